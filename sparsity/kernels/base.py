@@ -1,0 +1,122 @@
+"""What a kernel is: one SymPy definition of the attention weight, and what is random in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import sympy
+from sympy import Expr
+
+from sparsity.errors import InputError
+from sparsity.kernels import symbols
+from sparsity.kernels.parameters import BETA, GAMMA, Parameter
+
+__all__ = ["Kernel", "Law", "score_kernel"]
+
+
+class Law(Enum):
+    """What the average E in S = E|a| / √(E a²) runs over."""
+
+    SCORE = "score s ~ N(β, γ²)"
+    FEATURES = "features k̃ with mean μ̃ and covariance Σ̃"
+    POSITION = "position j uniform on 1…n"
+
+
+# The symbols a definition may use: what the law draws, and (POSITION) the length.
+_DRAWN: Mapping[Law, frozenset[Any]] = {
+    Law.SCORE: frozenset({symbols.s}),
+    Law.FEATURES: frozenset({symbols.q, symbols.k, symbols.i, symbols.d}),
+    Law.POSITION: frozenset({symbols.j, symbols.n}),
+}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """An attention kernel: the unnormalised weight a of one key, as a SymPy expression.
+
+    Args:
+        name: identifier, as used on the command line.
+        title: the name a reader knows it by.
+        law: what is random in the weight.
+        weight: a, in the symbols of `sparsity.kernels.symbols`.
+        parameters: the parameters of S, in the order of the command line.
+        source: where the kernel's sparsity is stated.
+
+    Raises:
+        InputError: the weight uses an unknown symbol, is not real, or vanishes identically.
+    """
+
+    name: str
+    title: str
+    law: Law
+    weight: Expr
+    parameters: tuple[Parameter, ...]
+    source: str
+
+    def __post_init__(self) -> None:
+        """Check the definition against its own law."""
+        known = _DRAWN[self.law] | {p.symbol for p in self.parameters}
+        unknown = {
+            x for x in self.weight.free_symbols if x not in known and not x.is_Indexed
+        } - {x.label for x in known if isinstance(x, (sympy.IndexedBase, sympy.Idx))}
+        if unknown:
+            names = ", ".join(sorted(map(str, unknown)))
+            allowed = ", ".join(sorted(str(x) for x in known if x is not None))
+            raise InputError("weight", self.weight, f"unknown symbol {names}; use {allowed}")
+        if self.weight == 0:
+            raise InputError("weight", self.weight, "vanishes identically; S is undefined")
+        if self.law is Law.SCORE and self.weight.is_real is False:
+            raise InputError("weight", self.weight, "must be real for every real score s")
+
+    def bind(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Check a kernel's parameters by name and fill in defaults.
+
+        Args:
+            given: values by parameter name, scalars or mutually broadcastable arrays.
+
+        Returns:
+            name -> float64 array (the query family: its name), in the order of `parameters`.
+
+        Raises:
+            InputError: a parameter the kernel does not take, a missing one, a bad value.
+        """
+        names = [p.name for p in self.parameters]
+        for name, value in given.items():
+            if name not in names:
+                takes = ", ".join(names)
+                raise InputError(name, value, f"{self.name} does not take it; it takes {takes}")
+        bound = {}
+        for p in self.parameters:
+            value = given.get(p.name, p.default)
+            if value is None:
+                fix = f"{self.name} needs {p.name} ({p.meaning}), {p.domain}"
+                raise InputError(p.name, "missing", fix)
+            bound[p.name] = p.check(value)
+        return bound
+
+
+def score_kernel(
+    name: str, weight: Expr, *, title: str | None = None, source: str = "user-defined"
+) -> Kernel:
+    """A kernel a = f(s) of a Gaussian score s ~ N(β, γ²), from a SymPy expression of the score.
+
+    Args:
+        name: identifier.
+        weight: f(s) of one symbol; may use Abs, Max, Min, Piecewise, Heaviside and any SymPy
+            function.
+        title: the name a reader knows it by; defaults to `name`.
+        source: where it is defined.
+
+    Returns:
+        The kernel, taking `beta` and `gamma`.
+
+    Raises:
+        InputError: the expression uses another symbol, is not real, or vanishes identically.
+    """
+    expression = sympy.sympify(weight)
+    if len(expression.free_symbols) == 1:  # a user's own score symbol, whatever its assumptions
+        expression = expression.xreplace({expression.free_symbols.pop(): symbols.s})
+    return Kernel(name, title or name, Law.SCORE, expression, (BETA, GAMMA), source)

@@ -1,0 +1,109 @@
+"""From a kernel's definition to numbers: f, log|f| and the kinks of f, for NumPy and JAX.
+
+This is all that the numerical routes share: the definition itself, not a result.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import sympy
+from sympy import Abs, Expr, Piecewise
+from sympy.core.relational import Relational
+
+from sparsity.kernels.base import Kernel, Law
+from sparsity.kernels.symbols import j, n, s
+
+__all__ = ["distance", "jax_log_abs", "jax_weight", "kinks", "log_abs", "numpy_log_abs"]
+
+# Positions enter as the distance n − j to the query: an exact small integer, where j is not.
+distance = sympy.Symbol("m", integer=True, nonnegative=True)
+
+
+def _argument(kernel: Kernel) -> Expr:
+    return s if kernel.law is Law.SCORE else distance
+
+
+def _in_argument(kernel: Kernel) -> Expr:
+    return kernel.weight.subs(j, n - distance) if kernel.law is Law.POSITION else kernel.weight
+
+
+def log_abs(weight: Expr) -> Expr:
+    """log|a|, through products, powers and pieces, so that e^s becomes s and cannot overflow."""
+    if isinstance(weight, Piecewise):
+        return Piecewise(*((log_abs(branch), condition) for branch, condition in weight.args))
+    if isinstance(weight, sympy.Mul):
+        return sympy.Add(*map(log_abs, weight.args))
+    if isinstance(weight, sympy.exp):
+        return weight.args[0]
+    if isinstance(weight, sympy.Pow) and weight.exp.is_real:
+        return weight.exp * log_abs(weight.base)
+    return sympy.log(Abs(weight))
+
+
+def _extra_parameters(kernel: Kernel) -> list[Any]:
+    return [] if kernel.law is Law.SCORE else [p.symbol for p in kernel.parameters]
+
+
+@functools.lru_cache(maxsize=128)
+def numpy_log_abs(kernel: Kernel) -> Callable[..., np.ndarray]:
+    """log|a| as a NumPy function of the score (POSITION: of the distance n − j, λ and n)."""
+    expression = log_abs(_in_argument(kernel))
+    raw = sympy.lambdify(
+        [_argument(kernel), *_extra_parameters(kernel)], expression, ["scipy", "numpy"]
+    )
+
+    def evaluate(x: Any, *rest: Any) -> np.ndarray:
+        x = np.asarray(x, dtype=np.float64)
+        with np.errstate(all="ignore"):  # log 0 = −inf is the right answer
+            value = np.asarray(raw(x, *rest), dtype=np.float64)
+        return np.broadcast_to(value, x.shape) if value.ndim == 0 else value
+
+    return evaluate
+
+
+def _jax_function(kernel: Kernel, expression: Expr) -> Callable[..., Any]:
+    import jax.scipy.special as jsp
+
+    special = {name: getattr(jsp, name) for name in ("erf", "erfc", "gammaln", "expit")}
+    return sympy.lambdify(
+        [_argument(kernel), *_extra_parameters(kernel)], expression, [special, "jax"]
+    )
+
+
+@functools.lru_cache(maxsize=128)
+def jax_weight(kernel: Kernel) -> Callable[..., Any]:
+    """The weight a as a JAX function of the score (POSITION: of the distance n − j, λ and n)."""
+    return _jax_function(kernel, _in_argument(kernel))
+
+
+@functools.lru_cache(maxsize=128)
+def jax_log_abs(kernel: Kernel) -> Callable[..., Any]:
+    """log|a| as a JAX function of the score (POSITION: of the distance n − j, λ and n)."""
+    return _jax_function(kernel, log_abs(_in_argument(kernel)))
+
+
+@functools.lru_cache(maxsize=128)
+def kinks(kernel: Kernel) -> tuple[float, ...]:
+    """Scores where f or |f| may fail to be smooth: bounds of pieces and real zeros of f.
+
+    Found from Abs, Max, Min, Heaviside, sign and Piecewise in the definition. A zero that SymPy
+    cannot solve for is simply absent: integration there is slower, not wrong.
+    """
+    pieces = sympy.piecewise_fold(kernel.weight.rewrite(Piecewise))
+    candidates = [r.lhs - r.rhs for r in pieces.atoms(Relational)]
+    branches = [branch for branch, _ in pieces.args] if isinstance(pieces, Piecewise) else [pieces]
+    points: set[float] = set()
+    for expression in [*candidates, *branches]:
+        if s not in expression.free_symbols:
+            continue
+        try:
+            roots = sympy.solveset(expression, s, sympy.S.Reals)
+        except (NotImplementedError, ValueError):
+            continue
+        if isinstance(roots, sympy.FiniteSet):
+            points.update(float(root) for root in roots)
+    return tuple(sorted(points))

@@ -1,0 +1,79 @@
+"""The parameters of the kernels: symbol, meaning, domain, and the check at the edge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sympy import Symbol
+
+from sparsity.errors import InputError
+from sparsity.kernels import queries, symbols
+
+__all__ = ["ALL", "BETA", "DECAY", "DIM", "GAMMA", "LENGTH", "QUERY", "RATIO", "Parameter"]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a kernel.
+
+    Args:
+        name: the keyword, and the command line's option.
+        meaning: what it is, in words.
+        domain: the admissible set, as printed in errors.
+        admits: elementwise test of the domain on a float64 array.
+        symbol: the SymPy symbol, None for a choice by name.
+        integer: whether values must be whole numbers.
+        default: the value when not given; None makes the parameter required.
+    """
+
+    name: str
+    meaning: str
+    domain: str
+    admits: Callable[[np.ndarray], np.ndarray]
+    symbol: Symbol | None = None
+    integer: bool = False
+    default: float | None = None
+
+    def check(self, value: Any) -> Any:
+        """Return `value` as a float64 array inside the domain (a choice: as its name).
+
+        Raises:
+            InputError: not numeric, not finite, not whole where it must be, or outside the domain.
+        """
+        if self is QUERY:
+            return queries.named(value).name
+        try:
+            array = np.asarray(value, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError(self.name, value, f"give a number {self.domain}") from None
+        for bad, fix in (
+            (~np.isfinite(array), f"must be finite, {self.domain}"),
+            (self.integer & (array != np.floor(array)), f"must be a whole number {self.domain}"),
+            (~self.admits(array), f"must be {self.domain}"),
+        ):
+            if np.any(bad):
+                shown = array[bad].flat[0] if array.ndim else value
+                raise InputError(self.name, shown, fix)
+        return array
+
+
+def _at_least_one(x: np.ndarray) -> np.ndarray:
+    return x >= 1
+
+
+BETA = Parameter("beta", "bias β = q·μ", "any real number", np.isfinite, symbols.beta)
+GAMMA = Parameter("gamma", "spread γ = σ‖q‖", "> 0", lambda x: x > 0, symbols.gamma)
+DECAY = Parameter(
+    "decay", "decay λ per token", "in (0, 1]", lambda x: (x > 0) & (x <= 1), symbols.decay
+)
+LENGTH = Parameter("length", "row length n", ">= 1", _at_least_one, symbols.n, integer=True)
+RATIO = Parameter(
+    "ratio", "noise-to-signal ratio σ̃/μ̃ of a feature", "> 0", lambda x: x > 0, symbols.ratio
+)
+DIM = Parameter("dim", "dimension d", ">= 1", _at_least_one, symbols.d, integer=True)
+QUERY = Parameter("query", "query family", "|".join(queries.NAMES), np.isfinite)
+
+ALL = (BETA, GAMMA, DECAY, RATIO, DIM, QUERY, LENGTH)

@@ -1,0 +1,84 @@
+"""Families of nonnegative queries q̃ ∈ R^d and their norm ratio ρ = ‖q̃‖₂ / ‖q̃‖₁ ∈ [1/√d, 1]."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sparsity.errors import InputError
+
+__all__ = ["ALL", "NAMES", "Query", "named", "norm_ratio"]
+
+
+@dataclass(frozen=True)
+class Query:
+    """A family of query vectors, one for every dimension.
+
+    Args:
+        name: as written on the command line.
+        vector: d -> q̃, float64 of shape [d].
+    """
+
+    name: str
+    vector: Callable[[int], np.ndarray]
+
+
+def _one_hot(dim: int) -> np.ndarray:
+    return np.eye(1, dim)[0]
+
+
+def _half_normal(dim: int) -> np.ndarray:
+    """The d mid-point quantiles of |N(0, 1)|: a dense query whose ρ → √(π/2)/√d."""
+    from scipy.special import ndtri
+
+    return ndtri(0.5 + (np.arange(dim) + 0.5) / (2 * dim))
+
+
+ALL = (
+    Query("uniform", np.ones),
+    Query("one-hot", _one_hot),
+    Query("half-normal", _half_normal),
+)
+NAMES = tuple(query.name for query in ALL)
+
+
+def named(name: Any) -> Query:
+    """The query family of that name.
+
+    Raises:
+        InputError: no such family.
+    """
+    for query in ALL:
+        if query.name == name:
+            return query
+    near = difflib.get_close_matches(str(name), NAMES, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise InputError("query", name, f"{hint}choose one of {', '.join(NAMES)}")
+
+
+@functools.lru_cache(maxsize=4096)
+def _norm_ratio(name: str, dim: int) -> float:
+    if name == "one-hot":
+        return 1.0
+    vector = named(name).vector(dim)
+    return float(np.sqrt(np.sum(vector * vector)) / np.sum(vector))
+
+
+def norm_ratio(name: str, dim: Any) -> np.ndarray:
+    """ρ = ‖q̃‖₂ / ‖q̃‖₁ of a family at each dimension.
+
+    Args:
+        name: the family.
+        dim: dimensions, whole numbers ≥ 1, any shape.
+
+    Returns:
+        float64 of the shape of `dim`, in [1/√d, 1].
+    """
+    dims = np.asarray(dim)
+    flat = [_norm_ratio(name, int(x)) for x in dims.ravel()]
+    return np.array(flat, dtype=np.float64).reshape(dims.shape)

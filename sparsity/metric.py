@@ -1,0 +1,60 @@
+"""The one definition of sparsity: S = E|a| / √(E a²), and what follows from it for a row.
+
+Plain operators only, so the same functions serve NumPy and JAX arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["effective_tokens", "from_moments", "hoyer", "row_sparsity"]
+
+
+def from_moments(m1: Any, m2: Any) -> Any:
+    """S = m1 / √m2 from m1 = E|a| and m2 = E a².
+
+    Args:
+        m1: first absolute moment, any shape.
+        m2: second moment, same shape.
+
+    Returns:
+        The l1/l2 sparsity, in (0, 1] by the Cauchy–Schwarz inequality; small is sparse.
+    """
+    return m1 / m2**0.5
+
+
+def row_sparsity(a: Any, axis: int = -1) -> Any:
+    """S = ‖a‖₁ / (√n ‖a‖₂) of concrete rows of (unnormalised, possibly signed) weights.
+
+    Args:
+        a: weights, any shape with n entries along `axis`.
+        axis: the axis of the row.
+
+    Returns:
+        Values in [1/√n, 1]: 1/√n for one-hot, 1 for uniform, NaN for an all-zero row.
+    """
+    return from_moments(abs(a).mean(axis), (a * a).mean(axis))
+
+
+def effective_tokens(a: Any, axis: int = -1) -> Any:
+    """n_eff = ‖a‖₁² / ‖a‖₂² = n·S², the effective number of attended tokens.
+
+    The inverse participation ratio 1/Σp² of p = |a|/Σ|a| (exp of the order-2 Rényi entropy).
+
+    Args:
+        a: weights, any shape with n entries along `axis`.
+        axis: the axis of the row.
+
+    Returns:
+        Values in [1, n], NaN for an all-zero row.
+    """
+    return abs(a).sum(axis) ** 2 / (a * a).sum(axis)
+
+
+def hoyer(a: Any, axis: int = -1) -> Any:
+    """Hoyer's index (√n − √n·S) / (√n − 1): 0 for uniform, 1 for one-hot; needs n ≥ 2.
+
+    Source: Hoyer, "Non-negative matrix factorization with sparseness constraints" (2004), eq. 4.
+    """
+    root_n = a.shape[axis] ** 0.5
+    return root_n * (1 - row_sparsity(a, axis)) / (root_n - 1)

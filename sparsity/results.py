@@ -1,0 +1,77 @@
+"""What comes out: an `Evaluation` of theory, an `Estimate` by sampling. Never a bare float."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Estimate", "Evaluation"]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """S by theory.
+
+    Args:
+        S: the sparsity, in (0, 1]; may underflow to 0 where log_S does not.
+        log_S: its logarithm, the number to trust at the extremes.
+        method: the route that ran, "closed form" or "quadrature".
+        error_bound: bound on |Δ log S|, hence on the relative error of S; same shape as S.
+    """
+
+    S: np.ndarray
+    log_S: np.ndarray
+    method: str
+    error_bound: np.ndarray
+
+    @classmethod
+    def from_log(cls, log_S: Any, method: str, error_bound: Any) -> Evaluation:
+        """Assemble from log S; S ≤ 1 holds exactly, as it must."""
+        log_S = np.minimum(np.asarray(log_S, dtype=np.float64), 0.0)
+        bound = np.broadcast_to(np.asarray(error_bound, dtype=np.float64), log_S.shape)
+        with np.errstate(under="ignore"):
+            return cls(np.exp(log_S), log_S, method, bound)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """S by sampling, with everything needed to judge it.
+
+    Args:
+        S: the estimate; may underflow to 0 where log_S does not.
+        log_S: its logarithm.
+        rel_stderr: standard error of log S, i.e. relative standard error of S.
+        stderr: standard error of S.
+        ci95: the 95 % confidence interval of S.
+        samples: keys (or rows) drawn.
+        ess: effective sample size of the worse of the two moments.
+        dof: degrees of freedom of the standard error (independent batches − 1).
+        method: the sampler that ran.
+        dtype: the arithmetic it ran in.
+        device: where it ran.
+        seconds: wall time, compilation included.
+        seed: the seed; the same seed gives the same bits.
+        warning: why the error bar cannot be trusted, or None.
+    """
+
+    S: float
+    log_S: float
+    rel_stderr: float
+    stderr: float
+    ci95: tuple[float, float]
+    samples: int
+    ess: float
+    dof: int
+    method: str
+    dtype: str
+    device: str
+    seconds: float
+    seed: int
+    warning: str | None = None
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the error bar may be believed."""
+        return self.warning is None
