@@ -20,4 +20,6 @@ class NoClosedForm(Exception):
 
     def __init__(self, step: str, reason: str) -> None:
         self.step, self.reason = step, reason
-        super().__init__(f"no closed form: {step} failed: {reason}; use evaluate(method='quadrature')")
+        super().__init__(
+            f"no closed form: {step} failed: {reason}; use evaluate(method='quadrature')"
+        )

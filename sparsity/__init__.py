@@ -1,0 +1,45 @@
+"""How sharply can this attention mechanism focus?
+
+S = E|a| / √(E a²) of attention weights a_j = f(q·k_j): derived, evaluated, estimated, cross-checked.
+JAX and SymPy load on first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sparsity import kernels as kernels
+    from sparsity.crosscheck import verify as verify
+    from sparsity.curves import sweep as sweep
+    from sparsity.evaluation import evaluate as evaluate
+    from sparsity.ledger import claims as claims
+    from sparsity.montecarlo import estimate as estimate
+    from sparsity.symbolic import derive as derive
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "claims": "ledger",
+    "derive": "symbolic",
+    "estimate": "montecarlo",
+    "evaluate": "evaluation",
+    "sweep": "curves",
+    "verify": "crosscheck",
+}
+
+__all__ = ["claims", "derive", "estimate", "evaluate", "kernels", "sweep", "verify"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its module on first use."""
+    if name == "kernels":
+        return importlib.import_module("sparsity.kernels")
+    if name in _HOME:
+        return getattr(importlib.import_module(f"sparsity.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'sparsity' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,197 @@
+"""The samplers: each a frozen record, called with a key and its arguments, drawing one batch.
+
+They share the kernel's definition and nothing else with the theory: no moment, no closed form.
+Parameters arrive as traced arguments, so each kernel and shape compiles once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import ndtri
+
+from sparsity.kernels import Kernel, Law
+from sparsity.kernels.lowering import jax_log_abs, jax_weight
+from sparsity.metric import effective_tokens, row_sparsity
+from sparsity.montecarlo.batches import summary
+from sparsity.montecarlo.proposals import Histogram
+
+__all__ = ["Features", "FullKeys", "Plain", "Rows", "Stratified"]
+
+_HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
+_DEFENSIVE = 8  # one draw in eight comes from the base law itself
+
+
+def _log_abs(kernel: Kernel, x: jax.Array, parameters: Any) -> jax.Array:
+    """log|a| at the drawn coordinate: t of a score β + γt, or the distance n − j of a position."""
+    if kernel.law is Law.SCORE:
+        beta, gamma = parameters
+        return jax_log_abs(kernel)(beta + gamma * x)
+    return jax_log_abs(kernel)(x, *parameters)
+
+
+def _base(kernel: Kernel, u: jax.Array, parameters: Any) -> jax.Array:
+    """The base law's quantile: N(0, 1) for scores, uniform on 0…n−1 for distances."""
+    if kernel.law is Law.SCORE:
+        return ndtri(jnp.clip(u, jnp.finfo(u.dtype).tiny, 1 - jnp.finfo(u.dtype).epsneg))
+    length = parameters[-1]
+    return jnp.minimum(jnp.floor(u * length), length - 1)
+
+
+def _log_base(kernel: Kernel, x: jax.Array, parameters: Any) -> jax.Array:
+    if kernel.law is Law.SCORE:
+        return -x * x / 2 - _HALF_LOG_2PI
+    return jnp.full_like(x, -1.0) * jnp.log(parameters[-1])
+
+
+@dataclass(frozen=True)
+class Plain:
+    """Scalar draws from the base law itself, unweighted: right only where f is tame."""
+
+    kernel: Kernel
+    size: int
+    dtype: str
+
+    def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
+        """Draw one batch; arguments = (parameters, log scale of |a|)."""
+        parameters, log_scale = arguments
+        if self.kernel.law is Law.SCORE:
+            x = jax.random.normal(key, (self.size,), self.dtype)
+        else:
+            x = _base(self.kernel, jax.random.uniform(key, (self.size,), self.dtype), parameters)
+        a = jnp.exp(_log_abs(self.kernel, x, parameters) - log_scale)
+        return summary(a, a * a)
+
+
+@dataclass(frozen=True)
+class Stratified:
+    """Scalar draws, one per stratum of a mixture of a histogram near |f|^p φ and the base law.
+
+    Weights are φ over the mixture's density: bounded by 8, whatever the histogram.
+    """
+
+    kernel: Kernel
+    size: int
+    dtype: str
+
+    def _moment(self, key: jax.Array, parameters: Any, power: int, table: Histogram) -> jax.Array:
+        v = jax.random.uniform(key, (self.size,), self.dtype)
+        defensive = self.size // _DEFENSIVE
+        near = self.size - defensive
+        u = (jnp.arange(near) + v[:near]) / near
+        cell = jnp.clip(jnp.searchsorted(table.cumulative, u, side="right") - 1, 0, None)
+        cell = jnp.minimum(cell, len(table.log_density) - 1)
+        low, high = table.edges[cell], table.edges[cell + 1]
+        mass = table.cumulative[cell + 1] - table.cumulative[cell]
+        offset = (high - low) * jnp.clip((u - table.cumulative[cell]) / mass, 0, 1)
+        if self.kernel.law is Law.POSITION:
+            offset = jnp.minimum(jnp.floor(offset), jnp.maximum(high - low - 1, 0))
+        base = _base(self.kernel, (jnp.arange(defensive) + v[near:]) / defensive, parameters)
+        x = jnp.concatenate([low + offset, base])
+        home = jnp.searchsorted(table.edges, base, side="right") - 1
+        inside = (base >= table.edges[0]) & (base < table.edges[-1])
+        home = jnp.clip(home, 0, len(table.log_density) - 1)
+        log_near = jnp.concatenate(
+            [table.log_density[cell], jnp.where(inside, table.log_density[home], -jnp.inf)]
+        )
+        log_base = _log_base(self.kernel, x, parameters)
+        log_mixture = jnp.logaddexp(
+            log_near + jnp.log(near / self.size), log_base + jnp.log(defensive / self.size)
+        )
+        log_a = _log_abs(self.kernel, x, parameters)
+        return jnp.exp(power * log_a + log_base - log_mixture - table.log_peak)
+
+    def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
+        """Draw one batch; arguments = (parameters, histogram of |a|φ, histogram of a²φ)."""
+        parameters, first, second = arguments
+        key1, key2 = jax.random.split(key)
+        return summary(
+            self._moment(key1, parameters, 1, first), self._moment(key2, parameters, 2, second)
+        )
+
+
+@dataclass(frozen=True)
+class FullKeys:
+    """Whole keys k ∈ R^d and their scores q·k by the dot product: no reduction to a scalar.
+
+    For query q the key is k ~ N(μ + θσ²q, σ²I), weighted by the ratio of the two d-dimensional
+    densities; all queries of a batch share the noise of their keys.
+    """
+
+    kernel: Kernel
+    size: int
+    dtype: str
+
+    def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
+        """Draw one batch; arguments = (q [queries, d], μ [d], σ, θ, log scale of |a|)."""
+        q, mu, sigma, theta, log_scale = arguments
+        noise = jax.random.normal(key, (self.size, q.shape[1]), self.dtype)
+        shift = theta * sigma * q
+        log_ratio = -noise @ shift.T - (shift * shift).sum(axis=1) / 2
+        scores = (mu + sigma * noise) @ q.T + sigma * (shift * q).sum(axis=1)
+        log_a = jax_log_abs(self.kernel)(scores) - log_scale
+        return summary(jnp.exp(log_a + log_ratio), jnp.exp(2 * log_a + log_ratio))
+
+
+@dataclass(frozen=True)
+class Features:
+    """Whole keys through a nonnegative feature map: a = q̃·h(k), k ~ N(center, spread²) per entry.
+
+    `feature` is the kernel whose f is the feature map h.
+    """
+
+    feature: Kernel
+    size: int
+    dtype: str
+
+    def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
+        """Draw one batch; arguments = (q̃ [d], center, spread)."""
+        query, center, spread = arguments
+        noise = jax.random.normal(key, (self.size, query.shape[0]), self.dtype)
+        a = jax_weight(self.feature)(center + spread * noise) @ query
+        return summary(a, a * a)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Whole rows of n weights a_j = λ^(n−j) f(s_j); the metric of each row, averaged over rows.
+
+    Moments: S_n, n_eff and 1 on nonzero rows (0 on all-zero ones), then |a| and a² pooled over
+    rows and positions, whose ratio is the limit form of S.
+    """
+
+    kernel: Kernel
+    length: int
+    size: int
+    dtype: str
+    full_keys: bool = False
+
+    def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
+        """Draw one batch; arguments = (β, γ, λ, log scale), or (q, μ, σ, λ, log scale)."""
+        *law, decay, log_scale = arguments
+        if self.full_keys:
+            q, mu, sigma = law
+            shape = (self.size, self.length, q.shape[0])
+            scores = (mu + sigma * jax.random.normal(key, shape, self.dtype)) @ q
+        else:
+            beta, gamma = law
+            shape = (self.size, self.length)
+            scores = beta + gamma * jax.random.normal(key, shape, self.dtype)
+        distance = jnp.arange(self.length - 1, -1, -1, dtype=self.dtype)
+        log_a = jax_log_abs(self.kernel)(scores) + distance * jnp.log(decay)
+        peak = log_a.max(axis=1, keepdims=True)
+        nonzero = jnp.isfinite(peak[:, 0])
+        a = jnp.where(nonzero[:, None], jnp.exp(log_a - jnp.where(nonzero[:, None], peak, 0)), 1)
+        live = nonzero.astype(self.dtype)
+        pooled = jnp.exp(log_a - log_scale)
+        return summary(
+            live * row_sparsity(a),
+            live * effective_tokens(a),
+            live,
+            pooled.mean(axis=1),
+            (pooled * pooled).mean(axis=1),
+        )
