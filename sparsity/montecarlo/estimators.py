@@ -119,8 +119,8 @@ def full_keys(
 
 
 def _batch(normals_per_draw: int) -> int:
-    """Draws in a batch of about _BATCH_NORMALS numbers."""
-    return max(1, _BATCH_NORMALS // normals_per_draw)
+    """Draws in a batch of about _BATCH_NORMALS numbers; 8 at least, so that 64 batches judge tails."""
+    return max(8, _BATCH_NORMALS // normals_per_draw)
 
 
 def features(

@@ -71,25 +71,28 @@ class Run(NamedTuple):
 def run(sampler: Sampler, arguments: Any, powers: tuple[float, ...], sampling: Sampling) -> Run:
     """Run a pilot, then as many batches as the target on Π mean_i^power_i needs.
 
-    The pilot's batches count (Stein's two-stage rule); nothing is looked at in between.
+    Only the size of the error bar is looked at in between, never the estimate; batches already
+    drawn count (Stein's rule).
     """
     started = time.perf_counter()
-    seed = sampling.seed
-    batches = collect(sampler, arguments, seed=seed, first=0, chunks=_PILOT)
-    pilot = combine(batches, powers, sampler.size)
-    if math.isfinite(pilot.rel_stderr):
-        wanted = _PILOT * 1.1 * (pilot.rel_stderr / sampling.rel_error) ** 2
-        chunks = math.ceil(min(wanted, sampling.max_samples / (CHUNK * sampler.size)))
-        if chunks > _PILOT:
-            rest = collect(
-                sampler,
-                arguments,
-                seed=seed,
-                first=_PILOT * CHUNK,
-                chunks=chunks - _PILOT,
-                progress=sampling.progress,
-            )
-            batches = np.concatenate([batches, rest])
+    batches = np.empty((0, 3, len(powers)))
+    wanted = _PILOT
+    most = max(_PILOT, math.ceil(sampling.max_samples / (CHUNK * sampler.size)))
+    while (have := len(batches) // CHUNK) < min(wanted, most):
+        more = collect(
+            sampler,
+            arguments,
+            seed=sampling.seed,
+            first=have * CHUNK,
+            chunks=min(wanted, most) - have,
+            progress=sampling.progress,
+        )
+        batches = np.concatenate([batches, more])
+        found = combine(batches, powers, sampler.size)
+        excess = (found.rel_stderr / sampling.rel_error) ** 2
+        if not 1 < excess < math.inf:
+            break
+        wanted = math.ceil(len(batches) / CHUNK * (1.03 * excess + 0.02))
     return Run(batches, sampler, time.perf_counter() - started)
 
 
