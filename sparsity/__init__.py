@@ -1,6 +1,6 @@
 """How sharply can this attention mechanism focus?
 
-S = E|a| / √(E a²) of attention weights a_j = f(q·k_j): derived, evaluated, estimated, cross-checked.
+S = E|a| / √(E a²) of attention weights a_j = f(q·k_j): derived, evaluated, estimated, verified.
 JAX and SymPy load on first use.
 """
 

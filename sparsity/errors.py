@@ -12,7 +12,8 @@ class InputError(ValueError):
 
     def __init__(self, argument: str, value: Any, fix: str) -> None:
         self.argument, self.value, self.fix = argument, value, fix
-        super().__init__(f"{argument} = {value!s}: {fix}")
+        shown = f"{argument} is missing" if value is None else f"{argument} = {value!s}"
+        super().__init__(f"{shown}: {fix}")
 
 
 class NoClosedForm(Exception):

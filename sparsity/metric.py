@@ -23,6 +23,12 @@ def from_moments(m1: Any, m2: Any) -> Any:
     return m1 / m2**0.5
 
 
+def _scaled(a: Any, axis: int) -> Any:
+    """|a| over its largest entry, so that no square over- or underflows where it matters."""
+    a = abs(a)
+    return a / a.max(axis, keepdims=True)
+
+
 def row_sparsity(a: Any, axis: int = -1) -> Any:
     """S = ‖a‖₁ / (√n ‖a‖₂) of concrete rows of (unnormalised, possibly signed) weights.
 
@@ -33,7 +39,8 @@ def row_sparsity(a: Any, axis: int = -1) -> Any:
     Returns:
         Values in [1/√n, 1]: 1/√n for one-hot, 1 for uniform, NaN for an all-zero row.
     """
-    return from_moments(abs(a).mean(axis), (a * a).mean(axis))
+    a = _scaled(a, axis)
+    return from_moments(a.mean(axis), (a * a).mean(axis))
 
 
 def effective_tokens(a: Any, axis: int = -1) -> Any:
@@ -48,7 +55,8 @@ def effective_tokens(a: Any, axis: int = -1) -> Any:
     Returns:
         Values in [1, n], NaN for an all-zero row.
     """
-    return abs(a).sum(axis) ** 2 / (a * a).sum(axis)
+    a = _scaled(a, axis)
+    return a.sum(axis) ** 2 / (a * a).sum(axis)
 
 
 def hoyer(a: Any, axis: int = -1) -> Any:

@@ -21,7 +21,7 @@ from sparsity.kernels.symbols import s
 from sparsity.montecarlo import Sampling, estimators
 from sparsity.results import Estimate
 
-__all__ = ["FEATURE_MAPS", "Spec", "reference_grid", "sample", "theory"]
+__all__ = ["FEATURE_MAPS", "Spec", "feature_ratio", "reference_grid", "sample", "theory"]
 
 # Feature maps h of nonnegative linear attention, sampled as real features of Gaussian keys.
 FEATURE_MAPS: dict[str, Kernel] = {
@@ -134,7 +134,7 @@ def reference_grid(only: tuple[str, ...] = ()) -> tuple[Spec, ...]:
     return tuple(spec for spec in every if not wanted or spec.kernel.name in wanted)
 
 
-def _feature_ratio(spec: Spec) -> float:
+def feature_ratio(spec: Spec) -> float:
     """σ̃/μ̃ of the feature map, by quadrature of its definition."""
     p = spec.parameters
     feature = FEATURE_MAPS[p["feature"]]
@@ -144,10 +144,10 @@ def _feature_ratio(spec: Spec) -> float:
 
 
 def theory(spec: Spec) -> float:
-    """log of the cell's quantity by theory: closed form, or the exact law at finite length."""
+    """Log of the cell's quantity by theory: closed form, or the exact law at finite length."""
     p = spec.parameters
     if spec.route == "features":
-        ratio = _feature_ratio(spec)
+        ratio = feature_ratio(spec)
         value = evaluate(nonnegative, ratio=ratio, dim=p["dim"], query=p["query"])
         return float(value.log_S)
     if spec.route == "rows":
@@ -187,5 +187,3 @@ def exact_points() -> Iterator[tuple[Kernel, dict[str, Any]]]:
         for dim in (1, 64, 10**6):
             for ratio in (1e-3, 1.0, 1e3):
                 yield nonnegative, {"ratio": ratio, "dim": dim, "query": query}
-
-

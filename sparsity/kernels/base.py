@@ -59,9 +59,9 @@ class Kernel:
     def __post_init__(self) -> None:
         """Check the definition against its own law."""
         known = _DRAWN[self.law] | {p.symbol for p in self.parameters}
-        unknown = {
-            x for x in self.weight.free_symbols if x not in known and not x.is_Indexed
-        } - {x.label for x in known if isinstance(x, (sympy.IndexedBase, sympy.Idx))}
+        unknown = {x for x in self.weight.free_symbols if x not in known and not x.is_Indexed} - {
+            x.label for x in known if isinstance(x, (sympy.IndexedBase, sympy.Idx))
+        }
         if unknown:
             names = ", ".join(sorted(map(str, unknown)))
             allowed = ", ".join(sorted(str(x) for x in known if x is not None))
@@ -93,7 +93,7 @@ class Kernel:
             value = given.get(p.name, p.default)
             if value is None:
                 fix = f"{self.name} needs {p.name} ({p.meaning}), {p.domain}"
-                raise InputError(p.name, "missing", fix)
+                raise InputError(p.name, None, fix)
             bound[p.name] = p.check(value)
         return bound
 

@@ -22,10 +22,12 @@ class Query:
     Args:
         name: as written on the command line.
         vector: d -> q̃, float64 of shape [d].
+        norm_ratio: d -> ρ, where it is known without the vector.
     """
 
     name: str
     vector: Callable[[int], np.ndarray]
+    norm_ratio: Callable[[int], float] | None = None
 
 
 def _one_hot(dim: int) -> np.ndarray:
@@ -40,8 +42,8 @@ def _half_normal(dim: int) -> np.ndarray:
 
 
 ALL = (
-    Query("uniform", np.ones),
-    Query("one-hot", _one_hot),
+    Query("uniform", np.ones, lambda dim: dim**-0.5),
+    Query("one-hot", _one_hot, lambda dim: 1.0),
     Query("half-normal", _half_normal),
 )
 NAMES = tuple(query.name for query in ALL)
@@ -63,9 +65,10 @@ def named(name: Any) -> Query:
 
 @functools.lru_cache(maxsize=4096)
 def _norm_ratio(name: str, dim: int) -> float:
-    if name == "one-hot":
-        return 1.0
-    vector = named(name).vector(dim)
+    query = named(name)
+    if query.norm_ratio is not None:
+        return query.norm_ratio(dim)
+    vector = query.vector(dim)
     return float(np.sqrt(np.sum(vector * vector)) / np.sum(vector))
 
 

@@ -31,7 +31,7 @@ d = Symbol("d", integer=True, positive=True)  # dimension of the features
 ratio = Symbol("r", positive=True)  # noise-to-signal ratio σ̃/μ̃ of one feature
 sigma = Symbol("sigma", positive=True)  # standard deviation of one i.i.d. feature
 
-i = Idx("i", (1, d))  # index of a feature
+i = Idx("i")  # index of a feature; a range in it would make Sum(…).subs(d, 3) wrong in SymPy
 q = IndexedBase("q", shape=(d,), nonnegative=True)  # nonnegative query features q̃
 k = IndexedBase("k", shape=(d,), nonnegative=True)  # nonnegative key features k̃
 mu = IndexedBase("mu", shape=(d,), positive=True)  # their mean μ̃

@@ -119,7 +119,7 @@ def full_keys(
 
 
 def _batch(normals_per_draw: int) -> int:
-    """Draws in a batch of about _BATCH_NORMALS numbers; 8 at least, so that 64 batches judge tails."""
+    """Draws in a batch of about _BATCH_NORMALS numbers, and 8 at least to judge tails by."""
     return max(8, _BATCH_NORMALS // normals_per_draw)
 
 

@@ -1,0 +1,5 @@
+"""`python -m sparsity` is the command `sparsity`."""
+
+from sparsity.cli import main
+
+main()

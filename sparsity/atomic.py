@@ -1,0 +1,57 @@
+"""Files written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from sparsity.errors import InputError
+
+__all__ = ["folder", "replacing"]
+
+
+def _refusal(path: Path, error: OSError) -> InputError:
+    reason = os.strerror(error.errno).lower() if error.errno else "the system refused"
+    return InputError("out", path, f"cannot be written ({reason}); choose another place")
+
+
+def folder(path: str | os.PathLike[str]) -> Path:
+    """The folder, made if it is not there.
+
+    Raises:
+        InputError: it cannot be made.
+    """
+    path = Path(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _refusal(path, error) from None
+    return path
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A temporary file beside `path` to write to; it takes the place of `path` at the end.
+
+    Args:
+        path: the file; an existing one is replaced in one step, and kept if anything fails.
+
+    Raises:
+        InputError: the file cannot be written; nothing is left behind.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise InputError("out", path, "is a folder; give a file")
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        part.touch()  # a missing or closed folder is told as such, whatever the writer would say
+        yield part
+        os.replace(part, path)
+    except OSError as error:
+        raise _refusal(path, error) from None
+    finally:
+        with suppress(OSError):
+            part.unlink()

@@ -1,0 +1,375 @@
+"""The command `sparsity`. Exit 0: done; 1: a check disagreed; 2: bad input, one line on stderr.
+
+With --json, stdout carries one JSON value and nothing else. Heavy imports happen inside commands.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+import sparsity
+from sparsity.errors import InputError, NoClosedForm
+
+__all__ = ["cli", "main"]
+
+_PARAMETERS = {
+    "beta": "bias β = q·μ, any real number",
+    "gamma": "spread γ = σ‖q‖ > 0",
+    "decay": "decay λ in (0, 1]",
+    "ratio": "noise-to-signal ratio σ̃/μ̃ > 0 of a feature",
+    "dim": "dimension d ≥ 1",
+    "query": "query family: uniform, one-hot or half-normal",
+    "length": "row length n ≥ 1",
+}
+
+
+def _with_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
+    for name, meaning in reversed(_PARAMETERS.items()):
+        command = click.option(f"--{name}", metavar=name.upper(), help=meaning)(command)
+    return command
+
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
+_seed_option = click.option("--seed", metavar="K", default="0", help="Seed (default 0).")
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _number(name: str, text: str, kind: type = float) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        what = "a whole number" if kind is int else "a number"
+        raise InputError(name, text, f"give {what}") from None
+
+
+def _plain(value: Any) -> Any:
+    """The value in JSON's own types; what JSON cannot say (NaN, ±inf) becomes null."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _print_json(value: Any) -> None:
+    click.echo(json.dumps(_plain(value), ensure_ascii=False, allow_nan=False))
+
+
+@contextmanager
+def _progress(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on stderr, as the callback (done, total) that the library reports to."""
+    from tqdm import tqdm
+
+    with tqdm(desc=label, file=sys.stderr, leave=False, disable=None) as bar:
+
+        def report(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield report
+
+
+def _use_float64() -> None:
+    """The command line samples in float64; the library leaves that choice to its caller."""
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(sparsity.__version__, prog_name="sparsity")
+def cli() -> None:
+    """How sharply can this attention mechanism focus?
+
+    Derives, evaluates, estimates and cross-checks S = E|a| / √(E a²) of attention weights
+    a = f(q·k): small is sparse, 1 is uniform.
+    """
+
+
+@cli.command("list")
+@_json_option
+def list_(as_json: bool) -> None:
+    """The kernels, their weights and their parameters."""
+    from sparsity import kernels
+
+    if as_json:
+        _print_json(
+            {
+                "kernels": [
+                    {
+                        "name": k.name,
+                        "title": k.title,
+                        "weight": str(k.weight),
+                        "average_over": k.law.value,
+                        "parameters": [
+                            {"name": p.name, "meaning": p.meaning, "domain": p.domain}
+                            for p in k.parameters
+                        ],
+                        "source": k.source,
+                    }
+                    for k in kernels.ALL
+                ]
+            }
+        )
+        return
+    for k in kernels.ALL:
+        options = " ".join(f"--{p.name}" for p in k.parameters)
+        click.echo(f"{k.name:12} {k.title:24} a = {k.weight!s:24} {options}")
+
+
+@cli.command()
+@click.argument("kernel")
+@click.option("--format", "style", default="text", metavar="text|latex", help="How to print.")
+@_json_option
+def derive(kernel: str, style: str, as_json: bool) -> None:
+    """Derive S of KERNEL symbolically: moments, S, limits and leading asymptotics."""
+    if style not in ("text", "latex"):
+        raise InputError("format", style, "choose text or latex")
+    found = sparsity.derive(kernel)
+    if not as_json:
+        click.echo(found.text() if style == "text" else found.latex())
+        return
+    limits = [
+        {
+            "variable": str(x.variable),
+            "point": str(x.point),
+            "condition": str(x.condition),
+            "value": str(x.value),
+            "leading": str(x.leading),
+        }
+        for x in found.limits
+    ]
+    _print_json(
+        {
+            "kernel": found.kernel.name,
+            "weight": str(found.kernel.weight),
+            "first_moment": str(found.first_moment),
+            "second_moment": str(found.second_moment),
+            "S": str(found.S),
+            "limits": limits,
+            "latex": found.latex(),
+        }
+    )
+
+
+@cli.command("eval")
+@click.argument("kernel")
+@_with_parameters
+@_json_option
+def eval_(kernel: str, as_json: bool, **options: Any) -> None:
+    """Evaluate S of KERNEL; with --length also the exact law of rows of that length."""
+    from sparsity import kernels
+
+    record, given, row = kernels.named(kernel), _given(options), {}
+    if record.law is kernels.Law.SCORE and "length" in given:
+        from sparsity.finite_length import n_eff
+
+        law = n_eff(record, given.pop("length"), **given)
+        row = {"n": int(law.length), "n_eff": float(law.n_eff), "S_rms": float(law.S_rms)}
+        row["n_eff_error_bound"] = float(law.error_bound)
+    value = sparsity.evaluate(record, **given)
+    S, bound = float(value.S), record.bind(given)
+    if record.law is kernels.Law.POSITION:
+        n = int(bound["length"])
+        row = {"n": n, "n_eff": math.exp(2 * float(value.log_S)) * n, "S_rms": S}
+    answer = {
+        "kernel": record.name,
+        "params": {
+            p.name: int(bound[p.name]) if p.integer else _plain(bound[p.name])
+            for p in record.parameters
+        },
+        "S": S,
+        "log_S": float(value.log_S),
+        "method": value.method,
+        "error_bound": float(value.error_bound),
+        **row,
+    }
+    if as_json:
+        _print_json(answer)
+        return
+    shown = ", ".join(f"{name} = {v}" for name, v in answer["params"].items())
+    click.echo(f"{record.name} ({record.title}) at {shown}")
+    click.echo(f"S      = {S:.12g}    log S = {answer['log_S']:.12g}")
+    click.echo(f"         {value.method}, |Δ log S| ≤ {answer['error_bound']:.1e}")
+    if row:
+        click.echo(
+            f"n_eff  = {row['n_eff']:.12g} of n = {row['n']} tokens, "
+            f"√(n_eff/n) = {row['S_rms']:.12g}"
+        )
+
+
+@cli.command()
+@click.argument("kernel")
+@_with_parameters
+@click.option("--rel-error", metavar="E", default="1e-3", help="Relative standard error to reach.")
+@click.option("--max-samples", metavar="N", default="1e9", help="Most draws to spend.")
+@click.option("--method", metavar="NAME", help="stratified (default) or plain, for scalar draws.")
+@click.option("--dtype", metavar="TYPE", help="float64 (default) or float32.")
+@_seed_option
+@_json_option
+def estimate(
+    kernel: str,
+    rel_error: str,
+    max_samples: str,
+    method: str | None,
+    dtype: str | None,
+    seed: str,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Estimate S of KERNEL by Monte Carlo.
+
+    For score kernels --dim draws whole keys, --length whole rows, --decay retention rows.
+    """
+    settings = {
+        "rel_error": _number("rel_error", rel_error),
+        "max_samples": _number("max_samples", max_samples),
+        "seed": _number("seed", seed, int),
+    }
+    _use_float64()
+    with _progress("sampling") as report:
+        found = sparsity.estimate(
+            kernel, **settings, method=method, dtype=dtype, progress=report, **_given(options)
+        )
+    if found.warning:
+        click.echo(f"sparsity: warning: {found.warning}", err=True)
+    if as_json:
+        _print_json(
+            {
+                "S": found.S,
+                "stderr": found.stderr,
+                "ci95": found.ci95,
+                "log_S": found.log_S,
+                "rel_stderr": found.rel_stderr,
+                "samples": found.samples,
+                "ess": found.ess,
+                "method": found.method,
+                "dtype": found.dtype,
+                "device": found.device,
+                "seconds": found.seconds,
+                "seed": found.seed,
+                "trusted": found.trusted,
+                "warning": found.warning,
+            }
+        )
+        return
+    low, high = found.ci95
+    click.echo(f"S = {found.S:.8g} ± {found.stderr:.2g}    95 % interval [{low:.8g}, {high:.8g}]")
+    click.echo(
+        f"    {found.method}: {found.samples:.4g} samples, effective {found.ess:.4g}, "
+        f"{found.dtype} on {found.device}, {found.seconds:.2f} s, seed {found.seed}"
+    )
+
+
+@cli.command()
+@click.argument("kernels", metavar="[KERNEL …]", nargs=-1)
+@_seed_option
+@_json_option
+def verify(kernels: tuple[str, ...], seed: str, as_json: bool) -> None:
+    """Cross-check every route over the reference grid; exit 1 if any cell does not agree."""
+    import time
+
+    _use_float64()
+    started = time.perf_counter()
+    with _progress("cells") as report:
+        found = sparsity.verify(*kernels, seed=_number("seed", seed, int), progress=report)
+    answer = found.summary() | {"seconds": round(time.perf_counter() - started, 2)}
+    if as_json:
+        _print_json(answer)
+    else:
+        click.echo(found.text())
+    if not found.agree:
+        sys.exit(1)
+
+
+@cli.command()
+@_seed_option
+@_json_option
+def claims(seed: str, as_json: bool) -> None:
+    """Judge the claims of the article by computation."""
+    from sparsity import ledger
+
+    _use_float64()
+    judged = sparsity.claims(seed=_number("seed", seed, int))
+    if as_json:
+        _print_json(judged)
+    else:
+        click.echo(ledger.table(judged))
+
+
+@cli.command()
+@click.argument("kernel")
+@_with_parameters
+@click.option("--out", required=True, metavar="FILE.nc", help="The netCDF file to write.")
+@_json_option
+def sweep(kernel: str, out: str, as_json: bool, **options: Any) -> None:
+    """Evaluate S of KERNEL over grids and save a labelled netCDF file.
+
+    A grid is start:stop:count, start:stop:count:log, or a list a,b,c.
+    """
+    from sparsity import curves
+
+    grids = {
+        name: text.split(",") if name == "query" else curves.parse_grid(name, text)
+        for name, text in _given(options).items()
+    }
+    data = sparsity.sweep(kernel, **grids)
+    curves.save(data, out)
+    sizes = {str(name): int(size) for name, size in data.sizes.items()}
+    if as_json:
+        _print_json({"kernel": kernel, "out": out, "sizes": sizes, "variables": list(data)})
+    else:
+        click.echo(f"{out}: " + " × ".join(f"{name} {size}" for name, size in sizes.items()))
+
+
+@cli.command()
+@click.option("--out", default="figures", metavar="DIR", help="Output folder (default figures).")
+@_seed_option
+@_json_option
+def reproduce(out: str, seed: str, as_json: bool) -> None:
+    """Every curve with its data, the cross-check and the claims, from nothing, into one folder."""
+    from sparsity import reproduction
+
+    _use_float64()
+    with _progress("reproduce") as report:
+        done = reproduction.reproduce(out, seed=_number("seed", seed, int), progress=report)
+    if as_json:
+        _print_json(done.summary())
+    else:
+        click.echo(done.text())
+    if not done.agree:
+        sys.exit(1)
+
+
+def main() -> None:
+    """Run the command; turn every foreseen error into one line and an exit code."""
+    try:
+        cli.main(standalone_mode=False)
+    except (InputError, NoClosedForm) as error:
+        _fail(str(error))
+    except click.exceptions.Abort:
+        _fail("interrupted; nothing half-written is left", code=130)
+    except click.ClickException as error:
+        _fail(error.format_message())
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+
+
+def _fail(message: str, code: int = 2) -> None:
+    click.echo("sparsity: " + " ".join(message.split()), err=True)
+    sys.exit(code)

@@ -1,0 +1,61 @@
+"""What a figure is: its finding, its words, its data, and how the data are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from matplotlib.figure import Figure as Canvas
+
+from sparsity.curves import sweep
+from sparsity.series import Series
+
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = ["Canvas", "Context", "Data", "Figure"]
+
+Data = tuple[Series, ...]
+
+
+@dataclass(frozen=True)
+class Context:
+    """How the points are sampled.
+
+    Args:
+        seed: of everything sampled.
+        rel_error: relative standard error to reach in each point.
+    """
+
+    seed: int = 0
+    rel_error: float = 1e-3
+
+    def sample(self, kernel: str, **grids: Any) -> xarray.Dataset:
+        """A sweep with Monte Carlo in every cell."""
+        return sweep(kernel, montecarlo=True, seed=self.seed, rel_error=self.rel_error, **grids)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of the set.
+
+    Args:
+        name: of its files.
+        title: the finding.
+        subtitle: what is shown, one line.
+        caption: what to see and how it was computed.
+        alt: the picture in words, for who cannot see it.
+        data: computes everything that is drawn.
+        draw: draws it, and computes nothing.
+        size: width and height in inches.
+    """
+
+    name: str
+    title: str
+    subtitle: str
+    caption: str
+    alt: str
+    data: Callable[[Context], Data]
+    draw: Callable[[Sequence[Series], Canvas], None]
+    size: tuple[float, float] = (7.2, 4.6)

@@ -1,0 +1,225 @@
+"""Splitting |f| at its kinks into exponential polynomials Σ c·s^k·e^(as), one per interval."""
+
+# SymPy annotates most results as Basic; what they are here is known, not inferred.
+# pyright: reportArgumentType=false, reportCallIssue=false, reportReturnType=false
+# pyright: reportIndexIssue=false, reportOperatorIssue=false, reportAttributeAccessIssue=false
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import sympy
+from sympy import Abs, Expr, Heaviside, Max, Min, Piecewise, S, oo, sign
+from sympy.core.relational import Relational
+
+from sparsity.errors import NoClosedForm
+from sparsity.kernels.symbols import s
+
+__all__ = ["ExpPoly", "Piece", "exponential_polynomial", "sign_at", "split", "zeros"]
+
+SPLIT, EXPAND = "splitting |f| at its kinks", "expanding f in terms s^k·e^(as)"
+_SWITCHES = (Abs, sign, Heaviside, Max, Min, Piecewise)
+_MAX_DEGREE = 32  # of an expansion, so that no input can stall it
+_MAX_PIECES = 64
+
+ExpPoly = dict[tuple[Expr, int], Expr]  # (rate a, degree k) -> coefficient c
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One interval of the score on which |f| is a single smooth expression."""
+
+    low: Expr
+    high: Expr
+    expression: Expr
+
+
+def exponential_polynomial(expression: Expr) -> ExpPoly:
+    """The terms of Σ c·s^k·e^(as), keyed by (a, k), with real c and a and whole k ≥ 0.
+
+    Raises:
+        NoClosedForm: the expression is not of that form, or too large to expand.
+    """
+
+    def refuse(what: Expr) -> NoClosedForm:
+        return NoClosedForm(EXPAND, f"{what} is not a product of powers of s and exponentials")
+
+    for power in expression.atoms(sympy.Pow):
+        if power.exp.is_Integer and power.base.is_Add and abs(int(power.exp)) > _MAX_DEGREE:
+            raise NoClosedForm(EXPAND, f"{power} has a degree above {_MAX_DEGREE}")
+    hyperbolic = expression.atoms(sympy.sinh, sympy.cosh)
+    plain = expression.xreplace({h: h.rewrite(sympy.exp) for h in hyperbolic})
+    found: ExpPoly = {}
+    for term in sympy.Add.make_args(sympy.expand(plain)):
+        coefficient, rate, degree = S.One, S.Zero, 0
+        for factor in sympy.Mul.make_args(term):
+            base, exponent = factor.as_base_exp()
+            if not factor.has(s):
+                coefficient *= factor
+            elif base == s and exponent.is_Integer and 0 <= exponent <= _MAX_DEGREE:
+                degree += int(exponent)
+            elif not base.has(s) and base.is_positive and exponent.is_polynomial(s):
+                linear = sympy.Poly(exponent, s)
+                if linear.degree() > 1:
+                    raise refuse(factor)
+                slope, offset = linear.nth(1), linear.nth(0)
+                coefficient *= base**offset
+                rate += slope * sympy.log(base)
+            else:
+                raise refuse(factor)
+        if not (coefficient.is_real and rate.is_real):
+            raise refuse(term)
+        key = (sympy.expand(rate), degree)
+        found[key] = sympy.expand(found.get(key, S.Zero) + coefficient)
+    return {key: c for key, c in found.items() if c != 0}
+
+
+def split(f: Expr) -> tuple[Piece, ...]:
+    """|f| as smooth expressions on consecutive intervals of the real line.
+
+    Abs, Max, Min, sign, Heaviside and Piecewise are resolved one at a time, innermost first:
+    where the quantity they switch on changes sign, the interval is cut.
+
+    Args:
+        f: an expression of the score s.
+
+    Raises:
+        NoClosedForm: a kink is the zero of something that cannot be solved for exactly.
+    """
+    pending = [Piece(-oo, oo, sympy.nsimplify(f, rational=True))]
+    done: list[Piece] = []
+    while pending:
+        if len(pending) + len(done) > _MAX_PIECES:
+            raise NoClosedForm(SPLIT, f"f has more than {_MAX_PIECES} pieces")
+        piece = pending.pop()
+        switch = _innermost_switch(piece.expression)
+        if switch is None:
+            done.extend(_absolute(piece))
+            continue
+        for low, high in _cut(piece.low, piece.high, _switching(switch)):
+            resolved = piece.expression.xreplace({switch: _resolve(switch, low, high)})
+            pending.append(Piece(low, high, resolved))
+    done.sort(key=lambda piece: float(piece.low))
+    return tuple(done)
+
+
+def _absolute(piece: Piece) -> list[Piece]:
+    """Cut a piece where f changes sign, and take ±f."""
+    found = []
+    for low, high in _cut(piece.low, piece.high, [piece.expression]):
+        negative = sign_at(piece.expression, low, high) < 0
+        found.append(Piece(low, high, -piece.expression if negative else piece.expression))
+    return found
+
+
+def _innermost_switch(expression: Expr) -> Expr | None:
+    for atom in sorted(expression.atoms(*_SWITCHES), key=sympy.default_sort_key):
+        if not any(argument.atoms(*_SWITCHES) for argument in atom.args):
+            return atom
+    return None
+
+
+def _switching(switch: Expr) -> list[Expr]:
+    """The quantities whose signs decide what the switch is."""
+    if isinstance(switch, Piecewise):
+        return [r.lhs - r.rhs for r in switch.atoms(Relational)]
+    if isinstance(switch, (Max, Min)):
+        return [a - b for m, a in enumerate(switch.args) for b in switch.args[:m]]
+    return [switch.args[0]]
+
+
+def _resolve(switch: Expr, low: Expr, high: Expr) -> Expr:
+    """What the switch is on an interval where none of its switching quantities changes sign."""
+    if isinstance(switch, Piecewise):
+        truth = {r: _holds(r, low, high) for r in switch.atoms(Relational)}
+        return switch.xreplace(truth)
+    if isinstance(switch, (Max, Min)):
+        best = switch.args[0]
+        for other in switch.args[1:]:
+            above = sign_at(other - best, low, high) > 0
+            best = other if above == isinstance(switch, Max) else best
+        return best
+    positive = sign_at(switch.args[0], low, high)
+    if isinstance(switch, Abs):
+        return switch.args[0] if positive >= 0 else -switch.args[0]
+    return S(positive) if isinstance(switch, sign) else S(int(positive > 0))
+
+
+def _holds(relation: Relational, low: Expr, high: Expr) -> sympy.logic.boolalg.BooleanAtom:
+    value = sign_at(relation.lhs - relation.rhs, low, high)
+    return S(bool(relation.func(S(value), S.Zero)))
+
+
+def _sample(low: Expr, high: Expr) -> Expr:
+    """A rational number inside the interval."""
+    if not low.is_finite and not high.is_finite:
+        return sympy.Rational(1, 3)
+    if not low.is_finite:
+        return sympy.floor(high) - 1
+    if not high.is_finite:
+        return sympy.ceiling(low) + 1
+    return sympy.nsimplify(((low + high) / 2).evalf(30), rational=True)
+
+
+def sign_at(quantity: Expr, low: Expr, high: Expr) -> int:
+    """The sign of a quantity that does not change sign on the interval."""
+    if sympy.expand(quantity) == 0:
+        return 0
+    value = quantity.subs(s, _sample(low, high)).evalf(30)
+    if not value.is_Number or not value.is_finite:
+        raise NoClosedForm(SPLIT, f"{quantity} has no real value inside ({low}, {high})")
+    return int(sympy.sign(value))
+
+
+def _cut(low: Expr, high: Expr, quantities: list[Expr]) -> list[tuple[Expr, Expr]]:
+    """The interval, cut at every zero of the quantities."""
+    inside = {
+        zero for quantity in quantities for zero in zeros(quantity, low, high) if low < zero < high
+    }
+    edges = [low, *sorted(inside), high]
+    return list(itertools.pairwise(edges))
+
+
+def zeros(quantity: Expr, low: Expr, high: Expr) -> list[Expr]:
+    """All real zeros in the interval, exactly; a superset outside it."""
+    terms = exponential_polynomial(quantity)
+    rates = {rate for rate, _ in terms}
+    if len(terms) <= 1:
+        return [S.Zero] if any(degree for _, degree in terms) else []
+    if len(rates) == 1:
+        polynomial = sum(c * s**degree for (_, degree), c in terms.items())
+        return _real_roots(polynomial)
+    if all(degree == 0 for _, degree in terms):
+        unit = min((abs(rate) for rate in rates if rate != 0), key=lambda r: r.evalf())
+        ratios = {rate: sympy.nsimplify(rate / unit) for rate in rates}
+        if all(r.is_Rational for r in ratios.values()):
+            common = sympy.ilcm(1, *(r.q for r in ratios.values()))
+            lowest = min(r * common for r in ratios.values())
+            polynomial = sum(c * s ** (ratios[a] * common - lowest) for (a, _), c in terms.items())
+            roots = [r for r in _real_roots(polynomial) if r.is_positive]
+            return [sympy.log(root) * common / unit for root in roots]
+    if low >= 0 or high <= 0:  # every s^k has one sign there: compare the signs of the terms
+        side = 1 if low >= 0 else -1
+        signs = {sympy.sign(c) * side**degree for (_, degree), c in terms.items()}
+        if signs in ({S.One}, {S.NegativeOne}):
+            return []
+    raise NoClosedForm(SPLIT, f"the zeros of {quantity} on ({low}, {high}) cannot be solved for")
+
+
+def _real_roots(polynomial: Expr) -> list[Expr]:
+    parts = sympy.Poly(polynomial, s)
+    if parts.degree() == 1:
+        return [sympy.expand(-parts.nth(0) / parts.nth(1))]
+    if parts.degree() == 2:
+        half = -parts.nth(1) / (2 * parts.nth(2))
+        square = sympy.expand(half**2 - parts.nth(0) / parts.nth(2))
+        if square.is_negative:
+            return []
+        if square.is_nonnegative:
+            roots = [half - sympy.sqrt(square), half + sympy.sqrt(square)]
+            return list(dict.fromkeys(map(sympy.expand, roots)))
+    try:
+        return list(dict.fromkeys(sympy.real_roots(parts)))
+    except (NotImplementedError, sympy.PolynomialError) as error:
+        raise NoClosedForm(SPLIT, f"the real roots of {polynomial}: {error}") from None

@@ -1,0 +1,44 @@
+"""Settings of the whole suite: 64-bit JAX, no display, the same Hypothesis examples every time."""
+
+import os
+import tempfile
+
+os.environ.setdefault("MPLBACKEND", "Agg")  # before anything imports Matplotlib
+
+import hypothesis
+import jax
+import matplotlib
+import pytest
+from hypothesis import configuration
+
+jax.config.update("jax_enable_x64", True)
+matplotlib.use("Agg")
+
+configuration.set_hypothesis_home_dir(tempfile.gettempdir())  # nothing is left in the checkout
+hypothesis.settings.register_profile(
+    "suite",
+    derandomize=True,
+    deadline=None,
+    max_examples=100,
+    report_multiple_bugs=False,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("suite")
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """The command line in this process: arguments -> (exit code, stdout, stderr)."""
+    from sparsity import cli
+
+    def run(*arguments):
+        monkeypatch.setattr("sys.argv", ["sparsity", *map(str, arguments)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            code = stop.code
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run

@@ -1,0 +1,255 @@
+"""The closed forms: the accuracy table's claim, held by rigorous balls; what they accept."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sympy
+from scipy.special import erf, ndtr
+
+from sparsity import certify, closed_form, kernels
+from sparsity.errors import NoClosedForm
+from sparsity.kernels import symbols
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+BOUND = 1e-13
+POINTS = 450  # random points a kernel
+NAMES = [kernel.name for kernel in kernels.ALL]
+
+
+def _load_accuracy():
+    spec = importlib.util.spec_from_file_location("accuracy", BENCHMARKS / "accuracy.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+accuracy = _load_accuracy()
+
+
+def test_random_points():
+    rows = [
+        accuracy.judge(name, region, parameters)
+        for name in NAMES
+        for region, parameters in accuracy.draws(name, POINTS, seed=7)
+    ]
+    assert len(rows) == 4 + 9 + 9 + 3 + 5
+    assert sum(row["points"] for row in rows) >= 2000
+    assert [row for row in rows if not row["worst"] <= BOUND] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "points"),
+    [("exp", 12), ("relu2", 72), ("identity", 72), ("nonnegative", 63), ("decayed", 54)],
+)
+def test_corners(name, points):
+    rows = [accuracy.judge(name, "corners", corners) for corners in accuracy.corners(name)]
+    assert sum(row["points"] for row in rows) == points
+    assert [row for row in rows if not row["worst"] <= BOUND] == []
+
+
+def test_corners_hold_the_promised_extremes():
+    (relu2,) = accuracy.corners("relu2")
+    z = relu2["beta"] / relu2["gamma"]
+    assert {-40.0, 0.0, 40.0, 1e6} <= set(np.round(z, 9))
+    assert {1e-6, 1e6} <= set(relu2["gamma"])
+    (decayed,) = accuracy.corners("decayed")
+    assert {1.0, float(np.nextafter(1, 0)), 1e-300} <= set(decayed["decay"])
+    assert {1.0, 1e12} <= set(decayed["length"])
+    features = list(accuracy.corners("nonnegative"))
+    assert {f["query"] for f in features} == {"uniform", "one-hot", "half-normal"}
+    assert all({1.0, 1e6} <= set(f["dim"]) for f in features)
+
+
+def test_committed_table():
+    record = json.loads((BENCHMARKS / "results" / "accuracy.json").read_text())
+    rows = record["rows"]
+    assert max(row["worst"] for row in rows) == record["worst"] <= BOUND
+    for name in NAMES:
+        regions = [r for r in rows if r["kernel"] == name]
+        random = [r for r in regions if not r["region"].startswith("corners")]
+        assert {r["region"] for r in random} == set(accuracy.REGIONS[name])
+        assert sum(r["points"] for r in random) >= 10_000
+        assert len(regions) > len(random)
+    assert (BENCHMARKS / "results" / "accuracy.md").read_text() == accuracy.markdown(rows)
+
+
+def _relu2_naive(beta, gamma, sign=1.0):
+    z = beta / gamma
+    phi = np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)
+    m2 = (z**2 + 1) * ndtr(sign * z) + z * phi
+    m4 = (z**4 + 6 * z**2 + 3) * ndtr(sign * z) + z * (z**2 + 5) * phi
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.log(m2) - 0.5 * np.log(m4)
+
+
+def _identity_wrong_erf(beta, gamma):
+    z = beta / gamma
+    m1 = np.sqrt(2 / np.pi) * np.exp(-0.5 * z * z) + z * erf(z)
+    return np.log(m1) - 0.5 * np.log1p(z * z)
+
+
+def _decayed_naive(decay, length, power=1.0):
+    tail = decay ** (power * length)
+    S2 = (1 - tail) * (1 + decay) / (length * (1 - decay) * (1 + tail))
+    return 0.5 * np.log(S2)
+
+
+def _relu2_short_fraction(beta, gamma):
+    return closed_form._relu2_left(beta / gamma, 16)
+
+
+PLANTED = {
+    "relu2: moments that cancel in the tail": ("relu2", "-40 < z < -8", _relu2_naive),
+    "relu2: continued fraction cut short": ("relu2", "-4 < z < -1.5", _relu2_short_fraction),
+    "relu2: Φ(−z)": ("relu2", "0 < z < 2", lambda beta, gamma: _relu2_naive(beta, gamma, -1.0)),
+    "identity: erf(z) for erf(z/√2)": ("identity", "0 < z < 2", _identity_wrong_erf),
+    "exp: γ² for γ²/2": ("exp", "1e-3 < gamma < 1", lambda beta, gamma: -(gamma**2)),
+    "exp: off by 2e−13": (
+        "exp",
+        "1 < gamma < 1e3",
+        lambda beta, gamma: closed_form.exp(beta, gamma) * (1 + 2e-13),
+    ),
+    "nonnegative: lost square root": (
+        "nonnegative",
+        "uniform, d to 1e6",
+        lambda ratio, dim, query: 2 * closed_form.nonnegative(ratio, dim, query),
+    ),
+    "decayed: digits of 1 − λ lost": ("decayed", "1e-16 < 1 - lambda < 1e-2", _decayed_naive),
+    "decayed: λ²ⁿ for λⁿ": (
+        "decayed",
+        "n near 1/(1 - lambda)",
+        lambda decay, length: _decayed_naive(decay, length, 2.0),
+    ),
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_gate_rejects(planted):
+    name, region, wrong = PLANTED[planted]
+    points = dict(accuracy.draws(name, 100, seed=11))[region]
+    assert accuracy.judge(name, region, points)["worst"] <= BOUND
+    assert accuracy.judge(name, region, points, wrong)["worst"] > BOUND
+
+
+def test_scalars_and_broadcasting():
+    beta, gamma = np.linspace(-30, 30, 13)[:, None], np.array([0.25, 1.0, 9.0])
+    for name in ("exp", "relu2", "identity"):
+        kernel = kernels.named(name)
+        table = closed_form.log_sparsity(kernel, kernel.bind({"beta": beta, "gamma": gamma}))
+        assert table.shape == (13, 3)
+        for index in np.ndindex(table.shape):
+            point = kernel.bind({"beta": beta[index[0], 0], "gamma": gamma[index[1]]})
+            single = closed_form.log_sparsity(kernel, point)
+            assert single.shape == ()
+            assert single.dtype == np.float64
+            np.testing.assert_allclose(single, table[index], rtol=1e-15)
+    features = {"ratio": np.ones((4, 1)), "dim": [1, 2, 3], "query": "half-normal"}
+    bound = kernels.nonnegative.bind(features)
+    assert closed_form.log_sparsity(kernels.nonnegative, bound).shape == (4, 3)
+    bound = kernels.decayed.bind({"decay": [[0.5], [1.0]], "length": [1, 5]})
+    assert closed_form.log_sparsity(kernels.decayed, bound).shape == (2, 2)
+
+
+def test_never_above_one():
+    checked = 0
+    for name in NAMES:
+        kernel = kernels.named(name)
+        for _, parameters in accuracy.draws(name, 20_000, seed=3):
+            log_S = closed_form.log_sparsity(kernel, kernel.bind(parameters))
+            assert np.all(log_S <= 0)
+            assert np.all(np.isfinite(log_S))
+            checked += log_S.size
+    assert checked >= 100_000
+
+
+def test_forms_themselves_never_exceed_one():
+    """Not only after the clip of `log_sparsity`."""
+    for name in NAMES:
+        form = getattr(closed_form, name)
+        for _, parameters in accuracy.draws(name, 5_000, seed=4):
+            assert np.all(form(**parameters) <= 0)
+
+
+def test_exact_ends():
+    assert np.all(closed_form.decayed(1.0, np.array([1.0, 7.0, 1e12])) == 0)
+    assert np.all(closed_form.decayed(np.array([1e-300, 0.3, 1 - 1e-16]), 1.0) == 0)
+    assert np.all(closed_form.identity(-3.0, 2.0) == closed_form.identity(3.0, 2.0))
+    # 1 − S keeps its digits where S → 1
+    np.testing.assert_allclose(closed_form.relu2(1e6, 1.0), -2e-12, rtol=1e-11)
+    np.testing.assert_allclose(closed_form.identity(1e6, 1.0), -0.5e-12, rtol=1e-11)
+    np.testing.assert_allclose(closed_form.decayed(1 - 1e-9, 10.0), -99 / 24 * 1e-18, rtol=1e-6)
+
+
+def test_far_outside_the_domain_is_quiet():
+    """Warnings are errors here: nothing overflows on the way to a right answer."""
+    with np.errstate(all="raise"):
+        assert closed_form.relu2(1e300, 1e-300) == 0
+        assert closed_form.relu2(-1e300, 1e-300) == -np.inf
+        assert closed_form.identity(-1e300, 1e-300) == 0
+        assert closed_form.exp(0.0, 1e200) == -np.inf
+        assert closed_form.exp(0.0, 1e-200) == 0
+        np.testing.assert_allclose(closed_form.nonnegative(1e300, 1, "uniform"), -np.log(1e300))
+        assert closed_form.nonnegative(1e-300, 1, "uniform") == 0
+
+
+def test_found_by_definition_not_by_name():
+    score = sympy.Symbol("u")
+    for weight, form in ((sympy.exp(score), closed_form.exp), (score, closed_form.identity)):
+        own = kernels.score_kernel("own", weight)
+        bound = own.bind({"beta": 0.3, "gamma": 1.7})
+        assert closed_form.log_sparsity(own, bound) == form(0.3, 1.7)
+    renamed = kernels.score_kernel("exp", score**3)
+    with pytest.raises(NoClosedForm, match=r"s\*\*3"):
+        closed_form.log_sparsity(renamed, renamed.bind({"beta": 0.0, "gamma": 1.0}))
+
+
+def test_error_bound():
+    bound = closed_form.error_bound(np.array([0.0, -0.5, -400.0]))
+    np.testing.assert_allclose(bound, [1e-13, 1e-13, 4e-11], rtol=1e-15)
+
+
+def test_arb_eval_table():
+    x = symbols.s
+    expression = sympy.Piecewise((sympy.sqrt(x) * sympy.erf(x), x > 2), (sympy.pi / 3, True))
+    assert float(certify.arb_eval(expression, {x: 4.0}, 64)) == pytest.approx(2 * erf(4), rel=1e-15)
+    assert float(certify.arb_eval(expression, {x: 2}, 64)) == pytest.approx(np.pi / 3, rel=1e-15)
+    with pytest.raises(KeyError, match="besselj"):
+        certify.arb_eval(sympy.besselj(0, x), {x: 1.0}, 64)
+    with pytest.raises(KeyError, match="Symbol"):
+        certify.arb_eval(symbols.beta + x, {x: 1.0}, 64)
+
+
+def test_precision_is_restored():
+    import flint
+
+    before = flint.ctx.prec
+    certify.certified_log_sparsity(kernels.relu2, {"beta": -40.0, "gamma": 1.0})
+    assert flint.ctx.prec == before
+    with pytest.raises(KeyError):
+        certify.arb_eval(symbols.beta, {}, 300)
+    assert flint.ctx.prec == before
+
+
+def test_certified_radius_and_exact_parameters():
+    import flint
+
+    ball = certify.certified_log_sparsity(kernels.exp, {"beta": 0.0, "gamma": 0.1})
+    with flint.ctx.workprec(200):
+        exact = -(flint.arb(0.1) ** 2) / 2  # of the float64 nearest to 0.1
+        assert ball.contains(exact)
+        assert not ball.contains(-flint.arb(1) / 200)
+    tail = certify.certified_log_sparsity(kernels.relu2, {"beta": -40.0, "gamma": 1.0})
+    assert float(tail.rad()) <= 1e-20 * abs(float(tail))
+    assert abs(float(tail) + 402.6) < 1
+
+
+def test_missing_flint_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "flint", None)
+    with pytest.raises(ImportError, match=r"sparsity\[certify\]"):
+        certify.arb_eval(sympy.pi, {}, 64)

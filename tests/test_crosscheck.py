@@ -1,0 +1,260 @@
+"""The cross-check agrees with the right theory, and rejects every planted wrong one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.special import erf
+from scipy.stats import norm
+
+from sparsity import crosscheck, finite_length, reference_grid
+from sparsity.crosscheck import check, check_exact, judge, verify
+from sparsity.errors import InputError
+from sparsity.evaluation import evaluate
+from sparsity.kernels import decayed, exp, identity, nonnegative, relu2
+from sparsity.kernels.queries import norm_ratio
+from sparsity.reference_grid import Spec, theory
+
+
+@pytest.fixture(scope="module")
+def full_run() -> crosscheck.CrossCheck:
+    return verify(seed=1)
+
+
+def test_everything_agrees_and_could_have_disagreed(full_run):
+    assert full_run.agree, full_run.text()
+    assert len(full_run.cells) >= 150
+    assert len(full_run.exact) >= 150
+    assert full_run.false_alarm_rate <= 1e-4
+    assert full_run.smallest_detectable <= 1e-3
+    assert all(cell.detectable <= 1e-3 and cell.estimate.trusted for cell in full_run.cells)
+    routes = {cell.route for cell in full_run.cells}
+    assert routes == {
+        "scalar-stratified", "position-stratified", "full-keys", "rows",
+        "features-relu", "features-exp", "features-elu+1", "features-softplus",
+    }  # fmt: skip
+    assert {cell.kernel for cell in full_run.cells} == {
+        "exp", "relu2", "identity", "nonnegative", "decayed",
+    }  # fmt: skip
+
+
+def test_z_scores_look_standard_normal(full_run):
+    """Neither too large (a biased route) nor too small (an inflated error bar, or a shared one)."""
+    z = np.array([cell.z for cell in full_run.cells if cell.estimate.rel_stderr > 1e-9])
+    assert len(z) >= 150
+    # χ² of the z-scores at a two-sided false-alarm rate of 1e−6.
+    from scipy.stats import chi2
+
+    total = float(np.sum(z**2))
+    assert chi2.ppf(5e-7, len(z)) < total < chi2.isf(5e-7, len(z)) * 1.1  # t is wider than normal
+
+
+def test_summary_counts(full_run):
+    summary = full_run.summary()
+    assert summary["cells"] == len(full_run.cells)
+    assert summary["disagreements"] == []
+    assert "AGREE" in full_run.text()
+
+
+# Planted errors. Each is a theory that is wrong for one kernel, and the cells it must fail on.
+
+SCALAR_RELU2 = [Spec(relu2, "scalar", {"beta": b, "gamma": 1.0}) for b in (-2.0, -0.5, 0.5, 2.0)]
+SCALAR_IDENTITY = [Spec(identity, "scalar", {"beta": b, "gamma": 1.0}) for b in (0.5, 1.0, 2.0)]
+SCALAR_EXP = [Spec(exp, "scalar", {"beta": 0.5, "gamma": g}) for g in (0.5, 2.0)]
+DECAYED = [Spec(decayed, "scalar", {"decay": 0.9, "length": n}) for n in (3, 10)]
+FEATURES = [
+    Spec(
+        nonnegative,
+        "features",
+        {"feature": "relu", "center": 0.0, "spread": 1.0, "dim": 4, "query": "uniform"},
+    )
+]
+KEYS = [Spec(relu2, "full-keys", {"beta": 1.0, "gamma": 2.0, "dim": 16})]
+ROWS = [Spec(identity, "rows", {"beta": 0.0, "gamma": 1.0, "length": 16})]
+RETENTION = [Spec(identity, "retention", {"beta": 0.0, "gamma": 1.0, "length": 16, "decay": 0.5})]
+
+
+def moments(z: float, Phi: Callable[[float], float] = norm.cdf) -> tuple[float, float, float]:
+    """The truncated moments 2, 3, 4 of relu² at γ = 1, written out for planting errors in."""
+    phi = float(norm.pdf(z))
+    P = float(Phi(z))
+    return (
+        (z**2 + 1) * P + z * phi,
+        (z**3 + 3 * z) * P + (z**2 + 2) * phi,
+        (z**4 + 6 * z**2 + 3) * P + z * (z**2 + 5) * phi,
+    )
+
+
+def of_z(spec: Spec) -> float:
+    return spec.parameters["beta"] / spec.parameters["gamma"]
+
+
+def lost_root(spec: Spec) -> float:
+    m2, _, m4 = moments(of_z(spec))
+    return math.log(m2 / m4)
+
+
+def m3_for_m4(spec: Spec) -> float:
+    m2, m3, _ = moments(of_z(spec))
+    return math.log(m2 / math.sqrt(m3))
+
+
+def reflected_cdf(spec: Spec) -> float:
+    m2, _, m4 = moments(of_z(spec), lambda z: norm.cdf(-z))
+    return math.log(abs(m2) / math.sqrt(abs(m4)))
+
+
+def two_for_root_two(spec: Spec) -> float:
+    m2, _, m4 = moments(of_z(spec), lambda z: (1 + erf(z / 2)) / 2)
+    return math.log(abs(m2) / math.sqrt(abs(m4)))
+
+
+def identity_with(erf_argument: float, prefactor: float = 2 / math.pi):
+    def wrong(spec: Spec) -> float:
+        z = of_z(spec)
+        top = math.sqrt(prefactor) * math.exp(-z * z / 2) + z * float(erf(z * erf_argument))
+        return math.log(top / math.hypot(z, 1))
+
+    return wrong
+
+
+def unsigned_mean_lost(spec: Spec) -> float:
+    z = of_z(spec)
+    return math.log(abs(z) / math.hypot(z, 1))
+
+
+def decayed_with(numerator_power: float, plus: float = 1.0):
+    def wrong(spec: Spec) -> float:
+        x, n = spec.parameters["decay"], spec.parameters["length"]
+        top = (1 - x ** (numerator_power * n)) * (1 + plus * x)
+        return math.log(top / (n * (1 - x) * (1 + x**n))) / 2
+
+    return wrong
+
+
+def nonnegative_with(change: Callable[[float, float], float]):
+    """log S with the wrong combination of ratio and ρ in place of (ratio · ρ)²."""
+
+    def wrong(spec: Spec) -> float:
+        ratio = reference_grid.feature_ratio(spec)
+        rho = float(norm_ratio(spec.parameters["query"], spec.parameters["dim"]))
+        return -0.5 * math.log1p(change(ratio, rho))
+
+    return wrong
+
+
+def rows_as_limit(spec: Spec) -> float:
+    """The limit law n S² in place of the exact law at n."""
+    p = spec.parameters
+    value = evaluate(spec.kernel, beta=p["beta"], gamma=p["gamma"])
+    return math.log(p["length"]) + 2 * float(value.log_S)
+
+
+def rows_off_by_one(spec: Spec) -> float:
+    p = spec.parameters
+    law = finite_length.n_eff(spec.kernel, p["length"] - 1, beta=p["beta"], gamma=p["gamma"])
+    return math.log(float(law.n_eff))
+
+
+PLANTED = {
+    "relu2: lost square root": (SCALAR_RELU2, lost_root),
+    "relu2: m3 for m4": (SCALAR_RELU2, m3_for_m4),
+    "relu2: Phi(-z) for Phi(z)": (SCALAR_RELU2, reflected_cdf),
+    "relu2: 2 for sqrt 2 in erf": (SCALAR_RELU2, two_for_root_two),
+    "relu2: gamma squared for gamma, whole keys": (
+        KEYS,
+        lambda c: float(evaluate(relu2, beta=c.parameters["beta"], gamma=4.0).log_S),
+    ),
+    "identity: erf(z) for erf(z / sqrt 2)": (SCALAR_IDENTITY, identity_with(1.0)),
+    "identity: lost 2 under sqrt(2 / pi)": (
+        SCALAR_IDENTITY,
+        identity_with(math.sqrt(0.5), 1 / math.pi),
+    ),
+    "identity: signed mean, |a| lost": (SCALAR_IDENTITY, unsigned_mean_lost),
+    "exp: -gamma^2 for -gamma^2 / 2": (SCALAR_EXP, lambda c: -(c.parameters["gamma"] ** 2)),
+    "exp: beta not cancelled": (SCALAR_EXP, lambda c: theory(c) - c.parameters["beta"]),
+    "decayed: lambda^(2n) for lambda^n": (DECAYED, decayed_with(2.0)),
+    "decayed: 1 for 1 + lambda": (DECAYED, decayed_with(1.0, 0.0)),
+    "nonnegative: the two norms of q swapped": (
+        FEATURES,
+        nonnegative_with(lambda ratio, rho: (ratio / rho) ** 2),
+    ),
+    "nonnegative: sigma for sigma^2": (FEATURES, nonnegative_with(lambda r, rho: r * rho**2)),
+    "nonnegative: rho for rho^2": (FEATURES, nonnegative_with(lambda r, rho: r**2 * rho)),
+    "rows: the limit law at finite n": (ROWS, rows_as_limit),
+    "rows: n - 1 for n": (ROWS, rows_off_by_one),
+    "retention: the decay's factor lost": (
+        RETENTION,
+        lambda c: float(evaluate(identity, beta=0, gamma=1).log_S),
+    ),
+}
+
+
+def test_the_written_out_moments_are_right_where_nothing_is_planted():
+    """Else a planted error might be rejected for a slip of its own."""
+    for spec in SCALAR_RELU2:
+        m2, _, m4 = moments(of_z(spec))
+        assert math.log(m2 / math.sqrt(m4)) == pytest.approx(theory(spec), abs=1e-12)
+    for spec in SCALAR_IDENTITY:
+        assert identity_with(math.sqrt(0.5))(spec) == pytest.approx(theory(spec), abs=1e-12)
+    for spec in DECAYED:
+        assert decayed_with(1.0)(spec) == pytest.approx(theory(spec), abs=1e-12)
+    for spec in FEATURES:
+        right = nonnegative_with(lambda ratio, rho: (ratio * rho) ** 2)
+        assert right(spec) == pytest.approx(theory(spec), abs=1e-12)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_error_is_rejected(name):
+    specs, wrong = PLANTED[name]
+    right = check(specs, seed=2)
+    assert [cell.verdict for cell in right] == ["agree"] * len(specs)
+    planted = check(specs, theory=wrong, seed=2)
+    assert any(cell.verdict == "disagree" for cell in planted), planted
+
+
+def test_there_are_a_dozen_planted_errors_and_more():
+    assert len(PLANTED) >= 12
+
+
+def test_a_relative_error_of_1e_3_is_seen_in_every_scalar_cell():
+    specs = [*SCALAR_RELU2, *SCALAR_IDENTITY, *SCALAR_EXP, *DECAYED]
+    planted = check(specs, theory=lambda spec: theory(spec) + 1e-3, seed=3)
+    assert [cell.verdict for cell in planted] == ["disagree"] * 11
+
+
+def test_an_untrusted_or_imprecise_estimate_is_not_agreement():
+    (cell,) = check(SCALAR_EXP[:1], seed=4)
+    assert cell.verdict == "agree"
+    doubtful = replace(cell.estimate, warning="planted")
+    imprecise = replace(cell.estimate, rel_stderr=1e-2)
+    broken = replace(cell.estimate, log_S=math.nan)
+    for estimate in (doubtful, imprecise, broken):
+        verdict = judge(SCALAR_EXP[0], cell.theory, estimate, 1e-6).verdict
+        assert verdict == "not enough evidence"
+
+
+def test_closed_form_against_quadrature_rejects_a_planted_form(monkeypatch):
+    from sparsity import closed_form
+
+    point = [(relu2, {"beta": -0.5, "gamma": 1.0})]
+    assert check_exact(point)[0].verdict == "agree"
+    monkeypatch.setattr(
+        closed_form, "log_sparsity", lambda kernel, bound: np.asarray(math.log(0.3))
+    )
+    assert check_exact(point)[0].verdict == "disagree"
+
+
+def test_false_alarm_rate_is_checked():
+    with pytest.raises(InputError, match="false_alarm_rate = 2"):
+        verify(false_alarm_rate=2)
+
+
+def test_same_seed_same_bits_whatever_the_threads():
+    first = check(SCALAR_RELU2, seed=5)
+    again = [check([spec], seed=5) for spec in SCALAR_RELU2[:1]]
+    assert first[0].estimate.log_S == again[0][0].estimate.log_S

@@ -1,0 +1,98 @@
+"""The metric on rows whose sparsity is known exactly, in NumPy and JAX, at every scale."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sparsity.metric import effective_tokens, from_moments, hoyer, row_sparsity
+
+# (row, ‖a‖₁², ‖a‖₂²): whole numbers, so that S = √(l1²/(n·l2²)) and n_eff = l1²/l2² are exact.
+ROWS = [
+    ([1, 1, 1, 1], 16, 4),
+    ([0, 0, 5, 0], 25, 25),
+    ([3], 9, 9),
+    ([3, 4], 49, 25),
+    ([-3, 4], 49, 25),
+    ([1, -1, 1, -1, 1, -1, 1, -1, 1], 81, 9),
+    ([1, 2, 3, 4], 100, 30),
+    ([2, 0, 0, 2, 0, 0, 0, 0], 16, 8),
+    ([1, 2, 4, 8, 16, 32], 63**2, (4**6 - 1) // 3),
+]
+EPS = float(np.finfo(np.float64).eps)
+
+
+@pytest.mark.parametrize("array", [np.array, jnp.array], ids=["numpy", "jax"])
+@pytest.mark.parametrize("scale", [1.0, -2.5, 2.0**-900, 2.0**900, -1e-300, 1e300])
+def test_exact_rows_at_every_scale(array, scale):
+    checked = 0
+    for row, l1_square, l2_square in ROWS:
+        a = array(np.array(row, dtype=np.float64) * scale)
+        n_eff = l1_square / l2_square
+        assert float(effective_tokens(a)) == pytest.approx(n_eff, rel=8 * EPS)
+        assert float(row_sparsity(a)) == pytest.approx((n_eff / len(row)) ** 0.5, rel=8 * EPS)
+        checked += 1
+    assert checked == len(ROWS) == 9
+
+
+def test_the_gate_tells_wrong_metrics_apart():
+    """A lost root, a lost n, a signed sum or the largest entry would fail on the rows above."""
+    wrong = {
+        "lost root": lambda a: abs(a).mean() / (a * a).mean(),
+        "lost n": lambda a: abs(a).sum() / (a * a).sum() ** 0.5,
+        "signed": lambda a: a.mean() / (a * a).mean() ** 0.5,
+        "largest": lambda a: abs(a).mean() / abs(a).max(),
+    }
+    for name, metric in wrong.items():
+        rows = [(np.array(row, dtype=np.float64), x, y) for row, x, y in ROWS]
+        gaps = [abs(metric(a) - (x / y / len(a)) ** 0.5) for a, x, y in rows]
+        assert max(gaps) > 1e-3, name
+
+
+def test_whole_number_and_single_precision_rows():
+    assert row_sparsity(np.array([3, 4])) == pytest.approx(7 / np.sqrt(50), rel=1e-15)
+    large = np.array([3e30, 4e30], dtype=np.float32)  # its squares overflow float32
+    for a in (large, jnp.array(large)):
+        assert float(row_sparsity(a)) == pytest.approx(7 / np.sqrt(50), rel=1e-6)
+        assert a.dtype == row_sparsity(a).dtype == np.float32
+
+
+@pytest.mark.parametrize("array", [np.array, jnp.array], ids=["numpy", "jax"])
+def test_axes(array):
+    a = array(np.arange(1.0, 25.0).reshape(2, 3, 4))
+    for axis in (0, 1, 2, -1):
+        for metric in (row_sparsity, effective_tokens, hoyer):
+            found = np.asarray(metric(a, axis))
+            rows = np.moveaxis(np.asarray(a), axis, -1)
+            assert found.shape == rows.shape[:-1]
+            for at in np.ndindex(found.shape):
+                assert found[at] == pytest.approx(float(metric(rows[at])), rel=4 * EPS)
+
+
+def test_effective_tokens_is_the_inverse_participation_ratio():
+    a = np.random.default_rng(0).standard_normal((50, 17))
+    p = abs(a) / abs(a).sum(-1, keepdims=True)
+    np.testing.assert_allclose(effective_tokens(a), 1 / (p * p).sum(-1), rtol=1e-14)
+    np.testing.assert_allclose(effective_tokens(a), 17 * row_sparsity(a) ** 2, rtol=1e-14)
+
+
+def test_hoyer_runs_from_uniform_to_one_hot():
+    assert hoyer(np.ones(9)) == 0
+    assert hoyer(np.eye(9)[3]) == pytest.approx(1, rel=4 * EPS)
+    assert hoyer(np.array([1.0, 1, 1, 1, 0, 0, 0, 0, 0])) == pytest.approx((3 - 2) / 2, rel=4 * EPS)
+
+
+def test_all_zero_rows_have_no_sparsity():
+    a = np.array([[0.0, 0, 0], [0, 1, 0]])
+    with np.errstate(invalid="ignore"):
+        found = [np.asarray(metric(x)) for metric in (row_sparsity, effective_tokens)
+                 for x in (a, jnp.array(a))]  # fmt: skip
+    assert len(found) == 4
+    for values in found:
+        assert np.isnan(values[0])
+        assert np.isfinite(values[1])
+
+
+def test_from_moments():
+    m1, m2 = np.array([1.0, 0.5]), np.array([4.0, 0.25])
+    np.testing.assert_array_equal(from_moments(m1, m2), [0.5, 1.0])
+    assert from_moments(3.0, 9.0) == 1.0

@@ -1,0 +1,254 @@
+"""Monte Carlo: exact invariants first, then statistics, then refusals."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+import sympy
+from scipy.stats import binom
+
+from sparsity import reference_grid
+from sparsity.errors import InputError
+from sparsity.evaluation import evaluate
+from sparsity.kernels import exp, identity, relu2, score_kernel
+from sparsity.kernels.symbols import s
+from sparsity.montecarlo import Sampling, estimate, estimators
+from sparsity.montecarlo.batches import CHUNK, collect, combine
+from sparsity.montecarlo.samplers import Plain
+
+LIMIT = 5.5  # |z| beyond which a cell fails: about 7e−7 with 63 degrees of freedom
+
+
+def z_score(found, log_S: float) -> float:
+    assert found.trusted, found.warning
+    assert found.rel_stderr > 0
+    return (found.log_S - log_S) / found.rel_stderr
+
+
+def plain_batches(chunks: int, first: int = 0, seed: int = 0) -> np.ndarray:
+    sampler = Plain(relu2, 256, "float64")
+    arguments = ((np.float64(0.5), np.float64(1.0)), np.float64(0.0))
+    return collect(sampler, arguments, seed=seed, first=first, chunks=chunks)
+
+
+def test_same_seed_same_bits_and_another_seed_other_bits():
+    kwargs = dict(beta=-1.0, gamma=0.5)
+    first, again = estimate("relu2", seed=7, **kwargs), estimate("relu2", seed=7, **kwargs)
+    assert first.log_S == again.log_S
+    assert first.rel_stderr == again.rel_stderr
+    assert estimate("relu2", seed=8, **kwargs).log_S != first.log_S
+
+
+def test_batches_do_not_depend_on_how_they_are_chunked():
+    whole = plain_batches(4)
+    parts = np.concatenate([plain_batches(1, first=i * CHUNK) for i in range(4)])
+    assert np.array_equal(whole, parts)
+    assert whole.shape == (4 * CHUNK, 3, 2)
+    assert len(np.unique(whole[:, 0, 0])) == 4 * CHUNK  # no key is used twice
+
+
+def test_standard_error_falls_like_one_over_root_n():
+    batches = plain_batches(128)
+    counts = [64, 256, 1024, 4096]
+    errors = [combine(batches[:count], (1.0, -0.5), 256).rel_stderr for count in counts]
+    slope = np.polyfit(np.log(counts), np.log(errors), 1)[0]
+    assert slope == pytest.approx(-0.5, abs=0.06)  # 64 batches know their error to 9 %
+
+
+def test_error_bar_uses_the_covariance():
+    """m₁ and √m₂ of relu² rise together: without their covariance the bar would be too wide."""
+    batches = plain_batches(128)
+    full = combine(batches, (1.0, -0.5), 256).rel_stderr
+    alone = [combine(batches, powers, 256).rel_stderr for powers in ((1.0, 0.0), (0.0, -0.5))]
+    assert full < 0.7 * math.hypot(*alone)
+
+
+def test_interval_covers_as_often_as_it_says():
+    """95 % intervals over 300 seeds; the bounds have a false-alarm probability of 1e−6."""
+    sampler = Plain(relu2, 64, "float64")
+    arguments = ((np.float64(0.5), np.float64(1.0)), np.float64(0.0))
+    truth = float(evaluate("relu2", beta=0.5, gamma=1.0).log_S)
+    from scipy.stats import t
+
+    hits = 0
+    for seed in range(300):
+        batches = collect(sampler, arguments, seed=seed, first=0, chunks=2)
+        found = combine(batches, (1.0, -0.5), 64)
+        hits += abs(found.log_value - truth) <= t.ppf(0.975, found.dof) * found.rel_stderr
+    low, high = binom.ppf([5e-7, 1 - 5e-7], 300, 0.95)
+    assert low <= hits <= high
+
+
+SCALARS = [
+    *(("exp", {"gamma": g}) for g in (1e-3, 0.5, 1.0, 4.0, 8.0, 100.0)),
+    *(("relu2", {"beta": b, "gamma": 1.0}) for b in (-40.0, -12.0, -1.0, 0.0, 3.0, 1e6)),
+    *(("identity", {"beta": b, "gamma": 2.0}) for b in (-3.0, 0.0, 1.0, 1e6)),
+    *(("decayed", {"decay": 0.9, "length": n}) for n in (2, 100, 10**12)),
+    *(("decayed", {"decay": x, "length": 10**6}) for x in (1e-5, 0.999999)),
+]
+
+
+@pytest.mark.parametrize(("kernel", "parameters"), SCALARS)
+def test_scalar_estimates_meet_the_closed_form(kernel, parameters):
+    found = estimate(kernel, seed=11, rel_error=1e-4, **parameters)
+    assert abs(z_score(found, float(evaluate(kernel, **parameters).log_S))) < LIMIT
+    assert found.rel_stderr <= 1e-4
+    assert found.samples >= 2**18
+    assert found.ci95[0] <= found.S <= found.ci95[1]
+
+
+def test_plain_sampling_of_a_steep_exponential_says_that_it_cannot_be_trusted():
+    """10⁷ draws at γ = 4: far too large with a small error bar, and the estimate knows."""
+    found = estimate("exp", gamma=4.0, method="plain", max_samples=1e7)
+    assert not found.trusted
+    assert "cannot be trusted" in (found.warning or "")
+    assert found.log_S - (-8.0) > math.log(3)  # indeed several times too large
+    assert found.method == "scalar-plain"
+    tame = estimate("relu2", beta=0.0, gamma=1.0, method="plain", max_samples=1e6)
+    assert abs(z_score(tame, -math.log(6) / 2)) < LIMIT
+
+
+def test_whole_keys_for_any_query_and_mean():
+    """q and μ arbitrary: only β = q·μ and γ = σ‖q‖ matter."""
+    rng = np.random.default_rng(0)
+    cells = 0
+    for kernel in (exp, relu2, identity):
+        for dim in (1, 3, 40):
+            q, mu, spread = rng.normal(size=dim), rng.normal(size=dim), 0.7
+            q *= 1.2 / np.linalg.norm(q)
+            sampling = Sampling(rel_error=1e-3, seed=cells)
+            found = estimators.full_keys(kernel, q, mu, sampling, spread=spread)
+            beta, gamma = float(q @ mu), float(spread * np.linalg.norm(q))
+            assert (
+                abs(z_score(found, float(evaluate(kernel, beta=beta, gamma=gamma).log_S))) < LIMIT
+            )
+            wrong = float(evaluate(kernel, beta=beta, gamma=1.1 * gamma).log_S)
+            sees = abs(wrong - found.log_S) > LIMIT * found.rel_stderr
+            assert sees or kernel is not exp  # a 10 % error in γ shows in exp's S
+            cells += 1
+    assert cells == 9
+
+
+def test_features_of_every_map_follow_the_moments_of_the_map():
+    cells = 0
+    for name, feature in reference_grid.FEATURE_MAPS.items():
+        query = np.array([1.0, 0.0, 0.5, 2.0])
+        found = estimators.features(feature, query, -0.5, 0.8, Sampling(rel_error=1e-3, seed=3))
+        spec = reference_grid.Spec(
+            feature, "features", {"feature": name, "center": -0.5, "spread": 0.8}
+        )
+        rho = np.linalg.norm(query) / query.sum()
+        truth = -0.5 * math.log1p((reference_grid.feature_ratio(spec) * rho) ** 2)
+        assert abs(z_score(found, truth)) < LIMIT
+        assert found.method == f"features-{name}"
+        cells += 1
+    assert cells == 4
+
+
+def test_rows_against_numpy_all_zero_rows_left_out():
+    rng = np.random.default_rng(1)
+    a = np.maximum(rng.normal(-1, 1, (400_000, 4)), 0) ** 2
+    a = a[a.any(axis=1)]
+    n_eff = a.sum(1) ** 2 / (a * a).sum(1)
+    found = estimators.rows(relu2, -1.0, 1.0, 4, Sampling(rel_error=5e-4, seed=2))
+    gap = found.n_eff.S - n_eff.mean()
+    error = math.hypot(found.n_eff.stderr, n_eff.std() / math.sqrt(len(n_eff)))
+    assert abs(gap) < LIMIT * error
+    S_n = np.sqrt(n_eff / 4)
+    assert abs(found.S_n.S - S_n.mean()) < LIMIT * math.hypot(found.S_n.stderr, 1e-3 * S_n.std())
+    assert 1 <= found.n_eff.S <= 4
+
+
+def test_rows_of_one_token_and_rows_of_whole_keys():
+    alone = estimators.rows(exp, 0.0, 2.0, 1, Sampling())
+    assert alone.n_eff.S == pytest.approx(1, abs=1e-12)
+    scalar = estimate("exp", gamma=1.0, length=8, rel_error=1e-3)
+    keys = estimate("exp", gamma=1.0, length=8, dim=5, rel_error=1e-3)
+    assert (scalar.method, keys.method) == ("rows", "rows-full-keys")
+    gap = (scalar.log_S - keys.log_S) / math.hypot(scalar.rel_stderr, keys.rel_stderr)
+    assert abs(gap) < LIMIT
+
+
+USER = {
+    "softplus": sympy.log(1 + sympy.exp(s)),
+    "cube": s**3,
+    "absolute": sympy.Abs(s),
+    "elu+1": sympy.Piecewise((s + 1, s > 0), (sympy.exp(s), True)),
+    "bounded": sympy.tanh(s),
+    "unplanned": sympy.log(1 + sympy.exp(s)) * sympy.Heaviside(s + 2),
+}
+
+
+@pytest.mark.parametrize("name", USER)
+def test_a_users_own_kernel(name):
+    kernel = score_kernel(name, USER[name])
+    for beta, gamma in ((0.0, 1.0), (-3.0, 1.5)):
+        found = estimate(kernel, beta=beta, gamma=gamma, rel_error=1e-4, seed=5)
+        truth = evaluate(kernel, beta=beta, gamma=gamma, method="quadrature")
+        assert abs(z_score(found, float(truth.log_S))) < LIMIT
+        assert found.rel_stderr <= 1e-4
+
+
+def test_float32_is_named_and_close():
+    found = estimate("relu2", beta=0.0, gamma=1.0, dtype="float32")
+    assert found.dtype == "float32"
+    assert found.S == pytest.approx(1 / math.sqrt(6), rel=1e-4)
+
+
+def test_float64_while_jax_has_it_disabled_is_a_clear_error():
+    code = (
+        "import sparsity\n"
+        "print(sparsity.estimate('exp', gamma=1.0).dtype)\n"
+        "try: sparsity.estimate('exp', gamma=1.0, dtype='float64')\n"
+        "except ValueError as error: print(error)\n"
+    )
+    clean = {name: value for name, value in os.environ.items() if name != "JAX_ENABLE_X64"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=clean
+    )
+    first, second = done.stdout.strip().splitlines()
+    assert first == "float32"
+    assert second.startswith("dtype = float64: JAX has it disabled; call jax.config.update")
+
+
+BAD = [
+    (dict(gamma=-1.0), "gamma = -1.0: must be > 0"),
+    (dict(gamma=1.0, rel_error=0), "rel_error = 0"),
+    (dict(gamma=1.0, seed=-1), "seed = -1"),
+    (dict(gamma=1.0, dtype="int8"), "dtype = int8"),
+    (dict(gamma=1.0, max_samples=0), "max_samples = 0"),
+    (dict(gamma=1.0, method="magic"), "method = magic"),
+    (dict(gamma=1.0, length=8, method="plain"), "method = plain: applies to scalar draws only"),
+    (dict(gamma=1.0, decay=0.5), "decay = 0.5: applies to rows only"),
+    (dict(gamma=1.0, length=0), "length = 0"),
+    (dict(gamma=1.0, dim=2.5), "dim = 2.5"),
+    (dict(gamma=[1.0, 2.0]), "gamma = .*one estimate takes one value"),
+    (dict(gamma=1.0, ratio=1.0), "ratio = 1.0: exp does not take it"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD)
+def test_bad_input(arguments, message):
+    with pytest.raises(InputError, match=message):
+        estimate("exp", **arguments)
+
+
+def test_bad_vectors():
+    for query, mean in ((np.zeros(3), np.zeros(3)), (np.ones(3), np.ones(2))):
+        with pytest.raises(InputError):
+            estimators.full_keys(exp, query, mean, Sampling())
+    with pytest.raises(InputError, match="nonnegative"):
+        estimators.features(exp, np.array([1.0, -1.0]), 0.0, 1.0, Sampling())
+
+
+def test_progress_reaches_the_end():
+    seen = []
+    estimate("exp", gamma=1.0, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1][0] == seen[-1][1]
+    assert jax.device_count() >= 1
