@@ -323,7 +323,7 @@ def sweep(kernel: str, out: str, as_json: bool, **options: Any) -> None:
     """
     from sparsity import curves
 
-    grids = {
+    grids: dict[str, Any] = {
         name: text.split(",") if name == "query" else curves.parse_grid(name, text)
         for name, text in _given(options).items()
     }

@@ -78,17 +78,24 @@ class Definition:
         return np.array([self._one(float(x)) for x in s], dtype=np.float64)
 
     def _one(self, x: float) -> float:
-        # e^(±s) beside 1 needs |s|/ln 10 digits before it is seen at all.
-        with mpmath.workdps(30 + int(min(abs(x), 1000.0) / 2.3)):
-            try:
-                if abs(x) > self._reach:
-                    return float(self._float64(x))
-                if abs(x) <= 60 and mpmath.im(self._weight(mpmath.mpf(x))) != 0:
+        """Log|f(x)| with more and more digits until they change nothing; NaN where f is not real.
+
+        e^(±s) beside 1 needs |s|/ln 10 digits before it is seen at all: up to |s| = 1000 here.
+        """
+        if abs(x) > self._reach:
+            return float(self._float64(x))
+        value = mpmath.nan
+        for digits in (30, 50, 120, 450):
+            with mpmath.workdps(digits):
+                try:
+                    if abs(x) <= 60 and mpmath.im(self._weight(mpmath.mpf(x))) != 0:
+                        return np.nan
+                    last, value = value, self._exact(mpmath.mpf(x))
+                except (ZeroDivisionError, OverflowError, ValueError):
                     return np.nan
-                value = self._exact(mpmath.mpf(x))
-            except (ZeroDivisionError, OverflowError, ValueError):
-                return np.nan
-            return float(value)
+                if mpmath.isfinite(value) and abs(value - last) <= EPS / 16 * (1 + abs(value)):
+                    break
+        return float(value)
 
     def __call__(self, s: Any) -> tuple[np.ndarray, np.ndarray]:
         """Log|f| at scores s and a bound on its error, both of the shape of s; −inf where f = 0."""
@@ -149,12 +156,14 @@ class Axis:
 
     def score_rounding(self, a: np.ndarray, x: np.ndarray) -> np.ndarray:
         """What the rounding of s = s_a + γx does to log|f|, by a finite difference of it."""
-        s, step = self.s[a] + self.gamma * x, 2.0**-24
+        s, step = self.s[a] + self.gamma * x, 2.0**-42
+        here = self.f(s)[0]
         with np.errstate(invalid="ignore"):
-            change = self.f(s * (1 + step))[0] - self.f(s * (1 - step))[0]
-        change = np.where(np.isfinite(change), np.abs(change), 0.0) / (2 * step)
-        relative = 1 + 2 * np.abs(self.gamma * x) / np.maximum(np.abs(s), np.finfo(float).tiny)
-        return EPS * change * np.where(self.s[a] == 0, 2, relative)
+            change = [np.abs(self.f(s * (1 + h))[0] - here) for h in (step, -step)]
+        slope = np.where(np.isfinite(change), change, 0.0).max(axis=0) / step
+        # Besides s itself, the first operation on it in f is rounded.
+        relative = 2 + 2 * np.abs(self.gamma * x) / np.maximum(np.abs(s), np.finfo(float).tiny)
+        return EPS * slope * np.where(self.s[a] == 0, 3, relative)
 
     def meshes(self, x_of_anchor: Callable[[int], np.ndarray]) -> list[tuple[int, np.ndarray]]:
         """(anchor, ascending mesh in its coordinates), each clipped to the anchor's territory."""

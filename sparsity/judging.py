@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
-from sympy import Expr
 
 from sparsity import evaluation, finite_length, metric, symbolic
 from sparsity.kernels import Kernel
+from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.montecarlo import estimators
 from sparsity.results import Estimate
 
@@ -64,12 +64,18 @@ def _log_S(kernel: str | Kernel, **parameters: Any) -> np.ndarray:
     return evaluation.evaluate(kernel, **parameters).log_S
 
 
-def _derived_S(kernel: str | Kernel) -> Expr:
-    return symbolic.derive(kernel).S
-
-
 def _n_eff(kernel: str | Kernel, length: Any, **parameters: Any) -> np.ndarray:
     return finite_length.n_eff(kernel, length, **parameters).n_eff
+
+
+def _polynomial_log_S(kernel: Kernel, gamma: float) -> float:
+    """Log S at β = 0 of a positive polynomial weight, by the 65-point Gauss–Hermite rule.
+
+    The rule is exact up to degree 129, so for weights up to degree 64.
+    """
+    nodes, weights = np.polynomial.hermite_e.hermegauss(65)
+    f = np.exp(numpy_log_abs(kernel)(gamma * nodes))
+    return float(np.log(metric.from_moments(weights @ f, weights @ f**2 * weights.sum())))
 
 
 def _norm_ratio(q: np.ndarray) -> np.ndarray:
@@ -83,7 +89,8 @@ class Routes:
 
     Args:
         log_S: theory, (kernel, **parameters) -> log S.
-        derived_S: the SymPy expression of S of a kernel.
+        derive: the SymPy derivation of a kernel.
+        polynomial_log_S: (kernel, gamma) -> log S at β = 0 of a positive polynomial weight.
         n_eff: the exact law, (kernel, length, **parameters) -> effective number of tokens.
         full_keys: S from whole keys.
         features: S from real nonnegative features.
@@ -93,7 +100,8 @@ class Routes:
     """
 
     log_S: Callable[..., np.ndarray] = _log_S
-    derived_S: Callable[..., Expr] = _derived_S
+    derive: Callable[..., symbolic.Derivation] = symbolic.derive
+    polynomial_log_S: Callable[..., float] = _polynomial_log_S
     n_eff: Callable[..., np.ndarray] = _n_eff
     full_keys: Callable[..., Estimate] = estimators.full_keys
     features: Callable[..., Estimate] = estimators.features

@@ -118,6 +118,7 @@ def _nodes(axis: Axis) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
         x = (left + right)[:, None] / 2 + half[:, None] * NODES15
         anchor = np.broadcast_to(a[:, None], x.shape)
         log_f, error = axis.log_abs(anchor, x)
+        error = error + axis.score_rounding(anchor, x)
         t = axis.t[anchor] + x
         density = -t * t / 2 - 0.5 * np.log(2 * np.pi)
         alive = np.isfinite(log_f)
@@ -126,8 +127,12 @@ def _nodes(axis: Axis) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
         with np.errstate(invalid="ignore"):
             span = 2 * np.ptp(log_f, axis=1)
             shape = np.exp(density - highest[:, None] + 2 * (log_f - log_f.max(axis=1)[:, None]))
-        rough = np.abs(shape @ (KRONROD15 - GAUSS7)) > _SMOOTH * (shape @ KRONROD15)
-        split = (~(span < _VARIATION) | rough) & alive.any(axis=1) & (half > TAIL / 10)
+        allowed = (shape * (_SMOOTH + 8 * np.minimum(error, 1.0))) @ KRONROD15
+        rough = np.abs(shape @ (KRONROD15 - GAUSS7)) > allowed
+        # Zeros of f elsewhere than at an anchor 0 are known to a rounding error of the score only.
+        finest = 1e-12 * (np.maximum(np.abs(left), np.abs(right)) + np.abs(axis.s[a]) / axis.gamma)
+        finest = np.maximum(np.minimum(finest, 1e-9), TAIL / 10)
+        split = (~(span < _VARIATION) | rough) & alive.any(axis=1) & (half > finest)
         split &= highest > top - _MATTERS
         split |= (np.ptp(density, axis=1) > 4) & (highest > top - _REACH)
         keep = alive & (~split & (highest > top - _REACH))[:, None]
@@ -135,7 +140,6 @@ def _nodes(axis: Axis) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
         if panels > _PANELS:
             fix = f"varies too much at gamma = {axis.gamma:g} for the law of its rows; lower gamma"
             raise InputError("weight", axis.f.kernel.weight, fix)
-        error = error + axis.score_rounding(anchor, x)
         density_error = max(
             density_error,
             np.max(2 * EPS * t * t + np.abs(t) * axis.shift[anchor], where=keep, initial=0.0),

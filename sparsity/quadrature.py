@@ -85,13 +85,13 @@ def _mesh(f: _Integrand) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if top == -np.inf:
         raise InputError("weight", axis.f.kernel.weight, "vanishes in float64 wherever keys fall")
     last = panels[-1][3][-1], panels[0][3][0]
-    if max(last) > top - _DEPTH:
+    if max(last) >= top - _DEPTH:
         fix = f"E|a|^{f.p:g} is infinite: the weight must grow slower than exp(s²/(2γ²))"
         raise InputError("weight", axis.f.kernel.weight, fix)
     kept = []
     for a, left, right, value in panels:
         # Steep neighbours of the peak matter too: keep a margin of one panel on each side.
-        live = value > top - 2 * _DEPTH
+        live = value >= top - 2 * _DEPTH
         live = live | np.append(live[1:], False) | np.append(False, live[:-1])
         near = live[1:] | live[:-1]
         kept.append((a[near], left[near], right[near]))

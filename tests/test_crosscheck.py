@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,7 +79,7 @@ ROWS = [Spec(identity, "rows", {"beta": 0.0, "gamma": 1.0, "length": 16})]
 RETENTION = [Spec(identity, "retention", {"beta": 0.0, "gamma": 1.0, "length": 16, "decay": 0.5})]
 
 
-def moments(z: float, Phi: Callable[[float], float] = norm.cdf) -> tuple[float, float, float]:
+def moments(z: float, Phi: Callable[[float], Any] = norm.cdf) -> tuple[float, float, float]:
     """The truncated moments 2, 3, 4 of relu² at γ = 1, written out for planting errors in."""
     phi = float(norm.pdf(z))
     P = float(Phi(z))

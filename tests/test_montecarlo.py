@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+from typing import Any
 
 import jax
 import numpy as np
@@ -38,7 +39,7 @@ def plain_batches(chunks: int, first: int = 0, seed: int = 0) -> np.ndarray:
 
 
 def test_same_seed_same_bits_and_another_seed_other_bits():
-    kwargs = dict(beta=-1.0, gamma=0.5)
+    kwargs: dict[str, Any] = dict(beta=-1.0, gamma=0.5)
     first, again = estimate("relu2", seed=7, **kwargs), estimate("relu2", seed=7, **kwargs)
     assert first.log_S == again.log_S
     assert first.rel_stderr == again.rel_stderr

@@ -8,7 +8,6 @@ from enum import Enum
 from typing import Any
 
 import sympy
-from sympy import Expr
 
 from sparsity.errors import InputError
 from sparsity.kernels import symbols
@@ -28,7 +27,7 @@ class Law(Enum):
 # The symbols a definition may use: what the law draws, and (POSITION) the length.
 _DRAWN: Mapping[Law, frozenset[Any]] = {
     Law.SCORE: frozenset({symbols.s}),
-    Law.FEATURES: frozenset({symbols.q, symbols.k, symbols.i, symbols.d}),
+    Law.FEATURES: frozenset[Any]([symbols.q, symbols.k, symbols.i, symbols.d]),
     Law.POSITION: frozenset({symbols.j, symbols.n}),
 }
 
@@ -52,7 +51,7 @@ class Kernel:
     name: str
     title: str
     law: Law
-    weight: Expr
+    weight: Any  # a SymPy Expr, which SymPy's own annotations often call Basic
     parameters: tuple[Parameter, ...]
     source: str
 
@@ -99,7 +98,7 @@ class Kernel:
 
 
 def score_kernel(
-    name: str, weight: Expr, *, title: str | None = None, source: str = "user-defined"
+    name: str, weight: Any, *, title: str | None = None, source: str = "user-defined"
 ) -> Kernel:
     """A kernel a = f(s) of a Gaussian score s ~ N(β, γ²), from a SymPy expression of the score.
 

@@ -3,6 +3,9 @@
 This is all that the numerical routes share: the definition itself, not a result.
 """
 
+# SymPy annotates arguments and results as Basic; what they are here is known, not inferred.
+# pyright: reportArgumentType=false, reportReturnType=false, reportGeneralTypeIssues=false
+
 from __future__ import annotations
 
 import functools
@@ -27,14 +30,15 @@ def _argument(kernel: Kernel) -> Expr:
     return s if kernel.law is Law.SCORE else distance
 
 
-def _in_argument(kernel: Kernel) -> Expr:
+def _in_argument(kernel: Kernel) -> Any:
     return kernel.weight.subs(j, n - distance) if kernel.law is Law.POSITION else kernel.weight
 
 
-def log_abs(weight: Expr) -> Expr:
+def log_abs(weight: Any) -> Expr:
     """log|a|, through products, powers and pieces, so that e^s becomes s and cannot overflow."""
     if isinstance(weight, Piecewise):
-        return Piecewise(*((log_abs(branch), condition) for branch, condition in weight.args))
+        pairs: Any = weight.args
+        return Piecewise(*((log_abs(branch), condition) for branch, condition in pairs))
     if isinstance(weight, sympy.Mul):
         return sympy.Add(*map(log_abs, weight.args))
     if isinstance(weight, sympy.exp):
@@ -93,15 +97,16 @@ def kinks(kernel: Kernel) -> tuple[float, ...]:
     Found from Abs, Max, Min, Heaviside, sign and Piecewise in the definition. A zero that SymPy
     cannot solve for is simply absent: integration there is slower, not wrong.
     """
-    pieces = sympy.piecewise_fold(kernel.weight.rewrite(Piecewise))
+    pieces: Any = sympy.piecewise_fold(kernel.weight.rewrite(Piecewise))
     candidates = [r.lhs - r.rhs for r in pieces.atoms(Relational)]
-    branches = [branch for branch, _ in pieces.args] if isinstance(pieces, Piecewise) else [pieces]
+    pairs: Any = pieces.args if isinstance(pieces, Piecewise) else [(pieces, True)]
     points: set[float] = set()
-    for expression in [*candidates, *branches]:
+    expressions: list[Any] = [*candidates, *(branch for branch, _ in pairs)]
+    for expression in expressions:
         if s not in expression.free_symbols:
             continue
         try:
-            roots = sympy.solveset(expression, s, sympy.S.Reals)
+            roots: Any = sympy.solveset(expression, s, sympy.S.Reals)
         except (NotImplementedError, ValueError):
             continue
         if isinstance(roots, sympy.FiniteSet):

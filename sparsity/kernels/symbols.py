@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sympy import Idx, IndexedBase, Symbol
 
 __all__ = [
@@ -32,7 +34,7 @@ ratio = Symbol("r", positive=True)  # noise-to-signal ratio σ̃/μ̃ of one fea
 sigma = Symbol("sigma", positive=True)  # standard deviation of one i.i.d. feature
 
 i = Idx("i")  # index of a feature; a range in it would make Sum(…).subs(d, 3) wrong in SymPy
-q = IndexedBase("q", shape=(d,), nonnegative=True)  # nonnegative query features q̃
-k = IndexedBase("k", shape=(d,), nonnegative=True)  # nonnegative key features k̃
-mu = IndexedBase("mu", shape=(d,), positive=True)  # their mean μ̃
-Sigma = IndexedBase("Sigma", shape=(d, d), real=True)  # their covariance Σ̃
+q: Any = IndexedBase("q", shape=(d,), nonnegative=True)  # nonnegative query features q̃
+k: Any = IndexedBase("k", shape=(d,), nonnegative=True)  # nonnegative key features k̃
+mu: Any = IndexedBase("mu", shape=(d,), positive=True)  # their mean μ̃
+Sigma: Any = IndexedBase("Sigma", shape=(d, d), real=True)  # their covariance Σ̃

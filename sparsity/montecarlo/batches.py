@@ -60,7 +60,7 @@ def resolve_dtype(dtype: Any) -> np.dtype:
         wanted = np.dtype(dtype)
     except TypeError:
         wanted = None
-    if wanted not in (np.dtype(np.float32), np.dtype(np.float64)):
+    if wanted is None or wanted.name not in ("float32", "float64"):
         raise InputError("dtype", dtype, "choose float32 or float64")
     if wanted == np.float64 and available != np.float64:
         fix = "JAX has it disabled; call jax.config.update('jax_enable_x64', True) first"
@@ -126,7 +126,7 @@ def combine(batches: np.ndarray, powers: tuple[float, ...], size: int) -> Combin
     if not np.all(means[used] > 0) or not np.all(np.isfinite(means[used])):
         return Combined(math.nan, math.inf, count - 1, 0.0, 1.0)
     log_value = math.fsum(powers[i] * math.log(means[i]) for i in used)
-    relative = sum(powers[i] * (batches[:, 0, i] / means[i] - 1) for i in used)
+    relative = np.sum([powers[i] * (batches[:, 0, i] / means[i] - 1) for i in used], axis=0)
     stderr = math.sqrt(math.fsum(relative**2) / (count - 1) / count)
     squares = np.array([math.fsum(batches[:, 1, i]) / count for i in range(len(powers))])
     total = count * size

@@ -55,6 +55,7 @@ def tidy(coefficient: Expr) -> Expr:
 
 
 def times(a: Series, b: Series, order: int) -> Series:
+    """The product below y^order."""
     found: Series = {}
     for p, c in a.items():
         for r, e in b.items():

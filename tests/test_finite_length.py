@@ -1,0 +1,299 @@
+"""The exact law of finite rows: printed values, limits, other integrals, sampled rows."""
+
+import time
+
+import numpy as np
+import pytest
+import sympy
+from scipy.integrate import dblquad
+from scipy.special import log_ndtr, ndtr
+
+from sparsity import finite_length, kernels, quadrature
+from sparsity.errors import InputError
+from sparsity.finite_length import n_eff, n_eff_weighted, participation
+from sparsity.kernels import score_kernel
+from sparsity.kernels.symbols import s
+
+WEIGHT = {"exp": np.exp, "relu2": lambda x: np.maximum(x, 0) ** 2, "identity": np.abs}
+LENGTHS = np.unique(np.round(np.geomspace(1, 1e12, 60)))
+
+
+@pytest.mark.parametrize(("gamma", "S"), [(1, 0.61438), (3, 0.11637), (5, 0.06282)])
+def test_printed_rows_of_exp(gamma, S):
+    law = n_eff("exp", 1024, gamma=gamma)
+    assert abs(law.S_rms - S) <= 0.5001e-5
+    assert law.error_bound < 1e-11
+    assert law.n_eff == pytest.approx(1024 * law.S_rms**2, rel=1e-14)
+
+
+@pytest.mark.parametrize(("n", "value"), [(16, 0.47691), (256, 0.21558), (4096, 0.07862)])
+def test_printed_participation(n, value):
+    y2, bound = participation("exp", n, gamma=3)
+    assert abs(y2 - value) <= 0.5001e-5
+    assert bound < 1e-11
+
+
+CURVES = [
+    ("exp", 0, 1e-3), ("exp", 0, 1), ("exp", 7, 5), ("exp", 0, 30),
+    ("relu2", 0, 1), ("relu2", -30, 1), ("relu2", -3, 1), ("relu2", 60, 2),
+    ("identity", 0, 1), ("identity", 3, 1), ("identity", -30, 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "beta", "gamma"), CURVES)
+def test_curves(name, beta, gamma):
+    """Tight bounds for n from 1 to 10¹²; n_eff in [1, n], rising; → n·S² where annealed."""
+    law = n_eff(name, LENGTHS, beta=beta, gamma=gamma)
+    assert np.max(law.error_bound) < 1e-10
+    assert law.n_eff[0] == 1
+    slack = 1 + 2 * law.error_bound
+    assert np.all(law.n_eff <= LENGTHS * slack)
+    assert np.all(law.n_eff * slack >= 1)
+    assert np.all(np.diff(law.n_eff) > -1e-10 * law.n_eff[1:])
+    kernel = kernels.named(name)
+    log_S, _ = quadrature.log_sparsity(kernel, kernel.bind({"beta": beta, "gamma": gamma}))
+    if log_S > -1.1:  # annealed: the corrections are of order 1/n
+        assert law.S_rms[-1] == pytest.approx(np.exp(log_S), rel=1e-9)
+
+
+def test_half_the_step_agrees(monkeypatch):
+    """The bound holds against an evaluation with other, finer nodes in both directions."""
+    coarse = [n_eff(*curve[:1], LENGTHS, beta=curve[1], gamma=curve[2]) for curve in CURVES]
+    monkeypatch.setattr(finite_length, "_STEP", 0.07)
+    from sparsity import laplace
+
+    laplace.laplace.cache_clear()
+    monkeypatch.setattr(laplace, "_VARIATION", 1.1)
+    cells = 0
+    for (name, beta, gamma), old in zip(CURVES, coarse, strict=True):
+        new = n_eff(name, LENGTHS, beta=beta, gamma=gamma)
+        error = np.abs(new.n_eff / old.n_eff - 1)
+        assert np.all(error <= old.error_bound + new.error_bound)
+        cells += len(error)
+    laplace.laplace.cache_clear()
+    assert cells >= 600
+
+
+def test_one_token_without_the_shortcut():
+    """∫ m2 dt = P(a ≠ 0): the integral itself gives n_eff = 1 at n = 1."""
+    for name, beta, gamma in CURVES:
+        law = finite_length._law(name, {"beta": beta, "gamma": gamma}, 2, (0.5, 1.0))
+        step = 0.1
+        low, high = law.range(1.0)
+        _, (_, whole) = law(np.arange(low, high + 150, step))
+        assert whole[:, 0].sum() * step / law.p_nonzero[0] == pytest.approx(1, rel=1e-10)
+
+
+def test_annealed_at_ten_to_the_twelve():
+    for gamma in (0.1, 0.5, 1.0, 1.5):
+        law = n_eff("exp", 1e12, gamma=gamma)
+        assert law.n_eff / 1e12 == pytest.approx(np.exp(-(gamma**2)), rel=1e-6)
+    # and not where it does not hold
+    assert n_eff("exp", 1e12, gamma=5.0).n_eff > 100 * 1e12 * np.exp(-25.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "beta", "gamma"), [("exp", 0, 1.3), ("identity", 0.4, 1), ("relu2", 0.5, 1)]
+)
+def test_two_tokens_by_direct_integration(name, beta, gamma):
+    """E (|a|+|b|)²/(a²+b²) over the plane; relu² given that not both are zero."""
+    f = WEIGHT[name]
+
+    def density(y, x):
+        a, b = f(beta + gamma * x), f(beta + gamma * y)
+        return (1 + 2 * a * b / (a * a + b * b)) * np.exp(-(x * x + y * y) / 2) / (2 * np.pi)
+
+    corner = -beta / gamma
+    if name == "exp":
+        cuts = [(-8.5, 8.5)]
+    else:
+        cuts = [(corner, 8.5)] if name == "relu2" else [(-8.5, corner), (corner, 8.5)]
+    total = 0.0
+    for low, high in cuts:
+        for bottom, top in cuts:
+            total += dblquad(density, low, high, bottom, top, epsabs=1e-11, epsrel=1e-11)[0]
+    if name == "relu2":
+        zero = ndtr(corner)
+        total = (total + 2 * zero * (1 - zero)) / (1 - zero**2)
+    assert n_eff(name, 2, beta=beta, gamma=gamma).n_eff == pytest.approx(total, rel=1e-8)
+
+
+def _sampled(name, beta, gamma, n, rows, weights=1.0):
+    rng = np.random.default_rng(20231212)
+    a = weights * WEIGHT[name](beta + gamma * rng.standard_normal((rows, n)))
+    alive = a.any(axis=1)
+    a = a[alive]
+    tokens = a.sum(axis=1) ** 2 / (a * a).sum(axis=1)
+    y2 = (a * a).sum(axis=1) / a.sum(axis=1) ** 2
+    error = np.std(tokens) / np.sqrt(len(a)), np.std(y2) / np.sqrt(len(a))
+    return (tokens.mean(), error[0]), (y2.mean(), error[1]), alive.mean()
+
+
+@pytest.mark.parametrize(
+    ("name", "beta", "gamma", "n"),
+    [("exp", 0, 1, 5), ("exp", 0, 3, 16), ("relu2", -1, 1, 3), ("relu2", 1, 0.5, 8),
+     ("identity", 0, 1, 6), ("identity", 1, 2, 12)],
+)  # fmt: skip
+def test_sampled_rows(name, beta, gamma, n):
+    (tokens, error), (y2, y2_error), alive = _sampled(name, beta, gamma, n, 400_000)
+    law = n_eff(name, n, beta=beta, gamma=gamma)
+    assert abs(tokens - law.n_eff) < 4 * error
+    assert abs(y2 - participation(name, n, beta=beta, gamma=gamma)[0]) < 4 * y2_error
+    assert abs(alive - law.p_nonzero) <= 4 * np.sqrt(alive * (1 - alive) / 400_000) + 1e-12
+
+
+PLANTED = {
+    "n for n−1": lambda n, lp, m1, m2: (
+        n * m2 * np.exp((n - 1) * lp) + n * n * m1**2 * np.exp((n - 2) * lp)
+    ),
+    "φ^n for φ^(n−1)": lambda n, lp, m1, m2: (
+        n * m2 * np.exp(n * lp) + n * (n - 1) * m1**2 * np.exp((n - 2) * lp)
+    ),
+    "φ^(n−1) for φ^(n−2)": lambda n, lp, m1, m2: (
+        n * m2 * np.exp((n - 1) * lp) + n * (n - 1) * m1**2 * np.exp((n - 1) * lp)
+    ),
+    "m1 for m1²": lambda n, lp, m1, m2: (
+        n * m2 * np.exp((n - 1) * lp) + n * (n - 1) * m1 * np.exp((n - 2) * lp)
+    ),
+    "no first term": lambda n, lp, m1, m2: n * (n - 1) * m1**2 * np.exp((n - 2) * lp),
+}
+
+
+@pytest.mark.parametrize("planted", [None, *PLANTED])
+def test_planted_errors_are_rejected(planted):
+    """The right integrand (None) passes the very test that each wrong one fails."""
+    law = finite_length._law("exp", {"gamma": 1.0}, 2, (0.5, 1.0))
+    scale = np.exp(law.top)
+
+    def right(n, lp, m1, m2):
+        return n * m2 * np.exp((n - 1) * lp) + n * (n - 1) * m1**2 * np.exp((n - 2) * lp)
+
+    form = PLANTED[planted] if planted else right
+    _, value, _, _ = finite_length._integrate(
+        law, 5, lambda n, lp, m1, m2: form(n, lp, scale * m1, scale * m2) / scale
+    )
+    (tokens, error), _, _ = _sampled("exp", 0, 1, 5, 400_000)
+    assert (abs(tokens - value) < 4 * error) == (planted is None)
+
+
+def test_a_lost_t_is_rejected():
+    """E Y₂ without its factor t, i.e. x²e^(−x) replaced by x e^(−x)."""
+    law = finite_length._law("exp", {"gamma": 3.0}, 1, (1.0,))
+    _, value, _, _ = finite_length._integrate(
+        law, 16, lambda n, lp, m: n * m * np.exp((n - 1) * lp)
+    )
+    assert abs(value - 0.47691) > 1e-2
+
+
+def test_all_zero_rows():
+    """relu² far on the left: P(nonzero) = 1 − Φ(−z)^n, and one survivor at most."""
+    law = n_eff("relu2", LENGTHS, beta=-30, gamma=1)
+    assert law.p_nonzero == pytest.approx(LENGTHS * np.exp(log_ndtr(-30)), rel=1e-12)
+    assert np.all(np.abs(law.n_eff - 1) <= law.error_bound)
+    some = n_eff("relu2", [1, 4, 9], beta=-1, gamma=1)
+    assert some.p_nonzero == pytest.approx(1 - ndtr(1.0) ** np.array([1, 4, 9]), rel=1e-13)
+
+
+def test_only_the_ratio_matters():
+    for name in ("relu2", "identity"):
+        one = n_eff(name, LENGTHS, beta=-0.75, gamma=0.5)
+        other = n_eff(name, LENGTHS, beta=-150.0, gamma=100.0)
+        assert np.all(np.abs(one.n_eff / other.n_eff - 1) <= one.error_bound + other.error_bound)
+    one, other = (n_eff("exp", LENGTHS, beta=b, gamma=2) for b in (0.0, 50.0))
+    assert np.all(np.abs(one.n_eff / other.n_eff - 1) <= one.error_bound + other.error_bound)
+
+
+USER = {
+    "softplus": (sympy.log(1 + sympy.exp(s)), lambda x: np.logaddexp(0, x)),
+    "cube": (s**3, lambda x: np.abs(x) ** 3),
+    "elu1": (
+        sympy.Piecewise((sympy.exp(s), s < 0), (1 + s, True)),
+        lambda x: np.where(x < 0, np.exp(np.minimum(x, 0)), 1 + x),
+    ),
+    "tanh": (sympy.tanh(s), lambda x: np.abs(np.tanh(x))),
+    "sine": (sympy.sin(s), lambda x: np.abs(np.sin(x))),
+    "parabola": (s**2 - 2, lambda x: np.abs(x * x - 2)),
+}
+
+
+@pytest.mark.parametrize("name", USER)
+def test_user_kernels(name, monkeypatch):
+    expression, function = USER[name]
+    monkeypatch.setitem(WEIGHT, name, function)
+    law = n_eff(score_kernel(name, expression), [1, 7, 10**6, 10**12], beta=0.4, gamma=1.5)
+    assert np.max(law.error_bound) < 1e-9
+    (tokens, error), _, _ = _sampled(name, 0.4, 1.5, 7, 200_000)
+    assert abs(tokens - law.n_eff[1]) < 4 * error
+
+
+@pytest.mark.parametrize(
+    ("name", "beta", "gamma", "decay", "n"),
+    [("exp", 0, 1, 0.8, 30), ("relu2", -1, 1, 0.5, 20), ("identity", 0.3, 1, 0.95, 40)],
+)
+def test_retention_rows(name, beta, gamma, decay, n):
+    weights = decay ** np.arange(n)[::-1]
+    law = n_eff_weighted(name, weights, beta=beta, gamma=gamma)
+    assert law.error_bound < 1e-11
+    (tokens, error), _, alive = _sampled(name, beta, gamma, n, 100_000, weights)
+    assert abs(tokens - law.n_eff) < 4 * error
+    assert abs(alive - law.p_nonzero) <= 4 * np.sqrt(alive * (1 - alive) / 100_000) + 1e-12
+    plain = n_eff(name, n, beta=beta, gamma=gamma)
+    assert abs(tokens - plain.n_eff) > 20 * error  # the weights are felt
+
+
+@pytest.mark.parametrize("name", WEIGHT)
+def test_equal_weights_are_the_iid_row(name):
+    """Equal, and equal but for a shift within the table's step: the interpolation keeps 1e−12."""
+    for n in (1, 2, 50):
+        plain = n_eff(name, n, beta=-0.5, gamma=1.5)
+        for weights in (np.full(n, 0.37), 1 + 1e-14 * np.arange(n)):
+            law = n_eff_weighted(name, weights, beta=-0.5, gamma=1.5)
+            assert law.n_eff == pytest.approx(float(plain.n_eff), rel=3e-12)
+
+
+def test_interpolation_against_direct_evaluation():
+    """Two tokens of weights 1 and w, the transforms evaluated at u + ln w² themselves."""
+    for name, beta, gamma in (("exp", 0, 0.05), ("exp", 0, 2), ("identity", 1, 1), ("relu2", 1, 1)):
+        law = finite_length._law(name, {"beta": beta, "gamma": gamma}, 2, (0.5, 1.0))
+        scale, step = np.exp(law.top), 0.1
+        for w in (0.9, 0.123, 1e-3):
+            low, high = law.range(2.0)
+            u = np.arange(low - 2, high + 12 - 2 * np.log(w), step)
+            psi, (m1, m2) = (np.array(x) for x in law(u))
+            psi_w, (m1_w, m2_w) = law(u + 2 * np.log(w))
+            alone = m2[:, 0] * (1 - scale * psi_w[:, 0]) + m2_w[:, 0] * (1 - scale * psi[:, 0])
+            direct = np.sum(alone + 2 * scale * m1[:, 0] * m1_w[:, 0]) * step
+            direct /= finite_length._p_row(law, np.array([2.0]))[0, 0]
+            value = n_eff_weighted(name, [1.0, w], beta=beta, gamma=gamma)
+            assert value.n_eff == pytest.approx(direct, rel=1e-11)
+
+
+def test_a_curve_is_fast():
+    """60 lengths in 50 ms, warm; the best of five, for the sake of busy machines."""
+    from sparsity.laplace import laplace
+
+    times = []
+    for _ in range(5):
+        laplace.cache_clear()
+        start = time.perf_counter()
+        n_eff("exp", LENGTHS, gamma=3)
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.05
+
+
+def test_errors():
+    for parameters, match in (
+        ({"length": 0, "gamma": 1}, "length = 0"),
+        ({"length": 2.5, "gamma": 1}, "length = 2.5"),
+        ({"length": 3, "gamma": -1}, "gamma = -1"),
+        ({"length": 3, "gamma": [1, 2]}, "one number"),
+    ):
+        with pytest.raises(InputError, match=match):
+            n_eff("exp", parameters.pop("length"), **parameters)
+    with pytest.raises(InputError, match="beta"):
+        n_eff("relu2", 3, gamma=1)
+    with pytest.raises(InputError, match="function of the score"):
+        n_eff("decayed", 3, decay=0.5, length=3)
+    for weights in ([], [1, 0], [1, np.nan], [[1.0]]):
+        with pytest.raises(InputError, match="weights"):
+            n_eff_weighted("exp", weights, gamma=1)

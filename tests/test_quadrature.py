@@ -1,0 +1,214 @@
+"""Quadrature of the definition: within its own bound of the truth, and the bound not vacuous."""
+
+import itertools
+
+import mpmath
+import numpy as np
+import pytest
+import sympy
+
+from sparsity import kernels, quadrature
+from sparsity.errors import InputError
+from sparsity.kernels import score_kernel
+from sparsity.kernels.lowering import kinks
+from sparsity.kernels.symbols import s
+
+DIGITS = 60
+Z = (-40, -17.3, -5, -1, -1e-3, 0, 1e-6, 0.7, 6, 40, 1e3, 1e6)
+GAMMA = (1e-6, 3e-3, 0.5, 1, 2.5, 30, 1e3, 1e6)
+
+
+def _exact(name, beta, gamma):
+    """Log S by the printed forms of the article, in high precision."""
+    with mpmath.workdps(DIGITS):
+        b, c = mpmath.mpf(beta), mpmath.mpf(gamma)
+        z = b / c
+        if name == "exp":
+            return -c * c / 2
+        if name == "identity":
+            top = mpmath.sqrt(2 / mpmath.pi) * c * mpmath.exp(-z * z / 2)
+            top += b * mpmath.erf(z / mpmath.sqrt(2))
+            return mpmath.log(top / mpmath.sqrt(b * b + c * c))
+        # The printed moments cancel like z^(−6) in the tail, which 60 digits afford. Far on the
+        # right Φ = 1 to all digits.
+        cdf, pdf = mpmath.erfc(-z / mpmath.sqrt(2)) / 2, mpmath.npdf(z)
+        m2 = (b * b + c * c) * cdf + b * c * pdf
+        m4 = (b**4 + 6 * b**2 * c**2 + 3 * c**4) * cdf + b * c * (b * b + 5 * c * c) * pdf
+        return mpmath.log(m2 / mpmath.sqrt(m4))
+
+
+def _excess(name, z, gamma, exact=_exact):
+    kernel = kernels.named(name)
+    beta = z * gamma
+    value, bound = quadrature.log_sparsity(kernel, kernel.bind({"beta": beta, "gamma": gamma}))
+    with mpmath.workdps(DIGITS):
+        error = abs(float(mpmath.mpf(float(value)) - exact(name, beta, gamma)))
+    return error, float(bound)
+
+
+CELLS = list(itertools.product(("exp", "relu2", "identity"), Z, GAMMA))
+
+
+def test_score_kernels_over_the_whole_domain():
+    """Within the bound alone: no further tolerance."""
+    assert len(CELLS) >= 280
+    ordinary = []
+    for name, z, gamma in CELLS:
+        error, bound = _excess(name, z, gamma)
+        assert error <= bound, (name, z, gamma, error, bound)
+        assert bound < 1e-6 or abs(_exact(name, z * gamma, gamma)) > 1e11 * bound
+        if abs(z) <= 40 and gamma <= 30:
+            ordinary.append(bound)
+    assert len(ordinary) >= 140
+    assert np.median(ordinary) < 1e-12
+    assert max(ordinary) < 1e-10
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        lambda name, b, c: _exact(name, -b, c) if name == "relu2" else _exact(name, b, 2 * c) + 1,
+        lambda name, b, c: _exact(name, b, c) * (1 + mpmath.mpf("1e-9")),
+        lambda name, b, c: _exact(name, b, c) / 2,
+    ],
+)
+def test_a_planted_error_is_rejected(planted):
+    for name, z, gamma in (("exp", -1, 1), ("relu2", -1, 0.5), ("identity", 0.7, 2.5)):
+        error, bound = _excess(name, z, gamma, planted)
+        assert error > 100 * bound
+
+
+DECAYS = (1e-300, 0.01, 0.5, 0.97, 1 - 1e-3, 1 - 1e-6, 1 - 1e-9, 1 - 2.0**-53, 1.0)
+LENGTHS = (1, 2, 16, 17, 33, 1000, 12345, 10**6, 10**9 + 7, 10**12)
+
+
+def _decayed(decay, n, power=1):
+    with mpmath.workdps(DIGITS):
+        x = mpmath.mpf(decay)
+        if x == 1:
+            return mpmath.mpf(0)
+        inside = (1 - x ** (power * n)) * (1 + x) / (n * (1 - x) * (1 + x**n))
+        return mpmath.log(inside) / 2
+
+
+def test_decayed():
+    kernel = kernels.decayed
+    decay, n = np.array(DECAYS)[:, None], np.array(LENGTHS)
+    value, bound = quadrature.log_sparsity(kernel, kernel.bind({"decay": decay, "length": n}))
+    assert value.shape == bound.shape == (9, 10)
+    exact = np.array([[float(_decayed(x, m)) for m in LENGTHS] for x in DECAYS])
+    assert np.all(np.abs(value - exact) <= bound)
+    assert np.max(bound) < 1e-13
+    planted = np.array([float(_decayed(x, 1000, power=2)) for x in DECAYS[4:7]])  # λ^n visible
+    assert np.all(np.abs(value[4:7, 5] - planted) > 100 * bound[4:7, 5])
+
+
+def test_positions_need_no_geometric_weight():
+    """Σ (1+m)^(−3/2) and its square against Hurwitz zeta functions: the sums assume no form."""
+    power = sympy.Rational(-3, 2)
+    weight = (1 + kernels.decayed.weight.args[1]) ** power
+    kernel = kernels.Kernel(
+        "power", "power law", kernels.Law.POSITION, weight, kernels.decayed.parameters, "test"
+    )
+    for n in (20, 5000, 10**8):
+        value, bound = quadrature.log_sparsity(kernel, kernel.bind({"decay": 1, "length": n}))
+        with mpmath.workdps(40):
+            m1, m2 = (mpmath.zeta(p) - mpmath.zeta(p, n + 1) for p in (mpmath.mpf("1.5"), 3))
+            exact = mpmath.log(m1) - mpmath.log(m2) / 2 - mpmath.log(n) / 2
+        assert abs(float(value) - float(exact)) <= bound < 1e-12
+
+
+def test_nonnegative():
+    kernel, cells = kernels.nonnegative, 0
+    ratios, dims = np.array([1e-6, 1e-3, 0.3, 1, 40, 1e6])[:, None], np.array([1, 2, 7, 512, 10**6])
+    for query in ("uniform", "one-hot", "half-normal"):
+        given = kernel.bind({"ratio": ratios, "dim": dims, "query": query})
+        value, bound = quadrature.log_sparsity(kernel, given)
+        norm = kernels.queries.norm_ratio(query, dims)
+        exact = -np.log1p((ratios * norm) ** 2) / 2
+        # The reference's own rounding, relative to its size, comes on top.
+        assert np.all(np.abs(value - exact) <= bound + 1e-14 * np.abs(exact))
+        assert np.max(bound) < 1e-12
+        swapped = -np.log1p((ratios / norm) ** 2) / 2
+        assert query == "one-hot" or np.all(np.abs(value - swapped)[1:, 1:] > 1e-7)
+        cells += value.size
+    assert cells == 90
+
+
+USER = {
+    "softplus": sympy.log(1 + sympy.exp(s)),
+    "cube": s**3,
+    "abs": sympy.Abs(s),
+    "elu1": sympy.Piecewise((sympy.exp(s), s < 0), (1 + s, True)),
+    "tanh": sympy.tanh(s),
+    "cut": sympy.log(1 + sympy.exp(s)) * sympy.Heaviside(s + 2),
+    "bump": sympy.exp(-((100 * s - 300) ** 2)),
+    "hidden bump": sympy.Rational(1, 10) + 10**6 * sympy.exp(-((100 * s - 300) ** 2)),
+    "sigmoid": 1 / (1 + sympy.exp(-s)),
+    "root": sympy.sqrt(sympy.Abs(s)),
+    "parabola": s**2 - 2,
+}
+
+
+def _reference(kernel, p, beta, gamma, pieces):
+    """Log E|f|^p by mpmath at 30 digits, cut at the kinks and at `pieces` (scores)."""
+    f = sympy.lambdify([s], kernel.weight, "mpmath")
+    with mpmath.workdps(36):
+        b, c = mpmath.mpf(beta), mpmath.mpf(gamma)
+        cuts = {mpmath.mpf(x) for x in (-30, -8, -3, 0, 3, 8, 30)}
+        cuts |= {t for t in ((mpmath.mpf(x) - b) / c for x in pieces) if abs(t) < 30}
+        integral = mpmath.quad(lambda t: abs(f(b + c * t)) ** p * mpmath.npdf(t), sorted(cuts))
+        return mpmath.log(integral)
+
+
+@pytest.mark.parametrize("name", USER)
+def test_user_kernels(name):
+    kernel = score_kernel(name, USER[name])
+    pieces = {*kinks(kernel), -4.0, -1.0, 1.0, 4.0}
+    pieces |= {3 + x / 100 for x in (-9, -4, -2, 0, 2, 4, 9)} if "bump" in name else set()
+    cells = 0
+    for (beta, gamma), p in itertools.product(((0.3, 1.0), (-2.5, 0.5), (3.0, 2.0)), (1, 2)):
+        value, bound = quadrature.moment(kernel, p, beta, gamma)
+        with mpmath.workdps(36):
+            if name == "parabola":  # the kinks, to all digits
+                pieces = {-mpmath.sqrt(2), mpmath.sqrt(2)}
+            error = abs(
+                float(mpmath.mpf(float(value)) - _reference(kernel, p, beta, gamma, pieces))
+            )
+        assert error <= bound, (name, beta, gamma, p, error, bound)
+        assert bound < 1e-12 or "bump" in name
+        assert bound < 1e-11
+        cells += 1
+    assert cells == 6
+
+
+def test_where_float64_loses_the_definition():
+    """log(1 + e^s) is 0 at s = −40 and overflows at 800 in float64; e^s/(1 + e^s) is ∞/∞."""
+    softplus = score_kernel("softplus", sympy.log(1 + sympy.exp(s)))
+    for beta, exact in ((-60.0, -60 + 0.5), (2000.0, np.log(2000.0))):
+        value, bound = quadrature.moment(softplus, 1, beta, 1.0)
+        assert abs(value - exact) <= bound < 1e-11
+    logistic = score_kernel("logistic", sympy.exp(s) / (1 + sympy.exp(s)))
+    value, bound = quadrature.moment(logistic, 2, 2000.0, 1.0)
+    assert abs(value) <= bound < 1e-11
+
+
+def test_shapes():
+    value, bound = quadrature.moment(kernels.relu2, 2, np.zeros((3, 1)), np.ones(2))
+    assert value.shape == bound.shape == (3, 2)
+    value, _ = quadrature.moment(kernels.identity, 2, 3.0, 4.0)
+    assert value.shape == ()
+    assert float(value) == pytest.approx(np.log(25), rel=1e-14)
+
+
+def test_errors():
+    infinite = score_kernel("gauss", sympy.exp(s**2 / 8))
+    assert np.isfinite(quadrature.moment(infinite, 2, 0.0, 1.0)[0])
+    with pytest.raises(InputError, match="infinite"):
+        quadrature.moment(infinite, 2, 0.0, 2.0)
+    with pytest.raises(InputError, match="finite real"):
+        quadrature.moment(score_kernel("root", sympy.sqrt(s)), 1, 0.0, 1.0)
+    with pytest.raises(InputError, match="p = 0"):
+        quadrature.moment(kernels.exp, 0, 0.0, 1.0)
+    with pytest.raises(InputError, match="function of the score"):
+        quadrature.moment(kernels.decayed, 1, 0.0, 1.0)
