@@ -85,7 +85,9 @@ class Definition:
         if abs(x) > self._reach:
             return float(self._float64(x))
         value = mpmath.nan
-        for digits in (30, 50, 120, 450):
+        for digits in (30, 50, 30 + int(abs(x) / 2.3)):
+            if digits > 470:
+                break
             with mpmath.workdps(digits):
                 try:
                     if abs(x) <= 60 and mpmath.im(self._weight(mpmath.mpf(x))) != 0:

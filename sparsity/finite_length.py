@@ -58,12 +58,12 @@ def _p_row(law: Laplace, n: np.ndarray) -> np.ndarray:
 
 def _law(kernel: str | Kernel, parameters: dict[str, Any], c: int, k: tuple[float, ...]) -> Laplace:
     kernel = kernels.named(kernel)
+    if kernel.law is not Law.SCORE:
+        raise InputError("kernel", kernel.name, "needs a kernel that is a function of the score")
     bound = kernel.bind(parameters)
     for name, value in bound.items():
         if np.ndim(value):
             raise InputError(name, value, "give one number; only the length may be an array")
-    if kernel.law is not Law.SCORE:
-        raise InputError("kernel", kernel.name, "needs a kernel that is a function of the score")
     return laplace(kernel, float(bound["beta"]), float(bound["gamma"]), c, k)
 
 

@@ -39,7 +39,7 @@ class Finding:
 
     role: str
     statement: str
-    holds: bool
+    holds: bool | np.bool
 
     def __post_init__(self) -> None:
         """Keep `holds` a plain bool, for JSON."""

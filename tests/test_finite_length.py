@@ -58,7 +58,7 @@ def test_curves(name, beta, gamma):
 
 def test_half_the_step_agrees(monkeypatch):
     """The bound holds against an evaluation with other, finer nodes in both directions."""
-    coarse = [n_eff(*curve[:1], LENGTHS, beta=curve[1], gamma=curve[2]) for curve in CURVES]
+    coarse = [n_eff(name, LENGTHS, beta=beta, gamma=gamma) for name, beta, gamma in CURVES]
     monkeypatch.setattr(finite_length, "_STEP", 0.07)
     from sparsity import laplace
 
@@ -293,7 +293,7 @@ def test_errors():
     with pytest.raises(InputError, match="beta"):
         n_eff("relu2", 3, gamma=1)
     with pytest.raises(InputError, match="function of the score"):
-        n_eff("decayed", 3, decay=0.5, length=3)
+        n_eff("nonnegative", 3, ratio=1, dim=4)
     for weights in ([], [1, 0], [1, np.nan], [[1.0]]):
         with pytest.raises(InputError, match="weights"):
             n_eff_weighted("exp", weights, gamma=1)

@@ -9,7 +9,7 @@ import sympy
 
 from sparsity import kernels, quadrature
 from sparsity.errors import InputError
-from sparsity.kernels import score_kernel
+from sparsity.kernels import queries, score_kernel
 from sparsity.kernels.lowering import kinks
 from sparsity.kernels.symbols import s
 
@@ -124,7 +124,7 @@ def test_nonnegative():
     for query in ("uniform", "one-hot", "half-normal"):
         given = kernel.bind({"ratio": ratios, "dim": dims, "query": query})
         value, bound = quadrature.log_sparsity(kernel, given)
-        norm = kernels.queries.norm_ratio(query, dims)
+        norm = queries.norm_ratio(query, dims)
         exact = -np.log1p((ratios * norm) ** 2) / 2
         # The reference's own rounding, relative to its size, comes on top.
         assert np.all(np.abs(value - exact) <= bound + 1e-14 * np.abs(exact))

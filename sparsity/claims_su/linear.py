@@ -237,7 +237,7 @@ def decay_to_zero(routes: Routes, seed: int) -> Judged:
     """The limit n → ∞ at any λ < 1, derived; its rate; and real rows of λ^(n−j)."""
     tau, m = sympy.symbols("tau m", positive=True)  # λ = e^(−τ) < 1, n = m real
     derived = routes.derive("decayed").S.xreplace({sympy.Eq(decay, 1): sympy.false})
-    square = sympy.simplify(derived.subs(n, m).subs(decay, sympy.exp(-tau)) ** 2)
+    square = sympy.simplify(sympy.Pow(derived.subs(n, m).subs(decay, sympy.exp(-tau)), 2))
     window = sympy.limit(m * square, m, sympy.oo)
     wanted = (1 + sympy.exp(-tau)) / (1 - sympy.exp(-tau))
     decays = np.array([0.1, 0.5, 0.9, 0.99, 0.999, 1 - 1e-6])[:, None]

@@ -1,0 +1,446 @@
+"""The contract of every kernel, and user kernels: one definition, every route to its S."""
+
+import math
+
+import jax
+import mpmath
+import numpy as np
+import pytest
+import sympy
+from sympy import Abs, Max, Min, Piecewise, exp, log, tanh
+
+from sparsity import derive, estimate, evaluate, kernels
+from sparsity.definition import definition
+from sparsity.errors import InputError, NoClosedForm
+from sparsity.kernels import ALL, Kernel, Law, named, score_kernel, symbols
+from sparsity.kernels.lowering import (
+    distance,
+    jax_log_abs,
+    jax_weight,
+    kinks,
+    log_abs,
+    numpy_log_abs,
+)
+from sparsity.kernels.parameters import ALL as PARAMETERS
+from sparsity.kernels.parameters import BETA, GAMMA
+
+each_kernel = pytest.mark.parametrize("kernel", ALL, ids=lambda kernel: kernel.name)
+
+GOOD = {
+    "beta": -0.5, "gamma": 1.5, "decay": 0.75, "length": 12, "ratio": 2.0, "dim": 8,
+    "query": "uniform",
+}  # fmt: skip
+NOT_NUMBERS = ["text", "", "1,2", {}, object(), [[1], [1, 2]], 1j, math.nan, math.inf, -math.inf]
+NEGATIVE = [-1, -1e-300, 0]
+FRACTIONAL = [2.5, 1 + 1e-9]
+BAD = {
+    "beta": NOT_NUMBERS,
+    "gamma": NOT_NUMBERS + NEGATIVE,
+    "ratio": NOT_NUMBERS + NEGATIVE,
+    "decay": [*NOT_NUMBERS, *NEGATIVE, 1.5, 1 + 1e-15],
+    "length": [*NOT_NUMBERS, *NEGATIVE, *FRACTIONAL, 0.5],
+    "dim": [*NOT_NUMBERS, *NEGATIVE, *FRACTIONAL, 0.5],
+    "query": ["dense", "", "Uniform", 1, math.nan, ["uniform"]],
+}
+
+
+def good(kernel):
+    return {p.name: GOOD[p.name] for p in kernel.parameters}
+
+
+# The built-in kernels.
+
+
+def test_the_five_kernels():
+    names = [kernel.name for kernel in ALL]
+    assert sorted(names) == ["decayed", "exp", "identity", "nonnegative", "relu2"]
+    assert len({kernel.title for kernel in ALL}) == len({kernel.weight for kernel in ALL}) == 5
+    assert {p.name for p in PARAMETERS} == {p.name for kernel in ALL for p in kernel.parameters}
+    assert {p.name for p in PARAMETERS} == set(GOOD) == set(BAD)
+
+
+@each_kernel
+def test_definition(kernel):
+    assert kernel.name.isidentifier()
+    assert kernel.title.strip() == kernel.title != ""
+    assert "kexue.fm/archives/9889" in kernel.source
+    assert kernel.weight != 0
+    assert isinstance(kernel.weight, sympy.Expr)
+    drawn = {Law.SCORE: symbols.s, Law.POSITION: symbols.j, Law.FEATURES: symbols.k.label}
+    assert drawn[kernel.law] in kernel.weight.free_symbols
+    with pytest.raises(AttributeError):
+        kernel.name = "other"
+
+
+@each_kernel
+def test_parameters(kernel):
+    names = [p.name for p in kernel.parameters]
+    assert len(set(names)) == len(names) > 0
+    for p in kernel.parameters:
+        assert p.name in {known.name for known in PARAMETERS}
+        assert p.meaning
+        assert p.domain
+        assert (p.symbol is None) == (p.name == "query")
+    for p in {p for p in kernel.parameters if p.name not in ("beta", "query")}:
+        assert p.symbol is not None
+        assert p.symbol.is_positive
+    kernel_symbols = [p.symbol for p in kernel.parameters if p.symbol is not None]
+    assert len(set(kernel_symbols)) == len(kernel_symbols)
+
+
+@each_kernel
+def test_named_round_trip(kernel):
+    assert named(kernel.name) is kernel
+    assert named(kernel) is kernel
+    assert getattr(kernels, kernel.name) is kernel
+
+
+def test_unknown_names():
+    for wrong, near in {
+        "relu": "relu2", "exq": "exp", "Identity": "identity", "decay": "decayed",
+        "non-negative": "nonnegative",
+    }.items():  # fmt: skip
+        with pytest.raises(InputError, match=f"kernel = {wrong}: did you mean {near}") as caught:
+            named(wrong)
+        assert all(kernel.name in str(caught.value) for kernel in ALL)
+    for wrong in ("zzz", "", 3, None):
+        with pytest.raises(InputError, match="the kernels are"):
+            named(wrong)
+
+
+@each_kernel
+def test_bind_takes_good_values(kernel):
+    bound = kernel.bind(good(kernel))
+    assert list(bound) == [p.name for p in kernel.parameters]
+    for p in kernel.parameters:
+        if p.name == "query":
+            assert bound["query"] == "uniform"
+            continue
+        assert bound[p.name].dtype == np.float64
+        assert bound[p.name].shape == ()
+        assert bound[p.name] == GOOD[p.name]
+        for shaped in ([GOOD[p.name]] * 3, np.full((2, 1, 4), GOOD[p.name])):
+            assert kernel.bind(good(kernel) | {p.name: shaped})[p.name].shape == np.shape(shaped)
+
+
+def bad_values():
+    for kernel in ALL:
+        for p in kernel.parameters:
+            for value in BAD[p.name]:
+                yield kernel, p, value
+
+
+def test_bind_names_every_bad_value_and_its_fix():
+    refused = 0
+    for kernel, p, value in bad_values():
+        in_array = isinstance(value, float) and p.name != "query"
+        for given in (value, [1.0, value]) if in_array else (value,):
+            with pytest.raises(InputError) as caught:
+                kernel.bind(good(kernel) | {p.name: given})
+            error = caught.value
+            assert error.argument == p.name, (kernel.name, p.name, value)
+            assert str(error).startswith(f"{p.name} = ")
+            assert error.fix
+            shown = str(error).removeprefix(f"{p.name} = ").removesuffix(f": {error.fix}")
+            if in_array:
+                assert float(shown) == value or math.isnan(value)
+            elif not isinstance(value, (list, dict)):
+                assert shown == str(value)
+            refused += 1
+    assert refused >= 150
+
+
+@each_kernel
+def test_bind_refuses_missing_and_unknown_parameters(kernel):
+    checked = 0
+    for p in kernel.parameters:
+        given = good(kernel)
+        del given[p.name]
+        checked += 1
+        if p.default is not None:
+            assert kernel.bind(given)[p.name] == p.default
+            continue
+        for missing in (given, given | {p.name: None}):
+            with pytest.raises(InputError, match=f"{p.name} is missing: {kernel.name} needs"):
+                kernel.bind(missing)
+    for name in ({p.name for p in PARAMETERS} | {"temperature"}) - set(good(kernel)):
+        with pytest.raises(InputError, match=f"{name} = 1: {kernel.name} does not take it"):
+            kernel.bind(good(kernel) | {name: 1})
+        checked += 1
+    assert checked == len(PARAMETERS) + 1
+    assert [p.name for k in ALL for p in k.parameters if p.default is not None] == ["beta"]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("relu2", {"beta": [1.0, 2.0], "gamma": [1.0, 2.0, 3.0]}),
+        ("exp", {"beta": np.zeros((2, 2)), "gamma": np.ones(3)}),
+        ("nonnegative", {"ratio": [1.0, 2.0], "dim": [1, 2, 3], "query": "uniform"}),
+        ("decayed", {"decay": [0.5, 0.6], "length": [1, 2, 3]}),
+    ],
+)
+def test_shapes_that_do_not_broadcast_are_bad_input(name, parameters):
+    with pytest.raises(InputError):
+        evaluate(name, **parameters)
+
+
+@each_kernel
+@pytest.mark.parametrize("method", ["closed form", "quadrature"])
+def test_evaluate_broadcasts(kernel, method):
+    first, second = [p for p in kernel.parameters if p.name != "query"][:2]
+    one = np.array([1.0, 0.5, 1.0]) if first.name == "decay" else np.array([1.0, 2.0, 3.0])
+    two = np.array([[1.0], [4.0]])
+    given = good(kernel) | {first.name: one, second.name: two}
+    found = evaluate(kernel, method=method, **given)
+    assert found.method == method
+    assert found.S.shape == found.log_S.shape == found.error_bound.shape == (2, 3)
+    for at in np.ndindex(2, 3):
+        alone = evaluate(
+            kernel, method=method, **given | {first.name: one[at[1]], second.name: two[at[0], 0]}
+        )
+        assert alone.log_S == found.log_S[at]
+        assert alone.S.shape == ()
+
+
+# User kernels. None of them is built in.
+
+x = sympy.Symbol("x")
+USERS = {
+    "softplus": log(1 + exp(x)),
+    "cube": x**3,
+    "abs": Abs(x),
+    "elu+1": Piecewise((x + 1, x > 0), (exp(x), True)),
+    "tanh": tanh(x),
+    "hard-sigmoid": Min(Max(x / 4 + sympy.Rational(1, 2), 0), 1),
+}
+DERIVED = {"cube", "abs", "elu+1", "hard-sigmoid"}
+POINTS = [(-1.0, 0.75), (0.25, 1.5)]
+each_user = pytest.mark.parametrize("name", USERS)
+
+
+def apart(kernel, beta, gamma, log_S=None):
+    """|log Ŝ − log S| in standard errors, S by quadrature unless given."""
+    if log_S is None:
+        log_S = evaluate(kernel, beta=beta, gamma=gamma).log_S
+    found = estimate(kernel, beta=beta, gamma=gamma, rel_error=3e-4, max_samples=1e6, seed=1)
+    assert found.trusted
+    assert found.method == "scalar-stratified"
+    assert found.rel_stderr <= 3e-4
+    return abs(found.log_S - float(log_S)) / found.rel_stderr
+
+
+@each_user
+def test_quadrature_and_sampling_agree(name):
+    kernel = score_kernel(name, USERS[name])
+    for beta, gamma in POINTS:
+        found = evaluate(kernel, beta=beta, gamma=gamma)
+        assert found.method == "quadrature"
+        assert found.error_bound < 1e-12
+        assert apart(kernel, beta, gamma) < 5
+        with pytest.raises(NoClosedForm):
+            evaluate(kernel, method="closed form", beta=beta, gamma=gamma)
+
+
+def test_the_comparison_tells_kernels_apart():
+    """Sampling one kernel against the S of a neighbour: 1 % apart is seen."""
+    elu1 = score_kernel("elu+1", USERS["elu+1"])
+    leaky = score_kernel("leaky", Piecewise((x + 1, x > 0), (exp(x * 0.9), True)))
+    wrong = evaluate(leaky, beta=0.25, gamma=1.5).log_S
+    assert 1e-3 < abs(wrong - evaluate(elu1, beta=0.25, gamma=1.5).log_S) < 3e-2
+    assert apart(elu1, 0.25, 1.5, wrong) > 5
+
+
+@each_user
+def test_derivation_and_quadrature_agree(name):
+    kernel = score_kernel(name, USERS[name])
+    if name not in DERIVED:
+        with pytest.raises(NoClosedForm, match="quadrature"):
+            derive(kernel)
+        return
+    form = sympy.lambdify([symbols.beta, symbols.gamma], derive(kernel).S, "mpmath")
+    for beta, gamma in [*POINTS, (3.0, 0.5), (-2.0, 4.0)]:
+        with mpmath.workdps(60):
+            derived = mpmath.log(form(mpmath.mpf(beta), mpmath.mpf(gamma)))
+        found = evaluate(kernel, beta=beta, gamma=gamma)
+        assert abs(float(derived) - found.log_S) <= found.error_bound + 1e-15
+        assert abs(float(derived) * (1 + 1e-6) - found.log_S) > found.error_bound
+
+
+def test_a_built_in_kernel_written_by_a_user_has_its_closed_form():
+    for weight, known in ((exp(x), "exp"), (Max(x, 0) ** 2, "relu2"), (x, "identity")):
+        one, two = (evaluate(k, beta=0.5, gamma=2) for k in (score_kernel("mine", weight), known))
+        assert one.method == "closed form"
+        assert one.log_S == two.log_S
+
+
+@pytest.mark.parametrize(
+    "symbol",
+    [
+        sympy.Symbol("x"),
+        sympy.Symbol("t", real=True),
+        sympy.Symbol("s"),
+        sympy.Symbol("s", positive=True),
+        sympy.Symbol("n", integer=True),
+        sympy.Symbol("gamma", negative=True),
+        sympy.Dummy("score", complex=True),
+    ],
+    ids=repr,
+)
+def test_the_score_may_be_any_symbol(symbol):
+    kernel = score_kernel("mine", (symbol + 2) ** 3)
+    assert kernel.weight == (symbols.s + 2) ** 3
+    assert kernel.parameters == (BETA, GAMMA)
+    assert (kernel.name, kernel.title, kernel.source) == ("mine", "mine", "user-defined")
+
+
+def test_a_constant_weight_is_uniform():
+    found = evaluate(score_kernel("constant", sympy.Integer(3)), beta=1, gamma=2)
+    assert found.S == pytest.approx(1, abs=1e-14)
+
+
+y = sympy.Symbol("y")
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (x * y, "unknown symbol x, y"),
+        (symbols.s + y, "unknown symbol y"),
+        (x + y + symbols.beta, "unknown symbol x, y"),
+        (x * 0, "vanishes identically"),
+        (x - x, "vanishes identically"),
+        (sympy.I * (1 + x**2), "must be real"),
+    ],
+    ids=str,
+)
+def test_bad_weights(weight, message):
+    with pytest.raises(InputError, match=message) as caught:
+        score_kernel("mine", weight)
+    assert caught.value.argument == "weight"
+
+
+@pytest.mark.parametrize("weight", ["x + 1", "__import__('os')", None, [x]], ids=str)
+def test_a_weight_must_be_an_expression(weight):
+    """Text in particular: turning it into an expression would run it."""
+    with pytest.raises(InputError) as caught:
+        score_kernel("mine", weight)
+    assert caught.value.argument == "weight"
+
+
+@pytest.mark.parametrize(
+    ("law", "weight"),
+    [(Law.POSITION, symbols.s), (Law.POSITION, symbols.beta**symbols.j), (Law.SCORE, symbols.j)],
+    ids=str,
+)
+def test_a_weight_may_only_use_what_its_law_draws(law, weight):
+    with pytest.raises(InputError, match="unknown symbol"):
+        Kernel("mine", "mine", law, weight, (), "test")
+
+
+@pytest.mark.parametrize("weight", [sympy.sqrt(x), log(x), 1 / (x - x.subs(x, 0)) ** 0.5], ids=str)
+def test_a_weight_that_is_not_real_everywhere_is_refused_when_evaluated(weight):
+    with pytest.raises(InputError, match="is not a finite real number at score"):
+        evaluate(score_kernel("mine", weight), beta=0, gamma=1)
+
+
+def test_an_infinite_moment_is_refused():
+    with pytest.raises(InputError, match="is infinite"):
+        evaluate(score_kernel("mine", exp(x**2)), beta=0, gamma=1)
+    assert evaluate(score_kernel("mine", exp(x**2)), beta=0, gamma=0.25).S < 1
+
+
+# Lowering: the definition as numbers.
+
+SCORES = np.array([-2.5, -1.0, -0.75, 0.25, 1.0, 3.0, 25.0])
+SCORE_KERNELS = [k for k in ALL if k.law is Law.SCORE]
+SCORE_KERNELS += [score_kernel(name, weight) for name, weight in USERS.items()]
+SCORE_KERNELS += [
+    score_kernel("product", -3 * x**2 * exp(-x)),
+    score_kernel("inverse", 1 / (1 + x**2)),
+    score_kernel("power", sympy.Integer(2) ** (x / 3)),
+    score_kernel("root", sympy.sqrt(Abs(x))),
+]
+
+
+def exact_log(kernel, score):
+    with mpmath.workdps(400):
+        weight = abs(sympy.lambdify([symbols.s], kernel.weight, "mpmath")(mpmath.mpf(score)))
+        return float(mpmath.log(weight)) if weight else -math.inf
+
+
+@pytest.mark.parametrize("kernel", SCORE_KERNELS, ids=lambda kernel: kernel.name)
+def test_log_abs_is_the_log_of_the_weight(kernel):
+    exact = np.array([exact_log(kernel, score) for score in SCORES])
+    found = numpy_log_abs(kernel)(SCORES)
+    np.testing.assert_allclose(found, exact, rtol=1e-13, atol=2e-13)
+    np.testing.assert_allclose(jax.jit(jax_log_abs(kernel))(SCORES), exact, rtol=1e-13, atol=2e-13)
+    weight = np.abs(np.broadcast_to(jax.jit(jax_weight(kernel))(SCORES), SCORES.shape))
+    np.testing.assert_allclose(weight, np.exp(exact), rtol=1e-12, atol=1e-13)
+    finite = np.isfinite(exact)
+    assert np.abs(found[finite] - 2 * exact[finite]).max() > 0.1  # a square would be seen
+
+
+@pytest.mark.parametrize("kernel", SCORE_KERNELS, ids=lambda kernel: kernel.name)
+def test_the_definition_holds_its_error_bound_where_float64_cancels_or_overflows(kernel):
+    far = np.array([-700.0, -300.0, -30.0, -12.0, *SCORES, 40.0, 300.0, 800.0])
+    found, bound = definition(kernel)(far)
+    for value, error, score in zip(found, bound, far, strict=True):
+        exact = exact_log(kernel, score)
+        assert value == exact or abs(value - exact) <= error
+        assert error <= 1e-12 * (1 + abs(value)) or value == -math.inf
+
+
+def test_log_abs_cannot_overflow():
+    far = np.array([-1e5, 1e5])
+    np.testing.assert_array_equal(numpy_log_abs(kernels.exp)(far), far)
+    elu1 = score_kernel("elu+1", USERS["elu+1"])
+    np.testing.assert_allclose(numpy_log_abs(elu1)(far), [-1e5, math.log(1e5 + 1)], rtol=1e-15)
+    assert log_abs(exp(symbols.s)) == symbols.s
+    assert log_abs(exp(symbols.s) ** 2 * symbols.s) == 2 * symbols.s + log(Abs(symbols.s))
+
+
+def test_positions_are_lowered_as_the_distance_to_the_query():
+    m, decay, n = np.arange(6.0), 0.5, 6
+    exact = m * math.log(decay)
+    np.testing.assert_allclose(numpy_log_abs(kernels.decayed)(m, decay, n), exact, rtol=1e-15)
+    np.testing.assert_allclose(jax_weight(kernels.decayed)(m, decay, n), decay**m, rtol=1e-15)
+    assert distance.is_nonnegative
+
+
+@pytest.mark.parametrize(
+    ("weight", "where"),
+    [
+        (exp(x), ()),
+        (Max(x, 0) ** 2, (0.0,)),
+        (x**3, (0.0,)),
+        (Abs(x - 2), (2.0,)),
+        (USERS["elu+1"], (-1.0, 0.0)),
+        (USERS["hard-sigmoid"], (-2.0, 2.0)),
+        (exp(x) - 2, (math.log(2),)),
+        (log(1 + exp(x)), ()),
+    ],
+    ids=str,
+)
+def test_kinks(weight, where):
+    found = kinks(score_kernel("mine", weight))
+    assert set(where) <= set(found)
+    assert len(found) <= len(where) + 2
+
+
+# Agreement of the derived form with the printed values at the top of each figure.
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "S"),
+    [
+        ("exp", {"gamma": 2}, 0.1353352832366127),
+        ("relu2", {"beta": 0, "gamma": 3}, 0.4082482904638631),
+        ("identity", {"beta": 0, "gamma": 3}, 0.7978845608028654),
+        ("nonnegative", {"ratio": 1, "dim": 1, "query": "uniform"}, 0.7071067811865475),
+        ("decayed", {"decay": 0.5, "length": 2}, 0.9486832980505138),
+    ],
+)
+def test_check_values(name, parameters, S):
+    assert float(evaluate(name, **parameters).S) == pytest.approx(S, rel=1e-14)
+    assert float(evaluate(name, method="quadrature", **parameters).S) == pytest.approx(S, rel=1e-13)

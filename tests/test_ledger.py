@@ -1,0 +1,234 @@
+"""Claims: the verdicts follow from the evidence, and a planted wrong world changes each of them."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import sympy
+
+from sparsity import claims, evaluate, kernels, ledger
+from sparsity.claims_su import linear
+from sparsity.judging import Claim, Finding, Routes, verdict, z_tests
+from sparsity.kernels.symbols import beta, decay, gamma, n
+from sparsity.montecarlo import estimators
+
+CLAIM = {claim.key: claim for claim in ledger.ALL}
+EXPECTED = {
+    "isotropy": "confirmed",
+    "exp": "refined",
+    "relu2": "confirmed",
+    "identity": "confirmed",
+    "nonnegative": "confirmed",
+    "dimension": "refuted",
+    "softmax-gap": "refined",
+    "decay": "confirmed",
+}
+HONEST = Routes()
+
+
+@pytest.fixture(scope="module")
+def records():
+    return claims(seed=0)
+
+
+def _by_key(records, key):
+    return next(r for r in records if r["key"] == key)
+
+
+def test_eight_claims_with_verdicts(records):
+    assert {r["key"]: r["verdict"] for r in records} == EXPECTED
+    assert len(records) == 8
+
+
+def test_records_are_json_ready_and_complete(records):
+    assert json.loads(json.dumps(records, allow_nan=False)) == records
+    for r in records:
+        assert {"source", "claim", "formula", "verdict", "explanation", "evidence"} <= set(r)
+        findings = r["evidence"]["findings"]
+        assert r["verdict"] == verdict([Finding(**f) for f in findings])
+        assert any(f["role"] == "core" for f in findings)
+
+
+def test_everything_said_to_hold_instead_does(records):
+    instead = [f for r in records for f in r["evidence"]["findings"] if f["role"] == "instead"]
+    assert len(instead) >= 15
+    assert all(f["holds"] for f in instead)
+
+
+def test_the_numbers(records):
+    rows = _by_key(records, "exp")["evidence"]["numbers"]["rows"]
+    assert [round(row["exact_S_rms"], 5) for row in rows] == [0.61438, 0.11637, 0.06282]
+    gap = _by_key(records, "softmax-gap")["evidence"]["numbers"]
+    found = [row["S"] for row in gap["taylor"]]
+    # Exact: (E f_p)²/E f_p² is a rational number for Gaussian scores.
+    assert found == pytest.approx([_taylor_S(p) for p in (2, 4, 8, 16, 32)], rel=1e-13)
+    assert found[:4] == pytest.approx([0.6547, 0.4025, 0.2024, 0.13726], abs=5e-5)
+    assert gap["softmax"] == pytest.approx(np.exp(-2))
+    rho = _by_key(records, "dimension")["evidence"]["numbers"]["norm_ratio"]
+    assert [row["largest"] for row in rho] == pytest.approx([1.0] * 4)
+
+
+def _taylor_S(p):
+    t = sympy.Symbol("t")
+    f = sympy.Poly(sum((2 * t) ** r / sympy.factorial(r) for r in range(p + 1)), t)
+
+    def mean(poly):  # E t^k = (k−1)!!
+        return sum(c * sympy.factorial2(k - 1) for (k,), c in poly.terms() if k % 2 == 0)
+
+    return float(sympy.sqrt(mean(f) ** 2 / mean(f * f)))
+
+
+def test_statistical_evidence_is_powerful(records):
+    isotropy = _by_key(records, "isotropy")["evidence"]["numbers"]
+    assert len(isotropy["cells"]) == 8
+    assert {cell["dim"] for cell in isotropy["cells"]} == {1, 2, 16, 64}
+    assert sum(cell["mean_across_queries"] > 0.1 for cell in isotropy["cells"]) == 7
+    assert isotropy["smallest_detectable"] <= 5e-3
+    assert isotropy["false_alarm_rate"] <= 1e-4
+
+
+def test_the_same_seed_gives_the_same_record():
+    assert CLAIM["nonnegative"].record(seed=3) == CLAIM["nonnegative"].record(seed=3)
+    assert CLAIM["nonnegative"].record(seed=3) != CLAIM["nonnegative"].record(seed=4)
+
+
+def test_table_shows_every_claim_and_finding(records):
+    text = " ".join(ledger.table(records, width=10_000).split())
+    for r in records:
+        assert r["claim"] in text
+        for f in r["evidence"]["findings"]:
+            assert f["statement"] in text
+    assert "8 claims: 5 confirmed, 2 refined, 1 refuted" in text
+    assert max(map(len, ledger.table(records, width=60).splitlines())) <= 60
+
+
+def test_progress_is_reported(monkeypatch):
+    monkeypatch.setattr(ledger, "ALL", (CLAIM["dimension"], CLAIM["dimension"]))
+    seen = []
+    ledger.claims(progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(1, 2), (2, 2)]
+
+
+# Planted wrong worlds: one quantity is wrong at a time, and the verdict must change.
+
+
+def _wrong_log_S(name, change):
+    """log S of one kernel replaced by change(log S, parameters)."""
+
+    def log_S(kernel, **parameters):
+        value = HONEST.log_S(kernel, **parameters)
+        return change(value, parameters) if kernels.named(kernel).name == name else value
+
+    return replace(HONEST, log_S=log_S)
+
+
+def _wrong_derivation(name, S):
+    def derive(kernel):
+        found = HONEST.derive(kernel)
+        return replace(found, S=S) if found.kernel.name == name else found
+
+    return replace(HONEST, derive=derive)
+
+
+def _norm_one_keys(kernel, query, mean, sampling, *, spread=1.0):
+    """γ = σ‖q‖₁ in place of σ‖q‖₂, keeping β: whole keys of a law that is not isotropic."""
+    factor = np.abs(query).sum(axis=1).mean() / np.linalg.norm(query, axis=1).mean()
+    return estimators.full_keys(kernel, query, mean, sampling, spread=spread * factor)
+
+
+def _short_taylor(kernel, spread):
+    """Features that stop improving: the gap is never closed."""
+    return max(HONEST.polynomial_log_S(kernel, spread), -1.9)
+
+
+def _shrinking_in_dim(value, parameters):
+    """S as it would be if the norm ratio were √d: ever sparser as d grows."""
+    return -0.5 * np.log1p(np.square(parameters["ratio"]) * parameters["dim"])
+
+
+def _inverted(q):
+    return 1 / HONEST.norm_ratio(q)
+
+
+X = sympy.sqrt(sympy.pi / 2)
+PLANTED = [
+    ("isotropy", "refuted", replace(HONEST, full_keys=_norm_one_keys)),
+    ("isotropy", "refuted", _wrong_log_S("relu2", lambda v, p: v + 0.01)),
+    ("exp", "refuted", _wrong_log_S("exp", lambda v, p: np.maximum(v, -20.0))),
+    ("exp", "refuted", _wrong_derivation("exp", sympy.exp(-(gamma**2) / (2 + gamma**2)))),
+    ("exp", "confirmed", replace(HONEST, n_eff=lambda k, n, gamma: n * np.exp(-(gamma**2)))),
+    (
+        "relu2",
+        "refuted",
+        _wrong_log_S("relu2", lambda v, p: HONEST.log_S("relu2", **{**p, "beta": -p["beta"]})),
+    ),
+    ("relu2", "refuted", _wrong_log_S("relu2", lambda v, p: v - 0.01)),
+    (
+        "relu2",
+        "refuted",
+        _wrong_derivation("relu2", sympy.sqrt((1 + beta / sympy.sqrt(beta**2 + gamma**2)) / 6)),
+    ),
+    ("identity", "refuted", _wrong_log_S("identity", lambda v, p: v + 1e-3 * np.sign(p["beta"]))),
+    ("identity", "refuted", _wrong_log_S("identity", lambda v, p: v - 1e-3)),
+    ("identity", "refuted", _wrong_derivation("identity", 1 / X)),
+    ("nonnegative", "refuted", _wrong_log_S("nonnegative", _shrinking_in_dim)),
+    ("nonnegative", "refuted", _wrong_log_S("nonnegative", lambda v, p: v / 1.05)),
+    (
+        "dimension",
+        "confirmed",
+        replace(_wrong_log_S("nonnegative", _shrinking_in_dim), norm_ratio=_inverted),
+    ),
+    ("softmax-gap", "refuted", replace(HONEST, polynomial_log_S=_short_taylor)),
+    ("softmax-gap", "confirmed", _wrong_log_S("nonnegative", _shrinking_in_dim)),
+    ("decay", "refuted", _wrong_log_S("decayed", lambda v, p: np.maximum(v, -5.0))),
+    (
+        "decay",
+        "refuted",
+        _wrong_derivation("decayed", sympy.sqrt((1 + decay) / (1 - decay)) * (1 + 1 / n) / 9),
+    ),
+]
+
+
+def test_every_claim_has_a_planted_world():
+    assert {key for key, _, _ in PLANTED} == set(EXPECTED)
+    assert all(EXPECTED[key] != wrong for key, wrong, _ in PLANTED)
+    assert len(PLANTED) == 18
+
+
+@pytest.mark.parametrize(("key", "wrong", "routes"), PLANTED)
+def test_a_planted_wrong_world_changes_the_verdict(key, wrong, routes):
+    assert CLAIM[key].record(routes)["verdict"] == wrong
+
+
+def test_verdict_rule():
+    yes, no = {r: Finding(r, "", True) for r in ("core", "letter", "instead")}, {}
+    no = {r: Finding(r, "", False) for r in ("core", "letter", "instead")}
+    assert verdict([yes["core"], yes["letter"], no["instead"]]) == "confirmed"
+    assert verdict([yes["core"], no["letter"]]) == "refined"
+    assert verdict([yes["core"], no["core"], yes["letter"]]) == "refuted"
+    with pytest.raises(ValueError, match="role"):
+        Finding("aside", "", True)
+
+
+def test_an_untrusted_estimate_is_not_agreement():
+    estimate = HONEST.rows(kernels.exp, 0.0, 1.0, 4, estimators.Sampling(rel_error=0.05)).n_eff
+    right = z_tests([({}, estimate.log_S, estimate)])
+    assert right.agree
+    assert not z_tests([({}, estimate.log_S, replace(estimate, warning="heavy"))]).agree
+    off = estimate.log_S + 10 * estimate.rel_stderr
+    assert not z_tests([({}, off, estimate)]).agree
+
+
+def test_norm_bounds_are_proven():
+    assert linear.norm_bounds()
+
+
+def test_a_user_can_judge_a_claim_of_his_own():
+    def judge(routes, seed):
+        S = np.exp(routes.log_S("exp", gamma=2.0))
+        return [Finding("core", "S(2) < 0.1", S < 0.1)], {"S": float(S)}
+
+    claim = Claim("mine", "me", "γ = 2 is below 0.1", "S < 0.1", "", judge)
+    assert claim.record()["verdict"] == "refuted"
+    assert claim.record()["evidence"]["numbers"]["S"] == float(evaluate("exp", gamma=2.0).S)
