@@ -159,13 +159,14 @@ class Axis:
     def score_rounding(self, a: np.ndarray, x: np.ndarray) -> np.ndarray:
         """What the rounding of s = s_a + γx does to log|f|, by a finite difference of it."""
         s, step = self.s[a] + self.gamma * x, 2.0**-42
+        exact = self.s[a] == 0  # then s = γx is rounded once, otherwise the product and the sum
+        size = np.abs(s) + np.where(exact, 0, np.abs(self.gamma * x))
         here = self.f(s)[0]
         with np.errstate(invalid="ignore"):
-            change = [np.abs(self.f(s * (1 + h))[0] - here) for h in (step, -step)]
+            change = [np.abs(self.f(s + h * size)[0] - here) for h in (step, -step)]
         slope = np.where(np.isfinite(change), change, 0.0).max(axis=0) / step
         # Besides s itself, the first operation on it in f is rounded.
-        relative = 2 + 2 * np.abs(self.gamma * x) / np.maximum(np.abs(s), np.finfo(float).tiny)
-        return EPS * slope * np.where(self.s[a] == 0, 3, relative)
+        return EPS * slope * np.where(exact, 3, 2)
 
     def meshes(self, x_of_anchor: Callable[[int], np.ndarray]) -> list[tuple[int, np.ndarray]]:
         """(anchor, ascending mesh in its coordinates), each clipped to the anchor's territory."""

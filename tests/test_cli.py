@@ -1,0 +1,582 @@
+"""The command line's contract: one JSON value on stdout, exit codes, one-line errors."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sympy
+import xarray
+
+import sparsity
+from sparsity import closed_form, crosscheck, kernels
+
+ROOT = Path(__file__).parents[1]
+NAMES = [kernel.name for kernel in kernels.ALL]
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    """Every command runs in an empty folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def value_of(out):
+    """The one JSON value on stdout; NaN and Infinity are not JSON."""
+
+    def refuse(constant):
+        raise AssertionError(f"{constant} is not JSON")
+
+    assert out.endswith("\n")
+    assert out.count("\n") == 1
+    return json.loads(out, parse_constant=refuse)
+
+
+def answer(command, *arguments, code=0):
+    found, out, err = command(*arguments, "--json")
+    assert found == code, err
+    assert "Traceback" not in err
+    return value_of(out)
+
+
+def process(*arguments, **options):
+    """The command as a process of its own, from a folder that is not the checkout."""
+    return subprocess.run(
+        [sys.executable, "-m", "sparsity", *arguments],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"},
+        **options,
+    )
+
+
+# What the subcommands print.
+
+
+def test_list(command):
+    found = answer(command, "list")["kernels"]
+    assert [kernel["name"] for kernel in found] == NAMES
+    for kernel in found:
+        assert {"name", "title", "weight", "parameters", "source"} <= set(kernel)
+        known = [p.name for p in kernels.named(kernel["name"]).parameters]
+        assert [p["name"] for p in kernel["parameters"]] == known
+    code, out, err = command("list")
+    assert (code, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()] == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_derive(command, name):
+    found = answer(command, "derive", name)
+    keys = {"kernel", "weight", "first_moment", "second_moment", "S", "limits", "latex"}
+    assert keys <= set(found)
+    assert found["kernel"] == name
+    assert found["limits"]
+    for limit in found["limits"]:
+        assert {"variable", "point", "condition", "value", "leading"} <= set(limit)
+    code, text, err = command("derive", name)
+    assert (code, err) == (0, "")
+    assert text.startswith(name)
+    assert command("derive", name, "--format", "text")[1] == text
+    code, latex, err = command("derive", name, "--format", "latex")
+    assert (code, err) == (0, "")
+    assert latex.strip() == found["latex"].strip()
+    assert latex.count(r"\begin") == latex.count(r"\end") >= 1
+    assert latex.count("{") == latex.count("}")
+
+
+def test_what_derive_prints_is_right(command):
+    found = answer(command, "derive", "exp")
+    gamma = sympy.Symbol("gamma")
+    printed = sympy.sympify(found["S"], locals={"gamma": gamma})
+    assert sympy.simplify(printed - sympy.exp(-(gamma**2) / 2)) == 0
+
+
+EVALUATED = [  # (arguments, parameters, S, check value of n_eff)
+    ("exp --gamma 2", {"beta": 0, "gamma": 2}, 0.1353352832366127, None),
+    ("exp --beta 5 --gamma 2", {"beta": 5, "gamma": 2}, 0.1353352832366127, None),
+    ("relu2 --beta 0 --gamma 3", {"beta": 0, "gamma": 3}, 6**-0.5, None),
+    ("relu2 --beta -1 --gamma 0.5", {"beta": -1, "gamma": 0.5}, 0.07200634266702317, None),
+    ("identity --beta=0 --gamma=1e3", {"beta": 0, "gamma": 1e3}, (2 / math.pi) ** 0.5, None),
+    (
+        "nonnegative --ratio 3 --dim 4 --query uniform",
+        {"ratio": 3, "dim": 4, "query": "uniform"}, 3.25**-0.5, None,
+    ),
+    (
+        "nonnegative --ratio 3 --dim 4 --query one-hot",
+        {"ratio": 3, "dim": 4, "query": "one-hot"}, 10**-0.5, None,
+    ),
+    ("decayed --decay 0.5 --length 2", {"decay": 0.5, "length": 2}, 0.9**0.5, 1.8),
+    ("decayed --decay 1 --length 1e12", {"decay": 1, "length": 10**12}, 1.0, 1e12),
+    ("exp --gamma 1 --length 1", {"beta": 0, "gamma": 1}, math.exp(-0.5), 1.0),
+    ("identity --beta 0 --gamma 1 --length 2", {"beta": 0, "gamma": 1}, (2 / math.pi) ** 0.5,
+     1 + 2 / math.pi),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "parameters", "S", "n_eff"), EVALUATED)
+def test_eval(command, arguments, parameters, S, n_eff):
+    found = answer(command, "eval", *arguments.split())
+    assert {"kernel", "params", "S", "log_S", "method", "error_bound"} <= set(found)
+    assert found["kernel"] == arguments.split()[0]
+    assert found["params"] == parameters
+    assert found["S"] == pytest.approx(S, rel=1e-13)
+    assert found["log_S"] == pytest.approx(math.log(S), abs=1e-13)
+    assert found["method"] == "closed form"
+    assert 0 < found["error_bound"] <= 1e-13 * max(1, -math.log(S))
+    assert ("n_eff" in found) == ("n" in found) == ("S_rms" in found) == (n_eff is not None)
+    if n_eff is not None:
+        assert found["n"] == float(arguments.split()[-1])
+        assert found["n_eff"] == pytest.approx(n_eff, rel=1e-9)
+        assert found["S_rms"] == pytest.approx((n_eff / found["n"]) ** 0.5, rel=1e-9)
+    code, text, err = command("eval", *arguments.split())
+    assert (code, err) == (0, "")
+    assert f"{found['S']:.6g}"[:7] in text
+
+
+def test_eval_where_s_underflows(command):
+    found = answer(command, "eval", "exp", "--gamma", "1e3")
+    assert found["S"] == 0
+    assert found["log_S"] == -5e5
+
+
+ESTIMATED = {"S", "stderr", "ci95", "samples", "ess", "method", "device", "seconds", "seed"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "method"),
+    [
+        ("relu2 --beta -1 --gamma 0.5", "scalar-stratified"),
+        ("identity --beta 1 --gamma 1 --method plain", "scalar-plain"),
+        ("decayed --decay 0.9 --length 50", "position-stratified"),
+        ("identity --beta 1 --gamma 1 --dim 8", "full-keys"),
+        ("nonnegative --ratio 0.5 --dim 4 --query uniform", "features-exp"),
+    ],
+)
+def test_estimate(command, arguments, method):
+    settings = ["--rel-error", "3e-3", "--max-samples", "1e6", "--seed", "7"]
+    found = answer(command, "estimate", *arguments.split(), *settings)
+    assert set(found) >= ESTIMATED
+    assert (found["method"], found["seed"], found["dtype"]) == (method, 7, "float64")
+    low, high = found["ci95"]
+    assert 0 < low < found["S"] < high
+    assert found["stderr"] <= 3e-3 * found["S"]
+    own = [p.name for p in kernels.named(arguments.split()[0]).parameters]
+    words = arguments.split()[1:]
+    given = dict(zip([w.removeprefix("--") for w in words[::2]], words[1::2], strict=True))
+    theory = answer(
+        command, "eval", arguments.split()[0],
+        *(word for name in own for word in (f"--{name}", given[name])),
+    )  # fmt: skip
+    assert abs(found["S"] - theory["S"]) < 5 * found["stderr"]
+    assert found["trusted"]
+    again = answer(command, "estimate", *arguments.split(), *settings)
+    assert {k: v for k, v in again.items() if k != "seconds"} == {
+        k: v for k, v in found.items() if k != "seconds"
+    }
+
+
+def test_estimate_of_rows(command):
+    found = answer(
+        command, "estimate", "relu2", "--beta", 2, "--gamma", 1, "--length", 16,
+        "--rel-error", "3e-3",
+    )  # fmt: skip
+    assert found["method"] == "rows"
+    assert 0.25 <= found["S"] <= 1
+
+
+def test_an_estimate_that_cannot_be_trusted_says_so_on_stderr(command):
+    arguments = ["estimate", "exp", "--gamma", "6", "--method", "plain", "--max-samples", "1e5"]
+    code, out, err = command(*arguments, "--json")
+    assert code == 0
+    found = value_of(out)
+    assert found["trusted"] is False
+    assert found["warning"] in err
+    assert err.splitlines()[-1].startswith("sparsity: warning: ")
+
+
+def test_verify(command):
+    found = answer(command, "verify", "decayed", "--seed", "3")
+    keys = {"agree", "cells", "false_alarm_rate", "smallest_detectable", "disagreements"}
+    assert keys <= set(found)
+    assert found["agree"] is True
+    assert found["disagreements"] == []
+    assert found["cells"] == 35
+    assert found["false_alarm_rate"] <= 1e-4
+    assert found["smallest_detectable"] <= 1e-3
+    assert found["seed"] == 3
+
+
+def test_verify_exits_1_on_a_wrong_formula(command, monkeypatch):
+    """λ^(2n) for λⁿ, planted in the closed form that the command itself uses."""
+
+    def wrong(decay, length):
+        return closed_form.decayed(decay, 2 * np.asarray(length))
+
+    monkeypatch.setitem(closed_form._FORMS, kernels.decayed.weight, wrong)  # type: ignore[arg-type]
+    found = answer(command, "verify", "decayed", code=1)
+    assert found["agree"] is False
+    # λ = 1 and n = 1 aside, where a factor 2 in n may change nothing.
+    assert len(found["disagreements"]) >= 35
+    wrong_cells = [cell for cell in found["disagreements"] if "route" in cell]
+    assert {cell["verdict"] for cell in wrong_cells} == {"disagree"}
+    assert max(abs(cell["z"] or math.inf) for cell in wrong_cells) > 100
+
+
+def test_verify_as_text(command, monkeypatch):
+    few = tuple(x for x in crosscheck.reference_grid.reference_grid(("decayed",)))[:3]
+    monkeypatch.setattr(crosscheck.reference_grid, "reference_grid", lambda names: few)
+    code, out, _ = command("verify", "decayed")
+    assert code == 0
+    assert "AGREE: 3 cells" in out
+
+
+RECORDS = [
+    {"source": "S", "claim": "c", "verdict": "refuted", "evidence": {"gap": math.nan, "n": 3}}
+]
+
+
+def test_claims(command, monkeypatch):
+    """The records themselves are judged in test_ledger; here, how they are printed."""
+    seeds = []
+
+    def claims(**options):
+        seeds.append(options["seed"])
+        return RECORDS
+
+    monkeypatch.setattr(sparsity, "claims", claims, raising=False)
+    found = answer(command, "claims", "--seed", "5")
+    assert found == [RECORDS[0] | {"evidence": {"gap": None, "n": 3}}]
+    assert seeds == [5]
+
+
+# Sweeps.
+
+
+def test_sweep_writes_a_labelled_netcdf_file(command, place):
+    found = answer(
+        command, "sweep", "relu2", "--beta=-2,0,1.5", "--gamma", "0.1:10:5:log", "--out", "x.nc"
+    )
+    assert found["sizes"] == {"beta": 3, "gamma": 5}
+    assert {"S", "log_S"} <= set(found["variables"])
+    assert [path.name for path in place.iterdir()] == ["x.nc"]
+    with xarray.open_dataset(place / "x.nc") as data:
+        assert data.attrs["kernel"] == "relu2"
+        assert data.S.dims == ("beta", "gamma")
+        np.testing.assert_allclose(data.beta, [-2, 0, 1.5], rtol=0)
+        np.testing.assert_allclose(data.gamma, np.geomspace(0.1, 10, 5), rtol=1e-15)
+        checked = 0
+        for beta in data.beta.values:
+            for gamma in data.gamma.values:
+                known = sparsity.evaluate("relu2", beta=beta, gamma=gamma)
+                cell = data.sel(beta=beta, gamma=gamma)
+                assert float(cell.S) == pytest.approx(float(known.S), rel=1e-14)
+                assert float(cell.log_S) == pytest.approx(float(known.log_S), rel=1e-14)
+                checked += 1
+        assert checked == 15
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sizes"),
+    [
+        ("exp --gamma 1:2:3", {"beta": 1, "gamma": 3}),
+        ("exp --gamma 1,2 --length 1:1000:4:log", {"beta": 1, "gamma": 2, "length": 4}),
+        ("identity --beta 0:1:2 --gamma 3", {"beta": 2, "gamma": 1}),
+        (
+            "nonnegative --ratio 1 --dim 1:100:3:log --query uniform,one-hot",
+            {"ratio": 1, "dim": 3, "query": 2},
+        ),
+        ("decayed --decay 0.5:1:3 --length 1,10,100,1000", {"decay": 3, "length": 4}),
+    ],
+)
+def test_sweep_of_every_kernel(command, place, arguments, sizes):
+    found = answer(command, "sweep", *arguments.split(), "--out", "y.nc")
+    assert found["sizes"] == sizes
+    with xarray.open_dataset(place / "y.nc") as data:
+        assert {str(name): int(size) for name, size in data.sizes.items()} == sizes
+        assert np.all((data.S > 0) & (data.S <= 1))
+        corner = {name: data[name].values[-1] for name in data.S.dims}
+        known = sparsity.evaluate(arguments.split()[0], **corner)
+        assert float(data.S.sel(corner)) == pytest.approx(float(known.S), rel=1e-14)
+        if "length" in sizes and "n_eff" in data:
+            np.testing.assert_allclose(data.n_eff.sel(length=1), 1)
+            assert np.all(data.n_eff <= data.length)
+    code, text, _ = command("sweep", *arguments.split(), "--out", "y.nc")
+    assert code == 0
+    assert "y.nc" in text
+
+
+# Bad input: exit 2, one line, nothing on stdout, nothing left behind.
+
+FINE = {
+    "exp": "--gamma 1",
+    "relu2": "--beta 0 --gamma 1",
+    "identity": "--beta 0 --gamma 1",
+    "nonnegative": "--ratio 1 --dim 4 --query uniform",
+    "decayed": "--decay 0.5 --length 10",
+}
+BAD = [  # (command line, what the line on stderr must say)
+    # γ = −1 and γ = nan
+    *((f"{verb} {name} {beta} --gamma {value}", ["gamma", value, shown])
+      for verb in ("eval", "estimate")
+      for name, beta in (("exp", ""), ("relu2", "--beta 0"), ("identity", "--beta 0"))
+      for value, shown in (("-1", "> 0"), ("0", "> 0"), ("nan", "finite"), ("inf", "finite"),
+                           ("abc", "number"))),
+    ("eval relu2 --beta nan --gamma 1", ["beta", "nan", "finite"]),
+    ("eval relu2 --beta 1e400 --gamma 1", ["beta", "1e400", "finite"]),
+    ("eval relu2 --beta 0 --gamma=-1 --json", ["gamma", "-1", "> 0"]),
+    # an unknown kernel
+    *((f"{verb} {wrong} {rest}", ["kernel", wrong, f"did you mean {near}?"])
+      for verb, rest in (("eval", "--gamma 1"), ("derive", ""), ("estimate", "--gamma 1"),
+                         ("verify", ""), ("sweep", "--gamma 1 --out x.nc"))
+      for wrong, near in (("relu", "relu2"), ("exq", "exp"), ("identiy", "identity"),
+                          ("decay", "decayed"), ("nonegative", "nonnegative"))),
+    ("eval softmax --gamma 1", ["kernel", "softmax", "the kernels are exp, relu2"]),
+    # λ
+    *((f"{verb} decayed --decay {value} --length 10", ["decay", value, "(0, 1]"])
+      for verb in ("eval", "estimate") for value in ("0", "1.5", "-0.5", "nan")),
+    # n
+    *((f"{verb} decayed --decay 0.5 --length {value}", ["length", value, shown])
+      for verb in ("eval", "estimate")
+      for value, shown in (("0", ">= 1"), ("-3", ">= 1"), ("2.5", "whole"), ("abc", "number"),
+                           ("inf", "finite"))),
+    *((f"{verb} exp --gamma 1 --length {value}", ["length", value, shown])
+      for verb in ("eval", "estimate")
+      for value, shown in (("0", ">= 1"), ("2.5", "whole"), ("nan", "finite"))),
+    # d, σ̃/μ̃ and the query family
+    *((f"{verb} nonnegative --ratio 1 --dim {value} --query uniform", ["dim", value, shown])
+      for verb in ("eval", "estimate")
+      for value, shown in (("0", ">= 1"), ("-1", ">= 1"), ("2.5", "whole"))),
+    ("estimate relu2 --beta 0 --gamma 1 --dim 0", ["dim", "0", ">= 1"]),
+    ("eval nonnegative --ratio 0 --dim 4 --query uniform", ["ratio", "0", "> 0"]),
+    ("eval nonnegative --ratio 1 --dim 4 --query unifrom", ["query", "unifrom", "uniform?"]),
+    # missing where it matters
+    *((f"{verb} {name} --gamma 1", ["beta", "missing", f"{name} needs"])
+      for verb in ("eval", "estimate") for name in ("relu2", "identity")),
+    ("sweep relu2 --gamma 1 --out x.nc", ["beta", "missing", "relu2 needs"]),
+    ("eval exp", ["gamma", "missing"]),
+    ("eval nonnegative --ratio 1 --dim 4", ["query", "missing"]),
+    ("eval nonnegative --ratio 1 --query uniform", ["dim", "missing"]),
+    ("eval nonnegative --dim 4 --query uniform", ["ratio", "missing"]),
+    ("eval decayed --decay 0.5", ["length", "missing"]),
+    ("eval decayed --length 5", ["decay", "missing"]),
+    ("eval", ["KERNEL"]),
+    ("sweep exp --gamma 1", ["--out"]),
+    # an option that the kernel does not take
+    *((f"eval {name} {FINE[name]} --{option} {value}", [option, value, "does not take it", name])
+      for name in FINE
+      for option, value in (("beta", "3"), ("gamma", "3"), ("decay", "0.25"), ("ratio", "3"),
+                            ("dim", "3"), ("query", "one-hot"), ("length", "3"))
+      if option not in FINE[name] and (name, option) != ("exp", "beta")
+      and not (option == "length" and name in ("exp", "relu2", "identity"))),
+    ("sweep exp --gamma 1 --decay 0.5 --out x.nc", ["decay", "0.5", "does not take it"]),
+    ("estimate exp --gamma 1 --ratio 3", ["ratio", "3", "does not take it"]),
+    ("eval exp --gamma 1 --temperature 3", ["--temperature"]),
+    # a malformed grid
+    *((f"sweep relu2 --beta 0 --gamma {grid} --out x.nc", ["gamma", grid, shown])
+      for grid, shown in (
+          ("1:2", "start:stop:count"), ("1:2:3:4:5", "start:stop:count"), ("1:2:x", "whole number"),
+          ("1:2:0", "whole number"), ("1:2:-4", "whole number"), ("1:2:2.5", "whole number"),
+          ("1:2:3:lin", "log"), ("0:2:3:log", "> 0"), ("-1:2:3:log", "> 0"), ("1,,2", "empty"),
+          ("1,x", "not a number"), ("a:2:3", "not a number"), ("1:nan:3", "not finite"),
+          ("1:2:99999999999", "1000000"), (":::", ""), ("-1,1", "> 0"), ("-1:1:3", "> 0"))),
+    ("sweep decayed --decay 0.5 --length 1,2.5 --out x.nc", ["length", "2.5", "whole"]),
+    ("sweep nonnegative --ratio 1 --dim 4 --query uniform,dense --out x.nc", ["query", "dense"]),
+    (f"sweep relu2 --beta 0:1:{10**4} --gamma 1:2:{10**4} --out x.nc", ["1000000"]),
+    # the settings of sampling and of output
+    ("derive exp --format html", ["format", "html", "text or latex"]),
+    ("estimate exp --gamma 1 --seed x", ["seed", "x", "whole"]),
+    ("estimate exp --gamma 1 --seed -1", ["seed", "-1", "0 to"]),
+    ("estimate exp --gamma 1 --rel-error 0", ["rel_error", "0", "between 0 and 1"]),
+    ("estimate exp --gamma 1 --rel-error x", ["rel_error", "x", "number"]),
+    ("estimate exp --gamma 1 --max-samples nan", ["max_samples", "nan"]),
+    ("estimate exp --gamma 1 --dtype int8", ["dtype", "int8", "float64"]),
+    ("estimate exp --gamma 1 --method magic", ["method", "magic", "stratified"]),
+    ("estimate exp --gamma 1 --decay 0.5", ["decay", "0.5", "length"]),
+    ("verify --seed x", ["seed", "x", "whole"]),
+    ("claims --seed x", ["seed", "x", "whole"]),
+    # an unwritable place: below a regular file, as permissions do not stop root
+    ("sweep exp --gamma 1 --out {file}/x.nc", ["out", "{file}/x.nc", "choose another place"]),
+    ("sweep exp --gamma 1 --out {file}/a/x.nc", ["out", "choose another place"]),
+    ("sweep exp --gamma 1 --out missing/x.nc", ["out", "missing/x.nc", "choose another place"]),
+    ("sweep exp --gamma 1 --out .", ["out", "folder"]),
+    ("reproduce --out {file}", ["out", "{file}", "choose another place"]),
+    ("reproduce --out {file}/figures --json", ["out", "choose another place"]),
+    ("reproduce --seed x", ["seed", "x", "whole"]),
+    # no such thing
+    ("frobnicate", ["frobnicate"]),
+]  # fmt: skip
+
+
+def one_line(err):
+    """The line a failed command leaves on stderr."""
+    assert err.count("\n") == 1, err
+    assert err.startswith("sparsity: ")
+    assert err.endswith("\n")
+    assert "Traceback" not in err
+    assert len(err) < 300
+    return err
+
+
+@pytest.mark.parametrize(("line", "says"), BAD, ids=[line for line, _ in BAD])
+def test_bad_input(command, place, line, says):
+    plain = place / "plain-file"
+    plain.write_text("not a folder")
+    code, out, err = command(*line.format(file=plain.name).split())
+    assert (code, out) == (2, "")
+    message = one_line(err)
+    for words in says:
+        assert words.format(file=plain.name) in message
+    assert [path.name for path in place.iterdir()] == ["plain-file"]
+    assert plain.read_text() == "not a folder"
+
+
+def test_the_list_of_bad_input_is_complete():
+    lines = [line for line, _ in BAD]
+    assert len(lines) == len(set(lines)) >= 150
+    commands = {line.split()[0] for line in lines}
+    assert commands >= {
+        "eval", "estimate", "derive", "verify", "claims", "sweep", "reproduce",
+    }  # fmt: skip
+
+
+def test_no_command_is_bad_input_of_one_short_line(command):
+    code, out, err = command()
+    assert (code, out) == (2, "")
+    assert "--help" in one_line(err)
+
+
+def test_an_empty_option_is_bad_input(command):
+    code, out, err = command("eval", "relu2", "--beta", "", "--gamma", "1")
+    assert (code, out) == (2, "")
+    assert "beta" in one_line(err)
+
+
+def test_control_characters_cannot_break_the_line(command):
+    code, out, err = command("eval", "exp\nsecond line", "--gamma", "1")
+    assert (code, out) == (2, "")
+    assert "second line" in one_line(err)
+
+
+def test_the_same_bad_input_leaves_an_older_file_alone(command, place):
+    (place / "x.nc").write_bytes(b"older")
+    assert command("sweep", "relu2", "--beta", "0", "--gamma", "1:2", "--out", "x.nc")[0] == 2
+    assert (place / "x.nc").read_bytes() == b"older"
+    assert [path.name for path in place.iterdir()] == ["x.nc"]
+
+
+def test_interruption_exits_130(command, monkeypatch):
+    def stop(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sparsity, "evaluate", stop, raising=False)
+    code, out, err = command("eval", "exp", "--gamma", "1")
+    assert (code, out) == (130, "")
+    assert err.strip().startswith("sparsity: interrupted")
+    assert "Traceback" not in err
+
+
+def test_a_kernel_without_closed_form_is_one_line(command, monkeypatch):
+    from sparsity.kernels.symbols import s
+
+    odd = replace(kernels.exp, name="odd", weight=sympy.tanh(s))
+    monkeypatch.setattr(kernels, "ALL", (*kernels.ALL, odd))
+    code, out, err = command("derive", "odd")
+    assert (code, out) == (2, "")
+    assert "no closed form" in one_line(err)
+
+
+def test_help_and_version(command):
+    subcommands = ["list", "derive", "eval", "estimate", "verify", "claims", "sweep", "reproduce"]
+    code, out, err = command("--help")
+    assert (code, err) == (0, "")
+    assert all(f"  {name} " in out for name in subcommands)
+    for name in subcommands:
+        code, out, err = command(name, "--help")
+        assert (code, err) == (0, "")
+        assert "--json" in out
+    assert command("--version")[1].strip().endswith(sparsity.__version__)
+
+
+# As processes.
+
+
+def test_the_module_runs_as_a_process(place):
+    found = process("list")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert [line.split()[0] for line in found.stdout.splitlines()] == NAMES
+    found = process("eval", "relu2", "--beta", "-1", "--gamma", "0.5", "--json")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert value_of(found.stdout)["S"] == pytest.approx(0.07200634266702317, rel=1e-13)
+    found = process("eval", "relu2", "--beta", "-1", "--gamma", "nan", "--json")
+    assert (found.returncode, found.stdout) == (2, "")
+    assert "gamma = nan" in one_line(found.stderr)
+    assert list(place.iterdir()) == []
+
+
+def test_a_terminal_without_greek_is_served_too():
+    found = subprocess.run(
+        [sys.executable, "-m", "sparsity", "eval", "exp", "--gamma", "1"],
+        capture_output=True,
+        check=False,
+        timeout=120,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"},
+    )
+    assert b"Traceback" not in found.stderr
+    assert found.returncode == 0
+    assert b"S      = 0.606530659713" in found.stdout
+
+
+def test_a_closed_pipe_is_not_an_error():
+    running = subprocess.Popen(
+        [sys.executable, "-m", "sparsity", "derive", "relu2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert running.stdout is not None
+    assert running.stderr is not None
+    running.stdout.close()
+    err = running.stderr.read().decode()
+    running.stderr.close()
+    assert running.wait(timeout=120) == 0
+    assert err == ""
+
+
+HEAVY = {"jax", "sympy", "numpy", "scipy", "matplotlib", "xarray", "click", "tqdm", "mpmath"}
+
+
+def imported(code):
+    """The heavy packages that a fresh interpreter has loaded after running `code`."""
+    script = f"import sys\n{code}\nprint(*sys.modules)"
+    found = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    return HEAVY & set(found.stdout.splitlines()[-1].split())
+
+
+def test_import_loads_nothing_heavy():
+    assert imported("import sparsity; dir(sparsity)") == set()
+    assert imported("import sparsity.cli") == {"click"}
+    # The same look does see what is loaded on use.
+    assert {"numpy", "sympy"} <= imported("import sparsity; sparsity.evaluate")
+
+
+def test_evaluation_does_not_wait_for_jax():
+    run = "sys.argv = ['sparsity', *'eval exp --gamma 1 --length 9 --json'.split()]"
+    loaded = imported(f"{run}\nfrom sparsity import cli; cli.main()")
+    assert not loaded & {"jax", "matplotlib", "xarray"}
