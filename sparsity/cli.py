@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -90,7 +91,10 @@ def _use_float64() -> None:
     jax.config.update("jax_enable_x64", True)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(sparsity.__version__, prog_name="sparsity")
 def cli() -> None:
     """How sharply can this attention mechanism focus?
@@ -323,11 +327,7 @@ def sweep(kernel: str, out: str, as_json: bool, **options: Any) -> None:
     """
     from sparsity import curves
 
-    grids: dict[str, Any] = {
-        name: text.split(",") if name == "query" else curves.parse_grid(name, text)
-        for name, text in _given(options).items()
-    }
-    data = sparsity.sweep(kernel, **grids)
+    data = sparsity.sweep(kernel, **_given(options))
     curves.save(data, out)
     sizes = {str(name): int(size) for name, size in data.sizes.items()}
     if as_json:
@@ -357,17 +357,23 @@ def reproduce(out: str, seed: str, as_json: bool) -> None:
 
 def main() -> None:
     """Run the command; turn every foreseen error into one line and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        cli.main(standalone_mode=False)
+        # Not cli.main: it would turn a closed pipe into exit code 1, which means disagreement here.
+        with cli.make_context("sparsity", sys.argv[1:]) as context:
+            cli.invoke(context)
     except (InputError, NoClosedForm) as error:
         _fail(str(error))
-    except click.exceptions.Abort:
+    except (KeyboardInterrupt, click.exceptions.Abort):
         _fail("interrupted; nothing half-written is left", code=130)
-    except click.ClickException as error:
-        _fail(error.format_message())
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
+    except click.exceptions.Exit as stop:  # --help, --version
+        sys.exit(stop.exit_code)
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "sparsity"
+        _fail(f"{error.format_message().rstrip('.')}: see {command} --help")
+    except BrokenPipeError:  # the reader has left; what Python still holds goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str, code: int = 2) -> None:

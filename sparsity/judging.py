@@ -7,15 +7,28 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import sympy
 from scipy import stats
+from sympy import Expr
 
 from sparsity import evaluation, finite_length, metric, symbolic
 from sparsity.kernels import Kernel
 from sparsity.kernels.lowering import numpy_log_abs
-from sparsity.montecarlo import estimators
+from sparsity.montecarlo import Sampling, estimators
 from sparsity.results import Estimate
 
-__all__ = ["ALARM", "RULE", "Claim", "Finding", "Routes", "ZTest", "verdict", "z_tests"]
+__all__ = [
+    "ALARM",
+    "RULE",
+    "Claim",
+    "Finding",
+    "Routes",
+    "ZTest",
+    "same_function",
+    "sampling",
+    "verdict",
+    "z_tests",
+]
 
 ALARM = 1e-4  # probability that chance alone changes any statistical finding of one claim
 
@@ -156,6 +169,17 @@ class Claim:
                 "numbers": numbers,
             },
         }
+
+
+def sampling(rel_error: float, key: int) -> Sampling:
+    """Single precision, so that the record is the same whether or not JAX has float64 enabled."""
+    return Sampling(rel_error=rel_error, max_samples=5e7, seed=int(key), dtype=np.float32)
+
+
+def same_function(S: Expr, log_S: Callable[..., Any], symbol: Any, points: Sequence[float]) -> bool:
+    """Whether the derived S, in 30 digits, is what the evaluated log S says at some points."""
+    derived = [float(sympy.log(S).subs(symbol, sympy.Float(x, 30)).evalf(30)) for x in points]
+    return bool(np.allclose(derived, log_S(np.asarray(points)), rtol=1e-12, atol=1e-13))
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ __all__ = [
 
 INK, GREY, PALE = "#1f2328", "#6b7280", "#e5e7eb"
 SIZE = (7.2, 4.6)  # inches
-_MARKER_SIZES = {"p": 7.0, "X": 7.2, "D": 5.3, "s": 5.6, "^": 6.6, "v": 6.6}
+_MARKER_SIZES = {"|": 13.0, "p": 7.0, "X": 7.2, "D": 5.3, "s": 5.6, "^": 6.6, "v": 6.6}
 _NORMAL95 = 1.959964  # half width of a 95 % interval in standard errors
 
 
@@ -123,7 +123,7 @@ def render(
 def headline(figure: Figure, title: str, subtitle: str) -> None:
     """The finding and, under it, what is shown."""
     _, height = figure.get_size_inches()
-    figure.text(0.025, 1 - 0.16 / height, title, fontsize=13.5, fontweight="bold", va="top")
+    figure.text(0.025, 1 - 0.16 / height, title, fontsize=13, fontweight="bold", va="top")
     figure.text(0.025, 1 - 0.46 / height, subtitle, fontsize=10.5, color=GREY, va="top")
 
 
@@ -175,8 +175,8 @@ def _marker(look: Look) -> dict[str, Any]:
         "marker": look.marker,
         "color": look.color,
         "markersize": _MARKER_SIZES.get(look.marker, 6.0),
-        "markeredgecolor": "white",
-        "markeredgewidth": 0.7,
+        "markeredgecolor": look.color if look.marker == "|" else "white",
+        "markeredgewidth": 1.8 if look.marker == "|" else 0.7,
     }
 
 
@@ -185,12 +185,17 @@ def key(
     *,
     line: str = "theory",
     points: Iterable[tuple[str, Look]] = (("Monte Carlo ± 95 %", Look(GREY, "-", "o")),),
+    lines: Iterable[tuple[str, Look]] = (),
     **place: Any,
 ) -> None:
-    """What a line is, and what the points are."""
+    """What the line and the points are; then lines with markers of their own."""
     handles = [ax.plot([], [], color=GREY, label=line)[0]]
     handles += [ax.plot([], [], label=label, **_marker(look))[0] for label, look in points]
-    ax.legend(handles=handles, labelcolor=GREY, **{"borderpad": 0.2, **place})
+    handles += [
+        ax.plot([], [], label=label, **(_marker(look) | {"linestyle": look.dash}))[0]
+        for label, look in lines
+    ]
+    ax.legend(handles=handles, labelcolor=GREY, handlelength=2.6, **{"borderpad": 0.2, **place})
 
 
 def _halo() -> list[Any]:
@@ -198,7 +203,7 @@ def _halo() -> list[Any]:
 
 
 def inline(ax: Axes, x: float, y: float, text: str, color: str = INK, **style: Any) -> None:
-    """A label at a point of the axes' data, with a white halo."""
+    """A label at a point of the axes' data, with a white halo over lines."""
     style = {"ha": "center", "va": "center", "fontsize": 10.5, "zorder": 5, **style}
     ax.text(x, y, text, color=color, path_effects=_halo(), **style)
 
@@ -226,11 +231,10 @@ def end_labels(
             break
         heights[:-1] -= lack
         heights[1:] += lack
-    to_axes = ax.transAxes.inverted().transform
+    to_axes, point = ax.transAxes.inverted().transform, figure.dpi / 72
+    right = ax.transAxes.transform((1.0, 0.0))[0]
     for end, height, (_, text, color) in zip(ends, heights, items, strict=True):
-        low, high = (to_axes((0, value))[1] for value in (end, height))
-        line = ax.plot([1.005, 1.025], [low, high], color=color, lw=0.9, transform=ax.transAxes)
-        line[0].set_clip_on(False)
-        ax.text(
-            1.032, high, text, color=color, fontsize=fontsize, va="center", transform=ax.transAxes
-        )
+        leader = to_axes([(right + 2 * point, end), (right + 9 * point, height)])
+        ax.plot(*leader.T, color=color, lw=0.9, transform=ax.transAxes, clip_on=False)
+        x, y = to_axes((right + 12 * point, height))
+        ax.text(x, y, text, color=color, fontsize=fontsize, va="center", transform=ax.transAxes)

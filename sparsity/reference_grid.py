@@ -112,7 +112,7 @@ def _features() -> Iterator[Spec]:
 def _rows() -> Iterator[Spec]:
     for kernel, beta, gamma, length in (
         (exp, 0, 0.5, 256), (exp, 0, 1, 16), (exp, 2, 3, 2), (exp, 0, 2, 1),
-        (relu2, 0, 1, 64), (relu2, 2, 1, 16), (relu2, -1, 1, 4),
+        (relu2, 0, 1, 8), (relu2, 2, 1, 64), (relu2, -1, 1, 4),
         (identity, 0, 1, 256), (identity, 1, 1, 16), (identity, 0, 1, 4),
     ):  # fmt: skip
         yield Spec(kernel, "rows", {"beta": beta, "gamma": gamma, "length": length})

@@ -44,13 +44,16 @@ class Estimate:
         log_S: its logarithm.
         rel_stderr: standard error of log S, i.e. relative standard error of S.
         stderr: standard error of S.
-        ci95: the 95 % confidence interval of S.
+        ci95: the 95 % confidence interval of S, for this number of samples.
+        anytime95: a wider one that holds at every moment one might have stopped at.
         samples: keys (or rows) drawn.
         ess: effective sample size of the worse of the two moments.
         dof: degrees of freedom of the standard error (independent batches − 1).
+        tail_index: index ξ of the tail of the weighted draws; their variance is finite for ξ < ½.
         method: the sampler that ran.
         dtype: the arithmetic it ran in.
         device: where it ran.
+        stopped: why it ended: "target reached", "sample budget", "time budget" or "interrupted".
         seconds: wall time, compilation included.
         seed: the seed; the same seed gives the same bits.
         warning: why the error bar cannot be trusted, or None.
@@ -61,12 +64,15 @@ class Estimate:
     rel_stderr: float
     stderr: float
     ci95: tuple[float, float]
+    anytime95: tuple[float, float]
     samples: int
     ess: float
     dof: int
+    tail_index: float
     method: str
     dtype: str
     device: str
+    stopped: str
     seconds: float
     seed: int
     warning: str | None = None

@@ -69,7 +69,12 @@ class Series:
         """
         x = np.array(list(estimates), float)
         log = np.asarray(log, float)
-        points = (x, np.exp(log), log, *(np.array(c) for c in zip(*estimates.values(), strict=True)))
+        points = (
+            x,
+            np.exp(log),
+            log,
+            *(np.array(c) for c in zip(*estimates.values(), strict=True)),
+        )
         lines = (getattr(self, name) for name in _COLUMNS)
         columns = [np.concatenate(pair) for pair in zip(lines, points, strict=True)]
         order = np.argsort(columns[0], kind="stable")

@@ -81,9 +81,9 @@ def _taylor_S(p):
 
 def test_statistical_evidence_is_powerful(records):
     isotropy = _by_key(records, "isotropy")["evidence"]["numbers"]
-    assert len(isotropy["cells"]) == 8
+    assert len(isotropy["cells"]) == 6
     assert {cell["dim"] for cell in isotropy["cells"]} == {1, 2, 16, 64}
-    assert sum(cell["mean_across_queries"] > 0.1 for cell in isotropy["cells"]) == 7
+    assert sum(cell["mean_across_queries"] > 0.1 for cell in isotropy["cells"]) == 5
     assert isotropy["smallest_detectable"] <= 5e-3
     assert isotropy["false_alarm_rate"] <= 1e-4
 
@@ -134,7 +134,8 @@ def _wrong_derivation(name, S):
 def _norm_one_keys(kernel, query, mean, sampling, *, spread=1.0):
     """γ = σ‖q‖₁ in place of σ‖q‖₂, keeping β: whole keys of a law that is not isotropic."""
     factor = np.abs(query).sum(axis=1).mean() / np.linalg.norm(query, axis=1).mean()
-    return estimators.full_keys(kernel, query, mean, sampling, spread=spread * factor)
+    few = replace(sampling, max_samples=1)  # γ is large now: the pilot must do
+    return estimators.full_keys(kernel, query, mean, few, spread=spread * factor)
 
 
 def _short_taylor(kernel, spread):

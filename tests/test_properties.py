@@ -661,7 +661,7 @@ def test_long_rows_reach_the_limit(name, beta, gamma):
 
 def test_two_moments_make_s():
     """The metric's from_moments, and S of a row of n quantile draws: one definition."""
-    draws = kernels.queries.named("half-normal").vector(20000)
+    draws = queries.named("half-normal").vector(20000)
     m1, m2 = draws.mean(), (draws**2).mean()
     assert float(from_moments(m1, m2)) == pytest.approx(float(row_sparsity(draws)), rel=1e-13)
     assert float(from_moments(m1, m2)) == pytest.approx(S_of("identity", beta=0, gamma=1), rel=1e-3)

@@ -1,1 +1,85 @@
 """The figures: each a short file with its data and drawing, and the explicit tuple of all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparsity import plotting
+from sparsity.atomic import folder, replacing
+from sparsity.figures.bias import FIGURE as bias
+from sparsity.figures.decayed import FIGURE as decayed
+from sparsity.figures.exp import FIGURE as exp
+from sparsity.figures.identity import FIGURE as identity
+from sparsity.figures.nonnegative import FIGURE as nonnegative
+from sparsity.figures.overview import FIGURE as overview
+from sparsity.figures.record import Context, Data, Figure
+from sparsity.figures.relu2 import FIGURE as relu2
+from sparsity.figures.rows import FIGURE as rows
+from sparsity.series import tidy
+
+__all__ = ["ALL", "Context", "Figure", "Written", "render", "write_all"]
+
+ALL: tuple[Figure, ...] = (relu2, identity, exp, bias, nonnegative, decayed, rows, overview)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A figure on disk.
+
+    Args:
+        figure: its record.
+        data: what was drawn.
+        svg: the vector file.
+        png: the pixel file.
+        csv: the data file.
+    """
+
+    figure: Figure
+    data: Data
+    svg: Path
+    png: Path
+    csv: Path
+
+
+def render(figure: Figure, data: Data) -> dict[str, bytes]:
+    """The contents of a figure's files by suffix: svg, png, csv; same data, same bytes."""
+    files = plotting.render(figure.draw, data, figure.title, figure.subtitle, figure.size)
+    return {**files, "csv": tidy(data).encode()}
+
+
+def write_all(
+    out: str | os.PathLike[str],
+    *,
+    seed: int = 0,
+    rel_error: float = 1e-3,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Written, ...]:
+    """Compute and write every figure: NAME.svg, NAME.png and its data NAME.csv.
+
+    Args:
+        out: the folder, made if need be.
+        seed: of everything sampled; the same seed gives the same files.
+        rel_error: relative standard error to reach in each sampled point.
+        progress: called with (figures done, figures in all).
+
+    Returns:
+        What was written, in the order of `ALL`.
+
+    Raises:
+        InputError: the folder or a file cannot be written, or a bad seed or rel_error.
+    """
+    out, context, written = folder(out), Context(seed, rel_error), []
+    for figure in ALL:
+        data = figure.data(context)
+        paths = {}
+        for suffix, content in render(figure, data).items():
+            paths[suffix] = out / f"{figure.name}.{suffix}"
+            with replacing(paths[suffix]) as part:
+                part.write_bytes(content)
+        written.append(Written(figure, data, **paths))
+        if progress is not None:
+            progress(len(written), len(ALL))
+    return tuple(written)

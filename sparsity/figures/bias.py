@@ -5,43 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from sympy import Piecewise
-from sympy import exp as e
 
 from sparsity import plotting
-from sparsity.curves import cell_seed, sweep
+from sparsity.curves import sweep
 from sparsity.evaluation import evaluate
+from sparsity.figures import features
 from sparsity.figures.record import Canvas, Context, Data, Figure
-from sparsity.kernels import score_kernel
-from sparsity.kernels.queries import named
-from sparsity.kernels.symbols import s
-from sparsity.quadrature import moment
 from sparsity.series import Series, from_sweeps
 
 SCORES = {"exp": "softmax", "relu2": "squared ReLU", "identity": "signed linear"}
-DECAY, LENGTH, DIM = 0.95, 256, 8
-_LINE, _POINTS = np.linspace(-4, 4, 161), np.linspace(-4, 4, 9)
-
-elu1 = score_kernel("elu+1", Piecewise((s + 1, s > 0), (e(s), True)))  # the usual feature map
+DECAY, LENGTH, DIM = 0.95, 256, 2
+_LINE, _POINTS = np.linspace(-4, 4, 81), np.linspace(-4, 4, 9)
 
 
 def _log_features(beta: np.ndarray) -> np.ndarray:
-    """Log S of a one-hot query on features elu(k) + 1, k ~ N(β, 1), from their first moments."""
-    (m1, _), (m2, _) = (moment(elu1, p, beta, 1.0) for p in (1, 2))
-    ratio = np.sqrt(np.expm1(m2 - 2 * m1))
+    """Log S of the sparsest query on features elu(k) + 1."""
+    ratio = features.noise(features.elu1, beta)
     return evaluate("nonnegative", ratio=ratio, dim=DIM, query="one-hot").log_S
 
 
 def _features(context: Context) -> Series:
-    from sparsity.montecarlo import Sampling, estimators
-
     estimates, method = {}, ""
-    for beta in _POINTS:
-        sampling = Sampling(context.rel_error, seed=cell_seed(context.seed, "elu+1", beta))
-        query = named("one-hot").vector(DIM)
-        found = estimators.features(elu1, query, float(beta), 1.0, sampling)
-        estimates[float(beta)] = (found.S, found.stderr, found.samples, found.seed)
-        method = found.method
+    for beta in _POINTS.tolist():
+        estimates[beta], method = features.sample(context, features.elu1, beta, "one-hot", DIM)
     line = Series.line("nonnegative linear", _LINE, _log_features(_LINE))
     return line.with_points(_log_features(_POINTS), estimates, method)
 
@@ -59,15 +45,14 @@ def data(context: Context) -> Data:
     log = decayed["log_S"].item()
     constant = Series.line("exponential decay", _LINE, np.full(_LINE.shape, log))
     method = decayed.attrs["method_mc"]
-    found.append(constant.with_points([log], {0.0: estimate}, method))
+    found.append(constant.with_points([log], {-3.0: estimate}, method))
     return tuple(found)
 
 
 def draw(data: Sequence[Series], canvas: Canvas) -> None:
     """Linear axes; names at the right ends."""
-    x = "bias  β = q·μ  (of the scores; of the features for nonnegative linear)"
-    ax = plotting.axes(canvas, x, "sparsity  S", right=0.775)
-    ax.set(xlim=(-4, 4), ylim=(-0.01, 1.03))
+    ax = plotting.axes(canvas, "bias  β", "sparsity  S", right=0.77)
+    ax.set(xlim=(-4.15, 4.15), ylim=(-0.01, 1.03))
     for series, look in zip(data, plotting.LOOKS, strict=False):
         plotting.curve(ax, series, look)
     looks = zip(data, plotting.LOOKS, strict=False)
@@ -77,8 +62,8 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
 
 FIGURE = Figure(
     name="bias",
-    title="A bias decides over squared ReLU and does nothing for softmax",
-    subtitle="Sparsity against the bias, at spread γ = 1, in the limit of long rows",
+    title="Bias makes or breaks squared ReLU; softmax ignores it",
+    subtitle="Sparsity against the mean of the scores (of the keys for nonnegative linear), γ = 1",
     caption=(
         "Softmax and decay do not see the bias. Signed linear attention is sparsest without one. "
         "Squared ReLU goes to 0 with a negative bias and to 1 with a positive one. Nonnegative "

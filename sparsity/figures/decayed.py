@@ -14,11 +14,16 @@ from sparsity.series import Series, from_sweeps
 DECAYS = {1.0: "1", 0.999: "0.999", 0.99: "0.99", 0.9: "0.9", 0.5: "0.5"}
 
 
+def _limit(decay: float) -> str:
+    """The window of an endless row, (1+λ)/(1−λ), in whole tokens."""
+    return "∞" if decay == 1 else f"{(1 + decay) / (1 - decay):.0f}"
+
+
 def _window(series: Series) -> Series:
     """The effective number of tokens n·S² of the same curve."""
     n = series.x
     return Series(
-        label=f"window, {series.label}",
+        label=f"{series.label} → {_limit(series.key['decay'])}",
         x=n,
         theory=n * series.theory**2,
         log=np.log(n) + 2 * series.log,
@@ -42,8 +47,8 @@ def data(context: Context) -> Data:
 def draw(data: Sequence[Series], canvas: Canvas) -> None:
     """Left S, right n·S²; both logarithmic."""
     half = len(data) // 2
-    boxes = ((0.085, 0.13, 0.37, 0.635), (0.545, 0.13, 0.32, 0.635))
-    titles = ("sparsity  S", "effective window  n·S²  (tokens)")
+    boxes = ((0.085, 0.13, 0.335, 0.655), (0.5, 0.13, 0.285, 0.655))
+    titles = ("sparsity  S", "effective window  n·S²")
     for box, title, curves in zip(boxes, titles, (data[:half], data[half:]), strict=True):
         ax = plotting.calm(canvas.add_axes(box))
         ax.set(xscale="log", yscale="log", xlim=(1, 1e5), xlabel="row length  n")
@@ -57,17 +62,16 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
             plotting.plain_ticks(ax.yaxis, (1, 0.1, 0.01), ("1", "0.1", "0.01"))
             plotting.key(ax, loc="lower left")
         else:
-            ax.set_ylim(0.8, 1e5)
+            ax.set_ylim(0.8, 1.6e5)
             plotting.plain_ticks(ax.yaxis, ticks, ("1", "10", "100", "10³", "10⁴", "10⁵"))
-            named = zip(curves, data, plotting.LOOKS, strict=False)
-            ends = [(c.theory[-1], d.label, look.color) for c, d, look in named]
-            plotting.end_labels(ax, ends)
+            ends = zip(curves, plotting.LOOKS, strict=False)
+            plotting.end_labels(ax, [(c.theory[-1], c.label, look.color) for c, look in ends])
 
 
 FIGURE = Figure(
     name="decayed",
-    title="Any decay below one leaves a window that longer rows cannot widen",
-    subtitle="Sparsity and effective window of a = λⁿ⁻ʲ, j = 1 … n",
+    title="Decay leaves a window that longer rows cannot widen",
+    subtitle="Sparsity and effective number of attended tokens of a = λⁿ⁻ʲ, j = 1 … n",
     caption=(
         "Without decay every token counts, S = 1. With λ < 1 the effective number of attended "
         "tokens n·S² stops at (1+λ)/(1−λ): 3, 19, 199 and 1999 for λ = 0.5, 0.9, 0.99 and 0.999, "

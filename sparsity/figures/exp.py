@@ -44,7 +44,11 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
     plotting.curve(ax, data[0], plotting.Look(plotting.INK, "-", "none"), points=False)
     for series, look in zip(data[:3], looks, strict=True):
         plotting.curve(ax, series, look, line=False)
-    plotting.key(ax, loc="upper right", points=[(f"Monte Carlo, {d.label}", k) for d, k in zip(data, looks, strict=False)])
+    plotting.key(
+        ax,
+        loc="upper right",
+        points=[(f"Monte Carlo, {d.label}", k) for d, k in zip(data, looks, strict=False)],
+    )
     plotting.inline(ax, 2.62, 0.05, "S = exp(−γ²/2)", plotting.INK, ha="left")
 
 

@@ -13,7 +13,7 @@ from sparsity.series import Series, from_sweeps
 
 BETAS = {-2.0: "−2", -1.0: "−1", -0.5: "−½", 0.0: "0", 0.5: "½", 1.0: "1", 2.0: "2"}
 # Where each label stands: right of its curve, above the falling and below the rising ones.
-_PLACES = ((1.5, 0.125), (0.75, 0.125), (0.375, 0.125), (0.12, 0.445))
+_PLACES = ((1.47, 0.12), (0.735, 0.12), (0.367, 0.12), (0.12, 0.445))
 _PLACES_POSITIVE = ((0.31, 0.735), (0.62, 0.735), (1.24, 0.735))
 
 
@@ -34,7 +34,7 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
         data, plotting.LOOKS, (*_PLACES, *_PLACES_POSITIVE), strict=True
     ):
         plotting.curve(ax, series, look)
-        plotting.inline(ax, *place, series.label, look.color, ha="left")
+        plotting.inline(ax, *place, series.label, look.color, ha="left", fontsize=10)
     plotting.inline(ax, 29, 0.3, "all meet 1/√6 ≈ 0.408", plotting.GREY, ha="right")
     plotting.key(ax, loc="upper right")
 

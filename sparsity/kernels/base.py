@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+import numpy as np
 import sympy
 
 from sparsity.errors import InputError
@@ -94,6 +95,15 @@ class Kernel:
                 fix = f"{self.name} needs {p.name} ({p.meaning}), {p.domain}"
                 raise InputError(p.name, None, fix)
             bound[p.name] = p.check(value)
+        shapes = {name: np.shape(value) for name, value in bound.items()}
+        try:
+            np.broadcast_shapes(*shapes.values())
+        except ValueError:
+            *_, last = (name for name, shape in shapes.items() if shape)
+            fix = "must broadcast with the others, " + ", ".join(
+                f"{name} {shape}" for name, shape in shapes.items() if shape and name != last
+            )
+            raise InputError(last, f"array of shape {shapes[last]}", fix) from None
         return bound
 
 
@@ -115,6 +125,8 @@ def score_kernel(
     Raises:
         InputError: the expression uses another symbol, is not real, or vanishes identically.
     """
+    if not isinstance(weight, (sympy.Expr, int, float)):  # text above all: sympify would run it
+        raise InputError("weight", weight, "give a SymPy expression of the score")
     expression = sympy.sympify(weight)
     if len(expression.free_symbols) == 1:  # a user's own score symbol, whatever its assumptions
         expression = expression.xreplace({expression.free_symbols.pop(): symbols.s})

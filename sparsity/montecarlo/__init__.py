@@ -31,6 +31,7 @@ def estimate(
     seed: int = 0,
     dtype: Any = None,
     method: str | None = None,
+    max_seconds: float = math.inf,
     progress: Callable[[int, int], None] | None = None,
     **parameters: Any,
 ) -> Estimate:
@@ -48,6 +49,7 @@ def estimate(
         seed: 0 … 2³²−1.
         dtype: float32 or float64; None takes float64 where JAX has it enabled.
         method: "stratified" or "plain" for scalar draws; None is "stratified".
+        max_seconds: the most wall time to spend, about.
         progress: called with (chunks done, chunks in all).
         **parameters: the kernel's own, scalars; for score kernels also `dim`, `length`, `decay`.
 
@@ -58,7 +60,7 @@ def estimate(
         InputError: an unknown name, a value outside its domain, or options that do not go together.
     """
     kernel = kernels.named(kernel)
-    sampling = Sampling(rel_error, max_samples, seed, dtype, progress)
+    sampling = Sampling(rel_error, max_samples, seed, dtype, progress, max_seconds)
     own = {p.name for p in kernel.parameters}
     extra = {}
     if kernel.law is Law.SCORE:

@@ -1,27 +1,29 @@
-"""Running a sampler in independent batches, and the error bar that the batches give.
+"""Running a sampler in independent batches, on every local device.
 
-Batch i uses the key fold_in(key(seed), i) and returns a few means; the host adds them up with
-`math.fsum` in the order of i. The same seed therefore gives the same bits however the batches are
-spread. Every error bar comes from the scatter between batches, so it is honest for plain and for
-stratified sampling alike.
+Batch i uses the key fold_in(key(seed), i) and returns a few means; the host adds them up in the
+order of i. The same seed therefore gives the same bits on one device, two or four.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Hashable
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import PartitionSpec
 
 from sparsity.errors import InputError
 
-__all__ = ["CHUNK", "Combined", "Sampler", "collect", "combine", "resolve_dtype", "summary"]
+__all__ = ["CHUNK", "Sampler", "collect", "resolve_dtype", "summary"]
 
-CHUNK = 32  # batches per call of the device: the grain of progress and of interruption
+CHUNK = 32  # batches a call: the grain of progress, of interruption and of spreading over devices
+_ACCELERATED_CALL = 64  # chunks a call where launching is dear and memory wide
+_CACHE = 2**13  # numbers in a batch below which a CPU draws the batches of a chunk side by side
+_MEMORY = 2**26  # numbers that an accelerator holds at once
 
 
 class Sampler(Hashable, Protocol):
@@ -30,6 +32,11 @@ class Sampler(Hashable, Protocol):
     @property
     def size(self) -> int:
         """Draws in a batch."""
+        ...
+
+    @property
+    def numbers(self) -> int:
+        """Random numbers that a batch holds at once."""
         ...
 
     @property
@@ -53,7 +60,7 @@ def resolve_dtype(dtype: Any) -> np.dtype:
     Raises:
         InputError: not a float dtype, or float64 asked for while JAX has it disabled.
     """
-    available = jnp.zeros(()).dtype
+    available = jax.dtypes.canonicalize_dtype(np.float64)
     if dtype is None:
         return np.dtype(available)
     try:
@@ -62,74 +69,64 @@ def resolve_dtype(dtype: Any) -> np.dtype:
         wanted = None
     if wanted is None or wanted.name not in ("float32", "float64"):
         raise InputError("dtype", dtype, "choose float32 or float64")
-    if wanted == np.float64 and available != np.float64:
+    if wanted.name == "float64" and available != wanted:
         fix = "JAX has it disabled; call jax.config.update('jax_enable_x64', True) first"
         raise InputError("dtype", "float64", fix)
     return wanted
 
 
-@functools.partial(jax.jit, static_argnames=("sampler",))
-def _chunk(sampler: Sampler, key: jax.Array, start: jax.Array, arguments: Any) -> jax.Array:
-    keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(start + jnp.arange(CHUNK, dtype="uint32"))
-    return jax.lax.map(lambda k: sampler(k, arguments), keys)
+@functools.cache
+def _mesh() -> jax.sharding.Mesh:
+    """As many local devices as share a chunk evenly."""
+    devices = jax.local_devices()
+    return jax.sharding.Mesh(np.array(devices[: math.gcd(len(devices), CHUNK)]), ("batch",))
 
 
-def collect(
-    sampler: Sampler,
-    arguments: Any,
-    *,
-    seed: int,
-    first: int,
-    chunks: int,
-    progress: Callable[[int, int], None] | None = None,
-) -> np.ndarray:
+@functools.partial(jax.jit, static_argnames=("sampler", "count"))
+def _call(sampler: Sampler, count: int, key: jax.Array, start: jax.Array, arguments: Any) -> Any:
+    mesh = _mesh()
+    numbers = start + jnp.arange(count * CHUNK, dtype="uint32")
+    if mesh.devices.flat[0].platform == "cpu":
+        at_once = CHUNK if sampler.numbers <= _CACHE else 1
+    else:
+        at_once = min(max(_MEMORY // sampler.numbers, 1), count * CHUNK)
+
+    def share(numbers: jax.Array, words: jax.Array, arguments: Any) -> jax.Array:
+        key = jax.random.wrap_key_data(words, impl="threefry2x32")
+
+        def batch(i: jax.Array) -> jax.Array:
+            return sampler(jax.random.fold_in(key, i), arguments)
+
+        return jax.lax.map(batch, numbers, batch_size=at_once)
+
+    spread = jax.shard_map(
+        share,
+        mesh=mesh,
+        in_specs=(PartitionSpec("batch"), PartitionSpec(), PartitionSpec()),
+        out_specs=PartitionSpec("batch"),
+        check_vma=False,
+    )
+    return spread(numbers, jax.random.key_data(key), arguments)
+
+
+def collect(sampler: Sampler, arguments: Any, *, seed: int, first: int, chunks: int) -> np.ndarray:
     """Run `chunks`·CHUNK batches, from batch number `first` on.
 
+    Args:
+        sampler: the sampler; it compiles once for each of its values.
+        arguments: its arguments, traced.
+        seed: of the whole estimation.
+        first: number of the first batch.
+        chunks: how many chunks.
+
     Returns:
-        float64 [batches, 3, moments].
+        float64 [chunks · CHUNK, 3, moments], in the order of the batches.
     """
     key = jax.random.key(seed, impl="threefry2x32")
+    most = 1 if jax.local_devices()[0].platform == "cpu" else _ACCELERATED_CALL
     parts = []
-    for c in range(chunks):
-        part = _chunk(sampler, key, jnp.uint32(first + c * CHUNK), arguments)
-        parts.append(np.asarray(part, dtype=np.float64))
-        if progress is not None:
-            progress(c + 1, chunks)
-    return np.concatenate(parts)
-
-
-class Combined(NamedTuple):
-    """log of a product of powers of means, with its standard error and health."""
-
-    log_value: float
-    rel_stderr: float
-    dof: int
-    ess: float
-    largest_share: float
-
-
-def combine(batches: np.ndarray, powers: tuple[float, ...], size: int) -> Combined:
-    """Σ powers_i · log(mean_i), error by the delta method with the covariance between batches.
-
-    Args:
-        batches: [batches, 3, moments] of mean, mean square, maximum.
-        powers: one exponent per moment: (1, −½) for S = m₁/√m₂, (1, −1) for a conditional mean.
-        size: draws per batch.
-
-    Returns:
-        The logarithm; its standard error; degrees of freedom; the effective sample size
-        (Σv)²/Σv² and the largest share max v/Σv of the worse moment that takes part.
-    """
-    count = len(batches)
-    used = [i for i, power in enumerate(powers) if power]
-    means = np.array([math.fsum(batches[:, 0, i]) / count for i in range(len(powers))])
-    if not np.all(means[used] > 0) or not np.all(np.isfinite(means[used])):
-        return Combined(math.nan, math.inf, count - 1, 0.0, 1.0)
-    log_value = math.fsum(powers[i] * math.log(means[i]) for i in used)
-    relative = np.sum([powers[i] * (batches[:, 0, i] / means[i] - 1) for i in used], axis=0)
-    stderr = math.sqrt(math.fsum(relative**2) / (count - 1) / count)
-    squares = np.array([math.fsum(batches[:, 1, i]) / count for i in range(len(powers))])
-    total = count * size
-    ess = min(total * means[i] ** 2 / squares[i] for i in used)
-    share = max(batches[:, 2, i].max() / (total * means[i]) for i in used)
-    return Combined(log_value, stderr, count - 1, ess, share)
+    while chunks:
+        count = most if chunks >= most else 1
+        parts.append(_call(sampler, count, key, np.uint32(first), arguments))
+        first, chunks = first + count * CHUNK, chunks - count
+    return np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])

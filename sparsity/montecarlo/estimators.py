@@ -16,11 +16,17 @@ from sparsity.results import Estimate
 
 __all__ = ["RowEstimates", "features", "full_keys", "keys_at", "plain", "rows", "stratified"]
 
-_SCALAR_SIZE = 2**12  # draws of a scalar batch
+_PLAIN_SIZE = 2**12  # draws of a plain scalar batch
 _BATCH_NORMALS = 2**16  # normals of a full-key, feature or row batch: fits a core's cache
+_ALONE = 2**20  # normals of one draw beyond which a batch is a single draw
 _RATIO = (1.0, -0.5)  # S = m₁ · m₂^(−½)
 
 _WHAT = {Law.SCORE: "scalar", Law.POSITION: "position"}
+
+
+def _stratified_size(rel_error: float) -> int:
+    """Draws of a stratified batch; its error falls like size^(−3/2), so 64 batches do."""
+    return 256 if rel_error >= 5e-4 else 1024 if rel_error >= 1e-4 else 4096
 
 
 def _values(kernel: Kernel, parameters: Mapping[str, float], real: np.dtype) -> tuple[Any, ...]:
@@ -41,7 +47,8 @@ def stratified(kernel: Kernel, parameters: dict[str, float], sampling: Sampling)
         _values(kernel, parameters, real),
         *(proposals.as_arguments(table, real) for table in tables),
     )
-    done = run(Stratified(kernel, _SCALAR_SIZE, real.name), arguments, _RATIO, sampling)
+    sampler = Stratified(kernel, _stratified_size(sampling.rel_error), real.name)
+    done = run(sampler, arguments, _RATIO, sampling)
     reach = max(float(np.abs(table.edges).max()) for table in tables)
     exponent = max(reach**2, 1.0) if kernel.law is Law.SCORE else 1.0
     return conclude(
@@ -65,7 +72,7 @@ def plain(kernel: Kernel, parameters: dict[str, float], sampling: Sampling) -> E
     real = sampling.real
     log_scale = proposals.build(kernel, 2, parameters).log_peak / 2
     arguments = (_values(kernel, parameters, real), real.type(log_scale))
-    done = run(Plain(kernel, _SCALAR_SIZE, real.name), arguments, _RATIO, sampling)
+    done = run(Plain(kernel, _PLAIN_SIZE, real.name), arguments, _RATIO, sampling)
     return conclude(done, _RATIO, method=f"{_WHAT[kernel.law]}-plain", sampling=sampling)
 
 
@@ -114,13 +121,14 @@ def full_keys(
         real.type(proposals.tilt(kernel, beta, gamma)),
         real.type(proposals.build(kernel, 2, {"beta": beta, "gamma": gamma}).log_peak / 2),
     )
-    done = run(FullKeys(kernel, _batch(q.size), real.name), arguments, _RATIO, sampling)
+    sampler = FullKeys(kernel, q.shape[1], _batch(q.size), real.name)
+    done = run(sampler, arguments, _RATIO, sampling)
     return conclude(done, _RATIO, method="full-keys", sampling=sampling, samples_per_draw=len(q))
 
 
 def _batch(normals_per_draw: int) -> int:
-    """Draws in a batch of about _BATCH_NORMALS numbers, and 8 at least to judge tails by."""
-    return max(8, _BATCH_NORMALS // normals_per_draw)
+    """Draws in a batch of about _BATCH_NORMALS numbers; 8 at least, where they fit."""
+    return max(8 if normals_per_draw < _ALONE else 1, _BATCH_NORMALS // normals_per_draw)
 
 
 def features(
@@ -143,7 +151,8 @@ def features(
     if q.ndim != 1 or not np.all(q >= 0) or not np.any(q):
         raise InputError("query", q, "must be a nonnegative, nonzero vector")
     arguments = (q.astype(real), real.type(center), real.type(spread))
-    done = run(Features(feature, _batch(len(q)), real.name), arguments, _RATIO, sampling)
+    sampler = Features(feature, len(q), _batch(len(q)), real.name)
+    done = run(sampler, arguments, _RATIO, sampling)
     return conclude(done, _RATIO, method=f"features-{feature.name}", sampling=sampling)
 
 
@@ -190,8 +199,9 @@ def rows(
         law = (beta, gamma)
     log_scale = proposals.build(kernel, 2, {"beta": beta, "gamma": gamma}).log_peak / 2
     arguments = tuple(np.asarray(x, dtype=real) for x in (*law, decay, log_scale))
+    block = min(length, max(1, _ALONE // (dim or 1)))
     size = _batch(length * (dim or 1))
-    sampler = Rows(kernel, length, size, real.name, full_keys=dim is not None)
+    sampler = Rows(kernel, length, block, dim or 0, size, real.name)
     done = run(sampler, arguments, (0.0, 1.0, -1.0, 0.0, 0.0), sampling)
     method = "rows-full-keys" if dim else "rows"
 

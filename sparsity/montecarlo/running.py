@@ -10,17 +10,16 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from scipy import stats
 
 from sparsity.errors import InputError
-from sparsity.montecarlo.batches import CHUNK, Combined, Sampler, collect, combine, resolve_dtype
+from sparsity.montecarlo.batches import CHUNK, Sampler, collect, resolve_dtype
+from sparsity.montecarlo.combining import anytime_factor, combine, student
 from sparsity.results import Estimate
 
 __all__ = ["Run", "Sampling", "conclude", "run"]
 
-_PILOT = 2  # chunks; 64 batches give the error bar 63 degrees of freedom
-_LEAST_ESS = 500.0
-_LARGEST_SHARE = 0.01
+_PILOT = 2  # chunks: 64 batches give the error bar 63 degrees of freedom
+_LOOK = 2.0  # seconds between looks at the clock and at Ctrl-C, about
 
 
 @dataclass(frozen=True)
@@ -33,6 +32,7 @@ class Sampling:
         seed: 0 … 2³²−1; the same seed gives the same bits.
         dtype: float32 or float64; None takes float64 where JAX has it enabled.
         progress: called with (chunks done, chunks in all).
+        max_seconds: the most wall time to spend, about; the pilot is always run.
 
     Raises:
         InputError: a value outside its domain.
@@ -43,6 +43,7 @@ class Sampling:
     seed: int = 0
     dtype: Any = None
     progress: Callable[[int, int], None] | None = None
+    max_seconds: float = math.inf
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -50,6 +51,8 @@ class Sampling:
             raise InputError("rel_error", self.rel_error, "must be between 0 and 1")
         if not self.max_samples >= 1:
             raise InputError("max_samples", self.max_samples, "must be >= 1")
+        if not self.max_seconds > 0:
+            raise InputError("max_seconds", self.max_seconds, "must be > 0")
         if not (isinstance(self.seed, (int, np.integer)) and 0 <= self.seed < 2**32):
             raise InputError("seed", self.seed, "must be a whole number from 0 to 2^32 - 1")
         resolve_dtype(self.dtype)
@@ -61,55 +64,72 @@ class Sampling:
 
 
 class Run(NamedTuple):
-    """What was sampled: [batches, 3, moments], by which sampler, in how many seconds."""
+    """What was sampled.
+
+    Args:
+        batches: [batches, 3, moments].
+        sampler: which drew them.
+        planned: batches that the anytime interval is tightest at.
+        stopped: why it stopped.
+        seconds: wall time.
+    """
 
     batches: np.ndarray
     sampler: Sampler
+    planned: int
+    stopped: str
     seconds: float
 
 
 def run(sampler: Sampler, arguments: Any, powers: tuple[float, ...], sampling: Sampling) -> Run:
     """Run a pilot, then as many batches as the target on Π mean_i^power_i needs.
 
-    Only the size of the error bar is looked at in between, never the estimate; batches already
-    drawn count (Stein's rule).
+    Only the size of the error bar is looked at in between, never the estimate. Ctrl-C ends the
+    run with the batches it has, once the pilot is in.
     """
     started = time.perf_counter()
-    batches = np.empty((0, 3, len(powers)))
-    wanted = _PILOT
-    most = max(_PILOT, math.ceil(sampling.max_samples / (CHUNK * sampler.size)))
-    while (have := len(batches) // CHUNK) < min(wanted, most):
-        more = collect(
-            sampler,
-            arguments,
-            seed=sampling.seed,
-            first=have * CHUNK,
-            chunks=min(wanted, most) - have,
-            progress=sampling.progress,
-        )
-        batches = np.concatenate([batches, more])
-        found = combine(batches, powers, sampler.size)
-        excess = (found.rel_stderr / sampling.rel_error) ** 2
-        if not 1 < excess < math.inf:
-            break
-        wanted = math.ceil(len(batches) / CHUNK * (1.03 * excess + 0.02))
-    return Run(batches, sampler, time.perf_counter() - started)
+    parts: list[np.ndarray] = []
+    have, wanted, planned, step = 0, _PILOT, _PILOT * CHUNK, _PILOT
+    most = max(_PILOT, math.ceil(min(sampling.max_samples / (CHUNK * sampler.size), 2**26)))
+    stopped = "sample budget"
+    try:
+        while have < most:
+            chunks = min(wanted, most, have + step) - have
+            before = time.perf_counter()
+            parts.append(
+                collect(sampler, arguments, seed=sampling.seed, first=have * CHUNK, chunks=chunks)
+            )
+            have += chunks
+            now = time.perf_counter()
+            if have > _PILOT:  # the pilot's time is mostly compilation
+                step = max(1, round(chunks * min(_LOOK / max(now - before, 1e-6), 8.0)))
+            if sampling.progress is not None:
+                sampling.progress(have, max(min(wanted, most), have))
+            if have >= min(wanted, most):
+                excess = _excess(np.concatenate(parts), powers, sampler, sampling)
+                if excess <= 1:
+                    stopped = "target reached"
+                    break
+                if math.isfinite(excess):
+                    wanted = math.ceil(have * min(1.03 * excess + 0.02, 1e9))
+                    planned = max(planned, min(wanted, most) * CHUNK)
+                else:
+                    wanted = 4 * have
+            if now - started > sampling.max_seconds:
+                stopped = "time budget"
+                break
+    except KeyboardInterrupt:
+        if have < _PILOT:
+            raise
+        stopped = "interrupted"
+    return Run(np.concatenate(parts), sampler, planned, stopped, time.perf_counter() - started)
 
 
-def _warning(combined: Combined) -> str | None:
-    if not math.isfinite(combined.log_value):
-        return "no finite estimate: the draws missed the mass of a moment, or overflowed"
-    if combined.largest_share > _LARGEST_SHARE:
-        return (
-            f"one draw carries {combined.largest_share:.1%} of a moment "
-            f"(limit {_LARGEST_SHARE:.0%}): the error bar cannot be trusted"
-        )
-    if combined.ess < _LEAST_ESS:
-        return (
-            f"effective sample size {combined.ess:.0f} (least {_LEAST_ESS:.0f}): "
-            "the error bar cannot be trusted"
-        )
-    return None
+def _excess(
+    batches: np.ndarray, powers: tuple[float, ...], sampler: Sampler, sampling: Sampling
+) -> float:
+    """Squared standard error over squared target."""
+    return (combine(batches, powers, sampler.size).rel_stderr / sampling.rel_error) ** 2
 
 
 def conclude(
@@ -137,23 +157,28 @@ def conclude(
     combined = combine(done.batches, powers, drawn)
     rel = math.hypot(combined.rel_stderr, resolution)
     log_value = combined.log_value + log_shift
-    half = float(stats.t.ppf(0.975, combined.dof)) * rel
+    count = len(done.batches)
+    halves = np.array([student(0.975, combined.dof), anytime_factor(count, done.planned)]) * rel
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        value, low, high = np.exp(np.array([log_value, log_value - half, log_value + half]))
-        stderr = value * rel
+        value = float(np.exp(log_value))
+        (low, wide_low), (high, wide_high) = np.exp(log_value - halves), np.exp(log_value + halves)
+        stderr = float(value * np.float64(rel))
     return Estimate(
-        S=float(value),
+        S=value,
         log_S=log_value,
         rel_stderr=rel,
-        stderr=float(stderr),
+        stderr=stderr,
         ci95=(float(low), float(high)),
-        samples=len(done.batches) * drawn,
+        anytime95=(float(wide_low), float(wide_high)),
+        samples=count * drawn,
         ess=combined.ess,
         dof=combined.dof,
+        tail_index=combined.tail_index,
         method=method,
         dtype=sampling.real.name,
         device=jax.devices()[0].device_kind,
+        stopped=done.stopped,
         seconds=done.seconds,
         seed=int(sampling.seed),
-        warning=_warning(combined),
+        warning=combined.warning,
     )

@@ -16,8 +16,8 @@ from jax.scipy.special import ndtri
 
 from sparsity.kernels import Kernel, Law
 from sparsity.kernels.lowering import jax_log_abs, jax_weight
-from sparsity.metric import effective_tokens, row_sparsity
 from sparsity.montecarlo.batches import summary
+from sparsity.montecarlo.normals import normal
 from sparsity.montecarlo.proposals import Histogram
 
 __all__ = ["Features", "FullKeys", "Plain", "Rows", "Stratified"]
@@ -56,11 +56,16 @@ class Plain:
     size: int
     dtype: str
 
+    @property
+    def numbers(self) -> int:
+        """Random numbers in a batch."""
+        return self.size
+
     def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
         """Draw one batch; arguments = (parameters, log scale of |a|)."""
         parameters, log_scale = arguments
         if self.kernel.law is Law.SCORE:
-            x = jax.random.normal(key, (self.size,), self.dtype)
+            x = normal(key, (self.size,), self.dtype)
         else:
             x = _base(self.kernel, jax.random.uniform(key, (self.size,), self.dtype), parameters)
         a = jnp.exp(_log_abs(self.kernel, x, parameters) - log_scale)
@@ -71,12 +76,18 @@ class Plain:
 class Stratified:
     """Scalar draws, one per stratum of a mixture of a histogram near |f|^p φ and the base law.
 
-    Weights are φ over the mixture's density: bounded by 8, whatever the histogram.
+    Weights are φ over the mixture's density: bounded by 8, whatever the histogram. In one
+    dimension this is randomised quasi-Monte Carlo: a scrambled net is one uniform a stratum.
     """
 
     kernel: Kernel
     size: int
     dtype: str
+
+    @property
+    def numbers(self) -> int:
+        """Random numbers in a batch."""
+        return 2 * self.size
 
     def _moment(self, key: jax.Array, parameters: Any, power: int, table: Histogram) -> jax.Array:
         v = jax.random.uniform(key, (self.size,), self.dtype)
@@ -123,13 +134,19 @@ class FullKeys:
     """
 
     kernel: Kernel
+    dim: int
     size: int
     dtype: str
+
+    @property
+    def numbers(self) -> int:
+        """Random numbers in a batch."""
+        return self.size * self.dim
 
     def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
         """Draw one batch; arguments = (q [queries, d], μ [d], σ, θ, log scale of |a|)."""
         q, mu, sigma, theta, log_scale = arguments
-        noise = jax.random.normal(key, (self.size, q.shape[1]), self.dtype)
+        noise = normal(key, (self.size, self.dim), self.dtype)
         shift = theta * sigma * q
         log_ratio = -noise @ shift.T - (shift * shift).sum(axis=1) / 2
         scores = (mu + sigma * noise) @ q.T + sigma * (shift * q).sum(axis=1)
@@ -145,13 +162,19 @@ class Features:
     """
 
     feature: Kernel
+    dim: int
     size: int
     dtype: str
+
+    @property
+    def numbers(self) -> int:
+        """Random numbers in a batch."""
+        return self.size * self.dim
 
     def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
         """Draw one batch; arguments = (q̃ [d], center, spread)."""
         query, center, spread = arguments
-        noise = jax.random.normal(key, (self.size, query.shape[0]), self.dtype)
+        noise = normal(key, (self.size, self.dim), self.dtype)
         a = jax_weight(self.feature)(center + spread * noise) @ query
         return summary(a, a * a)
 
@@ -160,38 +183,68 @@ class Features:
 class Rows:
     """Whole rows of n weights a_j = λ^(n−j) f(s_j); the metric of each row, averaged over rows.
 
-    Moments: S_n, n_eff and 1 on nonzero rows (0 on all-zero ones), then |a| and a² pooled over
-    rows and positions, whose ratio is the limit form of S.
+    Rows are drawn block by block, so that memory does not grow with n. Moments: S_n, n_eff and 1 on
+    nonzero rows (0 on all-zero ones), then |a| and a² pooled over rows and positions, whose ratio
+    is the limit form of S. `dim` = 0 draws scalar scores, otherwise whole keys in R^dim.
     """
 
     kernel: Kernel
     length: int
+    block: int
+    dim: int
     size: int
     dtype: str
-    full_keys: bool = False
+
+    @property
+    def numbers(self) -> int:
+        """Random numbers held at once."""
+        return self.size * self.block * max(self.dim, 1)
+
+    def _log_abs(self, key: jax.Array, number: jax.Array, law: Any, decay: jax.Array) -> jax.Array:
+        """log|a| of one block of tokens, [rows, block]; −∞ beyond the end of the row."""
+        key = jax.random.fold_in(key, number)
+        if self.dim:
+            q, mu, sigma = law
+            noise = normal(key, (self.size, self.block, self.dim), self.dtype)
+            scores = (mu + sigma * noise) @ q
+        else:
+            beta, gamma = law
+            scores = beta + gamma * normal(key, (self.size, self.block), self.dtype)
+        token = number * self.block + jnp.arange(self.block)
+        distance = (self.length - 1 - token).astype(self.dtype)
+        log_a = jax_log_abs(self.kernel)(scores) + distance * jnp.log(decay)
+        return jnp.where(token < self.length, log_a, -jnp.inf)
 
     def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
         """Draw one batch; arguments = (β, γ, λ, log scale), or (q, μ, σ, λ, log scale)."""
         *law, decay, log_scale = arguments
-        if self.full_keys:
-            q, mu, sigma = law
-            shape = (self.size, self.length, q.shape[0])
-            scores = (mu + sigma * jax.random.normal(key, shape, self.dtype)) @ q
-        else:
-            beta, gamma = law
-            shape = (self.size, self.length)
-            scores = beta + gamma * jax.random.normal(key, shape, self.dtype)
-        distance = jnp.arange(self.length - 1, -1, -1, dtype=self.dtype)
-        log_a = jax_log_abs(self.kernel)(scores) + distance * jnp.log(decay)
-        peak = log_a.max(axis=1, keepdims=True)
-        nonzero = jnp.isfinite(peak[:, 0])
-        a = jnp.where(nonzero[:, None], jnp.exp(log_a - jnp.where(nonzero[:, None], peak, 0)), 1)
-        live = nonzero.astype(self.dtype)
-        pooled = jnp.exp(log_a - log_scale)
+
+        def add(sums: tuple[jax.Array, ...], number: jax.Array) -> tuple[Any, None]:
+            peak, l1, l2, pooled1, pooled2 = sums
+            log_a = self._log_abs(key, number, law, decay)
+            higher = jnp.maximum(peak, log_a.max(axis=1))
+            a = jnp.exp(log_a - jnp.where(jnp.isfinite(higher), higher, 0)[:, None])
+            shrink = jnp.where(jnp.isfinite(peak), jnp.exp(peak - higher), 0)
+            b = jnp.exp(log_a - log_scale)
+            return (
+                higher,
+                l1 * shrink + a.sum(axis=1),
+                l2 * shrink**2 + (a * a).sum(axis=1),
+                pooled1 + b.sum(axis=1),
+                pooled2 + (b * b).sum(axis=1),
+            ), None
+
+        zero = jnp.zeros(self.size, self.dtype)
+        start = (zero - jnp.inf, zero, zero, zero, zero)
+        blocks = -(-self.length // self.block)
+        sums, _ = jax.lax.scan(add, start, jnp.arange(blocks))
+        peak, l1, l2, pooled1, pooled2 = sums
+        live = jnp.isfinite(peak)
+        n_eff = jnp.where(live, l1 * l1 / jnp.where(live, l2, 1), 0)
         return summary(
-            live * row_sparsity(a),
-            live * effective_tokens(a),
-            live,
-            pooled.mean(axis=1),
-            (pooled * pooled).mean(axis=1),
+            jnp.sqrt(n_eff / self.length),
+            n_eff,
+            live.astype(self.dtype),
+            pooled1 / self.length,
+            pooled2 / self.length,
         )

@@ -1,0 +1,242 @@
+"""Sampling on an accelerator: our estimators as a share of what its random numbers allow.
+
+    python benchmarks/gpu.py [--out DIR] [--quick]
+
+Runs on whatever JAX finds, at most 8 minutes. The ceiling is the rate of threefry words
+(`jax.random.bits`, uint32, reduced on the device); an estimator's share is the words it consumes a
+second over that: one a normal in float32, two in float64. CuPy and PyTorch are timed on the same
+work where they are installed. The same run holds every estimator against theory. Writes gpu.json
+and gpu.md; exit 1 where a result is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import jax
+
+jax.config.update("jax_enable_x64", True)  # float32 is asked for by name where it is meant
+
+import gpu_peers  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+from gpu_peers import BETA, GAMMA, QUERIES, Work  # noqa: E402
+
+from sparsity import evaluate, kernels  # noqa: E402
+from sparsity.bench.machine import describe  # noqa: E402
+from sparsity.finite_length import n_eff  # noqa: E402
+from sparsity.montecarlo import Sampling, estimators  # noqa: E402
+
+RESULTS = Path(__file__).parent / "results"
+DEADLINE = 440.0  # seconds; what has not begun by then is left out, and said so
+WORDS = {"float32": 1, "float64": 2}  # threefry words of a normal
+DIMS = (64, 128, 1024)
+ENDLESS, WRONG = 1e-15, 5.0  # a target out of reach; standard errors from the truth
+
+
+def rate(work: Work, seconds: float, rounds: int = 3) -> float:
+    """Units a second, warm: the size is raised until one call takes `seconds`."""
+    size = 2.0**16
+    work(size)  # compiles
+    for _ in range(12):
+        started = time.perf_counter()
+        units = work(size)
+        taken = time.perf_counter() - started
+        if taken >= seconds / 2 or units >= 2**38:
+            break
+        size = max(size, units) * min(max(seconds / max(taken, 1e-4), 1.5), 16.0)
+    speeds = []
+    for _ in range(rounds):
+        started = time.perf_counter()
+        units = work(size)
+        speeds.append(units / (time.perf_counter() - started))
+    return median(speeds)
+
+
+def threefry() -> Work:
+    """Words of jax.random.bits, each block reduced where it was made."""
+    block = 2**24 if jax.default_backend() != "cpu" else 2**18
+
+    @jax.jit
+    def blocks(key: jax.Array, count: jax.Array) -> jax.Array:
+        def step(i: jax.Array, total: jax.Array) -> jax.Array:
+            bits = jax.random.bits(jax.random.fold_in(key, i), (block,), "uint32")
+            return total ^ jnp.bitwise_xor.reduce(bits)
+
+        return jax.lax.fori_loop(0, count, step, jnp.uint32(0))
+
+    key = jax.random.key(0, impl="threefry2x32")
+
+    def work(words: float) -> float:
+        count = max(1, round(words / block))
+        jax.block_until_ready(blocks(key, jnp.int32(count)))
+        return float(count * block)
+
+    return work
+
+
+def scalar(dtype: str) -> Work:
+    """Plain scalar scores, one normal each."""
+    at = {"beta": BETA, "gamma": GAMMA}
+
+    def work(normals: float) -> float:
+        found = estimators.plain(kernels.relu2, at, Sampling(ENDLESS, normals, dtype=dtype))
+        return float(found.samples)
+
+    return work
+
+
+def full_keys(dtype: str, dim: int) -> Work:
+    """Whole keys in R^d, each scored against QUERIES queries."""
+    query, mean = estimators.keys_at(BETA, GAMMA, dim, 0, queries=QUERIES)
+
+    def work(normals: float) -> float:
+        sampling = Sampling(ENDLESS, normals / dim, dtype=dtype)
+        found = estimators.full_keys(kernels.relu2, query, mean, sampling)
+        return found.samples / QUERIES * dim
+
+    return work
+
+
+def rows(dtype: str, length: int) -> Work:
+    """Whole rows of n weights, one normal a weight."""
+
+    def work(normals: float) -> float:
+        sampling = Sampling(ENDLESS, max(1, normals / length), dtype=dtype)
+        return estimators.rows(kernels.relu2, BETA, GAMMA, length, sampling).S_n.samples * length
+
+    return work
+
+
+def jobs(quick: bool) -> Iterator[tuple[str, str, Callable[[], Work]]]:
+    """Who does what, at which dtype, and how to build it."""
+    dims, lengths = (DIMS[:1], (64,)) if quick else (DIMS, (1024, 2**17))
+    for dtype in WORDS:
+        yield "ours: scalar", dtype, lambda dtype=dtype: scalar(dtype)
+        for dim in dims:
+            yield f"ours: keys d={dim}", dtype, lambda t=dtype, d=dim: full_keys(t, d)
+        for n in lengths:
+            yield f"ours: rows n={n}", dtype, lambda dtype=dtype, n=n: rows(dtype, n)
+        for dim in (None, *dims[:2]):
+            label = "scalar" if dim is None else f"keys d={dim}"
+            yield f"cupy: {label}", dtype, lambda t=dtype, d=dim: gpu_peers.cupy(t, d)
+            yield f"torch: {label}", dtype, lambda t=dtype, d=dim: gpu_peers.torch(t, d)
+
+
+def correctness(quick: bool) -> Iterator[dict[str, Any]]:
+    """Every estimator against theory: (log estimate − log theory) / standard error."""
+    error = 1e-2 if quick else 1e-3
+    for dtype in WORDS:
+        sampling = Sampling(error, dtype=dtype)
+        for kernel, beta, gamma in (
+            (kernels.exp, 0.0, 1.0), (kernels.exp, 0.0, 4.0), (kernels.relu2, -3.0, 1.0),
+            (kernels.relu2, 0.0, 1.0), (kernels.identity, 1.0, 1.0),
+        ):  # fmt: skip
+            truth = float(evaluate(kernel, beta=beta, gamma=gamma).log_S)
+            found = estimators.stratified(kernel, {"beta": beta, "gamma": gamma}, sampling)
+            yield judged(f"scalar {kernel.name} β={beta:g} γ={gamma:g}", dtype, found, truth)
+        truth = float(evaluate("relu2", beta=BETA, gamma=GAMMA).log_S)
+        for dim in DIMS[:1] if quick else DIMS:
+            query, mean = estimators.keys_at(BETA, GAMMA, dim, 0, queries=QUERIES)
+            found = estimators.full_keys(kernels.relu2, query, mean, sampling)
+            yield judged(f"keys relu2 d={dim}", dtype, found, truth)
+        truth = math.log(float(n_eff(kernels.relu2, 64, beta=BETA, gamma=GAMMA).n_eff))
+        found = estimators.rows(kernels.relu2, BETA, GAMMA, 64, sampling).n_eff
+        yield judged("rows relu2 n=64, n_eff", dtype, found, truth)
+
+
+def judged(what: str, dtype: str, found: Any, truth: float) -> dict[str, Any]:
+    z = (found.log_S - truth) / found.rel_stderr
+    wrong = not abs(z) <= WRONG or found.warning is not None
+    note = found.warning or ""
+    return {
+        "what": what, "dtype": dtype, "z": z, "rel_stderr": found.rel_stderr, "wrong": wrong,
+        "samples": found.samples, "seconds": found.seconds, "warning": note,
+    }  # fmt: skip
+
+
+def markdown(record: dict[str, Any]) -> str:
+    """The tables for readers."""
+    about, lines = record["machine"], ["# Sampling on one accelerator", ""]
+    versions = ", ".join(f"{name} {found}" for name, found in about["versions"].items())
+    lines += [
+        f"{about['jax device']}, Python {about['python']}, {versions}.",
+        f"Ceiling: {record['ceiling'] / 1e9:.2f} billion threefry words a second. "
+        "Written by `python benchmarks/gpu.py`.",
+        "",
+        "| work | dtype | normals/s | share of the ceiling |",
+        "| --- | --- | ---: | ---: |",
+    ]
+    for row in record["rates"]:
+        share = f"{row['share']:.0%}" if row["share"] is not None else "own generator"
+        lines.append(
+            f"| {row['what']} | {row['dtype']} | {row['normals_per_second']:.3g} | {share} |"
+        )
+    lines += ["", "| held against theory | dtype | relative error bar | z |"]
+    lines += ["| --- | --- | ---: | ---: |"]
+    for row in record["correctness"]:
+        mark = " **wrong**" if row["wrong"] else ""
+        lines.append(
+            f"| {row['what']} | {row['dtype']} | {row['rel_stderr']:.1e} | {row['z']:+.2f}{mark} |"
+        )
+    lines += ["", *(f"Left out: {what}." for what in record["left_out"])]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def measure(quick: bool) -> dict[str, Any]:
+    """The whole run."""
+    started, seconds = time.perf_counter(), 0.05 if quick else 1.0
+    ceiling = rate(threefry(), seconds)
+    print(f"ceiling {ceiling / 1e9:.2f}e9 words/s")
+    checks: list[dict[str, Any]] = []
+    for row in correctness(quick):
+        checks.append(row)
+        print(f"{row['what']:28} {row['dtype']} z = {row['z']:+.2f} {row['warning']}")
+    speeds: list[dict[str, Any]] = []
+    left_out: list[str] = []
+    for what, dtype, build in jobs(quick):
+        if time.perf_counter() - started > DEADLINE:
+            left_out.append(f"{what} {dtype} (time was up)")
+            continue
+        try:
+            speed = rate(build(), seconds)
+        except (ImportError, RuntimeError) as reason:  # a peer that is not here, or has no device
+            if what.startswith("ours"):
+                raise
+            left_out.append(f"{what} {dtype} ({str(reason).splitlines()[0]})")
+            continue
+        share = speed * WORDS[dtype] / ceiling if what.startswith("ours") else None
+        row = {"what": what, "dtype": dtype, "normals_per_second": speed, "share": share}
+        speeds.append(row)
+        of = "" if share is None else f" {share:.0%} of the ceiling"
+        print(f"{what:28} {dtype} {speed / 1e9:.3f}e9 normals/s{of}")
+    return {
+        "machine": describe(), "quick": quick, "ceiling": ceiling, "rates": speeds,
+        "correctness": checks, "left_out": left_out, "seconds": time.perf_counter() - started,
+    }  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it works")
+    options = parser.parse_args()
+
+    record = measure(options.quick)
+    options.out.mkdir(parents=True, exist_ok=True)
+    document = json.dumps(record, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+    (options.out / "gpu.json").write_text(document, encoding="utf-8")
+    (options.out / "gpu.md").write_text(markdown(record), encoding="utf-8")
+    wrong = [f"{row['what']} {row['dtype']}" for row in record["correctness"] if row["wrong"]]
+    print(f"{record['seconds']:.0f} s;", f"wrong: {', '.join(wrong)}" if wrong else "all right")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,123 @@
+"""`sparsity bench`: ours and the peers, paired, on the same work, in one run."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sparsity.bench.report import Report as Report
+
+__all__ = ["Report", "run"]
+
+_FULL: dict[str, Any] = {
+    "rel_errors": (1e-3, 1e-4),
+    "rounds": 5,
+    "raw_draws": 2**24,
+    "calibration_draws": 2**22,
+    "points": 10**6,
+    "memory": {"scalar": 10**8, "rows": 10**6, "keys": 4096},
+    "scaling": {
+        "draws": (10**6, 10**7, 10**8),
+        "row length n": (10, 10**2, 10**3, 10**4, 10**5),
+        "key dimension d": (10, 10**2, 10**3),
+    },
+}
+_QUICK: dict[str, Any] = {
+    "rel_errors": (1e-2,),
+    "rounds": 1,
+    "raw_draws": 2**16,
+    "calibration_draws": 2**16,
+    "points": 10**4,
+    "memory": {"scalar": 10**5},
+    "scaling": {"draws": (10**4, 10**6), "row length n": (10, 100), "key dimension d": (10,)},
+}
+_WHAT = {
+    "scalar": "{:.0e} scalar draws",
+    "rows": "whole rows of n = {:.0e}",
+    "keys": "whole keys of d = {}",
+}
+
+
+def run(
+    *,
+    budget_seconds: float = 2.0,
+    out: str | os.PathLike[str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    quick: bool = False,
+) -> Report:
+    """Measure ours against every installed peer: minutes, or seconds when quick.
+
+    Args:
+        budget_seconds: the most a peer may take in a cell to be measured there; what takes longer
+            is computed from its measured rate and the exact number of draws it needs.
+        out: folder for bench.json, bench.txt, bench.svg and bench.png; None writes nothing.
+        progress: called with (steps done, steps in all).
+        quick: a few cells, one round, tiny sizes: to see that all parts work, not to quote.
+
+    Raises:
+        InputError: a budget that is not positive; a folder that cannot be written.
+    """
+    from sparsity.atomic import folder
+    from sparsity.bench import grid, machine, peers, resources, target, theory, throughput
+    from sparsity.bench.report import Report
+    from sparsity.errors import InputError
+    from sparsity.montecarlo.batches import resolve_dtype
+
+    if not budget_seconds > 0:
+        raise InputError("budget_seconds", budget_seconds, "must be > 0")
+    if out is not None:
+        folder(out)  # refused now, not after minutes of work
+    plan = _QUICK if quick else _FULL
+    cells, rivals = grid.reference(quick), peers.available()
+    dtype = resolve_dtype(None).name
+    dtypes = ("float32", "float64") if dtype == "float64" else ("float32",)
+    counter = itertools.count(1)
+    steps = len(dtypes) * len(throughput.CELLS) + len(cells) * len(plan["rel_errors"])
+    steps += 1 + len(plan["memory"]) + len(plan["scaling"]) + 2
+
+    def tick(done: Any = None) -> Any:
+        if progress is not None:
+            progress(next(counter), steps)
+        return done
+
+    rounds = plan["rounds"]
+    sections: dict[str, Any] = {}
+    sections["raw"] = throughput.rates(dtypes, rivals, plan["raw_draws"], rounds, tick)
+    speed = throughput.calibrate(cells, rivals, plan["calibration_draws"], rounds, dtype)
+    sections["target"] = target.times(
+        cells, plan["rel_errors"], rivals, speed,
+        dtype=dtype, budget=budget_seconds, rounds=min(rounds, 3), tick=tick,
+    )  # fmt: skip
+    sections["theory"] = {
+        "closed_forms": tick(theory.closed_forms(plan["points"], rounds)),
+        "integrators": tick(theory.integrators(cells, min(rounds, 3))),
+    }
+    sections["cold"] = [tick(resources.probe("cold", 0, "exp γ=2 to 1e-3"))]
+    sections["memory"] = [
+        tick(resources.probe(job, value, _WHAT[job].format(value)))
+        for job, value in plan["memory"].items()
+    ]
+    sections["scaling"] = [
+        row
+        for what, sizes in plan["scaling"].items()
+        for row in tick(resources.scaling({what: sizes}, min(rounds, 3)))
+    ]
+    settings = {**plan, "budget_seconds": budget_seconds, "quick": quick, "dtype": dtype}
+    names = {peer.name: peer.what for peer in rivals}
+    names |= {row["name"]: row["what"] for row in sections["theory"]["integrators"]}
+    report = Report(machine.describe(), settings, names, sections)
+    if out is not None:
+        report.write(out)
+    return report
+
+
+def __getattr__(name: str) -> Any:
+    """Load `Report` on first use; a probe's process must stay small."""
+    if name == "Report":
+        from sparsity.bench.report import Report
+
+        return Report
+    raise AttributeError(f"module 'sparsity.bench' has no attribute {name!r}")

@@ -1,0 +1,57 @@
+"""What a measurement ran on: kind of machine and versions; no names, no paths."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+__all__ = ["cores", "describe"]
+
+_PACKAGES = ("numpy", "scipy", "jax", "jaxlib", "torch", "mpmath", "cupy", "cupy-cuda12x",
+             "cupy-cuda13x")  # fmt: skip
+
+
+def cores() -> int:
+    """CPU cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    fields = dict(map(str.strip, line.split(":", 1)) for line in lines if ":" in line)
+    if "cpu family" in fields:
+        return f"{fields['model name']}, family {fields['cpu family']} model {fields['model']}"
+    return fields.get("model name", platform.machine())
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def describe() -> dict[str, Any]:
+    """CPU, cores, system, JAX's device and the versions of what ran."""
+    import jax
+
+    import sparsity
+
+    versions = {package: _version(package) for package in _PACKAGES}
+    return {
+        "cpu": _cpu(),
+        "cores": cores(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "jax device": f"{len(jax.devices())} × {jax.devices()[0].device_kind}",
+        "python": platform.python_version(),
+        "versions": {"sparsity": sparsity.__version__}
+        | {name: version for name, version in versions.items() if version},
+    }

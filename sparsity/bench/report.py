@@ -1,0 +1,189 @@
+"""A benchmark's results: as JSON, as a table in plain text, as files."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sparsity.atomic import folder, replacing
+from sparsity.bench import chart, verdict
+
+__all__ = ["Report"]
+
+
+def _json(value: Any) -> Any:
+    """In JSON's own types; what JSON cannot say (NaN, ±inf) becomes null."""
+    if isinstance(value, Mapping):
+        return {str(key): _json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_json(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _json(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Columns as wide as they need; the first to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        first, *rest = (
+            text.ljust(width) if i == 0 else text.rjust(width)
+            for i, (text, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield "  ".join([first, *rest]).rstrip()
+
+
+def _seconds(value: float) -> str:
+    for unit, scale in (("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)):
+        if value < 1000 * scale:
+            return f"{value / scale:.3g} {unit}"
+    return f"{value:.1e} s"
+
+
+@dataclass(frozen=True)
+class Report:
+    """One run of the benchmark.
+
+    Args:
+        machine: CPU, cores, device, versions.
+        settings: what the run was asked for.
+        peers: name -> what it does, one line.
+        sections: "raw", "target", "theory", "cold", "memory", "scaling".
+    """
+
+    machine: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    peers: Mapping[str, str]
+    sections: Mapping[str, Any]
+
+    @property
+    def claims(self) -> list[dict[str, Any]]:
+        """What was asked for, what was found, and whether it is met."""
+        return verdict.claims(self.sections)
+
+    def summary(self) -> dict[str, Any]:
+        """Everything, in JSON's own types."""
+        found = {
+            "machine": self.machine,
+            "settings": self.settings,
+            "peers": self.peers,
+            "claims": self.claims,
+            "to_target": verdict.to_target(self.sections["target"]),
+            **self.sections,
+        }
+        return _json(found)
+
+    def text(self) -> str:
+        """The table for readers."""
+        machine = self.machine
+        versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+        device = f"{machine['cores']} cores, {machine['system']}, JAX on {machine['jax device']}"
+        lines = [f"{machine['cpu']}, {device}", f"Python {machine['python']}, {versions}", ""]
+        lines += [f"{name:10} {what}" for name, what in self.peers.items()]
+        for part in (self._claims, self._raw, self._target, self._theory, self._resources):
+            lines += ["", *part()]
+        return "\n".join(lines) + "\n"
+
+    def _claims(self) -> Iterator[str]:
+        yield "Asked for and found"
+        rows = [("", "found", "asked", "")]
+        for claim in self.claims:
+            found = "—" if claim["found"] is None else f"{claim['found']:.3g}"
+            verdict_ = "met" if claim["met"] else "NOT met"
+            rows.append((claim["claim"], found, f"{claim['asked']:g}", verdict_))
+        yield from _table(rows)
+
+    def _raw(self) -> Iterator[str]:
+        yield "Raw draws per second (millions): score, |f|, means of |f| and f²; ratio to the best"
+        section = self.sections["raw"]
+        names = list(section[0]["draws_per_second"])
+        rows = [("", *names, "ratio", "best peer")]
+        for row in section:
+            speeds = [
+                f"{row['draws_per_second'][name] / 1e6:.1f}" + "!" * (name in row["wrong"])
+                for name in names
+            ]
+            label = f"{row['dtype']} {row['cell']}"
+            rows.append((label, *speeds, f"{row['ratio']:.2f}", str(row["best_peer"])))
+        yield from _table(rows)
+        yield "! its result is wrong: further from the truth than its error bar allows"
+
+    def _target(self) -> Iterator[str]:
+        section = self.sections["target"]
+        names = list(section[0]["peers"])
+        for found in verdict.to_target(section):
+            yield f"Time to a relative standard error of {found['rel_error']:g}"
+            rows = [("", "sparsity", *names, "ratio", "best peer")]
+            for row in (r for r in section if r["rel_error"] == found["rel_error"]):
+                ours = row["ours"]
+                marks = {"measured": "", "computed": "*", "wrong": "!"}
+                peers = [_seconds(p["seconds"]) + marks[p["how"]] for p in row["peers"].values()]
+                mine = _seconds(ours["seconds"]) + "!" * (not ours["reached"])
+                best, times = row["best"] or ("—", math.nan)
+                rows.append((row["cell"], mine, *peers, f"{times:.3g}", best))
+            yield from _table(rows)
+            worst = found["worst"]
+            worst = f"{worst['ratio']:.3g} in {worst['cell']} ({worst['peer']})" if worst else "—"
+            yield (
+                f"geometric mean {found['geometric_mean']:.3g} over {found['cells']} cells, "
+                f"{found['geometric_mean_measured']:.3g} over the {found['measured_cells']} where "
+                f"the best peer was measured; worst {worst}"
+            )
+            yield ""
+        yield "* computed from the exact number of draws needed and the measured rate"
+        yield "! not reached, or wrong: further from the truth than the error bar allows"
+        cold = ", ".join(f"{c['first_seconds']:.2f} s" for c in self.sections["cold"])
+        imports = ", ".join(f"{c['import_seconds']:.2f} s" for c in self.sections["cold"])
+        yield f"Ours is warm. In a fresh process: imports {imports}, first estimate {cold}."
+
+    def _theory(self) -> Iterator[str]:
+        yield "Theory, points per second"
+        theory = self.sections["theory"]
+        rows = [("", "points/s", "through evaluate", "worst error")]
+        for row in theory["closed_forms"]:
+            speed, checked = row["points_per_second"], row["evaluate_points_per_second"]
+            rows.append((f"closed form {row['kernel']}", f"{speed:.3g}", f"{checked:.3g}", ""))
+        for row in theory["integrators"]:
+            error = f"{row['worst_error']:.1e}"
+            rows.append((f"{row['name']} (grid)", f"{row['points_per_second']:.3g}", "", error))
+        yield from _table(rows)
+
+    def _resources(self) -> Iterator[str]:
+        yield "Peak memory, each in a process of its own"
+        rows = [("", "MiB", "of it imports", "seconds, warm")]
+        for row in self.sections["memory"]:
+            base, again = f"{row['base_mib']:.0f}", f"{row['again_seconds']:.2f}"
+            rows.append((row["what"], f"{row['peak_mib']:.0f}", base, again))
+        yield from _table(rows)
+        yield ""
+        yield "Growth of the cost"
+        rows = [("", "seconds", "per", "ns a normal", "exponent")]
+        for row in self.sections["scaling"]:
+            exponent = "" if row["exponent"] is None else f"{row['exponent']:.2f}"
+            label, nanoseconds = f"{row['grows']} = {row['size']}", f"{row['ns_per_normal']:.2f}"
+            rows.append((label, f"{row['seconds']:.2e}", row["unit"], nanoseconds, exponent))
+        yield from _table(rows)
+
+    def figure(self) -> dict[str, bytes]:
+        """Time to the first target by cell, drawn: file contents by suffix."""
+        return chart.render(self.sections["target"], self.settings["rel_errors"][0])
+
+    def write(self, out: str | os.PathLike[str]) -> list[Path]:
+        """Write bench.json, bench.txt, bench.svg and bench.png, each whole or not at all."""
+        place = folder(out)
+        document = json.dumps(self.summary(), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+        files = {"json": document.encode(), "txt": self.text().encode(), **self.figure()}
+        paths = []
+        for suffix, content in files.items():
+            path = place / f"bench.{suffix}"
+            with replacing(path) as part:
+                part.write_bytes(content)
+            paths.append(path)
+        return paths

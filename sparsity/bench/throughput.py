@@ -1,0 +1,100 @@
+"""Raw sampling rate at equal dtype: score → |f| → means of |f| and f², plain draws for everyone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any
+
+from sparsity import kernels
+from sparsity.bench.grid import Cell, delta
+from sparsity.bench.peers import Peer
+from sparsity.bench.timing import paired, ratio
+from sparsity.montecarlo import Sampling, estimators
+from sparsity.results import Estimate
+
+__all__ = ["CELLS", "OURS", "calibrate", "is_wrong", "rates"]
+
+OURS = "sparsity"
+CELLS = (Cell(kernels.exp, 0.0, 0.5), Cell(kernels.relu2, 1.0, 1.0), Cell(kernels.identity, 0, 1))
+
+_WRONG = 6.0  # standard errors from the truth, in most rounds: a false error bar
+_ENDLESS = 1e-15  # a target out of reach: all draws asked for are taken
+
+
+def is_wrong(log_S: float, results: Sequence[tuple[float, float]]) -> bool:
+    """Whether most of the (log S, standard error) found lie further from the truth than chance."""
+    return median(abs(found - log_S) / error for found, error in results) > _WRONG
+
+
+def _ours(cell: Cell, draws: int, dtype: str) -> Callable[[int], Estimate]:
+    parameters = {"beta": float(cell.beta), "gamma": float(cell.gamma)}
+
+    def work(seed: int) -> Estimate:
+        return estimators.plain(cell.kernel, parameters, Sampling(_ENDLESS, draws, seed, dtype))
+
+    work(10_000)  # compiles
+    return work
+
+
+def rates(
+    dtypes: Sequence[str],
+    peers: Sequence[Peer],
+    draws: int,
+    rounds: int,
+    tick: Callable[[], None] = lambda: None,
+) -> list[dict[str, Any]]:
+    """Draws per second of ours and of each peer, interleaved; one row per dtype and kernel.
+
+    Args:
+        dtypes: of the arithmetic.
+        peers: against whom.
+        draws: of each timing.
+        rounds: timings of each.
+        tick: called after each row.
+
+    Returns:
+        Rows of draws per second, the ratio ours over each peer, the best peer that is not wrong.
+    """
+    rows = []
+    for dtype in dtypes:
+        for cell in CELLS:
+            works = {peer.name: peer.prepare(cell, draws, dtype) for peer in peers}
+            contestants: dict[str, Callable[[int], Any]] = {OURS: _ours(cell, draws, dtype)}
+            contestants |= {name: lambda r, w=w: delta(w(r)) for name, w in works.items()}
+            done = paired(contestants, rounds)
+            drawn = dict.fromkeys(works, draws) | {OURS: done.results[OURS][0].samples}
+            scale = drawn[OURS] / draws  # ours takes whole batches
+            ratios = {name: scale * ratio(done.seconds[name], done.seconds[OURS]) for name in works}
+            found = {name: done.results[name] for name in works}
+            found[OURS] = [(x.log_S, x.rel_stderr) for x in done.results[OURS]]
+            wrong = [name for name in found if is_wrong(cell.log_S, found[name])]
+            best = min((n for n in ratios if n not in wrong), key=ratios.__getitem__, default=None)
+            rows.append(
+                {
+                    "dtype": dtype,
+                    "cell": cell.label,
+                    "draws": draws,
+                    "draws_per_second": {n: drawn[n] / median(done.seconds[n]) for n in drawn},
+                    "ours_over": ratios,
+                    "wrong": wrong,
+                    "best_peer": best,
+                    "ratio": ratios[best] if best else math.nan,
+                }
+            )
+            tick()
+    return rows
+
+
+def calibrate(
+    cells: Sequence[Cell], peers: Sequence[Peer], draws: int, rounds: int, dtype: str
+) -> dict[tuple[str, str], float]:
+    """Draws per second by (peer, kernel), to compute what is too long to measure."""
+    found = {}
+    for cell in {cell.kernel.name: cell for cell in cells}.values():
+        mild = next(c for c in CELLS if c.kernel is cell.kernel)
+        done = paired({peer.name: peer.prepare(mild, draws, dtype) for peer in peers}, rounds)
+        for name, times in done.seconds.items():
+            found[name, cell.kernel.name] = draws / min(times)  # the peer's best
+    return found

@@ -1,0 +1,77 @@
+"""What the numbers say: the claims of speed, each with what was found and what was asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import geometric_mean
+from typing import Any
+
+__all__ = ["claims", "to_target"]
+
+
+def to_target(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """For each target: how far ours is ahead of the best sampling peer, over all its cells.
+
+    Args:
+        rows: of `sparsity.bench.target.times`.
+
+    Returns:
+        The geometric mean of the ratios over all cells and over those where the best peer was
+        measured, the worst cell, the cells that are slower, and those ours did not reach.
+    """
+    out = []
+    for rel_error in sorted({row["rel_error"] for row in rows}, reverse=True):
+        mine = [row for row in rows if row["rel_error"] == rel_error]
+        judged = [(row["best"][1], row["cell"], row["best"][0], row) for row in mine if row["best"]]
+        measured = [r for r, _, peer, row in judged if row["peers"][peer]["how"] == "measured"]
+        worst = min(judged, key=lambda entry: entry[0], default=None)
+        out.append(
+            {
+                "rel_error": rel_error,
+                "cells": len(mine),
+                "geometric_mean": geometric_mean([r for r, *_ in judged]) if judged else math.nan,
+                "measured_cells": len(measured),
+                "geometric_mean_measured": geometric_mean(measured) if measured else math.nan,
+                "worst": worst and {"ratio": worst[0], "cell": worst[1], "peer": worst[2]},
+                "slower": [cell for r, cell, *_ in judged if r < 1],
+                "unreached": [row["cell"] for row in mine if not row["ours"]["reached"]],
+                "slowest_seconds": max(row["ours"]["seconds"] for row in mine),
+            }
+        )
+    return out
+
+
+def _claim(what: str, found: float | None, asked: float, met: bool) -> dict[str, Any]:
+    return {"claim": what, "found": found, "asked": asked, "met": bool(met)}
+
+
+def claims(sections: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The claims that the sections of a report can decide, from their numbers alone."""
+    out = []
+    for dtype in dict.fromkeys(row["dtype"] for row in sections["raw"]):
+        ratios = [row["ratio"] for row in sections["raw"] if row["dtype"] == dtype]
+        least = min(ratios)
+        wrong = any("sparsity" in r["wrong"] for r in sections["raw"] if r["dtype"] == dtype)
+        what = f"raw {dtype} draws per second over the best peer's, least of the kernels"
+        out.append(_claim(what, least, 1.5, least >= 1.5 and not wrong))
+    for target in to_target(sections["target"]):
+        error, good = f"{target['rel_error']:g}", not target["unreached"]
+        mean, worst = target["geometric_mean"], target["worst"]
+        what = f"time to {error} over the best sampling peer's, geometric mean"
+        out.append(_claim(what, mean, 100, good and mean >= 100))
+        least = worst["ratio"] if worst else math.nan
+        out.append(_claim(f"the same, worst cell ({error})", least, 1, good and least >= 1))
+        slowest = target["slowest_seconds"]
+        what = f"seconds to {error} in the slowest cell, warm, error bar right"
+        out.append(_claim(what, slowest, 1, good and slowest < 1))
+    forms = sections["theory"]["closed_forms"]
+    slowest = min(row["points_per_second"] for row in forms)
+    out.append(_claim("closed forms, points per second, slowest", slowest, 1e7, slowest >= 1e7))
+    speed = {row["name"]: row["points_per_second"] for row in sections["theory"]["integrators"]}
+    scores = [r["points_per_second"] for r in forms if r["kernel"] in ("exp", "relu2", "identity")]
+    over = min(scores) / speed["scipy.quad"]
+    out.append(_claim("closed forms over scipy.integrate.quad, slowest", over, 1e4, over >= 1e4))
+    peak = max((row["peak_mib"] for row in sections["memory"]), default=math.nan)
+    out.append(_claim("peak memory in MiB, largest job", peak, 1024, peak < 1024))
+    return out

@@ -1,0 +1,337 @@
+"""The report: one self-contained page with every figure, formula, comparison and claim."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib import metadata, resources
+from typing import Any
+
+import numpy as np
+
+from sparsity import kernels
+from sparsity.atomic import replacing
+from sparsity.report import formulas, parts
+from sparsity.report.parts import badge, details, number, prose, table
+from sparsity.symbolic import derive
+
+__all__ = ["Plate", "environment", "render", "write"]
+
+_TITLE = "How sharply can attention focus?"
+_SYMBOLS = {"beta": "β", "gamma": "γ", "decay": "λ", "length": "n", "dim": "d", "ratio": "r"}
+
+
+@dataclass(frozen=True)
+class Plate:
+    """A figure as the page needs it.
+
+    Args:
+        name: of its files.
+        title: the finding.
+        caption: what to see and how it was computed.
+        alt: the picture in words, for who cannot see it.
+        svg: the drawing, the text of an SVG file.
+        csv: its data, the text of a CSV file.
+    """
+
+    name: str
+    title: str
+    caption: str
+    alt: str
+    svg: str
+    csv: str
+
+
+def environment(seed: int = 0) -> dict[str, str]:
+    """Versions, device and seed: what a reader needs to get the same numbers."""
+    import platform
+
+    import jax
+
+    device = jax.devices()[0]
+    names = ("sparsity", "jax", "numpy", "scipy", "sympy", "matplotlib")
+    versions = {}
+    for name in names:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = "not installed"
+    return {
+        "python": platform.python_version(),
+        **versions,
+        "device": f"{jax.device_count()} × {device.platform} ({device.device_kind})",
+        "seed": str(seed),
+    }
+
+
+def render(
+    figures: Sequence[Plate],
+    crosscheck: Any,
+    claims: Sequence[Mapping[str, Any]],
+    meta: Mapping[str, Any],
+) -> str:
+    """The page as HTML: no script, and nothing is fetched from anywhere.
+
+    Args:
+        figures: the figures, in order.
+        crosscheck: the result of `verify`.
+        claims: the records of `claims`.
+        meta: what to state about the run, by name; see `environment`.
+
+    Returns:
+        The document; the same arguments give the same text.
+    """
+    style = resources.files("sparsity.report").joinpath("style.css").read_text("utf-8")
+    figure_links = [(f"figure-{plate.name}", plate.title) for plate in figures]
+    kernel_links = [(f"kernel-{kernel.name}", _capital(kernel.title)) for kernel in kernels.ALL]
+    contents = [
+        ("figures", "Figures", figure_links),
+        ("formulas", "Formulas", kernel_links),
+        ("cross-check", "Cross-check", []),
+        ("claims", "Claims", []),
+        ("reproduce", "How to reproduce", []),
+    ]
+    body = [
+        _opening(crosscheck, claims),
+        _contents(contents),
+        _figures(figures),
+        _formulas(),
+        _crosscheck(crosscheck),
+        _claims(claims),
+        _reproduce(meta),
+    ]
+    return (
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<link rel="icon" href="data:,">\n'
+        f"<title>{_TITLE}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
+        + "\n".join(body)
+        + "\n</body>\n</html>\n"
+    )
+
+
+def write(
+    path: str | os.PathLike[str],
+    figures: Sequence[Plate],
+    crosscheck: Any,
+    claims: Sequence[Mapping[str, Any]],
+    meta: Mapping[str, Any],
+) -> None:
+    """Write the page of `render` to a file, whole or not at all.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    page = render(figures, crosscheck, claims, meta)
+    with replacing(path) as part:
+        part.write_text(page, encoding="utf-8")
+
+
+def _capital(title: str) -> str:
+    return escape(title[:1].upper() + title[1:])
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.2g}\u00a0%"
+
+
+def _section(name: str, title: str, content: str) -> str:
+    return (
+        f'<section aria-labelledby="{name}">\n<h2 id="{name}">{title}</h2>\n{content}\n</section>'
+    )
+
+
+def _opening(crosscheck: Any, claims: Sequence[Mapping[str, Any]]) -> str:
+    verdicts = Counter(record["verdict"] for record in claims)
+    ledger = ", ".join(f"{verdicts[v]} {v}" for v in ("confirmed", "refined", "refuted"))
+    facts = [
+        ("Cross-check", badge("agree" if crosscheck.agree else "disagree")),
+        ("Cells", number(len(crosscheck.cells))),
+        ("Smallest detectable error", _percent(crosscheck.smallest_detectable)),
+        ("False-alarm rate", number(float(crosscheck.false_alarm_rate))),
+    ]
+    boxes = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts)
+    symbol = '<mi mathvariant="normal">E</mi>'
+    metric = (
+        f'<math display="block"><mi>S</mi><mo>=</mo><mfrac><mrow>{symbol}<mo>|</mo><mi>a</mi><mo>|</mo></mrow>'
+        f"<msqrt>{symbol}<msup><mi>a</mi><mn>2</mn></msup></msqrt></mfrac></math>"
+    )
+    return (
+        f'<header>\n<h1>{_TITLE}</h1>\n<p class="lead">Five attention kernels, derived, evaluated, '
+        f"estimated and compared.</p>\n<p>The sparsity of attention weights <i>a</i> is</p>{metric}"
+        "<p>between 0 and 1: small is focused, 1 is uniform. Scores are Gaussian, with bias "
+        "β = <i>q</i>·μ and spread γ = σ‖<i>q</i>‖. Each kernel is one definition; a symbolic "
+        "derivation, a stable closed form, quadrature and Monte Carlo each start from it alone, and "
+        "are held against each other.</p>\n"
+        f'<dl class="facts">{boxes}</dl>\n'
+        f'<p class="note">Of the {len(claims)} claims examined: {ledger}.</p>\n</header>'
+    )
+
+
+def _contents(contents: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]) -> str:
+    def link(name: str, title: str) -> str:
+        return f'<a href="#{name}">{escape(title)}</a>'
+
+    items = []
+    for name, title, children in contents:
+        inner = "".join(f"<li>{link(*child)}</li>" for child in children)
+        items.append(f"<li>{link(name, title)}{f'<ol>{inner}</ol>' if inner else ''}</li>")
+    return f'<nav aria-label="Contents">\n<ol>{"".join(items)}</ol>\n</nav>'
+
+
+def _figures(figures: Sequence[Plate]) -> str:
+    out = []
+    for count, plate in enumerate(figures, 1):
+        data = parts.data_link(f"{plate.name}.csv", plate.csv.encode(), "text/csv", "data (CSV)")
+        drawing = parts.inline_svg(plate.svg, f"svg-{plate.name}", plate.alt)
+        out.append(
+            f'<figure id="figure-{plate.name}">\n<h3>Figure {count}'
+            f'<span class="hidden">: {escape(plate.title)}</span></h3>\n'
+            f'<div class="plate" role="region" tabindex="0" aria-label="Figure {count}">'
+            f"{drawing}</div>\n<figcaption>{escape(plate.caption)}</figcaption>\n"
+            f'<p class="files">Save the {data}; the figure lies beside this page as '
+            f"<code>{plate.name}.svg</code> and <code>{plate.name}.png</code>.</p>\n</figure>"
+        )
+    return _section("figures", "Figures", "\n".join(out))
+
+
+def _formulas() -> str:
+    out = [
+        "<p>Each result is derived from the definition of the weight <i>a</i> alone; an arrow "
+        "marks a limit, ∼ the leading term.</p>"
+    ]
+    for kernel in kernels.ALL:
+        derived = derive(kernel)
+        lines, limits = formulas.derivation(derived)
+        assumed = "; ".join(derived.assumptions)
+        out.append(
+            f'<h3 id="kernel-{kernel.name}">{_capital(kernel.title)}</h3>\n'
+            f'<p class="note"><code>{kernel.name}</code> · {escape(assumed)} · '
+            f"{escape(kernel.source)}</p>\n"
+            f"{_terms(lines)}"
+        )
+        if limits:
+            inner = table(["As", "Limit and leading term"], limits, f"Limits of {kernel.title}")
+            out.append(f'<div class="limits">{inner}</div>')
+    return _section("formulas", "Formulas", "\n".join(out))
+
+
+def _parameters(given: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{_SYMBOLS.get(name, name)}\u2009=\u2009{number(value, 4)}"
+        for name, value in given.items()
+    )
+
+
+def _from_log(value: float) -> str:
+    """E^value, also where that underflows."""
+    if value > -690:
+        return number(float(np.exp(value)))
+    return f"e<sup>−{number(-value)}</sup>"
+
+
+def _crosscheck(crosscheck: Any) -> str:
+    cells = crosscheck.cells
+    largest = max((abs(cell.z) for cell in cells), default=0.0)
+    routes = Counter(cell.route for cell in cells)
+    exact = getattr(crosscheck, "exact", ())
+    words = (
+        f"<p>Theory and sampling {'agree' if crosscheck.agree else 'disagree'} in "
+        f"{sum(cell.verdict == 'agree' for cell in cells)} of {len(cells)} cells. If the theory is "
+        f"right, the probability that any cell disagrees by chance is at most "
+        f"{number(float(crosscheck.false_alarm_rate))}; every cell would have shown a relative "
+        f"error of {_percent(crosscheck.smallest_detectable)}. The largest |z| is {largest:.2f}.</p>"
+    )
+    if exact:
+        words += (
+            f"<p>Closed form and quadrature of the definition agree within their own bounds in "
+            f"{sum(cell.verdict == 'agree' for cell in exact)} of {len(exact)} points.</p>"
+        )
+    counts = (
+        '<div class="compact">'
+        + table(
+            ["Monte Carlo route", "cells"],
+            [(escape(route), number(count)) for route, count in sorted(routes.items())],
+            "Cells by route",
+            [1],
+        )
+        + "</div>"
+    )
+    rows = [
+        (
+            escape(cell.kernel),
+            "n·S²" if cell.quantity == "n_eff" else escape(cell.quantity),
+            _parameters(cell.parameters),
+            escape(cell.route),
+            _from_log(cell.theory),
+            f"{_from_log(cell.estimate.log_S)} ± {number(cell.estimate.stderr, 2)}",
+            f"{cell.z:+.2f}".replace("-", "−"),
+            badge(cell.verdict),
+        )
+        for cell in cells
+    ]
+    head = ["kernel", "of", "parameters", "route", "theory", "estimate ± s.e.", "z", "verdict"]
+    full = table(head, rows, "Every cell of the cross-check", [4, 5, 6])
+    full = full.replace('class="scroll"', 'class="scroll tall"')
+    content = words + counts + details(f"All {len(cells)} cells", full)
+    odd = [row for row, cell in zip(rows, cells, strict=True) if cell.verdict != "agree"]
+    if odd:
+        content += table(head, odd, "Cells that do not agree", [4, 5, 6])
+    return _section("cross-check", "Cross-check", content)
+
+
+def _claims(claims: Sequence[Mapping[str, Any]]) -> str:
+    summary = table(
+        ["", "claim", "verdict"],
+        [
+            (str(i), f'<a href="#claim-{i}">{prose(r["claim"])}</a>', badge(r["verdict"]))
+            for i, r in enumerate(claims, 1)
+        ],
+        "Claims and verdicts",
+    )
+    out = [summary]
+    if claims:
+        out.append(f'<p class="note">A claim is {escape(claims[0]["evidence"]["rule"])}</p>')
+    for i, record in enumerate(claims, 1):
+        found = record["evidence"]
+        claimed = [f for f in found["findings"] if f["role"] != "instead"]
+        instead = [f for f in found["findings"] if f["role"] == "instead"]
+        findings = f"<h4>Claimed</h4>{_findings(claimed)}"
+        if instead:
+            findings += f"<h4>Besides, or instead</h4>{_findings(instead)}"
+        proof = f"<h4>Why</h4><p>{prose(found['proof'])}</p>" if found["proof"] else ""
+        out.append(
+            f'<article class="claim" id="claim-{i}">\n<h3><span class="text">{i}. '
+            f"{prose(record['claim'])}</span> {badge(record['verdict'])}</h3>\n"
+            f'<p class="formula">{prose(record["formula"])}</p>\n{findings}\n{proof}\n'
+            f"{details('Numbers', parts.evidence(found['numbers'], f'claim {i}'))}\n"
+            f'<p class="note">{escape(record["source"])}</p>\n</article>'
+        )
+    return _section("claims", "Claims", "\n".join(out))
+
+
+def _findings(findings: Sequence[Mapping[str, Any]]) -> str:
+    items = (
+        f"<li>{badge('holds' if f['holds'] else 'fails')} <span>{prose(f['statement'])}</span></li>"
+        for f in findings
+    )
+    return f'<ul class="findings">{"".join(items)}</ul>'
+
+
+def _terms(rows: Sequence[tuple[str, str]]) -> str:
+    return '<dl class="lines">' + "".join(f"<dt>{a}</dt><dd>{b}</dd>" for a, b in rows) + "</dl>"
+
+
+def _reproduce(meta: Mapping[str, Any]) -> str:
+    seed = escape(str(meta.get("seed", 0)))
+    rows = [(escape(str(name)), escape(str(value))) for name, value in meta.items()]
+    content = (
+        "<p>With the package installed, this command computes everything on this page again:</p>\n"
+        f"<pre><code>sparsity reproduce --seed {seed}</code></pre>\n"
+        "<p>The same seed on the same device gives the same numbers. The claims alone: "
+        "<code>sparsity claims</code>; the cross-check alone: <code>sparsity verify</code>.</p>\n"
+    )
+    return _section("reproduce", "How to reproduce", content + _terms(rows))

@@ -1,0 +1,343 @@
+"""The benchmark: its arithmetic on planted timings, its peers against the truth, one quick run."""
+
+import importlib
+import json
+import math
+import platform
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from sparsity import bench, kernels
+from sparsity.bench import resources, target, throughput, verdict
+from sparsity.bench.grid import SCRAMBLES, Cell, delta, reference
+from sparsity.bench.peers import Peer, available
+from sparsity.bench.timing import paired, ratio
+from sparsity.errors import InputError
+
+PEERS = available()
+EASY = [cell for cell in reference() if cell.plain_draws(1e-2) < 1e6]
+
+
+# --- timing ---------------------------------------------------------------------------------
+
+
+class Clock:
+    """Time that passes only when work says so."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    def work(self, *seconds):
+        def run(round_):
+            self.now += seconds[round_ % len(seconds)]
+            return round_
+
+        return run
+
+
+def test_the_ratio_comes_from_the_timings_given():
+    clock = Clock()
+    done = paired({"ours": clock.work(1, 2, 4), "peer": clock.work(3, 6, 12)}, 3, clock)
+    assert done.seconds == {"ours": [1, 2, 4], "peer": [3, 6, 12]}
+    assert ratio(done.seconds["peer"], done.seconds["ours"]) == 3  # the drift cancels
+    assert done.results["ours"] == [0, 1, 2]
+
+
+def test_contestants_take_turns_in_going_first():
+    order = []
+    contestants = {name: lambda _, name=name: order.append(name) for name in "ABC"}
+    paired(contestants, 3)
+    assert "".join(order) == "ABCBCACAB"
+
+
+# --- the verdict ----------------------------------------------------------------------------
+
+
+def row(cell, ours, peers, reached=True, rel_error=1e-3):
+    """A row of time to target from seconds: peers as name -> (seconds, how)."""
+    entries = {
+        name: {"seconds": seconds, "how": how, "ratio": seconds / ours}
+        for name, (seconds, how) in peers.items()
+    }
+    made = {
+        "cell": cell, "rel_error": rel_error, "peers": entries,
+        "ours": {"seconds": ours, "reached": reached},
+    }  # fmt: skip
+    return {**made, "best": target.best(made)}
+
+
+def test_the_best_peer_counts_and_a_slow_one_does_not():
+    rows = [row("a", 1.0, {"fast": (4.0, "measured"), "slow": (9.0, "measured")})]
+    (found,) = verdict.to_target(rows)
+    assert found["worst"] == {"ratio": 4.0, "cell": "a", "peer": "fast"}
+    assert found["geometric_mean"] == pytest.approx(4.0)
+
+
+def test_a_faster_peer_changes_the_verdict():
+    slower = [row("a", 1.0, {"p": (400.0, "measured")}), row("b", 1.0, {"p": (100.0, "computed")})]
+    (found,) = verdict.to_target(slower)
+    assert found["geometric_mean"] == pytest.approx(200.0)
+    assert found["geometric_mean_measured"] == pytest.approx(400.0)
+    assert (found["cells"], found["measured_cells"], found["slower"]) == (2, 1, [])
+    faster = [slower[0], row("b", 1.0, {"p": (0.5, "measured")})]
+    (found,) = verdict.to_target(faster)
+    assert found["worst"]["ratio"] == 0.5
+    assert found["slower"] == ["b"]
+
+
+def test_a_wrong_peer_does_not_count():
+    rows = [row("a", 1.0, {"false": (0.01, "wrong"), "true": (5.0, "measured")})]
+    (found,) = verdict.to_target(rows)
+    assert found["worst"] == {"ratio": 5.0, "cell": "a", "peer": "true"}
+
+
+@pytest.fixture(scope="module")
+def planted():
+    """Sections in which every claim is met."""
+    rows = [row("a", 0.1, {"p": (100.0, "measured")}), row("b", 0.1, {"p": (20.0, "measured")})]
+    forms = [{"kernel": name, "points_per_second": 1e8} for name in ("exp", "relu2", "identity")]
+    return {
+        "raw": [{"dtype": t, "ratio": 2.0, "wrong": []} for t in ("float32", "float64")],
+        "target": rows,
+        "theory": {
+            "closed_forms": forms,
+            "integrators": [{"name": "scipy.quad", "points_per_second": 5e3}],
+        },
+        "memory": [{"peak_mib": 500.0}],
+    }
+
+
+def unmet(sections):
+    return [claim["claim"] for claim in verdict.claims(sections) if not claim["met"]]
+
+
+def test_claims_are_met_and_each_can_fail(planted):
+    assert unmet(planted) == []
+    slow_form = [{"kernel": "exp", "points_per_second": 1e6}, *planted["theory"]["closed_forms"]]
+    quad = {**planted["theory"], "integrators": [{"name": "scipy.quad", "points_per_second": 5e4}]}
+    spoiled = {
+        "raw float32": {"raw": [{"dtype": "float32", "ratio": 1.4, "wrong": []}]},
+        "raw float64": {"raw": [{"dtype": "float64", "ratio": 2.0, "wrong": ["sparsity"]}]},
+        "geometric mean": {"target": [row("a", 0.1, {"p": (9.0, "measured")})]},
+        "worst cell": {"target": [row("a", 0.1, {"p": (0.05, "measured")})]},
+        "slowest cell": {"target": [row("a", 1.5, {"p": (999.0, "measured")})]},
+        "points per second": {"theory": {**planted["theory"], "closed_forms": slow_form}},
+        "scipy.integrate.quad": {"theory": quad},
+        "peak memory": {"memory": [{"peak_mib": 1025.0}]},
+    }
+    for part, change in spoiled.items():
+        assert any(part in claim for claim in unmet({**planted, **change})), part
+
+
+def test_what_ours_did_not_reach_is_not_claimed(planted):
+    missed = {**planted, "target": [row("a", 0.1, {"p": (100.0, "measured")}, reached=False)]}
+    assert len(unmet(missed)) == 3
+
+
+# --- the peers ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
+def test_peers_sample_the_truth_with_the_error_predicted(peer):
+    """Given the draws computed for 1e−2, the error bars found are 1e−2, and hold the truth."""
+    squares, dof, z = 0.0, 0, []
+    for cell in EASY:
+        needed = peer.draws(cell, 1e-2)
+        for seed in range(4):
+            batches = peer.prepare(cell, math.ceil(needed), "float64")(seed)
+            log_S, error = delta(batches)
+            z.append((log_S - cell.log_S) / error)
+            if peer.name == "numpy" and needed > 2**14:  # draws close to those asked for
+                squares += (error / 1e-2) ** 2 * (len(batches) - 1)
+                dof += len(batches) - 1
+    assert len(z) == 4 * len(EASY) >= 48
+    limit = stats.t.isf(1e-6 / len(z), SCRAMBLES - 1 if peer.quasi else 63)
+    assert max(map(abs, z)) < limit
+    if dof:
+        assert (
+            stats.chi2.ppf(1e-6, dof) < squares * 0.98 < squares * 1.02 < stats.chi2.isf(1e-6, dof)
+        )
+
+
+def test_quasi_random_errors_are_those_of_stratified_sampling():
+    (peer,) = (peer for peer in PEERS if peer.quasi)
+    checked = 0
+    for cell in EASY:
+        log2_points = 10
+        predicted = math.exp(cell._log_stratified_variance(log2_points) / 2)
+        found = [
+            delta(peer.prepare(cell, SCRAMBLES * 2**log2_points, "float64")(seed))[0] - cell.log_S
+            for seed in range(24)
+        ]
+        actual = math.sqrt(SCRAMBLES * np.mean(np.square(found)))
+        assert 0.5 < actual / predicted < 2, cell.label
+        checked += 1
+    assert checked >= 12
+
+
+def _false(cell, draws, dtype):
+    """A peer that samples a spread 5 % too large: its error bar does not know."""
+    wider = replace(cell, gamma=1.05 * cell.gamma)
+    return PEERS[0].prepare(wider, draws, dtype)
+
+
+def test_a_false_peer_is_found_out():
+    cell = Cell(kernels.identity, 1.0, 1.0)
+    false = Peer("false", "too wide", _false)
+    slow = Peer("slow", "never done", PEERS[0].prepare)
+    speed = {("false", "identity"): 1e8, ("slow", "identity"): 1.0}
+    (found,) = target.times(
+        [cell], [1e-3], [false, slow], speed, dtype="float64", budget=0.05, rounds=3
+    )
+    assert found["peers"]["false"]["how"] == "wrong"
+    assert found["peers"]["slow"]["how"] == "computed"
+    assert found["peers"]["slow"]["seconds"] == pytest.approx(cell.plain_draws(1e-3))
+    assert found["best"][0] == "slow"
+    (honest,) = target.times([cell], [1e-3], [PEERS[0]], {("numpy", "identity"): 1e8},
+                             dtype="float64", budget=0.05, rounds=3)  # fmt: skip
+    assert honest["peers"]["numpy"]["how"] == "measured"
+
+
+def test_raw_rates_flag_a_false_peer():
+    peers = [PEERS[0], Peer("false", "too wide", _false)]
+    rows = throughput.rates(["float64"], peers, 2**18, 1)
+    assert [row["cell"] for row in rows] == [cell.label for cell in throughput.CELLS]
+    assert all("false" in row["wrong"] and row["best_peer"] == "numpy" for row in rows)
+
+
+def test_draws_needed_are_exact_for_exp():
+    """Var log S of exp: (e^γ² − 1) + (e^4γ² − 1)/4 − (e^2γ² − 1)."""
+    for gamma in (0.5, 1.0, 3.0, 6.0):
+        x = gamma**2
+        exact = math.expm1(x) + math.expm1(4 * x) / 4 - math.expm1(2 * x)
+        assert Cell(kernels.exp, 0.0, gamma).variance == pytest.approx(exact, rel=1e-9)
+
+
+# --- one quick run --------------------------------------------------------------------------
+
+BUDGET = 0.02
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    """A quick run: (report, folder, steps told)."""
+    out, steps = tmp_path_factory.mktemp("bench"), []
+    report = bench.run(
+        quick=True, budget_seconds=BUDGET, out=out, progress=lambda *step: steps.append(step)
+    )
+    return report, out, steps
+
+
+def numbers(value, path=""):
+    """Every number in nested sections, with its path."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from numbers(item, f"{path}/{key}")
+    elif isinstance(value, (list, tuple)):
+        for i, item in enumerate(value):
+            yield from numbers(item, f"{path}/{i}")
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield path, value
+
+
+SIGNED = re.compile(r"log_S|worst_z|exponent|worst_error")
+
+
+def test_quick_run_fills_every_section(quick):
+    report, _, _ = quick
+    sections = report.sections
+    assert set(sections) == {"raw", "target", "theory", "cold", "memory", "scaling"}
+    assert {row["dtype"] for row in sections["raw"]} == {"float32", "float64"}
+    assert len(sections["target"]) == len(reference(quick=True)) == 3
+    assert {peer.name for peer in PEERS} <= set(report.peers)
+    found = list(numbers(sections))
+    assert len(found) > 200
+    for path, value in found:
+        assert math.isfinite(value), path
+        assert value > 0 or SIGNED.search(path), path
+
+
+def test_what_is_too_long_is_computed_and_marked(quick):
+    report, _, _ = quick
+    marks = set()
+    for row in report.sections["target"]:
+        for name, peer in row["peers"].items():
+            marks.add(peer["how"])
+            long = peer.get("computed_seconds", peer["seconds"]) > BUDGET
+            assert (peer["how"] == "computed") == long, (row["cell"], name)
+    assert {"computed", "measured"} <= marks
+    hard = next(row for row in report.sections["target"] if row["cell"] == "exp γ=4")
+    assert min(peer["seconds"] for peer in hard["peers"].values()) > 1e18
+    text = report.text()
+    assert "*" in text
+    assert "computed from the exact number of draws" in text
+
+
+def test_files_are_whole_and_name_no_place(quick):
+    report, out, _ = quick
+    assert {path.name for path in out.iterdir()} == {
+        f"bench.{x}" for x in ("json", "txt", "svg", "png")
+    }
+    written = (out / "bench.json").read_text(encoding="utf-8")
+    assert json.loads(written) == report.summary()
+    assert (out / "bench.txt").read_text(encoding="utf-8") == report.text()
+    assert (out / "bench.svg").read_bytes().startswith(b"<?xml")
+    assert (out / "bench.png").read_bytes().startswith(b"\x89PNG")
+    for text in (written, report.text()):
+        assert platform.node() not in text
+        assert str(Path.home()) not in text
+        assert sys.prefix not in text
+
+
+def test_progress_counts_to_the_end(quick):
+    _, _, steps = quick
+    assert [done for done, _ in steps] == list(range(1, len(steps) + 1))
+    assert {total for _, total in steps} == {len(steps)}
+
+
+def test_bad_budgets_and_jobs_are_refused():
+    with pytest.raises(InputError, match="budget_seconds"):
+        bench.run(budget_seconds=0)
+    with pytest.raises(InputError, match="could not be measured"):
+        resources.probe("nothing", 1, "no such job")
+
+
+# --- the accelerator's script ---------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    folder = str(Path(__file__).parent.parent / "benchmarks")
+    sys.path.insert(0, folder)
+    try:
+        yield importlib.import_module("gpu")
+    finally:
+        sys.path.remove(folder)
+
+
+def test_gpu_rates_count_what_was_drawn(gpu):
+    words = gpu.threefry()(2.0**18)
+    assert words >= 2**18
+    for work in (gpu.scalar("float32"), gpu.full_keys("float32", 64), gpu.rows("float32", 64)):
+        assert work(2.0**16) >= 2**16
+    assert gpu.rate(lambda size: size, 0.01) > 0
+
+
+def test_gpu_judges_by_theory(gpu):
+    estimate = next(iter(gpu.correctness(quick=True)))
+    assert not estimate["wrong"]
+    found = gpu.estimators.plain(
+        kernels.identity, {"beta": 0.0, "gamma": 1.0}, gpu.Sampling(1e-3, dtype="float64")
+    )
+    truth = 0.5 * math.log(2 / math.pi)
+    assert not gpu.judged("right", "float64", found, truth)["wrong"]
+    assert gpu.judged("planted", "float64", found, truth + 1e-2)["wrong"]

@@ -1,0 +1,241 @@
+import itertools
+import math
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+import xarray
+from scipy import stats
+
+from sparsity import evaluate
+from sparsity.curves import cell_seed, parse_grid, save, sweep
+from sparsity.errors import InputError
+from sparsity.finite_length import n_eff
+
+jax.config.update("jax_enable_x64", True)
+
+GRIDS = {
+    "exp": {"beta": [-1.0, 2.0], "gamma": [0.5, 1.0, 3.0]},
+    "relu2": {"beta": [-3.0, 0.0, 2.0], "gamma": [0.1, 1.0]},
+    "identity": {"beta": [0.0, 1.0], "gamma": [0.3, 2.0]},
+    "nonnegative": {
+        "ratio": [0.5, 2.0],
+        "dim": [1, 7, 64],
+        "query": ["uniform", "one-hot", "half-normal"],
+    },
+    "decayed": {"decay": [0.5, 0.99, 1.0], "length": [1, 10, 1000]},
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("3", [3]),
+        ("-1.5", [-1.5]),
+        ("1e-3", [1e-3]),
+        ("-2, -1,0 ,.5", [-2, -1, 0, 0.5]),
+        ("0:1:5", [0, 0.25, 0.5, 0.75, 1]),
+        ("1:-1:3", [1, 0, -1]),
+        ("0.01:100:5:log", [0.01, 0.1, 1, 10, 100]),
+        ("7:9:1", [7]),
+    ],
+)
+def test_grids_as_typed(text, values):
+    np.testing.assert_allclose(parse_grid(text), values, rtol=1e-14)
+
+
+def test_whole_numbers_of_a_range_are_rounded_once_but_lists_are_not():
+    assert parse_grid("1:10:100:log", whole=True).tolist() == list(range(1, 11))
+    assert parse_grid("2.5", whole=True).tolist() == [2.5]
+
+
+@pytest.mark.parametrize(
+    ("text", "fix"),
+    [
+        ("", "an item is empty"),
+        ("1,,2", "an item is empty"),
+        ("1,2,", "an item is empty"),
+        (":1:3", "an item is empty"),
+        ("a", "'a' is not a number"),
+        ("1,b", "'b' is not a number"),
+        ("1:x:3", "'x' is not a number"),
+        ("nan", "is not finite"),
+        ("1,inf", "is not finite"),
+        ("0:1e999:3", "is not finite"),
+        ("0:1", "start:stop:count"),
+        ("0:1:2:log:3", "start:stop:count"),
+        ("0:1:2,5", "count"),
+        ("1,2:3:4", "is not a number"),
+        ("0:1:0", "from 1 to 1000000"),
+        ("0:1:-3", "from 1 to 1000000"),
+        ("0:1:2.5", "whole number"),
+        ("0:1:1000001", "from 1 to 1000000"),
+        ("0:1:" + "9" * 400, "from 1 to 1000000"),
+        ("0:1:5:log", "must be > 0"),
+        ("1:-1:5:log", "must be > 0"),
+        ("1:2:5:lin", "only be log"),
+    ],
+)
+def test_malformed_grids_are_named_echoed_and_corrected(text, fix):
+    with pytest.raises(InputError) as caught:
+        parse_grid(text, "gamma")
+    assert caught.value.argument == "gamma"
+    assert fix in caught.value.fix
+    assert text in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kernel", GRIDS)
+def test_a_sweep_is_evaluate_in_every_cell(kernel):
+    grids = GRIDS[kernel]
+    dataset = sweep(kernel, **grids)
+    assert dataset["S"].dims == tuple(grids)
+    cells = 0
+    for cell in itertools.product(*grids.values()):
+        here = dict(zip(grids, cell, strict=True))
+        there, expected = dataset.sel(here), evaluate(kernel, **here)
+        assert there["S"].item() == expected.S
+        assert there["log_S"].item() == expected.log_S
+        assert there["error_bound"].item() == expected.error_bound
+        cells += 1
+    assert cells == math.prod(map(len, grids.values())) == dataset["S"].size
+
+
+@pytest.mark.parametrize("kernel", GRIDS)
+def test_everything_is_labelled(kernel):
+    more = {} if kernel in ("nonnegative", "decayed") else {"length": [2, 5]}
+    first = {name: values[:1] for name, values in GRIDS[kernel].items()}
+    dataset = sweep(kernel, montecarlo=True, rel_error=0.05, **first, **more)
+    for name, variable in dataset.variables.items():
+        assert variable.attrs["long_name"], name
+        assert variable.attrs["units"] == "1", name
+    assert dataset.attrs["kernel"] == kernel
+    assert dataset.attrs["method"] == "closed form"
+    assert "Su (2023)" in dataset.attrs["source"]
+
+
+def test_the_order_of_arguments_does_not_matter_and_text_is_a_grid():
+    a = sweep("nonnegative", query="one-hot,uniform", dim="1:100:5:log", ratio=1)
+    b = sweep("nonnegative", ratio=[1.0], dim=[1, 3, 10, 32, 100], query=["one-hot", "uniform"])
+    xarray.testing.assert_identical(a, b)
+    assert a["dim"].dtype.kind == "i"
+
+
+def test_a_default_is_a_dimension_of_its_own():
+    assert dict(sweep("exp", gamma=[1, 2]).sizes) == {"beta": 1, "gamma": 2}
+
+
+def test_length_adds_the_exact_law_of_rows():
+    dataset = sweep("relu2", beta=[-1, 1], gamma=[0.5, 2.0], length=[1, 8, 1000])
+    assert dataset["S"].dims == ("beta", "gamma")
+    assert dataset["n_eff"].dims == ("beta", "gamma", "length")
+    for beta, gamma in itertools.product([-1, 1], [0.5, 2.0]):
+        law = n_eff("relu2", [1, 8, 1000], beta=beta, gamma=gamma)
+        here = dataset.sel(beta=beta, gamma=gamma)
+        np.testing.assert_array_equal(here["n_eff"], law.n_eff)
+        np.testing.assert_array_equal(here["S_rms"], law.S_rms)
+        np.testing.assert_array_equal(here["error_bound_n_eff"], law.error_bound)
+
+
+def test_montecarlo_agrees_and_changes_nothing_else():
+    grids = {"beta": [-1.0, 0.0, 1.0], "gamma": [0.5, 1.0, 2.0], "length": [32]}
+    plain, sampled = sweep("relu2", **grids), sweep("relu2", montecarlo=True, **grids)
+    for name in plain.data_vars:
+        xarray.testing.assert_identical(plain[name], sampled[name])
+    z = np.concatenate(
+        [
+            ((sampled["S_mc"] - sampled["S"]) / sampled["stderr_mc"]).values.ravel(),
+            ((sampled["n_eff_mc"] - sampled["n_eff"]) / sampled["stderr_n_eff_mc"]).values.ravel(),
+        ]
+    )
+    limit = stats.t.isf(1e-4 / (2 * z.size), df=63)
+    assert z.size == 18
+    assert np.abs(z).max() < limit
+    wrong = (sampled["S_mc"] - 1.001 * sampled["S"]) / sampled["stderr_mc"]
+    assert np.abs(wrong).min() > limit
+    assert bool(sampled["trusted_mc"].all())
+    assert len(np.unique(sampled["seed_mc"])) == 9
+
+
+def test_a_cell_draws_the_same_numbers_in_any_grid():
+    wide = sweep("identity", montecarlo=True, seed=3, beta=[0, 1], gamma=[1, 2])
+    alone = sweep("identity", montecarlo=True, seed=3, beta=1, gamma=2)
+    assert alone["S_mc"].item() == wide["S_mc"].sel(beta=1, gamma=2).item()
+    other = sweep("identity", montecarlo=True, seed=4, beta=1, gamma=2)
+    assert alone["S_mc"].item() != other["S_mc"].item()
+
+
+def test_cell_seeds_differ():
+    labels = itertools.product(range(3), ("exp", "relu2"), ("", "a", "b"), np.arange(5.0))
+    seeds = [cell_seed(seed, *rest) for seed, *rest in labels]
+    assert len(set(seeds)) == len(seeds) == 90
+    assert all(0 <= seed < 2**32 for seed in seeds)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "grids", "argument"),
+    [
+        ("expp", {"gamma": 1}, "kernel"),
+        ("exp", {}, "gamma"),
+        ("relu2", {"gamma": 1}, "beta"),
+        ("exp", {"gamma": 1, "decay": 0.5}, "decay"),
+        ("exp", {"gamma": [1, -1]}, "gamma"),
+        ("exp", {"gamma": []}, "gamma"),
+        ("exp", {"gamma": [[1, 2], [3, 4]]}, "gamma"),
+        ("exp", {"gamma": "1:2"}, "gamma"),
+        ("exp", {"gamma": [1, [2, 3]]}, "gamma"),
+        ("exp", {"gamma": 1, "length": 2.5}, "length"),
+        ("exp", {"gamma": 1, "length": "0:4:5"}, "length"),
+        ("nonnegative", {"ratio": 1, "dim": 2, "query": "unifrom"}, "query"),
+        ("nonnegative", {"ratio": 1, "dim": 2, "query": ""}, "query"),
+        ("nonnegative", {"ratio": 1, "dim": "2.5,3", "query": "uniform"}, "dim"),
+        ("decayed", {"decay": [0.5, 1.5], "length": 3}, "decay"),
+        ("exp", {"beta": "0:1:2000", "gamma": "1:2:2000"}, "grids"),
+    ],
+)
+def test_bad_sweeps_name_the_argument(kernel, grids, argument):
+    with pytest.raises(InputError) as caught:
+        sweep(kernel, **grids)
+    assert caught.value.argument == argument
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kernel", GRIDS)
+def test_netcdf_round_trip(kernel, tmp_path):
+    dataset = sweep(kernel, **GRIDS[kernel])
+    path = save(dataset, tmp_path / "s.nc")
+    xarray.testing.assert_identical(xarray.load_dataset(path, engine="h5netcdf"), dataset)
+    assert [p.name for p in tmp_path.iterdir()] == ["s.nc"]
+
+
+def test_netcdf_round_trip_with_montecarlo(tmp_path):
+    dataset = sweep("exp", montecarlo=True, gamma=[1.0, 2.0], length=[8])
+    path = save(dataset, tmp_path / "s.nc")
+    xarray.testing.assert_identical(xarray.load_dataset(path, engine="h5netcdf"), dataset)
+
+
+@pytest.mark.parametrize("where", ["missing/s.nc", ".", "file/s.nc"])
+def test_an_unwritable_path_is_an_input_error(where, tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError) as caught:
+        save(sweep("exp", gamma=1), tmp_path / where)
+    assert caught.value.argument == "out"
+    assert str(tmp_path) in str(caught.value)
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_failed_write_keeps_the_old_file_and_leaves_nothing(error, tmp_path, monkeypatch):
+    path = tmp_path / "s.nc"
+    path.write_bytes(b"old")
+
+    def half_written(self, part, **_):
+        Path(part).write_bytes(b"half")
+        raise error
+
+    monkeypatch.setattr(xarray.Dataset, "to_netcdf", half_written)
+    with pytest.raises(InputError if isinstance(error, OSError) else KeyboardInterrupt):
+        save(sweep("exp", gamma=1), path)
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["s.nc"]

@@ -1,0 +1,220 @@
+import csv
+import io
+import re
+
+import jax
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.container import ErrorbarContainer
+from matplotlib.figure import Figure as Canvas
+from matplotlib.text import Text
+from scipy import stats
+
+from sparsity import figures, plotting
+from sparsity.errors import InputError
+from sparsity.evaluation import evaluate
+from sparsity.figures import ALL, Context, render, write_all
+from sparsity.finite_length import n_eff
+
+jax.config.update("jax_enable_x64", True)
+
+NAMES = ("relu2", "identity", "exp", "bias", "nonnegative", "decayed", "rows", "overview")
+FALSE_ALARM = 1e-4  # of the whole family of points
+
+
+@pytest.fixture(scope="module")
+def data():
+    return {figure.name: figure.data(Context()) for figure in ALL}
+
+
+def sampled(series):
+    """Theory, estimate and standard error at the sampled points of all given series."""
+    parts = [(s.theory, s.estimate, s.stderr) for s in series]
+    masks = [s.sampled for s in series]
+    return np.concatenate(
+        [np.array(part)[:, mask] for part, mask in zip(parts, masks, strict=True)], axis=1
+    )
+
+
+def drawn(figure, series):
+    """The figure on a canvas of 72 dots an inch, so that a dot is a point."""
+    with matplotlib.rc_context(plotting.STYLE):
+        canvas = Canvas(figsize=figure.size, dpi=72)
+        plotting.headline(canvas, figure.title, figure.subtitle)
+        figure.draw(series, canvas)
+        canvas.canvas.draw()
+    return canvas
+
+
+def test_all_eight_are_there():
+    assert tuple(figure.name for figure in ALL) == NAMES
+
+
+def test_the_curves_are_those_asked_for(data):
+    labels = {name: [s.label for s in data[name]] for name in NAMES}
+    assert labels["relu2"] == [f"β = {b}" for b in ("−2", "−1", "−½", "0", "½", "1", "2")]
+    assert labels["identity"] == [f"β = {b}" for b in ("0", "½", "1", "2", "4")]
+    assert len(labels["bias"]) == 5
+    assert len(labels["nonnegative"]) == 9
+    assert len(labels["decayed"]) == 10
+    assert labels["rows"][-1] == "floor 1/√n"
+    for name in NAMES:
+        assert len(set(labels[name])) == len(labels[name])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_data_are_finite_and_ordered(name, data):
+    for s in data[name]:
+        assert np.all(np.isfinite(s.theory))
+        assert np.all(np.isfinite(s.log))
+        assert np.all(np.diff(s.x) >= 0)
+        np.testing.assert_allclose(np.log(s.theory), s.log, rtol=1e-9, atol=1e-12)
+        at = s.sampled
+        assert np.all(np.isfinite(s.estimate[at]) & (s.stderr[at] >= 0) & (s.seed[at] >= 0))
+        assert np.all(np.isnan(s.estimate[~at]) & np.isnan(s.stderr[~at]))
+        assert bool(s.method) == bool(at.any())
+
+
+def test_theory_is_that_of_the_kernel(data):
+    for s, beta in zip(data["relu2"], (-2, -1, -0.5, 0, 0.5, 1, 2), strict=True):
+        np.testing.assert_array_equal(s.log, evaluate("relu2", beta=beta, gamma=s.x).log_S)
+    for s, gamma in zip(data["rows"], (1, 2, 3, 4), strict=False):
+        law = n_eff("exp", s.x, gamma=gamma)
+        np.testing.assert_allclose(s.theory, law.S_rms, rtol=1e-12)
+    for s, window in zip(data["decayed"][5:], (1e5, 1999, 199, 19, 3), strict=True):
+        assert s.theory[-1] == pytest.approx(window, rel=1e-9)
+
+
+def test_every_point_is_within_its_error_bar(data):
+    theory, estimate, stderr = sampled([s for name in NAMES for s in data[name]])
+    bar = np.maximum(stderr, 1e-12)  # S = 1 exactly has no scatter
+    count = theory.size
+    limit = stats.t.isf(FALSE_ALARM / (2 * count), df=63)
+    assert count >= 250
+    assert np.abs((estimate - theory) / bar).max() < limit
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_wrong_curve_would_be_seen(name, data):
+    theory, estimate, stderr = sampled(data[name])
+    limit = stats.t.isf(FALSE_ALARM / (2 * theory.size), df=63)
+    rejected = np.abs(estimate - 1.05 * theory) > limit * np.maximum(stderr, 1e-12)
+    assert rejected.size >= 9
+    assert rejected.mean() > 0.9
+
+
+def test_error_bars_cover_what_they_say(data):
+    theory, estimate, stderr = sampled([s for name in NAMES for s in data[name]])
+    random = stderr > 1e-12
+    inside = np.abs(estimate - theory)[random] < 1.96 * stderr[random]
+    count = inside.size
+    assert stats.binom.cdf(inside.sum(), count, 0.95) > 1e-4
+    assert stats.binom.sf(inside.sum() - 1, count, 0.95) > 1e-4
+
+
+@pytest.mark.parametrize("figure", ALL, ids=NAMES)
+def test_error_bars_are_smaller_than_the_markers_as_the_captions_say(figure, data):
+    assert re.search(r"95 % error bars\s+are\s+smaller than the markers", figure.caption)
+    bars = 0
+    for ax in drawn(figure, data[figure.name]).axes:
+        for container in ax.containers:
+            assert isinstance(container, ErrorbarContainer)
+            marker = container.lines[0].get_markersize()
+            for segment in container.lines[2][0].get_segments():
+                (_, low), (_, high) = ax.transData.transform(segment)
+                assert high - low < marker
+                bars += 1
+    assert bars == sampled(data[figure.name]).shape[1]
+
+
+@pytest.mark.parametrize("figure", ALL, ids=NAMES)
+def test_no_words_overlap_or_leave_the_canvas(figure, data):
+    canvas = drawn(figure, data[figure.name])
+    texts = [t for t in canvas.findobj(Text) if t.get_visible() and t.get_text().strip()]
+    boxes = {}
+    for text in texts:
+        box = text.get_window_extent()
+        if text.get_figure() is not None and box.width > 0:
+            boxes.setdefault((text.get_text(), round(box.x0), round(box.y0)), box)
+    assert len(boxes) >= 12
+    items = list(boxes.items())
+    for i, (label, box) in enumerate(items):
+        assert canvas.bbox.x0 <= box.x0, label
+        assert box.x1 <= canvas.bbox.x1, label
+        assert canvas.bbox.y0 <= box.y0, label
+        assert box.y1 <= canvas.bbox.y1, label
+        for other, against in items[i + 1 :]:
+            width = min(box.x1, against.x1) - max(box.x0, against.x0)
+            height = min(box.y1, against.y1) - max(box.y0, against.y0)
+            assert min(width, height) < 1.5, (label, other)
+
+
+@pytest.mark.parametrize("figure", ALL, ids=NAMES)
+def test_words(figure):
+    assert 20 < len(figure.title) <= 62
+    assert len(figure.caption) > 150
+    assert len(figure.alt) > 100
+
+
+def test_same_data_same_bytes(data):
+    figure = ALL[5]
+    first, second = render(figure, data["decayed"]), render(figure, data["decayed"])
+    assert first == second
+    assert set(first) == {"svg", "png", "csv"}
+    assert b"<svg" in first["svg"]
+    assert b"<dc:date>" not in first["svg"]
+    assert b"<text" not in first["svg"]  # outlines: legible without the font
+    assert first["png"].startswith(b"\x89PNG")
+
+
+def test_same_seed_same_data_and_another_seed_other_points(data):
+    figure = ALL[5]
+    again = render(figure, figure.data(Context()))["csv"]
+    assert again == render(figure, data["decayed"])["csv"]
+    assert again != render(figure, figure.data(Context(seed=1)))["csv"]
+
+
+@pytest.mark.parametrize("figure", ALL, ids=NAMES)
+def test_the_data_file_says_what_is_drawn(figure, data):
+    rows = list(csv.DictReader(io.StringIO(render(figure, data[figure.name])["csv"].decode())))
+    columns = "series x theory log estimate stderr samples method seed"
+    assert list(rows[0]) == columns.split()
+    assert len(rows) == sum(s.x.size for s in data[figure.name])
+    points = [row for row in rows if row["estimate"]]
+    _, estimate, stderr = sampled(data[figure.name])
+    np.testing.assert_allclose([float(r["estimate"]) for r in points], estimate, rtol=1e-9)
+    np.testing.assert_allclose([float(r["stderr"]) for r in points], stderr, rtol=1e-3)
+    assert all(row["method"] and int(row["samples"]) > 0 for row in points)
+    assert all(not row["method"] and not row["seed"] for row in rows if not row["estimate"])
+
+
+@pytest.mark.parametrize("figure", ALL, ids=NAMES)
+def test_drawing_computes_and_changes_nothing(figure, data, monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("drawing must not compute")
+
+    module = f"sparsity.figures.{figure.name}"
+    for name in ("sweep", "evaluate", "features"):
+        monkeypatch.setattr(f"{module}.{name}", refuse, raising=False)
+    before = render(figure, data[figure.name])["csv"]
+    assert render(figure, data[figure.name])["csv"] == before
+
+
+def test_write_all(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "ALL", (ALL[5],))
+    seen = []
+    (written,) = write_all(tmp_path / "new" / "folder", progress=lambda *at: seen.append(at))
+    assert seen == [(1, 1)]
+    names = {path.name for path in (tmp_path / "new" / "folder").iterdir()}
+    assert names == {"decayed.svg", "decayed.png", "decayed.csv"}
+    assert written.svg.read_bytes() == render(ALL[5], written.data)["svg"]
+
+
+def test_an_unwritable_folder_is_an_input_error(tmp_path):
+    (tmp_path / "file").write_text("x")
+    for where in ("file", "file/under"):
+        with pytest.raises(InputError) as caught:
+            write_all(tmp_path / where)
+        assert caught.value.argument == "out"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
