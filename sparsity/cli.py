@@ -17,6 +17,7 @@ import click
 
 import sparsity
 from sparsity.errors import InputError, NoClosedForm
+from sparsity.output import plain
 
 __all__ = ["cli", "main"]
 
@@ -53,21 +54,8 @@ def _number(name: str, text: str, kind: type = float) -> Any:
         raise InputError(name, text, f"give {what}") from None
 
 
-def _plain(value: Any) -> Any:
-    """The value in JSON's own types; what JSON cannot say (NaN, ±inf) becomes null."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
-
-
 def _print_json(value: Any) -> None:
-    click.echo(json.dumps(_plain(value), ensure_ascii=False, allow_nan=False))
+    click.echo(json.dumps(plain(value), ensure_ascii=False, allow_nan=False))
 
 
 @contextmanager
@@ -193,7 +181,7 @@ def eval_(kernel: str, as_json: bool, **options: Any) -> None:
     answer = {
         "kernel": record.name,
         "params": {
-            p.name: int(bound[p.name]) if p.integer else _plain(bound[p.name])
+            p.name: int(bound[p.name]) if p.integer else plain(bound[p.name])
             for p in record.parameters
         },
         "S": S,
@@ -221,6 +209,7 @@ def eval_(kernel: str, as_json: bool, **options: Any) -> None:
 @_with_parameters
 @click.option("--rel-error", metavar="E", default="1e-3", help="Relative standard error to reach.")
 @click.option("--max-samples", metavar="N", default="1e9", help="Most draws to spend.")
+@click.option("--max-seconds", metavar="T", default="inf", help="Most wall time to spend.")
 @click.option("--method", metavar="NAME", help="stratified (default) or plain, for scalar draws.")
 @click.option("--dtype", metavar="TYPE", help="float64 (default) or float32.")
 @_seed_option
@@ -229,6 +218,7 @@ def estimate(
     kernel: str,
     rel_error: str,
     max_samples: str,
+    max_seconds: str,
     method: str | None,
     dtype: str | None,
     seed: str,
@@ -242,6 +232,7 @@ def estimate(
     settings = {
         "rel_error": _number("rel_error", rel_error),
         "max_samples": _number("max_samples", max_samples),
+        "max_seconds": _number("max_seconds", max_seconds),
         "seed": _number("seed", seed, int),
     }
     _use_float64()
@@ -257,26 +248,38 @@ def estimate(
                 "S": found.S,
                 "stderr": found.stderr,
                 "ci95": found.ci95,
+                "anytime95": found.anytime95,
                 "log_S": found.log_S,
                 "rel_stderr": found.rel_stderr,
                 "samples": found.samples,
                 "ess": found.ess,
+                "tail_index": found.tail_index,
                 "method": found.method,
                 "dtype": found.dtype,
                 "device": found.device,
+                "stopped": found.stopped,
                 "seconds": found.seconds,
                 "seed": found.seed,
                 "trusted": found.trusted,
                 "warning": found.warning,
             }
         )
+        _leave_if_interrupted(found.stopped)
         return
     low, high = found.ci95
     click.echo(f"S = {found.S:.8g} ± {found.stderr:.2g}    95 % interval [{low:.8g}, {high:.8g}]")
     click.echo(
         f"    {found.method}: {found.samples:.4g} samples, effective {found.ess:.4g}, "
-        f"{found.dtype} on {found.device}, {found.seconds:.2f} s, seed {found.seed}"
+        f"{found.dtype} on {found.device}, {found.seconds:.2f} s, seed {found.seed}\n"
+        f"    stopped: {found.stopped}"
     )
+    _leave_if_interrupted(found.stopped)
+
+
+def _leave_if_interrupted(stopped: str) -> None:
+    """Ctrl-C leaves a valid estimate on stdout, and says so in the exit code."""
+    if stopped == "interrupted":
+        sys.exit(130)
 
 
 @cli.command()

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity import kernels
-from sparsity.atomic import replacing
 from sparsity.errors import InputError
 from sparsity.evaluation import evaluate
 from sparsity.finite_length import n_eff
@@ -23,6 +22,7 @@ from sparsity.grids import MOST, parse_grid
 from sparsity.kernels import Kernel, Law
 from sparsity.kernels.parameters import ALL as PARAMETERS
 from sparsity.kernels.parameters import LENGTH, QUERY, Parameter
+from sparsity.output import replacing
 
 if TYPE_CHECKING:
     import xarray

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import mpmath
 import numpy as np
 import sympy
 from scipy import stats
-from sympy import Expr
 
 from sparsity import evaluation, finite_length, metric, symbolic
 from sparsity.kernels import Kernel
@@ -176,9 +176,11 @@ def sampling(rel_error: float, key: int) -> Sampling:
     return Sampling(rel_error=rel_error, max_samples=5e7, seed=int(key), dtype=np.float32)
 
 
-def same_function(S: Expr, log_S: Callable[..., Any], symbol: Any, points: Sequence[float]) -> bool:
+def same_function(S: Any, log_S: Callable[..., Any], symbol: Any, points: Sequence[float]) -> bool:
     """Whether the derived S, in 30 digits, is what the evaluated log S says at some points."""
-    derived = [float(sympy.log(S).subs(symbol, sympy.Float(x, 30)).evalf(30)) for x in points]
+    exact = sympy.lambdify([symbol], sympy.log(S), "mpmath")
+    with mpmath.workdps(30):
+        derived = [float(exact(mpmath.mpf(x))) for x in points]
     return bool(np.allclose(derived, log_S(np.asarray(points)), rtol=1e-12, atol=1e-13))
 
 

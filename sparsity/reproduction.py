@@ -1,1 +1,131 @@
-"""The main job: every figure with its data, the cross-check and the claims, into one folder."""
+"""The main job: every figure with its data, the cross-check and the claims, in one folder."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sparsity import figures, ledger, report
+from sparsity.crosscheck import CrossCheck, verify
+from sparsity.output import folder, plain, replacing
+
+__all__ = ["Reproduction", "reproduce"]
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What was done.
+
+    Args:
+        out: the folder.
+        files: everything written, in order.
+        crosscheck: the cross-check.
+        claims: the judged claims.
+        seconds: wall time by part.
+    """
+
+    out: Path
+    files: tuple[Path, ...]
+    crosscheck: CrossCheck
+    claims: list[dict[str, Any]]
+    seconds: dict[str, float]
+
+    @property
+    def agree(self) -> bool:
+        """Whether every route agreed with every other."""
+        return self.crosscheck.agree
+
+    def summary(self) -> dict[str, Any]:
+        """The outcome in JSON's types."""
+        return {
+            "agree": self.agree,
+            "out": str(self.out),
+            "files": [path.name for path in self.files],
+            "crosscheck": self.crosscheck.summary(),
+            "claims": {record["key"]: record["verdict"] for record in self.claims},
+            "seconds": {name: round(value, 1) for name, value in self.seconds.items()},
+        }
+
+    def text(self) -> str:
+        """The outcome for a terminal."""
+        judged = [f"  {record['verdict']:<10} {record['claim']}" for record in self.claims]
+        took = ", ".join(f"{name} {value:.1f} s" for name, value in self.seconds.items())
+        lines = [self.crosscheck.text(), "", "Claims of the article:", *judged, ""]
+        lines += [f"Took: {took}", f"Everything is in {self.out}; open {self.out / 'index.html'}"]
+        return "\n".join(lines)
+
+
+def reproduce(
+    out: str | os.PathLike[str] = "figures",
+    *,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Reproduction:
+    """Draw every figure, cross-check every route, judge every claim, and write one page of it.
+
+    Writes NAME.svg, NAME.png and NAME.csv of each figure, crosscheck.json, claims.json and
+    index.html. Each file is written whole or not at all.
+
+    Args:
+        out: the folder, made if need be.
+        seed: of everything sampled.
+        progress: called with (steps done, steps in all).
+
+    Raises:
+        InputError: the folder cannot be written to, or a bad seed.
+    """
+    out = folder(out)
+    with replacing(out / "index.html") as probe:  # refused now rather than after the work
+        probe.write_text("Not finished: run `sparsity reproduce` to the end.\n", "utf-8")
+    offset, marks = 0, [time.perf_counter()]
+
+    def part(steps: int) -> Callable[[int, int], None]:
+        start = offset
+
+        def report_step(done: int, total: int) -> None:
+            if progress is not None:
+                progress(start + round(steps * done / total), 100)
+
+        return report_step
+
+    drawn = figures.write_all(out, seed=seed, progress=part(25))
+    offset = 25
+    marks.append(time.perf_counter())
+    crosscheck = verify(seed=seed, progress=part(60))
+    offset = 85
+    marks.append(time.perf_counter())
+    claims = ledger.claims(seed, progress=part(15))
+    marks.append(time.perf_counter())
+
+    plates = [
+        report.Plate(
+            name=w.figure.name,
+            title=w.figure.title,
+            caption=w.figure.caption,
+            alt=w.figure.alt,
+            svg=w.svg.read_text("utf-8"),
+            csv=w.csv.read_text("utf-8"),
+        )
+        for w in drawn
+    ]
+    cells = [asdict(cell) for cell in (*crosscheck.cells, *crosscheck.exact)]
+    records = {"crosscheck.json": crosscheck.summary() | {"cells": cells}, "claims.json": claims}
+    files = [path for w in drawn for path in (w.svg, w.png, w.csv)]
+    for name, record in records.items():
+        with replacing(out / name) as temporary:
+            text = json.dumps(plain(record), ensure_ascii=False, allow_nan=False, indent=1)
+            temporary.write_text(text + "\n", "utf-8")
+        files.append(out / name)
+    report.write(out / "index.html", plates, crosscheck, claims, report.environment(seed))
+    files.append(out / "index.html")
+    marks.append(time.perf_counter())
+    names = ("figures", "cross-check", "claims", "page")
+    spans = (after - before for before, after in itertools.pairwise(marks))
+    seconds = dict(zip(names, spans, strict=True))
+    return Reproduction(Path(out), tuple(files), crosscheck, claims, seconds)

@@ -37,7 +37,7 @@ def _draw(rows: Sequence[Mapping[str, Any]], figure: Figure) -> None:
             ax.plot(at, y, look.marker, color=look.color, markersize=5.5, alpha=0.9, **style)
         shortest = min((peer["seconds"] for peer in row["peers"].values()), default=0.0)
         if shortest > _HIGH:
-            text = f"from $10^{{{round(math.log10(shortest))}}}$"
+            text = f"from $10^{{{round(math.log10(shortest))}}}$ s"
             ax.text(1.02, y, text, transform=ax.get_yaxis_transform(), va="center", fontsize=9)
         ours, face = row["ours"], _OURS.color if row["ours"]["reached"] else "white"
         style = {"markerfacecolor": face, "markeredgecolor": _OURS.color, "zorder": 4}

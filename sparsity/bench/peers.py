@@ -54,8 +54,10 @@ class Peer:
 def _plan(draws: int) -> tuple[int, int, int]:
     """Batches at a time, size and number of batches, for at least `draws` draws."""
     size = min(max(-(-draws // _BATCHES), 16), _CACHED)
-    together = min(_CACHED // size, _BATCHES)  # small batches share one call of each operation
-    return together, size, -(-draws // (size * together)) * together
+    batches = max(_BATCHES, -(-draws // size))
+    calls = -(-batches // (_CACHED // size))  # small batches share one call of each operation
+    together = -(-batches // calls)
+    return together, size, together * calls
 
 
 @functools.lru_cache(maxsize=1)

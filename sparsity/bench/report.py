@@ -10,23 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sparsity.atomic import folder, replacing
 from sparsity.bench import chart, verdict
+from sparsity.output import folder, plain, replacing
 
 __all__ = ["Report"]
-
-
-def _json(value: Any) -> Any:
-    """In JSON's own types; what JSON cannot say (NaN, ±inf) becomes null."""
-    if isinstance(value, Mapping):
-        return {str(key): _json(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_json(item) for item in value]
-    if hasattr(value, "tolist"):
-        return _json(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -78,7 +65,7 @@ class Report:
             "to_target": verdict.to_target(self.sections["target"]),
             **self.sections,
         }
-        return _json(found)
+        return plain(found)
 
     def text(self) -> str:
         """The table for readers."""

@@ -39,6 +39,7 @@ def _ours(cell: Cell, draws: int, dtype: str) -> Callable[[int], Estimate]:
 
 
 def rates(
+    cells: Sequence[Cell],
     dtypes: Sequence[str],
     peers: Sequence[Peer],
     draws: int,
@@ -48,6 +49,7 @@ def rates(
     """Draws per second of ours and of each peer, interleaved; one row per dtype and kernel.
 
     Args:
+        cells: where, such as CELLS.
         dtypes: of the arithmetic.
         peers: against whom.
         draws: of each timing.
@@ -59,7 +61,7 @@ def rates(
     """
     rows = []
     for dtype in dtypes:
-        for cell in CELLS:
+        for cell in cells:
             works = {peer.name: peer.prepare(cell, draws, dtype) for peer in peers}
             contestants: dict[str, Callable[[int], Any]] = {OURS: _ours(cell, draws, dtype)}
             contestants |= {name: lambda r, w=w: delta(w(r)) for name, w in works.items()}

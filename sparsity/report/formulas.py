@@ -33,6 +33,10 @@ class _Printer(MathMLPresentationPrinter):
     def _print_Idx(self, e: Any) -> Any:
         return self._node("mi", text=str(e.label))
 
+    def _print_Indexed(self, e: Any) -> Any:
+        indices = self._node("mrow", *map(self._print, e.indices))
+        return self._node("msub", self._print(e.base.label), indices)
+
     def _print__E(self, e: Any) -> Any:
         exponent = e.args[0]
         above, below = sympy.fraction(exponent)
@@ -67,9 +71,7 @@ class _Printer(MathMLPresentationPrinter):
 def mathml(expression: Any) -> str:
     """The inside of a <math> element for a SymPy expression."""
     plain = sympy.sympify(expression).replace(sympy.exp, _E)
-    text = _Printer()._print(plain).toxml()
-    # The printer writes entities, which minidom escapes.
-    text = text.replace("&amp;InvisibleTimes;", "\u2062").replace("&amp;", "&")
+    text = _Printer().doprint(plain).replace("&InvisibleTimes;", "\u2062")
     return text.replace("<mo>-</mo>", "<mo>−</mo>")
 
 

@@ -1,16 +1,18 @@
-"""Files written whole or not at all."""
+"""Output: files written whole or not at all, and values in JSON's own types."""
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from sparsity.errors import InputError
 
-__all__ = ["folder", "replacing"]
+__all__ = ["folder", "plain", "replacing"]
 
 
 def _refusal(path: Path, error: OSError) -> InputError:
@@ -55,3 +57,16 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             part.unlink()
+
+
+def plain(value: Any) -> Any:
+    """The value in JSON's own types; what JSON cannot say (NaN, ±∞) becomes null."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
