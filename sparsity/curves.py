@@ -143,18 +143,22 @@ def _sampled(grids: Grids, run: Callable[[Cell], Estimate], tag: str) -> tuple[C
     return found, estimates[0].method
 
 
-def _montecarlo(kernel: Kernel, limit: Grids, grids: Grids, seed: int, rel_error: float) -> Cell:
+def _montecarlo(
+    kernel: Kernel, limit: Grids, grids: Grids, seed: int, rel_error: float, max_samples: float
+) -> Cell:
     """Estimates of S on the grids of the limit and, where there is a length, of n_eff of rows."""
     from sparsity.montecarlo import Sampling, estimate, estimators
 
-    def seed_of(cell: Cell) -> int:
-        return cell_seed(seed, kernel.name, *cell.items())
+    def settings(cell: Cell) -> Cell:
+        own = cell_seed(seed, kernel.name, *cell.items())
+        return {"rel_error": rel_error, "seed": own}
 
     def scalar(cell: Cell) -> Estimate:
-        return estimate(kernel, rel_error=rel_error, seed=seed_of(cell), **cell)
+        return estimate(kernel, max_samples=max_samples, **settings(cell), **cell)
 
     def row(cell: Cell) -> Estimate:
-        sampling = Sampling(rel_error, seed=seed_of(cell))
+        most = max(1.0, max_samples / cell["length"])
+        sampling = Sampling(max_samples=most, **settings(cell))
         law = (cell["beta"], cell["gamma"], cell["length"])
         return estimators.rows(kernel, *law, sampling).n_eff
 
@@ -172,6 +176,7 @@ def sweep(
     montecarlo: bool = False,
     seed: int = 0,
     rel_error: float = 1e-3,
+    max_samples: float = 3e7,
     **grids: Any,
 ) -> xarray.Dataset:
     """S = E|a| / √(E a²) over the outer product of parameter grids.
@@ -181,6 +186,7 @@ def sweep(
         montecarlo: also estimate every cell by sampling.
         seed: of the sampling; every cell draws from a stream of its own.
         rel_error: relative standard error for the sampling to reach.
+        max_samples: the most weights to draw in one cell, whether or not it is reached.
         **grids: the kernel's parameters, each a number, a flat list or text such as "0.1:10:50:log"
             or "uniform,one-hot". A score kernel also takes `length`, for the exact law of rows.
 
@@ -210,7 +216,7 @@ def sweep(
     if len(every) > len(limit):
         variables |= _rows(kernel, limit, every["length"])
     if montecarlo:
-        sampled = _montecarlo(kernel, limit, every, seed, rel_error)
+        sampled = _montecarlo(kernel, limit, every, seed, rel_error, max_samples)
         variables |= sampled["variables"]
         attributes |= sampled["attributes"]
     dims = {len(every): tuple(every), len(limit): tuple(limit)}

@@ -65,7 +65,7 @@ LOOKS = (
     Look(BLACK, (0, (7, 1.5, 1.2, 1.5, 1.2, 1.5)), "X"),
 )
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "mathtext.fontset": "dejavusans",
     "font.size": 11,

@@ -1,6 +1,7 @@
 import itertools
 import math
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -15,7 +16,7 @@ from sparsity.finite_length import n_eff
 
 jax.config.update("jax_enable_x64", True)
 
-GRIDS = {
+GRIDS: dict[str, dict[str, Any]] = {
     "exp": {"beta": [-1.0, 2.0], "gamma": [0.5, 1.0, 3.0]},
     "relu2": {"beta": [-3.0, 0.0, 2.0], "gamma": [0.1, 1.0]},
     "identity": {"beta": [0.0, 1.0], "gamma": [0.3, 2.0]},
@@ -106,7 +107,7 @@ def test_a_sweep_is_evaluate_in_every_cell(kernel):
 def test_everything_is_labelled(kernel):
     more = {} if kernel in ("nonnegative", "decayed") else {"length": [2, 5]}
     first = {name: values[:1] for name, values in GRIDS[kernel].items()}
-    dataset = sweep(kernel, montecarlo=True, rel_error=0.05, **first, **more)
+    dataset = sweep(kernel, montecarlo=True, rel_error=0.05, max_samples=1e5, **first, **more)
     for name, variable in dataset.variables.items():
         assert variable.attrs["long_name"], name
         assert variable.attrs["units"] == "1", name
@@ -140,7 +141,10 @@ def test_length_adds_the_exact_law_of_rows():
 
 def test_montecarlo_agrees_and_changes_nothing_else():
     grids = {"beta": [-1.0, 0.0, 1.0], "gamma": [0.5, 1.0, 2.0], "length": [32]}
-    plain, sampled = sweep("relu2", **grids), sweep("relu2", montecarlo=True, **grids)
+    plain, sampled = (
+        sweep("relu2", **grids),
+        sweep("relu2", montecarlo=True, rel_error=2e-4, **grids),
+    )
     for name in plain.data_vars:
         xarray.testing.assert_identical(plain[name], sampled[name])
     z = np.concatenate(
@@ -152,7 +156,7 @@ def test_montecarlo_agrees_and_changes_nothing_else():
     limit = stats.t.isf(1e-4 / (2 * z.size), df=63)
     assert z.size == 18
     assert np.abs(z).max() < limit
-    wrong = (sampled["S_mc"] - 1.001 * sampled["S"]) / sampled["stderr_mc"]
+    wrong = (sampled["S_mc"] - 1.002 * sampled["S"]) / sampled["stderr_mc"]
     assert np.abs(wrong).min() > limit
     assert bool(sampled["trusted_mc"].all())
     assert len(np.unique(sampled["seed_mc"])) == 9

@@ -1,4 +1,5 @@
 import csv
+import importlib
 import io
 import re
 
@@ -6,6 +7,7 @@ import jax
 import matplotlib
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure as Canvas
 from matplotlib.text import Text
@@ -20,6 +22,7 @@ from sparsity.finite_length import n_eff
 jax.config.update("jax_enable_x64", True)
 
 NAMES = ("relu2", "identity", "exp", "bias", "nonnegative", "decayed", "rows", "overview")
+DPI = 200
 FALSE_ALARM = 1e-4  # of the whole family of points
 
 
@@ -38,13 +41,20 @@ def sampled(series):
 
 
 def drawn(figure, series):
-    """The figure on a canvas of 72 dots an inch, so that a dot is a point."""
+    """The figure on a canvas, at the resolution of its files."""
     with matplotlib.rc_context(plotting.STYLE):
-        canvas = Canvas(figsize=figure.size, dpi=72)
+        canvas = Canvas(figsize=figure.size, dpi=DPI)
         plotting.headline(canvas, figure.title, figure.subtitle)
         figure.draw(series, canvas)
-        canvas.canvas.draw()
+        FigureCanvasAgg(canvas).draw()
     return canvas
+
+
+def hidden(axis):
+    """Labels of ticks outside the view, which are there but not drawn."""
+    low, high = sorted(axis.get_view_interval())
+    ticks = [*axis.get_major_ticks(), *axis.get_minor_ticks()]
+    return [t.label1 for t in ticks if not low <= t.get_loc() <= high or not t.label1.get_visible()]
 
 
 def test_all_eight_are_there():
@@ -97,9 +107,10 @@ def test_every_point_is_within_its_error_bar(data):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_wrong_curve_would_be_seen(name, data):
+    factor = 1.1 if name == "rows" else 1.01  # a whole row is one draw: wider error bars
     theory, estimate, stderr = sampled(data[name])
     limit = stats.t.isf(FALSE_ALARM / (2 * theory.size), df=63)
-    rejected = np.abs(estimate - 1.05 * theory) > limit * np.maximum(stderr, 1e-12)
+    rejected = np.abs(estimate - factor * theory) > limit * np.maximum(stderr, 1e-12)
     assert rejected.size >= 9
     assert rejected.mean() > 0.9
 
@@ -120,7 +131,7 @@ def test_error_bars_are_smaller_than_the_markers_as_the_captions_say(figure, dat
     for ax in drawn(figure, data[figure.name]).axes:
         for container in ax.containers:
             assert isinstance(container, ErrorbarContainer)
-            marker = container.lines[0].get_markersize()
+            marker = container.lines[0].get_markersize() * DPI / 72
             for segment in container.lines[2][0].get_segments():
                 (_, low), (_, high) = ax.transData.transform(segment)
                 assert high - low < marker
@@ -128,26 +139,42 @@ def test_error_bars_are_smaller_than_the_markers_as_the_captions_say(figure, dat
     assert bars == sampled(data[figure.name]).shape[1]
 
 
-@pytest.mark.parametrize("figure", ALL, ids=NAMES)
-def test_no_words_overlap_or_leave_the_canvas(figure, data):
-    canvas = drawn(figure, data[figure.name])
-    texts = [t for t in canvas.findobj(Text) if t.get_visible() and t.get_text().strip()]
-    boxes = {}
-    for text in texts:
-        box = text.get_window_extent()
-        if text.get_figure() is not None and box.width > 0:
-            boxes.setdefault((text.get_text(), round(box.x0), round(box.y0)), box)
-    assert len(boxes) >= 12
-    items = list(boxes.items())
+def words(canvas):
+    """Every label that is drawn, with its box."""
+    unseen = {text for ax in canvas.axes for axis in (ax.xaxis, ax.yaxis) for text in hidden(axis)}
+    every = canvas.findobj(Text)
+    texts = [t for t in every if t not in unseen and t.get_visible() and t.get_text().strip()]
+    return [(text.get_text(), text.get_window_extent()) for text in texts]
+
+
+def clashes(canvas):
+    """Labels that leave the canvas, and pairs that overlap by more than 1.5 points."""
+    found, items = [], words(canvas)
     for i, (label, box) in enumerate(items):
-        assert canvas.bbox.x0 <= box.x0, label
-        assert box.x1 <= canvas.bbox.x1, label
-        assert canvas.bbox.y0 <= box.y0, label
-        assert box.y1 <= canvas.bbox.y1, label
+        if box.x0 < 0 or box.y0 < 0 or box.x1 > canvas.bbox.x1 or box.y1 > canvas.bbox.y1:
+            found.append(label)
         for other, against in items[i + 1 :]:
             width = min(box.x1, against.x1) - max(box.x0, against.x0)
             height = min(box.y1, against.y1) - max(box.y0, against.y0)
-            assert min(width, height) < 1.5, (label, other)
+            if min(width, height) > 1.5 * DPI / 72:
+                found.append((label, other))
+    return found
+
+
+@pytest.mark.parametrize("figure", ALL, ids=NAMES)
+def test_no_words_overlap_or_leave_the_canvas(figure, data):
+    canvas = drawn(figure, data[figure.name])
+    assert len(words(canvas)) >= 12
+    assert clashes(canvas) == []
+
+
+def test_clashing_words_would_be_seen(data):
+    canvas = drawn(ALL[0], data["relu2"])
+    canvas.text(0.03, 0.95, "over the title")
+    canvas.text(0.97, 0.5, "over the edge")
+    labels = clashes(canvas)
+    assert "over the edge" in labels
+    assert (ALL[0].title, "over the title") in labels
 
 
 @pytest.mark.parametrize("figure", ALL, ids=NAMES)
@@ -194,9 +221,9 @@ def test_drawing_computes_and_changes_nothing(figure, data, monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("drawing must not compute")
 
-    module = f"sparsity.figures.{figure.name}"
+    module = importlib.import_module(f"sparsity.figures.{figure.name}")
     for name in ("sweep", "evaluate", "features"):
-        monkeypatch.setattr(f"{module}.{name}", refuse, raising=False)
+        monkeypatch.setattr(module, name, refuse, raising=False)
     before = render(figure, data[figure.name])["csv"]
     assert render(figure, data[figure.name])["csv"] == before
 

@@ -40,7 +40,7 @@ def plate(name):
 
 
 def cell(verdict="agree", log=-1.0, z=-0.7, **parameters):
-    estimate = SimpleNamespace(S=0.37, log_S=log, stderr=1e-4)
+    estimate = SimpleNamespace(S=0.37, log_S=log, stderr=1e-4, rel_stderr=3e-4)
     return SimpleNamespace(
         kernel="relu2",
         quantity="n_eff",
@@ -215,7 +215,7 @@ def test_everything_is_there(checked):
     for kernel in kernels.ALL:
         assert f'id="kernel-{kernel.name}"' in PAGE
     assert "sparsity reproduce --seed 7" in text
-    assert "β\u2009=\u2009−2, γ\u2009=\u20091\u2009×\u200910−6" in "".join(checked.text)
+    assert "β\u202f=\u202f−2, γ\u202f=\u202f1\u2009×\u200910−6" in "".join(checked.text)
     assert "e<sup>−5\u202f000</sup>" in PAGE  # where the value itself underflows
     assert "−0.70" in text
 
@@ -227,6 +227,13 @@ def test_disagreement_is_shown_outside_the_fold():
     assert 'class="badge disagree"' in page.split("<details>")[0]
     assert "Cells that do not agree" in page
     assert "Cells that do not agree" not in PAGE
+
+
+def test_an_error_bar_that_underflows_is_shown_in_relative_terms():
+    far = cell(log=-5000.0)
+    far.estimate.stderr = 0.0
+    page = report.render([], crosscheck(far), [], META)
+    assert "e<sup>−5\u202f000</sup> × (1 ± 0.0003)" in page
 
 
 def test_the_same_arguments_give_the_same_page():

@@ -34,7 +34,7 @@ _QUICK: dict[str, Any] = {
     "calibration_draws": 2**16,
     "points": 10**4,
     "memory": {"scalar": 10**5},
-    "scaling": {"draws": (10**4, 10**6), "row length n": (10, 100), "key dimension d": (10,)},
+    "scaling": {"draws": (10**4, 10**6), "row length n": (10,), "key dimension d": (10,)},
 }
 _WHAT = {
     "scalar": "{:.0e} scalar draws",
@@ -98,7 +98,7 @@ def run(
         "closed_forms": tick(theory.closed_forms(plan["points"], rounds)),
         "integrators": tick(theory.integrators(cells, min(rounds, 3))),
     }
-    sections["cold"] = [tick(resources.probe("cold", 0, "exp γ=2 to 1e-3"))]
+    sections["cold"] = [tick(resources.probe("cold", 1, "exp γ=2 to 1e-3"))]
     sections["memory"] = [
         tick(resources.probe(job, value, _WHAT[job].format(value)))
         for job, value in plan["memory"].items()

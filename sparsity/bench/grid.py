@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp, ndtri_exp
+from scipy.special import ndtri_exp
 
 from sparsity import closed_form, kernels, quadrature
 from sparsity.kernels import Kernel
@@ -25,6 +26,13 @@ SCRAMBLES = 8  # independent randomisations of a quasi-random peer, the least th
 
 _GRID = np.linspace(-48.0, 48.0, 2**16 + 1)  # of ε, wide enough for a⁴φ at γ = 6
 _LARGEST = 10_000  # log₂ of the most points looked at
+
+
+def _log_sum(terms: Any) -> float:
+    top = float(np.max(terms))
+    if top == -math.inf:
+        return top
+    return top + math.log(float(np.sum(np.exp(np.subtract(terms, top)))))
 
 
 def delta(batches: np.ndarray) -> tuple[float, float]:
@@ -103,16 +111,16 @@ class Cell:
         terms = []
         for tail in (edge < _GRID, -edge > _GRID):
             if tail.any():
-                second = logsumexp((log_phi + log_g2)[tail]) + log_step
+                second = _log_sum((log_phi + log_g2)[tail]) + log_step
                 first = np.sum(g[tail] * np.exp(log_phi[tail] + log_points)) * np.exp(log_step)
                 squared = np.exp(second + log_points) if second + log_points < 700 else np.inf
                 share = 1.0 if np.isinf(squared) else max(1 - first**2 / squared, 1e-12)
                 terms.append(second - log_points + math.log(share))
         inner = np.abs(_GRID) < edge
         terms.append(
-            logsumexp((log_slope2 - log_phi)[inner]) + log_step - math.log(12) - 3 * log_points
+            _log_sum((log_slope2 - log_phi)[inner]) + log_step - math.log(12) - 3 * log_points
         )
-        return float(logsumexp(terms))
+        return _log_sum(terms)
 
     def quasi_draws(self, rel_error: float) -> float:
         """Draws of scrambled Sobol points for `rel_error`: SCRAMBLES × the least power of two.

@@ -26,7 +26,8 @@ def _cpu() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor() or platform.machine()
-    fields = dict(map(str.strip, line.split(":", 1)) for line in lines if ":" in line)
+    pairs = (line.partition(":") for line in lines)
+    fields = {name.strip(): value.strip() for name, _, value in pairs}
     if "cpu family" in fields:
         return f"{fields['model name']}, family {fields['cpu family']} model {fields['model']}"
     return fields.get("model name", platform.machine())

@@ -170,7 +170,7 @@ def _neural_tangents(cell: Cell, draws: int, dtype: str) -> Work:
 
 
 def _torch(cell: Cell, draws: int, dtype: str) -> Work:
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     together, size, batches = _plan(draws)
     name, real = cell.kernel.name, getattr(torch, dtype)
@@ -209,7 +209,7 @@ def _sobol(cell: Cell, draws: int, dtype: str) -> Work:
             with warnings.catch_warnings():  # of 62 bits, which the tails want
                 warnings.simplefilter("ignore")
                 rng = np.random.default_rng([seed, stream])
-                engine = qmc.Sobol(nets, scramble=True, bits=62, seed=rng)
+                engine = qmc.Sobol(nets, scramble=True, bits=62, seed=rng)  # pyright: ignore[reportCallIssue]
             parts = []
             for _ in range(2 ** (log2_points - block)):
                 x = ndtri(engine.random(2**block).T.astype(dtype, order="C"))

@@ -47,7 +47,7 @@ def data(context: Context) -> Data:
 def draw(data: Sequence[Series], canvas: Canvas) -> None:
     """Left S, right n·S²; both logarithmic."""
     half = len(data) // 2
-    boxes = ((0.085, 0.13, 0.335, 0.655), (0.5, 0.13, 0.285, 0.655))
+    boxes = ((0.085, 0.13, 0.335, 0.655), (0.5, 0.13, 0.275, 0.655))
     titles = ("sparsity  S", "effective window  n·S²")
     for box, title, curves in zip(boxes, titles, (data[:half], data[half:]), strict=True):
         ax = plotting.calm(canvas.add_axes(box))

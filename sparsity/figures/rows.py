@@ -35,10 +35,10 @@ def data(context: Context) -> Data:
     exact, limits = [], []
     for gamma in GAMMAS:
         line, points = lines.sel(gamma=gamma), sampled.sel(gamma=gamma)
-        root = np.sqrt(points["n_eff_mc"] / points["length"])  # S_rms; δS/S = ½ δn_eff/n_eff
-        stderr = root * points["stderr_n_eff_mc"] / points["n_eff_mc"] / 2
-        columns = (root, stderr, points["samples_n_eff_mc"], points["seed_n_eff_mc"])
-        rows = zip(*(column.values for column in columns), strict=True)
+        found, error = points["n_eff_mc"].values, points["stderr_n_eff_mc"].values
+        root = np.sqrt(found / SAMPLED)  # S_rms; δS/S = ½ δn_eff/n_eff
+        of_draws = points["samples_n_eff_mc"].values, points["seed_n_eff_mc"].values
+        rows = zip(root, root * error / found / 2, *of_draws, strict=True)
         estimates = dict(zip(map(float, SAMPLED), rows, strict=True))
         curve = Series.line(f"γ = {gamma:g}", n, np.log(line["S_rms"].values), gamma=gamma)
         log = np.log(points["S_rms"].values)

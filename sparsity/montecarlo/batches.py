@@ -23,6 +23,7 @@ __all__ = ["CHUNK", "Sampler", "collect", "resolve_dtype", "summary"]
 CHUNK = 32  # batches a call: the grain of progress, of interruption and of spreading over devices
 _ACCELERATED_CALL = 64  # chunks a call where launching is dear and memory wide
 _CACHE = 2**13  # numbers in a batch below which a CPU draws the batches of a chunk side by side
+_ABREAST = 4  # so many
 _MEMORY = 2**26  # numbers that an accelerator holds at once
 
 
@@ -87,7 +88,8 @@ def _call(sampler: Sampler, count: int, key: jax.Array, start: jax.Array, argume
     mesh = _mesh()
     numbers = start + jnp.arange(count * CHUNK, dtype="uint32")
     if mesh.devices.flat[0].platform == "cpu":
-        at_once = CHUNK if sampler.numbers <= _CACHE else 1
+        # The same width on any number of devices: XLA's sums depend on it in the last bit.
+        at_once = _ABREAST if sampler.numbers <= _CACHE else 1
     else:
         at_once = min(max(_MEMORY // sampler.numbers, 1), count * CHUNK)
 

@@ -222,7 +222,7 @@ def _formulas() -> str:
 
 def _parameters(given: Mapping[str, Any]) -> str:
     return ", ".join(
-        f"{_SYMBOLS.get(name, name)}\u2009=\u2009{number(value, 4)}"
+        f"{_SYMBOLS.get(name, name)}\u202f=\u202f{number(value, 4)}"
         for name, value in given.items()
     )
 
@@ -232,6 +232,12 @@ def _from_log(value: float) -> str:
     if value > -690:
         return number(float(np.exp(value)))
     return f"e<sup>−{number(-value)}</sup>"
+
+
+def _estimate(estimate: Any) -> str:
+    if estimate.stderr > 0 or estimate.rel_stderr == 0:
+        return f"{_from_log(estimate.log_S)} ± {number(estimate.stderr, 2)}"
+    return f"{_from_log(estimate.log_S)} × (1 ± {number(estimate.rel_stderr, 2)})"
 
 
 def _crosscheck(crosscheck: Any) -> str:
@@ -269,7 +275,7 @@ def _crosscheck(crosscheck: Any) -> str:
             _parameters(cell.parameters),
             escape(cell.route),
             _from_log(cell.theory),
-            f"{_from_log(cell.estimate.log_S)} ± {number(cell.estimate.stderr, 2)}",
+            _estimate(cell.estimate),
             f"{cell.z:+.2f}".replace("-", "−"),
             badge(cell.verdict),
         )

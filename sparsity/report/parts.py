@@ -98,15 +98,16 @@ def evidence(value: Any, label: str = "evidence") -> str:
     if isinstance(value, (list, tuple)):
         if value and all(isinstance(x, Mapping) for x in value):
             keys = list(value[0])
-            rows = [[evidence(x.get(key, "")) for key in keys] for x in value]
+            rows = [[evidence(x.get(key, ""), key) for key in keys] for x in value]
             flush = [i for i, key in enumerate(keys) if isinstance(value[0][key], (int, float))]
             return table([escape(_words(key)) for key in keys], rows, _words(label), flush)
         return ", ".join(evidence(x) for x in value)
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return number(value)
+    return number(value, 3 if label in _ROUGH else 6)
 
 
+_ROUGH = ("z", "critical", "largest_abs_z", "stderr", "smallest_detectable")
 _SYMBOLS = {"beta": "β", "gamma": "γ", "sigma": "σ", "dim": "d", "decay": "λ", "dims": "d"}
 
 

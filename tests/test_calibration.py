@@ -1,0 +1,188 @@
+"""Are the error bars right? Thousands of seeds a cell; run with `pytest -m slow` (minutes).
+
+Coverage of the 95 % interval, z-scores against their law under simultaneous bands, and a
+sequential test that may look after every chunk.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import sympy
+from scipy import stats
+
+from sparsity import finite_length, reference_grid
+from sparsity.evaluation import evaluate
+from sparsity.kernels import decayed, exp, identity, named, relu2, score_kernel
+from sparsity.kernels.symbols import s
+from sparsity.montecarlo import proposals
+from sparsity.montecarlo.batches import CHUNK, collect
+from sparsity.montecarlo.combining import anytime_factor, combine, student
+from sparsity.montecarlo.estimators import keys_at
+from sparsity.montecarlo.samplers import Features, FullKeys, Plain, Rows, Stratified
+
+pytestmark = pytest.mark.slow
+
+SEEDS = 4000
+RATIO = (1.0, -0.5)
+unplanned = score_kernel("unplanned", sympy.log(1 + sympy.exp(s)) * sympy.Heaviside(s + 2))
+
+
+class Case(NamedTuple):
+    """A sampler with its arguments, what it estimates, and the right answer."""
+
+    sampler: Any
+    arguments: Any
+    powers: tuple[float, ...]
+    shift: float
+    log_truth: float
+
+
+def stratified(kernel: Any, **parameters: float) -> Case:
+    tables = [proposals.build(kernel, power, parameters) for power in (1, 2)]
+    values = tuple(np.float64(parameters[p.name]) for p in kernel.parameters)
+    shift = float(tables[0].log_peak - tables[1].log_peak / 2)
+    sampler = Stratified(kernel, 256, "float64")
+    truth = float(evaluate(kernel, **parameters).log_S)
+    return Case(sampler, (values, *tables), RATIO, shift, truth)
+
+
+def plain(kernel: Any, beta: float, gamma: float) -> Case:
+    arguments = ((np.float64(beta), np.float64(gamma)), np.float64(0.0))
+    truth = float(evaluate(kernel, beta=beta, gamma=gamma).log_S)
+    return Case(Plain(kernel, 512, "float64"), arguments, RATIO, 0.0, truth)
+
+
+def keys(kernel: Any, beta: float, gamma: float, dim: int) -> Case:
+    query, mean = keys_at(beta, gamma, dim, 0)
+    theta = np.float64(proposals.tilt(kernel, beta, gamma))
+    arguments = (query, mean, np.float64(1.0), theta, np.float64(0.0))
+    truth = float(evaluate(kernel, beta=beta, gamma=gamma).log_S)
+    return Case(FullKeys(kernel, dim, 256, "float64"), arguments, RATIO, 0.0, truth)
+
+
+def features(name: str, center: float, spread: float, dim: int) -> Case:
+    parameters = {"feature": name, "center": center, "spread": spread, "dim": dim}
+    spec = reference_grid.Spec(
+        named("nonnegative"), "features", parameters | {"query": "half-normal"}
+    )
+    from sparsity.kernels import queries
+
+    query = queries.named("half-normal").vector(dim)
+    sampler = Features(reference_grid.FEATURE_MAPS[name], dim, 256, "float64")
+    arguments = (query, np.float64(center), np.float64(spread))
+    return Case(sampler, arguments, RATIO, 0.0, reference_grid.theory(spec))
+
+
+def rows(kernel: Any, beta: float, gamma: float, length: int) -> Case:
+    sampler = Rows(kernel, length, length, 0, 128, "float64")
+    arguments = tuple(np.float64(x) for x in (beta, gamma, 1.0, 0.0))
+    law = finite_length.n_eff(kernel, length, beta=beta, gamma=gamma)
+    powers = (0.0, 1.0, -1.0, 0.0, 0.0)
+    return Case(sampler, arguments, powers, 0.0, math.log(float(law.n_eff)))
+
+
+def many(label: str, make: Callable[..., Case], *values: Any) -> dict[str, Callable[[], Case]]:
+    """One case for each tuple of values, named by the label."""
+    return {label.format(*v): (lambda v=v: make(*v)) for v in values}
+
+
+CASES: dict[str, Callable[[], Case]] = {
+    **many(
+        "exp γ={}",
+        lambda g: stratified(exp, beta=0.0, gamma=g),
+        *((0.5,), (2.0,), (6.0,), (50.0,)),
+    ),
+    **many(
+        "relu2 z={}",
+        lambda z: stratified(relu2, beta=z, gamma=1.0),
+        *((-40.0,), (-12.0,), (-3.0,), (0.0,), (3.0,)),
+    ),
+    **many(
+        "identity z={}", lambda z: stratified(identity, beta=z, gamma=1.0), (0.0,), (1.0,), (6.0,)
+    ),
+    **many(
+        "decayed λ={} n={}",
+        lambda x, n: stratified(decayed, decay=x, length=n),
+        *((0.5, 10.0), (0.9, 1e3), (0.999, 1e12), (1e-3, 7.0)),
+    ),
+    **many("user f β={}", lambda b: stratified(unplanned, beta=b, gamma=1.5), (-2.0,), (1.0,)),
+    "plain relu2": lambda: plain(relu2, 0.0, 1.0),
+    "plain identity": lambda: plain(identity, 1.0, 1.0),
+    "plain exp γ=½": lambda: plain(exp, 0.0, 0.5),
+    "keys exp d=2": lambda: keys(exp, 0.3, 0.5, 2),
+    "keys relu2 d=8": lambda: keys(relu2, -1.0, 1.0, 8),
+    "keys identity d=4": lambda: keys(identity, 1.0, 1.0, 4),
+    "features relu": lambda: features("relu", 0.0, 1.0, 4),
+    "features elu+1": lambda: features("elu+1", 0.0, 1.0, 8),
+    "features softplus": lambda: features("softplus", -1.0, 1.0, 2),
+    "rows exp n=16": lambda: rows(exp, 0.0, 1.0, 16),
+    "rows relu2 n=4": lambda: rows(relu2, -1.0, 1.0, 4),
+    "rows identity n=8": lambda: rows(identity, 0.0, 1.0, 8),
+}
+
+
+def z_scores(case: Case, seeds: int) -> np.ndarray:
+    """(log estimate − truth) / standard error of 64 batches, one for each seed."""
+    z = np.empty(seeds)
+    for seed in range(seeds):
+        batches = collect(case.sampler, case.arguments, seed=seed, first=0, chunks=2)
+        found = combine(batches, case.powers, case.sampler.size)
+        z[seed] = (found.log_value + case.shift - case.log_truth) / found.rel_stderr
+    return z
+
+
+def test_there_are_enough_cells():
+    assert len(CASES) >= 24
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_coverage_and_law_of_the_z_scores(name, record_property):
+    z = z_scores(CASES[name](), SEEDS)
+    coverage = float(np.mean(np.abs(z) <= student(0.975, 63)))
+    record_property("coverage", coverage)
+    table = Path(".pytest_cache") / "coverage"
+    table.mkdir(parents=True, exist_ok=True)
+    record = {"cell": name, "seeds": SEEDS, "coverage": coverage, "mean_z": float(z.mean())}
+    (table / f"{list(CASES).index(name):02d}.json").write_text(json.dumps(record))
+    assert 0.935 <= coverage <= 0.965
+    # The Kolmogorov band is simultaneous over the whole distribution function; 1e−6 for all cells.
+    assert stats.kstest(z, stats.t(63).cdf).pvalue > 1e-6 / len(CASES)
+
+
+def test_the_gate_rejects_error_bars_that_are_a_tenth_too_small_or_biased():
+    z = stats.t(63).rvs(SEEDS, random_state=np.random.default_rng(0))
+    for planted in (z * 1.15, z * 0.85, z + 0.3):
+        coverage = float(np.mean(np.abs(planted) <= student(0.975, 63)))
+        law = stats.kstest(planted, stats.t(63).cdf).pvalue > 1e-6 / len(CASES)
+        assert not (0.935 <= coverage <= 0.965 and law)
+
+
+SEQUENTIAL = ("exp γ=6.0", "relu2 z=-3.0", "identity z=1.0", "decayed λ=0.9 n=1000.0")
+
+
+@pytest.mark.parametrize("name", SEQUENTIAL)
+def test_sequential_test_looks_after_every_chunk(name):
+    """False alarms at most 1e−6 a run though it looks 32 times; an error of 1e−3 is found."""
+    case, runs, looks = CASES[name](), 1000, 32
+    alarms = found_planted = 0
+    for seed in range(runs):
+        batches = collect(case.sampler, case.arguments, seed=seed, first=0, chunks=2 * looks)
+        alarm = planted = False
+        for look in range(1, looks + 1):
+            count = 2 * CHUNK * look
+            at = combine(batches[:count], case.powers, case.sampler.size)
+            half = anytime_factor(count, 2 * CHUNK * looks, alpha=1e-6) * at.rel_stderr
+            gap = at.log_value + case.shift - case.log_truth
+            alarm |= abs(gap) > half
+            planted |= abs(gap + 1e-3) > half
+        alarms += alarm
+        found_planted += planted
+    assert alarms == 0
+    assert found_planted >= 0.999 * runs

@@ -1,0 +1,108 @@
+"""Sampling across devices, within memory, and through Ctrl-C: each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+BITS = """
+import jax
+jax.config.update("jax_enable_x64", True)
+from sparsity import kernels
+from sparsity.montecarlo import Sampling, estimators
+from sparsity.reference_grid import FEATURE_MAPS
+settings = Sampling(rel_error=2e-3, seed=9)
+query, mean = estimators.keys_at(0.5, 1.0, 6, 9)
+found = [
+    estimators.stratified(kernels.relu2, {"beta": -1.0, "gamma": 0.5}, settings),
+    estimators.stratified(kernels.decayed, {"decay": 0.9, "length": 100.0}, settings),
+    estimators.plain(kernels.identity, {"beta": 1.0, "gamma": 1.0}, settings),
+    estimators.full_keys(kernels.exp, query, mean, settings),
+    estimators.features(FEATURE_MAPS["relu"], [1.0, 2.0], 0.0, 1.0, settings),
+    *estimators.rows(kernels.exp, 0.0, 1.0, 16, settings, decay=0.9),
+]
+print(jax.local_device_count(), *(x.hex() for e in found for x in (e.log_S, e.rel_stderr)))
+"""
+
+
+def child(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "JAX_PLATFORMS": "cpu", **environment},
+    )
+
+
+def test_the_same_bits_on_one_two_and_four_devices():
+    seen = {}
+    for count in (1, 2, 4):
+        flags = f"--xla_force_host_platform_device_count={count}"
+        devices, *bits = child(BITS, XLA_FLAGS=flags).stdout.split()
+        assert int(devices) == count
+        seen[count] = bits
+    assert len(seen[1]) == 16
+    assert seen[1] == seen[2] == seen[4]
+
+
+MEMORY = """
+import resource, jax
+from sparsity import kernels
+from sparsity.montecarlo import Sampling, estimators
+settings = Sampling(rel_error=0.5, seed=0)
+{what}
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+"""
+
+LARGE = {
+    "rows of 2·10⁶ tokens": "estimators.rows(kernels.exp, 0.0, 1.0, 2 * 10**6, settings)",
+    "keys of 4096 dimensions": (
+        "estimators.full_keys(kernels.relu2, *estimators.keys_at(0.0, 1.0, 4096, 0), settings)"
+    ),
+}
+
+
+@pytest.mark.parametrize("what", LARGE)
+def test_memory_stays_under_one_gibibyte(what):
+    peak = float(child(MEMORY.format(what=LARGE[what])).stdout)
+    assert 0.05 < peak < 1.0
+
+
+def test_interrupted_estimate_is_valid_and_says_so():
+    arguments = ["estimate", "relu2", "--beta", "0", "--gamma", "1", "--dim", "16"]
+    arguments += ["--rel-error", "1e-6", "--max-samples", "1e12", "--json"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sparsity", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(10)  # past the compilation and the pilot, far from the target
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    found = json.loads(out)
+    assert found["stopped"] == "interrupted"
+    low, high = found["anytime95"]
+    assert low < found["ci95"][0] < found["S"] < found["ci95"][1] < high
+    assert abs(found["S"] - 6**-0.5) < 7 * found["stderr"]
+    assert found["samples"] > 10**5
+
+
+def test_time_budget_is_kept():
+    code = (
+        "import sparsity\n"
+        "e = sparsity.estimate('relu2', beta=0.0, gamma=1.0, dim=16, rel_error=1e-6,"
+        " max_samples=1e13, max_seconds=3.0)\n"
+        "print(e.stopped, e.seconds)\n"
+    )
+    *stopped, seconds = child(code).stdout.split()
+    assert stopped == ["time", "budget"]
+    assert float(seconds) < 30  # two seconds of overshoot, and compilation
