@@ -358,6 +358,26 @@ def reproduce(out: str, seed: str, as_json: bool) -> None:
         sys.exit(1)
 
 
+@cli.command()
+@click.option("--out", metavar="DIR", help="Also write bench.json, .txt, .svg and .png there.")
+@click.option("--budget", metavar="T", default="2", help="Seconds a peer may take in one cell.")
+@click.option("--quick", is_flag=True, help="A few cells only, in seconds.")
+@_json_option
+def bench(out: str | None, budget: str, quick: bool, as_json: bool) -> None:
+    """Measure speed against peers on the same work, as ratios within one run."""
+    from sparsity import bench as benchmark
+
+    _use_float64()
+    with _progress("bench") as report:
+        found = benchmark.run(
+            budget_seconds=_number("budget", budget), out=out, progress=report, quick=quick
+        )
+    if as_json:
+        _print_json(found.summary())
+    else:
+        click.echo(found.text())
+
+
 def main() -> None:
     """Run the command; turn every foreseen error into one line and an exit code."""
     for stream in (sys.stdout, sys.stderr):

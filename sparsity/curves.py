@@ -145,7 +145,7 @@ def _sampled(grids: Grids, run: Callable[[Cell], Estimate], tag: str) -> tuple[C
 
 def _montecarlo(
     kernel: Kernel, limit: Grids, grids: Grids, seed: int, rel_error: float, max_samples: float
-) -> Cell:
+) -> tuple[Cell, dict[str, str]]:
     """Estimates of S on the grids of the limit and, where there is a length, of n_eff of rows."""
     from sparsity.montecarlo import Sampling, estimate, estimators
 
@@ -163,11 +163,11 @@ def _montecarlo(
         return estimators.rows(kernel, *law, sampling).n_eff
 
     found, method = _sampled(limit, scalar, "")
-    attributes = {"method_mc": method}
+    methods = {"method_mc": method}
     if len(grids) > len(limit):
-        of_rows, attributes["method_n_eff_mc"] = _sampled(grids, row, "n_eff_")
+        of_rows, methods["method_n_eff_mc"] = _sampled(grids, row, "n_eff_")
         found |= of_rows
-    return {"variables": found, "attributes": attributes}
+    return found, methods
 
 
 def sweep(
@@ -216,9 +216,10 @@ def sweep(
     if len(every) > len(limit):
         variables |= _rows(kernel, limit, every["length"])
     if montecarlo:
-        sampled = _montecarlo(kernel, limit, every, seed, rel_error, max_samples)
-        variables |= sampled["variables"]
-        attributes |= sampled["attributes"]
+        settings = seed, rel_error, max_samples
+        sampled, methods = _montecarlo(kernel, limit, every, *settings)
+        variables |= sampled
+        attributes |= methods
     dims = {len(every): tuple(every), len(limit): tuple(limit)}
     dataset = xarray.Dataset(
         {name: (dims[np.ndim(value)], value) for name, value in variables.items()},

@@ -105,7 +105,7 @@ def test_a_sweep_is_evaluate_in_every_cell(kernel):
 
 @pytest.mark.parametrize("kernel", GRIDS)
 def test_everything_is_labelled(kernel):
-    more = {} if kernel in ("nonnegative", "decayed") else {"length": [2, 5]}
+    more: dict[str, Any] = {} if kernel in ("nonnegative", "decayed") else {"length": [2, 5]}
     first = {name: values[:1] for name, values in GRIDS[kernel].items()}
     dataset = sweep(kernel, montecarlo=True, rel_error=0.05, max_samples=1e5, **first, **more)
     for name, variable in dataset.variables.items():

@@ -34,7 +34,7 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
         data, plotting.LOOKS, (*_PLACES, *_PLACES_POSITIVE), strict=True
     ):
         plotting.curve(ax, series, look)
-        plotting.inline(ax, *place, series.label, look.color, ha="left", fontsize=10)
+        plotting.inline(ax, *place, series.label, look.color, ha="left", fontsize=9.5)
     plotting.inline(ax, 29, 0.3, "all meet 1/√6 ≈ 0.408", plotting.GREY, ha="right")
     plotting.key(ax, loc="upper right")
 

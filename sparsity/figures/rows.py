@@ -81,7 +81,7 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
 FIGURE = Figure(
     name="rows",
     title="A softmax row needs n ≫ exp(2γ²) tokens to reach its limit",
-    subtitle="Sparsity of rows of n weights exp(s), s ~ N(0, γ²), and its limit exp(−γ²/2)",
+    subtitle="Sparsity of rows of n weights exp(s), s ~ N(0, γ²), and their limit exp(−γ²/2)",
     caption=(
         "The limit exp(−γ²/2) (dashed) owes its second moment to scores 2γ standard deviations "
         "above the mean; a row holds such a token only if n > exp(2γ²) (ticks): 7, 3 000 and 66 "
