@@ -80,12 +80,12 @@ def _scalar() -> Iterator[Spec]:
 
 
 def _full_keys() -> Iterator[Spec]:
-    for dim in (2, 128):
-        for kernel, beta, gamma in (
-            (exp, 0.3, 0.5), (exp, -1, 1), (relu2, -1, 1), (relu2, 0, 2), (relu2, 1, 1),
-            (identity, 0, 1), (identity, 1, 1),
-        ):  # fmt: skip
-            yield Spec(kernel, "full-keys", {"beta": beta, "gamma": gamma, "dim": dim})
+    for kernel, beta, gamma, dim in (
+        (exp, 0.3, 0.5, 2), (exp, -1, 1, 2), (exp, 0.3, 0.5, 128),
+        (relu2, -1, 1, 2), (relu2, 0, 2, 2), (relu2, 1, 1, 2), (relu2, 1, 1, 128),
+        (identity, 0, 1, 2), (identity, 1, 1, 2), (identity, 0, 1, 128), (identity, 1, 1, 128),
+    ):  # fmt: skip
+        yield Spec(kernel, "full-keys", {"beta": beta, "gamma": gamma, "dim": dim})
 
 
 def _features() -> Iterator[Spec]:
@@ -111,8 +111,8 @@ def _features() -> Iterator[Spec]:
 
 def _rows() -> Iterator[Spec]:
     for kernel, beta, gamma, length in (
-        (exp, 0, 0.5, 256), (exp, 0, 1, 16), (exp, 2, 3, 2), (exp, 0, 2, 1),
-        (relu2, 0, 1, 8), (relu2, 2, 1, 64), (relu2, -1, 1, 4),
+        (exp, 0, 0.5, 256), (exp, 0, 0.7, 16), (exp, 2, 3, 2), (exp, 0, 2, 1),
+        (relu2, 0, 1, 4), (relu2, 2, 1, 64), (relu2, -1, 1, 4),
         (identity, 0, 1, 256), (identity, 1, 1, 16), (identity, 0, 1, 4),
     ):  # fmt: skip
         yield Spec(kernel, "rows", {"beta": beta, "gamma": gamma, "length": length})
@@ -167,7 +167,7 @@ def sample(spec: Spec, sampling: Sampling) -> Estimate:
     if spec.route == "scalar":
         return estimators.stratified(spec.kernel, {k: float(v) for k, v in p.items()}, sampling)
     if spec.route == "full-keys":
-        queries = min(64, -(-p["dim"] // 2))
+        queries = min(64, p["dim"])
         query, mean = estimators.keys_at(p["beta"], p["gamma"], p["dim"], sampling.seed, queries)
         return estimators.full_keys(spec.kernel, query, mean, sampling)
     if spec.route == "features":
