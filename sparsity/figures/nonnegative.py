@@ -60,7 +60,7 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
 
 FIGURE = Figure(
     name="nonnegative",
-    title="More dimensions never sharpen nonnegative linear attention",
+    title="More i.i.d. features never sharpen nonnegative attention",
     subtitle="Sparsity of a = q̃ᵀk̃, i.i.d. nonnegative features of noise-to-signal ratio σ̃/μ̃",
     caption=(
         "S = 1/√(1 + (σ̃ρ/μ̃)²) with ρ = ‖q̃‖₂/‖q̃‖₁ between 1/√d and 1. The sparsest query is "
