@@ -147,14 +147,14 @@ def _montecarlo(
     kernel: Kernel, limit: Grids, grids: Grids, seed: int, rel_error: float, max_samples: float
 ) -> tuple[Cell, dict[str, str]]:
     """Estimates of S on the grids of the limit and, where there is a length, of n_eff of rows."""
-    from sparsity.montecarlo import Sampling, estimate, estimators
+    from sparsity.montecarlo import Sampling, draw, estimators
 
     def settings(cell: Cell) -> Cell:
         own = cell_seed(seed, kernel.name, *cell.items())
         return {"rel_error": rel_error, "seed": own}
 
     def scalar(cell: Cell) -> Estimate:
-        return estimate(kernel, max_samples=max_samples, **settings(cell), **cell)
+        return draw(kernel, Sampling(max_samples=max_samples, **settings(cell)), **cell)
 
     def row(cell: Cell) -> Estimate:
         most = max(1.0, max_samples / cell["length"])

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -75,20 +73,29 @@ def test_memory_stays_under_one_gibibyte(what):
     assert 0.05 < peak < 1.0
 
 
-def test_interrupted_estimate_is_valid_and_says_so():
-    arguments = ["estimate", "relu2", "--beta", "0", "--gamma", "1", "--dim", "16"]
-    arguments += ["--rel-error", "1e-6", "--max-samples", "1e12", "--json"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "sparsity", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    time.sleep(10)  # past the compilation and the pilot, far from the target
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
-    found = json.loads(out)
+INTERRUPTED = """
+import os, signal, sys
+from sparsity import cli
+from sparsity.montecarlo import running
+collect, calls = running.collect, []
+def interrupted(*arguments, **named):
+    calls.append(1)
+    if len(calls) == {press}:
+        os.kill(os.getpid(), signal.SIGINT)
+    return collect(*arguments, **named)
+running.collect = interrupted
+sys.argv = "sparsity estimate relu2 --beta 0 --gamma 1 --dim 16 --json".split()
+sys.argv += "--rel-error 1e-6 --max-samples 1e12".split()
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("press", [1, 3])
+def test_interrupted_estimate_is_valid_and_says_so(press):
+    command = [sys.executable, "-c", INTERRUPTED.format(press=press)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 130, done.stderr
+    found = json.loads(done.stdout)
     assert found["stopped"] == "interrupted"
     low, high = found["anytime95"]
     assert low < found["ci95"][0] < found["S"] < found["ci95"][1] < high

@@ -18,7 +18,7 @@ from sparsity.montecarlo.estimators import RowEstimates
 from sparsity.montecarlo.running import Sampling
 from sparsity.results import Estimate
 
-__all__ = ["METHODS", "RowEstimates", "Sampling", "estimate", "estimators"]
+__all__ = ["METHODS", "RowEstimates", "Sampling", "draw", "estimate", "estimators"]
 
 METHODS = ("stratified", "plain")
 
@@ -55,12 +55,29 @@ def estimate(
 
     Returns:
         The estimate with its error bar; `warning` says when the error bar cannot be trusted.
+        Ctrl-C returns what there is by then, with `stopped` = "interrupted"; a second one raises.
 
     Raises:
         InputError: an unknown name, a value outside its domain, or options that do not go together.
     """
-    kernel = kernels.named(kernel)
-    sampling = Sampling(rel_error, max_samples, seed, dtype, progress, max_seconds)
+    sampling = Sampling(rel_error, max_samples, seed, dtype, progress, max_seconds, partial=True)
+    return draw(kernels.named(kernel), sampling, method=method, **parameters)
+
+
+def draw(
+    kernel: Kernel, sampling: Sampling, *, method: str | None = None, **parameters: Any
+) -> Estimate:
+    """`estimate` under given settings.
+
+    Args:
+        kernel: the kernel.
+        sampling: the settings.
+        method: "stratified" or "plain" for scalar draws; None is "stratified".
+        **parameters: as in `estimate`.
+
+    Raises:
+        InputError: a value outside its domain, or options that do not go together.
+    """
     own = {p.name for p in kernel.parameters}
     extra = {}
     if kernel.law is Law.SCORE:
@@ -99,7 +116,7 @@ def estimate(
     if "dim" in extra:
         beta, gamma = plain_values["beta"], plain_values["gamma"]
         dim = int(extra["dim"])
-        query, mean = estimators.keys_at(beta, gamma, dim, seed, queries=min(64, -(-dim // 2)))
+        query, mean = estimators.keys_at(beta, gamma, dim, sampling.seed, min(64, dim))
         return estimators.full_keys(kernel, query, mean, sampling)
     scalar = estimators.plain if method == "plain" else estimators.stratified
     return scalar(kernel, plain_values, sampling)

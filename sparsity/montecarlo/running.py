@@ -14,11 +14,12 @@ import numpy as np
 from sparsity.errors import InputError
 from sparsity.montecarlo.batches import CHUNK, Sampler, collect, resolve_dtype
 from sparsity.montecarlo.combining import anytime_factor, combine, student
+from sparsity.montecarlo.interrupting import deferred_interrupt
 from sparsity.results import Estimate
 
 __all__ = ["Run", "Sampling", "conclude", "run"]
 
-_PILOT = 2  # chunks: 64 batches give the error bar 63 degrees of freedom
+_FINE = 5e-4  # targets below it start with two chunks: 63 degrees of freedom rather than 31
 _LOOK = 2.0  # seconds between looks at the clock and at Ctrl-C, about
 
 
@@ -33,6 +34,7 @@ class Sampling:
         dtype: float32 or float64; None takes float64 where JAX has it enabled.
         progress: called with (chunks done, chunks in all).
         max_seconds: the most wall time to spend, about; the pilot is always run.
+        partial: whether Ctrl-C returns the estimate so far instead of raising.
 
     Raises:
         InputError: a value outside its domain.
@@ -44,6 +46,7 @@ class Sampling:
     dtype: Any = None
     progress: Callable[[int, int], None] | None = None
     max_seconds: float = math.inf
+    partial: bool = False
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -84,24 +87,25 @@ class Run(NamedTuple):
 def run(sampler: Sampler, arguments: Any, powers: tuple[float, ...], sampling: Sampling) -> Run:
     """Run a pilot, then as many batches as the target on Π mean_i^power_i needs.
 
-    Only the size of the error bar is looked at in between, never the estimate. Ctrl-C ends the
-    run with the batches it has, once the pilot is in.
+    Only the size of the error bar is looked at in between, never the estimate. With
+    `sampling.partial`, Ctrl-C ends the run with the batches it has.
     """
     started = time.perf_counter()
     parts: list[np.ndarray] = []
-    have, wanted, planned, step = 0, _PILOT, _PILOT * CHUNK, _PILOT
-    most = max(_PILOT, math.ceil(min(sampling.max_samples / (CHUNK * sampler.size), 2**26)))
+    pilot = 1 if sampling.rel_error >= _FINE else 2
+    have, wanted, planned, step = 0, pilot, pilot * CHUNK, pilot  # in chunks; planned in batches
+    most = max(pilot, math.ceil(min(sampling.max_samples / (CHUNK * sampler.size), 2**26)))
     stopped = "sample budget"
-    try:
+    with deferred_interrupt(sampling.partial) as interrupted:
         while have < most:
             chunks = min(wanted, most, have + step) - have
-            before = time.perf_counter()
+            before, first = time.perf_counter(), have * CHUNK
             parts.append(
-                collect(sampler, arguments, seed=sampling.seed, first=have * CHUNK, chunks=chunks)
+                collect(sampler, arguments, seed=sampling.seed, first=first, chunks=chunks)
             )
             have += chunks
             now = time.perf_counter()
-            if have > _PILOT:  # the pilot's time is mostly compilation
+            if have > pilot:  # the pilot's time is mostly compilation
                 step = max(1, round(chunks * min(_LOOK / max(now - before, 1e-6), 8.0)))
             if sampling.progress is not None:
                 sampling.progress(have, max(min(wanted, most), have))
@@ -115,13 +119,12 @@ def run(sampler: Sampler, arguments: Any, powers: tuple[float, ...], sampling: S
                     planned = max(planned, min(wanted, most) * CHUNK)
                 else:
                     wanted = 4 * have
+            if interrupted():
+                stopped = "interrupted"
+                break
             if now - started > sampling.max_seconds:
                 stopped = "time budget"
                 break
-    except KeyboardInterrupt:
-        if have < _PILOT:
-            raise
-        stopped = "interrupted"
     return Run(np.concatenate(parts), sampler, planned, stopped, time.perf_counter() - started)
 
 
