@@ -137,6 +137,7 @@ def derive(kernel: str, style: str, as_json: bool) -> None:
         return
     limits = [
         {
+            "quantity": x.quantity,
             "variable": str(x.variable),
             "point": str(x.point),
             "condition": str(x.condition),
@@ -152,6 +153,12 @@ def derive(kernel: str, style: str, as_json: bool) -> None:
             "first_moment": str(found.first_moment),
             "second_moment": str(found.second_moment),
             "S": str(found.S),
+            "assumptions": list(found.assumptions),
+            "reduced": None if found.reduced is None else str(found.reduced),
+            "cases": [
+                {"name": case.name, "assumption": case.assumption, "S": str(case.S)}
+                for case in found.cases
+            ],
             "limits": limits,
             "latex": found.latex(),
         }
@@ -395,8 +402,12 @@ def main() -> None:
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "sparsity"
         _fail(f"{error.format_message().rstrip('.')}: see {command} --help")
+    except MemoryError:
+        _fail("not enough memory for these sizes: lower dim or length")
     except BrokenPipeError:  # the reader has left; what Python still holds goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        _fail(f"cannot write the answer: {error}")
 
 
 def _fail(message: str, code: int = 2) -> None:

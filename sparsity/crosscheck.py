@@ -18,7 +18,7 @@ import numpy as np
 from scipy import stats
 
 from sparsity import reference_grid
-from sparsity.errors import InputError
+from sparsity.errors import InputError, check_seed
 from sparsity.evaluation import evaluate
 from sparsity.kernels import Kernel
 from sparsity.montecarlo import Sampling
@@ -248,6 +248,7 @@ def verify(
     """
     if not 0 < false_alarm_rate < 1:
         raise InputError("false_alarm_rate", false_alarm_rate, "must be between 0 and 1")
+    check_seed(seed)
     specs = reference_grid.reference_grid(names)
     cells = check(
         specs, seed=seed, false_alarm_rate=false_alarm_rate, dtype=dtype, progress=progress

@@ -86,7 +86,7 @@ def _grids(kernel: Kernel, given: Cell) -> Grids:
     for name, p in own.items():
         value = given.get(name, p.default)
         if value is None:
-            raise InputError(name, "missing", f"{kernel.name} needs {name} ({p.meaning})")
+            raise InputError(name, None, f"{kernel.name} needs {name} ({p.meaning})")
         grids[name] = _grid(p, value)
     if math.prod(map(len, grids.values())) > MOST:
         sizes = " × ".join(f"{name} {len(grid)}" for name, grid in grids.items())

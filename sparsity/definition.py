@@ -132,9 +132,9 @@ class Axis:
     def __init__(self, kernel: Kernel, beta: float, gamma: float) -> None:
         """Place the anchors; each serves the part of the axis that is nearest to it."""
         self.f, self.gamma = definition(kernel), gamma
-        corners = [(kink - beta) / gamma for kink in kinks(kernel)]
-        anchors = sorted({0.0: beta, **dict(zip(corners, kinks(kernel), strict=True))}.items())
-        self.t, self.s = np.array(anchors).T
+        corners = {self.where((kink - beta) / gamma): kink for kink in kinks(kernel)}
+        anchors = {0.0: beta, **{t: kink for t, kink in corners.items() if np.isfinite(t)}}
+        self.t, self.s = np.array(sorted(anchors.items())).T
         middle = (self.t[1:] + self.t[:-1]) / 2
         self.low = np.concatenate([[-np.inf], middle]) - self.t
         self.high = np.concatenate([middle, [np.inf]]) - self.t
@@ -142,13 +142,28 @@ class Axis:
         self.shift += np.where(self.s == 0, 0, EPS * (abs(beta) + np.abs(self.s)) / gamma)
         self.shift[self.s == beta] = 0.0
 
+    grid = np.arange(-15.0, 15.5, 0.5)  # of t: what lies beyond is e^−112 of the density's peak
+    log_norm = -0.5 * np.log(2 * np.pi)  # of the density of t
+
+    def where(self, z: float) -> float:
+        """The t at which the standardised score (s − β)/γ is z; not finite if it never is."""
+        return z
+
+    def score(self, a: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """The score at offsets x from anchors a."""
+        return self.s[a] + self.gamma * x
+
+    def log_density(self, t: np.ndarray) -> np.ndarray:
+        """Log of the density of t over that of its peak."""
+        return -t * t / 2
+
     def log_abs(self, a: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Log|f| at offsets x from anchors a, and its error given the score.
 
         Raises:
             InputError: f is not a finite real number there.
         """
-        s = self.s[a] + self.gamma * x
+        s = self.score(a, x)
         value, error = self.f(s)
         bad = ~(value < np.inf)
         if bad.any():
@@ -158,7 +173,7 @@ class Axis:
 
     def score_rounding(self, a: np.ndarray, x: np.ndarray) -> np.ndarray:
         """What the rounding of s = s_a + γx does to log|f|, by a finite difference of it."""
-        s, step = self.s[a] + self.gamma * x, 2.0**-42
+        s, step = self.score(a, x), 2.0**-42
         exact = self.s[a] == 0  # then s = γx is rounded once, otherwise the product and the sum
         size = np.abs(s) + np.where(exact, 0, np.abs(self.gamma * x))
         here = self.f(s)[0]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
-__all__ = ["InputError", "NoClosedForm"]
+__all__ = ["InputError", "NoClosedForm", "check_seed"]
 
 
 class InputError(ValueError):
@@ -12,7 +13,12 @@ class InputError(ValueError):
 
     def __init__(self, argument: str, value: Any, fix: str) -> None:
         self.argument, self.value, self.fix = argument, value, fix
-        shown = f"{argument} is missing" if value is None else f"{argument} = {value!s}"
+        if value is None:
+            shown = f"{argument} is missing"
+        elif isinstance(value, str) and not value.strip():
+            shown = f"{argument} is empty"
+        else:
+            shown = f"{argument} = {value!s}"
         super().__init__(f"{shown}: {fix}")
 
 
@@ -24,3 +30,18 @@ class NoClosedForm(Exception):
         super().__init__(
             f"no closed form: {step} failed: {reason}; use evaluate(method='quadrature')"
         )
+
+
+def check_seed(seed: Any) -> int:
+    """The seed as an int from 0 to 2³²−1.
+
+    Raises:
+        InputError: anything else.
+    """
+    try:
+        number = operator.index(seed)
+    except TypeError:
+        number = -1
+    if not 0 <= number < 2**32:
+        raise InputError("seed", seed, "must be a whole number from 0 to 2^32 - 1")
+    return number

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from sparsity import closed_form, kernels, quadrature
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.kernels import Kernel
@@ -19,7 +21,8 @@ def evaluate(kernel: str | Kernel, *, method: str | None = None, **parameters: A
 
     Args:
         kernel: a built-in kernel's name, or a `Kernel`.
-        method: "closed form" or "quadrature"; None takes the closed form where one exists. The
+        method: "closed form", or "quadrature" of the definition (its summation, for kernels that
+            are not a function of a score); None takes the closed form where one exists. The
             result says which ran.
         **parameters: the kernel's own, scalars or broadcastable arrays: `beta` (real) and `gamma`
             (> 0) for scores; `ratio` (> 0), `dim` (≥ 1) and `query` for nonnegative; `decay` in
@@ -39,9 +42,13 @@ def evaluate(kernel: str | Kernel, *, method: str | None = None, **parameters: A
     if method != "quadrature":
         try:
             log_S = closed_form.log_sparsity(kernel, bound)
+            if not np.all(np.isfinite(log_S)):
+                raise InputError("log S", np.min(log_S), "is beyond float64; use less extreme values")
             return Evaluation.from_log(log_S, "closed form", closed_form.error_bound(log_S))
         except NoClosedForm:
             if method is not None:
                 raise
     log_S, error = quadrature.log_sparsity(kernel, bound)
-    return Evaluation.from_log(log_S, "quadrature", error)
+    # Sums over positions and features are the definition itself; nothing is integrated there.
+    ran = "quadrature" if kernel.law is kernels.Law.SCORE else "summation"
+    return Evaluation.from_log(log_S, ran, error)

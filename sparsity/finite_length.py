@@ -116,6 +116,7 @@ def n_eff(kernel: str | Kernel, length: Any, **parameters: Any) -> FiniteLength:
         return alone + pairs
 
     n, value, p, error = _integrate(law, length, integrand)
+    value = np.clip(value, 1.0, n)  # it lies there; its last digits may not
     return FiniteLength(n, value, np.asarray(np.sqrt(value / n)), p, error)
 
 

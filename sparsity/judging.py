@@ -134,6 +134,7 @@ class Claim:
         formula: the formula at stake.
         proof: why the outcome is what it is, where there is a proof; its steps are findings.
         judge: (routes, seed) -> (findings, numbers); the verdict follows from the findings.
+        routes: makes the routes that the judge takes, unless others are given.
     """
 
     key: str
@@ -141,15 +142,16 @@ class Claim:
     statement: str
     formula: str
     proof: str
-    judge: Callable[[Routes, int], tuple[list[Finding], dict[str, Any]]]
+    judge: Callable[[Any, int], tuple[list[Finding], dict[str, Any]]]
+    routes: Callable[[], Any] = Routes
 
-    def record(self, routes: Routes | None = None, seed: int = 0) -> dict[str, Any]:
+    def record(self, routes: Any = None, seed: int = 0) -> dict[str, Any]:
         """Judge the claim.
 
         Returns:
             A JSON-ready record: key, source, claim, formula, verdict, explanation, evidence.
         """
-        findings, numbers = self.judge(routes or Routes(), seed)
+        findings, numbers = self.judge(routes or self.routes(), seed)
         failed = [f.statement for f in findings if f.role != "instead" and not f.holds]
         instead = [f.statement for f in findings if f.role == "instead" and f.holds]
         explanation = "All findings hold." if not failed else "Not so: " + "; ".join(failed) + "."

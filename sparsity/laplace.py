@@ -11,9 +11,10 @@ import functools
 
 import numpy as np
 
-from sparsity.definition import EPS, GAUSS7, KRONROD15, NODES15, Axis
+from sparsity.definition import EPS, GAUSS7, KRONROD15, NODES15, Axis, definition
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel
+from sparsity.sphere import SphereAxis
 
 __all__ = ["TAIL", "Laplace", "laplace"]
 
@@ -35,17 +36,30 @@ class Laplace:
     Args:
         kernel: a kernel of Law.SCORE.
         beta: bias.
-        gamma: spread.
+        gamma: spread; 0 is a fixed score.
         c: the power of |f| in x.
         k: the powers of x.
+        dim: d of keys on the sphere; None for Gaussian scores.
 
     Raises:
         InputError: f is not a finite real number where keys fall, or varies beyond all reach.
     """
 
-    def __init__(self, kernel: Kernel, beta: float, gamma: float, c: int, k: tuple[float, ...]):
+    def __init__(
+        self,
+        kernel: Kernel,
+        beta: float,
+        gamma: float,
+        c: int,
+        k: tuple[float, ...],
+        dim: int | None = None,
+    ):
         """Do the inner integral once: nodes sorted by log|f|, and the running sums."""
-        log_f, log_w, error, density_error = _nodes(Axis(kernel, beta, gamma))
+        if gamma == 0:
+            log_f, log_w, error, density_error = _fixed(kernel, beta)
+        else:
+            axis = Axis(kernel, beta, gamma) if not dim else SphereAxis(kernel, beta, gamma, dim)
+            log_f, log_w, error, density_error = _nodes(axis)
         if not len(log_f):
             raise InputError("weight", kernel.weight, "vanishes in float64 wherever keys fall")
         order = np.argsort(log_f, kind="stable")
@@ -104,10 +118,19 @@ class Laplace:
         return psi, moments
 
 
+def _fixed(kernel: Kernel, score: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """The one node of a score that is not random, in the form of `_nodes`."""
+    log_f, error = definition(kernel)(np.array([score]))
+    if not log_f[0] < np.inf:
+        fix = f"is not a finite real number at score {score:.6g}"
+        raise InputError("weight", kernel.weight, fix)
+    alive = np.isfinite(log_f)
+    return log_f[alive], np.zeros((int(alive.sum()), 2)), error[alive], 0.0
+
+
 def _nodes(axis: Axis) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
     """Nodes where f ≠ 0: log|f|, log weights [·, 2], error of log|f|; error of the density."""
-    grid = np.arange(-15.0, 15.5, 0.5)
-    everywhere = np.concatenate([grid, *(axis.t[:, None] + grid)])
+    everywhere = np.concatenate([axis.grid, *(axis.t[:, None] + axis.grid)])
     meshes = axis.meshes(lambda a: np.concatenate([[0.0], everywhere - axis.t[a]]))
     a = np.concatenate([np.full(len(x) - 1, anchor) for anchor, x in meshes])
     left = np.concatenate([x[:-1] for _, x in meshes])
@@ -120,7 +143,7 @@ def _nodes(axis: Axis) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
         log_f, error = axis.log_abs(anchor, x)
         error = error + axis.score_rounding(anchor, x)
         t = axis.t[anchor] + x
-        density = -t * t / 2 - 0.5 * np.log(2 * np.pi)
+        density = axis.log_density(t) + axis.log_norm
         alive = np.isfinite(log_f)
         top = max(top, float(np.max(density, where=alive, initial=-np.inf)))
         highest = density.max(axis=1)
@@ -154,7 +177,14 @@ def _nodes(axis: Axis) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
     return log_f, log_w, error, density_error
 
 
-@functools.lru_cache(maxsize=16)
-def laplace(kernel: Kernel, beta: float, gamma: float, c: int, k: tuple[float, ...]) -> Laplace:
+@functools.lru_cache(maxsize=64)
+def laplace(
+    kernel: Kernel,
+    beta: float,
+    gamma: float,
+    c: int,
+    k: tuple[float, ...],
+    dim: int | None = None,
+) -> Laplace:
     """The (cached) transforms."""
-    return Laplace(kernel, beta, gamma, c, k)
+    return Laplace(kernel, beta, gamma, c, k, dim)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sparsity import claims_su
+from sparsity.errors import check_seed
 from sparsity.judging import Claim, Routes
 
 __all__ = ["ALL", "claims", "table"]
@@ -31,6 +32,7 @@ def claims(
         JSON-ready records {"key", "source", "claim", "formula", "verdict", "explanation",
         "evidence"}; the verdict, "confirmed", "refined" or "refuted", follows from the evidence.
     """
+    check_seed(seed)
     records = []
     for claim in ALL:
         records.append(claim.record(routes, seed))

@@ -20,12 +20,18 @@ def _refusal(path: Path, error: OSError) -> InputError:
     return InputError("out", path, f"cannot be written ({reason}); choose another place")
 
 
+def _refuse_empty(path: str | os.PathLike[str]) -> None:
+    if not os.fspath(path):
+        raise InputError("out", "", "give a path")
+
+
 def folder(path: str | os.PathLike[str]) -> Path:
     """The folder, made if it is not there.
 
     Raises:
         InputError: it cannot be made.
     """
+    _refuse_empty(path)
     path = Path(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -44,6 +50,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     Raises:
         InputError: the file cannot be written; nothing is left behind.
     """
+    _refuse_empty(path)
     path = Path(path)
     if path.is_dir():
         raise InputError("out", path, "is a folder; give a file")

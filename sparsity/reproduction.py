@@ -13,6 +13,7 @@ from typing import Any
 
 from sparsity import figures, ledger, report
 from sparsity.crosscheck import CrossCheck, verify
+from sparsity.errors import check_seed
 from sparsity.output import folder, plain, replacing
 
 __all__ = ["Reproduction", "reproduce"]
@@ -80,6 +81,7 @@ def reproduce(
     Raises:
         InputError: the folder cannot be written to, or a bad seed.
     """
+    check_seed(seed)
     out = folder(out)
     with replacing(out / "index.html") as probe:  # refused now rather than after the work
         probe.write_text("Not finished: run `sparsity reproduce` to the end.\n", "utf-8")

@@ -140,12 +140,15 @@ def test_whole_keys_for_any_query_and_mean():
 def test_features_of_every_map_follow_the_moments_of_the_map():
     cells = 0
     for name, feature in reference_grid.FEATURE_MAPS.items():
-        query = np.array([1.0, 0.0, 0.5, 2.0])
-        found = estimators.features(feature, query, -0.5, 0.8, Sampling(rel_error=1e-3, seed=3))
+        query = np.array([1.0, -1.0, 0.5, 2.0])
+        settings = Sampling(rel_error=1e-3, seed=3)
+        found = estimators.features(
+            feature, query, -0.5, 0.8, settings, query_map=reference_grid.FEATURE_MAPS["relu"]
+        )
         spec = reference_grid.Spec(
             feature, "features", {"feature": name, "center": -0.5, "spread": 0.8}
         )
-        rho = np.linalg.norm(query) / query.sum()
+        rho = np.linalg.norm(np.maximum(query, 0)) / np.maximum(query, 0).sum()
         truth = -0.5 * math.log1p((reference_grid.feature_ratio(spec) * rho) ** 2)
         assert abs(z_score(found, truth)) < LIMIT
         assert found.method == f"features-{name}"
@@ -217,6 +220,35 @@ def test_float64_while_jax_has_it_disabled_is_a_clear_error():
     first, second = done.stdout.strip().splitlines()
     assert first == "float32"
     assert second.startswith("dtype = float64: JAX has it disabled; call jax.config.update")
+
+
+BAD_KERNELS = {
+    "second moment infinite": (sympy.exp(s**2 / 3), "is infinite"),
+    "mass out of reach": (sympy.exp(sympy.Abs(s) ** sympy.Rational(19, 10) / 2), "lies beyond"),
+    "not real for s < 0": (sympy.sqrt(s), "is not a real number"),
+    "overflows": (sympy.exp(sympy.exp(s)), "overflows|infinite"),
+    "unknown to JAX": (sympy.besselj(0, s), "JAX cannot compute it"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_KERNELS)
+def test_a_kernel_that_cannot_be_estimated_is_refused(name):
+    weight, message = BAD_KERNELS[name]
+    with pytest.raises(InputError, match=message):
+        estimate(score_kernel(name, weight), beta=0.0, gamma=1.0)
+
+
+def test_a_relu_written_as_a_piecewise_is_the_relu():
+    kernel = score_kernel("relu", sympy.Piecewise((s, s > 0), (0, True)))
+    truth = -math.log(math.pi) / 2  # E|a| = 1/√(2π), E a² = ½
+    assert float(evaluate(kernel, beta=0, gamma=1).log_S) == pytest.approx(truth, abs=1e-13)
+    assert abs(z_score(estimate(kernel, beta=0.0, gamma=1.0), truth)) < LIMIT
+
+
+def test_rows_too_steep_for_their_pooled_moments_still_have_their_own():
+    found = estimate("exp", gamma=20.0, length=64)
+    assert found.trusted
+    assert 1 / 8 <= found.S < 0.2
 
 
 BAD = [

@@ -1,6 +1,7 @@
 """Quadrature of the definition: within its own bound of the truth, and the bound not vacuous."""
 
 import itertools
+import math
 
 import mpmath
 import numpy as np
@@ -9,6 +10,7 @@ import sympy
 
 from sparsity import kernels, quadrature
 from sparsity.errors import InputError
+from sparsity.evaluation import evaluate
 from sparsity.kernels import queries, score_kernel
 from sparsity.kernels.lowering import kinks
 from sparsity.kernels.symbols import s
@@ -212,3 +214,20 @@ def test_errors():
         quadrature.moment(kernels.exp, 0, 0.0, 1.0)
     with pytest.raises(InputError, match="function of the score"):
         quadrature.moment(kernels.decayed, 1, 0.0, 1.0)
+
+
+def test_zeros_that_nobody_announced_are_found():
+    """|cos(ks)| has kinks that SymPy does not list: E|cos|/√E cos² → 2√2/π for k ≫ 1/γ."""
+    cells = 0
+    for k in (10, 30, 60):
+        kernel = score_kernel(f"cos{k}", sympy.cos(k * s))
+        found = evaluate(kernel, beta=0, gamma=1)
+        gap = abs(float(found.log_S) - math.log(2 * math.sqrt(2) / math.pi))
+        assert gap <= float(found.error_bound) < 1e-11
+        cells += 1
+    assert cells == 3
+
+
+def test_a_moment_that_diverges_at_a_pole_is_refused():
+    with pytest.raises(InputError, match="does not converge"):
+        evaluate(score_kernel("tan", sympy.tan(s)), beta=0, gamma=1)

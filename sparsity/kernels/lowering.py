@@ -17,10 +17,19 @@ import sympy
 from sympy import Abs, Expr, Piecewise
 from sympy.core.relational import Relational
 
+from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.symbols import j, n, s
 
-__all__ = ["distance", "jax_log_abs", "jax_weight", "kinks", "log_abs", "numpy_log_abs"]
+__all__ = [
+    "distance",
+    "jax_log_abs",
+    "jax_weight",
+    "kinks",
+    "log_abs",
+    "numpy_log_abs",
+    "numpy_weight",
+]
 
 # Positions enter as the distance n − j to the query: an exact small integer, where j is not.
 distance = sympy.Symbol("m", integer=True, nonnegative=True)
@@ -36,6 +45,8 @@ def _in_argument(kernel: Kernel) -> Any:
 
 def log_abs(weight: Any) -> Expr:
     """log|a|, through products, powers and pieces, so that e^s becomes s and cannot overflow."""
+    if weight == 0:
+        return sympy.S.NegativeInfinity
     if isinstance(weight, Piecewise):
         pairs: Any = weight.args
         return Piecewise(*((log_abs(branch), condition) for branch, condition in pairs))
@@ -69,13 +80,31 @@ def numpy_log_abs(kernel: Kernel) -> Callable[..., np.ndarray]:
     return evaluate
 
 
+@functools.lru_cache(maxsize=128)
+def numpy_weight(kernel: Kernel) -> Callable[..., np.ndarray]:
+    """The weight f as a NumPy function of the score; NaN where f is not real."""
+    raw = sympy.lambdify([_argument(kernel)], kernel.weight, ["scipy", "numpy"])
+
+    def evaluate(x: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return np.broadcast_to(np.asarray(raw(x), dtype=np.float64), x.shape)
+
+    return evaluate
+
+
 def _jax_function(kernel: Kernel, expression: Expr) -> Callable[..., Any]:
+    import jax
     import jax.scipy.special as jsp
 
     special = {name: getattr(jsp, name) for name in ("erf", "erfc", "gammaln", "expit")}
-    return sympy.lambdify(
-        [_argument(kernel), *_extra_parameters(kernel)], expression, [special, "jax"]
-    )
+    arguments = [_argument(kernel), *_extra_parameters(kernel)]
+    function = sympy.lambdify(arguments, expression, [special, "jax"])
+    try:
+        jax.eval_shape(function, *(jax.ShapeDtypeStruct((1,), "float32") for _ in arguments))
+    except (AttributeError, NameError, TypeError) as error:
+        fix = f"JAX cannot compute it ({error}); use evaluate, by quadrature"
+        raise InputError("weight", kernel.weight, fix) from None
+    return function
 
 
 @functools.lru_cache(maxsize=128)
@@ -95,7 +124,7 @@ def kinks(kernel: Kernel) -> tuple[float, ...]:
     """Scores where f or |f| may fail to be smooth: bounds of pieces and real zeros of f.
 
     Found from Abs, Max, Min, Heaviside, sign and Piecewise in the definition. A zero that SymPy
-    cannot solve for is simply absent: integration there is slower, not wrong.
+    cannot solve for is absent: integration has to find it by bisection.
     """
     pieces: Any = sympy.piecewise_fold(kernel.weight.rewrite(Piecewise))
     candidates = [r.lhs - r.rhs for r in pieces.atoms(Relational)]

@@ -48,7 +48,7 @@ class Parameter:
         try:
             array = np.asarray(value, dtype=np.float64)
         except (TypeError, ValueError):
-            raise InputError(self.name, value, f"give a number {self.domain}") from None
+            raise InputError(self.name, value, f"give a number: {self.domain}") from None
         for bad, fix in (
             (~np.isfinite(array), f"must be finite, {self.domain}"),
             (self.integer & (array != np.floor(array)), f"must be a whole number {self.domain}"),
@@ -60,8 +60,8 @@ class Parameter:
         return array
 
 
-def _at_least_one(x: np.ndarray) -> np.ndarray:
-    return x >= 1
+def _count(x: np.ndarray) -> np.ndarray:
+    return (x >= 1) & (x <= 2.0**53)  # beyond, float64 has no longer every whole number
 
 
 BETA = Parameter("beta", "bias β = q·μ", "any real number", np.isfinite, symbols.beta)
@@ -69,11 +69,11 @@ GAMMA = Parameter("gamma", "spread γ = σ‖q‖", "> 0", lambda x: x > 0, symb
 DECAY = Parameter(
     "decay", "decay λ per token", "in (0, 1]", lambda x: (x > 0) & (x <= 1), symbols.decay
 )
-LENGTH = Parameter("length", "row length n", ">= 1", _at_least_one, symbols.n, integer=True)
+LENGTH = Parameter("length", "row length n", ">= 1", _count, symbols.n, integer=True)
 RATIO = Parameter(
     "ratio", "noise-to-signal ratio σ̃/μ̃ of a feature", "> 0", lambda x: x > 0, symbols.ratio
 )
-DIM = Parameter("dim", "dimension d", ">= 1", _at_least_one, symbols.d, integer=True)
+DIM = Parameter("dim", "dimension d", ">= 1", _count, symbols.d, integer=True)
 QUERY = Parameter("query", "query family", "|".join(queries.NAMES), np.isfinite)
 
 ALL = (BETA, GAMMA, DECAY, RATIO, DIM, QUERY, LENGTH)

@@ -63,11 +63,16 @@ def named(name: Any) -> Query:
     raise InputError("query", name, f"{hint}choose one of {', '.join(NAMES)}")
 
 
+_LARGEST = 10**8  # entries of a query that has to be written out
+
+
 @functools.lru_cache(maxsize=4096)
 def _norm_ratio(name: str, dim: int) -> float:
     query = named(name)
     if query.norm_ratio is not None:
         return query.norm_ratio(dim)
+    if dim > _LARGEST:
+        raise InputError("dim", dim, f"must be <= {_LARGEST:.0e} for a {name} query")
     vector = query.vector(dim)
     return float(np.sqrt(np.sum(vector * vector)) / np.sum(vector))
 

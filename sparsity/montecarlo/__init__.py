@@ -21,6 +21,7 @@ from sparsity.results import Estimate
 __all__ = ["METHODS", "RowEstimates", "Sampling", "draw", "estimate", "estimators"]
 
 METHODS = ("stratified", "plain")
+_LARGEST = 10**8  # features that can be sampled whole
 
 
 def estimate(
@@ -99,7 +100,10 @@ def draw(
 
     if kernel.law is Law.FEATURES:
         spread = math.sqrt(math.log1p(float(bound["ratio"]) ** 2))  # σ̃/μ̃ = √(e^spread² − 1)
-        query = named_query(bound["query"]).vector(int(bound["dim"]))
+        dim = int(bound["dim"])
+        if dim > _LARGEST:
+            raise InputError("dim", dim, f"must be <= {_LARGEST:.0e} to be sampled whole")
+        query = named_query(bound["query"]).vector(dim)
         return estimators.features(kernels.exp, query, 0.0, spread, sampling)
     plain_values = {name: float(value) for name, value in bound.items()}
     if "length" in extra:

@@ -66,6 +66,11 @@ def _tail_index(maxima: np.ndarray) -> float:
     return float(np.std(np.log(grouped), ddof=1) * math.sqrt(6) / math.pi)
 
 
+def _evenness(mean: float, mean_square: float) -> float:
+    """mean² / mean square, 1 where all draws are alike; 0 where the squares have underflowed."""
+    return mean * (mean / mean_square) if mean_square > 0 else 0.0
+
+
 def combine(batches: np.ndarray, powers: tuple[float, ...], size: int) -> Combined:
     """Σ powers_i · log(mean_i), error by the delta method with the covariance between batches.
 
@@ -87,7 +92,7 @@ def combine(batches: np.ndarray, powers: tuple[float, ...], size: int) -> Combin
         log_value=log_value,
         rel_stderr=stderr,
         dof=count - 1,
-        ess=min(total * means[i] ** 2 / (math.fsum(batches[:, 1, i]) / count) for i in used),
+        ess=min(total * _evenness(means[i], math.fsum(batches[:, 1, i]) / count) for i in used),
         largest_share=max(float(batches[:, 2, i].max()) / (total * means[i]) for i in used),
         tail_index=max(_tail_index(batches[:, 2, i]) for i in used),
     )

@@ -9,6 +9,7 @@ import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law
+from sparsity.kernels.lowering import numpy_weight
 from sparsity.montecarlo import proposals
 from sparsity.montecarlo.running import Sampling, conclude, run
 from sparsity.montecarlo.samplers import Features, FullKeys, Plain, Rows, Stratified
@@ -18,6 +19,7 @@ __all__ = ["RowEstimates", "features", "full_keys", "keys_at", "plain", "rows", 
 
 _PLAIN_SIZE = 2**12  # draws of a plain scalar batch
 _BATCH_NORMALS = 2**16  # normals of a full-key, feature or row batch: fits a core's cache
+_LONGEST = 10**8  # tokens of a row, and entries of a key, that can be sampled whole
 _ALONE = 2**20  # normals of one draw beyond which a batch is a single draw
 _RATIO = (1.0, -0.5)  # S = m₁ · m₂^(−½)
 
@@ -83,6 +85,8 @@ def keys_at(
 
     Directions are random; where queries < d, μ also has a part across them, which S must not feel.
     """
+    if dim > _LONGEST:
+        raise InputError("dim", dim, f"must be <= {_LONGEST:.0e} to be sampled whole")
     rng = np.random.default_rng([seed, dim])
     q = np.linalg.qr(rng.standard_normal((dim, queries)))[0].T
     mu = rng.standard_normal(dim)
@@ -132,22 +136,31 @@ def _batch(normals_per_draw: int) -> int:
 
 
 def features(
-    feature: Kernel, query: Any, center: float, spread: float, sampling: Sampling
+    feature: Kernel,
+    query: Any,
+    center: float,
+    spread: float,
+    sampling: Sampling,
+    *,
+    query_map: Kernel | None = None,
 ) -> Estimate:
-    """S of nonnegative linear attention from real features: a = q̃·h(k), k_i ~ N(center, spread²).
+    """S of nonnegative linear attention from real features: a = g(q)·h(k), k ~ N(center, spread²).
 
     Args:
         feature: the SCORE kernel whose f is the feature map h ≥ 0.
-        query: q̃, [d], nonnegative and not all zero.
+        query: q, [d].
         center: mean of each entry of the key.
         spread: standard deviation of each entry, > 0.
         sampling: the settings; samples are keys.
+        query_map: the SCORE kernel whose f is g ≥ 0; None takes q̃ = q.
 
     Raises:
-        InputError: a query with a negative entry, or without a positive one.
+        InputError: q̃ = g(q) with a negative entry, or without a positive one.
     """
     real = sampling.real
     q = np.asarray(query, np.float64)
+    if query_map is not None:
+        q = numpy_weight(query_map)(q)
     if q.ndim != 1 or not np.all(q >= 0) or not np.any(q):
         raise InputError("query", q, "must be a nonnegative, nonzero vector")
     arguments = (q.astype(real), real.type(center), real.type(spread))
@@ -192,6 +205,8 @@ def rows(
         dim: draw whole keys in R^dim; None draws scalar scores.
     """
     real = sampling.real
+    if length > _LONGEST:
+        raise InputError("length", length, f"must be <= {_LONGEST:.0e} to be sampled whole")
     if dim:
         query, mean = keys_at(beta, gamma, dim, sampling.seed)
         law: tuple[Any, ...] = (query[0], mean, 1.0)

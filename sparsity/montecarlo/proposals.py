@@ -13,7 +13,7 @@ import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law
-from sparsity.kernels.lowering import kinks, numpy_log_abs
+from sparsity.kernels.lowering import kinks, numpy_log_abs, numpy_weight
 
 __all__ = ["Histogram", "build", "tilt"]
 
@@ -52,14 +52,19 @@ def _support(kernel: Kernel, power: int, beta: float, gamma: float) -> tuple[flo
     kinked = (np.array(kinks(kernel)) - beta) / gamma
     near_kinks = (kinked[:, None] + np.concatenate([-half, half]) * 1e-2).ravel()
     grid = np.unique(np.concatenate([-half, [0.0], half, near_kinks]))
-    for _ in range(8):
+    for zoom in range(8):
         log_target = _log_target(kernel, power, beta, gamma, grid)
         peak = log_target.max()
-        if peak == -np.inf or peak == np.inf:
-            raise InputError(
-                "kernel", kernel.name, f"f vanishes or overflows near beta={beta}, gamma={gamma}"
-            )
+        if not np.isfinite(peak):
+            fix = f"vanishes or overflows wherever it was looked at, near score {beta:g}"
+            raise InputError("weight", kernel.weight, fix)
         inside = np.flatnonzero(log_target > peak - _DEPTH)
+        if zoom == 0 and (inside[0] == 0 or inside[-1] == len(grid) - 1):
+            fix = f"E|a|^{power} is infinite, or lies beyond {reach:.3g} standard deviations"
+            raise InputError("weight", kernel.weight, fix)
+        if np.any(np.isnan(numpy_weight(kernel)(beta + gamma * grid[inside]))):
+            fix = "is not a real number at some score where keys fall"
+            raise InputError("weight", kernel.weight, fix)
         low = grid[max(inside[0] - 1, 0)]
         high = grid[min(inside[-1] + 1, len(grid) - 1)]
         if len(inside) > 1000:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from sparsity.errors import InputError
+from sparsity.errors import InputError, check_seed
 from sparsity.montecarlo.batches import CHUNK, Sampler, collect, resolve_dtype
 from sparsity.montecarlo.combining import anytime_factor, combine, student
 from sparsity.montecarlo.interrupting import deferred_interrupt
@@ -56,8 +56,7 @@ class Sampling:
             raise InputError("max_samples", self.max_samples, "must be >= 1")
         if not self.max_seconds > 0:
             raise InputError("max_seconds", self.max_seconds, "must be > 0")
-        if not (isinstance(self.seed, (int, np.integer)) and 0 <= self.seed < 2**32):
-            raise InputError("seed", self.seed, "must be a whole number from 0 to 2^32 - 1")
+        check_seed(self.seed)
         resolve_dtype(self.dtype)
 
     @property
