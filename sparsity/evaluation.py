@@ -43,7 +43,8 @@ def evaluate(kernel: str | Kernel, *, method: str | None = None, **parameters: A
         try:
             log_S = closed_form.log_sparsity(kernel, bound)
             if not np.all(np.isfinite(log_S)):
-                raise InputError("log S", np.min(log_S), "is beyond float64; use less extreme values")
+                fix = "is beyond float64; use less extreme values"
+                raise InputError("log S", np.min(log_S), fix)
             return Evaluation.from_log(log_S, "closed form", closed_form.error_bound(log_S))
         except NoClosedForm:
             if method is not None:

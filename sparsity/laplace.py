@@ -177,7 +177,7 @@ def _nodes(axis: Axis) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
     return log_f, log_w, error, density_error
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=256)
 def laplace(
     kernel: Kernel,
     beta: float,

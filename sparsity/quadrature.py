@@ -156,7 +156,7 @@ def _log_integral(f: _Integrand) -> tuple[float, float]:
     mass = half * np.exp(g - top)
     noise = (mass * (rounding + f.p * f.axis.score_rounding(anchor, x) + 4 * EPS)) @ KRONROD15
     total = math.fsum(fine)
-    if not error.sum() < _DIVERGED * total + 4 * noise.sum():
+    if not error.sum() < _DIVERGED * total + 4 * (mass * rounding).sum():
         fix = f"the integral of |a|^{f.p:g} does not converge: is the moment infinite?"
         raise InputError("weight", f.axis.f.kernel.weight, fix)
     # Dropped panels lie e^(−2·_DEPTH) below the peak.

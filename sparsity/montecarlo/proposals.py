@@ -58,7 +58,7 @@ def _support(kernel: Kernel, power: int, beta: float, gamma: float) -> tuple[flo
         if not np.isfinite(peak):
             fix = f"vanishes or overflows wherever it was looked at, near score {beta:g}"
             raise InputError("weight", kernel.weight, fix)
-        inside = np.flatnonzero(log_target > peak - _DEPTH)
+        inside = np.flatnonzero(log_target >= peak - _DEPTH)
         if zoom == 0 and (inside[0] == 0 or inside[-1] == len(grid) - 1):
             fix = f"E|a|^{power} is infinite, or lies beyond {reach:.3g} standard deviations"
             raise InputError("weight", kernel.weight, fix)

@@ -1,0 +1,301 @@
+"""The design tool: round trips through the public laws, floors, growth, bad input."""
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.special import ndtr
+
+from sparsity import finite_length
+from sparsity.design import LENGTHS, Design, Impossible, design
+from sparsity.errors import InputError
+from sparsity.evaluation import evaluate
+from sparsity.figures import Context, render
+from sparsity.figures import design as figure
+from sparsity.levers import invert
+from sparsity.output import plain
+from sparsity.regimes import condensed_share, critical_spread
+from sparsity.sink_design import design_sink
+
+
+def by_eval(found: Design, length: int, value: float | None = None) -> float:
+    """n_eff by the functions behind `eval`, from the reported value alone."""
+    parameters = dict(found.parameters)
+    value = found.value if value is None else value
+    if found.parameter == "scale":
+        unit = found.parameters["gamma"] / (found.value * math.log(found.length))
+        parameters["gamma"] = unit * value * math.log(length)
+    else:
+        parameters[found.parameter] = value
+    if found.kernel == "decayed":
+        law = evaluate("decayed", length=length, decay=parameters["decay"])
+        return length * float(law.S) ** 2
+    return float(finite_length.n_eff(found.kernel, length, **parameters).n_eff)
+
+
+CASES = [
+    ("exp", 8, {}), ("exp", 4000, {}), ("exp", 1.2, {}), ("exp", 4095.99, {}),
+    ("exp", 64, {"beta": 3.0}), ("exp", 8, {"gamma": 1.0}), ("exp", 300, {"gamma": 0.25}),
+    ("relu2", 8, {}), ("relu2", 1.5, {"gamma": 0.5}), ("relu2", 3000, {"gamma": 2.0}),
+    ("relu2", 8, {"beta": -2.0}), ("relu2", 600, {"beta": -0.1}), ("relu2", 2000, {"beta": 1.5}),
+    ("identity", 2609, {}), ("identity", 3500, {"gamma": 3.0}), ("identity", 4000, {"beta": -2.0}),
+    ("decayed", 8, {}), ("decayed", 1.001, {}), ("decayed", 4000, {}), ("decayed", 4096, {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kernel", "wanted", "options"), CASES)
+def test_round_trip(kernel, wanted, options):
+    found = design(kernel, length=4096, n_eff=wanted, lengths=(), **options)
+    assert by_eval(found, 4096) == pytest.approx(wanted, rel=1e-9)
+    assert found.n_eff == pytest.approx(wanted, rel=1e-9)
+    assert found.error_bound < 1e-9
+    assert wanted in found.reach
+    assert by_eval(found, 4096, found.value * 0.99) != pytest.approx(wanted, rel=1e-9)
+
+
+def test_round_trip_at_every_length_of_the_table():
+    cells = 0
+    cases: tuple[tuple[str, float, dict[str, Any]], ...] = (
+        ("exp", 8, {}), ("exp", 50, {"gamma": 1.5}), ("relu2", 8, {}), ("relu2", 6, {"beta": -3}),
+        ("decayed", 8, {}),
+    )  # fmt: skip
+    for kernel, wanted, options in cases:
+        found = design(kernel, length=4096, n_eff=wanted, **options)
+        assert tuple(row.length for row in found.requirements) == LENGTHS
+        for row in found.requirements:
+            assert row.value is not None
+            assert by_eval(found, row.length, row.value) == pytest.approx(wanted, rel=1e-6)
+            assert row.low < wanted <= row.high
+            cells += 1
+    assert cells == 40
+
+
+@pytest.mark.parametrize(
+    ("kernel", "weight", "wanted"),
+    [("exp", np.exp, 8), ("relu2", lambda s: np.maximum(s, 0) ** 2, 8), ("identity", np.abs, 180)],
+)
+def test_sampled_rows_attend_to_as_many_tokens_as_wanted(kernel, weight, wanted):
+    found = design(kernel, length=256, n_eff=wanted, lengths=())
+    rng = np.random.default_rng(4)
+
+    def sampled(factor):
+        beta, gamma = found.parameters["beta"] * factor, found.parameters["gamma"]
+        gamma *= factor if kernel == "exp" else 1
+        a = weight(beta + gamma * rng.standard_normal((10_000, 256)))
+        tokens = a.sum(axis=1) ** 2 / (a * a).sum(axis=1)
+        return tokens.mean() - wanted, tokens.std() / 100
+
+    off, error = sampled(1.0)
+    assert abs(off) < 4 * error
+    off, error = sampled(1.1)
+    assert abs(off) > 4 * error
+
+
+@settings(max_examples=25)
+@given(st.floats(0.02, 0.99), st.integers(2, 10**6))
+def test_any_wanted_n_eff_of_softmax(share, n):
+    wanted = max(n**share, 1 + 0.3 * (n - 1) / n)
+    found = design("exp", length=n, n_eff=wanted, lengths=())
+    assert by_eval(found, n) == pytest.approx(wanted, rel=1e-9)
+
+
+def test_long_rows():
+    found = design("exp", length=10**12, n_eff=1e12 * math.exp(-1), lengths=())
+    assert found.value == pytest.approx(1, rel=1e-6)  # annealed
+    assert by_eval(design("relu2", length=10**12, n_eff=8, lengths=()), 10**12) == pytest.approx(8)
+
+
+def test_the_floor_of_signed_linear_attention():
+    floor = float(finite_length.n_eff("identity", 4096, beta=0, gamma=1).n_eff)
+    assert floor == pytest.approx(2 / math.pi * 4096, rel=1e-3)
+    with pytest.raises(Impossible, match=r"2607\.958.*S ≥ √\(2/π\)") as caught:
+        design("identity", length=4096, n_eff=8)
+    assert caught.value.argument == "n_eff"
+    assert caught.value.reach.low == floor
+    assert isinstance(caught.value, InputError)
+    with pytest.raises(Impossible):
+        design("identity", length=4096, n_eff=floor * (1 - 1e-9))
+    found = design("identity", length=4096, n_eff=floor, lengths=())
+    assert abs(found.value) < 1e-3
+    with pytest.raises(Impossible):  # only in the limit γ → ∞
+        design("identity", length=4096, n_eff=floor, beta=1.0)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "wanted", "options", "match"),
+    [
+        ("exp", 4096, {}, r"\(1, 4096\).*γ → 0"),
+        ("exp", 1, {}, "γ → ∞"),
+        ("relu2", 4096, {}, r"\(1, 4096\)"),
+        ("relu2", 8, {"beta": 0.0}, r"β = 0 it does not depend on γ"),
+        ("relu2", 8, {"beta": 1.0}, r"negative bias a floor of 684\.2117"),
+        ("relu2", 700, {"beta": -1.0}, r"at most 684\.2117"),
+        ("identity", 3000, {"beta": 0.0}, "does not depend on γ"),
+        ("decayed", 1, {}, r"\(1, 4096\]"),
+    ],
+)
+def test_impossible(kernel, wanted, options, match):
+    with pytest.raises(Impossible, match=match):
+        design(kernel, length=4096, n_eff=wanted, **options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"n_eff": 4097}, "n_eff = 4097: .* at most 4096"),
+        ({"n_eff": 0.5}, "n_eff = 0.5: .* at least 1"),
+        ({"n_eff": math.nan}, "n_eff = nan"),
+        ({"n_eff": -math.inf}, "n_eff = -inf"),
+        ({"n_eff": "many"}, "n_eff = many: give a number"),
+        ({"n_eff": [8, 9]}, "n_eff"),
+        ({"n_eff": 1.001}, "n_eff = 1.00.*beyond 300"),
+        ({"length": 1, "n_eff": 1}, "length = 1"),
+        ({"length": 2.5}, "length = 2.5"),
+        ({"length": 10**13}, "length"),
+        ({"length": [64, 128]}, "length"),
+        ({"lengths": (64, 0)}, "length = 0"),
+        ({"gamma": -1.0}, "gamma = -1"),
+        ({"gamma": [1.0, 2.0]}, "gamma"),
+        ({"decay": 0.5}, "decay = 0.5: .* takes beta and gamma"),
+        ({"kernel": "relu2", "beta": -1.0, "gamma": 1.0}, "leave one out"),
+        ({"kernel": "decayed", "decay": 0.5}, "decay is free"),
+        ({"kernel": "nonnegative"}, r"kernel = nonnegative.*features"),
+        ({"kernel": "softmax"}, "kernel = softmax"),
+    ],
+)
+def test_bad_input(arguments, match):
+    with pytest.raises(InputError, match=match) as caught:
+        design(**{"kernel": "exp", "length": 4096, "n_eff": 8, **arguments})
+    assert not isinstance(caught.value, Impossible)
+    assert "\n" not in str(caught.value)
+
+
+def test_growth_is_as_said():
+    lengths = [64, 10**3, 10**6, 10**9, 10**12]
+    softmax = design("exp", length=4096, n_eff=8, lengths=lengths)
+    gamma = np.array([row.value for row in softmax.requirements], float)
+    ratio = gamma / critical_spread(lengths)
+    limit = 1 / condensed_share(8)
+    assert limit == pytest.approx(1.4311, abs=5e-5)
+    assert "1.431" in softmax.growth
+    assert np.all(np.diff(ratio) > 0)
+    assert np.all(ratio < limit)
+    assert limit - ratio[-1] < 0.25 * (limit - ratio[0])
+    scale = gamma / np.log(lengths)
+    assert np.all(np.diff(scale[1:]) < 0)
+    assert np.all((scale > 0.34) & (scale < 0.53))
+
+    relu = design("relu2", length=4096, n_eff=8, lengths=lengths)
+    z = np.array([row.value for row in relu.requirements], float)
+    positive = np.array(lengths) * ndtr(z)
+    assert np.all(np.abs(np.diff(np.log(positive))) < [0.3, 0.2, 0.05, 0.02])
+    assert np.all(np.diff(-z / critical_spread(lengths)) > 0)
+    assert np.all(-z < critical_spread(lengths))
+
+    window = design("decayed", length=4096, n_eff=8, lengths=lengths)
+    assert window.requirements[-1].value == pytest.approx(7 / 9, rel=1e-12)
+
+
+def test_where_only_some_lengths_can():
+    found = design("identity", length=4096, n_eff=3000)
+    assert [row.value is not None for row in found.requirements] == [n == 4096 for n in LENGTHS]
+    text = found.text()
+    assert "64  impossible: n_eff ≤ 64" in text
+    assert "16384  impossible: n_eff ≥ 10430.7" in text
+    assert "n ≈ 4712" in text
+
+
+def test_what_is_printed():
+    found = design("relu2", length=4096, n_eff=1.5)
+    assert found.p_nonzero < 0.9995
+    assert f"only {found.p_nonzero:.4g} of the rows" in found.text()
+    summary = json.loads(json.dumps(plain(found.summary()), allow_nan=False))
+    assert summary["value"] == found.value
+    assert summary["requirements"][0]["length"] == 64
+    assert summary["reach"]["low"] == 1
+    scaled = design("exp", length=4096, n_eff=8, gamma=2.0, lengths=())
+    assert scaled.parameter == "scale"
+    assert scaled.parameters["gamma"] == pytest.approx(2 * scaled.value * math.log(4096))
+    assert "needs scale = 0.25629798" in scaled.text()
+
+
+def _sink_mass(logit: float, n: int, gamma: float) -> float:
+    """E[sink mass] = ∫₀^∞ e^b e^(−te^b) (E e^(−te^(γε)))^n dt, by nested quadrature."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(120)
+    weights = weights / weights.sum()
+
+    def integrand(v):  # t = e^(v−b)
+        phi = weights @ np.exp(-np.exp(v - logit + gamma * nodes))
+        return np.exp(v - np.exp(v)) * phi**n
+
+    return quad(integrand, -40, 5, limit=400, points=[0.0])[0]
+
+
+@pytest.mark.parametrize(
+    ("n", "gamma", "logit", "mass"),
+    [
+        (100, 1.0, 3.0, 0.11004),
+        (1000, 2.0, 8.0, 0.29300),
+        (1000, 3.0, 8.0, 0.04396),
+        (1000, 1.0, math.log(1000) + 0.5, 0.50021),
+    ],
+)
+def test_sink_logit(n, gamma, logit, mass):
+    """The printed masses back to their logits; another integral agrees; it grows like ln n."""
+    found = design_sink(mass, length=n, gamma=gamma, lengths=(10**4, 10**8))
+    assert found.logit == pytest.approx(logit, abs=2e-4)
+    assert found.mass == pytest.approx(mass, rel=1e-10)
+    assert _sink_mass(found.logit, n, gamma) == pytest.approx(mass, rel=1e-6)
+    assert _sink_mass(found.logit + 0.1, n, gamma) != pytest.approx(mass, rel=1e-2)
+    near, far = found.requirements
+    if gamma < 3:  # annealed
+        assert far.logit - near.logit == pytest.approx(4 * math.log(10), abs=0.05 * gamma**2)
+        assert far.logit == pytest.approx(far.annealed, abs=2e-3 * gamma**4)
+    assert f"{found.logit:.10g}" in found.text()
+    json.dumps(plain(found.summary()), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [({"mass": 0.0}, "mass"), ({"mass": 1.0}, "mass"), ({"mass": math.nan}, "mass"),
+     ({"gamma": 0.0}, "gamma"), ({"length": 0.5}, "length"), ({"gamma": [1.0, 2.0]}, "gamma")],
+)  # fmt: skip
+def test_bad_sinks(change, match):
+    with pytest.raises(InputError, match=match):
+        design_sink(**{"mass": 0.5, "length": 64, "gamma": 1.0, "lengths": (), **change})
+
+
+def test_invert():
+    assert invert(lambda x: x**3 - 8, (-100, 100), 50) == pytest.approx(2, rel=1e-12)
+    assert invert(lambda x: x - 3, (0, 3), 1) == pytest.approx(3)
+    assert invert(lambda x: x, (0, 3), 2) == 0
+    assert invert(lambda x: x + 1, (0, 3), 2) is None
+    assert invert(lambda x: x - 4, (0, 3), 9) is None
+
+
+def test_figure():
+    data = figure.FIGURE.data(Context())
+    assert len(data) == 8
+    spread, scale, bias, decay, noise, floor, *_ = data
+    cells = 0
+    for i in range(0, len(spread.x), 6):
+        n = spread.x[i]
+        for series, kernel, sign in ((spread, "exp", 1), (bias, "relu2", -1)):
+            where = {"gamma": series.theory[i]} if sign == 1 else {"beta": -series.theory[i]}
+            law = finite_length.n_eff(kernel, n, **{"gamma": 1.0, **where})
+            assert law.n_eff == pytest.approx(8, rel=1e-6)
+            cells += 1
+        limit = evaluate("nonnegative", ratio=noise.theory[i], dim=1, query="one-hot").S
+        assert n * limit**2 == pytest.approx(8)
+        assert scale.theory[i] == pytest.approx(spread.theory[i] / np.log(n))
+    assert cells == 10
+    assert decay.theory == pytest.approx(np.full(25, 7 / 9), abs=1e-6)
+    assert np.all(floor.theory > 0.63 * floor.x)
+    assert "between 0.39 and 0.53" in figure.FIGURE.caption
+    assert (scale.theory.min(), scale.theory.max()) == pytest.approx((0.39, 0.53), abs=0.005)
+    assert render(figure.FIGURE, data)["png"][:4] == b"\x89PNG"

@@ -1,0 +1,201 @@
+"""Regimes of softmax rows: the crossover, each law where it holds and where it does not."""
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+
+from sparsity.errors import InputError
+from sparsity.figures import Context, phase, render
+from sparsity.finite_length import n_eff, participation
+from sparsity.regimes import (
+    annealed_entropy,
+    annealed_n_eff,
+    annealed_participation,
+    condensed_n_eff,
+    condensed_participation,
+    condensed_share,
+    critical_spread,
+    crossover,
+    limit_reach,
+    locate,
+)
+
+
+def test_crossover_as_printed():
+    """0.61 to 0.63 for n = 64 … 16384, falling on towards 1/√π = 0.564; γ_c itself matters."""
+    n = 2.0 ** np.arange(6, 15)
+    value = crossover(n)
+    assert value.shape == n.shape
+    assert value[0] == pytest.approx(0.62880, abs=5e-6)
+    assert value[-1] == pytest.approx(0.61427, abs=5e-6)
+    assert np.all((value > 0.61) & (value < 0.63))
+    assert np.all(np.diff(value) < 0)
+    far = crossover([1e6, 1e12, 1e15])
+    assert np.all(np.diff(far) < 0)
+    root = 1 / np.sqrt(np.log([1e12, 1e15]))
+    at_zero = far[2] - (far[1] - far[2]) / (root[0] - root[1]) * root[1]  # linear in 1/√ln n
+    assert at_zero == pytest.approx(1 / np.sqrt(np.pi), abs=0.01)
+    off = participation("exp", 1024, gamma=1.1 * critical_spread(1024))[0] * np.sqrt(np.log(1024))
+    assert not 0.61 < off < 0.63
+
+
+def test_annealed_laws_where_they_hold_and_where_not():
+    cells = 0
+    for n in (1e6, 1e9, 1e12):
+        for gamma in (0.1, 0.5, 1.0):
+            correction = 20 * np.exp(5 * gamma**2) / n  # of order 1/n, with its growth in γ
+            exact, y2 = (
+                n_eff("exp", n, gamma=gamma).n_eff,
+                participation("exp", n, gamma=gamma)[0],
+            )
+            assert exact / annealed_n_eff(n, gamma) == pytest.approx(1, abs=correction + 1e-11)
+            assert y2 / annealed_participation(n, gamma) == pytest.approx(1, abs=correction + 1e-11)
+            cells += 1
+        beyond = 1.2 * np.sqrt(np.log(n))
+        assert n_eff("exp", n, gamma=beyond).n_eff > 10 * annealed_n_eff(n, beyond)
+        assert participation("exp", n, gamma=beyond)[0] < annealed_participation(n, beyond) / 1.5
+    assert cells == 9
+
+
+def test_annealed_entropy_by_sampled_rows():
+    rng = np.random.default_rng(3)
+    n, rows = 4096, 400
+    for gamma, holds in ((0.5, True), (1.0, True), (3.0, False)):
+        score = gamma * rng.standard_normal((rows, n))
+        p = np.exp(score - score.max(axis=1, keepdims=True))
+        p /= p.sum(axis=1, keepdims=True)
+        entropy = -np.sum(p * np.log(np.maximum(p, 1e-300)), axis=1)
+        bar = 4 * entropy.std() / np.sqrt(rows) + 2e-3  # that of order 1/n
+        assert (abs(entropy.mean() - annealed_entropy(n, gamma)) < bar) == holds
+
+
+@pytest.mark.parametrize("alpha", [0.2, 0.5, 0.7, 0.9])
+def test_condensed_n_eff_is_the_law_of_a_power_tail(alpha):
+    """The integral of the exact law with Poisson weights α a^(−1−α) da, done numerically."""
+
+    def power(k, t):  # ∫ a^k e^(−ta²) α a^(−1−α) da, in a = e^x
+        return quad(
+            lambda x: alpha * np.exp((k - alpha) * x - t * np.exp(2 * x)), -200, 20, limit=400,
+            points=[-0.5 * np.log(t)],
+        )[0]  # fmt: skip
+
+    unit = quad(  # ∫ (1 − e^(−a²)) α a^(−1−α) da
+        lambda x: -alpha * np.exp(-alpha * x) * np.expm1(-np.exp(2 * x)), -60, 300, limit=400
+    )[0]
+    one, two = power(1, 1.0), power(2, 1.0)
+
+    def integrand(v):  # t = v^(2/α): Σm1 ∝ t^((α−1)/2), Σm2 ∝ t^(α/2−1), Σ(1−φ) = unit·v
+        return (two + one**2 * v) * 2 / alpha * np.exp(-unit * v)
+
+    value = quad(integrand, 0, np.inf)[0]
+    n = 10**6
+    gamma = critical_spread(n) / alpha
+    assert condensed_n_eff(n, gamma) == pytest.approx(value, rel=1e-7)
+    assert power(1, 4.0) == pytest.approx(one * 4 ** ((alpha - 1) / 2), rel=1e-7)
+
+
+@pytest.mark.parametrize("ratio", [1.5, 2.0, 3.0])
+def test_condensed_laws_are_approached(ratio):
+    """The gaps close as ln n grows; the law of another γ_c would not be approached."""
+    n = np.array([1e3, 1e6, 1e12, 1e15])
+    tokens, y2 = [], []
+    for m in n:
+        gamma = ratio * critical_spread(m)
+        tokens.append(n_eff("exp", m, gamma=gamma).n_eff / condensed_n_eff(m, gamma) - 1)
+        y2.append(participation("exp", m, gamma=gamma)[0] - condensed_participation(m, gamma))
+    for gap in (np.abs(tokens), np.abs(y2)):
+        assert np.all(np.diff(gap) < 0)
+        assert gap[-1] < gap[0] / 2
+    wrong = 1 - np.sqrt(0.5) / ratio  # with γ_c = √(ln n)
+    assert abs(y2[-1]) < abs(y2[-1] + 1 - 1 / ratio - wrong) / 3
+
+
+def test_extremes_exponent():
+    """d ln n_eff/d ln n: 1 − x² up to x = γ/√ln n = 1/√2, then near (√2 − x)²."""
+    n = np.array([1e12, 1e15])
+    for x, exponent, other in ((0.5, 0.75, 0.836), (0.9, (2**0.5 - 0.9) ** 2, 0.19)):
+        log = [np.log(n_eff("exp", m, gamma=x * np.sqrt(np.log(m))).n_eff) for m in n]
+        slope = (log[1] - log[0]) / np.log(n[1] / n[0])
+        assert slope == pytest.approx(exponent, abs=0.03)
+        assert abs(slope - exponent) < abs(slope - other)
+
+
+def test_condensed_edges():
+    assert condensed_n_eff(1, 2.0) == 1
+    assert condensed_n_eff(100, 1e9) == pytest.approx(1, abs=1e-8)
+    assert np.isinf(condensed_n_eff(100, critical_spread(100)))
+    assert condensed_participation(100, 1.0) == 0
+    for tokens in (1.05, 8, 1e5):
+        alpha = condensed_share(tokens)
+        assert 0 < alpha < 1
+        assert condensed_n_eff(1e6, critical_spread(1e6) / alpha) == pytest.approx(tokens, rel=1e-6)
+
+
+def test_where_the_limit_holds():
+    """γ₁₀(n): the error is 10 % there, less before, more after; ½√ln n is always inside."""
+    n = np.array([1, 2, 4, 16, 64, 1024, 16384, 1e6, 1e9, 1e12])
+    reach = limit_reach(n)
+    assert reach[0] == pytest.approx(np.sqrt(2 * np.log(1.1)), rel=1e-12)
+    assert reach[5] == pytest.approx(1.40086, abs=5e-6)
+    assert np.all(reach >= 0.5 * np.sqrt(np.log(n)))
+    assert np.all(reach[4:] < np.sqrt(np.log(n[4:]) / 2))
+    cells = 0
+    for m, gamma in zip(n[1:], reach[1:], strict=True):
+        for factor, holds in ((0.3, True), (0.7, True), (0.99, True), (1.01, False), (2, False)):
+            spread = factor * gamma
+            error = n_eff("exp", m, gamma=spread).S_rms / np.exp(-(spread**2) / 2) - 1
+            assert error > 0
+            assert (error < 0.1) == holds
+            cells += 1
+    assert cells == 45
+    assert limit_reach(1024, 0.01) < limit_reach(1024, 0.1) < limit_reach(1024, 0.5)
+
+
+def test_locate():
+    found = locate(1024, 3)
+    assert found.name == "extremes"
+    assert found.n_eff == pytest.approx(13.8665307457, rel=1e-10)
+    assert not found.limit_holds
+    assert found.annealed_n_eff == pytest.approx(1024 * np.exp(-9))
+    assert "is not within 10 %" in found.text()
+    assert locate(1024, 1).name == "annealed"
+    assert locate(1024, 1).limit_holds
+    assert locate(1024, 4).name == "condensed"
+    assert locate(1024, 4).summary()["length"] == 1024
+
+
+def test_errors():
+    for call, match in (
+        (lambda: crossover([1, 2]), "length"),
+        (lambda: locate(1, 1), "length"),
+        (lambda: locate(8, -1), "gamma = -1"),
+        (lambda: limit_reach(0.5), "length"),
+        (lambda: limit_reach(8, 0.0), "tolerance"),
+        (lambda: limit_reach(8, np.nan), "tolerance"),
+        (lambda: condensed_n_eff(8, 0), "gamma"),
+    ):
+        with pytest.raises(InputError, match=match):
+            call()
+
+
+def test_figure_contours_are_those_of_the_exact_law():
+    data = phase.FIGURE.data(Context())
+    contours = [series for series in data if "n_eff" in series.key]
+    checked = 0
+    for contour in contours:
+        for i in range(0, contour.x.size - 1, 10):  # the last is on the edge, at 10¹²
+            n = round(contour.theory[i])
+            gamma = contour.x[i] * np.sqrt(np.log(n))
+            if n >= 300:  # a fraction of a token is nothing
+                exact = n_eff("exp", n, gamma=gamma).n_eff
+                assert exact == pytest.approx(contour.key["n_eff"], rel=5e-3)
+                checked += 1
+        gamma = contour.x[-1] * np.sqrt(contour.log[-1])
+        exact = n_eff("exp", round(contour.theory[-1]), gamma=gamma).n_eff
+        assert exact == pytest.approx(contour.key["n_eff"], rel=5e-3)
+        assert contour.theory[-1] == pytest.approx(1e12) or contour.x[-1] > phase.WIDEST
+    assert len(contours) == 10
+    assert checked >= 25
+    assert data[-3].theory == pytest.approx(np.full(32, np.sqrt(0.5)))
+    assert data[-2].theory == pytest.approx(np.full(32, np.sqrt(2)))
+    assert render(phase.FIGURE, data)["png"][:4] == b"\x89PNG"
