@@ -1,0 +1,118 @@
+"""What each kernel needs to attend to a fixed number of tokens, however long the row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sparsity import plotting
+from sparsity.design import design
+from sparsity.figures.record import Canvas, Context, Data, Figure
+from sparsity.kernels import identity
+from sparsity.levers import lever
+from sparsity.series import Series
+
+TOKENS = 8.0
+LENGTHS = np.unique(np.round(np.geomspace(64, 1e9, 25)))
+
+
+def _required(kernel: str, label: str, sign: float = 1.0) -> Series:
+    n = [int(length) for length in LENGTHS]
+    rows = design(kernel, length=n[0], n_eff=TOKENS, lengths=n).requirements
+    values = [math.nan if row.value is None else sign * row.value for row in rows]
+    return Series.line(label, LENGTHS, np.log(values))
+
+
+def data(context: Context) -> Data:
+    """The required parameter against n; for signed linear attention its floor of n_eff."""
+    spread, ends = _required("exp", "γ"), LENGTHS[[0, -1]]
+    floors = [lever(identity, n, TOKENS, {}).reach.low for n in LENGTHS.tolist()]
+    return (
+        spread,
+        Series.line("s = γ/ln n", LENGTHS, spread.log - np.log(np.log(LENGTHS))),
+        _required("relu2", "−β/γ", -1.0),
+        _required("decayed", "λ"),
+        Series.line("σ̃/μ̃", LENGTHS, 0.5 * np.log(LENGTHS / TOKENS - 1)),
+        Series.line("floor of n_eff", LENGTHS, np.log(floors)),
+        Series.line("½ ln n", ends, np.log(np.log(ends) / 2)),
+        Series.line("wanted n_eff", ends, np.full(2, np.log(TOKENS))),
+    )
+
+
+class _Panel(NamedTuple):
+    """One kernel: its name, the lever and where that is written, and the axis."""
+
+    title: str
+    lever: str
+    at: tuple[float, float]
+    scale: str
+    ticks: tuple[float, ...]
+
+
+_PANELS = (
+    _Panel("Softmax", "spread  γ", (0.05, 0.9), "linear", (0, 3, 6, 9)),
+    _Panel("Softmax, γ = s·ln n", "scale  s", (0.05, 0.12), "linear", (0, 0.2, 0.4, 0.6)),
+    _Panel("Squared ReLU", "bias  −β/γ", (0.05, 0.9), "linear", (0, 2, 4, 6)),
+    _Panel("Decay", "decay  λ", (0.05, 0.12), "linear", (0, 0.5, 1)),
+    _Panel("Nonnegative linear", "noise  σ̃/μ̃", (0.05, 0.9), "log", (1, 10, 100, 1e3, 1e4)),
+    _Panel("Signed linear: never", "least n_eff", (0.05, 0.9), "log", (1, 1e3, 1e6, 1e9)),
+)
+
+
+def _tick(value: float) -> str:
+    return {1e3: "10³", 1e4: "10⁴", 1e6: "10⁶", 1e9: "10⁹"}.get(value, f"{value:g}")
+
+
+def draw(data: Sequence[Series], canvas: Canvas) -> None:
+    """Six panels over the same lengths."""
+    for i, panel in enumerate(_PANELS):
+        box = (0.07 + 0.327 * (i % 3), 0.535 - 0.425 * (i // 3), 0.255, 0.27)
+        ax, look = plotting.calm(canvas.add_axes(box)), plotting.LOOKS[i]
+        low, high = panel.ticks[0], panel.ticks[-1] * (1.5 if panel.scale == "log" else 1)
+        ax.set(xscale="log", yscale=panel.scale, xlim=(64, 1e9), ylim=(low, high))
+        plotting.plain_ticks(ax.xaxis, (100, 1e4, 1e6, 1e8), ("100", "10⁴", "10⁶", "10⁸"))
+        plotting.plain_ticks(ax.yaxis, panel.ticks, [_tick(tick) for tick in panel.ticks])
+        ax.set_title(panel.title, loc="left", fontsize=11, fontweight="bold", color=look.color)
+        ax.plot(data[i].x, data[i].theory, color=look.color, clip_on=False)
+        place = {"transform": ax.transAxes, "ha": "left", "fontsize": 10}
+        plotting.inline(ax, *panel.at, panel.lever, plotting.INK, **place)
+        if i >= 3:
+            ax.set_xlabel("row length  n")
+    first, *_, last = canvas.axes
+    grey = {"color": plotting.GREY, "lw": 1, "ls": (0, (4, 3))}
+    *_, half, wanted = data
+    first.plot(half.x, half.theory, **grey)
+    plotting.inline(first, 4e6, 8.55, "½ ln n", plotting.GREY, fontsize=9.5, ha="right")
+    last.fill_between(data[5].x, 1, data[5].theory, color="#eceef1", zorder=0)
+    last.plot(wanted.x, wanted.theory, **grey)
+    plotting.inline(last, 7e8, 60, "wanted: 8", plotting.GREY, fontsize=9.5, ha="right")
+
+
+FIGURE = Figure(
+    name="design",
+    title="Eight of n tokens: softmax needs γ ≈ ½ ln n up to n = 10⁵",
+    subtitle="What each kernel needs to attend to n_eff = 8 tokens, against the length of the row",
+    caption=(
+        "Softmax needs a spread γ of its scores that grows almost like ln n at real lengths: "
+        "γ = s·ln n with s between 0.39 and 0.53. In the end √(ln n) is enough, so a constant s "
+        "then focuses ever more. Squared ReLU needs a bias that falls like −√(2 ln n) spreads; "
+        "decay the same λ = 7/9 at every length. Nonnegative linear attention needs noise that "
+        "grows like √n, even with a one-hot query (limit of long rows). Signed linear attention "
+        "cannot: whatever its bias and spread it attends to 2n/π tokens or more (grey: out of "
+        "reach). All but the nonnegative: inverse of the exact law of rows of finite length."
+    ),
+    alt=(
+        "Six small line charts against row length from 64 to a billion tokens. Softmax: the "
+        "spread rises from 2.1 to 8.1, below half of ln n at the end. Its ratio to ln n stays "
+        "near 0.5 and falls to 0.39. Squared ReLU: minus bias over spread rises from 0.4 to 5.4. "
+        "Decay is flat at 0.78. Nonnegative linear: noise over signal rises like the root of n, "
+        "to ten thousand. Signed linear: the least number of tokens rises with n, far above the "
+        "eight that are wanted."
+    ),
+    data=data,
+    draw=draw,
+    size=(7.2, 5.2),
+)

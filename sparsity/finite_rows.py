@@ -1,0 +1,239 @@
+"""The exact law of rows whose tokens differ: any kernel, any row law of `scores`.
+
+With φ_j(t) = E e^(−ta_j²), m1_j(t) = E|a_j|e^(−ta_j²), m2_j(t) = E a_j² e^(−ta_j²):
+    n_eff = ∫₀^∞ [Σ m2_j/φ_j + (Σ m1_j/φ_j)² − Σ (m1_j/φ_j)²] Πφ_j dt
+over the probability that the row is not all zero; with e^(−t|a|) in their place, the participation
+ratio Σp_j² and the mass on the sinks.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+
+from sparsity import sphere, transforms
+from sparsity.definition import EPS
+from sparsity.errors import InputError
+from sparsity.finite_length import FiniteLength
+from sparsity.kernels.base import Kernel
+from sparsity.kernels.parameters import LENGTH
+from sparsity.laplace import TAIL
+from sparsity.results import Evaluation
+from sparsity.scores import RowLaw, Unit
+from sparsity.transforms import STEP, Row, Sums
+
+__all__ = ["limit", "n_eff", "participation", "sink_logit", "sink_mass"]
+
+
+def _relative(row: Row, tokens_only: bool) -> Row:
+    """The row with its largest weight (fixed or typical) near one; without its units if asked."""
+    if tokens_only and not row.token.all():
+        own = row.token > 0
+        classes = row.classes[: int(row.member[own].max()) + 1]
+        parts = (x[own] for x in row[2:])
+        row = Row(row.n, classes, *parts)
+    return row._replace(log_w=row.log_w - row.log_w.max())
+
+
+def _bounded(sums: Sums, integrand: Any) -> tuple[float, float]:
+    """∫ integrand du over P(row ≠ 0), and a bound on its relative error."""
+    values = []
+    for rule, skip in zip(range(len(sums.p_row)), (1, 2, 1), strict=False):
+        body = integrand(*sums.channels[:, rule]) * np.exp(sums.log_phi[rule])
+        values.append(float(body[::skip].sum()) * STEP * skip / sums.p_row[rule])
+    fine, *others = values
+    gap = sum(abs(fine - other) for other in others)
+    return fine, gap / fine + sums.error + 100 * TAIL
+
+
+def _lengths(length: Any, one: Any) -> tuple[np.ndarray, list[np.ndarray]]:
+    """`one` at every length: (n, its results, each in the shape of n)."""
+    n = LENGTH.check(length)
+    found = np.array([one(int(m)) for m in n.flat], dtype=np.float64).reshape(n.size, -1)
+    return n, [column.reshape(n.shape) for column in found.T]
+
+
+def n_eff(kernel: str | Kernel, law: RowLaw, length: Any) -> FiniteLength:
+    """Effective number of attended tokens E[(Σ|a|)²/Σa²] of rows of a row law, a_j = w_j f(s_j).
+
+    ∫₀^∞ [Σ m2_j/φ_j + (Σ m1_j/φ_j)² − Σ (m1_j/φ_j)²] Πφ_j dt, over P(row ≠ 0). Units are no tokens
+    and do not enter; S_rms = √(n_eff/n) counts tokens out of sight in n.
+
+    Args:
+        kernel: a built-in kernel's name, or any `Kernel` of Law.SCORE.
+        law: the row law.
+        length: row lengths n, whole numbers ≥ 1, any shape.
+
+    Returns:
+        The law at each length, in the shape of `length`.
+
+    Raises:
+        InputError: an unknown kernel, or a value outside its domain.
+    """
+
+    def one(n: int) -> tuple[float, ...]:
+        row = _relative(transforms.row(kernel, law, n), tokens_only=True)
+        sums = transforms.sums(
+            row,
+            2,
+            (0.5, 1.0),
+            [
+                (lambda m1, m2: m2, row.token),
+                (lambda m1, m2: m1, row.token),
+                (lambda m1, m2: m1 * m1, row.token),
+            ],
+        )
+        scale = np.exp(sums.top)
+        value, error = _bounded(sums, lambda s2, s1, s11: s2 + scale * (s1 * s1 - s11))
+        if row.token.sum() == 1:  # one token has all the weight there is, whatever it is
+            value, error = 1.0, 0.0
+        return value, math.sqrt(value / n), float(sums.p_row[0] * scale), error
+
+    n, columns = _lengths(length, one)
+    return FiniteLength(n, *columns)
+
+
+def participation(kernel: str | Kernel, law: RowLaw, length: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Mean participation ratio E Y₂ = E Σp_j², p_j = |a_j|/(Σ|a| + units), of rows of a row law.
+
+    Σ_j ∫₀^∞ t E[a_j² e^(−t|a_j|)]/φ_j Πφ dt. The sum runs over tokens, the product over units too.
+    Without units it is over P(row ≠ 0).
+
+    Args:
+        kernel: a built-in kernel's name, or any `Kernel` of Law.SCORE.
+        law: the row law.
+        length: row lengths n, whole numbers ≥ 1, any shape.
+
+    Returns:
+        E Y₂ and a bound on its relative error, in the shape of `length`.
+
+    Raises:
+        InputError: an unknown kernel, or a value outside its domain.
+    """
+
+    def one(n: int) -> tuple[float, float]:
+        row = _relative(transforms.row(kernel, law, n), tokens_only=False)
+        sums = transforms.sums(row, 1, (2.0,), [(lambda m2: m2, row.token)])
+        return _bounded(sums, lambda m2: m2)
+
+    _, (value, error) = _lengths(length, one)
+    return value, error
+
+
+def sink_mass(kernel: str | Kernel, law: RowLaw, length: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Mean share E[Σ_sinks |a_j| / (Σ|a| + units)] of the sinks: units and sink tokens.
+
+    ∫₀^∞ Σ_sinks E[|a_j| e^(−t|a_j|)]/φ_j Πφ dt, for one unit of logit b beside n tokens
+    ∫₀^∞ e^b e^(−t e^b) φ(t)^n dt. Without units it is over P(row ≠ 0).
+
+    Args:
+        kernel: a built-in kernel's name, or any `Kernel` of Law.SCORE.
+        law: a row law with a `Unit` or a `Sink`.
+        length: row lengths n, whole numbers ≥ 1, any shape.
+
+    Returns:
+        The mass in [0, 1] and a bound on its relative error, in the shape of `length`.
+
+    Raises:
+        InputError: no sink, an unknown kernel, or a value outside its domain.
+    """
+
+    def one(n: int) -> tuple[float, float]:
+        row = _relative(transforms.row(kernel, law, n), tokens_only=False)
+        if not row.sink.any():
+            raise InputError("law", law, "has no sink in sight; add a Unit or a Sink")
+        sums = transforms.sums(row, 1, (1.0,), [(lambda m: m, row.sink)])
+        return _bounded(sums, lambda m: m)
+
+    _, (value, error) = _lengths(length, one)
+    return value, error
+
+
+def sink_logit(mass: float, law: RowLaw, length: Any, kernel: str | Kernel = "exp") -> np.ndarray:
+    """The logit b of a unit that takes a given mean mass: it grows like ln n + γ²/2 for exp.
+
+    Args:
+        mass: the wanted mean mass, in (0, 1).
+        law: the row law that the unit is added to; other units take their share of the mass.
+        length: row lengths n, whole numbers ≥ 1, any shape.
+        kernel: a built-in kernel's name, or any `Kernel` of Law.SCORE.
+
+    Returns:
+        b, in the shape of `length`; its error is that of the mass, about 1e−12.
+
+    Raises:
+        InputError: a mass outside (0, 1) or out of reach, or as in `sink_mass`.
+    """
+    if not (isinstance(mass, (int, float)) and 0 < mass < 1):
+        raise InputError("mass", mass, "must be between 0 and 1")
+    odds = math.log(mass / (1 - mass))
+
+    def one(n: int) -> float:
+        def excess(b: float) -> float:
+            value = float(sink_mass(kernel, law.then(Unit(b)), n)[0])
+            return math.log(value) - math.log1p(-min(value, 1 - EPS)) - odds
+
+        first = _relative_scale(kernel, law, n) + odds
+        low, high, step = first, first, 1.0
+        while excess(low) > 0:
+            low, step = low - step, 2 * step
+            if step > 1e6:
+                raise InputError("mass", mass, "other sinks take more than that already")
+        step = 1.0
+        while excess(high) < 0:
+            high, step = high + step, 2 * step
+        return low if low == high else float(brentq(excess, low, high, xtol=1e-13, rtol=1e-14))
+
+    _, (value,) = _lengths(length, one)
+    return value
+
+
+def _moments(row: Row) -> tuple[float, float, float]:
+    """Log Σ w E|f|, log Σ w² E f² over tokens, and the error of log S from them."""
+    bounds = []
+
+    def logs(law: transforms.Class) -> np.ndarray:
+        kernel, beta, gamma, dim = law
+        found = [sphere.log_moment(kernel, p, beta, gamma, dim) for p in (1, 2)]
+        bounds.append(found[0][1] + found[1][1])
+        return np.array([value for value, _ in found])
+
+    values, off = transforms.interpolated(row.classes, logs)
+    own = row.token > 0
+    first, second = (
+        float(np.logaddexp.reduce(log + np.log(row.token[own])))
+        for log in (values[row.member[own]] + np.outer(row.log_w[own], [1, 2])).T
+    )
+    return first, second, max(bounds) + 2 * off + 8 * EPS * (1 + float(np.abs(row.log_w).max()))
+
+
+def _relative_scale(kernel: str | Kernel, law: RowLaw, n: int) -> float:
+    """Log of the tokens' mean total weight: where a sink begins to matter."""
+    row = transforms.row(kernel, law, n)
+    return _moments(row)[0]
+
+
+def limit(kernel: str | Kernel, law: RowLaw, length: Any) -> Evaluation:
+    """Limit form S = Σ w_j E|f_j| / √(n Σ w_j² E f_j²) of a row law, over its n tokens.
+
+    What S_rms tends to where |a| and a² average themselves. Units are no tokens and do not enter.
+
+    Args:
+        kernel: a built-in kernel's name, or any `Kernel` of Law.SCORE.
+        law: the row law.
+        length: row lengths n, whole numbers ≥ 1, any shape.
+
+    Raises:
+        InputError: an unknown kernel, an infinite moment, or a value outside its domain.
+    """
+
+    def one(n: int) -> tuple[float, float]:
+        row = transforms.row(kernel, law, n)
+        first, second, error = _moments(_relative(row, tokens_only=True))
+        return first - 0.5 * (second + math.log(n)), error
+
+    _, (log_S, error) = _lengths(length, one)
+    return Evaluation.from_log(log_S, "limit form", error)

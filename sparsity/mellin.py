@@ -1,0 +1,120 @@
+"""The exact law of softmax rows whose scores are known by their moment generating function.
+
+With y = e^u a², a = e^s and M(p) = E e^(ps), Mellin inversion gives
+    E e^(−y), E[√y e^(−y)], E[y e^(−y)] = (1/2πi) ∫ G(z) e^(zu) M(2z) dz,
+G = Γ(−z), Γ(½−z), Γ(1−z), Re z < 0, and E[1 − e^(−y)] with G = −Γ(−z), 0 < Re z < ½: no integral
+over the score at all. With φ, m1, m2 the three means, rows of independent a_j have
+    n_eff = E[(Σa)²/Σa²] = ∫ [Σ m2_j/φ_j + (Σ m1_j/φ_j)² − Σ (m1_j/φ_j)²] Πφ_j du.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.special import gamma
+
+from sparsity.errors import InputError
+from sparsity.kernels.parameters import LENGTH
+
+__all__ = ["n_eff_of_prefixes"]
+
+LogMGF = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+_LINE = 0.25  # |Re z|: above zero where φ is near 1, below it where φ is small
+_MARGIN = 110.0  # by which the period of the discrete inversion exceeds the range of u
+_STEP = 0.25  # of u; the check runs at twice the step
+_TOKENS, _FREQUENCIES = 1024, 32  # evaluated at once
+_NEGLIGIBLE = 1e-15
+_USELESS = 1e-6  # relative error at which the digits are noise
+_ORDERS = np.geomspace(0.1, 20.0, 24)  # of the Chernoff bound on Πφ
+
+
+def _ends(log_mgf: LogMGF, shortest: int, longest: int) -> tuple[float, float]:
+    """The range of u that holds the integral of every prefix."""
+    every = log_mgf(np.arange(longest), np.array([1.0, 2.0])).real
+    top = every.max(axis=0)
+    first, second = top + np.log(np.exp(every - top).sum(axis=0))
+    # E e^(−y) ≤ (z/e)^z E y^(−z), for every z > 0.
+    z = _ORDERS
+    bound = log_mgf(np.arange(shortest), -2 * z).real.mean(axis=0) + z * np.log(z) - z
+    return -36.0 - max(second, 2 * first), float(np.min((bound + 40.0 / shortest) / z))
+
+
+def _invert(log_mgf: LogMGF, tokens: np.ndarray, u: np.ndarray, line: float) -> np.ndarray:
+    """E[1 − e^(−y)] (line > 0) or E e^(−y), E[√y e^(−y)], E[y e^(−y)]: [3, tokens, len(u)]."""
+    out = np.zeros((3, len(tokens), len(u)))
+    spacing = 2 * np.pi / (u[-1] - u[0] + _MARGIN)
+    scale = log_mgf(tokens, np.array([2 * line])).real
+    for start in range(0, 100 * _FREQUENCIES, _FREQUENCIES):
+        z = line + 1j * spacing * np.arange(start, start + _FREQUENCIES)
+        wave = np.exp(z[:, None] * u) * (spacing / np.pi)
+        if start == 0:
+            wave[0] /= 2
+        mgf = np.exp(log_mgf(tokens, 2 * z) - scale)
+        factors = (-np.sign(line) * gamma(-z), gamma(0.5 - z), gamma(1 - z))
+        for rows, factor in zip(out, factors, strict=True):
+            kernel = factor[:, None] * wave
+            rows += mgf.real @ kernel.real - mgf.imag @ kernel.imag
+        if max(np.abs(mgf[:, -1] * factor[-1]).max() for factor in factors) < _NEGLIGIBLE:
+            break
+    return out * np.exp(scale)
+
+
+def _sums(log_mgf: LogMGF, tokens: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """Log Πφ, Σ m2/φ, Σ m1/φ and Σ (m1/φ)² over some tokens, [4, len(u)]."""
+    psi, m1, m2 = _invert(log_mgf, tokens, u, _LINE)
+    small = psi > 0.5  # φ is: there 1 − ψ has lost digits
+    log_phi = np.log1p(-np.where(small, 0.0, psi))
+    if small.any():
+        right = slice(int(np.argmax(small.any(axis=0))), None)
+        there = small[:, right]
+        phi, *others = _invert(log_mgf, tokens, u[right], -_LINE)
+        np.copyto(log_phi[:, right], np.log(np.maximum(phi, 1e-30)), where=there)
+        for moment, other in zip((m1, m2), others, strict=True):
+            np.copyto(moment[:, right], other, where=there)
+    ratio = m1 * np.exp(-log_phi)
+    parts = (log_phi, m2 * np.exp(-log_phi), ratio, ratio**2)
+    return np.stack([part.sum(axis=0) for part in parts])
+
+
+def n_eff_of_prefixes(log_mgf: LogMGF, lengths: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Effective number of attended tokens E[(Σa)²/Σa²] of the first n tokens of a softmax row.
+
+    Args:
+        log_mgf: (tokens [T], p [P]) -> log E e^(p·s_j), [T, P], real or complex as p is; the
+            scores are independent, and log E e^(ps) is finite for every real p.
+        lengths: n, whole numbers ≥ 1, any shape; the tokens are 0 … n−1.
+
+    Returns:
+        n_eff in [1, n], and a bound on its relative error, in the shape of `lengths`.
+
+    Raises:
+        InputError: a length that is not a whole number ≥ 1, or scores so wide (standard deviation
+            of 10 and more) that float64 holds no digit of the answer.
+    """
+    n = LENGTH.check(lengths).astype(np.int64)
+    wanted, back = np.unique(n, return_inverse=True)
+    longer = wanted[wanted > 1]
+    if not longer.size:
+        return np.ones(n.shape), np.zeros(n.shape)
+    low, high = _ends(log_mgf, int(longer[0]), int(longer[-1]))
+    u = np.arange(low, high + 2 * _STEP, _STEP)
+    sums = np.zeros((4, len(u)))  # log Πφ, Σ m2/φ, Σ m1/φ, Σ (m1/φ)²
+    values, bounds, done = [1.0] * (len(wanted) - len(longer)), [0.0] * len(wanted), 0
+    for end in longer:
+        for start in range(done, int(end), _TOKENS):
+            tokens = np.arange(start, min(start + _TOKENS, int(end)))
+            sums += _sums(log_mgf, tokens, u)
+        done = int(end)
+        log_phi, s2, s1, s11 = sums
+        integrand = (s2 + s1 * s1 - s11) * np.exp(log_phi)
+        fine, coarse = integrand.sum() * _STEP, integrand[::2].sum() * 2 * _STEP
+        bound = abs(fine - coarse) / fine + 1e-15 * done
+        if not (bound < _USELESS and 1 - _USELESS < fine < done * (1 + _USELESS)):
+            raise InputError("log_mgf", log_mgf, "the scores spread too widely; keep γ below 8")
+        values.append(fine)
+        bounds[len(values) - 1] = bound
+    shape = n.shape
+    return np.array(values)[back].reshape(shape), np.array(bounds)[back].reshape(shape)
