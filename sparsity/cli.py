@@ -366,6 +366,52 @@ def reproduce(out: str, seed: str, as_json: bool) -> None:
 
 
 @cli.command()
+@click.option("--kernel", default="exp", metavar="KERNEL", help="exp (default), relu2 … decayed.")
+@click.option("--length", required=True, metavar="N", help="Row length n.")
+@click.option("--n-eff", metavar="M", help="Effective number of tokens wanted.")
+@click.option("--sink-mass", metavar="P", help="Instead: mean mass wanted on a sink, in (0, 1).")
+@click.option("--beta", metavar="BETA", help="Hold the bias at this value.")
+@click.option("--gamma", metavar="GAMMA", help="Hold the spread at this value.")
+@_json_option
+def design(
+    kernel: str,
+    length: str,
+    n_eff: str | None,
+    sink_mass: str | None,
+    beta: str | None,
+    gamma: str | None,
+    as_json: bool,
+) -> None:
+    """Find the parameter that gives the wanted focus, and how it must grow with length.
+
+    exp: the spread γ, or at a given --gamma the scale s of γ·s·ln n. relu2: the bias β, or at a
+    given --beta the spread. decayed: the decay λ. --sink-mass with --gamma: the sink's logit.
+    """
+    from sparsity.design import design as solve
+    from sparsity.sink_design import design_sink
+
+    if (n_eff is None) == (sink_mass is None):
+        raise InputError("n_eff", n_eff, "give either --n-eff or --sink-mass")
+    held = {
+        name: _number(name, text)
+        for name, text in (("beta", beta), ("gamma", gamma))
+        if text is not None
+    }
+    if sink_mass is not None:
+        mass = _number("sink_mass", sink_mass)
+        if set(held) != {"gamma"}:
+            raise InputError("gamma", gamma, "--sink-mass needs --gamma, and no --beta")
+        found: Any = design_sink(mass, length=_number("length", length), **held)
+    else:
+        wanted = _number("n_eff", str(n_eff))
+        found = solve(kernel, length=_number("length", length), n_eff=wanted, **held)
+    if as_json:
+        _print_json(found.summary())
+    else:
+        click.echo(found.text())
+
+
+@cli.command()
 @click.option("--out", metavar="DIR", help="Also write bench.json, .txt, .svg and .png there.")
 @click.option("--budget", metavar="T", default="2", help="Seconds a peer may take in one cell.")
 @click.option("--quick", is_flag=True, help="A few cells only, in seconds.")
