@@ -1,9 +1,11 @@
-"""How far tokens have become alike: rank collapse, representational collapse, effective rank."""
+"""How far tokens have become alike: rank collapse, representational collapse, effective rank.
+
+Plain operators only, so the same functions serve NumPy and JAX arrays.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,8 +14,7 @@ from sparsity.errors import InputError
 __all__ = ["Collapse", "collapse", "effective_rank"]
 
 
-@dataclass(frozen=True)
-class Collapse:
+class Collapse(NamedTuple):
     """How alike tokens are; all arrays of the leading shape of the states.
 
     Args:
@@ -23,22 +24,22 @@ class Collapse:
         last_norm: √(‖v_n‖² + ‖v_{n−1}‖²).
     """
 
-    rank: np.ndarray
-    last_pair: np.ndarray
-    norm: np.ndarray
-    last_norm: np.ndarray
+    rank: Any
+    last_pair: Any
+    norm: Any
+    last_norm: Any
 
     @property
-    def distance(self) -> np.ndarray:
+    def distance(self) -> Any:
         """‖v_n − v_{n−1}‖ / √(‖v_n‖² + ‖v_{n−1}‖²): 1 for orthogonal tokens, 0 for equal ones."""
         return self.last_pair / self.last_norm
 
 
-def _tokens(states: Any) -> np.ndarray:
-    v = np.asarray(states, dtype=np.float64)
-    if v.ndim < 2 or v.shape[-2] < 2:
-        raise InputError("states", f"array of shape {v.shape}", "give [..., tokens >= 2, dim]")
-    return v
+def _checked(states: Any) -> Any:
+    shape = np.shape(states)
+    if len(shape) < 2 or shape[-2] < 2:
+        raise InputError("states", f"array of shape {shape}", "give [..., tokens >= 2, dim]")
+    return states
 
 
 def collapse(states: Any) -> Collapse:
@@ -48,19 +49,20 @@ def collapse(states: Any) -> Collapse:
         states: V, [..., n, d] with n ≥ 2.
 
     Returns:
-        The measures, float64, of shape [...].
+        The measures, of shape [...], in the library and precision of `states`.
 
     Raises:
         InputError: fewer than two tokens.
 
     Source: Barbero et al. (2025), arXiv 2504.02732, section 3.
     """
-    v = _tokens(states)
+    v = _checked(states)
+    apart, last, pair = v - v.mean(-2, keepdims=True), v[..., -2:, :], v[..., -1, :] - v[..., -2, :]
     return Collapse(
-        rank=np.linalg.norm(v - v.mean(-2, keepdims=True), axis=(-2, -1)),
-        last_pair=np.linalg.norm(v[..., -1, :] - v[..., -2, :], axis=-1),
-        norm=np.linalg.norm(v, axis=(-2, -1)),
-        last_norm=np.linalg.norm(v[..., -2:, :], axis=(-2, -1)),
+        rank=(apart**2).sum((-2, -1)) ** 0.5,
+        last_pair=(pair**2).sum(-1) ** 0.5,
+        norm=(v**2).sum((-2, -1)) ** 0.5,
+        last_norm=(last**2).sum((-2, -1)) ** 0.5,
     )
 
 
@@ -78,6 +80,6 @@ def effective_rank(states: Any) -> np.ndarray:
 
     Source: Roy & Vetterli (2007), "The effective rank: a measure of effective dimensionality".
     """
-    sizes = np.linalg.svd(_tokens(states), compute_uv=False)
+    sizes = np.linalg.svd(np.asarray(_checked(states), np.float64), compute_uv=False)
     p = sizes / sizes.sum(-1, keepdims=True)
     return np.exp(-np.sum(p * np.log(np.where(p > 0, p, 1.0)), axis=-1))

@@ -7,6 +7,7 @@ probes in high precision show that, the definition itself is evaluated in high p
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -41,6 +42,9 @@ _DECADES = np.geomspace(1e-9, 1e13, 67)
 _PROBES = np.unique(np.concatenate([-_DECADES, _DECADES, np.arange(-60.0, 60.5, 0.5)]))
 _GROWING = (sympy.exp, sympy.sinh, sympy.cosh, sympy.tanh, sympy.sin, sympy.cos, sympy.erf)
 _TRUSTED = 512 * EPS  # error of log|f|, relative to 1 + |log|f||, up to which float64 serves
+
+
+_PRECISION = threading.Lock()
 
 
 class Definition:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from sparsity import sphere, transforms
+from sparsity import sphere, token_classes, transforms
 from sparsity.definition import EPS
 from sparsity.errors import InputError
 from sparsity.finite_length import FiniteLength
@@ -23,7 +23,8 @@ from sparsity.kernels.parameters import LENGTH
 from sparsity.laplace import TAIL
 from sparsity.results import Evaluation
 from sparsity.scores import RowLaw, Unit
-from sparsity.transforms import STEP, Row, Sums
+from sparsity.token_classes import Row
+from sparsity.transforms import STEP, Sums
 
 __all__ = ["limit", "n_eff", "participation", "sink_logit", "sink_mass"]
 
@@ -50,9 +51,10 @@ def _bounded(sums: Sums, integrand: Any) -> tuple[float, float]:
 
 
 def _lengths(length: Any, one: Any) -> tuple[np.ndarray, list[np.ndarray]]:
-    """`one` at every length: (n, its results, each in the shape of n)."""
+    """`one` at (n, longest n) for every n: all n, and its results, each in the shape of n."""
     n = LENGTH.check(length)
-    found = np.array([one(int(m)) for m in n.flat], dtype=np.float64).reshape(n.size, -1)
+    longest = float(n.max(initial=1.0))
+    found = np.array([one(int(m), longest) for m in n.flat], dtype=np.float64).reshape(n.size, -1)
     return n, [column.reshape(n.shape) for column in found.T]
 
 
@@ -74,8 +76,8 @@ def n_eff(kernel: str | Kernel, law: RowLaw, length: Any) -> FiniteLength:
         InputError: an unknown kernel, or a value outside its domain.
     """
 
-    def one(n: int) -> tuple[float, ...]:
-        row = _relative(transforms.row(kernel, law, n), tokens_only=True)
+    def one(n: int, longest: float) -> tuple[float, ...]:
+        row = _relative(token_classes.row(kernel, law, n), tokens_only=True)
         sums = transforms.sums(
             row,
             2,
@@ -85,6 +87,7 @@ def n_eff(kernel: str | Kernel, law: RowLaw, length: Any) -> FiniteLength:
                 (lambda m1, m2: m1, row.token),
                 (lambda m1, m2: m1 * m1, row.token),
             ],
+            longest,
         )
         scale = np.exp(sums.top)
         value, error = _bounded(sums, lambda s2, s1, s11: s2 + scale * (s1 * s1 - s11))
@@ -114,9 +117,9 @@ def participation(kernel: str | Kernel, law: RowLaw, length: Any) -> tuple[np.nd
         InputError: an unknown kernel, or a value outside its domain.
     """
 
-    def one(n: int) -> tuple[float, float]:
-        row = _relative(transforms.row(kernel, law, n), tokens_only=False)
-        sums = transforms.sums(row, 1, (2.0,), [(lambda m2: m2, row.token)])
+    def one(n: int, longest: float) -> tuple[float, float]:
+        row = _relative(token_classes.row(kernel, law, n), tokens_only=False)
+        sums = transforms.sums(row, 1, (2.0,), [(lambda m2: m2, row.token)], longest)
         return _bounded(sums, lambda m2: m2)
 
     _, (value, error) = _lengths(length, one)
@@ -141,11 +144,11 @@ def sink_mass(kernel: str | Kernel, law: RowLaw, length: Any) -> tuple[np.ndarra
         InputError: no sink, an unknown kernel, or a value outside its domain.
     """
 
-    def one(n: int) -> tuple[float, float]:
-        row = _relative(transforms.row(kernel, law, n), tokens_only=False)
+    def one(n: int, longest: float) -> tuple[float, float]:
+        row = _relative(token_classes.row(kernel, law, n), tokens_only=False)
         if not row.sink.any():
             raise InputError("law", law, "has no sink in sight; add a Unit or a Sink")
-        sums = transforms.sums(row, 1, (1.0,), [(lambda m: m, row.sink)])
+        sums = transforms.sums(row, 1, (1.0,), [(lambda m: m, row.sink)], longest)
         return _bounded(sums, lambda m: m)
 
     _, (value, error) = _lengths(length, one)
@@ -171,7 +174,7 @@ def sink_logit(mass: float, law: RowLaw, length: Any, kernel: str | Kernel = "ex
         raise InputError("mass", mass, "must be between 0 and 1")
     odds = math.log(mass / (1 - mass))
 
-    def one(n: int) -> float:
+    def one(n: int, longest: float) -> float:
         def excess(b: float) -> float:
             value = float(sink_mass(kernel, law.then(Unit(b)), n)[0])
             return math.log(value) - math.log1p(-min(value, 1 - EPS)) - odds
@@ -180,12 +183,16 @@ def sink_logit(mass: float, law: RowLaw, length: Any, kernel: str | Kernel = "ex
         low, high, step = first, first, 1.0
         while excess(low) > 0:
             low, step = low - step, 2 * step
-            if step > 1e6:
-                raise InputError("mass", mass, "other sinks take more than that already")
+            if step > 1e3:  # all-zero rows and other sinks leave less than that
+                fix = "more than that goes to sinks whatever the logit; ask for more"
+                raise InputError("mass", mass, fix)
         step = 1.0
         while excess(high) < 0:
             high, step = high + step, 2 * step
-        return low if low == high else float(brentq(excess, low, high, xtol=1e-13, rtol=1e-14))
+        if low == high:
+            return low
+        root: Any = brentq(excess, low, high, xtol=1e-13)
+        return float(root)
 
     _, (value,) = _lengths(length, one)
     return value
@@ -195,13 +202,13 @@ def _moments(row: Row) -> tuple[float, float, float]:
     """Log Σ w E|f|, log Σ w² E f² over tokens, and the error of log S from them."""
     bounds = []
 
-    def logs(law: transforms.Class) -> np.ndarray:
+    def logs(law: token_classes.Class) -> np.ndarray:
         kernel, beta, gamma, dim = law
         found = [sphere.log_moment(kernel, p, beta, gamma, dim) for p in (1, 2)]
         bounds.append(found[0][1] + found[1][1])
         return np.array([value for value, _ in found])
 
-    values, off = transforms.interpolated(row.classes, logs)
+    values, off = token_classes.interpolated(row.classes, logs)
     own = row.token > 0
     first, second = (
         float(np.logaddexp.reduce(log + np.log(row.token[own])))
@@ -212,7 +219,7 @@ def _moments(row: Row) -> tuple[float, float, float]:
 
 def _relative_scale(kernel: str | Kernel, law: RowLaw, n: int) -> float:
     """Log of the tokens' mean total weight: where a sink begins to matter."""
-    row = transforms.row(kernel, law, n)
+    row = token_classes.row(kernel, law, n)
     return _moments(row)[0]
 
 
@@ -230,8 +237,8 @@ def limit(kernel: str | Kernel, law: RowLaw, length: Any) -> Evaluation:
         InputError: an unknown kernel, an infinite moment, or a value outside its domain.
     """
 
-    def one(n: int) -> tuple[float, float]:
-        row = transforms.row(kernel, law, n)
+    def one(n: int, longest: float) -> tuple[float, float]:
+        row = token_classes.row(kernel, law, n)
         first, second, error = _moments(_relative(row, tokens_only=True))
         return first - 0.5 * (second + math.log(n)), error
 

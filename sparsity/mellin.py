@@ -18,7 +18,7 @@ from scipy.special import gamma
 from sparsity.errors import InputError
 from sparsity.kernels.parameters import LENGTH
 
-__all__ = ["n_eff_of_prefixes"]
+__all__ = ["n_eff_of_normal_prefixes", "n_eff_of_prefixes"]
 
 LogMGF = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -26,6 +26,7 @@ _LINE = 0.25  # |Re z|: above zero where φ is near 1, below it where φ is smal
 _MARGIN = 110.0  # by which the period of the discrete inversion exceeds the range of u
 _STEP = 0.25  # of u; the check runs at twice the step
 _TOKENS, _FREQUENCIES = 1024, 32  # evaluated at once
+_SPACING, _TAPS, _SPREADS = 0.1, 14, 12  # of the grid of β, of its polynomials; values of γ
 _NEGLIGIBLE = 1e-15
 _USELESS = 1e-6  # relative error at which the digits are noise
 _ORDERS = np.geomspace(0.1, 20.0, 24)  # of the Chernoff bound on Πφ
@@ -62,8 +63,8 @@ def _invert(log_mgf: LogMGF, tokens: np.ndarray, u: np.ndarray, line: float) -> 
     return out * np.exp(scale)
 
 
-def _sums(log_mgf: LogMGF, tokens: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """Log Πφ, Σ m2/φ, Σ m1/φ and Σ (m1/φ)² over some tokens, [4, len(u)]."""
+def _terms(log_mgf: LogMGF, tokens: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """Log φ, m2/φ, m1/φ and (m1/φ)² of each token, [4, tokens, len(u)]."""
     psi, m1, m2 = _invert(log_mgf, tokens, u, _LINE)
     small = psi > 0.5  # φ is: there 1 − ψ has lost digits
     log_phi = np.log1p(-np.where(small, 0.0, psi))
@@ -75,8 +76,87 @@ def _sums(log_mgf: LogMGF, tokens: np.ndarray, u: np.ndarray) -> np.ndarray:
         for moment, other in zip((m1, m2), others, strict=True):
             np.copyto(moment[:, right], other, where=there)
     ratio = m1 * np.exp(-log_phi)
-    parts = (log_phi, m2 * np.exp(-log_phi), ratio, ratio**2)
-    return np.stack([part.sum(axis=0) for part in parts])
+    return np.stack([log_phi, m2 * np.exp(-log_phi), ratio, ratio**2])
+
+
+class _EachToken:
+    """Every token by itself."""
+
+    def __init__(self, log_mgf: LogMGF) -> None:
+        self.log_mgf = log_mgf
+
+    def sums(self, start: int, end: int, u: np.ndarray) -> np.ndarray:
+        """The terms summed over the tokens start … end − 1, [4, len(u)]."""
+        total = np.zeros((4, len(u)))
+        for first in range(start, end, _TOKENS):
+            tokens = np.arange(first, min(first + _TOKENS, end))
+            total += _terms(self.log_mgf, tokens, u).sum(axis=1)
+        return total
+
+
+def _lagrange(offset: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    """Weights of the values at `nodes` in their interpolating polynomial, [offsets, nodes]."""
+    count = len(nodes)
+    gap = (nodes[:, None] - nodes + np.eye(count)).prod(axis=1)
+    others = offset[:, None, None] - np.where(np.eye(count, dtype=bool), 0.0, nodes)
+    own = np.eye(count, dtype=bool)
+    return np.where(own, 1.0, others).prod(axis=2) / gap
+
+
+class _Merged:
+    """Normal tokens as weights on a grid of (β, γ): what is summed is smooth in both."""
+
+    def __init__(self, beta: np.ndarray, gamma: np.ndarray) -> None:
+        self.beta, self.gamma, self.table = beta, gamma, None
+        low, high = gamma.min(), gamma.max()
+        angle = np.pi * (np.arange(_SPREADS) + 0.5) / _SPREADS
+        even = high - low < 1e-12 * high
+        spread = np.array([low]) if even else (low + high) / 2 + (high - low) / 2 * np.cos(angle)
+        self.spread, self.first = spread, beta.min() - _TAPS * _SPACING
+        self.count = int((beta.max() - self.first) / _SPACING) + _TAPS
+
+    def log_mgf(self, tokens: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """Logarithm of E e^(p·s) of the points of the grid, γ varying fastest."""
+        place, which = np.divmod(tokens, len(self.spread))
+        beta, gamma = self.first + _SPACING * place, self.spread[which]
+        return beta[:, None] * p + (gamma[:, None] * p) ** 2 / 2
+
+    def sums(self, start: int, end: int, u: np.ndarray) -> np.ndarray:
+        """The terms summed over the tokens start … end − 1, [4, len(u)]."""
+        if self.table is None:
+            points = np.arange(self.count * len(self.spread))
+            parts = np.array_split(points, -(-len(points) // _TOKENS))
+            self.table = np.concatenate([_terms(self.log_mgf, x, u) for x in parts], axis=1)
+        place = (self.beta[start:end] - self.first) / _SPACING
+        near = np.floor(place)
+        taps = np.arange(_TAPS) - (_TAPS // 2 - 1.0)
+        along, across = _lagrange(place - near, taps), _lagrange(self.gamma[start:end], self.spread)
+        at = (near[:, None] + taps).astype(np.int64)[..., None] * len(self.spread)
+        at = at + np.arange(len(self.spread))
+        weight = along[..., None] * across[:, None, :]
+        times = np.bincount(at.ravel(), weight.ravel(), minlength=self.table.shape[1])
+        return times @ self.table
+
+
+def n_eff_of_normal_prefixes(
+    beta: np.ndarray, gamma: np.ndarray, lengths: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """As `n_eff_of_prefixes` for normal scores s_j ~ N(β_j, γ_j²), at little cost for long rows.
+
+    Args:
+        beta: β_j of the tokens 0, 1, …, as many as the longest row has.
+        gamma: γ_j > 0, likewise.
+        lengths: n, whole numbers ≥ 1, any shape.
+
+    Returns:
+        n_eff in [1, n], and a bound on its relative error, in the shape of `lengths`.
+    """
+
+    def log_mgf(tokens: np.ndarray, p: np.ndarray) -> np.ndarray:
+        return beta[tokens][:, None] * p + (gamma[tokens][:, None] * p) ** 2 / 2
+
+    narrow = gamma.max() <= 2 * gamma.min()  # else few values of γ do not carry the rest
+    return _prefixes(log_mgf, _Merged(beta, gamma) if narrow else _EachToken(log_mgf), lengths)
 
 
 def n_eff_of_prefixes(log_mgf: LogMGF, lengths: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -94,6 +174,12 @@ def n_eff_of_prefixes(log_mgf: LogMGF, lengths: Any) -> tuple[np.ndarray, np.nda
         InputError: a length that is not a whole number ≥ 1, or scores so wide (standard deviation
             of 10 and more) that float64 holds no digit of the answer.
     """
+    return _prefixes(log_mgf, _EachToken(log_mgf), lengths)
+
+
+def _prefixes(
+    log_mgf: LogMGF, stand: _EachToken | _Merged, lengths: Any
+) -> tuple[np.ndarray, np.ndarray]:
     n = LENGTH.check(lengths).astype(np.int64)
     wanted, back = np.unique(n, return_inverse=True)
     longer = wanted[wanted > 1]
@@ -104,14 +190,13 @@ def n_eff_of_prefixes(log_mgf: LogMGF, lengths: Any) -> tuple[np.ndarray, np.nda
     sums = np.zeros((4, len(u)))  # log Πφ, Σ m2/φ, Σ m1/φ, Σ (m1/φ)²
     values, bounds, done = [1.0] * (len(wanted) - len(longer)), [0.0] * len(wanted), 0
     for end in longer:
-        for start in range(done, int(end), _TOKENS):
-            tokens = np.arange(start, min(start + _TOKENS, int(end)))
-            sums += _sums(log_mgf, tokens, u)
+        sums += stand.sums(done, int(end), u)
         done = int(end)
         log_phi, s2, s1, s11 = sums
-        integrand = (s2 + s1 * s1 - s11) * np.exp(log_phi)
-        fine, coarse = integrand.sum() * _STEP, integrand[::2].sum() * 2 * _STEP
-        bound = abs(fine - coarse) / fine + 1e-15 * done
+        with np.errstate(over="ignore", invalid="ignore"):  # told below
+            integrand = (s2 + s1 * s1 - s11) * np.exp(log_phi)
+            fine, coarse = integrand.sum() * _STEP, integrand[::2].sum() * 2 * _STEP
+            bound = abs(fine - coarse) / fine + 1e-15 * done
         if not (bound < _USELESS and 1 - _USELESS < fine < done * (1 + _USELESS)):
             raise InputError("log_mgf", log_mgf, "the scores spread too widely; keep γ below 8")
         values.append(fine)

@@ -66,7 +66,8 @@ class Stack:
         beta: mean of the scores.
         gamma: their standard deviation; scores are independent, the limit of high head dimension.
         strength: w; W_h has independent entries N(0, w²/(dH)).
-        branch: ‖M‖ ≥ 0 of the token-wise map, which is (1 + ‖M‖)-Lipschitz.
+        branch: ‖M‖ ≥ 0 of the token-wise map, which is (1 + ‖M‖)-Lipschitz; M is ‖M‖ times a
+            random reflection.
         common: r in [0, 1), correlation of the tokens: v_i ~ N(0, I/d), E v_i·v_k = r.
         sink: what token 0 is, None for a token like the others.
     """
@@ -168,7 +169,7 @@ def _attention(stack: Stack, numbers: _Numbers, scores: Any) -> Any:
 def _draw(stack: Stack, numbers: _Numbers, key: jax.Array, dtype: str) -> Layers:
     numbers = _Numbers(*(jnp.asarray(x, dtype) for x in numbers))
     n, d, depth, heads = stack.length, stack.dim, stack.depth, stack.heads
-    shapes = [(n, d), (d,), (depth, heads, n, n), (depth, heads, d, d), (depth, d, d)]
+    shapes = [(n, d), (d,), (depth, heads, n, n), (depth, heads, d, d), (depth, d)]
     shapes = shapes if stack.branch else shapes[:-1]
     ends = np.cumsum([math.prod(shape) for shape in shapes]).tolist()
     normals = jax.random.normal(key, (ends[-1],), dtype)  # in one go: that compiles faster
@@ -176,9 +177,9 @@ def _draw(stack: Stack, numbers: _Numbers, key: jax.Array, dtype: str) -> Layers
     unique, shared, scores, values, *rest = map(jnp.reshape, parts, shapes)
     tokens = math.sqrt(1 - stack.common) * unique + math.sqrt(stack.common) * shared
     maps = jnp.zeros((depth, d, d), dtype)
-    if rest:
-        largest = jnp.linalg.norm(rest[0], 2, axis=(-2, -1), keepdims=True)
-        maps = stack.branch * rest[0] / largest
+    for axis in rest:  # reflections along random axes: their norm is known
+        axis = axis / jnp.linalg.norm(axis, axis=-1, keepdims=True)
+        maps = stack.branch * (jnp.eye(d, dtype=dtype) - 2 * axis[:, :, None] * axis[:, None])
     return Layers(
         tokens / math.sqrt(d),
         _attention(stack, numbers, stack.beta + stack.gamma * scores).astype(dtype),
@@ -220,8 +221,8 @@ def forward(layers: Layers) -> jax.Array:
 
 
 @functools.partial(jax.jit, static_argnames=("stack", "dtype"))
-def _states(stack: Stack, numbers: _Numbers, keys: jax.Array, dtype: str) -> jax.Array:
-    return jax.lax.map(lambda key: forward(_draw(stack, numbers, key, dtype)), keys)
+def _sampled(stack: Stack, numbers: _Numbers, keys: jax.Array, dtype: str) -> Collapse:
+    return jax.lax.map(lambda key: collapse(forward(_draw(stack, numbers, key, dtype))), keys)
 
 
 def sampled(stack: Stack, draws: int, seed: int = 0, *, dtype: Any = None) -> Collapse:
@@ -234,8 +235,9 @@ def sampled(stack: Stack, draws: int, seed: int = 0, *, dtype: Any = None) -> Co
         dtype: as in `draw`.
 
     Returns:
-        Arrays of shape [draws, L + 1].
+        float64 arrays of shape [draws, L + 1].
     """
     name = resolve_dtype(dtype).name
     keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), draws)
-    return collapse(_states(*_split(stack), keys, name))
+    found = _sampled(*_split(stack), keys, name)
+    return Collapse(*(np.asarray(x, np.float64) for x in found))

@@ -17,11 +17,12 @@ from sparsity import finite_rows, kernels
 from sparsity.errors import InputError
 from sparsity.finite_length import FiniteLength
 from sparsity.kernels import Kernel
-from sparsity.mellin import n_eff_of_prefixes
+from sparsity.kernels.parameters import LENGTH
+from sparsity.mellin import n_eff_of_normal_prefixes, n_eff_of_prefixes
 from sparsity.rotary import BASE, angles, planes, slack_coefficients
 from sparsity.scores import RowLaw, Tokens, every
 
-__all__ = ["Coca", "Rope", "collinear_mean", "rectified"]
+__all__ = ["Coca", "Rope", "collinear_mean", "rectified", "turned_query"]
 
 _NORMAL = 8.0  # spreads from zero at which t is never cut: P(τ < 0) < 1e−15
 
@@ -212,9 +213,6 @@ class Coca(_Law):
 
         E e^(xt) = Φ(−z) + e^(−z²/2) · e^(w²/2) Φ(w), z = center/spread, w = z + spread·x.
         """
-        if self.normal:
-            gamma = self.gamma(distance)[:, None]
-            return self.beta(distance)[:, None] * p + (gamma * p) ** 2 / 2
         z = self.center / self.spread
         total = np.zeros((len(distance), len(p)), np.result_type(p, np.float64))
         for c in self.coefficients(distance).T:  # a plane at a time: memory
@@ -230,8 +228,13 @@ class Coca(_Law):
         """As for any law; of exp through the moment generating function, normal or not."""
         if kernels.named(kernel) is not kernels.exp:
             return super().n_eff(length, kernel)
-        n = np.asarray(length, dtype=np.float64)
-        value, bound = n_eff_of_prefixes(self.log_mgf, length)
+        n = LENGTH.check(length)
+        if self.normal:
+            every_one = np.arange(int(np.max(n, initial=1.0)))
+            beta, gamma = self.beta(every_one), self.gamma(every_one)
+            value, bound = n_eff_of_normal_prefixes(beta, gamma, length)
+        else:
+            value, bound = n_eff_of_prefixes(self.log_mgf, length)
         return FiniteLength(n, value, np.sqrt(value / n), np.ones_like(value), bound)
 
 
@@ -250,3 +253,9 @@ def collinear_mean(coca: Coca, turn: np.ndarray) -> np.ndarray:
     if coca.pairing == "half":
         return np.concatenate([mu.real, mu.imag])
     return np.stack([mu.real, mu.imag], axis=-1).reshape(-1)
+
+
+def turned_query(dim: int, seed: int = 0) -> np.ndarray:
+    """A query drawn at random, ‖q‖² = d: the one that the figures show."""
+    q = np.random.default_rng(seed).standard_normal(dim)
+    return q * (dim**0.5 / np.linalg.norm(q))

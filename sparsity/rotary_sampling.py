@@ -42,6 +42,7 @@ class RotaryDraws:
     dim: int
     size: int
     dtype: str
+    shared: bool = False
 
     @property
     def numbers(self) -> int:
@@ -49,11 +50,16 @@ class RotaryDraws:
         return self.size * len(self.distances) * self.dim
 
     def scores(self, key: jax.Array, arguments: Any) -> jax.Array:
-        """Draw, rotate, multiply; arguments = (q [d], mean [d] or center, spread)."""
+        """Draw, rotate, multiply; arguments = (q [d], mean [d] or center, spread).
+
+        With `shared` the same key stands at every distance, as if it were moved.
+        """
         query, mean, spread = arguments
         keys = self.position - np.asarray(self.distances)
         width = self.dim if self.form == "rope" else self.dim // 2
-        drawn = mean + spread * normal(key, (self.size, len(keys), width), self.dtype)
+        drawn = (self.size, 1 if self.shared else len(keys), width)
+        drawn = mean + spread * normal(key, drawn, self.dtype)
+        drawn = jnp.broadcast_to(drawn, (self.size, len(keys), width))
         options: Any = {"base": self.base, "m": [self.position], "n": keys}
         form = {
             "rope": rotary.rope_scores,
@@ -154,7 +160,7 @@ def scores(law: Rope | Coca, distances: Any, sampling: Sampling, chunks: int = 4
         chunks: of 32 batches each.
     """
     fields, arguments = _setup(law, distances, sampling)
-    sampler = RotaryMoments(**fields)
+    sampler = RotaryMoments(**fields, shared=True)
     batches = collect(sampler, arguments, seed=sampling.seed, first=0, chunks=chunks)
     mean, square = batches[:, 0], batches[:, 1]
     beta = mean.mean(axis=0)
@@ -206,14 +212,14 @@ class RotaryCell:
 
 
 CELLS: tuple[RotaryCell, ...] = (
-    RotaryCell(kernels.exp, "rope", 64, 8, "interleaved", 0.4),
-    RotaryCell(kernels.exp, "rope", 16, 64, "half", 0.5),
-    RotaryCell(kernels.relu2, "rope", 4, 4, "half", 0.5),
+    RotaryCell(kernels.exp, "rope", 64, 8, "interleaved", 0.25),
+    RotaryCell(kernels.exp, "rope", 8, 64, "half", 0.25),
+    RotaryCell(kernels.relu2, "rope", 4, 4, "half", 0.4),
     RotaryCell(kernels.identity, "rope", 16, 4, "interleaved", 0.3),
-    RotaryCell(kernels.exp, "coca", 64, 8, "half", 1.0),
-    RotaryCell(kernels.exp, "coca", 16, 4, "interleaved", 2.0),
+    RotaryCell(kernels.exp, "coca", 32, 8, "half", 0.7),
+    RotaryCell(kernels.exp, "coca", 16, 4, "interleaved", 1.5),
     RotaryCell(kernels.identity, "coca", 16, 8, "interleaved", 0.1),
-    RotaryCell(kernels.exp, "slack", 32, 8, "half", 1.0),
+    RotaryCell(kernels.exp, "slack", 32, 8, "half", 0.7),
 )
 
 

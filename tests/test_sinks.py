@@ -1,5 +1,7 @@
 """The sink metric on attention arrays."""
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -141,7 +143,8 @@ def test_bad_arguments_are_refused():
         count += 1
     with pytest.raises(InputError, match="layers, heads"):
         sink_rate(a[0, 0])
-    for length in (0, -1, 2.5):
+    lengths: tuple[Any, ...] = (0, -1, 2.5)
+    for length in lengths:
         with pytest.raises(InputError, match="whole number"):
             uniform_importance(length)
         count += 1

@@ -144,7 +144,7 @@ def collapses(routes: SinkRoutes, seed: int) -> Judged:
         worst, count = max(worst, float((found.last_pair / found.rank).max())), count + len(v)
     stacks = [routes.forward(routes.draw(small_stack(s), seed)) for s in (None, Sink(mass=0.5))]
     for states in stacks:
-        found = routes.collapse(states)
+        found = routes.collapse(np.asarray(states, np.float64))
         worst = max(worst, float((found.last_pair / found.rank).max()))
         count += len(found.rank)
     a, b = sympy.symbols("a b", real=True)
@@ -166,12 +166,12 @@ def collapses(routes: SinkRoutes, seed: int) -> Judged:
         Finding(
             "core",
             "not conversely: tokens with v_n = v_(n−1) exactly and ‖V − (1/n)11ᵀV‖ > 10⁹",
-            apart.last_pair == 0 and apart.rank > 1e9,
+            bool(apart.last_pair == 0 and apart.rank > 1e9),
         ),
         Finding(
             "instead",
             "the factor √2 cannot be spared: v_n = −v_(n−1), the others 0, attains it",
-            abs(tight.last_pair / tight.rank - math.sqrt(2)) < 1e-12,
+            abs(float(tight.last_pair / tight.rank) - math.sqrt(2)) < 1e-12,
         ),
     ]
     return findings, {"matrices": count, "largest_ratio": worst, "sqrt_2": math.sqrt(2)}

@@ -25,6 +25,7 @@ LONG = {
     "logit 6": Sink(logit=6.0),
     "0.8 held": Sink(mass=0.8),
 }
+_LOOKS = plotting.LOOKS[:4], [plotting.LOOKS[i] for i in (0, 4, 5, 2)]  # one sink, one colour
 SAMPLED_DEPTHS, SAMPLED_LENGTHS = (3, 6, 9, 12, 15), (16, 64, 192)
 DRAWS, DIM = 256, 64
 
@@ -79,7 +80,7 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
         (data[:half], (0.1, 0.14, 0.29, 0.63), f"{LENGTH} tokens", "layers  L"),
         (data[half:], (0.565, 0.14, 0.29, 0.63), f"{LAYERS} layers", "context length  n"),
     )
-    for curves, box, title, along in panels:
+    for (curves, box, title, along), looks in zip(panels, _LOOKS, strict=True):
         ax = plotting.calm(canvas.add_axes(box))
         ax.set(yscale="log", ylim=(6e-3, 1.3), xlabel=along)
         ax.set_title(title, loc="left", fontsize=11)
@@ -91,9 +92,9 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
         else:
             ax.set(xscale="log", xlim=(4, LONGEST))
             plotting.plain_ticks(ax.xaxis, (4, 16, 64, 256, 1024))
-        for series, look in zip(curves, plotting.LOOKS, strict=False):
+        for series, look in zip(curves, looks, strict=True):
             plotting.curve(ax, series, look)
-        ends = zip(curves, plotting.LOOKS, strict=False)
+        ends = zip(curves, looks, strict=True)
         plotting.end_labels(ax, [(c.theory[-1], c.label, look.color) for c, look in ends])
 
 
@@ -102,8 +103,8 @@ FIGURE = Figure(
     title="A sink buys depth, but its logit must keep up with ln n",
     subtitle="How far apart the last two tokens remain in a deep stack of random softmax attention",
     caption=(
-        "Without a sink the last two of 64 tokens are down to a distance of ½ after 3 layers; a "
-        "sink of value zero that takes 50 % or 80 % of the attention puts that off to 9 and 53. "
+        "Without a sink the last two of 64 tokens are down to a distance of ½ after 3 layers; "
+        "a sink of value zero that takes 50 % or 80 % of the attention puts that off to 9 and 53. "
         "At a fixed logit a longer context drains the sink and the tokens mix again: to hold its "
         "mass, the logit must grow like ln n (for half of the mass, ln n + γ²/2). "
         "Distance: √(E‖vₙ−vₙ₋₁‖² / E(‖vₙ‖²+‖vₙ₋₁‖²)), for γ = 1 and tokens of correlation ¼. "

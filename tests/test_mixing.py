@@ -1,0 +1,539 @@
+"""The deep stack, its exact law, the over-squashing bound, and the claims judged on them."""
+
+import json
+import math
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from sparsity import claims_sinks, finite_length, finite_rows, mixing_law
+from sparsity.claims_sinks import SinkRoutes
+from sparsity.claims_sinks.mixing import toy
+from sparsity.collapse import collapse, effective_rank
+from sparsity.errors import InputError
+from sparsity.figures.mixing import FIGURE
+from sparsity.influence import bound, bound_of, jacobian, norms
+from sparsity.judging import Finding, verdict
+from sparsity.kernels import score_kernel
+from sparsity.kernels.symbols import s
+from sparsity.mixing import Layers, Sink, Stack, draw, forward, sampled
+from sparsity.scores import RowLaw, Unit
+from sparsity.sinks import importance, sink_rate
+
+SMALL = Stack(length=10, dim=5, depth=3, heads=2, common=0.25)
+SINKS = (None, Sink(mass=0.8), Sink(mass=0.5, value=0.7), Sink(logit=3.0), Sink(logit=2.0, value=1))
+
+
+# ---------------------------------------------------------------- the stack
+
+
+@pytest.mark.parametrize("kernel", ["exp", "relu2", "identity"])
+@pytest.mark.parametrize("sink", SINKS)
+def test_rows_are_causal_and_have_unit_mass(kernel, sink):
+    a = np.asarray(draw(replace(SMALL, kernel=kernel, sink=sink, branch=0.5)).attention)
+    assert a.shape == (3, 2, 10, 10)
+    assert not np.triu(a, 1).any()
+    mass = np.abs(a).sum(-1)
+    whole = np.isclose(mass, 1, rtol=0, atol=1e-12)
+    if kernel == "relu2":  # a row whose weights all vanish gives nothing to its tokens
+        left = 0.0 if sink is None else sink.mass or 0.0
+        assert np.all(whole | np.isclose(mass, left, rtol=0, atol=1e-12))
+        assert whole.any()
+        assert whole.all() or sink is None or sink.logit is None
+    else:
+        assert whole.all()
+    if kernel == "identity":
+        assert (a < 0).any()
+    else:
+        assert (a >= 0).all()
+    if sink is not None and sink.mass is not None:
+        np.testing.assert_allclose(a[..., 1:, 0], sink.mass, rtol=1e-12)
+
+
+def test_the_logit_is_the_weight_beside_the_others():
+    """The same scores, with and without: α_0 = e^b/(e^b + Σ), the others keep their ratios."""
+    free, held = (
+        np.asarray(draw(replace(SMALL, sink=x)).attention)
+        for x in (Sink(mass=0.0), Sink(logit=1.5))
+    )
+    m = held[..., 1:, :1]
+    np.testing.assert_allclose(held[..., 1:, 1:], (1 - m) * free[..., 1:, 1:], rtol=1e-10)
+    assert 0.02 < m.min() < 0.5 < m.max() < 0.98
+    strong = np.asarray(draw(replace(SMALL, sink=Sink(logit=800.0))).attention)
+    np.testing.assert_allclose(strong[..., 0], 1.0)  # e^800 does not overflow
+
+
+def test_a_strong_sink_is_one_by_the_metric():
+    a = draw(replace(SMALL, sink=Sink(mass=0.8), length=64)).attention
+    assert sink_rate(a, 0.3) == 1.0
+    assert sink_rate(draw(replace(SMALL, length=64)).attention, 0.3) == 0.0
+    # The first query sees token 0 alone: α_1 = (1 + 63·0.8)/64.
+    np.testing.assert_allclose(np.asarray(importance(a))[..., 0], (1 + 63 * 0.8) / 64, rtol=1e-6)
+
+
+def test_forward_is_the_definition():
+    stack = replace(SMALL, sink=Sink(mass=0.4, value=0.3), branch=0.5)
+    layers = draw(stack)
+    v, a, W, M, g = (np.asarray(x) for x in layers)
+    states = np.asarray(forward(layers))
+    np.testing.assert_allclose(g, [0.3] + [1] * 9)
+    np.testing.assert_allclose(np.linalg.norm(M, 2, axis=(1, 2)), 0.5, rtol=1e-12)
+    for layer in range(3):
+        z = v.copy()
+        for j in range(10):
+            for h in range(2):
+                for i in range(j + 1):
+                    z[j] += a[layer, h, j, i] * g[i] * W[layer, h] @ v[i]
+        v = z + np.array([M[layer] @ np.tanh(x) for x in z])
+        np.testing.assert_allclose(states[layer + 1], v, rtol=1e-10, atol=1e-12)
+
+
+def test_seeds_and_dtypes():
+    one, two, other = (np.asarray(draw(SMALL, seed).attention) for seed in (3, 3, 4))
+    assert np.array_equal(one, two)
+    assert not np.array_equal(one, other)
+    assert draw(SMALL, dtype=np.float32).attention.dtype == jnp.float32
+    assert draw(SMALL).attention.dtype == jnp.float64
+
+
+def test_later_tokens_do_not_reach_earlier_ones():
+    J = jacobian(draw(replace(SMALL, branch=0.5)))
+    assert J.shape == (10, 10, 5, 5)
+    assert not norms(J)[np.triu_indices(10, 1)].any()
+
+
+@pytest.mark.parametrize(
+    ("change", "argument"),
+    [
+        ({"kernel": "decayed"}, "kernel"),
+        ({"kernel": "softmax"}, "kernel"),
+        ({"gamma": 0.0}, "gamma"),
+        ({"length": 1}, "length"),
+        ({"dim": 0}, "dim"),
+        ({"depth": 2.5}, "depth"),
+        ({"heads": 0}, "heads"),
+        ({"strength": -1.0}, "strength"),
+        ({"branch": math.nan}, "branch"),
+        ({"common": 1.0}, "common"),
+    ],
+)
+def test_bad_stacks_are_refused(change, argument):
+    with pytest.raises(InputError) as caught:
+        Stack(**change)
+    assert caught.value.argument == argument
+
+
+@pytest.mark.parametrize(
+    ("change", "argument"),
+    [
+        ({}, "sink"),
+        ({"mass": 0.5, "logit": 1.0}, "sink"),
+        ({"mass": 1.0}, "mass"),
+        ({"mass": -0.1}, "mass"),
+        ({"logit": math.inf}, "logit"),
+        ({"mass": 0.5, "value": -1.0}, "value"),
+    ],
+)
+def test_bad_sinks_are_refused(change, argument):
+    with pytest.raises(InputError) as caught:
+        Sink(**change)
+    assert caught.value.argument == argument
+
+
+# ------------------------------------------------------------- collapse
+
+
+def test_the_measures():
+    v = np.array([[3.0, 0], [0, 4], [0, 4]])
+    found = collapse(v)
+    assert found.rank == pytest.approx(math.sqrt(((v - v.mean(0)) ** 2).sum()))
+    assert found.last_pair == 0
+    assert found.norm == pytest.approx(math.sqrt(41))
+    assert found.last_norm == pytest.approx(math.sqrt(32))
+    equal = collapse(np.ones((4, 2, 3)))
+    assert equal.rank.shape == (4,)
+    assert not equal.rank.any()
+    assert not equal.distance.any()
+    assert collapse(np.eye(2)).distance == pytest.approx(1.0)
+    assert effective_rank(np.eye(5)) == pytest.approx(5.0)
+    assert effective_rank(np.ones((4, 3))) == pytest.approx(1.0)
+    p = np.array([3.0, 1.0]) / 4
+    assert effective_rank(np.diag([3.0, 1.0])) == pytest.approx(math.exp(-(p @ np.log(p))))
+    with pytest.raises(InputError, match="tokens >= 2"):
+        collapse(np.ones((1, 3)))
+
+
+def test_effective_rank_falls_with_depth_and_a_sink_holds_it():
+    deep = replace(SMALL, depth=12, dim=10, common=0.0)
+    free, held = (
+        effective_rank(forward(draw(replace(deep, sink=x)))) for x in (None, Sink(mass=0.9))
+    )
+    assert free.shape == (13,)
+    assert free[0] == held[0]
+    assert free[-1] < 0.7 * free[0]
+    assert held[-1] > 0.9 * held[0]
+
+
+# ------------------------------------------------------------ the bound
+
+
+@pytest.mark.parametrize(("mass", "digits"), [
+    (None, ["0.884", "1.016", "1.104"]),
+    (0.8, ["0.262", "0.223", "0.195"]),
+])  # fmt: skip
+def test_toy_values_by_differentiation_and_by_the_bound(mass, digits):
+    found = toy(SinkRoutes(), mass)
+    assert [f"{x:.3f}" for x in found] == digits
+    # One head with W = 1 and nonnegative paths: the bound is the Jacobian itself.
+    n = 6
+    rows = np.tril(np.ones((n, n))) / np.arange(1, n + 1)[:, None]
+    gain = np.ones(n)
+    if mass is not None:
+        rows = np.zeros((n, n))
+        rows[0, 0] = 1
+        for i in range(1, n):
+            rows[i, 0], rows[i, 1 : i + 1] = mass, (1 - mass) / i
+        gain[0] = 0
+    M = bound(np.broadcast_to(rows, (4, 1, n, n)), 1.0, gain=gain)
+    np.testing.assert_allclose(found, (M[:, 2] / M.diagonal())[3:], rtol=1e-5)
+
+
+def violations(stack, seed, above):
+    """Entries where the true influence exceeds `above(layers)`, and their number in all."""
+    layers = draw(stack, seed)
+    reach = norms(jacobian(layers))
+    return int((reach > above(layers) * (1 + 1e-9)).sum()), reach.size
+
+
+def honest(stack):
+    return lambda layers: bound_of(layers, stack.lipschitz)
+
+
+def test_the_bound_holds_in_every_entry():
+    entries = 0
+    for kernel in ("exp", "relu2", "identity"):
+        for sink in SINKS:
+            for branch in (0.0, 0.5) if kernel == "exp" else (0.5,):
+                stack = replace(SMALL, kernel=kernel, sink=sink, branch=branch)
+                over, count = violations(stack, 11, honest(stack))
+                assert over == 0
+                entries += count
+    assert entries == (3 + 1) * 5 * 100
+
+
+def _strengths(layers):
+    return np.linalg.norm(np.asarray(layers.values), 2, axis=(-2, -1))
+
+
+def _without_residual(layers):
+    product = np.eye(10)
+    for a, w in zip(np.abs(np.asarray(layers.attention)), _strengths(layers), strict=True):
+        product = np.einsum("h,hji->ji", w, a) @ product
+    return product
+
+
+def _without_a_head(layers):
+    w = _strengths(layers)
+    w[:, 1] = 0
+    return bound(layers.attention, w, 1.0)
+
+
+def _without_norms(layers):
+    return bound(layers.attention, 0.5, 1.0)
+
+
+def _without_later_layers(layers):
+    return bound(layers.attention[:1], _strengths(layers)[:1], 1.0)
+
+
+def _transposed(layers):
+    return bound_of(layers, 1.0).T
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        _without_residual,
+        _without_a_head,
+        _without_norms,
+        _without_later_layers,
+        _transposed,
+    ],
+)
+def test_wrong_bounds_are_violated(wrong):
+    over, count = violations(SMALL, 11, wrong)
+    assert count == 100
+    assert over >= 5
+
+
+def test_a_wrong_lipschitz_constant_is_violated():
+    """Small tokens, where tanh has slope one, and maps that are multiples of the identity."""
+    layers = draw(replace(SMALL, branch=1.0, strength=0.01), 2)
+    maps = jnp.broadcast_to(jnp.eye(5), (3, 5, 5))
+    layers = layers._replace(maps=maps, tokens=1e-3 * layers.tokens)
+    reach = norms(jacobian(layers))
+    assert np.all(reach <= bound_of(layers, 2.0) * (1 + 1e-9))
+    assert np.sum(reach > bound_of(layers, 1.5)) >= 10
+
+
+def test_a_sink_without_value_removes_its_column_and_thins_the_others():
+    a = np.asarray(draw(replace(SMALL, sink=Sink(mass=0.0))).attention)
+    thin = np.asarray(draw(replace(SMALL, sink=Sink(mass=0.8))).attention)
+    gain = np.array([0.0] + [1.0] * 9)
+    held = bound(thin, 1.0, gain=gain)
+    assert not held[1:, 0].any()
+    np.testing.assert_allclose(held[1:, 1:], bound(a, 0.2, gain=gain)[1:, 1:], rtol=1e-12)
+    assert norms(jacobian(draw(replace(SMALL, sink=Sink(mass=0.8)))))[1:, 0].max() == 0
+
+
+def test_bad_input_of_the_bound_is_refused():
+    a = np.ones((1, 1, 2, 2))
+    cases = [
+        (dict(attention=np.ones((2, 2)), strengths=1.0), "attention"),
+        (dict(attention=a, strengths=-1.0), "strengths"),
+        (dict(attention=a, strengths=1.0, lipschitz=0.0), "lipschitz"),
+        (dict(attention=a, strengths=1.0, gain=np.nan), "gain"),
+    ]
+    for arguments, name in cases:
+        with pytest.raises(InputError) as caught:
+            bound(**arguments)
+        assert caught.value.argument == name
+
+
+# ------------------------------------------------------- the exact law
+
+
+@pytest.mark.parametrize(("gamma", "n", "b", "mass"), [
+    (1, 100, 3, "0.11004"), (2, 1000, 8, "0.29300"), (3, 1000, 8, "0.04396"),
+    (1, 1000, math.log(1000) + 0.5, "0.50021"),
+])  # fmt: skip
+def test_row_moments_of_a_sink(gamma, n, b, mass):
+    found = mixing_law.row_moments("exp", n, 0.0, gamma, Sink(logit=b))
+    assert f"{found.mass:.5f}" == mass
+    exact, error = finite_rows.sink_mass("exp", RowLaw(gamma=gamma).then(Unit(b)), n)
+    assert found.mass == pytest.approx(exact, rel=1e-9 + float(error))
+
+
+@pytest.mark.parametrize(("n", "y2"), [(16, "0.47691"), (256, "0.21558"), (4096, "0.07862")])
+def test_row_moments_without_a_sink(n, y2):
+    found = mixing_law.row_moments("exp", n, 0.0, 3.0)
+    assert f"{found.squares:.5f}" == y2
+    exact, _ = finite_length.participation("exp", n, gamma=3.0)
+    assert found.squares == pytest.approx(float(exact), rel=1e-9)
+
+
+def test_row_moments_against_rows_drawn():
+    rng, rows, cells = np.random.default_rng(5), 40_000, 0
+    for kernel, f in (("exp", np.exp), ("relu2", lambda x: np.maximum(x, 0) ** 2)):
+        for n in (1, 3, 20):
+            for sink in (None, Sink(mass=0.3), Sink(logit=1.5)):
+                a = f(-0.5 + 1.2 * rng.standard_normal((rows, n)))
+                b = 0.0 if sink is None or sink.logit is None else f(sink.logit)
+                total = a.sum(1, keepdims=True) + b
+                p = np.divide(a, total, out=np.zeros_like(a), where=total > 0)
+                m = (b / total[:, 0]) if b else np.full(rows, 0.0)
+                if sink is not None and sink.mass is not None:
+                    m, p = np.full(rows, sink.mass), p * (1 - sink.mass)
+                R = p.sum(1)
+                drawn = (m, m * m, R, R * R, m * R, (p * p).sum(1))
+                law = mixing_law.row_moments(kernel, n, -0.5, 1.2, sink)
+                for x, name in zip(drawn, mixing_law.RowMoments.__dataclass_fields__, strict=True):
+                    bar = 4.5 * x.std() / math.sqrt(rows) + 1e-9
+                    assert abs(x.mean() - float(getattr(law, name))) < bar
+                    cells += 1
+    assert cells == 2 * 3 * 3 * 6
+
+
+LAWS = (
+    Stack(kernel="exp", gamma=1.0, sink=None),
+    Stack(kernel="exp", gamma=2.5, beta=0.7, sink=Sink(mass=0.5)),
+    Stack(kernel="exp", gamma=1.5, sink=Sink(logit=3.0, value=0.7)),
+    Stack(kernel="relu2", gamma=1.0, beta=-0.3, sink=Sink(logit=1.0)),
+    Stack(kernel="relu2", gamma=1.0, sink=Sink(mass=0.5, value=1.0)),
+)
+
+
+def z_scores(stack, law, draws=400):
+    """Second moments of whole stacks against the law, in standard errors."""
+    c = sampled(stack, draws, 9)
+    found = []
+    for name in ("rank", "last_pair", "norm", "last_norm"):
+        x = getattr(c, name) ** 2
+        gap = x.mean(0) - getattr(law, name) ** 2
+        found += list(gap / (x.std(0, ddof=1) / math.sqrt(draws)))
+    return np.array(found)
+
+
+def shaped(stack, heads=2):
+    return replace(stack, length=12, dim=24, depth=3, heads=heads, common=0.25)
+
+
+def test_stacks_drawn_at_random_obey_the_law():
+    z = np.concatenate([z_scores(shaped(x), mixing_law.average(shaped(x))) for x in LAWS])
+    assert z.size == 5 * 4 * 4
+    assert np.abs(z).max() < stats.t.isf(1e-4 / z.size / 2, 399)
+
+
+@pytest.mark.parametrize("wrong", ["strength", "mass", "gamma", "value"])
+def test_a_wrong_law_is_rejected(wrong):
+    stack = shaped(Stack(sink=Sink(mass=0.5, value=0.5)))
+    other = {
+        "strength": replace(stack, strength=1.15),
+        "mass": replace(stack, sink=Sink(mass=0.6, value=0.5)),
+        "gamma": replace(stack, gamma=1.0, sink=None),
+        "value": replace(stack, sink=Sink(mass=0.5, value=0.65)),
+    }[wrong]
+    z = z_scores(stack, mixing_law.average(other))
+    assert np.abs(z).max() > stats.t.isf(1e-4 / 80 / 2, 399)
+
+
+def test_influence_is_that_of_jacobians():
+    stack = replace(shaped(Stack(sink=Sink(mass=0.4, value=0.5))), heads=1, dim=8)
+    blocks = np.stack([jacobian(draw(stack, seed)) for seed in range(60)])
+    squares = (blocks**2).sum((-2, -1)) / stack.dim
+    checked = 0
+    for token in (0, 1, 5):
+        law = mixing_law.influence(stack, token)[-1] ** 2
+        x = squares[:, :, token]
+        bar = x.std(0, ddof=1) / math.sqrt(len(x))
+        at = bar > 0
+        z = (x.mean(0) - law)[at] / bar[at]
+        assert np.abs(z).max() < 5
+        np.testing.assert_allclose(law[~at], 0, atol=1e-15)
+        checked += int(at.sum())
+    assert checked == 12 + 11 + 7
+
+
+def test_lengths_share_one_law_by_causality():
+    stack = Stack(length=40, depth=4, gamma=1.3, common=0.2, sink=Sink(logit=2.0))
+    every = mixing_law.distances(stack)
+    assert every.shape == (5, 39)
+    for n in (2, 3, 17, 40):
+        np.testing.assert_allclose(
+            every[:, n - 2], mixing_law.average(replace(stack, length=n)).distance, rtol=1e-9
+        )
+
+
+def test_heads_and_dimension_do_not_enter_the_law_and_the_kernel_must_be_nonnegative():
+    a = mixing_law.average(replace(SMALL, heads=1, dim=3))
+    np.testing.assert_array_equal(a.rank, mixing_law.average(SMALL).rank)
+    for kernel in ("identity", score_kernel("cube", s**3)):
+        with pytest.raises(InputError, match="f >= 0"):
+            mixing_law.average(replace(SMALL, kernel=kernel))
+    with pytest.raises(InputError, match="branch"):
+        mixing_law.average(replace(SMALL, branch=0.1))
+    for token in (-1, 10):
+        with pytest.raises(InputError, match="token"):
+            mixing_law.influence(SMALL, token)
+
+
+def test_the_numbers_of_the_caption():
+    for mass, depth in ((None, 3), (0.5, 9), (0.8, 53)):
+        stack = Stack(depth=54, common=0.25, sink=None if mass is None else Sink(mass=mass))
+        assert mixing_law.average(stack).distance[depth] == pytest.approx(0.5, abs=0.03)
+        assert f" {depth}" in FIGURE.caption
+
+
+# ------------------------------------------------------------- claims
+
+CLAIM = {claim.key: claim for claim in claims_sinks.CLAIMS}
+EXPECTED = {
+    "sinks-mix-less": "confirmed",
+    "longer-context": "refined",
+    "rank-collapse": "confirmed",
+    "over-squashing": "refined",
+    "no-op": "confirmed",
+    "larger-models": "confirmed",
+}
+
+
+@pytest.fixture(scope="module")
+def records():
+    return {key: claim.record() for key, claim in CLAIM.items()}
+
+
+def test_verdicts_follow_from_the_findings(records):
+    assert {key: r["verdict"] for key, r in records.items()} == EXPECTED
+    for r in records.values():
+        assert json.loads(json.dumps(r, allow_nan=False)) == r
+        findings = [Finding(**f) for f in r["evidence"]["findings"]]
+        assert r["verdict"] == verdict(findings)
+        assert all(f.holds for f in findings if f.role == "instead")
+
+
+def test_published_data_are_marked_as_such(records):
+    numbers = records["larger-models"]["evidence"]["numbers"]
+    assert [x["sink_rate_percent"] for x in numbers["published_not_recomputed"]] == [
+        45.97,
+        73.49,
+        78.29,
+    ]
+    assert "not recomputed" in records["larger-models"]["claim"]
+
+
+HONEST = SinkRoutes()
+
+
+def _loose_sinks(stack, seed):
+    """Sinks that keep their value."""
+    sink = None if stack.sink is None else replace(stack.sink, value=1.0)
+    return HONEST.draw(replace(stack, sink=sink), seed)
+
+
+def _anti_causal(layers: Layers):
+    return HONEST.jacobian(layers).transpose(1, 0, 2, 3)
+
+
+def _half_bound(*arguments):
+    return HONEST.bound(*arguments) / 2
+
+
+def _no_mean(states):
+    """The mean is not taken off."""
+    found = HONEST.collapse(states)
+    return found._replace(rank=found.norm / 2)
+
+
+PLANTED = [
+    (
+        "sinks-mix-less",
+        "refuted",
+        replace(HONEST, draw=lambda x, seed: HONEST.draw(replace(x, sink=None), seed)),
+    ),
+    (
+        "sinks-mix-less",
+        "refuted",
+        replace(HONEST, average=lambda x: mixing_law.average(replace(x, strength=1.2))),
+    ),
+    ("longer-context", "refuted", replace(HONEST, sink_logit=lambda m, n, g: 5.0)),
+    ("longer-context", "refuted", replace(HONEST, sink_mass=lambda b, n, g: 0.5)),
+    (
+        "longer-context",
+        "refuted",
+        replace(HONEST, distances=lambda x: mixing_law.distances(replace(x, sink=Sink(mass=0.8)))),
+    ),
+    ("rank-collapse", "refuted", replace(HONEST, collapse=_no_mean)),
+    ("over-squashing", "refuted", replace(HONEST, bound=_half_bound)),
+    ("over-squashing", "refuted", replace(HONEST, jacobian=_anti_causal)),
+    ("no-op", "refuted", replace(HONEST, draw=_loose_sinks)),
+    (
+        "larger-models",
+        "refuted",
+        replace(HONEST, published=(("a", 8, 78.0), ("b", 70, 73.0), ("c", 405, 46.0))),
+    ),
+    ("larger-models", "refuted", replace(HONEST, importance=lambda a: importance(a) * 5)),
+]
+
+
+def test_every_claim_has_a_planted_world():
+    assert {key for key, _, _ in PLANTED} == set(EXPECTED)
+    assert all(EXPECTED[key] != wrong for key, wrong, _ in PLANTED)
+    assert len(PLANTED) == 11
+
+
+@pytest.mark.parametrize(("key", "wrong", "routes"), PLANTED)
+def test_a_planted_wrong_world_changes_the_verdict(key, wrong, routes):
+    assert CLAIM[key].record(routes)["verdict"] == wrong

@@ -1,0 +1,449 @@
+"""RoPE and CoCA: rotation, scores, row laws, sampling and claims; planted errors are rejected."""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+from sparsity import finite_length, mellin, rotary
+from sparsity.claims_coca import CLAIMS, PUBLISHED_PERPLEXITY, CocaRoutes
+from sparsity.errors import InputError
+from sparsity.figures import render
+from sparsity.figures.context import FIGURE as context_figure
+from sparsity.figures.record import Context
+from sparsity.figures.rope import FIGURE as rope_figure
+from sparsity.metric import effective_tokens
+from sparsity.montecarlo import Sampling
+from sparsity.rotary_laws import Coca, Rope, collinear_mean, rectified
+from sparsity.rotary_sampling import CELLS, rows, sample, scores, theory
+from sparsity.scores import RowLaw, Sink
+
+jax.config.update("jax_enable_x64", True)
+
+PAIRINGS = rotary.PAIRINGS
+FALSE_ALARM = 1e-4
+
+
+def vectors(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def critical(count: int, dof: int = 63) -> float:
+    return float(stats.t.isf(FALSE_ALARM / 2 / count, dof))
+
+
+# Vectors
+
+
+def test_angles_are_those_of_the_source():
+    assert rotary.angles(4) == pytest.approx([1.0, 0.01], rel=1e-15)
+    theta = rotary.angles(128)
+    assert theta.shape == (64,)
+    assert theta[63] == pytest.approx(10000 ** (-126 / 128))
+    np.testing.assert_allclose(theta[1:] / theta[:-1], 10000 ** (-1 / 64), rtol=1e-13)
+
+
+@pytest.mark.parametrize("pairing", PAIRINGS)
+def test_rotation_by_matrices(pairing):
+    d, n = 6, 5
+    x, positions = vectors(n, d), np.array([0, 1, 7, 100, 30000])
+    found = rotary.rotate(x, positions, pairing)
+    for row, position, got in zip(x, positions, found, strict=True):
+        turn = np.zeros((d, d))
+        for i in range(d // 2):
+            a, b = (2 * i, 2 * i + 1) if pairing == "interleaved" else (i, i + d // 2)
+            angle = position * 10000.0 ** (-2 * i / d)
+            turn[np.ix_([a, b], [a, b])] = [
+                [np.cos(angle), -np.sin(angle)],
+                [np.sin(angle), np.cos(angle)],
+            ]
+        np.testing.assert_allclose(got, turn @ row, atol=1e-12)
+    np.testing.assert_allclose((found**2).sum(axis=1), (x**2).sum(axis=1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("pairing", PAIRINGS)
+@given(shift=st.integers(0, 10**5), seed=st.integers(0, 2**20))
+def test_scores_depend_on_the_distance_alone_and_slack_does_not(pairing, shift, seed):
+    d, m, n = 8, np.array([5, 9]), np.array([0, 3, 5])
+    q, k, t = vectors(2, d, seed=seed), vectors(3, d, seed=seed + 1), None
+    t = np.abs(vectors(3, d // 2, seed=seed + 2))
+    for form, key in ((rotary.rope_scores, k), (rotary.coca_scores, t)):
+        here, there = (
+            form(q, key, pairing, m=m, n=n),
+            form(q, key, pairing, m=m + shift, n=n + shift),
+        )
+        np.testing.assert_allclose(here, there, atol=1e-8)
+    even = q.copy()
+    a, b = (slice(0, None, 2), slice(1, None, 2))
+    if pairing == "half":
+        a, b = slice(0, d // 2), slice(d // 2, None)
+    even[:, b] = even[:, a]
+    exact = rotary.coca_scores(even, t, pairing, m=m + shift, n=n + shift)
+    np.testing.assert_allclose(
+        rotary.slack_scores(even, t, pairing, m=m + shift, n=n + shift), exact, atol=1e-8
+    )
+
+
+@pytest.mark.parametrize("pairing", PAIRINGS)
+def test_scores_are_the_formulas(pairing):
+    d = 16
+    q, k, t = vectors(3, 7, d), vectors(3, 9, d, seed=1), np.abs(vectors(3, 9, d // 2, seed=2))
+    x, y, theta = rotary.planes(q, pairing), rotary.planes(k, pairing), rotary.angles(d)
+    m, n = np.arange(7)[:, None], np.arange(9)[None, :]
+    x, y = x[:, :, None], y[:, None]
+    phase = np.angle(x) - np.angle(y) + (m - n)[..., None] * theta
+    formula = (np.abs(x) * np.abs(y) * np.cos(phase)).sum(axis=-1)
+    np.testing.assert_allclose(rotary.rope_scores(q, k, pairing), formula, atol=1e-12)
+    exact = (t[:, None] * np.abs(x) ** 2 * np.cos((m - n)[..., None] * theta)).sum(axis=-1)
+    np.testing.assert_allclose(rotary.coca_by_definition(q, t, pairing), exact, atol=1e-12)
+    np.testing.assert_allclose(rotary.coca_scores(q, t, pairing), exact, atol=1e-12)
+    slack = (t[:, None] * rotary.slack_coefficients(x, m, n, theta)).sum(axis=-1)
+    np.testing.assert_allclose(rotary.slack_scores(q, t, pairing), slack, atol=1e-12)
+    assert np.abs(slack - exact).max() > 1
+
+
+@pytest.mark.parametrize("pairing", PAIRINGS)
+def test_jax_gives_the_same_as_numpy(pairing):
+    q, k, t = vectors(5, 8), vectors(6, 8, seed=1), np.abs(vectors(6, 4, seed=2))
+    for form, key in (
+        (rotary.rope_scores, k),
+        (rotary.coca_scores, t),
+        (rotary.coca_by_definition, t),
+        (rotary.slack_scores, t),
+    ):
+        compiled = jax.jit(lambda q, key, form=form: form(q, key, pairing))
+        found = compiled(jnp.array(q), jnp.array(key))
+        assert isinstance(found, jax.Array)
+        np.testing.assert_allclose(found, form(q, key, pairing), atol=1e-12)
+
+
+def test_exact_coca_holds_no_array_of_pairs():
+    q, t = jnp.zeros((50, 8)), jnp.zeros((60, 4))
+    sizes = {}
+    for form in (rotary.coca_scores, rotary.coca_by_definition):
+        equations = jax.make_jaxpr(form)(q, t).eqns
+        sizes[form] = max(np.prod(v.aval.shape) for e in equations for v in e.outvars)
+    assert sizes[rotary.coca_scores] == 50 * 60  # the scores themselves
+    assert sizes[rotary.coca_by_definition] == 50 * 60 * 8
+
+
+def test_half_of_the_planes_rise_for_pi_over_two_theta():
+    theta = rotary.angles(8)
+    q, k = (rotary.planes(vectors(50_000, 8, seed=s)) for s in (1, 2))
+    tau = rotary.rising(q, k, theta)
+    # By walking: the first distance, in hundredths of a token of the plane, where it falls.
+    step = np.arange(400) * 0.01
+    phase = (np.angle(q) - np.angle(k))[:500, :, None] + step
+    walked = np.argmin(np.diff(np.cos(phase), axis=-1) > 0, axis=-1) * 0.01
+    clear = np.abs(np.cos(phase[:, :, 0]) + 1) > 1e-4  # not within a step of Θ = π
+    assert clear.mean() > 0.98
+    np.testing.assert_allclose(walked[clear], (tau[:500] * theta)[clear], atol=0.011)
+    assert np.mean(tau > 0) == pytest.approx(0.5, abs=4 / np.sqrt(tau.size))
+    for column, expected in zip(tau.T, np.pi / (2 * theta), strict=True):
+        up = column[column > 0]
+        assert up.mean() == pytest.approx(expected, abs=4 * up.std() / np.sqrt(up.size))
+
+
+def test_decay_bounds_hold_and_need_their_last_step():
+    theta, s = rotary.angles(16), np.arange(200)
+    for seed in range(20):
+        q, k = (rotary.planes(vectors(16, seed=2 * seed + i)) for i in (0, 1))
+        rope, coca = rotary.decay_bounds(q, k, s, theta)
+        turned = np.exp(1j * s[:, None] * theta)
+        assert np.all(np.abs((q * np.conj(k) * turned).sum(axis=-1).real) <= rope)
+        assert np.all(np.abs((np.abs(q * k) * turned.real).sum(axis=-1)) <= coca)
+        assert np.all(coca <= rope)
+    flat = np.ones(8)
+    assert np.abs(np.diff(flat)).max() == 0  # without the zero at the end the bound would be 0
+    assert rotary.decay_bounds(flat, flat, np.array([0]), theta)[1][0] >= 8
+
+
+# Row laws
+
+
+@pytest.mark.parametrize("pairing", PAIRINGS)
+@pytest.mark.parametrize("form", ["rope", "coca", "slack"])
+def test_mean_and_band_from_rotated_vectors(form, pairing):
+    q = vectors(8, seed=3)
+    laws = {
+        "rope": Rope(q, vectors(8, seed=4), 0.4, pairing),
+        "coca": Coca(q, 0.1, 0.5, pairing),
+        "slack": Coca(q, 0.1, 0.5, pairing, slack_at=40),
+    }
+    law, distance = laws[form], np.array([0, 1, 5, 17, 40])
+    found = scores(law, distance, Sampling(seed=5, dtype=np.float64), chunks=2)
+    z = [
+        (found.beta - law.beta(distance)) / found.beta_stderr,
+        (found.gamma - law.gamma(distance)) / found.gamma_stderr,
+    ]
+    assert np.abs(z).max() < critical(10 * 6)
+    assert found.beta_stderr.max() < 0.02
+    if form == "rope":
+        assert np.all(law.gamma(distance) == 0.4 * np.linalg.norm(q))
+
+
+class Degrees(Rope):
+    @property
+    def theta(self):
+        return np.deg2rad(super().theta)
+
+
+class FromOne(Rope):
+    @property
+    def theta(self):
+        return self.base ** (-2 * np.arange(1, self.query.size // 2 + 1) / self.query.size)
+
+
+class TwiceTheRange(Rope):
+    @property
+    def theta(self):
+        return self.base ** (-4 * np.arange(self.query.size // 2) / self.query.size)
+
+
+def wrong_pairing(*arguments: Any) -> Rope:
+    return Rope(*arguments, "half")
+
+
+@pytest.mark.parametrize("wrong", [Degrees, FromOne, TwiceTheRange, wrong_pairing])
+def test_planted_errors_are_rejected(wrong):
+    arguments = (vectors(8, seed=3), vectors(8, seed=4), 0.4)
+    distance = np.arange(1, 9)
+    right, planted = Rope(*arguments), wrong(*arguments)
+    found = scores(right, distance, Sampling(seed=6, dtype=np.float64), chunks=2)
+    limit = critical(len(distance))
+    assert np.abs((found.beta - right.beta(distance)) / found.beta_stderr).max() < limit
+    assert np.abs((found.beta - planted.beta(distance)) / found.beta_stderr).max() > 10 * limit
+    settings = Sampling(rel_error=1e-3, seed=7, dtype=np.float64)
+    drawn = rows(right, 16, settings)
+    z = [(drawn.log_S - np.log(law.n_eff(16).n_eff)) / drawn.rel_stderr for law in (right, planted)]
+    assert abs(z[0]) < critical(4)
+    assert abs(z[1]) > 2 * critical(4)
+
+
+def test_whole_rows_agree_with_the_exact_law_in_every_cell():
+    assert len(CELLS) == 8
+    assert {c.form for c in CELLS} == {"rope", "coca", "slack"}
+    assert {c.kernel.name for c in CELLS} == {"exp", "relu2", "identity"}
+    done = 0
+    for i, cell in enumerate(CELLS):
+        found = sample(cell, Sampling(rel_error=1e-3, seed=i, dtype=np.float32))
+        assert found.trusted
+        z = (found.log_S - theory(cell)) / found.rel_stderr
+        assert abs(z) < critical(len(CELLS), found.dof)
+        assert found.rel_stderr < 1.1e-3
+        done += 1
+    assert done == 8
+
+
+def test_a_normal_score_would_not_do_for_rectified_t():
+    law = next(c for c in CELLS if c.form == "coca" and c.spread == 1.5).law
+    distance = np.arange(16)
+    normal, _ = mellin.n_eff_of_normal_prefixes(law.beta(distance), law.gamma(distance), 16)
+    assert abs(float(law.n_eff(16).n_eff / normal) - 1) > 1e-3
+
+
+def test_rectified_moments():
+    for center, spread in ((0.0, 1.0), (-1.0, 0.5), (2.0, 0.7)):
+        z = stats.norm(center, spread)
+        m1, _ = integrate.quad(lambda t, z=z: t * z.pdf(t), 0, 12, epsabs=1e-13)
+        m2, _ = integrate.quad(lambda t, z=z: t * t * z.pdf(t), 0, 12, epsabs=1e-13)
+        assert rectified(center, spread) == pytest.approx((m1, m2 - m1**2), rel=1e-9)
+
+
+def test_moment_generating_function_of_coca():
+    q = vectors(4, seed=1)
+    law, distance = Coca(q, 0.2, 0.5), np.array([0, 3])
+    for p in (1.0, -3.0, 0.5 + 2.0j, -0.5 + 7.0j):
+        found = np.exp(law.log_mgf(distance, np.array([p])))[:, 0]
+        for m, value in zip(distance, found, strict=True):
+            product = 1.0
+            for c in law.coefficients(m):
+                tau = 0.2 + 0.5 * np.linspace(-9, 9, 40001)
+                weight = np.exp(-(np.linspace(-9, 9, 40001) ** 2) / 2)
+                above = np.where(tau > 0, np.exp(p * c * np.maximum(tau, 0)), 1.0) * weight
+                product = product * above.sum() / weight.sum()
+            assert abs(value / product - 1) < 1e-6
+
+
+# The exact law through the moment generating function
+
+
+def gaussian(beta, gamma):
+    return lambda j, p: beta[j][:, None] * p + (gamma[j][:, None] * p) ** 2 / 2
+
+
+@pytest.mark.parametrize("gamma", [0.05, 0.5, 2.0, 6.0])
+def test_mellin_gives_the_law_of_equal_tokens(gamma):
+    lengths = [1, 2, 16, 500]
+    log_mgf = gaussian(np.full(500, 3.0), np.full(500, gamma))
+    found, bound = mellin.n_eff_of_prefixes(log_mgf, lengths)
+    exact = finite_length.n_eff("exp", lengths, gamma=gamma)
+    np.testing.assert_allclose(found, exact.n_eff, rtol=1e-11)
+    assert bound.max() < 1e-6
+    assert found[0] == 1
+
+
+def test_mellin_and_the_general_law_agree_and_a_wrong_one_would_be_seen():
+    rope = Rope(vectors(16, seed=1), vectors(16, seed=2), 0.3)
+    distance = np.arange(300)
+    log_mgf = gaussian(rope.beta(distance), rope.gamma(distance))
+    lengths = [3, 40, 300]
+    general = rope.n_eff(lengths)
+    each, _ = mellin.n_eff_of_prefixes(log_mgf, lengths)
+    merged, _ = mellin.n_eff_of_normal_prefixes(rope.beta(distance), rope.gamma(distance), lengths)
+    np.testing.assert_allclose(each, general.n_eff, rtol=1e-9)
+    np.testing.assert_allclose(merged, each, rtol=1e-9)
+    wrong = replace(rope, spread=0.3001).n_eff(lengths).n_eff
+    assert np.all(np.abs(wrong / each - 1) > 1e-6)
+
+
+def test_merged_tokens_with_spreads_of_their_own():
+    rng = np.random.default_rng(0)
+    beta, gamma = 2 * rng.standard_normal(400), rng.uniform(0.6, 1.1, 400)
+    each, _ = mellin.n_eff_of_prefixes(gaussian(beta, gamma), [5, 400])
+    merged, _ = mellin.n_eff_of_normal_prefixes(beta, gamma, [5, 400])
+    np.testing.assert_allclose(merged, each, rtol=1e-9)
+    wide, _ = mellin.n_eff_of_normal_prefixes(beta, gamma * np.linspace(1, 4, 400), [5, 400])
+    each, _ = mellin.n_eff_of_prefixes(gaussian(beta, gamma * np.linspace(1, 4, 400)), [5, 400])
+    np.testing.assert_allclose(wide, each, rtol=1e-9)
+
+
+def test_prefixes_in_any_order_and_shape():
+    log_mgf = gaussian(vectors(50), np.full(50, 0.8))
+    found, _ = mellin.n_eff_of_prefixes(log_mgf, [[50, 1], [7, 50]])
+    assert found.shape == (2, 2)
+    assert found[0, 0] == found[1, 1]
+    one, _ = mellin.n_eff_of_prefixes(log_mgf, 7)
+    assert float(one) == pytest.approx(found[1, 0], rel=1e-11)
+
+
+def test_against_numpy_rows_from_nothing():
+    q, t = vectors(1, 6, seed=8), np.maximum(vectors(4000, 12, 3, seed=9), 0) * 0.4
+    s = rotary.coca_scores(q, t, m=[11], n=11 - np.arange(12))[:, 0]
+    drawn = effective_tokens(np.exp(s))
+    exact = float(Coca(q[0], 0.0, 0.4).n_eff(12).n_eff)
+    assert drawn.mean() == pytest.approx(exact, abs=4 * drawn.std() / np.sqrt(4000))
+
+
+def test_rope_as_a_step_beside_others():
+    rope = Rope(vectors(8), vectors(8, seed=1), 0.3)
+    beta, gamma, _ = RowLaw(0.0, 1.0, (rope,)).positions(20)
+    np.testing.assert_allclose(beta[::-1], rope.beta(np.arange(20)))
+    np.testing.assert_allclose(gamma, rope.gamma(np.arange(20)))
+    with_sink = RowLaw(0.0, 1.0, (Sink(5.0), rope)).tokens(20)
+    assert with_sink.beta[with_sink.sink] == pytest.approx([5.0])
+
+
+def test_collinear_mean_is_coca_without_a_turn():
+    for pairing in PAIRINGS:
+        coca = Coca(vectors(8), 0.3, 0.5, pairing)
+        rope = Rope(coca.query, collinear_mean(coca, np.zeros(4)), 0.1, pairing)
+        distance = np.arange(30)
+        np.testing.assert_allclose(rope.beta(distance), coca.beta(distance), atol=1e-12)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("call", "argument"),
+    [
+        (lambda: rotary.angles(7), "dim"),
+        (lambda: rotary.angles(0), "dim"),
+        (lambda: rotary.angles(8, base=1.0), "base"),
+        (lambda: rotary.angles(8, base=float("nan")), "base"),
+        (lambda: rotary.rotate(vectors(3, 5), np.arange(3)), "dim"),
+        (lambda: rotary.rotate(vectors(3, 4), np.arange(3), "pairs"), "pairing"),
+        (lambda: rotary.coca_scores(vectors(3, 4), -np.ones((3, 2))), "t"),
+        (lambda: rotary.slack_scores(vectors(3, 4), np.full((3, 2), np.nan)), "t"),
+        (lambda: rotary.coca_by_definition(vectors(3, 4), np.ones((3, 4))), "t"),
+        (lambda: Rope(vectors(7), vectors(7), 1.0), "dim"),
+        (lambda: Rope(np.zeros(8), vectors(8), 1.0), "query"),
+        (lambda: Rope(vectors(8), vectors(6), 1.0), "mean"),
+        (lambda: Rope(vectors(8), vectors(8), 0.0), "spread"),
+        (lambda: Rope(vectors(8), vectors(8), 1.0, base=0.5), "base"),
+        (lambda: Rope(vectors(8), vectors(8), 1.0, "other"), "pairing"),
+        (lambda: Coca(vectors(7), 0.0, 1.0), "dim"),
+        (lambda: Coca(vectors(8), float("inf"), 1.0), "center"),
+        (lambda: Coca(vectors(8), -9.0, 1.0), "center"),
+        (lambda: Coca(vectors(8), 0.0, -1.0), "spread"),
+        (lambda: Coca(vectors(8), 0.0, 1.0).n_eff(8, "relu2"), "center"),
+        (lambda: Coca(vectors(8), 0.0, 1.0).n_eff(2.5), "length"),
+        (lambda: mellin.n_eff_of_prefixes(gaussian(np.zeros(9), np.full(9, 30.0)), 9), "log_mgf"),
+    ],
+)
+def test_bad_input(call, argument):
+    with pytest.raises(InputError) as caught:
+        call()
+    assert caught.value.argument == argument
+
+
+# Claims
+
+
+VERDICTS = {
+    "rope-anomaly": "confirmed",
+    "k-border": "refined",
+    "decay-bound": "confirmed",
+    "dual-form": "confirmed",
+    "slack": "confirmed",
+}
+
+
+def test_verdicts():
+    records = [claim.record(seed=0) for claim in CLAIMS]
+    assert {r["key"]: r["verdict"] for r in records} == VERDICTS
+    extra = [f for r in records for f in r["evidence"]["findings"] if f["role"] == "instead"]
+    assert len(extra) == 7
+    assert all(f["holds"] for f in extra)
+    assert CLAIMS[0].record(seed=3) == CLAIMS[0].record(seed=3)
+
+
+def degrees(*_: Any, dim: int = 64) -> np.ndarray:
+    return np.deg2rad(rotary.angles(dim))
+
+
+WRONG_WORLDS = {
+    "rope-anomaly": CocaRoutes(rising=lambda q, k, th: 0.99 * rotary.rising(q, k, th)),
+    "k-border": CocaRoutes(angles=degrees),
+    "decay-bound": CocaRoutes(
+        decay_bounds=lambda *a: (rotary.decay_bounds(*a)[0], 0.05 * rotary.decay_bounds(*a)[1])
+    ),
+    "dual-form": CocaRoutes(slack_scores=lambda q, t, m: rotary.coca_scores(q, 1.001 * t, m=m)),
+    "slack": CocaRoutes(slack_scores=rotary.coca_scores),
+}
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda c: c.key)
+def test_a_wrong_world_changes_the_verdict(claim):
+    assert claim.record(WRONG_WORLDS[claim.key])["verdict"] == "refuted"
+
+
+def test_published_numbers_are_kept_apart():
+    assert PUBLISHED_PERPLEXITY["CoCA"][32768] == 171.63
+    shown = str([claim.record() for claim in CLAIMS])
+    assert "171.63" not in shown
+
+
+# Figures
+
+
+@pytest.mark.parametrize("figure", [rope_figure, context_figure], ids=lambda f: f.name)
+def test_figures(figure):
+    data = figure.data(Context(rel_error=3e-3))
+    z, count = [], 0
+    for series in data:
+        assert np.all(np.isfinite(series.theory))
+        assert np.all(np.diff(series.x) >= 0)
+        at = series.sampled
+        z += list((series.estimate[at] - series.theory[at]) / series.stderr[at])
+        count += at.sum()
+    assert count >= 9
+    assert np.abs(z).max() < critical(count)
+    assert set(render(figure, data)) == {"svg", "png", "csv"}
