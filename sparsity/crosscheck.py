@@ -136,7 +136,7 @@ class CrossCheck:
         return "\n".join(lines)
 
 
-def judge(spec: Spec, theory: float, estimate: Estimate, alarm: float) -> Cell:
+def judge(spec: Any, theory: float, estimate: Estimate, alarm: float) -> Cell:
     """Compare one cell at a two-sided false-alarm probability `alarm`."""
     critical = float(stats.t.isf(alarm / 2, estimate.dof))
     detectable = (critical + float(stats.t.ppf(_POWER, estimate.dof))) * estimate.rel_stderr

@@ -34,12 +34,12 @@ _ORDERS = np.geomspace(0.1, 20.0, 24)  # of the Chernoff bound on Πφ
 
 def _ends(log_mgf: LogMGF, shortest: int, longest: int) -> tuple[float, float]:
     """The range of u that holds the integral of every prefix."""
-    every = log_mgf(np.arange(longest), np.array([1.0, 2.0])).real
+    every = np.real(log_mgf(np.arange(longest), np.array([1.0, 2.0])))
     top = every.max(axis=0)
     first, second = top + np.log(np.exp(every - top).sum(axis=0))
     # E e^(−y) ≤ (z/e)^z E y^(−z), for every z > 0.
     z = _ORDERS
-    bound = log_mgf(np.arange(shortest), -2 * z).real.mean(axis=0) + z * np.log(z) - z
+    bound = np.real(log_mgf(np.arange(shortest), -2 * z)).mean(axis=0) + z * np.log(z) - z
     return -36.0 - max(second, 2 * first), float(np.min((bound + 40.0 / shortest) / z))
 
 
@@ -47,7 +47,7 @@ def _invert(log_mgf: LogMGF, tokens: np.ndarray, u: np.ndarray, line: float) -> 
     """E[1 − e^(−y)] (line > 0) or E e^(−y), E[√y e^(−y)], E[y e^(−y)]: [3, tokens, len(u)]."""
     out = np.zeros((3, len(tokens), len(u)))
     spacing = 2 * np.pi / (u[-1] - u[0] + _MARGIN)
-    scale = log_mgf(tokens, np.array([2 * line])).real
+    scale = np.real(log_mgf(tokens, np.array([2 * line])))
     for start in range(0, 100 * _FREQUENCIES, _FREQUENCIES):
         z = line + 1j * spacing * np.arange(start, start + _FREQUENCIES)
         wave = np.exp(z[:, None] * u) * (spacing / np.pi)

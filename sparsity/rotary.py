@@ -281,7 +281,7 @@ def decay_bounds(
     h = np.append(q * np.conj(k), 0)
     turned = np.cumsum(np.exp(1j * np.asarray(distance)[..., None] * theta), axis=-1)
     rope = np.abs(np.diff(h)).max() * np.abs(turned).sum(axis=-1)
-    coca = np.abs(np.diff(np.abs(h))).max() * np.abs(turned.real).sum(axis=-1)
+    coca = np.abs(np.diff(np.abs(h))).max() * np.abs(np.real(turned)).sum(axis=-1)
     return rope, coca
 
 

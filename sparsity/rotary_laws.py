@@ -118,7 +118,8 @@ class Rope(_Law):
     def __post_init__(self) -> None:
         """Check everything once."""
         q, mu = _vector("query", self.query), np.asarray(self.mean, dtype=np.float64)
-        angles(q.size, self.base), planes(q, self.pairing)
+        angles(q.size, self.base)
+        planes(q, self.pairing)
         if mu.shape != q.shape or not np.all(np.isfinite(mu)):
             raise InputError("mean", self.mean, f"give a finite vector of shape {q.shape}")
         if not 0 < self.spread < np.inf:
@@ -177,7 +178,8 @@ class Coca(_Law):
     def __post_init__(self) -> None:
         """Check everything once."""
         q = _vector("query", self.query)
-        angles(q.size, self.base), planes(q, self.pairing)
+        angles(q.size, self.base)
+        planes(q, self.pairing)
         if not np.isfinite(self.center):
             raise InputError("center", self.center, "give one finite number")
         if not 0 < self.spread < np.inf:

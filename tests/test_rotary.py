@@ -157,7 +157,7 @@ def test_decay_bounds_hold_and_need_their_last_step():
         rope, coca = rotary.decay_bounds(q, k, s, theta)
         turned = np.exp(1j * s[:, None] * theta)
         assert np.all(np.abs((q * np.conj(k) * turned).sum(axis=-1).real) <= rope)
-        assert np.all(np.abs((np.abs(q * k) * turned.real).sum(axis=-1)) <= coca)
+        assert np.all(np.abs((np.abs(q * k) * np.real(turned)).sum(axis=-1)) <= coca)
         assert np.all(coca <= rope)
     flat = np.ones(8)
     assert np.abs(np.diff(flat)).max() == 0  # without the zero at the end the bound would be 0
@@ -206,8 +206,8 @@ class TwiceTheRange(Rope):
         return self.base ** (-4 * np.arange(self.query.size // 2) / self.query.size)
 
 
-def wrong_pairing(*arguments: Any) -> Rope:
-    return Rope(*arguments, "half")
+def wrong_pairing(query, mean, spread):
+    return Rope(query, mean, spread, "half")
 
 
 @pytest.mark.parametrize("wrong", [Degrees, FromOne, TwiceTheRange, wrong_pairing])
@@ -250,7 +250,7 @@ def test_a_normal_score_would_not_do_for_rectified_t():
 
 def test_rectified_moments():
     for center, spread in ((0.0, 1.0), (-1.0, 0.5), (2.0, 0.7)):
-        z = stats.norm(center, spread)
+        z: Any = stats.norm(center, spread)
         m1, _ = integrate.quad(lambda t, z=z: t * z.pdf(t), 0, 12, epsabs=1e-13)
         m2, _ = integrate.quad(lambda t, z=z: t * t * z.pdf(t), 0, 12, epsabs=1e-13)
         assert rectified(center, spread) == pytest.approx((m1, m2 - m1**2), rel=1e-9)

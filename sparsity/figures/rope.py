@@ -80,7 +80,9 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
             middle, low, high = data[at : at + 3]
             look = plotting.LOOKS[at // 3]
             ax.fill_between(low.x, low.theory, high.theory, color=look.color, alpha=0.18, lw=0)
-            plotting.curve(ax, middle, plotting.Look(look.color, "-", look.marker), linewidth=1.3)
+            solid = plotting.Look(look.color, "-", look.marker)
+            once = left < 0.5 or at > 0  # the points of CoCA stand at the left
+            plotting.curve(ax, middle, solid, points=once, linewidth=1.3)
         if left < 0.5:
             ax.set_ylabel("typical weight  exp(score)")
             plotting.inline(ax, 4, 700, "CoCA", plotting.LOOKS[0].color)

@@ -129,7 +129,7 @@ def score_kernel(
         raise InputError("weight", weight, "give a SymPy expression of the score")
     expression = sympy.sympify(weight)
     if len(expression.free_symbols) == 1:  # a user's own score symbol
-        own = expression.free_symbols.pop()
+        own: Any = expression.free_symbols.pop()
         if own in (p.symbol for p in (BETA, GAMMA)) or own.is_extended_nonnegative is not None:
             # An assumed sign would already have simplified Max(s, 0) to s.
             raise InputError("weight", weight, f"the score {own} takes both signs: use Symbol('s')")
