@@ -26,7 +26,7 @@ _LINE = 0.25  # |Re z|: above zero where φ is near 1, below it where φ is smal
 _MARGIN = 110.0  # by which the period of the discrete inversion exceeds the range of u
 _STEP = 0.25  # of u; the check runs at twice the step
 _TOKENS, _FREQUENCIES = 1024, 32  # evaluated at once
-_SPACING, _TAPS, _SPREADS = 0.1, 14, 12  # of the grid of β, of its polynomials; values of γ
+_SPACING, _TAPS, _SPREADS = 0.1, 14, 16  # of the grid of β, of its polynomials; values of γ
 _NEGLIGIBLE = 1e-15
 _USELESS = 1e-6  # relative error at which the digits are noise
 _ORDERS = np.geomspace(0.1, 20.0, 24)  # of the Chernoff bound on Πφ
@@ -57,7 +57,7 @@ def _invert(log_mgf: LogMGF, tokens: np.ndarray, u: np.ndarray, line: float) -> 
         factors = (-np.sign(line) * gamma(-z), gamma(0.5 - z), gamma(1 - z))
         for rows, factor in zip(out, factors, strict=True):
             kernel = factor[:, None] * wave
-            rows += mgf.real @ kernel.real - mgf.imag @ kernel.imag
+            rows += np.real(mgf) @ np.real(kernel) - np.imag(mgf) @ np.imag(kernel)
         if max(np.abs(mgf[:, -1] * factor[-1]).max() for factor in factors) < _NEGLIGIBLE:
             break
     return out * np.exp(scale)
@@ -111,28 +111,31 @@ class _Merged:
         low, high = gamma.min(), gamma.max()
         angle = np.pi * (np.arange(_SPREADS) + 0.5) / _SPREADS
         even = high - low < 1e-12 * high
-        spread = np.array([low]) if even else (low + high) / 2 + (high - low) / 2 * np.cos(angle)
-        self.spread, self.first = spread, beta.min() - _TAPS * _SPACING
+        nodes = np.array([low]) if even else (low + high) / 2 + (high - low) / 2 * np.cos(angle)
+        self.nodes, self.first = nodes, beta.min() - _TAPS * _SPACING
         self.count = int((beta.max() - self.first) / _SPACING) + _TAPS
 
     def log_mgf(self, tokens: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Logarithm of E e^(p·s) of the points of the grid, γ varying fastest."""
-        place, which = np.divmod(tokens, len(self.spread))
-        beta, gamma = self.first + _SPACING * place, self.spread[which]
+        place, which = np.divmod(tokens, len(self.nodes))
+        beta, gamma = self.first + _SPACING * place, self.nodes[which]
         return beta[:, None] * p + (gamma[:, None] * p) ** 2 / 2
 
     def sums(self, start: int, end: int, u: np.ndarray) -> np.ndarray:
         """The terms summed over the tokens start … end − 1, [4, len(u)]."""
         if self.table is None:
-            points = np.arange(self.count * len(self.spread))
+            points = np.arange(self.count * len(self.nodes))
             parts = np.array_split(points, -(-len(points) // _TOKENS))
             self.table = np.concatenate([_terms(self.log_mgf, x, u) for x in parts], axis=1)
         place = (self.beta[start:end] - self.first) / _SPACING
         near = np.floor(place)
         taps = np.arange(_TAPS) - (_TAPS // 2 - 1.0)
-        along, across = _lagrange(place - near, taps), _lagrange(self.gamma[start:end], self.spread)
-        at = (near[:, None] + taps).astype(np.int64)[..., None] * len(self.spread)
-        at = at + np.arange(len(self.spread))
+        along, across = (
+            _lagrange(place - near, taps),
+            _lagrange(self.gamma[start:end], self.nodes),
+        )
+        at = (near[:, None] + taps).astype(np.int64)[..., None] * len(self.nodes)
+        at = at + np.arange(len(self.nodes))
         weight = along[..., None] * across[:, None, :]
         times = np.bincount(at.ravel(), weight.ravel(), minlength=self.table.shape[1])
         return times @ self.table
@@ -155,7 +158,7 @@ def n_eff_of_normal_prefixes(
     def log_mgf(tokens: np.ndarray, p: np.ndarray) -> np.ndarray:
         return beta[tokens][:, None] * p + (gamma[tokens][:, None] * p) ** 2 / 2
 
-    narrow = gamma.max() <= 2 * gamma.min()  # else few values of γ do not carry the rest
+    narrow = gamma.max() <= 3 * gamma.min()  # else few values of γ do not carry the rest
     return _prefixes(log_mgf, _Merged(beta, gamma) if narrow else _EachToken(log_mgf), lengths)
 
 

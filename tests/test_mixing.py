@@ -371,6 +371,7 @@ def shaped(stack, heads=2):
     return replace(stack, length=12, dim=24, depth=3, heads=heads, common=0.25)
 
 
+@pytest.mark.slow
 def test_stacks_drawn_at_random_obey_the_law():
     z = np.concatenate([z_scores(shaped(x), mixing_law.average(shaped(x))) for x in LAWS])
     assert z.size == 5 * 4 * 4

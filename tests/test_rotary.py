@@ -226,6 +226,7 @@ def test_planted_errors_are_rejected(wrong):
     assert abs(z[1]) > 2 * critical(4)
 
 
+@pytest.mark.slow
 def test_whole_rows_agree_with_the_exact_law_in_every_cell():
     assert len(CELLS) == 8
     assert {c.form for c in CELLS} == {"rope", "coca", "slack"}

@@ -173,6 +173,7 @@ class Wave:
         return replace(tokens, beta=tokens.beta + self.swing * wave, gamma=gamma)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "law", "n"),
     [(relu2, RowLaw(0.0, 1.0, (Wave(1.0),)), 120), (identity, RowLaw(0.0, 2.0, (Wave(),)), 120),

@@ -67,8 +67,8 @@ def anomaly(routes: CocaRoutes, seed: int) -> Judged:
         Finding(
             "core",
             f"they rise for π/(2θ_i) tokens on average, in each of {len(z)} planes (largest "
-            f"|z| {np.abs(z).max():.2f}; of all together {abs(pooled):.2f}), from {expected[0]:.2f} to "
-            f"{expected[-1]:.0f} tokens",
+            f"|z| {np.abs(z).max():.2f}; of all together {abs(pooled):.2f}), "
+            f"from {expected[0]:.2f} to {expected[-1]:.0f} tokens",
             np.abs(z).max() < limit and abs(pooled) < limit,
         ),
         Finding(

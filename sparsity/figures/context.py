@@ -38,15 +38,16 @@ def data(context: Context) -> Data:
     """n_eff against n for every law, with sampled rows; then keys without position."""
     found = []
     for label, law in laws().items():
-        line = Series.line(label, LENGTHS, np.log(law.n_eff(LENGTHS).n_eff))
+        exact = np.log(law.n_eff(np.concatenate([LENGTHS, SAMPLED])).n_eff)
+        line = Series.line(label, LENGTHS, exact[: len(LENGTHS)])
         points = {}
         for length in SAMPLED:
             seed = cell_seed(context.seed, label, length)
             settings = Sampling(rel_error=context.rel_error, seed=seed, dtype=np.float32)
             drawn = rows(law, length, settings)
             points[float(length)] = (drawn.S, drawn.stderr, drawn.samples, seed)
-        exact = np.log(law.n_eff(SAMPLED).n_eff)
-        found.append(line.with_points(exact, points, "rows of rotated vectors"))
+        theory = exact[len(LENGTHS) :]
+        found.append(line.with_points(theory, points, "rows of rotated vectors"))
     gamma = float(laws()["CoCA"].gamma(0))
     flat = n_eff("exp", LENGTHS, gamma=gamma).n_eff
     return (*found, Series.line("no position", LENGTHS, np.log(flat)))
@@ -75,7 +76,7 @@ FIGURE = Figure(
         "The query and the lengths of the keys are those of the figure before, with little noise "
         "(t has a standard deviation of an eighth of its mean), so that position does nearly all. "
         "Keys without position: every token counts. RoPE with mean keys of random direction (two "
-        "draws): a fixed share of the context. CoCA: the near tokens, until the context is so "
+        "draws): about half of the context. CoCA: the near tokens, until the context is so "
         "long that the many far ones weigh more. Lines: the exact law of rows. Points: Monte "
         "Carlo with rotated vectors; their 95 % error bars are smaller than the markers."
     ),
