@@ -52,6 +52,7 @@ class Sampler(Hashable, Protocol):
 
 def summary(*moments: jax.Array) -> jax.Array:
     """Mean, mean square and maximum of each moment's draws: what a batch hands to the host."""
+    moments = jax.lax.optimization_barrier(moments)  # else XLA draws anew for each of them
     return jnp.stack([jnp.stack([v.mean(), (v * v).mean(), v.max()]) for v in moments], axis=1)
 
 
@@ -99,7 +100,7 @@ def _call(sampler: Sampler, count: int, key: jax.Array, start: jax.Array, argume
         def batch(i: jax.Array) -> jax.Array:
             return sampler(jax.random.fold_in(key, i), arguments)
 
-        return jax.lax.map(batch, numbers, batch_size=at_once)
+        return jax.lax.map(batch, numbers, batch_size=at_once if at_once > 1 else None)
 
     spread = jax.shard_map(
         share,

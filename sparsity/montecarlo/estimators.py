@@ -17,7 +17,7 @@ from sparsity.results import Estimate
 
 __all__ = ["RowEstimates", "features", "full_keys", "keys_at", "plain", "rows", "stratified"]
 
-_PLAIN_SIZE = 2**12  # draws of a plain scalar batch
+_PLAIN_SIZE = 2**16  # draws of a plain scalar batch
 _BATCH_NORMALS = 2**16  # normals of a full-key, feature or row batch: fits a core's cache
 _LONGEST = 10**8  # tokens of a row, and entries of a key, that can be sampled whole
 _ALONE = 2**20  # normals of one draw beyond which a batch is a single draw

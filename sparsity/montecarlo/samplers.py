@@ -65,10 +65,12 @@ class Plain:
         """Draw one batch; arguments = (parameters, log scale of |a|)."""
         parameters, log_scale = arguments
         if self.kernel.law is Law.SCORE:
-            x = normal(key, (self.size,), self.dtype)
+            beta, gamma = parameters
+            weight = jax_weight(self.kernel)(beta + gamma * normal(key, (self.size,), self.dtype))
         else:
-            x = _base(self.kernel, jax.random.uniform(key, (self.size,), self.dtype), parameters)
-        a = jnp.exp(_log_abs(self.kernel, x, parameters) - log_scale)
+            u = jax.random.uniform(key, (self.size,), self.dtype)
+            weight = jax_weight(self.kernel)(_base(self.kernel, u, parameters), *parameters)
+        a = jnp.abs(weight) * jnp.exp(-log_scale)
         return summary(a, a * a)
 
 
