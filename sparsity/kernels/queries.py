@@ -22,12 +22,12 @@ class Query:
     Args:
         name: as written on the command line.
         vector: d -> q̃, float64 of shape [d].
-        norm_ratio: d -> ρ, where it is known without the vector.
+        norm_ratio: d -> ρ, elementwise, where it is known without the vector.
     """
 
     name: str
     vector: Callable[[int], np.ndarray]
-    norm_ratio: Callable[[int], float] | None = None
+    norm_ratio: Callable[[np.ndarray], np.ndarray] | None = None
 
 
 def _one_hot(dim: int) -> np.ndarray:
@@ -43,7 +43,7 @@ def _half_normal(dim: int) -> np.ndarray:
 
 ALL = (
     Query("uniform", np.ones, lambda dim: dim**-0.5),
-    Query("one-hot", _one_hot, lambda dim: 1.0),
+    Query("one-hot", _one_hot, np.ones_like),
     Query("half-normal", _half_normal),
 )
 NAMES = tuple(query.name for query in ALL)
@@ -68,12 +68,9 @@ _LARGEST = 10**8  # entries of a query that has to be written out
 
 @functools.lru_cache(maxsize=4096)
 def _norm_ratio(name: str, dim: int) -> float:
-    query = named(name)
-    if query.norm_ratio is not None:
-        return query.norm_ratio(dim)
     if dim > _LARGEST:
         raise InputError("dim", dim, f"must be <= {_LARGEST:.0e} for a {name} query")
-    vector = query.vector(dim)
+    vector = named(name).vector(dim)
     return float(np.sqrt(np.sum(vector * vector)) / np.sum(vector))
 
 
@@ -87,6 +84,9 @@ def norm_ratio(name: str, dim: Any) -> np.ndarray:
     Returns:
         float64 of the shape of `dim`, in [1/√d, 1].
     """
-    dims = np.asarray(dim)
+    dims = np.asarray(dim, dtype=np.float64)
+    known = named(name).norm_ratio
+    if known is not None:
+        return np.asarray(known(dims))
     flat = [_norm_ratio(name, int(x)) for x in dims.ravel()]
     return np.array(flat, dtype=np.float64).reshape(dims.shape)
