@@ -165,8 +165,8 @@ def _opening(crosscheck: Any, claims: Sequence[Mapping[str, Any]]) -> str:
         f"estimated and compared.</p>\n<p>The sparsity of attention weights <i>a</i> is</p>{metric}"
         "<p>between 0 and 1: small is focused, 1 is uniform. Scores are Gaussian, with bias "
         "β = <i>q</i>·μ and spread γ = σ‖<i>q</i>‖. Each kernel is one definition; a symbolic "
-        "derivation, a stable closed form, quadrature and Monte Carlo each start from it alone, "
-        "and are held against each other.</p>\n"
+        "derivation, quadrature and Monte Carlo each start from it alone, and the stable closed "
+        "forms are held against all three.</p>\n"
         f'<dl class="facts">{boxes}</dl>\n'
         f'<p class="note">Of the {len(claims)} claims examined: {ledger}.</p>\n</header>'
     )
