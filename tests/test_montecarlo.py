@@ -131,8 +131,8 @@ def test_whole_keys_for_any_query_and_mean():
                 abs(z_score(found, float(evaluate(kernel, beta=beta, gamma=gamma).log_S))) < LIMIT
             )
             wrong = float(evaluate(kernel, beta=beta, gamma=1.1 * gamma).log_S)
-            sees = abs(wrong - found.log_S) > LIMIT * found.rel_stderr
-            assert sees or kernel is not exp  # a 10 % error in γ shows in exp's S
+            if kernel is exp:  # whose S moves most with γ: a 10 % error must show
+                assert abs(wrong - found.log_S) > LIMIT * found.rel_stderr
             cells += 1
     assert cells == 9
 
