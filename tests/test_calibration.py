@@ -45,12 +45,12 @@ class Case(NamedTuple):
 
 
 def stratified(kernel: Any, **parameters: float) -> Case:
-    tables = [proposals.build(kernel, power, parameters) for power in (1, 2)]
+    table = proposals.build(kernel, parameters)
     values = tuple(np.float64(parameters[p.name]) for p in kernel.parameters)
-    shift = float(tables[0].log_peak - tables[1].log_peak / 2)
-    sampler = Stratified(kernel, 256, "float64")
+    shift = float(table.log_mass @ RATIO)
+    sampler = Stratified(kernel, 32, "float64")
     truth = float(evaluate(kernel, **parameters).log_S)
-    return Case(sampler, (values, *tables), RATIO, shift, truth)
+    return Case(sampler, (values, table), RATIO, shift, truth)
 
 
 def plain(kernel: Any, beta: float, gamma: float) -> Case:
@@ -110,7 +110,7 @@ CASES: dict[str, Callable[[], Case]] = {
     **many(
         "decayed λ={} n={}",
         lambda x, n: stratified(decayed, decay=x, length=n),
-        *((0.5, 10.0), (0.9, 1e3), (0.999, 1e12), (1e-3, 7.0)),
+        *((0.9, 1e3), (0.99, 1e5), (0.999, 1e12), (1 - 1e-6, 1e9)),
     ),
     **many("user f β={}", lambda b: stratified(unplanned, beta=b, gamma=1.5), (-2.0,), (1.0,)),
     "plain relu2": lambda: plain(relu2, 0.0, 1.0),
@@ -129,10 +129,10 @@ CASES: dict[str, Callable[[], Case]] = {
 
 
 def z_scores(case: Case, seeds: int) -> np.ndarray:
-    """(log estimate − truth) / standard error of 64 batches, one for each seed."""
+    """(log estimate − truth) / standard error of one chunk, the least that is run, by seed."""
     z = np.empty(seeds)
     for seed in range(seeds):
-        batches = collect(case.sampler, case.arguments, seed=seed, first=0, chunks=2)
+        batches = collect(case.sampler, case.arguments, seed=seed, first=0, chunks=1)
         found = combine(batches, case.powers, case.sampler.size)
         z[seed] = (found.log_value + case.shift - case.log_truth) / found.rel_stderr
     return z
@@ -145,7 +145,7 @@ def test_there_are_enough_cells():
 @pytest.mark.parametrize("name", CASES)
 def test_coverage_and_law_of_the_z_scores(name, record_property):
     z = z_scores(CASES[name](), SEEDS)
-    coverage = float(np.mean(np.abs(z) <= student(0.975, 63)))
+    coverage = float(np.mean(np.abs(z) <= student(0.975, CHUNK - 1)))
     record_property("coverage", coverage)
     table = Path(".pytest_cache") / "coverage"
     table.mkdir(parents=True, exist_ok=True)
@@ -153,14 +153,14 @@ def test_coverage_and_law_of_the_z_scores(name, record_property):
     (table / f"{list(CASES).index(name):02d}.json").write_text(json.dumps(record))
     assert 0.935 <= coverage <= 0.965
     # The Kolmogorov band is simultaneous over the whole distribution function; 1e−6 for all cells.
-    assert stats.kstest(z, stats.t(63).cdf).pvalue > 1e-6 / len(CASES)
+    assert stats.kstest(z, stats.t(CHUNK - 1).cdf).pvalue > 1e-6 / len(CASES)
 
 
 def test_the_gate_rejects_error_bars_that_are_a_tenth_too_small_or_biased():
-    z = stats.t(63).rvs(SEEDS, random_state=np.random.default_rng(0))
+    z = stats.t(CHUNK - 1).rvs(SEEDS, random_state=np.random.default_rng(0))
     for planted in (z * 1.15, z * 0.85, z + 0.3):
-        coverage = float(np.mean(np.abs(planted) <= student(0.975, 63)))
-        law = stats.kstest(planted, stats.t(63).cdf).pvalue > 1e-6 / len(CASES)
+        coverage = float(np.mean(np.abs(planted) <= student(0.975, CHUNK - 1)))
+        law = stats.kstest(planted, stats.t(CHUNK - 1).cdf).pvalue > 1e-6 / len(CASES)
         assert not (0.935 <= coverage <= 0.965 and law)
 
 

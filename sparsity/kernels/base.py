@@ -71,6 +71,10 @@ class Kernel:
         if self.law is Law.SCORE and self.weight.is_real is False:
             raise InputError("weight", self.weight, "must be real for every real score s")
 
+    def __hash__(self) -> int:
+        """As equality demands, by two of the fields: caches and compiled samplers look it up."""
+        return hash((self.name, self.weight))
+
     def bind(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Check a kernel's parameters by name and fill in defaults.
 

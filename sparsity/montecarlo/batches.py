@@ -85,7 +85,7 @@ def _mesh() -> jax.sharding.Mesh:
 
 
 @functools.partial(jax.jit, static_argnames=("sampler", "count"))
-def _call(sampler: Sampler, count: int, key: jax.Array, start: jax.Array, arguments: Any) -> Any:
+def _call(sampler: Sampler, count: int, seed: jax.Array, start: jax.Array, arguments: Any) -> Any:
     mesh = _mesh()
     numbers = start + jnp.arange(count * CHUNK, dtype="uint32")
     if mesh.devices.flat[0].platform == "cpu":
@@ -94,8 +94,8 @@ def _call(sampler: Sampler, count: int, key: jax.Array, start: jax.Array, argume
     else:
         at_once = min(max(_MEMORY // sampler.numbers, 1), count * CHUNK)
 
-    def share(numbers: jax.Array, words: jax.Array, arguments: Any) -> jax.Array:
-        key = jax.random.wrap_key_data(words, impl="threefry2x32")
+    def share(numbers: jax.Array, seed: jax.Array, arguments: Any) -> jax.Array:
+        key = jax.random.key(seed, impl="threefry2x32")
 
         def batch(i: jax.Array) -> jax.Array:
             return sampler(jax.random.fold_in(key, i), arguments)
@@ -109,7 +109,7 @@ def _call(sampler: Sampler, count: int, key: jax.Array, start: jax.Array, argume
         out_specs=PartitionSpec("batch"),
         check_vma=False,
     )
-    return spread(numbers, jax.random.key_data(key), arguments)
+    return spread(numbers, seed, arguments)
 
 
 def collect(sampler: Sampler, arguments: Any, *, seed: int, first: int, chunks: int) -> np.ndarray:
@@ -125,11 +125,10 @@ def collect(sampler: Sampler, arguments: Any, *, seed: int, first: int, chunks: 
     Returns:
         float64 [chunks · CHUNK, 3, moments], in the order of the batches.
     """
-    key = jax.random.key(seed, impl="threefry2x32")
     most = 1 if jax.local_devices()[0].platform == "cpu" else _ACCELERATED_CALL
     parts = []
     while chunks:
         count = most if chunks >= most else 1
-        parts.append(_call(sampler, count, key, np.uint32(first), arguments))
+        parts.append(_call(sampler, count, np.uint32(seed), np.uint32(first), arguments))
         first, chunks = first + count * CHUNK, chunks - count
     return np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])

@@ -58,12 +58,19 @@ class Combined(NamedTuple):
 def _tail_index(maxima: np.ndarray) -> float:
     """ξ from block maxima: their logarithms have standard deviation ξπ/√6 if the tail is ~x^(−1/ξ).
 
-    Blocks are grouped until 32 are left; 32 maxima know ξ to about 20 %.
+    Blocks are grouped until 32 are left; 32 maxima know ξ to about 20 %. The worst moment counts.
+
+    Args:
+        maxima: [batches, moments].
     """
-    grouped = maxima[: len(maxima) // _GROUPS * _GROUPS].reshape(_GROUPS, -1).max(axis=1)
-    if not np.all(grouped > 0):
+    count, moments = maxima.shape
+    grouped = maxima[: count // _GROUPS * _GROUPS].reshape(_GROUPS, -1, moments).max(axis=1)
+    if not (grouped > 0).all():
         return math.inf
-    return float(np.std(np.log(grouped), ddof=1) * math.sqrt(6) / math.pi)
+    logs = np.log(grouped)
+    logs -= logs.sum(axis=0) / _GROUPS
+    worst = (logs * logs).sum(axis=0).max() / (_GROUPS - 1)
+    return math.sqrt(6 * worst) / math.pi
 
 
 def _evenness(mean: float, mean_square: float) -> float:
@@ -79,22 +86,24 @@ def combine(batches: np.ndarray, powers: tuple[float, ...], size: int) -> Combin
         powers: one exponent per moment: (1, −½) for S = m₁/√m₂, (1, −1) for a conditional mean.
         size: draws per batch.
     """
-    count = len(batches)
     used = [i for i, power in enumerate(powers) if power]
-    means = {i: math.fsum(batches[:, 0, i]) / count for i in used}
-    if not all(0 < mean < math.inf for mean in means.values()):
+    power = [powers[i] for i in used]
+    count, total = len(batches), len(batches) * size
+    columns = batches[:, :, used]
+    means, squares = (
+        [math.fsum(column) / count for column in columns[:, which].T.tolist()] for which in (0, 1)
+    )
+    if not all(0 < mean < math.inf for mean in means):
         return Combined(math.nan, math.inf, count - 1, 0.0, 1.0, math.inf)
-    log_value = math.fsum(powers[i] * math.log(means[i]) for i in used)
-    relative = np.sum([powers[i] * (batches[:, 0, i] / means[i] - 1) for i in used], axis=0)
-    stderr = math.sqrt(math.fsum(relative**2) / (count - 1) / count)
-    total = count * size
+    relative = (columns[:, 0] / means - 1) @ power
+    maxima = columns[:, 2]
     return Combined(
-        log_value=log_value,
-        rel_stderr=stderr,
+        log_value=math.fsum(p * math.log(mean) for p, mean in zip(power, means, strict=True)),
+        rel_stderr=math.sqrt(math.fsum((relative * relative).tolist()) / (count - 1) / count),
         dof=count - 1,
-        ess=min(total * _evenness(means[i], math.fsum(batches[:, 1, i]) / count) for i in used),
-        largest_share=max(float(batches[:, 2, i].max()) / (total * means[i]) for i in used),
-        tail_index=max(_tail_index(batches[:, 2, i]) for i in used),
+        ess=total * min(map(_evenness, means, squares)),
+        largest_share=float((maxima.max(axis=0) / means).max()) / total,
+        tail_index=_tail_index(maxima),
     )
 
 

@@ -27,8 +27,8 @@ _WHAT = {Law.SCORE: "scalar", Law.POSITION: "position"}
 
 
 def _stratified_size(rel_error: float) -> int:
-    """Draws of a stratified batch; its error falls like size^(−3/2), so 64 batches do."""
-    return 256 if rel_error >= 5e-4 else 1024 if rel_error >= 1e-4 else 4096
+    """Draws of a stratified batch; its error falls like size^(−3/2), so few batches do."""
+    return 32 if rel_error >= 1e-4 else 256 if rel_error >= 1e-6 else 4096
 
 
 def _values(kernel: Kernel, parameters: Mapping[str, float], real: np.dtype) -> tuple[Any, ...]:
@@ -44,21 +44,18 @@ def stratified(kernel: Kernel, parameters: dict[str, float], sampling: Sampling)
         sampling: the settings.
     """
     real = sampling.real
-    tables = [proposals.build(kernel, power, parameters) for power in (1, 2)]
-    arguments = (
-        _values(kernel, parameters, real),
-        *(proposals.as_arguments(table, real) for table in tables),
-    )
+    table = proposals.build(kernel, parameters)
+    arguments = (_values(kernel, parameters, real), table.astype(real))
     sampler = Stratified(kernel, _stratified_size(sampling.rel_error), real.name)
     done = run(sampler, arguments, _RATIO, sampling)
-    reach = max(float(np.abs(table.edges).max()) for table in tables)
-    exponent = max(reach**2, 1.0) if kernel.law is Law.SCORE else 1.0
+    reach = float(np.abs(table.edges[[0, -1]]).max())
+    exponent = max(reach**2, 1.0) if kernel.law is Law.SCORE else 4.0
     return conclude(
         done,
         _RATIO,
         method=f"{_WHAT[kernel.law]}-stratified",
         sampling=sampling,
-        log_shift=float(tables[0].log_peak - tables[1].log_peak / 2),
+        log_shift=float(table.log_mass @ _RATIO),
         resolution=float(np.finfo(real).eps) * exponent,
     )
 
@@ -72,7 +69,7 @@ def plain(kernel: Kernel, parameters: dict[str, float], sampling: Sampling) -> E
         sampling: the settings.
     """
     real = sampling.real
-    log_scale = proposals.build(kernel, 2, parameters).log_peak / 2
+    log_scale = proposals.build(kernel, parameters).log_mass[1] / 2
     arguments = (_values(kernel, parameters, real), real.type(log_scale))
     done = run(Plain(kernel, _PLAIN_SIZE, real.name), arguments, _RATIO, sampling)
     return conclude(done, _RATIO, method=f"{_WHAT[kernel.law]}-plain", sampling=sampling)
@@ -123,7 +120,7 @@ def full_keys(
         mu.astype(real),
         real.type(spread),
         real.type(proposals.tilt(kernel, beta, gamma)),
-        real.type(proposals.build(kernel, 2, {"beta": beta, "gamma": gamma}).log_peak / 2),
+        real.type(proposals.build(kernel, {"beta": beta, "gamma": gamma}).log_mass[1] / 2),
     )
     sampler = FullKeys(kernel, q.shape[1], _batch(q.size), real.name)
     done = run(sampler, arguments, _RATIO, sampling)
@@ -212,7 +209,7 @@ def rows(
         law: tuple[Any, ...] = (query[0], mean, 1.0)
     else:
         law = (beta, gamma)
-    log_scale = proposals.build(kernel, 2, {"beta": beta, "gamma": gamma}).log_peak / 2
+    log_scale = proposals.build(kernel, {"beta": beta, "gamma": gamma}).log_mass[1] / 2
     arguments = tuple(np.asarray(x, dtype=real) for x in (*law, decay, log_scale))
     block = min(length, max(1, _ALONE // (dim or 1)))
     size = _batch(length * (dim or 1))

@@ -1,7 +1,8 @@
-"""Where to sample: a histogram near |f|^p × (base law), found from the definition on the host.
+"""Where to sample: a table near |f|^p × (base law), found from the definition on the host.
 
-The histogram decides only how efficient the sampling is, never its mean: draws are weighted by the
-exact ratio of the base law to the law they were drawn from.
+The table decides only how efficient the sampling is, never its mean: draws are weighted by the
+exact ratio of the base law to the law they were drawn from, and what the table says of the integral
+enters as a control variate whose mean is known.
 """
 
 from __future__ import annotations
@@ -15,71 +16,136 @@ from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law
 from sparsity.kernels.lowering import kinks, numpy_log_abs, numpy_weight
 
-__all__ = ["Histogram", "build", "tilt"]
+__all__ = ["Table", "build", "tilt"]
 
-CELLS = 512
-_DEPTH = 40.0  # log-depth below the peak that the histogram covers
-_FLOOR = 0.02  # share spread evenly over the cells, so that no cell's weights are unbounded
+CELLS = 256
+POWERS = np.array([1.0, 2.0])
+_WATCH = 0.25  # share of the draws that goes where the table misses the target
+_EVEN = 0.1  # share of those spread over all cells alike, so that no cell's weights are unbounded
+_DEPTH = 40.0  # log-depth below the peak that the table covers
+_INSIDE = 1e-6  # of a cell's width: where its end heights are read, on its side of a jump
+_POINTS = 256  # of a look at the target, at least
+_HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 
 
-class Histogram(NamedTuple):
-    """A piecewise uniform law.
+class Table(NamedTuple):
+    """Two piecewise linear laws on the same cells, near |f|φ and |f|²φ, and one to draw from.
+
+    The latter is their even mixture, and for a quarter of it a law by how far they miss the target:
+    what is left of a draw after its control variate is then small everywhere.
 
     Args:
         edges: cell bounds, [CELLS + 1]; for positions, whole distances n − j.
-        cumulative: probability below each edge, [CELLS + 1].
-        log_density: log density inside each cell, [CELLS].
-        log_peak: about log max |f|^p φ / density: the scale of the weighted draws.
+        cumulative: probability below each edge under the law to draw from, [CELLS + 1].
+        drawn: its density at the left and right end of each cell, [2, CELLS].
+        heights: densities of the two laws there, [2, 2, CELLS].
+        log_mass: about log E|a| and log E a², the scale of the weighted draws, [2].
     """
 
     edges: np.ndarray
     cumulative: np.ndarray
-    log_density: np.ndarray
-    log_peak: np.ndarray
+    drawn: np.ndarray
+    heights: np.ndarray
+    log_mass: np.ndarray
 
-
-def _log_target(kernel: Kernel, power: int, beta: float, gamma: float, t: np.ndarray) -> np.ndarray:
-    """log(|f(β+γt)|^p φ(t)) up to a constant; −inf where f vanishes or is not finite."""
-    value = power * numpy_log_abs(kernel)(beta + gamma * t) - t * t / 2
-    return np.where(np.isnan(value), -np.inf, value)
+    def astype(self, dtype: Any) -> Table:
+        """The table in the sampler's precision."""
+        return Table(*(np.asarray(part, dtype) for part in self))
 
 
 @functools.lru_cache(maxsize=256)
-def _support(kernel: Kernel, power: int, beta: float, gamma: float) -> tuple[float, float]:
-    """An interval of t that holds all but about e^−40 of |f|^p φ, by zooming onto the peak."""
-    reach = 60.0 + 3.0 * power * max(gamma, abs(beta / gamma), 1.0)
-    half = np.geomspace(1e-3, reach, 2000)
-    kinked = (np.array(kinks(kernel)) - beta) / gamma
-    near_kinks = (kinked[:, None] + np.concatenate([-half, half]) * 1e-2).ravel()
-    grid = np.unique(np.concatenate([-half, [0.0], half, near_kinks]))
-    for zoom in range(8):
-        log_target = _log_target(kernel, power, beta, gamma, grid)
-        peak = log_target.max()
-        if not np.isfinite(peak):
-            fix = f"vanishes or overflows wherever it was looked at, near score {beta:g}"
-            raise InputError("weight", kernel.weight, fix)
-        inside = np.flatnonzero(log_target >= peak - _DEPTH)
-        if zoom == 0 and (inside[0] == 0 or inside[-1] == len(grid) - 1):
-            fix = f"E|a|^{power} is infinite, or lies beyond {reach:.3g} standard deviations"
-            raise InputError("weight", kernel.weight, fix)
-        if np.any(np.isnan(numpy_weight(kernel)(beta + gamma * grid[inside]))):
-            fix = "is not a real number at some score where keys fall"
-            raise InputError("weight", kernel.weight, fix)
-        low = grid[max(inside[0] - 1, 0)]
-        high = grid[min(inside[-1] + 1, len(grid) - 1)]
-        if len(inside) > 1000:
-            break
-        grid = np.linspace(low, high, 4001)
-    return float(low), float(high)
+def _looks(reach: float) -> np.ndarray:
+    """±geometric steps from 1e-3 to `reach`, and 0."""
+    half = np.geomspace(1e-3, reach, _POINTS)
+    return np.concatenate([-half[::-1], [0.0], half])
 
 
-def _score_edges(kernel: Kernel, power: int, beta: float, gamma: float) -> np.ndarray:
-    low, high = _support(kernel, power, beta, gamma)
-    edges = np.linspace(low, high, CELLS + 1)
-    for kink in (np.array(kinks(kernel)) - beta) / gamma:  # a kink is a cell's bound, not inside it
-        if low < kink < high:
+def _log_weight(kernel: Kernel, beta: float, gamma: float, t: np.ndarray) -> np.ndarray:
+    """log|f(β+γt)|; −inf where f vanishes or is not finite."""
+    value = numpy_log_abs(kernel)(beta + gamma * t)
+    return np.where(np.isnan(value), -np.inf, value)
+
+
+def _kinks(kernel: Kernel, beta: float, gamma: float) -> np.ndarray:
+    return (np.array(kinks(kernel)) - beta) / gamma
+
+
+@functools.lru_cache(maxsize=256)
+def _supports(kernel: Kernel, beta: float, gamma: float) -> tuple[tuple[float, float], ...]:
+    """For each power, a range of t with all but about e^−40 of |f|^p φ, by zooming on the peak."""
+    reach = 60.0 + 2.0 ** np.ceil(np.log2(6 * max(gamma, abs(beta / gamma), 1.0)))
+    looks = _looks(float(reach))
+    kinked = _kinks(kernel, beta, gamma)
+    if len(kinked):
+        looks = np.sort(np.concatenate([looks, *(kink + 1e-2 * looks for kink in kinked)]))
+    first = _log_weight(kernel, beta, gamma, looks)
+    real = kernel.weight.is_real  # at every real score, by SymPy's assumptions
+    found = []
+    for power in POWERS:
+        grid, log_f = looks, first
+        for zoom in range(12):
+            log_target = power * log_f - grid * grid / 2
+            peak = log_target.max()
+            if not np.isfinite(peak):
+                fix = f"vanishes or overflows wherever it was looked at, near score {beta:g}"
+                raise InputError("weight", kernel.weight, fix)
+            inside = np.flatnonzero(log_target >= peak - _DEPTH)
+            if zoom == 0 and (inside[0] == 0 or inside[-1] == len(grid) - 1):
+                fix = f"E|a|^{power:g} is infinite, or lies beyond {reach:.3g} standard deviations"
+                raise InputError("weight", kernel.weight, fix)
+            if not real and np.isnan(numpy_weight(kernel)(beta + gamma * grid[inside])).any():
+                fix = "is not a real number at some score where keys fall"
+                raise InputError("weight", kernel.weight, fix)
+            low = grid[max(inside[0] - 1, 0)]
+            high = grid[min(inside[-1] + 1, len(grid) - 1)]
+            if len(inside) > _POINTS // 4 and zoom:
+                break
+            grid = np.linspace(low, high, _POINTS)
+            log_f = _log_weight(kernel, beta, gamma, grid)
+        found.append((float(low), float(high)))
+    return tuple(found)
+
+
+def _in_cells(edges: np.ndarray) -> np.ndarray:
+    """Where a target is looked at: left end, middle and right end of each cell, [3, CELLS]."""
+    width = np.diff(edges)
+    return edges[:-1] + width * np.array([[_INSIDE], [0.5], [1 - _INSIDE]])
+
+
+def _miss(heights: np.ndarray, width: np.ndarray) -> np.ndarray:
+    """What the chords of two targets, [2, 3, CELLS], leave out of each cell, about."""
+    left, middle, right = heights.transpose(1, 0, 2)
+    return width * np.abs(middle - (left + right) / 2).sum(axis=0)
+
+
+def _score_targets(kernel: Kernel, beta: float, gamma: float, t: np.ndarray) -> np.ndarray:
+    """Log |f|^p φ for both powers."""
+    log_f = _log_weight(kernel, beta, gamma, t)
+    return np.stack([log_f, 2 * log_f]) - (t * t / 2 + _HALF_LOG_2PI)
+
+
+def _score_edges(kernel: Kernel, beta: float, gamma: float) -> np.ndarray:
+    """Cells over both supports, finer where a chord misses a target; a kink is a cell's bound."""
+    (low1, high1), (low2, high2) = _supports(kernel, beta, gamma)
+    edges = np.empty(CELLS + 1)
+    edges[: CELLS // 2 + 1] = np.linspace(low1, high1, CELLS // 2 + 1)
+    edges[CELLS // 2 + 1 :] = np.linspace(low2, high2, CELLS // 2)
+    edges.sort()
+    kinked = [k for k in _kinks(kernel, beta, gamma) if edges[0] < k < edges[-1]]
+
+    def bounded(edges: np.ndarray) -> np.ndarray:
+        for kink in kinked:
             edges[np.argmin(np.abs(edges - kink))] = kink
-    return edges
+        return edges
+
+    edges = bounded(edges)
+    log_target = _score_targets(kernel, beta, gamma, _in_cells(edges))
+    heights = np.exp(log_target - log_target.max(axis=(1, 2), keepdims=True))
+    miss = np.cbrt(_miss(heights, np.diff(edges)))
+    if not miss.any():
+        return edges
+    share = np.concatenate([[0.0], np.cumsum(1 + miss / miss.mean())])
+    return bounded(np.interp(np.linspace(0, share[-1], CELLS + 1), share, edges))
 
 
 def _position_edges(length: float) -> np.ndarray:
@@ -94,53 +160,45 @@ def _position_edges(length: float) -> np.ndarray:
     return np.concatenate([edges, np.full(CELLS + 1 - len(edges), length)])
 
 
-def build(kernel: Kernel, power: int, parameters: dict[str, float]) -> Histogram:
-    """The histogram near |a|^p × (base law) for a score or a position kernel.
+def build(kernel: Kernel, parameters: dict[str, float]) -> Table:
+    """The table near |a|^p × (base law), p = 1 and 2, for a score or a position kernel.
 
     Args:
         kernel: of law SCORE or POSITION.
-        power: p, 1 or 2.
         parameters: the kernel's, as plain floats.
 
     Raises:
         InputError: the weight vanishes or overflows wherever it was looked at.
     """
-    inner = (np.arange(8) + 0.5) / 8
     if kernel.law is Law.SCORE:
         beta, gamma = parameters["beta"], parameters["gamma"]
-        edges = _score_edges(kernel, power, beta, gamma)
-        width = np.diff(edges)
-        points = edges[:-1, None] + width[:, None] * inner
-        log_target = _log_target(kernel, power, beta, gamma, points)
-        log_target -= 0.5 * np.log(2 * np.pi)
+        edges = _score_edges(kernel, beta, gamma)
+        log_target = _score_targets(kernel, beta, gamma, _in_cells(edges))
     else:
         rest = [parameters[p.name] for p in kernel.parameters]
         edges = _position_edges(parameters["length"])
-        width = np.diff(edges)
-        points = edges[:-1, None] + np.floor(width[:, None] * inner)
-        log_target = power * numpy_log_abs(kernel)(points, *rest) - np.log(parameters["length"])
-    peak = log_target.max()
-    mass = width * np.exp(log_target - peak).mean(axis=1)
-    total = mass.sum()
-    probability = (1 - _FLOOR) * mass / total + _FLOOR * width / width.sum()
+        log_f = numpy_log_abs(kernel)(np.floor(_in_cells(edges)), *rest)
+        log_target = np.stack([log_f, 2 * log_f]) - np.log(parameters["length"])
+    width = np.diff(edges)
+    peak = log_target.max(axis=(1, 2))
+    heights = np.exp(log_target - peak[:, None, None])
+    chords = heights[:, ::2]
+    if kernel.law is Law.POSITION:  # flat: a distance is a whole number, drawn uniformly in a cell
+        chords = np.repeat(chords.mean(axis=1, keepdims=True), 2, axis=1)
+    mass = chords.mean(axis=1) @ width
+    heights, chords = heights / mass[:, None, None], chords / mass[:, None, None]
     with np.errstate(divide="ignore", invalid="ignore"):
-        log_density = np.where(width > 0, np.log(probability) - np.log(width), 0.0)
-    cumulative = np.concatenate([[0.0], np.cumsum(probability)])
-    return Histogram(edges, cumulative / cumulative[-1], log_density, peak + np.log(total))
+        even = np.where(width > 0, 1 / (np.count_nonzero(width) * width), 0)
+        miss = _miss(heights, width)
+        missed = np.where(width > 0, miss / (miss.sum() * width), 0) if miss.any() else even
+    drawn = (1 - _WATCH) * chords.mean(axis=0) + _WATCH * ((1 - _EVEN) * missed + _EVEN * even)
+    cumulative = np.concatenate([[0.0], np.cumsum(width * drawn.mean(axis=0))])
+    total = cumulative[-1]  # one, but for rounding
+    return Table(edges, cumulative / total, drawn / total, chords, peak + np.log(mass))
 
 
 def tilt(kernel: Kernel, beta: float, gamma: float) -> float:
     """θ of the shift N(μ + θσ²q, σ²I) that serves both moments of full keys: mean t over γ."""
-    means = []
-    for power in (1, 2):
-        low, high = _support(kernel, power, beta, gamma)
-        t = np.linspace(low, high, 4001)
-        log_target = _log_target(kernel, power, beta, gamma, t)
-        weight = np.exp(log_target - log_target.max())
-        means.append(np.sum(weight * t) / np.sum(weight))
-    return float(np.mean(means) / gamma)
-
-
-def as_arguments(histogram: Histogram, dtype: Any) -> Histogram:
-    """The histogram in the sampler's precision."""
-    return Histogram(*(np.asarray(part, dtype=dtype) for part in histogram))
+    table = build(kernel, {"beta": beta, "gamma": gamma})
+    middle, width = (table.edges[:-1] + table.edges[1:]) / 2, np.diff(table.edges)
+    return float((table.heights.mean(axis=(0, 1)) @ (middle * width)) / gamma)
