@@ -25,11 +25,11 @@ import jax
 jax.config.update("jax_enable_x64", True)  # float32 is asked for by name where it is meant
 
 import gpu_peers  # noqa: E402
-import jax.numpy as jnp  # noqa: E402
 from gpu_peers import BETA, GAMMA, QUERIES, Work  # noqa: E402
 
 from sparsity import evaluate, kernels  # noqa: E402
 from sparsity.bench.machine import describe  # noqa: E402
+from sparsity.bench.throughput import threefry  # noqa: E402
 from sparsity.finite_length import n_eff  # noqa: E402
 from sparsity.montecarlo import Sampling, estimators  # noqa: E402
 
@@ -57,28 +57,6 @@ def rate(work: Work, seconds: float, rounds: int = 3) -> float:
         units = work(size)
         speeds.append(units / (time.perf_counter() - started))
     return median(speeds)
-
-
-def threefry() -> Work:
-    """Words of jax.random.bits, each block reduced where it was made."""
-    block = 2**24 if jax.default_backend() != "cpu" else 2**18
-
-    @jax.jit
-    def blocks(key: jax.Array, count: jax.Array) -> jax.Array:
-        def step(i: jax.Array, total: jax.Array) -> jax.Array:
-            bits = jax.random.bits(jax.random.fold_in(key, i), (block,), "uint32")
-            return total ^ jnp.bitwise_xor.reduce(bits)
-
-        return jax.lax.fori_loop(0, count, step, jnp.uint32(0))
-
-    key = jax.random.key(0, impl="threefry2x32")
-
-    def work(words: float) -> float:
-        count = max(1, round(words / block))
-        jax.block_until_ready(blocks(key, jnp.int32(count)))
-        return float(count * block)
-
-    return work
 
 
 def scalar(dtype: str) -> Work:

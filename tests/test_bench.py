@@ -254,7 +254,9 @@ SIGNED = re.compile(r"log_S|worst_z|exponent|worst_error")
 def test_quick_run_fills_every_section(quick):
     report, _, _ = quick
     sections = report.sections
-    assert set(sections) == {"raw", "target", "theory", "cold", "memory", "scaling"}
+    assert set(sections) == {
+        "raw", "ceiling", "target", "theory", "cold", "memory", "scaling",
+    }  # fmt: skip
     assert {row["dtype"] for row in sections["raw"]} == {"float32", "float64"}
     assert len(sections["target"]) == len(reference(quick=True)) == 3
     assert {peer.name for peer in PEERS} <= set(report.peers)

@@ -17,6 +17,13 @@ _OURS = plotting.LOOKS[1]
 _PEERS = [look for look in plotting.LOOKS if look is not _OURS]
 
 
+def _time(seconds: float) -> str:
+    """Milliseconds to two digits, or a power of ten of seconds."""
+    if seconds < 10:
+        return f"{seconds * 1e3:.2g} ms"
+    return f"$10^{{{round(math.log10(seconds))}}}$ s"
+
+
 def _draw(rows: Sequence[Mapping[str, Any]], figure: Figure) -> None:
     height = figure.get_size_inches()[1]
     bottom, top = 0.95 / height, 1 - 0.8 / height  # room for words, in inches
@@ -26,7 +33,7 @@ def _draw(rows: Sequence[Mapping[str, Any]], figure: Figure) -> None:
     ax.set_xlim(_LOW, _HIGH)
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_yticks(range(len(rows)), [row["cell"] for row in rows])
-    ax.set_xlabel("seconds")
+    ax.set_xlabel("seconds to a relative standard error of S")
     names = list(rows[0]["peers"])
     for y, row in enumerate(rows):
         for name, look in zip(names, _PEERS, strict=False):
@@ -60,9 +67,12 @@ def render(rows: Sequence[Mapping[str, Any]], rel_error: float) -> dict[str, byt
         rel_error: the target to show.
     """
     shown = [row for row in rows if row["rel_error"] == rel_error]
-    title = f"Time to a relative standard error of {rel_error:g}"
+    ours = max(row["ours"]["seconds"] for row in shown)
+    best = [min(peer["seconds"] for peer in row["peers"].values()) for row in shown]
+    title = f"S to {rel_error:.1%} in {_time(ours)} or less, in every cell"
     subtitle = (
-        "Filled: measured. Hollow: computed from the exact draws needed and the measured rate."
+        f"The quickest peer: {_time(min(best))} to {_time(max(best))}. "
+        "Filled: measured. Hollow: computed from the draws needed."
     )
     size = (8.6, 1.75 + 0.27 * len(shown))
     return plotting.render(_draw, shown, title, subtitle, size)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from sparsity.bench.timing import paired, ratio
 from sparsity.montecarlo import Sampling, estimators
 from sparsity.results import Estimate
 
-__all__ = ["CELLS", "OURS", "calibrate", "is_wrong", "rates"]
+__all__ = ["CELLS", "OURS", "calibrate", "ceiling", "is_wrong", "rates", "threefry"]
 
 OURS = "sparsity"
 CELLS = (Cell(kernels.exp, 0.0, 0.5), Cell(kernels.relu2, 1.0, 1.0), Cell(kernels.identity, 0, 1))
@@ -36,6 +36,43 @@ def _ours(cell: Cell, draws: int, dtype: str) -> Callable[[int], Estimate]:
 
     work(10_000)  # compiles
     return work
+
+
+def threefry() -> Callable[[float], float]:
+    """Words of jax.random.bits asked for -> drawn, each block reduced where it was made.
+
+    Their rate is the ceiling of any estimator with threefry keys: a normal takes one word in
+    float32, two in float64.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    block = 2**24 if jax.default_backend() != "cpu" else 2**18
+
+    @jax.jit
+    def blocks(key: jax.Array, count: jax.Array) -> jax.Array:
+        def step(i: jax.Array, total: jax.Array) -> jax.Array:
+            bits = jax.random.bits(jax.random.fold_in(key, i), (block,), "uint32")
+            return total ^ jnp.bitwise_xor.reduce(bits)
+
+        return jax.lax.fori_loop(0, count, step, jnp.uint32(0))
+
+    key = jax.random.key(0, impl="threefry2x32")
+
+    def work(words: float) -> float:
+        count = max(1, round(words / block))
+        jax.block_until_ready(blocks(key, jnp.int32(count)))
+        return float(count * block)
+
+    return work
+
+
+def ceiling(words: float, rounds: int) -> float:
+    """Threefry words a second, the best of `rounds`."""
+    work = threefry()
+    work(1)  # compiles
+    done = paired({"words": lambda _: work(words)}, rounds)
+    return done.results["words"][0] / min(done.seconds["words"])
 
 
 def rates(
