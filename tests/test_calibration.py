@@ -24,7 +24,7 @@ from sparsity.kernels.symbols import s
 from sparsity.montecarlo import proposals
 from sparsity.montecarlo.batches import CHUNK, collect
 from sparsity.montecarlo.combining import anytime_factor, combine, student
-from sparsity.montecarlo.estimators import keys_at
+from sparsity.montecarlo.estimators import keys_at, parameter_values
 from sparsity.montecarlo.samplers import Features, FullKeys, Plain, Rows, Stratified
 
 pytestmark = pytest.mark.slow
@@ -46,7 +46,7 @@ class Case(NamedTuple):
 
 def stratified(kernel: Any, **parameters: float) -> Case:
     table = proposals.build(kernel, parameters)
-    values = tuple(np.float64(parameters[p.name]) for p in kernel.parameters)
+    values = parameter_values(kernel, parameters, np.dtype("float64"))
     shift = float(table.log_mass @ RATIO)
     sampler = Stratified(kernel, 32, "float64")
     truth = float(evaluate(kernel, **parameters).log_S)
@@ -82,7 +82,7 @@ def features(name: str, center: float, spread: float, dim: int) -> Case:
 
 def rows(kernel: Any, beta: float, gamma: float, length: int) -> Case:
     sampler = Rows(kernel, length, length, 0, 128, "float64")
-    arguments = tuple(np.float64(x) for x in (beta, gamma, 1.0, 0.0))
+    arguments = tuple(np.float64(x) for x in (beta, gamma, 0.0, 0.0))
     law = finite_length.n_eff(kernel, length, beta=beta, gamma=gamma)
     powers = (0.0, 1.0, -1.0, 0.0, 0.0)
     return Case(sampler, arguments, powers, 0.0, math.log(float(law.n_eff)))

@@ -19,7 +19,7 @@ from sparsity.errors import InputError
 from sparsity.evaluation import evaluate
 from sparsity.kernels import exp, identity, relu2, score_kernel
 from sparsity.kernels.symbols import s
-from sparsity.montecarlo import Sampling, estimate, estimators
+from sparsity.montecarlo import Sampling, estimate, estimators, running
 from sparsity.montecarlo.batches import CHUNK, collect
 from sparsity.montecarlo.combining import combine
 from sparsity.montecarlo.samplers import Plain
@@ -135,6 +135,89 @@ def test_a_wrong_table_costs_draws_and_no_bias(monkeypatch):
     monkeypatch.setattr(estimators.proposals, "build", no_density)
     found = estimators.stratified(exp, parameters, Sampling(1e-4, seed=3))
     assert abs(z_score(found, truth)) > LIMIT
+
+
+_tenth, _third = sympy.Rational(1, 10), sympy.Rational(3, 10)
+DECEITFUL = {  # name: (f, β, γ); what a table, a pilot or a float may fail to see
+    "a narrow bump far off": (_tenth**2 + sympy.exp(-(s**2)), 150.0, 1000.0),
+    "a dip": (1 - 9 * _tenth * sympy.exp(-(s**2)), 370.0, 1000.0),
+    "a spike of width 1e-4": (1 + 10 * sympy.exp(-(((s - _third) * 10**4) ** 2)), 0.0, 1.0),
+    "a second peak 600 sigma away": (
+        sympy.Piecewise((sympy.exp(s), s > 0), (sympy.exp(-11 * s / 10), True)), 18000.0, 600.0,
+    ),
+    "overflow where no key falls": (sympy.log(1 + sympy.exp(s)) * sympy.Heaviside(s + 2), 0.0, 6.0),
+    "two scales": (sympy.exp(s) + sympy.exp(5 * s) / 10**6, 0.0, 2.0),
+    "oscillation": (2 + sympy.cos(20 * s), 0.0, 1.0),
+    "a constant": (sympy.Integer(2), 0.0, 1.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DECEITFUL)
+def test_an_error_bar_holds_where_the_table_may_be_deceived(name):
+    weight, beta, gamma = DECEITFUL[name]
+    kernel, trusted = score_kernel("own", weight), 0
+    truth = float(evaluate(kernel, beta=beta, gamma=gamma).log_S)
+    for seed in range(6):
+        found = estimate(kernel, beta=beta, gamma=gamma, seed=seed)
+        if found.warning is None:
+            trusted += 1
+            assert found.rel_stderr <= 1e-3
+            assert abs(z_score(found, truth)) < LIMIT
+    assert trusted >= 5
+    assert len(DECEITFUL) == 8
+
+
+@pytest.mark.parametrize(
+    ("dtype", "weight", "beta", "truth"),
+    [
+        ("float32", sympy.log(1 + sympy.exp(s)), -16.0, -0.5),
+        ("float32", 1 - sympy.tanh(s) ** 2, 8.0, -2.0),
+        ("float64", sympy.log(1 + sympy.exp(s)), -36.0, -0.5),
+        ("float64", 1 - sympy.tanh(s) ** 2, 18.0, -2.0),
+    ],
+)
+def test_cancellation_inside_f_widens_the_error_bar(dtype, weight, beta, truth):
+    kernel = score_kernel("own", weight)
+    found = estimate(kernel, beta=beta, gamma=1.0, dtype=dtype)
+    assert found.stopped == f"limit of {dtype}"
+    assert found.rel_stderr > 1e-3
+    assert abs(z_score(found, truth)) < LIMIT
+    calm = estimate(kernel, beta=0.0, gamma=1.0, dtype=dtype)
+    assert calm.stopped == "target reached"
+
+
+@pytest.mark.parametrize(("decay", "length"), [(1 - 1e-5, 1e6), (1 - 1e-8, 1e9), (5e-324, 10)])
+def test_decay_next_to_one_in_float32(decay, length):
+    found = estimate("decayed", decay=decay, length=length, dtype="float32")
+    truth = float(evaluate("decayed", decay=decay, length=length).log_S)
+    assert found.warning is None
+    assert abs(z_score(found, truth)) < LIMIT
+
+
+def test_a_bias_that_leaves_no_digits_is_said():
+    found = estimate("exp", beta=1e300, gamma=1e-3)
+    assert found.warning is not None
+    assert "no digit" in found.warning
+
+
+def test_long_runs_are_kept_in_bounded_memory(monkeypatch):
+    """Folded or not, the same draws give the same estimate; the error bars agree."""
+    rough = score_kernel("rough", 1 / (1 + s**2))
+    at = {"beta": 3e5, "gamma": 1e6}
+    monkeypatch.setattr(estimators, "_stratified_size", lambda *_: 64)
+    sampling = Sampling(1e-8, 64 * CHUNK * 48, seed=5)
+    whole = estimators.stratified(rough, at, sampling)
+    monkeypatch.setattr(running, "_FOLD", 40 * CHUNK)
+    kept = []
+    folding = running._folded
+    monkeypatch.setattr(
+        running, "_folded", lambda batches: kept.append(len(batches)) or folding(batches)
+    )
+    folded = estimators.stratified(rough, at, sampling)
+    assert kept
+    assert folded.samples == whole.samples
+    assert abs(folded.log_S - whole.log_S) < 1e-12
+    assert 0.2 < folded.rel_stderr / whole.rel_stderr < 5
 
 
 def test_plain_sampling_of_a_steep_exponential_says_that_it_cannot_be_trusted():

@@ -89,7 +89,7 @@ def run(
     rounds = plan["rounds"]
     sections: dict[str, Any] = {}
     sections["raw"] = throughput.rates(tame, dtypes, rivals, plan["raw_draws"], rounds, tick)
-    sections["ceiling"] = {"words_per_second": throughput.ceiling(plan["raw_draws"], rounds)}
+    sections["ceiling"] = throughput.ceilings(dtypes, plan["raw_draws"], rounds)
     speed = throughput.calibrate(cells, rivals, plan["calibration_draws"], rounds, dtype)
     sections["target"] = target.times(
         cells, plan["rel_errors"], rivals, speed,

@@ -28,7 +28,7 @@ _MOST_ROUNDS = 21
 
 def _ours(cell: Cell, rel_error: float, dtype: str) -> Callable[[int], Estimate]:
     def work(seed: int) -> Estimate:
-        gamma = cell.gamma * (1 + _NUDGE * (seed + 1))
+        gamma = cell.gamma * (1 + _NUDGE * (seed + 1 + rel_error))
         return estimate(
             cell.kernel,
             rel_error=rel_error,

@@ -14,7 +14,7 @@ from sparsity.bench.timing import paired, ratio
 from sparsity.montecarlo import Sampling, estimators
 from sparsity.results import Estimate
 
-__all__ = ["CELLS", "OURS", "calibrate", "ceiling", "is_wrong", "rates", "threefry"]
+__all__ = ["CELLS", "OURS", "calibrate", "ceilings", "is_wrong", "rates", "threefry"]
 
 OURS = "sparsity"
 CELLS = (Cell(kernels.exp, 0.0, 0.5), Cell(kernels.relu2, 1.0, 1.0), Cell(kernels.identity, 0, 1))
@@ -38,41 +38,47 @@ def _ours(cell: Cell, draws: int, dtype: str) -> Callable[[int], Estimate]:
     return work
 
 
-def threefry() -> Callable[[float], float]:
-    """Words of jax.random.bits asked for -> drawn, each block reduced where it was made.
+def threefry(bits: int) -> Callable[[float], float]:
+    """Draws of jax.random.bits asked for -> drawn, each block reduced where it was made.
 
-    Their rate is the ceiling of any estimator with threefry keys: a normal takes one word in
-    float32, two in float64.
+    Their rate is the ceiling of any estimator with threefry keys: a float32 normal takes 32 bits,
+    a float64 normal 64.
+
+    Args:
+        bits: 32 or 64; the latter where JAX has x64 enabled.
     """
     import jax
     import jax.numpy as jnp
 
-    block = 2**24 if jax.default_backend() != "cpu" else 2**18
+    block, kind = 2**24 if jax.default_backend() != "cpu" else 2**18, f"uint{bits}"
 
     @jax.jit
     def blocks(key: jax.Array, count: jax.Array) -> jax.Array:
         def step(i: jax.Array, total: jax.Array) -> jax.Array:
-            bits = jax.random.bits(jax.random.fold_in(key, i), (block,), "uint32")
-            return total ^ jnp.bitwise_xor.reduce(bits)
+            drawn = jax.random.bits(jax.random.fold_in(key, i), (block,), kind)
+            return total ^ jnp.bitwise_xor.reduce(drawn)
 
-        return jax.lax.fori_loop(0, count, step, jnp.uint32(0))
+        return jax.lax.fori_loop(0, count, step, jnp.zeros((), kind))
 
     key = jax.random.key(0, impl="threefry2x32")
 
-    def work(words: float) -> float:
-        count = max(1, round(words / block))
+    def work(draws: float) -> float:
+        count = max(1, round(draws / block))
         jax.block_until_ready(blocks(key, jnp.int32(count)))
         return float(count * block)
 
     return work
 
 
-def ceiling(words: float, rounds: int) -> float:
-    """Threefry words a second, the best of `rounds`."""
-    work = threefry()
-    work(1)  # compiles
-    done = paired({"words": lambda _: work(words)}, rounds)
-    return done.results["words"][0] / min(done.seconds["words"])
+def ceilings(dtypes: Sequence[str], draws: float, rounds: int) -> dict[str, float]:
+    """Normals a second that the generator alone allows, by dtype; the best of `rounds`."""
+    found = {}
+    for dtype in dtypes:
+        work = threefry(int(dtype[-2:]))
+        work(1)  # compiles
+        done = paired({dtype: lambda _, w=work: w(draws)}, rounds)
+        found[dtype] = done.results[dtype][0] / min(done.seconds[dtype])
+    return found
 
 
 def rates(

@@ -18,6 +18,7 @@ from sympy import Abs, Expr, Piecewise
 from sympy.core.relational import Relational
 
 from sparsity.errors import InputError
+from sparsity.kernels import symbols
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.symbols import j, n, s
 
@@ -28,6 +29,7 @@ __all__ = [
     "kinks",
     "log_abs",
     "numpy_log_abs",
+    "numpy_log_abs_as_given",
     "numpy_weight",
 ]
 
@@ -92,13 +94,32 @@ def numpy_weight(kernel: Kernel) -> Callable[..., np.ndarray]:
     return evaluate
 
 
-def _jax_function(kernel: Kernel, expression: Expr) -> Callable[..., Any]:
+@functools.lru_cache(maxsize=128)
+def numpy_log_abs_as_given(kernel: Kernel) -> Callable[[np.ndarray], np.ndarray]:
+    """log|f| of a SCORE kernel in the precision of its argument: how far rounding carries."""
+    return sympy.lambdify([_argument(kernel)], log_abs(_in_argument(kernel)), ["scipy", "numpy"])
+
+
+# λ reaches a device as −log λ: float32 has too few numbers near one.
+_rate = sympy.Symbol("rate", nonnegative=True)
+
+
+def _jax_function(kernel: Kernel, lowered: Callable[[Any], Any]) -> Callable[..., Any]:
     import jax
     import jax.scipy.special as jsp
 
     special = {name: getattr(jsp, name) for name in ("erf", "erfc", "gammaln", "expit")}
-    arguments = [_argument(kernel), *_extra_parameters(kernel)]
-    function = sympy.lambdify(arguments, expression, [special, "jax"])
+    slow = {symbols.decay: sympy.exp(-_rate)}
+    arguments = [
+        _argument(kernel),
+        *((slow.get(x) and _rate) or x for x in _extra_parameters(kernel)),
+    ]
+    expression = lowered(_in_argument(kernel).subs(slow))
+    raw = sympy.lambdify(arguments, expression, [special, "jax"])
+
+    def function(x: Any, *rest: Any) -> Any:
+        return jax.numpy.broadcast_to(raw(x, *rest), jax.numpy.shape(x))  # a constant is a number
+
     try:
         jax.eval_shape(function, *(jax.ShapeDtypeStruct((1,), "float32") for _ in arguments))
     except (AttributeError, NameError, TypeError) as error:
@@ -109,14 +130,14 @@ def _jax_function(kernel: Kernel, expression: Expr) -> Callable[..., Any]:
 
 @functools.lru_cache(maxsize=128)
 def jax_weight(kernel: Kernel) -> Callable[..., Any]:
-    """The weight a as a JAX function of the score (POSITION: of the distance n − j, λ and n)."""
-    return _jax_function(kernel, _in_argument(kernel))
+    """The weight a as a JAX function of the score (POSITION: of n − j, −log λ and n)."""
+    return _jax_function(kernel, lambda weight: weight)
 
 
 @functools.lru_cache(maxsize=128)
 def jax_log_abs(kernel: Kernel) -> Callable[..., Any]:
-    """log|a| as a JAX function of the score (POSITION: of the distance n − j, λ and n)."""
-    return _jax_function(kernel, log_abs(_in_argument(kernel)))
+    """log|a| as a JAX function of the score (POSITION: of n − j, −log λ and n)."""
+    return _jax_function(kernel, log_abs)
 
 
 @functools.lru_cache(maxsize=128)
@@ -132,8 +153,8 @@ def kinks(kernel: Kernel) -> tuple[float, ...]:
     points: set[float] = set()
     expressions: list[Any] = [*candidates, *(branch for branch, _ in pairs)]
     for expression in expressions:
-        if s not in expression.free_symbols:
-            continue
+        if s not in expression.free_symbols or expression.is_zero is False:
+            continue  # no root, without a search for it
         try:
             roots: Any = sympy.solveset(expression, s, sympy.S.Reals)
         except (NotImplementedError, ValueError):

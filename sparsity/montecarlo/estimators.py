@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.kernels import Kernel, Law
+from sparsity.kernels import ALL, Kernel, Law
 from sparsity.kernels.lowering import numpy_weight
 from sparsity.montecarlo import proposals
+from sparsity.montecarlo.batches import CHUNK
+from sparsity.montecarlo.precision import rounding
 from sparsity.montecarlo.running import Sampling, conclude, run
 from sparsity.montecarlo.samplers import Features, FullKeys, Plain, Rows, Stratified
 from sparsity.results import Estimate
@@ -23,40 +26,50 @@ _LONGEST = 10**8  # tokens of a row, and entries of a key, that can be sampled w
 _ALONE = 2**20  # normals of one draw beyond which a batch is a single draw
 _RATIO = (1.0, -0.5)  # S = m₁ · m₂^(−½)
 
+_RESOLVED = frozenset(kernel.weight for kernel in ALL)  # smooth between their kinks, on scale γ
 _WHAT = {Law.SCORE: "scalar", Law.POSITION: "position"}
 
 
-def _stratified_size(rel_error: float) -> int:
+def _stratified_size(rel_error: float, resolved: bool) -> int:
     """Draws of a stratified batch; its error falls like size^(−3/2), so few batches do."""
-    return 32 if rel_error >= 1e-4 else 256 if rel_error >= 1e-6 else 4096
+    if resolved:
+        return 32 if rel_error >= 1e-4 else 256 if rel_error >= 1e-6 else 4096
+    return next((n for n in (128, 512) if 2 * CHUNK * n * rel_error >= 3.2), 8192)
 
 
-def _values(kernel: Kernel, parameters: Mapping[str, float], real: np.dtype) -> tuple[Any, ...]:
-    return tuple(real.type(parameters[p.name]) for p in kernel.parameters)
+def parameter_values(
+    kernel: Kernel, parameters: Mapping[str, float], real: np.dtype
+) -> tuple[Any, ...]:
+    """The kernel's parameters as the lowered functions take them: −log λ for λ."""
+    given = dict(parameters)
+    if "decay" in given:
+        given["decay"] = -math.log(given["decay"])
+    return tuple(real.type(given[p.name]) for p in kernel.parameters)
 
 
 def stratified(kernel: Kernel, parameters: dict[str, float], sampling: Sampling) -> Estimate:
     """S from one scalar draw per stratum of a law near |a|^p, weighted back to the base law.
+
+    The error bar holds the scatter between batches, the rounding of the draws' arithmetic, and for
+    an f whose smoothness is not known 3/draws: the weight of a feature that no draw has met.
 
     Args:
         kernel: any kernel of law SCORE (draws ε) or POSITION (draws the distance n − j).
         parameters: the kernel's, as plain floats inside their domains.
         sampling: the settings.
     """
-    real = sampling.real
+    real, resolved = sampling.real, kernel.weight in _RESOLVED
     table = proposals.build(kernel, parameters)
-    arguments = (_values(kernel, parameters, real), table.astype(real))
-    sampler = Stratified(kernel, _stratified_size(sampling.rel_error), real.name)
-    done = run(sampler, arguments, _RATIO, sampling)
-    reach = float(np.abs(table.edges[[0, -1]]).max())
-    exponent = max(reach**2, 1.0) if kernel.law is Law.SCORE else 4.0
+    arguments = (parameter_values(kernel, parameters, real), table.astype(real))
+    sampler = Stratified(kernel, _stratified_size(sampling.rel_error, resolved), real.name)
+    resolution = rounding(kernel, parameters, table, real, compare=not resolved)
+    done = run(sampler, arguments, _RATIO, sampling, resolution=resolution, resolved=resolved)
     return conclude(
         done,
         _RATIO,
         method=f"{_WHAT[kernel.law]}-stratified",
         sampling=sampling,
         log_shift=float(table.log_mass @ _RATIO),
-        resolution=float(np.finfo(real).eps) * exponent,
     )
 
 
@@ -70,7 +83,7 @@ def plain(kernel: Kernel, parameters: dict[str, float], sampling: Sampling) -> E
     """
     real = sampling.real
     log_scale = proposals.build(kernel, parameters).log_mass[1] / 2
-    arguments = (_values(kernel, parameters, real), real.type(log_scale))
+    arguments = (parameter_values(kernel, parameters, real), real.type(log_scale))
     done = run(Plain(kernel, _PLAIN_SIZE, real.name), arguments, _RATIO, sampling)
     return conclude(done, _RATIO, method=f"{_WHAT[kernel.law]}-plain", sampling=sampling)
 
@@ -210,7 +223,7 @@ def rows(
     else:
         law = (beta, gamma)
     log_scale = proposals.build(kernel, {"beta": beta, "gamma": gamma}).log_mass[1] / 2
-    arguments = tuple(np.asarray(x, dtype=real) for x in (*law, decay, log_scale))
+    arguments = tuple(np.asarray(x, dtype=real) for x in (*law, -math.log(decay), log_scale))
     block = min(length, max(1, _ALONE // (dim or 1)))
     size = _batch(length * (dim or 1))
     sampler = Rows(kernel, length, block, dim or 0, size, real.name)

@@ -13,18 +13,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.kernels import Kernel, Law
+from sparsity.kernels import ALL, Kernel, Law
 from sparsity.kernels.lowering import kinks, numpy_log_abs, numpy_weight
 
-__all__ = ["Table", "build", "tilt"]
+__all__ = ["DEPTH", "POWERS", "Table", "build", "tilt"]
 
-CELLS = 256
+CELLS, CELLS_UNKNOWN = 256, 2048  # of a built-in kernel, and of an f that may be anything
 POWERS = np.array([1.0, 2.0])
 _WATCH = 0.25  # share of the draws that goes where the table misses the target
 _EVEN = 0.1  # share of those spread over all cells alike, so that no cell's weights are unbounded
-_DEPTH = 40.0  # log-depth below the peak that the table covers
+DEPTH = 40.0  # log-depth below the peak that the table covers
 _INSIDE = 1e-6  # of a cell's width: where its end heights are read, on its side of a jump
 _POINTS = 256  # of a look at the target, at least
+_KNOWN = frozenset(kernel.weight for kernel in ALL)
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 
 
@@ -61,9 +62,28 @@ def _looks(reach: float) -> np.ndarray:
 
 
 def _log_weight(kernel: Kernel, beta: float, gamma: float, t: np.ndarray) -> np.ndarray:
-    """log|f(β+γt)|; −inf where f vanishes or is not finite."""
+    """log|f(β+γt)|; −inf where f vanishes or is no number, +inf where it overflows."""
     value = numpy_log_abs(kernel)(beta + gamma * t)
     return np.where(np.isnan(value), -np.inf, value)
+
+
+def _with_lost_peaks(
+    kernel: Kernel, power: float, beta: float, gamma: float, grid: np.ndarray, log_f: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The looks, and closer ones about each peak that may have fallen between them."""
+    with np.errstate(over="ignore"):
+        log_target = power * log_f - grid * grid / 2
+    inner = log_target[1:-1]
+    peaks = 1 + np.flatnonzero((inner > log_target[:-2]) & (inner >= log_target[2:]))
+    lost = peaks[log_target[peaks] < log_target.max() - DEPTH / 2]
+    if not len(lost):
+        return grid, log_f
+    steps = np.linspace(0, 1, 35)[1:-1]
+    closer = (grid[lost - 1] + (grid[lost + 1] - grid[lost - 1]) * steps[:, None]).ravel()
+    grid = np.concatenate([grid, closer])
+    log_f = np.concatenate([log_f, _log_weight(kernel, beta, gamma, closer)])
+    order = np.argsort(grid)
+    return grid[order], log_f[order]
 
 
 def _kinks(kernel: Kernel, beta: float, gamma: float) -> np.ndarray:
@@ -82,14 +102,21 @@ def _supports(kernel: Kernel, beta: float, gamma: float) -> tuple[tuple[float, f
     real = kernel.weight.is_real  # at every real score, by SymPy's assumptions
     found = []
     for power in POWERS:
-        grid, log_f = looks, first
+        grid, log_f = _with_lost_peaks(kernel, power, beta, gamma, looks, first)
         for zoom in range(12):
-            log_target = power * log_f - grid * grid / 2
+            with np.errstate(over="ignore"):
+                log_target = power * log_f - grid * grid / 2
+            infinite = np.flatnonzero(log_target == np.inf)
+            log_target[infinite] = -np.inf
             peak = log_target.max()
             if not np.isfinite(peak):
                 fix = f"vanishes or overflows wherever it was looked at, near score {beta:g}"
                 raise InputError("weight", kernel.weight, fix)
-            inside = np.flatnonzero(log_target >= peak - _DEPTH)
+            inside = np.flatnonzero(log_target >= peak - DEPTH)
+            beside = infinite[(infinite >= inside[0] - 1) & (infinite <= inside[-1] + 1)]
+            if len(beside):  # farther out keys do not fall
+                at = beta + gamma * grid[beside[0]]
+                raise InputError("weight", kernel.weight, f"is infinite at score {at:g}")
             if zoom == 0 and (inside[0] == 0 or inside[-1] == len(grid) - 1):
                 fix = f"E|a|^{power:g} is infinite, or lies beyond {reach:.3g} standard deviations"
                 raise InputError("weight", kernel.weight, fix)
@@ -127,9 +154,10 @@ def _score_targets(kernel: Kernel, beta: float, gamma: float, t: np.ndarray) -> 
 def _score_edges(kernel: Kernel, beta: float, gamma: float) -> np.ndarray:
     """Cells over both supports, finer where a chord misses a target; a kink is a cell's bound."""
     (low1, high1), (low2, high2) = _supports(kernel, beta, gamma)
-    edges = np.empty(CELLS + 1)
-    edges[: CELLS // 2 + 1] = np.linspace(low1, high1, CELLS // 2 + 1)
-    edges[CELLS // 2 + 1 :] = np.linspace(low2, high2, CELLS // 2)
+    cells = CELLS if kernel.weight in _KNOWN else CELLS_UNKNOWN
+    edges = np.empty(cells + 1)
+    edges[: cells // 2 + 1] = np.linspace(low1, high1, cells // 2 + 1)
+    edges[cells // 2 + 1 :] = np.linspace(low2, high2, cells // 2)
     edges.sort()
     kinked = [k for k in _kinks(kernel, beta, gamma) if edges[0] < k < edges[-1]]
 
@@ -145,7 +173,7 @@ def _score_edges(kernel: Kernel, beta: float, gamma: float) -> np.ndarray:
     if not miss.any():
         return edges
     share = np.concatenate([[0.0], np.cumsum(1 + miss / miss.mean())])
-    return bounded(np.interp(np.linspace(0, share[-1], CELLS + 1), share, edges))
+    return bounded(np.interp(np.linspace(0, share[-1], cells + 1), share, edges))
 
 
 def _position_edges(length: float) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +21,10 @@ from sparsity.results import Estimate
 __all__ = ["Run", "Sampling", "conclude", "run"]
 
 _FINE = 5e-4  # targets below it start with two chunks: 63 degrees of freedom rather than 31
+_UNSEEN = 3.0  # over the draws: the largest probability that N draws miss 19 times out of 20
+_FOLD = 2**17  # batches beyond which a chunk of them is kept as one
+_HOPELESS = 64  # chunks after which an error bar that is not finite will not become so
+_NO_DIGITS = "rounding leaves the estimate no digit"
 _LOOK = 2.0  # seconds between looks at the clock and at Ctrl-C, about
 
 
@@ -50,6 +55,11 @@ class Sampling:
 
     def __post_init__(self) -> None:
         """Check the settings."""
+        for name in ("rel_error", "max_samples", "max_seconds"):
+            if not isinstance(getattr(self, name), numbers.Real):
+                raise InputError(name, getattr(self, name), "give a number")
+        if self.progress is not None and not callable(self.progress):
+            raise InputError("progress", self.progress, "give a function of (done, in all)")
         if not 0 < self.rel_error < 1:
             raise InputError("rel_error", self.rel_error, "must be between 0 and 1")
         if not self.max_samples >= 1:
@@ -71,51 +81,81 @@ class Run(NamedTuple):
     Args:
         batches: [batches, 3, moments].
         sampler: which drew them.
+        draws: of a batch.
         planned: batches that the anytime interval is tightest at.
         stopped: why it stopped.
         seconds: wall time.
+        floor: relative error that the scatter between batches cannot show.
     """
 
     batches: np.ndarray
     sampler: Sampler
+    draws: int
     planned: int
     stopped: str
     seconds: float
+    floor: float
 
 
-def run(sampler: Sampler, arguments: Any, powers: tuple[float, ...], sampling: Sampling) -> Run:
+def run(
+    sampler: Sampler,
+    arguments: Any,
+    powers: tuple[float, ...],
+    sampling: Sampling,
+    *,
+    resolution: float = 0.0,
+    resolved: bool = True,
+) -> Run:
     """Run a pilot, then as many batches as the target on Π mean_i^power_i needs.
 
     Only the size of the error bar is looked at in between, never the estimate. With
     `sampling.partial`, Ctrl-C ends the run with the batches it has.
+
+    Args:
+        sampler: the sampler.
+        arguments: its arguments, traced.
+        powers: exponent per moment.
+        sampling: the settings.
+        resolution: relative rounding error of the draws' arithmetic; no number of draws helps.
+        resolved: False adds 3/draws to the error bar, for features that no draw has met.
     """
     started = time.perf_counter()
     parts: list[np.ndarray] = []
     pilot = 1 if sampling.rel_error >= _FINE else 2
-    have, wanted, planned, step = 0, pilot, pilot * CHUNK, pilot  # in chunks; planned in batches
+    have, wanted, planned, step = 0, pilot, pilot, pilot  # in chunks
     most = max(pilot, math.ceil(min(sampling.max_samples / (CHUNK * sampler.size), 2**26)))
-    stopped = "sample budget"
+    fold, stopped, limited = False, "sample budget", resolution >= sampling.rel_error
+    target2 = resolution**2 if limited else sampling.rel_error**2 - resolution**2
     with deferred_interrupt(sampling.partial) as interrupted:
         while have < most:
             chunks = min(wanted, most, have + step) - have
             before, first = time.perf_counter(), have * CHUNK
-            parts.append(
-                collect(sampler, arguments, seed=sampling.seed, first=first, chunks=chunks)
-            )
+            new = collect(sampler, arguments, seed=sampling.seed, first=first, chunks=chunks)
             have += chunks
+            if not fold and have * CHUNK > _FOLD:
+                fold, parts = True, [_folded(np.concatenate(parts))] if parts else []
+            parts.append(_folded(new) if fold else new)
             now = time.perf_counter()
             if have > pilot:  # the pilot's time is mostly compilation
-                step = max(1, round(chunks * min(_LOOK / max(now - before, 1e-6), 8.0)))
+                per_chunk = max((now - before) / chunks, 1e-9)
+                left = max(sampling.max_seconds - (now - started), 0.0)
+                step = max(1, int(min(_LOOK / per_chunk, 8 * chunks, left / per_chunk)))
             if sampling.progress is not None:
                 sampling.progress(have, max(min(wanted, most), have))
             if have >= min(wanted, most):
-                excess = _excess(np.concatenate(parts), powers, sampler, sampling)
-                if excess <= 1:
-                    stopped = "target reached"
+                unseen = 0.0 if resolved else _UNSEEN / (have * CHUNK * sampler.size)
+                error = combine(np.concatenate(parts), powers, sampler.size).rel_stderr
+                if error**2 + unseen**2 <= target2:
+                    stopped = f"limit of {sampling.real.name}" if limited else "target reached"
                     break
-                if math.isfinite(excess):
+                if math.isfinite(error):  # error²/k + unseen²/k² = target², k times the draws
+                    root = math.sqrt(error**4 + 4 * unseen**2 * target2)
+                    excess = (error**2 + root) / (2 * target2) if target2 else math.inf
                     wanted = math.ceil(have * min(1.03 * excess + 0.02, 1e9))
-                    planned = max(planned, min(wanted, most) * CHUNK)
+                    planned = max(planned, min(wanted, most))
+                elif have >= _HOPELESS:
+                    stopped = "no finite estimate"
+                    break
                 else:
                     wanted = 4 * have
             if interrupted():
@@ -124,14 +164,20 @@ def run(sampler: Sampler, arguments: Any, powers: tuple[float, ...], sampling: S
             if now - started > sampling.max_seconds:
                 stopped = "time budget"
                 break
-    return Run(np.concatenate(parts), sampler, planned, stopped, time.perf_counter() - started)
+    draws, kept = sampler.size, 1 if fold else CHUNK
+    if fold:
+        draws *= CHUNK
+    unseen = 0.0 if resolved else _UNSEEN / (have * CHUNK * sampler.size)
+    return Run(
+        np.concatenate(parts), sampler, draws, planned * kept, stopped,
+        time.perf_counter() - started, math.hypot(resolution, unseen),
+    )  # fmt: skip
 
 
-def _excess(
-    batches: np.ndarray, powers: tuple[float, ...], sampler: Sampler, sampling: Sampling
-) -> float:
-    """Squared standard error over squared target."""
-    return (combine(batches, powers, sampler.size).rel_stderr / sampling.rel_error) ** 2
+def _folded(batches: np.ndarray) -> np.ndarray:
+    """Each chunk of batches as one batch: a long run is kept in bounded memory."""
+    chunks = batches.reshape(-1, CHUNK, *batches.shape[1:])
+    return np.concatenate([chunks[:, :, :2].mean(axis=1), chunks[:, :, 2:].max(axis=1)], axis=1)
 
 
 def conclude(
@@ -141,7 +187,6 @@ def conclude(
     method: str,
     sampling: Sampling,
     log_shift: float = 0.0,
-    resolution: float = 0.0,
     samples_per_draw: int = 1,
 ) -> Estimate:
     """The estimate of e^log_shift · Π mean_i^power_i.
@@ -152,12 +197,11 @@ def conclude(
         method: the name to report.
         sampling: the settings it ran under.
         log_shift: undoes the scales that kept the moments near one.
-        resolution: relative rounding error of the draws' arithmetic; widens the error bar.
         samples_per_draw: scores that one draw of the sampler yields.
     """
-    drawn = done.sampler.size * samples_per_draw
+    drawn = done.draws * samples_per_draw
     combined = combine(done.batches, powers, drawn)
-    rel = math.hypot(combined.rel_stderr, resolution)
+    rel = math.hypot(combined.rel_stderr, done.floor)
     log_value = combined.log_value + log_shift
     count = len(done.batches)
     halves = np.array([student(0.975, combined.dof), anytime_factor(count, done.planned)]) * rel
@@ -182,5 +226,5 @@ def conclude(
         stopped=done.stopped,
         seconds=done.seconds,
         seed=int(sampling.seed),
-        warning=combined.warning,
+        warning=combined.warning or (_NO_DIGITS if not rel < 0.5 else None),
     )

@@ -214,7 +214,7 @@ class Rows:
         """Random numbers held at once."""
         return self.size * self.block * max(self.dim, 1)
 
-    def _log_abs(self, key: jax.Array, number: jax.Array, law: Any, decay: jax.Array) -> jax.Array:
+    def _log_abs(self, key: jax.Array, number: jax.Array, law: Any, rate: jax.Array) -> jax.Array:
         """log|a| of one block of tokens, [rows, block]; −∞ beyond the end of the row."""
         key = jax.random.fold_in(key, number)
         if self.dim:
@@ -226,16 +226,16 @@ class Rows:
             scores = beta + gamma * normal(key, (self.size, self.block), self.dtype)
         token = number * self.block + jnp.arange(self.block)
         distance = (self.length - 1 - token).astype(self.dtype)
-        log_a = jax_log_abs(self.kernel)(scores) + distance * jnp.log(decay)
+        log_a = jax_log_abs(self.kernel)(scores) - distance * rate
         return jnp.where(token < self.length, log_a, -jnp.inf)
 
     def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
-        """Draw one batch; arguments = (β, γ, λ, log scale), or (q, μ, σ, λ, log scale)."""
-        *law, decay, log_scale = arguments
+        """Draw one batch; arguments = (β, γ, −log λ, log scale), or (q, μ, σ, …)."""
+        *law, rate, log_scale = arguments
 
         def add(sums: tuple[jax.Array, ...], number: jax.Array) -> tuple[Any, None]:
             peak, l1, l2, pooled1, pooled2 = sums
-            log_a = self._log_abs(key, number, law, decay)
+            log_a = self._log_abs(key, number, law, rate)
             higher = jnp.maximum(peak, log_a.max(axis=1))
             a = jnp.exp(log_a - jnp.where(jnp.isfinite(higher), higher, 0)[:, None])
             shrink = jnp.where(jnp.isfinite(peak), jnp.exp(peak - higher), 0)
