@@ -1,7 +1,8 @@
 """The reference grid: what the cross-check compares, cell by cell, and the two sides of each cell.
 
-A `Spec` names a kernel, a sampling route and the parameters. `theory` and `sample` compute its two
-sides from nothing in common but the kernel's definition and the metric.
+A `Spec` names a kernel, a sampling route and the parameters; the cells of row laws and of rotary
+positions stand beside their samplers. `theory` and `sample` compute the two sides of each from
+nothing in common but the kernel's definition, the row law and the metric.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ from sparsity.kernels.queries import named as named_query
 from sparsity.kernels.symbols import s
 from sparsity.montecarlo import Sampling, estimators
 from sparsity.results import Estimate
+from sparsity.rotary_sampling import CELLS as ROTARY_CELLS
+from sparsity.rotary_sampling import RotaryCell
+from sparsity.scores_sampling import RowCell, reference_cells
 
-__all__ = ["FEATURE_MAPS", "Spec", "feature_ratio", "reference_grid", "sample", "theory"]
+__all__ = ["FEATURE_MAPS", "Checked", "Spec", "feature_ratio", "reference_grid", "sample", "theory"]
 
 # Feature maps h of nonnegative linear attention, sampled as real features of Gaussian keys.
 FEATURE_MAPS: dict[str, Kernel] = {
@@ -125,14 +129,18 @@ def _rows() -> Iterator[Spec]:
         yield Spec(kernel, "retention", parameters)
 
 
-def reference_grid(only: tuple[str, ...] = ()) -> tuple[Spec, ...]:
+Checked = Spec | RowCell | RotaryCell
+
+
+def reference_grid(only: tuple[str, ...] = ()) -> tuple[Checked, ...]:
     """Every cell of the reference grid, or those of the kernels named.
 
     Raises:
         InputError: an unknown kernel.
     """
     wanted = {kernels.named(name).name for name in only}
-    every = (*_scalar(), *_full_keys(), *_features(), *_rows())
+    positions = (*reference_cells(), *ROTARY_CELLS)
+    every = (*_scalar(), *_full_keys(), *_features(), *_rows(), *positions)
     return tuple(spec for spec in every if not wanted or spec.kernel.name in wanted)
 
 
@@ -145,8 +153,10 @@ def feature_ratio(spec: Spec) -> float:
     return math.sqrt(math.expm1(float(log_m2) - 2 * float(log_m1)))
 
 
-def theory(spec: Spec) -> float:
+def theory(spec: Checked) -> float:
     """Log of the cell's quantity by theory: closed form, or the exact law at finite length."""
+    if not isinstance(spec, Spec):
+        return spec.theory()
     p = spec.parameters
     if spec.route == "features":
         ratio = feature_ratio(spec)
@@ -163,8 +173,10 @@ def theory(spec: Spec) -> float:
     return float(evaluate(spec.kernel, **own).log_S)
 
 
-def sample(spec: Spec, sampling: Sampling) -> Estimate:
+def sample(spec: Checked, sampling: Sampling) -> Estimate:
     """The cell's quantity by Monte Carlo."""
+    if not isinstance(spec, Spec):
+        return spec.sample(sampling)
     p = spec.parameters
     if spec.route == "scalar":
         return estimators.stratified(spec.kernel, {k: float(v) for k, v in p.items()}, sampling)
