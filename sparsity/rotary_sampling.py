@@ -231,9 +231,7 @@ class RotaryCell:
 
 CELLS: tuple[RotaryCell, ...] = (
     RotaryCell(kernels.exp, "rope", 16, 8, "interleaved", 0.15),
-    RotaryCell(kernels.exp, "rope", 8, 32, "half", 0.1),
     RotaryCell(kernels.relu2, "rope", 4, 4, "half", 0.07, seed=5),
-    RotaryCell(kernels.identity, "rope", 16, 4, "interleaved", 0.1),
     RotaryCell(kernels.exp, "coca", 16, 8, "half", 0.1),
     RotaryCell(kernels.exp, "coca", 16, 8, "half", 0.6),
     RotaryCell(kernels.identity, "coca", 16, 8, "interleaved", 0.1),

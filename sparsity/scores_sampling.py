@@ -222,12 +222,12 @@ def reference_cells() -> tuple[RowCell, ...]:
         for kernel, beta, gamma, steps, length, quantity in (
             (exp, 0.0, 0.5, (), 8, "participation"),
             (exp, 0.0, 0.4, (Decay(0.8),), 8, "n_eff"),
-            (identity, 2.0, 0.7, (Decay(0.7),), 6, "n_eff"),
+            (identity, 2.0, 0.5, (Decay(0.7),), 6, "n_eff"),
             (exp, 0.0, 0.4, (Alibi(0.3),), 8, "n_eff"),
-            (relu2, 2.0, 0.4, (Alibi(0.2),), 6, "n_eff"),
+            (relu2, 2.0, 0.3, (Alibi(0.2),), 6, "n_eff"),
             (identity, 0.0, 1.0, (Alibi(0.2),), 6, "S"),
             (exp, 0.0, 0.5, (Window(4),), 8, "n_eff"),
-            (relu2, 1.0, 0.4, (Window(4),), 6, "n_eff"),
+            (relu2, 1.0, 0.3, (Window(4),), 6, "n_eff"),
             (exp, 0.0, 0.7, (LogScaled(),), 8, "n_eff"),
             (exp, 0.0, 0.4, (Unit(),), 8, "sink_mass"),
             (exp, 0.0, 0.4, (Unit(1.5),), 8, "participation"),
@@ -236,9 +236,9 @@ def reference_cells() -> tuple[RowCell, ...]:
             (exp, 0.0, 0.7, (Sink(2.0),), 8, "sink_mass"),
             (exp, 0.0, 0.5, (Sink(1.0, 0.3),), 8, "n_eff"),
             (exp, 0.0, 0.5, (Spherical(4),), 4, "n_eff"),
-            (relu2, 1.5, 0.5, (Spherical(2),), 4, "n_eff"),
+            (relu2, 1.5, 0.3, (Spherical(2),), 4, "n_eff"),
             (exp, 0.0, 0.5, (Spherical(4),), 4, "S"),
             (exp, 0.5, 0.5, (*mixed, Unit(1.0)), 8, "sink_mass"),
-            (relu2, 1.5, 0.5, mixed, 6, "n_eff"),
+            (relu2, 1.5, 0.4, mixed, 6, "n_eff"),
         )
     )

@@ -9,20 +9,29 @@ from pathlib import Path
 
 from sparsity import plotting
 from sparsity.figures.bias import FIGURE as bias
+from sparsity.figures.context import FIGURE as context
 from sparsity.figures.decayed import FIGURE as decayed
+from sparsity.figures.design import FIGURE as design
 from sparsity.figures.exp import FIGURE as exp
 from sparsity.figures.identity import FIGURE as identity
+from sparsity.figures.mixing import FIGURE as mixing
 from sparsity.figures.nonnegative import FIGURE as nonnegative
 from sparsity.figures.overview import FIGURE as overview
+from sparsity.figures.phase import FIGURE as phase
 from sparsity.figures.record import Context, Data, Figure
 from sparsity.figures.relu2 import FIGURE as relu2
+from sparsity.figures.rope import FIGURE as rope
 from sparsity.figures.rows import FIGURE as rows
+from sparsity.figures.sinks import FIGURE as sinks
 from sparsity.output import folder, replacing
 from sparsity.series import tidy
 
 __all__ = ["ALL", "Context", "Figure", "Written", "render", "write_all"]
 
-ALL: tuple[Figure, ...] = (relu2, identity, exp, bias, nonnegative, decayed, rows, overview)
+ALL: tuple[Figure, ...] = (
+    *(relu2, identity, exp, bias, nonnegative, decayed, rows, overview),  # kernels
+    *(phase, design, sinks, mixing, rope, context),  # length and position
+)
 
 
 @dataclass(frozen=True)

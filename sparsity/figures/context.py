@@ -17,7 +17,7 @@ from sparsity.series import Series
 
 DIM, STRENGTH = 64, 6.0  # head dimension; mean collinear score of a key beside the query
 LENGTHS = np.unique(np.round(2.0 ** np.arange(4, 15.1, 0.5)).astype(int))
-SAMPLED = (32, 128, 512)
+SAMPLED = (64, 256)
 TURNS = (1, 2)  # seeds of the random directions of RoPE's mean key
 
 

@@ -55,7 +55,7 @@ def _series(label: str, law: Rope | Coca, context: Context, chunks: int) -> tupl
 
 def data(context: Context) -> Data:
     """For CoCA, RoPE and the slack form the typical weight e^β_m and its band e^(β_m ± γ_m)."""
-    chunks = max(2, int(np.ceil(6e-5 / context.rel_error**2)))
+    chunks = max(2, int(np.ceil(1e-5 / context.rel_error**2)))
     found: list[Series] = []
     for label, law in laws().items():
         found += _series(label, law, context, chunks)
