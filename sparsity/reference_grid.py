@@ -86,7 +86,7 @@ def _scalar() -> Iterator[Spec]:
 def _full_keys() -> Iterator[Spec]:
     for kernel, beta, gamma, dim in (
         (exp, 0.3, 0.5, 2), (exp, -1, 1, 2), (exp, 0.3, 0.5, 128),
-        (relu2, -1, 1, 2), (relu2, 0, 2, 2), (relu2, 1, 1, 2), (relu2, 1, 1, 128),
+        (relu2, -1, 1, 2), (relu2, 0, 2, 2), (relu2, 1, 1, 2), (relu2, 2, 1, 128),
         (identity, 0, 1, 2), (identity, 1, 1, 2), (identity, 0, 1, 128), (identity, 2, 0.5, 1024),
     ):  # fmt: skip
         yield Spec(kernel, "full-keys", {"beta": beta, "gamma": gamma, "dim": dim})
@@ -102,8 +102,8 @@ def _features() -> Iterator[Spec]:
         ("exp", 0.0, 0.5, 1, "uniform"),
         ("exp", 1.0, 1.0, 64, "half-normal"),
         ("elu+1", 0.0, 1.0, 4, "one-hot"),
-        ("elu+1", -1.0, 2.0, 64, "uniform"),
-        ("softplus", 0.0, 1.0, 4, "half-normal"),
+        ("elu+1", -1.0, 2.0, 4, "uniform"),
+        ("softplus", 0.0, 1.0, 64, "half-normal"),
         ("softplus", -2.0, 1.0, 64, "uniform"),
     ):
         yield Spec(
@@ -123,7 +123,7 @@ def _rows() -> Iterator[Spec]:
     ):  # fmt: skip
         yield Spec(kernel, "rows", {"beta": beta, "gamma": gamma, "length": length})
     for kernel, beta, gamma, length, decay in (
-        (exp, 0, 0.5, 64, 0.99), (relu2, 2, 0.5, 16, 0.9), (identity, 1, 0.5, 16, 0.5),
+        (exp, 0, 0.5, 16, 0.9), (relu2, 2, 0.5, 4, 0.9), (identity, 1, 0.5, 16, 0.5),
     ):  # fmt: skip
         parameters = {"beta": beta, "gamma": gamma, "length": length, "decay": decay}
         yield Spec(kernel, "retention", parameters)

@@ -58,8 +58,8 @@ FIGURE = Figure(
     title="To hold half of the mass a sink’s logit must grow like ln n",
     subtitle="Logit b of a sink that takes half of the attention beside n scores s ~ N(0, γ²)",
     caption=(
-        "Solid: the exact logit, from E[e^b/(e^b + Σ exp(s))] = ½. Dashed: ln n + γ²/2, where the "
-        "sum of the other weights is as good as its mean. For γ ≤ 1 the two agree to 0.02 from "
+        "Solid: the exact logit, from E[exp(b)/(exp(b) + Σ exp(s))] = ½. Dashed: ln n + γ²/2, as "
+        "if the sum of the other weights were its mean. For γ ≤ 1 the two agree to 0.02 from "
         "n = 100 on; wide scores need less of a sink in short rows, because the sum of their "
         "weights is mostly well below its mean, and catch up in long ones. A sink of fixed logit "
         "loses its share in longer contexts. Theory alone: the mass itself is held against "

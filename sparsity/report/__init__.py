@@ -272,7 +272,7 @@ def _crosscheck(crosscheck: Any) -> str:
     rows = [
         (
             escape(cell.kernel),
-            escape(_QUANTITIES.get(cell.quantity, cell.quantity)),
+            escape(_QUANTITIES.get(str(cell.quantity), str(cell.quantity))),
             _parameters(cell.parameters),
             escape(cell.route),
             _from_log(cell.theory),
