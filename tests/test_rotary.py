@@ -14,9 +14,10 @@ from scipy import integrate, stats
 from sparsity import finite_length, mellin, rotary
 from sparsity.claims_coca import CLAIMS, PUBLISHED_PERPLEXITY, CocaRoutes
 from sparsity.errors import InputError
+from sparsity.figures.collinear import collinear_mean
 from sparsity.metric import effective_tokens
 from sparsity.montecarlo import Sampling
-from sparsity.rotary_laws import Coca, Rope, collinear_mean, rectified
+from sparsity.rotary_laws import Coca, Rope, rectified
 from sparsity.rotary_sampling import CELLS, rows, scores
 from sparsity.scores import RowLaw, Sink
 

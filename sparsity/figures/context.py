@@ -8,10 +8,11 @@ import numpy as np
 
 from sparsity import plotting
 from sparsity.curves import cell_seed
+from sparsity.figures.collinear import collinear_mean, turned_query
 from sparsity.figures.record import Canvas, Context, Data, Figure
 from sparsity.finite_length import n_eff
 from sparsity.montecarlo import Sampling
-from sparsity.rotary_laws import Coca, Rope, collinear_mean, turned_query
+from sparsity.rotary_laws import Coca, Rope
 from sparsity.rotary_sampling import rows
 from sparsity.series import Series
 

@@ -10,9 +10,10 @@ import numpy as np
 
 from sparsity import plotting
 from sparsity.curves import cell_seed
+from sparsity.figures.collinear import collinear_mean, turned_query
 from sparsity.figures.record import Canvas, Context, Data, Figure
 from sparsity.montecarlo import Sampling
-from sparsity.rotary_laws import Coca, Rope, collinear_mean, turned_query
+from sparsity.rotary_laws import Coca, Rope
 from sparsity.rotary_sampling import scores
 from sparsity.series import Series
 
