@@ -314,7 +314,7 @@ def verify(kernels: tuple[str, ...], seed: str, as_json: bool) -> None:
 @_seed_option
 @_json_option
 def claims(seed: str, as_json: bool) -> None:
-    """Judge the claims of the article by computation."""
+    """Judge the claims of the sources by computation."""
     from sparsity import ledger
 
     _use_float64()

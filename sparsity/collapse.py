@@ -11,7 +11,7 @@ import numpy as np
 
 from sparsity.errors import InputError
 
-__all__ = ["Collapse", "collapse", "effective_rank"]
+__all__ = ["Collapse", "Neighbours", "collapse", "effective_rank", "neighbours"]
 
 
 class Collapse(NamedTuple):
@@ -33,6 +33,18 @@ class Collapse(NamedTuple):
     def distance(self) -> Any:
         """‖v_n − v_{n−1}‖ / √(‖v_n‖² + ‖v_{n−1}‖²): 1 for orthogonal tokens, 0 for equal ones."""
         return self.last_pair / self.last_norm
+
+
+class Neighbours(NamedTuple):
+    """How alike each token and the one before are; arrays [..., n − 1], of tokens 2 … n.
+
+    Args:
+        pair: ‖v_t − v_{t−1}‖₂.
+        norm: √(‖v_t‖² + ‖v_{t−1}‖²).
+    """
+
+    pair: Any
+    norm: Any
 
 
 def _checked(states: Any) -> Any:
@@ -63,6 +75,26 @@ def collapse(states: Any) -> Collapse:
         last_pair=(pair**2).sum(-1) ** 0.5,
         norm=(v**2).sum((-2, -1)) ** 0.5,
         last_norm=(last**2).sum((-2, -1)) ** 0.5,
+    )
+
+
+def neighbours(states: Any) -> Neighbours:
+    """Representational collapse of every prefix: by causality its last tokens are these.
+
+    Args:
+        states: V, [..., n, d] with n ≥ 2.
+
+    Returns:
+        The measures, of shape [..., n − 1], in the library and precision of `states`.
+
+    Raises:
+        InputError: fewer than two tokens.
+    """
+    v = _checked(states)
+    later, earlier = v[..., 1:, :], v[..., :-1, :]
+    return Neighbours(
+        pair=((later - earlier) ** 2).sum(-1) ** 0.5,
+        norm=(later**2 + earlier**2).sum(-1) ** 0.5,
     )
 
 

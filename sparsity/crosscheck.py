@@ -22,7 +22,7 @@ from sparsity.errors import InputError, check_seed
 from sparsity.evaluation import evaluate
 from sparsity.kernels import Kernel
 from sparsity.montecarlo import Sampling
-from sparsity.reference_grid import Spec
+from sparsity.reference_grid import Checked
 from sparsity.results import Estimate
 
 __all__ = ["Cell", "CrossCheck", "ExactCell", "check", "check_exact", "verify"]
@@ -39,7 +39,7 @@ class Cell:
 
     Args:
         kernel: the kernel's name.
-        quantity: "S" or "n_eff".
+        quantity: "S", "n_eff", "participation" or "sink_mass".
         parameters: values by name.
         route: the sampler.
         theory: log of the quantity by theory.
@@ -168,9 +168,9 @@ def judge(spec: Any, theory: float, estimate: Estimate, alarm: float) -> Cell:
 
 
 def check(
-    specs: Sequence[Spec],
+    specs: Sequence[Checked],
     *,
-    theory: Callable[[Spec], float] = reference_grid.theory,
+    theory: Callable[[Checked], float] = reference_grid.theory,
     seed: int = 0,
     false_alarm_rate: float = 1e-4,
     dtype: Any = None,

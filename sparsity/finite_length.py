@@ -1,9 +1,9 @@
-"""The exact law of real rows: n independent weights a_j = w_j f(s_j), n finite.
+"""The exact law of real rows: n independent weights a_j = f(s_j), n finite.
 
 With φ(t) = E e^(−ta²), m1(t) = E|a|e^(−ta²), m2(t) = E a² e^(−ta²), an i.i.d. row has
-    n_eff = E[(Σ|a|)²/Σa²] = ∫₀^∞ [n m2 φ^(n−1) + n(n−1) m1² φ^(n−2)] dt,
-the general one ∫ [Σ m2/φ + (Σ m1/φ)² − Σ(m1/φ)²] Πφ dt. In u = ln t the integrand is analytic in
-a strip of half-width π/2 and the trapezoidal rule converges like e^(−π²/step).
+    n_eff = E[(Σ|a|)²/Σa²] = ∫₀^∞ [n m2 φ^(n−1) + n(n−1) m1² φ^(n−2)] dt.
+In u = ln t the integrand is analytic in a strip of half-width π/2 and the trapezoidal rule
+converges like e^(−π²/step). Rows whose tokens differ: `finite_rows`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 
 from sparsity import kernels
-from sparsity.definition import EPS
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.parameters import LENGTH
 from sparsity.laplace import TAIL, Laplace, laplace
 
-__all__ = ["FiniteLength", "n_eff", "n_eff_weighted", "participation"]
+__all__ = ["FiniteLength", "n_eff", "participation"]
 
 _STEP = 0.16  # of u = ln t; the check runs at twice the step
 
@@ -143,79 +142,3 @@ def participation(
         law, length, lambda n, log_phi, m2: n * m2 * np.exp((n - 1) * log_phi)
     )
     return value, error
-
-
-_TAPS = 16  # of the local polynomial that shifts the tables by ln w²
-
-
-def _lagrange(offset: float) -> np.ndarray:
-    """Weights of the values at 0 … taps−1 in their interpolating polynomial at `offset`."""
-    k = np.arange(_TAPS)
-    gap = (k[:, None] - k + np.eye(_TAPS)).prod(axis=1)
-    others = np.where(np.eye(_TAPS, dtype=bool), 1.0, offset - k).prod(axis=1)
-    return others / gap
-
-
-def _weighted(law: Laplace, shift: np.ndarray, count: np.ndarray, rule: int) -> float:
-    """∫ of the general law over u, the transforms of token j tabulated and shifted by ln w_j².
-
-    Rule 0 is the fine one, rule 1 the coarse one at twice the step.
-    """
-    low, high = law.range(float(count.sum()))
-    fine, skip, size = _STEP / 2, 2 + 2 * rule, 256
-    psi, (root, whole) = law(np.arange(low, high + fine, fine))
-    table = np.stack([x[:, rule] for x in (psi, root, whole)], axis=1)
-    beyond = np.tile([psi[-1, rule], 0.0, 0.0], (_TAPS, 1))
-    table = np.concatenate([np.zeros((_TAPS, 3)), table, beyond])
-    windows = np.lib.stride_tricks.sliding_window_view(table, _TAPS, axis=0)
-    steps = np.floor(shift / fine)
-    taps = [_lagrange(_TAPS // 2 - 1 + f) for f in shift / fine - steps]
-    first = steps.astype(int) + _TAPS // 2 + 1
-    scale, total, start = np.exp(law.top), 0.0, 0
-    while True:
-        sums = np.zeros((4, size))  # log Πφ, Σ m2/φ, Σ m1/φ, Σ (m1/φ)²
-        at = start + skip * np.arange(size)
-        for begin, c, times in zip(first, taps, count, strict=True):
-            if begin + at[-1] < 0:
-                continue
-            x, m1, m2 = (windows[np.clip(begin + at, 0, len(windows) - 1)] @ c).T
-            log_phi = np.log1p(-np.minimum(x * scale, 1 - EPS / 2))
-            ratio = m1 * np.exp(-log_phi)
-            sums += times * np.stack([log_phi, m2 * np.exp(-log_phi), ratio, ratio**2])
-        log_phi, s2, s1, s11 = sums
-        total += float(np.sum((s2 + scale * (s1 * s1 - s11)) * np.exp(log_phi)))
-        start = int(at[-1]) + skip
-        if log_phi[-1] < -60 or start * fine > high - low - shift[0]:
-            return total * fine * skip
-
-
-def n_eff_weighted(kernel: str | Kernel, weights: Any, **parameters: Any) -> FiniteLength:
-    """Effective number of attended tokens of a row a_j = w_j f(s_j), s_j ~ N(β, γ²) independent.
-
-    ∫₀^∞ [Σ m2_j/φ_j + (Σ m1_j/φ_j)² − Σ(m1_j/φ_j)²] Πφ_j dt, over P(row ≠ 0), where token j has
-    the functions of f at t·w_j². Example: retention rows, w_j = λ^(n−j).
-
-    Args:
-        kernel: a built-in kernel's name, or any `Kernel` of Law.SCORE.
-        weights: w_j > 0, shape [n].
-        **parameters: `beta` and `gamma` (> 0), one number each.
-
-    Returns:
-        The law of that row (scalars). Where weights spread over many orders of magnitude its
-        error_bound can be too small: 2e−10 was seen where it said 3e−12.
-        `sparsity.finite_rows.n_eff` is the law to use; this one checks it.
-
-    Raises:
-        InputError: an unknown kernel, or a value outside its domain.
-    """
-    w = np.asarray(weights, dtype=np.float64)
-    if w.ndim != 1 or not w.size or not np.all(np.isfinite(w) & (w > 0)):
-        raise InputError("weights", weights, "give finite numbers > 0, one for each token")
-    law = _law(kernel, parameters, 2, (0.5, 1.0))
-    shift, count = np.unique(2 * np.log(w / w.max()), return_counts=True)
-    n, p_row = float(w.size), _p_row(law, np.array([float(w.size)]))
-    fine, coarse = (_weighted(law, shift, count, rule) / p_row[rule, 0] for rule in (0, 1))
-    error = abs(fine - coarse) / fine + law.rounding + 100 * TAIL
-    fine, error = (1.0, 0.0) if n == 1 else (fine, error)
-    numbers = (n, fine, np.sqrt(fine / n), p_row[0, 0] * np.exp(law.top), error)
-    return FiniteLength(*(np.asarray(x, dtype=np.float64) for x in numbers))

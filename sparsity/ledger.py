@@ -6,13 +6,13 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sparsity import claims_su
+from sparsity import claims_coca, claims_sinks, claims_su
 from sparsity.errors import check_seed
 from sparsity.judging import Claim, Routes
 
 __all__ = ["ALL", "claims", "table"]
 
-ALL: tuple[Claim, ...] = claims_su.CLAIMS
+ALL: tuple[Claim, ...] = (*claims_su.CLAIMS, *claims_sinks.CLAIMS, *claims_coca.CLAIMS)
 
 
 def claims(

@@ -9,21 +9,24 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from sparsity import kernels
-from sparsity.collapse import Collapse, collapse
+from sparsity.collapse import collapse
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.lowering import jax_log_abs, jax_weight, numpy_log_abs
 from sparsity.montecarlo.batches import resolve_dtype
 
 __all__ = ["Layers", "Sink", "Stack", "draw", "forward", "sampled"]
+
+Measures = TypeVar("Measures")
 
 
 @dataclass(frozen=True)
@@ -220,12 +223,21 @@ def forward(layers: Layers) -> jax.Array:
     return jnp.concatenate([layers.tokens[None], states])
 
 
-@functools.partial(jax.jit, static_argnames=("stack", "dtype"))
-def _sampled(stack: Stack, numbers: _Numbers, keys: jax.Array, dtype: str) -> Collapse:
-    return jax.lax.map(lambda key: collapse(forward(_draw(stack, numbers, key, dtype))), keys)
+@functools.partial(jax.jit, static_argnames=("stack", "dtype", "measure"))
+def _sampled(
+    stack: Stack, numbers: _Numbers, keys: jax.Array, dtype: str, measure: Callable[..., Any]
+) -> Any:
+    return jax.lax.map(lambda key: measure(forward(_draw(stack, numbers, key, dtype))), keys)
 
 
-def sampled(stack: Stack, draws: int, seed: int = 0, *, dtype: Any = None) -> Collapse:
+def sampled(
+    stack: Stack,
+    draws: int,
+    seed: int = 0,
+    *,
+    dtype: Any = None,
+    measure: Callable[[Any], Measures] = collapse,
+) -> Measures:
     """The measures of independent draws of a stack.
 
     Args:
@@ -233,11 +245,12 @@ def sampled(stack: Stack, draws: int, seed: int = 0, *, dtype: Any = None) -> Co
         draws: how many.
         seed: of all of them.
         dtype: as in `draw`.
+        measure: of the tokens [L + 1, n, d]: `collapse`, or `neighbours` for every prefix.
 
     Returns:
-        float64 arrays of shape [draws, L + 1].
+        What it gives, as float64 arrays [draws, L + 1, …].
     """
     name = resolve_dtype(dtype).name
     keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), draws)
-    found = _sampled(*_split(stack), keys, name)
-    return Collapse(*(np.asarray(x, np.float64) for x in found))
+    found = _sampled(*_split(stack), keys, name, measure)
+    return type(found)(*(np.asarray(x, np.float64) for x in found))

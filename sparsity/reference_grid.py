@@ -1,7 +1,8 @@
 """The reference grid: what the cross-check compares, cell by cell, and the two sides of each cell.
 
-A `Spec` names a kernel, a sampling route and the parameters. `theory` and `sample` compute its two
-sides from nothing in common but the kernel's definition and the metric.
+A `Spec` names a kernel, a sampling route and the parameters; the cells of row laws and of rotary
+positions stand beside their samplers. `theory` and `sample` compute the two sides of each from
+nothing in common but the kernel's definition, the row law and the metric.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ from sparsity.kernels.queries import named as named_query
 from sparsity.kernels.symbols import s
 from sparsity.montecarlo import Sampling, estimators
 from sparsity.results import Estimate
+from sparsity.rotary_sampling import CELLS as ROTARY_CELLS
+from sparsity.rotary_sampling import RotaryCell
+from sparsity.scores_sampling import RowCell, reference_cells
 
-__all__ = ["FEATURE_MAPS", "Spec", "feature_ratio", "reference_grid", "sample", "theory"]
+__all__ = ["FEATURE_MAPS", "Checked", "Spec", "feature_ratio", "reference_grid", "sample", "theory"]
 
 # Feature maps h of nonnegative linear attention, sampled as real features of Gaussian keys.
 FEATURE_MAPS: dict[str, Kernel] = {
@@ -82,8 +86,8 @@ def _scalar() -> Iterator[Spec]:
 def _full_keys() -> Iterator[Spec]:
     for kernel, beta, gamma, dim in (
         (exp, 0.3, 0.5, 2), (exp, -1, 1, 2), (exp, 0.3, 0.5, 128),
-        (relu2, -1, 1, 2), (relu2, 0, 2, 2), (relu2, 1, 1, 2), (relu2, 1, 1, 128),
-        (identity, 0, 1, 2), (identity, 1, 1, 2), (identity, 0, 1, 128), (identity, 1, 1, 1024),
+        (relu2, -1, 1, 2), (relu2, 0, 2, 2), (relu2, 1, 1, 2), (relu2, 2, 1, 128),
+        (identity, 0, 1, 2), (identity, 1, 1, 2), (identity, 0, 1, 128), (identity, 2, 0.5, 1024),
     ):  # fmt: skip
         yield Spec(kernel, "full-keys", {"beta": beta, "gamma": gamma, "dim": dim})
 
@@ -98,8 +102,8 @@ def _features() -> Iterator[Spec]:
         ("exp", 0.0, 0.5, 1, "uniform"),
         ("exp", 1.0, 1.0, 64, "half-normal"),
         ("elu+1", 0.0, 1.0, 4, "one-hot"),
-        ("elu+1", -1.0, 2.0, 64, "uniform"),
-        ("softplus", 0.0, 1.0, 4, "half-normal"),
+        ("elu+1", -1.0, 2.0, 4, "uniform"),
+        ("softplus", 0.0, 1.0, 64, "half-normal"),
         ("softplus", -2.0, 1.0, 64, "uniform"),
     ):
         yield Spec(
@@ -119,20 +123,24 @@ def _rows() -> Iterator[Spec]:
     ):  # fmt: skip
         yield Spec(kernel, "rows", {"beta": beta, "gamma": gamma, "length": length})
     for kernel, beta, gamma, length, decay in (
-        (exp, 0, 0.5, 64, 0.99), (relu2, 2, 1, 16, 0.9), (identity, 0, 1, 16, 0.5),
+        (exp, 0, 0.5, 16, 0.9), (relu2, 2, 0.5, 4, 0.9), (identity, 1, 0.5, 16, 0.5),
     ):  # fmt: skip
         parameters = {"beta": beta, "gamma": gamma, "length": length, "decay": decay}
         yield Spec(kernel, "retention", parameters)
 
 
-def reference_grid(only: tuple[str, ...] = ()) -> tuple[Spec, ...]:
+Checked = Spec | RowCell | RotaryCell
+
+
+def reference_grid(only: tuple[str, ...] = ()) -> tuple[Checked, ...]:
     """Every cell of the reference grid, or those of the kernels named.
 
     Raises:
         InputError: an unknown kernel.
     """
     wanted = {kernels.named(name).name for name in only}
-    every = (*_scalar(), *_full_keys(), *_features(), *_rows())
+    positions = (*reference_cells(), *ROTARY_CELLS)
+    every = (*_scalar(), *_full_keys(), *_features(), *_rows(), *positions)
     return tuple(spec for spec in every if not wanted or spec.kernel.name in wanted)
 
 
@@ -145,8 +153,10 @@ def feature_ratio(spec: Spec) -> float:
     return math.sqrt(math.expm1(float(log_m2) - 2 * float(log_m1)))
 
 
-def theory(spec: Spec) -> float:
+def theory(spec: Checked) -> float:
     """Log of the cell's quantity by theory: closed form, or the exact law at finite length."""
+    if not isinstance(spec, Spec):
+        return spec.theory()
     p = spec.parameters
     if spec.route == "features":
         ratio = feature_ratio(spec)
@@ -163,8 +173,10 @@ def theory(spec: Spec) -> float:
     return float(evaluate(spec.kernel, **own).log_S)
 
 
-def sample(spec: Spec, sampling: Sampling) -> Estimate:
+def sample(spec: Checked, sampling: Sampling) -> Estimate:
     """The cell's quantity by Monte Carlo."""
+    if not isinstance(spec, Spec):
+        return spec.sample(sampling)
     p = spec.parameters
     if spec.route == "scalar":
         return estimators.stratified(spec.kernel, {k: float(v) for k, v in p.items()}, sampling)

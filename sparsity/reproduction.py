@@ -61,7 +61,7 @@ class Reproduction:
         """The outcome for a terminal."""
         judged = [f"  {record['verdict']:<10} {record['claim']}" for record in self.claims]
         done = ", ".join(f"{name} {value:.1f} s" for name, value in self.seconds.items())
-        lines = [self.crosscheck.text(), "", "Claims of the article:", *judged, ""]
+        lines = [self.crosscheck.text(), "", "Claims:", *judged, ""]
         lines += [
             f"Done after: {done}",
             f"Everything is in {self.out}; open {self.out / 'index.html'}",

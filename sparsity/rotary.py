@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from sparsity.errors import InputError
+from sparsity.rotation import BASE, PAIRINGS, angles, join, planes, rotate, split
 
 __all__ = [
     "BASE",
@@ -27,91 +28,6 @@ __all__ = [
     "slack_coefficients",
     "slack_scores",
 ]
-
-BASE = 10000.0
-PAIRINGS = ("interleaved", "half")  # plane i holds entries (2i, 2i+1), or (i, i + d/2)
-
-
-def angles(dim: Any, base: float = BASE) -> np.ndarray:
-    """θ_i = base^(−2i/d), i = 0 … d/2 − 1, in radians a token.
-
-    Args:
-        dim: head dimension d, even, ≥ 2.
-        base: > 1.
-
-    Returns:
-        Shape [d/2], falling from 1.
-
-    Raises:
-        InputError: an odd d, or a base at which nothing turns slower than the rest.
-
-    Source: Su et al., RoFormer (2104.09864), eq. 15.
-    """
-    if isinstance(dim, bool) or not (np.ndim(dim) == 0 and dim >= 2 and dim % 2 == 0):
-        raise InputError("dim", dim, "rotary positions pair the entries: give an even number >= 2")
-    if not (np.ndim(base) == 0 and 1 < base < np.inf):
-        raise InputError("base", base, "must be finite and > 1")
-    return float(base) ** (-2 * np.arange(int(dim) // 2) / int(dim))
-
-
-def _split(x: Any, pairing: str) -> tuple[Any, Any]:
-    """The two entries of every plane."""
-    if pairing not in PAIRINGS:
-        raise InputError("pairing", pairing, f"choose one of {', '.join(PAIRINGS)}")
-    dim = x.shape[-1]
-    if dim % 2:
-        raise InputError("dim", dim, "rotary positions pair the entries: give an even number >= 2")
-    if pairing == "half":
-        return x[..., : dim // 2], x[..., dim // 2 :]
-    return x[..., 0::2], x[..., 1::2]
-
-
-def _join(a: Any, b: Any, pairing: str) -> Any:
-    """Undo `_split`."""
-    xp = a.__array_namespace__()
-    if pairing == "half":
-        return xp.concat([a, b], axis=-1)
-    return xp.stack([a, b], axis=-1).reshape((*a.shape[:-1], 2 * a.shape[-1]))
-
-
-def planes(x: Any, pairing: str = "interleaved") -> Any:
-    """The planes of vectors as complex numbers.
-
-    Args:
-        x: [..., d].
-        pairing: "interleaved" or "half": which entries make a plane.
-
-    Returns:
-        Shape [..., d/2].
-
-    Raises:
-        InputError: an odd d, or an unknown pairing.
-    """
-    a, b = _split(x, pairing)
-    return a + 1j * b
-
-
-def rotate(x: Any, positions: Any, pairing: str = "interleaved", *, base: float = BASE) -> Any:
-    """Vectors turned to their positions: plane i by position·θ_i.
-
-    Args:
-        x: [..., n, d], NumPy or JAX.
-        positions: [n]; the angles are computed from them in float64.
-        pairing: which entries make a plane.
-        base: of the angles.
-
-    Returns:
-        Shape and dtype of `x`.
-
-    Raises:
-        InputError: an odd d, an unknown pairing, or a base ≤ 1.
-    """
-    a, b = _split(x, pairing)
-    xp = x.__array_namespace__()
-    theta = angles(x.shape[-1], base)
-    phase = np.asarray(positions, np.float64)[..., None] * theta
-    cos, sin = (xp.asarray(f(phase), dtype=x.dtype) for f in (np.cos, np.sin))
-    return _join(a * cos - b * sin, a * sin + b * cos, pairing)
 
 
 def _check(query: Any, t: Any, pairing: str) -> Any:
@@ -186,8 +102,8 @@ def coca_scores(
         InputError: t of another shape, or (NumPy) negative.
     """
     _check(query, t, pairing)
-    a, b = _split(query, pairing)
-    q, k = _join(a * a + b * b, 0 * a, pairing), _join(t, 0 * t, pairing)
+    a, b = split(query, pairing)
+    q, k = join(a * a + b * b, 0 * a, pairing), join(t, 0 * t, pairing)
     return rope_scores(q, k, pairing, base=base, m=m, n=n)
 
 
@@ -207,7 +123,7 @@ def coca_by_definition(
     Source: Zhu et al., CoCA (2309.08646v3), section 2.3.
     """
     _check(query, t, pairing)
-    both = _join(t, t, pairing)
+    both = join(t, t, pairing)
     keys = query[..., :, None, :] * both[..., None, :, :]  # [..., M, N, d]
     k = rotate(keys, _places(n, t), pairing, base=base)
     q = rotate(query, _places(m, query), pairing, base=base)
@@ -231,7 +147,7 @@ def slack_scores(
     """
     _check(query, t, pairing)
     q = query * rotate(query, _places(m, query), pairing, base=base)
-    k = rotate(_join(t, t, pairing), _places(n, t), pairing, base=base)
+    k = rotate(join(t, t, pairing), _places(n, t), pairing, base=base)
     return q @ k.swapaxes(-1, -2)
 
 

@@ -22,7 +22,7 @@ from sparsity.mellin import n_eff_of_normal_prefixes, n_eff_of_prefixes
 from sparsity.rotary import BASE, angles, planes, slack_coefficients
 from sparsity.scores import RowLaw, Tokens, every
 
-__all__ = ["Coca", "Rope", "collinear_mean", "rectified", "turned_query"]
+__all__ = ["Coca", "Rope", "rectified"]
 
 _NORMAL = 8.0  # spreads from zero at which t is never cut: P(τ < 0) < 1e−15
 
@@ -238,26 +238,3 @@ class Coca(_Law):
         else:
             value, bound = n_eff_of_prefixes(self.log_mgf, length)
         return FiniteLength(n, value, np.sqrt(value / n), np.ones_like(value), bound)
-
-
-def collinear_mean(coca: Coca, turn: np.ndarray) -> np.ndarray:
-    """Mean key of a `Rope` with the |q_i||μ_i| of a CoCA law, turned away from q by Θ_i = `turn`.
-
-    Args:
-        coca: the law to match.
-        turn: Θ_i, [d/2]; zeros give CoCA's own mean score.
-
-    Returns:
-        μ, [d].
-    """
-    mean, _ = rectified(coca.center, coca.spread)
-    mu = mean * planes(coca.query, coca.pairing) * np.exp(-1j * turn)
-    if coca.pairing == "half":
-        return np.concatenate([mu.real, mu.imag])
-    return np.stack([mu.real, mu.imag], axis=-1).reshape(-1)
-
-
-def turned_query(dim: int, seed: int = 0) -> np.ndarray:
-    """A query drawn at random, ‖q‖² = d: the one that the figures show."""
-    q = np.random.default_rng(seed).standard_normal(dim)
-    return q * (dim**0.5 / np.linalg.norm(q))

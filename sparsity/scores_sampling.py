@@ -6,6 +6,7 @@ drawn as such, normalised Gaussian vectors in R^d, and their scores are dot prod
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -177,12 +178,21 @@ class RowCell:
     law: RowLaw
     length: int
     quantity: str
-    route: str = "rows-law"
 
     @property
     def parameters(self) -> dict[str, Any]:
         """What identifies the cell, JSON-ready."""
-        return {"law": str(self.law), "length": self.length}
+        steps = (
+            f"{type(step).__name__}({', '.join(f'{value:g}' for value in vars(step).values())})"
+            for step in self.law.steps
+        )
+        law = " ".join(steps) or "i.i.d."
+        return {
+            "beta": self.law.beta,
+            "gamma": self.law.gamma,
+            "length": self.length,
+            "law": law,
+        }
 
     def theory(self) -> float:
         """Log of the quantity by the exact law (S: by the limit form)."""
@@ -211,23 +221,24 @@ def reference_cells() -> tuple[RowCell, ...]:
         RowCell(kernel, RowLaw(beta, gamma, steps), length, quantity)
         for kernel, beta, gamma, steps, length, quantity in (
             (exp, 0.0, 0.5, (), 8, "participation"),
-            (exp, 0.0, 0.5, (Decay(0.8),), 8, "n_eff"),
-            (identity, 2.0, 1.0, (Decay(0.7),), 6, "n_eff"),
-            (exp, 0.0, 0.5, (Alibi(0.3),), 8, "n_eff"),
-            (relu2, 2.0, 0.5, (Alibi(0.2),), 6, "n_eff"),
+            (exp, 0.0, 0.4, (Decay(0.8),), 8, "n_eff"),
+            (identity, 2.0, 0.5, (Decay(0.7),), 6, "n_eff"),
+            (exp, 0.0, 0.4, (Alibi(0.3),), 8, "n_eff"),
+            (relu2, 2.0, 0.3, (Alibi(0.2),), 6, "n_eff"),
             (identity, 0.0, 1.0, (Alibi(0.2),), 6, "S"),
             (exp, 0.0, 0.5, (Window(4),), 8, "n_eff"),
-            (relu2, 1.0, 0.7, (Window(4),), 6, "n_eff"),
+            (relu2, 1.0, 0.3, (Window(4),), 6, "n_eff"),
             (exp, 0.0, 0.7, (LogScaled(),), 8, "n_eff"),
-            (exp, 0.0, 0.5, (Unit(),), 8, "sink_mass"),
-            (exp, 0.0, 0.5, (Unit(1.5),), 8, "participation"),
-            (relu2, 1.5, 0.5, (Unit(),), 6, "sink_mass"),
+            (exp, 0.0, 0.4, (Unit(),), 8, "sink_mass"),
+            (exp, 0.0, 0.4, (Unit(1.5),), 8, "participation"),
+            (exp, 0.0, 0.7, (Unit(math.log(8) + 0.7**2 / 2),), 8, "sink_mass"),  # about ½
+            (relu2, 1.5, 0.4, (Unit(2.0),), 6, "sink_mass"),
             (exp, 0.0, 0.7, (Sink(2.0),), 8, "sink_mass"),
-            (exp, 0.0, 0.5, (Sink(1.0, 0.5),), 8, "n_eff"),
-            (exp, 0.0, 0.7, (Spherical(4),), 4, "n_eff"),
-            (relu2, 1.5, 1.0, (Spherical(2),), 4, "n_eff"),
-            (exp, 0.0, 0.7, (Spherical(4),), 4, "S"),
+            (exp, 0.0, 0.5, (Sink(1.0, 0.3),), 8, "n_eff"),
+            (exp, 0.0, 0.5, (Spherical(4),), 4, "n_eff"),
+            (relu2, 1.5, 0.3, (Spherical(2),), 4, "n_eff"),
+            (exp, 0.0, 0.5, (Spherical(4),), 4, "S"),
             (exp, 0.5, 0.5, (*mixed, Unit(1.0)), 8, "sink_mass"),
-            (relu2, 1.5, 0.5, mixed, 6, "n_eff"),
+            (relu2, 1.5, 0.4, mixed, 6, "n_eff"),
         )
     )

@@ -28,7 +28,7 @@ def full_run() -> crosscheck.CrossCheck:
 
 def test_everything_agrees_and_could_have_disagreed(full_run):
     assert full_run.agree, full_run.text()
-    assert len(full_run.cells) >= 150
+    assert len(full_run.cells) >= 180
     assert len(full_run.exact) >= 140
     assert full_run.false_alarm_rate <= 1e-4
     assert full_run.smallest_detectable <= 1e-3
@@ -37,6 +37,7 @@ def test_everything_agrees_and_could_have_disagreed(full_run):
     assert routes == {
         "scalar-stratified", "position-stratified", "full-keys", "rows",
         "features-relu", "features-exp", "features-elu+1", "features-softplus",
+        "rows-law", "rows-sphere", "rows-rope", "rows-coca", "rows-slack",
     }  # fmt: skip
     assert {cell.kernel for cell in full_run.cells} == {
         "exp", "relu2", "identity", "nonnegative", "decayed",

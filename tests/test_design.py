@@ -16,7 +16,7 @@ from sparsity.design import LENGTHS, Design, Impossible, design
 from sparsity.errors import InputError
 from sparsity.evaluation import evaluate
 from sparsity.figures import Context, render
-from sparsity.figures import design as figure
+from sparsity.figures.design import FIGURE
 from sparsity.levers import invert
 from sparsity.output import plain
 from sparsity.regimes import condensed_share, critical_spread
@@ -279,11 +279,11 @@ def test_invert():
 
 
 def test_figure():
-    data = figure.FIGURE.data(Context())
+    data = FIGURE.data(Context())
     assert len(data) == 8
     spread, scale, bias, decay, noise, floor, *_ = data
     cells = 0
-    for i in range(0, len(spread.x), 6):
+    for i in range(0, len(spread.x), 4):
         n = spread.x[i]
         for series, kernel, sign in ((spread, "exp", 1), (bias, "relu2", -1)):
             where = {"gamma": series.theory[i]} if sign == 1 else {"beta": -series.theory[i]}
@@ -294,8 +294,8 @@ def test_figure():
         assert n * limit**2 == pytest.approx(8)
         assert scale.theory[i] == pytest.approx(spread.theory[i] / np.log(n))
     assert cells == 10
-    assert decay.theory == pytest.approx(np.full(25, 7 / 9), abs=1e-6)
+    assert decay.theory == pytest.approx(np.full(19, 7 / 9), abs=1e-6)
     assert np.all(floor.theory > 0.63 * floor.x)
-    assert "between 0.39 and 0.53" in figure.FIGURE.caption
+    assert "between 0.39 and 0.53" in FIGURE.caption
     assert (scale.theory.min(), scale.theory.max()) == pytest.approx((0.39, 0.53), abs=0.005)
-    assert render(figure.FIGURE, data)["png"][:4] == b"\x89PNG"
+    assert render(FIGURE, data)["png"][:4] == b"\x89PNG"

@@ -12,7 +12,7 @@ from scipy import stats
 from sparsity import claims_sinks, finite_length, finite_rows, mixing_law
 from sparsity.claims_sinks import SinkRoutes
 from sparsity.claims_sinks.mixing import toy
-from sparsity.collapse import collapse, effective_rank
+from sparsity.collapse import collapse, effective_rank, neighbours
 from sparsity.errors import InputError
 from sparsity.figures.mixing import FIGURE
 from sparsity.influence import bound, bound_of, jacobian, norms
@@ -164,6 +164,22 @@ def test_the_measures():
     assert effective_rank(np.diag([3.0, 1.0])) == pytest.approx(math.exp(-(p @ np.log(p))))
     with pytest.raises(InputError, match="tokens >= 2"):
         collapse(np.ones((1, 3)))
+
+
+def test_neighbours_are_the_collapse_of_every_prefix():
+    stack = Stack(length=9, dim=4, depth=3)
+    drawn = sampled(stack, 5, seed=2, measure=neighbours)
+    whole = sampled(stack, 5, seed=2)
+    assert drawn.pair.shape == drawn.norm.shape == (5, 4, 8)
+    np.testing.assert_allclose(drawn.pair[..., -1], whole.last_pair, rtol=1e-12)
+    np.testing.assert_allclose(drawn.norm[..., -1], whole.last_norm, rtol=1e-12)
+    states = np.asarray(forward(draw(stack, 2)))
+    for t in range(2, 10):
+        prefix, here = collapse(states[:, :t]), neighbours(states)
+        np.testing.assert_allclose(here.pair[:, t - 2], prefix.last_pair, rtol=1e-12)
+        np.testing.assert_allclose(here.norm[:, t - 2], prefix.last_norm, rtol=1e-12)
+    with pytest.raises(InputError, match="states"):
+        neighbours(np.ones((1, 4)))
 
 
 def test_effective_rank_falls_with_depth_and_a_sink_holds_it():

@@ -14,14 +14,11 @@ from scipy import integrate, stats
 from sparsity import finite_length, mellin, rotary
 from sparsity.claims_coca import CLAIMS, PUBLISHED_PERPLEXITY, CocaRoutes
 from sparsity.errors import InputError
-from sparsity.figures import render
-from sparsity.figures.context import FIGURE as context_figure
-from sparsity.figures.record import Context
-from sparsity.figures.rope import FIGURE as rope_figure
+from sparsity.figures.collinear import collinear_mean
 from sparsity.metric import effective_tokens
 from sparsity.montecarlo import Sampling
-from sparsity.rotary_laws import Coca, Rope, collinear_mean, rectified
-from sparsity.rotary_sampling import CELLS, rows, sample, scores, theory
+from sparsity.rotary_laws import Coca, Rope, rectified
+from sparsity.rotary_sampling import CELLS, rows, scores
 from sparsity.scores import RowLaw, Sink
 
 jax.config.update("jax_enable_x64", True)
@@ -226,24 +223,15 @@ def test_planted_errors_are_rejected(wrong):
     assert abs(z[1]) > 2 * critical(4)
 
 
-@pytest.mark.slow
-def test_whole_rows_agree_with_the_exact_law_in_every_cell():
-    assert len(CELLS) == 8
+def test_cells_cover_every_form_kernel_and_pairing():
     assert {c.form for c in CELLS} == {"rope", "coca", "slack"}
     assert {c.kernel.name for c in CELLS} == {"exp", "relu2", "identity"}
-    done = 0
-    for i, cell in enumerate(CELLS):
-        found = sample(cell, Sampling(rel_error=1e-3, seed=i, dtype=np.float32))
-        assert found.trusted
-        z = (found.log_S - theory(cell)) / found.rel_stderr
-        assert abs(z) < critical(len(CELLS), found.dof)
-        assert found.rel_stderr < 1.1e-3
-        done += 1
-    assert done == 8
+    assert {c.pairing for c in CELLS if c.form == "rope"} == set(PAIRINGS)
+    assert {c.law.normal for c in CELLS if c.form == "coca"} == {True, False}
 
 
 def test_a_normal_score_would_not_do_for_rectified_t():
-    law = next(c for c in CELLS if c.form == "coca" and c.spread == 1.5).law
+    law = next(c for c in CELLS if c.form == "coca" and c.spread == 0.6).law
     distance = np.arange(16)
     normal, _ = mellin.n_eff_of_normal_prefixes(law.beta(distance), law.gamma(distance), 16)
     assert abs(float(law.n_eff(16).n_eff / normal) - 1) > 1e-3
@@ -430,21 +418,3 @@ def test_published_numbers_are_kept_apart():
     assert PUBLISHED_PERPLEXITY["CoCA"][32768] == 171.63
     shown = str([claim.record() for claim in CLAIMS])
     assert "171.63" not in shown
-
-
-# Figures
-
-
-@pytest.mark.parametrize("figure", [rope_figure, context_figure], ids=lambda f: f.name)
-def test_figures(figure):
-    data = figure.data(Context(rel_error=3e-3))
-    z, count = [], 0
-    for series in data:
-        assert np.all(np.isfinite(series.theory))
-        assert np.all(np.diff(series.x) >= 0)
-        at = series.sampled
-        z += list((series.estimate[at] - series.theory[at]) / series.stderr[at])
-        count += at.sum()
-    assert count >= 9
-    assert np.abs(z).max() < critical(count)
-    assert set(render(figure, data)) == {"svg", "png", "csv"}

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from sparsity import finite_length, finite_rows, scores, sphere, token_classes, transforms
+from sparsity import finite_length, finite_rows, kernels, scores, sphere, token_classes, transforms
 from sparsity.crosscheck import judge
 from sparsity.errors import InputError
 from sparsity.evaluation import evaluate
 from sparsity.finite_rows import limit, n_eff, participation, sink_logit, sink_mass
 from sparsity.kernels import exp, identity, relu2, score_kernel
 from sparsity.kernels.symbols import s
+from sparsity.laplace import laplace
 from sparsity.montecarlo import Sampling
 from sparsity.scores import (
     ALL,
@@ -140,15 +141,24 @@ def test_iid_rows_are_those_of_finite_length(name, beta, gamma):
     assert np.all(np.abs(y2 / other - 1) <= bound + other_bound)
 
 
-def test_retention_rows_are_those_of_finite_length():
-    for name, beta, decay, n in (
-        ("exp", 0, 0.8, 30),
-        ("relu2", -1, 0.5, 20),
-        ("identity", 1, 0.9, 9),
-    ):
-        law = n_eff(name, RowLaw(beta, 1.0, (Decay(decay),)), n)
-        other = finite_length.n_eff_weighted(name, decay ** np.arange(n), beta=beta, gamma=1.0)
-        assert abs(law.n_eff / other.n_eff - 1) <= law.error_bound + other.error_bound
+def test_two_tokens_against_transforms_taken_where_they_are_needed():
+    """Two tokens of weights 1 and w, the transforms evaluated at u + ln w² themselves."""
+    done = 0
+    for name, beta, gamma in (("exp", 0, 0.05), ("exp", 0, 2), ("identity", 1, 1), ("relu2", 1, 1)):
+        law = laplace(kernels.named(name), float(beta), float(gamma), 2, (0.5, 1.0))
+        scale, step = np.exp(law.top), 0.1
+        for w in (0.9, 0.123, 1e-3):
+            low, high = law.range(2.0)
+            u = np.arange(low - 2, high + 12 - 2 * np.log(w), step)
+            psi, (m1, m2) = (np.array(x) for x in law(u))
+            psi_w, (m1_w, m2_w) = law(u + 2 * np.log(w))
+            alone = m2[:, 0] * (1 - scale * psi_w[:, 0]) + m2_w[:, 0] * (1 - scale * psi[:, 0])
+            direct = np.sum(alone + 2 * scale * m1[:, 0] * m1_w[:, 0]) * step
+            direct /= finite_length._p_row(law, np.array([2.0]))[0, 0]
+            value = n_eff(name, RowLaw(beta, gamma, (Decay(w),)), 2)
+            assert value.n_eff == pytest.approx(direct, rel=1e-11)
+            done += 1
+    assert done == 12
 
 
 def test_alibi_of_exp_is_decay():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparsity.claims_coca import positions
+from sparsity.claims_coca import forms, positions
 from sparsity.claims_coca.routes import CocaRoutes
 from sparsity.judging import Claim
 
@@ -61,7 +61,7 @@ CLAIMS: tuple[Claim, ...] = (
         formula="(R_m q)·(R_n (q∘t)) = (R_m q)·(q∘R_n t) if q₁ = q₂ in every plane",
         proof="Each plane of the definition is t_i|q_i|² cos((m−n)θ_i), which depends on |q_i| "
         "alone: it is also the score of RoPE between (|q_i|², 0) and (t_i, 0).",
-        judge=positions.dual,
+        judge=forms.dual,
         routes=CocaRoutes,
     ),
     Claim(
@@ -71,7 +71,7 @@ CLAIMS: tuple[Claim, ...] = (
         "function of m − n.",
         formula="t[|q|² cos mθ cos nθ + (q₂²−q₁²) cos mθ sin nθ + 2q₁q₂ sin mθ sin nθ] a plane",
         proof="It is t|q|² cos((m−n)θ) for all m, n only if q₂² = q₁² and 2q₁q₂ = |q|²: q₁ = q₂.",
-        judge=positions.slack,
+        judge=forms.slack,
         routes=CocaRoutes,
     ),
 )

@@ -6,9 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from sparsity import rotary
 
-__all__ = ["CocaRoutes"]
+__all__ = ["CocaRoutes", "numbers_of"]
+
+
+def numbers_of(array: Any) -> list[float]:
+    """A flat list, JSON-ready."""
+    return [float(x) for x in np.ravel(array)]
 
 
 @dataclass(frozen=True)

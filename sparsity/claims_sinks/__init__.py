@@ -46,7 +46,7 @@ CLAIMS: tuple[Claim, ...] = (
         source=_BARBERO,
         statement="The influence of a token on another is bounded by the sum over causal paths of "
         "the products of attention weights, times Lipschitz constants.",
-        formula="‖∂v_j^(L)/∂v_i^(0)‖ ≤ (B^(L) … B^(1))_ji, B_ji = c(δ_ji + Σ_h w_h |α^(h)_ji|)",
+        formula="‖∂v_j^(L)/∂v_i^(0)‖ ≤ (B^(L) … B^(1))_ji, B_ji = c(δ_ji + Σ_h w_h |α_(h,ji)|)",
         proof="The chain rule, layer by layer, with the triangle inequality; the attention must "
         "not depend on the tokens, or its own derivative adds to the sum.",
         judge=bound.bounded,

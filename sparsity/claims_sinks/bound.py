@@ -33,12 +33,10 @@ def bounded(routes: SinkRoutes, seed: int) -> Judged:
     for i, (kernel, sink, branch) in enumerate(
         (
             ("exp", None, 0.0),
-            ("exp", None, 0.5),
             ("exp", Sink(mass=0.8), 0.5),
             ("exp", Sink(logit=4.0, value=0.1), 0.5),
             ("relu2", None, 0.5),
-            ("identity", None, 0.5),
-            ("identity", Sink(mass=0.5), 0.0),
+            ("identity", None, 0.0),
         )
     ):
         stack = small_stack(sink, kernel=kernel, branch=branch, depth=3)

@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from sparsity import plotting
 from sparsity.figures.bias import FIGURE as bias
+from sparsity.figures.context import FIGURE as context
 from sparsity.figures.decayed import FIGURE as decayed
+from sparsity.figures.design import FIGURE as design
 from sparsity.figures.exp import FIGURE as exp
 from sparsity.figures.identity import FIGURE as identity
+from sparsity.figures.mixing import FIGURE as mixing
 from sparsity.figures.nonnegative import FIGURE as nonnegative
 from sparsity.figures.overview import FIGURE as overview
+from sparsity.figures.phase import FIGURE as phase
 from sparsity.figures.record import Context, Data, Figure
 from sparsity.figures.relu2 import FIGURE as relu2
+from sparsity.figures.rope import FIGURE as rope
 from sparsity.figures.rows import FIGURE as rows
+from sparsity.figures.sinks import FIGURE as sinks
 from sparsity.output import folder, replacing
 from sparsity.series import tidy
 
 __all__ = ["ALL", "Context", "Figure", "Written", "render", "write_all"]
 
-ALL: tuple[Figure, ...] = (relu2, identity, exp, bias, nonnegative, decayed, rows, overview)
+ALL: tuple[Figure, ...] = (
+    *(relu2, identity, exp, bias, nonnegative, decayed, rows, overview),  # kernels
+    *(phase, design, sinks, mixing, rope, context),  # length and position
+)
+
+_WORKERS = 2  # threads: one compiles while another samples
 
 
 @dataclass(frozen=True)
@@ -72,14 +84,19 @@ def write_all(
         InputError: the folder or a file cannot be written, or a bad seed or rel_error.
     """
     out, context, written = folder(out), Context(seed, rel_error), []
-    for figure in ALL:
-        data = figure.data(context)
-        paths = {}
-        for suffix, content in render(figure, data).items():
-            paths[suffix] = out / f"{figure.name}.{suffix}"
-            with replacing(paths[suffix]) as part:
-                part.write_bytes(content)
-        written.append(Written(figure, data, **paths))
-        if progress is not None:
-            progress(len(written), len(ALL))
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        every = [pool.submit(figure.data, context) for figure in ALL]
+        try:
+            for figure, computed in zip(ALL, every, strict=True):
+                data, paths = computed.result(), {}
+                for suffix, content in render(figure, data).items():  # here: Matplotlib's state
+                    paths[suffix] = out / f"{figure.name}.{suffix}"
+                    with replacing(paths[suffix]) as part:
+                        part.write_bytes(content)
+                written.append(Written(figure, data, **paths))
+                if progress is not None:
+                    progress(len(written), len(ALL))
+        except BaseException:  # Ctrl-C included: do not compute the rest first
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     return tuple(written)

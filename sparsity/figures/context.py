@@ -8,16 +8,17 @@ import numpy as np
 
 from sparsity import plotting
 from sparsity.curves import cell_seed
+from sparsity.figures.collinear import collinear_mean, turned_query
 from sparsity.figures.record import Canvas, Context, Data, Figure
 from sparsity.finite_length import n_eff
 from sparsity.montecarlo import Sampling
-from sparsity.rotary_laws import Coca, Rope, collinear_mean, turned_query
+from sparsity.rotary_laws import Coca, Rope
 from sparsity.rotary_sampling import rows
 from sparsity.series import Series
 
 DIM, STRENGTH = 64, 6.0  # head dimension; mean collinear score of a key beside the query
 LENGTHS = np.unique(np.round(2.0 ** np.arange(4, 15.1, 0.5)).astype(int))
-SAMPLED = (32, 128, 512)
+SAMPLED = (64, 256)
 TURNS = (1, 2)  # seeds of the random directions of RoPE's mean key
 
 

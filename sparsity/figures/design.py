@@ -16,7 +16,7 @@ from sparsity.levers import lever
 from sparsity.series import Series
 
 TOKENS = 8.0
-LENGTHS = np.unique(np.round(np.geomspace(64, 1e9, 25)))
+LENGTHS = np.unique(np.round(np.geomspace(64, 1e9, 19)))
 
 
 def _required(kernel: str, label: str, sign: float = 1.0) -> Series:

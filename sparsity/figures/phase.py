@@ -46,7 +46,7 @@ def _contours() -> Data:
 
 def data(context: Context) -> Data:
     """Contours of n_eff, n against γ/√(ln n); then the bounds of the regimes, against n."""
-    n = np.round(np.geomspace(SHORTEST, LONGEST, 32))
+    n = np.round(np.geomspace(SHORTEST, LONGEST, 20))
     bounds = {name: share * critical_spread(n) for name, share in BOUNDARIES.items()}
     bounds["limit within 10 %"] = limit_reach(n)
     lines = (Series.line(k, n, np.log(at / np.sqrt(np.log(n)))) for k, at in bounds.items())
@@ -74,7 +74,7 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
     for left, right, name, tint in zip(edges, edges[1:], names, tints, strict=False):
         ax.axvspan(left, right, color=tint, zorder=0, linewidth=0)
         ax.text((left + right) / 2, 1.02, name, **place)
-    for bound, name in ((half, "½γ_c"), (whole, "γ_c")):
+    for bound, name in ((half, r"½$\gamma_c$"), (whole, r"$\gamma_c$")):
         ax.plot(bound.theory, bound.x, color=plotting.GREY, lw=1, ls=(0, (4, 3)))
         ax.text(bound.theory[0], 1.02, name, **place)
     blue, red = plotting.LOOKS[:2]
@@ -103,7 +103,7 @@ FIGURE = Figure(
     ),
     alt=(
         "Phase diagram of softmax rows, length from 10 to 10¹² against spread over the root of "
-        "ln n from 0 to 2.3. Contours of 2 to 10¹⁰ attended tokens start flat at the left and "
+        "ln n from 0 to 2.3. Contours of 3 to 10¹⁰ attended tokens start flat at the left and "
         "become steep towards the right. Dashed lines at 0.71 and 1.41 part three tinted regimes: "
         "annealed, extremes, condensed. A thick line from 0.5 at the bottom to 0.62 at the top "
         "bounds the region where the limit law is within ten per cent."

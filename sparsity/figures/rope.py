@@ -10,9 +10,10 @@ import numpy as np
 
 from sparsity import plotting
 from sparsity.curves import cell_seed
+from sparsity.figures.collinear import collinear_mean, turned_query
 from sparsity.figures.record import Canvas, Context, Data, Figure
 from sparsity.montecarlo import Sampling
-from sparsity.rotary_laws import Coca, Rope, collinear_mean, turned_query
+from sparsity.rotary_laws import Coca, Rope
 from sparsity.rotary_sampling import scores
 from sparsity.series import Series
 
@@ -55,7 +56,7 @@ def _series(label: str, law: Rope | Coca, context: Context, chunks: int) -> tupl
 
 def data(context: Context) -> Data:
     """For CoCA, RoPE and the slack form the typical weight e^β_m and its band e^(β_m ± γ_m)."""
-    chunks = max(2, int(np.ceil(6e-5 / context.rel_error**2)))
+    chunks = max(2, int(np.ceil(1e-5 / context.rel_error**2)))
     found: list[Series] = []
     for label, law in laws().items():
         found += _series(label, law, context, chunks)

@@ -21,6 +21,7 @@ from sparsity.symbolic import derive
 __all__ = ["Plate", "environment", "render", "write"]
 
 _TITLE = "How sharply can attention focus?"
+_QUANTITIES = {"n_eff": "n·S²", "participation": "Σp²", "sink_mass": "sink mass"}
 _SYMBOLS = {"beta": "β", "gamma": "γ", "decay": "λ", "length": "n", "dim": "d", "ratio": "r"}
 
 
@@ -271,7 +272,7 @@ def _crosscheck(crosscheck: Any) -> str:
     rows = [
         (
             escape(cell.kernel),
-            "n·S²" if cell.quantity == "n_eff" else escape(cell.quantity),
+            escape(_QUANTITIES.get(str(cell.quantity), str(cell.quantity))),
             _parameters(cell.parameters),
             escape(cell.route),
             _from_log(cell.theory),

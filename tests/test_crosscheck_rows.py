@@ -1,0 +1,221 @@
+"""Cells of row laws, sinks and rotary positions: the right law agrees, each planted one does not.
+
+The laws that errors are planted in are written out here, on a rule of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sparsity.crosscheck import check
+from sparsity.kernels import exp
+from sparsity.reference_grid import Checked, Spec, reference_grid, theory
+from sparsity.rotary_laws import Coca, Rope
+from sparsity.rotary_sampling import CELLS, RotaryCell
+from sparsity.scores import RowLaw, Unit
+from sparsity.scores_sampling import RowCell, reference_cells
+
+_U = np.arange(-45.0, 12.0, 0.1)
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+
+
+def row_of(
+    others: Callable[[int], float] = lambda n: n - 1,
+    alone: Callable[[int], float] = lambda n: n - 1,
+    pair: Callable[[int], float] = lambda n: n - 2,
+) -> Callable[[Any], float]:
+    """Log n_eff of an i.i.d. row of exp: ∫ [n m2 φ^alone + n·others·m1² φ^pair] dt."""
+
+    def law(spec: Spec) -> float:
+        gamma, n = spec.parameters["gamma"], spec.parameters["length"]
+        x = np.exp(_U[:, None] + 2 * gamma * _NODES)
+        phi, m1, m2 = (f @ _WEIGHTS for f in (np.exp(-x), np.sqrt(x) * np.exp(-x), x * np.exp(-x)))
+        body = n * m2 * phi ** alone(n) + n * others(n) * m1**2 * phi ** pair(n)
+        return math.log(body.sum() * 0.1)
+
+    return law
+
+
+def participation_of(
+    power_of_t: int = 1, alone: Callable[[int], float] = lambda n: n - 1
+) -> Callable[[Any], float]:
+    """Log E Y₂ of an i.i.d. row of exp: n ∫ t^power E[a² e^(−ta)] φ^alone dt."""
+
+    def law(cell: RowCell) -> float:
+        a, n = np.exp(cell.law.gamma * _NODES), cell.length
+        t = np.exp(_U)
+        e = np.exp(-t[:, None] * a)
+        body = n * t ** (power_of_t + 1) * (e @ (_WEIGHTS * a * a)) * (e @ _WEIGHTS) ** alone(n)
+        return math.log(body.sum() * 0.1)
+
+    return law
+
+
+def sink_of(
+    tokens: Callable[[int], float] = lambda n: n, in_sum: float = 1.0
+) -> Callable[[Any], float]:
+    """Log of the mass of a unit e^b: ∫ e^b e^(−in_sum·te^b) φ^tokens dt."""
+
+    def law(cell: RowCell) -> float:
+        (unit,) = cell.law.steps
+        assert isinstance(unit, Unit)
+        t, b = np.exp(_U), math.exp(unit.logit)
+        phi = np.exp(-t[:, None] * np.exp(cell.law.gamma * _NODES)) @ _WEIGHTS
+        body = t * b * np.exp(-in_sum * t * b) * phi ** tokens(cell.length)
+        return math.log(body.sum() * 0.1)
+
+    return law
+
+
+def sink_of_means(cell: RowCell) -> float:
+    """E e^b/(e^b + Σa) taken for e^b/(e^b + E Σa)."""
+    (unit,) = cell.law.steps
+    assert isinstance(unit, Unit)
+    return -math.log1p(cell.length * math.exp(cell.law.gamma**2 / 2 - unit.logit))
+
+
+ROW = [Spec(exp, "rows", {"beta": 0.0, "gamma": 0.5, "length": 8})]
+PARTICIPATION = [RowCell(exp, RowLaw(0.0, 0.5), 8, "participation")]
+MASS = [
+    c for c in reference_cells()
+    if c.quantity == "sink_mass" and c.kernel is exp and [type(s) for s in c.law.steps] == [Unit]
+]  # fmt: skip
+ROPE = [cell for cell in CELLS if cell.form == "rope"]
+COCA = [cell for cell in CELLS if cell.form == "coca"]
+
+
+class Degrees(Rope):
+    @property
+    def theta(self) -> np.ndarray:
+        return np.deg2rad(super().theta)
+
+
+class CocaDegrees(Coca):
+    @property
+    def theta(self) -> np.ndarray:
+        return np.deg2rad(super().theta)
+
+
+def of_law(change: Callable[[Any], Any]) -> Callable[[Any], float]:
+    """The theory of a rotary cell whose law is changed."""
+
+    def wrong(cell: RotaryCell) -> float:
+        law = change(cell.law)
+        return math.log(float(law.n_eff(cell.length, cell.kernel).n_eff))
+
+    return wrong
+
+
+def in_degrees(law: Any) -> Any:
+    return (Degrees if isinstance(law, Rope) else CocaDegrees)(**vars(law))
+
+
+def other_pairing(law: Any) -> Any:
+    return replace(law, pairing="half" if law.pairing == "interleaved" else "interleaved")
+
+
+# cells, the honest law, the planted one, and how many of the cells must reject it
+PLANTED: dict[str, tuple[list[Any], Any, Any, int]] = {
+    "row: n for n − 1": (ROW, row_of(), row_of(others=lambda n: n), 1),
+    "row: φ^n for φ^(n−1)": (ROW, row_of(), row_of(alone=lambda n: n), 1),
+    "row: φ^(n−1) for φ^(n−2)": (ROW, row_of(), row_of(pair=lambda n: n - 1), 1),
+    "Y₂: a lost t": (PARTICIPATION, participation_of(), participation_of(0), 1),
+    "Y₂: φ^n for φ^(n−1)": (
+        PARTICIPATION,
+        participation_of(),
+        participation_of(alone=lambda n: n),
+        1,
+    ),
+    "sink: φ^(n−1) for φ^n": (MASS, sink_of(), sink_of(lambda n: n - 1), 2),
+    "sink: a token itself": (MASS, sink_of(), sink_of(lambda n: n + 1), 2),
+    "sink: not in its own sum": (MASS, sink_of(), sink_of(in_sum=0.0), 2),
+    "sink: ratio of means": (MASS, sink_of(), sink_of_means, 2),
+    "RoPE: degrees for radians": (ROPE, of_law(lambda law: law), of_law(in_degrees), 2),
+    "RoPE: wrong pairing": (ROPE, of_law(lambda law: law), of_law(other_pairing), 2),
+    "CoCA: degrees for radians": (COCA, of_law(lambda law: law), of_law(in_degrees), 3),
+    "CoCA: wrong pairing": (COCA, of_law(lambda law: law), of_law(other_pairing), 3),
+    "CoCA: the slack form": (
+        COCA,
+        of_law(lambda law: law),
+        of_law(lambda law: replace(law, slack_at=48)),
+        3,
+    ),
+}
+
+
+def test_the_grid_holds_every_cell_of_rows_and_positions():
+    grid = reference_grid()
+    assert sum(isinstance(cell, RowCell) for cell in grid) == len(reference_cells()) == 20
+    assert sum(isinstance(cell, RotaryCell) for cell in grid) == len(CELLS) == 6
+    assert sum(cell.quantity == "sink_mass" for cell in grid) == 5
+    assert len(ROPE) == 2
+    assert len(COCA) == 3
+    assert len(MASS) == 2
+    only = reference_grid(("relu2",))
+    assert {cell.kernel.name for cell in only} == {"relu2"}
+    assert {type(cell) for cell in only} == {Spec, RowCell, RotaryCell}
+
+
+def test_the_written_out_laws_are_right_where_nothing_is_planted():
+    done = 0
+    for cells, honest, _, _ in PLANTED.values():
+        for cell in cells:
+            assert honest(cell) == pytest.approx(theory(cell), abs=1e-9)
+            done += 1
+    assert done == 3 + 2 + 8 + 4 + 9
+
+
+_FAMILIES = {id(cells): cells for cells, *_ in PLANTED.values()}
+
+
+@pytest.fixture(scope="module")
+def agreeing() -> dict[int, list[Any]]:
+    """Every family of cells, sampled once and in agreement with the right theory."""
+    found = {}
+    for key, cells in _FAMILIES.items():
+        judged = check(cells, seed=2, dtype=np.float32)
+        assert [cell.verdict for cell in judged] == ["agree"] * len(cells)
+        found[key] = judged
+    assert sum(map(len, found.values())) == 9
+    return found
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_error_is_rejected(name, agreeing, monkeypatch):
+    """`check` with the wrong theory, on the samples with which the right one agrees."""
+    cells, _, wrong, rejecting = PLANTED[name]
+    sampled: dict[int, Any] = {
+        id(cell): judged.estimate for cell, judged in zip(cells, agreeing[id(cells)], strict=True)
+    }
+    monkeypatch.setattr("sparsity.reference_grid.sample", lambda cell, _: sampled[id(cell)])
+    planted = check(cells, theory=wrong, seed=2)
+    assert [cell.verdict for cell in planted].count("disagree") == rejecting == len(cells)
+
+
+def test_there_are_fourteen_planted_errors():
+    assert len(PLANTED) == 14
+
+
+def test_cells_are_named_by_what_they_check():
+    named = [(c.kernel.name, c.quantity, str(c.parameters)) for c in reference_cells()]
+    assert len(set(named)) == 20
+    assert RowCell(exp, RowLaw(0.0, 1.0, (Unit(2.5),)), 4, "sink_mass").parameters == {
+        "beta": 0.0,
+        "gamma": 1.0,
+        "length": 4,
+        "law": "Unit(2.5)",
+    }
+
+
+def test_a_cell_of_a_row_law_is_checked_like_any_other():
+    cell: Checked = PARTICIPATION[0]
+    (judged,) = check([cell], theory=lambda c: theory(c) + 1e-3, seed=1)
+    assert judged.verdict == "disagree"
+    assert judged.quantity == "participation"
