@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from sparsity.errors import InputError
-from sparsity.measurement.labels import dataset, save
-from sparsity.measurement.layers import measure_layer
+from sparsity.measurement.labels import dataset, measured, save
 from sparsity.measurement.sources import of_queries, of_weights
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ def measure(
         if source.shape != shape:
             fix = f"every layer must have as many heads and tokens as the first, {shape}"
             raise InputError("layers", source.shape, fix)
-        done.append(measure_layer(source, sink))
+        done.append(measured(source, sink))
         if progress is not None:
             progress(len(done), max(total, len(done)))
     if not done:

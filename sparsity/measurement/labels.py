@@ -11,15 +11,19 @@ import numpy as np
 from scipy import stats
 
 from sparsity.measurement import law
-from sparsity.measurement.layers import TOP, contexts
+from sparsity.measurement.layers import TOP, contexts, measure_layer
+from sparsity.measurement.sources import Source
 from sparsity.output import replacing
 
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["MEANING", "SHORTEST", "dataset", "rank_correlation", "save"]
+__all__ = ["MEANING", "SHORTEST", "dataset", "measured", "predicted", "rank_correlation", "save"]
 
 SHORTEST = 8  # keys in sight, for a row to count in a correlation or an average
+LILLIEFORS = (
+    1.035  # over √n: distance that 1 % of Gaussian samples exceed [Lilliefors 1967], n > 30
+)
 
 MEANING = {
     "length": "n, the keys that the row sees",
@@ -53,6 +57,7 @@ MEANING = {
     "rank_limit": "Spearman correlation over rows of S with the limit law",
     "rank_exact": "Spearman correlation over rows of S with the exact law",
     "rank_exact_rest": "Spearman correlation over rows of S_rest with its exact law",
+    "departs": "share of the rows whose logits without the sink key fail Lilliefors' test at 1 %",
     "importance": "mean weight of the sink key over the rows that see it",
     "top_importance": "largest such mean of any key seen by a quarter of the rows or more",
     "top_key": "position of that key",
@@ -75,8 +80,15 @@ def rank_correlation(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return (a * b).sum(-1) / np.sqrt((a * a).sum(-1) * (b * b).sum(-1))
 
 
-def _predicted(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Laws, residuals and rank correlations."""
+def predicted(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The laws at each row's own n and γ̂, residuals, and rank correlations of each head.
+
+    Args:
+        found: a layer of logits, as `measure_layer` returns it.
+
+    Returns:
+        By name, [heads, T], or [heads] for correlations; single precision.
+    """
     n, out = found["length"], {}
     counts = n >= SHORTEST
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -91,21 +103,30 @@ def _predicted(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
                 if name + tag != "limit_rest":
                     known = np.where(counts, theory, np.nan)
                     out[f"rank_{name}{tag}"] = rank_correlation(S, known)
+        beyond = found["distance_rest"] > LILLIEFORS / np.sqrt(keys)
+    out["departs"] = np.where(counts, beyond, 0.0).sum(-1) / np.maximum(counts.sum(-1), 1)
     return {name: np.asarray(value, np.float32) for name, value in out.items()}
 
 
-def dataset(layers: Sequence[Mapping[str, np.ndarray]], attributes: Mapping[str, Any]) -> Any:
+def measured(source: Source, sink: int = 0) -> dict[str, np.ndarray]:
+    """A layer measured and, where it has logits, with its predictions; see `measure_layer`."""
+    found = measure_layer(source, sink)
+    return found | predicted(found) if "gamma" in found else found
+
+
+def dataset(
+    layers: Sequence[dict[str, np.ndarray]], attributes: Mapping[str, Any]
+) -> xarray.Dataset:
     """The layers of one run as an xarray.Dataset with every law beside what was measured.
 
     Args:
-        layers: as `measure_layer` returns them, all of one shape.
+        layers: as `measured` returns them, all of one shape. They are emptied, to hold every number in memory only once.
         attributes: of the dataset.
     """
     import xarray
 
-    found = {name: np.stack([layer[name] for layer in layers]) for name in layers[0]}
-    if "gamma" in found:
-        found |= _predicted(found)
+    names = [name for name in MEANING if name in layers[0]]
+    found = {name: np.stack([layer.pop(name) for layer in layers]) for name in names}
     length = found["S"].shape[-1]
     whole = found["importance"].shape[-1] == 1
     variables = {}
@@ -113,7 +134,7 @@ def dataset(layers: Sequence[Mapping[str, np.ndarray]], attributes: Mapping[str,
         last = {"top_mass": ("row", "top")}.get(name, ("row",))
         if name in _BY_CONTEXT:
             last = ("context",)
-        elif name.startswith("rank_"):
+        elif name.startswith("rank_") or name == "departs":
             last = ()
         if name == "length":
             values = values.astype(np.int32)
