@@ -51,8 +51,7 @@ def measure_transformers(model: Any, tokens: Any, *, sink: int = 0) -> xarray.Da
         InputError: attention that is not softmax of q·k over the text itself.
     """
     torch, transformers = library("torch"), library("transformers")
-    from transformers.masking_utils import sdpa_mask
-
+    sdpa_mask = library("transformers.masking_utils").sdpa_mask
     ids = torch.as_tensor(np.asarray(tokens)).reshape(1, -1).to(model.device)
     interface, layers = transformers.AttentionInterface(), []
     kept = model.config._attn_implementation

@@ -58,6 +58,7 @@ MEANING = {
     "rank_exact": "Spearman correlation over rows of S with the exact law",
     "rank_exact_rest": "Spearman correlation over rows of S_rest with its exact law",
     "departs": "share of the rows whose logits without the sink key fail Lilliefors' test at 1 %",
+    "last_row": "weights p of the last query on every key",
     "importance": "mean weight of the sink key over the rows that see it",
     "top_importance": "largest such mean of any key seen by a quarter of the rows or more",
     "top_key": "position of that key",
@@ -120,7 +121,7 @@ def dataset(
     """The layers of one run as an xarray.Dataset with every law beside what was measured.
 
     Args:
-        layers: as `measured` returns them, all of one shape. They are emptied, to hold every number in memory only once.
+        layers: as `measured` returns them, all of one shape; emptied, to hold no number twice.
         attributes: of the dataset.
     """
     import xarray
@@ -131,7 +132,7 @@ def dataset(
     whole = found["importance"].shape[-1] == 1
     variables = {}
     for name, values in found.items():
-        last = {"top_mass": ("row", "top")}.get(name, ("row",))
+        last = {"top_mass": ("row", "top"), "last_row": ("key",)}.get(name, ("row",))
         if name in _BY_CONTEXT:
             last = ("context",)
         elif name.startswith("rank_") or name == "departs":
@@ -150,6 +151,7 @@ def dataset(
                 np.arange(1, length + 1),
                 {"long_name": "position of the query, from 1"},
             ),
+            "key": ("key", np.arange(1, length + 1), {"long_name": "position of the key, from 1"}),
             "top": ("top", np.asarray(TOP), {"long_name": "k of the k largest weights"}),
             "context": (
                 "context",

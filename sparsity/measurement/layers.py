@@ -37,7 +37,7 @@ def _blocks(heads: int, length: int, at: Sequence[int]) -> list[tuple[int, int]]
 
 
 def _block(source: Source, sink: int, start: int, stop: int) -> tuple[dict[str, Any], Any, Any]:
-    """Statistics of some rows, what every key receives from them, and how many rows see it."""
+    """Statistics of some rows; what keys receive from them, and from the last; who sees them."""
     heads, length = source.shape
     step = -(-length // 8)  # few different widths: each is compiled once
     width = min(-(-max(stop, sink + 1) // step) * step, length) if source.causal else length
@@ -50,9 +50,10 @@ def _block(source: Source, sink: int, start: int, stop: int) -> tuple[dict[str, 
         parts = rows.softmax(parts)
     focused, p, n = rows.focus(parts, TOP)
     found |= focused | {"length": xp.broadcast_to(n, (heads, stop - start))}
-    got = p.sum(-2), focused["sink_mass"].sum(-1)
-    received = xp.concat([got[0][:, :sink], got[1][:, None], got[0][:, sink:]], axis=-1)
-    return found, received, seen.sum(-2)
+    own = focused["sink_mass"][..., None]
+    weights = xp.concat([p[..., :sink], own, p[..., sink:]], axis=-1)
+    received, last = weights.sum(-2), weights[:, -1]
+    return found, (received, last), seen.sum(-2)
 
 
 def _in_order(
@@ -84,7 +85,8 @@ def measure_layer(source: Source, sink: int = 0) -> dict[str, np.ndarray]:
         By name, single precision: the statistics of `rows` [heads, T] (top_mass: [heads, T, k]);
         length, the keys in sight [heads, T]; and by context length, [heads, contexts]:
         importance of the sink, the mean of what the rows that see it give it; top_importance, the
-        largest of any key that at least a quarter of the rows see, and top_key, its position.
+        largest of any key that at least a quarter of the rows see, and top_key, its position;
+        last_row, the weights p of the last query [heads, T].
 
     Raises:
         InputError: no such key as `sink`, or weights that are not what they are said to be.
@@ -97,8 +99,9 @@ def measure_layer(source: Source, sink: int = 0) -> dict[str, np.ndarray]:
     names: dict[str, list[np.ndarray]] = {}
     received, seen = np.zeros((2, heads, length))
     sinks: list[tuple[np.ndarray, ...]] = []
+    last = np.empty(0)
     for (_, stop), result in _in_order(functools.partial(_block, source, sink), blocks):
-        found, got, visible = result
+        found, (got, last), visible = result
         for name, value in found.items():
             names.setdefault(name, []).append(np.asarray(value, np.float32))
         width = got.shape[-1]
@@ -108,7 +111,8 @@ def measure_layer(source: Source, sink: int = 0) -> dict[str, np.ndarray]:
             sinks.append(_sinks(received, seen, sink, stop))
     by_row = {name: np.concatenate(values, axis=1) for name, values in names.items()}
     columns = (np.stack(column, axis=1) for column in zip(*sinks, strict=True))
-    return by_row | dict(zip(("importance", "top_importance", "top_key"), columns, strict=True))
+    by_context = dict(zip(("importance", "top_importance", "top_key"), columns, strict=True))
+    return by_row | by_context | {"last_row": np.asarray(last, np.float32)}
 
 
 def _sinks(received: np.ndarray, seen: np.ndarray, sink: int, stop: int) -> tuple[np.ndarray, ...]:

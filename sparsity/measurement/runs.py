@@ -6,7 +6,6 @@ import hashlib
 import os
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -127,8 +126,8 @@ def measure_model(
     if todo:
         losses = forward(opened, [ids[i] for i in todo], visit)
         for i, loss in zip(todo, losses, strict=True):
-            ends[i] = {"loss": np.float32(loss)}
-            kept.put(f"{keys[i]}-loss", ends[i])
+            ends[i] = end = {"loss": np.asarray(loss, np.float32)}
+            kept.put(f"{keys[i]}-loss", end)
     return _joined(opened, digest, list(texts), list(bos), tokens, sink, layers, ends)
 
 

@@ -88,7 +88,7 @@ def _dot() -> Any:
 
 
 def _product(q: Any, k: Any) -> Any:
-    """The products q·k. By JAX where that keeps the precision: BLAS stalls when threads share the cores."""
+    """All q·k. By JAX where that keeps the precision: BLAS stalls where threads share the cores."""
     if isinstance(q, np.ndarray) and q.dtype != np.float32:
         return np.matmul(q, k.swapaxes(-1, -2))
     product = _dot()(q, k)
