@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity import plotting
+from sparsity import metric, plotting
 from sparsity.measurement import tables
 from sparsity.plotting import BLUE, GREY, INK, ORANGE, VERMILLION
 
@@ -152,12 +153,10 @@ def _pick(data: xarray.Dataset) -> xarray.Dataset:
 
 def _draw_laws(data: xarray.Dataset, canvas: Canvas) -> None:
     found = _heads(data)
-    depth = np.broadcast_to(
-        np.arange(found["exact"].shape[0])[:, None], found["exact"].shape
-    )
+    depth = np.broadcast_to(np.arange(found["exact"].shape[0])[:, None], found["exact"].shape)
     low = 10 ** np.floor(np.log10(max(1e-6, min(np.quantile(x, 0.02) for x in found.values()))))
     low = max(low, 1e-3)
-    names = (("limit", "limit law  e^(−γ̂²/2)"), ("exact", "exact law at the row's n and γ̂"))
+    names = (("limit", "limit law  exp(−γ̂²/2)"), ("exact", "exact law at the row's n and γ̂"))
     image = None
     for i, (key, label) in enumerate(names):
         ax = plotting.calm(canvas.add_axes((0.1 + 0.41 * i, 0.13, 0.36, 0.68)))
@@ -172,7 +171,7 @@ def _draw_laws(data: xarray.Dataset, canvas: Canvas) -> None:
             plotting.plain_ticks(axis, ticks)
         if i == 0:
             ax.set_ylabel("measured S")
-            plotting.inline(ax, 0.5, 0.62, "equal", GREY, fontsize=9.5, ha="right")
+            plotting.inline(ax, 8 * low, 5 * low, "equal", GREY, fontsize=9.5, ha="left")
         else:
             ax.set_yticklabels([])
     bar = canvas.colorbar(image, cax=canvas.add_axes((0.9, 0.13, 0.018, 0.68)))  # type: ignore[arg-type]
@@ -202,7 +201,7 @@ def _along(data: xarray.Dataset) -> dict[str, np.ndarray]:
     here, edges = _plain(data), _edges(data)
     names = ("n_eff", "n_eff_rest", "gamma_rest")
     out: dict[str, list[float]] = {key: [] for key in ("n", *names, "exact", "low", "high")}
-    for a, b in zip(edges[:-1], edges[1:], strict=True):
+    for a, b in itertools.pairwise(edges.tolist()):
         rows = here.sel(row=slice(a, b - 1))
         n = rows["length"].astype(float)
         out["n"].append(float(np.sqrt(a * (b - 1))))
@@ -230,11 +229,13 @@ def _draw_context(data: xarray.Dataset, canvas: Canvas) -> None:
     found = _along(data)
     T = int(data["context"][-1])
     ticks = [8 * 4**k for k in range(12) if 8 * 4**k <= T]
-    boxes = [(0.07 + 0.325 * i, 0.14, 0.25, 0.62) for i in range(3)]
+    boxes = [(0.07 + 0.325 * i, 0.13, 0.25, 0.6) for i in range(3)]
     axes = [plotting.calm(canvas.add_axes(box)) for box in boxes]
     for ax, title in zip(axes, ("attended tokens  n_eff", "γ̂/√(ln n)", "sink rate"), strict=True):
         ax.set_title(title, loc="left", fontsize=11)
-        ax.set(xscale="log", xlim=(8, T), xlabel="row length n" if ax is not axes[2] else "context T")
+        ax.set(
+            xscale="log", xlim=(8, T), xlabel="row length n" if ax is not axes[2] else "context T"
+        )
         plotting.plain_ticks(ax.xaxis, ticks)
     first, second, third = axes
     first.set_yscale("log")
@@ -299,10 +300,8 @@ def _example(data: xarray.Dataset) -> tuple[int, int, np.ndarray]:
 
 
 def _row_title(data: xarray.Dataset) -> str:
-    layer, head, p = _example(data)
-    others = np.delete(p, int(data.attrs["sink"])) / (1 - p[int(data.attrs["sink"])])
-    n_eff = 1 / float((others**2).sum())
-    mass = 100 * p[int(data.attrs["sink"])]
+    p, sink = _example(data)[2], int(data.attrs["sink"])
+    n_eff, mass = metric.effective_tokens(np.delete(p, sink)), 100 * p[sink]
     return f"One row: {mass:.0f} % on the sink, the rest on {n_eff:.0f} of {len(p)} tokens"
 
 
@@ -310,8 +309,8 @@ def _draw_row(data: xarray.Dataset, canvas: Canvas) -> None:
     layer, head, p = _example(data)
     sink = int(data.attrs["sink"])
     own = _plain(data).isel(text=0, layer=layer, head=head, row=-1)
-    left = plotting.calm(canvas.add_axes((0.09, 0.14, 0.5, 0.67)))
-    right = plotting.calm(canvas.add_axes((0.68, 0.14, 0.29, 0.67)))
+    left = plotting.calm(canvas.add_axes((0.09, 0.13, 0.5, 0.64)))
+    right = plotting.calm(canvas.add_axes((0.68, 0.13, 0.29, 0.64)))
     position = np.arange(1, len(p) + 1)
     left.set(yscale="log", xlim=(-len(p) / 50, len(p) * 1.02), ylim=(1e-6, 1.5))
     left.set(xlabel="position of the key", ylabel="weight p")
@@ -322,8 +321,8 @@ def _draw_row(data: xarray.Dataset, canvas: Canvas) -> None:
     beside = {"ha": "left", "fontsize": 10}
     plotting.inline(left, len(p) * 0.03 + sink, p[sink], "first token", VERMILLION, **beside)
     left.axhline(1 / len(p), color=GREY, lw=1, ls=(0, (4, 3)))
-    at = {"ha": "right", "va": "bottom", "fontsize": 9}
-    plotting.inline(left, len(p), 1.1 / len(p), "uniform", GREY, **at)
+    at = {"ha": "left", "va": "bottom", "fontsize": 9}
+    plotting.inline(left, 0, 1.2 / len(p), "uniform", GREY, **at)
     with np.errstate(divide="ignore"):
         logits = np.log(p)
     others = np.delete(logits, sink)
@@ -335,7 +334,8 @@ def _draw_row(data: xarray.Dataset, canvas: Canvas) -> None:
     right.plot(grid, np.exp(-(grid**2) / 2) / np.sqrt(2 * np.pi), color=INK, lw=1.5)
     gap = (logits[sink] - mean) / gamma
     right.plot([gap], [0.012], "s", color=VERMILLION, ms=6, clip_on=False)
-    right.set(xlim=(-4, max(4.5, gap + 0.5)), ylim=(0, 0.6), xlabel="logit, in γ̂ from the mean")
+    right.set(xlim=(-4, max(4.5, gap + 0.5)), ylim=(0, 0.5), xlabel="logit, in γ̂ from the mean")
+    left.set_title("its weights", loc="left", fontsize=11)
     right.set_title("its logits, and a Gaussian", loc="left", fontsize=11)
 
 
@@ -367,7 +367,7 @@ ALL: tuple[Picture, ...] = (
     Picture(
         name="laws",
         title=_laws_title,
-        subtitle=lambda data: f"A point for each head: {_says(data)}; rows without their sink",
+        subtitle=lambda data: f"Each head of {_says(data)}, no sink",
         caption=(
             "Measured sparsity S against the law of Gaussian logits, each at the row's own spread "
             "γ̂ and, for the exact law, its own number n of keys; geometric means over the rows in "
@@ -385,7 +385,7 @@ ALL: tuple[Picture, ...] = (
     Picture(
         name="context",
         title=_context_title,
-        subtitle=lambda data: f"Focus, spread and sinks against length: {_says(data)}",
+        subtitle=lambda data: f"Focus, spread and sinks: {_says(data)}",
         caption=(
             "Left: median effective number of tokens of rows of length n, with the first token and "
             "without it, and the exact law of the latter. Middle: spread of the logits over "
@@ -399,13 +399,14 @@ ALL: tuple[Picture, ...] = (
         ),
         draw=_draw_context,
         table=_table_context,
-        size=(7.2, 3.6),
+        size=(7.2, 4.0),
     ),
     Picture(
         name="row",
         title=_row_title,
-        subtitle=lambda data: "Last row of layer {}, head {}: ".format(*_example(data)[:2])
-        + str(data.attrs["model"]),
+        subtitle=lambda data: (
+            "Last row of layer {}, head {}: ".format(*_example(data)[:2]) + str(data.attrs["model"])
+        ),
         caption=(
             "Left: the weights that the last query of the first text gives to all keys. Right: its "
             "logits less their mean, in standard deviations, without the first token, beside a "
@@ -419,6 +420,6 @@ ALL: tuple[Picture, ...] = (
         ),
         draw=_draw_row,
         table=_table_row,
-        size=(7.2, 3.8),
+        size=(7.2, 4.0),
     ),
 )

@@ -130,4 +130,6 @@ def load(path: Path) -> Checkpoint:
         tokens=field("tokenizer.ggml.tokens"),
         merges=field("tokenizer.ggml.merges", []),
     )
-    return Checkpoint(path, str(field("general.name", path.stem)), config, read, encode)
+    words = field("general.basename", ""), field("general.size_label", "")
+    name = " ".join(words) if all(words) else field("general.name", path.stem)
+    return Checkpoint(path, name, config, read, encode)
