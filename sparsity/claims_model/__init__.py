@@ -56,7 +56,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         key="dropping-the-sink",
-        source=_BARBERO,
+        source="this project's sums over rows",
         statement="The sink hides how many tokens a head attends to.",
         formula="1/n_eff = m² + (1 − m)²/n_eff′, with mass m on the sink and n_eff′ without it",
         proof="Σp² splits into the sink's and the others'.",

@@ -56,8 +56,9 @@ class Run:
                 if law == "exact":
                     within.append(float(np.mean(error < np.log(1.25))))
             logits.append(float(np.median(tables.pooled(rows, "sink_logit"))))
-            half = np.log(rows["length"]) + rows["gamma_rest"] ** 2 / 2
-            needed.append(float(half.median()))
+            half = tables.pooled(rows, "gamma_rest") ** 2 / 2
+            seen = np.isfinite(np.asarray(rows["gamma_rest"], np.float64))
+            needed.append(float(np.median(half + np.log(np.asarray(rows["length"])[seen]))))
         m, rest = data["sink_mass"], data["n_eff_rest"]
         identity = abs((m**2 + (1 - m) ** 2 / rest) * data["n_eff"] - 1)
         T = np.array([row["T"] for row in table])

@@ -48,38 +48,39 @@ def _opening(data: xarray.Dataset, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 _COLUMNS = (
-    ("bos", "BOS"),
-    ("T", "T"),
-    ("S", "mean S"),
-    ("n_eff", "n_eff"),
-    ("n_eff_rest", "without sink"),
-    ("sink_rate_0.3", "sink rate 0.3"),
-    ("sink_rate_0.8", "0.8"),
-    ("gamma_rest", "γ̂"),
-    ("ratio_limit_rest", "S/limit"),
-    ("ratio_exact_rest", "S/exact"),
-    ("ratio_limit", "whole row: S/limit"),
-    ("ratio_exact", "S/exact"),
-    ("rank_limit_rest", "rank, limit"),
-    ("rank_exact_rest", "rank, exact"),
+    ("T", "T", "d"),
+    ("S", "mean S", ".3f"),
+    ("n_eff", "n_eff", ".2f"),
+    ("n_eff_rest", "without sink", ".2f"),
+    ("sink_rate_0.3", "sink rate 0.3", ".1%"),
+    ("sink_rate_0.8", "0.8", ".1%"),
+    ("gamma_rest", "γ̂", ".2f"),
+    ("ratio_limit_rest", "S/limit", ".2f"),
+    ("ratio_exact_rest", "S/exact", ".2f"),
+    ("rank_limit_rest", "rank, limit", ".2f"),
+    ("rank_exact_rest", "rank, exact", ".2f"),
+    ("ratio_limit", "whole row: S/limit", ".2f"),
+    ("ratio_exact", "S/exact", ".2f"),
 )
 
 
-def _cell(key: str, value: Any) -> str:
-    return ("yes" if value else "no") if key == "bos" else number(value, 3)
-
-
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
-    cells = [[_cell(key, row[key]) for key, _ in _COLUMNS] for row in rows]
+    cells = [
+        ["yes" if row["bos"] else "no", *(f"{row[key]:{form}}" for key, _, form in _COLUMNS)]
+        for row in rows
+    ]
     words = (
         "<p>At context length T: all rows with T/2 &lt; n ≤ T. The number of tokens n_eff, γ̂ and "
         "the ratios of S to its law are medians; sink rates count the heads in which the first "
         "token's importance over the first T tokens exceeds ε; rank correlations are Spearman’s, "
-        "over rows.</p>"
+        "over rows. Laws and ranks are those of rows without the first token, but for the last two "
+        "columns.</p>"
     )
-    titles = [title for _, title in _COLUMNS]
+    titles = ["BOS", *(title for _, title, _ in _COLUMNS)]
     flush = list(range(1, len(titles)))
-    return report.section("table", "By context length", words + table(titles, cells, "T", flush))
+    return report.section(
+        "table", "By context length", words + table(titles, cells, "By context length", flush)
+    )
 
 
 def _odd_heads(data: xarray.Dataset) -> str:

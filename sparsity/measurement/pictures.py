@@ -94,29 +94,29 @@ def _maps_title(data: xarray.Dataset) -> str:
 
 
 def _draw_maps(data: xarray.Dataset, canvas: Canvas) -> None:
-    from matplotlib.colors import LogNorm
+    from matplotlib.colors import LogNorm, Normalize
+    from matplotlib.ticker import MaxNLocator
 
     n_eff, sink = _maps(data)
     T = int(data["context"][-1])
     panels = (
         (n_eff, "effective tokens  n_eff", LogNorm(1, T), "viridis"),
-        (sink, "weight of the first token  α₁", None, "magma"),
+        (sink, "weight of the first token  α₁", Normalize(0, 1), "magma"),
     )
     layers, heads = n_eff.shape
     for i, (values, label, norm, colors) in enumerate(panels):
         ax = canvas.add_axes((0.085 + 0.48 * i, 0.1, 0.31, 0.71))
-        style = {"norm": norm} if norm else {"vmin": 0, "vmax": 1}
         image = ax.pcolormesh(
-            np.arange(heads + 1) - 0.5, np.arange(layers + 1) - 0.5, values, cmap=colors, **style
+            np.arange(heads + 1) - 0.5, np.arange(layers + 1) - 0.5, values, cmap=colors, norm=norm
         )
         ax.set(xlabel="head", xlim=(-0.5, heads - 0.5), ylim=(-0.5, layers - 0.5))
-        ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         if i == 0:
             ax.set_ylabel("layer")
         ax.tick_params(length=3)
         bar = canvas.colorbar(image, cax=canvas.add_axes((0.405 + 0.48 * i, 0.1, 0.018, 0.71)))
         bar.outline.set_visible(False)  # type: ignore[operator]
-        if norm:
+        if i == 0:
             ticks = [2**k for k in range(0, 40, 3) if 2**k <= T]
             plotting.plain_ticks(bar.ax.yaxis, ticks)
         ax.set_title(label, loc="left", fontsize=11)
@@ -135,10 +135,11 @@ def _heads(data: xarray.Dataset) -> dict[str, np.ndarray]:
     """Geometric means over the rows of each head, [layer, head]: measured and by both laws."""
     rows = _whole(_plain(data))
     names = {"measured": "S_rest", "limit": "S_limit_rest", "exact": "S_exact_rest"}
-    return {
-        key: np.exp(np.log(np.maximum(rows[name], 1e-30)).mean(("text", "row"))).values
-        for key, name in names.items()
-    }
+    out = {}
+    for key, name in names.items():
+        values = rows[name].transpose("layer", "head", "text", "row").values
+        out[key] = np.exp(np.nanmean(np.log(np.maximum(values, 1e-30)), axis=(2, 3)))
+    return out
 
 
 def _laws_title(data: xarray.Dataset) -> str:
@@ -329,7 +330,7 @@ def _draw_row(data: xarray.Dataset, canvas: Canvas) -> None:
     others = others[np.isfinite(others)]
     mean, gamma = others.mean(), float(own["gamma_rest"])
     z = (others - mean) / gamma
-    right.hist(z, bins=np.arange(-4, 4.3, 0.4), density=True, color="#cfe0ee")
+    right.hist(z, bins=np.arange(-4, 4.3, 0.4).tolist(), density=True, color="#cfe0ee")
     grid = np.linspace(-4, 4.5, 200)
     right.plot(grid, np.exp(-(grid**2) / 2) / np.sqrt(2 * np.pi), color=INK, lw=1.5)
     gap = (logits[sink] - mean) / gamma
@@ -367,7 +368,7 @@ ALL: tuple[Picture, ...] = (
     Picture(
         name="laws",
         title=_laws_title,
-        subtitle=lambda data: f"Each head of {_says(data)}, no sink",
+        subtitle=lambda data: f"Each head of {_says(data)}; rows without the sink",
         caption=(
             "Measured sparsity S against the law of Gaussian logits, each at the row's own spread "
             "γ̂ and, for the exact law, its own number n of keys; geometric means over the rows in "
