@@ -103,7 +103,7 @@ _COLUMNS = (
     ("n_eff_rest", "no sink", ".2f"),
     ("sink_rate_0.3", "sink .3", ".1%"),
     ("sink_rate_0.8", "sink .8", ".1%"),
-    ("gamma_rest", "γ̂", ".2f"),
+    ("gamma_rest", "γ", ".2f"),
     ("ratio_limit_rest", "S/limit", ".2f"),
     ("ratio_exact_rest", "S/exact", ".2f"),
     ("rank_limit_rest", "rank lim", ".2f"),
@@ -119,5 +119,5 @@ def text(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         cells = [f"{row[key]:{form}}".rjust(8) for key, _, form in columns]
         lines.append(" ".join([*(["with " if row["bos"] else "none "] if bos else []), *cells]))
-    notes = "n_eff: median; 'no sink', γ̂, S/law and rank correlations: rows without the sink key"
+    notes = "n_eff: median; 'no sink', γ, S/law and rank correlations: rows without the sink key"
     return "\n".join([*lines, notes])
