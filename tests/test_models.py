@@ -219,6 +219,7 @@ def test_bad_texts_are_refused_in_one_line(tmp_path, command):
         (["--text", good, "--tokens", 129], "trained on 128"),
         (["--text", good, "--tokens", 1], "whole number >= 2"),
         (["--text", good, "--tokens", "many"], "whole number"),
+        (["--text", good, "--tokens", 60, "--report", tmp_path / "page"], "128 or more"),
         (["--text", good, "--text", good], "given twice"),
         ([], "give --text"),
     ]

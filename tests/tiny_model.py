@@ -28,14 +28,14 @@ def weights(seed=0, tied=False):
     )
     outer = dict(embed=(s["vocab"], s["dim"]), norm=(s["dim"],), head=(s["vocab"], s["dim"]))
 
-    def draw(name, shape):
+    def draw(shape):
         noise = rng.normal(size=shape)
-        scale = noise / np.sqrt(shape[-1]) * 1.7 if len(shape) == 2 else 1 + 0.2 * noise
-        return np.float32(scale)
+        scaled = noise / np.sqrt(shape[-1]) * 1.7 if len(shape) == 2 else 1 + 0.2 * noise
+        return scaled.astype(np.float32)
 
-    found = {(name, None): draw(name, shape) for name, shape in outer.items()}
+    found = {(name, None): draw(shape) for name, shape in outer.items()}
     for i in range(s["layers"]):
-        found |= {(name, i): draw(name, shape) for name, shape in layer.items()}
+        found |= {(name, i): draw(shape) for name, shape in layer.items()}
     if tied:
         del found["head", None]
     return found

@@ -69,6 +69,9 @@ class Job:
         return "\n".join([*lines, f"Written: {', '.join(map(str, places))}"])
 
 
+_LEAST = 128  # tokens for a report: context lengths 64 and 128
+
+
 class _Enough(Exception):
     """Nothing is to be written yet."""
 
@@ -159,6 +162,9 @@ def run(
     parts = Path(out).with_name(f".{Path(out).name}.parts")
     if report_to is not None:
         folder(report_to)
+        if tokens < _LEAST:
+            fix = f"a report compares context lengths; give {_LEAST} or more"
+            raise InputError("tokens", tokens, fix)
     opened = models.load(model)
     both = report_to is not None and opened.config.bos is not None
     data = measure_model(
