@@ -95,8 +95,8 @@ def naive():
     p = np.where(seen, np.exp(s - s.max(-1, keepdims=True)), 0)
     p /= p.sum(-1, keepdims=True)
     n_eff = 1 / (p * p).sum(-1)
-    -(p * np.log(np.where(p > 0, p, 1))).sum(-1)
-    np.sort(p, -1)[..., -64:].sum(-1)
+    others = [(p * np.log(np.where(p > 0, p, 1))).sum(-1), np.sort(p, -1)[..., -64:].sum(-1)]
+    assert all(np.isfinite(x).all() for x in [*moments, *others])
     gamma = np.sqrt(moments[0][:, -1] * LENGTH / (LENGTH - 1))
     return time.perf_counter() - started, float(n_eff.mean()), float(gamma.mean())
 
@@ -162,7 +162,8 @@ def main(folder):
         f"| {x['text']} | {'yes' if x['bos'] else 'no'} | {x['nats']:.3f} |" for x in answer["loss"]
     )
     verdicts = "\n".join(f"- **{c['verdict']}**: {c['claim']}" for c in answer["claims"])
-    where = ", ".join(f"{key} {value}" for key, value in machine.items())
+    stated = {k: v for k, v in machine.items() if k != "versions"} | machine["versions"]
+    where = ", ".join(f"{key} {value}" for key, value in stated.items())
     block, whole = routes["blocks"], routes["naive"]
     cost = [
         ("`sparsity measure`, one text, start to end", seconds, peak),

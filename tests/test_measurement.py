@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray
-from scipy import stats
+from scipy import special, stats
 
 from sparsity import claims_model, finite_length, measure, metric, rotary, sinks
 from sparsity.claims_model.evidence import Evidence, Run
@@ -128,6 +128,11 @@ def test_layers_rope_scale_masks_and_libraries():
     np.testing.assert_allclose(
         biased.S, measure(softmax(logits_of(q, k) + slopes, np.tri(T, dtype=bool))).S, rtol=1e-5
     )
+    empty = np.tri(T, dtype=bool)
+    empty[7] = False
+    holed = measure(queries=q, keys=k, mask=empty)
+    assert np.isnan(holed.S.values[..., 7]).all()
+    assert np.isfinite(np.delete(holed.S.values, 7, axis=2)).all()
     hidden = np.where(np.tri(T, dtype=bool), 0.0, np.finfo(np.float32).min)
     same = measure(queries=q, keys=k, mask=hidden, causal=False)
     np.testing.assert_allclose(same.S, plain.S[:1], rtol=1e-6)
@@ -218,6 +223,14 @@ def test_gaussian_rows_follow_the_exact_law_and_not_the_limit_law():
     assert draws.mean() > 5 * n * law.limit(gamma) ** 2
 
 
+def test_one_percent_of_gaussian_rows_fail_the_test():
+    s = np.random.default_rng(2).normal(size=(20000, 300))
+    z = (s - s.mean(1, keepdims=True)) / s.std(1, ddof=1, keepdims=True)
+    p, steps = special.ndtr(np.sort(z, 1)), np.arange(301) / 300
+    distance = np.maximum(p - steps[:-1], steps[1:] - p).max(1)
+    assert 0.007 < np.mean(distance > labels.LILLIEFORS / np.sqrt(300)) < 0.013
+
+
 def test_rank_correlation_is_scipys():
     x = RNG.normal(size=(3, 50))
     y = x + RNG.normal(size=(3, 50))
@@ -278,6 +291,8 @@ def test_bad_arrays_are_refused():
         (lambda: measure(queries=q, keys=k, scale=np.inf), "finite"),
         (lambda: measure(queries=q, keys=k, sink=T), "position"),
         (lambda: measure(queries=q, keys=k, mask=np.ones((T, T + 1), bool)), "mask"),
+        (lambda: measure(queries=q, keys=k, mask=np.full((T, T), np.nan)), "mask"),
+        (lambda: measure(queries=np.float32(1e30 * q), keys=np.float32(1e30 * k)), "logits"),
         (lambda: measure(queries=[q, q], keys=[k]), "as many layers"),
         (lambda: measure([weights, weights[:3]]), "as many heads"),
         (lambda: measure(queries=q[..., :15], keys=k[..., :15], rope=1e4), "even"),
@@ -285,7 +300,7 @@ def test_bad_arrays_are_refused():
     for work, says in cases:
         with pytest.raises(InputError, match=says):
             work()
-    assert len(cases) == 22
+    assert len(cases) == 24
 
 
 def evidence(**changes):

@@ -19,6 +19,7 @@ from sparsity.measurement.sources import Logits, Source
 __all__ = ["BLOCK", "TOP", "contexts", "measure_layer"]
 
 BLOCK = 2**18  # entries of a block, in the cache with what is made of them
+_WORKERS = 8  # at most, each with a block
 TOP = (1, 4, 16, 64)  # of the k largest weights
 
 
@@ -60,7 +61,7 @@ def _in_order(
     work: Callable[..., Any], items: Sequence[tuple[int, int]]
 ) -> Iterator[tuple[tuple[int, int], Any]]:
     """Each item with its result, on all cores, no more than a few ahead of who asks."""
-    workers, waiting = os.cpu_count() or 1, deque()
+    workers, waiting = min(os.cpu_count() or 1, _WORKERS), deque()
     pool = ThreadPoolExecutor(workers)
     try:
         for item in items:

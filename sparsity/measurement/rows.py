@@ -13,13 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
-__all__ = ["FOCUS", "SHAPE", "Parts", "focus", "shape", "softmax", "split"]
-
-FOCUS = ("S", "n_eff", "entropy", "hoyer", "largest", "sink_mass", "n_eff_rest", "S_rest")
-SHAPE = (
-    *("beta", "gamma", "skew", "kurtosis", "distance", "sink_logit"),
-    *("gamma_rest", "skew_rest", "kurtosis_rest", "distance_rest"),
-)
+__all__ = ["Parts", "focus", "shape", "softmax", "split"]
 
 
 class Parts(NamedTuple):
@@ -62,7 +56,7 @@ def softmax(logits: Parts) -> Parts:
     seen = xp.where(logits.visible, logits.rest, -xp.inf)
     top = seen.max(-1, initial=-np.inf)
     top = xp.where(xp.isfinite(top), top, logits.sink)  # nothing but the sink in sight
-    with np.errstate(over="ignore", under="ignore"):
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         return logits._replace(rest=xp.exp(seen - top[..., None]), sink=xp.exp(logits.sink - top))
 
 
@@ -91,8 +85,8 @@ def focus(weights: Parts, top: Sequence[int]) -> tuple[dict[str, Any], Any, Any]
         top: the numbers k ≥ 1.
 
     Returns:
-        `FOCUS` [..., rows] and top_mass [..., rows, k] by name, NaN for rows that are all zero or
-        too short; p of the others [..., rows, keys − 1]; n.
+        These by name [..., rows], top_mass [..., rows, k], NaN for rows that are all zero or too
+        short; p of the others [..., rows, keys − 1]; n.
     """
     xp = weights.rest.__array_namespace__()
     rest = xp.where(weights.visible, xp.abs(weights.rest), 0.0)
@@ -146,7 +140,7 @@ def _distance(xp: Any, x: Any, middle: Any, gamma: Any, n: Any) -> Any:
         gamma: γ, [..., rows].
         n: the keys, [..., rows].
     """
-    scale = xp.where(gamma > 0, 4096 / gamma, 0.0)[..., None]
+    scale = xp.where(gamma > 0, xp.minimum(4096 / gamma, 1e30), 0.0)[..., None]
     at = xp.clip(x * scale, -(2.0**15), 2.0**15) + (2**15 + 0.5)
     gap = xp.abs(xp.asarray(_PHI)[at.astype(np.int32)] - middle / n[..., None])
     return xp.where(gamma > 0, gap.max(-1, initial=0.0) + 0.5 / n, xp.nan)
@@ -160,7 +154,7 @@ def shape(logits: Parts) -> dict[str, Any]:
     sink_logit is the sink's less the mean of the others.
 
     Returns:
-        `SHAPE` [..., rows] by name, NaN for rows too short to have it.
+        These by name [..., rows], "_rest" without the sink; NaN for rows too short to have it.
     """
     xp = logits.rest.__array_namespace__()
     seen = xp.broadcast_to(logits.seen, logits.sink.shape)
@@ -175,7 +169,7 @@ def shape(logits: Parts) -> dict[str, Any]:
         m2, m3, m4 = square.sum(-1), (square * away).sum(-1), (square * square).sum(-1)
         # The sink joins: the centred sums of n − 1 numbers and one at distance δ from their mean.
         delta = logits.sink - mean
-        d = xp.where(seen, delta, 0.0) / n
+        d = xp.where(seen, delta, 0.0) / xp.maximum(n, 1.0)
         w = n_rest
         m2_all = m2 + d * d * w * n
         m3_all = m3 - 3 * d * m2 + d**3 * w * n * (n - 2)
@@ -203,4 +197,4 @@ def shape(logits: Parts) -> dict[str, Any]:
             "kurtosis_rest": m4 / n_rest / (m2 / n_rest) ** 2 - 3,
             "distance_rest": distance_rest,
         }
-    return {k: xp.where(n > 1, x, xp.nan) if k != "beta" else x for k, x in found.items()}
+    return {name: xp.where(n > (name != "beta"), x, xp.nan) for name, x in found.items()}

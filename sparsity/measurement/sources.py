@@ -42,7 +42,7 @@ class Weights:
         seen = _seen(self, start, stop, width, rows)
         xp = rows.__array_namespace__()
         if bool(xp.any(beyond != 0)) or bool(xp.any((rows[..., :width] != 0) & ~seen)):
-            fix = "has weights on keys that no query sees; pass causal=False or another mask"
+            fix = "has weights on keys that a query does not see; pass causal=False or another mask"
             raise InputError("attention", f"array of shape {self.weights.shape}", fix)
         return rows[..., :width], seen
 
@@ -63,11 +63,16 @@ class Logits:
         return self.queries.shape[:2]
 
     def block(self, start: int, stop: int, width: int) -> tuple[Any, Any]:
-        """Rows start … stop over keys 0 … width, and which of these they see."""
+        """Rows start … stop over keys 0 … width, and which of these they see.
+
+        Raises:
+            InputError: logits too large for the type of the arrays.
+        """
         heads, _, dim = self.queries.shape
         groups = self.keys.shape[0]
         q = self.queries[:, start:stop].reshape(groups, -1, dim) * self.scale
         logits = _product(q, self.keys[:, :width]).reshape(heads, stop - start, width)
+        _finite("logits", logits)
         seen = _seen(self, start, stop, width, logits)
         if self.mask is not None and self.mask.dtype.kind == "f":
             logits = logits + self.mask[..., start:stop, :width]
@@ -140,6 +145,8 @@ def _mask(mask: Any, heads: int, length: int) -> Any:
     ):
         fix = f"give bool or additive numbers [{length}, {length}], for all heads or each"
         raise InputError("mask", f"array of {mask.dtype}, shape {mask.shape}", fix)
+    if not np.all(mask < np.inf):
+        raise InputError("mask", f"array of {mask.dtype}", "holds NaN or +infinity; give -infinity")
     return mask if mask.ndim == 3 else mask[None]
 
 
