@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sparsity.curves import sweep as sweep
     from sparsity.evaluation import evaluate as evaluate
     from sparsity.ledger import claims as claims
+    from sparsity.measurement import measure as measure
     from sparsity.montecarlo import estimate as estimate
     from sparsity.symbolic import derive as derive
 
@@ -25,11 +26,12 @@ _HOME = {
     "derive": "symbolic",
     "estimate": "montecarlo",
     "evaluate": "evaluation",
+    "measure": "measurement",
     "sweep": "curves",
     "verify": "crosscheck",
 }
 
-__all__ = ["claims", "derive", "estimate", "evaluate", "kernels", "sweep", "verify"]
+__all__ = ["claims", "derive", "estimate", "evaluate", "kernels", "measure", "sweep", "verify"]
 
 
 def __getattr__(name: str) -> Any:

@@ -412,6 +412,45 @@ def design(
 
 
 @cli.command()
+@click.option("--model", required=True, metavar="FILE", help="A .gguf or .safetensors checkpoint.")
+@click.option("--text", "texts", multiple=True, metavar="FILE", help="A text; may be repeated.")
+@click.option("--tokens", default="512", metavar="T", help="Tokens of each text (default 512).")
+@click.option("--bos", is_flag=True, help="Begin with the model's first token (default: do not).")
+@click.option("--out", required=True, metavar="FILE.nc", help="The netCDF file to write.")
+@click.option("--report", metavar="DIR", help="Also pictures, claims and a page; runs both ways.")
+@_json_option
+def measure(
+    model: str,
+    texts: tuple[str, ...],
+    tokens: str,
+    bos: bool,
+    out: str,
+    report: str | None,
+    as_json: bool,
+) -> None:
+    """Measure the attention of a model of the Llama family on real text, beside the exact law.
+
+    A run that was ended goes on where it was when the same command is given again.
+    """
+    from sparsity.measurement import job
+
+    with _progress("layers") as step:
+        done = job.run(
+            model,
+            texts,
+            out=out,
+            tokens=_number("tokens", tokens, int),
+            bos=bos,
+            report_to=report,
+            progress=step,
+        )
+    if as_json:
+        _print_json(done.summary())
+    else:
+        click.echo(done.text())
+
+
+@cli.command()
 @click.option("--out", metavar="DIR", help="Also write bench.json, .txt, .svg and .png there.")
 @click.option("--budget", metavar="T", default="2", help="Seconds a peer may take in one cell.")
 @click.option("--quick", is_flag=True, help="A few cells only, in seconds.")

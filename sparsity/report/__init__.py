@@ -18,7 +18,18 @@ from sparsity.report import formulas, parts
 from sparsity.report.parts import badge, details, number, prose, table
 from sparsity.symbolic import derive
 
-__all__ = ["Plate", "environment", "render", "write"]
+__all__ = [
+    "Plate",
+    "claims_section",
+    "contents_list",
+    "document",
+    "environment",
+    "figures_section",
+    "render",
+    "section",
+    "terms",
+    "write",
+]
 
 _TITLE = "How sharply can attention focus?"
 _QUANTITIES = {"n_eff": "n·S²", "participation": "Σp²", "sink_mass": "sink mass"}
@@ -85,7 +96,6 @@ def render(
     Returns:
         The document; the same arguments give the same text.
     """
-    style = resources.files("sparsity.report").joinpath("style.css").read_text("utf-8")
     figure_links = [(f"figure-{plate.name}", plate.title) for plate in figures]
     kernel_links = [(f"kernel-{kernel.name}", _capital(kernel.title)) for kernel in kernels.ALL]
     contents = [
@@ -97,20 +107,30 @@ def render(
     ]
     body = [
         _opening(crosscheck, claims),
-        _contents(contents),
-        _figures(figures),
+        contents_list(contents),
+        figures_section(figures),
         _formulas(),
         _crosscheck(crosscheck),
-        _claims(claims),
+        claims_section(claims),
         _reproduce(meta),
     ]
+    return document(_TITLE, "\n".join(body))
+
+
+def document(title: str, body: str) -> str:
+    """A whole page in the one style: no script, and nothing is fetched from anywhere.
+
+    Args:
+        title: of the window.
+        body: HTML.
+    """
+    style = resources.files("sparsity.report").joinpath("style.css").read_text("utf-8")
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<link rel="icon" href="data:,">\n'
-        f"<title>{_TITLE}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
-        + "\n".join(body)
-        + "\n</body>\n</html>\n"
+        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
+        f"{body}\n</body>\n</html>\n"
     )
 
 
@@ -139,7 +159,8 @@ def _percent(value: float) -> str:
     return f"{100 * value:.2g}\u00a0%"
 
 
-def _section(name: str, title: str, content: str) -> str:
+def section(name: str, title: str, content: str) -> str:
+    """A part of the page with its heading; `name` is where links lead."""
     return (
         f'<section aria-labelledby="{name}">\n<h2 id="{name}">{title}</h2>\n{content}\n</section>'
     )
@@ -173,7 +194,9 @@ def _opening(crosscheck: Any, claims: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _contents(contents: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]) -> str:
+def contents_list(contents: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]) -> str:
+    """Links to the parts: (name, title, the same of its parts)."""
+
     def link(name: str, title: str) -> str:
         return f'<a href="#{name}">{escape(title)}</a>'
 
@@ -184,7 +207,8 @@ def _contents(contents: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]) ->
     return f'<nav aria-label="Contents">\n<ol>{"".join(items)}</ol>\n</nav>'
 
 
-def _figures(figures: Sequence[Plate]) -> str:
+def figures_section(figures: Sequence[Plate]) -> str:
+    """The figures with captions and data."""
     out = []
     for count, plate in enumerate(figures, 1):
         data = parts.data_link(f"{plate.name}.csv", plate.csv.encode(), "text/csv", "data (CSV)")
@@ -197,7 +221,7 @@ def _figures(figures: Sequence[Plate]) -> str:
             f'<p class="files">Save the {data}; the figure lies beside this page as '
             f"<code>{plate.name}.svg</code> and <code>{plate.name}.png</code>.</p>\n</figure>"
         )
-    return _section("figures", "Figures", "\n".join(out))
+    return section("figures", "Figures", "\n".join(out))
 
 
 def _formulas() -> str:
@@ -213,12 +237,12 @@ def _formulas() -> str:
             f'<h3 id="kernel-{kernel.name}">{_capital(kernel.title)}</h3>\n'
             f'<p class="note"><code>{kernel.name}</code> · {escape(assumed)} · '
             f"{escape(kernel.source)}</p>\n"
-            f"{_terms(lines)}"
+            f"{terms(lines)}"
         )
         if limits:
             inner = table(["As", "Limit and leading term"], limits, f"Limits of {kernel.title}")
             out.append(f'<div class="limits">{inner}</div>')
-    return _section("formulas", "Formulas", "\n".join(out))
+    return section("formulas", "Formulas", "\n".join(out))
 
 
 def _parameters(given: Mapping[str, Any]) -> str:
@@ -289,10 +313,11 @@ def _crosscheck(crosscheck: Any) -> str:
     odd = [row for row, cell in zip(rows, cells, strict=True) if cell.verdict != "agree"]
     if odd:
         content += table(head, odd, "Cells that do not agree", [4, 5, 6])
-    return _section("cross-check", "Cross-check", content)
+    return section("cross-check", "Cross-check", content)
 
 
-def _claims(claims: Sequence[Mapping[str, Any]]) -> str:
+def claims_section(claims: Sequence[Mapping[str, Any]]) -> str:
+    """The judged claims: a table of verdicts, then each with its findings and numbers."""
     summary = table(
         ["", "claim", "verdict"],
         [
@@ -319,7 +344,7 @@ def _claims(claims: Sequence[Mapping[str, Any]]) -> str:
             f"{details('Numbers', parts.evidence(found['numbers'], f'claim {i}'))}\n"
             f'<p class="note">{escape(record["source"])}</p>\n</article>'
         )
-    return _section("claims", "Claims", "\n".join(out))
+    return section("claims", "Claims", "\n".join(out))
 
 
 def _findings(findings: Sequence[Mapping[str, Any]]) -> str:
@@ -330,7 +355,8 @@ def _findings(findings: Sequence[Mapping[str, Any]]) -> str:
     return f'<ul class="findings">{"".join(items)}</ul>'
 
 
-def _terms(rows: Sequence[tuple[str, str]]) -> str:
+def terms(rows: Sequence[tuple[str, str]]) -> str:
+    """Names and what they stand for, both HTML."""
     return '<dl class="lines">' + "".join(f"<dt>{a}</dt><dd>{b}</dd>" for a, b in rows) + "</dl>"
 
 
@@ -343,4 +369,4 @@ def _reproduce(meta: Mapping[str, Any]) -> str:
         "<p>The same seed on the same device gives the same numbers. The claims alone: "
         "<code>sparsity claims</code>; the cross-check alone: <code>sparsity verify</code>.</p>\n"
     )
-    return _section("reproduce", "How to reproduce", content + _terms(rows))
+    return section("reproduce", "How to reproduce", content + terms(rows))

@@ -1,0 +1,105 @@
+"""Real attention measured, with the exact law of finite rows beside it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from sparsity.errors import InputError
+from sparsity.measurement.labels import dataset, measured, save
+from sparsity.measurement.sources import of_queries, of_weights
+
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = ["measure", "save"]
+
+
+def _layers(name: str, value: Any) -> Iterator[Any]:
+    """Layers one at a time: of [layers, heads, …], of one layer [heads, …], or of any iterable."""
+    axes = getattr(value, "ndim", None)
+    if axes is None and not isinstance(value, Iterable):
+        raise InputError(name, type(value).__name__, "give an array, or one for each layer")
+    return iter([value] if axes == 3 else value)
+
+
+def measure(
+    attention: Any = None,
+    *,
+    queries: Any = None,
+    keys: Any = None,
+    scale: float | None = None,
+    rope: float | None = None,
+    pairing: str = "half",
+    causal: bool = True,
+    mask: Any = None,
+    sink: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> xarray.Dataset:
+    """How focused real attention is, row by row; from queries and keys also what theory says of it.
+
+    S = ‖a‖₁/(√n‖a‖₂) and n_eff = n·S² of every row, over the n keys that it sees. From logits
+    s = scale·q·k also β̂, γ̂ and the predictions e^(−γ̂²/2) (limit law) and √(E n_eff/n) of n
+    Gaussian logits of spread γ̂ (exact law), of the row and of the row without its sink.
+    Memory: one block of rows at a time, beside the arrays given and what is returned.
+
+    Args:
+        attention: weights, unnormalised or signed ones too: [heads, T, T], [layers, heads, T, T],
+            or an iterable of layers, which are taken one at a time.
+        queries: instead, [heads, T, d] or as above.
+        keys: [kv heads, T, d] or as above, each shared by consecutive query heads.
+        scale: of q·k; None for 1/√d.
+        rope: base of rotary positions still to be applied; None where they are, or none are.
+        pairing: of the rotary planes, "half" (i, i + d/2) or "interleaved" (2i, 2i + 1).
+        causal: whether a query sees only itself and the keys before it.
+        mask: [T, T] or [heads, T, T]: bool, which keys are seen; or numbers added to the logits.
+        sink: position of the key that is looked at as a sink, and left out in "rest".
+        progress: called with (layers done, layers in all).
+
+    Returns:
+        A dataset over layer, head and row, each variable with its meaning as `long_name`; sinks by
+        layer, head and context. `sparsity.measurement.save` writes it as netCDF.
+
+    Raises:
+        InputError: arrays that do not fit, NaN or infinite values, weights where nothing is seen.
+    """
+    if (attention is None) == (queries is None) or (queries is None) != (keys is None):
+        raise InputError("attention", None, "give attention weights, or queries and keys")
+    if attention is not None:
+        if scale is not None or rope is not None:
+            raise InputError("scale and rope", "given", "weights have neither; leave them out")
+        given, total = attention, _count(attention)
+        sources = (of_weights(a, causal=causal, mask=mask) for a in _layers("attention", attention))
+    else:
+        given, total = queries, _count(queries)
+        options = {"scale": scale, "rope": rope, "pairing": pairing, "causal": causal, "mask": mask}
+        sources = (of_queries(q, k, **options) for q, k in _pairs(queries, keys))
+    done: list[Any] = []
+    shape: tuple[int, int] | None = None
+    for source in sources:
+        shape = shape or source.shape
+        if source.shape != shape:
+            fix = f"every layer must have as many heads and tokens as the first, {shape}"
+            raise InputError("layers", source.shape, fix)
+        done.append(measured(source, sink))
+        if progress is not None:
+            progress(len(done), max(total, len(done)))
+    if not done:
+        raise InputError("layers", type(given).__name__, "has no layer; give at least one")
+    return dataset(done, {"title": "attention measured", "sink": sink, "causal": int(causal)})
+
+
+def _count(layers: Any) -> int:
+    """How many layers there are, 0 where that is not known."""
+    if getattr(layers, "ndim", None) == 3:
+        return 1
+    return len(layers) if hasattr(layers, "__len__") else 0
+
+
+def _pairs(queries: Any, keys: Any) -> Iterator[tuple[Any, Any]]:
+    """The layers of queries with those of keys."""
+    for q, k in itertools.zip_longest(_layers("queries", queries), _layers("keys", keys)):
+        if q is None or k is None:
+            raise InputError("keys", "layers", "give as many layers of keys as of queries")
+        yield q, k

@@ -1,0 +1,94 @@
+"""Any model of the `transformers` library, through its public interface for attention functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparsity.errors import InputError
+from sparsity.measurement.labels import dataset, measured
+from sparsity.measurement.sources import of_queries
+from sparsity.models.checkpoint import library
+
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = ["measure_transformers"]
+
+_NAME = "sparsity"  # of the attention function
+_OTHER = ("softcap", "s_aux", "cache")  # what makes weights other than softmax(scale·q·k + mask)
+
+
+def _mask(mask: Any, bias: Any) -> np.ndarray | None:
+    """[heads or 1, T, T]: bool, or numbers to add; with the position bias where there is one."""
+    if mask is not None:
+        mask = mask[0] if mask.dtype.is_floating_point else mask[0].bool()
+        mask = (mask.float() if mask.dtype.is_floating_point else mask).cpu().numpy()
+    if bias is None:
+        return mask
+    bias = bias[0].float().cpu().numpy()
+    if mask is None:
+        return bias
+    return bias + mask if mask.dtype.kind == "f" else np.where(mask, bias, -np.inf)
+
+
+def measure_transformers(model: Any, tokens: Any, *, sink: int = 0) -> xarray.Dataset:
+    """Measure the self-attention of a `transformers` model on one text.
+
+    The model runs once, with an attention function that measures q, k, scale and mask of each layer
+    and leaves the rest to the library's own; its former function is put back.
+
+    Args:
+        model: a model of the library, on any device and of any type.
+        tokens: token ids [T], as the model's tokenizer gives them.
+        sink: position of the key that is looked at as a sink.
+
+    Returns:
+        As `sparsity.measure`.
+
+    Raises:
+        InputError: attention that is not softmax of q·k over the text itself.
+    """
+    torch, transformers = library("torch"), library("transformers")
+    sdpa_mask = library("transformers.masking_utils").sdpa_mask
+    ids = torch.as_tensor(np.asarray(tokens)).reshape(1, -1).to(model.device)
+    interface, layers = transformers.AttentionInterface(), []
+    kept = model.config._attn_implementation
+
+    def attend(
+        module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **given: Any
+    ) -> Any:
+        odd = [name for name in _OTHER if given.get(name) is not None]
+        if odd or query.shape[2] != key.shape[2]:
+            what = f"takes {odd[0]}" if odd else "looks at another text"
+            fix = "; only softmax(scale·q·k + mask) over the text itself is measured"
+            raise InputError("model", type(module).__name__, what + fix)
+        causal = given.get("is_causal")
+        causal = getattr(module, "is_causal", True) if causal is None else causal
+        bias = given.get("position_bias")
+        q, k = (x[0].detach().float().cpu().numpy() for x in (query, key))
+        source = of_queries(
+            q,
+            k,
+            scale=given.get("scaling"),
+            causal=bool(causal) and attention_mask is None,
+            mask=_mask(attention_mask, bias),
+        )
+        layers.append(measured(source, sink))
+        return interface["sdpa"](module, query, key, value, attention_mask, **given)
+
+    transformers.AttentionInterface.register(_NAME, attend)
+    transformers.AttentionMaskInterface.register(_NAME, sdpa_mask)
+    model.set_attn_implementation(_NAME)
+    try:
+        with torch.no_grad():
+            model(input_ids=ids, use_cache=False)
+    finally:
+        model.set_attn_implementation(kept)
+    if not layers:
+        fix = "did not ask the library for its attention function; give q and k to measure()"
+        raise InputError("model", type(model).__name__, fix)
+    causal = all(np.all(np.diff(layer["length"]) == 1) for layer in layers)
+    attributes = {"title": "attention of a model, measured", "model": type(model).__name__}
+    return dataset(layers, attributes | {"sink": sink, "causal": int(causal)})

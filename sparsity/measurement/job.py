@@ -1,0 +1,186 @@
+"""The command `sparsity measure`: a model, texts, a netCDF file and, where wanted, a page."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sparsity import claims_model, models, report
+from sparsity.errors import InputError
+from sparsity.measurement import page, pictures, tables
+from sparsity.measurement.labels import save
+from sparsity.measurement.runs import measure_model
+from sparsity.models.tokens import read_text
+from sparsity.output import folder, plain, replacing
+
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = ["Job", "run", "write_report"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What was measured.
+
+    Args:
+        data: the measurement.
+        files: everything written.
+        claims: the judged claims; empty without a report.
+    """
+
+    data: xarray.Dataset
+    files: tuple[Path, ...]
+    claims: list[dict[str, Any]]
+
+    def summary(self) -> dict[str, Any]:
+        """The outcome in JSON's types."""
+        loss = self.data["loss"]
+        return {
+            "model": self.data.attrs["model"],
+            "model_sha256": self.data.attrs["model_sha256"],
+            "files": [str(path) for path in self.files],
+            "loss": [
+                {"text": str(text), "bos": bool(b), "nats": float(loss.sel(text=text, bos=b))}
+                for text in self.data["text"].values
+                for b in self.data["bos"].values
+            ],
+            "table": tables.summary(self.data),
+            "claims": self.claims,
+        }
+
+    def text(self) -> str:
+        """The outcome for a terminal."""
+        loss = ", ".join(
+            f"{text} {float(self.data['loss'].sel(text=text)[0]):.2f}"
+            for text in self.data["text"].values
+        )
+        lines = [f"{self.data.attrs['model']}: next-token loss in nats: {loss}"]
+        lines += [tables.text(tables.summary(self.data)), ""]
+        lines += [f"  {record['verdict']:<10} {record['claim']}" for record in self.claims]
+        places = self.files[:1] + self.files[-1:] if self.claims else self.files
+        return "\n".join([*lines, f"Written: {', '.join(map(str, places))}"])
+
+
+_LEAST = 128  # tokens for a report: context lengths 64 and 128
+
+
+class _Enough(Exception):
+    """Nothing is to be written yet."""
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """A name for each text: of the file, or its whole path where two share one."""
+    names = [path.stem for path in paths]
+    names = names if len(set(names)) == len(names) else [str(path) for path in paths]
+    if len(set(names)) < len(names):
+        raise InputError("text", max(names, key=names.count), "is given twice; give it once")
+    return names
+
+
+def write_report(
+    data: xarray.Dataset, out: str | os.PathLike[str], command: str
+) -> tuple[tuple[Path, ...], list[dict[str, Any]]]:
+    """Pictures with their data, claims.json and index.html, each written whole or not at all.
+
+    Args:
+        data: from `measure_model`.
+        out: the folder, made if need be.
+        command: that the page names to compute everything again.
+
+    Returns:
+        The files, the page last, and the judged claims.
+    """
+    out, files, plates = folder(out), [], []
+    claims = claims_model.judge(data)
+    contents: dict[str, bytes] = {}
+    for picture in pictures.ALL:
+        made = pictures.render(picture, data)
+        contents |= {f"{picture.name}.{suffix}": content for suffix, content in made.items()}
+        plates.append(
+            report.Plate(
+                name=picture.name,
+                title=picture.title(data),
+                caption=picture.caption,
+                alt=picture.alt,
+                svg=made["svg"].decode(),
+                csv=made["csv"].decode(),
+            )
+        )
+    judged = json.dumps(plain(claims), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+    contents["claims.json"] = judged.encode()
+    meta = {k: v for k, v in report.environment().items() if k != "seed"}
+    contents["index.html"] = page.render(data, plates, claims, meta, command).encode()
+    for name, content in contents.items():
+        with replacing(out / name) as part:
+            part.write_bytes(content)
+        files.append(out / name)
+    return tuple(files), claims
+
+
+def run(
+    model: str,
+    texts: Sequence[str],
+    *,
+    out: str,
+    tokens: int = 512,
+    bos: bool = False,
+    report_to: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Job:
+    """Measure a model on texts and write what was found.
+
+    Finished layers are kept in a folder beside `out` until it is written, so that the same command
+    goes on where it was ended.
+
+    Args:
+        model: GGUF or safetensors file.
+        texts: text files.
+        out: the netCDF file.
+        tokens: of each text.
+        bos: whether to begin each text with the model's first token.
+        report_to: folder for a page with pictures and claims, for which every text is run both with
+            and without that token, if the model has one; None for no page.
+        progress: called with (layers done, layers in all).
+
+    Raises:
+        InputError: a file that cannot be read or written, or as `measure_model`.
+    """
+    if not texts:
+        raise InputError("text", None, "give --text FILE, once or more")
+    paths = [Path(text) for text in texts]
+    named = dict(zip(_names(paths), map(read_text, paths), strict=True))
+    with suppress(_Enough), replacing(out):  # refused now rather than after the work
+        raise _Enough
+    parts = Path(out).with_name(f".{Path(out).name}.parts")
+    if report_to is not None:
+        folder(report_to)
+        if tokens < _LEAST:
+            fix = f"a report compares context lengths; give {_LEAST} or more"
+            raise InputError("tokens", tokens, fix)
+    opened = models.load(model)
+    both = report_to is not None and opened.config.bos is not None
+    data = measure_model(
+        opened,
+        named,
+        tokens=tokens,
+        bos=(False, True) if both else (bos,),
+        parts=parts,
+        progress=progress,
+    )
+    files, claims = (save(data, out),), []
+    if report_to is not None:
+        words = ["sparsity", "measure", "--model", Path(model).name]
+        words += [w for path in paths for w in ("--text", path.name)]
+        words += ["--tokens", str(tokens), "--out", Path(out).name, "--report", "DIR"]
+        written, claims = write_report(data, report_to, shlex.join(words))
+        files += written
+    shutil.rmtree(parts, ignore_errors=True)
+    return Job(data, files, claims)

@@ -1,0 +1,183 @@
+"""Layers as a labelled dataset: predictions beside measurements, residuals, rank correlations."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import stats
+
+from sparsity.measurement import law
+from sparsity.measurement.layers import TOP, contexts, measure_layer
+from sparsity.measurement.sources import Source
+from sparsity.output import replacing
+
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = [
+    "LILLIEFORS",
+    "MEANING",
+    "SHORTEST",
+    "dataset",
+    "measured",
+    "predicted",
+    "rank_correlation",
+    "save",
+]
+
+SHORTEST = 8  # keys in sight, for a row to count in a correlation or an average
+# Over √n, the distance that 1 % of Gaussian samples exceed, by simulation at n = 200 and 500.
+LILLIEFORS = 1.045  # his own table of 1967 has 1.031
+
+MEANING = {
+    "length": "n, the keys that the row sees",
+    "S": "sparsity S = ‖a‖₁/(√n ‖a‖₂) of the row",
+    "n_eff": "effective number of attended tokens 1/Σp²",
+    "entropy": "entropy −Σ p ln p, in nats",
+    "hoyer": "Hoyer's index (√n − √n·S)/(√n − 1)",
+    "largest": "largest weight p of the row",
+    "top_mass": "sum of the k largest weights p",
+    "sink_mass": "weight p of the sink key",
+    "n_eff_rest": "n_eff of the row without the sink key",
+    "S_rest": "S of the row without the sink key",
+    "beta": "mean of the row's logits",
+    "gamma": "standard deviation of the row's logits",
+    "skew": "skewness of the row's logits",
+    "kurtosis": "excess kurtosis of the row's logits",
+    "distance": "Kolmogorov–Smirnov distance of the logits from N(beta, gamma²)",
+    "sink_logit": "logit of the sink key less the mean of the others",
+    "gamma_rest": "standard deviation of the logits without the sink key",
+    "skew_rest": "skewness of the logits without the sink key",
+    "kurtosis_rest": "excess kurtosis of the logits without the sink key",
+    "distance_rest": "Kolmogorov–Smirnov distance of the logits without the sink key",
+    "S_limit": "limit law exp(−gamma²/2)",
+    "S_exact": "exact law √(E n_eff/n) of n Gaussian logits of spread gamma",
+    "S_limit_rest": "limit law exp(−gamma_rest²/2)",
+    "S_exact_rest": "exact law of n − 1 Gaussian logits of spread gamma_rest",
+    "residual_limit": "log(S / S_limit)",
+    "residual_exact": "log(S / S_exact)",
+    "residual_limit_rest": "log(S_rest / S_limit_rest)",
+    "residual_exact_rest": "log(S_rest / S_exact_rest)",
+    "rank_limit": "Spearman correlation over rows of S with the limit law",
+    "rank_exact": "Spearman correlation over rows of S with the exact law",
+    "rank_limit_rest": "Spearman correlation over rows of S_rest with its limit law",
+    "rank_exact_rest": "Spearman correlation over rows of S_rest with its exact law",
+    "departs": "share of the rows whose logits without the sink key fail Lilliefors' test at 1 %",
+    "last_row": "weights p of the last query on every key",
+    "importance": "mean weight of the sink key over the rows that see it",
+    "top_importance": "largest such mean of any key seen by a quarter of the rows or more",
+    "top_key": "position of that key",
+    "loss": "mean next-token loss, in nats",
+}
+
+_BY_CONTEXT = ("importance", "top_importance", "top_key")
+
+
+def rank_correlation(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Spearman's correlation along the last axis, over the places where both are known."""
+    known = np.isfinite(x) & np.isfinite(y)
+    ranks = []
+    for values in (x, y):
+        rank = stats.rankdata(np.where(known, values, np.inf), axis=-1)
+        count = known.sum(-1, keepdims=True)
+        ranks.append(np.where(known, rank - (count + 1) / 2, 0.0))
+    a, b = ranks
+    with np.errstate(invalid="ignore"):
+        return (a * b).sum(-1) / np.sqrt((a * a).sum(-1) * (b * b).sum(-1))
+
+
+def predicted(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The laws at each row's own n and γ̂, residuals, and rank correlations of each head.
+
+    Args:
+        found: a layer of logits, as `measure_layer` returns it.
+
+    Returns:
+        By name, [heads, T], or [heads] for correlations; single precision.
+    """
+    n, out = found["length"], {}
+    counts = n >= SHORTEST
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for tag, keys in (("", n), ("_rest", n - np.isfinite(found["sink_logit"]))):
+            S, gamma = found[f"S{tag}"], found[f"gamma{tag}"]
+            for name, theory in (
+                ("limit", law.limit(gamma)),
+                ("exact", law.exact(keys, gamma)),
+            ):
+                out[f"S_{name}{tag}"] = theory
+                out[f"residual_{name}{tag}"] = np.log(S) - np.log(theory)
+                known = np.where(counts, theory, np.nan)
+                out[f"rank_{name}{tag}"] = rank_correlation(S, known)
+        beyond = found["distance_rest"] > LILLIEFORS / np.sqrt(keys)
+    out["departs"] = np.where(counts, beyond, 0.0).sum(-1) / np.maximum(counts.sum(-1), 1)
+    return {name: np.asarray(value, np.float32) for name, value in out.items()}
+
+
+def measured(source: Source, sink: int = 0) -> dict[str, np.ndarray]:
+    """A layer measured and, where it has logits, with its predictions; see `measure_layer`."""
+    found = measure_layer(source, sink)
+    return found | predicted(found) if "gamma" in found else found
+
+
+def dataset(
+    layers: Sequence[dict[str, np.ndarray]], attributes: Mapping[str, Any]
+) -> xarray.Dataset:
+    """The layers of one run as an xarray.Dataset with every law beside what was measured.
+
+    Args:
+        layers: as `measured` returns them, all of one shape; emptied, to hold no number twice.
+        attributes: of the dataset.
+    """
+    import xarray
+
+    names = [name for name in MEANING if name in layers[0]]
+    found = {name: np.stack([layer.pop(name) for layer in layers]) for name in names}
+    length = found["S"].shape[-1]
+    whole = found["importance"].shape[-1] == 1
+    variables = {}
+    for name, values in found.items():
+        last = {"top_mass": ("row", "top"), "last_row": ("key",)}.get(name, ("row",))
+        if name in _BY_CONTEXT:
+            last = ("context",)
+        elif name.startswith("rank_") or name == "departs":
+            last = ()
+        if name == "length":
+            values = values.astype(np.int32)
+        labels = {"long_name": MEANING[name], "units": "1"}
+        variables[name] = (("layer", "head", *last), values, labels)
+    return xarray.Dataset(
+        variables,
+        coords={
+            "layer": np.arange(len(layers)),
+            "head": np.arange(found["S"].shape[1]),
+            "row": (
+                "row",
+                np.arange(1, length + 1),
+                {"long_name": "position of the query, from 1"},
+            ),
+            "key": ("key", np.arange(1, length + 1), {"long_name": "position of the key, from 1"}),
+            "top": ("top", np.asarray(TOP), {"long_name": "k of the k largest weights"}),
+            "context": (
+                "context",
+                np.asarray([length] if whole else contexts(length)),
+                {"long_name": "T, tokens of the text up to which rows are averaged"},
+            ),
+        },
+        attrs=dict(attributes),
+    )
+
+
+def save(data: xarray.Dataset, path: str | os.PathLike[str]) -> Path:
+    """Write a measurement as compressed netCDF, whole or not at all.
+
+    Raises:
+        InputError: the path cannot be written; nothing is left behind.
+    """
+    packed = {str(name): {"zlib": True, "shuffle": True} for name, v in data.items() if v.ndim}
+    with replacing(path) as part:
+        data.to_netcdf(part, engine="h5netcdf", encoding=packed)
+    return Path(path)

@@ -1,0 +1,161 @@
+"""The page of a measured model: what was found, pictures, claims, and how to get it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparsity import report
+from sparsity.measurement import tables
+from sparsity.report.parts import details, number, table
+
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = ["render"]
+
+_ODD = 20  # heads listed that the Gaussian law describes least
+
+
+def _facts(items: Sequence[tuple[str, str]]) -> str:
+    boxes = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in items)
+    return f'<dl class="facts">{boxes}</dl>'
+
+
+def _opening(data: xarray.Dataset, rows: Sequence[Mapping[str, Any]]) -> str:
+    last = next(row for row in reversed(rows) if row["bos"] == rows[0]["bos"])
+    facts = [
+        ("Tokens attended to, of " + number(last["T"]), number(last["n_eff"], 3)),
+        ("without the first", number(last["n_eff_rest"], 3)),
+        ("S over the limit law", number(last["ratio_limit_rest"], 3)),
+        ("S over the exact law", number(last["ratio_exact_rest"], 3)),
+    ]
+    model = escape(str(data.attrs["model"]))
+    return (
+        f'<header>\n<h1>The attention of {model}</h1>\n<p class="lead">Every row of every head, '
+        "beside what theory says of Gaussian logits.</p>\n"
+        "<p>A row of n weights has sparsity S = ‖a‖₁/(√n‖a‖₂) and attends to n·S² tokens. From its "
+        "queries and keys come the spread γ̂ of its logits, and from γ̂ two predictions: the limit "
+        "law S = exp(−γ̂²/2), and the exact law of n Gaussian logits. Nothing is fitted.</p>\n"
+        f"{_facts(facts)}\n"
+        '<p class="note">Medians over the rows in the second half of the longest context, all '
+        "layers, heads and texts; the laws are held against rows without the first token.</p>\n"
+        "</header>"
+    )
+
+
+_COLUMNS = (
+    ("T", "T", "d"),
+    ("S", "mean S", ".3f"),
+    ("n_eff", "n_eff", ".2f"),
+    ("n_eff_rest", "without sink", ".2f"),
+    ("sink_rate_0.3", "sink rate 0.3", ".1%"),
+    ("sink_rate_0.8", "0.8", ".1%"),
+    ("gamma_rest", "γ̂", ".2f"),
+    ("ratio_limit_rest", "S/limit", ".2f"),
+    ("ratio_exact_rest", "S/exact", ".2f"),
+    ("rank_limit_rest", "rank, limit", ".2f"),
+    ("rank_exact_rest", "rank, exact", ".2f"),
+    ("ratio_limit", "whole row: S/limit", ".2f"),
+    ("ratio_exact", "S/exact", ".2f"),
+)
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+    cells = [
+        ["yes" if row["bos"] else "no", *(f"{row[key]:{form}}" for key, _, form in _COLUMNS)]
+        for row in rows
+    ]
+    words = (
+        "<p>At context length T: all rows with T/2 &lt; n ≤ T. The number of tokens n_eff, γ̂ and "
+        "the ratios of S to its law are medians; sink rates count the heads in which the first "
+        "token's importance over the first T tokens exceeds ε; rank correlations are Spearman’s, "
+        "over rows. Laws and ranks are those of rows without the first token, but for the last two "
+        "columns.</p>"
+    )
+    titles = ["BOS", *(title for _, title, _ in _COLUMNS)]
+    flush = list(range(1, len(titles)))
+    return report.section(
+        "table", "By context length", words + table(titles, cells, "By context length", flush)
+    )
+
+
+def _odd_heads(data: xarray.Dataset) -> str:
+    """The heads that the Gaussian law does not describe."""
+    here = data.isel(bos=0)
+    rows = tables.rows_at(here, int(here["context"][-1]))
+    departs = here["departs"].mean("text").values
+    names = ("residual_exact_rest", "skew_rest", "kurtosis_rest", "distance_rest", "gamma_rest")
+    found = {name: rows[name].median(("text", "row")).values for name in names}
+    order = np.argsort(-departs, axis=None)[:_ODD]
+    cells = []
+    for flat in order:
+        at = np.unravel_index(flat, departs.shape)
+        values = [departs[at], np.exp(found[names[0]][at]), *(found[n][at] for n in names[1:])]
+        cells.append([*(str(int(i)) for i in at), *(number(float(v), 3) for v in values)])
+    head = ["layer", "head", "rows that depart", "S/exact", "skew", "kurtosis", "distance", "γ̂"]
+    share = 100 * float((departs > 0.5).mean())
+    words = (
+        f"<p>In {share:.0f} % of the heads most rows are told from a Gaussian by Lilliefors’ test "
+        "at 1 % (logits without the first token). These depart most often; medians over rows.</p>"
+    )
+    listed = table(head, cells, "Heads that depart from the Gaussian", list(range(8)))
+    content = words + details(f"The {len(cells)} heads", listed)
+    return report.section("heads", "Heads that are not Gaussian", content)
+
+
+def _again(data: xarray.Dataset, meta: Mapping[str, Any], command: str) -> str:
+    loss = data["loss"]
+    texts = [
+        [escape(str(text)), *(number(float(x), 4) for x in loss.sel(text=text).values)]
+        for text in data["text"].values
+    ]
+    head = ["text", *(f"loss, {'with' if b else 'no'} BOS (nats)" for b in data["bos"].values)]
+    keys = ("model", "model_sha256", "tokens")
+    rows = [(key.replace("_", " "), escape(str(data.attrs[key]))) for key in keys]
+    rows += [(escape(str(name)), escape(str(value))) for name, value in meta.items()]
+    content = (
+        f"<pre><code>{escape(command)}</code></pre>\n"
+        + table(head, texts, "Texts and the model's loss on them", [1, 2])
+        + report.terms(rows)
+    )
+    return report.section("reproduce", "How to reproduce", content)
+
+
+def render(
+    data: xarray.Dataset,
+    plates: Sequence[report.Plate],
+    claims: Sequence[Mapping[str, Any]],
+    meta: Mapping[str, Any],
+    command: str,
+) -> str:
+    """The page as HTML: no script, and nothing is fetched from anywhere.
+
+    Args:
+        data: from `measure_model`.
+        plates: the pictures.
+        claims: the judged claims.
+        meta: versions and device, by name.
+        command: that computes everything again.
+    """
+    rows = tables.summary(data)
+    contents = [
+        ("table", "By context length", []),
+        ("figures", "Figures", [(f"figure-{plate.name}", plate.title) for plate in plates]),
+        ("heads", "Heads that are not Gaussian", []),
+        ("claims", "Claims", []),
+        ("reproduce", "How to reproduce", []),
+    ]
+    body = [
+        _opening(data, rows),
+        report.contents_list(contents),
+        _table(rows),
+        report.figures_section(plates),
+        _odd_heads(data),
+        report.claims_section(claims),
+        _again(data, meta, command),
+    ]
+    return report.document(f"The attention of {data.attrs['model']}", "\n".join(body))

@@ -1,0 +1,213 @@
+"""Where the rows of a layer come from: attention weights, or queries and keys; block by block."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sparsity import rotary
+from sparsity.errors import InputError
+
+__all__ = ["Logits", "Source", "Weights", "array", "of_queries", "of_weights"]
+
+HIDDEN = -1e30  # additive masks hide with −∞, or with the lowest number of a type
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Given attention weights, [heads, T, T]."""
+
+    weights: Any
+    causal: bool
+    mask: Any
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(heads, T)."""
+        return self.weights.shape[:2]
+
+    def block(self, start: int, stop: int, width: int) -> tuple[Any, Any]:
+        """Rows start … stop over keys 0 … width, and which of these they see.
+
+        Raises:
+            InputError: weights that are not finite, or above the diagonal of causal ones.
+        """
+        rows = self.weights[:, start:stop]
+        _finite("attention", rows)
+        beyond = rows[..., width:]
+        seen = _seen(self, start, stop, width, rows)
+        xp = rows.__array_namespace__()
+        if bool(xp.any(beyond != 0)) or bool(xp.any((rows[..., :width] != 0) & ~seen)):
+            fix = "has weights on keys that a query does not see; pass causal=False or another mask"
+            raise InputError("attention", f"array of shape {self.weights.shape}", fix)
+        return rows[..., :width], seen
+
+
+@dataclass(frozen=True)
+class Logits:
+    """Scaled products of queries [heads, T, d] and keys [kv heads, T, d], made when asked for."""
+
+    queries: Any
+    keys: Any
+    scale: float
+    causal: bool
+    mask: Any
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(heads, T)."""
+        return self.queries.shape[:2]
+
+    def block(self, start: int, stop: int, width: int) -> tuple[Any, Any]:
+        """Rows start … stop over keys 0 … width, and which of these they see.
+
+        Raises:
+            InputError: logits too large for the type of the arrays.
+        """
+        heads, _, dim = self.queries.shape
+        groups = self.keys.shape[0]
+        q = self.queries[:, start:stop].reshape(groups, -1, dim) * self.scale
+        logits = _product(q, self.keys[:, :width]).reshape(heads, stop - start, width)
+        _finite("logits", logits)
+        seen = _seen(self, start, stop, width, logits)
+        if self.mask is not None and self.mask.dtype.kind == "f":
+            logits = logits + self.mask[..., start:stop, :width]
+        return logits, seen
+
+
+Source = Weights | Logits
+
+
+@functools.cache
+def _dot() -> Any:
+    import jax
+
+    def dot(q: Any, k: Any) -> Any:
+        return jax.numpy.matmul(q, k.swapaxes(-1, -2), precision=jax.lax.Precision.HIGHEST)
+
+    return jax.jit(dot)
+
+
+def _product(q: Any, k: Any) -> Any:
+    """All q·k. By JAX where that keeps the precision: BLAS stalls where threads share the cores."""
+    if isinstance(q, np.ndarray) and q.dtype != np.float32:
+        return np.matmul(q, k.swapaxes(-1, -2))
+    product = _dot()(q, k)
+    return np.asarray(product) if isinstance(q, np.ndarray) else product
+
+
+def _seen(source: Source, start: int, stop: int, width: int, like: Any) -> Any:
+    """Which keys the rows see, [1 or heads, rows, keys]."""
+    xp = like.__array_namespace__()
+    seen = xp.ones((1, stop - start, width), dtype=bool)
+    if source.causal:
+        seen = seen & (xp.arange(width) <= xp.arange(start, stop)[:, None])
+    if source.mask is not None:
+        mask = source.mask[..., start:stop, :width]
+        seen = seen & (mask > HIDDEN if mask.dtype.kind == "f" else mask)
+    return seen
+
+
+def array(name: str, value: Any) -> Any:
+    """A NumPy array, or a JAX array where it lies on an accelerator; at least single precision.
+
+    Raises:
+        InputError: not real numbers.
+    """
+    if not hasattr(value, "devices") or {d.platform for d in value.devices()} == {"cpu"}:
+        value = np.asarray(value)
+    kind = "f" if value.dtype.name == "bfloat16" else value.dtype.kind
+    if kind not in "fiu":
+        raise InputError(name, f"array of {value.dtype}", "give real numbers")
+    if kind == "f":
+        return value.astype(np.float32) if value.dtype.itemsize < 4 else value
+    return value.astype(np.float64)
+
+
+def _finite(name: str, x: Any) -> None:
+    xp = x.__array_namespace__()
+    if not bool(xp.all(xp.isfinite(x))):
+        raise InputError(name, f"array of shape {x.shape}", "holds NaN or infinite values")
+
+
+def _mask(mask: Any, heads: int, length: int) -> Any:
+    if mask is None:
+        return None
+    mask = np.asarray(mask)
+    if mask.dtype.kind not in "bf" or mask.shape not in (
+        (length, length),
+        (1, length, length),
+        (heads, length, length),
+    ):
+        fix = f"give bool or additive numbers [{length}, {length}], for all heads or each"
+        raise InputError("mask", f"array of {mask.dtype}, shape {mask.shape}", fix)
+    if not np.all(mask < np.inf):
+        raise InputError("mask", f"array of {mask.dtype}", "holds NaN or +infinity; give -infinity")
+    return mask if mask.ndim == 3 else mask[None]
+
+
+def of_weights(weights: Any, *, causal: bool = True, mask: Any = None) -> Weights:
+    """A layer of attention weights, unnormalised or signed ones too.
+
+    Args:
+        weights: [heads, T, T], queries before keys.
+        causal: whether a query sees itself and the keys before it only.
+        mask: bool [T, T] or [heads, T, T], which keys a query sees; None for all.
+
+    Raises:
+        InputError: not such arrays.
+    """
+    x = array("attention", weights)
+    if x.ndim != 3 or x.shape[1] != x.shape[2] or 0 in x.shape:
+        fix = "give [heads, tokens, tokens] in each layer, queries before keys"
+        raise InputError("attention", f"array of shape {x.shape}", fix)
+    mask = _mask(mask, *x.shape[:2])
+    if mask is not None and mask.dtype.kind == "f":
+        raise InputError("mask", f"array of {mask.dtype}", "of weights, give bool")
+    return Weights(x, causal, mask)
+
+
+def of_queries(
+    queries: Any,
+    keys: Any,
+    *,
+    scale: float | None = None,
+    rope: float | None = None,
+    pairing: str = "half",
+    causal: bool = True,
+    mask: Any = None,
+) -> Logits:
+    """A layer of queries and keys, each key head shared by consecutive query heads.
+
+    Args:
+        queries: [heads, T, d].
+        keys: [kv heads, T, d], kv heads dividing heads.
+        scale: of the products; None for 1/√d.
+        rope: base of the rotary positions still to be applied; None where they are, or none are.
+        pairing: of the rotary planes, "half" (i, i + d/2) or "interleaved" (2i, 2i + 1).
+        causal: whether a query sees itself and the keys before it only.
+        mask: [T, T] or [heads, T, T], bool (which keys are seen) or numbers added to the logits.
+
+    Raises:
+        InputError: not such arrays.
+    """
+    q, k = array("queries", queries), array("keys", keys)
+    shapes = f"arrays of shape {q.shape} and {k.shape}"
+    if q.ndim != 3 or k.ndim != 3 or q.shape[1:] != k.shape[1:] or 0 in (*q.shape, *k.shape):
+        raise InputError("queries and keys", shapes, "give [heads, tokens, dim] in each layer")
+    if q.shape[0] % k.shape[0]:
+        raise InputError("queries and keys", shapes, "key heads must divide query heads")
+    _finite("queries", q)
+    _finite("keys", k)
+    heads, length, dim = q.shape
+    scale = 1 / math.sqrt(dim) if scale is None else scale
+    if not (np.ndim(scale) == 0 and math.isfinite(scale)):
+        raise InputError("scale", scale, "give one finite number")
+    if rope is not None:
+        at = np.arange(length)
+        q, k = (rotary.rotate(x, at, pairing, base=rope) for x in (q, k))
+    return Logits(q, k, float(scale), causal, _mask(mask, heads, length))

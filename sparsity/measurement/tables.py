@@ -1,0 +1,123 @@
+"""What a measurement comes to: focus, sinks and laws at each context length, in one table."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparsity.measurement.labels import rank_correlation
+
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = ["THRESHOLDS", "pooled", "rows_at", "sink_rate", "summary", "text"]
+
+THRESHOLDS = (0.3, 0.8)  # ε of [Gu] and of [Barbero]
+
+_MEDIANS = {
+    "ratio_limit": "residual_limit",
+    "ratio_exact": "residual_exact",
+    "ratio_limit_rest": "residual_limit_rest",
+    "ratio_exact_rest": "residual_exact_rest",
+}
+_RANKS = {
+    "rank_limit": ("S", "S_limit"),
+    "rank_exact": ("S", "S_exact"),
+    "rank_limit_rest": ("S_rest", "S_limit_rest"),
+    "rank_exact_rest": ("S_rest", "S_exact_rest"),
+}
+
+
+def rows_at(data: xarray.Dataset, context: int) -> xarray.Dataset:
+    """The rows in the second half of a context: T/2 < n ≤ T."""
+    if not data.attrs["causal"]:
+        return data
+    return data.sel(row=slice(context // 2 + 1, context))
+
+
+def pooled(data: xarray.Dataset, name: str) -> np.ndarray:
+    """All known values of a variable."""
+    values = np.asarray(data[name], np.float64).ravel()
+    return values[np.isfinite(values)]
+
+
+def _median(data: xarray.Dataset, name: str) -> float:
+    values = pooled(data, name)
+    return float(np.median(values)) if len(values) else math.nan
+
+
+def sink_rate(data: xarray.Dataset, context: int, epsilon: float) -> float:
+    """Share of texts, layers and heads in which the sink's importance exceeds ε; see `sinks`."""
+    return float((data["importance"].sel(context=context) > epsilon).mean())
+
+
+def _row(data: xarray.Dataset, context: int) -> dict[str, Any]:
+    rows = rows_at(data, context)
+    found: dict[str, Any] = {
+        "T": int(context),
+        "S": float(pooled(rows, "S").mean()),
+        "n_eff": _median(rows, "n_eff"),
+        "n_eff_rest": _median(rows, "n_eff_rest"),
+        "largest": _median(rows, "largest"),
+        "sink_mass": float(pooled(rows, "sink_mass").mean()),
+    }
+    for epsilon in THRESHOLDS:
+        found[f"sink_rate_{epsilon:g}"] = sink_rate(data, context, epsilon)
+    if "gamma" in rows:
+        found["gamma"] = _median(rows, "gamma")
+        found["gamma_rest"] = _median(rows, "gamma_rest")
+        unit = rows.assign(unit=rows["gamma_rest"] / np.sqrt(np.log(np.maximum(rows["length"], 2))))
+        found["gamma_rest_over_root_log_n"] = _median(unit, "unit")
+        found |= {key: math.exp(_median(rows, name)) for key, name in _MEDIANS.items()}
+        for key, (x, y) in _RANKS.items():
+            pair = (np.asarray(rows[v], np.float64).ravel() for v in (x, y))
+            found[key] = float(rank_correlation(*pair))
+    return found
+
+
+def summary(data: xarray.Dataset) -> list[dict[str, Any]]:
+    """One row for each context length, and with and without the token that begins a text.
+
+    Args:
+        data: from `measure` or `measure_model`.
+
+    Returns:
+        JSON-ready rows. Row statistics are over all rows in the second half of the context
+        (T/2 < n ≤ T), layers, heads and texts; ratios are medians of measured over predicted S;
+        rank correlations are Spearman's over the same rows; sink rates are those of `sinks`.
+    """
+    runs = [data.sel(bos=b) for b in data["bos"].values] if "bos" in data.dims else [data]
+    out = []
+    for run in runs:
+        start = {"bos": bool(run["bos"])} if "bos" in run.coords else {}
+        out += [start | _row(run, int(context)) for context in run["context"].values]
+    return out
+
+
+_COLUMNS = (
+    ("T", "T", "d"),
+    ("S", "mean S", ".3f"),
+    ("n_eff", "n_eff", ".2f"),
+    ("n_eff_rest", "no sink", ".2f"),
+    ("sink_rate_0.3", "sink .3", ".1%"),
+    ("sink_rate_0.8", "sink .8", ".1%"),
+    ("gamma_rest", "γ", ".2f"),
+    ("ratio_limit_rest", "S/limit", ".2f"),
+    ("ratio_exact_rest", "S/exact", ".2f"),
+    ("rank_limit_rest", "rank lim", ".2f"),
+    ("rank_exact_rest", "rank ex", ".2f"),
+)
+
+
+def text(rows: list[dict[str, Any]]) -> str:
+    """The table for a terminal; laws are those of rows without their sink."""
+    columns = [column for column in _COLUMNS if column[0] in rows[0]]
+    bos = "bos" in rows[0]
+    lines = [" ".join([*(["BOS  "] if bos else []), *(f"{title:>8}" for _, title, _ in columns)])]
+    for row in rows:
+        cells = [f"{row[key]:{form}}".rjust(8) for key, _, form in columns]
+        lines.append(" ".join([*(["with " if row["bos"] else "none "] if bos else []), *cells]))
+    notes = "n_eff: median; 'no sink', γ, S/law and rank correlations: rows without the sink key"
+    return "\n".join([*lines, notes])

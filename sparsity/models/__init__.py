@@ -1,0 +1,29 @@
+"""Models on disk: GGUF and safetensors checkpoints of the Llama family."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sparsity.errors import InputError
+from sparsity.models.checkpoint import Checkpoint
+
+__all__ = ["Checkpoint", "load"]
+
+
+def load(path: str | os.PathLike[str]) -> Checkpoint:
+    """Open a checkpoint: a .gguf file, a .safetensors file, or a folder that holds the latter.
+
+    Raises:
+        InputError: not there, damaged, of another architecture, or a library is missing.
+    """
+    path = Path(path)
+    if not os.fspath(path) or not path.exists():
+        raise InputError("model", path, "is not there; give a .gguf or .safetensors file")
+    if path.is_dir() or path.suffix == ".safetensors":
+        from sparsity.models import safetensors_file
+
+        return safetensors_file.load(path)
+    from sparsity.models import gguf_file
+
+    return gguf_file.load(path)

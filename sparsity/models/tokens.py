@@ -1,0 +1,91 @@
+"""Text to token ids, by the `tokenizers` library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from sparsity.errors import InputError
+from sparsity.models.checkpoint import library, refusal
+
+__all__ = ["bpe", "from_file", "read_text"]
+
+Encode = Callable[[str], list[int]]
+
+_LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def from_file(path: Path) -> Encode:
+    """The tokenizer of a tokenizer.json; nothing is added to the text.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    tokenizers = library("tokenizers")
+    if not path.is_file():
+        raise InputError("model", path, "is missing; the tokenizer must lie beside the weights")
+    try:
+        tokenizer = tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # noqa: BLE001  the library raises no class of its own
+        raise refusal(path, error) from None
+    return lambda text: tokenizer.encode(text, add_special_tokens=False).ids
+
+
+def bpe(path: Path, *, kind: str, pre: str, tokens: Sequence[str], merges: Sequence[str]) -> Encode:
+    """A byte-level BPE tokenizer as GGUF files carry it.
+
+    Args:
+        path: the file; where its tokenizer is of another kind, a tokenizer.json beside it is taken.
+        kind: "gpt2" for byte-level BPE.
+        pre: how text is cut before merging: "smollm" takes digits one by one.
+        tokens: the vocabulary, by id.
+        merges: pairs with a space between, first ones first.
+
+    Raises:
+        InputError: another kind of tokenizer, and no tokenizer.json.
+    """
+    tokenizers = library("tokenizers")
+    cut = tokenizers.pre_tokenizers
+    pieces = {
+        "smollm": [cut.Digits(individual_digits=True), cut.ByteLevel(add_prefix_space=False)],
+        "default": [cut.ByteLevel(add_prefix_space=False)],
+        "gpt-2": [cut.ByteLevel(add_prefix_space=False)],
+        "llama-bpe": [
+            cut.Split(tokenizers.Regex(_LLAMA3), "isolated"),
+            cut.ByteLevel(add_prefix_space=False, use_regex=False),
+        ],
+    }
+    if kind != "gpt2" or pre not in pieces:
+        beside = path.with_name("tokenizer.json")
+        if beside.is_file():
+            return from_file(beside)
+        fix = f"has a tokenizer ({kind}, {pre}) not known here; put its tokenizer.json beside it"
+        raise InputError("model", path, fix)
+    model = tokenizers.models.BPE(
+        vocab={token: i for i, token in enumerate(tokens)},
+        merges=[tuple(pair.split(" ", 1)) for pair in merges],
+        ignore_merges=pre == "llama-bpe",
+    )
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.pre_tokenizer = cut.Sequence(pieces[pre])
+    return lambda text: tokenizer.encode(text, add_special_tokens=False).ids
+
+
+def read_text(path: Path) -> str:
+    """A text file.
+
+    Raises:
+        InputError: not there, not UTF-8, or nothing in it.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise InputError("text", path, str(refusal(path, error)).split(": ", 1)[1]) from None
+    except UnicodeDecodeError:
+        raise InputError("text", path, "is not text in UTF-8; give a plain text file") from None
+    if not text.strip():
+        raise InputError("text", path, "holds no words; give a longer one")
+    return text

