@@ -219,7 +219,8 @@ def forward(layers: Layers) -> jax.Array:
         return v, v
 
     parts = (layers.attention, layers.values, layers.maps)
-    _, states = jax.lax.scan(layer, layers.tokens, parts)
+    with jax.default_matmul_precision("highest"):  # accelerators round float32 otherwise
+        _, states = jax.lax.scan(layer, layers.tokens, parts)
     return jnp.concatenate([layers.tokens[None], states])
 
 

@@ -98,7 +98,8 @@ def _call(sampler: Sampler, count: int, seed: jax.Array, start: jax.Array, argum
         key = jax.random.key(seed, impl="threefry2x32")
 
         def batch(i: jax.Array) -> jax.Array:
-            return sampler(jax.random.fold_in(key, i), arguments)
+            with jax.default_matmul_precision("highest"):  # accelerators round float32 otherwise
+                return sampler(jax.random.fold_in(key, i), arguments)
 
         return jax.lax.map(batch, numbers, batch_size=at_once if at_once > 1 else None)
 

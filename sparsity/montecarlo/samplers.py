@@ -24,7 +24,6 @@ from sparsity.montecarlo.proposals import Table
 __all__ = ["Features", "FullKeys", "Plain", "Rows", "Stratified"]
 
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
-_dot = functools.partial(jnp.matmul, precision="highest")  # accelerators round float32 otherwise
 _DEFENSIVE = 8  # one draw in eight comes from the base law itself
 
 
@@ -160,10 +159,10 @@ class FullKeys:
         """Draw one batch; arguments = (q [queries, d], μ [d], σ, θ, log scale of |a|)."""
         q, mu, sigma, theta, log_scale = arguments
         noise = normal(key, (self.size, self.dim), self.dtype)
-        along = _dot(noise, q.T)  # q·ε of k = μ + θσ²q + σε, [size, queries]
+        along = noise @ q.T  # q·ε of k = μ + θσ²q + σε, [size, queries]
         tilt, norm2 = theta * sigma, (q * q).sum(axis=1)
         log_ratio = -tilt * (along + tilt * norm2 / 2)
-        scores = _dot(q, mu) + sigma * (along + tilt * norm2)
+        scores = q @ mu + sigma * (along + tilt * norm2)
         log_a = jax_log_abs(self.kernel)(scores) - log_scale
         return summary(jnp.exp(log_a + log_ratio), jnp.exp(2 * log_a + log_ratio))
 
@@ -189,7 +188,7 @@ class Features:
         """Draw one batch; arguments = (q̃ [d], center, spread)."""
         query, center, spread = arguments
         noise = normal(key, (self.size, self.dim), self.dtype)
-        a = _dot(jax_weight(self.feature)(center + spread * noise), query)
+        a = jax_weight(self.feature)(center + spread * noise) @ query
         return summary(a, a * a)
 
 
@@ -220,7 +219,7 @@ class Rows:
         if self.dim:
             q, mu, sigma = law
             noise = normal(key, (self.size, self.block, self.dim), self.dtype)
-            scores = _dot(mu + sigma * noise, q)
+            scores = (mu + sigma * noise) @ q
         else:
             beta, gamma = law
             scores = beta + gamma * normal(key, (self.size, self.block), self.dtype)
