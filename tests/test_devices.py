@@ -51,12 +51,13 @@ def test_the_same_bits_on_one_two_and_four_devices():
 
 
 MEMORY = """
-import resource, jax
+import jax
 from sparsity import kernels
+from sparsity.bench.probe import peak_mib
 from sparsity.montecarlo import Sampling, estimators
 settings = Sampling(rel_error=0.5, seed=0)
 {what}
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+print(peak_mib() / 1024)
 """
 
 LARGE = {
