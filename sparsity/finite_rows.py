@@ -29,6 +29,9 @@ from sparsity.transforms import STEP, Sums
 __all__ = ["limit", "n_eff", "participation", "sink_logit", "sink_mass"]
 
 
+_FARTHEST = 1e4  # that a logit is looked for from where a sink begins to matter
+
+
 def _relative(row: Row, tokens_only: bool) -> Row:
     """The row with its largest weight (fixed or typical) near one; without its units if asked."""
     if tokens_only and not row.token.all():
@@ -47,7 +50,7 @@ def _bounded(sums: Sums, integrand: Any) -> tuple[float, float]:
         values.append(float(body[::skip].sum()) * STEP * skip / sums.p_row[rule])
     fine, *others = values
     gap = sum(abs(fine - other) for other in others)
-    return fine, gap / fine + sums.error + 100 * TAIL
+    return fine, (gap / fine if fine > 0 else math.inf) + sums.error + 100 * TAIL
 
 
 def _lengths(length: Any, one: Any) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -93,6 +96,7 @@ def n_eff(kernel: str | Kernel, law: RowLaw, length: Any) -> FiniteLength:
         value, error = _bounded(sums, lambda s2, s1, s11: s2 + scale * (s1 * s1 - s11))
         if row.token.sum() == 1:  # one token has all the weight there is, whatever it is
             value, error = 1.0, 0.0
+        value = min(max(value, 1.0), float(row.token.sum()))  # rounding
         return value, math.sqrt(value / n), float(sums.p_row[0] * scale), error
 
     n, columns = _lengths(length, one)
@@ -145,14 +149,24 @@ def sink_mass(kernel: str | Kernel, law: RowLaw, length: Any) -> tuple[np.ndarra
     """
 
     def one(n: int, longest: float) -> tuple[float, float]:
-        row = _relative(token_classes.row(kernel, law, n), tokens_only=False)
-        if not row.sink.any():
-            raise InputError("law", law, "has no sink in sight; add a Unit or a Sink")
-        sums = transforms.sums(row, 1, (1.0,), [(lambda m: m, row.sink)], longest)
-        return _bounded(sums, lambda m: m)
+        return _shares(kernel, law, n, longest)[0]
 
     _, (value, error) = _lengths(length, one)
-    return value, error
+    return np.minimum(value, 1.0), error
+
+
+def _shares(
+    kernel: str | Kernel, law: RowLaw, n: int, longest: float
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Mean share of the sinks and of all others, each with a bound on its relative error."""
+    row = _relative(token_classes.row(kernel, law, n), tokens_only=False)
+    if not row.sink.any():
+        raise InputError("law", law, "has no sink in sight; add a Unit or a Sink")
+    sinks, others = (
+        _bounded(transforms.sums(row, 1, (1.0,), [(lambda m: m, who)], longest), lambda m: m)
+        for who in (row.sink, row.count - row.sink)
+    )
+    return sinks, others
 
 
 def sink_logit(mass: float, law: RowLaw, length: Any, kernel: str | Kernel = "exp") -> np.ndarray:
@@ -165,30 +179,33 @@ def sink_logit(mass: float, law: RowLaw, length: Any, kernel: str | Kernel = "ex
         kernel: a built-in kernel's name, or any `Kernel` of Law.SCORE.
 
     Returns:
-        b, in the shape of `length`; its error is that of the mass, about 1e−12.
+        b, in the shape of `length`, to about 1e−12: the odds of the mass are solved for.
 
     Raises:
         InputError: a mass outside (0, 1) or out of reach, or as in `sink_mass`.
     """
     if not (isinstance(mass, (int, float)) and 0 < mass < 1):
         raise InputError("mass", mass, "must be between 0 and 1")
-    odds = math.log(mass / (1 - mass))
+    odds = math.log(mass) - math.log1p(-mass)
 
     def one(n: int, longest: float) -> float:
         def excess(b: float) -> float:
-            value = float(sink_mass(kernel, law.then(Unit(b)), n)[0])
-            return math.log(value) - math.log1p(-min(value, 1 - EPS)) - odds
+            (sinks, _), (others, _) = _shares(kernel, law.then(Unit(b)), n, longest)
+            with np.errstate(divide="ignore"):
+                return float(np.log(sinks) - np.log(others)) - odds
 
         first = _relative_scale(kernel, law, n) + odds
         low, high, step = first, first, 1.0
         while excess(low) > 0:
             low, step = low - step, 2 * step
-            if step > 1e3:  # all-zero rows and other sinks leave less than that
-                fix = "more than that goes to sinks whatever the logit; ask for more"
+            if step > _FARTHEST:  # all-zero rows and other sinks leave less than that
+                fix = "more than that goes to sinks at every logit looked at; ask for more"
                 raise InputError("mass", mass, fix)
         step = 1.0
-        while excess(high) < 0:
+        while not excess(high) >= 0:
             high, step = high + step, 2 * step
+            if step > _FARTHEST:
+                raise InputError("mass", mass, "is out of reach in float64; ask for less")
         if low == high:
             return low
         root: Any = brentq(excess, low, high, xtol=1e-13)

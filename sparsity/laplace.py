@@ -74,7 +74,9 @@ class Laplace:
         typical = log_f[np.searchsorted(share, 0.05)]
         counts = np.exp(np.minimum(log_f - typical, 0.0)) * (self.w[:, 0] > 1e-30)
         self.rounding = 4 * float(np.max(counts * error[order]) + density_error)
-        self.right = 5.0 - float(self.c_log_f[np.searchsorted(share, TAIL)])
+        # A light sink, c = 1, lives on the rare rows whose other weights are lighter still.
+        rare = TAIL if c == 2 else TAIL**2
+        self.right = 5.0 - float(self.c_log_f[np.searchsorted(share, rare)])
         self.above = np.concatenate([np.cumsum(self.w[::-1], axis=0)[::-1], np.zeros((1, 2))])
         self.below = {}  # running Σ w x^k, in the log domain
         with np.errstate(divide="ignore"):
@@ -106,11 +108,11 @@ class Laplace:
             centre = (low + high) / 2
             rise = np.exp(u[part] - centre)[:, None]
             x = np.exp(centre + self.c_log_f[first:last])
-            less = np.expm1(-rise * x)  # e^(−x) − 1
+            x_at = rise * x
             w = self.w[first:last]
-            psi[part] = self.above[last] - less @ w
+            psi[part] = self.above[last] - np.expm1(-x_at) @ w
             psi[part] += rise * np.exp(centre + self.below[1.0][first])
-            less += 1
+            less = np.exp(-x_at)
             for moment, k in zip(moments, self.k, strict=True):
                 moment[part] = less @ (w * (x**k)[:, None])
                 moment[part] += np.exp(k * centre + self.below[k][first])

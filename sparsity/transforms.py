@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sparsity.definition import EPS
 from sparsity.laplace import TAIL, Laplace, laplace
 from sparsity.token_classes import Piece, Row, pieces
 
@@ -22,6 +21,9 @@ __all__ = ["STEP", "Channel", "Sums", "sums"]
 STEP = 0.08  # of u
 _TAPS = 16  # of the local polynomial between the points of the grid
 _AT_ONCE = 128  # classes
+_LEAST = 1e-290  # of a transform
+_FELT = 40.0  # e-folds below the heaviest token down to which n equal tokens are felt, plus ln n
+_SHARED = 256  # steps: tables begin at whole multiples, so that the points of a curve share them
 
 
 def _deposit(shift: np.ndarray, weights: np.ndarray) -> tuple[int, np.ndarray]:
@@ -47,7 +49,10 @@ def _deposit(shift: np.ndarray, weights: np.ndarray) -> tuple[int, np.ndarray]:
 
 
 def _add(out: np.ndarray, table: np.ndarray, begin: int, h: np.ndarray) -> None:
-    """out[c, r, i] += Σ_s h[c, s] F[c, r, begin + i + s]; F is 0 before, its last value behind."""
+    """out[c, r, i] += Σ_s h[c, s] F[c, r, begin + i + s]; F is 0 before, its last value behind.
+
+    Before the table nothing is felt: it is made to begin where the lightest token that counts does.
+    """
     length, points = out.shape[-1] + h.shape[-1] - 1, table.shape[-1]
     zeros = min(max(-begin, 0), length)
     inside = table[..., max(begin, 0) : max(begin + length, 0)]
@@ -125,7 +130,7 @@ class _Part(NamedTuple):
         if piece.matrix is None or piece.check is None:
             yield piece.members, flat[:, :-1, use], flat[:, -1, use, 0]
             return
-        shape, flat = flat.shape[1:], np.log(np.maximum(flat, 1e-300)).reshape(len(flat), -1)
+        shape, flat = flat.shape[1:], np.log(np.maximum(flat, _LEAST)).reshape(len(flat), -1)
         off = np.exp(flat[-1] - (piece.check @ flat[:-1])[0]).reshape(shape)
         for first in range(0, len(piece.members), _AT_ONCE):
             part = slice(first, first + _AT_ONCE)
@@ -165,12 +170,14 @@ def sums(
     order = np.argsort(row.member, kind="stable")
     groups = np.split(order, np.cumsum(np.bincount(row.member))[:-1])
     shift, weights = c * row.log_w, np.stack([row.count, *(weight for _, weight in channels)])
-    starts, ends, certain, parts = [], [], [], []
-    for piece in _mattering(row, c, k):
-        laws = [laplace(*law[:3], c, k, law[3]) for law in piece.laws]
+    with_phi = (0.0, *k)
+    starts, ends, certain, lows, parts = [], [], [], [], []
+    for piece in _mattering(row, c, with_phi):
+        laws = [laplace(*law[:3], c, with_phi, law[3]) for law in piece.laws]
         low = min(law.range(longest + 1)[0] for law in laws)
         right = max(law.right for law in laws)
-        parts.append(_Part(piece, laws, math.floor(low / STEP), math.ceil(right / STEP) + 1))
+        lows.append(low)
+        parts.append(_Part(piece, laws, 0, math.ceil(right / STEP) + 1))
         mine = shift[np.concatenate([groups[i] for i in piece.members])]
         starts.append(low - mine.max())
         ends.append(right - mine.min())
@@ -178,6 +185,17 @@ def sums(
             certain.append(right - mine.max())  # no row lives beyond a token that never vanishes
     first = math.floor(min(starts) / STEP)
     size = math.ceil(min(certain, default=max(ends)) / STEP) + 1 - first
+    # A table reaches down to where no sum feels its tokens: light ones add to a channel like
+    # e^(k·shift) beside its own heaviest ones.
+    heaviest = min(shift[weight > 0].max(initial=-np.inf) for _, weight in channels)
+    felt, unfelt = list(groups), (_FELT + math.log(longest)) / min(1.0, *k)
+    for i, low in enumerate(lows):
+        begin = (min(low, first * STEP + heaviest) - unfelt) / STEP
+        start = min(math.floor(begin / _SHARED) * _SHARED, parts[i].stop - 1)
+        parts[i] = parts[i]._replace(start=start)
+        for member in parts[i].piece.members:
+            group = groups[member]
+            felt[member] = group[shift[group] >= (start - first - size) * STEP]
     top = max(law.top for part in parts for law in part.laws)
     rules = 2 if all(part.piece.matrix is None for part in parts) else 3
     scale, total = np.exp(top), np.zeros((len(weights), rules, size))
@@ -190,17 +208,22 @@ def sums(
             hit = np.minimum(chance * scale, 1.0)
             with np.errstate(divide="ignore"):
                 log_miss += times @ np.log1p(-np.where(hit > 1 - 1e-13, 1.0, hit))
-            log = np.log1p(-np.minimum(tables[:, 0] * scale, 1 - EPS / 2))
-            ratios = np.moveaxis(tables[:, 1:], 1, 0) * np.exp(-log)
+            never = np.where(hit > 1 - 1e-13, 0.0, 1 - hit)[..., None]
+            missing = np.minimum(tables[:, 0] * scale, 1.0)  # 1 − φ
+            phi = np.maximum(tables[:, 1] * scale + never, _LEAST)
+            log = np.where(missing < 0.5, np.log1p(-np.minimum(missing, 0.5)), np.log(phi))
+            ratios = np.moveaxis(tables[:, 2:], 1, 0) * np.exp(-log)
             summands = np.stack([log, *(channel(*ratios) for channel, _ in channels)])
             summands[1:, ..., -1] = 0.0
-            own = np.concatenate([groups[i] for i in members])
+            own = np.concatenate([felt[i] for i in members])
             if len(own) == len(members) > 1 and not shift[own].any():
                 summed = np.einsum("cb,cbru->cru", weights[:, own], summands)
                 _add(total, summed, first - part.start, np.ones((len(weights), 1)))
                 continue
             for i, member in enumerate(members):
-                offset, h = _deposit(shift[groups[member]], weights[:, groups[member]])
+                if not len(felt[member]):
+                    continue
+                offset, h = _deposit(shift[felt[member]], weights[:, felt[member]])
                 _add(total, summands[:, i], first - part.start + offset, h)
     p_row = expected if scale < 1e-290 else -np.expm1(log_miss) / scale
     return Sums(total[0], total[1:], p_row, top, error)

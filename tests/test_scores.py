@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from sparsity import finite_length, finite_rows, kernels, scores, sphere, token_classes, transforms
+from sparsity import (
+    finite_length,
+    finite_rows,
+    kernels,
+    mellin,
+    scores,
+    sphere,
+    token_classes,
+    transforms,
+)
 from sparsity.crosscheck import judge
 from sparsity.errors import InputError
 from sparsity.evaluation import evaluate
@@ -503,3 +512,59 @@ def test_errors():
         with pytest.raises(InputError, match=match):
             make()
     assert all(isinstance(law, RowLaw) for law in scores.ALL)
+
+
+# Tokens far lighter than the heaviest: the square root of a weight is felt long before the weight.
+
+
+def test_light_tokens_beside_heavy_ones_against_the_second_exact_law():
+    seen = 0
+    for step, slope, n in (
+        (Decay(0.5), -np.log(0.5), 40),
+        (Decay(0.2), -np.log(0.2), 20),
+        (Alibi(1.0), 1.0, 30),
+        (Alibi(3.0), 3.0, 10),
+        (Alibi(0.05), 0.05, 500),
+    ):
+        found = n_eff("exp", RowLaw(0, 1.0, (step,)), n)
+        other, bound = mellin.n_eff_of_normal_prefixes(-slope * np.arange(n), np.ones(n), n)
+        assert abs(found.n_eff / other - 1) < found.error_bound + bound + 1e-12
+        assert found.error_bound < 1e-10
+        seen += 1
+    assert seen == 5
+
+
+@pytest.mark.parametrize("n", [10**9, 10**12])
+def test_many_light_tokens_beside_a_heavy_sink(n):
+    """Their sum is certain: n_eff = (1 + r)², r = n E[a]/a_sink, but for its variance, ~1/n."""
+    found = n_eff("exp", RowLaw(0, 0.1, (Sink(np.log(n) + 5),)), n)
+    r = np.exp(-5 + 0.1**2 / 2)
+    assert found.n_eff == pytest.approx((1 + r) ** 2, rel=1e-9)
+
+
+@pytest.mark.parametrize("b", [-60, -40, -20, -5, 5, 20])
+def test_mass_of_one_unit_beside_one_token(b):
+    with mpmath.workdps(30):
+        share = mpmath.quad(
+            lambda x: mpmath.npdf(x) / (1 + mpmath.exp(x - b)),
+            [-30, -20, -10, -5, -2, 0, 2, 5, 10, 20, 30] if b > -30 else np.arange(-30, 31, 1),
+        )
+    mass, bound = sink_mass("exp", RowLaw(0, 1.0, (Unit(float(b)),)), 1)
+    assert abs(float(mass / share) - 1) < 1e-11 + bound
+    assert bound < 1e-11
+
+
+@pytest.mark.parametrize("gamma", [1.0, 20.0, 30.0, 60.0])
+@pytest.mark.parametrize("mass", [1e-20, 1e-8, 0.5, 1 - 1e-9])
+def test_sink_logit_of_any_mass_and_spread(mass, gamma):
+    law = RowLaw(0, gamma)
+    b = float(sink_logit(mass, law, 1000))
+    found = float(sink_mass("exp", law.then(Unit(b)), 1000)[0])
+    assert found == pytest.approx(mass, rel=1e-8)
+    if gamma == 1.0 and mass == 1 - 1e-9:  # e^b·E 1/Σ: the odds are e^(b)/E Σ where tokens vanish
+        assert b == pytest.approx(np.log(1e9) + np.log(1000) + 0.5, abs=1e-5)
+
+
+def test_a_steep_slope_costs_no_more_than_a_flat_one():
+    found = n_eff("exp", RowLaw(0, 1.0, (Alibi(1e5),)), 4)
+    assert found.n_eff == 1.0
