@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sparsity.evaluation import evaluate as evaluate
     from sparsity.ledger import claims as claims
     from sparsity.montecarlo import estimate as estimate
+    from sparsity.panel import explore as explore
     from sparsity.symbolic import derive as derive
 
 __version__ = "0.1.0"
@@ -25,11 +26,12 @@ _HOME = {
     "derive": "symbolic",
     "estimate": "montecarlo",
     "evaluate": "evaluation",
+    "explore": "panel",
     "sweep": "curves",
     "verify": "crosscheck",
 }
 
-__all__ = ["claims", "derive", "estimate", "evaluate", "kernels", "sweep", "verify"]
+__all__ = ["claims", "derive", "estimate", "evaluate", "explore", "kernels", "sweep", "verify"]
 
 
 def __getattr__(name: str) -> Any:
