@@ -1,4 +1,4 @@
-"""Every notebook runs from a clean kernel in under a minute, without a warning or an empty figure."""
+"""Every notebook runs in a clean kernel within a minute, without warnings or empty figures."""
 
 import asyncio
 import base64
@@ -57,7 +57,9 @@ def complaints(notebook):
                 found.append(f"error: {output['ename']}: {output['evalue']}")
             if output.get("name") == "stderr" or "Warning:" in str(output.get("text", "")):
                 found.append(f"stderr: {output['text']}")
-            found += [f"empty figure in {cell['source'][:60]}" for f in figures(output) if empty(*f)]
+            found += [
+                f"empty figure in {cell['source'][:60]}" for f in figures(output) if empty(*f)
+            ]
     return found
 
 

@@ -26,8 +26,8 @@ def explore(*shown: str | Kernel, x: str = "gamma", **values: Any) -> Panel:
         *shown: kernels to start with, by name or your own `Kernel`; none is exp and relu2.
         x: the parameter along the x-axis: "beta", "gamma", "length", "decay", "ratio" or "dim".
         **values: where to start: `beta`, `gamma`, `length`, `decay`, `ratio`, `dim`; `rows`, the
-            row law ("iid", "decay", "alibi", "window", "scaled", "sink", "sphere", "rope"), with its
-            own `slope`, `window`, `scale` or `logit`; `query`; and `y`: "S", "log S" or "n_eff".
+            row law ("iid", "decay", "alibi", "window", "scaled", "sink", "sphere", "rope") with
+            its own `slope`, `window`, `scale` or `logit`; `query`; `y`: "S", "log S" or "n_eff".
 
     Returns:
         The widget; the last expression of a cell shows it.

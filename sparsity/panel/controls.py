@@ -100,7 +100,9 @@ class Control:
         if not self.parameter.integer:
             return x
         whole = np.unique(np.round(x))
-        return whole[(whole < 8) | (whole % 2 == 0)]  # head dimensions come in pairs
+        if self.parameter.name == "dim":  # rotary positions pair the entries of a head
+            whole = whole[(whole < 8) | (whole % 2 == 0)]
+        return whole
 
     def stops(self, value: float) -> list[float]:
         """The values that the slider takes, ascending, with few digits."""
@@ -138,29 +140,34 @@ def _short(value: float) -> str:
     return f"{value:.6g}".replace("-", "−")
 
 
-_ROW = replace(
-    LENGTH, domain="from 2 to 1e12", admits=lambda x: (x >= 2) & (x <= 1e12)
-)  # one token is no row to focus in
-_DIM = replace(DIM, domain="from 1 to 1e6", admits=lambda x: (x >= 1) & (x <= 1e6))
-_SLOPE = Parameter("slope", "ALiBi slope per token", ">= 0", lambda x: x >= 0)
-_WINDOW = Parameter("window", "tokens in sight", ">= 1", lambda x: x >= 1, integer=True)
-_LOGIT = Parameter("logit", "score of the sink", "any real number", np.isfinite)
-_SCALE = Parameter("scale", "scale s of s·ln n", "> 0", lambda x: x > 0)
+def _within(parameter: Parameter, low: float, high: float) -> Parameter:
+    """The same parameter, as far as the panel goes."""
+    ends = f"from {low:g} to {high:g}".replace("e+0", "e").replace("e-0", "e-")
+    return replace(parameter, domain=ends, admits=lambda x: (x >= low) & (x <= high))
+
+
+_BETA, _GAMMA = _within(BETA, -1e6, 1e6), _within(GAMMA, 1e-6, 1e6)
+_ROW = _within(LENGTH, 2, 1e12)  # one token is no row to focus in
+_RATIO, _DIM = _within(RATIO, 1e-6, 1e6), _within(DIM, 1, 1e6)
+_SLOPE = _within(Parameter("slope", "ALiBi slope per token", "", np.isfinite), 1e-6, 1e3)
+_WINDOW = _within(Parameter("window", "tokens in sight", "", np.isfinite, integer=True), 1, 1e12)
+_LOGIT = _within(Parameter("logit", "score of the sink", "", np.isfinite), -1e3, 1e3)
+_SCALE = _within(Parameter("scale", "scale s of s·ln n", "", np.isfinite), 1e-3, 1e3)
 
 _DECADES = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6)
 
 CONTROLS: dict[str, Control] = {
     control.name: control
     for control in (
-        Control(BETA, "β", -6, 6, -1.0, LINEAR, (-6, -4, -2, 0, 2, 4, 6)),
-        Control(GAMMA, "γ", 0.05, 20, 1.0, LOG, (0.1, 0.3, 1, 3, 10)),
+        Control(_BETA, "β", -6.0, 6.0, -1.0, LINEAR, (-6, -4, -2, 0, 2, 4, 6)),
+        Control(_GAMMA, "γ", 0.05, 20, 1.0, LOG, (0.1, 0.3, 1, 3, 10)),
         Control(_ROW, "n", 2, 1e6, 1024, LOG, (2, 10, 100, 1000, 1e4, 1e5, 1e6)),
         Control(DECAY, "λ", 0.1, 0.99999, 0.99, NINES, (0.5, 0.9, 0.99, 0.999, 0.9999)),
-        Control(RATIO, "σ̃/μ̃", 0.01, 100, 1.0, LOG, (0.01, 0.1, 1, 10, 100)),
+        Control(_RATIO, "σ̃/μ̃", 0.01, 100, 1.0, LOG, (0.01, 0.1, 1, 10, 100)),
         Control(_DIM, "d", 1, 1e4, 64, LOG, (1, 10, 100, 1000, 1e4)),
         Control(_SLOPE, "slope", 1e-4, 1, 0.02, LOG, (1e-4, 1e-3, 0.01, 0.1, 1)),
         Control(_WINDOW, "w", 1, 1e5, 64, LOG, _DECADES[:-1]),
-        Control(_LOGIT, "b", -5, 20, 4.0, LINEAR, (-5, 0, 5, 10, 15, 20)),
+        Control(_LOGIT, "b", -5.0, 20.0, 4.0, LINEAR, (-5, 0, 5, 10, 15, 20)),
         Control(_SCALE, "s", 0.03, 3, 0.43, LOG, (0.03, 0.1, 0.3, 1, 3)),
     )
 }

@@ -19,9 +19,10 @@ from sparsity.panel.lines import Exact, at_once, why_not
 from sparsity.panel.state import Spec, State
 from sparsity.panel.store import Point, Store
 
-__all__ = ["Axes", "FILLED", "Picture", "curves", "picture", "places"]
+__all__ = ["FILLED", "Axes", "Picture", "curves", "picture", "places"]
 
 FILLED = 65  # points of a curve that is filled in
+_ENOUGH = 9  # points that make a line; fewer would draw a shape that is not there
 _SAMPLED = 6  # points of a curve that are sampled, besides the one at the marker
 _LN10 = math.log(10)
 
@@ -123,11 +124,11 @@ def places(axes: Axes, spec: Spec) -> tuple[np.ndarray, list[float]]:
 
 
 def _filled(axes: Axes, spec: Spec, found: Iterable[Any], pack: _Packer) -> dict[str, Any] | None:
-    """A curve from the points known by now; None if there are none."""
+    """A curve from the points known by now; None if they are too few."""
     x, _ = places(axes, spec)
     log_S = np.array([math.nan if value is None else value for value in found])
     known = np.isfinite(log_S)
-    if not known.any():
+    if known.sum() < min(len(x), _ENOUGH):
         return None
     at, logs = x[known], log_S[known]
     if len(x) == 1:  # level in S, though not in n·S² along n
@@ -161,7 +162,7 @@ def _point(axes: Axes, spec: Spec, x: float, point: Point) -> dict[str, Any]:
     }
 
 
-def _curve(axes: Axes, spec: Spec, store: Store, pack: _Packer) -> dict[str, Any]:
+def _curve(axes: Axes, spec: Spec, store: Store, pack: _Packer, sampling: bool) -> dict[str, Any]:
     x, notes = axes.name, []
     along = x in dict(spec.values)
     here = spec.at(x, axes.marker)
@@ -199,7 +200,7 @@ def _curve(axes: Axes, spec: Spec, store: Store, pack: _Packer) -> dict[str, Any
         found["exact"], found["limit"] = found["limit"], None
         level = None if limit is None else Exact(n * math.exp(2 * limit), limit)
     points = []
-    for at in dict.fromkeys(sampled):
+    for at in dict.fromkeys(sampled if sampling else ()):
         point = store.points.get(spec.at(x, at))
         if isinstance(point, Point):
             points.append(_point(axes, spec, at, point))
@@ -239,7 +240,7 @@ def picture(state: State, store: Store) -> Picture:
                 "title": spec.title(without=state.x),
                 "full": spec.title(),
                 "pin": number - len(state.specs()) if pinned else None,
-                **_curve(axes, spec, store, pack),
+                **_curve(axes, spec, store, pack, state.sampling),
             }
         )
     content = {
@@ -252,6 +253,7 @@ def picture(state: State, store: Store) -> Picture:
             "marker": float(axes.u(axes.marker)),
             "value": axes.marker,
             "ends": list(axes.control.ends(axes.marker)),
+            "stops": pack(axes.u(axes.control.stops(axes.marker))),
             "y": state.y,
             "y_marks": axes.marks(),
             "decades": axes.decades,

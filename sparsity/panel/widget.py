@@ -72,44 +72,43 @@ class Panel(anywidget.AnyWidget):
         super().close()
 
     def _receive(self, _: Any, content: Any, buffers: Any) -> None:
-        """Answer one message: edits, then a picture, at once."""
+        """Answer one message: edits, then a picture, at once. Whatever happens, it is answered."""
         with self._lock:
-            errors = {}
-            content = content if isinstance(content, dict) else {}
-            edits = content.get("edits")
-            for each in edits if isinstance(edits, list) else []:
-                try:
-                    name, value = each
-                    if name == "reset":
-                        self._state = self._start
-                    else:
-                        self._state = edit(self._state, name, value)
-                except InputError as error:
-                    errors[error.argument] = str(error)
-                except (TypeError, ValueError):
-                    errors["edit"] = "a message that says nothing: reload the page"
-            moved = bool(edits) or self._thread is None
-            self._working = "filling in" if moved else self._working
-            with self._news:
-                self._generation += moved
-                self._news.notify_all()
-            answer = {"to": content.get("view"), "seq": content.get("seq"), "errors": errors}
-            self._show(answer, whole=bool(content.get("hello")))
-            if content.get("csv"):
-                self.send({"kind": "csv", "to": content.get("view"), "text": self.csv()})
+            before, content = self._state, content if isinstance(content, dict) else {}
+            answer: dict[str, Any] = {"to": content.get("view"), "seq": content.get("seq")}
+            try:
+                answer["errors"] = self._edit(content.get("edits") or [])
+                if self._state is not before or self._thread is None:
+                    with self._news:
+                        self._generation += 1
+                        self._working = "filling in"
+                        self._news.notify_all()
+                self._show(answer, whole=bool(content.get("hello")))
+                if content.get("csv"):
+                    self.send({"kind": "csv", "text": self.csv(), **answer})
+            except Exception as error:  # noqa: BLE001 - a panel that fails must say so and live on
+                self._state = before
+                said = {getattr(error, "argument", "panel"): str(error)}
+                self.send({"kind": "refused", **answer, "errors": said})
             if self._thread is None:
                 self._thread = threading.Thread(target=self._fill, name="panel", daemon=True)
                 self._thread.start()
 
+    def _edit(self, edits: Any) -> dict[str, str]:
+        """Make the edits that can be made; what is wrong with the others, by name."""
+        errors = {}
+        for each in edits:
+            try:
+                name, value = each
+                self._state = self._start if name == "reset" else edit(self._state, name, value)
+            except InputError as error:
+                errors[error.argument] = str(error)
+        return errors
+
     def _show(self, answer: dict[str, Any], whole: bool = False) -> None:
         """Send the picture of the state."""
         state = self._state
-        try:
-            content, data = picture(state, self._store)
-        except InputError as error:
-            answer.setdefault("errors", {})[error.argument] = str(error)
-            self.send({"kind": "refused", **answer})
-            return
+        content, data = picture(state, self._store)
         self._sent += 1
         content |= {"kind": "picture", "number": self._sent, "working": self._working, **answer}
         content |= {"state": _summary(state), "python": python(state)}

@@ -30,6 +30,9 @@ def chromium():
         browser.close()
 
 
+NOISE = ("Could not restore the debugger state",)  # JupyterLab's own, whatever is in the notebook
+
+
 class Guard:
     """A page that may ask nothing of the world outside and log no error."""
 
@@ -38,12 +41,16 @@ class Guard:
         self.page = self.context.new_page()
         self.outside, self.errors = [], []
         self.page.on("request", lambda r: self._request(r.url, allowed))
-        self.page.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
+        self.page.on("console", self._console)
         self.page.on("pageerror", lambda e: self.errors.append(str(e)))
 
     def _request(self, url, allowed):
         if not url.startswith((*allowed, "data:", "blob:", "about:")):
             self.outside.append(url)
+
+    def _console(self, message):
+        if message.type == "error" and not message.text.startswith(NOISE):
+            self.errors.append(message.text)
 
     def close(self):
         self.context.close()
@@ -68,7 +75,9 @@ def lab(tmp_path_factory):
 @pytest.fixture
 def notebook(chromium, lab):
     """A guarded page for one notebook."""
-    guard = Guard(chromium, [f"http://127.0.0.1:{lab.port}/"], viewport={"width": 1280, "height": 1000})
+    guard = Guard(
+        chromium, [f"http://127.0.0.1:{lab.port}/"], viewport={"width": 1280, "height": 1000}
+    )
     yield guard.page
     shut_down(guard.page)
     guard.close()

@@ -8,9 +8,13 @@ from typing import Any
 
 import numpy as np
 
+_RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹"
+_DIGITS = str.maketrans(_RAISED, "0123456789")
+
 _WATCH = """() => {
   const root = document.querySelector('.sparsity-panel');
-  const lines = () => [...root.querySelectorAll('path.limit')].map((p) => p.getAttribute('d')).join();
+  const all = () => [...root.querySelectorAll('path.limit')]; // not what is filled in later
+  const lines = () => all().map((p) => p.getAttribute('d')).join();
   window.hand = { presses: [], changes: [], last: lines() };
   window.addEventListener('keydown', (e) => window.hand.presses.push(e.timeStamp), true);
   new MutationObserver(() => {
@@ -87,15 +91,31 @@ class Panel:
 
     def box(self) -> dict[str, float]:
         chart = self.root.locator("svg.chart")
-        return {k: float(chart.get_attribute(f"data-{k}")) for k in ("left", "top", "width", "height")}
+        return {
+            k: float(chart.get_attribute(f"data-{k}")) for k in ("left", "top", "width", "height")
+        }
 
     def path(self, curve: str, kind: str = "limit") -> np.ndarray:
         """The drawn path in the unit square, [points, 2]; one hundredth of a pixel is kept."""
         found = self.root.locator(f'path.{kind}:not(.stale)[data-curve="{curve}"]')
         d, box = found.get_attribute("d"), self.box()
-        xy = np.array([[float(n) for n in pair] for pair in re.findall(r"[ML]([-\d.]+),([-\d.]+)", d)])
+        xy = np.array(
+            [[float(n) for n in pair] for pair in re.findall(r"[ML]([-\d.]+),([-\d.]+)", d)]
+        )
         xy -= [box["left"], box["top"]]
         return np.abs([0, 1] - xy / [box["width"], box["height"]])
+
+    def ticks(self) -> list[tuple[float, float]]:
+        """(place, value) of the labels under the axis, as a reader takes them."""
+        box, found = self.box(), []
+        for tick in self.root.locator("text.tick-x").all():
+            text = tick.inner_html().replace("−", "-")
+            if text.startswith("10") and len(text) > 2 and text[2] in _RAISED:
+                value = 10.0 ** int(text[2:].translate(_DIGITS))
+            else:
+                value = float(text)
+            found.append(((float(tick.get_attribute("x")) - box["left"]) / box["width"], value))
+        return found
 
     def python(self) -> str:
         return self.root.locator("pre.code").inner_text()

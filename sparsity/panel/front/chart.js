@@ -89,13 +89,13 @@ function drawChart({ picture, data, old, width, height, theme, label }) {
   for (const [v, words] of axis.y_marks) {
     const y = at.y(v);
     svg.append(node("path", { d: `M${at.left},${y}h${at.w}`, stroke: ink.rule, fill: "none" }));
-    text(at.left - 8, y + 4, words, { "text-anchor": "end" });
+    text(at.left - 8, y + 4, words, { "text-anchor": "end", class: "tick-y" });
   }
   const crowded = at.w / axis.marks.length < 44;
   axis.marks.forEach(([u, words], i) => {
     const x = at.x(u);
     svg.append(node("path", { d: `M${x},${at.top}v${at.h}`, stroke: ink.rule, fill: "none" }));
-    if (!crowded || i % 2 === 0) text(x, at.top + at.h + 18, words, { "text-anchor": "middle" });
+    if (!crowded || i % 2 === 0) text(x, at.top + at.h + 18, words, { "text-anchor": "middle", class: "tick-x" });
   });
   text(at.left + at.w / 2, height - 6, axis.meaning.includes(axis.symbol)
     ? axis.meaning : `${axis.meaning}  ${axis.symbol}`, { "text-anchor": "middle", fill: ink.ink });
@@ -120,7 +120,8 @@ function drawChart({ picture, data, old, width, height, theme, label }) {
       "stroke-width": (kind.startsWith("limit") ? 1.7 : 2.4) - (pinned ? 0.4 : 0), ...more,
     }));
     const had = old.get(curve.id) ?? {};
-    if (curve.limit) stroke("limit", curve.limit, data, { "stroke-dasharray": "6 4" });
+    if (curve.limit) stroke("limit", curve.limit, data,
+      { "stroke-dasharray": "6 4", ...(curve.limit.whole ? {} : { opacity: 0.75 }) });
     if (curve.exact) stroke("exact", curve.exact, data, curve.exact.whole ? {} : { opacity: 0.75 });
     else if (had.exact) stroke("exact stale", had.exact, had.data, { opacity: 0.25 });
     const last = curve.exact?.whole || !curve.limit ? curve.exact : curve.limit;

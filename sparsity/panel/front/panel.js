@@ -278,29 +278,29 @@ function render({ model, el }) {
   }
 
   // What was known of a curve stays, greyed, until it is known anew.
-  function remember() {
+  function remember(next) {
     const axis = (p) => JSON.stringify([p.axis.x, p.axis.y, p.axis.ends, p.axis.decades]);
-    return (next, nextData) => {
-      const same = picture && axis(picture) === axis(next);
-      for (const curve of next.curves) {
-        const before = same && picture.curves.find((c) => c.id === curve.id);
-        const had = (same && old.get(curve.id)) || {};
-        const kept = { ...had };
-        if (before?.exact) Object.assign(kept, { exact: before.exact, data });
-        if (before?.points.length) kept.points = [
-          ...before.points, ...(had.points ?? []).filter((p) =>
-            !before.points.some((q) => Math.abs(q.u - p.u) < 1e-6))];
-        if (!next.working) delete kept.exact;
-        if (!next.working || !next.state.sampling) delete kept.points;
-        old.set(curve.id, kept);
+    const same = picture && axis(picture) === axis(next);
+    for (const curve of next.curves) {
+      const before = same ? picture.curves.find((c) => c.id === curve.id) : undefined;
+      const kept = same ? { ...old.get(curve.id) } : {};
+      if (before?.exact) Object.assign(kept, { exact: before.exact, data });
+      if (before?.points.length) {
+        const apart = (p) => !before.points.some((q) => Math.abs(q.u - p.u) < 1e-6);
+        kept.points = [...before.points, ...(kept.points ?? []).filter(apart)];
       }
-    };
+      if (!next.working) delete kept.exact;
+      if (!next.working || !next.state.sampling) delete kept.points;
+      old.set(curve.id, kept);
+    }
   }
 
   function apply(state) {
-    for (const { box } of parts.boxes) box.checked = state.shown.includes(box.value);
-    for (const name of ["rows", "query", "x", "y"]) parts[name].made.value = state[name];
-    parts.sampling.checked = state.sampling;
+    if (!talk.has("shown"))
+      for (const { box } of parts.boxes) box.checked = state.shown.includes(box.value);
+    for (const name of ["rows", "query", "x", "y"])
+      if (!talk.has(name)) parts[name].made.value = state[name];
+    if (!talk.has("sampling")) parts.sampling.checked = state.sampling;
     for (const [name, parameter] of Object.entries(parts.parameters)) {
       const used = state.uses.includes(name);
       parameter.set(state.values[name], state.stops[name], used, !used && setting.own.includes(name));
@@ -325,7 +325,6 @@ function render({ model, el }) {
     }
     if (message.kind === "csv") {
       if (message.to === view) save("sparsity.csv", "text/csv", message.text);
-      talk.answered(message);
       return;
     }
     const mine = talk.answered(message);
@@ -342,7 +341,7 @@ function render({ model, el }) {
     newest = message.number;
     const bytes = buffers[0];
     const next = new Float32Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
-    remember()(message, next);
+    remember(message);
     [picture, data] = [message, next];
     apply(picture.state);
     parts.code.textContent = picture.python;
@@ -380,9 +379,9 @@ function render({ model, el }) {
     };
     const toValue = (event) => {
       const box = parts.stage.firstChild.getBoundingClientRect(), at = frame(box.width, box.height);
-      const { stops } = parts.parameters[picture.axis.x];
       const u = Math.min(Math.max((event.clientX - box.left - at.left) / at.w, 0), 1);
-      return stops.list[Math.round(u * (stops.list.length - 1))];
+      const apart = [...data.slice(...picture.axis.stops)].map((place) => Math.abs(place - u));
+      return parts.parameters[picture.axis.x].stops.list[apart.indexOf(Math.min(...apart))];
     };
     const move = (event) => { if (dragging) talk.edit(picture.axis.x, toValue(event)); };
     parts.stage.addEventListener("pointerdown", (event) => {
@@ -409,10 +408,18 @@ function render({ model, el }) {
     themed.observe(each, { attributes: true });
   const scheme = matchMedia("(prefers-color-scheme: dark)");
   scheme.addEventListener("change", repaint);
-  model.on("msg:custom", onMessage);
+  const listen = (message, buffers) => {
+    try {
+      onMessage(message, buffers);
+    } catch (error) { // hosts swallow it: say it where it is seen
+      console.error(error);
+      (parts?.status ?? root).textContent = `The panel could not draw this: ${error}`;
+    }
+  };
+  model.on("msg:custom", listen);
   talk.ask({ hello: true });
   return () => {
-    model.off("msg:custom", onMessage);
+    model.off("msg:custom", listen);
     resized.disconnect();
     themed.disconnect();
     scheme.removeEventListener("change", repaint);
