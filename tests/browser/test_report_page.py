@@ -41,7 +41,9 @@ def test_every_figure_is_seen_and_described(opened):
             "all => all.filter((p) => p.getBBox().width > 50 && p.getTotalLength() > 100).length"
         )
         assert lines >= 3
-    assert len({f.get_attribute("aria-label") for f in figures(page).all()}) == figures(page).count()
+    assert (
+        len({f.get_attribute("aria-label") for f in figures(page).all()}) == figures(page).count()
+    )
     assert page.locator("img:not([alt])").count() == 0
 
 
@@ -86,7 +88,9 @@ def _rgb(text):
 @pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
 def test_text_stands_out_in_light_and_dark(opened, scheme, viewport):
     page = opened(viewport=viewport, color_scheme=scheme)
-    ground = _rgb(page.evaluate("getComputedStyle(document.documentElement).backgroundColor")) or None
+    ground = (
+        _rgb(page.evaluate("getComputedStyle(document.documentElement).backgroundColor")) or None
+    )
     body = page.evaluate("getComputedStyle(document.body).backgroundColor")
     if "0, 0, 0, 0" not in body:
         ground = _rgb(body)
