@@ -2,8 +2,9 @@
 
     python benchmarks/panel.py [--out DIR] [--presses N]
 
-Needs Chromium and `pip install -e ".[browser]" plotly ipympl`; takes two minutes. JupyterLab runs on
-loopback; the clock is the browser's, from the key event to the first frame with new curves. Every candidate does the same work: S of five kernels at 400 points, redrawn at each press. Writes
+Needs Chromium and `pip install -e ".[browser]" plotly ipympl`; takes two minutes. JupyterLab runs
+on loopback; the clock is the browser's, from the key event to the first frame with new curves.
+Every candidate does the same work: S of five kernels at 400 points, redrawn at each press. Writes
 panel.json and panel.md.
 """
 
@@ -210,9 +211,10 @@ def text(found: dict[str, dict[str, Any]], load: tuple[float, ...], presses_made
         "# The speed of the hand",
         "",
         f"`python benchmarks/panel.py`, {os.cpu_count()} cores, load average "
-        f"{load[0]:.1f} before and {load[1]:.1f} after, {presses_made} presses each. Milliseconds "
-        "from a key press on a slider to the frame that shows the changed curves, 5 × 400 points, "
-        "JupyterLab and Chromium on one machine. Burst: after the last of thirty fast presses.",
+        f"{load[0]:.1f} before and {load[1]:.1f} after, {presses_made} presses each. "
+        "Milliseconds from a key press on a slider to the frame with the changed curves, "
+        "5 × 400 points, JupyterLab and Chromium on one machine. Burst: after the last of thirty "
+        "fast presses.",
         "",
         "| | p50 | p95 | max | burst |",
         "|---|---:|---:|---:|---:|",
@@ -227,10 +229,10 @@ _WHY = (
     "Promised: p50 ≤ 50, p95 ≤ 100 on two cores with nothing else running;",
     "`pytest -m browser tests/browser/test_speed.py` holds it to that.",
     "",
-    "Chosen: one small widget of our own (anywidget: one ES module and one style sheet in the",
-    "wheel, nothing fetched from outside). The kernel answers with all curves as one float32 buffer",
-    "and the browser draws them as SVG. It holds at most one unanswered message and merges what",
-    "happens meanwhile, so a burst draws a few pictures and not thirty. Plotly is the nearest:",
+    "Chosen: one small widget of our own (anywidget: one ES module and a style sheet in the",
+    "wheel, nothing fetched from outside). The kernel answers with all curves as one buffer of",
+    "float32 and the browser draws them as SVG. It holds at most one unanswered message and merges",
+    "what happens meanwhile, so a burst draws a few pictures, not thirty. Plotly is the nearest:",
     "slower by half in the middle, five megabytes of script, and its curves cannot carry stale",
     "points, letters at their ends and MathML without as much code of ours again. A Matplotlib",
     "redraw alone costs more than the whole promise.",

@@ -245,6 +245,13 @@ def test_a_pin_has_its_own_row_length():
     assert [curve["read"]["n"] for curve in content["curves"]] == [10_000, 1024]
 
 
+def test_the_numbers_beside_a_pin_are_at_the_marker_and_say_so():
+    state = edit(edit(start("exp"), "pin", True), "gamma", 2)
+    _, pin = picture(state, Store()).content["curves"]
+    assert pin["read"]["S"] == pytest.approx(math.exp(-2))
+    assert "γ = 2" in pin["full"]
+
+
 def test_axes_stay_while_sliders_move():
     for y in ("S", "log S", "n_eff"):
         for x, axis in CONTROLS.items():
@@ -420,7 +427,9 @@ def test_the_python_call_computes_what_is_shown(rows):
     wanted = at_once(spec, "gamma", np.array([0.8]))
     log_S = slowly(spec) if wanted is None else float(wanted[0])
     assert float(np.log(eval(limit, names))) == pytest.approx(log_S, rel=1e-9)
-    assert float(eval(row, names)) == pytest.approx(exact(spec).n_eff, rel=1e-9)
+    point = exact(spec)
+    assert point is not None
+    assert float(eval(row, names)) == pytest.approx(point.n_eff, rel=1e-9)
 
 
 def test_the_python_call_of_your_own_kernel_runs():
@@ -475,3 +484,70 @@ def test_the_axis_of_a_marker_beyond_it():
     axes = Axes(edit(start(), "gamma", 5000))
     assert axes.control.ends(5000)[1] == 10_000
     assert 0 < float(axes.u(5000)) < 1
+
+
+# --- the widget's edge -------------------------------------------------------------------------
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch):
+    import sparsity
+
+    monkeypatch.setitem(sys.modules, "anywidget", None)
+    monkeypatch.delitem(sys.modules, "sparsity.panel.widget", raising=False)
+    with pytest.raises(ModuleNotFoundError, match=r'pip install "sparsity\[notebook\]"'):
+        sparsity.explore()
+
+
+@pytest.fixture
+def panel(monkeypatch):
+    """A widget whose messages are caught; (message) -> the answers."""
+    import sparsity
+
+    widget = sparsity.explore("exp", gamma=2)
+    sent = []
+    monkeypatch.setattr(widget, "send", lambda content, buffers=None: sent.append(content))
+
+    def ask(message):
+        sent.clear()
+        widget._receive(None, message, [])
+        return [answer for answer in list(sent) if "seq" in answer]
+
+    yield widget, ask
+    widget.close()
+
+
+@pytest.mark.notebook
+@pytest.mark.parametrize(
+    "message",
+    [
+        None,
+        {},
+        {"edits": 3},
+        {"edits": [3]},
+        {"edits": [["gamma"]]},
+        {"edits": [["gamma", [1, [2]]]]},
+        {"edits": [[["gamma"], 1]]},
+        {"edits": [["unpin", None]]},
+        {"edits": [["pin", None]], "csv": True},
+        {"edits": {"gamma": 1}},
+    ],
+)
+def test_every_message_is_answered_and_the_panel_lives(panel, message):
+    widget, ask = panel
+    assert len(ask(message)) >= 1
+    (answer,) = ask({"view": "v", "seq": 7, "edits": [["gamma", "3"], ["beta", "abc"]]})
+    assert (answer["kind"], answer["to"], answer["seq"]) == ("picture", "v", 7)
+    assert list(answer["errors"]) == ["beta"]
+    assert widget.state.value("gamma") == 3
+    json.dumps(answer, allow_nan=False)
+    assert 'evaluate("exp"' in widget.python().replace("'", '"')
+    assert widget.csv().startswith("curve,kernel")
+
+
+@pytest.mark.notebook
+def test_reset_goes_back_to_where_it_started(panel):
+    widget, ask = panel
+    ask({"edits": [["gamma", 5], ["pin", True], ["rows", "sink"]]})
+    ask({"edits": [["reset", True]]})
+    assert widget.state.value("gamma") == 2
+    assert widget.state.pins == ()

@@ -199,13 +199,17 @@ def _curve(axes: Axes, spec: Spec, store: Store, pack: _Packer, sampling: bool) 
     else:  # its S is that of the row itself
         found["exact"], found["limit"] = found["limit"], None
         level = None if limit is None else Exact(n * math.exp(2 * limit), limit)
-    points = []
+    points, missed = [], []
     for at in dict.fromkeys(sampled if sampling else ()):
         point = store.points.get(spec.at(x, at))
         if isinstance(point, Point):
             points.append(_point(axes, spec, at, point))
-        elif isinstance(point, str):
+        elif isinstance(point, str) and at == axes.marker:
             notes.append(point)
+        elif isinstance(point, str):
+            missed.append(f"{at:.3g}")
+    if missed:
+        notes.append(f"no sample at {axes.control.symbol} = {', '.join(missed)}")
     if not along and x in CONTROLS:
         notes.append(f"does not depend on {CONTROLS[x].symbol}")
     return found | {
@@ -238,7 +242,7 @@ def picture(state: State, store: Store) -> Picture:
                 "letter": "ABCDEFGHIJKLMNOP"[number],
                 "kernel": spec.kernel.name,
                 "title": spec.title(without=state.x),
-                "full": spec.title(),
+                "full": spec.at(state.x, axes.marker).title(),  # what the numbers beside it are of
                 "pin": number - len(state.specs()) if pinned else None,
                 **_curve(axes, spec, store, pack, state.sampling),
             }

@@ -20,7 +20,8 @@ class Latency:
     def row(self) -> tuple[int, float, float, float]:
         """Presses, p50, p95, max."""
         ms = self.milliseconds
-        return len(ms), *(float(np.quantile(ms, q)) for q in (0.5, 0.95, 1.0))
+        p50, p95, most = np.quantile(ms, [0.5, 0.95, 1.0])
+        return len(ms), float(p50), float(p95), float(most)
 
     @property
     def kept(self) -> bool:

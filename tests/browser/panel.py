@@ -81,7 +81,8 @@ class Panel:
         self.page.wait_for_function(script, timeout=1000 * seconds)
 
     def curves(self) -> list[str]:
-        return [row.get_attribute("data-curve") for row in self.root.locator("tbody tr").all()]
+        rows = self.root.locator("tbody tr[data-curve]").all()
+        return [row.get_attribute("data-curve") for row in rows]
 
     def number(self, curve: str, of: str) -> float:
         """A number of the table as sent: "S", "S_rows" or "n_eff"."""

@@ -172,6 +172,20 @@ def test_numbers_and_fields(panel):
     assert max(x for _, x in panel.ticks()) >= 500
 
 
+def test_what_is_being_typed_is_left_alone(panel):
+    """Pictures arrive all the time while the panel fills in; none may touch a field in use."""
+    panel.type("length", "300")
+    field = panel.field("gamma")
+    field.fill("2.")
+    for _ in range(12):
+        panel.page.wait_for_timeout(100)
+        assert field.input_value() == "2."
+    field.press("Enter")
+    panel.settled()
+    assert float(field.input_value()) == 2
+    assert "gamma=2.0" in panel.python()
+
+
 def test_the_exact_line_is_the_exact_law(panel):
     panel.kernels("relu2")
     panel.choose("x", "gamma")

@@ -113,7 +113,8 @@ function drawChart({ picture, data, old, width, height, theme, label }) {
     "stroke-width": 1, opacity: 0.55 }));
 
   const ends = [];
-  picture.curves.forEach((curve) => {
+  const pinsFirst = [...picture.curves].sort((a, b) => (a.pin === null) - (b.pin === null));
+  pinsFirst.forEach((curve) => {
     const color = curve.look[theme], pinned = curve.pin !== null;
     const stroke = (kind, line, from, more) => plot.append(node("path", {
       class: kind, "data-curve": curve.id, d: trace(line, from, at), stroke: color,

@@ -95,13 +95,18 @@ function parameterRow(control, talk, id) {
   const field = h("input", { type: "text", inputmode: "decimal", autocomplete: "off", maxlength: 40,
     spellcheck: "false", "aria-label": `${named}, number`, "aria-describedby": `${id}-${control.name}`,
     "data-name": control.name,
-    onchange: () => talk.edit(control.name, field.value),
+    oninput: () => { field.dataset.typing = "yes"; }, // which no answer may overwrite
+    onchange: () => {
+      delete field.dataset.typing;
+      talk.edit(control.name, field.value);
+    },
     onkeydown: (event) => {
       event.stopPropagation(); // the notebook has keys of its own
       const step = { ArrowUp: 1, ArrowDown: -1 }[event.key];
       if (!step) return;
       event.preventDefault();
       const next = Math.min(Math.max(Number(slider.value) + step, 0), stops.list.length - 1);
+      delete field.dataset.typing;
       talk.edit(control.name, stops.list[next]);
       field.value = stops.list[next];
     } });
@@ -124,8 +129,7 @@ function parameterRow(control, talk, id) {
       if (!talk.has(control.name)) {
         slider.value = nearest(value);
         slider.setAttribute("aria-valuetext", show(value, 6));
-        const typing = field === field.getRootNode().activeElement && field.dataset.typed;
-        if (!typing && !message.textContent) field.value = String(value);
+        if (!field.dataset.typing && !message.textContent) field.value = String(value);
       }
       row.classList.toggle("unused", !used);
       row.hidden = hidden;
@@ -212,7 +216,6 @@ function fillTable(parts, picture, theme, talk) {
     const name = h("td", { class: "name" }, curve.full);
     if (curve.pin !== null) name.append(" ", h("button", { type: "button", class: "small",
       "aria-label": `Unpin ${curve.full}`, onclick: () => talk.edit("unpin", curve.pin) }, "unpin"));
-    for (const note of curve.notes) name.append(h("div", { class: "soft" }, note));
     const sampled = mc ? `${show(mc.S)} ± ${show(mc.half, 2)}` : "—";
     const mark = h("td", mc?.warning ? { class: "doubtful", title: mc.warning } : {}, sampled);
     if (mc?.warning) mark.append(h("div", { class: "soft" }, "error bar not to be trusted"));
@@ -220,10 +223,11 @@ function fillTable(parts, picture, theme, talk) {
     const row = h("tr", { "data-curve": curve.id }, letter, name, number(r.S, "S"),
       number(r.S_rows, "S_rows"), number(r.n_eff, "n_eff"), mark);
     if (r.n_eff !== null) row.children[4].append(h("span", { class: "soft of" }, ` of ${show(r.n, 7)}`));
-    return row;
+    const notes = h("td", { colspan: 5, class: "soft" }, curve.notes.join("; "));
+    return curve.notes.length ? [row, h("tr", { class: "notes" }, h("td"), notes)] : [row];
   });
   const made = h("table", {}, h("thead", {}, h("tr", {},
-    ...head.map((words) => h("th", { scope: "col" }, words)))), h("tbody", {}, ...body));
+    ...head.map((words) => h("th", { scope: "col" }, words)))), h("tbody", {}, ...body.flat()));
   // A button that has the focus keeps it, although the table is new.
   const focused = parts.table.contains(document.activeElement)
     ? document.activeElement.getAttribute("aria-label") : null;
@@ -368,7 +372,7 @@ function render({ model, el }) {
     parts.key.innerHTML = [
       ["M0,5H26", "", 2.4, "rows of n, exact"], ["M0,5H26", "6 4", 1.7, "long rows, the limit"],
       ["M1,5H26", "1.5 4", 1.8, "1/√n: one token"],
-      ["M13,-2V12M9.5,5a3.5,3.5 0 1,0 7,0a3.5,3.5 0 1,0 -7,0Z", "", 1.4, "Monte Carlo ± 95 %, grey when stale"],
+      ["M13,-2V12M9.5,5a3.5,3.5 0 1,0 7,0a3.5,3.5 0 1,0 -7,0Z", "", 1.4, "Monte Carlo ± 95 %: grey when stale, hollow where its error is in doubt"],
     ].map(([d, dash, width, title]) => `<span><svg width="27" height="10" viewBox="0 0 27 10"><path d="${
       d}" fill="${title.startsWith("M") ? "currentColor" : "none"}" stroke="currentColor" stroke-width="${width}" stroke-dasharray="${
       dash}"/></svg>${title}</span>`).join("");
