@@ -233,9 +233,8 @@ _WHY = (
     "wheel, nothing fetched from outside). The kernel answers with all curves as one buffer of",
     "float32 and the browser draws them as SVG. It holds at most one unanswered message and merges",
     "what happens meanwhile, so a burst draws a few pictures, not thirty. Plotly is the nearest:",
-    "slower by half in the middle, five megabytes of script, and its curves cannot carry stale",
-    "points, letters at their ends and MathML without as much code of ours again. A Matplotlib",
-    "redraw alone costs more than the whole promise.",
+    "slower, five megabytes of script, and its curves cannot carry stale points, letters at their",
+    "ends and MathML without as much code of ours again. Matplotlib breaks the promise by itself.",
 )
 
 

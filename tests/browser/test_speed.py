@@ -14,7 +14,7 @@ TRIES = 3  # a neighbour's load only ever adds: the promise is kept if one serie
 def kept(panel, pause):
     rows = []
     for _ in range(TRIES):
-        latency = presses(panel, 40, pause)
+        latency = presses(panel, 30, pause)
         rows.append(latency.row)
         if latency.kept:
             return True
