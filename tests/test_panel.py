@@ -545,6 +545,12 @@ def test_every_message_is_answered_and_the_panel_lives(panel, message):
 
 
 @pytest.mark.notebook
+def test_a_nudge_is_received_and_nothing_more(panel):
+    _, ask = panel
+    assert ask({"nudge": True}) == []
+
+
+@pytest.mark.notebook
 def test_reset_goes_back_to_where_it_started(panel):
     widget, ask = panel
     ask({"edits": [["gamma", 5], ["pin", True], ["rows", "sink"]]})

@@ -24,7 +24,7 @@ from sparsity.panel.store import Store
 
 __all__ = ["Panel"]
 
-_PAUSE = 0.05  # seconds without an edit before anything is filled in: the hand goes first
+_PAUSE = 0.12  # seconds without an edit before anything is filled in: the hand goes first
 _REST = 0.3  # seconds without an edit before sampling starts
 _BREATH = 0.06  # seconds between pictures while filling in
 
@@ -73,8 +73,11 @@ class Panel(anywidget.AnyWidget):
 
     def _receive(self, _: Any, content: Any, buffers: Any) -> None:
         """Answer one message: edits, then a picture, at once. Whatever happens, it is answered."""
+        content = content if isinstance(content, dict) else {}
+        if content.get("nudge"):  # see panel.js: it is there to be received
+            return
         with self._lock:
-            before, content = self._state, content if isinstance(content, dict) else {}
+            before = self._state
             answer: dict[str, Any] = {"to": content.get("view"), "seq": content.get("seq")}
             try:
                 answer["errors"] = self._edit(content.get("edits") or [])
@@ -161,12 +164,12 @@ class Panel(anywidget.AnyWidget):
         def drain(work: Any, label: str) -> None:
             last, news = time.monotonic(), False
             for _ in work:
+                time.sleep(0.001)  # whoever waits for the interpreter goes first
                 self._check(seen)
                 news = True
                 if time.monotonic() - last > _BREATH:
                     self._say(label, seen)
                     last, news = time.monotonic(), False
-                    time.sleep(0.001)  # whoever waits for the interpreter goes first
             if news:
                 self._say(label, seen)
 
