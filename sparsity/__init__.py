@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sparsity.ledger import claims as claims
     from sparsity.measurement import measure as measure
     from sparsity.montecarlo import estimate as estimate
+    from sparsity.panel import explore as explore
     from sparsity.symbolic import derive as derive
 
 __version__ = "0.1.0"
@@ -26,12 +27,23 @@ _HOME = {
     "derive": "symbolic",
     "estimate": "montecarlo",
     "evaluate": "evaluation",
+    "explore": "panel",
     "measure": "measurement",
     "sweep": "curves",
     "verify": "crosscheck",
 }
 
-__all__ = ["claims", "derive", "estimate", "evaluate", "kernels", "measure", "sweep", "verify"]
+__all__ = [
+    "claims",
+    "derive",
+    "estimate",
+    "evaluate",
+    "explore",
+    "kernels",
+    "measure",
+    "sweep",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:

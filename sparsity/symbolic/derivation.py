@@ -103,6 +103,10 @@ class Derivation:
                 out += _block(f"  {limit.quantity}", limit.leading, "~")
         return "\n".join(line.rstrip() for line in out).rstrip() + "\n"
 
+    def _repr_latex_(self) -> str:
+        """As a notebook shows it."""
+        return self.latex()
+
     def latex(self) -> str:
         """The derivation as one LaTeX `align*` environment (needs amsmath)."""
         rows = [

@@ -1,0 +1,173 @@
+"""The panel's parameters: their range, their slider stops and their place on an axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sparsity.kernels.parameters import BETA, DECAY, DIM, GAMMA, LENGTH, RATIO, Parameter
+
+__all__ = ["CONTROLS", "POINTS", "Control", "Scale"]
+
+POINTS = 400  # of a curve
+_STEPS = 240  # of a slider
+_LONGEST = 64  # characters of a number field
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A coordinate in which a parameter is spread evenly.
+
+    Args:
+        to: value -> coordinate.
+        back: coordinate -> value.
+    """
+
+    to: Callable[[np.ndarray], np.ndarray]
+    back: Callable[[np.ndarray], np.ndarray]
+
+
+def _nines(x: np.ndarray) -> np.ndarray:
+    return -np.log10(np.maximum(1 - x, 1e-300))
+
+
+LINEAR = Scale(lambda x: x, lambda t: t)
+LOG = Scale(np.log10, lambda t: 10.0**t)
+NINES = Scale(_nines, lambda t: 1 - 10.0**-t)  # 0.9, 0.99, 0.999 … evenly
+
+
+@dataclass(frozen=True)
+class Control:
+    """One parameter as a slider, a number field and an axis.
+
+    Args:
+        parameter: its name, meaning and domain.
+        symbol: as written beside the slider.
+        low: left end of the slider and of the axis.
+        high: right end.
+        start: value after a reset.
+        scale: what is even along the slider.
+        ticks: values named on the axis.
+    """
+
+    parameter: Parameter
+    symbol: str
+    low: float
+    high: float
+    start: float
+    scale: Scale
+    ticks: tuple[float, ...]
+
+    @property
+    def name(self) -> str:
+        """The keyword it is."""
+        return self.parameter.name
+
+    def check(self, given: object) -> float:
+        """One number inside the domain, from text or a number.
+
+        Raises:
+            InputError: anything else.
+        """
+        if isinstance(given, str):
+            given = given.strip().replace("−", "-")[:_LONGEST]
+        value = self.parameter.check(given)
+        return float(np.asarray(value).reshape(-1)[0])
+
+    def ends(self, value: float) -> tuple[float, float]:
+        """The ends of slider and axis: those given, moved by whole decades to include `value`."""
+        low, high = self.low, self.high
+        if self.scale is LOG:
+            if value < low:
+                low = 10.0 ** math.floor(math.log10(value))
+            if value > high:
+                high = 10.0 ** math.ceil(math.log10(value))
+        elif self.scale is LINEAR:
+            while value < low:
+                low *= 10
+            while value > high:
+                high *= 10
+        return low, high
+
+    def spread(self, value: float, count: int) -> np.ndarray:
+        """`count` values spread evenly from end to end; fewer where they must be whole."""
+        low, high = self.scale.to(np.array(self.ends(value)))
+        x = self.scale.back(np.linspace(low, high, count))
+        x[[0, -1]] = self.ends(value)  # to the last bit
+        if not self.parameter.integer:
+            return x
+        whole = np.unique(np.round(x))
+        if self.parameter.name == "dim":  # rotary positions pair the entries of a head
+            whole = whole[(whole < 8) | (whole % 2 == 0)]
+        return whole
+
+    def stops(self, value: float) -> list[float]:
+        """The values that the slider takes, ascending, with few digits."""
+        x = self.spread(value, _STEPS + 1)
+        if self.scale is NINES:
+            short = {round(v, 2 + int(_nines(np.array(v)))) for v in x.tolist()} | {1.0}
+        else:
+            short = {float(f"{v:.3g}") if abs(v) < 1e3 else v for v in x.tolist()}
+        return sorted(v + 0.0 for v in short)
+
+    def place(self, x: np.ndarray, value: float) -> np.ndarray:
+        """Where values lie along the axis, 0 at its left end and 1 at its right."""
+        low, high = self.scale.to(np.array(self.ends(value)))
+        return np.clip((self.scale.to(np.asarray(x, dtype=np.float64)) - low) / (high - low), 0, 1)
+
+    def marks(self, value: float) -> list[tuple[float, str]]:
+        """Ticks as (place, label)."""
+        low, high = self.ends(value)
+        ticks = list(self.ticks)
+        if (low, high) != (self.low, self.high):
+            if self.scale is LOG:
+                decades = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
+                ticks = [10.0**k for k in decades][:: max(1, len(decades) // 7)]
+            else:
+                ticks = np.linspace(low, high, 5).tolist()
+        places = self.place(np.array(ticks), value)
+        return [(float(p), _short(t)) for p, t in zip(places, ticks, strict=True)]
+
+
+def _short(value: float) -> str:
+    """A tick's label, with a true minus and powers of ten from a million on."""
+    if value >= 1e4 and math.log10(value).is_integer():
+        power = str(int(math.log10(value)))
+        return "10" + power.translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{value:.6g}".replace("-", "−")
+
+
+def _within(parameter: Parameter, low: float, high: float) -> Parameter:
+    """The same parameter, as far as the panel goes."""
+    ends = f"from {low:g} to {high:g}".replace("e+0", "e").replace("e-0", "e-")
+    return replace(parameter, domain=ends, admits=lambda x: (x >= low) & (x <= high))
+
+
+_BETA, _GAMMA = _within(BETA, -1e6, 1e6), _within(GAMMA, 1e-6, 1e6)
+_ROW = _within(LENGTH, 2, 1e12)  # one token is no row to focus in
+_RATIO, _DIM = _within(RATIO, 1e-6, 1e6), _within(DIM, 1, 1e6)
+_SLOPE = _within(Parameter("slope", "ALiBi slope per token", "", np.isfinite), 1e-6, 1e3)
+_WINDOW = _within(Parameter("window", "tokens in sight", "", np.isfinite, integer=True), 1, 1e12)
+_LOGIT = _within(Parameter("logit", "score of the sink", "", np.isfinite), -1e3, 1e3)
+_SCALE = _within(Parameter("scale", "scale s of s·ln n", "", np.isfinite), 1e-3, 1e3)
+
+_DECADES = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6)
+
+CONTROLS: dict[str, Control] = {
+    control.name: control
+    for control in (
+        Control(_BETA, "β", -6.0, 6.0, -1.0, LINEAR, (-6, -4, -2, 0, 2, 4, 6)),
+        Control(_GAMMA, "γ", 0.05, 20, 1.0, LOG, (0.1, 0.3, 1, 3, 10)),
+        Control(_ROW, "n", 2, 1e6, 1024, LOG, (2, 10, 100, 1000, 1e4, 1e5, 1e6)),
+        Control(DECAY, "λ", 0.1, 0.99999, 0.99, NINES, (0.5, 0.9, 0.99, 0.999, 0.9999)),
+        Control(_RATIO, "σ̃/μ̃", 0.01, 100, 1.0, LOG, (0.01, 0.1, 1, 10, 100)),
+        Control(_DIM, "d", 1, 1e4, 64, LOG, (1, 10, 100, 1000, 1e4)),
+        Control(_SLOPE, "slope", 1e-4, 1, 0.02, LOG, (1e-4, 1e-3, 0.01, 0.1, 1)),
+        Control(_WINDOW, "w", 1, 1e5, 64, LOG, _DECADES[:-1]),
+        Control(_LOGIT, "b", -5.0, 20.0, 4.0, LINEAR, (-5, 0, 5, 10, 15, 20)),
+        Control(_SCALE, "s", 0.03, 3, 0.43, LOG, (0.03, 0.1, 0.3, 1, 3)),
+    )
+}

@@ -1,0 +1,171 @@
+"""What is computed after the first picture: exact laws, slower limits, formulas, Monte Carlo.
+
+All of it is cut into slices, from coarse to fine; between slices it can be left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from sparsity.errors import InputError, NoClosedForm
+from sparsity.panel.lines import at_once, exact, exact_lengths, slowly, why_not
+from sparsity.panel.picture import Axes, curves, places
+from sparsity.panel.state import Spec, State
+from sparsity.panel.store import Point, Store
+
+__all__ = ["Left", "formulas", "laws", "samples"]
+
+_ROUNDS = (1, 4, 16)  # chunks of 32 batches for each estimate, from the first look to the last
+_TARGET = 1e-3  # relative standard error at which a point is left as it is
+_LONGEST_SAMPLED = 2**16  # tokens of a row that is drawn whole
+
+
+class Left(Exception):
+    """The state has moved on."""
+
+
+def _coarse_to_fine(count: int) -> list[int]:
+    """0 … count−1, each halving of the gaps after the other."""
+    order, step = [], 1
+    while step < count:
+        step *= 2
+    while step:
+        order += [k for k in range(0, count, step) if k not in order]
+        step //= 2
+    return order
+
+
+def laws(state: State, store: Store) -> Iterator[None]:
+    """Fill in the exact law and the slower limits: at the marker first, then along the curves."""
+    axes = Axes(state)
+    found = [spec for _, spec in curves(state)]
+    for spec in found:
+        yield from _law(store, spec.at(axes.name, axes.marker))
+    if axes.name == "length":
+        for spec in found:
+            if _shares_lengths(spec):
+                yield from _all_lengths(store, spec, places(axes, spec)[0])
+    grids = [places(axes, spec)[0] for spec in found]
+    for k in _coarse_to_fine(max(map(len, grids), default=0)):
+        for spec, grid in zip(found, grids, strict=True):
+            if k < len(grid):
+                yield from _law(store, spec.at(axes.name, float(grid[k])))
+
+
+def _shares_lengths(spec: Spec) -> bool:
+    return spec.score and spec.rows == "iid" and "length" in dict(spec.values)
+
+
+def _all_lengths(store: Store, spec: Spec, lengths: np.ndarray) -> Iterator[None]:
+    new = [n for n in lengths.tolist() if spec.at("length", n) not in store.exact]
+    if new:
+        for n, point in zip(new, exact_lengths(spec, np.array(new)), strict=True):
+            store.exact.put(spec.at("length", n), point)
+        yield
+
+
+def _law(store: Store, spec: Spec) -> Iterator[None]:
+    """One point of one curve, unless it is known."""
+    if spec not in store.exact and spec.score and not why_not(spec):
+        try:
+            point = exact(spec)
+            if point is not None:
+                store.exact.put(spec, point)
+        except (InputError, ArithmeticError) as error:
+            store.exact.put(spec, str(error))
+        yield
+    if spec not in store.limit and spec.score:
+        try:
+            if at_once(spec, "", np.zeros(1)) is not None:
+                return
+            if spec.rows == "iid" or not why_not(spec):
+                store.limit.put(spec, slowly(spec))
+        except (InputError, ArithmeticError) as error:
+            store.limit.put(spec, str(error))
+        yield
+
+
+def formulas(state: State, store: Store) -> Iterator[None]:
+    """Derive S of each kernel shown, as MathML."""
+    from sparsity.report import formulas as written
+    from sparsity.symbolic import derive
+
+    for kernel in state.known:
+        if kernel.name in state.shown and kernel.name not in store.formulas:
+            try:
+                derived = derive(kernel)
+                whole = derived.S if derived.reduced is None else derived.reduced
+                where = "" if derived.reduced is None else " with z = β/γ"
+                text = written.equation("<mi>S</mi>", "=", whole) + where
+            except NoClosedForm as error:
+                text = f"no closed form: {error.step} failed; S by quadrature"
+            weight = written.equation("<mi>a</mi>", "=", kernel.weight)
+            store.formulas.put(kernel.name, f"{weight} {text}")
+            yield
+
+
+def samples(state: State, store: Store, check: Callable[..., None]) -> Iterator[None]:
+    """Sample every curve shown, at the marker first, then tighten all of it round by round.
+
+    Args:
+        state: the state.
+        store: where the points go.
+        check: called as often as sampling allows; raises `Left` to end it.
+    """
+    axes = Axes(state)
+    grids = [(spec, places(axes, spec)[1]) for spec in state.specs()]
+    for number, chunks in enumerate(_ROUNDS):
+        for k in range(max((len(grid) for _, grid in grids), default=0)):
+            for spec, grid in grids:
+                if k < len(grid):
+                    yield from _sample(store, spec.at(axes.name, grid[k]), number, chunks, check)
+
+
+def _sample(
+    store: Store, spec: Spec, number: int, chunks: int, check: Callable[..., None]
+) -> Iterator[None]:
+    known = store.points.get(spec)
+    if isinstance(known, str):
+        return
+    if known is not None:
+        done = known.round >= number or known.estimate.rel_stderr <= _TARGET
+        if done:
+            return
+    try:
+        found, of = _draw(spec, chunks, check)
+        if math.isfinite(found.S):
+            store.points.put(spec, Point(found, of, number))
+        else:
+            store.points.put(spec, f"not sampled: {found.warning}")
+    except InputError as error:
+        store.points.put(spec, f"not sampled: {error}")
+    yield
+
+
+def _draw(spec: Spec, chunks: int, check: Callable[..., None]) -> tuple[Any, str]:
+    """An estimate of n_eff of whole rows, or of S where the kernel has no rows."""
+    from sparsity.curves import cell_seed
+    from sparsity.montecarlo import Sampling, draw
+    from sparsity.scores_sampling import sample_rows
+
+    v = spec.given()
+    seed = cell_seed(0, spec.kernel.name, spec.rows, *v.items())
+
+    def settings(rel_error: float, draws: float) -> Sampling:
+        return Sampling(rel_error, draws, seed, progress=lambda done, total: check())
+
+    if not spec.score:
+        if spec.query:
+            v |= {"query": spec.query}
+        draws = chunks * 32 * max(8, 2**16 // int(v.get("dim", 2**8)))
+        return draw(spec.kernel, settings(5e-4, draws), **v), "S"
+    n = int(v["length"])
+    if n > _LONGEST_SAMPLED or n * v.get("dim", 1) > 2**20:
+        raise InputError("n", n, f"rows of at most {_LONGEST_SAMPLED} numbers are drawn here")
+    width = n * (int(v["dim"]) if spec.rows == "sphere" else 1)
+    draws = chunks * 32 * max(1, 2**16 // width)
+    return sample_rows(spec.kernel, spec.law.law(v), n, settings(5e-4, draws)).n_eff, "n_eff"

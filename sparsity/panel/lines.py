@@ -1,0 +1,116 @@
+"""Curves as numbers: the limit law at once, the exact law of rows point by point."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparsity import finite_length, finite_rows
+from sparsity.errors import InputError, NoClosedForm
+from sparsity.evaluation import evaluate
+from sparsity.kernels import Law
+from sparsity.panel.state import Spec
+
+__all__ = ["Exact", "at_once", "exact", "exact_lengths", "slowly", "why_not"]
+
+
+def at_once(spec: Spec, x: str, values: np.ndarray) -> np.ndarray | None:
+    """Log S in the limit of long rows along one parameter, where it has a closed form.
+
+    Args:
+        spec: the curve.
+        x: the parameter that varies; one that S does not depend on gives a level line.
+        values: its values, [points].
+
+    Returns:
+        log S, [points]; None where it takes more than closed forms.
+
+    Raises:
+        InputError: a value outside its domain.
+    """
+    v = {k: values if k == x and x in dict(spec.values) else at for k, at in spec.given().items()}
+    try:
+        if not spec.score:
+            query = {"query": spec.query} if spec.query else {}
+            log_S = evaluate(spec.kernel, method="closed form", **v, **query).log_S
+        else:
+            form = spec.law.closed(spec.kernel, v)
+            if form is None:
+                return None
+            beta, gamma, factor = form
+            found = evaluate(spec.kernel, method="closed form", beta=beta, gamma=gamma)
+            log_S = found.log_S + factor
+    except NoClosedForm:
+        return None
+    return np.broadcast_to(log_S, values.shape)
+
+
+def slowly(spec: Spec) -> float:
+    """Log S in the limit of long rows at one point, by quadrature and sums over the row."""
+    v = spec.given()
+    if spec.rows == "iid":
+        return float(evaluate(spec.kernel, beta=v["beta"], gamma=v["gamma"]).log_S)
+    return float(finite_rows.limit(spec.kernel, spec.law.law(v), v["length"]).log_S)
+
+
+@dataclass(frozen=True)
+class Exact:
+    """The exact law of rows at one point.
+
+    Args:
+        n_eff: effective number of tokens.
+        log_S: log √(n_eff/n).
+    """
+
+    n_eff: float
+    log_S: float
+
+
+def why_not(spec: Spec) -> str:
+    """Why a curve has no exact law to fill in, in a few words; empty if it has one."""
+    if spec.kernel.law is Law.FEATURES:
+        return "features have no given law at finite n"
+    if spec.score and not spec.law.quick(spec.kernel, spec.given()["length"]):
+        if spec.law.kernels and spec.kernel not in spec.law.kernels:
+            return f"the exact law of {spec.law.title} takes seconds a point here: sampled instead"
+        return f"the exact law takes seconds a point beyond n = {spec.law.longest:g}"
+    return ""
+
+
+def _of(n: float, n_eff: float) -> Exact:
+    return Exact(n_eff, 0.5 * math.log(n_eff / n))
+
+
+def exact(spec: Spec) -> Exact | None:
+    """The exact law at one point; None where there is none within reach.
+
+    Raises:
+        InputError: a value outside the domain of the row law.
+    """
+    if why_not(spec):
+        return None
+    v = spec.given()
+    n = v["length"]
+    if spec.kernel.law is Law.POSITION:  # a row that is not random: S is exact as it is
+        log_S = float(evaluate(spec.kernel, **v).log_S)
+        return Exact(n * math.exp(2 * log_S), log_S)
+    if spec.rows == "iid":
+        found = finite_length.n_eff(spec.kernel, n, beta=v["beta"], gamma=v["gamma"])
+    else:
+        found = finite_rows.n_eff(spec.kernel, spec.law.law(v), n)
+    return _of(n, float(found.n_eff))
+
+
+def exact_lengths(spec: Spec, lengths: np.ndarray) -> list[Exact]:
+    """The exact law of independent scores at many row lengths, for the price of one.
+
+    Raises:
+        InputError: another row law.
+    """
+    if spec.rows != "iid":
+        raise InputError("rows", spec.rows, "only independent scores share their transforms")
+    v = spec.given()
+    found = finite_length.n_eff(spec.kernel, lengths, beta=v["beta"], gamma=v["gamma"])
+    return [_of(*pair) for pair in zip(lengths.tolist(), found.n_eff.tolist(), strict=True)]

@@ -1,0 +1,123 @@
+"""A real browser, and a JupyterLab of its own; both fail, and never skip, when they are missing."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from browser.lab import jupyterlab, open_notebook, run_all, shut_down
+from browser.panel import Panel
+
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
+PANEL_CELL = "import sparsity\npanel = sparsity.explore()\npanel"
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """Debian's Chromium, started."""
+    from playwright.sync_api import sync_playwright
+
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    if not path:
+        pytest.fail("no Chromium: apt-get install chromium, or set CHROMIUM to its path")
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        yield browser
+        browser.close()
+
+
+NOISE = ("Could not restore the debugger state",)  # JupyterLab's own, whatever is in the notebook
+
+
+class Guard:
+    """A page that may ask nothing of the world outside and log no error."""
+
+    def __init__(self, browser, allowed, **options):
+        self.context = browser.new_context(**options)
+        self.page = self.context.new_page()
+        self.outside, self.errors = [], []
+        self.page.on("request", lambda r: self._request(r.url, allowed))
+        self.page.on("console", self._console)
+        self.page.on("pageerror", lambda e: self.errors.append(str(e)))
+
+    def _request(self, url, allowed):
+        if not url.startswith((*allowed, "data:", "blob:", "about:")):
+            self.outside.append(url)
+
+    def _console(self, message):
+        if message.type == "error" and not message.text.startswith(NOISE):
+            self.errors.append(message.text)
+
+    def close(self):
+        self.context.close()
+        assert self.outside == []
+        assert self.errors == []
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory):
+    """JupyterLab over copies of the notebooks and a notebook with nothing but the panel."""
+    home = tmp_path_factory.mktemp("lab")
+    root = home / "notebooks"
+    shutil.copytree(NOTEBOOKS, root)
+    notebook = json.loads((NOTEBOOKS / "02_explore.ipynb").read_text("utf-8"))
+    code = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": []}
+    notebook["cells"] = [code | {"id": "panel", "source": PANEL_CELL}]
+    (root / "panel.ipynb").write_text(json.dumps(notebook), "utf-8")
+    with jupyterlab(home, root) as server:
+        yield server
+
+
+@pytest.fixture
+def notebook(chromium, lab):
+    """A guarded page for one notebook."""
+    guard = Guard(
+        chromium, [f"http://127.0.0.1:{lab.port}/"], viewport={"width": 1280, "height": 1000}
+    )
+    yield guard.page
+    shut_down(guard.page)
+    guard.close()
+
+
+@pytest.fixture(scope="module")
+def shared_panel(chromium, lab):
+    """One panel for many tests."""
+    allowed = [f"http://127.0.0.1:{lab.port}/"]
+    guard = Guard(
+        chromium,
+        allowed,
+        viewport={"width": 1280, "height": 1000},
+        accept_downloads=True,
+        permissions=["clipboard-read", "clipboard-write"],
+    )
+    open_notebook(guard.page, lab, "panel.ipynb")
+    run_all(guard.page)
+    yield Panel(guard.page)
+    shut_down(guard.page)
+    guard.close()
+
+
+@pytest.fixture
+def panel(shared_panel):
+    """That panel, as it starts, at 1280 pixels."""
+    shared_panel.page.set_viewport_size({"width": 1280, "height": 1000})
+    shared_panel.reset()
+    return shared_panel
+
+
+@pytest.fixture
+def guarded(chromium):
+    """(allowed addresses, options) -> a guarded page, closed and judged at the end."""
+    opened = []
+
+    def make(allowed, **options):
+        opened.append(Guard(chromium, allowed, **options))
+        return opened[-1].page
+
+    yield make
+    for guard in opened:
+        guard.close()

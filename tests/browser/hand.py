@@ -1,0 +1,71 @@
+"""The speed of the hand: from a key press to the frame that shows the changed curves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from browser.panel import Panel
+
+P50, P95 = 50.0, 100.0  # milliseconds: what is promised, 5 curves of 400 points, two cores
+
+
+@dataclass(frozen=True)
+class Latency:
+    milliseconds: np.ndarray
+
+    @property
+    def row(self) -> tuple[int, float, float, float]:
+        """Presses, p50, p95, max."""
+        ms = self.milliseconds
+        p50, p95, most = np.quantile(ms, [0.5, 0.95, 1.0])
+        return len(ms), float(p50), float(p95), float(most)
+
+    @property
+    def kept(self) -> bool:
+        return self.row[1] <= P50 and self.row[2] <= P95
+
+
+def five_curves(panel: Panel) -> None:
+    """All five kernels of 400 points each along β, three of which γ moves."""
+    panel.kernels("exp", "relu2", "identity", "nonnegative", "decayed")
+    panel.choose("x", "beta")
+    assert panel.root.locator("path.limit, path.exact:not(.stale)").count() >= 5
+    panel.watch()
+
+
+def presses(panel: Panel, count: int, pause: float) -> Latency:
+    """Press an arrow key on γ's slider, wait for the curves, pause, and so on."""
+    page, found = panel.page, []
+    panel.slider("gamma").focus()
+    for k in range(count):
+        before = len(panel.recorded()["changes"])
+        page.keyboard.press("ArrowRight" if k % 2 else "ArrowLeft")
+        page.wait_for_function("(n) => window.hand.changes.length > n", arg=before, timeout=5000)
+        hand = panel.recorded()
+        found.append(hand["changes"][before] - hand["presses"][-1])
+        page.wait_for_timeout(pause)
+    return Latency(np.array(found))
+
+
+def burst(panel: Panel, count: int = 30) -> dict[str, Any]:
+    """`count` presses as fast as they can be made: where it ends, and how often it drew."""
+    stops = panel.slider("gamma").get_attribute("max")
+    start = int(panel.slider("gamma").input_value())
+    before = panel.recorded()
+    panel.slider("gamma").focus()
+    for _ in range(count):
+        panel.page.keyboard.press("ArrowRight")
+    panel.settled()
+    after = panel.recorded()
+    last_press, last_change = after["presses"][-1], after["changes"][-1]
+    return {
+        "steps": int(panel.slider("gamma").input_value()) - start,
+        "of": int(stops or 0),
+        "gamma": float(panel.field("gamma").input_value()),
+        "drawn": len(after["changes"]) - len(before["changes"]),
+        "seconds_of_presses": (last_press - after["presses"][-count]) / 1000,
+        "after_the_last": last_change - last_press,
+    }

@@ -1,0 +1,140 @@
+"""A JupyterLab of its own on loopback, and a notebook in it driven as a person would."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Lab:
+    port: int
+    token: str
+    root: Path
+    log: Path
+
+    def url(self, notebook: str) -> str:
+        return f"http://127.0.0.1:{self.port}/doc/tree/{notebook}?token={self.token}"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextmanager
+def jupyterlab(home: Path, notebooks: Path) -> Iterator[Lab]:
+    """Start a server with nothing of the user's own; it ends with the block."""
+    port, token, log = _free_port(), secrets.token_hex(16), home / "jupyter.log"
+    places = {
+        name: str(home / name.lower())
+        for name in (
+            "JUPYTER_CONFIG_DIR",
+            "JUPYTER_DATA_DIR",
+            "JUPYTER_RUNTIME_DIR",
+            "JUPYTERLAB_SETTINGS_DIR",
+            "JUPYTERLAB_WORKSPACES_DIR",
+            "IPYTHONDIR",
+            "MPLCONFIGDIR",
+        )
+    }
+    quiet = home / "jupyterlab_settings_dir/@jupyterlab/apputils-extension"
+    quiet.mkdir(parents=True)
+    settings = '{"fetchNews": "false", "checkForUpdates": false}'
+    (quiet / "notification.jupyterlab-settings").write_text(settings)
+    path = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"))))
+    environment = os.environ | places | {"PYTHONPATH": path, "PYTHONWARNINGS": "default"}
+    options = {
+        "ServerApp.ip": "127.0.0.1",
+        "ServerApp.port": port,
+        "ServerApp.port_retries": 0,
+        "IdentityProvider.token": token,
+        "ServerApp.root_dir": notebooks,
+        "ServerApp.open_browser": False,
+        "LabApp.expose_app_in_browser": True,
+        "LabApp.check_for_updates_class": "jupyterlab.NeverCheckForUpdate",
+        "LabApp.news_url": "",
+        "LabApp.extension_manager": "readonly",
+    }
+    command = [sys.executable, "-m", "jupyterlab", "--allow-root"]
+    command += [f"--{name}={value}" for name, value in options.items()]
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command, cwd=home, env=environment, stdout=out, stderr=subprocess.STDOUT
+        )
+    try:
+        address, deadline = f"http://127.0.0.1:{port}/api?token={token}", time.monotonic() + 60
+        while True:
+            try:
+                with urllib.request.urlopen(address, timeout=5):
+                    break
+            except OSError:
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(f"JupyterLab did not start:\n{log.read_text()}") from None
+                time.sleep(0.2)
+        yield Lab(port, token, notebooks, log)
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+_READY = """async () => {
+  const app = window.jupyterapp;
+  await app.restored;
+  const panel = app.shell.currentWidget;
+  await panel?.context?.ready;
+  const session = panel?.sessionContext;
+  const kernel = session?.isReady && session.session?.kernel;
+  return Boolean(kernel && session.kernelDisplayStatus === 'idle');
+}"""
+
+_RUN = """() => {
+  window.ran = 'running';
+  window.jupyterapp.commands.execute('notebook:run-all-cells').then(
+    () => { window.ran = 'done'; }, (error) => { window.ran = String(error); });
+}"""
+
+_CELLS = """() => [...window.jupyterapp.shell.currentWidget.content.model.cells]
+  .filter((cell) => cell.type === 'code')
+  .map((cell) => ({
+    count: cell.executionCount,
+    outputs: cell.outputs.toJSON().map((output) => ({
+      type: output.output_type, name: output.name ?? output.ename ?? '',
+      text: [output.text ?? output.evalue ?? ''].flat().join(''),
+      kinds: Object.keys(output.data ?? {}),
+    })),
+  }))"""
+
+
+def open_notebook(page: Any, lab: Lab, notebook: str) -> None:
+    """Open a notebook and wait for its kernel."""
+    page.goto(lab.url(notebook))
+    page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget", timeout=60_000)
+    page.wait_for_function(_READY, timeout=60_000)
+    page.wait_for_timeout(1000)  # a notebook run any sooner asks which kernel to start
+
+
+def run_all(page: Any, seconds: float = 90) -> list[dict[str, Any]]:
+    """Run every cell; each code cell's execution count and outputs."""
+    page.evaluate(_RUN)
+    page.wait_for_function("() => window.ran !== 'running'", timeout=1000 * seconds)
+    assert page.evaluate("() => window.ran") == "done"
+    return page.evaluate(_CELLS)
+
+
+def shut_down(page: Any) -> None:
+    """End the notebook's kernel."""
+    page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")

@@ -1,0 +1,469 @@
+"""The panel in JupyterLab, by keyboard and mouse: what is drawn is what `evaluate` says."""
+
+import csv
+import io
+import math
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+
+from sparsity import evaluate, finite_rows
+from sparsity.finite_length import n_eff
+from sparsity.scores import Alibi, RowLaw, Sink, Window
+
+pytestmark = pytest.mark.browser
+
+N, BETA, GAMMA, DECAY, DIM = 1024, -1.0, 1.0, 0.99, 64
+
+
+def limit_of(step):
+    """Log S of softmax rows under a step, at a few x: the slow law, not the panel's own."""
+
+    def log_S(x):
+        laws = [RowLaw(BETA, GAMMA, (step(float(value)),)) for value in x]
+        return np.array([float(finite_rows.limit("exp", law, N).log_S) for law in laws])
+
+    return log_S
+
+
+# control -> (kernel, row law, drawn line, scale, log S along the control)
+CASES = {
+    "beta": ("relu2", "iid", "limit", "linear", lambda x: evaluate("relu2", beta=x, gamma=1).log_S),
+    "gamma": ("exp", "iid", "limit", "log", lambda x: evaluate("exp", gamma=x).log_S),
+    "length": (
+        "decayed",
+        "iid",
+        "exact",
+        "log",
+        lambda x: evaluate("decayed", decay=DECAY, length=np.round(x)).log_S,
+    ),
+    "decay": (
+        "decayed",
+        "iid",
+        "exact",
+        "nines",
+        lambda x: evaluate("decayed", decay=x, length=N).log_S,
+    ),
+    "ratio": (
+        "nonnegative",
+        "iid",
+        "limit",
+        "log",
+        lambda x: evaluate("nonnegative", ratio=x, dim=DIM, query="uniform").log_S,
+    ),
+    "dim": (
+        "nonnegative",
+        "iid",
+        "limit",
+        "log",
+        lambda x: evaluate("nonnegative", ratio=1, dim=np.round(x), query="uniform").log_S,
+    ),
+    "slope": ("exp", "alibi", "limit", "log", limit_of(Alibi)),
+    "window": ("exp", "window", "limit", "log", limit_of(lambda x: Window(round(x)))),
+    "scale": (
+        "exp",
+        "scaled",
+        "limit",
+        "log",
+        lambda x: evaluate("exp", gamma=x * np.log(N)).log_S,
+    ),
+    "logit": ("exp", "sink", "limit", "linear", limit_of(Sink)),
+}
+POINTS = {"length": 300, "dim": 150, "window": 300, "logit": 65}  # whole numbers; filled in
+SCALES = {
+    "linear": (lambda x: x, lambda t: t),
+    "log": (np.log, np.exp),
+    "nines": (lambda x: -np.log1p(-x), lambda t: -np.expm1(-t)),
+}
+
+
+def values_at(panel, u, scale):
+    """x at places along the axis, read off its first and last label."""
+    to, back = SCALES[scale]
+    (u0, x0), *_, (u1, x1) = panel.ticks()
+    t0, t1 = to(np.array([x0, x1]))
+    return back(t0 + (np.asarray(u) - u0) * (t1 - t0) / (u1 - u0))
+
+
+def misfit(panel, path, scale, log_S, points=12):
+    """How far a drawn path is from S, in hundredths of a pixel that its rounding explains."""
+    pick = np.unique(np.linspace(1, len(path) - 2, points).astype(int))
+    box = panel.box()
+    u, v = path[pick].T
+    du, dv = 0.006 / box["width"], 0.006 / box["height"]
+    low, mid, high = (np.exp(log_S(values_at(panel, u + k * du, scale))) for k in (-1, 0, 1))
+    slack = dv + np.maximum(abs(high - mid), abs(low - mid))
+    return float(np.max(np.abs(v - mid) / slack))
+
+
+def curve(kernel):
+    return f"live {kernel}"
+
+
+def set_up(panel, name):
+    kernel, rows, kind, scale, log_S = CASES[name]
+    panel.kernels(kernel)
+    panel.choose("rows", rows)
+    return kernel, kind, scale, log_S
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_drawn_path_is_what_the_theory_says(panel, name):
+    kernel, kind, scale, log_S = set_up(panel, name)
+    panel.choose("x", name)
+    panel.wait_for(f"return root.querySelector('path.{kind}:not([opacity])')")
+    path = panel.path(curve(kernel), kind)
+    assert len(path) >= POINTS.get(name, 400)
+    assert misfit(panel, path, scale, log_S) < 2
+    if name == "gamma":  # a theory that is off by half a percent is seen
+        assert misfit(panel, path, scale, lambda x: 1.005 * log_S(x)) > 2
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_slider_moves_by_keyboard_and_by_mouse(panel, name):
+    set_up(panel, name)
+    slider, field = panel.slider(name), panel.field(name)
+    start = float(field.input_value())
+    slider.focus()
+    for _ in range(3):
+        panel.page.keyboard.press("ArrowRight")
+    panel.settled()
+    right = float(field.input_value())
+    assert right > start
+    panel.page.keyboard.press("ArrowLeft")
+    panel.settled()
+    assert start < float(field.input_value()) < right
+    panel.page.keyboard.press("Home")
+    panel.settled()
+    lowest = float(field.input_value())
+    assert lowest < start
+    panel.page.keyboard.press("End")
+    panel.settled()
+    assert float(field.input_value()) > right
+    box = slider.bounding_box()
+    middle = box["y"] + box["height"] / 2
+    panel.page.mouse.move(box["x"] + box["width"] - 8, middle)
+    panel.page.mouse.down()
+    panel.page.mouse.move(box["x"] + box["width"] * 0.15, middle, steps=8)
+    panel.page.mouse.up()
+    panel.settled()
+    assert lowest < float(field.input_value()) < right
+    assert slider.get_attribute("aria-valuetext")
+    assert repr(float(field.input_value())).removesuffix(".0") in panel.python()
+    panel.wait_for("return root.querySelector('td[data-value]:not([data-value=\"\"])')")
+
+
+def test_numbers_and_fields(panel):
+    """A typed value shows S, the exact law and n_eff of that value."""
+    panel.kernels("exp")
+    panel.type("gamma", "3")
+    panel.type("length", "4096")
+    panel.wait_for("return root.querySelector('[data-of=n_eff]').dataset.value !== ''")
+    law = n_eff("exp", 4096, gamma=3)
+    assert panel.number("live exp", "S") == pytest.approx(math.exp(-4.5), rel=1e-12)
+    assert panel.number("live exp", "n_eff") == pytest.approx(float(law.n_eff), rel=1e-9)
+    assert panel.number("live exp", "S_rows") == pytest.approx(float(law.S_rms), rel=1e-9)
+    panel.field("gamma").press("ArrowUp")
+    panel.settled()
+    assert float(panel.field("gamma").input_value()) > 3
+    panel.type("gamma", "500")  # beyond the axis, which then reaches it
+    assert float(panel.field("gamma").input_value()) == 500
+    assert max(x for _, x in panel.ticks()) >= 500
+
+
+def test_what_is_being_typed_is_left_alone(panel):
+    """Pictures arrive all the time while the panel fills in; none may touch a field in use."""
+    panel.type("length", "300")
+    field = panel.field("gamma")
+    field.fill("2.")
+    for _ in range(12):
+        panel.page.wait_for_timeout(100)
+        assert field.input_value() == "2."
+    field.press("Enter")
+    panel.settled()
+    assert float(field.input_value()) == 2
+    assert "gamma=2.0" in panel.python()
+
+
+def test_the_exact_line_is_the_exact_law(panel):
+    panel.kernels("relu2")
+    panel.choose("x", "gamma")
+    panel.wait_for("return root.querySelector('path.exact:not(.stale):not([opacity])')")
+    path = panel.path("live relu2", "exact")
+    assert len(path) == 65
+
+    def log_S(x):
+        return np.array([np.log(float(n_eff("relu2", N, beta=BETA, gamma=g).S_rms)) for g in x])
+
+    assert misfit(panel, path, "log", log_S, points=6) < 2
+
+
+def test_nothing_jumps_while_a_slider_moves(panel):
+    panel.kernels("exp", "relu2", "identity", "nonnegative", "decayed")
+    for y in ("S", "log S", "n_eff"):
+        panel.choose("y", y)
+        panel.choose("x", "gamma")
+        read = (
+            "root => [...root.querySelectorAll('text.tick-x, text.tick-y')].map((t) => t.outerHTML)"
+        )
+        before = panel.root.evaluate(read)
+        assert len(before) >= 9
+        for name in ("beta", "gamma", "length", "decay", "ratio", "dim"):
+            panel.slider(name).focus()
+            for key in ("ArrowRight", "PageUp", "ArrowRight"):
+                panel.page.keyboard.press(key)
+            panel.settled()
+            assert panel.root.evaluate(read) == before, (y, name)
+
+
+def test_points_appear_at_rest_tighten_and_go_grey(panel):
+    panel.kernels("exp")
+    panel.type("gamma", "2")
+    halves = "return [...root.querySelectorAll('g.point:not(.stale)')].length"
+    panel.wait_for(f"{halves} === 7", 60)
+    read = """root => [...root.querySelectorAll('g.point:not(.stale)')]
+      .map((g) => g.querySelector('path').getBBox().height)"""
+    first = panel.root.evaluate(read)
+    panel.wait_for("return root.querySelector('.status').textContent === ''", 90)
+    last = panel.root.evaluate(read)
+    assert len(last) == 7
+    assert sum(last) < sum(first) or sum(last) < 7  # pixels: tighter, or as tight as can be seen
+    S = [float(g.get_attribute("data-s")) for g in panel.root.locator("g.point").all()]
+    exact = float(n_eff("exp", N, gamma=2).S_rms)
+    assert min(abs(s / exact - 1) for s in S) < 0.01
+    panel.slider("length").focus()
+    panel.page.keyboard.press("ArrowRight")
+    panel.settled()
+    assert panel.root.locator("g.point.stale").count() >= 1
+    panel.wait_for("return root.querySelectorAll('g.point.stale').length === 0", 90)
+
+
+def test_sampling_can_be_left_off(panel):
+    panel.root.get_by_label("Monte Carlo when at rest").uncheck()
+    panel.type("gamma", "0.7")
+    panel.wait_for("return root.querySelector('.status').textContent === ''", 60)
+    panel.page.wait_for_timeout(600)
+    assert panel.root.locator("g.point").count() == 0
+
+
+def test_pin_and_unpin(panel):
+    panel.kernels("exp")
+    panel.button("Pin these curves").click()
+    panel.settled()
+    panel.slider("length").focus()
+    panel.page.keyboard.press("PageUp")
+    panel.choose("rows", "window")
+    (kept,) = [name for name in panel.curves() if name.startswith("pin")]
+    assert len(panel.curves()) == 2
+    panel.choose("x", "gamma")
+    path = panel.path(kept)
+    assert misfit(panel, path, "log", lambda x: evaluate("exp", gamma=x).log_S) < 2
+    assert panel.number(kept, "S") == pytest.approx(math.exp(-0.5))
+    panel.root.get_by_role("button", name="Unpin").press("Enter")
+    panel.settled()
+    assert panel.curves() == ["live exp"]
+    for _ in range(9):  # more than are kept: a message, no more
+        panel.slider("gamma").press("ArrowRight")
+        panel.settled()
+        panel.button("Pin these curves").click()
+        panel.settled()
+    assert "at most 6" in panel.root.locator(".controls > .message").inner_text()
+    assert len(panel.curves()) == 7
+
+
+def test_reset(panel):
+    read = """e => [...e.querySelectorAll('input, select')]
+      .map((x) => x.type === 'checkbox' ? x.checked : x.value)"""
+    fresh = panel.root.locator(".controls").evaluate(read)
+    panel.kernels("identity")
+    panel.choose("rows", "decay")
+    panel.choose("x", "length")
+    panel.choose("y", "n_eff")
+    panel.type("gamma", "nonsense")
+    panel.button("Pin these curves").click()
+    panel.reset()
+    assert panel.root.locator(".controls").evaluate(read) == fresh
+    assert panel.curves() == ["live exp", "live relu2"]
+    assert panel.root.locator(".message:visible").count() == 0
+
+
+def test_copy_the_python_call(panel):
+    for rows in ("iid", "decay", "sink", "rope"):
+        panel.kernels("exp")
+        panel.choose("rows", rows)
+        panel.type("length", "128")
+        panel.wait_for("return root.querySelector('[data-of=n_eff]').dataset.value !== ''")
+        panel.wait_for("return root.querySelector('[data-of=S]').dataset.value !== ''")
+        panel.button("Copy the Python call").click()
+        panel.wait_for(
+            "return root.querySelector('.stage .buttons .soft').textContent === 'copied'"
+        )
+        text = panel.page.evaluate("navigator.clipboard.readText()")
+        *setup, limit, exact = text.splitlines()
+        names = {}
+        exec("\n".join(setup), names)
+        assert float(eval(limit, names)) == pytest.approx(panel.number("live exp", "S"), rel=1e-9)
+        assert float(eval(exact, names)) == pytest.approx(
+            panel.number("live exp", "n_eff"), rel=1e-9
+        )
+
+
+def test_save_svg(panel):
+    panel.kernels("exp", "relu2")
+    with panel.page.expect_download() as found:
+        panel.button("Save SVG").click()
+    root = ElementTree.parse(found.value.path()).getroot()
+    space = "{http://www.w3.org/2000/svg}"
+    assert found.value.suggested_filename == "sparsity.svg"
+    kinds = [path.get("class") for path in root.iter(f"{space}path")]
+    assert kinds.count("limit") == 2
+    words = " ".join(text.text or "" for text in root.iter(f"{space}text"))
+    assert "A  exp" in words
+    assert "B  relu2" in words
+    assert "1/√n" in words
+
+
+def test_save_csv(panel):
+    panel.kernels("exp", "nonnegative")
+    panel.type("length", "100")
+    panel.wait_for("return root.querySelector('path.exact:not(.stale):not([opacity])')")
+    with panel.page.expect_download() as found:
+        panel.button("Save CSV").click()
+    text = found.value.path().read_text("utf-8")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert found.value.suggested_filename == "sparsity.csv"
+    assert {row["kernel"] for row in rows} == {"exp", "nonnegative"}
+    own = [row for row in rows if row["kernel"] == "exp"]
+    assert len(own) >= 400
+    gammas = np.array([float(row["gamma"]) for row in own])
+    S = np.array([float(row["S_limit"]) for row in own])
+    np.testing.assert_allclose(S, evaluate("exp", gamma=gammas).S, rtol=1e-12)
+    exact = [row for row in own if row["S_rows"]]
+    assert len(exact) >= 65
+    row = exact[len(exact) // 2]
+    law = n_eff("exp", 100, gamma=float(row["gamma"]))
+    assert float(row["n_eff"]) == pytest.approx(float(law.n_eff), rel=1e-9)
+    panel.slider("gamma").press("ArrowRight")  # and the panel goes on
+    panel.settled()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("gamma", "abc", "give a number"),
+        ("gamma", "-1", "must be from 1e-6 to 1e6"),
+        ("gamma", "0", "must be from 1e-6 to 1e6"),
+        ("gamma", "1e400", "must be finite"),
+        ("gamma", "nan", "must be finite"),
+        ("gamma", "", "is empty"),
+        ("beta", "[1, 2]", "give a number"),
+        ("beta", "-1e400", "must be finite"),
+        ("length", "1.5", "whole number"),
+        ("length", "1", "from 2"),
+        ("length", "1e400", "must be finite"),
+        ("decay", "1.5", "in (0, 1]"),
+        ("ratio", "-1", "must be from 1e-6 to 1e6"),
+        ("dim", "0", "from 1"),
+        ("dim", "text", "give a number"),
+    ],
+)
+def test_nonsense_meets_a_message_and_a_living_panel(panel, name, text, says):
+    before = panel.python()
+    panel.type(name, text)
+    assert says in panel.message(name)
+    assert panel.field(name).get_attribute("aria-invalid") == "true"
+    assert panel.field(name).input_value() == text[:40]
+    assert panel.python() == before
+    panel.slider(name).press("ArrowRight")
+    panel.settled()
+    assert panel.message(name) == ""
+    assert panel.field(name).get_attribute("aria-invalid") == "false"
+    panel.slider("gamma").press("ArrowRight")
+    panel.settled()
+    assert panel.python() != before
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("gamma", "1e6"),
+        ("gamma", "1e-6"),
+        ("beta", "-1e6"),
+        ("length", "1e12"),
+        ("ratio", "1e6"),
+        ("dim", "1000000"),
+    ],
+)
+def test_extremes_are_drawn_or_refused(panel, name, text):
+    panel.kernels("exp", "relu2", "identity", "nonnegative", "decayed")
+    panel.type(name, text)
+    panel.page.wait_for_timeout(500)
+    panel.type(name, "2")
+    panel.slider("gamma").press("ArrowRight")
+    panel.settled()
+    assert panel.root.locator("svg.chart path.limit").count() >= 4
+
+
+def test_a_click_on_the_chart_moves_the_marker(panel):
+    box = panel.root.locator("svg.chart").bounding_box()
+    panel.page.mouse.click(box["x"] + box["width"] * 0.8, box["y"] + box["height"] * 0.5)
+    panel.settled()
+    assert 5 < float(panel.field("gamma").input_value()) < 15
+
+
+def test_everything_has_a_name_and_can_be_reached(panel):
+    panel.kernels("exp", "nonnegative")
+    controls = panel.root.locator("input:visible, select:visible, button:visible")
+    names = controls.evaluate_all(
+        """all => all.map((e) => e.getAttribute('aria-label') || e.textContent.trim()
+          || [...(e.labels ?? [])].map((l) => l.textContent.trim()).join())"""
+    )
+    assert len(names) >= 25
+    assert all(names), names
+    assert len(set(names)) == len(names)
+    panel.root.locator("input:visible").first.focus()
+    seen = set()
+    for _ in range(len(names) + 12):
+        seen.add(panel.page.evaluate("document.activeElement.outerHTML.slice(0, 200)"))
+        panel.page.keyboard.press("Tab")
+    reached = controls.evaluate_all("all => all.map((e) => e.outerHTML.slice(0, 200))")
+    assert set(reached) <= seen
+    chart = panel.root.locator("svg.chart")
+    assert chart.get_attribute("role") == "img"
+    assert "exp" in chart.get_attribute("aria-label")
+    panel.page.wait_for_timeout(900)
+    assert "S = " in panel.root.locator("[role=status]").inner_text()
+
+
+def test_formulas_are_typeset(panel):
+    panel.kernels("exp", "relu2", "identity", "nonnegative", "decayed")
+    panel.wait_for("return root.querySelectorAll('.formula math').length >= 10", 60)
+    for formula in panel.root.locator(".formula math").all():
+        assert formula.bounding_box()["width"] > 20
+    exp = panel.root.locator(".formula").first.inner_text()
+    assert "𝛾" in exp
+
+
+@pytest.mark.parametrize("width", [1280, 640])
+@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
+def test_it_fits_and_suits_the_theme(panel, width, theme):
+    panel.page.set_viewport_size({"width": width, "height": 1000})
+    change = "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', { theme })"
+    panel.page.evaluate(change, theme)
+    dark = theme.endswith("Dark")
+    panel.wait_for(f"return root.dataset.theme === '{'dark' if dark else 'light'}'", 20)
+    panel.kernels("exp", "relu2", "identity", "nonnegative", "decayed")
+    panel.page.wait_for_timeout(300)
+    root = panel.root.bounding_box()
+    assert panel.root.evaluate("e => e.scrollWidth <= e.clientWidth")
+    for part in panel.root.locator(
+        "input:visible, select:visible, button:visible, svg.chart"
+    ).all():
+        box = part.bounding_box()
+        assert root["x"] <= box["x"]
+        assert box["x"] + box["width"] <= root["x"] + root["width"] + 1
+    chart = panel.root.locator("svg.chart").bounding_box()
+    gamma = panel.slider("gamma").bounding_box()
+    assert max(chart["y"] + chart["height"], gamma["y"]) - min(chart["y"], gamma["y"]) < 900
+    panel.page.evaluate(change, "JupyterLab Light")
