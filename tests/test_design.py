@@ -260,6 +260,45 @@ def test_sink_logit(n, gamma, logit, mass):
     json.dumps(plain(found.summary()), allow_nan=False)
 
 
+@pytest.mark.parametrize("gamma", [1.0, 20.0, 30.0, 40.0, 60.0, 100.0])
+@pytest.mark.parametrize("mass", [1e-4, 0.5, 0.999])
+def test_every_spread_has_a_logit_for_every_mass(gamma, mass):
+    found = design_sink(mass, length=1000, gamma=gamma, lengths=(64, 10**6))
+    assert found.mass == pytest.approx(mass, rel=1e-9)
+    logits = [row.logit for row in found.requirements]
+    assert None not in logits
+    assert logits == sorted(logits)  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize("gamma", [1.0, 30.0, 100.0])
+def test_a_sink_beside_sampled_rows_takes_the_wanted_mass(gamma):
+    found = design_sink(0.5, length=1000, gamma=gamma, lengths=())
+    scores = gamma * np.random.default_rng(8).standard_normal((4000, 1000))
+    total = np.logaddexp.reduce(scores, axis=1)
+
+    def z(logit):
+        share = 1 / (1 + np.exp(np.minimum(total - logit, 700)))
+        return (share.mean() - 0.5) / share.std() * math.sqrt(len(share))
+
+    assert abs(z(found.logit)) < 4.5
+    assert abs(z(found.logit + 0.1 * gamma)) > 4.5
+
+
+@pytest.mark.parametrize(
+    ("mass", "gamma"), [(1e-300, 1.0), (1e-20, 1.0), (1 - 1e-16, 1.0), (1e-30, 30.0)]
+)
+def test_masses_that_are_not_resolved(mass, gamma):
+    with pytest.raises(InputError, match=r"mass = .*not resolved"):
+        design_sink(mass, length=1000, gamma=gamma, lengths=())
+
+
+def test_a_length_of_the_table_that_is_not_resolved():
+    found = design_sink(1e-15, length=10**6, gamma=10.0, lengths=(1000, 10**6))
+    assert found.requirements[0].logit is None
+    assert found.requirements[1].logit == pytest.approx(found.logit)
+    assert "not resolved" in found.text()
+
+
 @pytest.mark.parametrize(
     ("change", "match"),
     [({"mass": 0.0}, "mass"), ({"mass": 1.0}, "mass"), ({"mass": math.nan}, "mass"),
