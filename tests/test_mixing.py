@@ -345,7 +345,7 @@ def test_row_moments_against_rows_drawn():
     rng, rows, cells = np.random.default_rng(5), 40_000, 0
     for kernel, f in (("exp", np.exp), ("relu2", lambda x: np.maximum(x, 0) ** 2)):
         for n in (1, 3, 20):
-            for sink in (None, Sink(mass=0.3), Sink(logit=1.5)):
+            for sink in (None, Sink(mass=0.3), Sink(logit=1.5), Sink(logit=-1.5)):
                 a = f(-0.5 + 1.2 * rng.standard_normal((rows, n)))
                 b = 0.0 if sink is None or sink.logit is None else f(sink.logit)
                 total = a.sum(1, keepdims=True) + b
@@ -360,7 +360,34 @@ def test_row_moments_against_rows_drawn():
                     bar = 4.5 * x.std() / math.sqrt(rows) + 1e-9
                     assert abs(x.mean() - float(getattr(law, name))) < bar
                     cells += 1
-    assert cells == 2 * 3 * 3 * 6
+    assert cells == 2 * 3 * 4 * 6
+
+
+def test_row_moments_of_a_sink_without_weight():
+    """Half of the scores are negative, all three of them in one row of eight: those rows are 0."""
+    found = mixing_law.row_moments("relu2", [1, 3], 0.0, 1.0, Sink(logit=-1.0))
+    for value in (found.rest, found.rest_square):
+        np.testing.assert_allclose(value, [0.5, 0.875], rtol=1e-12)
+    np.testing.assert_array_equal(found.mass, 0)
+    np.testing.assert_array_equal(found.mass_rest, 0)
+
+
+@pytest.mark.parametrize("logit", [80.0, 300.0, 700.0, 1e4])
+def test_row_moments_of_a_sink_that_takes_all(logit):
+    found = mixing_law.row_moments("exp", [1, 3], 0.0, 1.0, Sink(logit=logit))
+    for name, value in (("mass", 1), ("mass_square", 1), ("rest", 0), ("squares", 0)):
+        np.testing.assert_allclose(getattr(found, name), value, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("n", "beta", "gamma", "name"),
+    [(3, 0.0, -1.0, "gamma"), (3, 0.0, 0.0, "gamma"), (3, np.nan, 1.0, "beta"),
+     (0, 0.0, 1.0, "length"), (2.5, 0.0, 1.0, "length"), ("a", 0.0, 1.0, "length")],
+)  # fmt: skip
+def test_bad_input_of_row_moments(n, beta, gamma, name):
+    with pytest.raises(InputError) as caught:
+        mixing_law.row_moments("exp", n, beta, gamma)
+    assert caught.value.argument == name
 
 
 LAWS = (
@@ -369,6 +396,7 @@ LAWS = (
     Stack(kernel="exp", gamma=1.5, sink=Sink(logit=3.0, value=0.7)),
     Stack(kernel="relu2", gamma=1.0, beta=-0.3, sink=Sink(logit=1.0)),
     Stack(kernel="relu2", gamma=1.0, sink=Sink(mass=0.5, value=1.0)),
+    Stack(kernel="relu2", gamma=1.0, beta=-0.5, sink=Sink(logit=-1.0)),  # without weight
 )
 
 
@@ -390,7 +418,7 @@ def shaped(stack, heads=2):
 @pytest.mark.slow
 def test_stacks_drawn_at_random_obey_the_law():
     z = np.concatenate([z_scores(shaped(x), mixing_law.average(shaped(x))) for x in LAWS])
-    assert z.size == 5 * 4 * 4
+    assert z.size == 6 * 4 * 4
     assert np.abs(z).max() < stats.t.isf(1e-4 / z.size / 2, 399)
 
 
