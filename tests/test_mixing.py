@@ -517,6 +517,9 @@ def test_published_data_are_marked_as_such(records):
         78.29,
     ]
     assert "not recomputed" in records["larger-models"]["claim"]
+    besides = numbers["published_besides"]
+    assert [row["sink_rate_percent"] for row in besides] == [18.18, 0.44, 0.0, 90.84, 0.05]
+    assert [row["loss"] for row in besides[3:]] == [2.69, 7.56]
 
 
 HONEST = SinkRoutes()
@@ -560,8 +563,21 @@ PLANTED = [
         "refuted",
         replace(HONEST, distances=lambda x: mixing_law.distances(replace(x, sink=Sink(mass=0.8)))),
     ),
+    (
+        "longer-context",
+        "refuted",
+        replace(HONEST, sink_logit=lambda m, n, g: 10 * math.log(n)),
+    ),
+    ("longer-context", "refuted", replace(HONEST, sink_logit=lambda m, n, g: n**0.5)),
+    (
+        "longer-context",
+        "refuted",
+        replace(HONEST, sink_logit=lambda m, n, g: math.log(n) + g * g / 2 - 1 / n),
+    ),
+    ("longer-context", "refuted", replace(HONEST, sink_mass=lambda b, n, g: 0.04 * n**-0.25)),
     ("rank-collapse", "refuted", replace(HONEST, collapse=_no_mean)),
     ("over-squashing", "refuted", replace(HONEST, bound=_half_bound)),
+    ("over-squashing", "confirmed", replace(HONEST, bound=lambda *a: 5 * HONEST.bound(*a))),
     ("over-squashing", "refuted", replace(HONEST, jacobian=_anti_causal)),
     ("no-op", "refuted", replace(HONEST, draw=_loose_sinks)),
     (
@@ -569,14 +585,17 @@ PLANTED = [
         "refuted",
         replace(HONEST, published=(("a", 8, 78.0), ("b", 70, 73.0), ("c", 405, 46.0))),
     ),
-    ("larger-models", "refuted", replace(HONEST, importance=lambda a: importance(a) * 5)),
+    *(
+        ("larger-models", "refuted", replace(HONEST, importance=lambda a, c=c: importance(a) * c))
+        for c in (5, 3, 0)
+    ),
 ]
 
 
 def test_every_claim_has_a_planted_world():
     assert {key for key, _, _ in PLANTED} == set(EXPECTED)
     assert all(EXPECTED[key] != wrong for key, wrong, _ in PLANTED)
-    assert len(PLANTED) == 11
+    assert len(PLANTED) == 18
 
 
 @pytest.mark.parametrize(("key", "wrong", "routes"), PLANTED)

@@ -451,6 +451,15 @@ def test_a_wrong_world_changes_the_verdict(claim):
     assert claim.record(WRONG_WORLDS[claim.key])["verdict"] == "refuted"
 
 
+def test_the_letter_of_the_k_border_is_computed_from_scores():
+    def falling(q, t, m, n):
+        return np.array([[1.0 / (1 + m[0] - n[0])]])
+
+    found = {c.key: c for c in CLAIMS}["k-border"].record(CocaRoutes(coca_by_definition=falling))
+    (letter,) = (f for f in found["evidence"]["findings"] if f["role"] == "letter")
+    assert letter["holds"]
+
+
 def test_published_numbers_are_kept_apart():
     assert PUBLISHED_PERPLEXITY["CoCA"][32768] == 171.63
     shown = str([claim.record() for claim in CLAIMS])
