@@ -201,6 +201,25 @@ def test_growth_is_as_said():
     assert window.requirements[-1].value == pytest.approx(7 / 9, rel=1e-12)
 
 
+@pytest.mark.parametrize("length", [2, 64, 4096, 10**6])
+def test_decay_of_all_tokens_is_none(length):
+    found = design("decayed", length=length, n_eff=length, lengths=(length,))
+    assert found.value == 1
+    assert found.n_eff == length
+    assert found.requirements[0].value == 1
+
+
+@pytest.mark.parametrize(
+    ("kernel", "wanted", "end"),
+    [("exp", 1.0000001, "gamma beyond 300"), ("identity", 4096 * (1 - 1e-15), "beta beyond 1e+07"),
+     ("relu2", 4096 * (1 - 1e-15), "beta beyond 1e+07")],
+)  # fmt: skip
+def test_only_the_end_that_is_in_the_way_is_named(kernel, wanted, end):
+    with pytest.raises(InputError) as caught:
+        design(kernel, length=4096, n_eff=wanted)
+    assert f"n_eff = {wanted!r}: needs {end}, where" in str(caught.value)
+
+
 def test_where_only_some_lengths_can():
     found = design("identity", length=4096, n_eff=3000)
     assert [row.value is not None for row in found.requirements] == [n == 4096 for n in LENGTHS]
@@ -335,6 +354,12 @@ def test_figure():
     assert cells == 10
     assert decay.theory == pytest.approx(np.full(19, 7 / 9), abs=1e-6)
     assert np.all(floor.theory > 0.63 * floor.x)
-    assert "between 0.39 and 0.53" in FIGURE.caption
-    assert (scale.theory.min(), scale.theory.max()) == pytest.approx((0.39, 0.53), abs=0.005)
+    assert "between 0.50 and 0.53 to n = 10⁴" in FIGURE.caption
+    assert "0.39 at 10⁹" in FIGURE.caption
+    assert "to about n = 10⁴" in FIGURE.title
+    upto = scale.theory[scale.x <= 1e4]
+    assert (upto.min(), upto.max()) == pytest.approx((0.505, 0.53), abs=0.005)
+    assert np.interp(4, np.log10(scale.x), scale.theory) == pytest.approx(0.5025, abs=5e-4)
+    assert np.all(scale.theory[scale.x > 1e4] < 0.5)
+    assert scale.theory[-1] == pytest.approx(0.39, abs=0.005)
     assert render(FIGURE, data)["png"][:4] == b"\x89PNG"
