@@ -98,7 +98,8 @@ FIGURE = Figure(
     caption=(
         "Softmax needs a spread γ of its scores that grows almost like ln n at real lengths: "
         "γ = s·ln n with s between 0.50 and 0.53 to n = 10⁴, then falling, 0.39 at 10⁹. In the "
-        "end √(ln n) is enough, so a constant s then focuses ever more. Squared ReLU needs a bias that falls like −√(2 ln n) spreads; "
+        "end √(ln n) is enough, so a constant s then focuses ever more. Squared ReLU needs a bias "
+        "that falls like −√(2 ln n) spreads; "
         "decay the same λ = 7/9 at every length. Nonnegative linear attention needs noise that "
         "grows like √n, even with a one-hot query (limit of long rows). Signed linear attention "
         "cannot: whatever its bias and spread it attends to 2n/π tokens or more (grey: out of "
