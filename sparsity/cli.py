@@ -401,6 +401,10 @@ def design(
         mass = _number("sink_mass", sink_mass)
         if set(held) != {"gamma"}:
             raise InputError("gamma", gamma, "--sink-mass needs --gamma, and no --beta")
+        if kernel != "exp":
+            raise InputError(
+                "kernel", kernel, "--sink-mass is for a sink among softmax logits: exp"
+            )
         found: Any = design_sink(mass, length=_number("length", length), **held)
     else:
         wanted = _number("n_eff", str(n_eff))

@@ -119,9 +119,10 @@ def _solve(kernel: Kernel, length: float, wanted: float, free: Lever, start: flo
 
     found = invert(excess, free.ends, start)
     if found is None:
-        ends = " or beyond ".join(f"{free.value(x):.3g}" for x in free.ends)
-        fix = f"needs {free.free} beyond {ends}, where the law is not computed; "
-        raise InputError("n_eff", f"{wanted:.17g}", f"{fix}keep off the ends of {free.reach}")
+        here = min(max(start, free.ends[0]), free.ends[1])
+        end = free.value(free.ends[excess(here) < 0])
+        fix = f"needs {free.free} beyond {end:.3g}, where the law is not computed; "
+        raise InputError("n_eff", wanted, f"{fix}keep off the ends of {free.reach}")
     return found
 
 

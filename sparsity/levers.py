@@ -131,12 +131,12 @@ def _bias(kernel: Kernel, length: float, given: dict[str, float]) -> Lever:
 
 
 def _window(length: float, wanted: float) -> Lever:
-    """Decay: λ = 1/(1 + e^(−x)); the first guess is that of an endless row."""
+    """Decay: λ = 1/(1 + e^(−x)), 1 at x = 40; the first guess is that of an endless row."""
     return Lever(
         free="decay",
         parameters=lambda x: {"decay": 1 / (1 + math.exp(-x))},
         ends=(-50.0, 40.0),
-        start=math.log(max(wanted - 1, 1e-12) / 2),
+        start=40.0 if wanted == length else math.log(max(wanted - 1, 1e-12) / 2),
         reach=Reach(1.0, length, False, True, "1 for λ → 0, all of them at λ = 1"),
     )
 

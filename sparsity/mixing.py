@@ -23,6 +23,7 @@ from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.lowering import jax_log_abs, jax_weight, numpy_log_abs
 from sparsity.montecarlo.batches import resolve_dtype
+from sparsity.row_law import number, whole
 
 __all__ = ["Layers", "Sink", "Stack", "draw", "forward", "sampled"]
 
@@ -47,12 +48,11 @@ class Sink:
         """Check the domain."""
         if (self.mass is None) == (self.logit is None):
             raise InputError("sink", (self.mass, self.logit), "give either a mass or a logit")
-        if self.mass is not None and not 0 <= self.mass < 1:
-            raise InputError("mass", self.mass, "must be in [0, 1)")
-        if self.logit is not None and not math.isfinite(self.logit):
-            raise InputError("logit", self.logit, "must be finite")
-        if not 0 <= self.value < math.inf:
-            raise InputError("value", self.value, "must be a finite factor >= 0")
+        if self.mass is not None:
+            number("mass", self.mass, "must be in [0, 1)", lambda x: 0 <= x < 1)
+        if self.logit is not None:
+            number("logit", self.logit, "must be finite")
+        number("value", self.value, "must be a finite factor >= 0", lambda x: x >= 0)
 
 
 @dataclass(frozen=True)
@@ -94,14 +94,10 @@ class Stack:
             raise InputError("kernel", kernel.name, "needs a kernel that is a function of a score")
         kernel.bind({"beta": self.beta, "gamma": self.gamma})
         for name, least in (("length", 2), ("dim", 1), ("depth", 1), ("heads", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or value != int(value) or value < least:
-                raise InputError(name, value, f"must be a whole number >= {least}")
+            whole(name, getattr(self, name), least)
         for name in ("strength", "branch"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise InputError(name, getattr(self, name), "must be finite and >= 0")
-        if not 0 <= self.common < 1:
-            raise InputError("common", self.common, "must be in [0, 1)")
+            number(name, getattr(self, name), "must be finite and >= 0", lambda x: x >= 0)
+        number("common", self.common, "must be in [0, 1)", lambda x: 0 <= x < 1)
 
     @property
     def lipschitz(self) -> float:

@@ -21,6 +21,7 @@ from sparsity import kernels
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.lowering import numpy_log_abs
+from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
 from sparsity.laplace import laplace
 from sparsity.mixing import Sink, Stack
 
@@ -59,7 +60,7 @@ def row_moments(
         kernel: one whose weight is nonnegative.
         n: numbers of weights beside the sink, whole, ≥ 1, any shape.
         beta: mean of the scores.
-        gamma: their standard deviation.
+        gamma: their standard deviation, > 0.
         sink: its mass or logit; None for none.
 
     Raises:
@@ -69,14 +70,16 @@ def row_moments(
     if kernel.weight.is_nonnegative is not True:
         fix = "may have negative weights; the law of mixing needs f >= 0, e.g. exp or relu2"
         raise InputError("kernel", kernel.name, fix)
-    n = np.asarray(n, dtype=np.float64)
+    n, beta, gamma = LENGTH.check(n), float(BETA.check(beta)), float(GAMMA.check(gamma))
     flat = n.reshape(-1, 1)
-    law = laplace(kernel, float(beta), float(gamma), 1, (2.0,))
+    law = laplace(kernel, beta, gamma, 1, (2.0,))
     low, high = law.range(float(flat.max(initial=1.0)))
     log_b = -np.inf
     if sink is not None and sink.logit is not None:
         log_b = float(numpy_log_abs(kernel)(sink.logit))
     if np.isfinite(log_b):
+        # Beyond e^100 times all others it takes everything there is.
+        log_b = min(log_b, float(law.c_log_f[-1] + np.log(flat.max(initial=1.0))) + 100.0)
         low, high = min(low, -log_b - 40.0), max(high, 5.0 - log_b)
     u = np.arange(low, high + _STEP, _STEP)
     psi, (second,) = law(u)
@@ -101,8 +104,9 @@ def row_moments(
     with np.errstate(under="ignore"):
         none_else = np.exp(flat * log_phi) * (x * tail)
         mass, mass_square = _sum(none_else, n), _sum(none_else * x, n)
+    full = 1.0 if np.isfinite(log_b) else some  # a sink without weight leaves rows all zero
     return RowMoments(
-        mass, mass_square, 1 - mass, 1 - 2 * mass + mass_square, mass - mass_square, squares
+        mass, mass_square, full - mass, full - 2 * mass + mass_square, mass - mass_square, squares
     )
 
 

@@ -20,6 +20,7 @@ from scipy.special import gammaln
 from sparsity.errors import InputError
 from sparsity.finite_length import n_eff, participation
 from sparsity.kernels.parameters import GAMMA, LENGTH
+from sparsity.row_law import number
 
 __all__ = [
     "Regime",
@@ -114,7 +115,11 @@ def condensed_share(tokens: float) -> float:
     """The α = γ_c/γ at which a condensed row attends to that many tokens, in (0, 1).
 
     So fixed focus on `tokens` > 1 needs γ → √(2 ln n)/α as n → ∞.
+
+    Raises:
+        InputError: not a number of tokens between 1 and 10²⁸, to which α differs from 1.
     """
+    number("tokens", tokens, "give a number > 1, at most 1e28", lambda x: 1 < x <= 1e28)
     found = brentq(lambda alpha: float(_stable_n_eff(alpha)) - tokens, 1e-300, 1 - 1e-15)
     return float(found)  # type: ignore[arg-type]
 
@@ -150,7 +155,7 @@ def limit_reach(length: Any, tolerance: float = 0.1) -> np.ndarray:
 
     Args:
         length: row lengths n ≥ 1, any shape.
-        tolerance: relative, > 0.
+        tolerance: relative, from 10⁻⁹ on.
 
     Returns:
         γ, in the shape of `length`.
@@ -159,8 +164,8 @@ def limit_reach(length: Any, tolerance: float = 0.1) -> np.ndarray:
         InputError: a bad length or tolerance.
     """
     n = LENGTH.check(length)
-    if not (np.isfinite(tolerance) and tolerance > 0):
-        raise InputError("tolerance", tolerance, "give a relative error > 0")
+    fix = "give a relative error >= 1e-9: the exact law is known to 1e-12"
+    number("tolerance", tolerance, fix, lambda x: x >= 1e-9)
     excess = np.log1p(tolerance)
 
     def reach(m: float) -> float:
@@ -169,10 +174,12 @@ def limit_reach(length: Any, tolerance: float = 0.1) -> np.ndarray:
             return float(top)
 
         def over(gamma: float) -> float:
+            if gamma == 0:
+                return -float(excess)
             law = n_eff("exp", m, gamma=gamma)
             return 0.5 * float(np.log(law.n_eff / m)) + gamma**2 / 2 - excess
 
-        return float(brentq(over, 1e-3 * top, 1.001 * top, xtol=1e-11))  # type: ignore[arg-type]
+        return float(brentq(over, 0.0, 1.001 * top, xtol=1e-11))  # type: ignore[arg-type]
 
     return _each(reach, n)
 
@@ -230,7 +237,10 @@ def locate(length: Any, gamma: Any) -> Regime:
     Raises:
         InputError: a value outside its domain.
     """
-    n, spread = int(LENGTH.check(length)), float(GAMMA.check(gamma))
+    for name, value in (("length", LENGTH.check(length)), ("gamma", GAMMA.check(gamma))):
+        if np.ndim(value):
+            raise InputError(name, value, "give one number")
+    n, spread = int(length), float(gamma)
     if n < 2:
         raise InputError("length", length, "one token has no regimes; give 2 or more")
     ratio, reach = 1 / float(_condensation(n, spread)), float(limit_reach(n))

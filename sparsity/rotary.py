@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.rotation import BASE, PAIRINGS, angles, join, planes, rotate, split
+from sparsity.rotation import BASE, PAIRINGS, angles, join, planes, rotate, split, vectors
 
 __all__ = [
     "BASE",
@@ -30,17 +30,18 @@ __all__ = [
 ]
 
 
-def _check(query: Any, t: Any, pairing: str) -> Any:
-    """The planes of the query, with t checked against them."""
-    q = planes(query, pairing)
-    if t.shape[-1] != q.shape[-1]:
-        fix = f"give one t for each plane: its last axis must be {q.shape[-1]}, as query has"
+def _check(query: Any, t: Any, pairing: str) -> tuple[Any, Any]:
+    """Query and t as arrays that fit each other."""
+    query, t = vectors("query", query), vectors("t", t)
+    count = split(query, pairing)[0].shape[-1]
+    if t.shape[-1] != count:
+        fix = f"give one t for each plane: its last axis must be {count}, as query has"
         raise InputError("t", f"array of shape {tuple(t.shape)}", fix)
     if isinstance(t, np.ndarray) and not np.all(t >= 0):
         raise InputError(
             "t", t[~(t >= 0)].flat[0], "CoCA needs t >= 0; a negative t turns k around"
         )
-    return q
+    return query, t
 
 
 def _places(positions: Any, x: Any) -> np.ndarray:
@@ -68,7 +69,14 @@ def rope_scores(
 
     Returns:
         Shape [..., M, N].
+
+    Raises:
+        InputError: not real vectors, an odd d, or queries and keys of different length.
     """
+    query, key = vectors("query", query), vectors("key", key)
+    if key.shape[-1] != query.shape[-1]:
+        fix = f"must be as long as the queries: its last axis must be {query.shape[-1]}"
+        raise InputError("key", f"array of shape {tuple(key.shape)}", fix)
     q = rotate(query, _places(m, query), pairing, base=base)
     k = rotate(key, _places(n, key), pairing, base=base)
     return q @ k.swapaxes(-1, -2)
@@ -101,7 +109,7 @@ def coca_scores(
     Raises:
         InputError: t of another shape, or (NumPy) negative.
     """
-    _check(query, t, pairing)
+    query, t = _check(query, t, pairing)
     a, b = split(query, pairing)
     q, k = join(a * a + b * b, 0 * a, pairing), join(t, 0 * t, pairing)
     return rope_scores(q, k, pairing, base=base, m=m, n=n)
@@ -122,7 +130,7 @@ def coca_by_definition(
 
     Source: Zhu et al., CoCA (2309.08646v3), section 2.3.
     """
-    _check(query, t, pairing)
+    query, t = _check(query, t, pairing)
     both = join(t, t, pairing)
     keys = query[..., :, None, :] * both[..., None, :, :]  # [..., M, N, d]
     k = rotate(keys, _places(n, t), pairing, base=base)
@@ -145,7 +153,7 @@ def slack_scores(
 
     Args, returns and raises as `coca_scores`.
     """
-    _check(query, t, pairing)
+    query, t = _check(query, t, pairing)
     q = query * rotate(query, _places(m, query), pairing, base=base)
     k = rotate(join(t, t, pairing), _places(n, t), pairing, base=base)
     return q @ k.swapaxes(-1, -2)

@@ -20,6 +20,7 @@ from sparsity.kernels import Kernel
 from sparsity.kernels.parameters import LENGTH
 from sparsity.mellin import n_eff_of_normal_prefixes, n_eff_of_prefixes
 from sparsity.rotary import BASE, angles, planes, slack_coefficients
+from sparsity.row_law import number
 from sparsity.scores import RowLaw, Tokens, every
 
 __all__ = ["Coca", "Rope", "rectified"]
@@ -28,7 +29,10 @@ _NORMAL = 8.0  # spreads from zero at which t is never cut: P(τ < 0) < 1e−15
 
 
 def _vector(name: str, value: Any) -> np.ndarray:
-    x = np.asarray(value, dtype=np.float64)
+    try:
+        x = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        x = np.empty(0)
     if x.ndim != 1 or not np.all(np.isfinite(x)) or not np.any(x):
         raise InputError(name, value, "give one finite, nonzero vector")
     return x
@@ -117,13 +121,16 @@ class Rope(_Law):
 
     def __post_init__(self) -> None:
         """Check everything once."""
-        q, mu = _vector("query", self.query), np.asarray(self.mean, dtype=np.float64)
+        q = _vector("query", self.query)
         angles(q.size, self.base)
         planes(q, self.pairing)
+        try:
+            mu = np.asarray(self.mean, dtype=np.float64)
+        except (TypeError, ValueError):
+            mu = np.empty(0)
         if mu.shape != q.shape or not np.all(np.isfinite(mu)):
             raise InputError("mean", self.mean, f"give a finite vector of shape {q.shape}")
-        if not 0 < self.spread < np.inf:
-            raise InputError("spread", self.spread, "must be > 0")
+        number("spread", self.spread, "must be > 0", lambda x: x > 0)
         object.__setattr__(self, "query", q)
         object.__setattr__(self, "mean", mu)
 
@@ -180,12 +187,13 @@ class Coca(_Law):
         q = _vector("query", self.query)
         angles(q.size, self.base)
         planes(q, self.pairing)
-        if not np.isfinite(self.center):
-            raise InputError("center", self.center, "give one finite number")
-        if not 0 < self.spread < np.inf:
-            raise InputError("spread", self.spread, "must be > 0")
+        number("center", self.center, "give one finite number")
+        number("spread", self.spread, "must be > 0", lambda x: x > 0)
         if self.center < -_NORMAL * self.spread:
             raise InputError("center", self.center, "at 8 spreads below 0, t is never positive")
+        if self.slack_at is not None:
+            fix = "give the position of the query, a whole number >= 0, or None for exact CoCA"
+            number("slack_at", self.slack_at, fix, lambda x: x >= 0 and x == int(x))
         object.__setattr__(self, "query", q)
 
     @property
@@ -198,6 +206,9 @@ class Coca(_Law):
         q, m = planes(self.query, self.pairing), np.asarray(distance, np.float64)
         if self.slack_at is None:
             return np.abs(q) ** 2 * np.cos(m[..., None] * self.theta)
+        if np.any(m > self.slack_at):
+            fix = f"the key at distance {np.max(m):.0f} would come before the first position, 0"
+            raise InputError("slack_at", self.slack_at, fix)
         return slack_coefficients(q, self.slack_at, self.slack_at - m, self.theta)
 
     def beta(self, distance: Any) -> np.ndarray:

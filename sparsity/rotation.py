@@ -11,7 +11,7 @@ import numpy as np
 
 from sparsity.errors import InputError
 
-__all__ = ["BASE", "PAIRINGS", "angles", "join", "planes", "rotate", "split"]
+__all__ = ["BASE", "PAIRINGS", "angles", "join", "planes", "rotate", "split", "vectors"]
 
 BASE = 10000.0
 PAIRINGS = ("interleaved", "half")  # plane i holds entries (2i, 2i+1), or (i, i + d/2)
@@ -37,6 +37,24 @@ def angles(dim: Any, base: float = BASE) -> np.ndarray:
     if not (np.ndim(base) == 0 and 1 < base < np.inf):
         raise InputError("base", base, "must be finite and > 1")
     return float(base) ** (-2 * np.arange(int(dim) // 2) / int(dim))
+
+
+def vectors(name: str, x: Any, axes: int = 2) -> Any:
+    """Vectors as a NumPy or JAX array of a floating type; integers become float64.
+
+    Raises:
+        InputError: not numbers, or fewer axes than [n, d].
+    """
+    if not hasattr(x, "__array_namespace__"):
+        try:
+            x = np.asarray(x)
+        except ValueError:  # ragged
+            x = np.empty(0, object)
+    if x.dtype.kind in "biu":
+        x = x.astype(float)
+    if x.dtype.kind in "cOSUMm" or x.ndim < axes:
+        raise InputError(name, f"array of shape {tuple(x.shape)}", "give real vectors [..., n, d]")
+    return x
 
 
 def split(x: Any, pairing: str) -> tuple[Any, Any]:
@@ -72,7 +90,7 @@ def planes(x: Any, pairing: str = "interleaved") -> Any:
     Raises:
         InputError: an odd d, or an unknown pairing.
     """
-    a, b = split(x, pairing)
+    a, b = split(vectors("x", x, axes=1), pairing)
     return a + 1j * b
 
 
@@ -80,17 +98,18 @@ def rotate(x: Any, positions: Any, pairing: str = "interleaved", *, base: float 
     """Vectors turned to their positions: plane i by position·θ_i.
 
     Args:
-        x: [..., n, d], NumPy or JAX.
+        x: [..., n, d], NumPy or JAX; integers are taken as floating numbers.
         positions: [n]; the angles are computed from them in float64.
         pairing: which entries make a plane.
         base: of the angles.
 
     Returns:
-        Shape and dtype of `x`.
+        Shape of `x`, and its dtype where that is a floating one.
 
     Raises:
         InputError: an odd d, an unknown pairing, or a base ≤ 1.
     """
+    x = vectors("x", x, axes=1)
     a, b = split(x, pairing)
     xp = x.__array_namespace__()
     theta = angles(x.shape[-1], base)

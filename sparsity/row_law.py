@@ -18,7 +18,7 @@ import numpy as np
 from sparsity.errors import InputError
 from sparsity.kernels.parameters import LENGTH
 
-__all__ = ["MOST", "RowLaw", "Step", "Tokens", "every", "number"]
+__all__ = ["MOST", "RowLaw", "Step", "Tokens", "every", "number", "whole"]
 
 MOST = 2**22  # different tokens that one row may hold
 
@@ -67,6 +67,17 @@ def number(
     real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     if not (real and math.isfinite(value) and holds(float(value))):
         raise InputError(name, value, fix)
+
+
+def whole(name: str, value: Any, least: int) -> int:
+    """The whole number from `least` on that `value` is.
+
+    Raises:
+        InputError: anything else.
+    """
+    fix = f"must be a whole number >= {least}"
+    number(name, value, fix, lambda x: x >= least and x == int(x))
+    return int(value)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.kernels.parameters import DECAY, DIM
-from sparsity.row_law import MOST, RowLaw, Step, Tokens, every, number
+from sparsity.row_law import MOST, RowLaw, Step, Tokens, every, number, whole
 
 __all__ = [
     "ALL",
@@ -220,9 +220,8 @@ class Spherical:
 
     def __post_init__(self) -> None:
         """Check the dimension."""
-        if np.ndim(DIM.check(self.dim)) or self.dim < 2:
-            raise InputError("dim", self.dim, "give a whole number >= 2")
-        object.__setattr__(self, "dim", int(self.dim))
+        object.__setattr__(self, "dim", whole("dim", self.dim, 2))
+        DIM.check(self.dim)
 
     def breaks(self, length: int) -> np.ndarray:
         """None: it is the same for every token."""

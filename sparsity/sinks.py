@@ -10,10 +10,19 @@ from typing import Any
 import numpy as np
 
 from sparsity.errors import InputError
+from sparsity.row_law import number, whole
 
 __all__ = ["importance", "sink_rate", "uniform_importance"]
 
 _ROUNDING = 1e-5  # of a row's sum in single precision; coarser types get 4 of their units
+
+
+def _array(attention: Any) -> np.ndarray:
+    try:
+        return np.asarray(attention)
+    except ValueError:
+        fix = "has rows of unlike length; give [..., tokens, tokens], zeros above the diagonal"
+        raise InputError("attention", type(attention).__name__, fix) from None
 
 
 def _checked(attention: Any) -> Any:
@@ -74,7 +83,7 @@ def importance(attention: Any) -> Any:
     Source: Gu et al. (2024), "When Attention Sink Emerges in Language Models", arXiv 2410.10781.
     """
     if not hasattr(attention, "astype"):
-        attention = np.asarray(attention)
+        attention = _array(attention)
     attention = _checked(attention)
     seen_by = np.arange(attention.shape[-1], 0, -1).astype(attention.dtype)
     return attention.sum(-2) / seen_by
@@ -94,8 +103,7 @@ def uniform_importance(length: int) -> np.ndarray:
     Raises:
         InputError: T is not a whole number ≥ 1.
     """
-    if isinstance(length, bool) or length != int(length) or length < 1:
-        raise InputError("length", length, "must be a whole number >= 1")
+    length = whole("length", length, 1)
     shares = 1 / np.arange(1.0, length + 1)
     return np.cumsum(shares[::-1])[::-1] / np.arange(length, 0, -1)
 
@@ -119,12 +127,13 @@ def sink_rate(attention: Any, epsilon: float = 0.3, key: int = 0) -> float:
 
     Source: Gu et al. (2024), arXiv 2410.10781; Barbero et al. (2025), arXiv 2504.02732, table 1.
     """
-    if not 0 < epsilon < 1:
-        raise InputError("epsilon", epsilon, "must be in (0, 1)")
-    shape = np.shape(attention)
+    number("epsilon", epsilon, "must be in (0, 1)", lambda x: 0 < x < 1)
+    if not hasattr(attention, "astype"):
+        attention = _array(attention)
+    shape = tuple(attention.shape)
     if len(shape) < 4:
         fix = "has the wrong shape; give [..., layers, heads, tokens, tokens]"
         raise InputError("attention", f"array of shape {shape}", fix)
-    if not 0 <= key < shape[-1]:
-        raise InputError("key", key, f"must be a position from 0 to {shape[-1] - 1}")
-    return float((importance(attention)[..., key] > epsilon).mean())
+    fix = f"must be a position from 0 to {shape[-1] - 1}"
+    number("key", key, fix, lambda x: 0 <= x < shape[-1] and x == int(x))
+    return float((importance(attention)[..., int(key)] > epsilon).mean())

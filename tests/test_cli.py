@@ -341,6 +341,12 @@ BAD = [  # (command line, what the line on stderr must say)
       for wrong, near in (("relu", "relu2"), ("exq", "exp"), ("identiy", "identity"),
                           ("decay", "decayed"), ("nonegative", "nonnegative"))),
     ("eval softmax --gamma 1", ["kernel", "softmax", "the kernels are exp, relu2"]),
+    # a sink
+    *((f"design --length 100 --sink-mass 0.5 --gamma 1 --kernel {name}",
+       ["kernel", name, "softmax logits"]) for name in ("relu2", "nope")),
+    *((f"design --length 1000 --gamma 1 --sink-mass {mass}", [mass, "not resolved"])
+      for mass in ("1e-300", "1e-20", "0.9999999999999999")),
+    ("design --length 1000 --gamma 1 --sink-mass 1", ["mass = 1", "between 0 and 1"]),
     # λ
     *((f"{verb} decayed --decay {value} --length 10", ["decay", value, "(0, 1]"])
       for verb in ("eval", "estimate") for value in ("0", "1.5", "-0.5", "nan")),
@@ -352,6 +358,7 @@ BAD = [  # (command line, what the line on stderr must say)
     *((f"{verb} exp --gamma 1 --length {value}", ["length", value, shown])
       for verb in ("eval", "estimate")
       for value, shown in (("0", ">= 1"), ("2.5", "whole"), ("nan", "finite"))),
+    ("eval exp --gamma 1 --length 2e300", ["length", "2e300", "at most 2^53"]),
     # d, σ̃/μ̃ and the query family
     *((f"{verb} nonnegative --ratio 1 --dim {value} --query uniform", ["dim", value, shown])
       for verb in ("eval", "estimate")

@@ -201,6 +201,24 @@ def test_growth_is_as_said():
     assert window.requirements[-1].value == pytest.approx(7 / 9, rel=1e-12)
 
 
+@pytest.mark.parametrize("length", [2, 64, 4096, 10**6])
+def test_decay_of_all_tokens_is_none(length):
+    found = design("decayed", length=length, n_eff=length, lengths=(length,))
+    assert found.value == 1
+    assert found.n_eff == length
+    assert found.requirements[0].value == 1
+
+
+@pytest.mark.parametrize(
+    ("kernel", "wanted", "end"),
+    [("exp", 1.0000001, "gamma beyond 300"), ("relu2", 4096 * (1 - 1e-15), "beta beyond 1e+07")],
+)
+def test_only_the_end_that_is_in_the_way_is_named(kernel, wanted, end):
+    with pytest.raises(InputError) as caught:
+        design(kernel, length=4096, n_eff=wanted)
+    assert f"n_eff = {wanted!r}: needs {end}, where" in str(caught.value)
+
+
 def test_where_only_some_lengths_can():
     found = design("identity", length=4096, n_eff=3000)
     assert [row.value is not None for row in found.requirements] == [n == 4096 for n in LENGTHS]
@@ -253,11 +271,50 @@ def test_sink_logit(n, gamma, logit, mass):
     assert _sink_mass(found.logit, n, gamma) == pytest.approx(mass, rel=1e-6)
     assert _sink_mass(found.logit + 0.1, n, gamma) != pytest.approx(mass, rel=1e-2)
     near, far = found.requirements
-    if gamma < 3:  # annealed
+    if gamma < 3 and far.logit and near.logit:  # annealed
         assert far.logit - near.logit == pytest.approx(4 * math.log(10), abs=0.05 * gamma**2)
         assert far.logit == pytest.approx(far.annealed, abs=2e-3 * gamma**4)
     assert f"{found.logit:.10g}" in found.text()
     json.dumps(plain(found.summary()), allow_nan=False)
+
+
+@pytest.mark.parametrize("gamma", [1.0, 20.0, 30.0, 40.0, 60.0, 100.0])
+@pytest.mark.parametrize("mass", [1e-4, 0.5, 0.999])
+def test_every_spread_has_a_logit_for_every_mass(gamma, mass):
+    found = design_sink(mass, length=1000, gamma=gamma, lengths=(64, 10**6))
+    assert found.mass == pytest.approx(mass, rel=1e-9)
+    logits = [row.logit for row in found.requirements]
+    assert None not in logits
+    assert logits == sorted(logits)  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize("gamma", [1.0, 30.0, 100.0])
+def test_a_sink_beside_sampled_rows_takes_the_wanted_mass(gamma):
+    found = design_sink(0.5, length=1000, gamma=gamma, lengths=())
+    scores = gamma * np.random.default_rng(8).standard_normal((4000, 1000))
+    total = np.logaddexp.reduce(scores, axis=1)
+
+    def z(logit):
+        share = 1 / (1 + np.exp(np.minimum(total - logit, 700)))
+        return (share.mean() - 0.5) / share.std() * math.sqrt(len(share))
+
+    assert abs(z(found.logit)) < 4.5
+    assert abs(z(found.logit + 0.1 * gamma)) > 4.5
+
+
+@pytest.mark.parametrize(
+    ("mass", "gamma"), [(1e-300, 1.0), (1e-20, 1.0), (1 - 1e-16, 1.0), (1e-30, 30.0)]
+)
+def test_masses_that_are_not_resolved(mass, gamma):
+    with pytest.raises(InputError, match=r"mass = .*not resolved"):
+        design_sink(mass, length=1000, gamma=gamma, lengths=())
+
+
+def test_a_length_of_the_table_that_is_not_resolved():
+    found = design_sink(1e-15, length=10**6, gamma=10.0, lengths=(1000, 10**6))
+    assert found.requirements[0].logit is None
+    assert found.requirements[1].logit == pytest.approx(found.logit)
+    assert "not resolved" in found.text()
 
 
 @pytest.mark.parametrize(
@@ -296,6 +353,12 @@ def test_figure():
     assert cells == 10
     assert decay.theory == pytest.approx(np.full(19, 7 / 9), abs=1e-6)
     assert np.all(floor.theory > 0.63 * floor.x)
-    assert "between 0.39 and 0.53" in FIGURE.caption
-    assert (scale.theory.min(), scale.theory.max()) == pytest.approx((0.39, 0.53), abs=0.005)
+    assert "between 0.50 and 0.53 to n = 10⁴" in FIGURE.caption
+    assert "0.39 at 10⁹" in FIGURE.caption
+    assert "to about n = 10⁴" in FIGURE.title
+    upto = scale.theory[scale.x <= 1e4]
+    assert (upto.min(), upto.max()) == pytest.approx((0.505, 0.53), abs=0.005)
+    assert np.interp(4, np.log10(scale.x), scale.theory) == pytest.approx(0.5025, abs=5e-4)
+    assert np.all(scale.theory[scale.x > 1e4] < 0.5)
+    assert scale.theory[-1] == pytest.approx(0.39, abs=0.005)
     assert render(FIGURE, data)["png"][:4] == b"\x89PNG"

@@ -112,6 +112,10 @@ def test_later_tokens_do_not_reach_earlier_ones():
         ({"kernel": "softmax"}, "kernel"),
         ({"gamma": 0.0}, "gamma"),
         ({"length": 1}, "length"),
+        ({"length": "a"}, "length"),
+        ({"length": math.inf}, "length"),
+        ({"strength": "a"}, "strength"),
+        ({"common": "a"}, "common"),
         ({"dim": 0}, "dim"),
         ({"depth": 2.5}, "depth"),
         ({"heads": 0}, "heads"),
@@ -132,6 +136,9 @@ def test_bad_stacks_are_refused(change, argument):
         ({}, "sink"),
         ({"mass": 0.5, "logit": 1.0}, "sink"),
         ({"mass": 1.0}, "mass"),
+        ({"mass": "a"}, "mass"),
+        ({"logit": "a"}, "logit"),
+        ({"mass": 0.5, "value": "a"}, "value"),
         ({"mass": -0.1}, "mass"),
         ({"logit": math.inf}, "logit"),
         ({"mass": 0.5, "value": -1.0}, "value"),
@@ -345,7 +352,7 @@ def test_row_moments_against_rows_drawn():
     rng, rows, cells = np.random.default_rng(5), 40_000, 0
     for kernel, f in (("exp", np.exp), ("relu2", lambda x: np.maximum(x, 0) ** 2)):
         for n in (1, 3, 20):
-            for sink in (None, Sink(mass=0.3), Sink(logit=1.5)):
+            for sink in (None, Sink(mass=0.3), Sink(logit=1.5), Sink(logit=-1.5)):
                 a = f(-0.5 + 1.2 * rng.standard_normal((rows, n)))
                 b = 0.0 if sink is None or sink.logit is None else f(sink.logit)
                 total = a.sum(1, keepdims=True) + b
@@ -360,7 +367,34 @@ def test_row_moments_against_rows_drawn():
                     bar = 4.5 * x.std() / math.sqrt(rows) + 1e-9
                     assert abs(x.mean() - float(getattr(law, name))) < bar
                     cells += 1
-    assert cells == 2 * 3 * 3 * 6
+    assert cells == 2 * 3 * 4 * 6
+
+
+def test_row_moments_of_a_sink_without_weight():
+    """Half of the scores are negative, all three of them in one row of eight: those rows are 0."""
+    found = mixing_law.row_moments("relu2", [1, 3], 0.0, 1.0, Sink(logit=-1.0))
+    for value in (found.rest, found.rest_square):
+        np.testing.assert_allclose(value, [0.5, 0.875], rtol=1e-12)
+    np.testing.assert_array_equal(found.mass, 0)
+    np.testing.assert_array_equal(found.mass_rest, 0)
+
+
+@pytest.mark.parametrize("logit", [80.0, 300.0, 700.0, 1e4])
+def test_row_moments_of_a_sink_that_takes_all(logit):
+    found = mixing_law.row_moments("exp", [1, 3], 0.0, 1.0, Sink(logit=logit))
+    for name, value in (("mass", 1), ("mass_square", 1), ("rest", 0), ("squares", 0)):
+        np.testing.assert_allclose(getattr(found, name), value, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("n", "beta", "gamma", "name"),
+    [(3, 0.0, -1.0, "gamma"), (3, 0.0, 0.0, "gamma"), (3, np.nan, 1.0, "beta"),
+     (0, 0.0, 1.0, "length"), (2.5, 0.0, 1.0, "length"), ("a", 0.0, 1.0, "length")],
+)  # fmt: skip
+def test_bad_input_of_row_moments(n, beta, gamma, name):
+    with pytest.raises(InputError) as caught:
+        mixing_law.row_moments("exp", n, beta, gamma)
+    assert caught.value.argument == name
 
 
 LAWS = (
@@ -369,6 +403,7 @@ LAWS = (
     Stack(kernel="exp", gamma=1.5, sink=Sink(logit=3.0, value=0.7)),
     Stack(kernel="relu2", gamma=1.0, beta=-0.3, sink=Sink(logit=1.0)),
     Stack(kernel="relu2", gamma=1.0, sink=Sink(mass=0.5, value=1.0)),
+    Stack(kernel="relu2", gamma=1.0, beta=-0.5, sink=Sink(logit=-1.0)),  # without weight
 )
 
 
@@ -390,7 +425,7 @@ def shaped(stack, heads=2):
 @pytest.mark.slow
 def test_stacks_drawn_at_random_obey_the_law():
     z = np.concatenate([z_scores(shaped(x), mixing_law.average(shaped(x))) for x in LAWS])
-    assert z.size == 5 * 4 * 4
+    assert z.size == 6 * 4 * 4
     assert np.abs(z).max() < stats.t.isf(1e-4 / z.size / 2, 399)
 
 
@@ -489,6 +524,9 @@ def test_published_data_are_marked_as_such(records):
         78.29,
     ]
     assert "not recomputed" in records["larger-models"]["claim"]
+    besides = numbers["published_besides"]
+    assert [row["sink_rate_percent"] for row in besides] == [18.18, 0.44, 0.0, 90.84, 0.05]
+    assert [row["loss"] for row in besides[3:]] == [2.69, 7.56]
 
 
 HONEST = SinkRoutes()
@@ -532,8 +570,21 @@ PLANTED = [
         "refuted",
         replace(HONEST, distances=lambda x: mixing_law.distances(replace(x, sink=Sink(mass=0.8)))),
     ),
+    (
+        "longer-context",
+        "refuted",
+        replace(HONEST, sink_logit=lambda m, n, g: 10 * math.log(n)),
+    ),
+    ("longer-context", "refuted", replace(HONEST, sink_logit=lambda m, n, g: n**0.5)),
+    (
+        "longer-context",
+        "refuted",
+        replace(HONEST, sink_logit=lambda m, n, g: math.log(n) + g * g / 2 - 1 / n),
+    ),
+    ("longer-context", "refuted", replace(HONEST, sink_mass=lambda b, n, g: 0.04 * n**-0.25)),
     ("rank-collapse", "refuted", replace(HONEST, collapse=_no_mean)),
     ("over-squashing", "refuted", replace(HONEST, bound=_half_bound)),
+    ("over-squashing", "confirmed", replace(HONEST, bound=lambda *a: 5 * HONEST.bound(*a))),
     ("over-squashing", "refuted", replace(HONEST, jacobian=_anti_causal)),
     ("no-op", "refuted", replace(HONEST, draw=_loose_sinks)),
     (
@@ -541,14 +592,17 @@ PLANTED = [
         "refuted",
         replace(HONEST, published=(("a", 8, 78.0), ("b", 70, 73.0), ("c", 405, 46.0))),
     ),
-    ("larger-models", "refuted", replace(HONEST, importance=lambda a: importance(a) * 5)),
+    *(
+        ("larger-models", "refuted", replace(HONEST, importance=lambda a, c=c: importance(a) * c))
+        for c in (5, 3, 0)
+    ),
 ]
 
 
 def test_every_claim_has_a_planted_world():
     assert {key for key, _, _ in PLANTED} == set(EXPECTED)
     assert all(EXPECTED[key] != wrong for key, wrong, _ in PLANTED)
-    assert len(PLANTED) == 11
+    assert len(PLANTED) == 18
 
 
 @pytest.mark.parametrize(("key", "wrong", "routes"), PLANTED)

@@ -149,6 +149,11 @@ def test_where_the_limit_holds():
             assert (error < 0.1) == holds
             cells += 1
     assert cells == 45
+    for tolerance in (1e-9, 1e-6, 1e-3):  # γ²/(2n) + … is the error of a narrow row
+        spread = limit_reach(1000, tolerance)
+        error = n_eff("exp", 1000, gamma=spread).S_rms / np.exp(-(spread**2) / 2) - 1
+        assert error == pytest.approx(tolerance, rel=2e-3)
+    assert limit_reach(1000, 1e-9) == pytest.approx(np.sqrt(2000 * 1e-9), rel=2e-3)
     assert limit_reach(1024, 0.01) < limit_reach(1024, 0.1) < limit_reach(1024, 0.5)
 
 
@@ -173,6 +178,13 @@ def test_errors():
         (lambda: limit_reach(0.5), "length"),
         (lambda: limit_reach(8, 0.0), "tolerance"),
         (lambda: limit_reach(8, np.nan), "tolerance"),
+        (lambda: limit_reach(8, 1e-10), "tolerance"),
+        (lambda: limit_reach(8, "x"), "tolerance"),  # type: ignore[arg-type]
+        (lambda: condensed_share(0.5), "tokens = 0.5"),
+        (lambda: condensed_share(1.0), "tokens = 1"),
+        (lambda: condensed_share(1e40), r"tokens = 1e\+40"),
+        (lambda: locate([10, 20], 1.0), "length"),
+        (lambda: locate(10, [1.0, 2.0]), "gamma"),
         (lambda: condensed_n_eff(8, 0), "gamma"),
     ):
         with pytest.raises(InputError, match=match):

@@ -337,6 +337,29 @@ def test_collinear_mean_is_coca_without_a_turn():
         np.testing.assert_allclose(rope.beta(distance), coca.beta(distance), atol=1e-12)
 
 
+@pytest.mark.parametrize("pairing", PAIRINGS)
+@pytest.mark.parametrize("array", [np.asarray, jnp.asarray, lambda x: x.tolist()])
+def test_integers_are_turned_as_numbers(pairing, array):
+    x = np.arange(12).reshape(3, 4) - 3
+    k, t = x[::-1] + 1, np.arange(6).reshape(3, 2)
+    forms = (rotary.coca_scores, rotary.coca_by_definition, rotary.slack_scores)
+    for form, other in ((rotary.rope_scores, k), *((form, t) for form in forms)):
+        found = np.asarray(form(array(x), array(other), pairing))
+        exact = form(x.astype(float), other.astype(float), pairing)
+        np.testing.assert_allclose(found, exact, rtol=1e-12, atol=1e-12)
+        assert np.any(exact != np.round(exact))
+    turned = np.asarray(rotary.rotate(array(x), [1, 2, 3], pairing))
+    np.testing.assert_allclose(turned, rotary.rotate(x.astype(float), [1, 2, 3], pairing))
+    np.testing.assert_array_equal(rotary.planes(array(x), pairing), rotary.planes(x, pairing))
+
+
+def test_slack_positions_stay_within_the_row():
+    law = Coca(vectors(8), 10.0, 1.0, slack_at=6)
+    assert law.n_eff(7).n_eff > 1
+    with pytest.raises(InputError, match=r"slack_at = 6: .*distance 7"):
+        law.n_eff(8)
+
+
 # Bad input
 
 
@@ -358,6 +381,20 @@ def test_collinear_mean_is_coca_without_a_turn():
         (lambda: Rope(vectors(8), vectors(8), 0.0), "spread"),
         (lambda: Rope(vectors(8), vectors(8), 1.0, base=0.5), "base"),
         (lambda: Rope(vectors(8), vectors(8), 1.0, "other"), "pairing"),
+        (lambda: Rope(vectors(8), vectors(8), "a"), "spread"),  # type: ignore[arg-type]
+        (lambda: Rope([["a"]], vectors(8), 1.0), "query"),
+        (lambda: Rope(vectors(8), ["a"], 1.0), "mean"),
+        (lambda: Coca(vectors(8), "a", 1.0), "center"),  # type: ignore[arg-type]
+        (lambda: Coca(vectors(8), 9.0, 1.0, slack_at=2.5), "slack_at"),  # type: ignore[arg-type]
+        (lambda: Coca(vectors(8), 9.0, 1.0, slack_at=-1), "slack_at"),
+        (lambda: Coca(vectors(8), 9.0, 1.0, slack_at=3).n_eff(7), "slack_at"),
+        (lambda: Coca(vectors(8), 0.0, 1.0, slack_at=3).n_eff(7), "slack_at"),
+        (lambda: rotary.rope_scores([[1, 2], [3]], [[1, 2]]), "query"),
+        (lambda: rotary.rope_scores(vectors(3, 4), [["a", "b"]]), "key"),
+        (lambda: rotary.rope_scores(vectors(3, 4), vectors(4)), "key"),
+        (lambda: rotary.rope_scores(vectors(3, 4), vectors(3, 6)), "key"),
+        (lambda: rotary.rope_scores(vectors(3, 4) + 1j, vectors(3, 4)), "query"),
+        (lambda: rotary.coca_scores(vectors(3, 4), [["a", "b"]]), "t"),
         (lambda: Coca(vectors(7), 0.0, 1.0), "dim"),
         (lambda: Coca(vectors(8), float("inf"), 1.0), "center"),
         (lambda: Coca(vectors(8), -9.0, 1.0), "center"),
@@ -412,6 +449,15 @@ WRONG_WORLDS = {
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda c: c.key)
 def test_a_wrong_world_changes_the_verdict(claim):
     assert claim.record(WRONG_WORLDS[claim.key])["verdict"] == "refuted"
+
+
+def test_the_letter_of_the_k_border_is_computed_from_scores():
+    def falling(q, t, m, n):
+        return np.array([[1.0 / (1 + m[0] - n[0])]])
+
+    found = {c.key: c for c in CLAIMS}["k-border"].record(CocaRoutes(coca_by_definition=falling))
+    (letter,) = (f for f in found["evidence"]["findings"] if f["role"] == "letter")
+    assert letter["holds"]
 
 
 def test_published_numbers_are_kept_apart():

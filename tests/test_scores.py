@@ -492,6 +492,8 @@ def test_errors():
         (lambda: Sink(0.0, -1.0), "gamma = -1"),
         (lambda: Spherical(1), "dim = 1"),
         (lambda: Spherical(2.5), "dim = 2.5"),
+        (lambda: Spherical("3"), "dim = 3"),  # type: ignore[arg-type]
+        (lambda: Spherical([4, 8]), "dim"),  # type: ignore[arg-type]
         (lambda: RowLaw().tokens(0), "length = 0"),
         (lambda: RowLaw().tokens([1, 2]), "length"),
         (lambda: RowLaw(steps=(Alibi(0.1),)).tokens(10**9), "length = 1000000000"),

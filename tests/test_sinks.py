@@ -133,19 +133,28 @@ def test_bad_arrays_are_refused(array, words):
 def test_bad_arguments_are_refused():
     a = attention(1, 2, 2)
     count = 0
-    for epsilon in (0, 1, -0.3, 1.5, float("nan")):
+    epsilons: tuple[Any, ...] = (0, 1, -0.3, 1.5, float("nan"), "x")
+    for epsilon in epsilons:
         with pytest.raises(InputError, match=r"epsilon = .*\(0, 1\)"):
             sink_rate(a, epsilon)
         count += 1
-    for key in (-1, 8):
+    with pytest.raises(InputError, match="epsilon"):
+        sink_rate(a, np.array([0.1, 0.2]))  # type: ignore[arg-type]
+    keys: tuple[Any, ...] = (-1, 8, 1.5, True, "0")
+    for key in keys:
         with pytest.raises(InputError, match="from 0 to 7"):
             sink_rate(a, 0.3, key)
         count += 1
     with pytest.raises(InputError, match="layers, heads"):
         sink_rate(a[0, 0])
-    lengths: tuple[Any, ...] = (0, -1, 2.5)
+    lengths: tuple[Any, ...] = (0, -1, 2.5, "a", float("nan"), float("inf"), True)
     for length in lengths:
         with pytest.raises(InputError, match="whole number"):
             uniform_importance(length)
         count += 1
-    assert count == 10
+    for ragged in ([[1.0], [0.5, 0.5]], [[[[1.0], [0.5, 0.5]]]]):
+        for metric in (importance, sink_rate):
+            with pytest.raises(InputError, match="unlike length"):
+                metric(ragged)
+            count += 1
+    assert count == 22

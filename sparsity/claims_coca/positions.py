@@ -134,7 +134,7 @@ def border(routes: CocaRoutes, seed: int) -> Judged:
         Finding(
             "letter",
             "the score of a plane falls with distance for good",
-            not inside.any(),
+            not np.isfinite(first).any(),
         ),
         Finding(
             "instead",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from sparsity.claims_sinks import bound, context, mixing
-from sparsity.claims_sinks.routes import SinkRoutes
+from sparsity.claims_sinks.routes import PUBLISHED_BESIDES, SinkRoutes
 from sparsity.judging import Claim
 
-__all__ = ["CLAIMS", "SinkRoutes"]
+__all__ = ["CLAIMS", "PUBLISHED_BESIDES", "SinkRoutes"]
 
 _BARBERO = "Barbero et al. (2025), Why do LLMs attend to the first token?, arXiv 2504.02732"
 
@@ -18,7 +18,7 @@ CLAIMS: tuple[Claim, ...] = (
         formula="K′ = K + w² E[A K Aᵀ], K_jk = E v_j·v_k; a sink of mass m and value 0 multiplies "
         "the other weights by 1 − m",
         proof="The weights W_h are centred and independent, so second moments close: what a layer "
-        "adds to K is (1 − m)² of what it adds without a sink.",
+        "adds to K is (1 − m)² times what it adds in a stack without token 0.",
         judge=mixing.less_mixing,
         routes=SinkRoutes,
     ),
@@ -27,7 +27,8 @@ CLAIMS: tuple[Claim, ...] = (
         source=_BARBERO,
         statement="A longer context needs a stronger sink.",
         formula="E mass = ∫₀^∞ e^b e^(−t e^b) (E e^(−t e^(γε)))ⁿ dt; half of it at b ≈ ln n + γ²/2",
-        proof="Beside n logits with γ² ≪ ln n the sum of the weights is n e^(γ²/2), nearly sure.",
+        proof="Beside n logits with γ² ≪ ln n the sum of the weights is n e^(γ²/2), nearly sure. "
+        "The mass is convex in that sum, so half of it never needs more (Jensen).",
         judge=context.longer_context,
         routes=SinkRoutes,
     ),

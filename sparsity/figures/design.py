@@ -93,12 +93,13 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
 
 FIGURE = Figure(
     name="design",
-    title="Eight of n tokens: softmax needs γ ≈ ½ ln n up to n = 10⁵",
+    title="Eight of n tokens: softmax needs γ ≈ ½ ln n to about n = 10⁴",
     subtitle="What each kernel needs to attend to n_eff = 8 tokens, against the length of the row",
     caption=(
         "Softmax needs a spread γ of its scores that grows almost like ln n at real lengths: "
-        "γ = s·ln n with s between 0.39 and 0.53. In the end √(ln n) is enough, so a constant s "
-        "then focuses ever more. Squared ReLU needs a bias that falls like −√(2 ln n) spreads; "
+        "γ = s·ln n with s between 0.50 and 0.53 to n = 10⁴, then falling, 0.39 at 10⁹. In the "
+        "end √(ln n) is enough, so a constant s then focuses ever more. Squared ReLU needs a bias "
+        "that falls like −√(2 ln n) spreads; "
         "decay the same λ = 7/9 at every length. Nonnegative linear attention needs noise that "
         "grows like √n, even with a one-hot query (limit of long rows). Signed linear attention "
         "cannot: whatever its bias and spread it attends to 2n/π tokens or more (grey: out of "

@@ -69,11 +69,11 @@ GAMMA = Parameter("gamma", "spread γ = σ‖q‖", "> 0", lambda x: x > 0, symb
 DECAY = Parameter(
     "decay", "decay λ per token", "in (0, 1]", lambda x: (x > 0) & (x <= 1), symbols.decay
 )
-LENGTH = Parameter("length", "row length n", ">= 1", _count, symbols.n, integer=True)
+LENGTH = Parameter("length", "row length n", ">= 1, at most 2^53", _count, symbols.n, integer=True)
 RATIO = Parameter(
     "ratio", "noise-to-signal ratio σ̃/μ̃ of a feature", "> 0", lambda x: x > 0, symbols.ratio
 )
-DIM = Parameter("dim", "dimension d", ">= 1", _count, symbols.d, integer=True)
+DIM = Parameter("dim", "dimension d", ">= 1, at most 2^53", _count, symbols.d, integer=True)
 QUERY = Parameter("query", "query family", "|".join(queries.NAMES), np.isfinite)
 
 ALL = (BETA, GAMMA, DECAY, RATIO, DIM, QUERY, LENGTH)
