@@ -56,6 +56,8 @@ def _bounded(sums: Sums, integrand: Any) -> tuple[float, float]:
 def _lengths(length: Any, one: Any) -> tuple[np.ndarray, list[np.ndarray]]:
     """`one` at (n, longest n) for every n: all n, and its results, each in the shape of n."""
     n = LENGTH.check(length)
+    if not n.size:
+        raise InputError("length", length, "give at least one")
     longest = float(n.max(initial=1.0))
     found = np.array([one(int(m), longest) for m in n.flat], dtype=np.float64).reshape(n.size, -1)
     return n, [column.reshape(n.shape) for column in found.T]

@@ -11,15 +11,12 @@ import numpy as np
 
 from sparsity.design import LENGTHS
 from sparsity.errors import InputError
-from sparsity.finite_rows import sink_mass
+from sparsity.finite_rows import sink_logit, sink_mass
 from sparsity.kernels.parameters import GAMMA, LENGTH
-from sparsity.levers import invert
 from sparsity.row_law import number
 from sparsity.scores import RowLaw, Unit
 
 __all__ = ["SinkDesign", "SinkRequirement", "design_sink"]
-
-_RESOLVED = 1e-6  # error of the log odds of a mass, from which on its logit is not given
 
 
 @dataclass(frozen=True)
@@ -28,12 +25,12 @@ class SinkRequirement:
 
     Args:
         length: n tokens beside the sink.
-        logit: b, exactly; None where the law does not resolve it.
+        logit: b, exactly.
         annealed: ln n + γ²/2 + ln(mass/(1−mass)), where no token matters by itself.
     """
 
     length: int
-    logit: float | None
+    logit: float
     annealed: float
 
 
@@ -73,38 +70,9 @@ class SinkDesign:
             f"{'n':>9}  {'b':<12}  ln n + γ²/2 + ln(m/(1−m))",
         ]
         for row in self.requirements:
-            logit = "not resolved" if row.logit is None else f"{row.logit:<12.8g}"
-            lines.append(f"{row.length:>9}  {logit}  {row.annealed:.8g}")
+            lines.append(f"{row.length:>9}  {row.logit:<12.8g}  {row.annealed:.8g}")
         growth = "b must grow like ln n: a fixed logit loses its share in longer rows."
         return "\n".join([*lines, "", growth])
-
-
-def _mass(logit: float, length: int, gamma: float) -> tuple[float, float]:
-    """Exact mean mass and the bound on its relative error; the bound is not finite at a mass 0."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mass, bound = sink_mass("exp", RowLaw(0.0, gamma).then(Unit(logit)), length)
-    return float(mass), float(bound)
-
-
-def _logit(odds: float, length: int, gamma: float) -> float | None:
-    """The logit at which the mass has these log odds; None where the law does not resolve it.
-
-    With Gaussian logits there is one for every mass, so that None speaks of the computation only.
-    """
-
-    def excess(b: float) -> float:
-        mass, bound = _mass(b, length, gamma)
-        if not (bound < _RESOLVED and mass > 1e-290):  # too little to be told from nothing
-            return -1e3
-        return math.log(mass / max(1 - mass, 1e-17)) - odds
-
-    top, most = gamma * math.sqrt(2 * math.log(length)), math.log(length) + gamma**2 / 2
-    found = invert(excess, (-1e3 - 40 * gamma, 1e3 + 40 * gamma), min(top, most) + odds)
-    if found is None:
-        return None
-    mass, bound = _mass(found, length, gamma)
-    known = abs(excess(found)) < _RESOLVED and bound < _RESOLVED * (1 - mass)
-    return found if known else None
 
 
 def design_sink(
@@ -121,22 +89,20 @@ def design_sink(
         lengths: the other lengths for which the logit is given.
 
     Raises:
-        InputError: a value outside its domain, or a mass whose logit the law does not resolve.
+        InputError: a value outside its domain.
     """
     number("mass", mass, "must be between 0 and 1", lambda x: 0 < x < 1)
     for name, value in (("gamma", GAMMA.check(gamma)), ("length", LENGTH.check(length))):
         if np.ndim(value):
             raise InputError(name, value, "give one number")
     n, spread = int(length), float(gamma)
-    odds = math.log(mass / (1 - mass))
-    logit = _logit(odds, n, spread)
-    if logit is None:
-        fix = f"its logit beside n = {n} tokens of spread {spread:g} is not resolved; ask for a "
-        raise InputError("mass", mass, f"{fix}mass nearer to 1/2")
+    odds, law = math.log(mass) - math.log1p(-mass), RowLaw(0.0, spread)
+    logit = float(sink_logit(mass, law, n))
+    others = LENGTH.check(lengths).reshape(-1)
+    logits = sink_logit(mass, law, others) if len(others) else ()
     rows = tuple(
-        SinkRequirement(
-            int(other), _logit(odds, int(other), spread), math.log(other) + spread**2 / 2 + odds
-        )
-        for other in LENGTH.check(lengths).tolist()
+        SinkRequirement(int(m), float(b), math.log(m) + spread**2 / 2 + odds)
+        for m, b in zip(others, logits, strict=True)
     )
-    return SinkDesign(n, spread, mass, logit, *_mass(logit, n, spread), rows)
+    found, bound = sink_mass("exp", law.then(Unit(logit)), n)
+    return SinkDesign(n, spread, mass, logit, float(found), float(bound), rows)

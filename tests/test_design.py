@@ -303,18 +303,15 @@ def test_a_sink_beside_sampled_rows_takes_the_wanted_mass(gamma):
 
 
 @pytest.mark.parametrize(
-    ("mass", "gamma"), [(1e-300, 1.0), (1e-20, 1.0), (1 - 1e-16, 1.0), (1e-30, 30.0)]
+    ("mass", "gamma"),
+    [(1e-300, 1.0), (1e-20, 1.0), (1 - 1e-16, 1.0), (1e-30, 30.0), (1e-20, 100.0)],
 )
-def test_masses_that_are_not_resolved(mass, gamma):
-    with pytest.raises(InputError, match=r"mass = .*not resolved"):
-        design_sink(mass, length=1000, gamma=gamma, lengths=())
-
-
-def test_a_length_of_the_table_that_is_not_resolved():
-    found = design_sink(1e-15, length=10**6, gamma=10.0, lengths=(1000, 10**6))
-    assert found.requirements[0].logit is None
-    assert found.requirements[1].logit == pytest.approx(found.logit)
-    assert "not resolved" in found.text()
+def test_masses_next_to_nothing_and_next_to_all(mass, gamma):
+    found = design_sink(mass, length=1000, gamma=gamma, lengths=(10**6,))
+    assert found.mass == pytest.approx(mass, rel=1e-9)
+    assert found.requirements[0].logit > found.logit
+    if gamma == 1.0:  # Jensen, for the mass and for 1 − mass: E 1/Σ >= 1/E Σ
+        assert found.logit < math.log(mass) - math.log1p(-mass) + math.log(1000) + 0.5 + 1e-3
 
 
 @pytest.mark.parametrize(
