@@ -1,5 +1,6 @@
 """Rows of real attention: every statistic against its definition, laws, sinks, memory, refusals."""
 
+import dataclasses
 import tracemalloc
 
 import jax.numpy as jnp
@@ -8,10 +9,13 @@ import pytest
 import xarray
 from scipy import special, stats
 
-from sparsity import claims_model, finite_length, measure, metric, rotary, sinks
-from sparsity.claims_model.evidence import Evidence, Run
+from sparsity import claims_model, finite_length, finite_rows, measure, metric, rotary, sinks
+from sparsity.claims_model import null
+from sparsity.claims_model.evidence import Evidence, Run, Sinks
 from sparsity.errors import InputError
 from sparsity.measurement import job, labels, law, layers, save, tables
+from sparsity.row_law import RowLaw
+from sparsity.scores import Unit
 
 RNG = np.random.default_rng(7)
 T = 40
@@ -258,9 +262,10 @@ def test_wide_logits_have_laws_and_ranks(tmp_path):
         assert abs(row[name] + stats.spearmanr(*(
             one[x].values[..., 64:].ravel() for x in (own, "S_rest" if "rest" in name else "S")
         )).statistic) < 1e-9  # fmt: skip
-    data = whole_run(one)
-    files, _ = job.write_report(data, tmp_path, "sparsity measure")
-    assert files[-1].stat().st_size > 1e5
+    constant = measure(queries=np.ones((4, 128, 16)), keys=np.ones((2, 128, 16)))
+    for data in (one, constant):
+        files, _ = job.write_report(whole_run(data), tmp_path, "sparsity measure")
+        assert files[-1].stat().st_size > 1e5
 
 
 def whole_run(one):
@@ -458,18 +463,24 @@ def evidence(**changes):
         "n_eff_rest": 9 * ones,
         "gamma_rest": 0.5 * np.log(n),
     }
+    fit = null.Fit(0.97, 0.6, 1.1, 0.2, 0.78, 0.8)
     fields = {
-        "off": {"limit": ones, "exact": 0.1 * ones},
-        "within": 0.95 * ones,
-        "sink_logit": np.log(n),
-        "needed": 1.5 * np.log(n),
+        "real": (dataclasses.replace(fit, ratio=0.95, within=0.58),) * 3,
+        "ideal": (fit,) * 3,
+        "sinks": sinks_of(),
         "departs": 0.01,
         "identity": 1e-6,
     }
     table |= {key: value for key, value in changes.items() if key in table}
     fields |= {key: value for key, value in changes.items() if key in fields}
+    assert set(changes) <= table.keys() | fields.keys()
     runs = (Run(bos=bos, T=T, n=n, table=table, **fields) for bos in (False, True))
     return Evidence(tuple(runs))
+
+
+def sinks_of(mass=(0.5, 0.4, 0.3), logit=(5.0, 5.3, 5.6)):
+    """Sinks that need 5, 6 and 7 above the mean of the others to keep what they have."""
+    return Sinks(9, np.array(mass), np.array(logit), np.array([5.0, 6.0, 7.0]))
 
 
 def verdicts(found):
@@ -479,22 +490,81 @@ def verdicts(found):
 def test_verdicts_follow_the_numbers():
     good = verdicts(evidence())
     assert set(good.values()) == {"confirmed"}
-    equal = dict.fromkeys(("limit", "exact"), np.ones(3))
+    fit = null.Fit(0.95, 0.58, 1.1, 0.2, 0.78, 0.8)
+
+    def real(**changes):
+        return {"real": (dataclasses.replace(fit, **changes),) * 3}
+
     flips = [
-        ("real-rows-follow-the-exact-law", "refuted", {"off": equal}),
+        ("real-rows-follow-the-exact-law", "refuted", real(off_exact=0.6)),
         ("real-rows-follow-the-exact-law", "refuted", {"ratio_limit_rest": 0.97 * np.ones(3)}),
-        ("real-rows-follow-the-exact-law", "refined", {"ratio_exact_rest": 0.7 * np.ones(3)}),
-        ("real-rows-follow-the-exact-law", "refined", {"within": 0.5 * np.ones(3)}),
+        ("real-rows-follow-the-exact-law", "refined", real(ratio=0.8)),
+        ("real-rows-follow-the-exact-law", "refined", real(within=0.5)),
+        ("real-rows-follow-the-exact-law", "refined", real(rank_exact=0.6)),
         ("real-rows-follow-the-exact-law", "refined", {"departs": 0.3}),
         ("first-token-is-a-sink", "refuted", {"sink_rate_0.3": 0.1 * np.ones(3)}),
-        ("sinks-against-context", "refuted", {"sink_logit": np.array([3.0, 2.0, 1.0])}),
-        ("sinks-against-context", "refuted", {"sink_mass": np.array([0.3, 0.4, 0.5])}),
         ("dropping-the-sink", "refuted", {"n_eff_rest": 4 * np.ones(3)}),
         ("spread-against-length", "refuted", {"gamma_rest": np.ones(3)}),
         ("spread-against-length", "refuted", {"gamma_rest": np.sqrt(np.log([48, 384, 9e4]))}),
     ]  # fmt: skip
     for key, verdict, changes in flips:
         assert verdicts(evidence(**changes))[key] == verdict, (key, changes)
+
+
+def test_the_verdict_on_sinks_is_that_of_its_statement():
+    """Mass goes with the logit above the one that would keep it, whichever way both go."""
+    kept, falling = (0.5, 0.5, 0.5), (0.5, 0.3, 0.2)
+    cases = [
+        ("confirmed", falling, (5.0, 5.0, 5.0)),  # a fixed logit loses
+        ("confirmed", kept, (5.0, 6.0, 7.0)),  # one that rises as needed keeps
+        ("confirmed", (0.5, 0.6, 0.7), (5.0, 7.0, 9.0)),
+        ("refuted", kept, (5.0, 5.001, 5.002)),  # a fixed one keeps
+        ("refuted", (0.5, 0.6, 0.7), (5.0, 5.3, 5.6)),
+        ("refuted", falling, (5.0, 7.0, 9.0)),
+    ]
+    for verdict, mass, logit in cases:
+        found = verdicts(evidence(sinks=sinks_of(mass, logit)))
+        assert found["sinks-against-context"] == verdict, (mass, logit)
+    flat = dataclasses.replace(sinks_of(kept, (5.0, 5.0, 5.0)), needed=np.full(3, 5.0))
+    assert verdicts(evidence(sinks=flat))["sinks-against-context"] == "refuted"
+    none = Sinks(0, *np.empty((3, 0)))
+    assert verdicts(evidence(sinks=none))["sinks-against-context"] == "refuted"
+    assert len(cases) == 6
+
+
+def gaussian_heads(tail=False, length=256):
+    """A layer of logits drawn one by one, of a spread that differs from row to row."""
+    rng = np.random.default_rng(11)
+    gamma = rng.uniform(0.5, 4, size=(8, length, 1))
+    draws = rng.normal(size=(8, length, length))
+    if tail:  # of the same variance, with heavy tails
+        draws = rng.standard_t(3, size=draws.shape) / np.sqrt(3)
+    s = gamma * draws
+    s[..., 0] += 6
+    return whole_run(
+        measure(queries=np.broadcast_to(np.eye(length), s.shape), keys=s.swapaxes(1, 2), scale=1.0)
+    )
+
+
+def test_gaussian_rows_confirm_the_exact_law_and_others_do_not():
+    record = claims_model.judge(gaussian_heads())[0]
+    assert record["verdict"] == "confirmed", record["explanation"]
+    heavy = claims_model.judge(gaussian_heads(tail=True))[0]
+    assert heavy["verdict"] != "confirmed"
+    assert "scatter" in heavy["explanation"]
+    one = claims_model.judge(gaussian_heads())[0]
+    assert one == record
+
+
+def test_the_needed_logit_keeps_the_mass():
+    """Beside Gaussian others a fixed logit loses what the exact law says."""
+    run = Evidence.of(gaussian_heads()).runs[0]
+    assert run.sinks.heads == 8
+    assert np.all(run.sinks.change[1:] < -0.3)
+    np.testing.assert_allclose(run.sinks.change, run.sinks.short, atol=0.3)
+    n, gamma = 191, 2.25
+    mass, _ = finite_rows.sink_mass("exp", RowLaw(0.0, gamma).then(Unit(run.sinks.needed[-1])), n)
+    assert float(mass) == pytest.approx(run.sinks.mass[0], abs=0.03)
 
 
 def test_evidence_is_that_of_the_data():
@@ -506,8 +576,10 @@ def test_evidence_is_that_of_the_data():
     run = found.runs[0]
     assert run.identity < 1e-5
     rows = one.sel(row=slice(65, 128))
-    assert run.off["exact"][-1] == pytest.approx(float(abs(rows.residual_exact_rest).median()))
-    needed = np.log(rows.length) + rows.gamma_rest**2 / 2
-    assert run.needed[-1] == pytest.approx(float(needed.median()))
+    off = float(abs(rows.residual_exact_rest).median())
+    assert run.real[-1].off_exact == pytest.approx(off, rel=1e-5)
+    assert run.real[-1].rank_exact == pytest.approx(run.table["rank_exact_rest"][-1], abs=1e-6)
+    assert 0.5 < run.ideal[-1].within < 0.9
+    assert run.departs == float((one.departs > 0.5).mean())
     records = claims_model.judge(data)
     assert [record["key"] for record in records] == [claim.key for claim in claims_model.CLAIMS]

@@ -43,16 +43,16 @@ def _draw_laws(data: xarray.Dataset, canvas: Canvas) -> None:
     depth = np.broadcast_to(np.arange(found["exact"].shape[0])[:, None], found["exact"].shape)
     every = [x[np.isfinite(x)] for x in found.values()]
     lowest = min((float(np.quantile(x, 0.02)) for x in every if len(x)), default=1e-3)
-    low = max(10 ** np.floor(np.log10(max(lowest, 1e-6))), 1e-3)
+    low = np.clip(10 ** np.floor(np.log10(max(lowest, 1e-6))), 1e-3, 0.1)
     names = (("limit", "limit law  exp(−γ̂²/2)"), ("exact", "exact law at the row's n and γ̂"))
     image = None
     for i, (key, label) in enumerate(names):
         ax = plotting.calm(canvas.add_axes((0.1 + 0.41 * i, 0.13, 0.36, 0.68)))
         ax.set(xscale="log", yscale="log", xlim=(low, 1), ylim=(low, 1), xlabel=label)
         ax.plot([low, 1], [low, 1], color=GREY, lw=1, zorder=1)
-        x = np.maximum(found[key], low * 1.06)
+        x, y = np.maximum(found[key], low * 1.06).ravel(), found["measured"].ravel()
         image = ax.scatter(
-            x, found["measured"], c=depth, cmap="viridis", s=13, linewidths=0.3, edgecolors="white"
+            x, y, c=depth.ravel(), cmap="viridis", s=13, linewidths=0.3, edgecolors="white"
         )
         ticks = [10.0**k for k in range(round(np.log10(low)), 1)]
         for axis in (ax.xaxis, ax.yaxis):
