@@ -48,7 +48,7 @@ def _ids(model: Any, tokens: Any) -> np.ndarray:
     return ids.astype(np.int64)
 
 
-def _looks_back(mask: np.ndarray) -> bool:
+def _looks_back(mask: Any) -> bool:
     """Whether no key after its query is seen."""
     seen = mask if mask.dtype == bool else mask > -1e4
     return not np.triu(seen, 1).any()
