@@ -228,6 +228,16 @@ def test_outputs_spare_inputs_pipes_and_other_runs(tmp_path, command):
             assert len(err.splitlines()) == 1
             tried += 1
     assert tried == 8
+    page = tmp_path / "page"
+    page.mkdir()
+    for name in ("index.html", "maps.csv"):
+        (page / name).write_text(TEXT * 2)
+        code, _, err = command(
+            "measure", "--model", model, "--text", page / name, "--tokens", 128, "--out", out,
+            "--report", page,
+        )  # fmt: skip
+        assert (code, "read by this run" in err) == (2, True)
+        assert (page / name).read_text() == TEXT * 2
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     assert {path: path.read_bytes() for path in before} == before
     assert not list(tmp_path.glob(".*"))
@@ -402,6 +412,7 @@ def test_the_command_writes_data_and_page(tmp_path, command):
     assert {"index.html", "claims.json", "maps.svg", "laws.png", "context.csv"} <= written
     html = (page / "index.html").read_text("utf-8")
     assert html.count("<figure") == 4
+    assert {path.name for path in job._places(str(page))} == written
     assert "http" not in html.replace("http://www.w3.org", "")
 
 

@@ -55,7 +55,8 @@ def measure(
         rope: base of rotary positions still to be applied; None where they are, or none are.
         pairing: of the rotary planes, "half" (i, i + d/2) or "interleaved" (2i, 2i + 1).
         causal: whether a query sees only itself and the keys before it.
-        mask: [T, T] or [heads, T, T]: bool, which keys are seen; or numbers added to the logits.
+        mask: [T, T] or [heads, T, T]: bool, which keys are seen; or numbers added to the logits,
+            where keys 745 below the row's largest, or in rows all ≤ −10⁴, are not seen.
         sink: position of the key that is looked at as a sink, and left out in "rest".
         progress: called with (layers done, layers in all; 0 where an iterable does not say).
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.measurement.labels import dataset, measured
-from sparsity.measurement.sources import of_queries
+from sparsity.measurement.sources import HIDDEN, of_queries
 from sparsity.models.checkpoint import library
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _ids(model: Any, tokens: Any) -> np.ndarray:
 
 def _looks_back(mask: Any) -> bool:
     """Whether no key after its query is seen."""
-    seen = mask if mask.dtype == bool else mask > -1e4
+    seen = mask if mask.dtype == bool else mask > HIDDEN
     return not np.triu(seen, 1).any()
 
 

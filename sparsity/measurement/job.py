@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shlex
@@ -85,9 +86,15 @@ def _names(paths: Sequence[Path]) -> list[str]:
     return names
 
 
-def _refuse_inputs(out: Path, inputs: Sequence[Path]) -> None:
+def _places(home: str | None) -> list[Path]:
+    """The files of a page."""
+    drawn = [f"{p.name}.{suffix}" for p in pictures.ALL for suffix in ("svg", "png", "csv")]
+    return [Path(home) / name for name in (*drawn, "claims.json", "index.html")] if home else []
+
+
+def _refuse_inputs(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
     """Refuse to write over what is read."""
-    for path in inputs:
+    for out, path in itertools.product(outputs, inputs):
         if out.exists() and path.exists() and out.samefile(path):
             raise InputError("out", out, "is read by this run; choose another place")
 
@@ -203,7 +210,7 @@ def run(
             fix = f"a report compares context lengths; give {_LEAST} or more"
             raise InputError("tokens", tokens, fix)
     opened = models.load(model)
-    _refuse_inputs(Path(out), [*paths, *opened.files])
+    _refuse_inputs([Path(out), *_places(report_to)], [*paths, *opened.files])
     both = report_to is not None and opened.config.bos is not None
     with _parts(Path(out)) as parts:
         data = measure_model(
