@@ -36,6 +36,14 @@ At context length T: all rows with T/2 < n ≤ T of all layers, heads and texts.
 ratios of S to its law are medians; rank correlations are Spearman's over rows. "Without sink": the
 row without its first key, γ̂ and both laws too. Sink rates as in `sparsity.sinks`.
 
+## Beside Gaussian rows
+
+{gaussian}
+
+Rows without their first key, and 4000 rows of independent Gaussian logits drawn at the n and γ̂ of
+real ones: even these scatter about the law of their mean. Within a quarter: share of rows whose S
+is within a quarter of the exact law. Rank: Spearman's correlation of S with the exact law.
+
 | text | BOS | next-token loss, nats |
 |---|---|---|
 {loss}
@@ -133,6 +141,17 @@ def markdown(rows):
     return "\n".join(lines)
 
 
+def gaussian(rows):
+    names = ("ratio", "within", "rank_exact")
+    titles = ["BOS", "T", "median S/exact", "Gaussian", "within a quarter", "Gaussian"]
+    titles += ["rank", "Gaussian"]
+    lines = ["| " + " | ".join(titles) + " |", "|---" * len(titles) + "|"]
+    for row in rows:
+        cells = [f"{row[which][name]:.2f}" for name in names for which in ("real", "gaussian")]
+        lines.append(f"| {'yes' if row['bos'] else 'no'} | {row['T']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def main(folder):
     folder.mkdir(parents=True, exist_ok=True)
     model, page = smollm2(folder), folder / "page"
@@ -172,8 +191,14 @@ def main(folder):
         ("the same, T × T at once: S, n_eff, entropy, top 64, moments", *whole.values()),
     ]
     costs = "\n".join(f"| {what} | {took:.1f} | {gib:.2f} |" for what, took, gib, *_ in cost)
+    ideal = gaussian(answer["claims"][0]["evidence"]["numbers"]["by context length"])
     report = TEMPLATE.format(
-        where=where, table=markdown(answer["table"]), loss=loss, verdicts=verdicts, costs=costs
+        where=where,
+        table=markdown(answer["table"]),
+        gaussian=ideal,
+        loss=loss,
+        verdicts=verdicts,
+        costs=costs,
     )
     (RESULTS / "smollm2.md").write_text(report, "utf-8")
 

@@ -48,12 +48,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         path: the file; an existing one is replaced in one step, and kept if anything fails.
 
     Raises:
-        InputError: the file cannot be written; nothing is left behind.
+        InputError: the file cannot be written, or is no regular file; nothing is left behind.
     """
     _refuse_empty(path)
     path = Path(path)
     if path.is_dir():
         raise InputError("out", path, "is a folder; give a file")
+    if path.exists() and not path.is_file():
+        raise InputError("out", path, "is a device or a pipe; give a file")
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         part.touch()  # a missing or closed folder is told as such, whatever the writer would say

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import stat
 import subprocess
 import zipfile
 from pathlib import Path
@@ -14,7 +16,7 @@ import xarray
 
 from sparsity import measure, models
 from sparsity.errors import InputError
-from sparsity.measurement import runs
+from sparsity.measurement import job, runs
 from sparsity.measurement.runs import measure_model
 from sparsity.models import fetch, gguf_file, llama
 from sparsity.models.llama import forward
@@ -146,6 +148,113 @@ def test_an_ended_run_goes_on_where_it_was(tmp_path, monkeypatch):
     assert len(measured) == 2
 
 
+def test_heads_are_tied_where_the_config_says_so(tmp_path):
+    found = tiny_model.weights()
+    tied = {key: w for key, w in found.items() if key != ("head", None)}
+    path = tiny_model.write_safetensors(tmp_path, found, tie_word_embeddings=True)
+    _, _, logits, _ = run(models.load(path))
+    assert np.abs(logits - tiny_model.forward(tied, IDS)[1]).max() < 1e-4
+    assert np.abs(logits - tiny_model.forward(found, IDS)[1]).max() > 0.1
+    for changes in ({"tie_word_embeddings": False}, {}):
+        path = tiny_model.write_safetensors(tmp_path, tied, **changes)
+        if not changes:
+            config = json.loads((tmp_path / "config.json").read_text())
+            del config["tie_word_embeddings"]  # the library's default is False
+            (tmp_path / "config.json").write_text(json.dumps(config))
+        with pytest.raises(InputError, match="no weights head"):
+            run(models.load(path))
+
+
+def test_a_run_is_not_taken_up_by_another_model(tmp_path):
+    """The same weights with other sizes are another model."""
+    found, parts = tiny_model.weights(), tmp_path / "parts"
+    first = measure_model(
+        tiny_model.write_safetensors(tmp_path, found), {"a": TEXT}, tokens=24, parts=parts
+    )
+    path = tiny_model.write_safetensors(tmp_path, found, rope_theta=20.0)
+    again = measure_model(path, {"a": TEXT}, tokens=24, parts=parts)
+    assert np.abs(again.S - first.S).max() > 0.01
+    assert again.identical(measure_model(path, {"a": TEXT}, tokens=24))
+    assert again.model_sha256 != first.model_sha256
+
+
+def test_folders_of_shards_are_measured(tmp_path, command):
+    home, text = tmp_path / "model", tmp_path / "a.txt"
+    home.mkdir()
+    text.write_text(TEXT)
+    tiny_model.write_safetensors(home, tiny_model.weights(), shards=3)
+    assert len(list(home.glob("*.safetensors"))) == 3
+    out = tmp_path / "out.nc"
+    code, _, err = command("measure", "--model", home, "--text", text, "--tokens", 24, "--out", out)
+    assert code == 0, err
+    single = tmp_path / "single"
+    single.mkdir()
+    path = tiny_model.write_safetensors(single, tiny_model.weights())
+    with xarray.open_dataset(out) as data:
+        xarray.testing.assert_equal(
+            data.drop_vars("text"),
+            measure_model(path, {"a": TEXT}, tokens=24).drop_vars("text"),
+        )
+    part = next(home.glob("*.safetensors"))
+    code, _, err = command("measure", "--model", part, "--text", text, "--tokens", 9, "--out", out)
+    assert (code, len(err.splitlines())) == (2, 1)
+
+
+def test_outputs_spare_inputs_pipes_and_other_runs(tmp_path, command):
+    found = tiny_model.weights()
+    model, text = tiny_model.write_gguf(tmp_path / "tiny.gguf", found), tmp_path / "a.txt"
+    text.write_text(TEXT)
+    home, pipe, link = tmp_path / "home", tmp_path / "pipe", tmp_path / "link"
+    home.mkdir()
+    sharded = tiny_model.write_safetensors(home, found)
+    os.mkfifo(pipe)
+    link.symlink_to(model)
+    out = tmp_path / "out.nc"
+    before = {path: path.read_bytes() for path in (model, text, *home.iterdir())}
+    tried = 0
+    with job._parts(out):
+        for opened, target, says in (
+            (model, text, "read by this run"), (model, model, "read by this run"),
+            (model, link, "read by this run"), (home, sharded, "read by this run"),
+            (home, home / "config.json", "read by this run"),
+            (home, home / "tokenizer.json", "read by this run"),
+            (model, pipe, "device or a pipe"), (model, out, "another run"),
+        ):  # fmt: skip
+            code, shown, err = command(
+                "measure", "--model", opened, "--text", text, "--tokens", 20, "--out", target
+            )
+            assert (code, shown) == (2, ""), target
+            assert says in err, err
+            assert len(err.splitlines()) == 1
+            tried += 1
+    assert tried == 8
+    page = tmp_path / "page"
+    page.mkdir()
+    for name in ("index.html", "maps.csv"):
+        (page / name).write_text(TEXT * 2)
+        code, _, err = command(
+            "measure", "--model", model, "--text", page / name, "--tokens", 128, "--out", out,
+            "--report", page,
+        )  # fmt: skip
+        assert (code, "read by this run" in err) == (2, True)
+        assert (page / name).read_text() == TEXT * 2
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert {path: path.read_bytes() for path in before} == before
+    assert not list(tmp_path.glob(".*"))
+    code, _, err = command(
+        "measure", "--model", model, "--text", text, "--tokens", 20, "--out", out
+    )
+    assert code == 0, err
+
+
+def test_a_tokenizer_of_another_model_is_refused(tmp_path):
+    found = tiny_model.weights()
+    small = {key: w[:200] if key[0] in ("embed", "head") else w for key, w in found.items()}
+    path = tiny_model.write_safetensors(tmp_path, small, vocab_size=200)
+    with pytest.raises(InputError, match="more tokens than 200"):
+        measure_model(path, {"a": TEXT}, tokens=24)
+
+
 def bad_files(folder):
     """(file, what the refusal says), all that can be wrong with one."""
     good = tiny_model.write_gguf(folder / "good.gguf", tiny_model.weights())
@@ -168,14 +277,50 @@ def bad_files(folder):
     shape["o", 0] = shape["o", 0][:, :16]
     yield tiny_model.write_gguf(folder / "shape.gguf", shape), "have shape (32, 16)"
     yield folder / "nowhere.gguf", "is not there"
-    bias = {("attn_q.bias", None): np.zeros(4, np.float32)}
-    tensors = tiny_model.weights() | bias
-    named = tiny_model.write_gguf(folder / "pre.gguf", tensors, pre="unheard-of")
+    named = tiny_model.write_gguf(folder / "pre.gguf", tiny_model.weights(), pre="unheard-of")
     yield named, "tokenizer.json"
+    bias = {("blk.0.attn_q.bias", None): np.zeros(32, np.float32)}
+    tensors = tiny_model.weights() | bias
+    yield tiny_model.write_gguf(folder / "bias.gguf", tensors), "blk.0.attn_q.bias"
+    tokens, _ = tiny_model.vocabulary()
+    for i, (says, changes) in enumerate(
+        (
+            ("does not say tokenizer.ggml.tokens", {"tokens": None}),
+            ("head_count = 0", {"head_count": 0}),
+            ("block_count = 0", {"block_count": 0}),
+            ("bos_token_id = 300", {"bos_token_id": 300}),
+            ("or one twice", {"tokens": [*tokens[:-1], tokens[0]]}),
+            ("damaged", {"merges": ["alone"]}),
+            ("must divide 4 heads", {"head_count_kv": 3}),
+            ("layer_norm_rms_epsilon = nan", {"layer_norm_rms_epsilon": float("nan")}),
+            ("freq_base = 0.0", {"freq_base": 0.0}),
+        )
+    ):
+        yield tiny_model.write_gguf(folder / f"m{i}.gguf", tiny_model.weights(), **changes), says
     for name, changes, says in (
         ("qwen", {"model_type": "qwen2"}, "model_type = qwen2"),
         ("bias", {"attention_bias": True}, "attention_bias"),
         ("rope", {"rope_scaling": {"rope_type": "yarn"}}, "rope_type = yarn"),
+        ("rope1", {"rope_scaling": ["yarn"]}, "not a table"),
+        ("rope2", {"rope_scaling": "yarn"}, "not a table"),
+        ("rope3", {"rope_scaling": {"rope_type": "llama3"}}, "does not say factor"),
+        ("int8", {"quantization_config": {"bits": 8}}, "quantization_config"),
+        ("part", {"partial_rotary_factor": 0.5}, "partial_rotary_factor = 0.5"),
+        ("part2", {"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor"),
+        ("bos1", {"bos_token_id": 300}, "bos_token_id = 300"),
+        ("bos2", {"bos_token_id": [0, 1]}, "bos_token_id"),
+        ("eps1", {"rms_norm_eps": None}, "rms_norm_eps = None"),
+        ("eps2", {"rms_norm_eps": "1e-5"}, "rms_norm_eps"),
+        ("eps3", {"rms_norm_eps": float("nan")}, "rms_norm_eps = nan"),
+        ("theta", {"rope_theta": None}, "rope_theta = None"),
+        ("context", {"max_position_embeddings": None}, "max_position_embeddings"),
+        ("layers", {"num_hidden_layers": "2"}, "num_hidden_layers = 2"),
+        ("layers1", {"num_hidden_layers": 1}, "has weights model.layers.1."),
+        ("heads", {"num_attention_heads": 0}, "num_attention_heads = 0"),
+        ("tied", {"tie_word_embeddings": None}, "tie_word_embeddings"),
+        ("scale", {"extra": {"model.layers.0.mlp.up_proj.weight_scale": np.ones(1, "f")}}, "scale"),
+        ("bias2", {"extra": {"model.layers.0.mlp.up_proj.bias": np.ones(48, "f")}}, "proj.bias"),
+        ("types", {"extra": {"lm_head.weight": np.ones((300, 32), np.int8)}}, "as I8"),
     ):
         home = folder / name
         home.mkdir()
@@ -206,7 +351,7 @@ def test_bad_files_are_refused_in_one_line(tmp_path, command):
         assert len(err.strip().splitlines()) == 1, err
         assert not out.exists()
         tried += 1
-    assert tried == 16
+    assert tried == 46
 
 
 def test_bad_texts_are_refused_in_one_line(tmp_path, command):
@@ -267,6 +412,7 @@ def test_the_command_writes_data_and_page(tmp_path, command):
     assert {"index.html", "claims.json", "maps.svg", "laws.png", "context.csv"} <= written
     html = (page / "index.html").read_text("utf-8")
     assert html.count("<figure") == 4
+    assert {path.name for path in job._places(str(page))} == written
     assert "http" not in html.replace("http://www.w3.org", "")
 
 

@@ -59,7 +59,40 @@ def test_what_is_measured_are_the_models_own_weights(kind):
         np.testing.assert_allclose(data[name], expected[name], rtol=1e-4, atol=1e-5, err_msg=name)
     assert float(data.S.min()) < 0.6  # not all uniform
     assert np.isfinite(data.S_exact.values[..., 1:]).all()
+    assert data.attrs["causal"] == int(kind != "bert")
     assert model.config._attn_implementation == "eager"
+
+
+def test_layers_with_windows_and_without_are_measured_together():
+    torch, hf = library("torch"), library("transformers")
+    torch.manual_seed(0)
+    kinds = ["sliding_attention", "full_attention"]
+    config = hf.Gemma3TextConfig(head_dim=16, sliding_window=8, layer_types=kinds, **SMALL)
+    model = hf.Gemma3ForCausalLM(config).eval()
+    ids = np.random.default_rng(0).integers(3, VOCABULARY, 100)
+    data = measure_transformers(model, ids)
+    assert data.context.values.tolist() == [64, 100]
+    assert data.attrs["causal"] == 1
+    assert data.length.max(("head", "row")).values.tolist() == [8, 100]
+
+
+def test_tokens_that_are_not_one_text_are_refused():
+    model, _ = build("llama")
+    cases = [[[3, 4], [5, 6]], [[3], [4, 5]], [], [3.0, 4.0], [3, VOCABULARY], [-1, 3], "abc", 3]
+    for tokens in cases:
+        with pytest.raises(InputError, match="tokens"):
+            measure_transformers(model, tokens)
+    assert len(cases) == 8
+
+
+@pytest.mark.parametrize("kind", ["float32", "bfloat16"])
+def test_tensors_of_torch_are_arrays(kind):
+    torch = library("torch")
+    q, k = torch.randn(4, 20, 8, requires_grad=True), torch.randn(2, 20, 8)
+    q, k = (x.to(getattr(torch, kind)) for x in (q, k))
+    data = measure(queries=q, keys=k)
+    expected = measure(queries=q.detach().float().numpy(), keys=k.float().numpy())
+    assert data.identical(expected)
 
 
 def test_attention_that_is_no_softmax_is_refused():

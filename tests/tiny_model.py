@@ -65,7 +65,8 @@ def _side_by_side(w, heads):
     return w[order]
 
 
-def write_gguf(path, found, arch="llama", quantised=False, pre="smollm", extra=()):
+def write_gguf(path, found, arch="llama", quantised=False, pre="smollm", extra=(), **changes):
+    """Also metadata by the last part of their name: another value, or None to leave one out."""
     s, (tokens, merges) = SIZES, vocabulary()
     writer = gguf.GGUFWriter(path, arch)
     writer.add_name("tiny")
@@ -83,6 +84,9 @@ def write_gguf(path, found, arch="llama", quantised=False, pre="smollm", extra=(
     writer.add_token_merges([" ".join(pair) for pair in merges])
     writer.add_bos_token_id(0)
     for (name, layer), w in [*found.items(), *extra]:
+        if "." in name:
+            writer.add_tensor(name, w)
+            continue
         full = _GGUF.get(name, name) if layer is None else f"blk.{layer}.{_GGUF[name]}"
         if name in "qk":
             w = _side_by_side(w, s["heads"] if name == "q" else s["kv"])
@@ -91,6 +95,13 @@ def write_gguf(path, found, arch="llama", quantised=False, pre="smollm", extra=(
             writer.add_tensor(f"{full}.weight", gguf.quants.quantize(w, kind), raw_dtype=kind)
         else:
             writer.add_tensor(f"{full}.weight", w)
+    (fields,) = writer.kv_data
+    for name, value in changes.items():
+        (full,) = [key for key in fields if key.endswith(f".{name}")]
+        if value is None:
+            del fields[full]
+        else:
+            fields[full].value = value
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -98,7 +109,7 @@ def write_gguf(path, found, arch="llama", quantised=False, pre="smollm", extra=(
     return path
 
 
-def write_safetensors(folder, found, **changes):
+def write_safetensors(folder, found, shards=1, extra=None, **changes):
     s, (tokens, merges) = SIZES, vocabulary()
     names = dict(
         attn_norm="input_layernorm", mlp_norm="post_attention_layernorm",
@@ -110,7 +121,12 @@ def write_safetensors(folder, found, **changes):
         (f"{outer[n]}.weight" if i is None else f"model.layers.{i}.{names[n]}.weight"): w
         for (n, i), w in found.items()
     }
-    save_file(tensors, folder / "model.safetensors")
+    tensors |= extra or {}
+    if shards == 1:
+        save_file(tensors, folder / "model.safetensors")
+    for i in range(shards) if shards > 1 else ():
+        own = {name: tensors[name] for name in sorted(tensors)[i::shards]}
+        save_file(own, folder / f"model-{i + 1:05}-of-{shards:05}.safetensors")
     config = dict(
         model_type="llama", hidden_size=s["dim"], num_hidden_layers=s["layers"],
         num_attention_heads=s["heads"], num_key_value_heads=s["kv"], intermediate_size=s["inner"],

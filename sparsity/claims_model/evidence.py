@@ -2,17 +2,71 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity.measurement import tables
+from sparsity import finite_rows
+from sparsity.claims_model import null
+from sparsity.measurement import law, tables
+from sparsity.row_law import RowLaw
 
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["Evidence", "Run"]
+__all__ = ["SINK", "Evidence", "Run", "Sinks"]
+
+
+SINK = 0.3  # importance of a sink's first token, as [Gu] has it
+
+
+@dataclass(frozen=True)
+class Sinks:
+    """The heads whose first token is a sink at the shortest context, followed to the longest.
+
+    Args:
+        heads: how many (texts times heads).
+        mass: median weight of the first token over their rows, by context length T.
+        logit: median of its logit less the mean of the others.
+        needed: the logit that would keep the mass at the shortest T: exactly, beside as many
+            Gaussian logits as the others are, of their median γ̂.
+    """
+
+    heads: int
+    mass: np.ndarray
+    logit: np.ndarray
+    needed: np.ndarray
+
+    @classmethod
+    def of(cls, data: xarray.Dataset) -> Sinks:
+        """From one run of a dataset."""
+        here = data["importance"].isel(context=0) > SINK
+        found: list[tuple[float, ...]] = []
+        for T in data["context"].values if here.any() else ():
+            rows = tables.rows_at(data, int(T)).where(here)
+            mass, logit, gamma, n = (
+                float(np.median(tables.pooled(rows, name)))
+                for name in ("sink_mass", "sink_logit", "gamma_rest", "length")
+            )
+            keep = float(np.clip(found[0][0] if found else mass, 1e-6, 1 - 1e-6))
+            beside = RowLaw(0.0, min(gamma, law.WIDEST))
+            needed = float(finite_rows.sink_logit(keep, beside, max(round(n) - 1, 1)))
+            found.append((mass, logit, needed))
+        columns = np.array(found).reshape(-1, 3).T
+        return cls(int(here.sum()), *columns)
+
+    @property
+    def short(self) -> np.ndarray:
+        """By how much the logit rose more than it needed to, from the shortest T on."""
+        return (self.logit - self.logit[:1]) - (self.needed - self.needed[:1])
+
+    @property
+    def change(self) -> np.ndarray:
+        """Change of the mass's log odds, from the shortest T on."""
+        mass = np.clip(self.mass, 1e-6, 1 - 1e-6)
+        odds = np.log(mass / (1 - mass))
+        return odds - odds[:1]
 
 
 @dataclass(frozen=True)
@@ -24,10 +78,9 @@ class Run:
         T: the context lengths.
         n: the typical length of the rows looked at, 3T/4.
         table: the columns of `tables.summary`.
-        off: by law, median |log(measured/predicted S)| of rows without the sink.
-        within: share of these rows within a quarter of the exact law.
-        sink_logit: median logit of the first token less the mean of the others.
-        needed: median of ln n + γ̂²/2.
+        real: how rows without the sink lie to both laws.
+        ideal: how Gaussian rows of the same n and γ̂ do.
+        sinks: the sink heads.
         departs: share of heads where most rows fail Lilliefors' test.
         identity: largest relative error of 1/n_eff = m² + (1 − m)²/n_eff′.
     """
@@ -36,44 +89,44 @@ class Run:
     T: np.ndarray
     n: np.ndarray
     table: dict[str, np.ndarray]
-    off: dict[str, np.ndarray]
-    within: np.ndarray
-    sink_logit: np.ndarray
-    needed: np.ndarray
+    real: tuple[null.Fit, ...]
+    ideal: tuple[null.Fit, ...]
+    sinks: Sinks
     departs: float
     identity: float
 
     @classmethod
     def of(cls, data: xarray.Dataset, table: list[dict[str, Any]], bos: bool) -> Run:
         """From one run of a dataset and its rows of the summary."""
-        off: dict[str, list[float]] = {"limit": [], "exact": []}
-        within, logits, needed = [], [], []
+        real, ideal = [], []
         for row in table:
-            rows = tables.rows_at(data, row["T"])
-            for law, values in off.items():
-                error = np.abs(tables.pooled(rows, f"residual_{law}_rest"))
-                values.append(float(np.median(error)))
-                if law == "exact":
-                    within.append(float(np.mean(error < np.log(1.25))))
-            logits.append(float(np.median(tables.pooled(rows, "sink_logit"))))
-            half = tables.pooled(rows, "gamma_rest") ** 2 / 2
-            seen = np.isfinite(np.asarray(rows["gamma_rest"], np.float64))
-            needed.append(float(np.median(half + np.log(np.asarray(rows["length"])[seen]))))
-        m, rest = data["sink_mass"], data["n_eff_rest"]
+            n, gamma, S = _others(tables.rows_at(data, row["T"]))
+            real.append(null.fit(n, gamma, S))
+            ideal.append(null.gaussian(n, gamma))
+        m, rest = data["sink_mass"].astype(float), data["n_eff_rest"].astype(float)
         identity = abs((m**2 + (1 - m) ** 2 / rest) * data["n_eff"] - 1)
+        tested = tables.pooled(data, "departs")
         T = np.array([row["T"] for row in table])
         return cls(
             bos=bos,
             T=T,
             n=0.75 * T,
             table={key: np.array([row[key] for row in table]) for key in table[0]},
-            off={law: np.array(values) for law, values in off.items()},
-            within=np.array(within),
-            sink_logit=np.array(logits),
-            needed=np.array(needed),
-            departs=float((data["departs"] > 0.5).mean()),
+            real=tuple(real),
+            ideal=tuple(ideal),
+            sinks=Sinks.of(data),
+            departs=float(np.mean(tested > 0.5)) if len(tested) else np.nan,
             identity=float(identity.max()),
         )
+
+
+def _others(rows: xarray.Dataset) -> tuple[np.ndarray, ...]:
+    """Keys, γ̂ and S of all rows without their sink, where the laws say something of them."""
+    sees = np.isfinite(rows["sink_logit"].values)
+    n = (rows["length"].values - sees).astype(float).ravel()
+    gamma, S = (rows[name].values.astype(float).ravel() for name in ("gamma_rest", "S_rest"))
+    known = (n > 1) & (gamma <= law.WIDEST) & np.isfinite(S)
+    return n[known], gamma[known], S[known]
 
 
 @dataclass(frozen=True)
@@ -100,6 +153,11 @@ class Evidence:
             for i in range(len(run.T)):
                 row: dict[str, Any] = {"bos": run.bos}
                 row |= {key: run.table[key][i].item() for key in keys}
-                row |= {"sink_logit": run.sink_logit[i].item(), "needed": run.needed[i].item()}
+                row |= {"real": asdict(run.real[i]), "gaussian": asdict(run.ideal[i])}
+                if run.sinks.heads:
+                    names = ("mass", "logit", "needed")
+                    row["sink heads"] = {"heads": run.sinks.heads} | {
+                        name: getattr(run.sinks, name)[i].item() for name in names
+                    }
                 rows.append(row)
         return {"by context length": rows}

@@ -6,9 +6,11 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sparsity.errors import InputError
 from sparsity.measurement.labels import dataset, measured, save
-from sparsity.measurement.sources import of_queries, of_weights
+from sparsity.measurement.sources import Logits, of_queries, of_weights
 
 if TYPE_CHECKING:
     import xarray
@@ -53,9 +55,10 @@ def measure(
         rope: base of rotary positions still to be applied; None where they are, or none are.
         pairing: of the rotary planes, "half" (i, i + d/2) or "interleaved" (2i, 2i + 1).
         causal: whether a query sees only itself and the keys before it.
-        mask: [T, T] or [heads, T, T]: bool, which keys are seen; or numbers added to the logits.
+        mask: [T, T] or [heads, T, T]: bool, which keys are seen; or numbers added to the logits,
+            where keys 745 below the row's largest, or in rows all ≤ −10⁴, are not seen.
         sink: position of the key that is looked at as a sink, and left out in "rest".
-        progress: called with (layers done, layers in all).
+        progress: called with (layers done, layers in all; 0 where an iterable does not say).
 
     Returns:
         A dataset over layer, head and row, each variable with its meaning as `long_name`; sinks by
@@ -71,10 +74,12 @@ def measure(
             raise InputError("scale and rope", "given", "weights have neither; leave them out")
         given, total = attention, _count(attention)
         sources = (of_weights(a, causal=causal, mask=mask) for a in _layers("attention", attention))
+        how: dict[str, Any] = {}
     else:
         given, total = queries, _count(queries)
         options = {"scale": scale, "rope": rope, "pairing": pairing, "causal": causal, "mask": mask}
         sources = (of_queries(q, k, **options) for q, k in _pairs(queries, keys))
+        how = {"rope": "none" if rope is None else rope, "pairing": pairing}
     done: list[Any] = []
     shape: tuple[int, int] | None = None
     for source in sources:
@@ -82,12 +87,16 @@ def measure(
         if source.shape != shape:
             fix = f"every layer must have as many heads and tokens as the first, {shape}"
             raise InputError("layers", source.shape, fix)
+        if isinstance(source, Logits):
+            how["scale"] = source.scale
         done.append(measured(source, sink))
         if progress is not None:
-            progress(len(done), max(total, len(done)))
+            progress(len(done), total)
     if not done:
         raise InputError("layers", type(given).__name__, "has no layer; give at least one")
-    return dataset(done, {"title": "attention measured", "sink": sink, "causal": int(causal)})
+    how["mask"] = "none" if mask is None else "bool" if np.asarray(mask).dtype == bool else "added"
+    how |= {"title": "attention measured", "sink": int(sink), "causal": int(causal)}
+    return dataset(done, how)
 
 
 def _count(layers: Any) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.measurement.labels import dataset, measured
-from sparsity.measurement.sources import of_queries
+from sparsity.measurement.sources import HIDDEN, of_queries
 from sparsity.models.checkpoint import library
 
 if TYPE_CHECKING:
@@ -33,6 +33,27 @@ def _mask(mask: Any, bias: Any) -> np.ndarray | None:
     return bias + mask if mask.dtype.kind == "f" else np.where(mask, bias, -np.inf)
 
 
+def _ids(model: Any, tokens: Any) -> np.ndarray:
+    """The ids of one text."""
+    try:
+        ids = np.asarray(tokens)
+    except ValueError:
+        ids = np.empty((0, 0))
+    if ids.ndim != 1 or not ids.size or ids.dtype.kind not in "iu":
+        fix = "give the ids of one text, whole numbers [T]"
+        raise InputError("tokens", f"array of {ids.dtype}, shape {ids.shape}", fix)
+    count = model.get_input_embeddings().weight.shape[0]
+    if ids.min() < 0 or ids.max() >= count:
+        raise InputError("tokens", int(ids.max()), f"must be ids from 0 to {count - 1}")
+    return ids.astype(np.int64)
+
+
+def _looks_back(mask: Any) -> bool:
+    """Whether no key after its query is seen."""
+    seen = mask if mask.dtype == bool else mask > HIDDEN
+    return not np.triu(seen, 1).any()
+
+
 def measure_transformers(model: Any, tokens: Any, *, sink: int = 0) -> xarray.Dataset:
     """Measure the self-attention of a `transformers` model on one text.
 
@@ -52,8 +73,8 @@ def measure_transformers(model: Any, tokens: Any, *, sink: int = 0) -> xarray.Da
     """
     torch, transformers = library("torch"), library("transformers")
     sdpa_mask = library("transformers.masking_utils").sdpa_mask
-    ids = torch.as_tensor(np.asarray(tokens)).reshape(1, -1).to(model.device)
-    interface, layers = transformers.AttentionInterface(), []
+    ids = torch.as_tensor(_ids(model, tokens))[None].to(model.device)
+    interface, layers, ways = transformers.AttentionInterface(), [], set()
     kept = model.config._attn_implementation
 
     def attend(
@@ -67,13 +88,20 @@ def measure_transformers(model: Any, tokens: Any, *, sink: int = 0) -> xarray.Da
         causal = given.get("is_causal")
         causal = getattr(module, "is_causal", True) if causal is None else causal
         bias = given.get("position_bias")
+        mask = _mask(attention_mask, bias)
+        # A window, or padding, is a mask too: what counts is whether it looks ahead.
+        causal = bool(causal) if attention_mask is None else _looks_back(mask)
+        ways.add((query.shape[1], causal))
+        if len(ways) > 1:
+            fix = "has layers of several kinds or sizes; give q and k of each kind to measure()"
+            raise InputError("model", type(model).__name__, fix)
         q, k = (x[0].detach().float().cpu().numpy() for x in (query, key))
         source = of_queries(
             q,
             k,
             scale=given.get("scaling"),
-            causal=bool(causal) and attention_mask is None,
-            mask=_mask(attention_mask, bias),
+            causal=causal,
+            mask=mask,
         )
         layers.append(measured(source, sink))
         return interface["sdpa"](module, query, key, value, attention_mask, **given)
@@ -89,6 +117,6 @@ def measure_transformers(model: Any, tokens: Any, *, sink: int = 0) -> xarray.Da
     if not layers:
         fix = "did not ask the library for its attention function; give q and k to measure()"
         raise InputError("model", type(model).__name__, fix)
-    causal = all(np.all(np.diff(layer["length"]) == 1) for layer in layers)
+    ((_, causal),) = ways
     attributes = {"title": "attention of a model, measured", "model": type(model).__name__}
-    return dataset(layers, attributes | {"sink": sink, "causal": int(causal)})
+    return dataset(layers, attributes | {"sink": int(sink), "causal": int(causal)})

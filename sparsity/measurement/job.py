@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,6 +86,50 @@ def _names(paths: Sequence[Path]) -> list[str]:
     return names
 
 
+def _places(home: str | None) -> list[Path]:
+    """The files of a page."""
+    drawn = [f"{p.name}.{suffix}" for p in pictures.ALL for suffix in ("svg", "png", "csv")]
+    return [Path(home) / name for name in (*drawn, "claims.json", "index.html")] if home else []
+
+
+def _refuse_inputs(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
+    """Refuse to write over what is read."""
+    for out, path in itertools.product(outputs, inputs):
+        if out.exists() and path.exists() and out.samefile(path):
+            raise InputError("out", out, "is read by this run; choose another place")
+
+
+@contextmanager
+def _parts(out: Path) -> Iterator[Path]:
+    """The folder for finished layers, of one run at a time; gone at the end, unless it failed."""
+    home = folder(out.with_name(f".{out.name}.parts"))
+    lock = home / "lock"
+    try:
+        with lock.open("w") as file:
+            try:
+                _lock(file)
+            except OSError:
+                fix = "is being written by another run; wait for it or choose another place"
+                raise InputError("out", out, fix) from None
+            try:
+                yield home
+                shutil.rmtree(home, ignore_errors=True)
+            finally:
+                lock.unlink(missing_ok=True)
+    finally:
+        with suppress(OSError):  # only where nothing was finished
+            home.rmdir()
+
+
+def _lock(file: Any) -> None:
+    """Lock an open file until it is closed, or the process is gone."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def write_report(
     data: xarray.Dataset, out: str | os.PathLike[str], command: str
 ) -> tuple[tuple[Path, ...], list[dict[str, Any]]]:
@@ -141,7 +186,7 @@ def run(
     goes on where it was ended.
 
     Args:
-        model: GGUF or safetensors file.
+        model: GGUF or safetensors file, or a folder of the latter.
         texts: text files.
         out: the netCDF file.
         tokens: of each text.
@@ -159,28 +204,28 @@ def run(
     named = dict(zip(_names(paths), map(read_text, paths), strict=True))
     with suppress(_Enough), replacing(out):  # refused now rather than after the work
         raise _Enough
-    parts = Path(out).with_name(f".{Path(out).name}.parts")
     if report_to is not None:
         folder(report_to)
         if tokens < _LEAST:
             fix = f"a report compares context lengths; give {_LEAST} or more"
             raise InputError("tokens", tokens, fix)
     opened = models.load(model)
+    _refuse_inputs([Path(out), *_places(report_to)], [*paths, *opened.files])
     both = report_to is not None and opened.config.bos is not None
-    data = measure_model(
-        opened,
-        named,
-        tokens=tokens,
-        bos=(False, True) if both else (bos,),
-        parts=parts,
-        progress=progress,
-    )
-    files, claims = (save(data, out),), []
+    with _parts(Path(out)) as parts:
+        data = measure_model(
+            opened,
+            named,
+            tokens=tokens,
+            bos=(False, True) if both else (bos,),
+            parts=parts,
+            progress=progress,
+        )
+        files, claims = (save(data, out),), []
     if report_to is not None:
         words = ["sparsity", "measure", "--model", Path(model).name]
         words += [w for path in paths for w in ("--text", path.name)]
         words += ["--tokens", str(tokens), "--out", Path(out).name, "--report", "DIR"]
         written, claims = write_report(data, report_to, shlex.join(words))
         files += written
-    shutil.rmtree(parts, ignore_errors=True)
     return Job(data, files, claims)

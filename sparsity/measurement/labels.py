@@ -22,6 +22,7 @@ __all__ = [
     "LILLIEFORS",
     "MEANING",
     "SHORTEST",
+    "TESTED",
     "dataset",
     "measured",
     "predicted",
@@ -30,7 +31,8 @@ __all__ = [
 ]
 
 SHORTEST = 8  # keys in sight, for a row to count in a correlation or an average
-# Over √n, the distance that 1 % of Gaussian samples exceed, by simulation at n = 200 and 500.
+TESTED = 50  # keys in sight without the sink, for a row's logits to be tested
+# Over √n ≥ √50, the distance that 1 % of Gaussian samples exceed, by simulation at n = 200 and 500.
 LILLIEFORS = 1.045  # his own table of 1967 has 1.031
 
 MEANING = {
@@ -66,7 +68,7 @@ MEANING = {
     "rank_exact": "Spearman correlation over rows of S with the exact law",
     "rank_limit_rest": "Spearman correlation over rows of S_rest with its limit law",
     "rank_exact_rest": "Spearman correlation over rows of S_rest with its exact law",
-    "departs": "share of the rows whose logits without the sink key fail Lilliefors' test at 1 %",
+    "departs": "share of the rows of 50 keys or more that fail Lilliefors' test, sink left out",
     "last_row": "weights p of the last query on every key",
     "importance": "mean weight of the sink key over the rows that see it",
     "top_importance": "largest such mean of any key seen by a quarter of the rows or more",
@@ -101,20 +103,23 @@ def predicted(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """
     n, out = found["length"], {}
     counts = n >= SHORTEST
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", under="ignore"):
         for tag, keys in (("", n), ("_rest", n - np.isfinite(found["sink_logit"]))):
             S, gamma = found[f"S{tag}"], found[f"gamma{tag}"]
-            for name, theory in (
-                ("limit", law.limit(gamma)),
-                ("exact", law.exact(keys, gamma)),
+            for name, log_S in (
+                ("limit", law.log_limit(gamma)),
+                ("exact", np.log(law.exact(keys, gamma))),
             ):
-                out[f"S_{name}{tag}"] = theory
-                out[f"residual_{name}{tag}"] = np.log(S) - np.log(theory)
-                known = np.where(counts, theory, np.nan)
+                out[f"S_{name}{tag}"] = np.exp(log_S)
+                out[f"residual_{name}{tag}"] = np.log(S) - log_S
+                known = np.where(counts, log_S, np.nan)
                 out[f"rank_{name}{tag}"] = rank_correlation(S, known)
-        beyond = found["distance_rest"] > LILLIEFORS / np.sqrt(keys)
-    out["departs"] = np.where(counts, beyond, 0.0).sum(-1) / np.maximum(counts.sum(-1), 1)
-    return {name: np.asarray(value, np.float32) for name, value in out.items()}
+        distance = found["distance_rest"]
+        tested = (keys >= TESTED) & np.isfinite(distance)
+        beyond = tested & (distance > LILLIEFORS / np.sqrt(keys))
+        out["departs"] = beyond.sum(-1) / tested.sum(-1)
+    with np.errstate(under="ignore"):
+        return {name: np.asarray(value, np.float32) for name, value in out.items()}
 
 
 def measured(source: Source, sink: int = 0) -> dict[str, np.ndarray]:

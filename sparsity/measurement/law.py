@@ -14,7 +14,7 @@ from scipy.interpolate import RectBivariateSpline
 
 from sparsity import finite_length
 
-__all__ = ["ERROR", "WIDEST", "exact", "limit"]
+__all__ = ["ERROR", "WIDEST", "exact", "limit", "log_limit"]
 
 ERROR = 1e-6  # of log S, from the interpolation; 2e-7 was measured
 WIDEST = 200.0  # γ of the grid; there a row of 10⁶ tokens has its mass on one
@@ -22,10 +22,15 @@ _SHORT, _GROWTH = 16, 1.12  # every n up to there, then this factor
 _STEP = 1 / 16  # of asinh γ
 
 
+def log_limit(gamma: Any) -> np.ndarray:
+    """Log S = −γ²/2, the limit law of softmax attention over many Gaussian logits."""
+    return -np.square(np.asarray(gamma, np.float64)) / 2
+
+
 def limit(gamma: Any) -> np.ndarray:
-    """S = e^(−γ²/2), the limit law of softmax attention over many Gaussian logits."""
+    """S = e^(−γ²/2), the limit law; zero where that underflows."""
     with np.errstate(under="ignore"):
-        return np.exp(-np.square(np.asarray(gamma, np.float64)) / 2)
+        return np.exp(log_limit(gamma))
 
 
 def _at(length: int, stop: int) -> np.ndarray:

@@ -52,9 +52,10 @@ def _block(source: Source, sink: int, start: int, stop: int) -> tuple[dict[str, 
     focused, p, n = rows.focus(parts, TOP)
     found |= focused | {"length": xp.broadcast_to(n, (heads, stop - start))}
     own = focused["sink_mass"][..., None]
-    weights = xp.concat([p[..., :sink], own, p[..., sink:]], axis=-1)
+    some = ~xp.isnan(own)  # rows that see nothing, or are all zero, give nothing and do not count
+    weights = xp.concat([p[..., :sink], xp.where(some, own, 0.0), p[..., sink:]], axis=-1)
     received, last = weights.sum(-2), weights[:, -1]
-    return found, (received, last), seen.sum(-2)
+    return found, (received, last), (seen & some).sum(-2)
 
 
 def _in_order(
@@ -85,16 +86,17 @@ def measure_layer(source: Source, sink: int = 0) -> dict[str, np.ndarray]:
     Returns:
         By name, single precision: the statistics of `rows` [heads, T] (top_mass: [heads, T, k]);
         length, the keys in sight [heads, T]; and by context length, [heads, contexts]:
-        importance of the sink, the mean of what the rows that see it give it; top_importance, the
-        largest of any key that at least a quarter of the rows see, and top_key, its position;
-        last_row, the weights p of the last query [heads, T].
+        importance of the sink, the mean of what the rows that see it give it, NaN where none does;
+        top_importance, the largest of any key that at least a quarter of the rows see, and top_key,
+        its position; rows of zeros count for neither. last_row, the last query's p [heads, T].
 
     Raises:
         InputError: no such key as `sink`, or weights that are not what they are said to be.
     """
     heads, length = source.shape
-    if not (isinstance(sink, int) and 0 <= sink < length):
+    if isinstance(sink, bool) or not isinstance(sink, int | np.integer) or not 0 <= sink < length:
         raise InputError("sink", sink, f"must be a position from 0 to {length - 1}")
+    sink = int(sink)
     at = contexts(length) if source.causal else (length,)
     blocks = _blocks(heads, length, at)
     names: dict[str, list[np.ndarray]] = {}
@@ -119,7 +121,8 @@ def measure_layer(source: Source, sink: int = 0) -> dict[str, np.ndarray]:
 def _sinks(received: np.ndarray, seen: np.ndarray, sink: int, stop: int) -> tuple[np.ndarray, ...]:
     with np.errstate(divide="ignore", invalid="ignore"):
         alpha = received / seen
-    often = np.where(4 * seen >= stop, alpha, -1.0)
+    often = np.where((4 * seen >= stop) & (seen > 0), alpha, -1.0)
     top = often.argmax(-1)
     best = np.take_along_axis(often, top[:, None], axis=-1)[:, 0]
+    best = np.where(best < 0, np.nan, best)
     return alpha[:, sink].astype(np.float32), best.astype(np.float32), top.astype(np.int32)

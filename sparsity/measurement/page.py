@@ -55,12 +55,12 @@ _COLUMNS = (
     ("sink_rate_0.3", "sink rate 0.3", ".1%"),
     ("sink_rate_0.8", "0.8", ".1%"),
     ("gamma_rest", "γ̂", ".2f"),
-    ("ratio_limit_rest", "S/limit", ".2f"),
-    ("ratio_exact_rest", "S/exact", ".2f"),
+    ("ratio_limit_rest", "S/limit", ".3g"),
+    ("ratio_exact_rest", "S/exact", ".3g"),
     ("rank_limit_rest", "rank, limit", ".2f"),
     ("rank_exact_rest", "rank, exact", ".2f"),
-    ("ratio_limit", "whole row: S/limit", ".2f"),
-    ("ratio_exact", "S/exact", ".2f"),
+    ("ratio_limit", "whole row: S/limit", ".3g"),
+    ("ratio_exact", "S/exact", ".3g"),
 )
 
 

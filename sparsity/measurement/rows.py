@@ -13,7 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
-__all__ = ["Parts", "focus", "shape", "softmax", "split"]
+__all__ = ["STILL", "Parts", "focus", "shape", "softmax", "split"]
+
+
+STILL = 64  # times the rounding of a logit: what varies less has no shape
 
 
 class Parts(NamedTuple):
@@ -104,8 +107,8 @@ def focus(weights: Parts, top: Sequence[int]) -> tuple[dict[str, Any], Any, Any]
         each = xp.where(total > 0, share / total, 0.0)  # p over weight
         n_eff_rest = total**2 / (rest * rest).sum(-1)
         entropy = xp.log(total) - _xlogx(xp, rest).sum(-1) / total
-        within = xp.where(share > 0, share**2 / n_eff_rest, 0.0)
-        n_eff = xp.clip(1 / (mass**2 + within), 1.0, n)
+        p = rest * each[..., None]
+        n_eff = xp.clip(1 / (mass**2 + (p * p).sum(-1)), 1.0, n)
         S, root = xp.sqrt(n_eff / n), xp.sqrt(n)
         sums = xp.cumulative_sum(_falling(rest, count), axis=-1, include_initial=True)
         sums = sums * each[..., None]
@@ -124,7 +127,7 @@ def focus(weights: Parts, top: Sequence[int]) -> tuple[dict[str, Any], Any, Any]
             "S_rest": xp.sqrt(n_eff_rest / n_rest),
             "top_mass": xp.minimum(xp.maximum(alone, beside), 1.0),
         }
-    return found, rest * each[..., None], n
+    return found, p, n
 
 
 _PHI = special.ndtr(np.linspace(-8, 8, 2**16 + 1)).astype(np.float32)  # steps of 1/4096
@@ -154,7 +157,8 @@ def shape(logits: Parts) -> dict[str, Any]:
     sink_logit is the sink's less the mean of the others.
 
     Returns:
-        These by name [..., rows], "_rest" without the sink; NaN for rows too short to have it.
+        These by name [..., rows], "_rest" without the sink; NaN for rows too short to have it, and
+        for shapes of rows that are constant up to rounding, γ̂ ≤ `STILL`·ε·(1 + |β̂|).
     """
     xp = logits.rest.__array_namespace__()
     seen = xp.broadcast_to(logits.seen, logits.sink.shape)
@@ -197,4 +201,9 @@ def shape(logits: Parts) -> dict[str, Any]:
             "kurtosis_rest": m4 / n_rest / (m2 / n_rest) ** 2 - 3,
             "distance_rest": distance_rest,
         }
+    still = STILL * float(np.finfo(dtype).eps) * (1 + xp.abs(mean))
+    for name in ("skew", "kurtosis", "distance"):
+        for tag in ("", "_rest"):
+            varies = found[f"gamma{tag}"] > still
+            found[name + tag] = xp.where(varies, found[name + tag], xp.nan)
     return {name: xp.where(n > (name != "beta"), x, xp.nan) for name, x in found.items()}

@@ -16,7 +16,7 @@ from sparsity.errors import InputError
 from sparsity.measurement.labels import MEANING, dataset, measured
 from sparsity.measurement.layers import TOP
 from sparsity.measurement.sources import of_queries
-from sparsity.models.checkpoint import sha256
+from sparsity.models.checkpoint import fingerprint
 from sparsity.output import folder, replacing
 
 if TYPE_CHECKING:
@@ -59,6 +59,9 @@ def _tokens(model: models.Checkpoint, name: str, text: str, count: int, bos: boo
     if len(ids) < count:
         fix = f"has only {len(ids)} tokens; give a longer text or fewer tokens than {count}"
         raise InputError("text", name, fix)
+    if max(ids[:count]) >= model.config.vocabulary:
+        fix = f"knows more tokens than {model.config.vocabulary}; give that of this model"
+        raise InputError("tokenizer", model.name, fix)
     return np.asarray(ids[:count], np.int32)
 
 
@@ -103,7 +106,7 @@ def measure_model(
     if not texts:
         raise InputError("texts", None, "give at least one text")
     ids = [_tokens(opened, k, text, tokens, b) for k, text in texts.items() for b in bos]
-    kept, digest = _Parts(parts), sha256(opened.path)
+    kept, digest = _Parts(parts), fingerprint(opened.files)
     settings = f"{sparsity.__version__} {digest} {sink} {TOP}"
     keys = [hashlib.sha256(settings.encode() + x.tobytes()).hexdigest()[:20] for x in ids]
     layers: list[list[dict[str, np.ndarray] | None]] = [

@@ -11,10 +11,14 @@ import numpy as np
 
 from sparsity import rotary
 from sparsity.errors import InputError
+from sparsity.row_law import number
 
 __all__ = ["Logits", "Source", "Weights", "array", "of_queries", "of_weights"]
 
-HIDDEN = -1e30  # additive masks hide with −∞, or with the lowest number of a type
+# Additive masks hide with −∞, with the lowest number of a type, or with −10⁴. A row sees the keys
+# within FAINT of its largest entry: e^(−745) is zero in double precision. Where that is at HIDDEN
+# or below, it sees nothing.
+FAINT, HIDDEN = 745.0, -1e4
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,8 @@ class Logits:
         _finite("logits", logits)
         seen = _seen(self, start, stop, width, logits)
         if self.mask is not None and self.mask.dtype.kind == "f":
-            logits = logits + self.mask[..., start:stop, :width]
+            xp = logits.__array_namespace__()
+            logits = logits + xp.where(seen, _entries(self, start, stop, width), 0.0)
         return logits, seen
 
 
@@ -100,6 +105,12 @@ def _product(q: Any, k: Any) -> Any:
     return np.asarray(product) if isinstance(q, np.ndarray) else product
 
 
+def _entries(source: Source, start: int, stop: int, width: int) -> Any:
+    """A block of the mask; half precision as single."""
+    entries = source.mask[..., start:stop, :width]
+    return entries.astype(np.float32) if entries.dtype == np.float16 else entries
+
+
 def _seen(source: Source, start: int, stop: int, width: int, like: Any) -> Any:
     """Which keys the rows see, [1 or heads, rows, keys]."""
     xp = like.__array_namespace__()
@@ -107,8 +118,11 @@ def _seen(source: Source, start: int, stop: int, width: int, like: Any) -> Any:
     if source.causal:
         seen = seen & (xp.arange(width) <= xp.arange(start, stop)[:, None])
     if source.mask is not None:
-        mask = source.mask[..., start:stop, :width]
-        seen = seen & (mask > HIDDEN if mask.dtype.kind == "f" else mask)
+        mask = _entries(source, start, stop, width)
+        if mask.dtype.kind == "f":
+            top = xp.where(seen, mask, -xp.inf).max(-1, keepdims=True)
+            mask = (mask > top - FAINT) & (top > HIDDEN)
+        seen = seen & mask
     return seen
 
 
@@ -118,6 +132,9 @@ def array(name: str, value: Any) -> Any:
     Raises:
         InputError: not real numbers.
     """
+    if hasattr(value, "detach"):  # a tensor of torch
+        value = value.detach().cpu()
+        value = value.float() if value.is_floating_point() and value.itemsize < 4 else value
     if not hasattr(value, "devices") or {d.platform for d in value.devices()} == {"cpu"}:
         value = np.asarray(value)
     kind = "f" if value.dtype.name == "bfloat16" else value.dtype.kind
@@ -205,9 +222,11 @@ def of_queries(
     _finite("keys", k)
     heads, length, dim = q.shape
     scale = 1 / math.sqrt(dim) if scale is None else scale
-    if not (np.ndim(scale) == 0 and math.isfinite(scale)):
-        raise InputError("scale", scale, "give one finite number")
+    number("scale", scale, "give one finite number")
+    if pairing not in ("half", "interleaved"):
+        raise InputError("pairing", pairing, "choose half or interleaved")
     if rope is not None:
+        number("rope", rope, "give the base, a number > 0", lambda x: x > 0)
         at = np.arange(length)
         q, k = (rotary.rotate(x, at, pairing, base=rope) for x in (q, k))
     return Logits(q, k, float(scale), causal, _mask(mask, heads, length))

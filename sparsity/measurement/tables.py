@@ -22,11 +22,11 @@ _MEDIANS = {
     "ratio_limit_rest": "residual_limit_rest",
     "ratio_exact_rest": "residual_exact_rest",
 }
-_RANKS = {
-    "rank_limit": ("S", "S_limit"),
-    "rank_exact": ("S", "S_exact"),
-    "rank_limit_rest": ("S_rest", "S_limit_rest"),
-    "rank_exact_rest": ("S_rest", "S_exact_rest"),
+_RANKS = {  # the limit law e^(−γ²/2) ranks rows as −γ does, which does not underflow
+    "rank_limit": ("S", "gamma", -1),
+    "rank_exact": ("S", "S_exact", 1),
+    "rank_limit_rest": ("S_rest", "gamma_rest", -1),
+    "rank_exact_rest": ("S_rest", "S_exact_rest", 1),
 }
 
 
@@ -50,7 +50,8 @@ def _median(data: xarray.Dataset, name: str) -> float:
 
 def sink_rate(data: xarray.Dataset, context: int, epsilon: float) -> float:
     """Share of texts, layers and heads in which the sink's importance exceeds ε; see `sinks`."""
-    return float((data["importance"].sel(context=context) > epsilon).mean())
+    known = pooled(data.sel(context=context), "importance")
+    return float(np.mean(known > epsilon)) if len(known) else math.nan
 
 
 def _row(data: xarray.Dataset, context: int) -> dict[str, Any]:
@@ -70,10 +71,11 @@ def _row(data: xarray.Dataset, context: int) -> dict[str, Any]:
         found["gamma_rest"] = _median(rows, "gamma_rest")
         unit = rows.assign(unit=rows["gamma_rest"] / np.sqrt(np.log(np.maximum(rows["length"], 2))))
         found["gamma_rest_over_root_log_n"] = _median(unit, "unit")
-        found |= {key: math.exp(_median(rows, name)) for key, name in _MEDIANS.items()}
-        for key, (x, y) in _RANKS.items():
+        with np.errstate(over="ignore"):  # e^(γ²/2) of wide logits is infinite
+            found |= {key: float(np.exp(_median(rows, name))) for key, name in _MEDIANS.items()}
+        for key, (x, y, sign) in _RANKS.items():
             pair = (np.asarray(rows[v], np.float64).ravel() for v in (x, y))
-            found[key] = float(rank_correlation(*pair))
+            found[key] = sign * float(rank_correlation(*pair))
     return found
 
 
@@ -104,8 +106,8 @@ _COLUMNS = (
     ("sink_rate_0.3", "sink .3", ".1%"),
     ("sink_rate_0.8", "sink .8", ".1%"),
     ("gamma_rest", "γ", ".2f"),
-    ("ratio_limit_rest", "S/limit", ".2f"),
-    ("ratio_exact_rest", "S/exact", ".2f"),
+    ("ratio_limit_rest", "S/limit", ".3g"),
+    ("ratio_exact_rest", "S/exact", ".3g"),
     ("rank_limit_rest", "rank lim", ".2f"),
     ("rank_exact_rest", "rank ex", ".2f"),
 )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,18 @@ import numpy as np
 
 from sparsity.errors import InputError
 
-__all__ = ["LAYER", "OUTER", "Checkpoint", "Config", "library", "refusal", "sha256"]
+__all__ = [
+    "LAYER",
+    "OUTER",
+    "Checkpoint",
+    "Config",
+    "Metadata",
+    "fingerprint",
+    "library",
+    "refusal",
+    "refuse_others",
+    "sha256",
+]
 
 OUTER = ("embed", "norm", "head")
 LAYER = ("attn_norm", "q", "k", "v", "o", "mlp_norm", "gate", "up", "down")
@@ -36,6 +48,7 @@ class Config:
         eps: added to the mean square in RMSNorm.
         frequencies: θ_i of the rotary positions, radians a token, [head_dim/2].
         bos: id of the token that begins a text, if there is one.
+        tied: whether the embeddings are the head too.
     """
 
     layers: int
@@ -49,6 +62,7 @@ class Config:
     eps: float
     frequencies: np.ndarray
     bos: int | None
+    tied: bool
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a tensor, rows first: outputs before inputs."""
@@ -64,7 +78,8 @@ class Checkpoint:
     """A model on disk; its weights are read when they are asked for.
 
     Args:
-        path: the file.
+        path: the file or folder.
+        files: all that it was read from, tokenizer and sizes too.
         name: what the model calls itself.
         config: its sizes.
         read: (name, layer or None) -> the tensor as stored, [outputs, inputs], or None.
@@ -72,6 +87,7 @@ class Checkpoint:
     """
 
     path: Path
+    files: tuple[Path, ...]
     name: str
     config: Config
     read: Callable[[str, int | None], np.ndarray | None]
@@ -87,9 +103,9 @@ class Checkpoint:
         Raises:
             InputError: it is not there, of another shape, or holds NaN or infinite values.
         """
-        found = self.read(name, layer)
-        if found is None and name == "head":
+        if name == "head" and self.config.tied:
             return self.tensor("embed")
+        found = self.read(name, layer)
         where = name if layer is None else f"{name} of layer {layer}"
         if found is None:
             raise InputError("model", self.path, f"has no weights {where}; not a whole checkpoint")
@@ -101,6 +117,93 @@ class Checkpoint:
             fix = f"its weights {where} hold NaN or infinite values; download it again"
             raise InputError("model", self.path, fix)
         return found
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What a file says of its model, each value checked where it is asked for.
+
+    Args:
+        path: the file, for refusals.
+        get: name -> value, `...` where there is none.
+    """
+
+    path: Path
+    get: Callable[[str], Any]
+
+    def refuse(self, name: str, value: Any, fix: str) -> InputError:
+        """The refusal of a value, in one line."""
+        return InputError("model", self.path, f"has {name} = {value!s:.60}; {fix}")
+
+    def __call__(self, name: str, default: Any = ...) -> Any:
+        """The value, of any kind."""
+        value = self.get(name)
+        value = default if value is ... else value
+        if value is ...:
+            raise InputError("model", self.path, f"does not say {name}; not a whole checkpoint")
+        return value
+
+    def whole(self, name: str, default: Any = ..., least: int = 1) -> Any:
+        """A whole number, or the default."""
+        value = self(name, default)
+        if value is default or (type(value) is int and value >= least):
+            return value
+        raise self.refuse(name, value, f"must be a whole number >= {least}")
+
+    def real(self, name: str, default: float = ..., least: float = 0.0) -> float:  # type: ignore[assignment]
+        """A finite number above `least`."""
+        value = self(name, default)
+        if type(value) in (int, float) and math.isfinite(value) and value > least:
+            return float(value)
+        raise self.refuse(name, value, f"must be a number > {least:g}")
+
+    def one_of(self, name: str, default: Any, *plain: Any) -> Any:
+        """The default, or one of the values that are run."""
+        value = self(name, default)
+        if any(type(value) is type(x) and value == x for x in (default, *plain)):
+            return value
+        raise self.refuse(name, value, "only plain models of the Llama family are run")
+
+    def config(
+        self, names: Mapping[str, str], vocabulary: int, tied: bool, frequencies: Any
+    ) -> Config:
+        """The sizes, whole and fitting each other.
+
+        Args:
+            names: of the fields of `Config` in this file.
+            vocabulary: number of tokens.
+            tied: whether the embeddings are the head too.
+            frequencies: head_dim -> θ_i.
+        """
+        found = {x: self.whole(names[x]) for x in ("layers", "heads", "dim", "inner", "context")}
+        heads = found["heads"]
+        kv_heads = self.whole(names["kv_heads"], None) or heads
+        head_dim = self.whole(names["head_dim"], None) or found["dim"] // heads
+        if heads % kv_heads:
+            raise self.refuse(names["kv_heads"], kv_heads, f"must divide {heads} heads")
+        if head_dim % 2 or not head_dim:
+            raise self.refuse("width of a head", head_dim, "must be even")
+        bos = self.whole(names["bos"], None, least=0)
+        if bos is not None and bos >= vocabulary:
+            raise self.refuse(names["bos"], bos, f"must be one of {vocabulary} tokens")
+        return Config(
+            **found,
+            kv_heads=kv_heads,
+            head_dim=head_dim,
+            vocabulary=vocabulary,
+            eps=self.real(names["eps"]),
+            frequencies=np.asarray(frequencies(head_dim)),
+            bos=bos,
+            tied=tied,
+        )
+
+
+def refuse_others(path: Path, names: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse tensors that would be left unread: biases, scales of quantised weights, experts."""
+    others = sorted(set(names).difference(known))
+    if others:
+        fix = f"has weights {others[0]}, which a plain model of the Llama family has not"
+        raise InputError("model", path, f"{fix}; give another one")
 
 
 def library(name: str) -> Any:
@@ -123,6 +226,14 @@ def refusal(path: Path, error: BaseException) -> InputError:
         return InputError("model", path, f"cannot be read ({reason}); give another file")
     fix = "is damaged or cut short, or no model at all; download it again"
     return InputError("model", path, fix)
+
+
+def fingerprint(files: Sequence[Path]) -> str:
+    """SHA-256 of one file; of several, that of their names and digests."""
+    if len(files) == 1:
+        return sha256(files[0])
+    lines = "".join(f"{sha256(path)}  {path.name}\n" for path in sorted(files))
+    return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def sha256(path: Path) -> str:

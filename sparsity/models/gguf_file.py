@@ -10,7 +10,16 @@ import numpy as np
 
 from sparsity import rotary
 from sparsity.errors import InputError
-from sparsity.models.checkpoint import Checkpoint, Config, library, refusal
+from sparsity.models.checkpoint import (
+    LAYER,
+    OUTER,
+    Checkpoint,
+    Config,
+    Metadata,
+    library,
+    refusal,
+    refuse_others,
+)
 from sparsity.models.tokens import bpe
 
 __all__ = ["load"]
@@ -36,50 +45,35 @@ def _halves(w: np.ndarray, heads: int) -> np.ndarray:
     return w.reshape(heads, -1, 2, w.shape[-1]).swapaxes(1, 2).reshape(w.shape)
 
 
-class _Fields:
-    """The metadata of a file."""
-
-    def __init__(self, path: Path, fields: Any) -> None:
-        self.path, self.fields = path, fields
-
-    def __call__(self, name: str, default: Any = ...) -> Any:
-        field = self.fields.get(name)
-        if field is not None:
-            return field.contents()
-        if default is ...:
-            raise InputError("model", self.path, f"does not say {name}; not a whole checkpoint")
-        return default
+_SIZES = {
+    "layers": "llama.block_count",
+    "heads": "llama.attention.head_count",
+    "kv_heads": "llama.attention.head_count_kv",
+    "dim": "llama.embedding_length",
+    "head_dim": "llama.attention.key_length",
+    "inner": "llama.feed_forward_length",
+    "context": "llama.context_length",
+    "eps": "llama.attention.layer_norm_rms_epsilon",
+    "bos": "tokenizer.ggml.bos_token_id",
+}
 
 
-def _config(path: Path, field: _Fields, tensors: dict[str, Any], dequantize: Any) -> Config:
-    heads, dim = field("llama.attention.head_count"), field("llama.embedding_length")
-    if not isinstance(heads, int):
-        raise InputError("model", path, "has layers of different sizes; give a plain Llama")
-    head_dim = field("llama.attention.key_length", dim // heads)
-    for name, plain in (
-        ("llama.expert_count", 0),
-        ("llama.rope.scaling.type", "none"),
-        ("llama.rope.dimension_count", head_dim),
-    ):
-        if field(name, plain) != plain:
-            fix = f"has {name} = {field(name)}; only plain models of the Llama family are run"
-            raise InputError("model", path, fix)
-    frequencies = rotary.angles(head_dim, field("llama.rope.freq_base", rotary.BASE))
-    if "rope_freqs.weight" in tensors:  # stretched for long contexts
-        frequencies = frequencies / np.asarray(dequantize(tensors["rope_freqs.weight"]))
-    return Config(
-        layers=field("llama.block_count"),
-        heads=heads,
-        kv_heads=field("llama.attention.head_count_kv", heads),
-        dim=dim,
-        head_dim=head_dim,
-        inner=field("llama.feed_forward_length"),
-        vocabulary=len(field.fields["tokenizer.ggml.tokens"].data),
-        context=field("llama.context_length"),
-        eps=field("llama.attention.layer_norm_rms_epsilon"),
-        frequencies=frequencies,
-        bos=field("tokenizer.ggml.bos_token_id", None),
-    )
+def _config(given: Metadata, vocabulary: int, tensors: dict[str, Any], dequantize: Any) -> Config:
+    def frequencies(head_dim: int) -> np.ndarray:
+        for name in ("llama.rope.dimension_count", "llama.attention.value_length"):
+            given.one_of(name, head_dim)
+        theta = rotary.angles(head_dim, given.real("llama.rope.freq_base", rotary.BASE))
+        stretch = tensors.get("rope_freqs.weight")  # for long contexts
+        if stretch is None:
+            return theta
+        factors = np.asarray(dequantize(stretch))
+        if factors.shape != theta.shape or not np.all(factors > 0):
+            raise given.refuse("rope_freqs", factors.shape, "must be a number > 0 for each plane")
+        return theta / factors
+
+    given.one_of("llama.expert_count", 0)
+    given.one_of("llama.rope.scaling.type", "none")
+    return given.config(_SIZES, vocabulary, "output.weight" not in tensors, frequencies)
 
 
 def load(path: Path) -> Checkpoint:
@@ -91,7 +85,12 @@ def load(path: Path) -> Checkpoint:
     gguf = library("gguf")
     try:
         reader = gguf.GGUFReader(path)
-        field = _Fields(path, reader.fields)
+
+        def get(name: str) -> Any:
+            found = reader.fields.get(name)
+            return ... if found is None else found.contents()
+
+        field = Metadata(path, get)
         architecture = field("general.architecture")
         tensors = {tensor.name: tensor for tensor in reader.tensors}
     except (OSError, ValueError, IndexError, KeyError, TypeError, OverflowError, struct.error) as e:
@@ -109,10 +108,13 @@ def load(path: Path) -> Checkpoint:
             fix = f"is quantised as {tensor.tensor_type.name}, which is not known here"
             raise InputError("model", path, fix + "; give Q8_0, a K-quant or F16") from None
 
-    config = _config(path, field, tensors, dequantize)
-    for name in tensors:
-        if name.endswith(".bias"):
-            raise InputError("model", path, f"has biases ({name}); give a plain Llama")
+    tokens = field("tokenizer.ggml.tokens")
+    if not isinstance(tokens, list) or not tokens or len(set(map(str, tokens))) < len(tokens):
+        raise InputError("model", path, "has no tokens, or one twice; download it again")
+    config = _config(field, len(tokens), tensors, dequantize)
+    blocks = [f"blk.{i}.{_NAMES[name]}.weight" for i in range(config.layers) for name in LAYER]
+    outer = [f"{_NAMES[name]}.weight" for name in OUTER]
+    refuse_others(path, tensors, [*blocks, *outer, "rope_freqs.weight"])
 
     def read(name: str, layer: int | None) -> np.ndarray | None:
         full = _NAMES[name] if layer is None else f"blk.{layer}.{_NAMES[name]}"
@@ -127,9 +129,9 @@ def load(path: Path) -> Checkpoint:
         path,
         kind=field("tokenizer.ggml.model"),
         pre=field("tokenizer.ggml.pre", "default"),
-        tokens=field("tokenizer.ggml.tokens"),
+        tokens=tokens,
         merges=field("tokenizer.ggml.merges", []),
     )
     words = field("general.basename", ""), field("general.size_label", "")
-    name = " ".join(words) if all(words) else field("general.name", path.stem)
-    return Checkpoint(path, name, config, read, encode)
+    name = " ".join(map(str, words)) if all(words) else field("general.name", path.stem)
+    return Checkpoint(path, (path,), str(name), config, read, encode)

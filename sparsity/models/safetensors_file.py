@@ -11,7 +11,15 @@ import numpy as np
 
 from sparsity import rotary
 from sparsity.errors import InputError
-from sparsity.models.checkpoint import Checkpoint, Config, library, refusal
+from sparsity.models.checkpoint import (
+    LAYER,
+    Checkpoint,
+    Config,
+    Metadata,
+    library,
+    refusal,
+    refuse_others,
+)
 from sparsity.models.tokens import from_file
 
 __all__ = ["load"]
@@ -38,46 +46,62 @@ def _stretched(theta: np.ndarray, scaling: dict[str, Any]) -> np.ndarray:
     return theta * (keep + (1 - keep) / scaling["factor"])
 
 
+_SIZES = {
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads",
+    "dim": "hidden_size",
+    "head_dim": "head_dim",
+    "inner": "intermediate_size",
+    "context": "max_position_embeddings",
+    "eps": "rms_norm_eps",
+    "bos": "bos_token_id",
+}
+_SCALING = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+_TYPES = ("F64", "F32", "F16", "BF16")
+
+
+def _metadata(path: Path, found: Any) -> Metadata:
+    if not isinstance(found, dict):
+        raise InputError("model", path, "is not a table of names and values; download it again")
+    return Metadata(path, lambda name: found.get(name, ...))
+
+
 def _config(path: Path) -> tuple[Config, str]:
+    path /= "config.json"
     try:
-        given = json.loads((path / "config.json").read_text("utf-8"))
-        kind = given["model_type"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise refusal(path / "config.json", error) from None
-    rope = given.get("rope_parameters") or given.get("rope_scaling") or {}
-    rope_kind = rope.get("rope_type", rope.get("type", "default"))
-    for name, value, plain in (
-        ("model_type", kind, ("llama",)),
-        ("hidden_act", given.get("hidden_act", "silu"), ("silu",)),
-        ("attention_bias", given.get("attention_bias", False), (False,)),
-        ("mlp_bias", given.get("mlp_bias", False), (False,)),
-        ("rope_type", rope_kind, ("default", "llama3")),
-    ):
-        if value not in plain:
-            fix = f"has {name} = {value}; only plain models of the Llama family are run"
-            raise InputError("model", path, fix)
-    try:
-        heads, dim = given["num_attention_heads"], given["hidden_size"]
-        head_dim = given.get("head_dim") or dim // heads
-        base = rope.get("rope_theta", given.get("rope_theta", rotary.BASE))
+        content = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise refusal(path, error) from None
+    given = _metadata(path, content)
+    given("model_type")
+    given.one_of("model_type", "llama")
+    given.one_of("hidden_act", "silu")
+    for name in ("attention_bias", "mlp_bias"):
+        given.one_of(name, False)
+    given.one_of("quantization_config", None)
+    rope = given("rope_parameters", None) or given("rope_scaling", None) or {}
+    inner = _metadata(path, rope)
+    for said in (given, inner):
+        said.one_of("partial_rotary_factor", None, 1, 1.0)
+    kind = inner("rope_type", inner("type", "default"))
+    if kind not in ("default", "llama3"):
+        raise inner.refuse("rope_type", kind, "only plain models of the Llama family are run")
+
+    def frequencies(head_dim: int) -> np.ndarray:
+        base = (inner if "rope_theta" in rope else given).real("rope_theta", rotary.BASE)
         theta = rotary.angles(head_dim, base)
-        config = Config(
-            layers=given["num_hidden_layers"],
-            heads=heads,
-            kv_heads=given.get("num_key_value_heads") or heads,
-            dim=dim,
-            head_dim=head_dim,
-            inner=given["intermediate_size"],
-            vocabulary=given["vocab_size"],
-            context=given["max_position_embeddings"],
-            eps=given["rms_norm_eps"],
-            frequencies=_stretched(theta, rope) if rope_kind == "llama3" else theta,
-            bos=given.get("bos_token_id"),
-        )
-    except KeyError as error:
-        fix = f"does not say {error.args[0]}; not a whole checkpoint"
-        raise InputError("model", path / "config.json", fix) from None
-    return config, str(given.get("_name_or_path") or path.name)
+        if kind == "default":
+            return theta
+        scaling = {name: inner.real(name) for name in _SCALING}
+        low = inner.real("low_freq_factor")
+        inner.real("high_freq_factor", least=low)
+        return _stretched(theta, scaling)
+
+    vocabulary = given.whole("vocab_size")
+    tied = given.one_of("tie_word_embeddings", False, True)
+    config = given.config(_SIZES, vocabulary, tied, frequencies)
+    return config, str(given("_name_or_path", None) or path.parent.name)
 
 
 def load(path: Path) -> Checkpoint:
@@ -88,17 +112,27 @@ def load(path: Path) -> Checkpoint:
     """
     safetensors = library("safetensors")
     home = path if path.is_dir() else path.parent
-    config, name = _config(home)
-    where: dict[str, Any] = {}
     files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
     if not files:
         raise InputError("model", path, "holds no safetensors file; give the folder that does")
+    config, name = _config(home)
+    where: dict[str, Any] = {}
     for file in files:
         try:
             opened = safetensors.safe_open(file, framework="flax")
-            where |= dict.fromkeys(opened.keys(), opened)
+            types = {name: opened.get_slice(name).get_dtype() for name in opened.keys()}  # noqa: SIM118
         except (OSError, safetensors.SafetensorError) as error:
             raise refusal(file, error) from None
+        for tensor, kind in types.items():
+            if kind not in _TYPES:
+                fix = f"stores {tensor} as {kind}; quantised weights are read from GGUF only"
+                raise InputError("model", file, fix)
+        where |= dict.fromkeys(types, opened)
+    layers = [f"model.layers.{i}." for i in range(config.layers)]
+    known = [f"{layer}{_LAYER[name]}.weight" for layer in layers for name in LAYER]
+    known += [f"{name}.weight" for name in _OUTER.values()]
+    known += [f"{layer}self_attn.rotary_emb.inv_freq" for layer in layers]  # of older files
+    refuse_others(path, where, known)
 
     def read(name: str, layer: int | None) -> np.ndarray | None:
         full = _OUTER[name] if layer is None else f"model.layers.{layer}.{_LAYER[name]}"
@@ -107,4 +141,5 @@ def load(path: Path) -> Checkpoint:
             return None
         return np.asarray(file.get_tensor(f"{full}.weight").astype("float32"))
 
-    return Checkpoint(path, name, config, read, from_file(home / "tokenizer.json"))
+    beside = home / "config.json", home / "tokenizer.json"
+    return Checkpoint(path, (*files, *beside), name, config, read, from_file(beside[1]))

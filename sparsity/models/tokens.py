@@ -64,11 +64,14 @@ def bpe(path: Path, *, kind: str, pre: str, tokens: Sequence[str], merges: Seque
             return from_file(beside)
         fix = f"has a tokenizer ({kind}, {pre}) not known here; put its tokenizer.json beside it"
         raise InputError("model", path, fix)
-    model = tokenizers.models.BPE(
-        vocab={token: i for i, token in enumerate(tokens)},
-        merges=[tuple(pair.split(" ", 1)) for pair in merges],
-        ignore_merges=pre == "llama-bpe",
-    )
+    try:
+        model = tokenizers.models.BPE(
+            vocab={token: i for i, token in enumerate(tokens)},
+            merges=[tuple(pair.split(" ", 1)) for pair in merges],
+            ignore_merges=pre == "llama-bpe",
+        )
+    except Exception as error:  # noqa: BLE001  the library raises no class of its own
+        raise refusal(path, error) from None
     tokenizer = tokenizers.Tokenizer(model)
     tokenizer.pre_tokenizer = cut.Sequence(pieces[pre])
     return lambda text: tokenizer.encode(text, add_special_tokens=False).ids

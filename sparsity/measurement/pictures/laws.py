@@ -25,30 +25,34 @@ def _heads(data: xarray.Dataset) -> dict[str, np.ndarray]:
     out = {}
     for key, name in names.items():
         values = rows[name].transpose("layer", "head", "text", "row").values
-        out[key] = np.exp(np.nanmean(np.log(np.maximum(values, 1e-30)), axis=(2, 3)))
+        known = np.isfinite(values)
+        logs = np.log(np.maximum(np.where(known, values, 1.0), 1e-30))
+        with np.errstate(invalid="ignore"):  # no law where γ̂ is unknown or too wide
+            out[key] = np.exp(logs.sum((2, 3)) / known.sum((2, 3)))
     return out
 
 
 def _laws_title(data: xarray.Dataset) -> str:
     row = tables.summary(data.isel(bos=slice(0, 1)))[-1]
     limit, exact = row["ratio_limit_rest"], row["ratio_exact_rest"]
-    return f"S is {limit:.1f} times the limit law and {exact:.2f} times the exact law"
+    return f"S is {limit:.2g} times the limit law and {exact:.2g} times the exact law"
 
 
 def _draw_laws(data: xarray.Dataset, canvas: Canvas) -> None:
     found = _heads(data)
     depth = np.broadcast_to(np.arange(found["exact"].shape[0])[:, None], found["exact"].shape)
-    lowest = min(float(np.quantile(x, 0.02)) for x in found.values())
-    low = max(10 ** np.floor(np.log10(max(lowest, 1e-6))), 1e-3)
+    every = [x[np.isfinite(x)] for x in found.values()]
+    lowest = min((float(np.quantile(x, 0.02)) for x in every if len(x)), default=1e-3)
+    low = np.clip(10 ** np.floor(np.log10(max(lowest, 1e-6))), 1e-3, 0.1)
     names = (("limit", "limit law  exp(−γ̂²/2)"), ("exact", "exact law at the row's n and γ̂"))
     image = None
     for i, (key, label) in enumerate(names):
         ax = plotting.calm(canvas.add_axes((0.1 + 0.41 * i, 0.13, 0.36, 0.68)))
         ax.set(xscale="log", yscale="log", xlim=(low, 1), ylim=(low, 1), xlabel=label)
         ax.plot([low, 1], [low, 1], color=GREY, lw=1, zorder=1)
-        x = np.maximum(found[key], low * 1.06)
+        x, y = np.maximum(found[key], low * 1.06).ravel(), found["measured"].ravel()
         image = ax.scatter(
-            x, found["measured"], c=depth, cmap="viridis", s=13, linewidths=0.3, edgecolors="white"
+            x, y, c=depth.ravel(), cmap="viridis", s=13, linewidths=0.3, edgecolors="white"
         )
         ticks = [10.0**k for k in range(round(np.log10(low)), 1)]
         for axis in (ax.xaxis, ax.yaxis):

@@ -55,9 +55,10 @@ def _draw_row(data: xarray.Dataset, canvas: Canvas) -> None:
         logits = np.log(p)
     others = np.delete(logits, sink)
     others = others[np.isfinite(others)]
-    mean, gamma = others.mean(), float(own["gamma_rest"])
+    mean, gamma = others.mean(), max(float(own["gamma_rest"]), 1e-6)  # a constant row has none
     z = (others - mean) / gamma
-    right.hist(z, bins=np.arange(-4, 4.3, 0.4).tolist(), density=True, color="#cfe0ee")
+    share = np.full(len(z), 1 / (0.4 * len(z)))
+    right.hist(z, bins=np.arange(-4, 4.3, 0.4).tolist(), weights=share, color="#cfe0ee")
     grid = np.linspace(-4, 4.5, 200)
     right.plot(grid, np.exp(-(grid**2) / 2) / np.sqrt(2 * np.pi), color=INK, lw=1.5)
     gap = (logits[sink] - mean) / gamma
