@@ -47,7 +47,8 @@ def _call(spec: Spec) -> tuple[list[str], list[str]]:
     step, lines = spec.law.code.format(**v), []
     imports = ["from sparsity import finite_rows", "from sparsity.scores import RowLaw"]
     if spec.rows == "rope":
-        imports.append("from sparsity.rotary_laws import Rope, turned_query")
+        imports.append("from sparsity.figures.collinear import turned_query")
+        imports.append("from sparsity.rotary_laws import Rope")
         lines.append(f"query = turned_query({v['dim']}) * ({v['gamma']} / {v['dim']} ** 0.5)")
     else:
         imports.append(f"from sparsity.scores import {step.split('(')[0]}")

@@ -90,7 +90,8 @@ def _none(kernel: Kernel, v: Values) -> None:
 
 def _rope(v: Values) -> tuple[Step, ...]:
     """Key means along the query: β cos(mθ) averaged over the planes of a random direction."""
-    from sparsity.rotary_laws import Rope, turned_query
+    from sparsity.figures.collinear import turned_query
+    from sparsity.rotary_laws import Rope
 
     dim = int(v["dim"])
     query = turned_query(dim) * (v["gamma"] / dim**0.5)
