@@ -6,6 +6,7 @@ the last position of a slider wins and nothing queues up.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from importlib.resources import files
@@ -120,6 +121,9 @@ class Panel(anywidget.AnyWidget):
             content["formulas"] = self._formulas(state)
         self.send(content, [data])
 
+    def _send_formulas(self) -> None:
+        self.send({"kind": "formulas", "formulas": self._formulas(self._state)})
+
     def _formulas(self, state: State) -> dict[str, str]:
         found = {name: self._store.formulas.get(name) for name in state.shown}
         return {name: text for name, text in found.items() if text}
@@ -141,7 +145,8 @@ class Panel(anywidget.AnyWidget):
             except filling.Left:
                 continue
             except Exception as error:  # noqa: BLE001 - a panel that fails must say so and live on
-                self._say(f"stopped: {type(error).__name__}: {error}", seen)
+                with contextlib.suppress(filling.Left):
+                    self._say(f"stopped: {type(error).__name__}: {error}", seen)
 
     def _check(self, seen: int) -> None:
         if self._generation != seen:
@@ -175,9 +180,10 @@ class Panel(anywidget.AnyWidget):
 
         self._wait(_PAUSE, seen)
         drain(filling.laws(state, self._store), "filling in the exact law")
+        self._send_formulas()  # one may have been found when the state had moved on
         for _ in filling.formulas(state, self._store):
+            self._send_formulas()
             self._check(seen)
-            self.send({"kind": "formulas", "formulas": self._formulas(state)})
         if state.sampling:
             self._wait(_REST, seen)
             check = lambda: self._check(seen)  # noqa: E731

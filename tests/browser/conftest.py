@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import uuid
 from pathlib import Path
 
 import pytest
@@ -52,10 +53,13 @@ class Guard:
         if message.type == "error" and not message.text.startswith(NOISE):
             self.errors.append(message.text)
 
-    def close(self):
-        self.context.close()
+    def check(self):
         assert self.outside == []
         assert self.errors == []
+
+    def close(self):
+        self.context.close()
+        self.check()
 
 
 @pytest.fixture(scope="session")
@@ -79,8 +83,9 @@ def notebook(chromium, lab):
         chromium, [f"http://127.0.0.1:{lab.port}/"], viewport={"width": 1280, "height": 1000}
     )
     yield guard.page
+    guard.check()
     shut_down(guard.page)
-    guard.close()
+    guard.context.close()
 
 
 @pytest.fixture(scope="module")
@@ -94,11 +99,14 @@ def shared_panel(chromium, lab):
         accept_downloads=True,
         permissions=["clipboard-read", "clipboard-write"],
     )
-    open_notebook(guard.page, lab, "panel.ipynb")
+    own = f"{uuid.uuid4().hex}.ipynb"  # what an earlier page saved would name models that are gone
+    shutil.copy(lab.root / "panel.ipynb", lab.root / own)
+    open_notebook(guard.page, lab, own)
     run_all(guard.page)
     yield Panel(guard.page)
+    guard.check()  # before the kernel goes and leaves the view without its model
     shut_down(guard.page)
-    guard.close()
+    guard.context.close()
 
 
 @pytest.fixture
