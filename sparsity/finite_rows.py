@@ -164,11 +164,9 @@ def _shares(
     row = _relative(token_classes.row(kernel, law, n), tokens_only=False)
     if not row.sink.any():
         raise InputError("law", law, "has no sink in sight; add a Unit or a Sink")
-    sinks, others = (
-        _bounded(transforms.sums(row, 1, (1.0,), [(lambda m: m, who)], longest), lambda m: m)
-        for who in (row.sink, row.count - row.sink)
-    )
-    return sinks, others
+    who = [(lambda m: m, row.sink), (lambda m: m, row.count - row.sink)]
+    sums = transforms.sums(row, 1, (1.0,), who, longest)
+    return _bounded(sums, lambda sinks, _: sinks), _bounded(sums, lambda _, others: others)
 
 
 def sink_logit(mass: float, law: RowLaw, length: Any, kernel: str | Kernel = "exp") -> np.ndarray:

@@ -187,7 +187,7 @@ def sums(
     size = math.ceil(min(certain, default=max(ends)) / STEP) + 1 - first
     # A table reaches down to where no sum feels its tokens: light ones add to a channel like
     # e^(k·shift) beside its own heaviest ones.
-    heaviest = min(shift[weight > 0].max(initial=-np.inf) for _, weight in channels)
+    heaviest = min(shift[weight > 0].max() for _, weight in channels if weight.any())
     felt, unfelt = list(groups), (_FELT + math.log(longest)) / min(1.0, *k)
     for i, low in enumerate(lows):
         begin = (min(low, first * STEP + heaviest) - unfelt) / STEP

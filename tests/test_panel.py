@@ -557,3 +557,36 @@ def test_reset_goes_back_to_where_it_started(panel):
     ask({"edits": [["reset", True]]})
     assert widget.state.value("gamma") == 2
     assert widget.state.pins == ()
+
+
+def _until(condition, seconds=10):
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    return condition()
+
+
+@pytest.mark.notebook
+def test_a_formula_found_while_the_hand_moved_is_sent(panel, monkeypatch):
+    widget, ask = panel
+    widget._store.formulas.put("exp", "<math>found</math>")
+    sent = []
+    monkeypatch.setattr(widget, "send", lambda content, buffers=None: sent.append(content))
+    ask({"seq": 1, "edits": [["gamma", 1.5]]})
+    assert _until(lambda: any(m.get("kind") == "formulas" for m in sent))
+
+
+@pytest.mark.notebook
+def test_an_error_while_filling_in_leaves_the_thread_alive(panel, monkeypatch):
+    widget, ask = panel
+    calls = []
+
+    def fails_when_the_state_has_moved_on(state, seen):
+        calls.append(seen)
+        if len(calls) == 1:
+            widget._generation += 1
+            raise ValueError("planted")
+
+    monkeypatch.setattr(widget, "_fill_in", fails_when_the_state_has_moved_on)
+    ask({"seq": 1, "edits": []})
+    assert _until(lambda: len(calls) == 2)

@@ -570,3 +570,14 @@ def test_sink_logit_of_any_mass_and_spread(mass, gamma):
 def test_a_steep_slope_costs_no_more_than_a_flat_one():
     found = n_eff("exp", RowLaw(0, 1.0, (Alibi(1e5),)), 4)
     assert found.n_eff == 1.0
+
+
+@pytest.mark.parametrize(("steps", "n"), [((Sink(2.0),), 1), ((Window(1), Unit(3.0)), 1)])
+def test_a_row_of_nothing_but_sinks_gives_them_all(steps, n):
+    law = RowLaw(0, 1.0, steps)
+    mass, bound = sink_mass("exp", law, n)
+    if isinstance(steps[0], Sink):
+        assert mass == pytest.approx(1.0, rel=1e-12)
+        assert bound < 1e-11
+    else:
+        assert 0.5 < mass < 1

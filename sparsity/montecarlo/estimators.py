@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.kernels import ALL, Kernel, Law
+from sparsity.kernels import Kernel, Law
 from sparsity.kernels.lowering import numpy_weight
 from sparsity.montecarlo import proposals
 from sparsity.montecarlo.batches import CHUNK
@@ -26,7 +26,6 @@ _LONGEST = 10**8  # tokens of a row, and entries of a key, that can be sampled w
 _ALONE = 2**20  # normals of one draw beyond which a batch is a single draw
 _RATIO = (1.0, -0.5)  # S = m₁ · m₂^(−½)
 
-_RESOLVED = frozenset(kernel.weight for kernel in ALL)  # smooth between their kinks, on scale γ
 _WHAT = {Law.SCORE: "scalar", Law.POSITION: "position"}
 
 
@@ -58,7 +57,7 @@ def stratified(kernel: Kernel, parameters: dict[str, float], sampling: Sampling)
         parameters: the kernel's, as plain floats inside their domains.
         sampling: the settings.
     """
-    real, resolved = sampling.real, kernel.weight in _RESOLVED
+    real, resolved = sampling.real, proposals.resolved(kernel)
     table = proposals.build(kernel, parameters)
     arguments = (parameter_values(kernel, parameters, real), table.astype(real))
     sampler = Stratified(kernel, _stratified_size(sampling.rel_error, resolved), real.name)

@@ -16,7 +16,7 @@ from sparsity.errors import InputError
 from sparsity.kernels import ALL, Kernel, Law
 from sparsity.kernels.lowering import kinks, numpy_log_abs, numpy_weight
 
-__all__ = ["DEPTH", "POWERS", "Table", "build", "tilt"]
+__all__ = ["DEPTH", "POWERS", "Table", "build", "resolved", "tilt"]
 
 CELLS, CELLS_UNKNOWN = 256, 2048  # of a built-in kernel, and of an f that may be anything
 POWERS = np.array([1.0, 2.0])
@@ -25,7 +25,7 @@ _EVEN = 0.1  # share of those spread over all cells alike, so that no cell's wei
 DEPTH = 40.0  # log-depth below the peak that the table covers
 _INSIDE = 1e-6  # of a cell's width: where its end heights are read, on its side of a jump
 _POINTS = 256  # of a look at the target, at least
-_KNOWN = frozenset(kernel.weight for kernel in ALL)
+_RESOLVED = frozenset(kernel.weight for kernel in ALL)  # smooth between their kinks, on scale γ
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 
 
@@ -133,6 +133,11 @@ def _supports(kernel: Kernel, beta: float, gamma: float) -> tuple[tuple[float, f
     return tuple(found)
 
 
+def resolved(kernel: Kernel) -> bool:
+    """Whether the table is known to see all of the kernel: nothing hides between its looks."""
+    return kernel.weight in _RESOLVED
+
+
 def _in_cells(edges: np.ndarray) -> np.ndarray:
     """Where a target is looked at: left end, middle and right end of each cell, [3, CELLS]."""
     width = np.diff(edges)
@@ -154,7 +159,7 @@ def _score_targets(kernel: Kernel, beta: float, gamma: float, t: np.ndarray) -> 
 def _score_edges(kernel: Kernel, beta: float, gamma: float) -> np.ndarray:
     """Cells over both supports, finer where a chord misses a target; a kink is a cell's bound."""
     (low1, high1), (low2, high2) = _supports(kernel, beta, gamma)
-    cells = CELLS if kernel.weight in _KNOWN else CELLS_UNKNOWN
+    cells = CELLS if resolved(kernel) else CELLS_UNKNOWN
     edges = np.empty(cells + 1)
     edges[: cells // 2 + 1] = np.linspace(low1, high1, cells // 2 + 1)
     edges[cells // 2 + 1 :] = np.linspace(low2, high2, cells // 2)
