@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-__all__ = ["InputError", "NoClosedForm", "check_seed"]
+__all__ = ["InputError", "NoClosedForm", "TooFine", "check_seed"]
 
 
 class InputError(ValueError):
@@ -20,6 +20,10 @@ class InputError(ValueError):
         else:
             shown = f"{argument} = {value!s}"
         super().__init__(f"{shown}: {fix}")
+
+
+class TooFine(InputError):
+    """A function with more structure than can be resolved."""
 
 
 class NoClosedForm(Exception):

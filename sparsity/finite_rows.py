@@ -15,10 +15,10 @@ import numpy as np
 from scipy.optimize import brentq
 
 from sparsity import sphere, token_classes, transforms
-from sparsity.definition import EPS
 from sparsity.errors import InputError
 from sparsity.finite_length import FiniteLength
 from sparsity.kernels.base import Kernel
+from sparsity.kernels.numeric.points import EPS
 from sparsity.kernels.parameters import LENGTH
 from sparsity.laplace import TAIL
 from sparsity.results import Evaluation

@@ -8,30 +8,30 @@ where e^(−x) is neither 1 − x nor 0 is evaluated, the rest are running sums.
 from __future__ import annotations
 
 import functools
+from typing import NamedTuple
 
 import numpy as np
 
-from sparsity.definition import EPS, GAUSS7, KRONROD15, NODES15, Axis, definition
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel
-from sparsity.sphere import SphereAxis
+from sparsity.kernels.numeric.definition import definition
+from sparsity.kernels.numeric.points import Points
+from sparsity.panels import HIGH, NODES, WEIGHTS, WIDE, Axis, Known, Panels, cut
+from sparsity.score_laws import score_law
+from sparsity.sphere import Sphere
 
 __all__ = ["TAIL", "Laplace", "laplace"]
 
 TAIL = 1e-15  # mass that truncation may lose
-_VARIATION = 2.5  # of 2·log|f| over a panel
-_PANELS = 100_000  # more of them cannot be afforded
-_SMOOTH = 1e-12  # disagreement of the two rules on |f|² over a panel
+_VARIATION, _TURN = 6.0, 0.6  # of 2·log|f| plus the log density, and of arg f, over a panel's box
+_RULE = 2e-14  # relative error of the rule on such a panel
+_RAREST = 1e-32  # width of a panel at a pole of f that is not resolved
 _REACH = 105.0  # depth of the Gaussian density, in e-folds, at which the integral ends
 _MATTERS = 75.0  # down to which it is resolved: 10¹² tokens reach to 28
-with np.errstate(divide="ignore"):
-    _LOG_RULES = np.log(np.stack([KRONROD15, GAUSS7], axis=1))
 
 
 class Laplace:
     """E[1 − e^(−x)] and E[x^k e^(−x)] of x = e^(u + c·log|f|), for any u; all over e^top.
-
-    Two columns each: the 15-point Kronrod rule on every panel, and the 7-point Gauss rule in it.
 
     Args:
         kernel: a kernel of Law.SCORE.
@@ -55,11 +55,8 @@ class Laplace:
         dim: int | None = None,
     ):
         """Do the inner integral once: nodes sorted by log|f|, and the running sums."""
-        if gamma == 0:
-            log_f, log_w, error, density_error = _fixed(kernel, beta)
-        else:
-            axis = Axis(kernel, beta, gamma) if not dim else SphereAxis(kernel, beta, gamma, dim)
-            log_f, log_w, error, density_error = _nodes(axis)
+        log_f, log_w, error, density_error = _nodes(kernel, beta, gamma, dim)
+        log_w = np.stack([log_w, log_w], axis=1)
         if not len(log_f):
             raise InputError("weight", kernel.weight, "vanishes in float64 wherever keys fall")
         order = np.argsort(log_f, kind="stable")
@@ -120,63 +117,146 @@ class Laplace:
         return psi, moments
 
 
-def _fixed(kernel: Kernel, score: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """The one node of a score that is not random, in the form of `_nodes`."""
-    log_f, error = definition(kernel)(np.array([score]))
-    if not log_f[0] < np.inf:
+def _fixed(kernel: Kernel, score: float) -> _Nodes:
+    """The one node of a score that is not random."""
+    found = definition(kernel).at(score, Points(np.zeros(1)))
+    if not found.log[0] < np.inf:
         fix = f"is not a finite real number at score {score:.6g}"
         raise InputError("weight", kernel.weight, fix)
-    alive = np.isfinite(log_f)
-    return log_f[alive], np.zeros((int(alive.sum()), 2)), error[alive], 0.0
+    alive = np.isfinite(found.log)
+    return _Nodes(found.log[alive], np.zeros(int(alive.sum())), found.error[alive], 0.0)
 
 
-def _nodes(axis: Axis) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Nodes where f ≠ 0: log|f|, log weights [·, 2], error of log|f|; error of the density."""
-    everywhere = np.concatenate([axis.grid, *(axis.t[:, None] + axis.grid)])
-    meshes = axis.meshes(lambda a: np.concatenate([[0.0], everywhere - axis.t[a]]))
-    a = np.concatenate([np.full(len(x) - 1, anchor) for anchor, x in meshes])
-    left = np.concatenate([x[:-1] for _, x in meshes])
-    right = np.concatenate([x[1:] for _, x in meshes])
-    parts, top, density_error, panels = [], -np.inf, 0.0, 0
-    while len(a):
-        half = (right - left) / 2
-        x = (left + right)[:, None] / 2 + half[:, None] * NODES15
-        anchor = np.broadcast_to(a[:, None], x.shape)
-        log_f, error = axis.log_abs(anchor, x)
-        error = error + axis.score_rounding(anchor, x)
-        t = axis.t[anchor] + x
-        density = axis.log_density(t) + axis.log_norm
-        alive = np.isfinite(log_f)
-        top = max(top, float(np.max(density, where=alive, initial=-np.inf)))
-        highest = density.max(axis=1)
-        with np.errstate(invalid="ignore"):
-            span = 2 * np.ptp(log_f, axis=1)
-            shape = np.exp(density - highest[:, None] + 2 * (log_f - log_f.max(axis=1)[:, None]))
-        allowed = (shape * (_SMOOTH + 8 * np.minimum(error, 1.0))) @ KRONROD15
-        rough = np.abs(shape @ (KRONROD15 - GAUSS7)) > allowed
-        # Zeros of f elsewhere than at an anchor 0 are known to a rounding error of the score only.
-        finest = 1e-12 * (np.maximum(np.abs(left), np.abs(right)) + np.abs(axis.s[a]) / axis.gamma)
-        finest = np.maximum(np.minimum(finest, 1e-9), TAIL / 10)
-        split = (~(span < _VARIATION) | rough) & alive.any(axis=1) & (half > finest)
-        split &= highest > top - _MATTERS
-        split |= (np.ptp(density, axis=1) > 4) & (highest > top - _REACH)
-        keep = alive & (~split & (highest > top - _REACH))[:, None]
-        panels += int(split.sum())
-        if panels > _PANELS:
-            fix = f"varies too much at gamma = {axis.gamma:g} for the law of its rows; lower gamma"
-            raise InputError("weight", axis.f.kernel.weight, fix)
-        density_error = max(
-            density_error,
-            np.max(2 * EPS * t * t + np.abs(t) * axis.shift[anchor], where=keep, initial=0.0),
-        )
-        log_w = (density + np.log(half)[:, None])[..., None] + _LOG_RULES
-        parts.append([part[keep] for part in (log_f, log_w, error)])
-        middle = (left + right)[split] / 2
-        left = np.concatenate([left[split], middle])
-        right = np.concatenate([middle, right[split]])
-        a = np.concatenate([a[split], a[split]])
-    log_f, log_w, error = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return log_f, log_w, error, density_error
+class _Nodes(NamedTuple):
+    """Nodes where f ≠ 0.
+
+    Args:
+        log_f: log|f|.
+        log_w: log weights.
+        error: of log|f|.
+        density_error: relative error of the weights.
+    """
+
+    log_f: np.ndarray
+    log_w: np.ndarray
+    error: np.ndarray
+    density_error: float
+
+
+class _Smooth:
+    """The goal of the transforms: panels over which log|f| and the density vary little.
+
+    On the box around a panel e^(−tf^c) is then bounded for every t > 0, whatever the power of f
+    beside it, and the rule exact to about e^(_VARIATION) · 10⁻¹⁶.
+    """
+
+    tilted, patience = False, 1
+
+    def __init__(self, axis: Axis) -> None:
+        self.axis, self.top = axis, -np.inf
+        self.kept: list[Panels] = []
+        self.slivers: list[tuple[np.ndarray, np.ndarray]] = []  # most log|f| and log mass
+
+    def _density(self, known: Known) -> tuple[np.ndarray, np.ndarray]:
+        ends = known.t - known.half, known.t + known.half
+        with np.errstate(all="ignore"):
+            return self.axis.law.bounds(*ends, (0.0, 0.0, 0.0))
+
+    def see(self, known: Known) -> None:
+        """Where keys fall and f is not zero, the density is at least this high."""
+        alive = known.f[0] > -np.inf
+        least = np.max(self._density(known)[0], where=alive, initial=-np.inf)
+        self.top = max(self.top, float(least))
+
+    def drop(self, known: Known) -> np.ndarray:
+        """Panels where f is zero, or keys hardly ever fall."""
+        return (known.f[1] == -np.inf) | (self._density(known)[1] < self.top - _REACH)
+
+    def _excess(self, known: Known) -> np.ndarray:
+        """How far f and the density vary over a panel's box, in units of what they may."""
+        box = known.t, WIDE * known.half, HIGH * known.half
+        with np.errstate(all="ignore"):
+            density = self.axis.law.around(*box, (0.0, 0.0, 0.0)) - self._density(known)[0]
+            varies = 2 * (known.around[1] - known.around[0]) + density
+            return np.maximum(varies / _VARIATION, known.around[2] / _TURN)
+
+    def accept(self, known: Known) -> np.ndarray:
+        """Panels over which neither f nor the density varies much."""
+        return self._excess(known) < 1
+
+    def singular(self, known: Known) -> np.ndarray:
+        """Panels on which f may vanish, or be unbounded on the box."""
+        return ~np.isfinite(known.around[1]) | (known.f[0] == -np.inf)
+
+    def parts(self, known: Known) -> np.ndarray:
+        """As many as the excess asks for."""
+        excess = self._excess(known)
+        excess = np.where(np.isfinite(excess), excess, 2.0)
+        return np.clip(np.ceil(excess), 2, 8).astype(int)
+
+    def keep(self, known: Known) -> None:
+        """Keep the panels."""
+        self.kept.append(known.panels)
+
+    def negligible(self, known: Known) -> np.ndarray:
+        """Panels next to a zero or a pole of f, or far out, that no more is asked of."""
+        most = np.where(known.f[1] == np.inf, _RAREST, TAIL / 10)
+        low, high = self._density(known)
+        tiny = 2 * known.half < most
+        return tiny | ((high < self.top - _MATTERS) & (high - low < 4))
+
+    def stuck(self, known: Known) -> None:
+        """Take panels as they are that cannot be cut further; refuse a pole among them."""
+        if (known.f[1][2 * known.half > _RAREST] == np.inf).any():
+            fix = "is unbounded at a score that is known to rounding only: no law of its rows"
+            raise InputError("weight", self.axis.f.kernel.weight, fix)
+        self.kept.append(known.panels)
+        density = self._density(known)[1]
+        counts = density > self.top - _MATTERS
+        mass = density + np.log(2 * known.half)
+        self.slivers.append((known.f[1][counts], mass[counts]))
+
+    def _blur(self, nodes: _Nodes) -> float:
+        """What slivers add to the error: their mass beside that of all weights as large."""
+        order = np.argsort(nodes.log_f)
+        above = np.logaddexp.accumulate(nodes.log_w[order][::-1])[::-1]
+        total = 0.0
+        for most, mass in self.slivers:
+            at = np.searchsorted(nodes.log_f[order], most - 1.0)
+            known = at < len(above)
+            mass = mass[known] + self.axis.law.log_norm - above[at[known]]
+            total += float(np.exp(np.minimum(mass, 0.0)).sum())
+        return total
+
+    def nodes(self) -> _Nodes:
+        """The nodes of all panels."""
+        panels = Panels.joined(self.kept) if self.kept else Panels(*np.empty((3, 0)))
+        axis = self.axis
+        half = ((panels.high - panels.low) / 2)[:, None]
+        x = (panels.high + panels.low)[:, None] / 2 + half * NODES
+        a = np.broadcast_to(panels.a[:, None], x.shape).astype(int)
+        t = axis.t[a] + x
+        density = axis.law.log_density(t)
+        if not len(density):
+            nothing = np.empty(0)
+            return _Nodes(nothing, nothing, nothing, 0.0)
+        found = axis.refined(a, x, axis.at(a, x), density > self.top - _MATTERS)
+        keep = np.isfinite(found.log)
+        own = axis.law.rounding(t) + np.abs(t) * axis.shift[a]
+        log_w = density + axis.law.log_norm + np.log(half) + np.log(WEIGHTS)
+        error = float(np.max(own, where=keep, initial=0.0)) + _RULE
+        nodes = _Nodes(found.log[keep], log_w[keep], found.error[keep], error)
+        return nodes._replace(density_error=error + self._blur(nodes))
+
+
+def _nodes(kernel: Kernel, beta: float, gamma: float, dim: int | None) -> _Nodes:
+    if gamma == 0:
+        return _fixed(kernel, beta)
+    law = Sphere(beta, gamma, dim) if dim else score_law(kernel, beta, gamma)
+    axis = Axis(definition(kernel), law)
+    goal = _Smooth(axis)
+    cut(axis, goal)
+    return goal.nodes()
 
 
 @functools.lru_cache(maxsize=256)

@@ -57,6 +57,8 @@ class Estimate:
         seconds: wall time, compilation included.
         seed: the seed; the same seed gives the same bits.
         warning: why the error bar cannot be trusted, or None.
+        bar: what `stderr` is: a "standard error", or, where rounding or features that no draw may
+            have met outweigh the scatter, a "bound" that covers more often than its intervals say.
     """
 
     S: float
@@ -76,6 +78,7 @@ class Estimate:
     seconds: float
     seed: int
     warning: str | None = None
+    bar: str = "standard error"
 
     @property
     def trusted(self) -> bool:

@@ -9,19 +9,24 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import mpmath
 import numpy as np
 from numpy.polynomial import Polynomial
 from scipy.special import gammaln, ive
 
-from sparsity import quadrature
-from sparsity.definition import Axis, definition
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel
+from sparsity.kernels.numeric.definition import definition
+from sparsity.kernels.numeric.points import EPS, Points
+from sparsity.kernels.numeric.segments import Segments
+from sparsity.kernels.numeric.values import Value
 from sparsity.kernels.parameters import DIM
+from sparsity.moments import log_moments
+from sparsity.panels import Axis
+from sparsity.score_laws import Gaussian, Tilt, score_law
 
-__all__ = ["SphereAxis", "log_exp_mean", "log_moment", "log_sparsity"]
+__all__ = ["Sphere", "log_exp_mean", "log_moment", "log_sparsity"]
 
-_REACH = 110.0  # depth of the density, in e-folds, to which the grid goes
 _LARGE = 24.0  # order from which the uniform expansion is good to 1e−16
 _TERMS = 14  # of the uniform expansion
 
@@ -34,43 +39,86 @@ def _log_gamma_excess(x: float) -> float:
     return (-1 / 8 + r * (1 / 192 + r * (-1 / 640 + r * (17 / 14336 - r * 31 / 18432)))) / x
 
 
-class SphereAxis(Axis):
-    """The axis of t = √(d−1)·artanh(cos θ), in coordinates anchored at kinks of f (and t = 0).
+class Sphere:
+    """Scores s = β + γ√d tanh(t/√(d−1)) of keys on a sphere in R^d.
 
     Args:
-        kernel: a kernel of Law.SCORE.
         beta: bias.
         gamma: spread of the scores, γ = κ/√d.
         dim: d ≥ 2.
     """
 
-    def __init__(self, kernel: Kernel, beta: float, gamma: float, dim: int) -> None:
-        """Place the anchors."""
-        self.dim, self.scale = dim, math.sqrt(dim - 1)
-        far = self.scale * math.acosh(math.exp(min(_REACH / (dim - 1), 700.0)))
-        self.grid = np.arange(-math.ceil(2 * far), math.ceil(2 * far) + 1) / 2
+    tilts = False
+
+    def __init__(self, beta: float, gamma: float, dim: int) -> None:
+        """Keep the parameters."""
+        self.beta, self.gamma, self.dim = beta, gamma, dim
+        self.scale, self.reach = math.sqrt(dim - 1), gamma * math.sqrt(dim)
+        # Scores are bounded: what lies beyond v = 10⁶ has no mass.
+        self.steps = Gaussian.steps[np.abs(Gaussian.steps) <= 1e6 * self.scale]
         # ∫ cosh(v)^(1−d) dv = √π Γ((d−1)/2)/Γ(d/2)
         self.log_norm = _log_gamma_excess((dim - 1) / 2) - 0.5 * math.log(2 * math.pi)
-        super().__init__(kernel, beta, gamma)
-        self.shift = self.shift * np.cosh(np.minimum(np.abs(self.t) / self.scale, 300.0)) ** 2
 
-    def where(self, z: float) -> float:
-        """The t of a standardised score; −√d and √d are never reached."""
-        c = z / math.sqrt(self.dim)
+    def where(self, score: float) -> float:
+        """The t of a score; −√d and √d are never reached."""
+        c = (score - self.beta) / self.reach
         return self.scale * math.atanh(c) if abs(c) < 1 else math.nan
 
-    def score(self, a: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """s_a + γ√d (tanh(v_a + x') − tanh v_a), without the cancellation of that difference."""
-        here, step = np.tanh(self.t[a] / self.scale), np.tanh(x / self.scale)
-        rise = step * (1 - here * here) / (1 + here * step)
-        return self.s[a] + self.gamma * math.sqrt(self.dim) * rise
+    def shift(self, t: float, score: float) -> float:
+        """Error of t as the place of a score."""
+        if score == self.beta:
+            return 0.0
+        steep = math.cosh(min(abs(t) / self.scale, 300.0)) ** 2
+        inexact = 0.0 if score == 0 else EPS * (abs(self.beta) + abs(score)) / self.gamma
+        return (2 * EPS * abs(t) + inexact) * steep
 
-    def log_density(self, t: np.ndarray) -> np.ndarray:
+    def offset(self, x: Any, t: Any) -> Any:
+        """s(t + x) − s(t) = γ√d sinh(x′)/(cosh(t′ + x′) cosh t′), x′ = x/√(d−1), t′ likewise."""
+        if isinstance(x, Segments):  # it rises
+            low, high = (self.offset(end, t) for end in x)
+            return Segments(Points(low.m - low.e, 0.0, low.k), Points(high.m + high.e, 0.0, high.k))
+        kind, v = type(x), np.asarray(t) / self.scale
+        with np.errstate(all="ignore"):
+            small = x.times(1 / self.scale) * kind.exact(1.0, 2 * EPS)
+            blur = kind.exact(0.0, 2 * EPS * np.abs(v))
+            end, start = Value(v, small + blur).settled(), Value(v, blur).settled()
+            rise, fall = Value(0.0, small).sinh(), end.cosh().reciprocal()
+            slope = 1 / np.cosh(np.minimum(np.abs(v), 300.0))
+            near = (rise * fall).whole() * kind.exact(slope, 4 * EPS * slope)
+            far = (end.tanh() - start.tanh()).whole()
+            found = kind.where(small.magnitude() < 1, near, far)
+            return found * kind.exact(self.reach, 2 * EPS * self.reach)
+
+    def slow_offset(self, x: float, t: float) -> Any:
+        """The same in high precision."""
+        v, scale = mpmath.mpf(t), mpmath.sqrt(self.dim - 1)
+        reach = mpmath.mpf(self.gamma) * mpmath.sqrt(self.dim)
+        return reach * (mpmath.tanh((v + mpmath.mpf(x)) / scale) - mpmath.tanh(v / scale))
+
+    def log_density(self, t: Any) -> Any:
         """−(d−1) log cosh v = −(d−1)[½ log1p(sinh² v)], in a form that does not overflow."""
         v = np.abs(t) / self.scale
         small = 0.5 * np.log1p(np.sinh(np.minimum(v, 1.0)) ** 2)
         large = v + np.log1p(np.exp(-2 * v)) - math.log(2)
         return -(self.dim - 1) * np.where(v < 1, small, large)
+
+    def rounding(self, t: Any) -> Any:
+        """Bound on the rounding error of the log density."""
+        return 8 * EPS * np.abs(self.log_density(t)) + 2 * EPS * t * t
+
+    def bounds(self, low: Any, high: Any, tilt: Tilt) -> tuple[Any, Any]:
+        """Least and largest log density over [low, high]."""
+        ends = np.abs(low), np.abs(high)
+        near = np.where((low < 0) & (high > 0), 0.0, np.minimum(*ends))
+        return self.log_density(np.maximum(*ends)), self.log_density(near)
+
+    def around(self, centre: Any, width: Any, height: Any, tilt: Tilt) -> Any:
+        """Largest log|density| over boxes: |cosh(x + iy)|² = sinh² x + cos² y for |y| < π/2."""
+        near = np.maximum(np.abs(centre) - width, 0.0) / self.scale
+        y = height / self.scale
+        least = np.sinh(np.minimum(near, 300.0)) ** 2 + np.cos(np.minimum(y, 1.5)) ** 2
+        found = np.where(near < 300, -(self.dim - 1) / 2 * np.log(least), -(self.dim - 1) * near)
+        return np.where(y < 1.5, found + EPS * self.dim, np.inf)
 
 
 def _debye() -> list[Polynomial]:
@@ -154,9 +202,10 @@ def log_moment(
     Raises:
         InputError: the moment is infinite, or the weight not a finite real number.
     """
+    f = definition(kernel)
     if gamma == 0:
-        value, error = definition(kernel)(np.array([beta]))
-        return p * float(value[0]), p * float(error[0])
-    axis = SphereAxis(kernel, beta, gamma, dim) if dim else Axis(kernel, beta, gamma)
-    value, error = quadrature.log_integral(axis, p)
-    return value + float(axis.log_norm), error
+        found = f.at(beta, Points(np.zeros(1)))
+        return p * float(found.log[0]), p * float(found.error[0])
+    law = Sphere(beta, gamma, dim) if dim else score_law(kernel, beta, gamma)
+    value, error = log_moments(Axis(f, law), (p,))
+    return float(value[0] + law.log_norm), float(error[0])

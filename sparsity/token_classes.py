@@ -15,10 +15,11 @@ import numpy as np
 import sympy
 
 from sparsity import kernels
-from sparsity.definition import definition
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.lowering import log_abs
+from sparsity.kernels.numeric.definition import definition
+from sparsity.kernels.numeric.points import Points
 from sparsity.kernels.symbols import s
 from sparsity.scores import RowLaw
 
@@ -96,7 +97,8 @@ def row(kernel: str | Kernel, law: RowLaw, length: Any) -> Row:
         log_w = np.log(tokens.w)
     fixed = tokens.gamma == 0
     if fixed.any():  # a fixed score at which f = 0 is out of sight as well
-        log_w[fixed] += np.where(definition(kernel)(tokens.beta[fixed])[0] > -np.inf, 0, -np.inf)
+        found = definition(kernel).at(tokens.beta[fixed], Points(np.zeros(fixed.sum())))
+        log_w[fixed] += np.where(found.log > -np.inf, 0, -np.inf)
     seen = log_w > -np.inf
     if not seen.any():
         raise InputError("law", law, "leaves no token of this row in sight")

@@ -1,7 +1,6 @@
 """The exact law of finite rows: printed values, limits, other integrals, sampled rows."""
 
 import math
-import time
 import tracemalloc
 
 import numpy as np
@@ -229,18 +228,9 @@ def test_user_kernels(name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["exp", "relu2", "identity"])
-def test_a_curve_is_fast_and_small(name):
-    """60 lengths in 50 ms, warm; the best of five, for the sake of busy machines. In 8 MiB."""
-    from sparsity.laplace import laplace
-
-    times = []
-    for _ in range(5):
-        laplace.cache_clear()
-        start = time.perf_counter()
-        n_eff(name, LENGTHS, beta=0.5, gamma=3)
-        times.append(time.perf_counter() - start)
+def test_a_curve_is_small(name):
+    """60 lengths in 8 MiB."""
     assert LENGTHS.size == 60
-    assert min(times) < 0.05
     tracemalloc.start()
     n_eff(name, LENGTHS, beta=0.5, gamma=3)
     _, peak = tracemalloc.get_traced_memory()

@@ -10,17 +10,17 @@ import sympy
 from sympy import Abs, Max, Min, Piecewise, exp, log, tanh
 
 from sparsity import derive, estimate, evaluate, kernels
-from sparsity.definition import definition
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.kernels import ALL, Kernel, Law, named, score_kernel, symbols
 from sparsity.kernels.lowering import (
     distance,
     jax_log_abs,
     jax_weight,
-    kinks,
     log_abs,
     numpy_log_abs,
 )
+from sparsity.kernels.numeric.definition import definition
+from sparsity.kernels.numeric.points import Points
 from sparsity.kernels.parameters import ALL as PARAMETERS
 from sparsity.kernels.parameters import BETA, GAMMA
 
@@ -403,8 +403,8 @@ def test_log_abs_is_the_log_of_the_weight(kernel):
 @pytest.mark.parametrize("kernel", SCORE_KERNELS, ids=lambda kernel: kernel.name)
 def test_the_definition_holds_its_error_bound_where_float64_cancels_or_overflows(kernel):
     far = np.array([-700.0, -300.0, -30.0, -12.0, *SCORES, 40.0, 300.0, 800.0])
-    found, bound = definition(kernel)(far)
-    for value, error, score in zip(found, bound, far, strict=True):
+    found = definition(kernel).at(0.0, Points(far))
+    for value, error, score in zip(found.log, found.error, far, strict=True):
         exact = exact_log(kernel, score)
         assert value == exact or abs(value - exact) <= error
         assert error <= 1e-12 * (1 + abs(value)) or value == -math.inf
@@ -426,26 +426,6 @@ def test_positions_are_lowered_as_the_distance_to_the_query():
     np.testing.assert_allclose(numpy_log_abs(kernels.decayed)(m, decay, n), exact, rtol=1e-15)
     np.testing.assert_allclose(jax_weight(kernels.decayed)(m, rate, n), decay**m, rtol=1e-15)
     assert distance.is_nonnegative
-
-
-@pytest.mark.parametrize(
-    ("weight", "where"),
-    [
-        (exp(x), ()),
-        (Max(x, 0) ** 2, (0.0,)),
-        (x**3, (0.0,)),
-        (Abs(x - 2), (2.0,)),
-        (USERS["elu+1"], (-1.0, 0.0)),
-        (USERS["hard-sigmoid"], (-2.0, 2.0)),
-        (exp(x) - 2, (math.log(2),)),
-        (log(1 + exp(x)), ()),
-    ],
-    ids=str,
-)
-def test_kinks(weight, where):
-    found = kinks(score_kernel("mine", weight))
-    assert set(where) <= set(found)
-    assert len(found) <= len(where) + 2
 
 
 # Agreement of the derived form with the printed values at the top of each figure.

@@ -12,7 +12,7 @@ from sparsity import kernels, quadrature
 from sparsity.errors import InputError
 from sparsity.evaluation import evaluate
 from sparsity.kernels import queries, score_kernel
-from sparsity.kernels.lowering import kinks
+from sparsity.kernels.numeric.definition import definition
 from sparsity.kernels.symbols import s
 
 DIGITS = 60
@@ -166,8 +166,8 @@ def _reference(kernel, p, beta, gamma, pieces):
 @pytest.mark.parametrize("name", USER)
 def test_user_kernels(name):
     kernel = score_kernel(name, USER[name])
-    pieces = {*kinks(kernel), -4.0, -1.0, 1.0, 4.0}
-    pieces |= {3 + x / 100 for x in (-9, -4, -2, 0, 2, 4, 9)} if "bump" in name else set()
+    pieces = {*definition(kernel).roots, -4.0, -1.0, 1.0, 4.0}
+    pieces |= {3 + x / 200 for x in range(-24, 25)} if "bump" in name else set()
     cells = 0
     for (beta, gamma), p in itertools.product(((0.3, 1.0), (-2.5, 0.5), (3.0, 2.0)), (1, 2)):
         value, bound = quadrature.moment(kernel, p, beta, gamma)

@@ -1,4 +1,4 @@
-"""From a kernel's definition to numbers: f, log|f| and the kinks of f, for NumPy and JAX.
+"""From a kernel's definition to numbers: f and log|f|, for NumPy and JAX.
 
 This is all that the numerical routes share: the definition itself, not a result.
 """
@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import sympy
 from sympy import Abs, Expr, Piecewise
-from sympy.core.relational import Relational
 
 from sparsity.errors import InputError
 from sparsity.kernels import symbols
@@ -26,7 +25,6 @@ __all__ = [
     "distance",
     "jax_log_abs",
     "jax_weight",
-    "kinks",
     "log_abs",
     "numpy_log_abs",
     "numpy_log_abs_as_given",
@@ -138,27 +136,3 @@ def jax_weight(kernel: Kernel) -> Callable[..., Any]:
 def jax_log_abs(kernel: Kernel) -> Callable[..., Any]:
     """log|a| as a JAX function of the score (POSITION: of n − j, −log λ and n)."""
     return _jax_function(kernel, log_abs)
-
-
-@functools.lru_cache(maxsize=128)
-def kinks(kernel: Kernel) -> tuple[float, ...]:
-    """Scores where f or |f| may fail to be smooth: bounds of pieces and real zeros of f.
-
-    Found from Abs, Max, Min, Heaviside, sign and Piecewise in the definition. A zero that SymPy
-    cannot solve for is absent: integration has to find it by bisection.
-    """
-    pieces: Any = sympy.piecewise_fold(kernel.weight.rewrite(Piecewise))
-    candidates = [r.lhs - r.rhs for r in pieces.atoms(Relational)]
-    pairs: Any = pieces.args if isinstance(pieces, Piecewise) else [(pieces, True)]
-    points: set[float] = set()
-    expressions: list[Any] = [*candidates, *(branch for branch, _ in pairs)]
-    for expression in expressions:
-        if s not in expression.free_symbols or expression.is_zero is False:
-            continue  # no root, without a search for it
-        try:
-            roots: Any = sympy.solveset(expression, s, sympy.S.Reals)
-        except (NotImplementedError, ValueError):
-            continue
-        if isinstance(roots, sympy.FiniteSet):
-            points.update(float(root) for root in roots)
-    return tuple(sorted(points))

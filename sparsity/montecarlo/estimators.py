@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.kernels import Kernel, Law
+from sparsity.kernels import ALL, Kernel, Law
 from sparsity.kernels.lowering import numpy_weight
 from sparsity.montecarlo import proposals
 from sparsity.montecarlo.batches import CHUNK
@@ -57,11 +57,11 @@ def stratified(kernel: Kernel, parameters: dict[str, float], sampling: Sampling)
         parameters: the kernel's, as plain floats inside their domains.
         sampling: the settings.
     """
-    real, resolved = sampling.real, proposals.resolved(kernel)
+    real, resolved = sampling.real, proposals.resolved(kernel, parameters)
     table = proposals.build(kernel, parameters)
     arguments = (parameter_values(kernel, parameters, real), table.astype(real))
     sampler = Stratified(kernel, _stratified_size(sampling.rel_error, resolved), real.name)
-    resolution = rounding(kernel, parameters, table, real, compare=not resolved)
+    resolution = rounding(kernel, parameters, table, real, compare=kernel not in ALL)
     done = run(sampler, arguments, _RATIO, sampling, resolution=resolution, resolved=resolved)
     return conclude(
         done,

@@ -12,9 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparsity.errors import InputError
+from sparsity.errors import InputError, TooFine
 from sparsity.kernels import ALL, Kernel, Law
-from sparsity.kernels.lowering import kinks, numpy_log_abs, numpy_weight
+from sparsity.kernels.lowering import numpy_log_abs, numpy_weight
+from sparsity.kernels.numeric.definition import definition
+from sparsity.kernels.numeric.periods import period
+from sparsity.moments import panels
+from sparsity.panels import Axis
+from sparsity.score_laws import Gaussian
 
 __all__ = ["DEPTH", "POWERS", "Table", "build", "resolved", "tilt"]
 
@@ -26,6 +31,9 @@ DEPTH = 40.0  # log-depth below the peak that the table covers
 _INSIDE = 1e-6  # of a cell's width: where its end heights are read, on its side of a jump
 _POINTS = 256  # of a look at the target, at least
 _RESOLVED = frozenset(kernel.weight for kernel in ALL)  # smooth between their kinks, on scale γ
+_STEPS = 8  # first looks at each panel
+_MOST_PERIODS = 30  # in a standard deviation, beyond which the table is not to resolve them
+_SLIVER = 1e-12  # relative width of a gap between panels: a jump of f
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 
 
@@ -87,7 +95,7 @@ def _with_lost_peaks(
 
 
 def _kinks(kernel: Kernel, beta: float, gamma: float) -> np.ndarray:
-    return (np.array(kinks(kernel)) - beta) / gamma
+    return (np.array(definition(kernel).roots) - beta) / gamma
 
 
 @functools.lru_cache(maxsize=256)
@@ -133,9 +141,35 @@ def _supports(kernel: Kernel, beta: float, gamma: float) -> tuple[tuple[float, f
     return tuple(found)
 
 
-def resolved(kernel: Kernel) -> bool:
+@functools.lru_cache(maxsize=256)
+def _structure(kernel: Kernel, beta: float, gamma: float) -> np.ndarray:
+    """Ends of the panels, in t, on which |f| and f² are smooth and have mass; empty if too many.
+
+    They are found from bounds on f over whole segments, so that no feature hides between them.
+    """
+    axis = Axis(definition(kernel), Gaussian(beta, gamma))
+    own = period(kernel.weight)
+    if own is not None and gamma > _MOST_PERIODS * own:
+        return np.empty(0)
+    try:
+        found = panels(axis, (1.0, 2.0))
+    except TooFine:
+        return np.empty(0)
+    found = found.sorted(axis.t)
+    ends = axis.t[found.a] + np.stack([found.low, found.high])
+    with np.errstate(divide="ignore"):
+        log_width = np.log(np.diff(ends, axis=0))
+    log_target = _score_targets(kernel, beta, gamma, ends.mean(axis=0)) + log_width
+    heavy = (log_target > log_target.max(axis=1, keepdims=True) - DEPTH).any(axis=0)
+    ends = np.unique(ends[:, heavy])
+    return ends if len(ends) <= CELLS_UNKNOWN // 4 else np.empty(0)
+
+
+def resolved(kernel: Kernel, parameters: dict[str, float]) -> bool:
     """Whether the table is known to see all of the kernel: nothing hides between its looks."""
-    return kernel.weight in _RESOLVED
+    if kernel.law is Law.POSITION or kernel.weight in _RESOLVED:
+        return kernel.weight in _RESOLVED
+    return len(_structure(kernel, parameters["beta"], parameters["gamma"])) > 0
 
 
 def _in_cells(edges: np.ndarray) -> np.ndarray:
@@ -158,16 +192,22 @@ def _score_targets(kernel: Kernel, beta: float, gamma: float, t: np.ndarray) -> 
 
 def _score_edges(kernel: Kernel, beta: float, gamma: float) -> np.ndarray:
     """Cells over both supports, finer where a chord misses a target; a kink is a cell's bound."""
-    (low1, high1), (low2, high2) = _supports(kernel, beta, gamma)
-    cells = CELLS if resolved(kernel) else CELLS_UNKNOWN
-    edges = np.empty(cells + 1)
-    edges[: cells // 2 + 1] = np.linspace(low1, high1, cells // 2 + 1)
-    edges[cells // 2 + 1 :] = np.linspace(low2, high2, cells // 2)
-    edges.sort()
-    kinked = [k for k in _kinks(kernel, beta, gamma) if edges[0] < k < edges[-1]]
+    known = kernel.weight in _RESOLVED
+    cells = CELLS if known else CELLS_UNKNOWN
+    ends = np.empty(0) if known else _structure(kernel, beta, gamma)
+    if len(ends):
+        steps = np.arange(_STEPS) / _STEPS
+        edges = np.append((ends[:-1, None] + np.diff(ends)[:, None] * steps).ravel(), ends[-1])
+    else:
+        (low1, high1), (low2, high2) = _supports(kernel, beta, gamma)
+        parts = np.linspace(low1, high1, cells // 2 + 1), np.linspace(low2, high2, cells // 2)
+        edges = np.sort(np.concatenate(parts))
+    fixed = np.array([k for k in _kinks(kernel, beta, gamma) if edges[0] < k < edges[-1]])
+    jumps = ends[1:-1][np.diff(ends)[1:] < _SLIVER * np.abs(ends[1:-1])] if len(ends) else ends
+    fixed = np.concatenate([fixed, jumps])
 
     def bounded(edges: np.ndarray) -> np.ndarray:
-        for kink in kinked:
+        for kink in fixed:
             edges[np.argmin(np.abs(edges - kink))] = kink
         return edges
 
@@ -176,8 +216,8 @@ def _score_edges(kernel: Kernel, beta: float, gamma: float) -> np.ndarray:
     heights = np.exp(log_target - log_target.max(axis=(1, 2), keepdims=True))
     miss = np.cbrt(_miss(heights, np.diff(edges)))
     if not miss.any():
-        return edges
-    share = np.concatenate([[0.0], np.cumsum(1 + miss / miss.mean())])
+        return edges if len(edges) == cells + 1 else np.linspace(edges[0], edges[-1], cells + 1)
+    share = np.concatenate([[0.0], np.cumsum(miss.mean() + miss)])
     return bounded(np.interp(np.linspace(0, share[-1], cells + 1), share, edges))
 
 

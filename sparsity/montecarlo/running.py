@@ -25,6 +25,7 @@ _UNSEEN = 3.0  # over the draws: the largest probability that N draws miss 19 ti
 _FOLD = 2**17  # batches beyond which a chunk of them is kept as one
 _HOPELESS = 64  # chunks after which an error bar that is not finite will not become so
 _NO_DIGITS = "rounding leaves the estimate no digit"
+_PLAIN = 5.0  # times what scatter cannot show, below which the scatter is the error bar
 _LOOK = 2.0  # seconds between looks at the clock and at Ctrl-C, about
 
 
@@ -227,4 +228,5 @@ def conclude(
         seconds=done.seconds,
         seed=int(sampling.seed),
         warning=combined.warning or (_NO_DIGITS if not rel < 0.5 else None),
+        bar="standard error" if _PLAIN * done.floor <= combined.rel_stderr else "bound",
     )

@@ -1,0 +1,1 @@
+"""Definitions as numbers: three arithmetics, and the expression evaluated in each."""

@@ -1,0 +1,201 @@
+"""A kernel's definition as numbers: at points with an error, on segments and boxes as bounds.
+
+All numerical routes start here; it knows the definition and nothing else. Scores are given as an
+anchor and an offset, s = a + x, so that f keeps its digits close to a zero, a kink or a bias.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import mpmath
+import numpy as np
+import sympy
+from sympy.core.relational import Relational
+
+from sparsity.errors import InputError
+from sparsity.kernels.base import Kernel, Law
+from sparsity.kernels.numeric.boxes import Boxes
+from sparsity.kernels.numeric.points import EPS, Points
+from sparsity.kernels.numeric.program import Branches, evaluate
+from sparsity.kernels.numeric.segments import Segments
+from sparsity.kernels.numeric.values import Value
+from sparsity.kernels.symbols import s as score
+
+__all__ = ["At", "Definition", "definition"]
+
+_ANCHORS = 64  # more linear parts than that are no help
+_DIGITS = (30, 60, 120, 240, 480, 960)  # of the slow evaluation
+_SLOW = 20_000  # most points that one call evaluates slowly
+
+
+class At(NamedTuple):
+    """|f| at points.
+
+    Args:
+        log: log|f|, −∞ where f is exactly zero, NaN where it is no real number.
+        error: bound on the error of `log`, ∞ where no digit is known.
+        most: log of the largest value that |f| can have.
+        side: a number that changes where a branch of f, or its sign, does.
+    """
+
+    log: np.ndarray
+    error: np.ndarray
+    most: np.ndarray
+    side: np.ndarray
+
+
+def _linear_roots(expression: Any) -> set[float]:
+    """Scores at which a linear part of an expression vanishes."""
+    found = {0.0}
+    for part in sympy.preorder_traversal(expression):
+        whole: Any = part
+        linear = whole.lhs - whole.rhs if isinstance(part, Relational) else whole
+        if isinstance(part, (Relational, sympy.Add)) and linear.has(score):
+            slope = linear.diff(score)
+            if slope.is_number and slope.is_real and slope != 0:
+                root: Any = -linear.subs(score, 0) / slope
+                if root.is_real and abs(root) < 1e300:
+                    found.add(float(root))
+        if len(found) >= _ANCHORS:
+            break
+    return found
+
+
+def _gaussian_factor(weight: Any) -> tuple[tuple[float, float, float], Any]:
+    """(c₀, c₁, c₂) and g with f = e^(c₀ + c₁s + c₂s²)·g, as far as it shows in the expression."""
+    tilt: Any = sympy.S.Zero
+    rest: Any = sympy.S.One
+    for factor in sympy.Mul.make_args(weight):
+        base, power = factor.as_base_exp()
+        if base == sympy.E:  # as_base_exp of e^x
+            for term in sympy.Add.make_args(sympy.expand(power)):
+                if term.is_polynomial(score) and sympy.Poly(term, score).degree() <= 2:
+                    tilt += term
+                else:
+                    rest *= sympy.exp(term)
+        else:
+            rest *= factor
+    found = [float(tilt.coeff(score, power)) for power in range(3)] if tilt != 0 else [0.0] * 3
+    return (found[0], found[1], found[2]), rest
+
+
+class Definition:
+    """|f(s)| of a kernel of Law.SCORE.
+
+    `tilt` is (c₀, c₁, c₂) of a factor e^(c₀ + c₁s + c₂s²) of f, whose bounds are best taken
+    together with those of a density.
+
+    Args:
+        kernel: the kernel.
+
+    Raises:
+        InputError: the kernel is not a function of the score, or uses a function that cannot be
+            evaluated.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        """Find the anchors of the definition."""
+        if kernel.law is not Law.SCORE:
+            raise InputError(
+                "kernel", kernel.name, "needs a kernel that is a function of the score"
+            )
+        self.kernel = kernel
+        weight = kernel.weight
+        self._f = weight if weight.is_nonnegative else sympy.Abs(weight, evaluate=False)
+        self.tilt, rest = _gaussian_factor(weight)
+        self._rest = rest if rest.is_nonnegative else sympy.Abs(rest, evaluate=False)
+        self.roots = tuple(sorted(_linear_roots(weight)))
+        self.size = sum(1 for _ in sympy.preorder_traversal(weight))
+        self._slow = sympy.lambdify([score], weight, "mpmath")
+
+    def at(self, anchor: Any, x: Points) -> At:
+        """|f(a + x)| at points.
+
+        Args:
+            anchor: a, broadcastable with x.
+            x: offsets.
+        """
+        branches = Branches()
+        found = self._run(anchor, x, branches).whole()
+        shape = np.broadcast_shapes(np.shape(anchor), np.shape(x.m))
+        with np.errstate(all="ignore"):
+            value, error = found.log_abs()
+            error = np.where(np.isnan(error), np.inf, error)
+            most = found.k + np.log(np.abs(found.m) + found.e)
+            side = sum(sign * (i + 1.37) for i, sign in enumerate(branches.taken))
+        return At(*(np.broadcast_to(y, shape) for y in (value, error, most, side)))
+
+    def on(self, anchor: Any, x: Segments, tilted: bool) -> tuple[Any, Any, list[Any]]:
+        """Bounds on log|f(a + x)| over segments, and the branches taken there.
+
+        Args:
+            anchor: a.
+            x: segments of offsets.
+            tilted: whether to leave out the factor of `tilt`.
+        """
+        branches = Branches()
+        found = self._run(anchor, x, branches, tilted).whole()
+        with np.errstate(all="ignore"):
+            low, high = found.log_range()
+        shape = np.shape(x.lo.m)
+        return np.broadcast_to(low, shape), np.broadcast_to(high, shape), branches.taken
+
+    def around(
+        self, anchor: Any, x: Boxes, taken: list[Any], tilted: bool
+    ) -> tuple[np.ndarray, ...]:
+        """Bounds on the continuation of |f(a + x)| to boxes around segments.
+
+        Args:
+            anchor: a.
+            x: boxes of offsets.
+            taken: the branches taken on the segments inside, from `on`.
+            tilted: whether to leave out the factor of `tilt`.
+
+        Returns:
+            log of the least and of the largest |f|, and the largest |arg f|; NaN where it may not
+            be analytic, and, for the first and the last, where it may vanish.
+        """
+        found = self._run(anchor, x, Branches(taken), tilted).whole()
+        with np.errstate(all="ignore"):
+            bounds = found.log_bounds()
+        return tuple(np.broadcast_to(y, np.shape(x.lo)) for y in bounds)
+
+    def slowly(self, anchor: np.ndarray, offset: Sequence[Any]) -> np.ndarray:
+        """log|f(a + x)| in high precision, NaN where its digits cannot be had.
+
+        Args:
+            anchor: a, one for each offset.
+            offset: x, mpmath numbers.
+        """
+        found = np.full(len(offset), np.nan)
+        for i in range(min(len(offset), _SLOW)):
+            found[i] = self._one(float(anchor[i]), offset[i])
+        return found
+
+    def _one(self, anchor: float, x: Any) -> float:
+        last = mpmath.nan
+        for digits in _DIGITS:
+            with mpmath.workdps(digits + 20):
+                try:
+                    value = self._slow(mpmath.mpf(anchor) + x)
+                    value = mpmath.log(abs(value)) if value != 0 else mpmath.nan
+                except (ZeroDivisionError, OverflowError, ValueError, TypeError, MemoryError):
+                    return np.nan
+                if abs(value - last) <= EPS / 8 * (1 + abs(value)):
+                    return float(value)
+                last = value
+        return np.nan
+
+    def _run(self, anchor: Any, x: Any, branches: Branches, tilted: bool = False) -> Value:
+        with np.errstate(all="ignore"):
+            start = Value(np.asarray(anchor, dtype=np.float64), x).settled()
+            return evaluate(self._rest if tilted else self._f, start, branches)
+
+
+@functools.lru_cache(maxsize=128)
+def definition(kernel: Kernel) -> Definition:
+    """The (cached) numerical definition of a kernel of Law.SCORE."""
+    return Definition(kernel)

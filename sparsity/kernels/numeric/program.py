@@ -1,0 +1,251 @@
+"""A SymPy expression of the score, evaluated in any of the three arithmetics.
+
+Branches (|x|, max, steps, pieces) are decided by the sign of a value. Points know it; segments
+know it or not; boxes take over what the segment inside them has decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import sympy
+from sympy.core.relational import Relational
+from sympy.functions.elementary.piecewise import ExprCondPair
+
+from sparsity.errors import InputError
+from sparsity.kernels.numeric.points import Points
+from sparsity.kernels.numeric.polynomials import coefficients, polynomial
+from sparsity.kernels.numeric.values import Value, constant
+from sparsity.kernels.symbols import s
+
+__all__ = ["FUNCTIONS", "Branches", "evaluate", "unknown"]
+
+
+class Branches:
+    """The signs on which branches were chosen, in the order in which they were asked for.
+
+    Args:
+        taken: signs to take over; None decides each by the value itself.
+    """
+
+    def __init__(self, taken: list[Any] | None = None) -> None:
+        """Begin with no decision."""
+        self._given, self.taken = iter(taken) if taken is not None else None, []
+
+    def __call__(self, find: Callable[[], Any]) -> Any:
+        """The next decision."""
+        sign = next(self._given) if self._given is not None else find()
+        self.taken.append(sign)
+        return sign
+
+
+class _Run:
+    """One evaluation: every subexpression once."""
+
+    def __init__(self, score: Value, branches: Branches) -> None:
+        self.branches, self.kind, self.found = branches, type(score.d), {s: score}
+
+    def __call__(self, e: Any) -> Value:
+        """The value of a subexpression."""
+        if e not in self.found:
+            self.found[e] = constant(self.kind, e) if not e.free_symbols else self._node(e)
+        return self.found[e]
+
+    def _node(self, e: Any) -> Value:
+        if e.func in FUNCTIONS:
+            found = FUNCTIONS[e.func](self, e)
+            if self.kind is not Points and e.func is sympy.Add and (powers := coefficients(e)):
+                return polynomial(powers, self.found[s], found)
+            return found
+        raise InputError("weight", e, f"{e.func.__name__} cannot be evaluated; use {_names()}")
+
+    def sign(self, value: Value) -> Any:
+        """The sign of a value, as the branches have it."""
+        return self.branches(lambda: value.whole().sign())
+
+    def select(self, sign: Any, above: Value, below: Value) -> Value:
+        """`above` where the sign is 1 or 0, `below` where it is −1; both where undecided."""
+        chosen = above.where(sign > 0, below)
+        open_ = sign == 0
+        return above.hull(below).where(open_, chosen) if np.any(open_) else chosen
+
+
+def _add(run: _Run, e: Any) -> Value:
+    total = run(e.args[0])
+    for part in e.args[1:]:
+        total = total + run(part)
+    return total
+
+
+def _mul(run: _Run, e: Any) -> Value:
+    total = run(e.args[0])
+    for part in e.args[1:]:
+        total = total * run(part)
+    return total
+
+
+def _pow(run: _Run, e: Any) -> Value:
+    base, exponent = e.args
+    if exponent.is_Integer and abs(int(exponent)) <= 1024:
+        return run(base).power(int(exponent))
+    if exponent.free_symbols:
+        return (run(base).log() * run(exponent)).exp()
+    near = float(exponent)
+    if sympy.Rational(near) == exponent:
+        return run(base).real_power(near)
+    return (run(base).log() * run(exponent)).exp()
+
+
+def _abs(run: _Run, e: Any) -> Value:
+    x = run(e.args[0])
+    return x.signed(run.sign(x))
+
+
+def _extreme(largest: bool) -> Callable[[_Run, Any], Value]:
+    def of(run: _Run, e: Any) -> Value:
+        best = run(e.args[0])
+        for part in e.args[1:]:
+            other = run(part)
+            sign = run.sign(best - other)
+            best = run.select(sign, best, other) if largest else run.select(sign, other, best)
+        return best
+
+    return of
+
+
+def _steps(below: float) -> Callable[[_Run, Any], Value]:
+    def of(run: _Run, e: Any) -> Value:
+        low, high = (Value(0.0, run.kind.exact(x)) for x in (below, 1.0))
+        return run.select(run.sign(run(e.args[0])), high, low)
+
+    return of
+
+
+def _floor(run: _Run, e: Any) -> Value:
+    x = run(e.args[0]).whole()
+    step = run.branches(lambda: x.step())
+    return Value(0.0, x.floor(step))
+
+
+def _ceiling(run: _Run, e: Any) -> Value:
+    return -run(sympy.floor(-e.args[0], evaluate=False))
+
+
+def _mod(run: _Run, e: Any) -> Value:
+    x, period = e.args
+    return run(x) - run(period) * run(sympy.floor(x / period, evaluate=False))
+
+
+def _frac(run: _Run, e: Any) -> Value:
+    return run(e.args[0]) - run(sympy.floor(e.args[0], evaluate=False))
+
+
+def _piecewise(run: _Run, e: Any) -> Value:
+    *pairs, last = e.args
+    if last.cond is sympy.S.true:
+        result = run(last.expr)
+    else:
+        pairs, result = e.args, Value(0.0, run.kind.exact(np.nan))
+    for branch in reversed(pairs):
+        result = run.select(_holds(run, branch.cond), run(branch.expr), result)
+    return result
+
+
+def _holds(run: _Run, condition: Any) -> Any:
+    """1 where a condition holds, −1 where it does not, 0 where undecided."""
+    if condition in (sympy.S.true, sympy.S.false):
+        return np.float64(1.0 if condition is sympy.S.true else -1.0)
+    if isinstance(condition, sympy.Not):
+        return -_holds(run, condition.args[0])
+    if isinstance(condition, (sympy.And, sympy.Or)):
+        parts = [_holds(run, part) for part in condition.args]
+        pick = np.minimum if isinstance(condition, sympy.And) else np.maximum
+        total = parts[0]
+        for part in parts[1:]:
+            total = pick(total, part)
+        return total
+    if isinstance(condition, (sympy.Eq, sympy.Ne)):  # at single points, which have no mass
+        return np.float64(-1.0 if isinstance(condition, sympy.Eq) else 1.0)
+    if isinstance(condition, Relational):
+        sign = run.sign(run(condition.lhs) - run(condition.rhs))
+        return sign if isinstance(condition, (sympy.Gt, sympy.Ge)) else -sign
+    raise InputError("weight", condition, "cannot be decided; use <, <=, >, >=, &, | and ~")
+
+
+def _method(name: str) -> Callable[[_Run, Any], Value]:
+    return lambda run, e: getattr(run(e.args[0]), name)()
+
+
+def _over(name: str) -> Callable[[_Run, Any], Value]:
+    return lambda run, e: getattr(run(e.args[0]), name)().reciprocal()
+
+
+def _rewritten(rule: Callable[[Any], Any]) -> Callable[[_Run, Any], Value]:
+    return lambda run, e: run(rule(e.args[0]))
+
+
+FUNCTIONS: dict[Any, Callable[[_Run, Any], Value]] = {
+    sympy.Add: _add,
+    sympy.Mul: _mul,
+    sympy.Pow: _pow,
+    sympy.exp: _method("exp"),
+    sympy.log: _method("log"),
+    sympy.sin: _method("sin"),
+    sympy.cos: _method("cos"),
+    sympy.tan: _rewritten(lambda x: sympy.Mul(sympy.sin(x), 1 / sympy.cos(x), evaluate=False)),
+    sympy.cot: _rewritten(lambda x: sympy.Mul(sympy.cos(x), 1 / sympy.sin(x), evaluate=False)),
+    sympy.sec: _over("cos"),
+    sympy.csc: _over("sin"),
+    sympy.sinh: _method("sinh"),
+    sympy.cosh: _method("cosh"),
+    sympy.tanh: _method("tanh"),
+    sympy.coth: _over("tanh"),
+    sympy.sech: _over("cosh"),
+    sympy.csch: _over("sinh"),
+    sympy.atan: _method("atan"),
+    sympy.asinh: _rewritten(lambda x: sympy.log(x + sympy.sqrt(1 + x**2))),
+    sympy.erf: _method("erf"),
+    sympy.erfc: _method("erfc"),
+    sympy.sinc: _rewritten(lambda x: sympy.Mul(sympy.sin(x), 1 / x, evaluate=False)),
+    sympy.Abs: _abs,
+    sympy.sign: _steps(-1.0),
+    sympy.Heaviside: _steps(0.0),
+    sympy.Max: _extreme(True),
+    sympy.Min: _extreme(False),
+    sympy.floor: _floor,
+    sympy.ceiling: _ceiling,
+    sympy.frac: _frac,
+    sympy.Mod: _mod,
+    sympy.Piecewise: _piecewise,
+}
+
+
+def _names() -> str:
+    return ", ".join(sorted(str(f.__name__) for f in FUNCTIONS))
+
+
+def unknown(expression: Any) -> Any:
+    """The first function in an expression that cannot be evaluated, or None."""
+    structure = (Relational, sympy.logic.boolalg.Boolean, ExprCondPair)
+    for part in sympy.preorder_traversal(expression):
+        inner = part.free_symbols and part != s and not isinstance(part, structure)
+        if inner and part.func not in FUNCTIONS:
+            return part
+    return None
+
+
+def evaluate(expression: Any, score: Value, branches: Branches) -> Value:
+    """The value of an expression of the score.
+
+    Args:
+        expression: in `sparsity.kernels.symbols.s`.
+        score: the score.
+        branches: where the signs of branches come from, and where they are kept.
+
+    Raises:
+        InputError: a function that is not in `FUNCTIONS`.
+    """
+    with np.errstate(all="ignore"):
+        return _Run(score, branches)(expression)

@@ -1,0 +1,238 @@
+"""Real intervals: what a function can be on a whole segment of the score axis.
+
+Both ends are `Points`, each with a scale of its own, and are rounded outward by the error that the
+operations on points report. NaN ends mean that nothing is known.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sparsity.kernels.numeric.points import Points
+from sparsity.kernels.numeric.ranges import cos_range, sin_range
+
+__all__ = ["Segments"]
+
+
+def _down(x: Points) -> Points:
+    return Points(x.m - x.e, 0.0, x.k)
+
+
+def _up(x: Points) -> Points:
+    return Points(x.m + x.e, 0.0, x.k)
+
+
+def _zero(x: Points) -> Any:
+    return x.m == 0
+
+
+def _less(x: Points, y: Points) -> Any:
+    """Elementwise x < y of scaled numbers; False beside NaN."""
+    if all(np.ndim(z.k) == 0 and z.k == 0 for z in (x, y)):
+        return x.m < y.m
+    sides, others = np.sign(x.m), np.sign(y.m)
+    sizes = x.k + np.log(np.abs(x.m)), y.k + np.log(np.abs(y.m))
+    same = np.where(sides > 0, sizes[0] < sizes[1], (sides < 0) & (sizes[0] > sizes[1]))
+    return np.where(sides == others, same, sides < others)
+
+
+def _extremes(ends: list[Points]) -> Segments:
+    """From the least to the largest of several numbers; NaN where one of them is."""
+    unknown = functools.reduce(np.logical_or, [np.isnan(x.m) for x in ends])
+    low = functools.reduce(lambda x, y: Points.where(_less(y, x), y, x), ends)
+    high = functools.reduce(lambda x, y: Points.where(_less(x, y), y, x), ends)
+    if unknown.any():
+        nan = Points(np.where(unknown, np.nan, 0.0))
+        low, high = Points.where(unknown, nan, low), Points.where(unknown, nan, high)
+    return Segments(_down(low), _up(high))
+
+
+def _times(x: Points, y: Points) -> Points:
+    """Product; 0·∞ is 0."""
+    z = x * y
+    if not np.isnan(z.m).any():
+        return z
+    zero = (_zero(x) & ~np.isnan(y.m)) | (_zero(y) & ~np.isnan(x.m))
+    return Points.where(zero, Points(np.where(zero, 0.0, 1.0)), z)
+
+
+class Segments(NamedTuple):
+    """Intervals [lo, hi] of the real line.
+
+    Args:
+        lo: lower ends, exact.
+        hi: upper ends, exact.
+    """
+
+    lo: Points
+    hi: Points
+
+    @staticmethod
+    def between(low: Any, high: Any) -> Segments:
+        """Intervals with float64 ends."""
+        return Segments(Points(low), Points(high))
+
+    @staticmethod
+    def exact(x: Any, error: Any = 0.0) -> Segments:
+        """The numbers x, known to within an error."""
+        return Segments(Points(x - error), Points(x + error))
+
+    def _each(self, function: Callable[[Points], Points]) -> Segments:
+        """An increasing function."""
+        return Segments(_down(function(self.lo)), _up(function(self.hi)))
+
+    def plus(self, c: Any) -> Segments:
+        """Add exact numbers."""
+        return self._each(lambda x: x.plus(c))
+
+    def times(self, c: Any) -> Segments:
+        """Multiply by exact numbers of moderate size."""
+        lo, hi = self.lo.times(c), self.hi.times(c)
+        if np.all(np.asarray(c) >= 0):
+            return Segments(_down(lo), _up(hi))
+        back = np.asarray(c) < 0
+        return Segments(_down(Points.where(back, hi, lo)), _up(Points.where(back, lo, hi)))
+
+    def __add__(self, other: Segments) -> Segments:  # type: ignore[override]
+        """Sum."""
+        return Segments(_down(self.lo + other.lo), _up(self.hi + other.hi))
+
+    def __mul__(self, other: Segments) -> Segments:  # type: ignore[override]
+        """Product."""
+        return _extremes([_times(x, y) for x in self for y in other])
+
+    def _holds_zero(self) -> Any:
+        return (self.lo.m <= 0) & (self.hi.m >= 0)
+
+    def square(self) -> Segments:
+        """Square: never below zero."""
+        found = _extremes([self.lo.square(), self.hi.square()])
+        return self._above(found)
+
+    def _above(self, found: Segments) -> Segments:
+        """The same from zero on, where these intervals hold zero."""
+        zero = self._holds_zero()
+        if not np.any(zero):
+            return found
+        return Segments(Points.where(zero, Points(np.zeros(np.shape(zero))), found.lo), found.hi)
+
+    def reciprocal(self) -> Segments:
+        """One over it; unbounded where it holds zero."""
+        lo, hi = self.hi.reciprocal(), self.lo.reciprocal()
+        lo = Points.where(self.hi.m == 0, Points(np.float64(-np.inf)), lo)
+        hi = Points.where(self.lo.m == 0, Points(np.float64(np.inf)), hi)
+        across = (self.lo.m < 0) & (self.hi.m > 0)
+        lo = Points.where(across, Points(np.float64(-np.inf)), lo)
+        hi = Points.where(across, Points(np.float64(np.inf)), hi)
+        fixed = [Points(x.m, np.where(np.isfinite(x.m), x.e, 0.0), x.k) for x in (lo, hi)]
+        return Segments(_down(fixed[0]), _up(fixed[1]))
+
+    def exp(self) -> Segments:
+        """e^x."""
+        lo = self.lo.plain()
+        nothing = np.isneginf(lo.m)
+        lo = Points.where(nothing, Points(np.float64(0.0)), self.lo.exp())
+        hi = Points.where(np.isposinf(self.hi.m), Points(np.float64(np.inf)), self.hi.exp())
+        return Segments(_down(lo), _up(hi))
+
+    def expm1(self) -> Segments:
+        """e^x − 1."""
+        return self._each(Points.expm1)
+
+    def log(self) -> Segments:
+        """Natural logarithm; NaN where it reaches below zero."""
+        low = Points.where(_zero(self.lo), Points(np.float64(-np.inf)), _down(self.lo.log()))
+        return Segments(low, _up(self.hi.log()))
+
+    def log1p(self) -> Segments:
+        """log(1 + x)."""
+        return self._each(Points.log1p)
+
+    def sin(self) -> Segments:
+        """Sine."""
+        x = self._plain()
+        found = Segments.between(*sin_range(*x))
+        tiny = self.lo.tiny() & self.hi.tiny()
+        return Segments.where(tiny, self._each(Points.sin), found)
+
+    def cos(self) -> Segments:
+        """Cosine."""
+        return Segments.between(*cos_range(*self._plain()))
+
+    def _plain(self) -> tuple[Any, Any]:
+        return _down(self.lo.plain()).m, _up(self.hi.plain()).m
+
+    def erf(self) -> Segments:
+        """Error function."""
+        return self._each(Points.erf)
+
+    def erfcx(self) -> Segments:
+        """e^(x²) erfc(x), for x ≥ 0."""
+        return Segments(_down(self.hi.erfcx()), _up(self.lo.erfcx()))
+
+    def atan(self) -> Segments:
+        """Arc tangent."""
+        return self._each(Points.atan)
+
+    def power(self, p: float) -> Segments:
+        """x^p for x ≥ 0; NaN where it reaches below zero."""
+        ends = self.lo.power(p), self.hi.power(p)
+        lo, hi = ends if p > 0 else ends[::-1]
+        endless = np.isposinf(hi.m)
+        return Segments(_down(lo), _up(Points(hi.m, np.where(endless, 0.0, hi.e), hi.k)))
+
+    def step(self) -> Any:
+        """The largest whole number below, where it is the same throughout; NaN elsewhere."""
+        low, high = map(np.floor, self._plain())
+        return np.where(low == high, low, np.nan)
+
+    def floor(self, step: Any) -> Segments:
+        """The largest whole numbers below."""
+        low, high = self._plain()
+        return Segments.between(np.floor(low), np.floor(high))
+
+    def sign(self) -> Any:
+        """−1 or 1 where it is that, or zero, throughout; 0 where undecided."""
+        return np.where(self.lo.m >= 0, 1.0, np.where(self.hi.m <= 0, -1.0, 0.0))
+
+    def magnitude(self) -> Any:
+        """The largest |x|; ∞ where nothing is known."""
+        low, high = self._plain()
+        size = np.maximum(np.abs(low), np.abs(high))
+        return np.where(np.isnan(size), np.inf, size)
+
+    def absolute(self, sign: Any = None) -> Segments:
+        """|x|."""
+        sizes = [Points(np.abs(x.m), 0.0, x.k) for x in self]
+        return self._above(_extremes(sizes))
+
+    def centre(self) -> Any:
+        """Middles, 0 where there is none."""
+        low, high = self._plain()
+        middle = (low + high) / 2
+        return np.where(np.isfinite(middle), middle, 0.0)
+
+    def log_width(self) -> Any:
+        """Log of the width; ∞ where nothing is known."""
+        size = self.hi + self.lo.times(-1.0)
+        size = np.log(size.m) + size.k
+        return np.where(np.isnan(size), np.inf, size)
+
+    def hull(self, other: Segments) -> Segments:
+        """The smallest intervals that hold both."""
+        return _extremes([*self, *other])
+
+    @staticmethod
+    def where(condition: Any, one: Segments, other: Segments) -> Segments:
+        """Elementwise choice."""
+        return Segments(*(Points.where(condition, x, y) for x, y in zip(one, other, strict=True)))
+
+    def log_range(self) -> tuple[Any, Any]:
+        """Log of the least and the largest |x|; −∞ and ∞ where nothing is known."""
+        x = self.absolute()
+        low, high = (end.k + np.log(end.m) for end in x)
+        return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)

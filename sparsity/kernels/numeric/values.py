@@ -1,0 +1,251 @@
+"""Numbers written as an exact constant plus a rest, so that what cancels is not lost.
+
+1 + tanh(s) at s = −75 is (1 − 1) + 2/(1 + e^150): the constants cancel exactly and the rest keeps
+all its digits. The same formulas serve points, segments and boxes: only what is known about the
+rest differs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import sympy
+
+__all__ = ["Value", "constant"]
+
+_SPLIT = 134217729.0  # 2²⁷ + 1 (Veltkamp)
+
+
+def _sum(x: Any, y: Any) -> tuple[Any, Any]:
+    """Sum and its rounding error, exactly (Knuth)."""
+    total = x + y
+    part = total - x
+    return total, (x - (total - part)) + (y - part)
+
+
+def _product(x: Any, y: Any) -> tuple[Any, Any]:
+    """Product and its rounding error, exactly (Dekker)."""
+    total = x * y
+    a, b = _SPLIT * x, _SPLIT * y
+    a, b = a - (a - x), b - (b - y)
+    return total, ((a * b - total) + a * (y - b) + (x - a) * b) + (x - a) * (y - b)
+
+
+def _none(a: Any) -> bool:
+    return np.ndim(a) == 0 and a == 0
+
+
+class Value(NamedTuple):
+    """a + d: an exact constant and a rest, |d| < |a|/2 wherever a ≠ 0.
+
+    Args:
+        a: the constants, float64.
+        d: the rests, in one of the three arithmetics.
+    """
+
+    a: Any
+    d: Any
+
+    def whole(self) -> Any:
+        """A + d in the arithmetic of d."""
+        return self.d if _none(self.a) else self.d.plus(self.a)
+
+    def _kind(self) -> Any:
+        return type(self.d)
+
+    def settled(self) -> Value:
+        """The same without the constants that do not outweigh the rest."""
+        if _none(self.a):
+            return self
+        keep = self.d.magnitude() < np.abs(self.a) / 2
+        if np.all(keep):
+            return self
+        a = np.where(keep, self.a, 0.0)
+        return Value(a, self._kind().where(keep, self.d, self.whole()))
+
+    def _of(self, a: Any, d: Any) -> Value:
+        return Value(a, d).settled()
+
+    def where(self, condition: Any, other: Value) -> Value:
+        """The value where the condition holds, else the other."""
+        if np.all(condition):
+            return self
+        if not np.any(condition):
+            return other
+        a = 0.0
+        if not (_none(self.a) and _none(other.a)):
+            a = np.where(condition, self.a, other.a)
+        return Value(a, self._kind().where(condition, self.d, other.d))
+
+    def __add__(self, other: Value) -> Value:  # type: ignore[override]
+        """Sum."""
+        a, rest = _sum(self.a, other.a)
+        d = self.d + other.d
+        return self._of(a, d if np.all(rest == 0) else d.plus(rest))
+
+    def __neg__(self) -> Value:
+        """The negative."""
+        return Value(-self.a, self.d.times(-1.0))
+
+    def __sub__(self, other: Value) -> Value:
+        """Difference."""
+        return self + (-other)
+
+    def __mul__(self, other: Value) -> Value:  # type: ignore[override]
+        """Product."""
+        if _none(self.a) and _none(other.a):
+            return Value(0.0, self.d * other.d)
+        a, rest = _product(self.a, other.a)
+        d = self.d * other.d
+        for x, y in ((self, other), (other, self)):
+            if not _none(y.a):
+                d = d + x.d.times(y.a)
+        return self._of(a, d if np.all(rest == 0) else d.plus(rest))
+
+    def square(self) -> Value:
+        """Square."""
+        if _none(self.a):
+            return Value(0.0, self.d.square())
+        a, rest = _product(self.a, self.a)
+        d = self.d.square() + self.d.times(2 * self.a)
+        return self._of(a, d if np.all(rest == 0) else d.plus(rest))
+
+    def reciprocal(self) -> Value:
+        """One over it: 1/(a + d) − q = (1 − qa − qd)/(a + d) with q ≈ 1/a."""
+        if _none(self.a):
+            return Value(0.0, self.d.reciprocal())
+        some = self.a != 0
+        q = np.where(some, 1 / np.where(some, self.a, 1.0), 0.0)
+        total, rest = _product(q, self.a)
+        left = (self.d.times(-q)).plus((1 - total) - rest)
+        whole = self.whole().reciprocal()
+        return self._of(q, self._kind().where(some, left * whole, whole))
+
+    def power(self, p: int) -> Value:
+        """A whole power."""
+        if p < 0:
+            return self.power(-p).reciprocal()
+        if p == 0:
+            return Value(1.0, self._kind().exact(0.0))
+        half = self.square() if p == 2 else (self.power(p // 2).square() if p > 1 else self)
+        return half * self if p % 2 and p > 1 else half
+
+    def exp(self) -> Value:
+        """e^x: 1 + expm1(x) where |x| < 1."""
+        x = self.whole()
+        small = x.magnitude() < 1
+        return Value(1.0, x.expm1()).settled().where(small, Value(0.0, x.exp()))
+
+    def _beside_one(self) -> Any:
+        return self.a == 1 if not _none(self.a) else np.False_
+
+    def log(self) -> Value:
+        """Natural logarithm: log1p of the rest beside one."""
+        if not np.any(self._beside_one()):
+            return Value(0.0, self.whole().log())
+        return Value(0.0, self.d.log1p()).where(self._beside_one(), Value(0.0, self.whole().log()))
+
+    def real_power(self, p: float) -> Value:
+        """x^p for a fixed p that is not whole: 1 + expm1(p·log1p d) beside one."""
+        other = Value(0.0, self.whole().power(p))
+        if not np.any(self._beside_one()):
+            return other
+        rest = self.d.log1p().times(p)
+        near = self._of(1.0, rest.expm1())
+        return near.where(self._beside_one() & (rest.magnitude() < 1), other)
+
+    def sin(self) -> Value:
+        """Sine."""
+        return Value(0.0, self.whole().sin())
+
+    def cos(self) -> Value:
+        """Cosine: 1 − 2 sin²(x/2) where |x| < 1."""
+        x = self.whole()
+        near = self._of(1.0, x.times(0.5).sin().square().times(-2.0))
+        return near.where(x.magnitude() < 1, Value(0.0, x.cos()))
+
+    def sinh(self) -> Value:
+        """Hyperbolic sine: (E + E/(1 + E))/2 with E = expm1(x) where |x| < 1."""
+        x = self.whole()
+        small = x.expm1()
+        near = (small + small * small.plus(1.0).reciprocal()).times(0.5)
+        far = (x.exp() + x.times(-1.0).exp().times(-1.0)).times(0.5)
+        return Value(0.0, self._kind().where(x.magnitude() < 1, near, far))
+
+    def cosh(self) -> Value:
+        """Hyperbolic cosine: 1 + 2 sinh²(x/2) where |x| < 1."""
+        x = self.whole()
+        half = Value(0.0, x.times(0.5)).sinh().whole()
+        near = self._of(1.0, half.square().times(2.0))
+        far = (x.exp() + x.times(-1.0).exp()).times(0.5)
+        return near.where(x.magnitude() < 1, Value(0.0, far))
+
+    def tanh(self) -> Value:
+        """Hyperbolic tangent: ±(1 − 2/(e^(2|x|) + 1)) away from zero."""
+        x = self.whole()
+        grown = x.times(2.0).expm1()
+        near = Value(0.0, grown * grown.plus(2.0).reciprocal())
+        side = _side(x, 0.5)
+        drop = x.times(2.0 * side).exp().plus(1.0).reciprocal()
+        far = self._of(np.where(side == 0, 1.0, side) * 1.0, drop.times(-2.0 * side))
+        return far.where(side != 0, near)
+
+    def erf(self) -> Value:
+        """Error function: ±(1 − e^(−x²) erfcx|x|) away from zero."""
+        x = self.whole()
+        side = _side(x, 0.7)
+        drop = _gauss_tail(x.times(np.where(side == 0, 1.0, side)))
+        far = self._of(np.where(side == 0, 1.0, side) * 1.0, drop.times(-side))
+        return far.where(side != 0, Value(0.0, x.erf()))
+
+    def erfc(self) -> Value:
+        """Complementary error function."""
+        x = self.whole()
+        one = Value(1.0, self._kind().exact(0.0))
+        return Value(0.0, _gauss_tail(x)).where(_side(x, 0.7) == 1, one - self.erf())
+
+    def atan(self) -> Value:
+        """Arc tangent."""
+        return Value(0.0, self.whole().atan())
+
+    def signed(self, sign: Any) -> Value:
+        """|x|, given the sign of x."""
+        if _none(self.a):
+            return Value(0.0, self.d.absolute(sign))
+        known = (sign != 0) & (self.a != 0)
+        mirrored = Value(self.a * sign, self.d.times(np.where(sign == 0, 1.0, sign)))
+        return mirrored.where(known, Value(0.0, self.whole().absolute(sign)))
+
+    def narrower(self, other: Any) -> Value:
+        """Of two enclosures of the same number, the smaller one; the other one has no constant."""
+        mine = self.d.log_width() <= other.log_width()
+        return self.where(mine, Value(0.0, other))
+
+    def hull(self, other: Value) -> Value:
+        """What holds both."""
+        return Value(0.0, self.whole().hull(other.whole()))
+
+
+def _side(x: Any, beyond: float) -> Any:
+    """The sign of x where all of it lies that far from zero; 0 elsewhere."""
+    shift = x.plus(-beyond).sign(), x.plus(beyond).sign()
+    return np.where(shift[0] > 0, 1.0, np.where(shift[1] < 0, -1.0, 0.0))
+
+
+def _gauss_tail(x: Any) -> Any:
+    """erfc(x) = e^(−x²) erfcx(x), for x > 0."""
+    return x.square().times(-1.0).exp() * x.erfcx()
+
+
+def constant(kind: Any, number: Any) -> Value:
+    """A SymPy number: the nearest float, and what is left of it as the rest."""
+    near = float(number)
+    if not math.isfinite(near):
+        return Value(0.0, kind.exact(near))
+    exactly = sympy.Rational(near)
+    if (number.is_Rational or number.is_Float) and sympy.Rational(number) == exactly:
+        return Value(near, kind.exact(0.0))
+    left = float((number - exactly).evalf(20))
+    return Value(near, kind.exact(left, abs(left) * 1e-15 + abs(near) * 1e-33))

@@ -1,0 +1,185 @@
+"""The laws of a score as quadrature sees them: a density on a line, and the score along it.
+
+A law is a coordinate t with a density that is analytic, and the score as an increasing function of
+t. Gaussian scores are s = β + γt; keys on a sphere come with `sphere`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Protocol
+
+import mpmath
+import numpy as np
+
+from sparsity.kernels.base import Kernel
+from sparsity.kernels.numeric.periods import period
+from sparsity.kernels.numeric.points import EPS
+
+__all__ = ["FAR", "Gaussian", "ScoreLaw", "Tilt", "Uniform", "score_law"]
+
+Tilt = tuple[float, float, float]  # c₀, c₁, c₂ of a factor e^(c₀ + c₁s + c₂s²)
+
+FAR = 1e25  # of t: mass out there means that it grows without end
+_STEPS = np.array([0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, *(2.0 ** np.arange(6, 101))])
+
+
+class ScoreLaw(Protocol):
+    """What quadrature asks of a law.
+
+    Attributes:
+        beta: the score at t = 0.
+        gamma: spread of the scores.
+        steps: ends of the panels to begin with, ascending.
+        log_norm: log of the density of t over that of its peak, at the peak.
+        tilts: whether `bounds` and `around` take a tilt.
+    """
+
+    beta: float
+    gamma: float
+    steps: np.ndarray
+    log_norm: float
+    tilts: bool
+
+    def where(self, score: float) -> float:
+        """The t of a score; not finite where there is none."""
+        ...
+
+    def shift(self, t: float, score: float) -> float:
+        """Error of t as the place of a score."""
+        ...
+
+    def offset(self, x: Any, t: Any) -> Any:
+        """s(t + x) − s(t), in the arithmetic of x."""
+        ...
+
+    def slow_offset(self, x: float, t: float) -> Any:
+        """The same in high precision."""
+        ...
+
+    def log_density(self, t: Any) -> Any:
+        """Log of the density over that of its peak."""
+        ...
+
+    def rounding(self, t: Any) -> Any:
+        """Bound on the rounding error of the log density."""
+        ...
+
+    def bounds(self, low: Any, high: Any, tilt: Tilt) -> tuple[Any, Any]:
+        """Least and largest log of e^(c₀ + c₁s + c₂s²) times the density, over [low, high]."""
+        ...
+
+    def around(self, centre: Any, width: Any, height: Any, tilt: Tilt) -> Any:
+        """Largest log of its modulus over boxes centre ± width ± i·height."""
+        ...
+
+
+class Gaussian:
+    """Scores s = β + γt with t ~ N(0, 1).
+
+    Args:
+        beta: bias β.
+        gamma: spread γ > 0.
+    """
+
+    log_norm = -0.5 * math.log(2 * math.pi)
+    steps = np.concatenate([-_STEPS[:0:-1], _STEPS])
+    tilts = True
+
+    def __init__(self, beta: float, gamma: float) -> None:
+        """Keep the parameters."""
+        self.beta, self.gamma = beta, gamma
+
+    def where(self, score: float) -> float:
+        """The t of a score."""
+        return (score - self.beta) / self.gamma
+
+    def shift(self, t: float, score: float) -> float:
+        """Error of t as the place of a score."""
+        if score == self.beta:
+            return 0.0
+        inexact = 0.0 if score == 0 else EPS * (abs(self.beta) + abs(score)) / self.gamma
+        return 2 * EPS * abs(t) + inexact
+
+    def offset(self, x: Any, t: Any) -> Any:
+        """s(t + x) − s(t) = γx."""
+        return x.times(self.gamma)
+
+    def slow_offset(self, x: float, t: float) -> Any:
+        """The same in high precision."""
+        return mpmath.mpf(self.gamma) * mpmath.mpf(x)
+
+    def log_density(self, t: Any) -> Any:
+        """Log of the density over that of its peak."""
+        return -t * t / 2
+
+    def rounding(self, t: Any) -> Any:
+        """Bound on the rounding error of the log density."""
+        return 2 * EPS * t * t
+
+    def bounds(self, low: Any, high: Any, tilt: Tilt) -> tuple[Any, Any]:
+        """Least and largest log of e^(c₀ + c₁s + c₂s²) times the density, over [low, high]."""
+        a, b, c = self._square(tilt)
+        top = np.clip(-b / (2 * c), low, high) if c else low
+        one, two, peak = (a + t * (b + c * t) for t in (low, high, top))
+        return np.minimum(np.minimum(one, two), peak), np.maximum(np.maximum(one, two), peak)
+
+    def around(self, centre: Any, width: Any, height: Any, tilt: Tilt) -> Any:
+        """Largest log of its modulus over boxes centre ± width ± i·height."""
+        most = self.bounds(centre - width, centre + width, tilt)[1]
+        return most + max(-self._square(tilt)[2], 0.0) * height**2
+
+    def _square(self, tilt: Tilt) -> tuple[float, float, float]:
+        """Coefficients of 1, t and t² in the exponent."""
+        c0, c1, c2 = tilt
+        beta, gamma = self.beta, self.gamma
+        return c0 + beta * (c1 + c2 * beta), gamma * (c1 + 2 * c2 * beta), c2 * gamma**2 - 0.5
+
+
+class Uniform:
+    """Scores s = β + γt, t uniform on a period: what a wide Gaussian is to a periodic kernel.
+
+    E g(β + γε) = mean of g over a period P, up to 2q/(1 − q) of it with q = exp(−2π²γ²/P²), for
+    every g ≥ 0 of period P (Poisson's summation formula).
+
+    Args:
+        beta: bias β, where the period begins.
+        gamma: spread γ > 0.
+        period: P.
+    """
+
+    tilts = False
+    least = 1.53  # γ/P from which 2q is below 1e−19
+
+    def __init__(self, beta: float, gamma: float, period: float) -> None:
+        """Keep the parameters."""
+        self.beta, self.gamma = beta, gamma
+        self.steps = np.linspace(0.0, period / gamma, 9)
+        self.log_norm = -math.log(self.steps[-1])
+
+    where, shift = Gaussian.where, Gaussian.shift
+    offset, slow_offset = Gaussian.offset, Gaussian.slow_offset
+
+    def log_density(self, t: Any) -> Any:
+        """Zero: all t are alike."""
+        return np.zeros(np.shape(t))
+
+    def rounding(self, t: Any) -> Any:
+        """The period itself is rounded."""
+        return np.full(np.shape(t), 4 * EPS)
+
+    def bounds(self, low: Any, high: Any, tilt: Tilt) -> tuple[Any, Any]:
+        """Zero."""
+        return np.zeros(np.shape(low)), np.zeros(np.shape(low))
+
+    def around(self, centre: Any, width: Any, height: Any, tilt: Tilt) -> Any:
+        """Zero."""
+        return np.zeros(np.shape(centre))
+
+
+def score_law(kernel: Kernel, beta: float, gamma: float) -> ScoreLaw:
+    """The law of a Gaussian score as a kernel sees it: uniform on a period where it may be."""
+    found = period(kernel.weight)
+    if found is not None and gamma >= Uniform.least * found:
+        return Uniform(beta, gamma, found)
+    return Gaussian(beta, gamma)
