@@ -57,6 +57,7 @@ def direction(node: Node) -> int:
     return 0
 
 
+@functools.lru_cache(maxsize=65536)
 def constant(node: Node) -> bool:
     return all(x != ("s",) for x in nodes(node))
 
@@ -117,6 +118,9 @@ class _Tape:
     def _placed(self, x: Node) -> int:
         if x[0] in ("num", "pi"):
             self.start.append(rational(x[1]) if x[0] == "num" else arb.pi())
+            return len(self.start) - 1
+        if self.kind != "point" and constant(x):
+            self.start.append(compiled(x, "point", self.bits)(arb(0)))
             return len(self.start) - 1
         if self.kind == "stretch" and curved(x):
             if direction(x):

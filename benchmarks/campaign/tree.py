@@ -95,16 +95,18 @@ def _sum(terms: list[Node]) -> Node:
     if number and len(rest) == 1:
         factor, inner = (rest[0][1][1], rest[0][2:]) if _scaled(rest[0]) else (1, rest)
         node = inner[0]
+        if len(inner) == 1 and node[0] == "exp":  # n + c·e^g = n(1 ± e^(g + log|c/n|))
+            share = Fraction(factor) / number
+            inside = node[1] if abs(share) == 1 else add(node[1], ("log", num(abs(share))))
+            if share < 0:
+                return mul(num(-number), ("expm1", inside))
+            return mul(num(number), ("onepexp", inside))
         if len(inner) == 1 and abs(factor) == abs(number):
             turned = mul(num(1 if factor == number else -1), node[1]) if len(node) > 1 else ZERO
             if node[0] == "tanh":
                 return mul(num(2 * number), ("sigmoid", mul(num(2), turned)))
             if node[0] == "erf":
                 return mul(num(number), ("erfc", mul(num(-1), turned)))
-            if node[0] == "exp" and factor == -number:
-                return mul(num(factor), ("expm1", node[1]))
-            if node[0] == "exp":
-                return mul(num(factor), ("onepexp", node[1]))
             if node[0] in ("sin", "cos"):  # 1 ± cos g = 2 cos² or 2 sin² of g/2
                 half = mul(num(Fraction(1, 2)), node[1])
                 if node[0] == "sin":
