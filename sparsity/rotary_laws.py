@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr, wofz
 
 from sparsity import finite_rows, kernels
 from sparsity.errors import InputError
@@ -19,6 +18,8 @@ from sparsity.finite_length import FiniteLength
 from sparsity.kernels import Kernel
 from sparsity.kernels.parameters import LENGTH
 from sparsity.mellin import n_eff_of_normal_prefixes, n_eff_of_prefixes
+from sparsity.prefixes import WIDEST, TooWide
+from sparsity.rectified import log_exp_mean, rectified
 from sparsity.rotary import BASE, angles, planes, slack_coefficients
 from sparsity.row_law import number
 from sparsity.scores import RowLaw, Tokens, every
@@ -145,15 +146,6 @@ class Rope(_Law):
         return np.full(np.shape(distance), self.spread * np.linalg.norm(self.query))
 
 
-def rectified(center: float, spread: float) -> tuple[float, float]:
-    """Mean and variance of t = max(τ, 0), τ ~ N(center, spread²)."""
-    z = center / spread
-    density = np.exp(-z * z / 2) / np.sqrt(2 * np.pi)
-    mean = center * ndtr(z) + spread * density
-    square = (center**2 + spread**2) * ndtr(z) + center * spread * density
-    return float(mean), float(square - mean**2)
-
-
 @dataclass(frozen=True, eq=False)
 class Coca(_Law):
     """CoCA with t_i = max(τ_i, 0), τ_i ~ N(center, spread²) independent: one for each plane.
@@ -161,7 +153,7 @@ class Coca(_Law):
     s_m = Σ_i c_i t_i with c_i = |q_i|² cos(mθ_i); of the published slack form, c_i depends on the
     positions of query and key themselves. β_m and γ_m are the exact mean and standard deviation;
     the score is normal if center ≥ 8·spread. If not, the exact law of softmax rows takes a time
-    that grows with d·n: seconds for 1000 tokens.
+    that grows with d·n: seconds for 1000 tokens. Scores may have any mean and spreads up to 64.
 
     Args:
         query: q, [d], d even.
@@ -222,19 +214,10 @@ class Coca(_Law):
         return np.sqrt(variance * (self.coefficients(distance) ** 2).sum(axis=-1))
 
     def log_mgf(self, distance: np.ndarray, p: np.ndarray) -> np.ndarray:
-        """Logarithm of E e^(p·s_m) = Π_i E e^(p c_i t), [distances, p].
-
-        E e^(xt) = Φ(−z) + e^(−z²/2) · e^(w²/2) Φ(w), z = center/spread, w = z + spread·x.
-        """
-        z = self.center / self.spread
+        """Logarithm of E e^(p·s_m) = Π_i E e^(p c_i t), [distances, p]."""
         total = np.zeros((len(distance), len(p)), np.result_type(p, np.float64))
         for c in self.coefficients(distance).T:  # a plane at a time: memory
-            w = z + self.spread * c[:, None] * p
-            if np.iscomplexobj(p):
-                faddeeva = wofz(-1j * w / np.sqrt(2)) / 2  # e^(w²/2) Φ(w)
-                total += np.log(ndtr(-z) + np.exp(-z * z / 2) * faddeeva)
-            else:
-                total += np.logaddexp(log_ndtr(-z), (w * w - z * z) / 2 + log_ndtr(w))
+            total += log_exp_mean(self.center / self.spread, self.spread * c[:, None] * p)
         return total
 
     def n_eff(self, length: Any, kernel: str | Kernel = "exp") -> FiniteLength:
@@ -242,10 +225,25 @@ class Coca(_Law):
         if kernels.named(kernel) is not kernels.exp:
             return super().n_eff(length, kernel)
         n = LENGTH.check(length)
-        if self.normal:
-            every_one = np.arange(int(np.max(n, initial=1.0)))
-            beta, gamma = self.beta(every_one), self.gamma(every_one)
-            value, bound = n_eff_of_normal_prefixes(beta, gamma, length)
-        else:
-            value, bound = n_eff_of_prefixes(self.log_mgf, length)
+        distance = every(int(np.max(n, initial=1.0)))
+        try:
+            if self.normal:
+                beta, gamma = self.beta(distance), self.gamma(distance)
+                value, bound = n_eff_of_normal_prefixes(beta, gamma, length)
+            else:
+                value, bound = n_eff_of_prefixes(self.log_mgf, length)
+        except TooWide as error:
+            raise self._refusal(error) from None
         return FiniteLength(n, value, np.sqrt(value / n), np.ones_like(value), bound)
+
+    def _refusal(self, error: TooWide) -> InputError:
+        """The same error, of an argument of this law."""
+        if not np.isfinite(error.location):
+            shown = f"vector with entries up to {np.abs(self.query).max():.3g}"
+            return InputError("query", shown, "its scores overflow; make it shorter")
+        if error.blurred:
+            fix = f"gives scores of {error.location:.3g}, too large to tell apart; lower it"
+            return InputError("center", self.center, f"{fix}, or make the query shorter")
+        fix = f"gives scores a standard deviation of about {error.deviation:.3g}; stay below "
+        fix = f"{fix}{WIDEST:g}: lower it, or make the query shorter"
+        return InputError("spread", self.spread, fix)

@@ -401,7 +401,7 @@ def test_slack_positions_stay_within_the_row():
         (lambda: Coca(vectors(8), 0.0, -1.0), "spread"),
         (lambda: Coca(vectors(8), 0.0, 1.0).n_eff(8, "relu2"), "center"),
         (lambda: Coca(vectors(8), 0.0, 1.0).n_eff(2.5), "length"),
-        (lambda: mellin.n_eff_of_prefixes(gaussian(np.zeros(9), np.full(9, 30.0)), 9), "log_mgf"),
+        (lambda: mellin.n_eff_of_prefixes(gaussian(np.zeros(9), np.full(9, 70.0)), 9), "log_mgf"),
     ],
 )
 def test_bad_input(call, argument):
