@@ -83,8 +83,9 @@ def _antiderivative(k: int) -> tuple[Expr, Expr]:
 def moment(pieces: tuple[Piece, ...], p: int) -> Moment:
     """E|f(β + γt)|^p over t ~ N(0, 1).
 
-    On each piece |f|^p = Σ c·s^k·e^(as); with s = β + γt and u = t − aγ (completing the square)
-        E s^k e^(as) = e^(aβ + a²γ²/2) E (β + aγ² + γu)^k,
+    On each piece |f|^p = Σ c·s^k·e^(as + bs²). With s = β + γt, v = 1 − 2bγ², t₀ = γ(a + 2bβ)/v and
+    t = t₀ + u/√v (completing the square)
+        E s^k e^(as + bs²) = e^(aβ + bβ² + vt₀²/2) E (β + γt₀ + γu/√v)^k / √v,
     expanded in powers of u and integrated between the piece's edges.
 
     Args:
@@ -92,7 +93,7 @@ def moment(pieces: tuple[Piece, ...], p: int) -> Moment:
         p: 1 or 2.
 
     Raises:
-        NoClosedForm: a piece is not an exponential polynomial.
+        NoClosedForm: a piece is not of that form, or grows like e^(bs²) with b > 0.
     """
     found: dict[tuple[Expr, Expr | None], Expr] = {}
 
@@ -103,17 +104,22 @@ def moment(pieces: tuple[Piece, ...], p: int) -> Moment:
         found[key] = sympy.expand(found.get(key, S.Zero) + coefficient)
 
     for piece in pieces:
-        for (a, k), c in exponential_polynomial(piece.expression**p).items():
-            shift = a * beta + a**2 * gamma**2 / 2
+        for (b, a, k), c in exponential_polynomial(piece.expression**p).items():
+            if not b.is_nonpositive:
+                raise NoClosedForm("integration", f"e^({b}·s²) has a moment for small γ only")
+            v = 1 - 2 * b * gamma**2
+            middle = gamma * (a + 2 * b * beta) / v
+            shift = a * beta + b * beta**2 + v * middle**2 / 2
+            shift = sympy.cancel(shift) if b else shift
             for m in range(k + 1):
-                weight = c * binomial(k, m) * (beta + a * gamma**2) ** (k - m) * gamma**m
-                weight /= sqrt(2 * pi)
+                weight = c * binomial(k, m) * (beta + gamma * middle) ** (k - m)
+                weight *= (gamma / sqrt(v)) ** m / sqrt(2 * pi * v)
                 boundary, erf_weight = _antiderivative(m)
                 for edge, side in ((piece.high, 1), (piece.low, -1)):
                     if not edge.is_finite:  # e^(−u²/2) vanishes there, side·erf is 1
                         add(weight * erf_weight, shift, None)
                         continue
-                    u = sympy.expand((edge - beta) / gamma - a * gamma)
+                    u = sympy.expand(((edge - beta) / gamma - middle) * sqrt(v))
                     add(side * weight * erf_weight, shift, sympy.expand(u / sqrt(2)))
                     add(side * weight * boundary.subs(_t, u), shift - u**2 / 2, None)
     terms = (Term(c, exponent, argument) for (exponent, argument), c in found.items() if c != 0)

@@ -1,4 +1,4 @@
-"""Splitting |f| at its kinks into exponential polynomials Σ c·s^k·e^(as), one per interval."""
+"""Splitting |f| at its kinks into sums Σ c·s^k·e^(as + bs²), one per interval."""
 
 # SymPy annotates most results as Basic; what they are here is known, not inferred.
 # pyright: reportArgumentType=false, reportCallIssue=false, reportReturnType=false
@@ -18,12 +18,13 @@ from sparsity.kernels.symbols import s
 
 __all__ = ["ExpPoly", "Piece", "exponential_polynomial", "sign_at", "split", "zeros"]
 
-SPLIT, EXPAND = "splitting |f| at its kinks", "expanding f in terms s^k·e^(as)"
+SPLIT, EXPAND = "splitting |f| at its kinks", "expanding f in terms s^k·e^(as + bs²)"
 _SWITCHES = (Abs, sign, Heaviside, Max, Min, Piecewise)
 _MAX_DEGREE = 32  # of an expansion, so that no input can stall it
 _MAX_PIECES = 64
 
-ExpPoly = dict[tuple[Expr, int], Expr]  # (rate a, degree k) -> coefficient c
+# (curve b, rate a, degree k) -> coefficient c
+ExpPoly = dict[tuple[Expr, Expr, int], Expr]
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Piece:
 
 
 def exponential_polynomial(expression: Expr) -> ExpPoly:
-    """The terms of Σ c·s^k·e^(as), keyed by (a, k), with real c and a and whole k ≥ 0.
+    """The terms of Σ c·s^k·e^(as + bs²), keyed by (b, a, k), real but for the whole k ≥ 0.
 
     Raises:
         NoClosedForm: the expression is not of that form, or too large to expand.
@@ -52,7 +53,7 @@ def exponential_polynomial(expression: Expr) -> ExpPoly:
     plain = expression.xreplace({h: h.rewrite(sympy.exp) for h in hyperbolic})
     found: ExpPoly = {}
     for term in sympy.Add.make_args(sympy.expand(plain)):
-        coefficient, rate, degree = S.One, S.Zero, 0
+        coefficient, curve, rate, degree = S.One, S.Zero, S.Zero, 0
         for factor in sympy.Mul.make_args(term):
             base, exponent = factor.as_base_exp()
             if not factor.has(s):
@@ -60,17 +61,17 @@ def exponential_polynomial(expression: Expr) -> ExpPoly:
             elif base == s and exponent.is_Integer and 0 <= exponent <= _MAX_DEGREE:
                 degree += int(exponent)
             elif not base.has(s) and base.is_positive and exponent.is_polynomial(s):
-                linear = sympy.Poly(exponent, s)
-                if linear.degree() > 1:
+                quadratic = sympy.Poly(exponent, s)
+                if quadratic.degree() > 2:
                     raise refuse(factor)
-                slope, offset = linear.nth(1), linear.nth(0)
-                coefficient *= base**offset
-                rate += slope * sympy.log(base)
+                coefficient *= base ** quadratic.nth(0)
+                rate += quadratic.nth(1) * sympy.log(base)
+                curve += quadratic.nth(2) * sympy.log(base)
             else:
                 raise refuse(factor)
-        if not (coefficient.is_real and rate.is_real):
+        if not (coefficient.is_real and rate.is_real and curve.is_real):
             raise refuse(term)
-        key = (sympy.expand(rate), degree)
+        key = (sympy.expand(curve), sympy.expand(rate), degree)
         found[key] = sympy.expand(found.get(key, S.Zero) + coefficient)
     return {key: c for key, c in found.items() if c != 0}
 
@@ -184,26 +185,33 @@ def _cut(low: Expr, high: Expr, quantities: list[Expr]) -> list[tuple[Expr, Expr
 def zeros(quantity: Expr, low: Expr, high: Expr) -> list[Expr]:
     """All real zeros in the interval, exactly; a superset outside it."""
     terms = exponential_polynomial(quantity)
-    rates = {rate for rate, _ in terms}
+    curves, rates = {curve for curve, _, _ in terms}, {rate for _, rate, _ in terms}
     if len(terms) <= 1:
-        return [S.Zero] if any(degree for _, degree in terms) else []
-    if len(rates) == 1:
-        polynomial = sum(c * s**degree for (_, degree), c in terms.items())
+        return [S.Zero] if any(degree for *_, degree in terms) else []
+    if len(curves) == len(rates) == 1:
+        polynomial = sum(c * s**degree for (*_, degree), c in terms.items())
         return _real_roots(polynomial)
-    if all(degree == 0 for _, degree in terms):
+    if len(curves) == 1 and all(degree == 0 for *_, degree in terms):
         unit = min((abs(rate) for rate in rates if rate != 0), key=lambda r: r.evalf())
         ratios = {rate: sympy.nsimplify(rate / unit) for rate in rates}
         if all(r.is_Rational for r in ratios.values()):
             common = sympy.ilcm(1, *(r.q for r in ratios.values()))
             lowest = min(r * common for r in ratios.values())
-            polynomial = sum(c * s ** (ratios[a] * common - lowest) for (a, _), c in terms.items())
+            polynomial = sum(
+                c * s ** (ratios[a] * common - lowest) for (_, a, _), c in terms.items()
+            )
             roots = [r for r in _real_roots(polynomial) if r.is_positive]
             return [sympy.log(root) * common / unit for root in roots]
     if low >= 0 or high <= 0:  # every s^k has one sign there: compare the signs of the terms
         side = 1 if low >= 0 else -1
-        signs = {sympy.sign(c) * side**degree for (_, degree), c in terms.items()}
+        signs = {sympy.sign(c) * side**degree for (*_, degree), c in terms.items()}
         if signs in ({S.One}, {S.NegativeOne}):
             return []
+    if (
+        all(degree % 2 == 0 for *_, degree in terms)
+        and len({sympy.sign(c) for c in terms.values()}) == 1
+    ):
+        return [S.Zero] if all(degree for *_, degree in terms) else []
     raise NoClosedForm(SPLIT, f"the zeros of {quantity} on ({low}, {high}) cannot be solved for")
 
 
