@@ -6,11 +6,11 @@ With --json, stdout carries one JSON value and nothing else. Heavy imports happe
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -170,44 +170,37 @@ def derive(kernel: str, style: str, as_json: bool) -> None:
 @_with_parameters
 @_json_option
 def eval_(kernel: str, as_json: bool, **options: Any) -> None:
-    """Evaluate S of KERNEL; with --length also the exact law of rows of that length."""
-    from sparsity import kernels
+    """Evaluate S of KERNEL; with --length also the exact law of rows of that length.
 
-    record, given, row = kernels.named(kernel), _given(options), {}
-    if record.law is kernels.Law.SCORE and "length" in given:
-        from sparsity.finite_length import n_eff
+    For score kernels --decay with --length is for rows of retention.
+    """
+    from sparsity.quantities import ask
 
-        law = n_eff(record, given.pop("length"), **given)
-        row = {"n": int(law.length), "n_eff": float(law.n_eff), "S_rms": float(law.S_rms)}
-        row["n_eff_error_bound"] = float(law.error_bound)
-    value = sparsity.evaluate(record, **given)
-    S, bound = float(value.S), record.bind(given)
-    if record.law is kernels.Law.POSITION:
-        n = int(bound["length"])
-        row = {"n": n, "n_eff": math.exp(2 * float(value.log_S)) * n, "S_rms": S}
+    question = ask(kernel, _given(options))
+    record = question.kernel
+    if "dim" in question.extra:
+        fix = f"{record.name} does not take it: S is the same in every dimension; leave it out"
+        raise InputError("dim", options["dim"], fix)
+    rows, value = question.rows(), question.limit()
     answer = {
         "kernel": record.name,
-        "params": {
-            p.name: int(bound[p.name]) if p.integer else plain(bound[p.name])
-            for p in record.parameters
-        },
-        "S": S,
+        "params": question.params,
+        "S": float(value.S),
         "log_S": float(value.log_S),
         "method": value.method,
         "error_bound": float(value.error_bound),
-        **row,
+        **({} if rows is None else asdict(rows)),
     }
     if as_json:
         _print_json(answer)
         return
-    shown = ", ".join(f"{name} = {v}" for name, v in answer["params"].items())
-    click.echo(f"{record.name} ({record.title}) at {shown}")
-    click.echo(f"S      = {S:.12g}    log S = {answer['log_S']:.12g}")
+    click.echo(question.text())
+    click.echo(f"S      = {answer['S']:.12g}    log S = {answer['log_S']:.12g}")
     click.echo(f"         {value.method}, |Δ log S| ≤ {answer['error_bound']:.1e}")
-    if row:
+    if rows is not None:
         click.echo(
-            f"n_eff  = {row['n_eff']:.12g} of n = {row['n']} tokens, "
-            f"√(n_eff/n) = {row['S_rms']:.12g}"
+            f"n_eff  = {rows.n_eff:.12g} of n = {rows.n} tokens, √(n_eff/n) = {rows.S_rms:.12g}\n"
+            f"E S_n  = {rows.S_n:.12g}    mean of ‖a‖₁/(√n‖a‖₂) over rows of n"
         )
 
 
@@ -242,50 +235,36 @@ def estimate(
         "max_seconds": _number("max_seconds", max_seconds),
         "seed": _number("seed", seed, int),
     }
+    from sparsity.quantities import ask
+
+    given = _given(options)
     _use_float64()
     with _progress("sampling") as report:
         found = sparsity.estimate(
-            kernel, **settings, method=method, dtype=dtype, progress=report, **_given(options)
+            kernel, **settings, method=method, dtype=dtype, progress=report, **given
         )
     if found.warning:
         click.echo(f"sparsity: warning: {found.warning}", err=True)
+    asked = ask(kernel, given)
+    beside = asked.beside(found)
     if as_json:
-        _print_json(
-            {
-                "S": found.S,
-                "stderr": found.stderr,
-                "ci95": found.ci95,
-                "anytime95": found.anytime95,
-                "log_S": found.log_S,
-                "rel_stderr": found.rel_stderr,
-                "samples": found.samples,
-                "ess": found.ess,
-                "tail_index": found.tail_index,
-                "method": found.method,
-                "dtype": found.dtype,
-                "device": found.device,
-                "stopped": found.stopped,
-                "seconds": found.seconds,
-                "seed": found.seed,
-                "trusted": found.trusted,
-                "warning": found.warning,
-            }
+        value = asdict(found) | {"trusted": found.trusted, "kernel": asked.kernel.name}
+        del value["dof"]
+        _print_json(value | {"params": asked.params, "n": asked.length} | beside.summary())
+    else:
+        low, high = found.ci95
+        name = asked.quantity
+        click.echo(
+            f"{asked.text()}\n"
+            f"{name} = {found.S:.8g} ± {found.stderr:.2g}    "
+            f"95 % interval [{low:.8g}, {high:.8g}]\n"
+            f"    {name} = {asked.definition}\n"
+            f"    {found.method}: {found.samples:.4g} samples, effective {found.ess:.4g}, "
+            f"{found.dtype} on {found.device}, {found.seconds:.2f} s, seed {found.seed}\n"
+            f"    stopped: {found.stopped}\n"
+            f"{beside.text()}"
         )
-        _leave_if_interrupted(found.stopped)
-        return
-    low, high = found.ci95
-    click.echo(f"S = {found.S:.8g} ± {found.stderr:.2g}    95 % interval [{low:.8g}, {high:.8g}]")
-    click.echo(
-        f"    {found.method}: {found.samples:.4g} samples, effective {found.ess:.4g}, "
-        f"{found.dtype} on {found.device}, {found.seconds:.2f} s, seed {found.seed}\n"
-        f"    stopped: {found.stopped}"
-    )
-    _leave_if_interrupted(found.stopped)
-
-
-def _leave_if_interrupted(stopped: str) -> None:
-    """Ctrl-C leaves a valid estimate on stdout, and says so in the exit code."""
-    if stopped == "interrupted":
+    if found.stopped == "interrupted":  # a valid estimate is on stdout; the exit code says so
         sys.exit(130)
 
 

@@ -14,7 +14,7 @@ import sympy
 import xarray
 
 import sparsity
-from sparsity import closed_form, crosscheck, kernels
+from sparsity import closed_form, crosscheck, finite_rows, kernels, scores
 
 ROOT = Path(__file__).parents[1]
 NAMES = [kernel.name for kernel in kernels.ALL]
@@ -143,6 +143,48 @@ def test_eval(command, arguments, parameters, S, n_eff):
     assert f"{found['S']:.6g}"[:7] in text
 
 
+def test_eval_of_rows_names_each_quantity(command):
+    """Three numbers that are not the same: the limit S, √(n_eff/n), and E S_n."""
+    found = answer(command, "eval", "exp", "--gamma", 3, "--length", 1024)
+    assert found["S"] == pytest.approx(math.exp(-4.5), rel=1e-13)
+    assert found["S_rms"] == pytest.approx(0.11637, abs=5e-6)
+    assert found["S_n"] == pytest.approx(0.10937, abs=5e-6)
+    assert found["S_n_error_bound"] < 1e-9
+    _, text, _ = command("eval", "exp", "--gamma", 3, "--length", 1024)
+    assert "n = 1024" in text
+    assert "E S_n  = 0.109366779" in text
+    found = answer(command, "eval", "decayed", "--decay", 0.5, "--length", 2)
+    assert found["S_n"] == found["S"]
+
+
+@pytest.mark.parametrize("name", ["exp", "relu2", "identity"])
+def test_eval_of_retention_rows(command, name):
+    given = ["--beta", 0.5, "--gamma", 1, "--decay", 0.9, "--length", 64]
+    found = answer(command, "eval", name, *given)
+    assert found["params"] == {"beta": 0.5, "gamma": 1, "decay": 0.9}
+    assert found["n"] == 64
+    law = scores.RowLaw(0.5, 1.0, (scores.Decay(0.9),))
+    decay = sparsity.evaluate("decayed", decay=0.9, length=64)
+    score = sparsity.evaluate(name, beta=0.5, gamma=1)
+    assert found["log_S"] == pytest.approx(float(decay.log_S + score.log_S), abs=1e-13)
+    assert found["n_eff"] == float(finite_rows.n_eff(name, law, 64).n_eff)
+    assert found["S_n"] == float(finite_rows.row_sparsity(name, law, 64)[0])
+    code, text, err = command("eval", name, *given)
+    assert (code, err) == (0, "")
+    assert "decay = 0.9, n = 64" in text
+    # What `estimate` takes, `eval` takes, of the same rows.
+    sampled = answer(command, "estimate", name, *given)
+    assert sampled["theory"]["value"] == found["S_n"]
+    assert abs(sampled["z"]) < 5
+
+
+def test_eval_without_decay_is_eval_with_a_decay_of_one(command):
+    rows = ["relu2", "--beta", -1, "--gamma", 1, "--length", 10**6]
+    plain, one = (answer(command, "eval", *rows, *extra) for extra in ([], ["--decay", 1]))
+    for name in ("S", "n_eff", "S_rms", "S_n"):
+        assert one[name] == pytest.approx(plain[name], rel=1e-9)
+
+
 def test_eval_where_s_underflows(command):
     found = answer(command, "eval", "exp", "--gamma", "1e3")
     assert found["S"] == 0
@@ -192,6 +234,61 @@ def test_estimate_of_rows(command):
     )  # fmt: skip
     assert found["method"] == "rows"
     assert 0.25 <= found["S"] <= 1
+    assert found["quantity"] == "E S_n"
+
+
+ASKED = [  # (arguments, quantity, words of the definition, method of theory, value of theory)
+    ("exp --gamma 1", "S", "E|a| / √(E a²), a = exp(s)", "closed form", math.exp(-0.5)),
+    ("exp --gamma 1 --dim 4", "S", "E|a| / √(E a²), a = exp(s)", "closed form", math.exp(-0.5)),
+    ("decayed --decay 0.5 --length 2", "S", "position", "closed form", 0.9**0.5),
+    ("nonnegative --ratio 1 --dim 4 --query uniform", "S", "features", "closed form", 1.25**-0.5),
+    ("identity --beta 0 --gamma 1 --length 2", "E S_n", "a_j = f(s_j), f = s,", "exact law of rows",
+     4 / math.pi / 2**0.5),
+    ("identity --beta 0 --gamma 1 --length 2 --dim 3", "E S_n", "‖a‖₁ / (√n ‖a‖₂)",
+     "exact law of rows", 4 / math.pi / 2**0.5),
+    ("relu2 --beta 0 --gamma 1 --length 1 --decay 0.5", "E S_n", "λ^(n−j) f(s_j)",
+     "exact law of rows", 1.0),
+    ("relu2 --beta -1 --gamma 1 --length 4", "E S_n", "not all zero", "exact law of rows", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "quantity", "words", "method", "value"), ASKED)
+def test_an_estimate_says_of_what_and_shows_its_theory(
+    command, arguments, quantity, words, method, value
+):
+    name, *given = arguments.split()
+    found = answer(command, "estimate", *arguments.split(), "--rel-error", "3e-3")
+    assert found["kernel"] == name
+    assert found["quantity"] == quantity
+    assert words in found["definition"]
+    assert found["theory"]["method"] == method
+    assert found["theory"]["error_bound"] < 1e-9
+    if value is not None:
+        assert found["theory"]["value"] == pytest.approx(value, rel=1e-11)
+    # The number itself is estimated, and z is what separates the two.
+    gap = math.log(found["S"] / found["theory"]["value"])
+    assert abs(found["z"]) < 5
+    assert found["z"] == pytest.approx(
+        gap / math.hypot(found["rel_stderr"], found["theory"]["error_bound"]) if gap else 0,
+        abs=1e-3,
+    )
+    options = dict(zip(given[::2], given[1::2], strict=True))
+    assert found["n"] == (int(options["--length"]) if "--length" in options else None)
+    code, text, err = command("estimate", *arguments.split(), "--rel-error", "3e-3")
+    assert (code, err) == (0, "")
+    head, line, definition, *_, theory = text.splitlines()
+    assert head.startswith(f"{name} (")
+    assert f"{quantity} = {found['S']:.8g} ±" in line
+    assert words in definition
+    assert theory.startswith(f"theory: {quantity} = {found['theory']['value']:.8g} ({method}")
+    assert "z = " in theory
+
+
+def test_an_estimate_without_theory_says_why(command):
+    found = answer(command, "estimate", "exp", "--gamma", "1e5", "--length", 4)
+    assert (found["theory"], found["z"]) == (None, None)
+    _, text, _ = command("estimate", "exp", "--gamma", "1e5", "--length", 4)
+    assert "theory: E S_n cannot be had: weight = exp(s)" in text.splitlines()[-1]
 
 
 def test_an_estimate_that_cannot_be_trusted_says_so_on_stderr(command):
@@ -382,7 +479,10 @@ BAD = [  # (command line, what the line on stderr must say)
       for option, value in (("beta", "3"), ("gamma", "3"), ("decay", "0.25"), ("ratio", "3"),
                             ("dim", "3"), ("query", "one-hot"), ("length", "3"))
       if option not in FINE[name] and (name, option) != ("exp", "beta")
-      and not (option == "length" and name in ("exp", "relu2", "identity"))),
+      and not (option in ("decay", "length") and name in ("exp", "relu2", "identity"))),
+    *((f"eval {name} {FINE[name]} --decay 0.25", ["decay = 0.25", "give length as well"])
+      for name in ("exp", "relu2", "identity")),
+    ("eval exp --gamma 1 --decay 1.5 --length 8", ["decay = 1.5", "(0, 1]"]),
     ("sweep exp --gamma 1 --decay 0.5 --out x.nc", ["decay", "0.5", "does not take it"]),
     ("estimate exp --gamma 1 --ratio 3", ["ratio", "3", "does not take it"]),
     ("eval exp --gamma 1 --temperature 3", ["--temperature"]),

@@ -377,7 +377,7 @@ BAD = [
     (dict(gamma=1.0, decay=0.5), "decay = 0.5: applies to rows only"),
     (dict(gamma=1.0, length=0), "length = 0"),
     (dict(gamma=1.0, dim=2.5), "dim = 2.5"),
-    (dict(gamma=[1.0, 2.0]), "gamma = .*one estimate takes one value"),
+    (dict(gamma=[1.0, 2.0]), "gamma = .*give one value"),
     (dict(gamma=1.0, ratio=1.0), "ratio = 1.0: exp does not take it"),
 ]
 

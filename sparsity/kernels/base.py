@@ -12,7 +12,7 @@ import sympy
 
 from sparsity.errors import InputError
 from sparsity.kernels import symbols
-from sparsity.kernels.parameters import BETA, GAMMA, Parameter
+from sparsity.kernels.parameters import BETA, DECAY, DIM, GAMMA, LENGTH, Parameter
 
 __all__ = ["Kernel", "Law", "score_kernel"]
 
@@ -109,6 +109,35 @@ class Kernel:
             )
             raise InputError(last, f"array of shape {shapes[last]}", fix) from None
         return bound
+
+    def bind_row(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Check one value of each parameter; of score kernels `length`, `dim` and `decay` too.
+
+        Args:
+            given: values by parameter name.
+
+        Returns:
+            The kernel's own parameters as `bind` has them, and of the other three those given.
+
+        Raises:
+            InputError: as `bind`; more than one value; a decay without a length.
+        """
+        rest, extra = dict(given), {}
+        if self.law is Law.SCORE:
+            own = {p.name for p in self.parameters}
+            extra = {
+                p.name: p.check(rest.pop(p.name))
+                for p in (LENGTH, DIM, DECAY)
+                if given.get(p.name) is not None and p.name not in own
+            }
+        bound = self.bind(rest)
+        for name, value in {**bound, **extra}.items():
+            if np.ndim(value):
+                raise InputError(name, value, "give one value; use sweep for a grid")
+        if "decay" in extra and "length" not in extra:
+            fix = "applies to rows only; give length as well"
+            raise InputError("decay", given["decay"], fix)
+        return bound, extra
 
 
 def score_kernel(
