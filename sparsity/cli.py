@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -17,7 +18,7 @@ import click
 
 import sparsity
 from sparsity.errors import InputError, NoClosedForm
-from sparsity.output import plain
+from sparsity.output import netcdf, plain, refuse_unwritable
 
 __all__ = ["cli", "main"]
 
@@ -32,9 +33,28 @@ _PARAMETERS = {
 }
 
 
+def _offering(*words: str) -> Callable[..., list[str]]:
+    """What the shell is to offer: those of the words that begin with what was typed."""
+    return lambda context, parameter, typed: [word for word in words if word.startswith(typed)]
+
+
+def _kernels(context: Any, parameter: Any, typed: str) -> list[str]:
+    """The kernels whose names begin with what was typed, for the shell to offer."""
+    from sparsity import kernels
+
+    return _offering(*(k.name for k in kernels.ALL))(context, parameter, typed)
+
+
+_kernel_argument = click.argument("kernel", shell_complete=_kernels)
+
+
 def _with_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
     for name, meaning in reversed(_PARAMETERS.items()):
-        command = click.option(f"--{name}", metavar=name.upper(), help=meaning)(command)
+        offered = _offering("uniform", "one-hot", "half-normal") if name == "query" else None
+        option = click.option(
+            f"--{name}", metavar=name.upper(), help=meaning, shell_complete=offered
+        )
+        command = option(command)
     return command
 
 
@@ -47,11 +67,9 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _number(name: str, text: str, kind: type = float) -> Any:
-    try:
-        return kind(text)
-    except ValueError:
-        what = "a whole number" if kind is int else "a number"
-        raise InputError(name, text, f"give {what}") from None
+    from sparsity import reading
+
+    return reading.whole(text, name) if kind is int else reading.number(text, name)
 
 
 def _print_json(value: Any) -> None:
@@ -124,8 +142,15 @@ def list_(as_json: bool) -> None:
 
 
 @cli.command()
-@click.argument("kernel")
-@click.option("--format", "style", default="text", metavar="text|latex", help="How to print.")
+@_kernel_argument
+@click.option(
+    "--format",
+    "style",
+    default="text",
+    metavar="text|latex",
+    help="How to print.",
+    shell_complete=_offering("text", "latex"),
+)
 @_json_option
 def derive(kernel: str, style: str, as_json: bool) -> None:
     """Derive S of KERNEL symbolically: moments, S, limits and leading asymptotics."""
@@ -166,7 +191,7 @@ def derive(kernel: str, style: str, as_json: bool) -> None:
 
 
 @cli.command("eval")
-@click.argument("kernel")
+@_kernel_argument
 @_with_parameters
 @_json_option
 def eval_(kernel: str, as_json: bool, **options: Any) -> None:
@@ -205,13 +230,23 @@ def eval_(kernel: str, as_json: bool, **options: Any) -> None:
 
 
 @cli.command()
-@click.argument("kernel")
+@_kernel_argument
 @_with_parameters
 @click.option("--rel-error", metavar="E", default="1e-3", help="Relative standard error to reach.")
 @click.option("--max-samples", metavar="N", default="1e9", help="Most draws to spend.")
 @click.option("--max-seconds", metavar="T", default="inf", help="Most wall time to spend.")
-@click.option("--method", metavar="NAME", help="stratified (default) or plain, for scalar draws.")
-@click.option("--dtype", metavar="TYPE", help="float64 (default) or float32.")
+@click.option(
+    "--method",
+    metavar="NAME",
+    help="stratified (default) or plain, for scalar draws.",
+    shell_complete=_offering("stratified", "plain"),
+)
+@click.option(
+    "--dtype",
+    metavar="TYPE",
+    help="float64 (default) or float32.",
+    shell_complete=_offering("float64", "float32"),
+)
 @_seed_option
 @_json_option
 def estimate(
@@ -269,7 +304,7 @@ def estimate(
 
 
 @cli.command()
-@click.argument("kernels", metavar="[KERNEL …]", nargs=-1)
+@click.argument("kernels", metavar="[KERNEL …]", nargs=-1, shell_complete=_kernels)
 @_seed_option
 @_json_option
 def verify(kernels: tuple[str, ...], seed: str, as_json: bool) -> None:
@@ -305,7 +340,7 @@ def claims(seed: str, as_json: bool) -> None:
 
 
 @cli.command()
-@click.argument("kernel")
+@_kernel_argument
 @_with_parameters
 @click.option("--out", required=True, metavar="FILE.nc", help="The netCDF file to write.")
 @_json_option
@@ -316,6 +351,7 @@ def sweep(kernel: str, out: str, as_json: bool, **options: Any) -> None:
     """
     from sparsity import curves
 
+    refuse_unwritable(netcdf(out))
     data = sparsity.sweep(kernel, **_given(options))
     curves.save(data, out)
     sizes = {str(name): int(size) for name, size in data.sizes.items()}
@@ -345,7 +381,13 @@ def reproduce(out: str, seed: str, as_json: bool) -> None:
 
 
 @cli.command()
-@click.option("--kernel", default="exp", metavar="KERNEL", help="exp (default), relu2 … decayed.")
+@click.option(
+    "--kernel",
+    default="exp",
+    metavar="KERNEL",
+    shell_complete=_kernels,
+    help="exp (default), relu2 … decayed.",
+)
 @click.option("--length", required=True, metavar="N", help="Row length n.")
 @click.option("--n-eff", metavar="M", help="Effective number of tokens wanted.")
 @click.option("--sink-mass", metavar="P", help="Instead: mean mass wanted on a sink, in (0, 1).")
@@ -367,6 +409,7 @@ def design(
     given --beta the spread. decayed: the decay λ. --sink-mass with --gamma: the sink's logit.
     """
     from sparsity.design import design as solve
+    from sparsity.kernels.parameters import LENGTH
     from sparsity.sink_design import design_sink
 
     if (n_eff is None) == (sink_mass is None):
@@ -376,6 +419,7 @@ def design(
         for name, text in (("beta", beta), ("gamma", gamma))
         if text is not None
     }
+    n = int(LENGTH.check(length))
     if sink_mass is not None:
         mass = _number("sink_mass", sink_mass)
         if set(held) != {"gamma"}:
@@ -384,10 +428,10 @@ def design(
             raise InputError(
                 "kernel", kernel, "--sink-mass is for a sink among softmax logits: exp"
             )
-        found: Any = design_sink(mass, length=_number("length", length), **held)
+        found: Any = design_sink(mass, length=n, **held)
     else:
         wanted = _number("n_eff", str(n_eff))
-        found = solve(kernel, length=_number("length", length), n_eff=wanted, **held)
+        found = solve(kernel, length=n, n_eff=wanted, **held)
     if as_json:
         _print_json(found.summary())
     else:
@@ -453,14 +497,36 @@ def bench(out: str | None, budget: str, quick: bool, as_json: bool) -> None:
         click.echo(found.text())
 
 
+_COMPLETE = "_SPARSITY_COMPLETE"  # what a shell sets to ask for completions
+
+
+def _complete(instruction: str) -> None:
+    """Answer a shell: its script (bash_source) or the completions of a line (bash_complete).
+
+    Raises:
+        InputError: an instruction of no shell.
+    """
+    from click.shell_completion import shell_complete
+
+    if shell_complete(cli, {}, "sparsity", _COMPLETE, instruction):
+        fix = "give bash_source, zsh_source or fish_source"
+        raise InputError(_COMPLETE, instruction, fix)
+
+
 def main() -> None:
     """Run the command; turn every foreseen error into one line and an exit code."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        # Not cli.main: it would turn a closed pipe into exit code 1, which means disagreement here.
-        with cli.make_context("sparsity", sys.argv[1:]) as context:
-            cli.invoke(context)
+        if os.environ.get(_COMPLETE):
+            return _complete(os.environ[_COMPLETE])
+        with warnings.catch_warnings():
+            if not sys.warnoptions:  # python -W shows them all
+                # NumPy's remarks on overflow are no answer; a number that fell to them is refused.
+                warnings.simplefilter("ignore", RuntimeWarning)
+            # Not cli.main: it would turn a closed pipe into exit code 1, which means disagreement.
+            with cli.make_context("sparsity", sys.argv[1:]) as context:
+                cli.invoke(context)
     except (InputError, NoClosedForm) as error:
         _fail(str(error))
     except (KeyboardInterrupt, click.exceptions.Abort):

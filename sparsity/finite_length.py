@@ -9,6 +9,7 @@ converges like e^(−π²/step). Rows whose tokens differ: `finite_rows`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from sparsity import kernels
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.parameters import LENGTH
+from sparsity.kernels.symmetry import symmetry
 from sparsity.laplace import TAIL, Laplace, laplace
 
 __all__ = ["SLOW", "FiniteLength", "n_eff", "participation", "row_sparsity"]
@@ -65,7 +67,15 @@ def _law(kernel: str | Kernel, parameters: dict[str, Any], c: int, k: tuple[floa
     for name, value in bound.items():
         if np.ndim(value):
             raise InputError(name, value, "give one number; only the length may be an array")
-    return laplace(kernel, float(bound["beta"]), float(bound["gamma"]), c, k)
+    beta, gamma = float(bound["beta"]), float(bound["gamma"])
+    # What multiplies all weights of a row alike leaves their ratios, and is left out.
+    exponent, degree = symmetry(kernel)
+    if exponent is not None:
+        beta = 0.0
+    elif degree is not None and math.isfinite(beta / gamma):
+        beta, gamma = beta / gamma, 1.0
+    with np.errstate(over="ignore", invalid="ignore"):  # far out in the tails, where nothing falls
+        return laplace(kernel, beta, gamma, c, k)
 
 
 def _integrate(

@@ -60,7 +60,9 @@ def _lengths(length: Any, one: Any) -> tuple[np.ndarray, list[np.ndarray]]:
     if not n.size:
         raise InputError("length", length, "give at least one")
     longest = float(n.max(initial=1.0))
-    found = np.array([one(int(m), longest) for m in n.flat], dtype=np.float64).reshape(n.size, -1)
+    with np.errstate(over="ignore", invalid="ignore"):  # far out in the tails, where nothing falls
+        rows = [one(int(m), longest) for m in n.flat]
+    found = np.array(rows, dtype=np.float64).reshape(n.size, -1)
     return n, [column.reshape(n.shape) for column in found.T]
 
 

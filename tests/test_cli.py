@@ -499,6 +499,39 @@ BAD = [  # (command line, what the line on stderr must say)
     ("sweep decayed --decay 0.5 --length 1,2.5 --out x.nc", ["length", "2.5", "whole"]),
     ("sweep nonnegative --ratio 1 --dim 4 --query uniform,dense --out x.nc", ["query", "dense"]),
     (f"sweep relu2 --beta 0:1:{10**4} --gamma 1:2:{10**4} --out x.nc", ["1000000"]),
+    # numbers that only Python reads
+    *((line.format(value), [name, value, "give a"])
+      for value in ("1_0", "１", "٣", "0x10", "1e", "1e1_0")
+      for name, line in (("gamma", "eval exp --gamma {}"),
+                         ("length", "eval exp --gamma 1 --length {}"),
+                         ("length", "design --n-eff 2 --length {}"), ("seed", "verify --seed {}"),
+                         ("n_eff", "design --length 100 --n-eff {}"),
+                         ("rel_error", "estimate exp --gamma 1 --rel-error {}"),
+                         ("budget", "bench --quick --budget {}"))),
+    *((f"sweep relu2 --beta 0 --gamma {grid} --out x.nc", ["gamma", grid, shown])
+      for grid, shown in (("1_0", "not a number"), ("1,٣", "not a number"),
+                          ("1:２:3", "not a number"), ("1:2:٣", "whole number"),
+                          ("1:2:1_0", "whole number"))),
+    # whole numbers that float64 would move
+    *((f"{verb} decayed --decay 0.5 --length {n}", ["length", n, "at most 2^53"])
+      for verb in ("eval", "estimate") for n in ("9007199254740993", "9007199254740991.5")),
+    ("eval exp --gamma 1 --length 9007199254740993", ["9007199254740993", "at most 2^53"]),
+    ("design --length 9007199254740993 --n-eff 5", ["9007199254740993", "at most 2^53"]),
+    ("eval nonnegative --ratio 1 --dim 9007199254740993 --query uniform", ["9007199254740993"]),
+    *((f"sweep exp --gamma 1 --length {grid} --out x.nc", ["length", grid, "2^53"])
+      for grid in ("9007199254740993", "1,9007199254740993", "1:9007199254740993:3")),
+    # what is beyond float64 is one line, and no warning besides
+    *((f"estimate {rest}", [shown]) for rest, shown in (
+        ("exp --gamma 1e200", "weight = exp(s)"),
+        ("exp --gamma 1e200 --length 8", "weight = exp(s)"),
+        ("exp --gamma 1e200 --dim 8", "gamma = 1e+200"),
+        ("identity --beta 1e300 --gamma 1e-300", "beta = 1e+300"),
+        ("identity --beta 1e300 --gamma 1e300", "weight = s"))),
+    ("design --length 100 --sink-mass 0.5 --gamma 1e300", ["weight = exp(s)"]),
+    ("sweep exp --gamma -1e308:1e308:3 --out x.nc", ["gamma = -1e+308", "> 0"]),
+    # netCDF is what is written
+    *((f"sweep exp --gamma 1 --out {name}", ["out", name, "ends in .nc"])
+      for name in ("x.csv", "x", "x.h5", "x.nc.txt")),
     # the settings of sampling and of output
     ("derive exp --format html", ["format", "html", "text or latex"]),
     ("estimate exp --gamma 1 --seed x", ["seed", "x", "whole"]),
@@ -545,6 +578,41 @@ def test_bad_input(command, place, line, says):
         assert words.format(file=plain.name) in message
     assert [path.name for path in place.iterdir()] == ["plain-file"]
     assert plain.read_text() == "not a folder"
+
+
+WARNED = ["estimate exp --gamma 1e200", "design --length 100 --n-eff 5 --beta 1e300",
+          "estimate identity --beta 1e200 --gamma 1e200 --dim 4",
+          "eval identity --beta 1e300 --gamma 1 --length 10"]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", WARNED)
+def test_no_warning_is_printed_at_the_extremes(line):
+    found = process(*line.split())
+    assert found.returncode in (0, 2)
+    assert found.stderr == "" if found.returncode == 0 else one_line(found.stderr)
+
+
+def test_python_still_shows_warnings_when_asked():
+    code = (
+        "import sys, warnings; sys.argv = ['sparsity', 'list']\n"
+        "from sparsity import cli\n"
+        "cli.list_.callback = lambda as_json: warnings.warn('overflow', RuntimeWarning)\n"
+        "cli.main()\n"
+    )
+    for flags, seen in (([], False), (["-W", "always"], True)):
+        found = subprocess.run(
+            [sys.executable, *flags, "-c", code],
+            capture_output=True, text=True, check=True, timeout=120,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        assert ("overflow" in found.stderr) == seen
+
+
+def test_the_largest_exact_length_is_taken(command):
+    found = answer(command, "eval", "exp", "--gamma", 1, "--length", 2**53)
+    assert found["n"] == 2**53
+    found = answer(command, "eval", "decayed", "--decay", 0.5, "--length", "9.007199254740992e15")
+    assert found["n"] == 2**53
 
 
 def test_the_list_of_bad_input_is_complete():
@@ -612,6 +680,86 @@ def test_help_and_version(command):
         assert (code, err) == (0, "")
         assert "--json" in out
     assert command("--version")[1].strip().endswith(sparsity.__version__)
+
+
+# Links.
+
+
+@pytest.mark.parametrize("line", ["sweep exp --gamma 1 --out {}", "reproduce --out {}"])
+def test_a_loop_of_links_is_refused(command, place, line):
+    (place / "loop.nc").symlink_to(place / "other.nc")
+    (place / "other.nc").symlink_to("loop.nc")
+    code, out, err = command(*line.format("loop.nc").split())
+    assert (code, out) == (2, "")
+    assert "out = loop.nc: cannot be written" in one_line(err)
+    assert sorted(path.name for path in place.iterdir()) == ["loop.nc", "other.nc"]
+    assert (place / "loop.nc").is_symlink()
+
+
+def test_what_a_link_leads_to_is_written(command, place):
+    (place / "data").mkdir()
+    for target in ("old.nc", "new.nc"):
+        link = place / f"to-{target}"
+        link.symlink_to(place / "data" / target)
+        if target == "old.nc":
+            (place / "data" / target).write_bytes(b"older")
+        answer(command, "sweep", "exp", "--gamma", 1, "--out", link.name)
+        assert link.is_symlink()
+        with xarray.open_dataset(place / "data" / target) as data:
+            assert data.attrs["kernel"] == "exp"
+    assert sorted(path.name for path in (place / "data").iterdir()) == ["new.nc", "old.nc"]
+    gone = place / "gone.nc"
+    gone.symlink_to(place / "no-folder" / "x.nc")
+    code, out, err = command("sweep", "exp", "--gamma", 1, "--out", gone.name)
+    assert (code, out) == (2, "")
+    assert "choose another place" in one_line(err)
+    assert gone.is_symlink()
+
+
+# Completion in a shell.
+
+
+def completed(command, monkeypatch, capsys, words, index):
+    monkeypatch.setenv("_SPARSITY_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(index))
+    code, out, err = command()
+    assert (code, err) == (0, "")
+    return [line.removeprefix("plain,") for line in out.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("words", "index", "offered"),
+    [
+        ("sparsity de", 1, ["derive", "design"]),
+        ("sparsity eval r", 2, ["relu2"]),
+        ("sparsity eval ", 2, NAMES),
+        ("sparsity verify exp de", 3, ["decayed"]),
+        ("sparsity design --kernel i", 3, ["identity"]),
+        ("sparsity eval exp --g", 3, ["--gamma"]),
+        ("sparsity eval nonnegative --query u", 4, ["uniform"]),
+        ("sparsity estimate exp --dtype float", 4, ["float64", "float32"]),
+    ],
+)
+def test_the_shell_completes(command, monkeypatch, capsys, words, index, offered):
+    assert completed(command, monkeypatch, capsys, words, index) == offered
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_for_the_shell(command, monkeypatch, shell):
+    monkeypatch.setenv("_SPARSITY_COMPLETE", f"{shell}_source")
+    code, out, err = command()
+    assert (code, err) == (0, "")
+    assert f"_SPARSITY_COMPLETE={shell}_complete" in out
+
+
+def test_an_unknown_shell_is_bad_input(command, monkeypatch):
+    monkeypatch.setenv("_SPARSITY_COMPLETE", "csh_source")
+    code, out, err = command()
+    assert (code, out) == (2, "")
+    assert "_SPARSITY_COMPLETE = csh_source" in one_line(err)
+    monkeypatch.setenv("_SPARSITY_COMPLETE", "")  # not asked for
+    assert command("list")[0] == 0
 
 
 # As processes.

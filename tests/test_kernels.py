@@ -22,7 +22,7 @@ from sparsity.kernels.lowering import (
     numpy_log_abs,
 )
 from sparsity.kernels.parameters import ALL as PARAMETERS
-from sparsity.kernels.parameters import BETA, GAMMA
+from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
 
 each_kernel = pytest.mark.parametrize("kernel", ALL, ids=lambda kernel: kernel.name)
 
@@ -106,6 +106,35 @@ def test_unknown_names():
     for wrong in ("zzz", "", 3, None):
         with pytest.raises(InputError, match="the kernels are"):
             named(wrong)  # pyright: ignore[reportArgumentType]
+
+
+NOT_NUMBERS = ["1_0", "１", "٣", "0x1", "1e", "", "1 0", "1.2.3", b"1", 1j, np.array([1 + 0j])]
+
+
+@pytest.mark.parametrize("value", NOT_NUMBERS, ids=repr)
+def test_only_plain_decimal_notation_is_a_number(value):
+    for given in (value, [value]) if isinstance(value, str) else (value,):
+        with pytest.raises(InputError, match="give a number"):
+            GAMMA.check(given)
+
+
+def test_decimal_notation_in_every_form():
+    texts = ["1", "1.", ".5", "+2", "1e3", "1E-3", " 7 ", "0010"]
+    np.testing.assert_array_equal(GAMMA.check(texts), [1, 1, 0.5, 2, 1e3, 1e-3, 7, 10])
+
+
+LARGE = 2**53
+MOVED = [LARGE + 1, str(LARGE + 1), f"{LARGE - 1}.5", [1, LARGE + 1], np.array([LARGE + 1]),
+         np.array([LARGE + 1], np.uint64), [str(LARGE + 1)], 10**400, "1e400"]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", MOVED, ids=str)
+def test_a_whole_number_is_exact_or_refused(value):
+    with pytest.raises(InputError, match="at most 2\\^53") as caught:
+        LENGTH.check(value)
+    assert caught.value.argument == "length"
+    for good in (LARGE, str(LARGE), "9.007199254740992e15", np.array([LARGE]), float(LARGE)):
+        assert LENGTH.check(good) == LARGE
 
 
 @each_kernel

@@ -19,7 +19,7 @@ from sparsity.measurement import page, pictures, tables
 from sparsity.measurement.labels import save
 from sparsity.measurement.runs import measure_model
 from sparsity.models.tokens import read_text
-from sparsity.output import folder, plain, replacing
+from sparsity.output import folder, netcdf, plain, refuse_unwritable, replacing
 
 if TYPE_CHECKING:
     import xarray
@@ -71,10 +71,6 @@ class Job:
 
 
 _LEAST = 128  # tokens for a report: context lengths 64 and 128
-
-
-class _Enough(Exception):
-    """Nothing is to be written yet."""
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
@@ -202,8 +198,7 @@ def run(
         raise InputError("text", None, "give --text FILE, once or more")
     paths = [Path(text) for text in texts]
     named = dict(zip(_names(paths), map(read_text, paths), strict=True))
-    with suppress(_Enough), replacing(out):  # refused now rather than after the work
-        raise _Enough
+    refuse_unwritable(netcdf(out))
     if report_to is not None:
         folder(report_to)
         if tokens < _LEAST:

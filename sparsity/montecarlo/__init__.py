@@ -83,7 +83,8 @@ def draw(
         raise InputError("method", method, "applies to scalar draws only")
 
     if kernel.law is Law.FEATURES:
-        spread = math.sqrt(math.log1p(float(bound["ratio"]) ** 2))  # σ̃/μ̃ = √(e^spread² − 1)
+        ratio = float(bound["ratio"])  # σ̃/μ̃ = √(e^spread² − 1); of a large one the square overflows
+        spread = math.sqrt(math.log1p(ratio**2) if ratio < 1e100 else 2 * math.log(ratio))
         dim = int(bound["dim"])
         if dim > _LARGEST:
             raise InputError("dim", dim, f"must be <= {_LARGEST:.0e} to be sampled whole")
