@@ -18,6 +18,7 @@ import click
 
 import sparsity
 from sparsity.errors import InputError, NoClosedForm
+from sparsity.interrupts import raised_in_time
 from sparsity.output import netcdf, plain, refuse_unwritable
 
 __all__ = ["cli", "main"]
@@ -299,8 +300,8 @@ def estimate(
             f"    stopped: {found.stopped}\n"
             f"{beside.text()}"
         )
-    if found.stopped == "interrupted":  # a valid estimate is on stdout; the exit code says so
-        sys.exit(130)
+    if found.stopped == "interrupted":
+        _fail("interrupted; the estimate so far is valid", code=130)
 
 
 @cli.command()
@@ -520,7 +521,7 @@ def main() -> None:
     try:
         if os.environ.get(_COMPLETE):
             return _complete(os.environ[_COMPLETE])
-        with warnings.catch_warnings():
+        with raised_in_time(), warnings.catch_warnings():
             if not sys.warnoptions:  # python -W shows them all
                 # NumPy's remarks on overflow are no answer; a number that fell to them is refused.
                 warnings.simplefilter("ignore", RuntimeWarning)
@@ -530,6 +531,9 @@ def main() -> None:
     except (InputError, NoClosedForm) as error:
         _fail(str(error))
     except (KeyboardInterrupt, click.exceptions.Abort):
+        # If Ctrl-C fell into code that Python runs from text, as dataclasses and SymPy do, it would
+        # end by the signal and not by the exit code; running other text takes that back.
+        exec("")
         _fail("interrupted; nothing half-written is left", code=130)
     except click.exceptions.Exit as stop:  # --help, --version
         sys.exit(stop.exit_code)

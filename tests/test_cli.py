@@ -3,8 +3,10 @@
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -658,6 +660,70 @@ def test_interruption_exits_130(command, monkeypatch):
     assert (code, out) == (130, "")
     assert err.strip().startswith("sparsity: interrupted")
     assert "Traceback" not in err
+
+
+LONG = [  # (command line, seconds until Ctrl-C)
+    ("eval relu2 --beta 0 --gamma 1 --decay 0.99999 --length 3000000", 1.5),
+    ("design --length 1000000000000 --n-eff 8", 0.7),
+    ("sweep exp --gamma 0.1:10:3000 --length 1:1000000:300:log --out s.nc", 1.5),
+]
+
+
+@pytest.mark.parametrize(("line", "seconds"), LONG)
+def test_ctrl_c_ends_a_long_evaluation(line, seconds, place):
+    running = subprocess.Popen(
+        [sys.executable, "-m", "sparsity", *line.split()],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"},
+    )  # fmt: skip
+    time.sleep(seconds)
+    assert running.poll() is None
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+    assert (running.returncode, out) == (130, "")
+    assert one_line(err).startswith("sparsity: interrupted")
+    assert list(place.iterdir()) == []
+
+
+WHERE = {
+    "in an import": "import pressing; print('imported', flush=True)",
+    "in a finaliser": "Pressed()",
+    "in the garbage collector": "gc.callbacks.append(lambda *a: press()); gc.collect()",
+    "in code run from text": "exec('press()')",
+    "in plain code": "press()",
+}
+PRESS = """
+import gc, signal, sys, time
+from sparsity import cli
+pressed = []
+def press():
+    if not pressed:
+        pressed.append(1)
+        signal.raise_signal(signal.SIGINT)
+class Pressed:
+    def __del__(self):
+        press()
+def command(as_json):
+    {where}
+    time.sleep(30)
+cli.list_.callback = command
+sys.argv = ["sparsity", "list"]
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_ctrl_c_is_neither_lost_nor_misread(where, place):
+    (place / "pressing.py").write_text("import sys\nsys.modules['__main__'].press()\n")
+    (place / "here.py").write_text(PRESS.format(where=WHERE[where]))
+    found = subprocess.run(
+        [sys.executable, "-m", "here"],
+        capture_output=True, text=True, check=False, timeout=20,
+        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{place}"},
+    )  # fmt: skip
+    assert found.returncode == 130
+    assert one_line(found.stderr).startswith("sparsity: interrupted")
+    assert found.stdout == ("imported\n" if where == "in an import" else "")
 
 
 def test_a_kernel_without_closed_form_is_one_line(command, monkeypatch):
