@@ -65,12 +65,9 @@ _COLUMNS = (
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+    begins = {True: "yes", False: "no", None: "not said"}
     cells = [
-        [
-            {True: "yes", False: "no", None: "not said"}[row["bos"]],
-            *(f"{row[key]:{form}}" for key, _, form in _COLUMNS),
-        ]
-        for row in rows
+        [begins[row["bos"]], *(f"{row[key]:{form}}" for key, _, form in _COLUMNS)] for row in rows
     ]
     words = (
         "<p>At context length T: all rows with T/2 &lt; n ≤ T. The number of tokens n_eff, γ̂ and "
