@@ -9,6 +9,7 @@ import pytest
 import sympy
 from sympy import Abs, Max, Min, Piecewise, exp, log, tanh
 
+import sparsity
 from sparsity import derive, estimate, evaluate, kernels
 from sparsity.definition import definition
 from sparsity.errors import InputError, NoClosedForm
@@ -418,6 +419,7 @@ def test_a_weight_that_cannot_be_computed_is_refused_when_made(weight, message):
 
 
 def test_a_weight_that_can_be_computed_is_not_refused():
+    assert sparsity.score_kernel is score_kernel
     weights = [
         sympy.Sum(s**y, (y, 0, 3)), sympy.besselj(0, s), sympy.gamma(s**2 + 1), sympy.floor(s) + 20,
         sympy.SingularityFunction(s, 0, 1), sympy.Heaviside(s), sympy.Mod(s, 2), sympy.re(s),
