@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sparsity.crosscheck import verify as verify
     from sparsity.curves import sweep as sweep
     from sparsity.evaluation import evaluate as evaluate
+    from sparsity.kernels import score_kernel as score_kernel
     from sparsity.ledger import claims as claims
     from sparsity.measurement import measure as measure
     from sparsity.montecarlo import estimate as estimate
@@ -29,6 +30,7 @@ _HOME = {
     "evaluate": "evaluation",
     "explore": "panel",
     "measure": "measurement",
+    "score_kernel": "kernels",
     "sweep": "curves",
     "verify": "crosscheck",
 }
@@ -41,6 +43,7 @@ __all__ = [
     "explore",
     "kernels",
     "measure",
+    "score_kernel",
     "sweep",
     "verify",
 ]

@@ -6,18 +6,20 @@ With --json, stdout carries one JSON value and nothing else. Heavy imports happe
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 import click
 
 import sparsity
 from sparsity.errors import InputError, NoClosedForm
-from sparsity.output import plain
+from sparsity.interrupts import raised_in_time
+from sparsity.output import netcdf, plain, refuse_unwritable
 
 __all__ = ["cli", "main"]
 
@@ -32,9 +34,28 @@ _PARAMETERS = {
 }
 
 
+def _offering(*words: str) -> Callable[..., list[str]]:
+    """What the shell is to offer: those of the words that begin with what was typed."""
+    return lambda context, parameter, typed: [word for word in words if word.startswith(typed)]
+
+
+def _kernels(context: Any, parameter: Any, typed: str) -> list[str]:
+    """The kernels whose names begin with what was typed, for the shell to offer."""
+    from sparsity import kernels
+
+    return _offering(*(k.name for k in kernels.ALL))(context, parameter, typed)
+
+
+_kernel_argument = click.argument("kernel", shell_complete=_kernels)
+
+
 def _with_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
     for name, meaning in reversed(_PARAMETERS.items()):
-        command = click.option(f"--{name}", metavar=name.upper(), help=meaning)(command)
+        offered = _offering("uniform", "one-hot", "half-normal") if name == "query" else None
+        option = click.option(
+            f"--{name}", metavar=name.upper(), help=meaning, shell_complete=offered
+        )
+        command = option(command)
     return command
 
 
@@ -47,11 +68,9 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _number(name: str, text: str, kind: type = float) -> Any:
-    try:
-        return kind(text)
-    except ValueError:
-        what = "a whole number" if kind is int else "a number"
-        raise InputError(name, text, f"give {what}") from None
+    from sparsity import reading
+
+    return reading.whole(text, name) if kind is int else reading.number(text, name)
 
 
 def _print_json(value: Any) -> None:
@@ -124,8 +143,15 @@ def list_(as_json: bool) -> None:
 
 
 @cli.command()
-@click.argument("kernel")
-@click.option("--format", "style", default="text", metavar="text|latex", help="How to print.")
+@_kernel_argument
+@click.option(
+    "--format",
+    "style",
+    default="text",
+    metavar="text|latex",
+    help="How to print.",
+    shell_complete=_offering("text", "latex"),
+)
 @_json_option
 def derive(kernel: str, style: str, as_json: bool) -> None:
     """Derive S of KERNEL symbolically: moments, S, limits and leading asymptotics."""
@@ -166,59 +192,62 @@ def derive(kernel: str, style: str, as_json: bool) -> None:
 
 
 @cli.command("eval")
-@click.argument("kernel")
+@_kernel_argument
 @_with_parameters
 @_json_option
 def eval_(kernel: str, as_json: bool, **options: Any) -> None:
-    """Evaluate S of KERNEL; with --length also the exact law of rows of that length."""
-    from sparsity import kernels
+    """Evaluate S of KERNEL; with --length also the exact law of rows of that length.
 
-    record, given, row = kernels.named(kernel), _given(options), {}
-    if record.law is kernels.Law.SCORE and "length" in given:
-        from sparsity.finite_length import n_eff
+    For score kernels --decay with --length is for rows of retention.
+    """
+    from sparsity.quantities import ask
 
-        law = n_eff(record, given.pop("length"), **given)
-        row = {"n": int(law.length), "n_eff": float(law.n_eff), "S_rms": float(law.S_rms)}
-        row["n_eff_error_bound"] = float(law.error_bound)
-    value = sparsity.evaluate(record, **given)
-    S, bound = float(value.S), record.bind(given)
-    if record.law is kernels.Law.POSITION:
-        n = int(bound["length"])
-        row = {"n": n, "n_eff": math.exp(2 * float(value.log_S)) * n, "S_rms": S}
+    question = ask(kernel, _given(options))
+    record = question.kernel
+    if "dim" in question.extra:
+        fix = f"{record.name} does not take it: S is the same in every dimension; leave it out"
+        raise InputError("dim", options["dim"], fix)
+    rows, value = question.rows(), question.limit()
     answer = {
         "kernel": record.name,
-        "params": {
-            p.name: int(bound[p.name]) if p.integer else plain(bound[p.name])
-            for p in record.parameters
-        },
-        "S": S,
+        "params": question.params,
+        "S": float(value.S),
         "log_S": float(value.log_S),
         "method": value.method,
         "error_bound": float(value.error_bound),
-        **row,
+        **({} if rows is None else asdict(rows)),
     }
     if as_json:
         _print_json(answer)
         return
-    shown = ", ".join(f"{name} = {v}" for name, v in answer["params"].items())
-    click.echo(f"{record.name} ({record.title}) at {shown}")
-    click.echo(f"S      = {S:.12g}    log S = {answer['log_S']:.12g}")
+    click.echo(question.text())
+    click.echo(f"S      = {answer['S']:.12g}    log S = {answer['log_S']:.12g}")
     click.echo(f"         {value.method}, |Δ log S| ≤ {answer['error_bound']:.1e}")
-    if row:
+    if rows is not None:
         click.echo(
-            f"n_eff  = {row['n_eff']:.12g} of n = {row['n']} tokens, "
-            f"√(n_eff/n) = {row['S_rms']:.12g}"
+            f"n_eff  = {rows.n_eff:.12g} of n = {rows.n} tokens, √(n_eff/n) = {rows.S_rms:.12g}\n"
+            f"E S_n  = {rows.S_n:.12g}    mean of ‖a‖₁/(√n‖a‖₂) over rows of n"
         )
 
 
 @cli.command()
-@click.argument("kernel")
+@_kernel_argument
 @_with_parameters
 @click.option("--rel-error", metavar="E", default="1e-3", help="Relative standard error to reach.")
 @click.option("--max-samples", metavar="N", default="1e9", help="Most draws to spend.")
 @click.option("--max-seconds", metavar="T", default="inf", help="Most wall time to spend.")
-@click.option("--method", metavar="NAME", help="stratified (default) or plain, for scalar draws.")
-@click.option("--dtype", metavar="TYPE", help="float64 (default) or float32.")
+@click.option(
+    "--method",
+    metavar="NAME",
+    help="stratified (default) or plain, for scalar draws.",
+    shell_complete=_offering("stratified", "plain"),
+)
+@click.option(
+    "--dtype",
+    metavar="TYPE",
+    help="float64 (default) or float32.",
+    shell_complete=_offering("float64", "float32"),
+)
 @_seed_option
 @_json_option
 def estimate(
@@ -242,55 +271,41 @@ def estimate(
         "max_seconds": _number("max_seconds", max_seconds),
         "seed": _number("seed", seed, int),
     }
+    from sparsity.quantities import ask
+
+    given = _given(options)
     _use_float64()
     with _progress("sampling") as report:
         found = sparsity.estimate(
-            kernel, **settings, method=method, dtype=dtype, progress=report, **_given(options)
+            kernel, **settings, method=method, dtype=dtype, progress=report, **given
         )
     if found.warning:
         click.echo(f"sparsity: warning: {found.warning}", err=True)
+    asked = ask(kernel, given)
+    beside = asked.beside(found)
     if as_json:
-        _print_json(
-            {
-                "S": found.S,
-                "stderr": found.stderr,
-                "ci95": found.ci95,
-                "anytime95": found.anytime95,
-                "log_S": found.log_S,
-                "rel_stderr": found.rel_stderr,
-                "samples": found.samples,
-                "ess": found.ess,
-                "tail_index": found.tail_index,
-                "method": found.method,
-                "dtype": found.dtype,
-                "device": found.device,
-                "stopped": found.stopped,
-                "seconds": found.seconds,
-                "seed": found.seed,
-                "trusted": found.trusted,
-                "warning": found.warning,
-            }
+        value = asdict(found) | {"trusted": found.trusted, "kernel": asked.kernel.name}
+        del value["dof"]
+        _print_json(value | {"params": asked.params, "n": asked.length} | beside.summary())
+    else:
+        low, high = found.ci95
+        name = asked.quantity
+        click.echo(
+            f"{asked.text()}\n"
+            f"{name} = {found.S:.8g} ± {found.stderr:.2g}    "
+            f"95 % interval [{low:.8g}, {high:.8g}]\n"
+            f"    {name} = {asked.definition}\n"
+            f"    {found.method}: {found.samples:.4g} samples, effective {found.ess:.4g}, "
+            f"{found.dtype} on {found.device}, {found.seconds:.2f} s, seed {found.seed}\n"
+            f"    stopped: {found.stopped}\n"
+            f"{beside.text()}"
         )
-        _leave_if_interrupted(found.stopped)
-        return
-    low, high = found.ci95
-    click.echo(f"S = {found.S:.8g} ± {found.stderr:.2g}    95 % interval [{low:.8g}, {high:.8g}]")
-    click.echo(
-        f"    {found.method}: {found.samples:.4g} samples, effective {found.ess:.4g}, "
-        f"{found.dtype} on {found.device}, {found.seconds:.2f} s, seed {found.seed}\n"
-        f"    stopped: {found.stopped}"
-    )
-    _leave_if_interrupted(found.stopped)
-
-
-def _leave_if_interrupted(stopped: str) -> None:
-    """Ctrl-C leaves a valid estimate on stdout, and says so in the exit code."""
-    if stopped == "interrupted":
-        sys.exit(130)
+    if found.stopped == "interrupted":
+        _fail("interrupted; the estimate so far is valid", code=130)
 
 
 @cli.command()
-@click.argument("kernels", metavar="[KERNEL …]", nargs=-1)
+@click.argument("kernels", metavar="[KERNEL …]", nargs=-1, shell_complete=_kernels)
 @_seed_option
 @_json_option
 def verify(kernels: tuple[str, ...], seed: str, as_json: bool) -> None:
@@ -326,7 +341,7 @@ def claims(seed: str, as_json: bool) -> None:
 
 
 @cli.command()
-@click.argument("kernel")
+@_kernel_argument
 @_with_parameters
 @click.option("--out", required=True, metavar="FILE.nc", help="The netCDF file to write.")
 @_json_option
@@ -337,6 +352,7 @@ def sweep(kernel: str, out: str, as_json: bool, **options: Any) -> None:
     """
     from sparsity import curves
 
+    refuse_unwritable(netcdf(out))
     data = sparsity.sweep(kernel, **_given(options))
     curves.save(data, out)
     sizes = {str(name): int(size) for name, size in data.sizes.items()}
@@ -366,7 +382,13 @@ def reproduce(out: str, seed: str, as_json: bool) -> None:
 
 
 @cli.command()
-@click.option("--kernel", default="exp", metavar="KERNEL", help="exp (default), relu2 … decayed.")
+@click.option(
+    "--kernel",
+    default="exp",
+    metavar="KERNEL",
+    shell_complete=_kernels,
+    help="exp (default), relu2 … decayed.",
+)
 @click.option("--length", required=True, metavar="N", help="Row length n.")
 @click.option("--n-eff", metavar="M", help="Effective number of tokens wanted.")
 @click.option("--sink-mass", metavar="P", help="Instead: mean mass wanted on a sink, in (0, 1).")
@@ -388,6 +410,7 @@ def design(
     given --beta the spread. decayed: the decay λ. --sink-mass with --gamma: the sink's logit.
     """
     from sparsity.design import design as solve
+    from sparsity.kernels.parameters import LENGTH
     from sparsity.sink_design import design_sink
 
     if (n_eff is None) == (sink_mass is None):
@@ -397,6 +420,7 @@ def design(
         for name, text in (("beta", beta), ("gamma", gamma))
         if text is not None
     }
+    n = int(LENGTH.check(length))
     if sink_mass is not None:
         mass = _number("sink_mass", sink_mass)
         if set(held) != {"gamma"}:
@@ -405,10 +429,10 @@ def design(
             raise InputError(
                 "kernel", kernel, "--sink-mass is for a sink among softmax logits: exp"
             )
-        found: Any = design_sink(mass, length=_number("length", length), **held)
+        found: Any = design_sink(mass, length=n, **held)
     else:
         wanted = _number("n_eff", str(n_eff))
-        found = solve(kernel, length=_number("length", length), n_eff=wanted, **held)
+        found = solve(kernel, length=n, n_eff=wanted, **held)
     if as_json:
         _print_json(found.summary())
     else:
@@ -474,17 +498,42 @@ def bench(out: str | None, budget: str, quick: bool, as_json: bool) -> None:
         click.echo(found.text())
 
 
+_COMPLETE = "_SPARSITY_COMPLETE"  # what a shell sets to ask for completions
+
+
+def _complete(instruction: str) -> None:
+    """Answer a shell: its script (bash_source) or the completions of a line (bash_complete).
+
+    Raises:
+        InputError: an instruction of no shell.
+    """
+    from click.shell_completion import shell_complete
+
+    if shell_complete(cli, {}, "sparsity", _COMPLETE, instruction):
+        fix = "give bash_source, zsh_source or fish_source"
+        raise InputError(_COMPLETE, instruction, fix)
+
+
 def main() -> None:
     """Run the command; turn every foreseen error into one line and an exit code."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        # Not cli.main: it would turn a closed pipe into exit code 1, which means disagreement here.
-        with cli.make_context("sparsity", sys.argv[1:]) as context:
-            cli.invoke(context)
+        if os.environ.get(_COMPLETE):
+            return _complete(os.environ[_COMPLETE])
+        with raised_in_time(), warnings.catch_warnings():
+            if not sys.warnoptions:  # python -W shows them all
+                # NumPy's remarks on overflow are no answer; a number that fell to them is refused.
+                warnings.simplefilter("ignore", RuntimeWarning)
+            # Not cli.main: it would turn a closed pipe into exit code 1, which means disagreement.
+            with cli.make_context("sparsity", sys.argv[1:]) as context:
+                cli.invoke(context)
     except (InputError, NoClosedForm) as error:
         _fail(str(error))
     except (KeyboardInterrupt, click.exceptions.Abort):
+        # If Ctrl-C fell into code that Python runs from text, as dataclasses and SymPy do, it would
+        # end by the signal and not by the exit code; running other text takes that back.
+        exec("")
         _fail("interrupted; nothing half-written is left", code=130)
     except click.exceptions.Exit as stop:  # --help, --version
         sys.exit(stop.exit_code)

@@ -22,7 +22,7 @@ from sparsity.grids import MOST, parse_grid
 from sparsity.kernels import Kernel, Law
 from sparsity.kernels.parameters import ALL as PARAMETERS
 from sparsity.kernels.parameters import LENGTH, QUERY, Parameter
-from sparsity.output import replacing
+from sparsity.output import netcdf, replacing
 
 if TYPE_CHECKING:
     import xarray
@@ -245,8 +245,8 @@ def save(dataset: xarray.Dataset, path: str | os.PathLike[str]) -> Path:
         The path.
 
     Raises:
-        InputError: the path cannot be written; nothing is left behind.
+        InputError: the path cannot be written, or does not end in .nc; nothing is left behind.
     """
-    with replacing(path) as part:
+    with replacing(netcdf(path)) as part:
         dataset.to_netcdf(part, engine="h5netcdf")
     return Path(path)

@@ -1,13 +1,15 @@
 """The exact law of real rows: n independent weights a_j = f(s_j), n finite.
 
 With φ(t) = E e^(−ta²), m1(t) = E|a|e^(−ta²), m2(t) = E a² e^(−ta²), an i.i.d. row has
-    n_eff = E[(Σ|a|)²/Σa²] = ∫₀^∞ [n m2 φ^(n−1) + n(n−1) m1² φ^(n−2)] dt.
+    n_eff = E[(Σ|a|)²/Σa²] = ∫₀^∞ [n m2 φ^(n−1) + n(n−1) m1² φ^(n−2)] dt,
+    E S_n = E[‖a‖₁/(√n‖a‖₂)] = √(n/π) ∫₀^∞ t^(−1/2) m1 φ^(n−1) dt.
 In u = ln t the integrand is analytic in a strip of half-width π/2 and the trapezoidal rule
 converges like e^(−π²/step). Rows whose tokens differ: `finite_rows`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,11 +20,13 @@ from sparsity import kernels
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.parameters import LENGTH
+from sparsity.kernels.symmetry import symmetry
 from sparsity.laplace import TAIL, Laplace, laplace
 
-__all__ = ["FiniteLength", "n_eff", "participation"]
+__all__ = ["SLOW", "FiniteLength", "n_eff", "participation", "row_sparsity"]
 
 _STEP = 0.16  # of u = ln t; the check runs at twice the step
+SLOW = -np.log(TAIL)  # of u: how much further down a summand of order √t matters than one of t
 
 
 @dataclass(frozen=True)
@@ -63,17 +67,28 @@ def _law(kernel: str | Kernel, parameters: dict[str, Any], c: int, k: tuple[floa
     for name, value in bound.items():
         if np.ndim(value):
             raise InputError(name, value, "give one number; only the length may be an array")
-    return laplace(kernel, float(bound["beta"]), float(bound["gamma"]), c, k)
+    beta, gamma = float(bound["beta"]), float(bound["gamma"])
+    # What multiplies all weights of a row alike leaves their ratios, and is left out.
+    exponent, degree = symmetry(kernel)
+    if exponent is not None:
+        beta = 0.0
+    elif degree is not None and math.isfinite(beta / gamma):
+        beta, gamma = beta / gamma, 1.0
+    with np.errstate(over="ignore", invalid="ignore"):  # far out in the tails, where nothing falls
+        return laplace(kernel, beta, gamma, c, k)
 
 
 def _integrate(
-    law: Laplace, length: Any, integrand: Callable[..., np.ndarray]
+    law: Laplace, length: Any, integrand: Callable[..., np.ndarray], reach: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(n, ∫ integrand du / P(row ≠ 0), P(row ≠ 0), relative error bound) for every length."""
+    """(n, ∫ integrand du / P(row ≠ 0), P(row ≠ 0), relative error bound) for every length.
+
+    `reach` is how far below the range of a summand of order t the integrand still matters.
+    """
     n = LENGTH.check(length)
     flat = n.reshape(-1)
     low, high = law.range(float(flat.max(initial=1.0)))
-    psi, moments = law(np.arange(low, high + 2 * _STEP, _STEP))
+    psi, moments = law(np.arange(low - reach, high + 2 * _STEP, _STEP))
     scale = np.exp(law.top)
     with np.errstate(divide="ignore"):
         log_phi = np.maximum(np.log1p(-np.minimum(psi * scale, 1.0)), -1e3)
@@ -142,3 +157,30 @@ def participation(
         law, length, lambda n, log_phi, m2: n * m2 * np.exp((n - 1) * log_phi)
     )
     return value, error
+
+
+def _row_sparsity(n: Any, log_phi: Any, m1: Any) -> Any:
+    return n * m1 * np.exp((n - 1) * log_phi) / np.sqrt(np.pi * n)
+
+
+def row_sparsity(
+    kernel: str | Kernel, length: Any, **parameters: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean sparsity E S_n, S_n = ‖a‖₁/(√n‖a‖₂), of an i.i.d. row that is not all zero.
+
+    E S_n = √(n/π) ∫₀^∞ t^(−1/2) m1 φ^(n−1) dt, over P(row ≠ 0). It tends to S as n → ∞.
+
+    Args:
+        kernel: a built-in kernel's name, or any `Kernel` of Law.SCORE.
+        length: row lengths n, whole numbers ≥ 1, any shape.
+        **parameters: `beta` and `gamma` (> 0), one number each.
+
+    Returns:
+        E S_n in [1/√n, 1] and a bound on its relative error, in the shape of `length`.
+
+    Raises:
+        InputError: an unknown kernel, or a value outside its domain.
+    """
+    law = _law(kernel, parameters, 2, (0.5,))
+    n, value, _, error = _integrate(law, length, _row_sparsity, SLOW)
+    return np.clip(value, n**-0.5, 1.0), error

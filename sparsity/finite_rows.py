@@ -2,6 +2,7 @@
 
 With φ_j(t) = E e^(−ta_j²), m1_j(t) = E|a_j|e^(−ta_j²), m2_j(t) = E a_j² e^(−ta_j²):
     n_eff = ∫₀^∞ [Σ m2_j/φ_j + (Σ m1_j/φ_j)² − Σ (m1_j/φ_j)²] Πφ_j dt
+    E S_n = ∫₀^∞ t^(−1/2) Σ m1_j/φ_j Πφ_j dt / √(πn)
 over the probability that the row is not all zero; with e^(−t|a|) in their place, the participation
 ratio Σp_j² and the mass on the sinks.
 """
@@ -16,7 +17,7 @@ from scipy.optimize import brentq
 
 from sparsity import sphere, token_classes, transforms
 from sparsity.errors import InputError
-from sparsity.finite_length import FiniteLength
+from sparsity.finite_length import SLOW, FiniteLength
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.points import EPS
 from sparsity.kernels.parameters import LENGTH
@@ -26,7 +27,7 @@ from sparsity.scores import RowLaw, Unit
 from sparsity.token_classes import Row
 from sparsity.transforms import STEP, Sums
 
-__all__ = ["limit", "n_eff", "participation", "sink_logit", "sink_mass"]
+__all__ = ["limit", "n_eff", "participation", "row_sparsity", "sink_logit", "sink_mass"]
 
 
 _FARTHEST = 1e4  # that a logit is looked for from where a sink begins to matter
@@ -59,7 +60,9 @@ def _lengths(length: Any, one: Any) -> tuple[np.ndarray, list[np.ndarray]]:
     if not n.size:
         raise InputError("length", length, "give at least one")
     longest = float(n.max(initial=1.0))
-    found = np.array([one(int(m), longest) for m in n.flat], dtype=np.float64).reshape(n.size, -1)
+    with np.errstate(over="ignore", invalid="ignore"):  # far out in the tails, where nothing falls
+        rows = [one(int(m), longest) for m in n.flat]
+    found = np.array(rows, dtype=np.float64).reshape(n.size, -1)
     return n, [column.reshape(n.shape) for column in found.T]
 
 
@@ -103,6 +106,39 @@ def n_eff(kernel: str | Kernel, law: RowLaw, length: Any) -> FiniteLength:
 
     n, columns = _lengths(length, one)
     return FiniteLength(n, *columns)
+
+
+def row_sparsity(kernel: str | Kernel, law: RowLaw, length: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Mean sparsity E S_n, S_n = ‖a‖₁/(√n‖a‖₂), of rows of a row law that are not all zero.
+
+    ∫₀^∞ t^(−1/2) Σ m1_j/φ_j Πφ_j dt / √(πn), over P(row ≠ 0). Units are no tokens and do not enter;
+    tokens out of sight count in n.
+
+    Args:
+        kernel: a built-in kernel's name, or any `Kernel` of Law.SCORE.
+        law: the row law.
+        length: row lengths n, whole numbers ≥ 1, any shape.
+
+    Returns:
+        E S_n in [1/√n, 1] and a bound on its relative error, in the shape of `length`.
+
+    Raises:
+        InputError: an unknown kernel, or a value outside its domain.
+    """
+
+    def one(n: int, longest: float) -> tuple[float, float]:
+        row = _relative(token_classes.row(kernel, law, n), tokens_only=True)
+        seen = float(row.token.sum())
+        if seen == 1:  # one token has all the weight there is, whatever it is
+            return n**-0.5, 0.0
+        first = [(lambda m1: m1, row.token)]
+        sums = transforms.sums(row, 2, (0.5,), first, longest, reach=SLOW)
+        value, error = _bounded(sums, lambda s1: s1)
+        value /= math.sqrt(math.pi * n)
+        return min(max(value, n**-0.5), math.sqrt(seen / n)), error
+
+    _, (value, error) = _lengths(length, one)
+    return value, error
 
 
 def participation(kernel: str | Kernel, law: RowLaw, length: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from sparsity.errors import InputError
+from sparsity.reading import inexact, number
 
 __all__ = ["MOST", "parse_grid"]
 
@@ -30,18 +31,24 @@ def parse_grid(text: str, argument: str = "grid", *, whole: bool = False) -> np.
             range with an end ≤ 0.
     """
     if ":" not in text:
-        values = [_number(item, text, argument) for item in text.split(",")]
+        values = [_number(item, text, argument, whole) for item in text.split(",")]
         if len(values) > MOST:
             raise InputError(argument, f"{text[:40]}…", f"give at most {MOST} values")
         return np.array(values)
     start, stop, count, log = _fields(text, argument)
-    low, high = _number(start, text, argument), _number(stop, text, argument)
-    if not count.strip().isdecimal() or not 1 <= float(count) <= MOST:
+    low, high = (_number(end, text, argument, whole) for end in (start, stop))
+    if not (count.strip().isascii() and count.strip().isdecimal() and 1 <= float(count) <= MOST):
         fix = f"the count {count.strip()!r} must be a whole number from 1 to {MOST}"
         raise InputError(argument, text, fix)
     if log and min(low, high) <= 0:
         raise InputError(argument, text, "both ends of a logarithmic range must be > 0")
-    values = (np.geomspace if log else np.linspace)(low, high, int(count))
+    if log:
+        values = np.geomspace(low, high, int(count))
+    elif math.isfinite(high - low):
+        values = np.linspace(low, high, int(count))
+    else:  # the range is beyond float64, its points are not
+        share = np.linspace(0, 1, int(count))
+        values = low * (1 - share) + high * share
     return np.unique(np.rint(values)) if whole else values
 
 
@@ -55,14 +62,18 @@ def _fields(text: str, argument: str) -> tuple[str, str, str, bool]:
     return fields[0], fields[1], fields[2], len(fields) == 4
 
 
-def _number(field: str, text: str, argument: str) -> float:
+def _number(field: str, text: str, argument: str, whole: bool) -> float:
     if not field.strip():
         fix = "an item is empty; write start:stop:count[:log], a list a,b,c or one number"
         raise InputError(argument, repr(text), fix)
+    field = field.strip()
     try:
-        value = float(field)
-    except ValueError:
-        raise InputError(argument, text, f"{field.strip()!r} is not a number") from None
+        value = number(field, argument)
+    except InputError:
+        raise InputError(argument, text, f"{field!r} is not a number") from None
     if not math.isfinite(value):
-        raise InputError(argument, text, f"{field.strip()!r} is not finite")
+        raise InputError(argument, text, f"{field!r} is not finite")
+    if whole and inexact(field):
+        fix = f"{field!r} has no exact float64; give whole numbers of at most 2^53"
+        raise InputError(argument, text, fix)
     return value

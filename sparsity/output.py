@@ -12,7 +12,7 @@ from typing import Any
 
 from sparsity.errors import InputError
 
-__all__ = ["folder", "plain", "replacing"]
+__all__ = ["folder", "netcdf", "plain", "refuse_unwritable", "replacing"]
 
 
 def _refusal(path: Path, error: OSError) -> InputError:
@@ -23,6 +23,32 @@ def _refusal(path: Path, error: OSError) -> InputError:
 def _refuse_empty(path: str | os.PathLike[str]) -> None:
     if not os.fspath(path):
         raise InputError("out", "", "give a path")
+
+
+def _behind_links(path: Path) -> Path:
+    """The file that a symbolic link leads to, there or not; any other path as it is."""
+    if not path.is_symlink():
+        return path
+    try:
+        return Path(os.path.realpath(path, strict=True))
+    except FileNotFoundError:
+        return Path(os.path.realpath(path))
+    except OSError as error:
+        raise _refusal(path, error) from None
+
+
+def netcdf(path: str | os.PathLike[str]) -> Path:
+    """The path of a netCDF file to write.
+
+    Raises:
+        InputError: its name does not end in .nc, as other formats would be taken for granted.
+    """
+    _refuse_empty(path)
+    path = Path(path)
+    if path.suffix.lower() != ".nc" and not path.is_dir():
+        fix = f"is written as netCDF; give a name that ends in .nc, such as {path.stem}.nc"
+        raise InputError("out", path, fix)
+    return path
 
 
 def folder(path: str | os.PathLike[str]) -> Path:
@@ -45,13 +71,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary file beside `path` to write to; it takes the place of `path` at the end.
 
     Args:
-        path: the file; an existing one is replaced in one step, and kept if anything fails.
+        path: the file; an existing one is replaced in one step, and kept if anything fails. Of a
+            symbolic link it is the file that the link leads to.
 
     Raises:
         InputError: the file cannot be written, or is no regular file; nothing is left behind.
     """
     _refuse_empty(path)
-    path = Path(path)
+    path = _behind_links(Path(path))
     if path.is_dir():
         raise InputError("out", path, "is a folder; give a file")
     if path.exists() and not path.is_file():
@@ -66,6 +93,20 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             part.unlink()
+
+
+class _Unused(Exception):
+    """Nothing is to be written yet."""
+
+
+def refuse_unwritable(path: str | os.PathLike[str]) -> None:
+    """Find out before the work whether the file can be written.
+
+    Raises:
+        InputError: as `replacing`.
+    """
+    with suppress(_Unused), replacing(path):
+        raise _Unused
 
 
 def plain(value: Any) -> Any:

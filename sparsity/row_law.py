@@ -65,7 +65,11 @@ def number(
 ) -> None:
     """Refuse what is not one finite real number for which `holds`."""
     real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not (real and math.isfinite(value) and holds(float(value))):
+    try:
+        finite = real and math.isfinite(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        finite = False
+    if not (finite and holds(float(value))):
         raise InputError(name, value, fix)
 
 
@@ -75,8 +79,8 @@ def whole(name: str, value: Any, least: int) -> int:
     Raises:
         InputError: anything else.
     """
-    fix = f"must be a whole number >= {least}"
-    number(name, value, fix, lambda x: x >= least and x == int(x))
+    fix = f"must be a whole number >= {least}, at most 2^53"
+    number(name, value, fix, lambda x: least <= x <= 2**53 and x == int(x) == value)
     return int(value)
 
 

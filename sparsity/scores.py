@@ -104,7 +104,7 @@ class Window:
 
     def __post_init__(self) -> None:
         """Check the size."""
-        number("size", self.size, "give a whole number >= 1", lambda x: x >= 1 and x == int(x))
+        whole("size", self.size, 1)
 
     def breaks(self, length: int) -> np.ndarray:
         """The edge of the window."""

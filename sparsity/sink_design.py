@@ -92,10 +92,11 @@ def design_sink(
         InputError: a value outside its domain.
     """
     number("mass", mass, "must be between 0 and 1", lambda x: 0 < x < 1)
-    for name, value in (("gamma", GAMMA.check(gamma)), ("length", LENGTH.check(length))):
+    checked = GAMMA.check(gamma), LENGTH.check(length)
+    for name, value in zip(("gamma", "length"), checked, strict=True):
         if np.ndim(value):
             raise InputError(name, value, "give one number")
-    n, spread = int(length), float(gamma)
+    spread, n = float(checked[0]), int(checked[1])
     odds, law = math.log(mass) - math.log1p(-mass), RowLaw(0.0, spread)
     logit = float(sink_logit(mass, law, n))
     others = LENGTH.check(lengths).reshape(-1)

@@ -6,21 +6,18 @@ parameter only, what depends on the law is interpolated in it: it is analytic th
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import sympy
 
 from sparsity import kernels
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel, Law
-from sparsity.kernels.lowering import log_abs
 from sparsity.kernels.numeric.definition import definition
 from sparsity.kernels.numeric.points import Points
-from sparsity.kernels.symbols import s
+from sparsity.kernels.symmetry import symmetry
 from sparsity.scores import RowLaw
 
 __all__ = ["Class", "Piece", "Row", "interpolated", "pieces", "row"]
@@ -29,34 +26,6 @@ Class = tuple[Kernel, float, float, int | None]  # kernel, β, γ, d of keys on 
 
 _NODES = 20  # of the polynomial in a parameter, over a piece of length 1 of it
 _OCTAVE = 0.35  # of ln γ is such a piece
-
-
-def _degree(f: Any) -> float | None:
-    """The p with f(cs) = c^p f(s) for every c > 0, None if there is none; NaN for f = 0."""
-    if f == s:
-        return 1.0
-    if not f.has(s):
-        return np.nan if f == 0 else 0.0
-    if isinstance(f, sympy.Pow) and not f.exp.has(s):
-        inner = _degree(f.base)
-        return None if inner is None else float(f.exp) * inner
-    if isinstance(f, (sympy.Mul, sympy.Add, sympy.Max, sympy.Min, sympy.Abs)):
-        parts = [p for part in f.args if (p := _degree(part)) is not None]
-        if len(parts) < len(f.args):
-            return None
-        if isinstance(f, sympy.Mul):
-            return float(sum(parts))
-        distinct = {p for p in parts if p == p}
-        return distinct.pop() if len(distinct) == 1 else None
-    return None
-
-
-@functools.lru_cache(maxsize=128)
-def _symmetry(kernel: Kernel) -> tuple[float | None, float | None]:
-    """(a, p): f(s + x) = e^(ax) f(s) up to a sign for all x, and f(cs) = c^p f(s); or None."""
-    rise = sympy.simplify(log_abs(kernel.weight).diff(s)) if kernel.weight.has(s) else sympy.S(0)
-    exponent = float(rise) if rise.is_number and rise.is_real else None
-    return exponent, _degree(kernel.weight)
 
 
 class Row(NamedTuple):
@@ -103,12 +72,15 @@ def row(kernel: str | Kernel, law: RowLaw, length: Any) -> Row:
     if not seen.any():
         raise InputError("law", law, "leaves no token of this row in sight")
     beta, gamma, log_w = (x[seen] for x in (tokens.beta, tokens.gamma, log_w))
-    exponent, degree = _symmetry(kernel)
+    exponent, degree = symmetry(kernel)
     if exponent is not None:
         log_w, beta = log_w + exponent * beta, np.zeros_like(beta)
     elif degree is not None:
         unit = np.where(gamma > 0, gamma, np.abs(beta))
-        log_w, beta, gamma = log_w + degree * np.log(unit), beta / unit, gamma / unit
+        with np.errstate(over="ignore"):
+            scaled = beta / unit
+        if np.all(np.isfinite(scaled)):
+            log_w, beta, gamma = log_w + degree * np.log(unit), scaled, gamma / unit
     pairs, member = np.unique(np.stack([beta, gamma], axis=1), axis=0, return_inverse=True)
     classes = [(kernel, float(b), float(g), tokens.dim if g else None) for b, g in pairs]
     units = np.array(tokens.units)

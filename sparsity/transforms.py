@@ -156,7 +156,12 @@ def _mattering(row: Row, c: int, k: tuple[float, ...]) -> list[Piece]:
 
 
 def sums(
-    row: Row, c: int, k: tuple[float, ...], channels: Sequence[Channel], longest: float
+    row: Row,
+    c: int,
+    k: tuple[float, ...],
+    channels: Sequence[Channel],
+    longest: float,
+    reach: float = 0.0,
 ) -> Sums:
     """Sum the transforms E[x^k e^(−x)]/φ, x = t|a|^c, of all tokens.
 
@@ -166,6 +171,7 @@ def sums(
         k: the powers of x.
         channels: what is to be summed beside log φ, given (m_1/φ, m_2/φ, …), and how often.
         longest: the longest row of a curve, so that all its points share their tables.
+        reach: how far below the range of a summand of order t the sums still matter, in u.
     """
     order = np.argsort(row.member, kind="stable")
     groups = np.split(order, np.cumsum(np.bincount(row.member))[:-1])
@@ -174,7 +180,7 @@ def sums(
     starts, ends, certain, lows, parts = [], [], [], [], []
     for piece in _mattering(row, c, with_phi):
         laws = [laplace(*law[:3], c, with_phi, law[3]) for law in piece.laws]
-        low = min(law.range(longest + 1)[0] for law in laws)
+        low = min(law.range(longest + 1)[0] for law in laws) - reach
         right = max(law.right for law in laws)
         lows.append(low)
         parts.append(_Part(piece, laws, 0, math.ceil(right / STEP) + 1))

@@ -3,8 +3,10 @@
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +16,7 @@ import sympy
 import xarray
 
 import sparsity
-from sparsity import closed_form, crosscheck, kernels
+from sparsity import closed_form, crosscheck, finite_rows, kernels, scores
 
 ROOT = Path(__file__).parents[1]
 NAMES = [kernel.name for kernel in kernels.ALL]
@@ -143,6 +145,48 @@ def test_eval(command, arguments, parameters, S, n_eff):
     assert f"{found['S']:.6g}"[:7] in text
 
 
+def test_eval_of_rows_names_each_quantity(command):
+    """Three numbers that are not the same: the limit S, √(n_eff/n), and E S_n."""
+    found = answer(command, "eval", "exp", "--gamma", 3, "--length", 1024)
+    assert found["S"] == pytest.approx(math.exp(-4.5), rel=1e-13)
+    assert found["S_rms"] == pytest.approx(0.11637, abs=5e-6)
+    assert found["S_n"] == pytest.approx(0.10937, abs=5e-6)
+    assert found["S_n_error_bound"] < 1e-9
+    _, text, _ = command("eval", "exp", "--gamma", 3, "--length", 1024)
+    assert "n = 1024" in text
+    assert "E S_n  = 0.109366779" in text
+    found = answer(command, "eval", "decayed", "--decay", 0.5, "--length", 2)
+    assert found["S_n"] == found["S"]
+
+
+@pytest.mark.parametrize("name", ["exp", "relu2", "identity"])
+def test_eval_of_retention_rows(command, name):
+    given = ["--beta", 0.5, "--gamma", 1, "--decay", 0.9, "--length", 64]
+    found = answer(command, "eval", name, *given)
+    assert found["params"] == {"beta": 0.5, "gamma": 1, "decay": 0.9}
+    assert found["n"] == 64
+    law = scores.RowLaw(0.5, 1.0, (scores.Decay(0.9),))
+    decay = sparsity.evaluate("decayed", decay=0.9, length=64)
+    score = sparsity.evaluate(name, beta=0.5, gamma=1)
+    assert found["log_S"] == pytest.approx(float(decay.log_S + score.log_S), abs=1e-13)
+    assert found["n_eff"] == float(finite_rows.n_eff(name, law, 64).n_eff)
+    assert found["S_n"] == float(finite_rows.row_sparsity(name, law, 64)[0])
+    code, text, err = command("eval", name, *given)
+    assert (code, err) == (0, "")
+    assert "decay = 0.9, n = 64" in text
+    # What `estimate` takes, `eval` takes, of the same rows.
+    sampled = answer(command, "estimate", name, *given)
+    assert sampled["theory"]["value"] == found["S_n"]
+    assert abs(sampled["z"]) < 5
+
+
+def test_eval_without_decay_is_eval_with_a_decay_of_one(command):
+    rows = ["relu2", "--beta", -1, "--gamma", 1, "--length", 10**6]
+    plain, one = (answer(command, "eval", *rows, *extra) for extra in ([], ["--decay", 1]))
+    for name in ("S", "n_eff", "S_rms", "S_n"):
+        assert one[name] == pytest.approx(plain[name], rel=1e-9)
+
+
 def test_eval_where_s_underflows(command):
     found = answer(command, "eval", "exp", "--gamma", "1e3")
     assert found["S"] == 0
@@ -192,6 +236,61 @@ def test_estimate_of_rows(command):
     )  # fmt: skip
     assert found["method"] == "rows"
     assert 0.25 <= found["S"] <= 1
+    assert found["quantity"] == "E S_n"
+
+
+ASKED = [  # (arguments, quantity, words of the definition, method of theory, value of theory)
+    ("exp --gamma 1", "S", "E|a| / √(E a²), a = exp(s)", "closed form", math.exp(-0.5)),
+    ("exp --gamma 1 --dim 4", "S", "E|a| / √(E a²), a = exp(s)", "closed form", math.exp(-0.5)),
+    ("decayed --decay 0.5 --length 2", "S", "position", "closed form", 0.9**0.5),
+    ("nonnegative --ratio 1 --dim 4 --query uniform", "S", "features", "closed form", 1.25**-0.5),
+    ("identity --beta 0 --gamma 1 --length 2", "E S_n", "a_j = f(s_j), f = s,", "exact law of rows",
+     4 / math.pi / 2**0.5),
+    ("identity --beta 0 --gamma 1 --length 2 --dim 3", "E S_n", "‖a‖₁ / (√n ‖a‖₂)",
+     "exact law of rows", 4 / math.pi / 2**0.5),
+    ("relu2 --beta 0 --gamma 1 --length 1 --decay 0.5", "E S_n", "λ^(n−j) f(s_j)",
+     "exact law of rows", 1.0),
+    ("relu2 --beta -1 --gamma 1 --length 4", "E S_n", "not all zero", "exact law of rows", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "quantity", "words", "method", "value"), ASKED)
+def test_an_estimate_says_of_what_and_shows_its_theory(
+    command, arguments, quantity, words, method, value
+):
+    name, *given = arguments.split()
+    found = answer(command, "estimate", *arguments.split(), "--rel-error", "3e-3")
+    assert found["kernel"] == name
+    assert found["quantity"] == quantity
+    assert words in found["definition"]
+    assert found["theory"]["method"] == method
+    assert found["theory"]["error_bound"] < 1e-9
+    if value is not None:
+        assert found["theory"]["value"] == pytest.approx(value, rel=1e-11)
+    # The number itself is estimated, and z is what separates the two.
+    gap = math.log(found["S"] / found["theory"]["value"])
+    assert abs(found["z"]) < 5
+    assert found["z"] == pytest.approx(
+        gap / math.hypot(found["rel_stderr"], found["theory"]["error_bound"]) if gap else 0,
+        abs=1e-3,
+    )
+    options = dict(zip(given[::2], given[1::2], strict=True))
+    assert found["n"] == (int(options["--length"]) if "--length" in options else None)
+    code, text, err = command("estimate", *arguments.split(), "--rel-error", "3e-3")
+    assert (code, err) == (0, "")
+    head, line, definition, *_, theory = text.splitlines()
+    assert head.startswith(f"{name} (")
+    assert f"{quantity} = {found['S']:.8g} ±" in line
+    assert words in definition
+    assert theory.startswith(f"theory: {quantity} = {found['theory']['value']:.8g} ({method}")
+    assert "z = " in theory
+
+
+def test_an_estimate_without_theory_says_why(command):
+    found = answer(command, "estimate", "exp", "--gamma", "1e5", "--length", 4)
+    assert (found["theory"], found["z"]) == (None, None)
+    _, text, _ = command("estimate", "exp", "--gamma", "1e5", "--length", 4)
+    assert "theory: E S_n cannot be had: weight = exp(s)" in text.splitlines()[-1]
 
 
 def test_an_estimate_that_cannot_be_trusted_says_so_on_stderr(command):
@@ -382,7 +481,10 @@ BAD = [  # (command line, what the line on stderr must say)
       for option, value in (("beta", "3"), ("gamma", "3"), ("decay", "0.25"), ("ratio", "3"),
                             ("dim", "3"), ("query", "one-hot"), ("length", "3"))
       if option not in FINE[name] and (name, option) != ("exp", "beta")
-      and not (option == "length" and name in ("exp", "relu2", "identity"))),
+      and not (option in ("decay", "length") and name in ("exp", "relu2", "identity"))),
+    *((f"eval {name} {FINE[name]} --decay 0.25", ["decay = 0.25", "give length as well"])
+      for name in ("exp", "relu2", "identity")),
+    ("eval exp --gamma 1 --decay 1.5 --length 8", ["decay = 1.5", "(0, 1]"]),
     ("sweep exp --gamma 1 --decay 0.5 --out x.nc", ["decay", "0.5", "does not take it"]),
     ("estimate exp --gamma 1 --ratio 3", ["ratio", "3", "does not take it"]),
     ("eval exp --gamma 1 --temperature 3", ["--temperature"]),
@@ -399,6 +501,39 @@ BAD = [  # (command line, what the line on stderr must say)
     ("sweep decayed --decay 0.5 --length 1,2.5 --out x.nc", ["length", "2.5", "whole"]),
     ("sweep nonnegative --ratio 1 --dim 4 --query uniform,dense --out x.nc", ["query", "dense"]),
     (f"sweep relu2 --beta 0:1:{10**4} --gamma 1:2:{10**4} --out x.nc", ["1000000"]),
+    # numbers that only Python reads
+    *((line.format(value), [name, value, "give a"])
+      for value in ("1_0", "１", "٣", "0x10", "1e", "1e1_0")
+      for name, line in (("gamma", "eval exp --gamma {}"),
+                         ("length", "eval exp --gamma 1 --length {}"),
+                         ("length", "design --n-eff 2 --length {}"), ("seed", "verify --seed {}"),
+                         ("n_eff", "design --length 100 --n-eff {}"),
+                         ("rel_error", "estimate exp --gamma 1 --rel-error {}"),
+                         ("budget", "bench --quick --budget {}"))),
+    *((f"sweep relu2 --beta 0 --gamma {grid} --out x.nc", ["gamma", grid, shown])
+      for grid, shown in (("1_0", "not a number"), ("1,٣", "not a number"),
+                          ("1:２:3", "not a number"), ("1:2:٣", "whole number"),
+                          ("1:2:1_0", "whole number"))),
+    # whole numbers that float64 would move
+    *((f"{verb} decayed --decay 0.5 --length {n}", ["length", n, "at most 2^53"])
+      for verb in ("eval", "estimate") for n in ("9007199254740993", "9007199254740991.5")),
+    ("eval exp --gamma 1 --length 9007199254740993", ["9007199254740993", "at most 2^53"]),
+    ("design --length 9007199254740993 --n-eff 5", ["9007199254740993", "at most 2^53"]),
+    ("eval nonnegative --ratio 1 --dim 9007199254740993 --query uniform", ["9007199254740993"]),
+    *((f"sweep exp --gamma 1 --length {grid} --out x.nc", ["length", grid, "2^53"])
+      for grid in ("9007199254740993", "1,9007199254740993", "1:9007199254740993:3")),
+    # what is beyond float64 is one line, and no warning besides
+    *((f"estimate {rest}", [shown]) for rest, shown in (
+        ("exp --gamma 1e200", "weight = exp(s)"),
+        ("exp --gamma 1e200 --length 8", "weight = exp(s)"),
+        ("exp --gamma 1e200 --dim 8", "gamma = 1e+200"),
+        ("identity --beta 1e300 --gamma 1e-300", "beta = 1e+300"),
+        ("identity --beta 1e300 --gamma 1e300", "weight = s"))),
+    ("design --length 100 --sink-mass 0.5 --gamma 1e300", ["weight = exp(s)"]),
+    ("sweep exp --gamma -1e308:1e308:3 --out x.nc", ["gamma = -1e+308", "> 0"]),
+    # netCDF is what is written
+    *((f"sweep exp --gamma 1 --out {name}", ["out", name, "ends in .nc"])
+      for name in ("x.csv", "x", "x.h5", "x.nc.txt")),
     # the settings of sampling and of output
     ("derive exp --format html", ["format", "html", "text or latex"]),
     ("estimate exp --gamma 1 --seed x", ["seed", "x", "whole"]),
@@ -447,6 +582,41 @@ def test_bad_input(command, place, line, says):
     assert plain.read_text() == "not a folder"
 
 
+WARNED = ["estimate exp --gamma 1e200", "design --length 100 --n-eff 5 --beta 1e300",
+          "estimate identity --beta 1e200 --gamma 1e200 --dim 4",
+          "eval identity --beta 1e300 --gamma 1 --length 10"]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", WARNED)
+def test_no_warning_is_printed_at_the_extremes(line):
+    found = process(*line.split())
+    assert found.returncode in (0, 2)
+    assert found.stderr == "" if found.returncode == 0 else one_line(found.stderr)
+
+
+def test_python_still_shows_warnings_when_asked():
+    code = (
+        "import sys, warnings; sys.argv = ['sparsity', 'list']\n"
+        "from sparsity import cli\n"
+        "cli.list_.callback = lambda as_json: warnings.warn('overflow', RuntimeWarning)\n"
+        "cli.main()\n"
+    )
+    for flags, seen in (([], False), (["-W", "always"], True)):
+        found = subprocess.run(
+            [sys.executable, *flags, "-c", code],
+            capture_output=True, text=True, check=True, timeout=120,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        assert ("overflow" in found.stderr) == seen
+
+
+def test_the_largest_exact_length_is_taken(command):
+    found = answer(command, "eval", "exp", "--gamma", 1, "--length", 2**53)
+    assert found["n"] == 2**53
+    found = answer(command, "eval", "decayed", "--decay", 0.5, "--length", "9.007199254740992e15")
+    assert found["n"] == 2**53
+
+
 def test_the_list_of_bad_input_is_complete():
     lines = [line for line, _ in BAD]
     assert len(lines) == len(set(lines)) >= 150
@@ -492,6 +662,70 @@ def test_interruption_exits_130(command, monkeypatch):
     assert "Traceback" not in err
 
 
+LONG = [  # (command line, seconds until Ctrl-C)
+    ("eval relu2 --beta 0 --gamma 1 --decay 0.99999 --length 3000000", 1.5),
+    ("design --length 1000000000000 --n-eff 8", 0.7),
+    ("sweep exp --gamma 0.1:10:3000 --length 1:1000000:300:log --out s.nc", 1.5),
+]
+
+
+@pytest.mark.parametrize(("line", "seconds"), LONG)
+def test_ctrl_c_ends_a_long_evaluation(line, seconds, place):
+    running = subprocess.Popen(
+        [sys.executable, "-m", "sparsity", *line.split()],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"},
+    )  # fmt: skip
+    time.sleep(seconds)
+    assert running.poll() is None
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+    assert (running.returncode, out) == (130, "")
+    assert one_line(err).startswith("sparsity: interrupted")
+    assert list(place.iterdir()) == []
+
+
+WHERE = {
+    "in an import": "import pressing; print('imported', flush=True)",
+    "in a finaliser": "Pressed()",
+    "in the garbage collector": "gc.callbacks.append(lambda *a: press()); gc.collect()",
+    "in code run from text": "exec('press()')",
+    "in plain code": "press()",
+}
+PRESS = """
+import gc, signal, sys, time
+from sparsity import cli
+pressed = []
+def press():
+    if not pressed:
+        pressed.append(1)
+        signal.raise_signal(signal.SIGINT)
+class Pressed:
+    def __del__(self):
+        press()
+def command(as_json):
+    {where}
+    time.sleep(30)
+cli.list_.callback = command
+sys.argv = ["sparsity", "list"]
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_ctrl_c_is_neither_lost_nor_misread(where, place):
+    (place / "pressing.py").write_text("import sys\nsys.modules['__main__'].press()\n")
+    (place / "here.py").write_text(PRESS.format(where=WHERE[where]))
+    found = subprocess.run(
+        [sys.executable, "-m", "here"],
+        capture_output=True, text=True, check=False, timeout=20,
+        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{place}"},
+    )  # fmt: skip
+    assert found.returncode == 130
+    assert one_line(found.stderr).startswith("sparsity: interrupted")
+    assert found.stdout == ("imported\n" if where == "in an import" else "")
+
+
 def test_a_kernel_without_closed_form_is_one_line(command, monkeypatch):
     from sparsity.kernels.symbols import s
 
@@ -512,6 +746,86 @@ def test_help_and_version(command):
         assert (code, err) == (0, "")
         assert "--json" in out
     assert command("--version")[1].strip().endswith(sparsity.__version__)
+
+
+# Links.
+
+
+@pytest.mark.parametrize("line", ["sweep exp --gamma 1 --out {}", "reproduce --out {}"])
+def test_a_loop_of_links_is_refused(command, place, line):
+    (place / "loop.nc").symlink_to(place / "other.nc")
+    (place / "other.nc").symlink_to("loop.nc")
+    code, out, err = command(*line.format("loop.nc").split())
+    assert (code, out) == (2, "")
+    assert "out = loop.nc: cannot be written" in one_line(err)
+    assert sorted(path.name for path in place.iterdir()) == ["loop.nc", "other.nc"]
+    assert (place / "loop.nc").is_symlink()
+
+
+def test_what_a_link_leads_to_is_written(command, place):
+    (place / "data").mkdir()
+    for target in ("old.nc", "new.nc"):
+        link = place / f"to-{target}"
+        link.symlink_to(place / "data" / target)
+        if target == "old.nc":
+            (place / "data" / target).write_bytes(b"older")
+        answer(command, "sweep", "exp", "--gamma", 1, "--out", link.name)
+        assert link.is_symlink()
+        with xarray.open_dataset(place / "data" / target) as data:
+            assert data.attrs["kernel"] == "exp"
+    assert sorted(path.name for path in (place / "data").iterdir()) == ["new.nc", "old.nc"]
+    gone = place / "gone.nc"
+    gone.symlink_to(place / "no-folder" / "x.nc")
+    code, out, err = command("sweep", "exp", "--gamma", 1, "--out", gone.name)
+    assert (code, out) == (2, "")
+    assert "choose another place" in one_line(err)
+    assert gone.is_symlink()
+
+
+# Completion in a shell.
+
+
+def completed(command, monkeypatch, capsys, words, index):
+    monkeypatch.setenv("_SPARSITY_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(index))
+    code, out, err = command()
+    assert (code, err) == (0, "")
+    return [line.removeprefix("plain,") for line in out.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("words", "index", "offered"),
+    [
+        ("sparsity de", 1, ["derive", "design"]),
+        ("sparsity eval r", 2, ["relu2"]),
+        ("sparsity eval ", 2, NAMES),
+        ("sparsity verify exp de", 3, ["decayed"]),
+        ("sparsity design --kernel i", 3, ["identity"]),
+        ("sparsity eval exp --g", 3, ["--gamma"]),
+        ("sparsity eval nonnegative --query u", 4, ["uniform"]),
+        ("sparsity estimate exp --dtype float", 4, ["float64", "float32"]),
+    ],
+)
+def test_the_shell_completes(command, monkeypatch, capsys, words, index, offered):
+    assert completed(command, monkeypatch, capsys, words, index) == offered
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_for_the_shell(command, monkeypatch, shell):
+    monkeypatch.setenv("_SPARSITY_COMPLETE", f"{shell}_source")
+    code, out, err = command()
+    assert (code, err) == (0, "")
+    assert f"_SPARSITY_COMPLETE={shell}_complete" in out
+
+
+def test_an_unknown_shell_is_bad_input(command, monkeypatch):
+    monkeypatch.setenv("_SPARSITY_COMPLETE", "csh_source")
+    code, out, err = command()
+    assert (code, out) == (2, "")
+    assert "_SPARSITY_COMPLETE = csh_source" in one_line(err)
+    monkeypatch.setenv("_SPARSITY_COMPLETE", "")  # not asked for
+    assert command("list")[0] == 0
 
 
 # As processes.

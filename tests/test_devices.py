@@ -96,6 +96,7 @@ def test_interrupted_estimate_is_valid_and_says_so(press):
     command = [sys.executable, "-c", INTERRUPTED.format(press=press)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 130, done.stderr
+    assert done.stderr == "sparsity: interrupted; the estimate so far is valid\n"
     found = json.loads(done.stdout)
     assert found["stopped"] == "interrupted"
     low, high = found["anytime95"]

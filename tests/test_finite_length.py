@@ -9,11 +9,12 @@ import sympy
 from scipy.integrate import dblquad
 from scipy.special import log_ndtr, ndtr
 
-from sparsity import finite_length, kernels, quadrature
+from sparsity import finite_length, finite_rows, kernels, quadrature
 from sparsity.errors import InputError
 from sparsity.finite_length import n_eff, participation
 from sparsity.kernels import score_kernel
 from sparsity.kernels.symbols import s
+from sparsity.scores import RowLaw
 
 WEIGHT = {"exp": np.exp, "relu2": lambda x: np.maximum(x, 0) ** 2, "identity": np.abs}
 LENGTHS = np.unique(np.round(np.geomspace(1, 1e12, 60)))
@@ -193,6 +194,23 @@ def test_all_zero_rows():
     assert np.all(np.abs(law.n_eff - 1) <= law.error_bound)
     some = n_eff("relu2", [1, 4, 9], beta=-1, gamma=1)
     assert some.p_nonzero == pytest.approx(1 - ndtr(1.0) ** np.array([1, 4, 9]), rel=1e-13)
+
+
+@pytest.mark.parametrize("beta", [1e18, -1e300])
+def test_a_bias_of_any_size_leaves_softmax_as_it_is(beta):
+    plain, shifted = (n_eff("exp", [8, 1000], beta=b, gamma=1.5) for b in (0, beta))
+    np.testing.assert_array_equal(shifted.n_eff, plain.n_eff)
+    law = RowLaw(beta, 1.5)
+    np.testing.assert_allclose(finite_rows.n_eff("exp", law, [8, 1000]).n_eff, plain.n_eff, 1e-10)
+
+
+@pytest.mark.parametrize("name", ["identity", "relu2"])
+def test_weights_that_are_all_but_constant(name):
+    for beta, gamma in ((1e300, 1.0), (1e300, 1e200), (1e300, 1e-300)):
+        found = n_eff(name, 10, beta=beta, gamma=gamma)
+        assert found.n_eff == pytest.approx(10, rel=1e-12)
+        rows = finite_rows.n_eff(name, RowLaw(beta, gamma), 10)
+        assert rows.n_eff == pytest.approx(10, rel=1e-12)
 
 
 def test_only_the_ratio_matters():

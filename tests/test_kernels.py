@@ -9,6 +9,7 @@ import pytest
 import sympy
 from sympy import Abs, Max, Min, Piecewise, exp, log, tanh
 
+import sparsity
 from sparsity import derive, estimate, evaluate, kernels
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.kernels import ALL, Kernel, Law, named, score_kernel, symbols
@@ -22,7 +23,7 @@ from sparsity.kernels.lowering import (
 from sparsity.kernels.numeric.definition import definition
 from sparsity.kernels.numeric.points import Points
 from sparsity.kernels.parameters import ALL as PARAMETERS
-from sparsity.kernels.parameters import BETA, GAMMA
+from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
 
 each_kernel = pytest.mark.parametrize("kernel", ALL, ids=lambda kernel: kernel.name)
 
@@ -106,6 +107,35 @@ def test_unknown_names():
     for wrong in ("zzz", "", 3, None):
         with pytest.raises(InputError, match="the kernels are"):
             named(wrong)  # pyright: ignore[reportArgumentType]
+
+
+NOT_NUMBERS = ["1_0", "１", "٣", "0x1", "1e", "", "1 0", "1.2.3", b"1", 1j, np.array([1 + 0j])]
+
+
+@pytest.mark.parametrize("value", NOT_NUMBERS, ids=repr)
+def test_only_plain_decimal_notation_is_a_number(value):
+    for given in (value, [value]) if isinstance(value, str) else (value,):
+        with pytest.raises(InputError, match="give a number"):
+            GAMMA.check(given)
+
+
+def test_decimal_notation_in_every_form():
+    texts = ["1", "1.", ".5", "+2", "1e3", "1E-3", " 7 ", "0010"]
+    np.testing.assert_array_equal(GAMMA.check(texts), [1, 1, 0.5, 2, 1e3, 1e-3, 7, 10])
+
+
+LARGE = 2**53
+MOVED = [LARGE + 1, str(LARGE + 1), f"{LARGE - 1}.5", [1, LARGE + 1], np.array([LARGE + 1]),
+         np.array([LARGE + 1], np.uint64), [str(LARGE + 1)], 10**400, "1e400"]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", MOVED, ids=str)
+def test_a_whole_number_is_exact_or_refused(value):
+    with pytest.raises(InputError, match="at most 2\\^53") as caught:
+        LENGTH.check(value)
+    assert caught.value.argument == "length"
+    for good in (LARGE, str(LARGE), "9.007199254740992e15", np.array([LARGE]), float(LARGE)):
+        assert LENGTH.check(good) == LARGE
 
 
 @each_kernel
@@ -337,6 +367,81 @@ def test_bad_weights(weight, message):
     with pytest.raises(InputError, match=message) as caught:
         score_kernel("mine", weight)
     assert caught.value.argument == "weight"
+
+
+s, g = sympy.Symbol("s"), sympy.Function("g")
+UNCOMPUTABLE = [  # (weight, what the message names)
+    (g(s), r"g\(s\)"),
+    (exp(s) + g(s), ": g\\(s\\) cannot be computed"),
+    (sympy.DiracDelta(s), "DiracDelta"),
+    (exp(s) + sympy.DiracDelta(s - 1, 1), r": DiracDelta\(s - 1, 1\) cannot"),
+    (sympy.Integral(exp(y), (y, 0, s)), ": Integral.*cannot"),
+    (sympy.Integral(exp(-(s**2) * y**2), (y, 0, 1)) + s, ": Integral.*cannot"),
+    (sympy.Derivative(exp(s) * sympy.sin(s), s), ": Derivative.*cannot"),
+    (sympy.Derivative(g(s), s), "cannot be computed"),
+    (sympy.Product(s + y, (y, 1, 3)), ": Product.*cannot"),
+    (sympy.Sum(s**y / sympy.factorial(y), (y, 0, sympy.oo)), ": Sum.*cannot"),
+    (sympy.Limit(exp(s * y), y, 1), ": Limit.*cannot"),
+    (sympy.Subs(g(y), y, s), "cannot be computed"),
+    (exp(s) + sympy.O(s**2), r": O\(s\*\*2\) cannot"),
+    (s * sympy.AccumBounds(0, 1), r": AccumBounds\(0, 1\) cannot"),
+    (sympy.hyper([1], [2], s), ": hyper.*cannot"),
+    (sympy.LeviCivita(s, 1, 2), ": LeviCivita.*cannot"),
+    (sympy.KroneckerDelta(s, 0), ": KroneckerDelta.*cannot"),
+    (sympy.fibonacci(s), ": fibonacci.*cannot"),
+    (sympy.LaplaceTransform(exp(-y), y, s), ": LaplaceTransform.*cannot"),
+    (sympy.Lambda(y, y), "SymPy expression|cannot be computed"),
+    (sympy.Integer(10) ** 400 * s, ": 10{10,}… cannot"),
+    (sympy.I * s, "must be real"),
+    (exp(sympy.I * s), "must be real"),
+    (sympy.Piecewise((s, s > 0)), "no value at score -.*; end it with"),
+    (sympy.Piecewise((s, s > -100), (1, s < -1000)) + 1, "no value at score -.*; end it with"),
+    (s * symbols.beta, "uses beta"),
+    (exp(symbols.gamma * symbols.s), "uses gamma"),
+    (sympy.MatrixSymbol("A", 2, 2), "give a SymPy expression"),
+    (2 * sympy.Symbol("A", commutative=False), "give a SymPy expression"),
+    (sympy.Indexed("x", 1) * s, "unknown symbol x[^,]*;"),
+    (sympy.S.NaN, "cannot be computed|must be real"),
+    (sympy.oo * s, "cannot be computed|must be real"),
+    (float("nan"), "cannot be computed|must be real"),
+    (True, "give a SymPy expression"),
+]
+
+
+@pytest.mark.parametrize(("weight", "message"), UNCOMPUTABLE, ids=[str(w) for w, _ in UNCOMPUTABLE])
+def test_a_weight_that_cannot_be_computed_is_refused_when_made(weight, message):
+    with pytest.raises(InputError, match=message) as caught:
+        score_kernel("mine", weight)
+    assert caught.value.argument == "weight"
+    if isinstance(weight, sympy.Expr) and weight.free_symbols == {s}:  # the record itself refuses
+        with pytest.raises(InputError, match=message):
+            Kernel("mine", "mine", Law.SCORE, weight.xreplace({s: symbols.s}), (), "test")
+
+
+def test_a_weight_that_can_be_computed_is_not_refused():
+    assert sparsity.score_kernel is score_kernel
+    weights = [
+        sympy.Sum(s**y, (y, 0, 3)), sympy.besselj(0, s), sympy.gamma(s**2 + 1), sympy.floor(s) + 20,
+        sympy.SingularityFunction(s, 0, 1), sympy.Heaviside(s), sympy.Mod(s, 2), sympy.re(s),
+        sympy.Piecewise((s, s > 0), (0, s <= 0)), sympy.Abs(exp(sympy.I * s)), sympy.sign(s),
+        sympy.UnevaluatedExpr(s), sympy.erf(s) + sympy.sinh(s), sympy.pi * s, 7, 0.5,
+    ]  # fmt: skip
+    for weight in weights:
+        assert score_kernel("mine", weight).name == "mine"
+
+
+@pytest.mark.parametrize("own", [s, symbols.s, x], ids=repr)
+def test_only_the_wrong_symbols_are_named(own):
+    with pytest.raises(InputError) as caught:
+        score_kernel("mine", own * sympy.Symbol("t"))
+    said = str(caught.value).split(": ", 1)[1]
+    assert ("unknown symbol t;" in said) == (own is not x)  # of x and t either may be the score
+    assert "the score" in said
+    assert "beta" not in said
+    with pytest.raises(InputError, match=r"unknown symbol u, v;"):
+        score_kernel("mine", s + sympy.Symbol("u") * sympy.Symbol("v"))
+    with pytest.raises(InputError, match=r"symbols\.s"):
+        Kernel("mine", "mine", Law.SCORE, s**2, (), "test")
 
 
 @pytest.mark.parametrize("weight", ["x + 1", "__import__('os')", None, [x]], ids=str)

@@ -276,6 +276,41 @@ def whole_run(one):
     return data.assign_attrs(one.attrs, model="m", model_sha256="0", tokens=tokens)
 
 
+def test_a_report_of_one_run(tmp_path):
+    """Of arrays or of `transformers`, or of one run of many: bos is a label, or not said at all."""
+    q, k = heads(length=128)
+    one = measure(queries=q, keys=k)
+    many = whole_run(one)
+    cases = {
+        "not said": one,
+        "yes": many.isel(bos=1),
+        "no": many.isel(bos=0, text=0),
+        "also no": many.isel(bos=[0]),
+        "untold": many.isel(bos=0).drop_vars("bos"),
+    }
+    for name, data in cases.items():
+        files, claims = job.write_report(data, tmp_path / name, "sparsity measure")
+        page = files[-1].read_text("utf-8")
+        assert len(claims) == len(claims_model.CLAIMS)
+        assert ("<td>not said</td>" in page) == (name in ("not said", "untold"))
+        assert ("<td>yes</td>" in page) == (name == "yes")
+        assert ("loss" in page) == (name != "not said")
+        words = (tmp_path / name / "context.csv").read_text()
+        assert ("BOS" in words) == (name not in ("not said", "untold"))
+        assert "without BOS" in page or name not in ("no", "also no")
+    files, _ = job.write_report(many, tmp_path / "many", "sparsity measure")
+    assert "<td>yes</td>" in files[-1].read_text("utf-8")
+    weights = softmax(logits_of(q, k), np.tri(128, dtype=bool))
+    for data, says in (
+        (measure(weights), "measure queries and keys"),
+        (measure(queries=q, keys=k, causal=False), "compares contexts"),
+        (measure(queries=q[:, :40], keys=k[:, :40]), "128 tokens or more"),
+    ):
+        with pytest.raises(InputError, match=says):
+            job.write_report(data, tmp_path / "none", "sparsity measure")
+    assert not (tmp_path / "none").exists()
+
+
 def test_rows_without_a_shape_do_not_depart():
     rng = np.random.default_rng(3)
     q = rng.normal(size=(4, 96, 16)).astype(np.float32)

@@ -12,13 +12,14 @@ import gguf
 import numpy as np
 import pytest
 import tiny_model
+import tokenizers
 import xarray
 
 from sparsity import measure, models
 from sparsity.errors import InputError
 from sparsity.measurement import job, runs
 from sparsity.measurement.runs import measure_model
-from sparsity.models import fetch, gguf_file, llama
+from sparsity.models import fetch, gguf_file, llama, tokens
 from sparsity.models.llama import forward
 from sparsity.models.safetensors_file import _stretched
 
@@ -106,6 +107,36 @@ def test_digits_are_taken_one_by_one_and_nothing_is_added(tmp_path):
     folder.mkdir()
     same = models.load(tiny_model.write_safetensors(folder, found))
     assert same.encode(TEXT) == opened.encode(TEXT)
+
+
+@pytest.mark.parametrize("pre", ["smollm", "default", "gpt-2", "llama-bpe"])
+def test_markers_of_a_chat_are_one_token_each(tmp_path, pre):
+    """In a GGUF file by the kind of each token, in a tokenizer.json as it says."""
+    found, chat = tiny_model.weights(), "<|begin|><|turn|>the\nan<tool> 1<|turn|>the <unused0>"
+    vocabulary, _ = tiny_model.vocabulary()
+    opened = models.load(tiny_model.write_gguf(tmp_path / "tiny.gguf", found, pre=pre))
+    pieces = [vocabulary[i] for i in opened.encode(chat)]
+    start = ["<|begin|>", "<|turn|>", "the", "Ċ", "an", "<tool>", "Ġ", "1", "<|turn|>", "the", "Ġ"]
+    assert pieces[:11] == start
+    assert pieces[11:] == list("<unused0>")  # of a kind that texts do not hold
+    if pre == "smollm":
+        same = models.load(tiny_model.write_safetensors(tmp_path, found))
+        assert same.encode(chat) == opened.encode(chat)
+    untold = models.load(tiny_model.write_gguf(tmp_path / "old.gguf", found, token_type=None))
+    assert len(untold.encode("<|turn|>")) == 8
+
+
+def test_a_chat_is_five_pieces():
+    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    merges = [("u", "s"), ("us", "e"), ("use", "r"), ("h", "i")]
+    marks = ["<|im_start|>", "<|im_end|>"]
+    vocabulary = [*marks, *alphabet, *("".join(pair) for pair in merges)]
+    encode = tokens.bpe(
+        Path("x.gguf"), kind="gpt2", pre="smollm", tokens=vocabulary,
+        merges=[" ".join(pair) for pair in merges], whole=marks,
+    )  # fmt: skip
+    pieces = [vocabulary[i] for i in encode("<|im_start|>user\nhi<|im_end|>")]
+    assert pieces == ["<|im_start|>", "user", "Ċ", "hi", "<|im_end|>"]
 
 
 def test_a_measured_model_is_its_attention_measured(tmp_path):
@@ -291,6 +322,7 @@ def bad_files(folder):
             ("bos_token_id = 300", {"bos_token_id": 300}),
             ("or one twice", {"tokens": [*tokens[:-1], tokens[0]]}),
             ("damaged", {"merges": ["alone"]}),
+            ("no kind for each of its tokens", {"token_type": [1, 3]}),
             ("must divide 4 heads", {"head_count_kv": 3}),
             ("layer_norm_rms_epsilon = nan", {"layer_norm_rms_epsilon": float("nan")}),
             ("freq_base = 0.0", {"freq_base": 0.0}),
@@ -351,7 +383,7 @@ def test_bad_files_are_refused_in_one_line(tmp_path, command):
         assert len(err.strip().splitlines()) == 1, err
         assert not out.exists()
         tried += 1
-    assert tried == 46
+    assert tried == 47
 
 
 def test_bad_texts_are_refused_in_one_line(tmp_path, command):

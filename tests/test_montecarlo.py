@@ -366,6 +366,24 @@ def test_rows_too_steep_for_their_pooled_moments_still_have_their_own():
     assert 1 / 8 <= found.S < 0.2
 
 
+EXTREME = [
+    (dict(gamma=1e200), "exp"), (dict(gamma=1e200, length=8), "exp"),
+    (dict(beta=1e300, gamma=1e300), "identity"), (dict(beta=1e300, gamma=1e-300), "identity"),
+    (dict(beta=1e200, gamma=1e200, dim=4), "identity"), (dict(beta=1e300, gamma=1e200), "relu2"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "name"), EXTREME)
+def test_what_is_beyond_float64_is_refused_without_a_warning(arguments, name):
+    with pytest.raises(InputError):
+        estimate(name, **arguments)
+
+
+def test_features_of_a_ratio_whose_square_overflows():
+    found = estimate("nonnegative", ratio=1e300, dim=2, query="uniform", max_samples=1e5)
+    assert not found.trusted
+
+
 BAD = [
     (dict(gamma=-1.0), "gamma = -1.0: must be > 0"),
     (dict(gamma=1.0, rel_error=0), "rel_error = 0"),
@@ -377,7 +395,7 @@ BAD = [
     (dict(gamma=1.0, decay=0.5), "decay = 0.5: applies to rows only"),
     (dict(gamma=1.0, length=0), "length = 0"),
     (dict(gamma=1.0, dim=2.5), "dim = 2.5"),
-    (dict(gamma=[1.0, 2.0]), "gamma = .*one estimate takes one value"),
+    (dict(gamma=[1.0, 2.0]), "gamma = .*give one value"),
     (dict(gamma=1.0, ratio=1.0), "ratio = 1.0: exp does not take it"),
 ]
 

@@ -13,6 +13,7 @@ import xarray
 
 from sparsity import models
 from sparsity.measurement.runs import measure_model
+from sparsity.models import tokens
 from sparsity.models.checkpoint import library
 from sparsity.models.llama import forward
 
@@ -80,6 +81,18 @@ def test_text_goes_to_tokens_and_back(files):
     years = opened.encode("2001-2023")
     assert len(years) == 9  # digits one by one
     assert len(whole) < len(text) / 2.5  # merged as trained
+
+
+def test_a_chat_is_five_pieces_from_either_file(files, tmp_path):
+    path, _ = files
+    chat = "<|im_start|>user\nhi<|im_end|>"
+    ids = models.load(path).encode(chat)
+    assert len(ids) == 5
+    assert (ids[0], ids[-1]) == (1, 2)
+    # The same tokenizer as `transformers` reads it from the file, written as a tokenizer.json.
+    other = library("transformers").AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    other.save_pretrained(tmp_path)
+    assert tokens.from_file(tmp_path / "tokenizer.json")(chat) == ids
 
 
 def test_real_text_is_expected(data):

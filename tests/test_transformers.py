@@ -1,5 +1,7 @@
 """Any model of the `transformers` library: q, k and masks as its own attention has them."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -93,6 +95,70 @@ def test_tensors_of_torch_are_arrays(kind):
     data = measure(queries=q, keys=k)
     expected = measure(queries=q.detach().float().numpy(), keys=k.float().numpy())
     assert data.identical(expected)
+
+
+IMAGES = dict(
+    hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128,
+    image_size=32, patch_size=8,
+)  # fmt: skip
+
+
+def other_model(kind):
+    """A model that does not run on token ids alone."""
+    hf = library("transformers")
+    if kind == "vit":
+        return hf.ViTModel(hf.ViTConfig(**IMAGES))
+    if kind == "t5":
+        sizes = dict(d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4)
+        return hf.T5ForConditionalGeneration(hf.T5Config(vocab_size=VOCABULARY, **sizes))
+    if kind == "clip":
+        text = {key: SMALL[key] for key in SMALL if key != "num_key_value_heads"}
+        return hf.CLIPModel(hf.CLIPConfig(text_config=text, vision_config=IMAGES))
+    if kind == "wav2vec2":
+        sizes = {key: IMAGES[key] for key in list(IMAGES)[:4]}
+        return hf.Wav2Vec2Model(hf.Wav2Vec2Config(**sizes))
+    if kind == "short":  # than the text
+        sizes = dict(vocab_size=VOCABULARY, n_embd=64, n_layer=2, n_head=4, n_positions=8)
+        return hf.GPT2LMHeadModel(hf.GPT2Config(bos_token_id=0, eos_token_id=1, **sizes))
+    return library("torch").nn.Linear(2, 2)
+
+
+OTHERS = [
+    ("vit", "ViTModel: takes pixel_values, not token ids"),
+    ("t5", "T5ForConditionalGeneration: is an encoder with a decoder.*measure model.get_encoder"),
+    ("clip", "CLIPModel: could not be run on these 40 token ids alone .*pixel_values"),
+    ("wav2vec2", "takes input_values, not token ids"),
+    ("short", "could not be run on these 40 token ids alone .*; shorten the text"),
+    ("linear", "Linear: give a model of the transformers library"),
+]
+
+
+@pytest.mark.parametrize(("kind", "says"), OTHERS)
+def test_a_model_of_another_kind_is_refused_with_the_way_out(kind, says):
+    model = other_model(kind).eval()
+    with pytest.raises(InputError) as caught:
+        measure_transformers(model, IDS)
+    assert re.search(says, str(caught.value))
+    assert "\n" not in str(caught.value)
+    assert caught.value.argument == "model"
+
+
+def test_the_way_out_for_an_encoder_with_a_decoder():
+    data = measure_transformers(other_model("t5").eval().get_encoder(), IDS)
+    assert data.sizes["layer"] == 2
+    assert data.attrs["causal"] == 0
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_model_in_training_mode_is_refused(whole):
+    """Dropout would make every run another one; a part of the model is enough for that."""
+    hf = library("transformers")
+    model = hf.LlamaForCausalLM(hf.LlamaConfig(attention_dropout=0.5, **SMALL)).eval()
+    (model if whole else model.model.layers[1].self_attn).train()
+    with pytest.raises(InputError, match=r"training mode.*model\.eval\(\)"):
+        measure_transformers(model, IDS)
+    model.eval()
+    assert measure_transformers(model, IDS).identical(measure_transformers(model, IDS))
 
 
 def test_attention_that_is_no_softmax_is_refused():

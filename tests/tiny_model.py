@@ -45,8 +45,12 @@ def vocabulary():
     alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
     merges = [("t", "h"), ("th", "e"), ("1", "2"), ("Ġ", "the"), ("a", "n"), ("an", "d")]
     tokens = ["<|begin|>", *alphabet, *("".join(pair) for pair in merges)]
+    tokens += ["<|turn|>", "<tool>"]
     tokens += [f"<unused{i}>" for i in range(SIZES["vocab"] - len(tokens))]
     return tokens, merges
+
+
+KINDS = {"<|begin|>": 3, "<|turn|>": 3, "<tool>": 4}  # of control, and added by the user
 
 
 _GGUF = dict(
@@ -81,6 +85,7 @@ def write_gguf(path, found, arch="llama", quantised=False, pre="smollm", extra=(
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(pre)
     writer.add_token_list(tokens)
+    writer.add_token_types([KINDS.get(x, 5 if x.startswith("<unused") else 1) for x in tokens])
     writer.add_token_merges([" ".join(pair) for pair in merges])
     writer.add_bos_token_id(0)
     for (name, layer), w in [*found.items(), *extra]:
@@ -139,6 +144,7 @@ def write_safetensors(folder, found, shards=1, extra=None, **changes):
         tokenizers.models.BPE(vocab={t: i for i, t in enumerate(tokens)}, merges=merges)
     )
     made.pre_tokenizer = cut.Sequence([cut.Digits(True), cut.ByteLevel(add_prefix_space=False)])
+    made.add_special_tokens([tokenizers.AddedToken(x, normalized=False) for x in KINDS])
     made.save(str(folder / "tokenizer.json"))
     return folder / "model.safetensors"
 

@@ -74,7 +74,7 @@ class Run:
     """One way of running the texts, by context length T.
 
     Args:
-        bos: whether the texts begin with BOS.
+        bos: whether the texts begin with BOS; None where that is not said.
         T: the context lengths.
         n: the typical length of the rows looked at, 3T/4.
         table: the columns of `tables.summary`.
@@ -85,7 +85,7 @@ class Run:
         identity: largest relative error of 1/n_eff = m² + (1 − m)²/n_eff′.
     """
 
-    bos: bool
+    bos: bool | None
     T: np.ndarray
     n: np.ndarray
     table: dict[str, np.ndarray]
@@ -96,7 +96,7 @@ class Run:
     identity: float
 
     @classmethod
-    def of(cls, data: xarray.Dataset, table: list[dict[str, Any]], bos: bool) -> Run:
+    def of(cls, data: xarray.Dataset, table: list[dict[str, Any]], bos: bool | None) -> Run:
         """From one run of a dataset and its rows of the summary."""
         real, ideal = [], []
         for row in table:
@@ -139,9 +139,10 @@ class Evidence:
     def of(cls, data: xarray.Dataset) -> Evidence:
         """From a dataset of `measure_model`."""
         table, runs = tables.summary(data), []
-        for bos in sorted(bool(b) for b in data["bos"].values):
+        for value in sorted(int(b) for b in data["bos"].values):
+            bos = tables.begins(value)
             own = [row for row in table if row["bos"] == bos]
-            runs.append(Run.of(data.sel(bos=int(bos)), own, bos))
+            runs.append(Run.of(data.sel(bos=value), own, bos))
         return cls(tuple(runs))
 
     def numbers(self) -> dict[str, Any]:

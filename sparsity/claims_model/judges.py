@@ -27,7 +27,8 @@ def _percents(values: Any) -> str:
 
 
 def _named(run: Run) -> str:
-    return f"{'with' if run.bos else 'without'} BOS, T = {', '.join(map(str, run.T))}"
+    how = {True: "with BOS, ", False: "without BOS, ", None: ""}[run.bos]
+    return f"{how}T = {', '.join(map(str, run.T))}"
 
 
 def _fits(fits: Sequence[null.Fit], name: str) -> np.ndarray:

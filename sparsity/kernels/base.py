@@ -12,7 +12,8 @@ import sympy
 
 from sparsity.errors import InputError
 from sparsity.kernels import symbols
-from sparsity.kernels.parameters import BETA, GAMMA, Parameter
+from sparsity.kernels.computable import refuse_uncomputable
+from sparsity.kernels.parameters import BETA, DECAY, DIM, GAMMA, LENGTH, Parameter
 
 __all__ = ["Kernel", "Law", "score_kernel"]
 
@@ -63,12 +64,19 @@ class Kernel:
             x.label for x in known if isinstance(x, (sympy.IndexedBase, sympy.Idx))
         }
         if unknown:
-            names = ", ".join(sorted(map(str, unknown)))
-            allowed = ", ".join(sorted(str(x) for x in known if x is not None))
-            raise InputError("weight", self.weight, f"unknown symbol {names}; use {allowed}")
+            raise InputError("weight", self.weight, _unknown(self.law, known, unknown))
         if self.weight == 0:
             raise InputError("weight", self.weight, "vanishes identically; S is undefined")
-        if self.law is Law.SCORE and self.weight.is_real is False:
+        if self.law is Law.SCORE:
+            self._check_score()
+
+    def _check_score(self) -> None:
+        held = ", ".join(sorted(str(x) for x in self.weight.free_symbols - {symbols.s}))
+        if held:
+            fix = f"uses {held}, which belongs to the law of the score s; write it with s alone"
+            raise InputError("weight", self.weight, fix)
+        refuse_uncomputable(self.weight)
+        if self.weight.is_real is False:
             raise InputError("weight", self.weight, "must be real for every real score s")
 
     def __hash__(self) -> int:
@@ -110,6 +118,55 @@ class Kernel:
             raise InputError(last, f"array of shape {shapes[last]}", fix) from None
         return bound
 
+    def bind_row(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Check one value of each parameter; of score kernels `length`, `dim` and `decay` too.
+
+        Args:
+            given: values by parameter name.
+
+        Returns:
+            The kernel's own parameters as `bind` has them, and of the other three those given.
+
+        Raises:
+            InputError: as `bind`; more than one value; a decay without a length.
+        """
+        rest, extra = dict(given), {}
+        if self.law is Law.SCORE:
+            own = {p.name for p in self.parameters}
+            extra = {
+                p.name: p.check(rest.pop(p.name))
+                for p in (LENGTH, DIM, DECAY)
+                if given.get(p.name) is not None and p.name not in own
+            }
+        bound = self.bind(rest)
+        for name, value in {**bound, **extra}.items():
+            if np.ndim(value):
+                raise InputError(name, value, "give one value; use sweep for a grid")
+        if "decay" in extra and "length" not in extra:
+            fix = "applies to rows only; give length as well"
+            raise InputError("decay", given["decay"], fix)
+        return bound, extra
+
+
+def _is_scalar(weight: Any) -> bool:
+    """Whether it is an expression of numbers: no matrix, function or operator."""
+    odd = (sympy.MatrixExpr, sympy.Lambda)
+    scalar = isinstance(weight, sympy.Expr) and not weight.has(*odd)
+    return scalar and weight.is_commutative is not False
+
+
+def _unknown(law: Law, known: Any, unknown: set[Any]) -> str:
+    """What is wrong with the unknown symbols of a weight."""
+    names = ", ".join(sorted(map(str, unknown)))
+    allowed = {str(x) for x in known if x is not None}
+    twins = sorted(allowed & {str(x) for x in unknown})
+    if twins:
+        it = twins[0]
+        return f"unknown symbol {names}; for {it} take sparsity.kernels.symbols.{it}"
+    if law is not Law.SCORE:
+        return f"unknown symbol {names}; use {', '.join(sorted(allowed))}"
+    return f"unknown symbol {names}; a weight has one symbol, the score; write others as numbers"
+
 
 def score_kernel(
     name: str, weight: Any, *, title: str | None = None, source: str = "user-defined"
@@ -129,11 +186,14 @@ def score_kernel(
     Raises:
         InputError: the expression uses another symbol, is not real, or vanishes identically.
     """
-    if not isinstance(weight, (sympy.Expr, int, float)):  # text above all: sympify would run it
+    number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
+    if not (number or _is_scalar(weight)):  # text above all: sympify would run it
         raise InputError("weight", weight, "give a SymPy expression of the score")
     expression = sympy.sympify(weight)
-    if len(expression.free_symbols) == 1:  # a user's own score symbol
-        own: Any = expression.free_symbols.pop()
+    free = expression.free_symbols
+    named = [x for x in free if str(x) == "s"]  # among several symbols this is the score
+    if len(free) == 1 or len(named) == 1:  # a user's own score symbol
+        own: Any = named[0] if named else free.pop()
         if own in (p.symbol for p in (BETA, GAMMA)) or own.is_extended_nonnegative is not None:
             # An assumed sign would already have simplified Max(s, 0) to s.
             raise InputError("weight", weight, f"the score {own} takes both signs: use Symbol('s')")

@@ -11,6 +11,7 @@ from sympy import Symbol
 
 from sparsity.errors import InputError
 from sparsity.kernels import queries, symbols
+from sparsity.reading import as_float64, inexact
 
 __all__ = ["ALL", "BETA", "DECAY", "DIM", "GAMMA", "LENGTH", "QUERY", "RATIO", "Parameter"]
 
@@ -45,17 +46,18 @@ class Parameter:
         """
         if self is QUERY:
             return queries.named(value).name
-        try:
-            array = np.asarray(value, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InputError(self.name, value, f"give a number: {self.domain}") from None
+        array = as_float64(value, self.name, f"give a number: {self.domain}")
+        moved = inexact(value) if self.integer else False
         for bad, fix in (
             (~np.isfinite(array), f"must be finite, {self.domain}"),
-            (self.integer & (array != np.floor(array)), f"must be a whole number {self.domain}"),
+            (
+                moved | (self.integer & (array != np.floor(array))),
+                f"must be a whole number {self.domain}",
+            ),
             (~self.admits(array), f"must be {self.domain}"),
         ):
             if np.any(bad):
-                shown = array[bad].flat[0] if array.ndim else value
+                shown = np.asarray(value)[bad].flat[0] if array.ndim else value
                 raise InputError(self.name, shown, fix)
         return array
 

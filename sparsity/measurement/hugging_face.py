@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["measure_transformers"]
 
 _NAME = "sparsity"  # of the attention function
+_BESIDE = ("pixel_values", "input_values", "input_features")  # what some models take beside a text
 _OTHER = ("softcap", "s_aux", "cache")  # what makes weights other than softmax(scale·q·k + mask)
 
 
@@ -42,10 +44,44 @@ def _ids(model: Any, tokens: Any) -> np.ndarray:
     if ids.ndim != 1 or not ids.size or ids.dtype.kind not in "iu":
         fix = "give the ids of one text, whole numbers [T]"
         raise InputError("tokens", f"array of {ids.dtype}, shape {ids.shape}", fix)
-    count = model.get_input_embeddings().weight.shape[0]
+    try:
+        count = model.get_input_embeddings().weight.shape[0]
+    except (AttributeError, NotImplementedError):  # the model itself will tell
+        count = int(ids.max()) + 1
     if ids.min() < 0 or ids.max() >= count:
         raise InputError("tokens", int(ids.max()), f"must be ids from 0 to {count - 1}")
     return ids.astype(np.int64)
+
+
+def _refuse_model(model: Any) -> None:
+    """Refuse what does not run on token ids alone, or not twice alike.
+
+    Raises:
+        InputError: no model of the library; of images or sound; with a decoder of its own; in
+            training mode.
+    """
+    name, out = type(model).__name__, "or give q and k to measure()"
+    if not all(hasattr(model, x) for x in ("set_attn_implementation", "main_input_name", "config")):
+        raise InputError("model", name, f"give a model of the transformers library, {out}")
+    takes = inspect.signature(model.forward).parameters
+    main = model.main_input_name
+    if main != "input_ids":
+        raise InputError("model", name, f"takes {main}, not token ids; give a text model, {out}")
+    if "decoder_input_ids" in takes:
+        fix = "is an encoder with a decoder, which read two texts; measure model.get_encoder()"
+        raise InputError("model", name, f"{fix}, {out}")
+    if any(part.training for part in model.modules()):
+        fix = "is in training mode, where dropout is random; call model.eval() first"
+        raise InputError("model", name, fix)
+
+
+def _not_run(model: Any, length: int, error: Exception) -> InputError:
+    """The refusal of a model whose own code failed."""
+    why = " ".join(f"{type(error).__name__}: {error}".split())[:120]
+    beside = [name for name in _BESIDE if name in inspect.signature(model.forward).parameters]
+    fix = f"takes {beside[0]} as well; give its text model" if beside else "shorten the text"
+    what = f"could not be run on these {length} token ids alone ({why})"
+    return InputError("model", type(model).__name__, f"{what}; {fix}, or give q and k to measure()")
 
 
 def _looks_back(mask: Any) -> bool:
@@ -61,7 +97,7 @@ def measure_transformers(model: Any, tokens: Any, *, sink: int = 0) -> xarray.Da
     and leaves the rest to the library's own; its former function is put back.
 
     Args:
-        model: a model of the library, on any device and of any type.
+        model: a model of the library, on any device and of any type, after `model.eval()`.
         tokens: token ids [T], as the model's tokenizer gives them.
         sink: position of the key that is looked at as a sink.
 
@@ -69,10 +105,12 @@ def measure_transformers(model: Any, tokens: Any, *, sink: int = 0) -> xarray.Da
         As `sparsity.measure`.
 
     Raises:
-        InputError: attention that is not softmax of q·k over the text itself.
+        InputError: a model in training mode, one that does not run on token ids alone, or attention
+            that is not softmax of q·k over the text itself.
     """
     torch, transformers = library("torch"), library("transformers")
     sdpa_mask = library("transformers.masking_utils").sdpa_mask
+    _refuse_model(model)
     ids = torch.as_tensor(_ids(model, tokens))[None].to(model.device)
     interface, layers, ways = transformers.AttentionInterface(), [], set()
     kept = model.config._attn_implementation
@@ -112,6 +150,10 @@ def measure_transformers(model: Any, tokens: Any, *, sink: int = 0) -> xarray.Da
     try:
         with torch.no_grad():
             model(input_ids=ids, use_cache=False)
+    except InputError:
+        raise
+    except Exception as error:  # whatever the code of a model raises
+        raise _not_run(model, ids.shape[1], error) from error
     finally:
         model.set_attn_implementation(kept)
     if not layers:

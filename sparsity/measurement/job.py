@@ -19,7 +19,7 @@ from sparsity.measurement import page, pictures, tables
 from sparsity.measurement.labels import save
 from sparsity.measurement.runs import measure_model
 from sparsity.models.tokens import read_text
-from sparsity.output import folder, plain, replacing
+from sparsity.output import folder, netcdf, plain, refuse_unwritable, replacing
 
 if TYPE_CHECKING:
     import xarray
@@ -71,10 +71,6 @@ class Job:
 
 
 _LEAST = 128  # tokens for a report: context lengths 64 and 128
-
-
-class _Enough(Exception):
-    """Nothing is to be written yet."""
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
@@ -130,19 +126,42 @@ def _lock(file: Any) -> None:
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def _over_runs(data: xarray.Dataset) -> xarray.Dataset:
+    """The data over text and bos: one of each where it is of one run, −1 where bos is not said.
+
+    Raises:
+        InputError: weights without logits, or a single context length.
+    """
+    if "gamma" not in data:
+        fix = "a report holds rows against laws of their logits; measure queries and keys"
+        raise InputError("data", "weights", fix)
+    if data.sizes["context"] < 2:
+        fix = f"a report compares contexts; measure causal attention of {_LEAST} tokens or more"
+        raise InputError("data", f"one context of {int(data['context'][-1])} tokens", fix)
+    for name, untold in (("bos", -1), ("text", "text")):
+        if name not in data.dims:
+            kept = data if name in data.coords else data.assign_coords({name: untold})
+            data = kept.expand_dims(name)
+    return data.assign_attrs({"model": "a model"} | data.attrs)
+
+
 def write_report(
     data: xarray.Dataset, out: str | os.PathLike[str], command: str
 ) -> tuple[tuple[Path, ...], list[dict[str, Any]]]:
     """Pictures with their data, claims.json and index.html, each written whole or not at all.
 
     Args:
-        data: from `measure_model`.
+        data: from `measure_model`, or of one run, as `measure` and `measure_transformers` give it.
         out: the folder, made if need be.
         command: that the page names to compute everything again.
 
     Returns:
         The files, the page last, and the judged claims.
+
+    Raises:
+        InputError: data without logits, of one context length only, or a folder that cannot be had.
     """
+    data = _over_runs(data)
     out, files, plates = folder(out), [], []
     claims = claims_model.judge(data)
     contents: dict[str, bytes] = {}
@@ -202,8 +221,7 @@ def run(
         raise InputError("text", None, "give --text FILE, once or more")
     paths = [Path(text) for text in texts]
     named = dict(zip(_names(paths), map(read_text, paths), strict=True))
-    with suppress(_Enough), replacing(out):  # refused now rather than after the work
-        raise _Enough
+    refuse_unwritable(out)
     if report_to is not None:
         folder(report_to)
         if tokens < _LEAST:
@@ -211,6 +229,7 @@ def run(
             raise InputError("tokens", tokens, fix)
     opened = models.load(model)
     _refuse_inputs([Path(out), *_places(report_to)], [*paths, *opened.files])
+    netcdf(out)
     both = report_to is not None and opened.config.bos is not None
     with _parts(Path(out)) as parts:
         data = measure_model(

@@ -13,7 +13,7 @@ from scipy import stats
 from sparsity.measurement import law
 from sparsity.measurement.layers import TOP, contexts, measure_layer
 from sparsity.measurement.sources import Source
-from sparsity.output import replacing
+from sparsity.output import netcdf, replacing
 
 if TYPE_CHECKING:
     import xarray
@@ -183,6 +183,6 @@ def save(data: xarray.Dataset, path: str | os.PathLike[str]) -> Path:
         InputError: the path cannot be written; nothing is left behind.
     """
     packed = {str(name): {"zlib": True, "shuffle": True} for name, v in data.items() if v.ndim}
-    with replacing(path) as part:
+    with replacing(netcdf(path)) as part:
         data.to_netcdf(part, engine="h5netcdf", encoding=packed)
     return Path(path)

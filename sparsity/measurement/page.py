@@ -65,9 +65,9 @@ _COLUMNS = (
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+    begins = {True: "yes", False: "no", None: "not said"}
     cells = [
-        ["yes" if row["bos"] else "no", *(f"{row[key]:{form}}" for key, _, form in _COLUMNS)]
-        for row in rows
+        [begins[row["bos"]], *(f"{row[key]:{form}}" for key, _, form in _COLUMNS)] for row in rows
     ]
     words = (
         "<p>At context length T: all rows with T/2 &lt; n ≤ T. The number of tokens n_eff, γ̂ and "
@@ -107,21 +107,25 @@ def _odd_heads(data: xarray.Dataset) -> str:
     return report.section("heads", "Heads that are not Gaussian", content)
 
 
-def _again(data: xarray.Dataset, meta: Mapping[str, Any], command: str) -> str:
-    loss = data["loss"]
+def _losses(data: xarray.Dataset) -> str:
+    """The loss of the model on each text; nothing where only its attention was given."""
+    if "loss" not in data:
+        return ""
+    loss = data["loss"].transpose("text", "bos")
     texts = [
         [escape(str(text)), *(number(float(x), 4) for x in loss.sel(text=text).values)]
         for text in data["text"].values
     ]
-    head = ["text", *(f"loss, {'with' if b else 'no'} BOS (nats)" for b in data["bos"].values)]
-    keys = ("model", "model_sha256", "tokens")
+    how = {True: "loss, with BOS (nats)", False: "loss, no BOS (nats)", None: "loss (nats)"}
+    head = ["text", *(how[tables.begins(b)] for b in data["bos"].values)]
+    return table(head, texts, "Texts and the model's loss on them", [1, 2])
+
+
+def _again(data: xarray.Dataset, meta: Mapping[str, Any], command: str) -> str:
+    keys = [key for key in ("model", "model_sha256", "tokens") if key in data.attrs]
     rows = [(key.replace("_", " "), escape(str(data.attrs[key]))) for key in keys]
     rows += [(escape(str(name)), escape(str(value))) for name, value in meta.items()]
-    content = (
-        f"<pre><code>{escape(command)}</code></pre>\n"
-        + table(head, texts, "Texts and the model's loss on them", [1, 2])
-        + report.terms(rows)
-    )
+    content = f"<pre><code>{escape(command)}</code></pre>\n" + _losses(data) + report.terms(rows)
     return report.section("reproduce", "How to reproduce", content)
 
 
@@ -135,7 +139,7 @@ def render(
     """The page as HTML: no script, and nothing is fetched from anywhere.
 
     Args:
-        data: from `measure_model`.
+        data: over text and bos, as `measure_model` has it.
         plates: the pictures.
         claims: the judged claims.
         meta: versions and device, by name.

@@ -54,13 +54,16 @@ def split(x: Any, visible: Any, sink: int) -> Parts:
 
 
 def softmax(logits: Parts) -> Parts:
-    """Softmax's weights e^s, over the largest of the rest; that of the sink may be infinite."""
+    """Softmax's weights e^s, over the largest of the rest, as far as the dtype reaches."""
     xp = logits.rest.__array_namespace__()
     seen = xp.where(logits.visible, logits.rest, -xp.inf)
+    sink = xp.where(logits.seen, logits.sink, -xp.inf)
     top = seen.max(-1, initial=-np.inf)
-    top = xp.where(xp.isfinite(top), top, logits.sink)  # nothing but the sink in sight
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        return logits._replace(rest=xp.exp(seen - top[..., None]), sink=xp.exp(logits.sink - top))
+    top = xp.where(xp.isfinite(top), top, xp.where(xp.isfinite(sink), sink, 0.0))  # only the sink
+    most = float(np.log(np.finfo(seen.dtype).max)) - 1
+    with np.errstate(under="ignore"):
+        over = xp.minimum(sink - top, most)  # beyond that it takes all there is
+        return logits._replace(rest=xp.exp(seen - top[..., None]), sink=xp.exp(over))
 
 
 def _falling(a: Any, count: int) -> Any:
@@ -97,19 +100,26 @@ def focus(weights: Parts, top: Sequence[int]) -> tuple[dict[str, Any], Any, Any]
     n_rest = xp.sum(weights.visible, axis=-1).astype(rest.dtype)
     n = n_rest + weights.seen
     count = min(max(top), rest.shape[-1])
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+    # What has no value is computed from ones and set to NaN at the end: a derivative stays finite.
+    with np.errstate(over="ignore", under="ignore"):
         unit = rest.max(-1, initial=0.0)
-        unit = xp.where(unit > 0, unit, xp.where(sink > 0, sink, 1.0))
+        unit = xp.where(unit > 0, unit, xp.where((sink > 0) & xp.isfinite(sink), sink, 1.0))
         rest, sink = rest / unit[..., None], sink / unit
         total = rest.sum(-1)
-        mass = xp.where(xp.isinf(sink), 1.0, sink / (sink + total))
-        share = total / (sink + total)
-        each = xp.where(total > 0, share / total, 0.0)  # p over weight
-        n_eff_rest = total**2 / (rest * rest).sum(-1)
-        entropy = xp.log(total) - _xlogx(xp, rest).sum(-1) / total
+        others, known = total > 0, (total > 0) | (sink > 0)
+        more = sink > total  # of the two masses the smaller one over the larger one
+        ratio = xp.where(more, total, sink) / xp.where(known, xp.where(more, sink, total), 1.0)
+        larger, smaller = 1 / (1 + ratio), ratio / (1 + ratio)
+        mass, share = xp.where(more, larger, smaller), xp.where(more, smaller, larger)
+        sum_rest = xp.where(others, total, 1.0)
+        each = share / sum_rest  # p over weight
+        square = (rest * rest).sum(-1)
+        n_eff_rest = xp.where(others, sum_rest**2 / xp.where(others, square, 1.0), 1.0)
+        entropy = xp.log(sum_rest) - _xlogx(xp, rest).sum(-1) / sum_rest
         p = rest * each[..., None]
-        n_eff = xp.clip(1 / (mass**2 + (p * p).sum(-1)), 1.0, n)
-        S, root = xp.sqrt(n_eff / n), xp.sqrt(n)
+        together = mass**2 + (p * p).sum(-1)
+        n_eff = xp.clip(1 / xp.where(known, together, 1.0), 1.0, xp.maximum(n, 1.0))
+        S, root = xp.sqrt(n_eff / xp.maximum(n, 1.0)), xp.sqrt(n)
         sums = xp.cumulative_sum(_falling(rest, count), axis=-1, include_initial=True)
         sums = sums * each[..., None]
         alone = sums[..., [min(k, count) for k in top]]
@@ -117,17 +127,17 @@ def focus(weights: Parts, top: Sequence[int]) -> tuple[dict[str, Any], Any, Any]
         found = {
             "S": S,
             "n_eff": n_eff,
-            "entropy": xp.where(share > 0, share * entropy, 0.0)
-            - _xlogx(xp, mass)
-            - _xlogx(xp, share),
-            "hoyer": xp.where(n > 1, root * (1 - S) / (root - 1), xp.nan),
+            "entropy": share * entropy - _xlogx(xp, mass) - _xlogx(xp, share),
+            "hoyer": root * (1 - S) / xp.where(n > 1, root - 1, 1.0),
             "largest": xp.maximum(mass, rest.max(-1, initial=0.0) * each),
             "sink_mass": mass,
             "n_eff_rest": n_eff_rest,
-            "S_rest": xp.sqrt(n_eff_rest / n_rest),
+            "S_rest": xp.sqrt(n_eff_rest / xp.maximum(n_rest, 1.0)),
             "top_mass": xp.minimum(xp.maximum(alone, beside), 1.0),
         }
-    return found, p, n
+    has = {"hoyer": known & (n > 1), "n_eff_rest": others, "S_rest": others}
+    has["top_mass"] = known[..., None]
+    return {k: xp.where(has.get(k, known), x, xp.nan) for k, x in found.items()}, p, n
 
 
 _PHI = special.ndtr(np.linspace(-8, 8, 2**16 + 1)).astype(np.float32)  # steps of 1/4096

@@ -12,7 +12,7 @@ from sparsity.measurement.labels import rank_correlation
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["THRESHOLDS", "pooled", "rows_at", "sink_rate", "summary", "text"]
+__all__ = ["THRESHOLDS", "begins", "pooled", "rows_at", "sink_rate", "summary", "text"]
 
 THRESHOLDS = (0.3, 0.8)  # ε of [Gu] and of [Barbero]
 
@@ -28,6 +28,11 @@ _RANKS = {  # the limit law e^(−γ²/2) ranks rows as −γ does, which does n
     "rank_limit_rest": ("S_rest", "gamma_rest", -1),
     "rank_exact_rest": ("S_rest", "S_exact_rest", 1),
 }
+
+
+def begins(bos: Any) -> bool | None:
+    """Whether texts of that `bos` begin with the model's first token; None where it is not said."""
+    return None if bos < 0 else bool(bos)
 
 
 def rows_at(data: xarray.Dataset, context: int) -> xarray.Dataset:
@@ -93,7 +98,7 @@ def summary(data: xarray.Dataset) -> list[dict[str, Any]]:
     runs = [data.sel(bos=b) for b in data["bos"].values] if "bos" in data.dims else [data]
     out = []
     for run in runs:
-        start = {"bos": bool(run["bos"])} if "bos" in run.coords else {}
+        start = {"bos": begins(run["bos"])} if "bos" in run.coords else {}
         out += [start | _row(run, int(context)) for context in run["context"].values]
     return out
 
@@ -120,6 +125,7 @@ def text(rows: list[dict[str, Any]]) -> str:
     lines = [" ".join([*(["BOS  "] if bos else []), *(f"{title:>8}" for _, title, _ in columns)])]
     for row in rows:
         cells = [f"{row[key]:{form}}".rjust(8) for key, _, form in columns]
-        lines.append(" ".join([*(["with " if row["bos"] else "none "] if bos else []), *cells]))
+        word = {True: "with ", False: "none ", None: "     "}[row["bos"]] if bos else ""
+        lines.append(" ".join([*([word] if bos else []), *cells]))
     notes = "n_eff: median; 'no sink', γ, S/law and rank correlations: rows without the sink key"
     return "\n".join([*lines, notes])

@@ -45,6 +45,8 @@ def _halves(w: np.ndarray, heads: int) -> np.ndarray:
     return w.reshape(heads, -1, 2, w.shape[-1]).swapaxes(1, 2).reshape(w.shape)
 
 
+_WHOLE = (3, 4)  # llama.cpp's kinds of tokens: of control, and added by the user
+
 _SIZES = {
     "layers": "llama.block_count",
     "heads": "llama.attention.head_count",
@@ -125,12 +127,18 @@ def load(path: Path) -> Checkpoint:
         heads = {"q": config.heads, "k": config.kv_heads}.get(name)
         return _halves(w, heads) if heads and w.shape == config.shape(name) else w
 
+    kinds = field("tokenizer.ggml.token_type", [])
+    if not isinstance(kinds, list) or len(kinds) not in (0, len(tokens)):
+        raise InputError("model", path, "has no kind for each of its tokens; download it again")
     encode = bpe(
         path,
         kind=field("tokenizer.ggml.model"),
         pre=field("tokenizer.ggml.pre", "default"),
         tokens=tokens,
         merges=field("tokenizer.ggml.merges", []),
+        whole=[
+            token for token, kind in zip(tokens, kinds, strict=False) if kind in _WHOLE and token
+        ],
     )
     words = field("general.basename", ""), field("general.size_label", "")
     name = " ".join(map(str, words)) if all(words) else field("general.name", path.stem)

@@ -34,7 +34,15 @@ def from_file(path: Path) -> Encode:
     return lambda text: tokenizer.encode(text, add_special_tokens=False).ids
 
 
-def bpe(path: Path, *, kind: str, pre: str, tokens: Sequence[str], merges: Sequence[str]) -> Encode:
+def bpe(
+    path: Path,
+    *,
+    kind: str,
+    pre: str,
+    tokens: Sequence[str],
+    merges: Sequence[str],
+    whole: Sequence[str] = (),
+) -> Encode:
     """A byte-level BPE tokenizer as GGUF files carry it.
 
     Args:
@@ -43,6 +51,7 @@ def bpe(path: Path, *, kind: str, pre: str, tokens: Sequence[str], merges: Seque
         pre: how text is cut before merging: "smollm" takes digits one by one.
         tokens: the vocabulary, by id.
         merges: pairs with a space between, first ones first.
+        whole: tokens that are found in a text as they are, before it is cut: markers of a chat.
 
     Raises:
         InputError: another kind of tokenizer, and no tokenizer.json.
@@ -74,6 +83,7 @@ def bpe(path: Path, *, kind: str, pre: str, tokens: Sequence[str], merges: Seque
         raise refusal(path, error) from None
     tokenizer = tokenizers.Tokenizer(model)
     tokenizer.pre_tokenizer = cut.Sequence(pieces[pre])
+    tokenizer.add_special_tokens([tokenizers.AddedToken(x, normalized=False) for x in whole])
     return lambda text: tokenizer.encode(text, add_special_tokens=False).ids
 
 

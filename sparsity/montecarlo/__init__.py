@@ -6,12 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from sparsity import kernels
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law
-from sparsity.kernels.parameters import DECAY, DIM, LENGTH
 from sparsity.kernels.queries import named as named_query
 from sparsity.montecarlo import estimators
 from sparsity.montecarlo.estimators import RowEstimates
@@ -79,27 +76,15 @@ def draw(
     Raises:
         InputError: a value outside its domain, or options that do not go together.
     """
-    own = {p.name for p in kernel.parameters}
-    extra = {}
-    if kernel.law is Law.SCORE:
-        extra = {
-            p.name: p.check(parameters.pop(p.name))
-            for p in (LENGTH, DIM, DECAY)
-            if parameters.get(p.name) is not None and p.name not in own
-        }
-    bound = kernel.bind(parameters)
-    for name, value in {**bound, **extra}.items():
-        if np.ndim(value):
-            raise InputError(name, value, "one estimate takes one value; use sweep for a grid")
+    bound, extra = kernel.bind_row(parameters)
     if method not in (None, *METHODS):
         raise InputError("method", method, f"choose one of {', '.join(METHODS)}")
     if method is not None and (extra or kernel.law is Law.FEATURES):
         raise InputError("method", method, "applies to scalar draws only")
-    if "decay" in extra and "length" not in extra:
-        raise InputError("decay", extra["decay"], "applies to rows only; give length as well")
 
     if kernel.law is Law.FEATURES:
-        spread = math.sqrt(math.log1p(float(bound["ratio"]) ** 2))  # σ̃/μ̃ = √(e^spread² − 1)
+        ratio = float(bound["ratio"])  # σ̃/μ̃ = √(e^spread² − 1); of a large one the square overflows
+        spread = math.sqrt(math.log1p(ratio**2) if ratio < 1e100 else 2 * math.log(ratio))
         dim = int(bound["dim"])
         if dim > _LARGEST:
             raise InputError("dim", dim, f"must be <= {_LARGEST:.0e} to be sampled whole")

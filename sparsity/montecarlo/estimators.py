@@ -23,6 +23,7 @@ __all__ = ["RowEstimates", "features", "full_keys", "keys_at", "plain", "rows", 
 _PLAIN_SIZE = 2**16  # draws of a plain scalar batch
 _BATCH_NORMALS = 2**16  # normals of a full-key, feature or row batch: fits a core's cache
 _LONGEST = 10**8  # tokens of a row, and entries of a key, that can be sampled whole
+_WIDEST = 1e100  # whose square float64 holds
 _ALONE = 2**20  # normals of one draw beyond which a batch is a single draw
 _RATIO = (1.0, -0.5)  # S = m₁ · m₂^(−½)
 
@@ -96,6 +97,9 @@ def keys_at(
     """
     if dim > _LONGEST:
         raise InputError("dim", dim, f"must be <= {_LONGEST:.0e} to be sampled whole")
+    for name, size in (("beta", abs(beta)), ("gamma", gamma), ("beta/gamma", abs(beta / gamma))):
+        if not size <= _WIDEST:
+            raise InputError(name, size, f"must be <= {_WIDEST:.0e} for whole keys to be drawn")
     rng = np.random.default_rng([seed, dim])
     q = np.linalg.qr(rng.standard_normal((dim, queries)))[0].T
     mu = rng.standard_normal(dim)

@@ -71,7 +71,8 @@ def _looks(reach: float) -> np.ndarray:
 
 def _log_weight(kernel: Kernel, beta: float, gamma: float, t: np.ndarray) -> np.ndarray:
     """log|f(β+γt)|; −inf where f vanishes or is no number, +inf where it overflows."""
-    value = numpy_log_abs(kernel)(beta + gamma * t)
+    with np.errstate(over="ignore", invalid="ignore"):
+        value = numpy_log_abs(kernel)(beta + gamma * t)
     return np.where(np.isnan(value), -np.inf, value)
 
 
@@ -79,7 +80,7 @@ def _with_lost_peaks(
     kernel: Kernel, power: float, beta: float, gamma: float, grid: np.ndarray, log_f: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The looks, and closer ones about each peak that may have fallen between them."""
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         log_target = power * log_f - grid * grid / 2
     inner = log_target[1:-1]
     peaks = 1 + np.flatnonzero((inner > log_target[:-2]) & (inner >= log_target[2:]))
@@ -101,6 +102,8 @@ def _kinks(kernel: Kernel, beta: float, gamma: float) -> np.ndarray:
 @functools.lru_cache(maxsize=256)
 def _supports(kernel: Kernel, beta: float, gamma: float) -> tuple[tuple[float, float], ...]:
     """For each power, a range of t with all but about e^−40 of |f|^p φ, by zooming on the peak."""
+    if not np.isfinite(beta / gamma):
+        raise InputError("beta", beta, f"is beyond float64 in units of gamma = {gamma:g}")
     reach = 60.0 + 2.0 ** np.ceil(np.log2(6 * max(gamma, abs(beta / gamma), 1.0)))
     looks = _looks(float(reach))
     kinked = _kinks(kernel, beta, gamma)
@@ -112,7 +115,7 @@ def _supports(kernel: Kernel, beta: float, gamma: float) -> tuple[tuple[float, f
     for power in POWERS:
         grid, log_f = _with_lost_peaks(kernel, power, beta, gamma, looks, first)
         for zoom in range(12):
-            with np.errstate(over="ignore"):
+            with np.errstate(over="ignore", invalid="ignore"):
                 log_target = power * log_f - grid * grid / 2
             infinite = np.flatnonzero(log_target == np.inf)
             log_target[infinite] = -np.inf

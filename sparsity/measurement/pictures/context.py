@@ -84,7 +84,8 @@ def _draw_context(data: xarray.Dataset, canvas: Canvas) -> None:
         run = data.sel(bos=b)
         for epsilon, dash in zip(tables.THRESHOLDS, ("-", (0, (3, 1.4))), strict=True):
             rates = [tables.sink_rate(run, int(c), epsilon) for c in contexts]
-            label = f"{'BOS' if b else 'no BOS'}, ε = {epsilon:g}"
+            how = {True: "BOS, ", False: "no BOS, ", None: ""}[tables.begins(b)]
+            label = f"{how}ε = {epsilon:g}"
             third.plot(contexts, rates, color=color, ls=dash, marker=marker, ms=4, label=label)
     third.set_xlim(min(contexts) / 1.15, T * 1.15)
     plotting.plain_ticks(third.xaxis, contexts.tolist())
@@ -107,7 +108,8 @@ def _table_context(data: xarray.Dataset) -> Rows:
     ]
     for b in data["bos"].values:
         for epsilon in tables.THRESHOLDS:
-            name = f"sink rate, epsilon = {epsilon:g}, {'with' if b else 'without'} BOS"
+            how = {True: ", with BOS", False: ", without BOS", None: ""}[tables.begins(b)]
+            name = f"sink rate, epsilon = {epsilon:g}{how}"
             for T in data["context"].values:
                 rate = tables.sink_rate(data.sel(bos=b), int(T), epsilon)
                 rows.append((name, float(T), rate))

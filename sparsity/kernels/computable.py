@@ -1,0 +1,91 @@
+"""Whether a score kernel's weight is a function that can be computed: tried when it is made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import sympy
+from sympy.functions.elementary.piecewise import ExprCondPair
+
+from sparsity.errors import InputError
+from sparsity.kernels.symbols import s
+
+__all__ = ["refuse_uncomputable"]
+
+# Made of these alone, a weight needs no trial.
+_PLAIN = (
+    sympy.Symbol, sympy.Integer, sympy.Rational, sympy.Float, sympy.NumberSymbol,
+    sympy.Add, sympy.Mul, sympy.Pow, sympy.exp, sympy.log, sympy.Abs, sympy.Max, sympy.Min,
+    sympy.sign, sympy.Heaviside, sympy.sinh, sympy.cosh, sympy.tanh, sympy.erf, sympy.erfc,
+)  # fmt: skip
+_LARGEST = 10**300  # of a number in a weight, about what float64 holds
+_INFINITE = (sympy.nan, sympy.zoo, sympy.oo, -sympy.oo)
+_SCORES = np.array([-1.5, 0.25, 2.0])
+_DECADES = 10.0 ** np.arange(-9, 14)
+_MANY = np.unique(np.concatenate([-_DECADES, _DECADES, np.arange(-60.0, 60.5, 0.5)]))
+
+
+def _is_plain(part: Any) -> bool:
+    if isinstance(part, sympy.Rational):
+        return max(abs(part.p), part.q) < _LARGEST
+    return isinstance(part, _PLAIN) and part not in _INFINITE
+
+
+def _values(expression: Any, scores: np.ndarray) -> np.ndarray | None:
+    """The expression at the scores, None where that fails in any way."""
+    if expression in _INFINITE:
+        return None
+    try:
+        function = sympy.lambdify([s], expression, ["scipy", "numpy"])
+        with np.errstate(all="ignore"):
+            value = np.asarray(function(scores))
+        if value.dtype.kind not in "biufc":
+            value = value.astype(np.float64)
+        return np.broadcast_to(value, scores.shape)
+    except Exception:  # noqa: BLE001  whatever code that was printed from an expression may raise
+        return None
+
+
+def _culprit(expression: Any) -> Any:
+    """The innermost part that has no values, None if all have."""
+    for part in expression.args:
+        inner = part.expr if isinstance(part, ExprCondPair) else part
+        if isinstance(inner, sympy.Expr) and inner.free_symbols <= {s}:
+            found = _culprit(inner)
+            if found is not None:
+                return found
+    return expression if _values(expression, _SCORES) is None else None
+
+
+def _gap(weight: Any) -> float | None:
+    """A score at which a Piecewise says nothing."""
+    for pieces in weight.atoms(sympy.Piecewise):
+        conditions = [condition for _, condition in pieces.args]
+        covered = _values(sympy.Or(*conditions), _MANY) if True not in conditions else None
+        if covered is not None and not covered.all():
+            return float(_MANY[np.argmin(np.asarray(covered, dtype=bool))])
+    return None
+
+
+def refuse_uncomputable(weight: Any) -> None:
+    """Check that a weight, a function of the score s, has real values.
+
+    Raises:
+        InputError: it has none, or none at some scores.
+    """
+    if all(map(_is_plain, sympy.preorder_traversal(weight))):
+        return
+    culprit = _culprit(weight)
+    if culprit is not None:
+        shown = str(culprit)
+        shown = shown if len(shown) <= 60 else f"{shown[:60]}…"
+        fix = "use functions that NumPy or SciPy has"
+        raise InputError("weight", weight, f"{shown} cannot be computed at a score; {fix}")
+    values = _values(weight, _SCORES)
+    if values is not None and np.any(np.imag(values)):
+        raise InputError("weight", weight, "must be real for every real score s")
+    gap = _gap(weight)
+    if gap is not None:
+        fix = f"a Piecewise has no value at score {gap:g}; end it with (value, True)"
+        raise InputError("weight", weight, fix)

@@ -1,0 +1,85 @@
+"""Numbers as typed: plain decimal notation, and nothing that Python reads besides.
+
+`float` and `int` also take digits of other scripts and underscores between digits; a typing error
+must not become another number.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from sparsity.errors import InputError
+
+__all__ = ["as_float64", "inexact", "number", "whole"]
+
+_SPACE = " \t"
+_DECIMAL = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?"
+_NUMBER = re.compile(rf"[+-]?(?:{_DECIMAL}|nan|inf|infinity)", re.IGNORECASE | re.ASCII)
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+
+
+def number(text: str, argument: str, fix: str = "give a number") -> float:
+    """The number that a text writes in decimal notation.
+
+    Raises:
+        InputError: it writes none.
+    """
+    if not _NUMBER.fullmatch(text.strip(_SPACE)):
+        raise InputError(argument, text, fix)
+    return float(text)
+
+
+def whole(text: str, argument: str) -> int:
+    """The whole number that a text writes in decimal digits.
+
+    Raises:
+        InputError: it writes none.
+    """
+    if not _WHOLE.fullmatch(text.strip(_SPACE)):
+        raise InputError(argument, text, "give a whole number")
+    try:
+        return int(text)
+    except ValueError:  # of thousands of digits
+        raise InputError(argument, f"{text[:20]}…", "give a smaller number") from None
+
+
+def as_float64(value: Any, argument: str, fix: str) -> np.ndarray:
+    """Numbers, or texts of them, as float64; what is too large for it is infinite.
+
+    Raises:
+        InputError: something else among them.
+    """
+    try:
+        given = np.asarray(value)
+        if given.dtype.kind == "U":
+            found = [number(str(text), argument, fix) for text in given.flat]
+            return np.array(found, dtype=np.float64).reshape(given.shape)
+        if given.dtype.kind in "cS":
+            raise TypeError
+        return np.asarray(given, dtype=np.float64)
+    except OverflowError:  # a whole number of hundreds of digits
+        raise InputError(argument, f"{str(value)[:20]}…", f"must be finite; {fix}") from None
+    except InputError:
+        raise
+    except (TypeError, ValueError):
+        raise InputError(argument, value, fix) from None
+
+
+def _moves(value: Any) -> bool:
+    """Whether float64 holds another number than this one."""
+    if isinstance(value, str):
+        exact = Decimal(value.strip(_SPACE))
+        return exact.is_finite() and exact != Decimal(float(value))
+    return isinstance(value, int) and int(float(value)) != value
+
+
+def inexact(value: Any) -> np.ndarray:
+    """Which of the numbers, or texts of numbers, float64 does not hold; they have been read."""
+    given = np.asarray(value)
+    if given.dtype.kind in "iuUO":
+        return np.array([_moves(x) for x in given.ravel().tolist()], bool).reshape(given.shape)
+    return np.zeros(given.shape, dtype=bool)

@@ -1,0 +1,104 @@
+"""Derivatives of what a row of attention says: finite everywhere, and right."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sparsity.measurement import rows
+
+NAMES = ("S", "n_eff", "entropy", "hoyer", "largest", "sink_mass", "n_eff_rest", "S_rest")
+NAMES += ("top_mass",)
+TOP = (1, 2, 5)
+KEYS = 7
+RNG = np.random.default_rng(20)
+LOGITS = RNG.normal(size=(6, KEYS)) * 2
+
+
+def focused(sink, visible, weigh=rows.softmax):
+    """Logits -> the sum of each statistic over the rows that have it, and its gradient."""
+    visible = jnp.asarray(visible)
+
+    def values(s):
+        found, _, _ = rows.focus(weigh(rows.split(s, visible, sink)), TOP)
+        return jnp.stack([jnp.where(jnp.isnan(found[k]), 0.0, found[k]).sum() for k in NAMES])
+
+    return jax.jit(values), jax.jit(jax.jacrev(values))
+
+
+def compare(f, gradient, s, free, rtol=1e-6, atol=2e-8):
+    """Central differences in the entries that are free to move."""
+    got, step = np.asarray(gradient(jnp.asarray(s))), 1e-5
+    assert np.isfinite(got).all()
+    for at in zip(*np.nonzero(free), strict=True):
+        up, down = s.copy(), s.copy()
+        up[at] += step
+        down[at] -= step
+        slope = (np.asarray(f(up)) - np.asarray(f(down))) / (2 * step)
+        for name, one, other in zip(NAMES, got[(slice(None), *at)], slope, strict=True):
+            np.testing.assert_allclose(one, other, rtol=rtol, atol=atol, err_msg=f"{name} {at}")
+    return got
+
+
+def masks():
+    causal = np.tri(6, KEYS, dtype=bool)
+    holed = causal.copy()
+    holed[3] = False  # sees nothing
+    holed[4] = False
+    holed[4, 0] = True  # only the sink
+    unseen = causal.copy()
+    unseen[:, 0] = False  # not the sink
+    return {"all": np.ones((6, KEYS), bool), "causal": causal, "holed": holed, "no sink": unseen}
+
+
+@pytest.mark.parametrize("sink", [0, 3])
+def test_the_gradient_is_that_of_finite_differences(sink):
+    for visible in masks().values():
+        got = compare(*focused(sink, visible), LOGITS, visible)
+        assert not got[:, ~visible].any()
+
+
+@pytest.mark.parametrize("hidden_too", [True, False])
+def test_logits_of_minus_infinity(hidden_too):
+    """Hidden by −∞ rather than, or as well as, by a mask; one row is all −∞."""
+    visible = masks()["holed"]
+    s = np.where(visible, LOGITS, -np.inf)
+    compare(*focused(0, visible if hidden_too else np.ones_like(visible)), s, visible)
+
+
+def test_sinks_far_above_and_far_below():
+    every = np.ones(LOGITS.shape, bool)
+    pair = focused(0, every)
+    for gap in (-2000.0, -800.0, -40.0, 40.0, 700.0, 800.0, 2000.0):
+        s = LOGITS.copy()
+        s[:, 0] = gap
+        compare(*pair, s, every, rtol=1e-5, atol=1e-7)
+
+
+def test_a_row_without_a_value_gives_nothing_to_the_others():
+    """Its NaN does not spread, even where it is summed."""
+    visible = masks()["holed"]
+
+    def whole(s):
+        found, _, _ = rows.focus(rows.softmax(rows.split(s, jnp.asarray(visible), 0)), TOP)
+        return sum(x.sum() for x in found.values())
+
+    got = np.asarray(jax.grad(whole)(jnp.asarray(LOGITS)))
+    assert np.isfinite(got).all()
+    assert not got[3].any()
+    assert got[5].any()
+
+
+def test_weights_themselves_with_zeros_and_signs():
+    a = RNG.normal(size=(4, KEYS))
+    a[1] = 0  # all zero
+    a[2, 1:] = 0  # only the sink
+    a[3, 0] = 0
+    compare(*focused(0, np.ones(a.shape, bool), weigh=lambda parts: parts), a, a != 0)
+
+
+def test_constant_rows_are_at_a_maximum():
+    _, gradient = focused(0, np.ones((2, KEYS), bool))
+    got = dict(zip(NAMES, np.asarray(gradient(jnp.ones((2, KEYS)))), strict=True))
+    for name in ("S", "n_eff", "entropy"):
+        np.testing.assert_allclose(got[name], 0, atol=1e-14)
