@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import gamma
 
 from sparsity import normal_prefixes, prefixes
-from sparsity.definition import EPS
+from sparsity.kernels.numeric.points import EPS
 from sparsity.prefixes import LogMGF
 
 __all__ = ["n_eff_of_normal_prefixes", "n_eff_of_prefixes"]

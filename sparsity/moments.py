@@ -23,6 +23,7 @@ _BLURRED = 0.5  # relative rounding error that a moment may have
 _OWN, _WHOLE = math.log(1e-15), math.log(1e-17)  # error of a panel: of its own and of all mass
 _NOTHING = math.log(1e-19)  # of all mass: what need not be looked at
 _TAME = 0.97  # ratio of successive halves of a singular panel beyond which it does not converge
+_BLUR = math.log(1e-14)  # of all mass: error of a point beyond which it is worth high precision
 _AT_ONCE = 1024  # panels whose points are evaluated together
 
 
@@ -138,7 +139,8 @@ class _Moments:
             masses.append(self.p * found.log + np.log(np.abs(step * width)))
         density = self.axis.law.log_density(self.axis.t[p.a] + inner)
         with np.errstate(over="ignore", invalid="ignore"):
-            ratio = np.exp(masses[1] - masses[0])
+            nothing = np.isneginf(masses[0]) & np.isneginf(masses[1])
+            ratio = np.where(nothing, 0.0, np.exp(masses[1] - masses[0]))
             left = masses[0] + density + np.log(2 / np.maximum(1 - ratio, 1e-3))
         return np.where(np.isnan(left), np.inf, left), np.where(np.isnan(ratio), np.inf, ratio)
 
@@ -190,8 +192,9 @@ class _Moments:
         t = self.axis.t[a] + x
         density = self.axis.law.log_density(t)
         found, p = self.axis.at(a, x), self.p[:, :, None]
-        with np.errstate(invalid="ignore"):
-            worth = (p * found.most + density > self.certain[:, None, None] - 45).any(axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            blur = p * found.most + density + np.log(half * WEIGHTS * np.minimum(found.error, 1.0))
+            worth = (blur > self.certain[:, None, None] + _BLUR).any(axis=0)
         found = self.axis.refined(a, x, found, worth)
         own = self.axis.law.rounding(t) + np.abs(t) * self.axis.shift[a] + 6 * EPS
         top = (p * found.log + density).max(axis=(1, 2))

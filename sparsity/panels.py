@@ -8,6 +8,7 @@ the panels are as narrow as it needs.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -54,8 +55,10 @@ WIDE, HIGH = (RHO + 1 / RHO) / 2, (RHO - 1 / RHO) / 2
 # |∫ − Gauss rule| ≤ 64/15 · sup|f| · ρ^(−2N)/(1 − ρ^(−2)) on [−1, 1] (Trefethen, ATAP, Thm 19.3)
 LOG_RULE = float(np.log(64 / 15) - 2 * _COUNT * np.log(RHO) - np.log1p(-(RHO**-2)))
 _ROUNDS = 1200
-_WORK = 6_000_000  # panels looked at, times the parts of the expression
+_WORK = 3_000_000  # segments, boxes and points evaluated, times the parts of the expression
+_POINT = 0.05  # of the cost of a segment is that of a point
 _ENDLESS = 20_000  # panels on which f is unbounded
+_LOOKS, _SANE = 3, 1e6  # odd points looked at in high precision, and how far out
 _PATIENCE = 5  # rounds of halving before branches are looked for
 _GRADES = 48  # halvings at once towards a singular anchor
 _DOUBTFUL = 1e-9  # error of log|f| above which it is evaluated slowly
@@ -162,7 +165,7 @@ class Axis:
 
     def __init__(self, f: Definition, law: ScoreLaw) -> None:
         """Place the anchors."""
-        self.f, self.law = f, law
+        self.f, self.law, self.work = f, law, 0.0
         first, last = law.steps[0], law.steps[-1]
         at = {law.where(root): root for root in f.roots}
         at = {t: root for t, root in at.items() if first <= t <= last and t != 0} | {0.0: law.beta}
@@ -171,9 +174,9 @@ class Axis:
 
     def start(self) -> Panels:
         """Panels over the whole line; each anchor serves the part that is nearest to it."""
-        middle = (self.t[1:] + self.t[:-1]) / 2
-        lows = np.concatenate([self.law.steps[:1], middle]) - self.t
-        highs = np.concatenate([middle, self.law.steps[-1:]]) - self.t
+        half = np.array([self.law.gap(*pair) for pair in itertools.pairwise(self.s)]) / 2
+        lows = np.concatenate([self.law.steps[:1] - self.t[:1], -half])
+        highs = np.concatenate([half, self.law.steps[-1:] - self.t[-1:]])
         parts = []
         for a, (t, low, high) in enumerate(zip(self.t, lows, highs, strict=True)):
             x = np.concatenate([self.law.steps - t, [low, 0.0, high]])
@@ -183,6 +186,7 @@ class Axis:
 
     def at(self, a: np.ndarray, x: np.ndarray) -> At:
         """|f| at points, from `Definition.at`."""
+        self.work += _POINT * np.size(x) * self.f.size
         return self.f.at(self.s[a], self.law.offset(Points(x), self.t[a]))
 
     def refined(self, a: np.ndarray, x: np.ndarray, found: At, worth: np.ndarray) -> At:
@@ -209,6 +213,7 @@ class Axis:
 
     def on(self, p: Panels, tilted: bool) -> tuple[Known, list[Any]]:
         """What is known on the segments, and the branches there."""
+        self.work += len(p.a) * self.f.size
         x = self.law.offset(Segments.between(p.low, p.high), self.t[p.a])
         low, high, taken = self.f.on(self.s[p.a], x, tilted)
         middle = self.t[p.a] + (p.low + p.high) / 2
@@ -216,6 +221,7 @@ class Axis:
 
     def around(self, known: Known, taken: list[Any], tilted: bool) -> Known:
         """And what is known on the boxes around them."""
+        self.work += len(known.half) * self.f.size
         p, half = known.panels, known.half
         centre = (p.low + p.high) / 2
         wide, high = WIDE * half * (1 + 8 * EPS), HIGH * half * (1 + 8 * EPS)
@@ -237,9 +243,8 @@ def cut(axis: Axis, goal: Goal) -> None:
     Raises:
         InputError: f is not a finite real number where keys fall, or needs too many panels.
     """
-    pending, work = axis.start(), 0
+    pending = axis.start()
     for round_ in range(_ROUNDS):
-        work += len(pending.a) * axis.f.size
         known, taken = axis.on(pending, goal.tilted)
         goal.see(known)
         live = np.flatnonzero(~goal.drop(known))
@@ -257,7 +262,7 @@ def cut(axis: Axis, goal: Goal) -> None:
             return
         if round_ >= 2:
             _refuse_unreal(axis, rest)
-        if work > _WORK:
+        if axis.work > _WORK:
             fix = f"has too fine a structure at gamma = {axis.law.gamma:g}; lower gamma"
             raise TooFine("weight", axis.f.kernel.weight, fix)
         if (rest.f[1] == np.inf).sum() > _ENDLESS:
@@ -290,15 +295,13 @@ def _refuse_unreal(axis: Axis, rest: Known) -> None:
     p = rest.panels
     x = p.low + 0.3819660112501051 * (p.high - p.low)
     found = axis.at(p.a, x)
-    bad = np.isnan(found.log) | (found.log == np.inf)
-    if bad.any():
-        nearest = np.flatnonzero(bad)[np.argmin(np.abs(axis.t[p.a] + x)[bad])]
-        a = p.a[nearest]
-        score = axis.s[a] + float(axis.law.offset(Points(x[nearest]), axis.t[a]).m)
-        if found.log[nearest] == np.inf and abs(score) > 1e3:
-            return  # e^(e^s): what is infinite there is said by the goal
-        fix = f"is not a finite real number at score {score:.6g}; it must be one at every score"
-        raise InputError("weight", axis.f.kernel.weight, fix)
+    odd = np.flatnonzero(np.isnan(found.log) | (found.log == np.inf))
+    for i in odd[np.argsort(np.abs(axis.t[p.a] + x)[odd])][:_LOOKS]:
+        offset = axis.law.offset(Points(x[i]), axis.t[p.a[i]])
+        score = float(axis.s[p.a[i]] + offset.m)
+        if abs(score) < _SANE and not axis.f.real_at(score):
+            fix = f"is not a finite real number at score {score:.6g}; it must be one at every score"
+            raise InputError("weight", axis.f.kernel.weight, fix)
 
 
 def _split(axis: Axis, goal: Goal, rest: Known, round_: int) -> Panels:

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.optimize import brentq
 
-from sparsity.definition import EPS
 from sparsity.errors import InputError
+from sparsity.kernels.numeric.points import EPS
 from sparsity.kernels.parameters import LENGTH
 
 __all__ = ["STEP", "WIDEST", "LogMGF", "Sums", "TooWide", "n_eff"]

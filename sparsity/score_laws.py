@@ -45,6 +45,10 @@ class ScoreLaw(Protocol):
         """The t of a score; not finite where there is none."""
         ...
 
+    def gap(self, low: float, high: float) -> float:
+        """The distance in t between two scores, to all digits of their difference."""
+        ...
+
     def shift(self, t: float, score: float) -> float:
         """Error of t as the place of a score."""
         ...
@@ -93,6 +97,10 @@ class Gaussian:
     def where(self, score: float) -> float:
         """The t of a score."""
         return (score - self.beta) / self.gamma
+
+    def gap(self, low: float, high: float) -> float:
+        """The distance in t between two scores."""
+        return (high - low) / self.gamma
 
     def shift(self, t: float, score: float) -> float:
         """Error of t as the place of a score."""
@@ -157,7 +165,7 @@ class Uniform:
         self.steps = np.linspace(0.0, period / gamma, 9)
         self.log_norm = -math.log(self.steps[-1])
 
-    where, shift = Gaussian.where, Gaussian.shift
+    where, shift, gap = Gaussian.where, Gaussian.shift, Gaussian.gap
     offset, slow_offset = Gaussian.offset, Gaussian.slow_offset
 
     def log_density(self, t: Any) -> Any:

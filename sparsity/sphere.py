@@ -64,6 +64,11 @@ class Sphere:
         c = (score - self.beta) / self.reach
         return self.scale * math.atanh(c) if abs(c) < 1 else math.nan
 
+    def gap(self, low: float, high: float) -> float:
+        """The distance in t between two scores."""
+        one, two = ((score - self.beta) / self.reach for score in (low, high))
+        return self.scale * math.atanh((high - low) / self.reach / (1 - one * two))
+
     def shift(self, t: float, score: float) -> float:
         """Error of t as the place of a score."""
         if score == self.beta:

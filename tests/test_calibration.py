@@ -17,7 +17,7 @@ import pytest
 import sympy
 from scipy import stats
 
-from sparsity import finite_length, reference_grid
+from sparsity import estimate, finite_length, reference_grid
 from sparsity.evaluation import evaluate
 from sparsity.kernels import decayed, exp, identity, named, relu2, score_kernel
 from sparsity.kernels.symbols import s
@@ -186,3 +186,53 @@ def test_sequential_test_looks_after_every_chunk(name):
         found_planted += planted
     assert alarms == 0
     assert found_planted >= 0.999 * runs
+
+
+_R = sympy.Rational
+USER_SEEDS = 300
+# Kernels of a user's own, whose tables are found from bounds: (f, β, γ, relative error asked for).
+USERS: dict[str, tuple[Any, float, float, float]] = {
+    "a spike far off": (
+        1 + 100 * sympy.exp(-((s - sympy.Float(33.33)) ** 2) / (2 * sympy.Float(0.003) ** 2)),
+        0.0, 30.0, 1e-2,
+    ),
+    "a needle": (1 + 1000 * sympy.exp(-(10**8) * (s - sympy.Float(1.2345)) ** 2), 0.0, 1.0, 1e-2),
+    "softplus": (sympy.log(1 + sympy.exp(s)), 0.0, 2.0, 1e-3),
+    "tanh²": (sympy.tanh(s) ** 2, 0.3, 1.0, 1e-3),
+    "gelu": (s * (1 + sympy.erf(s / sympy.sqrt(2))) / 2, 0.0, 1.0, 1e-3),
+    "sigmoid": (1 / (1 + sympy.exp(-s)), -3.0, 2.0, 1e-3),
+    "|s|^0.3": (sympy.Abs(s) ** _R(3, 10), 0.0, 1.0, 1e-4),
+    "cosine": (sympy.cos(s), 0.0, 5.0, 1e-3),
+    "cube": (s**3, 0.5, 1.0, 1e-3),
+    "elu + 1": (sympy.Piecewise((sympy.exp(s), s < 0), (1 + s, True)), 0.0, 1.0, 1e-5),
+    "comb": (sympy.Heaviside(sympy.cos(s) - _R(1, 2)), 0.0, 30.0, 1e-3),
+    "staircase": (sympy.floor(10 * s / 7) + _R(1, 2), 0.3, 2.0, 1e-3),
+}  # fmt: skip
+_BOUNDS = ("staircase",)  # whose jumps are too many for a table: the bar says that it is a bound
+
+
+@pytest.mark.parametrize("name", USERS)
+def test_coverage_of_users_kernels(name, record_property):
+    """A standard error covers as often as it says; where it cannot be had, the result says so."""
+    weight, beta, gamma, rel_error = USERS[name]
+    kernel = score_kernel("own", weight)
+    truth = float(evaluate(kernel, beta=beta, gamma=gamma).log_S)
+    found = [
+        estimate(kernel, beta=beta, gamma=gamma, rel_error=rel_error, seed=seed)
+        for seed in range(USER_SEEDS)
+    ]
+    assert all(e.warning is None and e.rel_stderr <= rel_error for e in found)
+    covered = [math.log(e.ci95[0]) <= truth <= math.log(e.ci95[1]) for e in found]
+    record_property("coverage", float(np.mean(covered)))
+    if name in _BOUNDS:
+        assert all(e.bar == "bound" for e in found)
+        assert all(covered)
+    else:
+        assert all(e.bar == "standard error" for e in found)
+        assert 0.92 <= np.mean(covered) <= 0.975
+        halved = [abs(e.log_S - truth) <= 0.5 * student(0.975, e.dof) * e.rel_stderr for e in found]
+        assert np.mean(halved) < 0.85  # bars of half the size would be seen
+
+
+def test_users_kernels_are_twelve():
+    assert len(USERS) == 12

@@ -407,6 +407,7 @@ def test_user_kernels_agree_with_quadrature_of_the_definition(name):
         (log(1 + exp(s)), "expanding f", "log(exp(s) + 1)"),
         (tanh(s), "expanding f", "tanh(s)"),
         (1 / (1 + exp(-s)), "expanding f", "exp(-s)"),
+        (s * (1 + erf(s / sqrt(2))), "expanding f", "erf"),
         (exp(-(s**4)), "expanding f", "exp(-s**4)"),
         (sympy.sin(s), "expanding f", "sin(s)"),
         (s + exp(s), "splitting |f|", "s + exp(s)"),

@@ -28,7 +28,7 @@ __all__ = ["At", "Definition", "definition"]
 
 _ANCHORS = 64  # more linear parts than that are no help
 _DIGITS = (30, 60, 120, 240, 480, 960)  # of the slow evaluation
-_SLOW = 20_000  # most points that one call evaluates slowly
+_SLOW = 5_000  # most points that one call evaluates slowly
 
 
 class At(NamedTuple):
@@ -47,18 +47,21 @@ class At(NamedTuple):
     side: np.ndarray
 
 
-def _linear_roots(expression: Any) -> set[float]:
-    """Scores at which a linear part of an expression vanishes."""
+def _roots(expression: Any) -> set[float]:
+    """Scores at which a polynomial part of an expression, of degree 1 or 2, vanishes."""
     found = {0.0}
     for part in sympy.preorder_traversal(expression):
         whole: Any = part
-        linear = whole.lhs - whole.rhs if isinstance(part, Relational) else whole
-        if isinstance(part, (Relational, sympy.Add)) and linear.has(score):
-            slope = linear.diff(score)
-            if slope.is_number and slope.is_real and slope != 0:
-                root: Any = -linear.subs(score, 0) / slope
-                if root.is_real and abs(root) < 1e300:
-                    found.add(float(root))
+        if not isinstance(part, (Relational, sympy.Add)) or not whole.has(score):
+            continue
+        whole = whole.lhs - whole.rhs if isinstance(part, Relational) else whole
+        whole = whole.replace(sympy.Abs, lambda x: x)
+        if not whole.is_polynomial(score):
+            continue
+        powers = [float(c) for c in sympy.Poly(whole, score).all_coeffs() if c.is_real]
+        if 2 <= len(powers) <= 3:
+            roots = np.roots(powers)
+            found |= {float(x.real) for x in roots if x.imag == 0 and abs(x) < 1e300}
         if len(found) >= _ANCHORS:
             break
     return found
@@ -71,9 +74,9 @@ def _gaussian_factor(weight: Any) -> tuple[tuple[float, float, float], Any]:
     for factor in sympy.Mul.make_args(weight):
         base, power = factor.as_base_exp()
         if base == sympy.E:  # as_base_exp of e^x
-            for term in sympy.Add.make_args(sympy.expand(power)):
+            for term in sympy.Add.make_args(power):
                 if term.is_polynomial(score) and sympy.Poly(term, score).degree() <= 2:
-                    tilt += term
+                    tilt += sympy.expand(term)
                 else:
                     rest *= sympy.exp(term)
         else:
@@ -107,7 +110,7 @@ class Definition:
         self._f = weight if weight.is_nonnegative else sympy.Abs(weight, evaluate=False)
         self.tilt, rest = _gaussian_factor(weight)
         self._rest = rest if rest.is_nonnegative else sympy.Abs(rest, evaluate=False)
-        self.roots = tuple(sorted(_linear_roots(weight)))
+        self.roots = tuple(sorted(_roots(weight)))
         self.size = sum(1 for _ in sympy.preorder_traversal(weight))
         self._slow = sympy.lambdify([score], weight, "mpmath")
 
@@ -174,6 +177,17 @@ class Definition:
         for i in range(min(len(offset), _SLOW)):
             found[i] = self._one(float(anchor[i]), offset[i])
         return found
+
+    def real_at(self, score: float) -> bool:
+        """Whether f is a finite real number at a score, as far as high precision can tell."""
+        with mpmath.workdps(50):
+            try:
+                value = self._slow(mpmath.mpf(score))
+            except ZeroDivisionError:
+                return False
+            except (OverflowError, ValueError, TypeError, MemoryError):
+                return True
+            return bool(mpmath.isfinite(value)) and mpmath.im(value) == 0
 
     def _one(self, anchor: float, x: Any) -> float:
         last = mpmath.nan

@@ -25,6 +25,20 @@ def _is_zero(k: Any) -> bool:
     return np.ndim(k) == 0 and k == 0
 
 
+def _spread(m: Any, spread: Any, k: Any) -> Points:
+    """The positive numbers m·e^k to within factors e^(±spread).
+
+    Where that is more than e, no digit is known: what is left is how large they may be.
+    """
+    blurred = spread > 1
+    if not np.any(blurred):
+        return Points(m, m * np.expm1(spread), k)
+    shift = np.where(blurred, np.minimum(spread, 1e300), 0.0)
+    error = np.where(blurred, m, m * np.expm1(np.minimum(spread, 1.0)))
+    error = np.where(np.isposinf(spread), np.inf, error)
+    return Points(m * np.exp(-shift), error, k + shift)
+
+
 class Points(NamedTuple):
     """Values m·e^k, |error of m| ≤ e.
 
@@ -44,12 +58,13 @@ class Points(NamedTuple):
         return Points(x, error)
 
     def _settled(self) -> Points:
-        """The same, with |m| back in range."""
-        size = np.abs(self.m)
+        """The same, with the larger of |m| and e back in range."""
+        size = np.maximum(np.abs(self.m), self.e)
         far = (size > _LARGE) | ((size < 1 / _LARGE) & (size > 0))
         if not np.any(far):
             return self
         shift = np.where(far & np.isfinite(size), np.rint(np.log(np.where(far, size, 1.0))), 0.0)
+        shift = np.clip(shift, -700.0, 700.0)
         factor = np.exp(-shift)
         m = self.m * factor
         return Points(m, self.e * factor + EPS * np.abs(m), self.k + shift)
@@ -102,7 +117,11 @@ class Points(NamedTuple):
 
     def __mul__(self, other: Points) -> Points:  # type: ignore[override]
         """Product."""
-        m, size, others = self.m * other.m, np.abs(self.m), np.abs(other.m)
+        m = self.m * other.m
+        if np.any(np.isinf(m) | ((m == 0) & (self.m != 0) & (other.m != 0))):
+            self, other = self._settled(), other._settled()  # noqa: PLW0642
+            m = self.m * other.m
+        size, others = np.abs(self.m), np.abs(other.m)
         error = size * other.e + others * self.e + self.e * other.e + EPS * np.abs(m)
         return Points(m, error, self.k + other.k)._settled()
 
@@ -114,21 +133,20 @@ class Points(NamedTuple):
         """One over it."""
         size = np.abs(self.m)
         m = 1 / self.m
-        error = np.where(self.e < size, self.e / (size * (size - self.e)), np.inf)
+        error = np.where(self.e < size, self.e / size / (size - self.e), np.inf)
         return Points(m, error + EPS * np.abs(m), -self.k)._settled()
 
     def exp(self) -> Points:
-        """e^x; large exponents go into k."""
+        """e^x; large exponents go into k. Of e^x with |x| > 1e300 only the side is known."""
         x = self.clipped()
         far = np.abs(x.m) > _FAR
         k = np.where(far, np.rint(x.m), 0.0) if np.any(far) else 0.0
         m = np.exp(np.clip(x.m - k, -_FAR, _FAR))
-        blurred = x.e > 1  # no digit is known, only how large it may be
-        if not np.any(blurred):
-            return Points(m, m * (np.expm1(x.e) + 2 * EPS), k)
-        shift = np.where(blurred, np.minimum(x.e, 1e300), 0.0)
-        error = np.where(blurred, m, m * (np.expm1(np.minimum(x.e, 1.0)) + 2 * EPS))
-        return Points(m * np.exp(-shift), error, k + shift)
+        beyond = np.abs(x.m) >= 1e300
+        error = x.e
+        if np.any(beyond):
+            error = np.where(beyond, np.where(x.m > 0, np.inf, 1e290), error)
+        return _spread(m, error + 2 * EPS, k)
 
     def expm1(self) -> Points:
         """e^x − 1, for |x| of order one."""
@@ -204,11 +222,11 @@ class Points(NamedTuple):
         """x^p for x ≥ 0 and a fixed real p; NaN below zero."""
         m = np.power(self.m, p)
         relative = np.where(self.m > 0, np.minimum(self.e / np.abs(self.m), 0.5), 0.0)
-        grown = np.expm1(np.abs(p) * -np.log1p(-relative))
+        size = np.abs(self.k + np.log(np.where(self.m > 0, self.m, 1.0)))  # p itself is rounded
+        spread = np.abs(p) * (2 * EPS * size - np.log1p(-relative)) + 4 * EPS
+        found = _spread(m, spread, p * self.k)
         lost = np.where((self.m > 0) & (self.e < self.m / 2), 0.0, np.power(self.e, abs(p)))
-        k = p * self.k
-        error = np.abs(m) * (grown + 4 * EPS + EPS * np.abs(k)) + lost
-        return Points(m, error, k)._settled()
+        return Points(found.m, found.e + lost, found.k)._settled()
 
     def step(self) -> Any:
         """The largest whole number below."""

@@ -92,10 +92,22 @@ def _pow(run: _Run, e: Any) -> Value:
         return run(base).power(int(exponent))
     if exponent.free_symbols:
         return (run(base).log() * run(exponent)).exp()
-    near = float(exponent)
-    if sympy.Rational(near) == exponent:
-        return run(base).real_power(near)
-    return (run(base).log() * run(exponent)).exp()
+    return run(base).real_power(float(exponent))
+
+
+def _log(run: _Run, e: Any) -> Value:
+    """log(a + c·e^x) as log a + softplus(x + log(c/a)): e^x may be beyond all floats."""
+    terms = sympy.Add.make_args(e.args[0])
+    powers = [term for term in terms if term.has(s)]
+    if len(powers) == 1 and len(terms) > 1:
+        scale, power = powers[0].as_independent(s)
+        rest = sympy.Add(*(term for term in terms if term is not powers[0]))
+        if isinstance(power, sympy.exp) and scale.is_positive and rest.is_positive:
+            shifted = run(power.args[0])
+            shifted = shifted if scale == rest else shifted + run(sympy.log(scale / rest))
+            plus = shifted.softplus()
+            return plus if rest == 1 else plus + run(sympy.log(rest))
+    return run(e.args[0]).log()
 
 
 def _abs(run: _Run, e: Any) -> Value:
@@ -191,7 +203,7 @@ FUNCTIONS: dict[Any, Callable[[_Run, Any], Value]] = {
     sympy.Mul: _mul,
     sympy.Pow: _pow,
     sympy.exp: _method("exp"),
-    sympy.log: _method("log"),
+    sympy.log: _log,
     sympy.sin: _method("sin"),
     sympy.cos: _method("cos"),
     sympy.tan: _rewritten(lambda x: sympy.Mul(sympy.sin(x), 1 / sympy.cos(x), evaluate=False)),

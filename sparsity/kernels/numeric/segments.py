@@ -22,6 +22,11 @@ def _down(x: Points) -> Points:
     return Points(x.m - x.e, 0.0, x.k)
 
 
+def _at_least_zero(x: Points) -> Points:
+    """A lower end of what is not negative."""
+    return Points(np.maximum(x.m - x.e, np.minimum(x.m, 0.0)), 0.0, x.k)
+
+
 def _up(x: Points) -> Points:
     return Points(x.m + x.e, 0.0, x.k)
 
@@ -133,11 +138,12 @@ class Segments(NamedTuple):
 
     def exp(self) -> Segments:
         """e^x."""
-        lo = self.lo.plain()
-        nothing = np.isneginf(lo.m)
-        lo = Points.where(nothing, Points(np.float64(0.0)), self.lo.exp())
-        hi = Points.where(np.isposinf(self.hi.m), Points(np.float64(np.inf)), self.hi.exp())
-        return Segments(_down(lo), _up(hi))
+        ends = self.lo.plain().m, self.hi.plain().m
+        least = _at_least_zero(self.lo.exp())
+        lo = Points.where(np.isneginf(ends[0]), Points(np.float64(0.0)), least)
+        lo = Points.where(np.isposinf(ends[0]), Points(1.0, 0.0, 1e300), lo)
+        endless = Points.where(np.isposinf(ends[1]), Points(np.float64(np.inf)), _up(self.hi.exp()))
+        return Segments(lo, endless)
 
     def expm1(self) -> Segments:
         """e^x − 1."""
@@ -183,7 +189,7 @@ class Segments(NamedTuple):
         ends = self.lo.power(p), self.hi.power(p)
         lo, hi = ends if p > 0 else ends[::-1]
         endless = np.isposinf(hi.m)
-        return Segments(_down(lo), _up(Points(hi.m, np.where(endless, 0.0, hi.e), hi.k)))
+        return Segments(_at_least_zero(lo), _up(Points(hi.m, np.where(endless, 0.0, hi.e), hi.k)))
 
     def step(self) -> Any:
         """The largest whole number below, where it is the same throughout; NaN elsewhere."""

@@ -138,6 +138,13 @@ class Value(NamedTuple):
         small = x.magnitude() < 1
         return Value(1.0, x.expm1()).settled().where(small, Value(0.0, x.exp()))
 
+    def softplus(self) -> Value:
+        """log(1 + e^x): x + log(1 + e^(−x)) for x > 0."""
+        x = self.whole()
+        side = _side(x, 0.0)
+        rest = Value(1.0, x.times(np.where(side > 0, -1.0, 1.0)).exp()).settled().log()
+        return (self + rest).where(side > 0, rest)
+
     def _beside_one(self) -> Any:
         return self.a == 1 if not _none(self.a) else np.False_
 
@@ -183,12 +190,13 @@ class Value(NamedTuple):
         return near.where(x.magnitude() < 1, Value(0.0, far))
 
     def tanh(self) -> Value:
-        """Hyperbolic tangent: ±(1 − 2/(e^(2|x|) + 1)) away from zero."""
+        """Hyperbolic tangent: ±(1 − 2q/(1 + q)), q = e^(−2|x|), away from zero."""
         x = self.whole()
         grown = x.times(2.0).expm1()
         near = Value(0.0, grown * grown.plus(2.0).reciprocal())
         side = _side(x, 0.5)
-        drop = x.times(2.0 * side).exp().plus(1.0).reciprocal()
+        fall = x.times(-2.0 * side).exp()
+        drop = fall * fall.plus(1.0).reciprocal()
         far = self._of(np.where(side == 0, 1.0, side) * 1.0, drop.times(-2.0 * side))
         return far.where(side != 0, near)
 
