@@ -151,8 +151,10 @@ class _Moments:
         self.lost.append(high[:, ~endless])
         if not endless.any():
             return
-        left, ratio = self._trend(known.panels[endless])
-        wild = ((ratio > _TAME) & (left > self.certain[:, None] + _NOTHING)).any(axis=1)
+        p = known.panels[endless]
+        left, ratio = self._trend(p)
+        counts = (p.low == 0) | (p.high == 0) | (left > self.certain[:, None] + _NOTHING)
+        wild = ((ratio > _TAME) & counts).any(axis=1)
         if wild.any():
             self._diverges(self.p[wild][0, 0])
         self.lost.append(left)

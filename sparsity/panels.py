@@ -55,8 +55,8 @@ WIDE, HIGH = (RHO + 1 / RHO) / 2, (RHO - 1 / RHO) / 2
 # |∫ − Gauss rule| ≤ 64/15 · sup|f| · ρ^(−2N)/(1 − ρ^(−2)) on [−1, 1] (Trefethen, ATAP, Thm 19.3)
 LOG_RULE = float(np.log(64 / 15) - 2 * _COUNT * np.log(RHO) - np.log1p(-(RHO**-2)))
 _ROUNDS = 1200
-_WORK = 3_000_000  # segments, boxes and points evaluated, times the parts of the expression
-_POINT = 0.05  # of the cost of a segment is that of a point
+_WORK = 6_000_000  # segments, boxes and points evaluated, times the parts of the expression
+_POINT, _CALL = 0.05, 40  # segments that a point costs, and any evaluation at all
 _ENDLESS = 20_000  # panels on which f is unbounded
 _LOOKS, _SANE = 3, 1e6  # odd points looked at in high precision, and how far out
 _PATIENCE = 5  # rounds of halving before branches are looked for
@@ -186,7 +186,7 @@ class Axis:
 
     def at(self, a: np.ndarray, x: np.ndarray) -> At:
         """|f| at points, from `Definition.at`."""
-        self.work += _POINT * np.size(x) * self.f.size
+        self.work += (_POINT * np.size(x) + _CALL) * self.f.size
         return self.f.at(self.s[a], self.law.offset(Points(x), self.t[a]))
 
     def refined(self, a: np.ndarray, x: np.ndarray, found: At, worth: np.ndarray) -> At:
@@ -213,7 +213,7 @@ class Axis:
 
     def on(self, p: Panels, tilted: bool) -> tuple[Known, list[Any]]:
         """What is known on the segments, and the branches there."""
-        self.work += len(p.a) * self.f.size
+        self.work += (len(p.a) + _CALL) * self.f.size
         x = self.law.offset(Segments.between(p.low, p.high), self.t[p.a])
         low, high, taken = self.f.on(self.s[p.a], x, tilted)
         middle = self.t[p.a] + (p.low + p.high) / 2
@@ -221,7 +221,7 @@ class Axis:
 
     def around(self, known: Known, taken: list[Any], tilted: bool) -> Known:
         """And what is known on the boxes around them."""
-        self.work += len(known.half) * self.f.size
+        self.work += (len(known.half) + _CALL) * self.f.size
         p, half = known.panels, known.half
         centre = (p.low + p.high) / 2
         wide, high = WIDE * half * (1 + 8 * EPS), HIGH * half * (1 + 8 * EPS)
@@ -336,14 +336,15 @@ def _graded(p: Panels) -> Panels:
 
 
 def _jumps(axis: Axis, p: Panels, where: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which of the panels have different branches at their ends, and where they change."""
+    """Which of the panels have a jump of branches inside, one only, and where."""
     found = np.zeros(len(where), dtype=bool)
     index = np.flatnonzero(where)
     if not len(index):
         return found, np.empty(0)
     a, low, high = p.a[index], p.low[index], p.high[index]
     left, right = axis.at(a, low).side, axis.at(a, high).side
-    differ = left != right
+    middle = axis.at(a, (low + high) / 2).side
+    differ = (left != right) & ((middle == left) | (middle == right))  # else there are several
     found[index[differ]] = True
     a, low, high, left = a[differ], low[differ], high[differ], left[differ]
     for _ in range(60 if len(a) else 0):

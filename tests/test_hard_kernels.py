@@ -83,12 +83,18 @@ def test_what_points_cannot_see(weight, beta, gamma, exact):
     assert abs(found.log_S - wrong) > found.error_bound + slack
 
 
-REMOVABLE = [sin(s) / s, tanh(s) / s, s / (exp(s) - 1), log(Abs(s)), log(1 + s**2), log(cosh(s))]
+REMOVABLE = [  # (kernel, the same in floats)
+    (sin(s) / s, lambda x: math.sin(x) / x),
+    (tanh(s) / s, lambda x: math.tanh(x) / x),
+    (s / (exp(s) - 1), lambda x: x / math.expm1(x)),
+    (log(Abs(s)), lambda x: math.log(abs(x))),
+    (log(1 + s**2), lambda x: math.log1p(x * x)),
+    (log(cosh(s)), lambda x: math.log(math.cosh(x))),
+]
 
 
-@pytest.mark.parametrize("weight", REMOVABLE, ids=str)
-def test_removable_and_integrable_points(weight):
-    f = sympy.lambdify([s], weight.subs(exp(s) - 1, sympy.Function("expm1")(s)), "math")
+@pytest.mark.parametrize(("weight", "f"), REMOVABLE, ids=lambda x: str(x)[:20])
+def test_removable_and_integrable_points(weight, f):
     cuts = (-9.0, -4.0, -1.0, -1e-3, -1e-9, 1e-9, 1e-3, 1.0, 4.0, 9.0)
     m1, m2 = (_mean(lambda x, p=p: abs(f(x)) ** p if x else 1.0, cuts, 0.3, 0.9) for p in (1, 2))
     found = evaluate(score_kernel("own", weight), beta=0.3, gamma=0.9)
