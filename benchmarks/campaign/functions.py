@@ -12,13 +12,13 @@ from typing import Any
 
 from flint import acb, arb
 
+from benchmarks.campaign.shape import FALLING, RISING
+
 __all__ = [
     "DERIVATIVES",
     "DISC",
-    "FALLING",
     "NAN",
     "PAIRS",
-    "RISING",
     "STRETCH",
     "monotone",
     "rational",
@@ -115,8 +115,6 @@ SHARED: dict[str, Callable[[Any], Any]] = {
     "expm1": lambda x: x.expm1(),
     "onepexp": lambda x: 1 + x.exp(),
 }
-RISING = ("exp", "sinh", "erf", "atan", "tanh", "sigmoid", "softplus", "expm1", "onepexp")
-FALLING = ("erfc", "rootgap")
 STRETCH = {
     **SHARED,
     **{name: monotone(SHARED[name]) for name in RISING + FALLING},

@@ -46,10 +46,8 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 def _lambdify(expression: Any, symbol: Any) -> Function:
-    """SymPy's translation, with numbers as exact as they are written."""
-    exact = expression.replace(lambda x: x.is_Float, sympy.Rational)
     names = {"Heaviside": lambda x, *_: mpf(1) if x > 0 else mpf(0)}
-    return sympy.lambdify([symbol], exact, [names, "mpmath"])
+    return sympy.lambdify([symbol], expression, [names, "mpmath"])
 
 
 def _switches(expression: Any) -> Iterator[Any]:
@@ -143,7 +141,7 @@ def _log_moment(h: Function, scores: list[Any], inner: list[Any]) -> Any:
     values = [h(x) for x in scores]
     good = [mpmath.isfinite(v) and v > 0 for v in values]
     sizes = [float(mpmath.log(v)) if ok else -math.inf for v, ok in zip(values, good, strict=True)]
-    if max(sizes) == -math.inf:
+    if max(sizes) == -math.inf or math.inf in sizes:
         raise NoReference("vanishes wherever it was sampled")
     live = [i for i, size in enumerate(sizes) if size > max(sizes) - DEEP]
     low, high = scores[max(live[0] - 1, 0)], scores[min(live[-1] + 1, len(scores) - 1)]
@@ -170,6 +168,7 @@ def numeric_log_s(expression: Any, beta: float, gamma: float) -> str:
         NoReference: the two resolutions differ, or f vanishes or fails wherever it was sampled.
     """
     (symbol,) = expression.free_symbols
+    expression = expression.xreplace({x: sympy.Rational(x) for x in expression.atoms(sympy.Float)})
     f = _safe(_lambdify(expression, symbol))
     with mp.workdps(DIGITS):
         points = _features(expression, symbol)
