@@ -20,7 +20,7 @@ __all__ = [
     "positive",
 ]
 
-Node = tuple[Any, ...]
+Node = Any  # a tuple: the operation, then its arguments
 RISING = ("exp", "sinh", "erf", "atan", "tanh", "sigmoid", "softplus", "expm1", "onepexp")
 FALLING = ("erfc", "rootgap")
 

@@ -108,6 +108,8 @@ def _floor(inside: Node, x: Stretch) -> int:
     value = f(x.ball)
     if not value.is_finite():
         raise Undecided(False)
+    low: Any
+    high: Any
     low, high = value.lower().floor(), value.upper().floor()
     if low != high:
         incline = slope(inside, x.ball)

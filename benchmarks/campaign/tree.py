@@ -172,7 +172,7 @@ def convert(expression: Any) -> Node:
     if expression.is_Symbol:
         return S
     if expression.is_Rational or expression.is_Float:
-        exact = sympy.Rational(expression)
+        exact: Any = sympy.Rational(expression)
         return num(Fraction(int(exact.p), int(exact.q)))
     if expression in (sympy.pi, sympy.E):
         return ("pi",) if expression == sympy.pi else ("exp", ONE)
