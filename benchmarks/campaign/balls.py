@@ -6,65 +6,22 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from flint import acb, arb, ctx
+from flint import acb, acb_poly, arb, arb_poly, ctx
 
 from benchmarks.campaign.functions import (
     DERIVATIVES,
     DISC,
-    FALLING,
     NAN,
     PAIRS,
-    RISING,
     STRETCH,
     monotone,
     rational,
     root,
     whole,
 )
-from benchmarks.campaign.tree import Node, nodes, positive
+from benchmarks.campaign.shape import Node, constant, curved, direction, polynomial
 
-__all__ = ["constant", "on_discs", "on_stretches", "slope"]
-
-
-@functools.lru_cache(maxsize=65536)
-def direction(node: Node) -> int:
-    """+1 or −1 for a tree that rises or falls all along, by its form; 0 where it may not."""
-    name, *x = node
-    if name == "s":
-        return 1
-    if name in ("add", "max", "min"):
-        found = {direction(y) for y in x if not constant(y)}
-        return found.pop() if len(found) == 1 else 0
-    if name == "mul":
-        moving = [y for y in x if not constant(y)]
-        fixed = [y for y in x if constant(y)]
-        factor = 1
-        for y in fixed:
-            if not positive(y) and y[0] != "num":
-                return 0
-            factor *= 1 if positive(y) else -1
-        found = {direction(y) for y in moving}
-        alike = len(moving) == 1 or all(map(positive, moving))
-        return factor * found.pop() if len(found) == 1 and alike else 0
-    if name in FALLING:
-        return -direction(x[0])
-    if name in RISING or name == "log":
-        return direction(x[0])
-    if name == "ipow" and (positive(x[0]) or (x[1] > 0 and x[1] % 2)):
-        return direction(x[0]) * (1 if x[1] > 0 else -1)
-    if name == "rpow" and positive(x[0]):
-        return direction(x[0]) * (1 if x[1] > 0 else -1)
-    return 0
-
-
-@functools.lru_cache(maxsize=65536)
-def constant(node: Node) -> bool:
-    return all(x != ("s",) for x in nodes(node))
-
-
-@functools.lru_cache(maxsize=65536)
-def curved(node: Node) -> bool:
-    return any(x[0] in (*RISING, *FALLING, "log") for x in nodes(node))
+__all__ = ["on_discs", "on_stretches", "slope"]
 
 
 def _piecewise(args: tuple[Node, ...], bits: int) -> Callable[[Any], Any]:
@@ -93,6 +50,11 @@ def _piecewise(args: tuple[Node, ...], bits: int) -> Callable[[Any], Any]:
         return NAN if found is None else found
 
     return hull
+
+
+def _polynomial(found: Any, kind: str) -> Callable[[Any], Any]:
+    coefficients = [arb(c) for c in found.coeffs()]
+    return acb_poly(coefficients) if kind == "disc" else arb_poly(coefficients)
 
 
 class _Tape:
@@ -127,6 +89,8 @@ class _Tape:
                 return self.emit(monotone(compiled(x, "point", self.bits)), 0)
             if x[0] == "exp" and x[1][0] == "add":  # e^(s − e^s): each factor by its ends
                 return self.place(("mul", *(("exp", term) for term in x[1][1:])))
+        if x[0] in ("add", "mul") and (found := polynomial(x)) and found.degree() > 3:
+            return self.emit(_polynomial(found, self.kind), 0)
         if x[0] in PAIRS:
             slot = self.place(x[1])
             for other in x[2:]:

@@ -86,7 +86,6 @@ EXTRA: tuple[tuple[Any, float, float], ...] = (
     (sympy.exp(sympy.exp(s)), 0, 1),  # none at all
     (1 / s, 0, 1),
     (1 / s, 40, 1),
-    (sympy.tan(s), 0, 1),
     (Abs(s) ** Rational(-1, 2), 0.3, 1),
     (sympy.sqrt(s), 0, 1),  # not real
     (sympy.log(s), 5, 1),
@@ -106,7 +105,8 @@ def text(expression: Any) -> str | None:
 
 def parse(form: str) -> Any:
     """The expression of a text that this project has written."""
-    return sympy.sympify(form, locals={"s": s})
+    read: Any = sympy.sympify
+    return read(form, locals={"s": s})
 
 
 def _place(rng: np.random.Generator) -> tuple[float, float]:
@@ -130,12 +130,15 @@ def _rounded(x: float) -> Any:
 
 def _moved(rng: np.random.Generator) -> Any:
     """A block, perhaps scaled, shifted or raised to a power."""
-    block = BLOCKS[rng.integers(len(BLOCKS))][1]
+    name, block = BLOCKS[rng.integers(len(BLOCKS))]
     if rng.random() < 0.4:
         scale = (Rational(1, 10), Rational(1, 2), 2, 3, 10, -1)[rng.integers(6)]
         block = block.subs(s, scale * s)
     if rng.random() < 0.5:
-        block = block.subs(s, s - _rounded(float(rng.normal() * 10 ** rng.uniform(-1, 1.3))))
+        shift = _rounded(float(rng.normal() * 10 ** rng.uniform(-1, 1.3)))
+        if name == "bose":  # a float would move the pole off the zero
+            shift = Rational(str(shift))
+        block = block.subs(s, s - shift)
     if rng.random() < 0.2:
         power = (2, 3, Rational(2, 3))[rng.integers(3)]
         block = block**power if power in (2, 3) else Abs(block) ** power
@@ -162,6 +165,10 @@ def _named(rng: np.random.Generator) -> Iterator[Cell | None]:
             yield _made(NAMED[name], beta, gamma, "named")
     for expression, beta, gamma in EXTRA:
         yield _made(expression, beta, gamma, "named")
+    poles = _made(sympy.tan(s), 0, 1, "named")
+    if poles:  # too many for the reference to follow
+        poles.method = "infinite"
+        yield poles
     for name in STEPS:
         yield _made(NAMED[name], -0.027, 1.422, "named")
         for _ in range(STEP_PLACES - 1):

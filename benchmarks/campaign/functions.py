@@ -12,13 +12,13 @@ from typing import Any
 
 from flint import acb, arb
 
+from benchmarks.campaign.shape import FALLING, RISING
+
 __all__ = [
     "DERIVATIVES",
     "DISC",
-    "FALLING",
     "NAN",
     "PAIRS",
-    "RISING",
     "STRETCH",
     "monotone",
     "rational",
@@ -115,8 +115,6 @@ SHARED: dict[str, Callable[[Any], Any]] = {
     "expm1": lambda x: x.expm1(),
     "onepexp": lambda x: 1 + x.exp(),
 }
-RISING = ("exp", "sinh", "erf", "atan", "tanh", "sigmoid", "softplus", "expm1", "onepexp")
-FALLING = ("erfc", "rootgap")
 STRETCH = {
     **SHARED,
     **{name: monotone(SHARED[name]) for name in RISING + FALLING},
@@ -138,6 +136,7 @@ PAIRS: dict[str, Callable[[Any, Any], Any]] = {
 
 def root(exponent: Fraction) -> Callable[[Any], Any]:
     """A fractional power: monotone in a stretch that starts at 0 or above."""
+    smooth: Callable[[Any], Any]
     if exponent == Fraction(1, 2):
         smooth = lambda x: x.sqrt(analytic=True) if isinstance(x, acb) else x.sqrt()  # noqa: E731
     else:
@@ -150,10 +149,11 @@ def root(exponent: Fraction) -> Callable[[Any], Any]:
     def power(x: Any) -> Any:
         if isinstance(x, acb) or x > 0:
             return smooth(x)
-        top = arb(x.upper())
+        top: Any = arb(x.upper())
         if exponent < 0 or top < 0:
             return NAN
-        return arb(0) if top == 0 else arb(0).union(smooth(top))
+        high: Any = arb(0) if top == 0 else smooth(top)
+        return arb(0).union(high)
 
     return power
 

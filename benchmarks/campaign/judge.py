@@ -89,13 +89,14 @@ def judge(cell: Cell, answer: Answer | None) -> Verdict:
     if answer.crash:
         return Verdict(cell, "crashed", gap, bound, answer.crash, answer.seconds)
     impossible = cell.method in MUST_REFUSE
+    unknown = cell.log_S is None and not impossible
     if answer.log_S is None or answer.bound is None:
-        outcome = "refused rightly" if impossible else "refused"
+        outcome = "unjudged" if unknown else "refused rightly" if impossible else "refused"
         return Verdict(cell, outcome, gap, bound, answer.reason, answer.seconds)
     bound = float.fromhex(answer.bound)
     if cell.log_S is None:
         outcome = "violated" if impossible else "unjudged"
-        return Verdict(cell, outcome, gap, bound, cell.method, answer.seconds)
+        return Verdict(cell, outcome, gap, bound, cell.method, answer.seconds, answer)
     with mp.workdps(60):
         exact = abs(mpf(float.fromhex(answer.log_S)) - mpf(cell.log_S))
         gap = float(exact)

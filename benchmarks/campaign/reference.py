@@ -19,8 +19,9 @@ from benchmarks.campaign.balls import on_stretches
 from benchmarks.campaign.limits import DEADLINE, Infinite, NoReference, NotReal
 from benchmarks.campaign.moments import SPARE, Weight, moment, reach
 from benchmarks.campaign.numeric import limited, numeric_log_s
-from benchmarks.campaign.smooth import Stretch, Undecided, polynomial, smooth
-from benchmarks.campaign.tree import Node, Unknown, convert, nodes
+from benchmarks.campaign.shape import Node, nodes, polynomial
+from benchmarks.campaign.smooth import Stretch, Undecided, smooth
+from benchmarks.campaign.tree import Unknown, convert
 
 __all__ = ["Reference", "log_s"]
 
@@ -83,6 +84,8 @@ def rough_scale(tree: Node, p: int, weight: Weight) -> float:
             break
         scores, order = np.unique(np.concatenate([scores, new]), return_index=True)
         height = np.concatenate([height, at(new)])[order]
+    if np.max(height) > 1e17:
+        raise Infinite(f"the moment of order {p} grows without end")
     logs = np.maximum(height[1:], height[:-1]) + np.log(np.diff(scores))
     if not np.any(np.isfinite(logs)):
         raise NoReference("vanishes wherever it was sampled")

@@ -31,15 +31,18 @@ LIMIT = 10.0  # seconds a cell
 def verdicts(cells: Iterable[Cell], limit: float = LIMIT) -> list[Verdict]:
     """Each cell asked in a process of its own and judged; progress on the error stream."""
     worker = Worker(ask, ("s", "0x0p+0", "0x1p+0"))
-    found = []
+    found: list[Verdict] = []
+    counts: Counter[str] = Counter()
     try:
-        for cell in tqdm(list(cells), mininterval=2):
+        for cell in (bar := tqdm(list(cells), mininterval=2)):
             try:
                 found.append(judge(cell, worker(limit, *cell.key)))
             except Late:
                 found.append(judge(cell, None))
             except Died as error:
                 found.append(Verdict(cell, "crashed", math.inf, math.inf, str(error), math.nan))
+            counts[found[-1].outcome] += 1
+            bar.set_postfix({name: counts[name] for name in FAILURES}, refresh=False)
     finally:
         worker.close()
     return found

@@ -10,25 +10,14 @@ import functools
 from fractions import Fraction
 from typing import Any
 
-from flint import arb, ctx, fmpq, fmpq_poly
+from flint import arb, ctx
 
 from benchmarks.campaign.balls import on_stretches, slope
-from benchmarks.campaign.functions import rational
 from benchmarks.campaign.limits import NotReal
-from benchmarks.campaign.tree import (
-    ONE,
-    ZERO,
-    Node,
-    add,
-    mul,
-    nodes,
-    nonnegative,
-    num,
-    positive,
-    power,
-)
+from benchmarks.campaign.shape import Node, nodes, nonnegative, polynomial, positive
+from benchmarks.campaign.tree import ONE, ZERO, add, mul, num, power
 
-__all__ = ["Stretch", "Undecided", "polynomial", "smooth"]
+__all__ = ["Stretch", "Undecided", "smooth"]
 
 ROUGH = {"abs", "sign", "step", "floor", "frac", "max", "min", "piecewise", "log", "rpow"}
 LEVEL = ("expm1", "softplus", "sigmoid")  # e^g − 1, log(1 + e^g), 1/(1 + e^−g)
@@ -66,25 +55,6 @@ def is_smooth(node: Node) -> bool:
     if node[0] == "bose" or (node[0] == "ipow" and node[2] < 0 and not positive(node[1])):
         return False
     return all(is_smooth(x) for x in node[1:] if isinstance(x, tuple))
-
-
-@functools.lru_cache(maxsize=4096)
-def polynomial(node: Node) -> Any:
-    """The tree as a polynomial with rational coefficients, or None."""
-    name, *x = node
-    if name == "num":
-        return fmpq_poly([fmpq(x[0].numerator, x[0].denominator)])
-    if name == "s":
-        return fmpq_poly([0, 1])
-    if name == "ipow" and 0 < x[1] <= 60:
-        base = polynomial(x[0])
-        return None if base is None or base.degree() * x[1] > 60 else base ** x[1]
-    if name not in ("add", "mul"):
-        return None
-    parts = [polynomial(y) for y in x]
-    if any(p is None for p in parts):
-        return None
-    return functools.reduce(lambda a, b: a + b if name == "add" else a * b, parts)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -138,6 +108,8 @@ def _floor(inside: Node, x: Stretch) -> int:
     value = f(x.ball)
     if not value.is_finite():
         raise Undecided(False)
+    low: Any
+    high: Any
     low, high = value.lower().floor(), value.upper().floor()
     if low != high:
         incline = slope(inside, x.ball)
@@ -238,26 +210,3 @@ def _level(name: str, inside: Node, x: Stretch) -> Node:
         return num(-1) if far else (name, inside)
     far = sign(add(inside, num(-beyond)), x) > 0
     return (name, inside) if not far else ONE if name == "sigmoid" else inside
-
-
-def jumps(node: Node) -> list[tuple[Node, arb]] | None:
-    """The linear arguments at which a staircase jumps, or None where the tree is no staircase.
-
-    A staircase depends on the score only through floor, sign and Heaviside of straight lines. Each
-    line comes with the spacing of its jumps in the score; 0 for a single one.
-    """
-    name, *x = node
-    if name in ("floor", "sign", "step"):
-        line = polynomial(x[0])
-        if line is not None and line.degree() == 1:
-            slope = Fraction(int(line[1].p), int(line[1].q))
-            return [(x[0], abs(1 / rational(slope)) if name == "floor" else arb(0))]
-    if name == "s":
-        return None
-    found = []
-    for child in (y for y in x if isinstance(y, tuple)):
-        below = jumps(child)
-        if below is None:
-            return None
-        found += below
-    return found

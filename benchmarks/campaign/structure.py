@@ -11,8 +11,8 @@ from flint import arb
 from benchmarks.campaign.balls import on_stretches
 from benchmarks.campaign.functions import rational
 from benchmarks.campaign.limits import DEADLINE
-from benchmarks.campaign.smooth import jumps, polynomial
-from benchmarks.campaign.tree import ONE, Node, add, mul, nodes
+from benchmarks.campaign.shape import Node, nodes, polynomial
+from benchmarks.campaign.tree import ONE, add, mul
 
 __all__ = ["period", "plateaus", "tilted"]
 
@@ -58,6 +58,29 @@ def period(node: Node) -> arb | None:
     if found is None or not found[0]:
         return None
     return rational(found[0]) * (2 * arb.pi() if found[1] == "turn" else 1)
+
+
+def jumps(node: Node) -> list[tuple[Node, arb]] | None:
+    """The linear arguments at which a staircase jumps, or None where the tree is no staircase.
+
+    A staircase depends on the score only through floor, sign and Heaviside of straight lines. Each
+    line comes with the spacing of its jumps in the score; 0 for a single one.
+    """
+    name, *x = node
+    if name in ("floor", "sign", "step"):
+        line = polynomial(x[0])
+        if line is not None and line.degree() == 1:
+            slope = Fraction(int(line[1].p), int(line[1].q))
+            return [(x[0], abs(1 / rational(slope)) if name == "floor" else arb(0))]
+    if name == "s":
+        return None
+    found = []
+    for child in (y for y in x if isinstance(y, tuple)):
+        below = jumps(child)
+        if below is None:
+            return None
+        found += below
+    return found
 
 
 def _cuts(line: Node, spacing: arb, left: arb, right: arb) -> Iterator[arb]:

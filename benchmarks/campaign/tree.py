@@ -6,15 +6,15 @@ A node is a tuple: its operation, then its arguments. Floats become the exact ra
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
 import sympy
 
-__all__ = ["Unknown", "add", "convert", "mul", "nodes", "nonnegative", "num", "positive", "power"]
+from benchmarks.campaign.shape import Node, positive
 
-Node = tuple[Any, ...]
+__all__ = ["Unknown", "add", "convert", "mul", "num", "power"]
+
 S: Node = ("s",)
 UNARY = ("exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "erf", "erfc", "atan")
 RELATIONS = {
@@ -80,51 +80,57 @@ def power(base: Node, exponent: Fraction) -> Node:
     return ("rpow", base, exponent)
 
 
-def nodes(node: Node) -> Iterator[Node]:
-    """The node and all below it."""
-    yield node
-    for argument in node[1:]:
-        if isinstance(argument, tuple):
-            yield from nodes(argument)
+def _split(term: Node) -> tuple[Fraction, Node]:
+    """A term as its number and one other node."""
+    if term[0] == "mul" and term[1][0] == "num":
+        return term[1][1], mul(*term[2:])
+    return Fraction(1), term
+
+
+def _paired(c: Fraction, node: Node) -> tuple[Fraction, Node] | None:
+    """A number n and a node with n + c·node in a form that does not cancel, n > 0."""
+    name, size = node[0], abs(c)
+    turned = mul(num(1 if c > 0 else -1), node[1]) if len(node) > 1 else ZERO
+    if name == "tanh":
+        return size, mul(num(2 * size), ("sigmoid", mul(num(2), turned)))
+    if name == "erf":
+        return size, mul(num(size), ("erfc", mul(num(-1), turned)))
+    if name == "erfc" and c < 0:
+        return 2 * size, mul(num(size), ("erfc", mul(num(-1), node[1])))
+    if name == "cos":
+        half = mul(num(Fraction(1, 2)), node[1])
+        return size, mul(num(2 * size), ("ipow", ("cos" if c > 0 else "sin", half), 2))
+    if name == "sin":
+        half = add(mul(num(Fraction(1, 2)), node[1]), mul(num(Fraction(1, 4)), ("pi",)))
+        return size, mul(num(2 * size), ("ipow", ("sin" if c > 0 else "cos", half), 2))
+    falls = name == "exp" and positive(mul(num(-1), node[1]))  # −c·e^(−g), g > 0
+    return (size, mul(num(c), ("expm1", node[1]))) if falls and c < 0 else None
 
 
 def _sum(terms: list[Node]) -> Node:
-    """1 ± tanh g, 1 ± erf g, exp g − 1, exp g + 1 and √(1 + g²) − g, without their cancelling."""
-    number = next((x[1] for x in terms if x[0] == "num"), Fraction(0))
-    rest = [x for x in terms if x[0] != "num"]
-    if number and len(rest) == 1:
-        factor, inner = (rest[0][1][1], rest[0][2:]) if _scaled(rest[0]) else (1, rest)
-        node = inner[0]
-        if len(inner) == 1 and node[0] == "exp":  # n + c·e^g = n(1 ± e^(g + log|c/n|))
-            share = Fraction(factor) / number
-            inside = node[1] if abs(share) == 1 else add(node[1], ("log", num(abs(share))))
-            if share < 0:
-                return mul(num(-number), ("expm1", inside))
-            return mul(num(number), ("onepexp", inside))
-        if len(inner) == 1 and abs(factor) == abs(number):
-            turned = mul(num(1 if factor == number else -1), node[1]) if len(node) > 1 else ZERO
-            if node[0] == "tanh":
-                return mul(num(2 * number), ("sigmoid", mul(num(2), turned)))
-            if node[0] == "erf":
-                return mul(num(number), ("erfc", mul(num(-1), turned)))
-            if node[0] in ("sin", "cos"):  # 1 ± cos g = 2 cos² or 2 sin² of g/2
-                half = mul(num(Fraction(1, 2)), node[1])
-                if node[0] == "sin":
-                    half = add(half, mul(num(Fraction(1, 4)), ("pi",)))
-                shape = ("cos", half) if node[0] == "cos" and factor == number else ("sin", half)
-                if node[0] == "sin" and factor != number:
-                    shape = ("cos", half)
-                return mul(num(2 * number), ("ipow", shape, 2))
+    """1 ± tanh g, 1 ± erf g, 1 ± cos g, e^g ± 1 and √(1 + g²) − g, without their cancelling."""
+    flat = add(*terms)
+    rest = list(flat[1:]) if flat[0] == "add" else [flat]
+    number = rest.pop()[1] if rest[-1][0] == "num" else Fraction(0)
+    if number and len(rest) == 1 and _split(rest[0])[1][0] == "exp":
+        factor, node = _split(rest[0])
+        share = factor / number  # n + c·e^g = n(1 ± e^(g + log|c/n|))
+        inside = node[1] if abs(share) == 1 else add(node[1], ("log", num(abs(share))))
+        if share < 0:
+            return mul(num(-number), ("expm1", inside))
+        return mul(num(number), ("onepexp", inside))
     if not number and len(rest) == 2:
         for root, other in (rest, rest[::-1]):
             inside = mul(num(-1), other)
             if root == ("rpow", add(("ipow", inside, 2), ONE), Fraction(1, 2)):
                 return ("rootgap", inside)
-    return add(*terms)
-
-
-def _scaled(node: Node) -> bool:
-    return node[0] == "mul" and node[1][0] == "num"
+    if number < 0 and len(rest) == 1:  # tanh g − 1 and the like
+        return mul(num(-1), _sum([num(-number), mul(num(-1), rest[0])]))
+    for i, (factor, node) in enumerate(map(_split, rest)):
+        pair = _paired(factor, node)
+        if pair and number >= pair[0]:
+            number, rest[i] = number - pair[0], pair[1]
+    return add(*rest, num(number)) if number or not rest else add(*rest)
 
 
 def _log(inside: Node) -> Node:
@@ -145,7 +151,7 @@ def _condition(test: Any) -> Node:
         return ("true",)
     if type(test) not in RELATIONS:
         raise Unknown(str(test))
-    gap = convert(test.lhs - test.rhs)
+    gap = add(convert(test.lhs), mul(num(-1), convert(test.rhs)))
     return ("above", mul(num(RELATIONS[type(test)]), gap))
 
 
@@ -166,7 +172,7 @@ def convert(expression: Any) -> Node:
     if expression.is_Symbol:
         return S
     if expression.is_Rational or expression.is_Float:
-        exact = sympy.Rational(expression)
+        exact: Any = sympy.Rational(expression)
         return num(Fraction(int(exact.p), int(exact.q)))
     if expression in (sympy.pi, sympy.E):
         return ("pi",) if expression == sympy.pi else ("exp", ONE)
@@ -205,41 +211,3 @@ def _function(expression: Any, x: list[Node]) -> Node:
     if name not in simple:
         raise Unknown(name)
     return simple[name]()
-
-
-@functools.lru_cache(maxsize=65536)
-def positive(node: Node) -> bool:
-    """Whether the form of a node alone says that it is > 0 for every real score."""
-    name, *x = node
-    if name == "num":
-        return x[0] > 0
-    if name in ("exp", "pi", "erfc", "cosh", "sech", "softplus", "sigmoid", "rootgap", "onepexp"):
-        return True
-    if name == "add":
-        return all(map(nonnegative, x)) and any(map(positive, x))
-    if name in ("mul", "min"):
-        return all(map(positive, x))
-    if name == "max":
-        return any(map(positive, x))
-    if name == "piecewise":
-        return all(map(positive, x[::2]))
-    return name in ("ipow", "rpow", "abs") and positive(x[0])
-
-
-@functools.lru_cache(maxsize=65536)
-def nonnegative(node: Node) -> bool:
-    """Whether the form of a node alone says that it is ≥ 0 for every real score."""
-    name, *x = node
-    if name == "num":
-        return x[0] >= 0
-    if name in ("abs", "step", "frac", "logcosh"):
-        return True
-    if name in ("add", "mul", "min"):
-        return all(map(nonnegative, x))
-    if name == "max":
-        return any(map(nonnegative, x))
-    if name == "piecewise":
-        return all(map(nonnegative, x[::2]))
-    if name == "ipow":
-        return x[1] % 2 == 0 or nonnegative(x[0])
-    return name == "rpow" or positive(node)

@@ -54,7 +54,7 @@ def _identity(b: Any, c: Any) -> Any:
     return mpmath.log(top / mpmath.sqrt(b * b + c * c))
 
 
-def _power(a: Rational | Integer) -> Form:
+def _power(a: Any) -> Form:
     """|s|^a about 0: absolute moments of the normal law."""
 
     def mean(k: Any) -> Any:
