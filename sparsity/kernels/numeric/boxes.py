@@ -69,6 +69,11 @@ class Boxes(NamedTuple):
         lo, hi, ilo, ihi = (x * factor for x in self[:4])
         return Boxes(*widened(lo, hi), *widened(ilo, ihi), self.k + shift)
 
+    def _moderate(self) -> Boxes:
+        """The same, with sizes whose products are floats."""
+        size = self._size()
+        return self._settled() if np.any((size > 1e100) | (size < 1e-100)) else self
+
     def plain(self) -> Boxes:
         """The same with k = 0, infinite where that is beyond float64."""
         if np.ndim(self.k) == 0 and self.k == 0:
@@ -110,6 +115,7 @@ class Boxes(NamedTuple):
 
     def __mul__(self, other: Boxes) -> Boxes:  # type: ignore[override]
         """Product."""
+        self, other = self._moderate(), other._moderate()  # noqa: PLW0642
         ac, bd = product(*self[:2], *other[:2]), product(*self[2:4], *other[2:4])
         ad, bc = product(*self[:2], *other[2:4]), product(*self[2:4], *other[:2])
         re = widened(ac[0] - bd[1], ac[1] - bd[0], 8 * EPS)
@@ -118,6 +124,7 @@ class Boxes(NamedTuple):
 
     def square(self) -> Boxes:
         """Square."""
+        self = self._moderate()  # noqa: PLW0642
         a, b = square(self.lo, self.hi), square(self.ilo, self.ihi)
         ab = product(self.lo, self.hi, self.ilo, self.ihi)
         re = widened(a[0] - b[1], a[1] - b[0], 8 * EPS)

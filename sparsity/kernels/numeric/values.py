@@ -15,6 +15,7 @@ import sympy
 
 __all__ = ["Value", "constant"]
 
+_LARGEST = 1e100  # of a constant: its square is a float
 _SPLIT = 134217729.0  # 2²⁷ + 1 (Veltkamp)
 
 
@@ -59,7 +60,8 @@ class Value(NamedTuple):
         """The same without the constants that do not outweigh the rest."""
         if _none(self.a):
             return self
-        keep = self.d.magnitude() < np.abs(self.a) / 2
+        size = np.abs(self.a)
+        keep = (self.d.magnitude() < size / 2) & (size < _LARGEST)
         if np.all(keep):
             return self
         a = np.where(keep, self.a, 0.0)
