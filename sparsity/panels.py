@@ -55,7 +55,7 @@ WIDE, HIGH = (RHO + 1 / RHO) / 2, (RHO - 1 / RHO) / 2
 # |∫ − Gauss rule| ≤ 64/15 · sup|f| · ρ^(−2N)/(1 − ρ^(−2)) on [−1, 1] (Trefethen, ATAP, Thm 19.3)
 LOG_RULE = float(np.log(64 / 15) - 2 * _COUNT * np.log(RHO) - np.log1p(-(RHO**-2)))
 _ROUNDS = 1200
-_WORK = 20_000_000  # segments, boxes and points evaluated, times the parts of the expression
+_WORK = 14_000_000  # segments, boxes and points evaluated, times the parts of the expression
 _POINT, _CALL = 0.05, 40  # segments that a point costs, and any evaluation at all
 _ENDLESS = 20_000  # panels on which f is unbounded
 _LOOKS, _SANE = 3, 1e6  # odd points looked at in high precision, and how far out
