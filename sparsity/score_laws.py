@@ -141,7 +141,11 @@ class Gaussian:
         """Coefficients of 1, t and t² in the exponent."""
         c0, c1, c2 = tilt
         beta, gamma = self.beta, self.gamma
-        return c0 + beta * (c1 + c2 * beta), gamma * (c1 + 2 * c2 * beta), (c2 * gamma * gamma if c2 else 0.0) - 0.5
+        return (
+            c0 + beta * (c1 + c2 * beta),
+            gamma * (c1 + 2 * c2 * beta),
+            (c2 * gamma * gamma if c2 else 0.0) - 0.5,
+        )
 
 
 class Uniform:

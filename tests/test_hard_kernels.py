@@ -3,6 +3,7 @@
 The values are from `benchmarks/campaign` (Arb, 30 digits) or by hand.
 """
 
+import itertools
 import math
 
 import numpy as np
@@ -67,7 +68,7 @@ def _mean(f, cuts, beta, gamma):
     from scipy.integrate import quad
 
     total = 0.0
-    for low, high in zip(cuts, cuts[1:], strict=False):
+    for low, high in itertools.pairwise(cuts):
         density = lambda x: f(x) * math.exp(-((x - beta) ** 2) / (2 * gamma**2))  # noqa: E731
         total += quad(density, low, high, epsabs=0, epsrel=1e-9, limit=500)[0]
     return total / (gamma * math.sqrt(2 * math.pi))

@@ -115,7 +115,7 @@ class Boxes(NamedTuple):
 
     def __mul__(self, other: Boxes) -> Boxes:  # type: ignore[override]
         """Product."""
-        self, other = self._moderate(), other._moderate()  # noqa: PLW0642
+        self, other = self._moderate(), other._moderate()
         ac, bd = product(*self[:2], *other[:2]), product(*self[2:4], *other[2:4])
         ad, bc = product(*self[:2], *other[2:4]), product(*self[2:4], *other[:2])
         re = widened(ac[0] - bd[1], ac[1] - bd[0], 8 * EPS)
@@ -124,7 +124,7 @@ class Boxes(NamedTuple):
 
     def square(self) -> Boxes:
         """Square."""
-        self = self._moderate()  # noqa: PLW0642
+        self = self._moderate()
         a, b = square(self.lo, self.hi), square(self.ilo, self.ihi)
         ab = product(self.lo, self.hi, self.ilo, self.ihi)
         re = widened(a[0] - b[1], a[1] - b[0], 8 * EPS)

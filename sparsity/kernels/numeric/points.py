@@ -119,7 +119,7 @@ class Points(NamedTuple):
         """Product."""
         m = self.m * other.m
         if np.any(np.isinf(m) | ((m == 0) & (self.m != 0) & (other.m != 0))):
-            self, other = self._settled(), other._settled()  # noqa: PLW0642
+            self, other = self._settled(), other._settled()
             m = self.m * other.m
         size, others = np.abs(self.m), np.abs(other.m)
         error = size * other.e + others * self.e + self.e * other.e + EPS * np.abs(m)
