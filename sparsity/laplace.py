@@ -2,7 +2,7 @@
 
 What the exact law of finite rows is made of. The inner integral over the score is done once, on
 panels over which log|f| varies little, and sorted by log|f|: at each t only the band of nodes
-where e^(−x) is neither 1 − x nor 0 is evaluated, the rest are running sums.
+where e^(−x) is neither its first few terms nor 0 is evaluated, the rest are running sums.
 """
 
 from __future__ import annotations
@@ -17,17 +17,26 @@ from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.definition import definition
 from sparsity.kernels.numeric.points import Points
 from sparsity.panels import HIGH, NODES, WEIGHTS, WIDE, Axis, Known, Panels, cut
-from sparsity.score_laws import score_law
+from sparsity.score_laws import Gaussian, score_law
 from sparsity.sphere import Sphere
 
 __all__ = ["TAIL", "Laplace", "laplace"]
 
 TAIL = 1e-15  # mass that truncation may lose
 _VARIATION, _TURN = 6.0, 0.6  # of 2·log|f| plus the log density, and of arg f, over a panel's box
+_TERMS, _SMALL = 4, -8.3  # of the series of e^(−x); log x below which they are all of it
 _RULE = 2e-14  # relative error of the rule on such a panel
 _RAREST = 1e-32  # width of a panel at a pole of f that is not resolved
 _REACH = 105.0  # depth of the Gaussian density, in e-folds, at which the integral ends
 _MATTERS = 75.0  # down to which it is resolved: 10¹² tokens reach to 28
+
+
+def _series(terms: list[np.ndarray], rise: np.ndarray) -> np.ndarray:
+    """Σ terms_i (−rise)^i / i!."""
+    total = np.zeros((len(rise), 2))
+    for i in range(len(terms), 0, -1):
+        total = terms[i - 1] - rise / i * total
+    return total
 
 
 class Laplace:
@@ -77,7 +86,7 @@ class Laplace:
         self.above = np.concatenate([np.cumsum(self.w[::-1], axis=0)[::-1], np.zeros((1, 2))])
         self.below = {}  # running Σ w x^k, in the log domain
         with np.errstate(divide="ignore"):
-            for power in {1.0, *k}:
+            for power in {power + term for power in (1.0, *k) for term in range(_TERMS)}:
                 terms = log_w + power * self.c_log_f[:, None]
                 sums = np.logaddexp.accumulate(terms, axis=0)
                 self.below[power] = np.concatenate([np.full((1, 2), -np.inf), sums])
@@ -100,19 +109,20 @@ class Laplace:
         for start in range(0, len(u), 48):
             part = slice(start, start + 48)
             low, high = u[part][0], u[part][-1]
-            first = int(np.searchsorted(self.c_log_f, -37 - high))  # below: e^(−x) = 1 − x
+            first = int(np.searchsorted(self.c_log_f, _SMALL - high))
             last = int(np.searchsorted(self.c_log_f, 6.7 - low))  # above: e^(−x) = 0
             centre = (low + high) / 2
             rise = np.exp(u[part] - centre)[:, None]
             x = np.exp(centre + self.c_log_f[first:last])
             x_at = rise * x
             w = self.w[first:last]
+            light = {k: np.exp(k * centre + sums[first]) for k, sums in self.below.items()}
             psi[part] = self.above[last] - np.expm1(-x_at) @ w
-            psi[part] += rise * np.exp(centre + self.below[1.0][first])
+            psi[part] += rise * _series([light[1.0 + i] / (i + 1) for i in range(_TERMS)], rise)
             less = np.exp(-x_at)
             for moment, k in zip(moments, self.k, strict=True):
                 moment[part] = less @ (w * (x**k)[:, None])
-                moment[part] += np.exp(k * centre + self.below[k][first])
+                moment[part] += _series([light[k + i] for i in range(_TERMS)], rise)
                 moment[part] *= rise**k
         return psi, moments
 
@@ -150,10 +160,14 @@ class _Smooth:
     beside it, and the rule exact to about e^(_VARIATION) · 10⁻¹⁶.
     """
 
-    tilted, patience = False, 1
+    patience = 1
 
     def __init__(self, axis: Axis) -> None:
         self.axis, self.top = axis, -np.inf
+        self.tilted = axis.law.tilts
+        # f = e^(c + bt + at²) times what the panels know of it.
+        square = axis.law.square(axis.f.tilt) if isinstance(axis.law, Gaussian) else (0.0, 0.0, -0.5)
+        self.tilt = np.array(square) + [0.0, 0.0, 0.5]
         self.kept: list[Panels] = []
         self.slivers: list[tuple[np.ndarray, np.ndarray]] = []  # most log|f| and log mass
 
@@ -177,8 +191,11 @@ class _Smooth:
         box = known.t, WIDE * known.half, HIGH * known.half
         with np.errstate(all="ignore"):
             density = self.axis.law.around(*box, (0.0, 0.0, 0.0)) - self._density(known)[0]
-            varies = 2 * (known.around[1] - known.around[0]) + density
-            return np.maximum(varies / _VARIATION, known.around[2] / _TURN)
+            slope, (_, wide, high) = np.abs(self.tilt[1] + 2 * self.tilt[2] * known.t), box
+            bend = abs(self.tilt[2])
+            varies = known.around[1] - known.around[0] + 2 * slope * wide + bend * (wide**2 + high**2)
+            turns = known.around[2] + slope * high + 2 * bend * wide * high
+            return np.maximum((2 * varies + density) / _VARIATION, turns / _TURN)
 
     def accept(self, known: Known) -> np.ndarray:
         """Panels over which neither f nor the density varies much."""
@@ -214,7 +231,8 @@ class _Smooth:
         density = self._density(known)[1]
         counts = density > self.top - _MATTERS
         mass = density + np.log(2 * known.half)
-        self.slivers.append((known.f[1][counts], mass[counts]))
+        tilt = np.polyval(self.tilt[::-1], known.t)  # a sliver is too narrow for it to vary
+        self.slivers.append(((known.f[1] + tilt)[counts], mass[counts]))
 
     def _blur(self, nodes: _Nodes) -> float:
         """What slivers add to the error: their mass beside that of all weights as large."""

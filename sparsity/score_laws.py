@@ -127,7 +127,7 @@ class Gaussian:
 
     def bounds(self, low: Any, high: Any, tilt: Tilt) -> tuple[Any, Any]:
         """Least and largest log of e^(c₀ + c₁s + c₂s²) times the density, over [low, high]."""
-        a, b, c = self._square(tilt)
+        a, b, c = self.square(tilt)
         top = np.clip(-b / (2 * c), low, high) if c else low
         one, two, peak = (a + t * (b + c * t) for t in (low, high, top))
         return np.minimum(np.minimum(one, two), peak), np.maximum(np.maximum(one, two), peak)
@@ -135,10 +135,10 @@ class Gaussian:
     def around(self, centre: Any, width: Any, height: Any, tilt: Tilt) -> Any:
         """Largest log of its modulus over boxes centre ± width ± i·height."""
         most = self.bounds(centre - width, centre + width, tilt)[1]
-        return most + max(-self._square(tilt)[2], 0.0) * height**2
+        return most + max(-self.square(tilt)[2], 0.0) * height**2
 
-    def _square(self, tilt: Tilt) -> tuple[float, float, float]:
-        """Coefficients of 1, t and t² in the exponent."""
+    def square(self, tilt: Tilt) -> tuple[float, float, float]:
+        """Coefficients of 1, t and t² in the exponent, that of the density in it."""
         c0, c1, c2 = tilt
         beta, gamma = self.beta, self.gamma
         return (
