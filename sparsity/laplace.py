@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sparsity.errors import InputError
+from sparsity.errors import InputError, TooFine
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.definition import definition
 from sparsity.kernels.numeric.points import Points
@@ -24,6 +24,7 @@ __all__ = ["TAIL", "Laplace", "laplace"]
 
 TAIL = 1e-15  # mass that truncation may lose
 _VARIATION, _TURN = 6.0, 0.6  # of 2·log|f| plus the log density, and of arg f, over a panel's box
+_MOST_PANELS, _MOST_POINTS = 80_000, 1_000_000  # that one law may have: seconds of work
 _TERMS, _SMALL = 4, -8.3  # of the series of e^(−x); log x below which they are all of it
 _RULE = 2e-14  # relative error of the rule on such a panel
 _RAREST = 1e-32  # width of a panel at a pole of f that is not resolved
@@ -52,6 +53,7 @@ class Laplace:
 
     Raises:
         InputError: f is not a finite real number where keys fall, or varies beyond all reach.
+        TooFine: f spreads over too wide a range to be summed in seconds.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Laplace:
     ):
         """Do the inner integral once: nodes sorted by log|f|, and the running sums."""
         log_f, log_w, error, density_error = _nodes(kernel, beta, gamma, dim)
+        self._too_wide = _too_wide(kernel, gamma)
         log_w = np.stack([log_w, log_w], axis=1)
         if not len(log_f):
             raise InputError("weight", kernel.weight, "vanishes in float64 wherever keys fall")
@@ -104,6 +107,8 @@ class Laplace:
 
     def __call__(self, u: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
         """E[1 − e^(−x)] and the E[x^k e^(−x)], each of shape [len(u), 2], for ascending u."""
+        if len(u) > _MOST_POINTS:
+            raise self._too_wide
         psi = np.empty((len(u), 2))
         moments = [np.empty((len(u), 2)) for _ in self.k]
         for start in range(0, len(u), 48):
@@ -153,6 +158,11 @@ class _Nodes(NamedTuple):
     density_error: float
 
 
+def _too_wide(kernel: Kernel, gamma: float) -> TooFine:
+    fix = f"spreads over too wide a range at gamma = {gamma:g} for the exact law; lower gamma"
+    return TooFine("weight", kernel.weight, fix)
+
+
 class _Smooth:
     """The goal of the transforms: panels over which log|f| and the density vary little.
 
@@ -166,9 +176,12 @@ class _Smooth:
         self.axis, self.top = axis, -np.inf
         self.tilted = axis.law.tilts
         # f = e^(c + bt + at²) times what the panels know of it.
-        square = axis.law.square(axis.f.tilt) if isinstance(axis.law, Gaussian) else (0.0, 0.0, -0.5)
+        square = (
+            axis.law.square(axis.f.tilt) if isinstance(axis.law, Gaussian) else (0.0, 0.0, -0.5)
+        )
         self.tilt = np.array(square) + [0.0, 0.0, 0.5]
         self.kept: list[Panels] = []
+        self.count = 0
         self.slivers: list[tuple[np.ndarray, np.ndarray]] = []  # most log|f| and log mass
 
     def _density(self, known: Known) -> tuple[np.ndarray, np.ndarray]:
@@ -193,7 +206,9 @@ class _Smooth:
             density = self.axis.law.around(*box, (0.0, 0.0, 0.0)) - self._density(known)[0]
             slope, (_, wide, high) = np.abs(self.tilt[1] + 2 * self.tilt[2] * known.t), box
             bend = abs(self.tilt[2])
-            varies = known.around[1] - known.around[0] + 2 * slope * wide + bend * (wide**2 + high**2)
+            varies = (
+                known.around[1] - known.around[0] + 2 * slope * wide + bend * (wide**2 + high**2)
+            )
             turns = known.around[2] + slope * high + 2 * bend * wide * high
             return np.maximum((2 * varies + density) / _VARIATION, turns / _TURN)
 
@@ -212,8 +227,11 @@ class _Smooth:
         return np.clip(np.ceil(excess), 2, 8).astype(int)
 
     def keep(self, known: Known) -> None:
-        """Keep the panels."""
+        """Keep the panels, as long as there are not too many."""
         self.kept.append(known.panels)
+        self.count += len(known.half)
+        if self.count > _MOST_PANELS:
+            raise _too_wide(self.axis.f.kernel, self.axis.law.gamma)
 
     def negligible(self, known: Known) -> np.ndarray:
         """Panels next to a zero or a pole of f, or far out, that no more is asked of."""
