@@ -32,9 +32,9 @@ _REACH = 105.0  # depth of the Gaussian density, in e-folds, at which the integr
 _MATTERS = 75.0  # down to which it is resolved: 10¹² tokens reach to 28
 
 
-def _series(terms: list[np.ndarray], rise: np.ndarray) -> np.ndarray:
+def _series(terms: list[float], rise: np.ndarray) -> np.ndarray:
     """Σ terms_i (−rise)^i / i!."""
-    total = np.zeros((len(rise), 2))
+    total = np.zeros(len(rise))
     for i in range(len(terms), 0, -1):
         total = terms[i - 1] - rise / i * total
     return total
@@ -68,7 +68,6 @@ class Laplace:
         """Do the inner integral once: nodes sorted by log|f|, and the running sums."""
         log_f, log_w, error, density_error = _nodes(kernel, beta, gamma, dim)
         self._too_wide = _too_wide(kernel, gamma)
-        log_w = np.stack([log_w, log_w], axis=1)
         if not len(log_f):
             raise InputError("weight", kernel.weight, "vanishes in float64 wherever keys fall")
         order = np.argsort(log_f, kind="stable")
@@ -77,29 +76,29 @@ class Laplace:
         self.top = float(log_w.max())
         log_w = log_w - self.top
         self.w = np.exp(log_w)
-        self.p_nonzero = self.w.sum(axis=0)  # over e^top
-        share = np.cumsum(self.w[:, 0]) / self.p_nonzero[0]
+        p_nonzero = float(self.w.sum())
+        self.p_nonzero = np.array([p_nonzero, p_nonzero])  # over e^top
+        share = np.cumsum(self.w) / p_nonzero
         # A relative error of a weight counts as far as the weight does in a typical row.
         typical = log_f[np.searchsorted(share, 0.05)]
-        counts = np.exp(np.minimum(log_f - typical, 0.0)) * (self.w[:, 0] > 1e-30)
+        counts = np.exp(np.minimum(log_f - typical, 0.0)) * (self.w > 1e-30)
         self.rounding = 4 * float(np.max(counts * error[order]) + density_error)
         # A light sink, c = 1, lives on the rare rows whose other weights are lighter still.
         rare = TAIL if c == 2 else TAIL**2
         self.right = 5.0 - float(self.c_log_f[np.searchsorted(share, rare)])
-        self.above = np.concatenate([np.cumsum(self.w[::-1], axis=0)[::-1], np.zeros((1, 2))])
+        self.above = np.append(np.cumsum(self.w[::-1])[::-1], 0.0)
         self.below = {}  # running Σ w x^k, in the log domain
         with np.errstate(divide="ignore"):
             for power in {power + term for power in (1.0, *k) for term in range(_TERMS)}:
-                terms = log_w + power * self.c_log_f[:, None]
-                sums = np.logaddexp.accumulate(terms, axis=0)
-                self.below[power] = np.concatenate([np.full((1, 2), -np.inf), sums])
+                sums = np.logaddexp.accumulate(log_w + power * self.c_log_f)
+                self.below[power] = np.append(-np.inf, sums)
 
     def range(self, longest: float) -> tuple[float, float]:
         """The range of u beyond which rows up to that length have no integrand left."""
         top = -self.c_log_f[-1]
         u = np.arange(top + 40, top - 60 - np.log(longest), -2.0)
         cut = np.searchsorted(self.c_log_f, -u)
-        psi = np.exp(np.minimum(u + self.below[1.0][cut, 0], 700)) + self.above[cut, 0]
+        psi = np.exp(np.minimum(u + self.below[1.0][cut], 700)) + self.above[cut]
         # n(1 − φ) against the chance, at most 1, that the row holds anything.
         holds = min(np.exp(min(-self.top, 700.0)), longest * self.p_nonzero[0])
         small = longest * psi < TAIL * holds
@@ -109,27 +108,27 @@ class Laplace:
         """E[1 − e^(−x)] and the E[x^k e^(−x)], each of shape [len(u), 2], for ascending u."""
         if len(u) > _MOST_POINTS:
             raise self._too_wide
-        psi = np.empty((len(u), 2))
-        moments = [np.empty((len(u), 2)) for _ in self.k]
+        psi = np.empty(len(u))
+        moments = [np.empty(len(u)) for _ in self.k]
         for start in range(0, len(u), 48):
             part = slice(start, start + 48)
             low, high = u[part][0], u[part][-1]
             first = int(np.searchsorted(self.c_log_f, _SMALL - high))
             last = int(np.searchsorted(self.c_log_f, 6.7 - low))  # above: e^(−x) = 0
             centre = (low + high) / 2
-            rise = np.exp(u[part] - centre)[:, None]
+            rise = np.exp(u[part] - centre)
             x = np.exp(centre + self.c_log_f[first:last])
-            x_at = rise * x
+            x_at = rise[:, None] * x
             w = self.w[first:last]
             light = {k: np.exp(k * centre + sums[first]) for k, sums in self.below.items()}
             psi[part] = self.above[last] - np.expm1(-x_at) @ w
             psi[part] += rise * _series([light[1.0 + i] / (i + 1) for i in range(_TERMS)], rise)
             less = np.exp(-x_at)
             for moment, k in zip(moments, self.k, strict=True):
-                moment[part] = less @ (w * (x**k)[:, None])
+                moment[part] = less @ (w * x**k)
                 moment[part] += _series([light[k + i] for i in range(_TERMS)], rise)
                 moment[part] *= rise**k
-        return psi, moments
+        return np.stack([psi, psi], axis=1), [np.stack([m, m], axis=1) for m in moments]
 
 
 def _fixed(kernel: Kernel, score: float) -> _Nodes:
@@ -175,11 +174,9 @@ class _Smooth:
     def __init__(self, axis: Axis) -> None:
         self.axis, self.top = axis, -np.inf
         self.tilted = axis.law.tilts
-        # f = e^(c + bt + at²) times what the panels know of it.
-        square = (
-            axis.law.square(axis.f.tilt) if isinstance(axis.law, Gaussian) else (0.0, 0.0, -0.5)
-        )
-        self.tilt = np.array(square) + [0.0, 0.0, 0.5]
+        self.tilt = np.zeros(3)  # f = e^(c + bt + at²) times what the panels know of it
+        if isinstance(axis.law, Gaussian):
+            self.tilt += np.array(axis.law.square(axis.f.tilt)) - axis.law.square((0.0, 0.0, 0.0))
         self.kept: list[Panels] = []
         self.count = 0
         self.slivers: list[tuple[np.ndarray, np.ndarray]] = []  # most log|f| and log mass
@@ -206,9 +203,8 @@ class _Smooth:
             density = self.axis.law.around(*box, (0.0, 0.0, 0.0)) - self._density(known)[0]
             slope, (_, wide, high) = np.abs(self.tilt[1] + 2 * self.tilt[2] * known.t), box
             bend = abs(self.tilt[2])
-            varies = (
-                known.around[1] - known.around[0] + 2 * slope * wide + bend * (wide**2 + high**2)
-            )
+            varies = 2 * slope * wide + bend * (wide**2 + high**2)
+            varies = varies + known.around[1] - known.around[0]
             turns = known.around[2] + slope * high + 2 * bend * wide * high
             return np.maximum((2 * varies + density) / _VARIATION, turns / _TURN)
 

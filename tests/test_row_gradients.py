@@ -1,5 +1,7 @@
 """Derivatives of what a row of attention says: finite everywhere, and right."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,15 +17,22 @@ RNG = np.random.default_rng(20)
 LOGITS = RNG.normal(size=(6, KEYS)) * 2
 
 
-def focused(sink, visible, weigh=rows.softmax):
-    """Logits -> the sum of each statistic over the rows that have it, and its gradient."""
-    visible = jnp.asarray(visible)
+@functools.cache
+def compiled(sink, weigh):
+    """(Logits, mask) -> the sum of each statistic over the rows that have it, and its gradient."""
 
-    def values(s):
+    def values(s, visible):
         found, _, _ = rows.focus(weigh(rows.split(s, visible, sink)), TOP)
         return jnp.stack([jnp.where(jnp.isnan(found[k]), 0.0, found[k]).sum() for k in NAMES])
 
     return jax.jit(values), jax.jit(jax.jacrev(values))
+
+
+def focused(sink, visible, weigh=rows.softmax):
+    """The same of the logits alone."""
+    f, gradient = compiled(sink, weigh)
+    visible = jnp.asarray(visible)
+    return lambda s: f(s, visible), lambda s: gradient(s, visible)
 
 
 def compare(f, gradient, s, free, rtol=1e-6, atol=2e-8):
