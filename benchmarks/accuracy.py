@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from sparsity import closed_form, kernels
-from sparsity.certify import log_errors
+from sparsity import kernels
+from sparsity.theory import closed_form
+from sparsity.theory.certify import log_errors
 
 SEED = 20231212
 POINTS = 10_000  # random points a kernel, at least

@@ -33,7 +33,7 @@ from gpu_peers import BETA, GAMMA, QUERIES, Work  # noqa: E402
 from sparsity import evaluate, kernels  # noqa: E402
 from sparsity.bench.machine import describe  # noqa: E402
 from sparsity.bench.throughput import threefry  # noqa: E402
-from sparsity.finite_length import n_eff  # noqa: E402
+from sparsity.finite.finite_length import n_eff  # noqa: E402
 from sparsity.montecarlo import Sampling, estimators  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results"

@@ -34,7 +34,7 @@ Python's licence and three pages of its documentation, the first 512 tokens of e
 
 At context length T: all rows with T/2 < n ≤ T of all layers, heads and texts. n_eff, γ̂ and the
 ratios of S to its law are medians; rank correlations are Spearman's over rows. "Without sink": the
-row without its first key, γ̂ and both laws too. Sink rates as in `sparsity.sinks`.
+row without its first key, γ̂ and both laws too. Sink rates as in `sparsity.stacks.sinks`.
 
 ## Beside Gaussian rows
 

@@ -11,28 +11,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sparsity import kernels as kernels
-    from sparsity.crosscheck import verify as verify
-    from sparsity.curves import sweep as sweep
-    from sparsity.evaluation import evaluate as evaluate
     from sparsity.kernels import score_kernel as score_kernel
-    from sparsity.ledger import claims as claims
+    from sparsity.ledger.ledger import claims as claims
     from sparsity.measurement import measure as measure
     from sparsity.montecarlo import estimate as estimate
     from sparsity.panel import explore as explore
+    from sparsity.sweeps.curves import sweep as sweep
     from sparsity.symbolic import derive as derive
+    from sparsity.theory.evaluation import evaluate as evaluate
+    from sparsity.verification.crosscheck import verify as verify
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "claims": "ledger",
+    "claims": "ledger.ledger",
     "derive": "symbolic",
     "estimate": "montecarlo",
-    "evaluate": "evaluation",
+    "evaluate": "theory.evaluation",
     "explore": "panel",
     "measure": "measurement",
     "score_kernel": "kernels",
-    "sweep": "curves",
-    "verify": "crosscheck",
+    "sweep": "sweeps.curves",
+    "verify": "verification.crosscheck",
 }
 
 __all__ = [

@@ -330,7 +330,7 @@ def verify(kernels: tuple[str, ...], seed: str, as_json: bool) -> None:
 @_json_option
 def claims(seed: str, as_json: bool) -> None:
     """Judge the claims of the sources by computation."""
-    from sparsity import ledger
+    from sparsity.ledger.ledger import ledger
 
     _use_float64()
     judged = sparsity.claims(seed=_number("seed", seed, int))
@@ -350,7 +350,7 @@ def sweep(kernel: str, out: str, as_json: bool, **options: Any) -> None:
 
     A grid is start:stop:count, start:stop:count:log, or a list a,b,c.
     """
-    from sparsity import curves
+    from sparsity.sweeps import curves
 
     refuse_unwritable(netcdf(out))
     data = sparsity.sweep(kernel, **_given(options))
@@ -368,7 +368,7 @@ def sweep(kernel: str, out: str, as_json: bool, **options: Any) -> None:
 @_json_option
 def reproduce(out: str, seed: str, as_json: bool) -> None:
     """Every curve with its data, the cross-check and the claims, from nothing, into one folder."""
-    from sparsity import reproduction
+    from sparsity.report import reproduction
 
     _use_float64()
     with _progress("reproduce") as report:
@@ -409,9 +409,9 @@ def design(
     exp: the spread γ, or at a given --gamma the scale s of γ·s·ln n. relu2: the bias β, or at a
     given --beta the spread. decayed: the decay λ. --sink-mass with --gamma: the sink's logit.
     """
-    from sparsity.design import design as solve
+    from sparsity.inversion.design import design as solve
+    from sparsity.inversion.sink_design import design_sink
     from sparsity.kernels.parameters import LENGTH
-    from sparsity.sink_design import design_sink
 
     if (n_eff is None) == (sink_mass is None):
         raise InputError("n_eff", n_eff, "give either --n-eff or --sink-mass")
@@ -460,7 +460,7 @@ def measure(
 
     A run that was ended goes on where it was when the same command is given again.
     """
-    from sparsity.measurement import job
+    from sparsity.report.measured import job
 
     with _progress("layers") as step:
         done = job.run(

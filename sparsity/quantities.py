@@ -12,12 +12,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import sparsity
-from sparsity import finite_length, finite_rows, kernels
+from sparsity import kernels
 from sparsity.errors import InputError
+from sparsity.finite import finite_length, finite_rows
 from sparsity.kernels import Kernel, Law
 from sparsity.kernels.parameters import DIM, LENGTH
 from sparsity.results import Estimate, Evaluation
-from sparsity.scores import Decay, RowLaw
+from sparsity.rows.steps import Decay, RowLaw
 
 __all__ = ["Beside", "Question", "Rows", "Theory", "ask"]
 

@@ -17,8 +17,8 @@ import pytest
 import sympy
 from scipy import stats
 
-from sparsity import estimate, finite_length, reference_grid
-from sparsity.evaluation import evaluate
+from sparsity import estimate
+from sparsity.finite import finite_length
 from sparsity.kernels import decayed, exp, identity, named, relu2, score_kernel
 from sparsity.kernels.symbols import s
 from sparsity.montecarlo import proposals
@@ -26,6 +26,8 @@ from sparsity.montecarlo.batches import CHUNK, collect
 from sparsity.montecarlo.combining import anytime_factor, combine, student
 from sparsity.montecarlo.estimators import keys_at, parameter_values
 from sparsity.montecarlo.samplers import Features, FullKeys, Plain, Rows, Stratified
+from sparsity.theory.evaluation import evaluate
+from sparsity.verification import reference_grid
 
 pytestmark = pytest.mark.slow
 

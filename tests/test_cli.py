@@ -16,7 +16,11 @@ import sympy
 import xarray
 
 import sparsity
-from sparsity import closed_form, crosscheck, finite_rows, kernels, scores
+from sparsity import kernels
+from sparsity.finite import finite_rows
+from sparsity.rows import steps as scores
+from sparsity.theory import closed_form
+from sparsity.verification import crosscheck
 
 ROOT = Path(__file__).parents[1]
 NAMES = [kernel.name for kernel in kernels.ALL]

@@ -10,9 +10,10 @@ import pytest
 import sympy
 from scipy.special import erf, ndtr
 
-from sparsity import certify, closed_form, kernels
+from sparsity import kernels
 from sparsity.errors import NoClosedForm
 from sparsity.kernels import symbols
+from sparsity.theory import certify, closed_form
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 BOUND = 1e-13

@@ -12,13 +12,14 @@ import pytest
 from scipy.special import erf
 from scipy.stats import norm
 
-from sparsity import crosscheck, finite_length, reference_grid
-from sparsity.crosscheck import check, check_exact, judge, verify
 from sparsity.errors import InputError
-from sparsity.evaluation import evaluate
+from sparsity.finite import finite_length
 from sparsity.kernels import decayed, exp, identity, nonnegative, relu2
 from sparsity.kernels.queries import norm_ratio
-from sparsity.reference_grid import Spec, theory
+from sparsity.theory.evaluation import evaluate
+from sparsity.verification import crosscheck, reference_grid
+from sparsity.verification.crosscheck import check, check_exact, judge, verify
+from sparsity.verification.reference_grid import Spec, theory
 
 
 @pytest.fixture(scope="module")
@@ -241,7 +242,7 @@ def test_an_untrusted_or_imprecise_estimate_is_not_agreement():
 
 
 def test_closed_form_against_quadrature_rejects_a_planted_form(monkeypatch):
-    from sparsity import closed_form
+    from sparsity.theory import closed_form
 
     point = [(relu2, {"beta": -0.5, "gamma": 1.0})]
     assert check_exact(point)[0].verdict == "agree"

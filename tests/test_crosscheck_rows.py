@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparsity.crosscheck import check
+from sparsity.finite.rotary_laws import Coca, Rope
 from sparsity.kernels import exp
-from sparsity.reference_grid import Checked, Spec, reference_grid, theory
-from sparsity.rotary_laws import Coca, Rope
-from sparsity.rotary_sampling import CELLS, RotaryCell
-from sparsity.scores import RowLaw, Unit
-from sparsity.scores_sampling import RowCell, reference_cells
+from sparsity.rows.steps import RowLaw, Unit
+from sparsity.verification.crosscheck import check
+from sparsity.verification.reference_grid import Checked, Spec, reference_grid, theory
+from sparsity.verification.row_cells import ROTARY_CELLS, RotaryCell, RowCell, reference_cells
 
 _U = np.arange(-45.0, 12.0, 0.1)
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
@@ -87,8 +86,8 @@ MASS = [
     c for c in reference_cells()
     if c.quantity == "sink_mass" and c.kernel is exp and [type(s) for s in c.law.steps] == [Unit]
 ]  # fmt: skip
-ROPE = [cell for cell in CELLS if cell.form == "rope"]
-COCA = [cell for cell in CELLS if cell.form == "coca"]
+ROPE = [cell for cell in ROTARY_CELLS if cell.form == "rope"]
+COCA = [cell for cell in ROTARY_CELLS if cell.form == "coca"]
 
 
 class Degrees(Rope):
@@ -153,7 +152,7 @@ PLANTED: dict[str, tuple[list[Any], Any, Any, int]] = {
 def test_the_grid_holds_every_cell_of_rows_and_positions():
     grid = reference_grid()
     assert sum(isinstance(cell, RowCell) for cell in grid) == len(reference_cells()) == 20
-    assert sum(isinstance(cell, RotaryCell) for cell in grid) == len(CELLS) == 6
+    assert sum(isinstance(cell, RotaryCell) for cell in grid) == len(ROTARY_CELLS) == 6
     assert sum(cell.quantity == "sink_mass" for cell in grid) == 5
     assert len(ROPE) == 2
     assert len(COCA) == 3
@@ -194,7 +193,9 @@ def test_planted_error_is_rejected(name, agreeing, monkeypatch):
     sampled: dict[int, Any] = {
         id(cell): judged.estimate for cell, judged in zip(cells, agreeing[id(cells)], strict=True)
     }
-    monkeypatch.setattr("sparsity.reference_grid.sample", lambda cell, _: sampled[id(cell)])
+    monkeypatch.setattr(
+        "sparsity.verification.reference_grid.sample", lambda cell, _: sampled[id(cell)]
+    )
     planted = check(cells, theory=wrong, seed=2)
     assert [cell.verdict for cell in planted].count("disagree") == rejecting == len(cells)
 

@@ -10,9 +10,9 @@ import xarray
 from scipy import stats
 
 from sparsity import evaluate
-from sparsity.curves import cell_seed, parse_grid, save, sweep
 from sparsity.errors import InputError
-from sparsity.finite_length import n_eff
+from sparsity.finite.finite_length import n_eff
+from sparsity.sweeps.curves import cell_seed, parse_grid, save, sweep
 
 jax.config.update("jax_enable_x64", True)
 

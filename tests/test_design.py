@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import ndtr
 
-from sparsity import finite_length
-from sparsity.design import LENGTHS, Design, Impossible, design
 from sparsity.errors import InputError
-from sparsity.evaluation import evaluate
 from sparsity.figures import Context, render
 from sparsity.figures.design import FIGURE
-from sparsity.levers import invert
+from sparsity.finite import finite_length
+from sparsity.finite.regimes import condensed_share, critical_spread
+from sparsity.inversion.design import LENGTHS, Design, Impossible, design
+from sparsity.inversion.levers import invert
+from sparsity.inversion.sink_design import design_sink
 from sparsity.output import plain
-from sparsity.regimes import condensed_share, critical_spread
-from sparsity.sink_design import design_sink
+from sparsity.theory.evaluation import evaluate
 
 
 def by_eval(found: Design, length: int, value: float | None = None) -> float:

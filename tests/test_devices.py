@@ -14,7 +14,7 @@ import jax
 jax.config.update("jax_enable_x64", True)
 from sparsity import kernels
 from sparsity.montecarlo import Sampling, estimators
-from sparsity.reference_grid import FEATURE_MAPS
+from sparsity.verification.reference_grid import FEATURE_MAPS
 settings = Sampling(rel_error=2e-3, seed=9)
 query, mean = estimators.keys_at(0.5, 1.0, 6, 9)
 found = [

@@ -13,11 +13,11 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.text import Text
 from scipy import stats
 
-from sparsity import figures, plotting
+from sparsity import figures
 from sparsity.errors import InputError
-from sparsity.evaluation import evaluate
-from sparsity.figures import ALL, Context, render, write_all
-from sparsity.finite_length import n_eff
+from sparsity.figures import ALL, Context, plotting, render, write_all
+from sparsity.finite.finite_length import n_eff
+from sparsity.theory.evaluation import evaluate
 
 jax.config.update("jax_enable_x64", True)
 

@@ -9,12 +9,14 @@ import sympy
 from scipy.integrate import dblquad
 from scipy.special import log_ndtr, ndtr
 
-from sparsity import finite_length, finite_rows, kernels, quadrature
+from sparsity import kernels
 from sparsity.errors import InputError
-from sparsity.finite_length import n_eff, participation
+from sparsity.finite import finite_length, finite_rows
+from sparsity.finite.finite_length import n_eff, participation
 from sparsity.kernels import score_kernel
 from sparsity.kernels.symbols import s
-from sparsity.scores import RowLaw
+from sparsity.rows.steps import RowLaw
+from sparsity.theory import quadrature
 
 WEIGHT = {"exp": np.exp, "relu2": lambda x: np.maximum(x, 0) ** 2, "identity": np.abs}
 LENGTHS = np.unique(np.round(np.geomspace(1, 1e12, 60)))
@@ -62,7 +64,7 @@ def test_half_the_step_agrees(monkeypatch):
     """The bound holds against an evaluation with other, finer nodes in both directions."""
     coarse = [n_eff(name, LENGTHS, beta=beta, gamma=gamma) for name, beta, gamma in CURVES]
     monkeypatch.setattr(finite_length, "_STEP", 0.07)
-    from sparsity import laplace
+    from sparsity.finite import laplace
 
     laplace.laplace.cache_clear()
     monkeypatch.setattr(laplace, "_VARIATION", 1.1)

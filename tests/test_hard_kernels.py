@@ -27,12 +27,13 @@ from sympy import (
     tanh,
 )
 
-from sparsity import evaluate, finite_length
+from sparsity import evaluate
 from sparsity.errors import InputError
-from sparsity.finite_rows import n_eff
+from sparsity.finite import finite_length
+from sparsity.finite.finite_rows import n_eff
 from sparsity.kernels import score_kernel
 from sparsity.kernels.symbols import s
-from sparsity.scores import RowLaw
+from sparsity.rows.steps import RowLaw
 
 GELU = s * (1 + erf(s / sqrt(2))) / 2
 COMB = Heaviside(cos(s) - Rational(1, 2))

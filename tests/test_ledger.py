@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import sympy
 
-from sparsity import claims, evaluate, kernels, ledger
-from sparsity.claims_su import linear
-from sparsity.judging import Claim, Finding, Routes, verdict, z_tests
+from sparsity import claims, evaluate, kernels
 from sparsity.kernels.symbols import beta, decay, gamma, n
+from sparsity.ledger.judging import Claim, Finding, Routes, verdict, z_tests
+from sparsity.ledger.ledger import ledger
+from sparsity.ledger.su import linear
 from sparsity.montecarlo import estimators
 
 CLAIM = {claim.key: claim for claim in ledger.ALL}

@@ -9,13 +9,18 @@ import pytest
 import xarray
 from scipy import special, stats
 
-from sparsity import claims_model, finite_length, finite_rows, measure, metric, rotary, sinks
-from sparsity.claims_model import null
-from sparsity.claims_model.evidence import Evidence, Run, Sinks
+from sparsity import measure, metric
 from sparsity.errors import InputError
-from sparsity.measurement import job, labels, law, layers, save, tables
-from sparsity.row_law import RowLaw
-from sparsity.scores import Unit
+from sparsity.finite import finite_length, finite_rows
+from sparsity.ledger.ledger import model as claims_model
+from sparsity.ledger.model import null
+from sparsity.ledger.model.evidence import Evidence, Run, Sinks
+from sparsity.measurement import labels, law, layers, save, tables
+from sparsity.report.measured import job
+from sparsity.rows import rotary
+from sparsity.rows.steps import Unit
+from sparsity.rows.tokens import RowLaw
+from sparsity.stacks import sinks
 
 RNG = np.random.default_rng(7)
 T = 40

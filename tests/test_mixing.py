@@ -9,19 +9,21 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sparsity import claims_sinks, finite_length, finite_rows, mixing_law
-from sparsity.claims_sinks import SinkRoutes
-from sparsity.claims_sinks.mixing import toy
-from sparsity.collapse import collapse, effective_rank, neighbours
 from sparsity.errors import InputError
 from sparsity.figures.mixing import FIGURE
-from sparsity.influence import bound, bound_of, jacobian, norms
-from sparsity.judging import Finding, verdict
+from sparsity.finite import finite_length, finite_rows
 from sparsity.kernels import score_kernel
 from sparsity.kernels.symbols import s
-from sparsity.mixing import Layers, Sink, Stack, draw, forward, sampled
-from sparsity.scores import RowLaw, Unit
-from sparsity.sinks import importance, sink_rate
+from sparsity.ledger.judging import Finding, verdict
+from sparsity.ledger.ledger import sinks as claims_sinks
+from sparsity.ledger.sinks import SinkRoutes
+from sparsity.ledger.sinks.mixing import toy
+from sparsity.rows.steps import RowLaw, Unit
+from sparsity.stacks import mixing_law
+from sparsity.stacks.collapse import collapse, effective_rank, neighbours
+from sparsity.stacks.influence import bound, bound_of, jacobian, norms
+from sparsity.stacks.mixing import Layers, Sink, Stack, draw, forward, sampled
+from sparsity.stacks.sinks import importance, sink_rate
 
 SMALL = Stack(length=10, dim=5, depth=3, heads=2, common=0.25)
 SINKS = (None, Sink(mass=0.8), Sink(mass=0.5, value=0.7), Sink(logit=3.0), Sink(logit=2.0, value=1))

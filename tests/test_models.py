@@ -17,11 +17,12 @@ import xarray
 
 from sparsity import measure, models
 from sparsity.errors import InputError
-from sparsity.measurement import job, runs
+from sparsity.measurement import runs
 from sparsity.measurement.runs import measure_model
 from sparsity.models import fetch, gguf_file, llama, tokens
 from sparsity.models.llama import forward
 from sparsity.models.safetensors_file import _stretched
+from sparsity.report.measured import job
 
 IDS = np.random.default_rng(1).integers(0, tiny_model.SIZES["vocab"], 21)
 TEXT = "the hand and the band, 1212 times: the end. " * 6

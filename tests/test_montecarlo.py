@@ -14,15 +14,15 @@ import pytest
 import sympy
 from scipy.stats import binom
 
-from sparsity import reference_grid
 from sparsity.errors import InputError
-from sparsity.evaluation import evaluate
 from sparsity.kernels import exp, identity, relu2, score_kernel
 from sparsity.kernels.symbols import s
 from sparsity.montecarlo import Sampling, estimate, estimators, running
 from sparsity.montecarlo.batches import CHUNK, collect
 from sparsity.montecarlo.combining import combine
 from sparsity.montecarlo.samplers import Plain
+from sparsity.theory.evaluation import evaluate
+from sparsity.verification import reference_grid
 
 LIMIT = 5.5  # |z| beyond which a cell fails: about 7e−7 with 63 degrees of freedom
 

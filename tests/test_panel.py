@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 import sympy
 
-from sparsity import evaluate, finite_rows
+from sparsity import evaluate
 from sparsity.errors import InputError
-from sparsity.finite_length import n_eff
+from sparsity.finite import finite_rows
+from sparsity.finite.finite_length import n_eff
 from sparsity.kernels import ALL, score_kernel
 from sparsity.panel import filling, rowlaws
 from sparsity.panel.calls import python, table

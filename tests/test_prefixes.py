@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sparsity import finite_length, finite_rows, mellin, normal_prefixes, prefixes
 from sparsity.errors import InputError
+from sparsity.finite import finite_length, finite_rows, mellin, normal_prefixes, prefixes
+from sparsity.finite.rotary_laws import Coca
 from sparsity.metric import effective_tokens
-from sparsity.rectified import rectified
-from sparsity.rotary_laws import Coca
-from sparsity.scores import RowLaw
+from sparsity.rows.rectified import rectified
+from sparsity.rows.steps import RowLaw
 
 
 def coca(dim: int, center: float, spread: float, **options) -> Coca:

@@ -14,10 +14,12 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy.special import erf, ndtr
 
-from sparsity import closed_form, evaluate, finite_length, kernels, quadrature
+from sparsity import evaluate, kernels
+from sparsity.finite import finite_length
 from sparsity.kernels import queries, score_kernel
 from sparsity.kernels.symbols import s
 from sparsity.metric import effective_tokens, from_moments, row_sparsity
+from sparsity.theory import closed_form, quadrature
 
 EPS = float(np.finfo(np.float64).eps)
 TOLERANCE = 1e-13  # on log S, times max(1, |log S|): what the closed forms promise

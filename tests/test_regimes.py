@@ -7,8 +7,8 @@ from scipy.integrate import quad
 from sparsity.errors import InputError
 from sparsity.figures import Context, render
 from sparsity.figures.phase import FIGURE, WIDEST
-from sparsity.finite_length import n_eff, participation
-from sparsity.regimes import (
+from sparsity.finite.finite_length import n_eff, participation
+from sparsity.finite.regimes import (
     annealed_entropy,
     annealed_n_eff,
     annealed_participation,

@@ -10,7 +10,7 @@ import pytest
 
 from sparsity import kernels, report
 from sparsity.errors import InputError
-from sparsity.judging import Claim, Finding
+from sparsity.ledger.judging import Claim, Finding
 from sparsity.report import formulas, parts
 from sparsity.symbolic import derive
 

@@ -11,15 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from sparsity import finite_length, mellin, rotary
-from sparsity.claims_coca import CLAIMS, PUBLISHED_PERPLEXITY, CocaRoutes
 from sparsity.errors import InputError
 from sparsity.figures.collinear import collinear_mean
+from sparsity.finite import finite_length, mellin
+from sparsity.finite.rotary_laws import Coca, Rope, rectified
+from sparsity.ledger.coca import CLAIMS, PUBLISHED_PERPLEXITY, CocaRoutes
 from sparsity.metric import effective_tokens
 from sparsity.montecarlo import Sampling
-from sparsity.rotary_laws import Coca, Rope, rectified
-from sparsity.rotary_sampling import CELLS, rows, scores
-from sparsity.scores import RowLaw, Sink
+from sparsity.montecarlo.rotary_sampling import rows, scores
+from sparsity.rows import rotary
+from sparsity.rows.steps import RowLaw, Sink
+from sparsity.verification.row_cells import ROTARY_CELLS
 
 jax.config.update("jax_enable_x64", True)
 
@@ -224,14 +226,14 @@ def test_planted_errors_are_rejected(wrong):
 
 
 def test_cells_cover_every_form_kernel_and_pairing():
-    assert {c.form for c in CELLS} == {"rope", "coca", "slack"}
-    assert {c.kernel.name for c in CELLS} == {"exp", "relu2", "identity"}
-    assert {c.pairing for c in CELLS if c.form == "rope"} == set(PAIRINGS)
-    assert {c.law.normal for c in CELLS if c.form == "coca"} == {True, False}
+    assert {c.form for c in ROTARY_CELLS} == {"rope", "coca", "slack"}
+    assert {c.kernel.name for c in ROTARY_CELLS} == {"exp", "relu2", "identity"}
+    assert {c.pairing for c in ROTARY_CELLS if c.form == "rope"} == set(PAIRINGS)
+    assert {c.law.normal for c in ROTARY_CELLS if c.form == "coca"} == {True, False}
 
 
 def test_a_normal_score_would_not_do_for_rectified_t():
-    law = next(c for c in CELLS if c.form == "coca" and c.spread == 0.6).law
+    law = next(c for c in ROTARY_CELLS if c.form == "coca" and c.spread == 0.6).law
     distance = np.arange(16)
     normal, _ = mellin.n_eff_of_normal_prefixes(law.beta(distance), law.gamma(distance), 16)
     assert abs(float(law.n_eff(16).n_eff / normal) - 1) > 1e-3

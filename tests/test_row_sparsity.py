@@ -5,12 +5,12 @@ import pytest
 from scipy.special import comb
 from sympy import Heaviside
 
-from sparsity import finite_length, finite_rows, transforms
 from sparsity.errors import InputError
-from sparsity.evaluation import evaluate
+from sparsity.finite import finite_length, finite_rows, transforms
 from sparsity.kernels import score_kernel
 from sparsity.kernels.symbols import s
-from sparsity.scores import ALL, Decay, RowLaw, Spherical, Unit, Window
+from sparsity.rows.steps import ALL, Decay, RowLaw, Spherical, Unit, Window
+from sparsity.theory.evaluation import evaluate
 
 WEIGHT = {"exp": np.exp, "relu2": lambda x: np.maximum(x, 0) ** 2, "identity": np.abs}
 LENGTHS = np.unique(np.round(np.geomspace(1, 1e12, 13)))

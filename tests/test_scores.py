@@ -8,25 +8,18 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from sparsity import (
-    finite_length,
-    finite_rows,
-    kernels,
-    mellin,
-    scores,
-    sphere,
-    token_classes,
-    transforms,
-)
-from sparsity.crosscheck import judge
+from sparsity import kernels
 from sparsity.errors import InputError
-from sparsity.evaluation import evaluate
-from sparsity.finite_rows import limit, n_eff, participation, sink_logit, sink_mass
+from sparsity.finite import finite_length, finite_rows, mellin, transforms
+from sparsity.finite.finite_rows import limit, n_eff, participation, sink_logit, sink_mass
+from sparsity.finite.laplace import laplace
 from sparsity.kernels import exp, identity, relu2, score_kernel
 from sparsity.kernels.symbols import s
-from sparsity.laplace import laplace
 from sparsity.montecarlo import Sampling
-from sparsity.scores import (
+from sparsity.montecarlo.scores_sampling import sample_rows
+from sparsity.rows import classes as token_classes
+from sparsity.rows import steps as scores
+from sparsity.rows.steps import (
     ALL,
     Alibi,
     Decay,
@@ -38,7 +31,10 @@ from sparsity.scores import (
     Window,
     every,
 )
-from sparsity.scores_sampling import reference_cells, sample_rows
+from sparsity.theory import sphere
+from sparsity.theory.evaluation import evaluate
+from sparsity.verification.crosscheck import judge
+from sparsity.verification.row_cells import reference_cells
 
 WEIGHT = {"exp": np.exp, "relu2": lambda x: np.maximum(x, 0) ** 2, "identity": np.abs}
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sparsity.errors import InputError
-from sparsity.sinks import importance, sink_rate, uniform_importance
+from sparsity.stacks.sinks import importance, sink_rate, uniform_importance
 
 
 def attention(*lead, length=8, seed=0):

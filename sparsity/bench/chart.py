@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from sparsity import plotting
+from sparsity.figures import plotting
 
 __all__ = ["render"]
 

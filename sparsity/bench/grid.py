@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri_exp
 
-from sparsity import closed_form, kernels, quadrature
+from sparsity import kernels
 from sparsity.kernels import Kernel
 from sparsity.kernels.lowering import numpy_log_abs
+from sparsity.theory import closed_form, quadrature
 
 __all__ = ["GAMMAS", "SCRAMBLES", "ZS", "Cell", "delta", "reference"]
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from sparsity import closed_form, kernels, quadrature
+from sparsity import kernels
 from sparsity.bench.grid import Cell
 from sparsity.bench.timing import paired
-from sparsity.evaluation import evaluate
 from sparsity.kernels import Kernel
+from sparsity.theory import closed_form, quadrature
+from sparsity.theory.evaluation import evaluate
 
 __all__ = ["closed_forms", "integrators"]
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparsity import plotting
+from sparsity.figures import plotting
 from sparsity.figures.bias import FIGURE as bias
 from sparsity.figures.context import FIGURE as context
 from sparsity.figures.decayed import FIGURE as decayed
@@ -23,9 +23,9 @@ from sparsity.figures.record import Context, Data, Figure
 from sparsity.figures.relu2 import FIGURE as relu2
 from sparsity.figures.rope import FIGURE as rope
 from sparsity.figures.rows import FIGURE as rows
+from sparsity.figures.series import tidy
 from sparsity.figures.sinks import FIGURE as sinks
 from sparsity.output import folder, replacing
-from sparsity.series import tidy
 
 __all__ = ["ALL", "Context", "Figure", "Written", "render", "write_all"]
 

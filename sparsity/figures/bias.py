@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sparsity import plotting
-from sparsity.curves import sweep
-from sparsity.evaluation import evaluate
-from sparsity.figures import features
+from sparsity.figures import features, plotting
 from sparsity.figures.record import Canvas, Context, Data, Figure
-from sparsity.series import Series, from_sweeps
+from sparsity.figures.series import Series, from_sweeps
+from sparsity.sweeps.curves import sweep
+from sparsity.theory.evaluation import evaluate
 
 SCORES = {"exp": "softmax", "relu2": "squared ReLU", "identity": "signed linear"}
 DECAY, LENGTH, DIM = 0.95, 256, 2

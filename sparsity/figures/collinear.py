@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparsity.rotary import planes
-from sparsity.rotary_laws import Coca, rectified
+from sparsity.finite.rotary_laws import Coca, rectified
+from sparsity.rows.rotary import planes
 
 __all__ = ["collinear_mean", "turned_query"]
 

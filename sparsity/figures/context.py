@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sparsity import plotting
-from sparsity.curves import cell_seed
+from sparsity.figures import plotting
 from sparsity.figures.collinear import collinear_mean, turned_query
 from sparsity.figures.record import Canvas, Context, Data, Figure
-from sparsity.finite_length import n_eff
+from sparsity.figures.series import Series
+from sparsity.finite.finite_length import n_eff
+from sparsity.finite.rotary_laws import Coca, Rope
 from sparsity.montecarlo import Sampling
-from sparsity.rotary_laws import Coca, Rope
-from sparsity.rotary_sampling import rows
-from sparsity.series import Series
+from sparsity.montecarlo.rotary_sampling import rows
+from sparsity.sweeps.curves import cell_seed
 
 DIM, STRENGTH = 64, 6.0  # head dimension; mean collinear score of a key beside the query
 LENGTHS = np.unique(np.round(2.0 ** np.arange(4, 15.1, 0.5)).astype(int))

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sparsity import plotting
-from sparsity.design import design
+from sparsity.figures import plotting
 from sparsity.figures.record import Canvas, Context, Data, Figure
+from sparsity.figures.series import Series
+from sparsity.inversion.design import design
+from sparsity.inversion.levers import lever
 from sparsity.kernels import identity
-from sparsity.levers import lever
-from sparsity.series import Series
 
 TOKENS = 8.0
 LENGTHS = np.unique(np.round(np.geomspace(64, 1e9, 19)))

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sparsity import plotting
-from sparsity.curves import sweep
+from sparsity.figures import plotting
 from sparsity.figures.record import Canvas, Context, Data, Figure
-from sparsity.series import Series, from_sweeps
+from sparsity.figures.series import Series, from_sweeps
+from sparsity.sweeps.curves import sweep
 
 BETAS = {-2.0: "−2", 0.0: "0", 2.0: "2"}
 LENGTHS = (100, 10_000, 1_000_000)

@@ -9,12 +9,12 @@ from scipy.optimize import brentq
 from sympy import Max, Piecewise
 from sympy import exp as e
 
-from sparsity.curves import cell_seed
 from sparsity.figures.record import Context
 from sparsity.kernels import Kernel, score_kernel
 from sparsity.kernels.queries import named
 from sparsity.kernels.symbols import s
-from sparsity.quadrature import moment
+from sparsity.sweeps.curves import cell_seed
+from sparsity.theory.quadrature import moment
 
 __all__ = ["center", "elu1", "noise", "relu", "sample"]
 

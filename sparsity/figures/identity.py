@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sparsity import plotting
-from sparsity.curves import sweep
+from sparsity.figures import plotting
 from sparsity.figures.record import Canvas, Context, Data, Figure
-from sparsity.series import Series, from_sweeps
+from sparsity.figures.series import Series, from_sweeps
+from sparsity.sweeps.curves import sweep
 
 BETAS = {0.0: "0", 0.5: "½", 1.0: "1", 2.0: "2", 4.0: "4"}
 _PLACES = ((0.12, 0.806), (0.205, 0.94), (0.41, 0.94), (0.82, 0.94), (1.64, 0.94))

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from sparsity import plotting
-from sparsity.collapse import neighbours
+from sparsity.figures import plotting
 from sparsity.figures.record import Canvas, Context, Data, Figure
-from sparsity.mixing import Sink, Stack, sampled
-from sparsity.mixing_law import average, distances
-from sparsity.series import Series
+from sparsity.figures.series import Series
+from sparsity.stacks.collapse import neighbours
+from sparsity.stacks.mixing import Sink, Stack, sampled
+from sparsity.stacks.mixing_law import average, distances
 
 LENGTH, DEPTH = 64, 18  # left: tokens, and most layers
 LAYERS, LONGEST = 8, 512  # right: layers, and most tokens

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparsity import plotting
-from sparsity.curves import sweep
-from sparsity.evaluation import evaluate
-from sparsity.figures import features
+from sparsity.figures import features, plotting
 from sparsity.figures.record import Canvas, Context, Data, Figure
-from sparsity.series import Series, from_sweeps
+from sparsity.figures.series import Series, from_sweeps
+from sparsity.sweeps.curves import sweep
+from sparsity.theory.evaluation import evaluate
 
 RATIOS = {0.5: "½", 1.0: "1", 2.0: "2"}
 DIMS = (2, 8, 32)  # sampled

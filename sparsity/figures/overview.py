@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparsity import plotting
-from sparsity.curves import sweep
-from sparsity.evaluation import evaluate
-from sparsity.figures import features
+from sparsity.figures import features, plotting
 from sparsity.figures.record import Canvas, Context, Data, Figure
-from sparsity.series import Series, from_sweeps
+from sparsity.figures.series import Series, from_sweeps
+from sparsity.sweeps.curves import sweep
+from sparsity.theory.evaluation import evaluate
 
 LENGTH = 1024  # the row whose floor is shown
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 
-from sparsity import plotting
+from sparsity.figures import plotting
 from sparsity.figures.record import Canvas, Context, Data, Figure
-from sparsity.finite_length import n_eff
-from sparsity.regimes import critical_spread, limit_reach
-from sparsity.series import Series
+from sparsity.figures.series import Series
+from sparsity.finite.finite_length import n_eff
+from sparsity.finite.regimes import critical_spread, limit_reach
 
 SHORTEST, LONGEST, WIDEST = 10.0, 1e12, 2.3
 LEVELS = {  # of n_eff, and the length at which a contour is named

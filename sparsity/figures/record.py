@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure as Canvas
 
-from sparsity.curves import sweep
-from sparsity.series import Series
+from sparsity.figures.series import Series
+from sparsity.sweeps.curves import sweep
 
 if TYPE_CHECKING:
     import xarray

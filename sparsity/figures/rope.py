@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from sparsity import plotting
-from sparsity.curves import cell_seed
+from sparsity.figures import plotting
 from sparsity.figures.collinear import collinear_mean, turned_query
 from sparsity.figures.record import Canvas, Context, Data, Figure
+from sparsity.figures.series import Series
+from sparsity.finite.rotary_laws import Coca, Rope
 from sparsity.montecarlo import Sampling
-from sparsity.rotary_laws import Coca, Rope
-from sparsity.rotary_sampling import scores
-from sparsity.series import Series
+from sparsity.montecarlo.rotary_sampling import scores
+from sparsity.sweeps.curves import cell_seed
 
 DIM, STRENGTH = 64, 6.0  # head dimension; mean collinear score of a key beside the query
 SLACK_AT = 4096

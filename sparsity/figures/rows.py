@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sparsity import plotting
-from sparsity.curves import sweep
+from sparsity.figures import plotting
 from sparsity.figures.record import Canvas, Context, Data, Figure
-from sparsity.series import Series
+from sparsity.figures.series import Series
+from sparsity.sweeps.curves import sweep
 
 GAMMAS = (1.0, 2.0, 3.0, 4.0)
 SAMPLED = [16, 64, 256, 1024, 4096]

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sparsity import plotting
+from sparsity.figures import plotting
 from sparsity.figures.record import Canvas, Context, Data, Figure
-from sparsity.finite_rows import sink_logit
-from sparsity.scores import RowLaw
-from sparsity.series import Series
+from sparsity.figures.series import Series
+from sparsity.finite.finite_rows import sink_logit
+from sparsity.rows.steps import RowLaw
 
 MASS = 0.5
 GAMMAS = (1.0, 2.0, 3.0, 4.0)

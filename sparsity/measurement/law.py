@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.interpolate import RectBivariateSpline
 
-from sparsity import finite_length
+from sparsity.finite import finite_length
 
 __all__ = ["ERROR", "WIDEST", "exact", "limit", "log_limit"]
 

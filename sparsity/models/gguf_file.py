@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from sparsity import rotary
 from sparsity.errors import InputError
 from sparsity.models.checkpoint import (
     LAYER,
@@ -21,6 +20,7 @@ from sparsity.models.checkpoint import (
     refuse_others,
 )
 from sparsity.models.tokens import bpe
+from sparsity.rows import rotary
 
 __all__ = ["load"]
 

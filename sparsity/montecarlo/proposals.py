@@ -17,9 +17,9 @@ from sparsity.kernels import ALL, Kernel, Law
 from sparsity.kernels.lowering import numpy_log_abs, numpy_weight
 from sparsity.kernels.numeric.definition import definition
 from sparsity.kernels.numeric.periods import period
-from sparsity.moments import panels
-from sparsity.panels import Axis
-from sparsity.score_laws import Gaussian
+from sparsity.theory.moments import panels
+from sparsity.theory.panels import Axis
+from sparsity.theory.score_laws import Gaussian
 
 __all__ = ["DEPTH", "POWERS", "Table", "build", "resolved", "tilt"]
 

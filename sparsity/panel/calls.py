@@ -38,20 +38,20 @@ def _call(spec: Spec) -> tuple[list[str], list[str]]:
     given = f"beta={v['beta']}, gamma={v['gamma']}"
     if spec.rows == "iid":
         return (
-            ["import sparsity", "from sparsity.finite_length import n_eff"],
+            ["import sparsity", "from sparsity.finite.finite_length import n_eff"],
             [
                 f"sparsity.evaluate({kernel}, {given}).S  # long rows",
                 f"n_eff({kernel}, {v['length']}, {given}).n_eff  # rows of {v['length']}",
             ],
         )
     step, lines = spec.law.code.format(**v), []
-    imports = ["from sparsity import finite_rows", "from sparsity.scores import RowLaw"]
+    imports = ["from sparsity import finite_rows", "from sparsity.rows.steps import RowLaw"]
     if spec.rows == "rope":
         imports.append("from sparsity.figures.collinear import turned_query")
-        imports.append("from sparsity.rotary_laws import Rope")
+        imports.append("from sparsity.finite.rotary_laws import Rope")
         lines.append(f"query = turned_query({v['dim']}) * ({v['gamma']} / {v['dim']} ** 0.5)")
     else:
-        imports.append(f"from sparsity.scores import {step.split('(')[0]}")
+        imports.append(f"from sparsity.rows.steps import {step.split('(')[0]}")
     beta = v["beta"] if spec.law.biased else "0.0"
     lines += [
         f"law = RowLaw({beta}, {v['gamma']}, ({step},))",

@@ -148,9 +148,9 @@ def _sample(
 
 def _draw(spec: Spec, chunks: int, check: Callable[..., None]) -> tuple[Any, str]:
     """An estimate of n_eff of whole rows, or of S where the kernel has no rows."""
-    from sparsity.curves import cell_seed
     from sparsity.montecarlo import Sampling, draw
-    from sparsity.scores_sampling import sample_rows
+    from sparsity.montecarlo.scores_sampling import sample_rows
+    from sparsity.sweeps.curves import cell_seed
 
     v = spec.given()
     seed = cell_seed(0, spec.kernel.name, spec.rows, *v.items())

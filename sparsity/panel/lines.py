@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sparsity import finite_length, finite_rows
 from sparsity.errors import InputError, NoClosedForm
-from sparsity.evaluation import evaluate
+from sparsity.finite import finite_length, finite_rows
 from sparsity.kernels import Law
 from sparsity.panel.state import Spec
+from sparsity.theory.evaluation import evaluate
 
 __all__ = ["Exact", "at_once", "exact", "exact_lengths", "slowly", "why_not"]
 

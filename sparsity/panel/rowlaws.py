@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.evaluation import evaluate
 from sparsity.kernels import Kernel, exp
-from sparsity.scores import Alibi, Decay, LogScaled, RowLaw, Sink, Spherical, Step, Window
+from sparsity.rows.steps import Alibi, Decay, LogScaled, RowLaw, Sink, Spherical, Step, Window
+from sparsity.theory.evaluation import evaluate
 
 __all__ = ["ALL", "Rows", "named"]
 
@@ -91,7 +91,7 @@ def _none(kernel: Kernel, v: Values) -> None:
 def _rope(v: Values) -> tuple[Step, ...]:
     """Key means along the query: β cos(mθ) averaged over the planes of a random direction."""
     from sparsity.figures.collinear import turned_query
-    from sparsity.rotary_laws import Rope
+    from sparsity.finite.rotary_laws import Rope
 
     dim = int(v["dim"])
     query = turned_query(dim) * (v["gamma"] / dim**0.5)

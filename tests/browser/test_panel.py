@@ -8,9 +8,10 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from sparsity import evaluate, finite_rows
-from sparsity.finite_length import n_eff
-from sparsity.scores import Alibi, RowLaw, Sink, Window
+from sparsity import evaluate
+from sparsity.finite import finite_rows
+from sparsity.finite.finite_length import n_eff
+from sparsity.rows.steps import Alibi, RowLaw, Sink, Window
 
 pytestmark = pytest.mark.browser
 

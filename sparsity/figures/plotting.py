@@ -1,0 +1,240 @@
+"""Data to Matplotlib axes: the style of every figure, curves, labels and files. Computes nothing.
+
+Colours are those of Okabe & Ito (2008), told apart with any colour vision; a dash pattern and a
+marker say the same again. Figures are built without pyplot, so no global state is touched.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import matplotlib
+import numpy as np
+from matplotlib import patheffects
+from matplotlib.figure import Figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from sparsity.figures.series import Series
+
+__all__ = [
+    "GREY",
+    "INK",
+    "LOOKS",
+    "Look",
+    "axes",
+    "calm",
+    "curve",
+    "end_labels",
+    "headline",
+    "inline",
+    "key",
+    "plain_ticks",
+    "render",
+]
+
+INK, GREY, PALE = "#1f2328", "#6b7280", "#e5e7eb"
+SIZE = (7.2, 4.6)  # inches
+_MARKER_SIZES = {"|": 13.0, "p": 7.0, "X": 7.2, "D": 5.3, "s": 5.6, "^": 6.6, "v": 6.6}
+_NORMAL95 = 1.959964  # half width of a 95 % interval in standard errors
+
+
+@dataclass(frozen=True)
+class Look:
+    """Colour, dash pattern and marker of a series."""
+
+    color: str
+    dash: Any
+    marker: str
+
+
+BLUE, SKY, GREEN, BLACK = "#0072b2", "#3f9fd6", "#009e73", "#1f2328"
+ORANGE, VERMILLION, PURPLE = "#d98c00", "#d55e00", "#b5568f"
+
+LOOKS = (
+    Look(BLUE, "-", "o"),
+    Look(VERMILLION, (0, (6, 1.6)), "s"),
+    Look(GREEN, (0, (5, 1.5, 1.2, 1.5)), "D"),
+    Look(PURPLE, (0, (3, 1.4)), "^"),
+    Look(ORANGE, (0, (9, 1.6, 2, 1.6)), "v"),
+    Look(SKY, (0, (1.4, 1.2)), "p"),
+    Look(BLACK, (0, (7, 1.5, 1.2, 1.5, 1.2, 1.5)), "X"),
+)
+
+STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "mathtext.fontset": "dejavusans",
+    "font.size": 11,
+    "text.color": INK,
+    "axes.edgecolor": GREY,
+    "axes.labelcolor": INK,
+    "axes.labelsize": 11,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.unicode_minus": True,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": 10,
+    "ytick.labelsize": 10,
+    "lines.linewidth": 2.0,
+    "lines.solid_capstyle": "round",
+    "legend.frameon": False,
+    "legend.fontsize": 10,
+    "savefig.facecolor": "white",
+    "svg.fonttype": "path",  # looks the same wherever it is inlined, whatever fonts are there
+}
+
+
+def render(
+    draw: Any,
+    data: Sequence[Series],
+    title: str,
+    subtitle: str,
+    size: tuple[float, float] = SIZE,
+) -> dict[str, bytes]:
+    """The figure as file contents by suffix, the same bytes for the same data.
+
+    Args:
+        draw: (data, Matplotlib figure) -> None.
+        data: what to draw.
+        title: the finding, set above the figure; also salts the identifiers inside the SVG.
+        subtitle: what is shown, under the title.
+        size: width and height in inches.
+    """
+    files = {}
+    for suffix, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
+        with matplotlib.rc_context({**STYLE, "svg.hashsalt": title}):
+            figure = Figure(figsize=size)
+            headline(figure, title, subtitle)
+            draw(data, figure)
+            out = io.BytesIO()
+            figure.savefig(out, format=suffix, dpi=200, metadata=metadata)
+            files[suffix] = out.getvalue()
+    return files
+
+
+def headline(figure: Figure, title: str, subtitle: str) -> None:
+    """The finding and, under it, what is shown."""
+    _, height = figure.get_size_inches()
+    figure.text(0.025, 1 - 0.16 / height, title, fontsize=13, fontweight="bold", va="top")
+    figure.text(0.025, 1 - 0.46 / height, subtitle, fontsize=10.5, color=GREY, va="top")
+
+
+def axes(figure: Figure, x: str, y: str, *, right: float = 0.97) -> Axes:
+    """One pair of axes under the headline, with a light grid and room for labels at the right."""
+    ax = figure.add_axes((0.115, 0.13, right - 0.115, 0.7))
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
+    ax.yaxis.set_label_coords(-0.085, 0.5)
+    return calm(ax)
+
+
+def plain_ticks(axis: Any, ticks: Sequence[float], labels: Sequence[str] | None = None) -> None:
+    """Ticks of a logarithmic axis written as plain numbers."""
+    axis.set_ticks(ticks, labels or [f"{tick:g}" for tick in ticks])
+    axis.set_ticks([], minor=True)
+
+
+def calm(ax: Axes) -> Axes:
+    """A light grid behind the data."""
+    ax.grid(visible=True, color=PALE, linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.tick_params(which="both", length=3)
+    return ax
+
+
+def curve(
+    ax: Axes, series: Series, look: Look, *, line: bool = True, points: bool = True, **style: Any
+) -> None:
+    """Theory as a line, estimates as points with 95 % error bars."""
+    if line:
+        ax.plot(series.x, series.theory, color=look.color, linestyle=look.dash, **style)
+    at = series.sampled
+    if points and at.any():
+        ax.errorbar(
+            series.x[at],
+            series.estimate[at],
+            yerr=_NORMAL95 * series.stderr[at],
+            elinewidth=1.2,
+            capsize=2.5,
+            zorder=3,
+            **_marker(look),
+        )
+
+
+def _marker(look: Look) -> dict[str, Any]:
+    return {
+        "linestyle": "none",
+        "marker": look.marker,
+        "color": look.color,
+        "markersize": _MARKER_SIZES.get(look.marker, 6.0),
+        "markeredgecolor": look.color if look.marker == "|" else "white",
+        "markeredgewidth": 1.8 if look.marker == "|" else 0.7,
+    }
+
+
+def key(
+    ax: Axes,
+    *,
+    line: str = "theory",
+    points: Iterable[tuple[str, Look]] = (("Monte Carlo ± 95 %", Look(GREY, "-", "o")),),
+    lines: Iterable[tuple[str, Look]] = (),
+    **place: Any,
+) -> None:
+    """What the line and the points are; then lines with markers of their own."""
+    handles = [ax.plot([], [], color=GREY, label=line)[0]]
+    handles += [ax.plot([], [], label=label, **_marker(look))[0] for label, look in points]
+    handles += [
+        ax.plot([], [], label=label, **(_marker(look) | {"linestyle": look.dash}))[0]
+        for label, look in lines
+    ]
+    ax.legend(handles=handles, labelcolor=GREY, handlelength=2.6, **{"borderpad": 0.2, **place})
+
+
+def _halo() -> list[Any]:
+    return [patheffects.withStroke(linewidth=3.5, foreground="white")]
+
+
+def inline(ax: Axes, x: float, y: float, text: str, color: str = INK, **style: Any) -> None:
+    """A label at a point of the axes' data, with a white halo over lines."""
+    style = {"ha": "center", "va": "center", "fontsize": 10.5, "zorder": 5, **style}
+    ax.text(x, y, text, color=color, path_effects=_halo(), **style)
+
+
+def end_labels(
+    ax: Axes, labels: Iterable[tuple[float, str, str]], *, gap: float = 15.0, fontsize: float = 10.5
+) -> None:
+    """Labels at the right end of curves, pushed apart where they would overlap.
+
+    Args:
+        ax: axes whose limits are final.
+        labels: (height in data, text, colour).
+        gap: least distance in points.
+        fontsize: in points.
+    """
+    items = sorted(labels)
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    step = gap * figure.dpi / 72
+    ends = np.array([ax.transData.transform((1.0, y))[1] for y, *_ in items])
+    heights = ends.copy()
+    for _ in range(200):  # neighbours that are too close share the move
+        lack = np.maximum(step - np.diff(heights), 0) / 2
+        if lack.max(initial=0) < 0.01:
+            break
+        heights[:-1] -= lack
+        heights[1:] += lack
+    to_axes, point = ax.transAxes.inverted().transform, figure.dpi / 72
+    right = ax.transAxes.transform((1.0, 0.0))[0]
+    for end, height, (_, text, color) in zip(ends, heights, items, strict=True):
+        leader = to_axes([(right + 2 * point, end), (right + 9 * point, height)])
+        ax.plot(*leader.T, color=color, lw=0.9, transform=ax.transAxes, clip_on=False)
+        x, y = to_axes((right + 12 * point, height))
+        ax.text(x, y, text, color=color, fontsize=fontsize, va="center", transform=ax.transAxes)

@@ -1,0 +1,1 @@
+"""Rows of n tokens: exact laws by one-dimensional integrals."""

@@ -1,0 +1,235 @@
+"""Laplace transforms of all tokens of a row, summed on one grid of u = ln t.
+
+A factor w shifts a token's transforms by c·ln w. The tokens of a class are summed all at once: as
+weights deposited on the grid by local polynomials, and one convolution.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sparsity.finite.laplace import TAIL, Laplace, laplace
+from sparsity.rows.classes import Piece, Row, pieces
+
+__all__ = ["STEP", "Channel", "Sums", "sums"]
+
+STEP = 0.08  # of u
+_TAPS = 16  # of the local polynomial between the points of the grid
+_AT_ONCE = 128  # classes
+_LEAST = 1e-290  # of a transform
+_FELT = 40.0  # e-folds below the heaviest token down to which n equal tokens are felt, plus ln n
+_SHARED = 256  # steps: tables begin at whole multiples, so that the points of a curve share them
+
+
+def _deposit(shift: np.ndarray, weights: np.ndarray) -> tuple[int, np.ndarray]:
+    """H with Σ_s H[c, s] F[i + s] = Σ_j weights[c, j] F(u_i + shift_j): (first s, H)."""
+    steps = np.floor(shift / STEP).astype(int)
+    if np.all(shift == steps * STEP) and np.ptp(steps) == 0:
+        return int(steps[0]), weights.sum(axis=1, keepdims=True)
+    first = int(steps.min())
+    total = np.zeros((len(weights), int(steps.max()) - first + _TAPS))
+    k = np.arange(_TAPS)
+    scale = (k[:, None] - k + np.eye(_TAPS)).prod(axis=1)
+    for start in range(0, len(shift), 2**16):
+        part = slice(start, start + 2**16)
+        gap = (_TAPS // 2 - 1 + shift[part] / STEP - steps[part])[:, None] - k
+        ones = np.ones((len(gap), 1))
+        before = np.cumprod(np.concatenate([ones, gap[:, :-1]], axis=1), axis=1)
+        after = np.cumprod(np.concatenate([ones, gap[:, :0:-1]], axis=1), axis=1)[:, ::-1]
+        taps = before * after / scale
+        where = (steps[part] - first)[:, None] + k
+        for channel, weight in zip(total, weights[:, part], strict=True):
+            np.add.at(channel, where, taps * weight[:, None])
+    return first - _TAPS // 2 + 1, total
+
+
+def _add(out: np.ndarray, table: np.ndarray, begin: int, h: np.ndarray) -> None:
+    """out[c, r, i] += Σ_s h[c, s] F[c, r, begin + i + s]; F is 0 before, its last value behind.
+
+    Before the table nothing is felt: it is made to begin where the lightest token that counts does.
+    """
+    length, points = out.shape[-1] + h.shape[-1] - 1, table.shape[-1]
+    zeros = min(max(-begin, 0), length)
+    inside = table[..., max(begin, 0) : max(begin + length, 0)]
+    behind = length - zeros - inside.shape[-1] if begin < points else length
+    last = np.repeat(table[..., -1:], max(behind, 0), axis=-1)
+    values = np.concatenate([np.zeros((*table.shape[:-1], zeros)), inside, last], axis=-1)
+    if h.shape[-1] <= _TAPS:
+        windows = np.lib.stride_tricks.sliding_window_view(values, h.shape[-1], axis=-1)
+        out += np.matmul(windows, h[:, None, :, None])[..., 0]
+        return
+    for total, channel, own in zip(out, values, h, strict=True):
+        if own.any():
+            for rule in range(len(total)):
+                total[rule] += np.convolve(channel[rule], own[::-1], "valid")
+
+
+class Sums(NamedTuple):
+    """Σ over tokens on a grid of u, by two rules or three, over e^top.
+
+    The second rule is a coarser one, to be summed in every other point; the third is the first with
+    the error of the interpolation between laws put in on purpose.
+
+    Args:
+        log_phi: Σ log φ, [rules, points].
+        channels: Σ of each channel, [channels, rules, points].
+        p_row: P(the row is not all zero), over e^top, by each rule.
+        top: log of the common scale of psi, moments and probabilities.
+        error: of the inner integrals, relative.
+    """
+
+    log_phi: np.ndarray
+    channels: np.ndarray
+    p_row: np.ndarray
+    top: float
+    error: float
+
+
+# (moments/φ -> summand, weights of the groups)
+Channel = tuple[Callable[..., np.ndarray], np.ndarray]
+
+
+@functools.lru_cache(maxsize=64)
+def _table(law: Laplace, start: int, stop: int, step: float) -> np.ndarray:
+    """ψ, the moments and (constant) P(f ≠ 0), [·, 2 rules, points], over e^top."""
+    psi, moments = law(step * np.arange(start, stop))
+    constant = np.broadcast_to(law.p_nonzero[:, None], psi.T.shape)
+    return np.stack([psi.T, *(m.T for m in moments), constant])
+
+
+class _Part(NamedTuple):
+    """Transforms of some classes: those of a piece, interpolated where it says so.
+
+    Args:
+        piece: the piece.
+        laws: its transforms.
+        start: first point of their grid, in steps of u.
+        stop: behind the last one.
+    """
+
+    piece: Piece
+    laws: list[Laplace]
+    start: int
+    stop: int
+
+    def tables(self, top: float, rules: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """(classes, ψ and moments [·, 1 + k, rules, points], P(f ≠ 0) [·, rules]), over e^top.
+
+        The third rule is the first times the error of the interpolation, where there is one.
+        """
+        flat = np.stack(
+            [_table(law, self.start, self.stop, STEP) * np.exp(law.top - top) for law in self.laws]
+        )
+        use = [0, 1, 0][:rules]
+        piece = self.piece
+        if piece.matrix is None or piece.check is None:
+            yield piece.members, flat[:, :-1, use], flat[:, -1, use, 0]
+            return
+        shape, flat = flat.shape[1:], np.log(np.maximum(flat, _LEAST)).reshape(len(flat), -1)
+        off = np.exp(flat[-1] - (piece.check @ flat[:-1])[0]).reshape(shape)
+        for first in range(0, len(piece.members), _AT_ONCE):
+            part = slice(first, first + _AT_ONCE)
+            found = np.exp(piece.matrix[part] @ flat[:-1]).reshape(-1, *shape)[:, :, use]
+            found[:, :, 2:] *= off[:, :1]
+            yield piece.members[part], found[:, :-1], found[:, -1, :, 0]
+
+
+def _mattering(row: Row, c: int, k: tuple[float, ...]) -> list[Piece]:
+    """The pieces without those whose tokens are, all together, too rarely nonzero to be felt."""
+    every, longest = list(pieces(row.classes)), float(row.count.sum())
+    times = np.bincount(row.member, row.count)
+    chances = []  # log P(f ≠ 0) of a token at the likelier end of a piece
+    for piece in every:
+        ends = [laplace(*law[:3], c, k, law[3]) for law in {piece.laws[0], piece.laws[-1]}]
+        chances.append(max(math.log(law.p_nonzero[0]) + law.top for law in ends))
+    margin = math.log(longest / TAIL) + 10  # n_eff is at most n
+    return [
+        piece
+        for piece, chance in zip(every, chances, strict=True)
+        if chance + math.log(times[piece.members].sum()) + margin > max(chances)
+    ]
+
+
+def sums(
+    row: Row,
+    c: int,
+    k: tuple[float, ...],
+    channels: Sequence[Channel],
+    longest: float,
+    reach: float = 0.0,
+) -> Sums:
+    """Sum the transforms E[x^k e^(−x)]/φ, x = t|a|^c, of all tokens.
+
+    Args:
+        row: the tokens; their largest weight is of order one.
+        c: the power of |a| in x.
+        k: the powers of x.
+        channels: what is to be summed beside log φ, given (m_1/φ, m_2/φ, …), and how often.
+        longest: the longest row of a curve, so that all its points share their tables.
+        reach: how far below the range of a summand of order t the sums still matter, in u.
+    """
+    order = np.argsort(row.member, kind="stable")
+    groups = np.split(order, np.cumsum(np.bincount(row.member))[:-1])
+    shift, weights = c * row.log_w, np.stack([row.count, *(weight for _, weight in channels)])
+    with_phi = (0.0, *k)
+    starts, ends, certain, lows, parts = [], [], [], [], []
+    for piece in _mattering(row, c, with_phi):
+        laws = [laplace(*law[:3], c, with_phi, law[3]) for law in piece.laws]
+        low = min(law.range(longest + 1)[0] for law in laws) - reach
+        right = max(law.right for law in laws)
+        lows.append(low)
+        parts.append(_Part(piece, laws, 0, math.ceil(right / STEP) + 1))
+        mine = shift[np.concatenate([groups[i] for i in piece.members])]
+        starts.append(low - mine.max())
+        ends.append(right - mine.min())
+        if all(law.p_nonzero[0] * np.exp(law.top) > 1 - 1e-13 for law in laws):
+            certain.append(right - mine.max())  # no row lives beyond a token that never vanishes
+    first = math.floor(min(starts) / STEP)
+    size = math.ceil(min(certain, default=max(ends)) / STEP) + 1 - first
+    # A table reaches down to where no sum feels its tokens: light ones add to a channel like
+    # e^(k·shift) beside its own heaviest ones.
+    heaviest = min(shift[weight > 0].max() for _, weight in channels if weight.any())
+    felt, unfelt = list(groups), (_FELT + math.log(longest)) / min(1.0, *k)
+    for i, low in enumerate(lows):
+        begin = (min(low, first * STEP + heaviest) - unfelt) / STEP
+        start = min(math.floor(begin / _SHARED) * _SHARED, parts[i].stop - 1)
+        parts[i] = parts[i]._replace(start=start)
+        for member in parts[i].piece.members:
+            group = groups[member]
+            felt[member] = group[shift[group] >= (start - first - size) * STEP]
+    top = max(law.top for part in parts for law in part.laws)
+    rules = 2 if all(part.piece.matrix is None for part in parts) else 3
+    scale, total = np.exp(top), np.zeros((len(weights), rules, size))
+    log_miss, expected, error = np.zeros(rules), np.zeros(rules), 0.0
+    for part in parts:
+        error = max(error, *(law.rounding for law in part.laws))
+        for members, tables, chance in part.tables(top, rules):
+            times = np.array([row.count[groups[i]].sum() for i in members])
+            expected += times @ chance
+            hit = np.minimum(chance * scale, 1.0)
+            with np.errstate(divide="ignore"):
+                log_miss += times @ np.log1p(-np.where(hit > 1 - 1e-13, 1.0, hit))
+            never = np.where(hit > 1 - 1e-13, 0.0, 1 - hit)[..., None]
+            missing = np.minimum(tables[:, 0] * scale, 1.0)  # 1 − φ
+            phi = np.maximum(tables[:, 1] * scale + never, _LEAST)
+            log = np.where(missing < 0.5, np.log1p(-np.minimum(missing, 0.5)), np.log(phi))
+            ratios = np.moveaxis(tables[:, 2:], 1, 0) * np.exp(-log)
+            summands = np.stack([log, *(channel(*ratios) for channel, _ in channels)])
+            summands[1:, ..., -1] = 0.0
+            own = np.concatenate([felt[i] for i in members])
+            if len(own) == len(members) > 1 and not shift[own].any():
+                summed = np.einsum("cb,cbru->cru", weights[:, own], summands)
+                _add(total, summed, first - part.start, np.ones((len(weights), 1)))
+                continue
+            for i, member in enumerate(members):
+                if not len(felt[member]):
+                    continue
+                offset, h = _deposit(shift[felt[member]], weights[:, felt[member]])
+                _add(total, summands[:, i], first - part.start + offset, h)
+    p_row = expected if scale < 1e-290 else -np.expm1(log_miss) / scale
+    return Sums(total[0], total[1:], p_row, top, error)

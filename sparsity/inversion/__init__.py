@@ -1,0 +1,1 @@
+"""Which parameter gives the wanted focus: the exact law inverted."""

@@ -1,0 +1,1 @@
+"""The report on a measurement: data, pictures and a page."""

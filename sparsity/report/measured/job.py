@@ -1,0 +1,252 @@
+"""The command `sparsity measure`: a model, texts, a netCDF file and, where wanted, a page."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shlex
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sparsity import models, report
+from sparsity.errors import InputError
+from sparsity.ledger.ledger import model as claims_model
+from sparsity.measurement import tables
+from sparsity.measurement.labels import save
+from sparsity.measurement.runs import measure_model
+from sparsity.models.tokens import read_text
+from sparsity.output import folder, netcdf, plain, refuse_unwritable, replacing
+from sparsity.report.measured import page, pictures
+
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = ["Job", "run", "write_report"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What was measured.
+
+    Args:
+        data: the measurement.
+        files: everything written.
+        claims: the judged claims; empty without a report.
+    """
+
+    data: xarray.Dataset
+    files: tuple[Path, ...]
+    claims: list[dict[str, Any]]
+
+    def summary(self) -> dict[str, Any]:
+        """The outcome in JSON's types."""
+        loss = self.data["loss"]
+        return {
+            "model": self.data.attrs["model"],
+            "model_sha256": self.data.attrs["model_sha256"],
+            "files": [str(path) for path in self.files],
+            "loss": [
+                {"text": str(text), "bos": bool(b), "nats": float(loss.sel(text=text, bos=b))}
+                for text in self.data["text"].values
+                for b in self.data["bos"].values
+            ],
+            "table": tables.summary(self.data),
+            "claims": self.claims,
+        }
+
+    def text(self) -> str:
+        """The outcome for a terminal."""
+        loss = ", ".join(
+            f"{text} {float(self.data['loss'].sel(text=text)[0]):.2f}"
+            for text in self.data["text"].values
+        )
+        lines = [f"{self.data.attrs['model']}: next-token loss in nats: {loss}"]
+        lines += [tables.text(tables.summary(self.data)), ""]
+        lines += [f"  {record['verdict']:<10} {record['claim']}" for record in self.claims]
+        places = self.files[:1] + self.files[-1:] if self.claims else self.files
+        return "\n".join([*lines, f"Written: {', '.join(map(str, places))}"])
+
+
+_LEAST = 128  # tokens for a report: context lengths 64 and 128
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """A name for each text: of the file, or its whole path where two share one."""
+    names = [path.stem for path in paths]
+    names = names if len(set(names)) == len(names) else [str(path) for path in paths]
+    if len(set(names)) < len(names):
+        raise InputError("text", max(names, key=names.count), "is given twice; give it once")
+    return names
+
+
+def _places(home: str | None) -> list[Path]:
+    """The files of a page."""
+    drawn = [f"{p.name}.{suffix}" for p in pictures.ALL for suffix in ("svg", "png", "csv")]
+    return [Path(home) / name for name in (*drawn, "claims.json", "index.html")] if home else []
+
+
+def _refuse_inputs(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
+    """Refuse to write over what is read."""
+    for out, path in itertools.product(outputs, inputs):
+        if out.exists() and path.exists() and out.samefile(path):
+            raise InputError("out", out, "is read by this run; choose another place")
+
+
+@contextmanager
+def _parts(out: Path) -> Iterator[Path]:
+    """The folder for finished layers, of one run at a time; gone at the end, unless it failed."""
+    home = folder(out.with_name(f".{out.name}.parts"))
+    lock = home / "lock"
+    try:
+        with lock.open("w") as file:
+            try:
+                _lock(file)
+            except OSError:
+                fix = "is being written by another run; wait for it or choose another place"
+                raise InputError("out", out, fix) from None
+            try:
+                yield home
+                shutil.rmtree(home, ignore_errors=True)
+            finally:
+                lock.unlink(missing_ok=True)
+    finally:
+        with suppress(OSError):  # only where nothing was finished
+            home.rmdir()
+
+
+def _lock(file: Any) -> None:
+    """Lock an open file until it is closed, or the process is gone."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _over_runs(data: xarray.Dataset) -> xarray.Dataset:
+    """The data over text and bos: one of each where it is of one run, −1 where bos is not said.
+
+    Raises:
+        InputError: weights without logits, or a single context length.
+    """
+    if "gamma" not in data:
+        fix = "a report holds rows against laws of their logits; measure queries and keys"
+        raise InputError("data", "weights", fix)
+    if data.sizes["context"] < 2:
+        fix = f"a report compares contexts; measure causal attention of {_LEAST} tokens or more"
+        raise InputError("data", f"one context of {int(data['context'][-1])} tokens", fix)
+    for name, untold in (("bos", -1), ("text", "text")):
+        if name not in data.dims:
+            kept = data if name in data.coords else data.assign_coords({name: untold})
+            data = kept.expand_dims(name)
+    return data.assign_attrs({"model": "a model"} | data.attrs)
+
+
+def write_report(
+    data: xarray.Dataset, out: str | os.PathLike[str], command: str
+) -> tuple[tuple[Path, ...], list[dict[str, Any]]]:
+    """Pictures with their data, claims.json and index.html, each written whole or not at all.
+
+    Args:
+        data: from `measure_model`, or of one run, as `measure` and `measure_transformers` give it.
+        out: the folder, made if need be.
+        command: that the page names to compute everything again.
+
+    Returns:
+        The files, the page last, and the judged claims.
+
+    Raises:
+        InputError: data without logits, of one context length only, or a folder that cannot be had.
+    """
+    data = _over_runs(data)
+    out, files, plates = folder(out), [], []
+    claims = claims_model.judge(data)
+    contents: dict[str, bytes] = {}
+    for picture in pictures.ALL:
+        made = pictures.render(picture, data)
+        contents |= {f"{picture.name}.{suffix}": content for suffix, content in made.items()}
+        plates.append(
+            report.Plate(
+                name=picture.name,
+                title=picture.title(data),
+                caption=picture.caption,
+                alt=picture.alt,
+                svg=made["svg"].decode(),
+                csv=made["csv"].decode(),
+            )
+        )
+    judged = json.dumps(plain(claims), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+    contents["claims.json"] = judged.encode()
+    meta = {k: v for k, v in report.environment().items() if k != "seed"}
+    contents["index.html"] = page.render(data, plates, claims, meta, command).encode()
+    for name, content in contents.items():
+        with replacing(out / name) as part:
+            part.write_bytes(content)
+        files.append(out / name)
+    return tuple(files), claims
+
+
+def run(
+    model: str,
+    texts: Sequence[str],
+    *,
+    out: str,
+    tokens: int = 512,
+    bos: bool = False,
+    report_to: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Job:
+    """Measure a model on texts and write what was found.
+
+    Finished layers are kept in a folder beside `out` until it is written, so that the same command
+    goes on where it was ended.
+
+    Args:
+        model: GGUF or safetensors file, or a folder of the latter.
+        texts: text files.
+        out: the netCDF file.
+        tokens: of each text.
+        bos: whether to begin each text with the model's first token.
+        report_to: folder for a page with pictures and claims, for which every text is run both with
+            and without that token, if the model has one; None for no page.
+        progress: called with (layers done, layers in all).
+
+    Raises:
+        InputError: a file that cannot be read or written, or as `measure_model`.
+    """
+    if not texts:
+        raise InputError("text", None, "give --text FILE, once or more")
+    paths = [Path(text) for text in texts]
+    named = dict(zip(_names(paths), map(read_text, paths), strict=True))
+    refuse_unwritable(out)
+    if report_to is not None:
+        folder(report_to)
+        if tokens < _LEAST:
+            fix = f"a report compares context lengths; give {_LEAST} or more"
+            raise InputError("tokens", tokens, fix)
+    opened = models.load(model)
+    _refuse_inputs([Path(out), *_places(report_to)], [*paths, *opened.files])
+    netcdf(out)
+    both = report_to is not None and opened.config.bos is not None
+    with _parts(Path(out)) as parts:
+        data = measure_model(
+            opened,
+            named,
+            tokens=tokens,
+            bos=(False, True) if both else (bos,),
+            parts=parts,
+            progress=progress,
+        )
+        files, claims = (save(data, out),), []
+    if report_to is not None:
+        words = ["sparsity", "measure", "--model", Path(model).name]
+        words += [w for path in paths for w in ("--text", path.name)]
+        words += ["--tokens", str(tokens), "--out", Path(out).name, "--report", "DIR"]
+        written, claims = write_report(data, report_to, shlex.join(words))
+        files += written
+    return Job(data, files, claims)

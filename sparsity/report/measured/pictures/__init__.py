@@ -1,0 +1,34 @@
+"""Pictures of a measurement: each a short file, and the explicit tuple of all."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING, Any
+
+from sparsity.figures import plotting
+from sparsity.report.measured.pictures.context import PICTURE as context
+from sparsity.report.measured.pictures.laws import PICTURE as laws
+from sparsity.report.measured.pictures.maps import PICTURE as maps
+from sparsity.report.measured.pictures.record import Picture
+from sparsity.report.measured.pictures.row import PICTURE as row
+
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = ["ALL", "Picture", "render"]
+
+ALL: tuple[Picture, ...] = (maps, laws, context, row)
+
+
+def render(picture: Picture, data: xarray.Dataset) -> dict[str, bytes]:
+    """Its files by suffix: svg, png, csv; the same bytes for the same data."""
+    title, subtitle = picture.title(data), picture.subtitle(data)
+    draw: Any = picture.draw
+    files = plotting.render(draw, data, title, subtitle, picture.size)  # type: ignore[arg-type]
+    columns, rows = picture.table(data)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([f"{x:.6g}" if isinstance(x, float) else x for x in row] for row in rows)
+    return {**files, "csv": out.getvalue().encode()}

@@ -1,0 +1,147 @@
+"""The main job: every figure with its data, the cross-check and the claims, in one folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sparsity import figures, report
+from sparsity.errors import check_seed
+from sparsity.ledger.ledger import ledger
+from sparsity.output import folder, plain, replacing
+from sparsity.verification.crosscheck import CrossCheck, verify
+
+__all__ = ["Reproduction", "reproduce"]
+
+
+_PARTS = {"figures": 25.0, "cross-check": 55.0, "claims": 20.0}  # shares of the progress bar
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What was done.
+
+    Args:
+        out: the folder.
+        files: everything written, in order.
+        crosscheck: the cross-check.
+        claims: the judged claims.
+        seconds: when each part was done, counted from the start.
+    """
+
+    out: Path
+    files: tuple[Path, ...]
+    crosscheck: CrossCheck
+    claims: list[dict[str, Any]]
+    seconds: dict[str, float]
+
+    @property
+    def agree(self) -> bool:
+        """Whether every route agreed with every other."""
+        return self.crosscheck.agree
+
+    def summary(self) -> dict[str, Any]:
+        """The outcome in JSON's types."""
+        return {
+            "agree": self.agree,
+            "out": str(self.out),
+            "files": [path.name for path in self.files],
+            "crosscheck": self.crosscheck.summary(),
+            "claims": {record["key"]: record["verdict"] for record in self.claims},
+            "seconds": {name: round(value, 1) for name, value in self.seconds.items()},
+        }
+
+    def text(self) -> str:
+        """The outcome for a terminal."""
+        judged = [f"  {record['verdict']:<10} {record['claim']}" for record in self.claims]
+        done = ", ".join(f"{name} {value:.1f} s" for name, value in self.seconds.items())
+        lines = [self.crosscheck.text(), "", "Claims:", *judged, ""]
+        lines += [
+            f"Done after: {done}",
+            f"Everything is in {self.out}; open {self.out / 'index.html'}",
+        ]
+        return "\n".join(lines)
+
+
+def reproduce(
+    out: str | os.PathLike[str] = "figures",
+    *,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Reproduction:
+    """Draw every figure, cross-check every route, judge every claim, and write one page of it.
+
+    Writes NAME.svg, NAME.png and NAME.csv of each figure, crosscheck.json, claims.json and
+    index.html. Each file is written whole or not at all.
+
+    Args:
+        out: the folder, made if need be.
+        seed: of everything sampled.
+        progress: called with (steps done, steps in all).
+
+    Raises:
+        InputError: the folder cannot be written to, or a bad seed.
+    """
+    check_seed(seed)
+    out = folder(out)
+    with replacing(out / "index.html") as probe:  # refused now rather than after the work
+        probe.write_text("Not finished: run `sparsity reproduce` to the end.\n", "utf-8")
+    started = time.perf_counter()
+    seconds, steps, stop = {}, dict.fromkeys(_PARTS, 0.0), threading.Event()
+
+    def timed(name: str, work: Callable[..., Any]) -> Any:
+        def step(done: int, total: int) -> None:
+            if stop.is_set():
+                raise KeyboardInterrupt
+            steps[name] = _PARTS[name] * done / total
+            if progress is not None:
+                progress(round(sum(steps.values())), 100)
+
+        result = work(step)
+        seconds[name] = time.perf_counter() - started
+        return result
+
+    # Side by side: drawing is Python on one core, compiling and sampling are not.
+    with ThreadPoolExecutor(len(_PARTS)) as pool:
+        try:
+            works = (
+                lambda step: figures.write_all(out, seed=seed, progress=step),
+                lambda step: verify(seed=seed, progress=step),
+                lambda step: ledger.claims(seed, progress=step),
+            )
+            parts = [pool.submit(timed, *part) for part in zip(_PARTS, works, strict=True)]
+            drawn, crosscheck, claims = (part.result() for part in parts)
+        except BaseException:  # Ctrl-C included: the other parts end at their next step
+            stop.set()
+            raise
+
+    plates = [
+        report.Plate(
+            name=w.figure.name,
+            title=w.figure.title,
+            caption=w.figure.caption,
+            alt=w.figure.alt,
+            svg=w.svg.read_text("utf-8"),
+            csv=w.csv.read_text("utf-8"),
+        )
+        for w in drawn
+    ]
+    cells = [asdict(cell) for cell in (*crosscheck.cells, *crosscheck.exact)]
+    records = {"crosscheck.json": crosscheck.summary() | {"cells": cells}, "claims.json": claims}
+    files = [path for w in drawn for path in (w.svg, w.png, w.csv)]
+    for name, record in records.items():
+        with replacing(out / name) as temporary:
+            text = json.dumps(plain(record), ensure_ascii=False, allow_nan=False, indent=1)
+            temporary.write_text(text + "\n", "utf-8")
+        files.append(out / name)
+    report.write(out / "index.html", plates, crosscheck, claims, report.environment(seed))
+    files.append(out / "index.html")
+    seconds["in all"] = time.perf_counter() - started
+    return Reproduction(Path(out), tuple(files), crosscheck, claims, seconds)

@@ -1,0 +1,1 @@
+"""What a row is: score laws and the steps along the sequence. Data, no engine."""

@@ -1,0 +1,187 @@
+"""The tokens of a row sorted into classes of the same law up to a factor, and few laws for many.
+
+Weights e^s absorb their β into w, homogeneous ones their γ. Where many classes differ in one
+parameter only, what depends on the law is interpolated in it: it is analytic there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sparsity import kernels
+from sparsity.errors import InputError
+from sparsity.kernels.base import Kernel, Law
+from sparsity.kernels.numeric.definition import definition
+from sparsity.kernels.numeric.points import Points
+from sparsity.kernels.symmetry import symmetry
+from sparsity.rows.steps import RowLaw
+
+__all__ = ["Class", "Piece", "Row", "interpolated", "pieces", "row"]
+
+Class = tuple[Kernel, float, float, int | None]  # kernel, β, γ, d of keys on the sphere
+
+_NODES = 20  # of the polynomial in a parameter, over a piece of length 1 of it
+_OCTAVE = 0.35  # of ln γ is such a piece
+
+
+class Row(NamedTuple):
+    """The weights of a row, in groups of equals.
+
+    Args:
+        n: tokens, those out of sight included.
+        classes: (kernel, β, γ, d) of each class.
+        member: the class of each group, [groups].
+        log_w: ln w of each group.
+        count: tokens in each group.
+        token: tokens of each group that are tokens: `count`, or 0 for a unit.
+        sink: weights of each group that are sinks: units included.
+    """
+
+    n: int
+    classes: list[Class]
+    member: np.ndarray
+    log_w: np.ndarray
+    count: np.ndarray
+    token: np.ndarray
+    sink: np.ndarray
+
+
+def row(kernel: str | Kernel, law: RowLaw, length: Any) -> Row:
+    """Sort the tokens of a row into classes.
+
+    Raises:
+        InputError: an unknown kernel, one that is not a function of the score, or a bad length.
+    """
+    kernel = kernels.named(kernel)
+    if kernel.law is not Law.SCORE:
+        raise InputError("kernel", kernel.name, "needs a kernel that is a function of the score")
+    if not isinstance(law, RowLaw):
+        raise InputError("law", law, "give a RowLaw of sparsity.rows.steps")
+    tokens = law.tokens(length)
+    with np.errstate(divide="ignore"):
+        log_w = np.log(tokens.w)
+    fixed = tokens.gamma == 0
+    if fixed.any():  # a fixed score at which f = 0 is out of sight as well
+        found = definition(kernel).at(tokens.beta[fixed], Points(np.zeros(fixed.sum())))
+        log_w[fixed] += np.where(found.log > -np.inf, 0, -np.inf)
+    seen = log_w > -np.inf
+    if not seen.any():
+        raise InputError("law", law, "leaves no token of this row in sight")
+    beta, gamma, log_w = (x[seen] for x in (tokens.beta, tokens.gamma, log_w))
+    exponent, degree = symmetry(kernel)
+    if exponent is not None:
+        log_w, beta = log_w + exponent * beta, np.zeros_like(beta)
+    elif degree is not None:
+        unit = np.where(gamma > 0, gamma, np.abs(beta))
+        with np.errstate(over="ignore"):
+            scaled = beta / unit
+        if np.all(np.isfinite(scaled)):
+            log_w, beta, gamma = log_w + degree * np.log(unit), scaled, gamma / unit
+    pairs, member = np.unique(np.stack([beta, gamma], axis=1), axis=0, return_inverse=True)
+    classes = [(kernel, float(b), float(g), tokens.dim if g else None) for b, g in pairs]
+    units = np.array(tokens.units)
+    if len(units):
+        classes.append((kernels.exp, 0.0, 0.0, None))
+    count, one, none = tokens.count[seen], np.ones(len(units)), np.zeros(len(units))
+    return Row(
+        n=int(tokens.count.sum()),
+        classes=classes,
+        member=np.concatenate([member.reshape(-1), np.full(len(units), len(pairs))]).astype(int),
+        log_w=np.concatenate([log_w, units]),
+        count=np.concatenate([count, one]),
+        token=np.concatenate([count, none]),
+        sink=np.concatenate([count * tokens.sink[seen], one]),
+    )
+
+
+def _coordinate(classes: list[Class]) -> np.ndarray | None:
+    """The one parameter in which classes differ, in units over which they vary smoothly."""
+    _, beta, gamma, _ = zip(*classes, strict=True)
+    beta, gamma = np.array(beta), np.array(gamma)
+    if np.all(gamma == gamma[0]) and gamma[0] > 0:
+        return beta / gamma
+    if np.all(beta == beta[0]) and np.all(gamma > 0):
+        return np.log(gamma) / _OCTAVE
+    return None
+
+
+class Piece(NamedTuple):
+    """Classes whose transforms come from those of a few laws.
+
+    Args:
+        members: numbers of the classes.
+        laws: the laws to evaluate; with a matrix, the last of them checks the interpolation.
+        matrix: [members, laws − 1], or None: the members are the laws.
+        check: [1, laws − 1], what the last law should be.
+    """
+
+    members: np.ndarray
+    laws: list[Class]
+    matrix: np.ndarray | None = None
+    check: np.ndarray | None = None
+
+
+def _barycentric(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    """Matrix from values at Chebyshev's nodes to values at x."""
+    sign = (-1.0) ** np.arange(len(nodes)) * np.sin(np.pi * (np.arange(len(nodes)) + 0.5) / _NODES)
+    gap = x[:, None] - nodes
+    hit = gap == 0
+    weights = np.where(hit.any(axis=1)[:, None], hit, sign / np.where(hit, 1, gap))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def pieces(classes: list[Class]) -> Iterator[Piece]:
+    """Few laws for many classes: all of them, or nodes in the parameter in which they differ."""
+    families: dict[Any, list[int]] = {}
+    for i, (kernel, _, gamma, dim) in enumerate(classes):
+        families.setdefault((kernel, gamma == 0, dim), []).append(i)
+    for family in map(np.array, families.values()):
+        x = _coordinate([classes[i] for i in family]) if len(family) > 2 * _NODES else None
+        piece = np.arange(len(family)) if x is None else np.floor(x - x.min())
+        for number in np.unique(piece):
+            inside = np.flatnonzero(piece == number)
+            if x is None or len(inside) <= _NODES + 1:
+                yield from (Piece(np.array([i]), [classes[i]]) for i in family[inside])
+                continue
+            low, high = x[inside].min(), x[inside].max()
+            angle = np.pi * (np.arange(_NODES) + 0.5) / _NODES
+            nodes = (low + high) / 2 + (high - low) / 2 * np.cos(angle)
+            check = np.array([0.98 * high + 0.02 * low])
+            kernel, beta, gamma, dim = classes[family[inside[0]]]
+            fixed_spread = classes[family[inside[-1]]][2] == gamma
+            at: list[Class] = [
+                (kernel, v * gamma, gamma, dim)
+                if fixed_spread
+                else (kernel, beta, math.exp(_OCTAVE * v), dim)
+                for v in (*nodes.tolist(), float(check[0]))
+            ]
+            matrix = _barycentric(x[inside], nodes)
+            yield Piece(family[inside], at, matrix, _barycentric(check, nodes))
+
+
+def interpolated(
+    classes: list[Class], evaluate: Callable[[Class], np.ndarray]
+) -> tuple[np.ndarray, float]:
+    """A function of the law, smooth in its parameters, at every class.
+
+    Args:
+        classes: the laws.
+        evaluate: law -> [values].
+
+    Returns:
+        [classes, values] and the largest error of the interpolation, measured at a point a piece.
+    """
+    found: list[Any] = [None] * len(classes)
+    worst = 0.0
+    for piece in pieces(classes):
+        values = np.stack([evaluate(law) for law in piece.laws])  # [laws, values]
+        if piece.matrix is not None and piece.check is not None:
+            worst = max(worst, float(np.abs(piece.check @ values[:-1] - values[-1]).max()))
+            values = piece.matrix @ values[:-1]
+        for i, value in zip(piece.members, values, strict=True):
+            found[i] = value
+    return np.stack(found), worst

@@ -1,0 +1,226 @@
+"""Rotary position embedding (RoPE) and collinear constrained attention (CoCA): vectors to scores.
+
+Each vector is d/2 planes, complex numbers x_i; position n turns plane i by n·θ_i. Between a query
+at m and a key at n that leaves Σ_i |q_i||k_i| cos(Θ_i + (m−n)θ_i), Θ_i the angle from k_i to q_i.
+CoCA makes k = q∘t with one t_i ≥ 0 a plane, so Θ_i = 0. NumPy or JAX arrays, whichever comes in.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sparsity.errors import InputError
+from sparsity.rows.rotation import BASE, PAIRINGS, angles, join, planes, rotate, split, vectors
+
+__all__ = [
+    "BASE",
+    "PAIRINGS",
+    "angles",
+    "coca_by_definition",
+    "coca_scores",
+    "decay_bounds",
+    "planes",
+    "rising",
+    "rope_scores",
+    "rotate",
+    "slack_coefficients",
+    "slack_scores",
+]
+
+
+def _check(query: Any, t: Any, pairing: str) -> tuple[Any, Any]:
+    """Query and t as arrays that fit each other."""
+    query, t = vectors("query", query), vectors("t", t)
+    count = split(query, pairing)[0].shape[-1]
+    if t.shape[-1] != count:
+        fix = f"give one t for each plane: its last axis must be {count}, as query has"
+        raise InputError("t", f"array of shape {tuple(t.shape)}", fix)
+    if isinstance(t, np.ndarray) and not np.all(t >= 0):
+        raise InputError(
+            "t", t[~(t >= 0)].flat[0], "CoCA needs t >= 0; a negative t turns k around"
+        )
+    return query, t
+
+
+def _places(positions: Any, x: Any) -> np.ndarray:
+    return np.arange(x.shape[-2]) if positions is None else np.asarray(positions)
+
+
+def rope_scores(
+    query: Any,
+    key: Any,
+    pairing: str = "interleaved",
+    *,
+    base: float = BASE,
+    m: Any = None,
+    n: Any = None,
+) -> Any:
+    """Scores q_m·k_n of rotated vectors, Σ_i |q_i||k_i| cos(Θ_i + (m−n)θ_i).
+
+    Args:
+        query: [..., M, d].
+        key: [..., N, d].
+        pairing: which entries make a plane.
+        base: of the angles.
+        m: positions of the queries, [M]; None is 0 … M−1.
+        n: positions of the keys, [N]; None is 0 … N−1.
+
+    Returns:
+        Shape [..., M, N].
+
+    Raises:
+        InputError: not real vectors, an odd d, or queries and keys of different length.
+    """
+    query, key = vectors("query", query), vectors("key", key)
+    if key.shape[-1] != query.shape[-1]:
+        fix = f"must be as long as the queries: its last axis must be {query.shape[-1]}"
+        raise InputError("key", f"array of shape {tuple(key.shape)}", fix)
+    q = rotate(query, _places(m, query), pairing, base=base)
+    k = rotate(key, _places(n, key), pairing, base=base)
+    return q @ k.swapaxes(-1, -2)
+
+
+def coca_scores(
+    query: Any,
+    t: Any,
+    pairing: str = "interleaved",
+    *,
+    base: float = BASE,
+    m: Any = None,
+    n: Any = None,
+) -> Any:
+    """Exact CoCA, Σ_i t_i|q_i|² cos((m−n)θ_i), at the cost of RoPE.
+
+    The score is that of RoPE between vectors of planes (|q_i|², 0) and (t_i, 0).
+
+    Args:
+        query: [..., M, d].
+        t: [..., N, d/2], ≥ 0, one for each plane of a key.
+        pairing: which entries make a plane.
+        base: of the angles.
+        m: positions of the queries, [M]; None is 0 … M−1.
+        n: positions of the keys, [N]; None is 0 … N−1.
+
+    Returns:
+        Shape [..., M, N].
+
+    Raises:
+        InputError: t of another shape, or (NumPy) negative.
+    """
+    query, t = _check(query, t, pairing)
+    a, b = split(query, pairing)
+    q, k = join(a * a + b * b, 0 * a, pairing), join(t, 0 * t, pairing)
+    return rope_scores(q, k, pairing, base=base, m=m, n=n)
+
+
+def coca_by_definition(
+    query: Any,
+    t: Any,
+    pairing: str = "interleaved",
+    *,
+    base: float = BASE,
+    m: Any = None,
+    n: Any = None,
+) -> Any:
+    """CoCA as it is defined: for every m and n the key q_m∘t_n, rotated to n; MNd numbers.
+
+    Args, returns and raises as `coca_scores`.
+
+    Source: Zhu et al., CoCA (2309.08646v3), section 2.3.
+    """
+    query, t = _check(query, t, pairing)
+    both = join(t, t, pairing)
+    keys = query[..., :, None, :] * both[..., None, :, :]  # [..., M, N, d]
+    k = rotate(keys, _places(n, t), pairing, base=base)
+    q = rotate(query, _places(m, query), pairing, base=base)
+    return (q[..., :, None, :] * k).sum(axis=-1)
+
+
+def slack_scores(
+    query: Any,
+    t: Any,
+    pairing: str = "interleaved",
+    *,
+    base: float = BASE,
+    m: Any = None,
+    n: Any = None,
+) -> Any:
+    """The form that CoCA's published code computes: t is rotated in place of q∘t.
+
+    (q∘R_m q)·R_n t, with t doubled over each plane; not a function of m − n.
+
+    Args, returns and raises as `coca_scores`.
+    """
+    query, t = _check(query, t, pairing)
+    q = query * rotate(query, _places(m, query), pairing, base=base)
+    k = rotate(join(t, t, pairing), _places(n, t), pairing, base=base)
+    return q @ k.swapaxes(-1, -2)
+
+
+def slack_coefficients(q: Any, m: Any, n: Any, theta: Any) -> Any:
+    """What multiplies t_i in the slack score of planes q_i = q₁ + i q₂.
+
+    |q|² cos mθ cos nθ + (q₂²−q₁²) cos mθ sin nθ + 2q₁q₂ sin mθ sin nθ.
+
+    Args:
+        q: complex planes, [..., d/2].
+        m: position of the query, broadcast against all but the last axis of q.
+        n: position of the key, likewise.
+        theta: θ_i, [d/2].
+
+    Returns:
+        Shape of the broadcast, the planes last.
+    """
+    a, b = np.asarray(m)[..., None] * theta, np.asarray(n)[..., None] * theta
+    q1, q2 = q.real, q.imag
+    return (
+        (q1**2 + q2**2) * np.cos(a) * np.cos(b)
+        + (q2**2 - q1**2) * np.cos(a) * np.sin(b)
+        + 2 * q1 * q2 * np.sin(a) * np.sin(b)
+    )
+
+
+def decay_bounds(
+    q: np.ndarray, k: np.ndarray, distance: Any, theta: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds on |Σ_i h_i e^(isθ_i)|, h_i = q_i k_i*: RoPE's, and CoCA's for the same |q_i||k_i|.
+
+    By summation by parts, with h and l = |h| ending in a zero,
+        RoPE max_i |h_{i+1} − h_i| Σ_j |S_{j+1}|, S_j = Σ_{k<j} e^(isθ_k);
+        CoCA max_i |l_{i+1} − l_i| Σ_j |C_{j+1}|, C_j = Σ_{k<j} cos(sθ_k).
+
+    Args:
+        q: planes of the query, complex, [d/2].
+        k: planes of the key, complex, [d/2].
+        distance: s, any shape.
+        theta: θ_i, [d/2].
+
+    Returns:
+        RoPE's and CoCA's bound, each in the shape of `distance`.
+
+    Source: RoFormer (2104.09864), section 3.4.3; CoCA (2309.08646v3), appendix.
+    """
+    h = np.append(q * np.conj(k), 0)
+    turned = np.cumsum(np.exp(1j * np.asarray(distance)[..., None] * theta), axis=-1)
+    rope = np.abs(np.diff(h)).max() * np.abs(turned).sum(axis=-1)
+    coca = np.abs(np.diff(np.abs(h))).max() * np.abs(np.real(turned)).sum(axis=-1)
+    return rope, coca
+
+
+def rising(q: Any, k: Any, theta: Any) -> np.ndarray:
+    """Tokens over which each plane's score |q||k| cos(Θ + mθ) rises from distance 0 on.
+
+    τ = (2π − Θ)/θ for Θ in (π, 2π), the anomaly; 0 for the other half of the angles.
+
+    Args:
+        q: planes of queries, complex, [..., d/2].
+        k: planes of keys, likewise.
+        theta: θ_i, [d/2].
+
+    Returns:
+        τ in [0, π/θ_i), as real numbers of tokens.
+    """
+    left = np.mod(np.angle(k) - np.angle(q), 2 * np.pi)  # 2π − Θ
+    return np.where(left < np.pi, left, 0.0) / theta

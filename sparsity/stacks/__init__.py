@@ -1,0 +1,1 @@
+"""Deep stacks: over-mixing, influence, and the sink metric."""

@@ -1,0 +1,86 @@
+"""How much the first layer's tokens influence the last one's: the Jacobian, and a bound on it.
+
+With z_j = v_j + Σ_h Σ_{i≤j} α^(h)_{ji} g_i W_h v_i, w_h = ‖W_h‖, and the rest c-Lipschitz,
+    ‖∂v_j^(L)/∂v_i^(0)‖ ≤ (B^(L) … B^(1))_{ji},   B_{ji} = c(δ_{ji} + Σ_h w_h |α^(h)_{ji}| g_i),
+a sum over causal paths from i to j. The attention α is held fixed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from sparsity.errors import InputError
+from sparsity.stacks.mixing import Layers, forward
+
+__all__ = ["bound", "bound_of", "jacobian", "norms"]
+
+
+def bound(attention: Any, strengths: Any, lipschitz: float = 1.0, gain: Any = 1.0) -> np.ndarray:
+    """The bound on every influence, a product of one matrix a layer.
+
+    Args:
+        attention: α, [L, H, n, n]; may be signed.
+        strengths: w_h = ‖W_h‖ ≥ 0, broadcast to [L, H].
+        lipschitz: c > 0 of what follows the attention in each layer.
+        gain: g_i ≥ 0, the factor on each token's value, broadcast to [n].
+
+    Returns:
+        float64 [n, n]: row j bounds the influence of each token i on token j after L layers.
+
+    Raises:
+        InputError: attention that is not [L, H, n, n], or a factor outside its domain.
+
+    Source: after Barbero et al. (2025), arXiv 2504.02732, theorem 3.2.
+    """
+    a = np.abs(np.asarray(attention, dtype=np.float64))
+    if a.ndim != 4 or a.shape[-1] != a.shape[-2]:
+        fix = "give [layers, heads, tokens, tokens]"
+        raise InputError("attention", f"array of shape {a.shape}", fix)
+    w = np.broadcast_to(np.asarray(strengths, dtype=np.float64), a.shape[:2])
+    g = np.broadcast_to(np.asarray(gain, dtype=np.float64), a.shape[-1:])
+    for name, value in (("strengths", w), ("gain", g)):
+        if not np.all(np.isfinite(value) & (value >= 0)):
+            raise InputError(name, value, "must be finite and >= 0")
+    if not 0 < lipschitz < np.inf:
+        raise InputError("lipschitz", lipschitz, "must be finite and > 0")
+    product = np.eye(a.shape[-1])
+    for layer, strength in zip(a, w, strict=True):
+        heads = np.einsum("h,hji->ji", strength, layer) * g
+        product = lipschitz * (product + heads @ product)
+    return product
+
+
+def bound_of(layers: Layers, lipschitz: float) -> np.ndarray:
+    """The bound of a drawn stack, with w_h from the singular values of its W_h.
+
+    Args:
+        layers: from `sparsity.stacks.mixing.draw`.
+        lipschitz: c, `Stack.lipschitz`.
+    """
+    strengths = np.linalg.norm(np.asarray(layers.values, np.float64), 2, axis=(-2, -1))
+    return bound(layers.attention, strengths, lipschitz, layers.gain)
+
+
+@jax.jit
+def _jacobian(layers: Layers) -> jax.Array:
+    return jax.jacrev(lambda v: forward(layers._replace(tokens=v))[-1])(layers.tokens)
+
+
+def jacobian(layers: Layers) -> np.ndarray:
+    """The Jacobian of a drawn stack, by reverse-mode differentiation.
+
+    Args:
+        layers: from `sparsity.stacks.mixing.draw`; takes (n·d)² numbers.
+
+    Returns:
+        float64 [n, n, d, d]: block [j, i] is ∂v_j^(L)/∂v_i^(0).
+    """
+    return np.asarray(_jacobian(layers), dtype=np.float64).transpose(0, 2, 1, 3)
+
+
+def norms(blocks: np.ndarray) -> np.ndarray:
+    """‖∂v_j^(L)/∂v_i^(0)‖ (largest singular value) of every block, [n, n]."""
+    return np.linalg.norm(blocks, 2, axis=(-2, -1))

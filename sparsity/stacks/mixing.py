@@ -1,0 +1,253 @@
+"""A deep stack of random attention layers.
+
+A layer of H heads maps the tokens V (n × d) to z_j = v_j + Σ_h Σ_{i≤j} α^(h)_{ji} g_i W_h v_i, and
+then v_j = z_j + M tanh(z_j). The attention α is drawn from a kernel and held fixed: it does not
+depend on the tokens. Token 0 may be a sink: a given mass, or a given logit, and a value factor g_0.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sparsity import kernels
+from sparsity.errors import InputError
+from sparsity.kernels.base import Kernel, Law
+from sparsity.kernels.lowering import jax_log_abs, jax_weight, numpy_log_abs
+from sparsity.montecarlo.batches import resolve_dtype
+from sparsity.rows.tokens import number, whole
+from sparsity.stacks.collapse import collapse
+
+__all__ = ["Layers", "Sink", "Stack", "draw", "forward", "sampled"]
+
+Measures = TypeVar("Measures")
+
+
+@dataclass(frozen=True)
+class Sink:
+    """What makes token 0 a sink; give either its mass or its logit.
+
+    Args:
+        mass: of every row after the first, in [0, 1); the other weights share the rest.
+        logit: b, so that the weight of token 0 beside those of the others is |f(b)|.
+        value: g_0 ≥ 0, the factor on its value: 0 makes it a no-op, 1 a token like the others.
+    """
+
+    mass: float | None = None
+    logit: float | None = None
+    value: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the domain."""
+        if (self.mass is None) == (self.logit is None):
+            raise InputError("sink", (self.mass, self.logit), "give either a mass or a logit")
+        if self.mass is not None:
+            number("mass", self.mass, "must be in [0, 1)", lambda x: 0 <= x < 1)
+        if self.logit is not None:
+            number("logit", self.logit, "must be finite")
+        number("value", self.value, "must be a finite factor >= 0", lambda x: x >= 0)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The law of a stack of random layers.
+
+    Args:
+        kernel: of the attention, a built-in name or any `Kernel` of a score; rows are divided by
+            Σ|a|, and a row whose weights all vanish attends to nothing.
+        length: n, tokens.
+        dim: d, of the tokens.
+        depth: L, layers.
+        heads: H a layer.
+        beta: mean of the scores.
+        gamma: their standard deviation; scores are independent, the limit of high head dimension.
+        strength: w; W_h has independent entries N(0, w²/(dH)).
+        branch: ‖M‖ ≥ 0 of the token-wise map, which is (1 + ‖M‖)-Lipschitz; M is ‖M‖ times a
+            random reflection.
+        common: r in [0, 1), correlation of the tokens: v_i ~ N(0, I/d), E v_i·v_k = r.
+        sink: what token 0 is, None for a token like the others.
+    """
+
+    kernel: str | Kernel = "exp"
+    length: int = 64
+    dim: int = 32
+    depth: int = 8
+    heads: int = 4
+    beta: float = 0.0
+    gamma: float = 1.0
+    strength: float = 1.0
+    branch: float = 0.0
+    common: float = 0.0
+    sink: Sink | None = None
+
+    def __post_init__(self) -> None:
+        """Check the domain."""
+        kernel = kernels.named(self.kernel)
+        if kernel.law is not Law.SCORE:
+            raise InputError("kernel", kernel.name, "needs a kernel that is a function of a score")
+        kernel.bind({"beta": self.beta, "gamma": self.gamma})
+        for name, least in (("length", 2), ("dim", 1), ("depth", 1), ("heads", 1)):
+            whole(name, getattr(self, name), least)
+        for name in ("strength", "branch"):
+            number(name, getattr(self, name), "must be finite and >= 0", lambda x: x >= 0)
+        number("common", self.common, "must be in [0, 1)", lambda x: 0 <= x < 1)
+
+    @property
+    def lipschitz(self) -> float:
+        """C = 1 + ‖M‖ of the token-wise map."""
+        return 1.0 + self.branch
+
+
+class Layers(NamedTuple):
+    """A drawn stack.
+
+    Args:
+        tokens: V^(0), [n, d].
+        attention: α, [L, H, n, n].
+        values: W_h, [L, H, d, d].
+        maps: M, [L, d, d].
+        gain: g, [n].
+    """
+
+    tokens: Any
+    attention: Any
+    values: Any
+    maps: Any
+    gain: Any
+
+
+class _Numbers(NamedTuple):
+    """The sink's mass, log weight and value factor: traced, so that each kind compiles once."""
+
+    mass: Any = 0.0
+    log_weight: Any = -math.inf
+    value: Any = 1.0
+
+
+def _split(stack: Stack) -> tuple[Stack, _Numbers]:
+    """The stack with the kind of its sink alone, and the sink's numbers."""
+    sink = stack.sink
+    if sink is None:
+        return stack, _Numbers()
+    if sink.mass is not None:
+        return replace(stack, sink=Sink(mass=0.0)), _Numbers(sink.mass, value=sink.value)
+    log_weight = float(numpy_log_abs(kernels.named(stack.kernel))(sink.logit))
+    return replace(stack, sink=Sink(logit=0.0)), _Numbers(0.0, log_weight, sink.value)
+
+
+def _attention(stack: Stack, numbers: _Numbers, scores: Any) -> Any:
+    """Rows of attention [..., n, n] from scores of the same shape."""
+    kernel = kernels.named(stack.kernel)
+    position = jnp.arange(stack.length)
+    seen = position <= position[:, None]
+    if stack.sink is not None:
+        seen = seen & (position > 0)  # token 0 is put in below
+    log_a = jnp.where(seen, jax_log_abs(kernel)(scores), -jnp.inf)
+    top = jnp.maximum(log_a.max(-1, keepdims=True), numbers.log_weight)
+    top = jnp.where(jnp.isfinite(top), top, 0.0)
+    a = jnp.exp(log_a - top) * jnp.sign(jax_weight(kernel)(scores))
+    first = jnp.exp(numbers.log_weight - top)
+    total = jnp.abs(a).sum(-1, keepdims=True) + first
+    total = jnp.where(total > 0, total, 1.0)
+    rows = a * ((1 - numbers.mass) / total)
+    if stack.sink is None:
+        return rows
+    mass = numbers.mass + (first / total)[..., 0]
+    # The first row sees token 0 alone.
+    return rows.at[..., 0].set(mass).at[..., 0, 0].set(1.0)
+
+
+@functools.partial(jax.jit, static_argnames=("stack", "dtype"))
+def _draw(stack: Stack, numbers: _Numbers, key: jax.Array, dtype: str) -> Layers:
+    numbers = _Numbers(*(jnp.asarray(x, dtype) for x in numbers))
+    n, d, depth, heads = stack.length, stack.dim, stack.depth, stack.heads
+    shapes = [(n, d), (d,), (depth, heads, n, n), (depth, heads, d, d), (depth, d)]
+    shapes = shapes if stack.branch else shapes[:-1]
+    ends = np.cumsum([math.prod(shape) for shape in shapes]).tolist()
+    normals = jax.random.normal(key, (ends[-1],), dtype)  # in one go: that compiles faster
+    parts = jnp.split(normals, ends[:-1])
+    unique, shared, scores, values, *rest = map(jnp.reshape, parts, shapes)
+    tokens = math.sqrt(1 - stack.common) * unique + math.sqrt(stack.common) * shared
+    maps = jnp.zeros((depth, d, d), dtype)
+    for axis in rest:  # reflections along random axes: their norm is known
+        axis = axis / jnp.linalg.norm(axis, axis=-1, keepdims=True)
+        maps = stack.branch * (jnp.eye(d, dtype=dtype) - 2 * axis[:, :, None] * axis[:, None])
+    return Layers(
+        tokens / math.sqrt(d),
+        _attention(stack, numbers, stack.beta + stack.gamma * scores).astype(dtype),
+        values * (stack.strength / math.sqrt(d * heads)),
+        maps,
+        jnp.ones(n, dtype).at[0].set(numbers.value),
+    )
+
+
+def draw(stack: Stack, seed: int = 0, *, dtype: Any = None) -> Layers:
+    """Draw tokens and layers.
+
+    Args:
+        stack: their law.
+        seed: the same seed gives the same numbers.
+        dtype: float32 or float64 (where JAX has it enabled); None for the wider one available.
+
+    Raises:
+        InputError: float64 asked for while JAX has it disabled.
+    """
+    name = resolve_dtype(dtype).name
+    return _draw(*_split(stack), jax.random.key(seed, impl="threefry2x32"), name)
+
+
+@jax.jit
+def forward(layers: Layers) -> jax.Array:
+    """The tokens before the first and after each layer: V^(0) … V^(L), [L + 1, n, d]."""
+
+    def layer(v: jax.Array, parts: Any) -> tuple[jax.Array, jax.Array]:
+        attention, values, maps = parts
+        heads = jnp.einsum("hji,ie->hje", attention, layers.gain[:, None] * v)
+        z = v + jnp.einsum("hje,hde->jd", heads, values)
+        v = z + jnp.tanh(z) @ maps.T
+        return v, v
+
+    parts = (layers.attention, layers.values, layers.maps)
+    with jax.default_matmul_precision("highest"):  # accelerators round float32 otherwise
+        _, states = jax.lax.scan(layer, layers.tokens, parts)
+    return jnp.concatenate([layers.tokens[None], states])
+
+
+@functools.partial(jax.jit, static_argnames=("stack", "dtype", "measure"))
+def _sampled(
+    stack: Stack, numbers: _Numbers, keys: jax.Array, dtype: str, measure: Callable[..., Any]
+) -> Any:
+    return jax.lax.map(lambda key: measure(forward(_draw(stack, numbers, key, dtype))), keys)
+
+
+def sampled(
+    stack: Stack,
+    draws: int,
+    seed: int = 0,
+    *,
+    dtype: Any = None,
+    measure: Callable[[Any], Measures] = collapse,
+) -> Measures:
+    """The measures of independent draws of a stack.
+
+    Args:
+        stack: the law.
+        draws: how many.
+        seed: of all of them.
+        dtype: as in `draw`.
+        measure: of the tokens [L + 1, n, d]: `collapse`, or `neighbours` for every prefix.
+
+    Returns:
+        What it gives, as float64 arrays [draws, L + 1, …].
+    """
+    name = resolve_dtype(dtype).name
+    keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), draws)
+    found = _sampled(*_split(stack), keys, name, measure)
+    return type(found)(*(np.asarray(x, np.float64) for x in found))

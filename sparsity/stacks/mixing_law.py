@@ -1,0 +1,249 @@
+"""What a stack of random attention layers does on average, exactly.
+
+The W_h are centred and independent, so the expected products K_jk = E v_j·v_k obey
+    K' = K + w² E[A D K D Aᵀ],   D = diag(g),
+whatever the number of heads and the dimension. Scores are independent, so only the first two
+moments of a row of A are needed: its mean, E Σα² and the moments of the sink's mass m, one-fold
+Laplace integrals like those of `finite_length`, e.g.
+    E m = ∫ x_b e^(−x_b) φⁿ du,   E Σα² = n ∫ E[x² e^(−x)] φ^(n−1) e^(−x_b) du,
+with x = e^u f(s), φ = E e^(−x), x_b = e^u f(b).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sparsity import kernels
+from sparsity.errors import InputError
+from sparsity.finite.laplace import laplace
+from sparsity.kernels.base import Kernel
+from sparsity.kernels.lowering import numpy_log_abs
+from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
+from sparsity.stacks.mixing import Sink, Stack
+
+__all__ = ["Average", "RowMoments", "average", "distances", "gram", "influence", "row_moments"]
+
+_STEP = 0.1  # of u; the trapezoidal rule errs by e^(−π²/step)
+
+
+@dataclass(frozen=True)
+class RowMoments:
+    """Moments of attention rows of n Gaussian scores, beside a sink or not; arrays as n.
+
+    Args:
+        mass: E m of the sink, 0 without one.
+        mass_square: E m².
+        rest: E of what the n others receive together, R.
+        rest_square: E R².
+        mass_rest: E mR.
+        squares: E Σα² over the n others.
+    """
+
+    mass: np.ndarray
+    mass_square: np.ndarray
+    rest: np.ndarray
+    rest_square: np.ndarray
+    mass_rest: np.ndarray
+    squares: np.ndarray
+
+
+def row_moments(
+    kernel: str | Kernel, n: Any, beta: float, gamma: float, sink: Sink | None = None
+) -> RowMoments:
+    """Moments of a row of n independent weights f(s_i), s_i ~ N(β, γ²), and a sink.
+
+    Args:
+        kernel: one whose weight is nonnegative.
+        n: numbers of weights beside the sink, whole, ≥ 1, any shape.
+        beta: mean of the scores.
+        gamma: their standard deviation, > 0.
+        sink: its mass or logit; None for none.
+
+    Raises:
+        InputError: a weight that may be negative, or a value outside its domain.
+    """
+    kernel = kernels.named(kernel)
+    if kernel.weight.is_nonnegative is not True:
+        fix = "may have negative weights; the law of mixing needs f >= 0, e.g. exp or relu2"
+        raise InputError("kernel", kernel.name, fix)
+    n, beta, gamma = LENGTH.check(n), float(BETA.check(beta)), float(GAMMA.check(gamma))
+    flat = n.reshape(-1, 1)
+    law = laplace(kernel, beta, gamma, 1, (2.0,))
+    low, high = law.range(float(flat.max(initial=1.0)))
+    log_b = -np.inf
+    if sink is not None and sink.logit is not None:
+        log_b = float(numpy_log_abs(kernel)(sink.logit))
+    if np.isfinite(log_b):
+        # Beyond e^100 times all others it takes everything there is.
+        log_b = min(log_b, float(law.c_log_f[-1] + np.log(flat.max(initial=1.0))) + 100.0)
+        low, high = min(low, -log_b - 40.0), max(high, 5.0 - log_b)
+    u = np.arange(low, high + _STEP, _STEP)
+    psi, (second,) = law(u)
+    scale = np.exp(law.top)
+    with np.errstate(divide="ignore", under="ignore", over="ignore"):
+        log_phi = np.maximum(np.log1p(-np.minimum(psi[:, 0] * scale, 1.0)), -1e3)
+        x = np.exp(u + log_b)  # the sink's
+        tail = np.exp(-x)
+        squares = n * _sum(np.exp((flat - 1) * log_phi) * (tail * second[:, 0] * scale), n)
+        some = -np.expm1(n * np.log1p(-min(law.p_nonzero[0] * scale, 1 - 1e-16)))
+    if sink is None or sink.mass is not None:
+        m = 0.0 if sink is None else sink.mass or 0.0
+        left = 1 - m
+        return RowMoments(
+            np.full(n.shape, m),
+            np.full(n.shape, m * m),
+            left * some,
+            left**2 * some,
+            m * left * some,
+            left**2 * squares,
+        )
+    with np.errstate(under="ignore"):
+        none_else = np.exp(flat * log_phi) * (x * tail)
+        mass, mass_square = _sum(none_else, n), _sum(none_else * x, n)
+    full = 1.0 if np.isfinite(log_b) else some  # a sink without weight leaves rows all zero
+    return RowMoments(
+        mass, mass_square, full - mass, full - 2 * mass + mass_square, mass - mass_square, squares
+    )
+
+
+def _sum(integrand: np.ndarray, n: np.ndarray) -> np.ndarray:
+    return (integrand.sum(-1) * _STEP).reshape(n.shape)
+
+
+def gram(stack: Stack, start: np.ndarray) -> Iterator[np.ndarray]:
+    """Expected products K_jk = E v_j·v_k before the first and after each layer, in closed form.
+
+    Args:
+        stack: the law; its `heads` and `dim` do not matter.
+        start: K of the first tokens, [n, n]; e_i e_iᵀ gives the squared influence of token i.
+
+    Yields:
+        K, float64 [n, n], L + 1 times.
+
+    Raises:
+        InputError: a kernel with negative weights, or a token-wise branch, which has no such law.
+    """
+    if stack.branch:
+        raise InputError("branch", stack.branch, "must be 0: the law is that of linear layers")
+    sink, rows = stack.sink, np.arange(stack.length)
+    first = 0 if sink is None else 1  # where the tokens like the others begin
+    count = np.maximum(rows + 1.0 - first, 1.0)
+    law = row_moments(stack.kernel, count, stack.beta, stack.gamma, sink)
+    mass, mass_square, rest, rest_square, mass_rest, squares = (
+        np.array(getattr(law, name)) for name in RowMoments.__dataclass_fields__
+    )
+    gain = np.ones(stack.length)
+    if sink is not None:  # the first row sees the sink alone
+        mass[0] = mass_square[0] = 1.0
+        rest[0] = rest_square[0] = mass_rest[0] = squares[0] = 0.0
+        gain[0] = sink.value
+    others = (rows >= first).astype(float)
+    pairs = np.maximum(count * (count - 1), 1.0)
+
+    def mean(x: np.ndarray) -> np.ndarray:
+        """E[A] x by running sums, for x of shape [n, …]."""
+        total = np.cumsum(others[:, None] * x, axis=0)
+        return mass[:, None] * x[0] + (rest / count)[:, None] * total
+
+    K = np.array(start, dtype=np.float64)
+    yield K
+    for _ in range(stack.depth):
+        x = gain[:, None] * K * gain
+        mixed = mean(mean(x).T)  # rows of different tokens are independent
+        trace = np.cumsum(others * np.diag(x))
+        block = np.cumsum(np.cumsum(others[:, None] * x * others, axis=0), axis=1).diagonal()
+        np.fill_diagonal(
+            mixed,
+            mass_square * x[0, 0]
+            + 2 * mass_rest / count * np.cumsum(others * x[0])
+            + squares / count * trace
+            + (rest_square - squares) / pairs * (block - trace),
+        )
+        K = K + stack.strength**2 * mixed
+        yield K
+
+
+@dataclass(frozen=True)
+class Average:
+    """Root-mean-square measures after 0 … L layers, arrays [L + 1]; as in `Collapse`.
+
+    Args:
+        rank: √E‖V − (1/n)11ᵀV‖².
+        last_pair: √E‖v_n − v_{n−1}‖².
+        norm: √E‖V‖².
+        last_norm: √E(‖v_n‖² + ‖v_{n−1}‖²).
+    """
+
+    rank: np.ndarray
+    last_pair: np.ndarray
+    norm: np.ndarray
+    last_norm: np.ndarray
+
+    @property
+    def distance(self) -> np.ndarray:
+        """Last_pair / last_norm: 1 for unrelated tokens, 0 for equal ones; resolved to 1e-7."""
+        return self.last_pair / self.last_norm
+
+
+def average(stack: Stack) -> Average:
+    """The measures of collapse on average over draws of a stack, exactly.
+
+    Args:
+        stack: the law.
+
+    Raises:
+        InputError: as `gram`.
+    """
+    n, r = stack.length, stack.common
+    rows = []
+    for K in gram(stack, (1 - r) * np.eye(n) + r):
+        trace, last = np.trace(K), K[-1, -1] + K[-2, -2]
+        rows.append((trace - K.sum() / n, last - 2 * K[-1, -2], trace, last))
+    return Average(*np.sqrt(np.maximum(rows, 0.0)).T)
+
+
+def distances(stack: Stack) -> np.ndarray:
+    """The distance of `Average` for every length of context up to that of the stack.
+
+    By causality the first t tokens of a stack are those of a stack of length t, as long as the
+    sink is the same at every length.
+
+    Args:
+        stack: the law.
+
+    Returns:
+        float64 [L + 1, n − 1]: of tokens t and t − 1, t = 2 … n.
+
+    Raises:
+        InputError: as `gram`.
+    """
+    n, r = stack.length, stack.common
+    rows = []
+    for K in gram(stack, (1 - r) * np.eye(n) + r):
+        own = K.diagonal()[1:] + K.diagonal()[:-1]
+        rows.append((own - 2 * K.diagonal(1)) / own)
+    return np.sqrt(np.maximum(rows, 0.0))
+
+
+def influence(stack: Stack, token: int) -> np.ndarray:
+    """Root-mean-square influence of one token on every other, E‖∂v_j^(ℓ)/∂v_i^(0)‖²_F / d.
+
+    Args:
+        stack: the law.
+        token: i, from 0.
+
+    Returns:
+        float64 [L + 1, n].
+
+    Raises:
+        InputError: no such token, or as `gram`.
+    """
+    if not 0 <= token < stack.length:
+        raise InputError("token", token, f"must be a position from 0 to {stack.length - 1}")
+    start = np.zeros((stack.length, stack.length))
+    start[token, token] = 1.0
+    return np.sqrt(np.stack([K.diagonal() for K in gram(stack, start)]))

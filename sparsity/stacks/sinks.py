@@ -1,0 +1,139 @@
+"""The sink metric: how much attention a token receives on average, and how often that is a sink.
+
+Of attention arrays as a model returns them, NumPy or JAX: rows are queries, columns keys.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sparsity.errors import InputError
+from sparsity.rows.tokens import number, whole
+
+__all__ = ["importance", "sink_rate", "uniform_importance"]
+
+_ROUNDING = 1e-5  # of a row's sum in single precision; coarser types get 4 of their units
+
+
+def _array(attention: Any) -> np.ndarray:
+    try:
+        return np.asarray(attention)
+    except ValueError:
+        fix = "has rows of unlike length; give [..., tokens, tokens], zeros above the diagonal"
+        raise InputError("attention", type(attention).__name__, fix) from None
+
+
+def _checked(attention: Any) -> Any:
+    """The array in at least single precision, found to be causal attention.
+
+    Raises:
+        InputError: see `importance`.
+    """
+    shape = tuple(getattr(attention, "shape", np.shape(attention)))
+
+    def refuse(fault: str, fix: str) -> InputError:
+        return InputError("attention", f"array of shape {shape}", f"{fault}; {fix}")
+
+    if len(shape) < 2 or shape[-1] != shape[-2] or 0 in shape:
+        raise refuse("has the wrong shape", "give [..., tokens, tokens], queries before keys")
+    host = np.asarray(attention)
+    if host.dtype.kind in "biu":
+        host = attention = host.astype(np.float64)
+    if host.dtype.kind == "c":
+        raise refuse("holds complex weights", "give real ones")
+    try:
+        coarse = float(np.finfo(host.dtype).eps)
+    except ValueError:  # bfloat16 is JAX's own
+        import jax.numpy as jnp
+
+        if not jnp.issubdtype(host.dtype, jnp.floating):
+            raise refuse(f"holds {host.dtype}", "give real weights") from None
+        coarse = float(jnp.finfo(host.dtype).eps)
+    if coarse > 1e-6:
+        host, attention = host.astype(np.float32), attention.astype(np.float32)
+    if not np.all(np.isfinite(host)):
+        raise refuse("holds NaN or infinite weights", "give finite ones")
+    if np.any(host < 0):
+        raise refuse("holds negative weights", "give weights >= 0")
+    if np.any(np.triu(host, 1)):
+        raise refuse("is not causal", "weights above the diagonal must be 0; or transpose it")
+    off = np.abs(host.sum(-1, dtype=np.float64) - 1).max()
+    if off > max(_ROUNDING, 4 * coarse):
+        raise refuse(f"has rows whose sum is off 1 by {off:.2g}", "normalise each row")
+    return attention
+
+
+def importance(attention: Any) -> Any:
+    """Mean attention that each key receives from the queries that can see it.
+
+    α_k = 1/(T − k + 1) Σ_{t ≥ k} A_{t,k}
+
+    Args:
+        attention: causal weights [..., T, T], A[..., t, k] of query t on key k, rows summing to 1;
+            half precision is summed in single.
+
+    Returns:
+        α in [0, 1], of shape [..., T], of the same library as `attention`.
+
+    Raises:
+        InputError: not [..., T, T], not finite, negative, not causal, or rows that do not sum to 1.
+
+    Source: Gu et al. (2024), "When Attention Sink Emerges in Language Models", arXiv 2410.10781.
+    """
+    if not hasattr(attention, "astype"):
+        attention = _array(attention)
+    attention = _checked(attention)
+    seen_by = np.arange(attention.shape[-1], 0, -1).astype(attention.dtype)
+    return attention.sum(-2) / seen_by
+
+
+def uniform_importance(length: int) -> np.ndarray:
+    """The baseline: α of attention that is uniform over what each query sees.
+
+    α_k = 1/(T − k + 1) Σ_{t ≥ k} 1/t; for the first token H_T/T, e.g. 0.0741 at T = 64.
+
+    Args:
+        length: T ≥ 1.
+
+    Returns:
+        float64 of shape [T].
+
+    Raises:
+        InputError: T is not a whole number ≥ 1.
+    """
+    length = whole("length", length, 1)
+    shares = 1 / np.arange(1.0, length + 1)
+    return np.cumsum(shares[::-1])[::-1] / np.arange(length, 0, -1)
+
+
+def sink_rate(attention: Any, epsilon: float = 0.3, key: int = 0) -> float:
+    """Share of the heads of a model in which a key is a sink.
+
+    Sink_k^ε = mean over samples, layers and heads of 1[α_k > ε]: each sample, layer and head is
+    held against the threshold by itself, strictly, and the indicators are averaged.
+
+    Args:
+        attention: causal weights [..., layers, heads, T, T], samples leading, rows summing to 1.
+        epsilon: the threshold ε in (0, 1); Gu et al. use 0.3 at T = 64, Barbero et al. 0.8.
+        key: the key asked about, 0 for the first token.
+
+    Returns:
+        The rate, in [0, 1].
+
+    Raises:
+        InputError: ε outside (0, 1), no such key, fewer than four axes, or as `importance`.
+
+    Source: Gu et al. (2024), arXiv 2410.10781; Barbero et al. (2025), arXiv 2504.02732, table 1.
+    """
+    number("epsilon", epsilon, "must be in (0, 1)", lambda x: 0 < x < 1)
+    if not hasattr(attention, "astype"):
+        attention = _array(attention)
+    shape = tuple(attention.shape)
+    if len(shape) < 4:
+        fix = "has the wrong shape; give [..., layers, heads, tokens, tokens]"
+        raise InputError("attention", f"array of shape {shape}", fix)
+    fix = f"must be a position from 0 to {shape[-1] - 1}"
+    number("key", key, fix, lambda x: 0 <= x < shape[-1] and x == int(x))
+    return float((importance(attention)[..., int(key)] > epsilon).mean())

@@ -1,0 +1,1 @@
+"""Grids of parameters to labelled data."""

@@ -1,0 +1,1 @@
+"""The limit of long rows: closed forms, and quadrature of the definition."""

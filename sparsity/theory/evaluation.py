@@ -1,0 +1,56 @@
+"""S by theory: the stable closed form where there is one, else quadrature of the definition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sparsity import kernels
+from sparsity.errors import InputError, NoClosedForm
+from sparsity.kernels import Kernel
+from sparsity.results import Evaluation
+from sparsity.theory import closed_form, quadrature
+
+__all__ = ["METHODS", "evaluate"]
+
+METHODS = ("closed form", "quadrature")
+
+
+def evaluate(kernel: str | Kernel, *, method: str | None = None, **parameters: Any) -> Evaluation:
+    """S = E|a| / √(E a²) of a kernel, in the limit of long rows.
+
+    Args:
+        kernel: a built-in kernel's name, or a `Kernel`.
+        method: "closed form", or "quadrature" of the definition (its summation, for kernels that
+            are not a function of a score); None takes the closed form where one exists. The
+            result says which ran.
+        **parameters: the kernel's own, scalars or broadcastable arrays: `beta` (real) and `gamma`
+            (> 0) for scores; `ratio` (> 0), `dim` (≥ 1) and `query` for nonnegative; `decay` in
+            (0, 1] and `length` (≥ 1) for decayed.
+
+    Returns:
+        S, log S, the method and a bound on |Δ log S|, in the broadcast shape of the parameters.
+
+    Raises:
+        InputError: an unknown kernel, parameter or method, or a value outside its domain.
+        NoClosedForm: method "closed form" was asked for and the kernel has none.
+    """
+    kernel = kernels.named(kernel)
+    bound = kernel.bind(parameters)
+    if method not in (None, *METHODS):
+        raise InputError("method", method, f"choose one of {', '.join(METHODS)}")
+    if method != "quadrature":
+        try:
+            log_S = closed_form.log_sparsity(kernel, bound)
+            if not np.all(np.isfinite(log_S)):
+                fix = "is beyond float64; use less extreme values"
+                raise InputError("log S", np.min(log_S), fix)
+            return Evaluation.from_log(log_S, "closed form", closed_form.error_bound(log_S))
+        except NoClosedForm:
+            if method is not None:
+                raise
+    log_S, error = quadrature.log_sparsity(kernel, bound)
+    # Sums over positions and features are the definition itself; nothing is integrated there.
+    ran = "quadrature" if kernel.law is kernels.Law.SCORE else "summation"
+    return Evaluation.from_log(log_S, ran, error)

@@ -1,0 +1,1 @@
+"""Do the instruments agree? Cells, tests and the reference grid."""
