@@ -1,6 +1,7 @@
 """Settings of the whole suite: 64-bit JAX, no display, the same Hypothesis examples every time."""
 
 import os
+import signal
 import tempfile
 
 os.environ.setdefault("MPLBACKEND", "Agg")  # before anything imports Matplotlib
@@ -10,6 +11,10 @@ import jax
 import matplotlib
 import pytest
 from hypothesis import configuration
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # The suite runs in the background: commands that tests interrupt would inherit the deafness.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 jax.config.update("jax_enable_x64", True)
 matplotlib.use("Agg")
