@@ -11,42 +11,71 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sparsity import kernels as kernels
+    from sparsity.errors import InputError as InputError
+    from sparsity.errors import NoClosedForm as NoClosedForm
+    from sparsity.errors import TooFine as TooFine
+    from sparsity.finite.exact import exact as exact
+    from sparsity.inversion.design import design as design
+    from sparsity.inversion.sink_logit import sink_logit as sink_logit
+    from sparsity.kernels import Kernel as Kernel
     from sparsity.kernels import score_kernel as score_kernel
     from sparsity.ledger.ledger import claims as claims
     from sparsity.measurement import measure as measure
     from sparsity.montecarlo import estimate as estimate
     from sparsity.panel import explore as explore
+    from sparsity.results import Estimate as Estimate
+    from sparsity.results import Evaluation as Evaluation
+    from sparsity.results import Exact as Exact
+    from sparsity.rows.row import Row as Row
+    from sparsity.rows.steps import Alibi as Alibi
+    from sparsity.rows.steps import Coca as Coca
+    from sparsity.rows.steps import Decay as Decay
+    from sparsity.rows.steps import QKNorm as QKNorm
+    from sparsity.rows.steps import Rope as Rope
+    from sparsity.rows.steps import ScalableSoftmax as ScalableSoftmax
+    from sparsity.rows.steps import Sink as Sink
+    from sparsity.rows.steps import SinkLogit as SinkLogit
+    from sparsity.rows.steps import Window as Window
     from sparsity.sweeps.curves import sweep as sweep
     from sparsity.symbolic import derive as derive
     from sparsity.theory.evaluation import evaluate as evaluate
     from sparsity.verification.crosscheck import verify as verify
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
+    "Alibi": "rows.steps",
+    "Coca": "rows.steps",
+    "Decay": "rows.steps",
+    "Estimate": "results",
+    "Evaluation": "results",
+    "Exact": "results",
+    "InputError": "errors",
+    "Kernel": "kernels",
+    "NoClosedForm": "errors",
+    "QKNorm": "rows.steps",
+    "Rope": "rows.steps",
+    "Row": "rows.row",
+    "ScalableSoftmax": "rows.steps",
+    "Sink": "rows.steps",
+    "SinkLogit": "rows.steps",
+    "TooFine": "errors",
+    "Window": "rows.steps",
     "claims": "ledger.ledger",
     "derive": "symbolic",
+    "design": "inversion.design",
     "estimate": "montecarlo",
     "evaluate": "theory.evaluation",
+    "exact": "finite.exact",
     "explore": "panel",
     "measure": "measurement",
     "score_kernel": "kernels",
+    "sink_logit": "inversion.sink_logit",
     "sweep": "sweeps.curves",
     "verify": "verification.crosscheck",
 }
 
-__all__ = [
-    "claims",
-    "derive",
-    "estimate",
-    "evaluate",
-    "explore",
-    "kernels",
-    "measure",
-    "score_kernel",
-    "sweep",
-    "verify",
-]
+__all__ = ["kernels", *_HOME]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
-__all__ = ["InputError", "NoClosedForm", "TooFine", "check_seed"]
+import numpy as np
+
+__all__ = ["InputError", "NoClosedForm", "TooFine", "check_seed", "number", "whole"]
 
 
 class InputError(ValueError):
@@ -49,3 +53,27 @@ def check_seed(seed: Any) -> int:
     if not 0 <= number < 2**32:
         raise InputError("seed", seed, "must be a whole number from 0 to 2^32 - 1")
     return number
+
+
+def number(
+    name: str, value: Any, fix: str, holds: Callable[[float], bool] = lambda x: True
+) -> None:
+    """Refuse what is not one finite real number for which `holds`."""
+    real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    try:
+        finite = real and math.isfinite(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        finite = False
+    if not (finite and holds(float(value))):
+        raise InputError(name, value, fix)
+
+
+def whole(name: str, value: Any, least: int) -> int:
+    """The whole number from `least` on that `value` is.
+
+    Raises:
+        InputError: anything else.
+    """
+    fix = f"must be a whole number >= {least}, at most 2^53"
+    number(name, value, fix, lambda x: least <= x <= 2**53 and x == int(x) == value)
+    return int(value)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["effective_tokens", "from_moments", "hoyer", "row_sparsity"]
+__all__ = ["effective", "effective_tokens", "from_moments", "hoyer", "row_sparsity"]
 
 
 def from_moments(m1: Any, m2: Any) -> Any:
@@ -21,6 +21,11 @@ def from_moments(m1: Any, m2: Any) -> Any:
         The l1/l2 sparsity, in (0, 1] by the Cauchy–Schwarz inequality; small is sparse.
     """
     return m1 / m2**0.5
+
+
+def effective(l1: Any, l2: Any) -> Any:
+    """n_eff = (Σ|a|)² / Σa² from the two sums."""
+    return l1 * l1 / l2
 
 
 def _scaled(a: Any, axis: int) -> Any:
@@ -56,7 +61,7 @@ def effective_tokens(a: Any, axis: int = -1) -> Any:
         Values in [1, n], NaN for an all-zero row.
     """
     a = _scaled(a, axis)
-    return a.sum(axis) ** 2 / (a * a).sum(axis)
+    return effective(a.sum(axis), (a * a).sum(axis))
 
 
 def hoyer(a: Any, axis: int = -1) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Estimate", "Evaluation"]
+__all__ = ["Estimate", "Evaluation", "Exact"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,36 @@ class Evaluation:
         bound = np.broadcast_to(np.asarray(error_bound, dtype=np.float64), log_S.shape)
         with np.errstate(under="ignore"):
             return cls(np.exp(log_S), log_S, method, bound)
+
+
+@dataclass(frozen=True)
+class Exact:
+    """A quantity of rows of n tokens by the exact law.
+
+    Args:
+        quantity: its name.
+        value: its mean over rows, in the shape of `length`.
+        log_value: its logarithm.
+        error_bound: bound on the relative error.
+        method: the route that ran.
+        length: n.
+        p_nonzero: probability that a row is not all zero; the mean is over those that are not.
+    """
+
+    quantity: str
+    value: np.ndarray
+    log_value: np.ndarray
+    error_bound: np.ndarray
+    method: str
+    length: np.ndarray
+    p_nonzero: np.ndarray
+
+    @property
+    def S_rms(self) -> np.ndarray:
+        """√(n_eff/n) of an n_eff, which tends to S as n → ∞."""
+        if self.quantity != "n_eff":
+            raise AttributeError(f"S_rms is √(n_eff/n); this is {self.quantity}")
+        return np.sqrt(self.value / self.length)
 
 
 @dataclass(frozen=True)

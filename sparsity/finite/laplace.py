@@ -76,9 +76,8 @@ class Laplace:
         self.top = float(log_w.max())
         log_w = log_w - self.top
         self.w = np.exp(log_w)
-        p_nonzero = float(self.w.sum())
-        self.p_nonzero = np.array([p_nonzero, p_nonzero])  # over e^top
-        share = np.cumsum(self.w) / p_nonzero
+        self.p_nonzero = float(self.w.sum())  # over e^top
+        share = np.cumsum(self.w) / self.p_nonzero
         # A relative error of a weight counts as far as the weight does in a typical row.
         typical = log_f[np.searchsorted(share, 0.05)]
         counts = np.exp(np.minimum(log_f - typical, 0.0)) * (self.w > 1e-30)
@@ -100,12 +99,12 @@ class Laplace:
         cut = np.searchsorted(self.c_log_f, -u)
         psi = np.exp(np.minimum(u + self.below[1.0][cut], 700)) + self.above[cut]
         # n(1 − φ) against the chance, at most 1, that the row holds anything.
-        holds = min(np.exp(min(-self.top, 700.0)), longest * self.p_nonzero[0])
+        holds = min(np.exp(min(-self.top, 700.0)), longest * self.p_nonzero)
         small = longest * psi < TAIL * holds
         return float(u[np.argmax(small)] if small.any() else u[-1]), self.right
 
     def __call__(self, u: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-        """E[1 − e^(−x)] and the E[x^k e^(−x)], each of shape [len(u), 2], for ascending u."""
+        """E[1 − e^(−x)] and the E[x^k e^(−x)], each of shape [len(u)], for ascending u."""
         if len(u) > _MOST_POINTS:
             raise self._too_wide
         psi = np.empty(len(u))
@@ -128,7 +127,7 @@ class Laplace:
                 moment[part] = less @ (w * x**k)
                 moment[part] += _series([light[k + i] for i in range(_TERMS)], rise)
                 moment[part] *= rise**k
-        return np.stack([psi, psi], axis=1), [np.stack([m, m], axis=1) for m in moments]
+        return psi, moments
 
 
 def _fixed(kernel: Kernel, score: float) -> _Nodes:

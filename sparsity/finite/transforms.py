@@ -14,11 +14,12 @@ from typing import NamedTuple
 import numpy as np
 
 from sparsity.finite.laplace import TAIL, Laplace, laplace
-from sparsity.rows.classes import Piece, Row, pieces
+from sparsity.rows.classes import Classed, Piece, pieces
 
-__all__ = ["STEP", "Channel", "Sums", "sums"]
+__all__ = ["SLOW", "STEP", "Channel", "Sums", "sums"]
 
 STEP = 0.08  # of u
+SLOW = -math.log(TAIL)  # of u: how much further down a summand of order √t matters than one of t
 _TAPS = 16  # of the local polynomial between the points of the grid
 _AT_ONCE = 128  # classes
 _LEAST = 1e-290  # of a transform
@@ -70,15 +71,15 @@ def _add(out: np.ndarray, table: np.ndarray, begin: int, h: np.ndarray) -> None:
 
 
 class Sums(NamedTuple):
-    """Σ over tokens on a grid of u, by two rules or three, over e^top.
+    """Σ over tokens on a grid of u, over e^top.
 
-    The second rule is a coarser one, to be summed in every other point; the third is the first with
-    the error of the interpolation between laws put in on purpose.
+    Where laws were interpolated there are two versions of everything: the second one has the error
+    of the interpolation put in on purpose.
 
     Args:
-        log_phi: Σ log φ, [rules, points].
-        channels: Σ of each channel, [channels, rules, points].
-        p_row: P(the row is not all zero), over e^top, by each rule.
+        log_phi: Σ log φ, [versions, points].
+        channels: Σ of each channel, [channels, versions, points].
+        p_row: P(the row is not all zero), over e^top, in each version.
         top: log of the common scale of psi, moments and probabilities.
         error: of the inner integrals, relative.
     """
@@ -96,10 +97,9 @@ Channel = tuple[Callable[..., np.ndarray], np.ndarray]
 
 @functools.lru_cache(maxsize=64)
 def _table(law: Laplace, start: int, stop: int, step: float) -> np.ndarray:
-    """ψ, the moments and (constant) P(f ≠ 0), [·, 2 rules, points], over e^top."""
+    """ψ, the moments and (constant) P(f ≠ 0), [·, points], over e^top."""
     psi, moments = law(step * np.arange(start, stop))
-    constant = np.broadcast_to(law.p_nonzero[:, None], psi.T.shape)
-    return np.stack([psi.T, *(m.T for m in moments), constant])
+    return np.stack([psi, *moments, np.full_like(psi, law.p_nonzero)])
 
 
 class _Part(NamedTuple):
@@ -117,36 +117,36 @@ class _Part(NamedTuple):
     start: int
     stop: int
 
-    def tables(self, top: float, rules: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """(classes, ψ and moments [·, 1 + k, rules, points], P(f ≠ 0) [·, rules]), over e^top.
+    def tables(self, top: float, versions: int) -> Iterator[tuple[np.ndarray, ...]]:
+        """(classes, ψ and moments [·, 1 + k, versions, points], P(f ≠ 0) [·, versions]) over e^top.
 
-        The third rule is the first times the error of the interpolation, where there is one.
+        The second version is the first times the error of the interpolation, where there is one.
         """
         flat = np.stack(
             [_table(law, self.start, self.stop, STEP) * np.exp(law.top - top) for law in self.laws]
         )
-        use = [0, 1, 0][:rules]
+        flat = flat[:, :, None].repeat(versions, axis=2)
         piece = self.piece
         if piece.matrix is None or piece.check is None:
-            yield piece.members, flat[:, :-1, use], flat[:, -1, use, 0]
+            yield piece.members, flat[:, :-1], flat[:, -1, :, 0]
             return
         shape, flat = flat.shape[1:], np.log(np.maximum(flat, _LEAST)).reshape(len(flat), -1)
         off = np.exp(flat[-1] - (piece.check @ flat[:-1])[0]).reshape(shape)
         for first in range(0, len(piece.members), _AT_ONCE):
             part = slice(first, first + _AT_ONCE)
-            found = np.exp(piece.matrix[part] @ flat[:-1]).reshape(-1, *shape)[:, :, use]
-            found[:, :, 2:] *= off[:, :1]
+            found = np.exp(piece.matrix[part] @ flat[:-1]).reshape(-1, *shape)
+            found[:, :, 1:] *= off[:, :1]
             yield piece.members[part], found[:, :-1], found[:, -1, :, 0]
 
 
-def _mattering(row: Row, c: int, k: tuple[float, ...]) -> list[Piece]:
+def _mattering(row: Classed, c: int, k: tuple[float, ...]) -> list[Piece]:
     """The pieces without those whose tokens are, all together, too rarely nonzero to be felt."""
     every, longest = list(pieces(row.classes)), float(row.count.sum())
     times = np.bincount(row.member, row.count)
     chances = []  # log P(f ≠ 0) of a token at the likelier end of a piece
     for piece in every:
         ends = [laplace(*law[:3], c, k, law[3]) for law in {piece.laws[0], piece.laws[-1]}]
-        chances.append(max(math.log(law.p_nonzero[0]) + law.top for law in ends))
+        chances.append(max(math.log(law.p_nonzero) + law.top for law in ends))
     margin = math.log(longest / TAIL) + 10  # n_eff is at most n
     return [
         piece
@@ -156,7 +156,7 @@ def _mattering(row: Row, c: int, k: tuple[float, ...]) -> list[Piece]:
 
 
 def sums(
-    row: Row,
+    row: Classed,
     c: int,
     k: tuple[float, ...],
     channels: Sequence[Channel],
@@ -187,7 +187,7 @@ def sums(
         mine = shift[np.concatenate([groups[i] for i in piece.members])]
         starts.append(low - mine.max())
         ends.append(right - mine.min())
-        if all(law.p_nonzero[0] * np.exp(law.top) > 1 - 1e-13 for law in laws):
+        if all(law.p_nonzero * np.exp(law.top) > 1 - 1e-13 for law in laws):
             certain.append(right - mine.max())  # no row lives beyond a token that never vanishes
     first = math.floor(min(starts) / STEP)
     size = math.ceil(min(certain, default=max(ends)) / STEP) + 1 - first
@@ -203,12 +203,12 @@ def sums(
             group = groups[member]
             felt[member] = group[shift[group] >= (start - first - size) * STEP]
     top = max(law.top for part in parts for law in part.laws)
-    rules = 2 if all(part.piece.matrix is None for part in parts) else 3
-    scale, total = np.exp(top), np.zeros((len(weights), rules, size))
-    log_miss, expected, error = np.zeros(rules), np.zeros(rules), 0.0
+    versions = 1 if all(part.piece.matrix is None for part in parts) else 2
+    scale, total = np.exp(top), np.zeros((len(weights), versions, size))
+    log_miss, expected, error = np.zeros(versions), np.zeros(versions), 0.0
     for part in parts:
         error = max(error, *(law.rounding for law in part.laws))
-        for members, tables, chance in part.tables(top, rules):
+        for members, tables, chance in part.tables(top, versions):
             times = np.array([row.count[groups[i]].sum() for i in members])
             expected += times @ chance
             hit = np.minimum(chance * scale, 1.0)

@@ -14,13 +14,13 @@ import numpy as np
 
 from sparsity import kernels
 from sparsity.errors import InputError
-from sparsity.kernels.base import Kernel, Law
+from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.definition import definition
 from sparsity.kernels.numeric.points import Points
 from sparsity.kernels.symmetry import symmetry
-from sparsity.rows.steps import RowLaw
+from sparsity.rows.row import Row
 
-__all__ = ["Class", "Piece", "Row", "interpolated", "pieces", "row"]
+__all__ = ["Class", "Classed", "Piece", "alike", "classed", "interpolated", "pieces", "relative"]
 
 Class = tuple[Kernel, float, float, int | None]  # kernel, β, γ, d of keys on the sphere
 
@@ -28,7 +28,7 @@ _NODES = 20  # of the polynomial in a parameter, over a piece of length 1 of it
 _OCTAVE = 0.35  # of ln γ is such a piece
 
 
-class Row(NamedTuple):
+class Classed(NamedTuple):
     """The weights of a row, in groups of equals.
 
     Args:
@@ -50,18 +50,14 @@ class Row(NamedTuple):
     sink: np.ndarray
 
 
-def row(kernel: str | Kernel, law: RowLaw, length: Any) -> Row:
-    """Sort the tokens of a row into classes.
+def classed(row: Row, length: Any) -> Classed:
+    """Sort the tokens of a row of n into classes.
 
     Raises:
-        InputError: an unknown kernel, one that is not a function of the score, or a bad length.
+        InputError: a kernel that is not a function of the score, a bad length, or no token in
+            sight.
     """
-    kernel = kernels.named(kernel)
-    if kernel.law is not Law.SCORE:
-        raise InputError("kernel", kernel.name, "needs a kernel that is a function of the score")
-    if not isinstance(law, RowLaw):
-        raise InputError("law", law, "give a RowLaw of sparsity.rows.steps")
-    tokens = law.tokens(length)
+    kernel, tokens = row.scored().kernel, row.tokens(length)
     with np.errstate(divide="ignore"):
         log_w = np.log(tokens.w)
     fixed = tokens.gamma == 0
@@ -70,7 +66,7 @@ def row(kernel: str | Kernel, law: RowLaw, length: Any) -> Row:
         log_w[fixed] += np.where(found.log > -np.inf, 0, -np.inf)
     seen = log_w > -np.inf
     if not seen.any():
-        raise InputError("law", law, "leaves no token of this row in sight")
+        raise InputError("row", row, "leaves no token in sight at this length")
     beta, gamma, log_w = (x[seen] for x in (tokens.beta, tokens.gamma, log_w))
     exponent, degree = symmetry(kernel)
     if exponent is not None:
@@ -87,7 +83,7 @@ def row(kernel: str | Kernel, law: RowLaw, length: Any) -> Row:
     if len(units):
         classes.append((kernels.exp, 0.0, 0.0, None))
     count, one, none = tokens.count[seen], np.ones(len(units)), np.zeros(len(units))
-    return Row(
+    return Classed(
         n=int(tokens.count.sum()),
         classes=classes,
         member=np.concatenate([member.reshape(-1), np.full(len(units), len(pairs))]).astype(int),
@@ -96,6 +92,22 @@ def row(kernel: str | Kernel, law: RowLaw, length: Any) -> Row:
         token=np.concatenate([count, none]),
         sink=np.concatenate([count * tokens.sink[seen], one]),
     )
+
+
+def relative(given: Classed, units: bool) -> Classed:
+    """The row with its largest weight (fixed or typical) near one; without its units if asked."""
+    if not units and not given.token.all():
+        own = given.token > 0
+        classes = given.classes[: int(given.member[own].max()) + 1]
+        given = Classed(given.n, classes, *(x[own] for x in given[2:]))
+    return given._replace(log_w=given.log_w - given.log_w.max())
+
+
+def alike(row: Row, *lengths: int) -> bool:
+    """Whether all tokens are in sight, of one law, the same at these lengths, and without units."""
+    found = [classed(row, n) for n in (lengths if row.steps else lengths[:1])]
+    one = all(len(given.count) == 1 and given.token[0] == given.n for given in found)
+    return one and all(given.classes == found[0].classes for given in found)
 
 
 def _coordinate(classes: list[Class]) -> np.ndarray | None:

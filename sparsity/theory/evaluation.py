@@ -10,24 +10,29 @@ from sparsity import kernels
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.kernels import Kernel
 from sparsity.results import Evaluation
+from sparsity.rows.row import Row, row_of
 from sparsity.theory import closed_form, quadrature
+from sparsity.theory.limit_form import limit_form
 
 __all__ = ["METHODS", "evaluate"]
 
 METHODS = ("closed form", "quadrature")
 
 
-def evaluate(kernel: str | Kernel, *, method: str | None = None, **parameters: Any) -> Evaluation:
-    """S = E|a| / √(E a²) of a kernel, in the limit of long rows.
+def evaluate(
+    kernel: str | Kernel | Row, *, method: str | None = None, **parameters: Any
+) -> Evaluation:
+    """S = E|a| / √(E a²) of a kernel or a row, in the limit of long rows.
 
     Args:
-        kernel: a built-in kernel's name, or a `Kernel`.
+        kernel: a `Row`, a built-in kernel's name, or a `Kernel`.
         method: "closed form", or "quadrature" of the definition (its summation, for kernels that
             are not a function of a score); None takes the closed form where one exists. The
             result says which ran.
-        **parameters: the kernel's own, scalars or broadcastable arrays: `beta` (real) and `gamma`
-            (> 0) for scores; `ratio` (> 0), `dim` (≥ 1) and `query` for nonnegative; `decay` in
-            (0, 1] and `length` (≥ 1) for decayed.
+        **parameters: of a kernel its own, scalars or broadcastable arrays: `beta` (real) and
+            `gamma` (> 0) for scores; `ratio` (> 0), `dim` (≥ 1) and `query` for nonnegative;
+            `decay` in (0, 1] and `length` (≥ 1) for decayed. Of a row whose tokens differ, the
+            `length` over which their moments are taken together.
 
     Returns:
         S, log S, the method and a bound on |Δ log S|, in the broadcast shape of the parameters.
@@ -36,10 +41,15 @@ def evaluate(kernel: str | Kernel, *, method: str | None = None, **parameters: A
         InputError: an unknown kernel, parameter or method, or a value outside its domain.
         NoClosedForm: method "closed form" was asked for and the kernel has none.
     """
-    kernel = kernels.named(kernel)
-    bound = kernel.bind(parameters)
     if method not in (None, *METHODS):
         raise InputError("method", method, f"choose one of {', '.join(METHODS)}")
+    if isinstance(kernel, Row):
+        if kernel.steps:
+            return _of_steps(kernel, method, **parameters)
+        kernel, parameters = kernel.kernel, kernel.params | parameters
+        parameters = _without_length(kernel, parameters)
+    kernel = kernels.named(kernel)
+    bound = kernel.bind(parameters)
     if method != "quadrature":
         try:
             log_S = closed_form.log_sparsity(kernel, bound)
@@ -54,3 +64,18 @@ def evaluate(kernel: str | Kernel, *, method: str | None = None, **parameters: A
     # Sums over positions and features are the definition itself; nothing is integrated there.
     ran = "quadrature" if kernel.law is kernels.Law.SCORE else "summation"
     return Evaluation.from_log(log_S, ran, error)
+
+
+def _without_length(kernel: Kernel, parameters: dict[str, Any]) -> dict[str, Any]:
+    """S of a kernel of scores does not depend on the length of the row."""
+    own = {p.name for p in kernel.parameters}
+    return {name: x for name, x in parameters.items() if name != "length" or name in own}
+
+
+def _of_steps(row: Row, method: str | None, **parameters: Any) -> Evaluation:
+    length = parameters.pop("length", None)
+    row = row_of(row, parameters).scored()
+    if method == "closed form":
+        raise NoClosedForm("the limit form", "steps along the sequence have none here")
+    log_S, error = limit_form(row, length)
+    return Evaluation.from_log(log_S, "limit form", error)

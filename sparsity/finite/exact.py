@@ -1,0 +1,87 @@
+"""`exact`: a quantity of rows of n tokens, by the law that reaches it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sparsity import quantities
+from sparsity.errors import InputError
+from sparsity.finite import engine
+from sparsity.finite.mellin import n_eff_of_normal_prefixes, n_eff_of_prefixes
+from sparsity.finite.prefixes import TooWide
+from sparsity.kernels import Kernel, Law, exp
+from sparsity.kernels.parameters import LENGTH
+from sparsity.quantities import Quantity
+from sparsity.results import Exact
+from sparsity.rows.row import Row, row_of
+from sparsity.rows.steps import Coca
+from sparsity.rows.tokens import every
+from sparsity.theory.evaluation import evaluate
+
+__all__ = ["exact"]
+
+Columns = tuple[np.ndarray, np.ndarray, np.ndarray]  # value, P(row ≠ 0), relative error bound
+
+
+def _of_positions(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
+    """A row in which nothing is random: S of its n weights, and n·S²."""
+    found = evaluate(row.kernel, length=n, **row.params)
+    powers = {"S": (1, 0), "n_eff": (2, 1), "participation": (-2, -1)}
+    if quantity.name not in powers:
+        raise InputError("of", quantity.name, f"{row.kernel.name} has {', '.join(powers)}")
+    of_S, of_n = powers[quantity.name]
+    value = np.exp(of_S * found.log_S) * n**of_n
+    return value, np.ones(n.shape), abs(of_S) * np.asarray(found.error_bound)
+
+
+def _of_moments(row: Row, n: np.ndarray) -> Columns:
+    """n_eff of softmax under CoCA, whose scores are known by their moments: `mellin`."""
+    step: Any = row.steps[0]
+    distance = every(int(np.max(n, initial=1.0)))
+    try:
+        if step.normal:
+            beta, gamma = step.beta(distance), step.gamma(distance)
+            value, bound = n_eff_of_normal_prefixes(beta, gamma, n)
+        else:
+            value, bound = n_eff_of_prefixes(step.log_mgf, n)
+    except TooWide as error:
+        raise step.refusal(error) from None
+    return value, np.ones(n.shape), bound
+
+
+def exact(
+    kernel: str | Kernel | Row, *, length: Any, of: str | Quantity = "n_eff", **parameters: Any
+) -> Exact:
+    """The mean of a quantity over rows of n tokens, by its exact law.
+
+    Args:
+        kernel: a `Row`, a built-in kernel's name, or a `Kernel`.
+        length: row lengths n, whole numbers ≥ 1, any shape.
+        of: the quantity, by name: "n_eff", "S", "participation", "sink_mass".
+        **parameters: of a kernel given without a row: `beta` and `gamma`; `decay` for decayed.
+
+    Returns:
+        Its value at each length, with a bound on the relative error.
+
+    Raises:
+        InputError: an unknown name, a value outside its domain, a kernel whose weights are not
+            independent over tokens, or a quantity that has no exact law.
+    """
+    row, quantity = row_of(kernel, parameters), quantities.named(of)
+    n = LENGTH.check(length)
+    if row.kernel.law is Law.POSITION:
+        columns, method = _of_positions(row, quantity, n), "closed form"
+    elif (
+        len(row.steps) == 1
+        and isinstance(row.steps[0], Coca)
+        and quantity is quantities.n_eff
+        and row.kernel is exp
+    ):
+        columns, method = _of_moments(row, n), "moment generating function"
+    else:
+        columns, method = engine.law(row, quantity, length), "exact law"
+    value, p_nonzero, error = columns
+    with np.errstate(divide="ignore"):
+        return Exact(quantity.name, value, np.log(value), error, method, n, p_nonzero)

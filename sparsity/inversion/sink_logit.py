@@ -1,0 +1,70 @@
+"""Which sink logit takes a given share of the attention: the exact law inverted."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+
+from sparsity.errors import InputError
+from sparsity.finite import engine
+from sparsity.kernels.parameters import LENGTH
+from sparsity.rows.row import Row
+from sparsity.rows.steps import SinkLogit
+from sparsity.theory.limit_form import log_total
+
+__all__ = ["sink_logit"]
+
+_FARTHEST = 1e6  # logits that are looked at
+
+
+def _solved(mass: float, row: Row, n: int) -> float:
+    odds = math.log(mass) - math.log1p(-mass)
+
+    def excess(b: float) -> float:
+        (sinks, _), (others, _) = engine.shares(row.then(SinkLogit(b)), n)
+        with np.errstate(divide="ignore"):
+            return float(np.log(sinks) - np.log(others)) - odds
+
+    low = high = log_total(row, n) + odds
+    step = 1.0
+    while excess(low) > 0:
+        low, step = low - step, 2 * step
+        if step > _FARTHEST:  # all-zero rows and other sinks leave less than that
+            fix = "more than that goes to sinks at every logit looked at; ask for more"
+            raise InputError("mass", mass, fix)
+    step = 1.0
+    while not excess(high) >= 0:
+        high, step = high + step, 2 * step
+        if step > _FARTHEST:
+            raise InputError("mass", mass, "is out of reach in float64; ask for less")
+    if low == high:
+        return low
+    root: Any = brentq(excess, low, high, xtol=1e-13)
+    return float(root)
+
+
+def sink_logit(mass: float, row: Row, *, length: Any) -> np.ndarray:
+    """The logit b of a `SinkLogit` that takes a given mean mass: like ln n + γ²/2 for exp.
+
+    Args:
+        mass: the wanted mean mass, in (0, 1).
+        row: what the sink logit is added to; other sinks take their share of the mass.
+        length: row lengths n, whole numbers ≥ 1, any shape.
+
+    Returns:
+        b, in the shape of `length`, to about 1e−12: the odds of the mass are solved for.
+
+    Raises:
+        InputError: a mass outside (0, 1) or out of reach, or a row without an exact law.
+    """
+    if not (isinstance(mass, (int, float)) and 0 < mass < 1):
+        raise InputError("mass", mass, "must be between 0 and 1")
+    n = LENGTH.check(length)
+    if not n.size:
+        raise InputError("length", length, "give at least one")
+    with np.errstate(over="ignore", invalid="ignore"):  # far out in the tails, where nothing falls
+        found = [_solved(mass, row.scored(), int(m)) for m in n.flat]
+    return np.array(found, dtype=np.float64).reshape(n.shape)

@@ -1,0 +1,88 @@
+"""What a quantity is: its name, its definition on a concrete row, and the average that it means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+__all__ = ["Integral", "Quantity", "RowSums"]
+
+
+class RowSums(NamedTuple):
+    """What a concrete row of weights adds up to, up to a common factor on the weights.
+
+    Args:
+        count: n, the tokens of the row.
+        l1: Σ|a| over tokens.
+        l2: Σa² over tokens.
+        sink: Σ|a| over sink tokens, plus `unit`.
+        unit: the weights e^b of sink logits, which are no tokens.
+    """
+
+    count: Any
+    l1: Any
+    l2: Any
+    sink: Any
+    unit: Any
+
+
+@dataclass(frozen=True)
+class Integral:
+    """The mean over rows as one integral, for tokens with independent weights.
+
+    With x = t|a_j|^power, φ_j = E e^(−x) and m_j,k = E[x^k e^(−x)], u = ln t,
+        mean = factor(n) ∫ combine(Σ_j g(m_j/φ_j), …) Π_j φ_j du / P(the row is not all zero).
+
+    Args:
+        power: of |a| in x.
+        moments: the orders k.
+        sums: pairs (g, whose): g of the ratios m_j,k/φ_j, summed over "token" or "sink".
+        combine: of the scale that the sums are over, and the sums.
+        units: whether sink logits stand in the product.
+        factor: of n.
+        slow: whether the integrand falls like √t only, towards t = 0.
+        alone: the value, given n, of a row with a single token in sight and no unit beside it.
+        least: the least value, given n.
+        most: the largest value, given n and the tokens in sight.
+    """
+
+    power: int
+    moments: tuple[float, ...]
+    sums: tuple[tuple[Callable[..., Any], str], ...]
+    combine: Callable[..., Any]
+    units: bool
+    alone: Callable[[float], float]
+    least: Callable[[float], float]
+    most: Callable[[float, float], float]
+    factor: Callable[[float], float] = lambda n: 1.0
+    slow: bool = False
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One thing that can be asked of a row.
+
+    Args:
+        name: as in `of=`.
+        symbol: as on axes and in tables.
+        title: what it is, in words.
+        average: the average that the name means over rows.
+        unit: of its values.
+        of: RowSums -> the value of a concrete row, with plain operators (NumPy and JAX).
+        units: whether a row of sink logits alone has a value.
+        integral: its exact law at finite n; None where none is known.
+        sinks: whether it needs a sink in the row.
+        limit: whether it has a limit for long rows without sinks.
+    """
+
+    name: str
+    symbol: str
+    title: str
+    average: str
+    unit: str
+    of: Callable[[RowSums], Any]
+    units: bool = False
+    integral: Integral | None = None
+    sinks: bool = False
+    limit: bool = False

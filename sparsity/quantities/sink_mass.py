@@ -1,0 +1,29 @@
+"""The mass on the sinks."""
+
+from __future__ import annotations
+
+from sparsity.quantities.base import Integral, Quantity
+
+__all__ = ["sink_mass"]
+
+sink_mass = Quantity(
+    name="sink_mass",
+    symbol="sink mass",
+    title="share of the attention that goes to sinks",
+    average="E[Σ_sinks|a|/(Σ|a| + sink logits)] over rows that are not all zero",
+    unit="1",
+    of=lambda row: row.sink / (row.l1 + row.unit),
+    units=True,
+    sinks=True,
+    # ∫ Σ_sinks E[|a_j|e^(−t|a_j|)]/φ_j Πφ dt, by 1/x = ∫ e^(−tx) dt
+    integral=Integral(
+        power=1,
+        moments=(1.0,),
+        sums=((lambda m1: m1, "sink"),),
+        combine=lambda scale, s1: s1,
+        units=True,
+        alone=lambda n: 1.0,
+        least=lambda n: 0.0,
+        most=lambda n, seen: 1.0,
+    ),
+)

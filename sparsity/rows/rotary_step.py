@@ -1,0 +1,75 @@
+"""What RoPE and CoCA have in common as steps: random keys make the score at every distance."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sparsity.errors import InputError
+from sparsity.rows.rotation import angles
+from sparsity.rows.tokens import Tokens, every
+
+__all__ = ["NORMAL", "RotaryStep", "vector"]
+
+NORMAL = 8.0  # spreads from zero at which a normal number is never negative: P < 1e−15
+
+
+def vector(name: str, value: Any) -> np.ndarray:
+    """The finite, nonzero vector that `value` is.
+
+    Raises:
+        InputError: anything else.
+    """
+    try:
+        x = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        x = np.empty(0)
+    if x.ndim != 1 or not np.all(np.isfinite(x)) or not np.any(x):
+        raise InputError(name, value, "give one finite, nonzero vector")
+    return x
+
+
+class RotaryStep:
+    """A step that gives every distance m its β_m and γ_m."""
+
+    sets_gamma = True  # a row with this step needs no γ of its own
+
+    query: np.ndarray
+    base: float
+
+    def beta(self, distance: Any) -> np.ndarray:
+        """Mean β_m of the score at each distance m."""
+        raise NotImplementedError
+
+    def gamma(self, distance: Any) -> np.ndarray:
+        """Standard deviation γ_m of the score at each distance m."""
+        raise NotImplementedError
+
+    @property
+    def normal(self) -> bool:
+        """Whether the scores are normal."""
+        return True
+
+    @property
+    def theta(self) -> np.ndarray:
+        """θ_i."""
+        return angles(self.query.size, self.base)
+
+    def breaks(self, length: int) -> np.ndarray:
+        """Every distance differs."""
+        return every(length)
+
+    def __call__(self, tokens: Tokens, length: int) -> Tokens:
+        """β_m is added to β, γ becomes γ_m; sinks stay as they are.
+
+        Raises:
+            InputError: scores that are not normal.
+        """
+        if not self.normal:
+            fix = f"must be >= {NORMAL:g}·spread for normal scores; give it alone, under exp"
+            raise InputError("center", getattr(self, "center", None), fix)
+        beta = np.where(tokens.sink, tokens.beta, tokens.beta + self.beta(tokens.distance))
+        gamma = np.where(tokens.sink, tokens.gamma, self.gamma(tokens.distance))
+        return replace(tokens, beta=beta, gamma=gamma)

@@ -1,0 +1,176 @@
+"""A row: the kernel, its score law, and the steps along the sequence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from sparsity import kernels
+from sparsity.errors import InputError
+from sparsity.kernels import Kernel, Law
+from sparsity.kernels.parameters import LENGTH
+from sparsity.rows.tokens import Step, Tokens
+
+__all__ = ["Row", "row_of"]
+
+Value = float | int | str
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Row:
+    """A row of attention weights a_j = w_j f(s_j), s_j ~ N(β_j, γ_j²) independent.
+
+    Every token starts with the kernel's own parameters; the steps change some of them, in their
+    order. Example: `Row("exp", gamma=2, steps=(Alibi(0.01), Window(512), SinkLogit(4)))` is softmax
+    with ALiBi in a sliding window beside a learned sink logit.
+
+    Args:
+        kernel: a built-in kernel's name, or a `Kernel`.
+        steps: what changes some of the tokens; only kernels that are functions of a score have any.
+        **parameters: the kernel's own, one value each: `beta` (real) and `gamma` (> 0) for scores;
+            `ratio`, `dim` and `query` for nonnegative; `decay` for decayed. A row with RoPE or
+            CoCA needs no `gamma`: they set it.
+
+    Raises:
+        InputError: an unknown kernel or parameter, or a value outside its domain.
+    """
+
+    kernel: Kernel
+    parameters: tuple[tuple[str, Value], ...]
+    steps: tuple[Step, ...]
+
+    def __init__(
+        self, kernel: str | Kernel, *, steps: tuple[Step, ...] = (), **parameters: Any
+    ) -> None:
+        """Check everything once."""
+        record = kernels.named(kernel)
+        given = {name: value for name, value in parameters.items() if value is not None}
+        if record.law is Law.POSITION:  # the length is given to the instruments
+            given = given | {"length": 1}
+        if any(getattr(step, "sets_gamma", False) for step in steps):
+            given = {"beta": 0.0, "gamma": 1.0} | given
+        own = []
+        for name, value in record.bind(given).items():
+            if np.ndim(value):
+                raise InputError(name, value, "give one value; use sweep for a grid")
+            whole = name in {p.name for p in record.parameters if p.integer}
+            plain = value if isinstance(value, str) else int(value) if whole else float(value)
+            if not (record.law is Law.POSITION and name == LENGTH.name):
+                own.append((name, plain))
+        if steps and record.law is not Law.SCORE:
+            raise InputError("steps", steps, f"{record.name} has no scores for them to change")
+        for step in steps:
+            if not (callable(step) and hasattr(step, "breaks")):
+                raise InputError("steps", step, "give steps, such as sparsity.Alibi(0.01)")
+        object.__setattr__(self, "kernel", record)
+        object.__setattr__(self, "parameters", tuple(own))
+        object.__setattr__(self, "steps", tuple(steps))
+
+    def __repr__(self) -> str:
+        """As one would write it."""
+        name = repr(self.kernel.name) if self.kernel in kernels.ALL else self.kernel.name
+        parts = [name, *(f"{key}={value!r}" for key, value in self.parameters)]
+        if self.steps:
+            shown = ", ".join(map(repr, self.steps))
+            parts.append(f"steps=({shown}{',' if len(self.steps) == 1 else ''})")
+        return f"Row({', '.join(parts)})"
+
+    def __getitem__(self, name: str) -> Any:
+        """A parameter by name."""
+        return dict(self.parameters)[name]
+
+    @property
+    def beta(self) -> float:
+        """Bias β of every token, before the steps."""
+        return self["beta"]
+
+    @property
+    def gamma(self) -> float:
+        """Spread γ of every token, before the steps."""
+        return self["gamma"]
+
+    @property
+    def params(self) -> dict[str, Value]:
+        """The kernel's own parameters by name."""
+        return dict(self.parameters)
+
+    def then(self, *steps: Step) -> Row:
+        """The same row with more steps after its own."""
+        return Row(self.kernel, steps=(*self.steps, *steps), **self.params)
+
+    def replace(self, **parameters: Any) -> Row:
+        """The same row with other parameters."""
+        return Row(self.kernel, steps=self.steps, **(self.params | parameters))
+
+    def scored(self) -> Row:
+        """The row, if its kernel is a function of a score.
+
+        Raises:
+            InputError: it is not.
+        """
+        if self.kernel.law is not Law.SCORE:
+            raise InputError(
+                "kernel", self.kernel.name, "needs a kernel that is a function of the score"
+            )
+        return self
+
+    def tokens(self, length: Any) -> Tokens:
+        """The tokens of a row of n, in groups of equals.
+
+        Args:
+            length: n, one whole number ≥ 1.
+
+        Raises:
+            InputError: a bad length, or one at which too many tokens differ.
+        """
+        n = LENGTH.check(length)
+        if n.ndim:
+            raise InputError("length", length, "give one number")
+        n = int(n)
+        edges = [np.array([0.0, n])]
+        for step in self.steps:
+            new = np.asarray(step.breaks(n), dtype=np.float64)
+            edges.append(new[(new > 0) & (new < n)])
+        edge = np.unique(np.concatenate(edges))
+        distance = edge[:-1]
+        same = np.ones_like(distance)
+        beta, gamma = self.beta * same, self.gamma * same
+        tokens = Tokens(distance, np.diff(edge), beta, gamma, same, same == 0)
+        for step in self.steps:
+            tokens = step(tokens, n)
+        return tokens
+
+    def positions(self, length: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(β_j, γ_j, w_j) of the tokens j = 1 … n, each of shape [n]."""
+        tokens = self.tokens(length)
+        times = tokens.count.astype(np.int64)
+        beta, gamma, w = (np.repeat(x, times)[::-1] for x in (tokens.beta, tokens.gamma, tokens.w))
+        return beta, gamma, w
+
+    def described(self) -> dict[str, Any]:
+        """Kernel, parameters and steps in JSON's types."""
+        steps = [_typed(step) for step in self.steps]
+        return {"kernel": self.kernel.name, "params": self.params, "steps": steps}
+
+
+def _typed(step: Any) -> str:
+    """A step as typed on the command line; vectors by their size."""
+    values = [getattr(step, field.name) for field in fields(step)]
+    shown = [f"[{np.size(x)}]" if np.ndim(x) else str(x) for x in values if x is not None]
+    return f"{step.name}:{','.join(shown)}"
+
+
+def row_of(kernel: str | Kernel | Row, parameters: dict[str, Any]) -> Row:
+    """The row that an instrument was given: itself, or a kernel with its parameters.
+
+    Raises:
+        InputError: a row with parameters besides, or as for `Row`.
+    """
+    if not isinstance(kernel, Row):
+        return Row(kernel, **parameters)
+    if parameters:
+        name, value = next(iter(parameters.items()))
+        raise InputError(name, value, "the row has its own parameters; use row.replace")
+    return kernel

@@ -1,0 +1,41 @@
+"""ALiBi: a bias that falls linearly with the distance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sparsity.errors import number
+from sparsity.rows.tokens import Tokens, every
+
+__all__ = ["Alibi"]
+
+
+@dataclass(frozen=True)
+class Alibi:
+    """ALiBi: β_j is lowered by slope·(n − j).
+
+    Args:
+        slope: ≥ 0, per token.
+
+    Source: Press et al., "Train Short, Test Long" (2022), arXiv:2108.12409.
+    """
+
+    name: ClassVar[str] = "alibi"
+    example: ClassVar[tuple[Any, ...]] = (0.1,)
+
+    slope: float
+
+    def __post_init__(self) -> None:
+        """Check the slope."""
+        number("slope", self.slope, "give one number >= 0", lambda x: x >= 0)
+
+    def breaks(self, length: int) -> np.ndarray:
+        """Every distance."""
+        return every(length) if self.slope else np.empty(0)
+
+    def __call__(self, tokens: Tokens, length: int) -> Tokens:
+        """The bias of the distances."""
+        return replace(tokens, beta=tokens.beta - self.slope * tokens.distance)

@@ -1,0 +1,105 @@
+"""CoCA: keys collinear with the query, one nonnegative factor for each plane."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sparsity.errors import InputError, number
+from sparsity.rows.rectified import log_exp_mean, rectified
+from sparsity.rows.rotary import BASE, angles, planes, slack_coefficients
+from sparsity.rows.rotary_step import NORMAL, RotaryStep, vector
+
+__all__ = ["Coca"]
+
+
+@dataclass(frozen=True, eq=False)
+class Coca(RotaryStep):
+    """CoCA with t_i = max(τ_i, 0), τ_i ~ N(center, spread²) independent: one for each plane.
+
+    s_m = Σ_i c_i t_i with c_i = |q_i|² cos(mθ_i); of the published slack form, c_i depends on the
+    positions of query and key themselves. β_m and γ_m are the exact mean and standard deviation;
+    the score is normal if center ≥ 8·spread. If not, the exact law of softmax rows takes a time
+    that grows with d·n: seconds for 1000 tokens. Scores may have any mean and spreads up to 64.
+
+    Args:
+        query: q, [d], d even.
+        center: of τ.
+        spread: of τ, > 0.
+        pairing: which entries make a plane, "interleaved" or "half".
+        base: of the angles, > 1.
+        slack_at: None for exact CoCA; the position of the query for the slack form.
+
+    Raises:
+        InputError: an odd d, or a value outside its domain.
+    """
+
+    name: ClassVar[str] = "coca"
+    example: ClassVar[tuple[Any, ...]] = ((1.0, 0.5, -0.3, 0.2), 0.5, 0.05)
+
+    query: Any
+    center: float
+    spread: float
+    pairing: str = "interleaved"
+    base: float = BASE
+    slack_at: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check everything once."""
+        q = vector("query", self.query)
+        angles(q.size, self.base)
+        planes(q, self.pairing)
+        number("center", self.center, "give one finite number")
+        number("spread", self.spread, "must be > 0", lambda x: x > 0)
+        if self.center < -NORMAL * self.spread:
+            raise InputError("center", self.center, "at 8 spreads below 0, t is never positive")
+        if self.slack_at is not None:
+            fix = "give the position of the query, a whole number >= 0, or None for exact CoCA"
+            number("slack_at", self.slack_at, fix, lambda x: x >= 0 and x == int(x))
+        object.__setattr__(self, "query", q)
+
+    @property
+    def normal(self) -> bool:
+        """Whether t is never cut at zero, so that the scores are normal."""
+        return self.center >= NORMAL * self.spread
+
+    def coefficients(self, distance: Any) -> np.ndarray:
+        """c_i at each distance m, [..., d/2]."""
+        q, m = planes(self.query, self.pairing), np.asarray(distance, np.float64)
+        if self.slack_at is None:
+            return np.abs(q) ** 2 * np.cos(m[..., None] * self.theta)
+        if np.any(m > self.slack_at):
+            fix = f"the key at distance {np.max(m):.0f} would come before the first position, 0"
+            raise InputError("slack_at", self.slack_at, fix)
+        return slack_coefficients(q, self.slack_at, self.slack_at - m, self.theta)
+
+    def beta(self, distance: Any) -> np.ndarray:
+        """β_m = E t Σ_i c_i."""
+        mean, _ = rectified(self.center, self.spread)
+        return mean * self.coefficients(distance).sum(axis=-1)
+
+    def gamma(self, distance: Any) -> np.ndarray:
+        """γ_m = √(Var t Σ_i c_i²)."""
+        _, variance = rectified(self.center, self.spread)
+        return np.sqrt(variance * (self.coefficients(distance) ** 2).sum(axis=-1))
+
+    def log_mgf(self, distance: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """Logarithm of E e^(p·s_m) = Π_i E e^(p c_i t), [distances, p]."""
+        total = np.zeros((len(distance), len(p)), np.result_type(p, np.float64))
+        for c in self.coefficients(distance).T:  # a plane at a time: memory
+            total += log_exp_mean(self.center / self.spread, self.spread * c[:, None] * p)
+        return total
+
+    def refusal(self, error: Any) -> InputError:
+        """The same error, of an argument of this law."""
+        if not np.isfinite(error.location):
+            shown = f"vector with entries up to {np.abs(self.query).max():.3g}"
+            return InputError("query", shown, "its scores overflow; make it shorter")
+        if error.blurred:
+            fix = f"gives scores of {error.location:.3g}, too large to tell apart; lower it"
+            return InputError("center", self.center, f"{fix}, or make the query shorter")
+        fix = f"gives scores a standard deviation of about {error.deviation:.3g}; stay below "
+        fix = f"{fix}{error.widest:g}: lower it, or make the query shorter"
+        return InputError("spread", self.spread, fix)

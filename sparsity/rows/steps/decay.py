@@ -1,0 +1,52 @@
+"""Retention: weights that fall geometrically with the distance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sparsity.errors import InputError
+from sparsity.kernels.parameters import DECAY
+from sparsity.rows.tokens import MOST, Tokens
+
+__all__ = ["Decay"]
+
+_SMALLEST = 745.0  # e^−745 is the smallest number there is: weights below are 0
+
+
+@dataclass(frozen=True)
+class Decay:
+    """Retention: w_j = λ^(n−j), times what it was; weights below 1e−323 are 0.
+
+    Args:
+        decay: λ in (0, 1].
+    """
+
+    name: ClassVar[str] = "decay"
+    example: ClassVar[tuple[Any, ...]] = (0.9,)
+
+    decay: float
+
+    def __post_init__(self) -> None:
+        """Check λ."""
+        if np.ndim(DECAY.check(self.decay)):
+            raise InputError("decay", self.decay, "give one number in (0, 1]")
+
+    def breaks(self, length: int) -> np.ndarray:
+        """Every distance up to where the weight underflows."""
+        if self.decay == 1:
+            return np.empty(0)
+        seen = math.ceil(min(length, 1 + _SMALLEST / -math.log(self.decay)))
+        if seen > MOST:
+            fix = f"{seen:.3g} tokens of this row differ, at most {MOST} may; shorten the row"
+            raise InputError("decay", self.decay, fix)
+        return np.arange(seen + 1, dtype=np.float64)
+
+    def __call__(self, tokens: Tokens, length: int) -> Tokens:
+        """The weights of the distances."""
+        with np.errstate(under="ignore"):
+            w = np.exp(tokens.distance * math.log(self.decay))
+            return replace(tokens, w=tokens.w * w)

@@ -1,0 +1,49 @@
+"""A sink: the first token with a score of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sparsity.errors import number
+from sparsity.rows.tokens import Tokens
+
+__all__ = ["Sink"]
+
+
+@dataclass(frozen=True)
+class Sink:
+    """A sink: the first token has a score of its own, and is in sight whatever the steps before.
+
+    Args:
+        beta: its bias, for exp its logit.
+        gamma: its spread ≥ 0; 0 is a fixed score.
+    """
+
+    name: ClassVar[str] = "sink"
+    example: ClassVar[tuple[Any, ...]] = (3.0,)
+
+    beta: float
+    gamma: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the score."""
+        number("beta", self.beta, "give one finite number")
+        number("gamma", self.gamma, "give one number >= 0", lambda x: x >= 0)
+
+    def breaks(self, length: int) -> np.ndarray:
+        """The first token is alone."""
+        return np.array([length - 1.0])
+
+    def __call__(self, tokens: Tokens, length: int) -> Tokens:
+        """The first token's own law."""
+        first = tokens.distance == length - 1
+        return replace(
+            tokens,
+            beta=np.where(first, self.beta, tokens.beta),
+            gamma=np.where(first, self.gamma, tokens.gamma),
+            w=np.where(first, 1.0, tokens.w),
+            sink=tokens.sink | first,
+        )

@@ -1,0 +1,45 @@
+"""A learned sink logit: a weight in the denominator that is no token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sparsity.errors import number
+from sparsity.rows.tokens import Tokens
+
+__all__ = ["SinkLogit"]
+
+
+@dataclass(frozen=True)
+class SinkLogit:
+    """A weight e^b beside the tokens: p_j = |a_j|/(e^b + Σ|a|).
+
+    It takes mass and is no token. S and n_eff compare the tokens with one another, so they stay as
+    they were: dividing all weights by a larger sum changes no ratio of them. What changes is the
+    mass that the tokens share, E Σp_j < 1, and E Y₂ = E Σp_j².
+
+    Args:
+        logit: b. 0 is softmax "off by one", which adds 1; a learned sink logit is any number.
+
+    Source: Miller, "Attention Is Off By One" (2023); Xiao et al. (2023), arXiv:2309.17453.
+    """
+
+    name: ClassVar[str] = "sink-logit"
+    example: ClassVar[tuple[Any, ...]] = (0.0,)
+
+    logit: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the logit."""
+        number("logit", self.logit, "give one finite number")
+
+    def breaks(self, length: int) -> np.ndarray:
+        """None: it is no token."""
+        return np.empty(0)
+
+    def __call__(self, tokens: Tokens, length: int) -> Tokens:
+        """One more unit."""
+        return replace(tokens, units=(*tokens.units, float(self.logit)))
