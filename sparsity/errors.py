@@ -7,8 +7,6 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 __all__ = ["InputError", "NoClosedForm", "TooFine", "check_seed", "number", "whole"]
 
 
@@ -59,6 +57,8 @@ def number(
     name: str, value: Any, fix: str, holds: Callable[[float], bool] = lambda x: True
 ) -> None:
     """Refuse what is not one finite real number for which `holds`."""
+    import numpy as np  # the command line is up before NumPy is
+
     real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     try:
         finite = real and math.isfinite(value)

@@ -1,0 +1,93 @@
+"""The command `sparsity`. Exit 0: done; 1: a check disagreed; 2: bad input, one line on stderr.
+
+With --json, stdout carries one JSON value and nothing else. Heavy imports happen inside commands.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+
+import click
+
+import sparsity
+from sparsity.cli.ask import derive, estimate, eval_, exact, list_
+from sparsity.cli.check import claims, verify
+from sparsity.cli.make import bench, design, measure, reproduce, sweep
+from sparsity.cli.options import fail
+from sparsity.errors import InputError, NoClosedForm
+from sparsity.interrupts import raised_in_time
+
+__all__ = ["cli", "main"]
+
+_COMMANDS = (
+    list_, derive, eval_, exact, estimate, verify, claims,
+    sweep, design, measure, bench, reproduce,
+)  # fmt: skip
+
+
+@click.group(
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(sparsity.__version__, prog_name="sparsity")
+def cli() -> None:
+    """How sharply can this attention mechanism focus?
+
+    Derives, evaluates, estimates and cross-checks S = E|a| / √(E a²) of attention weights
+    a = f(q·k): small is sparse, 1 is uniform.
+    """
+
+
+for _command in _COMMANDS:
+    cli.add_command(_command)
+
+_COMPLETE = "_SPARSITY_COMPLETE"  # what a shell sets to ask for completions
+
+
+def _complete(instruction: str) -> None:
+    """Answer a shell: its script (bash_source) or the completions of a line (bash_complete).
+
+    Raises:
+        InputError: an instruction of no shell.
+    """
+    from click.shell_completion import shell_complete
+
+    if shell_complete(cli, {}, "sparsity", _COMPLETE, instruction):
+        fix = "give bash_source, zsh_source or fish_source"
+        raise InputError(_COMPLETE, instruction, fix)
+
+
+def main() -> None:
+    """Run the command; turn every foreseen error into one line and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        if os.environ.get(_COMPLETE):
+            return _complete(os.environ[_COMPLETE])
+        with raised_in_time(), warnings.catch_warnings():
+            if not sys.warnoptions:  # python -W shows them all
+                # NumPy's remarks on overflow are no answer; a number that fell to them is refused.
+                warnings.simplefilter("ignore", RuntimeWarning)
+            # Not cli.main: it would turn a closed pipe into exit code 1, which means disagreement.
+            with cli.make_context("sparsity", sys.argv[1:]) as context:
+                cli.invoke(context)
+    except (InputError, NoClosedForm) as error:
+        fail(str(error))
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        # If Ctrl-C fell into code that Python runs from text, as dataclasses and SymPy do, it would
+        # end by the signal and not by the exit code; running other text takes that back.
+        exec("")
+        fail("interrupted; nothing half-written is left", code=130)
+    except click.exceptions.Exit as stop:  # --help, --version
+        sys.exit(stop.exit_code)
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "sparsity"
+        fail(f"{error.format_message().rstrip('.')}: see {command} --help")
+    except MemoryError:
+        fail("not enough memory for these sizes: lower dim or length")
+    except BrokenPipeError:  # the reader has left; what Python still holds goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        fail(f"cannot write the answer: {error}")

@@ -1,0 +1,262 @@
+"""`list`, `derive`, `eval`, `exact` and `estimate`: what is asked of one kernel or one row."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+import sparsity
+from sparsity.cli.options import (
+    fail,
+    given,
+    json_option,
+    kernel_argument,
+    number,
+    of_option,
+    offering,
+    print_json,
+    progress,
+    seed_option,
+    steps_option,
+    use_float64,
+    with_parameters,
+)
+from sparsity.errors import InputError
+
+__all__ = ["derive", "estimate", "eval_", "exact", "list_"]
+
+
+@click.command("list")
+@json_option
+def list_(as_json: bool) -> None:
+    """The kernels, their weights and their parameters."""
+    from sparsity import kernels
+
+    if as_json:
+        print_json(
+            {
+                "kernels": [
+                    {
+                        "name": k.name,
+                        "title": k.title,
+                        "weight": str(k.weight),
+                        "average_over": k.law.value,
+                        "parameters": [
+                            {"name": p.name, "meaning": p.meaning, "domain": p.domain}
+                            for p in k.parameters
+                        ],
+                        "source": k.source,
+                    }
+                    for k in kernels.ALL
+                ]
+            }
+        )
+        return
+    for k in kernels.ALL:
+        options = " ".join(f"--{p.name}" for p in k.parameters)
+        click.echo(f"{k.name:12} {k.title:24} a = {k.weight!s:24} {options}")
+
+
+@click.command()
+@kernel_argument
+@click.option(
+    "--format",
+    "style",
+    default="text",
+    metavar="text|latex",
+    help="How to print.",
+    shell_complete=offering("text", "latex"),
+)
+@json_option
+def derive(kernel: str, style: str, as_json: bool) -> None:
+    """Derive S of KERNEL symbolically: moments, S, limits and leading asymptotics."""
+    if style not in ("text", "latex"):
+        raise InputError("format", style, "choose text or latex")
+    found = sparsity.derive(kernel)
+    if not as_json:
+        click.echo(found.text() if style == "text" else found.latex())
+        return
+    fields = ("quantity", "variable", "point", "condition", "value", "leading")
+    print_json(
+        {
+            "kernel": found.kernel.name,
+            "weight": str(found.kernel.weight),
+            "first_moment": str(found.first_moment),
+            "second_moment": str(found.second_moment),
+            "S": str(found.S),
+            "assumptions": list(found.assumptions),
+            "reduced": None if found.reduced is None else str(found.reduced),
+            "cases": [
+                {"name": case.name, "assumption": case.assumption, "S": str(case.S)}
+                for case in found.cases
+            ],
+            "limits": [{name: str(getattr(x, name)) for name in fields} for x in found.limits],
+            "latex": found.latex(),
+        }
+    )
+
+
+def _refuse_dim(asked: Any, options: dict[str, Any]) -> None:
+    if asked.dim is not None:
+        name = asked.row.kernel.name
+        fix = f"{name} does not take it: S is the same in every dimension; leave it out"
+        raise InputError("dim", options["dim"], fix)
+
+
+def _rows(asked: Any) -> dict[str, Any]:
+    """The exact laws of rows of n, beside the limit."""
+    n_eff, S_n = (sparsity.exact(asked.row, length=asked.length, of=of) for of in ("n_eff", "S"))
+    return {
+        "n": asked.length,
+        "n_eff": float(n_eff.value),
+        "n_eff_error_bound": float(n_eff.error_bound),
+        "S_rms": float(n_eff.S_rms),
+        "S_n": float(S_n.value),
+        "S_n_error_bound": float(S_n.error_bound),
+    }
+
+
+@click.command("eval")
+@kernel_argument
+@with_parameters
+@steps_option
+@json_option
+def eval_(kernel: str, steps: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Evaluate S of KERNEL, the limit of long rows; with --length also the law of rows of n.
+
+    For score kernels --decay with --length is for rows of retention, as --step decay:DECAY.
+    """
+    from sparsity.cli.asked import ask
+
+    asked = ask(kernel, given(options), steps)
+    _refuse_dim(asked, options)
+    rows = {} if asked.length is None else _rows(asked)
+    value = asked.limit()
+    answer = asked.described() | {
+        "S": float(value.S),
+        "log_S": float(value.log_S),
+        "method": value.method,
+        "error_bound": float(value.error_bound),
+        **rows,
+    }
+    if as_json:
+        print_json(answer)
+        return
+    click.echo(asked.text())
+    click.echo(f"S      = {answer['S']:.12g}    log S = {answer['log_S']:.12g}")
+    click.echo(f"         {value.method}, |Δ log S| ≤ {answer['error_bound']:.1e}")
+    if rows:
+        click.echo(
+            f"n_eff  = {rows['n_eff']:.12g} of n = {rows['n']} tokens, "
+            f"√(n_eff/n) = {rows['S_rms']:.12g}\n"
+            f"E S_n  = {rows['S_n']:.12g}    mean of ‖a‖₁/(√n‖a‖₂) over rows of n"
+        )
+
+
+@click.command()
+@kernel_argument
+@with_parameters
+@steps_option
+@of_option
+@json_option
+def exact(
+    kernel: str, steps: tuple[str, ...], of: str | None, as_json: bool, **options: Any
+) -> None:
+    """The mean of a quantity over rows of --length N tokens, exactly; n_eff by default.
+
+    --length also takes a list N,N,…: values and bounds are then lists in the same order.
+    """
+    from sparsity.cli.asked import ask
+
+    lengths = [text for text in (options["length"] or "").split(",") if text.strip()]
+    if not lengths:
+        raise InputError("length", options["length"], "give the row length n, or n,n,…")
+    each = [ask(kernel, given(options | {"length": n}), steps, of or "n_eff") for n in lengths]
+    asked, ns = each[0], [one.length for one in each]
+    _refuse_dim(asked, options)
+    law = sparsity.exact(asked.row, length=ns if len(ns) > 1 else ns[0], of=asked.quantity)
+    described = asked.described()
+    described["params"].pop("length", None)
+    if as_json:
+        columns = {name: getattr(law, name) for name in ("value", "log_value", "error_bound")}
+        answer = {"n": ns if len(ns) > 1 else ns[0], "quantity": asked.name, **columns}
+        print_json(described | answer | {"method": law.method})
+        return
+    click.echo(asked.text(length=False))
+    click.echo(f"{asked.name} = {asked.definition}")
+    click.echo(f"{'n':>12}  {asked.name:<18}  relative error ≤")
+    for n, value, bound in zip(ns, law.value.flat, law.error_bound.flat, strict=True):
+        click.echo(f"{n:>12}  {value:<18.12g}  {bound:.1e}")
+    click.echo(f"    {law.method}")
+
+
+def _settings(options: dict[str, Any]) -> dict[str, Any]:
+    """How to sample, out of all options."""
+    read = {
+        name: number(name, options.pop(name))
+        for name in ("rel_error", "max_samples", "max_seconds")
+    }
+    read["seed"] = number("seed", options.pop("seed"), int)
+    return read | {"method": options.pop("method"), "dtype": options.pop("dtype")}
+
+
+@click.command()
+@kernel_argument
+@with_parameters
+@steps_option
+@of_option
+@click.option("--rel-error", metavar="E", default="1e-3", help="Relative standard error to reach.")
+@click.option("--max-samples", metavar="N", default="1e9", help="Most draws to spend.")
+@click.option("--max-seconds", metavar="T", default="inf", help="Most wall time to spend.")
+@click.option(
+    "--method",
+    metavar="NAME",
+    help="stratified (default) or plain, for scalar draws.",
+    shell_complete=offering("stratified", "plain"),
+)
+@click.option(
+    "--dtype",
+    metavar="TYPE",
+    help="float64 (default) or float32.",
+    shell_complete=offering("float64", "float32"),
+)
+@seed_option
+@json_option
+def estimate(
+    kernel: str, steps: tuple[str, ...], of: str | None, as_json: bool, **options: Any
+) -> None:
+    """Estimate S of KERNEL by Monte Carlo, or another quantity of its rows, beside its theory.
+
+    For score kernels --dim draws whole keys, --length whole rows, --decay retention rows.
+    """
+    settings = _settings(options)
+    from sparsity.cli.asked import ask
+
+    asked = ask(kernel, given(options), steps, of)
+    use_float64()
+    with progress("sampling") as report:
+        found = asked.estimate(**settings, progress=report)
+    if found.warning:
+        click.echo(f"sparsity: warning: {found.warning}", err=True)
+    beside = asked.beside(found)
+    if as_json:
+        value = asdict(found) | {"trusted": found.trusted} | asked.described()
+        del value["dof"]
+        print_json(value | {"n": asked.length} | beside.summary())
+    else:
+        low, high = found.ci95
+        name = asked.name
+        click.echo(
+            f"{asked.text()}\n"
+            f"{name} = {found.S:.8g} ± {found.stderr:.2g}    "
+            f"95 % interval [{low:.8g}, {high:.8g}]\n"
+            f"    {name} = {asked.definition}\n"
+            f"    {found.method}: {found.samples:.4g} samples, effective {found.ess:.4g}, "
+            f"{found.dtype} on {found.device}, {found.seconds:.2f} s, seed {found.seed}\n"
+            f"    stopped: {found.stopped}\n"
+            f"{beside.text()}"
+        )
+    if found.stopped == "interrupted":
+        fail("interrupted; the estimate so far is valid", code=130)

@@ -1,0 +1,235 @@
+"""What was asked at the prompt: a row, its length and a quantity; and the theory of an estimate.
+
+One name means one thing: S is the limit E|a|/√(E a²), E S_n the mean of ‖a‖₁/(√n‖a‖₂) over rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import sparsity
+from sparsity import kernels, quantities
+from sparsity.errors import InputError
+from sparsity.kernels import Law
+from sparsity.kernels.parameters import LENGTH
+from sparsity.quantities import Quantity
+from sparsity.results import Estimate
+from sparsity.rows.row import Row
+from sparsity.rows.steps import Decay, parse
+
+__all__ = ["Asked", "Beside", "Theory", "ask"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A quantity of a row, all of it checked.
+
+    Args:
+        row: the row, with its steps.
+        length: n; None for the limit of long rows.
+        dim: d of whole keys, for an estimate.
+        quantity: what is asked of it.
+        decay: whether the first step is the λ that was given as a parameter.
+    """
+
+    row: Row
+    length: int | None
+    dim: int | None
+    quantity: Quantity
+    decay: bool = False
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether it is a mean over random rows of n tokens."""
+        return self.length is not None and self.row.kernel.law is Law.SCORE
+
+    @property
+    def name(self) -> str:
+        """The name of the quantity; of rows, S is E S_n."""
+        return "E S_n" if self.of_rows and self.quantity is quantities.S else self.quantity.name
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The parameters by name as plain numbers."""
+        found: dict[str, Any] = dict(self.row.params)
+        if self.row.kernel.law is Law.POSITION:
+            found["length"] = self.length
+        if self.decay:
+            found["decay"] = self.row.steps[0].decay  # type: ignore[attr-defined]
+        return found if self.dim is None else found | {"dim": self.dim}
+
+    @property
+    def steps(self) -> list[str]:
+        """The other steps, as typed."""
+        return self.row.described()["steps"][self.decay :]
+
+    def described(self) -> dict[str, Any]:
+        """Kernel, parameters and steps in JSON's types."""
+        return {"kernel": self.row.kernel.name, "params": self.params, "steps": self.steps}
+
+    def text(self, length: bool = True) -> str:
+        """The row in one line, with its length or without."""
+        shown = [f"{name} = {value}" for name, value in self.params.items()]
+        shown += self.steps
+        if self.of_rows and length:
+            shown.append(f"n = {self.length}")
+        kernel = self.row.kernel
+        return f"{kernel.name} ({kernel.title}) at {', '.join(shown)}"
+
+    @property
+    def definition(self) -> str:
+        """The quantity in one line."""
+        kernel = self.row.kernel
+        if not self.of_rows and self.quantity is quantities.S:
+            return f"E|a| / √(E a²), a = {kernel.weight}, {kernel.law.value}"
+        if not self.of_rows:
+            return f"{self.quantity.average}, a = {kernel.weight}"
+        mean = self.quantity.average
+        if self.quantity is quantities.S:
+            mean = "E[‖a‖₁ / (√n ‖a‖₂)] over rows a_1 … a_n that are not all zero"
+        factor = "λ^(n−j) f(s_j)" if self.decay else "f(s_j)"
+        under = f", steps {' '.join(self.steps)}" if self.steps else ""
+        return f"{mean}, a_j = {factor}, f = {kernel.weight}, {kernel.law.value}{under}"
+
+    def limit(self) -> Any:
+        """S of long rows, an `Evaluation`; of tokens that differ, from all n of them together.
+
+        Raises:
+            InputError: S cannot be had at these parameters.
+        """
+        needs = self.row.kernel.law is Law.POSITION or self.row.steps
+        return sparsity.evaluate(self.row, **({"length": self.length} if needs else {}))
+
+    def estimate(self, **settings: Any) -> Estimate:
+        """The quantity by sampling.
+
+        Raises:
+            InputError: a bad value, or settings that do not go together.
+        """
+        own = {"length": self.length, "dim": self.dim}
+        given = {name: value for name, value in own.items() if value is not None}
+        return sparsity.estimate(self.row, of=self.quantity, **given, **settings)
+
+    def theory(self) -> Theory:
+        """The quantity by theory.
+
+        Raises:
+            InputError: it cannot be had at these parameters.
+        """
+        if not self.of_rows and self.quantity is quantities.S:
+            found = self.limit()
+            value, log_value = found.S, found.log_S
+        else:
+            found = sparsity.exact(self.row, length=self.length, of=self.quantity)
+            value, log_value = found.value, found.log_value
+        return Theory(float(value), float(log_value), float(found.error_bound), found.method)
+
+    def beside(self, estimate: Estimate) -> Beside:
+        """An estimate of the quantity beside its theory, where there is one."""
+        try:
+            theory = self.theory()
+        except InputError as error:
+            return Beside(self, None, math.nan, str(error))
+        except KeyboardInterrupt:  # the estimate is there, and is not to be lost
+            return Beside(self, None, math.nan, "interrupted")
+        difference = estimate.log_S - theory.log_value
+        error = math.hypot(estimate.rel_stderr, theory.error_bound)
+        if difference == 0:
+            return Beside(self, theory, 0.0)
+        return Beside(self, theory, difference / error if error > 0 else math.inf * difference)
+
+
+@dataclass(frozen=True)
+class Theory:
+    """A quantity by theory.
+
+    Args:
+        value: the quantity; may underflow to 0 where its logarithm does not.
+        log_value: its logarithm.
+        error_bound: bound on the error of the logarithm, hence on the relative error of the value.
+        method: the route that ran.
+    """
+
+    value: float
+    log_value: float
+    error_bound: float
+    method: str
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What an estimate is of, and the theory of the same quantity.
+
+    Args:
+        asked: what was asked.
+        theory: None where it cannot be had.
+        z: standard errors, of the logarithm, that the estimate lies above it; NaN where it cannot
+            be had.
+        why: why there is no theory.
+    """
+
+    asked: Asked
+    theory: Theory | None
+    z: float
+    why: str = ""
+
+    def summary(self) -> dict[str, Any]:
+        """In JSON's types."""
+        value = None
+        if self.theory is not None:
+            value = asdict(self.theory)
+            del value["log_value"]
+        return {
+            "quantity": self.asked.name,
+            "definition": self.asked.definition,
+            "theory": value,
+            "z": self.z,
+        }
+
+    def text(self) -> str:
+        """In a line."""
+        name, theory = self.asked.name, self.theory
+        if theory is None:
+            return f"theory: {name} cannot be had: {self.why}"
+        return (
+            f"theory: {name} = {theory.value:.8g} ({theory.method}, relative error ≤ "
+            f"{theory.error_bound:.1e}), z = {self.z:+.2f}"
+        )
+
+
+def ask(
+    kernel: str, given: Mapping[str, Any], steps: Sequence[str] = (), of: str | None = None
+) -> Asked:
+    """Check what was typed.
+
+    Args:
+        kernel: its name.
+        given: its parameters, and for score kernels `length`, `dim` and `decay`, by name.
+        steps: as typed.
+        of: the name of a quantity; None is S.
+
+    Raises:
+        InputError: an unknown name, a value outside its domain or more than one, a decay without a
+            length, or a quantity of rows without one.
+    """
+    record = kernels.named(kernel)
+    own, extra = record.bind_row(given)
+    quantity = quantities.named(of or "S")
+    made = [parse(step) for step in steps]
+    if "decay" in extra:
+        made.insert(0, Decay(float(extra["decay"])))
+    n, dim = own.pop(LENGTH.name, extra.get("length")), extra.get("dim")
+    row = Row(record, steps=tuple(made), **own)
+    if n is None and not quantity.limit:
+        fix = f"{quantity.name} is a mean over rows of n tokens; give their length"
+        raise InputError("length", None, fix)
+    return Asked(
+        row,
+        None if n is None else int(n),
+        None if dim is None else int(dim),
+        quantity,
+        "decay" in extra,
+    )

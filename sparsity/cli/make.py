@@ -1,0 +1,184 @@
+"""`sweep`, `design`, `reproduce`, `measure` and `bench`: what makes files or takes its time."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+import sparsity
+from sparsity.cli.options import (
+    given,
+    json_option,
+    kernel_argument,
+    kernel_names,
+    number,
+    print_json,
+    progress,
+    seed_option,
+    use_float64,
+    with_parameters,
+)
+from sparsity.errors import InputError
+from sparsity.output import netcdf, refuse_unwritable
+
+__all__ = ["bench", "design", "measure", "reproduce", "sweep"]
+
+
+@click.command()
+@kernel_argument
+@with_parameters
+@click.option("--out", required=True, metavar="FILE.nc", help="The netCDF file to write.")
+@json_option
+def sweep(kernel: str, out: str, as_json: bool, **options: Any) -> None:
+    """Evaluate S of KERNEL over grids and save a labelled netCDF file.
+
+    A grid is start:stop:count, start:stop:count:log, or a list a,b,c.
+    """
+    from sparsity.sweeps import curves
+
+    refuse_unwritable(netcdf(out))
+    data = sparsity.sweep(kernel, **given(options))
+    curves.save(data, out)
+    sizes = {str(name): int(size) for name, size in data.sizes.items()}
+    if as_json:
+        print_json({"kernel": kernel, "out": out, "sizes": sizes, "variables": list(data)})
+    else:
+        click.echo(f"{out}: " + " × ".join(f"{name} {size}" for name, size in sizes.items()))
+
+
+@click.command()
+@click.option("--out", default="figures", metavar="DIR", help="Output folder (default figures).")
+@seed_option
+@json_option
+def reproduce(out: str, seed: str, as_json: bool) -> None:
+    """Every curve with its data, the cross-check and the claims, from nothing, into one folder."""
+    from sparsity.report import reproduction
+
+    use_float64()
+    with progress("reproduce") as report:
+        done = reproduction.reproduce(out, seed=number("seed", seed, int), progress=report)
+    if as_json:
+        print_json(done.summary())
+    else:
+        click.echo(done.text())
+    if not done.agree:
+        sys.exit(1)
+
+
+@click.command()
+@click.option(
+    "--kernel",
+    default="exp",
+    metavar="KERNEL",
+    shell_complete=kernel_names,
+    help="exp (default), relu2 … decayed.",
+)
+@click.option("--length", required=True, metavar="N", help="Row length n.")
+@click.option("--n-eff", metavar="M", help="Effective number of tokens wanted.")
+@click.option("--sink-mass", metavar="P", help="Instead: mean mass wanted on a sink, in (0, 1).")
+@click.option("--beta", metavar="BETA", help="Hold the bias at this value.")
+@click.option("--gamma", metavar="GAMMA", help="Hold the spread at this value.")
+@json_option
+def design(
+    kernel: str,
+    length: str,
+    n_eff: str | None,
+    sink_mass: str | None,
+    beta: str | None,
+    gamma: str | None,
+    as_json: bool,
+) -> None:
+    """Find the parameter that gives the wanted focus, and how it must grow with length.
+
+    exp: the spread γ, or at a given --gamma the scale s of γ·s·ln n. relu2: the bias β, or at a
+    given --beta the spread. decayed: the decay λ. --sink-mass with --gamma: the sink's logit.
+    """
+    from sparsity.inversion.design import design as solve
+    from sparsity.inversion.sink_design import design_sink
+    from sparsity.kernels.parameters import LENGTH
+
+    if (n_eff is None) == (sink_mass is None):
+        raise InputError("n_eff", n_eff, "give either --n-eff or --sink-mass")
+    held = {
+        name: number(name, text)
+        for name, text in (("beta", beta), ("gamma", gamma))
+        if text is not None
+    }
+    n = int(LENGTH.check(length))
+    if sink_mass is not None:
+        mass = number("sink_mass", sink_mass)
+        if set(held) != {"gamma"}:
+            raise InputError("gamma", gamma, "--sink-mass needs --gamma, and no --beta")
+        if kernel != "exp":
+            raise InputError(
+                "kernel", kernel, "--sink-mass is for a sink among softmax logits: exp"
+            )
+        found: Any = design_sink(mass, length=n, **held)
+    else:
+        wanted = number("n_eff", str(n_eff))
+        found = solve(kernel, length=n, n_eff=wanted, **held)
+    if as_json:
+        print_json(found.summary())
+    else:
+        click.echo(found.text())
+
+
+@click.command()
+@click.option("--model", required=True, metavar="FILE", help="A .gguf or .safetensors checkpoint.")
+@click.option("--text", "texts", multiple=True, metavar="FILE", help="A text; may be repeated.")
+@click.option("--tokens", default="512", metavar="T", help="Tokens of each text (default 512).")
+@click.option("--bos", is_flag=True, help="Begin with the model's first token (default: do not).")
+@click.option("--out", required=True, metavar="FILE.nc", help="The netCDF file to write.")
+@click.option("--report", metavar="DIR", help="Also pictures, claims and a page; runs both ways.")
+@json_option
+def measure(
+    model: str,
+    texts: tuple[str, ...],
+    tokens: str,
+    bos: bool,
+    out: str,
+    report: str | None,
+    as_json: bool,
+) -> None:
+    """Measure the attention of a model of the Llama family on real text, beside the exact law.
+
+    A run that was ended goes on where it was when the same command is given again.
+    """
+    from sparsity.report.measured import job
+
+    with progress("layers") as step:
+        done = job.run(
+            model,
+            texts,
+            out=out,
+            tokens=number("tokens", tokens, int),
+            bos=bos,
+            report_to=report,
+            progress=step,
+        )
+    if as_json:
+        print_json(done.summary())
+    else:
+        click.echo(done.text())
+
+
+@click.command()
+@click.option("--out", metavar="DIR", help="Also write bench.json, .txt, .svg and .png there.")
+@click.option("--budget", metavar="T", default="2", help="Seconds a peer may take in one cell.")
+@click.option("--quick", is_flag=True, help="A few cells only, in seconds.")
+@json_option
+def bench(out: str | None, budget: str, quick: bool, as_json: bool) -> None:
+    """Measure speed against peers on the same work, as ratios within one run."""
+    from sparsity import bench as benchmark
+
+    use_float64()
+    with progress("bench") as report:
+        found = benchmark.run(
+            budget_seconds=number("budget", budget), out=out, progress=report, quick=quick
+        )
+    if as_json:
+        print_json(found.summary())
+    else:
+        click.echo(found.text())

@@ -1,0 +1,174 @@
+"""What the commands share: options, completion, reading and printing. Nothing heavy is imported."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import click
+
+from sparsity.output import plain
+
+__all__ = [
+    "fail",
+    "given",
+    "json_option",
+    "kernel_argument",
+    "kernel_names",
+    "number",
+    "of_option",
+    "offering",
+    "print_json",
+    "progress",
+    "seed_option",
+    "steps_option",
+    "use_float64",
+    "with_parameters",
+]
+
+_PARAMETERS = {
+    "beta": "bias β = q·μ, any real number",
+    "gamma": "spread γ = σ‖q‖ > 0",
+    "decay": "decay λ in (0, 1]",
+    "ratio": "noise-to-signal ratio σ̃/μ̃ > 0 of a feature",
+    "dim": "dimension d ≥ 1",
+    "query": "query family: uniform, one-hot or half-normal",
+    "length": "row length n ≥ 1",
+}
+
+
+def offering(*words: str) -> Callable[..., list[str]]:
+    """What the shell is to offer: those of the words that begin with what was typed."""
+    return lambda context, parameter, typed: [word for word in words if word.startswith(typed)]
+
+
+def kernel_names(context: Any, parameter: Any, typed: str) -> list[str]:
+    """The kernels whose names begin with what was typed, for the shell to offer."""
+    from sparsity import kernels
+
+    return offering(*(k.name for k in kernels.ALL))(context, parameter, typed)
+
+
+def _step_names(context: Any, parameter: Any, typed: str) -> list[str]:
+    from sparsity.rows import steps
+
+    return offering(*(f"{name}:" for name in steps.typed()))(context, parameter, typed)
+
+
+def _quantity_names(context: Any, parameter: Any, typed: str) -> list[str]:
+    from sparsity import quantities
+
+    return offering(*(quantity.name for quantity in quantities.ALL))(context, parameter, typed)
+
+
+def _steps_help() -> str:
+    """How each step is typed, read from its fields."""
+    from dataclasses import MISSING, fields
+
+    from sparsity.rows import steps
+
+    shown = []
+    for name, step in steps.typed().items():
+        needed = [x.name.upper() for x in fields(step) if x.default is MISSING]
+        other = [x.name.upper() for x in fields(step) if x.default is not MISSING]
+        inner = f"[{',' if needed else ':'}{','.join(other)}]" if other else ""
+        shown.append(f"{name}{':' if needed else ''}{','.join(needed)}{inner}")
+    return "A step along the sequence; may be repeated, in order: " + ", ".join(shown) + "."
+
+
+def _of_help() -> str:
+    from sparsity import quantities
+
+    return "The quantity: " + "; ".join(f"{q.name}, {q.title}" for q in quantities.ALL) + "."
+
+
+class _ReadLater(click.Option):
+    """An option whose help is read from the library, and only when it is asked for."""
+
+    def __init__(self, *declarations: Any, read: Callable[[], str], **attributes: Any) -> None:
+        super().__init__(*declarations, **attributes)
+        self._read = read
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """The record, with the help of now."""
+        self.help = self._read()
+        return super().get_help_record(ctx)
+
+
+kernel_argument = click.argument("kernel", shell_complete=kernel_names)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
+seed_option = click.option("--seed", metavar="K", default="0", help="Seed (default 0).")
+steps_option = click.option(
+    "--step",
+    "steps",
+    multiple=True,
+    metavar="STEP",
+    cls=_ReadLater,
+    read=_steps_help,
+    shell_complete=_step_names,
+)
+of_option = click.option(
+    "--of", metavar="QUANTITY", cls=_ReadLater, read=_of_help, shell_complete=_quantity_names
+)
+
+
+def with_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with an option for each parameter of a kernel or its rows."""
+    for name, meaning in reversed(_PARAMETERS.items()):
+        offered = offering("uniform", "one-hot", "half-normal") if name == "query" else None
+        option = click.option(
+            f"--{name}", metavar=name.upper(), help=meaning, shell_complete=offered
+        )
+        command = option(command)
+    return command
+
+
+def given(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def number(name: str, text: str, kind: type = float) -> Any:
+    """The number that a text writes; a whole one for `int`.
+
+    Raises:
+        InputError: it writes none.
+    """
+    from sparsity import reading
+
+    return reading.whole(text, name) if kind is int else reading.number(text, name)
+
+
+def print_json(value: Any) -> None:
+    """One JSON value on stdout."""
+    click.echo(json.dumps(plain(value), ensure_ascii=False, allow_nan=False))
+
+
+@contextmanager
+def progress(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on stderr, as the callback (done, total) that the library reports to."""
+    from tqdm import tqdm
+
+    with tqdm(desc=label, file=sys.stderr, leave=False, disable=None) as bar:
+
+        def report(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield report
+
+
+def fail(message: str, code: int = 2) -> NoReturn:
+    """One line on stderr, and the end."""
+    click.echo("sparsity: " + " ".join(message.split()), err=True)
+    sys.exit(code)
+
+
+def use_float64() -> None:
+    """The command line samples in float64; the library leaves that choice to its caller."""
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
