@@ -14,16 +14,16 @@ import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.finite import transforms
-from sparsity.finite.laplace import TAIL, laplace
+from sparsity.finite.laplace import TAIL, Laplace, laplace
 from sparsity.finite.transforms import SLOW, STEP, Sums
 from sparsity.kernels.parameters import LENGTH
 from sparsity.quantities import Integral, Quantity
 from sparsity.rows.classes import Classed, alike, classed, relative
 from sparsity.rows.row import Row
 
-__all__ = ["law", "shares"]
+__all__ = ["ALIKE", "STEP", "law", "shares"]
 
-_ALIKE = 0.16  # step of u where all tokens are alike, and nothing is interpolated
+ALIKE = 0.16  # step of u where all tokens are alike, and nothing is interpolated
 _DEEPEST = 1e-290  # of a transform
 
 
@@ -43,6 +43,12 @@ def integrated(sums: Sums, body: np.ndarray, step: float) -> tuple[float, float]
     return fine, (gap / fine if fine > 0 else math.inf) + sums.error + 100 * TAIL
 
 
+def _p_single(one: Laplace) -> float:
+    """P(f ≠ 0) of one token; 1 where only rounding keeps it from that."""
+    p = one.p_nonzero * float(np.exp(one.top))
+    return 1.0 if p > 1 - 1e-13 else p
+
+
 def _channels(integral: Integral, row: Classed) -> list[transforms.Channel]:
     whose = {"token": row.token, "sink": row.sink}
     return [(function, whose[who]) for function, who in integral.sums]
@@ -52,10 +58,11 @@ def _one(row: Row, integral: Integral, n: int, longest: float) -> tuple[float, f
     """(value, P(row ≠ 0), relative error bound) of a row of n whose tokens may differ."""
     given = relative(classed(row, n), integral.units)
     seen = float(given.token.sum())
-    if seen == 1 and len(given.count) == 1:  # it has all the weight there is, whatever it is
-        return integral.alone(n), 1.0, 0.0
-    reach = SLOW if integral.slow else 0.0
     order, power = integral.moments, integral.power
+    if seen == 1 and len(given.count) == 1:  # it has all the weight there is, whatever it is
+        kernel, beta, gamma, dim = given.classes[0]
+        return integral.alone(n), _p_single(laplace(kernel, beta, gamma, power, order, dim)), 0.0
+    reach = SLOW if integral.slow else 0.0
     sums = transforms.sums(given, power, order, _channels(integral, given), longest, reach=reach)
     scale = np.exp(sums.top)
     body = integral.combine(scale, *sums.channels) * np.exp(sums.log_phi)
@@ -72,9 +79,8 @@ def _alike(given: Classed, integral: Integral, n: np.ndarray) -> list[np.ndarray
     one = laplace(kernel, beta, gamma, power, order, dim)
     low, high = one.range(float(n.max(initial=1.0)))
     low -= SLOW if integral.slow else 0.0
-    psi, (phi, *moments) = one(np.arange(low, high + 2 * _ALIKE, _ALIKE))
-    scale, p_single = np.exp(one.top), min(one.p_nonzero * np.exp(one.top), 1.0)
-    p_single = 1.0 if p_single > 1 - 1e-13 else p_single
+    psi, (phi, *moments) = one(np.arange(low, high + 2 * ALIKE, ALIKE))
+    scale, p_single = np.exp(one.top), _p_single(one)
     missing = np.minimum(psi * scale, 1.0)
     with np.errstate(divide="ignore"):
         phi = np.maximum(phi * scale + (1 - p_single), _DEEPEST)
@@ -87,7 +93,7 @@ def _alike(given: Classed, integral: Integral, n: np.ndarray) -> list[np.ndarray
     for i, m in enumerate(n):
         body = integral.combine(scale, *(m * x for x in sums)) * np.exp(m * log_phi)
         found = Sums(log_phi[None], np.empty(0), p_row[i : i + 1], one.top, one.rounding)
-        values[i], errors[i] = integrated(found, body[None], _ALIKE)
+        values[i], errors[i] = integrated(found, body[None], ALIKE)
         values[i] = min(max(values[i] * integral.factor(m), integral.least(m)), integral.most(m, m))
     single = n == 1
     values[single], errors[single] = [integral.alone(1.0)] * int(single.sum()), 0.0

@@ -20,10 +20,10 @@ from sparsity.theory.panels import HIGH, NODES, WEIGHTS, WIDE, Axis, Known, Pane
 from sparsity.theory.score_laws import Gaussian, score_law
 from sparsity.theory.sphere import Sphere
 
-__all__ = ["TAIL", "Laplace", "laplace"]
+__all__ = ["TAIL", "VARIATION", "Laplace", "laplace"]
 
 TAIL = 1e-15  # mass that truncation may lose
-_VARIATION, _TURN = 6.0, 0.6  # of 2·log|f| plus the log density, and of arg f, over a panel's box
+VARIATION, _TURN = 6.0, 0.6  # of 2·log|f| plus the log density, and of arg f, over a panel's box
 _MOST_PANELS, _MOST_POINTS = 80_000, 1_000_000  # that one law may have: seconds of work
 _TERMS, _SMALL = 4, -8.3  # of the series of e^(−x); log x below which they are all of it
 _RULE = 2e-14  # relative error of the rule on such a panel
@@ -165,7 +165,7 @@ class _Smooth:
     """The goal of the transforms: panels over which log|f| and the density vary little.
 
     On the box around a panel e^(−tf^c) is then bounded for every t > 0, whatever the power of f
-    beside it, and the rule exact to about e^(_VARIATION) · 10⁻¹⁶.
+    beside it, and the rule exact to about e^(VARIATION) · 10⁻¹⁶.
     """
 
     patience = 1
@@ -205,7 +205,7 @@ class _Smooth:
             varies = 2 * slope * wide + bend * (wide**2 + high**2)
             varies = varies + known.around[1] - known.around[0]
             turns = known.around[2] + slope * high + 2 * bend * wide * high
-            return np.maximum((2 * varies + density) / _VARIATION, turns / _TURN)
+            return np.maximum((2 * varies + density) / VARIATION, turns / _TURN)
 
     def accept(self, known: Known) -> np.ndarray:
         """Panels over which neither f nor the density varies much."""

@@ -1,4 +1,8 @@
-"""The exact law of softmax rows whose scores are known by their moment generating function.
+"""A second exact law of n_eff, for softmax rows given by their moment generating functions.
+
+It shares nothing with `engine`, and is kept for two things: as a check of it, and for what it does
+not reach, CoCA whose scores are not normal.
+
 
 With x = e^u a², a = e^s and M(p) = E e^(ps), Mellin inversion gives
     E e^(−x), E[√x e^(−x)], E[x e^(−x)] = (1/2πi) ∫ G(z) e^(zu) M(2z) dz,
@@ -18,13 +22,13 @@ from sparsity.finite import normal_prefixes, prefixes
 from sparsity.finite.prefixes import LogMGF
 from sparsity.kernels.numeric.points import EPS
 
-__all__ = ["n_eff_of_normal_prefixes", "n_eff_of_prefixes"]
+__all__ = ["BACK", "PERIOD", "n_eff_of_normal_prefixes", "n_eff_of_prefixes"]
 
 _ABOVE, _BELOW = 0.25, -1.0  # Re z, or nearer to zero: where φ is near 1, and where it is small
-_BACK = -36.0  # log of what the period may bring back
+BACK = -36.0  # log of what the period may bring back
 _NEARER = 2.0 ** (-np.arange(16) / 2)
 _STEEP = 3.0  # log of what M may grow to there: rounding errors are relative to that
-_PERIOD = 42.0  # of the discrete inversion, times |Re z|: at least e^(−42) comes back
+PERIOD = 42.0  # of the discrete inversion, times |Re z|: at least e^(−42) comes back
 _END = 28.0  # of |Im z|: Γ is below 1e−18
 _TOKENS, _FREQUENCIES = 1024, 32  # evaluated at once
 _NEGLIGIBLE = 1e-15
@@ -52,8 +56,8 @@ class _EachToken:
         q = min(3 * line, 0.5) if line > 0 else 3 * line
         up, down, tail = self.relative(tokens, 2 * np.array([line, -line, q])).T
         place = (up - down) / (4 * line)
-        back = tail - 2 * q * place - _PERIOD * (q / line - 1)
-        return (up + down) / 2, np.maximum(back, -_PERIOD)
+        back = tail - 2 * q * place - PERIOD * (q / line - 1)
+        return (up + down) / 2, np.maximum(back, -PERIOD)
 
     def lines(self, tokens: np.ndarray, farthest: float) -> np.ndarray:
         """Re z for each token: as far from zero as M allows."""
@@ -62,7 +66,7 @@ class _EachToken:
         for line in farthest * _NEARER:
             grown, back = self.growth(tokens[left], line)
             lines[left] = line
-            left = left[(grown > _STEEP) | (back > _BACK)]
+            left = left[(grown > _STEEP) | (back > BACK)]
             if not left.size:
                 break
         return lines
@@ -75,7 +79,7 @@ class _EachToken:
         Shapes [3, tokens, len(u)] and [tokens, len(u)].
         """
         out = np.zeros((len(tokens), 3 * len(u)))
-        spacing = 2 * np.pi * abs(line) / _PERIOD
+        spacing = 2 * np.pi * abs(line) / PERIOD
         scale, slips = self.relative(tokens, np.array([2 * line])), np.zeros(len(tokens))
         for start in range(0, int(_END / spacing) + 1, _FREQUENCIES):
             z = line + 1j * spacing * np.arange(start, start + _FREQUENCIES)

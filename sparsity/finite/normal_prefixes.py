@@ -14,9 +14,9 @@ import numpy as np
 from sparsity.finite import prefixes
 from sparsity.finite.prefixes import STEP
 
-__all__ = ["n_eff"]
+__all__ = ["TAPS", "n_eff"]
 
-_TAPS = 16  # of the polynomial between the points of the grid
+TAPS = 16  # of the polynomial between the points of the grid
 _RATIO = 1.5  # of the largest γ of a group over its smallest
 _SPREADS, _MORE = 10, 14  # values of γ in a group: if alike; how many more for that ratio
 _REACH = 14.0  # standard deviations
@@ -78,15 +78,15 @@ class _Group:
         angle = np.pi * (np.arange(count) + 0.5) / count
         between = (low + high - (high - low) * np.cos(angle)) / 2
         self.nodes = own if len(own) <= count else between
-        self.first = float(beta.min()) - _TAPS * self.spacing
-        self.count = int((beta.max() - self.first) / self.spacing) + _TAPS
+        self.first = float(beta.min()) - TAPS * self.spacing
+        self.count = int((beta.max() - self.first) / self.spacing) + TAPS
         start, points = float(u[0]) + 2 * self.first, len(u) + self.count - 1
         self.tables = [_table(start, 2 * self.spacing, points, float(g)) for g in self.nodes]
 
     def __call__(self, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
         """The terms summed over some tokens, [4, points]."""
         times = np.zeros((self.count, len(self.nodes)))
-        taps = np.arange(_TAPS) - (_TAPS // 2 - 1.0)
+        taps = np.arange(TAPS) - (TAPS // 2 - 1.0)
         for start in range(0, len(beta), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
             place = (beta[part] - self.first) / self.spacing

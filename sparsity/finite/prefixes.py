@@ -1,10 +1,12 @@
-"""The exact law of rows from sums over their tokens' transforms: the range, the rest, the sum.
+"""n_eff of softmax rows from sums over their tokens' transforms: range, light tokens, integral.
+
+A part of `mellin`, the second exact law.
 
 With x = e^u a² and φ, m1, m2 = E e^(−x), E[√x e^(−x)], E[x e^(−x)], rows of independent a_j = e^s_j
 have
     n_eff = E[(Σa)²/Σa²] = ∫ [Σ m2_j/φ_j + (Σ m1_j/φ_j)² − Σ (m1_j/φ_j)²] Πφ_j du.
 Only what lies near the heaviest token counts: scores are taken from there. Where the integral ends
-and which tokens are too light to be felt is told by Markov's inequality for powers of a, from the
+and which tokens are too light to matter is told by Markov's inequality for powers of a, from the
 moment generating functions.
 """
 
@@ -20,7 +22,7 @@ from sparsity.errors import InputError
 from sparsity.kernels.numeric.points import EPS
 from sparsity.kernels.parameters import LENGTH
 
-__all__ = ["STEP", "WIDEST", "LogMGF", "Sums", "TooWide", "n_eff"]
+__all__ = ["STEP", "USELESS", "WIDEST", "LogMGF", "Sums", "TooWide", "heavy_enough", "n_eff"]
 
 # (tokens [T], p [P]) -> log E e^(p·s_j), [T, P], real or complex as p is
 LogMGF = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -34,8 +36,8 @@ _APART = 30.0  # by which the heaviest tokens of rows on one range of u may diff
 _POWERS = np.geomspace(0.01, 2.0, 12)  # of a, for the lower end and for light tokens
 _LOW_POWERS = np.geomspace(0.003, 40.0, 32)  # of 1/a², for the upper end
 _ENOUGH = 1024  # tokens that tell the upper end
-_ROUNDINGS = 8.0  # of a score, that n_eff may feel
-_USELESS = 1e-6  # relative error at which the digits are noise
+_ROUNDINGS = 8.0  # of a score, that n_eff may change by
+USELESS = 1e-6  # relative error at which the digits are noise
 
 
 class TooWide(InputError):
@@ -55,7 +57,7 @@ class TooWide(InputError):
     @property
     def blurred(self) -> bool:
         """Whether rounding of the scores alone is too much."""
-        return _ROUNDINGS * EPS * self.location >= _USELESS
+        return _ROUNDINGS * EPS * self.location >= USELESS
 
 
 class Sums(Protocol):
@@ -97,7 +99,7 @@ def _upper_end(mgf: np.ndarray, n: int) -> float:
     return float(root) + 0.01
 
 
-def _felt(powers: np.ndarray, first: np.ndarray, n: int) -> np.ndarray:
+def heavy_enough(powers: np.ndarray, first: np.ndarray, n: int) -> np.ndarray:
     """Which tokens are not too light beside some token of the first row.
 
     Without tokens whose Σa is δ, the ratio (Σa)²/Σa² moves by less than 4n (δ/a₀)^p, p ≤ 1, a₀ any
@@ -150,7 +152,7 @@ def n_eff(
         for group in _groups(highest, longer):
             narrowest = float(width[: group[-1]].min()) if smooth else 0.0
             found += _together(log_mgf, make, group, location[: group[-1]], narrowest)
-        if not all(error < _USELESS for _, error in found):
+        if not all(error < USELESS for _, error in found):
             raise refusal
     values, bounds = np.array(found).reshape(-1, 2).T
     return values[back].reshape(n.shape), bounds[back].reshape(n.shape)
@@ -171,7 +173,7 @@ def _together(
     inverse = log_mgf(heavy, -_POWERS) + offset * _POWERS
     low = _lower_end(powers, longest)
     high = _upper_end(log_mgf(heavy, -2 * _LOW_POWERS) + 2 * offset * _LOW_POWERS, longest)
-    tokens = tokens[_felt(powers, inverse, longest)]
+    tokens = tokens[heavy_enough(powers, inverse, longest)]
     step = STEP * max(1, int(narrowest * _STEPS / STEP))
     u = low + step * np.arange(int((high - low) / step) + 3)
     sums_over = make(tokens, offset, u)
@@ -184,7 +186,7 @@ def _together(
         done = int(end)
         value, error = _integral(sums, step)
         error += rounding + EPS * done
-        sound = 1 - _USELESS < value < done * (1 + _USELESS)
+        sound = 1 - USELESS < value < done * (1 + USELESS)
         found.append((min(max(value, 1.0), float(done)), error if sound else np.inf))
     return found
 

@@ -4,7 +4,7 @@ A row of n weights e^s, s ~ N(0, γ²), is a random energy model with γ_c = √
     γ < γ_c/2           Σa and Σa² both average themselves: n_eff = n e^(−γ²);
     γ_c/2 < γ < γ_c     Σa still does, Σa² is its largest terms: ln n_eff ≈ (γ_c − γ)²;
     γ > γ_c             a few tokens hold it all: n_eff and E Y₂ depend on γ_c/γ alone.
-Leading orders in ln n: at real lengths the transitions are wide. `finite_length` is exact.
+Leading orders in ln n: at real lengths the transitions are wide. `exact` has the law itself.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import gammaln
 
-from sparsity.errors import InputError
-from sparsity.finite.finite_length import n_eff, participation
+from sparsity.errors import InputError, number
+from sparsity.finite.exact import exact
 from sparsity.kernels.parameters import GAMMA, LENGTH
-from sparsity.rows.tokens import number
 
 __all__ = [
     "Regime",
@@ -136,9 +135,12 @@ def crossover(length: Any) -> np.ndarray:
     n = LENGTH.check(length)
     if np.any(n < 2):
         raise InputError("length", length, "one token has no transition; give 2 or more")
-    return _each(lambda m: float(participation("exp", m, gamma=critical_spread(m))[0]), n) * (
-        np.sqrt(np.log(n))
-    )
+
+    def at_transition(m: float) -> float:
+        law = exact("exp", length=m, of="participation", gamma=critical_spread(m))
+        return float(law.value)
+
+    return _each(at_transition, n) * np.sqrt(np.log(n))
 
 
 def _each(function: Callable[[float], float], values: np.ndarray) -> np.ndarray:
@@ -176,8 +178,8 @@ def limit_reach(length: Any, tolerance: float = 0.1) -> np.ndarray:
         def over(gamma: float) -> float:
             if gamma == 0:
                 return -float(excess)
-            law = n_eff("exp", m, gamma=gamma)
-            return 0.5 * float(np.log(law.n_eff / m)) + gamma**2 / 2 - excess
+            law = exact("exp", length=m, gamma=gamma)
+            return float(np.log(law.S_rms)) + gamma**2 / 2 - excess
 
         return float(brentq(over, 0.0, 1.001 * top, xtol=1e-11))  # type: ignore[arg-type]
 
@@ -250,8 +252,8 @@ def locate(length: Any, gamma: Any) -> Regime:
         spread,
         name,
         ratio,
-        float(n_eff("exp", n, gamma=spread).n_eff),
-        float(participation("exp", n, gamma=spread)[0]),
+        float(exact("exp", length=n, gamma=spread).value),
+        float(exact("exp", length=n, of="participation", gamma=spread).value),
         float(annealed_n_eff(n, spread)),
         float(condensed_n_eff(n, spread)),
         spread <= reach,

@@ -20,11 +20,11 @@ from sparsity.kernels.numeric.points import Points
 from sparsity.kernels.symmetry import symmetry
 from sparsity.rows.row import Row
 
-__all__ = ["Class", "Classed", "Piece", "alike", "classed", "interpolated", "pieces", "relative"]
+__all__ = ["NODES", "Class", "Classed", "Piece", "alike", "classed", "interpolated", "pieces", "relative"]
 
 Class = tuple[Kernel, float, float, int | None]  # kernel, β, γ, d of keys on the sphere
 
-_NODES = 20  # of the polynomial in a parameter, over a piece of length 1 of it
+NODES = 20  # of the polynomial in a parameter, over a piece of length 1 of it
 _OCTAVE = 0.35  # of ln γ is such a piece
 
 
@@ -139,7 +139,7 @@ class Piece(NamedTuple):
 
 def _barycentric(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
     """Matrix from values at Chebyshev's nodes to values at x."""
-    sign = (-1.0) ** np.arange(len(nodes)) * np.sin(np.pi * (np.arange(len(nodes)) + 0.5) / _NODES)
+    sign = (-1.0) ** np.arange(len(nodes)) * np.sin(np.pi * (np.arange(len(nodes)) + 0.5) / NODES)
     gap = x[:, None] - nodes
     hit = gap == 0
     weights = np.where(hit.any(axis=1)[:, None], hit, sign / np.where(hit, 1, gap))
@@ -152,15 +152,15 @@ def pieces(classes: list[Class]) -> Iterator[Piece]:
     for i, (kernel, _, gamma, dim) in enumerate(classes):
         families.setdefault((kernel, gamma == 0, dim), []).append(i)
     for family in map(np.array, families.values()):
-        x = _coordinate([classes[i] for i in family]) if len(family) > 2 * _NODES else None
+        x = _coordinate([classes[i] for i in family]) if len(family) > 2 * NODES else None
         piece = np.arange(len(family)) if x is None else np.floor(x - x.min())
         for number in np.unique(piece):
             inside = np.flatnonzero(piece == number)
-            if x is None or len(inside) <= _NODES + 1:
+            if x is None or len(inside) <= NODES + 1:
                 yield from (Piece(np.array([i]), [classes[i]]) for i in family[inside])
                 continue
             low, high = x[inside].min(), x[inside].max()
-            angle = np.pi * (np.arange(_NODES) + 0.5) / _NODES
+            angle = np.pi * (np.arange(NODES) + 0.5) / NODES
             nodes = (low + high) / 2 + (high - low) / 2 * np.cos(angle)
             check = np.array([0.98 * high + 0.02 * low])
             kernel, beta, gamma, dim = classes[family[inside[0]]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,12 @@ def vector(name: str, value: Any) -> np.ndarray:
         InputError: anything else.
     """
     try:
-        x = np.asarray(value, dtype=np.float64)
+        x = np.array(value, dtype=np.float64)
     except (TypeError, ValueError):
         x = np.empty(0)
     if x.ndim != 1 or not np.all(np.isfinite(x)) or not np.any(x):
         raise InputError(name, value, "give one finite, nonzero vector")
+    x.flags.writeable = False
     return x
 
 
@@ -38,6 +39,22 @@ class RotaryStep:
 
     query: np.ndarray
     base: float
+
+    def _values(self) -> dict[str, Any]:
+        """The fields in plain types, vectors as tuples."""
+        names = [field.name for field in fields(self)]  # pyright: ignore[reportArgumentType]
+        given = {name: getattr(self, name) for name in names}
+        return {k: tuple(v.tolist()) if isinstance(v, np.ndarray) else v for k, v in given.items()}
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other._values() == self._values()
+
+    def __hash__(self) -> int:
+        return hash((type(self), *self._values().values()))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in self._values().items())
+        return f"{type(self).__name__}({shown})"
 
     def beta(self, distance: Any) -> np.ndarray:
         """Mean β_m of the score at each distance m."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -46,6 +47,7 @@ class Row:
     ) -> None:
         """Check everything once."""
         record = kernels.named(kernel)
+        steps = _checked(steps)
         given = {name: value for name, value in parameters.items() if value is not None}
         if record.law is Law.POSITION:  # the length is given to the instruments
             given = given | {"length": 1}
@@ -61,12 +63,9 @@ class Row:
                 own.append((name, plain))
         if steps and record.law is not Law.SCORE:
             raise InputError("steps", steps, f"{record.name} has no scores for them to change")
-        for step in steps:
-            if not (callable(step) and hasattr(step, "breaks")):
-                raise InputError("steps", step, "give steps, such as sparsity.Alibi(0.01)")
         object.__setattr__(self, "kernel", record)
         object.__setattr__(self, "parameters", tuple(own))
-        object.__setattr__(self, "steps", tuple(steps))
+        object.__setattr__(self, "steps", steps)
 
     def __repr__(self) -> str:
         """As one would write it."""
@@ -153,6 +152,17 @@ class Row:
         """Kernel, parameters and steps in JSON's types."""
         steps = [_typed(step) for step in self.steps]
         return {"kernel": self.kernel.name, "params": self.params, "steps": steps}
+
+
+def _checked(steps: Any) -> tuple[Step, ...]:
+    fix = "give a tuple of steps, such as (sparsity.Alibi(0.01),)"
+    if isinstance(steps, str) or not isinstance(steps, Iterable):
+        raise InputError("steps", steps, fix)
+    steps = tuple(steps)
+    for step in steps:
+        if isinstance(step, type) or not (callable(step) and hasattr(step, "breaks")):
+            raise InputError("steps", step, fix)
+    return steps
 
 
 def _typed(step: Any) -> str:

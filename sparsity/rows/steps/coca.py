@@ -15,7 +15,7 @@ from sparsity.rows.rotary_step import NORMAL, RotaryStep, vector
 __all__ = ["Coca"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Coca(RotaryStep):
     """CoCA with t_i = max(τ_i, 0), τ_i ~ N(center, spread²) independent: one for each plane.
 

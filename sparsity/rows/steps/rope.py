@@ -14,7 +14,7 @@ from sparsity.rows.rotary_step import RotaryStep, vector
 __all__ = ["Rope"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Rope(RotaryStep):
     """RoPE with keys k ~ N(μ, σ²I) before rotation.
 
@@ -46,13 +46,14 @@ class Rope(RotaryStep):
         angles(q.size, self.base)
         planes(q, self.pairing)
         try:
-            mu = np.asarray(self.mean, dtype=np.float64)
+            mu = np.array(self.mean, dtype=np.float64)
         except (TypeError, ValueError):
             mu = np.empty(0)
         if mu.shape != q.shape or not np.all(np.isfinite(mu)):
             raise InputError("mean", self.mean, f"give a finite vector of shape {q.shape}")
         number("spread", self.spread, "must be > 0", lambda x: x > 0)
         object.__setattr__(self, "query", q)
+        mu.flags.writeable = False
         object.__setattr__(self, "mean", mu)
 
     def beta(self, distance: Any) -> np.ndarray:
