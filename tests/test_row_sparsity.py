@@ -1,70 +1,79 @@
 """E S_n, the mean of ‖a‖₁/(√n‖a‖₂) over rows: printed values, other integrals, sampled rows."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from example_rows import WEIGHT, every_row, sampled
 from scipy.special import comb
 from sympy import Heaviside
 
+from sparsity import Decay, QKNorm, Row, SinkLogit, Window, evaluate, exact, quantities
 from sparsity.errors import InputError
-from sparsity.finite import finite_length, finite_rows, transforms
+from sparsity.finite import engine, transforms
 from sparsity.kernels import score_kernel
 from sparsity.kernels.symbols import s
-from sparsity.rows.steps import ALL, Decay, RowLaw, Spherical, Unit, Window
-from sparsity.theory.evaluation import evaluate
 
-WEIGHT = {"exp": np.exp, "relu2": lambda x: np.maximum(x, 0) ** 2, "identity": np.abs}
 LENGTHS = np.unique(np.round(np.geomspace(1, 1e12, 13)))
 CURVES = [
-    ("exp", 0, 1e-3), ("exp", 0, 1), ("exp", 7, 5), ("exp", 0, 30),
-    ("relu2", 0, 1), ("relu2", -30, 1), ("relu2", -3, 1), ("relu2", 60, 2),
-    ("identity", 0, 1), ("identity", 3, 1), ("identity", -30, 1),
+    Row(kernel, beta=beta, gamma=gamma)
+    for kernel, beta, gamma in (
+        ("exp", 0, 1e-3), ("exp", 0, 1), ("exp", 7, 5), ("exp", 0, 30),
+        ("relu2", 0, 1), ("relu2", -30, 1), ("relu2", -3, 1), ("relu2", 60, 2),
+        ("identity", 0, 1), ("identity", 3, 1), ("identity", -30, 1),
+    )
 ]  # fmt: skip
 
 
+def mean_S(row, length):
+    return exact(row, length=length, of="S")
+
+
 def test_the_printed_value():
-    value, bound = finite_length.row_sparsity("exp", 1024, gamma=3)
-    assert abs(value - 0.10937) <= 0.5001e-5
-    assert bound < 1e-10
+    law = exact("exp", length=1024, of="S", gamma=3)
+    assert abs(law.value - 0.10937) <= 0.5001e-5
+    assert law.error_bound < 1e-10
 
 
-@pytest.mark.parametrize(("name", "beta", "gamma"), CURVES)
-def test_curves(name, beta, gamma):
+@pytest.mark.parametrize("row", CURVES, ids=str)
+def test_curves(row, monkeypatch):
     """Tight bounds for n from 1 to 10¹²; between 1/√n and √(n_eff/n); → S where annealed."""
-    value, bound = finite_length.row_sparsity(name, LENGTHS, beta=beta, gamma=gamma)
-    rms = finite_length.n_eff(name, LENGTHS, beta=beta, gamma=gamma)
+    law, rms = mean_S(row, LENGTHS), exact(row, length=LENGTHS)
+    value, bound = law.value, law.error_bound
     assert np.max(bound) < 1e-10
     assert (value[0], bound[0]) == (1, 0)
     assert np.all(value >= LENGTHS**-0.5)
     assert np.all(value <= rms.S_rms * (1 + bound + rms.error_bound))  # E X ≤ √(E X²)
-    limit = evaluate(name, beta=beta, gamma=gamma)
+    limit = evaluate(row)
     if limit.log_S > -1.1:  # annealed: the corrections are of order 1/n
         assert value[-1] == pytest.approx(float(limit.S), rel=1e-9)
-    law = RowLaw(beta, gamma)
-    other, other_bound = finite_rows.row_sparsity(name, law, LENGTHS)
-    assert np.max(other_bound) < 1e-9
-    assert np.all(np.abs(other / value - 1) <= bound + other_bound)
+    monkeypatch.setattr(engine, "alike", lambda *_: False)  # token by token
+    other = mean_S(row, LENGTHS)
+    assert np.max(other.error_bound) < 1e-9
+    assert np.all(np.abs(other.value / value - 1) <= bound + other.error_bound)
 
 
 def test_half_the_step_agrees(monkeypatch):
-    iid = [finite_length.row_sparsity(k, LENGTHS, beta=b, gamma=g) for k, b, g in CURVES]
-    laws = [(name, law) for name in WEIGHT for law in ALL]
-    rows = [finite_rows.row_sparsity(name, law, 30) for name, law in laws]
-    monkeypatch.setattr(finite_length, "_STEP", 0.07)
+    cells = [(row, LENGTHS) for row in CURVES]
+    cells += [(row, 30) for name in WEIGHT for row in every_row(name)]
+    old = [mean_S(*cell) for cell in cells]
+    monkeypatch.setattr(engine, "ALIKE", 0.07)
     monkeypatch.setattr(transforms, "STEP", 0.05)
-    monkeypatch.setattr(finite_rows, "STEP", 0.05)
-    new = [finite_length.row_sparsity(k, LENGTHS, beta=b, gamma=g) for k, b, g in CURVES]
-    new += [finite_rows.row_sparsity(name, law, 30) for name, law in laws]
-    cells = 0
-    for (value, bound), (old, old_bound) in zip(new, iid + rows, strict=True):
-        assert np.all(np.abs(value / old - 1) <= bound + old_bound)
-        cells += np.size(value)
-    assert cells == len(CURVES) * len(LENGTHS) + len(laws)
+    monkeypatch.setattr(engine, "STEP", 0.05)
+    count = 0
+    for cell, coarse in zip(cells, old, strict=True):
+        fine = mean_S(*cell)
+        gap = np.abs(fine.value / coarse.value - 1)
+        assert np.all(gap <= fine.error_bound + coarse.error_bound)
+        count += np.size(gap)
+    assert count == len(CURVES) * len(LENGTHS) + 3 * len(every_row("exp"))
 
 
 def test_two_gaussian_tokens():
     """E (|cos θ| + |sin θ|)/√2 = 4/(π√2)."""
-    value, _ = finite_length.row_sparsity("identity", 2, beta=0, gamma=1)
-    assert value == pytest.approx(4 / np.pi / np.sqrt(2), rel=1e-11)
+    law = exact("identity", length=2, of="S", beta=0, gamma=1)
+    assert law.value == pytest.approx(4 / np.pi / np.sqrt(2), rel=1e-11)
 
 
 @pytest.mark.parametrize("w", [0.9, 0.1, 1e-3])
@@ -80,85 +89,85 @@ def test_two_gaussian_tokens_of_different_weight(w):
     direct = (quad(at, 0, knee, epsrel=1e-12)[0] + quad(at, knee, np.pi / 2, epsrel=1e-12)[0]) * (
         2 / np.pi
     )
-    value, bound = finite_rows.row_sparsity("identity", RowLaw(0, 1, (Decay(w),)), 2)
-    assert bound < 1e-9
-    assert value == pytest.approx(direct, rel=1e-10)
+    law = mean_S(Row("identity", beta=0, gamma=1, steps=(Decay(w),)), 2)
+    assert law.error_bound < 1e-9
+    assert law.value == pytest.approx(direct, rel=1e-10)
 
 
-def test_rows_that_are_all_zero_are_left_out():
+def test_rows_that_are_all_zero_are_left_out(monkeypatch):
     """f = 1[s > 0]: E[√(K/n); K > 0]/P(K > 0) with K binomial."""
-    step = score_kernel("step", Heaviside(s))
+    row = Row(score_kernel("step", Heaviside(s)), beta=0, gamma=1)
     for n in (1, 2, 9):
         k = np.arange(1, n + 1)
         p = comb(n, k) / 2**n
         wanted = (p * np.sqrt(k / n)).sum() / p.sum()
-        value, _ = finite_length.row_sparsity(step, n, beta=0, gamma=1)
-        assert value == pytest.approx(wanted, rel=1e-11)
-        value, _ = finite_rows.row_sparsity(step, RowLaw(0, 1, (Window(n),)), n)
-        assert value == pytest.approx(wanted, rel=1e-11)
-
-
-def _sampled(name, law, n, rows):
-    rng = np.random.default_rng(20231212)
-    beta, gamma, w = law.positions(n)
-    dim = law.tokens(n).dim
-    if dim:
-        k = rng.standard_normal((rows, n, dim))
-        z = np.sqrt(dim) * k[..., 0] / np.linalg.norm(k, axis=-1)
-    else:
-        z = rng.standard_normal((rows, n))
-    a = w * WEIGHT[name](beta + gamma * z)
-    a = a[a.any(axis=1)]
-    S = a.sum(axis=1) / np.sqrt(n * (a * a).sum(axis=1))
-    return S.mean(), S.std() / np.sqrt(len(S))
+        assert mean_S(row, n).value == pytest.approx(wanted, rel=1e-11)
+        assert mean_S(row.then(Window(n)), n).value == pytest.approx(wanted, rel=1e-11)
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "alike", lambda *_: False)
+            law = mean_S(row, n)
+        assert law.value == pytest.approx(wanted, rel=1e-11)
+        assert law.p_nonzero == pytest.approx(1 - 0.5**n, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", WEIGHT)
-@pytest.mark.parametrize("law", ALL, ids=str)
-def test_sampled_rows_of_every_law(name, law):
-    value, bound = finite_rows.row_sparsity(name, law, 12)
-    mean, error = _sampled(name, law, 12, 100_000)
-    assert bound < 1e-9
-    assert abs(mean - value) < 4.5 * error
+@pytest.mark.parametrize("number", range(len(every_row("exp"))))
+def test_sampled_rows_of_every_step(name, number):
+    row = every_row(name)[number]
+    law, (mean, error) = mean_S(row, 12), sampled(row, 12, 100_000)["S"]
+    assert law.error_bound < 1e-9
+    assert abs(mean - law.value) < 4.5 * error
+
+
+def _scaled_body(one):
+    """φ^n for φ^(n−1)."""
+    return lambda sums, body, step: one(sums, body * np.exp(sums.log_phi), step)
 
 
 PLANTED = {
-    "φ^n for φ^(n−1)": lambda n, lp, m1: n * m1 * np.exp(n * lp) / np.sqrt(np.pi * n),
-    "no √π": lambda n, lp, m1: n * m1 * np.exp((n - 1) * lp) / np.sqrt(n),
-    "n for √n": lambda n, lp, m1: m1 * np.exp((n - 1) * lp) / np.sqrt(np.pi),
+    "φ^n for φ^(n−1)": None,
+    "no √π": lambda n: 1 / math.sqrt(n),
+    "n for √n": lambda n: 1 / (math.sqrt(math.pi) * n),
 }
 
 
 @pytest.mark.parametrize("planted", [None, *PLANTED])
 def test_planted_errors_are_rejected(planted, monkeypatch):
-    """The right integrand (None) passes the very test that each wrong one fails."""
-    if planted:
-        monkeypatch.setattr(finite_length, "_row_sparsity", PLANTED[planted])
-    value, _ = finite_length.row_sparsity("exp", 5, gamma=1.0)
-    mean, error = _sampled("exp", RowLaw(0, 1), 5, 400_000)
-    assert (abs(mean - value) < 4 * error) == (planted is None)
+    """The right integral (None) passes the very test that each wrong one fails."""
+    quantity = quantities.S
+    if planted and PLANTED[planted]:
+        integral = replace(quantity.integral, factor=PLANTED[planted])
+        quantity = replace(quantity, integral=integral)
+    elif planted:
+        monkeypatch.setattr(engine, "integrated", _scaled_body(engine.integrated))
+    row = Row("exp", gamma=1.0)
+    law, (mean, error) = exact(row, length=5, of=quantity), sampled(row, 5, 400_000)["S"]
+    assert (abs(mean - law.value) < 4 * error) == (planted is None)
 
 
-def test_units_do_not_enter_and_one_token_is_one_hot():
-    law = RowLaw(0.3, 1.2)
-    value, _ = finite_rows.row_sparsity("relu2", law, 9)
-    assert finite_rows.row_sparsity("relu2", law.then(Unit(2.0)), 9)[0] == value
-    alone, bound = finite_rows.row_sparsity("exp", RowLaw(0, 1, (Window(1),)), [1, 16])
-    np.testing.assert_array_equal(alone, [1, 0.25])
-    np.testing.assert_array_equal(bound, 0)
+def test_sink_logits_do_not_enter_and_one_token_is_one_hot(monkeypatch):
+    row = Row("relu2", beta=0.3, gamma=1.2)
+    bare, beside = mean_S(row, 9), mean_S(row.then(SinkLogit(2.0)), 9)
+    assert abs(beside.value / bare.value - 1) <= beside.error_bound + bare.error_bound
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "alike", lambda *_: False)
+        assert mean_S(row, 9).value == beside.value
+    alone = mean_S(Row("exp", gamma=1, steps=(Window(1),)), [1, 16])
+    np.testing.assert_array_equal(alone.value, [1, 0.25])
+    np.testing.assert_array_equal(alone.error_bound, 0)
     # Out of sight counts in n only.
-    few, _ = finite_rows.row_sparsity("exp", RowLaw(0, 1, (Window(8), Spherical(16))), [8, 32])
+    few = mean_S(Row("exp", gamma=1, steps=(Window(8), QKNorm(16))), [8, 32]).value
     assert few[1] == pytest.approx(few[0] / 2, rel=1e-11)
 
 
 def test_bad_input_is_refused():
-    cases = [
-        lambda: finite_length.row_sparsity("decayed", 8, decay=0.5),
-        lambda: finite_length.row_sparsity("exp", 0, gamma=1),
-        lambda: finite_length.row_sparsity("exp", 8, gamma=[1, 2]),
-        lambda: finite_rows.row_sparsity("decayed", RowLaw(), 8),
-        lambda: finite_rows.row_sparsity("exp", RowLaw(), []),
-    ]
-    for case in cases:
-        with pytest.raises(InputError):
+    for case, argument in (
+        (lambda: exact("nonnegative", length=8, of="S", ratio=1, dim=2, query="uniform"), "kernel"),
+        (lambda: exact("exp", length=0, of="S", gamma=1), "length"),
+        (lambda: exact("exp", length=8, of="S", gamma=[1, 2]), "gamma"),
+        (lambda: exact("decayed", length=8, of="sink_mass", decay=0.5), "of"),
+        (lambda: exact("exp", length=[], of="S", gamma=1), "length"),
+    ):
+        with pytest.raises(InputError) as caught:
             case()
+        assert caught.value.argument == argument
