@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
@@ -14,9 +15,11 @@ from sparsity.cli.options import (
     kernel_argument,
     kernel_names,
     number,
+    of_option,
     print_json,
     progress,
     seed_option,
+    steps_option,
     use_float64,
     with_parameters,
 )
@@ -26,20 +29,42 @@ from sparsity.output import netcdf, refuse_unwritable
 __all__ = ["bench", "design", "measure", "reproduce", "sweep"]
 
 
+def _row(kernel: str, steps: tuple[str, ...], grids: dict[str, str]) -> Any:
+    """The row to be swept: the kernel itself without steps, else a row at the first of each grid.
+
+    Raises:
+        InputError: a step or a value that is none.
+    """
+    if not steps:
+        return kernel
+    from sparsity.rows.row import Row
+    from sparsity.rows.steps import parse
+
+    first = {name: re.split("[:,]", text)[0] for name, text in grids.items() if name != "length"}
+    return Row(kernel, steps=tuple(map(parse, steps)), **first)
+
+
 @click.command()
 @kernel_argument
 @with_parameters
+@steps_option
+@of_option
 @click.option("--out", required=True, metavar="FILE.nc", help="The netCDF file to write.")
 @json_option
-def sweep(kernel: str, out: str, as_json: bool, **options: Any) -> None:
-    """Evaluate S of KERNEL over grids and save a labelled netCDF file.
+def sweep(
+    kernel: str, steps: tuple[str, ...], of: str | None, out: str, as_json: bool, **options: Any
+) -> None:
+    """Evaluate S of KERNEL, or quantities of its rows, over grids; save a labelled netCDF file.
 
-    A grid is start:stop:count, start:stop:count:log, or a list a,b,c.
+    A grid is start:stop:count, start:stop:count:log, or a list a,b,c. Without --of it is the limit
+    S of long rows, and with --length n_eff; --of takes a list too.
     """
     from sparsity.sweeps import curves
 
     refuse_unwritable(netcdf(out))
-    data = sparsity.sweep(kernel, **given(options))
+    grids = given(options)
+    asked = {} if of is None else {"of": of.split(",")}
+    data = sparsity.sweep(_row(kernel, steps, grids), **asked, **grids)
     curves.save(data, out)
     sizes = {str(name): int(size) for name, size in data.sizes.items()}
     if as_json:
