@@ -2,39 +2,38 @@
 
 import math
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import sympy
+from example_rows import WEIGHT, sampled
 from scipy.integrate import dblquad
 from scipy.special import log_ndtr, ndtr
 
-from sparsity import kernels
+from sparsity import Row, evaluate, exact, quantities
 from sparsity.errors import InputError
-from sparsity.finite import finite_length, finite_rows
-from sparsity.finite.finite_length import n_eff, participation
+from sparsity.finite import engine, laplace
 from sparsity.kernels import score_kernel
 from sparsity.kernels.symbols import s
-from sparsity.rows.steps import RowLaw
-from sparsity.theory import quadrature
+from sparsity.rows.classes import classed
 
-WEIGHT = {"exp": np.exp, "relu2": lambda x: np.maximum(x, 0) ** 2, "identity": np.abs}
 LENGTHS = np.unique(np.round(np.geomspace(1, 1e12, 60)))
 
 
 @pytest.mark.parametrize(("gamma", "S"), [(1, 0.61438), (3, 0.11637), (5, 0.06282)])
 def test_printed_rows_of_exp(gamma, S):
-    law = n_eff("exp", 1024, gamma=gamma)
+    law = exact("exp", length=1024, gamma=gamma)
     assert abs(law.S_rms - S) <= 0.5001e-5
     assert law.error_bound < 1e-11
-    assert law.n_eff == pytest.approx(1024 * law.S_rms**2, rel=1e-14)
+    assert law.value == pytest.approx(1024 * law.S_rms**2, rel=1e-14)
 
 
 @pytest.mark.parametrize(("n", "value"), [(16, 0.47691), (256, 0.21558), (4096, 0.07862)])
 def test_printed_participation(n, value):
-    y2, bound = participation("exp", n, gamma=3)
-    assert abs(y2 - value) <= 0.5001e-5
-    assert bound < 1e-11
+    law = exact("exp", length=n, of="participation", gamma=3)
+    assert abs(law.value - value) <= 0.5001e-5
+    assert law.error_bound < 1e-11
 
 
 CURVES = [
@@ -47,31 +46,28 @@ CURVES = [
 @pytest.mark.parametrize(("name", "beta", "gamma"), CURVES)
 def test_curves(name, beta, gamma):
     """Tight bounds for n from 1 to 10¹²; n_eff in [1, n], rising; → n·S² where annealed."""
-    law = n_eff(name, LENGTHS, beta=beta, gamma=gamma)
+    law = exact(name, length=LENGTHS, beta=beta, gamma=gamma)
     assert np.max(law.error_bound) < 1e-10
-    assert law.n_eff[0] == 1
+    assert law.value[0] == 1
     slack = 1 + 2 * law.error_bound
-    assert np.all(law.n_eff <= LENGTHS * slack)
-    assert np.all(law.n_eff * slack >= 1)
-    assert np.all(np.diff(law.n_eff) > -1e-10 * law.n_eff[1:])
-    kernel = kernels.named(name)
-    log_S, _ = quadrature.log_sparsity(kernel, kernel.bind({"beta": beta, "gamma": gamma}))
+    assert np.all(law.value <= LENGTHS * slack)
+    assert np.all(law.value * slack >= 1)
+    assert np.all(np.diff(law.value) > -1e-10 * law.value[1:])
+    log_S = evaluate(name, method="quadrature", beta=beta, gamma=gamma).log_S
     if log_S > -1.1:  # annealed: the corrections are of order 1/n
         assert law.S_rms[-1] == pytest.approx(np.exp(log_S), rel=1e-9)
 
 
 def test_half_the_step_agrees(monkeypatch):
     """The bound holds against an evaluation with other, finer nodes in both directions."""
-    coarse = [n_eff(name, LENGTHS, beta=beta, gamma=gamma) for name, beta, gamma in CURVES]
-    monkeypatch.setattr(finite_length, "_STEP", 0.07)
-    from sparsity.finite import laplace
-
+    coarse = [exact(name, length=LENGTHS, beta=beta, gamma=gamma) for name, beta, gamma in CURVES]
+    monkeypatch.setattr(engine, "ALIKE", 0.07)
     laplace.laplace.cache_clear()
-    monkeypatch.setattr(laplace, "_VARIATION", 1.1)
+    monkeypatch.setattr(laplace, "VARIATION", 1.1)
     cells = 0
     for (name, beta, gamma), old in zip(CURVES, coarse, strict=True):
-        new = n_eff(name, LENGTHS, beta=beta, gamma=gamma)
-        error = np.abs(new.n_eff / old.n_eff - 1)
+        new = exact(name, length=LENGTHS, beta=beta, gamma=gamma)
+        error = np.abs(new.value / old.value - 1)
         assert np.all(error <= old.error_bound + new.error_bound)
         cells += len(error)
     laplace.laplace.cache_clear()
@@ -81,19 +77,20 @@ def test_half_the_step_agrees(monkeypatch):
 def test_one_token_without_the_shortcut():
     """∫ m2 dt = P(a ≠ 0): the integral itself gives n_eff = 1 at n = 1."""
     for name, beta, gamma in CURVES:
-        law = finite_length._law(name, {"beta": beta, "gamma": gamma}, 2, (0.5, 1.0))
+        (one,) = classed(Row(name, beta=beta, gamma=gamma), 1).classes
+        law = laplace.laplace(*one[:3], 2, (0.5, 1.0))
         step = 0.1
         low, high = law.range(1.0)
         _, (_, whole) = law(np.arange(low, high + 150, step))
-        assert whole[:, 0].sum() * step / law.p_nonzero[0] == pytest.approx(1, rel=1e-10)
+        assert whole.sum() * step / law.p_nonzero == pytest.approx(1, rel=1e-10)
 
 
 def test_annealed_at_ten_to_the_twelve():
     for gamma in (0.1, 0.5, 1.0, 1.5):
-        law = n_eff("exp", 1e12, gamma=gamma)
-        assert law.n_eff / 1e12 == pytest.approx(np.exp(-(gamma**2)), rel=1e-6)
+        law = exact("exp", length=1e12, gamma=gamma)
+        assert law.value / 1e12 == pytest.approx(np.exp(-(gamma**2)), rel=1e-6)
     # and not where it does not hold
-    assert n_eff("exp", 1e12, gamma=5.0).n_eff > 100 * 1e12 * np.exp(-25.0)
+    assert exact("exp", length=1e12, gamma=5.0).value > 100 * 1e12 * np.exp(-25.0)
 
 
 @pytest.mark.parametrize(
@@ -119,18 +116,7 @@ def test_two_tokens_by_direct_integration(name, beta, gamma):
     if name == "relu2":
         zero = ndtr(corner)
         total = (total + 2 * zero * (1 - zero)) / (1 - zero**2)
-    assert n_eff(name, 2, beta=beta, gamma=gamma).n_eff == pytest.approx(total, rel=1e-8)
-
-
-def _sampled(name, beta, gamma, n, rows):
-    rng = np.random.default_rng(20231212)
-    a = WEIGHT[name](beta + gamma * rng.standard_normal((rows, n)))
-    alive = a.any(axis=1)
-    a = a[alive]
-    tokens = a.sum(axis=1) ** 2 / (a * a).sum(axis=1)
-    y2 = (a * a).sum(axis=1) / a.sum(axis=1) ** 2
-    error = np.std(tokens) / np.sqrt(len(a)), np.std(y2) / np.sqrt(len(a))
-    return (tokens.mean(), error[0]), (y2.mean(), error[1]), alive.mean()
+    assert exact(name, length=2, beta=beta, gamma=gamma).value == pytest.approx(total, rel=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -139,89 +125,94 @@ def _sampled(name, beta, gamma, n, rows):
      ("identity", 0, 1, 6), ("identity", 1, 2, 12)],
 )  # fmt: skip
 def test_sampled_rows(name, beta, gamma, n):
-    (tokens, error), (y2, y2_error), alive = _sampled(name, beta, gamma, n, 400_000)
-    law = n_eff(name, n, beta=beta, gamma=gamma)
-    assert abs(tokens - law.n_eff) < 4 * error
-    assert abs(y2 - participation(name, n, beta=beta, gamma=gamma)[0]) < 4 * y2_error
-    assert abs(alive - law.p_nonzero) <= 4 * np.sqrt(alive * (1 - alive) / 400_000) + 1e-12
+    row, rows = Row(name, beta=beta, gamma=gamma), 400_000
+    found, law = sampled(row, n, rows), exact(row, length=n)
+    for quantity in ("n_eff", "participation"):
+        mean, error = found[quantity]
+        assert abs(mean - exact(row, length=n, of=quantity).value) < 4 * error
+    alive, _ = found["live"]
+    assert abs(alive - law.p_nonzero) <= 4 * np.sqrt(alive * (1 - alive) / rows) + 1e-12
 
 
-PLANTED = {
-    "n for n−1": lambda n, lp, m1, m2: (
-        n * m2 * np.exp((n - 1) * lp) + n * n * m1**2 * np.exp((n - 2) * lp)
-    ),
-    "φ^n for φ^(n−1)": lambda n, lp, m1, m2: (
-        n * m2 * np.exp(n * lp) + n * (n - 1) * m1**2 * np.exp((n - 2) * lp)
-    ),
-    "φ^(n−1) for φ^(n−2)": lambda n, lp, m1, m2: (
-        n * m2 * np.exp((n - 1) * lp) + n * (n - 1) * m1**2 * np.exp((n - 1) * lp)
-    ),
-    "m1 for m1²": lambda n, lp, m1, m2: (
-        n * m2 * np.exp((n - 1) * lp) + n * (n - 1) * m1 * np.exp((n - 2) * lp)
-    ),
-    "no first term": lambda n, lp, m1, m2: n * (n - 1) * m1**2 * np.exp((n - 2) * lp),
+def _without_one_phi(one):
+    """A factor φ too many in every term."""
+    return lambda sums, body, step: one(sums, body * np.exp(sums.log_phi), step)
+
+
+def _term(combine):
+    """The integral of n_eff with other terms."""
+    integral = replace(quantities.n_eff.integral, combine=combine, least=lambda n: 0.0)
+    return replace(quantities.n_eff, integral=integral)
+
+
+# With s2 = n m2/φ, s1 = n m1/φ, s11 = n (m1/φ)², times φ^n: n_eff of five tokens.
+ALONE = _term(lambda scale, s2, s1, s11: s2)
+PAIRS = _term(lambda scale, s2, s1, s11: scale * (s1 * s1 - s11))
+PLANTED = {  # (the terms, those of them with φ once too often)
+    "n for n−1": ([_term(lambda scale, s2, s1, s11: s2 + scale * s1 * s1)], []),
+    "φ^n for φ^(n−1)": ([PAIRS], [ALONE]),
+    "φ^(n−1) for φ^(n−2)": ([ALONE], [PAIRS]),
+    "m1 for m1²": ([_term(lambda scale, s2, s1, s11: s2 + 4 * s1)], []),
+    "no first term": ([PAIRS], []),
 }
 
 
 @pytest.mark.parametrize("planted", [None, *PLANTED])
-def test_planted_errors_are_rejected(planted):
+def test_planted_errors_are_rejected(planted, monkeypatch):
     """The right integrand (None) passes the very test that each wrong one fails."""
-    law = finite_length._law("exp", {"gamma": 1.0}, 2, (0.5, 1.0))
-    scale = np.exp(law.top)
-
-    def right(n, lp, m1, m2):
-        return n * m2 * np.exp((n - 1) * lp) + n * (n - 1) * m1**2 * np.exp((n - 2) * lp)
-
-    form = PLANTED[planted] if planted else right
-    _, value, _, _ = finite_length._integrate(
-        law, 5, lambda n, lp, m1, m2: form(n, lp, scale * m1, scale * m2) / scale
-    )
-    (tokens, error), _, _ = _sampled("exp", 0, 1, 5, 400_000)
+    right, scaled = PLANTED[planted] if planted else ([ALONE, PAIRS], [])
+    value = sum(exact("exp", length=5, of=term, gamma=1.0).value for term in right)
+    monkeypatch.setattr(engine, "integrated", _without_one_phi(engine.integrated))
+    value += sum(exact("exp", length=5, of=term, gamma=1.0).value for term in scaled)
+    tokens, error = sampled(Row("exp", gamma=1.0), 5, 400_000)["n_eff"]
     assert (abs(tokens - value) < 4 * error) == (planted is None)
 
 
 def test_a_lost_t_is_rejected():
     """E Y₂ without its factor t, i.e. x²e^(−x) replaced by x e^(−x)."""
-    law = finite_length._law("exp", {"gamma": 3.0}, 1, (1.0,))
-    _, value, _, _ = finite_length._integrate(
-        law, 16, lambda n, lp, m: n * m * np.exp((n - 1) * lp)
-    )
-    assert abs(value - 0.47691) > 1e-2
+    lost = replace(quantities.participation.integral, moments=(1.0,), most=lambda n, seen: np.inf)
+    for integral, off in ((quantities.participation.integral, False), (lost, True)):
+        quantity = replace(quantities.participation, integral=integral)
+        value = exact("exp", length=16, of=quantity, gamma=3.0).value
+        assert (abs(value - 0.47691) > 1e-2) == off
 
 
 def test_all_zero_rows():
     """relu² far on the left: P(nonzero) = 1 − Φ(−z)^n, and one survivor at most."""
-    law = n_eff("relu2", LENGTHS, beta=-30, gamma=1)
+    law = exact("relu2", length=LENGTHS, beta=-30, gamma=1)
     assert law.p_nonzero == pytest.approx(LENGTHS * np.exp(log_ndtr(-30)), rel=1e-12)
-    assert np.all(np.abs(law.n_eff - 1) <= law.error_bound)
-    some = n_eff("relu2", [1, 4, 9], beta=-1, gamma=1)
+    assert np.all(np.abs(law.value - 1) <= law.error_bound)
+    some = exact("relu2", length=[1, 4, 9], beta=-1, gamma=1)
     assert some.p_nonzero == pytest.approx(1 - ndtr(1.0) ** np.array([1, 4, 9]), rel=1e-13)
 
 
 @pytest.mark.parametrize("beta", [1e18, -1e300])
-def test_a_bias_of_any_size_leaves_softmax_as_it_is(beta):
-    plain, shifted = (n_eff("exp", [8, 1000], beta=b, gamma=1.5) for b in (0, beta))
-    np.testing.assert_array_equal(shifted.n_eff, plain.n_eff)
-    law = RowLaw(beta, 1.5)
-    np.testing.assert_allclose(finite_rows.n_eff("exp", law, [8, 1000]).n_eff, plain.n_eff, 1e-10)
+def test_a_bias_of_any_size_leaves_softmax_as_it_is(beta, monkeypatch):
+    plain, shifted = (exact("exp", length=[8, 1000], beta=b, gamma=1.5) for b in (0, beta))
+    np.testing.assert_array_equal(shifted.value, plain.value)
+    monkeypatch.setattr(engine, "alike", lambda *_: False)
+    law = exact("exp", length=[8, 1000], beta=beta, gamma=1.5)
+    np.testing.assert_allclose(law.value, plain.value, 1e-10)
 
 
 @pytest.mark.parametrize("name", ["identity", "relu2"])
-def test_weights_that_are_all_but_constant(name):
+def test_weights_that_are_all_but_constant(name, monkeypatch):
     for beta, gamma in ((1e300, 1.0), (1e300, 1e200), (1e300, 1e-300)):
-        found = n_eff(name, 10, beta=beta, gamma=gamma)
-        assert found.n_eff == pytest.approx(10, rel=1e-12)
-        rows = finite_rows.n_eff(name, RowLaw(beta, gamma), 10)
-        assert rows.n_eff == pytest.approx(10, rel=1e-12)
+        found = exact(name, length=10, beta=beta, gamma=gamma)
+        assert found.value == pytest.approx(10, rel=1e-12)
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "alike", lambda *_: False)
+            rows = exact(name, length=10, beta=beta, gamma=gamma)
+        assert rows.value == pytest.approx(10, rel=1e-12)
 
 
 def test_only_the_ratio_matters():
     for name in ("relu2", "identity"):
-        one = n_eff(name, LENGTHS, beta=-0.75, gamma=0.5)
-        other = n_eff(name, LENGTHS, beta=-150.0, gamma=100.0)
-        assert np.all(np.abs(one.n_eff / other.n_eff - 1) <= one.error_bound + other.error_bound)
-    one, other = (n_eff("exp", LENGTHS, beta=b, gamma=2) for b in (0.0, 50.0))
-    assert np.all(np.abs(one.n_eff / other.n_eff - 1) <= one.error_bound + other.error_bound)
+        one = exact(name, length=LENGTHS, beta=-0.75, gamma=0.5)
+        other = exact(name, length=LENGTHS, beta=-150.0, gamma=100.0)
+        assert np.all(np.abs(one.value / other.value - 1) <= one.error_bound + other.error_bound)
+    one, other = (exact("exp", length=LENGTHS, beta=b, gamma=2) for b in (0.0, 50.0))
+    assert np.all(np.abs(one.value / other.value - 1) <= one.error_bound + other.error_bound)
 
 
 USER = {
@@ -238,13 +229,13 @@ USER = {
 
 
 @pytest.mark.parametrize("name", USER)
-def test_user_kernels(name, monkeypatch):
+def test_user_kernels(name):
     expression, function = USER[name]
-    monkeypatch.setitem(WEIGHT, name, function)
-    law = n_eff(score_kernel(name, expression), [1, 7, 10**6, 10**12], beta=0.4, gamma=1.5)
+    row = Row(score_kernel(name, expression), beta=0.4, gamma=1.5)
+    law = exact(row, length=[1, 7, 10**6, 10**12])
     assert np.max(law.error_bound) < 1e-9
-    (tokens, error), _, _ = _sampled(name, 0.4, 1.5, 7, 200_000)
-    assert abs(tokens - law.n_eff[1]) < 4 * error
+    tokens, error = sampled(row, 7, 200_000, function)["n_eff"]
+    assert abs(tokens - law.value[1]) < 4 * error
 
 
 @pytest.mark.parametrize("name", ["exp", "relu2", "identity"])
@@ -252,7 +243,7 @@ def test_a_curve_is_small(name):
     """60 lengths in 8 MiB."""
     assert LENGTHS.size == 60
     tracemalloc.start()
-    n_eff(name, LENGTHS, beta=0.5, gamma=3)
+    exact(name, length=LENGTHS, beta=0.5, gamma=3)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 8 * 2**20
@@ -272,8 +263,8 @@ def _row_of_300() -> float:
 
 
 def test_a_row_of_300_by_a_rule_of_its_own():
-    law = n_eff("exp", 300, gamma=2.5)
-    assert law.n_eff == pytest.approx(_row_of_300(), rel=1e-9)
+    law = exact("exp", length=300, gamma=2.5)
+    assert law.value == pytest.approx(_row_of_300(), rel=1e-9)
     assert law.error_bound < 1e-9
 
 
@@ -285,8 +276,8 @@ def test_a_row_of_300_by_a_million_rows():
         found.append(a.sum(axis=1) ** 2 / (a * a).sum(axis=1))
     rows = np.concatenate(found)
     assert rows.size == 10**6
-    exact = float(n_eff("exp", 300, gamma=2.5).n_eff)
-    assert rows.mean() == pytest.approx(exact, abs=4 * rows.std() / 1000)
+    law = exact("exp", length=300, gamma=2.5)
+    assert rows.mean() == pytest.approx(float(law.value), abs=4 * rows.std() / 1000)
 
 
 def test_errors():
@@ -294,11 +285,11 @@ def test_errors():
         ({"length": 0, "gamma": 1}, "length = 0"),
         ({"length": 2.5, "gamma": 1}, "length = 2.5"),
         ({"length": 3, "gamma": -1}, "gamma = -1"),
-        ({"length": 3, "gamma": [1, 2]}, "one number"),
+        ({"length": 3, "gamma": [1, 2]}, "gamma .*one value"),
     ):
         with pytest.raises(InputError, match=match):
-            n_eff("exp", parameters.pop("length"), **parameters)
+            exact("exp", **parameters)
     with pytest.raises(InputError, match="beta"):
-        n_eff("relu2", 3, gamma=1)
+        exact("relu2", length=3, gamma=1)
     with pytest.raises(InputError, match="function of the score"):
-        n_eff("nonnegative", 3, ratio=1, dim=4)
+        exact("nonnegative", length=3, ratio=1, dim=4, query="uniform")
