@@ -9,9 +9,8 @@ import pytest
 import xarray
 from scipy import stats
 
-from sparsity import evaluate
+from sparsity import Alibi, Row, SinkLogit, evaluate, exact
 from sparsity.errors import InputError
-from sparsity.finite.finite_length import n_eff
 from sparsity.sweeps.curves import cell_seed, parse_grid, save, sweep
 
 jax.config.update("jax_enable_x64", True)
@@ -132,11 +131,39 @@ def test_length_adds_the_exact_law_of_rows():
     assert dataset["S"].dims == ("beta", "gamma")
     assert dataset["n_eff"].dims == ("beta", "gamma", "length")
     for beta, gamma in itertools.product([-1, 1], [0.5, 2.0]):
-        law = n_eff("relu2", [1, 8, 1000], beta=beta, gamma=gamma)
+        law = exact("relu2", length=[1, 8, 1000], beta=beta, gamma=gamma)
         here = dataset.sel(beta=beta, gamma=gamma)
-        np.testing.assert_array_equal(here["n_eff"], law.n_eff)
+        np.testing.assert_array_equal(here["n_eff"], law.value)
         np.testing.assert_array_equal(here["S_rms"], law.S_rms)
         np.testing.assert_array_equal(here["error_bound_n_eff"], law.error_bound)
+
+
+ROW = Row("exp", gamma=1.0, steps=(Alibi(0.05), SinkLogit(2.0)))
+
+
+def test_a_sweep_of_a_row_is_exact_in_every_cell():
+    names, lengths = ("S", "n_eff", "participation", "sink_mass"), [8, 64]
+    dataset = sweep(ROW, gamma=[0.5, 1.0], length=lengths, of=names)
+    assert dict(dataset.sizes) == {"beta": 1, "gamma": 2, "length": 2}
+    assert dataset.attrs["steps"] == "Alibi(slope=0.05), SinkLogit(logit=2.0)"
+    assert set(dataset.data_vars) == {*names, *(f"error_bound_{name}" for name in names), "S_rms"}
+    for name, gamma in itertools.product(names, [0.5, 1.0]):
+        law = exact(ROW.replace(gamma=gamma), length=lengths, of=name)
+        here = dataset.sel(beta=0, gamma=gamma)
+        np.testing.assert_array_equal(here[name], law.value)
+        np.testing.assert_array_equal(here[f"error_bound_{name}"], law.error_bound)
+    whole = sweep("exp", gamma=[0.5, 1.0], length=8, of="S")  # not the limit: rows of 8
+    assert whole["S"].sel(gamma=1.0).item() == exact("exp", gamma=1, length=8, of="S").value
+    assert whole["S"].sel(gamma=1.0).item() != float(evaluate("exp", gamma=1.0).S)
+
+
+def test_a_sweep_of_a_row_without_a_quantity_is_its_limit_form():
+    dataset = sweep(ROW, length=[8, 64])
+    np.testing.assert_array_equal(dataset["S"][0, 0], evaluate(ROW, length=[8, 64]).S)
+    np.testing.assert_array_equal(dataset["n_eff"][0, 0], exact(ROW, length=[8, 64]).value)
+    assert sweep("decayed", decay=0.9, length=50, of="n_eff")["n_eff"].item() == (
+        exact("decayed", decay=0.9, length=50).value
+    )
 
 
 def test_montecarlo_agrees_and_changes_nothing_else():
@@ -195,6 +222,10 @@ def test_cell_seeds_differ():
         ("nonnegative", {"ratio": 1, "dim": 2, "query": ""}, "query"),
         ("nonnegative", {"ratio": 1, "dim": "2.5,3", "query": "uniform"}, "dim"),
         ("decayed", {"decay": [0.5, 1.5], "length": 3}, "decay"),
+        ("exp", {"gamma": 1, "length": 8, "of": "entropi"}, "of"),
+        ("exp", {"gamma": 1, "length": 8, "of": []}, "of"),
+        ("exp", {"gamma": 1, "of": "n_eff"}, "length"),
+        (Row("exp", gamma=1, steps=(Alibi(0.05),)), {}, "length"),
         ("exp", {"beta": "0:1:2000", "gamma": "1:2:2000"}, "grids"),
     ],
 )

@@ -16,7 +16,7 @@ from scipy import stats
 from sparsity import figures
 from sparsity.errors import InputError
 from sparsity.figures import ALL, Context, plotting, render, write_all
-from sparsity.finite.finite_length import n_eff
+from sparsity.finite.exact import exact
 from sparsity.theory.evaluation import evaluate
 
 jax.config.update("jax_enable_x64", True)
@@ -99,7 +99,7 @@ def test_theory_is_that_of_the_kernel(data):
     for s, beta in zip(data["relu2"], (-2, -1, -0.5, 0, 0.5, 1, 2), strict=True):
         np.testing.assert_array_equal(s.log, evaluate("relu2", beta=beta, gamma=s.x).log_S)
     for s, gamma in zip(data["rows"], (1, 2, 3, 4), strict=False):
-        law = n_eff("exp", s.x, gamma=gamma)
+        law = exact("exp", length=s.x, gamma=gamma)
         np.testing.assert_allclose(s.theory, law.S_rms, rtol=1e-12)
     for s, window in zip(data["decayed"][5:], (1e5, 1999, 199, 19, 3), strict=True):
         assert s.theory[-1] == pytest.approx(window, rel=1e-9)

@@ -11,15 +11,15 @@ from scipy import special, stats
 
 from sparsity import measure, metric
 from sparsity.errors import InputError
-from sparsity.finite import finite_length, finite_rows
-from sparsity.ledger.ledger import model as claims_model
+from sparsity.finite.exact import exact
+from sparsity.ledger import model as claims_model
 from sparsity.ledger.model import null
 from sparsity.ledger.model.evidence import Evidence, Run, Sinks
 from sparsity.measurement import labels, law, layers, save, tables
 from sparsity.report.measured import job
 from sparsity.rows import rotary
-from sparsity.rows.steps import Unit
-from sparsity.rows.tokens import RowLaw
+from sparsity.rows.row import Row
+from sparsity.rows.steps import SinkLogit
 from sparsity.stacks import sinks
 
 RNG = np.random.default_rng(7)
@@ -373,7 +373,7 @@ def test_the_exact_law_is_interpolated_within_its_stated_error():
     rng, worst, cells = np.random.default_rng(3), 0.0, 0
     for gamma in np.concatenate([[1e-3, 0.02, 40.0], 7 * rng.random(40) ** 2]):
         n = np.unique([2, 3, *rng.integers(2, 60, 6), *rng.integers(60, 4096, 4), 4096])
-        direct = finite_length.n_eff("exp", n, beta=0.0, gamma=float(gamma))
+        direct = exact("exp", length=n, gamma=float(gamma))
         got = law.exact(n, np.full(len(n), gamma))
         worst, cells = max(worst, np.abs(np.log(got / direct.S_rms)).max()), cells + len(n)
     assert cells > 400
@@ -393,9 +393,7 @@ def test_gaussian_rows_follow_the_exact_law_and_not_the_limit_law():
     seen[:, :n] = True
     data = measure(np.where(seen, np.exp(logits), 0), causal=False, mask=seen)
     draws = data.n_eff.values.ravel()
-    z = (draws.mean() - finite_length.n_eff("exp", n, beta=0.0, gamma=gamma).n_eff) / (
-        draws.std() / np.sqrt(rows)
-    )
+    z = (draws.mean() - exact("exp", length=n, gamma=gamma).value) / (draws.std() / np.sqrt(rows))
     assert abs(z) < 4
     assert draws.mean() > 5 * n * law.limit(gamma) ** 2
 
@@ -603,7 +601,8 @@ def test_the_needed_logit_keeps_the_mass():
     assert np.all(run.sinks.change[1:] < -0.3)
     np.testing.assert_allclose(run.sinks.change, run.sinks.short, atol=0.3)
     n, gamma = 191, 2.25
-    mass, _ = finite_rows.sink_mass("exp", RowLaw(0.0, gamma).then(Unit(run.sinks.needed[-1])), n)
+    row = Row("exp", gamma=gamma, steps=(SinkLogit(run.sinks.needed[-1]),))
+    mass = exact(row, length=n, of="sink_mass").value
     assert float(mass) == pytest.approx(run.sinks.mass[0], abs=0.03)
 
 

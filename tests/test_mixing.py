@@ -11,14 +11,15 @@ from scipy import stats
 
 from sparsity.errors import InputError
 from sparsity.figures.mixing import FIGURE
-from sparsity.finite import finite_length, finite_rows
+from sparsity.finite.exact import exact
 from sparsity.kernels import score_kernel
 from sparsity.kernels.symbols import s
+from sparsity.ledger import sinks as claims_sinks
 from sparsity.ledger.judging import Finding, verdict
-from sparsity.ledger.ledger import sinks as claims_sinks
 from sparsity.ledger.sinks import SinkRoutes
 from sparsity.ledger.sinks.mixing import toy
-from sparsity.rows.steps import RowLaw, Unit
+from sparsity.rows.row import Row
+from sparsity.rows.steps import SinkLogit
 from sparsity.stacks import mixing_law
 from sparsity.stacks.collapse import collapse, effective_rank, neighbours
 from sparsity.stacks.influence import bound, bound_of, jacobian, norms
@@ -338,16 +339,17 @@ def test_bad_input_of_the_bound_is_refused():
 def test_row_moments_of_a_sink(gamma, n, b, mass):
     found = mixing_law.row_moments("exp", n, 0.0, gamma, Sink(logit=b))
     assert f"{found.mass:.5f}" == mass
-    exact, error = finite_rows.sink_mass("exp", RowLaw(gamma=gamma).then(Unit(b)), n)
-    assert found.mass == pytest.approx(exact, rel=1e-9 + float(error))
+    row = Row("exp", gamma=gamma, steps=(SinkLogit(b),))
+    law = exact(row, length=n, of="sink_mass")
+    assert found.mass == pytest.approx(float(law.value), rel=1e-9 + float(law.error_bound))
 
 
 @pytest.mark.parametrize(("n", "y2"), [(16, "0.47691"), (256, "0.21558"), (4096, "0.07862")])
 def test_row_moments_without_a_sink(n, y2):
     found = mixing_law.row_moments("exp", n, 0.0, 3.0)
     assert f"{found.squares:.5f}" == y2
-    exact, _ = finite_length.participation("exp", n, gamma=3.0)
-    assert found.squares == pytest.approx(float(exact), rel=1e-9)
+    law = exact("exp", length=n, gamma=3.0, of="participation")
+    assert found.squares == pytest.approx(float(law.value), rel=1e-9)
 
 
 def test_row_moments_against_rows_drawn():

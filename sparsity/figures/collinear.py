@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparsity.finite.rotary_laws import Coca, rectified
-from sparsity.rows.rotary import planes
+from sparsity.rows.rectified import rectified
+from sparsity.rows.rotation import planes
+from sparsity.rows.steps import Coca
 
 __all__ = ["collinear_mean", "turned_query"]
 

@@ -10,10 +10,11 @@ from sparsity.figures import plotting
 from sparsity.figures.collinear import collinear_mean, turned_query
 from sparsity.figures.record import Canvas, Context, Data, Figure
 from sparsity.figures.series import Series
-from sparsity.finite.finite_length import n_eff
-from sparsity.finite.rotary_laws import Coca, Rope
+from sparsity.finite.exact import exact
 from sparsity.montecarlo import Sampling
 from sparsity.montecarlo.rotary_sampling import rows
+from sparsity.rows.row import Row
+from sparsity.rows.steps import Coca, Rope
 from sparsity.sweeps.curves import cell_seed
 
 DIM, STRENGTH = 64, 6.0  # head dimension; mean collinear score of a key beside the query
@@ -39,19 +40,19 @@ def data(context: Context) -> Data:
     """n_eff against n for every law, with sampled rows; then keys without position."""
     found = []
     for label, law in laws().items():
-        exact = np.log(law.n_eff(np.concatenate([LENGTHS, SAMPLED])).n_eff)
-        line = Series.line(label, LENGTHS, exact[: len(LENGTHS)])
+        log = exact(Row("exp", steps=(law,)), length=[*LENGTHS, *SAMPLED]).log_value
+        line = Series.line(label, LENGTHS, log[: len(LENGTHS)])
         points = {}
         for length in SAMPLED:
             seed = cell_seed(context.seed, label, length)
             settings = Sampling(rel_error=context.rel_error, seed=seed, dtype=np.float32)
             drawn = rows(law, length, settings)
             points[float(length)] = (drawn.S, drawn.stderr, drawn.samples, seed)
-        theory = exact[len(LENGTHS) :]
+        theory = log[len(LENGTHS) :]
         found.append(line.with_points(theory, points, "rows of rotated vectors"))
     gamma = float(laws()["CoCA"].gamma(0))
-    flat = n_eff("exp", LENGTHS, gamma=gamma).n_eff
-    return (*found, Series.line("no position", LENGTHS, np.log(flat)))
+    flat = exact("exp", length=LENGTHS, gamma=gamma)
+    return (*found, Series.line("no position", LENGTHS, flat.log_value))
 
 
 def draw(data: Sequence[Series], canvas: Canvas) -> None:

@@ -10,7 +10,7 @@ from scipy.interpolate import PchipInterpolator
 from sparsity.figures import plotting
 from sparsity.figures.record import Canvas, Context, Data, Figure
 from sparsity.figures.series import Series
-from sparsity.finite.finite_length import n_eff
+from sparsity.finite.exact import exact
 from sparsity.finite.regimes import critical_spread, limit_reach
 
 SHORTEST, LONGEST, WIDEST = 10.0, 1e12, 2.3
@@ -25,7 +25,8 @@ _GAMMAS = np.concatenate([[1e-3], np.linspace(0.1, 1, 10), np.geomspace(1.1, 12.
 
 def _contours() -> Data:
     """N against γ/√(ln n) at fixed n_eff: exact on a grid of n and γ, between them by PCHIP."""
-    log = np.log([n_eff("exp", _LENGTHS, gamma=gamma).n_eff for gamma in _GAMMAS.tolist()])
+    log = [exact("exp", length=_LENGTHS, gamma=gamma).log_value for gamma in _GAMMAS.tolist()]
+    log = np.array(log)
     log_n = np.log(_LENGTHS)
     found: dict[float, list[tuple[float, float]]] = {level: [] for level in LEVELS}
     for gamma, along in zip(_GAMMAS.tolist(), log, strict=True):

@@ -12,9 +12,9 @@ from sparsity.figures import plotting
 from sparsity.figures.collinear import collinear_mean, turned_query
 from sparsity.figures.record import Canvas, Context, Data, Figure
 from sparsity.figures.series import Series
-from sparsity.finite.rotary_laws import Coca, Rope
 from sparsity.montecarlo import Sampling
 from sparsity.montecarlo.rotary_sampling import scores
+from sparsity.rows.steps import Coca, Rope
 from sparsity.sweeps.curves import cell_seed
 
 DIM, STRENGTH = 64, 6.0  # head dimension; mean collinear score of a key beside the query

@@ -9,8 +9,8 @@ import numpy as np
 from sparsity.figures import plotting
 from sparsity.figures.record import Canvas, Context, Data, Figure
 from sparsity.figures.series import Series
-from sparsity.finite.finite_rows import sink_logit
-from sparsity.rows.steps import RowLaw
+from sparsity.inversion.sink_logit import sink_logit
+from sparsity.rows.row import Row
 
 MASS = 0.5
 GAMMAS = (1.0, 2.0, 3.0, 4.0)
@@ -20,10 +20,10 @@ LENGTHS = np.unique(np.round(np.geomspace(10, 1e9, 25))).astype(int)
 def data(context: Context) -> Data:
     """For every γ the logit for half of the mass; then ln n + γ²/2 for each."""
     ends = LENGTHS[[0, -1]]
-    exact = [
-        Series.line(f"γ = {g:g}", LENGTHS, np.log(sink_logit(MASS, RowLaw(0.0, g), LENGTHS)))
-        for g in GAMMAS
-    ]
+    exact = []
+    for g in GAMMAS:
+        logit = sink_logit(MASS, Row("exp", gamma=g), length=LENGTHS)
+        exact.append(Series.line(f"γ = {g:g}", LENGTHS, np.log(logit)))
     annealed = [
         Series.line(f"ln n + γ²/2, γ = {g:g}", ends, np.log(np.log(ends) + g * g / 2))
         for g in GAMMAS

@@ -17,7 +17,7 @@ from sparsity.theory.limit_form import log_total
 
 __all__ = ["sink_logit"]
 
-_FARTHEST = 1e6  # logits that are looked at
+_FARTHEST = 1e4  # that a logit is looked for from where a sink begins to matter
 
 
 def _solved(mass: float, row: Row, n: int) -> float:

@@ -12,7 +12,7 @@ import sympy
 from scipy import stats
 
 from sparsity import metric, symbolic
-from sparsity.finite import finite_length
+from sparsity.finite.exact import exact
 from sparsity.kernels import Kernel
 from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.montecarlo import Sampling, estimators
@@ -80,7 +80,7 @@ def _log_S(kernel: str | Kernel, **parameters: Any) -> np.ndarray:
 
 
 def _n_eff(kernel: str | Kernel, length: Any, **parameters: Any) -> np.ndarray:
-    return finite_length.n_eff(kernel, length, **parameters).n_eff
+    return exact(kernel, length=length, **parameters).value
 
 
 def _polynomial_log_S(kernel: Kernel, gamma: float) -> float:

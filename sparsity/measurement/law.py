@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.interpolate import RectBivariateSpline
 
-from sparsity.finite import finite_length
+from sparsity.finite.exact import exact as exact_law
 
 __all__ = ["ERROR", "WIDEST", "exact", "limit", "log_limit"]
 
@@ -36,8 +36,8 @@ def limit(gamma: Any) -> np.ndarray:
 def _at(length: int, stop: int) -> np.ndarray:
     """Log S at every γ of the grid, for lengths given by the grid up to `length`."""
     n, x = _lengths(length), _STEP * np.arange(1, stop)
-    rows = [finite_length.n_eff("exp", n, beta=0.0, gamma=float(g)).n_eff for g in np.sinh(x)]
-    return np.stack([np.zeros(len(n)), *(0.5 * np.log(np.stack(rows) / n))], axis=1)
+    rows = [np.log(exact_law("exp", length=n, gamma=float(g)).S_rms) for g in np.sinh(x)]
+    return np.stack([np.zeros(len(n)), *rows], axis=1)
 
 
 def _lengths(longest: int) -> np.ndarray:

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.errors import InputError
+from sparsity.errors import InputError, number
 from sparsity.rows import rotary
-from sparsity.rows.tokens import number
 
 __all__ = ["Logits", "Source", "Weights", "array", "of_queries", "of_weights"]
 

@@ -18,11 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from sparsity import kernels
-from sparsity.errors import InputError
+from sparsity.errors import InputError, number, whole
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.lowering import jax_log_abs, jax_weight, numpy_log_abs
 from sparsity.montecarlo.batches import resolve_dtype
-from sparsity.rows.tokens import number, whole
 from sparsity.stacks.collapse import collapse
 
 __all__ = ["Layers", "Sink", "Stack", "draw", "forward", "sampled"]

@@ -4,7 +4,7 @@ The W_h are centred and independent, so the expected products K_jk = E v_j·v_k 
     K' = K + w² E[A D K D Aᵀ],   D = diag(g),
 whatever the number of heads and the dimension. Scores are independent, so only the first two
 moments of a row of A are needed: its mean, E Σα² and the moments of the sink's mass m, one-fold
-Laplace integrals like those of `finite_length`, e.g.
+Laplace integrals like those of `exact`, e.g.
     E m = ∫ x_b e^(−x_b) φⁿ du,   E Σα² = n ∫ E[x² e^(−x)] φ^(n−1) e^(−x_b) du,
 with x = e^u f(s), φ = E e^(−x), x_b = e^u f(b).
 """
@@ -85,11 +85,11 @@ def row_moments(
     psi, (second,) = law(u)
     scale = np.exp(law.top)
     with np.errstate(divide="ignore", under="ignore", over="ignore"):
-        log_phi = np.maximum(np.log1p(-np.minimum(psi[:, 0] * scale, 1.0)), -1e3)
+        log_phi = np.maximum(np.log1p(-np.minimum(psi * scale, 1.0)), -1e3)
         x = np.exp(u + log_b)  # the sink's
         tail = np.exp(-x)
-        squares = n * _sum(np.exp((flat - 1) * log_phi) * (tail * second[:, 0] * scale), n)
-        some = -np.expm1(n * np.log1p(-min(law.p_nonzero[0] * scale, 1 - 1e-16)))
+        squares = n * _sum(np.exp((flat - 1) * log_phi) * (tail * second * scale), n)
+        some = -np.expm1(n * np.log1p(-min(law.p_nonzero * scale, 1 - 1e-16)))
     if sink is None or sink.mass is not None:
         m = 0.0 if sink is None else sink.mass or 0.0
         left = 1 - m

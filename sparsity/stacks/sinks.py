@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.errors import InputError
-from sparsity.rows.tokens import number, whole
+from sparsity.errors import InputError, number, whole
 
 __all__ = ["importance", "sink_rate", "uniform_importance"]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from sparsity.ledger.coca.routes import CocaRoutes, numbers_of
 from sparsity.ledger.judging import Finding
-from sparsity.rows.rotary import planes
+from sparsity.rows.rotation import planes
 
 __all__ = ["dual", "slack"]
 

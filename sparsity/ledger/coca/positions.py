@@ -9,7 +9,7 @@ from scipy import stats
 
 from sparsity.ledger.coca.routes import CocaRoutes, numbers_of
 from sparsity.ledger.judging import ALARM, Finding
-from sparsity.rows.rotary import planes
+from sparsity.rows.rotation import planes
 
 __all__ = ["anomaly", "border", "bounds"]
 

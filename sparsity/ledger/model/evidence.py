@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity.finite import finite_rows
+from sparsity.inversion.sink_logit import sink_logit
 from sparsity.ledger.model import null
 from sparsity.measurement import law, tables
-from sparsity.rows.tokens import RowLaw
+from sparsity.rows.row import Row
 
 if TYPE_CHECKING:
     import xarray
@@ -50,8 +50,8 @@ class Sinks:
                 for name in ("sink_mass", "sink_logit", "gamma_rest", "length")
             )
             keep = float(np.clip(found[0][0] if found else mass, 1e-6, 1 - 1e-6))
-            beside = RowLaw(0.0, min(gamma, law.WIDEST))
-            needed = float(finite_rows.sink_logit(keep, beside, max(round(n) - 1, 1)))
+            beside = Row("exp", gamma=min(gamma, law.WIDEST))
+            needed = float(sink_logit(keep, beside, length=max(round(n) - 1, 1)))
             found.append((mass, logit, needed))
         columns = np.array(found).reshape(-1, 3).T
         return cls(int(here.sum()), *columns)

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.finite import finite_rows
-from sparsity.rows.steps import RowLaw, Unit
+from sparsity.finite.exact import exact
+from sparsity.inversion.sink_logit import sink_logit
+from sparsity.rows.row import Row
+from sparsity.rows.steps import SinkLogit
 from sparsity.stacks import collapse, influence, mixing, mixing_law, sinks
 from sparsity.stacks.collapse import Collapse
 from sparsity.stacks.mixing import Layers, Stack
@@ -46,12 +48,12 @@ def _sampled(stack: Stack, draws: int, seed: int) -> Collapse:
 
 
 def _sink_mass(logit: float, length: int, gamma: float) -> float:
-    law = RowLaw(gamma=gamma).then(Unit(logit))
-    return float(finite_rows.sink_mass("exp", law, length)[0])
+    row = Row("exp", gamma=gamma, steps=(SinkLogit(logit),))
+    return float(exact(row, length=length, of="sink_mass").value)
 
 
 def _sink_logit(mass: float, length: int, gamma: float) -> float:
-    return float(finite_rows.sink_logit(mass, RowLaw(gamma=gamma), length))
+    return float(sink_logit(mass, Row("exp", gamma=gamma), length=length))
 
 
 @dataclass(frozen=True)

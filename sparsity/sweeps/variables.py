@@ -1,0 +1,126 @@
+"""What a sweep computes in the cells of its grids, by theory and by sampling."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparsity.errors import InputError
+from sparsity.finite.exact import exact
+from sparsity.kernels import Kernel
+from sparsity.kernels.parameters import LENGTH, QUERY
+from sparsity.quantities import Quantity
+from sparsity.rows.row import Row
+from sparsity.rows.tokens import Step
+from sparsity.theory.evaluation import evaluate
+
+if TYPE_CHECKING:
+    from sparsity.results import Estimate
+
+__all__ = ["Grid", "cell_seed"]
+
+Cell = dict[str, Any]
+Grids = dict[str, np.ndarray]
+Variables = dict[str, tuple[tuple[str, ...], np.ndarray]]  # (dimensions, values) by name
+
+
+def cell_seed(seed: int, *labels: Any) -> int:
+    """A seed of its own for one cell: independent streams, the same for the same labels."""
+    words = [int.from_bytes(str(label).encode(), "little") for label in labels]
+    return int(np.random.SeedSequence([seed, *words]).generate_state(1)[0])
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The outer product of the grids of one row's parameters and lengths.
+
+    Args:
+        kernel: of the row.
+        steps: of the row.
+        grids: values by parameter, `length` last.
+    """
+
+    kernel: Kernel
+    steps: tuple[Step, ...]
+    grids: Grids
+
+    @property
+    def limit(self) -> Grids:
+        """The grids of the kernel's own parameters."""
+        return {p.name: self.grids[p.name] for p in self.kernel.parameters}
+
+    @property
+    def rows(self) -> Grids:
+        """The grids of everything but the length."""
+        return {name: grid for name, grid in self.grids.items() if name != LENGTH.name}
+
+    def row(self, cell: Cell) -> Row:
+        """The row at one cell."""
+        own = {name: value for name, value in cell.items() if name != LENGTH.name}
+        return Row(self.kernel, steps=self.steps, **own)
+
+    def sparsity(self) -> tuple[Variables, str]:
+        """The limit S, log S and the error bound, and the route that ran."""
+        fields = ("S", "log_S", "error_bound")
+        if self.steps:
+            return self._of_steps(fields)
+        grids, dims = self.limit, tuple(self.limit)
+        names = [name for name in grids if name != QUERY.name]
+        mesh: Cell = dict(zip(names, np.ix_(*(grids[name] for name in names)), strict=True))
+        if QUERY.name not in grids:
+            found = evaluate(self.kernel, **mesh)
+            return {name: (dims, getattr(found, name)) for name in fields}, found.method
+        each = [evaluate(self.kernel, query=str(query), **mesh) for query in grids[QUERY.name]]
+        axis = dims.index(QUERY.name)
+        stacked = {name: np.stack([getattr(e, name) for e in each], axis) for name in fields}
+        return {name: (dims, value) for name, value in stacked.items()}, each[0].method
+
+    def _of_steps(self, fields: tuple[str, ...]) -> tuple[Variables, str]:
+        """The limit form: of each length where there are lengths, as tokens may differ."""
+        place = {LENGTH.name: self.grids[LENGTH.name]} if LENGTH.name in self.grids else {}
+        found = [evaluate(self.row(cell), **place) for cell in _cells(self.rows)]
+        return _stacked(self.grids, found, dict(zip(fields, fields, strict=True))), found[0].method
+
+    def exact(self, quantity: Quantity) -> tuple[Variables, str]:
+        """A quantity of rows of n by the exact law, with the bound, and the route that ran."""
+        if LENGTH.name not in self.grids:
+            raise InputError("length", None, f"{quantity.name} is of rows of n tokens; give it")
+        lengths = self.grids[LENGTH.name]
+        laws = [exact(self.row(c), length=lengths, of=quantity) for c in _cells(self.rows)]
+        fields = {quantity.name: "value", f"error_bound_{quantity.name}": "error_bound"}
+        if quantity.name == "n_eff":
+            fields["S_rms"] = "S_rms"
+        return _stacked(self.grids, laws, fields), laws[0].method
+
+    def sampled(
+        self, run: Callable[[Cell], Estimate], grids: Grids, tag: str
+    ) -> tuple[Variables, str]:
+        """One estimate for each cell of these grids, and the estimator that ran."""
+        columns = {
+            f"{tag or 'S_'}mc": "S",
+            f"stderr_{tag}mc": "stderr",
+            f"samples_{tag}mc": "samples",
+            f"seed_{tag}mc": "seed",
+            f"trusted_{tag}mc": "trusted",
+        }
+        estimates = [run(cell) for cell in _cells(grids)]
+        return _stacked(grids, estimates, columns), estimates[0].method
+
+
+def _cells(grids: Grids) -> list[Cell]:
+    """Every cell of the outer product, in order, as plain Python values."""
+    columns = [grid.tolist() for grid in grids.values()]
+    return [dict(zip(grids, cell, strict=True)) for cell in itertools.product(*columns)]
+
+
+def _stacked(grids: Grids, found: Sequence[Any], fields: dict[str, str]) -> Variables:
+    """Fields of one result a cell, or a row of lengths, in the shape of the grids."""
+    shape = [len(grid) for grid in grids.values()]
+    return {
+        name: (tuple(grids), np.reshape([getattr(one, field) for one in found], shape))
+        for name, field in fields.items()
+    }
