@@ -1,0 +1,125 @@
+"""CONTRIBUTING's recipes carried out on a copy of the package, and every instrument run on them."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+FILES = dict(re.findall(r"```python\n# (sparsity/\S+\.py)\n(.*?)```", PAGE, flags=re.DOTALL))
+ENTRIES = re.findall(r"Add `(\w+)` from `([\w.]+)` to `ALL` in `(sparsity/\S+\.py)`", PAGE)
+
+ASK = """
+import json
+import sparsity
+from sparsity import figures, ledger, quantities
+from sparsity.ledger import ledger
+from sparsity.panel import opened
+from sparsity.report import formulas
+from sparsity.rows.steps import ALL, parse
+
+row = sparsity.Row("relu3", beta=1.0, gamma=0.5, steps=(parse("recency:2,0.5"),))
+print(json.dumps({
+    "derived": str(sparsity.derive("relu3").S)[:1] != "",
+    "limit": float(sparsity.evaluate(row, length=6).S),
+    "exact": float(sparsity.exact(row, length=6).value),
+    "estimate": sparsity.estimate(row, length=6, of="hoyer", rel_error=1e-3).value,
+    "S": float(sparsity.exact(row, length=6, of="S").value),
+    "verified": sparsity.verify(row, length=6).agree,
+    "panel": opened("relu3").specs()[0] is not None,
+    "report": len(formulas.derivation(sparsity.derive("relu3"))),
+    "verdict": ledger.ALL[-1].record()["verdict"],
+    "figure": sorted(figures.render(figures.ALL[-1], figures.ALL[-1].data(figures.Context()))),
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory):
+    """A copy of the package with one new member in every family."""
+    place = tmp_path_factory.mktemp("extended")
+    shutil.copytree(
+        ROOT / "sparsity", place / "sparsity", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    for path, code in FILES.items():
+        assert not (place / path).exists()
+        (place / path).write_text(code, "utf-8")
+    for name, module, path in ENTRIES:
+        text = (place / path).read_text("utf-8")
+        start = text.index("\nALL:")
+        open_ = text.index("= (", start) + 3
+        depth, end = 1, open_
+        while depth:
+            depth += {"(": 1, ")": -1}.get(text[end], 0)
+            end += 1
+        inside = text[open_ : end - 1].rstrip().rstrip(",")
+        text = f"{text[:open_]}{inside}, {name}{text[end - 1 :]}"
+        start = text.index("\nALL:")
+        text = f"{text[:start]}\nfrom {module} import {name}{text[start:]}"
+        (place / path).write_text(text, "utf-8")
+    return place
+
+
+def run(place, *arguments):
+    done = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, cwd=place, check=False,
+        env=os.environ | {"PYTHONPATH": str(place), "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_one_file_and_one_entry_for_each_family():
+    families = [path.split("/")[1] for path in FILES]
+    assert families == ["kernels", "rows", "quantities", "ledger", "figures"]
+    assert [path.split("/")[1] for _, _, path in ENTRIES] == families
+
+
+def test_every_instrument_knows_the_new_members(extended):
+    found = json.loads(run(extended, "-c", ASK))
+    n = 6
+    assert 1 <= found["exact"] <= n
+    # Hoyer's sparsity is linear in S_n: the sampled new quantity against the exact law of S.
+    hoyer = (n**0.5 - n**0.5 * found["S"]) / (n**0.5 - 1)
+    assert found["estimate"] == pytest.approx(hoyer, rel=6e-3)
+    assert 0 < found["limit"] < 1
+    assert found["derived"]
+    assert found["verified"]
+    assert found["panel"]
+    assert found["report"] > 100
+    assert found["verdict"] == "confirmed"
+    assert found["figure"] == ["csv", "png", "svg"]
+
+
+COMMANDS = (
+    "list",
+    "derive relu3",
+    "eval relu3 --beta 1 --gamma 0.5 --length 6 --step recency:2,0.5",
+    "exact relu3 --beta 1 --gamma 0.5 --length 6 --step recency:2,0.5",
+    "estimate relu3 --beta 1 --gamma 0.5 --length 6 --step recency:2,0.5 --of hoyer",
+    "verify relu3",
+    "sweep relu3 --beta 1 --gamma 0.5,1 --length 6 --step recency:2,0.5 --out s.nc",
+    "design relu3 --beta 1 --length 6 --n-eff 3 --step recency:2,0.5",
+)
+
+
+def test_every_command_knows_them(extended):
+    script = (
+        "import sys\nfrom sparsity import cli\nfor line in sys.argv[1:]:\n"
+        "    sys.argv = ['sparsity', *line.split(), '--json']\n"
+        "    try:\n        cli.main()\n    except SystemExit as stop:\n"
+        "        assert not stop.code, (line, stop.code)\n"
+    )
+    answers = run(extended, "-c", script, *COMMANDS).splitlines()
+    assert len(answers) == len(COMMANDS) == 8
+    assert "relu3" in answers[0]
+    for answer, line in zip(answers[1:], COMMANDS[1:], strict=True):
+        assert json.loads(answer), line
+    assert json.loads(answers[4])["quantity"] == "hoyer"
+    assert json.loads(answers[5])["agree"] is True
