@@ -9,24 +9,27 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import sympy
 
-from sparsity import evaluate
+import sparsity
+from sparsity import Alibi, Decay, Rope, Row, Sink, SinkLogit, Window, evaluate
 from sparsity.errors import InputError
-from sparsity.finite import finite_rows
-from sparsity.finite.finite_length import n_eff
+from sparsity.finite.exact import exact as exact_law
 from sparsity.kernels import ALL, score_kernel
-from sparsity.panel import filling, rowlaws
+from sparsity.panel import filling, opened, rowlaws
 from sparsity.panel.calls import python, table
 from sparsity.panel.controls import CONTROLS
-from sparsity.panel.lines import at_once, exact, exact_lengths, slowly
+from sparsity.panel.lines import at_once, exact, exact_lengths, slowly, why_not
 from sparsity.panel.picture import Axes, curves, picture
 from sparsity.panel.state import edit, initial
 from sparsity.panel.store import Memory, Store
+from sparsity.rows import steps
 
 FRONT = Path(__file__).resolve().parents[1] / "sparsity" / "panel" / "front"
 NAMES = tuple(kernel.name for kernel in ALL)
@@ -165,23 +168,25 @@ def test_limits_at_once_are_the_limits_of_the_row_law(kernel, rows):
     (spec,) = state.specs()
     found = at_once(spec, "gamma", np.array([0.7]))
     if found is None:
-        assert rows in ("sink", "sphere", "rope") or (rows == "alibi" and kernel != "exp")
+        assert rows in ("sink", "qk-norm", "rope") or (rows == "alibi" and kernel != "exp")
         return
-    law = spec.law.law(spec.given())
-    wanted = float(finite_rows.limit(kernel, law, 48).log_S)
+    row = spec.law.row(spec.kernel, spec.given())
+    wanted = float(evaluate(row, length=48).log_S)
     assert float(found[0]) == pytest.approx(wanted, rel=1e-9)
     assert slowly(spec) == pytest.approx(wanted, rel=1e-9)
-    wrong = float(finite_rows.limit(kernel, law, 49).log_S)  # one token more is another law
-    no_n = rows == "iid" or (rows == "scaled" and kernel != "exp")  # β/γ is all that matters
+    wrong = float(evaluate(row, length=49).log_S)  # one token more is another law
+    no_n = rows == "iid" or (
+        rows == "scalable-softmax" and kernel != "exp"
+    )  # β/γ is all that matters
     assert no_n or abs(wrong / wanted - 1) > 1e-6
 
 
 def test_exact_points():
     (spec,) = start("relu2", length=100, gamma=0.5).specs()
-    law = n_eff("relu2", 100, beta=-1, gamma=0.5)
+    law = exact_law("relu2", length=100, beta=-1, gamma=0.5)
     point = exact(spec)
     assert point is not None
-    assert point.n_eff == float(law.n_eff)
+    assert point.n_eff == float(law.value)
     assert math.exp(point.log_S) == pytest.approx(float(law.S_rms))
     many = exact_lengths(spec, np.array([10.0, 100.0]))
     assert many[1].n_eff == pytest.approx(point.n_eff, rel=1e-12)
@@ -232,7 +237,7 @@ def test_every_axis_of_every_row_law_can_be_drawn_at_its_extremes(rows, x):
                 numbers = np.frombuffer(data, dtype="<f4")
                 assert np.all(np.isfinite(numbers))
                 drawn += len(content["curves"])
-    assert drawn == 2 * 2 * 5 * len(CONTROLS)
+    assert drawn == 2 * 2 * len(NAMES) * len(CONTROLS)
 
 
 def test_a_pin_has_its_own_row_length():
@@ -271,15 +276,15 @@ def test_axes_stay_while_sliders_move():
 
 def test_laws_fill_in_from_the_marker_to_every_point():
     state, store = start("exp", "relu2"), Store()
-    steps = sum(1 for _ in filling.laws(state, store))
-    assert steps == 2 * 66  # 65 along the axis, and the marker
+    count = sum(1 for _ in filling.laws(state, store))
+    assert count == 2 * 66  # 65 along the axis, and the marker
     content, data = picture(state, store)
     for curve in content["curves"]:
         assert curve["exact"]["whole"]
         assert curve["read"]["n_eff"] is not None
     u, v = arrays(content, data)["live relu2", "exact"]
     gamma = 0.05 * 400 ** float(u[40])
-    law = n_eff("relu2", 1024, beta=-1, gamma=gamma)
+    law = exact_law("relu2", length=1024, beta=-1, gamma=gamma)
     assert float(v[40]) == pytest.approx(float(law.S_rms), rel=1e-5)
     assert sum(1 for _ in filling.laws(state, store)) == 0  # nothing is computed twice
 
@@ -294,8 +299,8 @@ def test_a_few_points_are_not_drawn_as_a_line():
 
 def test_along_n_one_table_serves_every_length():
     state, store = start("exp", "relu2", x="length"), Store()
-    steps = sum(1 for _ in filling.laws(state, store))
-    assert steps <= 4
+    count = sum(1 for _ in filling.laws(state, store))
+    assert count <= 4
     assert all(c["exact"]["whole"] for c in picture(state, store).content["curves"])
 
 
@@ -315,7 +320,7 @@ def test_samples_hold_the_exact_law(sampled):
     points = [point for curve in content["curves"] for point in curve["points"]]
     assert len(points) == 8
     for point in content["curves"][0]["points"]:
-        law = n_eff("exp", 64, gamma=point["x"])
+        law = exact_law("exp", length=64, gamma=point["x"])
         if point["warning"] is None:
             assert abs(point["S"] - float(law.S_rms)) < 3 * point["half"]
     assert sum(p["warning"] is None for p in points) >= 6
@@ -384,7 +389,7 @@ def test_formulas_of_all_kernels():
     mine = score_kernel("sine", 2 + sympy.sin(sympy.Symbol("s")))
     known = (*ALL, mine)
     state, store = initial(known, tuple(kernel.name for kernel in known), "gamma"), Store()
-    assert sum(1 for _ in filling.formulas(state, store)) == 6
+    assert sum(1 for _ in filling.formulas(state, store)) == len(known)
     assert all("<math" in str(store.formulas.get(name)) for name in NAMES)
 
 
@@ -433,6 +438,17 @@ def test_the_python_call_computes_what_is_shown(rows):
     assert float(eval(row, names)) == pytest.approx(point.n_eff, rel=1e-9)
 
 
+@pytest.mark.parametrize("rows", [rows.name for rows in rowlaws.ALL])
+def test_the_python_call_imports_public_names_only(rows):
+    state = start(*NAMES, rows=rows, length=64, dim=8)
+    imports = [line for line in python(state).splitlines() if "import" in line]
+    public = [line for line in imports if line.startswith("from sparsity import ")]
+    assert len(public) == 1
+    assert set(imports) - set(public) <= {"import numpy as np"}
+    names = public[0].removeprefix("from sparsity import ").split(", ")
+    assert set(names) <= set(sparsity.__all__)
+
+
 def test_the_python_call_of_your_own_kernel_runs():
     mine = score_kernel("softplus", sympy.log(1 + sympy.exp(sympy.Symbol("s"))))
     state = initial((*ALL, mine), ("softplus",), "gamma")
@@ -440,6 +456,102 @@ def test_the_python_call_of_your_own_kernel_runs():
     names = {}
     exec("\n".join(setup), names)
     assert float(eval(limit, names)) == pytest.approx(float(evaluate(mine, beta=-1, gamma=1).S))
+
+
+# --- rows of one's own ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Damped:
+    """A step that is not in the library: γ_m = γ/(1 + rate·m)."""
+
+    name: ClassVar[str] = "damped"
+    example: ClassVar[tuple] = (0.2,)
+
+    rate: float
+
+    def breaks(self, length):
+        return np.arange(length + 1.0)
+
+    def __call__(self, tokens, length):
+        return replace(tokens, gamma=tokens.gamma / (1 + self.rate * tokens.distance))
+
+
+SEVERAL = (Alibi(0.02), Window(20), Sink(1.5, 0.3), SinkLogit(4.0))
+ROPE = Rope((0.5, -0.4, 0.3, 0.7), (0.1, 0.2, -0.3, 0.4), 0.8)
+
+
+@pytest.mark.parametrize(
+    ("row", "name", "moved"),
+    [
+        (Row("exp", gamma=2), "iid", {}),
+        (Row("relu2", beta=-0.5, gamma=2, steps=(Alibi(0.03),)), "alibi", {"slope": 0.03}),
+        (Row("identity", beta=1, gamma=2, steps=(Window(9),)), "window", {"window": 9}),
+        (
+            Row("exp", gamma=1.2, steps=SEVERAL),
+            "alibi:0.02 window:20 sink:1.5,0.3 sink-logit:4.0",
+            {"slope": 0.02, "window": 20},
+        ),
+        (Row("exp", gamma=1.2, steps=(Damped(0.1),)), "damped:0.1", {}),
+        (Row("exp", gamma=1, steps=(Decay(0.9), ROPE)), None, {"decay": 0.9}),
+    ],
+)
+def test_a_row_is_opened_as_it_is_and_its_call_is_its_exact_law(row, name, moved):
+    state = opened(row, length=50)
+    (spec,) = state.specs()
+    assert name in (None, spec.rows)
+    assert {key: state.value(key) for key in moved} == moved
+    assert {key for key, _ in spec.values} - {"beta", "gamma", "length"} == set(moved)
+    assert spec.law.row(spec.kernel, spec.given()) == row
+    wanted = exact_law(row, length=50)
+    if not why_not(spec):
+        assert exact(spec).n_eff == pytest.approx(float(wanted.value), rel=1e-12)
+    *setup, limit, of_rows = python(state).splitlines()
+    names = {}
+    exec("\n".join(setup), names)
+    assert float(eval(of_rows, names)) == pytest.approx(float(wanted.value), rel=1e-12)
+    shown = float(evaluate(row, length=50).S)
+    assert float(eval(limit, names)) == pytest.approx(shown, rel=1e-12)
+    json.dumps(picture(state, Store()).content, allow_nan=False)
+
+
+def test_the_steps_of_a_row_are_moved_by_their_sliders():
+    state = edit(opened(Row("exp", gamma=1.2, steps=SEVERAL)), "window", 7)
+    (spec,) = state.specs()
+    moved = (SEVERAL[0], Window(7), *SEVERAL[2:])
+    assert spec.law.row(spec.kernel, spec.given()) == Row("exp", gamma=1.2, steps=moved)
+
+
+def test_further_rows_are_pinned_and_kernels_stay():
+    rows = Row("exp", gamma=2, steps=(Alibi(0.03),)), Row("relu2", beta=-1, gamma=3, steps=SEVERAL)
+    state = opened(*rows, "identity", Row("decayed", decay=0.5), length=30)
+    assert state.shown == ("exp", "identity")
+    assert state.rows == "alibi"
+    pinned, decayed = state.pins
+    assert pinned.law.row(pinned.kernel, pinned.given()) == rows[1]
+    assert decayed.given() == {"decay": 0.5, "length": 30}
+    assert edit(state, "rows", pinned.rows).specs()[0].law == pinned.law
+
+
+def test_a_new_step_has_a_slider_of_its_own(monkeypatch):
+    monkeypatch.setattr("sparsity.panel.rowlaws.CONTROLS", dict(CONTROLS))
+    *known, new = rowlaws.of_steps((*steps.ALL, Damped))
+    assert [law.name for law in known] == [law.name for law in rowlaws.ALL]
+    (control,) = new.controls
+    row = new.row(score_kernel("mine", sympy.Symbol("s") ** 4), {"beta": 0, "gamma": 2, control: 3})
+    assert row.steps == (Damped(3),)
+    assert rowlaws.CONTROLS[control].low < 0.2 < rowlaws.CONTROLS[control].high
+
+
+def test_points_say_of_what_they_are(sampled):
+    """√(n_eff/n) of rows is not E S_n, and is not called S."""
+    state, store = sampled
+    for curve in picture(state, store).content["curves"]:
+        name = "√(n_eff/n)" if curve["kernel"] == "exp" else "S"
+        assert {point["of"] for point in curve["points"]} == {name}
+    table_rows = csv.DictReader(io.StringIO(table(state, store)))
+    said = {(row["kernel"], row["sampled"]) for row in table_rows if row["S_mc"]}
+    assert said == {("exp", "√(n_eff/n)"), ("decayed", "S")}
 
 
 def test_the_table_has_everything_drawn(sampled):
@@ -491,8 +603,6 @@ def test_the_axis_of_a_marker_beyond_it():
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch):
-    import sparsity
-
     monkeypatch.setitem(sys.modules, "anywidget", None)
     monkeypatch.delitem(sys.modules, "sparsity.panel.widget", raising=False)
     with pytest.raises(ModuleNotFoundError, match=r'pip install "sparsity\[notebook\]"'):
@@ -502,8 +612,6 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch):
 @pytest.fixture
 def panel(monkeypatch):
     """A widget whose messages are caught; (message) -> the answers."""
-    import sparsity
-
     widget = sparsity.explore("exp", gamma=2)
     sent = []
     monkeypatch.setattr(widget, "send", lambda content, buffers=None: sent.append(content))

@@ -2,20 +2,61 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sparsity import kernels
 from sparsity.errors import InputError
-from sparsity.kernels import Kernel
-from sparsity.panel.state import initial
+from sparsity.kernels import Kernel, Law
+from sparsity.panel.rowlaws import ALL, Rows, of_row
+from sparsity.panel.state import State, initial
+from sparsity.rows.row import Row
 
 if TYPE_CHECKING:
     from sparsity.panel.widget import Panel
 
-__all__ = ["explore"]
+__all__ = ["explore", "opened"]
 
 
-def explore(*shown: str | Kernel, x: str = "gamma", **values: Any) -> Panel:
+def _of_row(row: Row) -> tuple[Rows, dict[str, Any]]:
+    """The law of a row's steps, and the values that the panel starts from to show it."""
+    law, moved = of_row(row)
+    place = {"rows": law.name} if row.kernel.law is Law.SCORE else {}
+    return law, place | row.params | moved
+
+
+def opened(*shown: str | Kernel | Row, x: str = "gamma", **values: Any) -> State:
+    """The state that a panel starts in, as `explore` describes it.
+
+    Raises:
+        InputError: an unknown name, a value outside its domain, or two kernels of one name.
+    """
+    rows = [each for each in shown if isinstance(each, Row)]
+    found = [_of_row(row) for row in rows]
+    laws = ALL
+    for law, _ in found:
+        laws += (law,) if law.name not in [each.name for each in laws] else ()
+    given = [each.kernel if isinstance(each, Row) else each for each in shown]
+    chosen = [kernels.named(each) for each in given or ("exp", "relu2")]
+    known = kernels.ALL
+    for each in chosen:
+        known += (each,) if each not in known else ()
+    names = [each.name for each in known]
+    if len(set(names)) != len(names):
+        raise InputError("kernel", names[-1], "give your kernel a name of its own")
+    first = tuple(
+        kernel.name
+        for each, kernel in zip(shown or chosen, chosen, strict=True)
+        if not isinstance(each, Row) or each is rows[0]
+    )
+    state = initial(known, first, x, laws=laws, **((found[0][1] if found else {}) | values))
+    for row, (_, own) in zip(rows[1:], found[1:], strict=True):
+        other = initial(known, (row.kernel.name,), x, laws=laws, **(own | values))
+        state = replace(state, pins=state.pins + other.specs())
+    return state
+
+
+def explore(*shown: str | Kernel | Row, x: str = "gamma", **values: Any) -> Panel:
     """A panel to explore S = E|a| / √(E a²) by hand, in JupyterLab, Notebook, VS Code or Colab.
 
     Sliders and number fields for every parameter, any of which can be the x-axis; curves to pin;
@@ -23,11 +64,11 @@ def explore(*shown: str | Kernel, x: str = "gamma", **values: Any) -> Panel:
     error bars. Needs the extra `notebook`: pip install "sparsity[notebook]".
 
     Args:
-        *shown: kernels to start with, by name or your own `Kernel`; none is exp and relu2.
+        *shown: kernels to start with, by name or your own `Kernel`; none is exp and relu2. A `Row`
+            brings its parameters and steps, which sliders then move; further rows are pinned.
         x: the parameter along the x-axis: "beta", "gamma", "length", "decay", "ratio" or "dim".
-        **values: where to start: `beta`, `gamma`, `length`, `decay`, `ratio`, `dim`; `rows`, the
-            row law ("iid", "decay", "alibi", "window", "scaled", "sink", "sphere", "rope") with
-            its own `slope`, `window`, `scale` or `logit`; `query`; `y`: "S", "log S" or "n_eff".
+        **values: where to start: `beta`, `gamma`, `length` and the other parameters by name;
+            `rows`, the row law: "iid" or the name of a step; `query`; `y`: "S", "log S" or "n_eff".
 
     Returns:
         The widget; the last expression of a cell shows it.
@@ -43,9 +84,4 @@ def explore(*shown: str | Kernel, x: str = "gamma", **values: Any) -> Panel:
             raise
         message = 'the panel needs the extra "notebook": pip install "sparsity[notebook]"'
         raise ModuleNotFoundError(message, name=error.name) from None
-    chosen = [kernels.named(each) for each in shown or ("exp", "relu2")]
-    known = kernels.ALL + tuple(each for each in chosen if each not in kernels.ALL)
-    names = [each.name for each in known]
-    if len(set(names)) != len(names):
-        raise InputError("kernel", names[-1], "give your kernel a name of its own")
-    return Panel(initial(known, tuple(each.name for each in chosen), x, **values))
+    return Panel(opened(*shown, x=x, **values))

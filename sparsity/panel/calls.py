@@ -5,8 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import math
+from dataclasses import fields
 from typing import Any
 
+import numpy as np
+
+import sparsity
 from sparsity.errors import InputError
 from sparsity.kernels import ALL
 from sparsity.panel.controls import CONTROLS
@@ -14,8 +18,11 @@ from sparsity.panel.lines import Exact, at_once
 from sparsity.panel.picture import Axes, curves, places
 from sparsity.panel.state import Spec, State
 from sparsity.panel.store import Point, Store
+from sparsity.rows.steps import Rope
 
 __all__ = ["python", "table"]
+
+_SAMPLED = ("sampled", "S_mc", "half_width_95_mc", "samples_mc")  # what S_mc is, and its numbers
 
 
 def _literal(name: str, value: float) -> str:
@@ -26,54 +33,77 @@ def _kernel(spec: Spec) -> str:
     return repr(spec.kernel.name) if spec.kernel in ALL else spec.kernel.name
 
 
-def _call(spec: Spec) -> tuple[list[str], list[str]]:
+def _written(value: Any) -> str:
+    return f"np.array({value.tolist()})" if isinstance(value, np.ndarray) else repr(value)
+
+
+def _step(step: Any) -> str:
+    """A step as one would write it; what it leaves at its default is left out."""
+    shown = [field for field in fields(step) if getattr(step, field.name) is not field.default]
+    given = [f"{field.name}={_written(getattr(step, field.name))}" for field in shown]
+    return f"{type(step).__name__}({', '.join(given)})"
+
+
+def _imports(steps: tuple[Any, ...], lines: list[str]) -> set[tuple[str, str]]:
+    """(module, name) of the steps, public or a user's own; ("", "numpy") where it is used."""
+    found = {("", "numpy as np")} if any("np." in line for line in lines) else set()
+    for kind in map(type, steps):
+        public = kind.__name__ in sparsity.__all__
+        found.add(("sparsity" if public else kind.__module__, kind.__name__))
+    return found
+
+
+def _call(spec: Spec) -> tuple[set[tuple[str, str]], list[str]]:
     """(imports, lines) that compute a curve's numbers at its own values."""
     v = {name: _literal(name, value) for name, value in spec.values}
     kernel = _kernel(spec)
     if not spec.score:
         options = ", ".join(f"{name}={value}" for name, value in v.items())
         options += f", query={spec.query!r}" if spec.query else ""
-        return ["import sparsity"], [f"sparsity.evaluate({kernel}, {options}).S"]
+        return {("sparsity", "evaluate")}, [f"evaluate({kernel}, {options}).S"]
     v = {"beta": "0.0"} | v
-    given = f"beta={v['beta']}, gamma={v['gamma']}"
+    imports = {("sparsity", "evaluate"), ("sparsity", "exact")}
+    given, n = f"beta={v['beta']}, gamma={v['gamma']}", v["length"]
+    last = f"# n_eff of rows of {n}; their S is √(n_eff/n)"
     if spec.rows == "iid":
-        return (
-            ["import sparsity", "from sparsity.finite.finite_length import n_eff"],
-            [
-                f"sparsity.evaluate({kernel}, {given}).S  # long rows",
-                f"n_eff({kernel}, {v['length']}, {given}).n_eff  # rows of {v['length']}",
-            ],
-        )
-    step, lines = spec.law.code.format(**v), []
-    imports = ["from sparsity import finite_rows", "from sparsity.rows.steps import RowLaw"]
-    if spec.rows == "rope":
-        imports.append("from sparsity.figures.collinear import turned_query")
-        imports.append("from sparsity.finite.rotary_laws import Rope")
-        lines.append(f"query = turned_query({v['dim']}) * ({v['gamma']} / {v['dim']} ** 0.5)")
+        return imports, [
+            f"evaluate({kernel}, {given}).S  # long rows",
+            f"exact({kernel}, length={n}, {given}).value  {last}",
+        ]
+    row, lines = spec.law.row(spec.kernel, spec.given()), []
+    if spec.rows == Rope.name:
+        lines.append(f"query = np.random.default_rng(0).standard_normal({v['dim']})")
+        lines.append(f"query *= {v['gamma']} / np.linalg.norm(query)")
+        steps = f"Rope(query, query * {v['beta']} / {v['gamma']} ** 2, 1.0)"
+        given = ""
     else:
-        imports.append(f"from sparsity.rows.steps import {step.split('(')[0]}")
-    beta = v["beta"] if spec.law.biased else "0.0"
+        steps, given = ", ".join(map(_step, row.steps)), f"{given}, "
     lines += [
-        f"law = RowLaw({beta}, {v['gamma']}, ({step},))",
-        f"finite_rows.limit({kernel}, law, {v['length']}).S  # long rows",
-        f"finite_rows.n_eff({kernel}, law, {v['length']}).n_eff  # rows of {v['length']}",
+        f"row = Row({kernel}, {given}steps=({steps},))",
+        f"evaluate(row, length={n}).S  # long rows",
+        f"exact(row, length={n}).value  {last}",
     ]
-    return imports, lines
+    return imports | {("sparsity", "Row")} | _imports(row.steps, lines), lines
 
 
 def python(state: State) -> str:
     """Python that computes the numbers shown: each import once, then the calls."""
-    imports, lines = [], []
+    imports: set[tuple[str, str]] = set()
+    lines: list[str] = []
     for spec in state.specs():
         new, call = _call(spec)
-        imports += [line for line in new if line not in imports]
-        lines += call
         if spec.kernel not in ALL:
             weight = f"score_kernel({spec.kernel.name!r}, sympify({str(spec.kernel.weight)!r}))"
-            imports += ["from sympy import sympify", "from sparsity.kernels import score_kernel"]
-            lines.insert(len(lines) - len(call), f"{spec.kernel.name} = {weight}")
-    plain_first = sorted(set(imports), key=lambda line: (line.startswith("from"), line))
-    return "\n".join([*plain_first, *lines])
+            imports |= {("sympy", "sympify"), ("sparsity", "score_kernel")}
+            lines.append(f"{spec.kernel.name} = {weight}")
+        imports |= new
+        lines += call
+    modules = dict.fromkeys(sorted(module for module, _ in imports))
+    head = []
+    for module in modules:
+        names = ", ".join(sorted(name for place, name in imports if place == module))
+        head.append(f"from {module} import {names}" if module else f"import {names}")
+    return "\n".join([*head, *lines])
 
 
 def table(state: State, store: Store) -> str:
@@ -82,7 +112,7 @@ def table(state: State, store: Store) -> str:
     names = [name for name in CONTROLS if name != state.x]
     writer = csv.writer(out, lineterminator="\n")
     head = ["curve", "kernel", "rows", "query", *names, state.x]
-    writer.writerow([*head, "S_limit", "S_rows", "n_eff", "S_mc", "half_width_95_mc", "samples_mc"])
+    writer.writerow([*head, "S_limit", "S_rms", "n_eff", *_SAMPLED])
     for identifier, spec in curves(state):
         v, own = spec.given(), [identifier, spec.kernel.name, spec.rows, spec.query]
         own += [v.get(name, "") for name in names]
@@ -93,7 +123,7 @@ def table(state: State, store: Store) -> str:
 
 
 def _row(axes: Axes, spec: Spec, store: Store, x: float) -> list[Any]:
-    """S_limit, S_rows, n_eff, and S, half width and samples of Monte Carlo; "" where not known."""
+    """S_limit, S_rms, n_eff and what was sampled; "" where not known."""
     here = spec.at(axes.name, x)
     try:
         logs = at_once(here, "", axes.x[:1])
@@ -104,9 +134,9 @@ def _row(axes: Axes, spec: Spec, store: Store, x: float) -> list[Any]:
     exact, point = store.exact.get(here), store.points.get(here)
     row += [math.exp(exact.log_S), exact.n_eff] if isinstance(exact, Exact) else ["", ""]
     if not isinstance(point, Point):
-        return [*row, "", "", ""]
+        return [*row, "", "", "", ""]
     e = point.estimate
     low, S, high = e.ci95[0], e.S, e.ci95[1]
     if point.of == "n_eff":
         low, S, high = (math.sqrt(value / float(axes.n(x, spec))) for value in (low, S, high))
-    return [*row, S, max(high - S, S - low), e.samples]
+    return [*row, point.name, S, max(high - S, S - low), e.samples]

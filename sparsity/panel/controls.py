@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
 from sparsity.kernels.parameters import BETA, DECAY, DIM, GAMMA, LENGTH, RATIO, Parameter
 
-__all__ = ["CONTROLS", "POINTS", "Control", "Scale"]
+__all__ = ["CONTROLS", "POINTS", "Control", "Scale", "around"]
 
 POINTS = 400  # of a curve
 _STEPS = 240  # of a slider
@@ -171,3 +172,19 @@ CONTROLS: dict[str, Control] = {
         Control(_SCALE, "s", 0.03, 3, 0.43, LOG, (0.03, 0.1, 0.3, 1, 3)),
     )
 }
+
+
+def around(step: type[Any]) -> Control:
+    """A control for the first field of a step, around its example."""
+    name, at = fields(step)[0].name, step.example[0]
+    whole = isinstance(at, int)
+    text = f"{name} of {step.name}"
+    parameter = Parameter(
+        f"{step.name}-{name}", text, "as the step takes it", np.isfinite, None, whole
+    )
+    if at > 0:
+        low, high = at / 100, at * 100
+        low = max(1.0, round(low)) if whole else low
+        return Control(parameter, name, low, high, at, LOG, (low, at, high))
+    reach = 10 * max(1.0, abs(at))
+    return Control(parameter, name, -reach, reach, at, LINEAR, (-reach, at, reach))

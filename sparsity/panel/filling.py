@@ -16,6 +16,7 @@ from sparsity.panel.lines import at_once, exact, exact_lengths, slowly, why_not
 from sparsity.panel.picture import Axes, curves, places
 from sparsity.panel.state import Spec, State
 from sparsity.panel.store import Point, Store
+from sparsity.rows.steps import QKNorm
 
 __all__ = ["Left", "formulas", "laws", "samples"]
 
@@ -148,24 +149,23 @@ def _sample(
 
 def _draw(spec: Spec, chunks: int, check: Callable[..., None]) -> tuple[Any, str]:
     """An estimate of n_eff of whole rows, or of S where the kernel has no rows."""
-    from sparsity.montecarlo import Sampling, draw
-    from sparsity.montecarlo.scores_sampling import sample_rows
+    from sparsity.montecarlo import estimate
     from sparsity.sweeps.curves import cell_seed
 
     v = spec.given()
-    seed = cell_seed(0, spec.kernel.name, spec.rows, *v.items())
-
-    def settings(rel_error: float, draws: float) -> Sampling:
-        return Sampling(rel_error, draws, seed, progress=lambda done, total: check())
-
+    settings: dict[str, Any] = {
+        "seed": cell_seed(0, spec.kernel.name, spec.rows, *v.items()),
+        "progress": lambda done, total: check(),
+        "rel_error": 5e-4,
+    }
     if not spec.score:
         if spec.query:
             v |= {"query": spec.query}
         draws = chunks * 32 * max(8, 2**16 // int(v.get("dim", 2**8)))
-        return draw(spec.kernel, settings(5e-4, draws), **v), "S"
-    n = int(v["length"])
+        return estimate(spec.kernel, max_samples=draws, **settings, **v), "S"
+    n, row = int(v["length"]), spec.law.row(spec.kernel, v)
+    width = n * (int(v["dim"]) if any(isinstance(step, QKNorm) for step in row.steps) else 1)
     if n > _LONGEST_SAMPLED or n * v.get("dim", 1) > 2**20:
         raise InputError("n", n, f"rows of at most {_LONGEST_SAMPLED} numbers are drawn here")
-    width = n * (int(v["dim"]) if spec.rows == "sphere" else 1)
     draws = chunks * 32 * max(1, 2**16 // width)
-    return sample_rows(spec.kernel, spec.law.law(v), n, settings(5e-4, draws)).n_eff, "n_eff"
+    return estimate(row, length=n, of="n_eff", max_samples=draws, **settings), "n_eff"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparsity.errors import InputError, NoClosedForm
-from sparsity.finite import finite_length, finite_rows
+from sparsity.finite.exact import exact as exact_law
 from sparsity.kernels import Law
 from sparsity.panel.state import Spec
 from sparsity.theory.evaluation import evaluate
@@ -52,7 +52,7 @@ def slowly(spec: Spec) -> float:
     v = spec.given()
     if spec.rows == "iid":
         return float(evaluate(spec.kernel, beta=v["beta"], gamma=v["gamma"]).log_S)
-    return float(finite_rows.limit(spec.kernel, spec.law.law(v), v["length"]).log_S)
+    return float(evaluate(spec.law.row(spec.kernel, v), length=v["length"]).log_S)
 
 
 @dataclass(frozen=True)
@@ -96,11 +96,8 @@ def exact(spec: Spec) -> Exact | None:
     if spec.kernel.law is Law.POSITION:  # a row that is not random: S is exact as it is
         log_S = float(evaluate(spec.kernel, **v).log_S)
         return Exact(n * math.exp(2 * log_S), log_S)
-    if spec.rows == "iid":
-        found = finite_length.n_eff(spec.kernel, n, beta=v["beta"], gamma=v["gamma"])
-    else:
-        found = finite_rows.n_eff(spec.kernel, spec.law.law(v), n)
-    return _of(n, float(found.n_eff))
+    found = exact_law(spec.law.row(spec.kernel, v), length=n)
+    return _of(n, float(found.value))
 
 
 def exact_lengths(spec: Spec, lengths: np.ndarray) -> list[Exact]:
@@ -112,5 +109,5 @@ def exact_lengths(spec: Spec, lengths: np.ndarray) -> list[Exact]:
     if spec.rows != "iid":
         raise InputError("rows", spec.rows, "only independent scores share their transforms")
     v = spec.given()
-    found = finite_length.n_eff(spec.kernel, lengths, beta=v["beta"], gamma=v["gamma"])
-    return [_of(*pair) for pair in zip(lengths.tolist(), found.n_eff.tolist(), strict=True)]
+    found = exact_law(spec.law.row(spec.kernel, v), length=lengths)
+    return [_of(*pair) for pair in zip(lengths.tolist(), found.value.tolist(), strict=True)]

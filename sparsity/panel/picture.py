@@ -157,6 +157,7 @@ def _point(axes: Axes, spec: Spec, x: float, point: Point) -> dict[str, Any]:
         "v": v,
         "S": S,
         "half": _number(max(S_high - S, S - S_low)),
+        "of": point.name,
         "samples": e.samples,
         "warning": e.warning,
     }
@@ -217,7 +218,7 @@ def _curve(axes: Axes, spec: Spec, store: Store, pack: _Packer, sampling: bool) 
         "read": {
             "n": n,
             "S": None if limit is None else _number(math.exp(limit)),
-            "S_rows": None if level is None else math.exp(level.log_S),
+            "S_rms": None if level is None else math.exp(level.log_S),
             "n_eff": None if level is None else level.n_eff,
             "sampled": next((p for p in points if p["x"] == axes.marker), None),
         },

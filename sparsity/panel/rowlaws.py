@@ -1,24 +1,35 @@
-"""The row laws on offer: the steps that each makes, and its limit form where that is at hand.
+"""The row laws on offer: one for each step, and those of the rows that the panel was opened with.
 
-A limit form here is composed of closed forms that `evaluate` gives; `finite_rows.limit` is the
-slower law that it is tested against.
+What a step needs to be shown well is kept here by its name; a step that is not here is shown with a
+slider around its example, and its limits are computed by quadrature. A limit form here is composed
+of closed forms that `evaluate` gives; its form for any row is the slower law that it is tested
+against.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from sparsity.kernels import Kernel, exp
-from sparsity.rows.steps import Alibi, Decay, LogScaled, RowLaw, Sink, Spherical, Step, Window
+from sparsity.panel.controls import CONTROLS, around
+from sparsity.rows import steps as row_steps
+from sparsity.rows.row import Row
+from sparsity.rows.steps import Rope, SinkLogit
+from sparsity.rows.tokens import Step
 from sparsity.theory.evaluation import evaluate
 
-__all__ = ["ALL", "Rows", "named"]
+__all__ = ["ALL", "Rows", "named", "of_row", "of_steps"]
 
 Values = Mapping[str, Any]
+Form = Callable[[Kernel, Values], tuple[Any, Any, Any] | None]
+
+
+def _none(kernel: Kernel, v: Values) -> None:
+    return None
 
 
 @dataclass(frozen=True)
@@ -29,29 +40,29 @@ class Rows:
         name: identifier.
         title: as shown.
         controls: the parameters it has besides β, γ and n.
-        steps: values -> the steps of the `RowLaw`.
+        steps: values -> the steps of the row.
         closed: (kernel, values) -> (β, γ, log factor on S of f), arrays; None where S has no form
             made of closed ones.
         longest: row length up to which the exact law is quick enough to fill in.
         kernels: those whose exact law is quick enough; empty for all.
-        code: the steps in Python, with the values by name.
         biased: whether the law starts from the bias β; otherwise the steps bring it.
+        level: whether a bias moves the scores of all tokens alike, or multiplies them alike.
     """
 
     name: str
     title: str
     controls: tuple[str, ...]
     steps: Callable[[Values], tuple[Step, ...]]
-    closed: Callable[[Kernel, Values], tuple[Any, Any, Any] | None]
-    longest: float = 1e12
+    closed: Form = _none
+    longest: float = 8192
     kernels: tuple[Kernel, ...] = ()
-    code: str = ""
     biased: bool = True
+    level: bool = True
 
-    def law(self, values: Values) -> RowLaw:
-        """The `RowLaw` at the values."""
+    def row(self, kernel: Kernel, values: Values) -> Row:
+        """The row at the values."""
         beta = float(values["beta"]) if self.biased else 0.0
-        return RowLaw(beta, float(values["gamma"]), self.steps(values))
+        return Row(kernel, beta=beta, gamma=float(values["gamma"]), steps=self.steps(values))
 
     def quick(self, kernel: Kernel, length: float) -> bool:
         """Whether the exact law can be filled in while one waits."""
@@ -84,87 +95,120 @@ def _scaled(kernel: Kernel, v: Values) -> tuple[Any, Any, Any]:
     return factor * v["beta"], factor * v["gamma"], 0.0
 
 
-def _none(kernel: Kernel, v: Values) -> None:
-    return None
-
-
 def _rope(v: Values) -> tuple[Step, ...]:
     """Key means along the query: β cos(mθ) averaged over the planes of a random direction."""
-    from sparsity.figures.collinear import turned_query
-    from sparsity.finite.rotary_laws import Rope
-
-    dim = int(v["dim"])
-    query = turned_query(dim) * (v["gamma"] / dim**0.5)
+    query = np.random.default_rng(0).standard_normal(int(v["dim"]))
+    query *= v["gamma"] / np.linalg.norm(query)
     return (Rope(query, query * (v["beta"] / v["gamma"] ** 2), 1.0),)
 
 
-ALL: tuple[Rows, ...] = (
-    Rows("iid", "independent scores", (), lambda v: (), _plain),
-    Rows(
-        "decay",
-        "decay λ^(n−j)",
-        ("decay",),
-        lambda v: (Decay(float(v["decay"])),),
-        _decayed,
-        longest=8192,
-        code="Decay({decay})",
-    ),
-    Rows(
-        "alibi",
-        "ALiBi",
-        ("slope",),
-        lambda v: (Alibi(float(v["slope"])),),
-        _sloped,
-        longest=8192,
-        kernels=(exp,),
-        code="Alibi({slope})",
-    ),
-    Rows(
-        "window",
-        "sliding window",
-        ("window",),
-        lambda v: (Window(int(v["window"])),),
-        _windowed,
-        code="Window({window})",
-    ),
-    Rows(
-        "scaled",
-        "log-n scaling (SSMax)",
-        ("scale",),
-        lambda v: (LogScaled(float(v["scale"])),),
-        _scaled,
-        code="LogScaled({scale})",
-    ),
-    Rows(
-        "sink",
-        "a sink at the first token",
-        ("logit",),
-        lambda v: (Sink(float(v["logit"])),),
-        _none,
-        code="Sink({logit})",
-    ),
-    Rows(
-        "sphere",
-        "QK-norm, keys on a sphere",
-        ("dim",),
-        lambda v: (Spherical(int(v["dim"])),),
-        _none,
-        code="Spherical({dim})",
-    ),
-    Rows(
-        "rope",
-        "RoPE, key mean along the query",
-        ("dim",),
-        _rope,
-        _none,
-        longest=8192,
-        kernels=(exp,),
-        code="Rope(query, query * {beta} / {gamma} ** 2, 1.0)",
-        biased=False,
-    ),
+_IID = Rows("iid", "independent scores", (), lambda v: (), _plain, longest=1e12)
+_ROPE = Rows(
+    Rope.name,
+    "RoPE, key mean along the query",
+    ("dim",),
+    _rope,
+    kernels=(exp,),
+    biased=False,
+    level=False,
 )
 
 
-def named(name: str) -> Rows:
+@dataclass(frozen=True)
+class _Shown:
+    """How a step is shown: its title, the control of its first field, and as in `Rows`."""
+
+    title: str
+    control: str
+    closed: Form = _none
+    longest: float = 1e12
+    kernels: tuple[Kernel, ...] = ()
+    level: bool = True
+
+
+_SHOWN = {
+    "decay": _Shown("decay λ^(n−j)", "decay", _decayed, longest=8192),
+    "alibi": _Shown("ALiBi", "slope", _sloped, longest=8192, kernels=(exp,)),
+    "window": _Shown("sliding window", "window", _windowed),
+    "scalable-softmax": _Shown("log-n scaling (SSMax)", "scale", _scaled),
+    "sink": _Shown("a sink at the first token", "logit", level=False),
+    "qk-norm": _Shown("QK-norm, keys on a sphere", "dim"),
+}
+
+
+def _of_step(step: type[Any]) -> Rows:
+    """The law of one step, whose first field has a control."""
+    shown = _SHOWN.get(step.name)
+    if shown is None:
+        control = around(step)
+        CONTROLS.setdefault(control.name, control)
+        shown = _Shown(step.name, control.name, longest=8192, level=False)
+    kind = int if isinstance(step.example[0], int) else float
+
+    def steps(v: Values) -> tuple[Step, ...]:
+        return (step(kind(v[shown.control])),)
+
+    return Rows(
+        step.name,
+        shown.title,
+        (shown.control,),
+        steps,
+        shown.closed,
+        shown.longest,
+        shown.kernels,
+        level=shown.level,
+    )
+
+
+def of_steps(steps: tuple[type[Any], ...] = row_steps.ALL) -> tuple[Rows, ...]:
+    """The laws of these steps; a sink logit is no token, and changes neither S nor n_eff."""
+    found = [_IID]
+    for step in steps:
+        if step is Rope:
+            found.append(_ROPE)
+        elif step is not SinkLogit and step in row_steps.typed(steps).values():
+            found.append(_of_step(step))
+    return tuple(found)
+
+
+ALL: tuple[Rows, ...] = of_steps()
+
+
+def named(name: str, laws: tuple[Rows, ...] = ALL) -> Rows:
     """The row law of that name."""
-    return next(rows for rows in ALL if rows.name == name)
+    return next(rows for rows in laws if rows.name == name)
+
+
+def _moves(law: Rows, control: str, step: Any) -> bool:
+    """Whether the law at some value of its control is this step."""
+    return law.steps({control: getattr(step, fields(step)[0].name)}) == (step,)
+
+
+def of_row(row: Row) -> tuple[Rows, dict[str, float]]:
+    """The law of a row's steps, and the values of its controls.
+
+    A step that a control can move, and no other step of the row shares, is moved by it; the others
+    stay as they are. One step alone is the law on offer.
+    """
+    values: dict[str, float] = {}
+    parts: list[Callable[[Values], tuple[Step, ...]]] = []
+    laws: list[Rows] = []
+    for step in row.steps:
+        law = next((law for law in ALL if law.name == step.name and law is not _ROPE), None)
+        control = law.controls[0] if law else ""
+        if law and control not in values and _moves(law, control, step):
+            values[control] = float(getattr(step, fields(step)[0].name))
+            parts.append(law.steps)
+            laws.append(law)
+        else:
+            parts.append(lambda v, step=step: (step,))
+    if not parts:
+        return _IID, {}
+    if len(parts) == len(laws) == 1:
+        return laws[0], values
+    name = " ".join(row.described()["steps"])
+    slow = any(law.kernels for law in laws) or len(laws) < len(parts)
+    steps = lambda v: tuple(step for part in parts for step in part(v))  # noqa: E731
+    level = all(law.level for law in laws) and len(laws) == len(parts)
+    law = Rows(name, name, tuple(values), steps, kernels=(exp,) if slow else (), level=level)
+    return law, values

@@ -29,13 +29,13 @@ class Spec:
 
     Args:
         kernel: the kernel.
-        rows: name of the row law; "iid" for kernels that are not a function of the score.
+        law: the row law; that of independent scores for kernels that are no function of a score.
         values: (parameter, value) of everything S depends on, and nothing else.
         query: the query family of nonnegative features, else "".
     """
 
     kernel: Kernel
-    rows: str
+    law: Rows
     values: tuple[tuple[str, float], ...]
     query: str = ""
 
@@ -44,9 +44,9 @@ class Spec:
         return hash((self.kernel.name, self.rows, self.values, self.query))
 
     @property
-    def law(self) -> Rows:
-        """The row law."""
-        return rowlaws.named(self.rows)
+    def rows(self) -> str:
+        """The name of the row law."""
+        return self.law.name
 
     @property
     def score(self) -> bool:
@@ -66,10 +66,12 @@ class Spec:
         parts = [self.kernel.name]
         if self.rows != "iid":
             parts.append(self.law.title)
-        parts += [f"{CONTROLS[k].symbol} = {v:.6g}" for k, v in self.values if k != without]
+        for name, value in self.values:
+            if name != without:
+                parts.append(f"{CONTROLS[name].symbol} = {value:.6g}".replace("-", "−"))
         if self.query:
             parts.append(f"{self.query} query")
-        return ", ".join(parts).replace("-", "−").replace("log−n", "log-n").replace("QK−", "QK-")
+        return ", ".join(parts)
 
 
 def _uses(kernel: Kernel, rows: Rows) -> set[str]:
@@ -77,7 +79,7 @@ def _uses(kernel: Kernel, rows: Rows) -> set[str]:
     if kernel.law is not Law.SCORE:
         return {x.name for x in kernel.parameters} - {"query"}
     names = {"beta", "gamma", "length", *rows.controls}
-    if kernel.weight == kernels.exp.weight and rows.name not in ("sink", "rope"):
+    if kernel.weight == kernels.exp.weight and rows.level:
         names -= {"beta"}  # a factor e^β on every token
     return names
 
@@ -96,6 +98,7 @@ class State:
         y: one of `Y_AXES`.
         sampling: whether to sample.
         pins: curves kept for comparison.
+        laws: the row laws on offer.
     """
 
     known: tuple[Kernel, ...]
@@ -107,6 +110,7 @@ class State:
     y: str
     sampling: bool
     pins: tuple[Spec, ...] = ()
+    laws: tuple[Rows, ...] = rowlaws.ALL
 
     def value(self, name: str) -> float:
         """The value of a control."""
@@ -118,11 +122,11 @@ class State:
         for kernel in self.known:
             if kernel.name in self.shown:
                 score = kernel.law is Law.SCORE
-                rows = rowlaws.named(self.rows if score else "iid")
+                rows = rowlaws.named(self.rows if score else "iid", self.laws)
                 uses = _uses(kernel, rows)
                 values = tuple((k, v) for k, v in self.values if k in uses)
                 query = self.query if kernel.law is Law.FEATURES else ""
-                found.append(Spec(kernel, rows.name, values, query))
+                found.append(Spec(kernel, rows, values, query))
         return tuple(found)
 
     def uses(self) -> set[str]:
@@ -131,20 +135,28 @@ class State:
         return live | {self.x}
 
 
-def initial(known: tuple[Kernel, ...], shown: tuple[str, ...], x: str, **values: Any) -> State:
+def initial(
+    known: tuple[Kernel, ...],
+    shown: tuple[str, ...],
+    x: str,
+    *,
+    laws: tuple[Rows, ...] = rowlaws.ALL,
+    **values: Any,
+) -> State:
     """The state that the panel starts in and returns to.
 
     Args:
         known: the kernels on offer.
         shown: names of those shown.
         x: the parameter along the axis.
+        laws: the row laws on offer.
         **values: of controls; also `rows`, `query` and `y`.
 
     Raises:
         InputError: an unknown name or a value outside its domain.
     """
     start = tuple((name, control.start) for name, control in CONTROLS.items())
-    state = State(known, (), "iid", start, NAMES[0], "gamma", "S", True)
+    state = State(known, (), "iid", start, NAMES[0], "gamma", "S", True, laws=laws)
     for name, value in {"shown": list(shown), "x": x, **values}.items():
         state = edit(state, name, value)
     return state
@@ -186,7 +198,7 @@ def edit(state: State, name: str, value: Any) -> State:
             raise InputError("unpin", str(value)[:64], f"there are {len(state.pins)} pinned curves")
         return replace(state, pins=state.pins[: int(value)] + state.pins[int(value) + 1 :])
     allowed: Mapping[str, Any] = {
-        "rows": [rows.name for rows in rowlaws.ALL],
+        "rows": [rows.name for rows in state.laws],
         "query": NAMES,
         "x": CONTROLS,
         "y": Y_AXES,

@@ -56,6 +56,11 @@ class Point:
     def __init__(self, estimate: Estimate, of: str, round: int) -> None:
         self.estimate, self.of, self.round = estimate, of, round
 
+    @property
+    def name(self) -> str:
+        """What is drawn of it: an S of the rows, from their n_eff, or that of the definition."""
+        return "√(n_eff/n)" if self.of == "n_eff" else "S"
+
 
 class Store:
     """Exact points, slow limits and samples, each under the spec at its point."""

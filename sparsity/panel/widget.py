@@ -16,7 +16,7 @@ import anywidget
 
 from sparsity.errors import InputError
 from sparsity.kernels.queries import NAMES
-from sparsity.panel import filling, rowlaws
+from sparsity.panel import filling
 from sparsity.panel.calls import python, table
 from sparsity.panel.controls import CONTROLS
 from sparsity.panel.picture import picture
@@ -213,8 +213,8 @@ def _setting(state: State) -> dict[str, Any]:
     """What the controls are: sent once."""
     return {
         "kernels": [{"name": k.name, "title": k.title} for k in state.known],
-        "rows": [{"name": r.name, "title": r.title} for r in rowlaws.ALL],
-        "own": sorted({name for r in rowlaws.ALL for name in r.controls} - {"decay", "dim"}),
+        "rows": [{"name": r.name, "title": r.title} for r in state.laws],
+        "own": sorted({name for r in state.laws for name in r.controls} - {"decay", "dim"}),
         "queries": list(NAMES),
         "y": [{"name": name, "title": title} for name, title in Y_AXES.items()],
         "controls": [

@@ -69,7 +69,7 @@ function drawPoint(point, at, color, look, fresh) {
       fill: point.warning ? "none" : color, stroke: color, "stroke-width": 1.2,
     }),
   );
-  group.append(node("title", {}, point.warning ?? `S = ${point.S} ± ${point.half}, Monte Carlo`));
+  group.append(node("title", {}, point.warning ?? `${point.of} = ${point.S} ± ${point.half}, Monte Carlo`));
   return group;
 }
 

@@ -218,7 +218,7 @@ function build(root, setting, talk, id) {
 }
 
 function fillTable(parts, picture, theme, talk) {
-  const head = ["", "curve", "S, long rows", "S, rows of n", "n_eff", "Monte Carlo S"];
+  const head = ["", "curve", "S, long rows", "√(n_eff/n), rows of n", "n_eff", "Monte Carlo"];
   const body = picture.curves.map((curve) => {
     const r = curve.read, mc = r.sampled;
     const swatch = `<svg width="14" height="14" viewBox="-7 -7 14 14" aria-hidden="true"><path d="${
@@ -228,12 +228,12 @@ function fillTable(parts, picture, theme, talk) {
     const name = h("td", { class: "name" }, curve.full);
     if (curve.pin !== null) name.append(" ", h("button", { type: "button", class: "small",
       "aria-label": `Unpin ${curve.full}`, onclick: () => talk.edit("unpin", curve.pin) }, "unpin"));
-    const sampled = mc ? `${show(mc.S)} ± ${show(mc.half, 2)}` : "—";
+    const sampled = mc ? `${mc.of} = ${show(mc.S)} ± ${show(mc.half, 2)}` : "—";
     const mark = h("td", mc?.warning ? { class: "doubtful", title: mc.warning } : {}, sampled);
     if (mc?.warning) mark.append(h("div", { class: "soft" }, "error bar not to be trusted"));
     const number = (value, of) => h("td", { "data-of": of, "data-value": value ?? "" }, show(value));
     const row = h("tr", { "data-curve": curve.id }, letter, name, number(r.S, "S"),
-      number(r.S_rows, "S_rows"), number(r.n_eff, "n_eff"), mark);
+      number(r.S_rms, "S_rms"), number(r.n_eff, "n_eff"), mark);
     if (r.n_eff !== null) row.children[4].append(h("span", { class: "soft of" }, ` of ${show(r.n, 7)}`));
     const notes = h("td", { colspan: 5, class: "soft" }, curve.notes.join("; "));
     return curve.notes.length ? [row, h("tr", { class: "notes" }, h("td"), notes)] : [row];
@@ -274,7 +274,7 @@ function render({ model, el }) {
   }
 
   const words = () => `${parts.y.made.selectedOptions[0].text} against ${picture.axis.meaning}. `
-    + picture.curves.map((c) => `${c.letter}: ${c.full}, S = ${show(c.read.S_rows ?? c.read.S, 4)}`)
+    + picture.curves.map((c) => `${c.letter}: ${c.full}, ${c.read.S_rms === null ? "S" : "√(n_eff/n)"} = ${show(c.read.S_rms ?? c.read.S, 4)}`)
       .join("; ");
 
   function options() {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from dataclasses import fields
 from typing import Any
 
 from sparsity import reading
@@ -77,7 +78,7 @@ def parse(text: str, steps: tuple[type[Any], ...] = ALL) -> Step:
     try:
         return known[name.strip()](*values)
     except TypeError:
-        fields = ", ".join(known[name.strip()].__dataclass_fields__)
-        raise InputError("step", text, f"{name} takes {fields}") from None
+        takes = ", ".join(field.name for field in fields(known[name.strip()]))
+        raise InputError("step", text, f"{name.strip()} takes {takes}") from None
     except InputError as error:
         raise InputError("step", text, f"{error.argument} {error.fix}") from None
