@@ -67,14 +67,14 @@ class Exact:
 
 @dataclass(frozen=True)
 class Estimate:
-    """S by sampling, with everything needed to judge it.
+    """A quantity by sampling, with everything needed to judge it.
 
     Args:
-        S: the estimate; may underflow to 0 where log_S does not.
+        S: the estimate, of whichever quantity; may underflow to 0 where log_S does not.
         log_S: its logarithm.
-        rel_stderr: standard error of log S, i.e. relative standard error of S.
-        stderr: standard error of S.
-        ci95: the 95 % confidence interval of S, for this number of samples.
+        rel_stderr: standard error of its logarithm, i.e. its relative standard error.
+        stderr: its standard error.
+        ci95: its 95 % confidence interval, for this number of samples.
         anytime95: a wider one that holds at every moment one might have stopped at.
         samples: keys (or rows) drawn.
         ess: effective sample size of the worse of the two moments.
@@ -89,6 +89,8 @@ class Estimate:
         warning: why the error bar cannot be trusted, or None.
         bar: what `stderr` is: a "standard error", or, where rounding or features that no draw may
             have met outweigh the scatter, a "bound" that covers more often than its intervals say.
+        quantity: the name of what was estimated.
+        length: n of the rows; None for long rows.
     """
 
     S: float
@@ -109,6 +111,18 @@ class Estimate:
     seed: int
     warning: str | None = None
     bar: str = "standard error"
+    quantity: str = "S"
+    length: int | None = None
+
+    @property
+    def value(self) -> float:
+        """The estimate."""
+        return self.S
+
+    @property
+    def log_value(self) -> float:
+        """Its logarithm."""
+        return self.log_S
 
     @property
     def trusted(self) -> bool:

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from sparsity import kernels
+from sparsity import kernels, quantities
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law
 from sparsity.kernels.queries import named as named_query
 from sparsity.montecarlo import estimators
-from sparsity.montecarlo.estimators import RowEstimates
+from sparsity.montecarlo.keys import LONGEST, keys_at
+from sparsity.montecarlo.row_sampling import draw_rows, sample_rows
 from sparsity.montecarlo.running import Sampling
+from sparsity.quantities import Quantity
 from sparsity.results import Estimate
+from sparsity.rows.classes import alike
+from sparsity.rows.row import Row, row_of
+from sparsity.rows.steps import Decay
 
-__all__ = ["METHODS", "RowEstimates", "Sampling", "draw", "estimate", "estimators"]
+__all__ = ["METHODS", "Sampling", "draw", "estimate", "estimators", "sample_rows"]
 
 METHODS = ("stratified", "plain")
-_LARGEST = 10**8  # features that can be sampled whole
+_ANY = 64  # tokens of the rows whose pooled moments stand for any length
+_OF_POSITIONS = {"S": (1, 0), "n_eff": (2, 1), "participation": (-2, -1)}  # powers of S and n
 
 
 def estimate(
-    kernel: str | Kernel,
+    kernel: str | Kernel | Row,
     *,
+    length: Any = None,
+    of: str | Quantity = "S",
     rel_error: float = 1e-3,
     max_samples: float = 1e9,
     seed: int = 0,
@@ -33,79 +42,138 @@ def estimate(
     progress: Callable[[int, int], None] | None = None,
     **parameters: Any,
 ) -> Estimate:
-    """Estimate S = E|a| / √(E a²) of a kernel by sampling.
+    """Estimate a quantity of a kernel or a row by sampling.
 
-    Scores and positions are drawn as scalars under a change of measure. For a score kernel, `dim`
-    draws whole keys k ∈ R^dim instead; `length` draws whole rows of n weights and gives the mean
-    of ‖a‖₁/(√n‖a‖₂) over rows, with `decay` those of retention, λ^(n−j) f(s_j). `nonnegative`
-    draws whole log-normal features whose σ̃/μ̃ is `ratio`.
+    Without a length it is S = E|a| / √(E a²) of long rows. Scores and positions are drawn as
+    scalars under a change of measure; for a score kernel, `dim` draws whole keys k ∈ R^dim
+    instead. `nonnegative` draws whole log-normal features whose σ̃/μ̃ is `ratio`.
+
+    With a length it is the mean of the quantity over whole rows of n tokens: S is then the mean
+    of ‖a‖₁/(√n‖a‖₂). RoPE or CoCA as the only step is drawn from first principles.
 
     Args:
-        kernel: a built-in kernel's name, or a `Kernel`.
-        rel_error: the relative standard error to reach, in (0, 1).
+        kernel: a `Row`, a built-in kernel's name, or a `Kernel`.
+        length: n, the tokens of a row; for decayed the length of its row.
+        of: the quantity, by name: "S", "n_eff", "participation", "sink_mass".
+        rel_error: the relative standard error to reach, in (0, 1); for S of rows that of n·S².
         max_samples: the most keys or rows to draw.
         seed: 0 … 2³²−1.
         dtype: float32 or float64; None takes float64 where JAX has it enabled.
         method: "stratified" or "plain" for scalar draws; None is "stratified".
         max_seconds: the most wall time to spend, about.
         progress: called with (chunks done, chunks in all).
-        **parameters: the kernel's own, scalars; for score kernels also `dim`, `length`, `decay`.
+        **parameters: of a kernel its own, scalars, and for score kernels `decay` of their rows;
+            for score kernels and rows of them also `dim`.
 
     Returns:
         The estimate with its error bar; `warning` says when the error bar cannot be trusted.
         Ctrl-C returns what there is by then, with `stopped` = "interrupted"; a second one raises.
 
     Raises:
-        InputError: an unknown name, a value outside its domain, or options that do not go together.
+        InputError: an unknown name, a value outside its domain, a length that is missing, or
+            options that do not go together.
     """
     sampling = Sampling(rel_error, max_samples, seed, dtype, progress, max_seconds, partial=True)
-    return draw(kernels.named(kernel), sampling, method=method, **parameters)
+    return draw(kernel, sampling, length=length, of=of, method=method, **parameters)
+
+
+def _bound(
+    kernel: str | Kernel | Row, length: Any, parameters: dict[str, Any]
+) -> tuple[Row, dict[str, Any], int | None, int]:
+    """The row, its kernel's parameters, the length, and the dimension of whole keys or 0."""
+    given = parameters | ({} if length is None else {"length": length})
+    steps = ()
+    if isinstance(kernel, Row):
+        scored = kernel.kernel.law is Law.SCORE
+        row_of(kernel, {k: v for k, v in parameters.items() if not (scored and k == "dim")})
+        given, steps, kernel = kernel.params | given, kernel.steps, kernel.kernel
+    kernel = kernels.named(kernel)
+    own, extra = kernel.bind_row(given)
+    if "decay" in extra:
+        steps = (Decay(float(extra["decay"])),)
+    row = Row(kernel, steps=steps, **{k: v for k, v in own.items() if k != "length"})
+    n = own.get("length", extra.get("length"))
+    return row, own, None if n is None else int(n), int(extra.get("dim", 0))
 
 
 def draw(
-    kernel: Kernel, sampling: Sampling, *, method: str | None = None, **parameters: Any
+    kernel: str | Kernel | Row,
+    sampling: Sampling,
+    *,
+    length: Any = None,
+    of: str | Quantity = "S",
+    method: str | None = None,
+    **parameters: Any,
 ) -> Estimate:
     """`estimate` under given settings.
 
     Args:
-        kernel: the kernel.
+        kernel: as in `estimate`.
         sampling: the settings.
+        length: as in `estimate`.
+        of: as in `estimate`.
         method: "stratified" or "plain" for scalar draws; None is "stratified".
         **parameters: as in `estimate`.
 
     Raises:
-        InputError: a value outside its domain, or options that do not go together.
+        InputError: as in `estimate`.
     """
-    bound, extra = kernel.bind_row(parameters)
+    row, own, n, dim = _bound(kernel, length, parameters)
+    law, quantity = row.kernel.law, quantities.named(of)
     if method not in (None, *METHODS):
         raise InputError("method", method, f"choose one of {', '.join(METHODS)}")
-    if method is not None and (extra or kernel.law is Law.FEATURES):
+    whole = law is Law.FEATURES or (law is Law.SCORE and (n is not None or dim or row.steps))
+    if method is not None and whole:
         raise InputError("method", method, "applies to scalar draws only")
+    if law is not Law.SCORE:
+        found = _of_features if law is Law.FEATURES else _of_positions
+        drawn = found(row.kernel, own, quantity, method, sampling)
+    elif n is not None:
+        return sample_rows(row, n, sampling, quantity, dim=dim or None)
+    elif quantity is not quantities.S:
+        raise InputError("length", None, f"{quantity.name} is of rows of n tokens; give n")
+    elif row.steps:
+        drawn = _of_any_length(row, dim, sampling)
+    elif dim:
+        query, mean = keys_at(row.beta, row.gamma, dim, sampling.seed, min(64, dim))
+        drawn = estimators.full_keys(row.kernel, query, mean, sampling)
+    else:
+        scalar = estimators.plain if method == "plain" else estimators.stratified
+        drawn = scalar(row.kernel, {"beta": row.beta, "gamma": row.gamma}, sampling)
+    return replace(drawn, quantity=quantity.name, length=n)
 
-    if kernel.law is Law.FEATURES:
-        ratio = float(bound["ratio"])  # σ̃/μ̃ = √(e^spread² − 1); of a large one the square overflows
-        spread = math.sqrt(math.log1p(ratio**2) if ratio < 1e100 else 2 * math.log(ratio))
-        dim = int(bound["dim"])
-        if dim > _LARGEST:
-            raise InputError("dim", dim, f"must be <= {_LARGEST:.0e} to be sampled whole")
-        query = named_query(bound["query"]).vector(dim)
-        return estimators.features(kernels.exp, query, 0.0, spread, sampling)
-    plain_values = {name: float(value) for name, value in bound.items()}
-    if "length" in extra:
-        decay, dim = float(extra.get("decay", 1.0)), extra.get("dim")
-        return estimators.rows(
-            kernel,
-            plain_values["beta"],
-            plain_values["gamma"],
-            int(extra["length"]),
-            sampling,
-            decay=decay,
-            dim=None if dim is None else int(dim),
-        ).S_n
-    if "dim" in extra:
-        beta, gamma = plain_values["beta"], plain_values["gamma"]
-        dim = int(extra["dim"])
-        query, mean = estimators.keys_at(beta, gamma, dim, sampling.seed, min(64, dim))
-        return estimators.full_keys(kernel, query, mean, sampling)
+
+def _of_any_length(row: Row, dim: int, sampling: Sampling) -> Estimate:
+    """S of long rows whose tokens are alike whatever their number."""
+    if not alike(row, _ANY, 2 * _ANY):
+        fix = "the tokens of this row differ along it; give the length of the row"
+        raise InputError("length", None, fix)
+    return draw_rows(row, _ANY, sampling, None, dim=dim or None).limit_form()
+
+
+def _of_features(
+    kernel: Kernel, own: dict[str, Any], quantity: Quantity, method: Any, sampling: Sampling
+) -> Estimate:
+    """S from whole log-normal features."""
+    if quantity is not quantities.S:
+        raise InputError("of", quantity.name, f"{kernel.name} has S, of long rows")
+    ratio = float(own["ratio"])  # σ̃/μ̃ = √(e^spread² − 1); of a large one the square overflows
+    spread = math.sqrt(math.log1p(ratio**2) if ratio < 1e100 else 2 * math.log(ratio))
+    dim = int(own["dim"])
+    if dim > LONGEST:
+        raise InputError("dim", dim, f"must be <= {LONGEST:.0e} to be sampled whole")
+    query = named_query(own["query"]).vector(dim)
+    return estimators.features(kernels.exp, query, 0.0, spread, sampling)
+
+
+def _of_positions(
+    kernel: Kernel, own: dict[str, Any], quantity: Quantity, method: Any, sampling: Sampling
+) -> Estimate:
+    """S of a row in which nothing but the position is random, or a power of it."""
+    if quantity.name not in _OF_POSITIONS:
+        raise InputError("of", quantity.name, f"{kernel.name} has {', '.join(_OF_POSITIONS)}")
+    power, of_n = _OF_POSITIONS[quantity.name]
     scalar = estimators.plain if method == "plain" else estimators.stratified
-    return scalar(kernel, plain_values, sampling)
+    values = {name: float(value) for name, value in own.items()}
+    log_factor = of_n * math.log(values["length"])
+    return scalar(kernel, values, sampling, power=power, log_factor=log_factor)

@@ -18,10 +18,12 @@ from jax.sharding import PartitionSpec
 
 from sparsity.errors import InputError
 
-__all__ = ["CHUNK", "Sampler", "collect", "resolve_dtype", "summary"]
+__all__ = ["CHUNK", "Sampler", "batch_size", "collect", "resolve_dtype", "summary"]
 
 CHUNK = 32  # batches a call: the grain of progress, of interruption and of spreading over devices
 _ACCELERATED_CALL = 64  # chunks a call where launching is dear and memory wide
+_BATCH_NORMALS = 2**16  # normals of a batch of keys, features or rows: fits a core's cache
+_ALONE = 2**20  # normals of one draw beyond which a batch is a single draw
 _CACHE = 2**13  # numbers in a batch below which a CPU draws the batches of a chunk side by side
 _ABREAST = 4  # so many
 _MEMORY = 2**26  # numbers that an accelerator holds at once
@@ -48,6 +50,11 @@ class Sampler(Hashable, Protocol):
     def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
         """Draw one batch."""
         ...
+
+
+def batch_size(normals_per_draw: int) -> int:
+    """Draws in a batch of about _BATCH_NORMALS numbers; 8 at least, where they fit."""
+    return max(8 if normals_per_draw < _ALONE else 1, _BATCH_NORMALS // normals_per_draw)
 
 
 def summary(*moments: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""The estimators: scalar scores, whole keys, real features, whole rows; each names its method."""
+"""Estimators of S for long rows: scalar scores, whole keys, real features; each says its name."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from sparsity.errors import InputError
 from sparsity.kernels import ALL, Kernel, Law
 from sparsity.kernels.lowering import numpy_weight
 from sparsity.montecarlo import proposals
-from sparsity.montecarlo.batches import CHUNK
+from sparsity.montecarlo.batches import CHUNK, batch_size
+from sparsity.montecarlo.keys import keys_at
 from sparsity.montecarlo.precision import rounding
+from sparsity.montecarlo.row_sampling import draw_rows
 from sparsity.montecarlo.running import Sampling, conclude, run
-from sparsity.montecarlo.samplers import Features, FullKeys, Plain, Rows, Stratified
+from sparsity.montecarlo.samplers import Features, FullKeys, Plain, Stratified
 from sparsity.results import Estimate
+from sparsity.rows.row import Row
+from sparsity.rows.steps import Decay
 
-__all__ = ["RowEstimates", "features", "full_keys", "keys_at", "plain", "rows", "stratified"]
+__all__ = ["features", "full_keys", "keys_at", "plain", "stratified"]
 
 _PLAIN_SIZE = 2**16  # draws of a plain scalar batch
-_BATCH_NORMALS = 2**16  # normals of a full-key, feature or row batch: fits a core's cache
-_LONGEST = 10**8  # tokens of a row, and entries of a key, that can be sampled whole
-_WIDEST = 1e100  # whose square float64 holds
-_ALONE = 2**20  # normals of one draw beyond which a batch is a single draw
 _RATIO = (1.0, -0.5)  # S = m₁ · m₂^(−½)
 
 _WHAT = {Law.SCORE: "scalar", Law.POSITION: "position"}
@@ -47,7 +47,14 @@ def parameter_values(
     return tuple(real.type(given[p.name]) for p in kernel.parameters)
 
 
-def stratified(kernel: Kernel, parameters: dict[str, float], sampling: Sampling) -> Estimate:
+def stratified(
+    kernel: Kernel,
+    parameters: dict[str, float],
+    sampling: Sampling,
+    *,
+    power: float = 1.0,
+    log_factor: float = 0.0,
+) -> Estimate:
     """S from one scalar draw per stratum of a law near |a|^p, weighted back to the base law.
 
     The error bar holds the scatter between batches, the rounding of the draws' arithmetic, and for
@@ -57,54 +64,49 @@ def stratified(kernel: Kernel, parameters: dict[str, float], sampling: Sampling)
         kernel: any kernel of law SCORE (draws ε) or POSITION (draws the distance n − j).
         parameters: the kernel's, as plain floats inside their domains.
         sampling: the settings.
+        power: of S, for what is e^log_factor · S^power.
+        log_factor: its logarithm.
     """
     real, resolved = sampling.real, proposals.resolved(kernel, parameters)
     table = proposals.build(kernel, parameters)
     arguments = (parameter_values(kernel, parameters, real), table.astype(real))
     sampler = Stratified(kernel, _stratified_size(sampling.rel_error, resolved), real.name)
-    resolution = rounding(kernel, parameters, table, real, compare=kernel not in ALL)
-    done = run(sampler, arguments, _RATIO, sampling, resolution=resolution, resolved=resolved)
+    resolution = abs(power) * rounding(kernel, parameters, table, real, compare=kernel not in ALL)
+    powers = (power * _RATIO[0], power * _RATIO[1])
+    done = run(sampler, arguments, powers, sampling, resolution=resolution, resolved=resolved)
     return conclude(
         done,
-        _RATIO,
+        powers,
         method=f"{_WHAT[kernel.law]}-stratified",
         sampling=sampling,
-        log_shift=float(table.log_mass @ _RATIO),
+        log_shift=float(table.log_mass @ powers) + log_factor,
     )
 
 
-def plain(kernel: Kernel, parameters: dict[str, float], sampling: Sampling) -> Estimate:
+def plain(
+    kernel: Kernel,
+    parameters: dict[str, float],
+    sampling: Sampling,
+    *,
+    power: float = 1.0,
+    log_factor: float = 0.0,
+) -> Estimate:
     """S from scalar draws of the base law itself: where this fails, the estimate says so.
 
     Args:
         kernel: any kernel of law SCORE or POSITION.
         parameters: the kernel's, as plain floats inside their domains.
         sampling: the settings.
+        power: of S, for what is e^log_factor · S^power.
+        log_factor: its logarithm.
     """
     real = sampling.real
     log_scale = proposals.build(kernel, parameters).log_mass[1] / 2
     arguments = (parameter_values(kernel, parameters, real), real.type(log_scale))
-    done = run(Plain(kernel, _PLAIN_SIZE, real.name), arguments, _RATIO, sampling)
-    return conclude(done, _RATIO, method=f"{_WHAT[kernel.law]}-plain", sampling=sampling)
-
-
-def keys_at(
-    beta: float, gamma: float, dim: int, seed: int, queries: int = 1
-) -> tuple[np.ndarray, np.ndarray]:
-    """Orthogonal queries q, [queries, d], and a key mean μ, [d], with q·μ = β and ‖q‖ = γ for each.
-
-    Directions are random; where queries < d, μ also has a part across them, which S must not feel.
-    """
-    if dim > _LONGEST:
-        raise InputError("dim", dim, f"must be <= {_LONGEST:.0e} to be sampled whole")
-    for name, size in (("beta", abs(beta)), ("gamma", gamma), ("beta/gamma", abs(beta / gamma))):
-        if not size <= _WIDEST:
-            raise InputError(name, size, f"must be <= {_WIDEST:.0e} for whole keys to be drawn")
-    rng = np.random.default_rng([seed, dim])
-    q = np.linalg.qr(rng.standard_normal((dim, queries)))[0].T
-    mu = rng.standard_normal(dim)
-    mu += q.T @ (beta / gamma - q @ mu)
-    return q * gamma, mu
+    powers = (power * _RATIO[0], power * _RATIO[1])
+    done = run(Plain(kernel, _PLAIN_SIZE, real.name), arguments, powers, sampling)
+    method = f"{_WHAT[kernel.law]}-plain"
+    return conclude(done, powers, method=method, sampling=sampling, log_shift=log_factor)
 
 
 def full_keys(
@@ -138,14 +140,9 @@ def full_keys(
         real.type(proposals.tilt(kernel, beta, gamma)),
         real.type(proposals.build(kernel, {"beta": beta, "gamma": gamma}).log_mass[1] / 2),
     )
-    sampler = FullKeys(kernel, q.shape[1], _batch(q.size), real.name)
+    sampler = FullKeys(kernel, q.shape[1], batch_size(q.size), real.name)
     done = run(sampler, arguments, _RATIO, sampling)
     return conclude(done, _RATIO, method="full-keys", sampling=sampling, samples_per_draw=len(q))
-
-
-def _batch(normals_per_draw: int) -> int:
-    """Draws in a batch of about _BATCH_NORMALS numbers; 8 at least, where they fit."""
-    return max(8 if normals_per_draw < _ALONE else 1, _BATCH_NORMALS // normals_per_draw)
 
 
 def features(
@@ -177,19 +174,13 @@ def features(
     if q.ndim != 1 or not np.all(q >= 0) or not np.any(q):
         raise InputError("query", q, "must be a nonnegative, nonzero vector")
     arguments = (q.astype(real), real.type(center), real.type(spread))
-    sampler = Features(feature, len(q), _batch(len(q)), real.name)
+    sampler = Features(feature, len(q), batch_size(len(q)), real.name)
     done = run(sampler, arguments, _RATIO, sampling)
     return conclude(done, _RATIO, method=f"features-{feature.name}", sampling=sampling)
 
 
 class RowEstimates(NamedTuple):
-    """Averages over whole rows of n weights.
-
-    Args:
-        S_n: mean of ‖a‖₁/(√n‖a‖₂) over nonzero rows.
-        n_eff: mean of ‖a‖₁²/‖a‖₂² over nonzero rows.
-        pooled: S of the moments pooled over rows and positions, the limit form of the law.
-    """
+    """S, n_eff and the limit form of the same rows."""
 
     S_n: Estimate
     n_eff: Estimate
@@ -206,38 +197,8 @@ def rows(
     decay: float = 1.0,
     dim: int | None = None,
 ) -> RowEstimates:
-    """Whole rows of n real weights a_j = λ^(n−j) f(s_j), each row's metric averaged.
-
-    Args:
-        kernel: any kernel of law SCORE.
-        beta: bias β.
-        gamma: spread γ > 0.
-        length: n ≥ 1.
-        sampling: the settings; samples are rows; rel_error is that of n_eff.
-        decay: λ in (0, 1]; 1 for i.i.d. rows.
-        dim: draw whole keys in R^dim; None draws scalar scores.
-    """
-    real = sampling.real
-    if length > _LONGEST:
-        raise InputError("length", length, f"must be <= {_LONGEST:.0e} to be sampled whole")
-    if dim:
-        query, mean = keys_at(beta, gamma, dim, sampling.seed)
-        law: tuple[Any, ...] = (query[0], mean, 1.0)
-    else:
-        law = (beta, gamma)
-    log_scale = proposals.build(kernel, {"beta": beta, "gamma": gamma}).log_mass[1] / 2
-    arguments = tuple(np.asarray(x, dtype=real) for x in (*law, -math.log(decay), log_scale))
-    block = min(length, max(1, _ALONE // (dim or 1)))
-    size = _batch(length * (dim or 1))
-    sampler = Rows(kernel, length, block, dim or 0, size, real.name)
-    done = run(sampler, arguments, (0.0, 1.0, -1.0, 0.0, 0.0), sampling)
-    method = "rows-full-keys" if dim else "rows"
-
-    def concluded(*powers: float) -> Estimate:
-        return conclude(done, powers, method=method, sampling=sampling)
-
-    return RowEstimates(
-        S_n=concluded(1, 0, -1, 0, 0),
-        n_eff=concluded(0, 1, -1, 0, 0),
-        pooled=concluded(0, 0, 0, 1, -0.5),
-    )
+    """Whole rows of like tokens: `row_sampling.draw_rows` by the kernel's parameters."""
+    steps = () if decay == 1 else (Decay(decay),)
+    row = Row(kernel, beta=beta, gamma=gamma, steps=steps)
+    drawn = draw_rows(row, length, sampling, dim=dim)
+    return RowEstimates(drawn.estimate("S"), drawn.estimate("n_eff"), drawn.limit_form())

@@ -1,6 +1,6 @@
 """RoPE and CoCA by Monte Carlo from first principles: draw keys or t, rotate them, take products.
 
-Nothing is shared with the row laws but the rotation itself: no β_m, no γ_m, no coefficient.
+Nothing is shared with the steps but the rotation itself: no β_m, no γ_m, no coefficient.
 """
 
 from __future__ import annotations
@@ -12,27 +12,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sparsity import kernels
-from sparsity.finite.rotary_laws import Coca, Rope
-from sparsity.kernels import Kernel
-from sparsity.kernels.lowering import jax_log_abs
-from sparsity.montecarlo import Sampling
+from sparsity.errors import InputError
 from sparsity.montecarlo.batches import CHUNK, collect, summary
 from sparsity.montecarlo.normals import normal
-from sparsity.montecarlo.running import conclude, run
-from sparsity.results import Estimate
+from sparsity.montecarlo.running import Sampling
+from sparsity.montecarlo.sources import Block
 from sparsity.rows import rotary
+from sparsity.rows.steps import Coca, Rope
 
-__all__ = ["Scores", "rows", "scores"]
+__all__ = ["Rotated", "Scores", "rotated", "scores"]
 
 _NUMBERS = 2**16  # random numbers in a batch: fits a core's cache
 
 
 @dataclass(frozen=True)
-class RotaryDraws:
-    """Scores of one query at `position` with keys `distances` before it, [size, distances].
+class Rotated:
+    """Scores of one query at `position` with keys `distances` before it.
 
-    `form` is "rope" (keys are drawn), "coca" (t is drawn; by the definition) or "slack".
+    `form` is "rope" (keys are drawn), "coca" (t is drawn; by the definition) or "slack". With
+    `shared` the same key stands at every distance, as if it were moved.
     """
 
     form: str
@@ -41,26 +39,31 @@ class RotaryDraws:
     position: int
     distances: tuple[int, ...]
     dim: int
-    size: int
-    dtype: str
     shared: bool = False
 
     @property
-    def numbers(self) -> int:
-        """Random numbers in a batch."""
-        return self.size * len(self.distances) * self.dim
+    def length(self) -> int:
+        """Tokens of a row."""
+        return len(self.distances)
 
-    def scores(self, key: jax.Array, arguments: Any) -> jax.Array:
-        """Draw, rotate, multiply; arguments = (q [d], mean [d] or center, spread).
+    @property
+    def block(self) -> int:
+        """The whole row."""
+        return len(self.distances)
 
-        With `shared` the same key stands at every distance, as if it were moved.
-        """
-        query, mean, spread = arguments
+    @property
+    def width(self) -> int:
+        """Random numbers of a token, at most."""
+        return self.dim
+
+    def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> Block:
+        """Draw, rotate, multiply; law = (q [d], mean [d] or center, spread, β to add)."""
+        query, mean, spread, beta = law
         keys = self.position - np.asarray(self.distances)
         width = self.dim if self.form == "rope" else self.dim // 2
-        drawn = (self.size, 1 if self.shared else len(keys), width)
-        drawn = mean + spread * normal(key, drawn, self.dtype)
-        drawn = jnp.broadcast_to(drawn, (self.size, len(keys), width))
+        shape = (rows, 1 if self.shared else len(keys), width)
+        drawn = mean + spread * normal(key, shape, dtype)
+        drawn = jnp.broadcast_to(drawn, (rows, len(keys), width))
         options: Any = {"base": self.base, "m": [self.position], "n": keys}
         form = {
             "rope": rotary.rope_scores,
@@ -69,76 +72,50 @@ class RotaryDraws:
         }[self.form]
         if self.form != "rope":
             drawn = jnp.maximum(drawn, 0)
-        return form(query[None, :], drawn, self.pairing, **options)[..., 0, :]
+        return Block(beta + form(query[None, :], drawn, self.pairing, **options)[..., 0, :], 0.0)
 
 
-@dataclass(frozen=True)
-class RotaryMoments(RotaryDraws):
-    """Mean and mean square of the score at every distance."""
-
-    def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
-        """Draw one batch."""
-        s = self.scores(key, arguments)
-        return summary(*s.T)
-
-
-@dataclass(frozen=True)
-class RotaryRows(RotaryDraws):
-    """n_eff of whole rows of weights f(s), and whether the row is not all zero."""
-
-    kernel: Kernel = kernels.exp
-
-    def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
-        """Draw one batch."""
-        log_a = jax_log_abs(self.kernel)(self.scores(key, arguments))
-        peak = log_a.max(axis=-1, keepdims=True)
-        live = jnp.isfinite(peak[:, 0])
-        a = jnp.exp(log_a - jnp.where(jnp.isfinite(peak), peak, 0))
-        total = (a * a).sum(axis=-1)
-        n_eff = jnp.where(live, a.sum(axis=-1) ** 2 / jnp.where(live, total, 1), 0)
-        return summary(n_eff, live.astype(self.dtype))
-
-
-def _setup(law: Rope | Coca, distances: Any, sampling: Sampling) -> tuple[dict[str, Any], Any]:
-    distances, real = tuple(int(m) for m in distances), sampling.real
-    position, form, mean = max(distances), "rope", getattr(law, "mean", None)
-    if isinstance(law, Coca):
-        form, mean = "coca", law.center
-        if law.slack_at is not None:
-            position, form = law.slack_at, "slack"
-    dim = law.query.size
-    fields = {
-        "form": form,
-        "pairing": law.pairing,
-        "base": law.base,
-        "position": position,
-        "distances": distances,
-        "dim": dim,
-        "size": max(8, _NUMBERS // (len(distances) * dim)),
-        "dtype": real.name,
-    }
-    arguments = tuple(np.asarray(x, dtype=real) for x in (law.query, mean, law.spread))
-    return fields, arguments
-
-
-def rows(
-    law: Rope | Coca, length: int, sampling: Sampling, kernel: str | Kernel = "exp"
-) -> Estimate:
-    """n_eff of whole rows: one query, `length` random keys at the distances 0 … length − 1.
+def rotated(
+    step: Rope | Coca, distances: Any, *, beta: float = 0.0, shared: bool = False
+) -> tuple[Rotated, tuple[Any, ...]]:
+    """The source of rotary scores, and the numbers of its law.
 
     Args:
-        law: whose query, key law and pairing to draw from.
-        length: n.
-        sampling: the settings; samples are rows.
-        kernel: of Law.SCORE.
-
-    Returns:
-        The estimate; its S field holds the mean of ‖a‖₁²/‖a‖₂² over nonzero rows.
+        step: whose query, key law and pairing to draw from.
+        distances: m, whole numbers ≥ 0.
+        beta: added to every score.
+        shared: one key for all distances.
     """
-    fields, arguments = _setup(law, range(length), sampling)
-    sampler = RotaryRows(**fields, kernel=kernels.named(kernel))
-    done = run(sampler, arguments, (1.0, -1.0), sampling)
-    return conclude(done, (1.0, -1.0), method=f"rows-{fields['form']}", sampling=sampling)
+    distances = tuple(int(m) for m in distances)
+    position, form, mean = max(distances), "rope", getattr(step, "mean", None)
+    if isinstance(step, Coca):
+        form, mean = "coca", step.center
+        if step.slack_at is not None:
+            position, form = step.slack_at, "slack"
+            if position < max(distances):
+                fix = f"the key at distance {max(distances)} would come before the first position"
+                raise InputError("slack_at", position, fix)
+    base, dim = step.base, step.query.size
+    source = Rotated(form, step.pairing, base, position, distances, dim, shared)
+    return source, (step.query, mean, step.spread, beta)
+
+
+@dataclass(frozen=True)
+class RotaryMoments:
+    """Mean and mean square of the score at every distance."""
+
+    source: Rotated
+    size: int
+    dtype: str
+
+    @property
+    def numbers(self) -> int:
+        """Random numbers in a batch."""
+        return self.size * self.source.length * self.source.width
+
+    def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
+        """Draw one batch; arguments = those of the source."""
+        return summary(*self.source(key, 0, self.size, self.dtype, arguments).scores.T)
 
 
 class Scores(NamedTuple):
@@ -151,17 +128,19 @@ class Scores(NamedTuple):
     samples: int
 
 
-def scores(law: Rope | Coca, distances: Any, sampling: Sampling, chunks: int = 4) -> Scores:
+def scores(step: Rope | Coca, distances: Any, sampling: Sampling, chunks: int = 4) -> Scores:
     """Mean and standard deviation of the score by rotating random keys.
 
     Args:
-        law: whose query, key law and pairing to draw from.
+        step: whose query, key law and pairing to draw from.
         distances: m, whole numbers ≥ 0.
         sampling: seed and dtype are taken from it.
         chunks: of 32 batches each.
     """
-    fields, arguments = _setup(law, distances, sampling)
-    sampler = RotaryMoments(**fields, shared=True)
+    source, law = rotated(step, distances, shared=True)
+    size = max(8, _NUMBERS // (source.length * source.width))
+    sampler = RotaryMoments(source, size, sampling.real.name)
+    arguments = tuple(np.asarray(x, dtype=sampling.real) for x in law)
     batches = collect(sampler, arguments, seed=sampling.seed, first=0, chunks=chunks)
     mean, square = batches[:, 0], batches[:, 1]
     beta = mean.mean(axis=0)

@@ -21,7 +21,7 @@ from sparsity.montecarlo.batches import summary
 from sparsity.montecarlo.normals import normal
 from sparsity.montecarlo.proposals import Table
 
-__all__ = ["Features", "FullKeys", "Plain", "Rows", "Stratified"]
+__all__ = ["Features", "FullKeys", "Plain", "Stratified"]
 
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 _DEFENSIVE = 8  # one draw in eight comes from the base law itself
@@ -190,74 +190,3 @@ class Features:
         noise = normal(key, (self.size, self.dim), self.dtype)
         a = jax_weight(self.feature)(center + spread * noise) @ query
         return summary(a, a * a)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Whole rows of n weights a_j = λ^(n−j) f(s_j); the metric of each row, averaged over rows.
-
-    Rows are drawn block by block, so that memory does not grow with n. Moments: S_n, n_eff and 1 on
-    nonzero rows (0 on all-zero ones), then |a| and a² pooled over rows and positions, whose ratio
-    is the limit form of S. `dim` = 0 draws scalar scores, otherwise whole keys in R^dim.
-    """
-
-    kernel: Kernel
-    length: int
-    block: int
-    dim: int
-    size: int
-    dtype: str
-
-    @property
-    def numbers(self) -> int:
-        """Random numbers held at once."""
-        return self.size * self.block * max(self.dim, 1)
-
-    def _log_abs(self, key: jax.Array, number: jax.Array, law: Any, rate: jax.Array) -> jax.Array:
-        """log|a| of one block of tokens, [rows, block]; −∞ beyond the end of the row."""
-        key = jax.random.fold_in(key, number)
-        if self.dim:
-            q, mu, sigma = law
-            noise = normal(key, (self.size, self.block, self.dim), self.dtype)
-            scores = (mu + sigma * noise) @ q
-        else:
-            beta, gamma = law
-            scores = beta + gamma * normal(key, (self.size, self.block), self.dtype)
-        token = number * self.block + jnp.arange(self.block)
-        distance = (self.length - 1 - token).astype(self.dtype)
-        log_a = jax_log_abs(self.kernel)(scores) - distance * rate
-        return jnp.where(token < self.length, log_a, -jnp.inf)
-
-    def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
-        """Draw one batch; arguments = (β, γ, −log λ, log scale), or (q, μ, σ, …)."""
-        *law, rate, log_scale = arguments
-
-        def add(sums: tuple[jax.Array, ...], number: jax.Array) -> tuple[Any, None]:
-            peak, l1, l2, pooled1, pooled2 = sums
-            log_a = self._log_abs(key, number, law, rate)
-            higher = jnp.maximum(peak, log_a.max(axis=1))
-            a = jnp.exp(log_a - jnp.where(jnp.isfinite(higher), higher, 0)[:, None])
-            shrink = jnp.where(jnp.isfinite(peak), jnp.exp(peak - higher), 0)
-            b = jnp.exp(log_a - log_scale)
-            return (
-                higher,
-                l1 * shrink + a.sum(axis=1),
-                l2 * shrink**2 + (a * a).sum(axis=1),
-                pooled1 + b.sum(axis=1),
-                pooled2 + (b * b).sum(axis=1),
-            ), None
-
-        zero = jnp.zeros(self.size, self.dtype)
-        start = (zero - jnp.inf, zero, zero, zero, zero)
-        blocks = -(-self.length // self.block)
-        sums, _ = jax.lax.scan(add, start, jnp.arange(blocks))
-        peak, l1, l2, pooled1, pooled2 = sums
-        live = jnp.isfinite(peak)
-        n_eff = jnp.where(live, l1 * l1 / jnp.where(live, l2, 1), 0)
-        return summary(
-            jnp.sqrt(n_eff / self.length),
-            n_eff,
-            live.astype(self.dtype),
-            pooled1 / self.length,
-            pooled2 / self.length,
-        )

@@ -1,0 +1,123 @@
+"""How whole rows are drawn: the source of their scores, its numbers, and their scale."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sparsity.errors import InputError
+from sparsity.kernels import Kernel
+from sparsity.kernels.lowering import numpy_log_abs
+from sparsity.montecarlo import proposals
+from sparsity.montecarlo.keys import LONGEST, keys_at
+from sparsity.montecarlo.rotary_sampling import rotated
+from sparsity.montecarlo.sources import Each, Like, Source
+from sparsity.rows.row import Row
+from sparsity.rows.steps import Coca, Decay, Rope
+
+__all__ = ["Plan", "planned"]
+
+_MOST = 2**24  # numbers of a row whose tokens differ: it is drawn at once
+_BLOCK = 2**20  # numbers of a row of like tokens that are drawn at once
+
+
+class Plan(NamedTuple):
+    """How a row is drawn.
+
+    Args:
+        source: of the scores.
+        law: the source's numbers.
+        log_scale: about the log of the largest weight.
+        method: the name to report.
+        sinks: whether there are sinks or sink logits.
+        log_unit: log of the sum of the sink logits' weights.
+    """
+
+    source: Source
+    law: tuple[Any, ...]
+    log_scale: float
+    method: str
+    sinks: bool = False
+    log_unit: float = -math.inf
+
+
+def _like(row: Row, n: int, dim: int, seed: int) -> Plan:
+    """A row of like tokens under retention; whole keys if a dimension is given."""
+    if n > LONGEST:
+        raise InputError("length", n, f"must be <= {LONGEST:.0e} to be sampled whole")
+    if dim:
+        query, mean = keys_at(row.beta, row.gamma, dim, seed)
+        scores: tuple[Any, ...] = (query[0], mean, 1.0)
+    else:
+        scores = (row.beta, row.gamma)
+    log_scale = proposals.build(row.kernel, row.params).log_mass[1] / 2
+    rate = -sum(math.log(step.decay) for step in row.steps)
+    source = Like(n, min(n, max(1, _BLOCK // max(dim, 1))), dim)
+    return Plan(source, (*scores, rate), log_scale, "rows-full-keys" if dim else "rows")
+
+
+def _scale(kernel: Kernel, beta: Any, gamma: Any, log_w: Any = 0.0) -> float:
+    """About the log of the largest weight: it divides out, and keeps the pooled moments finite."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        log_scale = np.max(numpy_log_abs(kernel)(beta + 2 * gamma) + log_w)
+    return float(log_scale) if np.isfinite(log_scale) else 0.0
+
+
+def _refuse_long(n: int, width: int) -> None:
+    if n * width > _MOST:
+        fix = f"a row of {n * width:.3g} numbers does not fit; shorten it"
+        raise InputError("length", n, fix)
+
+
+def _rotary(row: Row, n: int) -> Plan:
+    """RoPE or CoCA alone, from first principles."""
+    step: Any = row.steps[0]
+    _refuse_long(n, step.query.size)
+    distance = np.arange(n)
+    source, law = rotated(step, distance, beta=row.beta)
+    scale = _scale(row.kernel, row.beta + step.beta(distance), step.gamma(distance))
+    return Plan(source, law, scale, f"rows-{source.form}")
+
+
+def _each(row: Row, n: int) -> Plan:
+    """A row whose tokens differ, or that has sinks."""
+    tokens = row.tokens(n)
+    _refuse_long(n, tokens.dim or 1)
+    times = tokens.count.astype(np.int64)
+    beta, gamma, w, sink = (
+        np.repeat(x, times) for x in (tokens.beta, tokens.gamma, tokens.w, tokens.sink)
+    )
+    with np.errstate(divide="ignore"):
+        log_w = np.log(w)
+    source = Each(n, tokens.dim or 0)
+    return Plan(
+        source,
+        (beta, gamma, log_w, sink),
+        _scale(row.kernel, beta, gamma, log_w),
+        "rows-sphere" if source.dim else "rows-law",
+        bool(sink.any() or tokens.units),
+        float(np.logaddexp.reduce(tokens.units)) if tokens.units else -math.inf,
+    )
+
+
+def planned(row: Row, n: int, dim: int, seed: int) -> Plan:
+    """The way to draw rows of n tokens.
+
+    Args:
+        row: any row whose kernel is a function of the score.
+        n: tokens.
+        dim: of whole keys; 0 draws scalar scores.
+        seed: of the queries of whole keys.
+
+    Raises:
+        InputError: rows too long to hold, or whole keys of a row with steps.
+    """
+    if all(isinstance(step, Decay) for step in row.steps):
+        return _like(row, n, dim, seed)
+    if dim:
+        raise InputError("dim", dim, "whole keys are drawn for rows without steps; leave it out")
+    if len(row.steps) == 1 and isinstance(row.steps[0], (Rope, Coca)):
+        return _rotary(row, n)
+    return _each(row, n)

@@ -1,0 +1,204 @@
+"""Whole rows by Monte Carlo, whatever their scores come from: any quantity of them.
+
+A source draws scores, the kernel makes weights of them, each row is added up, and the definitions
+of the quantities are applied to the sums. Theory and sampling share the kernel's definition, the
+steps and the quantities, and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sparsity import quantities
+from sparsity.errors import InputError
+from sparsity.kernels import Kernel
+from sparsity.kernels.lowering import jax_log_abs
+from sparsity.kernels.parameters import LENGTH
+from sparsity.montecarlo.batches import batch_size, summary
+from sparsity.montecarlo.row_plans import planned
+from sparsity.montecarlo.running import Run, Sampling, conclude, run
+from sparsity.montecarlo.sources import Source
+from sparsity.quantities import Quantity, RowSums
+from sparsity.results import Estimate
+from sparsity.rows.row import Row
+
+__all__ = ["DrawnRows", "RowSampler", "draw_rows", "sample_rows"]
+
+
+@dataclass(frozen=True)
+class RowSampler:
+    """Whole rows, drawn block by block: memory does not grow with the length of like tokens.
+
+    Moments: each quantity of a row (0 where it has none), whether a token is nonzero, whether
+    anything is, then |a| and a² pooled over rows and tokens.
+    """
+
+    kernel: Kernel
+    source: Source
+    quantities: tuple[Quantity, ...]
+    sinks: bool
+    size: int
+    dtype: str
+
+    @property
+    def numbers(self) -> int:
+        """Random numbers held at once."""
+        return self.size * self.source.block * self.source.width
+
+    def _sums(self, key: jax.Array, law: Any, log_scale: jax.Array) -> tuple[jax.Array, ...]:
+        """Largest log|a|, Σ|a|, Σa², Σ|a| of sinks over it; Σ|a| and Σa² over the common scale."""
+
+        def add(sums: tuple[jax.Array, ...], number: jax.Array) -> tuple[Any, None]:
+            peak, l1, l2, of_sinks, pooled1, pooled2 = sums
+            scores, log_w, sink = self.source(key, number, self.size, self.dtype, law)
+            log_f = jax_log_abs(self.kernel)(scores)
+            log_a = jnp.where(log_w > -jnp.inf, log_f + log_w, -jnp.inf)
+            higher = jnp.maximum(peak, log_a.max(axis=1))
+            a = jnp.exp(log_a - jnp.where(jnp.isfinite(higher), higher, 0)[:, None])
+            shrink = jnp.where(jnp.isfinite(peak), jnp.exp(peak - higher), 0)
+            b = jnp.exp(log_a - log_scale)
+            here = 0 if sink is None else (a * sink).sum(axis=1)
+            return (
+                higher,
+                l1 * shrink + a.sum(axis=1),
+                l2 * shrink**2 + (a * a).sum(axis=1),
+                of_sinks * shrink + here,
+                pooled1 + b.sum(axis=1),
+                pooled2 + (b * b).sum(axis=1),
+            ), None
+
+        zero = jnp.zeros(self.size, self.dtype)
+        start = (zero - jnp.inf, zero, zero, zero, zero, zero)
+        blocks = -(-self.source.length // self.source.block)
+        return jax.lax.scan(add, start, jnp.arange(blocks))[0]
+
+    def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
+        """Draw one batch; arguments = (the source's law, log of the sink logits, log scale)."""
+        law, log_unit, log_scale = arguments
+        peak, l1, l2, of_sinks, pooled1, pooled2 = self._sums(key, law, log_scale)
+        n, seen = self.source.length, jnp.isfinite(peak)
+        tokens = RowSums(n, jnp.where(seen, l1, 1), jnp.where(seen, l2, 1), of_sinks, 0.0)
+        live, whole = seen, tokens
+        if self.sinks:  # the common scale is the larger of both, and no row with a logit is empty
+            scale = jnp.maximum(peak, log_unit)
+            live = jnp.isfinite(scale)
+            at = jnp.where(live, scale, 0)
+            shrink = jnp.where(seen, jnp.exp(peak - at), 0)
+            unit = jnp.where(live, jnp.exp(log_unit - at), 0)
+            total = jnp.where(live, l1 * shrink, 1)
+            whole = RowSums(n, total, l2 * shrink**2, of_sinks * shrink + unit, unit)
+        found = [
+            jnp.where(live, q.of(whole), 0) if q.units else jnp.where(seen, q.of(tokens), 0)
+            for q in self.quantities
+        ]
+        flags = (seen.astype(self.dtype), live.astype(self.dtype))
+        return summary(*found, *flags, pooled1 / n, pooled2 / n)
+
+
+class DrawnRows(NamedTuple):
+    """Rows that were drawn, and what can be said of them.
+
+    Args:
+        done: the run.
+        sampler: which drew them.
+        method: its name.
+        sampling: the settings.
+    """
+
+    done: Run
+    sampler: RowSampler
+    method: str
+    sampling: Sampling
+
+    def estimate(self, of: str | Quantity) -> Estimate:
+        """The mean of a quantity over rows that have one."""
+        return self._concluded(quantities.named(of))
+
+    def limit_form(self) -> Estimate:
+        """S of the moments pooled over rows and tokens: √(n_eff/n) of long rows."""
+        return self._concluded(None)
+
+    def _concluded(self, quantity: Quantity | None) -> Estimate:
+        found = conclude(
+            self.done,
+            _powers(self.sampler.quantities, quantity),
+            method=self.method,
+            sampling=self.sampling,
+        )
+        name = "S" if quantity is None else quantity.name
+        return replace(found, quantity=name, length=self.sampler.source.length)
+
+
+def _powers(known: tuple[Quantity, ...], quantity: Quantity | None) -> tuple[float, ...]:
+    """Exponents of the sampler's moments whose product is the quantity; None is the limit form."""
+    powers = [0.0] * (len(known) + 4)
+    if quantity is None:
+        powers[-2:] = 1.0, -0.5
+    else:
+        powers[known.index(quantity)] = 1.0
+        powers[len(known) + quantity.units] = -1.0
+    return tuple(powers)
+
+
+def draw_rows(
+    row: Row,
+    length: Any,
+    sampling: Sampling,
+    of: str | Quantity | None = "n_eff",
+    *,
+    dim: int | None = None,
+) -> DrawnRows:
+    """Draw whole rows until a quantity of them is known well enough.
+
+    Args:
+        row: any row whose kernel is a function of the score.
+        length: n ≥ 1.
+        sampling: the settings; samples are rows.
+        of: the quantity that `sampling.rel_error` is meant for; None is the limit form. S is drawn
+            until its square, n_eff, is known well enough.
+        dim: draw whole keys in R^dim, for a row without steps; None draws scalar scores.
+
+    Raises:
+        InputError: a value outside its domain, rows too long to hold, or a sink that is not there.
+    """
+    row, real = row.scored(), sampling.real
+    n = LENGTH.check(length)
+    if n.ndim:
+        raise InputError("length", length, "give one number")
+    quantity = None if of is None else quantities.named(of)
+    plan = planned(row, int(n), dim or 0, sampling.seed)
+    if quantity is not None and quantity.sinks and not plan.sinks:
+        raise InputError("row", row, "has no sink in sight; add a SinkLogit or a Sink")
+    known = tuple(q for q in quantities.ALL if plan.sinks or not q.sinks)
+    if quantity is not None and quantity not in known:
+        known = (*known, quantity)
+    goal = quantities.n_eff if quantity is quantities.S else quantity
+    if goal is not None and goal not in known:
+        known = (*known, goal)
+    size = batch_size(plan.source.length * plan.source.width)
+    sampler = RowSampler(row.kernel, plan.source, known, plan.sinks, size, real.name)
+    arguments = jax.tree.map(
+        lambda x: np.asarray(x, dtype=real), (plan.law, plan.log_unit, plan.log_scale)
+    )
+    done = run(sampler, arguments, _powers(known, goal), sampling)
+    return DrawnRows(done, sampler, plan.method, sampling)
+
+
+def sample_rows(
+    row: Row,
+    length: Any,
+    sampling: Sampling,
+    of: str | Quantity = "n_eff",
+    *,
+    dim: int | None = None,
+) -> Estimate:
+    """The mean of a quantity over whole rows of n tokens, by sampling them.
+
+    Args and raises as `draw_rows`.
+    """
+    return draw_rows(row, length, sampling, of, dim=dim).estimate(of)

@@ -1,0 +1,123 @@
+"""Where the scores of whole rows come from: tokens of one law, tokens that differ, whole keys.
+
+Keys on a sphere are drawn as such, normalised Gaussian vectors in R^d, and their scores are dot
+products. RoPE and CoCA from first principles are `rotary_sampling`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+
+from sparsity.montecarlo.normals import normal
+
+__all__ = ["Block", "Each", "Like", "Source"]
+
+
+class Block(NamedTuple):
+    """Neighbouring tokens of some rows.
+
+    Args:
+        scores: s_j, [rows, tokens].
+        log_w: log of the factor w_j on f(s_j), broadcast against the scores; −∞ is out of sight.
+        sink: 1 for tokens that are sinks, 0 for others, [tokens]; None where no token is one.
+    """
+
+    scores: jax.Array
+    log_w: Any
+    sink: jax.Array | None = None
+
+
+class Source(Protocol):
+    """Draws the scores of rows, one block of tokens at a time: hashable, it compiles once."""
+
+    @property
+    def length(self) -> int:
+        """Tokens of a row."""
+        ...
+
+    @property
+    def block(self) -> int:
+        """Tokens drawn at once."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """Random numbers of a token."""
+        ...
+
+    def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> Block:
+        """Draw block `number` of that many rows; `law` holds the numbers that are traced."""
+        ...
+
+
+@dataclass(frozen=True)
+class Like:
+    """Tokens of one law under retention: nothing is kept per token, so rows can be long.
+
+    Args:
+        length: tokens of a row.
+        block: tokens drawn at once.
+        dim: draw whole keys in R^dim; 0 draws scalar scores.
+    """
+
+    length: int
+    block: int
+    dim: int = 0
+
+    @property
+    def width(self) -> int:
+        """Random numbers of a token."""
+        return max(self.dim, 1)
+
+    def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> Block:
+        """Draw a block; law = (β, γ, −log λ), or (q, μ, σ, −log λ) for whole keys."""
+        *scores, rate = law
+        key = jax.random.fold_in(key, number)
+        if self.dim:
+            q, mu, sigma = scores
+            noise = normal(key, (rows, self.block, self.dim), dtype)
+            s = (mu + sigma * noise) @ q
+        else:
+            beta, gamma = scores
+            s = beta + gamma * normal(key, (rows, self.block), dtype)
+        token = number * self.block + jnp.arange(self.block)
+        distance = (self.length - 1 - token).astype(dtype)
+        return Block(s, jnp.where(token < self.length, -distance * rate, -jnp.inf))
+
+
+@dataclass(frozen=True)
+class Each:
+    """Tokens that differ, each with its own β_j, γ_j and w_j.
+
+    Args:
+        length: tokens of a row, drawn at once.
+        dim: of keys on the sphere; 0 for Gaussian scores.
+    """
+
+    length: int
+    dim: int = 0
+
+    @property
+    def block(self) -> int:
+        """The whole row."""
+        return self.length
+
+    @property
+    def width(self) -> int:
+        """Random numbers of a token."""
+        return max(self.dim, 1)
+
+    def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> Block:
+        """Draw the row; law = (β, γ, log w, is a sink: [n] each)."""
+        beta, gamma, log_w, sink = law
+        if not self.dim:
+            z = normal(key, (rows, self.length), dtype)
+        else:  # √d times the first entry of a random direction
+            k = normal(key, (rows, self.length, self.dim), dtype)
+            k = k / jnp.sqrt((k * k).sum(axis=-1, keepdims=True))
+            z = self.dim**0.5 * (k @ jnp.zeros(self.dim, dtype).at[0].set(1))
+        return Block(beta + gamma * z, log_w, sink)
