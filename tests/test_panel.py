@@ -449,6 +449,12 @@ def test_the_python_call_imports_public_names_only(rows):
     assert set(names) <= set(sparsity.__all__)
 
 
+def test_a_row_that_cannot_be_is_a_comment_in_the_call():
+    (line,) = python(start("exp", rows="rope", dim=3)).splitlines()
+    assert line.startswith("# exp, RoPE")
+    assert "3" in line
+
+
 def test_the_python_call_of_your_own_kernel_runs():
     mine = score_kernel("softplus", sympy.log(1 + sympy.exp(sympy.Symbol("s"))))
     state = initial((*ALL, mine), ("softplus",), "gamma")
