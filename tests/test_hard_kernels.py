@@ -27,13 +27,9 @@ from sympy import (
     tanh,
 )
 
-from sparsity import evaluate
+from sparsity import Row, Window, evaluate, exact, score_kernel
 from sparsity.errors import InputError
-from sparsity.finite import finite_length
-from sparsity.finite.finite_rows import n_eff
-from sparsity.kernels import score_kernel
 from sparsity.kernels.symbols import s
-from sparsity.rows.steps import RowLaw
 
 GELU = s * (1 + erf(s / sqrt(2))) / 2
 COMB = Heaviside(cos(s) - Rational(1, 2))
@@ -75,13 +71,13 @@ def _mean(f, cuts, beta, gamma):
     return total / (gamma * math.sqrt(2 * math.pi))
 
 
-@pytest.mark.parametrize(("weight", "beta", "gamma", "exact"), CELLS, ids=lambda x: str(x)[:40])
-def test_what_points_cannot_see(weight, beta, gamma, exact):
+@pytest.mark.parametrize(("weight", "beta", "gamma", "log_S"), CELLS, ids=lambda x: str(x)[:40])
+def test_what_points_cannot_see(weight, beta, gamma, log_S):
     found = evaluate(score_kernel("own", weight), beta=beta, gamma=gamma)
-    slack = 4e-15 * (1 + abs(exact))  # the reference is rounded
-    assert abs(found.log_S - exact) <= found.error_bound + slack
+    slack = 4e-15 * (1 + abs(log_S))  # the reference is rounded
+    assert abs(found.log_S - log_S) <= found.error_bound + slack
     assert found.error_bound < 1e-11
-    wrong = exact * (1 + 1e-9)
+    wrong = log_S * (1 + 1e-9)
     assert abs(found.log_S - wrong) > found.error_bound + slack
 
 
@@ -122,22 +118,24 @@ def test_jumps_that_nobody_announced(seed):
         share = np.where(edge[1:] < 0, np.diff(ndtr(edge)), -np.diff(ndtr(-edge)))
         m1, m2 = (float((np.abs(value(k)) ** p) @ share) for p in (1, 2))
         found = evaluate(score_kernel("own", weight), beta=beta, gamma=gamma)
-        exact = math.log(m1) - math.log(m2) / 2
-        assert abs(found.log_S - exact) <= found.error_bound + 2e-14
+        log_S = math.log(m1) - math.log(m2) / 2
+        assert abs(found.log_S - log_S) <= found.error_bound + 2e-14
         assert found.error_bound < 1e-11
 
 
 def test_rows_of_deep_tails_and_combs():
-    found = n_eff(score_kernel("own", 1 + tanh(s)), RowLaw(-75, 0.5), 100)
-    softmax = finite_length.n_eff("exp", 100, gamma=1.0)  # 1 + tanh s = 2e^(2s) down there
-    assert abs(found.n_eff / softmax.n_eff - 1) <= found.error_bound + softmax.error_bound
-    assert found.n_eff == pytest.approx(41.796, abs=1e-3)
-    assert found.error_bound < 1e-11
-    comb = n_eff(score_kernel("own", Heaviside(cos(s) - Rational(9, 10))), RowLaw(0, 300), 1000)
+    softmax = exact("exp", length=100, gamma=1.0)  # 1 + tanh s = 2e^(2s) down there
+    row = Row(score_kernel("own", 1 + tanh(s)), beta=-75, gamma=0.5)
+    for found in (exact(row, length=100), exact(row.then(Window(100)), length=128)):
+        assert abs(found.value / softmax.value - 1) <= found.error_bound + softmax.error_bound
+        assert found.value == pytest.approx(41.796, abs=1e-3)
+        assert found.error_bound < 1e-11
+    row = Row(score_kernel("own", Heaviside(cos(s) - Rational(9, 10))), beta=0, gamma=300)
     share = math.acos(0.9) / math.pi  # of scores: n_eff is their number, given that it is not 0
-    exact = 1000 * share / (1 - (1 - share) ** 1000)
-    assert abs(comb.n_eff / exact - 1) <= comb.error_bound + 1e-14
-    assert comb.error_bound < 1e-11
+    expected = 1000 * share / (1 - (1 - share) ** 1000)
+    for comb in (exact(row, length=1000), exact(row.then(Window(1000)), length=1001)):
+        assert abs(comb.value / expected - 1) <= comb.error_bound + 1e-14
+        assert comb.error_bound < 1e-11
 
 
 @pytest.mark.parametrize(
@@ -163,6 +161,6 @@ def test_a_polynomial_of_high_degree_is_no_difference_of_large_numbers():
     nodes, weights = np.polynomial.hermite_e.hermegauss(40)
     f = np.polynomial.Polynomial([1 / math.factorial(k) for k in range(25)])(2 * nodes)
     m1, m2 = weights @ f, weights @ f**2
-    exact = math.log(m1 / math.sqrt(m2 * weights.sum()))
-    assert abs(found.log_S - exact) < 1e-11
+    log_S = math.log(m1 / math.sqrt(m2 * weights.sum()))
+    assert abs(found.log_S - log_S) < 1e-11
     assert found.error_bound < 1e-11

@@ -14,8 +14,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy.special import erf, ndtr
 
-from sparsity import evaluate, kernels
-from sparsity.finite import finite_length
+from sparsity import evaluate, exact, kernels
 from sparsity.kernels import queries, score_kernel
 from sparsity.kernels.symbols import s
 from sparsity.metric import effective_tokens, from_moments, row_sparsity
@@ -617,9 +616,9 @@ def exact_rows(n_eff):
 
 
 def exact_law(name, ns, beta, gamma):
-    found = finite_length.n_eff(name, ns, beta=beta, gamma=gamma)
-    np.testing.assert_allclose(found.S_rms, np.sqrt(found.n_eff / ns), rtol=1e-15)
-    return found.n_eff, found.error_bound
+    found = exact(name, length=ns, beta=beta, gamma=gamma)
+    np.testing.assert_allclose(found.S_rms, np.sqrt(found.value / ns), rtol=1e-15)
+    return found.value, found.error_bound
 
 
 def limit_law(name, ns, beta, gamma):
@@ -652,7 +651,7 @@ def test_planted_row_law_is_rejected(wrong):
 )  # fmt: skip
 def test_long_rows_reach_the_limit(name, beta, gamma):
     ns = np.array([1e6, 1e8, 1e10, 1e12])
-    found = finite_length.n_eff(name, ns, beta=beta, gamma=gamma)
+    found = exact(name, length=ns, beta=beta, gamma=gamma)
     gaps = found.S_rms / S_of(name, beta=beta, gamma=gamma) - 1
     assert np.all(gaps > -1e-9)
     assert gaps[0] < 1e-4

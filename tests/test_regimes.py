@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
+from sparsity import exact
 from sparsity.errors import InputError
 from sparsity.figures import Context, render
 from sparsity.figures.phase import FIGURE, WIDEST
-from sparsity.finite.finite_length import n_eff, participation
 from sparsity.finite.regimes import (
     annealed_entropy,
     annealed_n_eff,
@@ -20,6 +20,14 @@ from sparsity.finite.regimes import (
     limit_reach,
     locate,
 )
+
+
+def n_eff(n, gamma):
+    return exact("exp", length=n, gamma=gamma).value
+
+
+def participation(n, gamma):
+    return exact("exp", length=n, of="participation", gamma=gamma).value
 
 
 def test_crossover_as_printed():
@@ -36,7 +44,7 @@ def test_crossover_as_printed():
     root = 1 / np.sqrt(np.log([1e12, 1e15]))
     at_zero = far[2] - (far[1] - far[2]) / (root[0] - root[1]) * root[1]  # linear in 1/√ln n
     assert at_zero == pytest.approx(1 / np.sqrt(np.pi), abs=0.01)
-    off = participation("exp", 1024, gamma=1.1 * critical_spread(1024))[0] * np.sqrt(np.log(1024))
+    off = participation(1024, 1.1 * critical_spread(1024)) * np.sqrt(np.log(1024))
     assert not 0.61 < off < 0.63
 
 
@@ -45,16 +53,16 @@ def test_annealed_laws_where_they_hold_and_where_not():
     for n in (1e6, 1e9, 1e12):
         for gamma in (0.1, 0.5, 1.0):
             correction = 20 * np.exp(5 * gamma**2) / n  # of order 1/n, with its growth in γ
-            exact, y2 = (
-                n_eff("exp", n, gamma=gamma).n_eff,
-                participation("exp", n, gamma=gamma)[0],
+            tokens, y2 = (
+                n_eff(n, gamma),
+                participation(n, gamma),
             )
-            assert exact / annealed_n_eff(n, gamma) == pytest.approx(1, abs=correction + 1e-11)
+            assert tokens / annealed_n_eff(n, gamma) == pytest.approx(1, abs=correction + 1e-11)
             assert y2 / annealed_participation(n, gamma) == pytest.approx(1, abs=correction + 1e-11)
             cells += 1
         beyond = 1.2 * np.sqrt(np.log(n))
-        assert n_eff("exp", n, gamma=beyond).n_eff > 10 * annealed_n_eff(n, beyond)
-        assert participation("exp", n, gamma=beyond)[0] < annealed_participation(n, beyond) / 1.5
+        assert n_eff(n, beyond) > 10 * annealed_n_eff(n, beyond)
+        assert participation(n, beyond) < annealed_participation(n, beyond) / 1.5
     assert cells == 9
 
 
@@ -102,8 +110,8 @@ def test_condensed_laws_are_approached(ratio):
     tokens, y2 = [], []
     for m in n:
         gamma = ratio * critical_spread(m)
-        tokens.append(n_eff("exp", m, gamma=gamma).n_eff / condensed_n_eff(m, gamma) - 1)
-        y2.append(participation("exp", m, gamma=gamma)[0] - condensed_participation(m, gamma))
+        tokens.append(n_eff(m, gamma) / condensed_n_eff(m, gamma) - 1)
+        y2.append(participation(m, gamma) - condensed_participation(m, gamma))
     for gap in (np.abs(tokens), np.abs(y2)):
         assert np.all(np.diff(gap) < 0)
         assert gap[-1] < gap[0] / 2
@@ -115,7 +123,7 @@ def test_extremes_exponent():
     """d ln n_eff/d ln n: 1 − x² up to x = γ/√ln n = 1/√2, then near (√2 − x)²."""
     n = np.array([1e12, 1e15])
     for x, exponent, other in ((0.5, 0.75, 0.836), (0.9, (2**0.5 - 0.9) ** 2, 0.19)):
-        log = [np.log(n_eff("exp", m, gamma=x * np.sqrt(np.log(m))).n_eff) for m in n]
+        log = [np.log(n_eff(m, x * np.sqrt(np.log(m)))) for m in n]
         slope = (log[1] - log[0]) / np.log(n[1] / n[0])
         assert slope == pytest.approx(exponent, abs=0.03)
         assert abs(slope - exponent) < abs(slope - other)
@@ -144,14 +152,14 @@ def test_where_the_limit_holds():
     for m, gamma in zip(n[1:], reach[1:], strict=True):
         for factor, holds in ((0.3, True), (0.7, True), (0.99, True), (1.01, False), (2, False)):
             spread = factor * gamma
-            error = n_eff("exp", m, gamma=spread).S_rms / np.exp(-(spread**2) / 2) - 1
+            error = exact("exp", length=m, gamma=spread).S_rms / np.exp(-(spread**2) / 2) - 1
             assert error > 0
             assert (error < 0.1) == holds
             cells += 1
     assert cells == 45
     for tolerance in (1e-9, 1e-6, 1e-3):  # γ²/(2n) + … is the error of a narrow row
         spread = limit_reach(1000, tolerance)
-        error = n_eff("exp", 1000, gamma=spread).S_rms / np.exp(-(spread**2) / 2) - 1
+        error = exact("exp", length=1000, gamma=spread).S_rms / np.exp(-(spread**2) / 2) - 1
         assert error == pytest.approx(tolerance, rel=2e-3)
     assert limit_reach(1000, 1e-9) == pytest.approx(np.sqrt(2000 * 1e-9), rel=2e-3)
     assert limit_reach(1024, 0.01) < limit_reach(1024, 0.1) < limit_reach(1024, 0.5)
@@ -200,12 +208,12 @@ def test_figure_contours_are_those_of_the_exact_law():
             n = round(contour.theory[i])
             gamma = contour.x[i] * np.sqrt(np.log(n))
             if n >= 300:  # a fraction of a token is nothing
-                exact = n_eff("exp", n, gamma=gamma).n_eff
-                assert exact == pytest.approx(contour.key["n_eff"], rel=5e-3)
+                tokens = n_eff(n, gamma)
+                assert tokens == pytest.approx(contour.key["n_eff"], rel=5e-3)
                 checked += 1
         gamma = contour.x[-1] * np.sqrt(contour.log[-1])
-        exact = n_eff("exp", round(contour.theory[-1]), gamma=gamma).n_eff
-        assert exact == pytest.approx(contour.key["n_eff"], rel=5e-3)
+        tokens = n_eff(round(contour.theory[-1]), gamma)
+        assert tokens == pytest.approx(contour.key["n_eff"], rel=5e-3)
         assert contour.theory[-1] == pytest.approx(1e12) or contour.x[-1] > WIDEST
     assert len(contours) == 10
     assert checked >= 25

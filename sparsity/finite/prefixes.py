@@ -46,7 +46,12 @@ class TooWide(InputError):
     Args:
         location: the largest |mean| of a score.
         deviation: the largest standard deviation.
+
+    Attributes:
+        widest: the standard deviation up to which there is a law.
     """
+
+    widest = WIDEST
 
     def __init__(self, location: float, deviation: float) -> None:
         self.location, self.deviation = location, deviation
