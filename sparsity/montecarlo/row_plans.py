@@ -52,8 +52,8 @@ def _like(row: Row, n: int, dim: int, seed: int) -> Plan:
         scores: tuple[Any, ...] = (query[0], mean, 1.0)
     else:
         scores = (row.beta, row.gamma)
-    log_scale = proposals.build(row.kernel, row.params).log_mass[1] / 2
-    rate = -sum(math.log(step.decay) for step in row.steps)
+    log_scale = proposals.build(row.kernel, {"beta": row.beta, "gamma": row.gamma}).log_mass[1] / 2
+    rate = -sum(math.log(step.decay) for step in row.steps if isinstance(step, Decay))
     source = Like(n, min(n, max(1, _BLOCK // max(dim, 1))), dim)
     return Plan(source, (*scores, rate), log_scale, "rows-full-keys" if dim else "rows")
 

@@ -1,0 +1,133 @@
+"""What a run of the cross-check found: its cells, and the verdict."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sparsity.results import Estimate
+
+__all__ = ["Cell", "CrossCheck", "ExactCell"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One statistical comparison.
+
+    Args:
+        kernel: the kernel's name.
+        quantity: "S", "n_eff", "participation" or "sink_mass".
+        parameters: values by name.
+        route: the sampler.
+        theory: log of the quantity by theory.
+        estimate: the same by sampling (its S field holds the quantity).
+        z: (log estimate − log theory) / standard error.
+        critical: the |z| beyond which the cell disagrees.
+        detectable: the relative error it would have seen with probability 0.999.
+        verdict: "agree", "disagree" or "not enough evidence".
+        instruments: the theory, and what was sampled.
+    """
+
+    kernel: str
+    quantity: str
+    parameters: dict[str, Any]
+    route: str
+    theory: float
+    estimate: Estimate
+    z: float
+    critical: float
+    detectable: float
+    verdict: str
+    instruments: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class ExactCell:
+    """Two theories held against each other: they must agree within their bounds.
+
+    Args:
+        kernel: the kernel's name.
+        quantity: its name.
+        parameters: values by name.
+        instruments: the two theories.
+        values: log of the quantity by each.
+        bound: on their difference.
+        verdict: "agree" or "disagree".
+    """
+
+    kernel: str
+    quantity: str
+    parameters: dict[str, Any]
+    instruments: tuple[str, str]
+    values: tuple[float, float]
+    bound: float
+    verdict: str
+
+
+@dataclass(frozen=True)
+class CrossCheck:
+    """The outcome of a run.
+
+    Args:
+        agree: whether every cell agrees; a cell without enough evidence does not count as one.
+        cells: the statistical comparisons.
+        exact: theories against each other.
+        false_alarm_rate: probability that a run of true theory disagrees anywhere, at most.
+        smallest_detectable: the relative error that every cell would have seen (power 0.999).
+        seed: the seed.
+        left_out: comparisons that do not apply to the row, each with the reason.
+    """
+
+    agree: bool
+    cells: tuple[Cell, ...]
+    exact: tuple[ExactCell, ...]
+    false_alarm_rate: float
+    smallest_detectable: float
+    seed: int
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def disagreements(self) -> tuple[Cell | ExactCell, ...]:
+        """Every cell that does not agree."""
+        return tuple(c for c in (*self.cells, *self.exact) if c.verdict != "agree")
+
+    def summary(self) -> dict[str, Any]:
+        """The outcome in JSON's types; `cells` counts the statistical comparisons."""
+        return {
+            "agree": self.agree,
+            "cells": len(self.cells),
+            "exact_cells": len(self.exact),
+            "false_alarm_rate": self.false_alarm_rate,
+            "smallest_detectable": self.smallest_detectable,
+            "largest_z": max(abs(cell.z) for cell in self.cells),
+            "disagreements": [asdict(cell) for cell in self.disagreements],
+            "seed": self.seed,
+            "left_out": list(self.left_out),
+        }
+
+    def text(self) -> str:
+        """The outcome for a terminal: one line a route, then every cell that does not agree."""
+        lines = []
+        for route in dict.fromkeys((c.kernel, c.route) for c in self.cells):
+            cells = [c for c in self.cells if (c.kernel, c.route) == route]
+            agreeing = sum(c.verdict == "agree" for c in cells)
+            largest = max(abs(c.z) for c in cells)
+            lines.append(
+                f"{route[0]:12} {route[1]:22} {agreeing:3} of {len(cells):3} agree   "
+                f"largest |z| {largest:.2f}"
+            )
+        for pair in dict.fromkeys(c.instruments for c in self.exact):
+            exact = [c for c in self.exact if c.instruments == pair]
+            agreeing = sum(c.verdict == "agree" for c in exact)
+            lines.append(f"{pair[0]} against {pair[1]}: {agreeing} of {len(exact)} agree")
+        lines += [f"left out: {what}" for what in self.left_out]
+        for c in self.disagreements:
+            z = f" z = {c.z:.2f}" if isinstance(c, Cell) else ""
+            what = f"{c.quantity}, {' against '.join(c.instruments)}"
+            lines.append(f"{c.verdict}: {c.kernel} {c.parameters} {what}{z}")
+        lines.append(
+            f"{'AGREE' if self.agree else 'NOT IN AGREEMENT'}: {len(self.cells)} cells, "
+            f"false-alarm rate of the whole run <= {self.false_alarm_rate:g}, "
+            f"relative errors >= {self.smallest_detectable:.2g} would have been seen in every cell"
+        )
+        return "\n".join(lines)

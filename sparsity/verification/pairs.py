@@ -1,0 +1,118 @@
+"""The pairs of instruments that apply to a row."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from sparsity import quantities
+from sparsity.errors import InputError, NoClosedForm
+from sparsity.kernels import Law, exp
+from sparsity.kernels.parameters import LENGTH
+from sparsity.rows import classes
+from sparsity.rows.classes import Class
+from sparsity.rows.row import Row
+from sparsity.theory.sphere import log_moment
+from sparsity.verification.cells import ANY_LENGTH, Question
+
+__all__ = ["REL_ERROR", "pairs"]
+
+REL_ERROR = 0.11  # of the detectable error: the standard error that a cell is sampled to
+_PATIENCE = 4e9  # numbers drawn for the pooled moments of a row, at most
+
+
+def pairs(
+    row: Row, length: Any, rel_error: float
+) -> tuple[tuple[Question, ...], tuple[Question, ...], tuple[str, ...]]:
+    """Every pair of instruments that can answer for a row.
+
+    Args:
+        row: the row.
+        length: n, or None.
+        rel_error: the standard error that a cell is sampled to.
+
+    Returns:
+        Theories against samplers, theories against each other, and what was left out and why.
+
+    Raises:
+        InputError: no theory can be held against a sampler.
+    """
+    n = None
+    if length is not None:
+        found = LENGTH.check(length)
+        if found.ndim:
+            raise InputError("length", length, "give one number")
+        n = int(found)
+    kept: list[Question] = []
+    left_out, refusals = [], []
+    for cell in _candidates(row, n):
+        try:
+            theory = cell.value()[0]
+            if not cell.statistical:
+                cell.value(1)
+            elif not math.isfinite(theory):
+                raise InputError(cell.quantity, f"e^{theory:g}", "has no logarithm to compare")
+            if cell.instruments[1] == "pooled rows":
+                _refuse_rare(cell, rel_error)
+            kept.append(cell)
+        except (InputError, NoClosedForm) as error:
+            left_out.append(f"{cell.quantity}, {' against '.join(cell.instruments)}: {error}")
+            refusals.append(error)
+    sampled = tuple(cell for cell in kept if cell.statistical)
+    if not sampled:
+        raise next((e for e in refusals if isinstance(e, InputError)), refusals[0])
+    return sampled, tuple(cell for cell in kept if not cell.statistical), tuple(left_out)
+
+
+def _candidates(row: Row, n: int | None) -> list[Question]:
+    """Pairs that may apply."""
+    law, found = row.kernel.law, []
+    of_positions = n if law is Law.POSITION else None
+    if row.steps:
+        found.append(Question(row, ("limit", "pooled rows"), "S", n))
+    else:
+        found.append(Question(row, ("limit", "scalars"), "S", of_positions))
+        found.append(Question(row, ("closed form", "quadrature"), "S", of_positions))
+        if law is Law.SCORE:
+            found.append(Question(row, ("derivation", "quadrature")))
+    if law is not Law.SCORE:
+        if n is not None and law is not Law.POSITION:
+            row.scored()
+        return found
+    if n is None:
+        return found
+    tokens = row.tokens(n)
+    sinks = bool(tokens.sink.any() or tokens.units)
+    for quantity in quantities.ALL:
+        if quantity.integral is not None and (sinks or not quantity.sinks):
+            found.append(Question(row, ("exact law", "whole rows"), quantity.name, n))
+    if row.kernel.weight == exp.weight and tokens.dim is None:
+        found.append(Question(row, ("integral over u", "second exact law"), "n_eff", n))
+    return found
+
+
+def _refuse_rare(cell: Question, rel_error: float) -> None:
+    """Refuse pooled moments that live on rows too rare to be drawn.
+
+    The variance of Σa² over a row is below ΣE a⁴, so its mean takes Σw⁴E f⁴/(Σw²E f²)²/error² rows.
+    """
+    n = cell.length or ANY_LENGTH
+    given = classes.relative(classes.classed(cell.row, n), units=False)
+
+    def logs(law: Class) -> np.ndarray:
+        kernel, beta, gamma, dim = law
+        return np.array([log_moment(kernel, p, beta, gamma, dim)[0] for p in (2, 4)])
+
+    values, _ = classes.interpolated(given.classes, logs)
+    own = given.token > 0
+    second, fourth = (
+        np.logaddexp.reduce(log + np.log(given.token[own]))
+        for log in (values[given.member[own]] + np.outer(given.log_w[own], [2, 4])).T
+    )
+    numbers = fourth - 2 * second + math.log(n) - 2 * math.log(2 * rel_error)  # log
+    if numbers > math.log(_PATIENCE):
+        shown = f"e^{numbers:.0f}" if numbers > 600 else f"{math.exp(numbers):.1g}"
+        fix = f"its pooled moments take {shown} draws; rows of n are checked without them"
+        raise InputError("row", cell.row, fix)
