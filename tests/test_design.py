@@ -14,7 +14,7 @@ from scipy.special import ndtr
 from sparsity.errors import InputError
 from sparsity.figures import Context, render
 from sparsity.figures.design import FIGURE
-from sparsity.finite import finite_length
+from sparsity.finite.exact import exact
 from sparsity.finite.regimes import condensed_share, critical_spread
 from sparsity.inversion.design import LENGTHS, Design, Impossible, design
 from sparsity.inversion.levers import invert
@@ -35,7 +35,7 @@ def by_eval(found: Design, length: int, value: float | None = None) -> float:
     if found.kernel == "decayed":
         law = evaluate("decayed", length=length, decay=parameters["decay"])
         return length * float(law.S) ** 2
-    return float(finite_length.n_eff(found.kernel, length, **parameters).n_eff)
+    return float(exact(found.kernel, length=length, **parameters).value)
 
 
 CASES = [
@@ -111,7 +111,7 @@ def test_long_rows():
 
 
 def test_the_floor_of_signed_linear_attention():
-    floor = float(finite_length.n_eff("identity", 4096, beta=0, gamma=1).n_eff)
+    floor = float(exact("identity", length=4096, beta=0, gamma=1).value)
     assert floor == pytest.approx(2 / math.pi * 4096, rel=1e-3)
     with pytest.raises(Impossible, match=r"2607\.958.*S ≥ √\(2/π\)") as caught:
         design("identity", length=4096, n_eff=8)
@@ -341,8 +341,8 @@ def test_figure():
         n = spread.x[i]
         for series, kernel, sign in ((spread, "exp", 1), (bias, "relu2", -1)):
             where = {"gamma": series.theory[i]} if sign == 1 else {"beta": -series.theory[i]}
-            law = finite_length.n_eff(kernel, n, **{"gamma": 1.0, **where})
-            assert law.n_eff == pytest.approx(8, rel=1e-6)
+            law = exact(kernel, length=n, **{"gamma": 1.0, **where})
+            assert law.value == pytest.approx(8, rel=1e-6)
             cells += 1
         limit = evaluate("nonnegative", ratio=noise.theory[i], dim=1, query="one-hot").S
         assert n * limit**2 == pytest.approx(8)

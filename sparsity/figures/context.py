@@ -12,7 +12,7 @@ from sparsity.figures.record import Canvas, Context, Data, Figure
 from sparsity.figures.series import Series
 from sparsity.finite.exact import exact
 from sparsity.montecarlo import Sampling
-from sparsity.montecarlo.rotary_sampling import rows
+from sparsity.montecarlo.row_sampling import sample_rows
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Coca, Rope
 from sparsity.sweeps.curves import cell_seed
@@ -40,13 +40,14 @@ def data(context: Context) -> Data:
     """n_eff against n for every law, with sampled rows; then keys without position."""
     found = []
     for label, law in laws().items():
-        log = exact(Row("exp", steps=(law,)), length=[*LENGTHS, *SAMPLED]).log_value
+        row = Row("exp", steps=(law,))
+        log = exact(row, length=[*LENGTHS, *SAMPLED]).log_value
         line = Series.line(label, LENGTHS, log[: len(LENGTHS)])
         points = {}
         for length in SAMPLED:
             seed = cell_seed(context.seed, label, length)
             settings = Sampling(rel_error=context.rel_error, seed=seed, dtype=np.float32)
-            drawn = rows(law, length, settings)
+            drawn = sample_rows(row, length, settings)
             points[float(length)] = (drawn.S, drawn.stderr, drawn.samples, seed)
         theory = log[len(LENGTHS) :]
         found.append(line.with_points(theory, points, "rows of rotated vectors"))

@@ -1,24 +1,27 @@
-"""The design tool: which parameter gives the wanted effective number of tokens in a row of n.
+"""The design tool: which parameter gives the wanted quantity in a row of n.
 
-Inverts the exact law of finite rows; a kernel that cannot get there says so, with its reach.
+Inverts the exact law of finite rows; a row that cannot get there says so, with its reach.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
 
-from sparsity import kernels
+from sparsity import kernels, quantities
 from sparsity.errors import InputError
-from sparsity.finite.regimes import condensed_share
-from sparsity.inversion.levers import Lever, Reach, exact, invert, lever
+from sparsity.finite.exact import exact
+from sparsity.inversion.answer import Design, Impossible, Requirement
+from sparsity.inversion.free import named, scan
+from sparsity.inversion.growth import growth
+from sparsity.inversion.levers import Lever, Reach, invert, lever
 from sparsity.kernels import Kernel, decayed, exp, identity, relu2
 from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
+from sparsity.quantities import Quantity
+from sparsity.rows.row import Row, row_of
 
 __all__ = ["LENGTHS", "Design", "Impossible", "Requirement", "design"]
 
@@ -26,96 +29,11 @@ LENGTHS = (64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_000_000)
 _LONGEST = 1e12  # to which the exact law is resolved
 
 
-class Impossible(InputError):
-    """The wanted n_eff is out of the kernel's reach; says what the reach is and what sets it."""
-
-    def __init__(self, kernel: Kernel, length: float, tokens: float, reach: Reach) -> None:
-        self.kernel, self.length, self.reach = kernel, length, reach
-        fix = (
-            f"impossible for {kernel.name} ({kernel.title}) in a row of {length:.0f} tokens, "
-            f"which can attend to {reach} of them: {reach.reason}"
-        )
-        super().__init__("n_eff", f"{tokens:.10g}", fix)
-
-
-@dataclass(frozen=True)
-class Requirement:
-    """What one length requires.
-
-    Args:
-        length: n.
-        value: the parameter; None where the wanted n_eff is out of reach.
-        low: the fewest tokens that the kernel can attend to at this length.
-        high: the most.
-    """
-
-    length: int
-    value: float | None
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Design:
-    """The parameter that gives the wanted focus, and how it must grow.
-
-    Args:
-        kernel: the kernel's name.
-        length: n.
-        wanted: the effective number of tokens asked for.
-        parameter: what was free: "gamma", "beta", "decay", or "scale" (s in γ = γ₀·s·ln n).
-        value: what it must be.
-        parameters: the kernel's parameters, as `eval` takes them.
-        n_eff: the exact law at these parameters.
-        error_bound: bound on its relative error.
-        p_nonzero: probability that a row is not all zero; n_eff is given that it is not.
-        reach: all that the kernel can attend to at this length.
-        requirements: the parameter at other lengths, for the same n_eff.
-        growth: how it grows with n, in words.
-    """
-
-    kernel: str
-    length: int
-    wanted: float
-    parameter: str
-    value: float
-    parameters: dict[str, float]
-    n_eff: float
-    error_bound: float
-    p_nonzero: float
-    reach: Reach
-    requirements: tuple[Requirement, ...]
-    growth: str
-
-    def summary(self) -> dict[str, Any]:
-        """JSON-ready."""
-        return asdict(self)
-
-    def text(self) -> str:
-        """For people: the answer and its check, then the requirement against length."""
-        given = ", ".join(f"{name} = {value!r}" for name, value in self.parameters.items())
-        lines = [
-            f"{self.kernel}: n_eff = {self.wanted:.10g} of n = {self.length} tokens needs "
-            f"{self.parameter} = {self.value:.12g}",
-            f"check    n_eff = {self.n_eff:.12g} ± {self.error_bound:.0e} at {given}",
-            f"reach    {self.reach}: {self.reach.reason}",
-        ]
-        if self.p_nonzero < 0.9995:
-            lines.append(f"nonzero  only {self.p_nonzero:.4g} of the rows; n_eff is of those")
-        lines += ["", f"{'n':>9}  {self.parameter}"]
-        for row in self.requirements:
-            short = f"impossible: n_eff ≥ {row.low:.6g}"
-            if row.high <= self.wanted:
-                short = f"impossible: n_eff ≤ {row.high:.6g}"
-            lines.append(f"{row.length:>9}  {short if row.value is None else f'{row.value:.8g}'}")
-        return "\n".join([*lines, "", self.growth])
-
-
 def _solve(kernel: Kernel, length: float, wanted: float, free: Lever, start: float) -> float:
     """The coordinate at which the lever gives the wanted n_eff."""
 
     def excess(x: float) -> float:
-        return math.log(exact(kernel, length, free.parameters(x))[0] / wanted)
+        return math.log(exact(kernel, length=length, **free.parameters(x)).value / wanted)
 
     found = invert(excess, free.ends, start)
     if found is None:
@@ -126,48 +44,24 @@ def _solve(kernel: Kernel, length: float, wanted: float, free: Lever, start: flo
     return found
 
 
-def _growth(
-    kernel: Kernel, n: float, wanted: float, given: dict[str, float], found: dict[str, float]
-) -> str:
-    """How the requirement grows with n at fixed n_eff, as n → ∞."""
-    if kernel is exp:
-        limit = 1 / condensed_share(wanted)
-        how = f"In the end γ grows like √(ln n) only: γ/√(2 ln n) → {limit:.4g}, slowly"
-        if "gamma" in given:
-            return f"{how}; so the scale s of γ = γ₀·s·ln n must fall like 1/√(ln n)."
-        return f"{how}; γ ∝ ln n then focuses ever longer rows ever more."
-    if kernel is decayed:
-        return (
-            "λ does not depend on n once n ≫ n_eff: λ → (n_eff − 1)/(n_eff + 1) = "
-            f"{(wanted - 1) / (wanted + 1):.8g}, a window behind the query whatever the keys say."
-        )
-    if kernel is identity:
-        return (
-            "No bias and no spread holds n_eff in longer rows: the floor grows like 2n/π, past "
-            f"{wanted:.6g} at n ≈ {math.pi * wanted / 2:.4g}."
-        )
-    z = found["beta"] / found["gamma"]
-    if given.get("beta", -1.0) >= 0:
-        return (
-            "Without a negative bias nothing holds n_eff in longer rows: the floor grows like "
-            f"n/6, past {wanted:.6g} at n ≈ {6 * wanted:.4g}."
-        )
-    fall = "γ must fall like |β|/√(2 ln n)" if "beta" in given else "β/γ must fall like −√(2 ln n)"
-    return (
-        f"In the end {fall}, so that n·Φ(β/γ), the number of positive scores (here "
-        f"{n * ndtr(z):.4g}), tends to a constant."
-    )
-
-
-def _tokens(wanted: Any, length: float) -> float:
+def _wanted(value: Any, quantity: Quantity, length: float) -> float:
+    """The wanted value, checked against what any row of n can have."""
     try:
-        tokens = float(np.asarray(wanted, dtype=np.float64)[()])
+        wanted = float(np.asarray(value, dtype=np.float64)[()])
     except (TypeError, ValueError):
-        raise InputError("n_eff", wanted, "give a number of tokens") from None
-    if not 1 <= tokens <= length:
-        fix = f"a row of {length:.0f} tokens attends to at least 1 and at most {length:.0f} of them"
-        raise InputError("n_eff", wanted, fix)
-    return tokens
+        what = "tokens" if quantity is quantities.n_eff else quantity.title
+        raise InputError(quantity.name, value, f"give a number of {what}") from None
+    if quantity.integral is None:
+        raise InputError(quantity.name, value, "has no exact law to invert")
+    least, most = quantity.integral.least(length), quantity.integral.most(length, length)
+    if not (least <= wanted <= most and wanted > 0):
+        fix = f"in rows of {length:.0f} tokens it is from {least:.6g} to {most:.6g}"
+        if quantity is quantities.n_eff:
+            fix = (
+                f"a row of {length:.0f} tokens attends to at least 1 and at most {most:.0f} of them"
+            )
+        raise InputError(quantity.name, value, fix)
+    return wanted
 
 
 def _one_length(value: Any) -> float:
@@ -194,48 +88,39 @@ def _options(kernel: Kernel, options: dict[str, Any]) -> dict[str, float]:
     return given
 
 
-def design(
-    kernel: str | Kernel = "exp",
-    *,
-    length: int,
-    n_eff: float,
-    lengths: Sequence[int] = LENGTHS,
-    **options: float,
+def _target(n_eff: Any, options: dict[str, Any]) -> tuple[Quantity, Any]:
+    """The one quantity that was asked for; it is taken out of the options."""
+    names = [quantity.name for quantity in quantities.ALL]
+    asked = {} if n_eff is None else {"n_eff": n_eff}
+    asked |= {name: options.pop(name) for name in names if name in options}
+    if len(asked) != 1:
+        given = ", ".join(asked) or None
+        raise InputError("n_eff", given, f"give one quantity to aim at: {', '.join(names)}")
+    ((name, value),) = asked.items()
+    return quantities.named(name), value
+
+
+def _held(row: Row, free: str) -> dict[str, float] | None:
+    """What is held in a row without steps whose lever is known; None where it is not known."""
+    levers = {exp: ("gamma",), relu2: ("gamma", "beta"), identity: ("gamma", "beta")}
+    if row.steps or free not in {**levers, decayed: ("decay",)}.get(row.kernel, ()):
+        return None
+    if row.kernel is decayed:
+        return {}
+    return {"beta": row.beta} if free == "gamma" else {"gamma": row.gamma}
+
+
+def _by_lever(
+    record: Kernel, n: float, wanted: float, given: dict[str, float], others: list[float]
 ) -> Design:
-    """The parameter at which a row of `length` tokens attends to `n_eff` of them, on average.
-
-    Solves E[(Σ|a|)²/Σa²] = n_eff by the exact law of finite rows, for
-    exp: γ, or, with γ₀ = `gamma` given, the scale s of log-n scaling, γ = γ₀·s·ln n;
-    relu2 and identity: β at `gamma` (default 1), or γ at `beta`; decayed: λ.
-
-    Args:
-        kernel: "exp", "relu2", "identity" or "decayed".
-        length: row length n, from 2 to 10¹².
-        n_eff: the wanted effective number of tokens, in [1, n].
-        lengths: the other lengths for which the requirement is given.
-        **options: `beta` (real) and `gamma` (> 0), as above.
-
-    Returns:
-        The parameter, its check, the reach at this length, and the requirement against n.
-
-    Raises:
-        Impossible: n_eff is out of the kernel's reach; names the floor or ceiling.
-        InputError: a bad value, or a kernel that has no exact law at finite n.
-    """
-    record = kernels.named(kernel)
-    if record not in (exp, relu2, identity, decayed):
-        fix = "design inverts the exact law of rows of exp, relu2, identity and decayed"
-        if record is kernels.nonnegative:
-            fix += "; features have no given law here (in long rows S = √(n_eff/n) ≥ 1/√(1+ratio²))"
-        raise InputError("kernel", record.name, fix)
-    n, given = _one_length(length), _options(record, options)
-    wanted, others = _tokens(n_eff, n), [_one_length(other) for other in lengths]
+    """The wanted n_eff of a kernel whose reach is known, and which n_eff rises in."""
     free = lever(record, n, wanted, given)
     if wanted not in free.reach:
-        raise Impossible(record, n, wanted, free.reach)
+        row = Row(record, **free.parameters(min(max(free.start, free.ends[0]), free.ends[1])))
+        raise Impossible(row, n, "n_eff", wanted, free.reach)
     x = _solve(record, n, wanted, free, free.start)
-    found = free.parameters(x)
-    tokens, bound, nonzero = exact(record, n, found)
+    row = Row(record, **free.parameters(x))
+    law = exact(row, length=n)
     rows, shift = [], x - free.start
     for other in others:
         there = lever(record, other, wanted, given)
@@ -245,16 +130,127 @@ def design(
             value, shift = there.value(near), near - there.start
         rows.append(Requirement(int(other), value, there.reach.low, there.reach.high))
     return Design(
-        kernel=record.name,
+        row=row,
         length=int(n),
+        quantity="n_eff",
         wanted=wanted,
         parameter="scale" if record is exp and "gamma" in given else free.free,
         value=free.value(x),
-        parameters=found,
-        n_eff=tokens,
-        error_bound=bound,
-        p_nonzero=nonzero,
+        check=float(law.value),
+        error_bound=float(law.error_bound),
+        p_nonzero=float(law.p_nonzero),
         reach=free.reach,
         requirements=tuple(rows),
-        growth=_growth(record, n, wanted, given, found),
+        growth=growth(record, n, wanted, given, row.params),
     )
+
+
+def _by_scan(
+    row: Row, name: str, n: float, quantity: Quantity, wanted: float, others: list[float]
+) -> Design:
+    """Any quantity of any row, by looking at it over the range of the free number."""
+    free = named(name, row)
+    found = scan(row, free, int(n), quantity, wanted)
+    why = f"what {name} from {found.first:.3g} to {found.last:.3g} reaches"
+    reach = Reach(found.low, found.high, True, True, why)
+    if not found.values:
+        raise Impossible(row, n, quantity.name, wanted, reach)
+    rows = []
+    for other in others:
+        there = scan(row, free, int(other), quantity, wanted)
+        value = there.values[0] if there.values else None
+        rows.append(Requirement(int(other), value, there.low, there.high))
+    value, *also = found.values
+    row = free.at(row, value)
+    law = exact(row, length=n, of=quantity)
+    return Design(
+        row=row,
+        length=int(n),
+        quantity=quantity.name,
+        wanted=wanted,
+        parameter=name,
+        value=value,
+        check=float(law.value),
+        error_bound=float(law.error_bound),
+        p_nonzero=float(law.p_nonzero),
+        reach=reach,
+        requirements=tuple(rows),
+        also=tuple(also),
+    )
+
+
+def design(
+    kernel: str | Kernel | Row = "exp",
+    *,
+    length: int,
+    n_eff: float | None = None,
+    free: str | None = None,
+    lengths: Sequence[int] | None = None,
+    **options: Any,
+) -> Design:
+    """The parameter at which rows of `length` tokens have the wanted value of a quantity.
+
+    Solves the exact law of finite rows, E[(Σ|a|)²/Σa²] = n_eff for instance. Of a kernel without
+    `free` it solves for exp: γ, or, with γ₀ = `gamma` given, the scale s of log-n scaling,
+    γ = γ₀·s·ln n; relu2 and identity: β at `gamma` (default 1), or γ at `beta`; decayed: λ.
+
+    Args:
+        kernel: a `Row`, a built-in kernel's name, or a `Kernel`.
+        length: row length n, from 2 to 10¹².
+        n_eff: the wanted effective number of tokens, in [1, n].
+        free: what is solved for: "gamma", "beta", or a number of a step: "decay", "slope",
+            "window", "scale", "logit". Its value in the row does not matter. In a row None is
+            "gamma".
+        lengths: other lengths for which the requirement is given; None is `LENGTHS` for a kernel,
+            none for a row.
+        **options: another quantity in place of n_eff, such as `S=0.3`; for a kernel `beta` (real)
+            and `gamma` (> 0), as above.
+
+    Returns:
+        The parameter, its check, the reach at this length, and the requirement against n. Where
+        several values give the same, the smallest, and the others in `also`.
+
+    Raises:
+        Impossible: the wanted value is out of reach; names the floor or ceiling.
+        InputError: a bad value, or a row that has no exact law at finite n.
+    """
+    quantity, value = _target(n_eff, options)
+    whole = isinstance(kernel, Row)
+    record = kernel.kernel if isinstance(kernel, Row) else kernels.named(kernel)
+    if record is kernels.nonnegative:
+        fix = "design inverts the exact law of rows of kernels of scores, and of decayed; "
+        fix += "features have no given law here (in long rows S = √(n_eff/n) ≥ 1/√(1+ratio²))"
+        raise InputError("kernel", record.name, fix)
+    n = _one_length(length)
+    known = record in (exp, relu2, identity, decayed) and quantity is quantities.n_eff
+    if not whole and free is None and known:
+        given: dict[str, float] | None = _options(record, options)
+        row = None
+    else:
+        row = _row(kernel, record, free, options)
+        free = free or _first(record, options, whole)
+        given = _held(row, free) if known else None
+    wanted = _wanted(value, quantity, n)
+    asked = lengths if lengths is not None else () if whole else LENGTHS
+    others = [_one_length(other) for other in asked]
+    if given is not None:
+        return _by_lever(record, n, wanted, given, others)
+    assert row is not None
+    assert free is not None
+    return _by_scan(row, free, n, quantity, wanted, others)
+
+
+def _first(record: Kernel, options: dict[str, Any], whole: bool) -> str:
+    """What is free where it is not said; `whole` for a row."""
+    if record is decayed:
+        return "decay"
+    biased = record in (relu2, identity) and not whole and "beta" not in options
+    return "beta" if biased else "gamma"
+
+
+def _row(kernel: Any, record: Kernel, free: str | None, options: dict[str, Any]) -> Row:
+    """The row that was given; of a kernel with its options, what is free being anything."""
+    if isinstance(kernel, Row):
+        return row_of(kernel, options)
+    anything = {"decay": 0.5} if record is decayed else {"beta": 0.0, "gamma": 1.0}
+    return Row(record, **(anything | options))

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 
 from scipy.optimize import brentq
 
-from sparsity.finite import finite_length
+from sparsity.finite.exact import exact
 from sparsity.finite.regimes import condensed_share
 from sparsity.kernels import Kernel, decayed, exp, identity
-from sparsity.theory.evaluation import evaluate
 
-__all__ = ["Lever", "Reach", "exact", "invert", "lever"]
+__all__ = ["Lever", "Reach", "invert", "lever"]
 
 
 @dataclass(frozen=True)
@@ -74,17 +73,6 @@ class Lever:
         return self.parameters(x)[self.free] / self.unit
 
 
-def exact(
-    kernel: Kernel, length: float, parameters: dict[str, float]
-) -> tuple[float, float, float]:
-    """(n_eff, bound on its relative error, P(row ≠ 0)), exactly."""
-    if kernel is decayed:
-        value = evaluate(kernel, length=length, decay=parameters["decay"])
-        return length * math.exp(2 * float(value.log_S)), 2 * float(value.error_bound), 1.0
-    law = finite_length.n_eff(kernel, length, **parameters)
-    return float(law.n_eff), float(law.error_bound), float(law.p_nonzero)
-
-
 def _spread(length: float, wanted: float, given: dict[str, float]) -> Lever:
     """Softmax: γ = e^(−x); the first guess from the annealed or the condensed law."""
     fewer = max(math.log(length / wanted), 1e-12) if wanted < length else 1.0
@@ -105,7 +93,7 @@ def _bias(kernel: Kernel, length: float, given: dict[str, float]) -> Lever:
     """Squared ReLU and signed linear: β/γ = sinh x is all that counts; either of them is free."""
     even = kernel is identity
     beta, gamma = given.get("beta"), given.get("gamma", 1.0)
-    centre = exact(kernel, length, {"beta": 0.0, "gamma": 1.0})[0]
+    centre = float(exact(kernel, length=length, gamma=1.0, beta=0.0).value)
     floor = f"S ≥ √(2/π) whatever the bias, a floor of {centre:.7g} tokens (2n/π in long rows)"
     low, zero, high = -math.asinh(30.0), math.asinh(1e-8), math.asinh(1e7)
 

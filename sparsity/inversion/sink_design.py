@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.errors import InputError
-from sparsity.finite.finite_rows import sink_logit, sink_mass
+from sparsity.errors import InputError, number
+from sparsity.finite.exact import exact
 from sparsity.inversion.design import LENGTHS
+from sparsity.inversion.sink_logit import sink_logit
 from sparsity.kernels.parameters import GAMMA, LENGTH
-from sparsity.rows.steps import RowLaw, Unit
-from sparsity.rows.tokens import number
+from sparsity.rows.row import Row
+from sparsity.rows.steps import SinkLogit
 
 __all__ = ["SinkDesign", "SinkRequirement", "design_sink"]
 
@@ -97,13 +98,13 @@ def design_sink(
         if np.ndim(value):
             raise InputError(name, value, "give one number")
     spread, n = float(checked[0]), int(checked[1])
-    odds, law = math.log(mass) - math.log1p(-mass), RowLaw(0.0, spread)
-    logit = float(sink_logit(mass, law, n))
+    odds, row = math.log(mass) - math.log1p(-mass), Row("exp", gamma=spread)
+    logit = float(sink_logit(mass, row, length=n))
     others = LENGTH.check(lengths).reshape(-1)
-    logits = sink_logit(mass, law, others) if len(others) else ()
+    logits = sink_logit(mass, row, length=others) if len(others) else ()
     rows = tuple(
         SinkRequirement(int(m), float(b), math.log(m) + spread**2 / 2 + odds)
         for m, b in zip(others, logits, strict=True)
     )
-    found, bound = sink_mass("exp", law.then(Unit(logit)), n)
-    return SinkDesign(n, spread, mass, logit, float(found), float(bound), rows)
+    law = exact(row.then(SinkLogit(logit)), length=n, of="sink_mass")
+    return SinkDesign(n, spread, mass, logit, float(law.value), float(law.error_bound), rows)

@@ -1,0 +1,201 @@
+"""What may be free in a row: one record each, and the exact law inverted in any of them.
+
+A quantity is looked at on a grid of the free number; each crossing of the wanted value is solved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq
+
+from sparsity.errors import InputError
+from sparsity.finite.exact import exact
+from sparsity.inversion.sink_logit import sink_logit
+from sparsity.quantities import Quantity, sink_mass
+from sparsity.rows.row import Row
+from sparsity.rows.steps import Alibi, Decay, ScalableSoftmax, SinkLogit, Window
+from sparsity.theory.limit_form import log_total
+
+__all__ = ["ALL", "Free", "Scan", "named", "scan"]
+
+_POINTS = 33  # of a grid
+_FLAT = 1e-11  # of a logarithm: differences below are rounding
+
+
+@dataclass(frozen=True)
+class Free:
+    """A number of a row that can be solved for.
+
+    Args:
+        name: as in `free=`.
+        field: the kernel's parameter or the step's field that it is.
+        step: the kind of step; None for a parameter of the kernel.
+        number: x -> the number, rising.
+        ends: (row, n) -> the range of x that is looked at.
+        whole: whether it is a whole number, x its logarithm.
+    """
+
+    name: str
+    field: str
+    step: type[Any] | None
+    number: Callable[[float], float]
+    ends: Callable[[Row, int], tuple[float, float]]
+    whole: bool = False
+
+    def place(self, row: Row) -> int | None:
+        """The number of the step in the row; None for a parameter of the kernel.
+
+        Raises:
+            InputError: the row has no such number, or two of them.
+        """
+        if self.step is None:
+            if self.field not in row.params:
+                raise InputError("free", self.name, f"{row.kernel.name} has no {self.field}")
+            return None
+        found = [i for i, step in enumerate(row.steps) if isinstance(step, self.step)]
+        if len(found) != 1:
+            kind = self.step.__name__
+            fix = f"the row has {len(found)} steps {kind}; give it one, with any number"
+            raise InputError("free", self.name, fix)
+        return found[0]
+
+    def value(self, row: Row, x: float) -> float:
+        """The number at x; a bias is counted in spreads."""
+        if self.field == "beta":
+            return row.gamma * self.number(x)
+        return float(round(self.number(x))) if self.whole else self.number(x)
+
+    def at(self, row: Row, value: float) -> Row:
+        """The row with this number."""
+        place = self.place(row)
+        number = int(value) if self.whole else value
+        if place is None:
+            return row.replace(**{self.field: number})
+        step: Any = replace(row.steps[place], **{self.field: number})
+        steps = (*row.steps[:place], step, *row.steps[place + 1 :])
+        return Row(row.kernel, steps=steps, **row.params)
+
+    def without(self, row: Row) -> Row:
+        """The row without the step."""
+        place = self.place(row)
+        steps = tuple(step for i, step in enumerate(row.steps) if i != place)
+        return Row(row.kernel, steps=steps, **row.params)
+
+
+def _logistic(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+def _log_range(low: float, high: float) -> Callable[[Row, int], tuple[float, float]]:
+    return lambda row, n: (math.log(low), math.log(high))
+
+
+def _about_tokens(row: Row, n: int) -> tuple[float, float]:
+    """Logits that are felt: about the total of the tokens."""
+    centre = log_total(LOGIT.without(row), n)
+    return centre - 40.0, centre + 40.0
+
+
+GAMMA = Free("gamma", "gamma", None, math.exp, _log_range(1e-3, 100.0))
+BETA = Free("beta", "beta", None, math.sinh, lambda row, n: (-math.asinh(30), math.asinh(1e3)))
+DECAY = Free("decay", "decay", Decay, _logistic, lambda row, n: (-8.0, 40.0))
+SLOPE = Free("slope", "slope", Alibi, math.exp, _log_range(1e-6, 30.0))
+WINDOW = Free("window", "size", Window, math.exp, lambda row, n: (0.0, math.log(n)), whole=True)
+SCALE = Free("scale", "scale", ScalableSoftmax, math.exp, _log_range(1e-3, 10.0))
+LOGIT = Free("logit", "logit", SinkLogit, lambda x: x, _about_tokens)
+_OWN_DECAY = Free("decay", "decay", None, _logistic, DECAY.ends)  # of the kernel `decayed`
+
+ALL = (GAMMA, BETA, DECAY, SLOPE, WINDOW, SCALE, LOGIT)
+
+
+def named(name: str, row: Row) -> Free:
+    """What is free, by name.
+
+    Raises:
+        InputError: no such name, or the row has no such number.
+    """
+    names = [free.name for free in ALL]
+    if name not in names:
+        raise InputError("free", name, f"choose one of {', '.join(names)}")
+    own = name == "decay" and "decay" in row.params
+    free = _OWN_DECAY if own else ALL[names.index(name)]
+    free.place(row)
+    return free
+
+
+class Scan(NamedTuple):
+    """What a quantity can be, and where it is what is wanted.
+
+    Args:
+        values: the numbers that give the wanted value, ascending.
+        low: the least value on the grid.
+        high: the largest.
+        first: the first number of the grid.
+        last: the last one.
+    """
+
+    values: tuple[float, ...]
+    low: float
+    high: float
+    first: float
+    last: float
+
+
+def scan(row: Row, free: Free, n: int, quantity: Quantity, wanted: float) -> Scan:
+    """Look at a quantity over the range of the free number, and solve for each crossing.
+
+    Raises:
+        InputError: the row has no exact law anywhere on the grid.
+    """
+    refusals: list[InputError] = []
+
+    def log(x: float) -> float:
+        try:
+            found = exact(free.at(row, free.value(row, x)), length=n, of=quantity)
+        except InputError as error:
+            refusals.append(error)
+            return math.nan
+        return float(np.maximum(found.log_value, -700.0))
+
+    grid = np.linspace(*free.ends(row, n), _POINTS)
+    if free.whole:
+        grid = np.log(np.unique(np.round(np.exp(grid))))
+    seen = np.array([log(float(x)) for x in grid])
+    known = np.isfinite(seen)
+    if not known.any():
+        raise refusals[0]
+    grid, seen = grid[known], seen[known]
+    off = seen - math.log(wanted)
+    values = []
+    if free is LOGIT and quantity is sink_mass:  # its odds are solved for, to the last digit
+        values = [float(sink_logit(wanted, free.without(row), length=n))]
+    else:
+        for i in np.flatnonzero((off[1:] >= 0) != (off[:-1] >= 0)):
+            if max(abs(off[i]), abs(off[i + 1])) > _FLAT:
+                between = _nearest if free.whole else _root
+                x = between(lambda x: log(x) - math.log(wanted), float(grid[i]), float(grid[i + 1]))
+                values.append(free.value(row, x))
+    ends = free.value(row, float(grid[0])), free.value(row, float(grid[-1]))
+    low, high = float(np.exp(seen.min())), float(np.exp(seen.max()))
+    return Scan(tuple(values), low, high, *ends)
+
+
+def _root(excess: Callable[[float], float], low: float, high: float) -> float:
+    return float(brentq(excess, low, high, xtol=1e-13))  # type: ignore[arg-type]
+
+
+def _nearest(excess: Callable[[float], float], low: float, high: float) -> float:
+    """The logarithm of the whole number between two at which the excess is smallest."""
+    first, last = round(math.exp(low)), round(math.exp(high))
+    above = excess(low) >= 0
+    while last - first > 1:
+        middle = (first + last) // 2
+        first, last = (
+            (middle, last) if (excess(math.log(middle)) >= 0) == above else (first, middle)
+        )
+    return min(math.log(first), math.log(last), key=lambda x: abs(excess(x)))

@@ -1,0 +1,45 @@
+"""How the parameter that holds n_eff must grow with the length of the row, in words."""
+
+from __future__ import annotations
+
+import math
+
+from scipy.special import ndtr
+
+from sparsity.finite.regimes import condensed_share
+from sparsity.kernels import Kernel, decayed, exp, identity
+
+__all__ = ["growth"]
+
+
+def growth(
+    kernel: Kernel, n: float, wanted: float, given: dict[str, float], found: dict[str, float]
+) -> str:
+    """How the requirement grows with n at fixed n_eff, as n → ∞."""
+    if kernel is exp:
+        limit = 1 / condensed_share(wanted)
+        how = f"In the end γ grows like √(ln n) only: γ/√(2 ln n) → {limit:.4g}, slowly"
+        if "gamma" in given:
+            return f"{how}; so the scale s of γ = γ₀·s·ln n must fall like 1/√(ln n)."
+        return f"{how}; γ ∝ ln n then focuses ever longer rows ever more."
+    if kernel is decayed:
+        return (
+            "λ does not depend on n once n ≫ n_eff: λ → (n_eff − 1)/(n_eff + 1) = "
+            f"{(wanted - 1) / (wanted + 1):.8g}, a window behind the query whatever the keys say."
+        )
+    if kernel is identity:
+        return (
+            "No bias and no spread holds n_eff in longer rows: the floor grows like 2n/π, past "
+            f"{wanted:.6g} at n ≈ {math.pi * wanted / 2:.4g}."
+        )
+    z = found["beta"] / found["gamma"]
+    if given.get("beta", -1.0) >= 0:
+        return (
+            "Without a negative bias nothing holds n_eff in longer rows: the floor grows like "
+            f"n/6, past {wanted:.6g} at n ≈ {6 * wanted:.4g}."
+        )
+    fall = "γ must fall like |β|/√(2 ln n)" if "beta" in given else "β/γ must fall like −√(2 ln n)"
+    return (
+        f"In the end {fall}, so that n·Φ(β/γ), the number of positive scores (here "
+        f"{n * ndtr(z):.4g}), tends to a constant."
+    )
