@@ -16,14 +16,13 @@ import sympy
 import xarray
 
 import sparsity
-from sparsity import kernels
-from sparsity.finite import finite_rows
-from sparsity.rows import steps as scores
+from sparsity import Decay, Row, kernels
 from sparsity.theory import closed_form
 from sparsity.verification import crosscheck
 
 ROOT = Path(__file__).parents[1]
 NAMES = [kernel.name for kernel in kernels.ALL]
+SCORES = [kernel.name for kernel in kernels.ALL if kernel.law is kernels.Law.SCORE]
 
 
 @pytest.fixture(autouse=True)
@@ -163,18 +162,18 @@ def test_eval_of_rows_names_each_quantity(command):
     assert found["S_n"] == found["S"]
 
 
-@pytest.mark.parametrize("name", ["exp", "relu2", "identity"])
+@pytest.mark.parametrize("name", SCORES)
 def test_eval_of_retention_rows(command, name):
     given = ["--beta", 0.5, "--gamma", 1, "--decay", 0.9, "--length", 64]
     found = answer(command, "eval", name, *given)
     assert found["params"] == {"beta": 0.5, "gamma": 1, "decay": 0.9}
     assert found["n"] == 64
-    law = scores.RowLaw(0.5, 1.0, (scores.Decay(0.9),))
+    row = Row(name, beta=0.5, gamma=1.0, steps=(Decay(0.9),))
     decay = sparsity.evaluate("decayed", decay=0.9, length=64)
     score = sparsity.evaluate(name, beta=0.5, gamma=1)
     assert found["log_S"] == pytest.approx(float(decay.log_S + score.log_S), abs=1e-13)
-    assert found["n_eff"] == float(finite_rows.n_eff(name, law, 64).n_eff)
-    assert found["S_n"] == float(finite_rows.row_sparsity(name, law, 64)[0])
+    assert found["n_eff"] == float(sparsity.exact(row, length=64).value)
+    assert found["S_n"] == float(sparsity.exact(row, length=64, of="S").value)
     code, text, err = command("eval", name, *given)
     assert (code, err) == (0, "")
     assert "decay = 0.9, n = 64" in text
@@ -248,13 +247,13 @@ ASKED = [  # (arguments, quantity, words of the definition, method of theory, va
     ("exp --gamma 1 --dim 4", "S", "E|a| / √(E a²), a = exp(s)", "closed form", math.exp(-0.5)),
     ("decayed --decay 0.5 --length 2", "S", "position", "closed form", 0.9**0.5),
     ("nonnegative --ratio 1 --dim 4 --query uniform", "S", "features", "closed form", 1.25**-0.5),
-    ("identity --beta 0 --gamma 1 --length 2", "E S_n", "a_j = f(s_j), f = s,", "exact law of rows",
+    ("identity --beta 0 --gamma 1 --length 2", "E S_n", "a_j = f(s_j), f = s,", "exact law",
      4 / math.pi / 2**0.5),
     ("identity --beta 0 --gamma 1 --length 2 --dim 3", "E S_n", "‖a‖₁ / (√n ‖a‖₂)",
-     "exact law of rows", 4 / math.pi / 2**0.5),
+     "exact law", 4 / math.pi / 2**0.5),
     ("relu2 --beta 0 --gamma 1 --length 1 --decay 0.5", "E S_n", "λ^(n−j) f(s_j)",
-     "exact law of rows", 1.0),
-    ("relu2 --beta -1 --gamma 1 --length 4", "E S_n", "not all zero", "exact law of rows", None),
+     "exact law", 1.0),
+    ("relu2 --beta -1 --gamma 1 --length 4", "E S_n", "not all zero", "exact law", None),
 ]  # fmt: skip
 
 

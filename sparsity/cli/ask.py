@@ -242,15 +242,22 @@ def estimate(
         click.echo(f"sparsity: warning: {found.warning}", err=True)
     beside = asked.beside(found)
     if as_json:
-        value = asdict(found) | {"trusted": found.trusted} | asked.described()
-        del value["dof"]
-        print_json(value | {"n": asked.length} | beside.summary())
+        value = asdict(found) | {"value": found.value, "log_value": found.log_value}
+        hidden = {"dof", "length"} | (set() if asked.quantity.limit else {"S", "log_S"})
+        value = {name: each for name, each in value.items() if name not in hidden}
+        print_json(
+            value
+            | {"trusted": found.trusted}
+            | asked.described()
+            | {"n": asked.length}
+            | beside.summary()
+        )
     else:
         low, high = found.ci95
         name = asked.name
         click.echo(
             f"{asked.text()}\n"
-            f"{name} = {found.S:.8g} ± {found.stderr:.2g}    "
+            f"{name} = {found.value:.8g} ± {found.stderr:.2g}    "
             f"95 % interval [{low:.8g}, {high:.8g}]\n"
             f"    {name} = {asked.definition}\n"
             f"    {found.method}: {found.samples:.4g} samples, effective {found.ess:.4g}, "

@@ -100,8 +100,12 @@ class Asked:
         Raises:
             InputError: S cannot be had at these parameters.
         """
+        return sparsity.evaluate(self.row, **self._place())
+
+    def _place(self) -> dict[str, Any]:
+        """The length, for a limit that depends on it."""
         needs = self.row.kernel.law is Law.POSITION or self.row.steps
-        return sparsity.evaluate(self.row, **({"length": self.length} if needs else {}))
+        return {"length": self.length} if needs and self.length is not None else {}
 
     def estimate(self, **settings: Any) -> Estimate:
         """The quantity by sampling.
@@ -109,9 +113,8 @@ class Asked:
         Raises:
             InputError: a bad value, or settings that do not go together.
         """
-        own = {"length": self.length, "dim": self.dim}
-        given = {name: value for name, value in own.items() if value is not None}
-        return sparsity.estimate(self.row, of=self.quantity, **given, **settings)
+        settings |= {} if self.dim is None else {"dim": self.dim}
+        return sparsity.estimate(self.row, length=self.length, of=self.quantity, **settings)
 
     def theory(self) -> Theory:
         """The quantity by theory.
@@ -135,7 +138,7 @@ class Asked:
             return Beside(self, None, math.nan, str(error))
         except KeyboardInterrupt:  # the estimate is there, and is not to be lost
             return Beside(self, None, math.nan, "interrupted")
-        difference = estimate.log_S - theory.log_value
+        difference = estimate.log_value - theory.log_value
         error = math.hypot(estimate.rel_stderr, theory.error_bound)
         if difference == 0:
             return Beside(self, theory, 0.0)

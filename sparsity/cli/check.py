@@ -46,7 +46,7 @@ def verify(kernels: tuple[str, ...], seed: str, as_json: bool) -> None:
 @json_option
 def claims(seed: str, as_json: bool) -> None:
     """Judge the claims of the sources by computation."""
-    from sparsity.ledger.ledger import ledger
+    from sparsity.ledger import ledger
 
     use_float64()
     judged = sparsity.claims(seed=number("seed", seed, int))

@@ -146,7 +146,7 @@ def _of_step(step: type[Any]) -> Rows:
     kind = int if isinstance(step.example[0], int) else float
 
     def steps(v: Values) -> tuple[Step, ...]:
-        return (step(kind(v[shown.control])),)
+        return (step(kind(v[shown.control]), *step.example[1:]),)
 
     return Rows(
         step.name,
@@ -179,11 +179,6 @@ def named(name: str, laws: tuple[Rows, ...] = ALL) -> Rows:
     return next(rows for rows in laws if rows.name == name)
 
 
-def _moves(law: Rows, control: str, step: Any) -> bool:
-    """Whether the law at some value of its control is this step."""
-    return law.steps({control: getattr(step, fields(step)[0].name)}) == (step,)
-
-
 def of_row(row: Row) -> tuple[Rows, dict[str, float]]:
     """The law of a row's steps, and the values of its controls.
 
@@ -196,8 +191,10 @@ def of_row(row: Row) -> tuple[Rows, dict[str, float]]:
     for step in row.steps:
         law = next((law for law in ALL if law.name == step.name and law is not _ROPE), None)
         control = law.controls[0] if law else ""
-        if law and control not in values and _moves(law, control, step):
-            values[control] = float(getattr(step, fields(step)[0].name))
+        given: Any = step
+        value = getattr(given, fields(given)[0].name)
+        if law and control not in values and law.steps({control: value}) == (given,):
+            values[control] = float(value)
             parts.append(law.steps)
             laws.append(law)
         else:
