@@ -1,5 +1,6 @@
 """RoPE and CoCA: rotation, scores, row laws, sampling and claims; planted errors are rejected."""
 
+import functools
 from dataclasses import replace
 from typing import Any
 
@@ -11,16 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
+from sparsity import Coca, Rope, Row, Sink, exact
 from sparsity.errors import InputError
 from sparsity.figures.collinear import collinear_mean
-from sparsity.finite import finite_length, mellin
-from sparsity.finite.rotary_laws import Coca, Rope, rectified
+from sparsity.finite import mellin
 from sparsity.ledger.coca import CLAIMS, PUBLISHED_PERPLEXITY, CocaRoutes
 from sparsity.metric import effective_tokens
 from sparsity.montecarlo import Sampling
-from sparsity.montecarlo.rotary_sampling import rows, scores
+from sparsity.montecarlo.rotary_sampling import scores
+from sparsity.montecarlo.row_sampling import sample_rows
 from sparsity.rows import rotary
-from sparsity.rows.steps import RowLaw, Sink
+from sparsity.rows.rectified import rectified
 from sparsity.verification.row_cells import ROTARY_CELLS
 
 jax.config.update("jax_enable_x64", True)
@@ -31,6 +33,10 @@ FALSE_ALARM = 1e-4
 
 def vectors(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape)
+
+
+def n_eff(step, length, kernel="exp"):
+    return exact(Row(kernel, beta=0, steps=(step,)), length=length)
 
 
 def critical(count: int, dof: int = 63) -> float:
@@ -163,7 +169,7 @@ def test_decay_bounds_hold_and_need_their_last_step():
     assert rotary.decay_bounds(flat, flat, np.array([0]), theta)[1][0] >= 8
 
 
-# Row laws
+# Steps
 
 
 @pytest.mark.parametrize("pairing", PAIRINGS)
@@ -209,34 +215,57 @@ def wrong_pairing(query, mean, spread):
     return Rope(query, mean, spread, "half")
 
 
+ARGUMENTS = (vectors(8, seed=3), vectors(8, seed=4), 0.4)
+NEAR = np.arange(1, 9)
+
+
+@functools.cache
+def drawn_once():
+    """Moments of scores, and n_eff of 16 tokens, by rotated vectors."""
+    right = Rope(*ARGUMENTS)
+    settings = Sampling(rel_error=1e-3, seed=7, dtype=np.float64)
+    return (
+        scores(right, NEAR, Sampling(seed=6, dtype=np.float64), chunks=2),
+        sample_rows(Row("exp", steps=(right,)), 16, settings),
+    )
+
+
+def deviations(law):
+    """Of β_m and of n_eff, in standard errors."""
+    found, rows = drawn_once()
+    gap = rows.log_S - np.log(n_eff(law, 16).value)
+    return np.abs((found.beta - law.beta(NEAR)) / found.beta_stderr).max(), gap / rows.rel_stderr
+
+
+def test_the_law_is_that_of_rotated_vectors():
+    beta, tokens = deviations(Rope(*ARGUMENTS))
+    assert beta < critical(len(NEAR))
+    assert abs(tokens) < critical(4)
+
+
 @pytest.mark.parametrize("wrong", [Degrees, FromOne, TwiceTheRange, wrong_pairing])
 def test_planted_errors_are_rejected(wrong):
-    arguments = (vectors(8, seed=3), vectors(8, seed=4), 0.4)
-    distance = np.arange(1, 9)
-    right, planted = Rope(*arguments), wrong(*arguments)
-    found = scores(right, distance, Sampling(seed=6, dtype=np.float64), chunks=2)
-    limit = critical(len(distance))
-    assert np.abs((found.beta - right.beta(distance)) / found.beta_stderr).max() < limit
-    assert np.abs((found.beta - planted.beta(distance)) / found.beta_stderr).max() > 10 * limit
-    settings = Sampling(rel_error=1e-3, seed=7, dtype=np.float64)
-    drawn = rows(right, 16, settings)
-    z = [(drawn.log_S - np.log(law.n_eff(16).n_eff)) / drawn.rel_stderr for law in (right, planted)]
-    assert abs(z[0]) < critical(4)
-    assert abs(z[1]) > 2 * critical(4)
+    beta, tokens = deviations(wrong(*ARGUMENTS))
+    assert beta > 10 * critical(len(NEAR))
+    assert abs(tokens) > 2 * critical(4)
 
 
 def test_cells_cover_every_form_kernel_and_pairing():
-    assert {c.form for c in ROTARY_CELLS} == {"rope", "coca", "slack"}
-    assert {c.kernel.name for c in ROTARY_CELLS} == {"exp", "relu2", "identity"}
-    assert {c.pairing for c in ROTARY_CELLS if c.form == "rope"} == set(PAIRINGS)
-    assert {c.law.normal for c in ROTARY_CELLS if c.form == "coca"} == {True, False}
+    steps: list[Any] = [cell.row.steps[0] for cell in ROTARY_CELLS]
+    ropes, cocas = ([x for x in steps if isinstance(x, kind)] for kind in (Rope, Coca))
+    assert len(ropes) + len(cocas) == len(ROTARY_CELLS)
+    assert {cell.kernel.name for cell in ROTARY_CELLS} == {"exp", "relu2", "identity"}
+    assert {x.pairing for x in ropes} == set(PAIRINGS)
+    assert {x.normal for x in cocas if x.slack_at is None} == {True, False}
+    assert any(x.slack_at is not None for x in cocas)
 
 
 def test_a_normal_score_would_not_do_for_rectified_t():
-    law = next(c for c in ROTARY_CELLS if c.form == "coca" and c.spread == 0.6).law
+    law = Coca(np.sqrt(4) * vectors(8) / np.linalg.norm(vectors(8)), 0.25, 0.15, "half")
+    assert not law.normal
     distance = np.arange(16)
     normal, _ = mellin.n_eff_of_normal_prefixes(law.beta(distance), law.gamma(distance), 16)
-    assert abs(float(law.n_eff(16).n_eff / normal) - 1) > 1e-3
+    assert abs(float(n_eff(law, 16).value / normal) - 1) > 1e-3
 
 
 def test_rectified_moments():
@@ -274,8 +303,8 @@ def test_mellin_gives_the_law_of_equal_tokens(gamma):
     lengths = [1, 2, 16, 500]
     log_mgf = gaussian(np.full(500, 3.0), np.full(500, gamma))
     found, bound = mellin.n_eff_of_prefixes(log_mgf, lengths)
-    exact = finite_length.n_eff("exp", lengths, gamma=gamma)
-    np.testing.assert_allclose(found, exact.n_eff, rtol=1e-11)
+    law = exact("exp", length=lengths, gamma=gamma)
+    np.testing.assert_allclose(found, law.value, rtol=1e-11)
     assert bound.max() < 1e-6
     assert found[0] == 1
 
@@ -285,12 +314,12 @@ def test_mellin_and_the_general_law_agree_and_a_wrong_one_would_be_seen():
     distance = np.arange(300)
     log_mgf = gaussian(rope.beta(distance), rope.gamma(distance))
     lengths = [3, 40, 300]
-    general = rope.n_eff(lengths)
+    general = n_eff(rope, lengths)
     each, _ = mellin.n_eff_of_prefixes(log_mgf, lengths)
     merged, _ = mellin.n_eff_of_normal_prefixes(rope.beta(distance), rope.gamma(distance), lengths)
-    np.testing.assert_allclose(each, general.n_eff, rtol=1e-9)
+    np.testing.assert_allclose(each, general.value, rtol=1e-9)
     np.testing.assert_allclose(merged, each, rtol=1e-9)
-    wrong = replace(rope, spread=0.3001).n_eff(lengths).n_eff
+    wrong = n_eff(replace(rope, spread=0.3001), lengths).value
     assert np.all(np.abs(wrong / each - 1) > 1e-6)
 
 
@@ -318,16 +347,16 @@ def test_against_numpy_rows_from_nothing():
     q, t = vectors(1, 6, seed=8), np.maximum(vectors(4000, 12, 3, seed=9), 0) * 0.4
     s = rotary.coca_scores(q, t, m=[11], n=11 - np.arange(12))[:, 0]
     drawn = effective_tokens(np.exp(s))
-    exact = float(Coca(q[0], 0.0, 0.4).n_eff(12).n_eff)
-    assert drawn.mean() == pytest.approx(exact, abs=4 * drawn.std() / np.sqrt(4000))
+    law = n_eff(Coca(q[0], 0.0, 0.4), 12)
+    assert drawn.mean() == pytest.approx(float(law.value), abs=4 * drawn.std() / np.sqrt(4000))
 
 
 def test_rope_as_a_step_beside_others():
     rope = Rope(vectors(8), vectors(8, seed=1), 0.3)
-    beta, gamma, _ = RowLaw(0.0, 1.0, (rope,)).positions(20)
+    beta, gamma, _ = Row("exp", steps=(rope,)).positions(20)
     np.testing.assert_allclose(beta[::-1], rope.beta(np.arange(20)))
     np.testing.assert_allclose(gamma, rope.gamma(np.arange(20)))
-    with_sink = RowLaw(0.0, 1.0, (Sink(5.0), rope)).tokens(20)
+    with_sink = Row("exp", steps=(Sink(5.0), rope)).tokens(20)
     assert with_sink.beta[with_sink.sink] == pytest.approx([5.0])
 
 
@@ -357,9 +386,9 @@ def test_integers_are_turned_as_numbers(pairing, array):
 
 def test_slack_positions_stay_within_the_row():
     law = Coca(vectors(8), 10.0, 1.0, slack_at=6)
-    assert law.n_eff(7).n_eff > 1
+    assert n_eff(law, 7).value > 1
     with pytest.raises(InputError, match=r"slack_at = 6: .*distance 7"):
-        law.n_eff(8)
+        n_eff(law, 8)
 
 
 # Bad input
@@ -389,8 +418,8 @@ def test_slack_positions_stay_within_the_row():
         (lambda: Coca(vectors(8), "a", 1.0), "center"),  # type: ignore[arg-type]
         (lambda: Coca(vectors(8), 9.0, 1.0, slack_at=2.5), "slack_at"),  # type: ignore[arg-type]
         (lambda: Coca(vectors(8), 9.0, 1.0, slack_at=-1), "slack_at"),
-        (lambda: Coca(vectors(8), 9.0, 1.0, slack_at=3).n_eff(7), "slack_at"),
-        (lambda: Coca(vectors(8), 0.0, 1.0, slack_at=3).n_eff(7), "slack_at"),
+        (lambda: n_eff(Coca(vectors(8), 9.0, 1.0, slack_at=3), 7), "slack_at"),
+        (lambda: n_eff(Coca(vectors(8), 0.0, 1.0, slack_at=3), 7), "slack_at"),
         (lambda: rotary.rope_scores([[1, 2], [3]], [[1, 2]]), "query"),
         (lambda: rotary.rope_scores(vectors(3, 4), [["a", "b"]]), "key"),
         (lambda: rotary.rope_scores(vectors(3, 4), vectors(4)), "key"),
@@ -401,8 +430,8 @@ def test_slack_positions_stay_within_the_row():
         (lambda: Coca(vectors(8), float("inf"), 1.0), "center"),
         (lambda: Coca(vectors(8), -9.0, 1.0), "center"),
         (lambda: Coca(vectors(8), 0.0, -1.0), "spread"),
-        (lambda: Coca(vectors(8), 0.0, 1.0).n_eff(8, "relu2"), "center"),
-        (lambda: Coca(vectors(8), 0.0, 1.0).n_eff(2.5), "length"),
+        (lambda: n_eff(Coca(vectors(8), 0.0, 1.0), 8, "relu2"), "center"),
+        (lambda: n_eff(Coca(vectors(8), 0.0, 1.0), 2.5), "length"),
         (lambda: mellin.n_eff_of_prefixes(gaussian(np.zeros(9), np.full(9, 70.0)), 9), "log_mgf"),
     ],
 )
