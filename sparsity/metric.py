@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["effective", "effective_tokens", "from_moments", "hoyer", "row_sparsity"]
+__all__ = [
+    "effective",
+    "effective_tokens",
+    "from_moments",
+    "hoyer",
+    "participation",
+    "row_sparsity",
+]
 
 
 def from_moments(m1: Any, m2: Any) -> Any:
@@ -26,6 +33,11 @@ def from_moments(m1: Any, m2: Any) -> Any:
 def effective(l1: Any, l2: Any) -> Any:
     """n_eff = (Σ|a|)² / Σa² from the two sums."""
     return l1 * l1 / l2
+
+
+def participation(total: Any, l2: Any) -> Any:
+    """Y₂ = Σp² of p = |a|/total: Σa² over the square of all weight there is, Σ|a| and sinks."""
+    return l2 / total**2
 
 
 def _scaled(a: Any, axis: int) -> Any:

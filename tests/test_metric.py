@@ -4,7 +4,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sparsity.metric import effective_tokens, from_moments, hoyer, row_sparsity
+from sparsity.metric import (
+    effective,
+    effective_tokens,
+    from_moments,
+    hoyer,
+    participation,
+    row_sparsity,
+)
 
 # (row, ‖a‖₁², ‖a‖₂²): whole numbers, so that S = √(l1²/(n·l2²)) and n_eff = l1²/l2² are exact.
 ROWS = [
@@ -72,6 +79,9 @@ def test_effective_tokens_is_the_inverse_participation_ratio():
     a = np.random.default_rng(0).standard_normal((50, 17))
     p = abs(a) / abs(a).sum(-1, keepdims=True)
     np.testing.assert_allclose(effective_tokens(a), 1 / (p * p).sum(-1), rtol=1e-14)
+    l1, l2 = abs(a).sum(-1), (a * a).sum(-1)
+    np.testing.assert_allclose(effective_tokens(a), effective(l1, l2), rtol=1e-14)
+    np.testing.assert_allclose((p * p).sum(-1), participation(l1, l2), rtol=1e-14)
     np.testing.assert_allclose(effective_tokens(a), 17 * row_sparsity(a) ** 2, rtol=1e-14)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sparsity import metric
 from sparsity.quantities.base import Integral, Quantity
 
 __all__ = ["participation"]
@@ -12,7 +13,7 @@ participation = Quantity(
     title="participation ratio Σp², 1 for one-hot",
     average="E Σp_j² over tokens, p_j = |a_j|/(Σ|a| + e^b of sink logits), over nonzero rows",
     unit="1",
-    of=lambda row: row.l2 / (row.l1 + row.unit) ** 2,
+    of=lambda row: metric.participation(row.l1 + row.unit, row.l2),
     units=True,
     # Σ_j ∫ t E[a_j² e^(−t|a_j|)]/φ_j Πφ dt, by 1/x² = ∫ t e^(−tx) dt
     integral=Integral(
