@@ -14,7 +14,8 @@ import click
 import sparsity
 from sparsity.cli.ask import derive, estimate, eval_, exact, list_
 from sparsity.cli.check import claims, verify
-from sparsity.cli.make import bench, design, measure, reproduce, sweep
+from sparsity.cli.inverse import design
+from sparsity.cli.make import bench, measure, reproduce, sweep
 from sparsity.cli.options import fail
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.interrupts import raised_in_time

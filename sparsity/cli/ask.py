@@ -192,6 +192,29 @@ def exact(
     click.echo(f"    {law.method}")
 
 
+def _sampled_text(asked: Any, found: Any) -> str:
+    """An estimate beside its theory, for people."""
+    name, (low, high) = asked.name, found.ci95
+    return (
+        f"{asked.text()}\n"
+        f"{name} = {found.value:.8g} ± {found.stderr:.2g}    "
+        f"95 % interval [{low:.8g}, {high:.8g}]\n"
+        f"    {name} = {asked.definition}\n"
+        f"    {found.method}: {found.samples:.4g} samples, effective {found.ess:.4g}, "
+        f"{found.dtype} on {found.device}, {found.seconds:.2f} s, seed {found.seed}\n"
+        f"    stopped: {found.stopped}\n"
+        f"{asked.beside(found).text()}"
+    )
+
+
+def _sampled(asked: Any, found: Any) -> dict[str, Any]:
+    """An estimate beside its theory, in JSON's types; what is no S has no S."""
+    hidden = {"dof", "length"} | (set() if asked.quantity.limit else {"S", "log_S"})
+    value = {name: each for name, each in asdict(found).items() if name not in hidden}
+    value |= {"value": found.value, "log_value": found.log_value, "trusted": found.trusted}
+    return value | asked.described() | {"n": asked.length} | asked.beside(found).summary()
+
+
 def _settings(options: dict[str, Any]) -> dict[str, Any]:
     """How to sample, out of all options."""
     read = {
@@ -240,30 +263,9 @@ def estimate(
         found = asked.estimate(**settings, progress=report)
     if found.warning:
         click.echo(f"sparsity: warning: {found.warning}", err=True)
-    beside = asked.beside(found)
     if as_json:
-        value = asdict(found) | {"value": found.value, "log_value": found.log_value}
-        hidden = {"dof", "length"} | (set() if asked.quantity.limit else {"S", "log_S"})
-        value = {name: each for name, each in value.items() if name not in hidden}
-        print_json(
-            value
-            | {"trusted": found.trusted}
-            | asked.described()
-            | {"n": asked.length}
-            | beside.summary()
-        )
+        print_json(_sampled(asked, found))
     else:
-        low, high = found.ci95
-        name = asked.name
-        click.echo(
-            f"{asked.text()}\n"
-            f"{name} = {found.value:.8g} ± {found.stderr:.2g}    "
-            f"95 % interval [{low:.8g}, {high:.8g}]\n"
-            f"    {name} = {asked.definition}\n"
-            f"    {found.method}: {found.samples:.4g} samples, effective {found.ess:.4g}, "
-            f"{found.dtype} on {found.device}, {found.seconds:.2f} s, seed {found.seed}\n"
-            f"    stopped: {found.stopped}\n"
-            f"{beside.text()}"
-        )
+        click.echo(_sampled_text(asked, found))
     if found.stopped == "interrupted":
         fail("interrupted; the estimate so far is valid", code=130)

@@ -1,4 +1,4 @@
-"""`sweep`, `design`, `reproduce`, `measure` and `bench`: what makes files or takes its time."""
+"""`sweep`, `reproduce`, `measure` and `bench`: what makes files or takes its time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from sparsity.cli.options import (
     given,
     json_option,
     kernel_argument,
-    kernel_names,
     number,
     of_option,
     print_json,
@@ -23,10 +22,9 @@ from sparsity.cli.options import (
     use_float64,
     with_parameters,
 )
-from sparsity.errors import InputError
 from sparsity.output import netcdf, refuse_unwritable
 
-__all__ = ["bench", "design", "measure", "reproduce", "sweep"]
+__all__ = ["bench", "measure", "reproduce", "sweep"]
 
 
 def _row(kernel: str, steps: tuple[str, ...], grids: dict[str, str]) -> Any:
@@ -90,64 +88,6 @@ def reproduce(out: str, seed: str, as_json: bool) -> None:
         click.echo(done.text())
     if not done.agree:
         sys.exit(1)
-
-
-@click.command()
-@click.option(
-    "--kernel",
-    default="exp",
-    metavar="KERNEL",
-    shell_complete=kernel_names,
-    help="exp (default), relu2 … decayed.",
-)
-@click.option("--length", required=True, metavar="N", help="Row length n.")
-@click.option("--n-eff", metavar="M", help="Effective number of tokens wanted.")
-@click.option("--sink-mass", metavar="P", help="Instead: mean mass wanted on a sink, in (0, 1).")
-@click.option("--beta", metavar="BETA", help="Hold the bias at this value.")
-@click.option("--gamma", metavar="GAMMA", help="Hold the spread at this value.")
-@json_option
-def design(
-    kernel: str,
-    length: str,
-    n_eff: str | None,
-    sink_mass: str | None,
-    beta: str | None,
-    gamma: str | None,
-    as_json: bool,
-) -> None:
-    """Find the parameter that gives the wanted focus, and how it must grow with length.
-
-    exp: the spread γ, or at a given --gamma the scale s of γ·s·ln n. relu2: the bias β, or at a
-    given --beta the spread. decayed: the decay λ. --sink-mass with --gamma: the sink's logit.
-    """
-    from sparsity.inversion.design import design as solve
-    from sparsity.inversion.sink_design import design_sink
-    from sparsity.kernels.parameters import LENGTH
-
-    if (n_eff is None) == (sink_mass is None):
-        raise InputError("n_eff", n_eff, "give either --n-eff or --sink-mass")
-    held = {
-        name: number(name, text)
-        for name, text in (("beta", beta), ("gamma", gamma))
-        if text is not None
-    }
-    n = int(LENGTH.check(length))
-    if sink_mass is not None:
-        mass = number("sink_mass", sink_mass)
-        if set(held) != {"gamma"}:
-            raise InputError("gamma", gamma, "--sink-mass needs --gamma, and no --beta")
-        if kernel != "exp":
-            raise InputError(
-                "kernel", kernel, "--sink-mass is for a sink among softmax logits: exp"
-            )
-        found: Any = design_sink(mass, length=n, **held)
-    else:
-        wanted = number("n_eff", str(n_eff))
-        found = solve(kernel, length=n, n_eff=wanted, **held)
-    if as_json:
-        print_json(found.summary())
-    else:
-        click.echo(found.text())
 
 
 @click.command()

@@ -13,6 +13,7 @@ import click
 from sparsity.output import plain
 
 __all__ = [
+    "ReadLater",
     "fail",
     "given",
     "json_option",
@@ -85,7 +86,7 @@ def _of_help() -> str:
     return "The quantity: " + "; ".join(f"{q.name}, {q.title}" for q in quantities.ALL) + "."
 
 
-class _ReadLater(click.Option):
+class ReadLater(click.Option):
     """An option whose help is read from the library, and only when it is asked for."""
 
     def __init__(self, *declarations: Any, read: Callable[[], str], **attributes: Any) -> None:
@@ -106,12 +107,12 @@ steps_option = click.option(
     "steps",
     multiple=True,
     metavar="STEP",
-    cls=_ReadLater,
+    cls=ReadLater,
     read=_steps_help,
     shell_complete=_step_names,
 )
 of_option = click.option(
-    "--of", metavar="QUANTITY", cls=_ReadLater, read=_of_help, shell_complete=_quantity_names
+    "--of", metavar="QUANTITY", cls=ReadLater, read=_of_help, shell_complete=_quantity_names
 )
 
 
