@@ -11,6 +11,17 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import ndtr
 
+from sparsity import (
+    Alibi,
+    Decay,
+    Row,
+    ScalableSoftmax,
+    Sink,
+    SinkLogit,
+    Window,
+    score_kernel,
+    sink_logit,
+)
 from sparsity.errors import InputError
 from sparsity.figures import Context, render
 from sparsity.figures.design import FIGURE
@@ -19,6 +30,7 @@ from sparsity.finite.regimes import condensed_share, critical_spread
 from sparsity.inversion.design import LENGTHS, Design, Impossible, design
 from sparsity.inversion.levers import invert
 from sparsity.inversion.sink_design import design_sink
+from sparsity.kernels.symbols import s
 from sparsity.output import plain
 from sparsity.theory.evaluation import evaluate
 
@@ -240,6 +252,98 @@ def test_what_is_printed():
     assert scaled.parameter == "scale"
     assert scaled.parameters["gamma"] == pytest.approx(2 * scaled.value * math.log(4096))
     assert "needs scale = 0.25629798" in scaled.text()
+
+
+def with_step(step, **parameters):
+    return Row("exp", **({"gamma": 2.0} | parameters), steps=(step,))
+
+
+ROWS = [
+    ("slope", with_step(Alibi(7.0)), {"n_eff": 8}, lambda x: with_step(Alibi(x))),
+    ("decay", with_step(Decay(0.1)), {"n_eff": 8}, lambda x: with_step(Decay(x))),
+    ("gamma", with_step(Alibi(0.01)), {"n_eff": 8}, lambda x: with_step(Alibi(0.01), gamma=x)),
+    ("gamma", with_step(Sink(3.0)), {"S": 0.2}, lambda x: with_step(Sink(3.0), gamma=x)),
+    ("scale", with_step(ScalableSoftmax()), {"participation": 0.1},
+     lambda x: with_step(ScalableSoftmax(x))),
+    ("logit", with_step(SinkLogit()), {"sink_mass": 0.3}, lambda x: with_step(SinkLogit(x))),
+    ("logit", with_step(SinkLogit()), {"participation": 0.01}, lambda x: with_step(SinkLogit(x))),
+    ("beta", Row("relu2", beta=9, gamma=2.0), {"S": 0.3},
+     lambda x: Row("relu2", beta=x, gamma=2.0)),
+    ("gamma", Row("exp", gamma=9), {"n_eff": 20}, lambda x: Row("exp", gamma=x)),
+    ("decay", Row("decayed", decay=0.1), {"n_eff": 20}, lambda x: Row("decayed", decay=x)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("free", "row", "wanted", "at"), ROWS)
+def test_any_number_of_a_row_can_be_free(free, row, wanted, at):
+    ((of, value),) = wanted.items()
+    found = design(row, length=300, free=free, **wanted)
+    assert (found.parameter, found.quantity, found.also) == (free, of, ())
+    law = exact(at(found.value), length=300, of=of)
+    assert float(law.value) == pytest.approx(value, rel=1e-9)
+    assert found.check == pytest.approx(value, rel=1e-9)
+    assert found.row == at(found.value)
+    off = exact(at(found.value * 0.99), length=300, of=of)
+    assert float(off.value) != pytest.approx(value, rel=1e-6)
+    summary = json.loads(json.dumps(plain(found.summary()), allow_nan=False))
+    assert summary[of] == found.check
+    assert summary["steps"] == found.row.described()["steps"]
+    assert f"{of} = {value}" in found.text()
+
+
+def test_a_window_is_the_nearest_whole_number():
+    found = design(with_step(Window(1)), length=4096, n_eff=8, free="window", lengths=(32, 64))
+    sizes = np.arange(2, 200)
+    off = [abs(np.log(exact(with_step(Window(int(m))), length=4096).value / 8)) for m in sizes]
+    assert found.value == sizes[np.argmin(off)]
+    assert found.check == exact(with_step(Window(int(found.value))), length=4096).value
+    assert [row.value for row in found.requirements] == [None, found.value]
+    assert "impossible: n_eff ≤" in found.text()
+
+
+def test_a_logit_for_a_mass_is_that_of_sink_logit():
+    row = Row("exp", gamma=2.0)
+    found = design(row.then(SinkLogit(1.0)), length=64, sink_mass=0.25, free="logit")
+    assert found.value == sink_logit(0.25, row, length=64)
+
+
+def test_all_solutions_are_named():
+    """Rows of s² are flat at a large β of either sign."""
+    kernel = score_kernel("square", s**2)
+    found = design(Row(kernel, beta=0, gamma=1.0), length=64, n_eff=40, free="beta")
+    (other,) = found.also
+    assert found.value == pytest.approx(-other, rel=1e-6)
+    for beta in (found.value, other):
+        law = exact(Row(kernel, beta=beta, gamma=1.0), length=64)
+        assert float(law.value) == pytest.approx(40, rel=1e-9)
+    assert f"also     beta = {other:.12g}" in found.text()
+
+
+@pytest.mark.parametrize(
+    ("row", "arguments", "error", "match"),
+    [
+        (with_step(Alibi(0.5)), {"n_eff": 300}, Impossible, r"gamma from 0.001 to 100 reaches"),
+        (with_step(Window(4)), {"S": 0.9}, Impossible, r"S = 0.9: impossible .* within \["),
+        (with_step(SinkLogit()).then(Sink(9.0)), {"sink_mass": 0.1, "free": "logit"},
+         Impossible, "what logit from"),
+        ("exp", {"n_eff": 3, "free": "beta"}, Impossible, "what beta from"),
+        (with_step(Alibi(0.5)), {"n_eff": 3, "free": "window"}, InputError, "0 steps Window"),
+        (with_step(Alibi(0.5)).then(Alibi(1.0)), {"n_eff": 3, "free": "slope"}, InputError,
+         "2 steps Alibi"),
+        (with_step(Alibi(0.5)), {"n_eff": 3, "free": "slop"}, InputError, "choose one of gamma"),
+        (with_step(Alibi(0.5)), {"n_eff": 3, "S": 0.5}, InputError, "one quantity"),
+        (with_step(Alibi(0.5)), {}, InputError, "one quantity to aim at: S, n_eff"),
+        (with_step(Alibi(0.5)), {"S": 1.5}, InputError, "S = 1.5: .* from 0.0441942 to 1"),
+        (with_step(Alibi(0.5)), {"S": "few"}, InputError, "S = few"),
+        (with_step(Alibi(0.5)), {"sink_mass": 0.5}, InputError, "no sink"),
+        (with_step(Alibi(0.5)), {"n_eff": 3, "gamma": 2.0}, InputError, "row.replace"),
+        ("decayed", {"S": 0.5, "free": "gamma"}, InputError, "decayed has no gamma"),
+    ],
+)  # fmt: skip
+def test_what_a_row_cannot_have(row, arguments, error, match):
+    with pytest.raises(error, match=match) as caught:
+        design(row, length=512, **arguments)
+    assert "\n" not in str(caught.value)
 
 
 def _sink_mass(logit: float, n: int, gamma: float) -> float:

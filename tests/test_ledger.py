@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import sympy
 
-from sparsity import claims, evaluate, kernels
+from sparsity import Row, claims, evaluate, kernels
 from sparsity.kernels.symbols import beta, decay, gamma, n
 from sparsity.ledger import ledger
 from sparsity.ledger.judging import Claim, Finding, Routes, verdict, z_tests
@@ -231,7 +231,7 @@ def test_verdict_rule():
 
 
 def test_an_untrusted_estimate_is_not_agreement():
-    estimate = HONEST.rows(kernels.exp, 0.0, 1.0, 4, estimators.Sampling(rel_error=0.05)).n_eff
+    estimate = HONEST.rows(Row("exp", gamma=1.0), 4, estimators.Sampling(rel_error=0.05))
     right = z_tests([({}, estimate.log_S, estimate)])
     assert right.agree
     assert not z_tests([({}, estimate.log_S, replace(estimate, warning="heavy"))]).agree

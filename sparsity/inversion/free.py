@@ -5,6 +5,7 @@ A quantity is looked at on a grid of the free number; each crossing of the wante
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -103,7 +104,7 @@ def _about_tokens(row: Row, n: int) -> tuple[float, float]:
 
 GAMMA = Free("gamma", "gamma", None, math.exp, _log_range(1e-3, 100.0))
 BETA = Free("beta", "beta", None, math.sinh, lambda row, n: (-math.asinh(30), math.asinh(1e3)))
-DECAY = Free("decay", "decay", Decay, _logistic, lambda row, n: (-8.0, 40.0))
+DECAY = Free("decay", "decay", Decay, _logistic, lambda row, n: (-8.0, math.log(n) + 5.0))
 SLOPE = Free("slope", "slope", Alibi, math.exp, _log_range(1e-6, 30.0))
 WINDOW = Free("window", "size", Window, math.exp, lambda row, n: (0.0, math.log(n)), whole=True)
 SCALE = Free("scale", "scale", ScalableSoftmax, math.exp, _log_range(1e-3, 10.0))
@@ -173,7 +174,8 @@ def scan(row: Row, free: Free, n: int, quantity: Quantity, wanted: float) -> Sca
     off = seen - math.log(wanted)
     values = []
     if free is LOGIT and quantity is sink_mass:  # its odds are solved for, to the last digit
-        values = [float(sink_logit(wanted, free.without(row), length=n))]
+        with contextlib.suppress(InputError):  # out of reach
+            values = [float(sink_logit(wanted, free.without(row), length=n))]
     else:
         for i in np.flatnonzero((off[1:] >= 0) != (off[:-1] >= 0)):
             if max(abs(off[i]), abs(off[i + 1])) > _FLAT:

@@ -16,6 +16,7 @@ from sparsity.finite.exact import exact
 from sparsity.kernels import Kernel
 from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.montecarlo import Sampling, estimators
+from sparsity.montecarlo.row_sampling import sample_rows
 from sparsity.results import Estimate
 from sparsity.theory import evaluation
 
@@ -120,7 +121,7 @@ class Routes:
     n_eff: Callable[..., np.ndarray] = _n_eff
     full_keys: Callable[..., Estimate] = estimators.full_keys
     features: Callable[..., Estimate] = estimators.features
-    rows: Callable[..., estimators.RowEstimates] = estimators.rows
+    rows: Callable[..., Estimate] = sample_rows
     row_sparsity: Callable[..., Any] = metric.row_sparsity
     norm_ratio: Callable[..., np.ndarray] = _norm_ratio
 

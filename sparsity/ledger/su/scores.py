@@ -14,6 +14,7 @@ from sparsity.kernels.symbols import beta, gamma, s
 from sparsity.ledger.judging import Finding, Routes, same_function, sampling, z_tests
 from sparsity.montecarlo.estimators import keys_at
 from sparsity.results import Estimate
+from sparsity.rows.row import Row
 
 __all__ = ["exponential", "identity", "isotropy", "squared_relu"]
 
@@ -80,8 +81,8 @@ def exponential(routes: Routes, seed: int) -> Judged:
     seeds = np.random.SeedSequence([seed, 2]).generate_state(len(spreads))
     cells = []
     for g, key in zip(spreads, seeds, strict=True):
-        drawn = routes.rows(kernels.exp, 0.0, g, n, sampling(3e-3, key))
-        cells.append(({"n": n, "gamma": g}, math.log(exact[g]), drawn.n_eff))
+        drawn = routes.rows(Row("exp", gamma=g), n, sampling(3e-3, key))
+        cells.append(({"n": n, "gamma": g}, math.log(exact[g]), drawn))
     test = z_tests(cells)
     ladder = np.sqrt(2 * np.array([1e1, 1e2, 1e3, 1e4]))
     long = math.sqrt(float(routes.n_eff("exp", 1e12, gamma=2.0)) / 1e12)
