@@ -30,11 +30,10 @@ jax.config.update("jax_enable_x64", True)  # float32 is asked for by name where 
 import gpu_peers  # noqa: E402
 from gpu_peers import BETA, GAMMA, QUERIES, Work  # noqa: E402
 
-from sparsity import evaluate, kernels  # noqa: E402
+from sparsity import Row, evaluate, exact, kernels  # noqa: E402
 from sparsity.bench.machine import describe  # noqa: E402
 from sparsity.bench.throughput import threefry  # noqa: E402
-from sparsity.finite.finite_length import n_eff  # noqa: E402
-from sparsity.montecarlo import Sampling, estimators  # noqa: E402
+from sparsity.montecarlo import Sampling, estimators, sample_rows  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results"
 DEADLINE = 440.0  # seconds; what has not begun by then is left out, and said so
@@ -89,10 +88,11 @@ def full_keys(dtype: str, dim: int) -> Work:
 
 def rows(dtype: str, length: int) -> Work:
     """Whole rows of n weights, one normal a weight."""
+    row = Row("relu2", beta=BETA, gamma=GAMMA)
 
     def work(normals: float) -> float:
         sampling = Sampling(ENDLESS, max(1, normals / length), dtype=dtype)
-        return estimators.rows(kernels.relu2, BETA, GAMMA, length, sampling).S_n.samples * length
+        return float(sample_rows(row, length, sampling).samples * length)
 
     return work
 
@@ -129,8 +129,9 @@ def correctness(quick: bool) -> Iterator[dict[str, Any]]:
             query, mean = estimators.keys_at(BETA, GAMMA, dim, 0, queries=QUERIES)
             found = estimators.full_keys(kernels.relu2, query, mean, sampling)
             yield judged(f"keys relu2 d={dim}", dtype, found, truth)
-        truth = math.log(float(n_eff(kernels.relu2, 64, beta=BETA, gamma=GAMMA).n_eff))
-        found = estimators.rows(kernels.relu2, BETA, GAMMA, 64, sampling).n_eff
+        row = Row("relu2", beta=BETA, gamma=GAMMA)
+        truth = float(exact(row, length=64).log_value)
+        found = sample_rows(row, 64, sampling)
         yield judged("rows relu2 n=64, n_eff", dtype, found, truth)
 
 

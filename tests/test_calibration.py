@@ -18,16 +18,20 @@ import sympy
 from scipy import stats
 
 from sparsity import estimate
-from sparsity.finite import finite_length
-from sparsity.kernels import decayed, exp, identity, named, relu2, score_kernel
+from sparsity.finite.exact import exact
+from sparsity.kernels import decayed, exp, identity, relu2, score_kernel
 from sparsity.kernels.symbols import s
 from sparsity.montecarlo import proposals
 from sparsity.montecarlo.batches import CHUNK, collect
 from sparsity.montecarlo.combining import anytime_factor, combine, student
 from sparsity.montecarlo.estimators import keys_at, parameter_values
-from sparsity.montecarlo.samplers import Features, FullKeys, Plain, Rows, Stratified
+from sparsity.montecarlo.row_sampling import RowSampler
+from sparsity.montecarlo.samplers import Features, FullKeys, Plain, Stratified
+from sparsity.montecarlo.sources import Like
+from sparsity.quantities import n_eff
 from sparsity.theory.evaluation import evaluate
 from sparsity.verification import reference_grid
+from sparsity.verification.cells import FEATURE_MAPS
 
 pytestmark = pytest.mark.slow
 
@@ -70,24 +74,21 @@ def keys(kernel: Any, beta: float, gamma: float, dim: int) -> Case:
 
 
 def features(name: str, center: float, spread: float, dim: int) -> Case:
-    parameters = {"feature": name, "center": center, "spread": spread, "dim": dim}
-    spec = reference_grid.Spec(
-        named("nonnegative"), "features", parameters | {"query": "half-normal"}
-    )
+    cell = reference_grid.features(name, center, spread, dim, "half-normal")
     from sparsity.kernels import queries
 
     query = queries.named("half-normal").vector(dim)
-    sampler = Features(reference_grid.FEATURE_MAPS[name], dim, 256, "float64")
+    sampler = Features(FEATURE_MAPS[name], dim, 256, "float64")
     arguments = (query, np.float64(center), np.float64(spread))
-    return Case(sampler, arguments, RATIO, 0.0, reference_grid.theory(spec))
+    return Case(sampler, arguments, RATIO, 0.0, cell.theory())
 
 
 def rows(kernel: Any, beta: float, gamma: float, length: int) -> Case:
-    sampler = Rows(kernel, length, length, 0, 128, "float64")
-    arguments = tuple(np.float64(x) for x in (beta, gamma, 0.0, 0.0))
-    law = finite_length.n_eff(kernel, length, beta=beta, gamma=gamma)
-    powers = (0.0, 1.0, -1.0, 0.0, 0.0)
-    return Case(sampler, arguments, powers, 0.0, math.log(float(law.n_eff)))
+    sampler = RowSampler(kernel, Like(length, length), (n_eff,), False, 128, "float64")
+    law = tuple(np.float64(x) for x in (beta, gamma, 0.0))
+    arguments = (law, np.float64(-np.inf), np.float64(0.0))
+    truth = float(exact(kernel, length=length, beta=beta, gamma=gamma).log_value)
+    return Case(sampler, arguments, (1.0, -1.0, 0.0, 0.0, 0.0), 0.0, truth)
 
 
 def many(label: str, make: Callable[..., Case], *values: Any) -> dict[str, Callable[[], Case]]:

@@ -13,13 +13,16 @@ from scipy.special import erf
 from scipy.stats import norm
 
 from sparsity.errors import InputError
-from sparsity.finite import finite_length
-from sparsity.kernels import decayed, exp, identity, nonnegative, relu2
+from sparsity.finite.exact import exact
+from sparsity.kernels import decayed, exp, identity, relu2
 from sparsity.kernels.queries import norm_ratio
+from sparsity.rows.row import Row
 from sparsity.theory.evaluation import evaluate
-from sparsity.verification import crosscheck, reference_grid
+from sparsity.verification import crosscheck
+from sparsity.verification.cells import Question, feature_ratio
 from sparsity.verification.crosscheck import check, check_exact, judge, verify
-from sparsity.verification.reference_grid import Spec, theory
+from sparsity.verification.reference_grid import features, retention, scalar, whole_keys
+from sparsity.verification.row_cells import of_rows
 
 
 @pytest.fixture(scope="module")
@@ -65,20 +68,14 @@ def test_summary_counts(full_run):
 
 # Planted errors. Each is a theory that is wrong for one kernel, and the cells it must fail on.
 
-SCALAR_RELU2 = [Spec(relu2, "scalar", {"beta": b, "gamma": 1.0}) for b in (-2.0, -0.5, 0.5, 2.0)]
-SCALAR_IDENTITY = [Spec(identity, "scalar", {"beta": b, "gamma": 1.0}) for b in (0.5, 1.0, 2.0)]
-SCALAR_EXP = [Spec(exp, "scalar", {"beta": 0.5, "gamma": g}) for g in (0.5, 2.0)]
-DECAYED = [Spec(decayed, "scalar", {"decay": 0.9, "length": n}) for n in (3, 10)]
-FEATURES = [
-    Spec(
-        nonnegative,
-        "features",
-        {"feature": "relu", "center": 0.0, "spread": 1.0, "dim": 4, "query": "uniform"},
-    )
-]
-KEYS = [Spec(relu2, "full-keys", {"beta": 1.0, "gamma": 2.0, "dim": 16})]
-ROWS = [Spec(identity, "rows", {"beta": 0.0, "gamma": 1.0, "length": 16})]
-RETENTION = [Spec(identity, "retention", {"beta": 0.0, "gamma": 1.0, "length": 16, "decay": 0.5})]
+SCALAR_RELU2 = [scalar(relu2, beta=b, gamma=1.0) for b in (-2.0, -0.5, 0.5, 2.0)]
+SCALAR_IDENTITY = [scalar(identity, beta=b, gamma=1.0) for b in (0.5, 1.0, 2.0)]
+SCALAR_EXP = [scalar(exp, beta=0.5, gamma=g) for g in (0.5, 2.0)]
+DECAYED = [scalar(decayed, decay=0.9, length=n) for n in (3, 10)]
+FEATURES = [features("relu", 0.0, 1.0, 4, "uniform")]
+KEYS = [whole_keys(relu2, 1.0, 2.0, 16)]
+ROWS = [of_rows(Row(identity, beta=0.0, gamma=1.0), 16)]
+RETENTION = [retention(identity, 0.0, 1.0, 16, 0.5)]
 
 
 def moments(z: float, Phi: Callable[[float], Any] = norm.cdf) -> tuple[float, float, float]:
@@ -92,47 +89,47 @@ def moments(z: float, Phi: Callable[[float], Any] = norm.cdf) -> tuple[float, fl
     )
 
 
-def of_z(spec: Spec) -> float:
-    return spec.parameters["beta"] / spec.parameters["gamma"]
+def of_z(cell: Question) -> float:
+    return cell.parameters["beta"] / cell.parameters["gamma"]
 
 
-def lost_root(spec: Spec) -> float:
-    m2, _, m4 = moments(of_z(spec))
+def lost_root(cell: Question) -> float:
+    m2, _, m4 = moments(of_z(cell))
     return math.log(m2 / m4)
 
 
-def m3_for_m4(spec: Spec) -> float:
-    m2, m3, _ = moments(of_z(spec))
+def m3_for_m4(cell: Question) -> float:
+    m2, m3, _ = moments(of_z(cell))
     return math.log(m2 / math.sqrt(m3))
 
 
-def reflected_cdf(spec: Spec) -> float:
-    m2, _, m4 = moments(of_z(spec), lambda z: norm.cdf(-z))
+def reflected_cdf(cell: Question) -> float:
+    m2, _, m4 = moments(of_z(cell), lambda z: norm.cdf(-z))
     return math.log(abs(m2) / math.sqrt(abs(m4)))
 
 
-def two_for_root_two(spec: Spec) -> float:
-    m2, _, m4 = moments(of_z(spec), lambda z: (1 + erf(z / 2)) / 2)
+def two_for_root_two(cell: Question) -> float:
+    m2, _, m4 = moments(of_z(cell), lambda z: (1 + erf(z / 2)) / 2)
     return math.log(abs(m2) / math.sqrt(abs(m4)))
 
 
 def identity_with(erf_argument: float, prefactor: float = 2 / math.pi):
-    def wrong(spec: Spec) -> float:
-        z = of_z(spec)
+    def wrong(cell: Question) -> float:
+        z = of_z(cell)
         top = math.sqrt(prefactor) * math.exp(-z * z / 2) + z * float(erf(z * erf_argument))
         return math.log(top / math.hypot(z, 1))
 
     return wrong
 
 
-def unsigned_mean_lost(spec: Spec) -> float:
-    z = of_z(spec)
+def unsigned_mean_lost(cell: Question) -> float:
+    z = of_z(cell)
     return math.log(abs(z) / math.hypot(z, 1))
 
 
 def decayed_with(numerator_power: float, plus: float = 1.0):
-    def wrong(spec: Spec) -> float:
-        x, n = spec.parameters["decay"], spec.parameters["length"]
+    def wrong(cell: Question) -> float:
+        x, n = cell.parameters["decay"], cell.parameters["length"]
         top = (1 - x ** (numerator_power * n)) * (1 + plus * x)
         return math.log(top / (n * (1 - x) * (1 + x**n))) / 2
 
@@ -142,25 +139,25 @@ def decayed_with(numerator_power: float, plus: float = 1.0):
 def nonnegative_with(change: Callable[[float, float], float]):
     """log S with the wrong combination of ratio and ρ in place of (ratio · ρ)²."""
 
-    def wrong(spec: Spec) -> float:
-        ratio = reference_grid.feature_ratio(spec)
-        rho = float(norm_ratio(spec.parameters["query"], spec.parameters["dim"]))
+    def wrong(cell: Question) -> float:
+        ratio = feature_ratio(*cell.given.values())
+        rho = float(norm_ratio(cell.parameters["query"], cell.parameters["dim"]))
         return -0.5 * math.log1p(change(ratio, rho))
 
     return wrong
 
 
-def rows_as_limit(spec: Spec) -> float:
+def rows_as_limit(cell: Question) -> float:
     """The limit law n S² in place of the exact law at n."""
-    p = spec.parameters
-    value = evaluate(spec.kernel, beta=p["beta"], gamma=p["gamma"])
+    p = cell.parameters
+    value = evaluate(cell.kernel, beta=p["beta"], gamma=p["gamma"])
     return math.log(p["length"]) + 2 * float(value.log_S)
 
 
-def rows_off_by_one(spec: Spec) -> float:
-    p = spec.parameters
-    law = finite_length.n_eff(spec.kernel, p["length"] - 1, beta=p["beta"], gamma=p["gamma"])
-    return math.log(float(law.n_eff))
+def rows_off_by_one(cell: Question) -> float:
+    p = cell.parameters
+    law = exact(cell.kernel, length=p["length"] - 1, beta=p["beta"], gamma=p["gamma"])
+    return float(law.log_value)
 
 
 PLANTED = {
@@ -179,7 +176,7 @@ PLANTED = {
     ),
     "identity: signed mean, |a| lost": (SCALAR_IDENTITY, unsigned_mean_lost),
     "exp: -gamma^2 for -gamma^2 / 2": (SCALAR_EXP, lambda c: -(c.parameters["gamma"] ** 2)),
-    "exp: beta not cancelled": (SCALAR_EXP, lambda c: theory(c) - c.parameters["beta"]),
+    "exp: beta not cancelled": (SCALAR_EXP, lambda c: c.theory() - c.parameters["beta"]),
     "decayed: lambda^(2n) for lambda^n": (DECAYED, decayed_with(2.0)),
     "decayed: 1 for 1 + lambda": (DECAYED, decayed_with(1.0, 0.0)),
     "nonnegative: the two norms of q swapped": (
@@ -199,24 +196,38 @@ PLANTED = {
 
 def test_the_written_out_moments_are_right_where_nothing_is_planted():
     """Else a planted error might be rejected for a slip of its own."""
-    for spec in SCALAR_RELU2:
-        m2, _, m4 = moments(of_z(spec))
-        assert math.log(m2 / math.sqrt(m4)) == pytest.approx(theory(spec), abs=1e-12)
-    for spec in SCALAR_IDENTITY:
-        assert identity_with(math.sqrt(0.5))(spec) == pytest.approx(theory(spec), abs=1e-12)
-    for spec in DECAYED:
-        assert decayed_with(1.0)(spec) == pytest.approx(theory(spec), abs=1e-12)
-    for spec in FEATURES:
+    for cell in SCALAR_RELU2:
+        m2, _, m4 = moments(of_z(cell))
+        assert math.log(m2 / math.sqrt(m4)) == pytest.approx(cell.theory(), abs=1e-12)
+    for cell in SCALAR_IDENTITY:
+        assert identity_with(math.sqrt(0.5))(cell) == pytest.approx(cell.theory(), abs=1e-12)
+    for cell in DECAYED:
+        assert decayed_with(1.0)(cell) == pytest.approx(cell.theory(), abs=1e-12)
+    for cell in FEATURES:
         right = nonnegative_with(lambda ratio, rho: (ratio * rho) ** 2)
-        assert right(spec) == pytest.approx(theory(spec), abs=1e-12)
+        assert right(cell) == pytest.approx(cell.theory(), abs=1e-12)
+
+
+_FAMILIES = {id(cells): cells for cells, _ in PLANTED.values()}
+
+
+@pytest.fixture(scope="module")
+def drawn() -> dict[int, Any]:
+    """The estimate of every cell that errors are planted in; the right theory agrees with it."""
+    found = {}
+    for cells in _FAMILIES.values():
+        judged = check(cells, seed=2)
+        assert [cell.verdict for cell in judged] == ["agree"] * len(cells)
+        found |= {id(cell): j.estimate for cell, j in zip(cells, judged, strict=True)}
+    assert len(found) == 15
+    return found
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_planted_error_is_rejected(name):
-    specs, wrong = PLANTED[name]
-    right = check(specs, seed=2)
-    assert [cell.verdict for cell in right] == ["agree"] * len(specs)
-    planted = check(specs, theory=wrong, seed=2)
+def test_planted_error_is_rejected(name, drawn):
+    """The wrong theory, on the samples with which the right one agrees."""
+    cells, wrong = PLANTED[name]
+    planted = check(cells, theory=wrong, sample=lambda cell, _: drawn[id(cell)])
     assert any(cell.verdict == "disagree" for cell in planted), planted
 
 
@@ -225,8 +236,8 @@ def test_there_are_a_dozen_planted_errors_and_more():
 
 
 def test_a_relative_error_of_1e_3_is_seen_in_every_scalar_cell():
-    specs = [*SCALAR_RELU2, *SCALAR_IDENTITY, *SCALAR_EXP, *DECAYED]
-    planted = check(specs, theory=lambda spec: theory(spec) + 1e-3, seed=3)
+    cells = [*SCALAR_RELU2, *SCALAR_IDENTITY, *SCALAR_EXP, *DECAYED]
+    planted = check(cells, theory=lambda cell: cell.theory() + 1e-3, seed=3)
     assert [cell.verdict for cell in planted] == ["disagree"] * 11
 
 
@@ -244,7 +255,7 @@ def test_an_untrusted_or_imprecise_estimate_is_not_agreement():
 def test_closed_form_against_quadrature_rejects_a_planted_form(monkeypatch):
     from sparsity.theory import closed_form
 
-    point = [(relu2, {"beta": -0.5, "gamma": 1.0})]
+    point = [Question(Row(relu2, beta=-0.5, gamma=1.0), ("closed form", "quadrature"))]
     assert check_exact(point)[0].verdict == "agree"
     monkeypatch.setattr(
         closed_form, "log_sparsity", lambda kernel, bound: np.asarray(math.log(0.3))
@@ -259,5 +270,5 @@ def test_false_alarm_rate_is_checked():
 
 def test_same_seed_same_bits_whatever_the_threads():
     first = check(SCALAR_RELU2, seed=5)
-    again = [check([spec], seed=5) for spec in SCALAR_RELU2[:1]]
+    again = [check([cell], seed=5) for cell in SCALAR_RELU2[:1]]
     assert first[0].estimate.log_S == again[0][0].estimate.log_S

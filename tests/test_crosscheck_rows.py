@@ -1,4 +1,4 @@
-"""Cells of row laws, sinks and rotary positions: the right law agrees, each planted one does not.
+"""Cells of steps, sinks and rotary positions: the right law agrees, each planted one does not.
 
 The laws that errors are planted in are written out here, on a rule of their own.
 """
@@ -7,33 +7,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from sparsity.finite.rotary_laws import Coca, Rope
+from sparsity.finite.exact import exact
 from sparsity.kernels import exp
-from sparsity.rows.steps import RowLaw, Unit
+from sparsity.rows.row import Row
+from sparsity.rows.steps import Coca, Rope, SinkLogit
+from sparsity.verification.cells import Question
 from sparsity.verification.crosscheck import check
-from sparsity.verification.reference_grid import Checked, Spec, reference_grid, theory
-from sparsity.verification.row_cells import ROTARY_CELLS, RotaryCell, RowCell, reference_cells
+from sparsity.verification.reference_grid import reference_grid
+from sparsity.verification.row_cells import ROTARY_CELLS, of_rows, reference_cells
 
 _U = np.arange(-45.0, 12.0, 0.1)
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
-def row_of(
+def of_row(
     others: Callable[[int], float] = lambda n: n - 1,
     alone: Callable[[int], float] = lambda n: n - 1,
     pair: Callable[[int], float] = lambda n: n - 2,
 ) -> Callable[[Any], float]:
     """Log n_eff of an i.i.d. row of exp: ∫ [n m2 φ^alone + n·others·m1² φ^pair] dt."""
 
-    def law(spec: Spec) -> float:
-        gamma, n = spec.parameters["gamma"], spec.parameters["length"]
+    def law(cell: Question) -> float:
+        gamma, n = cell.row.gamma, cell.parameters["length"]
         x = np.exp(_U[:, None] + 2 * gamma * _NODES)
         phi, m1, m2 = (f @ _WEIGHTS for f in (np.exp(-x), np.sqrt(x) * np.exp(-x), x * np.exp(-x)))
         body = n * m2 * phi ** alone(n) + n * others(n) * m1**2 * phi ** pair(n)
@@ -47,8 +49,8 @@ def participation_of(
 ) -> Callable[[Any], float]:
     """Log E Y₂ of an i.i.d. row of exp: n ∫ t^power E[a² e^(−ta)] φ^alone dt."""
 
-    def law(cell: RowCell) -> float:
-        a, n = np.exp(cell.law.gamma * _NODES), cell.length
+    def law(cell: Question) -> float:
+        a, n = np.exp(cell.row.gamma * _NODES), cell.parameters["length"]
         t = np.exp(_U)
         e = np.exp(-t[:, None] * a)
         body = n * t ** (power_of_t + 1) * (e @ (_WEIGHTS * a * a)) * (e @ _WEIGHTS) ** alone(n)
@@ -62,32 +64,38 @@ def sink_of(
 ) -> Callable[[Any], float]:
     """Log of the mass of a unit e^b: ∫ e^b e^(−in_sum·te^b) φ^tokens dt."""
 
-    def law(cell: RowCell) -> float:
-        (unit,) = cell.law.steps
-        assert isinstance(unit, Unit)
+    def law(cell: Question) -> float:
+        (unit,) = cell.row.steps
+        assert isinstance(unit, SinkLogit)
         t, b = np.exp(_U), math.exp(unit.logit)
-        phi = np.exp(-t[:, None] * np.exp(cell.law.gamma * _NODES)) @ _WEIGHTS
-        body = t * b * np.exp(-in_sum * t * b) * phi ** tokens(cell.length)
+        phi = np.exp(-t[:, None] * np.exp(cell.row.gamma * _NODES)) @ _WEIGHTS
+        body = t * b * np.exp(-in_sum * t * b) * phi ** tokens(cell.parameters["length"])
         return math.log(body.sum() * 0.1)
 
     return law
 
 
-def sink_of_means(cell: RowCell) -> float:
+def sink_of_means(cell: Question) -> float:
     """E e^b/(e^b + Σa) taken for e^b/(e^b + E Σa)."""
-    (unit,) = cell.law.steps
-    assert isinstance(unit, Unit)
-    return -math.log1p(cell.length * math.exp(cell.law.gamma**2 / 2 - unit.logit))
+    (unit,) = cell.row.steps
+    assert isinstance(unit, SinkLogit)
+    return -math.log1p(cell.parameters["length"] * math.exp(cell.row.gamma**2 / 2 - unit.logit))
 
 
-ROW = [Spec(exp, "rows", {"beta": 0.0, "gamma": 0.5, "length": 8})]
-PARTICIPATION = [RowCell(exp, RowLaw(0.0, 0.5), 8, "participation")]
+def _step(cell: Question) -> Any:
+    (step,) = cell.row.steps
+    return step
+
+
+ROW = [of_rows(Row(exp, gamma=0.5), 8)]
+PARTICIPATION = [of_rows(Row(exp, gamma=0.5), 8, "participation")]
 MASS = [
     c for c in reference_cells()
-    if c.quantity == "sink_mass" and c.kernel is exp and [type(s) for s in c.law.steps] == [Unit]
+    if c.quantity == "sink_mass" and c.kernel is exp
+    and [type(s) for s in c.row.steps] == [SinkLogit]
 ]  # fmt: skip
-ROPE = [cell for cell in ROTARY_CELLS if cell.form == "rope"]
-COCA = [cell for cell in ROTARY_CELLS if cell.form == "coca"]
+ROPE = [c for c in ROTARY_CELLS if isinstance(_step(c), Rope)]
+COCA = [c for c in ROTARY_CELLS if isinstance(_step(c), Coca) and _step(c).slack_at is None]
 
 
 class Degrees(Rope):
@@ -105,15 +113,16 @@ class CocaDegrees(Coca):
 def of_law(change: Callable[[Any], Any]) -> Callable[[Any], float]:
     """The theory of a rotary cell whose law is changed."""
 
-    def wrong(cell: RotaryCell) -> float:
-        law = change(cell.law)
-        return math.log(float(law.n_eff(cell.length, cell.kernel).n_eff))
+    def wrong(cell: Question) -> float:
+        row = Row(cell.kernel, steps=(change(_step(cell)),))
+        return float(exact(row, length=cell.length).log_value)
 
     return wrong
 
 
 def in_degrees(law: Any) -> Any:
-    return (Degrees if isinstance(law, Rope) else CocaDegrees)(**vars(law))
+    turned = Degrees if isinstance(law, Rope) else CocaDegrees
+    return turned(**{field.name: getattr(law, field.name) for field in fields(law)})
 
 
 def other_pairing(law: Any) -> Any:
@@ -122,9 +131,9 @@ def other_pairing(law: Any) -> Any:
 
 # cells, the honest law, the planted one, and how many of the cells must reject it
 PLANTED: dict[str, tuple[list[Any], Any, Any, int]] = {
-    "row: n for n − 1": (ROW, row_of(), row_of(others=lambda n: n), 1),
-    "row: φ^n for φ^(n−1)": (ROW, row_of(), row_of(alone=lambda n: n), 1),
-    "row: φ^(n−1) for φ^(n−2)": (ROW, row_of(), row_of(pair=lambda n: n - 1), 1),
+    "row: n for n − 1": (ROW, of_row(), of_row(others=lambda n: n), 1),
+    "row: φ^n for φ^(n−1)": (ROW, of_row(), of_row(alone=lambda n: n), 1),
+    "row: φ^(n−1) for φ^(n−2)": (ROW, of_row(), of_row(pair=lambda n: n - 1), 1),
     "Y₂: a lost t": (PARTICIPATION, participation_of(), participation_of(0), 1),
     "Y₂: φ^n for φ^(n−1)": (
         PARTICIPATION,
@@ -151,22 +160,27 @@ PLANTED: dict[str, tuple[list[Any], Any, Any, int]] = {
 
 def test_the_grid_holds_every_cell_of_rows_and_positions():
     grid = reference_grid()
-    assert sum(isinstance(cell, RowCell) for cell in grid) == len(reference_cells()) == 20
-    assert sum(isinstance(cell, RotaryCell) for cell in grid) == len(ROTARY_CELLS) == 6
+    assert all(isinstance(cell, Question) for cell in grid)
+    assert sum(cell in grid for cell in reference_cells()) == len(reference_cells()) == 20
+    assert sum(cell in grid for cell in ROTARY_CELLS) == len(ROTARY_CELLS) == 6
     assert sum(cell.quantity == "sink_mass" for cell in grid) == 5
+    assert len(grid) == 208
     assert len(ROPE) == 2
     assert len(COCA) == 3
     assert len(MASS) == 2
     only = reference_grid(("relu2",))
     assert {cell.kernel.name for cell in only} == {"relu2"}
-    assert {type(cell) for cell in only} == {Spec, RowCell, RotaryCell}
+    assert {cell.instruments[1] for cell in only} == {
+        "scalars", "whole keys", "whole rows", "pooled rows",
+    }  # fmt: skip
+    assert any(isinstance(step, Rope) for cell in only for step in cell.row.steps)
 
 
 def test_the_written_out_laws_are_right_where_nothing_is_planted():
     done = 0
     for cells, honest, _, _ in PLANTED.values():
         for cell in cells:
-            assert honest(cell) == pytest.approx(theory(cell), abs=1e-9)
+            assert honest(cell) == pytest.approx(cell.theory(), abs=1e-9)
             done += 1
     assert done == 3 + 2 + 8 + 4 + 9
 
@@ -187,16 +201,13 @@ def agreeing() -> dict[int, list[Any]]:
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_planted_error_is_rejected(name, agreeing, monkeypatch):
+def test_planted_error_is_rejected(name, agreeing):
     """`check` with the wrong theory, on the samples with which the right one agrees."""
     cells, _, wrong, rejecting = PLANTED[name]
     sampled: dict[int, Any] = {
         id(cell): judged.estimate for cell, judged in zip(cells, agreeing[id(cells)], strict=True)
     }
-    monkeypatch.setattr(
-        "sparsity.verification.reference_grid.sample", lambda cell, _: sampled[id(cell)]
-    )
-    planted = check(cells, theory=wrong, seed=2)
+    planted = check(cells, theory=wrong, sample=lambda cell, _: sampled[id(cell)])
     assert [cell.verdict for cell in planted].count("disagree") == rejecting == len(cells)
 
 
@@ -207,16 +218,16 @@ def test_there_are_fourteen_planted_errors():
 def test_cells_are_named_by_what_they_check():
     named = [(c.kernel.name, c.quantity, str(c.parameters)) for c in reference_cells()]
     assert len(set(named)) == 20
-    assert RowCell(exp, RowLaw(0.0, 1.0, (Unit(2.5),)), 4, "sink_mass").parameters == {
+    row = Row(exp, gamma=1.0, steps=(SinkLogit(2.5),))
+    assert of_rows(row, 4, "sink_mass").parameters == {
         "beta": 0.0,
         "gamma": 1.0,
         "length": 4,
-        "law": "Unit(2.5)",
+        "steps": "sink-logit:2.5",
     }
 
 
-def test_a_cell_of_a_row_law_is_checked_like_any_other():
-    cell: Checked = PARTICIPATION[0]
-    (judged,) = check([cell], theory=lambda c: theory(c) + 1e-3, seed=1)
+def test_a_cell_of_rows_is_checked_like_any_other():
+    (judged,) = check(PARTICIPATION, theory=lambda c: c.theory() + 1e-3, seed=1)
     assert judged.verdict == "disagree"
     assert judged.quantity == "participation"

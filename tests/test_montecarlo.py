@@ -15,14 +15,18 @@ import sympy
 from scipy.stats import binom
 
 from sparsity.errors import InputError
+from sparsity.finite.exact import exact
 from sparsity.kernels import exp, identity, relu2, score_kernel
 from sparsity.kernels.symbols import s
 from sparsity.montecarlo import Sampling, estimate, estimators, running
 from sparsity.montecarlo.batches import CHUNK, collect
 from sparsity.montecarlo.combining import combine
+from sparsity.montecarlo.row_sampling import draw_rows
 from sparsity.montecarlo.samplers import Plain
+from sparsity.rows.row import Row
+from sparsity.rows.steps import Alibi, Coca, Decay, QKNorm, Rope, Sink, SinkLogit, Window
 from sparsity.theory.evaluation import evaluate
-from sparsity.verification import reference_grid
+from sparsity.verification.cells import FEATURE_MAPS, feature_ratio
 
 LIMIT = 5.5  # |z| beyond which a cell fails: about 7e−7 with 63 degrees of freedom
 
@@ -254,17 +258,14 @@ def test_whole_keys_for_any_query_and_mean():
 
 def test_features_of_every_map_follow_the_moments_of_the_map():
     cells = 0
-    for name, feature in reference_grid.FEATURE_MAPS.items():
+    for name, feature in FEATURE_MAPS.items():
         query = np.array([1.0, -1.0, 0.5, 2.0])
         settings = Sampling(rel_error=1e-3, seed=3)
         found = estimators.features(
-            feature, query, -0.5, 0.8, settings, query_map=reference_grid.FEATURE_MAPS["relu"]
-        )
-        spec = reference_grid.Spec(
-            feature, "features", {"feature": name, "center": -0.5, "spread": 0.8}
+            feature, query, -0.5, 0.8, settings, query_map=FEATURE_MAPS["relu"]
         )
         rho = np.linalg.norm(np.maximum(query, 0)) / np.maximum(query, 0).sum()
-        truth = -0.5 * math.log1p((reference_grid.feature_ratio(spec) * rho) ** 2)
+        truth = -0.5 * math.log1p((feature_ratio(name, -0.5, 0.8) * rho) ** 2)
         assert abs(z_score(found, truth)) < LIMIT
         assert found.method == f"features-{name}"
         cells += 1
@@ -276,23 +277,89 @@ def test_rows_against_numpy_all_zero_rows_left_out():
     a = np.maximum(rng.normal(-1, 1, (400_000, 4)), 0) ** 2
     a = a[a.any(axis=1)]
     n_eff = a.sum(1) ** 2 / (a * a).sum(1)
-    found = estimators.rows(relu2, -1.0, 1.0, 4, Sampling(rel_error=5e-4, seed=2))
-    gap = found.n_eff.S - n_eff.mean()
-    error = math.hypot(found.n_eff.stderr, n_eff.std() / math.sqrt(len(n_eff)))
+    drawn = draw_rows(Row(relu2, beta=-1.0, gamma=1.0), 4, Sampling(rel_error=5e-4, seed=2))
+    found, S_n = drawn.estimate("n_eff"), drawn.estimate("S")
+    gap = found.S - n_eff.mean()
+    error = math.hypot(found.stderr, n_eff.std() / math.sqrt(len(n_eff)))
     assert abs(gap) < LIMIT * error
-    S_n = np.sqrt(n_eff / 4)
-    assert abs(found.S_n.S - S_n.mean()) < LIMIT * math.hypot(found.S_n.stderr, 1e-3 * S_n.std())
-    assert 1 <= found.n_eff.S <= 4
+    expected = np.sqrt(n_eff / 4)
+    assert abs(S_n.S - expected.mean()) < LIMIT * math.hypot(S_n.stderr, 1e-3 * expected.std())
+    assert 1 <= found.S <= 4
 
 
 def test_rows_of_one_token_and_rows_of_whole_keys():
-    alone = estimators.rows(exp, 0.0, 2.0, 1, Sampling())
-    assert alone.n_eff.S == pytest.approx(1, abs=1e-12)
+    alone = estimate(exp, gamma=2.0, length=1, of="n_eff")
+    assert alone.S == pytest.approx(1, abs=1e-12)
     scalar = estimate("exp", gamma=1.0, length=8, rel_error=1e-3)
     keys = estimate("exp", gamma=1.0, length=8, dim=5, rel_error=1e-3)
     assert (scalar.method, keys.method) == ("rows", "rows-full-keys")
     gap = (scalar.log_S - keys.log_S) / math.hypot(scalar.rel_stderr, keys.rel_stderr)
     assert abs(gap) < LIMIT
+
+
+VECTORS = (np.array([1.0, 0.5, -0.3, 0.2]), np.array([0.4, -0.2, 0.1, 0.6]))
+ROWS = {
+    "rows": (Row(relu2, beta=1.0, gamma=0.5), 8),
+    "rows, retention": (Row(exp, gamma=0.5, steps=(Decay(0.9), Decay(0.8))), 8),
+    "rows-law": (Row(exp, gamma=0.5, steps=(Alibi(0.1), Window(5), Sink(1.0))), 8),
+    "rows-law, logit": (Row(identity, beta=0.5, gamma=1.0, steps=(SinkLogit(1.0),)), 6),
+    "rows-sphere": (Row(exp, gamma=0.7, steps=(QKNorm(3),)), 6),
+    "rows-rope": (Row(exp, beta=0.2, steps=(Rope(*VECTORS, 0.3),)), 8),
+    "rows-coca": (Row(relu2, steps=(Coca(VECTORS[0], 0.5, 0.05),)), 8),
+    "rows-law, rope": (Row(exp, steps=(Rope(*VECTORS, 0.3), Window(4))), 8),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_quantity_of_every_kind_of_row_against_the_exact_law(name):
+    row, n = ROWS[name]
+    sinks = any(isinstance(step, (Sink, SinkLogit)) for step in row.steps)
+    asked = ["S", "n_eff", "participation"] + ["sink_mass"] * sinks
+    for of in asked:
+        found = estimate(row, length=n, of=of, seed=4)
+        truth = float(exact(row, length=n, of=of).log_value)
+        assert abs(z_score(found, truth)) < LIMIT
+        assert abs(found.log_value + 0.01 - truth) > LIMIT * found.rel_stderr  # 1 % would show
+        assert (found.quantity, found.length, found.value) == (of, n, found.S)
+        assert found.method == name.split(",")[0]
+        assert found.rel_stderr <= 1e-3
+    assert len(asked) == 3 + sinks
+
+
+def test_all_quantities_of_the_same_rows():
+    row = Row(exp, gamma=1.0, steps=(SinkLogit(1.0),))
+    drawn = draw_rows(row, 16, Sampling(rel_error=1e-3))
+    for of in ("S", "n_eff", "participation", "sink_mass"):
+        assert abs(z_score(drawn.estimate(of), float(exact(row, length=16, of=of).log_value))) < 4.5
+    assert abs(z_score(drawn.limit_form(), float(evaluate(row, length=16).log_S))) < 4.5
+
+
+def test_without_a_length_it_is_the_limit():
+    row = Row(exp, gamma=0.5, steps=(QKNorm(4),))
+    found = estimate(row, seed=1)
+    assert abs(z_score(found, float(evaluate(row).log_S))) < LIMIT
+    assert (found.quantity, found.length, found.method) == ("S", None, "rows-sphere")
+    assert estimate(Row("exp", gamma=1.0)).log_S == estimate("exp", gamma=1.0).log_S
+    keys = [
+        estimate(x, dim=4, **g) for x, g in ((Row("exp", gamma=0.5), {}), ("exp", {"gamma": 0.5}))
+    ]
+    assert keys[0].log_S == keys[1].log_S
+
+
+def test_a_row_of_steps_and_a_kernel_with_parameters_are_one():
+    """Retention by `decay` or by the step; the two draws are the same."""
+    step = estimate(Row("exp", gamma=0.5, steps=(Decay(0.9),)), length=8)
+    assert step.log_S == estimate("exp", gamma=0.5, decay=0.9, length=8).log_S
+
+
+def test_quantities_of_a_row_of_positions():
+    for of in ("S", "n_eff", "participation"):
+        truth = float(exact("decayed", decay=0.9, length=100, of=of).log_value)
+        found = estimate(Row("decayed", decay=0.9), length=100, of=of)
+        assert found.log_S == pytest.approx(truth, abs=1e-12)
+        plain = estimate("decayed", decay=0.9, length=100, of=of, method="plain", max_samples=1e7)
+        assert abs(z_score(plain, truth)) < LIMIT
+    assert (found.quantity, found.length) == ("participation", 100)
 
 
 USER = {
@@ -404,6 +471,36 @@ BAD = [
 def test_bad_input(arguments, message):
     with pytest.raises(InputError, match=message):
         estimate("exp", **arguments)
+
+
+_ALIBI = Row("exp", gamma=1.0, steps=(Alibi(0.1),))
+BAD_ROWS = [
+    (_ALIBI, {}, "length is missing: the tokens of this row differ"),
+    (_ALIBI, {"length": 8, "gamma": 2.0}, "gamma = 2.0: the row has its own parameters"),
+    (_ALIBI, {"length": 8, "decay": 0.5}, "decay = 0.5: the row has its own parameters"),
+    (_ALIBI, {"length": 8, "dim": 4}, "dim = 4: whole keys are drawn for rows without steps"),
+    (_ALIBI, {"length": 8, "of": "sink_mass"}, "has no sink in sight; add a SinkLogit or a Sink"),
+    (_ALIBI, {"length": 8, "of": "mass"}, "of = mass: did you mean sink_mass"),
+    (_ALIBI, {"length": 8, "method": "plain"}, "applies to scalar draws only"),
+    (_ALIBI, {"length": [8, 9]}, "length = .*give one value"),
+    (Row("exp", gamma=1.0), {"of": "n_eff"}, "length is missing: n_eff is of rows of n tokens"),
+    (Row("exp", gamma=1.0), {"length": 10**9}, "length = 1000000000: must be <= 1e"),
+    (Row("exp", gamma=1.0, steps=(QKNorm(512),)), {"length": 10**6}, "does not fit; shorten it"),
+    (Row("decayed", decay=0.5), {}, "length is missing"),
+    (Row("decayed", decay=0.5), {"length": 4, "of": "sink_mass"}, "decayed has S, n_eff"),
+    (Row("nonnegative", ratio=1.0, dim=4, query="uniform"), {"of": "n_eff"}, "nonnegative has S"),
+    (
+        Row("exp", steps=(Coca(VECTORS[0], 0.5, 0.05, slack_at=3),)),
+        {"length": 8},
+        "slack_at = 3: the key at distance 7 would come before",
+    ),
+]
+
+
+@pytest.mark.parametrize(("row", "arguments", "message"), BAD_ROWS)
+def test_bad_rows(row, arguments, message):
+    with pytest.raises(InputError, match=message):
+        estimate(row, **arguments)
 
 
 def test_bad_vectors():

@@ -119,14 +119,14 @@ def _product(cell: Question) -> Value:
     (step,) = cell.row.steps
     assert isinstance(step, Decay)
     window = evaluate(decayed, decay=step.decay, length=cell.length)
-    score = evaluate(cell.kernel, **cell.row.params)
+    score = evaluate(cell.kernel, beta=cell.row.beta, gamma=cell.row.gamma)
     error = window.error_bound + score.error_bound
     return float(window.log_S + score.log_S), float(error)
 
 
 def _derived(cell: Question) -> Value:
     """The formula that SymPy derives, evaluated with many digits."""
-    at = {p.symbol: sympy.Rational(cell.row[p.name]) for p in cell.kernel.parameters}
+    at: Any = {p.symbol: sympy.Rational(cell.row[p.name]) for p in cell.kernel.parameters}
     log_S = float(sympy.N(sympy.log(symbolic.derive(cell.kernel).S.subs(at)), _DIGITS))
     return log_S, 1e-15 * max(1.0, abs(log_S))
 

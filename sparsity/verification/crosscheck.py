@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from sparsity import kernels
 from sparsity.errors import InputError, check_seed
 from sparsity.kernels import Kernel
 from sparsity.montecarlo import Sampling
@@ -134,7 +135,7 @@ def check_exact(cells: Sequence[Question]) -> tuple[ExactCell, ...]:
 
 
 def verify(
-    *kernels: str | Kernel | Row,
+    *rows: str | Kernel | Row,
     length: Any = None,
     seed: int = 0,
     false_alarm_rate: float = 1e-4,
@@ -145,13 +146,11 @@ def verify(
 ) -> CrossCheck:
     """Cross-check the instruments: over the reference grid, or for a row of your own.
 
-    `verify()` and `verify("exp")` hold closed forms, quadrature, exact laws and Monte Carlo
-    against each other over the reference grid. `verify(row, length=n)` does so for one row, built
-    in or not, with every pair of instruments that applies to it: each is named in the result, and
-    `left_out` says which do not apply, and why.
+    `verify()` and `verify("exp")` go over the reference grid. `verify(row, length=n)` takes every
+    pair of instruments that applies to that row.
 
     Args:
-        *kernels: names of the kernels to check, none means all; or one `Row`; or one kernel with
+        *rows: names of the kernels to check, none means all; or one `Row`; or one kernel with
             its parameters.
         length: n, for a row; without it only S of long rows is checked.
         seed: of the whole run.
@@ -163,28 +162,17 @@ def verify(
         **parameters: of a kernel given without a row.
 
     Returns:
-        The verdict, every cell with its estimate, the false-alarm rate and the smallest relative
-        error that every cell would have detected.
+        The verdict, every cell with its estimate, the false-alarm rate, the smallest relative error
+        that every cell would have detected, and what does not apply to the row.
 
     Raises:
-        InputError: an unknown kernel, a value outside its domain, or a row that no pair of
-            instruments can answer for.
+        InputError: an unknown kernel, a value outside its domain, or nothing that can be compared.
     """
     for name, value in (("false_alarm_rate", false_alarm_rate), ("detectable", detectable)):
         if not 0 < value < 1:
             raise InputError(name, value, "must be between 0 and 1")
     check_seed(seed)
-    own = length is not None or parameters or any(isinstance(k, Row) for k in kernels)
-    left_out: tuple[str, ...] = ()
-    if own:
-        if len(kernels) != 1:
-            raise InputError("row", len(kernels), "give one row, or one kernel with parameters")
-        row = row_of(kernels[0], parameters)
-        cells, exact, left_out = pairs.pairs(row, length, pairs.REL_ERROR * detectable)
-    else:
-        cells = reference_grid.reference_grid(kernels)
-        wanted = {cell.kernel.name for cell in cells}
-        exact = tuple(p for p in reference_grid.exact_points() if p.kernel.name in wanted)
+    cells, exact, left_out = _cells(rows, length, parameters, detectable)
     judged = check(
         cells,
         seed=seed,
@@ -194,12 +182,27 @@ def verify(
         progress=progress,
     )
     held = check_exact(exact)
-    return CrossCheck(
-        agree=all(c.verdict == "agree" for c in (*judged, *held)),
-        cells=judged,
-        exact=held,
-        false_alarm_rate=false_alarm_rate,
-        smallest_detectable=max(cell.detectable for cell in judged),
-        seed=seed,
-        left_out=left_out,
-    )
+    agree = all(c.verdict == "agree" for c in (*judged, *held))
+    smallest = max(cell.detectable for cell in judged)
+    return CrossCheck(agree, judged, held, false_alarm_rate, smallest, seed, left_out)
+
+
+def _cells(
+    given: tuple[str | Kernel | Row, ...],
+    length: Any,
+    parameters: dict[str, Any],
+    detectable: float,
+) -> pairs.Pairs:
+    """The cells of a row, or of the reference grid."""
+    own = [k for k in given if isinstance(k, Row) or kernels.named(k) not in kernels.ALL]
+    if own or parameters or length is not None:
+        if len(given) != 1:
+            fix = "give one row, or one kernel with its parameters"
+            raise InputError("rows", ", ".join(map(str, given)) or None, fix)
+        row = row_of(given[0], parameters)
+        return pairs.pairs(row, length, pairs.REL_ERROR * detectable)
+    names = tuple(kernels.named(k).name for k in given if not isinstance(k, Row))
+    cells = reference_grid.reference_grid(names)
+    wanted = {cell.kernel.name for cell in cells}
+    exact = tuple(p for p in reference_grid.exact_points() if p.kernel.name in wanted)
+    return cells, exact, ()

@@ -17,15 +17,16 @@ from sparsity.rows.row import Row
 from sparsity.theory.sphere import log_moment
 from sparsity.verification.cells import ANY_LENGTH, Question
 
-__all__ = ["REL_ERROR", "pairs"]
+__all__ = ["REL_ERROR", "Pairs", "pairs"]
+
+# Theories against samplers, theories against each other, and what was left out and why.
+Pairs = tuple[tuple[Question, ...], tuple[Question, ...], tuple[str, ...]]
 
 REL_ERROR = 0.11  # of the detectable error: the standard error that a cell is sampled to
 _PATIENCE = 4e9  # numbers drawn for the pooled moments of a row, at most
 
 
-def pairs(
-    row: Row, length: Any, rel_error: float
-) -> tuple[tuple[Question, ...], tuple[Question, ...], tuple[str, ...]]:
+def pairs(row: Row, length: Any, rel_error: float) -> Pairs:
     """Every pair of instruments that can answer for a row.
 
     Args:
