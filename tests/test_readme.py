@@ -23,11 +23,11 @@ def test_a_block_runs(number, capsys):
 def test_the_numbers_in_the_second_block():
     import numpy as np
 
-    from sparsity.finite.finite_rows import sink_mass
-    from sparsity.rows.steps import RowLaw, Unit
+    from sparsity import Row, SinkLogit, exact
 
     (said,) = re.findall(r"# (0\.\d+): a sink of logit 8", BLOCKS[1])
-    mass, _ = sink_mass("exp", RowLaw(0, 2, (Unit(8.0),)), 1000)
+    row = Row("exp", gamma=2, steps=(SinkLogit(8.0),))
+    mass = exact(row, length=1000, of="sink_mass").value
     assert np.round(mass, 4) == float(said)
 
 
