@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -16,12 +17,16 @@ import sympy
 import xarray
 
 import sparsity
-from sparsity import Decay, Row, kernels
+from sparsity import Alibi, Decay, Row, SinkLogit, Window, kernels, quantities
+from sparsity.rows import steps
+from sparsity.rows.steps import parse
 from sparsity.theory import closed_form
 from sparsity.verification import crosscheck
 
 ROOT = Path(__file__).parents[1]
 NAMES = [kernel.name for kernel in kernels.ALL]
+STEPS = steps.typed()
+QUANTITIES = [quantity.name for quantity in quantities.ALL]
 SCORES = [kernel.name for kernel in kernels.ALL if kernel.law is kernels.Law.SCORE]
 
 
@@ -289,6 +294,204 @@ def test_an_estimate_says_of_what_and_shows_its_theory(
     assert "z = " in theory
 
 
+BOTH = ["exp --gamma 1", "relu2 --beta -1 --gamma 1", "identity --beta 0.5 --gamma 1"]
+
+
+@pytest.mark.parametrize("arguments", [*BOTH, *(f"{line} --step alibi:0.02" for line in BOTH)])
+def test_no_two_commands_give_two_numbers_one_name(command, arguments):
+    """The limit S is not what `estimate` samples at a length: both show E S_n, and agree on it."""
+    line = [*arguments.split(), "--length", 256]
+    theory, sampled = answer(command, "eval", *line), answer(command, "estimate", *line)
+    assert sampled["quantity"] == "E S_n"
+    assert sampled["theory"]["value"] == theory["S_n"]
+    assert abs(sampled["value"] - theory["S_n"]) < 4.5 * sampled["stderr"]
+    assert abs(sampled["z"]) < 4.5
+    exact = answer(command, "exact", *line, "--of", "S")
+    assert (exact["quantity"], exact["value"]) == ("E S_n", theory["S_n"])
+    one, other = command("eval", *line)[1], command("estimate", *line)[1]
+    (shown,) = [row for row in one.splitlines() if row.startswith("E S_n ")]
+    value = float(shown.split("=")[1].split()[0])
+    assert value == pytest.approx(theory["S_n"], rel=1e-11)
+    assert f"theory: E S_n = {theory['S_n']:.8g} " in other
+    assert not [row for row in other.splitlines() if row.strip().startswith("S ")]
+
+
+def test_a_row_that_is_not_random_has_one_s(command):
+    line = ["decayed", "--decay", 0.9, "--length", 50]
+    theory, sampled = answer(command, "eval", *line), answer(command, "estimate", *line)
+    assert sampled["quantity"] == "S"
+    assert sampled["theory"]["value"] == theory["S"] == theory["S_n"]
+    assert abs(sampled["z"]) < 4.5
+
+
+STEPPED = (Alibi(0.01), Window(512), SinkLogit(4.0))
+STEPPED_LINE = ["--step", "alibi:0.01", "--step", "window:512", "--step", "sink-logit:4"]
+
+
+@pytest.mark.parametrize("of", QUANTITIES)
+def test_exact(command, of):
+    row = Row("exp", gamma=2, steps=STEPPED)
+    law = sparsity.exact(row, length=[64, 4096], of=of)
+    line = ["exp", "--gamma", 2, *STEPPED_LINE, "--of", of]
+    found = answer(command, "exact", *line, "--length", "64,4096")
+    assert set(found) == {
+        "kernel", "params", "steps", "n", "quantity", "value", "log_value", "error_bound", "method",
+    }  # fmt: skip
+    assert found["kernel"] == "exp"
+    assert found["params"] == {"beta": 0, "gamma": 2}
+    assert found["steps"] == ["alibi:0.01", "window:512", "sink-logit:4"]
+    assert found["n"] == [64, 4096]
+    assert found["value"] == law.value.tolist()
+    assert found["log_value"] == law.log_value.tolist()
+    assert found["error_bound"] == law.error_bound.tolist()
+    assert max(found["error_bound"]) < 1e-9
+    assert found["quantity"] == ("E S_n" if of == "S" else of)
+    one = answer(command, "exact", *line, "--length", 4096)
+    assert one["n"] == 4096
+    assert one["value"] == pytest.approx(found["value"][1], rel=1e-12)
+    code, text, err = command("exact", *line, "--length", "64,4096")
+    assert (code, err) == (0, "")
+    assert f"{law.value[1]:.12g}" in text
+    assert "alibi:0.01, window:512, sink-logit:4" in text
+
+
+def test_exact_is_of_n_eff_by_default_and_of_decayed_too(command):
+    found = answer(command, "exact", "decayed", "--decay", 0.5, "--length", 2)
+    assert (found["quantity"], found["params"]) == ("n_eff", {"decay": 0.5})
+    assert found["value"] == pytest.approx(1.8, rel=1e-13)
+
+
+@pytest.mark.parametrize("of", QUANTITIES)
+def test_an_estimate_of_any_quantity_of_a_row_holds_its_exact_law(command, of):
+    line = ["relu2", "--beta", 0.5, "--gamma", 1, *STEPPED_LINE, "--length", 100, "--of", of]
+    found = answer(command, "estimate", *line)
+    known = answer(command, "exact", *line)
+    assert found["quantity"] == known["quantity"]
+    assert found["steps"] == known["steps"]
+    assert found["theory"]["value"] == known["value"]
+    assert abs(found["z"]) < 4.5
+    assert ("S" in found) == (of == "S")
+    code, text, err = command("estimate", *line)
+    assert (code, err) == (0, "")
+    assert f"{found['quantity']} = {found['value']:.8g} ±" in text
+    assert text.splitlines()[-1].startswith(f"theory: {found['quantity']} = {known['value']:.8g} ")
+
+
+def test_eval_of_a_row_with_steps(command):
+    row = Row("exp", gamma=2, steps=STEPPED)
+    found = answer(command, "eval", "exp", "--gamma", 2, *STEPPED_LINE, "--length", 4096)
+    assert found["log_S"] == pytest.approx(float(sparsity.evaluate(row, length=4096).log_S))
+    assert found["n_eff"] == float(sparsity.exact(row, length=4096).value)
+    assert found["S_n"] == float(sparsity.exact(row, length=4096, of="S").value)
+
+
+def test_a_decay_is_the_step_decay(command):
+    line = ["identity", "--beta", 1, "--gamma", 1, "--length", 30]
+    one = answer(command, "exact", *line, "--decay", 0.9, "--step", "window:20")
+    other = answer(command, "exact", *line, "--step", "decay:0.9", "--step", "window:20")
+    assert one["value"] == other["value"]
+    assert (one["params"]["decay"], one["steps"]) == (0.9, ["window:20"])
+    assert other["steps"] == ["decay:0.9", "window:20"]
+
+
+def test_sweep_of_a_row_and_of_quantities(command, place):
+    found = answer(
+        command, "sweep", "exp", "--gamma", "1,2", "--length", "64,4096", *STEPPED_LINE,
+        "--of", "n_eff,S", "--out", "x.nc",
+    )  # fmt: skip
+    assert found["sizes"] == {"beta": 1, "gamma": 2, "length": 2}
+    assert {"n_eff", "S"} <= set(found["variables"])
+    with xarray.open_dataset(place / "x.nc") as data:
+        for gamma in (1, 2):
+            row = Row("exp", gamma=gamma, steps=STEPPED)
+            for of in ("n_eff", "S"):
+                cells = data[of].sel(gamma=gamma).values.ravel()
+                law = sparsity.exact(row, length=[64, 4096], of=of)
+                np.testing.assert_allclose(cells, law.value, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("line", "steps", "name"),
+    [
+        ("exp --gamma 2 --step alibi:0.1 --free slope --n-eff 8", (Alibi,), "slope"),
+        ("exp --gamma 2 --step window:9 --n-eff 3", (Window,), "gamma"),
+        ("relu2 --gamma 1 --step window:50 --free beta --n-eff 3", (Window,), "beta"),
+        (
+            "exp --gamma 2 --step sink-logit:0 --free logit --of sink_mass --value 0.3",
+            (SinkLogit,),
+            "logit",
+        ),
+        ("exp --of S --value 0.3", (), "gamma"),
+        ("exp --gamma 2 --step alibi:0.1 --free slope --of participation --value 0.2", (Alibi,),
+         "slope"),
+    ],
+)  # fmt: skip
+def test_design_of_a_row(command, line, steps, name):
+    words = ["design", *line.split(), "--length", 1000]
+    if name == "gamma" and "--gamma" in words:  # what is free is not held
+        at = words.index("--gamma")
+        del words[at : at + 2]
+    found = answer(command, *words)
+    assert found["parameter"] == name
+    row = Row(found["kernel"], steps=tuple(map(parse, found["steps"])), **found["parameters"])
+    assert tuple(map(type, row.steps)) == steps
+    law = sparsity.exact(row, length=1000, of=found["quantity"])
+    assert float(law.value) == pytest.approx(found["wanted"], rel=1e-9)
+    assert found[found["quantity"]] == pytest.approx(found["wanted"], rel=1e-9)
+    assert f"needs {name} = " in command(*words)[1]
+
+
+@pytest.mark.parametrize("name", ["eval", "exact", "estimate", "sweep", "design"])
+def test_help_lists_every_step_with_its_fields(command, name):
+    code, out, err = command(name, "--help")
+    assert (code, err) == (0, "")
+    words = "".join(out.split()).replace("-", "")
+    for step, kind in STEPS.items():
+        needed = [x.name.upper() for x in fields(kind) if x.default is MISSING]
+        typed = step.replace("-", "") + (":" + ",".join(needed) if needed else "")
+        assert typed in words
+    for quantity in QUANTITIES if name != "eval" else ():
+        assert quantity in out
+
+
+def test_the_command_reads_the_tuples_of_now(command, monkeypatch):
+    """A new kernel, step and quantity are there without a word of the command line's own."""
+
+    @dataclass(frozen=True)
+    class Halved:
+        share: float
+        name: ClassVar[str] = "halved"
+        example: ClassVar[tuple] = (0.5,)
+
+        def breaks(self, length):
+            return np.empty(0)
+
+        def __call__(self, tokens, length):
+            return replace(tokens, gamma=tokens.gamma * self.share)
+
+    cubed = sparsity.score_kernel("cubed", sympy.Max(sympy.Symbol("s"), 0) ** 3)
+    total = replace(
+        quantities.n_eff,
+        name="total",
+        title="tokens in all",
+        of=lambda row: row.count + 0 * row.l1,
+        integral=None,
+    )
+    monkeypatch.setattr(kernels, "ALL", (*kernels.ALL, cubed))
+    monkeypatch.setattr(quantities, "ALL", (*quantities.ALL, total))
+    every = (*steps.ALL, Halved)
+    for reader in (steps.typed, steps.parse):
+        monkeypatch.setattr(reader, "__defaults__", (every,))
+    out = "".join(command("exact", "--help")[1].split())
+    assert "halved:SHARE" in out
+    assert "total,tokensinall" in out
+    line = ["cubed", "--beta", 1, "--gamma", 2, "--length", 9]
+    halved = answer(command, "exact", *line, "--step", "halved:0.5")
+    row = Row(cubed, beta=1, gamma=1)
+    assert halved["value"] == pytest.approx(float(sparsity.exact(row, length=9).value), rel=1e-9)
+    assert answer(command, "estimate", *line, "--of", "total")["value"] == pytest.approx(9)
+
+
 def test_an_estimate_without_theory_says_why(command):
     found = answer(command, "estimate", "exp", "--gamma", "1e4", "--length", 4)
     assert (found["theory"], found["z"]) == (None, None)
@@ -442,7 +645,7 @@ BAD = [  # (command line, what the line on stderr must say)
                          ("verify", ""), ("sweep", "--gamma 1 --out x.nc"))
       for wrong, near in (("relu", "relu2"), ("exq", "exp"), ("identiy", "identity"),
                           ("decay", "decayed"), ("nonegative", "nonnegative"))),
-    ("eval softmax --gamma 1", ["kernel", "softmax", "the kernels are exp, relu2"]),
+    ("eval softmax --gamma 1", ["kernel", "softmax", f"the kernels are {', '.join(NAMES)}"]),
     # a sink
     *((f"design --length 100 --sink-mass 0.5 --gamma 1 --kernel {name}",
        ["kernel", name, "softmax logits"]) for name in ("relu2", "nope")),
@@ -491,6 +694,29 @@ BAD = [  # (command line, what the line on stderr must say)
     ("sweep exp --gamma 1 --decay 0.5 --out x.nc", ["decay", "0.5", "does not take it"]),
     ("estimate exp --gamma 1 --ratio 3", ["ratio", "3", "does not take it"]),
     ("eval exp --gamma 1 --temperature 3", ["--temperature"]),
+    # steps and quantities
+    *((f"{verb} exp --gamma 1 --length 8 --step {step}", ["step", step, shown])
+      for verb in ("eval", "exact", "estimate", "sweep --out x.nc", "design --n-eff 3")
+      for step, shown in (("alibbi:1", "did you mean alibi?"), ("alibi:1,2", "alibi takes slope"),
+                          ("alibi", "alibi takes slope"))),
+    ("exact exp --gamma 1 --length 8 --step alibi:x", ["step = x", "alibi:NUMBER"]),
+    ("exact exp --gamma 1 --length 8 --step alibi:-1", ["slope", "-1"]),
+    ("exact exp --gamma 1 --length 8 --step window:2.5", ["size", "2.5"]),
+    ("exact decayed --decay 0.5 --length 8 --step alibi:1", ["steps", "no scores"]),
+    *((f"{verb} exp --gamma 1 --length 8 --of nef", ["of", "nef", "did you mean n_eff?"])
+      for verb in ("exact", "estimate", "sweep --out x.nc")),
+    ("exact exp --gamma 1 --length 8 --of sink_mass", ["no sink"]),
+    ("estimate exp --gamma 1 --of n_eff", ["length", "missing", "rows of n"]),
+    ("eval exp --gamma 1 --step window:4", ["length", "missing"]),
+    ("exact exp --gamma 1", ["length", "missing"]),
+    ("exact exp --gamma 1 --length 8,x", ["length = x", "number"]),
+    ("exact exp --gamma 1 --length 8 --dim 4", ["dim = 4", "same in every dimension"]),
+    ("exact nonnegative --ratio 1 --dim 4 --query uniform --length 8", ["length", "not take it"]),
+    ("design exp --length 8 --n-eff 3 --free nope", ["free", "nope", "choose one of"]),
+    ("design exp --length 8 --n-eff 3 --free slope", ["free", "slope", "0 steps"]),
+    ("design exp --length 8 --n-eff 3 --of S --value 0.5", ["n_eff", "give one of"]),
+    ("design exp --length 8 --of S", ["value", "missing"]),
+    ("design exp --kernel relu2 --length 8 --n-eff 3", ["kernel", "relu2", "one of them"]),
     # a malformed grid
     *((f"sweep relu2 --beta 0 --gamma {grid} --out x.nc", ["gamma", grid, shown])
       for grid, shown in (
@@ -740,7 +966,17 @@ def test_a_kernel_without_closed_form_is_one_line(command, monkeypatch):
 
 
 def test_help_and_version(command):
-    subcommands = ["list", "derive", "eval", "estimate", "verify", "claims", "sweep", "reproduce"]
+    subcommands = [
+        "list",
+        "derive",
+        "eval",
+        "exact",
+        "estimate",
+        "verify",
+        "claims",
+        "sweep",
+        "reproduce",
+    ]
     code, out, err = command("--help")
     assert (code, err) == (0, "")
     assert all(f"  {name} " in out for name in subcommands)
@@ -801,12 +1037,15 @@ def completed(command, monkeypatch, capsys, words, index):
     ("words", "index", "offered"),
     [
         ("sparsity de", 1, ["derive", "design"]),
-        ("sparsity eval r", 2, ["relu2"]),
+        ("sparsity eval r", 2, [name for name in NAMES if name.startswith("r")]),
         ("sparsity eval ", 2, NAMES),
-        ("sparsity verify exp de", 3, ["decayed"]),
-        ("sparsity design --kernel i", 3, ["identity"]),
+        ("sparsity verify exp de", 3, [name for name in NAMES if name.startswith("de")]),
+        ("sparsity design --kernel i", 3, [name for name in NAMES if name.startswith("i")]),
         ("sparsity eval exp --g", 3, ["--gamma"]),
         ("sparsity eval nonnegative --query u", 4, ["uniform"]),
+        ("sparsity exact exp --step sink", 4, [f"{x}:" for x in STEPS if x.startswith("sink")]),
+        ("sparsity exact exp --of ", 4, QUANTITIES),
+        ("sparsity design exp --free s", 4, ["slope", "scale"]),
         ("sparsity estimate exp --dtype float", 4, ["float64", "float32"]),
     ],
 )
