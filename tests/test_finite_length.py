@@ -13,7 +13,7 @@ from scipy.special import log_ndtr, ndtr
 
 from sparsity import Row, evaluate, exact, quantities
 from sparsity.errors import InputError
-from sparsity.finite import engine, laplace
+from sparsity.finite import engine, laplace, nodes
 from sparsity.kernels import score_kernel
 from sparsity.kernels.symbols import s
 from sparsity.rows.classes import classed
@@ -63,7 +63,7 @@ def test_half_the_step_agrees(monkeypatch):
     coarse = [exact(name, length=LENGTHS, beta=beta, gamma=gamma) for name, beta, gamma in CURVES]
     monkeypatch.setattr(engine, "ALIKE", 0.07)
     laplace.laplace.cache_clear()
-    monkeypatch.setattr(laplace, "VARIATION", 1.1)
+    monkeypatch.setattr(nodes, "VARIATION", 1.1)
     cells = 0
     for (name, beta, gamma), old in zip(CURVES, coarse, strict=True):
         new = exact(name, length=LENGTHS, beta=beta, gamma=gamma)

@@ -27,7 +27,7 @@ Columns = tuple[np.ndarray, np.ndarray, np.ndarray]  # value, P(row ≠ 0), rela
 
 def _of_positions(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
     """A row in which nothing is random: S of its n weights, and n·S²."""
-    found = evaluate(row.kernel, length=n, **row.params)
+    found = evaluate(row, length=n)
     powers = {"S": (1, 0), "n_eff": (2, 1), "participation": (-2, -1)}
     if quantity.name not in powers:
         raise InputError("of", quantity.name, f"{row.kernel.name} has {', '.join(powers)}")

@@ -8,28 +8,17 @@ where e^(−x) is neither its first few terms nor 0 is evaluated, the rest are r
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
 
 import numpy as np
 
-from sparsity.errors import InputError, TooFine
+from sparsity.errors import InputError
+from sparsity.finite.nodes import TAIL, nodes, too_wide
 from sparsity.kernels.base import Kernel
-from sparsity.kernels.numeric.definition import definition
-from sparsity.kernels.numeric.points import Points
-from sparsity.theory.panels import HIGH, NODES, WEIGHTS, WIDE, Axis, Known, Panels, cut
-from sparsity.theory.score_laws import Gaussian, score_law
-from sparsity.theory.sphere import Sphere
 
-__all__ = ["TAIL", "VARIATION", "Laplace", "laplace"]
+__all__ = ["TAIL", "Laplace", "laplace"]
 
-TAIL = 1e-15  # mass that truncation may lose
-VARIATION, _TURN = 6.0, 0.6  # of 2·log|f| plus the log density, and of arg f, over a panel's box
-_MOST_PANELS, _MOST_POINTS = 80_000, 1_000_000  # that one law may have: seconds of work
+_MOST_POINTS = 1_000_000  # of u, that one law may be asked for: seconds of work
 _TERMS, _SMALL = 4, -8.3  # of the series of e^(−x); log x below which they are all of it
-_RULE = 2e-14  # relative error of the rule on such a panel
-_RAREST = 1e-32  # width of a panel at a pole of f that is not resolved
-_REACH = 105.0  # depth of the Gaussian density, in e-folds, at which the integral ends
-_MATTERS = 75.0  # down to which it is resolved: 10¹² tokens reach to 28
 
 
 def _series(terms: list[float], rise: np.ndarray) -> np.ndarray:
@@ -66,8 +55,8 @@ class Laplace:
         dim: int | None = None,
     ):
         """Do the inner integral once: nodes sorted by log|f|, and the running sums."""
-        log_f, log_w, error, density_error = _nodes(kernel, beta, gamma, dim)
-        self._too_wide = _too_wide(kernel, gamma)
+        log_f, log_w, error, density_error = nodes(kernel, beta, gamma, dim)
+        self._too_wide = too_wide(kernel, gamma)
         if not len(log_f):
             raise InputError("weight", kernel.weight, "vanishes in float64 wherever keys fall")
         order = np.argsort(log_f, kind="stable")
@@ -82,7 +71,7 @@ class Laplace:
         typical = log_f[np.searchsorted(share, 0.05)]
         counts = np.exp(np.minimum(log_f - typical, 0.0)) * (self.w > 1e-30)
         self.rounding = 4 * float(np.max(counts * error[order]) + density_error)
-        # A light sink, c = 1, lives on the rare rows whose other weights are lighter still.
+        # A light sink, c = 1, matters in the rare rows whose other weights are lighter still.
         rare = TAIL if c == 2 else TAIL**2
         self.right = 5.0 - float(self.c_log_f[np.searchsorted(share, rare)])
         self.above = np.append(np.cumsum(self.w[::-1])[::-1], 0.0)
@@ -128,166 +117,6 @@ class Laplace:
                 moment[part] += _series([light[k + i] for i in range(_TERMS)], rise)
                 moment[part] *= rise**k
         return psi, moments
-
-
-def _fixed(kernel: Kernel, score: float) -> _Nodes:
-    """The one node of a score that is not random."""
-    found = definition(kernel).at(score, Points(np.zeros(1)))
-    if not found.log[0] < np.inf:
-        fix = f"is not a finite real number at score {score:.6g}"
-        raise InputError("weight", kernel.weight, fix)
-    alive = np.isfinite(found.log)
-    return _Nodes(found.log[alive], np.zeros(int(alive.sum())), found.error[alive], 0.0)
-
-
-class _Nodes(NamedTuple):
-    """Nodes where f ≠ 0.
-
-    Args:
-        log_f: log|f|.
-        log_w: log weights.
-        error: of log|f|.
-        density_error: relative error of the weights.
-    """
-
-    log_f: np.ndarray
-    log_w: np.ndarray
-    error: np.ndarray
-    density_error: float
-
-
-def _too_wide(kernel: Kernel, gamma: float) -> TooFine:
-    fix = f"spreads over too wide a range at gamma = {gamma:g} for the exact law; lower gamma"
-    return TooFine("weight", kernel.weight, fix)
-
-
-class _Smooth:
-    """The goal of the transforms: panels over which log|f| and the density vary little.
-
-    On the box around a panel e^(−tf^c) is then bounded for every t > 0, whatever the power of f
-    beside it, and the rule exact to about e^(VARIATION) · 10⁻¹⁶.
-    """
-
-    patience = 1
-
-    def __init__(self, axis: Axis) -> None:
-        self.axis, self.top = axis, -np.inf
-        self.tilted = axis.law.tilts
-        self.tilt = np.zeros(3)  # f = e^(c + bt + at²) times what the panels know of it
-        if isinstance(axis.law, Gaussian):
-            self.tilt += np.array(axis.law.square(axis.f.tilt)) - axis.law.square((0.0, 0.0, 0.0))
-        self.kept: list[Panels] = []
-        self.count = 0
-        self.slivers: list[tuple[np.ndarray, np.ndarray]] = []  # most log|f| and log mass
-
-    def _density(self, known: Known) -> tuple[np.ndarray, np.ndarray]:
-        ends = known.t - known.half, known.t + known.half
-        with np.errstate(all="ignore"):
-            return self.axis.law.bounds(*ends, (0.0, 0.0, 0.0))
-
-    def see(self, known: Known) -> None:
-        """Where keys fall and f is not zero, the density is at least this high."""
-        alive = known.f[0] > -np.inf
-        least = np.max(self._density(known)[0], where=alive, initial=-np.inf)
-        self.top = max(self.top, float(least))
-
-    def drop(self, known: Known) -> np.ndarray:
-        """Panels where f is zero, or keys hardly ever fall."""
-        return (known.f[1] == -np.inf) | (self._density(known)[1] < self.top - _REACH)
-
-    def _excess(self, known: Known) -> np.ndarray:
-        """How far f and the density vary over a panel's box, in units of what they may."""
-        box = known.t, WIDE * known.half, HIGH * known.half
-        with np.errstate(all="ignore"):
-            density = self.axis.law.around(*box, (0.0, 0.0, 0.0)) - self._density(known)[0]
-            slope, (_, wide, high) = np.abs(self.tilt[1] + 2 * self.tilt[2] * known.t), box
-            bend = abs(self.tilt[2])
-            varies = 2 * slope * wide + bend * (wide**2 + high**2)
-            varies = varies + known.around[1] - known.around[0]
-            turns = known.around[2] + slope * high + 2 * bend * wide * high
-            return np.maximum((2 * varies + density) / VARIATION, turns / _TURN)
-
-    def accept(self, known: Known) -> np.ndarray:
-        """Panels over which neither f nor the density varies much."""
-        return self._excess(known) < 1
-
-    def singular(self, known: Known) -> np.ndarray:
-        """Panels on which f may vanish, or be unbounded on the box."""
-        return ~np.isfinite(known.around[1]) | (known.f[0] == -np.inf)
-
-    def parts(self, known: Known) -> np.ndarray:
-        """As many as the excess asks for."""
-        excess = self._excess(known)
-        excess = np.where(np.isfinite(excess), excess, 2.0)
-        return np.clip(np.ceil(excess), 2, 8).astype(int)
-
-    def keep(self, known: Known) -> None:
-        """Keep the panels, as long as there are not too many."""
-        self.kept.append(known.panels)
-        self.count += len(known.half)
-        if self.count > _MOST_PANELS:
-            raise _too_wide(self.axis.f.kernel, self.axis.law.gamma)
-
-    def negligible(self, known: Known) -> np.ndarray:
-        """Panels next to a zero or a pole of f, or far out, that no more is asked of."""
-        most = np.where(known.f[1] == np.inf, _RAREST, TAIL / 10)
-        low, high = self._density(known)
-        tiny = 2 * known.half < most
-        return tiny | ((high < self.top - _MATTERS) & (high - low < 4))
-
-    def stuck(self, known: Known) -> None:
-        """Take panels as they are that cannot be cut further; refuse a pole among them."""
-        if (known.f[1][2 * known.half > _RAREST] == np.inf).any():
-            fix = "is unbounded at a score that is known to rounding only: no law of its rows"
-            raise InputError("weight", self.axis.f.kernel.weight, fix)
-        self.kept.append(known.panels)
-        density = self._density(known)[1]
-        counts = density > self.top - _MATTERS
-        mass = density + np.log(2 * known.half)
-        tilt = np.polyval(self.tilt[::-1], known.t)  # a sliver is too narrow for it to vary
-        self.slivers.append(((known.f[1] + tilt)[counts], mass[counts]))
-
-    def _blur(self, nodes: _Nodes) -> float:
-        """What slivers add to the error: their mass beside that of all weights as large."""
-        order = np.argsort(nodes.log_f)
-        above = np.logaddexp.accumulate(nodes.log_w[order][::-1])[::-1]
-        total = 0.0
-        for most, mass in self.slivers:
-            at = np.searchsorted(nodes.log_f[order], most - 1.0)
-            known = at < len(above)
-            mass = mass[known] + self.axis.law.log_norm - above[at[known]]
-            total += float(np.exp(np.minimum(mass, 0.0)).sum())
-        return total
-
-    def nodes(self) -> _Nodes:
-        """The nodes of all panels."""
-        panels = Panels.joined(self.kept) if self.kept else Panels(*np.empty((3, 0)))
-        axis = self.axis
-        half = ((panels.high - panels.low) / 2)[:, None]
-        x = (panels.high + panels.low)[:, None] / 2 + half * NODES
-        a = np.broadcast_to(panels.a[:, None], x.shape).astype(int)
-        t = axis.t[a] + x
-        density = axis.law.log_density(t)
-        if not len(density):
-            nothing = np.empty(0)
-            return _Nodes(nothing, nothing, nothing, 0.0)
-        found = axis.refined(a, x, axis.at(a, x), density > self.top - _MATTERS)
-        keep = np.isfinite(found.log)
-        own = axis.law.rounding(t) + np.abs(t) * axis.shift[a]
-        log_w = density + axis.law.log_norm + np.log(half) + np.log(WEIGHTS)
-        error = float(np.max(own, where=keep, initial=0.0)) + _RULE
-        nodes = _Nodes(found.log[keep], log_w[keep], found.error[keep], error)
-        return nodes._replace(density_error=error + self._blur(nodes))
-
-
-def _nodes(kernel: Kernel, beta: float, gamma: float, dim: int | None) -> _Nodes:
-    if gamma == 0:
-        return _fixed(kernel, beta)
-    law = Sphere(beta, gamma, dim) if dim else score_law(kernel, beta, gamma)
-    axis = Axis(definition(kernel), law)
-    goal = _Smooth(axis)
-    cut(axis, goal)
-    return goal.nodes()
 
 
 @functools.lru_cache(maxsize=256)

@@ -23,7 +23,7 @@ SLOW = -math.log(TAIL)  # of u: how much further down a summand of order √t ma
 _TAPS = 16  # of the local polynomial between the points of the grid
 _AT_ONCE = 128  # classes
 _LEAST = 1e-290  # of a transform
-_FELT = 40.0  # e-folds below the heaviest token down to which n equal tokens are felt, plus ln n
+_DEEP = 40.0  # e-folds below the heaviest token down to which n equal tokens count, plus ln n
 _SHARED = 256  # steps: tables begin at whole multiples, so that the points of a curve share them
 
 
@@ -52,7 +52,7 @@ def _deposit(shift: np.ndarray, weights: np.ndarray) -> tuple[int, np.ndarray]:
 def _add(out: np.ndarray, table: np.ndarray, begin: int, h: np.ndarray) -> None:
     """out[c, r, i] += Σ_s h[c, s] F[c, r, begin + i + s]; F is 0 before, its last value behind.
 
-    Before the table nothing is felt: it is made to begin where the lightest token that counts does.
+    Tables begin where the lightest token that counts does, so what lies before them is zero.
     """
     length, points = out.shape[-1] + h.shape[-1] - 1, table.shape[-1]
     zeros = min(max(-begin, 0), length)
@@ -140,7 +140,7 @@ class _Part(NamedTuple):
 
 
 def _mattering(row: Classed, c: int, k: tuple[float, ...]) -> list[Piece]:
-    """The pieces without those whose tokens are, all together, too rarely nonzero to be felt."""
+    """The pieces without those whose tokens are, all together, too rarely nonzero to matter."""
     every, longest = list(pieces(row.classes)), float(row.count.sum())
     times = np.bincount(row.member, row.count)
     chances = []  # log P(f ≠ 0) of a token at the likelier end of a piece
@@ -153,6 +153,48 @@ def _mattering(row: Classed, c: int, k: tuple[float, ...]) -> list[Piece]:
         for piece, chance in zip(every, chances, strict=True)
         if chance + math.log(times[piece.members].sum()) + margin > max(chances)
     ]
+
+
+def _laid_out(
+    row: Classed,
+    groups: list[np.ndarray],
+    c: int,
+    orders: tuple[float, ...],
+    channels: Sequence[Channel],
+    longest: float,
+    reach: float,
+) -> tuple[list[_Part], list[np.ndarray], int, int]:
+    """Parts with the ranges of their tables, the tokens of each class that count, and the grid.
+
+    The grid is given by its first point, in steps of u, and its size; the rest as in `sums`.
+    """
+    shift = c * row.log_w
+    starts, ends, certain, lows, parts = [], [], [], [], []
+    for piece in _mattering(row, c, orders):
+        laws = [laplace(*law[:3], c, orders, law[3]) for law in piece.laws]
+        low = min(law.range(longest + 1)[0] for law in laws) - reach
+        right = max(law.right for law in laws)
+        lows.append(low)
+        parts.append(_Part(piece, laws, 0, math.ceil(right / STEP) + 1))
+        mine = shift[np.concatenate([groups[i] for i in piece.members])]
+        starts.append(low - mine.max())
+        ends.append(right - mine.min())
+        if all(law.p_nonzero * np.exp(law.top) > 1 - 1e-13 for law in laws):
+            certain.append(right - mine.max())  # behind a token that never vanishes all is over
+    first = math.floor(min(starts) / STEP)
+    size = math.ceil(min(certain, default=max(ends)) / STEP) + 1 - first
+    # A table reaches down to where its tokens no longer matter: light ones add to a channel like
+    # e^(k·shift) beside its own heaviest ones.
+    heaviest = min(shift[weight > 0].max() for _, weight in channels if weight.any())
+    counted, light = list(groups), (_DEEP + math.log(longest)) / min(1.0, *orders[1:])
+    for i, low in enumerate(lows):
+        begin = (min(low, first * STEP + heaviest) - light) / STEP
+        start = min(math.floor(begin / _SHARED) * _SHARED, parts[i].stop - 1)
+        parts[i] = parts[i]._replace(start=start)
+        for member in parts[i].piece.members:
+            group = groups[member]
+            counted[member] = group[shift[group] >= (start - first - size) * STEP]
+    return parts, counted, first, size
 
 
 def sums(
@@ -176,32 +218,7 @@ def sums(
     order = np.argsort(row.member, kind="stable")
     groups = np.split(order, np.cumsum(np.bincount(row.member))[:-1])
     shift, weights = c * row.log_w, np.stack([row.count, *(weight for _, weight in channels)])
-    with_phi = (0.0, *k)
-    starts, ends, certain, lows, parts = [], [], [], [], []
-    for piece in _mattering(row, c, with_phi):
-        laws = [laplace(*law[:3], c, with_phi, law[3]) for law in piece.laws]
-        low = min(law.range(longest + 1)[0] for law in laws) - reach
-        right = max(law.right for law in laws)
-        lows.append(low)
-        parts.append(_Part(piece, laws, 0, math.ceil(right / STEP) + 1))
-        mine = shift[np.concatenate([groups[i] for i in piece.members])]
-        starts.append(low - mine.max())
-        ends.append(right - mine.min())
-        if all(law.p_nonzero * np.exp(law.top) > 1 - 1e-13 for law in laws):
-            certain.append(right - mine.max())  # no row lives beyond a token that never vanishes
-    first = math.floor(min(starts) / STEP)
-    size = math.ceil(min(certain, default=max(ends)) / STEP) + 1 - first
-    # A table reaches down to where no sum feels its tokens: light ones add to a channel like
-    # e^(k·shift) beside its own heaviest ones.
-    heaviest = min(shift[weight > 0].max() for _, weight in channels if weight.any())
-    felt, unfelt = list(groups), (_FELT + math.log(longest)) / min(1.0, *k)
-    for i, low in enumerate(lows):
-        begin = (min(low, first * STEP + heaviest) - unfelt) / STEP
-        start = min(math.floor(begin / _SHARED) * _SHARED, parts[i].stop - 1)
-        parts[i] = parts[i]._replace(start=start)
-        for member in parts[i].piece.members:
-            group = groups[member]
-            felt[member] = group[shift[group] >= (start - first - size) * STEP]
+    parts, counted, first, size = _laid_out(row, groups, c, (0.0, *k), channels, longest, reach)
     top = max(law.top for part in parts for law in part.laws)
     versions = 1 if all(part.piece.matrix is None for part in parts) else 2
     scale, total = np.exp(top), np.zeros((len(weights), versions, size))
@@ -221,15 +238,15 @@ def sums(
             ratios = np.moveaxis(tables[:, 2:], 1, 0) * np.exp(-log)
             summands = np.stack([log, *(channel(*ratios) for channel, _ in channels)])
             summands[1:, ..., -1] = 0.0
-            own = np.concatenate([felt[i] for i in members])
+            own = np.concatenate([counted[i] for i in members])
             if len(own) == len(members) > 1 and not shift[own].any():
                 summed = np.einsum("cb,cbru->cru", weights[:, own], summands)
                 _add(total, summed, first - part.start, np.ones((len(weights), 1)))
                 continue
             for i, member in enumerate(members):
-                if not len(felt[member]):
+                if not len(counted[member]):
                     continue
-                offset, h = _deposit(shift[felt[member]], weights[:, felt[member]])
+                offset, h = _deposit(shift[counted[member]], weights[:, counted[member]])
                 _add(total, summands[:, i], first - part.start + offset, h)
     p_row = expected if scale < 1e-290 else -np.expm1(log_miss) / scale
     return Sums(total[0], total[1:], p_row, top, error)

@@ -20,7 +20,17 @@ from sparsity.kernels.numeric.points import Points
 from sparsity.kernels.symmetry import symmetry
 from sparsity.rows.row import Row
 
-__all__ = ["NODES", "Class", "Classed", "Piece", "alike", "classed", "interpolated", "pieces", "relative"]
+__all__ = [
+    "NODES",
+    "Class",
+    "Classed",
+    "Piece",
+    "alike",
+    "classed",
+    "interpolated",
+    "pieces",
+    "relative",
+]
 
 Class = tuple[Kernel, float, float, int | None]  # kernel, β, γ, d of keys on the sphere
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.kernels.numeric.points import EPS
-from sparsity.theory.panels import HIGH, LOG_RULE, NODES, WEIGHTS, WIDE, Axis, Known, Panels, cut
+from sparsity.theory.axis import HIGH, LOG_RULE, NODES, WEIGHTS, WIDE, Axis, Known, Panels
+from sparsity.theory.panels import cut
 from sparsity.theory.score_laws import FAR, Tilt
 
 __all__ = ["log_moments", "panels"]

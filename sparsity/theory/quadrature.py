@@ -20,8 +20,8 @@ from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.kernels.numeric.definition import definition
 from sparsity.kernels.numeric.points import EPS
+from sparsity.theory.axis import Axis
 from sparsity.theory.moments import log_moments
-from sparsity.theory.panels import Axis
 from sparsity.theory.score_laws import score_law
 
 __all__ = ["log_sparsity", "moment"]

@@ -21,8 +21,8 @@ from sparsity.kernels.numeric.points import EPS, Points
 from sparsity.kernels.numeric.segments import Segments
 from sparsity.kernels.numeric.values import Value
 from sparsity.kernels.parameters import DIM
+from sparsity.theory.axis import Axis
 from sparsity.theory.moments import log_moments
-from sparsity.theory.panels import Axis
 from sparsity.theory.score_laws import Gaussian, Tilt, score_law
 
 __all__ = ["Sphere", "log_exp_mean", "log_moment", "log_sparsity"]
