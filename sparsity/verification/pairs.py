@@ -84,12 +84,15 @@ def _candidates(row: Row, n: int | None) -> list[Question]:
         return found
     if n is None:
         return found
-    tokens = row.tokens(n)
-    sinks = bool(tokens.sink.any() or tokens.units)
+    try:
+        tokens = row.tokens(n)
+    except InputError:  # scores that are known by their moments only, or none: each cell says so
+        tokens = None
+    sinks = tokens is not None and bool(tokens.sink.any() or tokens.units)
     for quantity in quantities.ALL:
         if quantity.integral is not None and (sinks or not quantity.sinks):
             found.append(Question(row, ("exact law", "whole rows"), quantity.name, n))
-    if row.kernel.weight == exp.weight and tokens.dim is None:
+    if row.kernel.weight == exp.weight and tokens is not None and tokens.dim is None:
         found.append(Question(row, ("integral over u", "second exact law"), "n_eff", n))
     return found
 

@@ -1,0 +1,235 @@
+"""`verify` for rows nobody planned for: right instruments agree, and each planted error shows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import sympy
+
+import sparsity
+from sparsity.errors import InputError
+from sparsity.kernels import exp, score_kernel
+from sparsity.kernels.symbols import s
+from sparsity.rows.row import Row
+from sparsity.rows.steps import Alibi, Coca, Decay, QKNorm, Rope, Sink, SinkLogit, Window
+from sparsity.verification import pairs
+from sparsity.verification.cells import Question
+from sparsity.verification.crosscheck import CrossCheck, check, check_exact, verify
+
+SEEN = 3e-3  # relative error that every cell must be able to see; 1 % is planted
+
+softplus = score_kernel("softplus", sympy.log(1 + sympy.exp(s)))
+cube = score_kernel("cube", s**3)
+
+# The row, its length, the cells it has, and the same row with one parameter of a step wrong.
+ROWS: dict[str, tuple[Row, int, int, Row]] = {
+    "softplus": (
+        Row(softplus, beta=0.0, gamma=1.0, steps=(Alibi(0.05), Window(16))),
+        24,
+        4,
+        Row(softplus, beta=0.0, gamma=1.0, steps=(Alibi(0.055), Window(16))),
+    ),
+    "cube": (
+        Row(cube, beta=1.0, gamma=1.0, steps=(Decay(0.9),)),
+        12,
+        4,
+        Row(cube, beta=1.0, gamma=1.0, steps=(Decay(0.89),)),
+    ),
+    "relu2": (
+        Row("relu2", beta=0.5, gamma=1.0, steps=(SinkLogit(2.0),)),
+        12,
+        5,
+        Row("relu2", beta=0.5, gamma=1.0, steps=(SinkLogit(2.02),)),
+    ),
+}
+# What a wrong step cannot change: S and n_eff compare tokens with each other, without the logit.
+UNMOVED = {"softplus": 0, "cube": 0, "relu2": 3}
+
+
+@pytest.fixture(scope="module", params=ROWS)
+def verified(request) -> tuple[str, CrossCheck]:
+    row, length, _, _ = ROWS[request.param]
+    return request.param, verify(row, length=length, seed=3, detectable=SEEN)
+
+
+def _cells(row: Row, length: int) -> tuple[Question, ...]:
+    return pairs.pairs(row, length, pairs.REL_ERROR * SEEN)[0]
+
+
+def _samples(found: CrossCheck) -> Any:
+    """The samples of a run, by cell: nothing is drawn anew."""
+    drawn = {(c.quantity, c.instruments): c.estimate for c in found.cells}
+    return lambda cell, _: drawn[cell.quantity, cell.instruments]
+
+
+def test_the_row_agrees(verified):
+    name, found = verified
+    assert found.agree, found.text()
+    assert len(found.cells) == ROWS[name][2]
+    asked = {"S", "n_eff", "participation"} | ({"sink_mass"} if name == "relu2" else set())
+    assert {cell.quantity for cell in found.cells} == asked
+    assert {cell.instruments for cell in found.cells} == {
+        ("exact law", "whole rows"), ("limit", "pooled rows"),
+    }  # fmt: skip
+    assert found.smallest_detectable <= SEEN
+    assert found.false_alarm_rate == 1e-4
+    assert found.disagreements == ()
+    assert found.left_out == ()
+    assert found.summary()["cells"] == ROWS[name][2]
+    assert "AGREE" in found.text()
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_theory_that_is_one_percent_off_disagrees(verified, sign):
+    name, found = verified
+    row, length, count, _ = ROWS[name]
+    planted = check(
+        _cells(row, length),
+        theory=lambda cell: cell.theory() + math.log1p(sign * 0.01),
+        sample=_samples(found),
+        detectable=SEEN,
+    )
+    assert [cell.verdict for cell in planted] == ["disagree"] * count
+
+
+def test_a_wrong_step_disagrees(verified):
+    """The samples are those of the right step, the theory has the wrong one."""
+    name, found = verified
+    row, length, count, wrong = ROWS[name]
+    judged = check(
+        _cells(row, length),
+        theory=lambda cell: replace_row(cell, wrong).theory(),
+        sample=_samples(found),
+        detectable=SEEN,
+    )
+    verdicts = [cell.verdict for cell in judged]
+    assert len(verdicts) == count
+    assert verdicts.count("agree") == UNMOVED[name]
+    assert verdicts.count("disagree") == count - UNMOVED[name]
+
+
+def replace_row(cell: Question, row: Row) -> Question:
+    return replace(cell, row=row)
+
+
+def test_a_wrong_step_in_the_sampler_disagrees():
+    """One cell, drawn with the wrong slope."""
+    row, length, _, wrong = ROWS["softplus"]
+    (cell,) = [c for c in _cells(row, length) if c.quantity == "n_eff"]
+    (judged,) = check(
+        [cell],
+        sample=lambda asked, sampling: replace_row(asked, wrong).sample(sampling),
+        detectable=SEEN,
+    )
+    assert judged.verdict == "disagree"
+
+
+PAIRS: dict[str, tuple[Row, int | None, list[str], list[str]]] = {
+    # name: row, length, samplers of the cells, second theories
+    "exp": (
+        Row("exp", gamma=0.5), 4,
+        ["scalars"] + ["whole rows"] * 3, ["quadrature", "quadrature", "second exact law"],
+    ),
+    "relu2, long rows": (
+        Row("relu2", beta=0.0, gamma=1.0), None, ["scalars"], ["quadrature", "quadrature"],
+    ),
+    "softplus": (Row(softplus, beta=0.0, gamma=1.0), 4, ["scalars"] + ["whole rows"] * 3, []),
+    "exp with steps": (
+        Row("exp", gamma=0.5, steps=(Alibi(0.1), Window(3))), 4,
+        ["pooled rows"] + ["whole rows"] * 3, ["second exact law"],
+    ),
+    "exp beside a sink": (
+        Row("exp", gamma=0.5, steps=(Sink(1.0),)), 4, ["pooled rows"] + ["whole rows"] * 4, [],
+    ),
+    "sphere": (
+        Row("exp", gamma=0.5, steps=(QKNorm(4),)), 4, ["pooled rows"] + ["whole rows"] * 3, [],
+    ),
+    "sphere, long rows": (
+        Row("exp", gamma=0.5, steps=(QKNorm(4),)), None, ["pooled rows"], [],
+    ),
+    "rope": (
+        Row("exp", steps=(Rope((1.0, 0.5), (0.4, -0.2), 0.3),)), 4,
+        ["pooled rows"] + ["whole rows"] * 3, ["second exact law"],
+    ),
+    "coca, t cut at zero": (
+        Row("exp", steps=(Coca((1.0, 0.5), 0.5, 0.3),)), 4, ["whole rows"], [],
+    ),
+    "steep exp": (
+        Row("exp", gamma=3.0, steps=(Decay(0.9),)), 4,
+        ["whole rows"] * 3, ["second exact law"],
+    ),
+    "decayed": (Row("decayed", decay=0.9), 10, ["scalars"], ["quadrature"]),
+    "nonnegative": (
+        Row("nonnegative", ratio=1.0, dim=4, query="uniform"), None, ["scalars"], ["quadrature"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_every_pair_that_applies_to_a_row(name):
+    row, length, samplers, theories = PAIRS[name]
+    sampled, exact, left_out = pairs.pairs(row, length, 1.1e-4)
+    assert [cell.instruments[1] for cell in sampled] == samplers
+    assert [cell.instruments[1] for cell in exact] == theories
+    assert len(left_out) == {"softplus": 2, "steep exp": 1, "exp beside a sink": 1}.get(
+        name, 3 if name.startswith("coca") else 0
+    )
+    assert [cell.verdict for cell in check_exact(exact)] == ["agree"] * len(theories)
+
+
+def test_what_is_left_out_says_why():
+    steep = pairs.pairs(Row("exp", gamma=3.0, steps=(Decay(0.9),)), 4, 1.1e-4)[2]
+    assert "limit against pooled rows" in steep[0]
+    assert "draws" in steep[0]
+    coca, length, *_ = PAIRS["coca, t cut at zero"]
+    assert all("center = 0.5" in what for what in pairs.pairs(coca, length, 1.1e-4)[2])
+
+
+def test_a_kernel_with_parameters_is_a_row():
+    found = sparsity.verify("relu2", beta=0.0, gamma=1.0, detectable=1e-2)
+    assert found.agree
+    assert len(found.cells) == 1
+    assert len(found.exact) == 2
+    again = sparsity.verify(Row("relu2", beta=0.0, gamma=1.0), detectable=1e-2)
+    assert again.cells[0].estimate.log_S == found.cells[0].estimate.log_S
+    own = sparsity.verify(softplus, beta=0.0, gamma=1.0, detectable=1e-2)
+    assert own.agree
+    assert own.cells[0].kernel == "softplus"
+
+
+def test_theories_that_differ_are_seen(monkeypatch):
+    from sparsity.verification import cells
+
+    right = cells.THEORIES["second exact law"]
+    planted = {"second exact law": lambda cell: (right(cell)[0] + 1e-6, right(cell)[1])}
+    _, exact, _ = pairs.pairs(Row("exp", gamma=0.5), 4, 1.1e-4)
+    assert [c.verdict for c in check_exact(exact)] == ["agree"] * 3
+    monkeypatch.setattr(cells, "THEORIES", cells.THEORIES | planted)
+    assert [c.verdict for c in check_exact(exact)] == ["agree", "agree", "disagree"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        ((Row(exp, gamma=1.0), "exp"), {}, "rows = .*give one row"),
+        ((), {"length": 8}, "rows is missing: give one row"),
+        ((Row(exp, gamma=1.0),), {"gamma": 2.0}, "gamma = 2.0: the row has its own"),
+        ((Row(exp, gamma=1.0),), {"length": 2.5}, "length = 2.5"),
+        ((Row(exp, gamma=1.0),), {"length": [2, 3]}, "length = .*give one number"),
+        ((Row(exp, gamma=1.0),), {"detectable": 0}, "detectable = 0: must be between 0 and 1"),
+        ((softplus,), {}, "beta is missing"),
+        ((Row(exp, gamma=1.0, steps=(Alibi(0.1),)),), {}, "length is missing"),
+        (("expo",), {}, "kernel = expo"),
+        (
+            (Row("relu2", steps=(Coca((1.0, 0.5), 0.5, 0.3),)),),
+            {"length": 4},
+            "center = 0.5",
+        ),
+    ],
+)
+def test_bad_input(rows, options, message):
+    with pytest.raises(InputError, match=message):
+        verify(*rows, **options)
