@@ -24,7 +24,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from browser.hand import burst, five_curves, presses  # noqa: E402
+from browser.hand import burst, every_kernel, presses  # noqa: E402
 from browser.lab import jupyterlab, open_notebook, run_all, shut_down  # noqa: E402
 from browser.panel import Panel  # noqa: E402
 
@@ -155,7 +155,7 @@ def rival(page: Any, selector: str, seen: str, count: int) -> dict[str, Any]:
 def ours(page: Any, count: int) -> dict[str, dict[str, Any]]:
     """The panel: with the sampler off, while it starts at every press, and in a burst."""
     panel = Panel(page)
-    five_curves(panel)
+    every_kernel(panel)
     sampling = panel.root.get_by_label("Monte Carlo when at rest")
     sampling.uncheck()
     panel.page.wait_for_timeout(3000)

@@ -297,7 +297,7 @@ def test_an_estimate_says_of_what_and_shows_its_theory(
 BOTH = ["exp --gamma 1", "relu2 --beta -1 --gamma 1", "identity --beta 0.5 --gamma 1"]
 
 
-@pytest.mark.parametrize("arguments", [*BOTH, *(f"{line} --step alibi:0.02" for line in BOTH)])
+@pytest.mark.parametrize("arguments", [*BOTH, *(f"{line} --step window:50" for line in BOTH)])
 def test_no_two_commands_give_two_numbers_one_name(command, arguments):
     """The limit S is not what `estimate` samples at a length: both show E S_n, and agree on it."""
     line = [*arguments.split(), "--length", 256]
@@ -421,7 +421,7 @@ def test_sweep_of_a_row_and_of_quantities(command, place):
             (SinkLogit,),
             "logit",
         ),
-        ("exp --of S --value 0.3", (), "gamma"),
+        ("exp --step window:100 --of S --value 0.2", (Window,), "gamma"),
         ("exp --gamma 2 --step alibi:0.1 --free slope --of participation --value 0.2", (Alibi,),
          "slope"),
     ],

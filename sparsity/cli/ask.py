@@ -18,6 +18,7 @@ from sparsity.cli.options import (
     offering,
     print_json,
     progress,
+    refuse_dim,
     seed_option,
     steps_option,
     use_float64,
@@ -98,13 +99,6 @@ def derive(kernel: str, style: str, as_json: bool) -> None:
     )
 
 
-def _refuse_dim(asked: Any, options: dict[str, Any]) -> None:
-    if asked.dim is not None:
-        name = asked.row.kernel.name
-        fix = f"{name} does not take it: S is the same in every dimension; leave it out"
-        raise InputError("dim", options["dim"], fix)
-
-
 def _rows(asked: Any) -> dict[str, Any]:
     """The exact laws of rows of n, beside the limit."""
     n_eff, S_n = (sparsity.exact(asked.row, length=asked.length, of=of) for of in ("n_eff", "S"))
@@ -131,7 +125,7 @@ def eval_(kernel: str, steps: tuple[str, ...], as_json: bool, **options: Any) ->
     from sparsity.cli.asked import ask
 
     asked = ask(kernel, given(options), steps)
-    _refuse_dim(asked, options)
+    refuse_dim(asked, options)
     rows = {} if asked.length is None else _rows(asked)
     value = asked.limit()
     answer = asked.described() | {
@@ -175,7 +169,7 @@ def exact(
         raise InputError("length", options["length"], "give the row length n, or n,n,…")
     each = [ask(kernel, given(options | {"length": n}), steps, of or "n_eff") for n in lengths]
     asked, ns = each[0], [one.length for one in each]
-    _refuse_dim(asked, options)
+    refuse_dim(asked, options)
     law = sparsity.exact(asked.row, length=ns if len(ns) > 1 else ns[0], of=asked.quantity)
     described = asked.described()
     described["params"].pop("length", None)

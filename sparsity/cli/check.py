@@ -3,42 +3,92 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
 import sparsity
 from sparsity.cli.options import (
+    given,
     json_option,
     kernel_names,
     number,
     print_json,
     progress,
+    refuse_dim,
     seed_option,
+    steps_option,
     use_float64,
+    with_parameters,
 )
+from sparsity.errors import InputError
 
 __all__ = ["claims", "verify"]
 
 
 @click.command()
 @click.argument("kernels", metavar="[KERNEL …]", nargs=-1, shell_complete=kernel_names)
+@with_parameters
+@steps_option
+@click.option(
+    "--detectable",
+    metavar="E",
+    help="Relative error that every cell must be able to see (default 1e-3).",
+)
 @seed_option
 @json_option
-def verify(kernels: tuple[str, ...], seed: str, as_json: bool) -> None:
-    """Cross-check every route over the reference grid; exit 1 if any cell does not agree."""
+def verify(
+    kernels: tuple[str, ...],
+    steps: tuple[str, ...],
+    detectable: str | None,
+    seed: str,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Cross-check every route against every other; exit 1 if any cell does not agree.
+
+    Over the reference grid; or, of one KERNEL with its parameters, every pair of instruments that
+    applies to that row of --length N tokens with its --step.
+    """
     import time
 
+    settings: dict[str, Any] = {"seed": number("seed", seed, int)}
+    if detectable is not None:
+        settings["detectable"] = number("detectable", detectable)
+    asked = _row(kernels, given(options), steps)
     use_float64()
     started = time.perf_counter()
     with progress("cells") as report:
-        found = sparsity.verify(*kernels, seed=number("seed", seed, int), progress=report)
-    answer = found.summary() | {"seconds": round(time.perf_counter() - started, 2)}
+        if asked is None:
+            found = sparsity.verify(*kernels, **settings, progress=report)
+        else:
+            found = sparsity.verify(asked.row, length=asked.length, **settings, progress=report)
+    described = {} if asked is None else asked.described() | {"n": asked.length}
+    seconds = round(time.perf_counter() - started, 2)
     if as_json:
-        print_json(answer)
+        print_json(described | found.summary() | {"seconds": seconds})
     else:
-        click.echo(found.text())
+        click.echo((f"{asked.text()}\n" if asked is not None else "") + found.text())
     if not found.agree:
         sys.exit(1)
+
+
+def _row(kernels: tuple[str, ...], options: dict[str, Any], steps: tuple[str, ...]) -> Any:
+    """The one row that was asked for; None for the reference grid.
+
+    Raises:
+        InputError: parameters without one kernel, or a bad value.
+    """
+    if not options and not steps:
+        return None
+    if len(kernels) != 1:
+        name, value = next(iter(options.items()), ("step", " ".join(steps)))
+        raise InputError(name, value, "belongs to a row of one kernel; name that kernel")
+    from sparsity.cli.asked import ask
+
+    asked = ask(kernels[0], options, steps)
+    refuse_dim(asked, options)
+    return asked
 
 
 @click.command()

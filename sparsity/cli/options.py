@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import click
 
+from sparsity.errors import InputError
 from sparsity.output import plain
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "offering",
     "print_json",
     "progress",
+    "refuse_dim",
     "seed_option",
     "steps_option",
     "use_float64",
@@ -130,6 +132,18 @@ def with_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
 def given(options: dict[str, Any]) -> dict[str, Any]:
     """The options that were given."""
     return {name: value for name, value in options.items() if value is not None}
+
+
+def refuse_dim(asked: Any, options: dict[str, Any]) -> None:
+    """A dimension is for drawing whole keys only.
+
+    Raises:
+        InputError: one was given.
+    """
+    if asked.dim is not None:
+        name = asked.row.kernel.name
+        fix = f"{name} does not take it: S is the same in every dimension; leave it out"
+        raise InputError("dim", options["dim"], fix)
 
 
 def number(name: str, text: str, kind: type = float) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from browser.panel import Panel
+from sparsity.kernels import ALL
 
 P50, P95 = 50.0, 100.0  # milliseconds: what is promised, 5 curves of 400 points, two cores
 
@@ -28,11 +29,11 @@ class Latency:
         return self.row[1] <= P50 and self.row[2] <= P95
 
 
-def five_curves(panel: Panel) -> None:
-    """All five kernels of 400 points each along β, three of which γ moves."""
-    panel.kernels("exp", "relu2", "identity", "nonnegative", "decayed")
+def every_kernel(panel: Panel) -> None:
+    """Curves of all kernels, 400 points each along β; those of scores γ moves."""
+    panel.kernels(*(kernel.name for kernel in ALL))
     panel.choose("x", "beta")
-    assert panel.root.locator("path.limit, path.exact:not(.stale)").count() >= 5
+    assert panel.root.locator("path.limit, path.exact:not(.stale)").count() >= len(ALL)
     panel.watch()
 
 

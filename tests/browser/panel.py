@@ -85,7 +85,7 @@ class Panel:
         return [row.get_attribute("data-curve") for row in rows]
 
     def number(self, curve: str, of: str) -> float:
-        """A number of the table as sent: "S", "S_rows" or "n_eff"."""
+        """A number of the table as sent: "S", "S_rms" or "n_eff"."""
         cell = self.root.locator(f'tr[data-curve="{curve}"] td[data-of={of}]')
         text = cell.get_attribute("data-value")
         return float(text) if text else float("nan")

@@ -8,10 +8,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from sparsity import evaluate
-from sparsity.finite import finite_rows
-from sparsity.finite.finite_length import n_eff
-from sparsity.rows.steps import Alibi, RowLaw, Sink, Window
+from sparsity import Alibi, Row, Sink, Window, evaluate, exact
 
 pytestmark = pytest.mark.browser
 
@@ -22,8 +19,8 @@ def limit_of(step):
     """Log S of softmax rows under a step, at a few x: the slow law, not the panel's own."""
 
     def log_S(x):
-        laws = [RowLaw(BETA, GAMMA, (step(float(value)),)) for value in x]
-        return np.array([float(finite_rows.limit("exp", law, N).log_S) for law in laws])
+        rows = [Row("exp", beta=BETA, gamma=GAMMA, steps=(step(float(value)),)) for value in x]
+        return np.array([float(evaluate(row, length=N).log_S) for row in rows])
 
     return log_S
 
@@ -64,7 +61,7 @@ CASES = {
     "window": ("exp", "window", "limit", "log", limit_of(lambda x: Window(round(x)))),
     "scale": (
         "exp",
-        "scaled",
+        "scalable-softmax",
         "limit",
         "log",
         lambda x: evaluate("exp", gamma=x * np.log(N)).log_S,
@@ -161,10 +158,10 @@ def test_numbers_and_fields(panel):
     panel.type("gamma", "3")
     panel.type("length", "4096")
     panel.wait_for("return root.querySelector('[data-of=n_eff]').dataset.value !== ''")
-    law = n_eff("exp", 4096, gamma=3)
+    law = exact("exp", length=4096, gamma=3)
     assert panel.number("live exp", "S") == pytest.approx(math.exp(-4.5), rel=1e-12)
-    assert panel.number("live exp", "n_eff") == pytest.approx(float(law.n_eff), rel=1e-9)
-    assert panel.number("live exp", "S_rows") == pytest.approx(float(law.S_rms), rel=1e-9)
+    assert panel.number("live exp", "n_eff") == pytest.approx(float(law.value), rel=1e-9)
+    assert panel.number("live exp", "S_rms") == pytest.approx(float(law.S_rms), rel=1e-9)
     panel.field("gamma").press("ArrowUp")
     panel.settled()
     assert float(panel.field("gamma").input_value()) > 3
@@ -195,7 +192,8 @@ def test_the_exact_line_is_the_exact_law(panel):
     assert len(path) == 65
 
     def log_S(x):
-        return np.array([np.log(float(n_eff("relu2", N, beta=BETA, gamma=g).S_rms)) for g in x])
+        laws = [exact("relu2", length=N, beta=BETA, gamma=g) for g in x]
+        return np.log([float(law.S_rms) for law in laws])
 
     assert misfit(panel, path, "log", log_S, points=6) < 2
 
@@ -231,8 +229,8 @@ def test_points_appear_at_rest_tighten_and_go_grey(panel):
     assert len(last) == 7
     assert sum(last) < sum(first) or sum(last) < 7  # pixels: tighter, or as tight as can be seen
     S = [float(g.get_attribute("data-s")) for g in panel.root.locator("g.point").all()]
-    exact = float(n_eff("exp", N, gamma=2).S_rms)
-    assert min(abs(s / exact - 1) for s in S) < 0.01
+    law = float(exact("exp", length=N, gamma=2).S_rms)
+    assert min(abs(s / law - 1) for s in S) < 0.01
     panel.slider("length").focus()
     panel.page.keyboard.press("ArrowRight")
     panel.settled()
@@ -301,11 +299,11 @@ def test_copy_the_python_call(panel):
             "return root.querySelector('.stage .buttons .soft').textContent === 'copied'"
         )
         text = panel.page.evaluate("navigator.clipboard.readText()")
-        *setup, limit, exact = text.splitlines()
+        *setup, limit, rows_of_n = text.splitlines()
         names = {}
         exec("\n".join(setup), names)
         assert float(eval(limit, names)) == pytest.approx(panel.number("live exp", "S"), rel=1e-9)
-        assert float(eval(exact, names)) == pytest.approx(
+        assert float(eval(rows_of_n, names)) == pytest.approx(
             panel.number("live exp", "n_eff"), rel=1e-9
         )
 
@@ -340,11 +338,11 @@ def test_save_csv(panel):
     gammas = np.array([float(row["gamma"]) for row in own])
     S = np.array([float(row["S_limit"]) for row in own])
     np.testing.assert_allclose(S, evaluate("exp", gamma=gammas).S, rtol=1e-12)
-    exact = [row for row in own if row["S_rows"]]
-    assert len(exact) >= 65
-    row = exact[len(exact) // 2]
-    law = n_eff("exp", 100, gamma=float(row["gamma"]))
-    assert float(row["n_eff"]) == pytest.approx(float(law.n_eff), rel=1e-9)
+    known = [row for row in own if row["S_rms"]]
+    assert len(known) >= 65
+    row = known[len(known) // 2]
+    law = exact("exp", length=100, gamma=float(row["gamma"]))
+    assert float(row["n_eff"]) == pytest.approx(float(law.value), rel=1e-9)
     panel.slider("gamma").press("ArrowRight")  # and the panel goes on
     panel.settled()
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from browser.hand import burst, five_curves, presses
+from browser.hand import burst, every_kernel, presses
 from sparsity import evaluate
 
 pytestmark = pytest.mark.browser
@@ -23,19 +23,19 @@ def kept(panel, pause):
 
 @pytest.mark.parametrize("pause", [60, 200])  # before and while the exact law is filled in
 def test_a_press_changes_the_curves_at_once(panel, pause):
-    five_curves(panel)
+    every_kernel(panel)
     assert kept(panel, pause)
 
 
 def test_sampling_does_not_hold_up_the_hand(panel):
     """Each press falls into sampling, which the last one started anew."""
-    five_curves(panel)
+    every_kernel(panel)
     panel.wait_for("return root.querySelectorAll('g.point:not(.stale)').length > 5", 90)
     assert kept(panel, 450)
 
 
 def test_thirty_presses_end_on_the_right_curve_without_a_queue(panel):
-    five_curves(panel)
+    every_kernel(panel)
     panel.type("gamma", "0.5")
     panel.page.wait_for_timeout(300)
     found = burst(panel)
