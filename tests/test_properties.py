@@ -323,7 +323,7 @@ def test_s_lies_in_0_1_by_quadrature_too(name):
     check()
 
 
-def test_exp_does_not_feel_its_bias_by_quadrature_either():
+def test_the_bias_of_exp_changes_nothing_by_quadrature_either():
     @settings(max_examples=20)
     @given(st.floats(-30, 30), st.floats(0.01, 20))
     def check(beta, gamma):

@@ -27,9 +27,13 @@ from sparsity.errors import InputError
 from sparsity.finite import engine, mellin, transforms
 from sparsity.finite.laplace import laplace
 from sparsity.kernels.symbols import s
+from sparsity.montecarlo import Sampling
+from sparsity.montecarlo.row_sampling import sample_rows
 from sparsity.rows import classes as token_classes
 from sparsity.rows.tokens import every
 from sparsity.theory import sphere
+from sparsity.verification.crosscheck import judge
+from sparsity.verification.row_cells import reference_cells
 
 # What a row says of each token.
 
@@ -318,6 +322,34 @@ def test_a_sink_logit_takes_mass_and_changes_no_ratio(monkeypatch):
     assert less < y2
     monkeypatch.setattr(engine, "alike", lambda *_: False)  # the sums over tokens, for both
     assert exact(bare, length=20).value == exact(beside, length=20).value
+
+
+# Sampled rows: the cells of the reference grid, and what cannot be sampled.
+
+
+def test_reference_cells():
+    cells = reference_cells()
+    assert len(cells) >= 12
+    alarm = 1e-4 / len(cells)
+    for cell in cells:
+        sampled_cell = cell.sample(Sampling(rel_error=1e-3, seed=11))
+        verdict = judge(cell, cell.theory(), sampled_cell, alarm)
+        assert verdict.verdict != "disagree", verdict
+        assert verdict.estimate.trusted
+    kinds = {type(step) for cell in cells for step in cell.row.steps}
+    assert kinds == {Alibi, Decay, ScalableSoftmax, Sink, QKNorm, SinkLogit, Window}
+    assert {cell.quantity for cell in cells} == {"n_eff", "participation", "sink_mass", "S"}
+
+
+def test_what_cannot_be_sampled():
+    bare, few = Row("exp", gamma=1.0), Sampling(rel_error=1e-2)
+    for make, match in (
+        (lambda: sample_rows(bare.then(Sink(1.0)), 10**9, few), "length"),
+        (lambda: sample_rows(bare, 5, few, "sink_mass"), "no sink"),
+        (lambda: sample_rows(bare, 5, few, "mass"), "of = mass"),
+    ):
+        with pytest.raises(InputError, match=match):
+            make()
 
 
 # Errors planted in the theory, against rows by NumPy.

@@ -3,7 +3,6 @@
 It shares nothing with `engine`, and is kept for two things: as a check of it, and for what it does
 not reach, CoCA whose scores are not normal.
 
-
 With x = e^u a², a = e^s and M(p) = E e^(ps), Mellin inversion gives
     E e^(−x), E[√x e^(−x)], E[x e^(−x)] = (1/2πi) ∫ G(z) e^(zu) M(2z) dz,
 G = Γ(−z), Γ(½−z), Γ(1−z), Re z < 0, and E[1 − e^(−x)] with G = −Γ(−z), 0 < Re z < ½: no integral
@@ -103,7 +102,6 @@ class _EachToken:
         return out * grown, error + 2 * np.exp(self.growth(tokens, line)[1])[:, None]
 
     def __call__(self, tokens: np.ndarray) -> np.ndarray:
-        """As `Sums`."""
         total, lines = np.zeros((5, len(self.u))), self.lines(tokens, _ABOVE)
         for line in np.unique(lines):
             mine = tokens[lines == line]

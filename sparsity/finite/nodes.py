@@ -157,7 +157,6 @@ class _Smooth:
         return total
 
     def nodes(self) -> Nodes:
-        """The nodes of all panels."""
         panels = Panels.joined(self.kept) if self.kept else Panels(*np.empty((3, 0)))
         axis = self.axis
         half = ((panels.high - panels.low) / 2)[:, None]

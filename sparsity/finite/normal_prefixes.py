@@ -2,7 +2,7 @@
 
 E f(u + 2s) for normal s is a trapezoidal sum over the score, to rounding: f is e^(−x) and its like,
 x = e^u a². It depends on u + 2β_j and γ_j alone and is smooth in both, so tokens become weights on
-a grid of β, as fine as that of u, times few values of γ.
+a grid of β, as fine as that of u, times few values of γ. A part of `mellin`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _RATIO = 1.5  # of the largest γ of a group over its smallest
 _SPREADS, _MORE = 10, 14  # values of γ in a group: if alike; how many more for that ratio
 _REACH = 14.0  # standard deviations
 _FINE = 0.6  # of them: the step of the trapezoidal sum, unless the grid is finer
-_LEAST = -700.0  # of log φ: beyond, no row lives
+_LEAST = -700.0  # of log φ: rows beyond add nothing
 _AT_ONCE = 2**14  # tokens
 _ERROR = 4e-12  # of the table between its points, relative
 
@@ -119,7 +119,6 @@ class _Merged:
             self.groups[int(part)] = _Group(beta[mine], gamma[mine], u)
 
     def __call__(self, tokens: np.ndarray) -> np.ndarray:
-        """As `Sums`."""
         total = np.zeros((5, self.points))
         which = np.searchsorted(self.edges, self.gamma[tokens])
         for part in np.unique(which):

@@ -215,11 +215,9 @@ class Regime:
     limit_reach: float
 
     def summary(self) -> dict[str, Any]:
-        """JSON-ready."""
         return asdict(self)
 
     def text(self) -> str:
-        """For people."""
         verb = "is" if self.limit_holds else "is not"
         return (
             f"softmax, n = {self.length}, γ = {self.gamma:g} = {self.ratio:.3f} γ_c: {self.name}\n"

@@ -71,7 +71,6 @@ class RotaryStep:
 
     @property
     def theta(self) -> np.ndarray:
-        """θ_i."""
         return angles(self.query.size, self.base)
 
     def breaks(self, length: int) -> np.ndarray:

@@ -45,7 +45,6 @@ class Row:
     def __init__(
         self, kernel: str | Kernel, *, steps: tuple[Step, ...] = (), **parameters: Any
     ) -> None:
-        """Check everything once."""
         record = kernels.named(kernel)
         steps = _checked(steps)
         given = {name: value for name, value in parameters.items() if value is not None}
@@ -68,7 +67,6 @@ class Row:
         object.__setattr__(self, "steps", steps)
 
     def __repr__(self) -> str:
-        """As one would write it."""
         name = repr(self.kernel.name) if self.kernel in kernels.ALL else self.kernel.name
         parts = [name, *(f"{key}={value!r}" for key, value in self.parameters)]
         if self.steps:
@@ -77,7 +75,6 @@ class Row:
         return f"Row({', '.join(parts)})"
 
     def __getitem__(self, name: str) -> Any:
-        """A parameter by name."""
         return dict(self.parameters)[name]
 
     @property

@@ -53,7 +53,6 @@ class Panels(NamedTuple):
     high: np.ndarray
 
     def __getitem__(self, which: Any) -> Panels:  # type: ignore[override]
-        """Some of them."""
         return Panels(*(x[which] for x in tuple(self)))
 
     def sorted(self, t: np.ndarray) -> Panels:
@@ -62,7 +61,6 @@ class Panels(NamedTuple):
 
     @staticmethod
     def joined(parts: list[Panels]) -> Panels:
-        """Several lots as one."""
         return Panels(*(np.concatenate(column) for column in zip(*map(tuple, parts), strict=True)))
 
 
@@ -84,7 +82,6 @@ class Known(NamedTuple):
     around: tuple[np.ndarray, ...] = ()
 
     def __getitem__(self, which: Any) -> Known:  # type: ignore[override]
-        """Some of them."""
         f, around = (tuple(y[which] for y in x) for x in (self.f, self.around))
         return Known(self.panels[which], self.t[which], self.half[which], f, around)
 
@@ -98,7 +95,6 @@ class Axis:
     """
 
     def __init__(self, f: Definition, law: ScoreLaw) -> None:
-        """Place the anchors."""
         self.f, self.law, self.work = f, law, 0.0
         first, last = law.steps[0], law.steps[-1]
         at = {law.where(root): root for root in f.roots}

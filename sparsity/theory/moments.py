@@ -126,7 +126,6 @@ class _Moments:
         return ~np.isfinite(known.around[1])
 
     def parts(self, known: Known) -> np.ndarray:
-        """Halves."""
         return np.full(len(known.half), 2)
 
     def _trend(self, p: Panels) -> tuple[np.ndarray, np.ndarray]:

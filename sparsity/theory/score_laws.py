@@ -91,19 +91,15 @@ class Gaussian:
     tilts = True
 
     def __init__(self, beta: float, gamma: float) -> None:
-        """Keep the parameters."""
         self.beta, self.gamma = beta, gamma
 
     def where(self, score: float) -> float:
-        """The t of a score."""
         return (score - self.beta) / self.gamma
 
     def gap(self, low: float, high: float) -> float:
-        """The distance in t between two scores."""
         return (high - low) / self.gamma
 
     def shift(self, t: float, score: float) -> float:
-        """Error of t as the place of a score."""
         if score == self.beta:
             return 0.0
         inexact = 0.0 if score == 0 else EPS * (abs(self.beta) + abs(score)) / self.gamma
@@ -114,26 +110,21 @@ class Gaussian:
         return x.times(self.gamma)
 
     def slow_offset(self, x: float, t: float) -> Any:
-        """The same in high precision."""
         return mpmath.mpf(self.gamma) * mpmath.mpf(x)
 
     def log_density(self, t: Any) -> Any:
-        """Log of the density over that of its peak."""
         return -t * t / 2
 
     def rounding(self, t: Any) -> Any:
-        """Bound on the rounding error of the log density."""
         return 2 * EPS * t * t
 
     def bounds(self, low: Any, high: Any, tilt: Tilt) -> tuple[Any, Any]:
-        """Least and largest log of e^(c₀ + c₁s + c₂s²) times the density, over [low, high]."""
         a, b, c = self.square(tilt)
         top = np.clip(-b / (2 * c), low, high) if c else low
         one, two, peak = (a + t * (b + c * t) for t in (low, high, top))
         return np.minimum(np.minimum(one, two), peak), np.maximum(np.maximum(one, two), peak)
 
     def around(self, centre: Any, width: Any, height: Any, tilt: Tilt) -> Any:
-        """Largest log of its modulus over boxes centre ± width ± i·height."""
         most = self.bounds(centre - width, centre + width, tilt)[1]
         return most + max(-self.square(tilt)[2], 0.0) * height**2
 
@@ -164,7 +155,6 @@ class Uniform:
     least = 1.53  # γ/P from which 2q is below 1e−19
 
     def __init__(self, beta: float, gamma: float, period: float) -> None:
-        """Keep the parameters."""
         self.beta, self.gamma = beta, gamma
         self.steps = np.linspace(0.0, period / gamma, 9)
         self.log_norm = -math.log(self.steps[-1])
@@ -181,11 +171,9 @@ class Uniform:
         return np.full(np.shape(t), 4 * EPS)
 
     def bounds(self, low: Any, high: Any, tilt: Tilt) -> tuple[Any, Any]:
-        """Zero."""
         return np.zeros(np.shape(low)), np.zeros(np.shape(low))
 
     def around(self, centre: Any, width: Any, height: Any, tilt: Tilt) -> Any:
-        """Zero."""
         return np.zeros(np.shape(centre))
 
 

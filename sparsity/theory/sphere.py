@@ -51,7 +51,6 @@ class Sphere:
     tilts = False
 
     def __init__(self, beta: float, gamma: float, dim: int) -> None:
-        """Keep the parameters."""
         self.beta, self.gamma, self.dim = beta, gamma, dim
         self.scale, self.reach = math.sqrt(dim - 1), gamma * math.sqrt(dim)
         # Scores are bounded: what lies beyond v = 10⁶ has no mass.
@@ -65,12 +64,10 @@ class Sphere:
         return self.scale * math.atanh(c) if abs(c) < 1 else math.nan
 
     def gap(self, low: float, high: float) -> float:
-        """The distance in t between two scores."""
         one, two = ((score - self.beta) / self.reach for score in (low, high))
         return self.scale * math.atanh((high - low) / self.reach / (1 - one * two))
 
     def shift(self, t: float, score: float) -> float:
-        """Error of t as the place of a score."""
         if score == self.beta:
             return 0.0
         steep = math.cosh(min(abs(t) / self.scale, 300.0)) ** 2
@@ -95,7 +92,6 @@ class Sphere:
             return found * kind.exact(self.reach, 2 * EPS * self.reach)
 
     def slow_offset(self, x: float, t: float) -> Any:
-        """The same in high precision."""
         v, scale = mpmath.mpf(t), mpmath.sqrt(self.dim - 1)
         reach = mpmath.mpf(self.gamma) * mpmath.sqrt(self.dim)
         return reach * (mpmath.tanh((v + mpmath.mpf(x)) / scale) - mpmath.tanh(v / scale))
@@ -108,7 +104,6 @@ class Sphere:
         return -(self.dim - 1) * np.where(v < 1, small, large)
 
     def rounding(self, t: Any) -> Any:
-        """Bound on the rounding error of the log density."""
         return 8 * EPS * np.abs(self.log_density(t)) + 2 * EPS * t * t
 
     def bounds(self, low: Any, high: Any, tilt: Tilt) -> tuple[Any, Any]:

@@ -29,7 +29,6 @@ class Alibi:
     slope: float
 
     def __post_init__(self) -> None:
-        """Check the slope."""
         number("slope", self.slope, "give one number >= 0", lambda x: x >= 0)
 
     def breaks(self, length: int) -> np.ndarray:
@@ -37,5 +36,4 @@ class Alibi:
         return every(length) if self.slope else np.empty(0)
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
-        """The bias of the distances."""
         return replace(tokens, beta=tokens.beta - self.slope * tokens.distance)

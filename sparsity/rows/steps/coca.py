@@ -47,7 +47,6 @@ class Coca(RotaryStep):
     slack_at: int | None = None
 
     def __post_init__(self) -> None:
-        """Check everything once."""
         q = vector("query", self.query)
         angles(q.size, self.base)
         planes(q, self.pairing)

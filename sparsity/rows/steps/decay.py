@@ -31,7 +31,6 @@ class Decay:
     decay: float
 
     def __post_init__(self) -> None:
-        """Check λ."""
         if np.ndim(DECAY.check(self.decay)):
             raise InputError("decay", self.decay, "give one number in (0, 1]")
 
@@ -46,7 +45,6 @@ class Decay:
         return np.arange(seen + 1, dtype=np.float64)
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
-        """The weights of the distances."""
         with np.errstate(under="ignore"):
             w = np.exp(tokens.distance * math.log(self.decay))
             return replace(tokens, w=tokens.w * w)

@@ -30,7 +30,6 @@ class QKNorm:
     dim: int
 
     def __post_init__(self) -> None:
-        """Check the dimension."""
         object.__setattr__(self, "dim", whole("dim", self.dim, 2))
         DIM.check(self.dim)
 
@@ -39,5 +38,4 @@ class QKNorm:
         return np.empty(0)
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
-        """Directions in place of Gaussians."""
         return replace(tokens, dim=self.dim)

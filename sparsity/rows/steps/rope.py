@@ -41,7 +41,6 @@ class Rope(RotaryStep):
     base: float = BASE
 
     def __post_init__(self) -> None:
-        """Check everything once."""
         q = vector("query", self.query)
         angles(q.size, self.base)
         planes(q, self.pairing)
@@ -57,11 +56,9 @@ class Rope(RotaryStep):
         object.__setattr__(self, "mean", mu)
 
     def beta(self, distance: Any) -> np.ndarray:
-        """β_m at each distance m."""
         h = planes(self.query, self.pairing) * np.conj(planes(self.mean, self.pairing))
         turned = np.exp(1j * np.asarray(distance, np.float64)[..., None] * self.theta)
         return (turned @ h).real
 
     def gamma(self, distance: Any) -> np.ndarray:
-        """γ_m = σ‖q‖ at each distance m."""
         return np.full(np.shape(distance), self.spread * np.linalg.norm(self.query))

@@ -35,7 +35,6 @@ class ScalableSoftmax:
     scale: float = PUBLISHED_SCALE
 
     def __post_init__(self) -> None:
-        """Check the scale."""
         number("scale", self.scale, "give one number > 0", lambda x: x > 0)
 
     def breaks(self, length: int) -> np.ndarray:
@@ -43,6 +42,5 @@ class ScalableSoftmax:
         return np.empty(0)
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
-        """The scaled scores."""
         factor = self.scale * math.log(length)
         return replace(tokens, beta=factor * tokens.beta, gamma=factor * tokens.gamma)

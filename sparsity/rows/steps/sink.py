@@ -29,7 +29,6 @@ class Sink:
     gamma: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the score."""
         number("beta", self.beta, "give one finite number")
         number("gamma", self.gamma, "give one number >= 0", lambda x: x >= 0)
 
@@ -38,7 +37,6 @@ class Sink:
         return np.array([length - 1.0])
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
-        """The first token's own law."""
         first = tokens.distance == length - 1
         return replace(
             tokens,

@@ -33,7 +33,6 @@ class SinkLogit:
     logit: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the logit."""
         number("logit", self.logit, "give one finite number")
 
     def breaks(self, length: int) -> np.ndarray:
@@ -41,5 +40,4 @@ class SinkLogit:
         return np.empty(0)
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
-        """One more unit."""
         return replace(tokens, units=(*tokens.units, float(self.logit)))

@@ -27,7 +27,6 @@ class Window:
     size: int
 
     def __post_init__(self) -> None:
-        """Check the size."""
         whole("size", self.size, 1)
 
     def breaks(self, length: int) -> np.ndarray:
@@ -35,5 +34,4 @@ class Window:
         return np.array([float(self.size)])
 
     def __call__(self, tokens: Tokens, length: int) -> Tokens:
-        """Nothing beyond the edge."""
         return replace(tokens, w=np.where(tokens.distance < self.size, tokens.w, 0.0))
