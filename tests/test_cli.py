@@ -537,6 +537,20 @@ def test_verify_exits_1_on_a_wrong_formula(command, monkeypatch):
     assert max(abs(cell["z"] or math.inf) for cell in wrong_cells) > 100
 
 
+def test_verify_of_a_row(command, monkeypatch):
+    line = ["verify", "relu2", "--beta", 0.5, "--gamma", 1, "--length", 32, "--step", "window:9",
+            "--detectable", "1e-2"]  # fmt: skip
+    found = answer(command, *line)
+    assert found["agree"] is True
+    assert (found["kernel"], found["steps"], found["n"]) == ("relu2", ["window:9"], 32)
+    assert found["cells"] >= 3
+    assert found["smallest_detectable"] <= 1e-2
+    code, text, err = command(*line)
+    assert (code, err) == (0, "")
+    assert text.startswith("relu2 (squared ReLU) at beta = 0.5, gamma = 1.0, window:9, n = 32")
+    assert text.splitlines()[-1].startswith("AGREE: ")
+
+
 def test_verify_as_text(command, monkeypatch):
     few = tuple(x for x in crosscheck.reference_grid.reference_grid(("decayed",)))[:3]
     monkeypatch.setattr(crosscheck.reference_grid, "reference_grid", lambda names: few)
@@ -774,6 +788,9 @@ BAD = [  # (command line, what the line on stderr must say)
     ("estimate exp --gamma 1 --method magic", ["method", "magic", "stratified"]),
     ("estimate exp --gamma 1 --decay 0.5", ["decay", "0.5", "length"]),
     ("verify --seed x", ["seed", "x", "whole"]),
+    ("verify exp relu2 --gamma 1", ["gamma", "1", "one kernel"]),
+    ("verify --step window:4", ["step", "window:4", "one kernel"]),
+    ("verify exp --gamma 1 --detectable 2", ["detectable", "2", "between 0 and 1"]),
     ("claims --seed x", ["seed", "x", "whole"]),
     # an unwritable place: below a regular file, as permissions do not stop root
     ("sweep exp --gamma 1 --out {file}/x.nc", ["out", "{file}/x.nc", "choose another place"]),

@@ -37,3 +37,40 @@ def test_the_design_shown_is_the_design_printed(command):
         code, out, _ = command(*arguments.split())
         assert code == 0
         assert out.startswith(shown.rstrip("…"))
+
+
+def test_the_answers_shown_are_the_answers_printed(command):
+    shown = [
+        example
+        for block in re.findall(r"```console\n(.*?)```", README, re.S)
+        for example in re.findall(r"^\$ sparsity (.*)\n((?:(?!\$).*\n)*)", block, re.M)
+        if "…" not in example[1]
+    ]
+    assert len(shown) >= 3
+    for line, words in shown:
+        code, out, _ = command(*line.split())
+        assert code == 0
+        number = r"\d+\.?\d*(?:e[+-]\d+)?"
+        assert re.sub(number, "#", out.strip()) == re.sub(number, "#", words.strip())
+        pairs = zip(re.findall(number, out), re.findall(number, words), strict=True)
+        for (
+            printed,
+            said,
+        ) in pairs:  # the last digit, and a bound, may be another on another machine
+            assert float(printed) == pytest.approx(float(said), rel=1e-10, abs=1e-11)
+
+
+def test_the_steps_and_quantities_named_are_those_there_are():
+    from sparsity import quantities
+    from sparsity.rows import steps
+
+    (named,) = re.findall(r"`--step` takes (.*?), as\noften", README, re.S)
+    assert re.findall(r"`([a-z-]+)`", named) == list(steps.typed())
+    (named,) = re.findall(r"`--of` takes (.*?)\. `", README, re.S)
+    assert re.findall(r"`(\w+)`", named) == [quantity.name for quantity in quantities.ALL]
+
+
+def test_every_command_is_in_the_table():
+    from sparsity import cli
+
+    assert set(re.findall(r"^\| `sparsity (\w+)", README, re.M)) == set(cli.cli.commands)
