@@ -12,18 +12,23 @@ import pytest
 BITS = """
 import jax
 jax.config.update("jax_enable_x64", True)
-from sparsity import kernels
-from sparsity.montecarlo import Sampling, estimators
-from sparsity.verification.reference_grid import FEATURE_MAPS
+from sparsity import Decay, Row, SinkLogit, kernels
+from sparsity.montecarlo import Sampling, estimators, sample_rows
+from sparsity.montecarlo.row_sampling import draw_rows
+from sparsity.verification.cells import FEATURE_MAPS
 settings = Sampling(rel_error=2e-3, seed=9)
 query, mean = estimators.keys_at(0.5, 1.0, 6, 9)
+rows = draw_rows(Row("exp", gamma=1.0, steps=(Decay(0.9),)), 16, settings)
 found = [
     estimators.stratified(kernels.relu2, {"beta": -1.0, "gamma": 0.5}, settings),
     estimators.stratified(kernels.decayed, {"decay": 0.9, "length": 100.0}, settings),
     estimators.plain(kernels.identity, {"beta": 1.0, "gamma": 1.0}, settings),
     estimators.full_keys(kernels.exp, query, mean, settings),
     estimators.features(FEATURE_MAPS["relu"], [1.0, 2.0], 0.0, 1.0, settings),
-    *estimators.rows(kernels.exp, 0.0, 1.0, 16, settings, decay=0.9),
+    rows.estimate("S"),
+    rows.estimate("n_eff"),
+    rows.limit_form(),
+    sample_rows(Row("exp", gamma=1.0, steps=(SinkLogit(1.0),)), 16, settings, "sink_mass"),
 ]
 print(jax.local_device_count(), *(x.hex() for e in found for x in (e.log_S, e.rel_stderr)))
 """
@@ -46,22 +51,22 @@ def test_the_same_bits_on_one_two_and_four_devices():
         devices, *bits = child(BITS, XLA_FLAGS=flags).stdout.split()
         assert int(devices) == count
         seen[count] = bits
-    assert len(seen[1]) == 16
+    assert len(seen[1]) == 18
     assert seen[1] == seen[2] == seen[4]
 
 
 MEMORY = """
 import jax
-from sparsity import kernels
+from sparsity import Row, kernels
 from sparsity.bench.probe import peak_mib
-from sparsity.montecarlo import Sampling, estimators
+from sparsity.montecarlo import Sampling, estimators, sample_rows
 settings = Sampling(rel_error=0.5, seed=0)
 {what}
 print(peak_mib() / 1024)
 """
 
 LARGE = {
-    "rows of 2·10⁶ tokens": "estimators.rows(kernels.exp, 0.0, 1.0, 2 * 10**6, settings)",
+    "rows of 2·10⁶ tokens": "sample_rows(Row('exp', gamma=1.0), 2 * 10**6, settings)",
     "keys of 4096 dimensions": (
         "estimators.full_keys(kernels.relu2, *estimators.keys_at(0.0, 1.0, 4096, 0), settings)"
     ),

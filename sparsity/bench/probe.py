@@ -41,10 +41,10 @@ def _scalar(draws: int) -> None:
 
 
 def _rows(length: int) -> None:
-    from sparsity.kernels import identity
-    from sparsity.montecarlo import Sampling, estimators
+    from sparsity.montecarlo import Sampling, sample_rows
+    from sparsity.rows.row import Row
 
-    estimators.rows(identity, 0.0, 1.0, length, Sampling(0.5, 1))
+    sample_rows(Row("identity", beta=0.0, gamma=1.0), length, Sampling(0.5, 1))
 
 
 def _keys(dim: int) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 
 from sparsity.errors import InputError
 from sparsity.kernels import identity
-from sparsity.montecarlo import Sampling, estimators
+from sparsity.montecarlo import Sampling, estimators, sample_rows
+from sparsity.rows.row import Row
 
 __all__ = ["probe", "scaling"]
 
@@ -47,8 +48,8 @@ def _samples(draws: int) -> tuple[int, int]:
 
 
 def _rows(length: int) -> tuple[int, int]:
-    found = estimators.rows(identity, 0.0, 1.0, length, Sampling(0.5, 1))
-    return found.S_n.samples, found.S_n.samples * length
+    found = sample_rows(Row(identity, beta=0.0, gamma=1.0), length, Sampling(0.5, 1))
+    return found.samples, found.samples * length
 
 
 def _keys(dim: int) -> tuple[int, int]:

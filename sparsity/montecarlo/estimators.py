@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,12 +15,9 @@ from sparsity.montecarlo import proposals
 from sparsity.montecarlo.batches import CHUNK, batch_size
 from sparsity.montecarlo.keys import keys_at
 from sparsity.montecarlo.precision import rounding
-from sparsity.montecarlo.row_sampling import draw_rows
 from sparsity.montecarlo.running import Sampling, conclude, run
 from sparsity.montecarlo.samplers import Features, FullKeys, Plain, Stratified
 from sparsity.results import Estimate
-from sparsity.rows.row import Row
-from sparsity.rows.steps import Decay
 
 __all__ = ["features", "full_keys", "keys_at", "plain", "stratified"]
 
@@ -177,28 +174,3 @@ def features(
     sampler = Features(feature, len(q), batch_size(len(q)), real.name)
     done = run(sampler, arguments, _RATIO, sampling)
     return conclude(done, _RATIO, method=f"features-{feature.name}", sampling=sampling)
-
-
-class RowEstimates(NamedTuple):
-    """S, n_eff and the limit form of the same rows."""
-
-    S_n: Estimate
-    n_eff: Estimate
-    pooled: Estimate
-
-
-def rows(
-    kernel: Kernel,
-    beta: float,
-    gamma: float,
-    length: int,
-    sampling: Sampling,
-    *,
-    decay: float = 1.0,
-    dim: int | None = None,
-) -> RowEstimates:
-    """Whole rows of like tokens: `row_sampling.draw_rows` by the kernel's parameters."""
-    steps = () if decay == 1 else (Decay(decay),)
-    row = Row(kernel, beta=beta, gamma=gamma, steps=steps)
-    drawn = draw_rows(row, length, sampling, dim=dim)
-    return RowEstimates(drawn.estimate("S"), drawn.estimate("n_eff"), drawn.limit_form())
