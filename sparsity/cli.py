@@ -330,7 +330,7 @@ def verify(kernels: tuple[str, ...], seed: str, as_json: bool) -> None:
 @_json_option
 def claims(seed: str, as_json: bool) -> None:
     """Judge the claims of the sources by computation."""
-    from sparsity.ledger.ledger import ledger
+    from sparsity.ledger import ledger
 
     _use_float64()
     judged = sparsity.claims(seed=_number("seed", seed, int))

@@ -9,8 +9,8 @@ import sympy
 
 from sparsity import claims, evaluate, kernels
 from sparsity.kernels.symbols import beta, decay, gamma, n
+from sparsity.ledger import ledger
 from sparsity.ledger.judging import Claim, Finding, Routes, verdict, z_tests
-from sparsity.ledger.ledger import ledger
 from sparsity.ledger.su import linear
 from sparsity.montecarlo import estimators
 

@@ -12,7 +12,7 @@ from scipy import special, stats
 from sparsity import measure, metric
 from sparsity.errors import InputError
 from sparsity.finite import finite_length, finite_rows
-from sparsity.ledger.ledger import model as claims_model
+from sparsity.ledger import model as claims_model
 from sparsity.ledger.model import null
 from sparsity.ledger.model.evidence import Evidence, Run, Sinks
 from sparsity.measurement import labels, law, layers, save, tables

@@ -14,8 +14,8 @@ from sparsity.figures.mixing import FIGURE
 from sparsity.finite import finite_length, finite_rows
 from sparsity.kernels import score_kernel
 from sparsity.kernels.symbols import s
+from sparsity.ledger import sinks as claims_sinks
 from sparsity.ledger.judging import Finding, verdict
-from sparsity.ledger.ledger import sinks as claims_sinks
 from sparsity.ledger.sinks import SinkRoutes
 from sparsity.ledger.sinks.mixing import toy
 from sparsity.rows.steps import RowLaw, Unit

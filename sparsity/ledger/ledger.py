@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sparsity.errors import check_seed
+from sparsity.ledger import coca as claims_coca
+from sparsity.ledger import sinks as claims_sinks
+from sparsity.ledger import su as claims_su
 from sparsity.ledger.judging import Claim, Routes
-from sparsity.ledger.ledger import coca as claims_coca
-from sparsity.ledger.ledger import sinks as claims_sinks
-from sparsity.ledger.ledger import su as claims_su
 
 __all__ = ["ALL", "claims", "table"]
 

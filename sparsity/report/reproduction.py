@@ -14,7 +14,7 @@ from typing import Any
 
 from sparsity import figures, report
 from sparsity.errors import check_seed
-from sparsity.ledger.ledger import ledger
+from sparsity.ledger import ledger
 from sparsity.output import folder, plain, replacing
 from sparsity.verification.crosscheck import CrossCheck, verify
 

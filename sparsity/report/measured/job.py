@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparsity import models, report
 from sparsity.errors import InputError
-from sparsity.ledger.ledger import model as claims_model
+from sparsity.ledger import model as claims_model
 from sparsity.measurement import tables
 from sparsity.measurement.labels import save
 from sparsity.measurement.runs import measure_model
