@@ -45,7 +45,7 @@ def _call(spec: Spec) -> tuple[list[str], list[str]]:
             ],
         )
     step, lines = spec.law.code.format(**v), []
-    imports = ["from sparsity import finite_rows", "from sparsity.rows.steps import RowLaw"]
+    imports = ["from sparsity.finite import finite_rows", "from sparsity.rows.steps import RowLaw"]
     if spec.rows == "rope":
         imports.append("from sparsity.figures.collinear import turned_query")
         imports.append("from sparsity.finite.rotary_laws import Rope")
