@@ -12,7 +12,6 @@ from sympy import (
     Eq,
     Heaviside,
     Max,
-    Mod,
     Ne,
     Piecewise,
     asinh,
