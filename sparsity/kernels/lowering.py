@@ -98,8 +98,20 @@ def numpy_log_abs_as_given(kernel: Kernel) -> Callable[[np.ndarray], np.ndarray]
     return sympy.lambdify([_argument(kernel)], log_abs(_in_argument(kernel)), ["scipy", "numpy"])
 
 
+_SMALLEST = 1e-300  # of a constant
+
 # λ reaches a device as −log λ: float32 has too few numbers near one.
 _rate = sympy.Symbol("rate", nonnegative=True)
+
+
+def _refuse_lost(expression: Any) -> None:
+    """Refuse a constant that float64 would take for zero or for infinity."""
+    for part in sympy.preorder_traversal(expression):
+        if isinstance(part, sympy.Expr) and part.is_number and part.is_finite and part != 0:
+            size = abs(complex(part))
+            if not _SMALLEST < size < 1 / _SMALLEST:
+                fix = "lies beyond float64, in which rows are sampled; use evaluate or exact laws"
+                raise InputError("weight", part, fix)
 
 
 def _jax_function(kernel: Kernel, lowered: Callable[[Any], Any]) -> Callable[..., Any]:
@@ -113,6 +125,7 @@ def _jax_function(kernel: Kernel, lowered: Callable[[Any], Any]) -> Callable[...
         *((slow.get(x) and _rate) or x for x in _extra_parameters(kernel)),
     ]
     expression = lowered(_in_argument(kernel).subs(slow))
+    _refuse_lost(expression)
     raw = sympy.lambdify(arguments, expression, [special, "jax"])
 
     def function(x: Any, *rest: Any) -> Any:

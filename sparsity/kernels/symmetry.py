@@ -9,7 +9,6 @@ import numpy as np
 import sympy
 
 from sparsity.kernels.base import Kernel
-from sparsity.kernels.lowering import log_abs
 from sparsity.kernels.symbols import s
 
 __all__ = ["symmetry"]
@@ -35,9 +34,29 @@ def _degree(f: Any) -> float | None:
     return None
 
 
+def _rise(f: Any) -> float | None:
+    """The a with f(s + x) = e^(ax) f(s) up to a sign for every x, None where it is not seen.
+
+    Read off the expression: a derivative would not see the jumps of a piecewise constant.
+    """
+    if not f.has(s):
+        return 0.0
+    if isinstance(f, (sympy.exp, sympy.Pow)) and not f.as_base_exp()[0].has(s):
+        base, exponent = f.as_base_exp()
+        slope = exponent.diff(s) if exponent.is_polynomial(s) else s
+        rate = slope * sympy.log(base)
+        return None if slope.has(s) or not rate.is_real else float(rate)
+    if isinstance(f, sympy.Pow) and not f.exp.has(s):
+        inner = _rise(f.base)
+        return None if inner is None or not f.exp.is_real else float(f.exp) * inner
+    if isinstance(f, (sympy.Mul, sympy.Abs)):
+        parts = [_rise(part) for part in f.args]
+        known = [part for part in parts if part is not None]
+        return float(sum(known)) if len(known) == len(parts) else None
+    return None
+
+
 @functools.lru_cache(maxsize=128)
 def symmetry(kernel: Kernel) -> tuple[float | None, float | None]:
     """(a, p): f(s + x) = e^(ax) f(s) up to a sign for all x, and f(cs) = c^p f(s); or None."""
-    rise = sympy.simplify(log_abs(kernel.weight).diff(s)) if kernel.weight.has(s) else sympy.S(0)
-    exponent = float(rise) if rise.is_number and rise.is_real else None
-    return exponent, _degree(kernel.weight)
+    return _rise(kernel.weight), _degree(kernel.weight)

@@ -210,6 +210,7 @@ class _Moments:
         return _Sum(top, mass.sum(axis=(1, 2)), noise.sum(axis=(1, 2)))
 
 
+@np.errstate(all="ignore")  # overflow shows as a bound of infinity, and is refused
 def panels(axis: Axis, powers: tuple[float, ...]) -> Panels:
     """The panels that carry the mass of ∫|f|^p over an axis, each of them smooth.
 
@@ -221,6 +222,7 @@ def panels(axis: Axis, powers: tuple[float, ...]) -> Panels:
     return Panels.joined(goal.kept) if goal.kept else Panels(*np.empty((3, 0)))
 
 
+@np.errstate(all="ignore")
 def log_moments(axis: Axis, powers: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Log of ∫|f|^p over an axis, density relative to its peak, and bounds on its error.
 

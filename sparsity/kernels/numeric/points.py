@@ -240,6 +240,10 @@ class Points(NamedTuple):
         """−1 or 1; 1 at zero."""
         return np.where(self.m < 0, -1.0, 1.0)
 
+    def strict_sign(self, tie: float) -> Any:
+        """−1, 1, or `tie` where it is zero exactly."""
+        return np.where((self.m == 0) & (self.e == 0), tie, self.sign())
+
     def magnitude(self) -> Any:
         """|x| as a float."""
         return np.abs(self.plain().m)

@@ -23,6 +23,14 @@ from sparsity.kernels.symbols import s
 __all__ = ["FUNCTIONS", "Branches", "evaluate", "unknown"]
 
 
+_FLAT = (
+    *(sympy.Max, sympy.Min, sympy.Abs, sympy.sign, sympy.Heaviside, sympy.Piecewise),
+    *(sympy.floor, sympy.ceiling, sympy.frac, sympy.Mod),
+)
+_TIE = 2.0  # the sign of what is exactly zero, where that may hold on a whole stretch
+_PROBES = (0.7390851332151607, -1.4142135623730951, 3.141592653589793)
+
+
 class Branches:
     """The signs on which branches were chosen, in the order in which they were asked for.
 
@@ -64,6 +72,17 @@ class _Run:
     def sign(self, value: Value) -> Any:
         """The sign of a value, as the branches have it."""
         return self.branches(lambda: value.whole().sign())
+
+    def decided(self, e: Any) -> Any:
+        """The sign of an expression that decides a step or a condition.
+
+        Only what holds a function with flat parts can be zero on a whole stretch: there zero is a
+        sign of its own, and nothing that may be zero counts as positive or negative.
+        """
+        value = self(e)
+        if not e.has(*_FLAT):
+            return self.sign(value)
+        return self.branches(lambda: value.whole().strict_sign(_TIE))
 
     def select(self, sign: Any, above: Value, below: Value) -> Value:
         """`above` where the sign is 1 or 0, `below` where it is −1; both where undecided."""
@@ -129,8 +148,13 @@ def _extreme(largest: bool) -> Callable[[_Run, Any], Value]:
 
 def _steps(below: float) -> Callable[[_Run, Any], Value]:
     def of(run: _Run, e: Any) -> Value:
-        low, high = (Value(0.0, run.kind.exact(x)) for x in (below, 1.0))
-        return run.select(run.sign(run(e.args[0])), high, low)
+        low, high = (Value(x, run.kind.exact(0.0)) for x in (below, 1.0))
+        sign = run.decided(e.args[0])
+        found = run.select(sign, high, low)
+        if not np.any(sign == _TIE):
+            return found
+        between = run(e.args[1]) if len(e.args) > 1 else Value(0.0, run.kind.exact(0.0))
+        return between.where(sign == _TIE, found)
 
     return of
 
@@ -138,7 +162,9 @@ def _steps(below: float) -> Callable[[_Run, Any], Value]:
 def _floor(run: _Run, e: Any) -> Value:
     x = run(e.args[0]).whole()
     step = run.branches(lambda: x.step())
-    return Value(0.0, x.floor(step))
+    known = np.isfinite(step)
+    whole = Value(np.where(known, step, 0.0), run.kind.exact(np.zeros(np.shape(step)))).settled()
+    return whole if np.all(known) else whole.where(known, Value(0.0, x.floor(step)))
 
 
 def _ceiling(run: _Run, e: Any) -> Value:
@@ -178,12 +204,26 @@ def _holds(run: _Run, condition: Any) -> Any:
         for part in parts[1:]:
             total = pick(total, part)
         return total
-    if isinstance(condition, (sympy.Eq, sympy.Ne)):  # at single points, which have no mass
-        return np.float64(-1.0 if isinstance(condition, sympy.Eq) else 1.0)
+    if isinstance(condition, (sympy.Eq, sympy.Ne)):
+        equal = _equal(run, condition)
+        return equal if isinstance(condition, sympy.Eq) else -equal
     if isinstance(condition, Relational):
-        sign = run.sign(run(condition.lhs) - run(condition.rhs))
-        return sign if isinstance(condition, (sympy.Gt, sympy.Ge)) else -sign
+        sign = run.decided(sympy.Add(condition.lhs, -condition.rhs))
+        at_tie = 1.0 if isinstance(condition, (sympy.Ge, sympy.Le)) else -1.0
+        up = isinstance(condition, (sympy.Gt, sympy.Ge))
+        return np.where(sign == _TIE, at_tie, sign if up else -sign)
     raise InputError("weight", condition, "cannot be decided; use <, <=, >, >=, &, | and ~")
+
+
+def _equal(run: _Run, condition: Any) -> Any:
+    """1 where two expressions are equal, −1 where not, 0 where undecided."""
+    gap = sympy.Add(condition.lhs, -condition.rhs)
+    if not gap.has(*_FLAT):  # at single points, which have no mass, or everywhere
+        if all(abs(gap.evalf(30, subs={s: x}, chop=False)) < 1e-20 for x in _PROBES):
+            raise InputError("weight", condition, "cannot be decided: both sides look the same")
+        return np.float64(-1.0)
+    sign = run.decided(gap)
+    return np.where(sign == _TIE, 1.0, np.where(sign == 0, 0.0, -1.0))
 
 
 def _method(name: str) -> Callable[[_Run, Any], Value]:
@@ -217,7 +257,7 @@ FUNCTIONS: dict[Any, Callable[[_Run, Any], Value]] = {
     sympy.sech: _over("cosh"),
     sympy.csch: _over("sinh"),
     sympy.atan: _method("atan"),
-    sympy.asinh: _rewritten(lambda x: sympy.log(x + sympy.sqrt(1 + x**2))),
+    sympy.asinh: _method("asinh"),
     sympy.erf: _method("erf"),
     sympy.erfc: _method("erfc"),
     sympy.sinc: _rewritten(lambda x: sympy.Mul(sympy.sin(x), 1 / x, evaluate=False)),

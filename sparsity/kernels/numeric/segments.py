@@ -205,6 +205,12 @@ class Segments(NamedTuple):
         """−1 or 1 where it is that, or zero, throughout; 0 where undecided."""
         return np.where(self.lo.m >= 0, 1.0, np.where(self.hi.m <= 0, -1.0, 0.0))
 
+    def strict_sign(self, tie: float) -> Any:
+        """−1 or 1 throughout, `tie` where it is zero throughout, 0 where undecided."""
+        low, high = self.lo.m, self.hi.m
+        known = np.where(low > 0, 1.0, np.where(high < 0, -1.0, 0.0))
+        return np.where((low == 0) & (high == 0), tie, known)
+
     def magnitude(self) -> Any:
         """The largest |x|; ∞ where nothing is known."""
         low, high = self._plain()

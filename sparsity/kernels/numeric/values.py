@@ -16,6 +16,7 @@ import sympy
 __all__ = ["Value", "constant"]
 
 _LARGEST = 1e100  # of a constant: its square is a float
+_SMALLEST = 1e-290  # of a float with all its digits, and what is left of it
 _SPLIT = 134217729.0  # 2²⁷ + 1 (Veltkamp)
 
 
@@ -202,6 +203,18 @@ class Value(NamedTuple):
         far = self._of(np.where(side == 0, 1.0, side) * 1.0, drop.times(-2.0 * side))
         return far.where(side != 0, near)
 
+    def asinh(self) -> Value:
+        """Inverse hyperbolic sine: log((1 + y)/(1 − y)) with y = x/(1 + √(1 + x²)) near zero."""
+        x = self.whole()
+        root = Value(1.0, x.square()).settled().real_power(0.5)
+        y = Value(0.0, x) * (root + Value(1.0, self._kind().exact(0.0))).reciprocal()
+        above, below = (Value(1.0, y.whole().times(c)).settled().log() for c in (1.0, -1.0))
+        near = above - below
+        side = _side(x, 1.0)
+        sign = np.where(side == 0, 1.0, side)
+        far = Value(0.0, (x.times(sign) + root.whole()).log().times(sign))
+        return far.where(side != 0, near)
+
     def erf(self) -> Value:
         """Error function: ±(1 − e^(−x²) erfcx|x|) away from zero."""
         x = self.whole()
@@ -252,6 +265,10 @@ def _gauss_tail(x: Any) -> Any:
 def constant(kind: Any, number: Any) -> Value:
     """A SymPy number: the nearest float, and what is left of it as the rest."""
     near = float(number)
+    if number != 0 and not _SMALLEST < abs(near) < 1 / _SMALLEST and number.is_finite:
+        power = round(float(sympy.log(abs(number)).evalf(20)))  # beyond the floats: m·e^power
+        m = float((number * sympy.exp(-power)).evalf(30))
+        return Value(0.0, kind.exact(m, abs(m) * 1e-15) * kind.exact(float(power)).exp())
     if not math.isfinite(near):
         return Value(0.0, kind.exact(near))
     exactly = sympy.Rational(near)

@@ -1,0 +1,158 @@
+"""Weights that are flat on whole stretches, and constants beyond the floats: exact references."""
+
+import math
+
+import mpmath
+import pytest
+import sympy
+from scipy.special import ndtr
+from scipy.stats import binom
+from sympy import (
+    Abs,
+    Eq,
+    Heaviside,
+    Max,
+    Ne,
+    Piecewise,
+    asinh,
+    cos,
+    exp,
+    floor,
+    log,
+    sign,
+    sin,
+)
+
+from sparsity import InputError, Row, Sink, estimate, evaluate, exact, score_kernel
+from sparsity.kernels.symbols import s
+from sparsity.kernels.symmetry import symmetry
+
+UNIT = ndtr(1) - 0.5  # P(0 < s < 1)
+# weight: ((probability, value), …) under N(0, 1)
+TIES = {
+    sign(Max(s, 0)): ((0.5, 0), (0.5, 1)),
+    Heaviside(Max(s, 0), 0): ((0.5, 0), (0.5, 1)),
+    1 + sign(Max(s, 0)): ((0.5, 1), (0.5, 2)),
+    Heaviside(Max(s, 0)): ((0.5, 0.5), (0.5, 1)),
+    Piecewise((2, Max(s, 0) > 0), (1, True)): ((0.5, 1), (0.5, 2)),
+    Piecewise((2, Max(s, 0) <= 0), (1, True)): ((0.5, 1), (0.5, 2)),
+    Piecewise((2, Eq(Max(s, 0), 0)), (1, True)): ((0.5, 1), (0.5, 2)),
+    Piecewise((2, Eq(sign(s), 1)), (1, True)): ((0.5, 1), (0.5, 2)),
+    Piecewise((2, sign(s) >= 1), (1, True)): ((0.5, 1), (0.5, 2)),
+    Piecewise((2, Eq(floor(s), 0)), (1, True)): ((1 - UNIT, 1), (UNIT, 2)),
+    Piecewise((2, Ne(floor(s), 0)), (1, True)): ((UNIT, 1), (1 - UNIT, 2)),
+    Piecewise((2, 2 * floor(s) > 0), (1, True)): ((0.5 + UNIT, 1), (0.5 - UNIT, 2)),
+    2 + sign(floor(s)): ((0.5, 1), (UNIT, 2), (0.5 - UNIT, 3)),
+    Heaviside(floor(s)): ((0.5, 0), (UNIT, 0.5), (0.5 - UNIT, 1)),
+    1 + Heaviside(floor(s), 0): ((0.5 + UNIT, 1), (0.5 - UNIT, 2)),
+    Heaviside(Abs(s) - 4): ((1 - 2 * ndtr(-4), 0), (2 * ndtr(-4), 1)),
+}
+
+
+def own(weight):
+    return score_kernel("own", weight)
+
+
+@pytest.mark.parametrize("weight", TIES, ids=str)
+def test_what_is_zero_on_a_whole_stretch_is_zero_there(weight):
+    m1, m2 = (sum(p * value**k for p, value in TIES[weight]) for k in (1, 2))
+    found = evaluate(own(weight), beta=0.0, gamma=1.0)
+    assert abs(found.log_S - (math.log(m1) - math.log(m2) / 2)) <= found.error_bound + 1e-14
+    assert found.error_bound < 1e-11
+
+
+@pytest.mark.parametrize(
+    "weight",
+    [
+        Piecewise((2, Eq(sin(s) ** 2 + cos(s) ** 2, 1)), (1, True)),
+        Piecewise((2, Abs(s) - s > 0), (1, True)),
+    ],
+    ids=str,
+)
+def test_a_tie_that_cannot_be_decided_is_refused(weight):
+    with pytest.raises(InputError):
+        evaluate(own(weight), beta=0.0, gamma=1.0)
+
+
+def two_valued(n, p, low, high):
+    """E n_eff of n weights that are `high` with probability p, else `low`."""
+    each = ((n - k, k) for k in range(n + 1))
+    return sum(
+        binom.pmf(k, n, p) * (i * low + k * high) ** 2 / (i * low**2 + k * high**2) for i, k in each
+    )
+
+
+@pytest.mark.parametrize(("beta", "n"), [(1.0, 2), (1.0, 10), (-2.0, 50), (30.0, 10)])
+def test_jumps_do_not_lose_the_bias(beta, n):
+    """A step looks constant to a derivative, and is not."""
+    kernel = own(Piecewise((1, s < 0), (2, True)))
+    true = two_valued(n, float(ndtr(beta)), 1, 2)
+    found = exact(kernel, length=n, beta=beta, gamma=1.0)
+    assert abs(found.value / true - 1) <= found.error_bound + 1e-13
+    # A sink that is like the others: the tokens go one by one through the engine.
+    row = exact(Row(kernel, beta=beta, gamma=1.0, steps=(Sink(beta, 1.0),)), length=n)
+    assert abs(row.value / true - 1) <= row.error_bound + 1e-13
+
+
+@pytest.mark.parametrize(
+    ("weight", "rise"),
+    [
+        (exp(2 * s), 2.0),
+        (5 * exp(1 - 3 * s), -3.0),
+        (2**s, math.log(2)),
+        (Abs(exp(s)) ** 2, 2.0),
+        (sympy.Integer(7), 0.0),
+        (Piecewise((1, s < 0), (2, True)), None),
+        (exp(s) * Piecewise((1, s < 0), (2, True)), None),
+        (exp(s) * floor(s), None),
+        (exp(s**2), None),
+        (exp(floor(s)), None),
+        (s**2, None),
+    ],
+    ids=str,
+)
+def test_only_exponentials_are_the_same_after_a_shift(weight, rise):
+    found = symmetry(own(weight))[0]
+    assert found == (None if rise is None else pytest.approx(rise, rel=1e-15))
+
+
+def test_constants_below_all_floats_are_no_zeros():
+    with mpmath.workdps(60):
+        for cut, depth in ((45, 800), (200, 20000)):
+            p, c = mpmath.ncdf(-cut), mpmath.exp(-depth)
+            true = mpmath.log(p * (1 + c) + (1 - p) * c)
+            true -= mpmath.log(p * (1 + c) ** 2 + (1 - p) * c**2) / 2
+            kernel = own(Heaviside(s - cut) + exp(-depth))
+            found = evaluate(kernel, beta=0.0, gamma=1.0)
+            assert abs(found.log_S - true) <= found.error_bound
+            assert found.error_bound < 1e-9
+            rows = exact(kernel, length=10, beta=0.0, gamma=1.0)
+            assert abs(rows.value - 10) <= 10 * rows.error_bound + 1e-12
+            with pytest.raises(InputError, match="beyond float64"):
+                estimate(kernel, beta=0.0, gamma=1.0)
+    tiny = evaluate(own(log(1 + exp(s)) + exp(-800)), beta=-2000.0, gamma=1.0)
+    assert abs(tiny.log_S) <= tiny.error_bound
+    large = evaluate(own((2 + cos(300 * s)) * exp(700)), beta=0.0, gamma=1.0)
+    plain = evaluate(own(2 + cos(300 * s)), beta=0.0, gamma=1.0)
+    assert abs(large.log_S - plain.log_S) <= large.error_bound + plain.error_bound
+
+
+@pytest.mark.parametrize(("beta", "gamma"), [(0, 1), (3, 1), (-1e6, 1e3), (1e-9, 1e-10)])
+def test_asinh_on_both_sides(beta, gamma):
+    found = evaluate(own(asinh(s)), beta=beta, gamma=gamma)
+    with mpmath.workdps(30):
+        cuts = [beta + gamma * t for t in (-12, -6, -3, -1, 0, 1, 3, 6, 12)] + [0]
+        cuts = sorted(x for x in set(cuts) if abs(x - beta) <= 12 * gamma)
+        density = lambda x: mpmath.npdf(x, beta, gamma)  # noqa: E731
+        m1, m2 = (
+            mpmath.quad(lambda x, k=k: abs(mpmath.asinh(x)) ** k * density(x), cuts) for k in (1, 2)
+        )
+        assert abs(found.log_S - (mpmath.log(m1) - mpmath.log(m2) / 2)) <= found.error_bound + 1e-15
+
+
+def test_expressions_that_sympy_cannot_simplify_end():
+    weight = log(1 + exp(s)) * sympy.tanh(s) * sympy.erf(s / 2) * exp(sin(3 * s)) / (1 + s**2)
+    weight = weight * sympy.cosh(s / 5) + sympy.atan(s) ** 2
+    found = exact(own(weight), length=100, beta=0.3, gamma=2.0)
+    assert 1 < found.value < 100
+    assert found.error_bound < 1e-8
