@@ -11,6 +11,7 @@ from sparsity.figures.record import Canvas, Context, Data, Figure
 from sparsity.figures.series import Series
 from sparsity.inversion.sink_logit import sink_logit
 from sparsity.rows.row import Row
+from sparsity.theory.limit_form import log_total
 
 MASS = 0.5
 GAMMAS = (1.0, 2.0, 3.0, 4.0)
@@ -25,7 +26,11 @@ def data(context: Context) -> Data:
         logit = sink_logit(MASS, Row("exp", gamma=g), length=LENGTHS)
         exact.append(Series.line(f"γ = {g:g}", LENGTHS, np.log(logit)))
     annealed = [
-        Series.line(f"ln n + γ²/2, γ = {g:g}", ends, np.log(np.log(ends) + g * g / 2))
+        Series.line(
+            f"ln n + γ²/2, γ = {g:g}",
+            ends,
+            np.log([log_total(Row("exp", gamma=g), n) for n in ends.tolist()]),
+        )
         for g in GAMMAS
     ]
     return (*exact, *annealed)

@@ -252,5 +252,5 @@ def _row(kernel: Any, record: Kernel, free: str | None, options: dict[str, Any])
     """The row that was given; of a kernel with its options, what is free being anything."""
     if isinstance(kernel, Row):
         return row_of(kernel, options)
-    anything = {"decay": 0.5} if record is decayed else {"beta": 0.0, "gamma": 1.0}
+    anything: dict[str, Any] = {"decay": 0.5} if record is decayed else {"beta": 0.0, "gamma": 1.0}
     return Row(record, **(anything | options))

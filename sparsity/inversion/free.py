@@ -77,7 +77,8 @@ class Free:
         number = int(value) if self.whole else value
         if place is None:
             return row.replace(**{self.field: number})
-        step: Any = replace(row.steps[place], **{self.field: number})
+        own: Any = row.steps[place]
+        step = replace(own, **{self.field: number})
         steps = (*row.steps[:place], step, *row.steps[place + 1 :])
         return Row(row.kernel, steps=steps, **row.params)
 

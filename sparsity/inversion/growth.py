@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from scipy.special import ndtr
 
@@ -13,7 +14,7 @@ __all__ = ["growth"]
 
 
 def growth(
-    kernel: Kernel, n: float, wanted: float, given: dict[str, float], found: dict[str, float]
+    kernel: Kernel, n: float, wanted: float, given: dict[str, float], found: dict[str, Any]
 ) -> str:
     """How the requirement grows with n at fixed n_eff, as n → ∞."""
     if kernel is exp:

@@ -9,6 +9,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from scipy.optimize import brentq
 
@@ -62,7 +63,7 @@ class Lever:
     """
 
     free: str
-    parameters: Callable[[float], dict[str, float]]
+    parameters: Callable[[float], dict[str, Any]]
     ends: tuple[float, float]
     start: float
     reach: Reach
@@ -97,7 +98,7 @@ def _bias(kernel: Kernel, length: float, given: dict[str, float]) -> Lever:
     floor = f"S ≥ √(2/π) whatever the bias, a floor of {centre:.7g} tokens (2n/π in long rows)"
     low, zero, high = -math.asinh(30.0), math.asinh(1e-8), math.asinh(1e7)
 
-    def at(x: float) -> dict[str, float]:
+    def at(x: float) -> dict[str, Any]:
         if beta is None:
             return {"beta": gamma * math.sinh(x), "gamma": gamma}
         return {"beta": beta, "gamma": abs(beta / math.sinh(x)) if beta else gamma}

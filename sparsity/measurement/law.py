@@ -13,6 +13,7 @@ import numpy as np
 from scipy.interpolate import RectBivariateSpline
 
 from sparsity.finite.exact import exact as exact_law
+from sparsity.theory.evaluation import evaluate
 
 __all__ = ["ERROR", "WIDEST", "exact", "limit", "log_limit"]
 
@@ -23,8 +24,11 @@ _STEP = 1 / 16  # of asinh γ
 
 
 def log_limit(gamma: Any) -> np.ndarray:
-    """Log S = −γ²/2, the limit law of softmax attention over many Gaussian logits."""
-    return -np.square(np.asarray(gamma, np.float64)) / 2
+    """Log S = −γ²/2, the limit law of softmax attention over many Gaussian logits; 0 at γ = 0."""
+    gamma = np.asarray(gamma, np.float64)
+    log_S, known = np.where(gamma == 0, 0.0, np.nan), (gamma > 0) & (gamma < np.inf)
+    log_S[known] = evaluate("exp", gamma=gamma[known]).log_S
+    return log_S
 
 
 def limit(gamma: Any) -> np.ndarray:

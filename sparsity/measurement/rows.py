@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
+from sparsity import metric
+
 __all__ = ["STILL", "Parts", "focus", "shape", "softmax", "split"]
 
 
@@ -114,7 +116,9 @@ def focus(weights: Parts, top: Sequence[int]) -> tuple[dict[str, Any], Any, Any]
         sum_rest = xp.where(others, total, 1.0)
         each = share / sum_rest  # p over weight
         square = (rest * rest).sum(-1)
-        n_eff_rest = xp.where(others, sum_rest**2 / xp.where(others, square, 1.0), 1.0)
+        n_eff_rest = xp.where(
+            others, metric.effective(sum_rest, xp.where(others, square, 1.0)), 1.0
+        )
         entropy = xp.log(sum_rest) - _xlogx(xp, rest).sum(-1) / sum_rest
         p = rest * each[..., None]
         together = mass**2 + (p * p).sum(-1)

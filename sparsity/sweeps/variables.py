@@ -81,7 +81,7 @@ class Grid:
 
     def _of_steps(self, fields: tuple[str, ...]) -> tuple[Variables, str]:
         """The limit form: of each length where there are lengths, as tokens may differ."""
-        place = {LENGTH.name: self.grids[LENGTH.name]} if LENGTH.name in self.grids else {}
+        place: Cell = {LENGTH.name: self.grids[LENGTH.name]} if LENGTH.name in self.grids else {}
         found = [evaluate(self.row(cell), **place) for cell in _cells(self.rows)]
         return _stacked(self.grids, found, dict(zip(fields, fields, strict=True))), found[0].method
 
