@@ -43,6 +43,24 @@ _WHAT = {
 }
 
 
+def _processes(plan: dict[str, Any], rounds: int, tick: Callable[..., Any]) -> dict[str, Any]:
+    """What is measured in processes of their own: the cold start, memory and devices."""
+    from sparsity.bench import resources
+
+    return {
+        "cold": [tick(resources.probe("cold", 1, "exp γ=2 to 1e-3"))],
+        "memory": [
+            tick(resources.probe(job, value, _WHAT[job].format(value)))
+            for job, value in plan["memory"].items()
+        ],
+        "scaling": [
+            row
+            for what, sizes in plan["scaling"].items()
+            for row in tick(resources.scaling({what: sizes}, rounds))
+        ],
+    }
+
+
 def run(
     *,
     budget_seconds: float = 2.0,
@@ -62,7 +80,7 @@ def run(
     Raises:
         InputError: a budget that is not positive; a folder that cannot be written.
     """
-    from sparsity.bench import grid, machine, peers, resources, target, theory, throughput
+    from sparsity.bench import grid, machine, peers, target, theory, throughput
     from sparsity.bench.report import Report
     from sparsity.errors import InputError
     from sparsity.montecarlo.batches import resolve_dtype
@@ -99,16 +117,7 @@ def run(
         "closed_forms": tick(theory.closed_forms(plan["points"], rounds)),
         "integrators": tick(theory.integrators(cells, min(rounds, 3))),
     }
-    sections["cold"] = [tick(resources.probe("cold", 1, "exp γ=2 to 1e-3"))]
-    sections["memory"] = [
-        tick(resources.probe(job, value, _WHAT[job].format(value)))
-        for job, value in plan["memory"].items()
-    ]
-    sections["scaling"] = [
-        row
-        for what, sizes in plan["scaling"].items()
-        for row in tick(resources.scaling({what: sizes}, min(rounds, 3)))
-    ]
+    sections |= _processes(plan, min(rounds, 3), tick)
     settings = {**plan, "budget_seconds": budget_seconds, "quick": quick, "dtype": dtype}
     names = {peer.name: peer.what for peer in rivals}
     names |= {row["name"]: row["what"] for row in sections["theory"]["integrators"]}

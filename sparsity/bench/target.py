@@ -96,40 +96,53 @@ def times(
     rows = []
     for rel_error in rel_errors:
         for cell in cells:
-            draws = {peer.name: peer.draws(cell, rel_error) for peer in peers}
-            computed = {n: count / speed[n, cell.kernel.name] for n, count in draws.items()}
-            ours = _ours(cell, rel_error, dtype)
-            contestants: dict[str, Callable[[int], Any]] = {OURS: ours}
-            for peer in peers:
-                if computed[peer.name] <= budget:
-                    work = peer.prepare(cell, math.ceil(draws[peer.name]), dtype)
-                    contestants[peer.name] = lambda r, w=work: delta(w(r))
-            once = paired({OURS: ours}, 1).seconds[OURS][0]
-            once += sum(computed[name] for name in contestants if name != OURS)
-            done = paired(contestants, int(min(max(rounds, budget / once), _MOST_ROUNDS)))
-            mine = done.seconds[OURS]
-            row = {
-                "rel_error": rel_error,
-                "cell": cell.label,
-                "log_S": cell.log_S,
-                "variance": cell.variance,
-                "ours": _judged(cell, rel_error, mine, done.results[OURS]),
-                "peers": {},
-            }
-            for name, seconds in computed.items():
-                entry = {"how": "computed", "draws": draws[name], "seconds": seconds}
-                entry["ratio"] = seconds / median(mine)
-                if name in done.seconds:
-                    found = done.results[name]
-                    entry |= {
-                        "how": "wrong" if is_wrong(cell.log_S, found) else "measured",
-                        "seconds": median(done.seconds[name]),
-                        "ratio": ratio(done.seconds[name], mine),
-                        "rel_stderr": median(error for _, error in found),
-                        "computed_seconds": seconds,
-                    }
-                row["peers"][name] = entry
-            row["best"] = best(row)
-            rows.append(row)
+            rows.append(_row(cell, rel_error, peers, speed, dtype, budget, rounds))
             tick()
     return rows
+
+
+def _row(
+    cell: Cell,
+    rel_error: float,
+    peers: Sequence[Peer],
+    speed: Mapping[tuple[str, str], float],
+    dtype: str,
+    budget: float,
+    rounds: int,
+) -> dict[str, Any]:
+    """One cell to one target, ours and the peers' in turns."""
+    draws = {peer.name: peer.draws(cell, rel_error) for peer in peers}
+    computed = {n: count / speed[n, cell.kernel.name] for n, count in draws.items()}
+    ours = _ours(cell, rel_error, dtype)
+    contestants: dict[str, Callable[[int], Any]] = {OURS: ours}
+    for peer in peers:
+        if computed[peer.name] <= budget:
+            work = peer.prepare(cell, math.ceil(draws[peer.name]), dtype)
+            contestants[peer.name] = lambda r, w=work: delta(w(r))
+    once = paired({OURS: ours}, 1).seconds[OURS][0]
+    once += sum(computed[name] for name in contestants if name != OURS)
+    done = paired(contestants, int(min(max(rounds, budget / once), _MOST_ROUNDS)))
+    mine = done.seconds[OURS]
+    row = {
+        "rel_error": rel_error,
+        "cell": cell.label,
+        "log_S": cell.log_S,
+        "variance": cell.variance,
+        "ours": _judged(cell, rel_error, mine, done.results[OURS]),
+        "peers": {},
+    }
+    for name, seconds in computed.items():
+        entry = {"how": "computed", "draws": draws[name], "seconds": seconds}
+        entry["ratio"] = seconds / median(mine)
+        if name in done.seconds:
+            found = done.results[name]
+            entry |= {
+                "how": "wrong" if is_wrong(cell.log_S, found) else "measured",
+                "seconds": median(done.seconds[name]),
+                "ratio": ratio(done.seconds[name], mine),
+                "rel_stderr": median(error for _, error in found),
+                "computed_seconds": seconds,
+            }
+        row["peers"][name] = entry
+    row["best"] = best(row)
+    return row

@@ -54,7 +54,7 @@ def _target(n_eff: str | None, sink_mass: str | None, of: str | None, value: str
 
 
 def _designed(
-    kernel: str, steps: tuple[str, ...], free: str | None, aim: dict[str, float], held: Any, n: int
+    kernel: str, steps: tuple[str, ...], free: str | None, aim: dict[str, Any], held: Any, n: int
 ) -> Any:
     """The design of a kernel, of a row with steps, or of a sink beside softmax logits."""
     if steps:

@@ -163,6 +163,24 @@ def _point(axes: Axes, spec: Spec, x: float, point: Point) -> dict[str, Any]:
     }
 
 
+def _points(
+    axes: Axes, spec: Spec, places: list[float], store: Store
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The points sampled by now, and what is to be said of those that could not be."""
+    points, notes, missed = [], [], []
+    for at in dict.fromkeys(places):
+        point = store.points.get(spec.at(axes.name, at))
+        if isinstance(point, Point):
+            points.append(_point(axes, spec, at, point))
+        elif isinstance(point, str) and at == axes.marker:
+            notes.append(point)
+        elif isinstance(point, str):
+            missed.append(f"{at:.3g}")
+    if missed:
+        notes.append(f"no sample at {axes.control.symbol} = {', '.join(missed)}")
+    return points, notes
+
+
 def _curve(axes: Axes, spec: Spec, store: Store, pack: _Packer, sampling: bool) -> dict[str, Any]:
     x, notes = axes.name, []
     along = x in dict(spec.values)
@@ -200,17 +218,8 @@ def _curve(axes: Axes, spec: Spec, store: Store, pack: _Packer, sampling: bool) 
     else:  # its S is that of the row itself
         found["exact"], found["limit"] = found["limit"], None
         level = None if limit is None else Exact(n * math.exp(2 * limit), limit)
-    points, missed = [], []
-    for at in dict.fromkeys(sampled if sampling else ()):
-        point = store.points.get(spec.at(x, at))
-        if isinstance(point, Point):
-            points.append(_point(axes, spec, at, point))
-        elif isinstance(point, str) and at == axes.marker:
-            notes.append(point)
-        elif isinstance(point, str):
-            missed.append(f"{at:.3g}")
-    if missed:
-        notes.append(f"no sample at {axes.control.symbol} = {', '.join(missed)}")
+    points, unsampled = _points(axes, spec, sampled if sampling else [], store)
+    notes += unsampled
     if not along and x in CONTROLS:
         notes.append(f"does not depend on {CONTROLS[x].symbol}")
     return found | {
