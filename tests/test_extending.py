@@ -33,9 +33,9 @@ print(json.dumps({
     "S": float(sparsity.exact(row, length=6, of="S").value),
     "verified": sparsity.verify(row, length=6).agree,
     "panel": opened("relu3").specs()[0] is not None,
-    "report": len(formulas.derivation(sparsity.derive("relu3"))),
-    "verdict": ledger.ALL[-1].record()["verdict"],
-    "figure": sorted(figures.render(figures.ALL[-1], figures.ALL[-1].data(figures.Context()))),
+    "report": len(str(formulas.derivation(sparsity.derive("relu3")))),
+    "verdict": ledger.ALL[0].record()["verdict"],
+    "figure": sorted(figures.render(figures.ALL[0], figures.ALL[0].data(figures.Context()))),
 }))
 """
 
@@ -54,12 +54,7 @@ def extended(tmp_path_factory):
         text = (place / path).read_text("utf-8")
         start = text.index("\nALL:")
         open_ = text.index("= (", start) + 3
-        depth, end = 1, open_
-        while depth:
-            depth += {"(": 1, ")": -1}.get(text[end], 0)
-            end += 1
-        inside = text[open_ : end - 1].rstrip().rstrip(",")
-        text = f"{text[:open_]}{inside}, {name}{text[end - 1 :]}"
+        text = f"{text[:open_]}{name}, {text[open_:]}"
         start = text.index("\nALL:")
         text = f"{text[:start]}\nfrom {module} import {name}{text[start:]}"
         (place / path).write_text(text, "utf-8")

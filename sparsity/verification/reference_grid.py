@@ -101,6 +101,16 @@ def _rows() -> Iterator[Question]:
         yield retention(kernel, beta, gamma, length, decay)
 
 
+def _without_cells(cells: tuple[Question, ...]) -> Iterator[Question]:
+    """Cells for every kernel of scores that has none of its own."""
+    known = {cell.kernel for cell in cells}
+    for kernel in kernels.ALL:
+        if kernel.law is kernels.Law.SCORE and kernel not in known:
+            for beta, gamma in ((0, 1), (1, 0.5)):
+                yield scalar(kernel, beta=beta, gamma=gamma)
+            yield of_rows(Row(kernel, beta=2, gamma=0.5), 6)
+
+
 def reference_grid(only: tuple[str, ...] = ()) -> tuple[Question, ...]:
     """Every cell of the reference grid, or those of the kernels named.
 
@@ -110,6 +120,7 @@ def reference_grid(only: tuple[str, ...] = ()) -> tuple[Question, ...]:
     wanted = {kernels.named(name).name for name in only}
     positions = (*reference_cells(), *ROTARY_CELLS)
     every = (*_scalars(), *_full_keys(), *_features(), *_rows(), *positions)
+    every += tuple(_without_cells(every))
     return tuple(cell for cell in every if not wanted or cell.kernel.name in wanted)
 
 
