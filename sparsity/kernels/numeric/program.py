@@ -176,10 +176,6 @@ def _mod(run: _Run, e: Any) -> Value:
     return run(x) - run(period) * run(sympy.floor(x / period, evaluate=False))
 
 
-def _frac(run: _Run, e: Any) -> Value:
-    return run(e.args[0]) - run(sympy.floor(e.args[0], evaluate=False))
-
-
 def _piecewise(run: _Run, e: Any) -> Value:
     *pairs, last = e.args
     if last.cond is sympy.S.true:
@@ -208,16 +204,20 @@ def _holds(run: _Run, condition: Any) -> Any:
         equal = _equal(run, condition)
         return equal if isinstance(condition, sympy.Eq) else -equal
     if isinstance(condition, Relational):
-        sign = run.decided(sympy.Add(condition.lhs, -condition.rhs))
+        sign = run.decided(_gap(condition))
         at_tie = 1.0 if isinstance(condition, (sympy.Ge, sympy.Le)) else -1.0
         up = isinstance(condition, (sympy.Gt, sympy.Ge))
         return np.where(sign == _TIE, at_tie, sign if up else -sign)
     raise InputError("weight", condition, "cannot be decided; use <, <=, >, >=, &, | and ~")
 
 
+def _gap(condition: Any) -> Any:
+    return sympy.Add(condition.lhs, -condition.rhs)
+
+
 def _equal(run: _Run, condition: Any) -> Any:
     """1 where two expressions are equal, −1 where not, 0 where undecided."""
-    gap = sympy.Add(condition.lhs, -condition.rhs)
+    gap = _gap(condition)
     if not gap.has(*_FLAT):  # at single points, which have no mass, or everywhere
         if all(abs(gap.evalf(30, subs={s: x}, chop=False)) < 1e-20 for x in _PROBES):
             raise InputError("weight", condition, "cannot be decided: both sides look the same")
@@ -268,7 +268,7 @@ FUNCTIONS: dict[Any, Callable[[_Run, Any], Value]] = {
     sympy.Min: _extreme(False),
     sympy.floor: _floor,
     sympy.ceiling: _ceiling,
-    sympy.frac: _frac,
+    sympy.frac: _rewritten(lambda x: x - sympy.floor(x, evaluate=False)),
     sympy.Mod: _mod,
     sympy.Piecewise: _piecewise,
 }

@@ -265,7 +265,7 @@ def _gauss_tail(x: Any) -> Any:
 def constant(kind: Any, number: Any) -> Value:
     """A SymPy number: the nearest float, and what is left of it as the rest."""
     near = float(number)
-    if number != 0 and not _SMALLEST < abs(near) < 1 / _SMALLEST and number.is_finite:
+    if not number.is_zero and not _SMALLEST < abs(near) < 1 / _SMALLEST and number.is_finite:
         power = round(float(sympy.log(abs(number)).evalf(20)))  # beyond the floats: m·e^power
         m = float((number * sympy.exp(-power)).evalf(30))
         return Value(0.0, kind.exact(m, abs(m) * 1e-15) * kind.exact(float(power)).exp())
