@@ -156,3 +156,17 @@ def test_expressions_that_sympy_cannot_simplify_end():
     found = exact(own(weight), length=100, beta=0.3, gamma=2.0)
     assert 1 < found.value < 100
     assert found.error_bound < 1e-8
+
+
+def test_the_ends_of_a_narrow_band_are_not_rounded_together():
+    """SymPy would round 9.47 + 0.5000005 to its own floats; the definition says both."""
+    low, high = sympy.Float(9.47), sympy.Float(0.5000005)
+    weight = Piecewise((1, (s - low > 0.5) & (s - low < high)), (0, True))
+    beta, gamma = 282.0, 8.3
+    found = evaluate(own(weight), beta=beta, gamma=gamma)
+    with mpmath.workdps(50):
+        ends = [sympy.Rational(low) + x for x in (sympy.Rational(1, 2), sympy.Rational(high))]
+        ends = [(mpmath.mpf(x.p) / x.q - beta) / gamma for x in ends]
+        true = mpmath.log(mpmath.ncdf(ends[1]) - mpmath.ncdf(ends[0])) / 2
+        assert abs(found.log_S - true) <= found.error_bound
+        assert found.error_bound < 1e-9

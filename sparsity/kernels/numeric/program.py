@@ -73,14 +73,14 @@ class _Run:
         """The sign of a value, as the branches have it."""
         return self.branches(lambda: value.whole().sign())
 
-    def decided(self, e: Any) -> Any:
-        """The sign of an expression that decides a step or a condition.
+    def decided(self, e: Any, less: Any = sympy.S.Zero) -> Any:
+        """The sign of e − less, which decides a step or a condition.
 
         Only what holds a function with flat parts can be zero on a whole stretch: there zero is a
         sign of its own, and nothing that may be zero counts as positive or negative.
         """
-        value = self(e)
-        if not e.has(*_FLAT):
+        value = self(e) - self(less) if less != 0 else self(e)  # SymPy would round the constants
+        if not (e.has(*_FLAT) or less.has(*_FLAT)):
             return self.sign(value)
         return self.branches(lambda: value.whole().strict_sign(_TIE))
 
@@ -204,25 +204,21 @@ def _holds(run: _Run, condition: Any) -> Any:
         equal = _equal(run, condition)
         return equal if isinstance(condition, sympy.Eq) else -equal
     if isinstance(condition, Relational):
-        sign = run.decided(_gap(condition))
+        sign = run.decided(condition.lhs, condition.rhs)
         at_tie = 1.0 if isinstance(condition, (sympy.Ge, sympy.Le)) else -1.0
         up = isinstance(condition, (sympy.Gt, sympy.Ge))
         return np.where(sign == _TIE, at_tie, sign if up else -sign)
     raise InputError("weight", condition, "cannot be decided; use <, <=, >, >=, &, | and ~")
 
 
-def _gap(condition: Any) -> Any:
-    return sympy.Add(condition.lhs, -condition.rhs)
-
-
 def _equal(run: _Run, condition: Any) -> Any:
     """1 where two expressions are equal, −1 where not, 0 where undecided."""
-    gap = _gap(condition)
-    if not gap.has(*_FLAT):  # at single points, which have no mass, or everywhere
-        if all(abs(gap.evalf(30, subs={s: x}, chop=False)) < 1e-20 for x in _PROBES):
+    lhs, rhs = condition.args
+    if not condition.has(*_FLAT):  # at single points, which have no mass, or everywhere
+        if all(abs((lhs - rhs).evalf(30, subs={s: x})) < 1e-20 for x in _PROBES):
             raise InputError("weight", condition, "cannot be decided: both sides look the same")
         return np.float64(-1.0)
-    sign = run.decided(gap)
+    sign = run.decided(lhs, rhs)
     return np.where(sign == _TIE, 1.0, np.where(sign == 0, 0.0, -1.0))
 
 
