@@ -79,7 +79,9 @@ class _Run:
         Only what holds a function with flat parts can be zero on a whole stretch: there zero is a
         sign of its own, and nothing that may be zero counts as positive or negative.
         """
-        value = self(e) - self(less) if less != 0 else self(e)  # SymPy would round the constants
+        value = (
+            self(e) if less is sympy.S.Zero else self(e) - self(less)
+        )  # SymPy would round the constants
         if not (e.has(*_FLAT) or less.has(*_FLAT)):
             return self.sign(value)
         return self.branches(lambda: value.whole().strict_sign(_TIE))
