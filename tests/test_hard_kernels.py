@@ -3,11 +3,12 @@
 The values are from `benchmarks/campaign` (Arb, 30 digits) or by hand.
 """
 
-import itertools
 import math
 
+import mpmath
 import numpy as np
 import pytest
+import scipy.special
 import sympy
 from sympy import (
     Abs,
@@ -27,7 +28,17 @@ from sympy import (
     tanh,
 )
 
-from sparsity import Row, Window, evaluate, exact, score_kernel
+from sparsity import (
+    Alibi,
+    Decay,
+    Row,
+    Sink,
+    SinkLogit,
+    Window,
+    evaluate,
+    exact,
+    score_kernel,
+)
 from sparsity.errors import InputError
 from sparsity.kernels.symbols import s
 
@@ -36,6 +47,7 @@ COMB = Heaviside(cos(s) - Rational(1, 2))
 NEEDLE = 1 + 1000 * exp(-(10**8) * (s - sympy.Float(1.2345)) ** 2)
 STEPS7 = floor(10 * s / 7) + Rational(1, 2)
 BAND = Piecewise((1, (s > 1) & (s < 1 + sympy.Float(1e-6))), (0, True))
+SPREADS = (-12, -8, -5, -3, -1.5, 0, 1.5, 3, 5, 8, 12)
 _thirds = math.log(2 / math.pi) + math.log(2) / 2  # E|cos| / √(E cos²) over a period
 
 # (kernel, β, γ, log S)
@@ -60,15 +72,15 @@ CELLS = [
 ]
 
 
-def _mean(f, cuts, beta, gamma):
-    """E f(β + γε) by SciPy on pieces, for smooth pieces: another rule, in other coordinates."""
-    from scipy.integrate import quad
-
-    total = 0.0
-    for low, high in itertools.pairwise(cuts):
-        density = lambda x: f(x) * math.exp(-((x - beta) ** 2) / (2 * gamma**2))  # noqa: E731
-        total += quad(density, low, high, epsabs=0, epsrel=1e-9, limit=500)[0]
-    return total / (gamma * math.sqrt(2 * math.pi))
+def _log_S(f, cuts, beta, gamma):
+    """Log S by mpmath's tanh-sinh rule, to 25 digits; f takes mpmath numbers."""
+    with mpmath.workdps(30):
+        cuts = [mpmath.mpf(x) for x in sorted({*cuts, *(beta + gamma * t for t in SPREADS)})]
+        m1, m2 = (
+            mpmath.quad(lambda x, p=p: abs(f(x)) ** p * mpmath.npdf(x, beta, gamma), cuts)
+            for p in (1, 2)
+        )
+        return float(mpmath.log(m1) - mpmath.log(m2) / 2)
 
 
 @pytest.mark.parametrize(("weight", "beta", "gamma", "log_S"), CELLS, ids=lambda x: str(x)[:40])
@@ -81,22 +93,22 @@ def test_what_points_cannot_see(weight, beta, gamma, log_S):
     assert abs(found.log_S - wrong) > found.error_bound + slack
 
 
-REMOVABLE = [  # (kernel, the same in floats)
-    (sin(s) / s, lambda x: math.sin(x) / x),
-    (tanh(s) / s, lambda x: math.tanh(x) / x),
-    (s / (exp(s) - 1), lambda x: x / math.expm1(x)),
-    (log(Abs(s)), lambda x: math.log(abs(x))),
-    (log(1 + s**2), lambda x: math.log1p(x * x)),
-    (log(cosh(s)), lambda x: math.log(math.cosh(x))),
+REMOVABLE = [  # (kernel, the same in mpmath)
+    (sin(s) / s, lambda x: mpmath.sinc(x)),
+    (tanh(s) / s, lambda x: mpmath.tanh(x) / x),
+    (s / (exp(s) - 1), lambda x: x / mpmath.expm1(x)),
+    (log(Abs(s)), lambda x: mpmath.log(abs(x))),
+    (log(1 + s**2), lambda x: mpmath.log1p(x * x)),
+    (log(cosh(s)), lambda x: mpmath.log(mpmath.cosh(x))),
 ]
 
 
 @pytest.mark.parametrize(("weight", "f"), REMOVABLE, ids=lambda x: str(x)[:20])
 def test_removable_and_integrable_points(weight, f):
-    cuts = (-9.0, -4.0, -1.0, -1e-3, -1e-9, 1e-9, 1e-3, 1.0, 4.0, 9.0)
-    m1, m2 = (_mean(lambda x, p=p: abs(f(x)) ** p if x else 1.0, cuts, 0.3, 0.9) for p in (1, 2))
+    # Cut where f is singular, and where |f| has a corner.
+    expected = _log_S(f, (-math.pi * 2, -math.pi, -1.0, 0.0, 1.0, math.pi, math.pi * 2), 0.3, 0.9)
     found = evaluate(score_kernel("own", weight), beta=0.3, gamma=0.9)
-    assert abs(found.log_S - (math.log(m1) - math.log(m2) / 2)) < 3e-8  # what SciPy leaves out
+    assert abs(found.log_S - expected) <= found.error_bound + 2e-16
     assert found.error_bound < 1e-12
 
 
@@ -121,6 +133,71 @@ def test_jumps_that_nobody_announced(seed):
         log_S = math.log(m1) - math.log(m2) / 2
         assert abs(found.log_S - log_S) <= found.error_bound + 2e-14
         assert found.error_bound < 1e-11
+
+
+@pytest.mark.parametrize(("beta", "gamma"), [(0.0, 1.0), (0.7, 0.1), (-2.0, 3.0)])
+def test_a_jump_where_two_functions_meet(beta, gamma):
+    """1 + Heaviside(s + sin(s) − 2) jumps where s + sin(s) = 2."""
+    with mpmath.workdps(30):
+        place = mpmath.findroot(lambda x: x + mpmath.sin(x) - 2, 1.1)
+        p = mpmath.ncdf((beta - place) / gamma)
+        expected = mpmath.log(1 + p) - mpmath.log(1 + 3 * p) / 2
+    found = evaluate(score_kernel("own", 1 + Heaviside(s + sin(s) - 2)), beta=beta, gamma=gamma)
+    assert abs(found.log_S - float(expected)) <= found.error_bound + 2e-16
+    assert found.error_bound < 1e-11
+
+
+def _n_eff(f, n, beta, gamma):
+    """∫ [n E a²e^(−ta²) φ^(n−1) + n(n−1)(E|a|e^(−ta²))² φ^(n−2)] dt, φ = E e^(−ta²).
+
+    Gauss–Legendre panels of the score, cut where f(0) = 0, and the trapezoidal rule in ln t.
+    """
+    edges = np.union1d(np.linspace(-10, 10, 81), [-beta / gamma])
+    x, w = np.polynomial.legendre.leggauss(40)
+    half = np.diff(edges)[:, None] / 2
+    z = ((edges[:-1, None] + half) + half * x).ravel()
+    weight = (half * w).ravel() * np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+    a = np.abs(f(beta + gamma * z))
+    step, total = 0.25, 0.0
+    for u in np.arange(-45.0, 75.0, step) - 2 * np.log(a.max()):
+        t = np.exp(u)
+        lower = weight * np.exp(-t * a * a)
+        phi, m1, m2 = lower.sum(), lower @ a, lower @ (a * a)
+        if phi > 0:
+            body = n * m2 * phi ** (n - 1) + n * (n - 1) * m1 * m1 * phi ** (n - 2)
+            total += t * body * step
+    return total
+
+
+@pytest.mark.parametrize(
+    ("weight", "f"),
+    [
+        (GELU, lambda x: x * scipy.special.ndtr(x)),
+        (log(1 + s**2), lambda x: np.log1p(x * x)),
+        (log(cosh(s)), lambda x: np.logaddexp(x, -x) - math.log(2)),
+    ],
+    ids=["gelu", "log(1 + s²)", "log cosh"],
+)
+def test_rows_that_took_minutes(weight, f):
+    found = exact(score_kernel("own", weight), length=100, beta=0.3, gamma=1.0)
+    assert found.value == pytest.approx(_n_eff(f, 100, 0.3, 1.0), rel=1e-9)
+    assert found.error_bound < 1e-10
+
+
+def test_softplus_with_five_steps():
+    """Against rows drawn by NumPy: the steps written out once more."""
+    steps = (Decay(0.99), Alibi(0.01), Window(48), Sink(2.0, 0.5), SinkLogit(1.0))
+    row = Row(score_kernel("own", log(1 + exp(s))), beta=0.5, gamma=1.5, steps=steps)
+    found = exact(row, length=64)
+    rng, back = np.random.default_rng(5), np.arange(64)
+    rows = 40_000
+    scores = 0.5 - 0.01 * back + 1.5 * rng.standard_normal((rows, 64))
+    a = np.logaddexp(0, scores) * 0.99**back * (back < 48)
+    a[:, -1] = np.logaddexp(0, 2.0 + 0.5 * rng.standard_normal(rows))
+    drawn = a.sum(1) ** 2 / (a * a).sum(1)
+    assert abs(drawn.mean() - found.value) < 4.5 * drawn.std() / math.sqrt(rows)
+    assert drawn.std() / math.sqrt(rows) < 2e-3 * found.value
+    assert found.error_bound < 1e-9
 
 
 def test_rows_of_deep_tails_and_combs():

@@ -9,7 +9,6 @@ from typing import Any
 import mpmath
 import numpy as np
 import sympy
-from scipy import stats
 
 from sparsity import metric, symbolic
 from sparsity.finite.exact import exact
@@ -19,6 +18,7 @@ from sparsity.montecarlo import Sampling, estimators
 from sparsity.montecarlo.row_sampling import sample_rows
 from sparsity.results import Estimate
 from sparsity.theory import evaluation
+from sparsity.verification.ztest import compare
 
 __all__ = [
     "ALARM",
@@ -212,11 +212,9 @@ def z_tests(cells: Sequence[tuple[Mapping[str, Any], float, Estimate]]) -> ZTest
     """
     rows, detectable, agree = [], 0.0, True
     for labels, theory, estimate in cells:
-        critical = float(stats.t.isf(ALARM / len(cells) / 2, estimate.dof))
-        power = critical + float(stats.t.ppf(0.999, estimate.dof))
-        z = (estimate.log_S - theory) / estimate.rel_stderr
+        z, critical, seen = compare(theory, estimate, ALARM / len(cells))
         ok = bool(estimate.trusted and abs(z) <= critical)
-        agree, detectable = agree and ok, max(detectable, power * estimate.rel_stderr)
+        agree, detectable = agree and ok, max(detectable, seen)
         rows.append(
             {
                 **labels,

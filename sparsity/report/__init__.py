@@ -10,12 +10,10 @@ from html import escape
 from importlib import metadata, resources
 from typing import Any
 
-import numpy as np
-
 from sparsity import kernels
 from sparsity.output import replacing
-from sparsity.report import formulas, parts
-from sparsity.report.parts import badge, details, number, prose, table
+from sparsity.report import comparison, formulas, parts
+from sparsity.report.parts import badge, details, number, percent, prose, section, table
 from sparsity.symbolic import derive
 
 __all__ = [
@@ -26,14 +24,11 @@ __all__ = [
     "environment",
     "figures_section",
     "render",
-    "section",
     "terms",
     "write",
 ]
 
 _TITLE = "How sharply can attention focus?"
-_QUANTITIES = {"n_eff": "n·S²", "participation": "Σp²", "sink_mass": "sink mass"}
-_SYMBOLS = {"beta": "β", "gamma": "γ", "decay": "λ", "length": "n", "dim": "d", "ratio": "r"}
 
 
 @dataclass(frozen=True)
@@ -110,7 +105,7 @@ def render(
         contents_list(contents),
         figures_section(figures),
         _formulas(),
-        _crosscheck(crosscheck),
+        comparison.section_of(crosscheck),
         claims_section(claims),
         _reproduce(meta),
     ]
@@ -155,24 +150,13 @@ def _capital(title: str) -> str:
     return escape(title[:1].upper() + title[1:])
 
 
-def _percent(value: float) -> str:
-    return f"{100 * value:.2g}\u00a0%"
-
-
-def section(name: str, title: str, content: str) -> str:
-    """A part of the page with its heading; `name` is where links lead."""
-    return (
-        f'<section aria-labelledby="{name}">\n<h2 id="{name}">{title}</h2>\n{content}\n</section>'
-    )
-
-
 def _opening(crosscheck: Any, claims: Sequence[Mapping[str, Any]]) -> str:
     verdicts = Counter(record["verdict"] for record in claims)
     ledger = ", ".join(f"{verdicts[v]} {v}" for v in ("confirmed", "refined", "refuted"))
     facts = [
         ("Cross-check", badge("agree" if crosscheck.agree else "disagree")),
         ("Cells", number(len(crosscheck.cells))),
-        ("Smallest detectable error", _percent(crosscheck.smallest_detectable)),
+        ("Smallest detectable error", percent(crosscheck.smallest_detectable)),
         ("False-alarm rate", number(float(crosscheck.false_alarm_rate))),
     ]
     boxes = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts)
@@ -243,77 +227,6 @@ def _formulas() -> str:
             inner = table(["As", "Limit and leading term"], limits, f"Limits of {kernel.title}")
             out.append(f'<div class="limits">{inner}</div>')
     return section("formulas", "Formulas", "\n".join(out))
-
-
-def _parameters(given: Mapping[str, Any]) -> str:
-    return ", ".join(
-        f"{_SYMBOLS.get(name, name)}\u202f=\u202f{number(value, 4)}"
-        for name, value in given.items()
-    )
-
-
-def _from_log(value: float) -> str:
-    """E^value, also where that underflows."""
-    if value > -690:
-        return number(float(np.exp(value)))
-    return f"e<sup>−{number(-value)}</sup>"
-
-
-def _estimate(estimate: Any) -> str:
-    if estimate.stderr > 0 or estimate.rel_stderr == 0:
-        return f"{_from_log(estimate.log_S)} ± {number(estimate.stderr, 2)}"
-    return f"{_from_log(estimate.log_S)} × (1 ± {number(estimate.rel_stderr, 2)})"
-
-
-def _crosscheck(crosscheck: Any) -> str:
-    cells = crosscheck.cells
-    largest = max((abs(cell.z) for cell in cells), default=0.0)
-    routes = Counter(cell.route for cell in cells)
-    exact = getattr(crosscheck, "exact", ())
-    words = (
-        f"<p>Theory and sampling agree in "
-        f"{sum(cell.verdict == 'agree' for cell in cells)} of {len(cells)} cells. If the theory is "
-        f"right, the probability that any cell disagrees by chance is at most "
-        f"{number(float(crosscheck.false_alarm_rate))}; every cell would have shown a relative "
-        f"error of {_percent(crosscheck.smallest_detectable)}. "
-        f"The largest |z| is {largest:.2f}.</p>"
-    )
-    if exact:
-        words += (
-            f"<p>Closed form and quadrature of the definition agree within their own bounds in "
-            f"{sum(cell.verdict == 'agree' for cell in exact)} of {len(exact)} points.</p>"
-        )
-    counts = (
-        '<div class="compact">'
-        + table(
-            ["Monte Carlo route", "cells"],
-            [(escape(route), number(count)) for route, count in sorted(routes.items())],
-            "Cells by route",
-            [1],
-        )
-        + "</div>"
-    )
-    rows = [
-        (
-            escape(cell.kernel),
-            escape(_QUANTITIES.get(str(cell.quantity), str(cell.quantity))),
-            _parameters(cell.parameters),
-            escape(cell.route),
-            _from_log(cell.theory),
-            _estimate(cell.estimate),
-            f"{cell.z:+.2f}".replace("-", "−"),
-            badge(cell.verdict),
-        )
-        for cell in cells
-    ]
-    head = ["kernel", "of", "parameters", "route", "theory", "estimate ± s.e.", "z", "verdict"]
-    full = table(head, rows, "Every cell of the cross-check", [4, 5, 6])
-    full = full.replace('class="scroll"', 'class="scroll tall"')
-    content = words + counts + details(f"All {len(cells)} cells", full)
-    odd = [row for row, cell in zip(rows, cells, strict=True) if cell.verdict != "agree"]
-    if odd:
-        content += table(head, odd, "Cells that do not agree", [4, 5, 6])
-    return section("cross-check", "Cross-check", content)
 
 
 def claims_section(claims: Sequence[Mapping[str, Any]]) -> str:

@@ -9,7 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-__all__ = ["badge", "data_link", "details", "evidence", "inline_svg", "number", "prose", "table"]
+__all__ = [
+    "badge",
+    "data_link",
+    "details",
+    "evidence",
+    "inline_svg",
+    "number",
+    "percent",
+    "prose",
+    "section",
+    "table",
+]
 
 _MARKS = {
     "confirmed": "✓",
@@ -142,3 +153,15 @@ def data_link(name: str, content: bytes, kind: str, words: str) -> str:
     """A file inside the page, to save."""
     code = base64.b64encode(content).decode()
     return f'<a download="{escape(name)}" href="data:{kind};base64,{code}">{escape(words)}</a>'
+
+
+def section(name: str, title: str, content: str) -> str:
+    """A part of the page with its heading; `name` is where links lead."""
+    return (
+        f'<section aria-labelledby="{name}">\n<h2 id="{name}">{title}</h2>\n{content}\n</section>'
+    )
+
+
+def percent(value: float) -> str:
+    """A share in percent, two digits."""
+    return f"{100 * value:.2g}\u00a0%"

@@ -15,16 +15,21 @@ from sparsity.rows.classes import Class, Classed
 from sparsity.rows.row import Row
 from sparsity.theory.sphere import log_moment
 
-__all__ = ["limit_form", "log_total"]
+__all__ = ["limit_form", "log_sums", "log_total"]
 
 
-def _moments(given: Classed) -> tuple[float, float, float]:
-    """Log Σ w E|f|, log Σ w² E f² over tokens, and the error of log S from them."""
+def log_sums(given: Classed, powers: tuple[int, int]) -> tuple[float, float, float]:
+    """Log Σ w^p E|f|^p over tokens for two powers p, and the error of both together.
+
+    Args:
+        given: the tokens.
+        powers: p.
+    """
     bounds = []
 
     def logs(law: Class) -> np.ndarray:
         kernel, beta, gamma, dim = law
-        found = [log_moment(kernel, p, beta, gamma, dim) for p in (1, 2)]
+        found = [log_moment(kernel, p, beta, gamma, dim) for p in powers]
         bounds.append(found[0][1] + found[1][1])
         return np.array([value for value, _ in found])
 
@@ -32,7 +37,7 @@ def _moments(given: Classed) -> tuple[float, float, float]:
     own = given.token > 0
     first, second = (
         float(np.logaddexp.reduce(log + np.log(given.token[own])))
-        for log in (values[given.member[own]] + np.outer(given.log_w[own], [1, 2])).T
+        for log in (values[given.member[own]] + np.outer(given.log_w[own], powers)).T
     )
     size = float(np.abs(given.log_w).max())
     return first, second, max(bounds) + 2 * off + 8 * EPS * (1 + size)
@@ -40,7 +45,7 @@ def _moments(given: Classed) -> tuple[float, float, float]:
 
 def log_total(row: Row, n: int) -> float:
     """Log of the tokens' mean total weight."""
-    return _moments(classes.classed(row, n))[0]
+    return log_sums(classes.classed(row, n), (1, 2))[0]
 
 
 def limit_form(row: Row, length: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -68,7 +73,7 @@ def limit_form(row: Row, length: Any) -> tuple[np.ndarray, np.ndarray]:
     found = []
     for m in n.flat:
         given = classes.relative(classes.classed(row, int(m)), units=False)
-        first, second, error = _moments(given)
+        first, second, error = log_sums(given, (1, 2))
         found.append((first - 0.5 * (second + math.log(m)), error))
     value, error = np.array(found, dtype=np.float64).reshape(-1, 2).T
     return value.reshape(n.shape), error.reshape(n.shape)

@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from sparsity import kernels
 from sparsity.errors import InputError, check_seed
@@ -25,11 +24,11 @@ from sparsity.rows.row import Row, row_of
 from sparsity.verification import pairs, reference_grid
 from sparsity.verification.cells import Question
 from sparsity.verification.outcome import Cell, CrossCheck, ExactCell
+from sparsity.verification.ztest import compare
 
 __all__ = ["Cell", "CrossCheck", "ExactCell", "check", "check_exact", "judge", "verify"]
 
 DETECTABLE = 1e-3  # a cell that could not see a relative error of this size proves nothing
-_POWER = 0.999
 _WORKERS = 2  # threads: one compiles while another samples
 
 
@@ -45,16 +44,8 @@ def judge(
         alarm: two-sided false-alarm probability.
         detectable: the relative error that it must be able to see.
     """
-    critical = float(stats.t.isf(alarm / 2, estimate.dof))
-    seen = (critical + float(stats.t.ppf(_POWER, estimate.dof))) * estimate.rel_stderr
-    difference = estimate.log_S - theory
-    if difference == 0:
-        z = 0.0
-    elif estimate.rel_stderr > 0:
-        z = difference / estimate.rel_stderr
-    else:
-        z = math.copysign(math.inf, difference)
-    if not math.isfinite(difference) or not estimate.trusted:
+    z, critical, seen = compare(theory, estimate, alarm)
+    if not math.isfinite(estimate.log_S - theory) or not estimate.trusted:
         verdict = "not enough evidence"
     elif abs(z) > critical:
         verdict = "disagree"

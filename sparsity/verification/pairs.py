@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from sparsity import quantities
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.kernels import Law, exp
 from sparsity.kernels.parameters import LENGTH
 from sparsity.rows import classes
-from sparsity.rows.classes import Class
 from sparsity.rows.row import Row
-from sparsity.theory.sphere import log_moment
+from sparsity.theory.limit_form import log_sums
 from sparsity.verification.cells import ANY_LENGTH, Question
 
 __all__ = ["REL_ERROR", "Pairs", "pairs"]
@@ -104,17 +101,7 @@ def _refuse_rare(cell: Question, rel_error: float) -> None:
     """
     n = cell.length or ANY_LENGTH
     given = classes.relative(classes.classed(cell.row, n), units=False)
-
-    def logs(law: Class) -> np.ndarray:
-        kernel, beta, gamma, dim = law
-        return np.array([log_moment(kernel, p, beta, gamma, dim)[0] for p in (2, 4)])
-
-    values, _ = classes.interpolated(given.classes, logs)
-    own = given.token > 0
-    second, fourth = (
-        np.logaddexp.reduce(log + np.log(given.token[own]))
-        for log in (values[given.member[own]] + np.outer(given.log_w[own], [2, 4])).T
-    )
+    second, fourth, _ = log_sums(given, (2, 4))
     numbers = fourth - 2 * second + math.log(n) - 2 * math.log(2 * rel_error)  # log
     if numbers > math.log(_PATIENCE):
         shown = f"e^{numbers:.0f}" if numbers > 600 else f"{math.exp(numbers):.1g}"

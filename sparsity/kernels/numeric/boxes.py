@@ -95,7 +95,6 @@ class Boxes(NamedTuple):
         return Boxes(*widened(*re), *widened(*im), self.k)
 
     def __add__(self, other: Boxes) -> Boxes:  # type: ignore[override]
-        """Sum."""
         if all(np.ndim(x.k) == 0 and x.k == 0 for x in (self, other)):
             re = widened(self.lo + other.lo, self.hi + other.hi)
             return Boxes(*re, *widened(self.ilo + other.ilo, self.ihi + other.ihi))
@@ -114,7 +113,6 @@ class Boxes(NamedTuple):
         return Boxes(*widened(lo - lost, hi + lost), *widened(ilo - lost, ihi + lost))
 
     def __mul__(self, other: Boxes) -> Boxes:  # type: ignore[override]
-        """Product."""
         self, other = self._moderate(), other._moderate()
         ac, bd = product(*self[:2], *other[:2]), product(*self[2:4], *other[2:4])
         ad, bc = product(*self[:2], *other[2:4]), product(*self[2:4], *other[:2])
@@ -123,7 +121,6 @@ class Boxes(NamedTuple):
         return Boxes(*_apart(re, ac, bd), *_apart(im, ad, bc), self.k + other.k)._settled()
 
     def square(self) -> Boxes:
-        """Square."""
         self = self._moderate()
         a, b = square(self.lo, self.hi), square(self.ilo, self.ihi)
         ab = product(self.lo, self.hi, self.ilo, self.ihi)
@@ -209,11 +206,9 @@ class Boxes(NamedTuple):
         return Boxes(*widened(*re, 8 * EPS), *widened(*im, 8 * EPS))
 
     def sin(self) -> Boxes:
-        """Sine."""
         return self._turned(False)._or_tiny(self)
 
     def cos(self) -> Boxes:
-        """Cosine."""
         return self._turned(True)
 
     def erf(self) -> Boxes:
@@ -291,7 +286,6 @@ class Boxes(NamedTuple):
 
     @staticmethod
     def where(condition: Any, one: Boxes, other: Boxes) -> Boxes:
-        """Elementwise choice."""
         if not np.any(condition):
             return other
         if np.all(condition):

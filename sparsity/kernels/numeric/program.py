@@ -22,7 +22,6 @@ from sparsity.kernels.symbols import s
 
 __all__ = ["FUNCTIONS", "Branches", "evaluate", "unknown"]
 
-
 _FLAT = (
     *(sympy.Max, sympy.Min, sympy.Abs, sympy.sign, sympy.Heaviside, sympy.Piecewise),
     *(sympy.floor, sympy.ceiling, sympy.frac, sympy.Mod),
@@ -79,9 +78,8 @@ class _Run:
         Only what holds a function with flat parts can be zero on a whole stretch: there zero is a
         sign of its own, and nothing that may be zero counts as positive or negative.
         """
-        value = (
-            self(e) if less is sympy.S.Zero else self(e) - self(less)
-        )  # SymPy would round the constants
+        # Not the value of e − less: SymPy would round the constants of both sides together.
+        value = self(e) if less is sympy.S.Zero else self(e) - self(less)
         if not (e.has(*_FLAT) or less.has(*_FLAT)):
             return self.sign(value)
         return self.branches(lambda: value.whole().strict_sign(_TIE))

@@ -10,7 +10,7 @@ import numpy as np
 
 from sparsity import report
 from sparsity.measurement import tables
-from sparsity.report.parts import details, number, table
+from sparsity.report.parts import details, number, section, table
 
 if TYPE_CHECKING:
     import xarray
@@ -78,7 +78,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     )
     titles = ["BOS", *(title for _, title, _ in _COLUMNS)]
     flush = list(range(1, len(titles)))
-    return report.section(
+    return section(
         "table", "By context length", words + table(titles, cells, "By context length", flush)
     )
 
@@ -104,7 +104,7 @@ def _odd_heads(data: xarray.Dataset) -> str:
     )
     listed = table(head, cells, "Heads that depart from the Gaussian", list(range(8)))
     content = words + details(f"The {len(cells)} heads", listed)
-    return report.section("heads", "Heads that are not Gaussian", content)
+    return section("heads", "Heads that are not Gaussian", content)
 
 
 def _losses(data: xarray.Dataset) -> str:
@@ -126,7 +126,7 @@ def _again(data: xarray.Dataset, meta: Mapping[str, Any], command: str) -> str:
     rows = [(key.replace("_", " "), escape(str(data.attrs[key]))) for key in keys]
     rows += [(escape(str(name)), escape(str(value))) for name, value in meta.items()]
     content = f"<pre><code>{escape(command)}</code></pre>\n" + _losses(data) + report.terms(rows)
-    return report.section("reproduce", "How to reproduce", content)
+    return section("reproduce", "How to reproduce", content)
 
 
 def render(

@@ -9,8 +9,9 @@ import numpy as np
 
 from sparsity.errors import InputError, number
 from sparsity.rows.rectified import log_exp_mean, rectified
-from sparsity.rows.rotary import BASE, angles, planes, slack_coefficients
+from sparsity.rows.rotary import slack_coefficients
 from sparsity.rows.rotary_step import NORMAL, RotaryStep, vector
+from sparsity.rows.rotation import BASE, angles, planes
 
 __all__ = ["Coca"]
 

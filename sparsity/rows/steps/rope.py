@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sparsity.errors import InputError, number
-from sparsity.rows.rotary import BASE, angles, planes
 from sparsity.rows.rotary_step import RotaryStep, vector
+from sparsity.rows.rotation import BASE, angles, planes
 
 __all__ = ["Rope"]
 

@@ -1,0 +1,48 @@
+"""The z-test of one estimate against theory: the only one there is."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from scipy import stats
+
+from sparsity.results import Estimate
+
+__all__ = ["Compared", "compare"]
+
+_POWER = 0.999
+
+
+class Compared(NamedTuple):
+    """An estimate beside theory.
+
+    Args:
+        z: their difference in standard errors.
+        critical: |z| from which the two disagree.
+        detectable: the relative error that would have been seen with probability 0.999.
+    """
+
+    z: float
+    critical: float
+    detectable: float
+
+
+def compare(theory: float, estimate: Estimate, alarm: float) -> Compared:
+    """Compare in the log domain, two-sided, by Student's t.
+
+    Args:
+        theory: log of the quantity.
+        estimate: the same by sampling.
+        alarm: false-alarm probability.
+    """
+    critical = float(stats.t.isf(alarm / 2, estimate.dof))
+    seen = (critical + float(stats.t.ppf(_POWER, estimate.dof))) * estimate.rel_stderr
+    difference = estimate.log_S - theory
+    if difference == 0:
+        z = 0.0
+    elif estimate.rel_stderr > 0:
+        z = difference / estimate.rel_stderr
+    else:
+        z = math.copysign(math.inf, difference)
+    return Compared(z, critical, seen)
