@@ -64,7 +64,7 @@ def _call(spec: Spec) -> tuple[set[tuple[str, str]], list[str]]:
     v = {"beta": "0.0"} | v
     imports = {("sparsity", "evaluate"), ("sparsity", "exact")}
     given, n = f"beta={v['beta']}, gamma={v['gamma']}", v["length"]
-    last = f"# n_eff of rows of {n}; their S is √(n_eff/n)"
+    last = f"# n_eff of rows of {n}; drawn as √(n_eff/n)"
     if spec.rows == "iid":
         return imports, [
             f"evaluate({kernel}, {given}).S  # long rows",
