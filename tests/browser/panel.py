@@ -80,6 +80,15 @@ class Panel:
         script = f"() => {{ const root = document.querySelector('.sparsity-panel'); {predicate} }}"
         self.page.wait_for_function(script, timeout=1000 * seconds)
 
+    def place(self, selector: str) -> dict[str, float]:
+        """Where a part stands, read in one step: the chart may be drawn anew at any time."""
+        script = """(selector) => {
+          const found = document.querySelector(`.sparsity-panel ${selector}`);
+          const box = found && found.getBoundingClientRect();
+          return box && box.width > 0 && box.toJSON();
+        }"""
+        return self.page.wait_for_function(script, arg=selector, timeout=10_000).json_value()
+
     def curves(self) -> list[str]:
         rows = self.root.locator("tbody tr[data-curve]").all()
         return [row.get_attribute("data-curve") for row in rows]
