@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import math
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from sparsity.errors import InputError
 
-__all__ = ["folder", "netcdf", "plain", "refuse_unwritable", "replacing"]
+__all__ = [
+    "csv_text",
+    "folder",
+    "json_text",
+    "netcdf",
+    "plain",
+    "refuse_unwritable",
+    "replacing",
+    "write",
+]
 
 
 def _refusal(path: Path, error: OSError) -> InputError:
@@ -95,6 +107,16 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             part.unlink()
 
 
+def write(path: str | os.PathLike[str], content: bytes | str) -> None:
+    """Write a file whole or not at all, text as UTF-8.
+
+    Raises:
+        InputError: as `replacing`.
+    """
+    with replacing(path) as part:
+        part.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
 class _Unused(Exception):
     """Nothing is to be written yet."""
 
@@ -120,3 +142,15 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def json_text(value: Any) -> str:
+    """The value as a JSON document."""
+    return json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+
+
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """The rows as CSV, a line feed after each."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(rows)
+    return out.getvalue()

@@ -241,11 +241,13 @@ def test_drawing_computes_and_changes_nothing(figure, data, monkeypatch):
 def test_write_all(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "ALL", (ALL[5],))
     seen = []
-    (written,) = write_all(tmp_path / "new" / "folder", progress=lambda *at: seen.append(at))
+    (plate,) = write_all(tmp_path / "new" / "folder", progress=lambda *at: seen.append(at))
     assert seen == [(1, 1)]
     names = {path.name for path in (tmp_path / "new" / "folder").iterdir()}
     assert names == {"decayed.svg", "decayed.png", "decayed.csv"}
-    assert written.svg.read_bytes() == render(ALL[5], written.data)["svg"]
+    assert plate.files == render(ALL[5], ALL[5].data(Context()))
+    for suffix, content in plate.files.items():
+        assert (tmp_path / "new" / "folder" / f"decayed.{suffix}").read_bytes() == content
 
 
 def test_an_unwritable_folder_is_an_input_error(tmp_path):

@@ -10,7 +10,9 @@ import pytest
 
 from sparsity import kernels, report
 from sparsity.errors import InputError
+from sparsity.figures import Plate
 from sparsity.ledger.judging import Claim, Finding
+from sparsity.output import write
 from sparsity.report import formulas, parts
 from sparsity.symbolic import derive
 
@@ -36,7 +38,8 @@ META = {
 
 
 def plate(name):
-    return report.Plate(name, f"Title of {name} <&>", "Caption", f'Alt "{name}"', SVG, "x,y\n1,2\n")
+    files = {"svg": SVG.encode(), "csv": b"x,y\n1,2\n"}
+    return Plate(name, f"Title of {name} <&>", "Caption", f'Alt "{name}"', files)
 
 
 def cell(verdict="agree", log=-1.0, z=-0.7, **parameters):
@@ -243,12 +246,12 @@ def test_the_same_arguments_give_the_same_page():
 
 
 def test_write_is_whole_or_not_at_all(tmp_path):
-    path = tmp_path / "index.html"
-    report.write(path, [], crosscheck(cell()), CLAIMS, META)
+    path, page = tmp_path / "index.html", report.render([], crosscheck(cell()), CLAIMS, META)
+    write(path, page)
     assert path.read_text("utf-8").endswith("</html>\n")
     assert [p.name for p in tmp_path.iterdir()] == ["index.html"]
     with pytest.raises(InputError, match="cannot be written"):
-        report.write(tmp_path / "absent" / "index.html", [], crosscheck(cell()), CLAIMS, META)
+        write(tmp_path / "absent" / "index.html", page)
 
 
 def test_environment_names_what_a_reader_needs():

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from sparsity.bench import chart, verdict
-from sparsity.output import folder, plain, replacing
+from sparsity.output import folder, json_text, plain, write
 
 __all__ = ["Report"]
 
@@ -164,15 +162,9 @@ class Report:
         """Time to the first target by cell, drawn: file contents by suffix."""
         return chart.render(self.sections["target"], self.settings["rel_errors"][0])
 
-    def write(self, out: str | os.PathLike[str]) -> list[Path]:
+    def write(self, out: str | os.PathLike[str]) -> None:
         """Write bench.json, bench.txt, bench.svg and bench.png, each whole or not at all."""
         place = folder(out)
-        document = json.dumps(self.summary(), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
-        files = {"json": document.encode(), "txt": self.text().encode(), **self.figure()}
-        paths = []
+        files = {"json": json_text(self.summary()), "txt": self.text(), **self.figure()}
         for suffix, content in files.items():
-            path = place / f"bench.{suffix}"
-            with replacing(path) as part:
-                part.write_bytes(content)
-            paths.append(path)
-        return paths
+            write(place / f"bench.{suffix}", content)

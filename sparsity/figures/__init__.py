@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
 
 from sparsity.figures import plotting
 from sparsity.figures.bias import FIGURE as bias
@@ -19,15 +17,15 @@ from sparsity.figures.mixing import FIGURE as mixing
 from sparsity.figures.nonnegative import FIGURE as nonnegative
 from sparsity.figures.overview import FIGURE as overview
 from sparsity.figures.phase import FIGURE as phase
-from sparsity.figures.record import Context, Data, Figure
+from sparsity.figures.record import Context, Data, Figure, Plate
 from sparsity.figures.relu2 import FIGURE as relu2
 from sparsity.figures.rope import FIGURE as rope
 from sparsity.figures.rows import FIGURE as rows
 from sparsity.figures.series import tidy
 from sparsity.figures.sinks import FIGURE as sinks
-from sparsity.output import folder, replacing
+from sparsity.output import folder, write
 
-__all__ = ["ALL", "Context", "Figure", "Written", "render", "write_all"]
+__all__ = ["ALL", "Context", "Figure", "Plate", "render", "write_all"]
 
 ALL: tuple[Figure, ...] = (
     *(relu2, identity, exp, bias, nonnegative, decayed, rows, overview),  # kernels
@@ -35,25 +33,6 @@ ALL: tuple[Figure, ...] = (
 )
 
 _WORKERS = 2  # threads: one compiles while another samples
-
-
-@dataclass(frozen=True)
-class Written:
-    """A figure on disk.
-
-    Args:
-        figure: its record.
-        data: what was drawn.
-        svg: the vector file.
-        png: the pixel file.
-        csv: the data file.
-    """
-
-    figure: Figure
-    data: Data
-    svg: Path
-    png: Path
-    csv: Path
 
 
 def render(figure: Figure, data: Data) -> dict[str, bytes]:
@@ -68,7 +47,7 @@ def write_all(
     seed: int = 0,
     rel_error: float = 1e-3,
     progress: Callable[[int, int], None] | None = None,
-) -> tuple[Written, ...]:
+) -> tuple[Plate, ...]:
     """Compute and write every figure: NAME.svg, NAME.png and its data NAME.csv.
 
     Args:
@@ -88,12 +67,10 @@ def write_all(
         every = [pool.submit(figure.data, context) for figure in ALL]
         try:
             for figure, computed in zip(ALL, every, strict=True):
-                data, paths = computed.result(), {}
-                for suffix, content in render(figure, data).items():  # here: Matplotlib's state
-                    paths[suffix] = out / f"{figure.name}.{suffix}"
-                    with replacing(paths[suffix]) as part:
-                        part.write_bytes(content)
-                written.append(Written(figure, data, **paths))
+                files = render(figure, computed.result())  # here: Matplotlib's state
+                for suffix, content in files.items():
+                    write(out / f"{figure.name}.{suffix}", content)
+                written.append(Plate(figure.name, figure.title, figure.caption, figure.alt, files))
                 if progress is not None:
                     progress(len(written), len(ALL))
         except BaseException:  # Ctrl-C included: do not compute the rest first

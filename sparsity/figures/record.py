@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from sparsity.sweeps.curves import sweep
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["Canvas", "Context", "Data", "Figure"]
+__all__ = ["Canvas", "Context", "Data", "Figure", "Plate"]
 
 Data = tuple[Series, ...]
 
@@ -59,3 +59,18 @@ class Figure:
     data: Callable[[Context], Data]
     draw: Callable[[Sequence[Series], Canvas], None]
     size: tuple[float, float] = (7.2, 4.6)
+
+
+@dataclass(frozen=True)
+class Plate:
+    """A figure that was drawn: its words, as in `Figure`, and the contents of its files.
+
+    Args:
+        files: suffix ("svg", "png", "csv") -> contents.
+    """
+
+    name: str
+    title: str
+    caption: str
+    alt: str
+    files: Mapping[str, bytes]

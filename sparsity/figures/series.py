@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from sparsity.output import csv_text
 
 if TYPE_CHECKING:
     import xarray
@@ -114,13 +114,11 @@ def from_sweeps(
 
 def tidy(data: Iterable[Series]) -> str:
     """The curves as CSV, one row per x; empty cells where nothing was sampled."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["series", *_COLUMNS[:-1], "method", "seed"])
+    rows: list[Any] = [["series", *_COLUMNS[:-1], "method", "seed"]]
     for curve in data:
         for row in zip(*(getattr(curve, name).tolist() for name in _COLUMNS), strict=True):
             *theory, estimate, stderr, samples, seed = row
             drawn = [f"{estimate:.10g}", f"{stderr:.4g}", samples, curve.method, seed]
             printed = [f"{value:.12g}" for value in theory]
-            writer.writerow([curve.label, *printed, *(drawn if samples else [""] * 5)])
-    return out.getvalue()
+            rows.append([curve.label, *printed, *(drawn if samples else [""] * 5)])
+    return csv_text(rows)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from dataclasses import fields
 from typing import Any
@@ -13,6 +11,7 @@ import numpy as np
 import sparsity
 from sparsity.errors import InputError
 from sparsity.kernels import ALL
+from sparsity.output import csv_text
 from sparsity.panel.controls import CONTROLS
 from sparsity.panel.lines import Exact, at_once
 from sparsity.panel.picture import Axes, curves, places
@@ -112,18 +111,16 @@ def python(state: State) -> str:
 
 def table(state: State, store: Store) -> str:
     """Everything drawn, as CSV: one line for each curve and value of x that is known."""
-    axes, out = Axes(state), io.StringIO()
-    names = [name for name in CONTROLS if name != state.x]
-    writer = csv.writer(out, lineterminator="\n")
+    axes, names = Axes(state), [name for name in CONTROLS if name != state.x]
     head = ["curve", "kernel", "rows", "query", *names, state.x]
-    writer.writerow([*head, "S_limit", "S_rms", "n_eff", *_SAMPLED])
+    rows: list[list[Any]] = [[*head, "S_limit", "S_rms", "n_eff", *_SAMPLED]]
     for identifier, spec in curves(state):
         v, own = spec.given(), [identifier, spec.kernel.name, spec.rows, spec.query]
         own += [v.get(name, "") for name in names]
         filled, sampled = places(axes, spec)
         for x in sorted({*axes.x.tolist(), *filled.tolist(), *sampled}):
-            writer.writerow([*own, x, *_row(axes, spec, store, x)])
-    return out.getvalue()
+            rows.append([*own, x, *_row(axes, spec, store, x)])
+    return csv_text(rows)
 
 
 def _row(axes: Axes, spec: Spec, store: Store, x: float) -> list[Any]:

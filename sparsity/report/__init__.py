@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from importlib import metadata, resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sparsity import kernels
-from sparsity.output import replacing
 from sparsity.report import comparison, formulas, parts
 from sparsity.report.parts import badge, details, number, percent, prose, section, table
 from sparsity.symbolic import derive
 
+if TYPE_CHECKING:
+    from sparsity.figures import Plate
+
 __all__ = [
-    "Plate",
     "claims_section",
     "contents_list",
     "document",
@@ -25,31 +24,9 @@ __all__ = [
     "figures_section",
     "render",
     "terms",
-    "write",
 ]
 
 _TITLE = "How sharply can attention focus?"
-
-
-@dataclass(frozen=True)
-class Plate:
-    """A figure as the page needs it.
-
-    Args:
-        name: of its files.
-        title: the finding.
-        caption: what to see and how it was computed.
-        alt: the picture in words, for who cannot see it.
-        svg: the drawing, the text of an SVG file.
-        csv: its data, the text of a CSV file.
-    """
-
-    name: str
-    title: str
-    caption: str
-    alt: str
-    svg: str
-    csv: str
 
 
 def environment(seed: int = 0) -> dict[str, str]:
@@ -129,23 +106,6 @@ def document(title: str, body: str) -> str:
     )
 
 
-def write(
-    path: str | os.PathLike[str],
-    figures: Sequence[Plate],
-    crosscheck: Any,
-    claims: Sequence[Mapping[str, Any]],
-    meta: Mapping[str, Any],
-) -> None:
-    """Write the page of `render` to a file, whole or not at all.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
-    page = render(figures, crosscheck, claims, meta)
-    with replacing(path) as part:
-        part.write_text(page, encoding="utf-8")
-
-
 def _capital(title: str) -> str:
     return escape(title[:1].upper() + title[1:])
 
@@ -195,8 +155,8 @@ def figures_section(figures: Sequence[Plate]) -> str:
     """The figures with captions and data."""
     out = []
     for count, plate in enumerate(figures, 1):
-        data = parts.data_link(f"{plate.name}.csv", plate.csv.encode(), "text/csv", "data (CSV)")
-        drawing = parts.inline_svg(plate.svg, f"svg-{plate.name}", plate.alt)
+        data = parts.data_link(f"{plate.name}.csv", plate.files["csv"], "text/csv", "data (CSV)")
+        drawing = parts.inline_svg(plate.files["svg"].decode(), f"svg-{plate.name}", plate.alt)
         out.append(
             f'<figure id="figure-{plate.name}">\n<h3>Figure {count}'
             f'<span class="hidden">: {escape(plate.title)}</span></h3>\n'

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 from sparsity import figures, report
 from sparsity.errors import check_seed
 from sparsity.ledger import ledger
-from sparsity.output import folder, plain, replacing
+from sparsity.output import folder, json_text, write
 from sparsity.verification.crosscheck import CrossCheck, verify
 
 __all__ = ["Reproduction", "reproduce"]
@@ -70,6 +69,41 @@ class Reproduction:
         return "\n".join(lines)
 
 
+def _side_by_side(
+    works: Sequence[Callable[[Callable[[int, int], None]], Any]],
+    progress: Callable[[int, int], None] | None,
+) -> tuple[list[Any], dict[str, float]]:
+    """The results of the parts, and the seconds after which each was done.
+
+    Args:
+        works: for each of `_PARTS`, called with its own (steps done, steps in all) to report to.
+        progress: called with (per cent done, 100).
+    """
+    started = time.perf_counter()
+    seconds, steps, stop = {}, dict.fromkeys(_PARTS, 0.0), threading.Event()
+
+    def timed(name: str, work: Callable[..., Any]) -> Any:
+        def step(done: int, total: int) -> None:
+            if stop.is_set():
+                raise KeyboardInterrupt
+            steps[name] = _PARTS[name] * done / total
+            if progress is not None:
+                progress(round(sum(steps.values())), 100)
+
+        result = work(step)
+        seconds[name] = time.perf_counter() - started
+        return result
+
+    # Drawing is Python on one core, compiling and sampling are not.
+    with ThreadPoolExecutor(len(_PARTS)) as pool:
+        try:
+            parts = [pool.submit(timed, *part) for part in zip(_PARTS, works, strict=True)]
+            return [part.result() for part in parts], seconds
+        except BaseException:  # Ctrl-C included: the other parts end at their next step
+            stop.set()
+            raise
+
+
 def reproduce(
     out: str | os.PathLike[str] = "figures",
     *,
@@ -90,58 +124,24 @@ def reproduce(
         InputError: the folder cannot be written to, or a bad seed.
     """
     check_seed(seed)
-    out = folder(out)
-    with replacing(out / "index.html") as probe:  # refused now rather than after the work
-        probe.write_text("Not finished: run `sparsity reproduce` to the end.\n", "utf-8")
-    started = time.perf_counter()
-    seconds, steps, stop = {}, dict.fromkeys(_PARTS, 0.0), threading.Event()
-
-    def timed(name: str, work: Callable[..., Any]) -> Any:
-        def step(done: int, total: int) -> None:
-            if stop.is_set():
-                raise KeyboardInterrupt
-            steps[name] = _PARTS[name] * done / total
-            if progress is not None:
-                progress(round(sum(steps.values())), 100)
-
-        result = work(step)
-        seconds[name] = time.perf_counter() - started
-        return result
-
-    # Side by side: drawing is Python on one core, compiling and sampling are not.
-    with ThreadPoolExecutor(len(_PARTS)) as pool:
-        try:
-            works = (
-                lambda step: figures.write_all(out, seed=seed, progress=step),
-                lambda step: verify(seed=seed, progress=step),
-                lambda step: ledger.claims(seed, progress=step),
-            )
-            parts = [pool.submit(timed, *part) for part in zip(_PARTS, works, strict=True)]
-            drawn, crosscheck, claims = (part.result() for part in parts)
-        except BaseException:  # Ctrl-C included: the other parts end at their next step
-            stop.set()
-            raise
-
-    plates = [
-        report.Plate(
-            name=w.figure.name,
-            title=w.figure.title,
-            caption=w.figure.caption,
-            alt=w.figure.alt,
-            svg=w.svg.read_text("utf-8"),
-            csv=w.csv.read_text("utf-8"),
-        )
-        for w in drawn
-    ]
+    out, started = folder(out), time.perf_counter()
+    # Refused now rather than after the work.
+    write(out / "index.html", "Not finished: run `sparsity reproduce` to the end.\n")
+    works = (
+        lambda step: figures.write_all(out, seed=seed, progress=step),
+        lambda step: verify(seed=seed, progress=step),
+        lambda step: ledger.claims(seed, progress=step),
+    )
+    (plates, crosscheck, claims), seconds = _side_by_side(works, progress)
     cells = [asdict(cell) for cell in (*crosscheck.cells, *crosscheck.exact)]
-    records = {"crosscheck.json": crosscheck.summary() | {"cells": cells}, "claims.json": claims}
-    files = [path for w in drawn for path in (w.svg, w.png, w.csv)]
-    for name, record in records.items():
-        with replacing(out / name) as temporary:
-            text = json.dumps(plain(record), ensure_ascii=False, allow_nan=False, indent=1)
-            temporary.write_text(text + "\n", "utf-8")
-        files.append(out / name)
-    report.write(out / "index.html", plates, crosscheck, claims, report.environment(seed))
-    files.append(out / "index.html")
+    contents = {
+        "crosscheck.json": json_text(crosscheck.summary() | {"cells": cells}),
+        "claims.json": json_text(claims),
+        "index.html": report.render(plates, crosscheck, claims, report.environment(seed)),
+    }
+    for name, content in contents.items():
+        write(out / name, content)
+    names = [f"{plate.name}.{suffix}" for plate in plates for suffix in plate.files]
+    files = tuple(out / name for name in (*names, *contents))
     seconds["in all"] = time.perf_counter() - started
-    return Reproduction(Path(out), tuple(files), crosscheck, claims, seconds)
+    return Reproduction(out, files, crosscheck, claims, seconds)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import shlex
 import shutil
@@ -15,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from sparsity import models, report
 from sparsity.errors import InputError
+from sparsity.figures.record import Plate
 from sparsity.ledger import model as claims_model
 from sparsity.measurement import tables
 from sparsity.measurement.labels import save
 from sparsity.measurement.runs import measure_model
 from sparsity.models.tokens import read_text
-from sparsity.output import folder, netcdf, plain, refuse_unwritable, replacing
+from sparsity.output import folder, json_text, netcdf, refuse_unwritable, write
 from sparsity.report.measured import page, pictures
 
 if TYPE_CHECKING:
@@ -164,31 +164,22 @@ def write_report(
         InputError: data without logits, of one context length only, or a folder that cannot be had.
     """
     data = _over_runs(data)
-    out, files, plates = folder(out), [], []
-    claims = claims_model.judge(data)
-    contents: dict[str, bytes] = {}
-    for picture in pictures.ALL:
-        made = pictures.render(picture, data)
-        contents |= {f"{picture.name}.{suffix}": content for suffix, content in made.items()}
-        plates.append(
-            report.Plate(
-                name=picture.name,
-                title=picture.title(data),
-                caption=picture.caption,
-                alt=picture.alt,
-                svg=made["svg"].decode(),
-                csv=made["csv"].decode(),
-            )
-        )
-    judged = json.dumps(plain(claims), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
-    contents["claims.json"] = judged.encode()
+    out, claims = folder(out), claims_model.judge(data)
+    plates = [
+        Plate(x.name, x.title(data), x.caption, x.alt, pictures.render(x, data))
+        for x in pictures.ALL
+    ]
+    contents: dict[str, bytes | str] = {
+        f"{plate.name}.{suffix}": content
+        for plate in plates
+        for suffix, content in plate.files.items()
+    }
     meta = {k: v for k, v in report.environment().items() if k != "seed"}
-    contents["index.html"] = page.render(data, plates, claims, meta, command).encode()
+    contents["claims.json"] = json_text(claims)
+    contents["index.html"] = page.render(data, plates, claims, meta, command)
     for name, content in contents.items():
-        with replacing(out / name) as part:
-            part.write_bytes(content)
-        files.append(out / name)
-    return tuple(files), claims
+        write(out / name, content)
+    return tuple(out / name for name in contents), claims
 
 
 def run(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity import report
+from sparsity.figures.record import Plate
 from sparsity.measurement import tables
 from sparsity.report.parts import details, number, section, table
 
@@ -131,7 +132,7 @@ def _again(data: xarray.Dataset, meta: Mapping[str, Any], command: str) -> str:
 
 def render(
     data: xarray.Dataset,
-    plates: Sequence[report.Plate],
+    plates: Sequence[Plate],
     claims: Sequence[Mapping[str, Any]],
     meta: Mapping[str, Any],
     command: str,

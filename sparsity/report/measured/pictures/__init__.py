@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import TYPE_CHECKING, Any
 
 from sparsity.figures import plotting
+from sparsity.output import csv_text
 from sparsity.report.measured.pictures.context import PICTURE as context
 from sparsity.report.measured.pictures.laws import PICTURE as laws
 from sparsity.report.measured.pictures.maps import PICTURE as maps
@@ -27,8 +26,5 @@ def render(picture: Picture, data: xarray.Dataset) -> dict[str, bytes]:
     draw: Any = picture.draw
     files = plotting.render(draw, data, title, subtitle, picture.size)  # type: ignore[arg-type]
     columns, rows = picture.table(data)
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([f"{x:.6g}" if isinstance(x, float) else x for x in row] for row in rows)
-    return {**files, "csv": out.getvalue().encode()}
+    cells = ([f"{x:.6g}" if isinstance(x, float) else x for x in row] for row in rows)
+    return {**files, "csv": csv_text([columns, *cells]).encode()}
