@@ -1,4 +1,4 @@
-"""Output: files written whole or not at all, and values in JSON's own types."""
+"""Output: files written whole or not at all; values as JSON, CSV and powers of ten."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ __all__ = [
     "json_text",
     "netcdf",
     "plain",
+    "power_of_ten",
     "refuse_unwritable",
     "replacing",
     "write",
@@ -154,3 +155,8 @@ def csv_text(rows: Iterable[Iterable[Any]]) -> str:
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(rows)
     return out.getvalue()
+
+
+def power_of_ten(power: int) -> str:
+    """10 with a raised power, such as 10⁻³."""
+    return "10" + str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))

@@ -58,7 +58,7 @@ def test_the_same_bits_on_one_two_and_four_devices():
 MEMORY = """
 import jax
 from sparsity import Row, kernels
-from sparsity.bench.probe import peak_mib
+from sparsity.bench.resources import peak_mib
 from sparsity.montecarlo import Sampling, estimators, sample_rows
 settings = Sampling(rel_error=0.5, seed=0)
 {what}

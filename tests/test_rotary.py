@@ -14,7 +14,7 @@ from scipy import integrate, stats
 
 from sparsity import Coca, Rope, Row, Sink, exact
 from sparsity.errors import InputError
-from sparsity.figures.collinear import collinear_mean
+from sparsity.figures.rope import collinear_mean
 from sparsity.finite import mellin
 from sparsity.ledger.coca import CLAIMS, PUBLISHED_PERPLEXITY, CocaRoutes
 from sparsity.metric import effective_tokens

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sparsity.bench.report import Report as Report
+    from sparsity.bench.report import Report
 
-__all__ = ["Report", "run"]
+__all__ = ["run"]
 
 _FULL: dict[str, Any] = {
     "rel_errors": (1e-3, 1e-4),
@@ -125,12 +125,3 @@ def run(
     if out is not None:
         report.write(out)
     return report
-
-
-def __getattr__(name: str) -> Any:
-    """Load `Report` on first use; a probe's process must stay small."""
-    if name == "Report":
-        from sparsity.bench.report import Report
-
-        return Report
-    raise AttributeError(f"module 'sparsity.bench' has no attribute {name!r}")

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri_exp
+from scipy.special import logsumexp, ndtri_exp
 
 from sparsity import kernels
 from sparsity.kernels import Kernel
@@ -30,10 +30,7 @@ _LARGEST = 10_000  # log₂ of the most points looked at
 
 
 def _log_sum(terms: Any) -> float:
-    top = float(np.max(terms))
-    if top == -math.inf:
-        return top
-    return top + math.log(float(np.sum(np.exp(np.subtract(terms, top)))))
+    return float(logsumexp(terms))  # type: ignore[arg-type]
 
 
 def delta(batches: np.ndarray) -> tuple[float, float]:

@@ -1,4 +1,8 @@
-"""Start-up, peak memory, and how the cost grows with draws, length n and dimension d."""
+"""Start-up, peak memory, and how the cost grows with draws, length n and dimension d.
+
+Start-up, the first estimate and peak memory can only be seen from a fresh process:
+`python -m sparsity.bench.resources JOB VALUE` prints one measurement as JSON.
+"""
 
 from __future__ import annotations
 
@@ -9,28 +13,109 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any
 
+from sparsity.bench.timing import paired
 from sparsity.errors import InputError
-from sparsity.kernels import identity
-from sparsity.montecarlo import Sampling, estimators, sample_rows
-from sparsity.rows.row import Row
 
-__all__ = ["probe", "scaling"]
+__all__ = ["peak_mib", "probe", "scaling"]
 
-_AT = {"beta": 0.0, "gamma": 1.0}
+
+def peak_mib() -> float:
+    """Peak resident memory of this process in MiB.
+
+    Linux hands a child its parent's peak in `ru_maxrss`, so the process's own high-water mark is
+    preferred where the system shows it.
+    """
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    import resource
+
+    unit = 2**20 if sys.platform == "darwin" else 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+# Each job returns (samples, normals) that were drawn; a sample is a score, a row or a key.
+
+
+def _scalar(draws: int) -> tuple[int, int]:
+    from sparsity.kernels import identity
+    from sparsity.montecarlo import Sampling, estimators
+
+    found = estimators.plain(identity, {"beta": 0.0, "gamma": 1.0}, Sampling(1e-15, draws))
+    return found.samples, found.samples
+
+
+def _rows(length: int) -> tuple[int, int]:
+    from sparsity.montecarlo import Sampling, sample_rows
+    from sparsity.rows.row import Row
+
+    found = sample_rows(Row("identity", beta=0.0, gamma=1.0), length, Sampling(0.5, 1))
+    return found.samples, found.samples * length
+
+
+def _keys(dim: int, queries: int = 1) -> tuple[int, int]:
+    from sparsity.kernels import identity
+    from sparsity.montecarlo import Sampling, estimators
+
+    query, mean = estimators.keys_at(0.0, 1.0, dim, 0, queries=queries)
+    found = estimators.full_keys(identity, query, mean, Sampling(0.5, 1))
+    return found.samples, found.samples * dim
+
+
+def _cold(seed: int) -> None:
+    from sparsity.montecarlo import estimate
+
+    estimate("exp", gamma=2.0, rel_error=1e-3, seed=seed)
+
+
+_JOBS: dict[str, Callable[[int], Any]] = {
+    "cold": _cold,
+    "scalar": _scalar,
+    "rows": _rows,
+    "keys": lambda dim: _keys(dim, queries=8),
+}
+_GROWING = {"draws": _scalar, "row length n": _rows, "key dimension d": _keys}
+
+
+def _measured(job: str, value: int) -> dict[str, float]:
+    """Import, run once, run again; seconds of each and the memory they took."""
+    started = time.perf_counter()
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    import sparsity.montecarlo  # noqa: F401  (its import is what is measured)
+
+    jax.block_until_ready(jax.numpy.zeros(8) + 1)
+    imported, base = time.perf_counter(), peak_mib()
+    _JOBS[job](value)
+    first = time.perf_counter()
+    _JOBS[job](value)
+    return {
+        "import_seconds": imported - started,
+        "first_seconds": first - imported,
+        "again_seconds": time.perf_counter() - first,
+        "base_mib": base,
+        "peak_mib": peak_mib(),
+    }
 
 
 def probe(job: str, value: int, what: str) -> dict[str, Any]:
-    """A job of `sparsity.bench.probe` in a process of its own.
+    """One of `_JOBS` in a process of its own.
 
     Raises:
         InputError: the process failed; its last line says why.
     """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(
-        [sys.executable, "-m", "sparsity.bench.probe", job, str(value)],
+        [sys.executable, "-m", "sparsity.bench.resources", job, str(value)],
         env=environment,
         capture_output=True,
         text=True,
@@ -40,30 +125,6 @@ def probe(job: str, value: int, what: str) -> dict[str, Any]:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise InputError("job", job, f"could not be measured: {last}")
     return {"job": job, "value": value, "what": what, **json.loads(done.stdout)}
-
-
-def _samples(draws: int) -> tuple[int, int]:
-    found = estimators.plain(identity, _AT, Sampling(1e-15, draws))
-    return found.samples, found.samples
-
-
-def _rows(length: int) -> tuple[int, int]:
-    found = sample_rows(Row(identity, beta=0.0, gamma=1.0), length, Sampling(0.5, 1))
-    return found.samples, found.samples * length
-
-
-def _keys(dim: int) -> tuple[int, int]:
-    query, mean = estimators.keys_at(0.0, 1.0, dim, 0)
-    found = estimators.full_keys(identity, query, mean, Sampling(0.5, 1))
-    return found.samples, found.samples * dim
-
-
-# size -> (samples, normals) that were drawn; a sample is a score, a row or a key.
-_GROWING: dict[str, Callable[[int], tuple[int, int]]] = {
-    "draws": _samples,
-    "row length n": _rows,
-    "key dimension d": _keys,
-}
 
 
 def scaling(sizes: dict[str, Sequence[int]], rounds: int) -> list[dict[str, Any]]:
@@ -82,7 +143,8 @@ def scaling(sizes: dict[str, Sequence[int]], rounds: int) -> list[dict[str, Any]
         work, last = _GROWING[what], None
         for size in values:
             samples, normals = work(size)  # compiles
-            seconds = median(_timed(work, size) for _ in range(rounds))
+            done = paired({what: lambda _, work=work, size=size: work(size)}, rounds)
+            seconds = median(done.seconds[what])
             unit = seconds if what == "draws" else seconds / samples
             row = {
                 "grows": what,
@@ -97,7 +159,5 @@ def scaling(sizes: dict[str, Sequence[int]], rounds: int) -> list[dict[str, Any]
     return rows
 
 
-def _timed(work: Callable[[int], Any], size: int) -> float:
-    started = time.perf_counter()
-    work(size)
-    return time.perf_counter() - started
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(_measured(sys.argv[1], int(sys.argv[2]))) + "\n")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from sparsity.figures import plotting
-from sparsity.figures.collinear import collinear_mean, turned_query
 from sparsity.figures.record import Canvas, Context, Data, Figure
+from sparsity.figures.rope import matched
 from sparsity.figures.series import Series
 from sparsity.finite.exact import exact
 from sparsity.montecarlo import Sampling
@@ -17,23 +17,16 @@ from sparsity.rows.row import Row
 from sparsity.rows.steps import Coca, Rope
 from sparsity.sweeps.curves import cell_seed
 
-DIM, STRENGTH = 64, 6.0  # head dimension; mean collinear score of a key beside the query
 LENGTHS = np.unique(np.round(2.0 ** np.arange(4, 15.1, 0.5)).astype(int))
 SAMPLED = (64, 256)
 TURNS = (1, 2)  # seeds of the random directions of RoPE's mean key
 
 
 def laws() -> dict[str, Rope | Coca]:
-    """One query; keys of the same |q_i||μ_i| and the same γ at distance 0."""
-    query = turned_query(DIM)
-    center = STRENGTH / float(query @ query)
-    coca = Coca(query, center, center / 8)
-    spread = float(coca.gamma(0)) / float(np.linalg.norm(query))
-    found: dict[str, Rope | Coca] = {"CoCA": coca}
-    for seed in TURNS:
-        turn = np.random.default_rng(seed).uniform(0, 2 * np.pi, DIM // 2)
-        found[f"RoPE, keys {seed}"] = Rope(query, collinear_mean(coca, turn), spread)
-    return found
+    """One query and matched keys."""
+    coca, ropes = matched(1 / 8, TURNS)
+    named = zip(TURNS, ropes, strict=True)
+    return {"CoCA": coca} | {f"RoPE, keys {seed}": rope for seed, rope in named}
 
 
 def data(context: Context) -> Data:
@@ -61,7 +54,7 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
     ax = plotting.axes(canvas, "context length  n", "attended tokens  n·S²", right=0.8)
     ax.set(xscale="log", yscale="log", xlim=(16, 32768), ylim=(8, 5e4))
     plotting.plain_ticks(ax.xaxis, (16, 128, 512, 2048, 8192, 32768))
-    plotting.plain_ticks(ax.yaxis, (10, 100, 1000, 1e4), ("10", "100", "10³", "10⁴"))
+    plotting.plain_ticks(ax.yaxis, (10, 100, 1000, 1e4))
     *laws, flat = data
     ax.plot(flat.x, flat.theory, color=plotting.GREY, lw=1.2, ls=(0, (5, 3)))
     for series, look in zip(laws, plotting.LOOKS, strict=False):

@@ -33,7 +33,7 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
     """Logarithmic S: a parabola without a floor."""
     ax = plotting.axes(canvas, "spread  γ = σ‖q‖", "sparsity  S")
     ax.set(yscale="log", xlim=(0, 4), ylim=(2.5e-4, 1.3))
-    plotting.plain_ticks(ax.yaxis, (1, 0.1, 0.01, 0.001), ("1", "0.1", "0.01", "0.001"))
+    plotting.plain_ticks(ax.yaxis, (1, 0.1, 0.01, 0.001))
     for series in data[3:]:
         ax.plot(series.x, series.theory, color=plotting.GREY, lw=1, ls=(0, (4, 3)))
         place = (0.05, series.theory[0] * 1.07)

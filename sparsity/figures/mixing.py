@@ -85,7 +85,7 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
         ax = plotting.calm(canvas.add_axes(box))
         ax.set(yscale="log", ylim=(6e-3, 1.3), xlabel=along)
         ax.set_title(title, loc="left", fontsize=11)
-        plotting.plain_ticks(ax.yaxis, (1, 0.1, 0.01), ("1", "0.1", "0.01"))
+        plotting.plain_ticks(ax.yaxis, (1, 0.1, 0.01))
         if curves[0] is data[0]:
             ax.set(xlim=(0, DEPTH), ylabel="distance of last two tokens")
             ax.set_xticks(range(0, DEPTH + 1, 6))

@@ -121,8 +121,8 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
         ax.set(xscale=panel.scale, yscale="log", xlim=limits, ylim=(0.01, 1.35), xlabel=panel.lever)
         color = panel.members[0].look.color
         ax.set_title(panel.verdict, loc="left", fontsize=11, fontweight="bold", color=color)
-        plotting.plain_ticks(ax.xaxis, panel.ticks, [_tick(value) for value in panel.ticks])
-        plotting.plain_ticks(ax.yaxis, (1, 0.1, 0.01), ("1", "0.1", "0.01"))
+        plotting.plain_ticks(ax.xaxis, panel.ticks)
+        plotting.plain_ticks(ax.yaxis, (1, 0.1, 0.01))
         if column == 0:
             ax.set_ylabel("sparsity  S")
         else:
@@ -141,10 +141,6 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
         (f"out of reach for\n{LENGTH} tokens", plotting.Look("#dfe2e7", "-", "s")),
     )
     plotting.key(ax, points=points, loc="center", labelspacing=0.8)
-
-
-def _tick(value: float) -> str:
-    return {1e3: "10³", 1e4: "10⁴"}.get(value, f"{value:g}".replace("-", "−"))
 
 
 FIGURE = Figure(

@@ -54,20 +54,14 @@ def data(context: Context) -> Data:
     return (*_contours(), *lines)
 
 
-def _power(value: float) -> str:
-    digits = str(round(np.log10(value))).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return f"{value:g}" if value < 1e3 else f"10{digits}"
-
-
 def draw(data: Sequence[Series], canvas: Canvas) -> None:
     """Contours over tinted regimes; the reach of the limit law in front."""
     *contours, half, whole, reach = data
     ax = plotting.axes(canvas, "spread of the scores over √(ln n),  γ/√(ln n)", "row length  n")
     ax.grid(visible=False)
     ax.set(yscale="log", xlim=(0, WIDEST), ylim=(SHORTEST, LONGEST))
-    plotting.plain_ticks(ax.xaxis, (0, 0.5, 1, 1.5, 2), ("0", "0.5", "1", "1.5", "2"))
-    ticks = (10.0, 1e3, 1e6, 1e9, 1e12)
-    plotting.plain_ticks(ax.yaxis, ticks, [_power(tick) for tick in ticks])
+    plotting.plain_ticks(ax.xaxis, (0, 0.5, 1, 1.5, 2))
+    plotting.plain_ticks(ax.yaxis, (10.0, 1e3, 1e6, 1e9, 1e12))
     edges = (0.0, half.theory[0], whole.theory[0], WIDEST)
     names = ("annealed", "extremes", "condensed")
     tints = ("#e6eff7", "#f5f5f6", "#fbebe1")
@@ -83,7 +77,7 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
         level = contour.key["n_eff"]
         ax.plot(contour.x, contour.theory, color=blue.color, lw=1.4)
         x = float(np.interp(np.log(LEVELS[level]), contour.log, contour.x))
-        plotting.inline(ax, x, LEVELS[level], _power(level), blue.color, fontsize=9.5)
+        plotting.inline(ax, x, LEVELS[level], plotting.tick_label(level), blue.color, fontsize=9.5)
     ax.plot(reach.theory, reach.x, color=red.color, lw=2.8)
     style = {"rotation": 87.5, "fontsize": 9.5}
     plotting.inline(ax, 0.659, 6e9, "limit 10 % too low", red.color, **style)

@@ -7,6 +7,7 @@ marker say the same again. Figures are built without pyplot, so no global state 
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ import matplotlib
 import numpy as np
 from matplotlib import patheffects
 from matplotlib.figure import Figure
+
+from sparsity.output import power_of_ten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,10 +38,10 @@ __all__ = [
     "key",
     "plain_ticks",
     "render",
+    "tick_label",
 ]
 
 INK, GREY, PALE = "#1f2328", "#6b7280", "#e5e7eb"
-SIZE = (7.2, 4.6)  # inches
 _MARKER_SIZES = {"|": 13.0, "p": 7.0, "X": 7.2, "D": 5.3, "s": 5.6, "^": 6.6, "v": 6.6}
 _NORMAL95 = 1.959964  # half width of a 95 % interval in standard errors
 
@@ -93,11 +96,7 @@ STYLE: dict[Any, Any] = {
 
 
 def render(
-    draw: Any,
-    data: Sequence[Series],
-    title: str,
-    subtitle: str,
-    size: tuple[float, float] = SIZE,
+    draw: Any, data: Sequence[Series], title: str, subtitle: str, size: tuple[float, float]
 ) -> dict[str, bytes]:
     """The figure as file contents by suffix, the same bytes for the same data.
 
@@ -136,9 +135,16 @@ def axes(figure: Figure, x: str, y: str, *, right: float = 0.97) -> Axes:
     return calm(ax)
 
 
+def tick_label(value: float) -> str:
+    """A plain number with a true minus; from 1000 on powers of ten as such."""
+    if value >= 1e3 and math.log10(value).is_integer():
+        return power_of_ten(round(math.log10(value)))
+    return f"{value:g}".replace("-", "−")
+
+
 def plain_ticks(axis: Any, ticks: Sequence[float], labels: Sequence[str] | None = None) -> None:
-    """Ticks of a logarithmic axis written as plain numbers."""
-    axis.set_ticks(ticks, labels or [f"{tick:g}" for tick in ticks])
+    """Ticks of a logarithmic axis, named as by `tick_label` unless labels are given."""
+    axis.set_ticks(ticks, labels or [tick_label(tick) for tick in ticks])
     axis.set_ticks([], minor=True)
 
 

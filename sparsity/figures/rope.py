@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from sparsity.figures import plotting
-from sparsity.figures.collinear import collinear_mean, turned_query
 from sparsity.figures.record import Canvas, Context, Data, Figure
 from sparsity.figures.series import Series
 from sparsity.montecarlo import Sampling
 from sparsity.montecarlo.rotary_sampling import scores
+from sparsity.rows.rectified import rectified
+from sparsity.rows.rotation import planes
 from sparsity.rows.steps import Coca, Rope
 from sparsity.sweeps.curves import cell_seed
 
@@ -23,14 +24,42 @@ DISTANCES = np.unique(np.geomspace(1, SLACK_AT + 1, 300).astype(int)) - 1
 SAMPLED = (0, 3, 12, 60, 300, 1500)
 
 
-def laws() -> dict[str, Rope | Coca]:
-    """One query; keys of the same |q_i||μ_i| and the same γ at distance 0."""
-    query = turned_query(DIM)
+def collinear_mean(coca: Coca, turn: np.ndarray) -> np.ndarray:
+    """Mean key of a `Rope` with the |q_i||μ_i| of a CoCA law, turned away from q by Θ_i = `turn`.
+
+    Args:
+        coca: the law to match.
+        turn: Θ_i, [d/2]; zeros give CoCA's own mean score.
+
+    Returns:
+        μ, [d].
+    """
+    mean, _ = rectified(coca.center, coca.spread)
+    mu = mean * planes(coca.query, coca.pairing) * np.exp(-1j * turn)
+    if coca.pairing == "half":
+        return np.concatenate([mu.real, mu.imag])
+    return np.stack([mu.real, mu.imag], axis=-1).reshape(-1)
+
+
+def matched(share: float, seeds: Sequence[int]) -> tuple[Coca, list[Rope]]:
+    """CoCA of a random query, ‖q‖² = d, and RoPE of equal |q_i||μ_i| and γ at distance 0.
+
+    Args:
+        share: spread of t over its center.
+        seeds: of the random directions of RoPE's mean keys.
+    """
+    query = np.random.default_rng(0).standard_normal(DIM)
+    query *= DIM**0.5 / np.linalg.norm(query)
     center = STRENGTH / float(query @ query)
-    coca = Coca(query, center, center / 2)
-    turn = np.random.default_rng(3).uniform(0, 2 * np.pi, DIM // 2)
+    coca = Coca(query, center, center * share)
     spread = float(coca.gamma(0)) / float(np.linalg.norm(query))
-    rope = Rope(query, collinear_mean(coca, turn), spread)
+    turns = (np.random.default_rng(seed).uniform(0, 2 * np.pi, DIM // 2) for seed in seeds)
+    return coca, [Rope(query, collinear_mean(coca, turn), spread) for turn in turns]
+
+
+def laws() -> dict[str, Rope | Coca]:
+    """CoCA, RoPE and the slack form, with one query and matched keys."""
+    coca, (rope,) = matched(1 / 2, [3])
     return {"CoCA": coca, "RoPE": rope, "CoCA, slack form": replace(coca, slack_at=SLACK_AT)}
 
 

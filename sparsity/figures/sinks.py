@@ -40,7 +40,7 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
     """Solid: exact. Dashed: annealed."""
     ax = plotting.axes(canvas, "tokens beside the sink  n", "logit of the sink  b", right=0.88)
     ax.set(xscale="log", xlim=(10, 1e9), ylim=(0, 30))
-    plotting.plain_ticks(ax.xaxis, (10, 1e3, 1e5, 1e7, 1e9), ("10", "10³", "10⁵", "10⁷", "10⁹"))
+    plotting.plain_ticks(ax.xaxis, (10, 1e3, 1e5, 1e7, 1e9))
     exact, annealed = data[: len(GAMMAS)], data[len(GAMMAS) :]
     for curve, straight, look in zip(exact, annealed, plotting.LOOKS, strict=False):
         # ln n + γ²/2 is straight on these axes: its two ends are all of it

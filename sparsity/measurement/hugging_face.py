@@ -134,13 +134,7 @@ def measure_transformers(model: Any, tokens: Any, *, sink: int = 0) -> xarray.Da
             fix = "has layers of several kinds or sizes; give q and k of each kind to measure()"
             raise InputError("model", type(model).__name__, fix)
         q, k = (x[0].detach().float().cpu().numpy() for x in (query, key))
-        source = of_queries(
-            q,
-            k,
-            scale=given.get("scaling"),
-            causal=causal,
-            mask=mask,
-        )
+        source = of_queries(q, k, scale=given.get("scaling"), causal=causal, mask=mask)
         layers.append(measured(source, sink))
         return interface["sdpa"](module, query, key, value, attention_mask, **given)
 

@@ -142,7 +142,8 @@ def dataset(
     names = [name for name in MEANING if name in layers[0]]
     found = {name: np.stack([layer.pop(name) for layer in layers]) for name in names}
     length = found["S"].shape[-1]
-    whole = found["importance"].shape[-1] == 1
+    position = np.arange(1, length + 1)
+    at = [length] if found["importance"].shape[-1] == 1 else contexts(length)
     variables = {}
     for name, values in found.items():
         last = {"top_mass": ("row", "top"), "last_row": ("key",)}.get(name, ("row",))
@@ -159,16 +160,12 @@ def dataset(
         coords={
             "layer": np.arange(len(layers)),
             "head": np.arange(found["S"].shape[1]),
-            "row": (
-                "row",
-                np.arange(1, length + 1),
-                {"long_name": "position of the query, from 1"},
-            ),
-            "key": ("key", np.arange(1, length + 1), {"long_name": "position of the key, from 1"}),
+            "row": ("row", position, {"long_name": "position of the query, from 1"}),
+            "key": ("key", position, {"long_name": "position of the key, from 1"}),
             "top": ("top", np.asarray(TOP), {"long_name": "k of the k largest weights"}),
             "context": (
                 "context",
-                np.asarray([length] if whole else contexts(length)),
+                np.asarray(at),
                 {"long_name": "T, tokens of the text up to which rows are averaged"},
             ),
         },

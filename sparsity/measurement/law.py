@@ -15,7 +15,7 @@ from scipy.interpolate import RectBivariateSpline
 from sparsity.finite.exact import exact as exact_law
 from sparsity.theory.evaluation import evaluate
 
-__all__ = ["ERROR", "WIDEST", "exact", "limit", "log_limit"]
+__all__ = ["ERROR", "WIDEST", "exact", "log_limit"]
 
 ERROR = 1e-6  # of log S, from the interpolation; 2e-7 was measured
 WIDEST = 200.0  # γ of the grid; there a row of 10⁶ tokens has its mass on one
@@ -29,12 +29,6 @@ def log_limit(gamma: Any) -> np.ndarray:
     log_S, known = np.where(gamma == 0, 0.0, np.nan), (gamma > 0) & (gamma < np.inf)
     log_S[known] = evaluate("exp", gamma=gamma[known]).log_S
     return log_S
-
-
-def limit(gamma: Any) -> np.ndarray:
-    """S = e^(−γ²/2), the limit law; zero where that underflows."""
-    with np.errstate(under="ignore"):
-        return np.exp(log_limit(gamma))
 
 
 def _at(length: int, stop: int) -> np.ndarray:

@@ -12,7 +12,7 @@ from sparsity.measurement.labels import rank_correlation
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["THRESHOLDS", "begins", "pooled", "rows_at", "sink_rate", "summary", "text"]
+__all__ = ["COLUMNS", "THRESHOLDS", "begins", "pooled", "rows_at", "sink_rate", "summary", "text"]
 
 THRESHOLDS = (0.3, 0.8)  # ε of [Gu] and of [Barbero]
 
@@ -103,24 +103,26 @@ def summary(data: xarray.Dataset) -> list[dict[str, Any]]:
     return out
 
 
-_COLUMNS = (
-    ("T", "T", "d"),
-    ("S", "mean S", ".3f"),
-    ("n_eff", "n_eff", ".2f"),
-    ("n_eff_rest", "no sink", ".2f"),
-    ("sink_rate_0.3", "sink .3", ".1%"),
-    ("sink_rate_0.8", "sink .8", ".1%"),
-    ("gamma_rest", "γ", ".2f"),
-    ("ratio_limit_rest", "S/limit", ".3g"),
-    ("ratio_exact_rest", "S/exact", ".3g"),
-    ("rank_limit_rest", "rank lim", ".2f"),
-    ("rank_exact_rest", "rank ex", ".2f"),
+COLUMNS = (  # key, title in a terminal ("" for none), title on a page, format
+    ("T", "T", "T", "d"),
+    ("S", "mean S", "mean S", ".3f"),
+    ("n_eff", "n_eff", "n_eff", ".2f"),
+    ("n_eff_rest", "no sink", "without sink", ".2f"),
+    ("sink_rate_0.3", "sink .3", "sink rate 0.3", ".1%"),
+    ("sink_rate_0.8", "sink .8", "0.8", ".1%"),
+    ("gamma_rest", "γ", "γ̂", ".2f"),
+    ("ratio_limit_rest", "S/limit", "S/limit", ".3g"),
+    ("ratio_exact_rest", "S/exact", "S/exact", ".3g"),
+    ("rank_limit_rest", "rank lim", "rank, limit", ".2f"),
+    ("rank_exact_rest", "rank ex", "rank, exact", ".2f"),
+    ("ratio_limit", "", "whole row: S/limit", ".3g"),
+    ("ratio_exact", "", "S/exact", ".3g"),
 )
 
 
 def text(rows: list[dict[str, Any]]) -> str:
     """The table for a terminal; laws are those of rows without their sink."""
-    columns = [column for column in _COLUMNS if column[0] in rows[0]]
+    columns = [(key, title, form) for key, title, _, form in COLUMNS if title and key in rows[0]]
     bos = "bos" in rows[0]
     lines = [" ".join([*(["BOS  "] if bos else []), *(f"{title:>8}" for _, title, _ in columns)])]
     for row in rows:

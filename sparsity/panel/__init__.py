@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sparsity import kernels
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law
-from sparsity.panel.rowlaws import ALL, Rows, of_row
+from sparsity.panel.rowlaws import ALL, of_row
 from sparsity.panel.state import State, initial
 from sparsity.rows.row import Row
 
@@ -18,40 +18,32 @@ if TYPE_CHECKING:
 __all__ = ["explore", "opened"]
 
 
-def _of_row(row: Row) -> tuple[Rows, dict[str, Any]]:
-    """The law of a row's steps, and the values that the panel starts from to show it."""
-    law, moved = of_row(row)
-    place = {"rows": law.name} if row.kernel.law is Law.SCORE else {}
-    return law, place | row.params | moved
-
-
 def opened(*shown: str | Kernel | Row, x: str = "gamma", **values: Any) -> State:
     """The state that a panel starts in, as `explore` describes it.
 
     Raises:
         InputError: an unknown name, a value outside its domain, or two kernels of one name.
     """
-    rows = [each for each in shown if isinstance(each, Row)]
-    found = [_of_row(row) for row in rows]
-    laws = ALL
-    for law, _ in found:
-        laws += (law,) if law.name not in [each.name for each in laws] else ()
-    given = [each.kernel if isinstance(each, Row) else each for each in shown]
-    chosen = [kernels.named(each) for each in given or ("exp", "relu2")]
-    known = kernels.ALL
-    for each in chosen:
-        known += (each,) if each not in known else ()
+    shown = shown or ("exp", "relu2")
+    first, known, laws = [], kernels.ALL, ALL
+    starts: list[tuple[str, dict[str, Any]]] = []  # of each row: its kernel, where to start
+    for each in shown:
+        kernel = kernels.named(each.kernel if isinstance(each, Row) else each)
+        known += (kernel,) if kernel not in known else ()
+        if isinstance(each, Row):
+            law, moved = of_row(each)
+            laws += (law,) if law.name not in [other.name for other in laws] else ()
+            place = {"rows": law.name} if kernel.law is Law.SCORE else {}
+            starts.append((kernel.name, place | each.params | moved))
+        if not isinstance(each, Row) or len(starts) == 1:
+            first.append(kernel.name)
     names = [each.name for each in known]
     if len(set(names)) != len(names):
         raise InputError("kernel", names[-1], "give your kernel a name of its own")
-    first = tuple(
-        kernel.name
-        for each, kernel in zip(shown or chosen, chosen, strict=True)
-        if not isinstance(each, Row) or each is rows[0]
-    )
-    state = initial(known, first, x, laws=laws, **((found[0][1] if found else {}) | values))
-    for row, (_, own) in zip(rows[1:], found[1:], strict=True):
-        other = initial(known, (row.kernel.name,), x, laws=laws, **(own | values))
+    own = starts[0][1] if starts else {}
+    state = initial(known, tuple(first), x, laws=laws, **(own | values))
+    for name, own in starts[1:]:
+        other = initial(known, (name,), x, laws=laws, **(own | values))
         state = replace(state, pins=state.pins + other.specs())
     return state
 

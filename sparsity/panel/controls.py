@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sparsity.kernels.parameters import BETA, DECAY, DIM, GAMMA, LENGTH, RATIO, Parameter
+from sparsity.output import power_of_ten
 
 __all__ = ["CONTROLS", "POINTS", "Control", "Scale", "around"]
 
@@ -18,14 +19,8 @@ _STEPS = 240  # of a slider
 _LONGEST = 64  # characters of a number field
 
 
-@dataclass(frozen=True)
-class Scale:
-    """A coordinate in which a parameter is spread evenly.
-
-    Args:
-        to: value -> coordinate.
-        back: coordinate -> value.
-    """
+class Scale(NamedTuple):
+    """A coordinate in which a parameter is spread evenly: from value to coordinate, and back."""
 
     to: Callable[[np.ndarray], np.ndarray]
     back: Callable[[np.ndarray], np.ndarray]
@@ -64,7 +59,6 @@ class Control:
 
     @property
     def name(self) -> str:
-        """The keyword it is."""
         return self.parameter.name
 
     def check(self, given: object) -> float:
@@ -136,8 +130,7 @@ class Control:
 def _short(value: float) -> str:
     """A tick's label, with a true minus and powers of ten from a million on."""
     if value >= 1e4 and math.log10(value).is_integer():
-        power = str(int(math.log10(value)))
-        return "10" + power.translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+        return power_of_ten(int(math.log10(value)))
     return f"{value:.6g}".replace("-", "−")
 
 
@@ -178,10 +171,8 @@ def around(step: type[Any]) -> Control:
     """A control for the first field of a step, around its example."""
     name, at = fields(step)[0].name, step.example[0]
     whole = isinstance(at, int)
-    text = f"{name} of {step.name}"
-    parameter = Parameter(
-        f"{step.name}-{name}", text, "as the step takes it", np.isfinite, None, whole
-    )
+    key, text = f"{step.name}-{name}", f"{name} of {step.name}"
+    parameter = Parameter(key, text, "as the step takes it", np.isfinite, None, whole)
     if at > 0:
         low, high = at / 100, at * 100
         low = max(1.0, round(low)) if whole else low

@@ -48,17 +48,13 @@ def laws(state: State, store: Store) -> Iterator[None]:
         yield from _law(store, spec.at(axes.name, axes.marker))
     if axes.name == "length":
         for spec in found:
-            if _shares_lengths(spec):
+            if spec.score and spec.rows == "iid":
                 yield from _all_lengths(store, spec, places(axes, spec)[0])
     grids = [places(axes, spec)[0] for spec in found]
     for k in _coarse_to_fine(max(map(len, grids), default=0)):
         for spec, grid in zip(found, grids, strict=True):
             if k < len(grid):
                 yield from _law(store, spec.at(axes.name, float(grid[k])))
-
-
-def _shares_lengths(spec: Spec) -> bool:
-    return spec.score and spec.rows == "iid" and "length" in dict(spec.values)
 
 
 def _all_lengths(store: Store, spec: Spec, lengths: np.ndarray) -> Iterator[None]:
@@ -132,18 +128,15 @@ def _sample(
     known = store.points.get(spec)
     if isinstance(known, str):
         return
-    if known is not None:
-        done = known.round >= number or known.estimate.rel_stderr <= _TARGET
-        if done:
-            return
+    if known and (known.round >= number or known.estimate.rel_stderr <= _TARGET):
+        return
     try:
         found, of = _draw(spec, chunks, check)
-        if math.isfinite(found.S):
-            store.points.put(spec, Point(found, of, number))
-        else:
-            store.points.put(spec, f"not sampled: {found.warning}")
+        sampled = math.isfinite(found.S)
+        point = Point(found, of, number) if sampled else f"not sampled: {found.warning}"
     except InputError as error:
-        store.points.put(spec, f"not sampled: {error}")
+        point = f"not sampled: {error}"
+    store.points.put(spec, point)
     yield
 
 

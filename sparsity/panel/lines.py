@@ -50,8 +50,6 @@ def at_once(spec: Spec, x: str, values: np.ndarray) -> np.ndarray | None:
 def slowly(spec: Spec) -> float:
     """Log S in the limit of long rows at one point, by quadrature and sums over the row."""
     v = spec.given()
-    if spec.rows == "iid":
-        return float(evaluate(spec.kernel, beta=v["beta"], gamma=v["gamma"]).log_S)
     return float(evaluate(spec.law.row(spec.kernel, v), length=v["length"]).log_S)
 
 

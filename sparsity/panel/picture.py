@@ -14,6 +14,7 @@ import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.kernels import Law
+from sparsity.output import power_of_ten
 from sparsity.panel.controls import CONTROLS, POINTS, Control
 from sparsity.panel.lines import Exact, at_once, why_not
 from sparsity.panel.state import Spec, State
@@ -67,13 +68,10 @@ class Axes:
         down = self.y == "log S"
         most = self.decades // 2 + 1 if down else self.decades
         powers = range(0, most + 1, 1 if most < 8 else 2)
-        digits = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-
-        def label(k: int) -> str:
-            sign = "⁻" if down else ""
-            return "1" if k == 0 else f"10{sign}{str(k).translate(digits)}"
-
-        return [(1 - k / most if down else k / most, label(k)) for k in powers]
+        return [
+            (1 - k / most if down else k / most, power_of_ten(-k if down else k) if k else "1")
+            for k in powers
+        ]
 
     def floor(self) -> np.ndarray:
         """The height of 1/√n, one token."""
@@ -214,7 +212,8 @@ def _curve(axes: Axes, spec: Spec, store: Store, pack: _Packer, sampling: bool) 
         notes += [e for e in each if isinstance(e, str)][:1]
         logs = [e.log_S if isinstance(e, Exact) else None for e in each]
         found["exact"] = _filled(axes, spec, logs, pack)
-        level = store.level(here)
+        level = store.exact.get(here)
+        level = level if isinstance(level, Exact) else None
     else:  # its S is that of the row itself
         found["exact"], found["limit"] = found["limit"], None
         level = None if limit is None else Exact(n * math.exp(2 * limit), limit)

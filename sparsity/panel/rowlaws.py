@@ -113,51 +113,31 @@ _ROPE = Rows(
     level=False,
 )
 
-
-@dataclass(frozen=True)
-class _Shown:
-    """How a step is shown: its title, the control of its first field, and as in `Rows`."""
-
-    title: str
-    control: str
-    closed: Form = _none
-    longest: float = 1e12
-    kernels: tuple[Kernel, ...] = ()
-    level: bool = True
-
-
-_SHOWN = {
-    "decay": _Shown("decay λ^(n−j)", "decay", _decayed, longest=8192),
-    "alibi": _Shown("ALiBi", "slope", _sloped, longest=8192, kernels=(exp,)),
-    "window": _Shown("sliding window", "window", _windowed),
-    "scalable-softmax": _Shown("log-n scaling (SSMax)", "scale", _scaled),
-    "sink": _Shown("a sink at the first token", "logit", level=False),
-    "qk-norm": _Shown("QK-norm, keys on a sphere", "dim"),
+# How a step is shown: its title, the control of its first field, and as in `Rows`.
+_SHOWN: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "decay": ("decay λ^(n−j)", "decay", {"closed": _decayed}),
+    "alibi": ("ALiBi", "slope", {"closed": _sloped, "kernels": (exp,)}),
+    "window": ("sliding window", "window", {"closed": _windowed, "longest": 1e12}),
+    "scalable-softmax": ("log-n scaling (SSMax)", "scale", {"closed": _scaled, "longest": 1e12}),
+    "sink": ("a sink at the first token", "logit", {"longest": 1e12, "level": False}),
+    "qk-norm": ("QK-norm, keys on a sphere", "dim", {"longest": 1e12}),
 }
 
 
 def _of_step(step: type[Any]) -> Rows:
     """The law of one step, whose first field has a control."""
-    shown = _SHOWN.get(step.name)
-    if shown is None:
-        control = around(step)
-        CONTROLS.setdefault(control.name, control)
-        shown = _Shown(step.name, control.name, longest=8192, level=False)
+    if step.name in _SHOWN:
+        title, control, how = _SHOWN[step.name]
+    else:
+        made = around(step)
+        CONTROLS.setdefault(made.name, made)
+        title, control, how = step.name, made.name, dict[str, Any](level=False)
     kind = int if isinstance(step.example[0], int) else float
 
     def steps(v: Values) -> tuple[Step, ...]:
-        return (step(kind(v[shown.control]), *step.example[1:]),)
+        return (step(kind(v[control]), *step.example[1:]),)
 
-    return Rows(
-        step.name,
-        shown.title,
-        (shown.control,),
-        steps,
-        shown.closed,
-        shown.longest,
-        shown.kernels,
-        level=shown.level,
-    )
+    return Rows(step.name, title, (control,), steps, **how)
 
 
 def of_steps(steps: tuple[type[Any], ...] = row_steps.ALL) -> tuple[Rows, ...]:

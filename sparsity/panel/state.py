@@ -5,7 +5,6 @@ Everything a browser sends is checked here, whatever it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,7 +44,6 @@ class Spec:
 
     @property
     def rows(self) -> str:
-        """The name of the row law."""
         return self.law.name
 
     @property
@@ -113,7 +111,6 @@ class State:
     laws: tuple[Rows, ...] = rowlaws.ALL
 
     def value(self, name: str) -> float:
-        """The value of a control."""
         return dict(self.values)[name]
 
     def specs(self) -> tuple[Spec, ...]:
@@ -131,8 +128,7 @@ class State:
 
     def uses(self) -> set[str]:
         """The controls that some curve depends on."""
-        live = {name for spec in self.specs() for name, _ in spec.values}
-        return live | {self.x}
+        return {self.x, *(name for spec in self.specs() for name, _ in spec.values)}
 
 
 def initial(
@@ -180,10 +176,8 @@ def edit(state: State, name: str, value: Any) -> State:
         InputError: not a possible edit; nothing changes then.
     """
     if name in CONTROLS:
-        number = CONTROLS[name].check(value)
-        return replace(
-            state, values=tuple((k, number if k == name else v) for k, v in state.values)
-        )
+        values = dict(state.values) | {name: CONTROLS[name].check(value)}
+        return replace(state, values=tuple(values.items()))
     if name == "shown":
         names = [kernel.name for kernel in state.known]
         wanted = value if isinstance(value, list) else [value]
@@ -197,12 +191,8 @@ def edit(state: State, name: str, value: Any) -> State:
         if value not in range(len(state.pins)):
             raise InputError("unpin", str(value)[:64], f"there are {len(state.pins)} pinned curves")
         return replace(state, pins=state.pins[: int(value)] + state.pins[int(value) + 1 :])
-    allowed: Mapping[str, Any] = {
-        "rows": [rows.name for rows in state.laws],
-        "query": NAMES,
-        "x": CONTROLS,
-        "y": Y_AXES,
-    }
+    laws = [rows.name for rows in state.laws]
+    allowed: dict[str, Any] = {"rows": laws, "query": NAMES, "x": CONTROLS, "y": Y_AXES}
     if name not in allowed:
         raise InputError("edit", str(name)[:64], "there is no such control")
     changed: dict[str, Any] = {name: _choice(name, value, allowed[name])}

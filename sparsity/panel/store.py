@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Any, Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from sparsity.panel.lines import Exact
-from sparsity.panel.state import Spec
 from sparsity.results import Estimate
 
 __all__ = ["Memory", "Point", "Store"]
@@ -24,14 +23,12 @@ class Memory(Generic[T]):
         self._kept: OrderedDict[Hashable, T] = OrderedDict()
 
     def get(self, key: Hashable) -> T | None:
-        """What is kept, or None."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
             return self._kept.get(key)
 
     def put(self, key: Hashable, value: T) -> None:
-        """Keep it."""
         with self._lock:
             self._kept[key] = value
             self._kept.move_to_end(key)
@@ -39,12 +36,11 @@ class Memory(Generic[T]):
                 self._kept.popitem(last=False)
 
     def __contains__(self, key: Hashable) -> bool:
-        """Whether it is kept."""
         with self._lock:
             return key in self._kept
 
 
-class Point:
+class Point(NamedTuple):
     """What sampling found at one point.
 
     Args:
@@ -53,8 +49,9 @@ class Point:
         round: how often it has been tightened.
     """
 
-    def __init__(self, estimate: Estimate, of: str, round: int) -> None:
-        self.estimate, self.of, self.round = estimate, of, round
+    estimate: Estimate
+    of: str
+    round: int
 
     @property
     def name(self) -> str:
@@ -70,8 +67,3 @@ class Store:
         self.limit: Memory[float | str] = Memory(40_000)
         self.points: Memory[Point | str] = Memory(4_000)
         self.formulas: Memory[str] = Memory(64)
-
-    def level(self, spec: Spec) -> Any:
-        """The exact point if it is a number, else None."""
-        found = self.exact.get(spec)
-        return found if isinstance(found, Exact) else None

@@ -53,15 +53,12 @@ class Panel(anywidget.AnyWidget):
 
     @property
     def state(self) -> State:
-        """What is shown."""
         return self._state
 
     def python(self) -> str:
-        """Python that computes the numbers shown."""
         return python(self._state)
 
     def csv(self) -> str:
-        """Everything drawn, as CSV."""
         return table(self._state, self._store)
 
     def close(self) -> None:

@@ -48,27 +48,11 @@ def _opening(data: xarray.Dataset, rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-_COLUMNS = (
-    ("T", "T", "d"),
-    ("S", "mean S", ".3f"),
-    ("n_eff", "n_eff", ".2f"),
-    ("n_eff_rest", "without sink", ".2f"),
-    ("sink_rate_0.3", "sink rate 0.3", ".1%"),
-    ("sink_rate_0.8", "0.8", ".1%"),
-    ("gamma_rest", "γ̂", ".2f"),
-    ("ratio_limit_rest", "S/limit", ".3g"),
-    ("ratio_exact_rest", "S/exact", ".3g"),
-    ("rank_limit_rest", "rank, limit", ".2f"),
-    ("rank_exact_rest", "rank, exact", ".2f"),
-    ("ratio_limit", "whole row: S/limit", ".3g"),
-    ("ratio_exact", "S/exact", ".3g"),
-)
-
-
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     begins = {True: "yes", False: "no", None: "not said"}
     cells = [
-        [begins[row["bos"]], *(f"{row[key]:{form}}" for key, _, form in _COLUMNS)] for row in rows
+        [begins[row["bos"]], *(f"{row[key]:{form}}" for key, *_, form in tables.COLUMNS)]
+        for row in rows
     ]
     words = (
         "<p>At context length T: all rows with T/2 &lt; n ≤ T. The number of tokens n_eff, γ̂ and "
@@ -77,7 +61,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
         "over rows. Laws and ranks are those of rows without the first token, but for the last two "
         "columns.</p>"
     )
-    titles = ["BOS", *(title for _, title, _ in _COLUMNS)]
+    titles = ["BOS", *(title for _, _, title, _ in tables.COLUMNS)]
     flush = list(range(1, len(titles)))
     return section(
         "table", "By context length", words + table(titles, cells, "By context length", flush)

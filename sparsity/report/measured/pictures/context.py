@@ -88,7 +88,7 @@ def _draw_context(data: xarray.Dataset, canvas: Canvas) -> None:
             label = f"{how}ε = {epsilon:g}"
             third.plot(contexts, rates, color=color, ls=dash, marker=marker, ms=4, label=label)
     third.set_xlim(min(contexts) / 1.15, T * 1.15)
-    plotting.plain_ticks(third.xaxis, contexts.tolist())
+    plotting.plain_ticks(third.xaxis, contexts.tolist(), contexts.astype(str).tolist())
     third.legend(fontsize=9, loc="upper right", handlelength=2.6, borderpad=0.1)
 
 
