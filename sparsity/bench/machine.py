@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 from pathlib import Path
@@ -33,26 +32,19 @@ def _cpu() -> str:
     return fields.get("model name", platform.machine())
 
 
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
 def describe() -> dict[str, Any]:
     """CPU, cores, system, JAX's device and the versions of what ran."""
     import jax
 
     import sparsity
+    from sparsity.report import version
 
-    versions = {package: _version(package) for package in _PACKAGES}
+    found = {package: version(package) for package in _PACKAGES}
     return {
         "cpu": _cpu(),
         "cores": cores(),
         "system": f"{platform.system()} {platform.machine()}",
         "jax device": f"{len(jax.devices())} × {jax.devices()[0].device_kind}",
         "python": platform.python_version(),
-        "versions": {"sparsity": sparsity.__version__}
-        | {name: version for name, version in versions.items() if version},
+        "versions": {"sparsity": sparsity.__version__} | {k: v for k, v in found.items() if v},
     }

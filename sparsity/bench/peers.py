@@ -80,8 +80,10 @@ def _law(cell: Cell, dtype: str) -> tuple[Any, Any]:
     return real(cell.beta), real(cell.gamma)
 
 
-def _numpy_means(name: str, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Means of a and a² of scores [batches, size], in place; BLAS's threads would not pay."""
+def _numpy_means(name: str, x: np.ndarray, beta: Any, gamma: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Means of a and a² from normals [batches, size], in place; BLAS's threads would not pay."""
+    np.multiply(x, gamma, out=x)
+    np.add(x, beta, out=x)
     with np.errstate(over="ignore", under="ignore"):
         if name == "exp":
             np.exp(x, out=x)
@@ -97,7 +99,7 @@ def _numpy_means(name: str, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _numpy(cell: Cell, draws: int, dtype: str) -> Work:
     together, size, batches = _plan(draws)
-    beta, gamma = _law(cell, dtype)
+    law = _law(cell, dtype)
 
     def work(seed: int) -> np.ndarray:
         def task(stream: int, calls: int) -> list[Any]:
@@ -105,9 +107,7 @@ def _numpy(cell: Cell, draws: int, dtype: str) -> Work:
             x, out = np.empty((together, size), dtype), []
             for _ in range(calls):
                 rng.standard_normal(out=x, dtype=x.dtype)  # type: ignore[arg-type]
-                np.multiply(x, gamma, out=x)
-                np.add(x, beta, out=x)
-                out.append(_numpy_means(cell.kernel.name, x))
+                out.append(_numpy_means(cell.kernel.name, x, *law))
             return out
 
         return _on_all_cores(task, batches // together, size * batches)
@@ -201,7 +201,7 @@ def _sobol(cell: Cell, draws: int, dtype: str) -> Work:
 
     log2_points = max(4, math.ceil(math.log2(draws / SCRAMBLES)))
     block = min(log2_points, 13)  # points of all nets at a time, to stay in cache
-    beta, gamma = _law(cell, dtype)
+    law = _law(cell, dtype)
 
     def work(seed: int) -> np.ndarray:
         def task(stream: int, nets: int) -> list[Any]:
@@ -213,9 +213,7 @@ def _sobol(cell: Cell, draws: int, dtype: str) -> Work:
             parts = []
             for _ in range(2 ** (log2_points - block)):
                 x = ndtri(engine.random(2**block).T.astype(dtype, order="C"))
-                np.multiply(x, gamma, out=x)
-                np.add(x, beta, out=x)
-                parts.append(_numpy_means(cell.kernel.name, x))
+                parts.append(_numpy_means(cell.kernel.name, x, *law))
             return [np.mean(parts, axis=0, dtype=float)]
 
         return _on_all_cores(task, SCRAMBLES, SCRAMBLES * 2**log2_points)

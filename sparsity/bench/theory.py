@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -80,13 +79,9 @@ _INTEGRATORS: dict[str, tuple[str, Callable[[Cell], float]]] = {
 
 def integrators(cells: Sequence[Cell], rounds: int) -> list[dict[str, Any]]:
     """Points per second and the worst |Δ log S| of each integrator over the cells, interleaved."""
-
-    def over_cells(log_sparsity: Callable[[Cell], float]) -> list[float]:
-        return [log_sparsity(cell) for cell in cells]
-
     truth = np.array([cell.log_S for cell in cells])
-    works = {name: functools.partial(over_cells, f) for name, (_, f) in _INTEGRATORS.items()}
-    done = paired({name: lambda _, w=w: w() for name, w in works.items()}, rounds)
+    works = {name: lambda _, f=f: [*map(f, cells)] for name, (_, f) in _INTEGRATORS.items()}
+    done = paired(works, rounds)
     return [
         {
             "name": name,

@@ -42,39 +42,38 @@ def to_target(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return out
 
 
-def _claim(what: str, found: float | None, asked: float, met: bool) -> dict[str, Any]:
-    return {"claim": what, "found": found, "asked": asked, "met": bool(met)}
-
-
 def claims(sections: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The claims that the sections of a report can decide, from their numbers alone."""
-    out = []
+    out: list[dict[str, Any]] = []
+
+    def claim(what: str, found: float | None, asked: float, met: bool) -> None:
+        out.append({"claim": what, "found": found, "asked": asked, "met": bool(met)})
+
     for dtype in dict.fromkeys(row["dtype"] for row in sections["raw"]):
-        ratios = [row["ratio"] for row in sections["raw"] if row["dtype"] == dtype]
-        least = min(ratios)
-        wrong = any("sparsity" in r["wrong"] for r in sections["raw"] if r["dtype"] == dtype)
+        rows = [row for row in sections["raw"] if row["dtype"] == dtype]
+        least, wrong = min(r["ratio"] for r in rows), any("sparsity" in r["wrong"] for r in rows)
         what = f"raw {dtype} draws per second over the best peer's, least of the kernels"
-        out.append(_claim(what, least, 1.5, least >= 1.5 and not wrong))
+        claim(what, least, 1.5, least >= 1.5 and not wrong)
     for target in to_target(sections["target"]):
         error, good = f"{target['rel_error']:g}", not target["unreached"]
         mean, worst = target["geometric_mean"], target["worst"]
         what = f"time to {error} over the best sampling peer's, geometric mean"
-        out.append(_claim(what, mean, 100, good and mean >= 100))
+        claim(what, mean, 100, good and mean >= 100)
         measured = target["geometric_mean_measured"]
         what = f"the same over the cells where the best peer was measured ({error})"
-        out.append(_claim(what, measured, 1, good and measured >= 1))
+        claim(what, measured, 1, good and measured >= 1)
         least = worst["ratio"] if worst else math.nan
-        out.append(_claim(f"the same, worst cell ({error})", least, 1, good and least >= 1))
+        claim(f"the same, worst cell ({error})", least, 1, good and least >= 1)
         slowest = target["slowest_seconds"]
         what = f"seconds to {error} in the slowest cell, warm, error bar right"
-        out.append(_claim(what, slowest, 1, good and slowest < 1))
+        claim(what, slowest, 1, good and slowest < 1)
     forms = sections["theory"]["closed_forms"]
     slowest = min(row["points_per_second"] for row in forms)
-    out.append(_claim("closed forms, points per second, slowest", slowest, 1e7, slowest >= 1e7))
+    claim("closed forms, points per second, slowest", slowest, 1e7, slowest >= 1e7)
     speed = {row["name"]: row["points_per_second"] for row in sections["theory"]["integrators"]}
     scores = [r["points_per_second"] for r in forms if r["kernel"] in ("exp", "relu2", "identity")]
     over = min(scores) / speed["scipy.quad"]
-    out.append(_claim("closed forms over scipy.integrate.quad, slowest", over, 1e4, over >= 1e4))
+    claim("closed forms over scipy.integrate.quad, slowest", over, 1e4, over >= 1e4)
     peak = max((row["peak_mib"] for row in sections["memory"]), default=math.nan)
-    out.append(_claim("peak memory in MiB, largest job", peak, 1024, peak < 1024))
+    claim("peak memory in MiB, largest job", peak, 1024, peak < 1024)
     return out

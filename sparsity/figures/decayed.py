@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,17 +23,13 @@ def _limit(decay: float) -> str:
 def _window(series: Series) -> Series:
     """The effective number of tokens n·S² of the same curve."""
     n = series.x
-    return Series(
+    return replace(
+        series,
         label=f"{series.label} → {_limit(series.key['decay'])}",
-        x=n,
         theory=n * series.theory**2,
         log=np.log(n) + 2 * series.log,
         estimate=n * series.estimate**2,
         stderr=2 * n * series.estimate * series.stderr,
-        samples=series.samples,
-        seed=series.seed,
-        method=series.method,
-        key=series.key,
     )
 
 

@@ -72,22 +72,11 @@ class _Panel(NamedTuple):
 
 
 _BLUE, _RED, _GREEN, _PURPLE, _ORANGE = plotting.LOOKS[:5]
+_BIASES = (-4, -2, 0, 2, 4)
 _PANELS = (
     _Panel("Softmax: yes", "raise the spread  γ", "linear", (0, 1, 2, 3, 4), (_Member(0, _BLUE),)),
-    _Panel(
-        "Squared ReLU: yes",
-        "push the bias down  β/γ",
-        "linear",
-        (-4, -2, 0, 2, 4),
-        (_Member(1, _RED),),
-    ),
-    _Panel(
-        "Signed linear: no",
-        "no bias helps  β/γ",
-        "linear",
-        (-4, -2, 0, 2, 4),
-        (_Member(2, _GREEN),),
-    ),
+    _Panel("Squared ReLU: yes", "push the bias down  β/γ", "linear", _BIASES, (_Member(1, _RED),)),
+    _Panel("Signed linear: no", "no bias helps  β/γ", "linear", _BIASES, (_Member(2, _GREEN),)),
     _Panel(
         "Nonnegative: if noisy",
         "raise the noise  σ̃/μ̃",

@@ -204,14 +204,11 @@ def key(
     ax.legend(handles=handles, labelcolor=GREY, handlelength=2.6, **{"borderpad": 0.2, **place})
 
 
-def _halo() -> list[Any]:
-    return [patheffects.withStroke(linewidth=3.5, foreground="white")]
-
-
 def inline(ax: Axes, x: float, y: float, text: str, color: str = INK, **style: Any) -> None:
     """A label at a point of the axes' data, with a white halo over lines."""
     style = {"ha": "center", "va": "center", "fontsize": 10.5, "zorder": 5, **style}
-    ax.text(x, y, text, color=color, path_effects=_halo(), **style)
+    halo = [patheffects.withStroke(linewidth=3.5, foreground="white")]
+    ax.text(x, y, text, color=color, path_effects=halo, **style)
 
 
 def end_labels(

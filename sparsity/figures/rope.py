@@ -14,7 +14,7 @@ from sparsity.figures.series import Series
 from sparsity.montecarlo import Sampling
 from sparsity.montecarlo.rotary_sampling import scores
 from sparsity.rows.rectified import rectified
-from sparsity.rows.rotation import planes
+from sparsity.rows.rotation import join, planes
 from sparsity.rows.steps import Coca, Rope
 from sparsity.sweeps.curves import cell_seed
 
@@ -36,9 +36,7 @@ def collinear_mean(coca: Coca, turn: np.ndarray) -> np.ndarray:
     """
     mean, _ = rectified(coca.center, coca.spread)
     mu = mean * planes(coca.query, coca.pairing) * np.exp(-1j * turn)
-    if coca.pairing == "half":
-        return np.concatenate([mu.real, mu.imag])
-    return np.stack([mu.real, mu.imag], axis=-1).reshape(-1)
+    return join(mu.real, mu.imag, coca.pairing)
 
 
 def matched(share: float, seeds: Sequence[int]) -> tuple[Coca, list[Rope]]:
@@ -69,18 +67,15 @@ def _series(label: str, law: Rope | Coca, context: Context, chunks: int) -> tupl
     beta, gamma = law.beta(DISTANCES), law.gamma(DISTANCES)
     found = scores(law, SAMPLED, Sampling(seed=seed, dtype=np.float32), chunks)
     mean = np.exp(found.beta)
-    drawn = zip(mean, mean * found.beta_stderr, strict=True)
-    points = {
-        float(m + 1): (*pair, found.samples, seed) for m, pair in zip(SAMPLED, drawn, strict=True)
-    }
-    x = DISTANCES + 1.0
-    middle = Series.line(label, x, beta).with_points(
-        law.beta(np.array(SAMPLED)), points, "scores of rotated vectors"
+    drawn = zip(SAMPLED, mean, mean * found.beta_stderr, strict=True)
+    points = {m + 1.0: (*pair, found.samples, seed) for m, *pair in drawn}
+    x, theory = DISTANCES + 1.0, law.beta(np.array(SAMPLED))
+    line = Series.line(label, x, beta)
+    return (
+        line.with_points(theory, points, "scores of rotated vectors"),
+        Series.line(f"{label} − γ", x, beta - gamma),
+        Series.line(f"{label} + γ", x, beta + gamma),
     )
-    low, high = (
-        Series.line(f"{label} {s} γ", x, beta + g) for s, g in (("−", -gamma), ("+", gamma))
-    )
-    return middle, low, high
 
 
 def data(context: Context) -> Data:

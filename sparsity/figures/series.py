@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,17 +69,12 @@ class Series:
         """
         x = np.array(list(estimates), float)
         log = np.asarray(log, float)
-        points = (
-            x,
-            np.exp(log),
-            log,
-            *(np.array(c) for c in zip(*estimates.values(), strict=True)),
-        )
+        points = (x, np.exp(log), log, *map(np.array, zip(*estimates.values(), strict=True)))
         lines = (getattr(self, name) for name in _COLUMNS)
         columns = [np.concatenate(pair) for pair in zip(lines, points, strict=True)]
         order = np.argsort(columns[0], kind="stable")
         values = dict(zip(_COLUMNS, (column[order] for column in columns), strict=True))
-        return Series(self.label, **values, method=method, key=self.key)
+        return replace(self, **values, method=method)
 
 
 def from_sweeps(

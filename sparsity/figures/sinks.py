@@ -20,19 +20,13 @@ LENGTHS = np.unique(np.round(np.geomspace(10, 1e9, 25))).astype(int)
 
 def data(context: Context) -> Data:
     """For every γ the logit for half of the mass; then ln n + γ²/2 for each."""
-    ends = LENGTHS[[0, -1]]
-    exact = []
+    ends, exact, annealed = LENGTHS[[0, -1]], [], []
     for g in GAMMAS:
-        logit = sink_logit(MASS, Row("exp", gamma=g), length=LENGTHS)
-        exact.append(Series.line(f"γ = {g:g}", LENGTHS, np.log(logit)))
-    annealed = [
-        Series.line(
-            f"ln n + γ²/2, γ = {g:g}",
-            ends,
-            np.log([log_total(Row("exp", gamma=g), n) for n in ends.tolist()]),
-        )
-        for g in GAMMAS
-    ]
+        row = Row("exp", gamma=g)
+        logit = np.log(sink_logit(MASS, row, length=LENGTHS))
+        exact.append(Series.line(f"γ = {g:g}", LENGTHS, logit))
+        logit = np.log([log_total(row, n) for n in ends.tolist()])
+        annealed.append(Series.line(f"ln n + γ²/2, γ = {g:g}", ends, logit))
     return (*exact, *annealed)
 
 

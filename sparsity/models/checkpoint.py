@@ -136,7 +136,6 @@ class Metadata:
         return InputError("model", self.path, f"has {name} = {value!s:.60}; {fix}")
 
     def __call__(self, name: str, default: Any = ...) -> Any:
-        """The value, of any kind."""
         value = self.get(name)
         value = default if value is ... else value
         if value is ...:

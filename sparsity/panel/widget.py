@@ -190,12 +190,8 @@ class Panel(anywidget.AnyWidget):
 def _summary(state: State) -> dict[str, Any]:
     """What the controls show."""
     return {
+        **{name: getattr(state, name) for name in ("rows", "query", "x", "y", "sampling")},
         "shown": list(state.shown),
-        "rows": state.rows,
-        "query": state.query,
-        "x": state.x,
-        "y": state.y,
-        "sampling": state.sampling,
         "values": dict(state.values),
         "uses": sorted(state.uses()),
         "stops": {

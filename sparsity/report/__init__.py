@@ -24,9 +24,18 @@ __all__ = [
     "figures_section",
     "render",
     "terms",
+    "version",
 ]
 
 _TITLE = "How sharply can attention focus?"
+
+
+def version(package: str) -> str | None:
+    """The version of a package; None where it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def environment(seed: int = 0) -> dict[str, str]:
@@ -37,15 +46,9 @@ def environment(seed: int = 0) -> dict[str, str]:
 
     device = jax.devices()[0]
     names = ("sparsity", "jax", "numpy", "scipy", "sympy", "matplotlib")
-    versions = {}
-    for name in names:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            versions[name] = "not installed"
     return {
         "python": platform.python_version(),
-        **versions,
+        **{name: version(name) or "not installed" for name in names},
         "device": f"{jax.device_count()} × {device.platform} ({device.device_kind})",
         "seed": str(seed),
     }
@@ -119,7 +122,6 @@ def _opening(crosscheck: Any, claims: Sequence[Mapping[str, Any]]) -> str:
         ("Smallest detectable error", percent(crosscheck.smallest_detectable)),
         ("False-alarm rate", number(float(crosscheck.false_alarm_rate))),
     ]
-    boxes = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts)
     symbol = '<mi mathvariant="normal">E</mi>'
     metric = (
         f'<math display="block"><mi>S</mi><mo>=</mo><mfrac><mrow>{symbol}'
@@ -133,7 +135,7 @@ def _opening(crosscheck: Any, claims: Sequence[Mapping[str, Any]]) -> str:
         "β = <i>q</i>·μ and spread γ = σ‖<i>q</i>‖. Each kernel is one definition; a symbolic "
         "derivation, quadrature and Monte Carlo each start from it alone, and the stable closed "
         "forms are held against all three.</p>\n"
-        f'<dl class="facts">{boxes}</dl>\n'
+        f"{parts.boxes(facts)}\n"
         f'<p class="note">Of the {len(claims)} claims examined: {ledger}.</p>\n</header>'
     )
 

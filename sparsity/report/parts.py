@@ -11,6 +11,7 @@ from typing import Any
 
 __all__ = [
     "badge",
+    "boxes",
     "data_link",
     "details",
     "evidence",
@@ -153,6 +154,12 @@ def data_link(name: str, content: bytes, kind: str, words: str) -> str:
     """A file inside the page, to save."""
     code = base64.b64encode(content).decode()
     return f'<a download="{escape(name)}" href="data:{kind};base64,{code}">{escape(words)}</a>'
+
+
+def boxes(facts: Iterable[tuple[str, str]]) -> str:
+    """Names and values, both HTML, in boxes side by side."""
+    items = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts)
+    return f'<dl class="facts">{items}</dl>'
 
 
 def section(name: str, title: str, content: str) -> str:

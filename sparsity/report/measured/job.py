@@ -23,6 +23,11 @@ from sparsity.models.tokens import read_text
 from sparsity.output import folder, json_text, netcdf, refuse_unwritable, write
 from sparsity.report.measured import page, pictures
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
 if TYPE_CHECKING:
     import xarray
 
@@ -105,7 +110,8 @@ def _parts(out: Path) -> Iterator[Path]:
     try:
         with lock.open("w") as file:
             try:
-                _lock(file)
+                if fcntl:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 fix = "is being written by another run; wait for it or choose another place"
                 raise InputError("out", out, fix) from None
@@ -117,15 +123,6 @@ def _parts(out: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):  # only where nothing was finished
             home.rmdir()
-
-
-def _lock(file: Any) -> None:
-    """Lock an open file until it is closed, or the process is gone."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _over_runs(data: xarray.Dataset) -> xarray.Dataset:

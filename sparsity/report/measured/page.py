@@ -11,7 +11,7 @@ import numpy as np
 from sparsity import report
 from sparsity.figures.record import Plate
 from sparsity.measurement import tables
-from sparsity.report.parts import details, number, section, table
+from sparsity.report.parts import boxes, details, number, section, table
 
 if TYPE_CHECKING:
     import xarray
@@ -19,11 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["render"]
 
 _ODD = 20  # heads listed that the Gaussian law describes least
-
-
-def _facts(items: Sequence[tuple[str, str]]) -> str:
-    boxes = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in items)
-    return f'<dl class="facts">{boxes}</dl>'
 
 
 def _opening(data: xarray.Dataset, rows: Sequence[Mapping[str, Any]]) -> str:
@@ -41,7 +36,7 @@ def _opening(data: xarray.Dataset, rows: Sequence[Mapping[str, Any]]) -> str:
         "<p>A row of n weights has sparsity S = ‖a‖₁/(√n‖a‖₂) and attends to n·S² tokens. From its "
         "queries and keys come the spread γ̂ of its logits, and from γ̂ two predictions: the limit "
         "law S = exp(−γ̂²/2), and the exact law of n Gaussian logits. Nothing is fitted.</p>\n"
-        f"{_facts(facts)}\n"
+        f"{boxes(facts)}\n"
         '<p class="note">Medians over the rows in the second half of the longest context, all '
         "layers, heads and texts; the laws are held against rows without the first token.</p>\n"
         "</header>"
