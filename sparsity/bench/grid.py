@@ -48,13 +48,7 @@ def delta(batches: np.ndarray) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Cell:
-    """A kernel at one (β, γ).
-
-    Args:
-        kernel: a score kernel.
-        beta: bias β.
-        gamma: spread γ > 0.
-    """
+    """A score kernel at one bias β and spread γ > 0."""
 
     kernel: Kernel
     beta: float

@@ -12,7 +12,7 @@ import numpy as np
 
 import sparsity
 from sparsity import models
-from sparsity.errors import InputError
+from sparsity.errors import InputError, whole
 from sparsity.measurement.labels import MEANING, dataset, measured
 from sparsity.measurement.layers import TOP
 from sparsity.measurement.sources import of_queries
@@ -98,8 +98,7 @@ def measure_model(
 
     opened = model if isinstance(model, models.Checkpoint) else models.load(model)
     config = opened.config
-    if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 2:
-        raise InputError("tokens", tokens, "must be a whole number >= 2")
+    tokens = whole("tokens", tokens, 2)
     if tokens > config.context:
         fix = f"{opened.name} was trained on {config.context}; ask for no more"
         raise InputError("tokens", tokens, fix)

@@ -167,12 +167,7 @@ def _mask(mask: Any, heads: int, length: int) -> Any:
 
 
 def of_weights(weights: Any, *, causal: bool = True, mask: Any = None) -> Weights:
-    """A layer of attention weights, unnormalised or signed ones too.
-
-    Args:
-        weights: [heads, T, T], queries before keys.
-        causal: whether a query sees itself and the keys before it only.
-        mask: bool [T, T] or [heads, T, T], which keys a query sees; None for all.
+    """A layer of attention weights [heads, T, T], queries before keys, as `measure` takes it.
 
     Raises:
         InputError: not such arrays.
@@ -197,16 +192,7 @@ def of_queries(
     causal: bool = True,
     mask: Any = None,
 ) -> Logits:
-    """A layer of queries and keys, each key head shared by consecutive query heads.
-
-    Args:
-        queries: [heads, T, d].
-        keys: [kv heads, T, d], kv heads dividing heads.
-        scale: of the products; None for 1/√d.
-        rope: base of the rotary positions still to be applied; None where they are, or none are.
-        pairing: of the rotary planes, "half" (i, i + d/2) or "interleaved" (2i, 2i + 1).
-        causal: whether a query sees itself and the keys before it only.
-        mask: [T, T] or [heads, T, T], bool (which keys are seen) or numbers added to the logits.
+    """A layer of queries [heads, T, d] and keys [kv heads, T, d], options as `measure` has them.
 
     Raises:
         InputError: not such arrays.

@@ -181,7 +181,6 @@ def _points(
 
 def _curve(axes: Axes, spec: Spec, store: Store, pack: _Packer, sampling: bool) -> dict[str, Any]:
     x, notes = axes.name, []
-    along = x in dict(spec.values)
     here = spec.at(x, axes.marker)
     n = float(axes.n(axes.marker, spec))
     filled, sampled = places(axes, spec)
@@ -192,14 +191,13 @@ def _curve(axes: Axes, spec: Spec, store: Store, pack: _Packer, sampling: bool) 
         if log_S is None or at_marker is None:
             slow = [store.limit.get(spec.at(x, float(at))) for at in filled]
             notes += [each for each in slow if isinstance(each, str)][:1]
-            numbers = [None if isinstance(each, str) else each for each in slow]
+            *numbers, limit = (
+                None if isinstance(each, str) else each for each in (*slow, store.limit.get(here))
+            )
             found["limit"] = _filled(axes, spec, numbers, pack)
-            limit = store.limit.get(here)
-            limit = None if isinstance(limit, str) else limit
         else:
-            n_along = axes.n(axes.x, spec)
-            line = {"u": pack(axes.u(axes.x)), "v": pack(axes.v(log_S, n_along)), "whole": True}
-            found["limit"] = line
+            height = axes.v(log_S, axes.n(axes.x, spec))
+            found["limit"] = {"u": pack(axes.u(axes.x)), "v": pack(height), "whole": True}
             limit = float(at_marker[0])
     except InputError as error:
         notes.append(str(error))
@@ -219,7 +217,7 @@ def _curve(axes: Axes, spec: Spec, store: Store, pack: _Packer, sampling: bool) 
         level = None if limit is None else Exact(n * math.exp(2 * limit), limit)
     points, unsampled = _points(axes, spec, sampled if sampling else [], store)
     notes += unsampled
-    if not along and x in CONTROLS:
+    if x not in dict(spec.values):
         notes.append(f"does not depend on {CONTROLS[x].symbol}")
     return found | {
         "points": points,
@@ -235,12 +233,7 @@ def _curve(axes: Axes, spec: Spec, store: Store, pack: _Packer, sampling: bool) 
 
 
 def picture(state: State, store: Store) -> Picture:
-    """Everything to be drawn of a state.
-
-    Args:
-        state: the state.
-        store: what has been filled in; read only.
-    """
+    """Everything to be drawn of a state, with what the store holds by now, which is only read."""
     axes, pack = Axes(state), _Packer()
     found = []
     for number, (identifier, spec) in enumerate(curves(state)):

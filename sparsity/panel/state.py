@@ -141,12 +141,7 @@ def initial(
 ) -> State:
     """The state that the panel starts in and returns to.
 
-    Args:
-        known: the kernels on offer.
-        shown: names of those shown.
-        x: the parameter along the axis.
-        laws: the row laws on offer.
-        **values: of controls; also `rows`, `query` and `y`.
+    Args as of `State`; `values` are those of controls, and `rows`, `query` and `y`.
 
     Raises:
         InputError: an unknown name or a value outside its domain.

@@ -93,12 +93,7 @@ def render(
 
 
 def document(title: str, body: str) -> str:
-    """A whole page in the one style: no script, and nothing is fetched from anywhere.
-
-    Args:
-        title: of the window.
-        body: HTML.
-    """
+    """A whole page in the one style, from its title and HTML: no script, and nothing is fetched."""
     style = resources.files("sparsity.report").joinpath("style.css").read_text("utf-8")
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
