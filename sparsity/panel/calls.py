@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
 from typing import Any
-
-import numpy as np
 
 import sparsity
 from sparsity.errors import InputError
@@ -17,6 +14,7 @@ from sparsity.panel.lines import Exact, at_once
 from sparsity.panel.picture import Axes, curves, places
 from sparsity.panel.state import Spec, State
 from sparsity.panel.store import Point, Store
+from sparsity.rows.row import Row
 from sparsity.rows.steps import Rope
 
 __all__ = ["python", "table"]
@@ -30,26 +28,6 @@ def _literal(name: str, value: float) -> str:
 
 def _kernel(spec: Spec) -> str:
     return repr(spec.kernel.name) if spec.kernel in ALL else spec.kernel.name
-
-
-def _written(value: Any) -> str:
-    return f"np.array({value.tolist()})" if isinstance(value, np.ndarray) else repr(value)
-
-
-def _step(step: Any) -> str:
-    """A step as one would write it; what it leaves at its default is left out."""
-    shown = [field for field in fields(step) if getattr(step, field.name) is not field.default]
-    given = [f"{field.name}={_written(getattr(step, field.name))}" for field in shown]
-    return f"{type(step).__name__}({', '.join(given)})"
-
-
-def _imports(steps: tuple[Any, ...], lines: list[str]) -> set[tuple[str, str]]:
-    """(module, name) of the steps, public or a user's own; ("", "numpy") where it is used."""
-    found = {("", "numpy as np")} if any("np." in line for line in lines) else set()
-    for kind in map(type, steps):
-        public = kind.__name__ in sparsity.__all__
-        found.add(("sparsity" if public else kind.__module__, kind.__name__))
-    return found
 
 
 def _call(spec: Spec) -> tuple[set[tuple[str, str]], list[str]]:
@@ -69,24 +47,24 @@ def _call(spec: Spec) -> tuple[set[tuple[str, str]], list[str]]:
             f"evaluate({kernel}, {given}).S  # long rows",
             f"exact({kernel}, length={n}, {given}).value  {last}",
         ]
-    lines: list[str] = []
     try:
         row = spec.law.row(spec.kernel, spec.given())
     except InputError as error:  # such as RoPE in an odd dimension
         return set(), [f"# {spec.title()}: {error}"]
+    lines = [f"row = {row!r}"]
     if spec.rows == Rope.name:
-        lines.append(f"query = np.random.default_rng(0).standard_normal({v['dim']})")
-        lines.append(f"query *= {v['gamma']} / np.linalg.norm(query)")
-        steps = f"Rope(query, query * {v['beta']} / {v['gamma']} ** 2, 1.0)"
-        given = ""
-    else:
-        steps, given = ", ".join(map(_step, row.steps)), f"{given}, "
-    lines += [
-        f"row = Row({kernel}, {given}steps=({steps},))",
-        f"evaluate(row, length={n}).S  # long rows",
-        f"exact(row, length={n}).value  {last}",
-    ]
-    return imports | {("sparsity", "Row")} | _imports(row.steps, lines), lines
+        imports.add(("", "numpy as np"))
+        lines = [
+            f"query = np.random.default_rng(0).standard_normal({v['dim']})",
+            f"query *= {v['gamma']} / np.linalg.norm(query)",
+            f"steps = (Rope(query, query * {v['beta']} / {v['gamma']} ** 2, 1.0),)",
+            f"row = Row({kernel}, steps=steps)",
+        ]
+    for kind in (Row, *map(type, row.steps)):
+        public = kind.__name__ in sparsity.__all__
+        imports.add(("sparsity" if public else kind.__module__, kind.__name__))
+    lines += [f"evaluate(row, length={n}).S  # long rows", f"exact(row, length={n}).value  {last}"]
+    return imports, lines
 
 
 def python(state: State) -> str:
