@@ -194,21 +194,19 @@ def test_a_false_peer_is_found_out():
     false = Peer("false", "a² is too large", _false)
     slow = Peer("slow", "never done", PEERS[0].prepare)
     speed = {("false", "identity"): 1e8, ("slow", "identity"): 1.0}
-    (found,) = target.times(
-        [cell], [1e-3], [false, slow], speed, dtype="float64", budget=0.05, rounds=3
-    )
+    how = {"dtype": "float64", "budget": 0.05, "rounds": 3}
+    found = target.timed(cell, 1e-3, [false, slow], speed, **how)
     assert found["peers"]["false"]["how"] == "wrong"
     assert found["peers"]["slow"]["how"] == "computed"
     assert found["peers"]["slow"]["seconds"] == pytest.approx(cell.plain_draws(1e-3))
     assert found["best"][0] == "slow"
-    (honest,) = target.times([cell], [1e-3], [PEERS[0]], {("numpy", "identity"): 1e8},
-                             dtype="float64", budget=0.05, rounds=3)  # fmt: skip
+    honest = target.timed(cell, 1e-3, [PEERS[0]], {("numpy", "identity"): 1e8}, **how)
     assert honest["peers"]["numpy"]["how"] == "measured"
 
 
 def test_raw_rates_flag_a_false_peer():
     peers = [PEERS[0], Peer("false", "a² is too large", _false)]
-    rows = throughput.rates(throughput.CELLS, ["float64"], peers, 2**18, 1)
+    rows = [throughput.rates(cell, "float64", peers, 2**18, 1) for cell in throughput.CELLS]
     assert [row["cell"] for row in rows] == [cell.label for cell in throughput.CELLS]
     assert all("false" in row["wrong"] and row["best_peer"] == "numpy" for row in rows)
 

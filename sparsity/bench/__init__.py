@@ -56,7 +56,7 @@ def _processes(plan: dict[str, Any], rounds: int, tick: Callable[..., Any]) -> d
         "scaling": [
             row
             for what, sizes in plan["scaling"].items()
-            for row in tick(resources.scaling({what: sizes}, rounds))
+            for row in tick(resources.scaling(what, sizes, rounds))
         ],
     }
 
@@ -106,13 +106,19 @@ def run(
 
     rounds = plan["rounds"]
     sections: dict[str, Any] = {}
-    sections["raw"] = throughput.rates(tame, dtypes, rivals, plan["raw_draws"], rounds, tick)
+    sections["raw"] = [
+        tick(throughput.rates(cell, kind, rivals, plan["raw_draws"], rounds))
+        for kind in dtypes
+        for cell in tame
+    ]
     sections["ceiling"] = throughput.ceilings(dtypes, plan["raw_draws"], rounds)
     speed = throughput.calibrate(cells, rivals, plan["calibration_draws"], rounds, dtype)
-    sections["target"] = target.times(
-        cells, plan["rel_errors"], rivals, speed,
-        dtype=dtype, budget=budget_seconds, rounds=min(rounds, 3), tick=tick,
-    )  # fmt: skip
+    how = {"dtype": dtype, "budget": budget_seconds, "rounds": min(rounds, 3)}
+    sections["target"] = [
+        tick(target.timed(cell, error, rivals, speed, **how))
+        for error in plan["rel_errors"]
+        for cell in cells
+    ]
     sections["theory"] = {
         "closed_forms": tick(theory.closed_forms(plan["points"], rounds)),
         "integrators": tick(theory.integrators(cells, min(rounds, 3))),

@@ -127,11 +127,12 @@ def probe(job: str, value: int, what: str) -> dict[str, Any]:
     return {"job": job, "value": value, "what": what, **json.loads(done.stdout)}
 
 
-def scaling(sizes: dict[str, Sequence[int]], rounds: int) -> list[dict[str, Any]]:
+def scaling(what: str, sizes: Sequence[int], rounds: int) -> list[dict[str, Any]]:
     """Cost at sizes a factor of ten apart, warm.
 
     Args:
-        sizes: for "draws", "row length n" and "key dimension d": increasing sizes.
+        what: grows: "draws", "row length n" or "key dimension d".
+        sizes: increasing.
         rounds: timings of each, the median counts.
 
     Returns:
@@ -139,23 +140,22 @@ def scaling(sizes: dict[str, Sequence[int]], rounds: int) -> list[dict[str, Any]
         the growth of the first from the size before, as an exponent of the size.
     """
     rows: list[dict[str, Any]] = []
-    for what, values in sizes.items():
-        work, last = _GROWING[what], None
-        for size in values:
-            samples, normals = work(size)  # compiles
-            done = paired({what: lambda _, work=work, size=size: work(size)}, rounds)
-            seconds = median(done.seconds[what])
-            unit = seconds if what == "draws" else seconds / samples
-            row = {
-                "grows": what,
-                "size": size,
-                "unit": "call" if what == "draws" else "sample",
-                "seconds": unit,
-                "ns_per_normal": 1e9 * seconds / normals,
-                "exponent": last and math.log(unit / last[1]) / math.log(size / last[0]),
-            }
-            rows.append(row)
-            last = size, unit
+    work, last = _GROWING[what], None
+    for size in sizes:
+        samples, normals = work(size)  # compiles
+        done = paired({what: lambda _, size=size: work(size)}, rounds)
+        seconds = median(done.seconds[what])
+        unit = seconds if what == "draws" else seconds / samples
+        row = {
+            "grows": what,
+            "size": size,
+            "unit": "call" if what == "draws" else "sample",
+            "seconds": unit,
+            "ns_per_normal": 1e9 * seconds / normals,
+            "exponent": last and math.log(unit / last[1]) / math.log(size / last[0]),
+        }
+        rows.append(row)
+        last = size, unit
     return rows
 
 

@@ -19,7 +19,7 @@ from sparsity.bench.timing import paired, ratio
 from sparsity.montecarlo import estimate
 from sparsity.results import Estimate
 
-__all__ = ["best", "times"]
+__all__ = ["best", "timed"]
 
 _NUDGE = 1e-9  # a cell never seen before, to the eye the same: nothing but compilation is warm
 _SLACK, _FAR = 1.02, 5.0  # error bar over target, and standard errors from the truth, let pass
@@ -66,51 +66,31 @@ def best(row: Mapping[str, Any]) -> tuple[str, float] | None:
     return None if name is None else (name, ratios[name])
 
 
-def times(
-    cells: Sequence[Cell],
-    rel_errors: Sequence[float],
+def timed(
+    cell: Cell,
+    rel_error: float,
     peers: Sequence[Peer],
     speed: Mapping[tuple[str, str], float],
     *,
     dtype: str,
     budget: float,
     rounds: int,
-    tick: Callable[[], None] = lambda: None,
-) -> list[dict[str, Any]]:
-    """Time to each target in each cell, ours and the peers' interleaved.
+) -> dict[str, Any]:
+    """Time to a target in a cell, ours and the peers' interleaved.
 
     Args:
-        cells: of the grid.
-        rel_errors: the targets.
+        cell: of the grid.
+        rel_error: the target.
         peers: against whom.
         speed: draws per second by (peer, kernel).
         dtype: of the arithmetic.
         budget: seconds a peer may take to be measured.
         rounds: timings of each, more where they are short.
-        tick: called after each row.
 
     Returns:
-        One row per target and cell; a peer is "measured", "computed", or "wrong" where its
-        measured result lies further from the truth than its error bar allows.
+        A row in which a peer is "measured", "computed", or "wrong" where its measured result lies
+        further from the truth than its error bar allows.
     """
-    rows = []
-    for rel_error in rel_errors:
-        for cell in cells:
-            rows.append(_row(cell, rel_error, peers, speed, dtype, budget, rounds))
-            tick()
-    return rows
-
-
-def _row(
-    cell: Cell,
-    rel_error: float,
-    peers: Sequence[Peer],
-    speed: Mapping[tuple[str, str], float],
-    dtype: str,
-    budget: float,
-    rounds: int,
-) -> dict[str, Any]:
-    """One cell to one target, ours and the peers' in turns."""
     draws = {peer.name: peer.draws(cell, rel_error) for peer in peers}
     computed = {n: count / speed[n, cell.kernel.name] for n, count in draws.items()}
     ours = _ours(cell, rel_error, dtype)

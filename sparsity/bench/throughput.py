@@ -81,55 +81,40 @@ def ceilings(dtypes: Sequence[str], draws: float, rounds: int) -> dict[str, floa
     return found
 
 
-def rates(
-    cells: Sequence[Cell],
-    dtypes: Sequence[str],
-    peers: Sequence[Peer],
-    draws: int,
-    rounds: int,
-    tick: Callable[[], None] = lambda: None,
-) -> list[dict[str, Any]]:
-    """Draws per second of ours and of each peer, interleaved; one row per dtype and kernel.
+def rates(cell: Cell, dtype: str, peers: Sequence[Peer], draws: int, rounds: int) -> dict[str, Any]:
+    """Draws per second of ours and of each peer in a cell, interleaved.
 
     Args:
-        cells: where, such as CELLS.
-        dtypes: of the arithmetic.
+        cell: where, such as one of CELLS.
+        dtype: of the arithmetic.
         peers: against whom.
         draws: of each timing.
         rounds: timings of each.
-        tick: called after each row.
 
     Returns:
-        Rows of draws per second, the ratio ours over each peer, the best peer that is not wrong.
+        Draws per second, the ratio ours over each peer, the best peer that is not wrong.
     """
-    rows = []
-    for dtype in dtypes:
-        for cell in cells:
-            works = {peer.name: peer.prepare(cell, draws, dtype) for peer in peers}
-            contestants: dict[str, Callable[[int], Any]] = {OURS: _ours(cell, draws, dtype)}
-            contestants |= {name: lambda r, w=w: delta(w(r)) for name, w in works.items()}
-            done = paired(contestants, rounds)
-            drawn = dict.fromkeys(works, draws) | {OURS: done.results[OURS][0].samples}
-            scale = drawn[OURS] / draws  # ours takes whole batches
-            ratios = {name: scale * ratio(done.seconds[name], done.seconds[OURS]) for name in works}
-            found = {name: done.results[name] for name in works}
-            found[OURS] = [(x.log_S, x.rel_stderr) for x in done.results[OURS]]
-            wrong = [name for name in found if is_wrong(cell.log_S, found[name])]
-            best = min((n for n in ratios if n not in wrong), key=ratios.__getitem__, default=None)
-            rows.append(
-                {
-                    "dtype": dtype,
-                    "cell": cell.label,
-                    "draws": draws,
-                    "draws_per_second": {n: drawn[n] / median(done.seconds[n]) for n in drawn},
-                    "ours_over": ratios,
-                    "wrong": wrong,
-                    "best_peer": best,
-                    "ratio": ratios[best] if best else math.nan,
-                }
-            )
-            tick()
-    return rows
+    works = {peer.name: peer.prepare(cell, draws, dtype) for peer in peers}
+    contestants: dict[str, Callable[[int], Any]] = {OURS: _ours(cell, draws, dtype)}
+    contestants |= {name: lambda r, w=w: delta(w(r)) for name, w in works.items()}
+    done = paired(contestants, rounds)
+    drawn = dict.fromkeys(works, draws) | {OURS: done.results[OURS][0].samples}
+    scale = drawn[OURS] / draws  # ours takes whole batches
+    ratios = {name: scale * ratio(done.seconds[name], done.seconds[OURS]) for name in works}
+    found = {name: done.results[name] for name in works}
+    found[OURS] = [(x.log_S, x.rel_stderr) for x in done.results[OURS]]
+    wrong = [name for name in found if is_wrong(cell.log_S, found[name])]
+    best = min((n for n in ratios if n not in wrong), key=ratios.__getitem__, default=None)
+    return {
+        "dtype": dtype,
+        "cell": cell.label,
+        "draws": draws,
+        "draws_per_second": {n: drawn[n] / median(done.seconds[n]) for n in drawn},
+        "ours_over": ratios,
+        "wrong": wrong,
+        "best_peer": best,
+        "ratio": ratios[best] if best else math.nan,
+    }
 
 
 def calibrate(

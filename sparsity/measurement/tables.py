@@ -16,12 +16,6 @@ __all__ = ["COLUMNS", "THRESHOLDS", "begins", "pooled", "rows_at", "sink_rate", 
 
 THRESHOLDS = (0.3, 0.8)  # ε of [Gu] and of [Barbero]
 
-_MEDIANS = {
-    "ratio_limit": "residual_limit",
-    "ratio_exact": "residual_exact",
-    "ratio_limit_rest": "residual_limit_rest",
-    "ratio_exact_rest": "residual_exact_rest",
-}
 _RANKS = {  # the limit law e^(−γ²/2) ranks rows as −γ does, which does not underflow
     "rank_limit": ("S", "gamma", -1),
     "rank_exact": ("S", "S_exact", 1),
@@ -77,7 +71,8 @@ def _row(data: xarray.Dataset, context: int) -> dict[str, Any]:
         unit = rows.assign(unit=rows["gamma_rest"] / np.sqrt(np.log(np.maximum(rows["length"], 2))))
         found["gamma_rest_over_root_log_n"] = _median(unit, "unit")
         with np.errstate(over="ignore"):  # e^(γ²/2) of wide logits is infinite
-            found |= {key: float(np.exp(_median(rows, name))) for key, name in _MEDIANS.items()}
+            for law in ("limit", "exact", "limit_rest", "exact_rest"):
+                found[f"ratio_{law}"] = float(np.exp(_median(rows, f"residual_{law}")))
         for key, (x, y, sign) in _RANKS.items():
             pair = (np.asarray(rows[v], np.float64).ravel() for v in (x, y))
             found[key] = sign * float(rank_correlation(*pair))

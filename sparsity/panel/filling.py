@@ -31,13 +31,8 @@ class Left(Exception):
 
 def _coarse_to_fine(count: int) -> list[int]:
     """0 … count−1, each halving of the gaps after the other."""
-    order, step = [], 1
-    while step < count:
-        step *= 2
-    while step:
-        order += [k for k in range(0, count, step) if k not in order]
-        step //= 2
-    return order
+    by_power_of_two = sorted(range(1, count), key=lambda k: -(k & -k))
+    return [0, *by_power_of_two][:count]
 
 
 def laws(state: State, store: Store) -> Iterator[None]:

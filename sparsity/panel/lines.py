@@ -36,7 +36,7 @@ def at_once(spec: Spec, x: str, values: np.ndarray) -> np.ndarray | None:
             query = {"query": spec.query} if spec.query else {}
             log_S = evaluate(spec.kernel, method="closed form", **v, **query).log_S
         else:
-            form = spec.law.closed(spec.kernel, v)
+            form = spec.law.closed(spec.kernel, v) if spec.law.closed else None
             if form is None:
                 return None
             beta, gamma, factor = form

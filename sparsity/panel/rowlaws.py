@@ -28,10 +28,6 @@ Values = Mapping[str, Any]
 Form = Callable[[Kernel, Values], tuple[Any, Any, Any] | None]
 
 
-def _none(kernel: Kernel, v: Values) -> None:
-    return None
-
-
 @dataclass(frozen=True)
 class Rows:
     """A row law that can be chosen.
@@ -53,7 +49,7 @@ class Rows:
     title: str
     controls: tuple[str, ...]
     steps: Callable[[Values], tuple[Step, ...]]
-    closed: Form = _none
+    closed: Form | None = None
     longest: float = 8192
     kernels: tuple[Kernel, ...] = ()
     biased: bool = True

@@ -124,7 +124,7 @@ def _opening(crosscheck: Any, claims: Sequence[Mapping[str, Any]]) -> str:
         f"<msqrt>{symbol}<msup><mi>a</mi><mn>2</mn></msup></msqrt></mfrac></math>"
     )
     return (
-        f'<header>\n<h1>{_TITLE}</h1>\n<p class="lead">Five attention kernels, derived, evaluated, '
+        f'<header>\n<h1>{_TITLE}</h1>\n<p class="lead">Attention kernels, derived, evaluated, '
         f"estimated and compared.</p>\n<p>The sparsity of attention weights <i>a</i> is</p>{metric}"
         "<p>between 0 and 1: small is focused, 1 is uniform. Scores are Gaussian, with bias "
         "β = <i>q</i>·μ and spread γ = σ‖<i>q</i>‖. Each kernel is one definition; a symbolic "
