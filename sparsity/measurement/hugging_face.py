@@ -108,8 +108,9 @@ def measure_transformers(model: Any, tokens: Any, *, sink: int = 0) -> xarray.Da
         InputError: a model in training mode, one that does not run on token ids alone, or attention
             that is not softmax of q·k over the text itself.
     """
-    torch, transformers = library("torch"), library("transformers")
-    sdpa_mask = library("transformers.masking_utils").sdpa_mask
+    torch, extra = library("torch", "torch"), "'sparsity[transformers]'"
+    transformers = library("transformers", extra)
+    sdpa_mask = library("transformers.masking_utils", extra).sdpa_mask
     _refuse_model(model)
     ids = torch.as_tensor(_ids(model, tokens))[None].to(model.device)
     interface, layers, ways = transformers.AttentionInterface(), [], set()

@@ -205,17 +205,16 @@ def refuse_others(path: Path, names: Iterable[str], known: Iterable[str]) -> Non
         raise InputError("model", path, f"{fix}; give another one")
 
 
-def library(name: str) -> Any:
+def library(name: str, install: str = "'sparsity[models]'") -> Any:
     """An optional library.
 
     Raises:
-        InputError: it is not installed.
+        InputError: it is not installed; says to pip install `install`.
     """
     try:
         return importlib.import_module(name)
     except ImportError:
-        fix = "is not installed; pip install 'sparsity[models]'"
-        raise InputError("library", name, fix) from None
+        raise InputError("library", name, f"is not installed; pip install {install}") from None
 
 
 def refusal(path: Path, error: BaseException) -> InputError:

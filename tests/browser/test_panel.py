@@ -139,7 +139,7 @@ def test_a_slider_moves_by_keyboard_and_by_mouse(panel, name):
     panel.page.keyboard.press("End")
     panel.settled()
     assert float(field.input_value()) > right
-    box = panel.place("input[type=range][data-name=gamma]")
+    box = panel.place(f"input[type=range][data-name={name}]")
     middle = box["y"] + box["height"] / 2
     panel.page.mouse.move(box["x"] + box["width"] - 8, middle)
     panel.page.mouse.down()
