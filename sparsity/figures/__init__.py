@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparsity.figures import plotting
+from sparsity.figures import measured, plotting
 from sparsity.figures.bias import FIGURE as bias
 from sparsity.figures.context import FIGURE as context
 from sparsity.figures.decayed import FIGURE as decayed
@@ -27,7 +27,7 @@ from sparsity.figures.series import tidy
 from sparsity.figures.sinks import FIGURE as sinks
 from sparsity.output import folder, replacing
 
-__all__ = ["ALL", "Context", "Figure", "Written", "render", "write_all"]
+__all__ = ["ALL", "Context", "Figure", "Written", "measured", "render", "write_all"]
 
 ALL: tuple[Figure, ...] = (
     *(relu2, identity, exp, bias, nonnegative, decayed, rows, overview),  # kernels

@@ -12,9 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sparsity import figures, report
+from sparsity import figures, ledger, report
 from sparsity.errors import check_seed
-from sparsity.ledger import ledger
 from sparsity.output import folder, plain, replacing
 from sparsity.verification.crosscheck import CrossCheck, verify
 

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from sparsity import models, report
 from sparsity.errors import InputError
+from sparsity.figures import measured as pictures
 from sparsity.ledger import model as claims_model
 from sparsity.measurement import tables
 from sparsity.measurement.labels import save
 from sparsity.measurement.runs import measure_model
 from sparsity.models.tokens import read_text
 from sparsity.output import folder, netcdf, plain, refuse_unwritable, replacing
-from sparsity.report.measured import page, pictures
+from sparsity.report.measured import page
 
 if TYPE_CHECKING:
     import xarray
