@@ -18,6 +18,7 @@ from sparsity import (
     Sink,
     SinkLogit,
     Window,
+    estimate,
     evaluate,
     exact,
     score_kernel,
@@ -114,7 +115,7 @@ LENGTHS = np.unique(np.round(np.geomspace(1, 1e12, 13)))
 def test_rows_without_steps_are_those_of_the_sums_over_tokens(name, beta, gamma, monkeypatch):
     row, quantities = Row(name, beta=beta, gamma=gamma), ("n_eff", "participation", "S")
     plain = [exact(row, length=LENGTHS, of=of) for of in quantities]
-    monkeypatch.setattr(engine, "alike", lambda *_: False)
+    monkeypatch.setattr(engine, "alike", lambda *_, **__: False)
     for of, law in zip(quantities, plain, strict=True):
         general = exact(row, length=LENGTHS, of=of)
         assert np.max(general.error_bound) < 1e-9
@@ -320,7 +321,7 @@ def test_a_sink_logit_takes_mass_and_changes_no_ratio(monkeypatch):
     assert forms[0] == forms[1]
     y2, less = (exact(row, length=20, of="participation").value for row in (bare, beside))
     assert less < y2
-    monkeypatch.setattr(engine, "alike", lambda *_: False)  # the sums over tokens, for both
+    monkeypatch.setattr(engine, "alike", lambda *_, **__: False)  # the sums over tokens, for both
     assert exact(bare, length=20).value == exact(beside, length=20).value
 
 
@@ -555,3 +556,17 @@ def test_a_row_of_nothing_but_sinks_gives_them_all(steps, n):
         assert law.error_bound < 1e-11
     else:
         assert 0.5 < law.value < 1
+
+
+def test_a_sink_logit_is_no_token():
+    """S and n_eff stay as they were, without a length too; the mass of the tokens does not."""
+    plain = Row("relu2", beta=-1, gamma=1.0)
+    beside = plain.then(SinkLogit(2.0))
+    assert float(evaluate(beside).S) == pytest.approx(float(evaluate(plain).S), rel=1e-13)
+    drawn = estimate(beside, rel_error=3e-3)
+    assert abs(drawn.S - float(evaluate(plain).S)) < 4 * drawn.stderr
+    for of in ("S", "n_eff"):
+        values = [exact(row, length=[1, 2, 64], of=of) for row in (beside, plain)]
+        np.testing.assert_array_equal(values[0].value, values[1].value)
+    masses = [exact(row, length=64, of="participation").value for row in (beside, plain)]
+    assert masses[0] < 0.9 * masses[1]
