@@ -319,8 +319,12 @@ def test_a_sink_logit_takes_mass_and_changes_no_ratio(monkeypatch):
     beside = bare.then(SinkLogit(2.0))
     forms = [evaluate(row.then(Window(20)), length=20).log_S for row in (bare, beside)]
     assert forms[0] == forms[1]
+    assert float(evaluate(beside).S) == pytest.approx(np.exp(-0.5), rel=1e-13)  # of long rows
+    drawn = estimate(beside, rel_error=3e-3)
+    assert abs(drawn.S - np.exp(-0.5)) < 4 * drawn.stderr
     y2, less = (exact(row, length=20, of="participation").value for row in (bare, beside))
     assert less < y2
+    assert exact(bare, length=20).value == exact(beside, length=20).value
     monkeypatch.setattr(engine, "alike", lambda *_, **__: False)  # the sums over tokens, for both
     assert exact(bare, length=20).value == exact(beside, length=20).value
 
@@ -556,17 +560,3 @@ def test_a_row_of_nothing_but_sinks_gives_them_all(steps, n):
         assert law.error_bound < 1e-11
     else:
         assert 0.5 < law.value < 1
-
-
-def test_a_sink_logit_is_no_token():
-    """S and n_eff stay as they were, without a length too; the mass of the tokens does not."""
-    plain = Row("relu2", beta=-1, gamma=1.0)
-    beside = plain.then(SinkLogit(2.0))
-    assert float(evaluate(beside).S) == pytest.approx(float(evaluate(plain).S), rel=1e-13)
-    drawn = estimate(beside, rel_error=3e-3)
-    assert abs(drawn.S - float(evaluate(plain).S)) < 4 * drawn.stderr
-    for of in ("S", "n_eff"):
-        values = [exact(row, length=[1, 2, 64], of=of) for row in (beside, plain)]
-        np.testing.assert_array_equal(values[0].value, values[1].value)
-    masses = [exact(row, length=64, of="participation").value for row in (beside, plain)]
-    assert masses[0] < 0.9 * masses[1]
