@@ -24,7 +24,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from browser.hand import burst, every_kernel, presses  # noqa: E402
+from browser.hand import P50, P95, burst, every_kernel, presses  # noqa: E402
 from browser.lab import jupyterlab, open_notebook, run_all, shut_down  # noqa: E402
 from browser.panel import Panel  # noqa: E402
 
@@ -159,13 +159,13 @@ def ours(page: Any, count: int) -> dict[str, dict[str, Any]]:
     sampling = panel.root.get_by_label("Monte Carlo when at rest")
     sampling.uncheck()
     panel.page.wait_for_timeout(3000)
-    quiet = summary(presses(panel, count, 150).milliseconds)
+    quiet = summary(presses(panel, count, 150))
     panel.type("gamma", "0.5")
     hand = burst(panel)
     assert hand["steps"] == 30, hand
     sampling.check()
     panel.wait_for("return root.querySelectorAll('g.point:not(.stale)').length > 5", 90)
-    busy = summary(presses(panel, count, 450).milliseconds)
+    busy = summary(presses(panel, count, 450))
     return {
         "the panel (anywidget, SVG)": quiet | {"burst_ms": hand["after_the_last"]},
         "the panel, sampling meanwhile": busy | {"burst_ms": None},
@@ -227,7 +227,7 @@ def text(found: dict[str, dict[str, Any]], load: tuple[float, ...], presses_made
 
 _WHY = (
     "Promised: p50 ≤ 50, p95 ≤ 100 on two cores with nothing else running;",
-    "`pytest -m browser tests/browser/test_speed.py` holds it to that.",
+    "this command exits with 1 where the panel breaks it, while it samples too.",
     "",
     "Chosen: one small widget of our own (anywidget: one ES module and a style sheet in the",
     "wheel, nothing fetched from outside). The kernel answers with all curves as one buffer of",
@@ -238,7 +238,13 @@ _WHY = (
 )
 
 
-def main() -> None:
+def kept(found: dict[str, dict[str, Any]]) -> bool:
+    """Whether the panel is as fast as promised."""
+    own = [row for name, row in found.items() if name.startswith("the panel")]
+    return all(row["p50"] <= P50 and row["p95"] <= P95 for row in own)
+
+
+def main() -> int:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
@@ -253,7 +259,8 @@ def main() -> None:
     (options.out / "panel.md").write_text(report, "utf-8")
     record = {"load": load, "cores": os.cpu_count(), "milliseconds": found}
     (options.out / "panel.json").write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+    return int(not kept(found))
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -10,16 +10,23 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sparsity import figures as figures
     from sparsity import kernels as kernels
+    from sparsity import ledger as ledger
+    from sparsity import measurement as measurement
+    from sparsity import models as models
+    from sparsity import report as report
+    from sparsity import stacks as stacks
     from sparsity.errors import InputError as InputError
     from sparsity.errors import NoClosedForm as NoClosedForm
     from sparsity.errors import TooFine as TooFine
     from sparsity.finite.exact import exact as exact
+    from sparsity.finite.regimes import regime as regime
     from sparsity.inversion.design import design as design
     from sparsity.inversion.sink_logit import sink_logit as sink_logit
     from sparsity.kernels import Kernel as Kernel
     from sparsity.kernels import score_kernel as score_kernel
-    from sparsity.ledger.ledger import claims as claims
+    from sparsity.ledger import claims as claims
     from sparsity.measurement import measure as measure
     from sparsity.montecarlo import estimate as estimate
     from sparsity.panel import explore as explore
@@ -61,13 +68,14 @@ _HOME = {
     "SinkLogit": "rows.steps",
     "TooFine": "errors",
     "Window": "rows.steps",
-    "claims": "ledger.ledger",
+    "claims": "ledger",
     "derive": "symbolic",
     "design": "inversion.design",
     "estimate": "montecarlo",
     "evaluate": "theory.evaluation",
     "exact": "finite.exact",
     "explore": "panel",
+    "regime": "finite.regimes",
     "measure": "measurement",
     "score_kernel": "kernels",
     "sink_logit": "inversion.sink_logit",
@@ -75,13 +83,15 @@ _HOME = {
     "verify": "verification.crosscheck",
 }
 
-__all__ = ["kernels", *_HOME]  # pyright: ignore[reportUnsupportedDunderAll]
+_PACKAGES = ("figures", "kernels", "ledger", "measurement", "models", "report", "stacks")
+
+__all__ = [*_PACKAGES, *_HOME]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name from its module on first use."""
-    if name == "kernels":
-        return importlib.import_module("sparsity.kernels")
+    if name in _PACKAGES:
+        return importlib.import_module(f"sparsity.{name}")
     if name in _HOME:
         return getattr(importlib.import_module(f"sparsity.{_HOME[name]}"), name)
     raise AttributeError(f"module 'sparsity' has no attribute {name!r}")

@@ -19,7 +19,7 @@ ASK = """
 import json
 import sparsity
 from sparsity import figures, ledger, quantities
-from sparsity.ledger import ledger
+from sparsity import ledger
 from sparsity.panel import opened
 from sparsity.report import formulas
 from sparsity.rows.steps import ALL, parse

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import sympy
 
-from sparsity import Row, claims, evaluate, kernels
+from sparsity import Row, claims, evaluate, kernels, ledger
 from sparsity.kernels.symbols import beta, decay, gamma, n
-from sparsity.ledger import ledger
 from sparsity.ledger.judging import Claim, Finding, Routes, verdict, z_tests
 from sparsity.ledger.su import linear
 from sparsity.montecarlo import estimators

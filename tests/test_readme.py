@@ -1,11 +1,14 @@
 """The README's Python runs as it stands, and says what it says."""
 
+import ast
+import json
 import re
 from pathlib import Path
 
 import pytest
 
-README = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
+HOME = Path(__file__).parents[1]
+README = (HOME / "README.md").read_text("utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.S)
 
 
@@ -18,6 +21,29 @@ def test_a_block_runs(number, capsys):
     names: dict[str, object] = {}
     exec(compile(BLOCKS[number], f"README block {number}", "exec"), names)
     assert len(names) > 5
+
+
+def inner_imports(code):
+    """Modules of the package below `sparsity` itself that this code imports from."""
+    found = []
+    for node in ast.walk(ast.parse(code)):
+        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        found += [name for name in names if name.startswith("sparsity.")]
+    return found
+
+
+def test_users_are_shown_imports_from_the_package_only():
+    shown = list(BLOCKS)
+    for path in sorted((HOME / "notebooks").glob("*.ipynb")):
+        cells = json.loads(path.read_text("utf-8"))["cells"]
+        shown += ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
+    assert len(shown) > 60
+    assert [inner_imports(code) for code in shown] == [[]] * len(shown)
+    assert inner_imports("import sparsity.cli\nfrom sparsity.rows.row import Row") == [
+        "sparsity.cli",
+        "sparsity.rows.row",
+    ]
 
 
 def test_the_numbers_in_the_second_block():

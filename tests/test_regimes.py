@@ -18,7 +18,7 @@ from sparsity.finite.regimes import (
     critical_spread,
     crossover,
     limit_reach,
-    locate,
+    regime,
 )
 
 
@@ -165,24 +165,24 @@ def test_where_the_limit_holds():
     assert limit_reach(1024, 0.01) < limit_reach(1024, 0.1) < limit_reach(1024, 0.5)
 
 
-def test_locate():
-    found = locate(1024, 3)
+def test_regime():
+    found = regime(1024, 3)
     assert found.name == "extremes"
     assert found.n_eff == pytest.approx(13.8665307457, rel=1e-10)
     assert not found.limit_holds
     assert found.annealed_n_eff == pytest.approx(1024 * np.exp(-9))
     assert "is not within 10 %" in found.text()
-    assert locate(1024, 1).name == "annealed"
-    assert locate(1024, 1).limit_holds
-    assert locate(1024, 4).name == "condensed"
-    assert locate(1024, 4).summary()["length"] == 1024
+    assert regime(1024, 1).name == "annealed"
+    assert regime(1024, 1).limit_holds
+    assert regime(1024, 4).name == "condensed"
+    assert regime(1024, 4).summary()["length"] == 1024
 
 
 def test_errors():
     for call, match in (
         (lambda: crossover([1, 2]), "length"),
-        (lambda: locate(1, 1), "length"),
-        (lambda: locate(8, -1), "gamma = -1"),
+        (lambda: regime(1, 1), "length"),
+        (lambda: regime(8, -1), "gamma = -1"),
         (lambda: limit_reach(0.5), "length"),
         (lambda: limit_reach(8, 0.0), "tolerance"),
         (lambda: limit_reach(8, np.nan), "tolerance"),
@@ -191,8 +191,8 @@ def test_errors():
         (lambda: condensed_share(0.5), "tokens = 0.5"),
         (lambda: condensed_share(1.0), "tokens = 1"),
         (lambda: condensed_share(1e40), r"tokens = 1e\+40"),
-        (lambda: locate([10, 20], 1.0), "length"),
-        (lambda: locate(10, [1.0, 2.0]), "gamma"),
+        (lambda: regime([10, 20], 1.0), "length"),
+        (lambda: regime(10, [1.0, 2.0]), "gamma"),
         (lambda: condensed_n_eff(8, 0), "gamma"),
     ):
         with pytest.raises(InputError, match=match):

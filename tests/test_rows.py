@@ -18,6 +18,7 @@ from sparsity import (
     Sink,
     SinkLogit,
     Window,
+    estimate,
     evaluate,
     exact,
     score_kernel,
@@ -114,7 +115,7 @@ LENGTHS = np.unique(np.round(np.geomspace(1, 1e12, 13)))
 def test_rows_without_steps_are_those_of_the_sums_over_tokens(name, beta, gamma, monkeypatch):
     row, quantities = Row(name, beta=beta, gamma=gamma), ("n_eff", "participation", "S")
     plain = [exact(row, length=LENGTHS, of=of) for of in quantities]
-    monkeypatch.setattr(engine, "alike", lambda *_: False)
+    monkeypatch.setattr(engine, "alike", lambda *_, **__: False)
     for of, law in zip(quantities, plain, strict=True):
         general = exact(row, length=LENGTHS, of=of)
         assert np.max(general.error_bound) < 1e-9
@@ -318,9 +319,13 @@ def test_a_sink_logit_takes_mass_and_changes_no_ratio(monkeypatch):
     beside = bare.then(SinkLogit(2.0))
     forms = [evaluate(row.then(Window(20)), length=20).log_S for row in (bare, beside)]
     assert forms[0] == forms[1]
+    assert float(evaluate(beside).S) == pytest.approx(np.exp(-0.5), rel=1e-13)  # of long rows
+    drawn = estimate(beside, rel_error=3e-3)
+    assert abs(drawn.S - np.exp(-0.5)) < 4 * drawn.stderr
     y2, less = (exact(row, length=20, of="participation").value for row in (bare, beside))
     assert less < y2
-    monkeypatch.setattr(engine, "alike", lambda *_: False)  # the sums over tokens, for both
+    assert exact(bare, length=20).value == exact(beside, length=20).value
+    monkeypatch.setattr(engine, "alike", lambda *_, **__: False)  # the sums over tokens, for both
     assert exact(bare, length=20).value == exact(beside, length=20).value
 
 

@@ -96,7 +96,7 @@ def _row(kernels: tuple[str, ...], options: dict[str, Any], steps: tuple[str, ..
 @json_option
 def claims(seed: str, as_json: bool) -> None:
     """Judge the claims of the sources by computation."""
-    from sparsity.ledger import ledger
+    from sparsity import ledger
 
     use_float64()
     judged = sparsity.claims(seed=number("seed", seed, int))

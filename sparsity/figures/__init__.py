@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from sparsity.figures import plotting
+from sparsity.figures import measured, plotting
 from sparsity.figures.bias import FIGURE as bias
 from sparsity.figures.context import FIGURE as context
 from sparsity.figures.decayed import FIGURE as decayed
@@ -25,7 +25,7 @@ from sparsity.figures.series import tidy
 from sparsity.figures.sinks import FIGURE as sinks
 from sparsity.output import folder, write
 
-__all__ = ["ALL", "Context", "Figure", "Plate", "render", "write_all"]
+__all__ = ["ALL", "Context", "Figure", "Plate", "measured", "render", "write_all"]
 
 ALL: tuple[Figure, ...] = (
     *(relu2, identity, exp, bias, nonnegative, decayed, rows, overview),  # kernels

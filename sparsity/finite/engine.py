@@ -126,7 +126,7 @@ def law(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, ...]:
         first = classed(row, int(longest))
         if quantity.sinks and not first.sink.any():
             raise InputError("row", row, "has no sink in sight; add a SinkLogit or a Sink")
-        if alike(row, int(flat.min()), int(longest)):
+        if alike(row, int(flat.min()), int(longest), units=quantity.integral.units):
             columns = _alike(first, quantity.integral, flat)
         else:
             rows = [_one(row, quantity.integral, int(m), longest) for m in flat]

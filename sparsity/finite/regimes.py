@@ -32,7 +32,7 @@ __all__ = [
     "critical_spread",
     "crossover",
     "limit_reach",
-    "locate",
+    "regime",
 ]
 
 
@@ -227,7 +227,7 @@ class Regime:
         )
 
 
-def locate(length: Any, gamma: Any) -> Regime:
+def regime(length: Any, gamma: Any) -> Regime:
     """The regime of one row length and spread, with the exact law beside those of the regimes.
 
     Args:

@@ -1,1 +1,67 @@
-"""Claims of papers, judged by computation."""
+"""Claims of papers, judged by computation: the explicit tuple of all, as records and as a table."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sparsity.errors import check_seed
+from sparsity.ledger import coca, model, sinks, su
+from sparsity.ledger.judging import Claim, Routes
+
+__all__ = ["ALL", "claims", "coca", "model", "sinks", "su", "table"]
+
+ALL: tuple[Claim, ...] = (*su.CLAIMS, *sinks.CLAIMS, *coca.CLAIMS)
+
+
+def claims(
+    seed: int = 0,
+    *,
+    routes: Routes | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Judge every claim.
+
+    Args:
+        seed: of the statistical evidence; the same seed gives the same records.
+        routes: where the numbers come from; None is this package's own routes.
+        progress: called with (claims done, claims in all).
+
+    Returns:
+        JSON-ready records {"key", "source", "claim", "formula", "verdict", "explanation",
+        "evidence"}; the verdict, "confirmed", "refined" or "refuted", follows from the evidence.
+    """
+    check_seed(seed)
+    records = []
+    for claim in ALL:
+        records.append(claim.record(routes, seed))
+        if progress is not None:
+            progress(len(records), len(ALL))
+    return records
+
+
+def table(records: Sequence[Mapping[str, Any]], width: int = 96) -> str:
+    """The records as text: number, verdict, claim, and each finding with whether it holds.
+
+    Args:
+        records: from `claims`.
+        width: columns.
+    """
+    lines = []
+    for number, record in enumerate(records, 1):
+        lines += _wrapped(f"{number}  {record['verdict'].upper():<10} ", record["claim"], width)
+        lines += _wrapped(" " * 14, record["formula"], width)
+        for finding in record["evidence"]["findings"]:
+            mark = "holds" if finding["holds"] else "fails"
+            lines += _wrapped(" " * 14 + f"{mark}  ", finding["statement"], width)
+        lines.append("")
+    counts = [record["verdict"] for record in records]
+    total = ", ".join(f"{counts.count(v)} {v}" for v in ("confirmed", "refined", "refuted"))
+    return "\n".join([*lines, f"{len(records)} claims: {total}"]) + "\n"
+
+
+def _wrapped(head: str, text: str, width: int) -> list[str]:
+    return textwrap.wrap(
+        text, width, initial_indent=head, subsequent_indent=" " * len(head), break_long_words=False
+    )

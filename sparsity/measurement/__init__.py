@@ -10,12 +10,14 @@ import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.measurement.labels import dataset, measured, save
+from sparsity.measurement.runs import measure_model
 from sparsity.measurement.sources import Logits, of_queries, of_weights
+from sparsity.measurement.tables import summary, text
 
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["measure", "save"]
+__all__ = ["measure", "measure_model", "save", "summary", "text"]
 
 
 def _layers(name: str, value: Any) -> Iterator[Any]:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from sparsity.errors import InputError
 from sparsity.models.checkpoint import Checkpoint
+from sparsity.models.fetch import smollm2
 
-__all__ = ["Checkpoint", "load"]
+__all__ = ["Checkpoint", "load", "smollm2"]
 
 
 def load(path: str | os.PathLike[str]) -> Checkpoint:

@@ -81,7 +81,6 @@ class Run(NamedTuple):
 
     Args:
         batches: [batches, 3, moments].
-        sampler: which drew them.
         draws: of a batch.
         planned: batches that the anytime interval is tightest at.
         stopped: why it stopped.
@@ -90,7 +89,6 @@ class Run(NamedTuple):
     """
 
     batches: np.ndarray
-    sampler: Sampler
     draws: int
     planned: int
     stopped: str
@@ -109,8 +107,7 @@ def run(
 ) -> Run:
     """Run a pilot, then as many batches as the target on Π mean_i^power_i needs.
 
-    Only the size of the error bar is looked at in between, never the estimate. With
-    `sampling.partial`, Ctrl-C ends the run with the batches it has.
+    With `sampling.partial`, Ctrl-C ends the run with the batches it has.
 
     Args:
         sampler: the sampler.
@@ -121,58 +118,100 @@ def run(
         resolved: False adds 3/draws to the error bar, for features that no draw has met.
     """
     started = time.perf_counter()
-    parts: list[np.ndarray] = []
-    pilot = 1 if sampling.rel_error >= _FINE else 2
-    have, wanted, planned, step = 0, pilot, pilot, pilot  # in chunks
-    most = max(pilot, math.ceil(min(sampling.max_samples / (CHUNK * sampler.size), 2**26)))
-    fold, stopped, limited = False, "sample budget", resolution >= sampling.rel_error
-    target2 = resolution**2 if limited else sampling.rel_error**2 - resolution**2
+    drawn = _Drawn(sampler, arguments, sampling.seed)
+    missed = 0.0 if resolved else _UNSEEN / (CHUNK * sampler.size)
+    plan = _Plan(sampling, sampler.size, resolution, missed)
+    step, stopped = plan.wanted, "sample budget"
     with deferred_interrupt(sampling.partial) as interrupted:
-        while have < most:
-            chunks = min(wanted, most, have + step) - have
-            before, first = time.perf_counter(), have * CHUNK
-            new = collect(sampler, arguments, seed=sampling.seed, first=first, chunks=chunks)
-            have += chunks
-            if not fold and have * CHUNK > _FOLD:
-                fold, parts = True, [_folded(np.concatenate(parts))] if parts else []
-            parts.append(_folded(new) if fold else new)
+        while (have := drawn.chunks) < plan.most:
+            before, chunks = time.perf_counter(), min(plan.goal, have + step) - have
+            have = drawn.draw(chunks)
             now = time.perf_counter()
-            if have > pilot:  # the pilot's time is mostly compilation
-                per_chunk = max((now - before) / chunks, 1e-9)
-                left = max(sampling.max_seconds - (now - started), 0.0)
-                step = max(1, int(min(_LOOK / per_chunk, 8 * chunks, left / per_chunk)))
+            left = max(sampling.max_seconds - (now - started), 0.0)
+            if have > plan.pilot:  # the pilot's time is mostly compilation
+                pace = chunks / max(now - before, 1e-9)
+                step = max(1, int(min(pace * min(_LOOK, left), 8 * chunks)))
             if sampling.progress is not None:
-                sampling.progress(have, max(min(wanted, most), have))
-            if have >= min(wanted, most):
-                unseen = 0.0 if resolved else _UNSEEN / (have * CHUNK * sampler.size)
-                error = combine(np.concatenate(parts), powers, sampler.size).rel_stderr
-                if error**2 + unseen**2 <= target2:
-                    stopped = f"limit of {sampling.real.name}" if limited else "target reached"
-                    break
-                if math.isfinite(error):  # error²/k + unseen²/k² = target², k times the draws
-                    root = math.sqrt(error**4 + 4 * unseen**2 * target2)
-                    excess = (error**2 + root) / (2 * target2) if target2 else math.inf
-                    wanted = math.ceil(have * min(1.03 * excess + 0.02, 1e9))
-                    planned = max(planned, min(wanted, most))
-                elif have >= _HOPELESS:
-                    stopped = "no finite estimate"
-                    break
-                else:
-                    wanted = 4 * have
-            if interrupted():
-                stopped = "interrupted"
+                sampling.progress(have, max(plan.goal, have))
+            enough = None
+            if have >= plan.goal:
+                enough = plan.judge(have, combine(drawn.batches(), powers, sampler.size).rel_stderr)
+            if enough or interrupted() or not left:
+                stopped = enough or ("interrupted" if interrupted() else "time budget")
                 break
-            if now - started > sampling.max_seconds:
-                stopped = "time budget"
-                break
-    draws, kept = sampler.size, 1 if fold else CHUNK
-    if fold:
-        draws *= CHUNK
-    unseen = 0.0 if resolved else _UNSEEN / (have * CHUNK * sampler.size)
     return Run(
-        np.concatenate(parts), sampler, draws, planned * kept, stopped,
-        time.perf_counter() - started, math.hypot(resolution, unseen),
-    )  # fmt: skip
+        batches=drawn.batches(),
+        draws=sampler.size * drawn.kept,
+        planned=plan.planned * CHUNK // drawn.kept,
+        stopped=stopped,
+        seconds=time.perf_counter() - started,
+        floor=math.hypot(resolution, missed / drawn.chunks),
+    )
+
+
+class _Plan:
+    """How many chunks to draw; only the size of the error bar is looked at, never the estimate."""
+
+    def __init__(self, sampling: Sampling, size: int, resolution: float, missed: float) -> None:
+        self.pilot = 1 if sampling.rel_error >= _FINE else 2
+        self.most = max(self.pilot, math.ceil(min(sampling.max_samples / (CHUNK * size), 2**26)))
+        self.wanted = self.planned = self.pilot
+        self.missed = missed  # over the chunks: the error that the scatter does not show
+        limited = resolution >= sampling.rel_error
+        self.square = resolution**2 if limited else sampling.rel_error**2 - resolution**2
+        self.reached = f"limit of {sampling.real.name}" if limited else "target reached"
+
+    @property
+    def goal(self) -> int:
+        """Chunks until the next look at the error bar."""
+        return min(self.wanted, self.most)
+
+    def judge(self, have: int, error: float) -> str | None:
+        """Why so many are enough, or None: then more are wanted."""
+        unseen = self.missed / have
+        if error**2 + unseen**2 <= self.square:
+            return self.reached
+        if math.isfinite(error):  # error²/k + unseen²/k² = target², k times the draws
+            root = math.sqrt(error**4 + 4 * unseen**2 * self.square)
+            excess = (error**2 + root) / (2 * self.square) if self.square else math.inf
+            self.wanted = math.ceil(have * min(1.03 * excess + 0.02, 1e9))
+            self.planned = max(self.planned, self.goal)
+        elif have >= _HOPELESS:
+            return "no finite estimate"
+        else:
+            self.wanted = 4 * have
+        return None
+
+
+class _Drawn:
+    """The batches so far; of a long run each chunk is kept as one batch, in bounded memory."""
+
+    def __init__(self, sampler: Sampler, arguments: Any, seed: int) -> None:
+        self.sampler, self.arguments, self.seed = sampler, arguments, seed
+        self.chunks, self.kept = 0, 1  # batches of the sampler in one that is kept
+        self.parts: list[np.ndarray] = []
+
+    def draw(self, chunks: int) -> int:
+        """Draw that many chunks more; returns how many there are."""
+        first = self.chunks * CHUNK
+        new = collect(self.sampler, self.arguments, seed=self.seed, first=first, chunks=chunks)
+        self.chunks += chunks
+        if self.kept == 1 and self.chunks * CHUNK > _FOLD:
+            self.kept = CHUNK
+            self.parts = [_folded(np.concatenate(self.parts))] if self.parts else []
+        self.parts.append(_folded(new) if self.kept == CHUNK else new)
+        return self.chunks
+
+    def batches(self) -> np.ndarray:
+        """All of them, [batches, 3, moments]."""
+        return np.concatenate(self.parts)
+
+
+def _times_more(error: float, unseen: float, target2: float) -> float:
+    """How many times the draws reach the target: k of error²/k + unseen²/k² = target²."""
+    root = math.sqrt(error**4 + 4 * unseen**2 * target2)
+    excess = (error**2 + root) / (2 * target2) if target2 else math.inf
+    return min(1.03 * excess + 0.02, 1e9)
 
 
 def _folded(batches: np.ndarray) -> np.ndarray:

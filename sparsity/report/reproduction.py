@@ -11,9 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sparsity import figures, report
+from sparsity import figures, ledger, report
 from sparsity.errors import check_seed
-from sparsity.ledger import ledger
 from sparsity.output import folder, json_text, write
 from sparsity.verification.crosscheck import CrossCheck, verify
 

@@ -113,9 +113,15 @@ def relative(given: Classed, units: bool) -> Classed:
     return given._replace(log_w=given.log_w - given.log_w.max())
 
 
-def alike(row: Row, *lengths: int) -> bool:
-    """Whether all tokens are in sight, of one law, the same at these lengths, and without units."""
-    found = [classed(row, n) for n in (lengths if row.steps else lengths[:1])]
+def alike(row: Row, *lengths: int, units: bool) -> bool:
+    """Whether all tokens are in sight, of one law, the same at these lengths.
+
+    Args:
+        row: the row.
+        *lengths: row lengths n.
+        units: whether sink logits count: they are no tokens, but stand in some quantities.
+    """
+    found = [relative(classed(row, n), units) for n in (lengths if row.steps else lengths[:1])]
     one = all(len(given.count) == 1 and given.token[0] == given.n for given in found)
     return one and all(given.classes == found[0].classes for given in found)
 

@@ -37,14 +37,7 @@ def derive_features(kernel: Kernel) -> Derivation:
     Raises:
         NoClosedForm: the weight is not a nonnegative sum over features, linear in k̃.
     """
-    step = "expectation over features"
-    if not isinstance(kernel.weight, Sum) or kernel.weight.limits != ((i, 1, d),):
-        raise NoClosedForm(step, f"{kernel.weight} is not a sum over the features i = 1…d")
-    coefficient = sympy.expand(kernel.weight.function).coeff(k[i])
-    if sympy.expand(kernel.weight.function - coefficient * k[i]) != 0 or coefficient.has(k):
-        raise NoClosedForm(step, f"{kernel.weight.function} is not linear in k[i]")
-    if not kernel.weight.function.is_nonnegative:
-        raise NoClosedForm(step, f"{kernel.weight.function} may be negative, so E|a| is not E a")
+    coefficient = _coefficient(kernel.weight)
 
     def at(index: Idx) -> Expr:
         return coefficient.xreplace({i: index, q[i]: q[index]})
@@ -89,6 +82,20 @@ def derive_features(kernel: Kernel) -> Derivation:
         limits=tuple(limits),
         cases=tuple(cases),
     )
+
+
+def _coefficient(weight: Expr) -> Expr:
+    """The cᵢ of a weight Σᵢ cᵢk̃ᵢ ≥ 0."""
+    step = "expectation over features"
+    if not isinstance(weight, Sum) or weight.limits != ((i, 1, d),):
+        raise NoClosedForm(step, f"{weight} is not a sum over the features i = 1…d")
+    summand = weight.function
+    coefficient = sympy.expand(summand).coeff(k[i])
+    if sympy.expand(summand - coefficient * k[i]) != 0 or coefficient.has(k):
+        raise NoClosedForm(step, f"{summand} is not linear in k[i]")
+    if not summand.is_nonnegative:
+        raise NoClosedForm(step, f"{summand} may be negative, so E|a| is not E a")
+    return coefficient
 
 
 def _moments(first: Expr, variance: Expr) -> Moments:

@@ -65,7 +65,7 @@ def limit_form(row: Row, length: Any) -> tuple[np.ndarray, np.ndarray]:
         InputError: an infinite moment, a bad value, or no length where tokens differ.
     """
     if length is None:
-        if not classes.alike(row, 64, 128):
+        if not classes.alike(row, 64, 128, units=False):
             fix = "the tokens of this row differ along it; give the length of the row"
             raise InputError("length", None, fix)
         length = 64

@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from browser.panel import Panel
 from sparsity.kernels import ALL
 
 P50, P95 = 50.0, 100.0  # milliseconds: what is promised, 5 curves of 400 points, two cores
-
-
-@dataclass(frozen=True)
-class Latency:
-    milliseconds: np.ndarray
-
-    @property
-    def row(self) -> tuple[int, float, float, float]:
-        """Presses, p50, p95, max."""
-        ms = self.milliseconds
-        p50, p95, most = np.quantile(ms, [0.5, 0.95, 1.0])
-        return len(ms), float(p50), float(p95), float(most)
-
-    @property
-    def kept(self) -> bool:
-        return self.row[1] <= P50 and self.row[2] <= P95
 
 
 def every_kernel(panel: Panel) -> None:
@@ -37,8 +18,8 @@ def every_kernel(panel: Panel) -> None:
     panel.watch()
 
 
-def presses(panel: Panel, count: int, pause: float) -> Latency:
-    """Press an arrow key on γ's slider, wait for the curves, pause, and so on."""
+def presses(panel: Panel, count: int, pause: float) -> list[float]:
+    """Milliseconds from a press of an arrow key on γ's slider to the curves; pause; and so on."""
     page, found = panel.page, []
     panel.slider("gamma").focus()
     for k in range(count):
@@ -48,7 +29,7 @@ def presses(panel: Panel, count: int, pause: float) -> Latency:
         hand = panel.recorded()
         found.append(hand["changes"][before] - hand["presses"][-1])
         page.wait_for_timeout(pause)
-    return Latency(np.array(found))
+    return found
 
 
 def burst(panel: Panel, count: int = 30) -> dict[str, Any]:
@@ -67,6 +48,5 @@ def burst(panel: Panel, count: int = 30) -> dict[str, Any]:
         "of": int(stops or 0),
         "gamma": float(panel.field("gamma").input_value()),
         "drawn": len(after["changes"]) - len(before["changes"]),
-        "seconds_of_presses": (last_press - after["presses"][-count]) / 1000,
         "after_the_last": last_change - last_press,
     }

@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
+from browser.hand import burst, every_kernel
 from sparsity import Alibi, Row, Sink, Window, evaluate, exact
 
 pytestmark = pytest.mark.browser
@@ -402,6 +403,20 @@ def test_extremes_are_drawn_or_refused(panel, name, text):
     panel.slider("gamma").press("ArrowRight")
     panel.settled()
     assert panel.root.locator("svg.chart path.limit").count() >= 4
+
+
+def test_thirty_presses_end_on_the_right_curve_without_a_queue(panel):
+    every_kernel(panel)
+    panel.type("gamma", "0.5")
+    panel.page.wait_for_timeout(300)
+    found = burst(panel)
+    assert found["steps"] == 30
+    assert 1 <= found["drawn"] < 30  # what was passed over was not drawn
+    path = panel.path("live relu2")
+    wanted = evaluate("relu2", beta=-6 + 12 * path[:, 0], gamma=found["gamma"]).S
+    wrong = evaluate("relu2", beta=-6 + 12 * path[:, 0], gamma=1.03 * found["gamma"]).S
+    assert np.max(np.abs(path[:, 1] - wanted)) < 2e-3
+    assert np.max(np.abs(path[:, 1] - wrong)) > 2e-3
 
 
 def test_a_click_on_the_chart_moves_the_marker(panel):

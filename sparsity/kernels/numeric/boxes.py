@@ -13,7 +13,7 @@ import numpy as np
 from scipy import special
 
 from sparsity.kernels.numeric.points import EPS
-from sparsity.kernels.numeric.ranges import cos_range, product, sin_range, square, widened
+from sparsity.kernels.numeric.ranges import added, cos_range, product, sin_range, square, widened
 
 __all__ = ["Boxes"]
 
@@ -69,11 +69,6 @@ class Boxes(NamedTuple):
         lo, hi, ilo, ihi = (x * factor for x in self[:4])
         return Boxes(*widened(lo, hi), *widened(ilo, ihi), self.k + shift)
 
-    def _moderate(self) -> Boxes:
-        """The same, with sizes whose products are floats."""
-        size = self._size()
-        return self._settled() if np.any((size > 1e100) | (size < 1e-100)) else self
-
     def plain(self) -> Boxes:
         """The same with k = 0, infinite where that is beyond float64."""
         if np.ndim(self.k) == 0 and self.k == 0:
@@ -113,19 +108,18 @@ class Boxes(NamedTuple):
         return Boxes(*widened(lo - lost, hi + lost), *widened(ilo - lost, ihi + lost))
 
     def __mul__(self, other: Boxes) -> Boxes:  # type: ignore[override]
-        self, other = self._moderate(), other._moderate()
+        self, other = self._settled(), other._settled()
         ac, bd = product(*self[:2], *other[:2]), product(*self[2:4], *other[2:4])
         ad, bc = product(*self[:2], *other[2:4]), product(*self[2:4], *other[:2])
-        re = widened(ac[0] - bd[1], ac[1] - bd[0], 8 * EPS)
-        im = widened(ad[0] + bc[0], ad[1] + bc[1], 8 * EPS)
-        return Boxes(*_apart(re, ac, bd), *_apart(im, ad, bc), self.k + other.k)._settled()
+        re, im = added(ac, (-bd[1], -bd[0])), added(ad, bc)
+        return Boxes(*re, *im, self.k + other.k)._settled()
 
     def square(self) -> Boxes:
-        self = self._moderate()
+        self = self._settled()
         a, b = square(self.lo, self.hi), square(self.ilo, self.ihi)
         ab = product(self.lo, self.hi, self.ilo, self.ihi)
-        re = widened(a[0] - b[1], a[1] - b[0], 8 * EPS)
-        return Boxes(*_apart(re, a, b), *widened(2 * ab[0], 2 * ab[1]), 2 * self.k)._settled()
+        im = widened(2 * ab[0], 2 * ab[1])
+        return Boxes(*added(a, (-b[1], -b[0])), *im, 2 * self.k)._settled()
 
     def reciprocal(self) -> Boxes:
         """One over it: the image of the disc around it; NaN where that holds zero."""
@@ -163,19 +157,24 @@ class Boxes(NamedTuple):
         tiny = z._tiny()
         if not np.any(tiny):
             return self
-        slack = 4 * EPS * z._size()
-        same = Boxes(z.lo - slack, z.hi + slack, z.ilo - slack, z.ihi + slack, z.k)
-        return Boxes.where(tiny, same, self)
+        return Boxes.where(tiny, z._widened(4 * EPS * z._size()), self)
+
+    def _widened(self, slack: Any) -> Boxes:
+        ends = self.lo - slack, self.hi + slack, self.ilo - slack, self.ihi + slack
+        return Boxes(*ends, self.k)
+
+    def _least(self) -> Any:
+        """The least |z|."""
+        return np.hypot(*(np.sqrt(square(*x)[0]) for x in (self[:2], self[2:4])))
 
     def log(self) -> Boxes:
         """Natural logarithm; NaN where it reaches the cut (−∞, 0]."""
-        small = np.hypot(*(np.sqrt(square(*x)[0]) for x in (self[:2], self[2:4])))
         clear = (self.lo > 0) | (self.ilo > 0) | (self.ihi < 0)
         angle = np.stack([np.arctan2(y, x) for y in self[2:4] for x in self[:2]])
-        re = widened(np.log(small) + self.k, np.log(self._size()) + self.k, 8 * EPS)
+        re = widened(np.log(self._least()) + self.k, np.log(self._size()) + self.k, 8 * EPS)
         im = widened(angle.min(axis=0), angle.max(axis=0), 8 * EPS)
         slack = np.where(clear, 4 * EPS * (1 + np.abs(self.k)), np.nan)
-        return Boxes(re[0] - slack, re[1] + slack, im[0] - slack, im[1] + slack)
+        return Boxes(*re, *im)._widened(slack)
 
     def log1p(self) -> Boxes:
         """Logarithm of one plus z, for |z| < 1.
@@ -193,10 +192,8 @@ class Boxes(NamedTuple):
 
     def _turned(self, cosine: bool) -> Boxes:
         z = self.plain()
-        sine = product(np.sinh(z.ilo), np.sinh(z.ihi), 1.0, 1.0)
-        sizes = np.abs(np.stack(np.broadcast_arrays(z.ilo, z.ihi)))
-        least = np.where((z.ilo <= 0) & (z.ihi >= 0), 0.0, sizes.min(axis=0))
-        rise = np.cosh(least), np.cosh(sizes.max(axis=0))
+        sine = np.sinh(z.ilo), np.sinh(z.ihi)
+        rise = [np.cosh(np.sqrt(end)) for end in square(z.ilo, z.ihi)]
         if cosine:  # cos x cosh y − i sin x sinh y
             re = product(*cos_range(z.lo, z.hi), *rise)
             im = product(*sin_range(-z.hi, -z.lo), *sine)
@@ -247,9 +244,7 @@ class Boxes(NamedTuple):
         log = Boxes(*self[:4]).log()
         re, im = product(log.lo, log.hi, p, p), product(log.ilo, log.ihi, p, p)
         found = _polar(*re, *im, p * self.k)
-        slack = 2 * EPS * np.abs(p * self.k) * found._size()
-        ends = found.lo - slack, found.hi + slack, found.ilo - slack, found.ihi + slack
-        return Boxes(*ends, found.k)._settled()
+        return found._widened(2 * EPS * np.abs(p * self.k) * found._size())._settled()
 
     def floor(self, step: Any) -> Boxes:
         """The largest whole number below, which is known; NaN elsewhere."""
@@ -297,19 +292,9 @@ class Boxes(NamedTuple):
 
     def log_bounds(self) -> tuple[Any, Any, Any]:
         """Log of the least and the largest |z|, and the largest |arg ±z|; NaN: nothing known."""
-        small = np.hypot(*(np.sqrt(square(*x)[0]) for x in (self[:2], self[2:4])))
+        small = self._least()
         side = np.where(self.lo > 0, 1.0, np.where(self.hi < 0, -1.0, np.nan))
         least = np.minimum(np.abs(self.lo), np.abs(self.hi))
         angle = np.arctan2(np.maximum(np.abs(self.ilo), np.abs(self.ihi)), least) * np.abs(side)
         low = np.where(small > 0, np.log(np.where(small > 0, small, 1.0)), -np.inf)
         return low + self.k, np.log(self._size()) + self.k, angle
-
-
-def _apart(sum_: Any, one: Any, two: Any) -> tuple[Any, Any]:
-    """A difference of products, rounded outward by the rounding of its terms."""
-    slack = (
-        4
-        * EPS
-        * (np.maximum(np.abs(one[0]), np.abs(one[1])) + np.maximum(np.abs(two[0]), np.abs(two[1])))
-    )
-    return sum_[0] - slack, sum_[1] + slack

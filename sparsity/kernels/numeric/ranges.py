@@ -8,7 +8,7 @@ import numpy as np
 
 from sparsity.kernels.numeric.points import EPS
 
-__all__ = ["cos_range", "product", "sin_range", "square", "widened"]
+__all__ = ["added", "cos_range", "product", "sin_range", "square", "widened"]
 
 _OUT = 4 * EPS
 
@@ -33,6 +33,14 @@ def _times(x: Any, y: Any) -> Any:
         return z
     zero = ((x == 0) & ~np.isnan(y)) | ((y == 0) & ~np.isnan(x))
     return np.where(zero, 0.0, z)
+
+
+def added(one: tuple[Any, Any], two: tuple[Any, Any]) -> tuple[Any, Any]:
+    """The sum of two products, rounded outward by the rounding of both."""
+    low, high = widened(one[0] + two[0], one[1] + two[1], 8 * EPS)
+    sizes = [np.maximum(np.abs(least), np.abs(most)) for least, most in (one, two)]
+    slack = _OUT * (sizes[0] + sizes[1])
+    return low - slack, high + slack
 
 
 def square(low: Any, high: Any) -> tuple[Any, Any]:

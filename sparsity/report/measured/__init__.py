@@ -1,1 +1,1 @@
-"""The report on a measurement: data, pictures and a page."""
+"""The report on a measurement: its data, its figures and a page."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparsity import models, report
 from sparsity.errors import InputError
+from sparsity.figures import measured as pictures
 from sparsity.figures.record import Plate
 from sparsity.ledger import model as claims_model
 from sparsity.measurement import tables
@@ -21,7 +22,7 @@ from sparsity.measurement.labels import save
 from sparsity.measurement.runs import measure_model
 from sparsity.models.tokens import read_text
 from sparsity.output import folder, json_text, netcdf, refuse_unwritable, write
-from sparsity.report.measured import page, pictures
+from sparsity.report.measured import page
 
 try:
     import fcntl

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sparsity.figures import plotting
-from sparsity.report.measured.pictures.record import Picture, Rows, longest, plain, words
+from sparsity.figures.measured.record import Picture, Rows, longest, plain, words
 
 if TYPE_CHECKING:
     import xarray

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sparsity.figures import plotting
+from sparsity.figures.measured.context import PICTURE as context
+from sparsity.figures.measured.laws import PICTURE as laws
+from sparsity.figures.measured.maps import PICTURE as maps
+from sparsity.figures.measured.record import Picture
+from sparsity.figures.measured.row import PICTURE as row
 from sparsity.output import csv_text
-from sparsity.report.measured.pictures.context import PICTURE as context
-from sparsity.report.measured.pictures.laws import PICTURE as laws
-from sparsity.report.measured.pictures.maps import PICTURE as maps
-from sparsity.report.measured.pictures.record import Picture
-from sparsity.report.measured.pictures.row import PICTURE as row
 
 if TYPE_CHECKING:
     import xarray

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity.figures import plotting
+from sparsity.figures.measured.record import Picture, Rows, plain, words
 from sparsity.figures.plotting import BLUE, GREY, ORANGE, VERMILLION
 from sparsity.measurement import tables
-from sparsity.report.measured.pictures.record import Picture, Rows, plain, words
 
 if TYPE_CHECKING:
     import xarray

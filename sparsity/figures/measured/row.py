@@ -8,8 +8,8 @@ import numpy as np
 
 from sparsity import metric
 from sparsity.figures import plotting
+from sparsity.figures.measured.record import Picture, Rows, plain
 from sparsity.figures.plotting import BLUE, GREY, INK, VERMILLION
-from sparsity.report.measured.pictures.record import Picture, Rows, plain
 
 if TYPE_CHECKING:
     import xarray
