@@ -36,24 +36,21 @@ def list_(as_json: bool) -> None:
     from sparsity import kernels
 
     if as_json:
-        print_json(
+        records = [
             {
-                "kernels": [
-                    {
-                        "name": k.name,
-                        "title": k.title,
-                        "weight": str(k.weight),
-                        "average_over": k.law.value,
-                        "parameters": [
-                            {"name": p.name, "meaning": p.meaning, "domain": p.domain}
-                            for p in k.parameters
-                        ],
-                        "source": k.source,
-                    }
-                    for k in kernels.ALL
-                ]
+                "name": k.name,
+                "title": k.title,
+                "weight": str(k.weight),
+                "average_over": k.law.value,
+                "parameters": [
+                    {name: getattr(p, name) for name in ("name", "meaning", "domain")}
+                    for p in k.parameters
+                ],
+                "source": k.source,
             }
-        )
+            for k in kernels.ALL
+        ]
+        print_json({"kernels": records})
         return
     for k in kernels.ALL:
         options = " ".join(f"--{p.name}" for p in k.parameters)
@@ -104,11 +101,11 @@ def _rows(asked: Any) -> dict[str, Any]:
     n_eff, S_n = (sparsity.exact(asked.row, length=asked.length, of=of) for of in ("n_eff", "S"))
     return {
         "n": asked.length,
-        "n_eff": float(n_eff.value),
-        "n_eff_error_bound": float(n_eff.error_bound),
-        "S_rms": float(n_eff.S_rms),
-        "S_n": float(S_n.value),
-        "S_n_error_bound": float(S_n.error_bound),
+        "n_eff": n_eff.value,
+        "n_eff_error_bound": n_eff.error_bound,
+        "S_rms": n_eff.S_rms,
+        "S_n": S_n.value,
+        "S_n_error_bound": S_n.error_bound,
     }
 
 
@@ -129,10 +126,10 @@ def eval_(kernel: str, steps: tuple[str, ...], as_json: bool, **options: Any) ->
     rows = {} if asked.length is None else _rows(asked)
     value = asked.limit()
     answer = asked.described() | {
-        "S": float(value.S),
-        "log_S": float(value.log_S),
+        "S": value.S,
+        "log_S": value.log_S,
         "method": value.method,
-        "error_bound": float(value.error_bound),
+        "error_bound": value.error_bound,
         **rows,
     }
     if as_json:
@@ -175,12 +172,12 @@ def exact(
     described["params"].pop("length", None)
     if as_json:
         columns = {name: getattr(law, name) for name in ("value", "log_value", "error_bound")}
-        answer = {"n": ns if len(ns) > 1 else ns[0], "quantity": asked.name, **columns}
+        answer = {"n": ns if len(ns) > 1 else ns[0], "quantity": asked.quantity.name, **columns}
         print_json(described | answer | {"method": law.method})
         return
     click.echo(asked.text(length=False))
-    click.echo(f"{asked.name} = {asked.definition}")
-    click.echo(f"{'n':>12}  {asked.name:<18}  relative error ≤")
+    click.echo(f"{asked.shown} = {asked.definition}")
+    click.echo(f"{'n':>12}  {asked.shown:<18}  relative error ≤")
     for n, value, bound in zip(ns, law.value.flat, law.error_bound.flat, strict=True):
         click.echo(f"{n:>12}  {value:<18.12g}  {bound:.1e}")
     click.echo(f"    {law.method}")
@@ -188,12 +185,12 @@ def exact(
 
 def _sampled_text(asked: Any, found: Any) -> str:
     """An estimate beside its theory, for people."""
-    name, (low, high) = asked.name, found.ci95
+    shown, (low, high) = asked.shown, found.ci95
     return (
         f"{asked.text()}\n"
-        f"{name} = {found.value:.8g} ± {found.stderr:.2g}    "
+        f"{shown} = {found.value:.8g} ± {found.stderr:.2g}    "
         f"95 % interval [{low:.8g}, {high:.8g}]\n"
-        f"    {name} = {asked.definition}\n"
+        f"    {shown} = {asked.definition}\n"
         f"    {found.method}: {found.samples:.4g} samples, effective {found.ess:.4g}, "
         f"{found.dtype} on {found.device}, {found.seconds:.2f} s, seed {found.seed}\n"
         f"    stopped: {found.stopped}\n"

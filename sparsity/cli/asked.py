@@ -1,6 +1,7 @@
 """What was asked at the prompt: a row, its length and a quantity; and the theory of an estimate.
 
-One name means one thing: S is the limit E|a|/√(E a²), E S_n the mean of ‖a‖₁/(√n‖a‖₂) over rows.
+The quantity S is the limit E|a|/√(E a²); with a length it is the mean of ‖a‖₁/(√n‖a‖₂) over rows,
+shown as E S_n.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class Asked:
         return self.length is not None and self.row.kernel.law is Law.SCORE
 
     @property
-    def name(self) -> str:
-        """The name of the quantity; of rows, S is E S_n."""
+    def shown(self) -> str:
+        """What is printed for the quantity: its name; for the S of rows E S_n."""
         return "E S_n" if self.of_rows and self.quantity is quantities.S else self.quantity.name
 
     @property
@@ -186,7 +187,7 @@ class Beside:
             value = asdict(self.theory)
             del value["log_value"]
         return {
-            "quantity": self.asked.name,
+            "quantity": self.asked.quantity.name,
             "definition": self.asked.definition,
             "theory": value,
             "z": self.z,
@@ -194,11 +195,11 @@ class Beside:
 
     def text(self) -> str:
         """In a line."""
-        name, theory = self.asked.name, self.theory
+        shown, theory = self.asked.shown, self.theory
         if theory is None:
-            return f"theory: {name} cannot be had: {self.why}"
+            return f"theory: {shown} cannot be had: {self.why}"
         return (
-            f"theory: {name} = {theory.value:.8g} ({theory.method}, relative error ≤ "
+            f"theory: {shown} = {theory.value:.8g} ({theory.method}, relative error ≤ "
             f"{theory.error_bound:.1e}), z = {self.z:+.2f}"
         )
 

@@ -12,9 +12,10 @@ from sparsity.cli.options import (
     given,
     json_option,
     kernel_names,
+    members,
     number,
     of_option,
-    print_json,
+    show,
     steps_option,
 )
 from sparsity.errors import InputError
@@ -26,12 +27,6 @@ def _free_help() -> str:
     from sparsity.inversion import free
 
     return f"What is solved for: {', '.join(each.name for each in free.ALL)}."
-
-
-def _free_names(context: Any, parameter: Any, typed: str) -> list[str]:
-    from sparsity.inversion import free
-
-    return [each.name for each in free.ALL if each.name.startswith(typed)]
 
 
 def _target(n_eff: str | None, sink_mass: str | None, of: str | None, value: str | None) -> Any:
@@ -56,7 +51,7 @@ def _target(n_eff: str | None, sink_mass: str | None, of: str | None, value: str
 def _designed(
     kernel: str, steps: tuple[str, ...], free: str | None, aim: dict[str, Any], held: Any, n: int
 ) -> Any:
-    """The design of a kernel, of a row with steps, or of a sink beside softmax logits."""
+    """The design of a kernel or of a row with steps."""
     if steps:
         from sparsity.rows.row import Row
         from sparsity.rows.steps import parse
@@ -66,15 +61,11 @@ def _designed(
         row = Row(kernel, steps=tuple(map(parse, steps)), **(anything | held))
         return sparsity.design(row, length=n, free=free, **aim)
     if free is None and "sink_mass" in aim:
-        from sparsity.inversion.sink_design import design_sink
-
-        if set(held) != {"gamma"}:
-            fix = "--sink-mass needs --gamma, and no --beta"
-            raise InputError("gamma", held.get("gamma"), fix)
+        if "gamma" not in held:
+            raise InputError("gamma", None, "--sink-mass needs --gamma")
         if kernel != "exp":
             fix = "--sink-mass is for a sink among softmax logits: exp; else give --step, --free"
             raise InputError("kernel", kernel, fix)
-        return design_sink(aim["sink_mass"], length=n, **held)
     return sparsity.design(kernel, length=n, free=free, **aim, **held)
 
 
@@ -88,7 +79,13 @@ def _designed(
 @click.option("--sink-mass", metavar="P", help="Instead: mean mass wanted on a sink, in (0, 1).")
 @of_option
 @click.option("--value", metavar="V", help="Instead of --n-eff: with --of, the value wanted.")
-@click.option("--free", metavar="NAME", cls=ReadLater, read=_free_help, shell_complete=_free_names)
+@click.option(
+    "--free",
+    metavar="NAME",
+    cls=ReadLater,
+    read=_free_help,
+    shell_complete=members("sparsity.inversion.free"),
+)
 @click.option("--beta", metavar="BETA", help="Hold the bias at this value.")
 @click.option("--gamma", metavar="GAMMA", help="Hold the spread at this value.")
 @steps_option
@@ -117,7 +114,4 @@ def design(
     held = {key: number(key, text) for key, text in given({"beta": beta, "gamma": gamma}).items()}
     n = int(LENGTH.check(length))
     found = _designed(name or kernel or "exp", steps, free, {wanted: value}, held, n)
-    if as_json:
-        print_json(found.summary())
-    else:
-        click.echo(found.text())
+    show(found, as_json)

@@ -18,6 +18,7 @@ from sparsity.cli.options import (
     print_json,
     progress,
     seed_option,
+    show,
     steps_option,
     use_float64,
     with_parameters,
@@ -82,10 +83,7 @@ def reproduce(out: str, seed: str, as_json: bool) -> None:
     use_float64()
     with progress("reproduce") as report:
         done = reproduction.reproduce(out, seed=number("seed", seed, int), progress=report)
-    if as_json:
-        print_json(done.summary())
-    else:
-        click.echo(done.text())
+    show(done, as_json)
     if not done.agree:
         sys.exit(1)
 
@@ -123,10 +121,7 @@ def measure(
             report_to=report,
             progress=step,
         )
-    if as_json:
-        print_json(done.summary())
-    else:
-        click.echo(done.text())
+    show(done, as_json)
 
 
 @click.command()
@@ -143,7 +138,4 @@ def bench(out: str | None, budget: str, quick: bool, as_json: bool) -> None:
         found = benchmark.run(
             budget_seconds=number("budget", budget), out=out, progress=report, quick=quick
         )
-    if as_json:
-        print_json(found.summary())
-    else:
-        click.echo(found.text())
+    show(found, as_json)
