@@ -379,8 +379,8 @@ def test_sink_logit(n, gamma, logit, mass):
         annealed = math.log(10**8) + gamma**2 / 2 + math.log(mass / (1 - mass))
         assert far - near == pytest.approx(4 * math.log(10), abs=0.05 * gamma**2)
         assert far == pytest.approx(annealed, abs=2e-3 * gamma**4)
-    assert f"{found.value:.10g}" in found.text()
-    assert "b must grow like ln n" in found.text()
+    assert f"needs logit = {found.value:.12g}" in found.text()
+    assert "The logit b must grow like ln n" in found.text()
     json.dumps(plain(found.summary()), allow_nan=False)
 
 

@@ -8,29 +8,14 @@ from typing import Any
 import click
 
 import sparsity
-from sparsity.cli.options import (
-    fail,
-    given,
-    json_option,
-    kernel_argument,
-    number,
-    of_option,
-    offering,
-    print_json,
-    progress,
-    refuse_dim,
-    seed_option,
-    steps_option,
-    use_float64,
-    with_parameters,
-)
+from sparsity.cli import common
 from sparsity.errors import InputError
 
 __all__ = ["derive", "estimate", "eval_", "exact", "list_"]
 
 
 @click.command("list")
-@json_option
+@common.json_option
 def list_(as_json: bool) -> None:
     """The kernels, their weights and their parameters."""
     from sparsity import kernels
@@ -50,7 +35,7 @@ def list_(as_json: bool) -> None:
             }
             for k in kernels.ALL
         ]
-        print_json({"kernels": records})
+        common.print_json({"kernels": records})
         return
     for k in kernels.ALL:
         options = " ".join(f"--{p.name}" for p in k.parameters)
@@ -58,16 +43,16 @@ def list_(as_json: bool) -> None:
 
 
 @click.command()
-@kernel_argument
+@common.kernel_argument
 @click.option(
     "--format",
     "style",
     default="text",
     metavar="text|latex",
     help="How to print.",
-    shell_complete=offering("text", "latex"),
+    shell_complete=common.offering("text", "latex"),
 )
-@json_option
+@common.json_option
 def derive(kernel: str, style: str, as_json: bool) -> None:
     """Derive S of KERNEL symbolically: moments, S, limits and leading asymptotics."""
     if style not in ("text", "latex"):
@@ -77,7 +62,7 @@ def derive(kernel: str, style: str, as_json: bool) -> None:
         click.echo(found.text() if style == "text" else found.latex())
         return
     fields = ("quantity", "variable", "point", "condition", "value", "leading")
-    print_json(
+    common.print_json(
         {
             "kernel": found.kernel.name,
             "weight": str(found.kernel.weight),
@@ -110,10 +95,10 @@ def _rows(asked: Any) -> dict[str, Any]:
 
 
 @click.command("eval")
-@kernel_argument
-@with_parameters
-@steps_option
-@json_option
+@common.kernel_argument
+@common.with_parameters
+@common.steps_option
+@common.json_option
 def eval_(kernel: str, steps: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Evaluate S of KERNEL, the limit of long rows; with --length also the law of rows of n.
 
@@ -121,8 +106,8 @@ def eval_(kernel: str, steps: tuple[str, ...], as_json: bool, **options: Any) ->
     """
     from sparsity.cli.asked import ask
 
-    asked = ask(kernel, given(options), steps)
-    refuse_dim(asked, options)
+    asked = ask(kernel, common.given(options), steps)
+    common.refuse_dim(asked, options)
     rows = {} if asked.length is None else _rows(asked)
     value = asked.limit()
     answer = asked.described() | {
@@ -133,7 +118,7 @@ def eval_(kernel: str, steps: tuple[str, ...], as_json: bool, **options: Any) ->
         **rows,
     }
     if as_json:
-        print_json(answer)
+        common.print_json(answer)
         return
     click.echo(asked.text())
     click.echo(f"S      = {answer['S']:.12g}    log S = {answer['log_S']:.12g}")
@@ -147,11 +132,11 @@ def eval_(kernel: str, steps: tuple[str, ...], as_json: bool, **options: Any) ->
 
 
 @click.command()
-@kernel_argument
-@with_parameters
-@steps_option
-@of_option
-@json_option
+@common.kernel_argument
+@common.with_parameters
+@common.steps_option
+@common.of_option
+@common.json_option
 def exact(
     kernel: str, steps: tuple[str, ...], of: str | None, as_json: bool, **options: Any
 ) -> None:
@@ -164,16 +149,18 @@ def exact(
     lengths = [text for text in (options["length"] or "").split(",") if text.strip()]
     if not lengths:
         raise InputError("length", options["length"], "give the row length n, or n,n,…")
-    each = [ask(kernel, given(options | {"length": n}), steps, of or "n_eff") for n in lengths]
+    each = [
+        ask(kernel, common.given(options | {"length": n}), steps, of or "n_eff") for n in lengths
+    ]
     asked, ns = each[0], [one.length for one in each]
-    refuse_dim(asked, options)
+    common.refuse_dim(asked, options)
     law = sparsity.exact(asked.row, length=ns if len(ns) > 1 else ns[0], of=asked.quantity)
     described = asked.described()
     described["params"].pop("length", None)
     if as_json:
         columns = {name: getattr(law, name) for name in ("value", "log_value", "error_bound")}
         answer = {"n": ns if len(ns) > 1 else ns[0], "quantity": asked.quantity.name, **columns}
-        print_json(described | answer | {"method": law.method})
+        common.print_json(described | answer | {"method": law.method})
         return
     click.echo(asked.text(length=False))
     click.echo(f"{asked.shown} = {asked.definition}")
@@ -209,18 +196,18 @@ def _sampled(asked: Any, found: Any) -> dict[str, Any]:
 def _settings(options: dict[str, Any]) -> dict[str, Any]:
     """How to sample, out of all options."""
     read = {
-        name: number(name, options.pop(name))
+        name: common.number(name, options.pop(name))
         for name in ("rel_error", "max_samples", "max_seconds")
     }
-    read["seed"] = number("seed", options.pop("seed"), int)
+    read["seed"] = common.number("seed", options.pop("seed"), int)
     return read | {"method": options.pop("method"), "dtype": options.pop("dtype")}
 
 
 @click.command()
-@kernel_argument
-@with_parameters
-@steps_option
-@of_option
+@common.kernel_argument
+@common.with_parameters
+@common.steps_option
+@common.of_option
 @click.option("--rel-error", metavar="E", default="1e-3", help="Relative standard error to reach.")
 @click.option("--max-samples", metavar="N", default="1e9", help="Most draws to spend.")
 @click.option("--max-seconds", metavar="T", default="inf", help="Most wall time to spend.")
@@ -228,16 +215,16 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
     "--method",
     metavar="NAME",
     help="stratified (default) or plain, for scalar draws.",
-    shell_complete=offering("stratified", "plain"),
+    shell_complete=common.offering("stratified", "plain"),
 )
 @click.option(
     "--dtype",
     metavar="TYPE",
     help="float64 (default) or float32.",
-    shell_complete=offering("float64", "float32"),
+    shell_complete=common.offering("float64", "float32"),
 )
-@seed_option
-@json_option
+@common.seed_option
+@common.json_option
 def estimate(
     kernel: str, steps: tuple[str, ...], of: str | None, as_json: bool, **options: Any
 ) -> None:
@@ -248,15 +235,15 @@ def estimate(
     settings = _settings(options)
     from sparsity.cli.asked import ask
 
-    asked = ask(kernel, given(options), steps, of)
-    use_float64()
-    with progress("sampling") as report:
+    asked = ask(kernel, common.given(options), steps, of)
+    common.use_float64()
+    with common.progress("sampling") as report:
         found = asked.estimate(**settings, progress=report)
     if found.warning:
         click.echo(f"sparsity: warning: {found.warning}", err=True)
     if as_json:
-        print_json(_sampled(asked, found))
+        common.print_json(_sampled(asked, found))
     else:
         click.echo(_sampled_text(asked, found))
     if found.stopped == "interrupted":
-        fail("interrupted; the estimate so far is valid", code=130)
+        common.fail("interrupted; the estimate so far is valid", code=130)

@@ -7,17 +7,7 @@ from typing import Any
 import click
 
 import sparsity
-from sparsity.cli.options import (
-    ReadLater,
-    given,
-    json_option,
-    kernel_names,
-    members,
-    number,
-    of_option,
-    show,
-    steps_option,
-)
+from sparsity.cli import common
 from sparsity.errors import InputError
 
 __all__ = ["design"]
@@ -39,13 +29,13 @@ def _target(n_eff: str | None, sink_mass: str | None, of: str | None, value: str
 
     if (of is None) != (value is None):
         raise InputError("value", value, "give --of and --value together")
-    asked = given({"n_eff": n_eff, "sink_mass": sink_mass})
+    asked = common.given({"n_eff": n_eff, "sink_mass": sink_mass})
     if of is not None:
         asked[quantities.named(of).name] = value
     if len(asked) != 1 or (of is not None and (n_eff or sink_mass)):
         raise InputError("n_eff", n_eff, "give one of --n-eff, --sink-mass, or --of with --value")
     ((name, text),) = asked.items()
-    return name, number(name, str(text))
+    return name, common.number(name, str(text))
 
 
 def _designed(
@@ -70,26 +60,29 @@ def _designed(
 
 
 @click.command()
-@click.argument("name", metavar="[KERNEL]", required=False, shell_complete=kernel_names)
+@click.argument("name", metavar="[KERNEL]", required=False, shell_complete=common.kernel_names)
 @click.option(
-    "--kernel", metavar="KERNEL", shell_complete=kernel_names, help="The same; exp by default."
+    "--kernel",
+    metavar="KERNEL",
+    shell_complete=common.kernel_names,
+    help="The same; exp by default.",
 )
 @click.option("--length", required=True, metavar="N", help="Row length n.")
 @click.option("--n-eff", metavar="M", help="Effective number of tokens wanted.")
 @click.option("--sink-mass", metavar="P", help="Instead: mean mass wanted on a sink, in (0, 1).")
-@of_option
+@common.of_option
 @click.option("--value", metavar="V", help="Instead of --n-eff: with --of, the value wanted.")
 @click.option(
     "--free",
     metavar="NAME",
-    cls=ReadLater,
+    cls=common.ReadLater,
     read=_free_help,
-    shell_complete=members("sparsity.inversion.free"),
+    shell_complete=common.members("sparsity.inversion.free"),
 )
 @click.option("--beta", metavar="BETA", help="Hold the bias at this value.")
 @click.option("--gamma", metavar="GAMMA", help="Hold the spread at this value.")
-@steps_option
-@json_option
+@common.steps_option
+@common.json_option
 def design(
     name: str | None,
     kernel: str | None,
@@ -111,7 +104,10 @@ def design(
         raise InputError("kernel", kernel, f"{name} was given besides; give one of them")
     beta, gamma = options.pop("beta"), options.pop("gamma")
     wanted, value = _target(**options)
-    held = {key: number(key, text) for key, text in given({"beta": beta, "gamma": gamma}).items()}
+    held = {
+        key: common.number(key, text)
+        for key, text in common.given({"beta": beta, "gamma": gamma}).items()
+    }
     n = int(LENGTH.check(length))
     found = _designed(name or kernel or "exp", steps, free, {wanted: value}, held, n)
-    show(found, as_json)
+    common.show(found, as_json)

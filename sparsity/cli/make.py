@@ -9,20 +9,7 @@ from typing import Any
 import click
 
 import sparsity
-from sparsity.cli.options import (
-    given,
-    json_option,
-    kernel_argument,
-    number,
-    of_option,
-    print_json,
-    progress,
-    seed_option,
-    show,
-    steps_option,
-    use_float64,
-    with_parameters,
-)
+from sparsity.cli import common
 from sparsity.output import netcdf, refuse_unwritable
 
 __all__ = ["bench", "measure", "reproduce", "sweep"]
@@ -44,12 +31,12 @@ def _row(kernel: str, steps: tuple[str, ...], grids: dict[str, str]) -> Any:
 
 
 @click.command()
-@kernel_argument
-@with_parameters
-@steps_option
-@of_option
+@common.kernel_argument
+@common.with_parameters
+@common.steps_option
+@common.of_option
 @click.option("--out", required=True, metavar="FILE.nc", help="The netCDF file to write.")
-@json_option
+@common.json_option
 def sweep(
     kernel: str, steps: tuple[str, ...], of: str | None, out: str, as_json: bool, **options: Any
 ) -> None:
@@ -61,29 +48,29 @@ def sweep(
     from sparsity.sweeps import curves
 
     refuse_unwritable(netcdf(out))
-    grids = given(options)
+    grids = common.given(options)
     asked = {} if of is None else {"of": of.split(",")}
     data = sparsity.sweep(_row(kernel, steps, grids), **asked, **grids)
     curves.save(data, out)
     sizes = {str(name): int(size) for name, size in data.sizes.items()}
     if as_json:
-        print_json({"kernel": kernel, "out": out, "sizes": sizes, "variables": list(data)})
+        common.print_json({"kernel": kernel, "out": out, "sizes": sizes, "variables": list(data)})
     else:
         click.echo(f"{out}: " + " × ".join(f"{name} {size}" for name, size in sizes.items()))
 
 
 @click.command()
 @click.option("--out", default="figures", metavar="DIR", help="Output folder (default figures).")
-@seed_option
-@json_option
+@common.seed_option
+@common.json_option
 def reproduce(out: str, seed: str, as_json: bool) -> None:
     """Every curve with its data, the cross-check and the claims, from nothing, into one folder."""
     from sparsity.report import reproduction
 
-    use_float64()
-    with progress("reproduce") as report:
-        done = reproduction.reproduce(out, seed=number("seed", seed, int), progress=report)
-    show(done, as_json)
+    common.use_float64()
+    with common.progress("reproduce") as report:
+        done = reproduction.reproduce(out, seed=common.number("seed", seed, int), progress=report)
+    common.show(done, as_json)
     if not done.agree:
         sys.exit(1)
 
@@ -95,7 +82,7 @@ def reproduce(out: str, seed: str, as_json: bool) -> None:
 @click.option("--bos", is_flag=True, help="Begin with the model's first token (default: do not).")
 @click.option("--out", required=True, metavar="FILE.nc", help="The netCDF file to write.")
 @click.option("--report", metavar="DIR", help="Also pictures, claims and a page; runs both ways.")
-@json_option
+@common.json_option
 def measure(
     model: str,
     texts: tuple[str, ...],
@@ -111,31 +98,31 @@ def measure(
     """
     from sparsity.report.measured import job
 
-    with progress("layers") as step:
+    with common.progress("layers") as step:
         done = job.run(
             model,
             texts,
             out=out,
-            tokens=number("tokens", tokens, int),
+            tokens=common.number("tokens", tokens, int),
             bos=bos,
             report_to=report,
             progress=step,
         )
-    show(done, as_json)
+    common.show(done, as_json)
 
 
 @click.command()
 @click.option("--out", metavar="DIR", help="Also write bench.json, .txt, .svg and .png there.")
 @click.option("--budget", metavar="T", default="2", help="Seconds a peer may take in one cell.")
 @click.option("--quick", is_flag=True, help="A few cells only, in seconds.")
-@json_option
+@common.json_option
 def bench(out: str | None, budget: str, quick: bool, as_json: bool) -> None:
     """Measure speed against peers on the same work, as ratios within one run."""
     from sparsity import bench as benchmark
 
-    use_float64()
-    with progress("bench") as report:
+    common.use_float64()
+    with common.progress("bench") as report:
         found = benchmark.run(
-            budget_seconds=number("budget", budget), out=out, progress=report, quick=quick
+            budget_seconds=common.number("budget", budget), out=out, progress=report, quick=quick
         )
-    show(found, as_json)
+    common.show(found, as_json)

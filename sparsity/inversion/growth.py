@@ -53,6 +53,6 @@ def sink_growth(row: Row, n: float, mass: float) -> str:
         return ""
     annealed = row.beta + math.log(n) + row.gamma**2 / 2 + math.log(mass) - math.log1p(-mass)
     return (
-        "b must grow like ln n: a fixed logit loses its share in longer rows. In the end it is "
-        f"β + ln n + γ²/2 + ln(m/(1−m)), where no token matters by itself: here {annealed:.8g}."
+        "The logit b must grow like ln n: a fixed logit loses its share in longer rows. In the end "
+        f"it is β + ln n + γ²/2 + ln(m/(1−m)), where no token matters by itself: here {annealed:.8g}."
     )

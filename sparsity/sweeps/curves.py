@@ -164,8 +164,6 @@ def sweep(
         InputError: an unknown kernel, parameter or quantity, a missing one, a malformed grid, a
             value outside its domain, or more than 10⁶ cells.
     """
-    import xarray
-
     steps = ()
     if isinstance(kernel, Row):
         kernel, steps, grids = kernel.kernel, kernel.steps, kernel.params | grids
@@ -181,28 +179,36 @@ def sweep(
         found, ran = cells.exact(quantity)
         variables |= found
         method = method or ran
+    methods = {"method": method}
+    if montecarlo:
+        limit = of is None and not cells.steps
+        sampled, more = _sampled(cells, asked, limit, seed, rel_error, max_samples)
+        variables |= sampled
+        methods |= more
+    return _labelled(cells, variables, asked, methods)
+
+
+def _labelled(
+    cells: Grid, variables: Variables, asked: Sequence[Quantity], methods: dict[str, str]
+) -> xarray.Dataset:
+    """The dataset, with what it is and what every variable is, in words."""
+    import xarray
+
+    kernel = cells.kernel
     attributes = {
-        "title": f"l1/l2 sparsity of {record.title} attention",
-        "kernel": record.name,
-        "weight": str(record.weight),
-        "random": record.law.value,
-        "source": record.source,
-        "method": method,
+        "title": f"l1/l2 sparsity of {kernel.title} attention",
+        "kernel": kernel.name,
+        "weight": str(kernel.weight),
+        "random": kernel.law.value,
+        "source": kernel.source,
+        **methods,
     }
     if cells.steps:
         attributes["steps"] = ", ".join(map(repr, cells.steps))
-    if montecarlo:
-        limit = of is None and not cells.steps
-        sampled, methods = _sampled(cells, asked, limit, seed, rel_error, max_samples)
-        variables |= sampled
-        attributes |= methods
     dataset = xarray.Dataset(variables, coords=dict(cells.grids), attrs=attributes)
-    names = _long_names(asked)
-    for name, variable in dataset.data_vars.items():
+    names = _long_names(asked) | {p.name: p.meaning for p in PARAMETERS}
+    for name, variable in dataset.variables.items():
         variable.attrs = {"long_name": names[str(name)], "units": "1"}
-    for p in PARAMETERS:
-        if p.name in cells.grids:
-            dataset[p.name].attrs = {"long_name": p.meaning, "units": "1"}
     return dataset
 
 

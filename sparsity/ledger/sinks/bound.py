@@ -34,7 +34,7 @@ def bounded(routes: SinkRoutes, seed: int) -> Judged:
     """The bound against the Jacobian, entry by entry."""
 
     def above(stack: Stack, layers: Layers) -> np.ndarray:
-        strengths = np.linalg.norm(np.asarray(layers.values, np.float64), 2, axis=(-2, -1))
+        strengths = norms(np.asarray(layers.values, np.float64))
         return routes.bound(layers.attention, strengths, stack.lipschitz, layers.gain)
 
     stacks, entries = [], 0

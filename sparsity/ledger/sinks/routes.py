@@ -78,7 +78,7 @@ class SinkRoutes:
     bound: Callable[..., np.ndarray] = influence.bound
     collapse: Callable[[Any], Collapse] = collapse.collapse
     sampled: Callable[[Stack, int, int], Collapse] = _sampled
-    average: Callable[[Stack], mixing_law.Average] = mixing_law.average
+    average: Callable[[Stack], Collapse] = mixing_law.average
     distances: Callable[[Stack], np.ndarray] = mixing_law.distances
     sink_mass: Callable[[float, int, float], float] = _sink_mass
     sink_logit: Callable[[float, int, float], float] = _sink_logit
