@@ -48,11 +48,7 @@ _COMPLETE = "_SPARSITY_COMPLETE"  # what a shell sets to ask for completions
 
 
 def _complete(instruction: str) -> None:
-    """Answer a shell: its script (bash_source) or the completions of a line (bash_complete).
-
-    Raises:
-        InputError: an instruction of no shell.
-    """
+    """Answer a shell: its script (bash_source) or the completions of a line (bash_complete)."""
     from click.shell_completion import shell_complete
 
     if shell_complete(cli, {}, "sparsity", _COMPLETE, instruction):

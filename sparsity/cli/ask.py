@@ -170,7 +170,7 @@ def exact(
     click.echo(f"    {law.method}")
 
 
-def _sampled_text(asked: Any, found: Any) -> str:
+def _sampled_text(asked: Any, found: Any, line: str) -> str:
     """An estimate beside its theory, for people."""
     shown, (low, high) = asked.shown, found.ci95
     return (
@@ -181,16 +181,16 @@ def _sampled_text(asked: Any, found: Any) -> str:
         f"    {found.method}: {found.samples:.4g} samples, effective {found.ess:.4g}, "
         f"{found.dtype} on {found.device}, {found.seconds:.2f} s, seed {found.seed}\n"
         f"    stopped: {found.stopped}\n"
-        f"{asked.beside(found).text()}"
+        f"{line}"
     )
 
 
-def _sampled(asked: Any, found: Any) -> dict[str, Any]:
+def _sampled(asked: Any, found: Any, theory: dict[str, Any]) -> dict[str, Any]:
     """An estimate beside its theory, in JSON's types; what is no S has no S."""
     hidden = {"dof", "length"} | (set() if asked.quantity.limit else {"S", "log_S"})
     value = {name: each for name, each in asdict(found).items() if name not in hidden}
     value |= {"value": found.value, "log_value": found.log_value, "trusted": found.trusted}
-    return value | asked.described() | {"n": asked.length} | asked.beside(found).summary()
+    return value | asked.described() | {"n": asked.length} | theory
 
 
 def _settings(options: dict[str, Any]) -> dict[str, Any]:
@@ -241,9 +241,10 @@ def estimate(
         found = asked.estimate(**settings, progress=report)
     if found.warning:
         click.echo(f"sparsity: warning: {found.warning}", err=True)
+    theory, line = asked.beside(found)
     if as_json:
-        common.print_json(_sampled(asked, found))
+        common.print_json(_sampled(asked, found, theory))
     else:
-        click.echo(_sampled_text(asked, found))
+        click.echo(_sampled_text(asked, found, line))
     if found.stopped == "interrupted":
         common.fail("interrupted; the estimate so far is valid", code=130)

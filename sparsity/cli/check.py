@@ -62,11 +62,7 @@ def verify(
 
 
 def _row(kernels: tuple[str, ...], options: dict[str, Any], steps: tuple[str, ...]) -> Any:
-    """The one row that was asked for; None for the reference grid.
-
-    Raises:
-        InputError: parameters without one kernel, or a bad value.
-    """
+    """The one row that was asked for; None for the reference grid."""
     if not options and not steps:
         return None
     if len(kernels) != 1:

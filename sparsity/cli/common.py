@@ -96,7 +96,6 @@ class ReadLater(click.Option):
         self._read = read
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """The record, with the help of now."""
         self.help = self._read()
         return super().get_help_record(ctx)
 
@@ -135,7 +134,6 @@ def with_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
-    """The options that were given."""
     return {name: value for name, value in options.items() if value is not None}
 
 

@@ -20,11 +20,7 @@ def _free_help() -> str:
 
 
 def _target(n_eff: str | None, sink_mass: str | None, of: str | None, value: str | None) -> Any:
-    """The quantity to aim at and its value.
-
-    Raises:
-        InputError: none, more than one, or a value that is no number.
-    """
+    """The quantity to aim at and its value."""
     from sparsity import quantities
 
     if (of is None) != (value is None):

@@ -16,11 +16,7 @@ __all__ = ["bench", "measure", "reproduce", "sweep"]
 
 
 def _row(kernel: str, steps: tuple[str, ...], grids: dict[str, str]) -> Any:
-    """The row to be swept: the kernel itself without steps, else a row at the first of each grid.
-
-    Raises:
-        InputError: a step or a value that is none.
-    """
+    """The row to be swept: the kernel itself without steps, else at the first of each grid."""
     if not steps:
         return kernel
     from sparsity.rows.row import Row

@@ -226,20 +226,17 @@ def design(
         raise InputError("kernel", record.name, fix)
     n = _one_length(length, quantity)
     known = record in (exp, relu2, identity, decayed) and quantity is quantities.n_eff
-    if not whole and free is None and known:
-        given: dict[str, float] | None = _options(record, options)
-        row = None
-    else:
-        free = free or _first(record, quantity, options, whole)
-        row = _row(kernel, record, free, options)
-        given = _held(row, free) if known else None
-    wanted = _wanted(value, quantity, n)
     asked = lengths if lengths is not None else () if whole else LENGTHS
     others = [_one_length(other, quantity) for other in asked]
-    if given is not None:
-        return _by_lever(record, n, wanted, given, others)
-    assert row is not None
-    assert free is not None
+    if not whole and free is None and known:
+        given = _options(record, options)
+        return _by_lever(record, n, _wanted(value, quantity, n), given, others)
+    free = free or _first(record, quantity, options, whole)
+    row = _row(kernel, record, free, options)
+    held = _held(row, free) if known else None
+    wanted = _wanted(value, quantity, n)
+    if held is not None:
+        return _by_lever(record, n, wanted, held, others)
     return _by_scan(row, free, n, quantity, wanted, others)
 
 

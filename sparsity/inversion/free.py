@@ -73,7 +73,6 @@ class Free:
         return float(round(self.number(x))) if self.whole else self.number(x)
 
     def at(self, row: Row, value: float) -> Row:
-        """The row with this number."""
         place = self.place(row)
         number = int(value) if self.whole else value
         if place is None:
@@ -84,7 +83,6 @@ class Free:
         return Row(row.kernel, steps=steps, **row.params)
 
     def without(self, row: Row) -> Row:
-        """The row without the step."""
         place = self.place(row)
         steps = tuple(step for i, step in enumerate(row.steps) if i != place)
         return Row(row.kernel, steps=steps, **row.params)
@@ -188,11 +186,7 @@ def scan(row: Row, free: Free, n: int, quantity: Quantity, wanted: float) -> Sca
 
 
 def _of_mass(row: Row, n: int, wanted: float) -> Scan:
-    """A sink logit takes any share that all-zero rows and other sinks leave: its odds are solved.
-
-    Raises:
-        InputError: a share that is not below 1, or a row without an exact law.
-    """
+    """It takes any share that all-zero rows and other sinks leave; its odds are solved."""
     number("sink_mass", wanted, "must be between 0 and 1", lambda x: 0 < x < 1)
     found: tuple[float, ...] = ()
     try:

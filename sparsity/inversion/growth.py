@@ -54,5 +54,6 @@ def sink_growth(row: Row, n: float, mass: float) -> str:
     annealed = row.beta + math.log(n) + row.gamma**2 / 2 + math.log(mass) - math.log1p(-mass)
     return (
         "The logit b must grow like ln n: a fixed logit loses its share in longer rows. In the end "
-        f"it is β + ln n + γ²/2 + ln(m/(1−m)), where no token matters by itself: here {annealed:.8g}."
+        "it is β + ln n + γ²/2 + ln(m/(1−m)), where no token matters by itself: "
+        f"here {annealed:.8g}."
     )

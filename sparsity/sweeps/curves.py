@@ -75,7 +75,6 @@ def _grids(kernel: Kernel, given: Cell) -> Grids:
 
 
 def _long_names(asked: Sequence[Quantity]) -> dict[str, str]:
-    """What every variable is, in words."""
     names = dict(_LIMIT_NAMES)
     for quantity in asked:
         names[quantity.name] = f"{quantity.title} of a row of n: {quantity.average}"
@@ -122,7 +121,6 @@ def _sampled(
 
 
 def _asked(of: Any) -> tuple[Quantity, ...]:
-    """The quantities of one name or several."""
     several = of if isinstance(of, (list, tuple)) else (of,)
     if not several:
         raise InputError("of", of, "give at least one quantity")

@@ -59,7 +59,6 @@ class Grid:
         return {name: grid for name, grid in self.grids.items() if name != LENGTH.name}
 
     def row(self, cell: Cell) -> Row:
-        """The row at one cell."""
         own = {name: value for name, value in cell.items() if name != LENGTH.name}
         return Row(self.kernel, steps=self.steps, **own)
 
