@@ -373,8 +373,9 @@ def test_an_estimate_of_any_quantity_of_a_row_holds_its_exact_law(command, of):
     assert ("S" in found) == (of == "S")
     code, text, err = command("estimate", *line)
     assert (code, err) == (0, "")
-    assert f"{'E S_n' if of == 'S' else of} = {found['value']:.8g} ±" in text
-    assert text.splitlines()[-1].startswith(f"theory: {found['quantity']} = {known['value']:.8g} ")
+    shown = "E S_n" if of == "S" else of
+    assert f"{shown} = {found['value']:.8g} ±" in text
+    assert text.splitlines()[-1].startswith(f"theory: {shown} = {known['value']:.8g} ")
 
 
 def test_eval_of_a_row_with_steps(command):

@@ -372,7 +372,7 @@ def test_row_moments_against_rows_drawn():
                 R = p.sum(1)
                 drawn = (m, m * m, R, R * R, m * R, (p * p).sum(1))
                 law = mixing_law.row_moments(kernel, n, -0.5, 1.2, sink)
-                for x, name in zip(drawn, mixing_law.RowMoments.__dataclass_fields__, strict=True):
+                for x, name in zip(drawn, mixing_law.RowMoments._fields, strict=True):
                     bar = 4.5 * x.std() / math.sqrt(rows) + 1e-9
                     assert abs(x.mean() - float(getattr(law, name))) < bar
                     cells += 1

@@ -47,10 +47,8 @@ def verify(
     common.use_float64()
     started = time.perf_counter()
     with common.progress("cells") as report:
-        if asked is None:
-            found = sparsity.verify(*kernels, **settings, progress=report)
-        else:
-            found = sparsity.verify(asked.row, length=asked.length, **settings, progress=report)
+        rows, length = (kernels, None) if asked is None else ((asked.row,), asked.length)
+        found = sparsity.verify(*rows, length=length, **settings, progress=report)
     described = {} if asked is None else asked.described() | {"n": asked.length}
     seconds = round(time.perf_counter() - started, 2)
     if as_json:

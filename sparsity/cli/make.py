@@ -79,15 +79,7 @@ def reproduce(out: str, seed: str, as_json: bool) -> None:
 @click.option("--out", required=True, metavar="FILE.nc", help="The netCDF file to write.")
 @click.option("--report", metavar="DIR", help="Also pictures, claims and a page; runs both ways.")
 @common.json_option
-def measure(
-    model: str,
-    texts: tuple[str, ...],
-    tokens: str,
-    bos: bool,
-    out: str,
-    report: str | None,
-    as_json: bool,
-) -> None:
+def measure(tokens: str, report: str | None, as_json: bool, **options: Any) -> None:
     """Measure the attention of a model of the Llama family on real text, beside the exact law.
 
     A run that was ended goes on where it was when the same command is given again.
@@ -95,15 +87,8 @@ def measure(
     from sparsity.report.measured import job
 
     with common.progress("layers") as step:
-        done = job.run(
-            model,
-            texts,
-            out=out,
-            tokens=common.number("tokens", tokens, int),
-            bos=bos,
-            report_to=report,
-            progress=step,
-        )
+        most = common.number("tokens", tokens, int)
+        done = job.run(**options, tokens=most, report_to=report, progress=step)
     common.show(done, as_json)
 
 

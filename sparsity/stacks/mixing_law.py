@@ -12,8 +12,7 @@ with x = e^u f(s), φ = E e^(−x), x_b = e^u f(b).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,8 +30,7 @@ __all__ = ["RowMoments", "average", "distances", "gram", "influence", "row_momen
 _STEP = 0.1  # of u; the trapezoidal rule errs by e^(−π²/step)
 
 
-@dataclass(frozen=True)
-class RowMoments:
+class RowMoments(NamedTuple):
     """Moments of attention rows of n Gaussian scores, beside a sink or not; arrays as n.
 
     Args:
@@ -134,9 +132,7 @@ def gram(stack: Stack, start: np.ndarray) -> Iterator[np.ndarray]:
     first = 0 if sink is None else 1  # where the tokens like the others begin
     count = np.maximum(rows + 1.0 - first, 1.0)
     law = row_moments(stack.kernel, count, stack.beta, stack.gamma, sink)
-    mass, mass_square, rest, rest_square, mass_rest, squares = (
-        np.array(getattr(law, name)) for name in RowMoments.__dataclass_fields__
-    )
+    mass, mass_square, rest, rest_square, mass_rest, squares = map(np.array, law)
     gain = np.ones(stack.length)
     if sink is not None:  # the first row sees the sink alone
         mass[0] = mass_square[0] = 1.0

@@ -34,7 +34,7 @@ def anomaly(routes: CocaRoutes, seed: int) -> Judged:
 
 def _half_start_by_rising(score: np.ndarray, theta: np.ndarray, tau: np.ndarray) -> Judged:
     turn = 1e-4  # radians: the rotated score's first step, one plane at a time
-    rises = (score * np.exp(1j * turn)).real > score.real
+    rises = np.real(score * np.exp(1j * turn)) > np.real(score)
     share = np.mean(tau > 0)
     low, high = stats.binom.interval(1 - ALARM / 3, tau.size, 0.5)
     findings = [

@@ -33,11 +33,9 @@ def toy(routes: SinkRoutes, mass: float | None) -> np.ndarray:
     on token 0, whose value is zero, the rows are uniform over the tokens from 1 on.
     """
     n, depth = 6, 4
-    seen = np.tril(np.ones((n, n)))
-    if mass is not None:
-        seen[:, 0] = np.eye(n)[0]
-    rows = seen / seen.sum(axis=1, keepdims=True)
-    gain = np.ones(n)
+    rows, gain = np.tril(np.ones((n, n))), np.ones(n)
+    rows[1:, 0] = mass is None
+    rows /= rows.sum(axis=1, keepdims=True)
     if mass is not None:
         rows[1:] *= 1 - mass
         rows[1:, 0] = mass
