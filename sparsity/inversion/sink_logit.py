@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 
 from sparsity.errors import InputError
 from sparsity.finite import engine
-from sparsity.inversion.levers import invert
 from sparsity.kernels.parameters import LENGTH
 from sparsity.rows.row import Row
 from sparsity.rows.steps import SinkLogit
@@ -17,7 +17,7 @@ from sparsity.theory.limit_form import log_total
 
 __all__ = ["sink_logit"]
 
-_FARTHEST = 2e4  # that a logit is looked for from where a sink begins to matter
+_FARTHEST = 1e4  # that a logit is looked for from where a sink begins to matter
 
 
 def _solved(mass: float, row: Row, n: int) -> float:
@@ -28,14 +28,22 @@ def _solved(mass: float, row: Row, n: int) -> float:
         with np.errstate(divide="ignore"):
             return float(np.log(sinks) - np.log(others)) - odds
 
-    start = log_total(row, n) + odds
-    found = invert(excess, (start - _FARTHEST, start + _FARTHEST), start)
-    if found is None and excess(start) > 0:  # all-zero rows and other sinks leave less than that
-        fix = "more than that goes to sinks at every logit looked at; ask for more"
-        raise InputError("mass", mass, fix)
-    if found is None:
-        raise InputError("mass", mass, "is out of reach in float64; ask for less")
-    return found
+    low = high = log_total(row, n) + odds
+    step = 1.0
+    while excess(low) > 0:
+        low, step = low - step, 2 * step
+        if step > _FARTHEST:  # all-zero rows and other sinks leave less than that
+            fix = "more than that goes to sinks at every logit looked at; ask for more"
+            raise InputError("mass", mass, fix)
+    step = 1.0
+    while not excess(high) >= 0:
+        high, step = high + step, 2 * step
+        if step > _FARTHEST:
+            raise InputError("mass", mass, "is out of reach in float64; ask for less")
+    if low == high:
+        return low
+    root: Any = brentq(excess, low, high, xtol=1e-13)
+    return float(root)
 
 
 def sink_logit(mass: float, row: Row, *, length: Any) -> np.ndarray:
