@@ -244,10 +244,10 @@ def test_estimate_of_rows(command):
     )  # fmt: skip
     assert found["method"] == "rows"
     assert 0.25 <= found["S"] <= 1
-    assert found["quantity"] == "E S_n"
+    assert found["quantity"] == "S"
 
 
-ASKED = [  # (arguments, quantity, words of the definition, method of theory, value of theory)
+ASKED = [  # (arguments, what is shown, words of the definition, method of theory, value of theory)
     ("exp --gamma 1", "S", "E|a| / √(E a²), a = exp(s)", "closed form", math.exp(-0.5)),
     ("exp --gamma 1 --dim 4", "S", "E|a| / √(E a²), a = exp(s)", "closed form", math.exp(-0.5)),
     ("decayed --decay 0.5 --length 2", "S", "position", "closed form", 0.9**0.5),
@@ -262,14 +262,14 @@ ASKED = [  # (arguments, quantity, words of the definition, method of theory, va
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("arguments", "quantity", "words", "method", "value"), ASKED)
+@pytest.mark.parametrize(("arguments", "shown", "words", "method", "value"), ASKED)
 def test_an_estimate_says_of_what_and_shows_its_theory(
-    command, arguments, quantity, words, method, value
+    command, arguments, shown, words, method, value
 ):
     name, *given = arguments.split()
     found = answer(command, "estimate", *arguments.split(), "--rel-error", "3e-3")
     assert found["kernel"] == name
-    assert found["quantity"] == quantity
+    assert found["quantity"] == "S"
     assert words in found["definition"]
     assert found["theory"]["method"] == method
     assert found["theory"]["error_bound"] < 1e-9
@@ -288,9 +288,9 @@ def test_an_estimate_says_of_what_and_shows_its_theory(
     assert (code, err) == (0, "")
     head, line, definition, *_, theory = text.splitlines()
     assert head.startswith(f"{name} (")
-    assert f"{quantity} = {found['S']:.8g} ±" in line
+    assert f"{shown} = {found['S']:.8g} ±" in line
     assert words in definition
-    assert theory.startswith(f"theory: {quantity} = {found['theory']['value']:.8g} ({method}")
+    assert theory.startswith(f"theory: {shown} = {found['theory']['value']:.8g} ({method}")
     assert "z = " in theory
 
 
@@ -302,12 +302,12 @@ def test_no_two_commands_give_two_numbers_one_name(command, arguments):
     """The limit S is not what `estimate` samples at a length: both show E S_n, and agree on it."""
     line = [*arguments.split(), "--length", 256]
     theory, sampled = answer(command, "eval", *line), answer(command, "estimate", *line)
-    assert sampled["quantity"] == "E S_n"
+    assert sampled["quantity"] == "S"
     assert sampled["theory"]["value"] == theory["S_n"]
     assert abs(sampled["value"] - theory["S_n"]) < 4.5 * sampled["stderr"]
     assert abs(sampled["z"]) < 4.5
     exact = answer(command, "exact", *line, "--of", "S")
-    assert (exact["quantity"], exact["value"]) == ("E S_n", theory["S_n"])
+    assert (exact["quantity"], exact["value"]) == ("S", theory["S_n"])
     one, other = command("eval", *line)[1], command("estimate", *line)[1]
     (shown,) = [row for row in one.splitlines() if row.startswith("E S_n ")]
     value = float(shown.split("=")[1].split()[0])
@@ -345,7 +345,7 @@ def test_exact(command, of):
     assert found["log_value"] == law.log_value.tolist()
     assert found["error_bound"] == law.error_bound.tolist()
     assert max(found["error_bound"]) < 1e-9
-    assert found["quantity"] == ("E S_n" if of == "S" else of)
+    assert found["quantity"] == of
     one = answer(command, "exact", *line, "--length", 4096)
     assert one["n"] == 4096
     assert one["value"] == pytest.approx(found["value"][1], rel=1e-12)
@@ -373,8 +373,9 @@ def test_an_estimate_of_any_quantity_of_a_row_holds_its_exact_law(command, of):
     assert ("S" in found) == (of == "S")
     code, text, err = command("estimate", *line)
     assert (code, err) == (0, "")
-    assert f"{found['quantity']} = {found['value']:.8g} ±" in text
-    assert text.splitlines()[-1].startswith(f"theory: {found['quantity']} = {known['value']:.8g} ")
+    shown = "E S_n" if of == "S" else of
+    assert f"{shown} = {found['value']:.8g} ±" in text
+    assert text.splitlines()[-1].startswith(f"theory: {shown} = {known['value']:.8g} ")
 
 
 def test_eval_of_a_row_with_steps(command):

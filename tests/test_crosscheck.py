@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import erf
-from scipy.stats import norm
+from scipy.stats import norm, t, ttest_1samp
 
 from sparsity.errors import InputError
 from sparsity.finite.exact import exact
@@ -23,6 +23,14 @@ from sparsity.verification.cells import Question, feature_ratio
 from sparsity.verification.crosscheck import check, check_exact, judge, verify
 from sparsity.verification.reference_grid import features, retention, scalar, whole_keys
 from sparsity.verification.row_cells import of_rows
+from sparsity.verification.ztest import compare_mean
+
+
+def test_the_mean_of_draws_is_compared_by_students_t():
+    draws = np.random.default_rng(0).standard_normal(50) + 0.3
+    z, critical = compare_mean(draws, 0.1, 1e-3)
+    assert z == pytest.approx(ttest_1samp(draws, 0.1).statistic)
+    assert 2 * t.sf(critical, 49) == pytest.approx(1e-3)
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,6 @@ from sparsity.finite.exact import exact
 from sparsity.finite.regimes import condensed_share, critical_spread
 from sparsity.inversion.design import LENGTHS, Design, Impossible, design
 from sparsity.inversion.levers import invert
-from sparsity.inversion.sink_design import design_sink
 from sparsity.kernels.symbols import s
 from sparsity.output import plain
 from sparsity.theory.evaluation import evaluate
@@ -369,32 +368,36 @@ def _sink_mass(logit: float, n: int, gamma: float) -> float:
 )
 def test_sink_logit(n, gamma, logit, mass):
     """The printed masses back to their logits; another integral agrees; it grows like ln n."""
-    found = design_sink(mass, length=n, gamma=gamma, lengths=(10**4, 10**8))
-    assert found.logit == pytest.approx(logit, abs=2e-4)
-    assert found.mass == pytest.approx(mass, rel=1e-10)
-    assert _sink_mass(found.logit, n, gamma) == pytest.approx(mass, rel=1e-6)
-    assert _sink_mass(found.logit + 0.1, n, gamma) != pytest.approx(mass, rel=1e-2)
-    near, far = found.requirements
-    if gamma < 3 and far.logit and near.logit:  # annealed
-        assert far.logit - near.logit == pytest.approx(4 * math.log(10), abs=0.05 * gamma**2)
-        assert far.logit == pytest.approx(far.annealed, abs=2e-3 * gamma**4)
-    assert f"{found.logit:.10g}" in found.text()
+    found = design(sink_mass=mass, length=n, gamma=gamma, lengths=(10**4, 10**8))
+    assert (found.parameter, found.quantity) == ("logit", "sink_mass")
+    assert found.value == pytest.approx(logit, abs=2e-4)
+    assert found.check == pytest.approx(mass, rel=1e-10)
+    assert _sink_mass(found.value, n, gamma) == pytest.approx(mass, rel=1e-6)
+    assert _sink_mass(found.value + 0.1, n, gamma) != pytest.approx(mass, rel=1e-2)
+    near, far = (row.value for row in found.requirements)
+    if gamma < 3 and far and near:  # annealed
+        annealed = math.log(10**8) + gamma**2 / 2 + math.log(mass / (1 - mass))
+        assert far - near == pytest.approx(4 * math.log(10), abs=0.05 * gamma**2)
+        assert far == pytest.approx(annealed, abs=2e-3 * gamma**4)
+    assert f"needs logit = {found.value:.12g}" in found.text()
+    assert "The logit b must grow like ln n" in found.text()
     json.dumps(plain(found.summary()), allow_nan=False)
 
 
 @pytest.mark.parametrize("gamma", [1.0, 20.0, 30.0, 40.0, 60.0, 100.0])
 @pytest.mark.parametrize("mass", [1e-4, 0.5, 0.999])
 def test_every_spread_has_a_logit_for_every_mass(gamma, mass):
-    found = design_sink(mass, length=1000, gamma=gamma, lengths=(64, 10**6))
-    assert found.mass == pytest.approx(mass, rel=1e-9)
-    logits = [row.logit for row in found.requirements]
+    found = design(sink_mass=mass, length=1000, gamma=gamma, lengths=(64, 10**6))
+    assert found.check == pytest.approx(mass, rel=1e-9)
+    assert mass in found.reach
+    logits = [row.value for row in found.requirements]
     assert None not in logits
     assert logits == sorted(logits)  # type: ignore[type-var]
 
 
 @pytest.mark.parametrize("gamma", [1.0, 30.0, 100.0])
 def test_a_sink_beside_sampled_rows_takes_the_wanted_mass(gamma):
-    found = design_sink(0.5, length=1000, gamma=gamma, lengths=())
+    found = design(sink_mass=0.5, length=1000, gamma=gamma, lengths=())
     scores = gamma * np.random.default_rng(8).standard_normal((4000, 1000))
     total = np.logaddexp.reduce(scores, axis=1)
 
@@ -402,8 +405,8 @@ def test_a_sink_beside_sampled_rows_takes_the_wanted_mass(gamma):
         share = 1 / (1 + np.exp(np.minimum(total - logit, 700)))
         return (share.mean() - 0.5) / share.std() * math.sqrt(len(share))
 
-    assert abs(z(found.logit)) < 4.5
-    assert abs(z(found.logit + 0.1 * gamma)) > 4.5
+    assert abs(z(found.value)) < 4.5
+    assert abs(z(found.value + 0.1 * gamma)) > 4.5
 
 
 @pytest.mark.parametrize(
@@ -411,21 +414,23 @@ def test_a_sink_beside_sampled_rows_takes_the_wanted_mass(gamma):
     [(1e-300, 1.0), (1e-20, 1.0), (1 - 1e-16, 1.0), (1e-30, 30.0), (1e-20, 100.0)],
 )
 def test_masses_next_to_nothing_and_next_to_all(mass, gamma):
-    found = design_sink(mass, length=1000, gamma=gamma, lengths=(10**6,))
-    assert found.mass == pytest.approx(mass, rel=1e-9)
-    assert found.requirements[0].logit > found.logit
+    found = design(sink_mass=mass, length=1000, gamma=gamma, lengths=(10**6,))
+    assert found.check == pytest.approx(mass, rel=1e-9)
+    longer = found.requirements[0].value
+    assert longer is not None
+    assert longer > found.value
     if gamma == 1.0:  # Jensen, for the mass and for 1 − mass: E 1/Σ >= 1/E Σ
-        assert found.logit < math.log(mass) - math.log1p(-mass) + math.log(1000) + 0.5 + 1e-3
+        assert found.value < math.log(mass) - math.log1p(-mass) + math.log(1000) + 0.5 + 1e-3
 
 
 @pytest.mark.parametrize(
     ("change", "match"),
-    [({"mass": 0.0}, "mass"), ({"mass": 1.0}, "mass"), ({"mass": math.nan}, "mass"),
+    [({"sink_mass": 0.0}, "mass"), ({"sink_mass": 1.0}, "mass"), ({"sink_mass": math.nan}, "mass"),
      ({"gamma": 0.0}, "gamma"), ({"length": 0.5}, "length"), ({"gamma": [1.0, 2.0]}, "gamma")],
 )  # fmt: skip
 def test_bad_sinks(change, match):
     with pytest.raises(InputError, match=match):
-        design_sink(**{"mass": 0.5, "length": 64, "gamma": 1.0, "lengths": (), **change})
+        design(**{"sink_mass": 0.5, "length": 64, "gamma": 1.0, "lengths": (), **change})
 
 
 def test_invert():

@@ -22,12 +22,17 @@ from sparsity.rows.row import Row
 from sparsity.rows.steps import SinkLogit
 from sparsity.stacks import mixing_law
 from sparsity.stacks.collapse import collapse, effective_rank, neighbours
-from sparsity.stacks.influence import bound, bound_of, jacobian, norms
+from sparsity.stacks.influence import bound, jacobian, norms
 from sparsity.stacks.mixing import Layers, Sink, Stack, draw, forward, sampled
 from sparsity.stacks.sinks import importance, sink_rate
 
 SMALL = Stack(length=10, dim=5, depth=3, heads=2, common=0.25)
 SINKS = (None, Sink(mass=0.8), Sink(mass=0.5, value=0.7), Sink(logit=3.0), Sink(logit=2.0, value=1))
+
+
+def bound_of(layers, lipschitz):
+    strengths = norms(np.asarray(layers.values, np.float64))
+    return bound(layers.attention, strengths, lipschitz, layers.gain)
 
 
 # ---------------------------------------------------------------- the stack
@@ -367,7 +372,7 @@ def test_row_moments_against_rows_drawn():
                 R = p.sum(1)
                 drawn = (m, m * m, R, R * R, m * R, (p * p).sum(1))
                 law = mixing_law.row_moments(kernel, n, -0.5, 1.2, sink)
-                for x, name in zip(drawn, mixing_law.RowMoments.__dataclass_fields__, strict=True):
+                for x, name in zip(drawn, mixing_law.RowMoments._fields, strict=True):
                     bar = 4.5 * x.std() / math.sqrt(rows) + 1e-9
                     assert abs(x.mean() - float(getattr(law, name))) < bar
                     cells += 1

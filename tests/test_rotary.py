@@ -484,7 +484,7 @@ def test_a_wrong_world_changes_the_verdict(claim):
 
 def test_the_letter_of_the_k_border_is_computed_from_scores():
     def falling(q, t, m, n):
-        return np.array([[1.0 / (1 + m[0] - n[0])]])
+        return 1.0 / (1 + m[0] - n)[None]
 
     found = {c.key: c for c in CLAIMS}["k-border"].record(CocaRoutes(coca_by_definition=falling))
     (letter,) = (f for f in found["evidence"]["findings"] if f["role"] == "letter")

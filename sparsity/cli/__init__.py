@@ -12,11 +12,11 @@ import warnings
 import click
 
 import sparsity
+from sparsity.cli import common
 from sparsity.cli.ask import derive, estimate, eval_, exact, list_
 from sparsity.cli.check import claims, verify
 from sparsity.cli.inverse import design
 from sparsity.cli.make import bench, measure, reproduce, sweep
-from sparsity.cli.options import fail
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.interrupts import raised_in_time
 
@@ -48,11 +48,7 @@ _COMPLETE = "_SPARSITY_COMPLETE"  # what a shell sets to ask for completions
 
 
 def _complete(instruction: str) -> None:
-    """Answer a shell: its script (bash_source) or the completions of a line (bash_complete).
-
-    Raises:
-        InputError: an instruction of no shell.
-    """
+    """Answer a shell: its script (bash_source) or the completions of a line (bash_complete)."""
     from click.shell_completion import shell_complete
 
     if shell_complete(cli, {}, "sparsity", _COMPLETE, instruction):
@@ -75,20 +71,20 @@ def main() -> None:
             with cli.make_context("sparsity", sys.argv[1:]) as context:
                 cli.invoke(context)
     except (InputError, NoClosedForm) as error:
-        fail(str(error))
+        common.fail(str(error))
     except (KeyboardInterrupt, click.exceptions.Abort):
         # If Ctrl-C fell into code that Python runs from text, as dataclasses and SymPy do, it would
         # end by the signal and not by the exit code; running other text takes that back.
         exec("")
-        fail("interrupted; nothing half-written is left", code=130)
+        common.fail("interrupted; nothing half-written is left", code=130)
     except click.exceptions.Exit as stop:  # --help, --version
         sys.exit(stop.exit_code)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "sparsity"
-        fail(f"{error.format_message().rstrip('.')}: see {command} --help")
+        common.fail(f"{error.format_message().rstrip('.')}: see {command} --help")
     except MemoryError:
-        fail("not enough memory for these sizes: lower dim or length")
+        common.fail("not enough memory for these sizes: lower dim or length")
     except BrokenPipeError:  # the reader has left; what Python still holds goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        fail(f"cannot write the answer: {error}")
+        common.fail(f"cannot write the answer: {error}")

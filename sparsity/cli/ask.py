@@ -8,52 +8,34 @@ from typing import Any
 import click
 
 import sparsity
-from sparsity.cli.options import (
-    fail,
-    given,
-    json_option,
-    kernel_argument,
-    number,
-    of_option,
-    offering,
-    print_json,
-    progress,
-    refuse_dim,
-    seed_option,
-    steps_option,
-    use_float64,
-    with_parameters,
-)
+from sparsity.cli import common
 from sparsity.errors import InputError
 
 __all__ = ["derive", "estimate", "eval_", "exact", "list_"]
 
 
 @click.command("list")
-@json_option
+@common.json_option
 def list_(as_json: bool) -> None:
     """The kernels, their weights and their parameters."""
     from sparsity import kernels
 
     if as_json:
-        print_json(
+        records = [
             {
-                "kernels": [
-                    {
-                        "name": k.name,
-                        "title": k.title,
-                        "weight": str(k.weight),
-                        "average_over": k.law.value,
-                        "parameters": [
-                            {"name": p.name, "meaning": p.meaning, "domain": p.domain}
-                            for p in k.parameters
-                        ],
-                        "source": k.source,
-                    }
-                    for k in kernels.ALL
-                ]
+                "name": k.name,
+                "title": k.title,
+                "weight": str(k.weight),
+                "average_over": k.law.value,
+                "parameters": [
+                    {name: getattr(p, name) for name in ("name", "meaning", "domain")}
+                    for p in k.parameters
+                ],
+                "source": k.source,
             }
-        )
+            for k in kernels.ALL
+        ]
+        common.print_json({"kernels": records})
         return
     for k in kernels.ALL:
         options = " ".join(f"--{p.name}" for p in k.parameters)
@@ -61,16 +43,16 @@ def list_(as_json: bool) -> None:
 
 
 @click.command()
-@kernel_argument
+@common.kernel_argument
 @click.option(
     "--format",
     "style",
     default="text",
     metavar="text|latex",
     help="How to print.",
-    shell_complete=offering("text", "latex"),
+    shell_complete=common.offering("text", "latex"),
 )
-@json_option
+@common.json_option
 def derive(kernel: str, style: str, as_json: bool) -> None:
     """Derive S of KERNEL symbolically: moments, S, limits and leading asymptotics."""
     if style not in ("text", "latex"):
@@ -80,7 +62,7 @@ def derive(kernel: str, style: str, as_json: bool) -> None:
         click.echo(found.text() if style == "text" else found.latex())
         return
     fields = ("quantity", "variable", "point", "condition", "value", "leading")
-    print_json(
+    common.print_json(
         {
             "kernel": found.kernel.name,
             "weight": str(found.kernel.weight),
@@ -104,19 +86,19 @@ def _rows(asked: Any) -> dict[str, Any]:
     n_eff, S_n = (sparsity.exact(asked.row, length=asked.length, of=of) for of in ("n_eff", "S"))
     return {
         "n": asked.length,
-        "n_eff": float(n_eff.value),
-        "n_eff_error_bound": float(n_eff.error_bound),
-        "S_rms": float(n_eff.S_rms),
-        "S_n": float(S_n.value),
-        "S_n_error_bound": float(S_n.error_bound),
+        "n_eff": n_eff.value,
+        "n_eff_error_bound": n_eff.error_bound,
+        "S_rms": n_eff.S_rms,
+        "S_n": S_n.value,
+        "S_n_error_bound": S_n.error_bound,
     }
 
 
 @click.command("eval")
-@kernel_argument
-@with_parameters
-@steps_option
-@json_option
+@common.kernel_argument
+@common.with_parameters
+@common.steps_option
+@common.json_option
 def eval_(kernel: str, steps: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Evaluate S of KERNEL, the limit of long rows; with --length also the law of rows of n.
 
@@ -124,19 +106,19 @@ def eval_(kernel: str, steps: tuple[str, ...], as_json: bool, **options: Any) ->
     """
     from sparsity.cli.asked import ask
 
-    asked = ask(kernel, given(options), steps)
-    refuse_dim(asked, options)
+    asked = ask(kernel, common.given(options), steps)
+    common.refuse_dim(asked, options)
     rows = {} if asked.length is None else _rows(asked)
     value = asked.limit()
     answer = asked.described() | {
-        "S": float(value.S),
-        "log_S": float(value.log_S),
+        "S": value.S,
+        "log_S": value.log_S,
         "method": value.method,
-        "error_bound": float(value.error_bound),
+        "error_bound": value.error_bound,
         **rows,
     }
     if as_json:
-        print_json(answer)
+        common.print_json(answer)
         return
     click.echo(asked.text())
     click.echo(f"S      = {answer['S']:.12g}    log S = {answer['log_S']:.12g}")
@@ -150,11 +132,11 @@ def eval_(kernel: str, steps: tuple[str, ...], as_json: bool, **options: Any) ->
 
 
 @click.command()
-@kernel_argument
-@with_parameters
-@steps_option
-@of_option
-@json_option
+@common.kernel_argument
+@common.with_parameters
+@common.steps_option
+@common.of_option
+@common.json_option
 def exact(
     kernel: str, steps: tuple[str, ...], of: str | None, as_json: bool, **options: Any
 ) -> None:
@@ -167,63 +149,65 @@ def exact(
     lengths = [text for text in (options["length"] or "").split(",") if text.strip()]
     if not lengths:
         raise InputError("length", options["length"], "give the row length n, or n,n,…")
-    each = [ask(kernel, given(options | {"length": n}), steps, of or "n_eff") for n in lengths]
+    each = [
+        ask(kernel, common.given(options | {"length": n}), steps, of or "n_eff") for n in lengths
+    ]
     asked, ns = each[0], [one.length for one in each]
-    refuse_dim(asked, options)
+    common.refuse_dim(asked, options)
     law = sparsity.exact(asked.row, length=ns if len(ns) > 1 else ns[0], of=asked.quantity)
     described = asked.described()
     described["params"].pop("length", None)
     if as_json:
         columns = {name: getattr(law, name) for name in ("value", "log_value", "error_bound")}
-        answer = {"n": ns if len(ns) > 1 else ns[0], "quantity": asked.name, **columns}
-        print_json(described | answer | {"method": law.method})
+        answer = {"n": ns if len(ns) > 1 else ns[0], "quantity": asked.quantity.name, **columns}
+        common.print_json(described | answer | {"method": law.method})
         return
     click.echo(asked.text(length=False))
-    click.echo(f"{asked.name} = {asked.definition}")
-    click.echo(f"{'n':>12}  {asked.name:<18}  relative error ≤")
+    click.echo(f"{asked.shown} = {asked.definition}")
+    click.echo(f"{'n':>12}  {asked.shown:<18}  relative error ≤")
     for n, value, bound in zip(ns, law.value.flat, law.error_bound.flat, strict=True):
         click.echo(f"{n:>12}  {value:<18.12g}  {bound:.1e}")
     click.echo(f"    {law.method}")
 
 
-def _sampled_text(asked: Any, found: Any) -> str:
+def _sampled_text(asked: Any, found: Any, line: str) -> str:
     """An estimate beside its theory, for people."""
-    name, (low, high) = asked.name, found.ci95
+    shown, (low, high) = asked.shown, found.ci95
     return (
         f"{asked.text()}\n"
-        f"{name} = {found.value:.8g} ± {found.stderr:.2g}    "
+        f"{shown} = {found.value:.8g} ± {found.stderr:.2g}    "
         f"95 % interval [{low:.8g}, {high:.8g}]\n"
-        f"    {name} = {asked.definition}\n"
+        f"    {shown} = {asked.definition}\n"
         f"    {found.method}: {found.samples:.4g} samples, effective {found.ess:.4g}, "
         f"{found.dtype} on {found.device}, {found.seconds:.2f} s, seed {found.seed}\n"
         f"    stopped: {found.stopped}\n"
-        f"{asked.beside(found).text()}"
+        f"{line}"
     )
 
 
-def _sampled(asked: Any, found: Any) -> dict[str, Any]:
+def _sampled(asked: Any, found: Any, theory: dict[str, Any]) -> dict[str, Any]:
     """An estimate beside its theory, in JSON's types; what is no S has no S."""
     hidden = {"dof", "length"} | (set() if asked.quantity.limit else {"S", "log_S"})
     value = {name: each for name, each in asdict(found).items() if name not in hidden}
     value |= {"value": found.value, "log_value": found.log_value, "trusted": found.trusted}
-    return value | asked.described() | {"n": asked.length} | asked.beside(found).summary()
+    return value | asked.described() | {"n": asked.length} | theory
 
 
 def _settings(options: dict[str, Any]) -> dict[str, Any]:
     """How to sample, out of all options."""
     read = {
-        name: number(name, options.pop(name))
+        name: common.number(name, options.pop(name))
         for name in ("rel_error", "max_samples", "max_seconds")
     }
-    read["seed"] = number("seed", options.pop("seed"), int)
+    read["seed"] = common.number("seed", options.pop("seed"), int)
     return read | {"method": options.pop("method"), "dtype": options.pop("dtype")}
 
 
 @click.command()
-@kernel_argument
-@with_parameters
-@steps_option
-@of_option
+@common.kernel_argument
+@common.with_parameters
+@common.steps_option
+@common.of_option
 @click.option("--rel-error", metavar="E", default="1e-3", help="Relative standard error to reach.")
 @click.option("--max-samples", metavar="N", default="1e9", help="Most draws to spend.")
 @click.option("--max-seconds", metavar="T", default="inf", help="Most wall time to spend.")
@@ -231,16 +215,16 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
     "--method",
     metavar="NAME",
     help="stratified (default) or plain, for scalar draws.",
-    shell_complete=offering("stratified", "plain"),
+    shell_complete=common.offering("stratified", "plain"),
 )
 @click.option(
     "--dtype",
     metavar="TYPE",
     help="float64 (default) or float32.",
-    shell_complete=offering("float64", "float32"),
+    shell_complete=common.offering("float64", "float32"),
 )
-@seed_option
-@json_option
+@common.seed_option
+@common.json_option
 def estimate(
     kernel: str, steps: tuple[str, ...], of: str | None, as_json: bool, **options: Any
 ) -> None:
@@ -251,15 +235,16 @@ def estimate(
     settings = _settings(options)
     from sparsity.cli.asked import ask
 
-    asked = ask(kernel, given(options), steps, of)
-    use_float64()
-    with progress("sampling") as report:
+    asked = ask(kernel, common.given(options), steps, of)
+    common.use_float64()
+    with common.progress("sampling") as report:
         found = asked.estimate(**settings, progress=report)
     if found.warning:
         click.echo(f"sparsity: warning: {found.warning}", err=True)
+    theory, line = asked.beside(found)
     if as_json:
-        print_json(_sampled(asked, found))
+        common.print_json(_sampled(asked, found, theory))
     else:
-        click.echo(_sampled_text(asked, found))
+        click.echo(_sampled_text(asked, found, line))
     if found.stopped == "interrupted":
-        fail("interrupted; the estimate so far is valid", code=130)
+        common.fail("interrupted; the estimate so far is valid", code=130)

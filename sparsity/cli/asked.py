@@ -1,13 +1,14 @@
 """What was asked at the prompt: a row, its length and a quantity; and the theory of an estimate.
 
-One name means one thing: S is the limit E|a|/√(E a²), E S_n the mean of ‖a‖₁/(√n‖a‖₂) over rows.
+The quantity S is the limit E|a|/√(E a²); with a length it is the mean of ‖a‖₁/(√n‖a‖₂) over rows,
+shown as E S_n.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import sparsity
@@ -20,7 +21,7 @@ from sparsity.results import Estimate
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Decay, parse
 
-__all__ = ["Asked", "Beside", "Theory", "ask"]
+__all__ = ["Asked", "ask"]
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ class Asked:
         return self.length is not None and self.row.kernel.law is Law.SCORE
 
     @property
-    def name(self) -> str:
-        """The name of the quantity; of rows, S is E S_n."""
+    def shown(self) -> str:
+        """What is printed for the quantity: its name; for the S of rows E S_n."""
         return "E S_n" if self.of_rows and self.quantity is quantities.S else self.quantity.name
 
     @property
@@ -67,7 +68,6 @@ class Asked:
         return self.row.described()["steps"][self.decay :]
 
     def described(self) -> dict[str, Any]:
-        """Kernel, parameters and steps in JSON's types."""
         return {"kernel": self.row.kernel.name, "params": self.params, "steps": self.steps}
 
     def text(self, length: bool = True) -> str:
@@ -81,7 +81,6 @@ class Asked:
 
     @property
     def definition(self) -> str:
-        """The quantity in one line."""
         kernel = self.row.kernel
         if not self.of_rows and self.quantity is quantities.S:
             return f"E|a| / √(E a²), a = {kernel.weight}, {kernel.law.value}"
@@ -116,91 +115,40 @@ class Asked:
         settings |= {} if self.dim is None else {"dim": self.dim}
         return sparsity.estimate(self.row, length=self.length, of=self.quantity, **settings)
 
-    def theory(self) -> Theory:
-        """The quantity by theory.
-
-        Raises:
-            InputError: it cannot be had at these parameters.
-        """
+    def _theory(self) -> tuple[dict[str, Any], float]:
+        """The quantity by theory, in JSON's types, and its logarithm."""
         if not self.of_rows and self.quantity is quantities.S:
             found = self.limit()
             value, log_value = found.S, found.log_S
         else:
             found = sparsity.exact(self.row, length=self.length, of=self.quantity)
             value, log_value = found.value, found.log_value
-        return Theory(float(value), float(log_value), float(found.error_bound), found.method)
+        numbers = {"value": float(value), "error_bound": float(found.error_bound)}
+        return numbers | {"method": found.method}, float(log_value)
 
-    def beside(self, estimate: Estimate) -> Beside:
-        """An estimate of the quantity beside its theory, where there is one."""
+    def beside(self, estimate: Estimate) -> tuple[dict[str, Any], str]:
+        """What an estimate is of, and the theory of the same quantity where it can be had.
+
+        Returns:
+            In JSON's types, with z, the standard errors of the logarithm that the estimate lies
+            above theory; and in a line.
+        """
+        answer = {"quantity": self.quantity.name, "definition": self.definition}
         try:
-            theory = self.theory()
-        except InputError as error:
-            return Beside(self, None, math.nan, str(error))
-        except KeyboardInterrupt:  # the estimate is there, and is not to be lost
-            return Beside(self, None, math.nan, "interrupted")
-        difference = estimate.log_value - theory.log_value
-        error = math.hypot(estimate.rel_stderr, theory.error_bound)
-        if difference == 0:
-            return Beside(self, theory, 0.0)
-        return Beside(self, theory, difference / error if error > 0 else math.inf * difference)
-
-
-@dataclass(frozen=True)
-class Theory:
-    """A quantity by theory.
-
-    Args:
-        value: the quantity; may underflow to 0 where its logarithm does not.
-        log_value: its logarithm.
-        error_bound: bound on the error of the logarithm, hence on the relative error of the value.
-        method: the route that ran.
-    """
-
-    value: float
-    log_value: float
-    error_bound: float
-    method: str
-
-
-@dataclass(frozen=True)
-class Beside:
-    """What an estimate is of, and the theory of the same quantity.
-
-    Args:
-        asked: what was asked.
-        theory: None where it cannot be had.
-        z: standard errors, of the logarithm, that the estimate lies above it; NaN where it cannot
-            be had.
-        why: why there is no theory.
-    """
-
-    asked: Asked
-    theory: Theory | None
-    z: float
-    why: str = ""
-
-    def summary(self) -> dict[str, Any]:
-        """In JSON's types."""
-        value = None
-        if self.theory is not None:
-            value = asdict(self.theory)
-            del value["log_value"]
-        return {
-            "quantity": self.asked.name,
-            "definition": self.asked.definition,
-            "theory": value,
-            "z": self.z,
-        }
-
-    def text(self) -> str:
-        """In a line."""
-        name, theory = self.asked.name, self.theory
-        if theory is None:
-            return f"theory: {name} cannot be had: {self.why}"
-        return (
-            f"theory: {name} = {theory.value:.8g} ({theory.method}, relative error ≤ "
-            f"{theory.error_bound:.1e}), z = {self.z:+.2f}"
+            theory, log_value = self._theory()
+        except (InputError, KeyboardInterrupt) as error:  # the estimate is not to be lost
+            why = str(error) if isinstance(error, InputError) else "interrupted"
+            line = f"theory: {self.shown} cannot be had: {why}"
+            return answer | {"theory": None, "z": math.nan}, line
+        difference = estimate.log_value - log_value
+        error = math.hypot(estimate.rel_stderr, theory["error_bound"])
+        z = math.copysign(math.inf, difference) if difference else 0.0
+        z = difference / error if error > 0 else z
+        line = (
+            f"theory: {self.shown} = {theory['value']:.8g} ({theory['method']}, relative error ≤ "
+            f"{theory['error_bound']:.1e}), z = {z:+.2f}"
         )
+        return answer | {"theory": theory, "z": z}, line
 
 
 def ask(
@@ -229,10 +177,5 @@ def ask(
     if n is None and not quantity.limit:
         fix = f"{quantity.name} is a mean over rows of n tokens; give their length"
         raise InputError("length", None, fix)
-    return Asked(
-        row,
-        None if n is None else int(n),
-        None if dim is None else int(dim),
-        quantity,
-        "decay" in extra,
-    )
+    n, dim = (None if x is None else int(x) for x in (n, dim))
+    return Asked(row, n, dim, quantity, "decay" in extra)

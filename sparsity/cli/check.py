@@ -8,35 +8,23 @@ from typing import Any
 import click
 
 import sparsity
-from sparsity.cli.options import (
-    given,
-    json_option,
-    kernel_names,
-    number,
-    print_json,
-    progress,
-    refuse_dim,
-    seed_option,
-    steps_option,
-    use_float64,
-    with_parameters,
-)
+from sparsity.cli import common
 from sparsity.errors import InputError
 
 __all__ = ["claims", "verify"]
 
 
 @click.command()
-@click.argument("kernels", metavar="[KERNEL …]", nargs=-1, shell_complete=kernel_names)
-@with_parameters
-@steps_option
+@click.argument("kernels", metavar="[KERNEL …]", nargs=-1, shell_complete=common.kernel_names)
+@common.with_parameters
+@common.steps_option
 @click.option(
     "--detectable",
     metavar="E",
     help="Relative error that every cell must be able to see (default 1e-3).",
 )
-@seed_option
-@json_option
+@common.seed_option
+@common.json_option
 def verify(
     kernels: tuple[str, ...],
     steps: tuple[str, ...],
@@ -52,21 +40,19 @@ def verify(
     """
     import time
 
-    settings: dict[str, Any] = {"seed": number("seed", seed, int)}
+    settings: dict[str, Any] = {"seed": common.number("seed", seed, int)}
     if detectable is not None:
-        settings["detectable"] = number("detectable", detectable)
-    asked = _row(kernels, given(options), steps)
-    use_float64()
+        settings["detectable"] = common.number("detectable", detectable)
+    asked = _row(kernels, common.given(options), steps)
+    common.use_float64()
     started = time.perf_counter()
-    with progress("cells") as report:
-        if asked is None:
-            found = sparsity.verify(*kernels, **settings, progress=report)
-        else:
-            found = sparsity.verify(asked.row, length=asked.length, **settings, progress=report)
+    with common.progress("cells") as report:
+        rows, length = (kernels, None) if asked is None else ((asked.row,), asked.length)
+        found = sparsity.verify(*rows, length=length, **settings, progress=report)
     described = {} if asked is None else asked.described() | {"n": asked.length}
     seconds = round(time.perf_counter() - started, 2)
     if as_json:
-        print_json(described | found.summary() | {"seconds": seconds})
+        common.print_json(described | found.summary() | {"seconds": seconds})
     else:
         click.echo((f"{asked.text()}\n" if asked is not None else "") + found.text())
     if not found.agree:
@@ -74,11 +60,7 @@ def verify(
 
 
 def _row(kernels: tuple[str, ...], options: dict[str, Any], steps: tuple[str, ...]) -> Any:
-    """The one row that was asked for; None for the reference grid.
-
-    Raises:
-        InputError: parameters without one kernel, or a bad value.
-    """
+    """The one row that was asked for; None for the reference grid."""
     if not options and not steps:
         return None
     if len(kernels) != 1:
@@ -87,20 +69,20 @@ def _row(kernels: tuple[str, ...], options: dict[str, Any], steps: tuple[str, ..
     from sparsity.cli.asked import ask
 
     asked = ask(kernels[0], options, steps)
-    refuse_dim(asked, options)
+    common.refuse_dim(asked, options)
     return asked
 
 
 @click.command()
-@seed_option
-@json_option
+@common.seed_option
+@common.json_option
 def claims(seed: str, as_json: bool) -> None:
     """Judge the claims of the sources by computation."""
     from sparsity import ledger
 
-    use_float64()
-    judged = sparsity.claims(seed=number("seed", seed, int))
+    common.use_float64()
+    judged = sparsity.claims(seed=common.number("seed", seed, int))
     if as_json:
-        print_json(judged)
+        common.print_json(judged)
     else:
         click.echo(ledger.table(judged))

@@ -7,16 +7,7 @@ from typing import Any
 import click
 
 import sparsity
-from sparsity.cli.options import (
-    ReadLater,
-    given,
-    json_option,
-    kernel_names,
-    number,
-    of_option,
-    print_json,
-    steps_option,
-)
+from sparsity.cli import common
 from sparsity.errors import InputError
 
 __all__ = ["design"]
@@ -28,35 +19,25 @@ def _free_help() -> str:
     return f"What is solved for: {', '.join(each.name for each in free.ALL)}."
 
 
-def _free_names(context: Any, parameter: Any, typed: str) -> list[str]:
-    from sparsity.inversion import free
-
-    return [each.name for each in free.ALL if each.name.startswith(typed)]
-
-
 def _target(n_eff: str | None, sink_mass: str | None, of: str | None, value: str | None) -> Any:
-    """The quantity to aim at and its value.
-
-    Raises:
-        InputError: none, more than one, or a value that is no number.
-    """
+    """The quantity to aim at and its value."""
     from sparsity import quantities
 
     if (of is None) != (value is None):
         raise InputError("value", value, "give --of and --value together")
-    asked = given({"n_eff": n_eff, "sink_mass": sink_mass})
+    asked = common.given({"n_eff": n_eff, "sink_mass": sink_mass})
     if of is not None:
         asked[quantities.named(of).name] = value
     if len(asked) != 1 or (of is not None and (n_eff or sink_mass)):
         raise InputError("n_eff", n_eff, "give one of --n-eff, --sink-mass, or --of with --value")
     ((name, text),) = asked.items()
-    return name, number(name, str(text))
+    return name, common.number(name, str(text))
 
 
 def _designed(
     kernel: str, steps: tuple[str, ...], free: str | None, aim: dict[str, Any], held: Any, n: int
 ) -> Any:
-    """The design of a kernel, of a row with steps, or of a sink beside softmax logits."""
+    """The design of a kernel or of a row with steps."""
     if steps:
         from sparsity.rows.row import Row
         from sparsity.rows.steps import parse
@@ -66,33 +47,38 @@ def _designed(
         row = Row(kernel, steps=tuple(map(parse, steps)), **(anything | held))
         return sparsity.design(row, length=n, free=free, **aim)
     if free is None and "sink_mass" in aim:
-        from sparsity.inversion.sink_design import design_sink
-
-        if set(held) != {"gamma"}:
-            fix = "--sink-mass needs --gamma, and no --beta"
-            raise InputError("gamma", held.get("gamma"), fix)
+        if "gamma" not in held:
+            raise InputError("gamma", None, "--sink-mass needs --gamma")
         if kernel != "exp":
             fix = "--sink-mass is for a sink among softmax logits: exp; else give --step, --free"
             raise InputError("kernel", kernel, fix)
-        return design_sink(aim["sink_mass"], length=n, **held)
     return sparsity.design(kernel, length=n, free=free, **aim, **held)
 
 
 @click.command()
-@click.argument("name", metavar="[KERNEL]", required=False, shell_complete=kernel_names)
+@click.argument("name", metavar="[KERNEL]", required=False, shell_complete=common.kernel_names)
 @click.option(
-    "--kernel", metavar="KERNEL", shell_complete=kernel_names, help="The same; exp by default."
+    "--kernel",
+    metavar="KERNEL",
+    shell_complete=common.kernel_names,
+    help="The same; exp by default.",
 )
 @click.option("--length", required=True, metavar="N", help="Row length n.")
 @click.option("--n-eff", metavar="M", help="Effective number of tokens wanted.")
 @click.option("--sink-mass", metavar="P", help="Instead: mean mass wanted on a sink, in (0, 1).")
-@of_option
+@common.of_option
 @click.option("--value", metavar="V", help="Instead of --n-eff: with --of, the value wanted.")
-@click.option("--free", metavar="NAME", cls=ReadLater, read=_free_help, shell_complete=_free_names)
+@click.option(
+    "--free",
+    metavar="NAME",
+    cls=common.ReadLater,
+    read=_free_help,
+    shell_complete=common.members("sparsity.inversion.free"),
+)
 @click.option("--beta", metavar="BETA", help="Hold the bias at this value.")
 @click.option("--gamma", metavar="GAMMA", help="Hold the spread at this value.")
-@steps_option
-@json_option
+@common.steps_option
+@common.json_option
 def design(
     name: str | None,
     kernel: str | None,
@@ -114,10 +100,10 @@ def design(
         raise InputError("kernel", kernel, f"{name} was given besides; give one of them")
     beta, gamma = options.pop("beta"), options.pop("gamma")
     wanted, value = _target(**options)
-    held = {key: number(key, text) for key, text in given({"beta": beta, "gamma": gamma}).items()}
+    held = {
+        key: common.number(key, text)
+        for key, text in common.given({"beta": beta, "gamma": gamma}).items()
+    }
     n = int(LENGTH.check(length))
     found = _designed(name or kernel or "exp", steps, free, {wanted: value}, held, n)
-    if as_json:
-        print_json(found.summary())
-    else:
-        click.echo(found.text())
+    common.show(found, as_json)

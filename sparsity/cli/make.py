@@ -9,30 +9,14 @@ from typing import Any
 import click
 
 import sparsity
-from sparsity.cli.options import (
-    given,
-    json_option,
-    kernel_argument,
-    number,
-    of_option,
-    print_json,
-    progress,
-    seed_option,
-    steps_option,
-    use_float64,
-    with_parameters,
-)
+from sparsity.cli import common
 from sparsity.output import netcdf, refuse_unwritable
 
 __all__ = ["bench", "measure", "reproduce", "sweep"]
 
 
 def _row(kernel: str, steps: tuple[str, ...], grids: dict[str, str]) -> Any:
-    """The row to be swept: the kernel itself without steps, else a row at the first of each grid.
-
-    Raises:
-        InputError: a step or a value that is none.
-    """
+    """The row to be swept: the kernel itself without steps, else at the first of each grid."""
     if not steps:
         return kernel
     from sparsity.rows.row import Row
@@ -43,12 +27,12 @@ def _row(kernel: str, steps: tuple[str, ...], grids: dict[str, str]) -> Any:
 
 
 @click.command()
-@kernel_argument
-@with_parameters
-@steps_option
-@of_option
+@common.kernel_argument
+@common.with_parameters
+@common.steps_option
+@common.of_option
 @click.option("--out", required=True, metavar="FILE.nc", help="The netCDF file to write.")
-@json_option
+@common.json_option
 def sweep(
     kernel: str, steps: tuple[str, ...], of: str | None, out: str, as_json: bool, **options: Any
 ) -> None:
@@ -60,32 +44,29 @@ def sweep(
     from sparsity.sweeps import curves
 
     refuse_unwritable(netcdf(out))
-    grids = given(options)
+    grids = common.given(options)
     asked = {} if of is None else {"of": of.split(",")}
     data = sparsity.sweep(_row(kernel, steps, grids), **asked, **grids)
     curves.save(data, out)
     sizes = {str(name): int(size) for name, size in data.sizes.items()}
     if as_json:
-        print_json({"kernel": kernel, "out": out, "sizes": sizes, "variables": list(data)})
+        common.print_json({"kernel": kernel, "out": out, "sizes": sizes, "variables": list(data)})
     else:
         click.echo(f"{out}: " + " × ".join(f"{name} {size}" for name, size in sizes.items()))
 
 
 @click.command()
 @click.option("--out", default="figures", metavar="DIR", help="Output folder (default figures).")
-@seed_option
-@json_option
+@common.seed_option
+@common.json_option
 def reproduce(out: str, seed: str, as_json: bool) -> None:
     """Every curve with its data, the cross-check and the claims, from nothing, into one folder."""
     from sparsity.report import reproduction
 
-    use_float64()
-    with progress("reproduce") as report:
-        done = reproduction.reproduce(out, seed=number("seed", seed, int), progress=report)
-    if as_json:
-        print_json(done.summary())
-    else:
-        click.echo(done.text())
+    common.use_float64()
+    with common.progress("reproduce") as report:
+        done = reproduction.reproduce(out, seed=common.number("seed", seed, int), progress=report)
+    common.show(done, as_json)
     if not done.agree:
         sys.exit(1)
 
@@ -97,53 +78,32 @@ def reproduce(out: str, seed: str, as_json: bool) -> None:
 @click.option("--bos", is_flag=True, help="Begin with the model's first token (default: do not).")
 @click.option("--out", required=True, metavar="FILE.nc", help="The netCDF file to write.")
 @click.option("--report", metavar="DIR", help="Also pictures, claims and a page; runs both ways.")
-@json_option
-def measure(
-    model: str,
-    texts: tuple[str, ...],
-    tokens: str,
-    bos: bool,
-    out: str,
-    report: str | None,
-    as_json: bool,
-) -> None:
+@common.json_option
+def measure(tokens: str, report: str | None, as_json: bool, **options: Any) -> None:
     """Measure the attention of a model of the Llama family on real text, beside the exact law.
 
     A run that was ended goes on where it was when the same command is given again.
     """
     from sparsity.report.measured import job
 
-    with progress("layers") as step:
-        done = job.run(
-            model,
-            texts,
-            out=out,
-            tokens=number("tokens", tokens, int),
-            bos=bos,
-            report_to=report,
-            progress=step,
-        )
-    if as_json:
-        print_json(done.summary())
-    else:
-        click.echo(done.text())
+    with common.progress("layers") as step:
+        most = common.number("tokens", tokens, int)
+        done = job.run(**options, tokens=most, report_to=report, progress=step)
+    common.show(done, as_json)
 
 
 @click.command()
 @click.option("--out", metavar="DIR", help="Also write bench.json, .txt, .svg and .png there.")
 @click.option("--budget", metavar="T", default="2", help="Seconds a peer may take in one cell.")
 @click.option("--quick", is_flag=True, help="A few cells only, in seconds.")
-@json_option
+@common.json_option
 def bench(out: str | None, budget: str, quick: bool, as_json: bool) -> None:
     """Measure speed against peers on the same work, as ratios within one run."""
     from sparsity import bench as benchmark
 
-    use_float64()
-    with progress("bench") as report:
+    common.use_float64()
+    with common.progress("bench") as report:
         found = benchmark.run(
-            budget_seconds=number("budget", budget), out=out, progress=report, quick=quick
+            budget_seconds=common.number("budget", budget), out=out, progress=report, quick=quick
         )
-    if as_json:
-        print_json(found.summary())
-    else:
-        click.echo(found.text())
+    common.show(found, as_json)

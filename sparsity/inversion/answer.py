@@ -79,7 +79,6 @@ class Design:
 
     @property
     def kernel(self) -> str:
-        """The kernel's name."""
         return self.row.kernel.name
 
     @property
@@ -95,7 +94,6 @@ class Design:
         return self.check
 
     def summary(self) -> dict[str, Any]:
-        """JSON-ready."""
         described = self.row.described()
         return {
             "kernel": self.kernel,

@@ -16,12 +16,13 @@ from sparsity.errors import InputError
 from sparsity.finite.exact import exact
 from sparsity.inversion.answer import Design, Impossible, Requirement
 from sparsity.inversion.free import named, scan
-from sparsity.inversion.growth import growth
+from sparsity.inversion.growth import growth, sink_growth
 from sparsity.inversion.levers import Lever, Reach, invert, lever
 from sparsity.kernels import Kernel, decayed, exp, identity, relu2
 from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row, row_of
+from sparsity.rows.steps import SinkLogit
 
 __all__ = ["LENGTHS", "Design", "Impossible", "Requirement", "design"]
 
@@ -64,9 +65,9 @@ def _wanted(value: Any, quantity: Quantity, length: float) -> float:
     return wanted
 
 
-def _one_length(value: Any) -> float:
+def _one_length(value: Any, quantity: Quantity) -> float:
     n = LENGTH.check(value)
-    if n.ndim or not 2 <= n <= _LONGEST:
+    if n.ndim or not (2 <= n <= _LONGEST or quantity is quantities.sink_mass):
         raise InputError("length", value, "give one row length from 2 to 1e12")
     return float(n)
 
@@ -120,7 +121,6 @@ def _by_lever(
         raise Impossible(row, n, "n_eff", wanted, free.reach)
     x = _solve(record, n, wanted, free, free.start)
     row = Row(record, **free.parameters(x))
-    law = exact(row, length=n)
     rows, shift = [], x - free.start
     for other in others:
         there = lever(record, other, wanted, given)
@@ -129,16 +129,13 @@ def _by_lever(
             near = _solve(record, other, wanted, there, there.start + shift)
             value, shift = there.value(near), near - there.start
         rows.append(Requirement(int(other), value, there.reach.low, there.reach.high))
-    return Design(
-        row=row,
-        length=int(n),
-        quantity="n_eff",
+    return _checked(
+        row,
+        n,
+        quantities.n_eff,
         wanted=wanted,
         parameter="scale" if record is exp and "gamma" in given else free.free,
         value=free.value(x),
-        check=float(law.value),
-        error_bound=float(law.error_bound),
-        p_nonzero=float(law.p_nonzero),
         reach=free.reach,
         requirements=tuple(rows),
         growth=growth(record, n, wanted, given, row.params),
@@ -152,7 +149,8 @@ def _by_scan(
     free = named(name, row)
     found = scan(row, free, int(n), quantity, wanted)
     why = f"what {name} from {found.first:.3g} to {found.last:.3g} reaches"
-    reach = Reach(found.low, found.high, True, True, why)
+    ends = math.isfinite(found.first)
+    reach = Reach(found.low, found.high, ends, ends, why)
     if not found.values:
         raise Impossible(row, n, quantity.name, wanted, reach)
     rows = []
@@ -162,21 +160,25 @@ def _by_scan(
         rows.append(Requirement(int(other), value, there.low, there.high))
     value, *also = found.values
     row = free.at(row, value)
-    law = exact(row, length=n, of=quantity)
-    return Design(
-        row=row,
-        length=int(n),
-        quantity=quantity.name,
+    return _checked(
+        row,
+        n,
+        quantity,
         wanted=wanted,
         parameter=name,
         value=value,
-        check=float(law.value),
-        error_bound=float(law.error_bound),
-        p_nonzero=float(law.p_nonzero),
         reach=reach,
         requirements=tuple(rows),
+        growth=sink_growth(row, n, wanted) if quantity is quantities.sink_mass else "",
         also=tuple(also),
     )
+
+
+def _checked(row: Row, n: float, quantity: Quantity, **found: Any) -> Design:
+    """The design, with the exact law of the row that was found."""
+    law = exact(row, length=n, of=quantity)
+    check, bound, p = map(float, (law.value, law.error_bound, law.p_nonzero))
+    return Design(row, int(n), quantity.name, check=check, error_bound=bound, p_nonzero=p, **found)
 
 
 def design(
@@ -192,11 +194,12 @@ def design(
 
     Solves the exact law of finite rows, E[(Σ|a|)²/Σa²] = n_eff for instance. Of a kernel without
     `free` it solves for exp: γ, or, with γ₀ = `gamma` given, the scale s of log-n scaling,
-    γ = γ₀·s·ln n; relu2 and identity: β at `gamma` (default 1), or γ at `beta`; decayed: λ.
+    γ = γ₀·s·ln n; relu2 and identity: β at `gamma` (default 1), or γ at `beta`; decayed: λ. With
+    `sink_mass` it is the logit of a sink beside the tokens.
 
     Args:
         kernel: a `Row`, a built-in kernel's name, or a `Kernel`.
-        length: row length n, from 2 to 10¹².
+        length: row length n, from 2 to 10¹²; for `sink_mass` any.
         n_eff: the wanted effective number of tokens, in [1, n].
         free: what is solved for: "gamma", "beta", or a number of a step: "decay", "slope",
             "window", "scale", "logit". Its value in the row does not matter. In a row None is
@@ -221,36 +224,37 @@ def design(
         fix = "design inverts the exact law of rows of kernels of scores, and of decayed; "
         fix += "features have no given law here (in long rows S = √(n_eff/n) ≥ 1/√(1+ratio²))"
         raise InputError("kernel", record.name, fix)
-    n = _one_length(length)
+    n = _one_length(length, quantity)
     known = record in (exp, relu2, identity, decayed) and quantity is quantities.n_eff
-    if not whole and free is None and known:
-        given: dict[str, float] | None = _options(record, options)
-        row = None
-    else:
-        row = _row(kernel, record, free, options)
-        free = free or _first(record, options, whole)
-        given = _held(row, free) if known else None
-    wanted = _wanted(value, quantity, n)
     asked = lengths if lengths is not None else () if whole else LENGTHS
-    others = [_one_length(other) for other in asked]
-    if given is not None:
-        return _by_lever(record, n, wanted, given, others)
-    assert row is not None
-    assert free is not None
+    others = [_one_length(other, quantity) for other in asked]
+    if not whole and free is None and known:
+        given = _options(record, options)
+        return _by_lever(record, n, _wanted(value, quantity, n), given, others)
+    free = free or _first(record, quantity, options, whole)
+    row = _row(kernel, record, free, options)
+    held = _held(row, free) if known else None
+    wanted = _wanted(value, quantity, n)
+    if held is not None:
+        return _by_lever(record, n, wanted, held, others)
     return _by_scan(row, free, n, quantity, wanted, others)
 
 
-def _first(record: Kernel, options: dict[str, Any], whole: bool) -> str:
+def _first(record: Kernel, quantity: Quantity, options: dict[str, Any], whole: bool) -> str:
     """What is free where it is not said; `whole` for a row."""
+    if quantity is quantities.sink_mass and not whole:
+        return "logit"
     if record is decayed:
         return "decay"
     biased = record in (relu2, identity) and not whole and "beta" not in options
     return "beta" if biased else "gamma"
 
 
-def _row(kernel: Any, record: Kernel, free: str | None, options: dict[str, Any]) -> Row:
+def _row(kernel: Any, record: Kernel, free: str, options: dict[str, Any]) -> Row:
     """The row that was given; of a kernel with its options, what is free being anything."""
     if isinstance(kernel, Row):
         return row_of(kernel, options)
+    if free == "logit":
+        return Row(record, steps=(SinkLogit(),), **options)
     anything: dict[str, Any] = {"decay": 0.5} if record is decayed else {"beta": 0.0, "gamma": 1.0}
     return Row(record, **(anything | options))

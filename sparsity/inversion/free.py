@@ -1,6 +1,7 @@
 """What may be free in a row: one record each, and the exact law inverted in any of them.
 
 A quantity is looked at on a grid of the free number; each crossing of the wanted value is solved.
+The mass of a sink logit is solved for without a grid.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
-from sparsity.errors import InputError
+from sparsity.errors import InputError, number
 from sparsity.finite.exact import exact
 from sparsity.inversion.sink_logit import sink_logit
 from sparsity.quantities import Quantity, sink_mass
@@ -72,7 +73,6 @@ class Free:
         return float(round(self.number(x))) if self.whole else self.number(x)
 
     def at(self, row: Row, value: float) -> Row:
-        """The row with this number."""
         place = self.place(row)
         number = int(value) if self.whole else value
         if place is None:
@@ -83,7 +83,6 @@ class Free:
         return Row(row.kernel, steps=steps, **row.params)
 
     def without(self, row: Row) -> Row:
-        """The row without the step."""
         place = self.place(row)
         steps = tuple(step for i, step in enumerate(row.steps) if i != place)
         return Row(row.kernel, steps=steps, **row.params)
@@ -154,6 +153,8 @@ def scan(row: Row, free: Free, n: int, quantity: Quantity, wanted: float) -> Sca
     Raises:
         InputError: the row has no exact law anywhere on the grid.
     """
+    if free is LOGIT and quantity is sink_mass:
+        return _of_mass(free.without(row), n, wanted)
     refusals: list[InputError] = []
 
     def log(x: float) -> float:
@@ -174,18 +175,30 @@ def scan(row: Row, free: Free, n: int, quantity: Quantity, wanted: float) -> Sca
     grid, seen = grid[known], seen[known]
     off = seen - math.log(wanted)
     values = []
-    if free is LOGIT and quantity is sink_mass:  # its odds are solved for, to the last digit
-        with contextlib.suppress(InputError):  # out of reach
-            values = [float(sink_logit(wanted, free.without(row), length=n))]
-    else:
-        for i in np.flatnonzero((off[1:] >= 0) != (off[:-1] >= 0)):
-            if max(abs(off[i]), abs(off[i + 1])) > _FLAT:
-                between = _nearest if free.whole else _root
-                x = between(lambda x: log(x) - math.log(wanted), float(grid[i]), float(grid[i + 1]))
-                values.append(free.value(row, x))
+    for i in np.flatnonzero((off[1:] >= 0) != (off[:-1] >= 0)):
+        if max(abs(off[i]), abs(off[i + 1])) > _FLAT:
+            between = _nearest if free.whole else _root
+            x = between(lambda x: log(x) - math.log(wanted), float(grid[i]), float(grid[i + 1]))
+            values.append(free.value(row, x))
     ends = free.value(row, float(grid[0])), free.value(row, float(grid[-1]))
     low, high = float(np.exp(seen.min())), float(np.exp(seen.max()))
     return Scan(tuple(values), low, high, *ends)
+
+
+def _of_mass(row: Row, n: int, wanted: float) -> Scan:
+    """It takes any share that all-zero rows and other sinks leave; its odds are solved."""
+    number("sink_mass", wanted, "must be between 0 and 1", lambda x: 0 < x < 1)
+    found: tuple[float, ...] = ()
+    try:
+        found = (float(sink_logit(wanted, row, length=n)),)
+    except InputError as error:
+        if error.argument != "mass":  # else it is out of reach
+            raise
+    taken = 0.0
+    with contextlib.suppress(InputError):  # no other sink
+        taken = float(exact(row, length=n, of=sink_mass).value)
+    low = 1 - float(exact(row, length=n).p_nonzero) * (1 - taken)
+    return Scan(found, low, 1.0, -math.inf, math.inf)
 
 
 def _root(excess: Callable[[float], float], low: float, high: float) -> float:

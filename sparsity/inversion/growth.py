@@ -9,8 +9,9 @@ from scipy.special import ndtr
 
 from sparsity.finite.regimes import condensed_share
 from sparsity.kernels import Kernel, decayed, exp, identity
+from sparsity.rows.row import Row
 
-__all__ = ["growth"]
+__all__ = ["growth", "sink_growth"]
 
 
 def growth(
@@ -43,4 +44,16 @@ def growth(
     return (
         f"In the end {fall}, so that n·Φ(β/γ), the number of positive scores (here "
         f"{n * ndtr(z):.4g}), tends to a constant."
+    )
+
+
+def sink_growth(row: Row, n: float, mass: float) -> str:
+    """How a sink logit beside softmax logits grows with n at fixed mass; empty for other rows."""
+    if row.kernel is not exp or len(row.steps) > 1:
+        return ""
+    annealed = row.beta + math.log(n) + row.gamma**2 / 2 + math.log(mass) - math.log1p(-mass)
+    return (
+        "The logit b must grow like ln n: a fixed logit loses its share in longer rows. In the end "
+        "it is β + ln n + γ²/2 + ln(m/(1−m)), where no token matters by itself: "
+        f"here {annealed:.8g}."
     )

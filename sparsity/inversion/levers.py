@@ -39,12 +39,10 @@ class Reach:
     reason: str
 
     def __contains__(self, tokens: float) -> bool:
-        """Whether that many tokens can be attended to."""
         above = tokens >= self.low if self.low_attained else tokens > self.low
         return above and (tokens <= self.high if self.high_attained else tokens < self.high)
 
     def __str__(self) -> str:
-        """As an interval."""
         left, right = "[" if self.low_attained else "(", "]" if self.high_attained else ")"
         return f"{left}{self.low:.7g}, {self.high:.7g}{right}"
 
@@ -70,7 +68,6 @@ class Lever:
     unit: float = 1.0
 
     def value(self, x: float) -> float:
-        """What is reported."""
         return self.parameters(x)[self.free] / self.unit
 
 

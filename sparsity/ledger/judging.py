@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import mpmath
@@ -16,6 +17,7 @@ from sparsity.kernels import Kernel
 from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.montecarlo import Sampling, estimators
 from sparsity.montecarlo.row_sampling import sample_rows
+from sparsity.output import plain
 from sparsity.results import Estimate
 from sparsity.theory import evaluation
 from sparsity.verification.ztest import compare
@@ -25,8 +27,13 @@ __all__ = [
     "RULE",
     "Claim",
     "Finding",
+    "Judged",
     "Routes",
     "ZTest",
+    "core",
+    "instead",
+    "joined",
+    "letter",
     "same_function",
     "sampling",
     "verdict",
@@ -62,6 +69,17 @@ class Finding:
         if self.role not in _ROLES:
             raise ValueError(f"role {self.role!r} is not one of {_ROLES}")
         object.__setattr__(self, "holds", bool(self.holds))
+
+
+core, letter, instead = (partial(Finding, role) for role in _ROLES)  # (statement, holds)
+Judged = tuple[list[Finding], dict[str, Any]]  # what was found, and the numbers behind it
+
+
+def joined(*parts: Judged) -> Judged:
+    """The findings of several parts of a claim, by role, and all their numbers."""
+    findings = [finding for found, _ in parts for finding in found]
+    numbers = {name: value for _, more in parts for name, value in more.items()}
+    return sorted(findings, key=lambda finding: _ROLES.index(finding.role)), numbers
 
 
 def verdict(findings: Sequence[Finding]) -> str:
@@ -136,7 +154,8 @@ class Claim:
         statement: what it says.
         formula: the formula at stake.
         proof: why the outcome is what it is, where there is a proof; its steps are findings.
-        judge: (routes, seed) -> (findings, numbers); the verdict follows from the findings.
+        judge: (routes, seed) -> (findings, numbers); the verdict follows from the findings, and the
+            numbers may hold arrays.
         routes: makes the routes that the judge takes, unless others are given.
     """
 
@@ -145,7 +164,7 @@ class Claim:
     statement: str
     formula: str
     proof: str
-    judge: Callable[[Any, int], tuple[list[Finding], dict[str, Any]]]
+    judge: Callable[[Any, int], Judged]
     routes: Callable[[], Any] = Routes
 
     def record(self, routes: Any = None, seed: int = 0) -> dict[str, Any]:
@@ -156,10 +175,10 @@ class Claim:
         """
         findings, numbers = self.judge(routes or self.routes(), seed)
         failed = [f.statement for f in findings if f.role != "instead" and not f.holds]
-        instead = [f.statement for f in findings if f.role == "instead" and f.holds]
+        besides = [f.statement for f in findings if f.role == "instead" and f.holds]
         explanation = "All findings hold." if not failed else "Not so: " + "; ".join(failed) + "."
-        if instead:
-            explanation += " Holds: " + "; ".join(instead) + "."
+        if besides:
+            explanation += " Holds: " + "; ".join(besides) + "."
         return {
             "key": self.key,
             "source": self.source,
@@ -171,7 +190,7 @@ class Claim:
                 "rule": RULE,
                 "findings": [asdict(f) for f in findings],
                 "proof": self.proof,
-                "numbers": numbers,
+                "numbers": plain(numbers),
             },
         }
 

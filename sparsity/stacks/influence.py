@@ -15,7 +15,7 @@ import numpy as np
 from sparsity.errors import InputError
 from sparsity.stacks.mixing import Layers, forward
 
-__all__ = ["bound", "bound_of", "jacobian", "norms"]
+__all__ = ["bound", "jacobian", "norms"]
 
 
 def bound(attention: Any, strengths: Any, lipschitz: float = 1.0, gain: Any = 1.0) -> np.ndarray:
@@ -53,17 +53,6 @@ def bound(attention: Any, strengths: Any, lipschitz: float = 1.0, gain: Any = 1.
     return product
 
 
-def bound_of(layers: Layers, lipschitz: float) -> np.ndarray:
-    """The bound of a drawn stack, with w_h from the singular values of its W_h.
-
-    Args:
-        layers: from `sparsity.stacks.mixing.draw`.
-        lipschitz: c, `Stack.lipschitz`.
-    """
-    strengths = np.linalg.norm(np.asarray(layers.values, np.float64), 2, axis=(-2, -1))
-    return bound(layers.attention, strengths, lipschitz, layers.gain)
-
-
 @jax.jit
 def _jacobian(layers: Layers) -> jax.Array:
     return jax.jacrev(lambda v: forward(layers._replace(tokens=v))[-1])(layers.tokens)
@@ -82,5 +71,5 @@ def jacobian(layers: Layers) -> np.ndarray:
 
 
 def norms(blocks: np.ndarray) -> np.ndarray:
-    """‖∂v_j^(L)/∂v_i^(0)‖ (largest singular value) of every block, [n, n]."""
+    """Largest singular value of every block: ‖∂v_j^(L)/∂v_i^(0)‖, [n, n], or ‖W_h‖, [L, H]."""
     return np.linalg.norm(blocks, 2, axis=(-2, -1))

@@ -44,7 +44,6 @@ class Sink:
     value: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the domain."""
         if (self.mass is None) == (self.logit is None):
             raise InputError("sink", (self.mass, self.logit), "give either a mass or a logit")
         if self.mass is not None:
@@ -87,7 +86,6 @@ class Stack:
     sink: Sink | None = None
 
     def __post_init__(self) -> None:
-        """Check the domain."""
         kernel = kernels.named(self.kernel)
         if kernel.law is not Law.SCORE:
             raise InputError("kernel", kernel.name, "needs a kernel that is a function of a score")

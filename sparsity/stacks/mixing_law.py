@@ -12,8 +12,7 @@ with x = e^u f(s), φ = E e^(−x), x_b = e^u f(b).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,15 +22,15 @@ from sparsity.finite.laplace import laplace
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
+from sparsity.stacks.collapse import Collapse
 from sparsity.stacks.mixing import Sink, Stack
 
-__all__ = ["Average", "RowMoments", "average", "distances", "gram", "influence", "row_moments"]
+__all__ = ["RowMoments", "average", "distances", "gram", "influence", "row_moments"]
 
 _STEP = 0.1  # of u; the trapezoidal rule errs by e^(−π²/step)
 
 
-@dataclass(frozen=True)
-class RowMoments:
+class RowMoments(NamedTuple):
     """Moments of attention rows of n Gaussian scores, beside a sink or not; arrays as n.
 
     Args:
@@ -133,9 +132,7 @@ def gram(stack: Stack, start: np.ndarray) -> Iterator[np.ndarray]:
     first = 0 if sink is None else 1  # where the tokens like the others begin
     count = np.maximum(rows + 1.0 - first, 1.0)
     law = row_moments(stack.kernel, count, stack.beta, stack.gamma, sink)
-    mass, mass_square, rest, rest_square, mass_rest, squares = (
-        np.array(getattr(law, name)) for name in RowMoments.__dataclass_fields__
-    )
+    mass, mass_square, rest, rest_square, mass_rest, squares = map(np.array, law)
     gain = np.ones(stack.length)
     if sink is not None:  # the first row sees the sink alone
         mass[0] = mass_square[0] = 1.0
@@ -167,33 +164,15 @@ def gram(stack: Stack, start: np.ndarray) -> Iterator[np.ndarray]:
         yield K
 
 
-@dataclass(frozen=True)
-class Average:
-    """Root-mean-square measures after 0 … L layers, arrays [L + 1]; as in `Collapse`.
-
-    Args:
-        rank: √E‖V − (1/n)11ᵀV‖².
-        last_pair: √E‖v_n − v_{n−1}‖².
-        norm: √E‖V‖².
-        last_norm: √E(‖v_n‖² + ‖v_{n−1}‖²).
-    """
-
-    rank: np.ndarray
-    last_pair: np.ndarray
-    norm: np.ndarray
-    last_norm: np.ndarray
-
-    @property
-    def distance(self) -> np.ndarray:
-        """Last_pair / last_norm: 1 for unrelated tokens, 0 for equal ones; resolved to 1e-7."""
-        return self.last_pair / self.last_norm
-
-
-def average(stack: Stack) -> Average:
+def average(stack: Stack) -> Collapse:
     """The measures of collapse on average over draws of a stack, exactly.
 
     Args:
         stack: the law.
+
+    Returns:
+        Root-mean-square measures after 0 … L layers, arrays [L + 1], such as √E‖v_n − v_{n−1}‖²;
+        a distance is resolved to 1e-7.
 
     Raises:
         InputError: as `gram`.
@@ -203,11 +182,11 @@ def average(stack: Stack) -> Average:
     for K in gram(stack, (1 - r) * np.eye(n) + r):
         trace, last = np.trace(K), K[-1, -1] + K[-2, -2]
         rows.append((trace - K.sum() / n, last - 2 * K[-1, -2], trace, last))
-    return Average(*np.sqrt(np.maximum(rows, 0.0)).T)
+    return Collapse(*np.sqrt(np.maximum(rows, 0.0)).T)
 
 
 def distances(stack: Stack) -> np.ndarray:
-    """The distance of `Average` for every length of context up to that of the stack.
+    """The distance of `average` for every length of context up to that of the stack.
 
     By causality the first t tokens of a stack are those of a stack of length t, as long as the
     sink is the same at every length.

@@ -16,7 +16,9 @@ __all__ = ["importance", "sink_rate", "uniform_importance"]
 _ROUNDING = 1e-5  # of a row's sum in single precision; coarser types get 4 of their units
 
 
-def _array(attention: Any) -> np.ndarray:
+def _array(attention: Any) -> Any:
+    if hasattr(attention, "astype"):
+        return attention
     try:
         return np.asarray(attention)
     except ValueError:
@@ -25,11 +27,7 @@ def _array(attention: Any) -> np.ndarray:
 
 
 def _checked(attention: Any) -> Any:
-    """The array in at least single precision, found to be causal attention.
-
-    Raises:
-        InputError: see `importance`.
-    """
+    """The array in at least single precision, found to be causal attention."""
     shape = tuple(getattr(attention, "shape", np.shape(attention)))
 
     def refuse(fault: str, fix: str) -> InputError:
@@ -81,9 +79,7 @@ def importance(attention: Any) -> Any:
 
     Source: Gu et al. (2024), "When Attention Sink Emerges in Language Models", arXiv 2410.10781.
     """
-    if not hasattr(attention, "astype"):
-        attention = _array(attention)
-    attention = _checked(attention)
+    attention = _checked(_array(attention))
     seen_by = np.arange(attention.shape[-1], 0, -1).astype(attention.dtype)
     return attention.sum(-2) / seen_by
 
@@ -127,8 +123,7 @@ def sink_rate(attention: Any, epsilon: float = 0.3, key: int = 0) -> float:
     Source: Gu et al. (2024), arXiv 2410.10781; Barbero et al. (2025), arXiv 2504.02732, table 1.
     """
     number("epsilon", epsilon, "must be in (0, 1)", lambda x: 0 < x < 1)
-    if not hasattr(attention, "astype"):
-        attention = _array(attention)
+    attention = _array(attention)
     shape = tuple(attention.shape)
     if len(shape) < 4:
         fix = "has the wrong shape; give [..., layers, heads, tokens, tokens]"

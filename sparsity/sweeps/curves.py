@@ -23,7 +23,7 @@ from sparsity.output import netcdf, replacing
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row
 from sparsity.sweeps.grids import MOST, parse_grid
-from sparsity.sweeps.variables import Cell, Grid, Grids, Variables, cell_seed
+from sparsity.sweeps.variables import Cell, Grid, Grids, Variables, cell_seed, variable
 
 if TYPE_CHECKING:
     import xarray
@@ -31,13 +31,6 @@ if TYPE_CHECKING:
     from sparsity.results import Estimate
 
 __all__ = ["cell_seed", "parse_grid", "save", "sweep"]
-
-_LIMIT_NAMES = {
-    "S": "l1/l2 sparsity S = E|a| / √(E a²), the limit of long rows",
-    "log_S": "natural logarithm of S",
-    "error_bound": "bound on the absolute error of log S",
-    "S_rms": "sparsity √(n_eff/n) of a row of n",
-}
 
 
 def _grid(parameter: Parameter, given: Any) -> np.ndarray:
@@ -74,23 +67,6 @@ def _grids(kernel: Kernel, given: Cell) -> Grids:
     return grids
 
 
-def _long_names(asked: Sequence[Quantity]) -> dict[str, str]:
-    """What every variable is, in words."""
-    names = dict(_LIMIT_NAMES)
-    for quantity in asked:
-        names[quantity.name] = f"{quantity.title} of a row of n: {quantity.average}"
-        names[f"error_bound_{quantity.name}"] = f"bound on the relative error of {quantity.name}"
-    for tag, name in [("", "S"), *((f"{q.name}_", q.name) for q in asked)]:
-        names |= {
-            f"{name}_mc": f"Monte Carlo estimate of {name}",
-            f"stderr_{tag}mc": f"standard error of {name}_mc",
-            f"samples_{tag}mc": f"draws behind {name}_mc",
-            f"seed_{tag}mc": f"seed of {name}_mc",
-            f"trusted_{tag}mc": f"whether the error bar of {name}_mc may be believed",
-        }
-    return names
-
-
 def _sampled(
     cells: Grid, asked: Sequence[Quantity], limit: bool, seed: int, rel_error: float, most: float
 ) -> tuple[Variables, dict[str, str]]:
@@ -108,21 +84,19 @@ def _sampled(
     found: Variables = {}
     methods = {}
     if limit:
-        found, methods["method_mc"] = cells.sampled(scalar, cells.limit, "")
+        found, methods["method_mc"] = cells.sampled(scalar)
     for quantity in asked:
 
         def rows(cell: Cell, quantity: Quantity = quantity) -> Estimate:
             n = int(cell["length"])
             return sample_rows(cells.row(cell), n, sampling(cell, max(1.0, most / n)), quantity)
 
-        tag = f"{quantity.name}_"
-        more, methods[f"method_{tag}mc"] = cells.sampled(rows, cells.grids, tag)
+        more, methods[f"method_{quantity.name}_mc"] = cells.sampled(rows, quantity)
         found |= more
     return found, methods
 
 
 def _asked(of: Any) -> tuple[Quantity, ...]:
-    """The quantities of one name or several."""
     several = of if isinstance(of, (list, tuple)) else (of,)
     if not several:
         raise InputError("of", of, "give at least one quantity")
@@ -164,8 +138,6 @@ def sweep(
         InputError: an unknown kernel, parameter or quantity, a missing one, a malformed grid, a
             value outside its domain, or more than 10⁶ cells.
     """
-    import xarray
-
     steps = ()
     if isinstance(kernel, Row):
         kernel, steps, grids = kernel.kernel, kernel.steps, kernel.params | grids
@@ -181,29 +153,33 @@ def sweep(
         found, ran = cells.exact(quantity)
         variables |= found
         method = method or ran
+    methods = {"method": method}
+    if montecarlo:
+        limit = of is None and not cells.steps
+        sampled, more = _sampled(cells, asked, limit, seed, rel_error, max_samples)
+        variables |= sampled
+        methods |= more
+    return _dataset(cells, variables, methods)
+
+
+def _dataset(cells: Grid, variables: Variables, methods: dict[str, str]) -> xarray.Dataset:
+    """The dataset, with what it is of in words."""
+    import xarray
+
+    kernel = cells.kernel
     attributes = {
-        "title": f"l1/l2 sparsity of {record.title} attention",
-        "kernel": record.name,
-        "weight": str(record.weight),
-        "random": record.law.value,
-        "source": record.source,
-        "method": method,
+        "title": f"l1/l2 sparsity of {kernel.title} attention",
+        "kernel": kernel.name,
+        "weight": str(kernel.weight),
+        "random": kernel.law.value,
+        "source": kernel.source,
+        **methods,
     }
     if cells.steps:
         attributes["steps"] = ", ".join(map(repr, cells.steps))
-    if montecarlo:
-        limit = of is None and not cells.steps
-        sampled, methods = _sampled(cells, asked, limit, seed, rel_error, max_samples)
-        variables |= sampled
-        attributes |= methods
-    dataset = xarray.Dataset(variables, coords=dict(cells.grids), attrs=attributes)
-    names = _long_names(asked)
-    for name, variable in dataset.data_vars.items():
-        variable.attrs = {"long_name": names[str(name)], "units": "1"}
-    for p in PARAMETERS:
-        if p.name in cells.grids:
-            dataset[p.name].attrs = {"long_name": p.meaning, "units": "1"}
-    return dataset
+    words = {p.name: p.meaning for p in PARAMETERS}
+    grids = {name: variable(name, grid, words[name]) for name, grid in cells.grids.items()}
+    return xarray.Dataset(variables, coords=grids, attrs=attributes)
 
 
 def save(dataset: xarray.Dataset, path: str | os.PathLike[str]) -> Path:

@@ -21,11 +21,28 @@ from sparsity.theory.evaluation import evaluate
 if TYPE_CHECKING:
     from sparsity.results import Estimate
 
-__all__ = ["Grid", "cell_seed"]
+__all__ = ["Grid", "cell_seed", "variable"]
 
 Cell = dict[str, Any]
 Grids = dict[str, np.ndarray]
-Variables = dict[str, tuple[tuple[str, ...], np.ndarray]]  # (dimensions, values) by name
+Variables = dict[str, Any]  # (dimensions, values, attributes) by name
+
+_LIMIT = {
+    "S": "l1/l2 sparsity S = E|a| / √(E a²), the limit of long rows",
+    "log_S": "natural logarithm of S",
+    "error_bound": "bound on the absolute error of log S",
+}
+_SAMPLED = {  # field of an estimate, and what it is
+    "stderr": "standard error of {}_mc",
+    "samples": "draws behind {}_mc",
+    "seed": "seed of {}_mc",
+    "trusted": "whether the error bar of {}_mc may be believed",
+}
+
+
+def variable(dims: Any, values: np.ndarray, words: str) -> Any:
+    """A variable without unit, as xarray takes it."""
+    return dims, values, {"long_name": words, "units": "1"}
 
 
 def cell_seed(seed: int, *labels: Any) -> int:
@@ -59,31 +76,34 @@ class Grid:
         return {name: grid for name, grid in self.grids.items() if name != LENGTH.name}
 
     def row(self, cell: Cell) -> Row:
-        """The row at one cell."""
         own = {name: value for name, value in cell.items() if name != LENGTH.name}
         return Row(self.kernel, steps=self.steps, **own)
 
     def sparsity(self) -> tuple[Variables, str]:
         """The limit S, log S and the error bound, and the route that ran."""
-        fields = ("S", "log_S", "error_bound")
         if self.steps:
-            return self._of_steps(fields)
+            return self._of_steps()
         grids, dims = self.limit, tuple(self.limit)
         names = [name for name in grids if name != QUERY.name]
         mesh: Cell = dict(zip(names, np.ix_(*(grids[name] for name in names)), strict=True))
         if QUERY.name not in grids:
             found = evaluate(self.kernel, **mesh)
-            return {name: (dims, getattr(found, name)) for name in fields}, found.method
+            return {
+                name: variable(dims, getattr(found, name), words) for name, words in _LIMIT.items()
+            }, found.method
         each = [evaluate(self.kernel, query=str(query), **mesh) for query in grids[QUERY.name]]
         axis = dims.index(QUERY.name)
-        stacked = {name: np.stack([getattr(e, name) for e in each], axis) for name in fields}
-        return {name: (dims, value) for name, value in stacked.items()}, each[0].method
+        return {
+            name: variable(dims, np.stack([getattr(e, name) for e in each], axis), words)
+            for name, words in _LIMIT.items()
+        }, each[0].method
 
-    def _of_steps(self, fields: tuple[str, ...]) -> tuple[Variables, str]:
+    def _of_steps(self) -> tuple[Variables, str]:
         """The limit form: of each length where there are lengths, as tokens may differ."""
         place: Cell = {LENGTH.name: self.grids[LENGTH.name]} if LENGTH.name in self.grids else {}
         found = [evaluate(self.row(cell), **place) for cell in _cells(self.rows)]
-        return _stacked(self.grids, found, dict(zip(fields, fields, strict=True))), found[0].method
+        fields = {name: (name, words) for name, words in _LIMIT.items()}
+        return _stacked(self.grids, found, fields), found[0].method
 
     def exact(self, quantity: Quantity) -> tuple[Variables, str]:
         """A quantity of rows of n by the exact law, with the bound, and the route that ran."""
@@ -91,24 +111,23 @@ class Grid:
             raise InputError("length", None, f"{quantity.name} is of rows of n tokens; give it")
         lengths = self.grids[LENGTH.name]
         laws = [exact(self.row(c), length=lengths, of=quantity) for c in _cells(self.rows)]
-        fields = {quantity.name: "value", f"error_bound_{quantity.name}": "error_bound"}
-        if quantity.name == "n_eff":
-            fields["S_rms"] = "S_rms"
+        name, words = quantity.name, f"{quantity.title} of a row of n: {quantity.average}"
+        bound = f"bound on the relative error of {name}"
+        fields = {name: ("value", words), f"error_bound_{name}": ("error_bound", bound)}
+        if name == "n_eff":
+            fields["S_rms"] = ("S_rms", "sparsity √(n_eff/n) of a row of n")
         return _stacked(self.grids, laws, fields), laws[0].method
 
     def sampled(
-        self, run: Callable[[Cell], Estimate], grids: Grids, tag: str
+        self, run: Callable[[Cell], Estimate], quantity: Quantity | None = None
     ) -> tuple[Variables, str]:
-        """One estimate for each cell of these grids, and the estimator that ran."""
-        columns = {
-            f"{tag or 'S_'}mc": "S",
-            f"stderr_{tag}mc": "stderr",
-            f"samples_{tag}mc": "samples",
-            f"seed_{tag}mc": "seed",
-            f"trusted_{tag}mc": "trusted",
-        }
+        """One estimate for each cell, of the limit S or of rows, and the estimator that ran."""
+        name, tag = (quantity.name, f"{quantity.name}_") if quantity else ("S", "")
+        grids = self.grids if quantity else self.limit
+        fields = {f"{name}_mc": ("S", f"Monte Carlo estimate of {name}")}
+        fields |= {f"{x}_{tag}mc": (x, words.format(name)) for x, words in _SAMPLED.items()}
         estimates = [run(cell) for cell in _cells(grids)]
-        return _stacked(grids, estimates, columns), estimates[0].method
+        return _stacked(grids, estimates, fields), estimates[0].method
 
 
 def _cells(grids: Grids) -> list[Cell]:
@@ -117,10 +136,10 @@ def _cells(grids: Grids) -> list[Cell]:
     return [dict(zip(grids, cell, strict=True)) for cell in itertools.product(*columns)]
 
 
-def _stacked(grids: Grids, found: Sequence[Any], fields: dict[str, str]) -> Variables:
+def _stacked(grids: Grids, found: Sequence[Any], fields: dict[str, tuple[str, str]]) -> Variables:
     """Fields of one result a cell, or a row of lengths, in the shape of the grids."""
-    shape = [len(grid) for grid in grids.values()]
+    dims, shape = tuple(grids), [len(grid) for grid in grids.values()]
     return {
-        name: (tuple(grids), np.reshape([getattr(one, field) for one in found], shape))
-        for name, field in fields.items()
+        name: variable(dims, np.reshape([getattr(one, field) for one in found], shape), words)
+        for name, (field, words) in fields.items()
     }

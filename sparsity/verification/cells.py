@@ -77,7 +77,6 @@ class Question:
 
     @property
     def kernel(self) -> Kernel:
-        """The kernel of the row."""
         return self.row.kernel
 
     @property

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from sparsity import kernels
-from sparsity.errors import InputError, check_seed
+from sparsity.errors import InputError, check_seed, number
 from sparsity.kernels import Kernel
 from sparsity.montecarlo import Sampling
 from sparsity.results import Estimate
@@ -160,8 +160,7 @@ def verify(
         InputError: an unknown kernel, a value outside its domain, or nothing that can be compared.
     """
     for name, value in (("false_alarm_rate", false_alarm_rate), ("detectable", detectable)):
-        if not 0 < value < 1:
-            raise InputError(name, value, "must be between 0 and 1")
+        number(name, value, "must be between 0 and 1", lambda x: 0 < x < 1)
     check_seed(seed)
     cells, exact, left_out = _cells(rows, length, parameters, detectable)
     judged = check(

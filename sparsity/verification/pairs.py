@@ -65,7 +65,6 @@ def pairs(row: Row, length: Any, rel_error: float) -> Pairs:
 
 
 def _candidates(row: Row, n: int | None) -> list[Question]:
-    """Pairs that may apply."""
     law, found = row.kernel.law, []
     of_positions = n if law is Law.POSITION else None
     if row.steps:

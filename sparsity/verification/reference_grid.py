@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product, starmap
 from typing import Any
 
 from sparsity import kernels
@@ -40,37 +41,36 @@ def retention(kernel: Kernel, beta: float, gamma: float, length: int, decay: flo
     return Question(row, ("product of limits", "pooled rows"), "S", length)
 
 
+# Kernel, β and γ of a grid, and further points.
+_GAUSSIAN: tuple[tuple[Kernel, tuple, tuple, tuple], ...] = (
+    (exp, (0.0,), (1e-3, 0.1, 0.25, 0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 20, 100, 1e4),
+     ((-1e3, 1), (-2, 0.5), (3, 1), (3, 4), (1e3, 2))),
+    (relu2, (-2, -1, -0.5, 0, 0.5, 1, 2), (0.1, 0.25, 0.5, 1, 2, 4, 10),
+     ((-40, 1), (-4e-5, 1e-6), (-4e7, 1e6), (0, 1e-6), (0, 1e6), (1e6, 1))),
+    (identity, (0, 0.5, 1, 2, 4), (0.1, 0.5, 1, 2, 4, 10),
+     ((-1, 1), (-40, 1), (0, 1e-6), (0, 1e6), (1e6, 1))),
+)  # fmt: skip
+
+
 def _scalars() -> Iterator[Question]:
-    for gamma in (1e-3, 0.1, 0.25, 0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 20, 100, 1e4):
-        yield scalar(exp, beta=0.0, gamma=gamma)
-    for beta, gamma in ((-1e3, 1), (-2, 0.5), (3, 1), (3, 4), (1e3, 2)):
-        yield scalar(exp, beta=beta, gamma=gamma)
-    for beta in (-2, -1, -0.5, 0, 0.5, 1, 2):
-        for gamma in (0.1, 0.25, 0.5, 1, 2, 4, 10):
-            yield scalar(relu2, beta=beta, gamma=gamma)
-    for beta, gamma in ((-40, 1), (-4e-5, 1e-6), (-4e7, 1e6), (0, 1e-6), (0, 1e6), (1e6, 1)):
-        yield scalar(relu2, beta=beta, gamma=gamma)
-    for beta in (0, 0.5, 1, 2, 4):
-        for gamma in (0.1, 0.5, 1, 2, 4, 10):
-            yield scalar(identity, beta=beta, gamma=gamma)
-    for beta, gamma in ((-1, 1), (-40, 1), (0, 1e-6), (0, 1e6), (1e6, 1)):
-        yield scalar(identity, beta=beta, gamma=gamma)
+    for kernel, betas, gammas, further in _GAUSSIAN:
+        for beta, gamma in (*product(betas, gammas), *further):
+            yield scalar(kernel, beta=beta, gamma=gamma)
     for decay in (1e-5, 0.5, 0.9, 0.99, 0.999, 1 - 1e-6, 1.0):
         for length in (1, 10, 1000, 10**6, 10**12):
             yield scalar(decayed, decay=decay, length=length)
 
 
 def _full_keys() -> Iterator[Question]:
-    for kernel, beta, gamma, dim in (
+    yield from starmap(whole_keys, (
         (exp, 0.3, 0.5, 2), (exp, -1, 1, 2), (exp, 0.3, 0.5, 128),
         (relu2, -1, 1, 2), (relu2, 0, 2, 2), (relu2, 1, 1, 2), (relu2, 2, 1, 128),
         (identity, 0, 1, 2), (identity, 1, 1, 2), (identity, 0, 1, 128), (identity, 2, 0.5, 1024),
-    ):  # fmt: skip
-        yield whole_keys(kernel, beta, gamma, dim)
+    ))  # fmt: skip
 
 
 def _features() -> Iterator[Question]:
-    for feature, center, spread, dim, query in (
+    yield from starmap(features, (
         ("relu", 0.0, 1.0, 4, "uniform"),
         ("relu", 0.0, 1.0, 4, "one-hot"),
         ("relu", -1.0, 1.0, 64, "half-normal"),
@@ -82,8 +82,7 @@ def _features() -> Iterator[Question]:
         ("elu+1", -1.0, 2.0, 4, "uniform"),
         ("softplus", 0.0, 1.0, 64, "half-normal"),
         ("softplus", -2.0, 1.0, 64, "uniform"),
-    ):
-        yield features(feature, center, spread, dim, query)
+    ))  # fmt: skip
 
 
 def _rows() -> Iterator[Question]:
@@ -95,10 +94,9 @@ def _rows() -> Iterator[Question]:
         (identity, 0, 1, 4), (identity, 1, 1, 16), (identity, 0, 1, 256), (identity, 2, 1, 4096),
     ):  # fmt: skip
         yield of_rows(Row(kernel, beta=beta, gamma=gamma), length)
-    for kernel, beta, gamma, length, decay in (
+    yield from starmap(retention, (
         (exp, 0, 0.5, 16, 0.9), (relu2, 2, 0.5, 4, 0.9), (identity, 1, 0.5, 16, 0.5),
-    ):  # fmt: skip
-        yield retention(kernel, beta, gamma, length, decay)
+    ))  # fmt: skip
 
 
 def _without_cells(cells: tuple[Question, ...]) -> Iterator[Question]:

@@ -19,6 +19,7 @@ from sparsity.rows.steps import (
     SinkLogit,
     Window,
 )
+from sparsity.rows.tokens import Step
 from sparsity.verification.cells import Question
 
 __all__ = ["ROTARY_CELLS", "reference_cells"]
@@ -27,11 +28,6 @@ __all__ = ["ROTARY_CELLS", "reference_cells"]
 def of_rows(row: Row, length: int, quantity: str = "n_eff") -> Question:
     """The exact law of a quantity of whole rows, held against sampled ones."""
     return Question(row, ("exact law", "whole rows"), quantity, length)
-
-
-def of_limit(row: Row, length: int | None) -> Question:
-    """The limit form of S, held against moments pooled over sampled rows."""
-    return Question(row, ("limit", "pooled rows"), "S", length)
 
 
 def reference_cells() -> tuple[Question, ...]:
@@ -64,8 +60,8 @@ def reference_cells() -> tuple[Question, ...]:
         (relu2, 1.5, 0.4, mixed, 6, "n_eff"),
     ):
         row = Row(kernel, beta=beta, gamma=gamma, steps=steps)
-        limit = quantity == "limit"
-        found.append(of_limit(row, length) if limit else of_rows(row, length, quantity))
+        pooled = Question(row, ("limit", "pooled rows"), "S", length)
+        found.append(pooled if quantity == "limit" else of_rows(row, length, quantity))
     return tuple(found)
 
 
@@ -74,25 +70,18 @@ def _turned(
 ) -> Question:
     """n_eff of a row with rotary positions, from rotated vectors.
 
-    Args:
-        kernel: the kernel.
-        form: "rope" (‖q‖ = 1, ‖μ‖ = 1), "coca" (‖q‖² = d/2, center 1/4) or "slack".
-        length: n.
-        dim: d.
-        pairing: which entries make a plane.
-        spread: γ of the scores (rope), or spread/center of t (coca, slack).
-        seed: of the query and the mean key.
+    The form is "rope" (‖q‖ = ‖μ‖ = 1, spread the γ of the scores), "coca" or "slack" (‖q‖² = d/2,
+    center 1/4, spread the spread/center of t); the seed is that of the query and the mean key.
     """
     rng = np.random.default_rng([seed, dim])
     q, mu = rng.standard_normal((2, dim))
     q /= np.linalg.norm(q)
     if form == "rope":
-        return of_rows(
-            Row(kernel, steps=(Rope(q, mu / np.linalg.norm(mu), spread, pairing),)), length
-        )
-    at = 3 * length if form == "slack" else None
-    q *= (dim / 2) ** 0.5
-    return of_rows(Row(kernel, steps=(Coca(q, 0.25, 0.25 * spread, pairing, slack_at=at),)), length)
+        step: Step = Rope(q, mu / np.linalg.norm(mu), spread, pairing)
+    else:
+        at = 3 * length if form == "slack" else None
+        step = Coca(q * (dim / 2) ** 0.5, 0.25, 0.25 * spread, pairing, slack_at=at)
+    return of_rows(Row(kernel, steps=(step,)), length)
 
 
 ROTARY_CELLS: tuple[Question, ...] = (

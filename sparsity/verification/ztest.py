@@ -1,15 +1,16 @@
-"""The z-test of one estimate against theory: the only one there is."""
+"""The z-test against theory, of an estimate or of plain draws: the only one there is."""
 
 from __future__ import annotations
 
 import math
 from typing import NamedTuple
 
+import numpy as np
 from scipy import stats
 
 from sparsity.results import Estimate
 
-__all__ = ["Compared", "compare"]
+__all__ = ["Compared", "compare", "compare_mean"]
 
 _POWER = 0.999
 
@@ -46,3 +47,18 @@ def compare(theory: float, estimate: Estimate, alarm: float) -> Compared:
     else:
         z = math.copysign(math.inf, difference)
     return Compared(z, critical, seen)
+
+
+def compare_mean(draws: np.ndarray, mean: float, alarm: float) -> tuple[float, float]:
+    """Compare the mean of independent draws with theory, two-sided, by Student's t.
+
+    Args:
+        draws: one number each.
+        mean: by theory.
+        alarm: false-alarm probability.
+
+    Returns:
+        z, and the |z| beyond which the two disagree.
+    """
+    z = (draws.mean() - mean) / (draws.std(ddof=1) / math.sqrt(draws.size))
+    return float(z), float(stats.t.isf(alarm / 2, draws.size - 1))

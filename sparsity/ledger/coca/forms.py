@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.ledger.coca.routes import CocaRoutes, numbers_of
-from sparsity.ledger.judging import Finding
+from sparsity.ledger.coca.routes import CocaRoutes
+from sparsity.ledger.judging import Judged, core, instead
 from sparsity.rows.rotation import planes
 
 __all__ = ["dual", "slack"]
-
-Judged = tuple[list[Finding], dict[str, Any]]
 
 _DIM = 64
 
@@ -40,24 +38,17 @@ def slack(routes: CocaRoutes, seed: int) -> Judged:
         size = np.sum(ts[:, 0] * np.abs(planes(queries[:, 0])) ** 2, axis=-1)
         gaps.append(float(np.sqrt(np.mean((off[:, 0, 0] / size) ** 2))))
     findings = [
-        Finding(
-            "core",
+        core(
             f"at distance {distance} the slack score moves with the position: from "
             f"{found.min() / scale:.3f} to {found.max() / scale:.3f} of Σt|q|²",
             np.ptp(found) > 0.05 * scale,
         ),
-        Finding(
-            "core",
+        core(
             "it is the exact score if q₁ = q₂ in every plane",
             np.allclose(equal, truth, rtol=1e-9, atol=1e-9 * scale),
         ),
-        Finding(
-            "core",
-            "the exact score is the same at every position",
-            np.ptp(exact) < 1e-9 * scale,
-        ),
-        Finding(
-            "instead",
+        core("the exact score is the same at every position", np.ptp(exact) < 1e-9 * scale),
+        instead(
             f"it is off by {gaps[0]:.3f}, {gaps[1]:.3f}, {gaps[2]:.3f} of Σt|q|² (root mean "
             "square over random q and t) with the key at position 0, 100, 10 000; only a key at "
             "position 0 has the exact score",
@@ -65,10 +56,10 @@ def slack(routes: CocaRoutes, seed: int) -> Judged:
         ),
     ]
     numbers = {
-        "starts": numbers_of(starts),
-        "slack": numbers_of(found),
-        "exact": numbers_of(exact),
-        "scale": float(scale),
+        "starts": starts.astype(float),
+        "slack": found,
+        "exact": exact,
+        "scale": scale,
         "rms_gap": gaps,
     }
     return findings, numbers
@@ -98,24 +89,20 @@ def dual(routes: CocaRoutes, seed: int) -> Judged:
         slack = min(slack, off(routes.slack_scores(q, t, m=m)))
         cells += exact.size
     findings = [
-        Finding(
-            "core",
+        core(
             f"with q₁ = q₂ in every plane the dual form is the definition, in {cells} scores",
             worst["dual"] < 1e-12,
         ),
-        Finding(
-            "core",
+        core(
             "the constraint is redundant in the definition: only |q_i| matters",
             worst["redundant"] < 1e-12,
         ),
-        Finding(
-            "instead",
+        instead(
             "no constraint is needed: RoPE between the planes (|q_i|², 0) and (t_i, 0) is the "
             "exact score of any query",
             worst["any query"] < 1e-12,
         ),
-        Finding(
-            "instead",
+        instead(
             "where the constraint is dropped and the dual form kept, as the slack form does, the "
             f"scores are off by {slack:.2f} of the largest and more",
             slack > 0.05,

@@ -6,16 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from sparsity.rows import rotary
 
-__all__ = ["CocaRoutes", "numbers_of"]
-
-
-def numbers_of(array: Any) -> list[float]:
-    """A flat list, JSON-ready."""
-    return [float(x) for x in np.ravel(array)]
+__all__ = ["CocaRoutes"]
 
 
 @dataclass(frozen=True)

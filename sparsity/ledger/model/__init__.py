@@ -6,6 +6,7 @@ them on what it has measured.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sparsity.ledger.judging import Claim
@@ -26,51 +27,48 @@ def _none() -> Any:
     raise ValueError("these claims are judged on a measurement: pass Evidence.of(data)")
 
 
+_claim = partial(Claim, routes=_none)
+
 CLAIMS: tuple[Claim, ...] = (
-    Claim(
+    _claim(
         key="real-rows-follow-the-exact-law",
         source="this project's law of rows of finite length",
         statement="Real rows follow the exact law of n Gaussian logits, not the limit law.",
         formula="S_rms = √(E n_eff/n) at the row's own n and γ̂, against S = e^(−γ̂²/2)",
         proof=_NO_SINK,
         judge=judges.exact_law,
-        routes=_none,
     ),
-    Claim(
+    _claim(
         key="first-token-is-a-sink",
         source=_GU,
         statement="The first token is an attention sink, whether or not it is BOS.",
         formula="Sink^ε = mean over texts, layers and heads of 1[α₁ > ε], α₁ = (1/T) Σ_t A_(t,1)",
         proof="",
         judge=judges.first_token,
-        routes=_none,
     ),
-    Claim(
+    _claim(
         key="sinks-against-context",
         source=_BARBERO,
         statement="A longer context needs a stronger sink.",
         formula="E[e^b/(e^b + Σ_j e^(γ z_j))] = m; b = ln n + γ²/2 + ln m/(1 − m) for γ² ≪ ln n",
         proof="Solved for b by quadrature, at the median n and γ̂ of heads that start as sinks.",
         judge=judges.longer_context,
-        routes=_none,
     ),
-    Claim(
+    _claim(
         key="dropping-the-sink",
         source="this project's sums over rows",
         statement="The sink hides how many tokens a head attends to.",
         formula="1/n_eff = m² + (1 − m)²/n_eff′, with mass m on the sink and n_eff′ without it",
         proof="Σp² splits into the sink's and the others'.",
         judge=judges.dropping,
-        routes=_none,
     ),
-    Claim(
+    _claim(
         key="spread-against-length",
         source="log-n scaling: Su, kexue.fm/archives/8823; Nakanishi (2025), arXiv 2501.19399",
         statement="The spread γ̂ of a trained model's logits grows like ln n.",
         formula="γ = s·ln n, which would keep n_eff nearly the same",
         proof=_NO_SINK,
         judge=judges.spread,
-        routes=_none,
     ),
 )
 

@@ -40,7 +40,6 @@ class Sinks:
 
     @classmethod
     def of(cls, data: xarray.Dataset) -> Sinks:
-        """From one run of a dataset."""
         here = data["importance"].isel(context=0) > SINK
         found: list[tuple[float, ...]] = []
         for T in data["context"].values if here.any() else ():

@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.ledger.judging import Finding
+from sparsity.ledger.judging import Judged, core, instead, letter
 from sparsity.ledger.model import null
 from sparsity.ledger.model.evidence import Evidence, Run
 
 __all__ = ["dropping", "exact_law", "first_token", "longer_context", "spread"]
 
 _SMALL = 0.25  # a logit, or log odds, that is next to none
-
-Judged = tuple[list[Finding], dict[str, Any]]
 
 
 def _list(values: Any, form: str = ".2f") -> str:
@@ -46,45 +44,38 @@ def exact_law(evidence: Evidence, seed: int) -> Judged:
             for name in ("ratio", "within", "rank_exact", "rank_limit")
         )
         findings += [
-            Finding(
-                "core",
+            core(
                 "in the median row |log S/law| is less than half as large with the exact law as "
                 f"with the limit law: {_list(exact_off)} against {_list(off, '.3g')} "
                 f"({_named(run)})",
                 np.all(2 * exact_off < off),
             ),
-            Finding(
-                "core",
+            core(
                 f"the median of S over the limit law is {_list(limit, '.3g')}, over the exact law "
                 f"{_list(ratio[0])}",
                 np.all(np.abs(np.log(limit)) > 2 * np.abs(np.log(ratio[0]))),
             ),
-            Finding(
-                "letter",
+            letter(
                 "the latter is that of Gaussian rows of the same n and γ̂, to 10 %: they have "
                 f"{_list(ratio[1])} ({_named(run)})",
                 np.all(np.abs(np.log(ratio[0] / ratio[1])) < 0.1),
             ),
-            Finding(
-                "letter",
+            letter(
                 f"rows scatter about it no more than Gaussian rows: {_percents(within[0])} are "
                 f"within a quarter of it, and {_percents(within[1])} of those ({_named(run)})",
                 np.all(within[0] > within[1] - 0.05),
             ),
-            Finding(
-                "letter",
+            letter(
                 f"it ranks rows as it does Gaussian rows: {_list(rank[0])}, and {_list(rank[1])} "
                 f"for those ({_named(run)})",
                 np.all(rank[0] > rank[1] - 0.05),
             ),
-            Finding(
-                "letter",
+            letter(
                 "the logits are Gaussian: most rows pass Lilliefors' test at 1 % in nine of ten "
                 f"heads (they do in {100 * (1 - run.departs):.0f} %, {_named(run)})",
                 run.departs < 0.1,
             ),
-            Finding(
-                "instead",
+            instead(
                 "both laws rank rows much alike, since both fall with γ̂: rank correlation with the "
                 f"limit law {_list(other[0])}, with the exact law {_list(rank[0])} ({_named(run)})",
                 np.all(np.abs(other[0] - rank[0]) < 0.05),
@@ -99,8 +90,7 @@ def first_token(evidence: Evidence, seed: int) -> Judged:
     for run in evidence.runs:
         rate = run.table["sink_rate_0.3"]
         findings.append(
-            Finding(
-                "core",
+            core(
                 f"it takes more than 0.3 of the attention in a quarter of the heads or more: "
                 f"{_percents(rate)} ({_named(run)}); uniform attention has a rate of 0",
                 np.all(rate > 0.25),
@@ -109,18 +99,16 @@ def first_token(evidence: Evidence, seed: int) -> Judged:
     if len(evidence.runs) == 2:
         without, with_bos = (run.table["sink_rate_0.3"] for run in evidence.runs)
         findings += [
-            Finding(
-                "letter",
+            letter(
                 "BOS in its place changes the rate by less than 0.1 at every length "
                 f"(by {_list(with_bos - without, '+.2f')})",
                 np.all(np.abs(with_bos - without) < 0.1),
             ),
-            Finding("instead", "BOS makes it a stronger sink", np.all(with_bos > without)),
+            instead("BOS makes it a stronger sink", np.all(with_bos > without)),
         ]
     strict = np.concatenate([run.table["sink_rate_0.8"] for run in evidence.runs])
     findings.append(
-        Finding(
-            "instead",
+        instead(
             "the rate hangs on the threshold: at ε = 0.8 it is at most half of that at 0.3 "
             f"(between {100 * strict.min():.0f} and {100 * strict.max():.0f} %)",
             all(
@@ -141,27 +129,23 @@ def longer_context(evidence: Evidence, seed: int) -> Judged:
         rates = np.stack([run.table["sink_rate_0.3"], run.table["sink_rate_0.8"]])
         some, size = sinks.heads > 0, np.maximum(abs(more), abs(change))
         findings += [
-            Finding(
-                "core",
+            core(
                 f"the logit that keeps a sink's mass rises with n: {_list(sinks.needed)} above the "
                 f"mean of Gaussian others ({sinks.heads} sink heads, {_named(run)})",
                 some and np.all(np.diff(sinks.needed) > 0),
             ),
-            Finding(
-                "core",
+            core(
                 f"the mass of real sinks goes with it: their logit is {_list(sinks.logit)}, which "
                 f"since the first T rose by {_list(more, '+.2f')} more than that, and the log odds "
                 f"of their mass {_list(sinks.mass)} changed by {_list(change, '+.2f')}: of the "
                 f"same sign, or both less than {_SMALL}",
                 some and np.all((more * change > 0) | (size < _SMALL)),
             ),
-            Finding(
-                "instead",
+            instead(
                 "the change has the size that the law says, to half of it",
                 some and np.all(abs(change - more) < size / 2),
             ),
-            Finding(
-                "instead",
+            instead(
                 "the sink rate of one and the same model falls with the context it is measured at: "
                 f"{_percents(rates[0])} at ε = 0.3, {_percents(rates[1])} at 0.8 ({_named(run)})",
                 np.all(np.diff(rates, axis=1) < 0),
@@ -176,8 +160,7 @@ def dropping(evidence: Evidence, seed: int) -> Judged:
     for run in evidence.runs:
         gain = run.table["n_eff_rest"] / run.table["n_eff"]
         findings.append(
-            Finding(
-                "core",
+            core(
                 "without the first token the median row attends to more tokens: "
                 f"{_list(run.table['n_eff_rest'], '.1f')} in place of "
                 f"{_list(run.table['n_eff'], '.1f')} ({_named(run)})",
@@ -186,8 +169,7 @@ def dropping(evidence: Evidence, seed: int) -> Judged:
         )
     worst = max(run.identity for run in evidence.runs)
     findings.append(
-        Finding(
-            "instead",
+        instead(
             f"n_eff counted over the row is that of the identity in every row, to {worst:.0e}",
             worst < 1e-3,
         )
@@ -202,18 +184,12 @@ def spread(evidence: Evidence, seed: int) -> Judged:
         gamma = run.table["gamma_rest"]
         log, root = gamma / np.log(run.n), gamma / np.sqrt(np.log(run.n))
         findings += [
-            Finding(
-                "core",
-                f"γ̂ rises with n: {_list(gamma)} ({_named(run)})",
-                np.all(np.diff(gamma) > 0),
-            ),
-            Finding(
-                "core",
+            core(f"γ̂ rises with n: {_list(gamma)} ({_named(run)})", np.all(np.diff(gamma) > 0)),
+            core(
                 f"γ̂/ln n is the same at every length, to 10 %: {_list(log)}",
                 np.ptp(log) < 0.1 * log.mean(),
             ),
-            Finding(
-                "instead",
+            instead(
                 f"γ̂/√(ln n) is, to 10 %: {_list(root)}. At 1 the limit law has n·S² = 1; the "
                 f"median row attends to {_list(run.table['n_eff_rest'], '.1f')} tokens",
                 np.ptp(root) < 0.1 * root.mean(),

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sparsity.ledger.judging import Finding
+from sparsity.ledger.judging import Judged, core, instead, letter
 from sparsity.ledger.sinks.mixing import small_stack
 from sparsity.ledger.sinks.routes import SinkRoutes
 from sparsity.stacks.influence import norms
-from sparsity.stacks.mixing import Sink
+from sparsity.stacks.mixing import Layers, Sink, Stack
 
 __all__ = ["bounded"]
 
-Judged = tuple[list[Finding], dict[str, Any]]
-
 _ROUNDING = 1e-5  # of single precision, relative
+_STACKS = (  # kernel, sink, ‖M‖
+    ("exp", None, 0.0),
+    ("exp", Sink(mass=0.8), 0.5),
+    ("exp", Sink(logit=4.0, value=0.1), 0.5),
+    ("relu2", None, 0.5),
+    ("identity", None, 0.0),
+)
 
 
 def _computed_attention(v: jax.Array, gamma: float) -> jax.Array:
@@ -29,55 +32,48 @@ def _computed_attention(v: jax.Array, gamma: float) -> jax.Array:
 
 def bounded(routes: SinkRoutes, seed: int) -> Judged:
     """The bound against the Jacobian, entry by entry."""
-    stacks, entries, largest = [], 0, 0.0
-    for i, (kernel, sink, branch) in enumerate(
-        (
-            ("exp", None, 0.0),
-            ("exp", Sink(mass=0.8), 0.5),
-            ("exp", Sink(logit=4.0, value=0.1), 0.5),
-            ("relu2", None, 0.5),
-            ("identity", None, 0.0),
-        )
-    ):
+
+    def above(stack: Stack, layers: Layers) -> np.ndarray:
+        strengths = norms(np.asarray(layers.values, np.float64))
+        return routes.bound(layers.attention, strengths, stack.lipschitz, layers.gain)
+
+    stacks, entries = [], 0
+    for i, (kernel, sink, branch) in enumerate(_STACKS):
         stack = small_stack(sink, kernel=kernel, branch=branch, depth=3)
         layers = routes.draw(stack, int(np.random.SeedSequence([seed, 24, i]).generate_state(1)[0]))
-        strengths = np.linalg.norm(np.asarray(layers.values, np.float64), 2, axis=(-2, -1))
-        above = routes.bound(layers.attention, strengths, stack.lipschitz, layers.gain)
-        ratio = norms(routes.jacobian(layers)) / np.where(above > 0, above, 1e-300)
-        entries, largest = entries + ratio.size, max(largest, float(ratio.max()))
+        most = above(stack, layers)
+        ratio = norms(routes.jacobian(layers)) / np.where(most > 0, most, 1e-300)
+        entries += ratio.size
         stacks.append(
             {
                 "kernel": kernel,
                 "sink": sink is not None,
                 "lipschitz": stack.lipschitz,
-                "largest_ratio": float(ratio.max()),
-                "median_ratio": float(np.median(ratio[np.tril_indices_from(ratio)])),
+                "largest_ratio": ratio.max(),
+                "median_ratio": np.median(ratio[np.tril_indices_from(ratio)]),
             }
         )
-    single = routes.draw(small_stack(None, depth=1, heads=1), seed)
-    strengths = np.linalg.norm(np.asarray(single.values, np.float64), 2, axis=(-2, -1))
-    above = routes.bound(single.attention, strengths, 1.0, single.gain)
-    below = np.tril(np.ones_like(above, dtype=bool), -1)
-    exact = norms(routes.jacobian(single))[below] / above[below]
+    largest = max(row["largest_ratio"] for row in stacks)
+    stack = small_stack(None, depth=1, heads=1)
+    single = routes.draw(stack, seed)
+    below = np.tril_indices(stack.length, -1)
+    exact = norms(routes.jacobian(single))[below] / above(stack, single)[below]
     v = jnp.array([2.0, 1.0], "float32")
     moving = float(abs(jax.grad(_computed_attention)(v, 1.0)[0]))
     rows = np.array([[1.0, 0.0], np.asarray(jax.nn.softmax(v[1] * v))])
     held = float(routes.bound(rows[None, None], 1.0, 1.0, np.ones(2))[1, 0])
     findings = [
-        Finding(
-            "core",
+        core(
             f"‖∂v_j/∂v_i‖ stays below the sum over causal paths in all {entries} entries of "
             f"{len(stacks)} stacks (largest ratio {largest:.3f})",
             largest <= 1 + _ROUNDING,
         ),
-        Finding(
-            "letter",
+        letter(
             "it holds as well where the attention is computed from the tokens: two tokens, one "
             f"softmax layer, influence {moving:.3f} and bound {held:.3f}",
             moving <= held,
         ),
-        Finding(
-            "instead",
+        instead(
             "in one linear layer of one head it is attained by every token on every later one",
             np.allclose(exact, 1, rtol=0, atol=_ROUNDING),
         ),

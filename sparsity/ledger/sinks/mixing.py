@@ -8,16 +8,14 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import sympy
-from scipy import stats
 
-from sparsity.ledger.judging import ALARM, Finding
+from sparsity.ledger.judging import ALARM, Judged, core, instead, joined
 from sparsity.ledger.sinks.routes import SinkRoutes
 from sparsity.stacks.influence import norms
 from sparsity.stacks.mixing import Layers, Sink, Stack
+from sparsity.verification.ztest import compare_mean
 
 __all__ = ["collapses", "less_mixing", "no_op", "small_stack", "toy"]
-
-Judged = tuple[list[Finding], dict[str, Any]]
 
 _STACK = Stack(length=24, dim=8, depth=6, heads=2, common=0.25)
 _MASS = 0.8
@@ -35,11 +33,9 @@ def toy(routes: SinkRoutes, mass: float | None) -> np.ndarray:
     on token 0, whose value is zero, the rows are uniform over the tokens from 1 on.
     """
     n, depth = 6, 4
-    seen = np.tril(np.ones((n, n)))
-    if mass is not None:
-        seen[:, 0] = np.eye(n)[0]
-    rows = seen / seen.sum(axis=1, keepdims=True)
-    gain = np.ones(n)
+    rows, gain = np.tril(np.ones((n, n))), np.ones(n)
+    rows[1:, 0] = mass is None
+    rows /= rows.sum(axis=1, keepdims=True)
     if mass is not None:
         rows[1:] *= 1 - mass
         rows[1:, 0] = mass
@@ -57,96 +53,87 @@ def toy(routes: SinkRoutes, mass: float | None) -> np.ndarray:
 
 def less_mixing(routes: SinkRoutes, seed: int) -> Judged:
     """Jacobians and collapse of random stacks with a sink of value zero and without."""
-    strict = np.tril(np.ones((_STACK.length, _STACK.length), bool), -1)
-    strict[:, 0] = False  # of token 0 itself: it is the sink
-    shares, seeds = [], np.random.SeedSequence([seed, 21]).generate_state(6).tolist()
-    for key in seeds:
-        free, held = (
-            norms(routes.jacobian(routes.draw(small_stack(sink), key)))
-            for sink in (None, Sink(mass=_MASS))
-        )
-        own = [x.diagonal()[:, None] for x in (free, held)]
-        shares.append(((held / own[1])[strict].mean(), (free / own[0])[strict].mean()))
-    held, free = np.array(shares).T
-    draws = 256
-    rows, worst = [], 0.0
+    seeds = np.random.SeedSequence([seed, 21]).generate_state(6).tolist()
+    return joined(
+        _influence_falls(routes, seeds), _tokens_stay_apart(routes, seeds), _of_six_tokens(routes)
+    )
+
+
+def _influence_falls(routes: SinkRoutes, seeds: list[int]) -> Judged:
+    later = np.tril(np.ones((_STACK.length, _STACK.length), bool), -1)
+    later[:, 0] = False  # of token 0 itself: it is the sink
+
+    def share(sink: Sink | None, key: int) -> float:
+        reach = norms(routes.jacobian(routes.draw(small_stack(sink), key)))
+        return (reach / reach.diagonal()[:, None])[later].mean()
+
+    free, held = (np.array([share(x, key) for key in seeds]) for x in (None, Sink(mass=_MASS)))
+    finding = core(
+        f"a sink of mass {_MASS:g} and value zero lowers the mean influence of a token on the "
+        f"later ones, over their own, in all {len(seeds)} random stacks, by at least one half",
+        np.all(held < free / 2),
+    )
+    return [finding], {"influence_with": held, "influence_without": free}
+
+
+def _tokens_stay_apart(routes: SinkRoutes, seeds: list[int]) -> Judged:
     sinks = {"none": None, "mass 0.5": Sink(mass=0.5), "mass 0.8": Sink(mass=_MASS)}
     sinks |= {"mass 0.8, full value": Sink(mass=_MASS, value=1.0)}
+    rows, draws, critical = [], 256, 0.0
     for key, (label, sink) in zip(seeds, sinks.items(), strict=False):
         stack = small_stack(sink, dim=32, heads=1)
         exact, drawn = routes.average(stack), routes.sampled(stack, draws, key)
         # Linear in second moments, hence no bias of a ratio: E(x − D²y) = 0.
         x, y = drawn.last_pair[:, -1] ** 2, drawn.last_norm[:, -1] ** 2
-        gap = x - exact.distance[-1] ** 2 * y
-        z = float(gap.mean() / gap.std(ddof=1) * math.sqrt(draws))
-        worst = max(worst, abs(z))
-        rows.append(
-            {
-                "sink": label,
-                "distance": float(exact.distance[-1]),
-                "sampled": math.sqrt(x.mean() / y.mean()),
-                "z": z,
-            }
-        )
-    critical = float(stats.t.isf(ALARM / len(rows) / 2, draws - 1))
+        D = exact.distance[-1]
+        z, critical = compare_mean(x - D**2 * y, 0.0, ALARM / len(sinks))
+        sampled = math.sqrt(x.mean() / y.mean())
+        rows.append({"sink": label, "distance": D, "sampled": sampled, "z": z})
     none, half, most, full = (row["distance"] for row in rows)
-    without, toy_held = toy(routes, None), toy(routes, _MASS)
     findings = [
-        Finding(
-            "core",
-            f"a sink of mass {_MASS:g} and value zero lowers the mean influence of a token on the "
-            f"later ones, over their own, in all {len(seeds)} random stacks, by at least one half",
-            np.all(held < free / 2),
-        ),
-        Finding(
-            "core",
+        core(
             f"after {_STACK.depth} layers of {_STACK.length} tokens the last two are the farther "
             f"apart the larger the mass of the sink: {none:.2f}, {half:.2f}, {most:.2f} at mass 0, "
             "0.5, 0.8",
             none < half < most,
         ),
-        Finding(
-            "core",
+        core(
             f"stacks drawn at random have these distances ({draws} each)",
-            worst <= critical,
+            max(abs(row["z"]) for row in rows) <= critical,
         ),
-        Finding(
-            "core",
-            "six tokens, four layers, uniform rows: token 2 reaches tokens 3, 4, 5 with "
-            + ", ".join(f"{x:.3f}" for x in without)
-            + " of their own influence, with the sink only "
-            + ", ".join(f"{x:.3f}" for x in toy_held),
-            np.all(toy_held < without / 3),
-        ),
-        Finding(
-            "instead",
+        instead(
             f"a sink whose value is that of a common token mixes more than none: {full:.2f}",
             full < none,
         ),
     ]
-    numbers = {
-        "influence_with": held.tolist(),
-        "influence_without": free.tolist(),
-        "collapse": rows,
-        "critical": critical,
-        "toy": {"without": without.tolist(), "with": toy_held.tolist()},
-    }
-    return findings, numbers
+    return findings, {"collapse": rows, "critical": critical}
+
+
+def _of_six_tokens(routes: SinkRoutes) -> Judged:
+    without, held = toy(routes, None), toy(routes, _MASS)
+    finding = core(
+        "six tokens, four layers, uniform rows: token 2 reaches tokens 3, 4, 5 with "
+        + ", ".join(f"{x:.3f}" for x in without)
+        + " of their own influence, with the sink only "
+        + ", ".join(f"{x:.3f}" for x in held),
+        np.all(held < without / 3),
+    )
+    return [finding], {"toy": {"without": without, "with": held}}
 
 
 def collapses(routes: SinkRoutes, seed: int) -> Judged:
     """Rank collapse against representational collapse, on many token matrices."""
     rng = np.random.default_rng([seed, 23])
-    worst, count = 0.0, 0
-    for n, d in ((2, 1), (3, 4), (16, 8), (64, 2)):
-        v = rng.standard_normal((500, n, d)) * rng.exponential(size=(500, n, 1)) ** 3
-        found = routes.collapse(v)
-        worst, count = max(worst, float((found.last_pair / found.rank).max())), count + len(v)
-    stacks = [routes.forward(routes.draw(small_stack(s), seed)) for s in (None, Sink(mass=0.5))]
-    for states in stacks:
-        found = routes.collapse(np.asarray(states, np.float64))
-        worst = max(worst, float((found.last_pair / found.rank).max()))
-        count += len(found.rank)
+    shapes = ((2, 1), (3, 4), (16, 8), (64, 2))
+    states = [
+        rng.standard_normal((500, n, d)) * rng.exponential(size=(500, n, 1)) ** 3 for n, d in shapes
+    ]
+    for sink in (None, Sink(mass=0.5)):
+        drawn = routes.forward(routes.draw(small_stack(sink), seed))
+        states.append(np.asarray(drawn, np.float64))
+    found = [routes.collapse(v) for v in states]
+    worst = max((x.last_pair / x.rank).max() for x in found)
+    count = sum(map(len, states))
     a, b = sympy.symbols("a b", real=True)
     identity = sympy.expand(2 * (a**2 + b**2) - (a - b) ** 2 - (a + b) ** 2) == 0
     extreme = np.zeros((5, 3))
@@ -156,22 +143,19 @@ def collapses(routes: SinkRoutes, seed: int) -> Judged:
     counter[:2, 0] = 1e9, -1e9  # the last two tokens are equal, the first two far apart
     apart = routes.collapse(counter)
     findings = [
-        Finding(
-            "core",
+        core(
             f"‖v_n − v_(n−1)‖ ≤ √2·‖V − (1/n)11ᵀV‖ for all {count} token matrices, so the first "
             "collapse with Δ/√2 gives the second with Δ",
             worst <= math.sqrt(2) * (1 + 1e-12),
         ),
-        Finding("core", "2(a² + b²) − (a − b)² = (a + b)², so it holds for all (proven)", identity),
-        Finding(
-            "core",
+        core("2(a² + b²) − (a − b)² = (a + b)², so it holds for all (proven)", identity),
+        core(
             "not conversely: tokens with v_n = v_(n−1) exactly and ‖V − (1/n)11ᵀV‖ > 10⁹",
-            bool(apart.last_pair == 0 and apart.rank > 1e9),
+            apart.last_pair == 0 and apart.rank > 1e9,
         ),
-        Finding(
-            "instead",
+        instead(
             "the factor √2 cannot be spared: v_n = −v_(n−1), the others 0, attains it",
-            abs(float(tight.last_pair / tight.rank) - math.sqrt(2)) < 1e-12,
+            abs(tight.last_pair / tight.rank - math.sqrt(2)) < 1e-12,
         ),
     ]
     return findings, {"matrices": count, "largest_ratio": worst, "sqrt_2": math.sqrt(2)}
@@ -192,31 +176,25 @@ def no_op(routes: SinkRoutes, seed: int) -> Judged:
     layers = routes.draw(small_stack(Sink(mass=_MASS)), seed)
     column = norms(routes.jacobian(layers))[1:, 0]
     findings = [
-        Finding(
-            "core",
+        core(
             "with value zero the update of a layer is 1 − m of that without a sink, m the sink's "
             "mass: at m = 0.999 it is 0.001",
             np.allclose(zero / zero[0], 1 - masses, rtol=1e-3, atol=1e-6),
         ),
-        Finding(
-            "core",
+        core(
             "with one hundredth of a common value the update at m = 0.999 is below 2 % of that "
             "without a sink",
             small[-1] < 0.02 * small[0],
         ),
-        Finding(
-            "core",
+        core(
             f"no token is influenced by a sink of value zero, after {_STACK.depth} layers",
             np.all(column == 0),
         ),
-        Finding(
-            "instead",
+        instead(
             "with the value of a common token it is no no-op: the update grows as m → 1",
             full[-1] > full[0],
         ),
     ]
-    table = [
-        {"mass": float(m), "update": float(z), "with_value": float(f)}
-        for m, z, f in zip(masses, zero, full, strict=True)
-    ]
+    columns = zip(masses, zero, full, strict=True)
+    table = [{"mass": m, "update": z, "with_value": f} for m, z, f in columns]
     return findings, {"updates": table}

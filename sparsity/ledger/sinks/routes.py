@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,13 +39,9 @@ PUBLISHED_BESIDES: tuple[dict[str, str | float], ...] = (
 )
 
 
-def _draw(stack: Stack, seed: int) -> Layers:
-    """In single precision, so that the record is the same whether or not JAX has float64."""
-    return mixing.draw(stack, seed, dtype=np.float32)
-
-
-def _sampled(stack: Stack, draws: int, seed: int) -> Collapse:
-    return mixing.sampled(stack, draws, seed, dtype=np.float32)
+# In single precision, so that the record is the same whether or not JAX has float64.
+_draw = partial(mixing.draw, dtype=np.float32)
+_sampled = partial(mixing.sampled, dtype=np.float32)
 
 
 def _sink_mass(logit: float, length: int, gamma: float) -> float:
@@ -81,7 +78,7 @@ class SinkRoutes:
     bound: Callable[..., np.ndarray] = influence.bound
     collapse: Callable[[Any], Collapse] = collapse.collapse
     sampled: Callable[[Stack, int, int], Collapse] = _sampled
-    average: Callable[[Stack], mixing_law.Average] = mixing_law.average
+    average: Callable[[Stack], Collapse] = mixing_law.average
     distances: Callable[[Stack], np.ndarray] = mixing_law.distances
     sink_mass: Callable[[float, int, float], float] = _sink_mass
     sink_logit: Callable[[float, int, float], float] = _sink_logit

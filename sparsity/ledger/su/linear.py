@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
-from typing import Any
 
 import numpy as np
 import sympy
@@ -13,11 +11,18 @@ import sympy
 from sparsity import kernels
 from sparsity.kernels import Kernel, queries
 from sparsity.kernels.symbols import d, decay, n, ratio, s
-from sparsity.ledger.judging import Finding, Routes, same_function, sampling, z_tests
+from sparsity.ledger.judging import (
+    Judged,
+    Routes,
+    core,
+    instead,
+    letter,
+    same_function,
+    sampling,
+    z_tests,
+)
 
 __all__ = ["decay_to_zero", "dimension", "nonnegative", "norm_bounds", "softmax_gap"]
-
-Judged = tuple[list[Finding], dict[str, Any]]
 
 _DIMS = np.array([1, 2, 4, 16, 64, 256, 1024, 4096])
 _RATIOS = (0.1, 0.5, 1.0, 2.0, 10.0)
@@ -68,29 +73,20 @@ def nonnegative(routes: Routes, seed: int) -> Judged:
         cells.append(({"query": name, "dim": dim, "ratio": r}, theory, estimate))
     test = z_tests(cells)
     findings = [
-        Finding(
-            "core",
+        core(
             "the derived S tends to 0 as r = σ̃/μ̃ → ∞ and to 1 as r → 0, for any fixed query",
             sympy.limit(S, ratio, sympy.oo) == 0 and sympy.limit(S, ratio, 0, "+") == 1,
         ),
-        Finding(
-            "core",
+        core(
             f"S ≥ 1/√(1+r²) in all {gap.size} cells of query family × r × d, "
             "so that a small S needs a large r",
             gap.min() >= -1e-13,
         ),
-        Finding(
-            "core",
-            "‖q̃‖₂ ≤ ‖q̃‖₁ for every q̃ ≥ 0 and every d (proven): the bound is general",
-            norm_bounds(),
+        core(
+            "‖q̃‖₂ ≤ ‖q̃‖₁ for every q̃ ≥ 0 and every d (proven): the bound is general", norm_bounds()
         ),
-        Finding(
-            "core",
-            "real features e^k, whole vectors, give the S of the formula",
-            test.agree,
-        ),
-        Finding(
-            "instead",
+        core("real features e^k, whole vectors, give the S of the formula", test.agree),
+        instead(
             "the one-hot query attains the bound, in every dimension",
             np.abs(one_hot).max() <= 1e-13,
         ),
@@ -120,48 +116,34 @@ def dimension(routes: Routes, seed: int) -> Judged:
     }
     dense = [series[name] for name in queries.NAMES if name != "one-hot"]
     findings = [
-        Finding(
-            "core",
+        core(
             f"the largest ‖q̃‖₂/‖q̃‖₁ over {draws} random and 3 special q̃ ≥ 0 is √d, "
             "at d = 2, 16, 64, 1024",
             np.allclose(largest, roots, rtol=1e-9),
         ),
-        Finding(
-            "core",
+        core(
             "a larger d makes a dense query (uniform, half-normal) sparser",
             all(np.all(np.diff(values) < 0) for values in dense),
         ),
-        Finding(
-            "instead",
-            f"‖q̃‖₂/‖q̃‖₁ lies in [1/√d, 1] for all {len(dims) * (draws + 3)} queries",
-            inside,
-        ),
-        Finding(
-            "instead", "1/√d ≤ ‖q̃‖₂/‖q̃‖₁ ≤ 1 for every q̃ ≥ 0 and every d (proven)", norm_bounds()
-        ),
-        Finding(
-            "instead",
+        instead(f"‖q̃‖₂/‖q̃‖₁ lies in [1/√d, 1] for all {len(dims) * (draws + 3)} queries", inside),
+        instead("1/√d ≤ ‖q̃‖₂/‖q̃‖₁ ≤ 1 for every q̃ ≥ 0 and every d (proven)", norm_bounds()),
+        instead(
             "its maximum is 1, at the one-hot query, whatever d",
             np.allclose(largest, 1, rtol=1e-12),
         ),
-        Finding(
-            "instead",
-            "the ratio whose maximum is √d is ‖q̃‖₁/‖q̃‖₂",
-            np.allclose(inverse, roots, rtol=1e-12),
+        instead(
+            "the ratio whose maximum is √d is ‖q̃‖₁/‖q̃‖₂", np.allclose(inverse, roots, rtol=1e-12)
         ),
-        Finding(
-            "instead",
+        instead(
             "a larger d makes a dense query less sparse: S rises with d to 1",
             all(np.all(np.diff(values) > 0) and values[-1] > -1e-3 for values in dense),
         ),
-        Finding(
-            "instead",
-            "the one-hot query does not feel d: S = 1/√(1+r²)",
-            np.ptp(series["one-hot"]) <= 1e-13,
+        instead(
+            "the one-hot query does not feel d: S = 1/√(1+r²)", np.ptp(series["one-hot"]) <= 1e-13
         ),
     ]
     table = [
-        {"dim": int(dim), **{name: float(np.exp(series[name][k])) for name in queries.NAMES}}
+        {"dim": dim} | {name: np.exp(series[name][k]) for name in queries.NAMES}
         for k, dim in enumerate(_DIMS)
     ]
     return findings, {"norm_ratio": rows, "S_at_ratio_1": table}
@@ -186,48 +168,35 @@ def softmax_gap(routes: Routes, seed: int) -> Judged:
     )
     excess = np.expm1(log_S - softmax)
     findings = [
-        Finding(
-            "core",
+        core(
             "there are features whose S tends to softmax's as d → ∞: Taylor features at γ = 2 come "
             f"within {excess[-1]:.8f} of it (relatively) at p = 32",
             np.all(np.diff(log_S) < 0) and abs(excess[-1]) < 1e-6,
         ),
-        Finding(
-            "core",
-            "at every finite dimension tried a gap remains",
-            np.all(excess > 0),
-        ),
-        Finding(
-            "core",
+        core("at every finite dimension tried a gap remains", np.all(excess > 0)),
+        core(
             "adaptive quadrature of the definition gives the same S for p = 2, 4, 8",
             np.allclose(checked, log_S[:3], rtol=0, atol=1e-12),
         ),
-        Finding(
-            "letter",
+        letter(
             "d → ∞ closes the gap for i.i.d. nonnegative features as well (r = 1, d up to 10⁶)",
             np.any(iid[:, -1] <= softmax + 0.01),
         ),
-        Finding(
-            "instead",
+        instead(
             "with i.i.d. features S ≥ 1/√(1+r²) for every query and every d, the sparsity of a "
             "single feature",
             iid.min() >= -0.5 * math.log1p(r * r) - 1e-13,
         ),
     ]
     table = [
-        {
-            "degree": p,
-            "features_at_64": math.comb(head + p, p),
-            "S": math.exp(x),
-            "excess": float(e),
-        }
-        for p, x, e in zip(degrees, log_S.tolist(), excess, strict=True)
+        {"degree": p, "features_at_64": math.comb(head + p, p), "S": math.exp(x), "excess": e}
+        for p, x, e in zip(degrees, log_S, excess, strict=True)
     ]
     numbers = {
         "gamma": spread,
         "softmax": math.exp(softmax),
         "taylor": table,
-        "iid_smallest_S": float(np.exp(iid.min())),
+        "iid_smallest_S": np.exp(iid.min()),
     }
     return findings, numbers
 
@@ -250,8 +219,7 @@ def decay_to_zero(routes: Routes, seed: int) -> Judged:
     rows = [float(routes.row_sparsity(x ** np.arange(size - 1, -1, -1.0))) for x in decays[:5, 0]]
     by_formula = np.exp(routes.log_S("decayed", decay=decays[:5, 0], length=size))
     findings = [
-        Finding(
-            "core",
+        core(
             "the derived S tends to 0 as n → ∞ for every λ < 1",
             sympy.limit(square, m, sympy.oo) == 0
             and same_function(
@@ -261,26 +229,23 @@ def decay_to_zero(routes: Routes, seed: int) -> Judged:
                 (2.0, 10.0, 100.0),
             ),
         ),
-        Finding(
-            "core",
+        core(
             "ln S falls with slope −1/2 against ln n, for λ from 0.1 to 1 − 10⁻⁶",
             np.allclose(slopes, -0.5, rtol=0, atol=1e-3),
         ),
-        Finding(
-            "core",
+        core(
             f"real rows λ^(n−j) of n = {size} have the S of the formula",
             np.allclose(rows, by_formula, rtol=1e-12, atol=0),
         ),
-        Finding(
-            "instead",
+        instead(
             "n·S² → (1+λ)/(1−λ), the effective window (derived and evaluated)",
             sympy.simplify(window - wanted) == 0
             and np.allclose(n_S2, ((1 + decays) / (1 - decays))[:, 0], rtol=1e-3),
         ),
-        Finding("instead", "at λ = 1, S = 1 for every n", np.all(flat == 0)),
+        instead("at λ = 1, S = 1 for every n", np.all(flat == 0)),
     ]
     table = [
-        {"decay": float(x), "S_at_n_4096": row, "window": float(w)}
+        {"decay": x, "S_at_n_4096": row, "window": w}
         for x, row, w in zip(decays[:5, 0], rows, n_S2, strict=False)
     ]
-    return findings, {"rows": table, "slopes": [float(x) for x in itertools.chain(*slopes)]}
+    return findings, {"rows": table, "slopes": slopes.ravel()}

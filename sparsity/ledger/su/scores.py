@@ -11,14 +11,21 @@ import sympy
 
 from sparsity import kernels
 from sparsity.kernels.symbols import beta, gamma, s
-from sparsity.ledger.judging import Finding, Routes, same_function, sampling, z_tests
+from sparsity.ledger.judging import (
+    Judged,
+    Routes,
+    core,
+    instead,
+    letter,
+    same_function,
+    sampling,
+    z_tests,
+)
 from sparsity.montecarlo.estimators import keys_at
 from sparsity.results import Estimate
 from sparsity.rows.row import Row
 
 __all__ = ["exponential", "identity", "isotropy", "squared_relu"]
-
-Judged = tuple[list[Finding], dict[str, Any]]
 
 _REL_ERROR = 5e-4  # of each full-key estimate
 _KEYS = (  # kernel, β, γ, d, σ
@@ -52,7 +59,7 @@ def isotropy(routes: Routes, seed: int) -> Judged:
             "beta": bias,
             "gamma": spread,
             "sigma": sigma,
-            "mean_across_queries": float(np.linalg.norm(across * sigma)),
+            "mean_across_queries": np.linalg.norm(across * sigma),
         }
         return labels, float(routes.log_S(kernel, beta=bias, gamma=spread)), estimate
 
@@ -60,8 +67,7 @@ def isotropy(routes: Routes, seed: int) -> Judged:
         cells = list(pool.map(cell, range(len(_KEYS))))
     test = z_tests(cells)
     findings = [
-        Finding(
-            "core",
+        core(
             "whole keys in d = 1, 2, 16, 64 dimensions give the S of a scalar score at the same β "
             f"and γ, in {len(cells)} cells that would each show an error of "
             f"{100 * test.detectable:.2g} %",
@@ -87,38 +93,32 @@ def exponential(routes: Routes, seed: int) -> Judged:
     ladder = np.sqrt(2 * np.array([1e1, 1e2, 1e3, 1e4]))
     long = math.sqrt(float(routes.n_eff("exp", 1e12, gamma=2.0)) / 1e12)
     findings = [
-        Finding(
-            "core",
+        core(
             "the derived S tends to 0 as γ → ∞, whatever β",
             sympy.limit(S, gamma, sympy.oo) == 0
             and not S.has(beta)
             and same_function(S, lambda g: routes.log_S("exp", gamma=g), gamma, (0.5, 2.0, 8.0)),
         ),
-        Finding(
-            "core",
+        core(
             "ln S falls below any bound: −10, −100, −1000, −10000 at γ² = 20, 200, 2000, 20000",
             np.allclose(routes.log_S("exp", gamma=ladder), -(ladder**2) / 2, rtol=1e-12, atol=0),
         ),
-        Finding(
-            "letter",
+        letter(
             f"rows of n = {n} have the S of the formula, to 5 %, at γ = 1, 3 and 5",
             all(abs(S_rms[g] / limit[g] - 1) < 0.05 for g in spreads),
         ),
-        Finding(
-            "instead",
+        instead(
             f"at length n, S ≥ 1/√n ({1 / math.sqrt(n):.5f} at n = {n})",
             all(value >= n**-0.5 for value in S_rms.values()),
         ),
-        Finding(
-            "instead",
+        instead(
             f"the exact law at n = {n} (in brackets: the formula) gives S = "
             + ", ".join(f"{S_rms[g]:.5f} ({limit[g]:.7f})" for g in spreads)
             + f" at γ = 1, 3, 5, and rows drawn at random agree with it "
             f"(to {100 * test.detectable:.2g} % of n·S²)",
             test.agree,
         ),
-        Finding(
-            "instead",
+        instead(
             "rows long enough obey the formula: at γ = 2, n = 10¹² to 0.1 %",
             abs(long / float(np.exp(routes.log_S("exp", gamma=2.0))) - 1) < 1e-3,
         ),
@@ -152,41 +152,34 @@ def squared_relu(routes: Routes, seed: int) -> Judged:
         sympy.diff(relu2.second_moment, beta) - 4 * cube,
     ]
     findings = [
-        Finding(
-            "core",
+        core(
             "S, derived and evaluated alike, depends on z = β/γ alone",
             not S.has(gamma)
             and np.allclose(log_S, other, rtol=1e-12, atol=1e-13)
             and same_function(S, lambda z: routes.log_S("relu2", beta=z, gamma=1.0), _z, _POINTS),
         ),
-        Finding(
-            "core",
+        core(
             "the derived S tends to 0 as z → −∞, so that some β < 0 is arbitrarily sparse",
             sympy.limit(sympy.simplify(S.subs(_z, -x)), x, sympy.oo) == 0,
         ),
-        Finding(
-            "core",
+        core(
             "at β = 0 the derived S is 1/√6 for every γ",
             sympy.simplify(S.subs(_z, 0) - 1 / sympy.sqrt(6)) == 0,
         ),
-        Finding(
-            "core",
+        core(
             "dm₂/dβ = 2m₁ and dm₄/dβ = 4m₃ (derived), so that S never falls as z grows",
             all(sympy.simplify(sympy.expand(slope)) == 0 for slope in slopes),
         ),
-        Finding(
-            "core",
+        core(
             f"S increases in z at {len(_GRID)} points from −40 to 10⁶, so that β ≥ 0 never goes "
             "below 1/√6",
             np.all(np.diff(log_S) > 0) and np.all(log_S[_GRID >= 0] >= floor - 1e-13),
         ),
-        Finding(
-            "instead",
+        instead(
             "a negative β alone does not suffice: as γ → ∞, S returns to 1/√6",
             abs(wide - floor) < 1e-3,
         ),
-        Finding(
-            "instead",
+        instead(
             "S ~ 2(2π)^(−1/4) e^(−z²/4)/(√24 √|z|) as z → −∞ (0.5 % at z = −40)",
             abs(at_minus_40 + asymptote) < 5e-3,
         ),
@@ -194,9 +187,9 @@ def squared_relu(routes: Routes, seed: int) -> Judged:
     shown = (-8.0, -4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0)
     values = np.exp(routes.log_S("relu2", beta=np.array(shown), gamma=1.0))
     numbers = {
-        "S_of_z": [{"z": a, "S": float(b)} for a, b in zip(shown, values, strict=True)],
+        "S_of_z": [{"z": a, "S": b} for a, b in zip(shown, values, strict=True)],
         "one_over_sqrt_6": math.exp(floor),
-        "smallest_step_of_log_S": float(np.diff(log_S).min()),
+        "smallest_step_of_log_S": np.diff(log_S).min(),
     }
     return findings, numbers
 
@@ -216,8 +209,7 @@ def identity(routes: Routes, seed: int) -> Judged:
     mirrored = routes.log_S("identity", beta=-_GRID, gamma=1.0)
     quartic = sympy.series(S, _z, 0, 6).removeO() - sympy.sqrt(2 / sympy.pi) * (1 + _z**4 / 12)
     findings = [
-        Finding(
-            "core",
+        core(
             "the derived S is even in β, and so are its values",
             sympy.simplify(S - S.subs(_z, -_z)) == 0
             and np.array_equal(log_S, mirrored)
@@ -225,31 +217,27 @@ def identity(routes: Routes, seed: int) -> Judged:
                 S, lambda z: routes.log_S("identity", beta=z, gamma=1.0), _z, _POINTS
             ),
         ),
-        Finding(
-            "core",
+        core(
             "at β = 0 the derived S is √(2/π) for every γ",
             not S.has(gamma) and sympy.simplify(S.subs(_z, 0) - sympy.sqrt(2 / sympy.pi)) == 0,
         ),
-        Finding(
-            "core",
+        core(
             "dS/dz has the sign of a function that is 0 at z = 0 and grows like c·z²e^(−z²/2), "
             "c > 0 (derived): β = 0 is the minimum",
             sympy.simplify(numerator.subs(_z, 0)) == 0 and growth.is_positive is True,
         ),
-        Finding(
-            "core",
+        core(
             f"no value at {len(_GRID)} points from z = −40 to 10⁶ is below √(2/π)",
-            float(log_S.min()) >= floor - 1e-13,
+            log_S.min() >= floor - 1e-13,
         ),
-        Finding(
-            "instead",
+        instead(
             "near β = 0 the floor is flat to third order: S = √(2/π)(1 + z⁴/12 + O(z⁶))",
             sympy.simplify(quartic) == 0,
         ),
     ]
     numbers = {
         "floor": math.exp(floor),
-        "smallest_S": float(np.exp(log_S.min())),
-        "at_z": float(_GRID[log_S.argmin()]),
+        "smallest_S": np.exp(log_S.min()),
+        "at_z": _GRID[log_S.argmin()],
     }
     return findings, numbers

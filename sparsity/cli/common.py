@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ __all__ = [
     "json_option",
     "kernel_argument",
     "kernel_names",
+    "members",
     "number",
     "of_option",
     "offering",
@@ -27,6 +29,7 @@ __all__ = [
     "progress",
     "refuse_dim",
     "seed_option",
+    "show",
     "steps_option",
     "use_float64",
     "with_parameters",
@@ -48,23 +51,20 @@ def offering(*words: str) -> Callable[..., list[str]]:
     return lambda context, parameter, typed: [word for word in words if word.startswith(typed)]
 
 
-def kernel_names(context: Any, parameter: Any, typed: str) -> list[str]:
-    """The kernels whose names begin with what was typed, for the shell to offer."""
-    from sparsity import kernels
+def members(module: str) -> Callable[..., list[str]]:
+    """What the shell is to offer: those members of a module's ALL, read when it is asked."""
 
-    return offering(*(k.name for k in kernels.ALL))(context, parameter, typed)
+    def offer(context: Any, parameter: Any, typed: str) -> list[str]:
+        names = [each.name for each in importlib.import_module(module).ALL]
+        return offering(*names)(context, parameter, typed)
+
+    return offer
 
 
 def _step_names(context: Any, parameter: Any, typed: str) -> list[str]:
     from sparsity.rows import steps
 
     return offering(*(f"{name}:" for name in steps.typed()))(context, parameter, typed)
-
-
-def _quantity_names(context: Any, parameter: Any, typed: str) -> list[str]:
-    from sparsity import quantities
-
-    return offering(*(quantity.name for quantity in quantities.ALL))(context, parameter, typed)
 
 
 def _steps_help() -> str:
@@ -96,11 +96,11 @@ class ReadLater(click.Option):
         self._read = read
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """The record, with the help of now."""
         self.help = self._read()
         return super().get_help_record(ctx)
 
 
+kernel_names = members("sparsity.kernels")
 kernel_argument = click.argument("kernel", shell_complete=kernel_names)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
 seed_option = click.option("--seed", metavar="K", default="0", help="Seed (default 0).")
@@ -114,7 +114,11 @@ steps_option = click.option(
     shell_complete=_step_names,
 )
 of_option = click.option(
-    "--of", metavar="QUANTITY", cls=ReadLater, read=_of_help, shell_complete=_quantity_names
+    "--of",
+    metavar="QUANTITY",
+    cls=ReadLater,
+    read=_of_help,
+    shell_complete=members("sparsity.quantities"),
 )
 
 
@@ -130,7 +134,6 @@ def with_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
-    """The options that were given."""
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -160,6 +163,14 @@ def number(name: str, text: str, kind: type = float) -> Any:
 def print_json(value: Any) -> None:
     """One JSON value on stdout."""
     click.echo(json.dumps(plain(value), ensure_ascii=False, allow_nan=False))
+
+
+def show(found: Any, as_json: bool) -> None:
+    """An answer, as JSON or for people."""
+    if as_json:
+        print_json(found.summary())
+    else:
+        click.echo(found.text())
 
 
 @contextmanager
