@@ -136,7 +136,7 @@ def correctness(quick: bool) -> Iterator[dict[str, Any]]:
 
 
 def judged(what: str, dtype: str, found: Any, truth: float) -> dict[str, Any]:
-    z = (found.log_S - truth) / found.rel_stderr
+    z = (found.log_value - truth) / found.rel_stderr
     wrong = not abs(z) <= WRONG or found.warning is not None
     note = found.warning or ""
     return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,24 +19,60 @@ class Evaluation:
         log_S: its logarithm, the number to trust at the extremes.
         method: the route that ran: "closed form", "quadrature" or "summation".
         error_bound: bound on |Δ log S|, hence on the relative error of S; same shape as S.
+        length: n over which the moments of a row were taken together; None for any.
     """
 
     S: np.ndarray
     log_S: np.ndarray
     method: str
     error_bound: np.ndarray
+    length: Any = None
+    quantity: ClassVar[str] = "S"
 
     @classmethod
-    def from_log(cls, log_S: Any, method: str, error_bound: Any) -> Evaluation:
+    def from_log(cls, log_S: Any, method: str, error_bound: Any, length: Any = None) -> Evaluation:
         """Assemble from log S; S ≤ 1 holds exactly, as it must."""
         log_S = np.minimum(np.asarray(log_S, dtype=np.float64), 0.0)
         bound = np.broadcast_to(np.asarray(error_bound, dtype=np.float64), log_S.shape)
         with np.errstate(under="ignore"):
-            return cls(np.exp(log_S), log_S, method, bound)
+            return cls(np.exp(log_S), log_S, method, bound, length)
+
+    @property
+    def value(self) -> np.ndarray:
+        """S, under the name that every result has."""
+        return self.S
+
+    @property
+    def log_value(self) -> np.ndarray:
+        """Log S."""
+        return self.log_S
+
+
+class _OfS:
+    """What a result has only if it is of S."""
+
+    quantity: str
+    value: Any
+    log_value: Any
+
+    def _only(self, name: str, value: Any) -> Any:
+        if self.quantity != "S":
+            raise AttributeError(f"{name} is of S; this is {self.quantity}: read .value")
+        return value
+
+    @property
+    def S(self) -> Any:
+        """The value, if it is of S."""
+        return self._only("S", self.value)
+
+    @property
+    def log_S(self) -> Any:
+        """The log of the value, if it is of S."""
+        return self._only("log_S", self.log_value)
 
 
 @dataclass(frozen=True)
-class Exact:
+class Exact(_OfS):
     """A quantity of rows of n tokens by the exact law.
 
     Args:
@@ -66,12 +102,12 @@ class Exact:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(_OfS):
     """A quantity by sampling, with everything needed to judge it.
 
     Args:
-        S: the estimate, of whichever quantity; may underflow to 0 where log_S does not.
-        log_S: its logarithm.
+        value: the estimate; may underflow to 0 where log_value does not.
+        log_value: its logarithm.
         rel_stderr: standard error of its logarithm, i.e. its relative standard error.
         stderr: its standard error.
         ci95: its 95 % confidence interval, for this number of samples.
@@ -93,8 +129,8 @@ class Estimate:
         length: n of the rows; None for long rows.
     """
 
-    S: float
-    log_S: float
+    value: float
+    log_value: float
     rel_stderr: float
     stderr: float
     ci95: tuple[float, float]
@@ -113,16 +149,6 @@ class Estimate:
     bar: str = "standard error"
     quantity: str = "S"
     length: int | None = None
-
-    @property
-    def value(self) -> float:
-        """The estimate."""
-        return self.S
-
-    @property
-    def log_value(self) -> float:
-        """Its logarithm."""
-        return self.log_S
 
     @property
     def trusted(self) -> bool:

@@ -279,4 +279,4 @@ def test_false_alarm_rate_is_checked():
 def test_same_seed_same_bits_whatever_the_threads():
     first = check(SCALAR_RELU2, seed=5)
     again = [check([cell], seed=5) for cell in SCALAR_RELU2[:1]]
-    assert first[0].estimate.log_S == again[0][0].estimate.log_S
+    assert first[0].estimate.log_value == again[0][0].estimate.log_value

@@ -30,7 +30,7 @@ found = [
     rows.limit_form(),
     sample_rows(Row("exp", gamma=1.0, steps=(SinkLogit(1.0),)), 16, settings, "sink_mass"),
 ]
-print(jax.local_device_count(), *(x.hex() for e in found for x in (e.log_S, e.rel_stderr)))
+print(jax.local_device_count(), *(x.hex() for e in found for x in (e.log_value, e.rel_stderr)))
 """
 
 

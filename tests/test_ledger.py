@@ -231,10 +231,10 @@ def test_verdict_rule():
 
 def test_an_untrusted_estimate_is_not_agreement():
     estimate = HONEST.rows(Row("exp", gamma=1.0), 4, estimators.Sampling(rel_error=0.05))
-    right = z_tests([({}, estimate.log_S, estimate)])
+    right = z_tests([({}, estimate.log_value, estimate)])
     assert right.agree
-    assert not z_tests([({}, estimate.log_S, replace(estimate, warning="heavy"))]).agree
-    off = estimate.log_S + 10 * estimate.rel_stderr
+    assert not z_tests([({}, estimate.log_value, replace(estimate, warning="heavy"))]).agree
+    off = estimate.log_value + 10 * estimate.rel_stderr
     assert not z_tests([({}, off, estimate)]).agree
 
 

@@ -34,7 +34,7 @@ LIMIT = 5.5  # |z| beyond which a cell fails: about 7e−7 with 63 degrees of fr
 def z_score(found, log_S: float) -> float:
     assert found.trusted, found.warning
     assert found.rel_stderr > 0
-    return (found.log_S - log_S) / found.rel_stderr
+    return (found.log_value - log_S) / found.rel_stderr
 
 
 def plain_batches(chunks: int, first: int = 0, seed: int = 0) -> np.ndarray:
@@ -46,9 +46,9 @@ def plain_batches(chunks: int, first: int = 0, seed: int = 0) -> np.ndarray:
 def test_same_seed_same_bits_and_another_seed_other_bits():
     kwargs: dict[str, Any] = dict(beta=-1.0, gamma=0.5)
     first, again = estimate("relu2", seed=7, **kwargs), estimate("relu2", seed=7, **kwargs)
-    assert first.log_S == again.log_S
+    assert first.log_value == again.log_value
     assert first.rel_stderr == again.rel_stderr
-    assert estimate("relu2", seed=8, **kwargs).log_S != first.log_S
+    assert estimate("relu2", seed=8, **kwargs).log_S != first.log_value
 
 
 def test_batches_do_not_depend_on_how_they_are_chunked():
@@ -106,7 +106,7 @@ def test_scalar_estimates_meet_the_closed_form(kernel, parameters):
     assert abs(z_score(found, float(evaluate(kernel, **parameters).log_S))) < LIMIT
     assert found.rel_stderr <= 1e-4
     assert found.samples >= 2**10
-    assert found.ci95[0] <= found.S <= found.ci95[1]
+    assert found.ci95[0] <= found.value <= found.ci95[1]
 
 
 def test_a_wrong_table_costs_draws_and_no_bias(monkeypatch):
@@ -220,7 +220,7 @@ def test_long_runs_are_kept_in_bounded_memory(monkeypatch):
     folded = estimators.stratified(rough, at, sampling)
     assert kept
     assert folded.samples == whole.samples
-    assert abs(folded.log_S - whole.log_S) < 1e-12
+    assert abs(folded.log_value - whole.log_value) < 1e-12
     assert 0.2 < folded.rel_stderr / whole.rel_stderr < 5
 
 
@@ -229,7 +229,7 @@ def test_plain_sampling_of_a_steep_exponential_says_that_it_cannot_be_trusted():
     found = estimate("exp", gamma=4.0, method="plain", max_samples=1e7)
     assert not found.trusted
     assert "cannot be trusted" in (found.warning or "")
-    assert found.log_S - (-8.0) > math.log(3)  # indeed several times too large
+    assert found.log_value - (-8.0) > math.log(3)  # indeed several times too large
     assert found.method == "scalar-plain"
     tame = estimate("relu2", beta=0.0, gamma=1.0, method="plain", max_samples=1e6)
     assert abs(z_score(tame, -math.log(6) / 2)) < LIMIT
@@ -251,7 +251,7 @@ def test_whole_keys_for_any_query_and_mean():
             )
             wrong = float(evaluate(kernel, beta=beta, gamma=1.1 * gamma).log_S)
             if kernel is exp:  # whose S moves most with γ: a 10 % error must show
-                assert abs(wrong - found.log_S) > LIMIT * found.rel_stderr
+                assert abs(wrong - found.log_value) > LIMIT * found.rel_stderr
             cells += 1
     assert cells == 9
 
@@ -279,21 +279,21 @@ def test_rows_against_numpy_all_zero_rows_left_out():
     n_eff = a.sum(1) ** 2 / (a * a).sum(1)
     drawn = draw_rows(Row(relu2, beta=-1.0, gamma=1.0), 4, Sampling(rel_error=5e-4, seed=2))
     found, S_n = drawn.estimate("n_eff"), drawn.estimate("S")
-    gap = found.S - n_eff.mean()
+    gap = found.value - n_eff.mean()
     error = math.hypot(found.stderr, n_eff.std() / math.sqrt(len(n_eff)))
     assert abs(gap) < LIMIT * error
     expected = np.sqrt(n_eff / 4)
-    assert abs(S_n.S - expected.mean()) < LIMIT * math.hypot(S_n.stderr, 1e-3 * expected.std())
-    assert 1 <= found.S <= 4
+    assert abs(S_n.value - expected.mean()) < LIMIT * math.hypot(S_n.stderr, 1e-3 * expected.std())
+    assert 1 <= found.value <= 4
 
 
 def test_rows_of_one_token_and_rows_of_whole_keys():
     alone = estimate(exp, gamma=2.0, length=1, of="n_eff")
-    assert alone.S == pytest.approx(1, abs=1e-12)
+    assert alone.value == pytest.approx(1, abs=1e-12)
     scalar = estimate("exp", gamma=1.0, length=8, rel_error=1e-3)
     keys = estimate("exp", gamma=1.0, length=8, dim=5, rel_error=1e-3)
     assert (scalar.method, keys.method) == ("rows", "rows-full-keys")
-    gap = (scalar.log_S - keys.log_S) / math.hypot(scalar.rel_stderr, keys.rel_stderr)
+    gap = (scalar.log_value - keys.log_value) / math.hypot(scalar.rel_stderr, keys.rel_stderr)
     assert abs(gap) < LIMIT
 
 
@@ -320,7 +320,7 @@ def test_every_quantity_of_every_kind_of_row_against_the_exact_law(name):
         truth = float(exact(row, length=n, of=of).log_value)
         assert abs(z_score(found, truth)) < LIMIT
         assert abs(found.log_value + 0.01 - truth) > LIMIT * found.rel_stderr  # 1 % would show
-        assert (found.quantity, found.length, found.value) == (of, n, found.S)
+        assert (found.quantity, found.length, found.value) == (of, n, found.value)
         assert found.method == name.split(",")[0]
         assert found.rel_stderr <= 1e-3
     assert len(asked) == 3 + sinks
@@ -343,20 +343,20 @@ def test_without_a_length_it_is_the_limit():
     keys = [
         estimate(x, dim=4, **g) for x, g in ((Row("exp", gamma=0.5), {}), ("exp", {"gamma": 0.5}))
     ]
-    assert keys[0].log_S == keys[1].log_S
+    assert keys[0].log_value == keys[1].log_value
 
 
 def test_a_row_of_steps_and_a_kernel_with_parameters_are_one():
     """Retention by `decay` or by the step; the two draws are the same."""
     step = estimate(Row("exp", gamma=0.5, steps=(Decay(0.9),)), length=8)
-    assert step.log_S == estimate("exp", gamma=0.5, decay=0.9, length=8).log_S
+    assert step.log_value == estimate("exp", gamma=0.5, decay=0.9, length=8).log_S
 
 
 def test_quantities_of_a_row_of_positions():
     for of in ("S", "n_eff", "participation"):
         truth = float(exact("decayed", decay=0.9, length=100, of=of).log_value)
         found = estimate(Row("decayed", decay=0.9), length=100, of=of)
-        assert found.log_S == pytest.approx(truth, abs=1e-12)
+        assert found.log_value == pytest.approx(truth, abs=1e-12)
         plain = estimate("decayed", decay=0.9, length=100, of=of, method="plain", max_samples=1e7)
         assert abs(z_score(plain, truth)) < LIMIT
     assert (found.quantity, found.length) == ("participation", 100)
@@ -385,7 +385,7 @@ def test_a_users_own_kernel(name):
 def test_float32_is_named_and_close():
     found = estimate("relu2", beta=0.0, gamma=1.0, dtype="float32")
     assert found.dtype == "float32"
-    assert found.S == pytest.approx(1 / math.sqrt(6), rel=1e-4)
+    assert found.value == pytest.approx(1 / math.sqrt(6), rel=1e-4)
 
 
 def test_float64_while_jax_has_it_disabled_is_a_clear_error():
@@ -430,7 +430,7 @@ def test_a_relu_written_as_a_piecewise_is_the_relu():
 def test_rows_too_steep_for_their_pooled_moments_still_have_their_own():
     found = estimate("exp", gamma=20.0, length=64)
     assert found.trusted
-    assert 1 / 8 <= found.S < 0.2
+    assert 1 / 8 <= found.value < 0.2
 
 
 EXTREME = [

@@ -233,7 +233,7 @@ def drawn_once():
 def deviations(law):
     """Of β_m and of n_eff, in standard errors."""
     found, rows = drawn_once()
-    gap = rows.log_S - np.log(n_eff(law, 16).value)
+    gap = rows.log_value - np.log(n_eff(law, 16).value)
     return np.abs((found.beta - law.beta(NEAR)) / found.beta_stderr).max(), gap / rows.rel_stderr
 
 

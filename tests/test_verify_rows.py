@@ -194,7 +194,7 @@ def test_a_kernel_with_parameters_is_a_row():
     assert len(found.cells) == 1
     assert len(found.exact) == 2
     again = sparsity.verify(Row("relu2", beta=0.0, gamma=1.0), detectable=1e-2)
-    assert again.cells[0].estimate.log_S == found.cells[0].estimate.log_S
+    assert again.cells[0].estimate.log_value == found.cells[0].estimate.log_value
     own = sparsity.verify(softplus, beta=0.0, gamma=1.0, detectable=1e-2)
     assert own.agree
     assert own.cells[0].kernel == "softplus"

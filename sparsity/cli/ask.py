@@ -187,9 +187,10 @@ def _sampled_text(asked: Any, found: Any, line: str) -> str:
 
 def _sampled(asked: Any, found: Any, theory: dict[str, Any]) -> dict[str, Any]:
     """An estimate beside its theory, in JSON's types; what is no S has no S."""
-    hidden = {"dof", "length"} | (set() if asked.quantity.limit else {"S", "log_S"})
-    value = {name: each for name, each in asdict(found).items() if name not in hidden}
-    value |= {"value": found.value, "log_value": found.log_value, "trusted": found.trusted}
+    of_S = {"S": found.S, "log_S": found.log_S} if found.quantity == "S" else {}
+    hidden = {"dof", "length"}
+    value = of_S | {name: each for name, each in asdict(found).items() if name not in hidden}
+    value |= {"trusted": found.trusted}
     return value | asked.described() | {"n": asked.length} | theory
 
 

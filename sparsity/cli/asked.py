@@ -86,12 +86,10 @@ class Asked:
             return f"E|a| / √(E a²), a = {kernel.weight}, {kernel.law.value}"
         if not self.of_rows:
             return f"{self.quantity.average}, a = {kernel.weight}"
-        mean = self.quantity.average
-        if self.quantity is quantities.S:
-            mean = "E[‖a‖₁ / (√n ‖a‖₂)] over rows a_1 … a_n that are not all zero"
         factor = "λ^(n−j) f(s_j)" if self.decay else "f(s_j)"
         under = f", steps {' '.join(self.steps)}" if self.steps else ""
-        return f"{mean}, a_j = {factor}, f = {kernel.weight}, {kernel.law.value}{under}"
+        weight = f"a_j = {factor}, f = {kernel.weight}, {kernel.law.value}"
+        return f"{self.quantity.average}, {weight}{under}"
 
     def limit(self) -> Any:
         """S of long rows, an `Evaluation`; of tokens that differ, from all n of them together.

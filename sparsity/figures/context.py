@@ -41,7 +41,7 @@ def data(context: Context) -> Data:
             seed = cell_seed(context.seed, label, length)
             settings = Sampling(rel_error=context.rel_error, seed=seed, dtype=np.float32)
             drawn = sample_rows(row, length, settings)
-            points[float(length)] = (drawn.S, drawn.stderr, drawn.samples, seed)
+            points[float(length)] = (drawn.value, drawn.stderr, drawn.samples, seed)
         theory = log[len(LENGTHS) :]
         found.append(line.with_points(theory, points, "rows of rotated vectors"))
     gamma = float(laws()["CoCA"].gamma(0))

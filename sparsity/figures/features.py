@@ -42,4 +42,4 @@ def sample(
     seed = cell_seed(context.seed, feature.name, mean, query, dim)
     sampling = Sampling(context.rel_error, seed=seed)
     found = estimators.features(feature, named(query).vector(dim), mean, 1.0, sampling)
-    return (found.S, found.stderr, found.samples, found.seed), found.method
+    return (found.value, found.stderr, found.samples, found.seed), found.method

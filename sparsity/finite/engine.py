@@ -18,13 +18,16 @@ from sparsity.finite.laplace import TAIL, Laplace, laplace
 from sparsity.finite.transforms import SLOW, STEP, Sums
 from sparsity.kernels.parameters import LENGTH
 from sparsity.quantities import Integral, Quantity
-from sparsity.rows.classes import Classed, alike, classed, relative
+from sparsity.rows.classes import Classed, alike, classed, no_sink, relative
 from sparsity.rows.row import Row
 
 __all__ = ["ALIKE", "STEP", "law", "shares"]
 
 ALIKE = 0.16  # step of u where all tokens are alike, and nothing is interpolated
 _DEEPEST = 1e-290  # of a transform
+
+
+_BEYOND = 10.0  # of u: more than the integral beyond its range is, over the integrand at the end
 
 
 def integrated(sums: Sums, body: np.ndarray, step: float) -> tuple[float, float]:
@@ -40,6 +43,8 @@ def integrated(sums: Sums, body: np.ndarray, step: float) -> tuple[float, float]
     for other, p_row in zip(body[1:], sums.p_row[1:], strict=True):
         others.append(float(other.sum()) * step / p_row)
     gap = sum(abs(fine - other) for other in others)
+    ends = np.abs(body[0, [0, -1]]).sum() / sums.p_row[0]  # the integrand falls on beyond them
+    gap += _BEYOND * float(ends)
     return fine, (gap / fine if fine > 0 else math.inf) + sums.error + 100 * TAIL
 
 
@@ -125,7 +130,7 @@ def law(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, ...]:
     with np.errstate(over="ignore", invalid="ignore"):  # far out in the tails, where nothing falls
         first = classed(row, int(longest))
         if quantity.sinks and not first.sink.any():
-            raise InputError("row", row, "has no sink in sight; add a SinkLogit or a Sink")
+            raise no_sink(row)
         if alike(row, int(flat.min()), int(longest), units=quantity.integral.units):
             columns = _alike(first, quantity.integral, flat)
         else:

@@ -8,6 +8,7 @@ where e^(−x) is neither its first few terms nor 0 is evaluated, the rest are r
 from __future__ import annotations
 
 import functools
+import math
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from sparsity.kernels.base import Kernel
 __all__ = ["TAIL", "Laplace", "laplace"]
 
 _MOST_POINTS = 1_000_000  # of u, that one law may be asked for: seconds of work
+_FAR = (-1.0, 0.0, 2.0)  # powers of |f| in E Y₂ and sink masses next to nothing
 _TERMS, _SMALL = 4, -8.3  # of the series of e^(−x); log x below which they are all of it
 
 
@@ -55,7 +57,9 @@ class Laplace:
         dim: int | None = None,
     ):
         """Do the inner integral once: nodes sorted by log|f|, and the running sums."""
-        log_f, log_w, error, density_error = nodes(kernel, beta, gamma, dim)
+        log_f, log_w, error, density_error = nodes(
+            kernel, beta, gamma, dim, _FAR if c == 1 else (0.0,)
+        )
         self._too_wide = too_wide(kernel, gamma)
         if not len(log_f):
             raise InputError("weight", kernel.weight, "vanishes in float64 wherever keys fall")
@@ -72,8 +76,15 @@ class Laplace:
         counts = np.exp(np.minimum(log_f - typical, 0.0)) * (self.w > 1e-30)
         self.rounding = 4 * float(np.max(counts * error[order]) + density_error)
         # A light sink, c = 1, matters in the rare rows whose other weights are lighter still.
-        rare = TAIL if c == 2 else TAIL**2
-        self.right = 5.0 - float(self.c_log_f[np.searchsorted(share, rare)])
+        rarest = int(np.searchsorted(share, TAIL if c == 2 else TAIL**2))
+        if (
+            c == 1
+        ):  # at its lightest, its mass is that of e^u · share: down to where that is nothing
+            with np.errstate(divide="ignore"):
+                light = np.log(share) - log_f
+            if light[0] < light.max() + math.log(TAIL):
+                rarest = min(rarest, int(np.argmax(light > light.max() + math.log(TAIL))))
+        self.right = 5.0 - float(self.c_log_f[rarest])
         self.above = np.append(np.cumsum(self.w[::-1])[::-1], 0.0)
         self.below = {}  # running Σ w x^k, in the log domain
         with np.errstate(divide="ignore"):

@@ -67,8 +67,9 @@ class _Smooth:
 
     patience = 1
 
-    def __init__(self, axis: Axis) -> None:
-        self.axis, self.top = axis, -np.inf
+    def __init__(self, axis: Axis, powers: tuple[float, ...]) -> None:
+        self.axis, self.powers = axis, [p for p in powers if self._decays(axis, p)]
+        self.tops = [-np.inf] * len(self.powers)
         self.tilted = axis.law.tilts
         self.tilt = np.zeros(3)  # f = e^(c + bt + at²) times what the panels know of it
         if isinstance(axis.law, Gaussian):
@@ -77,20 +78,36 @@ class _Smooth:
         self.count = 0
         self.slivers: list[tuple[np.ndarray, np.ndarray]] = []  # most log|f| and log mass
 
-    def _density(self, known: Known) -> tuple[np.ndarray, np.ndarray]:
+    @staticmethod
+    def _decays(axis: Axis, p: float) -> bool:
+        gaussian = isinstance(axis.law, Gaussian)
+        return not gaussian or axis.law.square(_times(p, axis.f.tilt))[2] < 0
+
+    def _density(self, known: Known, p: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+        """Least and largest log of |f|^p times the density; of |f|^−1 the tilt alone."""
         ends = known.t - known.half, known.t + known.half
         with np.errstate(all="ignore"):
-            return self.axis.law.bounds(*ends, (0.0, 0.0, 0.0))
+            low, high = self.axis.law.bounds(*ends, _times(p, self.axis.f.tilt))
+            if p > 0:
+                low = low + p * known.f[0]
+                high = high + p * np.where(np.isfinite(known.f[1]), known.f[1], 0.0)
+        return low, high
+
+    def _depth(self, known: Known) -> np.ndarray:
+        """Log of the largest share that a panel has in a moment, about."""
+        highs = [self._density(known, p)[1] for p in self.powers]
+        return np.max([high - top for high, top in zip(highs, self.tops, strict=True)], axis=0)
 
     def see(self, known: Known) -> None:
         """Where keys fall and f is not zero, the density is at least this high."""
         alive = known.f[0] > -np.inf
-        least = np.max(self._density(known)[0], where=alive, initial=-np.inf)
-        self.top = max(self.top, float(least))
+        for i, p in enumerate(self.powers):
+            least = np.max(self._density(known, p)[0], where=alive, initial=-np.inf)
+            self.tops[i] = max(self.tops[i], float(least))
 
     def drop(self, known: Known) -> np.ndarray:
-        """Panels where f is zero, or keys hardly ever fall."""
-        return (known.f[1] == -np.inf) | (self._density(known)[1] < self.top - _REACH)
+        """Panels where f is zero, or that no moment is made of."""
+        return (known.f[1] == -np.inf) | (self._depth(known) < -_REACH)
 
     def _excess(self, known: Known) -> np.ndarray:
         """How far f and the density vary over a panel's box, in units of what they may."""
@@ -130,7 +147,7 @@ class _Smooth:
         most = np.where(known.f[1] == np.inf, _RAREST, TAIL / 10)
         low, high = self._density(known)
         tiny = 2 * known.half < most
-        return tiny | ((high < self.top - _MATTERS) & (high - low < 4))
+        return tiny | ((self._depth(known) < -_MATTERS) & (high - low < 4))
 
     def stuck(self, known: Known) -> None:
         """Take panels as they are that cannot be cut further; refuse a pole among them."""
@@ -139,7 +156,7 @@ class _Smooth:
             raise InputError("weight", self.axis.f.kernel.weight, fix)
         self.kept.append(known.panels)
         density = self._density(known)[1]
-        counts = density > self.top - _MATTERS
+        counts = self._depth(known) > -_MATTERS
         mass = density + np.log(2 * known.half)
         tilt = np.polyval(self.tilt[::-1], known.t)  # a sliver is too narrow for it to vary
         self.slivers.append(((known.f[1] + tilt)[counts], mass[counts]))
@@ -167,7 +184,11 @@ class _Smooth:
         if not len(density):
             nothing = np.empty(0)
             return Nodes(nothing, nothing, nothing, 0.0)
-        found = axis.refined(a, x, axis.at(a, x), density > self.top - _MATTERS)
+        found = axis.at(a, x)
+        shares = [
+            density + p * found.log - top for p, top in zip(self.powers, self.tops, strict=True)
+        ]
+        found = axis.refined(a, x, found, np.max(shares, axis=0) > -_MATTERS)
         keep = np.isfinite(found.log)
         own = axis.law.rounding(t) + np.abs(t) * axis.shift[a]
         log_w = density + axis.law.log_norm + np.log(half) + np.log(WEIGHTS)
@@ -176,8 +197,22 @@ class _Smooth:
         return nodes._replace(density_error=error + self._blur(nodes))
 
 
-def nodes(kernel: Kernel, beta: float, gamma: float, dim: int | None) -> Nodes:
-    """Where |f| is evaluated, and with what weights; dim is d of keys on the sphere, or None.
+def _times(p: float, tilt: tuple[float, ...]) -> tuple[float, float, float]:
+    c0, c1, c2 = tilt
+    return p * c0, p * c1, p * c2
+
+
+def nodes(
+    kernel: Kernel, beta: float, gamma: float, dim: int | None, powers: tuple[float, ...] = (0.0,)
+) -> Nodes:
+    """Where |f| is evaluated, and with what weights.
+
+    Args:
+        kernel: a kernel of Law.SCORE.
+        beta: bias.
+        gamma: spread; 0 is a fixed score.
+        dim: d of keys on the sphere, or None.
+        powers: of |f| whose means the nodes reach: of a row of rare weights those are far out.
 
     Raises:
         InputError: f is not a finite real number where keys fall, or varies beyond all reach.
@@ -187,6 +222,6 @@ def nodes(kernel: Kernel, beta: float, gamma: float, dim: int | None) -> Nodes:
         return _fixed(kernel, beta)
     law = Sphere(beta, gamma, dim) if dim else score_law(kernel, beta, gamma)
     axis = Axis(definition(kernel), law)
-    goal = _Smooth(axis)
+    goal = _Smooth(axis, powers)
     cut(axis, goal)
     return goal.nodes()

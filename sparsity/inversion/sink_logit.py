@@ -10,8 +10,9 @@ from scipy.optimize import brentq
 
 from sparsity.errors import InputError
 from sparsity.finite import engine
+from sparsity.kernels import Kernel
 from sparsity.kernels.parameters import LENGTH
-from sparsity.rows.row import Row
+from sparsity.rows.row import Row, row_of
 from sparsity.rows.steps import SinkLogit
 from sparsity.theory.limit_form import log_total
 
@@ -46,13 +47,17 @@ def _solved(mass: float, row: Row, n: int) -> float:
     return float(root)
 
 
-def sink_logit(mass: float, row: Row, *, length: Any) -> np.ndarray:
+def sink_logit(
+    mass: float, kernel: str | Kernel | Row, *, length: Any, **parameters: Any
+) -> np.ndarray:
     """The logit b of a `SinkLogit` that takes a given mean mass: like ln n + γ²/2 for exp.
 
     Args:
         mass: the wanted mean mass, in (0, 1).
-        row: what the sink logit is added to; other sinks take their share of the mass.
+        kernel: what the sink logit is added to, a `Row`, a built-in kernel's name, or a `Kernel`;
+            other sinks of a row take their share of the mass.
         length: row lengths n, whole numbers ≥ 1, any shape.
+        **parameters: of a kernel given without a row.
 
     Returns:
         b, in the shape of `length`, to about 1e−12: the odds of the mass are solved for.
@@ -62,9 +67,9 @@ def sink_logit(mass: float, row: Row, *, length: Any) -> np.ndarray:
     """
     if not (isinstance(mass, (int, float)) and 0 < mass < 1):
         raise InputError("mass", mass, "must be between 0 and 1")
-    n = LENGTH.check(length)
+    row, n = row_of(kernel, parameters).scored(), LENGTH.check(length)
     if not n.size:
         raise InputError("length", length, "give at least one")
     with np.errstate(over="ignore", invalid="ignore"):  # far out in the tails, where nothing falls
-        found = [_solved(mass, row.scored(), int(m)) for m in n.flat]
+        found = [_solved(mass, row, int(m)) for m in n.flat]
     return np.array(found, dtype=np.float64).reshape(n.shape)

@@ -238,7 +238,7 @@ def z_tests(cells: Sequence[tuple[Mapping[str, Any], float, Estimate]]) -> ZTest
             {
                 **labels,
                 "theory": float(np.exp(theory)),
-                "estimate": estimate.S,
+                "estimate": estimate.value,
                 "stderr": estimate.stderr,
                 "z": z,
                 "critical": critical,

@@ -146,7 +146,7 @@ def draw(
 def _of_any_length(row: Row, dim: int, sampling: Sampling) -> Estimate:
     """S of long rows whose tokens are alike whatever their number."""
     if not alike(row, _ANY, 2 * _ANY, units=False):
-        fix = "the tokens of this row differ along it; give the length of the row"
+        fix = "this row is not the same at every length; give one"
         raise InputError("length", None, fix)
     return draw_rows(row, _ANY, sampling, None, dim=dim or None).limit_form()
 

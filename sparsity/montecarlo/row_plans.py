@@ -83,21 +83,21 @@ def _rotary(row: Row, n: int) -> Plan:
 
 def _each(row: Row, n: int) -> Plan:
     """A row whose tokens differ, or that has sinks."""
-    tokens = row.tokens(n)
+    _refuse_long(n, 1)
+    tokens = row.each(n)  # not in groups: where the steps change is for the exact law to know
     _refuse_long(n, tokens.dim or 1)
-    times = tokens.count.astype(np.int64)
-    beta, gamma, w, sink = (
-        np.repeat(x, times) for x in (tokens.beta, tokens.gamma, tokens.w, tokens.sink)
-    )
+    beta, gamma = tokens.beta, tokens.gamma
     with np.errstate(divide="ignore"):
-        log_w = np.log(w)
+        log_w = np.log(tokens.w)
+        fixed = (gamma == 0) & (numpy_log_abs(row.kernel)(beta) == -np.inf)
+    sinks = tokens.sink & (log_w > -np.inf) & ~fixed
     source = Each(n, tokens.dim or 0)
     return Plan(
         source,
-        (beta, gamma, log_w, sink),
+        (beta, gamma, log_w, tokens.sink),
         _scale(row.kernel, beta, gamma, log_w),
         "rows-sphere" if source.dim else "rows-law",
-        bool(sink.any() or tokens.units),
+        bool(sinks.any() or tokens.units),
         float(np.logaddexp.reduce(tokens.units)) if tokens.units else -math.inf,
     )
 

@@ -25,9 +25,12 @@ from sparsity.montecarlo.running import Run, Sampling, conclude, run
 from sparsity.montecarlo.sources import Source
 from sparsity.quantities import Quantity, RowSums
 from sparsity.results import Estimate
+from sparsity.rows.classes import no_sink
 from sparsity.rows.row import Row
 
 __all__ = ["DrawnRows", "RowSampler", "draw_rows", "sample_rows"]
+
+_ROUNDING = 8.0  # units in the last place by which the mean over rows may be off
 
 
 @dataclass(frozen=True)
@@ -173,7 +176,7 @@ def draw_rows(
     quantity = None if of is None else quantities.named(of)
     plan = planned(row, int(n), dim or 0, sampling.seed)
     if quantity is not None and quantity.sinks and not plan.sinks:
-        raise InputError("row", row, "has no sink in sight; add a SinkLogit or a Sink")
+        raise no_sink(row)
     known = tuple(q for q in quantities.ALL if plan.sinks or not q.sinks)
     if quantity is not None and quantity not in known:
         known = (*known, quantity)
@@ -185,7 +188,8 @@ def draw_rows(
     arguments = jax.tree.map(
         lambda x: np.asarray(x, dtype=real), (plan.law, plan.log_unit, plan.log_scale)
     )
-    done = run(sampler, arguments, _powers(known, goal), sampling)
+    rounding = _ROUNDING * float(np.finfo(real).eps)
+    done = run(sampler, arguments, _powers(known, goal), sampling, resolution=rounding)
     return DrawnRows(done, sampler, plan.method, sampling)
 
 

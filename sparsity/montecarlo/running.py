@@ -250,8 +250,8 @@ def conclude(
         (low, wide_low), (high, wide_high) = np.exp(log_value - halves), np.exp(log_value + halves)
         stderr = float(value * np.float64(rel))
     return Estimate(
-        S=value,
-        log_S=log_value,
+        value=value,
+        log_value=log_value,
         rel_stderr=rel,
         stderr=stderr,
         ci95=(float(low), float(high)),

@@ -115,7 +115,7 @@ def _row(axes: Axes, spec: Spec, store: Store, x: float) -> list[Any]:
     if not isinstance(point, Point):
         return [*row, "", "", "", ""]
     e = point.estimate
-    low, S, high = e.ci95[0], e.S, e.ci95[1]
+    low, S, high = e.ci95[0], e.value, e.ci95[1]
     if point.of == "n_eff":
         low, S, high = (math.sqrt(value / float(axes.n(x, spec))) for value in (low, S, high))
     return [*row, point.name, S, max(high - S, S - low), e.samples]

@@ -127,7 +127,7 @@ def _sample(
         return
     try:
         found, of = _draw(spec, chunks, check)
-        sampled = math.isfinite(found.S)
+        sampled = math.isfinite(found.value)
         point = Point(found, of, number) if sampled else f"not sampled: {found.warning}"
     except InputError as error:
         point = f"not sampled: {error}"

@@ -144,7 +144,7 @@ def _point(axes: Axes, spec: Spec, x: float, point: Point) -> dict[str, Any]:
     """A sampled point with its 95 % interval."""
     e, n = point.estimate, float(axes.n(x, spec))
     low, high = e.ci95
-    logs = np.log(np.maximum([e.S, low, high], 1e-300))
+    logs = np.log(np.maximum([e.value, low, high], 1e-300))
     if point.of == "n_eff":
         logs = 0.5 * (logs - math.log(n))
     v = axes.v(logs, n).tolist()

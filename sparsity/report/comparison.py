@@ -33,8 +33,8 @@ def _from_log(value: float) -> str:
 
 def _estimate(estimate: Any) -> str:
     if estimate.stderr > 0 or estimate.rel_stderr == 0:
-        return f"{_from_log(estimate.log_S)} ± {number(estimate.stderr, 2)}"
-    return f"{_from_log(estimate.log_S)} × (1 ± {number(estimate.rel_stderr, 2)})"
+        return f"{_from_log(estimate.log_value)} ± {number(estimate.stderr, 2)}"
+    return f"{_from_log(estimate.log_value)} × (1 ± {number(estimate.rel_stderr, 2)})"
 
 
 def section_of(crosscheck: Any) -> str:

@@ -28,6 +28,7 @@ __all__ = [
     "alike",
     "classed",
     "interpolated",
+    "no_sink",
     "pieces",
     "relative",
 ]
@@ -102,6 +103,12 @@ def classed(row: Row, length: Any) -> Classed:
         token=np.concatenate([count, none]),
         sink=np.concatenate([count * tokens.sink[seen], one]),
     )
+
+
+def no_sink(row: Row) -> InputError:
+    """The refusal of a sink's mass where there is none."""
+    fix = "has no sink in sight whose weight can be other than 0; add a SinkLogit or a Sink"
+    return InputError("row", row, fix)
 
 
 def relative(given: Classed, units: bool) -> Classed:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,8 @@ class Row:
     def __init__(
         self, kernel: str | Kernel, *, steps: tuple[Step, ...] = (), **parameters: Any
     ) -> None:
+        if isinstance(kernel, Row):
+            raise InputError("kernel", kernel, "is a row already; use row.then or row.replace")
         record = kernels.named(kernel)
         steps = _checked(steps)
         given = {name: value for name, value in parameters.items() if value is not None}
@@ -74,18 +76,15 @@ class Row:
             parts.append(f"steps=({shown}{',' if len(self.steps) == 1 else ''})")
         return f"Row({', '.join(parts)})"
 
-    def __getitem__(self, name: str) -> Any:
-        return dict(self.parameters)[name]
-
     @property
     def beta(self) -> float:
         """Bias β of every token, before the steps."""
-        return self["beta"]
+        return dict(self.scored().parameters)["beta"]  # type: ignore[return-value]
 
     @property
     def gamma(self) -> float:
         """Spread γ of every token, before the steps."""
-        return self["gamma"]
+        return dict(self.scored().parameters)["gamma"]  # type: ignore[return-value]
 
     @property
     def params(self) -> dict[str, Value]:
@@ -97,7 +96,15 @@ class Row:
         return Row(self.kernel, steps=(*self.steps, *steps), **self.params)
 
     def replace(self, **parameters: Any) -> Row:
-        """The same row with other parameters."""
+        """The same row with other parameters.
+
+        Raises:
+            InputError: a parameter that the kernel does not have, or a value outside its domain.
+        """
+        for name in ("kernel", "steps"):
+            if name in parameters:
+                fix = "replace takes parameters; use row.then for steps, or make a new Row"
+                raise InputError(name, parameters[name], fix)
         return Row(self.kernel, steps=self.steps, **(self.params | parameters))
 
     def scored(self) -> Row:
@@ -121,15 +128,22 @@ class Row:
         Raises:
             InputError: a bad length, or one at which too many tokens differ.
         """
-        n = LENGTH.check(length)
-        if n.ndim:
-            raise InputError("length", length, "give one number")
-        n = int(n)
+        n = _one_length(length)
         edges = [np.array([0.0, n])]
         for step in self.steps:
             new = np.asarray(step.breaks(n), dtype=np.float64)
             edges.append(new[(new > 0) & (new < n)])
-        edge = np.unique(np.concatenate(edges))
+        return self._stepped(np.unique(np.concatenate(edges)), n)
+
+    def each(self, length: Any) -> Tokens:
+        """The same with a group for every token, whatever the steps say of where they change.
+
+        Args and raises as `tokens`; n numbers of everything.
+        """
+        n = _one_length(length)
+        return self._stepped(np.arange(n + 1.0), n)
+
+    def _stepped(self, edge: np.ndarray, n: int) -> Tokens:
         distance = edge[:-1]
         same = np.ones_like(distance)
         beta, gamma = self.beta * same, self.gamma * same
@@ -140,15 +154,20 @@ class Row:
 
     def positions(self, length: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(β_j, γ_j, w_j) of the tokens j = 1 … n, each of shape [n]."""
-        tokens = self.tokens(length)
-        times = tokens.count.astype(np.int64)
-        beta, gamma, w = (np.repeat(x, times)[::-1] for x in (tokens.beta, tokens.gamma, tokens.w))
-        return beta, gamma, w
+        tokens = self.each(length)
+        return tokens.beta[::-1], tokens.gamma[::-1], tokens.w[::-1]
 
     def described(self) -> dict[str, Any]:
         """Kernel, parameters and steps in JSON's types."""
         steps = [_typed(step) for step in self.steps]
         return {"kernel": self.kernel.name, "params": self.params, "steps": steps}
+
+
+def _one_length(length: Any) -> int:
+    n = LENGTH.check(length)
+    if n.ndim:
+        raise InputError("length", length, "give one number")
+    return int(n)
 
 
 def _checked(steps: Any) -> tuple[Step, ...]:
@@ -159,6 +178,8 @@ def _checked(steps: Any) -> tuple[Step, ...]:
     for step in steps:
         if isinstance(step, type) or not (callable(step) and hasattr(step, "breaks")):
             raise InputError("steps", step, fix)
+        if not is_dataclass(step) or not isinstance(step, Hashable):
+            raise InputError("steps", step, "a step is a frozen dataclass, as `Row` is")
     return steps
 
 

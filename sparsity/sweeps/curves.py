@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity import quantities
-from sparsity.errors import InputError
+from sparsity.errors import InputError, check_seed
 from sparsity.kernels import Kernel, Law
 from sparsity.kernels import named as named_kernel
 from sparsity.kernels.parameters import ALL as PARAMETERS
@@ -129,10 +129,10 @@ def sweep(
 
     Returns:
         A dataset with one dimension and coordinate per parameter. By default the variables are S,
-        log_S and error_bound, with `length` also n_eff and S_rms, and with `montecarlo` S_mc,
-        stderr_mc and how they were drawn. With `of`, each quantity has its name, error_bound_NAME
-        and, with `montecarlo`, NAME_mc, stderr_NAME_mc … Every variable carries a long_name and
-        units.
+        log_S and error_bound, and with `montecarlo` (of rows without steps) S_mc, stderr_mc and how
+        they were drawn; with the `length` of rows the limit is S_limit, log_S_limit …, and n_eff
+        and S_rms stand beside it. With `of`, each quantity has its name, error_bound_NAME and, with
+        `montecarlo`, NAME_mc, stderr_NAME_mc … Every variable carries a long_name and units.
 
     Raises:
         InputError: an unknown kernel, parameter or quantity, a missing one, a malformed grid, a
@@ -141,10 +141,10 @@ def sweep(
     steps = ()
     if isinstance(kernel, Row):
         kernel, steps, grids = kernel.kernel, kernel.steps, kernel.params | grids
+    check_seed(seed)
     record = named_kernel(kernel)
     cells = Grid(record, steps, _grids(record, grids))
-    of_rows = record.law is Law.SCORE and LENGTH.name in cells.grids
-    asked = _asked(of) if of is not None else (quantities.n_eff,) if of_rows else ()
+    asked = _asked(of) if of is not None else (quantities.n_eff,) if cells.of_rows else ()
     variables: Variables = {}
     method = ""
     if of is None:

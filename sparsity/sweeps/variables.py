@@ -11,7 +11,7 @@ import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.finite.exact import exact
-from sparsity.kernels import Kernel
+from sparsity.kernels import Kernel, Law
 from sparsity.kernels.parameters import LENGTH, QUERY
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row
@@ -27,11 +27,12 @@ Cell = dict[str, Any]
 Grids = dict[str, np.ndarray]
 Variables = dict[str, Any]  # (dimensions, values, attributes) by name
 
-_LIMIT = {
+_LIMIT = {  # field of an evaluation, and what it is
     "S": "l1/l2 sparsity S = E|a| / √(E a²), the limit of long rows",
-    "log_S": "natural logarithm of S",
-    "error_bound": "bound on the absolute error of log S",
+    "log_S": "natural logarithm of the limit S",
+    "error_bound": "bound on the absolute error of its logarithm",
 }
+_OF_LIMIT = {"S": "S_limit", "log_S": "log_S_limit", "error_bound": "error_bound_S_limit"}
 _SAMPLED = {  # field of an estimate, and what it is
     "stderr": "standard error of {}_mc",
     "samples": "draws behind {}_mc",
@@ -79,10 +80,19 @@ class Grid:
         own = {name: value for name, value in cell.items() if name != LENGTH.name}
         return Row(self.kernel, steps=self.steps, **own)
 
+    @property
+    def of_rows(self) -> bool:
+        """Whether there are rows of n: S is then of these, and the limit is `S_limit`."""
+        return self.kernel.law is Law.SCORE and LENGTH.name in self.grids
+
     def sparsity(self) -> tuple[Variables, str]:
-        """The limit S, log S and the error bound, and the route that ran."""
-        if self.steps:
-            return self._of_steps()
+        """The limit S, its logarithm and the error bound, and the route that ran."""
+        found, method = self._of_steps() if self.steps else self._of_kernel()
+        if self.of_rows:
+            found = {_OF_LIMIT[name]: found[name] for name in _LIMIT}
+        return found, method
+
+    def _of_kernel(self) -> tuple[Variables, str]:
         grids, dims = self.limit, tuple(self.limit)
         names = [name for name in grids if name != QUERY.name]
         mesh: Cell = dict(zip(names, np.ix_(*(grids[name] for name in names)), strict=True))
@@ -122,9 +132,10 @@ class Grid:
         self, run: Callable[[Cell], Estimate], quantity: Quantity | None = None
     ) -> tuple[Variables, str]:
         """One estimate for each cell, of the limit S or of rows, and the estimator that ran."""
-        name, tag = (quantity.name, f"{quantity.name}_") if quantity else ("S", "")
+        name = quantity.name if quantity else "S_limit" if self.of_rows else "S"
+        tag = f"{name}_" if quantity or self.of_rows else ""
         grids = self.grids if quantity else self.limit
-        fields = {f"{name}_mc": ("S", f"Monte Carlo estimate of {name}")}
+        fields = {f"{name}_mc": ("value", f"Monte Carlo estimate of {name}")}
         fields |= {f"{x}_{tag}mc": (x, words.format(name)) for x, words in _SAMPLED.items()}
         estimates = [run(cell) for cell in _cells(grids)]
         return _stacked(grids, estimates, fields), estimates[0].method

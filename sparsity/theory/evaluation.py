@@ -9,6 +9,7 @@ import numpy as np
 from sparsity import kernels
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.kernels import Kernel
+from sparsity.kernels.parameters import LENGTH
 from sparsity.results import Evaluation
 from sparsity.rows.row import Row, row_of
 from sparsity.theory import closed_form, quadrature
@@ -44,10 +45,15 @@ def evaluate(
     if method not in (None, *METHODS):
         raise InputError("method", method, f"choose one of {', '.join(METHODS)}")
     if isinstance(kernel, Row):
-        if kernel.steps:
-            return _of_steps(kernel, method, **parameters)
-        kernel, parameters = kernel.kernel, kernel.params | parameters
-        parameters = _without_length(kernel, parameters)
+        given = dict(parameters)
+        length = given.pop(LENGTH.name, None)
+        row = row_of(kernel, given)
+        if row.steps:
+            return _of_steps(row.scored(), method, length)
+        kernel, parameters = row.kernel, row.params
+        if length is not None:
+            n = LENGTH.check(length)  # S of a kernel of scores does not depend on it
+            parameters |= {LENGTH.name: n} if row.kernel.law is kernels.Law.POSITION else {}
     kernel = kernels.named(kernel)
     bound = kernel.bind(parameters)
     if method != "quadrature":
@@ -66,16 +72,9 @@ def evaluate(
     return Evaluation.from_log(log_S, ran, error)
 
 
-def _without_length(kernel: Kernel, parameters: dict[str, Any]) -> dict[str, Any]:
-    """S of a kernel of scores does not depend on the length of the row."""
-    own = {p.name for p in kernel.parameters}
-    return {name: x for name, x in parameters.items() if name != "length" or name in own}
-
-
-def _of_steps(row: Row, method: str | None, **parameters: Any) -> Evaluation:
-    length = parameters.pop("length", None)
-    row = row_of(row, parameters).scored()
-    if method == "closed form":
-        raise NoClosedForm("the limit form", "steps along the sequence have none here")
+def _of_steps(row: Row, method: str | None, length: Any) -> Evaluation:
+    if method is not None:
+        fix = f"a row with steps has the limit form only, no {method}; leave it out"
+        raise InputError("method", method, fix)
     log_S, error = limit_form(row, length)
-    return Evaluation.from_log(log_S, "limit form", error)
+    return Evaluation.from_log(log_S, "limit form", error, length)

@@ -125,7 +125,7 @@ def _product(cell: Question) -> Value:
 
 def _derived(cell: Question) -> Value:
     """The formula that SymPy derives, evaluated with many digits."""
-    at: Any = {p.symbol: sympy.Rational(cell.row[p.name]) for p in cell.kernel.parameters}
+    at: Any = {p.symbol: sympy.Rational(cell.row.params[p.name]) for p in cell.kernel.parameters}
     log_S = float(sympy.N(sympy.log(symbolic.derive(cell.kernel).S.subs(at)), _DIGITS))
     return log_S, 1e-15 * max(1.0, abs(log_S))
 
@@ -161,7 +161,8 @@ def _scalar(cell: Question, sampling: Sampling) -> Estimate:
 
 
 def _features(cell: Question, sampling: Sampling) -> Estimate:
-    query = named_query(cell.row["query"]).vector(cell.row["dim"])
+    own: Any = cell.row.params
+    query = named_query(own["query"]).vector(own["dim"])
     feature = FEATURE_MAPS[cell.given["feature"]]
     return estimators.features(feature, query, cell.given["center"], cell.given["spread"], sampling)
 

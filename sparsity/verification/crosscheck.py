@@ -45,7 +45,7 @@ def judge(
         detectable: the relative error that it must be able to see.
     """
     z, critical, seen = compare(theory, estimate, alarm)
-    if not math.isfinite(estimate.log_S - theory) or not estimate.trusted:
+    if not math.isfinite(estimate.log_value - theory) or not estimate.trusted:
         verdict = "not enough evidence"
     elif abs(z) > critical:
         verdict = "disagree"

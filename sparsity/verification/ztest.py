@@ -39,7 +39,7 @@ def compare(theory: float, estimate: Estimate, alarm: float) -> Compared:
     """
     critical = float(stats.t.isf(alarm / 2, estimate.dof))
     seen = (critical + float(stats.t.ppf(_POWER, estimate.dof))) * estimate.rel_stderr
-    difference = estimate.log_S - theory
+    difference = estimate.log_value - theory
     if difference == 0:
         z = 0.0
     elif estimate.rel_stderr > 0:

@@ -81,4 +81,4 @@ def parse(text: str, steps: tuple[type[Any], ...] = ALL) -> Step:
         takes = ", ".join(field.name for field in fields(known[name.strip()]))
         raise InputError("step", text, f"{name.strip()} takes {takes}") from None
     except InputError as error:
-        raise InputError("step", text, f"{error.argument} {error.fix}") from None
+        raise InputError("step", text, f"{error.argument}: {error.fix}") from None

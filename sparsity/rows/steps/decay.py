@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsity.errors import InputError
-from sparsity.kernels.parameters import DECAY
+from sparsity.errors import InputError, number
 from sparsity.rows.tokens import MOST, Tokens
 
 __all__ = ["Decay"]
@@ -31,8 +30,7 @@ class Decay:
     decay: float
 
     def __post_init__(self) -> None:
-        if np.ndim(DECAY.check(self.decay)):
-            raise InputError("decay", self.decay, "give one number in (0, 1]")
+        number("decay", self.decay, "give one number in (0, 1]", lambda x: 0 < x <= 1)
 
     def breaks(self, length: int) -> np.ndarray:
         """Every distance up to where the weight underflows."""

@@ -1,0 +1,184 @@
+"""Rows at their edges: constant quantities, weights next to nothing, wrong steps, bad input."""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import mpmath
+import numpy as np
+import pytest
+
+from sparsity import (
+    Alibi,
+    Decay,
+    Row,
+    ScalableSoftmax,
+    Sink,
+    SinkLogit,
+    Window,
+    estimate,
+    evaluate,
+    exact,
+    sink_logit,
+    sweep,
+    verify,
+)
+from sparsity.errors import InputError
+
+SOFTMAX = Row("exp", gamma=1.0)
+
+# (row, n): quantities that do not vary, or hardly: one token has it all
+CONSTANT = (
+    (SOFTMAX.then(Window(1)), 5),
+    (SOFTMAX.then(Sink(40.0)), 8),
+    (SOFTMAX.then(Sink(20.0)), 8),
+    (SOFTMAX.then(Alibi(40.0)), 8),
+    (SOFTMAX.then(Decay(1e-12)), 8),
+    (SOFTMAX.then(ScalableSoftmax(), SinkLogit(1.0)), 1),
+    (Row("relu2", beta=0, gamma=1, steps=(Window(1), SinkLogit(1.0))), 8),
+)
+
+
+@pytest.mark.parametrize(("row", "n"), CONSTANT, ids=lambda x: str(x))
+def test_constant_quantities_agree_to_rounding(row, n):
+    """Rounding is part of the error bar: a last digit is no disagreement."""
+    for dtype in ("float32", "float64"):
+        found = verify(row, length=n, detectable=1e-2, dtype=dtype)
+        assert found.agree, [(c.quantity, c.z) for c in found.cells if c.verdict != "agree"]
+        assert len(found.cells) >= 4
+        assert all(cell.detectable > 0 for cell in found.cells)
+    drawn = estimate(row, length=n, of="n_eff", rel_error=1e-2)
+    assert 0 < drawn.stderr
+
+
+def light(of, gamma, logit):
+    """The quantity of one token of softmax beside a sink logit, by a fine sum of 40 digits."""
+    with mpmath.workdps(40):
+        g, b = mpmath.mpf(gamma), mpmath.mpf(logit)
+        rate = 1 if of == "sink_mass" else -1
+
+        def integrand(t):
+            share = 1 / (1 + mpmath.exp(rate * (g * t - b)))
+            return mpmath.exp(-t * t / 2) * (share if of == "sink_mass" else share**2)
+
+        step = mpmath.mpf(1) / 64
+        total = mpmath.fsum(integrand(k * step) for k in range(-45 * 64, 45 * 64))
+        return total * step / mpmath.sqrt(2 * mpmath.pi)
+
+
+LIGHT = (
+    ("participation", 8, 150),
+    ("participation", 6, 80),
+    ("participation", 8, 130),
+    ("participation", 4, 300),
+    ("participation", 12, 40),
+    ("sink_mass", 8, -300),
+    ("sink_mass", 10, -400),
+    ("sink_mass", 14, -600),
+    ("sink_mass", 12, -50),
+    ("sink_mass", 1, 0),
+)
+
+
+@pytest.mark.parametrize(("of", "gamma", "logit"), LIGHT)
+def test_masses_next_to_nothing_are_within_their_bounds(of, gamma, logit):
+    row = Row("exp", gamma=gamma, steps=(SinkLogit(float(logit)),))
+    found, truth = exact(row, length=1, of=of), light(of, gamma, logit)
+    error = float(abs(mpmath.mpf(float(found.value)) / truth - 1))
+    assert error <= float(found.error_bound) < 1e-11
+
+
+@dataclass(frozen=True)
+class Forgetful:
+    """ALiBi that does not say where it changes."""
+
+    name: ClassVar[str] = "forgetful"
+    example: ClassVar[tuple[Any, ...]] = (0.3,)
+
+    slope: float
+
+    def breaks(self, length):
+        return np.empty(0)
+
+    def __call__(self, tokens, length):
+        return replace(tokens, beta=tokens.beta - self.slope * tokens.distance)
+
+
+def test_a_step_that_hides_where_it_changes_is_seen():
+    right = verify(SOFTMAX.then(Alibi(0.3)), length=8, detectable=1e-2)
+    wrong = verify(SOFTMAX.then(Forgetful(0.3)), length=8, detectable=1e-2)
+    assert right.agree
+    assert not wrong.agree
+
+
+def test_one_name_one_number():
+    """With rows of n, S is of these; the limit has a name of its own."""
+    alone, rows = sweep("exp", gamma=1.0), sweep("exp", gamma=1.0, length=256)
+    assert rows["S_limit"].item() == alone["S"].item()
+    assert "S" not in rows
+    assert sweep("exp", gamma=1.0, length=256, of="S")["S"].item() == (
+        exact("exp", gamma=1.0, length=256, of="S").S
+    )
+    for found in (
+        exact("exp", gamma=1.0, length=8, of="n_eff"),
+        estimate("exp", gamma=1.0, length=8, of="n_eff", rel_error=0.1),
+    ):
+        assert found.value > 1
+        for name in ("S", "log_S"):
+            with pytest.raises(AttributeError, match="n_eff"):
+                getattr(found, name)
+    limit = evaluate("exp", gamma=1.0)
+    assert (limit.value, limit.log_value, limit.quantity) == (limit.S, limit.log_S, "S")
+    assert evaluate(SOFTMAX.then(Window(2)), length=4).length == 4
+
+
+@pytest.mark.parametrize(
+    ("case", "argument"),
+    [
+        (lambda: Decay("0.5"), "decay"),
+        (lambda: Decay(True), "decay"),
+        (lambda: evaluate(SOFTMAX, length=-8), "length"),
+        (lambda: evaluate(SOFTMAX, length="foo"), "length"),
+        (lambda: evaluate(SOFTMAX, gamma=2), "gamma"),
+        (lambda: evaluate(SOFTMAX.then(Window(2)), length=4, method="quadrature"), "method"),
+        (lambda: evaluate(SOFTMAX.then(ScalableSoftmax())), "length"),
+        (lambda: Row("decayed", decay=0.5).gamma, "kernel"),
+        (lambda: Row("decayed", decay=0.5).tokens(3), "kernel"),
+        (lambda: SOFTMAX.replace(steps=()), "steps"),
+        (lambda: SOFTMAX.replace(kernel="relu2"), "kernel"),
+        (lambda: Row(SOFTMAX), "kernel"),
+        (lambda: sweep("exp", gamma=[1, 2], montecarlo=True, seed=-1), "seed"),
+    ],
+)
+def test_bad_input_is_refused_by_name(case, argument):
+    with pytest.raises(InputError) as refused:
+        case()
+    assert refused.value.argument == argument
+
+
+def test_a_step_that_is_no_record_is_refused():
+    class Loose:
+        name, example = "loose", ()
+
+        def breaks(self, length):
+            return np.empty(0)
+
+        def __call__(self, tokens, length):
+            return tokens
+
+    with pytest.raises(InputError, match="frozen dataclass"):
+        SOFTMAX.then(Loose())
+
+
+@pytest.mark.parametrize(
+    "row", [SOFTMAX.then(Sink(1.0), Window(2)), Row("relu2", beta=1, gamma=1, steps=(Sink(-1.0),))]
+)
+def test_a_sink_that_weighs_nothing_is_refused_alike(row):
+    for instrument in (exact, estimate):
+        with pytest.raises(InputError, match="no sink in sight"):
+            instrument(row, length=8, of="sink_mass")
+
+
+def test_a_sink_logit_is_found_for_a_kernel_with_parameters():
+    assert sink_logit(0.5, "exp", gamma=2, length=10) == sink_logit(
+        0.5, Row("exp", gamma=2), length=10
+    )
