@@ -128,7 +128,7 @@ def test_a_default_is_a_dimension_of_its_own():
 
 def test_length_adds_the_exact_law_of_rows():
     dataset = sweep("relu2", beta=[-1, 1], gamma=[0.5, 2.0], length=[1, 8, 1000])
-    assert dataset["S"].dims == ("beta", "gamma")
+    assert dataset["S_limit"].dims == ("beta", "gamma")
     assert dataset["n_eff"].dims == ("beta", "gamma", "length")
     for beta, gamma in itertools.product([-1, 1], [0.5, 2.0]):
         law = exact("relu2", length=[1, 8, 1000], beta=beta, gamma=gamma)
@@ -159,7 +159,7 @@ def test_a_sweep_of_a_row_is_exact_in_every_cell():
 
 def test_a_sweep_of_a_row_without_a_quantity_is_its_limit_form():
     dataset = sweep(ROW, length=[8, 64])
-    np.testing.assert_array_equal(dataset["S"][0, 0], evaluate(ROW, length=[8, 64]).S)
+    np.testing.assert_array_equal(dataset["S_limit"][0, 0], evaluate(ROW, length=[8, 64]).S)
     np.testing.assert_array_equal(dataset["n_eff"][0, 0], exact(ROW, length=[8, 64]).value)
     assert sweep("decayed", decay=0.9, length=50, of="n_eff")["n_eff"].item() == (
         exact("decayed", decay=0.9, length=50).value
@@ -176,17 +176,19 @@ def test_montecarlo_agrees_and_changes_nothing_else():
         xarray.testing.assert_identical(plain[name], sampled[name])
     z = np.concatenate(
         [
-            ((sampled["S_mc"] - sampled["S"]) / sampled["stderr_mc"]).values.ravel(),
+            (
+                (sampled["S_limit_mc"] - sampled["S_limit"]) / sampled["stderr_S_limit_mc"]
+            ).values.ravel(),
             ((sampled["n_eff_mc"] - sampled["n_eff"]) / sampled["stderr_n_eff_mc"]).values.ravel(),
         ]
     )
     limit = stats.t.isf(1e-4 / (2 * z.size), df=63)
     assert z.size == 18
     assert np.abs(z).max() < limit
-    wrong = (sampled["S_mc"] - 1.002 * sampled["S"]) / sampled["stderr_mc"]
+    wrong = (sampled["S_limit_mc"] - 1.002 * sampled["S_limit"]) / sampled["stderr_S_limit_mc"]
     assert np.abs(wrong).min() > limit
-    assert bool(sampled["trusted_mc"].all())
-    assert len(np.unique(sampled["seed_mc"])) == 9
+    assert bool(sampled["trusted_S_limit_mc"].all())
+    assert len(np.unique(sampled["seed_S_limit_mc"])) == 9
 
 
 def test_a_cell_draws_the_same_numbers_in_any_grid():

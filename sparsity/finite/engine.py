@@ -43,7 +43,7 @@ def integrated(sums: Sums, body: np.ndarray, step: float) -> tuple[float, float]
     for other, p_row in zip(body[1:], sums.p_row[1:], strict=True):
         others.append(float(other.sum()) * step / p_row)
     gap = sum(abs(fine - other) for other in others)
-    ends = np.abs(body[0, [0, -1]]).sum() / sums.p_row[0]  # the integrand falls on beyond them
+    ends = np.abs(body[0, [0, -2]]).sum() / sums.p_row[0]  # the integrand falls on beyond them
     gap += _BEYOND * float(ends)
     return fine, (gap / fine if fine > 0 else math.inf) + sums.error + 100 * TAIL
 

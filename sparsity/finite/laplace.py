@@ -85,6 +85,8 @@ class Laplace:
             if light[0] < light.max() + math.log(TAIL):
                 rarest = min(rarest, int(np.argmax(light > light.max() + math.log(TAIL))))
         self.right = 5.0 - float(self.c_log_f[rarest])
+        # Beyond it the nodes next to a zero of f are not those of a neighbouring law.
+        self.smooth = 5.0 - float(self.c_log_f[np.searchsorted(share, TAIL)])
         self.above = np.append(np.cumsum(self.w[::-1])[::-1], 0.0)
         self.below = {}  # running Σ w x^k, in the log domain
         with np.errstate(divide="ignore"):

@@ -80,8 +80,8 @@ class _Smooth:
 
     @staticmethod
     def _decays(axis: Axis, p: float) -> bool:
-        gaussian = isinstance(axis.law, Gaussian)
-        return not gaussian or axis.law.square(_times(p, axis.f.tilt))[2] < 0
+        law = axis.law
+        return not isinstance(law, Gaussian) or law.square(_times(p, axis.f.tilt))[2] < 0
 
     def _density(self, known: Known, p: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
         """Least and largest log of |f|^p times the density; of |f|^−1 the tilt alone."""

@@ -131,10 +131,13 @@ class _Part(NamedTuple):
             yield piece.members, flat[:, :-1], flat[:, -1, :, 0]
             return
         shape, flat = flat.shape[1:], np.log(np.maximum(flat, _LEAST)).reshape(len(flat), -1)
-        off = np.exp(flat[-1] - (piece.check @ flat[:-1])[0]).reshape(shape)
+        nodes = piece.matrix.shape[1]
+        gaps = flat[nodes:] - piece.check @ flat[:nodes]
+        off = np.take_along_axis(gaps, np.abs(gaps).argmax(axis=0)[None], axis=0)[0]
+        off = np.exp(off).reshape(shape)
         for first in range(0, len(piece.members), _AT_ONCE):
             part = slice(first, first + _AT_ONCE)
-            found = np.exp(piece.matrix[part] @ flat[:-1]).reshape(-1, *shape)
+            found = np.exp(piece.matrix[part] @ flat[:nodes]).reshape(-1, *shape)
             found[:, :, 1:] *= off[:, :1]
             yield piece.members[part], found[:, :-1], found[:, -1, :, 0]
 
@@ -173,7 +176,7 @@ def _laid_out(
     for piece in _mattering(row, c, orders):
         laws = [laplace(*law[:3], c, orders, law[3]) for law in piece.laws]
         low = min(law.range(longest + 1)[0] for law in laws) - reach
-        right = max(law.right for law in laws)
+        right = max(law.right if piece.matrix is None else law.smooth for law in laws)
         lows.append(low)
         parts.append(_Part(piece, laws, 0, math.ceil(right / STEP) + 1))
         mine = shift[np.concatenate([groups[i] for i in piece.members])]

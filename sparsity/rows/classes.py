@@ -35,8 +35,10 @@ __all__ = [
 
 Class = tuple[Kernel, float, float, int | None]  # kernel, β, γ, d of keys on the sphere
 
-NODES = 20  # of the polynomial in a parameter, over a piece of length 1 of it
-_OCTAVE = 0.35  # of ln γ is such a piece
+NODES = 24  # of the polynomial in a parameter, over a piece of length 1 of it
+_SPREADS = 2.0  # of β/γ is such a piece
+_OCTAVE = 0.5  # of ln γ
+_CHECKS = (0.02, 0.34, 0.71)  # where the polynomial is checked, in pieces from its end
 
 
 class Classed(NamedTuple):
@@ -138,7 +140,7 @@ def _coordinate(classes: list[Class]) -> np.ndarray | None:
     _, beta, gamma, _ = zip(*classes, strict=True)
     beta, gamma = np.array(beta), np.array(gamma)
     if np.all(gamma == gamma[0]) and gamma[0] > 0:
-        return beta / gamma
+        return beta / gamma / _SPREADS
     if np.all(beta == beta[0]) and np.all(gamma > 0):
         return np.log(gamma) / _OCTAVE
     return None
@@ -149,9 +151,9 @@ class Piece(NamedTuple):
 
     Args:
         members: numbers of the classes.
-        laws: the laws to evaluate; with a matrix, the last of them checks the interpolation.
-        matrix: [members, laws − 1], or None: the members are the laws.
-        check: [1, laws − 1], what the last law should be.
+        laws: the laws to evaluate; with a matrix, the last of them check the interpolation.
+        matrix: [members, nodes], or None: the members are the laws.
+        check: [checks, nodes], what the last laws should be.
     """
 
     members: np.ndarray
@@ -175,7 +177,7 @@ def pieces(classes: list[Class]) -> Iterator[Piece]:
     for i, (kernel, _, gamma, dim) in enumerate(classes):
         families.setdefault((kernel, gamma == 0, dim), []).append(i)
     for family in map(np.array, families.values()):
-        x = _coordinate([classes[i] for i in family]) if len(family) > 2 * NODES else None
+        x = _coordinate([classes[i] for i in family]) if len(family) > NODES + 1 else None
         piece = np.arange(len(family)) if x is None else np.floor(x - x.min())
         for number in np.unique(piece):
             inside = np.flatnonzero(piece == number)
@@ -185,14 +187,14 @@ def pieces(classes: list[Class]) -> Iterator[Piece]:
             low, high = x[inside].min(), x[inside].max()
             angle = np.pi * (np.arange(NODES) + 0.5) / NODES
             nodes = (low + high) / 2 + (high - low) / 2 * np.cos(angle)
-            check = np.array([0.98 * high + 0.02 * low])
+            check = high - np.array(_CHECKS) * (high - low)
             kernel, beta, gamma, dim = classes[family[inside[0]]]
             fixed_spread = classes[family[inside[-1]]][2] == gamma
             at: list[Class] = [
-                (kernel, v * gamma, gamma, dim)
+                (kernel, _SPREADS * v * gamma, gamma, dim)
                 if fixed_spread
                 else (kernel, beta, math.exp(_OCTAVE * v), dim)
-                for v in (*nodes.tolist(), float(check[0]))
+                for v in (*nodes.tolist(), *check.tolist())
             ]
             matrix = _barycentric(x[inside], nodes)
             yield Piece(family[inside], at, matrix, _barycentric(check, nodes))
@@ -215,8 +217,9 @@ def interpolated(
     for piece in pieces(classes):
         values = np.stack([evaluate(law) for law in piece.laws])  # [laws, values]
         if piece.matrix is not None and piece.check is not None:
-            worst = max(worst, float(np.abs(piece.check @ values[:-1] - values[-1]).max()))
-            values = piece.matrix @ values[:-1]
+            values, checks = values[:NODES], values[NODES:]
+            worst = max(worst, float(np.abs(piece.check @ values - checks).max()))
+            values = piece.matrix @ values
         for i, value in zip(piece.members, values, strict=True):
             found[i] = value
     return np.stack(found), worst
