@@ -34,6 +34,7 @@ from sparsity import Row, evaluate, exact, kernels  # noqa: E402
 from sparsity.bench.machine import describe  # noqa: E402
 from sparsity.bench.throughput import threefry  # noqa: E402
 from sparsity.montecarlo import Sampling, estimators, sample_rows  # noqa: E402
+from sparsity.montecarlo.keys import keys_at  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results"
 DEADLINE = 440.0  # seconds; what has not begun by then is left out, and said so
@@ -76,7 +77,7 @@ def scalar(dtype: str) -> Work:
 
 def full_keys(dtype: str, dim: int) -> Work:
     """Whole keys in R^d, each scored against QUERIES queries."""
-    query, mean = estimators.keys_at(BETA, GAMMA, dim, 0, queries=QUERIES)
+    query, mean = keys_at(BETA, GAMMA, dim, 0, queries=QUERIES)
 
     def work(normals: float) -> float:
         sampling = Sampling(ENDLESS, normals / dim, dtype=dtype)
@@ -126,7 +127,7 @@ def correctness(quick: bool) -> Iterator[dict[str, Any]]:
             yield judged(f"scalar {kernel.name} β={beta:g} γ={gamma:g}", dtype, found, truth)
         truth = float(evaluate("relu2", beta=BETA, gamma=GAMMA).log_S)
         for dim in DIMS[:1] if quick else DIMS:
-            query, mean = estimators.keys_at(BETA, GAMMA, dim, 0, queries=QUERIES)
+            query, mean = keys_at(BETA, GAMMA, dim, 0, queries=QUERIES)
             found = estimators.full_keys(kernels.relu2, query, mean, sampling)
             yield judged(f"keys relu2 d={dim}", dtype, found, truth)
         row = Row("relu2", beta=BETA, gamma=GAMMA)

@@ -7,8 +7,6 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["InputError", "NoClosedForm", "TooFine", "check_seed", "number", "whole"]
-
 
 class InputError(ValueError):
     """A bad argument: its name, the value as given, and what would be right."""

@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["raised_in_time"]
-
 _SOON = 0.02  # seconds until it is tried again
 
 

@@ -7,15 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = [
-    "effective",
-    "effective_tokens",
-    "from_moments",
-    "hoyer",
-    "participation",
-    "row_sparsity",
-]
-
 
 def from_moments(m1: Any, m2: Any) -> Any:
     """S = m1 / √m2 from m1 = E|a| and m2 = E a².

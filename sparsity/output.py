@@ -15,18 +15,6 @@ from typing import Any
 
 from sparsity.errors import InputError
 
-__all__ = [
-    "csv_text",
-    "folder",
-    "json_text",
-    "netcdf",
-    "plain",
-    "power_of_ten",
-    "refuse_unwritable",
-    "replacing",
-    "write",
-]
-
 
 def _refusal(path: Path, error: OSError) -> InputError:
     reason = os.strerror(error.errno).lower() if error.errno else "the system refused"

@@ -14,8 +14,6 @@ import numpy as np
 
 from sparsity.errors import InputError
 
-__all__ = ["as_float64", "inexact", "number", "whole"]
-
 _SPACE = " \t"
 _DECIMAL = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?"
 _NUMBER = re.compile(rf"[+-]?(?:{_DECIMAL}|nan|inf|infinity)", re.IGNORECASE | re.ASCII)

@@ -7,8 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-__all__ = ["Estimate", "Evaluation", "Exact"]
-
 
 @dataclass(frozen=True)
 class Evaluation:

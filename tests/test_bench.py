@@ -14,7 +14,7 @@ from scipy import stats
 
 from sparsity import bench, kernels
 from sparsity.bench import resources, target, throughput, verdict
-from sparsity.bench.grid import SCRAMBLES, Cell, delta, reference
+from sparsity.bench.grid import SCRAMBLES, Task, delta, reference
 from sparsity.bench.peers import Peer, available
 from sparsity.bench.timing import paired, ratio
 from sparsity.errors import InputError
@@ -190,7 +190,7 @@ def _false(cell, draws, dtype):
 
 
 def test_a_false_peer_is_found_out():
-    cell = Cell(kernels.identity, 1.0, 1.0)
+    cell = Task(kernels.identity, 1.0, 1.0)
     false = Peer("false", "a² is too large", _false)
     slow = Peer("slow", "never done", PEERS[0].prepare)
     speed = {("false", "identity"): 1e8, ("slow", "identity"): 1.0}
@@ -216,7 +216,7 @@ def test_draws_needed_are_exact_for_exp():
     for gamma in (0.5, 1.0, 3.0, 6.0):
         x = gamma**2
         exact = math.expm1(x) + math.expm1(4 * x) / 4 - math.expm1(2 * x)
-        assert Cell(kernels.exp, 0.0, gamma).variance == pytest.approx(exact, rel=1e-9)
+        assert Task(kernels.exp, 0.0, gamma).variance == pytest.approx(exact, rel=1e-9)
 
 
 # --- one quick run --------------------------------------------------------------------------

@@ -24,7 +24,8 @@ from sparsity.kernels.symbols import s
 from sparsity.montecarlo import proposals
 from sparsity.montecarlo.batches import CHUNK, collect
 from sparsity.montecarlo.combining import anytime_factor, combine, student
-from sparsity.montecarlo.estimators import keys_at, parameter_values
+from sparsity.montecarlo.estimators import parameter_values
+from sparsity.montecarlo.keys import keys_at
 from sparsity.montecarlo.row_sampling import RowSampler
 from sparsity.montecarlo.samplers import Features, FullKeys, Plain, Stratified
 from sparsity.montecarlo.sources import Like

@@ -14,10 +14,11 @@ import jax
 jax.config.update("jax_enable_x64", True)
 from sparsity import Decay, Row, SinkLogit, kernels
 from sparsity.montecarlo import Sampling, estimators, sample_rows
+from sparsity.montecarlo.keys import keys_at
 from sparsity.montecarlo.row_sampling import draw_rows
 from sparsity.verification.cells import FEATURE_MAPS
 settings = Sampling(rel_error=2e-3, seed=9)
-query, mean = estimators.keys_at(0.5, 1.0, 6, 9)
+query, mean = keys_at(0.5, 1.0, 6, 9)
 rows = draw_rows(Row("exp", gamma=1.0, steps=(Decay(0.9),)), 16, settings)
 found = [
     estimators.stratified(kernels.relu2, {"beta": -1.0, "gamma": 0.5}, settings),
@@ -60,6 +61,7 @@ import jax
 from sparsity import Row, kernels
 from sparsity.bench.resources import peak_mib
 from sparsity.montecarlo import Sampling, estimators, sample_rows
+from sparsity.montecarlo.keys import keys_at
 settings = Sampling(rel_error=0.5, seed=0)
 {what}
 print(peak_mib() / 1024)
@@ -68,7 +70,7 @@ print(peak_mib() / 1024)
 LARGE = {
     "rows of 2·10⁶ tokens": "sample_rows(Row('exp', gamma=1.0), 2 * 10**6, settings)",
     "keys of 4096 dimensions": (
-        "estimators.full_keys(kernels.relu2, *estimators.keys_at(0.0, 1.0, 4096, 0), settings)"
+        "estimators.full_keys(kernels.relu2, *keys_at(0.0, 1.0, 4096, 0), settings)"
     ),
 }
 

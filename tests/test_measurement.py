@@ -14,10 +14,10 @@ from sparsity.errors import InputError
 from sparsity.finite.exact import exact
 from sparsity.ledger import model as claims_model
 from sparsity.ledger.model import null
-from sparsity.ledger.model.evidence import Evidence, Run, Sinks
+from sparsity.ledger.model.evidence import Evidence, ModelRun, Sinks
 from sparsity.measurement import labels, law, layers, save, tables
 from sparsity.report.measured import job
-from sparsity.rows import rotary
+from sparsity.rows import rotation
 from sparsity.rows.row import Row
 from sparsity.rows.steps import SinkLogit
 from sparsity.stacks import sinks
@@ -119,8 +119,8 @@ def test_layers_rope_scale_masks_and_libraries():
     )  # 2/√16
     at = np.arange(T)
     turned = measure(
-        queries=rotary.rotate(q, at, "half", base=500.0),
-        keys=rotary.rotate(k, at, "half", base=500.0),
+        queries=rotation.rotate(q, at, "half", base=500.0),
+        keys=rotation.rotate(k, at, "half", base=500.0),
     )
     own = measure(queries=q, keys=k, rope=500.0)
     np.testing.assert_allclose(own.S, turned.S, rtol=1e-6)
@@ -512,7 +512,7 @@ def evidence(**changes):
     table |= {key: value for key, value in changes.items() if key in table}
     fields |= {key: value for key, value in changes.items() if key in fields}
     assert set(changes) <= table.keys() | fields.keys()
-    runs = (Run(bos=bos, T=T, n=n, table=table, **fields) for bos in (False, True))
+    runs = (ModelRun(bos=bos, T=T, n=n, table=table, **fields) for bos in (False, True))
     return Evidence(tuple(runs))
 
 

@@ -23,11 +23,17 @@ from sparsity.rows.steps import SinkLogit
 from sparsity.stacks import mixing_law
 from sparsity.stacks.collapse import collapse, effective_rank, neighbours
 from sparsity.stacks.influence import bound, jacobian, norms
-from sparsity.stacks.mixing import Layers, Sink, Stack, draw, forward, sampled
+from sparsity.stacks.mixing import Layers, LayerSink, Stack, draw, forward, sampled
 from sparsity.stacks.sinks import importance, sink_rate
 
 SMALL = Stack(length=10, dim=5, depth=3, heads=2, common=0.25)
-SINKS = (None, Sink(mass=0.8), Sink(mass=0.5, value=0.7), Sink(logit=3.0), Sink(logit=2.0, value=1))
+SINKS = (
+    None,
+    LayerSink(mass=0.8),
+    LayerSink(mass=0.5, value=0.7),
+    LayerSink(logit=3.0),
+    LayerSink(logit=2.0, value=1),
+)
 
 
 def bound_of(layers, lipschitz):
@@ -65,17 +71,17 @@ def test_the_logit_is_the_weight_beside_the_others():
     """The same scores, with and without: α_0 = e^b/(e^b + Σ), the others keep their ratios."""
     free, held = (
         np.asarray(draw(replace(SMALL, sink=x)).attention)
-        for x in (Sink(mass=0.0), Sink(logit=1.5))
+        for x in (LayerSink(mass=0.0), LayerSink(logit=1.5))
     )
     m = held[..., 1:, :1]
     np.testing.assert_allclose(held[..., 1:, 1:], (1 - m) * free[..., 1:, 1:], rtol=1e-10)
     assert 0.02 < m.min() < 0.5 < m.max() < 0.98
-    strong = np.asarray(draw(replace(SMALL, sink=Sink(logit=800.0))).attention)
+    strong = np.asarray(draw(replace(SMALL, sink=LayerSink(logit=800.0))).attention)
     np.testing.assert_allclose(strong[..., 0], 1.0)  # e^800 does not overflow
 
 
 def test_a_strong_sink_is_one_by_the_metric():
-    a = draw(replace(SMALL, sink=Sink(mass=0.8), length=64)).attention
+    a = draw(replace(SMALL, sink=LayerSink(mass=0.8), length=64)).attention
     assert sink_rate(a, 0.3) == 1.0
     assert sink_rate(draw(replace(SMALL, length=64)).attention, 0.3) == 0.0
     # The first query sees token 0 alone: α_1 = (1 + 63·0.8)/64.
@@ -83,7 +89,7 @@ def test_a_strong_sink_is_one_by_the_metric():
 
 
 def test_forward_is_the_definition():
-    stack = replace(SMALL, sink=Sink(mass=0.4, value=0.3), branch=0.5)
+    stack = replace(SMALL, sink=LayerSink(mass=0.4, value=0.3), branch=0.5)
     layers = draw(stack)
     v, a, W, M, g = (np.asarray(x) for x in layers)
     states = np.asarray(forward(layers))
@@ -154,7 +160,7 @@ def test_bad_stacks_are_refused(change, argument):
 )
 def test_bad_sinks_are_refused(change, argument):
     with pytest.raises(InputError) as caught:
-        Sink(**change)
+        LayerSink(**change)
     assert caught.value.argument == argument
 
 
@@ -200,7 +206,7 @@ def test_neighbours_are_the_collapse_of_every_prefix():
 def test_effective_rank_falls_with_depth_and_a_sink_holds_it():
     deep = replace(SMALL, depth=12, dim=10, common=0.0)
     free, held = (
-        effective_rank(forward(draw(replace(deep, sink=x)))) for x in (None, Sink(mass=0.9))
+        effective_rank(forward(draw(replace(deep, sink=x)))) for x in (None, LayerSink(mass=0.9))
     )
     assert free.shape == (13,)
     assert free[0] == held[0]
@@ -311,13 +317,13 @@ def test_a_wrong_lipschitz_constant_is_violated():
 
 
 def test_a_sink_without_value_removes_its_column_and_thins_the_others():
-    a = np.asarray(draw(replace(SMALL, sink=Sink(mass=0.0))).attention)
-    thin = np.asarray(draw(replace(SMALL, sink=Sink(mass=0.8))).attention)
+    a = np.asarray(draw(replace(SMALL, sink=LayerSink(mass=0.0))).attention)
+    thin = np.asarray(draw(replace(SMALL, sink=LayerSink(mass=0.8))).attention)
     gain = np.array([0.0] + [1.0] * 9)
     held = bound(thin, 1.0, gain=gain)
     assert not held[1:, 0].any()
     np.testing.assert_allclose(held[1:, 1:], bound(a, 0.2, gain=gain)[1:, 1:], rtol=1e-12)
-    assert norms(jacobian(draw(replace(SMALL, sink=Sink(mass=0.8)))))[1:, 0].max() == 0
+    assert norms(jacobian(draw(replace(SMALL, sink=LayerSink(mass=0.8)))))[1:, 0].max() == 0
 
 
 def test_bad_input_of_the_bound_is_refused():
@@ -342,7 +348,7 @@ def test_bad_input_of_the_bound_is_refused():
     (1, 1000, math.log(1000) + 0.5, "0.50021"),
 ])  # fmt: skip
 def test_row_moments_of_a_sink(gamma, n, b, mass):
-    found = mixing_law.row_moments("exp", n, 0.0, gamma, Sink(logit=b))
+    found = mixing_law.row_moments("exp", n, 0.0, gamma, LayerSink(logit=b))
     assert f"{found.mass:.5f}" == mass
     row = Row("exp", gamma=gamma, steps=(SinkLogit(b),))
     law = exact(row, length=n, of="sink_mass")
@@ -361,7 +367,7 @@ def test_row_moments_against_rows_drawn():
     rng, rows, cells = np.random.default_rng(5), 40_000, 0
     for kernel, f in (("exp", np.exp), ("relu2", lambda x: np.maximum(x, 0) ** 2)):
         for n in (1, 3, 20):
-            for sink in (None, Sink(mass=0.3), Sink(logit=1.5), Sink(logit=-1.5)):
+            for sink in (None, LayerSink(mass=0.3), LayerSink(logit=1.5), LayerSink(logit=-1.5)):
                 a = f(-0.5 + 1.2 * rng.standard_normal((rows, n)))
                 b = 0.0 if sink is None or sink.logit is None else f(sink.logit)
                 total = a.sum(1, keepdims=True) + b
@@ -381,7 +387,7 @@ def test_row_moments_against_rows_drawn():
 
 def test_row_moments_of_a_sink_without_weight():
     """Half of the scores are negative, all three of them in one row of eight: those rows are 0."""
-    found = mixing_law.row_moments("relu2", [1, 3], 0.0, 1.0, Sink(logit=-1.0))
+    found = mixing_law.row_moments("relu2", [1, 3], 0.0, 1.0, LayerSink(logit=-1.0))
     for value in (found.rest, found.rest_square):
         np.testing.assert_allclose(value, [0.5, 0.875], rtol=1e-12)
     np.testing.assert_array_equal(found.mass, 0)
@@ -390,7 +396,7 @@ def test_row_moments_of_a_sink_without_weight():
 
 @pytest.mark.parametrize("logit", [80.0, 300.0, 700.0, 1e4])
 def test_row_moments_of_a_sink_that_takes_all(logit):
-    found = mixing_law.row_moments("exp", [1, 3], 0.0, 1.0, Sink(logit=logit))
+    found = mixing_law.row_moments("exp", [1, 3], 0.0, 1.0, LayerSink(logit=logit))
     for name, value in (("mass", 1), ("mass_square", 1), ("rest", 0), ("squares", 0)):
         np.testing.assert_allclose(getattr(found, name), value, atol=1e-12)
 
@@ -408,11 +414,11 @@ def test_bad_input_of_row_moments(n, beta, gamma, name):
 
 LAWS = (
     Stack(kernel="exp", gamma=1.0, sink=None),
-    Stack(kernel="exp", gamma=2.5, beta=0.7, sink=Sink(mass=0.5)),
-    Stack(kernel="exp", gamma=1.5, sink=Sink(logit=3.0, value=0.7)),
-    Stack(kernel="relu2", gamma=1.0, beta=-0.3, sink=Sink(logit=1.0)),
-    Stack(kernel="relu2", gamma=1.0, sink=Sink(mass=0.5, value=1.0)),
-    Stack(kernel="relu2", gamma=1.0, beta=-0.5, sink=Sink(logit=-1.0)),  # without weight
+    Stack(kernel="exp", gamma=2.5, beta=0.7, sink=LayerSink(mass=0.5)),
+    Stack(kernel="exp", gamma=1.5, sink=LayerSink(logit=3.0, value=0.7)),
+    Stack(kernel="relu2", gamma=1.0, beta=-0.3, sink=LayerSink(logit=1.0)),
+    Stack(kernel="relu2", gamma=1.0, sink=LayerSink(mass=0.5, value=1.0)),
+    Stack(kernel="relu2", gamma=1.0, beta=-0.5, sink=LayerSink(logit=-1.0)),  # without weight
 )
 
 
@@ -440,19 +446,19 @@ def test_stacks_drawn_at_random_obey_the_law():
 
 @pytest.mark.parametrize("wrong", ["strength", "mass", "gamma", "value"])
 def test_a_wrong_law_is_rejected(wrong):
-    stack = shaped(Stack(sink=Sink(mass=0.5, value=0.5)))
+    stack = shaped(Stack(sink=LayerSink(mass=0.5, value=0.5)))
     other = {
         "strength": replace(stack, strength=1.15),
-        "mass": replace(stack, sink=Sink(mass=0.6, value=0.5)),
+        "mass": replace(stack, sink=LayerSink(mass=0.6, value=0.5)),
         "gamma": replace(stack, gamma=1.0, sink=None),
-        "value": replace(stack, sink=Sink(mass=0.5, value=0.65)),
+        "value": replace(stack, sink=LayerSink(mass=0.5, value=0.65)),
     }[wrong]
     z = z_scores(stack, mixing_law.average(other))
     assert np.abs(z).max() > stats.t.isf(1e-4 / 80 / 2, 399)
 
 
 def test_influence_is_that_of_jacobians():
-    stack = replace(shaped(Stack(sink=Sink(mass=0.4, value=0.5))), heads=1, dim=8)
+    stack = replace(shaped(Stack(sink=LayerSink(mass=0.4, value=0.5))), heads=1, dim=8)
     blocks = np.stack([jacobian(draw(stack, seed)) for seed in range(60)])
     squares = (blocks**2).sum((-2, -1)) / stack.dim
     checked = 0
@@ -469,7 +475,7 @@ def test_influence_is_that_of_jacobians():
 
 
 def test_lengths_share_one_law_by_causality():
-    stack = Stack(length=40, depth=4, gamma=1.3, common=0.2, sink=Sink(logit=2.0))
+    stack = Stack(length=40, depth=4, gamma=1.3, common=0.2, sink=LayerSink(logit=2.0))
     every = mixing_law.distances(stack)
     assert every.shape == (5, 39)
     for n in (2, 3, 17, 40):
@@ -493,7 +499,7 @@ def test_heads_and_dimension_do_not_enter_the_law_and_the_kernel_must_be_nonnega
 
 def test_the_numbers_of_the_caption():
     for mass, depth in ((None, 3), (0.5, 9), (0.8, 53)):
-        stack = Stack(depth=54, common=0.25, sink=None if mass is None else Sink(mass=mass))
+        stack = Stack(depth=54, common=0.25, sink=None if mass is None else LayerSink(mass=mass))
         assert mixing_law.average(stack).distance[depth] == pytest.approx(0.5, abs=0.03)
         assert f" {depth}" in FIGURE.caption
 
@@ -577,7 +583,9 @@ PLANTED = [
     (
         "longer-context",
         "refuted",
-        replace(HONEST, distances=lambda x: mixing_law.distances(replace(x, sink=Sink(mass=0.8)))),
+        replace(
+            HONEST, distances=lambda x: mixing_law.distances(replace(x, sink=LayerSink(mass=0.8)))
+        ),
     ),
     (
         "longer-context",

@@ -21,13 +21,13 @@ from sparsity.metric import effective_tokens
 from sparsity.montecarlo import Sampling
 from sparsity.montecarlo.rotary_sampling import scores
 from sparsity.montecarlo.row_sampling import sample_rows
-from sparsity.rows import rotary
+from sparsity.rows import rotary, rotation
 from sparsity.rows.rectified import rectified
 from sparsity.verification.row_cells import ROTARY_CELLS
 
 jax.config.update("jax_enable_x64", True)
 
-PAIRINGS = rotary.PAIRINGS
+PAIRINGS = rotation.PAIRINGS
 FALSE_ALARM = 1e-4
 
 
@@ -47,8 +47,8 @@ def critical(count: int, dof: int = 63) -> float:
 
 
 def test_angles_are_those_of_the_source():
-    assert rotary.angles(4) == pytest.approx([1.0, 0.01], rel=1e-15)
-    theta = rotary.angles(128)
+    assert rotation.angles(4) == pytest.approx([1.0, 0.01], rel=1e-15)
+    theta = rotation.angles(128)
     assert theta.shape == (64,)
     assert theta[63] == pytest.approx(10000 ** (-126 / 128))
     np.testing.assert_allclose(theta[1:] / theta[:-1], 10000 ** (-1 / 64), rtol=1e-13)
@@ -58,7 +58,7 @@ def test_angles_are_those_of_the_source():
 def test_rotation_by_matrices(pairing):
     d, n = 6, 5
     x, positions = vectors(n, d), np.array([0, 1, 7, 100, 30000])
-    found = rotary.rotate(x, positions, pairing)
+    found = rotation.rotate(x, positions, pairing)
     for row, position, got in zip(x, positions, found, strict=True):
         turn = np.zeros((d, d))
         for i in range(d // 2):
@@ -99,7 +99,7 @@ def test_scores_depend_on_the_distance_alone_and_slack_does_not(pairing, shift, 
 def test_scores_are_the_formulas(pairing):
     d = 16
     q, k, t = vectors(3, 7, d), vectors(3, 9, d, seed=1), np.abs(vectors(3, 9, d // 2, seed=2))
-    x, y, theta = rotary.planes(q, pairing), rotary.planes(k, pairing), rotary.angles(d)
+    x, y, theta = rotation.planes(q, pairing), rotation.planes(k, pairing), rotation.angles(d)
     m, n = np.arange(7)[:, None], np.arange(9)[None, :]
     x, y = x[:, :, None], y[:, None]
     phase = np.angle(x) - np.angle(y) + (m - n)[..., None] * theta
@@ -139,8 +139,8 @@ def test_exact_coca_holds_no_array_of_pairs():
 
 
 def test_half_of_the_planes_rise_for_pi_over_two_theta():
-    theta = rotary.angles(8)
-    q, k = (rotary.planes(vectors(50_000, 8, seed=s)) for s in (1, 2))
+    theta = rotation.angles(8)
+    q, k = (rotation.planes(vectors(50_000, 8, seed=s)) for s in (1, 2))
     tau = rotary.rising(q, k, theta)
     # By walking: the first distance, in hundredths of a token of the plane, where it falls.
     step = np.arange(400) * 0.01
@@ -156,9 +156,9 @@ def test_half_of_the_planes_rise_for_pi_over_two_theta():
 
 
 def test_decay_bounds_hold_and_need_their_last_step():
-    theta, s = rotary.angles(16), np.arange(200)
+    theta, s = rotation.angles(16), np.arange(200)
     for seed in range(20):
-        q, k = (rotary.planes(vectors(16, seed=2 * seed + i)) for i in (0, 1))
+        q, k = (rotation.planes(vectors(16, seed=2 * seed + i)) for i in (0, 1))
         rope, coca = rotary.decay_bounds(q, k, s, theta)
         turned = np.exp(1j * s[:, None] * theta)
         assert np.all(np.abs((q * np.conj(k) * turned).sum(axis=-1).real) <= rope)
@@ -379,9 +379,9 @@ def test_integers_are_turned_as_numbers(pairing, array):
         exact = form(x.astype(float), other.astype(float), pairing)
         np.testing.assert_allclose(found, exact, rtol=1e-12, atol=1e-12)
         assert np.any(exact != np.round(exact))
-    turned = np.asarray(rotary.rotate(array(x), [1, 2, 3], pairing))
-    np.testing.assert_allclose(turned, rotary.rotate(x.astype(float), [1, 2, 3], pairing))
-    np.testing.assert_array_equal(rotary.planes(array(x), pairing), rotary.planes(x, pairing))
+    turned = np.asarray(rotation.rotate(array(x), [1, 2, 3], pairing))
+    np.testing.assert_allclose(turned, rotation.rotate(x.astype(float), [1, 2, 3], pairing))
+    np.testing.assert_array_equal(rotation.planes(array(x), pairing), rotation.planes(x, pairing))
 
 
 def test_slack_positions_stay_within_the_row():
@@ -397,12 +397,12 @@ def test_slack_positions_stay_within_the_row():
 @pytest.mark.parametrize(
     ("call", "argument"),
     [
-        (lambda: rotary.angles(7), "dim"),
-        (lambda: rotary.angles(0), "dim"),
-        (lambda: rotary.angles(8, base=1.0), "base"),
-        (lambda: rotary.angles(8, base=float("nan")), "base"),
-        (lambda: rotary.rotate(vectors(3, 5), np.arange(3)), "dim"),
-        (lambda: rotary.rotate(vectors(3, 4), np.arange(3), "pairs"), "pairing"),
+        (lambda: rotation.angles(7), "dim"),
+        (lambda: rotation.angles(0), "dim"),
+        (lambda: rotation.angles(8, base=1.0), "base"),
+        (lambda: rotation.angles(8, base=float("nan")), "base"),
+        (lambda: rotation.rotate(vectors(3, 5), np.arange(3)), "dim"),
+        (lambda: rotation.rotate(vectors(3, 4), np.arange(3), "pairs"), "pairing"),
         (lambda: rotary.coca_scores(vectors(3, 4), -np.ones((3, 2))), "t"),
         (lambda: rotary.slack_scores(vectors(3, 4), np.full((3, 2), np.nan)), "t"),
         (lambda: rotary.coca_by_definition(vectors(3, 4), np.ones((3, 4))), "t"),
@@ -463,7 +463,7 @@ def test_verdicts():
 
 
 def degrees(*_: Any, dim: int = 64) -> np.ndarray:
-    return np.deg2rad(rotary.angles(dim))
+    return np.deg2rad(rotation.angles(dim))
 
 
 WRONG_WORLDS = {

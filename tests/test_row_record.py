@@ -101,7 +101,7 @@ def test_replace_and_then():
     assert row.replace(gamma=3) == Row("exp", gamma=3, steps=MIXED)
     assert row.replace(gamma=3).replace(gamma=2) == row
     assert row.then() == row
-    assert (row.beta, row.gamma, row["gamma"]) == (0.0, 2.0, 2.0)
+    assert (row.beta, row.gamma, row.params["gamma"]) == (0.0, 2.0, 2.0)
     assert row_of(row, {}) is row
     assert row_of("exp", {"gamma": 2.0}).then(*MIXED) == row
     assert Row("nonnegative", ratio=1, dim=4, query="uniform").params == {

@@ -19,8 +19,6 @@ from sparsity.kernels import Kernel
 from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.theory import closed_form, quadrature
 
-__all__ = ["GAMMAS", "SCRAMBLES", "ZS", "Cell", "delta", "reference"]
-
 GAMMAS = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0)
 ZS = (-6.0, -3.0, -1.0, 0.0, 1.0, 3.0)
 SCRAMBLES = 8  # independent randomisations of a quasi-random peer, the least that give an error bar
@@ -47,7 +45,7 @@ def delta(batches: np.ndarray) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Cell:
+class Task:
     """A score kernel at one bias β and spread γ > 0."""
 
     kernel: Kernel
@@ -127,12 +125,12 @@ class Cell:
         return math.inf
 
 
-def reference(quick: bool = False) -> tuple[Cell, ...]:
+def reference(quick: bool = False) -> tuple[Task, ...]:
     """Exp at each γ, relu² and identity at each z; an easy and a hard cell or so when quick."""
     if quick:
-        return Cell(kernels.exp, 0.0, 4.0), Cell(kernels.relu2, -6, 1), Cell(kernels.identity, 0, 1)
+        return Task(kernels.exp, 0.0, 4.0), Task(kernels.relu2, -6, 1), Task(kernels.identity, 0, 1)
     return (
-        *(Cell(kernels.exp, 0.0, gamma) for gamma in GAMMAS),
-        *(Cell(kernels.relu2, z, 1.0) for z in ZS),
-        *(Cell(kernels.identity, z, 1.0) for z in ZS),
+        *(Task(kernels.exp, 0.0, gamma) for gamma in GAMMAS),
+        *(Task(kernels.relu2, z, 1.0) for z in ZS),
+        *(Task(kernels.identity, z, 1.0) for z in ZS),
     )

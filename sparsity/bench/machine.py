@@ -7,8 +7,6 @@ import platform
 from pathlib import Path
 from typing import Any
 
-__all__ = ["cores", "describe"]
-
 _PACKAGES = ("numpy", "scipy", "jax", "jaxlib", "torch", "mpmath", "cupy", "cupy-cuda12x",
              "cupy-cuda13x")  # fmt: skip
 

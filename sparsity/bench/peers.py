@@ -17,10 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.bench.grid import SCRAMBLES, Cell
+from sparsity.bench.grid import SCRAMBLES, Task
 from sparsity.bench.machine import cores
-
-__all__ = ["Peer", "Work", "available"]
 
 Work = Callable[[int], np.ndarray]  # seed -> [batches, 2]: means of a and a²
 
@@ -43,10 +41,10 @@ class Peer:
 
     name: str
     what: str
-    prepare: Callable[[Cell, int, str], Work]
+    prepare: Callable[[Task, int, str], Work]
     quasi: bool = False
 
-    def draws(self, cell: Cell, rel_error: float) -> float:
+    def draws(self, cell: Task, rel_error: float) -> float:
         """Draws it needs for a relative standard error."""
         return cell.quasi_draws(rel_error) if self.quasi else cell.plain_draws(rel_error)
 
@@ -75,7 +73,7 @@ def _on_all_cores(task: Callable[[int, int], list[Any]], calls: int, draws: int)
     return np.concatenate([means for part in parts for means in part], axis=1, dtype=float).T
 
 
-def _law(cell: Cell, dtype: str) -> tuple[Any, Any]:
+def _law(cell: Task, dtype: str) -> tuple[Any, Any]:
     real = np.dtype(dtype).type
     return real(cell.beta), real(cell.gamma)
 
@@ -97,7 +95,7 @@ def _numpy_means(name: str, x: np.ndarray, beta: Any, gamma: Any) -> tuple[np.nd
         return first, x.mean(axis=1)
 
 
-def _numpy(cell: Cell, draws: int, dtype: str) -> Work:
+def _numpy(cell: Task, draws: int, dtype: str) -> Work:
     together, size, batches = _plan(draws)
     law = _law(cell, dtype)
 
@@ -130,7 +128,7 @@ def _jax_means(name: str, shape: tuple[int, int], dtype: str) -> Callable[..., A
     return means
 
 
-def _jax(cell: Cell, draws: int, dtype: str) -> Work:
+def _jax(cell: Task, draws: int, dtype: str) -> Work:
     import jax
 
     size = 2 ** min(max(math.ceil(math.log2(draws / _BATCHES)), 4), _JAX_LOG2_SIZE)
@@ -148,7 +146,7 @@ def _jax(cell: Cell, draws: int, dtype: str) -> Work:
     return work
 
 
-def _neural_tangents(cell: Cell, draws: int, dtype: str) -> Work:
+def _neural_tangents(cell: Task, draws: int, dtype: str) -> Work:
     import jax
 
     batches = max(_BATCHES, -(-draws // _NETWORK))
@@ -169,7 +167,7 @@ def _neural_tangents(cell: Cell, draws: int, dtype: str) -> Work:
     return work
 
 
-def _torch(cell: Cell, draws: int, dtype: str) -> Work:
+def _torch(cell: Task, draws: int, dtype: str) -> Work:
     import torch  # pyright: ignore[reportMissingImports]
 
     together, size, batches = _plan(draws)
@@ -195,7 +193,7 @@ def _torch(cell: Cell, draws: int, dtype: str) -> Work:
     return work
 
 
-def _sobol(cell: Cell, draws: int, dtype: str) -> Work:
+def _sobol(cell: Task, draws: int, dtype: str) -> Work:
     from scipy.special import ndtri
     from scipy.stats import qmc
 

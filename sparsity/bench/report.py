@@ -14,8 +14,6 @@ from sparsity.bench import verdict
 from sparsity.figures import plotting
 from sparsity.output import folder, json_text, plain, write
 
-__all__ = ["Report"]
-
 _LOW, _HIGH = 1e-5, 1e9  # seconds shown; what takes longer stands at the right, with its number
 _OURS = plotting.LOOKS[1]
 _PEERS = [look for look in plotting.LOOKS if look is not _OURS]

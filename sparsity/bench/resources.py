@@ -20,8 +20,6 @@ from typing import Any
 from sparsity.bench.timing import paired
 from sparsity.errors import InputError
 
-__all__ = ["peak_mib", "probe", "scaling"]
-
 
 def peak_mib() -> float:
     """Peak resident memory of this process in MiB.
@@ -64,8 +62,9 @@ def _rows(length: int) -> tuple[int, int]:
 def _keys(dim: int, queries: int = 1) -> tuple[int, int]:
     from sparsity.kernels import identity
     from sparsity.montecarlo import Sampling, estimators
+    from sparsity.montecarlo.keys import keys_at
 
-    query, mean = estimators.keys_at(0.0, 1.0, dim, 0, queries=queries)
+    query, mean = keys_at(0.0, 1.0, dim, 0, queries=queries)
     found = estimators.full_keys(identity, query, mean, Sampling(0.5, 1))
     return found.samples, found.samples * dim
 

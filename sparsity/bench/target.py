@@ -12,21 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from sparsity.bench.grid import Cell, delta
+from sparsity.bench.grid import Task, delta
 from sparsity.bench.peers import Peer
 from sparsity.bench.throughput import OURS, is_wrong
 from sparsity.bench.timing import paired, ratio
 from sparsity.montecarlo import estimate
 from sparsity.results import Estimate
 
-__all__ = ["best", "timed"]
-
 _NUDGE = 1e-9  # a cell never seen before, to the eye the same: nothing but compilation is warm
 _SLACK, _FAR = 1.02, 5.0  # error bar over target, and standard errors from the truth, let pass
 _MOST_ROUNDS = 21
 
 
-def _ours(cell: Cell, rel_error: float, dtype: str) -> Callable[[int], Estimate]:
+def _ours(cell: Task, rel_error: float, dtype: str) -> Callable[[int], Estimate]:
     def work(seed: int) -> Estimate:
         gamma = cell.gamma * (1 + _NUDGE * (seed + 1 + rel_error))
         return estimate(
@@ -42,7 +40,7 @@ def _ours(cell: Cell, rel_error: float, dtype: str) -> Callable[[int], Estimate]
     return work
 
 
-def _judged(cell: Cell, rel_error: float, times: list[float], found: list[Estimate]) -> dict:
+def _judged(cell: Task, rel_error: float, times: list[float], found: list[Estimate]) -> dict:
     z = [(x.log_S - cell.log_S) / x.rel_stderr for x in found]
     worst = max(z, key=lambda value: abs(value) if math.isfinite(value) else math.inf)
     error = max(x.rel_stderr for x in found)
@@ -67,7 +65,7 @@ def best(row: Mapping[str, Any]) -> tuple[str, float] | None:
 
 
 def timed(
-    cell: Cell,
+    cell: Task,
     rel_error: float,
     peers: Sequence[Peer],
     speed: Mapping[tuple[str, str], float],

@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 
 from sparsity import kernels
-from sparsity.bench.grid import Cell
+from sparsity.bench.grid import Task
 from sparsity.bench.timing import paired
 from sparsity.kernels import Kernel
 from sparsity.theory import closed_form, quadrature
 from sparsity.theory.evaluation import evaluate
-
-__all__ = ["closed_forms", "integrators"]
 
 _REACH = 40.0  # of ε: holds all but e^−300 of every integrand of the grid
 
@@ -26,13 +24,13 @@ def _weight(name: str, exp: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return {"exp": exp, "relu2": lambda s: s * s if s > 0 else 0 * s, "identity": abs}[name]
 
 
-def _pieces(cell: Cell) -> list[float]:
+def _pieces(cell: Task) -> list[float]:
     """The range of ε, cut at the kink of the two kernels that have one."""
     kink = [] if cell.kernel is kernels.exp else [-cell.beta / cell.gamma]
     return [-_REACH, *kink, _REACH]
 
 
-def _scipy_quad(cell: Cell) -> float:
+def _scipy_quad(cell: Task) -> float:
     from scipy.integrate import quad
 
     f = _weight(cell.kernel.name, math.exp)
@@ -49,7 +47,7 @@ def _scipy_quad(cell: Cell) -> float:
     return math.log(moment(1)) - 0.5 * math.log(moment(2)) - 0.25 * math.log(2 * math.pi)
 
 
-def _mpmath_quad(cell: Cell) -> float:
+def _mpmath_quad(cell: Task) -> float:
     import mpmath
 
     f = _weight(cell.kernel.name, mpmath.exp)
@@ -64,12 +62,12 @@ def _mpmath_quad(cell: Cell) -> float:
         return float(value)
 
 
-def _quadrature(cell: Cell) -> float:
+def _quadrature(cell: Task) -> float:
     bound = {"beta": np.float64(cell.beta), "gamma": np.float64(cell.gamma)}
     return float(quadrature.log_sparsity(cell.kernel, bound)[0])
 
 
-_INTEGRATORS: dict[str, tuple[str, Callable[[Cell], float]]] = {
+_INTEGRATORS: dict[str, tuple[str, Callable[[Task], float]]] = {
     "sparsity": ("sparsity's quadrature of the definition, with an error bound", _quadrature),
     "scipy.quad": ("scipy.integrate.quad of f·φ and f²·φ, split at the kink, relative 1.5e-8",
                    _scipy_quad),
@@ -77,7 +75,7 @@ _INTEGRATORS: dict[str, tuple[str, Callable[[Cell], float]]] = {
 }  # fmt: skip
 
 
-def integrators(cells: Sequence[Cell], rounds: int) -> list[dict[str, Any]]:
+def integrators(cells: Sequence[Task], rounds: int) -> list[dict[str, Any]]:
     """Points per second and the worst |Δ log S| of each integrator over the cells, interleaved."""
     truth = np.array([cell.log_S for cell in cells])
     works = {name: lambda _, f=f: [*map(f, cells)] for name, (_, f) in _INTEGRATORS.items()}

@@ -8,16 +8,14 @@ from statistics import median
 from typing import Any
 
 from sparsity import kernels
-from sparsity.bench.grid import Cell, delta
+from sparsity.bench.grid import Task, delta
 from sparsity.bench.peers import Peer
 from sparsity.bench.timing import paired, ratio
 from sparsity.montecarlo import Sampling, estimators
 from sparsity.results import Estimate
 
-__all__ = ["CELLS", "OURS", "calibrate", "ceilings", "is_wrong", "rates", "threefry"]
-
 OURS = "sparsity"
-CELLS = (Cell(kernels.exp, 0.0, 0.5), Cell(kernels.relu2, 1.0, 1.0), Cell(kernels.identity, 0, 1))
+CELLS = (Task(kernels.exp, 0.0, 0.5), Task(kernels.relu2, 1.0, 1.0), Task(kernels.identity, 0, 1))
 
 _WRONG = 6.0  # standard errors from the truth, in most rounds: a false error bar
 _ENDLESS = 1e-15  # a target out of reach: all draws asked for are taken
@@ -28,7 +26,7 @@ def is_wrong(log_S: float, results: Sequence[tuple[float, float]]) -> bool:
     return median(abs(found - log_S) / error for found, error in results) > _WRONG
 
 
-def _ours(cell: Cell, draws: int, dtype: str) -> Callable[[int], Estimate]:
+def _ours(cell: Task, draws: int, dtype: str) -> Callable[[int], Estimate]:
     parameters = {"beta": float(cell.beta), "gamma": float(cell.gamma)}
 
     def work(seed: int) -> Estimate:
@@ -81,7 +79,7 @@ def ceilings(dtypes: Sequence[str], draws: float, rounds: int) -> dict[str, floa
     return found
 
 
-def rates(cell: Cell, dtype: str, peers: Sequence[Peer], draws: int, rounds: int) -> dict[str, Any]:
+def rates(cell: Task, dtype: str, peers: Sequence[Peer], draws: int, rounds: int) -> dict[str, Any]:
     """Draws per second of ours and of each peer in a cell, interleaved.
 
     Args:
@@ -118,7 +116,7 @@ def rates(cell: Cell, dtype: str, peers: Sequence[Peer], draws: int, rounds: int
 
 
 def calibrate(
-    cells: Sequence[Cell], peers: Sequence[Peer], draws: int, rounds: int, dtype: str
+    cells: Sequence[Task], peers: Sequence[Peer], draws: int, rounds: int, dtype: str
 ) -> dict[tuple[str, str], float]:
     """Draws per second by (peer, kernel), to compute what is too long to measure."""
     found = {}

@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any, NamedTuple
 
-__all__ = ["Paired", "paired", "ratio"]
-
 
 class Paired(NamedTuple):
     """Seconds and results by contestant, in the order of the rounds."""

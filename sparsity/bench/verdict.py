@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from statistics import geometric_mean
 from typing import Any
 
-__all__ = ["claims", "to_target"]
-
 
 def to_target(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """For each target: how far ours is ahead of the best sampling peer, over all its cells.

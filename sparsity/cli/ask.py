@@ -11,8 +11,6 @@ import sparsity
 from sparsity.cli import common
 from sparsity.errors import InputError
 
-__all__ = ["derive", "estimate", "eval_", "exact", "list_"]
-
 
 @click.command("list")
 @common.json_option

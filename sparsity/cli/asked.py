@@ -21,8 +21,6 @@ from sparsity.results import Estimate
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Decay, parse
 
-__all__ = ["Asked", "ask"]
-
 
 @dataclass(frozen=True)
 class Asked:

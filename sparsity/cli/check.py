@@ -11,8 +11,6 @@ import sparsity
 from sparsity.cli import common
 from sparsity.errors import InputError
 
-__all__ = ["claims", "verify"]
-
 
 @click.command()
 @click.argument("kernels", metavar="[KERNEL …]", nargs=-1, shell_complete=common.kernel_names)

@@ -14,27 +14,6 @@ import click
 from sparsity.errors import InputError
 from sparsity.output import plain
 
-__all__ = [
-    "ReadLater",
-    "fail",
-    "given",
-    "json_option",
-    "kernel_argument",
-    "kernel_names",
-    "members",
-    "number",
-    "of_option",
-    "offering",
-    "print_json",
-    "progress",
-    "refuse_dim",
-    "seed_option",
-    "show",
-    "steps_option",
-    "use_float64",
-    "with_parameters",
-]
-
 _PARAMETERS = {
     "beta": "bias β = q·μ, any real number",
     "gamma": "spread γ = σ‖q‖ > 0",

@@ -10,8 +10,6 @@ import sparsity
 from sparsity.cli import common
 from sparsity.errors import InputError
 
-__all__ = ["design"]
-
 
 def _free_help() -> str:
     from sparsity.inversion import free

@@ -12,8 +12,6 @@ import sparsity
 from sparsity.cli import common
 from sparsity.output import netcdf, refuse_unwritable
 
-__all__ = ["bench", "measure", "reproduce", "sweep"]
-
 
 def _row(kernel: str, steps: tuple[str, ...], grids: dict[str, str]) -> Any:
     """The row to be swept: the kernel itself without steps, else at the first of each grid."""

@@ -42,7 +42,7 @@ def data(context: Context) -> Data:
     )
 
 
-class _Panel(NamedTuple):
+class _Chart(NamedTuple):
     """One kernel: its name, the lever and where that is written, and the axis."""
 
     title: str
@@ -53,12 +53,12 @@ class _Panel(NamedTuple):
 
 
 _PANELS = (
-    _Panel("Softmax", "spread  γ", (0.05, 0.9), "linear", (0, 3, 6, 9)),
-    _Panel("Softmax, γ = s·ln n", "scale  s", (0.05, 0.12), "linear", (0, 0.2, 0.4, 0.6)),
-    _Panel("Squared ReLU", "bias  −β/γ", (0.05, 0.9), "linear", (0, 2, 4, 6)),
-    _Panel("Decay", "decay  λ", (0.05, 0.12), "linear", (0, 0.5, 1)),
-    _Panel("Nonnegative linear", "noise  σ̃/μ̃", (0.05, 0.9), "log", (1, 10, 100, 1e3, 1e4)),
-    _Panel("Signed linear: never", "least n_eff", (0.05, 0.9), "log", (1, 1e3, 1e6, 1e9)),
+    _Chart("Softmax", "spread  γ", (0.05, 0.9), "linear", (0, 3, 6, 9)),
+    _Chart("Softmax, γ = s·ln n", "scale  s", (0.05, 0.12), "linear", (0, 0.2, 0.4, 0.6)),
+    _Chart("Squared ReLU", "bias  −β/γ", (0.05, 0.9), "linear", (0, 2, 4, 6)),
+    _Chart("Decay", "decay  λ", (0.05, 0.12), "linear", (0, 0.5, 1)),
+    _Chart("Nonnegative linear", "noise  σ̃/μ̃", (0.05, 0.9), "log", (1, 10, 100, 1e3, 1e4)),
+    _Chart("Signed linear: never", "least n_eff", (0.05, 0.9), "log", (1, 1e3, 1e6, 1e9)),
 )
 
 

@@ -16,8 +16,6 @@ from sparsity.kernels.symbols import s
 from sparsity.sweeps.curves import cell_seed
 from sparsity.theory.quadrature import moment
 
-__all__ = ["center", "elu1", "noise", "relu", "sample"]
-
 elu1 = score_kernel("elu+1", Piecewise((s + 1, s > 0), (e(s), True)))
 relu = score_kernel("relu", Max(s, 0))
 

@@ -12,25 +12,25 @@ from sparsity.figures import plotting
 from sparsity.figures.record import Canvas, Context, Data, Figure
 from sparsity.figures.series import Series
 from sparsity.stacks.collapse import neighbours
-from sparsity.stacks.mixing import Sink, Stack, sampled
+from sparsity.stacks.mixing import LayerSink, Stack, sampled
 from sparsity.stacks.mixing_law import average, distances
 
 LENGTH, DEPTH = 64, 18  # left: tokens, and most layers
 LAYERS, LONGEST = 8, 512  # right: layers, and most tokens
 COMMON, GAMMA = 0.25, 1.0
-DEEP = {"no sink": None} | {f"mass {m:g}": Sink(mass=m) for m in (0.5, 0.8, 0.95)}
+DEEP = {"no sink": None} | {f"mass {m:g}": LayerSink(mass=m) for m in (0.5, 0.8, 0.95)}
 LONG = {
     "none": None,
-    "logit 3": Sink(logit=3.0),
-    "logit 6": Sink(logit=6.0),
-    "0.8 held": Sink(mass=0.8),
+    "logit 3": LayerSink(logit=3.0),
+    "logit 6": LayerSink(logit=6.0),
+    "0.8 held": LayerSink(mass=0.8),
 }
 _LOOKS = plotting.LOOKS[:4], [plotting.LOOKS[i] for i in (0, 4, 5, 2)]  # one sink, one colour
 SAMPLED_DEPTHS, SAMPLED_LENGTHS = (3, 6, 9, 12, 15), (16, 48, 128)
 DRAWS, DIM = 256, 64
 
 
-def _stack(length: int, depth: int, sink: Sink | None) -> Stack:
+def _stack(length: int, depth: int, sink: LayerSink | None) -> Stack:
     # The law does not depend on heads and dimension; the scatter of the draws does.
     return Stack(
         length=length, depth=depth, sink=sink, gamma=GAMMA, common=COMMON, heads=1, dim=DIM

@@ -24,23 +24,6 @@ if TYPE_CHECKING:
 
     from sparsity.figures.series import Series
 
-__all__ = [
-    "GREY",
-    "INK",
-    "LOOKS",
-    "Look",
-    "axes",
-    "calm",
-    "curve",
-    "end_labels",
-    "headline",
-    "inline",
-    "key",
-    "plain_ticks",
-    "render",
-    "tick_label",
-]
-
 INK, GREY, PALE = "#1f2328", "#6b7280", "#e5e7eb"
 _MARKER_SIZES = {"|": 13.0, "p": 7.0, "X": 7.2, "D": 5.3, "s": 5.6, "^": 6.6, "v": 6.6}
 _NORMAL95 = 1.959964  # half width of a 95 % interval in standard errors

@@ -14,8 +14,6 @@ from sparsity.sweeps.curves import sweep
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["Canvas", "Context", "Data", "Figure", "Plate"]
-
 Data = tuple[Series, ...]
 
 

@@ -14,8 +14,6 @@ from sparsity.output import csv_text
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["Series", "from_sweeps", "tidy"]
-
 _COLUMNS = ("x", "theory", "log", "estimate", "stderr", "samples", "seed")
 
 

@@ -21,8 +21,6 @@ from sparsity.quantities import Integral, Quantity
 from sparsity.rows.classes import Classed, alike, classed, no_sink, relative
 from sparsity.rows.row import Row
 
-__all__ = ["ALIKE", "STEP", "law", "shares"]
-
 ALIKE = 0.16  # step of u where all tokens are alike, and nothing is interpolated
 _DEEPEST = 1e-290  # of a transform
 

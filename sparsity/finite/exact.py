@@ -20,8 +20,6 @@ from sparsity.rows.steps import Coca
 from sparsity.rows.tokens import every
 from sparsity.theory.evaluation import evaluate
 
-__all__ = ["exact"]
-
 Columns = tuple[np.ndarray, np.ndarray, np.ndarray]  # value, P(row ≠ 0), relative error bound
 
 

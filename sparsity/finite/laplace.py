@@ -16,8 +16,6 @@ from sparsity.errors import InputError
 from sparsity.finite.nodes import TAIL, nodes, too_wide
 from sparsity.kernels.base import Kernel
 
-__all__ = ["TAIL", "Laplace", "laplace"]
-
 _MOST_POINTS = 1_000_000  # of u, that one law may be asked for: seconds of work
 _FAR = (-1.0, 0.0, 2.0)  # powers of |f| in E Y₂ and sink masses next to nothing
 _TERMS, _SMALL = 4, -8.3  # of the series of e^(−x); log x below which they are all of it

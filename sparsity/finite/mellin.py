@@ -21,8 +21,6 @@ from sparsity.finite import normal_prefixes, prefixes
 from sparsity.finite.prefixes import LogMGF
 from sparsity.kernels.numeric.points import EPS
 
-__all__ = ["BACK", "PERIOD", "n_eff_of_normal_prefixes", "n_eff_of_prefixes"]
-
 _ABOVE, _BELOW = 0.25, -1.0  # Re z, or nearer to zero: where φ is near 1, and where it is small
 BACK = -36.0  # log of what the period may bring back
 _NEARER = 2.0 ** (-np.arange(16) / 2)

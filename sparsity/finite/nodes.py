@@ -15,8 +15,6 @@ from sparsity.theory.panels import cut
 from sparsity.theory.score_laws import Gaussian, score_law
 from sparsity.theory.sphere import Sphere
 
-__all__ = ["TAIL", "VARIATION", "Nodes", "nodes", "too_wide"]
-
 TAIL = 1e-15  # mass that truncation may lose
 VARIATION, _TURN = 6.0, 0.6  # of 2·log|f| plus the log density, and of arg f, over a panel's box
 _MOST_PANELS = 80_000  # that one law may have: seconds of work

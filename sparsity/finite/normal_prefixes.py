@@ -14,8 +14,6 @@ import numpy as np
 from sparsity.finite import prefixes
 from sparsity.finite.prefixes import STEP
 
-__all__ = ["TAPS", "n_eff"]
-
 TAPS = 16  # of the polynomial between the points of the grid
 _RATIO = 1.5  # of the largest γ of a group over its smallest
 _SPREADS, _MORE = 10, 14  # values of γ in a group: if alike; how many more for that ratio

@@ -22,8 +22,6 @@ from sparsity.errors import InputError
 from sparsity.kernels.numeric.points import EPS
 from sparsity.kernels.parameters import LENGTH
 
-__all__ = ["STEP", "USELESS", "WIDEST", "LogMGF", "Sums", "TooWide", "heavy_enough", "n_eff"]
-
 # (tokens [T], p [P]) -> log E e^(p·s_j), [T, P], real or complex as p is
 LogMGF = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -65,7 +63,7 @@ class TooWide(InputError):
         return _ROUNDINGS * EPS * self.location >= USELESS
 
 
-class Sums(Protocol):
+class PrefixSums(Protocol):
     """Sums over the tokens of a row, whose scores count from `offset`, on a grid of u."""
 
     def __call__(self, tokens: np.ndarray) -> np.ndarray:
@@ -74,7 +72,7 @@ class Sums(Protocol):
 
 
 # (the tokens that will be summed, offset, u) -> sums over some of them
-Maker = Callable[[np.ndarray, float, np.ndarray], Sums]
+Maker = Callable[[np.ndarray, float, np.ndarray], PrefixSums]
 
 
 def _lower_end(mgf: np.ndarray, n: int) -> float:

@@ -21,20 +21,6 @@ from sparsity.errors import InputError, number
 from sparsity.finite.exact import exact
 from sparsity.kernels.parameters import GAMMA, LENGTH
 
-__all__ = [
-    "Regime",
-    "annealed_entropy",
-    "annealed_n_eff",
-    "annealed_participation",
-    "condensed_n_eff",
-    "condensed_participation",
-    "condensed_share",
-    "critical_spread",
-    "crossover",
-    "limit_reach",
-    "regime",
-]
-
 
 def critical_spread(length: Any) -> np.ndarray:
     """Spread γ_c = √(2 ln n) at which the largest of n weights becomes comparable to their sum.

@@ -14,9 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sparsity.finite.laplace import TAIL, Laplace, laplace
-from sparsity.rows.classes import Classed, Piece, pieces
-
-__all__ = ["SLOW", "STEP", "Channel", "Sums", "sums"]
+from sparsity.rows.classes import Classed, Patch, pieces
 
 STEP = 0.08  # of u
 SLOW = -math.log(TAIL)  # of u: how much further down a summand of order √t matters than one of t
@@ -112,7 +110,7 @@ class _Part(NamedTuple):
         stop: behind the last one.
     """
 
-    piece: Piece
+    piece: Patch
     laws: list[Laplace]
     start: int
     stop: int
@@ -142,7 +140,7 @@ class _Part(NamedTuple):
             yield piece.members[part], found[:, :-1], found[:, -1, :, 0]
 
 
-def _mattering(row: Classed, c: int, k: tuple[float, ...]) -> list[Piece]:
+def _mattering(row: Classed, c: int, k: tuple[float, ...]) -> list[Patch]:
     """The pieces without those whose tokens are, all together, too rarely nonzero to matter."""
     every, longest = list(pieces(row.classes)), float(row.count.sum())
     times = np.bincount(row.member, row.count)

@@ -9,8 +9,6 @@ from sparsity.errors import InputError
 from sparsity.inversion.levers import Reach
 from sparsity.rows.row import Row
 
-__all__ = ["Design", "Impossible", "Requirement"]
-
 
 class Impossible(InputError):
     """The wanted value is out of the row's reach; says what the reach is and what sets it."""

@@ -24,8 +24,6 @@ from sparsity.quantities import Quantity
 from sparsity.rows.row import Row, row_of
 from sparsity.rows.steps import SinkLogit
 
-__all__ = ["LENGTHS", "Design", "Impossible", "Requirement", "design"]
-
 LENGTHS = (64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_000_000)
 _LONGEST = 1e12  # to which the exact law is resolved
 

@@ -23,8 +23,6 @@ from sparsity.rows.row import Row
 from sparsity.rows.steps import Alibi, Decay, ScalableSoftmax, SinkLogit, Window
 from sparsity.theory.limit_form import log_total
 
-__all__ = ["ALL", "Free", "Scan", "named", "scan"]
-
 _POINTS = 33  # of a grid
 _FLAT = 1e-11  # of a logarithm: differences below are rounding
 

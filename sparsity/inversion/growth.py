@@ -11,8 +11,6 @@ from sparsity.finite.regimes import condensed_share
 from sparsity.kernels import Kernel, decayed, exp, identity
 from sparsity.rows.row import Row
 
-__all__ = ["growth", "sink_growth"]
-
 
 def growth(
     kernel: Kernel, n: float, wanted: float, given: dict[str, float], found: dict[str, Any]

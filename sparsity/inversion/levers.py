@@ -17,8 +17,6 @@ from sparsity.finite.exact import exact
 from sparsity.finite.regimes import condensed_share
 from sparsity.kernels import Kernel, decayed, exp, identity
 
-__all__ = ["Lever", "Reach", "invert", "lever"]
-
 
 @dataclass(frozen=True)
 class Reach:

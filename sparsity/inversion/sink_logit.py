@@ -16,8 +16,6 @@ from sparsity.rows.row import Row, row_of
 from sparsity.rows.steps import SinkLogit
 from sparsity.theory.limit_form import log_total
 
-__all__ = ["sink_logit"]
-
 _FARTHEST = 1e4  # that a logit is looked for from where a sink begins to matter
 
 

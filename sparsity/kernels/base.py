@@ -15,8 +15,6 @@ from sparsity.kernels import symbols
 from sparsity.kernels.computable import refuse_uncomputable
 from sparsity.kernels.parameters import BETA, DECAY, DIM, GAMMA, LENGTH, Parameter
 
-__all__ = ["Kernel", "Law", "score_kernel"]
-
 
 class Law(Enum):
     """What the average E in S = E|a| / √(E a²) runs over."""

@@ -11,8 +11,6 @@ from sympy.functions.elementary.piecewise import ExprCondPair
 from sparsity.errors import InputError
 from sparsity.kernels.symbols import s
 
-__all__ = ["refuse_uncomputable"]
-
 # Made of these alone, a weight needs no trial.
 _PLAIN = (
     sympy.Symbol, sympy.Integer, sympy.Rational, sympy.Float, sympy.NumberSymbol,

@@ -21,16 +21,6 @@ from sparsity.kernels import symbols
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.symbols import j, n, s
 
-__all__ = [
-    "distance",
-    "jax_log_abs",
-    "jax_weight",
-    "log_abs",
-    "numpy_log_abs",
-    "numpy_log_abs_as_given",
-    "numpy_weight",
-]
-
 # Positions enter as the distance n − j to the query: an exact small integer, where j is not.
 distance = sympy.Symbol("m", integer=True, nonnegative=True)
 

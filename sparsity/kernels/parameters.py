@@ -13,8 +13,6 @@ from sparsity.errors import InputError
 from sparsity.kernels import queries, symbols
 from sparsity.reading import as_float64, inexact
 
-__all__ = ["ALL", "BETA", "DECAY", "DIM", "GAMMA", "LENGTH", "QUERY", "RATIO", "Parameter"]
-
 
 @dataclass(frozen=True)
 class Parameter:

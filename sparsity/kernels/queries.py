@@ -12,8 +12,6 @@ import numpy as np
 
 from sparsity.errors import InputError
 
-__all__ = ["ALL", "NAMES", "Query", "named", "norm_ratio"]
-
 
 @dataclass(frozen=True)
 class Query:

@@ -6,23 +6,6 @@ from typing import Any
 
 from sympy import Idx, IndexedBase, Symbol
 
-__all__ = [
-    "Sigma",
-    "beta",
-    "d",
-    "decay",
-    "gamma",
-    "i",
-    "j",
-    "k",
-    "mu",
-    "n",
-    "q",
-    "ratio",
-    "s",
-    "sigma",
-]
-
 s = Symbol("s", real=True)  # score s = q·k of a key against the query
 beta = Symbol("beta", real=True)  # bias β = q·μ: the mean score
 gamma = Symbol("gamma", positive=True)  # spread γ = σ‖q‖: the score's standard deviation

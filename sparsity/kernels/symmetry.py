@@ -11,8 +11,6 @@ import sympy
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.symbols import s
 
-__all__ = ["symmetry"]
-
 
 def _degree(f: Any) -> float | None:
     """The p with f(cs) = c^p f(s) for every c > 0, None if there is none; NaN for f = 0."""

@@ -22,24 +22,6 @@ from sparsity.results import Estimate
 from sparsity.theory import evaluation
 from sparsity.verification.ztest import compare
 
-__all__ = [
-    "ALARM",
-    "RULE",
-    "Claim",
-    "Finding",
-    "Judged",
-    "Routes",
-    "ZTest",
-    "core",
-    "instead",
-    "joined",
-    "letter",
-    "same_function",
-    "sampling",
-    "verdict",
-    "z_tests",
-]
-
 ALARM = 1e-4  # probability that chance alone changes any statistical finding of one claim
 
 RULE = (

@@ -15,8 +15,6 @@ from sparsity.models.checkpoint import library
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["measure_transformers"]
-
 _NAME = "sparsity"  # of the attention function
 _BESIDE = ("pixel_values", "input_values", "input_features")  # what some models take beside a text
 _OTHER = ("softcap", "s_aux", "cache")  # what makes weights other than softmax(scale·q·k + mask)

@@ -18,18 +18,6 @@ from sparsity.output import netcdf, replacing
 if TYPE_CHECKING:
     import xarray
 
-__all__ = [
-    "LILLIEFORS",
-    "MEANING",
-    "SHORTEST",
-    "TESTED",
-    "dataset",
-    "measured",
-    "predicted",
-    "rank_correlation",
-    "save",
-]
-
 SHORTEST = 8  # keys in sight, for a row to count in a correlation or an average
 TESTED = 50  # keys in sight without the sink, for a row's logits to be tested
 # Over √n ≥ √50, the distance that 1 % of Gaussian samples exceed, by simulation at n = 200 and 500.

@@ -15,8 +15,6 @@ from scipy.interpolate import RectBivariateSpline
 from sparsity.finite.exact import exact as exact_law
 from sparsity.theory.evaluation import evaluate
 
-__all__ = ["ERROR", "WIDEST", "exact", "log_limit"]
-
 ERROR = 1e-6  # of log S, from the interpolation; 2e-7 was measured
 WIDEST = 200.0  # γ of the grid; there a row of 10⁶ tokens has its mass on one
 _SHORT, _GROWTH = 16, 1.12  # every n up to there, then this factor

@@ -16,8 +16,6 @@ from sparsity.errors import InputError
 from sparsity.measurement import rows
 from sparsity.measurement.sources import Logits, Source
 
-__all__ = ["BLOCK", "TOP", "contexts", "measure_layer"]
-
 BLOCK = 2**18  # entries of a block, in the cache with what is made of them
 _WORKERS = 8  # at most, each with a block
 TOP = (1, 4, 16, 64)  # of the k largest weights

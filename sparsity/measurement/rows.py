@@ -15,9 +15,6 @@ from scipy import special
 
 from sparsity import metric
 
-__all__ = ["STILL", "Parts", "focus", "shape", "softmax", "split"]
-
-
 STILL = 64  # times the rounding of a logit: what varies less has no shape
 
 

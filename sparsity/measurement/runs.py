@@ -22,8 +22,6 @@ from sparsity.output import folder, replacing
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["measure_model"]
-
 
 class _Parts:
     """Finished layers on disk, each whole or not there; without a folder, nothing is kept."""

@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 
 from sparsity.errors import InputError, number
-from sparsity.rows import rotary
-
-__all__ = ["Logits", "Source", "Weights", "array", "of_queries", "of_weights"]
+from sparsity.rows import rotation
 
 # Additive masks hide with −∞, with the lowest number of a type, or with −10⁴. A row sees the keys
 # within FAINT of its largest entry: e^(−745) is zero in double precision. Where that is at HIDDEN
@@ -213,5 +211,5 @@ def of_queries(
     if rope is not None:
         number("rope", rope, "give the base, a number > 0", lambda x: x > 0)
         at = np.arange(length)
-        q, k = (rotary.rotate(x, at, pairing, base=rope) for x in (q, k))
+        q, k = (rotation.rotate(x, at, pairing, base=rope) for x in (q, k))
     return Logits(q, k, float(scale), causal, _mask(mask, heads, length))

@@ -12,8 +12,6 @@ from sparsity.measurement.labels import rank_correlation
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["COLUMNS", "THRESHOLDS", "begins", "pooled", "rows_at", "sink_rate", "summary", "text"]
-
 THRESHOLDS = (0.3, 0.8)  # ε of [Gu] and of [Barbero]
 
 _RANKS = {  # the limit law e^(−γ²/2) ranks rows as −γ does, which does not underflow

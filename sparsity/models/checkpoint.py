@@ -15,19 +15,6 @@ import numpy as np
 
 from sparsity.errors import InputError
 
-__all__ = [
-    "LAYER",
-    "OUTER",
-    "Checkpoint",
-    "Config",
-    "Metadata",
-    "fingerprint",
-    "library",
-    "refusal",
-    "refuse_others",
-    "sha256",
-]
-
 OUTER = ("embed", "norm", "head")
 LAYER = ("attn_norm", "q", "k", "v", "o", "mlp_norm", "gate", "up", "down")
 

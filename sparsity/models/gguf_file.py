@@ -20,9 +20,7 @@ from sparsity.models.checkpoint import (
     refuse_others,
 )
 from sparsity.models.tokens import bpe
-from sparsity.rows import rotary
-
-__all__ = ["load"]
+from sparsity.rows import rotation
 
 _NAMES = {
     "embed": "token_embd",
@@ -64,7 +62,7 @@ def _config(given: Metadata, vocabulary: int, tensors: dict[str, Any], dequantiz
     def frequencies(head_dim: int) -> np.ndarray:
         for name in ("llama.rope.dimension_count", "llama.attention.value_length"):
             given.one_of(name, head_dim)
-        theta = rotary.angles(head_dim, given.real("llama.rope.freq_base", rotary.BASE))
+        theta = rotation.angles(head_dim, given.real("llama.rope.freq_base", rotation.BASE))
         stretch = tensors.get("rope_freqs.weight")  # for long contexts
         if stretch is None:
             return theta

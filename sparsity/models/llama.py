@@ -16,8 +16,6 @@ import numpy as np
 
 from sparsity.models.checkpoint import LAYER, Checkpoint
 
-__all__ = ["forward"]
-
 _ROWS = 256  # of a block of attention, and of logits over the vocabulary
 
 _dot = functools.partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)

@@ -20,9 +20,7 @@ from sparsity.models.checkpoint import (
     refuse_others,
 )
 from sparsity.models.tokens import from_file
-from sparsity.rows import rotary
-
-__all__ = ["load"]
+from sparsity.rows import rotation
 
 _OUTER = {"embed": "model.embed_tokens", "norm": "model.norm", "head": "lm_head"}
 _LAYER = {
@@ -89,8 +87,8 @@ def _config(path: Path) -> tuple[Config, str]:
         raise inner.refuse("rope_type", kind, "only plain models of the Llama family are run")
 
     def frequencies(head_dim: int) -> np.ndarray:
-        base = (inner if "rope_theta" in rope else given).real("rope_theta", rotary.BASE)
-        theta = rotary.angles(head_dim, base)
+        base = (inner if "rope_theta" in rope else given).real("rope_theta", rotation.BASE)
+        theta = rotation.angles(head_dim, base)
         if kind == "default":
             return theta
         scaling = {name: inner.real(name) for name in _SCALING}

@@ -8,8 +8,6 @@ from pathlib import Path
 from sparsity.errors import InputError
 from sparsity.models.checkpoint import library, refusal
 
-__all__ = ["bpe", "from_file", "read_text"]
-
 Encode = Callable[[str], list[int]]
 
 _LLAMA3 = (

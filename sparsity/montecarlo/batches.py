@@ -18,8 +18,6 @@ from jax.sharding import PartitionSpec
 
 from sparsity.errors import InputError
 
-__all__ = ["CHUNK", "Sampler", "batch_size", "collect", "resolve_dtype", "summary"]
-
 CHUNK = 32  # batches a call: the grain of progress, of interruption and of spreading over devices
 _ACCELERATED_CALL = 64  # chunks a call where launching is dear and memory wide
 _BATCH_NORMALS = 2**16  # normals of a batch of keys, features or rows: fits a core's cache

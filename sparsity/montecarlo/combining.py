@@ -12,8 +12,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-__all__ = ["Combined", "anytime_factor", "combine", "student"]
-
 LEAST_ESS = 500.0
 LARGEST_SHARE = 0.01
 LARGEST_TAIL_INDEX = 0.5  # beyond it the variance is infinite and no error bar means anything

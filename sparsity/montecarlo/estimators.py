@@ -13,13 +13,10 @@ from sparsity.kernels import ALL, Kernel, Law
 from sparsity.kernels.lowering import numpy_weight
 from sparsity.montecarlo import proposals
 from sparsity.montecarlo.batches import CHUNK, batch_size
-from sparsity.montecarlo.keys import keys_at
 from sparsity.montecarlo.precision import rounding
 from sparsity.montecarlo.running import Sampling, conclude, run
 from sparsity.montecarlo.samplers import Features, FullKeys, Plain, Stratified
 from sparsity.results import Estimate
-
-__all__ = ["features", "full_keys", "keys_at", "plain", "stratified"]
 
 _PLAIN_SIZE = 2**16  # draws of a plain scalar batch
 _RATIO = (1.0, -0.5)  # S = m₁ · m₂^(−½)

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["deferred_interrupt"]
-
 
 @contextmanager
 def deferred_interrupt(wanted: bool) -> Iterator[Callable[[], bool]]:

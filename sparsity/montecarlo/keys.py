@@ -6,8 +6,6 @@ import numpy as np
 
 from sparsity.errors import InputError
 
-__all__ = ["LONGEST", "keys_at"]
-
 LONGEST = 10**8  # tokens of a row, and entries of a key, that can be sampled whole
 _WIDEST = 1e100  # whose square float64 holds
 

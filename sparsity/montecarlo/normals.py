@@ -12,8 +12,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-__all__ = ["normal"]
-
 # Giles, "Approximating the erfinv function" (2012), single precision, in w = −log(1 − x²).
 _CENTRE = (
     2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,

@@ -12,8 +12,6 @@ from sparsity.kernels import Kernel, Law
 from sparsity.kernels.lowering import jax_log_abs, numpy_log_abs_as_given
 from sparsity.montecarlo.proposals import DEPTH, POWERS, Table
 
-__all__ = ["rounding"]
-
 _MOST = 1e99  # whose square is a float
 
 

@@ -21,8 +21,6 @@ from sparsity.theory.moments import panels
 from sparsity.theory.panels import Axis
 from sparsity.theory.score_laws import Gaussian
 
-__all__ = ["DEPTH", "POWERS", "Table", "build", "resolved", "tilt"]
-
 CELLS, CELLS_UNKNOWN = 256, 2048  # of a built-in kernel, and of an f that may be anything
 POWERS = np.array([1.0, 2.0])
 _WATCH = 0.25  # share of the draws that goes where the table misses the target

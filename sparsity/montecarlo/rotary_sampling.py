@@ -20,8 +20,6 @@ from sparsity.montecarlo.sources import Block
 from sparsity.rows import rotary
 from sparsity.rows.steps import Coca, Rope
 
-__all__ = ["Rotated", "Scores", "rotated", "scores"]
-
 _NUMBERS = 2**16  # random numbers in a batch: fits a core's cache
 
 

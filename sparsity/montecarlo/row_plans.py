@@ -17,8 +17,6 @@ from sparsity.montecarlo.sources import Each, Like, Source
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Coca, Decay, Rope
 
-__all__ = ["Plan", "planned"]
-
 _MOST = 2**24  # numbers of a row whose tokens differ: it is drawn at once
 _BLOCK = 2**20  # numbers of a row of like tokens that are drawn at once
 

@@ -28,8 +28,6 @@ from sparsity.results import Estimate
 from sparsity.rows.classes import no_sink
 from sparsity.rows.row import Row
 
-__all__ = ["DrawnRows", "RowSampler", "draw_rows", "sample_rows"]
-
 _ROUNDING = 8.0  # units in the last place by which the mean over rows may be off
 
 

@@ -18,8 +18,6 @@ from sparsity.montecarlo.combining import anytime_factor, combine, student
 from sparsity.montecarlo.interrupting import deferred_interrupt
 from sparsity.results import Estimate
 
-__all__ = ["Run", "Sampling", "conclude", "run"]
-
 _FINE = 5e-4  # targets below it start with two chunks: 63 degrees of freedom rather than 31
 _UNSEEN = 3.0  # over the draws: the largest probability that N draws miss 19 times out of 20
 _FOLD = 2**17  # batches beyond which a chunk of them is kept as one

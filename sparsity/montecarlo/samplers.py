@@ -21,8 +21,6 @@ from sparsity.montecarlo.batches import summary
 from sparsity.montecarlo.normals import normal
 from sparsity.montecarlo.proposals import Table
 
-__all__ = ["Features", "FullKeys", "Plain", "Stratified"]
-
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 _DEFENSIVE = 8  # one draw in eight comes from the base law itself
 

@@ -14,8 +14,6 @@ import jax.numpy as jnp
 
 from sparsity.montecarlo.normals import normal
 
-__all__ = ["Block", "Each", "Like", "Source"]
-
 
 class Block(NamedTuple):
     """Neighbouring tokens of some rows.

@@ -10,14 +10,12 @@ from sparsity.errors import InputError
 from sparsity.kernels import ALL
 from sparsity.output import csv_text
 from sparsity.panel.controls import CONTROLS
-from sparsity.panel.lines import Exact, at_once
+from sparsity.panel.lines import ExactPoint, at_once
 from sparsity.panel.picture import Axes, curves, places
 from sparsity.panel.state import Spec, State
 from sparsity.panel.store import Point, Store
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Rope
-
-__all__ = ["python", "table"]
 
 _SAMPLED = ("sampled", "S_mc", "half_width_95_mc", "samples_mc")  # what S_mc is, and its numbers
 
@@ -111,7 +109,7 @@ def _row(axes: Axes, spec: Spec, store: Store, x: float) -> list[Any]:
         log_S = None
     row: list[Any] = [math.exp(log_S) if isinstance(log_S, float) else ""]
     exact, point = store.exact.get(here), store.points.get(here)
-    row += [math.exp(exact.log_S), exact.n_eff] if isinstance(exact, Exact) else ["", ""]
+    row += [math.exp(exact.log_S), exact.n_eff] if isinstance(exact, ExactPoint) else ["", ""]
     if not isinstance(point, Point):
         return [*row, "", "", "", ""]
     e = point.estimate

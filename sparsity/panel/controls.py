@@ -12,8 +12,6 @@ import numpy as np
 from sparsity.kernels.parameters import BETA, DECAY, DIM, GAMMA, LENGTH, RATIO, Parameter
 from sparsity.output import power_of_ten
 
-__all__ = ["CONTROLS", "POINTS", "Control", "Scale", "around"]
-
 POINTS = 400  # of a curve
 _STEPS = 240  # of a slider
 _LONGEST = 64  # characters of a number field

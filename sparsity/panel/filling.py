@@ -18,8 +18,6 @@ from sparsity.panel.state import Spec, State
 from sparsity.panel.store import Point, Store
 from sparsity.rows.steps import QKNorm
 
-__all__ = ["Left", "formulas", "laws", "samples"]
-
 _ROUNDS = (1, 4, 16)  # chunks of 32 batches for each estimate, from the first look to the last
 _TARGET = 1e-3  # relative standard error at which a point is left as it is
 _LONGEST_SAMPLED = 2**16  # tokens of a row that is drawn whole

@@ -13,8 +13,6 @@ from sparsity.kernels import Law
 from sparsity.panel.state import Spec
 from sparsity.theory.evaluation import evaluate
 
-__all__ = ["Exact", "at_once", "exact", "exact_lengths", "slowly", "why_not"]
-
 
 def at_once(spec: Spec, x: str, values: np.ndarray) -> np.ndarray | None:
     """Log S in the limit of long rows along one parameter, where it has a closed form.
@@ -54,7 +52,7 @@ def slowly(spec: Spec) -> float:
 
 
 @dataclass(frozen=True)
-class Exact:
+class ExactPoint:
     """The exact law of rows at one point.
 
     Args:
@@ -77,11 +75,11 @@ def why_not(spec: Spec) -> str:
     return ""
 
 
-def _of(n: float, n_eff: float) -> Exact:
-    return Exact(n_eff, 0.5 * math.log(n_eff / n))
+def _of(n: float, n_eff: float) -> ExactPoint:
+    return ExactPoint(n_eff, 0.5 * math.log(n_eff / n))
 
 
-def exact(spec: Spec) -> Exact | None:
+def exact(spec: Spec) -> ExactPoint | None:
     """The exact law at one point; None where there is none within reach.
 
     Raises:
@@ -93,12 +91,12 @@ def exact(spec: Spec) -> Exact | None:
     n = v["length"]
     if spec.kernel.law is Law.POSITION:  # a row that is not random: S is exact as it is
         log_S = float(evaluate(spec.kernel, **v).log_S)
-        return Exact(n * math.exp(2 * log_S), log_S)
+        return ExactPoint(n * math.exp(2 * log_S), log_S)
     found = exact_law(spec.law.row(spec.kernel, v), length=n)
     return _of(n, float(found.value))
 
 
-def exact_lengths(spec: Spec, lengths: np.ndarray) -> list[Exact]:
+def exact_lengths(spec: Spec, lengths: np.ndarray) -> list[ExactPoint]:
     """The exact law of independent scores at many row lengths, for the price of one.
 
     Raises:

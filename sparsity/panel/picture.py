@@ -16,11 +16,9 @@ from sparsity.errors import InputError
 from sparsity.kernels import Law
 from sparsity.output import power_of_ten
 from sparsity.panel.controls import CONTROLS, POINTS, Control
-from sparsity.panel.lines import Exact, at_once, why_not
+from sparsity.panel.lines import ExactPoint, at_once, why_not
 from sparsity.panel.state import Spec, State
 from sparsity.panel.store import Point, Store
-
-__all__ = ["FILLED", "Axes", "Picture", "curves", "picture", "places"]
 
 FILLED = 65  # points of a curve that is filled in
 _ENOUGH = 9  # points that make a line; fewer would draw a shape that is not there
@@ -79,7 +77,7 @@ class Axes:
         return self.v(-0.5 * np.log(n), n)
 
 
-class Picture(NamedTuple):
+class Frame(NamedTuple):
     """A message to a browser.
 
     Args:
@@ -208,13 +206,13 @@ def _curve(axes: Axes, spec: Spec, store: Store, pack: _Packer, sampling: bool) 
     if spec.kernel.law is not Law.POSITION:
         each = [store.exact.get(spec.at(x, float(at))) for at in filled]
         notes += [e for e in each if isinstance(e, str)][:1]
-        logs = [e.log_S if isinstance(e, Exact) else None for e in each]
+        logs = [e.log_S if isinstance(e, ExactPoint) else None for e in each]
         found["exact"] = _filled(axes, spec, logs, pack)
         level = store.exact.get(here)
-        level = level if isinstance(level, Exact) else None
+        level = level if isinstance(level, ExactPoint) else None
     else:  # its S is that of the row itself
         found["exact"], found["limit"] = found["limit"], None
-        level = None if limit is None else Exact(n * math.exp(2 * limit), limit)
+        level = None if limit is None else ExactPoint(n * math.exp(2 * limit), limit)
     points, unsampled = _points(axes, spec, sampled if sampling else [], store)
     notes += unsampled
     if x not in dict(spec.values):
@@ -232,7 +230,7 @@ def _curve(axes: Axes, spec: Spec, store: Store, pack: _Packer, sampling: bool) 
     }
 
 
-def picture(state: State, store: Store) -> Picture:
+def picture(state: State, store: Store) -> Frame:
     """Everything to be drawn of a state, with what the store holds by now, which is only read."""
     axes, pack = Axes(state), _Packer()
     found = []
@@ -267,4 +265,4 @@ def picture(state: State, store: Store) -> Picture:
         "floor": {"u": pack(axes.u(axes.x)), "v": pack(axes.floor())},
         "length": axes.length,
     }
-    return Picture(content, np.concatenate(pack.parts).tobytes())
+    return Frame(content, np.concatenate(pack.parts).tobytes())

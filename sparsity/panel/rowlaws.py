@@ -22,8 +22,6 @@ from sparsity.rows.steps import Rope, SinkLogit
 from sparsity.rows.tokens import Step
 from sparsity.theory.evaluation import evaluate
 
-__all__ = ["ALL", "Rows", "named", "of_row", "of_steps"]
-
 Values = Mapping[str, Any]
 Form = Callable[[Kernel, Values], tuple[Any, Any, Any] | None]
 

@@ -16,8 +16,6 @@ from sparsity.panel import rowlaws
 from sparsity.panel.controls import CONTROLS
 from sparsity.panel.rowlaws import Rows
 
-__all__ = ["Y_AXES", "Spec", "State", "edit", "initial"]
-
 Y_AXES = {"S": "S", "log S": "S, logarithmic", "n_eff": "n·S², effective tokens"}
 _MOST_PINS = 6
 

@@ -7,10 +7,8 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, NamedTuple, TypeVar
 
-from sparsity.panel.lines import Exact
+from sparsity.panel.lines import ExactPoint
 from sparsity.results import Estimate
-
-__all__ = ["Memory", "Point", "Store"]
 
 T = TypeVar("T")
 
@@ -63,7 +61,7 @@ class Store:
     """Exact points, slow limits and samples, each under the spec at its point."""
 
     def __init__(self) -> None:
-        self.exact: Memory[Exact | str] = Memory(40_000)
+        self.exact: Memory[ExactPoint | str] = Memory(40_000)
         self.limit: Memory[float | str] = Memory(40_000)
         self.points: Memory[Point | str] = Memory(4_000)
         self.formulas: Memory[str] = Memory(64)

@@ -23,8 +23,6 @@ from sparsity.panel.picture import picture
 from sparsity.panel.state import Y_AXES, State, edit
 from sparsity.panel.store import Store
 
-__all__ = ["Panel"]
-
 _PAUSE = 0.12  # seconds without an edit before anything is filled in: the hand goes first
 _REST = 0.3  # seconds without an edit before sampling starts
 _BREATH = 0.06  # seconds between pictures while filling in

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-__all__ = ["Integral", "Quantity", "RowSums"]
-
 
 class RowSums(NamedTuple):
     """What a concrete row of weights adds up to, up to a common factor on the weights.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from sparsity import metric
 from sparsity.quantities.base import Integral, Quantity
 
-__all__ = ["n_eff"]
-
 n_eff = Quantity(
     name="n_eff",
     symbol="n_eff",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from sparsity import metric
 from sparsity.quantities.base import Integral, Quantity
 
-__all__ = ["participation"]
-
 participation = Quantity(
     name="participation",
     symbol="E Y₂",

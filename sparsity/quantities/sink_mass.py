@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from sparsity.quantities.base import Integral, Quantity
 
-__all__ = ["sink_mass"]
-
 sink_mass = Quantity(
     name="sink_mass",
     symbol="sink mass",

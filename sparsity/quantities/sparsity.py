@@ -7,8 +7,6 @@ import math
 from sparsity import metric
 from sparsity.quantities.base import Integral, Quantity
 
-__all__ = ["S"]
-
 S = Quantity(
     name="S",
     symbol="S",

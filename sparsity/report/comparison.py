@@ -11,8 +11,6 @@ import numpy as np
 
 from sparsity.report.parts import badge, details, number, percent, section, table
 
-__all__ = ["section_of"]
-
 _QUANTITIES = {"n_eff": "n·S²", "participation": "Σp²", "sink_mass": "sink mass"}
 _SYMBOLS = {"beta": "β", "gamma": "γ", "decay": "λ", "length": "n", "dim": "d", "ratio": "r"}
 

@@ -10,8 +10,6 @@ from sympy.printing.mathml import MathMLPresentationPrinter
 
 from sparsity.symbolic import Derivation, Limit
 
-__all__ = ["derivation", "equation", "mathml"]
-
 
 class _E(sympy.Function):
     """e^x that stays where it is: SymPy's printers move exp(−x) under a fraction bar."""

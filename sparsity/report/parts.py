@@ -9,20 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-__all__ = [
-    "badge",
-    "boxes",
-    "data_link",
-    "details",
-    "evidence",
-    "inline_svg",
-    "number",
-    "percent",
-    "prose",
-    "section",
-    "table",
-]
-
 _MARKS = {
     "confirmed": "✓",
     "refined": "±",

@@ -16,9 +16,6 @@ from sparsity.errors import check_seed
 from sparsity.output import folder, json_text, write
 from sparsity.verification.crosscheck import CrossCheck, verify
 
-__all__ = ["Reproduction", "reproduce"]
-
-
 _PARTS = {"figures": 25.0, "cross-check": 55.0, "claims": 20.0}  # shares of the progress bar
 
 

@@ -20,19 +20,6 @@ from sparsity.kernels.numeric.points import Points
 from sparsity.kernels.symmetry import symmetry
 from sparsity.rows.row import Row
 
-__all__ = [
-    "NODES",
-    "Class",
-    "Classed",
-    "Piece",
-    "alike",
-    "classed",
-    "interpolated",
-    "no_sink",
-    "pieces",
-    "relative",
-]
-
 Class = tuple[Kernel, float, float, int | None]  # kernel, β, γ, d of keys on the sphere
 
 NODES = 24  # of the polynomial in a parameter, over a piece of length 1 of it
@@ -146,7 +133,7 @@ def _coordinate(classes: list[Class]) -> np.ndarray | None:
     return None
 
 
-class Piece(NamedTuple):
+class Patch(NamedTuple):
     """Classes whose transforms come from those of a few laws.
 
     Args:
@@ -171,7 +158,7 @@ def _barycentric(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-def pieces(classes: list[Class]) -> Iterator[Piece]:
+def pieces(classes: list[Class]) -> Iterator[Patch]:
     """Few laws for many classes: all of them, or nodes in the parameter in which they differ."""
     families: dict[Any, list[int]] = {}
     for i, (kernel, _, gamma, dim) in enumerate(classes):
@@ -182,7 +169,7 @@ def pieces(classes: list[Class]) -> Iterator[Piece]:
         for number in np.unique(piece):
             inside = np.flatnonzero(piece == number)
             if x is None or len(inside) <= NODES + 1:
-                yield from (Piece(np.array([i]), [classes[i]]) for i in family[inside])
+                yield from (Patch(np.array([i]), [classes[i]]) for i in family[inside])
                 continue
             low, high = x[inside].min(), x[inside].max()
             angle = np.pi * (np.arange(NODES) + 0.5) / NODES
@@ -197,7 +184,7 @@ def pieces(classes: list[Class]) -> Iterator[Piece]:
                 for v in (*nodes.tolist(), *check.tolist())
             ]
             matrix = _barycentric(x[inside], nodes)
-            yield Piece(family[inside], at, matrix, _barycentric(check, nodes))
+            yield Patch(family[inside], at, matrix, _barycentric(check, nodes))
 
 
 def interpolated(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import log_ndtr, ndtr, wofz
 
-__all__ = ["log_exp_mean", "rectified"]
-
 _FAR = 30.0  # spreads from zero at which t is normal and e^(−z²/2) nearly no number
 
 

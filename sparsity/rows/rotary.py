@@ -12,22 +12,7 @@ from typing import Any
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.rows.rotation import BASE, PAIRINGS, angles, join, planes, rotate, split, vectors
-
-__all__ = [
-    "BASE",
-    "PAIRINGS",
-    "angles",
-    "coca_by_definition",
-    "coca_scores",
-    "decay_bounds",
-    "planes",
-    "rising",
-    "rope_scores",
-    "rotate",
-    "slack_coefficients",
-    "slack_scores",
-]
+from sparsity.rows.rotation import BASE, join, rotate, split, vectors
 
 
 def _check(query: Any, t: Any, pairing: str) -> tuple[Any, Any]:

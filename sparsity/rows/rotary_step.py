@@ -11,8 +11,6 @@ from sparsity.errors import InputError
 from sparsity.rows.rotation import angles
 from sparsity.rows.tokens import Tokens, every
 
-__all__ = ["NORMAL", "RotaryStep", "vector"]
-
 NORMAL = 8.0  # spreads from zero at which a normal number is never negative: P < 1e−15
 
 

@@ -11,8 +11,6 @@ import numpy as np
 
 from sparsity.errors import InputError
 
-__all__ = ["BASE", "PAIRINGS", "angles", "join", "planes", "rotate", "split", "vectors"]
-
 BASE = 10000.0
 PAIRINGS = ("interleaved", "half")  # plane i holds entries (2i, 2i+1), or (i, i + d/2)
 

@@ -14,8 +14,6 @@ from sparsity.kernels import Kernel, Law
 from sparsity.kernels.parameters import LENGTH
 from sparsity.rows.tokens import Step, Tokens
 
-__all__ = ["Row", "row_of"]
-
 Value = float | int | str
 
 

@@ -14,8 +14,6 @@ import numpy as np
 
 from sparsity.errors import InputError
 
-__all__ = ["MOST", "Step", "Tokens", "every"]
-
 MOST = 2**22  # different tokens that one row may hold
 
 

@@ -11,8 +11,6 @@ import numpy as np
 
 from sparsity.errors import InputError
 
-__all__ = ["Collapse", "Neighbours", "collapse", "effective_rank", "neighbours"]
-
 
 class Collapse(NamedTuple):
     """How alike tokens are; all arrays of the leading shape of the states.

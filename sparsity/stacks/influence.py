@@ -15,8 +15,6 @@ import numpy as np
 from sparsity.errors import InputError
 from sparsity.stacks.mixing import Layers, forward
 
-__all__ = ["bound", "jacobian", "norms"]
-
 
 def bound(attention: Any, strengths: Any, lipschitz: float = 1.0, gain: Any = 1.0) -> np.ndarray:
     """The bound on every influence, a product of one matrix a layer.

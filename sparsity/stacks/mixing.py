@@ -24,13 +24,11 @@ from sparsity.kernels.lowering import jax_log_abs, jax_weight, numpy_log_abs
 from sparsity.montecarlo.batches import resolve_dtype
 from sparsity.stacks.collapse import collapse
 
-__all__ = ["Layers", "Sink", "Stack", "draw", "forward", "sampled"]
-
 Measures = TypeVar("Measures")
 
 
 @dataclass(frozen=True)
-class Sink:
+class LayerSink:
     """What makes token 0 a sink; give either its mass or its logit.
 
     Args:
@@ -83,7 +81,7 @@ class Stack:
     strength: float = 1.0
     branch: float = 0.0
     common: float = 0.0
-    sink: Sink | None = None
+    sink: LayerSink | None = None
 
     def __post_init__(self) -> None:
         kernel = kernels.named(self.kernel)
@@ -134,9 +132,9 @@ def _split(stack: Stack) -> tuple[Stack, _Numbers]:
     if sink is None:
         return stack, _Numbers()
     if sink.mass is not None:
-        return replace(stack, sink=Sink(mass=0.0)), _Numbers(sink.mass, value=sink.value)
+        return replace(stack, sink=LayerSink(mass=0.0)), _Numbers(sink.mass, value=sink.value)
     log_weight = float(numpy_log_abs(kernels.named(stack.kernel))(sink.logit))
-    return replace(stack, sink=Sink(logit=0.0)), _Numbers(0.0, log_weight, sink.value)
+    return replace(stack, sink=LayerSink(logit=0.0)), _Numbers(0.0, log_weight, sink.value)
 
 
 def _attention(stack: Stack, numbers: _Numbers, scores: Any) -> Any:

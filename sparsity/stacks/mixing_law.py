@@ -23,9 +23,7 @@ from sparsity.kernels.base import Kernel
 from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
 from sparsity.stacks.collapse import Collapse
-from sparsity.stacks.mixing import Sink, Stack
-
-__all__ = ["RowMoments", "average", "distances", "gram", "influence", "row_moments"]
+from sparsity.stacks.mixing import LayerSink, Stack
 
 _STEP = 0.1  # of u; the trapezoidal rule errs by e^(−π²/step)
 
@@ -51,7 +49,7 @@ class RowMoments(NamedTuple):
 
 
 def row_moments(
-    kernel: str | Kernel, n: Any, beta: float, gamma: float, sink: Sink | None = None
+    kernel: str | Kernel, n: Any, beta: float, gamma: float, sink: LayerSink | None = None
 ) -> RowMoments:
     """Moments of a row of n independent weights f(s_i), s_i ~ N(β, γ²), and a sink.
 

@@ -11,8 +11,6 @@ import numpy as np
 
 from sparsity.errors import InputError, number, whole
 
-__all__ = ["importance", "sink_rate", "uniform_importance"]
-
 _ROUNDING = 1e-5  # of a row's sum in single precision; coarser types get 4 of their units
 
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from sparsity.results import Estimate
 
-__all__ = ["cell_seed", "parse_grid", "save", "sweep"]
-
 
 def _grid(parameter: Parameter, given: Any) -> np.ndarray:
     """The values of one dimension, from text, a sequence or a scalar."""

@@ -9,8 +9,6 @@ import numpy as np
 from sparsity.errors import InputError
 from sparsity.reading import inexact, number
 
-__all__ = ["MOST", "parse_grid"]
-
 MOST = 1_000_000  # points of one grid, and cells of a product of grids
 
 

@@ -21,8 +21,6 @@ from sparsity.theory.evaluation import evaluate
 if TYPE_CHECKING:
     from sparsity.results import Estimate
 
-__all__ = ["Grid", "cell_seed", "variable"]
-
 Cell = dict[str, Any]
 Grids = dict[str, np.ndarray]
 Variables = dict[str, Any]  # (dimensions, values, attributes) by name

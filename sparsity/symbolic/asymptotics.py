@@ -35,11 +35,9 @@ from sparsity.symbolic.series import (
     y,
 )
 
-__all__ = ["Regime", "ratio_asymptotics"]
-
 
 @dataclass(frozen=True)
-class Regime:
+class Approach:
     """How β and γ move: their values in terms of y → 0⁺, and where a fixed β lies.
 
     Args:
@@ -91,7 +89,7 @@ class Regime:
         raise Undecided(f"{quantity} changes sign")
 
 
-def _groups(moment: Moment, regime: Regime, order: int) -> dict[Expr, tuple[Series, bool]]:
+def _groups(moment: Moment, regime: Approach, order: int) -> dict[Expr, tuple[Series, bool]]:
     """Growing exponent -> its series below y^order, and whether that series is complete."""
     groups: dict[Expr, tuple[Series, bool]] = {}
 
@@ -137,7 +135,7 @@ def _groups(moment: Moment, regime: Regime, order: int) -> dict[Expr, tuple[Seri
     return groups
 
 
-def _dominant(moment: Moment, regime: Regime, order: int) -> tuple[Expr, Series]:
+def _dominant(moment: Moment, regime: Approach, order: int) -> tuple[Expr, Series]:
     """The largest group: its growing exponent and its series."""
     groups = _groups(moment, regime, order)
     alive = {q: series for q, (series, complete) in groups.items() if series or not complete}
@@ -150,12 +148,12 @@ def _dominant(moment: Moment, regime: Regime, order: int) -> tuple[Expr, Series]
     return best, alive[best]
 
 
-def _grows(difference: Expr, regime: Regime) -> bool:
+def _grows(difference: Expr, regime: Approach) -> bool:
     powers = laurent(difference)
     return bool(powers) and regime.sign(powers[min(powers)]) > 0
 
 
-def ratio_asymptotics(m1: Moment, m2: Moment, regime: Regime) -> tuple[Expr, Expr]:
+def ratio_asymptotics(m1: Moment, m2: Moment, regime: Approach) -> tuple[Expr, Expr]:
     """The limit of S = m₁/√m₂ and its leading asymptotic term.
 
     Returns:
@@ -172,7 +170,7 @@ def ratio_asymptotics(m1: Moment, m2: Moment, regime: Regime) -> tuple[Expr, Exp
     raise last
 
 
-def _ratio(m1: Moment, m2: Moment, regime: Regime, order: int) -> tuple[Expr, Expr]:
+def _ratio(m1: Moment, m2: Moment, regime: Approach, order: int) -> tuple[Expr, Expr]:
     (q1, top), (q2, bottom) = _dominant(m1, regime, order), _dominant(m2, regime, order)
     p1, p2 = min(top), min(bottom)
     power, exponent = p1 - Rational(p2, 2), sympy.expand(q1 - q2 / 2)

@@ -14,8 +14,6 @@ from sympy import Expr
 
 from sparsity.kernels import Kernel
 
-__all__ = ["Case", "Derivation", "Limit", "z"]
-
 z = sympy.Symbol("z", real=True)  # z = β/γ, for kernels whose S depends on nothing else
 
 

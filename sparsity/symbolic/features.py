@@ -16,8 +16,6 @@ from sparsity.kernels import Kernel
 from sparsity.kernels.symbols import Sigma, d, i, k, mu, q, ratio
 from sparsity.symbolic.derivation import Case, Derivation, Limit
 
-__all__ = ["derive_features"]
-
 _j = Idx("j")
 _mean = sympy.Symbol("mu", positive=True)  # the common mean μ̃ of i.i.d. features
 

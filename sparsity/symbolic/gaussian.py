@@ -16,8 +16,6 @@ from sparsity.errors import NoClosedForm
 from sparsity.kernels.symbols import beta, gamma
 from sparsity.symbolic.pieces import Piece, exponential_polynomial
 
-__all__ = ["Moment", "Term", "moment"]
-
 _t = sympy.Symbol("t", real=True)
 _density = exp(-(_t**2) / 2)
 

@@ -16,8 +16,6 @@ from sympy.core.relational import Relational
 from sparsity.errors import NoClosedForm
 from sparsity.kernels.symbols import s
 
-__all__ = ["ExpPoly", "Piece", "exponential_polynomial", "sign_at", "split", "zeros"]
-
 SPLIT, EXPAND = "splitting |f| at its kinks", "expanding f in terms s^k·e^(as + bs²)"
 _SWITCHES = (Abs, sign, Heaviside, Max, Min, Piecewise)
 _MAX_DEGREE = 32  # of an expansion, so that no input can stall it

@@ -14,8 +14,6 @@ from sparsity.kernels import Kernel
 from sparsity.kernels.symbols import decay, j, n
 from sparsity.symbolic.derivation import Derivation, Limit
 
-__all__ = ["derive_positions"]
-
 STEP = "sum over positions"
 _u = sympy.Symbol("u", positive=True)  # λⁿ
 _tau = sympy.Symbol("tau", positive=True)  # −ln λ

@@ -15,13 +15,11 @@ from sympy import Expr, oo, sqrt
 from sparsity.errors import NoClosedForm
 from sparsity.kernels import Kernel
 from sparsity.kernels.symbols import beta, gamma
-from sparsity.symbolic.asymptotics import Regime, ratio_asymptotics
+from sparsity.symbolic.asymptotics import Approach, ratio_asymptotics
 from sparsity.symbolic.derivation import Derivation, Limit, z
 from sparsity.symbolic.gaussian import Moment, moment
 from sparsity.symbolic.pieces import split
 from sparsity.symbolic.series import Undecided, y
-
-__all__ = ["derive_scores"]
 
 
 def derive_scores(kernel: Kernel) -> Derivation:
@@ -92,19 +90,21 @@ def _limits(
         yield from found
 
 
-def _regimes(kinks: list[Expr], homogeneous: bool) -> Iterator[list[Regime]]:
+def _regimes(kinks: list[Expr], homogeneous: bool) -> Iterator[list[Approach]]:
     """γ → 0 for β between and at the kinks, γ → ∞, β → ±∞, and β → 0 where only z matters."""
     narrow = []
     edges = [-oo, *kinks, oo]
     for low, high in itertools.pairwise(edges):
         bounds = [beta > low] * low.is_finite + [beta < high] * high.is_finite
-        narrow.append(Regime(gamma, sympy.S.Zero, sympy.And(*bounds), {gamma: y}, gamma, low, high))
+        narrow.append(
+            Approach(gamma, sympy.S.Zero, sympy.And(*bounds), {gamma: y}, gamma, low, high)
+        )
         if high.is_finite:
             at = {gamma: y, beta: high}
-            narrow.append(Regime(gamma, sympy.S.Zero, sympy.Eq(beta, high), at, gamma))
+            narrow.append(Approach(gamma, sympy.S.Zero, sympy.Eq(beta, high), at, gamma))
     yield narrow
-    yield [Regime(gamma, oo, sympy.true, {gamma: 1 / y}, 1 / gamma)]
-    yield [Regime(beta, oo, sympy.true, {beta: 1 / y}, 1 / beta)]
-    yield [Regime(beta, -oo, sympy.true, {beta: -1 / y}, -1 / beta)]
+    yield [Approach(gamma, oo, sympy.true, {gamma: 1 / y}, 1 / gamma)]
+    yield [Approach(beta, oo, sympy.true, {beta: 1 / y}, 1 / beta)]
+    yield [Approach(beta, -oo, sympy.true, {beta: -1 / y}, -1 / beta)]
     if homogeneous:
-        yield [Regime(beta, sympy.S.Zero, sympy.true, {beta: y}, beta)]
+        yield [Approach(beta, sympy.S.Zero, sympy.true, {beta: y}, beta)]

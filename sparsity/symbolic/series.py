@@ -9,19 +9,6 @@ from __future__ import annotations
 import sympy
 from sympy import Expr, S, factorial, factorial2
 
-__all__ = [
-    "Series",
-    "Undecided",
-    "compose",
-    "erfc_series",
-    "laurent",
-    "taylor",
-    "tidy",
-    "times",
-    "v",
-    "y",
-]
-
 y = sympy.Symbol("y", positive=True)
 v = sympy.Symbol("v")  # the argument of a function that `taylor` expands
 Series = dict[int, Expr]  # power of y -> coefficient, exact below the order it was cut at

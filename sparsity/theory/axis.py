@@ -13,8 +13,6 @@ from sparsity.kernels.numeric.points import EPS, Points
 from sparsity.kernels.numeric.segments import Segments
 from sparsity.theory.score_laws import ScoreLaw
 
-__all__ = ["HIGH", "LOG_RULE", "NODES", "RHO", "WEIGHTS", "WIDE", "Axis", "Known", "Panels"]
-
 # The 24-point Gauss–Legendre rule on [−1, 1]; NumPy's weights are off by 1e−13.
 _X = [0.06405689286260562608504308262, 0.1911188674736163091586398207571]
 _X += [0.3150426796961633743867932913198, 0.4337935076260451384870842319133]

@@ -21,8 +21,6 @@ from sparsity.kernels.base import Kernel, Law
 if TYPE_CHECKING:
     from flint import arb
 
-__all__ = ["arb_eval", "certified_log_sparsity", "log_errors"]
-
 _RADIUS = 1e-20  # a certified ball's radius, in units of max(1, |log S|)
 _FIRST_BITS, _LAST_BITS = 96, 3 << 14  # doubled until the radius is reached
 

@@ -19,17 +19,6 @@ from sparsity.errors import NoClosedForm
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.queries import norm_ratio
 
-__all__ = [
-    "RELATIVE_ERROR",
-    "decayed",
-    "error_bound",
-    "exp",
-    "identity",
-    "log_sparsity",
-    "nonnegative",
-    "relu2",
-]
-
 RELATIVE_ERROR = 1e-13  # |Δ log S| ≤ RELATIVE_ERROR · max(1, |log S|)
 
 _SQRT_HALF = np.sqrt(0.5)

@@ -15,8 +15,6 @@ from sparsity.rows.row import Row, row_of
 from sparsity.theory import closed_form, quadrature
 from sparsity.theory.limit_form import limit_form
 
-__all__ = ["METHODS", "evaluate"]
-
 METHODS = ("closed form", "quadrature")
 
 

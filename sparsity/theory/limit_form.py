@@ -15,8 +15,6 @@ from sparsity.rows.classes import Class, Classed
 from sparsity.rows.row import Row
 from sparsity.theory.sphere import log_moment
 
-__all__ = ["limit_form", "log_sums", "log_total"]
-
 
 def log_sums(given: Classed, powers: tuple[int, int]) -> tuple[float, float, float]:
     """Log Σ w^p E|f|^p over tokens for two powers p, and the error of both together.

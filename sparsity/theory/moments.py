@@ -17,8 +17,6 @@ from sparsity.theory.axis import HIGH, LOG_RULE, NODES, WEIGHTS, WIDE, Axis, Kno
 from sparsity.theory.panels import cut
 from sparsity.theory.score_laws import FAR, Tilt
 
-__all__ = ["log_moments", "panels"]
-
 _DIVERGED = 1e-3  # share of a moment that may be left out
 _BLURRED = 0.5  # relative rounding error that a moment may have
 _OWN, _WHOLE = math.log(1e-15), math.log(1e-17)  # error of a panel: of its own and of all mass

@@ -16,8 +16,6 @@ from sparsity.errors import InputError, TooFine
 from sparsity.kernels.numeric.points import EPS, Points
 from sparsity.theory.axis import Axis, Known, Panels
 
-__all__ = ["Goal", "cut"]
-
 _ROUNDS = 1200
 _WORK = 14_000_000  # segments, boxes and points evaluated, times the parts of the expression
 _ENDLESS = 20_000  # panels on which f is unbounded

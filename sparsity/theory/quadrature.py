@@ -24,8 +24,6 @@ from sparsity.theory.axis import Axis
 from sparsity.theory.moments import log_moments
 from sparsity.theory.score_laws import score_law
 
-__all__ = ["log_sparsity", "moment"]
-
 
 def _moments(kernel: Kernel, powers: tuple[float, ...], beta: Any, gamma: Any) -> list[np.ndarray]:
     """Log m_p and bounds on their errors, each of shape [powers, …]."""

@@ -16,8 +16,6 @@ from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.periods import period
 from sparsity.kernels.numeric.points import EPS
 
-__all__ = ["FAR", "Gaussian", "ScoreLaw", "Tilt", "Uniform", "score_law"]
-
 Tilt = tuple[float, float, float]  # c₀, c₁, c₂ of a factor e^(c₀ + c₁s + c₂s²)
 
 FAR = 1e25  # of t: mass out there means that it grows without end

@@ -25,8 +25,6 @@ from sparsity.theory.axis import Axis
 from sparsity.theory.moments import log_moments
 from sparsity.theory.score_laws import Gaussian, Tilt, score_law
 
-__all__ = ["Sphere", "log_exp_mean", "log_moment", "log_sparsity"]
-
 _LARGE = 24.0  # order from which the uniform expansion is good to 1e−16
 _TERMS = 14  # of the uniform expansion
 

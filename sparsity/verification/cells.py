@@ -30,8 +30,6 @@ from sparsity.rows.steps import Decay
 from sparsity.theory import quadrature
 from sparsity.theory.evaluation import evaluate
 
-__all__ = ["FEATURE_MAPS", "SAMPLERS", "THEORIES", "Question", "feature_ratio"]
-
 Value = tuple[float, float]  # log of a quantity, and a bound on its error
 ANY_LENGTH = 64  # tokens of the rows whose pooled moments stand for any length
 _DIGITS = 30  # of a derived formula

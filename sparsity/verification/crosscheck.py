@@ -26,8 +26,6 @@ from sparsity.verification.cells import Question
 from sparsity.verification.outcome import Cell, CrossCheck, ExactCell
 from sparsity.verification.ztest import compare
 
-__all__ = ["Cell", "CrossCheck", "ExactCell", "check", "check_exact", "judge", "verify"]
-
 DETECTABLE = 1e-3  # a cell that could not see a relative error of this size proves nothing
 _WORKERS = 2  # threads: one compiles while another samples
 

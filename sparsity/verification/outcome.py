@@ -7,8 +7,6 @@ from typing import Any
 
 from sparsity.results import Estimate
 
-__all__ = ["Cell", "CrossCheck", "ExactCell"]
-
 
 @dataclass(frozen=True)
 class Cell:

@@ -14,8 +14,6 @@ from sparsity.rows.row import Row
 from sparsity.theory.limit_form import log_sums
 from sparsity.verification.cells import ANY_LENGTH, Question
 
-__all__ = ["REL_ERROR", "Pairs", "pairs"]
-
 # Theories against samplers, theories against each other, and what was left out and why.
 Pairs = tuple[tuple[Question, ...], tuple[Question, ...], tuple[str, ...]]
 

@@ -13,8 +13,6 @@ from sparsity.rows.steps import Decay
 from sparsity.verification.cells import Question, feature_ratio
 from sparsity.verification.row_cells import ROTARY_CELLS, of_rows, reference_cells
 
-__all__ = ["exact_points", "features", "reference_grid", "retention", "scalar", "whole_keys"]
-
 
 def scalar(kernel: str | Kernel, *, length: int | None = None, **parameters: Any) -> Question:
     """S of long rows, or of a row of positions, against scalar draws."""

@@ -22,8 +22,6 @@ from sparsity.rows.steps import (
 from sparsity.rows.tokens import Step
 from sparsity.verification.cells import Question
 
-__all__ = ["ROTARY_CELLS", "reference_cells"]
-
 
 def of_rows(row: Row, length: int, quantity: str = "n_eff") -> Question:
     """The exact law of a quantity of whole rows, held against sampled ones."""

@@ -10,8 +10,6 @@ from scipy import stats
 
 from sparsity.results import Estimate
 
-__all__ = ["Compared", "compare", "compare_mean"]
-
 _POWER = 0.999
 
 

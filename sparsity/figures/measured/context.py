@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure as Canvas
 
-__all__ = ["PICTURE"]
-
 
 def _edges(data: xarray.Dataset) -> np.ndarray:
     T = int(data["context"][-1])

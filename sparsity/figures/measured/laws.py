@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure as Canvas
 
-__all__ = ["PICTURE"]
-
 
 def _heads(data: xarray.Dataset) -> dict[str, np.ndarray]:
     """Geometric means over the rows of each head, [layer, head]: measured and by both laws."""

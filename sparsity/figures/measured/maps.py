@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure as Canvas
 
-__all__ = ["PICTURE"]
-
 
 def _maps(data: xarray.Dataset) -> tuple[np.ndarray, np.ndarray]:
     """Median n_eff of the rows, and mean importance of the first token, [layer, head]."""

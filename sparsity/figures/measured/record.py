@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure as Canvas
 
-__all__ = ["Picture", "Rows", "longest", "plain", "words"]
-
 Rows = tuple[Sequence[str], Iterable[Sequence[Any]]]
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure as Canvas
 
-__all__ = ["PICTURE"]
-
 
 def _example(data: xarray.Dataset) -> tuple[int, int, np.ndarray]:
     """The head whose last row, in the first text, is the most ordinary: layer, head, weights."""

@@ -15,8 +15,6 @@ from scipy import special
 from sparsity.kernels.numeric.points import EPS
 from sparsity.kernels.numeric.ranges import added, cos_range, product, sin_range, square, widened
 
-__all__ = ["Boxes"]
-
 _LARGE = 1e60
 _FAR = 100.0
 

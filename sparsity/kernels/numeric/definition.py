@@ -24,8 +24,6 @@ from sparsity.kernels.numeric.segments import Segments
 from sparsity.kernels.numeric.values import Value
 from sparsity.kernels.symbols import s as score
 
-__all__ = ["At", "Definition", "definition"]
-
 _ANCHORS = 64  # more linear parts than that are no help
 _DIGITS = (30, 60, 120, 240, 480, 960)  # of the slow evaluation
 _SLOW = 5_000  # most points that one call evaluates slowly

@@ -10,8 +10,6 @@ import sympy
 
 from sparsity.kernels.symbols import s
 
-__all__ = ["period"]
-
 _TURNING = {sympy.sin: 2, sympy.cos: 2, sympy.tan: 1, sympy.cot: 1, sympy.sec: 2, sympy.csc: 2}
 _COARSEST = 1000  # of a period that is common to several
 

@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
-__all__ = ["EPS", "Points"]
-
 EPS = float(np.finfo(np.float64).eps)
 _LARGE = 1e60  # sizes of m at which a power of e goes into k
 _FAR = 100.0  # sizes of x at which e^x goes into k

@@ -17,8 +17,6 @@ from sparsity.kernels.numeric.points import EPS
 from sparsity.kernels.numeric.values import Value
 from sparsity.kernels.symbols import s
 
-__all__ = ["coefficients", "polynomial"]
-
 _HIGHEST = 128  # degree
 
 

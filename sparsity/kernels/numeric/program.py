@@ -20,8 +20,6 @@ from sparsity.kernels.numeric.polynomials import coefficients, polynomial
 from sparsity.kernels.numeric.values import Value, constant
 from sparsity.kernels.symbols import s
 
-__all__ = ["FUNCTIONS", "Branches", "evaluate", "unknown"]
-
 _FLAT = (
     *(sympy.Max, sympy.Min, sympy.Abs, sympy.sign, sympy.Heaviside, sympy.Piecewise),
     *(sympy.floor, sympy.ceiling, sympy.frac, sympy.Mod),

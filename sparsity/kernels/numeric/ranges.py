@@ -8,8 +8,6 @@ import numpy as np
 
 from sparsity.kernels.numeric.points import EPS
 
-__all__ = ["added", "cos_range", "product", "sin_range", "square", "widened"]
-
 _OUT = 4 * EPS
 
 

@@ -15,8 +15,6 @@ import numpy as np
 from sparsity.kernels.numeric.points import Points
 from sparsity.kernels.numeric.ranges import cos_range, sin_range
 
-__all__ = ["Segments"]
-
 
 def _down(x: Points) -> Points:
     return Points(x.m - x.e, 0.0, x.k)

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import sympy
 
-__all__ = ["Value", "constant"]
-
 _LARGEST = 1e100  # of a constant: its square is a float
 _SMALLEST = 1e-290  # of a float with all its digits, and what is left of it
 _SPLIT = 134217729.0  # 2²⁷ + 1 (Veltkamp)

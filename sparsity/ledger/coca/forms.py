@@ -10,8 +10,6 @@ from sparsity.ledger.coca.routes import CocaRoutes
 from sparsity.ledger.judging import Judged, core, instead
 from sparsity.rows.rotation import planes
 
-__all__ = ["dual", "slack"]
-
 _DIM = 64
 
 

@@ -10,8 +10,6 @@ from sparsity.ledger.judging import ALARM, Judged, core, instead, joined, letter
 from sparsity.rows.rotation import planes
 from sparsity.verification.ztest import compare_mean
 
-__all__ = ["anomaly", "border", "bounds"]
-
 _DIM = 64
 _PAIRS = 20_000  # of random queries and keys
 

@@ -6,9 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sparsity.rows import rotary
-
-__all__ = ["CocaRoutes"]
+from sparsity.rows import rotary, rotation
 
 
 @dataclass(frozen=True)
@@ -25,7 +23,7 @@ class CocaRoutes:
         rising: tokens over which a plane's score rises.
     """
 
-    angles: Callable[..., Any] = rotary.angles
+    angles: Callable[..., Any] = rotation.angles
     rope_scores: Callable[..., Any] = rotary.rope_scores
     coca_by_definition: Callable[..., Any] = rotary.coca_by_definition
     coca_scores: Callable[..., Any] = rotary.coca_scores

@@ -15,8 +15,6 @@ from sparsity.rows.row import Row
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["SINK", "Evidence", "Run", "Sinks"]
-
 
 SINK = 0.3  # importance of a sink's first token, as [Gu] has it
 
@@ -69,7 +67,7 @@ class Sinks:
 
 
 @dataclass(frozen=True)
-class Run:
+class ModelRun:
     """One way of running the texts, by context length T.
 
     Args:
@@ -95,7 +93,7 @@ class Run:
     identity: float
 
     @classmethod
-    def of(cls, data: xarray.Dataset, table: list[dict[str, Any]], bos: bool | None) -> Run:
+    def of(cls, data: xarray.Dataset, table: list[dict[str, Any]], bos: bool | None) -> ModelRun:
         """From one run of a dataset and its rows of the summary."""
         real, ideal = [], []
         for row in table:
@@ -132,7 +130,7 @@ def _others(rows: xarray.Dataset) -> tuple[np.ndarray, ...]:
 class Evidence:
     """The runs, without BOS first."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[ModelRun, ...]
 
     @classmethod
     def of(cls, data: xarray.Dataset) -> Evidence:
@@ -141,7 +139,7 @@ class Evidence:
         for value in sorted(int(b) for b in data["bos"].values):
             bos = tables.begins(value)
             own = [row for row in table if row["bos"] == bos]
-            runs.append(Run.of(data.sel(bos=value), own, bos))
+            runs.append(ModelRun.of(data.sel(bos=value), own, bos))
         return cls(tuple(runs))
 
     def numbers(self) -> dict[str, Any]:

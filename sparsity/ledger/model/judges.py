@@ -9,9 +9,7 @@ import numpy as np
 
 from sparsity.ledger.judging import Judged, core, instead, letter
 from sparsity.ledger.model import null
-from sparsity.ledger.model.evidence import Evidence, Run
-
-__all__ = ["dropping", "exact_law", "first_token", "longer_context", "spread"]
+from sparsity.ledger.model.evidence import Evidence, ModelRun
 
 _SMALL = 0.25  # a logit, or log odds, that is next to none
 
@@ -24,7 +22,7 @@ def _percents(values: Any) -> str:
     return ", ".join(f"{100 * value:.0f} %" for value in values)
 
 
-def _named(run: Run) -> str:
+def _named(run: ModelRun) -> str:
     how = {True: "with BOS, ", False: "without BOS, ", None: ""}[run.bos]
     return f"{how}T = {', '.join(map(str, run.T))}"
 

@@ -13,8 +13,6 @@ import numpy as np
 from sparsity.measurement import law
 from sparsity.measurement.labels import rank_correlation
 
-__all__ = ["WITHIN", "Fit", "fit", "gaussian"]
-
 WITHIN = 0.25  # a row is within a quarter of its law
 _ROWS = 4000  # drawn; a share is then known to 0.01
 _BLOCK = 2**21  # normal numbers at a time

@@ -10,15 +10,13 @@ from sparsity.ledger.judging import Judged, core, instead, letter
 from sparsity.ledger.sinks.mixing import small_stack
 from sparsity.ledger.sinks.routes import SinkRoutes
 from sparsity.stacks.influence import norms
-from sparsity.stacks.mixing import Layers, Sink, Stack
-
-__all__ = ["bounded"]
+from sparsity.stacks.mixing import Layers, LayerSink, Stack
 
 _ROUNDING = 1e-5  # of single precision, relative
 _STACKS = (  # kernel, sink, ‖M‖
     ("exp", None, 0.0),
-    ("exp", Sink(mass=0.8), 0.5),
-    ("exp", Sink(logit=4.0, value=0.1), 0.5),
+    ("exp", LayerSink(mass=0.8), 0.5),
+    ("exp", LayerSink(logit=4.0, value=0.1), 0.5),
     ("relu2", None, 0.5),
     ("identity", None, 0.0),
 )

@@ -6,9 +6,7 @@ import numpy as np
 
 from sparsity.ledger.judging import Judged, core, instead, joined, letter
 from sparsity.ledger.sinks.routes import PUBLISHED_BESIDES, SinkRoutes
-from sparsity.stacks.mixing import Sink, Stack
-
-__all__ = ["larger_models", "longer_context"]
+from sparsity.stacks.mixing import LayerSink, Stack
 
 _LENGTHS = (10**2, 10**3, 10**4, 10**5)
 _GAMMAS = (0.5, 1.0, 2.0, 3.0)
@@ -63,12 +61,12 @@ def _a_fixed_logit_loses(routes: SinkRoutes) -> Judged:
 
 
 def _layers_mix_more(routes: SinkRoutes) -> Judged:
-    def last(sink: Sink | None, common: float = 0.25) -> np.ndarray:
+    def last(sink: LayerSink | None, common: float = 0.25) -> np.ndarray:
         """The last two tokens' distance at n = 32, 128, 512; of all lengths 2 … 512."""
         stack = Stack(length=512, depth=8, gamma=1.0, common=common, sink=sink)
         return routes.distances(stack)[-1][[30, 126, 510]]
 
-    fixed, held, none = last(Sink(logit=4.0)), last(Sink(mass=0.8)), last(None)
+    fixed, held, none = last(LayerSink(logit=4.0)), last(LayerSink(mass=0.8)), last(None)
     unrelated = last(None, common=0.0)
     findings = [
         core(

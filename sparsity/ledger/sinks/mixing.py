@@ -12,16 +12,14 @@ import sympy
 from sparsity.ledger.judging import ALARM, Judged, core, instead, joined
 from sparsity.ledger.sinks.routes import SinkRoutes
 from sparsity.stacks.influence import norms
-from sparsity.stacks.mixing import Layers, Sink, Stack
+from sparsity.stacks.mixing import Layers, LayerSink, Stack
 from sparsity.verification.ztest import compare_mean
-
-__all__ = ["collapses", "less_mixing", "no_op", "small_stack", "toy"]
 
 _STACK = Stack(length=24, dim=8, depth=6, heads=2, common=0.25)
 _MASS = 0.8
 
 
-def small_stack(sink: Sink | None, **changes: Any) -> Stack:
+def small_stack(sink: LayerSink | None, **changes: Any) -> Stack:
     """The stack that the claims are judged on, with changes."""
     return Stack(**{**_STACK.__dict__, "sink": sink, **changes})
 
@@ -63,11 +61,11 @@ def _influence_falls(routes: SinkRoutes, seeds: list[int]) -> Judged:
     later = np.tril(np.ones((_STACK.length, _STACK.length), bool), -1)
     later[:, 0] = False  # of token 0 itself: it is the sink
 
-    def share(sink: Sink | None, key: int) -> float:
+    def share(sink: LayerSink | None, key: int) -> float:
         reach = norms(routes.jacobian(routes.draw(small_stack(sink), key)))
         return (reach / reach.diagonal()[:, None])[later].mean()
 
-    free, held = (np.array([share(x, key) for key in seeds]) for x in (None, Sink(mass=_MASS)))
+    free, held = (np.array([share(x, key) for key in seeds]) for x in (None, LayerSink(mass=_MASS)))
     finding = core(
         f"a sink of mass {_MASS:g} and value zero lowers the mean influence of a token on the "
         f"later ones, over their own, in all {len(seeds)} random stacks, by at least one half",
@@ -77,8 +75,8 @@ def _influence_falls(routes: SinkRoutes, seeds: list[int]) -> Judged:
 
 
 def _tokens_stay_apart(routes: SinkRoutes, seeds: list[int]) -> Judged:
-    sinks = {"none": None, "mass 0.5": Sink(mass=0.5), "mass 0.8": Sink(mass=_MASS)}
-    sinks |= {"mass 0.8, full value": Sink(mass=_MASS, value=1.0)}
+    sinks = {"none": None, "mass 0.5": LayerSink(mass=0.5), "mass 0.8": LayerSink(mass=_MASS)}
+    sinks |= {"mass 0.8, full value": LayerSink(mass=_MASS, value=1.0)}
     rows, draws, critical = [], 256, 0.0
     for key, (label, sink) in zip(seeds, sinks.items(), strict=False):
         stack = small_stack(sink, dim=32, heads=1)
@@ -128,7 +126,7 @@ def collapses(routes: SinkRoutes, seed: int) -> Judged:
     states = [
         rng.standard_normal((500, n, d)) * rng.exponential(size=(500, n, 1)) ** 3 for n, d in shapes
     ]
-    for sink in (None, Sink(mass=0.5)):
+    for sink in (None, LayerSink(mass=0.5)):
         drawn = routes.forward(routes.draw(small_stack(sink), seed))
         states.append(np.asarray(drawn, np.float64))
     found = [routes.collapse(v) for v in states]
@@ -167,13 +165,13 @@ def no_op(routes: SinkRoutes, seed: int) -> Judged:
 
     def update(mass: float, value: float) -> float:
         """‖V′ − V‖ over the tokens after the first, of one layer."""
-        layers = routes.draw(small_stack(Sink(mass=mass, value=value), depth=1), seed)
+        layers = routes.draw(small_stack(LayerSink(mass=mass, value=value), depth=1), seed)
         before, after = np.asarray(routes.forward(layers), np.float64)
         return float(np.linalg.norm((after - before)[1:]))
 
     zero, full = (np.array([update(m, value) for m in masses]) for value in (0.0, 1.0))
     small = np.array([update(m, 0.01) for m in masses])
-    layers = routes.draw(small_stack(Sink(mass=_MASS)), seed)
+    layers = routes.draw(small_stack(LayerSink(mass=_MASS)), seed)
     column = norms(routes.jacobian(layers))[1:, 0]
     findings = [
         core(

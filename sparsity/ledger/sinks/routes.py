@@ -17,8 +17,6 @@ from sparsity.stacks import collapse, influence, mixing, mixing_law, sinks
 from sparsity.stacks.collapse import Collapse
 from sparsity.stacks.mixing import Layers, Stack
 
-__all__ = ["PUBLISHED", "PUBLISHED_BESIDES", "SinkRoutes"]
-
 # Published, not recomputed here: models in increasing size, parameters in billions and sink rate
 # (ε = 0.8) in per cent; Barbero et al. (2025), arXiv 2504.02732, table 1.
 PUBLISHED = (

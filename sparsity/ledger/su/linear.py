@@ -22,8 +22,6 @@ from sparsity.ledger.judging import (
     z_tests,
 )
 
-__all__ = ["decay_to_zero", "dimension", "nonnegative", "norm_bounds", "softmax_gap"]
-
 _DIMS = np.array([1, 2, 4, 16, 64, 256, 1024, 4096])
 _RATIOS = (0.1, 0.5, 1.0, 2.0, 10.0)
 

@@ -21,11 +21,9 @@ from sparsity.ledger.judging import (
     sampling,
     z_tests,
 )
-from sparsity.montecarlo.estimators import keys_at
+from sparsity.montecarlo.keys import keys_at
 from sparsity.results import Estimate
 from sparsity.rows.row import Row
-
-__all__ = ["exponential", "identity", "isotropy", "squared_relu"]
 
 _REL_ERROR = 5e-4  # of each full-key estimate
 _KEYS = (  # kernel, β, γ, d, σ

@@ -32,8 +32,6 @@ except ImportError:  # Windows
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["Job", "run", "write_report"]
-
 
 @dataclass(frozen=True)
 class Job:

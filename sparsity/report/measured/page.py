@@ -16,8 +16,6 @@ from sparsity.report.parts import boxes, details, number, section, table
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["render"]
-
 _ODD = 20  # heads listed that the Gaussian law describes least
 
 

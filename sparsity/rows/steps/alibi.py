@@ -10,8 +10,6 @@ import numpy as np
 from sparsity.errors import number
 from sparsity.rows.tokens import Tokens, every
 
-__all__ = ["Alibi"]
-
 
 @dataclass(frozen=True)
 class Alibi:

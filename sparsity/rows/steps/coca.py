@@ -13,8 +13,6 @@ from sparsity.rows.rotary import slack_coefficients
 from sparsity.rows.rotary_step import NORMAL, RotaryStep, vector
 from sparsity.rows.rotation import BASE, angles, planes
 
-__all__ = ["Coca"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Coca(RotaryStep):

@@ -11,8 +11,6 @@ import numpy as np
 from sparsity.errors import InputError, number
 from sparsity.rows.tokens import MOST, Tokens
 
-__all__ = ["Decay"]
-
 _SMALLEST = 745.0  # e^−745 is the smallest number there is: weights below are 0
 
 

@@ -11,8 +11,6 @@ from sparsity.errors import whole
 from sparsity.kernels.parameters import DIM
 from sparsity.rows.tokens import Tokens
 
-__all__ = ["QKNorm"]
-
 
 @dataclass(frozen=True)
 class QKNorm:

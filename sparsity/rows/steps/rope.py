@@ -11,8 +11,6 @@ from sparsity.errors import InputError, number
 from sparsity.rows.rotary_step import RotaryStep, vector
 from sparsity.rows.rotation import BASE, angles, planes
 
-__all__ = ["Rope"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rope(RotaryStep):

@@ -11,8 +11,6 @@ import numpy as np
 from sparsity.errors import number
 from sparsity.rows.tokens import Tokens
 
-__all__ = ["PUBLISHED_SCALE", "ScalableSoftmax"]
-
 PUBLISHED_SCALE = 0.43  # of ln n; published, Nakanishi (2025), arXiv:2501.19399
 
 

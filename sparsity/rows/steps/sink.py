@@ -10,8 +10,6 @@ import numpy as np
 from sparsity.errors import number
 from sparsity.rows.tokens import Tokens
 
-__all__ = ["Sink"]
-
 
 @dataclass(frozen=True)
 class Sink:

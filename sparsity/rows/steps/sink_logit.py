@@ -10,8 +10,6 @@ import numpy as np
 from sparsity.errors import number
 from sparsity.rows.tokens import Tokens
 
-__all__ = ["SinkLogit"]
-
 
 @dataclass(frozen=True)
 class SinkLogit:

@@ -10,8 +10,6 @@ import numpy as np
 from sparsity.errors import whole
 from sparsity.rows.tokens import Tokens
 
-__all__ = ["Window"]
-
 
 @dataclass(frozen=True)
 class Window:
