@@ -1161,3 +1161,14 @@ def test_evaluation_does_not_wait_for_jax():
     run = "sys.argv = ['sparsity', *'eval exp --gamma 1 --length 9 --json'.split()]"
     loaded = imported(f"{run}\nfrom sparsity import cli; cli.main()")
     assert not loaded & {"jax", "matplotlib", "xarray"}
+
+
+def test_several_quantities_by_repeating_or_by_a_list(command, tmp_path):
+    line = ("sweep", "exp", "--gamma", "1", "--length", "8", "--out", tmp_path / "a.nc", "--json")
+    for of in (("--of", "S", "--of", "n_eff"), ("--of", "S,n_eff")):
+        code, out, _ = command(*line, *of)
+        assert code == 0
+        assert {"S", "n_eff"} <= set(json.loads(out)["variables"])
+    code, _, err = command("exact", "exp", "--gamma", "1", "--length", "8", "--of", "")
+    assert code == 2
+    assert err.startswith("sparsity: of is empty: ")

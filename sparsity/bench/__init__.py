@@ -61,6 +61,28 @@ def _processes(plan: dict[str, Any], rounds: int, tick: Callable[..., Any]) -> d
     }
 
 
+def _refuse(budget_seconds: float, out: Any) -> None:
+    """Refuse what is wrong now, not after minutes of work."""
+    from sparsity.errors import number
+    from sparsity.output import folder
+
+    number("budget_seconds", budget_seconds, "must be > 0", lambda x: x > 0)
+    if out is not None:
+        folder(out)
+
+
+def _ticking(progress: Callable[[int, int], None] | None, steps: int) -> Callable[..., Any]:
+    """Count a step done, and hand on what it gave."""
+    counter = itertools.count(1)
+
+    def tick(done: Any = None) -> Any:
+        if progress is not None:
+            progress(next(counter), steps)
+        return done
+
+    return tick
+
+
 def run(
     *,
     budget_seconds: float = 2.0,
@@ -82,51 +104,39 @@ def run(
     """
     from sparsity.bench import grid, machine, peers, target, theory, throughput
     from sparsity.bench.report import Report
-    from sparsity.errors import InputError
     from sparsity.montecarlo.batches import resolve_dtype
-    from sparsity.output import folder
 
-    if not budget_seconds > 0:
-        raise InputError("budget_seconds", budget_seconds, "must be > 0")
-    if out is not None:
-        folder(out)  # refused now, not after minutes of work
+    _refuse(budget_seconds, out)
     plan = _QUICK if quick else _FULL
     cells, rivals = grid.reference(quick), peers.available()
     tame = throughput.CELLS[: plan["raw_cells"]]
     dtype = resolve_dtype(None).name
     dtypes = ("float32", "float64") if dtype == "float64" else ("float32",)
-    counter = itertools.count(1)
     steps = len(dtypes) * len(tame) + len(cells) * len(plan["rel_errors"])
-    steps += 1 + len(plan["memory"]) + len(plan["scaling"]) + 2
-
-    def tick(done: Any = None) -> Any:
-        if progress is not None:
-            progress(next(counter), steps)
-        return done
-
+    tick = _ticking(progress, steps + len(plan["memory"]) + len(plan["scaling"]) + 3)
     rounds = plan["rounds"]
-    sections: dict[str, Any] = {}
-    sections["raw"] = [
-        tick(throughput.rates(cell, kind, rivals, plan["raw_draws"], rounds))
-        for kind in dtypes
-        for cell in tame
-    ]
-    sections["ceiling"] = throughput.ceilings(dtypes, plan["raw_draws"], rounds)
+    sections: dict[str, Any] = {
+        "raw": [
+            tick(throughput.rates(cell, kind, rivals, plan["raw_draws"], rounds))
+            for kind in dtypes
+            for cell in tame
+        ],
+        "ceiling": throughput.ceilings(dtypes, plan["raw_draws"], rounds),
+    }
     speed = throughput.calibrate(cells, rivals, plan["calibration_draws"], rounds, dtype)
-    how = {"dtype": dtype, "budget": budget_seconds, "rounds": min(rounds, 3)}
+    how: dict[str, Any] = {"dtype": dtype, "budget": budget_seconds, "rounds": min(rounds, 3)}
     sections["target"] = [
         tick(target.timed(cell, error, rivals, speed, **how))
         for error in plan["rel_errors"]
         for cell in cells
     ]
-    sections["theory"] = {
-        "closed_forms": tick(theory.closed_forms(plan["points"], rounds)),
-        "integrators": tick(theory.integrators(cells, min(rounds, 3))),
-    }
+    forms = tick(theory.closed_forms(plan["points"], rounds))
+    integrators = tick(theory.integrators(cells, min(rounds, 3)))
+    sections["theory"] = {"closed_forms": forms, "integrators": integrators}
     sections |= _processes(plan, min(rounds, 3), tick)
     settings = {**plan, "budget_seconds": budget_seconds, "quick": quick, "dtype": dtype}
     names = {peer.name: peer.what for peer in rivals}
-    names |= {row["name"]: row["what"] for row in sections["theory"]["integrators"]}
+    names |= {row["name"]: row["what"] for row in integrators}
     report = Report(machine.describe(), settings, names, sections)
     if out is not None:
         report.write(out)

@@ -148,7 +148,8 @@ def exact(
     if not lengths:
         raise InputError("length", options["length"], "give the row length n, or n,n,…")
     each = [
-        ask(kernel, common.given(options | {"length": n}), steps, of or "n_eff") for n in lengths
+        ask(kernel, common.given(options | {"length": n}), steps, "n_eff" if of is None else of)
+        for n in lengths
     ]
     asked, ns = each[0], [one.length for one in each]
     common.refuse_dim(asked, options)

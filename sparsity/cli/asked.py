@@ -164,7 +164,7 @@ def ask(
     """
     record = kernels.named(kernel)
     own, extra = record.bind_row(given)
-    quantity = quantities.named(of or "S")
+    quantity = quantities.named("S" if of is None else of)
     made = [parse(step) for step in steps]
     if "decay" in extra:
         made.insert(0, Decay(float(extra["decay"])))

@@ -92,13 +92,14 @@ steps_option = click.option(
     read=_steps_help,
     shell_complete=_step_names,
 )
-of_option = click.option(
-    "--of",
-    metavar="QUANTITY",
-    cls=ReadLater,
-    read=_of_help,
-    shell_complete=members("sparsity.quantities"),
-)
+_OF = {
+    "metavar": "QUANTITY",
+    "cls": ReadLater,
+    "read": _of_help,
+    "shell_complete": members("sparsity.quantities"),
+}
+of_option = click.option("--of", **_OF)
+several_of_option = click.option("--of", multiple=True, **_OF)
 
 
 def with_parameters(command: Callable[..., Any]) -> Callable[..., Any]:

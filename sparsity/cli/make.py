@@ -28,22 +28,27 @@ def _row(kernel: str, steps: tuple[str, ...], grids: dict[str, str]) -> Any:
 @common.kernel_argument
 @common.with_parameters
 @common.steps_option
-@common.of_option
+@common.several_of_option
 @click.option("--out", required=True, metavar="FILE.nc", help="The netCDF file to write.")
 @common.json_option
 def sweep(
-    kernel: str, steps: tuple[str, ...], of: str | None, out: str, as_json: bool, **options: Any
+    kernel: str,
+    steps: tuple[str, ...],
+    of: tuple[str, ...],
+    out: str,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Evaluate S of KERNEL, or quantities of its rows, over grids; save a labelled netCDF file.
 
     A grid is start:stop:count, start:stop:count:log, or a list a,b,c. Without --of it is the limit
-    S of long rows, and with --length n_eff; --of takes a list too.
+    S of long rows, and with --length n_eff; --of may be repeated, or take a list.
     """
     from sparsity.sweeps import curves
 
     refuse_unwritable(netcdf(out))
     grids = common.given(options)
-    asked = {} if of is None else {"of": of.split(",")}
+    asked = {"of": [name for names in of for name in names.split(",")]} if of else {}
     data = sparsity.sweep(_row(kernel, steps, grids), **asked, **grids)
     curves.save(data, out)
     sizes = {str(name): int(size) for name, size in data.sizes.items()}

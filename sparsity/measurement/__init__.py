@@ -69,36 +69,45 @@ def measure(
     Raises:
         InputError: arrays that do not fit, NaN or infinite values, weights where nothing is seen.
     """
-    if (attention is None) == (queries is None) or (queries is None) != (keys is None):
-        raise InputError("attention", None, "give attention weights, or queries and keys")
+    _one_kind(attention, queries, keys, scale, rope)
     if attention is not None:
-        if scale is not None or rope is not None:
-            raise InputError("scale and rope", "given", "weights have neither; leave them out")
-        given, total = attention, _count(attention)
+        given, how = attention, {}
         sources = (of_weights(a, causal=causal, mask=mask) for a in _layers("attention", attention))
-        how: dict[str, Any] = {}
     else:
-        given, total = queries, _count(queries)
+        given: Any = queries
         options = {"scale": scale, "rope": rope, "pairing": pairing, "causal": causal, "mask": mask}
         sources = (of_queries(q, k, **options) for q, k in _pairs(queries, keys))
         how = {"rope": "none" if rope is None else rope, "pairing": pairing}
-    done: list[Any] = []
+    done, total = [], _count(given)
+    for source in _alike(sources, type(given).__name__):
+        if isinstance(source, Logits):
+            how["scale"] = source.scale
+        done.append(measured(source, sink))
+        if progress is not None:
+            progress(len(done), total)
+    how["mask"] = "none" if mask is None else "bool" if np.asarray(mask).dtype == bool else "added"
+    how |= {"title": "attention measured", "sink": int(sink), "causal": int(causal)}
+    return dataset(done, how)
+
+
+def _one_kind(attention: Any, queries: Any, keys: Any, scale: Any, rope: Any) -> None:
+    if (attention is None) == (queries is None) or (queries is None) != (keys is None):
+        raise InputError("attention", None, "give attention weights, or queries and keys")
+    if attention is not None and (scale is not None or rope is not None):
+        raise InputError("scale and rope", "given", "weights have neither; leave them out")
+
+
+def _alike(sources: Iterable[Any], given: str) -> Iterator[Any]:
+    """The layers, one at least, each of the shape of the first."""
     shape: tuple[int, int] | None = None
     for source in sources:
         shape = shape or source.shape
         if source.shape != shape:
             fix = f"every layer must have as many heads and tokens as the first, {shape}"
             raise InputError("layers", source.shape, fix)
-        if isinstance(source, Logits):
-            how["scale"] = source.scale
-        done.append(measured(source, sink))
-        if progress is not None:
-            progress(len(done), total)
-    if not done:
-        raise InputError("layers", type(given).__name__, "has no layer; give at least one")
-    how["mask"] = "none" if mask is None else "bool" if np.asarray(mask).dtype == bool else "added"
-    how |= {"title": "attention measured", "sink": int(sink), "causal": int(causal)}
-    return dataset(done, how)
+        yield source
+    if shape is None:
+        raise InputError("layers", given, "has no layer; give at least one")
 
 
 def _count(layers: Any) -> int:

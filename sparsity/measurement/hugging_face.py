@@ -82,10 +82,25 @@ def _not_run(model: Any, length: int, error: Exception) -> InputError:
     return InputError("model", type(model).__name__, f"{what}; {fix}, or give q and k to measure()")
 
 
+def _causal(module: Any, given: dict[str, Any]) -> bool:
+    """Whether a layer without a mask looks back only."""
+    said = given.get("is_causal")
+    return bool(getattr(module, "is_causal", True) if said is None else said)
+
+
 def _looks_back(mask: Any) -> bool:
-    """Whether no key after its query is seen."""
+    """Whether no key after its query is seen: a window, or padding, is a mask too."""
     seen = mask if mask.dtype == bool else mask > HIDDEN
     return not np.triu(seen, 1).any()
+
+
+def _refuse_other(module: Any, query: Any, key: Any, given: dict[str, Any]) -> None:
+    """Refuse a layer that is not softmax of q·k over one text."""
+    odd = [name for name in _OTHER if given.get(name) is not None]
+    if odd or query.shape[2] != key.shape[2]:
+        what = f"takes {odd[0]}" if odd else "looks at another text"
+        fix = "; only softmax(scale·q·k + mask) over the text itself is measured"
+        raise InputError("model", type(module).__name__, what + fix)
 
 
 def measure_transformers(model: Any, tokens: Any, *, sink: int = 0) -> xarray.Dataset:
@@ -117,17 +132,9 @@ def measure_transformers(model: Any, tokens: Any, *, sink: int = 0) -> xarray.Da
     def attend(
         module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **given: Any
     ) -> Any:
-        odd = [name for name in _OTHER if given.get(name) is not None]
-        if odd or query.shape[2] != key.shape[2]:
-            what = f"takes {odd[0]}" if odd else "looks at another text"
-            fix = "; only softmax(scale·q·k + mask) over the text itself is measured"
-            raise InputError("model", type(module).__name__, what + fix)
-        causal = given.get("is_causal")
-        causal = getattr(module, "is_causal", True) if causal is None else causal
-        bias = given.get("position_bias")
-        mask = _mask(attention_mask, bias)
-        # A window, or padding, is a mask too: what counts is whether it looks ahead.
-        causal = bool(causal) if attention_mask is None else _looks_back(mask)
+        _refuse_other(module, query, key, given)
+        mask = _mask(attention_mask, given.get("position_bias"))
+        causal = _causal(module, given) if attention_mask is None else _looks_back(mask)
         ways.add((query.shape[1], causal))
         if len(ways) > 1:
             fix = "has layers of several kinds or sizes; give q and k of each kind to measure()"

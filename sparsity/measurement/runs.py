@@ -38,11 +38,12 @@ class _Parts:
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
             return None  # not there, or damaged: to be done again
 
-    def put(self, name: str, values: Mapping[str, Any]) -> None:
-        if self.home is None:
-            return
-        with replacing(self.home / f"{name}.npz") as part, part.open("wb") as file:
-            np.savez(file, **values)
+    def put(self, name: str, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Keep them; returns them."""
+        if self.home is not None:
+            with replacing(self.home / f"{name}.npz") as part, part.open("wb") as file:
+                np.savez(file, **values)  # type: ignore[arg-type]
+        return values
 
 
 def _tokens(model: models.Checkpoint, name: str, text: str, count: int, bos: bool) -> np.ndarray:
@@ -61,6 +62,14 @@ def _tokens(model: models.Checkpoint, name: str, text: str, count: int, bos: boo
         fix = f"knows more tokens than {model.config.vocabulary}; give that of this model"
         raise InputError("tokenizer", model.name, fix)
     return np.asarray(ids[:count], np.int32)
+
+
+def _length(model: models.Checkpoint, tokens: Any) -> int:
+    tokens = whole("tokens", tokens, 2)
+    if tokens > model.config.context:
+        fix = f"{model.name} was trained on {model.config.context}; ask for no more"
+        raise InputError("tokens", tokens, fix)
+    return tokens
 
 
 def measure_model(
@@ -95,11 +104,7 @@ def measure_model(
     from sparsity.models.llama import forward
 
     opened = model if isinstance(model, models.Checkpoint) else models.load(model)
-    config = opened.config
-    tokens = whole("tokens", tokens, 2)
-    if tokens > config.context:
-        fix = f"{opened.name} was trained on {config.context}; ask for no more"
-        raise InputError("tokens", tokens, fix)
+    config, tokens = opened.config, _length(opened, tokens)
     if not texts:
         raise InputError("texts", None, "give at least one text")
     ids = [_tokens(opened, k, text, tokens, b) for k, text in texts.items() for b in bos]
@@ -115,10 +120,9 @@ def measure_model(
 
     def visit(layer: int, run: int, q: Any, k: Any) -> None:
         nonlocal done
-        i = todo[run]
-        if layers[i][layer] is None:
-            layers[i][layer] = found = measured(of_queries(q, k), sink)
-            kept.put(f"{keys[i]}-{layer}", found)
+        own, key = layers[todo[run]], keys[todo[run]]
+        if own[layer] is None:
+            own[layer] = kept.put(f"{key}-{layer}", measured(of_queries(q, k), sink))
         done += 1
         if progress is not None:
             progress(done, total)
@@ -126,8 +130,7 @@ def measure_model(
     if todo:
         losses = forward(opened, [ids[i] for i in todo], visit)
         for i, loss in zip(todo, losses, strict=True):
-            ends[i] = end = {"loss": np.asarray(loss, np.float32)}
-            kept.put(f"{keys[i]}-loss", end)
+            ends[i] = kept.put(f"{keys[i]}-loss", {"loss": np.asarray(loss, np.float32)})
     return _joined(opened, digest, list(texts), list(bos), tokens, sink, layers, ends)
 
 

@@ -76,13 +76,8 @@ def _config(given: Metadata, vocabulary: int, tensors: dict[str, Any], dequantiz
     return given.config(_SIZES, vocabulary, "output.weight" not in tensors, frequencies)
 
 
-def load(path: Path) -> Checkpoint:
-    """Open a GGUF file of the Llama family.
-
-    Raises:
-        InputError: cut short, of another architecture, or quantised in an unknown way.
-    """
-    gguf = library("gguf")
+def _opened(gguf: Any, path: Path) -> tuple[Metadata, dict[str, Any]]:
+    """The metadata and the tensors, by name."""
     try:
         reader = gguf.GGUFReader(path)
 
@@ -100,6 +95,17 @@ def load(path: Path) -> Checkpoint:
     if architecture != "llama":
         fix = f"is of the architecture {architecture}; give a model of the Llama family"
         raise InputError("model", path, fix)
+    return field, tensors
+
+
+def load(path: Path) -> Checkpoint:
+    """Open a GGUF file of the Llama family.
+
+    Raises:
+        InputError: cut short, of another architecture, or quantised in an unknown way.
+    """
+    gguf = library("gguf")
+    field, tensors = _opened(gguf, path)
 
     def dequantize(tensor: Any) -> np.ndarray:
         try:
