@@ -254,7 +254,7 @@ def test_an_untrusted_or_imprecise_estimate_is_not_agreement():
     assert cell.verdict == "agree"
     doubtful = replace(cell.estimate, warning="planted")
     imprecise = replace(cell.estimate, rel_stderr=1e-2)
-    broken = replace(cell.estimate, log_S=math.nan)
+    broken = replace(cell.estimate, log_value=math.nan)
     for estimate in (doubtful, imprecise, broken):
         verdict = judge(SCALAR_EXP[0], cell.theory, estimate, 1e-6).verdict
         assert verdict == "not enough evidence"

@@ -475,11 +475,11 @@ def test_bad_input(arguments, message):
 
 _ALIBI = Row("exp", gamma=1.0, steps=(Alibi(0.1),))
 BAD_ROWS = [
-    (_ALIBI, {}, "length is missing: the tokens of this row differ"),
+    (_ALIBI, {}, "length is missing: this row is not the same at every length"),
     (_ALIBI, {"length": 8, "gamma": 2.0}, "gamma = 2.0: the row has its own parameters"),
     (_ALIBI, {"length": 8, "decay": 0.5}, "decay = 0.5: the row has its own parameters"),
     (_ALIBI, {"length": 8, "dim": 4}, "dim = 4: whole keys are drawn for rows without steps"),
-    (_ALIBI, {"length": 8, "of": "sink_mass"}, "has no sink in sight; add a SinkLogit or a Sink"),
+    (_ALIBI, {"length": 8, "of": "sink_mass"}, "has no sink in sight whose weight can be other than 0"),
     (_ALIBI, {"length": 8, "of": "mass"}, "of = mass: did you mean sink_mass"),
     (_ALIBI, {"length": 8, "method": "plain"}, "applies to scalar draws only"),
     (_ALIBI, {"length": [8, 9]}, "length = .*give one value"),

@@ -43,7 +43,7 @@ def plate(name):
 
 
 def cell(verdict="agree", log=-1.0, z=-0.7, **parameters):
-    estimate = SimpleNamespace(S=0.37, log_S=log, stderr=1e-4, rel_stderr=3e-4)
+    estimate = SimpleNamespace(value=0.37, log_value=log, stderr=1e-4, rel_stderr=3e-4)
     return SimpleNamespace(
         kernel="relu2",
         quantity="n_eff",

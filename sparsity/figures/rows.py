@@ -45,7 +45,7 @@ def data(context: Context) -> Data:
         exact.append(curve.with_points(log, estimates, points.attrs["method_n_eff_mc"]))
         reach = np.array([np.exp(gamma**2), np.exp(2 * gamma**2), ends[1]])
         reach = np.unique(np.minimum(reach, ends[1]))
-        limit = np.full(reach.shape, line["log_S"].item())
+        limit = np.full(reach.shape, line["log_S_limit"].item())
         limits.append(Series.line(f"limit, γ = {gamma:g}", reach, limit, gamma=gamma))
     return (*exact, *limits, Series.line("floor 1/√n", ends, -0.5 * np.log(ends)))
 
