@@ -23,8 +23,6 @@ from sparsity.rows.row import Row
 
 ALIKE = 0.16  # step of u where all tokens are alike, and nothing is interpolated
 _DEEPEST = 1e-290  # of a transform
-
-
 _BEYOND = 10.0  # of u: more than the integral beyond its range is, over the integrand at the end
 
 

@@ -55,9 +55,8 @@ class Laplace:
         dim: int | None = None,
     ):
         """Do the inner integral once: nodes sorted by log|f|, and the running sums."""
-        log_f, log_w, error, density_error = nodes(
-            kernel, beta, gamma, dim, _FAR if c == 1 else (0.0,)
-        )
+        powers = _FAR if c == 1 else (0.0,)
+        log_f, log_w, error, density_error = nodes(kernel, beta, gamma, dim, powers)
         self._too_wide = too_wide(kernel, gamma)
         if not len(log_f):
             raise InputError("weight", kernel.weight, "vanishes in float64 wherever keys fall")
@@ -73,15 +72,14 @@ class Laplace:
         typical = log_f[np.searchsorted(share, 0.05)]
         counts = np.exp(np.minimum(log_f - typical, 0.0)) * (self.w > 1e-30)
         self.rounding = 4 * float(np.max(counts * error[order]) + density_error)
-        # A light sink, c = 1, matters in the rare rows whose other weights are lighter still.
+        # A light sink, c = 1, matters in the rare rows whose other weights are lighter still: as
+        # e^u · share does, where that falls off before the nodes end.
         rarest = int(np.searchsorted(share, TAIL if c == 2 else TAIL**2))
-        if (
-            c == 1
-        ):  # at its lightest, its mass is that of e^u · share: down to where that is nothing
-            with np.errstate(divide="ignore"):
-                light = np.log(share) - log_f
-            if light[0] < light.max() + math.log(TAIL):
-                rarest = min(rarest, int(np.argmax(light > light.max() + math.log(TAIL))))
+        with np.errstate(divide="ignore"):
+            light = np.log(share) - log_f
+        counts = light > light.max() + math.log(TAIL)
+        if c == 1 and not counts[0]:
+            rarest = min(rarest, int(np.argmax(counts)))
         self.right = 5.0 - float(self.c_log_f[rarest])
         # Beyond it the nodes next to a zero of f are not those of a neighbouring law.
         self.smooth = 5.0 - float(self.c_log_f[np.searchsorted(share, TAIL)])

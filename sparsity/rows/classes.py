@@ -164,11 +164,15 @@ def pieces(classes: list[Class]) -> Iterator[Patch]:
     for i, (kernel, _, gamma, dim) in enumerate(classes):
         families.setdefault((kernel, gamma == 0, dim), []).append(i)
     for family in map(np.array, families.values()):
-        x = _coordinate([classes[i] for i in family]) if len(family) > NODES + 1 else None
+        x = (
+            _coordinate([classes[i] for i in family])
+            if len(family) > NODES + len(_CHECKS)
+            else None
+        )
         piece = np.arange(len(family)) if x is None else np.floor(x - x.min())
         for number in np.unique(piece):
             inside = np.flatnonzero(piece == number)
-            if x is None or len(inside) <= NODES + 1:
+            if x is None or len(inside) <= NODES + len(_CHECKS):
                 yield from (Patch(np.array([i]), [classes[i]]) for i in family[inside])
                 continue
             low, high = x[inside].min(), x[inside].max()
