@@ -172,7 +172,7 @@ def test_quasi_random_errors_are_those_of_stratified_sampling():
     checked = 0
     for cell in EASY:
         log2_points = 10
-        predicted = math.exp(cell._log_stratified_variance(log2_points) / 2)
+        predicted = math.exp(cell.log_stratified_variance(log2_points) / 2)
         found = [
             delta(peer.prepare(cell, SCRAMBLES * 2**log2_points, "float64")(seed))[0] - cell.log_S
             for seed in range(24)

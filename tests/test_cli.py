@@ -528,7 +528,7 @@ def test_verify_exits_1_on_a_wrong_formula(command, monkeypatch):
     def wrong(decay, length):
         return closed_form.decayed(decay, 2 * np.asarray(length))
 
-    monkeypatch.setitem(closed_form._FORMS, kernels.decayed.weight, wrong)  # type: ignore[arg-type]
+    monkeypatch.setitem(closed_form.FORMS, kernels.decayed.weight, wrong)  # type: ignore[arg-type]
     found = answer(command, "verify", "decayed", code=1)
     assert found["agree"] is False
     # λ = 1 and n = 1 aside, where a factor 2 in n may change nothing.

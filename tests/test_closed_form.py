@@ -102,7 +102,7 @@ def _decayed_naive(decay, length, power=1.0):
 
 
 def _relu2_short_fraction(beta, gamma):
-    return closed_form._relu2_left(beta / gamma, 16)
+    return closed_form.relu2_left(beta / gamma, 16)
 
 
 PLANTED = {

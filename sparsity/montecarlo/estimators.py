@@ -24,7 +24,7 @@ _RATIO = (1.0, -0.5)  # S = m₁ · m₂^(−½)
 _WHAT = {Law.SCORE: "scalar", Law.POSITION: "position"}
 
 
-def _stratified_size(rel_error: float, resolved: bool) -> int:
+def stratified_size(rel_error: float, resolved: bool) -> int:
     """Draws of a stratified batch; its error falls like size^(−3/2), so few batches do."""
     if resolved:
         return 32 if rel_error >= 1e-4 else 256 if rel_error >= 1e-6 else 4096
@@ -64,7 +64,7 @@ def stratified(
     real, resolved = sampling.real, proposals.resolved(kernel, parameters)
     table = proposals.build(kernel, parameters)
     arguments = (parameter_values(kernel, parameters, real), table.astype(real))
-    sampler = Stratified(kernel, _stratified_size(sampling.rel_error, resolved), real.name)
+    sampler = Stratified(kernel, stratified_size(sampling.rel_error, resolved), real.name)
     resolution = abs(power) * rounding(kernel, parameters, table, real, compare=kernel not in ALL)
     powers = (power * _RATIO[0], power * _RATIO[1])
     done = run(sampler, arguments, powers, sampling, resolution=resolution, resolved=resolved)

@@ -20,7 +20,7 @@ from sparsity.results import Estimate
 
 _FINE = 5e-4  # targets below it start with two chunks: 63 degrees of freedom rather than 31
 _UNSEEN = 3.0  # over the draws: the largest probability that N draws miss 19 times out of 20
-_FOLD = 2**17  # batches beyond which a chunk of them is kept as one
+FOLD = 2**17  # batches beyond which a chunk of them is kept as one
 _HOPELESS = 64  # chunks after which an error bar that is not finite will not become so
 _NO_DIGITS = "rounding leaves the estimate no digit"
 _PLAIN = 5.0  # times what scatter cannot show, below which the scatter is the error bar
@@ -194,10 +194,10 @@ class _Drawn:
         first = self.chunks * CHUNK
         new = collect(self.sampler, self.arguments, seed=self.seed, first=first, chunks=chunks)
         self.chunks += chunks
-        if self.kept == 1 and self.chunks * CHUNK > _FOLD:
+        if self.kept == 1 and self.chunks * CHUNK > FOLD:
             self.kept = CHUNK
-            self.parts = [_folded(np.concatenate(self.parts))] if self.parts else []
-        self.parts.append(_folded(new) if self.kept == CHUNK else new)
+            self.parts = [folded(np.concatenate(self.parts))] if self.parts else []
+        self.parts.append(folded(new) if self.kept == CHUNK else new)
         return self.chunks
 
     def batches(self) -> np.ndarray:
@@ -212,7 +212,7 @@ def _times_more(error: float, unseen: float, target2: float) -> float:
     return min(1.03 * excess + 0.02, 1e9)
 
 
-def _folded(batches: np.ndarray) -> np.ndarray:
+def folded(batches: np.ndarray) -> np.ndarray:
     """Each chunk of batches as one batch: a long run is kept in bounded memory."""
     chunks = batches.reshape(-1, CHUNK, *batches.shape[1:])
     return np.concatenate([chunks[:, :, :2].mean(axis=1), chunks[:, :, 2:].max(axis=1)], axis=1)

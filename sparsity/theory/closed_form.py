@@ -93,7 +93,7 @@ def _relu2_right(z: np.ndarray) -> np.ndarray:
 #     log S = −z²/4 − ¼ log 2π + ½ log[(r₁/r₃)(r₂/r₄)/(r₁ − z)].
 # It starts at k = K from the fixed point r = (z + √(z² + 4K))/2 of the recurrence; an error there
 # has shrunk by about e^(−2|z|√K) at k = 1.
-def _relu2_left(z: np.ndarray, start: int) -> np.ndarray:
+def relu2_left(z: np.ndarray, start: int) -> np.ndarray:
     x = np.minimum(-z, 1e160)  # log S is below the float64 range already
     r = 2 * start / (x + np.sqrt(x * x + 4 * start))
     last = [r, r, r, r]
@@ -107,10 +107,10 @@ def _relu2_left(z: np.ndarray, start: int) -> np.ndarray:
 
 _RELU2_EDGES = np.array([-8.0, -4.0, -2.0, -1.5, 10.0])  # of the bands of z, one form for each
 _RELU2_FORMS: tuple[Callable[[np.ndarray], np.ndarray], ...] = (
-    lambda z: _relu2_left(z, 20),
-    lambda z: _relu2_left(z, 36),
-    lambda z: _relu2_left(z, 80),
-    lambda z: _relu2_left(z, 120),
+    lambda z: relu2_left(z, 20),
+    lambda z: relu2_left(z, 36),
+    lambda z: relu2_left(z, 80),
+    lambda z: relu2_left(z, 120),
     _relu2_centre,
     _relu2_right,
 )
@@ -185,7 +185,7 @@ def decayed(decay: Any, length: Any) -> np.ndarray:
 
 
 # By definition, not by name: a user's own kernel that is one of these gets its form.
-_FORMS: Mapping[Expr, Callable[..., np.ndarray]] = {
+FORMS: Mapping[Expr, Callable[..., np.ndarray]] = {
     kernels.exp.weight: exp,
     kernels.relu2.weight: relu2,
     kernels.identity.weight: identity,
@@ -207,7 +207,7 @@ def log_sparsity(kernel: Kernel, parameters: Mapping[str, Any]) -> np.ndarray:
     Raises:
         NoClosedForm: the definition is none of those with a stable form.
     """
-    form = _FORMS.get(kernel.weight)
+    form = FORMS.get(kernel.weight)
     if form is None:
         raise NoClosedForm("lookup", f"no stable form is known for the weight {kernel.weight}")
     return np.asarray(np.minimum(form(**parameters), 0.0) + 0.0)  # + 0.0 turns −0 into 0

@@ -110,7 +110,7 @@ class Definition:
         self._rest = rest if rest.is_nonnegative else sympy.Abs(rest, evaluate=False)
         self.roots = tuple(sorted(_roots(weight)))
         self.size = sum(1 for _ in sympy.preorder_traversal(weight))
-        self._slow = sympy.lambdify([score], weight, "mpmath")
+        self.slow = sympy.lambdify([score], weight, "mpmath")
 
     def at(self, anchor: Any, x: Points) -> At:
         """|f(a + x)| at points.
@@ -180,7 +180,7 @@ class Definition:
         """Whether f is a finite real number at a score, as far as high precision can tell."""
         with mpmath.workdps(50):
             try:
-                value = self._slow(mpmath.mpf(score))
+                value = self.slow(mpmath.mpf(score))
             except ZeroDivisionError:
                 return False
             except (OverflowError, ValueError, TypeError, MemoryError):
@@ -192,7 +192,7 @@ class Definition:
         for digits in _DIGITS:
             with mpmath.workdps(digits + 20):
                 try:
-                    value = self._slow(mpmath.mpf(anchor) + x)
+                    value = self.slow(mpmath.mpf(anchor) + x)
                     value = mpmath.log(abs(value)) if value != 0 else mpmath.nan
                 except (ZeroDivisionError, OverflowError, ValueError, TypeError, MemoryError):
                     return np.nan

@@ -88,7 +88,7 @@ def _names(paths: Sequence[Path]) -> list[str]:
     return names
 
 
-def _places(home: str | None) -> list[Path]:
+def written_places(home: str | None) -> list[Path]:
     """The files of a page."""
     drawn = [f"{p.name}.{suffix}" for p in pictures.ALL for suffix in ("svg", "png", "csv")]
     return [Path(home) / name for name in (*drawn, "claims.json", "index.html")] if home else []
@@ -102,7 +102,7 @@ def _refuse_inputs(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
 
 
 @contextmanager
-def _parts(out: Path) -> Iterator[Path]:
+def kept_parts(out: Path) -> Iterator[Path]:
     """The folder for finished layers, of one run at a time; gone at the end, unless it failed."""
     home = folder(out.with_name(f".{out.name}.parts"))
     lock = home / "lock"
@@ -217,10 +217,10 @@ def run(
             fix = f"a report compares context lengths; give {_LEAST} or more"
             raise InputError("tokens", tokens, fix)
     opened = models.load(model)
-    _refuse_inputs([Path(out), *_places(report_to)], [*paths, *opened.files])
+    _refuse_inputs([Path(out), *written_places(report_to)], [*paths, *opened.files])
     netcdf(out)
     both = report_to is not None and opened.config.bos is not None
-    with _parts(Path(out)) as parts:
+    with kept_parts(Path(out)) as parts:
         data = measure_model(
             opened,
             named,
