@@ -1,5 +1,6 @@
 import itertools
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import xarray
 from scipy import stats
 
-from sparsity import Alibi, Row, SinkLogit, evaluate, exact
+from sparsity import Alibi, Row, SinkLogit, evaluate, exact, quantities
 from sparsity.errors import InputError
 from sparsity.sweeps.curves import cell_seed, parse_grid, save, sweep
 
@@ -276,3 +277,14 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_nothing(error, tmp_path, m
         save(sweep("exp", gamma=1), path)
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["s.nc"]
+
+
+def test_a_quantity_without_an_exact_law_is_sampled_only():
+    ratio = replace(quantities.n_eff, name="ratio", integral=None)
+    drawn = sweep("exp", gamma=1.0, length=8, of=(ratio, "S"), montecarlo=True, rel_error=1e-2)
+    assert "ratio" not in drawn
+    truth = exact("exp", gamma=1.0, length=8).value
+    assert abs(drawn["ratio_mc"].item() - truth) < 5 * drawn["stderr_ratio_mc"].item()
+    assert {"S", "S_mc"} <= set(drawn)
+    with pytest.raises(InputError, match="ratio"):
+        sweep("exp", gamma=1.0, length=8, of=ratio)

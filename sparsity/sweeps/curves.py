@@ -116,7 +116,8 @@ def sweep(
     Args:
         kernel: a `Row`, a built-in kernel's name, or a `Kernel`.
         of: a quantity or several, of rows of n tokens: these then have a `length`, and the exact
-            law is the value. None is the limit S of long rows, and, with a `length`, n_eff besides.
+            law is the value; one without an exact law is sampled only. None is the limit S of long
+            rows, and, with a `length`, n_eff besides.
         montecarlo: also estimate every cell by sampling.
         seed: of the sampling; every cell draws from a stream of its own.
         rel_error: relative standard error for the sampling to reach.
@@ -148,6 +149,8 @@ def sweep(
     if of is None:
         variables, method = cells.sparsity()
     for quantity in asked:
+        if quantity.integral is None and montecarlo:
+            continue  # it is sampled only
         found, ran = cells.exact(quantity)
         variables |= found
         method = method or ran
