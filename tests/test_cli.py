@@ -730,6 +730,7 @@ BAD = [  # (command line, what the line on stderr must say)
     ("exact nonnegative --ratio 1 --dim 4 --query uniform --length 8", ["length", "not take it"]),
     ("design exp --length 8 --n-eff 3 --free nope", ["free", "nope", "choose one of"]),
     ("design exp --length 8 --n-eff 3 --free slope", ["free", "slope", "0 steps"]),
+    ("design decayed --length 8 --n-eff 3 --step alibi:1", ["step", "alibi:1", "no scores"]),
     ("design exp --length 8 --n-eff 3 --of S --value 0.5", ["n_eff", "give one of"]),
     ("design exp --length 8 --of S", ["value", "missing"]),
     ("design exp --kernel relu2 --length 8 --n-eff 3", ["kernel", "relu2", "one of them"]),

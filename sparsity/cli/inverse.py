@@ -37,9 +37,12 @@ def _designed(
 ) -> Any:
     """The design of a kernel or of a row with steps."""
     if steps:
+        from sparsity import kernels
         from sparsity.rows.row import Row
         from sparsity.rows.steps import parse
 
+        if kernels.named(kernel).law is not kernels.Law.SCORE:
+            raise InputError("step", steps[0], f"{kernel} has no scores for it to change")
         own = free or "gamma"  # whose value in the row does not matter
         anything = {own: 1.0} if own in ("gamma", "beta") else {}
         row = Row(kernel, steps=tuple(map(parse, steps)), **(anything | held))
