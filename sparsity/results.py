@@ -15,7 +15,7 @@ class Evaluation:
     Args:
         S: the sparsity, in (0, 1]; may underflow to 0 where log_S does not.
         log_S: its logarithm, the number to trust at the extremes.
-        method: the route that ran: "closed form", "quadrature" or "summation".
+        method: the route that ran: "closed form", "quadrature", "summation" or "limit form".
         error_bound: bound on |Δ log S|, hence on the relative error of S; same shape as S.
         length: n over which the moments of a row were taken together; None for any.
     """

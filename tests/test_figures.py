@@ -16,6 +16,7 @@ from scipy import stats
 from sparsity import figures
 from sparsity.errors import InputError
 from sparsity.figures import ALL, Context, plotting, render, write_all
+from sparsity.figures.series import tidy
 from sparsity.finite.exact import exact
 from sparsity.theory.evaluation import evaluate
 
@@ -207,14 +208,14 @@ def test_same_data_same_bytes(data):
 
 def test_same_seed_same_data_and_another_seed_other_points(data):
     figure = ALL[5]
-    again = render(figure, figure.data(Context()))["csv"]
-    assert again == render(figure, data["decayed"])["csv"]
-    assert again != render(figure, figure.data(Context(seed=1)))["csv"]
+    again = tidy(figure.data(Context()))
+    assert again == tidy(data["decayed"])
+    assert again != tidy(figure.data(Context(seed=1)))
 
 
 @pytest.mark.parametrize("figure", ALL, ids=NAMES)
 def test_the_data_file_says_what_is_drawn(figure, data):
-    rows = list(csv.DictReader(io.StringIO(render(figure, data[figure.name])["csv"].decode())))
+    rows = list(csv.DictReader(io.StringIO(tidy(data[figure.name]))))
     columns = "series x theory log estimate stderr samples method seed"
     assert list(rows[0]) == columns.split()
     assert len(rows) == sum(s.x.size for s in data[figure.name])
@@ -232,10 +233,11 @@ def test_drawing_computes_and_changes_nothing(figure, data, monkeypatch):
         raise AssertionError("drawing must not compute")
 
     module = importlib.import_module(f"sparsity.figures.{figure.name}")
-    for name in ("sweep", "evaluate", "features"):
+    for name in ("sweep", "evaluate", "exact", "estimate", "features"):
         monkeypatch.setattr(module, name, refuse, raising=False)
-    before = render(figure, data[figure.name])["csv"]
-    assert render(figure, data[figure.name])["csv"] == before
+    before = tidy(data[figure.name])
+    assert render(figure, data[figure.name])["csv"] == before.encode()
+    assert tidy(data[figure.name]) == before
 
 
 def test_write_all(tmp_path, monkeypatch):

@@ -223,10 +223,7 @@ def regime(length: Any, gamma: Any) -> Regime:
     Raises:
         InputError: a value outside its domain.
     """
-    for name, value in (("length", LENGTH.check(length)), ("gamma", GAMMA.check(gamma))):
-        if np.ndim(value):
-            raise InputError(name, value, "give one number")
-    n, spread = int(length), float(gamma)
+    n, spread = int(LENGTH.one(length)), GAMMA.one(gamma)
     if n < 2:
         raise InputError("length", length, "one token has no regimes; give 2 or more")
     ratio, reach = 1 / float(_condensation(n, spread)), float(limit_reach(n))

@@ -78,10 +78,7 @@ def _options(kernel: Kernel, options: dict[str, Any]) -> dict[str, float]:
         if name not in takes:
             has = f"takes {' and '.join(takes)}" if takes else "has no other option: decay is free"
             raise InputError(name, value, f"design for {kernel.name} {has}")
-        checked = takes[name].check(value)
-        if np.ndim(checked):
-            raise InputError(name, value, "give one number")
-        given[name] = float(checked)
+        given[name] = takes[name].one(value)
     if kernel in (relu2, identity) and len(given) == 2:
         raise InputError("gamma", options["gamma"], "with beta nothing is free; leave one out")
     return given

@@ -59,6 +59,17 @@ class Parameter:
                 raise InputError(self.name, shown, fix)
         return array
 
+    def one(self, value: Any) -> float:
+        """The one number in the domain that `value` is.
+
+        Raises:
+            InputError: several, or as for `check`.
+        """
+        found = self.check(value)
+        if np.ndim(found):
+            raise InputError(self.name, value, "give one number")
+        return float(found)
+
 
 def _count(x: np.ndarray) -> np.ndarray:
     return (x >= 1) & (x <= 2.0**53)  # beyond, float64 has no longer every whole number

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from sparsity import quantities
-from sparsity.errors import InputError
 from sparsity.kernels import Kernel
 from sparsity.kernels.lowering import jax_log_abs
 from sparsity.kernels.parameters import LENGTH
@@ -168,11 +167,9 @@ def draw_rows(
         InputError: a value outside its domain, rows too long to hold, or a sink that is not there.
     """
     row, real = row.scored(), sampling.real
-    n = LENGTH.check(length)
-    if n.ndim:
-        raise InputError("length", length, "give one number")
+    n = int(LENGTH.one(length))
     quantity = None if of is None else quantities.named(of)
-    plan = planned(row, int(n), dim or 0, sampling.seed)
+    plan = planned(row, n, dim or 0, sampling.seed)
     if quantity is not None and quantity.sinks and not plan.sinks:
         raise no_sink(row)
     known = tuple(q for q in quantities.ALL if plan.sinks or not q.sinks)

@@ -126,7 +126,7 @@ class Row:
         Raises:
             InputError: a bad length, or one at which too many tokens differ.
         """
-        n = _one_length(length)
+        n = int(LENGTH.one(length))
         edges = [np.array([0.0, n])]
         for step in self.steps:
             new = np.asarray(step.breaks(n), dtype=np.float64)
@@ -138,7 +138,7 @@ class Row:
 
         Args and raises as `tokens`; n numbers of everything.
         """
-        n = _one_length(length)
+        n = int(LENGTH.one(length))
         return self._stepped(np.arange(n + 1.0), n)
 
     def _stepped(self, edge: np.ndarray, n: int) -> Tokens:
@@ -159,13 +159,6 @@ class Row:
         """Kernel, parameters and steps in JSON's types."""
         steps = [_typed(step) for step in self.steps]
         return {"kernel": self.kernel.name, "params": self.params, "steps": steps}
-
-
-def _one_length(length: Any) -> int:
-    n = LENGTH.check(length)
-    if n.ndim:
-        raise InputError("length", length, "give one number")
-    return int(n)
 
 
 def _checked(steps: Any) -> tuple[Step, ...]:

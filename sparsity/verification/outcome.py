@@ -18,7 +18,7 @@ class Cell:
         parameters: values by name.
         route: the sampler.
         theory: log of the quantity by theory.
-        estimate: the same by sampling (its S field holds the quantity).
+        estimate: the same by sampling.
         z: (log estimate − log theory) / standard error.
         critical: the |z| beyond which the cell disagrees.
         detectable: the relative error it would have seen with probability 0.999.

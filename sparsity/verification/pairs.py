@@ -35,12 +35,7 @@ def pairs(row: Row, length: Any, rel_error: float) -> Pairs:
     Raises:
         InputError: no theory can be held against a sampler.
     """
-    n = None
-    if length is not None:
-        found = LENGTH.check(length)
-        if found.ndim:
-            raise InputError("length", length, "give one number")
-        n = int(found)
+    n = None if length is None else int(LENGTH.one(length))
     kept: list[Question] = []
     left_out, refusals = [], []
     for cell in _candidates(row, n):
