@@ -7,6 +7,7 @@ rounding of each node, which the definition carries along, and the mass of what 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,8 +15,9 @@ import numpy as np
 from sparsity.errors import InputError
 from sparsity.kernels.numeric.points import EPS
 from sparsity.theory.axis import HIGH, LOG_RULE, NODES, WEIGHTS, WIDE, Axis, Known, Panels
+from sparsity.theory.masses import Nodes, weighed
 from sparsity.theory.panels import cut
-from sparsity.theory.score_laws import FAR, Tilt
+from sparsity.theory.score_laws import FAR, ScoreLaw, Tilt
 
 _DIVERGED = 1e-3  # share of a moment that may be left out
 _BLURRED = 0.5  # relative rounding error that a moment may have
@@ -38,13 +40,23 @@ class _Sum(NamedTuple):
     noise: np.ndarray
 
 
-class _Moments:
-    """The goal of E|f|^p for some p: each panel's rule exact to rounding, or its mass nothing."""
+class Moments:
+    """The goal of E|f|^p for some p: each panel's rule exact to rounding, or its mass nothing.
+
+    Args:
+        axis: the definition and the law in whose coordinate the panels lie.
+        powers: p > 0, one for each moment.
+        laws: the law of each moment; None takes that of the axis for all.
+    """
 
     patience = 5
 
-    def __init__(self, axis: Axis, powers: tuple[float, ...]) -> None:
+    def __init__(
+        self, axis: Axis, powers: Sequence[float], laws: Sequence[ScoreLaw] | None = None
+    ) -> None:
+        """Nothing is known yet."""
         self.axis, self.p = axis, np.array(powers, dtype=np.float64)[:, None]
+        self.laws = [axis.law] * len(powers) if laws is None else laws
         self.tilted = axis.law.tilts
         tilt = axis.f.tilt if self.tilted else (0.0, 0.0, 0.0)
         self.tilts: list[Tilt] = [(p * tilt[0], p * tilt[1], p * tilt[2]) for p in powers]
@@ -53,12 +65,14 @@ class _Moments:
         self.certain = self.least  # … and pending ones besides
         self.lost: list[np.ndarray] = []  # log of proven errors and of mass left out
         self.kept: list[Panels] = []
+        self.sure: list[np.ndarray] = []  # log of the least mass of the kept panels
 
     def _range(self, known: Known) -> tuple[np.ndarray, np.ndarray]:
         """Log of the least and the most mass of each panel, [powers, panels]."""
         size, ends = np.log(2 * known.half), (known.t - known.half, known.t + known.half)
         with np.errstate(all="ignore"):
-            bounds = np.array([self.axis.law.bounds(*ends, tilt) for tilt in self.tilts])
+            moments = zip(self.laws, self.tilts, strict=True)
+            bounds = np.array([law.bounds(*ends, tilt) for law, tilt in moments])
             low = self.p * known.f[0] + bounds[:, 0] + size
             high = self.p * known.f[1] + bounds[:, 1] + size
         return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
@@ -88,7 +102,8 @@ class _Moments:
         """Log of the proven error of the rule, [powers, panels]."""
         with np.errstate(all="ignore"):
             box = known.t, WIDE * known.half, HIGH * known.half
-            sup = np.array([self.axis.law.around(*box, tilt) for tilt in self.tilts])
+            moments = zip(self.laws, self.tilts, strict=True)
+            sup = np.array([law.around(*box, tilt) for law, tilt in moments])
             error = self.p * known.around[1] + sup + np.log(known.half) + LOG_RULE
         error = np.where(np.isnan(error), np.inf, error)
         branch = (not self.whole) & ~np.isfinite(known.around[0])  # |f|^p is not analytic there
@@ -105,6 +120,7 @@ class _Moments:
         """Keep the panels and the errors of their rules."""
         low, _ = self._range(known)
         self.least = np.logaddexp(self.least, _log_sum(low))
+        self.sure.append(low)
         self.lost.append(self._rule(known))
         self.kept.append(known.panels)
 
@@ -135,7 +151,7 @@ class _Moments:
         for step in (1.0, 0.5):
             found = self.axis.at(p.a, inner + step * width)
             masses.append(self.p * found.log + np.log(np.abs(step * width)))
-        density = self.axis.law.log_density(self.axis.t[p.a] + inner)
+        density = np.array([law.log_density(self.axis.t[p.a] + inner) for law in self.laws])
         with np.errstate(over="ignore", invalid="ignore"):
             nothing = np.isneginf(masses[0]) & np.isneginf(masses[1])
             ratio = np.where(nothing, 0.0, np.exp(masses[1] - masses[0]))
@@ -184,27 +200,27 @@ class _Moments:
         relative = (noise + lost) / total
         return top + np.log(total), -np.log1p(-relative) + EPS * np.abs(top) + 4 * EPS
 
-    def _summed(self, panels: Panels) -> _Sum:
-        """The rule on some panels."""
+    def nodes(self, panels: Panels) -> Nodes:
+        """The nodes of the rule on some panels, in high precision where that is worth it."""
         half = ((panels.high - panels.low) / 2)[:, None]
         x = (panels.high + panels.low)[:, None] / 2 + half * NODES
         a = np.broadcast_to(panels.a[:, None], x.shape)
         t = self.axis.t[a] + x
-        density = self.axis.law.log_density(t)
         found, p = self.axis.at(a, x), self.p[:, :, None]
         with np.errstate(divide="ignore", invalid="ignore"):
-            blur = p * found.most + density + np.log(half * WEIGHTS * np.minimum(found.error, 1.0))
-            worth = (blur > self.certain[:, None, None] + _BLUR).any(axis=0)
+            blur = p * found.most + np.log(half * WEIGHTS * np.minimum(found.error, 1.0))
+            blur += np.array([law.log_density(t) for law in self.laws])
+            worth = np.asarray((blur > self.certain[:, None, None] + _BLUR).any(axis=0))
         found = self.axis.refined(a, x, found, worth)
-        own = self.axis.law.rounding(t) + np.abs(t) * self.axis.shift[a] + 6 * EPS
-        top = (p * found.log + density).max(axis=(1, 2))
-        base = density - np.where(np.isfinite(top), top, 0.0)[:, None, None]
-        with np.errstate(invalid="ignore"):
-            mass = half * WEIGHTS * np.exp(p * found.log + base)
-            wrong = np.expm1(np.minimum(p * found.error, 700.0)) + own
-            most = half * WEIGHTS * np.exp(np.minimum(p * found.most + base, 700.0))
-            noise = np.where(found.error > 0.5, most + mass, mass * wrong)
-        noise = np.where(np.isnan(noise), np.inf, noise)
+        columns = self.axis.t[panels.a][:, None], self.axis.shift[panels.a][:, None]
+        return Nodes(columns[0], x, half * WEIGHTS, found, columns[1])
+
+    def _summed(self, panels: Panels) -> _Sum:
+        """The rule on some panels."""
+        nodes = self.nodes(panels)
+        t, law, p = nodes.t, self.axis.law, self.p[:, :, None]
+        own = law.rounding(t) + np.abs(t) * nodes.shift + 6 * EPS
+        top, mass, noise = weighed(nodes, p, law.log_density(t), own)
         return _Sum(top, mass.sum(axis=(1, 2)), noise.sum(axis=(1, 2)))
 
 
@@ -215,7 +231,7 @@ def panels(axis: Axis, powers: tuple[float, ...]) -> Panels:
     Raises:
         InputError: as in `log_moments`.
     """
-    goal = _Moments(axis, powers)
+    goal = Moments(axis, powers)
     cut(axis, goal)
     return Panels.joined(goal.kept) if goal.kept else Panels(*np.empty((3, 0)))
 
@@ -235,6 +251,6 @@ def log_moments(axis: Axis, powers: tuple[float, ...]) -> tuple[np.ndarray, np.n
         InputError: a moment that is infinite, an f that is not a finite real number where keys
             fall, or one that needs more pieces than there is room for.
     """
-    goal = _Moments(axis, powers)
+    goal = Moments(axis, powers)
     cut(axis, goal)
     return goal.totals()

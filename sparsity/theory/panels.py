@@ -69,12 +69,13 @@ def _branches(taken: list[Any], which: np.ndarray) -> list[Any]:
     return [sign[which] if np.ndim(sign) else sign for sign in taken]
 
 
-def cut(axis: Axis, goal: Goal) -> None:
+def cut(axis: Axis, goal: Goal, work: float = _WORK) -> None:
     """Cut the axis until the goal has taken every panel.
 
     Args:
         axis: the anchored axis.
         goal: what to cut for.
+        work: the most segments, boxes and points to evaluate, times the parts of the expression.
 
     Raises:
         InputError: f is not a finite real number where keys fall, or needs too many panels.
@@ -98,7 +99,7 @@ def cut(axis: Axis, goal: Goal) -> None:
             return
         if round_ >= 2:
             _refuse_unreal(axis, rest)
-        if axis.work > _WORK:
+        if axis.work > work:
             fix = f"has too fine a structure at gamma = {axis.law.gamma:g}; lower gamma"
             raise TooFine("weight", axis.f.kernel.weight, fix)
         if (rest.f[1] == np.inf).sum() > _ENDLESS:

@@ -20,6 +20,7 @@ from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.kernels.numeric.definition import definition
 from sparsity.kernels.numeric.points import EPS
+from sparsity.theory import patches
 from sparsity.theory.axis import Axis
 from sparsity.theory.moments import log_moments
 from sparsity.theory.score_laws import score_law
@@ -29,14 +30,14 @@ def _moments(kernel: Kernel, powers: tuple[float, ...], beta: Any, gamma: Any) -
     """Log m_p and bounds on their errors, each of shape [powers, …]."""
     f = definition(kernel)
     beta, gamma = np.broadcast_arrays(np.asarray(beta, float), np.asarray(gamma, float))
-    cells = []
-    for b, c in zip(beta.flat, gamma.flat, strict=True):
-        law = score_law(kernel, float(b), float(c))
-        value, error = log_moments(Axis(f, law), powers)
-        cells.append((value + law.log_norm, error + EPS))
+    b, c = beta.ravel(), gamma.ravel()
+    value, error = patches.log_moments(kernel, powers, b, c)
+    for i in np.flatnonzero(np.isinf(error[0])):
+        law = score_law(kernel, float(b[i]), float(c[i]))
+        log, bound = log_moments(Axis(f, law), powers)
+        value[:, i], error[:, i] = log + law.log_norm, bound + EPS
     shape = (len(powers), *beta.shape)
-    values = np.array(cells, dtype=np.float64).reshape(-1, 2, len(powers))
-    return [values[:, i].T.reshape(shape) for i in range(2)]
+    return [value.reshape(shape), error.reshape(shape)]
 
 
 def moment(kernel: Kernel, p: float, beta: Any, gamma: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -137,6 +137,29 @@ class Gaussian:
         )
 
 
+class Neighbour(Gaussian):
+    """Scores s = β + γε in the coordinate t of another Gaussian: log of the density, its peak 0.
+
+    Args:
+        frame: the law whose coordinate is used, s = β₀ + γ₀t.
+        beta: bias β.
+        gamma: spread γ > 0.
+    """
+
+    def __init__(self, frame: Gaussian, beta: float, gamma: float) -> None:
+        super().__init__(frame.beta, frame.gamma)
+        self.delta, self.rho = (beta - frame.beta) / frame.gamma, frame.gamma / gamma
+
+    def log_density(self, t: Any) -> Any:
+        x = self.rho * (t - self.delta)
+        return -x * x / 2
+
+    def square(self, tilt: Tilt) -> tuple[float, float, float]:
+        a, b, c = super().square(tilt)
+        sharp = self.rho * self.rho
+        return a - sharp * self.delta**2 / 2, b + sharp * self.delta, c + (1 - sharp) / 2
+
+
 class Uniform:
     """Scores s = β + γt, t uniform on a period: what a wide Gaussian is to a periodic kernel.
 

@@ -1,0 +1,146 @@
+"""Whole grids of points from shared nodes: each within its own bound of references by Arb."""
+
+import math
+
+import numpy as np
+import pytest
+from sympy import Abs, Piecewise, Rational, cosh, erf, exp, log, sin, sqrt, tanh
+
+from sparsity import evaluate, score_kernel
+from sparsity.kernels.symbols import s
+from sparsity.theory import patches, quadrature
+from sparsity.theory.axis import Axis
+from sparsity.theory.moments import log_moments
+from sparsity.theory.score_laws import Gaussian, Neighbour
+
+pytest.importorskip("flint")
+from benchmarks.campaign.reference import log_s
+
+SOFTPLUS = log(1 + exp(s))
+USERS = {
+    "softplus": SOFTPLUS,
+    "gelu": s * (1 + erf(s / sqrt(2))) / 2,
+    "sigmoid": 1 / (1 + exp(-s)),
+    "tanh2": tanh(s) ** 2,
+    "cube": s**3,
+    "root": Abs(s) ** Rational(3, 10),
+    "piecewise": Piecewise((exp(s), s < 0), (1 + s, True)),
+    "product": SOFTPLUS * tanh(s) ** 2 / (1 + exp(-s)),
+}
+MORE = {
+    "cosh": cosh(s),
+    "two-sided": exp(Abs(s)),
+    "rational": 1 / (1 + s**2),
+    "softplus twice": SOFTPLUS * log(1 + exp(s - 3)),
+    "steps": Piecewise((1, s < -2), (exp(-s), s < 1), (s**2, True)),
+    "waves": 2 + sin(s),
+}
+GAMMA = np.geomspace(0.1, 10, 400)
+POWERS = (1.0, 2.0)
+
+
+def _checked(name, weight, beta, gamma):
+    kernel = score_kernel(name, weight)
+    found = evaluate(kernel, beta=beta, gamma=gamma)
+    for b, c, value, bound in zip(beta, gamma, found.log_S, found.error_bound, strict=True):
+        reference = log_s(weight, float(b), float(c))
+        assert reference.method == "Arb", (name, b, c)
+        assert abs(float(reference.log_S) - value) <= bound, (name, b, c)
+        assert bound <= 1e-11
+    return len(beta)
+
+
+@pytest.mark.parametrize("name", USERS)
+def test_points_of_a_curve(name):
+    kernel = score_kernel(name, USERS[name])
+    zero = np.zeros(len(GAMMA))
+    _, error = patches.log_moments(kernel, POWERS, zero, GAMMA)
+    assert np.isfinite(error).all()  # none of them goes point by point
+    assert _checked(name, USERS[name], np.zeros(4), GAMMA[[0, 133, 277, 399]]) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", USERS)
+def test_fifty_points_of_a_curve(name, monkeypatch):
+    """Against references to 40 digits."""
+    for module in ("moments", "reference"):
+        monkeypatch.setattr(f"benchmarks.campaign.{module}.SPARE", 150)
+    monkeypatch.setattr("benchmarks.campaign.reference.RADIUS", 1e-40)
+    gamma = np.geomspace(0.1, 10, 50)
+    assert _checked(name, USERS[name], np.zeros(50), gamma) == 50
+
+
+@pytest.mark.parametrize("name", USERS | MORE)
+def test_points_of_the_plane(name):
+    rng = np.random.default_rng(7)
+    gamma = 10 ** rng.uniform(-2, 1, 6)
+    beta = gamma * rng.uniform(-12, 12, 6)
+    assert _checked(name, (USERS | MORE)[name], beta, gamma) == 6
+
+
+@pytest.mark.parametrize("name", ["softplus", "root", "cosh"])
+def test_a_point_does_not_depend_on_its_company(name):
+    kernel = score_kernel(name, (USERS | MORE)[name])
+    rng = np.random.default_rng(3)
+    beta, gamma = rng.normal(size=(5, 40)), 10 ** rng.uniform(-1, 1, (5, 40))
+    together = evaluate(kernel, beta=beta, gamma=gamma)
+    for i, j in ((0, 0), (2, 17), (4, 39)):
+        alone = evaluate(kernel, beta=beta[i, j], gamma=gamma[i, j])
+        assert alone.log_S == together.log_S[i, j]
+        assert alone.error_bound == together.error_bound[i, j]
+
+
+def test_patches_agree_with_the_points_alone():
+    cells = 0
+    for name, weight in (USERS | MORE).items():
+        kernel = score_kernel(name, weight)
+        f = quadrature.definition(kernel)
+        for beta, gamma in ((0.3, 0.2), (-4.0, 1.7), (2.0, 6.0)):
+            value, error = patches.log_moments(kernel, POWERS, np.array([beta]), np.array([gamma]))
+            if np.isinf(error).any():
+                continue
+            alone, bound = log_moments(Axis(f, Gaussian(beta, gamma)), POWERS)
+            alone += Gaussian.log_norm
+            assert (np.abs(value[:, 0] - alone) <= error[:, 0] + bound).all(), (name, beta, gamma)
+            cells += 1
+    assert cells >= 36
+
+
+def test_a_law_of_the_wrong_place_is_seen(monkeypatch):
+    """The nodes of a patch with masses that are off by 1e-10 leave the bound."""
+    kernel = score_kernel("softplus", SOFTPLUS)
+    good = patches.patch(kernel, POWERS, 1.0, 0.0, 0.0)
+    assert good is not None
+    wrong = good._replace(mass=good.mass * np.array([[1.0], [1 + 1e-10]]))
+    monkeypatch.setattr(patches, "patch", lambda *_: wrong)
+    found = evaluate(kernel, beta=0.0, gamma=1.0)
+    assert abs(float(log_s(SOFTPLUS, 0.0, 1.0).log_S) - found.log_S) > found.error_bound
+
+
+def test_the_corners_bound_what_is_between():
+    """Errors of panels over the mass of another are largest at a corner, as the proof says."""
+    kernel = score_kernel("product", USERS["product"])
+    frame = Gaussian(0.0, 1.0)
+    rng, cells = np.random.default_rng(5), 0
+    corners = [(b, c) for b in (-0.5, 0.5) for c in (2**-0.5, 2**0.5)]
+    inside = [(b, 2**c) for b, c in rng.uniform(-0.5, 0.5, (20, 2))]
+    axis = Axis(quadrature.definition(kernel), frame)
+    laws = [Neighbour(frame, b, c) for b, c in corners + inside]
+    for low, high in ((-9.0, -8.0), (-1.5, -1.0), (2.0, 3.0), (12.0, 16.0)):
+        centre, half = (low + high) / 2, (high - low) / 2
+        tilt = tuple(2 * c for c in axis.f.tilt)
+        most = [law.around(centre, 1.3 * half, 0.9 * half, tilt) for law in laws]
+        least = [law.bounds(0.5, 1.0, tilt)[0] for law in laws]
+        over = np.array(most) - np.array(least)
+        assert over[4:].max() <= over[:4].max() + 1e-12
+        cells += len(inside)
+    assert cells == 80
+
+
+def test_too_far_from_a_patch_goes_point_by_point():
+    kernel = score_kernel("cosh", cosh(s))
+    for beta, gamma in ((0.0, 300.0), (1e9, 1.0)):
+        _, error = patches.log_moments(kernel, POWERS, np.array([beta]), np.array([gamma]))
+        assert np.isinf(error).all()
+    found = evaluate(kernel, beta=0.0, gamma=300.0)  # E cosh² = (1 + e^(2γ²))/2
+    assert abs(found.log_S - (-(300.0**2) / 2 + math.log(2) / 2)) <= found.error_bound
