@@ -104,6 +104,27 @@ slider.observe(move, "value")
 move({"new": 1.0})
 ipywidgets.VBox([slider, out])
 """
+USER = "the panel, a user's softplus"
+OWN = """
+import time
+
+import sympy
+
+import sparsity
+
+softplus = sympy.log(1 + sympy.exp(sympy.Symbol("s")))
+panel = sparsity.explore(sparsity.score_kernel("softplus", softplus))
+print(1000 * time.time())
+panel
+"""
+FIRST = """() => {
+  const each = () => {
+    if (document.querySelector('.sparsity-panel path.limit'))
+      window.firstCurve = performance.timeOrigin + performance.now();
+    else requestAnimationFrame(each);
+  };
+  each();
+}"""
 # What changes on the page when the curves do.
 CANDIDATES = {
     "Plotly FigureWidget": (PLOTLY, ".scatterlayer path.js-line", "e.outerHTML"),
@@ -172,6 +193,18 @@ def ours(page: Any, count: int) -> dict[str, dict[str, Any]]:
     }
 
 
+def of_a_user(page: Any, count: int) -> dict[str, Any]:
+    """The panel of a kernel without a closed form; the notebook has been run."""
+    said = page.evaluate("() => document.querySelector('.jp-OutputArea pre').innerText")
+    page.wait_for_function("() => window.firstCurve", timeout=10_000)
+    first = page.evaluate("() => window.firstCurve") - float(said)
+    panel = Panel(page)
+    panel.choose("x", "beta")
+    panel.watch()
+    panel.page.wait_for_timeout(2000)
+    return summary(presses(panel, count, 150)) | {"burst_ms": None, "first_ms": first}
+
+
 def measure(count: int) -> dict[str, dict[str, Any]]:
     """Every candidate in a notebook of its own."""
     from playwright.sync_api import sync_playwright
@@ -182,7 +215,7 @@ def measure(count: int) -> dict[str, dict[str, Any]]:
         (home / "notebooks").mkdir()
         blank = json.loads((ROOT / "notebooks" / "02_explore.ipynb").read_text("utf-8"))
         code = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": []}
-        sources = {"panel": "import sparsity\nsparsity.explore()"}
+        sources = {"panel": "import sparsity\nsparsity.explore()", USER: OWN}
         sources |= {name: WORK + cell for name, (cell, *_) in CANDIDATES.items()}
         names = {name: f"{k}.ipynb" for k, name in enumerate(sources)}
         for name, source in sources.items():
@@ -194,9 +227,12 @@ def measure(count: int) -> dict[str, dict[str, Any]]:
             for name in sources:
                 page = browser.new_page(viewport={"width": 1280, "height": 1000})
                 open_notebook(page, lab, names[name])
+                page.evaluate(FIRST)
                 run_all(page)
                 if name == "panel":
                     found |= ours(page, count)
+                elif name == USER:
+                    found[name] = of_a_user(page, count)
                 else:
                     found[name] = rival(page, *CANDIDATES[name][1:], count)
                 shut_down(page)
@@ -222,11 +258,15 @@ def text(found: dict[str, dict[str, Any]], load: tuple[float, ...], presses_made
     for name, row in found.items():
         end = "" if row["burst_ms"] is None else f"{row['burst_ms']:.0f}"
         lines.append(f"| {name} | {row['p50']:.0f} | {row['p95']:.0f} | {row['max']:.0f} | {end} |")
+    lines += [
+        "",
+        f"First curve of the user's kernel {found[USER]['first_ms']:.0f} ms after its cell ran.",
+    ]
     return "\n".join([*lines, "", *_WHY, ""])
 
 
 _WHY = (
-    "Promised: p50 ≤ 50, p95 ≤ 100 on two cores with nothing else running;",
+    "Promised: p50 ≤ 50, p95 ≤ 100 on two cores with nothing else running, first curve ≤ 1000;",
     "this command exits with 1 where the panel breaks it, while it samples too.",
     "",
     "Chosen: one small widget of our own (anywidget: one ES module and a style sheet in the",
@@ -241,7 +281,8 @@ _WHY = (
 def kept(found: dict[str, dict[str, Any]]) -> bool:
     """Whether the panel is as fast as promised."""
     own = [row for name, row in found.items() if name.startswith("the panel")]
-    return all(row["p50"] <= P50 and row["p95"] <= P95 for row in own)
+    quick = all(row["p50"] <= P50 and row["p95"] <= P95 for row in own)
+    return quick and found[USER]["first_ms"] <= 1000
 
 
 def main() -> int:

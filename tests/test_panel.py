@@ -21,7 +21,7 @@ import sparsity
 from sparsity import Alibi, Decay, Rope, Row, Sink, SinkLogit, Window, evaluate
 from sparsity.errors import InputError
 from sparsity.finite.exact import exact as exact_law
-from sparsity.kernels import ALL, score_kernel
+from sparsity.kernels import ALL, named, score_kernel
 from sparsity.panel import filling, opened, rowlaws
 from sparsity.panel.calls import python, table
 from sparsity.panel.controls import CONTROLS
@@ -30,6 +30,7 @@ from sparsity.panel.picture import Axes, curves, picture
 from sparsity.panel.state import edit, initial
 from sparsity.panel.store import Memory, Store
 from sparsity.rows import steps
+from sparsity.theory.preview import preview
 
 FRONT = Path(__file__).resolve().parents[1] / "sparsity" / "panel" / "front"
 NAMES = tuple(kernel.name for kernel in ALL)
@@ -287,6 +288,35 @@ def test_laws_fill_in_from_the_marker_to_every_point():
     law = exact_law("relu2", length=1024, beta=-1, gamma=gamma)
     assert float(v[40]) == pytest.approx(float(law.S_rms), rel=1e-5)
     assert sum(1 for _ in filling.laws(state, store)) == 0  # nothing is computed twice
+
+
+def test_a_kernel_without_a_closed_form_is_drawn_at_once_and_proven_after():
+    """The first picture has the curve, marked as not whole; then every point is proven."""
+    softplus = score_kernel("softplus", sympy.log(1 + sympy.exp(sympy.Symbol("s"))))
+    state = initial((*ALL, softplus), ("softplus",), "beta", gamma=3.0)
+    store, key = Store(), ("live softplus", "limit")
+    content, data = picture(state, store)
+    first = arrays(content, data)[key]
+    assert not content["curves"][0]["limit"]["whole"]
+    assert content["curves"][0]["read"]["S"] is None  # numbers are read only when proven
+    for _ in filling.laws(state, store):
+        pass
+    content, data = picture(state, store)
+    assert content["curves"][0]["limit"]["whole"]
+    places = Axes(state).x
+    at = places[np.unique(np.linspace(0, len(places) - 1, 65).round().astype(int))]
+    wanted = evaluate(softplus, beta=at, gamma=3.0).S
+    np.testing.assert_allclose(arrays(content, data)[key][1], wanted, atol=1e-6)
+    np.testing.assert_allclose(first[1], wanted, atol=3e-3)
+
+
+@pytest.mark.parametrize("name", ["relu2", "identity", "exp"])
+def test_a_first_look_is_close_to_the_closed_form(name):
+    beta = np.linspace(-4, 4, 50)
+    for gamma in (0.3, 2.0, 6.0):
+        found = preview(named(name), beta, np.full(50, gamma))
+        wanted = evaluate(name, beta=beta, gamma=gamma).log_S
+        np.testing.assert_allclose(np.exp(found), np.exp(wanted), atol=3e-3)
 
 
 def test_a_few_points_are_not_drawn_as_a_line():

@@ -39,6 +39,8 @@ def laws(state: State, store: Store) -> Iterator[None]:
     found = [spec for _, spec in curves(state)]
     for spec in found:
         yield from _law(store, spec.at(axes.name, axes.marker))
+    for spec in found:
+        yield from _all_limits(store, spec, axes.name, places(axes, spec)[0])
     if axes.name == "length":
         for spec in found:
             if spec.score and spec.rows == "iid":
@@ -55,6 +57,21 @@ def _all_lengths(store: Store, spec: Spec, lengths: np.ndarray) -> Iterator[None
     if new:
         for n, point in zip(new, exact_lengths(spec, np.array(new)), strict=True):
             store.exact.put(spec.at("length", n), point)
+        yield
+
+
+def _all_limits(store: Store, spec: Spec, x: str, values: np.ndarray) -> Iterator[None]:
+    """The limits of a kernel without a closed form, all points of a curve together."""
+    new = np.array([at for at in values.tolist() if spec.at(x, at) not in store.limit])
+    try:
+        if not len(new) or not spec.score or at_once(spec, x, new) is not None:
+            return
+        log_S = at_once(spec, x, new, method=None)
+    except (InputError, ArithmeticError):  # one of them; each will say so for itself
+        return
+    if log_S is not None:
+        for at, value in zip(new.tolist(), log_S.tolist(), strict=True):
+            store.limit.put(spec.at(x, at), value)
         yield
 
 

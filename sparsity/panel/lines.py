@@ -12,37 +12,56 @@ from sparsity.finite.exact import exact as exact_law
 from sparsity.kernels import Law
 from sparsity.panel.state import Spec
 from sparsity.theory.evaluation import evaluate
+from sparsity.theory.preview import preview
 
 
-def at_once(spec: Spec, x: str, values: np.ndarray) -> np.ndarray | None:
+def _score(spec: Spec, x: str, values: np.ndarray) -> tuple[np.ndarray, ...] | None:
+    """β, γ and a log factor on S along one parameter; None where S is no such product."""
+    own = x in dict(spec.values)
+    v = {k: values if k == x and own else at for k, at in spec.given().items()}
+    form = spec.law.closed(spec.kernel, v) if spec.law.closed else None
+    return None if form is None else tuple(np.broadcast_to(part, values.shape) for part in form)
+
+
+def at_once(
+    spec: Spec, x: str, values: np.ndarray, method: str | None = "closed form"
+) -> np.ndarray | None:
     """Log S in the limit of long rows along one parameter, where it has a closed form.
 
     Args:
         spec: the curve.
         x: the parameter that varies; one that S does not depend on gives a level line.
         values: its values, [points].
+        method: as in `evaluate`; with None also kernels without a closed form have a value.
 
     Returns:
-        log S, [points]; None where it takes more than closed forms.
+        log S, [points]; None where it takes sums over the row, or has no closed form.
 
     Raises:
         InputError: a value outside its domain.
     """
-    v = {k: values if k == x and x in dict(spec.values) else at for k, at in spec.given().items()}
     try:
         if not spec.score:
+            given = spec.given() | ({x: values} if x in dict(spec.values) else {})
             query = {"query": spec.query} if spec.query else {}
-            log_S = evaluate(spec.kernel, method="closed form", **v, **query).log_S
-        else:
-            form = spec.law.closed(spec.kernel, v) if spec.law.closed else None
-            if form is None:
-                return None
-            beta, gamma, factor = form
-            found = evaluate(spec.kernel, method="closed form", beta=beta, gamma=gamma)
-            log_S = found.log_S + factor
+            log_S = evaluate(spec.kernel, method=method, **given, **query).log_S
+            return np.broadcast_to(log_S, values.shape)
+        form = _score(spec, x, values)
+        if form is None:
+            return None
+        beta, gamma, factor = form
+        return evaluate(spec.kernel, method=method, beta=beta, gamma=gamma).log_S + factor
     except NoClosedForm:
         return None
-    return np.broadcast_to(log_S, values.shape)
+
+
+def provisional(spec: Spec, x: str, values: np.ndarray) -> np.ndarray:
+    """The same in float64 without a bound, to be drawn until `at_once` has it; NaN: not known."""
+    form = _score(spec, x, values)
+    if form is None:
+        return np.full(values.shape, math.nan)
+    beta, gamma, factor = form
+    return preview(spec.kernel, beta, gamma) + factor
 
 
 def slowly(spec: Spec) -> float:

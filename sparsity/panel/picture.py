@@ -16,7 +16,7 @@ from sparsity.errors import InputError
 from sparsity.kernels import Law
 from sparsity.output import power_of_ten
 from sparsity.panel.controls import CONTROLS, POINTS, Control
-from sparsity.panel.lines import ExactPoint, at_once, why_not
+from sparsity.panel.lines import ExactPoint, at_once, provisional, why_not
 from sparsity.panel.state import Spec, State
 from sparsity.panel.store import Point, Store
 
@@ -134,6 +134,20 @@ def _filled(axes: Axes, spec: Spec, found: Iterable[Any], pack: _Packer) -> dict
     return {"u": pack(axes.u(at)), "v": pack(height), "whole": bool(known.all())}
 
 
+def _limit(
+    axes: Axes, spec: Spec, slow: list[float | str | None], pack: _Packer
+) -> dict[str, Any] | None:
+    """A limit by quadrature: what is known by now, and a provisional value for the rest."""
+    found = np.array(
+        [math.nan if value is None or isinstance(value, str) else value for value in slow]
+    )
+    waiting = np.array([value is None for value in slow])
+    if waiting.any():
+        found[waiting] = provisional(spec, axes.name, places(axes, spec)[0][waiting])
+    drawn = _filled(axes, spec, found, pack)
+    return drawn and drawn | {"whole": drawn["whole"] and not waiting.any()}
+
+
 def _number(value: Any) -> Any:
     return value if value is None or math.isfinite(value) else None
 
@@ -189,10 +203,9 @@ def _curve(axes: Axes, spec: Spec, store: Store, pack: _Packer, sampling: bool) 
         if log_S is None or at_marker is None:
             slow = [store.limit.get(spec.at(x, float(at))) for at in filled]
             notes += [each for each in slow if isinstance(each, str)][:1]
-            *numbers, limit = (
-                None if isinstance(each, str) else each for each in (*slow, store.limit.get(here))
-            )
-            found["limit"] = _filled(axes, spec, numbers, pack)
+            limit = store.limit.get(here)
+            limit = None if isinstance(limit, str) else limit
+            found["limit"] = _limit(axes, spec, slow, pack)
         else:
             height = axes.v(log_S, axes.n(axes.x, spec))
             found["limit"] = {"u": pack(axes.u(axes.x)), "v": pack(height), "whole": True}
