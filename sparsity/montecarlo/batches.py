@@ -17,6 +17,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from sparsity.errors import InputError
+from sparsity.montecarlo.threefry import IMPL, fold_in
 
 CHUNK = 32  # batches a call: the grain of progress, of interruption and of spreading over devices
 _ACCELERATED_CALL = 64  # chunks a call where launching is dear and memory wide
@@ -100,11 +101,11 @@ def _call(sampler: Sampler, count: int, seed: jax.Array, start: jax.Array, argum
         at_once = min(max(_MEMORY // sampler.numbers, 1), count * CHUNK)
 
     def share(numbers: jax.Array, seed: jax.Array, arguments: Any) -> jax.Array:
-        key = jax.random.key(seed, impl="threefry2x32")
+        key = jax.random.key(seed, impl=IMPL)
 
         def batch(i: jax.Array) -> jax.Array:
             with jax.default_matmul_precision("highest"):  # accelerators round float32 otherwise
-                return sampler(jax.random.fold_in(key, i), arguments)
+                return sampler(fold_in(key, i), arguments)
 
         return jax.lax.map(batch, numbers, batch_size=at_once if at_once > 1 else None)
 

@@ -12,6 +12,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from sparsity.montecarlo.threefry import bits
+
 # Giles, "Approximating the erfinv function" (2012), single precision, in w = −log(1 − x²).
 _CENTRE = (
     2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
@@ -40,7 +42,7 @@ def normal(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
     """
     if jnp.dtype(dtype) != jnp.float32:
         return jax.random.normal(key, shape, dtype)
-    word = jax.random.bits(key, shape, jnp.uint32)
+    word = bits(key, shape)
     p = ((word >> 1).astype(jnp.float32) + 0.5) * jnp.float32(2.0**-31)  # two-sided tail, in (0, 1]
     w = -jnp.log(p * (2 - p))  # without the cancellation of 1 − x², x = 1 − p
     size = jnp.where(w < 5, _polynomial(_CENTRE, w - 2.5), _polynomial(_TAIL, jnp.sqrt(w) - 3))

@@ -20,6 +20,7 @@ from sparsity.kernels.lowering import jax_log_abs, jax_weight
 from sparsity.montecarlo.batches import summary
 from sparsity.montecarlo.normals import normal
 from sparsity.montecarlo.proposals import Table
+from sparsity.montecarlo.threefry import uniform
 
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 _DEFENSIVE = 8  # one draw in eight comes from the base law itself
@@ -67,7 +68,7 @@ class Plain:
             beta, gamma = parameters
             weight = jax_weight(self.kernel)(beta + gamma * normal(key, (self.size,), self.dtype))
         else:
-            u = jax.random.uniform(key, (self.size,), self.dtype)
+            u = uniform(key, (self.size,), self.dtype)
             weight = jax_weight(self.kernel)(_base(self.kernel, u, parameters), *parameters)
         a = jnp.abs(weight) * jnp.exp(-log_scale)
         return summary(a, a * a)
@@ -102,7 +103,7 @@ class Stratified:
         edges, cumulative = table.edges, table.cumulative
         find = functools.partial(jnp.searchsorted, side="right")
         cells = len(edges) - 1
-        v = jax.random.uniform(key, (self.size,), self.dtype)
+        v = uniform(key, (self.size,), self.dtype)
         defensive = self.size // _DEFENSIVE
         near = self.size - defensive
 

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from sparsity.montecarlo.normals import normal
+from sparsity.montecarlo.threefry import fold_in
 
 
 class Block(NamedTuple):
@@ -74,7 +75,7 @@ class Like:
     def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> Block:
         """Draw a block; law = (β, γ, −log λ), or (q, μ, σ, −log λ) for whole keys."""
         *scores, rate = law
-        key = jax.random.fold_in(key, number)
+        key = fold_in(key, number)
         if self.dim:
             q, mu, sigma = scores
             noise = normal(key, (rows, self.block, self.dim), dtype)
