@@ -78,6 +78,13 @@ STYLE: dict[Any, Any] = {
 }
 
 
+# What a file would say of the day and the program is left out.
+_FILES: dict[str, dict[str, Any]] = {
+    "svg": {"Date": None, "Creator": None},
+    "png": {"Software": None},
+}
+
+
 def render(
     draw: Any, data: Sequence[Series], title: str, subtitle: str, size: tuple[float, float]
 ) -> dict[str, bytes]:
@@ -91,11 +98,11 @@ def render(
         size: width and height in inches.
     """
     files = {}
-    for suffix, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
-        with matplotlib.rc_context({**STYLE, "svg.hashsalt": title}):
-            figure = Figure(figsize=size)
-            headline(figure, title, subtitle)
-            draw(data, figure)
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": title}):
+        figure = Figure(figsize=size)
+        headline(figure, title, subtitle)
+        draw(data, figure)
+        for suffix, metadata in _FILES.items():
             out = io.BytesIO()
             figure.savefig(out, format=suffix, dpi=200, metadata=metadata)
             files[suffix] = out.getvalue()
