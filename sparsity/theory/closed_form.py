@@ -240,4 +240,8 @@ def log_sparsity(kernel: Kernel, parameters: Mapping[str, Any]) -> np.ndarray:
     form = FORMS.get(kernel.weight)
     if form is None:
         raise NoClosedForm("lookup", f"no stable form is known for the weight {kernel.weight}")
-    return np.asarray(np.minimum(_in_pieces(form, parameters), 0.0) + 0.0)  # + 0.0 turns −0 into 0
+
+    def clipped(**own: Any) -> np.ndarray:
+        return np.minimum(form(**own), 0.0) + 0.0  # + 0.0 turns −0 into 0
+
+    return np.asarray(_in_pieces(clipped, parameters))
