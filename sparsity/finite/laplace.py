@@ -177,6 +177,7 @@ class Laplace:
         """Weigh the nodes."""
         self.family, self.k, self.c_log_f = family, k, family.c_log_f
         self.right, self.smooth, self.rounding = family.right, family.smooth, family.rounding
+        self.gamma = float(np.max(gamma))  # as an error says it
         by = np.zeros((*np.shape(beta), 3))
         if family.shared:
             by = families.tilt(np.asarray(beta), np.asarray(gamma), family.near)
@@ -192,7 +193,7 @@ class Laplace:
     def __call__(self, u: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
         """E[1 − e^(−x)] and the E[x^k e^(−x)], each of shape [..., len(u)], for ascending u."""
         if len(u) > _MOST_POINTS:
-            raise too_wide(self.family.kernel, self.family.near[1])
+            raise too_wide(self.family.kernel, self.gamma)
         log, w, (powers, series) = self.c_log_f, _blocks(self.w), _series(self.k)
         out = np.empty((*w.shape[:-1], len(series), len(u)))
         above = np.cumsum(w[..., ::-1], axis=-1)[..., ::-1]

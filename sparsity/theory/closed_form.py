@@ -78,7 +78,8 @@ def identity(beta: Any, gamma: Any) -> np.ndarray:
 def _relu2_centre(z: np.ndarray) -> np.ndarray:
     z2 = z * z
     tail = 0.5 * erfc(np.abs(z) * _SQRT_HALF)
-    upper, lower = np.where(z < 0, (1 - tail, tail), (tail, 1 - tail))
+    rest = 1 - tail
+    upper, lower = np.where(z < 0, rest, tail), np.where(z < 0, tail, rest)
     zphi = z * np.exp(-0.5 * z2) / _SQRT_TAU
     p = z2 + 1
     variance = lower * (4 * z2 + 2 + p * p * upper) + zphi * (3 - z2 + 2 * p * upper - zphi)
@@ -108,7 +109,7 @@ def relu2_left(z: np.ndarray, start: int) -> np.ndarray:
     return 0.5 * np.log(ratio) - np.square(0.5 * x) - _QUARTER_LOG_TAU
 
 
-_RELU2_EDGES = np.array([-8.0, -4.0, -2.0, -1.5, 10.0])  # of the bands of z, one form for each
+_RELU2_EDGES = (-8.0, -4.0, -2.0, -1.5, 10.0)  # of the bands of z, one form for each
 _RELU2_FORMS: tuple[Callable[[np.ndarray], np.ndarray], ...] = (
     lambda z: relu2_left(z, 20),
     lambda z: relu2_left(z, 36),
@@ -133,8 +134,9 @@ def relu2(beta: Any, gamma: Any) -> np.ndarray:
     """
     with np.errstate(over="ignore", under="ignore"):
         z = np.asarray(np.divide(beta, gamma, dtype=np.float64))
-        bands = np.searchsorted(_RELU2_EDGES, z, side="right")
-        out = np.empty_like(z)
+        bands, out = np.zeros(z.shape, dtype=np.int8), np.empty_like(z)
+        for edge in _RELU2_EDGES:
+            bands += z >= edge
         for band, form in enumerate(_RELU2_FORMS):
             inside = bands == band
             out[inside] = form(z[inside])
