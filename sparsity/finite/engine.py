@@ -46,10 +46,14 @@ def integrated(sums: Sums, body: np.ndarray, step: float) -> tuple[np.ndarray, n
         return fine, np.where(fine > 0, gap / fine, np.inf) + sums.error + 100 * TAIL
 
 
+def _certain(p: np.ndarray, rounding: float) -> np.ndarray:
+    """Probabilities, 1 where only rounding keeps them from that."""
+    return np.where(p > 1 - rounding, 1.0, p)
+
+
 def _p_single(one: Laplace) -> np.ndarray:
-    """P(f ≠ 0) of one token; 1 where only rounding keeps it from that."""
-    p = one.p_nonzero * np.exp(one.top)
-    return np.where(p > 1 - 1e-13, 1.0, p)
+    """P(f ≠ 0) of one token."""
+    return _certain(one.p_nonzero * np.exp(one.top), 1e-13)
 
 
 def _channels(integral: Integral, row: Classed) -> list[transforms.Channel]:
@@ -73,7 +77,7 @@ def _one(row: Row, integral: Integral, n: int, longest: float) -> tuple[float, f
     value, error = map(float, integrated(sums, body, STEP))
     value *= integral.factor(n)
     value = min(max(value, integral.least(n)), integral.most(n, seen))  # rounding
-    return value, float(sums.p_row[0] * scale), error
+    return value, float(_certain(sums.p_row[0] * scale, 1e-15)), error
 
 
 def _alike(laws: Laplace, integral: Integral, n: np.ndarray) -> list[np.ndarray]:
@@ -105,7 +109,7 @@ def _alike(laws: Laplace, integral: Integral, n: np.ndarray) -> list[np.ndarray]
     values = np.clip(values * factor, least, most)  # rounding
     single = n == 1
     values[:, single], errors[:, single] = integral.alone(1.0), 0.0
-    return [values, p_row * scale, errors]
+    return [values, _certain(p_row * scale, 1e-15), errors]
 
 
 def laws(
