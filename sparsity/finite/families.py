@@ -21,7 +21,7 @@ _FARTHEST = 2.0**40  # β/γ beyond which the offset of a bias loses digits
 
 
 def _shares(kernel: Kernel, gamma: float, dim: int | None) -> bool:
-    """Whether laws of a kernel share nodes: scores are normal, and their mean of f is no edge."""
+    """Whether laws share nodes: scores are normal, f has no factor e^(cs²) and no period."""
     return not dim and gamma > 0 and not definition(kernel).tilt[2] and not period(kernel.weight)
 
 
