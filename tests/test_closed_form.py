@@ -10,7 +10,7 @@ import pytest
 import sympy
 from scipy.special import erf, ndtr
 
-from sparsity import kernels
+from sparsity import evaluate, kernels
 from sparsity.errors import NoClosedForm
 from sparsity.kernels import symbols
 from sparsity.theory import certify, closed_form
@@ -254,3 +254,27 @@ def test_missing_flint_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "flint", None)
     with pytest.raises(ImportError, match=r"sparsity\[certify\]"):
         certify.arb_eval(sympy.pi, {}, 64)
+
+
+@pytest.mark.parametrize("kernel", kernels.ALL, ids=lambda kernel: kernel.name)
+def test_many_points_have_the_bits_of_few(kernel):
+    rng = np.random.default_rng(3)
+    drawn = {
+        "beta": rng.normal(0, 6, (300, 1)),
+        "gamma": rng.uniform(0.1, 6, 401),
+        "ratio": rng.uniform(0.01, 10, (300, 1)),
+        "dim": rng.integers(1, 99, 401),
+        "decay": rng.uniform(0.5, 1, (300, 1)),
+        "length": rng.integers(1, 10**6, 401),
+    }
+    own = {p.name: drawn[p.name] for p in kernel.parameters if p.name in drawn}
+    names = {"query": "uniform"} if kernel is kernels.nonnegative else {}
+    many = evaluate(kernel, **own, **names).log_S
+    assert many.shape == (300, 401)
+    first, second = own
+    for i, j in ((0, 0), (17, 400), (299, 3), (150, 77)):
+        cell = {first: float(own[first][i, 0]), second: float(own[second][j])}
+        assert many[i, j] == evaluate(kernel, **cell, **names).log_S
+    for i in (5, 290):
+        row = evaluate(kernel, **{first: own[first][i], second: own[second]}, **names).log_S
+        np.testing.assert_array_equal(many[i], row)

@@ -7,11 +7,13 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+import sympy
 import xarray
 from scipy import stats
 
 from sparsity import Alibi, Row, SinkLogit, evaluate, exact, quantities
 from sparsity.errors import InputError
+from sparsity.kernels import score_kernel
 from sparsity.sweeps.curves import cell_seed, parse_grid, save, sweep
 
 jax.config.update("jax_enable_x64", True)
@@ -140,6 +142,24 @@ def test_length_adds_the_exact_law_of_rows():
 
 
 ROW = Row("exp", gamma=1.0, steps=(Alibi(0.05), SinkLogit(2.0)))
+
+
+@pytest.mark.parametrize("of", ["n_eff", "S", "participation"])
+def test_many_parameters_at_once_have_the_bits_of_one_by_one(of):
+    softplus = score_kernel("softplus", sympy.log(1 + sympy.exp(sympy.Symbol("s"))))
+    betas, lengths = np.linspace(-4, 4, 50), [1, 2, 100]
+    cells = 0
+    for kernel in ("exp", "relu2", "identity", softplus):
+        for gammas in ([0.7], [1.0, 1.06]):
+            grid = sweep(kernel, beta=betas, gamma=gammas, length=lengths, of=of)
+            assert grid[of].shape == (50, len(gammas), 3)
+            for beta, gamma in itertools.product(betas[::7], gammas):
+                one = exact(kernel, length=lengths, beta=beta, gamma=gamma, of=of)
+                here = grid.sel(beta=beta, gamma=gamma)
+                np.testing.assert_array_equal(here[of], one.value)
+                np.testing.assert_array_equal(here[f"error_bound_{of}"], one.error_bound)
+                cells += 3
+    assert cells == 4 * 3 * 8 * 3
 
 
 def test_a_sweep_of_a_row_is_exact_in_every_cell():

@@ -13,7 +13,7 @@ from scipy.special import log_ndtr, ndtr
 
 from sparsity import Row, evaluate, exact, quantities
 from sparsity.errors import InputError
-from sparsity.finite import engine, laplace, nodes
+from sparsity.finite import engine, families, laplace, nodes
 from sparsity.kernels import score_kernel
 from sparsity.kernels.symbols import s
 from sparsity.rows.classes import classed
@@ -58,11 +58,17 @@ def test_curves(name, beta, gamma):
         assert law.S_rms[-1] == pytest.approx(np.exp(log_S), rel=1e-9)
 
 
+def forget():
+    """Nodes made so far."""
+    laplace.laplace.cache_clear()
+    laplace._family.cache_clear()
+
+
 def test_half_the_step_agrees(monkeypatch):
     """The bound holds against an evaluation with other, finer nodes in both directions."""
     coarse = [exact(name, length=LENGTHS, beta=beta, gamma=gamma) for name, beta, gamma in CURVES]
     monkeypatch.setattr(engine, "ALIKE", 0.07)
-    laplace.laplace.cache_clear()
+    forget()
     monkeypatch.setattr(nodes, "VARIATION", 1.1)
     cells = 0
     for (name, beta, gamma), old in zip(CURVES, coarse, strict=True):
@@ -70,8 +76,34 @@ def test_half_the_step_agrees(monkeypatch):
         error = np.abs(new.value / old.value - 1)
         assert np.all(error <= old.error_bound + new.error_bound)
         cells += len(error)
-    laplace.laplace.cache_clear()
+    forget()
     assert cells >= 600
+
+
+NEAR = [  # the farthest from a law with nodes of its own that a law may be
+    (name, beta, gamma)
+    for name in ("exp", "relu2", "identity", "softplus", "cosh")
+    for beta, gamma in ((0.499, 1.0), (-4.5, 0.94), (9.51, 1.06), (0.3, 3.37), (-1.6, 1.064))
+]
+
+
+@pytest.mark.parametrize("of", ["n_eff", "S", "participation"])
+def test_nodes_of_a_law_nearby_do_as_well_as_its_own(of, monkeypatch):
+    made = {"softplus": sympy.log(1 + sympy.exp(s)), "cosh": sympy.cosh(s)}
+    kernels = {name: score_kernel(name, weight) for name, weight in made.items()}
+
+    def curves():
+        laws = ((kernels.get(name, name), beta, gamma) for name, beta, gamma in NEAR)
+        return [exact(k, length=LENGTHS, of=of, beta=b, gamma=g) for k, b, g in laws]
+
+    near = curves()
+    monkeypatch.setattr(families, "reference", lambda *_: None)
+    for shared, own in zip(near, curves(), strict=True):
+        gap = np.abs(shared.value / own.value - 1)
+        assert np.all(gap <= own.error_bound)
+        assert np.all(shared.error_bound < 1e-9)
+        np.testing.assert_allclose(shared.p_nonzero, own.p_nonzero, rtol=1e-12)
+    assert len(NEAR) * LENGTHS.size == 1500
 
 
 def test_one_token_without_the_shortcut():

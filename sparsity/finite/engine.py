@@ -7,47 +7,53 @@ same rule at twice the step, the inner integrals, and the interpolation between 
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.finite import transforms
-from sparsity.finite.laplace import TAIL, Laplace, laplace
+from sparsity.finite.laplace import TAIL, Laplace, family, laplace
 from sparsity.finite.transforms import SLOW, STEP, Sums
+from sparsity.kernels.base import Kernel
 from sparsity.kernels.parameters import LENGTH
 from sparsity.quantities import Integral, Quantity
-from sparsity.rows.classes import Classed, alike, classed, no_sink, relative
+from sparsity.rows.classes import Classed, alike, classed, no_sink, reduced, relative
 from sparsity.rows.row import Row
 
 ALIKE = 0.16  # step of u where all tokens are alike, and nothing is interpolated
 _DEEPEST = 1e-290  # of a transform
+_AT_ONCE = 128  # laws
+_BLOCK = 2**17  # numbers of an integrand held at once
 _BEYOND = 10.0  # of u: more than the integral beyond its range is, over the integrand at the end
 
 
-def integrated(sums: Sums, body: np.ndarray, step: float) -> tuple[float, float]:
+def integrated(sums: Sums, body: np.ndarray, step: float) -> tuple[np.ndarray, np.ndarray]:
     """∫ body du over P(row ≠ 0) of its first version, and a bound on its relative error.
 
     Args:
         sums: what the body was made of.
-        body: [versions, points].
+        body: [versions, ..., points].
         step: of u.
     """
-    fine = float(body[0].sum()) * step / sums.p_row[0]
-    others = [float(body[0, ::2].sum()) * 2 * step / sums.p_row[0]]
+    fine = body[0].sum(axis=-1) * step / sums.p_row[0]
+    gap = np.abs(fine - body[0, ..., ::2].sum(axis=-1) * 2 * step / sums.p_row[0])
     for other, p_row in zip(body[1:], sums.p_row[1:], strict=True):
-        others.append(float(other.sum()) * step / p_row)
-    gap = sum(abs(fine - other) for other in others)
-    ends = np.abs(body[0, [0, -2]]).sum() / sums.p_row[0]  # the integrand falls on beyond them
-    gap += _BEYOND * float(ends)
-    return fine, (gap / fine if fine > 0 else math.inf) + sums.error + 100 * TAIL
+        gap = gap + np.abs(fine - other.sum(axis=-1) * step / p_row)
+    ends = np.abs(body[0, ..., 0]) + np.abs(body[0, ..., -2])  # it falls on beyond them
+    gap = gap + _BEYOND * ends / sums.p_row[0]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return fine, np.where(fine > 0, gap / fine, np.inf) + sums.error + 100 * TAIL
 
 
-def _p_single(one: Laplace) -> float:
-    """P(f ≠ 0) of one token; 1 where only rounding keeps it from that."""
-    p = one.p_nonzero * float(np.exp(one.top))
-    return 1.0 if p > 1 - 1e-13 else p
+def _certain(p: np.ndarray, rounding: float) -> np.ndarray:
+    """Probabilities, 1 where only rounding keeps them from that."""
+    return np.where(p > 1 - rounding, 1.0, p)
+
+
+def _p_single(one: Laplace) -> np.ndarray:
+    """P(f ≠ 0) of one token."""
+    return _certain(one.p_nonzero * np.exp(one.top), 1e-13)
 
 
 def _channels(integral: Integral, row: Classed) -> list[transforms.Channel]:
@@ -62,43 +68,82 @@ def _one(row: Row, integral: Integral, n: int, longest: float) -> tuple[float, f
     order, power = integral.moments, integral.power
     if seen == 1 and len(given.count) == 1:  # it has all the weight there is, whatever it is
         kernel, beta, gamma, dim = given.classes[0]
-        return integral.alone(n), _p_single(laplace(kernel, beta, gamma, power, order, dim)), 0.0
+        one = laplace(kernel, beta, gamma, power, order, dim)
+        return integral.alone(n), float(_p_single(one)), 0.0
     reach = SLOW if integral.slow else 0.0
     sums = transforms.sums(given, power, order, _channels(integral, given), longest, reach=reach)
     scale = np.exp(sums.top)
     body = integral.combine(scale, *sums.channels) * np.exp(sums.log_phi)
-    value, error = integrated(sums, body, STEP)
+    value, error = map(float, integrated(sums, body, STEP))
     value *= integral.factor(n)
     value = min(max(value, integral.least(n)), integral.most(n, seen))  # rounding
-    return value, float(sums.p_row[0] * scale), error
+    return value, float(_certain(sums.p_row[0] * scale, 1e-15)), error
 
 
-def _alike(given: Classed, integral: Integral, n: np.ndarray) -> list[np.ndarray]:
-    """The same for rows of n equal tokens and no unit, all lengths at once."""
-    kernel, beta, gamma, dim = given.classes[0]
-    order, power = (0.0, *integral.moments), integral.power
-    one = laplace(kernel, beta, gamma, power, order, dim)
-    low, high = one.range(float(n.max(initial=1.0)))
+def _alike(laws: Laplace, integral: Integral, n: np.ndarray) -> list[np.ndarray]:
+    """The same for rows of n equal tokens and no unit, [laws, lengths]; the laws share nodes."""
+    low, high = laws.range(float(n.max()), float(n.min()))
     low -= SLOW if integral.slow else 0.0
-    psi, (phi, *moments) = one(np.arange(low, high + 2 * ALIKE, ALIKE))
-    scale, p_single = np.exp(one.top), _p_single(one)
+    psi, (phi, *moments) = laws(np.arange(low, high + 2 * ALIKE, ALIKE))
+    scale, p_single = np.exp(laws.top)[:, None], _p_single(laws)[:, None]
     missing = np.minimum(psi * scale, 1.0)
     with np.errstate(divide="ignore"):
-        phi = np.maximum(phi * scale + (1 - p_single), _DEEPEST)
-        log_phi = np.where(missing < 0.5, np.log1p(-np.minimum(missing, 0.5)), np.log(phi))
+        log_phi = np.log(np.maximum(phi * scale + (1 - p_single), _DEEPEST))
+        log_phi = np.where(missing < 0.5, np.log1p(-np.minimum(missing, 0.5)), log_phi)
         log_none = n * np.log1p(-p_single)
-    p_row = n * one.p_nonzero if scale < _DEEPEST else -np.expm1(log_none) / scale
-    ratios = [m * np.exp(-log_phi) for m in moments]
-    sums = [function(*ratios) for function, _ in integral.sums]
-    values, errors = np.empty(len(n)), np.empty(len(n))
-    for i, m in enumerate(n):
-        body = integral.combine(scale, *(m * x for x in sums)) * np.exp(m * log_phi)
-        found = Sums(log_phi[None], np.empty(0), p_row[i : i + 1], one.top, one.rounding)
-        values[i], errors[i] = integrated(found, body[None], ALIKE)
-        values[i] = min(max(values[i] * integral.factor(m), integral.least(m)), integral.most(m, m))
+    rare = scale < _DEEPEST
+    p_row = np.where(rare, n * laws.p_nonzero[:, None], -np.expm1(log_none) / (scale + rare))
+    over = np.exp(-log_phi)
+    sums = [function(*(m * over for m in moments))[:, None] for function, _ in integral.sums]
+    values, errors = np.empty(p_row.shape), np.empty(p_row.shape)
+    step = max(1, _BLOCK // log_phi.size)
+    for start in range(0, len(n), step):
+        part = slice(start, start + step)
+        m = n[part, None]
+        body = integral.combine(scale[..., None], *(m * x for x in sums))
+        body *= np.exp(m * log_phi[:, None])
+        found = Sums(log_phi, np.empty(0), p_row[None, :, part], 0.0, laws.rounding)
+        values[:, part], errors[:, part] = integrated(found, body[None], ALIKE)
+    each = [(integral.factor(m), integral.least(m), integral.most(m, m)) for m in n]
+    factor, least, most = np.array(each).T
+    values = np.clip(values * factor, least, most)  # rounding
     single = n == 1
-    values[single], errors[single] = [integral.alone(1.0)] * int(single.sum()), 0.0
-    return [values, p_row * scale, errors]
+    values[:, single], errors[:, single] = integral.alone(1.0), 0.0
+    return [values, _certain(p_row * scale, 1e-15), errors]
+
+
+def laws(
+    kernel: Kernel, beta: np.ndarray, gamma: np.ndarray, quantity: Quantity, length: Any
+) -> list[np.ndarray]:
+    """As `law` for rows without steps, of many β and γ at once: [laws, lengths].
+
+    Args:
+        kernel: a function of a score.
+        beta: biases, [laws].
+        gamma: spreads γ > 0, [laws].
+        quantity: one with an integral, that needs no sink.
+        length: row lengths n, [lengths].
+    """
+    integral = _integral(quantity)
+    _, *columns = reduced(kernel, beta, gamma)
+    found, back = np.unique(np.stack(columns), axis=1, return_inverse=True)
+    families: dict[Any, list[int]] = {}
+    with np.errstate(over="ignore", invalid="ignore"):
+        for i, (b, g) in enumerate(found.T.tolist()):
+            families.setdefault(family(kernel, b, g, None, integral.power), []).append(i)
+        out = np.empty((3, found.shape[1], len(length)))
+        for own, members in families.items():
+            for start in range(0, len(members), _AT_ONCE):
+                part = members[start : start + _AT_ONCE]
+                one = Laplace(own, found[0, part], found[1, part], (0.0, *integral.moments))
+                out[:, part] = _alike(one, integral, length)
+    return list(out[:, back.reshape(-1)])
+
+
+def _integral(quantity: Quantity) -> Integral:
+    if quantity.integral is None:
+        raise InputError("of", quantity.name, "has no exact law here; use estimate")
+    return quantity.integral
 
 
 def law(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, ...]:
@@ -116,9 +161,7 @@ def law(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, ...]:
     Raises:
         InputError: a quantity without an integral or a sink that it needs, or a bad value.
     """
-    if quantity.integral is None:
-        raise InputError("of", quantity.name, "has no exact law here; use estimate")
-    n = LENGTH.check(length)
+    integral, n = _integral(quantity), LENGTH.check(length)
     if not n.size:
         raise InputError("length", length, "give at least one")
     flat = n.reshape(-1)
@@ -127,10 +170,13 @@ def law(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, ...]:
         first = classed(row, int(longest))
         if quantity.sinks and not first.sink.any():
             raise no_sink(row)
-        if alike(row, int(flat.min()), int(longest), units=quantity.integral.units):
-            columns = _alike(first, quantity.integral, flat)
+        if alike(row, int(flat.min()), int(longest), units=integral.units):
+            kernel, beta, gamma, dim = first.classes[0]
+            own = family(kernel, beta, gamma, dim, integral.power)
+            one = Laplace(own, [beta], [gamma], (0.0, *integral.moments))
+            columns = [column[0] for column in _alike(one, integral, flat)]
         else:
-            rows = [_one(row, quantity.integral, int(m), longest) for m in flat]
+            rows = [_one(row, integral, int(m), longest) for m in flat]
             columns = [np.array(column) for column in zip(*rows, strict=True)]
     return tuple(column.reshape(n.shape) for column in columns)
 
@@ -140,5 +186,6 @@ def shares(row: Row, n: int) -> tuple[tuple[float, float], tuple[float, float]]:
     given = relative(classed(row, n), units=True)
     who = [(lambda m: m, given.sink), (lambda m: m, given.count - given.sink)]
     sums = transforms.sums(given, 1, (1.0,), who, float(n))
-    found = [integrated(sums, channel * np.exp(sums.log_phi), STEP) for channel in sums.channels]
-    return found[0], found[1]
+    body = sums.channels * np.exp(sums.log_phi)
+    (sinks, off), (others, gap) = (integrated(sums, channel, STEP) for channel in body)
+    return (float(sinks), float(off)), (float(others), float(gap))

@@ -9,8 +9,6 @@ import numpy as np
 from sparsity import quantities
 from sparsity.errors import InputError
 from sparsity.finite import engine
-from sparsity.finite.mellin import n_eff_of_normal_prefixes, n_eff_of_prefixes
-from sparsity.finite.prefixes import TooWide
 from sparsity.kernels import Kernel, Law, exp
 from sparsity.kernels.parameters import LENGTH
 from sparsity.quantities import Quantity
@@ -36,6 +34,9 @@ def _of_positions(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
 
 def _of_moments(row: Row, n: np.ndarray) -> Columns:
     """n_eff of softmax under CoCA, whose scores are known by their moments: `mellin`."""
+    from sparsity.finite.mellin import n_eff_of_normal_prefixes, n_eff_of_prefixes
+    from sparsity.finite.prefixes import TooWide
+
     step: Any = row.steps[0]
     distance = every(int(np.max(n, initial=1.0)))
     try:
@@ -83,3 +84,28 @@ def exact(
     value, p_nonzero, error = columns
     with np.errstate(divide="ignore"):
         return Exact(quantity.name, value, np.log(value), error, method, n, p_nonzero)
+
+
+def exact_grid(
+    kernel: Kernel, grids: dict[str, np.ndarray], length: np.ndarray, of: Quantity
+) -> Exact:
+    """The mean of a quantity over rows without steps, over the outer product of their parameters.
+
+    Args:
+        kernel: a function of a score.
+        grids: checked values of `beta` and `gamma`.
+        length: row lengths n, [lengths].
+        of: a quantity that needs no sink.
+
+    Returns:
+        Its values, of shape [beta, gamma, lengths].
+
+    Raises:
+        InputError: a quantity that has no exact law.
+    """
+    beta, gamma = np.meshgrid(grids["beta"], grids["gamma"], indexing="ij")
+    n = LENGTH.check(length)
+    columns = engine.laws(kernel, beta.ravel(), gamma.ravel(), of, n)
+    value, p_nonzero, error = (x.reshape(*beta.shape, -1) for x in columns)
+    with np.errstate(divide="ignore"):
+        return Exact(of.name, value, np.log(value), error, "exact law", n, p_nonzero)

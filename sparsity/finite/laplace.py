@@ -1,44 +1,50 @@
 """Laplace transforms of a weight's law: E[1 − e^(−x)] and E[x^k e^(−x)] of x = t|f|^c, any t > 0.
 
-What the exact law of finite rows is made of. The inner integral over the score is done once, on
-panels over which log|f| varies little, and sorted by log|f|: at each t only the band of nodes
-where e^(−x) is neither its first few terms nor 0 is evaluated, the rest are running sums.
+What the exact law of finite rows is made of. The inner integral over the score is done on panels
+over which log|f| varies little, and sorted by log|f|: at each t only the band of nodes where e^(−x)
+is neither its series nor 0 is evaluated, the rest are running sums. Laws that share their nodes
+differ in the weights alone: their transforms are one product of matrices.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import numpy as np
 
-from sparsity.errors import InputError
+from sparsity.errors import InputError, TooFine
+from sparsity.finite import families
 from sparsity.finite.nodes import TAIL, nodes, too_wide
 from sparsity.kernels.base import Kernel
 
 _MOST_POINTS = 1_000_000  # of u, that one law may be asked for: seconds of work
 _FAR = (-1.0, 0.0, 2.0)  # powers of |f| in E Y₂ and sink masses next to nothing
-_TERMS, _SMALL = 4, -8.3  # of the series of e^(−x); log x below which they are all of it
+_TERMS, _SMALL = 12, -1.5  # of the series of e^(−x); log x below which they are all of it
+_LARGE = 5.5  # log x above which e^(−x) counts as zero
+_AT_ONCE = 16  # points of u
+_FEW = 4  # laws of a product
+_COARSE = np.arange(40.0, -176.0, -2.0)  # of u, from the largest |f|^c, where ranges are looked for
+_NEAR = 1.25  # rounding error of a density over that of its reference
 
 
-def _series(terms: list[float], rise: np.ndarray) -> np.ndarray:
-    """Σ terms_i (−rise)^i / i!."""
-    total = np.zeros(len(rise))
-    for i in range(len(terms), 0, -1):
-        total = terms[i - 1] - rise / i * total
-    return total
-
-
-class Laplace:
-    """E[1 − e^(−x)] and E[x^k e^(−x)] of x = e^(u + c·log|f|), for any u; all over e^top.
+class Family:
+    """Nodes of laws that share them, and what holds for all of these laws.
 
     Args:
         kernel: a kernel of Law.SCORE.
-        beta: bias.
-        gamma: spread; 0 is a fixed score.
-        c: the power of |f| in x.
-        k: the powers of x.
+        beta: bias of the law that the nodes are made for, the reference.
+        gamma: its spread; 0 is a fixed score.
         dim: d of keys on the sphere; None for Gaussian scores.
+        c: the power of |f| in x.
+        shared: whether there are other laws besides.
+
+    Attributes:
+        c_log_f: c·log|f| at the nodes, ascending.
+        right: the u beyond which no row has an integrand left.
+        smooth: the same for laws that are interpolated.
+        rounding: relative error of the transforms.
 
     Raises:
         InputError: f is not a finite real number where keys fall, or varies beyond all reach.
@@ -46,85 +52,171 @@ class Laplace:
     """
 
     def __init__(
-        self,
-        kernel: Kernel,
-        beta: float,
-        gamma: float,
-        c: int,
-        k: tuple[float, ...],
-        dim: int | None = None,
-    ):
-        """Do the inner integral once: nodes sorted by log|f|, and the running sums."""
-        powers = _FAR if c == 1 else (0.0,)
-        log_f, log_w, error, density_error = nodes(kernel, beta, gamma, dim, powers)
-        self._too_wide = too_wide(kernel, gamma)
-        if not len(log_f):
+        self, kernel: Kernel, beta: float, gamma: float, dim: int | None, c: int, shared: bool
+    ) -> None:
+        """Do what is common to the laws once."""
+        self.kernel, self.near, self.shared = kernel, (beta, gamma), shared
+        self.nodes = found = nodes(kernel, beta, gamma, dim, _FAR if c == 1 else (0.0,))
+        if not len(found.log_f):
             raise InputError("weight", kernel.weight, "vanishes in float64 wherever keys fall")
-        order = np.argsort(log_f, kind="stable")
-        log_f, log_w = log_f[order], log_w[order]
-        self.k, self.c_log_f = k, c * log_f
-        self.top = float(log_w.max())
-        log_w = log_w - self.top
-        self.w = np.exp(log_w)
-        self.p_nonzero = float(self.w.sum())  # over e^top
-        share = np.cumsum(self.w) / self.p_nonzero
+        self.c_log_f = c * found.log_f
+        by = np.zeros((1, 3))
+        if shared:
+            by = families.tilt(*families.corners(kernel, beta, gamma), self.near)
+        log_w = found.tilted(by)
+        self.tops = log_w.max(axis=-1)
+        self.corners = np.exp(log_w - self.tops[:, None])
+        share = np.cumsum(self.corners, axis=-1)
+        self.p_nonzero = share[:, -1].copy()
+        share /= share[:, -1:]
         # A relative error of a weight counts as far as the weight does in a typical row.
-        typical = log_f[np.searchsorted(share, 0.05)]
-        counts = np.exp(np.minimum(log_f - typical, 0.0)) * (self.w > 1e-30)
-        self.rounding = 4 * float(np.max(counts * error[order]) + density_error)
+        typical = found.log_f[(share < 0.05).sum(axis=-1)]
+        counts = np.exp(np.minimum(found.log_f - typical.min(), 0.0))
+        heavy = self.corners.max(axis=0) > 1e-30
+        error = np.max(counts * found.error, where=heavy, initial=0.0)
+        blur = max(map(found.blur, by)) if found.slivers.size else 0.0
+        self.rounding = 4 * (float(error) + found.density_error * _NEAR**shared + blur)
+        self.right = 5.0 - min(self.c_log_f[self._rarest(one, c)] for one in share)
+        # Beyond it the nodes next to a zero of f are not those of a neighbouring law.
+        self.smooth = 5.0 - float(self.c_log_f[(share < TAIL).sum(axis=-1)].min())
+
+    def _rarest(self, share: np.ndarray, c: int) -> int:
+        """The first node that matters, of a law whose mass up to each node is given."""
+        rarest = int(np.searchsorted(share, TAIL if c == 2 else TAIL**2))
         # A light sink, c = 1, matters in the rare rows whose other weights are lighter still: as
         # e^u · share does, where that falls off before the nodes end.
-        rarest = int(np.searchsorted(share, TAIL if c == 2 else TAIL**2))
         with np.errstate(divide="ignore"):
-            light = np.log(share) - log_f
+            light = np.log(share) - self.nodes.log_f
         counts = light > light.max() + math.log(TAIL)
-        if c == 1 and not counts[0]:
-            rarest = min(rarest, int(np.argmax(counts)))
-        self.right = 5.0 - float(self.c_log_f[rarest])
-        # Beyond it the nodes next to a zero of f are not those of a neighbouring law.
-        self.smooth = 5.0 - float(self.c_log_f[np.searchsorted(share, TAIL)])
-        self.above = np.append(np.cumsum(self.w[::-1])[::-1], 0.0)
-        self.below = {}  # running Σ w x^k, in the log domain
-        with np.errstate(divide="ignore"):
-            for power in {power + term for power in (1.0, *k) for term in range(_TERMS)}:
-                sums = np.logaddexp.accumulate(log_w + power * self.c_log_f)
-                self.below[power] = np.append(-np.inf, sums)
+        return min(rarest, int(np.argmax(counts))) if c == 1 and not counts[0] else rarest
 
-    def range(self, longest: float) -> tuple[float, float]:
-        """The range of u beyond which rows up to that length have no integrand left."""
-        top = -self.c_log_f[-1]
-        u = np.arange(top + 40, top - 60 - np.log(longest), -2.0)
-        cut = np.searchsorted(self.c_log_f, -u)
-        psi = np.exp(np.minimum(u + self.below[1.0][cut], 700)) + self.above[cut]
+    @functools.cached_property
+    def _coarse(self) -> np.ndarray:
+        """E min(x, 1) at the coarse points, about E[1 − e^(−x)], [points, corners]."""
+        x = np.exp(np.minimum(_COARSE[:, None] + (self.c_log_f - self.c_log_f[-1]), 0.0))
+        return (x.reshape(-1, _FEW, len(self.c_log_f)) @ self.corners.T).reshape(len(x), -1)
+
+    def low(self, longest: float) -> float:
+        """The u below which rows up to that length have no integrand left."""
         # n(1 − φ) against the chance, at most 1, that the row holds anything.
-        holds = min(np.exp(min(-self.top, 700.0)), longest * self.p_nonzero)
-        small = longest * psi < TAIL * holds
-        return float(u[np.argmax(small)] if small.any() else u[-1]), self.right
+        chance = np.exp(np.minimum(-self.tops, 700.0))
+        holds = np.minimum(chance, longest * self.p_nonzero)
+        small = (longest * self._coarse < TAIL * holds).all(axis=-1)
+        return float(_COARSE[np.argmax(small) if small.any() else -1] - self.c_log_f[-1])
+
+    def high(self, shortest: float, longest: float) -> float:
+        """The u above which rows of these lengths have no integrand left.
+
+        That is next to φ^(n−4): m_k/φ is of order 1/φ, and nothing is made of more than four.
+        """
+        # E[1 − e^(−54x)] is at least E min(x, 1).
+        hit = np.minimum(self._coarse * np.exp(self.tops), 1 - 1e-15)
+        log_phi = np.log1p(-hit).max(axis=-1)
+        gone = max(shortest - 4, 0.0) * log_phi < math.log(TAIL) - 10 - 3 * math.log(longest)
+        last = float(_COARSE[gone][-1] + 4.0 - self.c_log_f[-1]) if gone.any() else math.inf
+        return min(last, self.right)
+
+
+@functools.lru_cache(maxsize=128)
+def _family(
+    kernel: Kernel, beta: float, gamma: float, dim: int | None, c: int, shared: bool
+) -> Family:
+    return Family(kernel, beta, gamma, dim, c, shared)
+
+
+def family(kernel: Kernel, beta: float, gamma: float, dim: int | None, c: int) -> Family:
+    """The (cached) family of a law; raises as `Family` does."""
+    near = families.reference(kernel, beta, gamma, dim)
+    if near is not None:
+        try:
+            return _family(kernel, *near, dim, c, True)
+        except TooFine:
+            pass  # the law itself may not be, and is what is to be named
+    return _family(kernel, beta, gamma, dim, c, False)
+
+
+@functools.cache
+def _series(k: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Powers p, and the coefficients of x^p in 1 − e^(−x) and the x^k e^(−x), [1 + k, powers]."""
+    terms = np.arange(_TERMS)
+    powers = np.unique(np.add.outer([1.0, *k], terms))
+    term = [(-1.0) ** i / math.factorial(i) for i in terms]
+    table = np.zeros((1 + len(k), len(powers)))
+    table[0, np.searchsorted(powers, terms + 1)] = term / (terms + 1)
+    for row, power in zip(table[1:], k, strict=True):
+        row[np.searchsorted(powers, power + terms)] = term
+    return powers, table
+
+
+def _blocks(w: np.ndarray) -> np.ndarray:
+    """Weights of any number of laws in blocks of a few, [blocks, few, nodes], filled up with zeros.
+
+    Products with a block are too small to be shared out between threads, which would wait for each
+    other, and the same bits whatever the number of laws.
+    """
+    rows = w.reshape(-1, w.shape[-1])
+    padding = np.zeros((-len(rows) % _FEW, w.shape[-1]))
+    return np.concatenate([rows, padding]).reshape(-1, _FEW, w.shape[-1])
+
+
+class Laplace:
+    """E[1 − e^(−x)] and E[x^k e^(−x)] of x = e^(u + c·log|f|), for any u; all over e^top.
+
+    Args:
+        family: of the laws.
+        beta: bias of one law, or of several.
+        gamma: likewise.
+        k: the powers of x.
+
+    Attributes:
+        top: log of the scale, one for each law.
+        p_nonzero: P(f ≠ 0) over e^top, likewise.
+    """
+
+    def __init__(self, family: Family, beta: Any, gamma: Any, k: tuple[float, ...]) -> None:
+        """Weigh the nodes."""
+        self.family, self.k, self.c_log_f = family, k, family.c_log_f
+        self.right, self.smooth, self.rounding = family.right, family.smooth, family.rounding
+        self.gamma = float(np.max(gamma))  # as an error says it
+        by = np.zeros((*np.shape(beta), 3))
+        if family.shared:
+            by = families.tilt(np.asarray(beta), np.asarray(gamma), family.near)
+        log_w = family.nodes.tilted(by)
+        self.top = log_w.max(axis=-1)
+        self.w = np.exp(log_w - self.top[..., None])
+        self.p_nonzero = self.w.sum(axis=-1)
+
+    def range(self, longest: float, shortest: float = 1.0) -> tuple[float, float]:
+        """The range of u beyond which rows of these lengths have no integrand left."""
+        return self.family.low(longest), self.family.high(shortest, longest)
 
     def __call__(self, u: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-        """E[1 − e^(−x)] and the E[x^k e^(−x)], each of shape [len(u)], for ascending u."""
+        """E[1 − e^(−x)] and the E[x^k e^(−x)], each of shape [..., len(u)], for ascending u."""
         if len(u) > _MOST_POINTS:
-            raise self._too_wide
-        psi = np.empty(len(u))
-        moments = [np.empty(len(u)) for _ in self.k]
-        for start in range(0, len(u), 48):
-            part = slice(start, start + 48)
+            raise too_wide(self.family.kernel, self.gamma)
+        log, w, (powers, series) = self.c_log_f, _blocks(self.w), _series(self.k)
+        out = np.empty((*w.shape[:-1], len(series), len(u)))
+        above = np.cumsum(w[..., ::-1], axis=-1)[..., ::-1]
+        light, done, was = np.zeros((*w.shape[:-1], len(powers))), 0, u[-1]
+        for stop in range(len(u), 0, -_AT_ONCE):
+            part = slice(max(stop - _AT_ONCE, 0), stop)
             low, high = u[part][0], u[part][-1]
-            first = int(np.searchsorted(self.c_log_f, _SMALL - high))
-            last = int(np.searchsorted(self.c_log_f, 6.7 - low))  # above: e^(−x) = 0
-            centre = (low + high) / 2
-            rise = np.exp(u[part] - centre)
-            x = np.exp(centre + self.c_log_f[first:last])
-            x_at = rise[:, None] * x
-            w = self.w[first:last]
-            light = {k: np.exp(k * centre + sums[first]) for k, sums in self.below.items()}
-            psi[part] = self.above[last] - np.expm1(-x_at) @ w
-            psi[part] += rise * _series([light[1.0 + i] / (i + 1) for i in range(_TERMS)], rise)
-            less = np.exp(-x_at)
-            for moment, k in zip(moments, self.k, strict=True):
-                moment[part] = less @ (w * x**k)
-                moment[part] += _series([light[k + i] for i in range(_TERMS)], rise)
-                moment[part] *= rise**k
+            first = int(np.searchsorted(log, _SMALL - high))
+            last = int(np.searchsorted(log, _LARGE - low))
+            fresh = np.exp(np.multiply.outer(high + log[done:first], powers))
+            light = light * np.exp((high - was) * powers) + w[..., done:first] @ fresh
+            done, was = first, high
+            rise = np.exp(np.multiply.outer(powers, u[part] - high))
+            terms = (series.T[:, :, None] * rise[:, None]).reshape(len(powers), -1)
+            x = np.exp(log[first:last, None] + u[part])
+            less = np.exp(-x)
+            band = [-np.expm1(-x), *(x**k * less if k else less for k in self.k)]
+            found = w[..., first:last] @ np.concatenate(band, axis=1) + light @ terms
+            out[..., part] = found.reshape(*found.shape[:-1], len(series), -1)
+            if last < len(log):
+                out[..., 0, part] += above[..., last, None]
+        out = out.reshape(-1, *out.shape[2:])[: self.top.size]
+        psi, *moments = (out[:, i].reshape(*self.top.shape, -1) for i in range(len(series)))
         return psi, moments
 
 
@@ -137,5 +229,5 @@ def laplace(
     k: tuple[float, ...],
     dim: int | None = None,
 ) -> Laplace:
-    """The (cached) transforms."""
-    return Laplace(kernel, beta, gamma, c, k, dim)
+    """The (cached) transforms of one law."""
+    return Laplace(family(kernel, beta, gamma, dim, c), beta, gamma, k)

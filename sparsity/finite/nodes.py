@@ -18,26 +18,53 @@ from sparsity.theory.sphere import Sphere
 TAIL = 1e-15  # mass that truncation may lose
 VARIATION, _TURN = 6.0, 0.6  # of 2·log|f| plus the log density, and of arg f, over a panel's box
 _MOST_PANELS = 80_000  # that one law may have: seconds of work
-_RULE = 2e-14  # relative error of the rule on such a panel
+_RULE = 5e-14  # relative error of the rule on such a panel, also for a law that is near
 _RAREST = 1e-32  # width of a panel at a pole of f that is not resolved
 _REACH = 105.0  # depth of the Gaussian density, in e-folds, at which the integral ends
 _MATTERS = 75.0  # down to which it is resolved: 10¹² tokens reach to 28
 
 
+def _square(by: np.ndarray, t: np.ndarray) -> np.ndarray:
+    """The polynomials a + bt + ct²."""
+    a, b, c = np.moveaxis(by[..., None], -2, 0)
+    return a + t * (b + t * c)
+
+
 class Nodes(NamedTuple):
-    """Nodes where f ≠ 0.
+    """Nodes where f ≠ 0, in the order of log|f|.
 
     Args:
+        t: the coordinate.
         log_f: log|f|.
         log_w: log weights.
         error: of log|f|.
-        density_error: relative error of the weights.
+        density_error: relative error of the weights, slivers left out.
+        slivers: t, most log|f| and log mass of each panel too narrow for nodes, [3, slivers].
     """
 
+    t: np.ndarray
     log_f: np.ndarray
     log_w: np.ndarray
     error: np.ndarray
     density_error: float
+    slivers: np.ndarray
+
+    def tilted(self, by: np.ndarray) -> np.ndarray:
+        """Log weights of laws of densities e^(a + bt + ct²) over this one's, [..., nodes].
+
+        Args:
+            by: a, b and c, [..., 3].
+        """
+        return self.log_w + _square(by, self.t)
+
+    def blur(self, by: np.ndarray) -> float:
+        """What slivers add to the error: their mass beside that of all weights as large."""
+        t, most, mass = self.slivers
+        above = np.logaddexp.accumulate(self.tilted(by)[::-1])[::-1]
+        at = np.searchsorted(self.log_f, most - 1.0)
+        known = at < len(above)
+        mass = (mass + _square(by, t))[known] - above[at[known]]
+        return float(np.exp(np.minimum(mass, 0.0)).sum())
 
 
 def too_wide(kernel: Kernel, gamma: float) -> TooFine:
@@ -53,7 +80,8 @@ def _fixed(kernel: Kernel, score: float) -> Nodes:
         fix = f"is not a finite real number at score {score:.6g}"
         raise InputError("weight", kernel.weight, fix)
     alive = np.isfinite(found.log)
-    return Nodes(found.log[alive], np.zeros(int(alive.sum())), found.error[alive], 0.0)
+    zero = np.zeros(int(alive.sum()))
+    return Nodes(zero, found.log[alive], zero, found.error[alive], 0.0, np.empty((3, 0)))
 
 
 class _Smooth:
@@ -74,7 +102,7 @@ class _Smooth:
             self.tilt += np.array(axis.law.square(axis.f.tilt)) - axis.law.square((0.0, 0.0, 0.0))
         self.kept: list[Panels] = []
         self.count = 0
-        self.slivers: list[tuple[np.ndarray, np.ndarray]] = []  # most log|f| and log mass
+        self.slivers: list[np.ndarray] = [np.empty((3, 0))]
 
     @staticmethod
     def _decays(axis: Axis, p: float) -> bool:
@@ -128,10 +156,10 @@ class _Smooth:
         return ~np.isfinite(known.around[1]) | (known.f[0] == -np.inf)
 
     def parts(self, known: Known) -> np.ndarray:
-        """As many as the excess asks for."""
+        """As many as the excess asks for: it falls faster than the width does."""
         excess = self._excess(known)
         excess = np.where(np.isfinite(excess), excess, 2.0)
-        return np.clip(np.ceil(excess), 2, 8).astype(int)
+        return np.clip(np.ceil(0.8 * excess), 2, 8).astype(int)
 
     def keep(self, known: Known) -> None:
         """Keep the panels, as long as there are not too many."""
@@ -157,19 +185,8 @@ class _Smooth:
         counts = self._depth(known) > -_MATTERS
         mass = density + np.log(2 * known.half)
         tilt = np.polyval(self.tilt[::-1], known.t)  # a sliver is too narrow for it to vary
-        self.slivers.append(((known.f[1] + tilt)[counts], mass[counts]))
-
-    def _blur(self, nodes: Nodes) -> float:
-        """What slivers add to the error: their mass beside that of all weights as large."""
-        order = np.argsort(nodes.log_f)
-        above = np.logaddexp.accumulate(nodes.log_w[order][::-1])[::-1]
-        total = 0.0
-        for most, mass in self.slivers:
-            at = np.searchsorted(nodes.log_f[order], most - 1.0)
-            known = at < len(above)
-            mass = mass[known] + self.axis.law.log_norm - above[at[known]]
-            total += float(np.exp(np.minimum(mass, 0.0)).sum())
-        return total
+        sliver = known.t, known.f[1] + tilt, mass + self.axis.law.log_norm
+        self.slivers.append(np.stack(sliver)[:, counts])
 
     def nodes(self) -> Nodes:
         panels = Panels.joined(self.kept) if self.kept else Panels(*np.empty((3, 0)))
@@ -181,7 +198,7 @@ class _Smooth:
         density = axis.law.log_density(t)
         if not len(density):
             nothing = np.empty(0)
-            return Nodes(nothing, nothing, nothing, 0.0)
+            return Nodes(nothing, nothing, nothing, nothing, 0.0, np.empty((3, 0)))
         found = axis.at(a, x)
         shares = [
             density + p * found.log - top for p, top in zip(self.powers, self.tops, strict=True)
@@ -191,8 +208,9 @@ class _Smooth:
         own = axis.law.rounding(t) + np.abs(t) * axis.shift[a]
         log_w = density + axis.law.log_norm + np.log(half) + np.log(WEIGHTS)
         error = float(np.max(own, where=keep, initial=0.0)) + _RULE
-        nodes = Nodes(found.log[keep], log_w[keep], found.error[keep], error)
-        return nodes._replace(density_error=error + self._blur(nodes))
+        order = np.argsort(found.log[keep], kind="stable")
+        t, log_f, log_w, own = (x[keep][order] for x in (t, found.log, log_w, found.error))
+        return Nodes(t, log_f, log_w, own, error, np.concatenate(self.slivers, axis=1))
 
 
 def _times(p: float, tilt: tuple[float, ...]) -> tuple[float, float, float]:

@@ -45,17 +45,16 @@ class Parameter:
         if self is QUERY:
             return queries.named(value).name
         array = as_float64(value, self.name, f"give a number: {self.domain}")
-        moved = inexact(value) if self.integer else False
-        for bad, fix in (
-            (~np.isfinite(array), f"must be finite, {self.domain}"),
-            (
-                moved | (self.integer & (array != np.floor(array))),
-                f"must be a whole number {self.domain}",
-            ),
-            (~self.admits(array), f"must be {self.domain}"),
-        ):
-            if np.any(bad):
-                shown = np.asarray(value)[bad].flat[0] if array.ndim else value
+        holds = [
+            (np.isfinite(array), f"must be finite, {self.domain}"),
+            (self.admits(array), f"must be {self.domain}"),
+        ]
+        if self.integer:
+            same = (array == np.floor(array)) & ~inexact(value)
+            holds.insert(1, (same, f"must be a whole number {self.domain}"))
+        for good, fix in holds:
+            if not np.all(good):
+                shown = np.asarray(value)[~good].flat[0] if array.ndim else value
                 raise InputError(self.name, shown, fix)
         return array
 

@@ -68,15 +68,8 @@ def classed(row: Row, length: Any) -> Classed:
     if not seen.any():
         raise InputError("row", row, "leaves no token in sight at this length")
     beta, gamma, log_w = (x[seen] for x in (tokens.beta, tokens.gamma, log_w))
-    exponent, degree = symmetry(kernel)
-    if exponent is not None:
-        log_w, beta = log_w + exponent * beta, np.zeros_like(beta)
-    elif degree is not None:
-        unit = np.where(gamma > 0, gamma, np.abs(beta))
-        with np.errstate(over="ignore"):
-            scaled = beta / unit
-        if np.all(np.isfinite(scaled)):
-            log_w, beta, gamma = log_w + degree * np.log(unit), scaled, gamma / unit
+    factor, beta, gamma = reduced(kernel, beta, gamma)
+    log_w = log_w + factor
     pairs, member = np.unique(np.stack([beta, gamma], axis=1), axis=0, return_inverse=True)
     classes = [(kernel, float(b), float(g), tokens.dim if g else None) for b, g in pairs]
     units = np.array(tokens.units)
@@ -92,6 +85,22 @@ def classed(row: Row, length: Any) -> Classed:
         token=np.concatenate([count, none]),
         sink=np.concatenate([count * tokens.sink[seen], one]),
     )
+
+
+def reduced(
+    kernel: Kernel, beta: np.ndarray, gamma: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Laws with the symmetries of the weight taken out: the ln w that they leave, β and γ."""
+    exponent, degree = symmetry(kernel)
+    if exponent is not None:
+        return exponent * beta, np.zeros_like(beta), gamma
+    if degree is not None:
+        unit = np.where(gamma > 0, gamma, np.abs(beta))
+        with np.errstate(over="ignore"):
+            scaled = beta / unit
+        if np.all(np.isfinite(scaled)):
+            return degree * np.log(unit), scaled, gamma / unit
+    return np.zeros_like(beta), beta, gamma
 
 
 def no_sink(row: Row) -> InputError:

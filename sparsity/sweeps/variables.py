@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.finite.exact import exact
+from sparsity.finite.exact import exact, exact_grid
 from sparsity.kernels import Kernel, Law
 from sparsity.kernels.parameters import LENGTH, QUERY
 from sparsity.quantities import Quantity
@@ -118,7 +118,10 @@ class Grid:
         if LENGTH.name not in self.grids:
             raise InputError("length", None, f"{quantity.name} is of rows of n tokens; give it")
         lengths = self.grids[LENGTH.name]
-        laws = [exact(self.row(c), length=lengths, of=quantity) for c in _cells(self.rows)]
+        if self.of_rows and not self.steps and not quantity.sinks:
+            laws = [exact_grid(self.kernel, self.rows, lengths, quantity)]
+        else:
+            laws = [exact(self.row(c), length=lengths, of=quantity) for c in _cells(self.rows)]
         name, words = quantity.name, f"{quantity.title} of a row of n: {quantity.average}"
         bound = f"bound on the relative error of {name}"
         fields = {name: ("value", words), f"error_bound_{name}": ("error_bound", bound)}

@@ -21,7 +21,8 @@ _WORK = 14_000_000  # segments, boxes and points evaluated, times the parts of t
 _ENDLESS = 20_000  # panels on which f is unbounded
 _LOOKS, _SANE = 3, 1e6  # odd points looked at in high precision, and how far out
 _PATIENCE = 5  # rounds of halving before branches are looked for
-_GRADES = 48  # halvings at once towards a singular anchor
+_GRADES = 56  # halvings at once towards a singular anchor
+_NEAR_RATIO = 4.0  # of the ends of a panel that is cut in equal ratios
 _NARROW = 64 * EPS  # relative width of panels that cannot be cut further
 _NEAR = 1e-6  # of an anchor's size: offsets at which f keeps their digits
 
@@ -155,12 +156,23 @@ def _split(axis: Axis, goal: Goal, rest: Known, round_: int) -> Panels:
         if jump.any():
             parts.append(_around(axis, p[jump], places))
     q, count = p[even], goal.parts(rest)[even]
-    a, low, step = (np.repeat(x, count) for x in (q.a, q.low, (q.high - q.low) / count))
-    number = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    low, high = low + number * step, low + (number + 1) * step
-    high = np.where(number + 1 == np.repeat(count, count), np.repeat(q.high, count), high)
-    parts.append(Panels(a, low, high))
+    parts.append(_cut(q, count))
     return Panels.joined(parts)
+
+
+def _cut(p: Panels, count: np.ndarray) -> Panels:
+    """Each panel in so many parts: of equal ratio not far from the anchor, else of equal width."""
+    a, start, end, parts = (np.repeat(x, count) for x in (p.a, p.low, p.high, count))
+    number = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+
+    def edge(share: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            ratio = end / start
+            near = (ratio > 1 / _NEAR_RATIO) & (ratio < _NEAR_RATIO)
+            found = np.where(near, start * ratio**share, start + share * (end - start))
+        return np.where(share == 0, start, np.where(share == 1, end, found))
+
+    return Panels(a, edge(number / parts), edge((number + 1) / parts))
 
 
 def _graded(p: Panels) -> Panels:
