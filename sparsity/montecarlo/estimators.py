@@ -167,6 +167,7 @@ def features(
         q = numpy_weight(query_map)(q)
     if q.ndim != 1 or not np.all(q >= 0) or not np.any(q):
         raise InputError("query", q, "must be a nonnegative, nonzero vector")
+    q = q[q > 0]  # what is multiplied by zero need not be drawn
     arguments = (q.astype(real), real.type(center), real.type(spread))
     sampler = Features(feature, len(q), batch_size(len(q)), real.name)
     done = run(sampler, arguments, _RATIO, sampling)
