@@ -67,6 +67,18 @@ def _processes(plan: dict[str, Any], rounds: int, tick: Callable[..., Any]) -> d
     }
 
 
+def _theory(
+    plan: dict[str, Any], cells: Any, rounds: int, tick: Callable[..., Any]
+) -> dict[str, Any]:
+    """Closed forms, and quadrature against other integrators."""
+    from sparsity.bench import theory
+
+    return {
+        "closed_forms": tick(theory.closed_forms(plan["points"], rounds)),
+        "integrators": tick(theory.integrators(cells, min(rounds, 3))),
+    }
+
+
 def _by_users(
     plan: dict[str, Any], cells: Any, rivals: Any, speed: Any, how: Any, tick: Callable[..., Any]
 ) -> dict[str, Any]:
@@ -125,7 +137,7 @@ def run(
     Raises:
         InputError: a budget that is not positive; a folder that cannot be written.
     """
-    from sparsity.bench import grid, machine, peers, target, theory, throughput
+    from sparsity.bench import grid, machine, peers, target, throughput
     from sparsity.bench.report import Report
     from sparsity.montecarlo.batches import resolve_dtype
 
@@ -154,14 +166,12 @@ def run(
         for error in plan["rel_errors"]
         for cell in cells
     ]
-    forms = tick(theory.closed_forms(plan["points"], rounds))
-    integrators = tick(theory.integrators(cells, min(rounds, 3)))
-    sections["theory"] = {"closed_forms": forms, "integrators": integrators}
+    sections["theory"] = _theory(plan, cells, rounds, tick)
     sections |= _by_users(plan, cells, rivals, speed, how, tick)
     sections |= _processes(plan, min(rounds, 3), tick)
     settings = {**plan, "budget_seconds": budget_seconds, "quick": quick, "dtype": dtype}
     names = {peer.name: peer.what for peer in rivals}
-    names |= {row["name"]: row["what"] for row in integrators}
+    names |= {row["name"]: row["what"] for row in sections["theory"]["integrators"]}
     report = Report(machine.describe(), settings, names, sections)
     if out is not None:
         report.write(out)
