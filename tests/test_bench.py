@@ -8,12 +8,14 @@ import re
 import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
+import sympy
 from scipy import stats
 
 from sparsity import bench, kernels
-from sparsity.bench import resources, target, throughput, verdict
+from sparsity.bench import resources, target, throughput, user_kernels, users, verdict
 from sparsity.bench.grid import SCRAMBLES, Task, delta, reference
 from sparsity.bench.peers import Peer, available
 from sparsity.bench.timing import paired, ratio
@@ -21,6 +23,17 @@ from sparsity.errors import InputError
 
 PEERS = available()
 EASY = [cell for cell in reference() if cell.plain_draws(1e-2) < 1e6]
+
+
+@pytest.fixture(scope="module")
+def scripts():
+    """The modules of benchmarks/, by name."""
+    folder = str(Path(__file__).parent.parent / "benchmarks")
+    sys.path.insert(0, folder)
+    try:
+        yield importlib.import_module
+    finally:
+        sys.path.remove(folder)
 
 
 # --- timing ---------------------------------------------------------------------------------
@@ -111,6 +124,8 @@ def planted():
             "closed_forms": forms,
             "integrators": [{"name": "scipy.quad", "points_per_second": 5e3}],
         },
+        "users": [{"ratio": 3.0, "within_bound": True}, {"ratio": 2.0, "within_bound": True}],
+        "curves": [row("a", 0.1, {"p": (0.2, "measured")})],
         "memory": [{"peak_mib": 500.0}],
     }
 
@@ -131,6 +146,10 @@ def test_claims_are_met_and_each_can_fail(planted):
         "slowest cell": {"target": [row("a", 1.5, {"p": (999.0, "measured")})]},
         "points per second": {"theory": {**planted["theory"], "closed_forms": slow_form}},
         "scipy.integrate.quad": {"theory": quad},
+        "kernels of users over": {"users": [{"ratio": 0.5, "within_bound": True}]},
+        "errors within bounds": {"users": [{"ratio": 2.0, "within_bound": False}]},
+        "curves over": {"curves": [row("a", 0.1, {"p": (0.05, "measured")})]},
+        "curves over the best": {"curves": [row("a", 0.1, {"p": (1, "measured")}, reached=False)]},
         "peak memory": {"memory": [{"peak_mib": 1025.0}]},
     }
     for part, change in spoiled.items():
@@ -253,8 +272,11 @@ def test_quick_run_fills_every_section(quick):
     report, _, _ = quick
     sections = report.sections
     assert set(sections) == {
-        "raw", "ceiling", "target", "theory", "cold", "memory", "scaling",
+        "raw", "ceiling", "target", "theory", "users", "curves", "single", "cold", "memory",
+        "scaling",
     }  # fmt: skip
+    assert len(sections["users"]) == len(sections["curves"]) == 2
+    assert len(sections["single"]) == len(sections["target"])
     assert {row["dtype"] for row in sections["raw"]} == {"float32", "float64"}
     assert len(sections["target"]) == len(reference(quick=True)) == 3
     assert {peer.name for peer in PEERS} <= set(report.peers)
@@ -310,17 +332,88 @@ def test_bad_budgets_and_jobs_are_refused():
         resources.probe("nothing", 1, "no such job")
 
 
+# --- kernels of users, curves ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", user_kernels.KERNELS, ids=lambda kernel: kernel.name)
+def test_a_users_kernel_is_the_same_three_times(kernel):
+    s = np.linspace(-9, 9, 73)
+    symbol = sympy.Symbol("s", real=True)
+    truth = [float(kernel.expression(symbol).evalf(40, subs={symbol: x})) for x in s.tolist()]
+    assert [kernel.scalar(x) for x in s.tolist()] == pytest.approx(truth, rel=1e-14, abs=1e-300)
+    assert kernel.vector(s) == pytest.approx(truth, rel=1e-14, abs=1e-300)
+
+
+def test_integrators_are_held_against_thirty_digits(quick):
+    report, _, _ = quick
+    for row in report.sections["users"]:
+        assert row["within_bound"], row["kernel"]
+        assert max(row["worst_error"].values()) < 1e-12, row["kernel"]
+
+
+def test_no_gamma_is_asked_twice():
+    rounds = np.concatenate([users._gammas(60, number) for number in range(4)])
+    assert len(np.unique(rounds)) == len(rounds)
+
+
+def test_a_hard_curve_is_computed_and_an_easy_one_measured(quick):
+    report, _, _ = quick
+    easy, hard = report.sections["curves"]
+    assert {peer["how"] for peer in easy["peers"].values()} <= {"measured", "computed"}
+    assert {peer["how"] for peer in hard["peers"].values()} == {"computed"}
+    assert all(row["ours"]["reached"] for row in report.sections["curves"])
+    assert easy["ours"]["rel_stderr"] <= 1.02 * easy["rel_error"]
+
+
+# --- the scripts ----------------------------------------------------------------------------
+
+
+def test_generators_give_the_known_answers(scripts):
+    """Random123's kat_vectors, and the bits of JAX's own threefry."""
+    generators = scripts("generators")
+
+    def words(*values):
+        return tuple(np.array([value], "uint32") for value in values)
+
+    pi = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344, 0xA4093822, 0x299F31D0)
+    for rounds, answer in ((13, [0xBA3E4725, 0xF27D669E]), (20, [0xC4923A9C, 0x483DF7A0])):
+        found = generators.threefry(words(*pi[2:4]), words(*pi[:2]), rounds)
+        assert [int(x[0]) for x in found] == answer
+    found = generators.philox(words(*pi[4:]), words(*pi[:4]), 10)
+    assert [int(x[0]) for x in found] == [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1]
+    key = jax.random.key(3, impl="threefry2x32")
+    written_out = generators.rekeyed(key, generators.NAMED["threefry2x32 written out, JAX's bits"])
+    for kind in ("uint32", "uint64"):
+        theirs, ours = (jax.random.bits(k, (3, 4099), kind) for k in (key, written_out))
+        assert np.array_equal(theirs, ours)
+
+
+def test_threefry_written_out_changes_no_batch(scripts):
+    """Another lowering of the same generator: the estimate is the same in every bit."""
+    rekeyed = scripts("rekeyed")
+    sampler, arguments = rekeyed.rows(64, "float32")
+    jaxs, ours = (
+        rekeyed.drawn(sampler, arguments, rekeyed.NAMED[name], 1, 7)
+        for name in ("threefry2x32", "threefry2x32 written out, JAX's bits")
+    )
+    assert np.array_equal(jaxs, ours)
+
+
+def test_every_generator_of_ours_draws_distinct_words(scripts):
+    generators = scripts("generators")
+    key = jax.random.fold_in(jax.random.key(11, impl="threefry2x32"), 5)
+    for generator in generators.ALL:
+        if generator.words is not None:
+            word = jax.random.bits(generators.rekeyed(key, generator), (10_007,), "uint32")
+            assert len(np.unique(word)) >= 10_005, generator.name
+
+
 # --- the accelerator's script ---------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def gpu():
-    folder = str(Path(__file__).parent.parent / "benchmarks")
-    sys.path.insert(0, folder)
-    try:
-        yield importlib.import_module("gpu")
-    finally:
-        sys.path.remove(folder)
+def gpu(scripts):
+    return scripts("gpu")
 
 
 def test_gpu_rates_count_what_was_drawn(gpu):

@@ -19,6 +19,9 @@ _FULL: dict[str, Any] = {
     "raw_draws": 2**24,
     "calibration_draws": 2**22,
     "points": 10**6,
+    "users": {"count": 8, "points": 400, "checked": 5},
+    "curves": {"count": 6, "points": 60},
+    "repeats": 21,
     "memory": {"scalar": 10**8, "rows": 10**6, "keys": 4096},
     "scaling": {
         "draws": (10**6, 10**7, 10**8),
@@ -33,6 +36,9 @@ _QUICK: dict[str, Any] = {
     "raw_draws": 2**16,
     "calibration_draws": 2**16,
     "points": 10**4,
+    "users": {"count": 2, "points": 4, "checked": 1},
+    "curves": {"count": 2, "points": 4},
+    "repeats": 2,
     "memory": {"scalar": 10**5},
     "scaling": {"draws": (10**4, 10**6), "row length n": (10,), "key dimension d": (10,)},
 }
@@ -58,6 +64,35 @@ def _processes(plan: dict[str, Any], rounds: int, tick: Callable[..., Any]) -> d
             for what, sizes in plan["scaling"].items()
             for row in tick(resources.scaling(what, sizes, rounds))
         ],
+    }
+
+
+def _theory(
+    plan: dict[str, Any], cells: Any, rounds: int, tick: Callable[..., Any]
+) -> dict[str, Any]:
+    """Closed forms, and quadrature against other integrators."""
+    from sparsity.bench import theory
+
+    return {
+        "closed_forms": tick(theory.closed_forms(plan["points"], rounds)),
+        "integrators": tick(theory.integrators(cells, min(rounds, 3))),
+    }
+
+
+def _by_users(
+    plan: dict[str, Any], cells: Any, rivals: Any, speed: Any, how: Any, tick: Callable[..., Any]
+) -> dict[str, Any]:
+    """What a user does: kernels of their own on arrays, curves by sampling, one estimate again."""
+    from sparsity.bench import curves, users
+
+    error, rounds = plan["rel_errors"][0], how["rounds"]
+    drawn = curves.rows(**plan["curves"], rel_error=error, peers=rivals, speed=speed, **how)
+    return {
+        "users": [tick(row) for row in users.rows(**plan["users"], rounds=rounds)],
+        "curves": [tick(row) for row in drawn],
+        "single": tick(
+            [curves.single(cell, error, how["dtype"], plan["repeats"]) for cell in cells]
+        ),
     }
 
 
@@ -102,7 +137,7 @@ def run(
     Raises:
         InputError: a budget that is not positive; a folder that cannot be written.
     """
-    from sparsity.bench import grid, machine, peers, target, theory, throughput
+    from sparsity.bench import grid, machine, peers, target, throughput
     from sparsity.bench.report import Report
     from sparsity.montecarlo.batches import resolve_dtype
 
@@ -113,7 +148,8 @@ def run(
     dtype = resolve_dtype(None).name
     dtypes = ("float32", "float64") if dtype == "float64" else ("float32",)
     steps = len(dtypes) * len(tame) + len(cells) * len(plan["rel_errors"])
-    tick = _ticking(progress, steps + len(plan["memory"]) + len(plan["scaling"]) + 3)
+    steps += plan["users"]["count"] + plan["curves"]["count"]
+    tick = _ticking(progress, steps + len(plan["memory"]) + len(plan["scaling"]) + 4)
     rounds = plan["rounds"]
     sections: dict[str, Any] = {
         "raw": [
@@ -130,13 +166,12 @@ def run(
         for error in plan["rel_errors"]
         for cell in cells
     ]
-    forms = tick(theory.closed_forms(plan["points"], rounds))
-    integrators = tick(theory.integrators(cells, min(rounds, 3)))
-    sections["theory"] = {"closed_forms": forms, "integrators": integrators}
+    sections["theory"] = _theory(plan, cells, rounds, tick)
+    sections |= _by_users(plan, cells, rivals, speed, how, tick)
     sections |= _processes(plan, min(rounds, 3), tick)
     settings = {**plan, "budget_seconds": budget_seconds, "quick": quick, "dtype": dtype}
     names = {peer.name: peer.what for peer in rivals}
-    names |= {row["name"]: row["what"] for row in integrators}
+    names |= {row["name"]: row["what"] for row in sections["theory"]["integrators"]}
     report = Report(machine.describe(), settings, names, sections)
     if out is not None:
         report.write(out)

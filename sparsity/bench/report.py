@@ -10,31 +10,15 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from sparsity.bench import verdict
+from sparsity.bench import curves, users, verdict
+from sparsity.bench.tables import seconds as as_seconds
+from sparsity.bench.tables import table
 from sparsity.figures import plotting
 from sparsity.output import folder, json_text, plain, write
 
 _LOW, _HIGH = 1e-5, 1e9  # seconds shown; what takes longer stands at the right, with its number
 _OURS = plotting.LOOKS[1]
 _PEERS = [look for look in plotting.LOOKS if look is not _OURS]
-
-
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Columns as wide as they need; the first to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        first, *rest = (
-            text.ljust(width) if i == 0 else text.rjust(width)
-            for i, (text, width) in enumerate(zip(row, widths, strict=True))
-        )
-        yield "  ".join([first, *rest]).rstrip()
-
-
-def _seconds(value: float) -> str:
-    for unit, scale in (("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)):
-        if value < 1000 * scale:
-            return f"{value / scale:.3g} {unit}"
-    return f"{value:.1e} s"
 
 
 def _rounded(seconds: float) -> str:
@@ -87,7 +71,8 @@ class Report:
         machine: CPU, cores, device, versions.
         settings: what the run was asked for.
         peers: name -> what it does, one line.
-        sections: "raw", "ceiling", "target", "theory", "cold", "memory", "scaling".
+        sections: "raw", "ceiling", "target", "theory", "users", "curves", "single", "cold",
+            "memory", "scaling".
     """
 
     machine: Mapping[str, Any]
@@ -121,6 +106,8 @@ class Report:
         lines += [f"{name:10} {what}" for name, what in self.peers.items()]
         for part in (self._claims, self._raw, self._target, self._theory, self._resources):
             lines += ["", *part()]
+        lines += ["", *users.text(self.sections["users"])]
+        lines += ["", *curves.text(self.sections["curves"], self.sections["single"])]
         return "\n".join(lines) + "\n"
 
     def _claims(self) -> Iterator[str]:
@@ -130,7 +117,7 @@ class Report:
             found = "—" if claim["found"] is None else f"{claim['found']:.3g}"
             verdict_ = "met" if claim["met"] else "NOT met"
             rows.append((claim["claim"], found, f"{claim['asked']:g}", verdict_))
-        yield from _table(rows)
+        yield from table(rows)
 
     def _raw(self) -> Iterator[str]:
         yield "Raw draws per second (millions): score, |f|, means of |f| and f²; ratio to the best"
@@ -144,7 +131,7 @@ class Report:
             ]
             label = f"{row['dtype']} {row['cell']}"
             rows.append((label, *speeds, f"{row['ratio']:.2f}", str(row["best_peer"])))
-        yield from _table(rows)
+        yield from table(rows)
         yield "! its result is wrong: further from the truth than its error bar allows"
         most = [f"{d} {rate / 1e6:.0f}" for d, rate in self.sections["ceiling"].items()]
         yield f"threefry bits alone, for as many normals: {', '.join(most)}"
@@ -158,11 +145,11 @@ class Report:
             for row in (r for r in section if r["rel_error"] == found["rel_error"]):
                 ours = row["ours"]
                 marks = {"measured": "", "computed": "*", "wrong": "!"}
-                peers = [_seconds(p["seconds"]) + marks[p["how"]] for p in row["peers"].values()]
-                mine = _seconds(ours["seconds"]) + "!" * (not ours["reached"])
+                peers = [as_seconds(p["seconds"]) + marks[p["how"]] for p in row["peers"].values()]
+                mine = as_seconds(ours["seconds"]) + "!" * (not ours["reached"])
                 best, times = row["best"] or ("—", math.nan)
                 rows.append((row["cell"], mine, *peers, f"{times:.3g}", best))
-            yield from _table(rows)
+            yield from table(rows)
             worst = found["worst"]
             worst = f"{worst['ratio']:.3g} in {worst['cell']} ({worst['peer']})" if worst else "—"
             yield (
@@ -187,7 +174,7 @@ class Report:
         for row in theory["integrators"]:
             error = f"{row['worst_error']:.1e}"
             rows.append((f"{row['name']} (grid)", f"{row['points_per_second']:.3g}", "", error))
-        yield from _table(rows)
+        yield from table(rows)
 
     def _resources(self) -> Iterator[str]:
         yield "Peak memory, each in a process of its own"
@@ -195,7 +182,7 @@ class Report:
         for row in self.sections["memory"]:
             base, again = f"{row['base_mib']:.0f}", f"{row['again_seconds']:.2f}"
             rows.append((row["what"], f"{row['peak_mib']:.0f}", base, again))
-        yield from _table(rows)
+        yield from table(rows)
         yield ""
         yield "Growth of the cost"
         rows = [("", "seconds", "per", "ns a normal", "exponent")]
@@ -203,7 +190,7 @@ class Report:
             exponent = "" if row["exponent"] is None else f"{row['exponent']:.2f}"
             label, nanoseconds = f"{row['grows']} = {row['size']}", f"{row['ns_per_normal']:.2f}"
             rows.append((label, f"{row['seconds']:.2e}", row["unit"], nanoseconds, exponent))
-        yield from _table(rows)
+        yield from table(rows)
 
     def figure(self) -> dict[str, bytes]:
         """Time to the first target by cell, drawn: file contents by suffix."""

@@ -72,6 +72,15 @@ def claims(sections: Mapping[str, Any]) -> list[dict[str, Any]]:
     scores = [r["points_per_second"] for r in forms if r["kernel"] in ("exp", "relu2", "identity")]
     over = min(scores) / speed["scipy.quad"]
     claim("closed forms over scipy.integrate.quad, slowest", over, 1e4, over >= 1e4)
+    own = sections["users"]
+    least = min(row["ratio"] for row in own)
+    held = least >= 1 and all(row["within_bound"] for row in own)
+    what = "kernels of users over the best integrator as accurate, slowest; errors within bounds"
+    claim(what, least, 1, held)
+    drawn = sections["curves"]
+    least = min(row["best"][1] if row["best"] else math.nan for row in drawn)
+    reached = all(row["ours"]["reached"] for row in drawn)
+    claim("Monte Carlo curves over the best one-liner, slowest", least, 1, reached and least >= 1)
     peak = max((row["peak_mib"] for row in sections["memory"]), default=math.nan)
     claim("peak memory in MiB, largest job", peak, 1024, peak < 1024)
     return out
