@@ -96,14 +96,14 @@ class Value(NamedTuple):
 
     def __mul__(self, other: Value) -> Value:  # type: ignore[override]
         """Product."""
-        if _none(self.a) and _none(other.a):
-            return Value(0.0, self.d * other.d)
+        constant = (self.a != 0) & (other.a != 0)
+        plain = self.whole() * other.whole() if not np.all(constant) else self.d
+        if not np.any(constant):
+            return Value(0.0, plain)
         a, rest = _product(self.a, other.a)
-        d = self.d * other.d
-        for x, y in ((self, other), (other, self)):
-            if not _none(y.a):
-                d = d + x.d.times(y.a)
-        return self._of(a, d if np.all(rest == 0) else d.plus(rest))
+        d = self.d * other.d + self.d.times(other.a) + other.d.times(self.a)
+        found = self._of(a, d if np.all(rest == 0) else d.plus(rest))
+        return found.where(constant, Value(0.0, plain))
 
     def square(self) -> Value:
         """Square."""
