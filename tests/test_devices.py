@@ -48,7 +48,8 @@ def child(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 def test_the_same_bits_on_one_two_and_four_devices():
     seen = {}
     for count in (1, 2, 4):
-        flags = f"--xla_force_host_platform_device_count={count} --xla_backend_optimization_level=0"
+        flags = f"{os.environ['XLA_FLAGS']} --xla_backend_optimization_level=0"
+        flags += f" --xla_force_host_platform_device_count={count}"
         devices, *bits = child(BITS, XLA_FLAGS=flags).stdout.split()
         assert int(devices) == count
         seen[count] = bits
