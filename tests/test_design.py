@@ -23,8 +23,6 @@ from sparsity import (
     sink_logit,
 )
 from sparsity.errors import InputError
-from sparsity.figures import Context, render
-from sparsity.figures.design import FIGURE
 from sparsity.finite.exact import exact
 from sparsity.finite.regimes import condensed_share, critical_spread
 from sparsity.inversion.design import LENGTHS, Design, Impossible, design
@@ -439,32 +437,3 @@ def test_invert():
     assert invert(lambda x: x, (0, 3), 2) == 0
     assert invert(lambda x: x + 1, (0, 3), 2) is None
     assert invert(lambda x: x - 4, (0, 3), 9) is None
-
-
-def test_figure():
-    data = FIGURE.data(Context())
-    assert len(data) == 8
-    spread, scale, bias, decay, noise, floor, *_ = data
-    cells = 0
-    for i in range(0, len(spread.x), 4):
-        n = spread.x[i]
-        for series, kernel, sign in ((spread, "exp", 1), (bias, "relu2", -1)):
-            where = {"gamma": series.theory[i]} if sign == 1 else {"beta": -series.theory[i]}
-            law = exact(kernel, length=n, **{"gamma": 1.0, **where})
-            assert law.value == pytest.approx(8, rel=1e-6)
-            cells += 1
-        limit = evaluate("nonnegative", ratio=noise.theory[i], dim=1, query="one-hot").S
-        assert n * limit**2 == pytest.approx(8)
-        assert scale.theory[i] == pytest.approx(spread.theory[i] / np.log(n))
-    assert cells == 10
-    assert decay.theory == pytest.approx(np.full(19, 7 / 9), abs=1e-6)
-    assert np.all(floor.theory > 0.63 * floor.x)
-    assert "between 0.50 and 0.53 to n = 10⁴" in FIGURE.caption
-    assert "0.39 at 10⁹" in FIGURE.caption
-    assert "to about n = 10⁴" in FIGURE.title
-    upto = scale.theory[scale.x <= 1e4]
-    assert (upto.min(), upto.max()) == pytest.approx((0.505, 0.53), abs=0.005)
-    assert np.interp(4, np.log10(scale.x), scale.theory) == pytest.approx(0.5025, abs=5e-4)
-    assert np.all(scale.theory[scale.x > 1e4] < 0.5)
-    assert scale.theory[-1] == pytest.approx(0.39, abs=0.005)
-    assert render(FIGURE, data)["png"][:4] == b"\x89PNG"

@@ -16,6 +16,7 @@ from scipy import stats
 from sparsity import figures
 from sparsity.errors import InputError
 from sparsity.figures import ALL, Context, plotting, render, write_all
+from sparsity.figures.phase import WIDEST
 from sparsity.figures.series import tidy
 from sparsity.finite.exact import exact
 from sparsity.theory.evaluation import evaluate
@@ -55,6 +56,12 @@ def drawn(figure, series):
         figure.draw(series, canvas)
         FigureCanvasAgg(canvas).draw()
     return canvas
+
+
+@pytest.fixture(scope="module")
+def canvases(data):
+    """Every figure, drawn once: to be looked at, not changed."""
+    return {figure.name: drawn(figure, data[figure.name]) for figure in ALL}
 
 
 def hidden(axis):
@@ -135,11 +142,11 @@ def test_error_bars_cover_what_they_say(data):
 
 
 @pytest.mark.parametrize("figure", ALL, ids=NAMES)
-def test_error_bars_are_smaller_than_the_markers_as_the_captions_say(figure, data):
+def test_error_bars_are_smaller_than_the_markers_as_the_captions_say(figure, data, canvases):
     said = re.search(r"95 % error bars\s+are\s+smaller than the markers", figure.caption)
     assert (said is None) == (figure.name in THEORY)
     bars = 0
-    for ax in drawn(figure, data[figure.name]).axes:
+    for ax in canvases[figure.name].axes:
         for container in ax.containers:
             assert isinstance(container, ErrorbarContainer)
             marker = container.lines[0].get_markersize() * DPI / 72
@@ -173,8 +180,8 @@ def clashes(canvas):
 
 
 @pytest.mark.parametrize("figure", ALL, ids=NAMES)
-def test_no_words_overlap_or_leave_the_canvas(figure, data):
-    canvas = drawn(figure, data[figure.name])
+def test_no_words_overlap_or_leave_the_canvas(figure, canvases):
+    canvas = canvases[figure.name]
     assert len(words(canvas)) >= 12
     assert clashes(canvas) == []
 
@@ -259,3 +266,55 @@ def test_an_unwritable_folder_is_an_input_error(tmp_path):
             write_all(tmp_path / where)
         assert caught.value.argument == "out"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_the_design_figure_gives_what_it_says(data):
+    figure, series = ALL[NAMES.index("design")], data["design"]
+    assert len(series) == 8
+    spread, scale, bias, decay, noise, floor, *_ = series
+    cells = 0
+    for i in range(0, len(spread.x), 4):
+        n = spread.x[i]
+        for curve, kernel, sign in ((spread, "exp", 1), (bias, "relu2", -1)):
+            where = {"gamma": curve.theory[i]} if sign == 1 else {"beta": -curve.theory[i]}
+            law = exact(kernel, length=n, **{"gamma": 1.0, **where})
+            assert law.value == pytest.approx(8, rel=1e-6)
+            cells += 1
+        limit = evaluate("nonnegative", ratio=noise.theory[i], dim=1, query="one-hot").S
+        assert n * limit**2 == pytest.approx(8)
+        assert scale.theory[i] == pytest.approx(spread.theory[i] / np.log(n))
+    assert cells == 10
+    assert decay.theory == pytest.approx(np.full(19, 7 / 9), abs=1e-6)
+    assert np.all(floor.theory > 0.63 * floor.x)
+    assert "between 0.50 and 0.53 to n = 10⁴" in figure.caption
+    assert "0.39 at 10⁹" in figure.caption
+    assert "to about n = 10⁴" in figure.title
+    upto = scale.theory[scale.x <= 1e4]
+    assert (upto.min(), upto.max()) == pytest.approx((0.505, 0.53), abs=0.005)
+    assert np.interp(4, np.log10(scale.x), scale.theory) == pytest.approx(0.5025, abs=5e-4)
+    assert np.all(scale.theory[scale.x > 1e4] < 0.5)
+    assert scale.theory[-1] == pytest.approx(0.39, abs=0.005)
+    assert render(figure, series)["png"][:4] == b"\x89PNG"
+
+
+def test_the_contours_of_the_phase_figure_are_those_of_the_exact_law(data):
+    figure, series = ALL[NAMES.index("phase")], data["phase"]
+    contours = [s for s in series if "n_eff" in s.key]
+    checked = 0
+    for contour in contours:
+        for i in range(0, contour.x.size - 1, 10):  # the last is on the edge, at 10¹²
+            n = round(contour.theory[i])
+            gamma = contour.x[i] * np.sqrt(np.log(n))
+            if n >= 300:  # a fraction of a token is nothing
+                tokens = exact("exp", length=n, gamma=gamma).value
+                assert tokens == pytest.approx(contour.key["n_eff"], rel=5e-3)
+                checked += 1
+        gamma = contour.x[-1] * np.sqrt(contour.log[-1])
+        tokens = exact("exp", length=round(contour.theory[-1]), gamma=gamma).value
+        assert tokens == pytest.approx(contour.key["n_eff"], rel=5e-3)
+        assert contour.theory[-1] == pytest.approx(1e12) or contour.x[-1] > WIDEST
+    assert len(contours) == 10
+    assert checked >= 25
+    assert series[-3].theory == pytest.approx(np.full(20, np.sqrt(0.5)))
+    assert series[-2].theory == pytest.approx(np.full(20, np.sqrt(2)))
+    assert render(figure, series)["png"][:4] == b"\x89PNG"

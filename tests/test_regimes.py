@@ -6,8 +6,6 @@ from scipy.integrate import quad
 
 from sparsity import exact
 from sparsity.errors import InputError
-from sparsity.figures import Context, render
-from sparsity.figures.phase import FIGURE, WIDEST
 from sparsity.finite.regimes import (
     annealed_entropy,
     annealed_n_eff,
@@ -197,26 +195,3 @@ def test_errors():
     ):
         with pytest.raises(InputError, match=match):
             call()
-
-
-def test_figure_contours_are_those_of_the_exact_law():
-    data = FIGURE.data(Context())
-    contours = [series for series in data if "n_eff" in series.key]
-    checked = 0
-    for contour in contours:
-        for i in range(0, contour.x.size - 1, 10):  # the last is on the edge, at 10¹²
-            n = round(contour.theory[i])
-            gamma = contour.x[i] * np.sqrt(np.log(n))
-            if n >= 300:  # a fraction of a token is nothing
-                tokens = n_eff(n, gamma)
-                assert tokens == pytest.approx(contour.key["n_eff"], rel=5e-3)
-                checked += 1
-        gamma = contour.x[-1] * np.sqrt(contour.log[-1])
-        tokens = n_eff(round(contour.theory[-1]), gamma)
-        assert tokens == pytest.approx(contour.key["n_eff"], rel=5e-3)
-        assert contour.theory[-1] == pytest.approx(1e12) or contour.x[-1] > WIDEST
-    assert len(contours) == 10
-    assert checked >= 25
-    assert data[-3].theory == pytest.approx(np.full(20, np.sqrt(0.5)))
-    assert data[-2].theory == pytest.approx(np.full(20, np.sqrt(2)))
-    assert render(FIGURE, data)["png"][:4] == b"\x89PNG"
