@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -14,11 +15,20 @@ import pytest
 import sympy
 from scipy.stats import binom
 
+from sparsity import kernels
 from sparsity.errors import InputError
 from sparsity.finite.exact import exact
 from sparsity.kernels import exp, identity, relu2, score_kernel
 from sparsity.kernels.symbols import s
-from sparsity.montecarlo import Sampling, estimate, estimators, running
+from sparsity.montecarlo import (
+    Sampling,
+    draw,
+    draw_each,
+    estimate,
+    estimators,
+    proposals,
+    running,
+)
 from sparsity.montecarlo.batches import CHUNK, collect
 from sparsity.montecarlo.combining import combine
 from sparsity.montecarlo.row_sampling import draw_rows
@@ -516,3 +526,36 @@ def test_progress_reaches_the_end():
     estimate("exp", gamma=1.0, progress=lambda done, total: seen.append((done, total)))
     assert seen[-1][0] == seen[-1][1]
     assert jax.device_count() >= 1
+
+
+@pytest.mark.parametrize("name", ["exp", "relu2", "identity", "softplus"])
+def test_estimates_over_a_grid_have_the_bits_of_one_by_one(name):
+    """One call begins them all; what needs more draws than the first chunk goes on by itself."""
+    softplus = score_kernel("softplus", sympy.log(1 + sympy.exp(sympy.Symbol("s"))))
+    kernel = softplus if name == "softplus" else kernels.named(name)
+    count = 6 if name == "softplus" else 70  # more than one call takes
+    cells = [{"beta": 0.3, "gamma": float(g)} for g in np.geomspace(0.1, 3, count)]
+    for target in (1e-3, 3e-4):
+        samplings = [Sampling(target, seed=i) for i in range(count)]
+        together = list(draw_each(kernel, cells, samplings))
+        alone = [draw(kernel, own, **cell) for own, cell in zip(samplings, cells, strict=True)]
+        assert len(together) == count
+        for one, other in zip(together, alone, strict=True):
+            assert replace(one, seconds=0.0) == replace(other, seconds=0.0)
+
+
+def test_a_grid_of_another_kind_goes_one_by_one():
+    cells = [{"decay": 0.9, "length": 5}, {"decay": 0.99, "length": 50}]
+    samplings = [Sampling(1e-3, seed=i) for i in range(2)]
+    found = list(draw_each(kernels.decayed, cells, samplings))
+    assert [e.method for e in found] == ["position-stratified"] * 2
+    keys = list(draw_each(kernels.exp, [{"gamma": 0.5, "dim": 4}], samplings[:1]))
+    assert keys[0].method == "full-keys"
+
+
+def test_tables_of_many_laws_are_those_of_each():
+    laws = [{"beta": b, "gamma": g} for b in (-40.0, 0.0, 3.0, 1e6) for g in (1e-6, 0.7, 30.0)]
+    for kernel in (kernels.exp, kernels.relu2, kernels.identity):
+        for law, table in zip(laws, proposals.build_each(kernel, laws), strict=True):
+            for part, other in zip(table, proposals.build(kernel, law), strict=True):
+                np.testing.assert_array_equal(part, other)

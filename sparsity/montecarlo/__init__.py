@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from sparsity.rows.classes import alike
 from sparsity.rows.row import Row, row_of
 from sparsity.rows.steps import Decay
 
-__all__ = ["METHODS", "Sampling", "draw", "estimate", "estimators", "sample_rows"]
+__all__ = ["METHODS", "Sampling", "draw", "draw_each", "estimate", "estimators", "sample_rows"]
 
 METHODS = ("stratified", "plain")
 _ANY = 64  # tokens of the rows whose pooled moments stand for any length
@@ -141,6 +141,30 @@ def draw(
         scalar = estimators.plain if method == "plain" else estimators.stratified
         drawn = scalar(row.kernel, {"beta": row.beta, "gamma": row.gamma}, sampling)
     return replace(drawn, quantity=quantity.name, length=n)
+
+
+def draw_each(
+    kernel: Kernel, cells: Sequence[dict[str, Any]], samplings: Sequence[Sampling]
+) -> Iterator[Estimate]:
+    """`draw` of S of long rows for several parameters of a kernel, the same bits as one by one.
+
+    Args:
+        kernel: the kernel.
+        cells: its parameters, of each estimate.
+        samplings: the settings, likewise.
+
+    Raises:
+        InputError: as in `estimate`.
+    """
+    every = [_bound(kernel, None, cell) for cell in cells]
+    alone = kernel.law is Law.FEATURES or any(dim for *_, dim in every)
+    if kernel.law is Law.SCORE and not alone and not any(row.steps or n for row, _, n, _ in every):
+        places = [{"beta": row.beta, "gamma": row.gamma} for row, *_ in every]
+        for found in estimators.stratified_each(kernel, places, samplings):
+            yield replace(found, quantity="S")
+    else:
+        for cell, sampling in zip(cells, samplings, strict=True):
+            yield draw(kernel, sampling, **cell)
 
 
 def _of_any_length(row: Row, dim: int, sampling: Sampling) -> Estimate:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -25,6 +25,7 @@ _BATCH_NORMALS = 2**16  # normals of a batch of keys, features or rows: fits a c
 _ALONE = 2**20  # normals of one draw beyond which a batch is a single draw
 _CACHE = 2**13  # numbers in a batch below which a CPU draws the batches of a chunk side by side
 _ABREAST = 4  # so many
+TOGETHER = 64  # estimations of small batches that one call begins
 _MEMORY = 2**26  # numbers that an accelerator holds at once
 
 
@@ -54,6 +55,11 @@ class Sampler(Hashable, Protocol):
 def batch_size(normals_per_draw: int) -> int:
     """Draws in a batch of about _BATCH_NORMALS numbers; 8 at least, where they fit."""
     return max(8 if normals_per_draw < _ALONE else 1, _BATCH_NORMALS // normals_per_draw)
+
+
+def small(sampler: Sampler) -> bool:
+    """Whether a chunk takes less time than calling it."""
+    return sampler.numbers <= _CACHE
 
 
 def summary(*moments: jax.Array) -> jax.Array:
@@ -90,33 +96,87 @@ def _mesh() -> jax.sharding.Mesh:
     return jax.sharding.Mesh(np.array(devices[: math.gcd(len(devices), CHUNK)]), ("batch",))
 
 
-@functools.partial(jax.jit, static_argnames=("sampler", "count"))
-def _call(sampler: Sampler, count: int, seed: jax.Array, start: jax.Array, arguments: Any) -> Any:
-    mesh = _mesh()
-    numbers = start + jnp.arange(count * CHUNK, dtype="uint32")
-    if mesh.devices.flat[0].platform == "cpu":
+def _at_once(sampler: Sampler, batches: int) -> int:
+    """How many batches are drawn side by side."""
+    if _mesh().devices.flat[0].platform == "cpu":
         # The same width on any number of devices: XLA's sums depend on it in the last bit.
-        at_once = _ABREAST if sampler.numbers <= _CACHE else 1
-    else:
-        at_once = min(max(_MEMORY // sampler.numbers, 1), count * CHUNK)
+        return _ABREAST if small(sampler) else 1
+    return min(max(_MEMORY // sampler.numbers, 1), batches)
 
-    def share(numbers: jax.Array, seed: jax.Array, arguments: Any) -> jax.Array:
-        key = jax.random.key(seed, impl=IMPL)
 
-        def batch(i: jax.Array) -> jax.Array:
-            with jax.default_matmul_precision("highest"):  # accelerators round float32 otherwise
-                return sampler(fold_in(key, i), arguments)
-
-        return jax.lax.map(batch, numbers, batch_size=at_once if at_once > 1 else None)
-
-    spread = jax.shard_map(
+def _spread(share: Callable[..., Any], others: int) -> Callable[..., Any]:
+    """A function of batch numbers and other arguments, the numbers spread over all devices."""
+    return jax.shard_map(
         share,
-        mesh=mesh,
-        in_specs=(PartitionSpec("batch"), PartitionSpec(), PartitionSpec()),
+        mesh=_mesh(),
+        in_specs=(PartitionSpec("batch"), *(PartitionSpec() for _ in range(others))),
         out_specs=PartitionSpec("batch"),
         check_vma=False,
     )
-    return spread(numbers, seed, arguments)
+
+
+def _batches(sampler: Sampler, seed: Any, numbers: jax.Array, arguments: Any, width: int) -> Any:
+    """Numbered batches of one estimation, [batches, 3, moments]."""
+    key = jax.random.key(seed, impl=IMPL)
+
+    def batch(i: jax.Array) -> jax.Array:
+        with jax.default_matmul_precision("highest"):  # accelerators round float32 otherwise
+            return sampler(fold_in(key, i), arguments)
+
+    return jax.lax.map(batch, numbers, batch_size=width if width > 1 else None)
+
+
+@functools.partial(jax.jit, static_argnames=("sampler", "count"))
+def _call(sampler: Sampler, count: int, seed: jax.Array, start: jax.Array, arguments: Any) -> Any:
+    numbers = start + jnp.arange(count * CHUNK, dtype="uint32")
+    width = _at_once(sampler, count * CHUNK)
+
+    def share(numbers: jax.Array, seed: jax.Array, arguments: Any) -> jax.Array:
+        return _batches(sampler, seed, numbers, arguments, width)
+
+    return _spread(share, 2)(numbers, seed, arguments)
+
+
+@functools.partial(jax.jit, static_argnames=("sampler",))
+def _call_each(sampler: Sampler, count: jax.Array, seeds: jax.Array, arguments: Any) -> Any:
+    """The first chunk of `count` estimations, [batches, estimations, 3, moments]."""
+    numbers, width = jnp.arange(CHUNK, dtype="uint32"), _at_once(sampler, CHUNK)
+    own = jax.tree.map(lambda x: x[0], arguments)
+    one = jax.eval_shape(sampler, jax.random.key(0, impl=IMPL), own)
+
+    def share(numbers: jax.Array, count: jax.Array, seeds: jax.Array, arguments: Any) -> jax.Array:
+        def draw(i: Any, found: jax.Array) -> jax.Array:
+            own = jax.tree.map(lambda x: x[i], arguments)
+            return found.at[:, i].set(_batches(sampler, seeds[i], numbers, own, width))
+
+        empty = jnp.zeros((len(numbers), len(seeds), *one.shape), one.dtype)
+        return jax.lax.fori_loop(0, count, draw, empty)
+
+    return _spread(share, 3)(numbers, count, seeds, arguments)
+
+
+def first_chunks(
+    sampler: Sampler, arguments: Sequence[Any], seeds: Sequence[int]
+) -> list[np.ndarray]:
+    """The first chunk of several estimations of one sampler, in one call; the bits of `collect`.
+
+    Args:
+        sampler: the sampler, of small batches; it compiles once for this.
+        arguments: of each estimation, all of the same shapes.
+        seeds: likewise.
+
+    Returns:
+        float64 [CHUNK, 3, moments] each.
+    """
+    found: list[np.ndarray] = []
+    for start in range(0, len(seeds), TOGETHER):
+        count = min(len(seeds) - start, TOGETHER)
+        rows = [start + (i if i < count else 0) for i in range(TOGETHER)]
+        own = jax.tree.map(lambda *x: np.stack(x), *(arguments[i] for i in rows))
+        own_seeds = np.array([seeds[i] for i in rows], dtype=np.uint32)
+        drawn = _call_each(sampler, np.int32(count), own_seeds, own)
+        found += list(np.moveaxis(np.asarray(drawn, dtype=np.float64), 1, 0)[:count])
+    return found
 
 
 def collect(sampler: Sampler, arguments: Any, *, seed: int, first: int, chunks: int) -> np.ndarray:

@@ -10,7 +10,8 @@ import numpy as np
 
 from sparsity.kernels import Kernel, Law
 from sparsity.kernels.lowering import jax_log_abs, numpy_log_abs_as_given
-from sparsity.montecarlo.proposals import DEPTH, POWERS, Table
+from sparsity.montecarlo.proposals import Table
+from sparsity.montecarlo.supports import DEPTH, POWERS
 
 _MOST = 1e99  # whose square is a float
 

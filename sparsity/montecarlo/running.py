@@ -102,6 +102,7 @@ def run(
     *,
     resolution: float = 0.0,
     resolved: bool = True,
+    begun: np.ndarray | None = None,
 ) -> Run:
     """Run a pilot, then as many batches as the target on Π mean_i^power_i needs.
 
@@ -114,9 +115,10 @@ def run(
         sampling: the settings.
         resolution: relative rounding error of the draws' arithmetic; no number of draws helps.
         resolved: False adds 3/draws to the error bar, for features that no draw has met.
+        begun: the first chunk, where it has been drawn.
     """
     started = time.perf_counter()
-    drawn = _Drawn(sampler, arguments, sampling.seed)
+    drawn = _Drawn(sampler, arguments, sampling.seed, begun)
     missed = 0.0 if resolved else _UNSEEN / (CHUNK * sampler.size)
     plan = _Plan(sampling, sampler.size, resolution, missed)
     step, stopped = plan.wanted, "sample budget"
@@ -184,15 +186,27 @@ class _Plan:
 class _Drawn:
     """The batches so far; of a long run each chunk is kept as one batch, in bounded memory."""
 
-    def __init__(self, sampler: Sampler, arguments: Any, seed: int) -> None:
+    def __init__(
+        self, sampler: Sampler, arguments: Any, seed: int, begun: np.ndarray | None
+    ) -> None:
+        """Nothing is drawn, but for what has begun."""
         self.sampler, self.arguments, self.seed = sampler, arguments, seed
         self.chunks, self.kept = 0, 1  # batches of the sampler in one that is kept
         self.parts: list[np.ndarray] = []
+        self.begun = begun
+
+    def _new(self, chunks: int) -> np.ndarray:
+        first, given = self.chunks * CHUNK, []
+        if self.begun is not None and not first:
+            given, first, chunks = [self.begun], CHUNK, chunks - 1
+        if chunks:
+            more = collect(self.sampler, self.arguments, seed=self.seed, first=first, chunks=chunks)
+            given.append(more)
+        return np.concatenate(given)
 
     def draw(self, chunks: int) -> int:
         """Draw that many chunks more; returns how many there are."""
-        first = self.chunks * CHUNK
-        new = collect(self.sampler, self.arguments, seed=self.seed, first=first, chunks=chunks)
+        new = self._new(chunks)
         self.chunks += chunks
         if self.kept == 1 and self.chunks * CHUNK > FOLD:
             self.kept = CHUNK
@@ -203,13 +217,6 @@ class _Drawn:
     def batches(self) -> np.ndarray:
         """All of them, [batches, 3, moments]."""
         return np.concatenate(self.parts)
-
-
-def _times_more(error: float, unseen: float, target2: float) -> float:
-    """How many times the draws reach the target: k of error²/k + unseen²/k² = target²."""
-    root = math.sqrt(error**4 + 4 * unseen**2 * target2)
-    excess = (error**2 + root) / (2 * target2) if target2 else math.inf
-    return min(1.03 * excess + 0.02, 1e9)
 
 
 def folded(batches: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,25 +69,27 @@ def _sampled(
     cells: Grid, asked: Sequence[Quantity], limit: bool, seed: int, rel_error: float, most: float
 ) -> tuple[Variables, dict[str, str]]:
     """Estimates of the limit S, if asked for, and of the quantities of rows of n."""
-    from sparsity.montecarlo import Sampling, draw
+    from sparsity.montecarlo import Sampling, draw_each
     from sparsity.montecarlo.row_sampling import sample_rows
 
     def sampling(cell: Cell, samples: float) -> Sampling:
         own = cell_seed(seed, cells.kernel.name, *map(repr, cells.steps), *cell.items())
         return Sampling(rel_error, seed=own, max_samples=samples)
 
-    def scalar(cell: Cell) -> Estimate:
-        return draw(cells.kernel, sampling(cell, most), **cell)
+    def scalars(every: list[Cell]) -> Iterator[Estimate]:
+        return draw_each(cells.kernel, every, [sampling(cell, most) for cell in every])
 
     found: Variables = {}
     methods = {}
     if limit:
-        found, methods["method_mc"] = cells.sampled(scalar)
+        found, methods["method_mc"] = cells.sampled(scalars)
     for quantity in asked:
 
-        def rows(cell: Cell, quantity: Quantity = quantity) -> Estimate:
-            n = int(cell["length"])
-            return sample_rows(cells.row(cell), n, sampling(cell, max(1.0, most / n)), quantity)
+        def rows(every: list[Cell], quantity: Quantity = quantity) -> Iterator[Estimate]:
+            for cell in every:
+                n = int(cell["length"])
+                settings = sampling(cell, max(1.0, most / n))
+                yield sample_rows(cells.row(cell), n, settings, quantity)
 
         more, methods[f"method_{quantity.name}_mc"] = cells.sampled(rows, quantity)
         found |= more

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -130,7 +130,7 @@ class Grid:
         return _stacked(self.grids, laws, fields), laws[0].method
 
     def sampled(
-        self, run: Callable[[Cell], Estimate], quantity: Quantity | None = None
+        self, run: Callable[[list[Cell]], Iterable[Estimate]], quantity: Quantity | None = None
     ) -> tuple[Variables, str]:
         """One estimate for each cell, of the limit S or of rows, and the estimator that ran."""
         name = quantity.name if quantity else "S_limit" if self.of_rows else "S"
@@ -138,7 +138,7 @@ class Grid:
         grids = self.grids if quantity else self.limit
         fields = {f"{name}_mc": ("value", f"Monte Carlo estimate of {name}")}
         fields |= {f"{x}_{tag}mc": (x, words.format(name)) for x, words in _SAMPLED.items()}
-        estimates = [run(cell) for cell in _cells(grids)]
+        estimates = list(run(_cells(grids)))
         return _stacked(grids, estimates, fields), estimates[0].method
 
 
