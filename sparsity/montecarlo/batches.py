@@ -25,7 +25,7 @@ _BATCH_NORMALS = 2**16  # normals of a batch of keys, features or rows: fits a c
 _ALONE = 2**20  # normals of one draw beyond which a batch is a single draw
 _CACHE = 2**13  # numbers in a batch below which a CPU draws the batches of a chunk side by side
 _ABREAST = 4  # so many
-TOGETHER = 64  # estimations of small batches that one call begins
+TOGETHER = 64  # chunks of small batches that one call draws
 _MEMORY = 2**26  # numbers that an accelerator holds at once
 
 
@@ -138,32 +138,35 @@ def _call(sampler: Sampler, count: int, seed: jax.Array, start: jax.Array, argum
 
 
 @functools.partial(jax.jit, static_argnames=("sampler",))
-def _call_each(sampler: Sampler, count: jax.Array, seeds: jax.Array, arguments: Any) -> Any:
-    """The first chunk of `count` estimations, [batches, estimations, 3, moments]."""
+def _call_each(
+    sampler: Sampler, count: jax.Array, seeds: jax.Array, starts: jax.Array, arguments: Any
+) -> Any:
+    """A chunk of each of `count` estimations, [batches, estimations, 3, moments]."""
     numbers, width = jnp.arange(CHUNK, dtype="uint32"), _at_once(sampler, CHUNK)
     own = jax.tree.map(lambda x: x[0], arguments)
     one = jax.eval_shape(sampler, jax.random.key(0, impl=IMPL), own)
 
-    def share(numbers: jax.Array, count: jax.Array, seeds: jax.Array, arguments: Any) -> jax.Array:
+    def share(numbers: jax.Array, count: jax.Array, *each: Any) -> jax.Array:
         def draw(i: Any, found: jax.Array) -> jax.Array:
-            own = jax.tree.map(lambda x: x[i], arguments)
-            return found.at[:, i].set(_batches(sampler, seeds[i], numbers, own, width))
+            seed, start, own = jax.tree.map(lambda x: x[i], each)
+            return found.at[:, i].set(_batches(sampler, seed, start + numbers, own, width))
 
         empty = jnp.zeros((len(numbers), len(seeds), *one.shape), one.dtype)
         return jax.lax.fori_loop(0, count, draw, empty)
 
-    return _spread(share, 3)(numbers, count, seeds, arguments)
+    return _spread(share, 4)(numbers, count, seeds, starts, arguments)
 
 
-def first_chunks(
-    sampler: Sampler, arguments: Sequence[Any], seeds: Sequence[int]
+def collect_each(
+    sampler: Sampler, arguments: Sequence[Any], seeds: Sequence[int], firsts: Sequence[int]
 ) -> list[np.ndarray]:
-    """The first chunk of several estimations of one sampler, in one call; the bits of `collect`.
+    """A chunk of each of several estimations of one sampler, in one call; the bits of `collect`.
 
     Args:
         sampler: the sampler, of small batches; it compiles once for this.
         arguments: of each estimation, all of the same shapes.
         seeds: likewise.
+        firsts: number of the first batch, likewise.
 
     Returns:
         float64 [CHUNK, 3, moments] each.
@@ -173,8 +176,8 @@ def first_chunks(
         count = min(len(seeds) - start, TOGETHER)
         rows = [start + (i if i < count else 0) for i in range(TOGETHER)]
         own = jax.tree.map(lambda *x: np.stack(x), *(arguments[i] for i in rows))
-        own_seeds = np.array([seeds[i] for i in rows], dtype=np.uint32)
-        drawn = _call_each(sampler, np.int32(count), own_seeds, own)
+        numbers = (np.array([x[i] for i in rows], dtype=np.uint32) for x in (seeds, firsts))
+        drawn = _call_each(sampler, np.int32(count), *numbers, own)
         found += list(np.moveaxis(np.asarray(drawn, dtype=np.float64), 1, 0)[:count])
     return found
 

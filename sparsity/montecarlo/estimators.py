@@ -12,10 +12,10 @@ from sparsity.errors import InputError
 from sparsity.kernels import ALL, Kernel, Law
 from sparsity.kernels.lowering import numpy_weight
 from sparsity.montecarlo import proposals
-from sparsity.montecarlo.batches import CHUNK, batch_size, first_chunks, small
+from sparsity.montecarlo.batches import CHUNK, batch_size, collect_each, small
 from sparsity.montecarlo.precision import rounding
 from sparsity.montecarlo.proposals import Table
-from sparsity.montecarlo.running import Sampling, conclude, run
+from sparsity.montecarlo.running import Sampling, conclude, pilot, run
 from sparsity.montecarlo.samplers import Features, FullKeys, Plain, Stratified
 from sparsity.results import Estimate
 
@@ -116,6 +116,23 @@ def stratified(
     return _drawn(_prepared(kernel, parameters, table, sampling, power), sampling, log_factor)
 
 
+def _begun(
+    sampler: Stratified, every: Sequence[_Prepared], samplings: Sequence[Sampling], who: list[int]
+) -> Iterator[np.ndarray]:
+    """The chunks that estimations of one sampler begin with, drawn in as few calls as can be."""
+    parts = [(i, k * CHUNK) for i in who for k in range(pilot(samplings[i]))]
+    drawn = iter(
+        collect_each(
+            sampler,
+            [every[i].arguments for i, _ in parts],
+            [int(samplings[i].seed) for i, _ in parts],
+            [first for _, first in parts],
+        )
+    )
+    for i in who:
+        yield np.concatenate([next(drawn) for _ in range(pilot(samplings[i]))])
+
+
 def stratified_each(
     kernel: Kernel, parameters: Sequence[dict[str, float]], samplings: Sequence[Sampling]
 ) -> Iterator[Estimate]:
@@ -137,9 +154,7 @@ def stratified_each(
     for sampler in dict.fromkeys(ready.sampler for ready in every):
         who = [i for i, ready in enumerate(every) if ready.sampler == sampler]
         if len(who) > 1 and small(sampler):
-            seeds = [int(samplings[i].seed) for i in who]
-            first = first_chunks(sampler, [every[i].arguments for i in who], seeds)
-            begun |= dict(zip(who, first, strict=True))
+            begun |= dict(zip(who, _begun(sampler, every, samplings, who), strict=True))
     for i, ready in enumerate(every):
         yield _drawn(ready, samplings[i], begun=begun.get(i))
 

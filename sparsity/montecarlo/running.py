@@ -115,7 +115,7 @@ def run(
         sampling: the settings.
         resolution: relative rounding error of the draws' arithmetic; no number of draws helps.
         resolved: False adds 3/draws to the error bar, for features that no draw has met.
-        begun: the first chunk, where it has been drawn.
+        begun: the first chunks, where they have been drawn.
     """
     started = time.perf_counter()
     drawn = _Drawn(sampler, arguments, sampling.seed, begun)
@@ -149,11 +149,16 @@ def run(
     )
 
 
+def pilot(sampling: Sampling) -> int:
+    """Chunks to begin with."""
+    return 1 if sampling.rel_error >= _FINE else 2
+
+
 class _Plan:
     """How many chunks to draw; only the size of the error bar is looked at, never the estimate."""
 
     def __init__(self, sampling: Sampling, size: int, resolution: float, missed: float) -> None:
-        self.pilot = 1 if sampling.rel_error >= _FINE else 2
+        self.pilot = pilot(sampling)
         self.most = max(self.pilot, math.ceil(min(sampling.max_samples / (CHUNK * size), 2**26)))
         self.wanted = self.planned = self.pilot
         self.missed = missed  # over the chunks: the error that the scatter does not show
@@ -198,7 +203,8 @@ class _Drawn:
     def _new(self, chunks: int) -> np.ndarray:
         first, given = self.chunks * CHUNK, []
         if self.begun is not None and not first:
-            given, first, chunks = [self.begun], CHUNK, chunks - 1
+            given, first = [self.begun], len(self.begun)
+            chunks -= first // CHUNK
         if chunks:
             more = collect(self.sampler, self.arguments, seed=self.seed, first=first, chunks=chunks)
             given.append(more)

@@ -119,31 +119,34 @@ class Layers(NamedTuple):
 
 
 class _Numbers(NamedTuple):
-    """The sink's mass, log weight and value factor: traced, so that each kind compiles once."""
+    """What token 0 is: whether a sink, its mass, log weight and value factor.
 
+    They are traced, so that stacks with and without sinks compile once.
+    """
+
+    sink: Any = 0.0
     mass: Any = 0.0
     log_weight: Any = -math.inf
     value: Any = 1.0
 
 
 def _split(stack: Stack) -> tuple[Stack, _Numbers]:
-    """The stack with the kind of its sink alone, and the sink's numbers."""
-    sink = stack.sink
+    """The stack without its sink, and the sink's numbers."""
+    sink, bare = stack.sink, replace(stack, sink=None)
     if sink is None:
-        return stack, _Numbers()
+        return bare, _Numbers()
     if sink.mass is not None:
-        return replace(stack, sink=LayerSink(mass=0.0)), _Numbers(sink.mass, value=sink.value)
+        return bare, _Numbers(1.0, sink.mass, value=sink.value)
     log_weight = float(numpy_log_abs(kernels.named(stack.kernel))(sink.logit))
-    return replace(stack, sink=LayerSink(logit=0.0)), _Numbers(0.0, log_weight, sink.value)
+    return bare, _Numbers(1.0, 0.0, log_weight, sink.value)
 
 
 def _attention(stack: Stack, numbers: _Numbers, scores: Any) -> Any:
     """Rows of attention [..., n, n] from scores of the same shape."""
     kernel = kernels.named(stack.kernel)
-    position = jnp.arange(stack.length)
-    seen = position <= position[:, None]
-    if stack.sink is not None:
-        seen = seen & (position > 0)  # token 0 is put in below
+    position, is_sink = jnp.arange(stack.length), numbers.sink > 0
+    # A sink at token 0 is put in below.
+    seen = (position <= position[:, None]) & ((position > 0) | ~is_sink)
     log_a = jnp.where(seen, jax_log_abs(kernel)(scores), -jnp.inf)
     top = jnp.maximum(log_a.max(-1, keepdims=True), numbers.log_weight)
     top = jnp.where(jnp.isfinite(top), top, 0.0)
@@ -152,11 +155,9 @@ def _attention(stack: Stack, numbers: _Numbers, scores: Any) -> Any:
     total = jnp.abs(a).sum(-1, keepdims=True) + first
     total = jnp.where(total > 0, total, 1.0)
     rows = a * ((1 - numbers.mass) / total)
-    if stack.sink is None:
-        return rows
     mass = numbers.mass + (first / total)[..., 0]
-    # The first row sees token 0 alone.
-    return rows.at[..., 0].set(mass).at[..., 0, 0].set(1.0)
+    mass = jnp.where(position == 0, 1.0, mass)  # the first row sees token 0 alone
+    return rows.at[..., 0].set(jnp.where(is_sink, mass, rows[..., 0]))
 
 
 @functools.partial(jax.jit, static_argnames=("stack", "dtype"))
