@@ -157,14 +157,15 @@ def draw_each(
         InputError: as in `estimate`.
     """
     every = [_bound(kernel, None, cell) for cell in cells]
-    alone = kernel.law is Law.FEATURES or any(dim for *_, dim in every)
-    if kernel.law is Law.SCORE and not alone and not any(row.steps or n for row, _, n, _ in every):
-        places = [{"beta": row.beta, "gamma": row.gamma} for row, *_ in every]
-        for found in estimators.stratified_each(kernel, places, samplings):
-            yield replace(found, quantity="S")
-    else:
+    rows = kernel.law is Law.SCORE and any(row.steps or n or dim for row, _, n, dim in every)
+    if kernel.law is Law.FEATURES or rows:
         for cell, sampling in zip(cells, samplings, strict=True):
             yield draw(kernel, sampling, **cell)
+        return
+    places = [{name: float(value) for name, value in own.items()} for _, own, *_ in every]
+    found = estimators.stratified_each(kernel, places, samplings)
+    for estimate, (_, _, n, _) in zip(found, every, strict=True):
+        yield replace(estimate, quantity="S", length=n)
 
 
 def _of_any_length(row: Row, dim: int, sampling: Sampling) -> Estimate:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ from sparsity.finite.mellin import n_eff_of_normal_prefixes
 from sparsity.kernels import Kernel, Law, decayed, score_kernel
 from sparsity.kernels.queries import named as named_query
 from sparsity.kernels.symbols import s
-from sparsity.montecarlo import Sampling, draw, estimators, sample_rows
+from sparsity.montecarlo import Sampling, draw, draw_each, estimators, sample_rows
 from sparsity.montecarlo.row_sampling import draw_rows
 from sparsity.results import Estimate
 from sparsity.rows.row import Row
@@ -103,6 +103,26 @@ class Question:
     def sample(self, sampling: Sampling) -> Estimate:
         """The quantity by Monte Carlo."""
         return SAMPLERS[self.instruments[1]](self, sampling)
+
+
+def families(cells: Sequence[Question]) -> list[list[int]]:
+    """Numbers of the cells that are sampled together: scalar draws of one kernel."""
+    found: dict[Any, list[int]] = {}
+    for i, cell in enumerate(cells):
+        alone = cell.instruments[1] != "scalars" or cell.row.steps
+        found.setdefault(i if alone else cell.kernel, []).append(i)
+    return list(found.values())
+
+
+def sample_family(cells: Sequence[Question], samplings: Sequence[Sampling]) -> Iterator[Estimate]:
+    """The quantities of the cells of a family by Monte Carlo."""
+    if len(cells) == 1:
+        yield cells[0].sample(samplings[0])
+        return
+    kernel = cells[0].kernel
+    rows = kernel.law is Law.POSITION  # whose length is a parameter
+    own = [c.row.params | ({"length": c.length} if rows else {}) for c in cells]
+    yield from draw_each(kernel, own, samplings)
 
 
 def _limit(cell: Question, method: str | None = None) -> Value:

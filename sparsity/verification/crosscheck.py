@@ -22,7 +22,7 @@ from sparsity.montecarlo import Sampling
 from sparsity.results import Estimate
 from sparsity.rows.row import Row, row_of
 from sparsity.verification import pairs, reference_grid
-from sparsity.verification.cells import Question
+from sparsity.verification.cells import Question, families, sample_family
 from sparsity.verification.outcome import Cell, CrossCheck, ExactCell
 from sparsity.verification.ztest import compare
 
@@ -68,7 +68,7 @@ def check(
     cells: Sequence[Question],
     *,
     theory: Callable[[Question], float] = Question.theory,
-    sample: Callable[[Question, Sampling], Estimate] = Question.sample,
+    sample: Callable[[Question, Sampling], Estimate] | None = None,
     seed: int = 0,
     false_alarm_rate: float = 1e-4,
     detectable: float = DETECTABLE,
@@ -80,7 +80,7 @@ def check(
     Args:
         cells: the cells.
         theory: log of a cell's quantity; a test plants wrong ones here.
-        sample: its estimate; likewise.
+        sample: its estimate, likewise; None samples cells of a family together.
         seed: each cell draws from a seed of its own, derived from this one.
         false_alarm_rate: of the whole family of cells.
         detectable: the relative error that every cell must be able to see.
@@ -90,21 +90,30 @@ def check(
     seeds = np.random.SeedSequence(seed).generate_state(len(cells))
     alarm = false_alarm_rate / max(len(cells), 1)
 
-    def one(i: int) -> Cell:
-        sampling = Sampling(pairs.REL_ERROR * detectable, seed=int(seeds[i]), dtype=dtype)
-        return judge(cells[i], theory(cells[i]), sample(cells[i], sampling), alarm, detectable)
+    groups = families(cells) if sample is None else [[i] for i in range(len(cells))]
 
-    judged = []
+    def judged(group: list[int]) -> list[Cell]:
+        own = [cells[i] for i in group]
+        settings = [
+            Sampling(pairs.REL_ERROR * detectable, seed=int(seeds[i]), dtype=dtype) for i in group
+        ]
+        drawn = sample_family(own, settings) if sample is None else map(sample, own, settings)
+        return [
+            judge(cell, theory(cell), estimate, alarm, detectable)
+            for cell, estimate in zip(own, drawn, strict=True)
+        ]
+
+    found: dict[int, Cell] = {}
     with ThreadPoolExecutor(_WORKERS) as pool:
         try:
-            for cell in pool.map(one, range(len(cells))):
-                judged.append(cell)
+            for group, each in zip(groups, pool.map(judged, groups), strict=True):
+                found |= dict(zip(group, each, strict=True))
                 if progress is not None:
-                    progress(len(judged), len(cells))
+                    progress(len(found), len(cells))
         except BaseException:  # Ctrl-C included: do not sample the rest first
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return tuple(judged)
+    return tuple(found[i] for i in range(len(cells)))
 
 
 def check_exact(cells: Sequence[Question]) -> tuple[ExactCell, ...]:
