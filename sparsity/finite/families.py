@@ -33,8 +33,8 @@ def _bend(kernel: Kernel) -> float:
 
 def _spread(x: float, bend: float) -> float:
     """The γ at a place of the lattice."""
-    gamma = math.exp(x)
-    return gamma if gamma <= bend else bend * (1 + x - math.log(bend))
+    turn = math.log(bend)
+    return math.exp(x) if x <= turn else bend * (1 + x - turn)
 
 
 def _place(gamma: float, bend: float) -> float:

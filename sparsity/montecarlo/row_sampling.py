@@ -61,15 +61,16 @@ class RowSampler:
             higher = jnp.maximum(peak, log_a.max(axis=1))
             a = jnp.exp(log_a - jnp.where(jnp.isfinite(higher), higher, 0)[:, None])
             shrink = jnp.where(jnp.isfinite(peak), jnp.exp(peak - higher), 0)
-            b = jnp.exp(log_a - log_scale)
+            common = jnp.where(jnp.isfinite(higher), jnp.exp(higher - log_scale), 0)
             here = 0 if sink is None else (a * sink).sum(axis=1)
+            new1, new2 = a.sum(axis=1), (a * a).sum(axis=1)
             return (
                 higher,
-                l1 * shrink + a.sum(axis=1),
-                l2 * shrink**2 + (a * a).sum(axis=1),
+                l1 * shrink + new1,
+                l2 * shrink**2 + new2,
                 of_sinks * shrink + here,
-                pooled1 + b.sum(axis=1),
-                pooled2 + (b * b).sum(axis=1),
+                pooled1 + common * new1,
+                pooled2 + common**2 * new2,
             ), None
 
         zero = jnp.zeros(self.size, self.dtype)
