@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from sparsity import kernels, quantities
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law
@@ -156,16 +158,20 @@ def draw_each(
     Raises:
         InputError: as in `estimate`.
     """
-    every = [_bound(kernel, None, cell) for cell in cells]
-    rows = kernel.law is Law.SCORE and any(row.steps or n or dim for row, _, n, dim in every)
-    if kernel.law is Law.FEATURES or rows:
+    names = [p.name for p in kernel.parameters]
+    alike = all(list(cell) == list(cells[0]) and set(cell) <= set(names) for cell in cells)
+    if kernel.law is Law.FEATURES or not alike:
         for cell, sampling in zip(cells, samplings, strict=True):
             yield draw(kernel, sampling, **cell)
         return
-    places = [{name: float(value) for name, value in own.items()} for _, own, *_ in every]
-    found = estimators.stratified_each(kernel, places, samplings)
-    for estimate, (_, _, n, _) in zip(found, every, strict=True):
-        yield replace(estimate, quantity="S", length=n)
+    columns = kernel.bind({name: np.array([cell[name] for cell in cells]) for name in cells[0]})
+    rows = np.stack(np.broadcast_arrays(*columns.values()), axis=-1).reshape(len(cells), -1)
+    places = [dict(zip(names, map(float, row), strict=True)) for row in rows.tolist()]
+    for place, found in zip(
+        places, estimators.stratified_each(kernel, places, samplings), strict=True
+    ):
+        n = int(place["length"]) if "length" in place else None
+        yield found if n is None else replace(found, length=n)
 
 
 def _of_any_length(row: Row, dim: int, sampling: Sampling) -> Estimate:

@@ -14,7 +14,7 @@ import numpy as np
 
 from sparsity.errors import InputError, check_seed
 from sparsity.montecarlo.batches import CHUNK, Sampler, collect, resolve_dtype
-from sparsity.montecarlo.combining import anytime_factor, combine, student
+from sparsity.montecarlo.combining import Combined, anytime_factor, combine, student
 from sparsity.montecarlo.interrupting import deferred_interrupt
 from sparsity.results import Estimate
 
@@ -84,6 +84,8 @@ class Run(NamedTuple):
         stopped: why it stopped.
         seconds: wall time.
         floor: relative error that the scatter between batches cannot show.
+        powers: exponent per moment that the draws were planned for.
+        combined: the product of these powers.
     """
 
     batches: np.ndarray
@@ -92,6 +94,8 @@ class Run(NamedTuple):
     stopped: str
     seconds: float
     floor: float
+    powers: tuple[float, ...]
+    combined: Combined
 
 
 def run(
@@ -121,7 +125,7 @@ def run(
     drawn = _Drawn(sampler, arguments, sampling.seed, begun)
     missed = 0.0 if resolved else _UNSEEN / (CHUNK * sampler.size)
     plan = _Plan(sampling, sampler.size, resolution, missed)
-    step, stopped = plan.wanted, "sample budget"
+    step, stopped, combined = plan.wanted, "sample budget", None
     with deferred_interrupt(sampling.partial) as interrupted:
         while (have := drawn.chunks) < plan.most:
             before, chunks = time.perf_counter(), min(plan.goal, have + step) - have
@@ -133,9 +137,10 @@ def run(
                 step = max(1, int(min(pace * min(_LOOK, left), 8 * chunks)))
             if sampling.progress is not None:
                 sampling.progress(have, max(plan.goal, have))
-            enough = None
+            enough = combined = None
             if have >= plan.goal:
-                enough = plan.judge(have, combine(drawn.batches(), powers, sampler.size).rel_stderr)
+                combined = drawn.combined(powers)
+                enough = plan.judge(have, combined.rel_stderr)
             if enough or interrupted() or not left:
                 stopped = enough or ("interrupted" if interrupted() else "time budget")
                 break
@@ -146,6 +151,8 @@ def run(
         stopped=stopped,
         seconds=time.perf_counter() - started,
         floor=math.hypot(resolution, missed / drawn.chunks),
+        powers=powers,
+        combined=combined or drawn.combined(powers),
     )
 
 
@@ -224,6 +231,10 @@ class _Drawn:
         """All of them, [batches, 3, moments]."""
         return np.concatenate(self.parts)
 
+    def combined(self, powers: tuple[float, ...]) -> Combined:
+        """The product of powers of their means."""
+        return combine(self.batches(), powers, self.sampler.size * self.kept)
+
 
 def folded(batches: np.ndarray) -> np.ndarray:
     """Each chunk of batches as one batch: a long run is kept in bounded memory."""
@@ -251,7 +262,9 @@ def conclude(
         samples_per_draw: scores that one draw of the sampler yields.
     """
     drawn = done.draws * samples_per_draw
-    combined = combine(done.batches, powers, drawn)
+    combined = done.combined
+    if samples_per_draw > 1 or powers != done.powers:
+        combined = combine(done.batches, powers, drawn)
     rel = math.hypot(combined.rel_stderr, done.floor)
     log_value = combined.log_value + log_shift
     count = len(done.batches)
