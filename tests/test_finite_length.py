@@ -325,3 +325,11 @@ def test_errors():
         exact("relu2", length=3, gamma=1)
     with pytest.raises(InputError, match="function of the score"):
         exact("nonnegative", length=3, ratio=1, dim=4, query="uniform")
+
+
+def test_a_law_whose_reference_is_refused_stands_by_itself():
+    """A pole out of a law's reach may be within that of the law whose nodes it would share."""
+    weight = sympy.Abs(sympy.Symbol("s") - 1) ** sympy.Rational(-1, 5)
+    found = exact(score_kernel("pole", weight), beta=0.5, gamma=0.0344, length=[2, 100])
+    assert (found.error_bound < 1e-9).all()
+    assert found.value[0] == pytest.approx(1.99980847, abs=1e-8)

@@ -549,6 +549,7 @@ def test_a_grid_of_another_kind_goes_one_by_one():
     samplings = [Sampling(1e-3, seed=i) for i in range(2)]
     found = list(draw_each(kernels.decayed, cells, samplings))
     assert [e.method for e in found] == ["position-stratified"] * 2
+    assert list(draw_each(kernels.exp, [], [])) == []
     keys = list(draw_each(kernels.exp, [{"gamma": 0.5, "dim": 4}], samplings[:1]))
     assert keys[0].method == "full-keys"
 

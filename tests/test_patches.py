@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from sympy import Abs, Piecewise, Rational, cosh, erf, exp, log, sin, sqrt, tanh
+from sympy import Abs, Piecewise, Rational, cosh, erf, exp, floor, log, sin, sqrt, tanh
 
 from sparsity import evaluate, score_kernel
+from sparsity.errors import InputError
 from sparsity.kernels.symbols import s
 from sparsity.theory import patches, quadrature
 from sparsity.theory.axis import Axis
@@ -144,3 +145,23 @@ def test_too_far_from_a_patch_goes_point_by_point():
         assert np.isinf(error).all()
     found = evaluate(kernel, beta=0.0, gamma=300.0)  # E cosh² = (1 + e^(2γ²))/2
     assert abs(found.log_S - (-(300.0**2) / 2 + math.log(2) / 2)) <= found.error_bound
+
+
+def test_parameters_at_the_end_of_float64_are_refused_in_words():
+    with pytest.raises(InputError, match="weight"):
+        evaluate(score_kernel("cube", Abs(s) ** 3), beta=0.0, gamma=1.7e308)
+
+
+def test_a_patch_of_very_many_nodes_is_not_kept():
+    """Each point is then by itself; memory stays bounded."""
+    kernel = score_kernel("stairs", 2 + floor(30 * s))
+    assert patches.patch(kernel, POWERS, 1.0, 2.0, 0.0) is None
+    for found in map(patches.patch, [kernel] * 3, [POWERS] * 3, [0.25] * 3, (-8, 0, 4), [0.0] * 3):
+        assert found is None or len(found.x) <= 6000
+
+
+def test_a_wide_gaussian_is_uniform_to_a_periodic_kernel():
+    """Then the law of a period serves, whose bound is smaller than that of a patch could be."""
+    found = evaluate(score_kernel("ripples", 2 + sin(200 * s)), beta=0.0, gamma=[1.0, 3.0, 10.0])
+    assert (found.error_bound < 5e-14).all()
+    np.testing.assert_allclose(found.log_S, math.log(2) - math.log(4.5) / 2, atol=5e-14)

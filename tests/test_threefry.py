@@ -39,3 +39,11 @@ def test_a_round_too_few_is_seen(monkeypatch):
     key = jax.random.key(0, impl=threefry.IMPL)
     monkeypatch.setattr(threefry, "_ROUNDS", 19)
     assert not np.array_equal(threefry.bits(key, (32,)), jax.random.bits(key, (32,), "uint32"))
+
+
+@pytest.mark.parametrize("impl", ["rbg", "threefry2x32"])
+def test_keys_of_another_generator_are_left_to_jax(impl):
+    key = jax.random.key(3, impl=impl)
+    np.testing.assert_array_equal(threefry.bits(key, (40,)), jax.random.bits(key, (40,), "uint32"))
+    ours, given = threefry.fold_in(key, 7), jax.random.fold_in(key, 7)
+    np.testing.assert_array_equal(jax.random.key_data(ours), jax.random.key_data(given))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.errors import InputError, TooFine
+from sparsity.errors import InputError
 from sparsity.finite import families
 from sparsity.finite.nodes import TAIL, nodes, too_wide
 from sparsity.kernels.base import Kernel
@@ -130,8 +130,8 @@ def family(kernel: Kernel, beta: float, gamma: float, dim: int | None, c: int) -
     if near is not None:
         try:
             return _family(kernel, *near, dim, c, True)
-        except TooFine:
-            pass  # the law itself may not be, and is what is to be named
+        except InputError:
+            pass  # the law itself may be fine, and if not is what is to be named
     return _family(kernel, beta, gamma, dim, c, False)
 
 

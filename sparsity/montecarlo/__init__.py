@@ -159,8 +159,8 @@ def draw_each(
         InputError: as in `estimate`.
     """
     names = [p.name for p in kernel.parameters]
-    alike = all(list(cell) == list(cells[0]) and set(cell) <= set(names) for cell in cells)
-    if kernel.law is Law.FEATURES or not alike:
+    same = all(list(cell) == list(cells[0]) and set(cell) <= set(names) for cell in cells)
+    if kernel.law is Law.FEATURES or not (cells and same):
         for cell, sampling in zip(cells, samplings, strict=True):
             yield draw(kernel, sampling, **cell)
         return

@@ -1,7 +1,9 @@
 """The words of `jax.random` under threefry2x32, bit for bit, in the form that a CPU is quick at.
 
 JAX lowers the twenty rounds to a loop through memory. Written out they are one fused loop over the
-words: a sampler draws up to twice as fast, and compiles in less time. Elsewhere JAX's own is used.
+words: a sampler draws up to twice as fast, and compiles in less time. On other devices, and for
+keys of another generator, JAX's own words are taken. The words are those of JAX's default setting,
+`jax_threefry_partitionable`.
 
 Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
 """
@@ -18,6 +20,10 @@ IMPL = "threefry2x32"
 _ROUNDS = 20
 _ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
 _BLOCK = 2**12  # words at a time: they stay in a core's cache
+
+
+def _written_out(key: jax.Array) -> bool:
+    return jax.default_backend() == "cpu" and jax.random.key_impl(key) == IMPL
 
 
 def _mixed(key: jax.Array, counts: Any) -> tuple[jax.Array, jax.Array]:
@@ -39,9 +45,11 @@ def fold_in(key: jax.Array, number: Any) -> jax.Array:
     """`jax.random.fold_in`: the key of a numbered part.
 
     Args:
-        key: a threefry2x32 key.
+        key: a key.
         number: below 2³².
     """
+    if not _written_out(key):
+        return jax.random.fold_in(key, number)
     words = _mixed(key, jnp.asarray(number, "uint32"))
     return jax.random.wrap_key_data(jnp.stack(words), impl=IMPL)
 
@@ -50,10 +58,10 @@ def bits(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """`jax.random.bits`: independent 32-bit words.
 
     Args:
-        key: a threefry2x32 key.
+        key: a key.
         shape: of the words, fewer than 2³² of them.
     """
-    if jax.default_backend() != "cpu":
+    if not _written_out(key):
         return jax.random.bits(key, shape, "uint32")
     size = int(np.prod(shape))
     within = jax.lax.iota("uint32", min(size, _BLOCK))
@@ -72,7 +80,7 @@ def uniform(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
     """`jax.random.uniform`: independent numbers in [0, 1).
 
     Args:
-        key: a threefry2x32 key.
+        key: a key.
         shape: of the numbers.
         dtype: float32, 23 bits each, or float64.
     """

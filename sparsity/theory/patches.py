@@ -21,7 +21,7 @@ from sparsity.errors import InputError
 from sparsity.kernels import Kernel
 from sparsity.kernels.numeric.definition import definition
 from sparsity.kernels.numeric.points import EPS
-from sparsity.theory.axis import Axis, Panels
+from sparsity.theory.axis import NODES, Axis, Panels
 from sparsity.theory.masses import Nodes, weighed
 from sparsity.theory.moments import Moments
 from sparsity.theory.panels import cut
@@ -32,7 +32,8 @@ _CORNERS = tuple(itertools.product((-1, 1), repeat=2))
 _PROBES = np.linspace(-50, 50, 201)  # t; mass further out leaves no digits to spare
 _APART = -12.0  # log of the least share of the mass that some place must have at all corners
 _FAR = 1e6  # β/γ beyond which a patch has too few digits of β
-_WORK = 500_000  # as in `panels.cut`
+_WORK = 150_000  # as in `panels.cut`
+_MOST = 6_000  # nodes of a patch
 _BLOCK = 2**15  # numbers that are worked on together
 _GOOD = 1e-12  # error of log m up to which a patch is used
 
@@ -113,7 +114,7 @@ def _rounding(nodes: Nodes, x: np.ndarray, origin: float, size: float) -> np.nda
 
 
 def _laid(kernel: Kernel, powers: tuple[float, ...], frame: Gaussian, size: float) -> Patch | None:
-    """The patch around a law; None where the mass of its corners lies too far apart."""
+    """The patch around a law; None where its corners have no mass in common, or it is too large."""
     reach = 2.0 ** (size / 2) * (1 + 1e-9)
     corners = [
         Neighbour(
@@ -128,6 +129,8 @@ def _laid(kernel: Kernel, powers: tuple[float, ...], frame: Gaussian, size: floa
     cut(axis, goal, _WORK)
     lost, best = _lost(goal)
     panels = Panels.joined(goal.kept)
+    if panels.a.size * NODES.size > _MOST:
+        return None
     nodes = goal.nodes(panels)
     # At an anchor places keep their digits.
     anchor, middle = float(nodes.anchor[best, 0]), float(nodes.t[best].mean())
@@ -142,7 +145,7 @@ def _laid(kernel: Kernel, powers: tuple[float, ...], frame: Gaussian, size: floa
     return Patch(frame, origin, x.ravel(), mass, noise, top, lost)
 
 
-@functools.lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=256)
 @np.errstate(all="ignore")
 def patch(
     kernel: Kernel, powers: tuple[float, ...], size: float, row: float, column: float
@@ -156,7 +159,9 @@ def patch(
         row: its number along log γ.
         column: and along β.
     """
-    spread = 2.0 ** (size * row)
+    spread = float(np.exp2(size * row))
+    if not (0 < spread < np.inf and np.isfinite(column * spread)):
+        return None
     try:
         return _laid(kernel, powers, Gaussian(size * column * spread, spread), size)
     except InputError:  # at some point of it; each point speaks for itself
@@ -185,7 +190,7 @@ def log_moments(
     for size in _SIZES:
         todo = np.flatnonzero(np.isinf(error[0]) & (np.abs(beta) < _FAR * gamma))
         rows = np.rint(np.log2(gamma[todo]) / size)
-        columns = np.rint(beta[todo] / (size * 2.0 ** (size * rows)))
+        columns = np.rint(beta[todo] / (size * np.exp2(size * rows)))
         places, which = np.unique(np.stack([rows, columns]), axis=1, return_inverse=True)
         for number, (row, column) in enumerate(places.T.tolist()):
             found = patch(kernel, powers, size, row, column)

@@ -7,8 +7,9 @@ import numpy as np
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.lowering import numpy_log_abs
 
-# Nodes t = sinh u in equal steps of u: dense around the mean, and far enough for what grows.
-_U = np.linspace(-4.6, 4.6, 231)
+# Nodes t = sinh u in equal steps of u: dense around the mean, where no node
+# lies, and far enough for what grows.
+_U = np.linspace(-4.6, 4.6, 230)
 _T, _LOG_WEIGHT = np.sinh(_U), np.log(np.cosh(_U))
 
 
@@ -18,7 +19,7 @@ def _log_sum(x: np.ndarray) -> np.ndarray:
 
 
 def preview(kernel: Kernel, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
-    """Log S of a kernel in float64, to about what an eye can see.
+    """Log S of a kernel in float64, to about what an eye can see where the kernel is smooth.
 
     Args:
         kernel: a kernel of Law.SCORE.

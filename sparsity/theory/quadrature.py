@@ -19,6 +19,7 @@ from sparsity.kernels import nonnegative, queries
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.kernels.numeric.definition import definition
+from sparsity.kernels.numeric.periods import period
 from sparsity.kernels.numeric.points import EPS
 from sparsity.theory import patches
 from sparsity.theory.axis import Axis
@@ -31,7 +32,11 @@ def _moments(kernel: Kernel, powers: tuple[float, ...], beta: Any, gamma: Any) -
     f = definition(kernel)
     beta, gamma = np.broadcast_arrays(np.asarray(beta, float), np.asarray(gamma, float))
     b, c = beta.ravel(), gamma.ravel()
-    value, error = patches.log_moments(kernel, powers, b, c)
+    own = period(kernel.weight)
+    if own is None:
+        value, error = patches.log_moments(kernel, powers, b, c)
+    else:  # a wide Gaussian is uniform on a period, which patches do not know
+        value, error = np.zeros((len(powers), b.size)), np.full((len(powers), b.size), np.inf)
     for i in np.flatnonzero(np.isinf(error[0])):
         law = score_law(kernel, float(b[i]), float(c[i]))
         log, bound = log_moments(Axis(f, law), powers)
