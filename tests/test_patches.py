@@ -165,3 +165,21 @@ def test_a_wide_gaussian_is_uniform_to_a_periodic_kernel():
     found = evaluate(score_kernel("ripples", 2 + sin(200 * s)), beta=0.0, gamma=[1.0, 3.0, 10.0])
     assert (found.error_bound < 5e-14).all()
     np.testing.assert_allclose(found.log_S, math.log(2) - math.log(4.5) / 2, atol=5e-14)
+
+
+@pytest.mark.parametrize("gamma", [1.95, 2.5])
+def test_mass_that_the_middle_of_a_patch_cannot_see_is_not_lost(gamma):
+    """A far bump that only wide laws reach: whatever route answers, it does within its bound."""
+    weight = 1 + exp(440 - 1000 * (s - 60) ** 2)
+    found = evaluate(score_kernel("bump", weight), beta=0.0, gamma=gamma)
+    reference = log_s(weight, 0.0, gamma)
+    assert reference.method == "Arb"
+    assert abs(float(reference.log_S) - found.log_S) <= found.error_bound
+    assert found.error_bound <= 1e-9
+
+
+def test_densities_that_rise_too_far_are_not_shared(monkeypatch):
+    kernel = score_kernel("softplus", SOFTPLUS)
+    assert patches.patch.__wrapped__(kernel, POWERS, 1.0, 1.0, 0.0) is not None
+    monkeypatch.setattr(patches, "_RISE", 0.0)
+    assert patches.patch.__wrapped__(kernel, POWERS, 1.0, 1.0, 0.0) is None

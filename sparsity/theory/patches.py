@@ -34,6 +34,7 @@ _APART = -12.0  # log of the least share of the mass that some place must have a
 _FAR = 1e6  # β/γ beyond which a patch has too few digits of β
 _WORK = 150_000  # as in `panels.cut`
 _MOST = 6_000  # nodes of a patch
+_RISE = 300.0  # log of a ratio of densities that can bring no lost mass back
 _BLOCK = 2**15  # numbers that are worked on together
 _GOOD = 1e-12  # error of log m up to which a patch is used
 
@@ -113,6 +114,13 @@ def _rounding(nodes: Nodes, x: np.ndarray, origin: float, size: float) -> np.nda
     return polynomial + inexact + 2 * (1 + np.abs(nodes.t)) * nodes.shift
 
 
+def _rise(x: np.ndarray, origin: float, law: Neighbour) -> float:
+    """Log of the largest ratio of a law's density to that of the frame, over that at the origin."""
+    sharp = law.rho**2
+    slope = origin - sharp * (origin - law.delta)
+    return float((x * (slope + x * (1 - sharp) / 2)).max())
+
+
 def _laid(kernel: Kernel, powers: tuple[float, ...], frame: Gaussian, size: float) -> Patch | None:
     """The patch around a law; None where its corners have no mass in common, or it is too large."""
     reach = 2.0 ** (size / 2) * (1 + 1e-9)
@@ -136,6 +144,8 @@ def _laid(kernel: Kernel, powers: tuple[float, ...], frame: Gaussian, size: floa
     anchor, middle = float(nodes.anchor[best, 0]), float(nodes.t[best].mean())
     origin = anchor if abs(middle - anchor) < 1 else middle
     x = nodes.anchor - origin + nodes.offset
+    if max(_rise(x, origin, corner) for corner in corners) > _RISE:
+        return None
     own = _rounding(nodes, x, origin, size)
     p = np.array(powers)[:, None, None]
     top, mass, noise = weighed(nodes, p, -x * (origin + x / 2), own)
