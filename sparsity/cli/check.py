@@ -42,6 +42,8 @@ def verify(
     if detectable is not None:
         settings["detectable"] = common.number("detectable", detectable)
     asked = _row(kernels, common.given(options), steps)
+    if asked is None:
+        common.compile_quickly()
     common.use_float64()
     started = time.perf_counter()
     with common.progress("cells") as report:
@@ -78,6 +80,7 @@ def claims(seed: str, as_json: bool) -> None:
     """Judge the claims of the sources by computation."""
     from sparsity import ledger
 
+    common.compile_quickly()
     common.use_float64()
     judged = sparsity.claims(seed=common.number("seed", seed, int))
     if as_json:

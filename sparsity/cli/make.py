@@ -66,6 +66,7 @@ def reproduce(out: str, seed: str, as_json: bool) -> None:
     """Every curve with its data, the cross-check and the claims, from nothing, into one folder."""
     from sparsity.report import reproduction
 
+    common.compile_quickly()
     common.use_float64()
     with common.progress("reproduce") as report:
         done = reproduction.reproduce(out, seed=common.number("seed", seed, int), progress=report)

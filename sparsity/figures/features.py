@@ -38,6 +38,6 @@ def sample(
     from sparsity.montecarlo import Sampling, estimators
 
     seed = cell_seed(context.seed, feature.name, mean, query, dim)
-    sampling = Sampling(context.rel_error, seed=seed)
+    sampling = Sampling(context.rel_error, seed=seed, dtype=np.float32)
     found = estimators.features(feature, named(query).vector(dim), mean, 1.0, sampling)
     return (found.value, found.stderr, found.samples, found.seed), found.method

@@ -27,7 +27,9 @@ def data(context: Context) -> Data:
         "exp",
         gamma=GAMMAS,
         length=SAMPLED,
+        of="n_eff",
         montecarlo=True,
+        dtype=np.float32,
         seed=context.seed,
         rel_error=max(context.rel_error, REL_ERROR),
     ).squeeze("beta")

@@ -64,8 +64,9 @@ def small(sampler: Sampler) -> bool:
 
 def summary(*moments: jax.Array) -> jax.Array:
     """Mean, mean square and maximum of each moment's draws: what a batch hands to the host."""
-    moments = jax.lax.optimization_barrier(moments)  # else XLA draws anew for each of them
-    return jnp.stack([jnp.stack([v.mean(), (v * v).mean(), v.max()]) for v in moments], axis=1)
+    v = jax.lax.optimization_barrier(jnp.stack(moments))  # else XLA draws anew for each
+    v = v.reshape(len(moments), -1)
+    return jnp.stack([v.mean(axis=1), (v * v).mean(axis=1), v.max(axis=1)])
 
 
 def resolve_dtype(dtype: Any) -> np.dtype:
@@ -115,46 +116,53 @@ def _spread(share: Callable[..., Any], others: int) -> Callable[..., Any]:
     )
 
 
-def _batches(sampler: Sampler, seed: Any, numbers: jax.Array, arguments: Any, width: int) -> Any:
-    """Numbered batches of one estimation, [batches, 3, moments]."""
-    key = jax.random.key(seed, impl=IMPL)
+@functools.partial(jax.jit, static_argnames=("count",))
+def _keys(seeds: jax.Array, starts: jax.Array, count: int) -> jax.Array:
+    """The keys of `count` batches of each seed, [batches, seeds]: apart, it compiles but once."""
+    numbers = jnp.arange(count, dtype="uint32")[:, None] + starts
 
-    def batch(i: jax.Array) -> jax.Array:
+    def key(seed: jax.Array, number: jax.Array) -> jax.Array:
+        return fold_in(jax.random.key(seed, impl=IMPL), number)
+
+    return jax.vmap(jax.vmap(key), (None, 0))(seeds, numbers)
+
+
+def _batches(sampler: Sampler, keys: jax.Array, arguments: Any, width: int) -> Any:
+    """Batches of one estimation, [batches, 3, moments]."""
+
+    def batch(key: jax.Array) -> jax.Array:
         with jax.default_matmul_precision("highest"):  # accelerators round float32 otherwise
-            return sampler(fold_in(key, i), arguments)
+            return sampler(key, arguments)
 
-    return jax.lax.map(batch, numbers, batch_size=width if width > 1 else None)
-
-
-@functools.partial(jax.jit, static_argnames=("sampler", "count"))
-def _call(sampler: Sampler, count: int, seed: jax.Array, start: jax.Array, arguments: Any) -> Any:
-    numbers = start + jnp.arange(count * CHUNK, dtype="uint32")
-    width = _at_once(sampler, count * CHUNK)
-
-    def share(numbers: jax.Array, seed: jax.Array, arguments: Any) -> jax.Array:
-        return _batches(sampler, seed, numbers, arguments, width)
-
-    return _spread(share, 2)(numbers, seed, arguments)
+    return jax.lax.map(batch, keys, batch_size=width if width > 1 else None)
 
 
 @functools.partial(jax.jit, static_argnames=("sampler",))
-def _call_each(
-    sampler: Sampler, count: jax.Array, seeds: jax.Array, starts: jax.Array, arguments: Any
-) -> Any:
+def _call(sampler: Sampler, keys: jax.Array, arguments: Any) -> Any:
+    width = _at_once(sampler, len(keys))
+
+    def share(keys: jax.Array, arguments: Any) -> jax.Array:
+        return _batches(sampler, keys[:, 0], arguments, width)
+
+    return _spread(share, 1)(keys, arguments)
+
+
+@functools.partial(jax.jit, static_argnames=("sampler",))
+def _call_each(sampler: Sampler, count: jax.Array, keys: jax.Array, arguments: Any) -> Any:
     """A chunk of each of `count` estimations, [batches, estimations, 3, moments]."""
-    numbers, width = jnp.arange(CHUNK, dtype="uint32"), _at_once(sampler, CHUNK)
+    width = _at_once(sampler, CHUNK)
     own = jax.tree.map(lambda x: x[0], arguments)
-    one = jax.eval_shape(sampler, jax.random.key(0, impl=IMPL), own)
+    one = jax.eval_shape(sampler, keys[0, 0], own)
 
-    def share(numbers: jax.Array, count: jax.Array, *each: Any) -> jax.Array:
+    def share(keys: jax.Array, count: jax.Array, arguments: Any) -> jax.Array:
         def draw(i: Any, found: jax.Array) -> jax.Array:
-            seed, start, own = jax.tree.map(lambda x: x[i], each)
-            return found.at[:, i].set(_batches(sampler, seed, start + numbers, own, width))
+            own = jax.tree.map(lambda x: x[i], arguments)
+            return found.at[:, i].set(_batches(sampler, keys[:, i], own, width))
 
-        empty = jnp.zeros((len(numbers), len(seeds), *one.shape), one.dtype)
+        empty = jnp.zeros((*keys.shape, *one.shape), one.dtype)
         return jax.lax.fori_loop(0, count, draw, empty)
 
-    return _spread(share, 4)(numbers, count, seeds, starts, arguments)
+    return _spread(share, 2)(keys, count, arguments)
 
 
 def collect_each(
@@ -177,7 +185,7 @@ def collect_each(
         rows = [start + (i if i < count else 0) for i in range(TOGETHER)]
         own = jax.tree.map(lambda *x: np.stack(x), *(arguments[i] for i in rows))
         numbers = (np.array([x[i] for i in rows], dtype=np.uint32) for x in (seeds, firsts))
-        drawn = _call_each(sampler, np.int32(count), *numbers, own)
+        drawn = _call_each(sampler, np.int32(count), _keys(*numbers, CHUNK), own)
         found += list(np.moveaxis(np.asarray(drawn, dtype=np.float64), 1, 0)[:count])
     return found
 
@@ -199,6 +207,8 @@ def collect(sampler: Sampler, arguments: Any, *, seed: int, first: int, chunks: 
     parts = []
     while chunks:
         count = most if chunks >= most else 1
-        parts.append(_call(sampler, count, np.uint32(seed), np.uint32(first), arguments))
+        number = np.array([first], dtype=np.uint32)
+        keys = _keys(np.array([seed], dtype=np.uint32), number, count * CHUNK)
+        parts.append(_call(sampler, keys, arguments))
         first, chunks = first + count * CHUNK, chunks - count
     return np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])

@@ -13,7 +13,7 @@ from sparsity.kernels import ALL, Kernel, Law
 from sparsity.kernels.lowering import numpy_weight
 from sparsity.montecarlo import proposals
 from sparsity.montecarlo.batches import CHUNK, batch_size, collect_each, small
-from sparsity.montecarlo.precision import rounding
+from sparsity.montecarlo.precision import SUMMING, rounding
 from sparsity.montecarlo.proposals import Table
 from sparsity.montecarlo.running import Sampling, conclude, pilot, run
 from sparsity.montecarlo.samplers import Features, FullKeys, Plain, Stratified
@@ -209,15 +209,18 @@ def full_keys(
     if not 0 < spread < np.inf:
         raise InputError("spread", spread, "must be > 0")
     beta, gamma = float(q[0] @ mu), float(spread * np.linalg.norm(q[0]))
+    parameters = {"beta": beta, "gamma": gamma}
+    table = proposals.build(kernel, parameters)
     arguments = (
         q.astype(real),
         mu.astype(real),
         real.type(spread),
         real.type(proposals.tilt(kernel, beta, gamma)),
-        real.type(proposals.build(kernel, {"beta": beta, "gamma": gamma}).log_mass[1] / 2),
+        real.type(table.log_mass[1] / 2),
     )
     sampler = FullKeys(kernel, q.shape[1], batch_size(q.size), real.name)
-    done = run(sampler, arguments, _RATIO, sampling)
+    off = rounding(kernel, parameters, table, real, compare=kernel not in ALL)
+    done = run(sampler, arguments, _RATIO, sampling, resolution=off)
     return conclude(done, _RATIO, method="full-keys", sampling=sampling, samples_per_draw=len(q))
 
 
@@ -252,5 +255,6 @@ def features(
     q = q[q > 0]  # what is multiplied by zero need not be drawn
     arguments = (q.astype(real), real.type(center), real.type(spread))
     sampler = Features(feature, len(q), batch_size(len(q)), real.name)
-    done = run(sampler, arguments, _RATIO, sampling)
+    off = SUMMING * float(np.finfo(real).eps)
+    done = run(sampler, arguments, _RATIO, sampling, resolution=off)
     return conclude(done, _RATIO, method=f"features-{feature.name}", sampling=sampling)

@@ -13,6 +13,7 @@ from sparsity.kernels.lowering import jax_log_abs, numpy_log_abs_as_given
 from sparsity.montecarlo.proposals import Table
 from sparsity.montecarlo.supports import DEPTH, POWERS
 
+SUMMING = 8.0  # units in the last place by which the mean of a batch may be off
 _MOST = 1e99  # whose square is a float
 
 

@@ -19,15 +19,14 @@ from sparsity.kernels import Kernel
 from sparsity.kernels.lowering import jax_log_abs
 from sparsity.kernels.parameters import LENGTH
 from sparsity.montecarlo.batches import batch_size, summary
+from sparsity.montecarlo.precision import SUMMING
 from sparsity.montecarlo.row_plans import planned
 from sparsity.montecarlo.running import Run, Sampling, conclude, run
-from sparsity.montecarlo.sources import Source
+from sparsity.montecarlo.sources import Each, Source
 from sparsity.quantities import Quantity, RowSums
 from sparsity.results import Estimate
 from sparsity.rows.classes import no_sink
 from sparsity.rows.row import Row
-
-_ROUNDING = 8.0  # units in the last place by which the mean over rows may be off
 
 
 @dataclass(frozen=True)
@@ -173,18 +172,20 @@ def draw_rows(
     plan = planned(row, n, dim or 0, sampling.seed)
     if quantity is not None and quantity.sinks and not plan.sinks:
         raise no_sink(row)
-    known = tuple(q for q in quantities.ALL if plan.sinks or not q.sinks)
+    # Rows of tokens that differ compile once, with and without sinks.
+    sinks = plan.sinks or isinstance(plan.source, Each)
+    known = tuple(q for q in quantities.ALL if sinks or not q.sinks)
     if quantity is not None and quantity not in known:
         known = (*known, quantity)
     goal = quantities.n_eff if quantity is quantities.S else quantity
     if goal is not None and goal not in known:
         known = (*known, goal)
     size = batch_size(plan.source.length * plan.source.width)
-    sampler = RowSampler(row.kernel, plan.source, known, plan.sinks, size, real.name)
+    sampler = RowSampler(row.kernel, plan.source, known, sinks, size, real.name)
     arguments = jax.tree.map(
         lambda x: np.asarray(x, dtype=real), (plan.law, plan.log_unit, plan.log_scale)
     )
-    rounding = _ROUNDING * float(np.finfo(real).eps)
+    rounding = SUMMING * float(np.finfo(real).eps)
     done = run(sampler, arguments, _powers(known, goal), sampling, resolution=rounding)
     return DrawnRows(done, sampler, plan.method, sampling)
 

@@ -66,7 +66,13 @@ def _grids(kernel: Kernel, given: Cell) -> Grids:
 
 
 def _sampled(
-    cells: Grid, asked: Sequence[Quantity], limit: bool, seed: int, rel_error: float, most: float
+    cells: Grid,
+    asked: Sequence[Quantity],
+    limit: bool,
+    seed: int,
+    rel_error: float,
+    most: float,
+    dtype: Any,
 ) -> tuple[Variables, dict[str, str]]:
     """Estimates of the limit S, if asked for, and of the quantities of rows of n."""
     from sparsity.montecarlo import Sampling, draw_each
@@ -74,7 +80,7 @@ def _sampled(
 
     def sampling(cell: Cell, samples: float) -> Sampling:
         own = cell_seed(seed, cells.kernel.name, *map(repr, cells.steps), *cell.items())
-        return Sampling(rel_error, seed=own, max_samples=samples)
+        return Sampling(rel_error, seed=own, max_samples=samples, dtype=dtype)
 
     def scalars(every: list[Cell]) -> Iterator[Estimate]:
         return draw_each(cells.kernel, every, [sampling(cell, most) for cell in every])
@@ -111,6 +117,7 @@ def sweep(
     seed: int = 0,
     rel_error: float = 1e-3,
     max_samples: float = 3e7,
+    dtype: Any = None,
     **grids: Any,
 ) -> xarray.Dataset:
     """Quantities of a row over the outer product of parameter grids.
@@ -124,6 +131,7 @@ def sweep(
         seed: of the sampling; every cell draws from a stream of its own.
         rel_error: relative standard error for the sampling to reach.
         max_samples: the most weights to draw in one cell, whether or not it is reached.
+        dtype: sampling precision; None takes float64 where JAX has it enabled.
         **grids: the kernel's parameters, each a number, a flat list or text such as "0.1:10:50:log"
             or "uniform,one-hot"; those of a row are its own where not given. `length` is that of
             rows of n tokens.
@@ -159,7 +167,7 @@ def sweep(
     methods = {"method": method}
     if montecarlo:
         limit = of is None and not cells.steps
-        sampled, more = _sampled(cells, asked, limit, seed, rel_error, max_samples)
+        sampled, more = _sampled(cells, asked, limit, seed, rel_error, max_samples, dtype)
         variables |= sampled
         methods |= more
     return _dataset(cells, variables, methods)
