@@ -659,9 +659,9 @@ BAD = [  # (command line, what the line on stderr must say)
     *((f"{verb} {wrong} {rest}", ["kernel", wrong, f"did you mean {near}?"])
       for verb, rest in (("eval", "--gamma 1"), ("derive", ""), ("estimate", "--gamma 1"),
                          ("verify", ""), ("sweep", "--gamma 1 --out x.nc"))
-      for wrong, near in (("relu", "relu2"), ("exq", "exp"), ("identiy", "identity"),
+      for wrong, near in (("relv2", "relu2"), ("exq", "exp"), ("identiy", "identity"),
                           ("decay", "decayed"), ("nonegative", "nonnegative"))),
-    ("eval softmax --gamma 1", ["kernel", "softmax", f"the kernels are {', '.join(NAMES)}"]),
+    ("eval sparsemax --gamma 1", ["kernel", "sparsemax", f"the kernels are {', '.join(NAMES)}"]),
     # a sink
     *((f"design --length 100 --sink-mass 0.5 --gamma 1 --kernel {name}",
        ["kernel", name, "softmax logits"]) for name in ("relu2", "nope")),

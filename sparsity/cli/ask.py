@@ -50,12 +50,13 @@ def list_(as_json: bool) -> None:
     help="How to print.",
     shell_complete=common.offering("text", "latex"),
 )
+@click.option("--max-seconds", metavar="T", default="60", help="The longest it may take.")
 @common.json_option
-def derive(kernel: str, style: str, as_json: bool) -> None:
+def derive(kernel: str, style: str, max_seconds: str, as_json: bool) -> None:
     """Derive S of KERNEL symbolically: moments, S, limits and leading asymptotics."""
     if style not in ("text", "latex"):
         raise InputError("format", style, "choose text or latex")
-    found = sparsity.derive(kernel)
+    found = sparsity.derive(kernel, max_seconds=common.number("max_seconds", max_seconds))
     if not as_json:
         click.echo(found.text() if style == "text" else found.latex())
         return

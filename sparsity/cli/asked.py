@@ -75,7 +75,8 @@ class Asked:
         if self.of_rows and length:
             shown.append(f"n = {self.length}")
         kernel = self.row.kernel
-        return f"{kernel.name} ({kernel.title}) at {', '.join(shown)}"
+        title = f" ({kernel.title})" if kernel.title != kernel.name else ""
+        return f"{kernel.name}{title} at {', '.join(shown)}"
 
     @property
     def definition(self) -> str:

@@ -80,7 +80,7 @@ class ReadLater(click.Option):
 
 
 kernel_names = members("sparsity.kernels")
-kernel_argument = click.argument("kernel", shell_complete=kernel_names)
+kernel_argument = click.argument("kernel", metavar="KERNEL|FORMULA", shell_complete=kernel_names)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
 seed_option = click.option("--seed", metavar="K", default="0", help="Seed (default 0).")
 steps_option = click.option(

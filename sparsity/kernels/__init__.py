@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import functools
 
 from sparsity.errors import InputError
+from sparsity.kernels import text
 from sparsity.kernels.base import Kernel, Law, score_kernel
 from sparsity.kernels.decayed import decayed
 from sparsity.kernels.exp import exp
@@ -28,17 +30,30 @@ __all__ = [
 ALL: tuple[Kernel, ...] = (exp, relu2, identity, nonnegative, decayed)
 
 
+@functools.lru_cache(maxsize=256)
+def _typed(formula: str) -> Kernel:
+    """The kernel that a formula writes; a built-in one if it is the same function."""
+    typed = Kernel.parse(formula)
+    return next((known for known in ALL if known.weight == typed.weight), typed)
+
+
 def named(kernel: str | Kernel) -> Kernel:
-    """The built-in kernel of that name; a `Kernel` is returned as it is.
+    """The built-in kernel of that name, or the one that a formula of the score writes.
+
+    Args:
+        kernel: a name, a text such as "log(1 + exp(s))", or a `Kernel`, returned as it is.
 
     Raises:
-        InputError: no such kernel; the nearest name is suggested.
+        InputError: no such kernel, the nearest name is suggested; or a mistake in the formula.
     """
     if isinstance(kernel, Kernel):
         return kernel
     names = [known.name for known in ALL]
     if kernel in names:
         return ALL[names.index(kernel)]
-    near = difflib.get_close_matches(str(kernel), names, n=1)
+    if isinstance(kernel, str) and (kernel.strip() in text.ALIASES or not text.is_word(kernel)):
+        return _typed(kernel)
+    near = difflib.get_close_matches(str(kernel), [*names, *text.ALIASES], n=1)
     hint = f"did you mean {near[0]}? " if near else ""
-    raise InputError("kernel", kernel, f"{hint}the kernels are {', '.join(names)}")
+    fix = f"{hint}the kernels are {', '.join(names)}, or give a formula of the score s"
+    raise InputError("kernel", kernel, fix)

@@ -12,6 +12,7 @@ import sympy
 
 from sparsity.errors import InputError
 from sparsity.kernels import symbols
+from sparsity.kernels import text as texts
 from sparsity.kernels.computable import refuse_uncomputable
 from sparsity.kernels.parameters import BETA, DECAY, DIM, GAMMA, LENGTH, Parameter
 
@@ -76,6 +77,19 @@ class Kernel:
         refuse_uncomputable(self.weight)
         if self.weight.is_real is False:
             raise InputError("weight", self.weight, "must be real for every real score s")
+
+    @classmethod
+    def parse(cls, text: str, name: str | None = None) -> Kernel:
+        """The kernel a = f(s) that a text writes: "log(1 + exp(s))", "where(s > 1, s, 0)".
+
+        Args:
+            text: a formula of the score s; nothing in it is run. See `sparsity.kernels.text.parse`.
+            name: identifier; defaults to the text.
+
+        Raises:
+            InputError: not a formula, with a caret at the place; or as `score_kernel`.
+        """
+        return score_kernel(name or " ".join(text.split()), texts.parse(text), source="typed")
 
     def __hash__(self) -> int:
         """As equality demands, by two of the fields: caches and compiled samplers look it up."""

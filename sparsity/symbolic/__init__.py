@@ -8,26 +8,33 @@ from __future__ import annotations
 
 import functools
 
+from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, named
 from sparsity.symbolic.derivation import Case, Derivation, Limit
+from sparsity.symbolic.patience import within
 
 __all__ = ["Case", "Derivation", "Limit", "derive"]
 
 
-def derive(kernel: str | Kernel) -> Derivation:
+def derive(kernel: str | Kernel, *, max_seconds: float = 60.0) -> Derivation:
     """Derive S = E|a|/√(E a²) of a kernel, with its moments, limits and leading asymptotics.
 
     Args:
-        kernel: a built-in kernel's name, or any `Kernel` (see `score_kernel`).
+        kernel: a built-in kernel's name, a formula of the score s, or any `Kernel`.
+        max_seconds: the longest it may take, > 0; products of many kinks may take hours.
 
     Returns:
         The derivation; repeated calls return the same object.
 
     Raises:
-        InputError: no kernel of that name.
-        NoClosedForm: which step failed and on what; quadrature is the route then.
+        InputError: no kernel of that name, or a bad limit.
+        NoClosedForm: which step failed and on what, or that it took too long; quadrature is the
+            route then.
     """
-    return _derive(named(kernel))
+    record = named(kernel)
+    if not (isinstance(max_seconds, (int, float)) and max_seconds > 0):
+        raise InputError("max_seconds", max_seconds, "must be > 0")
+    return within(max_seconds, lambda: _derive(record))
 
 
 @functools.lru_cache(maxsize=64)

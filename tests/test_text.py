@@ -1,0 +1,319 @@
+"""Kernels typed as text: what is a formula, what is not, and that nothing typed is ever run."""
+
+import contextlib
+import math
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import sympy
+from sympy import Abs, Max, Min, Piecewise, Rational, cosh, erf, erfc, exp, floor, log, sqrt, tanh
+
+import sparsity
+from sparsity import Kernel, kernels, score_kernel
+from sparsity.errors import InputError, NoClosedForm
+from sparsity.kernels import text
+from sparsity.kernels.symbols import s
+from sparsity.symbolic.patience import within
+
+GOOD = {
+    "s": s,
+    "-s": -s,
+    "+s": s,
+    "2": sympy.Integer(2),
+    "s + 1": s + 1,
+    "s - 0.5": s - Rational(1, 2),
+    "3*s": 3 * s,
+    "s/3": s / 3,
+    "s**2": s**2,
+    "s**3 + 2*s": s**3 + 2 * s,
+    "2**s": sympy.Integer(2) ** s,
+    "0.5**-s": Rational(1, 2) ** -s,
+    "pi*s": sympy.pi * s,
+    "1e-3 + s": s + Rational(1, 1000),
+    ".25*s": s / 4,
+    "exp(s)": exp(s),
+    "exp(2*s - s**2)": exp(2 * s - s**2),
+    "log(1 + exp(s))": log(1 + exp(s)),
+    "log(2 + s**2)": log(2 + s**2),
+    "sqrt(1 + s**2)": sqrt(1 + s**2),
+    "abs(s)": Abs(s),
+    "abs(s)**0.3": Abs(s) ** Rational(3, 10),
+    "abs(s)**(1/3)": Abs(s) ** Rational(1, 3),
+    "sign(s) + 1": sympy.sign(s) + 1,
+    "cosh(s)": cosh(s),
+    "sinh(s)**2": sympy.sinh(s) ** 2,
+    "tanh(s)**2": tanh(s) ** 2,
+    "1 + erf(s)": 1 + erf(s),
+    "erfc(-s)": erfc(-s),
+    "cos(s)": sympy.cos(s),
+    "sin(s) + 2": sympy.sin(s) + 2,
+    "atan(s) + 2": sympy.atan(s) + 2,
+    "floor(s)": floor(s),
+    "max(s, 0)**2": Max(s, 0) ** 2,
+    "min(s, 3)": Min(s, 3),
+    "max(s, -s, 1)": Max(s, -s, 1),
+    "where(s > 1, s - 1, 0)": Piecewise((s - 1, s > 1), (0, True)),
+    "where(s <= 0, exp(s), 1 + s)": Piecewise((exp(s), s <= 0), (1 + s, True)),
+    "where(s >= 0, s, where(s < -1, 2, 1))": Piecewise(
+        (s, s >= 0), (Piecewise((2, s < -1), (1, True)), True)
+    ),
+    "relu(s)**3": Max(s, 0) ** 3,
+    "elu(s) + 1": Piecewise((s, s > 0), (exp(s) - 1, True)) + 1,
+    "softplus(s)": log(1 + exp(s)),
+    "sigmoid(s - 3)": 1 / (1 + exp(3 - s)),
+    "gelu(s)": s * (1 + erf(s / sqrt(2))) / 2,
+    "silu(s)": s / (1 + exp(-s)),
+    "softmax": exp(s),
+    "relu": Max(s, 0),
+    "gelu": s * (1 + erf(s / sqrt(2))) / 2,
+    "silu": s / (1 + exp(-s)),
+    "softplus": log(1 + exp(s)),
+    "sigmoid": 1 / (1 + exp(-s)),
+    "elu": Piecewise((s, s > 0), (exp(s) - 1, True)),
+    "exp(s)*(1 + tanh(s))*softplus(s)": exp(s) * (1 + tanh(s)) * log(1 + exp(s)),
+}
+
+_DUNDERS = ("class", "bases", "subclasses", "globals", "builtins", "dict", "mro", "init", "code")
+_CALLS = (
+    "__import__('os').system('touch CANARY')",
+    "eval('1')",
+    'exec(\'open("CANARY", "w")\')',
+    "open('CANARY', 'w')",
+    "compile('1', '', 'eval')",
+    "getattr(s, 'x')",
+    "print(s)",
+    "input()",
+    "globals()",
+    "vars()",
+    "type(s)",
+    "breakpoint()",
+    "exit()",
+    "help()",
+    "range(9)",
+    "sympify('s')",
+    "S('s')",
+    "Symbol('s')",
+    "os.system('touch CANARY')",
+    "sympy.exp(s)",
+    "np.exp(s)",
+    "exp.__call__(s)",
+    "exp(s).subs(s, 1)",
+    "(exp)(s)(s)",
+    "s()",
+    "pi(s)",
+    "1(s)",
+    "'x'.join(s)",
+    "exp(*[s])",
+    "exp(**{})",
+    "exp(x=s)",
+    "exp(s, evaluate=False)",
+    "where(__import__('os'), 1, 2)",
+    "max(open('CANARY', 'w'), 1)",
+    "where(s > exec('1'), 1, 2)",
+)
+_SYNTAX = (
+    "lambda: s", "(lambda x: x)(s)", "lambda s=open('CANARY', 'w'): s", "s if s > 0 else 0",
+    "[s]", "[s for s in (1,)]", "(s for s in (1,))", "{s}", "{s: s}", "{s for s in (1,)}",
+    "(s, s)", "s,", "s[0]", "s[:]", "s.real", "s.x.y", "exp.x", "1 .real", "'s'", "b's'",
+    "f'{s}'", "f'{open(1)}'", "...", "None", "(True)", "s is s", "s in s", "not s", "~s",
+    "s and 1", "s or 1", "s == s", "s != s", "1 < s < 2", "s > 0", "s @ s", "s // 2", "s % 2",
+    "s << 2", "s >> 2", "s & 1", "s | 1", "s ^ 2", "s := 1", "(s := 1)", "s = 1", "s += 1",
+    "await s", "yield s", "(yield)", "*s", "**s", "s;s", "s # x", "import os", "del s",
+    "pass", "return s", "raise s", "assert s", "while 1: pass", "def f(): pass", "@s", "s!", "s?",
+    "$s", "`s`", "s\\", "\\s", "s..s", "(s", "s)", ")(", "()", "exp(", "exp)", "exp()", "exp(s s)",
+    "exp(s,, s)", "exp s", "2s", "s2", "s s", "1 2", "s +", "* s", "s ** ", "s ***2", "exp(s)(",
+)  # fmt: skip
+_NUMBERS = (
+    "9**9**9", "9**9**9**9**9", "s**99999", "s**-65", "s**65", "(s**9)**9", "((s**8)**8)**8",
+    "(2**64)**64*s", "1e31*s", "1e400*s", "1e-400*s", "1e99999999*s", "10**40*s", "s/10**31",
+    "0x10*s", "0b1*s", "0o7*s", "1_000*s", "1j*s", "1e5j", "07*s", "1.5.2", "s**s", "s**exp(s)",
+    "0**0/s/0", "s/0", "s/(1-1)", "0**-1", "(-1)**0.5", "(-2)**s", "exp(exp(99))", "exp(1e9)",
+    "log(0)", "sqrt(-1)", "1/(s-s)", "s**(1/97)", "9999999999999999999999999999999999*s",
+    "max(s)", "max()", "min(1)", "max(1,2,3,4,5,6,7,8,s)", "where(s)", "where(s, 1, 2)",
+    "where(s > 0, 1)", "where(s > 0, 1, 2, 3)", "where(s == 0, 1, 2)", "where(0 < s < 1, 1, 2)",
+    "where(not s > 0, 1, 2)", "exp(s, s)", "log(s, 2)", "abs()", "gelu(s, s)",
+)  # fmt: skip
+_LONG = (
+    "exp(" * 60 + "s" + ")" * 60,
+    "(" * 150 + "s" + ")" * 150,
+    "(" * 50_000 + "s" + ")" * 50_000,
+    "-" * 390 + "s",
+    "+-" * 150 + "s",
+    "s+" * 250 + "s",
+    "s" * 100_000,
+    "s*" * 50_000 + "s",
+    " " * 10 + "s" + "+1" * 1000,
+    "[" * 200,
+    "(" * 399,
+    "lambda:" * 50 + "s",
+    "max(s,1)+" * 45 + "exp(" * 3,
+)
+_UNICODE = (
+    "ехр(s)", "ｅxp(s)", "exр(s)", "ｓ", "ѕ", "s²", "s·2", "2×s", "s÷2", "s−1", "−s", "√s", "π*s",
+    "ℯ**s", "exp(s）", "s\u200b", "\u202es", "s\n+1", "s\t+1", "s\r+1", "\x00", "s\x00", "s\x1b[2J",
+    "²", "１", "s**２", "é", "s\u00a0+1", "ſ", "𝐬", "s\ud800", "\ufeffs",
+)  # fmt: skip
+HOSTILE = (
+    *(f"s.__{name}__" for name in _DUNDERS),
+    *(f"__{name}__" for name in _DUNDERS),
+    *_CALLS,
+    *_SYNTAX,
+    *_NUMBERS,
+    *_LONG,
+    *_UNICODE,
+)
+
+
+@pytest.mark.parametrize("formula", GOOD)
+def test_a_formula_is_the_kernel_built_in_sympy(formula):
+    found = Kernel.parse(formula)
+    assert found.weight == score_kernel("same", GOOD[formula]).weight
+    assert found.name == formula
+
+
+def test_there_are_enough_of_both():
+    assert len(GOOD) >= 40
+    assert len(set(HOSTILE)) == len(HOSTILE) >= 200
+
+
+def test_a_planted_wrong_reader_is_seen(monkeypatch):
+    monkeypatch.setitem(text.FUNCTIONS, "silu", lambda x: x / (1 + exp(x)))
+    with pytest.raises(AssertionError):
+        test_a_formula_is_the_kernel_built_in_sympy("silu(s)")
+
+
+class _Watch:
+    """Python's own record of code that is run and files that are opened."""
+
+    def __init__(self):
+        self.on, self.seen = False, []
+        sys.addaudithook(self)
+
+    def __call__(self, event, arguments):
+        if self.on and event in ("exec", "open", "os.system", "subprocess.Popen", "import"):
+            self.seen.append((event, arguments[:1]))
+
+
+def test_hostile_text_gets_one_line_and_nothing_is_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    watch, lines = _Watch(), []
+    for _ in range(2):  # once to have everything imported
+        lines.clear()
+        for formula in HOSTILE:
+            try:
+                text.parse(formula)
+            except InputError as error:
+                lines.append(str(error))
+            else:
+                pytest.fail(f"taken for a formula: {formula[:60]!r}")
+        if not watch.on:
+            watch.on = True
+    watch.on = False
+    assert len(lines) == len(HOSTILE)
+    assert all("\n" not in line and line.isprintable() and len(line) < 400 for line in lines)
+    assert watch.seen == []
+    assert not list(Path(tmp_path).iterdir())
+
+
+def test_the_watch_sees_what_is_run():
+    watch = _Watch()
+    watch.on = True
+    eval("1 + 1")
+    watch.on = False
+    assert [event for event, _ in watch.seen] == ["exec"]
+
+
+@pytest.mark.parametrize(
+    ("formula", "shown"),
+    [
+        ("log(1 + epx(s))", '"log(1 + ^epx(s))"'),
+        ("s^2", '"s^^2"'),
+        ("exp(s)*s.real", '"exp(s)*^s.real"'),
+        ("s + where(s, 1, 2)", '"s + where(^s, 1, 2)"'),
+        ("s + é", '"s + ^é"'),
+        ("s**3**4", '"s**^3**4"'),
+    ],
+)
+def test_the_caret_is_at_the_mistake(formula, shown):
+    with pytest.raises(InputError, match="at \\^: ") as caught:
+        text.parse(formula)
+    assert shown in str(caught.value)
+
+
+def test_names_stay_names():
+    assert kernels.named("exp") is kernels.exp
+    for same, kernel in {
+        "softmax": kernels.exp,
+        "exp(s)": kernels.exp,
+        "max(0, s)**2": kernels.relu2,
+        "s": kernels.identity,
+    }.items():
+        assert kernels.named(same) is kernel
+    with pytest.raises(InputError, match="did you mean exp"):
+        kernels.named("expp")
+    with pytest.raises(InputError, match="did you mean softplus"):
+        kernels.named("sofplus")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("eval", "--beta", 0, "--gamma", 2),
+        ("derive",),
+        ("exact", "--length", 64, "--beta", 0, "--gamma", 2),
+        ("estimate", "--beta", 0, "--gamma", 1),
+        ("verify", "--beta", 0, "--gamma", 1, "--detectable", 1e-2),
+        ("design", "--length", 64, "--n-eff", 30, "--gamma", 1, "--free", "beta"),
+        ("sweep", "--beta", 0, "--gamma", "1,2"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_every_command_takes_a_formula(command, arguments, tmp_path):
+    name, *options = arguments
+    if name == "sweep":
+        options += ["--out", tmp_path / "out.nc"]
+    formula = "s**2*exp(s)" if name == "derive" else "where(s > 0, s**3, 0)"
+    code, out, err = command(name, formula, *options, "--json")
+    assert code == 0, err
+    assert formula.split(",")[0] in out
+    code, out, err = command(name, "s**2 + open('x')", *options)
+    assert (code, out) == (2, "")
+    assert "kernel = \"s**2 + ^open('x')\": at ^: unknown name open" in err
+    assert err.count("\n") == 1
+
+
+def test_a_formula_is_a_kernel_for_every_instrument():
+    asked = {"beta": 0.2, "gamma": 1.5}
+    built = score_kernel("softplus", log(1 + exp(s)))
+    typed = "log(1 + exp(s))"
+    assert sparsity.evaluate(typed, **asked).log_S == sparsity.evaluate(built, **asked).log_S
+    n_eff = sparsity.exact(typed, length=64, **asked).value
+    assert n_eff == sparsity.exact(built, length=64, **asked).value
+    assert sparsity.Row(typed, **asked).kernel.weight == built.weight
+
+
+def test_a_derivation_ends_in_time():
+    started = time.perf_counter()
+    with pytest.raises(NoClosedForm, match=r"takes longer than 0\.5 s"):
+        sparsity.derive("cosh(s)**10 + 1", max_seconds=0.5)
+    assert time.perf_counter() - started < 30  # rather than minutes
+    assert str(sparsity.derive("s**2", max_seconds=math.inf).second_moment)
+    with pytest.raises(InputError, match="max_seconds = 0: must be > 0"):
+        sparsity.derive("s**2", max_seconds=0)
+
+
+def test_the_limit_holds_in_any_thread_and_only_for_its_own_work():
+    def endless():
+        while True:
+            with contextlib.suppress(Exception):
+                sum(range(100))
+
+    with ThreadPoolExecutor(1) as pool, pytest.raises(NoClosedForm):
+        pool.submit(within, 0.2, endless).result()
+    for _ in range(200):  # it may ring while the work ends
+        with contextlib.suppress(NoClosedForm):
+            within(1e-4, lambda: sum(range(2000)))
+    assert sum(range(10**6)) == 499999500000
