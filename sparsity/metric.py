@@ -31,6 +31,27 @@ def participation(total: Any, l2: Any) -> Any:
     return l2 / total**2
 
 
+def entropy(weights: Any, unit: Any = 0.0) -> Any:
+    """−Σ p ln p in nats over tokens, p = weights/(Σ weights + unit), with 0 ln 0 = 0.
+
+    The largest weights go by what is beside them, so that one-hot rows keep their digits.
+
+    Args:
+        weights: |a| of each token, along the last axis.
+        unit: what takes part in the total and is no token.
+    """
+    xp = weights.__array_namespace__()
+    top = weights.max(-1)
+    under = weights < top[..., None]
+    ties = (~under).sum(-1) * (top > 0)
+    top = top + (top == 0)
+    rest = ((weights * under).sum(-1) + unit) / top
+    ratios = weights * under / top[..., None]
+    log_total = xp.log1p(rest + (ties - 1))  # of the total over the largest weight
+    below = (ratios * (log_total[..., None] - xp.log(ratios + (ratios == 0)))).sum(-1)
+    return (ties * log_total + below) / (ties + rest)
+
+
 def _scaled(a: Any, axis: int) -> Any:
     """|a| over its largest entry, so that no square over- or underflows where it matters."""
     a = abs(a)

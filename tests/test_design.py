@@ -174,7 +174,7 @@ def test_impossible(kernel, wanted, options, match):
         ({"kernel": "relu2", "beta": -1.0, "gamma": 1.0}, "leave one out"),
         ({"kernel": "decayed", "decay": 0.5}, "decay is free"),
         ({"kernel": "nonnegative"}, r"kernel = nonnegative.*features"),
-        ({"kernel": "softmax"}, "kernel = softmax"),
+        ({"kernel": "sparsemax"}, "kernel = sparsemax"),
     ],
 )
 def test_bad_input(arguments, match):

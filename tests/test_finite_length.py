@@ -168,7 +168,7 @@ def test_sampled_rows(name, beta, gamma, n):
 
 def _without_one_phi(one):
     """A factor φ too many in every term."""
-    return lambda sums, body, step: one(sums, body * np.exp(sums.log_phi), step)
+    return lambda sums, body, *rest: one(sums, body * np.exp(sums.log_phi), *rest)
 
 
 def _term(combine):

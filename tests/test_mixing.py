@@ -123,7 +123,7 @@ def test_later_tokens_do_not_reach_earlier_ones():
     ("change", "argument"),
     [
         ({"kernel": "decayed"}, "kernel"),
-        ({"kernel": "softmax"}, "kernel"),
+        ({"kernel": "sparsemax"}, "kernel"),
         ({"gamma": 0.0}, "gamma"),
         ({"length": 1}, "length"),
         ({"length": "a"}, "length"),

@@ -121,7 +121,7 @@ def test_sampled_rows_of_every_step(name, number):
 
 def _scaled_body(one):
     """φ^n for φ^(n−1)."""
-    return lambda sums, body, step: one(sums, body * np.exp(sums.log_phi), step)
+    return lambda sums, body, *rest: one(sums, body * np.exp(sums.log_phi), *rest)
 
 
 PLANTED = {

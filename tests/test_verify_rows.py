@@ -29,19 +29,19 @@ ROWS: dict[str, tuple[Row, int, int, Row]] = {
     "softplus": (
         Row(softplus, beta=0.0, gamma=1.0, steps=(Alibi(0.05), Window(16))),
         24,
-        4,
+        5,
         Row(softplus, beta=0.0, gamma=1.0, steps=(Alibi(0.055), Window(16))),
     ),
     "cube": (
         Row(cube, beta=1.0, gamma=1.0, steps=(Decay(0.9),)),
         12,
-        4,
+        5,
         Row(cube, beta=1.0, gamma=1.0, steps=(Decay(0.89),)),
     ),
     "relu2": (
         Row("relu2", beta=0.5, gamma=1.0, steps=(SinkLogit(2.0),)),
         12,
-        5,
+        6,
         Row("relu2", beta=0.5, gamma=1.0, steps=(SinkLogit(2.02),)),
     ),
 }
@@ -69,7 +69,9 @@ def test_the_row_agrees(verified):
     name, found = verified
     assert found.agree, found.text()
     assert len(found.cells) == ROWS[name][2]
-    asked = {"S", "n_eff", "participation"} | ({"sink_mass"} if name == "relu2" else set())
+    asked = {"S", "n_eff", "participation", "entropy"} | (
+        {"sink_mass"} if name == "relu2" else set()
+    )
     assert {cell.quantity for cell in found.cells} == asked
     assert {cell.instruments for cell in found.cells} == {
         ("exact law", "whole rows"), ("limit", "pooled rows"),
@@ -131,35 +133,36 @@ PAIRS: dict[str, tuple[Row, int | None, list[str], list[str]]] = {
     # name: row, length, samplers of the cells, second theories
     "exp": (
         Row("exp", gamma=0.5), 4,
-        ["scalars"] + ["whole rows"] * 3, ["quadrature", "quadrature", "second exact law"],
+        ["scalars"] + ["whole rows"] * 4,
+        ["quadrature", "quadrature", "second exact law", "Stein's identity"],
     ),
     "relu2, long rows": (
         Row("relu2", beta=0.0, gamma=1.0), None, ["scalars"], ["quadrature", "quadrature"],
     ),
-    "softplus": (Row(softplus, beta=0.0, gamma=1.0), 4, ["scalars"] + ["whole rows"] * 3, []),
+    "softplus": (Row(softplus, beta=0.0, gamma=1.0), 4, ["scalars"] + ["whole rows"] * 4, []),
     "exp with steps": (
         Row("exp", gamma=0.5, steps=(Alibi(0.1), Window(3))), 4,
-        ["pooled rows"] + ["whole rows"] * 3, ["second exact law"],
+        ["pooled rows"] + ["whole rows"] * 4, ["second exact law"],
     ),
     "exp beside a sink": (
-        Row("exp", gamma=0.5, steps=(Sink(1.0),)), 4, ["pooled rows"] + ["whole rows"] * 4, [],
+        Row("exp", gamma=0.5, steps=(Sink(1.0),)), 4, ["pooled rows"] + ["whole rows"] * 5, [],
     ),
     "sphere": (
-        Row("exp", gamma=0.5, steps=(QKNorm(4),)), 4, ["pooled rows"] + ["whole rows"] * 3, [],
+        Row("exp", gamma=0.5, steps=(QKNorm(4),)), 4, ["pooled rows"] + ["whole rows"] * 4, [],
     ),
     "sphere, long rows": (
         Row("exp", gamma=0.5, steps=(QKNorm(4),)), None, ["pooled rows"], [],
     ),
     "rope": (
         Row("exp", steps=(Rope((1.0, 0.5), (0.4, -0.2), 0.3),)), 4,
-        ["pooled rows"] + ["whole rows"] * 3, ["second exact law"],
+        ["pooled rows"] + ["whole rows"] * 4, ["second exact law"],
     ),
     "coca, t cut at zero": (
         Row("exp", steps=(Coca((1.0, 0.5), 0.5, 0.3),)), 4, ["whole rows"], [],
     ),
     "steep exp": (
         Row("exp", gamma=3.0, steps=(Decay(0.9),)), 4,
-        ["whole rows"] * 3, ["second exact law"],
+        ["whole rows"] * 4, ["second exact law"],
     ),
     "decayed": (Row("decayed", decay=0.9), 10, ["scalars"], ["quadrature"]),
     "nonnegative": (
@@ -175,7 +178,7 @@ def test_every_pair_that_applies_to_a_row(name):
     assert [cell.instruments[1] for cell in sampled] == samplers
     assert [cell.instruments[1] for cell in exact] == theories
     assert len(left_out) == {"softplus": 2, "steep exp": 1, "exp beside a sink": 1}.get(
-        name, 3 if name.startswith("coca") else 0
+        name, 4 if name.startswith("coca") else 0
     )
     assert [cell.verdict for cell in check_exact(exact)] == ["agree"] * len(theories)
 
@@ -206,9 +209,9 @@ def test_theories_that_differ_are_seen(monkeypatch):
     right = cells.THEORIES["second exact law"]
     planted = {"second exact law": lambda cell: (right(cell)[0] + 1e-6, right(cell)[1])}
     _, exact, _ = pairs.pairs(Row("exp", gamma=0.5), 4, 1.1e-4)
-    assert [c.verdict for c in check_exact(exact)] == ["agree"] * 3
+    assert [c.verdict for c in check_exact(exact)] == ["agree"] * 4
     monkeypatch.setattr(cells, "THEORIES", cells.THEORIES | planted)
-    assert [c.verdict for c in check_exact(exact)] == ["agree", "agree", "disagree"]
+    assert [c.verdict for c in check_exact(exact)] == ["agree", "agree", "disagree", "agree"]
 
 
 @pytest.mark.parametrize(

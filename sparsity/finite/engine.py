@@ -28,13 +28,16 @@ _BLOCK = 2**17  # numbers of an integrand held at once
 _BEYOND = 10.0  # of u: more than the integral beyond its range is, over the integrand at the end
 
 
-def integrated(sums: Sums, body: np.ndarray, step: float) -> tuple[np.ndarray, np.ndarray]:
+def integrated(
+    sums: Sums, body: np.ndarray, step: float, beyond: float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
     """∫ body du over P(row ≠ 0) of its first version, and a bound on its relative error.
 
     Args:
         sums: what the body was made of.
         body: [versions, ..., points].
         step: of u.
+        beyond: by how much the integral of |body| may exceed that of the body.
     """
     fine = body[0].sum(axis=-1) * step / sums.p_row[0]
     gap = np.abs(fine - body[0, ..., ::2].sum(axis=-1) * 2 * step / sums.p_row[0])
@@ -43,7 +46,8 @@ def integrated(sums: Sums, body: np.ndarray, step: float) -> tuple[np.ndarray, n
     ends = np.abs(body[0, ..., 0]) + np.abs(body[0, ..., -2])  # it falls on beyond them
     gap = gap + _BEYOND * ends / sums.p_row[0]
     with np.errstate(divide="ignore", invalid="ignore"):
-        return fine, np.where(fine > 0, gap / fine, np.inf) + sums.error + 100 * TAIL
+        inner = (sums.error + 100 * TAIL) * (fine + beyond)
+        return fine, np.where(fine > 0, (gap + inner) / fine, np.inf)
 
 
 def _certain(p: np.ndarray, rounding: float) -> np.ndarray:
@@ -74,7 +78,7 @@ def _one(row: Row, integral: Integral, n: int, longest: float) -> tuple[float, f
     sums = transforms.sums(given, power, order, _channels(integral, given), longest, reach=reach)
     scale = np.exp(sums.top)
     body = integral.combine(scale, *sums.channels) * np.exp(sums.log_phi)
-    value, error = map(float, integrated(sums, body, STEP))
+    value, error = map(float, integrated(sums, body, STEP, integral.beyond))
     value *= integral.factor(n)
     value = min(max(value, integral.least(n)), integral.most(n, seen))  # rounding
     return value, float(_certain(sums.p_row[0] * scale, 1e-15)), error
@@ -103,7 +107,7 @@ def _alike(laws: Laplace, integral: Integral, n: np.ndarray) -> list[np.ndarray]
         body = integral.combine(scale[..., None], *(m * x for x in sums))
         body *= np.exp(m * log_phi[:, None])
         found = Sums(log_phi, np.empty(0), p_row[None, :, part], 0.0, laws.rounding)
-        values[:, part], errors[:, part] = integrated(found, body[None], ALIKE)
+        values[:, part], errors[:, part] = integrated(found, body[None], ALIKE, integral.beyond)
     each = [(integral.factor(m), integral.least(m), integral.most(m, m)) for m in n]
     factor, least, most = np.array(each).T
     values = np.clip(values * factor, least, most)  # rounding

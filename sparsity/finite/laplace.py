@@ -18,6 +18,7 @@ from sparsity.errors import InputError
 from sparsity.finite import families
 from sparsity.finite.nodes import TAIL, nodes, too_wide
 from sparsity.kernels.base import Kernel
+from sparsity.quantities.base import LogMoment
 
 _MOST_POINTS = 1_000_000  # of u, that one law may be asked for: seconds of work
 _FAR = (-1.0, 0.0, 2.0)  # powers of |f| in E Y₂ and sink masses next to nothing
@@ -26,6 +27,7 @@ _LARGE = 5.5  # log x above which e^(−x) counts as zero
 _AT_ONCE = 16  # points of u
 _FEW = 4  # laws of a product
 _COARSE = np.arange(40.0, -176.0, -2.0)  # of u, from the largest |f|^c, where ranges are looked for
+Orders = tuple[float | LogMoment, ...]
 _NEAR = 1.25  # rounding error of a density over that of its reference
 
 
@@ -136,16 +138,30 @@ def family(kernel: Kernel, beta: float, gamma: float, dim: int | None, c: int) -
 
 
 @functools.cache
-def _series(k: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Powers p, and the coefficients of x^p in 1 − e^(−x) and the x^k e^(−x), [1 + k, powers]."""
-    terms = np.arange(_TERMS)
-    powers = np.unique(np.add.outer([1.0, *k], terms))
+def _series(k: Orders) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Powers p, the coefficients of x^p in 1 − e^(−x) and the x^k e^(−x), [1 + k, powers], and
+    whether those of a row are times ln x, [1 + k].
+    """
+    terms, orders = np.arange(_TERMS), [order_of(each) for each in k]
+    powers = np.unique(np.add.outer([1.0, *orders], terms))
     term = [(-1.0) ** i / math.factorial(i) for i in terms]
     table = np.zeros((1 + len(k), len(powers)))
     table[0, np.searchsorted(powers, terms + 1)] = term / (terms + 1)
-    for row, power in zip(table[1:], k, strict=True):
+    for row, power in zip(table[1:], orders, strict=True):
         row[np.searchsorted(powers, power + terms)] = term
-    return powers, table
+    return powers, table, np.array([False, *(isinstance(each, LogMoment) for each in k)])
+
+
+def order_of(k: float | LogMoment) -> float:
+    """The power of x in a moment."""
+    return k.order if isinstance(k, LogMoment) else k
+
+
+def _moment(k: float | LogMoment, x: np.ndarray, less: np.ndarray, log_x: np.ndarray) -> Any:
+    """x^k e^(−x), with a factor ln x where asked."""
+    order = order_of(k)
+    found = x**order * less if order else less
+    return found * log_x if isinstance(k, LogMoment) else found
 
 
 def _blocks(w: np.ndarray) -> np.ndarray:
@@ -166,14 +182,14 @@ class Laplace:
         family: of the laws.
         beta: bias of one law, or of several.
         gamma: likewise.
-        k: the powers of x.
+        k: the powers of x; a `LogMoment` has a factor ln x besides.
 
     Attributes:
         top: log of the scale, one for each law.
         p_nonzero: P(f ≠ 0) over e^top, likewise.
     """
 
-    def __init__(self, family: Family, beta: Any, gamma: Any, k: tuple[float, ...]) -> None:
+    def __init__(self, family: Family, beta: Any, gamma: Any, k: Orders) -> None:
         """Weigh the nodes."""
         self.family, self.k, self.c_log_f = family, k, family.c_log_f
         self.right, self.smooth, self.rounding = family.right, family.smooth, family.rounding
@@ -194,24 +210,36 @@ class Laplace:
         """E[1 − e^(−x)] and the E[x^k e^(−x)], each of shape [..., len(u)], for ascending u."""
         if len(u) > _MOST_POINTS:
             raise too_wide(self.family.kernel, self.gamma)
-        log, w, (powers, series) = self.c_log_f, _blocks(self.w), _series(self.k)
+        log, w, (powers, series, logged) = self.c_log_f, _blocks(self.w), _series(self.k)
         out = np.empty((*w.shape[:-1], len(series), len(u)))
         above = np.cumsum(w[..., ::-1], axis=-1)[..., ::-1]
         light, done, was = np.zeros((*w.shape[:-1], len(powers))), 0, u[-1]
+        logs = np.zeros_like(light)  # the same sums with a factor ln x
         for stop in range(len(u), 0, -_AT_ONCE):
             part = slice(max(stop - _AT_ONCE, 0), stop)
             low, high = u[part][0], u[part][-1]
             first = int(np.searchsorted(log, _SMALL - high))
             last = int(np.searchsorted(log, _LARGE - low))
             fresh = np.exp(np.multiply.outer(high + log[done:first], powers))
-            light = light * np.exp((high - was) * powers) + w[..., done:first] @ fresh
+            grown, new = np.exp((high - was) * powers), w[..., done:first]
+            if logged.any():
+                logs = (logs + (high - was) * light) * grown
+                logs += (new * (high + log[done:first])) @ fresh
+            light = light * grown + new @ fresh
             done, was = first, high
             rise = np.exp(np.multiply.outer(powers, u[part] - high))
             terms = (series.T[:, :, None] * rise[:, None]).reshape(len(powers), -1)
-            x = np.exp(log[first:last, None] + u[part])
+            log_x = log[first:last, None] + u[part]
+            x = np.exp(log_x)
             less = np.exp(-x)
-            band = [-np.expm1(-x), *(x**k * less if k else less for k in self.k)]
-            found = w[..., first:last] @ np.concatenate(band, axis=1) + light @ terms
+            band = [-np.expm1(-x), *(_moment(k, x, less, log_x) for k in self.k)]
+            found = w[..., first:last] @ np.concatenate(band, axis=1)
+            if logged.any():
+                rows = np.repeat(logged, len(u[part]))
+                since = np.where(rows, np.tile(u[part] - high, len(series)), 1.0)
+                found += light @ (terms * since) + logs @ (terms * rows)
+            else:
+                found += light @ terms
             out[..., part] = found.reshape(*found.shape[:-1], len(series), -1)
             if last < len(log):
                 out[..., 0, part] += above[..., last, None]
@@ -226,7 +254,7 @@ def laplace(
     beta: float,
     gamma: float,
     c: int,
-    k: tuple[float, ...],
+    k: Orders,
     dim: int | None = None,
 ) -> Laplace:
     """The (cached) transforms of one law."""

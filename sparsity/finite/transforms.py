@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sparsity.finite.laplace import TAIL, Laplace, laplace
+from sparsity.finite.laplace import TAIL, Laplace, Orders, laplace, order_of
+from sparsity.quantities.base import LogMoment
 from sparsity.rows.classes import Classed, Patch, pieces
 
 STEP = 0.08  # of u
@@ -115,6 +116,25 @@ class _Part(NamedTuple):
     start: int
     stop: int
 
+    @property
+    def _logged(self) -> list[int]:
+        """Rows of a table that are moments with a factor ln x; each follows its plain one."""
+        return [1 + i for i, k in enumerate(self.laws[0].k) if isinstance(k, LogMoment)]
+
+    def _smooth(self, tables: np.ndarray) -> np.ndarray:
+        """What is interpolated between laws: logarithms; of a moment with ln x the mean of ln x."""
+        found = np.log(np.maximum(tables, _LEAST))
+        for i in self._logged:
+            found[:, i] = tables[:, i] / np.maximum(tables[:, i - 1], _LEAST)
+        return found
+
+    def _rough(self, smooth: np.ndarray) -> np.ndarray:
+        """Undo `_smooth`."""
+        found = np.exp(smooth)
+        for i in self._logged:
+            found[:, i] = smooth[:, i] * found[:, i - 1]
+        return found
+
     def tables(self, top: float, versions: int) -> Iterator[tuple[np.ndarray, ...]]:
         """(classes, ψ and moments [·, 1 + k, versions, points], P(f ≠ 0) [·, versions]) over e^top.
 
@@ -128,19 +148,20 @@ class _Part(NamedTuple):
         if piece.matrix is None or piece.check is None:
             yield piece.members, flat[:, :-1], flat[:, -1, :, 0]
             return
-        shape, flat = flat.shape[1:], np.log(np.maximum(flat, _LEAST)).reshape(len(flat), -1)
+        shape, flat = flat.shape[1:], self._smooth(flat).reshape(len(flat), -1)
         nodes = piece.matrix.shape[1]
         gaps = flat[nodes:] - piece.check @ flat[:nodes]
         off = np.take_along_axis(gaps, np.abs(gaps).argmax(axis=0)[None], axis=0)[0]
-        off = np.exp(off).reshape(shape)
+        off = off.reshape(shape)[:, :1]
         for first in range(0, len(piece.members), _AT_ONCE):
             part = slice(first, first + _AT_ONCE)
-            found = np.exp(piece.matrix[part] @ flat[:nodes]).reshape(-1, *shape)
-            found[:, :, 1:] *= off[:, :1]
+            found = (piece.matrix[part] @ flat[:nodes]).reshape(-1, *shape)
+            found[:, :, 1:] += off
+            found = self._rough(found)
             yield piece.members[part], found[:, :-1], found[:, -1, :, 0]
 
 
-def _mattering(row: Classed, c: int, k: tuple[float, ...]) -> list[Patch]:
+def _mattering(row: Classed, c: int, k: Orders) -> list[Patch]:
     """The pieces without those whose tokens are, all together, too rarely nonzero to matter."""
     every, longest = list(pieces(row.classes)), float(row.count.sum())
     times = np.bincount(row.member, row.count)
@@ -160,7 +181,7 @@ def _laid_out(
     row: Classed,
     groups: list[np.ndarray],
     c: int,
-    orders: tuple[float, ...],
+    orders: Orders,
     channels: Sequence[Channel],
     longest: float,
     reach: float,
@@ -187,7 +208,10 @@ def _laid_out(
     # A table reaches down to where its tokens no longer matter: light ones add to a channel like
     # e^(k·shift) beside its own heaviest ones.
     heaviest = min(shift[weight > 0].max() for _, weight in channels if weight.any())
-    counted, light = list(groups), (_DEEP + math.log(longest)) / min(1.0, *orders[1:])
+    counted, light = (
+        list(groups),
+        (_DEEP + math.log(longest)) / min(1.0, *map(order_of, orders[1:])),
+    )
     for i, low in enumerate(lows):
         begin = (min(low, first * STEP + heaviest) - light) / STEP
         start = min(math.floor(begin / _SHARED) * _SHARED, parts[i].stop - 1)
@@ -201,7 +225,7 @@ def _laid_out(
 def sums(
     row: Classed,
     c: int,
-    k: tuple[float, ...],
+    k: Orders,
     channels: Sequence[Channel],
     longest: float,
     reach: float = 0.0,

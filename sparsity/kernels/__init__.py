@@ -51,9 +51,9 @@ def named(kernel: str | Kernel) -> Kernel:
     names = [known.name for known in ALL]
     if kernel in names:
         return ALL[names.index(kernel)]
-    if isinstance(kernel, str) and (kernel.strip() in text.ALIASES or not text.is_word(kernel)):
-        return _typed(kernel)
     near = difflib.get_close_matches(str(kernel), [*names, *text.ALIASES], n=1)
+    if isinstance(kernel, str) and text.is_formula(kernel, near):
+        return _typed(kernel)
     hint = f"did you mean {near[0]}? " if near else ""
     fix = f"{hint}the kernels are {', '.join(names)}, or give a formula of the score s"
     raise InputError("kernel", kernel, fix)

@@ -10,7 +10,7 @@ import ast
 import difflib
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import sympy
@@ -86,9 +86,17 @@ _NUMBER = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,3})?", re.IGNORE
 _WORD = re.compile(r"[A-Za-z_][A-Za-z_0-9]*", re.ASCII)
 
 
-def is_word(text: str) -> bool:
-    """Whether a text is a single word, that is a name rather than an expression; "s" is one."""
-    return bool(_WORD.fullmatch(text.strip())) and text.strip() not in _CONSTANTS
+def is_formula(text: str, near: Collection[str] = ()) -> bool:
+    """Whether a text is meant as a formula or an alias, rather than as a kernel's name.
+
+    Args:
+        text: as typed.
+        near: names that are spelled nearly the same; "non-negative" is no difference then.
+    """
+    text = text.strip()
+    if text in _CONSTANTS or text in ALIASES:
+        return True
+    return bool(text) and not _WORD.fullmatch(text.replace("-", "") if near else text)
 
 
 def refusal(text: str, place: int, why: str) -> InputError:

@@ -18,7 +18,7 @@ from sparsity.rows.row import Row
 from sparsity.rows.steps import Coca, Decay, Rope
 
 _MOST = 2**24  # numbers of a row whose tokens differ: it is drawn at once
-_BLOCK = 2**20  # numbers of a row of like tokens that are drawn at once
+WHOLE = 2**20  # numbers of a row of like tokens that are drawn at once
 
 
 class Plan(NamedTuple):
@@ -52,7 +52,7 @@ def _like(row: Row, n: int, dim: int, seed: int) -> Plan:
         scores = (row.beta, row.gamma)
     log_scale = proposals.build(row.kernel, {"beta": row.beta, "gamma": row.gamma}).log_mass[1] / 2
     rate = -sum(math.log(step.decay) for step in row.steps if isinstance(step, Decay))
-    source = Like(n, min(n, max(1, _BLOCK // max(dim, 1))), dim)
+    source = Like(n, min(n, max(1, WHOLE // max(dim, 1))), dim)
     return Plan(source, (*scores, rate), log_scale, "rows-full-keys" if dim else "rows")
 
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sparsity import quantities
+from sparsity.errors import InputError
 from sparsity.kernels import Kernel
 from sparsity.kernels.lowering import jax_log_abs
 from sparsity.kernels.parameters import LENGTH
@@ -49,10 +50,14 @@ class RowSampler:
         """Random numbers held at once."""
         return self.size * self.source.block * self.source.width
 
-    def _sums(self, key: jax.Array, law: Any, log_scale: jax.Array) -> tuple[jax.Array, ...]:
-        """Largest log|a|, Σ|a|, Σa², Σ|a| of sinks over it; Σ|a| and Σa² over the common scale."""
+    def _sums(self, key: jax.Array, law: Any, log_scale: jax.Array) -> tuple[Any, Any]:
+        """Largest log|a|, Σ|a|, Σa², Σ|a| of sinks over it; Σ|a| and Σa² over the common scale.
 
-        def add(sums: tuple[jax.Array, ...], number: jax.Array) -> tuple[Any, None]:
+        Then the weights themselves, over the largest, where a quantity asks for them.
+        """
+        whole = any(q.whole for q in self.quantities)
+
+        def add(sums: tuple[jax.Array, ...], number: jax.Array) -> tuple[Any, Any]:
             peak, l1, l2, of_sinks, pooled1, pooled2 = sums
             scores, log_w, sink = self.source(key, number, self.size, self.dtype, law)
             log_f = jax_log_abs(self.kernel)(scores)
@@ -70,19 +75,20 @@ class RowSampler:
                 of_sinks * shrink + here,
                 pooled1 + common * new1,
                 pooled2 + common**2 * new2,
-            ), None
+            ), a if whole else None
 
         zero = jnp.zeros(self.size, self.dtype)
         start = (zero - jnp.inf, zero, zero, zero, zero, zero)
         blocks = -(-self.source.length // self.source.block)
-        return jax.lax.scan(add, start, jnp.arange(blocks))[0]
+        sums, weights = jax.lax.scan(add, start, jnp.arange(blocks))
+        return sums, weights[0] if whole else None
 
     def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
         """Draw one batch; arguments = (the source's law, log of the sink logits, log scale)."""
         law, log_unit, log_scale = arguments
-        peak, l1, l2, of_sinks, pooled1, pooled2 = self._sums(key, law, log_scale)
+        (peak, l1, l2, of_sinks, pooled1, pooled2), a = self._sums(key, law, log_scale)
         n, seen = self.source.length, jnp.isfinite(peak)
-        tokens = RowSums(n, jnp.where(seen, l1, 1), jnp.where(seen, l2, 1), of_sinks, 0.0)
+        tokens = RowSums(n, jnp.where(seen, l1, 1), jnp.where(seen, l2, 1), of_sinks, 0.0, a)
         live, whole = seen, tokens
         if self.sinks:  # the common scale is the larger of both, and no row with a logit is empty
             scale = jnp.maximum(peak, log_unit)
@@ -90,8 +96,9 @@ class RowSampler:
             at = jnp.where(live, scale, 0)
             shrink = jnp.where(seen, jnp.exp(peak - at), 0)
             unit = jnp.where(live, jnp.exp(log_unit - at), 0)
+            a = None if a is None else a * shrink[:, None]
             total = jnp.where(live, l1 * shrink, 1)
-            whole = RowSums(n, total, l2 * shrink**2, of_sinks * shrink + unit, unit)
+            whole = RowSums(n, total, l2 * shrink**2, of_sinks * shrink + unit, unit, a)
         found = [
             jnp.where(live, q.of(whole), 0) if q.units else jnp.where(seen, q.of(tokens), 0)
             for q in self.quantities
@@ -174,12 +181,15 @@ def draw_rows(
         raise no_sink(row)
     # Rows of tokens that differ compile once, with and without sinks.
     sinks = plan.sinks or isinstance(plan.source, Each)
-    known = tuple(q for q in quantities.ALL if sinks or not q.sinks)
+    known = tuple(q for q in quantities.ALL if (sinks or not q.sinks) and not q.whole)
     if quantity is not None and quantity not in known:
         known = (*known, quantity)
     goal = quantities.n_eff if quantity is quantities.S else quantity
     if goal is not None and goal not in known:
         known = (*known, goal)
+    if any(q.whole for q in known) and plan.source.block < n:
+        fix = f"{known[-1].name} needs a row as a whole: at most {plan.source.block} tokens"
+        raise InputError("length", n, fix)
     size = batch_size(plan.source.length * plan.source.width)
     sampler = RowSampler(row.kernel, plan.source, known, sinks, size, real.name)
     arguments = jax.tree.map(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 
 from sparsity.errors import InputError
-from sparsity.quantities.base import Integral, Quantity, RowSums
+from sparsity.quantities.base import Integral, LogMoment, Quantity, RowSums
+from sparsity.quantities.entropy import entropy
 from sparsity.quantities.n_eff import n_eff
 from sparsity.quantities.participation import participation
 from sparsity.quantities.sink_mass import sink_mass
@@ -14,16 +15,18 @@ from sparsity.quantities.sparsity import S
 __all__ = [
     "ALL",
     "Integral",
+    "LogMoment",
     "Quantity",
     "RowSums",
     "S",
+    "entropy",
     "n_eff",
     "named",
     "participation",
     "sink_mass",
 ]
 
-ALL: tuple[Quantity, ...] = (S, n_eff, participation, sink_mass)
+ALL: tuple[Quantity, ...] = (S, n_eff, participation, entropy, sink_mass)
 
 
 def named(of: str | Quantity) -> Quantity:

@@ -16,6 +16,7 @@ class RowSums(NamedTuple):
         l2: Σa² over tokens.
         sink: Σ|a| over sink tokens, plus `unit`.
         unit: the weights e^b of sink logits, which are no tokens.
+        weights: |a| of every token, along the last axis; None unless a quantity asks for them.
     """
 
     count: Any
@@ -23,6 +24,13 @@ class RowSums(NamedTuple):
     l2: Any
     sink: Any
     unit: Any
+    weights: Any = None
+
+
+class LogMoment(NamedTuple):
+    """The moment E[x^order ln(x) e^(−x)], beside the plain one of the same order."""
+
+    order: float
 
 
 @dataclass(frozen=True)
@@ -34,7 +42,7 @@ class Integral:
 
     Args:
         power: of |a| in x.
-        moments: the orders k.
+        moments: the orders k; a `LogMoment` follows the plain one of its order.
         sums: pairs (g, whose): g of the ratios m_j,k/φ_j, summed over "token" or "sink".
         combine: of the scale that the sums are over, and the sums.
         units: whether sink logits stand in the product.
@@ -43,10 +51,11 @@ class Integral:
         alone: the value, given n, of a row with a single token in sight and no unit beside it.
         least: the least value, given n.
         most: the largest value, given n and the tokens in sight.
+        beyond: by how much the integral of the absolute value may exceed the integral.
     """
 
     power: int
-    moments: tuple[float, ...]
+    moments: tuple[float | LogMoment, ...]
     sums: tuple[tuple[Callable[..., Any], str], ...]
     combine: Callable[..., Any]
     units: bool
@@ -55,6 +64,7 @@ class Integral:
     most: Callable[[float, float], float]
     factor: Callable[[float], float] = lambda n: 1.0
     slow: bool = False
+    beyond: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -72,6 +82,7 @@ class Quantity:
         integral: its exact law at finite n; None where none is known.
         sinks: whether it needs a sink in the row.
         limit: whether it has a limit for long rows without sinks.
+        whole: whether its definition needs the weights one by one, not their sums alone.
     """
 
     name: str
@@ -84,3 +95,4 @@ class Quantity:
     integral: Integral | None = None
     sinks: bool = False
     limit: bool = False
+    whole: bool = False

@@ -11,7 +11,12 @@ import numpy as np
 
 from sparsity.report.parts import badge, details, number, percent, section, table
 
-_QUANTITIES = {"n_eff": "n·S²", "participation": "Σp²", "sink_mass": "sink mass"}
+_QUANTITIES = {
+    "n_eff": "n·S²",
+    "participation": "Σp²",
+    "entropy": "H",
+    "sink_mass": "sink mass",
+}
 _SYMBOLS = {"beta": "β", "gamma": "γ", "decay": "λ", "length": "n", "dim": "d", "ratio": "r"}
 
 
@@ -50,10 +55,13 @@ def section_of(crosscheck: Any) -> str:
         f"The largest |z| is {largest:.2f}.</p>"
     )
     if exact:
-        words += (
-            f"<p>Closed form and quadrature of the definition agree within their own bounds in "
-            f"{sum(cell.verdict == 'agree' for cell in exact)} of {len(exact)} points.</p>"
+        agreeing = Counter(cell.instruments for cell in exact if cell.verdict == "agree")
+        pairs = Counter(cell.instruments for cell in exact)
+        held = "; ".join(
+            f"{escape(' against '.join(pair))} in {agreeing[pair]} of {count} points"
+            for pair, count in pairs.items()
         )
+        words += f"<p>Two theories agree within their own bounds: {held}.</p>"
     counts = (
         '<div class="compact">'
         + table(

@@ -16,7 +16,7 @@ import sympy
 
 from sparsity import quantities, symbolic
 from sparsity.errors import InputError
-from sparsity.finite import engine
+from sparsity.finite import engine, stein
 from sparsity.finite.exact import exact
 from sparsity.finite.mellin import n_eff_of_normal_prefixes
 from sparsity.kernels import Kernel, Law, decayed, score_kernel
@@ -173,6 +173,12 @@ def _mellin(cell: Question) -> Value:
     return float(np.log(value)), float(error)
 
 
+def _stein(cell: Question) -> Value:
+    """The entropy of softmax rows from participation ratios."""
+    value, error = stein.entropy(float(cell.row.gamma), int(cell.length or 1))
+    return (math.log(value), error / value) if value > error else (-math.inf, math.inf)
+
+
 def _scalar(cell: Question, sampling: Sampling) -> Estimate:
     length = cell.length if cell.kernel.law is Law.POSITION else None
     return draw(cell.row, sampling, length=length)
@@ -198,6 +204,7 @@ THEORIES: dict[str, Callable[[Question], Value]] = {
     "exact law": _exact,
     "integral over u": _integral,
     "second exact law": _mellin,
+    "Stein's identity": _stein,
 }
 
 SAMPLERS: dict[str, Callable[[Question, Sampling], Estimate]] = {

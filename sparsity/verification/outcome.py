@@ -14,7 +14,7 @@ class Cell:
 
     Args:
         kernel: the kernel's name.
-        quantity: "S", "n_eff", "participation" or "sink_mass".
+        quantity: the name of one of `quantities.ALL`.
         parameters: values by name.
         route: the sampler.
         theory: log of the quantity by theory.

@@ -7,8 +7,10 @@ from typing import Any
 
 from sparsity import quantities
 from sparsity.errors import InputError, NoClosedForm
+from sparsity.finite import stein
 from sparsity.kernels import Law, exp
 from sparsity.kernels.parameters import LENGTH
+from sparsity.montecarlo.row_plans import WHOLE
 from sparsity.rows import classes
 from sparsity.rows.row import Row
 from sparsity.theory.limit_form import log_sums
@@ -40,11 +42,14 @@ def pairs(row: Row, length: Any, rel_error: float) -> Pairs:
     left_out, refusals = [], []
     for cell in _candidates(row, n):
         try:
-            theory = cell.value()[0]
+            theory, error = cell.value()
             if not cell.statistical:
                 cell.value(1)
             elif not math.isfinite(theory):
                 raise InputError(cell.quantity, f"e^{theory:g}", "has no logarithm to compare")
+            elif error > rel_error:
+                fix = f"its exact law is known to {error:.1g} only, less than sampling shows"
+                raise InputError(cell.quantity, f"e^{theory:g}", fix)
             if cell.instruments[1] == "pooled rows":
                 _refuse_rare(cell, rel_error)
             kept.append(cell)
@@ -79,10 +84,14 @@ def _candidates(row: Row, n: int | None) -> list[Question]:
         tokens = None
     sinks = tokens is not None and bool(tokens.sink.any() or tokens.units)
     for quantity in quantities.ALL:
+        if quantity.whole and n > WHOLE:
+            continue
         if quantity.integral is not None and (sinks or not quantity.sinks):
             found.append(Question(row, ("exact law", "whole rows"), quantity.name, n))
     if row.kernel.weight == exp.weight and tokens is not None and tokens.dim is None:
         found.append(Question(row, ("integral over u", "second exact law"), "n_eff", n))
+    if row.kernel.weight == exp.weight and not row.steps and n > 1 and row.gamma <= stein.MOST:
+        found.append(Question(row, ("exact law", "Stein's identity"), "entropy", n))
     return found
 
 

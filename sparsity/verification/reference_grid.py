@@ -50,6 +50,12 @@ _GAUSSIAN: tuple[tuple[Kernel, tuple, tuple, tuple], ...] = (
 )  # fmt: skip
 
 
+_ENTROPIES = (
+    (0.1, 2), (0.5, 16), (1.0, 2), (1.0, 64), (2.0, 256), (2.0, 10**9), (3.0, 1024), (4.0, 65536),
+    (6.0, 64), (8.0, 4096),
+)  # fmt: skip
+
+
 def _scalars() -> Iterator[Question]:
     for kernel, betas, gammas, further in _GAUSSIAN:
         for beta, gamma in (*product(betas, gammas), *further):
@@ -121,9 +127,14 @@ def reference_grid(only: tuple[str, ...] = ()) -> tuple[Question, ...]:
 
 
 def exact_points() -> Iterator[Question]:
-    """Where the closed form is held against quadrature or summation: the scalar cells.
+    """Where theories are held against each other.
 
-    `nonnegative` is not among them: its summation is the same algebra as its closed form.
+    The closed form against quadrature or summation in the scalar cells; `nonnegative` is not among
+    them: its summation is the same algebra as its closed form. The entropy's exact law against
+    Stein's identity.
     """
     for cell in _scalars():
         yield Question(cell.row, ("closed form", "quadrature"), "S", cell.length)
+    for gamma, length in _ENTROPIES:
+        row = Row(exp, gamma=gamma)
+        yield Question(row, ("exact law", "Stein's identity"), "entropy", length)

@@ -1,0 +1,178 @@
+"""The entropy of rows: its definition, its exact law, and the routes that do not share it."""
+
+import math
+from dataclasses import replace
+
+import jax.numpy as jnp
+import mpmath
+import numpy as np
+import pytest
+import scipy.stats
+from numpy.testing import assert_allclose
+
+import sparsity
+from sparsity import Row, metric, quantities
+from sparsity.errors import InputError
+from sparsity.finite import engine, stein
+from sparsity.montecarlo import Sampling, sample_rows
+from sparsity.quantities import LogMoment
+from sparsity.rows.steps import Alibi, Decay, QKNorm, Rope, Sink, SinkLogit, Window
+from sparsity.verification import crosscheck, reference_grid
+from sparsity.verification.cells import Question
+
+PLACES = (
+    (0.1, 2), (0.5, 16), (1.0, 2), (1.0, 64), (2.0, 256), (2.0, 10**9), (3.0, 1024), (4.0, 65536),
+    (6.0, 64), (8.0, 4096),
+)  # fmt: skip
+
+
+def entropy(kernel="exp", **asked):
+    return sparsity.exact(kernel, of="entropy", **asked)
+
+
+def test_definition_on_concrete_rows():
+    rows = np.random.default_rng(1).exponential(size=(20, 7)) ** 3
+    rows[3, 2:] = 0
+    found = metric.entropy(rows)
+    assert_allclose(found, scipy.stats.entropy(rows, axis=-1), rtol=1e-14)
+    assert_allclose(metric.entropy(jnp.asarray(rows)), found, rtol=1e-14)
+    assert metric.entropy(np.eye(4)).tolist() == [0] * 4
+    assert_allclose(metric.entropy(np.ones(9)), math.log(9), rtol=1e-15)
+    # A sink logit that takes half: the tokens share the other half.
+    assert_allclose(metric.entropy(np.ones(4), 4.0), 0.5 * math.log(8), rtol=1e-15)
+    # Next to one-hot: ε(1 − ln ε) to all digits, although 1 − ε is 1 in float64.
+    tiny = 1e-25
+    assert_allclose(metric.entropy(np.array([1, tiny])), tiny * (1 - math.log(tiny)), rtol=1e-14)
+    assert metric.entropy(np.zeros(3), 1.0) == 0
+
+
+@pytest.mark.parametrize("gamma", [0.3, 1.0, 3.0, 10.0])
+def test_two_tokens_by_brute_force(gamma):
+    mpmath.mp.dps = 30
+
+    def weighed(t):  # the difference of two scores is N(0, 2γ²)
+        x = mpmath.sqrt(2) * gamma * t
+        h = mpmath.log1p(mpmath.exp(-x)) + x / (1 + mpmath.exp(x))
+        return h * mpmath.exp(-t * t / 2) / mpmath.sqrt(2 * mpmath.pi)
+
+    true = 2 * mpmath.quad(weighed, [0, 0.1, 0.5, 1, 2, 4, 12])
+    found = entropy(length=2, gamma=gamma)
+    assert abs(found.value / float(true) - 1) <= found.error_bound <= 1e-9
+
+
+def _on_grid(f, gamma, beta=0.0, points=160):
+    """E H of three tokens by Gauss–Hermite quadrature in three dimensions."""
+    x, w = np.polynomial.hermite_e.hermegauss(points)
+    w = w / w.sum()
+    a = f(beta + gamma * x)
+    total = a[:, None, None] + a[:, None] + a
+    log = np.log(a, where=a > 0, out=np.zeros_like(a))
+    mean_log = (a * log)[:, None, None] + (a * log)[:, None] + a * log
+    return np.einsum("i,j,k,ijk->", w, w, w, np.log(total) - mean_log / total)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "f", "at"),
+    [
+        ("exp", np.exp, {"gamma": 0.5}),
+        ("log(1 + exp(s))", lambda s: np.logaddexp(0, s), {"beta": 0.3, "gamma": 1.0}),
+        ("1 + s**2", lambda s: 1 + s * s, {"beta": 0.5, "gamma": 0.7}),
+    ],
+)
+def test_three_tokens_by_brute_force(kernel, f, at):
+    found = entropy(kernel, length=3, **at)
+    assert_allclose(found.value, _on_grid(f, at["gamma"], at.get("beta", 0.0)), rtol=1e-9)
+    assert found.error_bound < 1e-10
+
+
+@pytest.mark.parametrize(("gamma", "length"), PLACES)
+def test_half_the_step_agrees(gamma, length, monkeypatch):
+    found = entropy(length=length, gamma=gamma)
+    monkeypatch.setattr(engine, "ALIKE", engine.ALIKE / 2)
+    fine = entropy(length=length, gamma=gamma)
+    assert abs(fine.value / found.value - 1) <= 1e-9
+    assert abs(fine.value / found.value - 1) <= found.error_bound <= 1e-9
+
+
+@pytest.mark.parametrize(("gamma", "length"), PLACES)
+def test_steins_identity(gamma, length):
+    value, error = stein.entropy(gamma, length)
+    found = entropy(length=length, gamma=gamma)
+    assert abs(value - found.value) <= 1e-10
+    assert abs(value - found.value) <= error + found.value * found.error_bound
+
+
+def test_the_grid_holds_both_routes_together_and_a_planted_error_is_rejected(monkeypatch):
+    cells = [c for c in reference_grid.exact_points() if c.quantity == "entropy"]
+    assert [(c.row.gamma, c.length) for c in cells] == list(PLACES)
+    assert all(cell.verdict == "agree" for cell in crosscheck.check_exact(cells))
+    right = quantities.entropy.integral
+    for wrong in (
+        replace(right, sums=((lambda m1, log1: -log1 - 0.577 * m1, "token"),)),  # Euler's rounded
+        replace(right, moments=(1.0, LogMoment(1.0 + 1e-9))),
+    ):
+        planted = replace(quantities.entropy, integral=wrong)
+        with monkeypatch.context() as patch:
+            everything = tuple(planted if q.name == "entropy" else q for q in quantities.ALL)
+            patch.setattr(quantities, "ALL", everything)
+            verdicts = [cell.verdict for cell in crosscheck.check_exact(cells)]
+        assert verdicts.count("disagree") >= 8
+
+
+def test_stein_refuses_wide_scores():
+    with pytest.raises(InputError, match="gamma = 30"):
+        stein.entropy(30.0, 8)
+
+
+ROWS = (
+    (Row("exp", gamma=1.0, steps=(Alibi(0.05),)), 64),
+    (Row("exp", gamma=1.5, steps=(Window(20), SinkLogit(2.0))), 64),
+    (Row("exp", gamma=1.0, steps=(Decay(0.9), Sink(2.0, 0.5))), 16),
+    (Row("relu2", beta=0.0, gamma=1.0), 8),
+    (Row("relu2", beta=1.0, gamma=1.0, steps=(Decay(0.9),)), 32),
+    (Row("identity", beta=0.0, gamma=1.0), 256),
+    (Row("exp", gamma=1.0, steps=(QKNorm(8),)), 16),
+    (Row("exp", steps=(Rope((1, 0.2, -0.5, 0.3), (0.3, 1, 0.2, 0.1), 0.8),)), 48),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("row", "length"), ROWS, ids=lambda x: str(x)[:40])
+def test_sampled_rows(row, length):
+    found = sparsity.exact(row, length=length, of="entropy")
+    drawn = sample_rows(row, length, Sampling(2e-4, seed=5, dtype=np.float32), "entropy")
+    assert drawn.quantity == "entropy"
+    assert drawn.rel_stderr <= 2.1e-4
+    assert abs(drawn.log_value - found.log_value) < 4.5 * drawn.rel_stderr
+    assert found.error_bound < 1e-8
+
+
+def test_a_sampled_planted_error_is_rejected():
+    """Without Euler's constant, against sampled rows."""
+    row, length = ROWS[0]
+    cell = Question(row, ("exact law", "whole rows"), "entropy", length)
+    true = cell.theory()
+    for off, verdict in ((0.0, "agree"), (1e-3, "disagree")):
+        (judged,) = crosscheck.check([cell], theory=lambda c, off=off: true + off, seed=2)
+        assert judged.verdict == verdict
+
+
+def test_limits_of_the_spread():
+    n = 1000
+    assert_allclose(
+        entropy(length=n, gamma=1e-3).value, math.log(n) - 5e-7 * (1 - 1 / n), rtol=1e-9
+    )
+    # Long rows: E H → ln n − γ²/2.
+    assert_allclose(entropy(length=10**12, gamma=1.0).value, 12 * math.log(10) - 0.5, rtol=1e-9)
+    assert entropy(length=1, gamma=1.0).value == 0
+    values = entropy(length=[2, 4, 16, 256, 4096], gamma=3.0).value
+    assert np.all(np.diff(values) > 0)
+
+
+def test_rows_too_long_to_hold_are_refused():
+    with pytest.raises(InputError, match="entropy needs a row as a whole: at most 1048576 tokens"):
+        sparsity.estimate("exp", gamma=1.0, length=2**20 + 1, of="entropy")
+
+
+def test_design_round_trip():
+    found = sparsity.design("exp", length=4096, entropy=3.0, free="gamma")
+    assert_allclose(entropy(length=4096, gamma=found.value).value, 3.0, rtol=1e-9)
