@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,7 @@ def test_the_answers_shown_are_the_answers_printed(command):
     ]
     assert len(shown) >= 3
     for line, words in shown:
-        code, out, _ = command(*line.split())
+        code, out, _ = command(*shlex.split(line))
         assert code == 0
         number = r"\d+\.?\d*(?:e[+-]\d+)?"
         assert re.sub(number, "#", out.strip()) == re.sub(number, "#", words.strip())
