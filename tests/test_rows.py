@@ -21,6 +21,7 @@ from sparsity import (
     estimate,
     evaluate,
     exact,
+    quantities,
     score_kernel,
     sink_logit,
 )
@@ -343,7 +344,7 @@ def test_reference_cells():
         assert verdict.estimate.trusted
     kinds = {type(step) for cell in cells for step in cell.row.steps}
     assert kinds == {Alibi, Decay, ScalableSoftmax, Sink, QKNorm, SinkLogit, Window}
-    assert {cell.quantity for cell in cells} == {"n_eff", "participation", "sink_mass", "S"}
+    assert {cell.quantity for cell in cells} == {q.name for q in quantities.ALL}
 
 
 def test_what_cannot_be_sampled():

@@ -14,6 +14,7 @@ import numpy as np
 from sparsity.errors import InputError
 from sparsity.finite import transforms
 from sparsity.finite.laplace import TAIL, Laplace, family, laplace
+from sparsity.finite.largest import largest
 from sparsity.finite.transforms import SLOW, STEP, Sums
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.parameters import LENGTH
@@ -150,6 +151,20 @@ def _integral(quantity: Quantity) -> Integral:
     return quantity.integral
 
 
+def _largest(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The law of the largest weight, of rows in each of which tokens are alike."""
+    if n.size > 1 and not alike(row, int(n.min()), int(n.max()), units=True):
+        each = [_largest(row, quantity, n[i : i + 1]) for i in range(n.size)]
+        return tuple(np.concatenate(columns) for columns in zip(*each, strict=True))
+    kernel, beta, gamma, dim = classed(row, int(n.max())).classes[0]
+    if dim or not alike(row, int(n.max()), units=True):
+        fix = "its exact law is known for rows of one law of Gaussian scores; use estimate"
+        raise InputError("of", quantity.name, fix)
+    if gamma == 0:  # all weights are the same
+        return 1 / n, np.ones(n.shape), np.zeros(n.shape)
+    return largest(kernel, beta, gamma, n)
+
+
 def law(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, ...]:
     """The mean of a quantity over rows of n, exactly.
 
@@ -165,10 +180,13 @@ def law(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, ...]:
     Raises:
         InputError: a quantity without an integral or a sink that it needs, or a bad value.
     """
-    integral, n = _integral(quantity), LENGTH.check(length)
+    n = LENGTH.check(length)
     if not n.size:
         raise InputError("length", length, "give at least one")
     flat = n.reshape(-1)
+    if quantity.largest:
+        return tuple(column.reshape(n.shape) for column in _largest(row, quantity, flat))
+    integral = _integral(quantity)
     longest = float(flat.max())
     with np.errstate(over="ignore", invalid="ignore"):  # far out in the tails, where nothing falls
         first = classed(row, int(longest))

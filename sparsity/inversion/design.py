@@ -50,9 +50,9 @@ def _wanted(value: Any, quantity: Quantity, length: float) -> float:
     except (TypeError, ValueError):
         what = "tokens" if quantity is quantities.n_eff else quantity.title
         raise InputError(quantity.name, value, f"give a number of {what}") from None
-    if quantity.integral is None:
+    if not quantity.has_law:
         raise InputError(quantity.name, value, "has no exact law to invert")
-    least, most = quantity.integral.least(length), quantity.integral.most(length, length)
+    least, most = quantity.ends(length)
     if not (least <= wanted <= most and wanted > 0):
         fix = f"in rows of {length:.0f} tokens it is from {least:.6g} to {most:.6g}"
         if quantity is quantities.n_eff:

@@ -7,6 +7,7 @@ import difflib
 from sparsity.errors import InputError
 from sparsity.quantities.base import Integral, LogMoment, Quantity, RowSums
 from sparsity.quantities.entropy import entropy
+from sparsity.quantities.max_weight import max_weight
 from sparsity.quantities.n_eff import n_eff
 from sparsity.quantities.participation import participation
 from sparsity.quantities.sink_mass import sink_mass
@@ -20,13 +21,14 @@ __all__ = [
     "RowSums",
     "S",
     "entropy",
+    "max_weight",
     "n_eff",
     "named",
     "participation",
     "sink_mass",
 ]
 
-ALL: tuple[Quantity, ...] = (S, n_eff, participation, entropy, sink_mass)
+ALL: tuple[Quantity, ...] = (S, n_eff, participation, entropy, max_weight, sink_mass)
 
 
 def named(of: str | Quantity) -> Quantity:

@@ -83,6 +83,7 @@ class Quantity:
         sinks: whether it needs a sink in the row.
         limit: whether it has a limit for long rows without sinks.
         whole: whether its definition needs the weights one by one, not their sums alone.
+        largest: whether its exact law is the double integral of `sparsity.finite.largest`.
     """
 
     name: str
@@ -96,3 +97,15 @@ class Quantity:
     sinks: bool = False
     limit: bool = False
     whole: bool = False
+    largest: bool = False
+
+    @property
+    def has_law(self) -> bool:
+        """Whether it has an exact law at finite n, for some rows at least."""
+        return self.integral is not None or self.largest
+
+    def ends(self, n: float) -> tuple[float, float]:
+        """The least and the largest value of rows of n tokens, of a quantity with an exact law."""
+        if self.integral is None:
+            return 1 / n, 1.0
+        return self.integral.least(n), self.integral.most(n, n)

@@ -15,6 +15,7 @@ _QUANTITIES = {
     "n_eff": "n·S²",
     "participation": "Σp²",
     "entropy": "H",
+    "max_weight": "max p",
     "sink_mass": "sink mass",
 }
 _SYMBOLS = {"beta": "β", "gamma": "γ", "decay": "λ", "length": "n", "dim": "d", "ratio": "r"}

@@ -159,7 +159,7 @@ def sweep(
     if of is None:
         variables, method = cells.sparsity()
     for quantity in asked:
-        if quantity.integral is None and montecarlo:
+        if not quantity.has_law and montecarlo:
             continue  # it is sampled only
         found, ran = cells.exact(quantity)
         variables |= found

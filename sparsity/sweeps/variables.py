@@ -118,7 +118,8 @@ class Grid:
         if LENGTH.name not in self.grids:
             raise InputError("length", None, f"{quantity.name} is of rows of n tokens; give it")
         lengths = self.grids[LENGTH.name]
-        if self.of_rows and not self.steps and not quantity.sinks:
+        alike = self.of_rows and not self.steps
+        if alike and quantity.integral is not None and not quantity.sinks:
             laws = [exact_grid(self.kernel, self.rows, lengths, quantity)]
         else:
             laws = [exact(self.row(c), length=lengths, of=quantity) for c in _cells(self.rows)]

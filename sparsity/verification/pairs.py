@@ -86,7 +86,7 @@ def _candidates(row: Row, n: int | None) -> list[Question]:
     for quantity in quantities.ALL:
         if quantity.whole and n > WHOLE:
             continue
-        if quantity.integral is not None and (sinks or not quantity.sinks):
+        if quantity.has_law and (sinks or not quantity.sinks):
             found.append(Question(row, ("exact law", "whole rows"), quantity.name, n))
     if row.kernel.weight == exp.weight and tokens is not None and tokens.dim is None:
         found.append(Question(row, ("integral over u", "second exact law"), "n_eff", n))

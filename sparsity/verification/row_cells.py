@@ -38,6 +38,9 @@ def reference_cells() -> tuple[Question, ...]:
     for kernel, beta, gamma, steps, length, quantity in (
         (exp, 0.0, 0.5, (), 8, "participation"),
         (exp, 0.0, 0.4, (), 8, "entropy"),
+        (exp, 0.0, 0.4, (), 8, "max_weight"),
+        (relu2, 1.5, 0.4, (), 6, "max_weight"),
+        (identity, 2.0, 0.5, (), 6, "max_weight"),
         (relu2, 1.5, 0.4, (Alibi(0.2),), 6, "entropy"),
         (exp, 0.0, 0.4, (Window(4), SinkLogit(1.0)), 8, "entropy"),
         (exp, 0.0, 0.4, (Decay(0.8),), 8, "n_eff"),
