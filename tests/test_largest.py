@@ -41,7 +41,7 @@ def test_two_tokens_of_softmax(gamma):
 @pytest.mark.parametrize(
     ("kernel", "power", "sides"), [("relu2", 2, (1,)), ("identity", 1, (1, -1))]
 )
-@pytest.mark.parametrize("beta", [-3.0, 0.0, 1.0, 5.0])
+@pytest.mark.parametrize("beta", [-3.0, 0.0, 1.0, 5.0, 8.9, 10.0, 15.0, 40.0])
 def test_two_tokens_by_their_ratio(kernel, power, sides, beta):
     """E max p = ∫∫ f(s₁)f(s₂) over the ratio of the smaller to the larger score."""
 
@@ -49,11 +49,12 @@ def test_two_tokens_by_their_ratio(kernel, power, sides, beta):
         return sum(_normal(side * s - beta) for side in sides)
 
     def of_ratio(r):
-        inner = quad(lambda s: density(s) * density(r * s) * s, 0, 60, epsrel=1e-12, limit=200,
-                     points=[abs(beta), 1.0, 8.0])[0]  # fmt: skip
+        cuts = [max(abs(beta) - 8, 0.1), abs(beta) + 0.1, abs(beta) + 8]
+        product = lambda s: density(s) * density(r * s) * s  # noqa: E731
+        inner = quad(product, 0, 60, epsrel=1e-12, limit=200, points=cuts)[0]
         return 2 * inner / (1 + r**power)
 
-    both = quad(of_ratio, 0, 1, epsrel=1e-11, limit=200)[0]
+    both = quad(of_ratio, 0, 1, epsrel=1e-11, limit=200, points=[max(0.5, 1 - 4 / max(beta, 4))])[0]
     alone = ndtr(beta) * ndtr(-beta) * 2 if len(sides) == 1 else 0.0
     seen = 1 - ndtr(-beta) ** 2 if len(sides) == 1 else 1.0
     found = law(kernel, length=2, beta=beta, gamma=1.0)
@@ -110,6 +111,11 @@ def test_known_values_and_order():
         y2 = sparsity.exact("exp", length=lengths, gamma=gamma, of="participation").value
         assert np.all(found.value >= y2 * (1 - 1e-12))  # max p ≥ Σp²
         assert np.all(found.value**2 <= y2 * (1 + 1e-12))  # (E max p)² ≤ E (max p)² ≤ E Σp²
+    # Narrow laws: E max p ≈ (1 + c·power·γ/β)/n, the mean c of the largest of two normals 1/√π.
+    for beta, gamma in ((1000.0, 1.0), (-30.0, 1e-3)):
+        found = law("identity", length=[1, 2], beta=beta, gamma=gamma)
+        near = 0.5 + 0.5 * gamma / abs(beta) / math.sqrt(math.pi)
+        assert_allclose(found.value, [1, near], rtol=1e-6)
     # Equal weights but for their ties.
     assert_allclose(law(length=64, gamma=1e-9).value, 1 / 64, rtol=1e-7)
     assert_allclose(law("relu2", length=64, beta=-20.0, gamma=1.0).value, 1.0, rtol=2e-12)

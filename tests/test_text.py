@@ -150,7 +150,18 @@ _LONG = (
     "(" * 399,
     "lambda:" * 50 + "s",
     "max(s,1)+" * 45 + "exp(" * 3,
+    *(name + "(" + (name + "(") * 9 + "s" + ")" * 10 for name in ("elu", "gelu", "silu")),
+    "gelu(" * 22 + "s" + ")" * 22,
+    "elu(elu(s))",
+    "where(where(s > 0, 1, s) > 0, s, 1)",
 )
+_CONSTANTS = (
+    "floor(exp(exp(64)))*s", "floor(exp(exp(exp(64))))", "max(exp(exp(exp(64))), s)",
+    "where(exp(exp(exp(64))) > exp(exp(exp(63))), 1, s)", "exp(exp(exp(exp(4))))*s",
+    "max(s, log(6) - log(2) - log(3))", "max(log(6) - log(2) - log(3), 0)*s",
+    "max((-2)**(1/3), s)", "where((sinh(-1))**(1/3) > s, 1, 2)", "sign((-2)**(1/3))*s",
+    "s + log(-1)", "cosh(exp(9))*s", "s/(log(6) - log(2) - log(3))",
+)  # fmt: skip
 _UNICODE = (
     "ехр(s)", "ｅxp(s)", "exр(s)", "ｓ", "ѕ", "s²", "s·2", "2×s", "s÷2", "s−1", "−s", "√s", "π*s",
     "ℯ**s", "exp(s）", "s\u200b", "\u202es", "s\n+1", "s\t+1", "s\r+1", "\x00", "s\x00", "s\x1b[2J",
@@ -164,6 +175,7 @@ HOSTILE = (
     *_NUMBERS,
     *_LONG,
     *_UNICODE,
+    *_CONSTANTS,
 )
 
 

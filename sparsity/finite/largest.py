@@ -32,6 +32,7 @@ _LOG_TAIL = -41.0  # log of the probability of what is left out
 _ROUNDING = 1e-12
 _RAREST = -1e-270  # log P(f = 0) beyond which densities leave the range of float64
 _MOST = 6e7  # numbers of a table
+_LOST = 1e-9  # of the mass of a law of weights, beyond which its panels are wrong
 _AT_ONCE = 2**20  # numbers of it held at once
 
 
@@ -88,13 +89,14 @@ def _of_power(beta: float, gamma: float, n: float, power: int, both: bool) -> _L
     side, top = (abs(z), _out(n)) if both else (z, _out(n, float(log_ndtr(min(z, 0.0)))))
     highest = gamma * (side + top)
     # Below s a share of about s·density: the smallest that counts, unless 0 is out of reach.
-    rare = min(0.5 * max(side, 0.0) ** 2, 600.0)
-    least = gamma * max(side - far, math.exp(_LOG_TAIL + rare) / max(-side, 1.0))
+    reached = side < far
+    share = math.exp(_LOG_TAIL + 0.5 * max(side, 0.0) ** 2) if reached else 0.0
+    least = gamma * max(side - far, share / max(-side, 1.0))
     width = power / ((1 + math.sqrt(2 * math.log(n + 1))) * max(1.0, abs(z) + 1))
     return _Level(
         density,
         -math.inf if both else float(log_ndtr(-z)),
-        power * math.log(min(least, highest / 2)),
+        power * math.log(min(least, highest / 2) if reached else least),
         power * math.log(highest),
         min(_WIDEST, width),
     )
@@ -119,7 +121,9 @@ def _panel(points: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _log_rest(share: np.ndarray, other: np.ndarray) -> np.ndarray:
     """The log of a share, given it and what it lacks of 1: whichever has the digits."""
     with np.errstate(divide="ignore"):
-        found = np.where(other < 0.5, np.log1p(-np.minimum(other, 0.5)), np.log(share))
+        found = np.where(
+            other < 0.5, np.log1p(-np.minimum(other, 0.5)), np.log(np.maximum(share, 0))
+        )
     return np.minimum(found, 0.0)  # where φ^n is nothing, its parts have no digits
 
 
@@ -133,7 +137,7 @@ class _Table:
         """Integrate the law over v, from both ends."""
         x, w, cumulative = _panel(points)
         count = math.ceil((level.high - level.low) / level.width)
-        if count * points * len(u) > _MOST:
+        if count * points * max(len(u), 100) > _MOST:
             fix = f"its law of weights takes {count} panels at these parameters; use estimate"
             raise TooFine("of", "max_weight", fix)
         half = (level.high - level.low) / count / 2
@@ -142,6 +146,11 @@ class _Table:
         self.weights = np.broadcast_to(half * w, self.v.shape)
         self.up, self.down = half * cumulative, half * (w - cumulative)
         self.density, self.zero = level.density(self.v), math.exp(level.log_zero)
+        mass = (self.density * self.weights).sum() / -math.expm1(level.log_zero)
+        self.lost = abs(float(mass) - 1)
+        if not self.lost < _LOST:
+            fix = f"its law of weights is found up to {self.lost:.1g} only; use estimate"
+            raise TooFine("of", "max_weight", fix)
 
     def blocks(self, start: int) -> Iterator[tuple[slice, np.ndarray, np.ndarray, np.ndarray]]:
         """(slice of u, log φ, log P(f = 0)/φ, log B/φ at the panels from `start` on)."""
@@ -169,7 +178,7 @@ class _Table:
 def _lowest(level: _Level, n: float) -> float:
     """The v that the largest weight of a row of n hardly ever stays under, if it is not 0."""
     table = _Table(level, _POINTS[1], np.empty(0))
-    share, _ = table.parts(table.density)  # of the weights between 0 and v
+    share = np.maximum(table.parts(table.density)[0], 0.0)  # of the weights between 0 and v
     with np.errstate(divide="ignore"):
         if table.zero:  # (share + zero)^n − zero^n
             ratio = np.log1p(share / table.zero)
@@ -181,8 +190,8 @@ def _lowest(level: _Level, n: float) -> float:
     return float(table.v[max(count - 1, 0), 0])
 
 
-def _rule(level: _Level, n: np.ndarray, points: int, step: float) -> np.ndarray:
-    """E[max p; row ≠ 0] at each length by one rule."""
+def _rule(level: _Level, n: np.ndarray, points: int, step: float) -> tuple[np.ndarray, float]:
+    """E[max p; row ≠ 0] at each length by one rule, and the share of the mass that it lost."""
     lowest = _lowest(level, float(n.min()))
     u = np.arange(-level.high - _DEEP - math.log(n.max()), 5.0 - lowest, step)
     table = _Table(level, points, u)
@@ -197,7 +206,7 @@ def _rule(level: _Level, n: np.ndarray, points: int, step: float) -> np.ndarray:
             # Under the first panel B is P(f = 0) as far as it matters.
             inner += math.exp(begin) * -np.expm1(m * log_none)
             found[i] += float((np.exp(u[part] + m * log_phi) * inner).sum()) * step
-    return found
+    return found, table.lost
 
 
 def largest(
@@ -221,14 +230,18 @@ def largest(
     if kernel.weight == kernels.exp.weight:
         beta = 0.0  # a factor on every weight
     n = np.asarray(length, dtype=np.float64)
+    value, p_row, error = np.ones(n.shape), np.ones(n.shape), np.zeros(n.shape)
+    several = n > 1
     level = _LEVELS[kernel.weight](beta, gamma, float(n.max()))
     if level.log_zero > _RAREST:
         fix = f"at gamma = {gamma:g} a weight is next to never above 0; give a larger beta"
         raise InputError("beta", beta, fix)
-    fine, coarse = (_rule(level, n, *how) for how in zip(_POINTS, _STEPS, strict=True))
     p_row = -np.expm1(n * level.log_zero)
-    value = np.clip(fine / p_row, 1 / n, 1.0)
-    error = np.abs(fine - coarse) / fine + _ROUNDING
-    single = n == 1
-    value[single], error[single] = 1.0, 0.0
+    if several.any():
+        n, seen = n[several], p_row[several]
+        (fine, lost), (coarse, _) = (
+            _rule(level, n, *how) for how in zip(_POINTS, _STEPS, strict=True)
+        )
+        value[several] = np.clip(fine / seen, 1 / n, 1.0)
+        error[several] = np.abs(fine - coarse) / fine + _ROUNDING + 4 * lost
     return value, p_row, error

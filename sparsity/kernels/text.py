@@ -20,9 +20,10 @@ from sparsity.errors import InputError
 from sparsity.kernels.symbols import s
 
 LONGEST = 400  # characters
-_DEEPEST = 40  # of nesting
+_DEEPEST = 24  # of nesting
 _PARENTHESES = 60
 _MOST_PARTS = 400  # of a syntax tree
+_MOST_NODES = 500  # of the expression, in which gelu(x) has x twice
 _LARGEST_EXPONENT = 64
 _LARGEST = 10**30  # of a number
 _MOST_ARGUMENTS = 8  # of max and min
@@ -118,7 +119,29 @@ class _Reader:
         return refusal(self.text, getattr(node, "col_offset", 0), why)
 
     def expression(self, node: ast.expr, depth: int = 0) -> Any:
-        """The SymPy expression of a node."""
+        """The SymPy expression of a node; a constant in it is a real number of ordinary size."""
+        try:
+            found = self._built(node, depth)
+        except (TypeError, ValueError) as error:  # of SymPy: numbers that it cannot compare
+            if isinstance(error, InputError):
+                raise
+            raise self.refuse(node, "this has numbers that cannot be compared") from None
+        if any(i >= _MOST_NODES for i, _ in enumerate(sympy.preorder_traversal(found))):
+            raise self.refuse(node, "this is too long a formula; write it with fewer parts")
+        if not found.free_symbols and not found.is_Rational:
+            self._size(node, found)
+        return found
+
+    def _size(self, node: ast.expr, constant: Any) -> float:
+        """The size of a number, if it is real and within bounds."""
+        value = constant.evalf(15)
+        if not (value.is_Float or value.is_Rational) or abs(value) > _LARGEST:
+            raise self.refuse(node, "this is not a real number of ordinary size")
+        if constant != 0 and abs(value) < 1 / sympy.Integer(_LARGEST):
+            raise self.refuse(node, "this is next to zero; write it as a number")
+        return float(abs(value))
+
+    def _built(self, node: ast.expr, depth: int) -> Any:
         self.parts += 1
         if depth > _DEEPEST or self.parts > _MOST_PARTS:
             raise self.refuse(node, "this is too long a formula; write it with fewer parts")
@@ -213,8 +236,10 @@ class _Reader:
         if len(node.args) != 1:
             raise self.refuse(node, f"{name} takes one argument")
         inner = self.expression(node.args[0], depth + 1)
-        if inner.is_Rational and abs(inner) > _LARGEST_EXPONENT:
+        if not inner.free_symbols and self._size(node.args[0], inner) > _LARGEST_EXPONENT:
             raise self.refuse(node.args[0], f"a number here is at most {_LARGEST_EXPONENT}")
+        if name == "elu" and inner.has(Piecewise):
+            raise self.refuse(node, "elu of a where or an elu is not taken")
         return self._bounded(node, FUNCTIONS[name](inner))
 
     def _where(self, node: ast.Call, depth: int) -> Any:
@@ -228,6 +253,8 @@ class _Reader:
         left, right = (
             self.expression(x, depth + 1) for x in (condition.left, condition.comparators[0])
         )
+        if left.has(Piecewise) or right.has(Piecewise):
+            raise self.refuse(condition, "a condition has no where or elu in it")
         holds = _COMPARISONS[type(condition.ops[0])](left, right)
         value, otherwise = (self.expression(x, depth + 1) for x in values)
         return Piecewise((value, holds), (otherwise, True))
