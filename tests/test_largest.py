@@ -95,11 +95,14 @@ def test_a_planted_error_is_rejected(planted):
     assert judged.verdict == ("disagree" if planted else "agree")
 
 
-def test_b_in_place_of_phi_is_rejected(monkeypatch):
-    """The law of the largest of n − 1 others: off by far more than the bound."""
-    right = law(length=16, gamma=1.0)
-    wrong, _, _ = largest.largest(sparsity.kernels.exp, 0.0, 1.0, np.array([15.0]))
-    assert abs(wrong[0] / right.value - 1) > 1e6 * right.error_bound
+def test_a_planted_wrong_law_of_weights_is_rejected(monkeypatch):
+    """A spread that is a millionth too wide fails the gate that the right one passes."""
+    right = largest._LEVELS[sparsity.kernels.exp.weight]
+    test_two_tokens_of_softmax(1.0)
+    wider = {sparsity.kernels.exp.weight: lambda beta, gamma, n: right(beta, gamma * (1 + 1e-6), n)}
+    monkeypatch.setattr(largest, "_LEVELS", largest._LEVELS | wider)
+    with pytest.raises(AssertionError):
+        test_two_tokens_of_softmax(1.0)
 
 
 def test_known_values_and_order():

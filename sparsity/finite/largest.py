@@ -230,8 +230,7 @@ def largest(
     if kernel.weight == kernels.exp.weight:
         beta = 0.0  # a factor on every weight
     n = np.asarray(length, dtype=np.float64)
-    value, p_row, error = np.ones(n.shape), np.ones(n.shape), np.zeros(n.shape)
-    several = n > 1
+    value, error, several = np.ones(n.shape), np.zeros(n.shape), n > 1
     level = _LEVELS[kernel.weight](beta, gamma, float(n.max()))
     if level.log_zero > _RAREST:
         fix = f"at gamma = {gamma:g} a weight is next to never above 0; give a larger beta"

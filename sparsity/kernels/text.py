@@ -17,6 +17,7 @@ import sympy
 from sympy import Expr, Integer, Max, Min, Piecewise, Rational
 
 from sparsity.errors import InputError
+from sparsity.kernels.functions import ALIASES, FUNCTIONS
 from sparsity.kernels.symbols import s
 
 LONGEST = 400  # characters
@@ -30,45 +31,6 @@ _MOST_ARGUMENTS = 8  # of max and min
 _AROUND = 24  # characters shown on either side of a mistake
 
 
-def _gelu(x: Expr) -> Expr:
-    return x * (1 + sympy.erf(x / sympy.sqrt(2))) / 2
-
-
-def _sigmoid(x: Expr) -> Expr:
-    return 1 / (1 + sympy.exp(-x))
-
-
-def _elu(x: Expr) -> Expr:
-    return Piecewise((x, x > 0), (sympy.exp(x) - 1, True))
-
-
-FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
-    "exp": sympy.exp,
-    "log": sympy.log,
-    "sqrt": sympy.sqrt,
-    "abs": sympy.Abs,
-    "sign": sympy.sign,
-    "sinh": sympy.sinh,
-    "cosh": sympy.cosh,
-    "tanh": sympy.tanh,
-    "erf": sympy.erf,
-    "erfc": sympy.erfc,
-    "sin": sympy.sin,
-    "cos": sympy.cos,
-    "atan": sympy.atan,
-    "floor": sympy.floor,
-    "relu": lambda x: Max(x, 0),
-    "sigmoid": _sigmoid,
-    "softplus": lambda x: sympy.log(1 + sympy.exp(x)),
-    "gelu": _gelu,
-    "silu": lambda x: x * _sigmoid(x),
-    "elu": _elu,
-}
-# What may be typed alone, as a name for f(s).
-ALIASES: Mapping[str, Callable[[Any], Any]] = {
-    "softmax": sympy.exp,
-    **{name: FUNCTIONS[name] for name in ("relu", "gelu", "silu", "softplus", "sigmoid", "elu")},
-}
 _SEVERAL = {"max": Max, "min": Min}
 _CONSTANTS = {"s": s, "pi": sympy.pi}
 _NAMES = (*_CONSTANTS, *FUNCTIONS, *_SEVERAL, "where")
