@@ -13,7 +13,7 @@ from scipy.special import erf, ndtr
 from sparsity import evaluate, kernels
 from sparsity.errors import NoClosedForm
 from sparsity.kernels import symbols
-from sparsity.theory import certify, closed_form
+from sparsity.theory import certify, closed_form, relu2_form
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 BOUND = 1e-13
@@ -102,10 +102,15 @@ def _decayed_naive(decay, length, power=1.0):
 
 
 def _relu2_short_fraction(beta, gamma):
-    return closed_form.relu2_left(beta / gamma, 16)
+    return relu2_form.left(beta / gamma, 16)
+
+
+def _relu2_coarse_table(beta, gamma):
+    return relu2_form.by_table(beta / gamma, degree=5)
 
 
 PLANTED = {
+    "relu2: a table of degree 5": ("relu2", "0 < z < 2", _relu2_coarse_table),
     "relu2: moments that cancel in the tail": ("relu2", "-40 < z < -8", _relu2_naive),
     "relu2: continued fraction cut short": ("relu2", "-4 < z < -1.5", _relu2_short_fraction),
     "relu2: Φ(−z)": ("relu2", "0 < z < 2", lambda beta, gamma: _relu2_naive(beta, gamma, -1.0)),

@@ -128,6 +128,11 @@ def test_edits_change_what_they_name_and_nothing_else():
         ("unpin", 0),
         ("unpin", "x"),
         ("nothing", 1),
+        ("formula", "log(1 + exp(q))"),
+        ("formula", "__import__('os')"),
+        ("formula", 3),
+        ("formula", ["s"]),
+        ("formula", "s" * 10_000),
         ("x" * 10_000, 1),
         ("gamma", {"a": 1}),
     ],
@@ -136,6 +141,23 @@ def test_impossible_edits_are_refused_in_one_line(name, value):
     with pytest.raises(InputError) as refused:
         edit(start(), name, value)
     assert len(str(refused.value)) < 300
+
+
+def test_a_formula_adds_a_kernel_once_and_shows_it():
+    state = edit(start("exp"), "formula", "log(1+exp(s))")
+    assert [kernel.name for kernel in state.known] == [*NAMES, "log(1+exp(s))"]
+    assert state.shown == ("exp", "log(1+exp(s))")
+    again = edit(state, "formula", "log( 1 + exp(s) )")  # the same weight
+    assert again == state
+    assert edit(start("exp"), "formula", "max(s, 0)**2").shown == ("exp", "relu2")
+    assert edit(start("exp"), "formula", "identity").shown == ("exp", "identity")
+    for k in range(2, 13):
+        state = edit(state, "formula", f"abs(s)**{k}.5")
+    with pytest.raises(InputError, match="at most 12"):
+        edit(state, "formula", "abs(s)**13.5")
+    other = initial((*ALL, score_kernel("s**4", sympy.Symbol("s") ** 6)), ("exp",), "gamma")
+    with pytest.raises(InputError, match="has this name"):
+        edit(other, "formula", "s**4")
 
 
 def test_pins_keep_their_values_and_have_an_end():
@@ -493,6 +515,18 @@ def test_the_python_call_of_your_own_kernel_runs():
     assert float(eval(limit, names)) == pytest.approx(float(evaluate(mine, beta=-1, gamma=1).S))
 
 
+@pytest.mark.parametrize("rows", ["iid", "sink", "rope"])
+def test_the_python_call_of_a_formula_runs(rows):
+    state = edit(start("exp", rows=rows, dim=8), "formula", "log(1 + exp(s))")
+    *setup, limit, law = python(edit(state, "shown", ["log(1 + exp(s))"])).splitlines()
+    names = {}
+    exec("\n".join(setup), names)
+    (spec,) = edit(state, "shown", ["log(1 + exp(s))"]).specs()
+    assert spec.kernel.weight == sympy.log(1 + sympy.exp(sympy.Symbol("s", real=True)))
+    assert float(eval(limit, names)) == pytest.approx(math.exp(slowly(spec)), rel=1e-12)
+    assert float(eval(law, names)) > 1
+
+
 # --- rows of one's own ---------------------------------------------------------------------------
 
 
@@ -704,6 +738,20 @@ def test_reset_goes_back_to_where_it_started(panel):
     ask({"edits": [["reset", True]]})
     assert widget.state.value("gamma") == 2
     assert widget.state.pins == ()
+
+
+@pytest.mark.notebook
+def test_a_typed_formula_is_drawn_or_its_mistake_is_named(panel):
+    widget, ask = panel
+    (answer,) = ask({"edits": [["formula", "log(1 + exp(s))"]]})
+    assert answer["errors"] == {}
+    assert [curve["kernel"] for curve in answer["curves"]] == ["exp", "log(1 + exp(s))"]
+    assert answer["state"]["kernels"][-1]["name"] == "log(1 + exp(s))"
+    (answer,) = ask({"edits": [["formula", "log(1 + exp(q))"]]})
+    assert list(answer["errors"]) == ["formula"]
+    assert "exp(^q)" in answer["errors"]["formula"]
+    ask({"edits": [["reset", True]]})
+    assert [kernel.name for kernel in widget.state.known] == list(NAMES)
 
 
 def _until(condition, seconds=10):

@@ -21,6 +21,7 @@ __all__ = [
     "decayed",
     "exp",
     "identity",
+    "in_python",
     "named",
     "nonnegative",
     "relu2",
@@ -56,4 +57,13 @@ def named(kernel: str | Kernel) -> Kernel:
         return _typed(kernel)
     hint = f"did you mean {near[0]}? " if near else ""
     fix = f"{hint}the kernels are {', '.join(names)}, or give a formula of the score s"
-    raise InputError("kernel", kernel, fix)
+    shown = str(kernel)
+    raise InputError("kernel", shown if len(shown) <= 80 else f"{shown[:80]} …", fix)
+
+
+def in_python(kernel: Kernel) -> str:
+    """What Python code calls it: its name in quotes where `named` finds it, else its bare name."""
+    try:
+        return repr(kernel.name) if named(kernel.name) == kernel else kernel.name
+    except InputError:
+        return kernel.name

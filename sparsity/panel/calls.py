@@ -7,7 +7,7 @@ from typing import Any
 
 import sparsity
 from sparsity.errors import InputError
-from sparsity.kernels import ALL
+from sparsity.kernels import in_python
 from sparsity.output import csv_text
 from sparsity.panel.controls import CONTROLS
 from sparsity.panel.lines import ExactPoint, at_once
@@ -24,14 +24,10 @@ def _literal(name: str, value: float) -> str:
     return str(int(value)) if CONTROLS[name].parameter.integer else repr(value)
 
 
-def _kernel(spec: Spec) -> str:
-    return repr(spec.kernel.name) if spec.kernel in ALL else spec.kernel.name
-
-
 def _call(spec: Spec) -> tuple[set[tuple[str, str]], list[str]]:
     """(imports, lines) that compute a curve's numbers at its own values."""
     v = {name: _literal(name, value) for name, value in spec.values}
-    kernel = _kernel(spec)
+    kernel = in_python(spec.kernel)
     if not spec.score:
         options = ", ".join(f"{name}={value}" for name, value in v.items())
         options += f", query={spec.query!r}" if spec.query else ""
@@ -71,7 +67,7 @@ def python(state: State) -> str:
     lines: list[str] = []
     for spec in state.specs():
         new, call = _call(spec)
-        if spec.kernel not in ALL:
+        if in_python(spec.kernel) == spec.kernel.name:
             weight = f"score_kernel({spec.kernel.name!r}, sympify({str(spec.kernel.weight)!r}))"
             imports |= {("sympy", "sympify"), ("sparsity", "score_kernel")}
             lines.append(f"{spec.kernel.name} = {weight}")

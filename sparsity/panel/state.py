@@ -18,6 +18,7 @@ from sparsity.panel.rowlaws import Rows
 
 Y_AXES = {"S": "S", "log S": "S, logarithmic", "n_eff": "n·S², effective tokens"}
 _MOST_PINS = 6
+_MOST_TYPED = 12
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,8 @@ def edit(state: State, name: str, value: Any) -> State:
 
     Args:
         state: before.
-        name: a control, or "shown", "rows", "query", "x", "y", "sampling", "pin", "unpin".
+        name: a control, or "shown", "formula", "rows", "query", "x", "y", "sampling", "pin",
+            "unpin". A formula of the score adds a kernel and shows it.
         value: what it was set to: text or a number for controls.
 
     Raises:
@@ -176,6 +178,8 @@ def edit(state: State, name: str, value: Any) -> State:
         wanted = value if isinstance(value, list) else [value]
         chosen = {_choice("kernels", each, names) for each in wanted}
         return replace(state, shown=tuple(each for each in names if each in chosen))
+    if name == "formula":
+        return _typed(state, value)
     if name == "sampling":
         return replace(state, sampling=bool(value))
     if name == "pin":
@@ -190,6 +194,26 @@ def edit(state: State, name: str, value: Any) -> State:
         raise InputError("edit", str(name)[:64], "there is no such control")
     changed: dict[str, Any] = {name: _choice(name, value, allowed[name])}
     return replace(state, **changed)
+
+
+def _typed(state: State, value: Any) -> State:
+    """The kernel that a text names or writes, among those known and shown."""
+    if not isinstance(value, str):
+        raise InputError("formula", str(value)[:64], "give a text, such as log(1 + exp(s))")
+    try:
+        kernel = kernels.named(value)
+    except InputError as error:
+        raise InputError("formula", error.value, error.fix) from None
+    same = [each for each in state.known if each.weight == kernel.weight]
+    kernel = same[0] if same else kernel
+    if not same and kernel.name in [each.name for each in state.known]:
+        raise InputError("formula", kernel.name, "another kernel has this name")
+    typed = [each for each in state.known if each.source == "typed"]
+    if not same and len(typed) >= _MOST_TYPED:
+        raise InputError("formula", kernel.name, f"at most {_MOST_TYPED} are kept; reset")
+    known = state.known if same else (*state.known, kernel)
+    shown = tuple(each.name for each in known if each.name in {*state.shown, kernel.name})
+    return replace(state, known=known, shown=shown)
 
 
 def _pin(state: State) -> State:

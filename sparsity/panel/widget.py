@@ -189,6 +189,7 @@ def _summary(state: State) -> dict[str, Any]:
     """What the controls show."""
     return {
         **{name: getattr(state, name) for name in ("rows", "query", "x", "y", "sampling")},
+        "kernels": [{"name": k.name, "title": k.title} for k in state.known],
         "shown": list(state.shown),
         "values": dict(state.values),
         "uses": sorted(state.uses()),
@@ -203,7 +204,6 @@ def _summary(state: State) -> dict[str, Any]:
 def _setting(state: State) -> dict[str, Any]:
     """What the controls are: sent once."""
     return {
-        "kernels": [{"name": k.name, "title": k.title} for k in state.known],
         "rows": [{"name": r.name, "title": r.title} for r in state.laws],
         "own": sorted({name for r in state.laws for name in r.controls} - {"decay", "dim"}),
         "queries": list(NAMES),

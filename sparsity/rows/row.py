@@ -67,8 +67,10 @@ class Row:
         object.__setattr__(self, "steps", steps)
 
     def __repr__(self) -> str:
-        name = repr(self.kernel.name) if self.kernel in kernels.ALL else self.kernel.name
-        parts = [name, *(f"{key}={value!r}" for key, value in self.parameters)]
+        parts = [
+            kernels.in_python(self.kernel),
+            *(f"{key}={value!r}" for key, value in self.parameters),
+        ]
         if self.steps:
             shown = ", ".join(map(repr, self.steps))
             parts.append(f"steps=({shown}{',' if len(self.steps) == 1 else ''})")

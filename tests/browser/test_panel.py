@@ -153,6 +153,28 @@ def test_a_slider_moves_by_keyboard_and_by_mouse(panel, name):
     panel.wait_for("return root.querySelector('td[data-value]:not([data-value=\"\"])')")
 
 
+def test_a_typed_formula_is_drawn_as_evaluate_says(panel):
+    """Enter draws it; a mistake is named with its place; Reset takes it away."""
+    text = "log(1 + exp(s))"
+    panel.type("formula", text)
+    assert panel.field("formula").input_value() == ""
+    panel.kernels(text)
+    path = f"""path.limit[data-curve="{curve(text)}"]:not([opacity])"""
+    panel.wait_for(f"return root.querySelector('{path}')")
+
+    def log_S(gamma):
+        return evaluate(text, beta=BETA, gamma=gamma).log_S
+
+    assert misfit(panel, panel.path(curve(text)), "log", log_S) < 2
+    assert misfit(panel, panel.path(curve(text)), "log", lambda x: 1.005 * log_S(x)) > 2
+    panel.type("formula", "log(1 + exp(q))")
+    assert "exp(^q)" in panel.root.locator(".formula-field .message").inner_text()
+    assert panel.field("formula").input_value() == "log(1 + exp(q))"
+    panel.reset()
+    assert panel.field("formula").input_value() == ""
+    assert panel.root.get_by_label(text, exact=True).count() == 0
+
+
 def test_numbers_and_fields(panel):
     """A typed value shows S, the exact law and n_eff of that value."""
     panel.kernels("exp")

@@ -161,11 +161,22 @@ function build(root, setting, talk, id) {
       ...options.map(([value, title]) => h("option", { value }, title)));
     return { made, row: h("label", { class: "choice" }, h("span", {}, words), made) };
   };
-  const boxes = setting.kernels.map((kernel) => {
-    const box = h("input", { type: "checkbox", value: kernel.name, onchange: () =>
-      talk.edit("shown", boxes.filter((b) => b.box.checked).map((b) => b.box.value)) });
-    return { box, row: h("label", { title: kernel.title }, box, ` ${kernel.name}`) };
-  });
+  const boxes = [], boxed = h("div", { class: "boxes" });
+  const offer = (kernels) => { // boxes are made anew only where the kernels on offer are others
+    if (kernels.map((k) => k.name).join("\n") === boxes.map((b) => b.value).join("\n")) return;
+    boxes.splice(0, boxes.length, ...kernels.map((kernel) => h("input", { type: "checkbox",
+      value: kernel.name, onchange: () =>
+        talk.edit("shown", boxes.filter((b) => b.checked).map((b) => b.value)) })));
+    boxed.replaceChildren(...boxes.map((box, i) =>
+      h("label", { title: kernels[i].title }, box, ` ${kernels[i].name}`)));
+  };
+  const formula = h("input", { type: "text", autocomplete: "off", autocapitalize: "off",
+    spellcheck: "false", maxlength: 500, placeholder: "another: log(1 + exp(s))",
+    "aria-label": "A kernel of your own: a formula of the score s", "aria-describedby": `${id}-formula`,
+    title: "A formula of the score s; Enter adds its curve", "data-name": "formula",
+    onkeydown: (event) => event.stopPropagation(),
+    onchange: () => { if (formula.value.trim()) talk.edit("formula", formula.value); } });
+  const mistake = h("div", { class: "message caret", id: `${id}-formula`, role: "alert" });
   const rows = select("rows", "Row law", setting.rows.map((r) => [r.name, r.title]));
   const query = select("query", "Query", setting.queries.map((q) => [q, q]));
   const x = select("x", "x-axis", setting.controls.map((c) => [c.name,
@@ -177,7 +188,7 @@ function build(root, setting, talk, id) {
     onchange: () => talk.edit("sampling", sampling.checked) });
   const button = (words, title, act) => h("button", { type: "button", title, onclick: act }, words);
   const parts = {
-    boxes, rows, query, x, y, parameters, sampling,
+    boxes, offer, formula, mistake, rows, query, x, y, parameters, sampling,
     general: h("div", { class: "message", role: "alert" }),
     stage: h("div", { class: "plot" }),
     key: h("div", { class: "key", "aria-hidden": "true" }),
@@ -196,12 +207,13 @@ function build(root, setting, talk, id) {
   parts.pin = button("Pin these curves", "Keep them for comparison", () => talk.edit("pin", true));
   parts.reset = button("Reset", "Back to the start; unpins all", () => {
     Object.values(parameters).forEach((p) => p.say(""));
+    formula.value = mistake.textContent = "";
     talk.edit("reset", true);
   });
   parts.svg = button("Save SVG", "The figure as a vector file", () => parts.saveSVG());
   parts.csv = button("Save CSV", "Everything drawn, as numbers", () => talk.ask({ csv: true }));
   const kernels = h("fieldset", {}, h("legend", {}, "Kernels"),
-    h("div", { class: "boxes" }, ...boxes.map((b) => b.row)));
+    boxed, h("div", { class: "formula-field" }, formula, mistake));
   root.append(
     h("div", { class: "controls" }, kernels,
       h("fieldset", { class: "parameters" }, h("legend", {}, "Parameters"),
@@ -263,11 +275,11 @@ function render({ model, el }) {
   });
 
   function lookOf(curve) {
-    const kernel = setting.kernels.findIndex((k) => k.name === curve.kernel);
+    const kernels = picture.state.kernels, kernel = kernels.findIndex((k) => k.name === curve.kernel);
     if (curve.pin === null) return LOOKS[kernel % LOOKS.length];
     if (!looks.has(curve.id)) {
       const taken = new Set([...looks.values(), ...picture.curves.filter((c) => c.pin === null)
-        .map((c) => LOOKS[setting.kernels.findIndex((k) => k.name === c.kernel) % LOOKS.length])]);
+        .map((c) => LOOKS[kernels.findIndex((k) => k.name === c.kernel) % LOOKS.length])]);
       looks.set(curve.id, LOOKS.find((look) => !taken.has(look)) ?? LOOKS[looks.size % LOOKS.length]);
     }
     return looks.get(curve.id);
@@ -312,8 +324,9 @@ function render({ model, el }) {
   }
 
   function apply(state) {
+    parts.offer(state.kernels);
     if (!talk.has("shown"))
-      for (const { box } of parts.boxes) box.checked = state.shown.includes(box.value);
+      for (const box of parts.boxes) box.checked = state.shown.includes(box.value);
     for (const name of ["rows", "query", "x", "y"])
       if (!talk.has(name)) parts[name].made.value = state[name];
     if (!talk.has("sampling")) parts.sampling.checked = state.sampling;
@@ -324,8 +337,14 @@ function render({ model, el }) {
     parts.query.row.hidden = !state.shown.includes("nonnegative");
   }
 
-  function tellErrors(errors) {
+  function tellErrors(errors, asked) {
     const left = { ...errors };
+    if (asked.includes("formula")) {
+      parts.mistake.textContent = errors.formula ?? "";
+      parts.formula.setAttribute("aria-invalid", String(Boolean(errors.formula)));
+      if (!errors.formula) parts.formula.value = "";
+    }
+    delete left.formula;
     for (const [name, parameter] of Object.entries(parts.parameters)) {
       if (errors[name]) parameter.say(errors[name]);
       else parameter.say("");
@@ -343,7 +362,7 @@ function render({ model, el }) {
       if (message.to === view) save("sparsity.csv", "text/csv", message.text);
       return;
     }
-    const mine = talk.answered(message);
+    const asked = talk.sent.map(([name]) => name), mine = talk.answered(message);
     if (message.setting && !parts) {
       setting = message.setting;
       formulas = message.formulas;
@@ -352,7 +371,7 @@ function render({ model, el }) {
       connect();
     }
     if (!parts) return;
-    if (mine) tellErrors(message.errors ?? {});
+    if (mine) tellErrors(message.errors ?? {}, asked);
     if (message.kind !== "picture" || message.number <= newest) return;
     newest = message.number;
     const bytes = buffers[0];
