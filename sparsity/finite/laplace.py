@@ -24,7 +24,7 @@ _MOST_POINTS = 1_000_000  # of u, that one law may be asked for: seconds of work
 _FAR = (-1.0, 0.0, 2.0)  # powers of |f| in E Y₂ and sink masses next to nothing
 _TERMS, _SMALL = 12, -1.5  # of the series of e^(−x); log x below which they are all of it
 _LARGE = 5.5  # log x above which e^(−x) counts as zero
-_AT_ONCE = 16  # points of u
+_AT_ONCE = 32  # points of u
 _FEW = 4  # laws of a product
 _COARSE = np.arange(40.0, -176.0, -2.0)  # of u, from the largest |f|^c, where ranges are looked for
 Orders = tuple[float | LogMoment, ...]
@@ -157,11 +157,21 @@ def order_of(k: float | LogMoment) -> float:
     return k.order if isinstance(k, LogMoment) else k
 
 
-def _moment(k: float | LogMoment, x: np.ndarray, less: np.ndarray, log_x: np.ndarray) -> Any:
-    """x^k e^(−x), with a factor ln x where asked."""
-    order = order_of(k)
-    found = x**order * less if order else less
-    return found * log_x if isinstance(k, LogMoment) else found
+def _band(log_node: np.ndarray, rise: np.ndarray, k: Orders) -> np.ndarray:
+    """1 − e^(−x) and the x^k e^(−x) of x = e^(log_node + rise), [nodes, (1 + k) · rises].
+
+    A factor ln x besides, where asked.
+    """
+    band = np.empty((len(log_node), 1 + len(k), len(rise)))
+    x = np.exp(log_node)[:, None] * np.exp(rise)
+    np.negative(np.expm1(-x), out=band[:, 0])
+    less = np.exp(-x)
+    for i, each in enumerate(k, 1):
+        order = order_of(each)
+        np.multiply(less, x**order if order else 1.0, out=band[:, i])
+        if isinstance(each, LogMoment):
+            band[:, i] *= log_node[:, None] + rise
+    return band.reshape(len(log_node), (1 + len(k)) * len(rise))
 
 
 def _blocks(w: np.ndarray) -> np.ndarray:
@@ -229,11 +239,7 @@ class Laplace:
             done, was = first, high
             rise = np.exp(np.multiply.outer(powers, u[part] - high))
             terms = (series.T[:, :, None] * rise[:, None]).reshape(len(powers), -1)
-            log_x = log[first:last, None] + u[part]
-            x = np.exp(log_x)
-            less = np.exp(-x)
-            band = [-np.expm1(-x), *(_moment(k, x, less, log_x) for k in self.k)]
-            found = w[..., first:last] @ np.concatenate(band, axis=1)
+            found = w[..., first:last] @ _band(log[first:last] + high, u[part] - high, self.k)
             if logged.any():
                 rows = np.repeat(logged, len(u[part]))
                 since = np.where(rows, np.tile(u[part] - high, len(series)), 1.0)
