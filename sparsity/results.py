@@ -30,7 +30,9 @@ class Evaluation:
     @classmethod
     def from_log(cls, log_S: Any, method: str, error_bound: Any, length: Any = None) -> Evaluation:
         """Assemble from log S; S ≤ 1 holds exactly, as it must."""
-        log_S = np.minimum(np.asarray(log_S, dtype=np.float64), 0.0)
+        log_S = np.asarray(log_S, dtype=np.float64)
+        if log_S.max(initial=0.0) > 0:
+            log_S = np.minimum(log_S, 0.0)
         bound = np.broadcast_to(np.asarray(error_bound, dtype=np.float64), log_S.shape)
         with np.errstate(under="ignore"):
             return cls(np.exp(log_S), log_S, method, bound, length)
