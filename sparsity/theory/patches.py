@@ -35,7 +35,7 @@ _FAR = 1e6  # β/γ beyond which a patch has too few digits of β
 _WORK = 150_000  # as in `panels.cut`
 _MOST = 6_000  # nodes of a patch
 _RISE = 300.0  # log of a ratio of densities that can bring no lost mass back
-_BLOCK = 2**15  # numbers that are worked on together
+_BLOCK = 2**14  # numbers that are worked on together
 _GOOD = 1e-12  # error of log m up to which a patch is used
 
 
