@@ -52,6 +52,18 @@ def entropy(weights: Any, unit: Any = 0.0) -> Any:
     return (ties * log_total + below) / (ties + rest)
 
 
+def gini(weights: Any) -> Any:
+    """Gini coefficient Σ_jk |a_j − a_k| / (2n Σa) of weights ≥ 0, by their ranks.
+
+    Args:
+        weights: |a| of each token, along the last axis.
+    """
+    xp = weights.__array_namespace__()
+    n = weights.shape[-1]
+    ranks = xp.arange(n, dtype=weights.dtype) * 2 - (n - 1)
+    return (xp.sort(weights, axis=-1) * ranks).sum(-1) / (n * weights.sum(-1))
+
+
 def _scaled(a: Any, axis: int) -> Any:
     """|a| over its largest entry, so that no square over- or underflows where it matters."""
     a = abs(a)

@@ -330,7 +330,7 @@ STEPPED_LINE = ["--step", "alibi:0.01", "--step", "window:512", "--step", "sink-
 
 @pytest.mark.parametrize("of", QUANTITIES)
 def test_exact(command, of):
-    bare = quantities.named(of).largest  # its law is that of rows without steps
+    bare = quantities.named(of).layers is not None  # its law is that of rows without steps
     row = Row("exp", gamma=2, steps=() if bare else STEPPED)
     law = sparsity.exact(row, length=[64, 4096], of=of)
     line = ["exp", "--gamma", 2, *([] if bare else STEPPED_LINE), "--of", of]
@@ -364,7 +364,7 @@ def test_exact_is_of_n_eff_by_default_and_of_decayed_too(command):
 
 @pytest.mark.parametrize("of", QUANTITIES)
 def test_an_estimate_of_any_quantity_of_a_row_holds_its_exact_law(command, of):
-    stepped = [] if quantities.named(of).largest else STEPPED_LINE
+    stepped = [] if quantities.named(of).layers else STEPPED_LINE
     line = ["relu2", "--beta", 0.5, "--gamma", 1, *stepped, "--length", 100, "--of", of]
     found = answer(command, "estimate", *line)
     known = answer(command, "exact", *line)

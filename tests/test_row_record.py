@@ -174,7 +174,7 @@ def test_every_step_and_quantity_goes_through_exact():
                     exact(row, length=6, of=quantity)
                 refused += 1
                 continue
-            if quantity.largest and kind not in (sparsity.ScalableSoftmax, sparsity.Window):
+            if quantity.layers and kind not in (sparsity.ScalableSoftmax, sparsity.Window):
                 with pytest.raises(InputError, match="rows of one law"):
                     exact(row, length=6, of=quantity)
                 apart += 1
@@ -189,6 +189,7 @@ def test_every_step_and_quantity_goes_through_exact():
             answered += 1
     without = sum(not quantity.sinks for quantity in quantities.ALL)
     sinks = len(quantities.ALL) - without
-    assert apart == len(steps.ALL) - 2  # the others leave six tokens alike
+    ranked = sum(quantity.layers is not None for quantity in quantities.ALL)
+    assert apart == ranked * (len(steps.ALL) - 2)  # the others leave six tokens alike
     assert answered == without * len(steps.ALL) + 2 * sinks - apart
     assert refused == sinks * (len(steps.ALL) - 2)

@@ -79,7 +79,10 @@ def test_the_row_agrees(verified):
     assert found.smallest_detectable <= SEEN
     assert found.false_alarm_rate == 1e-4
     assert found.disagreements == ()
-    assert [left.split(",")[0] for left in found.left_out] == ["max_weight"]  # of rows with steps
+    assert [left.split(",")[0] for left in found.left_out] == [
+        "max_weight",
+        "gini",
+    ]  # of rows with steps
     assert found.summary()["cells"] == ROWS[name][2]
     assert "AGREE" in found.text()
 

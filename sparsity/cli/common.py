@@ -64,7 +64,9 @@ def _steps_help() -> str:
 def _of_help() -> str:
     from sparsity import quantities
 
-    return "The quantity: " + "; ".join(f"{q.name}, {q.title}" for q in quantities.ALL) + "."
+    known = [f"{q.name}, {q.title}" for q in quantities.ALL]
+    known += [f"{each.name}:{each.symbol}, {each.title}" for each in quantities.FAMILIES]
+    return "The quantity: " + "; ".join(known) + "."
 
 
 class ReadLater(click.Option):

@@ -14,11 +14,11 @@ import numpy as np
 from sparsity.errors import InputError
 from sparsity.finite import transforms
 from sparsity.finite.laplace import TAIL, Laplace, family, laplace
-from sparsity.finite.largest import largest
+from sparsity.finite.ranked import ranked
 from sparsity.finite.transforms import SLOW, STEP, Sums
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.parameters import LENGTH
-from sparsity.quantities import Integral, Quantity
+from sparsity.quantities import Integral, Layers, Quantity
 from sparsity.rows.classes import Classed, alike, classed, no_sink, reduced, relative
 from sparsity.rows.row import Row
 
@@ -151,18 +151,19 @@ def _integral(quantity: Quantity) -> Integral:
     return quantity.integral
 
 
-def _largest(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The law of the largest weight, of rows in each of which tokens are alike."""
+def _ranked(row: Row, quantity: Quantity, layers: Layers, n: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The law of what goes by rank, of rows in each of which tokens are alike."""
     if n.size > 1 and not alike(row, int(n.min()), int(n.max()), units=True):
-        each = [_largest(row, quantity, n[i : i + 1]) for i in range(n.size)]
+        each = [_ranked(row, quantity, layers, n[i : i + 1]) for i in range(n.size)]
         return tuple(np.concatenate(columns) for columns in zip(*each, strict=True))
     kernel, beta, gamma, dim = classed(row, int(n.max())).classes[0]
     if dim or not alike(row, int(n.max()), units=True):
         fix = "its exact law is known for rows of one law of Gaussian scores; use estimate"
         raise InputError("of", quantity.name, fix)
     if gamma == 0:  # all weights are the same
-        return 1 / n, np.ones(n.shape), np.zeros(n.shape)
-    return largest(kernel, beta, gamma, n)
+        least = np.array([layers.least(m) for m in n.tolist()])
+        return least, np.ones(n.shape), np.zeros(n.shape)
+    return ranked(kernel, beta, gamma, n, layers)
 
 
 def law(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, ...]:
@@ -184,8 +185,9 @@ def law(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, ...]:
     if not n.size:
         raise InputError("length", length, "give at least one")
     flat = n.reshape(-1)
-    if quantity.largest:
-        return tuple(column.reshape(n.shape) for column in _largest(row, quantity, flat))
+    if quantity.layers is not None:
+        columns = _ranked(row, quantity, quantity.layers, flat)
+        return tuple(column.reshape(n.shape) for column in columns)
     integral = _integral(quantity)
     longest = float(flat.max())
     with np.errstate(over="ignore", invalid="ignore"):  # far out in the tails, where nothing falls

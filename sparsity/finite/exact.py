@@ -58,8 +58,8 @@ def exact(
     Args:
         kernel: a `Row`, a built-in kernel's name, or a `Kernel`.
         length: row lengths n, whole numbers ≥ 1, any shape.
-        of: the quantity, by name: "n_eff", "S", "participation", "entropy",
-            "max_weight", "sink_mass".
+        of: the quantity, by name: "n_eff", "S", "participation", "entropy", "max_weight",
+            "gini", "sink_mass", or with a number, "top_k_mass:8"; see `sparsity.quantities`.
         **parameters: of a kernel given without a row: `beta` and `gamma`; `decay` for decayed.
 
     Returns:

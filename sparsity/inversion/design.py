@@ -87,6 +87,7 @@ def _options(kernel: Kernel, options: dict[str, Any]) -> dict[str, float]:
 def _target(n_eff: Any, options: dict[str, Any]) -> tuple[Quantity, Any]:
     """The one quantity that was asked for; it is taken out of the options."""
     names = [quantity.name for quantity in quantities.ALL]
+    names += [name for name in options if ":" in name]  # of a family: "top_k_mass:8"
     asked = {} if n_eff is None else {"n_eff": n_eff}
     asked |= {name: options.pop(name) for name in names if name in options}
     if len(asked) != 1:
@@ -142,17 +143,16 @@ def _by_scan(
 ) -> Design:
     """Any quantity of any row, by looking at it over the range of the free number."""
     free = named(name, row)
-    found = scan(row, free, int(n), quantity, wanted)
+    found, *there = scan(row, free, [int(n), *map(int, others)], quantity, wanted)
     why = f"what {name} from {found.first:.3g} to {found.last:.3g} reaches"
     ends = math.isfinite(found.first)
     reach = Reach(found.low, found.high, ends, ends, why)
     if not found.values:
         raise Impossible(row, n, quantity.name, wanted, reach)
     rows = []
-    for other in others:
-        there = scan(row, free, int(other), quantity, wanted)
-        value = there.values[0] if there.values else None
-        rows.append(Requirement(int(other), value, there.low, there.high))
+    for other, scanned in zip(others, there, strict=True):
+        value = scanned.values[0] if scanned.values else None
+        rows.append(Requirement(int(other), value, scanned.low, scanned.high))
     value, *also = found.values
     row = free.at(row, value)
     return _checked(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -145,38 +145,81 @@ class Scan(NamedTuple):
     last: float
 
 
-def scan(row: Row, free: Free, n: int, quantity: Quantity, wanted: float) -> Scan:
+def scan(
+    row: Row, free: Free, lengths: Sequence[int], quantity: Quantity, wanted: float
+) -> list[Scan]:
     """Look at a quantity over the range of the free number, and solve for each crossing.
 
+    Returns:
+        What was found at each length.
+
     Raises:
-        InputError: the row has no exact law anywhere on the grid.
+        InputError: the row has no exact law anywhere on the grid of some length.
     """
     if free is LOGIT and quantity is sink_mass:
-        return _of_mass(free.without(row), n, wanted)
-    refusals: list[InputError] = []
+        return [_of_mass(free.without(row), n, wanted) for n in lengths]
+    ranges = [free.ends(row, n) for n in lengths]
+    seen = {}
+    for ends in dict.fromkeys(ranges):  # lengths of one range are looked at together
+        own = [n for n, range_ in zip(lengths, ranges, strict=True) if range_ == ends]
+        seen |= _seen(row, free, own, ends, quantity)
+    return [_crossings(row, free, n, quantity, wanted, *seen[n]) for n in lengths]
 
-    def log(x: float) -> float:
-        try:
-            found = exact(free.at(row, free.value(row, x)), length=n, of=quantity)
-        except InputError as error:
-            refusals.append(error)
-            return math.nan
-        return float(np.maximum(found.log_value, -700.0))
 
-    grid = np.linspace(*free.ends(row, n), _POINTS)
+def _logs(row: Row, free: Free, x: float, lengths: Sequence[int], quantity: Quantity) -> Any:
+    """The logarithm of the quantity at a free number, [lengths]."""
+    found = exact(free.at(row, free.value(row, x)), length=np.array(lengths), of=quantity)
+    return np.maximum(found.log_value, -700.0)
+
+
+def _seen(
+    row: Row, free: Free, lengths: Sequence[int], ends: tuple[float, float], quantity: Quantity
+) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """The grid where there is a law, and its logarithms, by length."""
+    grid = np.linspace(*ends, _POINTS)
     if free.whole:
         grid = np.log(np.unique(np.round(np.exp(grid))))
-    seen = np.array([log(float(x)) for x in grid])
-    known = np.isfinite(seen)
-    if not known.any():
-        raise refusals[0]
-    grid, seen = grid[known], seen[known]
+    found = np.full((len(grid), len(lengths)), np.nan)
+    refusals: dict[int, InputError] = {}
+    for i, x in enumerate(grid.tolist()):
+        with contextlib.suppress(InputError):  # of one of them; each then speaks for itself
+            found[i] = _logs(row, free, x, lengths, quantity)
+            continue
+        for j, n in enumerate(lengths):
+            try:
+                found[i, j] = _logs(row, free, x, [n], quantity)[0]
+            except InputError as error:
+                refusals.setdefault(n, error)
+    known = np.isfinite(found)
+    for j, n in enumerate(lengths):
+        if not known[:, j].any():
+            raise refusals[n]
+    return {n: (grid[known[:, j]], found[known[:, j], j]) for j, n in enumerate(lengths)}
+
+
+def _crossings(
+    row: Row,
+    free: Free,
+    n: int,
+    quantity: Quantity,
+    wanted: float,
+    grid: np.ndarray,
+    seen: np.ndarray,
+) -> Scan:
+    """Where the quantity is what is wanted, from looks at it."""
+
+    def excess(x: float) -> float:
+        try:
+            return float(_logs(row, free, x, [n], quantity)[0]) - math.log(wanted)
+        except InputError:
+            return math.nan
+
     off = seen - math.log(wanted)
     values = []
     for i in np.flatnonzero((off[1:] >= 0) != (off[:-1] >= 0)):
         if max(abs(off[i]), abs(off[i + 1])) > _FLAT:
             between = _nearest if free.whole else _root
-            x = between(lambda x: log(x) - math.log(wanted), float(grid[i]), float(grid[i + 1]))
+            x = between(excess, float(grid[i]), float(grid[i + 1]))
             values.append(free.value(row, x))
     ends = free.value(row, float(grid[0])), free.value(row, float(grid[-1]))
     low, high = float(np.exp(seen.min())), float(np.exp(seen.max()))

@@ -1,47 +1,87 @@
-"""What can be asked of a row: each quantity a short file, and the explicit tuple of all."""
+"""What can be asked of a row: each quantity a short file, and the explicit tuples of all."""
 
 from __future__ import annotations
 
 import difflib
+import functools
 
 from sparsity.errors import InputError
-from sparsity.quantities.base import Integral, LogMoment, Quantity, RowSums
+from sparsity.quantities.base import Family, Integral, Layers, LogMoment, Quantity, RowSums
 from sparsity.quantities.entropy import entropy
+from sparsity.quantities.gini import gini
+from sparsity.quantities.keys_for_mass import keys_for_mass
 from sparsity.quantities.max_weight import max_weight
 from sparsity.quantities.n_eff import n_eff
 from sparsity.quantities.participation import participation
+from sparsity.quantities.power_sum import power_sum
 from sparsity.quantities.sink_mass import sink_mass
 from sparsity.quantities.sparsity import S
+from sparsity.quantities.top_k_mass import top_k_mass
 
 __all__ = [
     "ALL",
+    "FAMILIES",
+    "Family",
     "Integral",
+    "Layers",
     "LogMoment",
     "Quantity",
     "RowSums",
     "S",
     "entropy",
+    "gini",
+    "keys_for_mass",
     "max_weight",
     "n_eff",
     "named",
     "participation",
+    "power_sum",
     "sink_mass",
+    "top_k_mass",
 ]
 
-ALL: tuple[Quantity, ...] = (S, n_eff, participation, entropy, max_weight, sink_mass)
+ALL: tuple[Quantity, ...] = (S, n_eff, participation, entropy, max_weight, gini, sink_mass)
+FAMILIES: tuple[Family, ...] = (top_k_mass, keys_for_mass, power_sum)
 
 
 def named(of: str | Quantity) -> Quantity:
     """The quantity of that name; a `Quantity` is returned as it is.
 
+    Args:
+        of: "n_eff" or another of `ALL`, or a member of a family: "top_k_mass:8".
+
     Raises:
-        InputError: no such quantity.
+        InputError: no such quantity, or a number outside the domain of its family.
     """
     if isinstance(of, Quantity):
         return of
     names = [quantity.name for quantity in ALL]
     if of in names:
         return ALL[names.index(of)]
-    near = difflib.get_close_matches(str(of), names, n=1)
+    name, colon, number = str(of).partition(":")
+    if name in [family.name for family in FAMILIES]:
+        return _member(name, number if colon else None)
+    families = [f"{family.name}:{family.symbol}" for family in FAMILIES]
+    near = difflib.get_close_matches(str(of), [*names, *families], n=1)
     hint = f"did you mean {near[0]}? " if near else ""
-    raise InputError("of", of, f"{hint}the quantities are {', '.join(names)}")
+    raise InputError("of", of, f"{hint}the quantities are {', '.join([*names, *families])}")
+
+
+@functools.lru_cache(maxsize=64)
+def _of(family: Family, number: float) -> Quantity:
+    """Always the same record for the same number: it is looked up by identity."""
+    return family.named(number)
+
+
+def _member(name: str, text: str | None) -> Quantity:
+    """One quantity of a family."""
+    family = next(each for each in FAMILIES if each.name == name)
+    try:
+        number = float(text or "")
+    except ValueError:
+        number = float("nan")
+    if not family.admits(number):
+        said = name if text is None else f"{name}:{text}"
+        fix = f"{family.symbol} must be {family.domain}, such as {name}:{family.example:g}"
+        raise InputError("of", said, fix)
+    return _of(family, number)

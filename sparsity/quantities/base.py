@@ -68,6 +68,23 @@ class Integral:
 
 
 @dataclass(frozen=True)
+class Layers:
+    """A quantity ∫ g(N(a)) da / Z of rows, N(a) how many weights are above a and Z their sum.
+
+    Args:
+        mean: E g(N) of N ~ Bin(n, q), given n and log(1 − q).
+        keys: k, if g(N) is the same for all N ≥ k; 0 if there is no such k.
+        least: the least value, given n.
+        most: the largest value, given n: that of rows of at most max(k, 1) tokens.
+    """
+
+    mean: Callable[[float, Any], Any]
+    keys: int
+    least: Callable[[float], float]
+    most: Callable[[float], float]
+
+
+@dataclass(frozen=True)
 class Quantity:
     """One thing that can be asked of a row.
 
@@ -83,7 +100,7 @@ class Quantity:
         sinks: whether it needs a sink in the row.
         limit: whether it has a limit for long rows without sinks.
         whole: whether its definition needs the weights one by one, not their sums alone.
-        largest: whether its exact law is the double integral of `sparsity.finite.largest`.
+        layers: what it is of the number of weights above a, for its exact law; None for others.
     """
 
     name: str
@@ -97,15 +114,45 @@ class Quantity:
     sinks: bool = False
     limit: bool = False
     whole: bool = False
-    largest: bool = False
+    layers: Layers | None = None
 
     @property
     def has_law(self) -> bool:
         """Whether it has an exact law at finite n, for some rows at least."""
-        return self.integral is not None or self.largest
+        return self.integral is not None or self.layers is not None
 
     def ends(self, n: float) -> tuple[float, float]:
         """The least and the largest value of rows of n tokens, of a quantity with an exact law."""
-        if self.integral is None:
-            return 1 / n, 1.0
+        if self.layers is not None:
+            return self.layers.least(n), self.layers.most(n)
+        assert self.integral is not None
         return self.integral.least(n), self.integral.most(n, n)
+
+
+@dataclass(frozen=True)
+class Family:
+    """Quantities that differ in one number, each asked for as "name:number".
+
+    Args:
+        name: before the colon.
+        symbol: of the number.
+        title: what they are, in words.
+        domain: of the number, as printed in errors.
+        admits: whether a number is in it.
+        member: the quantity of a number, given its name as well.
+        example: a number for which the tests try every instrument.
+    """
+
+    name: str
+    symbol: str
+    title: str
+    domain: str
+    admits: Callable[[float], bool]
+    member: Callable[[str, float], Quantity]
+    example: float
+
+    def named(self, number: float) -> Quantity:
+        """The quantity of a number in the domain."""
+        short = f"{number:g}"
+        shown = short if float(short) == number else repr(number)
+        return self.member(f"{self.name}:{shown}", number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sparsity.quantities.base import Quantity
+from sparsity.quantities.top_k_mass import largest
 
 max_weight = Quantity(
     name="max_weight",
@@ -13,5 +14,5 @@ max_weight = Quantity(
     of=lambda row: row.weights.max(-1) / (row.l1 + row.unit),
     units=True,
     whole=True,
-    largest=True,
+    layers=largest(1),
 )

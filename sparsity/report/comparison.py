@@ -16,6 +16,7 @@ _QUANTITIES = {
     "participation": "Σp²",
     "entropy": "H",
     "max_weight": "max p",
+    "gini": "Gini",
     "sink_mass": "sink mass",
 }
 _SYMBOLS = {"beta": "β", "gamma": "γ", "decay": "λ", "length": "n", "dim": "d", "ratio": "r"}

@@ -1,0 +1,342 @@
+"""What goes by the rank of weights: exact laws against integrals and sampled rows."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import xarray
+from numpy.testing import assert_allclose
+from scipy.integrate import dblquad, quad
+from scipy.special import ndtr, ndtri
+
+import sparsity
+from sparsity import Row, quantities
+from sparsity.errors import InputError
+from sparsity.finite import ranked
+from sparsity.montecarlo import Sampling, sample_rows
+from sparsity.rows.steps import Alibi, QKNorm, ScalableSoftmax, SinkLogit
+from sparsity.verification.cells import Question
+from sparsity.verification.crosscheck import check
+
+
+def law(kernel="exp", **asked):
+    return sparsity.exact(kernel, of="max_weight", **asked)
+
+
+def _normal(x):
+    return math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+
+
+@pytest.mark.parametrize("gamma", [0.01, 0.5, 1.0, 4.0, 20.0])
+def test_two_tokens_of_softmax(gamma):
+    def weighed(t):  # the difference of two scores is N(0, 2γ²)
+        return 2 * _normal(t) / (1 + math.exp(-math.sqrt(2) * gamma * t))
+
+    true, off = quad(weighed, 0, 12, epsabs=1e-14, epsrel=1e-13, points=[0.05, 0.3, 1, 3])
+    found = law(length=2, gamma=gamma)
+    assert off < 1e-11
+    assert abs(found.value - true) <= found.error_bound * true + off
+    assert found.error_bound < 1e-11
+
+
+@pytest.mark.parametrize(
+    ("kernel", "power", "sides"), [("relu2", 2, (1,)), ("identity", 1, (1, -1))]
+)
+@pytest.mark.parametrize("beta", [-3.0, 0.0, 1.0, 5.0, 8.9, 10.0, 15.0, 40.0])
+def test_two_tokens_by_their_ratio(kernel, power, sides, beta):
+    """E max p = ∫∫ f(s₁)f(s₂) over the ratio of the smaller to the larger score."""
+
+    def density(s):
+        return sum(_normal(side * s - beta) for side in sides)
+
+    def of_ratio(r):
+        cuts = [max(abs(beta) - 8, 0.1), abs(beta) + 0.1, abs(beta) + 8]
+        product = lambda s: density(s) * density(r * s) * s  # noqa: E731
+        inner = quad(product, 0, 60, epsrel=1e-12, limit=200, points=cuts)[0]
+        return 2 * inner / (1 + r**power)
+
+    both = quad(of_ratio, 0, 1, epsrel=1e-11, limit=200, points=[max(0.5, 1 - 4 / max(beta, 4))])[0]
+    alone = ndtr(beta) * ndtr(-beta) * 2 if len(sides) == 1 else 0.0
+    seen = 1 - ndtr(-beta) ** 2 if len(sides) == 1 else 1.0
+    found = law(kernel, length=2, beta=beta, gamma=1.0)
+    assert_allclose(found.value, (both + alone) / seen, rtol=1e-9)
+    assert_allclose(found.p_nonzero, seen, rtol=1e-12)
+
+
+PLACES = (
+    ("exp", 0.0, 1.0, 16), ("exp", 0.0, 2.0, 256), ("exp", 0.0, 4.0, 4096), ("exp", 0.0, 8.0, 2),
+    ("relu2", 0.0, 1.0, 16), ("relu2", -2.0, 1.0, 256), ("identity", 0.0, 1.0, 256),
+    ("identity", 2.0, 0.5, 16),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("kernel", "beta", "gamma", "length"), PLACES)
+def test_a_finer_rule_agrees(kernel, beta, gamma, length, monkeypatch):
+    found = law(kernel, length=length, beta=beta, gamma=gamma)
+    monkeypatch.setattr(ranked, "_STEPS", (0.08, 0.16))
+    monkeypatch.setattr(ranked, "_POINTS", (24, 16))
+    fine = law(kernel, length=length, beta=beta, gamma=gamma)
+    assert abs(fine.value / found.value - 1) <= found.error_bound <= 1e-10
+
+
+@pytest.mark.parametrize(("kernel", "beta", "gamma", "length"), PLACES)
+def test_sampled_rows(kernel, beta, gamma, length):
+    row = Row(kernel, beta=beta, gamma=gamma)
+    to = 5e-4 if length <= 256 else 1.5e-3
+    drawn = sample_rows(row, length, Sampling(to, seed=7, dtype=np.float32), "max_weight")
+    found = law(kernel, length=length, beta=beta, gamma=gamma)
+    assert drawn.quantity == "max_weight"
+    assert abs(drawn.log_value - found.log_value) < 4.5 * drawn.rel_stderr
+
+
+@pytest.mark.parametrize("planted", [0.0, 1e-3])
+def test_a_planted_error_is_rejected(planted):
+    cell = Question(Row("exp", gamma=0.5), ("exact law", "whole rows"), "max_weight", 8)
+    true = cell.theory()
+    (judged,) = check([cell], theory=lambda asked: true + planted, seed=4)
+    assert judged.verdict == ("disagree" if planted else "agree")
+
+
+def test_a_planted_wrong_law_of_weights_is_rejected(monkeypatch):
+    """A spread that is a millionth too wide fails the gate that the right one passes."""
+    right = ranked.LEVELS[sparsity.kernels.exp.weight]
+    test_two_tokens_of_softmax(1.0)
+    wider = {sparsity.kernels.exp.weight: lambda beta, gamma, n: right(beta, gamma * (1 + 1e-6), n)}
+    monkeypatch.setattr(ranked, "LEVELS", ranked.LEVELS | wider)
+    with pytest.raises(AssertionError):
+        test_two_tokens_of_softmax(1.0)
+
+
+def test_known_values_and_order():
+    lengths = [1, 2, 16, 256, 4096, 65536]
+    for gamma in (0.5, 2.0, 6.0):
+        found = law(length=lengths, gamma=gamma)
+        assert found.value[0] == 1
+        assert np.all(np.diff(found.value) < 0)
+        y2 = sparsity.exact("exp", length=lengths, gamma=gamma, of="participation").value
+        assert np.all(found.value >= y2 * (1 - 1e-12))  # max p ≥ Σp²
+        assert np.all(found.value**2 <= y2 * (1 + 1e-12))  # (E max p)² ≤ E (max p)² ≤ E Σp²
+    # Narrow laws: E max p ≈ (1 + c·power·γ/β)/n, the mean c of the largest of two normals 1/√π.
+    for beta, gamma in ((1000.0, 1.0), (-30.0, 1e-3)):
+        found = law("identity", length=[1, 2], beta=beta, gamma=gamma)
+        near = 0.5 + 0.5 * gamma / abs(beta) / math.sqrt(math.pi)
+        assert_allclose(found.value, [1, near], rtol=1e-6)
+    # Equal weights but for their ties.
+    assert_allclose(law(length=64, gamma=1e-9).value, 1 / 64, rtol=1e-7)
+    assert_allclose(law("relu2", length=64, beta=-20.0, gamma=1.0).value, 1.0, rtol=2e-12)
+
+
+def test_steps_that_leave_tokens_alike():
+    scaled = Row("exp", gamma=1.0, steps=(ScalableSoftmax(),))
+    found = law(scaled, length=[4, 64])
+    for n, value in zip((4, 64), found.value, strict=True):
+        alone = law(scaled, length=n)
+        assert_allclose(value, alone.value, rtol=1e-11)
+        spread = float(scaled.positions(n)[1][0])
+        assert_allclose(alone.value, law(length=n, gamma=spread).value, rtol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("row", "length", "says"),
+    [
+        (Row("exp", gamma=1.0, steps=(Alibi(0.1),)), 8, "rows of one law"),
+        (Row("exp", gamma=1.0, steps=(SinkLogit(1.0),)), 8, "rows of one law"),
+        (Row("exp", gamma=1.0, steps=(QKNorm(4),)), 8, "rows of one law"),
+        (Row("softplus", beta=0.0, gamma=1.0), 8, "but for exp, relu2 and identity"),
+        (Row("exp", gamma=1e4), 8, "panels"),
+        (Row("relu2", beta=-40.0, gamma=1.0), 8, "next to never above 0"),
+    ],
+    ids=str,
+)
+def test_what_has_no_law_here_says_so(row, length, says):
+    with pytest.raises(InputError, match=says):
+        law(row, length=length)
+
+
+def test_design_round_trip():
+    found = sparsity.design("exp", length=4096, max_weight=0.5, free="gamma", lengths=())
+    assert_allclose(law(length=4096, gamma=found.value).value, 0.5, rtol=1e-9)
+
+
+def test_a_sweep_has_it_beside_the_others():
+    data = sparsity.sweep("exp", gamma=[1.0, 2.0], length=[16, 64], of=["max_weight", "entropy"])
+    for gamma in (1.0, 2.0):
+        at = data.sel(gamma=gamma, length=64).squeeze()
+        assert_allclose(at["max_weight"], law(length=64, gamma=gamma).value, rtol=1e-11)
+        assert at["entropy"] <= math.log(64)
+
+
+# --- the k largest, and the Gini coefficient -----------------------------------------------------
+
+
+def _of_three(gamma, value):
+    """The mean of a function of ordered weights of three tokens of softmax, over their gaps."""
+
+    def weighed(y, x):  # the gaps of three normals: 6 orders, of variance 2γ² and covariance −γ²
+        a = (1.0, math.exp(-gamma * x), math.exp(-gamma * (x + y)))
+        z = sum(a)
+        return value([one / z for one in a]) * math.exp(-(x * x + x * y + y * y) / 3)
+
+    found, off = dblquad(weighed, 0, 14, 0, 14, epsabs=1e-12, epsrel=1e-12)
+    factor = 6 / (2 * math.pi * math.sqrt(3))
+    assert off < 1e-9
+    return factor * found
+
+
+@pytest.mark.parametrize("gamma", [0.5, 2.0, 6.0])
+@pytest.mark.parametrize(
+    ("of", "value"),
+    [
+        ("max_weight", lambda p: p[0]),
+        ("top_k_mass:2", lambda p: p[0] + p[1]),
+        ("gini", lambda p: 2 * (p[0] - p[2]) / 3),
+    ],
+)
+def test_three_tokens_of_softmax(gamma, of, value):
+    found = sparsity.exact("exp", length=3, gamma=gamma, of=of)
+    assert_allclose(found.value, _of_three(gamma, value), rtol=1e-9)
+    assert found.error_bound < 1e-11
+
+
+@pytest.mark.parametrize(("kernel", "beta"), [("exp", 0.0), ("relu2", -1.0), ("identity", 0.5)])
+@pytest.mark.parametrize("length", [2, 9])
+def test_the_gini_coefficient_is_a_sum_of_top_masses(kernel, beta, length):
+    """Gini = (2/n) Σ_k T_k − (n + 1)/n, with the share T_k of the k largest: a second route."""
+    given = {"length": length, "beta": beta, "gamma": 1.0}
+    tops = [float(sparsity.exact(kernel, of=f"top_k_mass:{k}", **given).value)
+            for k in range(1, length + 1)]  # fmt: skip
+    gini = float(sparsity.exact(kernel, of="gini", **given).value)
+    assert_allclose(2 / length * math.fsum(tops) - (length + 1) / length, gini, atol=3e-11)
+    assert tops == sorted(tops)
+    assert tops[0] == float(sparsity.exact(kernel, of="max_weight", **given).value)
+    assert tops[-1] == 1
+
+
+@pytest.mark.parametrize(
+    ("of", "places"),
+    [("top_k_mass:2", PLACES[4:6]), ("top_k_mass:8", PLACES[:7]), ("top_k_mass:64", PLACES[1:3]),
+     ("gini", PLACES)],
+)  # fmt: skip
+def test_a_finer_rule_agrees_on_all_ranks(of, places, monkeypatch):
+    asked = [{"kernel": k, "length": n, "beta": b, "gamma": g, "of": of} for k, b, g, n in places]
+    found = [sparsity.exact(**each) for each in asked]
+    monkeypatch.setattr(ranked, "_STEPS", (0.08, 0.16))
+    monkeypatch.setattr(ranked, "_POINTS", (24, 16))
+    for each, coarse in zip(asked, found, strict=True):
+        fine = sparsity.exact(**each)
+        assert abs(fine.value / coarse.value - 1) <= coarse.error_bound <= 1e-10
+
+
+SAMPLED = ("top_k_mass:4", "gini", "power_sum:0.5", "power_sum:3")
+
+
+@pytest.mark.parametrize("of", SAMPLED)
+@pytest.mark.parametrize(
+    ("kernel", "beta", "gamma"), [("exp", 0.0, 2.0), ("relu2", -1.0, 1.0), ("identity", 0.5, 1.0)]
+)
+def test_sampled_rows_hold_the_exact_law(kernel, beta, gamma, of):
+    row, ran = Row(kernel, beta=beta, gamma=gamma), 0
+    to = 4e-3 if of == "power_sum:3" else 1e-3
+    for length in (2, 16, 256):
+        drawn = sample_rows(row, length, Sampling(to, seed=3, dtype=np.float32), of)
+        found = sparsity.exact(row, length=length, of=of)
+        assert drawn.quantity == of
+        off = abs(drawn.log_value - found.log_value)
+        assert off < 4.5 * math.hypot(drawn.rel_stderr, 3e-7)
+        ran += 1
+    assert ran == 3
+
+
+@pytest.mark.parametrize(("of", "seen"), [("gini", 0.05), ("top_k_mass:4", 0.01)])
+def test_a_planted_error_of_the_count_is_rejected(of, seen):
+    """n for n − 1 in the Gini coefficient, k + 1 for k: the sampled rows see it."""
+    wrong = {"gini": 16 / 15, "top_k_mass:4": None}[of]
+    row = Row("exp", gamma=2.0)
+    true = sparsity.exact(row, length=16, of=of)
+    planted = float(true.value) * wrong if wrong else sparsity.exact(
+        row, length=16, of="top_k_mass:5").value  # fmt: skip
+    drawn = sample_rows(row, 16, Sampling(2e-3, seed=5, dtype=np.float32), of)
+    assert abs(drawn.log_value - true.log_value) < 4.5 * drawn.rel_stderr
+    assert abs(drawn.log_value - math.log(planted)) > 4.5 * drawn.rel_stderr
+    assert abs(math.log(planted) - true.log_value) > seen
+
+
+@pytest.mark.parametrize("gamma", [0.5, 2.0, 4.0])
+def test_long_rows_reach_the_limits_of_softmax(gamma):
+    """The Gini coefficient 2Φ(γ/√2) − 1; of the top fraction q of the keys Φ(γ + Φ⁻¹(q))."""
+    n = 2**20
+    gini = sparsity.exact("exp", length=n, gamma=gamma, of="gini").value
+    tolerance = 20 * math.exp(gamma * gamma) / n
+    assert abs(gini - (2 * ndtr(gamma / math.sqrt(2)) - 1)) < tolerance
+    top = sparsity.exact("exp", length=n, gamma=gamma, of="top_k_mass:256").value
+    assert abs(top - ndtr(gamma + ndtri(256 / n))) < max(tolerance, 0.01)
+
+
+# --- families ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", quantities.FAMILIES, ids=lambda family: family.name)
+def test_contract_of_every_family(family, command, tmp_path):
+    name = f"{family.name}:{family.example:g}"
+    quantity = quantities.named(name)
+    assert quantity.name == name
+    assert quantities.named(f"{family.name}:{family.example!r}") is quantity
+    weights = np.array([[0.0, 1.0, 3.0, 4.0, 0.0], [1.0, 1.0, 1.0, 1.0, 1.0]])
+    sums = quantities.RowSums(
+        5, weights.sum(-1), (weights**2).sum(-1), np.zeros(2), np.zeros(2), weights
+    )
+    values = {"top_k_mass": [1, 0.8], "keys_for_mass": [3, 5],
+              "power_sum": [(1 + 27 + 64) / 512, 1 / 25]}  # fmt: skip
+    assert_allclose(quantity.of(sums), values[family.name], rtol=1e-15)
+    line = ["exp", "--gamma", "1.5", "--length", "32", "--of", name]
+    code, out, err = command("estimate", *line, "--rel-error", "1e-2", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["quantity"] == name
+    code, out, err = command("exact", *line, "--json")
+    if not quantity.has_law:
+        assert code == 2
+        assert "no exact law" in err
+        return
+    held = json.loads(out)["value"]
+    made = sparsity.design(Row("exp", gamma=1.0), length=32, free="gamma", **{name: held})
+    assert made.check == pytest.approx(held, rel=1e-9)
+    assert made.value == pytest.approx(1.5, rel=1e-7)
+    code, _, err = command("design", "exp", "--length", "32", "--of", name, "--value", 2)
+    assert code == 2
+    assert err.startswith(f"sparsity: {name} = 2")
+    file = tmp_path / "swept.nc"
+    code, _, err = command("sweep", "exp", "--gamma", "1,1.5", "--length", "32", "--of", name,
+                           "--out", file)  # fmt: skip
+    assert code == 0, err
+    with xarray.open_dataset(file) as data:
+        assert float(data[name].sel(gamma=1.5).squeeze()) == pytest.approx(held, rel=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("of", "says"),
+    [
+        ("top_k_mass", "top_k_mass:4"),
+        ("top_k_mass:", "at least 1"),
+        ("top_k_mass:0", "at least 1"),
+        ("top_k_mass:2.5", "whole number"),
+        ("top_k_mass:eight", "whole number"),
+        ("keys_for_mass:1", "between 0 and 1"),
+        ("keys_for_mass:nan", "between 0 and 1"),
+        ("power_sum:1", "not 1"),
+        ("power_sum:0.1", "from 0.5 to 8"),
+        ("gini:2", "the quantities are"),
+        ("top_mass:8", "did you mean"),
+    ],
+)
+def test_a_number_outside_its_family_is_refused_in_one_line(of, says):
+    with pytest.raises(InputError, match=says) as refused:
+        quantities.named(of)
+    assert refused.value.argument == "of"
+    assert "\n" not in str(refused.value)
+
+
+def test_more_keys_than_the_law_knows_are_refused():
+    with pytest.raises(InputError, match="up to k = 256"):
+        sparsity.exact("exp", gamma=1.0, length=1000, of="top_k_mass:257")
+    assert float(sparsity.exact("exp", gamma=1.0, length=100, of="top_k_mass:200").value) == 1
