@@ -142,7 +142,7 @@ def test_eval(command, arguments, parameters, S, n_eff):
     assert found["S"] == pytest.approx(S, rel=1e-13)
     assert found["log_S"] == pytest.approx(math.log(S), abs=1e-13)
     assert found["method"] == "closed form"
-    assert 0 < found["error_bound"] <= 1e-13 * max(1, -math.log(S))
+    assert found["error_bound"] == pytest.approx(1e-13 * max(1, -math.log(S)), rel=1e-12)
     assert ("n_eff" in found) == ("n" in found) == ("S_rms" in found) == (n_eff is not None)
     if n_eff is not None:
         assert found["n"] == float(arguments.split()[-1])
