@@ -25,11 +25,16 @@ jax.config.update("jax_enable_x64", True)
 
 NAMES = (
     *("relu2", "identity", "exp", "bias", "nonnegative", "decayed", "rows", "overview"),
-    *("phase", "design", "sinks", "mixing", "rope", "context"),
+    *("phase", "measures", "design", "sinks", "mixing", "rope", "context"),
 )
 THEORY = {"phase", "design", "sinks"}  # no points
 POINTS = tuple(name for name in NAMES if name not in THEORY)
-COARSE = {"rows", "mixing", "rope"}  # a whole row, stack or key is one draw: wider error bars
+COARSE = {
+    "rows",
+    "measures",
+    "mixing",
+    "rope",
+}  # a whole row, stack or key is one draw: wider error bars
 DPI = 200
 FALSE_ALARM = 1e-4  # of the whole family of points
 
@@ -71,8 +76,8 @@ def hidden(axis):
     return [t.label1 for t in ticks if not low <= t.get_loc() <= high or not t.label1.get_visible()]
 
 
-def test_all_fourteen_are_there():
-    assert len(NAMES) == 14
+def test_all_fifteen_are_there():
+    assert len(NAMES) == 15
     assert tuple(figure.name for figure in ALL) == NAMES
 
 

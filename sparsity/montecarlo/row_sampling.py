@@ -7,6 +7,7 @@ steps and the quantities, and nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -159,6 +160,7 @@ def draw_rows(
     of: str | Quantity | None = "n_eff",
     *,
     dim: int | None = None,
+    also: Sequence[str | Quantity] = (),
 ) -> DrawnRows:
     """Draw whole rows until a quantity of them is known well enough.
 
@@ -169,6 +171,7 @@ def draw_rows(
         of: the quantity that `sampling.rel_error` is meant for; None is the limit form. S is drawn
             until its square, n_eff, is known well enough.
         dim: draw whole keys in R^dim, for a row without steps; None draws scalar scores.
+        also: quantities of the same rows that may be asked for besides, however well known.
 
     Raises:
         InputError: a value outside its domain, rows too long to hold, or a sink that is not there.
@@ -182,11 +185,9 @@ def draw_rows(
     # Rows of tokens that differ compile once, with and without sinks.
     sinks = plan.sinks or isinstance(plan.source, Each)
     known = tuple(q for q in quantities.ALL if (sinks or not q.sinks) and not q.whole)
-    if quantity is not None and quantity not in known:
-        known = (*known, quantity)
     goal = quantities.n_eff if quantity is quantities.S else quantity
-    if goal is not None and goal not in known:
-        known = (*known, goal)
+    more = (*([] if goal is None else [goal]), *map(quantities.named, also))
+    known = (*known, *(each for each in dict.fromkeys(more) if each not in known))
     if any(q.whole for q in known) and plan.source.block < n:
         fix = f"{known[-1].name} needs a row as a whole: at most {plan.source.block} tokens"
         raise InputError("length", n, fix)
