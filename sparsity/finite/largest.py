@@ -106,6 +106,7 @@ _LEVELS: dict[Any, Callable[[float, float, float], _Level]] = {
     kernels.exp.weight: _of_exp,
     kernels.relu2.weight: lambda b, g, n: _of_power(b, g, n, 2, False),
     kernels.identity.weight: lambda b, g, n: _of_power(b, g, n, 1, True),
+    kernels.zoo.absolute.weight: lambda b, g, n: _of_power(b, g, n, 1, True),
 }
 
 
