@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from sparsity.rows.steps import Alibi as Alibi
     from sparsity.rows.steps import Coca as Coca
     from sparsity.rows.steps import Decay as Decay
+    from sparsity.rows.steps import LengthBias as LengthBias
     from sparsity.rows.steps import QKNorm as QKNorm
     from sparsity.rows.steps import Rope as Rope
     from sparsity.rows.steps import ScalableSoftmax as ScalableSoftmax
@@ -59,6 +60,7 @@ _HOME = {
     "Exact": "results",
     "InputError": "errors",
     "Kernel": "kernels",
+    "LengthBias": "rows.steps",
     "NoClosedForm": "errors",
     "QKNorm": "rows.steps",
     "Rope": "rows.steps",

@@ -24,16 +24,16 @@ from sparsity.panel import opened
 from sparsity.report import formulas
 from sparsity.rows.steps import ALL, parse
 
-row = sparsity.Row("relu3", beta=1.0, gamma=0.5, steps=(parse("recency:2,0.5"),))
+row = sparsity.Row("hinge", beta=1.0, gamma=0.5, steps=(parse("recency:2,0.5"),))
 print(json.dumps({
-    "derived": str(sparsity.derive("relu3").S)[:1] != "",
+    "derived": str(sparsity.derive("hinge").S)[:1] != "",
     "limit": float(sparsity.evaluate(row, length=6).S),
     "exact": float(sparsity.exact(row, length=6).value),
     "estimate": sparsity.estimate(row, length=6, of="hoyer", rel_error=1e-3).value,
     "S": float(sparsity.exact(row, length=6, of="S").value),
     "verified": sparsity.verify(row, length=6).agree,
-    "panel": opened("relu3").specs()[0] is not None,
-    "report": len(str(formulas.derivation(sparsity.derive("relu3")))),
+    "panel": opened("hinge").specs()[0] is not None,
+    "report": len(str(formulas.derivation(sparsity.derive("hinge")))),
     "verdict": ledger.ALL[0].record()["verdict"],
     "figure": sorted(figures.render(figures.ALL[0], figures.ALL[0].data(figures.Context()))),
 }))
@@ -94,13 +94,13 @@ def test_every_instrument_knows_the_new_members(extended):
 
 COMMANDS = (
     "list",
-    "derive relu3",
-    "eval relu3 --beta 1 --gamma 0.5 --length 6 --step recency:2,0.5",
-    "exact relu3 --beta 1 --gamma 0.5 --length 6 --step recency:2,0.5",
-    "estimate relu3 --beta 1 --gamma 0.5 --length 6 --step recency:2,0.5 --of hoyer",
-    "verify relu3",
-    "sweep relu3 --beta 1 --gamma 0.5,1 --length 6 --step recency:2,0.5 --out s.nc",
-    "design relu3 --beta 1 --length 6 --n-eff 3 --step recency:2,0.5",
+    "derive hinge",
+    "eval hinge --beta 1 --gamma 0.5 --length 6 --step recency:2,0.5",
+    "exact hinge --beta 1 --gamma 0.5 --length 6 --step recency:2,0.5",
+    "estimate hinge --beta 1 --gamma 0.5 --length 6 --step recency:2,0.5 --of hoyer",
+    "verify hinge",
+    "sweep hinge --beta 1 --gamma 0.5,1 --length 6 --step recency:2,0.5 --out s.nc",
+    "design hinge --beta 1 --length 6 --n-eff 3 --step recency:2,0.5",
 )
 
 
@@ -113,7 +113,7 @@ def test_every_command_knows_them(extended):
     )
     answers = run(extended, "-c", script, *COMMANDS).splitlines()
     assert len(answers) == len(COMMANDS) == 8
-    assert "relu3" in answers[0]
+    assert "hinge" in answers[0]
     for answer, line in zip(answers[1:], COMMANDS[1:], strict=True):
         assert json.loads(answer), line
     assert json.loads(answers[4])["quantity"] == "hoyer"

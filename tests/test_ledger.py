@@ -39,6 +39,11 @@ OF_COCA = {  # and theirs in test_rotary.py
     "dual-form": "confirmed",
     "slack": "confirmed",
 }
+OF_WEIGHTS = {
+    "powers": "refined",
+    "bounded-scores": "confirmed",
+    "softpick-mass": "confirmed",
+}
 HONEST = Routes()
 
 
@@ -51,11 +56,11 @@ def _by_key(records, key):
     return next(r for r in records if r["key"] == key)
 
 
-def test_nineteen_claims_with_verdicts(records):
-    assert {r["key"]: r["verdict"] for r in records} == EXPECTED | OF_SINKS | OF_COCA
-    assert len(records) == len(CLAIM) == 19
+def test_the_claims_with_their_verdicts(records):
+    assert {r["key"]: r["verdict"] for r in records} == EXPECTED | OF_SINKS | OF_COCA | OF_WEIGHTS
+    assert len(records) == len(CLAIM) == 22
     sources = [r["source"].split(" (")[0] for r in records]
-    assert [sources.count(name) for name in dict.fromkeys(sources)] == [8, 6, 5]
+    assert [sources.count(name) for name in dict.fromkeys(sources)] == [8, 6, 5, 1, 1, 1]
 
 
 def test_records_are_json_ready_and_complete(records):
@@ -116,7 +121,7 @@ def test_table_shows_every_claim_and_finding(records):
         assert r["claim"] in text
         for f in r["evidence"]["findings"]:
             assert f["statement"] in text
-    assert "19 claims: 13 confirmed, 5 refined, 1 refuted" in text
+    assert "22 claims: 15 confirmed, 6 refined, 1 refuted" in text
     assert max(map(len, ledger.table(records, width=60).splitlines())) <= 60
 
 
@@ -144,6 +149,17 @@ def _wrong_derivation(name, S):
     def derive(kernel):
         found = HONEST.derive(kernel)
         return replace(found, S=S) if found.kernel.name == name else found
+
+    return replace(HONEST, derive=derive)
+
+
+def _wrong_mean(name):
+    """E|a| of one kernel is one percent too large."""
+
+    def derive(kernel):
+        found = HONEST.derive(kernel)
+        factor = sympy.Rational(101, 100) if found.kernel.name == name else 1
+        return replace(found, first_moment=factor * found.first_moment)
 
     return replace(HONEST, derive=derive)
 
@@ -205,13 +221,19 @@ PLANTED = [
         "refuted",
         _wrong_derivation("decayed", sympy.sqrt((1 + decay) / (1 - decay)) * (1 + 1 / n) / 9),
     ),
+    ("powers", "refuted", _wrong_derivation("power4", sympy.Rational(1, 3))),
+    ("powers", "refuted", _wrong_log_S("power16", lambda v, p: v - 1e-9)),
+    ("bounded-scores", "refuted", _wrong_log_S("exp of 1 tanh(s)", lambda v, p: v - 0.3)),
+    ("bounded-scores", "refuted", replace(HONEST, n_eff=lambda k, n, **p: np.minimum(n, 8.0))),
+    ("softpick-mass", "refuted", _wrong_mean("softpick")),
 ]
 
 
 def test_every_claim_has_a_planted_world():
-    assert {key for key, _, _ in PLANTED} == set(EXPECTED)
-    assert all(EXPECTED[key] != wrong for key, wrong, _ in PLANTED)
-    assert len(PLANTED) == 18
+    right = EXPECTED | OF_WEIGHTS
+    assert {key for key, _, _ in PLANTED} == set(right)
+    assert all(right[key] != wrong for key, wrong, _ in PLANTED)
+    assert len(PLANTED) == 23
 
 
 @pytest.mark.parametrize(("key", "wrong", "routes"), PLANTED)

@@ -91,7 +91,7 @@ def test_the_steps_and_quantities_named_are_those_there_are():
     from sparsity import quantities
     from sparsity.rows import steps
 
-    (named,) = re.findall(r"`--step` takes (.*?), as\noften", README, re.S)
+    (named,) = re.findall(r"`--step` takes (.*?), as\s+often", README, re.S)
     assert re.findall(r"`([a-z-]+)`", named) == list(steps.typed())
     (named,) = re.findall(r"`--of` takes (.*?)\. `", README, re.S)
     assert re.findall(r"`(\w+)`", named) == [quantity.name for quantity in quantities.ALL]

@@ -12,6 +12,7 @@ from scipy.stats import norm
 from sparsity import (
     Alibi,
     Decay,
+    LengthBias,
     QKNorm,
     Row,
     ScalableSoftmax,
@@ -54,6 +55,8 @@ def test_positions_from_their_definitions():
             2 * 0.43 * np.log(7) + 0 * j,
             None,
         ),
+        ((LengthBias(0.5),), 0.5 + 0.5 * np.log(7) + 0 * j, 2 + 0.0 * j, 1 + 0.0 * j),
+        ((ScalableSoftmax(1.0), LengthBias()), -0.5 * np.log(7) + 0 * j, None, None),
         ((Sink(3.0, 0.1),), np.where(j == 1, 3, 0.5), np.where(j == 1, 0.1, 2), None),
         ((Window(3), Sink(3.0)), np.where(j == 1, 3, 0.5), None, 1.0 * ((j > 4) | (j == 1))),
         ((Sink(3.0), Window(3)), None, None, 1.0 * (j > 4)),
@@ -343,7 +346,7 @@ def test_reference_cells():
         assert verdict.verdict != "disagree", verdict
         assert verdict.estimate.trusted
     kinds = {type(step) for cell in cells for step in cell.row.steps}
-    assert kinds == {Alibi, Decay, ScalableSoftmax, Sink, QKNorm, SinkLogit, Window}
+    assert kinds == {Alibi, Decay, LengthBias, ScalableSoftmax, Sink, QKNorm, SinkLogit, Window}
     assert {cell.quantity for cell in cells} == {q.name for q in quantities.ALL}
 
 
@@ -469,6 +472,7 @@ def test_errors():
         (lambda: Window(0), "size = 0"),
         (lambda: Window(2.5), "size = 2.5"),
         (lambda: ScalableSoftmax(0.0), "scale = 0"),
+        (lambda: LengthBias(np.nan), "scale = nan"),
         (lambda: SinkLogit(np.inf), "logit = inf"),
         (lambda: Sink(np.nan), "beta = nan"),
         (lambda: Sink(0.0, -1.0), "gamma = -1"),

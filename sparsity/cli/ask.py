@@ -31,13 +31,13 @@ def list_(as_json: bool) -> None:
                 ],
                 "source": k.source,
             }
-            for k in kernels.ALL
+            for k in kernels.known()
         ]
         common.print_json({"kernels": records})
         return
-    for k in kernels.ALL:
+    for k in kernels.known():
         options = " ".join(f"--{p.name}" for p in k.parameters)
-        click.echo(f"{k.name:12} {k.title:24} a = {k.weight!s:24} {options}")
+        click.echo(f"{k.name:12} {k.title:24} {options:24} a = {k.weight}")
 
 
 @click.command()

@@ -46,6 +46,13 @@ def _step_names(context: Any, parameter: Any, typed: str) -> list[str]:
     return offering(*(f"{name}:" for name in steps.typed()))(context, parameter, typed)
 
 
+def kernel_names(context: Any, parameter: Any, typed: str) -> list[str]:
+    """What the shell is to offer for a kernel."""
+    from sparsity import kernels
+
+    return offering(*(kernel.name for kernel in kernels.known()))(context, parameter, typed)
+
+
 def _steps_help() -> str:
     """How each step is typed, read from its fields."""
     from dataclasses import MISSING, fields
@@ -81,7 +88,6 @@ class ReadLater(click.Option):
         return super().get_help_record(ctx)
 
 
-kernel_names = members("sparsity.kernels")
 kernel_argument = click.argument("kernel", metavar="KERNEL|FORMULA", shell_complete=kernel_names)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
 seed_option = click.option("--seed", metavar="K", default="0", help="Seed (default 0).")

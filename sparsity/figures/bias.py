@@ -9,6 +9,7 @@ import numpy as np
 from sparsity.figures import features, plotting
 from sparsity.figures.record import Canvas, Context, Data, Figure
 from sparsity.figures.series import Series, from_sweeps
+from sparsity.kernels.zoo import elu1
 from sparsity.sweeps.curves import sweep
 from sparsity.theory.evaluation import evaluate
 
@@ -19,14 +20,14 @@ _LINE, _POINTS = np.linspace(-4, 4, 81), np.linspace(-4, 4, 9)
 
 def _log_features(beta: np.ndarray) -> np.ndarray:
     """Log S of the sparsest query on features elu(k) + 1."""
-    ratio = features.noise(features.elu1, beta)
+    ratio = features.noise(elu1, beta)
     return evaluate("nonnegative", ratio=ratio, dim=DIM, query="one-hot").log_S
 
 
 def _features(context: Context) -> Series:
     estimates, method = {}, ""
     for beta in _POINTS.tolist():
-        estimates[beta], method = features.sample(context, features.elu1, beta, "one-hot", DIM)
+        estimates[beta], method = features.sample(context, elu1, beta, "one-hot", DIM)
     line = Series.line("nonnegative linear", _LINE, _log_features(_LINE))
     return line.with_points(_log_features(_POINTS), estimates, method)
 

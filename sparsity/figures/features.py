@@ -6,18 +6,13 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
-from sympy import Max, Piecewise
-from sympy import exp as e
 
 from sparsity.figures.record import Context
-from sparsity.kernels import Kernel, score_kernel
+from sparsity.kernels import Kernel
 from sparsity.kernels.queries import named
-from sparsity.kernels.symbols import s
+from sparsity.kernels.zoo import relu
 from sparsity.sweeps.curves import cell_seed
 from sparsity.theory.quadrature import moment
-
-elu1 = score_kernel("elu+1", Piecewise((s + 1, s > 0), (e(s), True)))
-relu = score_kernel("relu", Max(s, 0))
 
 
 def noise(feature: Kernel, mean: Any) -> np.ndarray:

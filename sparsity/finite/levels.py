@@ -1,4 +1,4 @@
-"""The law of v = ln|f| of one score, in closed form: of softmax, squared ReLU and the identity."""
+"""The law of v = ln|f| of one score, in closed form: of softmax, and powers of |s| or max(s, 0)."""
 
 from __future__ import annotations
 
@@ -96,8 +96,17 @@ def _of_power(beta: float, gamma: float, n: float, power: int, both: bool) -> Le
     )
 
 
+def _powers(power: int, both: bool) -> Callable[[float, float, float], Level]:
+    return lambda beta, gamma, n: _of_power(beta, gamma, n, power, both)
+
+
 LEVELS: dict[Any, Callable[[float, float, float], Level]] = {
     kernels.exp.weight: _of_exp,
-    kernels.relu2.weight: lambda b, g, n: _of_power(b, g, n, 2, False),
-    kernels.identity.weight: lambda b, g, n: _of_power(b, g, n, 1, True),
+    kernels.relu2.weight: _powers(2, both=False),
+    kernels.identity.weight: _powers(1, both=True),
+    kernels.zoo.absolute.weight: _powers(1, both=True),
+    kernels.zoo.relu.weight: _powers(1, both=False),
+    kernels.zoo.relu3.weight: _powers(3, both=False),
+    kernels.zoo.power2.weight: _powers(2, both=True),
+    kernels.zoo.power4.weight: _powers(4, both=True),
 }

@@ -163,7 +163,7 @@ def ranked(
     """The mean over nonzero rows, P(the row is not all zero), and relative error bounds.
 
     Args:
-        kernel: exp, relu2 or identity, or one of the same definition.
+        kernel: one of `LEVELS`: exp, identity, relu2, and the powers of the zoo.
         beta: bias β.
         gamma: spread γ > 0.
         length: row lengths n ≥ 1, [lengths].
@@ -174,7 +174,7 @@ def ranked(
         TooFine: a law of weights that takes more than seconds.
     """
     if kernel.weight not in LEVELS:
-        fix = "no exact law of ranks is known for it, but for exp, relu2 and identity; use estimate"
+        fix = "no exact law of ranks but for exp and powers of |s| or max(s, 0); use estimate"
         raise InputError("kernel", kernel.name, fix)
     if layers.keys > MOST_KEYS:
         fix = f"the exact law of top_k_mass is known up to k = {MOST_KEYS}; use estimate"

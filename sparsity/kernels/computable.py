@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import sympy
+from sympy.core.relational import Relational
 from sympy.functions.elementary.piecewise import ExprCondPair
 
 from sparsity.errors import InputError
@@ -16,6 +17,7 @@ _PLAIN = (
     sympy.Symbol, sympy.Integer, sympy.Rational, sympy.Float, sympy.NumberSymbol,
     sympy.Add, sympy.Mul, sympy.Pow, sympy.exp, sympy.log, sympy.Abs, sympy.Max, sympy.Min,
     sympy.sign, sympy.Heaviside, sympy.sinh, sympy.cosh, sympy.tanh, sympy.erf, sympy.erfc,
+    ExprCondPair, Relational, type(sympy.true),
 )  # fmt: skip
 _LARGEST = 10**300  # of a number in a weight, about what float64 holds
 _INFINITE = (sympy.nan, sympy.zoo, sympy.oo, -sympy.oo)
@@ -27,6 +29,8 @@ _MANY = np.unique(np.concatenate([-_DECADES, _DECADES, np.arange(-60.0, 60.5, 0.
 def _is_plain(part: Any) -> bool:
     if isinstance(part, sympy.Rational):
         return max(abs(part.p), part.q) < _LARGEST
+    if isinstance(part, sympy.Piecewise):
+        return part.args[-1].args[1] == sympy.true  # the last condition: no gap is left
     return isinstance(part, _PLAIN) and part not in _INFINITE
 
 

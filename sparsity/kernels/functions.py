@@ -9,15 +9,33 @@ import sympy
 from sympy import Expr, Max, Piecewise
 
 
-def _gelu(x: Expr) -> Expr:
-    return x * (1 + sympy.erf(x / sympy.sqrt(2))) / 2
+def relu(x: Expr) -> Expr:
+    """max(x, 0)."""
+    return Max(x, 0)
 
 
-def _sigmoid(x: Expr) -> Expr:
+def sigmoid(x: Expr) -> Expr:
+    """1/(1 + e^(−x))."""
     return 1 / (1 + sympy.exp(-x))
 
 
-def _elu(x: Expr) -> Expr:
+def softplus(x: Expr) -> Expr:
+    """log(1 + e^x)."""
+    return sympy.log(1 + sympy.exp(x))
+
+
+def gelu(x: Expr) -> Expr:
+    """X Φ(x)."""
+    return x * (1 + sympy.erf(x / sympy.sqrt(2))) / 2
+
+
+def silu(x: Expr) -> Expr:
+    """x/(1 + e^(−x))."""
+    return x * sigmoid(x)
+
+
+def elu(x: Expr) -> Expr:
+    """X above 0, e^x − 1 below."""
     return Piecewise((x, x > 0), (sympy.exp(x) - 1, True))
 
 
@@ -36,15 +54,12 @@ FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
     "cos": sympy.cos,
     "atan": sympy.atan,
     "floor": sympy.floor,
-    "relu": lambda x: Max(x, 0),
-    "sigmoid": _sigmoid,
-    "softplus": lambda x: sympy.log(1 + sympy.exp(x)),
-    "gelu": _gelu,
-    "silu": lambda x: x * _sigmoid(x),
-    "elu": _elu,
+    "relu": relu,
+    "sigmoid": sigmoid,
+    "softplus": softplus,
+    "gelu": gelu,
+    "silu": silu,
+    "elu": elu,
 }
-# What may be typed alone, as a name for f(s).
-ALIASES: Mapping[str, Callable[[Any], Any]] = {
-    "softmax": sympy.exp,
-    **{name: FUNCTIONS[name] for name in ("relu", "gelu", "silu", "softplus", "sigmoid", "elu")},
-}
+# What may be typed alone beside the names of kernels, which `kernels.named` finds first.
+ALIASES: Mapping[str, Callable[[Any], Any]] = {"softmax": sympy.exp}

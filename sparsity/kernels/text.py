@@ -227,8 +227,8 @@ def parse(text: str) -> Expr:
 
     Args:
         text: numbers, s, pi, + - * / **, where(condition, value, otherwise) with one comparison,
-            max, min and the `FUNCTIONS`; or one of the `ALIASES` alone, "softplus" for
-            "softplus(s)". At most 400 characters.
+            max, min and the `FUNCTIONS`; or one of the `ALIASES` alone, "softmax" for "exp(s)".
+            At most 400 characters.
 
     Returns:
         A SymPy expression of `sparsity.kernels.symbols.s`.

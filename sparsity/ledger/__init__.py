@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sparsity.errors import check_seed
-from sparsity.ledger import coca, model, sinks, su
+from sparsity.ledger import coca, model, sinks, su, weights
 from sparsity.ledger.judging import Claim, Routes
 
-__all__ = ["ALL", "claims", "coca", "model", "sinks", "su", "table"]
+__all__ = ["ALL", "claims", "coca", "model", "sinks", "su", "table", "weights"]
 
-ALL: tuple[Claim, ...] = (*su.CLAIMS, *sinks.CLAIMS, *coca.CLAIMS)
+ALL: tuple[Claim, ...] = (*su.CLAIMS, *sinks.CLAIMS, *coca.CLAIMS, *weights.CLAIMS)
 
 
 def claims(

@@ -145,6 +145,7 @@ _SLOPE = _within(Parameter("slope", "ALiBi slope per token", "", np.isfinite), 1
 _WINDOW = _within(Parameter("window", "tokens in sight", "", np.isfinite, integer=True), 1, 1e12)
 _LOGIT = _within(Parameter("logit", "score of the sink", "", np.isfinite), -1e3, 1e3)
 _SCALE = _within(Parameter("scale", "scale s of s·ln n", "", np.isfinite), 1e-3, 1e3)
+_OFFSET = _within(Parameter("offset", "bias per ln n", "", np.isfinite), -1e3, 1e3)
 
 _DECADES = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6)
 
@@ -161,6 +162,7 @@ CONTROLS: dict[str, Control] = {
         Control(_WINDOW, "w", 1, 1e5, 64, LOG, _DECADES[:-1]),
         Control(_LOGIT, "b", -5.0, 20.0, 4.0, LINEAR, (-5, 0, 5, 10, 15, 20)),
         Control(_SCALE, "s", 0.03, 3, 0.43, LOG, (0.03, 0.1, 0.3, 1, 3)),
+        Control(_OFFSET, "b/ln n", -2.0, 2.0, -1.0, LINEAR, (-2, -1, 0, 1, 2)),
     )
 }
 

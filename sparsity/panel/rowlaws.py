@@ -89,6 +89,10 @@ def _scaled(kernel: Kernel, v: Values) -> tuple[Any, Any, Any]:
     return factor * v["beta"], factor * v["gamma"], 0.0
 
 
+def _raised(kernel: Kernel, v: Values) -> tuple[Any, Any, Any]:
+    return v["beta"] + np.asarray(v["offset"]) * np.log(v["length"]), v["gamma"], 0.0
+
+
 def _rope(v: Values) -> tuple[Step, ...]:
     """Key means along the query: β cos(mθ) averaged over the planes of a random direction."""
     query = np.random.default_rng(0).standard_normal(int(v["dim"]))
@@ -113,6 +117,7 @@ _SHOWN: dict[str, tuple[str, str, dict[str, Any]]] = {
     "alibi": ("ALiBi", "slope", {"closed": _sloped, "kernels": (exp,)}),
     "window": ("sliding window", "window", {"closed": _windowed, "longest": 1e12}),
     "scalable-softmax": ("log-n scaling (SSMax)", "scale", {"closed": _scaled, "longest": 1e12}),
+    "length-bias": ("a bias that grows like ln n", "offset", {"closed": _raised, "longest": 1e12}),
     "sink": ("a sink at the first token", "logit", {"longest": 1e12, "level": False}),
     "qk-norm": ("QK-norm, keys on a sphere", "dim", {"longest": 1e12}),
 }

@@ -122,6 +122,7 @@ FORMS: Mapping[Expr, Callable[..., np.ndarray]] = {
     kernels.exp.weight: exp,
     kernels.relu2.weight: relu2,
     kernels.identity.weight: identity,
+    kernels.zoo.absolute.weight: identity,  # S takes |a|
     kernels.nonnegative.weight: nonnegative,
     kernels.decayed.weight: decayed,
 }

@@ -19,9 +19,8 @@ from sparsity.errors import InputError
 from sparsity.finite import engine, stein
 from sparsity.finite.exact import exact
 from sparsity.finite.mellin import n_eff_of_normal_prefixes
-from sparsity.kernels import Kernel, Law, decayed, score_kernel
+from sparsity.kernels import Kernel, Law, decayed, exp, zoo
 from sparsity.kernels.queries import named as named_query
-from sparsity.kernels.symbols import s
 from sparsity.montecarlo import Sampling, draw, draw_each, estimators, sample_rows
 from sparsity.montecarlo.row_sampling import draw_rows
 from sparsity.results import Estimate
@@ -36,15 +35,7 @@ _DIGITS = 30  # of a derived formula
 _LONGEST = 2**16  # tokens of a row that is held against `mellin`
 
 # Feature maps h of nonnegative linear attention, sampled as real features of Gaussian keys.
-FEATURE_MAPS: dict[str, Kernel] = {
-    h.name: h
-    for h in (
-        score_kernel("relu", sympy.Max(s, 0)),
-        score_kernel("exp", sympy.exp(s)),
-        score_kernel("elu+1", sympy.Piecewise((s + 1, s > 0), (sympy.exp(s), True))),
-        score_kernel("softplus", sympy.log(1 + sympy.exp(s))),
-    )
-}
+FEATURE_MAPS: dict[str, Kernel] = {h.name: h for h in (zoo.relu, exp, zoo.elu1, zoo.softplus)}
 
 
 @functools.lru_cache(maxsize=64)

@@ -198,7 +198,7 @@ def verify(
 
 def _own(given: tuple[str | Kernel | Row, ...], length: Any, parameters: dict[str, Any]) -> bool:
     """Whether a row of one's own is asked for, rather than the reference grid."""
-    own = [k for k in given if isinstance(k, Row) or kernels.named(k) not in kernels.ALL]
+    own = [k for k in given if isinstance(k, Row) or kernels.named(k) not in kernels.known()]
     return bool(own or parameters or length is not None)
 
 

@@ -103,10 +103,10 @@ def _rows() -> Iterator[Question]:
     ))  # fmt: skip
 
 
-def _without_cells(cells: tuple[Question, ...]) -> Iterator[Question]:
+def _without_cells(cells: tuple[Question, ...], among: tuple[Kernel, ...]) -> Iterator[Question]:
     """Cells for every kernel of scores that has none of its own."""
     known = {cell.kernel for cell in cells}
-    for kernel in kernels.ALL:
+    for kernel in among:
         if kernel.law is kernels.Law.SCORE and kernel not in known:
             for beta, gamma in ((0, 1), (1, 0.5)):
                 yield scalar(kernel, beta=beta, gamma=gamma)
@@ -114,16 +114,16 @@ def _without_cells(cells: tuple[Question, ...]) -> Iterator[Question]:
 
 
 def reference_grid(only: tuple[str, ...] = ()) -> tuple[Question, ...]:
-    """Every cell of the reference grid, or those of the kernels named.
+    """Every cell of the reference grid, or those of the kernels named, the zoo's among them.
 
     Raises:
         InputError: an unknown kernel.
     """
-    wanted = {kernels.named(name).name for name in only}
+    wanted = tuple(kernels.named(name) for name in only)
     positions = (*reference_cells(), *ROTARY_CELLS)
     every = (*_scalars(), *_full_keys(), *_features(), *_rows(), *positions)
-    every += tuple(_without_cells(every))
-    return tuple(cell for cell in every if not wanted or cell.kernel.name in wanted)
+    every += tuple(_without_cells(every, wanted or kernels.ALL))
+    return tuple(cell for cell in every if not wanted or cell.kernel in wanted)
 
 
 def exact_points() -> Iterator[Question]:

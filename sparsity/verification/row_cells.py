@@ -12,6 +12,7 @@ from sparsity.rows.steps import (
     Alibi,
     Coca,
     Decay,
+    LengthBias,
     QKNorm,
     Rope,
     ScalableSoftmax,
@@ -54,6 +55,7 @@ def reference_cells() -> tuple[Question, ...]:
         (exp, 0.0, 0.5, (Window(4),), 8, "n_eff"),
         (relu2, 1.0, 0.3, (Window(4),), 6, "n_eff"),
         (exp, 0.0, 0.7, (ScalableSoftmax(),), 8, "n_eff"),
+        (relu2, 3.5, 0.4, (LengthBias(),), 6, "n_eff"),
         (exp, 0.0, 0.4, (SinkLogit(),), 8, "sink_mass"),
         (exp, 0.0, 0.4, (SinkLogit(1.5),), 8, "participation"),
         (exp, 0.0, 0.7, (SinkLogit(math.log(8) + 0.7**2 / 2),), 8, "sink_mass"),  # about ½

@@ -68,6 +68,13 @@ CASES = {
         lambda x: evaluate("exp", gamma=x * np.log(N)).log_S,
     ),
     "logit": ("exp", "sink", "limit", "linear", limit_of(Sink)),
+    "offset": (
+        "relu2",
+        "length-bias",
+        "limit",
+        "linear",
+        lambda x: evaluate("relu2", beta=x * np.log(N) - 1, gamma=1).log_S,
+    ),
 }
 POINTS = {"length": 300, "dim": 150, "window": 300, "logit": 65}  # whole numbers; filled in
 SCALES = {
@@ -155,7 +162,7 @@ def test_a_slider_moves_by_keyboard_and_by_mouse(panel, name):
 
 def test_a_typed_formula_is_drawn_as_evaluate_says(panel):
     """Enter draws it; a mistake is named with its place; Reset takes it away."""
-    text = "log(1 + exp(s))"
+    text = "log(2 + exp(s))"
     panel.type("formula", text)
     assert panel.field("formula").input_value() == ""
     panel.kernels(text)

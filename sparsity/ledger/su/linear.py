@@ -9,8 +9,9 @@ import numpy as np
 import sympy
 
 from sparsity import kernels
-from sparsity.kernels import Kernel, queries
-from sparsity.kernels.symbols import d, decay, n, ratio, s
+from sparsity.kernels import queries
+from sparsity.kernels.symbols import d, decay, n, ratio
+from sparsity.kernels.zoo import taylor
 from sparsity.ledger.judging import (
     Judged,
     Routes,
@@ -145,12 +146,6 @@ def dimension(routes: Routes, seed: int) -> Judged:
         for k, dim in enumerate(_DIMS)
     ]
     return findings, {"norm_ratio": rows, "S_at_ratio_1": table}
-
-
-def taylor(p: int) -> Kernel:
-    """The weight of Taylor features of degree p: f_p(s) = Σ_(r≤p) s^r/r!."""
-    weight = sympy.Add(*(s**r / sympy.factorial(r) for r in range(p + 1)))
-    return kernels.score_kernel(f"taylor{p}", weight, source="Taylor series of e^s")
 
 
 def softmax_gap(routes: Routes, seed: int) -> Judged:

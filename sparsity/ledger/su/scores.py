@@ -10,7 +10,7 @@ import numpy as np
 import sympy
 
 from sparsity import kernels
-from sparsity.kernels.symbols import beta, gamma, s
+from sparsity.kernels.symbols import beta, gamma
 from sparsity.ledger.judging import (
     Judged,
     Routes,
@@ -136,8 +136,8 @@ def squared_relu(routes: Routes, seed: int) -> Judged:
     """Limits, value at β = 0, and monotonicity in z, each derived and evaluated."""
     x = sympy.Symbol("x", positive=True)
     relu2 = routes.derive("relu2")
-    cube = routes.derive(kernels.score_kernel("relu3", sympy.Max(s, 0) ** 3)).first_moment
-    relu = routes.derive(kernels.score_kernel("relu", sympy.Max(s, 0))).first_moment
+    cube = routes.derive("relu3").first_moment
+    relu = routes.derive("relu").first_moment
     S = _in_z(relu2.S)
     log_S = routes.log_S("relu2", beta=_GRID, gamma=1.0)
     other = routes.log_S("relu2", beta=_GRID * 3, gamma=3.0)

@@ -11,6 +11,7 @@ from sparsity.errors import InputError
 from sparsity.rows.steps.alibi import Alibi
 from sparsity.rows.steps.coca import Coca
 from sparsity.rows.steps.decay import Decay
+from sparsity.rows.steps.length_bias import LengthBias
 from sparsity.rows.steps.qk_norm import QKNorm
 from sparsity.rows.steps.rope import Rope
 from sparsity.rows.steps.scalable_softmax import PUBLISHED_SCALE, ScalableSoftmax
@@ -25,6 +26,7 @@ __all__ = [
     "Alibi",
     "Coca",
     "Decay",
+    "LengthBias",
     "QKNorm",
     "Rope",
     "ScalableSoftmax",
@@ -39,6 +41,7 @@ ALL: tuple[type[Any], ...] = (
     Alibi,
     Window,
     ScalableSoftmax,
+    LengthBias,
     SinkLogit,
     Sink,
     QKNorm,

@@ -1,0 +1,42 @@
+"""A bias that depends on the length: sigmoid attention's −ln n."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sparsity.errors import number
+from sparsity.rows.tokens import Tokens
+
+
+@dataclass(frozen=True)
+class LengthBias:
+    """A bias for each length: β_j ← β_j + scale·ln n.
+
+    At scale −1 the weights of a row of sigmoid attention sum to about E e^s, whatever n. It changes
+    no row of softmax, where it is a factor on all weights alike.
+
+    Args:
+        scale: any number; −1 is the usual bias of sigmoid attention.
+
+    Source: Ramapuram et al., "Theory, Analysis, and Best Practices for Sigmoid Self-Attention"
+    (2024), arXiv:2409.04431.
+    """
+
+    name: ClassVar[str] = "length-bias"
+    example: ClassVar[tuple[Any, ...]] = (-1.0,)
+
+    scale: float = -1.0
+
+    def __post_init__(self) -> None:
+        number("scale", self.scale, "give one finite number")
+
+    def breaks(self, length: int) -> np.ndarray:
+        """None: it is the same for every token."""
+        return np.empty(0)
+
+    def __call__(self, tokens: Tokens, length: int) -> Tokens:
+        return replace(tokens, beta=tokens.beta + self.scale * math.log(length))

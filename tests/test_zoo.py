@@ -1,0 +1,331 @@
+"""The zoo: every kernel of its tuple by name, derived, integrated, in rows of two, and sampled."""
+
+import math
+import re
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+import sympy
+from example_rows import sampled
+from sympy import Rational, cosh, erf, exp, expand, pi, sqrt
+
+from sparsity import LengthBias, Row, derive, evaluate, exact, kernels
+from sparsity.errors import InputError, NoClosedForm
+from sparsity.kernels import ALL, ZOO, Law, named, zoo
+from sparsity.kernels.lowering import numpy_weight
+from sparsity.kernels.symbols import beta, gamma, s
+from sparsity.montecarlo import Sampling
+from sparsity.theory.quadrature import moment
+from sparsity.verification.crosscheck import judge
+from sparsity.verification.reference_grid import reference_grid, scalar
+
+README = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
+each = pytest.mark.parametrize("kernel", ZOO, ids=lambda kernel: kernel.name)
+
+
+# Names.
+
+
+def test_every_kernel_is_there_once_with_a_source():
+    assert len(ZOO) == 16
+    every = kernels.known()
+    assert every == (*ALL, *ZOO)
+    for field in ("name", "title", "weight"):
+        assert len({getattr(kernel, field) for kernel in every}) == len(every)
+    for kernel in ZOO:
+        assert re.search(r"\(20\d\d\), (arXiv:\d{4}\.\d{5}|kexue\.fm)", kernel.source)
+        assert kernel.law is Law.SCORE
+        assert [p.name for p in kernel.parameters] == ["beta", "gamma"]
+        assert named(kernel.name) is kernel
+        assert kernel.name in zoo.__all__ or kernel in (zoo.elu1, zoo.absolute)
+    listed = README[README.index("Sixteen more") : README.index("A formula that is one")]
+    assert set(re.findall(r"`([a-z0-9+]+)`", listed)) == {k.name for k in ZOO} | {"beta", "gamma"}
+
+
+FORMULAS = {
+    "relu(s)": zoo.relu,
+    "max(0, s)**3": zoo.relu3,
+    "s*s": zoo.power2,
+    "(s**2)**2": zoo.power4,
+    "abs(s)": zoo.absolute,
+    "cosh(s)": zoo.cosh,
+    "1 + s + s**2/2": zoo.taylor2,
+    "where(s > 0, exp(s), 0)": zoo.threshold,
+    "relu(exp(s) - 1)": zoo.softpick,
+    "log(1 + exp(s))": zoo.softplus,
+    "1/(1 + exp(-s))": zoo.sigmoid,
+    "elu(s) + 1": zoo.elu1,
+    "elu(s)": zoo.elu,
+    "gelu(s)": zoo.gelu,
+    "s*sigmoid(s)": zoo.silu,
+}
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_a_formula_that_is_one_of_them_gets_its_record(formula):
+    assert named(formula) is FORMULAS[formula]
+
+
+def test_a_formula_that_is_none_of_them_stays_typed():
+    for formula in ("log(2 + exp(s))", "elu(s) + 2", "elu(s)*elu(s)", "where(s > 1, exp(s), 0)"):
+        assert named(formula).source == "typed"
+
+
+def test_a_power_has_an_even_degree():
+    assert zoo.power(6).weight == s**6
+    for degree in (0, 3, 2.5, -2, "2"):
+        with pytest.raises(InputError, match="degree"):
+            zoo.power(degree)
+
+
+# Closed forms, as printed. M(k) = E max(s, 0)^k by its recurrence, Φ by erf.
+
+z = beta / gamma
+
+
+def Phi(x):
+    return (1 + erf(x / sqrt(2))) / 2
+
+
+def by_parts(k, first, second):
+    """m_k = β m_(k−1) + (k−1)γ² m_(k−2), integrated by parts."""
+    moments = [first, second]
+    for j in range(2, k + 1):
+        moments.append(beta * moments[-1] + (j - 1) * gamma**2 * moments[-2])
+    return moments[k]
+
+
+def M(k):
+    return by_parts(k, Phi(z), beta * Phi(z) + gamma * exp(-(z**2) / 2) / sqrt(2 * pi))
+
+
+def normal(k):
+    """E s^k."""
+    return by_parts(k, sympy.Integer(1), beta)
+
+
+def grown(a):
+    """E e^(as) where s > 0."""
+    return exp(a * beta + a**2 * gamma**2 / 2) * Phi(z + a * gamma)
+
+
+def kept(a):
+    """E e^(as) where s < 0."""
+    return exp(a * beta + a**2 * gamma**2 / 2) * Phi(-z - a * gamma)
+
+
+def of_polynomial(f):
+    poly = sympy.Poly(f, s)
+    return tuple(sum(c * normal(k) for (k,), c in power.terms()) for power in (poly, poly * poly))
+
+
+PRINTED = {  # E|a|, E a²
+    "relu": (M(1), M(2)),
+    "relu3": (M(3), M(6)),
+    "power2": (normal(2), normal(4)),
+    "power4": (normal(4), normal(8)),
+    "abs": (2 * M(1) - beta, beta**2 + gamma**2),
+    "cosh": (
+        exp(gamma**2 / 2) * cosh(beta),
+        (1 + exp(2 * gamma**2) * cosh(2 * beta)) / 2,
+    ),
+    "taylor2": of_polynomial(1 + s + s**2 / 2),
+    "taylor4": of_polynomial(1 + s + s**2 / 2 + s**3 / 6 + s**4 / 24),
+    "threshold": (grown(1), grown(2)),
+    "softpick": (grown(1) - Phi(z), grown(2) - 2 * grown(1) + Phi(z)),
+    "elu+1": (M(1) + M(0) + kept(1), M(2) + 2 * M(1) + M(0) + kept(2)),
+    "elu": (M(1) + Phi(-z) - kept(1), M(2) + Phi(-z) - 2 * kept(1) + kept(2)),
+}
+
+
+def same(one, other):
+    """Whether two forms of exponentials and erf are one function, symbolically."""
+    gap = expand((one - other).replace(sympy.erfc, lambda x: 1 - erf(x)).rewrite(cosh, exp))
+    inner = {f: f.func(expand(f.args[0])) for f in gap.atoms(erf, exp)}
+    return sympy.powsimp(expand(gap.xreplace(inner))) == 0
+
+
+@each
+def test_the_derived_moments_are_the_printed_ones(kernel):
+    if kernel.name not in PRINTED:
+        with pytest.raises(NoClosedForm, match="no closed form: expanding"):
+            derive(kernel)
+        return
+    found = derive(kernel)
+    for derived, printed in zip(
+        (found.first_moment, found.second_moment), PRINTED[kernel.name], strict=True
+    ):
+        assert same(derived, printed)
+        assert not same(derived, printed * Rational(10**9 + 1, 10**9))
+    assert len(found.limits) >= 2
+
+
+def test_twelve_have_a_closed_form():
+    assert len(PRINTED) == 12
+    assert {k.name for k in ZOO} - set(PRINTED) == {"softplus", "sigmoid", "gelu", "silu"}
+
+
+def test_without_a_bias():
+    for p, kernel in ((2, zoo.power2), (4, zoo.power4)):
+        half = Rational(p + 1, 2)
+        squared = sympy.gamma(half) ** 2 / (sqrt(pi) * sympy.gamma(p + Rational(1, 2)))
+        assert sympy.simplify(derive(kernel).S.subs(beta, 0) ** 2 - squared) == 0
+    found, g2 = derive(zoo.softpick), gamma**2
+    at_0 = (
+        (found.first_moment, exp(g2 / 2) * Phi(gamma) - Rational(1, 2)),
+        (
+            found.second_moment,
+            exp(2 * g2) * Phi(2 * gamma) - 2 * exp(g2 / 2) * Phi(gamma) + Rational(1, 2),
+        ),
+    )
+    for derived, printed in at_0:
+        assert same(derived.subs(beta, 0), printed)
+        assert not same(derived.subs(beta, 0), printed + Rational(1, 10**9))
+
+
+# Quadrature against mpmath.
+
+POINTS = ((-1.0, 0.75), (0.25, 1.5), (0.0, 2.5))
+
+
+def by_mpmath(kernel, bias, spread):
+    """log S of 30 digits, integrated over the two half-lines of the score."""
+    f = sympy.lambdify([s], kernel.weight, "mpmath")
+    with mpmath.workdps(30):
+        b, g = mpmath.mpf(bias), mpmath.mpf(spread)
+
+        def mean(p):
+            def integrand(t):
+                return abs(f(b + g * t)) ** p * mpmath.npdf(t)
+
+            edges = [-14, -6, -2, 2, 6, 10, 14, 18, -b / g]
+            return mpmath.quad(integrand, sorted(edges))
+
+        return mpmath.log(mean(1)) - mpmath.log(mean(2)) / 2
+
+
+def test_evaluate_against_mpmath():
+    cells = 0
+    for kernel in ZOO:
+        for bias, spread in POINTS:
+            truth = float(by_mpmath(kernel, bias, spread))
+            found = evaluate(kernel, beta=bias, gamma=spread)
+            assert abs(found.log_S - truth) <= 1e-12, (kernel.name, bias, spread)
+            assert found.error_bound <= 1e-12
+            cells += 1
+        moved = evaluate(kernel, beta=0.25 * (1 + 1e-8), gamma=1.5).log_S
+        assert abs(moved - float(by_mpmath(kernel, 0.25, 1.5))) > 1e-12, kernel.name
+    assert cells == 48
+
+
+# Rows of two tokens against a sum over both scores.
+
+_U = np.arange(-45.0, 3.5, 0.05)  # scores are ±e^u: every kink is at 0
+
+
+def two_tokens(kernel, bias, spread):
+    """E[(|a| + |b|)²/(a² + b²)] over pairs that are not both zero."""
+    score = np.concatenate([-np.exp(_U), np.exp(_U)])
+    p = 0.05 * np.abs(score) / (spread * math.sqrt(2 * math.pi))
+    p *= np.exp(-(((score - bias) / spread) ** 2) / 2)
+    a = np.abs(numpy_weight(kernel)(score))
+    live = (a > 0) & (p > 0)
+    a, p, zero = a[live], p[live], 1 - p[live].sum()
+    ratio = np.minimum(a[:, None], a) / np.maximum(a[:, None], a)
+    both = p @ (2 * ratio / (1 + ratio**2)) @ p
+    return 1 + float(both) / (1 - max(zero, 0.0) ** 2)
+
+
+def test_rows_of_two_against_a_sum_over_both_scores():
+    cells = 0
+    for kernel in ZOO:
+        bias, spread = 0.5, 1.25
+        found = exact(kernel, length=2, beta=bias, gamma=spread)
+        assert found.value == pytest.approx(two_tokens(kernel, bias, spread), rel=1e-9)
+        off = exact(kernel, length=2, beta=bias, gamma=spread * (1 + 1e-6))
+        assert off.value != pytest.approx(two_tokens(kernel, bias, spread), rel=1e-9)
+        cells += 1
+    assert cells == 16
+
+
+def test_the_modulus_is_the_identity_to_every_law():
+    given = {"beta": 0.4, "gamma": 1.3}
+    one, other = (evaluate(name, **given) for name in ("abs", "identity"))
+    assert one.log_S == other.log_S
+    assert one.method == other.method == "closed form"
+    for of in ("n_eff", "S", "participation", "entropy", "max_weight"):
+        one, other = (exact(name, length=9, of=of, **given) for name in ("abs", "identity"))
+        assert one.value == pytest.approx(float(other.value), rel=1e-12)
+
+
+# Sampling, and the cells of `verify`.
+
+
+def test_theory_agrees_with_scalar_draws_and_a_wrong_one_does_not():
+    """One cell for each kernel; a formula that is half a percent off fails the same gate."""
+    verdicts = []
+    for kernel in ZOO:
+        cell = scalar(kernel, beta=0.75, gamma=0.5)
+        drawn = cell.sample(Sampling(rel_error=5e-4, seed=7))
+        assert drawn.trusted
+        for planted in (0.0, 5e-3):
+            judged = judge(cell, cell.theory() + planted, drawn, 1e-4 / len(ZOO))
+            verdicts.append((planted, judged.verdict))
+    assert verdicts == [(0.0, "agree"), (5e-3, "disagree")] * 16
+
+
+def test_a_kernel_has_cells_when_it_is_named(command):
+    plain = {cell.kernel for cell in reference_grid()}
+    assert plain == set(ALL)
+    cells = reference_grid(("softpick",))
+    assert len(cells) == 3
+    assert {cell.kernel for cell in cells} == {zoo.softpick}
+    code, out, err = command("verify", "softpick")
+    assert code == 0, err
+    assert "3" in out
+
+
+# A bias that depends on the length.
+
+
+def test_a_length_bias_is_the_bias_it_adds():
+    for n in (2, 64):
+        row = Row("sigmoid", beta=0.5, gamma=2.0, steps=(LengthBias(),))
+        moved = Row("sigmoid", beta=0.5 - math.log(n), gamma=2.0)
+        for of in ("n_eff", "S", "entropy"):
+            found = exact(row, length=n, of=of)
+            assert found.value == pytest.approx(
+                float(exact(moved, length=n, of=of).value), rel=1e-9
+            )
+        assert evaluate(row, length=n).log_S == pytest.approx(evaluate(moved).log_S, abs=1e-12)
+    alone = exact("exp", length=64, gamma=1.0).value
+    softmax = Row("exp", gamma=1.0, steps=(LengthBias(-1.0),))
+    assert exact(softmax, length=64).value == pytest.approx(float(alone), rel=1e-9)
+
+
+def test_a_length_bias_against_rows_by_numpy():
+    row = Row("relu2", beta=2.5, gamma=0.5, steps=(LengthBias(-0.7),))
+    mean, error = sampled(row, 8, 200_000)["n_eff"]
+    assert abs(mean - exact(row, length=8).value) < 4 * error
+    wrong = Row("relu2", beta=2.5, gamma=0.5, steps=(LengthBias(-0.72),))
+    assert abs(mean - exact(wrong, length=8).value) > 4 * error
+
+
+def test_the_usual_bias_keeps_the_sum_of_sigmoid_weights():
+    """n E σ(s − ln n) → E e^s."""
+    for n in (1e4, 1e8):
+        log_mean, _ = moment(zoo.sigmoid, 1, 0.3 - math.log(n), 1.0)
+        total = math.log(n) + float(log_mean)
+        assert total == pytest.approx(0.3 + 0.5, abs=10 / n)
+    assert float(log_mean) < -15
+
+
+def test_a_length_bias_is_typed(command):
+    line = ("exact", "sigmoid", "--beta", 0, "--gamma", 2, "--length", 1024, "--json")
+    code, out, err = command(*line, "--step", "length-bias:-1")
+    assert code == 0, err
+    row = Row("sigmoid", beta=0, gamma=2, steps=(LengthBias(-1),))
+    value = float(re.findall(r'"value": ([\d.]+)', out)[0])
+    assert value == pytest.approx(float(exact(row, length=1024).value), rel=1e-12)
