@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[1]
 NAMES = [kernel.name for kernel in kernels.ALL]
 STEPS = steps.typed()
 QUANTITIES = [quantity.name for quantity in quantities.ALL]
+LAWS = [quantity.name for quantity in quantities.ALL if quantity.has_law]
 SCORES = [kernel.name for kernel in kernels.ALL if kernel.law is kernels.Law.SCORE]
 
 
@@ -74,14 +75,15 @@ def process(*arguments, **options):
 
 def test_list(command):
     found = answer(command, "list")["kernels"]
-    assert [kernel["name"] for kernel in found] == NAMES
+    names = [*NAMES, *(each.name for each in kernels.MAPS)]
+    assert [kernel["name"] for kernel in found] == names
     for kernel in found:
         assert {"name", "title", "weight", "parameters", "source"} <= set(kernel)
         known = [p.name for p in kernels.named(kernel["name"]).parameters]
         assert [p["name"] for p in kernel["parameters"]] == known
     code, out, err = command("list")
     assert (code, err) == (0, "")
-    assert [line.split()[0] for line in out.splitlines()] == NAMES
+    assert [line.split()[0] for line in out.splitlines()] == names
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -328,7 +330,7 @@ STEPPED = (Alibi(0.01), Window(512), SinkLogit(4.0))
 STEPPED_LINE = ["--step", "alibi:0.01", "--step", "window:512", "--step", "sink-logit:4"]
 
 
-@pytest.mark.parametrize("of", QUANTITIES)
+@pytest.mark.parametrize("of", LAWS)
 def test_exact(command, of):
     bare = quantities.named(of).largest  # its law is that of rows without steps
     row = Row("exp", gamma=2, steps=() if bare else STEPPED)
@@ -362,7 +364,7 @@ def test_exact_is_of_n_eff_by_default_and_of_decayed_too(command):
     assert found["value"] == pytest.approx(1.8, rel=1e-13)
 
 
-@pytest.mark.parametrize("of", QUANTITIES)
+@pytest.mark.parametrize("of", LAWS)
 def test_an_estimate_of_any_quantity_of_a_row_holds_its_exact_law(command, of):
     stepped = [] if quantities.named(of).largest else STEPPED_LINE
     line = ["relu2", "--beta", 0.5, "--gamma", 1, *stepped, "--length", 100, "--of", of]
@@ -663,7 +665,7 @@ BAD = [  # (command line, what the line on stderr must say)
                          ("verify", ""), ("sweep", "--gamma 1 --out x.nc"))
       for wrong, near in (("relv2", "relu2"), ("exq", "exp"), ("identiy", "identity"),
                           ("decay", "decayed"), ("nonegative", "nonnegative"))),
-    ("eval sparsemax --gamma 1", ["kernel", "sparsemax", f"the kernels are {', '.join(NAMES)}"]),
+    ("eval sparsify --gamma 1", ["kernel", "sparsify", f"the kernels are {', '.join(NAMES)}"]),
     # a sink
     *((f"design --length 100 --sink-mass 0.5 --gamma 1 --kernel {name}",
        ["kernel", name, "softmax logits"]) for name in ("relu2", "nope")),
@@ -1098,7 +1100,8 @@ def test_an_unknown_shell_is_bad_input(command, monkeypatch):
 def test_the_module_runs_as_a_process(place):
     found = process("list")
     assert (found.returncode, found.stderr) == (0, "")
-    assert [line.split()[0] for line in found.stdout.splitlines()] == NAMES
+    names = [*NAMES, *(each.name for each in kernels.MAPS)]
+    assert [line.split()[0] for line in found.stdout.splitlines()] == names
     found = process("eval", "relu2", "--beta", "-1", "--gamma", "0.5", "--json")
     assert (found.returncode, found.stderr) == (0, "")
     assert value_of(found.stdout)["S"] == pytest.approx(0.07200634266702317, rel=1e-13)

@@ -1,10 +1,14 @@
-"""The kernels: each a short file with its definition, and the explicit tuple of all."""
+"""The kernels: each a short file with its definition, and the explicit tuple of all.
+
+Beside the kernels f(s), `ALL`, stand the maps of whole rows, `MAPS`.
+"""
 
 from __future__ import annotations
 
 import difflib
 import functools
 
+from sparsity import reading
 from sparsity.errors import InputError
 from sparsity.kernels import text
 from sparsity.kernels.base import Kernel, Law, score_kernel
@@ -13,12 +17,17 @@ from sparsity.kernels.exp import exp
 from sparsity.kernels.identity import identity
 from sparsity.kernels.nonnegative import nonnegative
 from sparsity.kernels.relu2 import relu2
+from sparsity.kernels.row_map import RowMap, refused
+from sparsity.kernels.sparsemax import sparsemax
 
 __all__ = [
     "ALL",
+    "MAPS",
     "Kernel",
     "Law",
+    "RowMap",
     "decayed",
+    "elementwise",
     "exp",
     "identity",
     "in_python",
@@ -26,9 +35,11 @@ __all__ = [
     "nonnegative",
     "relu2",
     "score_kernel",
+    "sparsemax",
 ]
 
 ALL: tuple[Kernel, ...] = (exp, relu2, identity, nonnegative, decayed)
+MAPS: tuple[RowMap, ...] = (sparsemax,)
 
 
 @functools.lru_cache(maxsize=256)
@@ -38,20 +49,40 @@ def _typed(formula: str) -> Kernel:
     return next((known for known in ALL if known.weight == typed.weight), typed)
 
 
-def named(kernel: str | Kernel) -> Kernel:
-    """The built-in kernel of that name, or the one that a formula of the score writes.
+def _map_named(name: str) -> RowMap | None:
+    """The map of whole rows of that name, such as "sparsemax" or "topk:16"; None if there is none.
+
+    Raises:
+        InputError: a family with a bad number.
+    """
+    family, colon, number = name.partition(":")
+    for known in MAPS:
+        if known.name == name:
+            return known
+        if known.member is not None and known.family == family:
+            if not colon:
+                raise InputError("kernel", name, f"give its number, such as {known.name}")
+            return known.member(reading.whole(number, family))
+    return None
+
+
+def named(kernel: str | Kernel | RowMap) -> Kernel | RowMap:
+    """The kernel or row map of that name, or the kernel that a formula of the score writes.
 
     Args:
-        kernel: a name, a text such as "log(1 + exp(s))", or a `Kernel`, returned as it is.
+        kernel: a name, a text such as "log(1 + exp(s))", or a record, returned as it is.
 
     Raises:
         InputError: no such kernel, the nearest name is suggested; or a mistake in the formula.
     """
-    if isinstance(kernel, Kernel):
+    if isinstance(kernel, (Kernel, RowMap)):
         return kernel
     names = [known.name for known in ALL]
     if kernel in names:
         return ALL[names.index(kernel)]
+    if isinstance(kernel, str) and (found := _map_named(kernel)) is not None:
+        return found
+    names += [known.name for known in MAPS]
     near = difflib.get_close_matches(str(kernel), [*names, *text.ALIASES], n=1)
     if isinstance(kernel, str) and text.is_formula(kernel, near):
         return _typed(kernel)
@@ -61,7 +92,19 @@ def named(kernel: str | Kernel) -> Kernel:
     raise InputError("kernel", shown if len(shown) <= 80 else f"{shown[:80]} …", fix)
 
 
-def in_python(kernel: Kernel) -> str:
+def elementwise(kernel: str | Kernel | RowMap) -> Kernel:
+    """As `named`, for instruments that take weights of single scores, features or positions.
+
+    Raises:
+        InputError: as `named`, or a map of whole rows.
+    """
+    record = named(kernel)
+    if isinstance(record, RowMap):
+        raise refused(record)
+    return record
+
+
+def in_python(kernel: Kernel | RowMap) -> str:
     """What Python code calls it: its name in quotes where `named` finds it, else its bare name."""
     try:
         return repr(kernel.name) if named(kernel.name) == kernel else kernel.name

@@ -12,6 +12,7 @@ from sparsity.quantities.n_eff import n_eff
 from sparsity.quantities.participation import participation
 from sparsity.quantities.sink_mass import sink_mass
 from sparsity.quantities.sparsity import S
+from sparsity.quantities.support import support
 
 __all__ = [
     "ALL",
@@ -26,9 +27,10 @@ __all__ = [
     "named",
     "participation",
     "sink_mass",
+    "support",
 ]
 
-ALL: tuple[Quantity, ...] = (S, n_eff, participation, entropy, max_weight, sink_mass)
+ALL: tuple[Quantity, ...] = (S, n_eff, participation, entropy, max_weight, sink_mass, support)
 
 
 def named(of: str | Quantity) -> Quantity:

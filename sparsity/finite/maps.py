@@ -1,0 +1,68 @@
+"""The exact laws of rows whose weights depend on the whole row, one for each family of maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from sparsity.errors import InputError
+from sparsity.finite import sparsemax
+from sparsity.kernels import RowMap
+from sparsity.quantities import Quantity
+from sparsity.rows.row import Row
+
+Columns = tuple[np.ndarray, np.ndarray, np.ndarray]  # value, P(row ≠ 0), relative error bound
+
+
+class MapLaw(NamedTuple):
+    """The exact law of a family.
+
+    Args:
+        names: of the quantities that it has.
+        columns: (row, quantity, lengths [n]) -> the mean over rows, and its error bound.
+    """
+
+    names: tuple[str, ...]
+    columns: Callable[[Row, Quantity, np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
+def _sparsemax(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    found = sparsemax.law(row.gamma, n)
+    which = ("support", "participation").index(quantity.name)
+    return found.value[which], found.error[which]
+
+
+_LAWS: dict[str, MapLaw] = {
+    "sparsemax": MapLaw(("support", "participation"), _sparsemax),
+}
+
+
+def known(kernel: RowMap) -> tuple[str, ...]:
+    """Names of the quantities whose mean over rows is known exactly."""
+    return _LAWS[kernel.family].names if kernel.family in _LAWS else ()
+
+
+def law(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
+    """The mean of a quantity over rows of n under a row map, exactly.
+
+    Args:
+        row: of a `RowMap`, without steps.
+        quantity: one of those `known`.
+        n: row lengths, checked, any shape.
+
+    Raises:
+        InputError: a quantity or a map that has no exact law, or parameters out of its reach.
+    """
+    kernel = row.kernel
+    assert isinstance(kernel, RowMap)
+    names = known(kernel)
+    if quantity.name not in names:
+        has = f"{kernel.name} has the exact laws of {', '.join(names)}"
+        fix = has if names else f"no exact law of {kernel.name} is known"
+        raise InputError("of", quantity.name, f"{fix}; use estimate")
+    if not n.size:
+        raise InputError("length", n, "give at least one")
+    value, error = _LAWS[kernel.family].columns(row, quantity, n.reshape(-1))
+    return value.reshape(n.shape), np.ones(n.shape), error.reshape(n.shape)

@@ -1,0 +1,289 @@
+"""Weights of whole rows: their definitions, and exact laws against what does not share them."""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.integrate import dblquad, quad
+from scipy.optimize import brentq
+from scipy.special import ndtr
+
+import sparsity
+from sparsity import Row, kernels
+from sparsity.errors import InputError
+from sparsity.finite import maps, sparsemax
+from sparsity.montecarlo import Sampling, sample_rows
+from sparsity.verification.cells import Question
+from sparsity.verification.crosscheck import check
+
+MAPS = kernels.MAPS
+
+
+def law(name, of="participation", **asked):
+    return sparsity.exact(name, of=of, **asked)
+
+
+def rows(n, count=200, seed=3):
+    """Scores of several spreads, with ties, in rows of n."""
+    rng = np.random.default_rng([seed, n])
+    s = rng.normal(size=(count, n)) * rng.choice([0.01, 0.3, 2.0, 20.0], size=(count, 1))
+    s[::7] = np.round(s[::7])
+    return s
+
+
+def bisected(excess, s):
+    """The threshold at which a falling function of it vanishes, row by row."""
+    low, high = s.max(-1, keepdims=True) - 3, s.max(-1, keepdims=True)
+    for _ in range(80):
+        middle = (low + high) / 2
+        above = excess(middle) > 0
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    return (low + high) / 2
+
+
+# The contract of every map.
+
+
+@pytest.mark.parametrize("kernel", MAPS, ids=lambda kernel: kernel.name)
+def test_a_definition_holds_on_concrete_rows(kernel):
+    ran = 0
+    for n in (1, 2, 9, 64):
+        s = rows(n)
+        p = kernel.weights(s)
+        left = 0 if kernel.left is None else kernel.left(s)
+        assert p.shape == s.shape
+        assert (p >= 0).all()
+        assert_allclose(p.sum(-1) + left, 1, rtol=1e-12)
+        assert_allclose(kernel.weights(jnp.asarray(s)), p, rtol=1e-12, atol=1e-13)
+        assert_allclose(kernel.weights(s.astype(np.float32)), p, rtol=2e-3, atol=2e-5)
+        free = kernel.parameters[0].default is not None  # β drops out
+        assert np.allclose(kernel.weights(s + 3.0), p, atol=1e-12) == free or n == 1
+        ran += 1
+    assert ran == 4
+
+
+@pytest.mark.parametrize("kernel", MAPS, ids=lambda kernel: kernel.name)
+def test_a_map_is_first_class(kernel, command):
+    assert kernels.named(kernel.name) == kernel
+    row = Row(kernel.name, beta=0.0, gamma=1.5)
+    assert row.kernel == kernel
+    assert eval(repr(row), {"Row": Row}) == row
+    drawn = [sparsity.estimate(row, length=6, of="S", rel_error=0.02, seed=5) for _ in range(2)]
+    assert drawn[0].value == drawn[1].value
+    assert drawn[0].length == 6
+    code, out, err = command("list")
+    assert (code, err) == (0, "")
+    assert any(line.startswith(f"{kernel.name} ") for line in out.splitlines())
+    for ask in (
+        lambda: sparsity.derive(kernel.name),
+        lambda: sparsity.evaluate(row),
+        lambda: sparsity.evaluate(kernel.name, beta=0.0, gamma=1.0),
+        lambda: sparsity.design(row, length=64, n_eff=3.0),
+        lambda: sparsity.sweep(row, gamma=[1.0, 2.0]),
+        lambda: sparsity.explore(row),
+        lambda: sparsity.stacks.mixing.Stack(kernel=kernel.name),
+    ):
+        with pytest.raises(InputError, match=r"its weights depend on the whole row; use exact"):
+            ask()
+    with pytest.raises(InputError, match="scores of one law"):
+        row.then(sparsity.Alibi(0.1))
+
+
+@pytest.mark.parametrize("kernel", MAPS, ids=lambda kernel: kernel.name)
+def test_every_law_is_verified(kernel):
+    row = Row(kernel, beta=0.0, gamma=1.0)
+    names = maps.known(kernel)
+    if not names:
+        with pytest.raises(InputError, match="has no exact law to hold samples against"):
+            sparsity.verify(row, length=6)
+        return
+    found = sparsity.verify(row, length=6, detectable=1e-2, seed=1)
+    assert found.agree
+    assert sorted(cell.quantity for cell in found.cells) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("derive sparsemax", "kernel = sparsemax: its weights depend on the whole row"),
+        ("eval sparsemax --gamma 2", "kernel = sparsemax: its weights depend on the whole row"),
+        ("eval sparsemax --gamma 2 --length 9", "of = n_eff: sparsemax has the exact laws of"),
+        ("exact sparsemax --gamma 2 --length 9 --of entropy", "of = entropy: sparsemax has"),
+        ("exact sparsemax --length 9", "gamma is missing: sparsemax needs gamma"),
+        (
+            "exact sparsemax --gamma 2 --length 9 --step alibi:1",
+            "steps = (Alibi(slope=1),): sparsemax",
+        ),
+        ("estimate sparsemax --gamma 2", "length is missing: the weights of sparsemax depend"),
+        ("estimate sparsemax --gamma 2 --length 9 --decay 0.5", "decay = 0.5: sparsemax does not"),
+        (
+            "estimate sparsemax --gamma 2 --length 2000000",
+            "length = 2000000: sparsemax needs",
+        ),
+        ("verify sparsemax --gamma 2", "length is missing: the weights of sparsemax depend"),
+        ("design sparsemax --length 9 --n-eff 3", "kernel = sparsemax: its weights depend"),
+        ("exact sparsmax --gamma 2 --length 9", "kernel = sparsmax: did you mean sparsemax?"),
+    ],
+)
+def test_what_is_refused_is_refused_in_one_line(command, line, says):
+    code, out, err = command(*line.split())
+    assert (code, out) == (2, "")
+    assert err.startswith(f"sparsity: {says}")
+    assert err.count("\n") == 1
+
+
+# Sparsemax.
+
+
+def test_sparsemax_by_sorting_and_by_bisection():
+    for n in (1, 2, 5, 40, 300):
+        s = rows(n)
+        p = kernels.sparsemax.weights(s)
+        tau = bisected(lambda t, s=s: np.maximum(s - t, 0).sum(-1, keepdims=True) - 1, s)
+        assert_allclose(p, np.maximum(s - tau, 0), atol=1e-13)
+        falling = -np.sort(-s, axis=-1)
+        over = np.cumsum(falling, axis=-1)
+        rank = np.arange(1, n + 1)
+        count = (1 + rank * falling > over).sum(-1)
+        tau = (over[np.arange(len(s)), count - 1] - 1) / count
+        assert_allclose(p, np.maximum(s - tau[:, None], 0), atol=1e-13)
+    assert kernels.sparsemax.weights(np.array([0.0, 5.0, 1.0])).tolist() == [0, 1, 0]
+    assert_allclose(kernels.sparsemax.weights(np.full(7, 3.0)), 1 / 7, rtol=1e-15)
+
+
+def two_keys(gamma, weigh=lambda count, y2: y2):
+    """The mean of a function of K and Y₂ over rows of two, from their difference N(0, 2γ²)."""
+    s = math.sqrt(2) * gamma
+    alone = 2 * ndtr(-1 / s)
+
+    def both(d):
+        density = 2 * math.exp(-(d**2) / (2 * s * s)) / (s * math.sqrt(2 * math.pi))
+        return density * weigh(2, (1 + d * d) / 2)
+
+    cuts = [x * s for x in (0.5, 2, 5, 9) if x * s < 1]
+    return alone * weigh(1, 1) + quad(both, 0, 1, epsabs=1e-15, epsrel=1e-13, points=cuts)[0]
+
+
+@pytest.mark.parametrize("gamma", [1e-4, 0.01, 0.06, 0.09, 0.1, 0.3, 1.0, 2.0, 5.0, 50.0, 1e4])
+def test_sparsemax_of_two_keys(gamma):
+    for of, true in (
+        ("participation", two_keys(gamma)),
+        ("support", two_keys(gamma, lambda count, y2: count)),
+    ):
+        found = law("sparsemax", of, gamma=gamma, length=2)
+        assert abs(found.value / true - 1) <= min(found.error_bound + 1e-14, 5e-12)
+        assert found.error_bound < 2e-9
+
+
+@pytest.mark.parametrize("gamma", [0.05, 0.2, 0.5, 2.0])
+def test_sparsemax_of_three_keys(gamma):
+    """By the two gaps between sorted scores: no threshold, no contour."""
+
+    def of_gaps(b, a, what):
+        scatter = 2 / 3 * (a * a + a * b + b * b)
+        density = math.exp(-scatter / (2 * gamma**2)) * math.sqrt(3) / (math.pi * gamma**2)
+        if a >= 1:
+            return density
+        if a + 2 * b >= 1:
+            return density * (2 if what == "support" else (1 + a * a) / 2)
+        return density * (3 if what == "support" else 1 / 3 + scatter)
+
+    far = 12 * gamma
+    for what in ("support", "participation"):
+        true = 0.0
+        for first, last in ((0.0, 1.0), (1.0, 1.0 + far)):
+            for low, high in (
+                (lambda a: 0.0, lambda a: max((1 - a) / 2, 0.0)),
+                (lambda a: max((1 - a) / 2, 0.0), lambda a: max((1 - a) / 2, 0.0) + far),
+            ):
+                part = dblquad(
+                    of_gaps, first, min(last, far) if first == 0 else last, low, high,
+                    args=(what,), epsabs=1e-11, epsrel=1e-11,
+                )  # fmt: skip
+                true += part[0]
+        found = law("sparsemax", what, gamma=gamma, length=3)
+        assert abs(found.value / true - 1) < 1e-9
+
+
+SPARSEMAX = ((2.0, 2), (2.0, 16), (0.3, 16), (1.0, 16), (2.0, 256), (0.5, 256), (2.0, 4096))
+
+
+@pytest.mark.parametrize(("gamma", "length"), SPARSEMAX)
+def test_sparsemax_of_sampled_rows(gamma, length):
+    row, to = Row("sparsemax", gamma=gamma), 1e-3 if length <= 256 else 4e-3
+    for of in ("participation", "support"):
+        drawn = sample_rows(row, length, Sampling(to, seed=11, dtype=np.float32), of)
+        found = law(row, of, length=length)
+        assert drawn.quantity == of
+        assert abs(drawn.log_value - found.log_value) < 4.5 * drawn.rel_stderr
+
+
+@pytest.mark.parametrize(("gamma", "length"), [*SPARSEMAX, (0.02, 64), (5.0, 65536), (0.1, 10**9)])
+def test_a_finer_rule_of_sparsemax_agrees(gamma, length, monkeypatch):
+    found = sparsemax.law(gamma, np.array([length]))
+    monkeypatch.setattr(sparsemax, "_STEP", 0.037)
+    monkeypatch.setattr(sparsemax, "_POINTS", 301)
+    fine = sparsemax.law(gamma, np.array([length]))
+    off = np.abs(fine.value / found.value - 1)
+    assert (off <= found.error).all()
+    assert (found.error <= 1e-8).all()
+    assert_allclose(found.total, 1, atol=1e-11)
+
+
+def test_sparsemax_in_known_places():
+    lengths = np.unique(np.geomspace(1, 65536, 60).astype(int))
+    for gamma in (1e-3, 0.1, 1.0, 3.0, 30.0):
+        found = sparsemax.law(gamma, lengths)
+        size, y2 = found.value
+        assert (found.error < 2e-9).all()
+        assert size[0] == y2[0] == 1
+        assert (np.diff(size) > 0).all()
+        assert (np.diff(y2) < 0).all()
+        assert (y2 * size >= 1 - 1e-9).all()  # Y₂ ≥ 1/K, and E 1/K ≥ 1/E K
+    assert_allclose(law("sparsemax", gamma=2.0, length=256).value, 0.6511567, atol=1e-7)
+    shifted = law("sparsemax", gamma=2.0, beta=-7.0, length=256)
+    assert shifted.value == law("sparsemax", gamma=2.0, length=256).value
+    shaped = law("sparsemax", gamma=2.0, length=[[2, 16], [256, 4096]])
+    assert shaped.value.shape == shaped.error_bound.shape == (2, 2)
+    data = sparsity.sweep("sparsemax", gamma=[1.0, 2.0], length=[16, 256], of="participation")
+    found = data["participation"].sel(gamma=2.0, length=256).squeeze()
+    assert_allclose(found, 0.6511567, atol=1e-7)
+
+
+def test_long_rows_of_sparsemax():
+    _, y2 = sparsemax.long_rows(2.0, np.array([2e4]))
+    assert_allclose(y2, 0.560, atol=5e-4)
+    n = np.array([16, 256, 20_000, 10**9])
+    for gamma, off in (
+        (2.0, (0.019, 0.009, 0.0041, 0.0015)),
+        (0.5, (0.046, 0.030, 0.023, 0.017)),
+        (0.1, (0.301, 0.169, 0.104, 0.057)),  # more than 10 % up to 2·10⁴ tokens
+    ):
+        exact = sparsemax.law(gamma, n).value
+        gap = np.stack(sparsemax.long_rows(gamma, n)) / exact - 1
+        assert (gap[0] > 0).all()  # too many keys, and too even
+        assert (gap[1] < 0).all()
+        assert (np.diff(np.abs(gap)) < 0).all()
+        assert_allclose(-gap[1], off, rtol=0.06)
+
+
+@pytest.mark.parametrize("planted", ["none", "mean field", "no slope"])
+def test_planted_wrong_laws_of_sparsemax_are_rejected(planted):
+    """The threshold of nE(s − τ)₊ = 1, and the factor |G′| = K left out."""
+    gamma, n = 1.0, 8
+    cell = Question(Row("sparsemax", gamma=gamma), ("exact law", "whole rows"), "participation", n)
+    value = cell.theory()
+    if planted == "mean field":
+        density = lambda t: math.exp(-t * t / 2) / math.sqrt(2 * math.pi)  # noqa: E731
+        excess = lambda t: n * gamma * (density(t) - t * ndtr(-t)) - 1  # noqa: E731
+        t: float = brentq(excess, -9, 9)  # type: ignore[assignment]
+        over = density(t)
+        value = math.log(n * gamma**2 * ((1 + t * t) * ndtr(-t) - t * over))
+    if planted == "no slope":
+        bare = two_keys(gamma, lambda count, y2: y2 / count)
+        assert abs(law("sparsemax", gamma=gamma, length=2).value / bare - 1) > 0.1
+        value = value - math.log(law("sparsemax", "support", gamma=gamma, length=n).value)
+    (judged,) = check([cell], theory=lambda asked: value, seed=4, detectable=5e-3)
+    assert judged.verdict == ("agree" if planted == "none" else "disagree")
