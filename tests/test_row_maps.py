@@ -11,9 +11,9 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 import sparsity
-from sparsity import Row, kernels
+from sparsity import Row, kernels, quantities
 from sparsity.errors import InputError
-from sparsity.finite import maps, sparsemax
+from sparsity.finite import maps, sparsemax, top_k
 from sparsity.montecarlo import Sampling, sample_rows
 from sparsity.verification.cells import Question
 from sparsity.verification.crosscheck import check
@@ -287,3 +287,90 @@ def test_planted_wrong_laws_of_sparsemax_are_rejected(planted):
         value = value - math.log(law("sparsemax", "support", gamma=gamma, length=n).value)
     (judged,) = check([cell], theory=lambda asked: value, seed=4, detectable=5e-3)
     assert judged.verdict == ("agree" if planted == "none" else "disagree")
+
+
+# Top-k softmax.
+
+
+def sorted_weights(s, k):
+    """Softmax of the k largest, by sorting."""
+    a = np.exp(-np.sort(-s, axis=-1)[:, :k])
+    return a / a.sum(-1, keepdims=True)
+
+
+def test_top_k_by_sorting():
+    rng = np.random.default_rng(8)
+    for n, k in ((1, 8), (5, 8), (8, 8), (9, 8), (60, 3), (60, 59), (30, 1)):
+        s = rng.normal(size=(100, n)) * 2
+        p = kernels.top_k(k).weights(s)
+        assert_allclose(-np.sort(-p, axis=-1)[:, :k], sorted_weights(s, k), rtol=1e-13)
+        assert ((p > 0).sum(-1) == min(n, k)).all()
+    assert kernels.named("topk:16") == kernels.top_k(16) != kernels.top_k(8)
+    for name, says in (("topk", "topk:8"), ("topk:0", ">= 1"), ("topk:two", "whole number")):
+        with pytest.raises(InputError, match=says):
+            kernels.named(name)
+
+
+def test_the_top_of_two_and_of_three():
+    """Two of three scores: the gap between the largest two has a density of its own."""
+    for gamma in (0.3, 1.0, 4.0):
+        for of in ("participation", "n_eff", "entropy", "S"):
+            found = law("topk:2", of, gamma=gamma, length=[1, 2])
+            same = law("exp", of, gamma=gamma, length=[1, 2])
+            assert_allclose(found.value, same.value, rtol=1e-13)
+
+        def weighed(d, gamma=gamma):  # of s₁ − s₂ in a row of three: d/γ√2 and the third below
+            p = 1 / (1 + math.exp(-d))
+            z = d / gamma
+            density = 6 / (gamma * 2 * math.sqrt(math.pi)) * math.exp(-z * z / 4)
+            # the mean of s₁ and s₂ is N(0, γ²/2), the third is below s₂ = mean − d/2
+            return density * ndtr(-z / math.sqrt(6)) * (p * p + (1 - p) ** 2)
+
+        true = quad(weighed, 0, 20 * gamma, epsabs=1e-14, epsrel=1e-13)[0]
+        found = law("topk:2", gamma=gamma, length=3)
+        assert abs(found.value / true - 1) <= found.error_bound < 1e-8
+
+
+@pytest.mark.parametrize(("k", "gamma", "length"), [(2, 1.0, 16), (8, 2.0, 256), (64, 1.0, 256)])
+def test_top_k_of_sampled_rows(k, gamma, length):
+    row, ran = Row(f"topk:{k}", gamma=gamma), 0
+    for of in ("participation", "n_eff", "entropy", "S"):
+        drawn = sample_rows(row, length, Sampling(1.5e-3, seed=12, dtype=np.float32), of)
+        found = law(row, of, length=length)
+        assert found.error_bound < 1e-8
+        assert abs(drawn.log_value - found.log_value) < 4.5 * drawn.rel_stderr
+        ran += 1
+    assert ran == 4
+
+
+def test_top_k_in_known_places(monkeypatch):
+    lengths = np.unique(np.geomspace(9, 65536, 60).astype(int))
+    for gamma in (0.3, 2.0, 4.0):
+        for of in ("participation", "entropy"):
+            found = law("topk:8", of, gamma=gamma, length=lengths)
+            assert (found.error_bound < 1e-8).all()
+            assert (np.diff(found.value) * (1 if of == "entropy" else -1) > 0).all()
+    # With as many kept as there are but one, it is near softmax of them all.
+    near, all_ = (law(x, gamma=1.0, length=200).value for x in ("topk:199", "exp"))
+    assert_allclose(near, all_, rtol=1e-3)
+    assert law("topk:1", gamma=2.0, length=50).value == 1
+    assert law("topk:5", "support", gamma=2.0, length=[3, 50]).value.tolist() == [3, 5]
+    with pytest.raises(InputError, match="takes too many points"):
+        law("topk:8", gamma=500.0, length=50)
+    found = law("topk:8", gamma=2.0, length=lengths)
+    monkeypatch.setattr(top_k, "_NODES", 121)
+    monkeypatch.setattr(top_k, "_STEP", 0.13)
+    fine = law("topk:8", gamma=2.0, length=lengths)
+    assert (np.abs(fine.value / found.value - 1) <= found.error_bound).all()
+
+
+def test_a_planted_wrong_law_of_top_k_is_rejected(monkeypatch):
+    """k scores above the level, where the k-th is at it."""
+    cell = Question(Row("topk:3", gamma=1.0), ("exact law", "whole rows"), "participation", 8)
+    right, wrong = (
+        cell.theory(),
+        top_k.law(4, 1.0, np.array([8]), quantities.participation.integral),
+    )
+    for value, verdict in ((right, "agree"), (math.log(wrong[0][0]), "disagree")):
+        (judged,) = check([cell], theory=lambda asked, v=value: v, seed=4, detectable=5e-3)
+        assert judged.verdict == verdict

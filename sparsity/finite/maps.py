@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from sparsity import quantities
 from sparsity.errors import InputError
-from sparsity.finite import sparsemax
-from sparsity.kernels import RowMap
+from sparsity.finite import engine, sparsemax, top_k
+from sparsity.kernels import RowMap, exp
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row
 
@@ -28,14 +29,33 @@ class MapLaw(NamedTuple):
     columns: Callable[[Row, Quantity, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
+def _top_k(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    kernel: Any = row.kernel
+    k = kernel.weights.k
+    if quantity is quantities.support:
+        return np.minimum(n, k), np.zeros(n.shape)
+    value, error = np.empty(n.shape), np.empty(n.shape)
+    short = n <= k
+    if short.any():  # softmax of them all
+        found = engine.law(Row(exp, gamma=row.gamma), quantity, n[short])
+        value[short], error[short] = found[0], found[2]
+    if not short.all():
+        assert quantity.integral is not None
+        value[~short], error[~short] = top_k.law(k, row.gamma, n[~short], quantity.integral)
+    return value, error
+
+
 def _sparsemax(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     found = sparsemax.law(row.gamma, n)
     which = ("support", "participation").index(quantity.name)
     return found.value[which], found.error[which]
 
 
+_INTEGRALS = tuple(q.name for q in quantities.ALL if q.integral is not None and not q.sinks)
+
 _LAWS: dict[str, MapLaw] = {
     "sparsemax": MapLaw(("support", "participation"), _sparsemax),
+    "topk": MapLaw((*_INTEGRALS, "support"), _top_k),
 }
 
 

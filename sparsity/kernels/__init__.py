@@ -19,6 +19,7 @@ from sparsity.kernels.nonnegative import nonnegative
 from sparsity.kernels.relu2 import relu2
 from sparsity.kernels.row_map import RowMap, refused
 from sparsity.kernels.sparsemax import sparsemax
+from sparsity.kernels.top_k import top_k
 
 __all__ = [
     "ALL",
@@ -36,10 +37,11 @@ __all__ = [
     "relu2",
     "score_kernel",
     "sparsemax",
+    "top_k",
 ]
 
 ALL: tuple[Kernel, ...] = (exp, relu2, identity, nonnegative, decayed)
-MAPS: tuple[RowMap, ...] = (sparsemax,)
+MAPS: tuple[RowMap, ...] = (sparsemax, top_k(8))
 
 
 @functools.lru_cache(maxsize=256)
