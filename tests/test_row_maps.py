@@ -5,6 +5,7 @@ import math
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import sympy
 from numpy.testing import assert_allclose
 from scipy.integrate import dblquad, quad
 from scipy.optimize import brentq
@@ -13,12 +14,14 @@ from scipy.special import ndtr
 import sparsity
 from sparsity import Row, kernels, quantities
 from sparsity.errors import InputError
-from sparsity.finite import maps, sparsemax, top_k
+from sparsity.finite import maps, sparsemax, stick_breaking, top_k
 from sparsity.montecarlo import Sampling, sample_rows
+from sparsity.theory import quadrature
 from sparsity.verification.cells import Question
 from sparsity.verification.crosscheck import check
 
 MAPS = kernels.MAPS
+SIGMOID = sparsity.score_kernel("sigmoid", 1 / (1 + sympy.exp(-sympy.Symbol("s"))))
 
 
 def law(name, of="participation", **asked):
@@ -374,3 +377,100 @@ def test_a_planted_wrong_law_of_top_k_is_rejected(monkeypatch):
     for value, verdict in ((right, "agree"), (math.log(wrong[0][0]), "disagree")):
         (judged,) = check([cell], theory=lambda asked, v=value: v, seed=4, detectable=5e-3)
         assert judged.verdict == verdict
+
+
+# Stick-breaking.
+
+
+def broken(s):
+    """Stick-breaking weights, key by key from the query back, and what is left."""
+    rest, found = np.ones(len(s)), np.zeros(s.shape)
+    for j in range(s.shape[1] - 1, -1, -1):
+        share = 1 / (1 + np.exp(-s[:, j]))
+        found[:, j], rest = share * rest, rest * (1 - share)
+    return found, rest
+
+
+def test_stick_breaking_key_by_key():
+    s = rows(12) + 0.5
+    found, rest = broken(s)
+    assert_allclose(kernels.stick_breaking.weights(s), found, rtol=1e-9, atol=1e-15)
+    assert_allclose(kernels.stick_breaking.left(s), rest, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize(("beta", "gamma"), [(-1.0, 0.7), (0.0, 2.0), (2.0, 1.0)])
+def test_stick_breaking_of_one_and_two_keys(beta, gamma):
+    x, w = np.polynomial.hermite_e.hermegauss(160)
+    w, b = w / w.sum(), 1 / (1 + np.exp(-(beta + gamma * x)))
+    first, second = np.meshgrid(b, b)
+    a, pair = np.stack([first, (1 - first) * second]), np.outer(w, w)
+    for of, alone, both in (
+        ("participation", b**2, (a**2).sum(0)),
+        ("entropy", -b * np.log(b), -(a * np.log(a)).sum(0)),
+    ):
+        found = law("stick-breaking", of, beta=beta, gamma=gamma, length=[1, 2])
+        assert_allclose(found.value, [w @ alone, (pair * both).sum()], rtol=1e-9)
+        assert (found.error_bound < 1e-12).all()
+
+
+@pytest.mark.parametrize(("beta", "gamma", "length"), [(-2.0, 1.0, 16), (-5.0, 2.0, 256)])
+def test_stick_breaking_of_sampled_rows(beta, gamma, length):
+    row = Row("stick-breaking", beta=beta, gamma=gamma)
+    for of in ("participation", "entropy"):
+        drawn = sample_rows(row, length, Sampling(2e-3, seed=13, dtype=np.float32), of)
+        assert abs(drawn.log_value - law(row, of, length=length).log_value) < 4.5 * drawn.rel_stderr
+
+
+def test_stick_breaking_in_known_places():
+    given = {"beta": -3.0, "gamma": 1.0}
+    y2 = law("stick-breaking", length=[1, 100, 10**6, 10**12], **given).value
+    first, second = (float(np.exp(quadrature.moment(SIGMOID, p, -3.0, 1.0)[0])) for p in (1, 2))
+    assert_allclose(y2[0], second, rtol=1e-12)
+    assert_allclose(y2[2:], second / (2 * first - second), rtol=1e-12)  # whatever n
+    tiny = law("stick-breaking", "entropy", beta=-30.0, gamma=0.5, length=[1, 10])
+    assert_allclose(tiny.value[1] / tiny.value[0], 10, rtol=1e-9)
+    assert law("stick-breaking", "support", length=7, **given).value == 7
+    with pytest.raises(InputError, match="stick-breaking needs beta"):
+        law("stick-breaking", gamma=1.0, length=7)
+    with pytest.raises(InputError, match="exact laws of participation, entropy, support"):
+        law("stick-breaking", "n_eff", length=7, **given)
+
+
+def test_a_planted_wrong_law_of_stick_breaking_is_rejected():
+    """Weights that are made to add up to 1: no share is left over."""
+    row, n = Row("stick-breaking", beta=-2.0, gamma=1.0), 8
+    cell = Question(row, ("exact law", "whole rows"), "participation", n)
+    kept, _ = stick_breaking.participation(-2.0, 1.0, np.array([n]))
+    whole = float(sparsity.estimate(row, length=n, of="n_eff", rel_error=0.01).value)
+    for value, verdict in ((kept[0], "agree"), (1 / whole, "disagree")):
+        (judged,) = check([cell], theory=lambda asked, v=value: math.log(v), detectable=2e-2)
+        assert judged.verdict == verdict
+
+
+# Entmax.
+
+
+def test_entmax_by_bisection():
+    for n in (1, 2, 5, 40, 300):
+        s = rows(n)
+        p = kernels.entmax15.weights(s)
+        half = s / 2
+        tau = bisected(
+            lambda t, half=half: (np.maximum(half - t, 0) ** 2).sum(-1, keepdims=True) - 1, half
+        )
+        assert_allclose(p, np.maximum(half - tau, 0) ** 2, atol=1e-13)
+    # Between softmax and sparsemax.
+    s = np.array([[0.0, 0.4, 1.0, 1.5]])
+    sizes = [(kernels.named(x).weights(s) > 0).sum() for x in ("sparsemax", "entmax1.5")]
+    assert sizes == [2, 4]
+
+
+def test_entmax_is_sampled_and_has_no_law(command):
+    row = Row("entmax1.5", gamma=2.0)
+    drawn = sparsity.estimate(row, length=64, of="support", rel_error=5e-3, seed=2)
+    sparse = law("sparsemax", "support", gamma=2.0, length=64).value
+    assert sparse < drawn.value < 64
+    with pytest.raises(InputError, match=r"no exact law of entmax1.5 is known; use estimate"):
+        law(row, length=64)
+    code, out, err = command("verify", "entmax1.5", "--gamma", "2", "--length", "64")
+    assert (code, out, err.count("\n")) == (2, "", 1)

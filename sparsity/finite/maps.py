@@ -9,7 +9,7 @@ import numpy as np
 
 from sparsity import quantities
 from sparsity.errors import InputError
-from sparsity.finite import engine, sparsemax, top_k
+from sparsity.finite import engine, sparsemax, stick_breaking, top_k
 from sparsity.kernels import RowMap, exp
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row
@@ -51,11 +51,19 @@ def _sparsemax(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray,
     return found.value[which], found.error[which]
 
 
+def _stick_breaking(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    if quantity is quantities.support:
+        return n, np.zeros(n.shape)
+    of = {"participation": stick_breaking.participation, "entropy": stick_breaking.entropy}
+    return of[quantity.name](row.beta, row.gamma, n)
+
+
 _INTEGRALS = tuple(q.name for q in quantities.ALL if q.integral is not None and not q.sinks)
 
 _LAWS: dict[str, MapLaw] = {
     "sparsemax": MapLaw(("support", "participation"), _sparsemax),
     "topk": MapLaw((*_INTEGRALS, "support"), _top_k),
+    "stick-breaking": MapLaw(("participation", "entropy", "support"), _stick_breaking),
 }
 
 

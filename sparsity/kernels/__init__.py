@@ -13,12 +13,14 @@ from sparsity.errors import InputError
 from sparsity.kernels import text
 from sparsity.kernels.base import Kernel, Law, score_kernel
 from sparsity.kernels.decayed import decayed
+from sparsity.kernels.entmax15 import entmax15
 from sparsity.kernels.exp import exp
 from sparsity.kernels.identity import identity
 from sparsity.kernels.nonnegative import nonnegative
 from sparsity.kernels.relu2 import relu2
 from sparsity.kernels.row_map import RowMap, refused
 from sparsity.kernels.sparsemax import sparsemax
+from sparsity.kernels.stick_breaking import stick_breaking
 from sparsity.kernels.top_k import top_k
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "RowMap",
     "decayed",
     "elementwise",
+    "entmax15",
     "exp",
     "identity",
     "in_python",
@@ -37,11 +40,12 @@ __all__ = [
     "relu2",
     "score_kernel",
     "sparsemax",
+    "stick_breaking",
     "top_k",
 ]
 
 ALL: tuple[Kernel, ...] = (exp, relu2, identity, nonnegative, decayed)
-MAPS: tuple[RowMap, ...] = (sparsemax, top_k(8))
+MAPS: tuple[RowMap, ...] = (sparsemax, top_k(8), stick_breaking, entmax15)
 
 
 @functools.lru_cache(maxsize=256)
