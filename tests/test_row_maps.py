@@ -112,7 +112,7 @@ def test_every_law_is_verified(kernel):
     [
         ("derive sparsemax", "kernel = sparsemax: its weights depend on the whole row"),
         ("eval sparsemax --gamma 2", "kernel = sparsemax: its weights depend on the whole row"),
-        ("eval sparsemax --gamma 2 --length 9", "of = n_eff: sparsemax has the exact laws of"),
+        ("eval sparsemax --gamma 2 --length 9", "kernel = sparsemax: its weights depend on the"),
         ("exact sparsemax --gamma 2 --length 9 --of entropy", "of = entropy: sparsemax has"),
         ("exact sparsemax --length 9", "gamma is missing: sparsemax needs gamma"),
         (
@@ -178,6 +178,13 @@ def test_sparsemax_of_two_keys(gamma):
         found = law("sparsemax", of, gamma=gamma, length=2)
         assert abs(found.value / true - 1) <= min(found.error_bound + 1e-14, 5e-12)
         assert found.error_bound < 2e-9
+    for of, true in (
+        ("n_eff", two_keys(gamma, lambda count, y2: 1 / y2)),
+        ("S", two_keys(gamma, lambda count, y2: (2 * y2) ** -0.5)),
+    ):
+        found = law("sparsemax", of, gamma=gamma, length=2)
+        assert abs(found.value / true - 1) <= min(found.error_bound + 1e-14, 1e-11)
+        assert found.error_bound < 2e-7
 
 
 @pytest.mark.parametrize("gamma", [0.05, 0.2, 0.5, 2.0])
@@ -215,8 +222,8 @@ SPARSEMAX = ((2.0, 2), (2.0, 16), (0.3, 16), (1.0, 16), (2.0, 256), (0.5, 256), 
 
 @pytest.mark.parametrize(("gamma", "length"), SPARSEMAX)
 def test_sparsemax_of_sampled_rows(gamma, length):
-    row, to = Row("sparsemax", gamma=gamma), 1e-3 if length <= 256 else 4e-3
-    for of in ("participation", "support"):
+    row, to = Row("sparsemax", gamma=gamma), 1.5e-3 if length <= 256 else 5e-3
+    for of in ("participation", "support", *(("n_eff", "S") if length == 16 else ())):
         drawn = sample_rows(row, length, Sampling(to, seed=11, dtype=np.float32), of)
         found = law(row, of, length=length)
         assert drawn.quantity == of
@@ -226,7 +233,7 @@ def test_sparsemax_of_sampled_rows(gamma, length):
 @pytest.mark.parametrize(("gamma", "length"), [*SPARSEMAX, (0.02, 64), (5.0, 65536), (0.1, 10**9)])
 def test_a_finer_rule_of_sparsemax_agrees(gamma, length, monkeypatch):
     found = sparsemax.law(gamma, np.array([length]))
-    monkeypatch.setattr(sparsemax, "_STEP", 0.037)
+    monkeypatch.setattr(sparsemax, "STEP", 0.037)
     monkeypatch.setattr(sparsemax, "_POINTS", 301)
     fine = sparsemax.law(gamma, np.array([length]))
     off = np.abs(fine.value / found.value - 1)
@@ -248,6 +255,14 @@ def test_sparsemax_in_known_places():
     assert_allclose(law("sparsemax", gamma=2.0, length=256).value, 0.6511567, atol=1e-7)
     shifted = law("sparsemax", gamma=2.0, beta=-7.0, length=256)
     assert shifted.value == law("sparsemax", gamma=2.0, length=256).value
+    for gamma in (0.02, 0.1, 2.0, 50.0):
+        y2, n_eff, S = (
+            law("sparsemax", of, gamma=gamma, length=[16, 4096]).value
+            for of in ("participation", "n_eff", "S")
+        )
+        root_n = np.array([4.0, 64.0])
+        assert (n_eff * y2 >= 1).all()  # Jensen
+        assert (n_eff * (root_n * S) ** -2 >= 1).all()
     shaped = law("sparsemax", gamma=2.0, length=[[2, 16], [256, 4096]])
     assert shaped.value.shape == shaped.error_bound.shape == (2, 2)
     data = sparsity.sweep("sparsemax", gamma=[1.0, 2.0], length=[16, 256], of="participation")

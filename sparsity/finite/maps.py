@@ -9,7 +9,7 @@ import numpy as np
 
 from sparsity import quantities
 from sparsity.errors import InputError
-from sparsity.finite import engine, sparsemax, stick_breaking, top_k
+from sparsity.finite import engine, sparsemax, sparsemax_focus, stick_breaking, top_k
 from sparsity.kernels import RowMap, exp
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row
@@ -46,6 +46,11 @@ def _top_k(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def _sparsemax(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    if quantity is quantities.n_eff:
+        return sparsemax_focus.law(row.gamma, n, 1.0)
+    if quantity is quantities.S:
+        value, error = sparsemax_focus.law(row.gamma, n, 0.5)
+        return value / np.sqrt(n), error
     found = sparsemax.law(row.gamma, n)
     which = ("support", "participation").index(quantity.name)
     return found.value[which], found.error[which]
@@ -61,7 +66,7 @@ def _stick_breaking(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.nda
 _INTEGRALS = tuple(q.name for q in quantities.ALL if q.integral is not None and not q.sinks)
 
 _LAWS: dict[str, MapLaw] = {
-    "sparsemax": MapLaw(("support", "participation"), _sparsemax),
+    "sparsemax": MapLaw(("S", "n_eff", "participation", "support"), _sparsemax),
     "topk": MapLaw((*_INTEGRALS, "support"), _top_k),
     "stick-breaking": MapLaw(("participation", "entropy", "support"), _stick_breaking),
 }

@@ -99,3 +99,21 @@ def transforms(t: np.ndarray, z: np.ndarray) -> Transforms:
         every[left] = line + ndtr(t) - folded
         second[left] = line * (1 + y * y) - second[left]
     return Transforms(above, second, _log(every, rest), every)
+
+
+def damped(t: np.ndarray, z: np.ndarray, v: float) -> tuple[np.ndarray, np.ndarray]:
+    """E[e^(−zx−vx²); ε > t] and the log of E e^(−zx−vx²), for v ≥ 0: the Mills ratio at y/√(1+2v).
+
+    Args:
+        t: thresholds, real.
+        z: complex arguments, of shapes that broadcast.
+        v: of the squares.
+    """
+    t, z = np.broadcast_arrays(np.asarray(t, np.float64), z)
+    wide = math.sqrt(1 + 2 * v)
+    y: Any = (t + z) / wide
+    left = y.real < 0
+    above = np.exp(-0.5 * t * t) / (wide * math.sqrt(2 * math.pi)) * mills(np.where(left, -y, y))
+    if left.any():
+        above[left] = np.exp(0.5 * (y * y - t * t)[left]) / wide - above[left]
+    return above, _log(ndtr(t) + above, above - ndtr(-t))

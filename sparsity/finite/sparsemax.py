@@ -30,7 +30,7 @@ from sparsity.errors import InputError
 from sparsity.finite.mills import mills, transforms
 
 _ANGLE = math.pi / 8  # by which the hyperbola bends to the left: halfway to where g grows
-_STEP = 0.06  # of the hyperbola's parameter
+STEP = 0.06  # of the hyperbola's parameter
 _REACH = 5.4  # of it
 _POINTS = 161  # thresholds, odd
 _ZOOM = 33  # thresholds of a look at where they lie
@@ -39,7 +39,7 @@ _DEPTH = 42.0  # e-folds of the density of t down to which it counts
 _BISECTIONS = 24
 _DEEPEST = 36.0  # of (t + z)² − t² its root, beyond which e^(half of it) leaves float64
 _ROUNDING = np.array([[3e-13], [3e-12]])  # of E K, and of E Y₂, in whose g₂ digits cancel
-_ALL_IN = 11.0  # standard deviations below the mean that no score of a row has
+ALL_IN = 11.0  # standard deviations below the mean that no score of a row has
 _RESOLVED = 1e-3  # a relative error that is still an answer
 _AT_ONCE = 2**17  # numbers held at once
 
@@ -94,8 +94,13 @@ def _at(t: np.ndarray, n: np.ndarray, c: float) -> Place:
     return Place(t, z, curvature**-0.5, np.where(np.isfinite(size), size, -np.inf))
 
 
-def _places(n: np.ndarray, c: float) -> Place:
-    """Where the threshold of rows of n lies, but for e^(−_DEPTH) of them."""
+def places(n: np.ndarray, c: float) -> Place:
+    """Where the threshold of rows of n lies, but for e^(−_DEPTH) of them.
+
+    Args:
+        n: row lengths > 1, [lengths, 1].
+        c: 1/γ.
+    """
     m = n[:, 0]
     # n(mean − t) ≤ Σ(ε − t)₊ = c ≤ n(max − t), and max − c ≤ t.
     low = np.maximum(-10 / np.sqrt(m) - c / m, ndtri_exp(-_DEPTH / m) - c)
@@ -111,12 +116,22 @@ def _places(n: np.ndarray, c: float) -> Place:
     return _at(low[:, None] + (high - low)[:, None] * np.linspace(0, 1, _POINTS), n, c)
 
 
-def _integrands(place: Place, n: np.ndarray, c: float) -> np.ndarray:
-    """Integrands of 1, K and Y₂ over (t, u), real, [3, lengths, points, nodes]."""
-    u = np.arange(0.0, _REACH, _STEP)
+def hyperbola(step: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The upper half of the contour: its parameter, the way from the saddle, and dz/i du of both.
+
+    Args:
+        step: of the parameter.
+    """
+    u = np.arange(0.0, _REACH, step)
     along = math.sin(_ANGLE) * (1 - np.cosh(u)) + 1j * math.cos(_ANGLE) * np.sinh(u)
     turn = (-math.sin(_ANGLE) * np.sinh(u) + 1j * math.cos(_ANGLE) * np.cosh(u)) / 1j
     turn[0] *= 0.5  # it stands for both halves
+    return u, along, turn
+
+
+def _integrands(place: Place, n: np.ndarray, c: float) -> np.ndarray:
+    """Integrands of 1, K and Y₂ over (t, u), real, [3, lengths, points, nodes]."""
+    _, along, turn = hyperbola(STEP)
     t, width = place.t[..., None], place.width[..., None]
     z = place.saddle[..., None] + width * along
     found = transforms(t, z)
@@ -148,10 +163,10 @@ class Law(NamedTuple):
 def _ruled(n: np.ndarray, c: float) -> Law:
     """The law by the double integral."""
     n = n[:, None]
-    place = _places(n, c)
-    step = (place.t[:, 1] - place.t[:, 0]) * _STEP
+    place = places(n, c)
+    step = (place.t[:, 1] - place.t[:, 0]) * STEP
     out = np.empty((3, 3, len(n)))  # of the rule, of twice its step in t, and in u
-    size = max(1, _AT_ONCE // (_POINTS * math.ceil(_REACH / _STEP)))
+    size = max(1, _AT_ONCE // (_POINTS * math.ceil(_REACH / STEP)))
     for start in range(0, len(n), size):
         part = slice(start, start + size)
         body = _integrands(Place(*(x[part] for x in place)), n[part], c)
@@ -162,6 +177,18 @@ def _ruled(n: np.ndarray, c: float) -> Law:
     gap = sum(np.abs(1 - other[1:] / value) for other in coarse)
     error = gap + np.abs(total - 1) + _ROUNDING
     return Law(np.clip(value, [[1.0], [0.0]], [n[:, 0], np.ones(len(n))]), error, total)
+
+
+def resolved(error: np.ndarray, gamma: float) -> np.ndarray:
+    """The error bounds, if they are any.
+
+    Raises:
+        InputError: one of them is too large.
+    """
+    if not (error < _RESOLVED).all():
+        fix = "the exact law of sparsemax is not resolved there; use estimate"
+        raise InputError("gamma", gamma, fix)
+    return error
 
 
 def law(gamma: float, length: np.ndarray) -> Law:
@@ -179,13 +206,11 @@ def law(gamma: float, length: np.ndarray) -> Law:
     whole = np.stack([n, 1 / n + gamma**2 * (n - 1)])
     found = Law(whole, np.full(whole.shape, 1e-15), np.ones(n.shape))
     found.error[:, n == 1] = 0.0
-    some = (n > 1) & (c < _ALL_IN * n)
+    some = (n > 1) & (c < ALL_IN * n)
     if some.any():
         with np.errstate(all="ignore"):  # far out, where nothing falls
             ruled = _ruled(n[some], c)
-        if not (ruled.error < _RESOLVED).all():
-            fix = "the exact law of sparsemax is not resolved there; use estimate"
-            raise InputError("gamma", gamma, fix)
+        resolved(ruled.error, gamma)
         for into, part in zip(found, ruled, strict=True):
             into[..., some] = part
     return found
