@@ -187,7 +187,7 @@ def judge(
     kernel: str, region: str, parameters: Parameters, form: Callable[..., Any] | None = None
 ) -> dict[str, Any]:
     """One row of the table: the worst error of a form (the library's own) on given points."""
-    definition = kernels.named(kernel)
+    definition = kernels.elementwise(kernel)
     bound = definition.bind(parameters)
     log_S = closed_form.log_sparsity(definition, bound) if form is None else form(**bound)
     errors = log_errors(definition, log_S, bound)

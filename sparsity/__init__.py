@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sparsity.inversion.design import design as design
     from sparsity.inversion.sink_logit import sink_logit as sink_logit
     from sparsity.kernels import Kernel as Kernel
+    from sparsity.kernels import RowMap as RowMap
     from sparsity.kernels import score_kernel as score_kernel
     from sparsity.ledger import claims as claims
     from sparsity.measurement import measure as measure
@@ -65,6 +66,7 @@ _HOME = {
     "QKNorm": "rows.steps",
     "Rope": "rows.steps",
     "Row": "rows.row",
+    "RowMap": "kernels",
     "ScalableSoftmax": "rows.steps",
     "Sink": "rows.steps",
     "SinkLogit": "rows.steps",

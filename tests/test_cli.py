@@ -26,8 +26,10 @@ from sparsity.verification import crosscheck
 ROOT = Path(__file__).parents[1]
 NAMES = [kernel.name for kernel in kernels.ALL]
 KNOWN = [kernel.name for kernel in kernels.known()]
+LISTED = [*KNOWN, *(each.name for each in kernels.MAPS)]
 STEPS = steps.typed()
 QUANTITIES = [quantity.name for quantity in quantities.ALL]
+LAWS = [quantity.name for quantity in quantities.ALL if quantity.has_law]
 SCORES = [kernel.name for kernel in kernels.ALL if kernel.law is kernels.Law.SCORE]
 
 
@@ -75,7 +77,7 @@ def process(*arguments, **options):
 
 def test_list(command):
     found = answer(command, "list")["kernels"]
-    assert [kernel["name"] for kernel in found] == KNOWN
+    assert [kernel["name"] for kernel in found] == LISTED
     assert KNOWN[: len(NAMES)] == NAMES
     for kernel in found:
         assert {"name", "title", "weight", "parameters", "source"} <= set(kernel)
@@ -83,7 +85,7 @@ def test_list(command):
         assert [p["name"] for p in kernel["parameters"]] == known
     code, out, err = command("list")
     assert (code, err) == (0, "")
-    assert [line.split()[0] for line in out.splitlines()] == KNOWN
+    assert [line.split()[0] for line in out.splitlines()] == LISTED
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -330,7 +332,7 @@ STEPPED = (Alibi(0.01), Window(512), SinkLogit(4.0))
 STEPPED_LINE = ["--step", "alibi:0.01", "--step", "window:512", "--step", "sink-logit:4"]
 
 
-@pytest.mark.parametrize("of", QUANTITIES)
+@pytest.mark.parametrize("of", LAWS)
 def test_exact(command, of):
     bare = quantities.named(of).layers is not None  # its law is that of rows without steps
     row = Row("exp", gamma=2, steps=() if bare else STEPPED)
@@ -364,7 +366,7 @@ def test_exact_is_of_n_eff_by_default_and_of_decayed_too(command):
     assert found["value"] == pytest.approx(1.8, rel=1e-13)
 
 
-@pytest.mark.parametrize("of", QUANTITIES)
+@pytest.mark.parametrize("of", LAWS)
 def test_an_estimate_of_any_quantity_of_a_row_holds_its_exact_law(command, of):
     stepped = [] if quantities.named(of).layers else STEPPED_LINE
     line = ["relu2", "--beta", 0.5, "--gamma", 1, *stepped, "--length", 100, "--of", of]
@@ -665,7 +667,7 @@ BAD = [  # (command line, what the line on stderr must say)
                          ("verify", ""), ("sweep", "--gamma 1 --out x.nc"))
       for wrong, near in (("relv2", "relu2"), ("exq", "exp"), ("identiy", "identity"),
                           ("decay", "decayed"), ("nonegative", "nonnegative"))),
-    ("eval sparsemax --gamma 1", ["kernel", "sparsemax", f"the kernels are {', '.join(NAMES)}"]),
+    ("eval sparsify --gamma 1", ["kernel", "sparsify", f"the kernels are {', '.join(NAMES)}"]),
     # a sink
     *((f"design --length 100 --sink-mass 0.5 --gamma 1 --kernel {name}",
        ["kernel", name, "softmax logits"]) for name in ("relu2", "nope")),
@@ -1100,7 +1102,7 @@ def test_an_unknown_shell_is_bad_input(command, monkeypatch):
 def test_the_module_runs_as_a_process(place):
     found = process("list")
     assert (found.returncode, found.stderr) == (0, "")
-    assert [line.split()[0] for line in found.stdout.splitlines()] == KNOWN
+    assert [line.split()[0] for line in found.stdout.splitlines()] == LISTED
     found = process("eval", "relu2", "--beta", "-1", "--gamma", "0.5", "--json")
     assert (found.returncode, found.stderr) == (0, "")
     assert value_of(found.stdout)["S"] == pytest.approx(0.07200634266702317, rel=1e-13)

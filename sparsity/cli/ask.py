@@ -12,10 +12,15 @@ from sparsity.cli import common
 from sparsity.errors import InputError
 
 
+def _weight(kernel: Any) -> str:
+    """The definition in a line: of a kernel f(s), or of a map of whole rows."""
+    return str(getattr(kernel, "weight", None) or kernel.formula)
+
+
 @click.command("list")
 @common.json_option
 def list_(as_json: bool) -> None:
-    """The kernels, their weights and their parameters."""
+    """The kernels and maps of whole rows, their weights and their parameters."""
     from sparsity import kernels
 
     if as_json:
@@ -23,7 +28,7 @@ def list_(as_json: bool) -> None:
             {
                 "name": k.name,
                 "title": k.title,
-                "weight": str(k.weight),
+                "weight": _weight(k),
                 "average_over": k.law.value,
                 "parameters": [
                     {name: getattr(p, name) for name in ("name", "meaning", "domain")}
@@ -31,13 +36,13 @@ def list_(as_json: bool) -> None:
                 ],
                 "source": k.source,
             }
-            for k in kernels.known()
+            for k in (*kernels.known(), *kernels.MAPS)
         ]
         common.print_json({"kernels": records})
         return
-    for k in kernels.known():
+    for k in (*kernels.known(), *kernels.MAPS):
         options = " ".join(f"--{p.name}" for p in k.parameters)
-        click.echo(f"{k.name:12} {k.title:24} {options:24} a = {k.weight}")
+        click.echo(f"{k.name:14} {k.title:24} {options:24} a = {_weight(k)}")
 
 
 @click.command()

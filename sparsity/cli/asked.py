@@ -14,7 +14,7 @@ from typing import Any
 import sparsity
 from sparsity import kernels, quantities
 from sparsity.errors import InputError
-from sparsity.kernels import Law
+from sparsity.kernels import Law, RowMap
 from sparsity.kernels.parameters import LENGTH
 from sparsity.quantities import Quantity
 from sparsity.results import Estimate
@@ -43,7 +43,7 @@ class Asked:
     @property
     def of_rows(self) -> bool:
         """Whether it is a mean over random rows of n tokens."""
-        return self.length is not None and self.row.kernel.law is Law.SCORE
+        return self.length is not None and self.row.kernel.law in (Law.SCORE, Law.ROW)
 
     @property
     def shown(self) -> str:
@@ -82,7 +82,9 @@ class Asked:
     def definition(self) -> str:
         kernel = self.row.kernel
         if not self.of_rows and self.quantity is quantities.S:
-            return f"E|a| / √(E a²), a = {kernel.weight}, {kernel.law.value}"
+            return f"E|a| / √(E a²), a = {self.row.function.weight}, {kernel.law.value}"
+        if isinstance(kernel, RowMap):
+            return f"{self.quantity.average}, a_j = {kernel.formula}, {kernel.law.value}"
         if not self.of_rows:
             return f"{self.quantity.average}, a = {kernel.weight}"
         factor = "λ^(n−j) f(s_j)" if self.decay else "f(s_j)"

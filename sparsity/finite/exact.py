@@ -8,8 +8,8 @@ import numpy as np
 
 from sparsity import quantities
 from sparsity.errors import InputError
-from sparsity.finite import engine
-from sparsity.kernels import Kernel, Law, exp
+from sparsity.finite import engine, maps
+from sparsity.kernels import Kernel, Law, RowMap, exp
 from sparsity.kernels.parameters import LENGTH
 from sparsity.quantities import Quantity
 from sparsity.results import Exact
@@ -51,12 +51,16 @@ def _of_moments(row: Row, n: np.ndarray) -> Columns:
 
 
 def exact(
-    kernel: str | Kernel | Row, *, length: Any, of: str | Quantity = "n_eff", **parameters: Any
+    kernel: str | Kernel | RowMap | Row,
+    *,
+    length: Any,
+    of: str | Quantity = "n_eff",
+    **parameters: Any,
 ) -> Exact:
     """The mean of a quantity over rows of n tokens, by its exact law.
 
     Args:
-        kernel: a `Row`, a built-in kernel's name, or a `Kernel`.
+        kernel: a `Row`, a built-in kernel's name, a `Kernel` or a `RowMap`.
         length: row lengths n, whole numbers ≥ 1, any shape.
         of: the quantity, by name: "n_eff", "S", "participation", "entropy", "max_weight",
             "gini", "sink_mass", or with a number, "top_k_mass:8"; see `sparsity.quantities`.
@@ -71,7 +75,9 @@ def exact(
     """
     row, quantity = row_of(kernel, parameters), quantities.named(of)
     n = LENGTH.check(length)
-    if row.kernel.law is Law.POSITION:
+    if isinstance(row.kernel, RowMap):
+        columns, method = maps.law(row, quantity, n), "exact law"
+    elif row.kernel.law is Law.POSITION:
         columns, method = _of_positions(row, quantity, n), "closed form"
     elif (
         len(row.steps) == 1

@@ -99,10 +99,11 @@ def _target(n_eff: Any, options: dict[str, Any]) -> tuple[Quantity, Any]:
 
 def _held(row: Row, free: str) -> dict[str, float] | None:
     """What is held in a row without steps whose lever is known; None where it is not known."""
+    kernel = row.function
     levers = {exp: ("gamma",), relu2: ("gamma", "beta"), identity: ("gamma", "beta")}
-    if row.steps or free not in {**levers, decayed: ("decay",)}.get(row.kernel, ()):
+    if row.steps or free not in {**levers, decayed: ("decay",)}.get(kernel, ()):
         return None
-    if row.kernel is decayed:
+    if kernel is decayed:
         return {}
     return {"beta": row.beta} if free == "gamma" else {"gamma": row.gamma}
 
@@ -214,7 +215,7 @@ def design(
     """
     quantity, value = _target(n_eff, options)
     whole = isinstance(kernel, Row)
-    record = kernel.kernel if isinstance(kernel, Row) else kernels.named(kernel)
+    record = kernels.elementwise(kernel.kernel if isinstance(kernel, Row) else kernel)
     if record is kernels.nonnegative:
         fix = "design inverts the exact law of rows of kernels of scores, and of decayed; "
         fix += "features have no given law here (in long rows S = √(n_eff/n) ≥ 1/√(1+ratio²))"

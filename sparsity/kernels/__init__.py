@@ -1,7 +1,7 @@
 """The kernels: each a short file with its definition, and the explicit tuples of them.
 
 `ALL` are those of the article, which the reference grid, the figures and the report show; `ZOO` are
-further elementwise ones. Every instrument takes both by name.
+further elementwise ones. Beside these functions f(s) stand the maps of whole rows, `MAPS`.
 """
 
 from __future__ import annotations
@@ -11,22 +11,32 @@ import functools
 
 import sympy
 
+from sparsity import reading
 from sparsity.errors import InputError
 from sparsity.kernels import text, zoo
 from sparsity.kernels.base import Kernel, Law, score_kernel
 from sparsity.kernels.decayed import decayed
+from sparsity.kernels.entmax15 import entmax15
 from sparsity.kernels.exp import exp
 from sparsity.kernels.identity import identity
 from sparsity.kernels.nonnegative import nonnegative
 from sparsity.kernels.relu2 import relu2
+from sparsity.kernels.row_map import RowMap, refused
+from sparsity.kernels.sparsemax import sparsemax
+from sparsity.kernels.stick_breaking import stick_breaking
+from sparsity.kernels.top_k import top_k
 from sparsity.kernels.zoo import ZOO
 
 __all__ = [
     "ALL",
+    "MAPS",
     "ZOO",
     "Kernel",
     "Law",
+    "RowMap",
     "decayed",
+    "elementwise",
+    "entmax15",
     "exp",
     "identity",
     "in_python",
@@ -35,10 +45,14 @@ __all__ = [
     "nonnegative",
     "relu2",
     "score_kernel",
+    "sparsemax",
+    "stick_breaking",
+    "top_k",
     "zoo",
 ]
 
 ALL: tuple[Kernel, ...] = (exp, relu2, identity, nonnegative, decayed)
+MAPS: tuple[RowMap, ...] = (sparsemax, top_k(8), stick_breaking, entmax15)
 
 
 def known() -> tuple[Kernel, ...]:
@@ -56,20 +70,40 @@ def _typed(formula: str) -> Kernel:
     return next((kernel for kernel in known() if kernel.weight in same), typed)
 
 
-def named(kernel: str | Kernel) -> Kernel:
-    """The kernel of that name, or the one that a formula of the score writes.
+def _map_named(name: str) -> RowMap | None:
+    """The map of whole rows of that name, such as "sparsemax" or "topk:16"; None if there is none.
+
+    Raises:
+        InputError: a family with a bad number.
+    """
+    family, colon, number = name.partition(":")
+    for each in MAPS:
+        if each.name == name:
+            return each
+        if each.member is not None and each.family == family:
+            if not colon:
+                raise InputError("kernel", name, f"give its number, such as {each.name}")
+            return each.member(reading.whole(number, family))
+    return None
+
+
+def named(kernel: str | Kernel | RowMap) -> Kernel | RowMap:
+    """The kernel or row map of that name, or the kernel that a formula of the score writes.
 
     Args:
-        kernel: a name, a text such as "log(1 + exp(s))", or a `Kernel`, returned as it is.
+        kernel: a name, a text such as "log(1 + exp(s))", or a record, returned as it is.
 
     Raises:
         InputError: no such kernel, the nearest name is suggested; or a mistake in the formula.
     """
-    if isinstance(kernel, Kernel):
+    if isinstance(kernel, (Kernel, RowMap)):
         return kernel
     names = [each.name for each in known()]
     if kernel in names:
         return known()[names.index(kernel)]
+    if isinstance(kernel, str) and (found := _map_named(kernel)) is not None:
+        return found
+    names += [each.name for each in MAPS]
     near = difflib.get_close_matches(str(kernel), [*names, *text.ALIASES], n=1)
     if isinstance(kernel, str) and text.is_formula(kernel, near):
         return _typed(kernel)
@@ -80,7 +114,19 @@ def named(kernel: str | Kernel) -> Kernel:
     raise InputError("kernel", shown if len(shown) <= 80 else f"{shown[:80]} …", fix)
 
 
-def in_python(kernel: Kernel) -> str:
+def elementwise(kernel: str | Kernel | RowMap) -> Kernel:
+    """As `named`, for instruments that take weights of single scores, features or positions.
+
+    Raises:
+        InputError: as `named`, or a map of whole rows.
+    """
+    record = named(kernel)
+    if isinstance(record, RowMap):
+        raise refused(record)
+    return record
+
+
+def in_python(kernel: Kernel | RowMap) -> str:
     """What Python code calls it: its name in quotes where `named` finds it, else its bare name."""
     try:
         return repr(kernel.name) if named(kernel.name) == kernel else kernel.name

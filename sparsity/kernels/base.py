@@ -7,14 +7,22 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-import numpy as np
 import sympy
 
 from sparsity.errors import InputError
 from sparsity.kernels import symbols
 from sparsity.kernels import text as texts
 from sparsity.kernels.computable import refuse_uncomputable
-from sparsity.kernels.parameters import BETA, DECAY, DIM, GAMMA, LENGTH, Parameter
+from sparsity.kernels.parameters import (
+    BETA,
+    DECAY,
+    DIM,
+    GAMMA,
+    LENGTH,
+    Parameter,
+    bound_by_name,
+    one_of_each,
+)
 
 
 class Law(Enum):
@@ -23,6 +31,7 @@ class Law(Enum):
     SCORE = "score s ~ N(β, γ²)"
     FEATURES = "features k̃ with mean μ̃ and covariance Σ̃"
     POSITION = "position j uniform on 1…n"
+    ROW = "rows of scores s_j ~ N(β, γ²)"
 
 
 # The symbols a definition may use: what the law draws, and (POSITION) the length.
@@ -58,6 +67,8 @@ class Kernel:
 
     def __post_init__(self) -> None:
         """Check the definition against its own law."""
+        if self.law not in _DRAWN:
+            raise InputError("law", self.law.name, "is of weights of whole rows: make a RowMap")
         known = _DRAWN[self.law] | {p.symbol for p in self.parameters}
         unknown = {x for x in self.weight.free_symbols if x not in known and not x.is_Indexed} - {
             x.label for x in known if isinstance(x, (sympy.IndexedBase, sympy.Idx))
@@ -107,28 +118,7 @@ class Kernel:
         Raises:
             InputError: a parameter the kernel does not take, a missing one, a bad value.
         """
-        names = [p.name for p in self.parameters]
-        for name, value in given.items():
-            if name not in names:
-                takes = ", ".join(names)
-                raise InputError(name, value, f"{self.name} does not take it; it takes {takes}")
-        bound = {}
-        for p in self.parameters:
-            value = given.get(p.name, p.default)
-            if value is None:
-                fix = f"{self.name} needs {p.name} ({p.meaning}), {p.domain}"
-                raise InputError(p.name, None, fix)
-            bound[p.name] = p.check(value)
-        shapes = {name: np.shape(value) for name, value in bound.items()}
-        try:
-            np.broadcast_shapes(*shapes.values())
-        except ValueError:
-            *_, last = (name for name, shape in shapes.items() if shape)
-            fix = "must broadcast with the others, " + ", ".join(
-                f"{name} {shape}" for name, shape in shapes.items() if shape and name != last
-            )
-            raise InputError(last, f"array of shape {shapes[last]}", fix) from None
-        return bound
+        return bound_by_name(self.name, self.parameters, given)
 
     def bind_row(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Check one value of each parameter; of score kernels `length`, `dim` and `decay` too.
@@ -142,18 +132,8 @@ class Kernel:
         Raises:
             InputError: as `bind`; more than one value; a decay without a length.
         """
-        rest, extra = dict(given), {}
-        if self.law is Law.SCORE:
-            own = {p.name for p in self.parameters}
-            extra = {
-                p.name: p.check(rest.pop(p.name))
-                for p in (LENGTH, DIM, DECAY)
-                if given.get(p.name) is not None and p.name not in own
-            }
-        bound = self.bind(rest)
-        for name, value in {**bound, **extra}.items():
-            if np.ndim(value):
-                raise InputError(name, value, "give one value; use sweep for a grid")
+        more = (LENGTH, DIM, DECAY) if self.law is Law.SCORE else ()
+        bound, extra = one_of_each(self.name, self.parameters, more, given)
         if "decay" in extra and "length" not in extra:
             fix = "applies to rows only; give length as well"
             raise InputError("decay", given["decay"], fix)

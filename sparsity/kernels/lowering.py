@@ -19,6 +19,7 @@ from sympy import Abs, Expr, Piecewise
 from sparsity.errors import InputError
 from sparsity.kernels import symbols
 from sparsity.kernels.base import Kernel, Law
+from sparsity.kernels.row_map import RowMap
 from sparsity.kernels.symbols import j, n, s
 
 # Positions enter as the distance n − j to the query: an exact small integer, where j is not.
@@ -139,3 +140,22 @@ def jax_weight(kernel: Kernel) -> Callable[..., Any]:
 def jax_log_abs(kernel: Kernel) -> Callable[..., Any]:
     """log|a| as a JAX function of the score (POSITION: of n − j, −log λ and n)."""
     return _jax_function(kernel, log_abs)
+
+
+def jax_row(kernel: Kernel | RowMap, scores: Any) -> tuple[Any, Any]:
+    """Log of the weights of rows of scores, and log of what they leave of 1, with JAX.
+
+    Args:
+        kernel: a function of the score, or a map of whole rows.
+        scores: rows along the last axis.
+
+    Returns:
+        The logarithms of |f(s)|, or of p; and of 1 − Σp, [rows]: None where the weights have no
+        total of their own, or leave nothing.
+    """
+    if isinstance(kernel, Kernel):
+        return jax_log_abs(kernel)(scores), None
+    import jax.numpy as jnp
+
+    left = None if kernel.left is None else jnp.log(kernel.left(scores))
+    return jnp.log(kernel.weights(scores)), left

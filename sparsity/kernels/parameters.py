@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,3 +87,68 @@ DIM = Parameter("dim", "dimension d", ">= 1, at most 2^53", _count, symbols.d, i
 QUERY = Parameter("query", "query family", "|".join(queries.NAMES), np.isfinite)
 
 ALL = (BETA, GAMMA, DECAY, RATIO, DIM, QUERY, LENGTH)
+
+
+def bound_by_name(
+    owner: str, parameters: Sequence[Parameter], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Parameters by name, checked, with their defaults filled in.
+
+    Args:
+        owner: whose they are, for messages.
+        parameters: what it takes, in order.
+        given: values by name, scalars or mutually broadcastable arrays.
+
+    Raises:
+        InputError: one that it does not take, a missing one, a bad value.
+    """
+    names = [p.name for p in parameters]
+    for name, value in given.items():
+        if name not in names:
+            takes = ", ".join(names)
+            raise InputError(name, value, f"{owner} does not take it; it takes {takes}")
+    bound = {}
+    for p in parameters:
+        value = given.get(p.name, p.default)
+        if value is None:
+            raise InputError(p.name, None, f"{owner} needs {p.name} ({p.meaning}), {p.domain}")
+        bound[p.name] = p.check(value)
+    shapes = {name: np.shape(value) for name, value in bound.items()}
+    try:
+        np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        *_, last = (name for name, shape in shapes.items() if shape)
+        fix = "must broadcast with the others, " + ", ".join(
+            f"{name} {shape}" for name, shape in shapes.items() if shape and name != last
+        )
+        raise InputError(last, f"array of shape {shapes[last]}", fix) from None
+    return bound
+
+
+def one_of_each(
+    owner: str, parameters: Sequence[Parameter], more: Sequence[Parameter], given: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """One value of each parameter, and of those others that were given.
+
+    Args:
+        owner: whose they are, for messages.
+        parameters: what it takes, in order.
+        more: what a row of it takes besides.
+        given: values by name.
+
+    Returns:
+        The parameters as `bound_by_name` has them, and the others by name.
+
+    Raises:
+        InputError: as `bound_by_name`, or more than one value.
+    """
+    own = {p.name for p in parameters}
+    others = [p for p in more if given.get(p.name) is not None and p.name not in own]
+    extra = {p.name: p.check(given[p.name]) for p in others}
+    bound = bound_by_name(
+        owner, parameters, {name: value for name, value in given.items() if name not in extra}
+    )
+    for name, value in {**bound, **extra}.items():
+        if np.ndim(value):
+            raise InputError(name, value, "give one value; use sweep for a grid")
+    return bound, extra

@@ -11,7 +11,7 @@ import numpy as np
 
 from sparsity import kernels, quantities
 from sparsity.errors import InputError
-from sparsity.kernels import Kernel, Law
+from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.queries import named as named_query
 from sparsity.montecarlo import estimators
 from sparsity.montecarlo.keys import LONGEST, keys_at
@@ -31,7 +31,7 @@ _OF_POSITIONS = {"S": (1, 0), "n_eff": (2, 1), "participation": (-2, -1)}  # pow
 
 
 def estimate(
-    kernel: str | Kernel | Row,
+    kernel: str | Kernel | RowMap | Row,
     *,
     length: Any = None,
     of: str | Quantity = "S",
@@ -54,7 +54,7 @@ def estimate(
     of ‖a‖₁/(√n‖a‖₂). RoPE or CoCA as the only step is drawn from first principles.
 
     Args:
-        kernel: a `Row`, a built-in kernel's name, or a `Kernel`.
+        kernel: a `Row`, a built-in kernel's name, a `Kernel` or a `RowMap`.
         length: n, the tokens of a row; for decayed the length of its row.
         of: the quantity, by name: "S", "n_eff", "participation", "entropy", "max_weight",
             "gini", "sink_mass", or with a number, "top_k_mass:8"; see `sparsity.quantities`.
@@ -81,13 +81,13 @@ def estimate(
 
 
 def _bound(
-    kernel: str | Kernel | Row, length: Any, parameters: dict[str, Any]
+    kernel: str | Kernel | RowMap | Row, length: Any, parameters: dict[str, Any]
 ) -> tuple[Row, dict[str, Any], int | None, int]:
     """The row, its kernel's parameters, the length, and the dimension of whole keys or 0."""
     given = parameters | ({} if length is None else {"length": length})
     steps = ()
     if isinstance(kernel, Row):
-        scored = kernel.kernel.law is Law.SCORE
+        scored = kernel.kernel.law in (Law.SCORE, Law.ROW)
         row_of(kernel, {k: v for k, v in parameters.items() if not (scored and k == "dim")})
         given, steps, kernel = kernel.params | given, kernel.steps, kernel.kernel
     kernel = kernels.named(kernel)
@@ -100,7 +100,7 @@ def _bound(
 
 
 def draw(
-    kernel: str | Kernel | Row,
+    kernel: str | Kernel | RowMap | Row,
     sampling: Sampling,
     *,
     length: Any = None,
@@ -125,9 +125,16 @@ def draw(
     law, quantity = row.kernel.law, quantities.named(of)
     if method not in (None, *METHODS):
         raise InputError("method", method, f"choose one of {', '.join(METHODS)}")
-    whole = law is Law.FEATURES or (law is Law.SCORE and (n is not None or dim or row.steps))
+    whole = law in (Law.FEATURES, Law.ROW) or (
+        law is Law.SCORE and (n is not None or dim or row.steps)
+    )
     if method is not None and whole:
         raise InputError("method", method, "applies to scalar draws only")
+    if isinstance(row.kernel, RowMap):
+        if n is None:
+            fix = f"the weights of {row.kernel.name} depend on the whole row; give its length n"
+            raise InputError("length", None, fix)
+        return sample_rows(row, n, sampling, quantity, dim=dim or None)
     if law is not Law.SCORE:
         found = _of_features if law is Law.FEATURES else _of_positions
         drawn = found(row.kernel, own, quantity, method, sampling)

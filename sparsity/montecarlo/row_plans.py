@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.kernels import Kernel
+from sparsity.kernels import Kernel, RowMap
 from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.montecarlo import proposals
 from sparsity.montecarlo.keys import LONGEST, keys_at
@@ -50,7 +50,11 @@ def _like(row: Row, n: int, dim: int, seed: int) -> Plan:
         scores: tuple[Any, ...] = (query[0], mean, 1.0)
     else:
         scores = (row.beta, row.gamma)
-    log_scale = proposals.build(row.kernel, {"beta": row.beta, "gamma": row.gamma}).log_mass[1] / 2
+    if isinstance(row.kernel, RowMap):  # its weights are at most 1
+        log_scale = 0.0
+    else:
+        table = proposals.build(row.function, {"beta": row.beta, "gamma": row.gamma})
+        log_scale = table.log_mass[1] / 2
     rate = -sum(math.log(step.decay) for step in row.steps if isinstance(step, Decay))
     source = Like(n, min(n, max(1, WHOLE // max(dim, 1))), dim)
     return Plan(source, (*scores, rate), log_scale, "rows-full-keys" if dim else "rows")
@@ -75,7 +79,7 @@ def _rotary(row: Row, n: int) -> Plan:
     _refuse_long(n, step.query.size)
     distance = np.arange(n)
     source, law = rotated(step, distance, beta=row.beta)
-    scale = _scale(row.kernel, row.beta + step.beta(distance), step.gamma(distance))
+    scale = _scale(row.function, row.beta + step.beta(distance), step.gamma(distance))
     return Plan(source, law, scale, f"rows-{source.form}")
 
 
@@ -87,13 +91,13 @@ def _each(row: Row, n: int) -> Plan:
     beta, gamma = tokens.beta, tokens.gamma
     with np.errstate(divide="ignore"):
         log_w = np.log(tokens.w)
-        fixed = (gamma == 0) & (numpy_log_abs(row.kernel)(beta) == -np.inf)
+        fixed = (gamma == 0) & (numpy_log_abs(row.function)(beta) == -np.inf)
     sinks = tokens.sink & (log_w > -np.inf) & ~fixed
     source = Each(n, tokens.dim or 0)
     return Plan(
         source,
         (beta, gamma, log_w, tokens.sink),
-        _scale(row.kernel, beta, gamma, log_w),
+        _scale(row.function, beta, gamma, log_w),
         "rows-sphere" if source.dim else "rows-law",
         bool(sinks.any() or tokens.units),
         float(np.logaddexp.reduce(tokens.units)) if tokens.units else -math.inf,

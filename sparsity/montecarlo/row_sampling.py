@@ -17,8 +17,8 @@ import numpy as np
 
 from sparsity import quantities
 from sparsity.errors import InputError
-from sparsity.kernels import Kernel
-from sparsity.kernels.lowering import jax_log_abs
+from sparsity.kernels import Kernel, RowMap
+from sparsity.kernels.lowering import jax_row
 from sparsity.kernels.parameters import LENGTH
 from sparsity.montecarlo.batches import batch_size, summary
 from sparsity.montecarlo.precision import SUMMING
@@ -39,7 +39,7 @@ class RowSampler:
     anything is, then |a| and a² pooled over rows and tokens.
     """
 
-    kernel: Kernel
+    kernel: Kernel | RowMap
     source: Source
     quantities: tuple[Quantity, ...]
     sinks: bool
@@ -51,17 +51,18 @@ class RowSampler:
         """Random numbers held at once."""
         return self.size * self.source.block * self.source.width
 
-    def _sums(self, key: jax.Array, law: Any, log_scale: jax.Array) -> tuple[Any, Any]:
+    def _sums(self, key: jax.Array, law: Any, log_scale: jax.Array) -> tuple[Any, Any, Any]:
         """Largest log|a|, Σ|a|, Σa², Σ|a| of sinks over it; Σ|a| and Σa² over the common scale.
 
-        Then the weights themselves, over the largest, where a quantity asks for them.
+        Then the weights themselves, over the largest, where a quantity asks for them; and the log
+        of what the weights of a row map leave of 1.
         """
         whole = any(q.whole for q in self.quantities)
 
         def add(sums: tuple[jax.Array, ...], number: jax.Array) -> tuple[Any, Any]:
             peak, l1, l2, of_sinks, pooled1, pooled2 = sums
             scores, log_w, sink = self.source(key, number, self.size, self.dtype, law)
-            log_f = jax_log_abs(self.kernel)(scores)
+            log_f, log_left = jax_row(self.kernel, scores)
             log_a = jnp.where(log_w > -jnp.inf, log_f + log_w, -jnp.inf)
             higher = jnp.maximum(peak, log_a.max(axis=1))
             a = jnp.exp(log_a - jnp.where(jnp.isfinite(higher), higher, 0)[:, None])
@@ -76,21 +77,24 @@ class RowSampler:
                 of_sinks * shrink + here,
                 pooled1 + common * new1,
                 pooled2 + common**2 * new2,
-            ), a if whole else None
+            ), (a if whole else None, log_left)
 
         zero = jnp.zeros(self.size, self.dtype)
         start = (zero - jnp.inf, zero, zero, zero, zero, zero)
         blocks = -(-self.source.length // self.source.block)
-        sums, weights = jax.lax.scan(add, start, jnp.arange(blocks))
-        return sums, weights[0] if whole else None
+        sums, kept = jax.lax.scan(add, start, jnp.arange(blocks))
+        return sums, *jax.tree.map(lambda x: x[0], kept)
 
     def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
         """Draw one batch; arguments = (the source's law, log of the sink logits, log scale)."""
         law, log_unit, log_scale = arguments
-        (peak, l1, l2, of_sinks, pooled1, pooled2), a = self._sums(key, law, log_scale)
+        (peak, l1, l2, of_sinks, pooled1, pooled2), a, left = self._sums(key, law, log_scale)
         n, seen = self.source.length, jnp.isfinite(peak)
         tokens = RowSums(n, jnp.where(seen, l1, 1), jnp.where(seen, l2, 1), of_sinks, 0.0, a)
         live, whole = seen, tokens
+        if left is not None:  # it belongs to the total, as a sink logit's weight does
+            unit = jnp.where(seen, jnp.exp(left - jnp.where(seen, peak, 0)), 0)
+            whole = tokens._replace(unit=unit)
         if self.sinks:  # the common scale is the larger of both, and no row with a logit is empty
             scale = jnp.maximum(peak, log_unit)
             live = jnp.isfinite(scale)
@@ -165,7 +169,7 @@ def draw_rows(
     """Draw whole rows until a quantity of them is known well enough.
 
     Args:
-        row: any row whose kernel is a function of the score.
+        row: any row whose kernel is a function of the score, or a map of the whole row.
         length: n ≥ 1.
         sampling: the settings; samples are rows.
         of: the quantity that `sampling.rel_error` is meant for; None is the limit form. S is drawn
@@ -176,7 +180,8 @@ def draw_rows(
     Raises:
         InputError: a value outside its domain, rows too long to hold, or a sink that is not there.
     """
-    row, real = row.scored(), sampling.real
+    mapped = isinstance(row.kernel, RowMap)
+    row, real = row if mapped else row.scored(), sampling.real
     n = int(LENGTH.one(length))
     quantity = None if of is None else quantities.named(of)
     plan = planned(row, n, dim or 0, sampling.seed)
@@ -188,8 +193,9 @@ def draw_rows(
     goal = quantities.n_eff if quantity is quantities.S else quantity
     more = (*([] if goal is None else [goal]), *map(quantities.named, also))
     known = (*known, *(each for each in dict.fromkeys(more) if each not in known))
-    if any(q.whole for q in known) and plan.source.block < n:
-        fix = f"{known[-1].name} needs a row as a whole: at most {plan.source.block} tokens"
+    if (mapped or any(q.whole for q in known)) and plan.source.block < n:
+        what = row.kernel.name if mapped else known[-1].name
+        fix = f"{what} needs a row as a whole: at most {plan.source.block} tokens"
         raise InputError("length", n, fix)
     size = batch_size(plan.source.length * plan.source.width)
     sampler = RowSampler(row.kernel, plan.source, known, sinks, size, real.name)

@@ -28,7 +28,7 @@ def opened(*shown: str | Kernel | Row, x: str = "gamma", **values: Any) -> State
     first, known, laws = [], kernels.ALL, ALL
     starts: list[tuple[str, dict[str, Any]]] = []  # of each row: its kernel, where to start
     for each in shown:
-        kernel = kernels.named(each.kernel if isinstance(each, Row) else each)
+        kernel = kernels.elementwise(each.kernel if isinstance(each, Row) else each)
         known += (kernel,) if kernel not in known else ()
         if isinstance(each, Row):
             law, moved = of_row(each)

@@ -201,7 +201,7 @@ def _typed(state: State, value: Any) -> State:
     if not isinstance(value, str):
         raise InputError("formula", str(value)[:64], "give a text, such as log(1 + exp(s))")
     try:
-        kernel = kernels.named(value)
+        kernel = kernels.elementwise(value)
     except InputError as error:
         raise InputError("formula", error.value, error.fix) from None
     same = [each for each in state.known if each.weight == kernel.weight]

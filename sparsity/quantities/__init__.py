@@ -16,6 +16,7 @@ from sparsity.quantities.participation import participation
 from sparsity.quantities.power_sum import power_sum
 from sparsity.quantities.sink_mass import sink_mass
 from sparsity.quantities.sparsity import S
+from sparsity.quantities.support import support
 from sparsity.quantities.top_k_mass import top_k_mass
 
 __all__ = [
@@ -37,10 +38,13 @@ __all__ = [
     "participation",
     "power_sum",
     "sink_mass",
+    "support",
     "top_k_mass",
 ]
 
-ALL: tuple[Quantity, ...] = (S, n_eff, participation, entropy, max_weight, gini, sink_mass)
+ALL: tuple[Quantity, ...] = (
+    *(S, n_eff, participation, entropy, max_weight, gini, sink_mass, support),
+)
 FAMILIES: tuple[Family, ...] = (top_k_mass, keys_for_mass, power_sum)
 
 

@@ -57,7 +57,7 @@ def classed(row: Row, length: Any) -> Classed:
         InputError: a kernel that is not a function of the score, a bad length, or no token in
             sight.
     """
-    kernel, tokens = row.scored().kernel, row.tokens(length)
+    kernel, tokens = row.scored().function, row.tokens(length)
     with np.errstate(divide="ignore"):
         log_w = np.log(tokens.w)
     fixed = tokens.gamma == 0

@@ -10,7 +10,7 @@ import numpy as np
 
 from sparsity import kernels
 from sparsity.errors import InputError
-from sparsity.kernels import Kernel, Law
+from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.parameters import LENGTH
 from sparsity.rows.tokens import Step, Tokens
 
@@ -26,7 +26,8 @@ class Row:
     with ALiBi in a sliding window beside a learned sink logit.
 
     Args:
-        kernel: a built-in kernel's name, or a `Kernel`.
+        kernel: a built-in kernel's name, a `Kernel`, or a `RowMap`, whose weights depend on the
+            whole row.
         steps: what changes some of the tokens; only kernels that are functions of a score have any.
         **parameters: the kernel's own, one value each: `beta` (real) and `gamma` (> 0) for scores;
             `ratio`, `dim` and `query` for nonnegative; `decay` for decayed. A row with RoPE or
@@ -36,12 +37,12 @@ class Row:
         InputError: an unknown kernel or parameter, or a value outside its domain.
     """
 
-    kernel: Kernel
+    kernel: Kernel | RowMap
     parameters: tuple[tuple[str, Value], ...]
     steps: tuple[Step, ...]
 
     def __init__(
-        self, kernel: str | Kernel, *, steps: tuple[Step, ...] = (), **parameters: Any
+        self, kernel: str | Kernel | RowMap, *, steps: tuple[Step, ...] = (), **parameters: Any
     ) -> None:
         if isinstance(kernel, Row):
             raise InputError("kernel", kernel, "is a row already; use row.then or row.replace")
@@ -61,7 +62,9 @@ class Row:
             if not (record.law is Law.POSITION and name == LENGTH.name):
                 own.append((name, plain))
         if steps and record.law is not Law.SCORE:
-            raise InputError("steps", steps, f"{record.name} has no scores for them to change")
+            own_law = isinstance(record, RowMap)
+            why = "takes scores of one law" if own_law else "has no scores for them to change"
+            raise InputError("steps", steps, f"{record.name} {why}; leave them out")
         object.__setattr__(self, "kernel", record)
         object.__setattr__(self, "parameters", tuple(own))
         object.__setattr__(self, "steps", steps)
@@ -79,17 +82,26 @@ class Row:
     @property
     def beta(self) -> float:
         """Bias β of every token, before the steps."""
-        return dict(self.scored().parameters)["beta"]  # type: ignore[return-value]
+        return dict(self._of_scores().parameters)["beta"]  # type: ignore[return-value]
 
     @property
     def gamma(self) -> float:
         """Spread γ of every token, before the steps."""
-        return dict(self.scored().parameters)["gamma"]  # type: ignore[return-value]
+        return dict(self._of_scores().parameters)["gamma"]  # type: ignore[return-value]
 
     @property
     def params(self) -> dict[str, Value]:
         """The kernel's own parameters by name."""
         return dict(self.parameters)
+
+    @property
+    def function(self) -> Kernel:
+        """The kernel, a function of a score, of features or of the position.
+
+        Raises:
+            InputError: it is a map of whole rows.
+        """
+        return kernels.elementwise(self.kernel)
 
     def then(self, *steps: Step) -> Row:
         """The same row with more steps after its own."""
@@ -107,13 +119,17 @@ class Row:
                 raise InputError(name, parameters[name], fix)
         return Row(self.kernel, steps=self.steps, **(self.params | parameters))
 
+    def _of_scores(self) -> Row:
+        """The row, if it has scores: of a function of each, or of a map of them all."""
+        return self if isinstance(self.kernel, RowMap) else self.scored()
+
     def scored(self) -> Row:
         """The row, if its kernel is a function of a score.
 
         Raises:
             InputError: it is not.
         """
-        if self.kernel.law is not Law.SCORE:
+        if self.function.law is not Law.SCORE:
             raise InputError(
                 "kernel", self.kernel.name, "needs a kernel that is a function of the score"
             )
@@ -183,7 +199,7 @@ def _typed(step: Any) -> str:
     return f"{step.name}:{','.join(shown)}"
 
 
-def row_of(kernel: str | Kernel | Row, parameters: dict[str, Any]) -> Row:
+def row_of(kernel: str | Kernel | RowMap | Row, parameters: dict[str, Any]) -> Row:
     """The row that an instrument was given: itself, or a kernel with its parameters.
 
     Raises:

@@ -84,7 +84,7 @@ class Stack:
     sink: LayerSink | None = None
 
     def __post_init__(self) -> None:
-        kernel = kernels.named(self.kernel)
+        kernel = kernels.elementwise(self.kernel)
         if kernel.law is not Law.SCORE:
             raise InputError("kernel", kernel.name, "needs a kernel that is a function of a score")
         kernel.bind({"beta": self.beta, "gamma": self.gamma})
@@ -137,13 +137,13 @@ def _split(stack: Stack) -> tuple[Stack, _Numbers]:
         return bare, _Numbers()
     if sink.mass is not None:
         return bare, _Numbers(1.0, sink.mass, value=sink.value)
-    log_weight = float(numpy_log_abs(kernels.named(stack.kernel))(sink.logit))
+    log_weight = float(numpy_log_abs(kernels.elementwise(stack.kernel))(sink.logit))
     return bare, _Numbers(1.0, 0.0, log_weight, sink.value)
 
 
 def _attention(stack: Stack, numbers: _Numbers, scores: Any) -> Any:
     """Rows of attention [..., n, n] from scores of the same shape."""
-    kernel = kernels.named(stack.kernel)
+    kernel = kernels.elementwise(stack.kernel)
     position, is_sink = jnp.arange(stack.length), numbers.sink > 0
     # A sink at token 0 is put in below.
     seen = (position <= position[:, None]) & ((position > 0) | ~is_sink)

@@ -63,7 +63,7 @@ def row_moments(
     Raises:
         InputError: a weight that may be negative, or a value outside its domain.
     """
-    kernel = kernels.named(kernel)
+    kernel = kernels.elementwise(kernel)
     if kernel.weight.is_nonnegative is not True:
         fix = "may have negative weights; the law of mixing needs f >= 0, e.g. exp or relu2"
         raise InputError("kernel", kernel.name, fix)

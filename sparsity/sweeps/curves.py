@@ -15,7 +15,7 @@ import numpy as np
 
 from sparsity import quantities
 from sparsity.errors import InputError, check_seed
-from sparsity.kernels import Kernel, Law
+from sparsity.kernels import Kernel, Law, RowMap, elementwise
 from sparsity.kernels import named as named_kernel
 from sparsity.kernels.parameters import ALL as PARAMETERS
 from sparsity.kernels.parameters import LENGTH, QUERY, Parameter
@@ -44,10 +44,10 @@ def _grid(parameter: Parameter, given: Any) -> np.ndarray:
     return values.astype(np.int64) if parameter.integer else values
 
 
-def _grids(kernel: Kernel, given: Cell) -> Grids:
-    """The dimensions: the kernel's parameters in order; for score kernels also a given `length`."""
+def _grids(kernel: Kernel | RowMap, given: Cell) -> Grids:
+    """The dimensions: the kernel's parameters in order; of rows of scores also a given `length`."""
     own = {p.name: p for p in kernel.parameters}
-    if kernel.law is Law.SCORE and "length" in given:
+    if kernel.law in (Law.SCORE, Law.ROW) and "length" in given:
         own["length"] = LENGTH
     for name, value in given.items():
         if name not in own:
@@ -83,7 +83,7 @@ def _sampled(
         return Sampling(rel_error, seed=own, max_samples=samples, dtype=dtype)
 
     def scalars(every: list[Cell]) -> Iterator[Estimate]:
-        return draw_each(cells.kernel, every, [sampling(cell, most) for cell in every])
+        return draw_each(elementwise(cells.kernel), every, [sampling(cell, most) for cell in every])
 
     found: Variables = {}
     methods = {}
@@ -110,7 +110,7 @@ def _asked(of: Any) -> tuple[Quantity, ...]:
 
 
 def sweep(
-    kernel: str | Kernel | Row,
+    kernel: str | Kernel | RowMap | Row,
     *,
     of: str | Quantity | Sequence[str | Quantity] | None = None,
     montecarlo: bool = False,
@@ -123,7 +123,7 @@ def sweep(
     """Quantities of a row over the outer product of parameter grids.
 
     Args:
-        kernel: a `Row`, a built-in kernel's name, or a `Kernel`.
+        kernel: a `Row`, a built-in kernel's name, a `Kernel` or a `RowMap`.
         of: a quantity or several, of rows of n tokens: these then have a `length`, and the exact
             law is the value; one without an exact law is sampled only. None is the limit S of long
             rows, and, with a `length`, n_eff besides.
@@ -181,7 +181,7 @@ def _dataset(cells: Grid, variables: Variables, methods: dict[str, str]) -> xarr
     attributes = {
         "title": f"l1/l2 sparsity of {kernel.title} attention",
         "kernel": kernel.name,
-        "weight": str(kernel.weight),
+        "weight": kernel.formula if isinstance(kernel, RowMap) else str(kernel.weight),
         "random": kernel.law.value,
         "source": kernel.source,
         **methods,

@@ -11,7 +11,7 @@ import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.finite.exact import exact, exact_grid
-from sparsity.kernels import Kernel, Law
+from sparsity.kernels import Kernel, Law, RowMap, elementwise
 from sparsity.kernels.parameters import LENGTH, QUERY
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row
@@ -60,7 +60,7 @@ class Grid:
         grids: values by parameter, `length` last.
     """
 
-    kernel: Kernel
+    kernel: Kernel | RowMap
     steps: tuple[Step, ...]
     grids: Grids
 
@@ -81,7 +81,7 @@ class Grid:
     @property
     def of_rows(self) -> bool:
         """Whether there are rows of n: S is then of these, and the limit is `S_limit`."""
-        return self.kernel.law is Law.SCORE and LENGTH.name in self.grids
+        return self.kernel.law in (Law.SCORE, Law.ROW) and LENGTH.name in self.grids
 
     def sparsity(self) -> tuple[Variables, str]:
         """The limit S, its logarithm and the error bound, and the route that ran."""
@@ -95,11 +95,14 @@ class Grid:
         names = [name for name in grids if name != QUERY.name]
         mesh: Cell = dict(zip(names, np.ix_(*(grids[name] for name in names)), strict=True))
         if QUERY.name not in grids:
-            found = evaluate(self.kernel, **mesh)
+            found = evaluate(elementwise(self.kernel), **mesh)
             return {
                 name: variable(dims, getattr(found, name), words) for name, words in _LIMIT.items()
             }, found.method
-        each = [evaluate(self.kernel, query=str(query), **mesh) for query in grids[QUERY.name]]
+        each = [
+            evaluate(elementwise(self.kernel), query=str(query), **mesh)
+            for query in grids[QUERY.name]
+        ]
         axis = dims.index(QUERY.name)
         return {
             name: variable(dims, np.stack([getattr(e, name) for e in each], axis), words)
@@ -118,9 +121,9 @@ class Grid:
         if LENGTH.name not in self.grids:
             raise InputError("length", None, f"{quantity.name} is of rows of n tokens; give it")
         lengths = self.grids[LENGTH.name]
-        alike = self.of_rows and not self.steps
+        alike = self.of_rows and not self.steps and isinstance(self.kernel, Kernel)
         if alike and quantity.integral is not None and not quantity.sinks:
-            laws = [exact_grid(self.kernel, self.rows, lengths, quantity)]
+            laws = [exact_grid(elementwise(self.kernel), self.rows, lengths, quantity)]
         else:
             laws = [exact(self.row(c), length=lengths, of=quantity) for c in _cells(self.rows)]
         name, words = quantity.name, f"{quantity.title} of a row of n: {quantity.average}"

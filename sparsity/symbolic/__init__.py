@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 
 from sparsity.errors import InputError
-from sparsity.kernels import Kernel, Law, named
+from sparsity.kernels import Kernel, Law, elementwise
 from sparsity.symbolic.derivation import Case, Derivation, Limit
 from sparsity.symbolic.patience import within
 
@@ -31,7 +31,7 @@ def derive(kernel: str | Kernel, *, max_seconds: float = 60.0) -> Derivation:
         NoClosedForm: which step failed and on what, or that it took too long; quadrature is the
             route then.
     """
-    record = named(kernel)
+    record = elementwise(kernel)
     if not (isinstance(max_seconds, (int, float)) and max_seconds > 0):
         raise InputError("max_seconds", max_seconds, "must be > 0")
     return within(max_seconds, lambda: _derive(record))

@@ -48,11 +48,11 @@ def evaluate(
         row = row_of(kernel, given)
         if row.steps:
             return _of_steps(row.scored(), method, length)
-        kernel, parameters = row.kernel, row.params
+        kernel, parameters = row.function, row.params
         if length is not None:
             n = LENGTH.check(length)  # S of a kernel of scores does not depend on it
             parameters |= {LENGTH.name: n} if row.kernel.law is kernels.Law.POSITION else {}
-    kernel = kernels.named(kernel)
+    kernel = kernels.elementwise(kernel)
     bound = kernel.bind(parameters)
     if method != "quadrature":
         try:

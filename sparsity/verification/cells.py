@@ -19,7 +19,7 @@ from sparsity.errors import InputError
 from sparsity.finite import engine, stein
 from sparsity.finite.exact import exact
 from sparsity.finite.mellin import n_eff_of_normal_prefixes
-from sparsity.kernels import Kernel, Law, decayed, exp, zoo
+from sparsity.kernels import Kernel, Law, RowMap, decayed, exp, zoo
 from sparsity.kernels.queries import named as named_query
 from sparsity.montecarlo import Sampling, draw, draw_each, estimators, sample_rows
 from sparsity.montecarlo.row_sampling import draw_rows
@@ -65,7 +65,7 @@ class Question:
     given: dict[str, Any] = field(default_factory=dict, hash=False)
 
     @property
-    def kernel(self) -> Kernel:
+    def kernel(self) -> Kernel | RowMap:
         return self.row.kernel
 
     @property
@@ -113,7 +113,7 @@ def sample_family(cells: Sequence[Question], samplings: Sequence[Sampling]) -> I
     kernel = cells[0].kernel
     rows = kernel.law is Law.POSITION  # whose length is a parameter
     own = [c.row.params | ({"length": c.length} if rows else {}) for c in cells]
-    yield from draw_each(kernel, own, samplings)
+    yield from draw_each(cells[0].row.function, own, samplings)
 
 
 def _limit(cell: Question, method: str | None = None) -> Value:
@@ -127,7 +127,7 @@ def _product(cell: Question) -> Value:
     (step,) = cell.row.steps
     assert isinstance(step, Decay)
     window = evaluate(decayed, decay=step.decay, length=cell.length)
-    score = evaluate(cell.kernel, beta=cell.row.beta, gamma=cell.row.gamma)
+    score = evaluate(cell.row.function, beta=cell.row.beta, gamma=cell.row.gamma)
     error = window.error_bound + score.error_bound
     return float(window.log_S + score.log_S), float(error)
 
@@ -135,7 +135,7 @@ def _product(cell: Question) -> Value:
 def _derived(cell: Question) -> Value:
     """The formula that SymPy derives, evaluated with many digits."""
     at: Any = {p.symbol: sympy.Rational(cell.row.params[p.name]) for p in cell.kernel.parameters}
-    log_S = float(sympy.N(sympy.log(symbolic.derive(cell.kernel).S.subs(at)), _DIGITS))
+    log_S = float(sympy.N(sympy.log(symbolic.derive(cell.row.function).S.subs(at)), _DIGITS))
     return log_S, 1e-15 * max(1.0, abs(log_S))
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from sparsity import kernels
 from sparsity.errors import InputError, check_seed, number
-from sparsity.kernels import Kernel
+from sparsity.kernels import Kernel, RowMap
 from sparsity.montecarlo import Sampling
 from sparsity.results import Estimate
 from sparsity.rows.row import Row, row_of
@@ -141,7 +141,7 @@ def check_exact(cells: Sequence[Question]) -> tuple[ExactCell, ...]:
 
 
 def verify(
-    *rows: str | Kernel | Row,
+    *rows: str | Kernel | RowMap | Row,
     length: Any = None,
     seed: int = 0,
     false_alarm_rate: float = 1e-4,
@@ -196,14 +196,16 @@ def verify(
     return CrossCheck(agree, judged, held, false_alarm_rate, smallest, seed, left_out)
 
 
-def _own(given: tuple[str | Kernel | Row, ...], length: Any, parameters: dict[str, Any]) -> bool:
+def _own(
+    given: tuple[str | Kernel | RowMap | Row, ...], length: Any, parameters: dict[str, Any]
+) -> bool:
     """Whether a row of one's own is asked for, rather than the reference grid."""
     own = [k for k in given if isinstance(k, Row) or kernels.named(k) not in kernels.known()]
     return bool(own or parameters or length is not None)
 
 
 def _cells(
-    given: tuple[str | Kernel | Row, ...],
+    given: tuple[str | Kernel | RowMap | Row, ...],
     length: Any,
     parameters: dict[str, Any],
     detectable: float,

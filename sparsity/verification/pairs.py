@@ -7,8 +7,8 @@ from typing import Any
 
 from sparsity import quantities
 from sparsity.errors import InputError, NoClosedForm
-from sparsity.finite import stein
-from sparsity.kernels import Law, exp
+from sparsity.finite import maps, stein
+from sparsity.kernels import Law, RowMap, exp
 from sparsity.kernels.parameters import LENGTH
 from sparsity.montecarlo.row_plans import WHOLE
 from sparsity.rows import classes
@@ -63,6 +63,8 @@ def pairs(row: Row, length: Any, rel_error: float) -> Pairs:
 
 
 def _candidates(row: Row, n: int | None) -> list[Question]:
+    if isinstance(row.kernel, RowMap):
+        return _of_map(row, row.kernel, n)
     law, found = row.kernel.law, []
     of_positions = n if law is Law.POSITION else None
     if row.steps:
@@ -93,6 +95,17 @@ def _candidates(row: Row, n: int | None) -> list[Question]:
     if row.kernel.weight == exp.weight and not row.steps and n > 1 and row.gamma <= stein.MOST:
         found.append(Question(row, ("exact law", "Stein's identity"), "entropy", n))
     return found
+
+
+def _of_map(row: Row, kernel: RowMap, n: int | None) -> list[Question]:
+    """Every quantity that has an exact law under a map of whole rows."""
+    names = maps.known(kernel)
+    if not names:
+        raise InputError("kernel", kernel.name, "has no exact law to hold samples against")
+    if n is None:
+        fix = f"the weights of {kernel.name} depend on the whole row; give its length n"
+        raise InputError("length", None, fix)
+    return [Question(row, ("exact law", "whole rows"), name, n) for name in names]
 
 
 def _refuse_rare(cell: Question, rel_error: float) -> None:

@@ -119,7 +119,7 @@ def reference_grid(only: tuple[str, ...] = ()) -> tuple[Question, ...]:
     Raises:
         InputError: an unknown kernel.
     """
-    wanted = tuple(kernels.named(name) for name in only)
+    wanted = tuple(kernels.elementwise(name) for name in only)
     positions = (*reference_cells(), *ROTARY_CELLS)
     every = (*_scalars(), *_full_keys(), *_features(), *_rows(), *positions)
     every += tuple(_without_cells(every, wanted or kernels.ALL))

@@ -1,0 +1,129 @@
+"""The exact law of top-k softmax rows: one integral more than softmax has, over the k-th score.
+
+Given the k-th largest of n scores, ξ in standard deviations, the k − 1 above it are independent
+with the law of ε given ε > ξ. So any quantity that has an integral over u = ln t (`Integral`) has
+the mean F(ξ) of a row of k weights: k − 1 alike, e^(γ(ε−ξ)), and a fixed one of 1. F is smooth and
+does not know n: it is computed at Chebyshev nodes, once for all lengths, and
+
+    E F = ∫ F(ξ) φ(ξ) Φ(ξ)^(n−k) Φ̄(ξ)^(k−1) dξ / ∫ φ(ξ) Φ(ξ)^(n−k) Φ̄(ξ)^(k−1) dξ.
+
+The bound holds half the nodes, and twice the steps in u and in ξ.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.interpolate import BarycentricInterpolator
+from scipy.special import log_ndtr
+
+from sparsity.errors import TooFine
+from sparsity.quantities import Integral, LogMoment
+
+_STEP = 0.2  # of u
+_NODES = 97  # of ξ for F, odd: every other one is a rule too
+_PANEL = 16  # points of a panel of the excess ε − ξ
+_WIDEST = 1.0  # panel, in standard deviations; in e-folds of the weight twice that
+_POINTS = 257  # of ξ for the mean, odd
+_ZOOMS = 3
+_DEPTH = 42.0  # e-folds down to which anything counts
+_FAR = 40.0  # standard deviations that no score has
+_MOST = 2e8  # numbers in all
+_ROUNDING = 1e-12
+
+
+def _levels(n: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Values of ξ and the probability of each, [lengths, points]."""
+    low, high = np.full(len(n), -_FAR), np.full(len(n), _FAR)
+    for _ in range(_ZOOMS + 1):
+        xi = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, _POINTS)
+        size = (n - k)[:, None] * log_ndtr(xi) + (k - 1) * log_ndtr(-xi) - 0.5 * xi**2
+        size -= size.max(axis=1, keepdims=True)
+        seen, rows = size > -_DEPTH, np.arange(len(n))
+        first = np.maximum(seen.argmax(axis=1) - 1, 0)
+        last = np.minimum(_POINTS - seen[:, ::-1].argmax(axis=1), _POINTS - 1)
+        low, high = xi[rows, first], xi[rows, last]
+    return xi, np.exp(size)
+
+
+def _reach(xi: float) -> float:
+    """The excess over ξ that no score above it has."""
+    return -xi + math.hypot(xi, math.sqrt(2 * _DEPTH))
+
+
+def _panels(xi: float, steepness: float) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes of the excess ε − ξ of a score above ξ, and their probabilities."""
+    reach = _reach(xi)
+    count = math.ceil(reach / min(_WIDEST, 2 * _WIDEST / steepness))
+    x, w = np.polynomial.legendre.leggauss(_PANEL)
+    half = reach / count / 2
+    nodes = (half * (1 + 2 * np.arange(count))[:, None] + half * x).ravel()
+    density = np.tile(half * w, count) * np.exp(-xi * nodes - 0.5 * nodes**2)
+    return nodes, density / density.sum()
+
+
+def _given(xi: float, k: int, gamma: float, integral: Integral) -> tuple[float, float]:
+    """F(ξ) but for its factor of n, by the rule over u and by twice its step."""
+    steepness = integral.power * gamma
+    excess, share = _panels(xi, steepness)
+    start = -_DEPTH * (2 if integral.slow else 1) - math.log(k) - steepness * _reach(xi)
+    u = np.arange(start, math.log(_DEPTH), _STEP)
+    if len(u) * len(excess) * _NODES > _MOST:
+        fix = "its exact law takes too many points at this spread; use estimate"
+        raise TooFine("gamma", gamma, fix)
+    log_x = u[:, None] + steepness * excess
+    x = np.exp(np.minimum(log_x, 700.0))
+    kept, missing = np.exp(-x), -np.expm1(-x) @ share
+    phi = kept @ share
+    with np.errstate(divide="ignore"):
+        log_phi = np.where(missing < 0.5, np.log1p(-np.minimum(missing, 0.5)), np.log(phi))
+    t, over = np.exp(u), 1 / np.maximum(phi, 1e-290)
+    alike, fixed = [], []
+    for moment in integral.moments:
+        order = moment.order if isinstance(moment, LogMoment) else moment
+        log = isinstance(moment, LogMoment)
+        body = np.exp(order * np.minimum(log_x, 700.0) - x)
+        alike.append((body * log_x if log else body) @ share * over)
+        fixed.append(t**order * (u if log else 1.0))
+    sums = [
+        (k - 1) * function(*alike) + function(*fixed) if whose == "token" else 0.0 * u
+        for function, whose in integral.sums
+    ]
+    body = integral.combine(1.0, *sums) * np.exp((k - 1) * log_phi - t)
+    return float(body.sum() * _STEP), float(body[::2].sum() * 2 * _STEP)
+
+
+def law(
+    k: int, gamma: float, length: np.ndarray, integral: Integral
+) -> tuple[np.ndarray, np.ndarray]:
+    """The mean of a quantity over rows of n > k tokens, and a bound on its relative error.
+
+    Args:
+        k: how many of the largest scores have a weight, ≥ 1.
+        gamma: spread γ > 0 of the scores.
+        length: row lengths n > k, [lengths].
+        integral: of the quantity; none of its sums is over sinks.
+
+    Raises:
+        TooFine: a spread at which the law takes more than seconds.
+    """
+    n = np.asarray(length, dtype=np.float64)
+    if k == 1:
+        return np.array([integral.alone(m) for m in n]), np.zeros(n.shape)
+    xi, share = _levels(n, k)
+    low, high = float(xi.min()), float(xi.max())
+    cosine = -np.cos(np.pi * np.arange(_NODES) / (_NODES - 1))
+    nodes = low + (high - low) * (1 + cosine) / 2
+    found = np.array([_given(float(x), k, gamma, integral) for x in nodes])
+
+    def mean(every: int, step: int, column: int) -> np.ndarray:
+        curve = BarycentricInterpolator(nodes[::every], found[::every, column])
+        part = slice(None, None, step)
+        return (curve(xi[:, part]) * share[:, part]).sum(axis=1) / share[:, part].sum(axis=1)
+
+    value = mean(1, 1, 0)
+    error = sum(np.abs(mean(*rule) / value - 1) for rule in ((2, 1, 0), (1, 2, 0), (1, 1, 1)))
+    value = value * [integral.factor(m) for m in n]
+    ends = [(integral.least(m), integral.most(m, k)) for m in n]
+    return np.clip(value, *np.transpose(ends)), error + _ROUNDING
