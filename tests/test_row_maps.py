@@ -488,6 +488,11 @@ def test_entmax_is_sampled_and_has_no_law(command):
     drawn = sparsity.estimate(row, length=64, of="support", rel_error=5e-3, seed=2)
     sparse = law("sparsemax", "support", gamma=2.0, length=64).value
     assert sparse < drawn.value < 64
+    data = sparsity.sweep(
+        "entmax1.5", gamma=2.0, length=8, of=["support", "entropy"], montecarlo=True, rel_error=0.02
+    )
+    assert {"support_mc", "entropy_mc"} <= {str(name) for name in data}
+    assert "entropy" not in data
     with pytest.raises(InputError, match=r"no exact law of entmax1.5 is known; use estimate"):
         law(row, length=64)
     code, out, err = command("verify", "entmax1.5", "--gamma", "2", "--length", "64")

@@ -63,7 +63,7 @@ def exact(
         kernel: a `Row`, a built-in kernel's name, a `Kernel` or a `RowMap`.
         length: row lengths n, whole numbers ≥ 1, any shape.
         of: the quantity, by name: "n_eff", "S", "participation", "entropy",
-            "max_weight", "sink_mass".
+            "max_weight", "sink_mass", "support".
         **parameters: of a kernel given without a row: `beta` and `gamma`; `decay` for decayed.
 
     Returns:

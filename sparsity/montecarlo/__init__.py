@@ -57,7 +57,7 @@ def estimate(
         kernel: a `Row`, a built-in kernel's name, a `Kernel` or a `RowMap`.
         length: n, the tokens of a row; for decayed the length of its row.
         of: the quantity, by name: "S", "n_eff", "participation", "entropy",
-            "max_weight", "sink_mass".
+            "max_weight", "sink_mass", "support".
         rel_error: the relative standard error to reach, in (0, 1); for S of rows that of n·S².
         max_samples: the most keys or rows to draw.
         seed: 0 … 2³²−1.
