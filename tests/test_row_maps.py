@@ -102,7 +102,7 @@ def test_every_law_is_verified(kernel):
         with pytest.raises(InputError, match="has no exact law to hold samples against"):
             sparsity.verify(row, length=6)
         return
-    found = sparsity.verify(row, length=6, detectable=1e-2, seed=1)
+    found = sparsity.verify(row, length=6, detectable=4e-2, seed=1)
     assert found.agree
     assert sorted(cell.quantity for cell in found.cells) == sorted(names)
 
@@ -222,7 +222,7 @@ SPARSEMAX = ((2.0, 2), (2.0, 16), (0.3, 16), (1.0, 16), (2.0, 256), (0.5, 256), 
 
 @pytest.mark.parametrize(("gamma", "length"), SPARSEMAX)
 def test_sparsemax_of_sampled_rows(gamma, length):
-    row, to = Row("sparsemax", gamma=gamma), 1.5e-3 if length <= 256 else 5e-3
+    row, to = Row("sparsemax", gamma=gamma), 2e-3 if length <= 256 else 1e-2
     for of in ("participation", "support", *(("n_eff", "S") if length == 16 else ())):
         drawn = sample_rows(row, length, Sampling(to, seed=11, dtype=np.float32), of)
         found = law(row, of, length=length)
@@ -244,7 +244,7 @@ def test_a_finer_rule_of_sparsemax_agrees(gamma, length, monkeypatch):
 
 def test_sparsemax_in_known_places():
     lengths = np.unique(np.geomspace(1, 65536, 60).astype(int))
-    for gamma in (1e-3, 0.1, 1.0, 3.0, 30.0):
+    for gamma in (1e-3, 0.1, 2.0, 30.0):
         found = sparsemax.law(gamma, lengths)
         size, y2 = found.value
         assert (found.error < 2e-9).all()
@@ -255,7 +255,7 @@ def test_sparsemax_in_known_places():
     assert_allclose(law("sparsemax", gamma=2.0, length=256).value, 0.6511567, atol=1e-7)
     shifted = law("sparsemax", gamma=2.0, beta=-7.0, length=256)
     assert shifted.value == law("sparsemax", gamma=2.0, length=256).value
-    for gamma in (0.02, 0.1, 2.0, 50.0):
+    for gamma in (0.02, 2.0):
         y2, n_eff, S = (
             law("sparsemax", of, gamma=gamma, length=[16, 4096]).value
             for of in ("participation", "n_eff", "S")
@@ -353,7 +353,7 @@ def test_the_top_of_two_and_of_three():
 def test_top_k_of_sampled_rows(k, gamma, length):
     row, ran = Row(f"topk:{k}", gamma=gamma), 0
     for of in ("participation", "n_eff", "entropy", "S"):
-        drawn = sample_rows(row, length, Sampling(1.5e-3, seed=12, dtype=np.float32), of)
+        drawn = sample_rows(row, length, Sampling(4e-3, seed=12, dtype=np.float32), of)
         found = law(row, of, length=length)
         assert found.error_bound < 1e-8
         assert abs(drawn.log_value - found.log_value) < 4.5 * drawn.rel_stderr
@@ -363,7 +363,7 @@ def test_top_k_of_sampled_rows(k, gamma, length):
 
 def test_top_k_in_known_places(monkeypatch):
     lengths = np.unique(np.geomspace(9, 65536, 60).astype(int))
-    for gamma in (0.3, 2.0, 4.0):
+    for gamma in (0.3, 2.0):
         for of in ("participation", "entropy"):
             found = law("topk:8", of, gamma=gamma, length=lengths)
             assert (found.error_bound < 1e-8).all()
@@ -410,7 +410,9 @@ def test_stick_breaking_key_by_key():
     s = rows(12) + 0.5
     found, rest = broken(s)
     assert_allclose(kernels.stick_breaking.weights(s), found, rtol=1e-9, atol=1e-15)
-    assert_allclose(kernels.stick_breaking.left(s), rest, rtol=1e-9, atol=1e-15)
+    left = kernels.stick_breaking.left
+    assert left is not None
+    assert_allclose(left(s), rest, rtol=1e-9, atol=1e-15)
 
 
 @pytest.mark.parametrize(("beta", "gamma"), [(-1.0, 0.7), (0.0, 2.0), (2.0, 1.0)])
@@ -429,11 +431,11 @@ def test_stick_breaking_of_one_and_two_keys(beta, gamma):
         assert (found.error_bound < 1e-12).all()
 
 
-@pytest.mark.parametrize(("beta", "gamma", "length"), [(-2.0, 1.0, 16), (-5.0, 2.0, 256)])
+@pytest.mark.parametrize(("beta", "gamma", "length"), [(-2.0, 1.0, 16), (-5.0, 2.0, 64)])
 def test_stick_breaking_of_sampled_rows(beta, gamma, length):
     row = Row("stick-breaking", beta=beta, gamma=gamma)
     for of in ("participation", "entropy"):
-        drawn = sample_rows(row, length, Sampling(2e-3, seed=13, dtype=np.float32), of)
+        drawn = sample_rows(row, length, Sampling(4e-3, seed=13, dtype=np.float32), of)
         assert abs(drawn.log_value - law(row, of, length=length).log_value) < 4.5 * drawn.rel_stderr
 
 
@@ -486,6 +488,11 @@ def test_entmax_is_sampled_and_has_no_law(command):
     drawn = sparsity.estimate(row, length=64, of="support", rel_error=5e-3, seed=2)
     sparse = law("sparsemax", "support", gamma=2.0, length=64).value
     assert sparse < drawn.value < 64
+    data = sparsity.sweep(
+        "entmax1.5", gamma=2.0, length=8, of=["support", "entropy"], montecarlo=True, rel_error=0.02
+    )
+    assert {"support_mc", "entropy_mc"} <= {str(name) for name in data}
+    assert "entropy" not in data
     with pytest.raises(InputError, match=r"no exact law of entmax1.5 is known; use estimate"):
         law(row, length=64)
     code, out, err = command("verify", "entmax1.5", "--gamma", "2", "--length", "64")

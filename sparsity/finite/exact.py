@@ -63,7 +63,8 @@ def exact(
         kernel: a `Row`, a built-in kernel's name, a `Kernel` or a `RowMap`.
         length: row lengths n, whole numbers ≥ 1, any shape.
         of: the quantity, by name: "n_eff", "S", "participation", "entropy", "max_weight",
-            "gini", "sink_mass", or with a number, "top_k_mass:8"; see `sparsity.quantities`.
+            "gini", "sink_mass", "support", or with a number, "top_k_mass:8"; see
+            `sparsity.quantities`.
         **parameters: of a kernel given without a row: `beta` and `gamma`; `decay` for decayed.
 
     Returns:

@@ -10,6 +10,7 @@ the finer rule of `sparsemax` at every fifth v.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from scipy.special import gamma as gamma_function
@@ -33,8 +34,8 @@ def _mean(place: sparsemax.Place, n: float, c: float, v: float, every: int, step
     u, along, turn = sparsemax.hyperbola(step)
     z = saddle + width * along
     above, log_all = damped(t, z, v)
-    body = (above * np.exp(z * c + (n - 1) * log_all + math.log(n)) * turn * width).real / math.pi
-    body = np.where(np.isfinite(body), body, 0.0)
+    body: Any = above * np.exp(z * c + (n - 1) * log_all + math.log(n)) * turn * width / math.pi
+    body = np.where(np.isfinite(body.real), body.real, 0.0)
     return float(body.sum()) * float(t[1, 0] - t[0, 0]) * float(u[1])
 
 

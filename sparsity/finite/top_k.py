@@ -123,7 +123,8 @@ def law(
         return (curve(xi[:, part]) * share[:, part]).sum(axis=1) / share[:, part].sum(axis=1)
 
     value = mean(1, 1, 0)
-    error = sum(np.abs(mean(*rule) / value - 1) for rule in ((2, 1, 0), (1, 2, 0), (1, 1, 1)))
+    others = [mean(*rule) for rule in ((2, 1, 0), (1, 2, 0), (1, 1, 1))]
+    error = np.abs(np.stack(others) / value - 1).sum(axis=0)
     value = value * [integral.factor(m) for m in n]
     ends = [(integral.least(m), integral.most(m, k)) for m in n]
     return np.clip(value, *np.transpose(ends)), error + _ROUNDING

@@ -57,7 +57,8 @@ def estimate(
         kernel: a `Row`, a built-in kernel's name, a `Kernel` or a `RowMap`.
         length: n, the tokens of a row; for decayed the length of its row.
         of: the quantity, by name: "S", "n_eff", "participation", "entropy", "max_weight",
-            "gini", "sink_mass", or with a number, "top_k_mass:8"; see `sparsity.quantities`.
+            "gini", "sink_mass", "support", or with a number, "top_k_mass:8"; see
+            `sparsity.quantities`.
         rel_error: the relative standard error to reach, in (0, 1); for S of rows that of n·S².
         max_samples: the most keys or rows to draw.
         seed: 0 … 2³²−1.

@@ -15,6 +15,7 @@ import numpy as np
 
 from sparsity import quantities
 from sparsity.errors import InputError, check_seed
+from sparsity.finite.maps import known
 from sparsity.kernels import Kernel, Law, RowMap, elementwise
 from sparsity.kernels import named as named_kernel
 from sparsity.kernels.parameters import ALL as PARAMETERS
@@ -109,6 +110,11 @@ def _asked(of: Any) -> tuple[Quantity, ...]:
     return tuple(map(quantities.named, several))
 
 
+def _has_law(kernel: Kernel | RowMap, quantity: Quantity) -> bool:
+    """Whether some rows of it have an exact law."""
+    return quantity.name in known(kernel) if isinstance(kernel, RowMap) else quantity.has_law
+
+
 def sweep(
     kernel: str | Kernel | RowMap | Row,
     *,
@@ -159,7 +165,7 @@ def sweep(
     if of is None:
         variables, method = cells.sparsity()
     for quantity in asked:
-        if not quantity.has_law and montecarlo:
+        if not _has_law(record, quantity) and montecarlo:
             continue  # it is sampled only
         found, ran = cells.exact(quantity)
         variables |= found
