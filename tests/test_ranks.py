@@ -181,7 +181,7 @@ def _of_three(gamma, value):
         z = sum(a)
         return value([one / z for one in a]) * math.exp(-(x * x + x * y + y * y) / 3)
 
-    found, off = dblquad(weighed, 0, 14, 0, 14, epsabs=1e-12, epsrel=1e-12)
+    found, off = dblquad(weighed, 0, 14, 0, 14, epsabs=1e-12, epsrel=1e-12)[:2]
     factor = 6 / (2 * math.pi * math.sqrt(3))
     assert off < 1e-9
     return factor * found

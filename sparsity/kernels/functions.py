@@ -25,7 +25,7 @@ def softplus(x: Expr) -> Expr:
 
 
 def gelu(x: Expr) -> Expr:
-    """X Φ(x)."""
+    """The product x Φ(x)."""
     return x * (1 + sympy.erf(x / sympy.sqrt(2))) / 2
 
 
@@ -35,7 +35,7 @@ def silu(x: Expr) -> Expr:
 
 
 def elu(x: Expr) -> Expr:
-    """X above 0, e^x − 1 below."""
+    """The number x above 0, e^x − 1 below."""
     return Piecewise((x, x > 0), (sympy.exp(x) - 1, True))
 
 

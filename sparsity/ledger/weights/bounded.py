@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -25,43 +26,41 @@ def of_bounded(name: str, function: Any, c: int) -> Kernel:
     return score_kernel(f"{name} of {c} tanh(s)", function(c * sympy.tanh(s)))
 
 
-def floor(function: Any, c: int) -> float:
-    """The bound 4mM/(m+M)² on S², for a rising f."""
+def ends(function: Any, c: int) -> tuple[float, float]:
+    """The least and the largest weight, m and M, of a rising f."""
     m, M = (float(function(sympy.Integer(x)).evalf(30)) for x in (-c, c))
-    return 4 * m * M / (m + M) ** 2
+    return m, M
 
 
 def _proven() -> bool:
-    """The steps of the proof: what (f−m)(M−f) ≥ 0 says, and the least value of what follows."""
+    """E f² ≤ (m+M)x − mM for x = E f, and x² less the floor times that is a square."""
     f, x, m, M = sympy.symbols("f x m M", positive=True)
-    says = sympy.expand((f - m) * (M - f) - ((m + M) * f - m * M - f**2)) == 0
-    square = x**2 / ((m + M) * x - m * M)
-    at = 2 * m * M / (m + M)
-    flat = sympy.simplify(sympy.diff(square, x).subs(x, at)) == 0
-    least = sympy.simplify(square.subs(x, at) - 4 * m * M / (m + M) ** 2) == 0
-    # The same gap as a square: x² − bound·((m+M)x − mM) = (x − at)².
-    gap = x**2 - 4 * m * M / (m + M) ** 2 * ((m + M) * x - m * M) - (x - at) ** 2
-    return bool(says and flat and least and sympy.simplify(gap) == 0)
+    says = (f - m) * (M - f) - ((m + M) * f - m * M - f**2)
+    floor, at = 4 * m * M / (m + M) ** 2, 2 * m * M / (m + M)
+    gap = x**2 - floor * ((m + M) * x - m * M) - (x - at) ** 2
+    return sympy.expand(says) == 0 and sympy.simplify(gap) == 0
+
+
+def _floors(routes: Routes) -> tuple[list[dict[str, Any]], int]:
+    """The floor, the smallest S² over the grid, S² of two-valued scores; and the points asked."""
+    kernels = {"exp": sympy.exp, "sigmoid": sigmoid, "softplus": softplus}
+    beta, gamma = np.array(_BETAS)[:, None], np.array(_GAMMAS)
+    table, cells = [], 0
+    for (name, function), c in itertools.product(kernels.items(), _BOUNDS):
+        kernel, (m, M) = of_bounded(name, function, c), ends(function, c)
+        S2 = np.exp(2 * routes.log_S(kernel, beta=beta, gamma=gamma))
+        share = float(ndtri(m / (m + M)))  # of the scores that are +c
+        two = math.exp(2 * float(routes.log_S(kernel, beta=_WIDE * share, gamma=_WIDE)))
+        floor = 4 * m * M / (m + M) ** 2
+        row = {"kernel": name, "c": c, "floor": floor, "smallest_S2": float(S2.min())}
+        table.append(row | {"two_valued_S2": two})
+        cells += S2.size
+    return table, cells
 
 
 def dispersed(routes: Routes, seed: int) -> Judged:
     """The floor under S over a grid of laws, who attains it, and rows of n."""
-    kernels = {"exp": sympy.exp, "sigmoid": sigmoid, "softplus": softplus}
-    beta, gamma = np.array(_BETAS)[:, None], np.array(_GAMMAS)
-    table, cells = [], 0
-    for name, function in kernels.items():
-        for c in _BOUNDS:
-            kernel, bound = of_bounded(name, function, c), floor(function, c)
-            S2 = np.exp(2 * routes.log_S(kernel, beta=beta, gamma=gamma))
-            share = 1 / (
-                1 + float((function(sympy.Integer(c)) / function(sympy.Integer(-c))).evalf())
-            )
-            worst = routes.log_S(kernel, beta=_WIDE * float(ndtri(share)), gamma=_WIDE)
-            cells += S2.size
-            table.append(
-                {"kernel": name, "c": c, "floor": bound, "smallest_S2": float(S2.min()),
-                 "two_valued_S2": math.exp(2 * float(worst))}
-            )  # fmt: skip
+    table, cells = _floors(routes)
     two = of_bounded("exp", sympy.exp, 2)
     kept = routes.n_eff(two, _LENGTHS, beta=0.0, gamma=1.0) / _LENGTHS
     focused = [
