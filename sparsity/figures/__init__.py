@@ -14,6 +14,7 @@ from sparsity.figures.design import FIGURE as design
 from sparsity.figures.exp import FIGURE as exp
 from sparsity.figures.identity import FIGURE as identity
 from sparsity.figures.measures import FIGURE as measures
+from sparsity.figures.mechanisms import FIGURE as mechanisms
 from sparsity.figures.mixing import FIGURE as mixing
 from sparsity.figures.nonnegative import FIGURE as nonnegative
 from sparsity.figures.overview import FIGURE as overview
@@ -30,7 +31,7 @@ __all__ = ["ALL", "Context", "Figure", "Plate", "measured", "render", "write_all
 
 ALL: tuple[Figure, ...] = (
     *(relu2, identity, exp, bias, nonnegative, decayed, rows, overview),  # kernels
-    *(phase, measures, design, sinks, mixing, rope, context),  # length and position
+    *(mechanisms, phase, measures, design, sinks, mixing, rope, context),  # length and position
 )
 
 _WORKERS = 2  # threads: one compiles while another samples
