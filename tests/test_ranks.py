@@ -86,7 +86,7 @@ def test_a_finer_rule_agrees(kernel, beta, gamma, length, monkeypatch):
 @pytest.mark.parametrize(("kernel", "beta", "gamma", "length"), PLACES)
 def test_sampled_rows(kernel, beta, gamma, length):
     row = Row(kernel, beta=beta, gamma=gamma)
-    to = 5e-4 if length <= 256 else 1.5e-3
+    to = 1e-3 if length <= 256 else 3e-3
     drawn = sample_rows(row, length, Sampling(to, seed=7, dtype=np.float32), "max_weight")
     found = law(kernel, length=length, beta=beta, gamma=gamma)
     assert drawn.quantity == "max_weight"
@@ -219,7 +219,7 @@ def test_the_gini_coefficient_is_a_sum_of_top_masses(kernel, beta, length):
 @pytest.mark.parametrize(
     ("of", "places"),
     [("top_k_mass:2", PLACES[4:6]), ("top_k_mass:8", PLACES[:7]), ("top_k_mass:64", PLACES[1:3]),
-     ("gini", PLACES)],
+     ("gini", PLACES[1:6:2])],
 )  # fmt: skip
 def test_a_finer_rule_agrees_on_all_ranks(of, places, monkeypatch):
     asked = [{"kernel": k, "length": n, "beta": b, "gamma": g, "of": of} for k, b, g, n in places]
@@ -240,7 +240,7 @@ SAMPLED = ("top_k_mass:4", "gini", "power_sum:0.5", "power_sum:3")
 )
 def test_sampled_rows_hold_the_exact_law(kernel, beta, gamma, of):
     row, ran = Row(kernel, beta=beta, gamma=gamma), 0
-    to = 4e-3 if of == "power_sum:3" else 1e-3
+    to = 4e-3 if of == "power_sum:3" else 2e-3
     for length in (2, 16, 256):
         drawn = sample_rows(row, length, Sampling(to, seed=3, dtype=np.float32), of)
         found = sparsity.exact(row, length=length, of=of)

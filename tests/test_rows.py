@@ -35,7 +35,6 @@ from sparsity.montecarlo.row_sampling import sample_rows
 from sparsity.rows import classes as token_classes
 from sparsity.rows.tokens import every
 from sparsity.theory import sphere
-from sparsity.verification.crosscheck import judge
 from sparsity.verification.row_cells import reference_cells
 
 # What a row says of each token.
@@ -337,17 +336,13 @@ def test_a_sink_logit_takes_mass_and_changes_no_ratio(monkeypatch):
 
 
 def test_reference_cells():
+    """They hold every step and every law; `test_crosscheck` samples them with the whole grid."""
     cells = reference_cells()
-    assert len(cells) >= 12
-    alarm = 1e-4 / len(cells)
-    for cell in cells:
-        sampled_cell = cell.sample(Sampling(rel_error=1e-3, seed=11))
-        verdict = judge(cell, cell.theory(), sampled_cell, alarm)
-        assert verdict.verdict != "disagree", verdict
-        assert verdict.estimate.trusted
+    assert len(cells) == 30
     kinds = {type(step) for cell in cells for step in cell.row.steps}
     assert kinds == {Alibi, Decay, LengthBias, ScalableSoftmax, Sink, QKNorm, SinkLogit, Window}
-    assert {cell.quantity for cell in cells} == {q.name for q in quantities.ALL if q.has_law}
+    laws = {q.name for q in quantities.ALL if q.has_law}
+    assert {cell.quantity for cell in cells} == laws | {"top_k_mass:3", "power_sum:3"}
 
 
 def test_what_cannot_be_sampled():

@@ -84,7 +84,7 @@ def _drawn(
     sampler, arguments, powers, log_shift, resolution, resolved = ready
     options = {"resolution": resolution, "resolved": resolved, "begun": begun}
     return conclude(
-        run(sampler, arguments, powers, sampling, **options),
+        run(sampler, arguments, (powers,), sampling, **options),
         powers,
         method=f"{_WHAT[sampler.kernel.law]}-stratified",
         sampling=sampling,
@@ -180,7 +180,7 @@ def plain(
     log_scale = proposals.build(kernel, parameters).log_mass[1] / 2
     arguments = (parameter_values(kernel, parameters, real), real.type(log_scale))
     powers = (power * _RATIO[0], power * _RATIO[1])
-    done = run(Plain(kernel, _PLAIN_SIZE, real.name), arguments, powers, sampling)
+    done = run(Plain(kernel, _PLAIN_SIZE, real.name), arguments, (powers,), sampling)
     method = f"{_WHAT[kernel.law]}-plain"
     return conclude(done, powers, method=method, sampling=sampling, log_shift=log_factor)
 
@@ -220,7 +220,7 @@ def full_keys(
     )
     sampler = FullKeys(kernel, q.shape[1], batch_size(q.size), real.name)
     off = rounding(kernel, parameters, table, real, compare=kernel not in ALL)
-    done = run(sampler, arguments, _RATIO, sampling, resolution=off)
+    done = run(sampler, arguments, (_RATIO,), sampling, resolution=off)
     return conclude(done, _RATIO, method="full-keys", sampling=sampling, samples_per_draw=len(q))
 
 
@@ -256,5 +256,5 @@ def features(
     arguments = (q.astype(real), real.type(center), real.type(spread))
     sampler = Features(feature, len(q), batch_size(len(q)), real.name)
     off = SUMMING * float(np.finfo(real).eps)
-    done = run(sampler, arguments, _RATIO, sampling, resolution=off)
+    done = run(sampler, arguments, (_RATIO,), sampling, resolution=off)
     return conclude(done, _RATIO, method=f"features-{feature.name}", sampling=sampling)

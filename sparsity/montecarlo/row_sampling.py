@@ -161,19 +161,19 @@ def draw_rows(
     row: Row,
     length: Any,
     sampling: Sampling,
-    of: str | Quantity | None = "n_eff",
+    of: str | Quantity | Sequence[str | Quantity | None] | None = "n_eff",
     *,
     dim: int | None = None,
     also: Sequence[str | Quantity] = (),
 ) -> DrawnRows:
-    """Draw whole rows until a quantity of them is known well enough.
+    """Draw whole rows until a quantity of them, or each of several, is known well enough.
 
     Args:
         row: any row whose kernel is a function of the score, or a map of the whole row.
         length: n ≥ 1.
         sampling: the settings; samples are rows.
-        of: the quantity that `sampling.rel_error` is meant for; None is the limit form. S is drawn
-            until its square, n_eff, is known well enough.
+        of: the quantities that `sampling.rel_error` is meant for; None is the limit form. S is
+            drawn until its square, n_eff, is known well enough.
         dim: draw whole keys in R^dim, for a row without steps; None draws scalar scores.
         also: quantities of the same rows that may be asked for besides, however well known.
 
@@ -183,16 +183,17 @@ def draw_rows(
     mapped = isinstance(row.kernel, RowMap)
     row, real = row if mapped else row.scored(), sampling.real
     n = int(LENGTH.one(length))
-    quantity = None if of is None else quantities.named(of)
+    several: Any = of if isinstance(of, (tuple, list)) else (of,)
+    wanted = [None if each is None else quantities.named(each) for each in several]
     plan = planned(row, n, dim or 0, sampling.seed)
-    if quantity is not None and quantity.sinks and not plan.sinks:
+    if any(quantity and quantity.sinks for quantity in wanted) and not plan.sinks:
         raise no_sink(row)
     # Rows of tokens that differ compile once, with and without sinks.
     sinks = plan.sinks or isinstance(plan.source, Each)
     known = tuple(q for q in quantities.ALL if (sinks or not q.sinks) and not q.whole)
-    goal = quantities.n_eff if quantity is quantities.S else quantity
-    more = (*([] if goal is None else [goal]), *map(quantities.named, also))
-    known = (*known, *(each for each in dict.fromkeys(more) if each not in known))
+    goals = [quantities.n_eff if each is quantities.S else each for each in wanted]
+    more = dict.fromkeys((*filter(None, goals), *map(quantities.named, also)))
+    known = (*known, *(each for each in more if each not in known))
     if (mapped or any(q.whole for q in known)) and plan.source.block < n:
         what = row.kernel.name if mapped else known[-1].name
         fix = f"{what} needs a row as a whole: at most {plan.source.block} tokens"
@@ -203,7 +204,8 @@ def draw_rows(
         lambda x: np.asarray(x, dtype=real), (plan.law, plan.log_unit, plan.log_scale)
     )
     rounding = SUMMING * float(np.finfo(real).eps)
-    done = run(sampler, arguments, _powers(known, goal), sampling, resolution=rounding)
+    powers = [_powers(known, goal) for goal in dict.fromkeys(goals)]
+    done = run(sampler, arguments, powers, sampling, resolution=rounding)
     return DrawnRows(done, sampler, plan.method, sampling)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -84,7 +84,7 @@ class Run(NamedTuple):
         stopped: why it stopped.
         seconds: wall time.
         floor: relative error that the scatter between batches cannot show.
-        powers: exponent per moment that the draws were planned for.
+        powers: exponent per moment of the goal that is known least well.
         combined: the product of these powers.
     """
 
@@ -101,21 +101,21 @@ class Run(NamedTuple):
 def run(
     sampler: Sampler,
     arguments: Any,
-    powers: tuple[float, ...],
+    goals: Sequence[tuple[float, ...]],
     sampling: Sampling,
     *,
     resolution: float = 0.0,
     resolved: bool = True,
     begun: np.ndarray | None = None,
 ) -> Run:
-    """Run a pilot, then as many batches as the target on Π mean_i^power_i needs.
+    """Run a pilot, then as many batches as the target on every Π mean_i^power_i needs.
 
     With `sampling.partial`, Ctrl-C ends the run with the batches it has.
 
     Args:
         sampler: the sampler.
         arguments: its arguments, traced.
-        powers: exponent per moment.
+        goals: exponents per moment, of each product that is wanted.
         sampling: the settings.
         resolution: relative rounding error of the draws' arithmetic; no number of draws helps.
         resolved: False adds 3/draws to the error bar, for features that no draw has met.
@@ -125,7 +125,7 @@ def run(
     drawn = _Drawn(sampler, arguments, sampling.seed, begun)
     missed = 0.0 if resolved else _UNSEEN / (CHUNK * sampler.size)
     plan = _Plan(sampling, sampler.size, resolution, missed)
-    step, stopped, combined = plan.wanted, "sample budget", None
+    step, stopped, worst = plan.wanted, "sample budget", None
     with deferred_interrupt(sampling.partial) as interrupted:
         while (have := drawn.chunks) < plan.most:
             before, chunks = time.perf_counter(), min(plan.goal, have + step) - have
@@ -137,13 +137,14 @@ def run(
                 step = max(1, int(min(pace * min(_LOOK, left), 8 * chunks)))
             if sampling.progress is not None:
                 sampling.progress(have, max(plan.goal, have))
-            enough = combined = None
+            enough = worst = None
             if have >= plan.goal:
-                combined = drawn.combined(powers)
-                enough = plan.judge(have, combined.rel_stderr)
+                worst = drawn.worst(goals)
+                enough = plan.judge(have, worst[1].rel_stderr)
             if enough or interrupted() or not left:
                 stopped = enough or ("interrupted" if interrupted() else "time budget")
                 break
+    powers, combined = worst or drawn.worst(goals)
     return Run(
         batches=drawn.batches(),
         draws=sampler.size * drawn.kept,
@@ -152,7 +153,7 @@ def run(
         seconds=time.perf_counter() - started,
         floor=math.hypot(resolution, missed / drawn.chunks),
         powers=powers,
-        combined=combined or drawn.combined(powers),
+        combined=combined,
     )
 
 
@@ -231,9 +232,11 @@ class _Drawn:
         """All of them, [batches, 3, moments]."""
         return np.concatenate(self.parts)
 
-    def combined(self, powers: tuple[float, ...]) -> Combined:
-        """The product of powers of their means."""
-        return combine(self.batches(), powers, self.sampler.size * self.kept)
+    def worst(self, goals: Sequence[tuple[float, ...]]) -> tuple[tuple[float, ...], Combined]:
+        """The product of powers of their means that is known least well, and its exponents."""
+        batches, size = self.batches(), self.sampler.size * self.kept
+        every = [(powers, combine(batches, powers, size)) for powers in goals]
+        return max(every, key=lambda each: each[1].rel_stderr)
 
 
 def folded(batches: np.ndarray) -> np.ndarray:

@@ -32,6 +32,7 @@ from sparsity.theory.evaluation import evaluate
 Value = tuple[float, float]  # log of a quantity, and a bound on its error
 ANY_LENGTH = 64  # tokens of the rows whose pooled moments stand for any length
 _DIGITS = 30  # of a derived formula
+_ROWS = ("whole rows", "pooled rows")  # samplers that draw rows
 _LONGEST = 2**16  # tokens of a row that is held against `mellin`
 
 # Feature maps h of nonnegative linear attention, sampled as real features of Gaussian keys.
@@ -97,11 +98,18 @@ class Question:
 
 
 def families(cells: Sequence[Question]) -> list[list[int]]:
-    """Numbers of the cells that are sampled together: scalar draws of one kernel."""
+    """Numbers of the cells that are sampled together.
+
+    Scalar draws of one kernel, and whole rows of one kind: its quantities share their draws.
+    """
     found: dict[Any, list[int]] = {}
     for i, cell in enumerate(cells):
-        alone = cell.instruments[1] != "scalars" or cell.row.steps
-        found.setdefault(i if alone else cell.kernel, []).append(i)
+        key: Any = i
+        if cell.instruments[1] in _ROWS:
+            key = cell.row, cell.length or ANY_LENGTH
+        elif cell.instruments[1] == "scalars" and not cell.row.steps:
+            key = cell.kernel
+        found.setdefault(key, []).append(i)
     return list(found.values())
 
 
@@ -110,10 +118,20 @@ def sample_family(cells: Sequence[Question], samplings: Sequence[Sampling]) -> I
     if len(cells) == 1:
         yield cells[0].sample(samplings[0])
         return
+    if cells[0].instruments[1] in _ROWS:
+        of = tuple(_goal(cell) for cell in cells)
+        drawn = draw_rows(cells[0].row, cells[0].length or ANY_LENGTH, samplings[0], of)
+        yield from (drawn.limit_form() if each is None else drawn.estimate(each) for each in of)
+        return
     kernel = cells[0].kernel
     rows = kernel.law is Law.POSITION  # whose length is a parameter
     own = [c.row.params | ({"length": c.length} if rows else {}) for c in cells]
     yield from draw_each(cells[0].row.function, own, samplings)
+
+
+def _goal(cell: Question) -> str | None:
+    """What is asked of drawn rows; None is the limit form."""
+    return None if cell.instruments[1] == "pooled rows" else cell.quantity
 
 
 def _limit(cell: Question, method: str | None = None) -> Value:

@@ -2,7 +2,8 @@
 
 Each statistical cell compares the log of an estimate with that of theory in units of its standard
 error. With m cells, one cell raises a false alarm with probability α/m (two-sided Student's t), so
-the whole run does with probability at most α (Bonferroni). A cell could have seen a relative error
+the whole run does with probability at most α (Bonferroni), although the quantities of one row are
+estimated from the same draws. A cell could have seen a relative error
 of (t_{1−α/2m} + t_{0.999}) standard errors with probability 0.999: its detectable error.
 """
 
