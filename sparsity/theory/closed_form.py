@@ -31,9 +31,9 @@ _SQRT_TAU = np.sqrt(2 * np.pi)
 
 def error_bound(log_S: Any) -> np.ndarray:
     """The bound on |Δ log S| that the closed forms hold: 1e−13 · max(1, |log S|)."""
-    bound = np.maximum(1.0, np.abs(log_S))
-    bound *= RELATIVE_ERROR  # in place: of a million points, to make an array is half the work
-    return bound
+    bound = np.asarray(np.abs(log_S))  # one array: to make another is half the work
+    np.maximum(bound, 1.0, out=bound)
+    return np.multiply(bound, RELATIVE_ERROR, out=bound)
 
 
 def exp(beta: Any, gamma: Any) -> np.ndarray:
