@@ -84,6 +84,10 @@ def _n_eff(kernel: str | Kernel, length: Any, **parameters: Any) -> np.ndarray:
     return exact(kernel, length=length, **parameters).value
 
 
+def _mean(kernel: str | Kernel, length: Any, of: str, **parameters: Any) -> np.ndarray:
+    return exact(kernel, length=length, of=of, **parameters).value
+
+
 def _polynomial_log_S(kernel: Kernel, gamma: float) -> float:
     """Log S at β = 0 of a positive polynomial weight, by the 65-point Gauss–Hermite rule.
 
@@ -108,6 +112,7 @@ class Routes:
         derive: the SymPy derivation of a kernel.
         polynomial_log_S: (kernel, gamma) -> log S at β = 0 of a positive polynomial weight.
         n_eff: the exact law, (kernel, length, **parameters) -> effective number of tokens.
+        mean: the exact law of any quantity, (kernel, length, of, **parameters).
         full_keys: S from whole keys.
         features: S from real nonnegative features.
         rows: averages over whole rows.
@@ -119,6 +124,7 @@ class Routes:
     derive: Callable[..., symbolic.Derivation] = symbolic.derive
     polynomial_log_S: Callable[..., float] = _polynomial_log_S
     n_eff: Callable[..., np.ndarray] = _n_eff
+    mean: Callable[..., np.ndarray] = _mean
     full_keys: Callable[..., Estimate] = estimators.full_keys
     features: Callable[..., Estimate] = estimators.features
     rows: Callable[..., Estimate] = sample_rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparsity.ledger.judging import Claim
-from sparsity.ledger.weights import bounded, powers, softpick
+from sparsity.ledger.weights import bounded, maps, powers, softpick
 
 __all__ = ["CLAIMS"]
 
@@ -41,5 +41,23 @@ CLAIMS: tuple[Claim, ...] = (
         proof="Numerator and denominator are integrals of exponentials over half lines; with many "
         "keys the share of a row is the ratio of their means.",
         judge=softpick.kept,
+    ),
+    Claim(
+        key="sparsemax-keys",
+        source="Martins and Astudillo (2016), From softmax to sparsemax, arXiv 1602.02068",
+        statement="Sparsemax puts its mass on few keys, however long the row is.",
+        formula="E K = 1 + λ in long rows, λ = h(Φ̄⁻¹(1/n))/γ ~ √(2 ln n)/γ with h = φ/Φ̄",
+        proof="Kac–Rice for the threshold: E F = ∫dτ E[F K δ(Σ(s_j − τ)₊ − 1)]. In long rows the "
+        "excesses of the largest scores are those of a Poisson process of exponential rate "
+        "h/γ, so K − 1 ~ Poisson(λ).",
+        judge=maps.few_keys,
+    ),
+    Claim(
+        key="stick-breaking",
+        source="Tan et al. (2024), Stick-breaking attention, arXiv 2410.17980",
+        statement="How sharply stick-breaking attends does not depend on the length of the row.",
+        formula="E Σa² = E σ² (1 − rⁿ)/(2Eσ − Eσ²), r = E(1 − σ)²",
+        proof="a_d = σ_d Π_{i<d}(1 − σ_i) with independent factors: a geometric sum of ratio r.",
+        judge=maps.same_at_every_length,
     ),
 )
