@@ -343,3 +343,12 @@ def test_more_keys_than_the_law_knows_are_refused():
     with pytest.raises(InputError, match="up to k = 256"):
         sparsity.exact("exp", gamma=1.0, length=1000, of="top_k_mass:257")
     assert float(sparsity.exact("exp", gamma=1.0, length=100, of="top_k_mass:200").value) == 1
+
+
+@pytest.mark.parametrize(("kernel", "power", "sides", "beta"), TWO)
+def test_of_two_tokens_the_gini_coefficient_is_the_largest_less_a_half(kernel, power, sides, beta):
+    """|p₁ − p₂|/2 = max p − ½, also where the weights are far from 0."""
+    given = {"length": 2, "beta": beta, "gamma": 1.0}
+    gini = sparsity.exact(kernel, of="gini", **given)
+    found = law(kernel, **given)
+    assert_allclose(gini.value, found.value - 0.5, atol=3e-12)

@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from scipy.special import entr, ndtr
 
 import sparsity
-from sparsity import Row, kernels, quantities
+from sparsity import Row, kernels, panel, quantities
 from sparsity.errors import InputError
 from sparsity.finite import maps, sparsemax, stick_breaking, top_k
 from sparsity.montecarlo import Sampling, sample_rows
@@ -85,7 +85,7 @@ def test_a_map_is_first_class(kernel, command):
         lambda: sparsity.evaluate(kernel.name, beta=0.0, gamma=1.0),
         lambda: sparsity.design(row, length=64, n_eff=3.0),
         lambda: sparsity.sweep(row, gamma=[1.0, 2.0]),
-        lambda: sparsity.explore(row),
+        lambda: panel.opened(row),
         lambda: sparsity.stacks.mixing.Stack(kernel=kernel.name),
     ):
         with pytest.raises(InputError, match=r"its weights depend on the whole row; use exact"):
@@ -497,3 +497,24 @@ def test_entmax_is_sampled_and_has_no_law(command):
         law(row, length=64)
     code, out, err = command("verify", "entmax1.5", "--gamma", "2", "--length", "64")
     assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "of", "says"),
+    [
+        ("stick-breaking", {"beta": -800.0, "gamma": 1.0}, "participation", "beta = -800"),
+        ("stick-breaking", {"beta": 800.0, "gamma": 1.0}, "entropy", "beta = 800"),
+        ("sparsemax", {"beta": 0.0, "gamma": 1e300}, "participation", "at most 1e\\+100"),
+    ],
+)
+def test_what_is_out_of_float64_is_refused_in_one_line(name, given, of, says):
+    with pytest.raises(InputError, match=says) as refused:
+        sparsity.exact(name, length=4, of=of, **given)
+    assert "\n" not in str(refused.value)
+
+
+def test_top_k_has_the_power_sums_too():
+    asked = {"length": [4, 64], "beta": 0.0, "gamma": 2.0}
+    sums = sparsity.exact("topk:8", of="power_sum:2", **asked)
+    ratio = sparsity.exact("topk:8", of="participation", **asked)
+    assert_allclose(sums.value, ratio.value, rtol=1e-12)

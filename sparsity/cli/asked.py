@@ -84,7 +84,8 @@ class Asked:
         if not self.of_rows and self.quantity is quantities.S:
             return f"E|a| / √(E a²), a = {self.row.function.weight}, {kernel.law.value}"
         if isinstance(kernel, RowMap):
-            return f"{self.quantity.average}, a_j = {kernel.formula}, {kernel.law.value}"
+            rest = ", what no key takes standing for the sink logits" if kernel.left else ""
+            return f"{self.quantity.average}{rest}, a_j = {kernel.formula}, {kernel.law.value}"
         if not self.of_rows:
             return f"{self.quantity.average}, a = {kernel.weight}"
         factor = "λ^(n−j) f(s_j)" if self.decay else "f(s_j)"

@@ -136,10 +136,11 @@ FIGURE = Figure(
         "The same rows of softmax weights. Left, as numbers of tokens: e to the mean Shannon "
         "entropy, n_eff = E 1/Σp², and 1/E Σp², which is not the same. Right: the Gini "
         "coefficient, and the mass of the 8 largest weights and of the largest one. Solid: the "
-        "exact law. Dashed: the limit of long rows, which is good while γ is below about half of "
-        "√(2 ln n) = 3.5 and promises less than one token beyond; that of the two lower curves at "
-        "the left is one. The largest weight has none. Points: Monte Carlo with whole rows, the "
-        "same rows for all measures; their 95 % error bars are smaller than the markers."
+        "exact law. Dashed: the limit of long rows, which is good up to about γ = 1.8, half of "
+        "√(2 ln n). At the left it falls below one token at γ = 2.5 for the two lower curves, "
+        "which share it, and at 3.5 for the entropy. The largest weight has none. Points: Monte "
+        "Carlo with whole rows, the same rows for all measures; their 95 % error bars are smaller "
+        "than the markers."
     ),
     alt=(
         "Two line charts against the spread of scores from 0 to 6. Left, logarithmic: number of "

@@ -95,7 +95,7 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
 
 FIGURE = Figure(
     name="mechanisms",
-    title="At one spread, only maps of whole rows keep to few keys",
+    title="At γ = 2 only maps of whole rows keep to few keys in long rows",
     subtitle="Attended tokens 1/E Σp² of seven ways of attending, independent scores N(0, γ²)",
     caption=(
         "Left: at γ = 2 every kernel f(s) spreads over more keys as the row grows, most of them in "
@@ -103,10 +103,10 @@ FIGURE = Figure(
         "and stick-breaking take the whole row into account and stay at a few keys at any length. "
         "Right: softmax focuses in rows of 4096 at the cost of a larger spread. Squared ReLU and "
         "signed linear attention do not depend on γ at all without a bias. Sigmoid attention with "
-        "the bias −ln n follows softmax up to γ = 2, attends to about 130 keys at best, and to "
-        "more again beyond, where it saturates. In stick-breaking what no key takes stays in the "
-        "total. Lines: the exact law. Points: Monte Carlo with whole rows of 4096; their 95 % "
-        "error bars are smaller than the markers."
+        "the bias −ln n follows softmax up to about γ = 1.5, attends to about 130 keys at best, "
+        "and to more again beyond, where it saturates. In stick-breaking what no key takes stays "
+        "in the total. Lines: the exact law. Points: Monte Carlo with whole rows of 4096; their "
+        "95 % error bars are smaller than the markers."
     ),
     alt=(
         "Two line charts of the number of attended tokens on one logarithmic scale. Against row "

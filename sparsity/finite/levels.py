@@ -38,7 +38,7 @@ class Level(NamedTuple):
 
     def edges(self, *, fine: bool) -> np.ndarray:
         """Of the panels; finer where more than the largest weight of a row falls."""
-        below = self.high - (self.near if fine else 0.0)
+        below = max(self.low, self.high - (self.near if fine else 0.0))
         coarse = np.linspace(self.low, below, math.ceil((below - self.low) / self.width) + 1)
         above = np.linspace(below, self.high, math.ceil(4 * (self.high - below) / self.width) + 1)
         return np.concatenate([coarse, above[1:]])

@@ -63,6 +63,8 @@ def _stick_breaking(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.nda
     return of[quantity.name](row.beta, row.gamma, n)
 
 
+_WIDEST = 1e100  # γ whose square is in float64
+
 _INTEGRALS = tuple(q.name for q in quantities.ALL if q.integral is not None and not q.sinks)
 
 _LAWS: dict[str, MapLaw] = {
@@ -91,11 +93,14 @@ def law(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
     kernel = row.kernel
     assert isinstance(kernel, RowMap)
     names = known(kernel)
-    if quantity.name not in names:
+    whole = kernel.family == "topk" and quantity.integral is not None and not quantity.sinks
+    if quantity.name not in names and not whole:
         has = f"{kernel.name} has the exact laws of {', '.join(names)}"
         fix = has if names else f"no exact law of {kernel.name} is known"
         raise InputError("of", quantity.name, f"{fix}; use estimate")
     if not n.size:
         raise InputError("length", n, "give at least one")
+    if row.gamma > _WIDEST:
+        raise InputError("gamma", row.gamma, f"must be at most {_WIDEST:g} here")
     value, error = _LAWS[kernel.family].columns(row, quantity, n.reshape(-1))
     return value.reshape(n.shape), np.ones(n.shape), error.reshape(n.shape)

@@ -15,6 +15,7 @@ import math
 import numpy as np
 import sympy
 
+from sparsity.errors import InputError
 from sparsity.kernels import Kernel, score_kernel
 from sparsity.kernels.symbols import s
 from sparsity.theory import quadrature
@@ -26,11 +27,15 @@ _REST = score_kernel("rest", _LEFT)
 _OF_SHARE = score_kernel("of the share", _TAKEN * sympy.log(1 + sympy.exp(-s)))
 _OF_REST = score_kernel("of the rest", _LEFT * sympy.log(1 + sympy.exp(s)))
 _ROUNDING = 4e-15
+_LEAST = -300.0  # log of a mean, so that products of means stay in float64
 
 
 def _mean(kernel: Kernel, power: int, beta: float, gamma: float) -> tuple[float, float]:
     """E of a power of a function of the score, and the relative error of it."""
     log, error = quadrature.moment(kernel, power, beta, gamma)
+    if log < _LEAST:
+        fix = "is so far from 0 that a key takes next to nothing, or all; use less extreme values"
+        raise InputError("beta", beta, fix)
     return math.exp(float(log)), float(error)
 
 
