@@ -745,10 +745,10 @@ def test_reset_goes_back_to_where_it_started(panel):
 @pytest.mark.notebook
 def test_a_typed_formula_is_drawn_or_its_mistake_is_named(panel):
     widget, ask = panel
-    (answer,) = ask({"edits": [["formula", "log(1 + exp(s))"]]})
+    (answer,) = ask({"edits": [["formula", "log(2 + exp(s))"]]})
     assert answer["errors"] == {}
-    assert [curve["kernel"] for curve in answer["curves"]] == ["exp", "log(1 + exp(s))"]
-    assert answer["state"]["kernels"][-1]["name"] == "log(1 + exp(s))"
+    assert [curve["kernel"] for curve in answer["curves"]] == ["exp", "log(2 + exp(s))"]
+    assert answer["state"]["kernels"][-1]["name"] == "log(2 + exp(s))"
     (answer,) = ask({"edits": [["formula", "log(1 + exp(q))"]]})
     assert list(answer["errors"]) == ["formula"]
     assert "exp(^q)" in answer["errors"]["formula"]
