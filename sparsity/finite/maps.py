@@ -21,11 +21,11 @@ class MapLaw(NamedTuple):
     """The exact law of a family.
 
     Args:
-        names: of the quantities that it has.
+        has: whether it has a quantity.
         columns: (row, quantity, lengths [n]) -> the mean over rows, and its error bound.
     """
 
-    names: tuple[str, ...]
+    has: Callable[[Quantity], bool]
     columns: Callable[[Row, Quantity, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
@@ -63,20 +63,34 @@ def _stick_breaking(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.nda
     return of[quantity.name](row.beta, row.gamma, n)
 
 
-_WIDEST = 1e100  # γ whose square is in float64
+def _among(*members: Quantity) -> Callable[[Quantity], bool]:
+    return lambda quantity: quantity in members
 
-_INTEGRALS = tuple(q.name for q in quantities.ALL if q.integral is not None and not q.sinks)
+
+def _softmax_has(quantity: Quantity) -> bool:
+    whole = quantity.integral is not None and not quantity.sinks
+    return whole or quantity is quantities.support
+
+
+_WIDEST = 1e100  # γ whose square is in float64
+_SPARSEMAX = (quantities.S, quantities.n_eff, quantities.participation, quantities.support)
+_STICKS = (quantities.participation, quantities.entropy, quantities.support)
 
 _LAWS: dict[str, MapLaw] = {
-    "sparsemax": MapLaw(("S", "n_eff", "participation", "support"), _sparsemax),
-    "topk": MapLaw((*_INTEGRALS, "support"), _top_k),
-    "stick-breaking": MapLaw(("participation", "entropy", "support"), _stick_breaking),
+    "sparsemax": MapLaw(_among(*_SPARSEMAX), _sparsemax),
+    "topk": MapLaw(_softmax_has, _top_k),
+    "stick-breaking": MapLaw(_among(*_STICKS), _stick_breaking),
 }
 
 
+def has(kernel: RowMap, quantity: Quantity) -> bool:
+    """Whether the mean of a quantity over rows is known exactly."""
+    return kernel.family in _LAWS and _LAWS[kernel.family].has(quantity)
+
+
 def known(kernel: RowMap) -> tuple[str, ...]:
-    """Names of the quantities whose mean over rows is known exactly."""
-    return _LAWS[kernel.family].names if kernel.family in _LAWS else ()
+    """Names of the quantities of `quantities.ALL` whose mean over rows is known exactly."""
+    return tuple(quantity.name for quantity in quantities.ALL if has(kernel, quantity))
 
 
 def law(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
@@ -84,7 +98,7 @@ def law(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
 
     Args:
         row: of a `RowMap`, without steps.
-        quantity: one of those `known`.
+        quantity: one that it `has`.
         n: row lengths, checked, any shape.
 
     Raises:
@@ -92,11 +106,10 @@ def law(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
     """
     kernel = row.kernel
     assert isinstance(kernel, RowMap)
-    names = known(kernel)
-    whole = kernel.family == "topk" and quantity.integral is not None and not quantity.sinks
-    if quantity.name not in names and not whole:
-        has = f"{kernel.name} has the exact laws of {', '.join(names)}"
-        fix = has if names else f"no exact law of {kernel.name} is known"
+    if not has(kernel, quantity):
+        names = ", ".join(known(kernel))
+        others = f"{kernel.name} has the exact laws of {names}"
+        fix = others if names else f"no exact law of {kernel.name} is known"
         raise InputError("of", quantity.name, f"{fix}; use estimate")
     if not n.size:
         raise InputError("length", n, "give at least one")

@@ -15,7 +15,7 @@ import numpy as np
 
 from sparsity import quantities
 from sparsity.errors import InputError, check_seed
-from sparsity.finite.maps import known
+from sparsity.finite import maps
 from sparsity.kernels import Kernel, Law, RowMap, elementwise
 from sparsity.kernels import named as named_kernel
 from sparsity.kernels.parameters import ALL as PARAMETERS
@@ -112,7 +112,7 @@ def _asked(of: Any) -> tuple[Quantity, ...]:
 
 def _has_law(kernel: Kernel | RowMap, quantity: Quantity) -> bool:
     """Whether some rows of it have an exact law."""
-    return quantity.name in known(kernel) if isinstance(kernel, RowMap) else quantity.has_law
+    return maps.has(kernel, quantity) if isinstance(kernel, RowMap) else quantity.has_law
 
 
 def sweep(
