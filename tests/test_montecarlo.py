@@ -22,6 +22,7 @@ from sparsity.kernels import exp, identity, relu2, score_kernel
 from sparsity.kernels.symbols import s
 from sparsity.montecarlo import (
     Sampling,
+    batches,
     draw,
     draw_each,
     estimate,
@@ -47,10 +48,10 @@ def z_score(found, log_S: float) -> float:
     return (found.log_value - log_S) / found.rel_stderr
 
 
-def plain_batches(chunks: int, first: int = 0, seed: int = 0) -> np.ndarray:
+def plain_batches(chunks: int, first: int = 0, seed: int = 0, fold: bool = False) -> np.ndarray:
     sampler = Plain(relu2, 256, "float64")
     arguments = ((np.float64(0.5), np.float64(1.0)), np.float64(0.0))
-    return collect(sampler, arguments, seed=seed, first=first, chunks=chunks)
+    return collect(sampler, arguments, seed=seed, first=first, chunks=chunks, fold=fold)
 
 
 def test_same_seed_same_bits_and_another_seed_other_bits():
@@ -69,19 +70,34 @@ def test_batches_do_not_depend_on_how_they_are_chunked():
     assert len(np.unique(whole[:, 0, 0])) == 4 * CHUNK  # no key is used twice
 
 
+def test_larger_calls_have_the_same_bits_and_fold_the_same(monkeypatch):
+    """What an accelerator does: thousands of chunks a call, folded where they were drawn."""
+    single = plain_batches(7)
+    folds = [np.concatenate([plain_batches(1, i * CHUNK, fold=True) for i in range(7)])]
+    monkeypatch.setattr(batches, "_call_sizes", lambda sampler: (4, 2, 1))
+    assert np.array_equal(single, plain_batches(7))
+    folds += [plain_batches(7, fold=True), batches.folded(single)]
+    assert folds[0].shape == (7, 3, 2)
+    assert np.array_equal(folds[0], folds[1])
+    assert np.array_equal(folds[0], folds[2])
+    chunk = single[:CHUNK]
+    np.testing.assert_allclose(folds[0][0, :2], chunk[:, :2].mean(axis=0), rtol=1e-14)
+    assert np.array_equal(folds[0][0, 2], chunk[:, 2].max(axis=0))
+
+
 def test_standard_error_falls_like_one_over_root_n():
-    batches = plain_batches(128)
+    drawn = plain_batches(128)
     counts = [64, 256, 1024, 4096]
-    errors = [combine(batches[:count], (1.0, -0.5), 256).rel_stderr for count in counts]
+    errors = [combine(drawn[:count], (1.0, -0.5), 256).rel_stderr for count in counts]
     slope = np.polyfit(np.log(counts), np.log(errors), 1)[0]
     assert slope == pytest.approx(-0.5, abs=0.06)  # 64 batches know their error to 9 %
 
 
 def test_error_bar_uses_the_covariance():
     """m₁ and √m₂ of relu² rise together: without their covariance the bar would be too wide."""
-    batches = plain_batches(128)
-    full = combine(batches, (1.0, -0.5), 256).rel_stderr
-    alone = [combine(batches, powers, 256).rel_stderr for powers in ((1.0, 0.0), (0.0, -0.5))]
+    drawn = plain_batches(128)
+    full = combine(drawn, (1.0, -0.5), 256).rel_stderr
+    alone = [combine(drawn, powers, 256).rel_stderr for powers in ((1.0, 0.0), (0.0, -0.5))]
     assert full < 0.7 * math.hypot(*alone)
 
 
@@ -94,8 +110,8 @@ def test_interval_covers_as_often_as_it_says():
 
     hits = 0
     for seed in range(300):
-        batches = collect(sampler, arguments, seed=seed, first=0, chunks=2)
-        found = combine(batches, (1.0, -0.5), 64)
+        drawn = collect(sampler, arguments, seed=seed, first=0, chunks=2)
+        found = combine(drawn, (1.0, -0.5), 64)
         hits += abs(found.log_value - truth) <= t.ppf(0.975, found.dof) * found.rel_stderr
     low, high = binom.ppf([5e-7, 1 - 5e-7], 300, 0.95)
     assert low <= hits <= high

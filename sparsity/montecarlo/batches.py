@@ -20,7 +20,8 @@ from sparsity.errors import InputError
 from sparsity.montecarlo.threefry import IMPL, fold_in
 
 CHUNK = 32  # batches a call: the grain of progress, of interruption and of spreading over devices
-_ACCELERATED_CALL = 64  # chunks a call where launching is dear and memory wide
+_CALLS = (4096, 64, 1)  # chunks that one call of an accelerator may take: launching is dear
+_CALL_NUMBERS = 2**32  # random numbers of a call: a tenth of a second, about
 _BATCH_NORMALS = 2**16  # normals of a batch of keys, features or rows: fits a core's cache
 _ALONE = 2**20  # normals of one draw beyond which a batch is a single draw
 _CACHE = 2**13  # numbers in a batch below which a CPU draws the batches of a chunk side by side
@@ -105,6 +106,14 @@ def _at_once(sampler: Sampler, batches: int) -> int:
     return min(max(_MEMORY // sampler.numbers, 1), batches)
 
 
+def _call_sizes(sampler: Sampler) -> tuple[int, ...]:
+    """Chunks that a call may take, the most first; each size compiles once."""
+    if _mesh().devices.flat[0].platform == "cpu":
+        return (1,)
+    most = _CALL_NUMBERS // (CHUNK * sampler.numbers)
+    return tuple(size for size in _CALLS if size <= max(most, 1))
+
+
 def _spread(share: Callable[..., Any], others: int) -> Callable[..., Any]:
     """A function of batch numbers and other arguments, the numbers spread over all devices."""
     return jax.shard_map(
@@ -137,14 +146,24 @@ def _batches(sampler: Sampler, keys: jax.Array, arguments: Any, width: int) -> A
     return jax.lax.map(batch, keys, batch_size=width if width > 1 else None)
 
 
-@functools.partial(jax.jit, static_argnames=("sampler",))
-def _call(sampler: Sampler, keys: jax.Array, arguments: Any) -> Any:
+@functools.partial(jax.jit, static_argnames=("sampler", "fold"))
+def _call(sampler: Sampler, keys: jax.Array, arguments: Any, fold: bool) -> Any:
     width = _at_once(sampler, len(keys))
 
     def share(keys: jax.Array, arguments: Any) -> jax.Array:
         return _batches(sampler, keys[:, 0], arguments, width)
 
-    return _spread(share, 1)(keys, arguments)
+    drawn = _spread(share, 1)(keys, arguments)
+    return folded(drawn.astype(jax.dtypes.canonicalize_dtype(np.float64))) if fold else drawn
+
+
+def folded(batches: Any) -> Any:
+    """Each chunk of batches as one batch, NumPy's or JAX's: pairs of pairs, so the bits are one."""
+    chunks = batches.reshape(-1, CHUNK, *batches.shape[1:])
+    means, highest = chunks[:, :, :2], chunks[:, :, 2:].max(axis=1)
+    while means.shape[1] > 1:
+        means = (means[:, ::2] + means[:, 1::2]) / 2
+    return batches.__array_namespace__().concat([means[:, 0], highest], axis=1)
 
 
 @functools.partial(jax.jit, static_argnames=("sampler",))
@@ -190,7 +209,9 @@ def collect_each(
     return found
 
 
-def collect(sampler: Sampler, arguments: Any, *, seed: int, first: int, chunks: int) -> np.ndarray:
+def collect(
+    sampler: Sampler, arguments: Any, *, seed: int, first: int, chunks: int, fold: bool = False
+) -> np.ndarray:
     """Run `chunks`·CHUNK batches, from batch number `first` on.
 
     Args:
@@ -199,16 +220,18 @@ def collect(sampler: Sampler, arguments: Any, *, seed: int, first: int, chunks: 
         seed: of the whole estimation.
         first: number of the first batch.
         chunks: how many chunks.
+        fold: whether each chunk is returned as one batch.
 
     Returns:
-        float64 [chunks · CHUNK, 3, moments], in the order of the batches.
+        float64 [chunks · CHUNK, 3, moments], in the order of the batches; folded: [chunks, …].
     """
-    most = 1 if jax.local_devices()[0].platform == "cpu" else _ACCELERATED_CALL
-    parts = []
+    sizes, parts = _call_sizes(sampler), []
+    there = fold and sizes != (1,)  # an accelerator folds what it would have to send
     while chunks:
-        count = most if chunks >= most else 1
+        count = next(size for size in sizes if size <= chunks)
         number = np.array([first], dtype=np.uint32)
         keys = _keys(np.array([seed], dtype=np.uint32), number, count * CHUNK)
-        parts.append(_call(sampler, keys, arguments))
+        parts.append(_call(sampler, keys, arguments, there))
         first, chunks = first + count * CHUNK, chunks - count
-    return np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
+    found = np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
+    return folded(found) if fold and not there else found

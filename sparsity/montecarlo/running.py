@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from sparsity.errors import InputError, check_seed
-from sparsity.montecarlo.batches import CHUNK, Sampler, collect, resolve_dtype
+from sparsity.montecarlo.batches import CHUNK, Sampler, collect, folded, resolve_dtype
 from sparsity.montecarlo.combining import Combined, anytime_factor, combine, student
 from sparsity.montecarlo.interrupting import deferred_interrupt
 from sparsity.results import Estimate
@@ -209,23 +209,22 @@ class _Drawn:
         self.begun = begun
 
     def _new(self, chunks: int) -> np.ndarray:
-        first, given = self.chunks * CHUNK, []
+        first, given, fold = self.chunks * CHUNK, [], self.kept == CHUNK
         if self.begun is not None and not first:
-            given, first = [self.begun], len(self.begun)
+            given, first = [folded(self.begun) if fold else self.begun], len(self.begun)
             chunks -= first // CHUNK
         if chunks:
-            more = collect(self.sampler, self.arguments, seed=self.seed, first=first, chunks=chunks)
-            given.append(more)
+            asked = {"seed": self.seed, "first": first, "chunks": chunks, "fold": fold}
+            given.append(collect(self.sampler, self.arguments, **asked))
         return np.concatenate(given)
 
     def draw(self, chunks: int) -> int:
         """Draw that many chunks more; returns how many there are."""
-        new = self._new(chunks)
-        self.chunks += chunks
-        if self.kept == 1 and self.chunks * CHUNK > FOLD:
+        if self.kept == 1 and (self.chunks + chunks) * CHUNK > FOLD:
             self.kept = CHUNK
             self.parts = [folded(np.concatenate(self.parts))] if self.parts else []
-        self.parts.append(folded(new) if self.kept == CHUNK else new)
+        self.parts.append(self._new(chunks))
+        self.chunks += chunks
         return self.chunks
 
     def batches(self) -> np.ndarray:
@@ -237,12 +236,6 @@ class _Drawn:
         batches, size = self.batches(), self.sampler.size * self.kept
         every = [(powers, combine(batches, powers, size)) for powers in goals]
         return max(every, key=lambda each: each[1].rel_stderr)
-
-
-def folded(batches: np.ndarray) -> np.ndarray:
-    """Each chunk of batches as one batch: a long run is kept in bounded memory."""
-    chunks = batches.reshape(-1, CHUNK, *batches.shape[1:])
-    return np.concatenate([chunks[:, :, :2].mean(axis=1), chunks[:, :, 2:].max(axis=1)], axis=1)
 
 
 def conclude(
