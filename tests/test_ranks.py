@@ -240,7 +240,7 @@ SAMPLED = ("top_k_mass:4", "gini", "power_sum:0.5", "power_sum:3")
     ("kernel", "beta", "gamma"), [("exp", 0.0, 2.0), ("relu2", -1.0, 1.0), ("identity", 0.5, 1.0)]
 )
 def test_sampled_rows_hold_the_exact_law(kernel, beta, gamma, length):
-    """All of the same rows, each known to 2e−3; the sum of cubes of long rows to 1e−2."""
+    """All of the same rows, each known to 2e−3; the sum of cubes of long rows to 2e−2."""
     row, ran = Row(kernel, beta=beta, gamma=gamma), 0
     goals = SAMPLED if length < 256 else SAMPLED[:3]
     sampling = Sampling(2e-3, seed=3, dtype=np.float32)
@@ -248,7 +248,7 @@ def test_sampled_rows_hold_the_exact_law(kernel, beta, gamma, length):
     for of in SAMPLED:
         estimate, found = drawn.estimate(of), sparsity.exact(row, length=length, of=of)
         assert estimate.quantity == of
-        assert estimate.rel_stderr < (2e-3 if of in goals else 1e-2)
+        assert estimate.rel_stderr < (2e-3 if of in goals else 2e-2)
         off = abs(estimate.log_value - found.log_value)
         assert off < 4.5 * math.hypot(estimate.rel_stderr, 3e-7)
         ran += 1
