@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sparsity import models as models
     from sparsity import report as report
     from sparsity import stacks as stacks
+    from sparsity import streaming as streaming
     from sparsity.errors import InputError as InputError
     from sparsity.errors import NoClosedForm as NoClosedForm
     from sparsity.errors import TooFine as TooFine
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from sparsity.rows.steps import Sink as Sink
     from sparsity.rows.steps import SinkLogit as SinkLogit
     from sparsity.rows.steps import Window as Window
+    from sparsity.streaming import stream as stream
     from sparsity.sweeps.curves import sweep as sweep
     from sparsity.symbolic import derive as derive
     from sparsity.theory.evaluation import evaluate as evaluate
@@ -83,11 +85,21 @@ _HOME = {
     "measure": "measurement",
     "score_kernel": "kernels",
     "sink_logit": "inversion.sink_logit",
+    "stream": "streaming",
     "sweep": "sweeps.curves",
     "verify": "verification.crosscheck",
 }
 
-_PACKAGES = ("figures", "kernels", "ledger", "measurement", "models", "report", "stacks")
+_PACKAGES = (
+    "figures",
+    "kernels",
+    "ledger",
+    "measurement",
+    "models",
+    "report",
+    "stacks",
+    "streaming",
+)
 
 __all__ = [*_PACKAGES, *_HOME]  # pyright: ignore[reportUnsupportedDunderAll]
 

@@ -1,0 +1,197 @@
+"""The focus of attention from queries and keys in one pass, without ever making the matrix."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sparsity.errors import InputError
+from sparsity.rows import rotation
+from sparsity.streaming import statistics
+from sparsity.streaming.reduce import BLOCK, Layout, reduced
+from sparsity.streaming.scores import Mask, Rows, Scores, logits
+from sparsity.streaming.statistics import ALL, Ended, Statistic
+from sparsity.streaming.sums import Sums, base, merge, of_block, relative
+
+__all__ = ["ALL", "Mask", "Statistic", "Sums", "merge", "merged", "spaced", "stream"]
+
+OF = ("n_eff", "entropy", "gamma", "max_logit", "sink_mass")
+
+
+def stream(
+    queries: Any,
+    keys: Any,
+    of: str | Sequence[str] = OF,
+    *,
+    scale: float | None = None,
+    causal: bool = True,
+    window: int | None = None,
+    softcap: float | None = None,
+    slopes: Any = None,
+    mask: Mask | None = None,
+    sink_logits: Any = None,
+    sinks: Sequence[int] = (0,),
+    rope: float | None = None,
+    pairing: str = "half",
+    rows: Any = None,
+    positions: Any = None,
+    axis_name: str | None = None,
+    block: tuple[int, int] = BLOCK,
+    precision: str = "highest",
+) -> dict[str, jax.Array]:
+    """How focused softmax attention is, row by row, in one pass over blocks of keys.
+
+    Logits are s = scale·q·k, capped, less slope·|i − j|; weights p = e^s/(Σe^s + e^b). Works under
+    `jax.jit`, `vmap`, `grad` and `shard_map`; every derivative is finite. Memory: the arrays given,
+    one block, and what is returned.
+
+    Args:
+        queries: [..., heads, T, d]; float32, bfloat16 or float64.
+        keys: [..., kv heads, T, d], each shared by consecutive query heads.
+        of: names of `sparsity.streaming.ALL`, or "top_k_mass:K".
+        scale: of q·k; None for 1/√d.
+        causal: whether a query sees only itself and the keys before it.
+        window: how many keys it sees at most, itself among them.
+        softcap: the cap of cap·tanh(s/cap).
+        slopes: of ALiBi, [heads].
+        mask: (i, j) -> bool, which keys a query sees besides, as arrays of positions.
+        sink_logits: b of a learned sink beside the keys, one number or [heads].
+        sinks: positions of the keys whose share is `sink_mass`, with that of `sink_logits`.
+        rope: base of rotary positions still to be applied; None where they are, or none are.
+        pairing: of the rotary planes, "half" or "interleaved".
+        rows: which of the queries to look at; None for all. `spaced` gives some.
+        positions: of the queries, [T]; needed where there are not as many keys as queries.
+        axis_name: inside `shard_map`, the axis over which keys are spread evenly; positions count
+            through all of them.
+        block: queries and keys at a time.
+        precision: of the products, as JAX names it.
+
+    Returns:
+        By name, [..., heads, rows], float32 or wider; NaN for rows with too few keys.
+
+    Raises:
+        InputError: arrays that do not fit, or an unknown statistic.
+    """
+    wanted = [statistics.named(each) for each in ([of] if isinstance(of, str) else of)]
+    _checked(window=window, softcap=softcap, sinks=sinks, block=block)
+    q, k = _arrays(queries, keys)
+    at, q = _chosen(q, k, rows, positions, axis_name)
+    if rope is not None:
+        if axis_name is not None:
+            raise InputError("rope", rope, "turn queries and keys before they are spread")
+        q = rotation.rotate(q, at, pairing, base=rope)
+        k = rotation.rotate(k, np.arange(k.shape[-2]), pairing, base=rope)
+    lead, heads, groups = q.shape[:-3], q.shape[-3], k.shape[-3]
+
+    def by_head(name: str, x: Any) -> Any:  # [heads] -> [batch · groups, heads of a group]
+        if jnp.shape(x) not in ((), (heads,)):
+            fix = f"give one number or one for each of {heads} heads"
+            raise InputError(name, f"array of shape {jnp.shape(x)}", fix)
+        x = jnp.broadcast_to(jnp.asarray(x, jnp.promote_types(q.dtype, "float32")), (heads,))
+        return jnp.broadcast_to(x.reshape(groups, -1), (*lead, groups, heads // groups)).reshape(
+            -1, heads // groups
+        )
+
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    q = (q * jnp.asarray(scale, q.dtype)).reshape(-1, heads // groups, *q.shape[-2:])
+    own = Rows(q, jnp.asarray(at, "int32"), None if slopes is None else by_head("slopes", slopes))
+    k = k.reshape(-1, *k.shape[-2:])
+    first = 0 if axis_name is None else jax.lax.axis_index(axis_name) * k.shape[-2]
+    scores = Scores(causal, window, softcap, mask, precision)
+    most = max(each.most for each in wanted)
+    every = reduced(Layout(scores, statistics.fields(wanted), most, block), own, k, first)
+    of_sinks = _of_sinks(scores, own, k, first, sinks)
+    if axis_name is not None:
+        every, of_sinks = merged(every, axis_name), merged(of_sinks, axis_name)
+    unit = None if sink_logits is None else by_head("sink_logits", sink_logits)[..., None]
+    found = statistics.values(wanted, _ended(every, of_sinks, unit))
+    return {name: x.reshape(*lead, heads, -1) for name, x in found.items()}
+
+
+def _checked(window: Any, softcap: Any, sinks: Sequence[int], block: Sequence[int]) -> None:
+    if window is not None and not window >= 1:
+        raise InputError("window", window, "must be at least 1")
+    if softcap is not None and not 0 < softcap < np.inf:
+        raise InputError("softcap", softcap, "must be > 0 and finite")
+    if not all(isinstance(x, int | np.integer) and x >= 0 for x in sinks):
+        raise InputError("sinks", sinks, "give positions of keys, whole numbers >= 0")
+    if min(block) < 1:
+        raise InputError("block", block, "give queries and keys at a time, at least 1")
+
+
+def _arrays(queries: Any, keys: Any) -> tuple[jax.Array, jax.Array]:
+    """Queries and keys as JAX arrays of one floating type."""
+    q, k = (jnp.asarray(x) for x in (queries, keys))
+    shapes = f"arrays of shape {q.shape} and {k.shape}"
+    if min(q.ndim, k.ndim) < 3 or q.shape[:-3] != k.shape[:-3] or q.shape[-1] != k.shape[-1]:
+        fix = "give [..., heads, tokens, dim] with the same leading axes and dim"
+        raise InputError("queries and keys", shapes, fix)
+    if 0 in (*q.shape, *k.shape):
+        raise InputError("queries and keys", shapes, "give at least one of everything")
+    if q.shape[-3] % k.shape[-3]:
+        raise InputError("queries and keys", shapes, "key heads must divide query heads")
+    if not all(jnp.issubdtype(x.dtype, jnp.floating) for x in (q, k)):
+        raise InputError("queries and keys", f"{q.dtype} and {k.dtype}", "give floating numbers")
+    wide = jnp.promote_types(q.dtype, k.dtype)
+    return q.astype(wide), k.astype(wide)
+
+
+def _chosen(
+    q: jax.Array, k: jax.Array, rows: Any, positions: Any, axis_name: str | None
+) -> tuple[Any, jax.Array]:
+    """Positions of the queries that are looked at, and these."""
+    length = q.shape[-2]
+    if positions is None:
+        if axis_name is None and length != k.shape[-2]:
+            fix = f"there are {length} queries and {k.shape[-2]} keys: give their positions"
+            raise InputError("positions", None, fix)
+        positions = np.arange(length)
+    if np.shape(positions) != (length,):
+        raise InputError("positions", np.shape(positions), f"give one for each of {length} queries")
+    if rows is None:
+        return positions, q
+    rows = np.asarray(rows)
+    fits = rows.ndim == 1 and rows.size and rows.dtype.kind in "iu"
+    if not fits or rows.min() < 0 or rows.max() >= length:
+        raise InputError("rows", rows, f"give whole numbers from 0 to {length - 1}")
+    return positions[rows], q[..., rows, :]
+
+
+def _of_sinks(scores: Scores, rows: Rows, k: Any, first: Any, sinks: Sequence[int]) -> Sums:
+    """The sums over the keys that are looked at as sinks."""
+    at = jnp.asarray(sorted({int(x) for x in sinks}), "int32")
+    here = (at >= first) & (at < first + k.shape[1])
+    s, seen = logits(scores, rows, k[:, jnp.clip(at - first, 0, k.shape[1] - 1)], at)
+    return of_block(s, seen & here, 0, frozenset({"z"}))
+
+
+def _ended(every: Sums, sinks: Sums, unit: Any) -> Ended:
+    """Rows at the end of their keys, relative to the largest of their logits."""
+    if unit is None:
+        low = base(every.top)
+        weight = jnp.zeros_like(low)
+    else:
+        low = base(jnp.maximum(every.top, unit))
+        weight = jnp.exp(unit - low)
+    sink = relative(sinks, low).z if sinks.top.size else jnp.zeros_like(low)
+    return Ended(relative(every, low), low, weight, sink)
+
+
+def merged(sums: Sums, axis_name: str) -> Sums:
+    """The sums over the keys of all devices along an axis of `shard_map`, the same on each."""
+    every = jax.lax.all_gather(sums, axis_name)
+    parts = [jax.tree.map(lambda x, i=i: x[i], every) for i in range(jax.lax.axis_size(axis_name))]
+    return functools.reduce(merge, parts)
+
+
+def spaced(length: int, count: int) -> np.ndarray:
+    """Positions of at most `count` queries of T, evenly in ln(position + 1), with the last."""
+    if not 1 <= count <= length:
+        raise InputError("count", count, f"must be from 1 to {length}")
+    return np.unique(np.round(np.geomspace(1, length, count)).astype(int)) - 1

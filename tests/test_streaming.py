@@ -1,0 +1,277 @@
+"""Attention measured in one pass: against NumPy float64 on the whole matrix."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import sparsity
+from sparsity.errors import InputError
+from sparsity.measurement import measure
+from sparsity.rows import rotation
+from sparsity.streaming import ALL, spaced, stream, sums
+
+HEADS, GROUPS, LENGTH, DIM = 4, 2, 150, 8
+NAMES = (*(each.name for each in ALL), "top_k_mass:8")
+BLOCKS = {"block": (64, 48)}  # neither divides the length
+SLOPES = 2.0 ** -np.arange(1, HEADS + 1)
+UNITS = np.array([-2.0, 0.0, 3.0, 40.0])
+ROW, KEY = np.mgrid[:LENGTH, :LENGTH]
+
+
+def vectors(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def heads(seed=0):
+    return 2 * vectors(2, HEADS, LENGTH, DIM, seed=seed), vectors(
+        2, GROUPS, LENGTH, DIM, seed=seed + 1
+    )
+
+
+def whole(q, k, mask, *, unit=-np.inf, cap=None, slopes=None):
+    """All statistics by their definitions, on the matrix, in float64."""
+    k = np.repeat(k.astype(float), q.shape[-3] // k.shape[-3], axis=-3)
+    s = q.astype(float) @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1])
+    s = s if cap is None else cap * np.tanh(s / cap)
+    if slopes is not None:
+        s = s - slopes[:, None, None] * abs(ROW - KEY)
+    s = np.where(mask, s, -np.inf)
+    unit = np.broadcast_to(unit, (s.shape[-3],))[:, None]
+    low = np.maximum(s.max(-1), unit)
+    low = np.where(np.isfinite(low), low, 0.0)
+    a, u = np.exp(s - low[..., None]), np.exp(unit - low)
+    n, total = np.isfinite(s).sum(-1), a.sum(-1) + u
+    with np.errstate(all="ignore"):
+        p = a / total[..., None]
+        mean = np.where(mask, s, 0.0).sum(-1) / n
+        spread = np.sqrt((np.where(mask, s - mean[..., None], 0.0) ** 2).sum(-1) / (n - 1))
+        n_eff = a.sum(-1) ** 2 / (a * a).sum(-1)
+        found = {
+            "length": n, "S": np.sqrt(n_eff / n), "n_eff": n_eff, "participation": (p * p).sum(-1),
+            "entropy": -(p * np.log(np.where(p > 0, p, 1.0))).sum(-1), "max_weight": p.max(-1),
+            "sink_mass": p[..., 0] + u / total, "max_logit": s.max(-1), "max_key": s.argmax(-1),
+            "log_sum_exp": low + np.log(total), "beta": mean, "gamma": spread,
+            "gamma_ratio": spread / np.sqrt(2 * np.log(n)),
+            "top_k_mass:8": -np.sort(-p, axis=-1)[..., :8].sum(-1),
+        }  # fmt: skip
+    for name, x in found.items():
+        if name == "max_key":
+            found[name] = np.where(n > 0, x, -1)
+        elif name != "length":
+            found[name] = np.where(n > (1 if name.startswith("gamma") else 0), x, np.nan)
+    return found
+
+
+CAUSAL = KEY <= ROW
+FEW = CAUSAL & (ROW % 5 != 0)  # rows that see nothing
+CASES = {
+    "causal": (CAUSAL, {}, {}),
+    "all keys, a window on both sides": (abs(ROW - KEY) < 20, {"window": 20, "causal": False}, {}),
+    "documents, a soft cap, slopes": (
+        CAUSAL & (ROW // 40 == KEY // 40),
+        {"mask": lambda i, j: i // 40 == j // 40, "softcap": 1.5, "slopes": SLOPES},
+        {"cap": 1.5, "slopes": SLOPES},
+    ),
+    "rows of nothing, sink logits, a window": (
+        FEW & (ROW - KEY < 50),
+        {"mask": lambda i, j: (i % 5 != 0) & (j >= 0), "sink_logits": UNITS, "window": 50},
+        {"unit": UNITS},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_statistic_is_that_of_the_whole_matrix(case):
+    mask, options, own = CASES[case]
+    q, k = heads()
+    found, true = stream(q, k, NAMES, **options, **BLOCKS), whole(q, k, mask, **own)
+    assert tuple(found) == NAMES
+    assert set(true) == set(NAMES)
+    for name, x in found.items():
+        assert x.shape == (2, HEADS, LENGTH)
+        assert_allclose(x, true[name], rtol=3e-6, atol=3e-6, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("planted", "seen"),
+    [("w without its shift", "entropy"), ("y shifted once", "n_eff"), ("no gap of means", "gamma")],
+)
+def test_planted_errors_of_the_merging_are_seen(planted, seen, monkeypatch):
+    def wrong(a, b):
+        right = sums.merge(a, b)
+        share = [jnp.exp(jnp.where(x.count > 0, sums.base(x.top) - sums.base(right.top), 0))
+                 for x in (a, b)]  # fmt: skip
+        return right._replace(**{
+            "w without its shift": {"w": share[0] * a.w + share[1] * b.w},
+            "y shifted once": {"y": share[0] * a.y + share[1] * b.y},
+            "no gap of means": {"m2": a.m2 + b.m2},
+        }[planted])  # fmt: skip
+
+    from sparsity.streaming import reduce
+
+    monkeypatch.setattr(reduce, "merge", wrong)
+    jax.clear_caches()
+    q, k = heads()
+    found = stream(q, k, NAMES, **BLOCKS)
+    jax.clear_caches()
+    true = whole(q, k, CAUSAL)
+    with pytest.raises(AssertionError):
+        assert_allclose(found[seen], true[seen], rtol=3e-6, atol=3e-6)
+
+
+def test_rotary_rows_and_a_single_name():
+    q, k = heads()
+    turned = [rotation.rotate(x, np.arange(LENGTH), "half", base=100.0) for x in (q, k)]
+    some = spaced(LENGTH, 12)
+    found = stream(q, k, "n_eff", rope=100.0, rows=some, **BLOCKS)
+    assert list(found) == ["n_eff"]
+    assert some[0] == 0
+    assert some[-1] == LENGTH - 1
+    true = whole(*turned, CAUSAL)["n_eff"][..., some]
+    assert_allclose(found["n_eff"], true, rtol=3e-6)
+    last = stream(q[..., -3:, :], k, "n_eff", positions=np.arange(LENGTH - 3, LENGTH), **BLOCKS)
+    assert_allclose(last["n_eff"], whole(q, k, CAUSAL)["n_eff"][..., -3:], rtol=3e-6)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_constant_and_huge_logits(scale):
+    ones = np.ones((2, 70, DIM), np.float32) * np.float32(math.sqrt(scale))
+    flat = stream(ones, ones, NAMES, **BLOCKS)
+    n = np.arange(1, 71)
+    for name, true in (("n_eff", n), ("S", 1.0 + 0 * n), ("entropy", np.log(n))):
+        assert_allclose(flat[name][0], true, rtol=3e-6, atol=3e-6)
+    assert_allclose(flat["gamma"][0, 1:], 0.0, atol=1e-6 * scale)
+    q, k = heads()
+    found, true = stream(scale * q, k, NAMES, **BLOCKS), whole(scale * q, k, CAUSAL)
+    for name in ("n_eff", "max_weight", "entropy"):  # a logit of 10⁵ has two decimals in float32
+        assert_allclose(found[name], true[name], rtol=0.02 if scale > 1 else 3e-6, atol=1e-5)
+
+
+def test_types_of_numbers():
+    q, k = heads()
+    half = [jnp.asarray(x, "bfloat16") for x in (q, k)]
+    found = stream(*half, NAMES, **BLOCKS, scale=0.25)
+    assert {str(x.dtype) for x in found.values()} == {"float32", "int32"}
+    exact = [np.asarray(x, np.float64) for x in half]
+    true = stream(*exact, NAMES, **BLOCKS, scale=0.25)
+    assert str(true["n_eff"].dtype) == "float64"
+    assert_allclose(true["n_eff"], whole(exact[0] * 0.25 * DIM**0.5, exact[1], CAUSAL)["n_eff"],
+                    rtol=1e-12)  # fmt: skip
+    for name in ("n_eff", "entropy", "gamma", "max_logit"):
+        assert_allclose(found[name], true[name], rtol=3e-6, atol=3e-6)
+
+
+DIFFERENTIABLE = ("n_eff", "entropy", "max_logit", "max_weight", "sink_mass", "gamma")
+
+
+def test_derivatives_are_finite_everywhere_and_those_of_finite_differences():
+    q, k = (x[0, :, :40].astype(np.float64) for x in heads())
+    unit = UNITS[:HEADS].astype(np.float64)
+    options = {"mask": lambda i, j: (i % 5 != 0) & (j >= 0), "block": (16, 12)}
+
+    @jax.jit
+    def total(q, k, unit):
+        found = stream(q, k, DIFFERENTIABLE, sink_logits=unit, **options)
+        return sum(jnp.nansum(x * (1 + i)) for i, x in enumerate(found.values()))
+
+    at = (q, k, unit)
+    slopes = jax.grad(total, (0, 1, 2))(*at)
+    assert all(bool(jnp.isfinite(x).all()) for x in slopes)
+    rng, step, ran = np.random.default_rng(5), 1e-6, 0
+    for which in range(3):
+        way = rng.standard_normal(at[which].shape)
+        ends = [total(*(x + sign * step * way if i == which else x for i, x in enumerate(at)))
+                for sign in (-1, 1)]  # fmt: skip
+        along = float((slopes[which] * way).sum())
+        assert along == pytest.approx(float(ends[1] - ends[0]) / (2 * step), rel=1e-6)
+        ran += 1
+    assert ran == 3
+    slopes = jax.grad(total, (0, 1, 2))(0 * q, k, unit)  # all logits equal
+    assert all(bool(jnp.isfinite(x).all()) for x in slopes)
+
+
+def test_inside_jit_and_vmap():
+    q, k = heads()
+    alone = stream(q, k, **BLOCKS)
+    both = jax.jit(jax.vmap(lambda q, k: stream(q, k, **BLOCKS)))
+    mapped = both(jnp.asarray(q), jnp.asarray(k))
+    for name, x in alone.items():
+        assert_allclose(mapped[name], x, rtol=1e-6)
+
+
+SPREAD = """
+import json, sys
+import jax, numpy as np
+from jax.sharding import Mesh, PartitionSpec as P
+sys.path.insert(0, "tests")
+from test_streaming import heads
+NAMES = ("n_eff", "entropy", "gamma", "max_key", "sink_mass", "log_sum_exp", "top_k_mass:8")
+from sparsity.streaming import stream
+q, k = (x[..., :144, :] for x in heads())
+whole = stream(q, k, NAMES, sink_logits=0.5, window=100)
+for count in (1, 2, 4):
+    mesh = Mesh(np.array(jax.devices()[:count]), ("keys",))
+    def part(q, k):
+        return stream(q, k, NAMES, sink_logits=0.5, window=100, axis_name="keys", block=(64, 48))
+    spread = jax.jit(jax.shard_map(part, mesh=mesh, in_specs=(P(), P(None, None, "keys")),
+                                   out_specs=P(), check_vma=False))(q, k)
+    off = [np.nanmax(np.abs(spread[n] - whole[n]) / (1 + np.abs(whole[n]))) for n in NAMES]
+    same = all(np.array_equal(np.isnan(spread[n]), np.isnan(whole[n])) for n in NAMES)
+    print(json.dumps([count, float(max(off)), same]))
+"""
+
+
+def test_keys_spread_over_devices():
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"
+    done = subprocess.run(
+        [sys.executable, "-c", SPREAD], capture_output=True, text=True, check=False,
+        env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row[0] for row in rows] == [1, 2, 4]
+    assert all(off < 1e-6 and same for _, off, same in rows), rows
+
+
+def test_it_is_what_measure_says():
+    q, k = (x[0] for x in heads())
+    names = ("n_eff", "S", "entropy", "gamma", "beta", "sink_mass")
+    found, data = sparsity.stream(q, k, names), measure(queries=q, keys=k)
+    assert tuple(found) == names
+    for name, x in found.items():
+        assert_allclose(x, data[name].values[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"of": "focus"}, "choose among length, S"),
+        ({"of": "top_k_mass:0"}, "at least 1"),
+        ({"keys": np.ones((3, 150, DIM))}, "must divide"),
+        ({"keys": np.ones((2, 150, DIM + 1))}, "same leading axes"),
+        ({"queries": np.ones((4, 150, DIM), int)}, "floating"),
+        ({"keys": np.ones((2, 90, DIM))}, "give their positions"),
+        ({"positions": np.arange(3)}, "one for each of 150"),
+        ({"rows": [150]}, "from 0 to 149"),
+        ({"rows": [0.5]}, "whole numbers"),
+        ({"window": 0}, "at least 1"),
+        ({"softcap": 0.0}, "> 0"),
+        ({"sinks": [-1]}, "positions"),
+        ({"slopes": np.ones(3)}, "one number or one for each of 4 heads"),
+        ({"sink_logits": np.ones(3)}, "one number or one for each of 4 heads"),
+        ({"block": (0, 16)}, "at least 1"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(change, says):
+    q, k = (x[0] for x in heads())
+    with pytest.raises(InputError, match=says) as refused:
+        stream(**({"queries": q, "keys": k} | change))
+    assert "\n" not in str(refused.value)
