@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from sparsity.kernels import score_kernel as score_kernel
     from sparsity.ledger import claims as claims
     from sparsity.measurement import measure as measure
+    from sparsity.measurement.probing import Probed as Probed
+    from sparsity.measurement.probing import probe as probe
     from sparsity.montecarlo import estimate as estimate
     from sparsity.panel import explore as explore
     from sparsity.results import Estimate as Estimate
@@ -83,6 +85,8 @@ _HOME = {
     "explore": "panel",
     "regime": "finite.regimes",
     "measure": "measurement",
+    "Probed": "measurement.probing",
+    "probe": "measurement.probing",
     "score_kernel": "kernels",
     "sink_logit": "inversion.sink_logit",
     "stream": "streaming",

@@ -1,0 +1,157 @@
+"""The focus of a mixer that never forms its weights: probes in place of the values.
+
+A mixer that is linear in its values answers a value v_j at every token j with o_i = Σ_j a_ij v_j.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sparsity import metric
+from sparsity.errors import InputError, check_seed
+from sparsity.kernels.parameters import LENGTH
+
+_LEAST = 8  # probes: fewer have no error bar worth the name
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What probes say of every row of a mixer.
+
+    Args:
+        l1: Σ|a|, [..., rows].
+        l2: Σa², likewise.
+        l1_stderr: standard error of l1; 0 where it is exact.
+        l2_stderr: standard error of l2.
+        n_eff: (Σ|a|)²/Σa², without the bias of first order of a ratio.
+        n_eff_stderr: its standard error.
+        mean: mean of n_eff over all rows.
+        mean_stderr: its standard error; all rows answer the same probes.
+        probes: of each kind.
+        method: the kinds.
+        seed: of the probes.
+    """
+
+    l1: np.ndarray
+    l2: np.ndarray
+    l1_stderr: np.ndarray
+    l2_stderr: np.ndarray
+    n_eff: np.ndarray
+    n_eff_stderr: np.ndarray
+    mean: float
+    mean_stderr: float
+    probes: int
+    method: str
+    seed: int
+
+    @property
+    def ci95(self) -> tuple[float, float]:
+        """About 19 in 20 such intervals hold the mean of n_eff over the rows."""
+        return self.mean - 1.96 * self.mean_stderr, self.mean + 1.96 * self.mean_stderr
+
+
+def probe(
+    mixer: Callable[[Any], Any],
+    length: int,
+    *,
+    probes: int = 256,
+    nonnegative: bool = False,
+    seed: int = 0,
+) -> Probed:
+    """How focused a mixer is that is linear in its values, by answers to random values.
+
+    Rademacher values give E o² = Σa². Cauchy values give o the law of Σ|a|·C: the geometric mean of
+    m of |o|, times cos(π/2m)^m, has the mean Σ|a| exactly. Both have the error bars of their laws.
+
+    Args:
+        mixer: values [length, probes], float32 -> outputs [..., rows, probes], NumPy or JAX.
+        length: tokens that have values.
+        probes: m of each kind, at least 8.
+        nonnegative: whether no weight is negative; Σ|a| is then the answer to ones, exactly.
+        seed: of the probes.
+
+    Raises:
+        InputError: outputs of another shape or not finite, or a mixer that is not linear in them.
+
+    Source: Rademacher, Hutchinson (1990); Cauchy projections, Li, Hastie and Church (2007).
+    """
+    length = int(LENGTH.one(length))
+    if isinstance(probes, bool) or not isinstance(probes, int) or probes < _LEAST:
+        raise InputError("probes", probes, f"give a whole number, at least {_LEAST}")
+    check_seed(seed)
+    rng = np.random.default_rng([int(seed), length])
+    signs = rng.choice(np.array([-1.0, 1.0], np.float32), (length, probes))
+    squares = _answers(mixer, signs) ** 2
+    _check_linear(mixer, signs)
+    if nonnegative:
+        ones = _answers(mixer, np.ones((length, probes), np.float32))[..., :1]
+        logs, name = np.log(np.abs(ones)).repeat(probes, axis=-1), "ones"
+    else:
+        cauchy = np.tan(np.pi * (rng.random((length, probes)) - 0.5)).astype(np.float32)
+        logs, name = np.log(np.abs(_answers(mixer, cauchy))), "Cauchy"
+    return _concluded(squares, logs, f"Rademacher and {name}", int(seed))
+
+
+def _answers(mixer: Callable[[Any], Any], values: np.ndarray) -> np.ndarray:
+    found = np.asarray(mixer(values), np.float64)
+    if found.ndim < 2 or found.shape[-1] != values.shape[-1]:
+        fix = f"must answer values {values.shape} with [..., rows, {values.shape[-1]}]"
+        raise InputError("mixer", f"outputs of shape {found.shape}", fix)
+    if not np.isfinite(found).all():
+        raise InputError("mixer", "outputs", "holds NaN or infinite values")
+    return found
+
+
+def _check_linear(mixer: Callable[[Any], Any], values: np.ndarray) -> None:
+    """Answers to half as large values are half as large."""
+    once, half = _answers(mixer, values), _answers(mixer, values / 2)
+    if not np.allclose(half, once / 2, rtol=1e-3, atol=1e-4 * np.abs(once).max()):
+        fix = "must be linear in its values: answers to half of them are not half of the answers"
+        raise InputError("mixer", "outputs", fix)
+
+
+def _without_one(x: np.ndarray) -> np.ndarray:
+    """Means of all probes but one, for each of them."""
+    count = x.shape[-1]
+    return (x.sum(-1, keepdims=True) - x) / (count - 1)
+
+
+def _concluded(squares: np.ndarray, logs: np.ndarray, method: str, seed: int) -> Probed:
+    """Sums and ratios with their error bars; those of the ratio by a jackknife over the probes."""
+    m = squares.shape[-1]
+    exact = method.endswith("ones")
+
+    def unbiased(power: int, count: int) -> float:
+        return 1.0 if exact else math.cos(power * math.pi / (2 * count)) ** count
+
+    l2 = squares.mean(-1)
+    l1 = np.exp(logs.mean(-1)) * unbiased(1, m)
+    scatter = 0.0 if exact else math.sqrt(unbiased(1, m) ** 2 / unbiased(2, m) - 1)
+    whole = metric.effective(np.exp(logs.mean(-1)), l2) * unbiased(2, m)
+    others = _without_one(logs), _without_one(squares)
+    each = metric.effective(np.exp(others[0]), others[1]) * unbiased(2, m - 1)
+
+    def jackknife(whole: Any, each: Any) -> tuple[Any, Any]:
+        value = m * whole - (m - 1) * each.mean(-1)
+        return value, np.sqrt((m - 1) * each.var(-1))
+
+    n_eff, n_eff_stderr = jackknife(whole, each)
+    mean, mean_stderr = jackknife(whole.mean(), each.reshape(-1, m).mean(0))
+    return Probed(
+        l1=l1,
+        l2=l2,
+        l1_stderr=l1 * scatter,
+        l2_stderr=squares.std(-1, ddof=1) / math.sqrt(m),
+        n_eff=n_eff,
+        n_eff_stderr=n_eff_stderr,
+        mean=float(mean),
+        mean_stderr=float(mean_stderr),
+        probes=m,
+        method=method,
+        seed=seed,
+    )
