@@ -99,8 +99,12 @@ def stream(
         )
 
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    q = (q * jnp.asarray(scale, q.dtype)).reshape(-1, heads // groups, *q.shape[-2:])
-    own = Rows(q, jnp.asarray(at, "int32"), None if slopes is None else by_head("slopes", slopes))
+    own = Rows(
+        q.reshape(-1, heads // groups, *q.shape[-2:]),
+        jnp.asarray(at, "int32"),
+        jnp.asarray(scale, jnp.promote_types(q.dtype, "float32")),
+        None if slopes is None else by_head("slopes", slopes),
+    )
     k = k.reshape(-1, *k.shape[-2:])
     first = 0 if axis_name is None else jax.lax.axis_index(axis_name) * k.shape[-2]
     scores = Scores(causal, window, softcap, mask, precision)

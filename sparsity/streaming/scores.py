@@ -34,13 +34,15 @@ class Rows(NamedTuple):
     """Queries and what belongs to each.
 
     Args:
-        q: queries times the scale, [groups, heads, rows, d].
+        q: queries [groups, heads, rows, d].
         at: their positions, int32 [rows].
+        scale: of q·k.
         slopes: of ALiBi, [groups, heads]; None for none.
     """
 
     q: Any
     at: Any
+    scale: Any
     slopes: Any = None
 
 
@@ -54,7 +56,7 @@ def logits(scores: Scores, rows: Rows, k: Any, at: Any) -> tuple[Any, Any]:
         at: their positions, int32 [keys].
     """
     wide = jnp.promote_types(rows.q.dtype, "float32")
-    s = jnp.einsum(
+    s = rows.scale.astype(wide) * jnp.einsum(
         "ghrd,gkd->ghrk", rows.q, k, precision=scores.precision, preferred_element_type=wide
     )
     if scores.softcap is not None:
