@@ -85,6 +85,8 @@ _LAWS: dict[str, MapLaw] = {
 
 def has(kernel: RowMap, quantity: Quantity) -> bool:
     """Whether the mean of a quantity over rows is known exactly."""
+    if quantity.linear is not None:
+        return has(kernel, quantity.linear.of)
     return kernel.family in _LAWS and _LAWS[kernel.family].has(quantity)
 
 
@@ -115,5 +117,8 @@ def law(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
         raise InputError("length", n, "give at least one")
     if row.gamma > _WIDEST:
         raise InputError("gamma", row.gamma, f"must be at most {_WIDEST:g} here")
+    if quantity.linear is not None:
+        found = law(row, quantity.linear.of, n)
+        return tuple(quantity.linear.columns(found, n))  # type: ignore[return-value]
     value, error = _LAWS[kernel.family].columns(row, quantity, n.reshape(-1))
     return value.reshape(n.shape), np.ones(n.shape), error.reshape(n.shape)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import numpy as np
 
 
 class RowSums(NamedTuple):
@@ -85,6 +87,39 @@ class Layers:
 
 
 @dataclass(frozen=True)
+class Linear:
+    """A quantity shift(n) + slope(n)·(another one), row by row: its law is that of the other one.
+
+    Args:
+        of: the other one.
+        shift: of the length n, [lengths]; ∞ is the limit of long rows.
+        slope: likewise.
+    """
+
+    of: Quantity
+    shift: Callable[[Any], Any]
+    slope: Callable[[Any], Any]
+
+    def __call__(self, value: Any, n: Any) -> Any:
+        """The value in rows of n, given that of the other one."""
+        return self.shift(n) + self.slope(n) * value
+
+    def columns(self, columns: Sequence[Any], n: Any) -> list[Any]:
+        """Values, P(row ≠ 0) and relative error bounds, given those of the other one."""
+        value, p_row, error = columns
+        least, most = np.sort([self(end, n) for end in self._ends(n)], axis=0)
+        found = self(value, n)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            off = np.abs(self.slope(n) * value) * error + 4e-16 * np.abs(self.shift(n))
+            relative = np.where(off > 0, off / np.abs(found), 0.0)
+        return [np.clip(found, least, most), p_row, relative]
+
+    def _ends(self, n: Any) -> np.ndarray:
+        ends = np.array([self.of.ends(m) for m in np.ravel(n).tolist()])
+        return np.moveaxis(ends.reshape(*np.shape(n), 2), -1, 0)
+
+
+@dataclass(frozen=True)
 class Quantity:
     """One thing that can be asked of a row.
 
@@ -101,6 +136,7 @@ class Quantity:
         limit: whether it has a limit for long rows without sinks.
         whole: whether its definition needs the weights one by one, not their sums alone.
         layers: what it is of the number of weights above a, for its exact law; None for others.
+        linear: what it is of another quantity, for its exact law; None for others.
     """
 
     name: str
@@ -115,14 +151,20 @@ class Quantity:
     limit: bool = False
     whole: bool = False
     layers: Layers | None = None
+    linear: Linear | None = None
 
     @property
     def has_law(self) -> bool:
         """Whether it has an exact law at finite n, for some rows at least."""
+        if self.linear is not None:
+            return self.linear.of.has_law
         return self.integral is not None or self.layers is not None
 
     def ends(self, n: float) -> tuple[float, float]:
         """The least and the largest value of rows of n tokens, of a quantity with an exact law."""
+        if self.linear is not None:
+            first, last = (self.linear(end, n) for end in self.linear.of.ends(n))
+            return min(first, last), max(first, last)
         if self.layers is not None:
             return self.layers.least(n), self.layers.most(n)
         assert self.integral is not None
@@ -131,28 +173,32 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Family:
-    """Quantities that differ in one number, each asked for as "name:number".
+    """Quantities that differ in a number or two, each asked for as "name:number[,number]".
 
     Args:
         name: before the colon.
-        symbol: of the number.
+        symbol: of the numbers, as they are typed.
         title: what they are, in words.
-        domain: of the number, as printed in errors.
-        admits: whether a number is in it.
-        member: the quantity of a number, given its name as well.
-        example: a number for which the tests try every instrument.
+        domain: of the numbers, as printed in errors.
+        admits: whether numbers are in it.
+        member: the quantity of its numbers, given its name as well.
+        example: numbers, as they are typed, for which the tests try every instrument.
     """
 
     name: str
     symbol: str
     title: str
     domain: str
-    admits: Callable[[float], bool]
-    member: Callable[[str, float], Quantity]
-    example: float
+    admits: Callable[..., bool]
+    member: Callable[..., Quantity]
+    example: str
 
-    def named(self, number: float) -> Quantity:
-        """The quantity of a number in the domain."""
-        short = f"{number:g}"
-        shown = short if float(short) == number else repr(number)
-        return self.member(f"{self.name}:{shown}", number)
+    @property
+    def count(self) -> int:
+        """How many numbers it takes."""
+        return 1 + self.symbol.count(",")
+
+    def named(self, *numbers: float) -> Quantity:
+        """The quantity of numbers in the domain."""
+        shown = [f"{x:g}" if float(f"{x:g}") == x else repr(x) for x in numbers]
+        return self.member(f"{self.name}:{','.join(shown)}", *numbers)

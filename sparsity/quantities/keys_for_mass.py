@@ -31,5 +31,5 @@ keys_for_mass = Family(
     domain="a share between 0 and 1",
     admits=lambda share: 0 < share < 1,
     member=_member,
-    example=0.9,
+    example="0.9",
 )

@@ -40,5 +40,5 @@ power_sum = Family(
     domain="an order from 0.5 to 8, but not 1",
     admits=lambda order: 0.5 <= order <= 8 and order != 1,
     member=_member,
-    example=3.0,
+    example="3",
 )

@@ -66,5 +66,5 @@ top_k_mass = Family(
     domain="a whole number of keys, at least 1",
     admits=lambda k: k >= 1 and k == int(k),
     member=_member,
-    example=4.0,
+    example="4",
 )
