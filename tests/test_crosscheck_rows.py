@@ -164,7 +164,7 @@ def test_the_grid_holds_every_cell_of_rows_and_positions():
     assert sum(cell in grid for cell in reference_cells()) == len(reference_cells()) == 30
     assert sum(cell in grid for cell in ROTARY_CELLS) == len(ROTARY_CELLS) == 6
     assert sum(cell.quantity == "sink_mass" for cell in grid) == 5
-    assert len(grid) == 218
+    assert len(grid) == 220
     assert len(ROPE) == 2
     assert len(COCA) == 3
     assert len(MASS) == 2

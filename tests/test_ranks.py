@@ -287,13 +287,14 @@ def test_contract_of_every_family(family, command, tmp_path):
     assert quantities.named(f" {name} ".strip().replace(",", ", ")) is quantity
     weights = np.array([[0.0, 1.0, 3.0, 4.0, 0.0], [1.0, 1.0, 1.0, 1.0, 1.0]])
     sums = quantities.RowSums(
-        5, weights.sum(-1), (weights**2).sum(-1), np.zeros(2), np.zeros(2), weights
+        5, weights.sum(-1), (weights**2).sum(-1), weights[:, 2:4].sum(-1), np.zeros(2), weights
     )
     values = {"top_k_mass": [1, 0.8], "keys_for_mass": [3, 5],
               "power_sum": [(1 + 27 + 64) / 512, 1 / 25],
-              "pq_index": [1 - 8 / math.sqrt(5 * 26), 0]}  # fmt: skip
+              "pq_index": [1 - 8 / math.sqrt(5 * 26), 0], "sink_mass_above": [1, 0]}  # fmt: skip
     assert_allclose(quantity.of(sums), values[family.name], rtol=1e-15, atol=1e-15)
-    line = ["exp", "--gamma", "1.5", "--length", "32", "--of", name]
+    sinks = ["--step", "sink-logit:4"] if quantity.sinks else []
+    line = ["exp", "--gamma", "1.5", "--length", "32", "--of", name, *sinks]
     code, out, err = command("estimate", *line, "--rel-error", "1e-2", "--json")
     assert (code, err) == (0, "")
     assert json.loads(out)["quantity"] == name
@@ -303,15 +304,16 @@ def test_contract_of_every_family(family, command, tmp_path):
         assert "no exact law" in err
         return
     held = json.loads(out)["value"]
-    made = sparsity.design(Row("exp", gamma=1.0), length=32, free="gamma", **{name: held})
+    steps = (SinkLogit(4.0),) if quantity.sinks else ()
+    made = sparsity.design(Row("exp", gamma=1.0, steps=steps), length=32, free="gamma",
+                           **{name: held})  # fmt: skip
     assert made.check == pytest.approx(held, rel=1e-9)
     assert made.value == pytest.approx(1.5, rel=1e-7)
-    code, _, err = command("design", "exp", "--length", "32", "--of", name, "--value", 2)
+    code, _, err = command("design", *line[:1], *line[3:], "--value", 2)
     assert code == 2
     assert err.startswith(f"sparsity: {name} = 2")
     file = tmp_path / "swept.nc"
-    code, _, err = command("sweep", "exp", "--gamma", "1,1.5", "--length", "32", "--of", name,
-                           "--out", file)  # fmt: skip
+    code, _, err = command("sweep", "exp", "--gamma", "1,1.5", *line[3:], "--out", file)
     assert code == 0, err
     with xarray.open_dataset(file) as data:
         assert float(data[name].sel(gamma=1.5).squeeze()) == pytest.approx(held, rel=1e-11)

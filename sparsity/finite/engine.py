@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.finite import transforms
+from sparsity.finite import sink_chance, transforms
 from sparsity.finite.laplace import TAIL, Laplace, family, laplace
 from sparsity.finite.ranked import ranked
 from sparsity.finite.transforms import SLOW, STEP, Sums
@@ -190,6 +190,9 @@ def law(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, ...]:
     if quantity.linear is not None:
         return tuple(quantity.linear.columns(law(row, quantity.linear.of, n), n))
     flat = n.reshape(-1)
+    if quantity.above is not None:
+        columns = sink_chance.law(row, quantity.above, flat)
+        return tuple(column.reshape(n.shape) for column in columns)
     if quantity.layers is not None:
         columns = _ranked(row, quantity, quantity.layers, flat)
         return tuple(column.reshape(n.shape) for column in columns)

@@ -17,6 +17,7 @@ from sparsity.quantities.participation import participation
 from sparsity.quantities.power_sum import power_sum
 from sparsity.quantities.pq_index import pq_index
 from sparsity.quantities.sink_mass import sink_mass
+from sparsity.quantities.sink_mass_above import sink_mass_above
 from sparsity.quantities.sparsity import S
 from sparsity.quantities.support import support
 from sparsity.quantities.top_k_mass import top_k_mass
@@ -43,6 +44,7 @@ __all__ = [
     "power_sum",
     "pq_index",
     "sink_mass",
+    "sink_mass_above",
     "support",
     "top_k_mass",
 ]
@@ -50,7 +52,7 @@ __all__ = [
 ALL: tuple[Quantity, ...] = (
     *(S, n_eff, participation, entropy, max_weight, gini, hoyer, sink_mass, support),
 )
-FAMILIES: tuple[Family, ...] = (top_k_mass, keys_for_mass, power_sum, pq_index)
+FAMILIES: tuple[Family, ...] = (top_k_mass, keys_for_mass, power_sum, pq_index, sink_mass_above)
 
 
 def named(of: str | Quantity) -> Quantity:

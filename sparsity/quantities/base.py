@@ -137,6 +137,7 @@ class Quantity:
         whole: whether its definition needs the weights one by one, not their sums alone.
         layers: what it is of the number of weights above a, for its exact law; None for others.
         linear: what it is of another quantity, for its exact law; None for others.
+        above: the share of the sinks, of which it is the chance to exceed it; None for others.
     """
 
     name: str
@@ -152,19 +153,22 @@ class Quantity:
     whole: bool = False
     layers: Layers | None = None
     linear: Linear | None = None
+    above: float | None = None
 
     @property
     def has_law(self) -> bool:
         """Whether it has an exact law at finite n, for some rows at least."""
         if self.linear is not None:
             return self.linear.of.has_law
-        return self.integral is not None or self.layers is not None
+        return any(x is not None for x in (self.integral, self.layers, self.above))
 
     def ends(self, n: float) -> tuple[float, float]:
         """The least and the largest value of rows of n tokens, of a quantity with an exact law."""
         if self.linear is not None:
             first, last = (self.linear(end, n) for end in self.linear.of.ends(n))
             return min(first, last), max(first, last)
+        if self.above is not None:
+            return 0.0, 1.0
         if self.layers is not None:
             return self.layers.least(n), self.layers.most(n)
         assert self.integral is not None

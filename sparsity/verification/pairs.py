@@ -86,7 +86,7 @@ def _candidates(row: Row, n: int | None) -> list[Question]:
         tokens = None
     sinks = tokens is not None and bool(tokens.sink.any() or tokens.units)
     for quantity in quantities.ALL:
-        if quantity.whole and n > WHOLE or quantity.linear is not None:
+        if (quantity.whole and n > WHOLE) or quantity.linear is not None:
             continue  # a linear image of another quantity is held by that one's cell
         if quantity.has_law and (sinks or not quantity.sinks):
             found.append(Question(row, ("exact law", "whole rows"), quantity.name, n))
