@@ -161,7 +161,7 @@ PLANTED: dict[str, tuple[list[Any], Any, Any, int]] = {
 def test_the_grid_holds_every_cell_of_rows_and_positions():
     grid = reference_grid()
     assert all(isinstance(cell, Question) for cell in grid)
-    assert sum(cell in grid for cell in reference_cells()) == len(reference_cells()) == 30
+    assert sum(cell in grid for cell in reference_cells()) == len(reference_cells()) == 32
     assert sum(cell in grid for cell in ROTARY_CELLS) == len(ROTARY_CELLS) == 6
     assert sum(cell.quantity == "sink_mass" for cell in grid) == 5
     assert len(grid) == 220

@@ -18,7 +18,7 @@ the lognormal distribution".
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import lambertw
@@ -59,7 +59,7 @@ class Others(NamedTuple):
 
 def _log_transform(s: np.ndarray, gamma: float) -> tuple[np.ndarray, np.ndarray]:
     """Log of E e^(−s e^(γε)) for complex s, and the same by every other point of the rule."""
-    w = lambertw(s * gamma**2)
+    w: Any = lambertw(s * gamma**2)
     tilt = np.clip(0.5 * np.angle(w), -0.5, 0.5)
     most = _TILT * gamma / np.sqrt(1 + np.abs(w))
     tilt = np.clip(tilt, -most, most)
@@ -90,7 +90,7 @@ def _saddle(others: Others, log_c: float) -> tuple[float, float]:
     def known(u: float) -> np.ndarray:
         """W of each group: −s d ln φ/ds is about W/γ²."""
         x = np.exp(np.minimum(u + scale, 690.0)) * square
-        return lambertw(x).real
+        return np.asarray(lambertw(x)).real
 
     low, high = -1.0, 690.0
     for _ in range(_BISECTIONS):
@@ -137,7 +137,7 @@ def below(others: Others, log_c: float) -> tuple[float, float]:
     if not size[0] > _LEAST:
         return 0.0, math.inf
     live = np.flatnonzero(np.nan_to_num(size) > math.exp(-_DEPTH) * np.nanmax(size))
-    u = np.arange(0.0, far[live[-1]] + _LEAP, _STEP)
+    u = np.arange(0.0, float(far[live[-1]]) + _LEAP, _STEP)
     body, rough = _along(others, log_c, place, u)
     value = float(body.real.sum()) * _STEP
     gap = abs(value - 2 * _STEP * float(body.real[::2].sum()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -86,6 +86,42 @@ class Layers:
     most: Callable[[float], float]
 
 
+class LongRows(Protocol):
+    """What limits of long rows are made of: sums over tokens that average themselves.
+
+    Each answer is a value and a bound on its absolute error.
+    """
+
+    @property
+    def n(self) -> float:
+        """The length; refused where none was given."""
+        ...
+
+    def product(self, *sums: tuple[float, float], count: float = 0.0, total: float = 0.0,
+                sinks: float = 0.0) -> tuple[float, float]:  # fmt: skip
+        """Π (Σ|a|^order)^power of pairs (order, power), times powers of n, of all mass, of sinks'.
+
+        All mass is Σ|a| with the weights of sink logits.
+        """
+        ...
+
+    def entropy(self) -> tuple[float, float]:
+        """−Σ p ln p of p = |a| over all mass."""
+        ...
+
+    def gini(self) -> tuple[float, float]:
+        """E|a − a′|/(2 E|a|) of two weights."""
+        ...
+
+    def top(self, share: float) -> tuple[float, float]:
+        """The share of the mass that a share of the keys holds, the largest first."""
+        ...
+
+    def keys(self, share: float) -> tuple[float, float]:
+        """The share of the keys, the largest first, that holds a share of the mass."""
+        ...
+
+
 @dataclass(frozen=True)
 class Linear:
     """A quantity shift(n) + slope(n)·(another one), row by row: its law is that of the other one.
@@ -133,7 +169,8 @@ class Quantity:
         units: whether a row of sink logits alone has a value.
         integral: its exact law at finite n; None where none is known.
         sinks: whether it needs a sink in the row.
-        limit: whether it has a limit for long rows without sinks.
+        limit: what it tends to in long rows, and a bound on the error of that; None where there is
+            no such limit, or it is that of the quantity in `linear`.
         whole: whether its definition needs the weights one by one, not their sums alone.
         layers: what it is of the number of weights above a, for its exact law; None for others.
         linear: what it is of another quantity, for its exact law; None for others.
@@ -149,11 +186,16 @@ class Quantity:
     units: bool = False
     integral: Integral | None = None
     sinks: bool = False
-    limit: bool = False
+    limit: Callable[[LongRows], tuple[float, float]] | None = None
     whole: bool = False
     layers: Layers | None = None
     linear: Linear | None = None
     above: float | None = None
+
+    @property
+    def has_limit(self) -> bool:
+        """Whether it has a limit in long rows, for some rows at least."""
+        return self.limit is not None or (self.linear is not None and self.linear.of.has_limit)
 
     @property
     def has_law(self) -> bool:

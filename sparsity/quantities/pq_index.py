@@ -6,11 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.quantities.base import Family, Linear, Quantity, RowSums
+from sparsity.quantities.base import Family, Linear, LongRows, Quantity, RowSums
 from sparsity.quantities.sparsity import S
 
 
 def _member(name: str, p: float, q: float) -> Quantity:
+    def limit(rows: LongRows) -> tuple[float, float]:
+        ratio, error = rows.product((p, 1 / p), (q, -1 / q), count=1 / q - 1 / p)
+        return 1 - ratio, error
+
     def of(row: RowSums) -> Any:
         a = row.weights / row.weights.max(-1)[..., None]
         low, high = ((a**order).mean(-1) ** (1 / order) for order in (p, q))
@@ -24,6 +28,7 @@ def _member(name: str, p: float, q: float) -> Quantity:
         unit="1",
         of=of,
         whole=True,
+        limit=limit,
         # 1 − S_n, of p = 1 and q = 2
         linear=Linear(of=S, shift=np.ones_like, slope=lambda n: -np.ones_like(n))
         if (p, q) == (1, 2)
