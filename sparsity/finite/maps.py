@@ -9,7 +9,7 @@ import numpy as np
 
 from sparsity import quantities
 from sparsity.errors import InputError
-from sparsity.finite import engine, sparsemax, sparsemax_focus, stick_breaking, top_k
+from sparsity.finite import engine, entmax, sparsemax, sparsemax_focus, stick_breaking, top_k
 from sparsity.kernels import RowMap, exp
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row
@@ -56,6 +56,12 @@ def _sparsemax(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray,
     return found.value[which], found.error[which]
 
 
+def _entmax(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    found = entmax.law(row.gamma, n)
+    which = ("support", "participation").index(quantity.name)
+    return found.value[which], found.error[which]
+
+
 def _stick_breaking(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if quantity is quantities.support:
         return n, np.zeros(n.shape)
@@ -74,10 +80,12 @@ def _softmax_has(quantity: Quantity) -> bool:
 
 _WIDEST = 1e100  # γ whose square is in float64
 _SPARSEMAX = (quantities.S, quantities.n_eff, quantities.participation, quantities.support)
+_ENTMAX = (quantities.participation, quantities.support)
 _STICKS = (quantities.participation, quantities.entropy, quantities.support)
 
 _LAWS: dict[str, MapLaw] = {
     "sparsemax": MapLaw(_among(*_SPARSEMAX), _sparsemax),
+    "entmax1.5": MapLaw(_among(*_ENTMAX), _entmax),
     "topk": MapLaw(_softmax_has, _top_k),
     "stick-breaking": MapLaw(_among(*_STICKS), _stick_breaking),
 }
