@@ -468,6 +468,29 @@ def test_a_planted_wrong_law_of_stick_breaking_is_rejected():
         assert judged.verdict == verdict
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "beta", "gamma", "names"),
+    [
+        ("topk:8", 0.0, 2.0, ("participation", "n_eff", "entropy", "S")),
+        ("topk:64", 0.0, 1.0, ("participation", "n_eff", "entropy", "S")),
+        ("stick-breaking", -3.0, 1.0, ("participation", "entropy")),
+        ("stick-breaking", -8.0, 2.0, ("participation", "entropy")),
+    ],
+)
+def test_long_sampled_rows_hold_the_laws(name, beta, gamma, names):
+    """10⁵ rows of 4096 tokens, the same for all quantities."""
+    row, ran = Row(name, beta=beta, gamma=gamma), 0
+    sampling = Sampling(1e-9, max_samples=1e5, seed=18, dtype=np.float32)
+    drawn = draw_rows(row, 4096, sampling, names)
+    for of in names:
+        found, rows = law(row, of, length=4096), drawn.estimate(of)
+        assert rows.samples >= 1e5
+        assert abs(rows.log_value - found.log_value) < 4.5 * math.hypot(rows.rel_stderr, 1e-6)
+        ran += 1
+    assert ran == len(names)
+
+
 # Entmax.
 
 

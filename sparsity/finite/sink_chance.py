@@ -65,7 +65,7 @@ def _log_transform(s: np.ndarray, gamma: float) -> tuple[np.ndarray, np.ndarray]
     tilt = np.clip(tilt, -most, most)
     turned, line = w * np.exp(-1j * tilt) / gamma**2, w + 1j * tilt
 
-    def exponent(x: np.ndarray) -> np.ndarray:
+    def exponent(x: np.ndarray) -> Any:
         rise = np.exp(np.minimum(gamma * x, 600.0))
         return x * line[:, None] / gamma - 0.5 * x * x - turned[:, None] * rise
 
@@ -90,7 +90,8 @@ def _saddle(others: Others, log_c: float) -> tuple[float, float]:
     def known(u: float) -> np.ndarray:
         """W of each group: −s d ln φ/ds is about W/γ²."""
         x = np.exp(np.minimum(u + scale, 690.0)) * square
-        return np.asarray(lambertw(x)).real
+        w: Any = lambertw(x)
+        return w.real
 
     low, high = -1.0, 690.0
     for _ in range(_BISECTIONS):

@@ -13,6 +13,7 @@ import math
 
 import numpy as np
 from scipy.optimize import brentq
+from scipy.special import ndtri
 
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel
@@ -121,6 +122,10 @@ class Lorenz(LevelSets):
     def _level(self, over: float, by: str) -> float:
         """The level above which a share of the weights, or of the mass, is."""
         function = self._share if by == "weights" else self._held
+        if by == "weights":  # of an f that rises with the score, those of the largest scores
+            rising = float(self.log(np.array(-ndtri(over))))
+            if abs(self._share(rising) - over) <= 1e-12 * over:  # `top` mends that
+                return rising
         low, high = self._range()
         if function(low) <= over:
             return low
