@@ -217,7 +217,7 @@ def test_there_are_fourteen_planted_errors():
 
 def test_cells_are_named_by_what_they_check():
     named = [(c.kernel.name, c.quantity, str(c.parameters)) for c in reference_cells()]
-    assert len(set(named)) == 30
+    assert len(set(named)) == 32
     row = Row(exp, gamma=1.0, steps=(SinkLogit(2.5),))
     assert of_rows(row, 4, "sink_mass").parameters == {
         "beta": 0.0,

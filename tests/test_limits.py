@@ -44,7 +44,10 @@ def agrees(found, true):
     return abs(found.value / true - 1) <= found.error_bound + 2e-14
 
 
-@pytest.mark.parametrize("gamma", [0.1, 1.0, 3.0, 8.0])
+SLOW = [pytest.param(gamma, marks=pytest.mark.slow) for gamma in (0.1, 8.0)]
+
+
+@pytest.mark.parametrize("gamma", [1.0, 3.0, *SLOW])
 def test_closed_forms_of_softmax(gamma):
     ran = 0
     for of, true in of_softmax(gamma).items():
@@ -88,8 +91,11 @@ def mean(f, points=()):
     [
         ("relu2", lambda s: max(s, 0.0) ** 2, (-0.375,)),
         ("sigmoid", expit, ()),
-        ("softplus", lambda s: np.logaddexp(0, s), ()),
-        ("threshold", lambda s: math.exp(s) if s > 0 else 0.0, (-0.375,)),
+        pytest.param("softplus", lambda s: np.logaddexp(0, s), (), marks=pytest.mark.slow),
+        pytest.param(
+            *("threshold", lambda s: math.exp(s) if s > 0 else 0.0, (-0.375,)),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_rising_weights_by_integrals(kernel, f, cut):
@@ -115,9 +121,13 @@ def test_rising_weights_by_integrals(kernel, f, cut):
 
 
 def test_known_gini_coefficients():
-    """√2 − 1 of half-normal weights |s|; half of them zero 1/√2; ranks of a grid."""
+    """√2 − 1 of half-normal weights |s|; half of them zero 1/√2."""
     assert_allclose(limit("abs", "gini", beta=0, gamma=2.0).value, math.sqrt(2) - 1, rtol=1e-12)
     assert_allclose(limit("relu", "gini", beta=0, gamma=2.0).value, math.sqrt(0.5), rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_ranks_of_a_grid_of_scores():
     x = ndtri((np.arange(10**6) + 0.5) / 10**6)
     for kernel, f in (
         ("silu", lambda s: abs(s) * expit(s)),
@@ -137,7 +147,10 @@ def test_known_gini_coefficients():
 LONG = 10**8
 
 
-@pytest.mark.parametrize("kernel", ["exp", "relu2", "gelu", "softpick"])
+@pytest.mark.parametrize(
+    "kernel",
+    ["exp", "relu2", *(pytest.param(x, marks=pytest.mark.slow) for x in ("gelu", "softpick"))],
+)
 def test_exact_laws_of_long_rows_tend_to_them(kernel):
     """The exact laws at n = 10⁸ share neither their integrals nor their rule."""
     given, ran = {"beta": 0.5, "gamma": 0.7}, 0
@@ -158,7 +171,7 @@ def test_rows_of_steps():
         assert abs(far.value / law.value - 1) < 1e-5, of
     share = math.exp(12) / (math.exp(12) + 1e6 * math.exp(0.125))
     assert_allclose(limit(row, "sink_mass", length=10**6).value, share, rtol=1e-12)
-    for steps in ((Decay(0.99),), (Alibi(0.01), Window(300)), (QKNorm(8),)):
+    for steps in ((Decay(0.99),), (QKNorm(8), Window(300))):
         row = Row("relu2", beta=1.0, gamma=0.5, steps=steps)
         S = sparsity.evaluate(row, length=512)
         assert_allclose(limit(row, "n_eff", length=512).value, 512 * S.S**2, rtol=1e-9)

@@ -38,7 +38,8 @@ def test_definitions_on_concrete_rows(array):
     root = math.sqrt(9)
     l1, l2 = rows.sum(-1), np.sqrt((rows**2).sum(-1))
     assert_allclose(found, (root - l1 / l2) / (root - 1), rtol=1e-12)  # Hoyer (2004), section 3.1
-    for p, q in ((1, 2), (0.5, 1), (0.5, 1.5), (2, 4)):
+    orders = ((1, 2), (0.5, 1), (0.5, 1.5), (2, 4)) if array is np.asarray else ((0.5, 1.5),)
+    for p, q in orders:
         of = quantities.named(f"pq_index:{p:g},{q:g}").of
         assert_allclose(of(sums(array(rows))), [pq(row, p, q) for row in rows], rtol=1e-12)
         assert_allclose(of(sums(array(np.ones((1, 5))))), 0, atol=1e-15)
@@ -74,9 +75,12 @@ ROWS = (("exp", 0.0, 2.0), ("relu2", -1.0, 1.0), ("identity", 0.5, 1.0), ("spars
 OF = ("hoyer", "pq_index:1,2")
 
 
-def test_sampled_rows_hold_the_laws_and_reject_wrong_ones():
+@pytest.mark.parametrize(
+    "places", [ROWS[3:4], pytest.param(ROWS, marks=pytest.mark.slow)], ids=["few", "all"]
+)
+def test_sampled_rows_hold_the_laws_and_reject_wrong_ones(places):
     ran, rejected = 0, 0
-    for kernel, beta, gamma in ROWS:
+    for kernel, beta, gamma in places:
         row = Row(kernel, beta=beta, gamma=gamma)
         drawn = draw_rows(row, 16, Sampling(2e-3, seed=6, dtype=np.float32), "hoyer", also=OF)
         for of in OF:
@@ -88,7 +92,7 @@ def test_sampled_rows_hold_the_laws_and_reject_wrong_ones():
             other = sparsity.exact(row, length=16, of=OF[of == OF[0]])
             assert abs(found.log_value - other.log_value) > 4.5 * found.rel_stderr
             rejected += 1
-    assert ran == rejected == 10
+    assert ran == rejected == 2 * len(places)
 
 
 def test_a_planted_wrong_image_is_rejected():
@@ -114,8 +118,6 @@ def test_ends_and_other_instruments():
     assert_allclose(sparsity.exact("exp", gamma=found.value, length=64, of="hoyer").value, 0.5)
     with pytest.raises(InputError, match="no exact law here; use estimate"):
         sparsity.exact("exp", gamma=1.0, length=8, of="pq_index:0.5,1")
-    drawn = sparsity.estimate("exp", gamma=1.0, length=8, of="pq_index:0.5,1", rel_error=0.02)
-    assert 0 < drawn.value < 1
     for bad in ("pq_index:2,1", "pq_index:1", "pq_index:1,2,3", "pq_index:0,1", "pq_index:1,nan"):
         with pytest.raises(InputError, match="two orders p < q"):
             quantities.named(bad)

@@ -533,7 +533,7 @@ def test_entmax_of_two_keys(gamma):
         assert found.error_bound < 1e-7
 
 
-ENTMAX = ((2.0, 2), (0.3, 16), (0.5, 256), (5.0, 65536))
+ENTMAX = ((0.3, 16), (2.0, 4096))
 
 
 @pytest.mark.parametrize(("gamma", "length"), ENTMAX)
