@@ -100,10 +100,16 @@ def effective_tokens(a: Any, axis: int = -1) -> Any:
     return effective(a.sum(axis), (a * a).sum(axis))
 
 
+def hoyer_of(l1: Any, l2: Any, n: int) -> Any:
+    """(√n − ‖a‖₁/‖a‖₂)/(√n − 1) from Σ|a| and Σa² of a row of n; 0 for a single token."""
+    root_n = n**0.5
+    return (root_n - l1 / l2**0.5) / (root_n - 1 if n > 1 else 1.0)
+
+
 def hoyer(a: Any, axis: int = -1) -> Any:
-    """Hoyer's index (√n − √n·S) / (√n − 1): 0 for uniform, 1 for one-hot; needs n ≥ 2.
+    """Hoyer's index (√n − √n·S) / (√n − 1): 0 for uniform, 1 for one-hot.
 
     Source: Hoyer, "Non-negative matrix factorization with sparseness constraints" (2004), eq. 4.
     """
-    root_n = a.shape[axis] ** 0.5
-    return root_n * (1 - row_sparsity(a, axis)) / (root_n - 1)
+    a = _scaled(a, axis)
+    return hoyer_of(a.sum(axis), (a * a).sum(axis), a.shape[axis])

@@ -3,49 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """S by theory.
-
-    Args:
-        S: the sparsity, in (0, 1]; may underflow to 0 where log_S does not.
-        log_S: its logarithm, the number to trust at the extremes.
-        method: the route that ran: "closed form", "quadrature", "summation" or "limit form".
-        error_bound: bound on |Δ log S|, hence on the relative error of S; same shape as S.
-        length: n over which the moments of a row were taken together; None for any.
-    """
-
-    S: np.ndarray
-    log_S: np.ndarray
-    method: str
-    error_bound: np.ndarray
-    length: Any = None
-    quantity: ClassVar[str] = "S"
-
-    @classmethod
-    def from_log(cls, log_S: Any, method: str, error_bound: Any, length: Any = None) -> Evaluation:
-        """Assemble from log S; S ≤ 1 holds exactly, as it must."""
-        log_S = np.asarray(log_S, dtype=np.float64)
-        if log_S.max(initial=0.0) > 0:
-            log_S = np.minimum(log_S, 0.0)
-        bound = np.broadcast_to(np.asarray(error_bound, dtype=np.float64), log_S.shape)
-        with np.errstate(under="ignore"):
-            return cls(np.exp(log_S), log_S, method, bound, length)
-
-    @property
-    def value(self) -> np.ndarray:
-        """S, under the name that every result has."""
-        return self.S
-
-    @property
-    def log_value(self) -> np.ndarray:
-        """Log S."""
-        return self.log_S
 
 
 class _OfS:
@@ -69,6 +29,38 @@ class _OfS:
     def log_S(self) -> Any:
         """The log of the value, if it is of S."""
         return self._only("log_S", self.log_value)
+
+
+@dataclass(frozen=True)
+class Evaluation(_OfS):
+    """S, or the limit of another quantity for long rows, by theory.
+
+    Args:
+        value: the quantity; may underflow to 0 where log_value does not.
+        log_value: its logarithm, the number to trust at the extremes.
+        method: the route that ran: "closed form", "quadrature", "summation", "limit form" or
+            "limit of long rows".
+        error_bound: bound on |Δ log value|, hence on the relative error; same shape.
+        length: n over which the moments of a row were taken together; None for any.
+        quantity: its name.
+    """
+
+    value: np.ndarray
+    log_value: np.ndarray
+    method: str
+    error_bound: np.ndarray
+    length: Any = None
+    quantity: str = "S"
+
+    @classmethod
+    def from_log(cls, log_S: Any, method: str, error_bound: Any, length: Any = None) -> Evaluation:
+        """Assemble from log S; S ≤ 1 holds exactly, as it must."""
+        log_S = np.asarray(log_S, dtype=np.float64)
+        if log_S.max(initial=0.0) > 0:
+            log_S = np.minimum(log_S, 0.0)
+        bound = np.broadcast_to(np.asarray(error_bound, dtype=np.float64), log_S.shape)
+        with np.errstate(under="ignore"):
+            return cls(np.exp(log_S), log_S, method, bound, length)
 
 
 @dataclass(frozen=True)

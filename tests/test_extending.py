@@ -29,8 +29,8 @@ print(json.dumps({
     "derived": str(sparsity.derive("hinge").S)[:1] != "",
     "limit": float(sparsity.evaluate(row, length=6).S),
     "exact": float(sparsity.exact(row, length=6).value),
-    "estimate": sparsity.estimate(row, length=6, of="hoyer", rel_error=1e-3).value,
-    "S": float(sparsity.exact(row, length=6, of="S").value),
+    "estimate": sparsity.estimate(row, length=6, of="variation", rel_error=1e-3).value,
+    "Y2": float(sparsity.exact(row, length=6, of="participation").value),
     "verified": sparsity.verify(row, length=6).agree,
     "panel": opened("hinge").specs()[0] is not None,
     "report": len(str(formulas.derivation(sparsity.derive("hinge")))),
@@ -80,9 +80,8 @@ def test_every_instrument_knows_the_new_members(extended):
     found = json.loads(run(extended, "-c", ASK))
     n = 6
     assert 1 <= found["exact"] <= n
-    # Hoyer's sparsity is linear in S_n: the sampled new quantity against the exact law of S.
-    hoyer = (n**0.5 - n**0.5 * found["S"]) / (n**0.5 - 1)
-    assert found["estimate"] == pytest.approx(hoyer, rel=6e-3)
+    # It is linear in Y₂: the sampled new quantity against the exact law of that.
+    assert found["estimate"] == pytest.approx(n * found["Y2"] - 1, rel=6e-3)
     assert 0 < found["limit"] < 1
     assert found["derived"]
     assert found["verified"]
@@ -97,7 +96,7 @@ COMMANDS = (
     "derive hinge",
     "eval hinge --beta 1 --gamma 0.5 --length 6 --step recency:2,0.5",
     "exact hinge --beta 1 --gamma 0.5 --length 6 --step recency:2,0.5",
-    "estimate hinge --beta 1 --gamma 0.5 --length 6 --step recency:2,0.5 --of hoyer",
+    "estimate hinge --beta 1 --gamma 0.5 --length 6 --step recency:2,0.5 --of variation",
     "verify hinge",
     "sweep hinge --beta 1 --gamma 0.5,1 --length 6 --step recency:2,0.5 --out s.nc",
     "design hinge --beta 1 --length 6 --n-eff 3 --step recency:2,0.5",
@@ -116,5 +115,5 @@ def test_every_command_knows_them(extended):
     assert "hinge" in answers[0]
     for answer, line in zip(answers[1:], COMMANDS[1:], strict=True):
         assert json.loads(answer), line
-    assert json.loads(answers[4])["quantity"] == "hoyer"
+    assert json.loads(answers[4])["quantity"] == "variation"
     assert json.loads(answers[5])["agree"] is True

@@ -1,6 +1,7 @@
 """Weights of whole rows: their definitions, and exact laws against what does not share them."""
 
 import math
+from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,8 +15,9 @@ from scipy.special import entr, ndtr
 import sparsity
 from sparsity import Row, kernels, panel, quantities
 from sparsity.errors import InputError
-from sparsity.finite import maps, sparsemax, stick_breaking, top_k
+from sparsity.finite import entmax, maps, sparsemax, stick_breaking, top_k
 from sparsity.montecarlo import Sampling, sample_rows
+from sparsity.montecarlo.row_sampling import draw_rows
 from sparsity.theory import quadrature
 from sparsity.verification.cells import Question
 from sparsity.verification.crosscheck import check
@@ -104,7 +106,8 @@ def test_every_law_is_verified(kernel):
         return
     found = sparsity.verify(row, length=6, detectable=4e-2, seed=1)
     assert found.agree
-    assert sorted(cell.quantity for cell in found.cells) == sorted(names)
+    own = [name for name in names if quantities.named(name).linear is None]
+    assert sorted(cell.quantity for cell in found.cells) == sorted(own)
 
 
 @pytest.mark.parametrize(
@@ -465,6 +468,29 @@ def test_a_planted_wrong_law_of_stick_breaking_is_rejected():
         assert judged.verdict == verdict
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "beta", "gamma", "names"),
+    [
+        ("topk:8", 0.0, 2.0, ("participation", "n_eff", "entropy", "S")),
+        ("topk:64", 0.0, 1.0, ("participation", "n_eff", "entropy", "S")),
+        ("stick-breaking", -3.0, 1.0, ("participation", "entropy")),
+        ("stick-breaking", -8.0, 2.0, ("participation", "entropy")),
+    ],
+)
+def test_long_sampled_rows_hold_the_laws(name, beta, gamma, names):
+    """10⁵ rows of 4096 tokens, the same for all quantities."""
+    row, ran = Row(name, beta=beta, gamma=gamma), 0
+    sampling = Sampling(1e-9, max_samples=1e5, seed=18, dtype=np.float32)
+    drawn = draw_rows(row, 4096, sampling, names)
+    for of in names:
+        found, rows = law(row, of, length=4096), drawn.estimate(of)
+        assert rows.samples >= 1e5
+        assert abs(rows.log_value - found.log_value) < 4.5 * math.hypot(rows.rel_stderr, 1e-6)
+        ran += 1
+    assert ran == len(names)
+
+
 # Entmax.
 
 
@@ -483,20 +509,133 @@ def test_entmax_by_bisection():
     assert sizes == [2, 4]
 
 
-def test_entmax_is_sampled_and_has_no_law(command):
-    row = Row("entmax1.5", gamma=2.0)
-    drawn = sparsity.estimate(row, length=64, of="support", rel_error=5e-3, seed=2)
-    sparse = law("sparsemax", "support", gamma=2.0, length=64).value
-    assert sparse < drawn.value < 64
+def two_keys_of_entmax(gamma, weigh=lambda count, y2: y2):
+    """As `two_keys`: Y₂ = 1 − (1 − d²/4)²/2 of scores d < 2 apart."""
+    s = math.sqrt(2) * gamma
+    alone = 2 * ndtr(-2 / s)
+
+    def both(d):
+        density = 2 * math.exp(-(d**2) / (2 * s * s)) / (s * math.sqrt(2 * math.pi))
+        return density * weigh(2, 1 - (1 - d * d / 4) ** 2 / 2)
+
+    cuts = [x * s for x in (0.5, 2, 5, 9) if x * s < 2]
+    return alone * weigh(1, 1) + quad(both, 0, 2, epsabs=1e-15, epsrel=1e-13, points=cuts)[0]
+
+
+@pytest.mark.parametrize("gamma", [1e-4, 0.05, 0.09, 0.11, 0.3, 1.0, 2.0, 5.0, 50.0, 1e4])
+def test_entmax_of_two_keys(gamma):
+    for of, true in (
+        ("participation", two_keys_of_entmax(gamma)),
+        ("support", two_keys_of_entmax(gamma, lambda count, y2: count)),
+    ):
+        found = law("entmax1.5", of, gamma=gamma, length=2)
+        assert abs(found.value / true - 1) <= min(found.error_bound + 1e-14, 2e-11)
+        assert found.error_bound < 1e-7
+
+
+ENTMAX = ((0.3, 16), (2.0, 4096))
+
+
+@pytest.mark.parametrize(("gamma", "length"), ENTMAX)
+def test_a_finer_rule_of_entmax_agrees(gamma, length, monkeypatch):
+    found = entmax.law(gamma, np.array([length]))
+    monkeypatch.setattr(entmax, "_POINTS", 401)
+    fine = entmax.law(gamma, np.array([length]))
+    assert (np.abs(fine.value / found.value - 1) <= found.error).all()
+    assert (found.error <= 1e-6).all()
+    assert_allclose(found.total, 1, atol=1e-11)
+
+
+def test_entmax_where_every_key_has_a_weight(monkeypatch):
+    """The closed form of small spreads against the double integral, which it replaces there."""
+    for gamma, n in ((0.09, np.array([2])), (0.05, np.array([5])), (0.025, np.array([30]))):
+        closed = entmax.law(gamma, n)
+        assert (closed.error == 1e-15).all()
+        with monkeypatch.context() as patch:
+            patch.setattr(entmax, "_ALL_IN", np.inf)
+            ruled = entmax.law(gamma, n)
+        assert (np.abs(ruled.value / closed.value - 1) <= ruled.error).all()
+        assert (ruled.error < 1e-9).all()
+
+
+def hold(cells, rel_error, seed):
+    """How many laws of entmax hold for sampled rows: both quantities of the same draws."""
+    ran = 0
+    for gamma, length in cells:
+        row = Row("entmax1.5", gamma=gamma)
+        names = ("participation", "support")
+        drawn = draw_rows(row, length, Sampling(rel_error, seed=seed, dtype=np.float32), names)
+        for of in names:
+            found, rows = law(row, of, length=length), drawn.estimate(of)
+            assert abs(rows.log_value - found.log_value) < 4.5 * rows.rel_stderr
+            ran += 1
+    return ran
+
+
+def test_entmax_of_sampled_rows():
+    assert hold([(2.0, 16)], 2e-3, 11) == 2
+
+
+@pytest.mark.slow
+def test_entmax_of_many_sampled_rows():
+    assert hold([(g, n) for n in (2, 16, 256) for g in (0.3, 1.0, 2.0, 4.0)], 5e-4, 12) == 24
+    assert hold([(0.5, 4096), (2.0, 4096)], 1.5e-3, 13) == 4
+
+
+@pytest.mark.parametrize("planted", ["none", "mean field", "no slope", "no root"])
+def test_planted_wrong_laws_of_entmax_are_rejected(planted):
+    """A threshold at which the mean of the sum is 1, |G′| left out, and p = x of Σx = 1."""
+    gamma, n = 1.0, 8
+    cell = Question(Row("entmax1.5", gamma=gamma), ("exact law", "whole rows"), "participation", n)
+    value = cell.theory()
+    if planted == "mean field":
+
+        def mean(t, power):
+            return quad(lambda x: (x - t) ** power * math.exp(-x * x / 2), t, 12)[0] / math.sqrt(
+                2 * math.pi
+            )
+
+        t: float = brentq(lambda t: n * gamma**2 / 4 * mean(t, 2) - 1, -9, 9)  # type: ignore[assignment]
+        value = math.log(n * gamma**4 / 16 * mean(t, 4))
+    if planted == "no slope":
+        value -= math.log(law("entmax1.5", "support", gamma=gamma, length=n).value)
+    if planted == "no root":
+        value = float(law("sparsemax", gamma=gamma / 2, length=n).log_value)
+    (judged,) = check([cell], theory=lambda asked: value, seed=4, detectable=5e-3)
+    assert judged.verdict == ("agree" if planted == "none" else "disagree")
+
+
+def test_entmax_in_known_places():
+    lengths = np.array([1, 2, 8, 1000, 65536])
+    for gamma in (1e-3, 0.1, 2.0):
+        size, y2 = entmax.law(gamma, lengths).value
+        assert size[0] == y2[0] == 1
+        assert (np.diff(size) > -1e-9).all()
+        assert (np.diff(y2) < 0).all()
+        assert (y2 * size >= 1 - 1e-9).all()
+        sparse = sparsemax.law(gamma, lengths).value
+        assert (sparse[0] <= size * (1 + 1e-9)).all()  # between softmax and sparsemax
+        soft = law("exp", gamma=gamma, length=lengths).value
+        assert (soft <= y2 * (1 + 1e-9)).all()
+    with pytest.raises(InputError, match="not resolved there; use estimate"):
+        law("entmax1.5", gamma=0.3, length=10**9)
+
+
+def test_a_map_without_a_law_is_sampled():
+    mine = replace(kernels.entmax15, name="mine")
+    row = Row(mine, beta=0.0, gamma=2.0)
+    drawn = sparsity.estimate(row, length=64, of="support", rel_error=1e-2, seed=2)
+    known = law("entmax1.5", "support", gamma=2.0, length=64)
+    assert abs(drawn.log_value - known.log_value) < 4.5 * drawn.rel_stderr
     data = sparsity.sweep(
-        "entmax1.5", gamma=2.0, length=8, of=["support", "entropy"], montecarlo=True, rel_error=0.02
+        row, length=64, of=["support", "entropy"], montecarlo=True, rel_error=0.02
     )
     assert {"support_mc", "entropy_mc"} <= {str(name) for name in data}
     assert "entropy" not in data
-    with pytest.raises(InputError, match=r"no exact law of entmax1.5 is known; use estimate"):
+    with pytest.raises(InputError, match=r"no exact law of mine is known; use estimate"):
         law(row, length=64)
-    code, out, err = command("verify", "entmax1.5", "--gamma", "2", "--length", "64")
-    assert (code, out, err.count("\n")) == (2, "", 1)
+    with pytest.raises(InputError, match="has no exact law to hold samples against"):
+        sparsity.verify(row, length=64)
 
 
 @pytest.mark.parametrize(

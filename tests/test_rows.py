@@ -338,11 +338,13 @@ def test_a_sink_logit_takes_mass_and_changes_no_ratio(monkeypatch):
 def test_reference_cells():
     """They hold every step and every law; `test_crosscheck` samples them with the whole grid."""
     cells = reference_cells()
-    assert len(cells) == 30
+    assert len(cells) == 32
     kinds = {type(step) for cell in cells for step in cell.row.steps}
     assert kinds == {Alibi, Decay, LengthBias, ScalableSoftmax, Sink, QKNorm, SinkLogit, Window}
     laws = {q.name for q in quantities.ALL if q.has_law}
-    assert {cell.quantity for cell in cells} == laws | {"top_k_mass:3", "power_sum:3"}
+    assert {cell.quantity for cell in cells} == laws | {
+        *("top_k_mass:3", "power_sum:3", "sink_mass_above:0.6"),
+    }
 
 
 def test_what_cannot_be_sampled():

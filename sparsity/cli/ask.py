@@ -98,20 +98,41 @@ def _rows(asked: Any) -> dict[str, Any]:
     }
 
 
+def _long_rows(asked: Any, as_json: bool) -> None:
+    """Print the limit of a quantity other than S."""
+    found = asked.limit()
+    if as_json:
+        names = ("quantity", "value", "log_value", "method", "error_bound")
+        own = {name: getattr(found, name) for name in names}
+        common.print_json(asked.described() | {"n": asked.length} | own)
+        return
+    click.echo(asked.text())
+    click.echo(f"{asked.shown} = {asked.definition}")
+    click.echo(f"{asked.shown} = {float(found.value):.12g}")
+    click.echo(f"         {found.method}, relative error ≤ {float(found.error_bound):.1e}")
+
+
 @click.command("eval")
 @common.kernel_argument
 @common.with_parameters
 @common.steps_option
+@common.of_option
 @common.json_option
-def eval_(kernel: str, steps: tuple[str, ...], as_json: bool, **options: Any) -> None:
+def eval_(
+    kernel: str, steps: tuple[str, ...], of: str | None, as_json: bool, **options: Any
+) -> None:
     """Evaluate S of KERNEL, the limit of long rows; with --length also the law of rows of n.
+
+    With --of the limit of another quantity: of the entropy of softmax, ln n − γ²/2.
 
     For score kernels --decay with --length is for rows of retention, as --step decay:DECAY.
     """
     from sparsity.cli.asked import ask
 
-    asked = ask(kernel, common.given(options), steps)
+    asked = ask(kernel, common.given(options), steps, of, limit=True)
     common.refuse_dim(asked, options)
+    if asked.quantity.name != "S":
+        return _long_rows(asked, as_json)
     rows = {} if asked.length is None else _rows(asked)
     value = asked.limit()
     answer = asked.described() | {

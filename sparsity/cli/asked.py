@@ -94,11 +94,13 @@ class Asked:
         return f"{self.quantity.average}, {weight}{under}"
 
     def limit(self) -> Any:
-        """S of long rows, an `Evaluation`; of tokens that differ, from all n of them together.
+        """The quantity in long rows, an `Evaluation`; of tokens that differ, from all n of them.
 
         Raises:
-            InputError: S cannot be had at these parameters.
+            InputError: it cannot be had at these parameters.
         """
+        if self.quantity is not quantities.S:
+            return sparsity.evaluate(self.row, of=self.quantity, length=self.length)
         return sparsity.evaluate(self.row, **self._place())
 
     def _place(self) -> dict[str, Any]:
@@ -152,7 +154,12 @@ class Asked:
 
 
 def ask(
-    kernel: str, given: Mapping[str, Any], steps: Sequence[str] = (), of: str | None = None
+    kernel: str,
+    given: Mapping[str, Any],
+    steps: Sequence[str] = (),
+    of: str | None = None,
+    *,
+    limit: bool = False,
 ) -> Asked:
     """Check what was typed.
 
@@ -161,6 +168,7 @@ def ask(
         given: its parameters, and for score kernels `length`, `dim` and `decay`, by name.
         steps: as typed.
         of: the name of a quantity; None is S.
+        limit: whether its limit for long rows is asked for, which may not need a length.
 
     Raises:
         InputError: an unknown name, a value outside its domain or more than one, a decay without a
@@ -174,7 +182,7 @@ def ask(
         made.insert(0, Decay(float(extra["decay"])))
     n, dim = own.pop(LENGTH.name, extra.get("length")), extra.get("dim")
     row = Row(record, steps=tuple(made), **own)
-    if n is None and not quantity.limit:
+    if n is None and quantity is not quantities.S and not limit:
         fix = f"{quantity.name} is a mean over rows of n tokens; give their length"
         raise InputError("length", None, fix)
     n, dim = (None if x is None else int(x) for x in (n, dim))

@@ -48,7 +48,8 @@ def sweep(
 
     refuse_unwritable(netcdf(out))
     grids = common.given(options)
-    asked = {"of": [name for names in of for name in names.split(",")]} if of else {}
+    # "n_eff,pq_index:1,2" is two quantities: no name begins with a digit.
+    asked = {"of": [name for names in of for name in re.split(r",(?![\d.])", names)]} if of else {}
     data = sparsity.sweep(_row(kernel, steps, grids), **asked, **grids)
     curves.save(data, out)
     sizes = {str(name): int(size) for name, size in data.sizes.items()}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr, ndtri
 
 from sparsity.figures import plotting
 from sparsity.figures.record import Canvas, Context, Data, Figure
@@ -17,12 +16,12 @@ from sparsity.montecarlo import Sampling
 from sparsity.montecarlo.row_sampling import draw_rows
 from sparsity.rows.row import Row
 from sparsity.sweeps.curves import cell_seed
+from sparsity.theory.evaluation import evaluate
 
 LENGTH, KEYS = 512, 8
 GAMMAS = np.linspace(0.04, 6.0, 25)
 SAMPLED = (0.5, 1.5, 2.5, 3.5, 4.5, 5.5)
 REL_ERROR = 1e-2  # of n_eff: a whole row is one draw
-_LOG_N, _FINE = np.log(LENGTH), np.linspace(0.04, 6.0, 150)
 
 
 class Measure(NamedTuple):
@@ -30,13 +29,13 @@ class Measure(NamedTuple):
 
     Args:
         of: its name.
-        limit: γ -> log of the limit for long rows of what is drawn, or None.
+        limit: whether its limit for long rows is drawn.
         power: -1 draws its inverse.
         raised: whether e to its value is drawn.
     """
 
     of: str
-    limit: Callable[[np.ndarray], np.ndarray] | None
+    limit: bool = True
     power: int = 1
     raised: bool = False
 
@@ -48,14 +47,14 @@ class Measure(NamedTuple):
 
 
 TOKENS = {
-    "e to the entropy": Measure("entropy", lambda g: _LOG_N - g * g / 2, raised=True),
-    "n_eff, E 1/Σp²": Measure("n_eff", lambda g: _LOG_N - g * g),
-    "1/E Σp²": Measure("participation", lambda g: _LOG_N - g * g, power=-1),
+    "e to the entropy": Measure("entropy", raised=True),
+    "n_eff, E 1/Σp²": Measure("n_eff"),
+    "1/E Σp²": Measure("participation", power=-1),
 }
 SHARES = {
-    "Gini": Measure("gini", lambda g: np.log(2 * ndtr(g / np.sqrt(2)) - 1)),
-    f"{KEYS} largest": Measure(f"top_k_mass:{KEYS}", lambda g: log_ndtr(g + ndtri(KEYS / LENGTH))),
-    "largest": Measure("max_weight", None),
+    "Gini": Measure("gini"),
+    f"{KEYS} largest": Measure(f"top_k_mass:{KEYS}"),
+    "largest": Measure("max_weight", limit=False),
 }
 
 
@@ -65,6 +64,13 @@ def _line(label: str, measure: Measure) -> tuple[Series, np.ndarray]:
     laws = [exact("exp", gamma=float(gamma), length=LENGTH, of=measure.of) for gamma in gammas]
     log = np.log([measure.drawn(float(law.value), 0.0)[0] for law in laws])
     return Series.line(label, gammas, log), log[np.isin(gammas, SAMPLED)]
+
+
+def _limit(label: str, measure: Measure) -> Series:
+    """What it tends to in long rows, along γ."""
+    far = [evaluate("exp", gamma=float(g), length=LENGTH, of=measure.of) for g in GAMMAS]
+    log = np.log([measure.drawn(float(found.value), 0.0)[0] for found in far])
+    return Series.line(f"limit, {label}", GAMMAS, log)
 
 
 def data(context: Context) -> Data:
@@ -85,8 +91,8 @@ def data(context: Context) -> Data:
             points[gamma], method = (value, error, found.samples, found.seed), found.method
         line, log = _line(label, measure)
         laws.append(line.with_points(log, points, method))
-        if measure.limit is not None:
-            limits.append(Series.line(f"limit, {label}", _FINE, measure.limit(_FINE)))
+        if measure.limit:
+            limits.append(_limit(label, measure))
     return (*laws, *limits)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.finite import transforms
+from sparsity.finite import sink_chance, transforms
 from sparsity.finite.laplace import TAIL, Laplace, family, laplace
 from sparsity.finite.ranked import ranked
 from sparsity.finite.transforms import SLOW, STEP, Sums
@@ -129,6 +129,9 @@ def laws(
         quantity: one with an integral, that needs no sink.
         length: row lengths n, [lengths].
     """
+    if quantity.linear is not None:
+        own = quantity.linear
+        return own.columns(laws(kernel, beta, gamma, own.of, length), np.asarray(length, float))
     integral = _integral(quantity)
     _, *columns = reduced(kernel, beta, gamma)
     found, back = np.unique(np.stack(columns), axis=1, return_inverse=True)
@@ -184,7 +187,12 @@ def law(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, ...]:
     n = LENGTH.check(length)
     if not n.size:
         raise InputError("length", length, "give at least one")
+    if quantity.linear is not None:
+        return tuple(quantity.linear.columns(law(row, quantity.linear.of, n), n))
     flat = n.reshape(-1)
+    if quantity.above is not None:
+        columns = sink_chance.law(row, quantity.above, flat)
+        return tuple(column.reshape(n.shape) for column in columns)
     if quantity.layers is not None:
         columns = _ranked(row, quantity, quantity.layers, flat)
         return tuple(column.reshape(n.shape) for column in columns)

@@ -9,7 +9,7 @@ import numpy as np
 
 from sparsity import quantities
 from sparsity.errors import InputError
-from sparsity.finite import engine, sparsemax, sparsemax_focus, stick_breaking, top_k
+from sparsity.finite import engine, entmax, sparsemax, sparsemax_focus, stick_breaking, top_k
 from sparsity.kernels import RowMap, exp
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row
@@ -56,6 +56,12 @@ def _sparsemax(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray,
     return found.value[which], found.error[which]
 
 
+def _entmax(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    found = entmax.law(row.gamma, n)
+    which = ("support", "participation").index(quantity.name)
+    return found.value[which], found.error[which]
+
+
 def _stick_breaking(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if quantity is quantities.support:
         return n, np.zeros(n.shape)
@@ -74,10 +80,12 @@ def _softmax_has(quantity: Quantity) -> bool:
 
 _WIDEST = 1e100  # γ whose square is in float64
 _SPARSEMAX = (quantities.S, quantities.n_eff, quantities.participation, quantities.support)
+_ENTMAX = (quantities.participation, quantities.support)
 _STICKS = (quantities.participation, quantities.entropy, quantities.support)
 
 _LAWS: dict[str, MapLaw] = {
     "sparsemax": MapLaw(_among(*_SPARSEMAX), _sparsemax),
+    "entmax1.5": MapLaw(_among(*_ENTMAX), _entmax),
     "topk": MapLaw(_softmax_has, _top_k),
     "stick-breaking": MapLaw(_among(*_STICKS), _stick_breaking),
 }
@@ -85,6 +93,8 @@ _LAWS: dict[str, MapLaw] = {
 
 def has(kernel: RowMap, quantity: Quantity) -> bool:
     """Whether the mean of a quantity over rows is known exactly."""
+    if quantity.linear is not None:
+        return has(kernel, quantity.linear.of)
     return kernel.family in _LAWS and _LAWS[kernel.family].has(quantity)
 
 
@@ -115,5 +125,8 @@ def law(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
         raise InputError("length", n, "give at least one")
     if row.gamma > _WIDEST:
         raise InputError("gamma", row.gamma, f"must be at most {_WIDEST:g} here")
+    if quantity.linear is not None:
+        found = law(row, quantity.linear.of, n)
+        return tuple(quantity.linear.columns(found, n))  # type: ignore[return-value]
     value, error = _LAWS[kernel.family].columns(row, quantity, n.reshape(-1))
     return value.reshape(n.shape), np.ones(n.shape), error.reshape(n.shape)

@@ -57,7 +57,7 @@ def _second(y: np.ndarray, ratio: np.ndarray) -> np.ndarray:
     return found
 
 
-def _log(h: Any, less_one: Any) -> Any:
+def log_near_one(h: Any, less_one: Any) -> Any:
     """Log h from h and h − 1, whichever has the digits; NumPy's complex log1p has not."""
     near = np.abs(less_one) < 0.5
     w: Any = np.where(near, less_one, 0.0)
@@ -98,7 +98,7 @@ def transforms(t: np.ndarray, z: np.ndarray) -> Transforms:
         above[left], rest[left] = line - folded, over - folded
         every[left] = line + ndtr(t) - folded
         second[left] = line * (1 + y * y) - second[left]
-    return Transforms(above, second, _log(every, rest), every)
+    return Transforms(above, second, log_near_one(every, rest), every)
 
 
 def damped(t: np.ndarray, z: np.ndarray, v: float) -> tuple[np.ndarray, np.ndarray]:
@@ -116,4 +116,4 @@ def damped(t: np.ndarray, z: np.ndarray, v: float) -> tuple[np.ndarray, np.ndarr
     above = np.exp(-0.5 * t * t) / (wide * math.sqrt(2 * math.pi)) * mills(np.where(left, -y, y))
     if left.any():
         above[left] = np.exp(0.5 * (y * y - t * t)[left]) / wide - above[left]
-    return above, _log(ndtr(t) + above, above - ndtr(-t))
+    return above, log_near_one(ndtr(t) + above, above - ndtr(-t))

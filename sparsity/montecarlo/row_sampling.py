@@ -190,7 +190,11 @@ def draw_rows(
         raise no_sink(row)
     # Rows of tokens that differ compile once, with and without sinks.
     sinks = plan.sinks or isinstance(plan.source, Each)
-    known = tuple(q for q in quantities.ALL if (sinks or not q.sinks) and not q.whole)
+    known = tuple(
+        q
+        for q in quantities.ALL
+        if (sinks or not q.sinks) and not q.whole and q.linear is None  # these when asked for
+    )
     goals = [quantities.n_eff if each is quantities.S else each for each in wanted]
     more = dict.fromkeys((*filter(None, goals), *map(quantities.named, also)))
     known = (*known, *(each for each in more if each not in known))

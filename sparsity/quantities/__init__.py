@@ -6,15 +6,18 @@ import difflib
 import functools
 
 from sparsity.errors import InputError
-from sparsity.quantities.base import Family, Integral, Layers, LogMoment, Quantity, RowSums
+from sparsity.quantities.base import Family, Integral, Layers, Linear, LogMoment, Quantity, RowSums
 from sparsity.quantities.entropy import entropy
 from sparsity.quantities.gini import gini
+from sparsity.quantities.hoyer import hoyer
 from sparsity.quantities.keys_for_mass import keys_for_mass
 from sparsity.quantities.max_weight import max_weight
 from sparsity.quantities.n_eff import n_eff
 from sparsity.quantities.participation import participation
 from sparsity.quantities.power_sum import power_sum
+from sparsity.quantities.pq_index import pq_index
 from sparsity.quantities.sink_mass import sink_mass
+from sparsity.quantities.sink_mass_above import sink_mass_above
 from sparsity.quantities.sparsity import S
 from sparsity.quantities.support import support
 from sparsity.quantities.top_k_mass import top_k_mass
@@ -25,27 +28,31 @@ __all__ = [
     "Family",
     "Integral",
     "Layers",
+    "Linear",
     "LogMoment",
     "Quantity",
     "RowSums",
     "S",
     "entropy",
     "gini",
+    "hoyer",
     "keys_for_mass",
     "max_weight",
     "n_eff",
     "named",
     "participation",
     "power_sum",
+    "pq_index",
     "sink_mass",
+    "sink_mass_above",
     "support",
     "top_k_mass",
 ]
 
 ALL: tuple[Quantity, ...] = (
-    *(S, n_eff, participation, entropy, max_weight, gini, sink_mass, support),
+    *(S, n_eff, participation, entropy, max_weight, gini, hoyer, sink_mass, support),
 )
-FAMILIES: tuple[Family, ...] = (top_k_mass, keys_for_mass, power_sum)
+FAMILIES: tuple[Family, ...] = (top_k_mass, keys_for_mass, power_sum, pq_index, sink_mass_above)
 
 
 def named(of: str | Quantity) -> Quantity:
@@ -72,20 +79,20 @@ def named(of: str | Quantity) -> Quantity:
 
 
 @functools.lru_cache(maxsize=64)
-def _of(family: Family, number: float) -> Quantity:
-    """Always the same record for the same number: it is looked up by identity."""
-    return family.named(number)
+def _of(family: Family, *numbers: float) -> Quantity:
+    """Always the same record for the same numbers: it is looked up by identity."""
+    return family.named(*numbers)
 
 
 def _member(name: str, text: str | None) -> Quantity:
     """One quantity of a family."""
     family = next(each for each in FAMILIES if each.name == name)
     try:
-        number = float(text or "")
+        numbers = [float(each) for each in (text or "").split(",")]
     except ValueError:
-        number = float("nan")
-    if not family.admits(number):
+        numbers = []
+    if len(numbers) != family.count or not family.admits(*numbers):
         said = name if text is None else f"{name}:{text}"
-        fix = f"{family.symbol} must be {family.domain}, such as {name}:{family.example:g}"
+        fix = f"{family.symbol} must be {family.domain}, such as {name}:{family.example}"
         raise InputError("of", said, fix)
-    return _of(family, number)
+    return _of(family, *numbers)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 
 class RowSums(NamedTuple):
@@ -84,6 +86,75 @@ class Layers:
     most: Callable[[float], float]
 
 
+class LongRows(Protocol):
+    """What limits of long rows are made of: sums over tokens that average themselves.
+
+    Each answer is a value and a bound on its absolute error.
+    """
+
+    @property
+    def n(self) -> float:
+        """The length; refused where none was given."""
+        ...
+
+    def product(self, *sums: tuple[float, float], count: float = 0.0, total: float = 0.0,
+                sinks: float = 0.0) -> tuple[float, float]:  # fmt: skip
+        """Π (Σ|a|^order)^power of pairs (order, power), times powers of n, of all mass, of sinks'.
+
+        All mass is Σ|a| with the weights of sink logits.
+        """
+        ...
+
+    def entropy(self) -> tuple[float, float]:
+        """−Σ p ln p of p = |a| over all mass."""
+        ...
+
+    def gini(self) -> tuple[float, float]:
+        """E|a − a′|/(2 E|a|) of two weights."""
+        ...
+
+    def top(self, share: float) -> tuple[float, float]:
+        """The share of the mass that a share of the keys holds, the largest first."""
+        ...
+
+    def keys(self, share: float) -> tuple[float, float]:
+        """The share of the keys, the largest first, that holds a share of the mass."""
+        ...
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A quantity shift(n) + slope(n)·(another one), row by row: its law is that of the other one.
+
+    Args:
+        of: the other one.
+        shift: of the length n, [lengths]; ∞ is the limit of long rows.
+        slope: likewise.
+    """
+
+    of: Quantity
+    shift: Callable[[Any], Any]
+    slope: Callable[[Any], Any]
+
+    def __call__(self, value: Any, n: Any) -> Any:
+        """The value in rows of n, given that of the other one."""
+        return self.shift(n) + self.slope(n) * value
+
+    def columns(self, columns: Sequence[Any], n: Any) -> list[Any]:
+        """Values, P(row ≠ 0) and relative error bounds, given those of the other one."""
+        value, p_row, error = columns
+        least, most = np.sort([self(end, n) for end in self._ends(n)], axis=0)
+        found = self(value, n)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            off = np.abs(self.slope(n) * value) * error + 4e-16 * np.abs(self.shift(n))
+            relative = np.where(off > 0, off / np.abs(found), 0.0)
+        return [np.clip(found, least, most), p_row, relative]
+
+    def _ends(self, n: Any) -> np.ndarray:
+        ends = np.array([self.of.ends(m) for m in np.ravel(n).tolist()])
+        return np.moveaxis(ends.reshape(*np.shape(n), 2), -1, 0)
+
+
 @dataclass(frozen=True)
 class Quantity:
     """One thing that can be asked of a row.
@@ -98,9 +169,12 @@ class Quantity:
         units: whether a row of sink logits alone has a value.
         integral: its exact law at finite n; None where none is known.
         sinks: whether it needs a sink in the row.
-        limit: whether it has a limit for long rows without sinks.
+        limit: what it tends to in long rows, and a bound on the error of that; None where there is
+            no such limit, or it is that of the quantity in `linear`.
         whole: whether its definition needs the weights one by one, not their sums alone.
         layers: what it is of the number of weights above a, for its exact law; None for others.
+        linear: what it is of another quantity, for its exact law; None for others.
+        above: the share of the sinks, of which it is the chance to exceed it; None for others.
     """
 
     name: str
@@ -112,17 +186,31 @@ class Quantity:
     units: bool = False
     integral: Integral | None = None
     sinks: bool = False
-    limit: bool = False
+    limit: Callable[[LongRows], tuple[float, float]] | None = None
     whole: bool = False
     layers: Layers | None = None
+    linear: Linear | None = None
+    above: float | None = None
+
+    @property
+    def has_limit(self) -> bool:
+        """Whether it has a limit in long rows, for some rows at least."""
+        return self.limit is not None or (self.linear is not None and self.linear.of.has_limit)
 
     @property
     def has_law(self) -> bool:
         """Whether it has an exact law at finite n, for some rows at least."""
-        return self.integral is not None or self.layers is not None
+        if self.linear is not None:
+            return self.linear.of.has_law
+        return any(x is not None for x in (self.integral, self.layers, self.above))
 
     def ends(self, n: float) -> tuple[float, float]:
         """The least and the largest value of rows of n tokens, of a quantity with an exact law."""
+        if self.linear is not None:
+            first, last = (self.linear(end, n) for end in self.linear.of.ends(n))
+            return min(first, last), max(first, last)
+        if self.above is not None:
+            return 0.0, 1.0
         if self.layers is not None:
             return self.layers.least(n), self.layers.most(n)
         assert self.integral is not None
@@ -131,28 +219,32 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Family:
-    """Quantities that differ in one number, each asked for as "name:number".
+    """Quantities that differ in a number or two, each asked for as "name:number[,number]".
 
     Args:
         name: before the colon.
-        symbol: of the number.
+        symbol: of the numbers, as they are typed.
         title: what they are, in words.
-        domain: of the number, as printed in errors.
-        admits: whether a number is in it.
-        member: the quantity of a number, given its name as well.
-        example: a number for which the tests try every instrument.
+        domain: of the numbers, as printed in errors.
+        admits: whether numbers are in it.
+        member: the quantity of its numbers, given its name as well.
+        example: numbers, as they are typed, for which the tests try every instrument.
     """
 
     name: str
     symbol: str
     title: str
     domain: str
-    admits: Callable[[float], bool]
-    member: Callable[[str, float], Quantity]
-    example: float
+    admits: Callable[..., bool]
+    member: Callable[..., Quantity]
+    example: str
 
-    def named(self, number: float) -> Quantity:
-        """The quantity of a number in the domain."""
-        short = f"{number:g}"
-        shown = short if float(short) == number else repr(number)
-        return self.member(f"{self.name}:{shown}", number)
+    @property
+    def count(self) -> int:
+        """How many numbers it takes."""
+        return 1 + self.symbol.count(",")
+
+    def named(self, *numbers: float) -> Quantity:
+        """The quantity of numbers in the domain."""
+        shown = [f"{x:g}" if float(f"{x:g}") == x else repr(x) for x in numbers]
+        return self.member(f"{self.name}:{','.join(shown)}", *numbers)

@@ -18,6 +18,7 @@ entropy = Quantity(
     of=lambda row: metric.entropy(row.weights, row.unit),
     units=True,
     whole=True,
+    limit=lambda rows: rows.entropy(),
     # p ln(1/p) = ∫ a e^(−tZ) (−ln(ta) − γ_E) dt with Euler's γ_E, since ∫ e^(−v) ln v dv = −γ_E.
     integral=Integral(
         power=1,

@@ -15,6 +15,7 @@ gini = Quantity(
     unit="1",
     of=lambda row: metric.gini(row.weights),
     whole=True,
+    limit=lambda rows: rows.gini(),
     # Σ_jk |a_j − a_k|/2 = ∫ N(a)(n − N(a)) da, and E N(n − N)/n = (n − 1)q(1 − q)
     layers=Layers(
         mean=lambda n, log_rest: (1 - n) * np.expm1(log_rest) * np.exp(log_rest),

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparsity.quantities.base import Family, Quantity, RowSums
+from sparsity.quantities.base import Family, LongRows, Quantity, RowSums
 
 
 def _member(name: str, share: float) -> Quantity:
+    def limit(rows: LongRows) -> tuple[float, float]:
+        keys, error = rows.keys(share)
+        return rows.n * keys, rows.n * error
+
     def of(row: RowSums) -> Any:
         xp = row.weights.__array_namespace__()
         held = xp.flip(xp.sort(row.weights, axis=-1), axis=-1).cumsum(-1)
@@ -21,6 +25,7 @@ def _member(name: str, share: float) -> Quantity:
         unit="tokens",
         of=of,
         whole=True,
+        limit=limit,
     )
 
 
@@ -31,5 +36,5 @@ keys_for_mass = Family(
     domain="a share between 0 and 1",
     admits=lambda share: 0 < share < 1,
     member=_member,
-    example=0.9,
+    example="0.9",
 )

@@ -12,6 +12,7 @@ n_eff = Quantity(
     average="E[(Σ|a|)²/Σa²] over rows that are not all zero",
     unit="tokens",
     of=lambda row: metric.effective(row.l1, row.l2),
+    limit=lambda rows: rows.product((1, 2.0), (2, -1.0)),
     # ∫ [Σ m2_j/φ_j + (Σ m1_j/φ_j)² − Σ (m1_j/φ_j)²] Πφ dt, by 1/x = ∫ e^(−tx) dt
     integral=Integral(
         power=2,

@@ -13,6 +13,7 @@ participation = Quantity(
     unit="1",
     of=lambda row: metric.participation(row.l1 + row.unit, row.l2),
     units=True,
+    limit=lambda rows: rows.product((2, 1.0), total=-2.0),
     # Σ_j ∫ t E[a_j² e^(−t|a_j|)]/φ_j Πφ dt, by 1/x² = ∫ t e^(−tx) dt
     integral=Integral(
         power=1,

@@ -17,6 +17,7 @@ def _member(name: str, order: float) -> Quantity:
         of=lambda row: ((row.weights / (row.l1 + row.unit)[..., None]) ** order).sum(-1),
         units=True,
         whole=True,
+        limit=lambda rows: rows.product((order, 1.0), total=-order),
         # Σ_j ∫ t^(α−1) E[a_j^α e^(−t|a_j|)]/φ_j Πφ dt / Γ(α), by x^(−α) Γ(α) = ∫ t^(α−1) e^(−tx) dt
         integral=Integral(
             power=1,
@@ -40,5 +41,5 @@ power_sum = Family(
     domain="an order from 0.5 to 8, but not 1",
     admits=lambda order: 0.5 <= order <= 8 and order != 1,
     member=_member,
-    example=3.0,
+    example="3",
 )

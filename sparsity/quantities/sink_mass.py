@@ -13,6 +13,7 @@ sink_mass = Quantity(
     of=lambda row: row.sink / (row.l1 + row.unit),
     units=True,
     sinks=True,
+    limit=lambda rows: rows.product(sinks=1.0, total=-1.0),
     # ∫ Σ_sinks E[|a_j|e^(−t|a_j|)]/φ_j Πφ dt, by 1/x = ∫ e^(−tx) dt
     integral=Integral(
         power=1,

@@ -14,7 +14,7 @@ S = Quantity(
     average="E[‖a‖₁/(√n‖a‖₂)] over rows that are not all zero",
     unit="1",
     of=lambda row: metric.from_moments(row.l1 / row.count, row.l2 / row.count),
-    limit=True,
+    limit=lambda rows: rows.product((1, 1.0), (2, -0.5), count=-0.5),
     # E[Σ|a|/√Σa²] = ∫ t^(−½) Σ_j E|a_j|e^(−ta_j²)/φ_j Πφ dt/√π, by 1/√x = ∫ t^(−½)e^(−tx) dt/√π
     integral=Integral(
         power=2,

@@ -55,6 +55,7 @@ def _member(name: str, number: float) -> Quantity:
         of=of,
         units=True,
         whole=True,
+        limit=lambda rows: rows.top(min(k / rows.n, 1.0)),
         layers=largest(k),
     )
 
@@ -66,5 +67,5 @@ top_k_mass = Family(
     domain="a whole number of keys, at least 1",
     admits=lambda k: k >= 1 and k == int(k),
     member=_member,
-    example=4.0,
+    example="4",
 )

@@ -6,42 +6,58 @@ from typing import Any
 
 import numpy as np
 
-from sparsity import kernels
+from sparsity import kernels, quantities
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.kernels import Kernel
 from sparsity.kernels.parameters import LENGTH
+from sparsity.quantities import Quantity
 from sparsity.results import Evaluation
 from sparsity.rows.row import Row, row_of
 from sparsity.theory import closed_form, quadrature
 from sparsity.theory.limit_form import limit_form
+from sparsity.theory.long_rows import limit
 
 METHODS = ("closed form", "quadrature")
 
 
 def evaluate(
-    kernel: str | Kernel | Row, *, method: str | None = None, **parameters: Any
+    kernel: str | Kernel | Row,
+    *,
+    of: str | Quantity = "S",
+    method: str | None = None,
+    **parameters: Any,
 ) -> Evaluation:
-    """S = E|a| / √(E a²) of a kernel or a row, in the limit of long rows.
+    """S = E|a| / √(E a²) of a kernel or a row, or another quantity, in the limit of long rows.
+
+    There every sum over tokens averages itself: the entropy of softmax is ln n − γ²/2. Whether n is
+    large enough for that, `exact` says.
 
     Args:
         kernel: a `Row`, a built-in kernel's name, or a `Kernel`.
+        of: the quantity, by name; all but `max_weight` and `support` have a limit. Others than S
+            are of one row of scores, from E|f|^p and the law of |f(s)| by quadrature.
         method: "closed form", or "quadrature" of the definition (its summation, for kernels that
             are not a function of a score); None takes the closed form where one exists. The
             result says which ran.
         **parameters: of a kernel its own, scalars or broadcastable arrays: `beta` (real) and
             `gamma` (> 0) for scores; `ratio` (> 0), `dim` (≥ 1) and `query` for nonnegative;
             `decay` in (0, 1] and `length` (≥ 1) for decayed. Of a row whose tokens differ, the
-            `length` over which their moments are taken together.
+            `length` over which their moments are taken together. Quantities that depend on the
+            length of the row, as the entropy does, take a `length` as well, of any shape.
 
     Returns:
-        S, log S, the method and a bound on |Δ log S|, in the broadcast shape of the parameters.
+        The value, its log, the method and a bound on |Δ log|, in the broadcast shape of the
+        parameters.
 
     Raises:
-        InputError: an unknown kernel, parameter or method, or a value outside its domain.
+        InputError: an unknown kernel, parameter, quantity or method, a value outside its domain, or
+            a quantity that has no limit.
         NoClosedForm: method "closed form" was asked for and the kernel has none.
     """
     if method not in (None, *METHODS):
         raise InputError("method", method, f"choose one of {', '.join(METHODS)}")
+    if (quantity := quantities.named(of)) is not quantities.S:
+        return _of_long_rows(kernel, quantity, method, dict(parameters))
     if isinstance(kernel, Row):
         given = dict(parameters)
         length = given.pop(LENGTH.name, None)
@@ -68,6 +84,18 @@ def evaluate(
     # Sums over positions and features are the definition itself; nothing is integrated there.
     ran = "quadrature" if kernel.law is kernels.Law.SCORE else "summation"
     return Evaluation.from_log(log_S, ran, error)
+
+
+def _of_long_rows(
+    kernel: str | Kernel | Row, quantity: Quantity, method: str | None, given: dict[str, Any]
+) -> Evaluation:
+    if method is not None:
+        raise InputError("method", method, f"{quantity.name} has one limit; leave it out")
+    length = given.pop(LENGTH.name, None)
+    value, error = limit(row_of(kernel, given), quantity, length)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log = np.log(value)
+    return Evaluation(value, log, "limit of long rows", error, length, quantity.name)
 
 
 def _of_steps(row: Row, method: str | None, length: Any) -> Evaluation:

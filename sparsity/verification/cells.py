@@ -135,7 +135,7 @@ def _goal(cell: Question) -> str | None:
 
 
 def _limit(cell: Question, method: str | None = None) -> Value:
-    length = {} if cell.length is None else {"length": cell.length}
+    length: dict[str, Any] = {} if cell.length is None else {"length": cell.length}
     found = evaluate(cell.row, method=method, **length)
     return float(found.log_S), float(found.error_bound)
 

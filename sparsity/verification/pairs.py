@@ -86,8 +86,8 @@ def _candidates(row: Row, n: int | None) -> list[Question]:
         tokens = None
     sinks = tokens is not None and bool(tokens.sink.any() or tokens.units)
     for quantity in quantities.ALL:
-        if quantity.whole and n > WHOLE:
-            continue
+        if (quantity.whole and n > WHOLE) or quantity.linear is not None:
+            continue  # a linear image of another quantity is held by that one's cell
         if quantity.has_law and (sinks or not quantity.sinks):
             found.append(Question(row, ("exact law", "whole rows"), quantity.name, n))
     if row.kernel.weight == exp.weight and tokens is not None and tokens.dim is None:
@@ -99,7 +99,7 @@ def _candidates(row: Row, n: int | None) -> list[Question]:
 
 def _of_map(row: Row, kernel: RowMap, n: int | None) -> list[Question]:
     """Every quantity that has an exact law under a map of whole rows."""
-    names = maps.known(kernel)
+    names = [name for name in maps.known(kernel) if quantities.named(name).linear is None]
     if not names:
         raise InputError("kernel", kernel.name, "has no exact law to hold samples against")
     if n is None:

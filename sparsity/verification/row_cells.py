@@ -44,6 +44,8 @@ def reference_cells() -> tuple[Question, ...]:
         (identity, 2.0, 0.5, (), 6, "max_weight"),
         (exp, 0.0, 0.4, (), 8, "top_k_mass:3"),
         (exp, 0.0, 0.4, (), 8, "gini"),
+        (exp, 0.0, 4.0, (), 8, "hoyer"),
+        (exp, 0.0, 0.4, (SinkLogit(2.8),), 8, "sink_mass_above:0.6"),
         (relu2, 1.5, 0.4, (Alibi(0.2),), 6, "power_sum:3"),
         (relu2, 1.5, 0.4, (Alibi(0.2),), 6, "entropy"),
         (exp, 0.0, 0.4, (Window(4), SinkLogit(1.0)), 8, "entropy"),

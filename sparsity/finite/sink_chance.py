@@ -1,0 +1,218 @@
+"""The chance that the sinks of one softmax row take more than a share ε of its mass.
+
+Let N be what the other tokens weigh, and the sinks weigh A. Their share is above ε where
+N < A(1 − ε)/ε = c, and the distribution function of N is an inverse Laplace transform,
+
+    P(N < c) = (1/2πi) ∫ e^(sc) Π_j φ_j(s) ds/s,   φ_j(s) = E e^(−s a_j),  a_j = w_j e^(γ_j ε_j),
+
+on a hyperbola through about the saddle point, bent to the left, where e^(sc) falls. The transform
+of one weight is integrated along a line of complex scores through its own saddle point, which
+Lambert's W gives: there e^(−sa) hardly oscillates. Both rules are trapezoidal. The bound holds
+twice the step of either, the ends, and rounding. A sink whose own score is random is one more sum,
+over it.
+
+Source of the saddle point: Asmussen, Jensen & Rojas-Nandayapa (2016), "On the Laplace transform of
+the lognormal distribution".
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import lambertw
+
+from sparsity import kernels
+from sparsity.errors import InputError
+from sparsity.rows.classes import classed, no_sink
+from sparsity.rows.row import Row
+
+_ANGLE = math.pi / 8  # by which the hyperbola bends to the left
+_STEP = 0.015  # of its parameter
+_FAR, _LEAP = 30.0, 0.25  # of it: how far out, and how finely, it is looked at
+_TILT = 2.0  # standard deviations by which the line of scores may leave the saddle point
+_WIDE = 11.0  # standard deviations to either side of it that are looked at
+_LOOK, _POINTS = 89, 257  # points of that look, and of the rule, both odd
+_DEPTH = 40.0  # e-folds down to which it counts
+_BISECTIONS = 60
+_SINK_STEP = 0.15  # of a sink's own score, in standard deviations
+_SINK_REACH = 8.0
+_LEAST = 1e-280  # chance
+_MOST = 2**10  # groups of tokens that differ
+_RESOLVED = 1e-3  # a relative error that is still an answer
+
+
+class Others(NamedTuple):
+    """The tokens that are no sinks, in groups of equals.
+
+    Args:
+        log_w: ln w of each group.
+        gamma: spread of its scores, > 0.
+        count: tokens in it.
+    """
+
+    log_w: np.ndarray
+    gamma: np.ndarray
+    count: np.ndarray
+
+
+def _log_transform(s: np.ndarray, gamma: float) -> tuple[np.ndarray, np.ndarray]:
+    """Log of E e^(−s e^(γε)) for complex s, and the same by every other point of the rule."""
+    w: Any = lambertw(s * gamma**2)
+    tilt = np.clip(0.5 * np.angle(w), -0.5, 0.5)
+    most = _TILT * gamma / np.sqrt(1 + np.abs(w))
+    tilt = np.clip(tilt, -most, most)
+    turned, line = w * np.exp(-1j * tilt) / gamma**2, w + 1j * tilt
+
+    def exponent(x: np.ndarray) -> Any:
+        rise = np.exp(np.minimum(gamma * x, 600.0))
+        return x * line[:, None] / gamma - 0.5 * x * x - turned[:, None] * rise
+
+    x = np.linspace(-_WIDE, _WIDE, _LOOK)
+    size = exponent(np.broadcast_to(x, (len(s), _LOOK))).real
+    seen = size > size.max(axis=1, keepdims=True) - _DEPTH
+    low = x[np.maximum(seen.argmax(axis=1) - 1, 0)]
+    high = x[np.minimum(_LOOK - seen[:, ::-1].argmax(axis=1), _LOOK - 1)]
+    step = (high - low) / (_POINTS - 1)
+    body = exponent(low[:, None] + step[:, None] * np.arange(_POINTS))
+    top = body.real.max(axis=1)
+    value = np.exp(body - top[:, None])
+    fine, coarse = value.sum(axis=1), 2 * value[:, ::2].sum(axis=1)
+    outside = top - 0.5 * (line / gamma) ** 2 + np.log(step / math.sqrt(2 * math.pi))
+    return outside + np.log(fine), outside + np.log(coarse)
+
+
+def _saddle(others: Others, log_c: float) -> tuple[float, float]:
+    """About where s + Σ ln φ(s) − ln s is least in units of 1/c, and the width of that."""
+    square, scale = others.gamma**2, others.log_w - log_c
+
+    def known(u: float) -> np.ndarray:
+        """W of each group: −s d ln φ/ds is about W/γ²."""
+        x = np.exp(np.minimum(u + scale, 690.0)) * square
+        w: Any = lambertw(x)
+        return w.real
+
+    low, high = -1.0, 690.0
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (low + high)
+        rest = 1 + (others.count * known(middle) / square).sum()
+        low, high = (middle, high) if math.exp(middle) < rest else (low, middle)
+    w = known(low)
+    curvature = 1 + (others.count * w * w / ((1 + w) * square)).sum()
+    return math.exp(low), math.exp(low) / math.sqrt(curvature)
+
+
+def _along(others: Others, log_c: float, place: tuple[float, float], u: np.ndarray) -> np.ndarray:
+    """Integrands over the contour's parameter u: of the rule for scores, and of every other point.
+
+    Args:
+        others: whose weights N adds up.
+        log_c: ln c.
+        place: the saddle, and the width there.
+        u: from 0 on.
+    """
+    saddle, width = place
+    along = math.sin(_ANGLE) * (1 - np.cosh(u)) + 1j * math.cos(_ANGLE) * np.sinh(u)
+    turn = (math.cos(_ANGLE) * np.cosh(u) + 1j * math.sin(_ANGLE) * np.sinh(u)) * width / math.pi
+    turn = np.where(u == 0, 0.5, 1.0) * turn  # it stands for both halves
+    s = saddle + width * along
+    fine, coarse = s.copy(), s.copy()
+    for log_w, gamma, count in zip(*others, strict=True):
+        one, other = _log_transform(s * math.exp(log_w - log_c), float(gamma))
+        fine, coarse = fine + count * one, coarse + count * other
+    with np.errstate(all="ignore"):
+        return np.stack([np.exp(x) / s * turn for x in (fine, coarse)])
+
+
+def below(others: Others, log_c: float) -> tuple[float, float]:
+    """P(N < c), and a bound on its absolute error.
+
+    Args:
+        others: whose weights N adds up.
+        log_c: ln c.
+    """
+    place = _saddle(others, log_c)
+    far = np.arange(0.0, _FAR, _LEAP)
+    size = np.abs(_along(others, log_c, place, far)[0])
+    if not size[0] > _LEAST:
+        return 0.0, math.inf
+    live = np.flatnonzero(np.nan_to_num(size) > math.exp(-_DEPTH) * np.nanmax(size))
+    u = np.arange(0.0, float(far[live[-1]]) + _LEAP, _STEP)
+    body, rough = _along(others, log_c, place, u)
+    value = float(body.real.sum()) * _STEP
+    gap = abs(value - 2 * _STEP * float(body.real[::2].sum()))
+    gap += abs(value - _STEP * float(rough.real.sum())) + 10 * float(np.abs(body[-1]))
+    digits = 20 + float(others.count.sum()) + place[0] + abs(math.log(size[0]))
+    return value, gap + 4e-16 * digits * float(np.abs(body).sum()) * _STEP
+
+
+def _split(row: Row, n: int) -> tuple[Others, float, float, list[tuple[float, float]]]:
+    """The random others; the fixed others' weight; the fixed sinks'; ln w and γ of random sinks."""
+    given = classed(row, n)
+    gamma = np.array([each[2] for each in given.classes])[given.member]
+    if any(each[3] for each in given.classes):
+        raise InputError("row", row, "its scores are not Gaussian; use estimate")
+    if given.sink.sum() == 0:
+        raise no_sink(row)
+    sink, fixed = given.sink > 0, gamma == 0
+    weight = np.exp(given.log_w) * given.count
+    free = ~sink & ~fixed
+    if free.sum() > _MOST:
+        fix = f"its exact law is computed for at most {_MOST} tokens that differ; use estimate"
+        raise InputError("length", n, fix)
+    others = Others(given.log_w[free], gamma[free], given.count[free])
+    moving = np.flatnonzero(sink & ~fixed)
+    if given.count[moving].sum() > 1:
+        raise InputError("row", row, "has more than one sink of a random score; use estimate")
+    own = [(float(given.log_w[i]), float(gamma[i])) for i in moving]
+    return others, float(weight[~sink & fixed].sum()), float(weight[sink & fixed].sum()), own
+
+
+def _chance(row: Row, n: int, share: float) -> tuple[float, float]:
+    """The chance in rows of n, and a bound on its absolute error."""
+    others, fixed, held, moving = _split(row, n)
+    odds = (1 - share) / share
+
+    def at(weight: float) -> tuple[float, float]:
+        c = odds * weight - fixed
+        if c <= 0 or not others.count.size:
+            return float(c > 0), 0.0
+        return below(others, math.log(c))
+
+    if not moving:
+        return at(held)
+    ((log_w, gamma),) = moving
+    step = min(_SINK_STEP, 0.5 / gamma)
+    half = math.ceil(_SINK_REACH / step)
+    x = step * np.arange(-half, half + 1)
+    share_of = np.exp(-0.5 * x * x) * step / math.sqrt(2 * math.pi)
+    found = np.array([at(held + math.exp(log_w + gamma * y)) for y in x.tolist()])
+    value = float(share_of @ found[:, 0])
+    gap = abs(value - 2 * float(share_of[half % 2 :: 2] @ found[half % 2 :: 2, 0]))
+    return value, gap + float(share_of @ found[:, 1]) + 1e-15
+
+
+def law(row: Row, share: float, length: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """P(sink mass > share) in rows of n, 1 (no row is all zero), and relative error bounds.
+
+    Args:
+        row: of the kernel exp, with sinks or sink logits; scores of their own β_j and γ_j.
+        share: ε in (0, 1).
+        length: row lengths n ≥ 1, [lengths].
+
+    Raises:
+        InputError: another kernel, no sink, tokens on a sphere or too many that differ, or a
+            chance that is not resolved.
+    """
+    if row.function.weight != kernels.exp.weight:
+        fix = "the law of a sink's share in one row is known for exp; use estimate"
+        raise InputError("kernel", row.kernel.name, fix)
+    found = np.array([_chance(row, int(n), share) for n in length.tolist()]).reshape(-1, 2)
+    value = np.clip(found[:, 0], 0.0, 1.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = np.where(found[:, 1] > 0, found[:, 1] / value, 0.0)
+    if not (error < _RESOLVED).all():
+        fix = "the chance is too small to be resolved in float64; use a smaller share"
+        raise InputError("of", f"sink_mass_above:{share:g}", fix)
+    return value, np.ones(len(value)), error

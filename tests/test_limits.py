@@ -1,0 +1,224 @@
+"""Limits of long rows: any quantity, any kernel, against closed forms, integrals and long rows."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.integrate import quad
+from scipy.special import expit, ndtr, ndtri
+
+import sparsity
+from sparsity import Row, quantities
+from sparsity.errors import InputError
+from sparsity.rows.steps import Alibi, Decay, QKNorm, SinkLogit, Window
+
+N = 4096
+
+
+def limit(kernel, of, length=N, **asked):
+    length = {} if of == "S" else {"length": length}
+    return sparsity.evaluate(kernel, of=of, **length, **asked)
+
+
+def of_softmax(g):
+    """Closed forms of a = e^s: lognormal weights."""
+    return {
+        "entropy": math.log(N) - g * g / 2,
+        "gini": 2 * ndtr(g / math.sqrt(2)) - 1,
+        "n_eff": N * math.exp(-g * g),
+        "participation": math.exp(g * g) / N,
+        "hoyer": (1 - math.exp(-g * g / 2)) / (1 - N**-0.5),
+        "pq_index:1,2": 1 - math.exp(-g * g / 2),
+        "pq_index:0.5,3": 1 - math.exp(-2.5 * g * g / 2),
+        "power_sum:3": math.exp(3 * g * g) / N**2,  # ln n − 3γ²/2 for the Rényi entropy of order 3
+        "power_sum:0.5": math.exp(-g * g / 8) * N**0.5,
+        "top_k_mass:8": ndtr(g + ndtri(8 / N)),
+        "top_k_mass:2000": ndtr(g + ndtri(2000 / N)),
+        "keys_for_mass:0.9": N * ndtr(ndtri(0.9) - g),
+    }
+
+
+def agrees(found, true):
+    return abs(found.value / true - 1) <= found.error_bound + 2e-14
+
+
+SLOW = [pytest.param(gamma, marks=pytest.mark.slow) for gamma in (0.1, 8.0)]
+
+
+@pytest.mark.parametrize("gamma", [1.0, 3.0, *SLOW])
+def test_closed_forms_of_softmax(gamma):
+    ran = 0
+    for of, true in of_softmax(gamma).items():
+        found = limit("exp", of, gamma=gamma)
+        assert agrees(found, true), of
+        assert found.error_bound < 1e-10
+        assert (found.quantity, found.method) == (of, "limit of long rows")
+        ran += 1
+    assert ran == 12
+
+
+def test_planted_wrong_limits_are_rejected():
+    """A lost n, a lost square, a wrong order, sign, share or count."""
+    true, rejected = of_softmax(1.0), 0
+    for of, wrong in (
+        ("n_eff", lambda rows: rows.product((1, 1.0), (2, -0.5))),
+        ("participation", lambda rows: rows.product((2, 1.0), (1, -1.0))),
+        ("power_sum:3", lambda rows: rows.product((2, 1.0), total=-3.0)),
+        ("entropy", lambda rows: (math.log(rows.n) + 0.5, 1e-12)),
+        ("gini", lambda rows: rows.top(0.5)),
+        ("top_k_mass:8", lambda rows: rows.top(7 / rows.n)),
+        ("keys_for_mass:0.9", lambda rows: rows.keys(0.9)),
+    ):
+        right = quantities.named(of)
+        assert agrees(limit("exp", right, gamma=1.0), true[of])
+        assert not agrees(limit("exp", replace(right, limit=wrong), gamma=1.0), true[of])
+        rejected += 1
+    assert rejected == 7
+
+
+def normal(x):
+    return math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+
+
+def mean(f, points=()):
+    return quad(lambda x: f(x) * normal(x), -12, 12, epsabs=1e-14, limit=400, points=points)[0]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "f", "cut"),
+    [
+        ("relu2", lambda s: max(s, 0.0) ** 2, (-0.375,)),
+        ("sigmoid", expit, ()),
+        pytest.param("softplus", lambda s: np.logaddexp(0, s), (), marks=pytest.mark.slow),
+        pytest.param(
+            *("threshold", lambda s: math.exp(s) if s > 0 else 0.0, (-0.375,)),
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_rising_weights_by_integrals(kernel, f, cut):
+    """For them the rank of a weight is the rank Φ(ε) of its score."""
+    beta, gamma = 0.3, 0.8
+    a = lambda x: f(beta + gamma * x)  # noqa: E731
+    m1 = mean(a, cut)
+    log = lambda x: a(x) * math.log(a(x)) if a(x) > 0 else 0.0  # noqa: E731
+    q = ndtri(1 - 50 / N)
+    top = quad(lambda x: a(x) * normal(x), q, 12, epsabs=1e-14)[0] / m1
+    for of, true in (
+        ("entropy", math.log(N * m1) - mean(log, cut) / m1),
+        ("gini", mean(lambda x: a(x) * (2 * ndtr(x) - 1), cut) / m1),
+        ("top_k_mass:50", top),
+        ("power_sum:1.5", mean(lambda x: a(x) ** 1.5, cut) / m1**1.5 / N**0.5),
+        ("n_eff", N * m1**2 / mean(lambda x: a(x) ** 2, cut)),
+    ):
+        found = limit(kernel, of, beta=beta, gamma=gamma)
+        assert abs(found.value / true - 1) < 1e-9, of
+        assert found.error_bound < 1e-9
+    back = limit(kernel, f"keys_for_mass:{top!r}", beta=beta, gamma=gamma)
+    assert_allclose(back.value, 50, rtol=1e-9)
+
+
+def test_known_gini_coefficients():
+    """√2 − 1 of half-normal weights |s|; half of them zero 1/√2."""
+    assert_allclose(limit("abs", "gini", beta=0, gamma=2.0).value, math.sqrt(2) - 1, rtol=1e-12)
+    assert_allclose(limit("relu", "gini", beta=0, gamma=2.0).value, math.sqrt(0.5), rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_ranks_of_a_grid_of_scores():
+    x = ndtri((np.arange(10**6) + 0.5) / 10**6)
+    for kernel, f in (
+        ("silu", lambda s: abs(s) * expit(s)),
+        ("max(s, 1)", lambda s: np.maximum(s, 1.0)),
+    ):
+        a = np.sort(f(0.2 + 0.6 * x))
+        ranks = 2 * np.arange(len(a)) - (len(a) - 1)
+        brute = float(a @ ranks) / (len(a) * a.sum())
+        found = limit(kernel, "gini", beta=0.2, gamma=0.6)
+        assert_allclose(found.value, brute, rtol=5e-5)
+        assert found.error_bound < 1e-10
+        held = a[::-1].cumsum() / a.sum()
+        assert_allclose(limit(kernel, "top_k_mass:1024", beta=0.2, gamma=0.6).value,
+                        held[len(a) // 4 - 1], rtol=2e-5)  # fmt: skip
+
+
+LONG = 10**8
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    ["exp", "relu2", *(pytest.param(x, marks=pytest.mark.slow) for x in ("gelu", "softpick"))],
+)
+def test_exact_laws_of_long_rows_tend_to_them(kernel):
+    """The exact laws at n = 10⁸ share neither their integrals nor their rule."""
+    given, ran = {"beta": 0.5, "gamma": 0.7}, 0
+    names = ("S", "n_eff", "participation", "entropy", "hoyer", "power_sum:3", "power_sum:0.5")
+    for of in names:
+        far = limit(kernel, of, length=LONG, **given)
+        law = sparsity.exact(kernel, of=of, length=LONG, **given)
+        assert abs(far.value / law.value - 1) < 1e-6, of
+        ran += 1
+    assert ran == 7
+
+
+def test_rows_of_steps():
+    row = Row("exp", gamma=0.5, steps=(SinkLogit(12.0),))
+    for of in ("sink_mass", "participation", "entropy", "power_sum:2"):
+        far = limit(row, of, length=10**6)
+        law = sparsity.exact(row, length=10**6, of=of)
+        assert abs(far.value / law.value - 1) < 1e-5, of
+    share = math.exp(12) / (math.exp(12) + 1e6 * math.exp(0.125))
+    assert_allclose(limit(row, "sink_mass", length=10**6).value, share, rtol=1e-12)
+    for steps in ((Decay(0.99),), (QKNorm(8), Window(300))):
+        row = Row("relu2", beta=1.0, gamma=0.5, steps=steps)
+        S = sparsity.evaluate(row, length=512)
+        assert_allclose(limit(row, "n_eff", length=512).value, 512 * S.S**2, rtol=1e-9)
+    # Equal weights in a window: ln 300 − γ²/2, whatever the rest of the row.
+    window = Row("exp", gamma=0.3, steps=(Window(300),))
+    assert_allclose(limit(window, "entropy", length=512).value, math.log(300) - 0.045, rtol=1e-9)
+
+
+def test_lengths_and_shapes():
+    found = limit("exp", "n_eff", length=[[10, 100], [1000, 10**12]], gamma=1.0)
+    assert_allclose(found.value, math.exp(-1) * np.array([[10, 100], [1000, 1e12]]), rtol=1e-12)
+    for of in ("gini", "hoyer", "pq_index:1,2"):
+        assert limit("exp", of, length=None, gamma=1.0).value.shape == ()
+    assert_allclose(limit("exp", "hoyer", length=None, gamma=1.0).value, 1 - math.exp(-0.5))
+    plain = sparsity.evaluate("exp", gamma=1.0)
+    assert (plain.quantity, float(plain.S)) == ("S", float(plain.value))
+    with pytest.raises(AttributeError, match="S is of S"):
+        _ = limit("exp", "gini", gamma=1.0).S
+
+
+@pytest.mark.parametrize(
+    ("row", "of", "length", "says"),
+    [
+        (Row("exp", gamma=1.0), "entropy", None, "depends on it; give the row length"),
+        (Row("exp", gamma=1.0), "participation", None, "depends on it"),
+        (Row("exp", gamma=1.0), "top_k_mass:4", None, "depends on it"),
+        (Row("exp", gamma=1.0), "max_weight", 64, "has no limit"),
+        (Row("exp", gamma=1.0), "sink_mass", 64, "no sink"),
+        (Row("exp", gamma=1.0, steps=(Alibi(0.1),)), "gini", 64, "rows of one law"),
+        (Row("exp", gamma=1.0, steps=(Alibi(0.1),)), "gini", None, "not the same at every length"),
+        (Row("exp", gamma=40.0), "gini", 64, "too far out"),
+        (Row("exp", gamma=1.0), "gini", 0, "length = 0"),
+        (Row("sparsemax", gamma=1.0), "entropy", 64, "depend on the whole row"),
+    ],
+)
+def test_what_has_no_limit_says_so(row, of, length, says):
+    with pytest.raises(InputError, match=says) as refused:
+        sparsity.evaluate(row, of=of, length=length)
+    assert "\n" not in str(refused.value)
+
+
+def test_at_the_prompt(command):
+    line = ["eval", "exp", "--gamma", "2", "--of", "entropy"]
+    code, out, err = command(*line, "--length", "4096")
+    assert (code, err) == (0, "")
+    assert "entropy = 6.31776616672" in out
+    assert "limit of long rows" in out
+    code, out, err = command(*line)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("sparsity: length is missing: the limit of entropy")

@@ -1,0 +1,123 @@
+"""Hoyer's index and the pq-index of rows: definitions, laws against integrals and sampled rows."""
+
+import math
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.integrate import quad
+
+import sparsity
+from sparsity import Row, metric, quantities
+from sparsity.errors import InputError
+from sparsity.montecarlo import Sampling
+from sparsity.montecarlo.row_sampling import draw_rows
+
+
+def sums(weights):
+    xp = weights.__array_namespace__()
+    zero = xp.zeros(weights.shape[:-1])
+    l1, l2 = weights.sum(-1), (weights**2).sum(-1)
+    return quantities.RowSums(weights.shape[-1], l1, l2, zero, zero, weights)
+
+
+def pq(a, p, q):
+    """Diao et al., definition 3.1, of one row."""
+    low, high = (np.sum(a**order) ** (1 / order) for order in (p, q))
+    return 1 - len(a) ** (1 / q - 1 / p) * low / high
+
+
+@pytest.mark.parametrize("array", [np.asarray, jnp.asarray], ids=["numpy", "jax"])
+def test_definitions_on_concrete_rows(array):
+    rows = np.random.default_rng(4).exponential(size=(30, 9)) ** 3
+    rows[3, 4:] = 0
+    found = quantities.hoyer.of(sums(array(rows)))
+    assert_allclose(found, [metric.hoyer(row) for row in rows], rtol=1e-12)
+    root = math.sqrt(9)
+    l1, l2 = rows.sum(-1), np.sqrt((rows**2).sum(-1))
+    assert_allclose(found, (root - l1 / l2) / (root - 1), rtol=1e-12)  # Hoyer (2004), section 3.1
+    orders = ((1, 2), (0.5, 1), (0.5, 1.5), (2, 4)) if array is np.asarray else ((0.5, 1.5),)
+    for p, q in orders:
+        of = quantities.named(f"pq_index:{p:g},{q:g}").of
+        assert_allclose(of(sums(array(rows))), [pq(row, p, q) for row in rows], rtol=1e-12)
+        assert_allclose(of(sums(array(np.ones((1, 5))))), 0, atol=1e-15)
+        assert_allclose(of(sums(array(np.eye(5)))), 1 - 5.0 ** (1 / q - 1 / p), rtol=1e-14)
+    assert quantities.hoyer.of(sums(array(np.full((1, 1), 0.3)))).tolist() == [0]
+    assert_allclose(quantities.hoyer.of(sums(array(np.eye(4)))), 1, rtol=1e-15)
+
+
+@pytest.mark.parametrize("gamma", [0.05, 1.0, 4.0])
+def test_two_tokens_of_softmax(gamma):
+    """By the difference of the scores, N(0, 2γ²)."""
+
+    def mean(value):
+        def weighed(t):
+            r = math.exp(-math.sqrt(2) * gamma * t)
+            return 2 * value(r) * math.exp(-t * t / 2) / math.sqrt(2 * math.pi)
+
+        return quad(weighed, 0, 12, epsabs=1e-14, epsrel=1e-12, points=[0.1, 0.5, 1, 3])[0]
+
+    root = math.sqrt(2)
+    for of, true in (
+        ("hoyer", mean(lambda r: (root - (1 + r) / math.hypot(1, r)) / (root - 1))),
+        ("pq_index:1,2", mean(lambda r: 1 - (1 + r) / math.hypot(1, r) / root)),
+    ):
+        found = sparsity.exact("exp", gamma=gamma, length=2, of=of)
+        assert abs(found.value / true - 1) <= found.error_bound + 1e-11
+        assert found.error_bound < 1e-8
+        assert found.quantity == of
+
+
+ROWS = (("exp", 0.0, 2.0), ("relu2", -1.0, 1.0), ("identity", 0.5, 1.0), ("sparsemax", 0.0, 1.0),
+        ("topk:4", 0.0, 1.0))  # fmt: skip
+OF = ("hoyer", "pq_index:1,2")
+
+
+@pytest.mark.parametrize(
+    "places", [ROWS[3:4], pytest.param(ROWS, marks=pytest.mark.slow)], ids=["few", "all"]
+)
+def test_sampled_rows_hold_the_laws_and_reject_wrong_ones(places):
+    ran, rejected = 0, 0
+    for kernel, beta, gamma in places:
+        row = Row(kernel, beta=beta, gamma=gamma)
+        drawn = draw_rows(row, 16, Sampling(2e-3, seed=6, dtype=np.float32), "hoyer", also=OF)
+        for of in OF:
+            law, found = sparsity.exact(row, length=16, of=of), drawn.estimate(of)
+            assert found.quantity == of
+            assert abs(found.log_value - law.log_value) < 4.5 * found.rel_stderr
+            ran += 1
+            # The factor of n left out, or put in where it does not belong.
+            other = sparsity.exact(row, length=16, of=OF[of == OF[0]])
+            assert abs(found.log_value - other.log_value) > 4.5 * found.rel_stderr
+            rejected += 1
+    assert ran == rejected == 2 * len(places)
+
+
+def test_a_planted_wrong_image_is_rejected():
+    right = quantities.hoyer.linear
+    wrong = replace(quantities.hoyer, linear=replace(right, slope=lambda n: -np.ones_like(n)))
+    row = Row("exp", gamma=1.0)
+    found = draw_rows(row, 8, Sampling(2e-3, seed=2, dtype=np.float32), "hoyer").estimate("hoyer")
+    for quantity, good in ((quantities.hoyer, True), (wrong, False)):
+        law = sparsity.exact(row, length=8, of=quantity)
+        assert (abs(found.log_value - law.log_value) < 4.5 * found.rel_stderr) == good
+
+
+def test_ends_and_other_instruments():
+    lengths = [1, 2, 64, 10**9]
+    for of in OF:
+        values = sparsity.exact("exp", gamma=1.0, length=lengths, of=of).value
+        assert values[0] == 0
+        limit = 1 - math.exp(-0.5)
+        assert abs(values[-1] / limit - 1) < 2e-4  # of Hoyer (1 − n^−½)^−1
+        data = sparsity.sweep("exp", gamma=[0.5, 1.0], length=[2, 64], of=of)
+        assert_allclose(data[of].sel(gamma=1.0).squeeze(), values[1:3], rtol=1e-9)
+    found = sparsity.design("exp", length=64, hoyer=0.5, free="gamma", lengths=())
+    assert_allclose(sparsity.exact("exp", gamma=found.value, length=64, of="hoyer").value, 0.5)
+    with pytest.raises(InputError, match="no exact law here; use estimate"):
+        sparsity.exact("exp", gamma=1.0, length=8, of="pq_index:0.5,1")
+    for bad in ("pq_index:2,1", "pq_index:1", "pq_index:1,2,3", "pq_index:0,1", "pq_index:1,nan"):
+        with pytest.raises(InputError, match="two orders p < q"):
+            quantities.named(bad)
