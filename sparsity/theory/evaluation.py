@@ -8,23 +8,23 @@ import numpy as np
 
 from sparsity import kernels
 from sparsity.errors import InputError, NoClosedForm
-from sparsity.kernels import Kernel
+from sparsity.kernels import Kernel, RowMap
 from sparsity.kernels.parameters import LENGTH
 from sparsity.results import Evaluation
 from sparsity.rows.row import Row, row_of
-from sparsity.theory import closed_form, quadrature
+from sparsity.theory import closed_form, map_limits, quadrature
 from sparsity.theory.limit_form import limit_form
 
 METHODS = ("closed form", "quadrature")
 
 
 def evaluate(
-    kernel: str | Kernel | Row, *, method: str | None = None, **parameters: Any
+    kernel: str | Kernel | RowMap | Row, *, method: str | None = None, **parameters: Any
 ) -> Evaluation:
     """S = E|a| / √(E a²) of a kernel or a row, in the limit of long rows.
 
     Args:
-        kernel: a `Row`, a built-in kernel's name, or a `Kernel`.
+        kernel: a `Row`, a built-in kernel's name, a `Kernel`, or a `RowMap` that has a limit.
         method: "closed form", or "quadrature" of the definition (its summation, for kernels that
             are not a function of a score); None takes the closed form where one exists. The
             result says which ran.
@@ -48,11 +48,16 @@ def evaluate(
         row = row_of(kernel, given)
         if row.steps:
             return _of_steps(row.scored(), method, length)
+        if isinstance(row.kernel, RowMap):
+            place = {} if length is None else {LENGTH.name: length}
+            return map_limits.limit(row.kernel, method, row.params | place)
         kernel, parameters = row.function, row.params
         if length is not None:
             n = LENGTH.check(length)  # S of a kernel of scores does not depend on it
             parameters |= {LENGTH.name: n} if row.kernel.law is kernels.Law.POSITION else {}
-    kernel = kernels.elementwise(kernel)
+    kernel = kernels.named(kernel)
+    if isinstance(kernel, RowMap):
+        return map_limits.limit(kernel, method, parameters)
     bound = kernel.bind(parameters)
     if method != "quadrature":
         try:
