@@ -78,7 +78,7 @@ def _steps_help() -> str:
 def _of_help() -> str:
     from sparsity import quantities
 
-    known = [f"{q.name}, {q.title}" for q in quantities.ALL]
+    known = [f"{q.name}, {q.title}" for q in (*quantities.ALL, *quantities.OF_MAPS)]
     known += [f"{each.name}:{each.symbol}, {each.title}" for each in quantities.FAMILIES]
     return "The quantity: " + "; ".join(known) + "."
 
