@@ -30,11 +30,17 @@ def law(name, of, length, **own):
     return sparsity.exact(name, of=of, length=length, **own)
 
 
+def made(kernel):
+    """What the rows of a map are drawn from."""
+    assert kernel.drawn is not None
+    return kernel.drawn
+
+
 def drawn(kernel, own, rows, n, seed=1):
     """What the weights of some rows are of, by NumPy's normals."""
     rng = np.random.default_rng([seed, n])
-    tokens = rng.normal(size=(rows, n, kernel.drawn.token(own)))
-    return kernel.drawn.read(tokens, rng.normal(size=(rows, kernel.drawn.row(own))), **own)
+    tokens = rng.normal(size=(rows, n, made(kernel).token(own)))
+    return made(kernel).read(tokens, rng.normal(size=(rows, made(kernel).row(own))), **own)
 
 
 def softmax(s):
@@ -83,20 +89,20 @@ def test_a_definition_holds_on_concrete_rows(kernel):
 def test_what_is_drawn_has_the_law_it_says():
     """The maps from normals to scores are linear: their squares are read off unit vectors."""
     unit = np.eye(2)[:, None, :]
-    of = kernels.differential.drawn.read(unit, None, gamma=0.5, gamma2=3.0, rho=-0.3, mix=0.1)
+    of = made(kernels.differential).read(unit, None, gamma=0.5, gamma2=3.0, rho=-0.3, mix=0.1)
     first, second = of.first[:, 0], of.second[:, 0]
     assert_allclose([first @ first, second @ second], [0.25, 9.0])
     assert_allclose(first @ second, -0.3 * 0.5 * 3.0)
-    of = kernels.forgetting.drawn.read(unit, None, gamma=0.5, gate=1.0, gate_spread=2.0)
+    of = made(kernels.forgetting).read(unit, None, gamma=0.5, gate=1.0, gate_spread=2.0)
     assert_allclose(of.score[:, 0], [0.5, 0])
     assert_allclose(of.log_gate[:, 0], -np.log1p(np.exp([-1.0, -3.0])))
-    of = kernels.performer.drawn.read(
+    of = made(kernels.performer).read(
         np.eye(3)[:, None], np.ones((3, 6)), gamma=1.0, sigma=0.25, features=2, dim=3
     )
     assert_allclose(of.query, [4, 0, 0])
     assert_allclose(of.keys[:, 0], 0.25 * np.eye(3))
     assert of.omega.shape == (3, 2, 3)
-    assert kernels.performer.drawn.row({"dim": 3, "features": 2}) == 6
+    assert made(kernels.performer).row({"dim": 3, "features": 2}) == 6
 
 
 # Limits by other routes.
@@ -273,7 +279,7 @@ def test_forgetting_rows_of_two_and_three(of):
 
 @pytest.mark.parametrize("of", LAWS)
 def test_a_degenerate_gate_is_a_decay(of):
-    n, cells = np.array([1, 2, 3, 16, 256]), 0
+    n, cells = np.array([1, 2, 16, 100]), 0
     for gate, gamma in ((2.0, 1.0), (-1.0, 3.0), (6.0, 0.5)):
         decay = 1 / (1 + math.exp(-gate))
         row = Row("exp", gamma=gamma, steps=(Decay(decay),))
@@ -287,8 +293,8 @@ def test_a_degenerate_gate_is_a_decay(of):
         limit = sparsity.evaluate("forgetting", length=n, **own)
         assert_allclose(limit.log_S, sparsity.evaluate(row, length=n).log_S, atol=1e-12)
         near = law("forgetting", of, 16, **own | {"gate_spread": 0.05})
-        assert 1e-9 < abs(near.value / found.value[3] - 1) < 1e-2
-    assert cells == 15
+        assert 1e-9 < abs(near.value / found.value[2] - 1) < 1e-2
+    assert cells == 12
 
 
 def test_open_gates_are_softmax(monkeypatch):
@@ -318,7 +324,7 @@ def test_differential_rows_that_are_softmax():
 
 
 def test_finer_rules_agree(monkeypatch):
-    n = np.array([2, 16, 256])
+    n = np.array([2, 16, 64])
     of = quantities.n_eff
     before = differential.square_sum(2.0, 1.0, 0.5, 0.8, n), forgetting.law(2.0, 1.0, 2.0, n, of)
     monkeypatch.setattr(differential, "STEP", 0.13)
@@ -381,7 +387,7 @@ def test_every_law_is_verified_and_planted_errors_are_not(kernel):
         question = Question(row, cell.instruments, cell.quantity, cell.parameters.get("length"))
         wrong = [cell.theory - 0.03, cell.theory + 0.03]
         if cell.instruments[0] == "exact law":
-            wrong += planted(row, cell.quantity, 6)
+            wrong.extend(planted(row, cell.quantity, 6))
         for value in wrong:
             judged = judge(question, float(value), cell.estimate, 1e-5, detectable)
             assert judged.verdict == "disagree"
