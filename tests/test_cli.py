@@ -1067,7 +1067,7 @@ def completed(command, monkeypatch, capsys, words, index):
         ("sparsity eval ", 2, KNOWN),
         ("sparsity verify exp de", 3, [name for name in KNOWN if name.startswith("de")]),
         ("sparsity design --kernel i", 3, [name for name in KNOWN if name.startswith("i")]),
-        ("sparsity eval exp --g", 3, ["--gamma"]),
+        ("sparsity eval exp --gam", 3, ["--gamma", "--gamma2"]),
         ("sparsity eval nonnegative --query u", 4, ["uniform"]),
         ("sparsity exact exp --step sink", 4, [f"{x}:" for x in STEPS if x.startswith("sink")]),
         ("sparsity exact exp --of ", 4, QUANTITIES),

@@ -29,7 +29,7 @@ def list_(as_json: bool) -> None:
                 "name": k.name,
                 "title": k.title,
                 "weight": _weight(k),
-                "average_over": k.law.value,
+                "average_over": k.random,
                 "parameters": [
                     {name: getattr(p, name) for name in ("name", "meaning", "domain")}
                     for p in k.parameters
@@ -41,7 +41,7 @@ def list_(as_json: bool) -> None:
         common.print_json({"kernels": records})
         return
     for k in (*kernels.known(), *kernels.MAPS):
-        options = " ".join(f"--{p.name}" for p in k.parameters)
+        options = " ".join(f"--{p.name.replace('_', '-')}" for p in k.parameters)
         click.echo(f"{k.name:14} {k.title:24} {options:24} a = {_weight(k)}")
 
 

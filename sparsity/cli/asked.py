@@ -82,10 +82,11 @@ class Asked:
     def definition(self) -> str:
         kernel = self.row.kernel
         if not self.of_rows and self.quantity is quantities.S:
-            return f"E|a| / √(E a²), a = {self.row.function.weight}, {kernel.law.value}"
+            weight = kernel.formula if isinstance(kernel, RowMap) else kernel.weight
+            return f"E|a| / √(E a²), a = {weight}, {kernel.random}"
         if isinstance(kernel, RowMap):
             rest = ", what no key takes standing for the sink logits" if kernel.left else ""
-            return f"{self.quantity.average}{rest}, a_j = {kernel.formula}, {kernel.law.value}"
+            return f"{self.quantity.average}{rest}, a_j = {kernel.formula}, {kernel.random}"
         if not self.of_rows:
             return f"{self.quantity.average}, a = {kernel.weight}"
         factor = "λ^(n−j) f(s_j)" if self.decay else "f(s_j)"
@@ -105,7 +106,9 @@ class Asked:
 
     def _place(self) -> dict[str, Any]:
         """The length, for a limit that depends on it."""
-        needs = self.row.kernel.law is Law.POSITION or self.row.steps
+        kernel = self.row.kernel
+        alike = not isinstance(kernel, RowMap) or kernel.alike
+        needs = kernel.law is Law.POSITION or self.row.steps or not alike
         return {"length": self.length} if needs and self.length is not None else {}
 
     def estimate(self, **settings: Any) -> Estimate:

@@ -22,6 +22,13 @@ _PARAMETERS = {
     "dim": "dimension d ≥ 1",
     "query": "query family: uniform, one-hot or half-normal",
     "length": "row length n ≥ 1",
+    "gamma2": "spread γ₂ > 0 of the second score of differential attention",
+    "rho": "correlation ρ in [-1, 1] of its scores",
+    "mix": "share λ ≥ 0 of its second map",
+    "gate": "bias b of forgetting gates σ(b + cε)",
+    "gate_spread": "spread c ≥ 0 of their bias",
+    "sigma": "spread σ > 0 of an entry of a Performer's keys",
+    "features": "random features m ≥ 1",
 }
 
 
@@ -71,7 +78,7 @@ def _steps_help() -> str:
 def _of_help() -> str:
     from sparsity import quantities
 
-    known = [f"{q.name}, {q.title}" for q in quantities.ALL]
+    known = [f"{q.name}, {q.title}" for q in (*quantities.ALL, *quantities.OF_MAPS)]
     known += [f"{each.name}:{each.symbol}, {each.title}" for each in quantities.FAMILIES]
     return "The quantity: " + "; ".join(known) + "."
 
@@ -114,9 +121,8 @@ def with_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
     """The command with an option for each parameter of a kernel or its rows."""
     for name, meaning in reversed(_PARAMETERS.items()):
         offered = offering("uniform", "one-hot", "half-normal") if name == "query" else None
-        option = click.option(
-            f"--{name}", metavar=name.upper(), help=meaning, shell_complete=offered
-        )
+        typed = f"--{name.replace('_', '-')}"
+        option = click.option(typed, metavar=name.upper(), help=meaning, shell_complete=offered)
         command = option(command)
     return command
 

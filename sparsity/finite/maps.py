@@ -9,7 +9,16 @@ import numpy as np
 
 from sparsity import quantities
 from sparsity.errors import InputError
-from sparsity.finite import engine, entmax, sparsemax, sparsemax_focus, stick_breaking, top_k
+from sparsity.finite import (
+    differential,
+    engine,
+    entmax,
+    forgetting,
+    sparsemax,
+    sparsemax_focus,
+    stick_breaking,
+    top_k,
+)
 from sparsity.kernels import RowMap, exp
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row
@@ -69,6 +78,16 @@ def _stick_breaking(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.nda
     return of[quantity.name](row.beta, row.gamma, n)
 
 
+def _differential(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    own: Any = row.params
+    return differential.square_sum(own["gamma"], own["gamma2"], own["rho"], own["mix"], n)
+
+
+def _forgetting(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    own: Any = row.params
+    return forgetting.law(own["gate"], own["gate_spread"], own["gamma"], n, quantity)
+
+
 def _among(*members: Quantity) -> Callable[[Quantity], bool]:
     return lambda quantity: quantity in members
 
@@ -88,6 +107,8 @@ _LAWS: dict[str, MapLaw] = {
     "entmax1.5": MapLaw(_among(*_ENTMAX), _entmax),
     "topk": MapLaw(_softmax_has, _top_k),
     "stick-breaking": MapLaw(_among(*_STICKS), _stick_breaking),
+    "differential": MapLaw(_among(quantities.square_sum), _differential),
+    "forgetting": MapLaw(forgetting.has, _forgetting),
 }
 
 
@@ -99,8 +120,9 @@ def has(kernel: RowMap, quantity: Quantity) -> bool:
 
 
 def known(kernel: RowMap) -> tuple[str, ...]:
-    """Names of the quantities of `quantities.ALL` whose mean over rows is known exactly."""
-    return tuple(quantity.name for quantity in quantities.ALL if has(kernel, quantity))
+    """Names of the quantities without a number whose mean over rows is known exactly."""
+    every = (*quantities.ALL, *quantities.OF_MAPS)
+    return tuple(quantity.name for quantity in every if has(kernel, quantity))
 
 
 def law(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:

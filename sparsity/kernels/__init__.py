@@ -16,10 +16,13 @@ from sparsity.errors import InputError
 from sparsity.kernels import text, zoo
 from sparsity.kernels.base import Kernel, Law, score_kernel
 from sparsity.kernels.decayed import decayed
+from sparsity.kernels.differential import differential
 from sparsity.kernels.entmax15 import entmax15
 from sparsity.kernels.exp import exp
+from sparsity.kernels.forgetting import forgetting
 from sparsity.kernels.identity import identity
 from sparsity.kernels.nonnegative import nonnegative
+from sparsity.kernels.performer import performer
 from sparsity.kernels.relu2 import relu2
 from sparsity.kernels.row_map import RowMap, refused
 from sparsity.kernels.sparsemax import sparsemax
@@ -35,14 +38,17 @@ __all__ = [
     "Law",
     "RowMap",
     "decayed",
+    "differential",
     "elementwise",
     "entmax15",
     "exp",
+    "forgetting",
     "identity",
     "in_python",
     "known",
     "named",
     "nonnegative",
+    "performer",
     "relu2",
     "score_kernel",
     "sparsemax",
@@ -52,7 +58,10 @@ __all__ = [
 ]
 
 ALL: tuple[Kernel, ...] = (exp, relu2, identity, nonnegative, decayed)
-MAPS: tuple[RowMap, ...] = (sparsemax, top_k(8), stick_breaking, entmax15)
+MAPS: tuple[RowMap, ...] = (
+    *(sparsemax, top_k(8), stick_breaking, entmax15),
+    *(differential, forgetting, performer),  # of more than a score a token
+)
 
 
 def known() -> tuple[Kernel, ...]:

@@ -65,6 +65,11 @@ class Kernel:
     parameters: tuple[Parameter, ...]
     source: str
 
+    @property
+    def random(self) -> str:
+        """What is random in the weight, in words."""
+        return self.law.value
+
     def __post_init__(self) -> None:
         """Check the definition against its own law."""
         if self.law not in _DRAWN:

@@ -147,10 +147,10 @@ def jax_row(kernel: Kernel | RowMap, scores: Any) -> tuple[Any, Any]:
 
     Args:
         kernel: a function of the score, or a map of whole rows.
-        scores: rows along the last axis.
+        scores: rows along the last axis; or what else the map's weights are of.
 
     Returns:
-        The logarithms of |f(s)|, or of p; and of 1 − Σp, [rows]: None where the weights have no
+        The logarithms of |f(s)|, or of |p|; and of 1 − Σp, [rows]: None where the weights have no
         total of their own, or leave nothing.
     """
     if isinstance(kernel, Kernel):
@@ -158,4 +158,4 @@ def jax_row(kernel: Kernel | RowMap, scores: Any) -> tuple[Any, Any]:
     import jax.numpy as jnp
 
     left = None if kernel.left is None else jnp.log(kernel.left(scores))
-    return jnp.log(kernel.weights(scores)), left
+    return jnp.log(jnp.abs(kernel.weights(scores))), left

@@ -85,8 +85,16 @@ RATIO = Parameter(
 )
 DIM = Parameter("dim", "dimension d", ">= 1, at most 2^53", _count, symbols.d, integer=True)
 QUERY = Parameter("query", "query family", "|".join(queries.NAMES), np.isfinite)
+GAMMA2 = Parameter("gamma2", "spread γ₂ of the second score", "> 0", lambda x: x > 0)
+RHO = Parameter("rho", "correlation ρ of the two scores", "in [-1, 1]", lambda x: np.abs(x) <= 1)
+MIX = Parameter("mix", "share λ of the second map that is taken off", ">= 0", lambda x: x >= 0)
+GATE = Parameter("gate", "bias b of a gate σ(b + cε)", "any real number", np.isfinite)
+GATE_SPREAD = Parameter("gate_spread", "spread c of a gate's bias", ">= 0", lambda x: x >= 0)
+SIGMA = Parameter("sigma", "spread σ of an entry of a key", "> 0", lambda x: x > 0)
+FEATURES = Parameter("features", "random features m", ">= 1, at most 2^53", _count, integer=True)
 
 ALL = (BETA, GAMMA, DECAY, RATIO, DIM, QUERY, LENGTH)
+OF_MAPS = (GAMMA2, RHO, MIX, GATE, GATE_SPREAD, SIGMA, FEATURES)  # of rows as a whole, besides
 
 
 def bound_by_name(

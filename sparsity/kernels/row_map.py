@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from sparsity.errors import InputError
 from sparsity.kernels.base import Law
@@ -14,23 +14,44 @@ from sparsity.kernels.parameters import BETA, DIM, GAMMA, LENGTH, Parameter, one
 SHIFTED = (replace(BETA, default=0.0), GAMMA)
 
 
+class Drawn(NamedTuple):
+    """What the tokens of a row are drawn from, where that is not one score N(β, γ²) each.
+
+    Args:
+        words: what is random.
+        token: how many standard normals a token has, given the parameters by name.
+        read: (normals of tokens [rows, n, token], normals of rows [rows, row], **parameters) ->
+            what the map's `weights` take, with the arrays' own operators.
+        row: how many standard normals the tokens of a row share, given the parameters.
+    """
+
+    words: str
+    token: Callable[[Mapping[str, Any]], int]
+    read: Callable[..., Any]
+    row: Callable[[Mapping[str, Any]], int] = lambda parameters: 0
+
+
 @dataclass(frozen=True)
 class RowMap:
-    """Attention weights p_1 … p_n ≥ 0 of a row of scores, Σp ≤ 1, none a function of its own alone.
+    """Attention weights of a row as a whole, none a function of its own score alone.
 
-    Its rows have scores s_j ~ N(β, γ²), independent. Weights without a law over single scores have
-    no limit S: a row map is asked with a length.
+    Most are p_1 … p_n ≥ 0 with Σp ≤ 1, of scores s_j ~ N(β, γ²), independent. Another law of the
+    tokens is `drawn`. Maps with weights `alone` have a limit S; others are asked with a length.
 
     Args:
         name: identifier, as used on the command line; "family:number" for a member of a family.
         title: the name a reader knows it by.
-        weights: its definition: scores -> p, rows along the last axis, with the arrays' own
+        weights: its definition: scores -> weights, rows along the last axis, with the arrays' own
             operators (NumPy and JAX).
         formula: the definition in a line of text.
         source: where it is defined.
         parameters: of its scores, in the order of the command line.
         left: scores -> 1 − Σp to full precision; None where the weights add up to 1.
         member: of a family, the map of another number.
+        drawn: what its tokens are drawn from; None is scores N(β, γ²).
+        alone: what `weights` take -> the weights before the total of the row divides them, or with
+            that total at its mean: the limit S is that of their moments. None where there are none.
+        alike: whether its tokens are of one law, so that this limit is the same at every length.
     """
 
     name: str
@@ -41,12 +62,31 @@ class RowMap:
     parameters: tuple[Parameter, ...] = SHIFTED
     left: Callable[[Any], Any] | None = None
     member: Callable[[int], RowMap] | None = None
+    drawn: Drawn | None = None
+    alone: Callable[[Any], Any] | None = None
+    alike: bool = True
     law: ClassVar[Law] = Law.ROW
 
     @property
     def family(self) -> str:
         """The name without its number."""
         return self.name.partition(":")[0]
+
+    @property
+    def random(self) -> str:
+        """What is random in a row, in words."""
+        return self.law.value if self.drawn is None else self.drawn.words
+
+    @property
+    def apart(self) -> RowMap:
+        """The map whose weights are those `alone`.
+
+        Raises:
+            InputError: it has none.
+        """
+        if self.alone is None:
+            raise refused(self)
+        return replace(self, weights=self.alone, left=None, alone=None)
 
     def bind(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """One value of each parameter by name, as `Kernel.bind`.

@@ -132,6 +132,8 @@ def draw(
     if method is not None and whole:
         raise InputError("method", method, "applies to scalar draws only")
     if isinstance(row.kernel, RowMap):
+        if n is None and quantity is quantities.S and row.kernel.alone and row.kernel.alike:
+            return draw_rows(row, _ANY, sampling, None).limit_form()
         if n is None:
             fix = f"the weights of {row.kernel.name} depend on the whole row; give its length n"
             raise InputError("length", None, fix)

@@ -13,7 +13,7 @@ from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.montecarlo import proposals
 from sparsity.montecarlo.keys import LONGEST, keys_at
 from sparsity.montecarlo.rotary_sampling import rotated
-from sparsity.montecarlo.sources import Each, Like, Source
+from sparsity.montecarlo.sources import Each, Like, Source, Whole
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Coca, Decay, Rope
 
@@ -58,6 +58,15 @@ def _like(row: Row, n: int, dim: int, seed: int) -> Plan:
     rate = -sum(math.log(step.decay) for step in row.steps if isinstance(step, Decay))
     source = Like(n, min(n, max(1, WHOLE // max(dim, 1))), dim)
     return Plan(source, (*scores, rate), log_scale, "rows-full-keys" if dim else "rows")
+
+
+def _whole(row: Row, kernel: RowMap, n: int) -> Plan:
+    """A row of a map that has more than a score a token."""
+    assert kernel.drawn is not None
+    token, shared = kernel.drawn.token(row.params), kernel.drawn.row(row.params)
+    source = Whole(n, kernel, token, shared)
+    _refuse_long(n, source.width)
+    return Plan(source, tuple(row.params.values()), 0.0, "rows-drawn")
 
 
 def _scale(kernel: Kernel, beta: Any, gamma: Any, log_w: Any = 0.0) -> float:
@@ -108,7 +117,7 @@ def planned(row: Row, n: int, dim: int, seed: int) -> Plan:
     """The way to draw rows of n tokens.
 
     Args:
-        row: any row whose kernel is a function of the score.
+        row: any row whose kernel is a function of the score, or a map of the whole row.
         n: tokens.
         dim: of whole keys; 0 draws scalar scores.
         seed: of the queries of whole keys.
@@ -116,6 +125,10 @@ def planned(row: Row, n: int, dim: int, seed: int) -> Plan:
     Raises:
         InputError: rows too long to hold, or whole keys of a row with steps.
     """
+    if isinstance(row.kernel, RowMap) and row.kernel.drawn is not None:
+        if dim:
+            raise InputError("dim", dim, f"{row.kernel.name} draws its tokens itself; leave it out")
+        return _whole(row, row.kernel, n)
     if all(isinstance(step, Decay) for step in row.steps):
         return _like(row, n, dim, seed)
     if dim:

@@ -90,7 +90,10 @@ class RowSampler:
         law, log_unit, log_scale = arguments
         (peak, l1, l2, of_sinks, pooled1, pooled2), a, left = self._sums(key, law, log_scale)
         n, seen = self.source.length, jnp.isfinite(peak)
-        tokens = RowSums(n, jnp.where(seen, l1, 1), jnp.where(seen, l2, 1), of_sinks, 0.0, a)
+        one = None
+        if isinstance(self.kernel, RowMap):
+            one = jnp.where(seen, jnp.exp(-jnp.where(seen, peak, 0)), 1)
+        tokens = RowSums(n, jnp.where(seen, l1, 1), jnp.where(seen, l2, 1), of_sinks, 0.0, a, one)
         live, whole = seen, tokens
         if left is not None:  # it belongs to the total, as a sink logit's weight does
             unit = jnp.where(seen, jnp.exp(left - jnp.where(seen, peak, 0)), 0)
@@ -172,8 +175,9 @@ def draw_rows(
         row: any row whose kernel is a function of the score, or a map of the whole row.
         length: n ≥ 1.
         sampling: the settings; samples are rows.
-        of: the quantities that `sampling.rel_error` is meant for; None is the limit form. S is
-            drawn until its square, n_eff, is known well enough.
+        of: the quantities that `sampling.rel_error` is meant for; None is the limit form, which a
+            row map has by itself, of its weights `alone`. S is drawn until its square, n_eff, is
+            known well enough.
         dim: draw whole keys in R^dim, for a row without steps; None draws scalar scores.
         also: quantities of the same rows that may be asked for besides, however well known.
 
@@ -185,6 +189,8 @@ def draw_rows(
     n = int(LENGTH.one(length))
     several: Any = of if isinstance(of, (tuple, list)) else (of,)
     wanted = [None if each is None else quantities.named(each) for each in several]
+    if isinstance(row.kernel, RowMap) and wanted == [None]:
+        row = Row(row.kernel.apart, steps=(), **row.params)
     plan = planned(row, n, dim or 0, sampling.seed)
     if any(quantity and quantity.sinks for quantity in wanted) and not plan.sinks:
         raise no_sink(row)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
+from sparsity.kernels import RowMap
 from sparsity.montecarlo.normals import normal
 from sparsity.montecarlo.threefry import fold_in
 
@@ -20,12 +21,12 @@ class Block(NamedTuple):
     """Neighbouring tokens of some rows.
 
     Args:
-        scores: s_j, [rows, tokens].
+        scores: s_j, [rows, tokens]; or what else a row map's weights are of.
         log_w: log of the factor w_j on f(s_j), broadcast against the scores; −∞ is out of sight.
         sink: 1 for tokens that are sinks, 0 for others, [tokens]; None where no token is one.
     """
 
-    scores: jax.Array
+    scores: Any
     log_w: Any
     sink: jax.Array | None = None
 
@@ -120,3 +121,38 @@ class Each:
             k = k / jnp.sqrt((k * k).sum(axis=-1, keepdims=True))
             z = self.dim**0.5 * (k @ jnp.zeros(self.dim, dtype).at[0].set(1))
         return Block(beta + gamma * z, log_w, sink)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Rows of a map that has more than a score a token.
+
+    Args:
+        length: tokens of a row, drawn at once.
+        kernel: a map that is `drawn`.
+        token: standard normals of a token.
+        row: standard normals that the tokens of a row share.
+    """
+
+    length: int
+    kernel: RowMap
+    token: int
+    row: int
+
+    @property
+    def block(self) -> int:
+        """The whole row."""
+        return self.length
+
+    @property
+    def width(self) -> int:
+        """Numbers of a token: its normals, and what becomes of them with those of the row."""
+        return self.token + self.row // self.token + -(-self.row // self.length)
+
+    def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> Block:
+        """Draw the row; law = the map's parameters, in order."""
+        assert self.kernel.drawn is not None
+        own = {p.name: value for p, value in zip(self.kernel.parameters, law, strict=True)}
+        tokens = normal(fold_in(key, 0), (rows, self.length, self.token), dtype)
+        shared = normal(fold_in(key, 1), (rows, self.row), dtype)
+        return Block(self.kernel.drawn.read(tokens, shared, **own), jnp.zeros(self.length, dtype))

@@ -19,12 +19,14 @@ from sparsity.quantities.pq_index import pq_index
 from sparsity.quantities.sink_mass import sink_mass
 from sparsity.quantities.sink_mass_above import sink_mass_above
 from sparsity.quantities.sparsity import S
+from sparsity.quantities.square_sum import square_sum
 from sparsity.quantities.support import support
 from sparsity.quantities.top_k_mass import top_k_mass
 
 __all__ = [
     "ALL",
     "FAMILIES",
+    "OF_MAPS",
     "Family",
     "Integral",
     "Layers",
@@ -45,6 +47,7 @@ __all__ = [
     "pq_index",
     "sink_mass",
     "sink_mass_above",
+    "square_sum",
     "support",
     "top_k_mass",
 ]
@@ -53,22 +56,23 @@ ALL: tuple[Quantity, ...] = (
     *(S, n_eff, participation, entropy, max_weight, gini, hoyer, sink_mass, support),
 )
 FAMILIES: tuple[Family, ...] = (top_k_mass, keys_for_mass, power_sum, pq_index, sink_mass_above)
+OF_MAPS: tuple[Quantity, ...] = (square_sum,)  # of weights that do not add up in |a| to 1
 
 
 def named(of: str | Quantity) -> Quantity:
     """The quantity of that name; a `Quantity` is returned as it is.
 
     Args:
-        of: "n_eff" or another of `ALL`, or a member of a family: "top_k_mass:8".
+        of: "n_eff" or another of `ALL` or `OF_MAPS`, or a member of a family: "top_k_mass:8".
 
     Raises:
         InputError: no such quantity, or a number outside the domain of its family.
     """
     if isinstance(of, Quantity):
         return of
-    names = [quantity.name for quantity in ALL]
+    names = [quantity.name for quantity in (*ALL, *OF_MAPS)]
     if of in names:
-        return ALL[names.index(of)]
+        return (*ALL, *OF_MAPS)[names.index(of)]
     name, colon, number = str(of).partition(":")
     if name in [family.name for family in FAMILIES]:
         return _member(name, number if colon else None)

@@ -19,6 +19,7 @@ class RowSums(NamedTuple):
         sink: Σ|a| over sink tokens, plus `unit`.
         unit: the weights e^b of sink logits, which are no tokens.
         weights: |a| of every token, along the last axis; None unless a quantity asks for them.
+        one: the 1 that the weights of a row map are shares of; None for weights without.
     """
 
     count: Any
@@ -27,6 +28,7 @@ class RowSums(NamedTuple):
     sink: Any
     unit: Any
     weights: Any = None
+    one: Any = None
 
 
 class LogMoment(NamedTuple):

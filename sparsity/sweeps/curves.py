@@ -19,7 +19,7 @@ from sparsity.finite import maps
 from sparsity.kernels import Kernel, Law, RowMap, elementwise
 from sparsity.kernels import named as named_kernel
 from sparsity.kernels.parameters import ALL as PARAMETERS
-from sparsity.kernels.parameters import LENGTH, QUERY, Parameter
+from sparsity.kernels.parameters import LENGTH, OF_MAPS, QUERY, Parameter
 from sparsity.output import netcdf, replacing
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row
@@ -144,10 +144,11 @@ def sweep(
 
     Returns:
         A dataset with one dimension and coordinate per parameter. By default the variables are S,
-        log_S and error_bound, and with `montecarlo` (of rows without steps) S_mc, stderr_mc and how
-        they were drawn; with the `length` of rows the limit is S_limit, log_S_limit …, and n_eff
-        and S_rms stand beside it. With `of`, each quantity has its name, error_bound_NAME and, with
-        `montecarlo`, NAME_mc, stderr_NAME_mc … Every variable carries a long_name and units.
+        log_S and error_bound, and with `montecarlo` (of kernels without steps) S_mc, stderr_mc and
+        how they were drawn; with the `length` of rows the limit is S_limit, log_S_limit …, and
+        n_eff and S_rms stand beside it. With `of`, each quantity has its name, error_bound_NAME
+        and, with `montecarlo`, NAME_mc, stderr_NAME_mc … Every variable carries a long_name and
+        units.
 
     Raises:
         InputError: an unknown kernel, parameter or quantity, a missing one, a malformed grid, a
@@ -172,7 +173,7 @@ def sweep(
         method = method or ran
     methods = {"method": method}
     if montecarlo:
-        limit = of is None and not cells.steps
+        limit = of is None and not cells.steps and isinstance(record, Kernel)
         sampled, more = _sampled(cells, asked, limit, seed, rel_error, max_samples, dtype)
         variables |= sampled
         methods |= more
@@ -188,13 +189,13 @@ def _dataset(cells: Grid, variables: Variables, methods: dict[str, str]) -> xarr
         "title": f"l1/l2 sparsity of {kernel.title} attention",
         "kernel": kernel.name,
         "weight": kernel.formula if isinstance(kernel, RowMap) else str(kernel.weight),
-        "random": kernel.law.value,
+        "random": kernel.random,
         "source": kernel.source,
         **methods,
     }
     if cells.steps:
         attributes["steps"] = ", ".join(map(repr, cells.steps))
-    words = {p.name: p.meaning for p in PARAMETERS}
+    words = {p.name: p.meaning for p in (*PARAMETERS, *OF_MAPS)}
     grids = {name: variable(name, grid, words[name]) for name, grid in cells.grids.items()}
     return xarray.Dataset(variables, coords=grids, attrs=attributes)
 

@@ -85,7 +85,8 @@ class Grid:
 
     def sparsity(self) -> tuple[Variables, str]:
         """The limit S, its logarithm and the error bound, and the route that ran."""
-        found, method = self._of_steps() if self.steps else self._of_kernel()
+        each = self.steps or isinstance(self.kernel, RowMap)
+        found, method = self._of_steps() if each else self._of_kernel()
         if self.of_rows:
             found = {_OF_LIMIT[name]: found[name] for name in _LIMIT}
         return found, method

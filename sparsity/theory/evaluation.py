@@ -8,12 +8,12 @@ import numpy as np
 
 from sparsity import kernels, quantities
 from sparsity.errors import InputError, NoClosedForm
-from sparsity.kernels import Kernel
+from sparsity.kernels import Kernel, RowMap
 from sparsity.kernels.parameters import LENGTH
 from sparsity.quantities import Quantity
 from sparsity.results import Evaluation
 from sparsity.rows.row import Row, row_of
-from sparsity.theory import closed_form, quadrature
+from sparsity.theory import closed_form, map_limits, quadrature
 from sparsity.theory.limit_form import limit_form
 from sparsity.theory.long_rows import limit
 
@@ -21,7 +21,7 @@ METHODS = ("closed form", "quadrature")
 
 
 def evaluate(
-    kernel: str | Kernel | Row,
+    kernel: str | Kernel | RowMap | Row,
     *,
     of: str | Quantity = "S",
     method: str | None = None,
@@ -33,7 +33,7 @@ def evaluate(
     large enough for that, `exact` says.
 
     Args:
-        kernel: a `Row`, a built-in kernel's name, or a `Kernel`.
+        kernel: a `Row`, a built-in kernel's name, a `Kernel`, or a `RowMap` that has a limit.
         of: the quantity, by name; all but `max_weight` and `support` have a limit. Others than S
             are of one row of scores, from E|f|^p and the law of |f(s)| by quadrature.
         method: "closed form", or "quadrature" of the definition (its summation, for kernels that
@@ -64,11 +64,16 @@ def evaluate(
         row = row_of(kernel, given)
         if row.steps:
             return _of_steps(row.scored(), method, length)
+        if isinstance(row.kernel, RowMap):
+            place = {} if length is None else {LENGTH.name: length}
+            return map_limits.limit(row.kernel, method, row.params | place)
         kernel, parameters = row.function, row.params
         if length is not None:
             n = LENGTH.check(length)  # S of a kernel of scores does not depend on it
             parameters |= {LENGTH.name: n} if row.kernel.law is kernels.Law.POSITION else {}
-    kernel = kernels.elementwise(kernel)
+    kernel = kernels.named(kernel)
+    if isinstance(kernel, RowMap):
+        return map_limits.limit(kernel, method, parameters)
     bound = kernel.bind(parameters)
     if method != "quadrature":
         try:

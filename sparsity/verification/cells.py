@@ -107,6 +107,8 @@ def families(cells: Sequence[Question]) -> list[list[int]]:
         key: Any = i
         if cell.instruments[1] in _ROWS:
             key = cell.row, cell.length or ANY_LENGTH
+            if isinstance(cell.kernel, RowMap):  # whose pooled rows have weights of their own
+                key = *key, cell.instruments[1]
         elif cell.instruments[1] == "scalars" and not cell.row.steps:
             key = cell.kernel
         found.setdefault(key, []).append(i)

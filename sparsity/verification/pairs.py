@@ -13,6 +13,7 @@ from sparsity.kernels.parameters import LENGTH
 from sparsity.montecarlo.row_plans import WHOLE
 from sparsity.rows import classes
 from sparsity.rows.row import Row
+from sparsity.theory import map_limits
 from sparsity.theory.limit_form import log_sums
 from sparsity.verification.cells import ANY_LENGTH, Question
 
@@ -98,14 +99,18 @@ def _candidates(row: Row, n: int | None) -> list[Question]:
 
 
 def _of_map(row: Row, kernel: RowMap, n: int | None) -> list[Question]:
-    """Every quantity that has an exact law under a map of whole rows."""
+    """Every quantity that has an exact law under a map of whole rows, and its limit S."""
     names = [name for name in maps.known(kernel) if quantities.named(name).linear is None]
+    limit = [Question(row, ("limit", "pooled rows"), "S", None if kernel.alike else n)]
+    if kernel.alone is not None and (n is None or not names):
+        return limit
     if not names:
         raise InputError("kernel", kernel.name, "has no exact law to hold samples against")
     if n is None:
         fix = f"the weights of {kernel.name} depend on the whole row; give its length n"
         raise InputError("length", None, fix)
-    return [Question(row, ("exact law", "whole rows"), name, n) for name in names]
+    laws = [Question(row, ("exact law", "whole rows"), name, n) for name in names]
+    return laws if kernel.alone is None else laws + limit
 
 
 def _refuse_rare(cell: Question, rel_error: float) -> None:
@@ -114,9 +119,13 @@ def _refuse_rare(cell: Question, rel_error: float) -> None:
     The variance of Σa² over a row is below ΣE a⁴, so its mean takes Σw⁴E f⁴/(Σw²E f²)²/error² rows.
     """
     n = cell.length or ANY_LENGTH
-    given = classes.relative(classes.classed(cell.row, n), units=False)
-    second, fourth, _ = log_sums(given, (2, 4))
-    numbers = fourth - 2 * second + math.log(n) - 2 * math.log(2 * rel_error)  # log
+    if isinstance(cell.kernel, RowMap):
+        scatter = map_limits.log_scatter(cell.kernel, cell.row.params, n)
+    else:
+        given = classes.relative(classes.classed(cell.row, n), units=False)
+        second, fourth, _ = log_sums(given, (2, 4))
+        scatter = fourth - 2 * second + math.log(n)
+    numbers = scatter - 2 * math.log(2 * rel_error)  # log
     if numbers > math.log(_PATIENCE):
         shown = f"e^{numbers:.0f}" if numbers > 600 else f"{math.exp(numbers):.1g}"
         fix = f"its pooled moments take {shown} draws; rows of n are checked without them"

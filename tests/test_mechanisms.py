@@ -1,0 +1,456 @@
+"""Maps of more than a score a token: differential, forgetting and Performer attention."""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import sparsity
+from sparsity import Decay, Row, kernels, quantities
+from sparsity.errors import InputError
+from sparsity.finite import differential, forgetting, maps
+from sparsity.kernels import row_map
+from sparsity.theory import map_limits
+from sparsity.verification.cells import Question
+from sparsity.verification.crosscheck import judge
+
+MAPS = tuple(kernel for kernel in kernels.MAPS if kernel.drawn is not None)
+OWN = {
+    "differential": {"gamma": 0.5, "gamma2": 0.7, "rho": 0.8, "mix": 0.6},
+    "forgetting": {"gamma": 0.8, "gate": 1.0, "gate_spread": 1.2},
+    "performer": {"gamma": 0.1, "sigma": 0.15, "features": 3, "dim": 4},
+}
+LAWS = ("S", "n_eff", "participation", "entropy", "power_sum:3")
+each = pytest.mark.parametrize("kernel", MAPS, ids=lambda kernel: kernel.name)
+
+
+def law(name, of, length, **own):
+    return sparsity.exact(name, of=of, length=length, **own)
+
+
+def made(kernel):
+    """What the rows of a map are drawn from."""
+    assert kernel.drawn is not None
+    return kernel.drawn
+
+
+def drawn(kernel, own, rows, n, seed=1):
+    """What the weights of some rows are of, by NumPy's normals."""
+    rng = np.random.default_rng([seed, n])
+    tokens = rng.normal(size=(rows, n, made(kernel).token(own)))
+    return made(kernel).read(tokens, rng.normal(size=(rows, made(kernel).row(own))), **own)
+
+
+def softmax(s):
+    a = np.exp(s - s.max(-1, keepdims=True))
+    return a / a.sum(-1, keepdims=True)
+
+
+# Definitions, one row and one token at a time.
+
+
+def plainly(name, of):
+    """The weights before the total divides them, or with it at its mean; and the weights."""
+    if name == "differential":
+        first, second = softmax(of.first), softmax(of.second)
+        long = np.exp(of.first - of.gamma**2 / 2) - of.mix * np.exp(of.second - of.gamma2**2 / 2)
+        return long, first - of.mix * second
+    if name == "forgetting":
+        a = np.exp(of.score)
+        for j in range(a.shape[1]):
+            for i in range(j + 1, a.shape[1]):
+                a[:, j] *= np.exp(of.log_gate[:, i])
+        return a, a / a.sum(-1, keepdims=True)
+    m, a = of.omega.shape[1], np.zeros(of.keys.shape[:2])
+    for row, j, i in np.ndindex(*a.shape, m):
+        k, omega = of.keys[row, j], of.omega[row, i]
+        a[row, j] += math.exp(omega @ (of.query + k) - (of.query @ of.query + k @ k) / 2) / m
+    return a, a / a.sum(-1, keepdims=True)
+
+
+@each
+def test_a_definition_holds_on_concrete_rows(kernel):
+    own = OWN[kernel.name]
+    for n in (1, 2, 7):
+        of = drawn(kernel, own, 5, n)
+        for function, plain in zip(
+            (kernel.alone, kernel.weights), plainly(kernel.name, of), strict=True
+        ):
+            assert_allclose(function(of), plain, rtol=1e-11, atol=1e-14)
+            if n == 7:
+                in_jax = function(type(of)(*map(jnp.asarray, of)))
+                assert_allclose(in_jax, plain, rtol=1e-9, atol=1e-13)
+        total = 1 - own.get("mix", 0.0)
+        assert_allclose(kernel.weights(of).sum(-1), total, rtol=1e-12)
+
+
+def test_what_is_drawn_has_the_law_it_says():
+    """The maps from normals to scores are linear: their squares are read off unit vectors."""
+    unit = np.eye(2)[:, None, :]
+    of = made(kernels.differential).read(unit, None, gamma=0.5, gamma2=3.0, rho=-0.3, mix=0.1)
+    first, second = of.first[:, 0], of.second[:, 0]
+    assert_allclose([first @ first, second @ second], [0.25, 9.0])
+    assert_allclose(first @ second, -0.3 * 0.5 * 3.0)
+    of = made(kernels.forgetting).read(unit, None, gamma=0.5, gate=1.0, gate_spread=2.0)
+    assert_allclose(of.score[:, 0], [0.5, 0])
+    assert_allclose(of.log_gate[:, 0], -np.log1p(np.exp([-1.0, -3.0])))
+    of = made(kernels.performer).read(
+        np.eye(3)[:, None], np.ones((3, 6)), gamma=1.0, sigma=0.25, features=2, dim=3
+    )
+    assert_allclose(of.query, [4, 0, 0])
+    assert_allclose(of.keys[:, 0], 0.25 * np.eye(3))
+    assert of.omega.shape == (3, 2, 3)
+    assert made(kernels.performer).row({"dim": 3, "features": 2}) == 6
+
+
+# Limits by other routes.
+
+
+def straddle(gamma, gamma2, rho, mix):
+    """E|a| and E a² by panels of both normals, the second's cut where a changes sign."""
+    x, w = np.polynomial.legendre.leggauss(12)
+
+    def panels(edges):  # [..., edges] -> nodes and weights, [..., panels · 12]
+        half = np.diff(edges, axis=-1)[..., None] / 2
+        nodes = edges[..., :-1, None] + half * (1 + x)
+        shape = (*edges.shape[:-1], -1)
+        return nodes.reshape(shape), (half * w).reshape(shape)
+
+    z, share = panels(np.linspace(-12.0, 14.0, 80))
+    own = gamma2 * math.sqrt(1 - rho**2)
+    first = np.exp(gamma * z - gamma**2 / 2)
+    cut = (gamma * z - gamma**2 / 2 + gamma2**2 / 2 - math.log(mix) - gamma2 * rho * z) / own
+    cut = np.clip(cut, -11.0, 13.0)[:, None]
+    step = np.linspace(0, 1, 25)
+    y, inner = panels(np.concatenate([-12 + (cut + 12) * step, cut + (14 - cut) * step[1:]], -1))
+    second = mix * np.exp(gamma2 * rho * z[:, None] + own * y - gamma2**2 / 2)
+    density = np.exp(-(z[:, None] ** 2 + y**2) / 2) / (2 * math.pi) * inner * share[:, None]
+    a = first[:, None] - second
+    return (np.abs(a) * density).sum(), (a * a * density).sum()
+
+
+@pytest.mark.parametrize(
+    "own", [(1.0, 1.2, 0.5, 0.8), (0.5, 0.5, 0.9, 1.0), (2.0, 1.0, -0.7, 0.2), (0.3, 1.0, 0.0, 3.0)]
+)
+def test_the_limit_of_differential_rows(own):
+    given = dict(zip(("gamma", "gamma2", "rho", "mix"), own, strict=True))
+    first, second = straddle(*own)
+    found = sparsity.evaluate("differential", **given)
+    assert abs(found.log_S - math.log(first / math.sqrt(second))) < 1e-11
+    assert found.error_bound < 1e-12
+    # As printed, without a rearrangement.
+    g1, g2, rho, mix = own
+    sigma = math.sqrt(g1**2 + g2**2 - 2 * rho * g1 * g2)
+    Phi = lambda x: math.erfc(-x / math.sqrt(2)) / 2  # noqa: E731
+    for sign, same in ((1, True), (-1, mix == 1)):  # of ln λ: a planted error
+        d1 = sigma / 2 - sign * math.log(mix) / sigma
+        mean = 2 * (Phi(d1) - mix * Phi(d1 - sigma)) - (1 - mix)
+        square = math.exp(g1**2) + mix**2 * math.exp(g2**2) - 2 * mix * math.exp(rho * g1 * g2)
+        log_S = math.log(abs(mean) / math.sqrt(square))
+        assert (abs(log_S - found.log_S) < 1e-12) == same
+
+
+def test_known_places_of_differential_rows():
+    one = {"gamma": 1.0, "gamma2": 1.0}
+    for of in ({"mix": 0.0, "rho": 0.3}, {"mix": 0.4, "rho": 1.0}, {"mix": 2.5, "rho": 1.0}):
+        assert_allclose(sparsity.evaluate("differential", **one, **of).log_S, -0.5, atol=1e-13)
+    swapped = [  # a factor −1/λ
+        sparsity.evaluate("differential", gamma=g, gamma2=h, rho=0.2, mix=mix).log_S
+        for g, h, mix in ((0.5, 2.0, 0.25), (2.0, 0.5, 4.0))
+    ]
+    assert_allclose(swapped[0], swapped[1], rtol=1e-13)
+    with pytest.raises(InputError, match="cancel"):
+        sparsity.evaluate("differential", **one, rho=1.0, mix=1.0)
+
+
+def normals(step, far=9.0):
+    z = np.arange(-far, far + step / 2, step)
+    return z, step * np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+
+
+def test_the_limit_of_forgetting_rows():
+    z, share = normals(0.1)
+    for gate, spread, gamma, n in ((1.0, 1.2, 0.8, 5), (-2.0, 3.0, 0.3, 40), (6.0, 0.1, 1.0, 9)):
+        g = 1 / (1 + np.exp(-(gate + spread * z)))
+        d = np.arange(n)
+        first, second = (np.sum((share @ g**p) ** d) / n for p in (1, 2))
+        true = first * math.exp(gamma**2 / 2) / math.sqrt(second * math.exp(2 * gamma**2))
+        own = {"gamma": gamma, "gate": gate, "gate_spread": spread}
+        found = sparsity.evaluate("forgetting", length=n, **own)
+        assert abs(found.log_S - math.log(true)) < 1e-11
+        assert found.error_bound < 1e-10
+        assert found.method == "limit form"
+        fixed = np.sum((share @ g) ** (2 * d)) / n  # (E g)² for E g²
+        assert abs(0.5 * math.log(fixed / second)) > 1e-8
+    with pytest.raises(InputError, match="not the same at every length"):
+        sparsity.evaluate("forgetting", **own)
+
+
+def test_the_limit_of_performer_rows():
+    """All features and the key on one grid, in one dimension."""
+    w, share = normals(0.4, 10.0)
+    k, of_key = normals(0.4, 8.0)
+    gamma, sigma = 0.06, 0.12
+    q = gamma / sigma
+    x = np.exp(w * (q + sigma * k[:, None]) - (q**2 + (sigma * k[:, None]) ** 2) / 2)
+    a = (x[:, :, None] + x[:, None]) / 2  # two features, [key, ω, ω]
+    for m, weight, mean in ((1, share, x), (2, np.outer(share, share), a)):
+        axes = tuple(range(1, mean.ndim))
+        first, second = (of_key @ (mean**p * weight).sum(axes) for p in (1, 2))
+        found = sparsity.evaluate("performer", gamma=gamma, sigma=sigma, features=m, dim=1)
+        assert abs(found.log_S - math.log(first / math.sqrt(second))) < 1e-9
+        other = sparsity.evaluate("performer", gamma=gamma, sigma=sigma, features=m + 1, dim=1)
+        assert abs(other.log_S - found.log_S) > 0.01
+        fourth = of_key @ (mean**4 * weight).sum(axes)
+        own = {"gamma": gamma, "sigma": sigma, "features": m, "dim": 1}
+        scatter = map_limits.log_scatter(kernels.performer, own, 1)
+        assert abs(scatter - math.log(fourth / second**2)) < 1e-6
+
+
+def test_many_features_are_softmax():
+    own = {"gamma": 0.7, "sigma": 0.3, "dim": 16}
+    gaps = sparsity.evaluate("performer", features=10.0 ** np.arange(2, 15, 3), **own).log_S
+    gaps = gaps - sparsity.evaluate("exp", gamma=0.7).log_S
+    assert (gaps < 0).all()
+    assert (np.diff(gaps) > 0).all()
+    assert abs(gaps[-1]) < 1e-9
+    assert_allclose(gaps[-2] / gaps[-1], 1e3, rtol=1e-2)
+    with pytest.raises(InputError, match="infinite whatever the features"):
+        sparsity.evaluate("performer", features=10**6, gamma=0.1, sigma=0.71, dim=2)
+
+
+# Exact laws of rows of two, by grids of the differences of scores.
+
+
+def test_differential_rows_of_two():
+    z, share = normals(0.2)
+    cells = 0
+    for g1, g2, rho, mix in ((1.0, 1.2, 0.5, 0.8), (2.0, 0.3, -0.9, 1.0), (0.7, 0.7, 1.0, 0.5)):
+        turned = rho * z[:, None] + math.sqrt(1 - rho**2) * z
+        p, other = (1 / (1 + np.exp(-math.sqrt(2) * x)) for x in (g1 * z[:, None], g2 * turned))
+        squares = (p - mix * other) ** 2 + (1 - p - mix * (1 - other)) ** 2
+        true = share @ squares @ share
+        own = {"gamma": g1, "gamma2": g2, "rho": rho, "mix": mix}
+        found = law("differential", "square_sum", 2, **own)
+        assert abs(found.value / true - 1) <= found.error_bound < 1e-7
+        off = law("differential", "square_sum", 2, **own | {"gamma": g1 * (1 + 1e-5)})
+        assert abs(off.value / true - 1) > 1e-6 > found.error_bound
+        cells += 1
+    assert cells == 3
+
+
+def of_rows(p, of):
+    """A quantity of rows of weights that add up to 1, along the last axis."""
+    y2, n = (p**2).sum(-1), p.shape[-1]
+    if of == "entropy":
+        return -(p * np.log(np.maximum(p, 1e-300))).sum(-1)
+    return {
+        "S": (n * y2) ** -0.5, "n_eff": 1 / y2, "participation": y2, "power_sum:3": (p**3).sum(-1)
+    }[of]  # fmt: skip
+
+
+@pytest.mark.parametrize("of", LAWS)
+def test_forgetting_rows_of_two_and_three(of):
+    own = {"gamma": 0.9, "gate": 0.7, "gate_spread": 1.5}
+    found = law("forgetting", of, [1, 2, 3], **own)
+    assert found.value[0] == (0 if of == "entropy" else 1)
+    z, share = normals(0.2)
+    gate = 1 / (1 + np.exp(-(0.7 + 1.5 * z)))
+    ratio = np.exp(0.9 * math.sqrt(2) * z)[:, None] * gate
+    pair = of_rows(np.stack([ratio, np.ones_like(ratio)], -1) / (1 + ratio)[..., None], of)
+    assert abs(found.value[1] / (share @ pair @ share) - 1) < 1e-11
+    z, share = normals(0.6, 7.2)
+    gate = 1 / (1 + np.exp(-(0.7 + 1.5 * z)))
+    # Scores over that of the query's token: N(0, γ²)·(√2, (1 ± √3)/√2 …), covariance γ²(1 + δ).
+    x, y, g, h = np.meshgrid(z, z, gate, gate, indexing="ij")
+    near = np.exp(0.9 * math.sqrt(2) * x) * g
+    far = np.exp(0.9 * (x / math.sqrt(2) + math.sqrt(1.5) * y)) * g * h
+    a = np.stack([far, near, np.ones_like(near)], -1)
+    weight = np.einsum("i,j,k,l->ijkl", share, share, share, share)
+    triple = (of_rows(a / a.sum(-1, keepdims=True), of) * weight).sum()
+    assert abs(found.value[2] / triple - 1) < 1e-6
+    assert (found.error_bound < 1e-10).all()
+
+
+# Exact laws that reduce to others.
+
+
+@pytest.mark.parametrize("of", LAWS)
+def test_a_degenerate_gate_is_a_decay(of):
+    n, cells = np.array([1, 2, 16, 100]), 0
+    for gate, gamma in ((2.0, 1.0), (-1.0, 3.0), (6.0, 0.5)):
+        decay = 1 / (1 + math.exp(-gate))
+        row = Row("exp", gamma=gamma, steps=(Decay(decay),))
+        own = {"gamma": gamma, "gate": gate, "gate_spread": 0.0}
+        found = law("forgetting", of, n, **own)
+        for value, bound, m in zip(found.value, found.error_bound, n, strict=True):
+            same = sparsity.exact(row, of=of, length=int(m))
+            assert abs(value - same.value) <= (bound + float(same.error_bound)) * abs(same.value)
+            assert bound < 1e-9
+            cells += 1
+        limit = sparsity.evaluate("forgetting", length=n, **own)
+        assert_allclose(limit.log_S, sparsity.evaluate(row, length=n).log_S, atol=1e-12)
+        near = law("forgetting", of, 16, **own | {"gate_spread": 0.05})
+        assert 1e-9 < abs(near.value / found.value[2] - 1) < 1e-2
+    assert cells == 12
+
+
+def test_open_gates_are_softmax(monkeypatch):
+    own = {"gamma": 1.5, "gate": 45.0, "gate_spread": 1.0}
+    for of in LAWS:
+        found, same = law("forgetting", of, [2, 64], **own), law("exp", of, [2, 64], gamma=1.5)
+        assert_allclose(found.value, same.value, rtol=1e-11)
+    monkeypatch.setattr(forgetting, "_MOST", 100)
+    with pytest.raises(InputError, match="rows of more than 100 tokens that still matter"):
+        law("forgetting", "participation", 10**6, **own)
+
+
+def test_differential_rows_that_are_softmax():
+    n = [1, 2, 64, 10**9]
+    y2 = law("exp", "participation", n, gamma=1.5).value
+    for own, factor in (
+        ({"gamma2": 0.5, "rho": 0.2, "mix": 0.0}, 1.0),
+        ({"gamma2": 1.5, "rho": 1.0, "mix": 0.75}, 0.25**2),
+    ):
+        found = law("differential", "square_sum", n, gamma=1.5, **own)
+        assert (np.abs(found.value / (factor * y2) - 1) <= found.error_bound + 1e-9).all()
+    moments = map_limits.differential_moments(
+        {name: np.array(x) for name, x in {**OWN["differential"]}.items()}
+    )
+    found = law("differential", "square_sum", 10**10, **OWN["differential"])
+    assert_allclose(1e10 * found.value, np.exp(moments[2]), rtol=1e-7)
+
+
+def test_finer_rules_agree(monkeypatch):
+    n = np.array([2, 16, 64])
+    of = quantities.n_eff
+    before = differential.square_sum(2.0, 1.0, 0.5, 0.8, n), forgetting.law(2.0, 1.0, 2.0, n, of)
+    monkeypatch.setattr(differential, "STEP", 0.13)
+    monkeypatch.setattr(forgetting, "STEP", 0.13)
+    after = differential.square_sum(2.0, 1.0, 0.5, 0.8, n), forgetting.law(2.0, 1.0, 2.0, n, of)
+    for (value, bound), (fine, _) in zip(before, after, strict=True):
+        assert (np.abs(fine / value - 1) <= bound).all()
+        assert (bound < 1e-8).all()
+
+
+# Instruments.
+
+
+@each
+def test_a_map_is_first_class(kernel, command):
+    own = OWN[kernel.name]
+    row = Row(kernel.name, **own)
+    assert row.kernel == kernel == kernels.named(kernel.name)
+    assert eval(repr(row), {"Row": Row}) == row
+    options = [x for name, value in own.items() for x in (f"--{name.replace('_', '-')}", value)]
+    code, out, err = command("eval", kernel.name, *options, *(["--length", 9] * (not kernel.alike)))
+    assert (code, err) == (0, "")
+    shown = float(out.split("S      = ")[1].split()[0])
+    assert_allclose(shown, sparsity.evaluate(row, length=9).S, rtol=1e-11)
+    code, out, err = command("list")
+    assert any(line.startswith(f"{kernel.name} ") for line in out.splitlines())
+    for ask in (
+        lambda: sparsity.derive(kernel.name),
+        lambda: sparsity.design(row, length=64, n_eff=3.0),
+        lambda: sparsity.stacks.mixing.Stack(kernel=kernel.name),
+    ):
+        with pytest.raises(InputError, match="its weights depend on the whole row; use exact"):
+            ask()
+    place = {} if kernel.alike else {"length": 9}
+    swept = sparsity.sweep(row, gamma=[0.1, 0.2], **place)["S" if kernel.alike else "S_limit"]
+    true = sparsity.evaluate(row.replace(gamma=0.2), **place).S
+    assert_allclose(swept.sel(gamma=0.2).squeeze(), true, rtol=1e-13)
+
+
+def planted(row, quantity, n):
+    """Wrong logarithms: maps that are not correlated, gates that are not random."""
+    own = row.params
+    if quantity == "square_sum":
+        yield law("differential", quantity, n, **own | {"rho": 0.0}).log_value
+    if quantity in LAWS and row.kernel.name == "forgetting":
+        mean = float(map_limits.gate_moment(1, own)[0])
+        fixed = {"gate": math.log(mean / (1 - mean)), "gate_spread": 0.0}
+        yield law("forgetting", quantity, n, **own | fixed).log_value
+
+
+@each
+def test_every_law_is_verified_and_planted_errors_are_not(kernel):
+    row, names, detectable = Row(kernel, **OWN[kernel.name]), maps.known(kernel), 2e-2
+    found = sparsity.verify(row, length=6, detectable=detectable, seed=1)
+    assert found.agree
+    asked = [cell.quantity for cell in found.cells]
+    assert sorted(asked) == sorted((*names, "S"))  # the last the limit
+    refused = 0
+    for cell in found.cells:
+        question = Question(row, cell.instruments, cell.quantity, cell.parameters.get("length"))
+        wrong = [cell.theory - 0.03, cell.theory + 0.03]
+        if cell.instruments[0] == "exact law":
+            wrong.extend(planted(row, cell.quantity, 6))
+        for value in wrong:
+            judged = judge(question, float(value), cell.estimate, 1e-5, detectable)
+            assert judged.verdict == "disagree"
+            refused += 1
+    assert refused == {"differential": 5, "forgetting": 16, "performer": 2}[kernel.name]
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("exact differential --gamma 1 --gamma2 1 --rho 0 --mix 1 --length 9", "of = n_eff: diff"),
+        ("exact performer --gamma 1 --sigma 0.2 --features 8 --dim 4 --length 9", "of = n_eff: no"),
+        ("eval differential --gamma 1 --gamma2 1 --rho 2 --mix 1", "rho = 2: must be in [-1, 1]"),
+        ("eval differential --gamma 1 --gamma2 1 --rho 0", "mix is missing: differential needs mi"),
+        ("eval performer --gamma 1 --sigma 0.8 --features 8 --dim 4", "sigma = 0.8: must be < 1/√"),
+        (
+            "eval forgetting --gamma 1 --gate 1 --gate-spread 1",
+            "length is missing: this row is not",
+        ),
+        ("eval exp --gamma 1 --rho 0.5", "rho = 0.5: exp does not take it; it takes"),
+        ("estimate forgetting --gamma 1 --gate 1 --gate-spread 1", "length is missing: the weig"),
+    ],
+)
+def test_what_is_refused_is_refused_in_one_line(command, line, says):
+    code, out, err = command(*line.split())
+    assert (code, out) == (2, "")
+    assert err.startswith(f"sparsity: {says}")
+    assert err.count("\n") == 1
+
+
+def test_a_map_without_a_limit_has_no_weights_alone():
+    for kernel in kernels.MAPS:
+        if kernel.alone is None:
+            with pytest.raises(InputError, match="its weights depend on the whole row"):
+                _ = kernel.apart
+        else:
+            assert isinstance(kernel.apart, row_map.RowMap)
+    with pytest.raises(InputError, match="draws its tokens itself"):
+        sparsity.estimate(Row("forgetting", **OWN["forgetting"]), length=4, of="n_eff", dim=3)
+
+
+# By NumPy's own normals, many rows.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "rows"), [(2, 10**6), (16, 10**6), (256, 10**6), (4096, 10**5)])
+def test_exact_laws_of_very_many_rows(n, rows):
+    own = {"differential": {"gamma": 1.5, "gamma2": 1.2, "rho": 0.6, "mix": 0.8},
+           "forgetting": {"gamma": 1.5, "gate": 3.0, "gate_spread": 1.5}}  # fmt: skip
+    size, worst = max(1, 2**21 // n), 0.0
+    for name, of in (("differential", ("square_sum",)), ("forgetting", LAWS)):
+        kernel, parts = kernels.named(name), {x: [] for x in of}
+        for seed in range(-(-rows // size)):
+            weights = kernel.weights(drawn(kernel, own[name], min(size, rows), n, seed))
+            for x in of:
+                found = (weights**2).sum(-1) if x == "square_sum" else of_rows(weights, x)
+                parts[x].append(found)
+        for x in of:
+            values = np.concatenate(parts[x])
+            error = values.std() / math.sqrt(len(values))
+            exact = law(name, x, n, **own[name]).value
+            z = (values.mean() - exact) / error
+            print(f"{name} n={n} {x}: exact {exact:.8g}, z = {z:+.2f}, ±{error / exact:.1e}")
+            worst = max(worst, abs(z))
+            assert abs(values.mean() / (exact * (1 + 12 * error / exact)) - 1) > 5 * error / exact
+    assert worst < 4.5
