@@ -69,7 +69,7 @@ def test_positions_from_their_definitions():
             if wanted is not None:
                 np.testing.assert_allclose(value, wanted, rtol=1e-14)
     assert Row("exp", gamma=1, steps=(SinkLogit(), SinkLogit(2.0))).tokens(5).units == (0.0, 2.0)
-    assert Row("exp", gamma=1, steps=(QKNorm(16),)).tokens(5).dim == 16
+    assert Row("exp", gamma=1, steps=(QKNorm(16),)).tokens(5).scores == QKNorm(16)
 
 
 @pytest.mark.parametrize("number", range(len(every_row("exp"))))

@@ -82,15 +82,15 @@ class Asked:
     def definition(self) -> str:
         kernel = self.row.kernel
         if not self.of_rows and self.quantity is quantities.S:
-            return f"E|a| / √(E a²), a = {self.row.function.weight}, {kernel.law.value}"
+            return f"E|a| / √(E a²), a = {self.row.function.weight}, {self.row.random}"
         if isinstance(kernel, RowMap):
             rest = ", what no key takes standing for the sink logits" if kernel.left else ""
-            return f"{self.quantity.average}{rest}, a_j = {kernel.formula}, {kernel.law.value}"
+            return f"{self.quantity.average}{rest}, a_j = {kernel.formula}, {self.row.random}"
         if not self.of_rows:
             return f"{self.quantity.average}, a = {kernel.weight}"
         factor = "λ^(n−j) f(s_j)" if self.decay else "f(s_j)"
         under = f", steps {' '.join(self.steps)}" if self.steps else ""
-        weight = f"a_j = {factor}, f = {kernel.weight}, {kernel.law.value}"
+        weight = f"a_j = {factor}, f = {kernel.weight}, {self.row.random}"
         return f"{self.quantity.average}, {weight}{under}"
 
     def limit(self) -> Any:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sparsity.errors import InputError, TooFine
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.definition import definition
-from sparsity.kernels.numeric.points import Points
+from sparsity.rows.scores import StudentT
 from sparsity.theory.axis import HIGH, NODES, WEIGHTS, WIDE, Axis, Known, Panels
 from sparsity.theory.panels import cut
-from sparsity.theory.score_laws import Gaussian, score_law
-from sparsity.theory.sphere import Sphere
+from sparsity.theory.score_laws import Gaussian
+from sparsity.theory.scores import at_points, score_law
 
 TAIL = 1e-15  # mass that truncation may lose
 VARIATION, _TURN = 6.0, 0.6  # of 2·log|f| plus the log density, and of arg f, over a panel's box
@@ -73,15 +73,19 @@ def too_wide(kernel: Kernel, gamma: float) -> TooFine:
     return TooFine("weight", kernel.weight, fix)
 
 
-def _fixed(kernel: Kernel, score: float) -> Nodes:
-    """The one node of a score that is not random."""
-    found = definition(kernel).at(score, Points(np.zeros(1)))
-    if not found.log[0] < np.inf:
-        fix = f"is not a finite real number at score {score:.6g}"
+def _points(
+    kernel: Kernel, beta: float, gamma: float, x: np.ndarray, share: np.ndarray
+) -> Nodes:
+    """The nodes of scores β + γx that are points, each with its share of the law."""
+    found = at_points(kernel, beta, gamma, x)
+    wrong = ~(found.log < np.inf)
+    if wrong.any():
+        fix = f"is not a finite real number at score {beta + gamma * x[wrong][0]:.6g}"
         raise InputError("weight", kernel.weight, fix)
-    alive = np.isfinite(found.log)
-    zero = np.zeros(int(alive.sum()))
-    return Nodes(zero, found.log[alive], zero, found.error[alive], 0.0, np.empty((3, 0)))
+    order = np.argsort(found.log, kind="stable")
+    order = order[np.isfinite(found.log[order])]
+    columns = (column[order] for column in (x, found.log, np.log(share), found.error))
+    return Nodes(*columns, 0.0, np.empty((3, 0)))
 
 
 class _Smooth:
@@ -205,7 +209,7 @@ class _Smooth:
         ]
         found = axis.refined(a, x, found, np.max(shares, axis=0) > -_MATTERS)
         keep = np.isfinite(found.log)
-        own = axis.law.rounding(t) + np.abs(t) * axis.shift[a]
+        own = axis.law.rounding(t) + axis.law.steep(t) * axis.shift[a]
         log_w = density + axis.law.log_norm + np.log(half) + np.log(WEIGHTS)
         error = float(np.max(own, where=keep, initial=0.0)) + _RULE
         order = np.argsort(found.log[keep], kind="stable")
@@ -219,7 +223,7 @@ def _times(p: float, tilt: tuple[float, ...]) -> tuple[float, float, float]:
 
 
 def nodes(
-    kernel: Kernel, beta: float, gamma: float, dim: int | None, powers: tuple[float, ...] = (0.0,)
+    kernel: Kernel, beta: float, gamma: float, scores: Any, powers: tuple[float, ...] = (0.0,)
 ) -> Nodes:
     """Where |f| is evaluated, and with what weights.
 
@@ -227,7 +231,7 @@ def nodes(
         kernel: a kernel of Law.SCORE.
         beta: bias.
         gamma: spread; 0 is a fixed score.
-        dim: d of keys on the sphere, or None.
+        scores: the law of x in β + γx; None for Gaussian scores.
         powers: of |f| whose means the nodes reach: of a row of rare weights those are far out.
 
     Raises:
@@ -235,9 +239,37 @@ def nodes(
         TooFine: f has more structure than can be resolved in seconds.
     """
     if gamma == 0:
-        return _fixed(kernel, beta)
-    law = Sphere(beta, gamma, dim) if dim else score_law(kernel, beta, gamma)
-    axis = Axis(definition(kernel), law)
+        return _points(kernel, beta, 0.0, np.zeros(1), np.ones(1))
+    if scores is not None and scores.parts is not None:
+        return _summed(kernel, beta, gamma, scores.parts, powers)
+    axis = Axis(definition(kernel), score_law(kernel, beta, gamma, scores))
     goal = _Smooth(axis, powers)
-    cut(axis, goal)
+    try:
+        cut(axis, goal)
+    except TooFine:
+        if isinstance(scores, StudentT):
+            fix = f"spreads too wide for the exact law of {scores.typed} scores; use estimate"
+            raise TooFine("weight", kernel.weight, fix) from None
+        raise
     return goal.nodes()
+
+
+def _summed(
+    kernel: Kernel,
+    beta: float,
+    gamma: float,
+    parts: tuple[np.ndarray, ...],
+    powers: tuple[float, ...],
+) -> Nodes:
+    """The same of a sum of Gaussian laws and points: all their nodes, each by its law's share."""
+    share, mean, deviation = parts
+    point = deviation == 0
+    found = [_points(kernel, beta, gamma, mean[point], share[point])] if point.any() else []
+    for one, m, d in zip(share[~point], mean[~point], deviation[~point], strict=True):
+        own = nodes(kernel, beta + gamma * m, gamma * d, None, powers)
+        slivers = own.slivers + np.array([[0.0], [0.0], [np.log(one)]])
+        found.append(own._replace(log_w=own.log_w + np.log(one), slivers=slivers))
+    order = np.argsort(np.concatenate([each.log_f for each in found]), kind="stable")
+    columns = (np.concatenate([each[i] for each in found])[order] for i in range(4))
+    error = max(each.density_error for each in found)
+    return Nodes(*columns, error, np.concatenate([each.slivers for each in found], axis=1))

@@ -90,7 +90,7 @@ def _candidates(row: Row, n: int | None) -> list[Question]:
             continue
         if quantity.has_law and (sinks or not quantity.sinks):
             found.append(Question(row, ("exact law", "whole rows"), quantity.name, n))
-    if row.kernel.weight == exp.weight and tokens is not None and tokens.dim is None:
+    if row.kernel.weight == exp.weight and tokens is not None and tokens.scores is None:
         found.append(Question(row, ("integral over u", "second exact law"), "n_eff", n))
     if row.kernel.weight == exp.weight and not row.steps and n > 1 and row.gamma <= stein.MOST:
         found.append(Question(row, ("exact law", "Stein's identity"), "entropy", n))
