@@ -19,6 +19,7 @@ from sparsity.kernels.parameters import LENGTH
 from sparsity.quantities import Quantity
 from sparsity.results import Estimate
 from sparsity.rows.row import Row
+from sparsity.rows.scores import Scores
 from sparsity.rows.steps import Decay, parse
 
 
@@ -167,13 +168,17 @@ def ask(
             length, or a quantity of rows without one.
     """
     record = kernels.named(kernel)
+    made = [parse(step) for step in steps]
+    for step in made:  # a sample of scores has a β and γ of its own
+        given = getattr(step, "own", {}) | dict(given)
     own, extra = record.bind_row(given)
     quantity = quantities.named("S" if of is None else of)
-    made = [parse(step) for step in steps]
     if "decay" in extra:
         made.insert(0, Decay(float(extra["decay"])))
     n, dim = own.pop(LENGTH.name, extra.get("length")), extra.get("dim")
-    row = Row(record, steps=tuple(made), **own)
+    law = next((step for step in made if isinstance(step, Scores)), None)
+    rest = tuple(step for step in made if step is not law)
+    row = Row(record, scores=law, steps=rest, **own)
     if n is None and not quantity.limit:
         fix = f"{quantity.name} is a mean over rows of n tokens; give their length"
         raise InputError("length", None, fix)

@@ -120,9 +120,7 @@ class Family:
 
 
 @functools.lru_cache(maxsize=128)
-def _family(
-    kernel: Kernel, beta: float, gamma: float, scores: Any, c: int, shared: bool
-) -> Family:
+def _family(kernel: Kernel, beta: float, gamma: float, scores: Any, c: int, shared: bool) -> Family:
     return Family(kernel, beta, gamma, scores, c, shared)
 
 

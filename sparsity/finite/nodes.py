@@ -73,9 +73,7 @@ def too_wide(kernel: Kernel, gamma: float) -> TooFine:
     return TooFine("weight", kernel.weight, fix)
 
 
-def _points(
-    kernel: Kernel, beta: float, gamma: float, x: np.ndarray, share: np.ndarray
-) -> Nodes:
+def _points(kernel: Kernel, beta: float, gamma: float, x: np.ndarray, share: np.ndarray) -> Nodes:
     """The nodes of scores β + γx that are points, each with its share of the law."""
     found = at_points(kernel, beta, gamma, x)
     wrong = ~(found.log < np.inf)
@@ -84,8 +82,8 @@ def _points(
         raise InputError("weight", kernel.weight, fix)
     order = np.argsort(found.log, kind="stable")
     order = order[np.isfinite(found.log[order])]
-    columns = (column[order] for column in (x, found.log, np.log(share), found.error))
-    return Nodes(*columns, 0.0, np.empty((3, 0)))
+    t, log_f, log_w, own = (y[order] for y in (x, found.log, np.log(share), found.error))
+    return Nodes(t, log_f, log_w, own, 0.0, np.empty((3, 0)))
 
 
 class _Smooth:
@@ -270,6 +268,6 @@ def _summed(
         slivers = own.slivers + np.array([[0.0], [0.0], [np.log(one)]])
         found.append(own._replace(log_w=own.log_w + np.log(one), slivers=slivers))
     order = np.argsort(np.concatenate([each.log_f for each in found]), kind="stable")
-    columns = (np.concatenate([each[i] for each in found])[order] for i in range(4))
-    error = max(each.density_error for each in found)
-    return Nodes(*columns, error, np.concatenate([each.slivers for each in found], axis=1))
+    t, log_f, log_w, own = (np.concatenate([each[i] for each in found])[order] for i in range(4))
+    slivers = np.concatenate([each.slivers for each in found], axis=1)
+    return Nodes(t, log_f, log_w, own, max(each.density_error for each in found), slivers)

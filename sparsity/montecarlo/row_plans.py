@@ -133,6 +133,8 @@ def planned(row: Row, n: int, dim: int, seed: int) -> Plan:
         return _like(row, n, dim, seed)
     if dim:
         raise InputError("dim", dim, "whole keys are drawn for rows without steps; leave it out")
+    if isinstance(row.kernel, RowMap):
+        raise InputError("steps", row.steps, f"{row.kernel.name} is drawn for other laws of scores")
     if len(row.steps) == 1 and isinstance(row.steps[0], (Rope, Coca)):
         return _rotary(row, n)
     return _each(row, n)

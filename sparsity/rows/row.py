@@ -22,17 +22,18 @@ Value = float | int | str
 class Row:
     """A row of attention weights a_j = w_j f(s_j), s_j = β_j + γ_j x_j with independent x_j.
 
-    They are Gaussian, x_j ~ N(0, 1), or of another law of mean 0 and variance 1. Every token starts with the kernel's own parameters; the steps change some of them, in their
-    order. Example: `Row("exp", gamma=2, steps=(Alibi(0.01), Window(512), SinkLogit(4)))` is softmax
-    with ALiBi in a sliding window beside a learned sink logit, and `Row("exp", gamma=2,
-    scores=Uniform())` softmax over bounded scores.
+    They are Gaussian, x_j ~ N(0, 1), or of another law of mean 0 and variance 1. Every token starts
+    with the kernel's own parameters; the steps change some of them, in their order. Example:
+    `Row("exp", gamma=2, steps=(Alibi(0.01), Window(512), SinkLogit(4)))` is softmax with ALiBi in a
+    sliding window beside a learned sink logit; `Row("exp", gamma=2, scores=Uniform())` is softmax
+    over bounded scores.
 
     Args:
         kernel: a built-in kernel's name, a `Kernel`, or a `RowMap`, whose weights depend on the
             whole row.
         steps: what changes some of the tokens; only kernels that are functions of a score have any.
         scores: the law of x_j: `Uniform()`, `StudentT(5)`, `Mixture(…)`, `Empirical(…)`; None is
-            Gaussian. It stands first among the steps.
+            Gaussian. It stands first among the steps; a map of whole rows takes it too.
         **parameters: the kernel's own, one value each: `beta` (real) and `gamma` (> 0) for scores;
             `ratio`, `dim` and `query` for nonnegative; `decay` for decayed. A row with RoPE or
             CoCA needs no `gamma`: they set it. One with a sample of scores has the sample's where
@@ -51,7 +52,7 @@ class Row:
         kernel: str | Kernel | RowMap,
         *,
         steps: tuple[Step, ...] = (),
-        scores: Scores | None = None,
+        scores: Any = None,
         **parameters: Any,
     ) -> None:
         if isinstance(kernel, Row):
@@ -72,9 +73,10 @@ class Row:
             if not (record.law is Law.POSITION and name == LENGTH.name):
                 own.append((name, plain))
         if steps and record.law is not Law.SCORE:
-            own_law = isinstance(record, RowMap)
-            why = "takes Gaussian scores" if own_law else "has no scores for them to change"
-            raise InputError("steps", steps, f"{record.name} {why}; leave them out")
+            mapped = isinstance(record, RowMap)
+            why = "takes scores of one law" if mapped else "has no scores for them to change"
+            if not (mapped and all(isinstance(step, Scores) for step in steps)):
+                raise InputError("steps", steps, f"{record.name} {why}; leave them out")
         object.__setattr__(self, "kernel", record)
         object.__setattr__(self, "parameters", tuple(own))
         object.__setattr__(self, "steps", steps)

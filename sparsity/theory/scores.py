@@ -1,4 +1,4 @@
-"""Moments of a weight under any law of the scores: the law that quadrature sees, and sums of laws."""
+"""Moments of a weight under any law of the scores, with a density or as a sum of laws."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _summed(
 
 
 def _beyond(kernel: Kernel, p: float, law: Student, log_moment: float) -> float:
-    """What lies beyond the last panels, over the moment: |f|^p times the density falls like a power.
+    """What lies beyond the last panels, over the moment: the integrand falls like a power there.
 
     Raises:
         InputError: it does not fall fast enough for that to be known.

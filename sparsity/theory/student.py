@@ -65,6 +65,5 @@ class Student:
         distance = np.hypot(across, np.maximum(pole - height, 0.0)) / pole
         with np.errstate(divide="ignore", over="ignore"):
             apart = -2 * self.power * np.log(distance)
-            return np.where(
-                real > -0.5, np.minimum(-self.power * np.log1p(np.maximum(real, -0.5)), apart), apart
-            )
+            near = np.where(real > -0.5, -self.power * np.log1p(np.maximum(real, -0.5)), np.inf)
+            return np.minimum(near, apart)

@@ -13,6 +13,7 @@ from sparsity.kernels.parameters import LENGTH
 from sparsity.montecarlo.row_plans import WHOLE
 from sparsity.rows import classes
 from sparsity.rows.row import Row
+from sparsity.rows.scores import StudentT
 from sparsity.theory.limit_form import log_sums
 from sparsity.verification.cells import ANY_LENGTH, Question
 
@@ -112,10 +113,13 @@ def _refuse_rare(cell: Question, rel_error: float) -> None:
     """Refuse pooled moments that live on rows too rare to be drawn.
 
     The variance of Σa² over a row is below ΣE a⁴, so its mean takes Σw⁴E f⁴/(Σw²E f²)²/error² rows.
+    Under tails that fall like a power E a⁸ has to exist: else it is not normal after any number.
     """
     n = cell.length or ANY_LENGTH
     given = classes.relative(classes.classed(cell.row, n), units=False)
     second, fourth, _ = log_sums(given, (2, 4))
+    if any(isinstance(step, StudentT) for step in cell.row.steps):
+        log_sums(given, (4, 8))
     numbers = fourth - 2 * second + math.log(n) - 2 * math.log(2 * rel_error)  # log
     if numbers > math.log(_PATIENCE):
         shown = f"e^{numbers:.0f}" if numbers > 600 else f"{math.exp(numbers):.1g}"

@@ -18,6 +18,7 @@ class Scores:
 
     Attributes:
         name: as typed on the command line, before its numbers: "t:5".
+        example: its fields in the contract tests.
         formula: the law in a line of text, after "x".
         normals: normal numbers that one x is drawn from.
         uniforms: uniform numbers in [0, 1), likewise.
@@ -26,6 +27,7 @@ class Scores:
     """
 
     name: ClassVar[str]
+    example: ClassVar[tuple[Any, ...]]
     formula: str
     normals: int = 1
     uniforms: int = 0
@@ -33,7 +35,7 @@ class Scores:
     smooth: bool = True
 
     def drawn(self, u: Any, z: Any) -> Any:
-        """x from random numbers along the last axes, NumPy's or JAX's: its definition.
+        """The definition: x from random numbers along the last axis, NumPy's or JAX's.
 
         Args:
             u: uniform numbers, [..., uniforms].

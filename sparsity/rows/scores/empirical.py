@@ -105,7 +105,8 @@ def load(path: str | os.PathLike[str]) -> Empirical:
         with open(path, encoding="utf-8") as file:
             return Empirical([float(word) for word in file.read().replace(",", " ").split()])
     except OSError as error:
-        raise InputError("scores", str(path), f"cannot be read: {error.strerror or error}") from None
+        why = f"cannot be read: {error.strerror or error}"
+        raise InputError("scores", str(path), why) from None
     except InputError as error:
         raise InputError("scores", str(path), error.fix) from None
     except (ValueError, EOFError):  # of pickles, and of words that are no numbers

@@ -38,12 +38,12 @@ class Mixture(Scores):
     example: ClassVar[tuple[Any, ...]] = (((0.9, 0.0, 1.0), (0.1, 3.0, 0.5)),)
     uniforms = 1
 
-    kinds: tuple[tuple[float, float, float], ...]
+    kinds: Any
 
     def __post_init__(self) -> None:
-        fix = "give (share > 0, mean, deviation >= 0) of each kind, such as ((0.9, 0, 1), (0.1, 3, 1))"
+        fix = "give (share > 0, mean, deviation >= 0) of each, such as ((0.9, 0, 1), (0.1, 3, 1))"
         try:
-            kinds = np.array(self.kinds, dtype=np.float64)
+            kinds: Any = np.array(self.kinds, dtype=np.float64)
         except (TypeError, ValueError):
             kinds = np.empty(0)
         if kinds.ndim != 2 or kinds.shape[1] != 3 or not np.all(np.isfinite(kinds)):
@@ -52,7 +52,7 @@ class Mixture(Scores):
             raise InputError("kinds", self.kinds, fix)
         if standardised(*kinds.T)[0] is None:
             raise InputError("kinds", self.kinds, "all scores are the same; give them a spread")
-        object.__setattr__(self, "kinds", tuple(map(tuple, kinds.tolist())))
+        object.__setattr__(self, "kinds", tuple(tuple(kind) for kind in kinds.tolist()))
 
     @cached_property
     def parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # pyright: ignore
