@@ -16,7 +16,8 @@ import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.finite import families
-from sparsity.finite.nodes import TAIL, nodes, too_wide
+from sparsity.finite.nodes import TAIL, too_wide
+from sparsity.finite.score_nodes import nodes
 from sparsity.kernels.base import Kernel
 from sparsity.quantities.base import LogMoment
 

@@ -188,13 +188,18 @@ class Row:
     @property
     def random(self) -> str:
         """What is random in a weight, in a line of text."""
-        law = next((step for step in self.steps if isinstance(step, Scores)), None)
-        return self.kernel.law.value if law is None else f"score s = β + γx, x {law.formula}"
+        return random_in(self.kernel, self.steps)
 
     def described(self) -> dict[str, Any]:
         """Kernel, parameters and steps in JSON's types."""
         steps = [_typed(step) for step in self.steps]
         return {"kernel": self.kernel.name, "params": self.params, "steps": steps}
+
+
+def random_in(kernel: Kernel | RowMap, steps: tuple[Step, ...]) -> str:
+    """What is random in a weight of a row, in a line of text."""
+    law = next((step for step in steps if isinstance(step, Scores)), None)
+    return kernel.law.value if law is None else f"score s = β + γx, x {law.formula}"
 
 
 def _checked(steps: Any, scores: Any) -> tuple[Step, ...]:

@@ -89,8 +89,8 @@ class Moments:
         growing = (_log_sum(low[:, far]) >= self.certain - 1) & (self.certain > -np.inf)
         if growing.any():
             power = self.p[growing][0, 0]
-            fix = f"it must grow slower than {self.axis.law.growth}"
-            self._refuse(f"E|a|^{power:g} is infinite: {fix}")
+            slower = f"it must grow slower than {self.axis.law.growth}"
+            self._refuse(f"E|a|^{power:g} is infinite: {slower}")
 
     def drop(self, known: Known) -> np.ndarray:
         """Panels with next to no mass."""

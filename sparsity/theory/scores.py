@@ -11,7 +11,7 @@ import numpy as np
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.definition import At, definition
-from sparsity.kernels.numeric.points import Points
+from sparsity.kernels.numeric.points import EPS, Points
 from sparsity.rows.scores import StudentT, Uniform
 from sparsity.rows.scores.uniform import END
 from sparsity.rows.steps import QKNorm
@@ -91,11 +91,13 @@ def _summed(
     logs = np.concatenate([p * found.log, [value for value, _ in spread]])
     errors = np.concatenate([p * found.error, [error for _, error in spread]])
     masses = logs + np.log(np.concatenate([share[point], share[~point]]))
-    total = float(np.logaddexp.reduce(masses))
-    if total == -math.inf:
+    top = float(masses.max())
+    if top == -math.inf:
         raise InputError("weight", kernel.weight, "vanishes at every score of the sample")
-    own = np.exp(masses - total)
-    return total, float(own @ np.where(own > 0, errors, 0.0)) + 1e-15 * math.log(len(own) + 2)
+    held = masses > -np.inf
+    mass = np.exp(masses[held] - top)
+    total, blur = math.fsum(mass), errors[held] + 2 * EPS * (2 + np.abs(masses[held]))
+    return top + math.log(total), float(mass @ blur) / total + 2 * EPS * (1 + abs(top))
 
 
 def _beyond(kernel: Kernel, p: float, law: Student, log_moment: float) -> float:

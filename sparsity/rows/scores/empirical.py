@@ -30,7 +30,7 @@ class Empirical(Scores):
 
     name: ClassVar[str] = "empirical"
     example: ClassVar[tuple[Any, ...]] = ((-1.5, -0.5, -0.25, 0.0, 0.75, 1.5),)
-    uniforms = 1
+    normals, uniforms = 0, 1
     smooth = False
 
     sample: Any
@@ -47,15 +47,19 @@ class Empirical(Scores):
             raise InputError("sample", shown, f"at most {MOST} scores; take every k-th of them")
         x.flags.writeable = False
         object.__setattr__(self, "sample", x)
-        parts, mean, spread = self._standardised
-        if parts is None:
+        if self._standardised[0] is None:
             raise InputError("sample", shown, "is beyond float64 in its spread; scale it")
-        object.__setattr__(self, "own", {"beta": mean, "gamma": spread})
 
     @cached_property
     def _standardised(self) -> Any:
         values, count = np.unique(self.sample, return_counts=True)
         return standardised(count / len(self.sample), values, np.zeros(len(values)))
+
+    @property
+    def own(self) -> dict[str, float]:
+        """The sample's own β and γ."""
+        _, mean, spread = self._standardised
+        return {"beta": mean, "gamma": spread}
 
     @property
     def parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # pyright: ignore
@@ -86,7 +90,7 @@ class Empirical(Scores):
     def drawn(self, u: Any, z: Any) -> Any:
         """The value of the sample whose share of [0, 1) u falls in."""
         xp = u.__array_namespace__()
-        mean, spread = (self.own[name] for name in ("beta", "gamma"))  # type: ignore[attr-defined]
+        _, mean, spread = self._standardised
         values = xp.asarray((self.sample - mean) / spread, dtype=u.dtype)
         index = xp.floor(u[..., 0] * len(self.sample)).astype("int32")
         return values[xp.clip(index, 0, len(self.sample) - 1)]

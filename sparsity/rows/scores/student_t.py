@@ -23,7 +23,7 @@ class StudentT(Scores):
 
     name: ClassVar[str] = "t"
     example: ClassVar[tuple[Any, ...]] = (12.0,)
-    uniforms = 3
+    normals, uniforms = 0, 3
 
     degrees: float
 

@@ -21,7 +21,7 @@ class Uniform(Scores):
     name: ClassVar[str] = "uniform"
     example: ClassVar[tuple[Any, ...]] = ()
     formula: ClassVar[str] = "uniform on [−√3, √3]"  # pyright: ignore
-    uniforms = 1
+    normals, uniforms = 0, 1
     smooth = False  # an end may meet a kink of the weight
 
     def drawn(self, u: Any, z: Any) -> Any:
