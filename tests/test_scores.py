@@ -382,9 +382,8 @@ def test_exact_laws_against_a_million_rows():
 
 def test_tokens_that_differ_against_rows():
     """ALiBi: every token a law of its own."""
-    laws = (Uniform(), LAWS["empirical"])
-    worst, cells, planted = against_rows((8,), lambda n: 30_000, (Alibi(0.1),), laws)
-    assert cells == 24
+    worst, cells, planted = against_rows((6,), lambda n: 30_000, (Alibi(0.1),), (Uniform(),))
+    assert cells == 12
     assert worst < stats.norm.ppf(1 - 1e-4 / 2 / cells)
     assert planted > 6
 
@@ -469,7 +468,7 @@ REFUSED = (
     (lambda: Row("decayed", decay=0.5, scores=Uniform()), "has no scores"),
     (lambda: evaluate(Row("exp", gamma=1, scores=StudentT(9))), "is infinite: it must grow slower"),
     (lambda: evaluate(Row("relu2", beta=0, gamma=1, scores=StudentT(4))), "infinite"),
-    (lambda: exact(Row("exp", gamma=1, scores=StudentT(3)), length=4), "use estimate"),
+    (lambda: exact(Row("exp", gamma=1, scores=StudentT(7)), length=4), "use estimate"),
     (lambda: exact(Row("exp", gamma=1, scores=Uniform()), length=4, of="gini"), "use estimate"),
     (lambda: exact(Row("sparsemax", gamma=1, scores=Uniform()), length=4), "Gaussian scores; use"),
     (lambda: estimate(Row("exp", gamma=1, scores=Uniform()), dim=4), "whole keys are Gaussian"),

@@ -66,7 +66,7 @@ class Nodes(NamedTuple):
 
 def too_wide(kernel: Kernel, gamma: float) -> TooFine:
     """The refusal of a weight that varies over too many orders of magnitude."""
-    fix = f"spreads over too wide a range at gamma = {gamma:g} for the exact law; lower gamma"
+    fix = f"spreads over too wide a range at gamma = {gamma:g} for the exact law; lower gamma or use estimate"
     return TooFine("weight", kernel.weight, fix)
 
 
