@@ -66,8 +66,8 @@ class Nodes(NamedTuple):
 
 def too_wide(kernel: Kernel, gamma: float) -> TooFine:
     """The refusal of a weight that varies over too many orders of magnitude."""
-    fix = f"spreads over too wide a range at gamma = {gamma:g} for the exact law; lower gamma or use estimate"
-    return TooFine("weight", kernel.weight, fix)
+    fix = f"spreads over too wide a range at gamma = {gamma:g} for the exact law; lower gamma"
+    return TooFine("weight", kernel.weight, f"{fix} or use estimate")
 
 
 class _Smooth:
