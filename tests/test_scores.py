@@ -137,6 +137,12 @@ def test_what_is_drawn_has_that_law(name):
     assert stats.ks_2samp(WRONG[name](own), other).pvalue < 1e-4
 
 
+def test_what_is_drawn_keeps_its_precision():
+    for law in (*LAWS.values(), StudentT(5)):
+        u, z = (np.zeros((3, size), dtype=np.float32) for size in (law.uniforms, law.normals))
+        assert law.drawn(u, z).dtype == np.float32
+
+
 def test_tails_of_drawn_student_scores_do_not_end():
     u = np.array([[0.0, 0.0, 0.0], [0.0, 0.5, 0.0], [0.5, 0.0, 0.0]], dtype=np.float32)
     x = StudentT(4).drawn(u, np.zeros((3, 1), dtype=np.float32))

@@ -68,7 +68,7 @@ def reference_cells() -> tuple[Question, ...]:
         (exp, 0.0, 0.5, (QKNorm(4),), 4, "limit"),
         (exp, 0.0, 0.4, (Uniform(),), 8, "n_eff"),
         (relu2, 1.5, 0.4, (StudentT(12),), 6, "entropy"),
-        (exp, 0.0, 0.4, (Mixture(((0.8, 0.0, 1.0), (0.2, 2.0, 0.5))),), 8, "entropy"),
+        (exp, 0.0, 0.4, (Mixture(((0.9, 0.0, 1.0), (0.1, 4.0, 0.5))),), 8, "entropy"),
         (identity, 2.0, 0.5, (Empirical((-2.0, -0.5, 0.0, 0.25, 3.0)),), 6, "n_eff"),
         (exp, 0.5, 0.5, (*mixed, SinkLogit(1.0)), 8, "sink_mass"),
         (relu2, 1.5, 0.4, mixed, 6, "n_eff"),

@@ -75,8 +75,9 @@ class Mixture(Scores):
         """m_i + d_i z, i the kind in whose share of [0, 1) u falls."""
         xp = u.__array_namespace__()
         share, mean, deviation = self.parts
-        ends = np.cumsum(share)
-        x = mean[-1] + deviation[-1] * z[..., 0]
-        for end, m, d in zip(ends[-2::-1], mean[-2::-1], deviation[-2::-1], strict=True):
+        kinds = np.stack([np.cumsum(share), mean, deviation], axis=1).tolist()
+        *_, (_, m, d) = kinds
+        x = m + d * z[..., 0]
+        for end, m, d in kinds[-2::-1]:
             x = xp.where(u[..., 0] < end, m + d * z[..., 0], x)
         return x

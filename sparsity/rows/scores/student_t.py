@@ -30,6 +30,7 @@ class StudentT(Scores):
     def __post_init__(self) -> None:
         fix = "must be > 2, at most 1e6: no standard deviation exists at 2 or below"
         number("degrees", self.degrees, fix, lambda x: 2 < x <= 1e6)
+        object.__setattr__(self, "degrees", float(self.degrees))
 
     @property
     def formula(self) -> str:  # pyright: ignore
