@@ -395,6 +395,24 @@ def test_tokens_that_differ_against_rows():
     assert planted > 6
 
 
+def test_tokens_out_of_reach_of_bounded_scores():
+    """ALiBi takes relu² below zero at every score: five tokens of twelve are left."""
+    cells = 0
+    for law in (Uniform(), QKNorm(3), Mixture(((0.5, -1, 0), (0.5, 1, 0)))):
+        end = -law.ends[0]
+        row = Row("relu2", beta=1.0, gamma=0.5, scores=law, steps=(Alibi((1 + end / 2) / 4.5),))
+        for of in ("participation", "entropy"):
+            found = [exact(row, length=n, of=of) for n in (5, 6, 12)]
+            assert found[0].value == pytest.approx(float(found[2].value), rel=1e-12)
+            assert found[1].value == pytest.approx(float(found[2].value), rel=1e-12)
+            four = exact(row, length=4, of=of).value
+            assert abs(four / found[2].value - 1) > 1e-5
+            cells += 1
+        with pytest.raises(InputError, match="no token in sight"):
+            exact(row.replace(beta=-3.0), length=4)
+    assert cells == 6
+
+
 @pytest.mark.slow
 def test_many_tokens_that_differ_against_rows():
     """Enough of them to be interpolated."""

@@ -16,7 +16,8 @@ from sparsity import kernels
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.definition import definition
-from sparsity.kernels.numeric.points import Points
+from sparsity.kernels.numeric.points import EPS, Points
+from sparsity.kernels.numeric.segments import Segments
 from sparsity.kernels.symmetry import symmetry
 from sparsity.rows.row import Row
 
@@ -64,6 +65,8 @@ def classed(row: Row, length: Any) -> Classed:
     if fixed.any():  # a fixed score at which f = 0 is out of sight as well
         found = definition(kernel).at(tokens.beta[fixed], Points(np.zeros(fixed.sum())))
         log_w[fixed] += np.where(found.log > -np.inf, 0, -np.inf)
+    if tokens.scores is not None:
+        log_w[_vanishing(kernel, tokens.beta, tokens.gamma, tokens.scores.ends)] = -np.inf
     seen = log_w > -np.inf
     if not seen.any():
         raise InputError("row", row, "leaves no token in sight at this length")
@@ -85,6 +88,17 @@ def classed(row: Row, length: Any) -> Classed:
         token=np.concatenate([count, none]),
         sink=np.concatenate([count * tokens.sink[seen], one]),
     )
+
+
+def _vanishing(
+    kernel: Kernel, beta: np.ndarray, gamma: np.ndarray, ends: tuple[float, float]
+) -> np.ndarray:
+    """Which tokens have f = 0 at every score that they can have, between two ends of x."""
+    if not np.all(np.isfinite(ends)):
+        return np.zeros(beta.shape, dtype=bool)
+    low, high = (end * gamma * (1 + 4 * EPS) for end in ends)
+    _, most, _ = definition(kernel).on(beta, Segments.between(low, high), False)
+    return np.asarray(most == -np.inf)
 
 
 def reduced(

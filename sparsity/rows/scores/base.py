@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -23,6 +24,7 @@ class Scores:
         normals: normal numbers that one x is drawn from.
         uniforms: uniform numbers in [0, 1), likewise.
         parts: of a sum of normal laws and points its shares, means and deviations; else None.
+        ends: what x lies between.
         smooth: whether what depends on β and γ is analytic in them whatever the weight.
     """
 
@@ -32,6 +34,7 @@ class Scores:
     normals: int = 1
     uniforms: int = 0
     parts: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+    ends: tuple[float, float] = (-math.inf, math.inf)
     smooth: bool = True
 
     def drawn(self, u: Any, z: Any) -> Any:

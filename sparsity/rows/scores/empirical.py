@@ -65,6 +65,10 @@ class Empirical(Scores):
     def parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # pyright: ignore
         return self._standardised[0]
 
+    @property
+    def ends(self) -> tuple[float, float]:  # pyright: ignore
+        return float(self.parts[1][0]), float(self.parts[1][-1])
+
     @cached_property
     def _digest(self) -> str:
         return hashlib.sha256(self.sample.tobytes()).hexdigest()

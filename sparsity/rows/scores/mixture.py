@@ -59,6 +59,11 @@ class Mixture(Scores):
         return standardised(*np.array(self.kinds).T)[0]
 
     @property
+    def ends(self) -> tuple[float, float]:  # pyright: ignore
+        _, mean, deviation = self.parts
+        return (-np.inf, np.inf) if deviation.any() else (float(mean.min()), float(mean.max()))
+
+    @property
     def smooth(self) -> bool:  # pyright: ignore
         return bool(np.all(self.parts[2] > 0))
 

@@ -22,6 +22,7 @@ class Uniform(Scores):
     example: ClassVar[tuple[Any, ...]] = ()
     formula: ClassVar[str] = "uniform on [−√3, √3]"  # pyright: ignore
     normals, uniforms = 0, 1
+    ends = (-END, END)
     smooth = False  # an end may meet a kink of the weight
 
     def drawn(self, u: Any, z: Any) -> Any:

@@ -38,6 +38,10 @@ class QKNorm(Scores):
         return f"{self.name}:{self.dim}"
 
     @property
+    def ends(self) -> tuple[float, float]:  # pyright: ignore
+        return -(self.dim**0.5), self.dim**0.5
+
+    @property
     def normals(self) -> int:  # pyright: ignore
         return self.dim
 
