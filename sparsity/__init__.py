@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from sparsity.results import Evaluation as Evaluation
     from sparsity.results import Exact as Exact
     from sparsity.rows.row import Row as Row
+    from sparsity.rows.scores import Empirical as Empirical
+    from sparsity.rows.scores import Mixture as Mixture
+    from sparsity.rows.scores import StudentT as StudentT
+    from sparsity.rows.scores import Uniform as Uniform
     from sparsity.rows.steps import Alibi as Alibi
     from sparsity.rows.steps import Coca as Coca
     from sparsity.rows.steps import Decay as Decay
@@ -60,12 +64,14 @@ _HOME = {
     "Alibi": "rows.steps",
     "Coca": "rows.steps",
     "Decay": "rows.steps",
+    "Empirical": "rows.scores",
     "Estimate": "results",
     "Evaluation": "results",
     "Exact": "results",
     "InputError": "errors",
     "Kernel": "kernels",
     "LengthBias": "rows.steps",
+    "Mixture": "rows.scores",
     "NoClosedForm": "errors",
     "QKNorm": "rows.steps",
     "Rope": "rows.steps",
@@ -74,7 +80,9 @@ _HOME = {
     "ScalableSoftmax": "rows.steps",
     "Sink": "rows.steps",
     "SinkLogit": "rows.steps",
+    "StudentT": "rows.scores",
     "TooFine": "errors",
+    "Uniform": "rows.scores",
     "Window": "rows.steps",
     "claims": "ledger",
     "derive": "symbolic",

@@ -21,9 +21,10 @@ def sampled(row, n, rows=200_000, weight=None):
     rng = np.random.default_rng(20231212)
     beta, gamma, w = row.positions(n)
     tokens = row.tokens(n)
-    if tokens.dim:
-        k = rng.standard_normal((rows, n, tokens.dim))
-        z = np.sqrt(tokens.dim) * k[..., 0] / np.linalg.norm(k, axis=-1)
+    if tokens.scores:  # keys on a sphere
+        dim = tokens.scores.dim
+        k = rng.standard_normal((rows, n, dim))
+        z = np.sqrt(dim) * k[..., 0] / np.linalg.norm(k, axis=-1)
     else:
         z = rng.standard_normal((rows, n))
     a = w * (weight or WEIGHT[row.kernel.name])(beta + gamma * z)

@@ -161,10 +161,10 @@ PLANTED: dict[str, tuple[list[Any], Any, Any, int]] = {
 def test_the_grid_holds_every_cell_of_rows_and_positions():
     grid = reference_grid()
     assert all(isinstance(cell, Question) for cell in grid)
-    assert sum(cell in grid for cell in reference_cells()) == len(reference_cells()) == 32
+    assert sum(cell in grid for cell in reference_cells()) == len(reference_cells()) == 36
     assert sum(cell in grid for cell in ROTARY_CELLS) == len(ROTARY_CELLS) == 6
     assert sum(cell.quantity == "sink_mass" for cell in grid) == 5
-    assert len(grid) == 220
+    assert len(grid) == 224
     assert len(ROPE) == 2
     assert len(COCA) == 3
     assert len(MASS) == 2
@@ -217,7 +217,7 @@ def test_there_are_fourteen_planted_errors():
 
 def test_cells_are_named_by_what_they_check():
     named = [(c.kernel.name, c.quantity, str(c.parameters)) for c in reference_cells()]
-    assert len(set(named)) == 32
+    assert len(set(named)) == 36
     row = Row(exp, gamma=1.0, steps=(SinkLogit(2.5),))
     assert of_rows(row, 4, "sink_mass").parameters == {
         "beta": 0.0,

@@ -33,6 +33,7 @@ from sparsity.kernels.symbols import s
 from sparsity.montecarlo import Sampling
 from sparsity.montecarlo.row_sampling import sample_rows
 from sparsity.rows import classes as token_classes
+from sparsity.rows import scores
 from sparsity.rows.tokens import every
 from sparsity.theory import sphere
 from sparsity.verification.row_cells import reference_cells
@@ -69,7 +70,7 @@ def test_positions_from_their_definitions():
             if wanted is not None:
                 np.testing.assert_allclose(value, wanted, rtol=1e-14)
     assert Row("exp", gamma=1, steps=(SinkLogit(), SinkLogit(2.0))).tokens(5).units == (0.0, 2.0)
-    assert Row("exp", gamma=1, steps=(QKNorm(16),)).tokens(5).dim == 16
+    assert Row("exp", gamma=1, steps=(QKNorm(16),)).tokens(5).scores == QKNorm(16)
 
 
 @pytest.mark.parametrize("number", range(len(every_row("exp"))))
@@ -338,9 +339,10 @@ def test_a_sink_logit_takes_mass_and_changes_no_ratio(monkeypatch):
 def test_reference_cells():
     """They hold every step and every law; `test_crosscheck` samples them with the whole grid."""
     cells = reference_cells()
-    assert len(cells) == 32
+    assert len(cells) == 36
     kinds = {type(step) for cell in cells for step in cell.row.steps}
-    assert kinds == {Alibi, Decay, LengthBias, ScalableSoftmax, Sink, QKNorm, SinkLogit, Window}
+    steps = {Alibi, Decay, LengthBias, ScalableSoftmax, Sink, QKNorm, SinkLogit, Window}
+    assert kinds == steps | set(scores.ALL)
     laws = {q.name for q in quantities.ALL if q.has_law}
     assert {cell.quantity for cell in cells} == laws | {
         *("top_k_mass:3", "power_sum:3", "sink_mass_above:0.6"),

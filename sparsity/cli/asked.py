@@ -19,6 +19,7 @@ from sparsity.kernels.parameters import LENGTH
 from sparsity.quantities import Quantity
 from sparsity.results import Estimate
 from sparsity.rows.row import Row
+from sparsity.rows.scores import Scores
 from sparsity.rows.steps import Decay, parse
 
 
@@ -83,15 +84,15 @@ class Asked:
         kernel = self.row.kernel
         if not self.of_rows and self.quantity is quantities.S:
             weight = kernel.formula if isinstance(kernel, RowMap) else kernel.weight
-            return f"E|a| / √(E a²), a = {weight}, {kernel.random}"
+            return f"E|a| / √(E a²), a = {weight}, {self.row.random}"
         if isinstance(kernel, RowMap):
             rest = ", what no key takes standing for the sink logits" if kernel.left else ""
-            return f"{self.quantity.average}{rest}, a_j = {kernel.formula}, {kernel.random}"
+            return f"{self.quantity.average}{rest}, a_j = {kernel.formula}, {self.row.random}"
         if not self.of_rows:
             return f"{self.quantity.average}, a = {kernel.weight}"
         factor = "λ^(n−j) f(s_j)" if self.decay else "f(s_j)"
         under = f", steps {' '.join(self.steps)}" if self.steps else ""
-        weight = f"a_j = {factor}, f = {kernel.weight}, {kernel.law.value}"
+        weight = f"a_j = {factor}, f = {kernel.weight}, {self.row.random}"
         return f"{self.quantity.average}, {weight}{under}"
 
     def limit(self) -> Any:
@@ -178,13 +179,17 @@ def ask(
             length, or a quantity of rows without one.
     """
     record = kernels.named(kernel)
+    made = [parse(step) for step in steps]
+    for step in made:  # a sample of scores has a β and γ of its own
+        given = getattr(step, "own", {}) | dict(given)
     own, extra = record.bind_row(given)
     quantity = quantities.named("S" if of is None else of)
-    made = [parse(step) for step in steps]
     if "decay" in extra:
         made.insert(0, Decay(float(extra["decay"])))
     n, dim = own.pop(LENGTH.name, extra.get("length")), extra.get("dim")
-    row = Row(record, steps=tuple(made), **own)
+    law = next((step for step in made if isinstance(step, Scores)), None)
+    rest = tuple(step for step in made if step is not law)
+    row = Row(record, scores=law, steps=rest, **own)
     if n is None and quantity is not quantities.S and not limit:
         fix = f"{quantity.name} is a mean over rows of n tokens; give their length"
         raise InputError("length", None, fix)

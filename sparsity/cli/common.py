@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import sys
@@ -98,7 +99,7 @@ class ReadLater(click.Option):
 kernel_argument = click.argument("kernel", metavar="KERNEL|FORMULA", shell_complete=kernel_names)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
 seed_option = click.option("--seed", metavar="K", default="0", help="Seed (default 0).")
-steps_option = click.option(
+_step_option = click.option(
     "--step",
     "steps",
     multiple=True,
@@ -107,6 +108,30 @@ steps_option = click.option(
     read=_steps_help,
     shell_complete=_step_names,
 )
+_scores_option = click.option(
+    "--scores",
+    metavar="LAW",
+    help="The law of the scores, Gaussian by default: uniform, t:DEGREES, "
+    "mixture:SHARE,MEAN,DEVIATION;…, or a file with a sample of scores (.npy, .txt, .csv).",
+    shell_complete=offering("uniform", "t:", "mixture:"),
+)
+
+
+def steps_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with an option for steps, and for the law of the scores, which is the first."""
+
+    @functools.wraps(command)
+    def with_scores(*args: Any, scores: str | None, steps: tuple[str, ...], **rest: Any) -> Any:
+        if scores is None:
+            return command(*args, steps=steps, **rest)
+        from sparsity.rows.scores import parse
+
+        parse(scores)  # a step is none of its laws
+        return command(*args, steps=(scores, *steps), **rest)
+
+    return _scores_option(_step_option(with_scores))
+
+
 _OF = {
     "metavar": "QUANTITY",
     "cls": ReadLater,

@@ -72,8 +72,8 @@ def _one(row: Row, integral: Integral, n: int, longest: float) -> tuple[float, f
     seen = float(given.token.sum())
     order, power = integral.moments, integral.power
     if seen == 1 and len(given.count) == 1:  # it has all the weight there is, whatever it is
-        kernel, beta, gamma, dim = given.classes[0]
-        one = laplace(kernel, beta, gamma, power, order, dim)
+        kernel, beta, gamma, scores = given.classes[0]
+        one = laplace(kernel, beta, gamma, power, order, scores)
         return integral.alone(n), float(_p_single(one)), 0.0
     reach = SLOW if integral.slow else 0.0
     sums = transforms.sums(given, power, order, _channels(integral, given), longest, reach=reach)
@@ -159,8 +159,8 @@ def _ranked(row: Row, quantity: Quantity, layers: Layers, n: np.ndarray) -> tupl
     if n.size > 1 and not alike(row, int(n.min()), int(n.max()), units=True):
         each = [_ranked(row, quantity, layers, n[i : i + 1]) for i in range(n.size)]
         return tuple(np.concatenate(columns) for columns in zip(*each, strict=True))
-    kernel, beta, gamma, dim = classed(row, int(n.max())).classes[0]
-    if dim or not alike(row, int(n.max()), units=True):
+    kernel, beta, gamma, scores = classed(row, int(n.max())).classes[0]
+    if scores is not None or not alike(row, int(n.max()), units=True):
         fix = "its exact law is known for rows of one law of Gaussian scores; use estimate"
         raise InputError("of", quantity.name, fix)
     if gamma == 0:  # all weights are the same
@@ -203,8 +203,8 @@ def law(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, ...]:
         if quantity.sinks and not first.sink.any():
             raise no_sink(row)
         if alike(row, int(flat.min()), int(longest), units=integral.units):
-            kernel, beta, gamma, dim = first.classes[0]
-            own = family(kernel, beta, gamma, dim, integral.power)
+            kernel, beta, gamma, scores = first.classes[0]
+            own = family(kernel, beta, gamma, scores, integral.power)
             one = Laplace(own, [beta], [gamma], (0.0, *integral.moments))
             columns = [column[0] for column in _alike(one, integral, flat)]
         else:

@@ -8,6 +8,7 @@ weight faster. It depends on a law alone, never on what else was asked.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +21,11 @@ _TURN = 2.0  # the aγ from which it is that
 _FARTHEST = 2.0**40  # β/γ beyond which the offset of a bias loses digits
 
 
-def _shares(kernel: Kernel, gamma: float, dim: int | None) -> bool:
+def _shares(kernel: Kernel, gamma: float, scores: Any) -> bool:
     """Whether laws share nodes: scores are normal, f has no factor e^(cs²) and no period."""
-    return not dim and gamma > 0 and not definition(kernel).tilt[2] and not period(kernel.weight)
+    if scores is not None or not gamma > 0:
+        return False
+    return not definition(kernel).tilt[2] and not period(kernel.weight)
 
 
 def _bend(kernel: Kernel) -> float:
@@ -41,11 +44,9 @@ def _place(gamma: float, bend: float) -> float:
     return math.log(gamma) if gamma <= bend else math.log(bend) + gamma / bend - 1
 
 
-def reference(
-    kernel: Kernel, beta: float, gamma: float, dim: int | None
-) -> tuple[float, float] | None:
+def reference(kernel: Kernel, beta: float, gamma: float, scores: Any) -> tuple[float, float] | None:
     """β and γ of the law whose nodes a law shares; None where it has nodes of its own."""
-    if not _shares(kernel, gamma, dim):
+    if not _shares(kernel, gamma, scores):
         return None
     bend = _bend(kernel)
     near = _spread(_STEP * round(_place(gamma, bend) / _STEP), bend)

@@ -16,7 +16,8 @@ import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.finite import families
-from sparsity.finite.nodes import TAIL, nodes, too_wide
+from sparsity.finite.nodes import TAIL, too_wide
+from sparsity.finite.score_nodes import nodes
 from sparsity.kernels.base import Kernel
 from sparsity.quantities.base import LogMoment
 
@@ -38,7 +39,7 @@ class Family:
         kernel: a kernel of Law.SCORE.
         beta: bias of the law that the nodes are made for, the reference.
         gamma: its spread; 0 is a fixed score.
-        dim: d of keys on the sphere; None for Gaussian scores.
+        scores: the law of x in β + γx; None for Gaussian scores.
         c: the power of |f| in x.
         shared: whether there are other laws besides.
 
@@ -54,11 +55,11 @@ class Family:
     """
 
     def __init__(
-        self, kernel: Kernel, beta: float, gamma: float, dim: int | None, c: int, shared: bool
+        self, kernel: Kernel, beta: float, gamma: float, scores: Any, c: int, shared: bool
     ) -> None:
         """Do what is common to the laws once."""
         self.kernel, self.near, self.shared = kernel, (beta, gamma), shared
-        self.nodes = found = nodes(kernel, beta, gamma, dim, _FAR if c == 1 else (0.0,))
+        self.nodes = found = nodes(kernel, beta, gamma, scores, _FAR if c == 1 else (0.0,))
         if not len(found.log_f):
             raise InputError("weight", kernel.weight, "vanishes in float64 wherever keys fall")
         self.c_log_f = c * found.log_f
@@ -120,21 +121,19 @@ class Family:
 
 
 @functools.lru_cache(maxsize=128)
-def _family(
-    kernel: Kernel, beta: float, gamma: float, dim: int | None, c: int, shared: bool
-) -> Family:
-    return Family(kernel, beta, gamma, dim, c, shared)
+def _family(kernel: Kernel, beta: float, gamma: float, scores: Any, c: int, shared: bool) -> Family:
+    return Family(kernel, beta, gamma, scores, c, shared)
 
 
-def family(kernel: Kernel, beta: float, gamma: float, dim: int | None, c: int) -> Family:
+def family(kernel: Kernel, beta: float, gamma: float, scores: Any, c: int) -> Family:
     """The (cached) family of a law; raises as `Family` does."""
-    near = families.reference(kernel, beta, gamma, dim)
+    near = families.reference(kernel, beta, gamma, scores)
     if near is not None:
         try:
-            return _family(kernel, *near, dim, c, True)
+            return _family(kernel, *near, scores, c, True)
         except InputError:
             pass  # the law itself may be fine, and if not is what is to be named
-    return _family(kernel, beta, gamma, dim, c, False)
+    return _family(kernel, beta, gamma, scores, c, False)
 
 
 @functools.cache
@@ -261,7 +260,7 @@ def laplace(
     gamma: float,
     c: int,
     k: Orders,
-    dim: int | None = None,
+    scores: Any = None,
 ) -> Laplace:
     """The (cached) transforms of one law."""
-    return Laplace(family(kernel, beta, gamma, dim, c), beta, gamma, k)
+    return Laplace(family(kernel, beta, gamma, scores, c), beta, gamma, k)

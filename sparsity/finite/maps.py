@@ -143,6 +143,9 @@ def law(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
         others = f"{kernel.name} has the exact laws of {names}"
         fix = others if names else f"no exact law of {kernel.name} is known"
         raise InputError("of", quantity.name, f"{fix}; use estimate")
+    if row.steps:
+        fix = f"the exact laws of {kernel.name} are of Gaussian scores; use estimate"
+        raise InputError("scores", row.described()["steps"][0], fix)
     if not n.size:
         raise InputError("length", n, "give at least one")
     if row.gamma > _WIDEST:

@@ -8,12 +8,9 @@ import numpy as np
 
 from sparsity.errors import InputError, TooFine
 from sparsity.kernels.base import Kernel
-from sparsity.kernels.numeric.definition import definition
-from sparsity.kernels.numeric.points import Points
 from sparsity.theory.axis import HIGH, NODES, WEIGHTS, WIDE, Axis, Known, Panels
 from sparsity.theory.panels import cut
-from sparsity.theory.score_laws import Gaussian, score_law
-from sparsity.theory.sphere import Sphere
+from sparsity.theory.score_laws import Gaussian
 
 TAIL = 1e-15  # mass that truncation may lose
 VARIATION, _TURN = 6.0, 0.6  # of 2·log|f| plus the log density, and of arg f, over a panel's box
@@ -70,18 +67,7 @@ class Nodes(NamedTuple):
 def too_wide(kernel: Kernel, gamma: float) -> TooFine:
     """The refusal of a weight that varies over too many orders of magnitude."""
     fix = f"spreads over too wide a range at gamma = {gamma:g} for the exact law; lower gamma"
-    return TooFine("weight", kernel.weight, fix)
-
-
-def _fixed(kernel: Kernel, score: float) -> Nodes:
-    """The one node of a score that is not random."""
-    found = definition(kernel).at(score, Points(np.zeros(1)))
-    if not found.log[0] < np.inf:
-        fix = f"is not a finite real number at score {score:.6g}"
-        raise InputError("weight", kernel.weight, fix)
-    alive = np.isfinite(found.log)
-    zero = np.zeros(int(alive.sum()))
-    return Nodes(zero, found.log[alive], zero, found.error[alive], 0.0, np.empty((3, 0)))
+    return TooFine("weight", kernel.weight, f"{fix} or use estimate")
 
 
 class _Smooth:
@@ -205,7 +191,7 @@ class _Smooth:
         ]
         found = axis.refined(a, x, found, np.max(shares, axis=0) > -_MATTERS)
         keep = np.isfinite(found.log)
-        own = axis.law.rounding(t) + np.abs(t) * axis.shift[a]
+        own = axis.law.rounding(t) + axis.law.steep(t) * axis.shift[a]
         log_w = density + axis.law.log_norm + np.log(half) + np.log(WEIGHTS)
         error = float(np.max(own, where=keep, initial=0.0)) + _RULE
         order = np.argsort(found.log[keep], kind="stable")
@@ -218,26 +204,13 @@ def _times(p: float, tilt: tuple[float, ...]) -> tuple[float, float, float]:
     return p * c0, p * c1, p * c2
 
 
-def nodes(
-    kernel: Kernel, beta: float, gamma: float, dim: int | None, powers: tuple[float, ...] = (0.0,)
-) -> Nodes:
-    """Where |f| is evaluated, and with what weights.
-
-    Args:
-        kernel: a kernel of Law.SCORE.
-        beta: bias.
-        gamma: spread; 0 is a fixed score.
-        dim: d of keys on the sphere, or None.
-        powers: of |f| whose means the nodes reach: of a row of rare weights those are far out.
+def of_density(axis: Axis, powers: tuple[float, ...]) -> Nodes:
+    """The nodes of a law that has a density.
 
     Raises:
-        InputError: f is not a finite real number where keys fall, or varies beyond all reach.
+        InputError: f is unbounded where keys fall.
         TooFine: f has more structure than can be resolved in seconds.
     """
-    if gamma == 0:
-        return _fixed(kernel, beta)
-    law = Sphere(beta, gamma, dim) if dim else score_law(kernel, beta, gamma)
-    axis = Axis(definition(kernel), law)
     goal = _Smooth(axis, powers)
     cut(axis, goal)
     return goal.nodes()

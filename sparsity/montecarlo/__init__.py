@@ -21,11 +21,14 @@ from sparsity.quantities import Quantity
 from sparsity.results import Estimate
 from sparsity.rows.classes import alike
 from sparsity.rows.row import Row, row_of
+from sparsity.rows.scores import StudentT
 from sparsity.rows.steps import Decay
+from sparsity.theory.scores import log_moment
 
 __all__ = ["METHODS", "Sampling", "draw", "draw_each", "estimate", "estimators", "sample_rows"]
 
 METHODS = ("stratified", "plain")
+_CALM = 8  # power of |a| whose mean exists where the scatter of Σa² can be believed
 _ANY = 64  # tokens of the rows whose pooled moments stand for any length
 _OF_POSITIONS = {"S": (1, 0), "n_eff": (2, 1), "participation": (-2, -1)}  # powers of S and n
 
@@ -190,7 +193,26 @@ def _of_any_length(row: Row, dim: int, sampling: Sampling) -> Estimate:
     if not alike(row, _ANY, 2 * _ANY, units=False):
         fix = "this row is not the same at every length; give one"
         raise InputError("length", None, fix)
-    return draw_rows(row, _ANY, sampling, None, dim=dim or None).limit_form()
+    doubt = _heavy(row)
+    drawn = draw_rows(row, _ANY, sampling, None, dim=dim or None).limit_form()
+    return replace(drawn, warning=drawn.warning or doubt)
+
+
+def _heavy(row: Row) -> str | None:
+    """Why heavy tails leave the error bar in doubt, or None.
+
+    Raises:
+        InputError: they leave no S.
+    """
+    law = next((step for step in row.steps if isinstance(step, StudentT)), None)
+    if law is None:
+        return None
+    log_moment(row.function, 2, row.beta, row.gamma, law)
+    try:
+        log_moment(row.function, _CALM, row.beta, row.gamma, law)
+    except InputError:
+        return f"E|a|^{_CALM} is infinite under {law.typed} scores: the error bar cannot be trusted"
+    return None
 
 
 def _of_features(

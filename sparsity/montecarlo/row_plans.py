@@ -13,9 +13,10 @@ from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.montecarlo import proposals
 from sparsity.montecarlo.keys import LONGEST, keys_at
 from sparsity.montecarlo.rotary_sampling import rotated
-from sparsity.montecarlo.sources import Each, Like, Source, Whole
+from sparsity.montecarlo.sources import Each, Like, Source, Whole, numbers
 from sparsity.rows.row import Row
-from sparsity.rows.steps import Coca, Decay, Rope
+from sparsity.rows.scores import Scores
+from sparsity.rows.steps import Coca, Decay, QKNorm, Rope
 
 _MOST = 2**24  # numbers of a row whose tokens differ: it is drawn at once
 WHOLE = 2**20  # numbers of a row of like tokens that are drawn at once
@@ -43,6 +44,7 @@ class Plan(NamedTuple):
 
 def _like(row: Row, n: int, dim: int, seed: int) -> Plan:
     """A row of like tokens under retention; whole keys if a dimension is given."""
+    law = _scores(row)
     if n > LONGEST:
         raise InputError("length", n, f"must be <= {LONGEST:.0e} to be sampled whole")
     if dim:
@@ -52,11 +54,13 @@ def _like(row: Row, n: int, dim: int, seed: int) -> Plan:
         scores = (row.beta, row.gamma)
     if isinstance(row.kernel, RowMap):  # its weights are at most 1
         log_scale = 0.0
+    elif law is not None:
+        log_scale = _scale(row.function, row.beta, row.gamma)
     else:
         table = proposals.build(row.function, {"beta": row.beta, "gamma": row.gamma})
         log_scale = table.log_mass[1] / 2
     rate = -sum(math.log(step.decay) for step in row.steps if isinstance(step, Decay))
-    source = Like(n, min(n, max(1, WHOLE // max(dim, 1))), dim)
+    source = Like(n, min(n, max(1, WHOLE // max(dim, numbers(law)))), dim, law)
     return Plan(source, (*scores, rate), log_scale, "rows-full-keys" if dim else "rows")
 
 
@@ -67,6 +71,12 @@ def _whole(row: Row, kernel: RowMap, n: int) -> Plan:
     source = Whole(n, kernel, token, shared)
     _refuse_long(n, source.width)
     return Plan(source, tuple(row.params.values()), 0.0, "rows-drawn")
+
+
+def _scores(row: Row) -> Scores | None:
+    """The law of its scores, all of whose numbers are drawn block by block."""
+    found = (step for step in row.steps if isinstance(step, Scores))
+    return next((step for step in found if not isinstance(step, QKNorm)), None)
 
 
 def _scale(kernel: Kernel, beta: Any, gamma: Any, log_w: Any = 0.0) -> float:
@@ -96,18 +106,18 @@ def _each(row: Row, n: int) -> Plan:
     """A row whose tokens differ, or that has sinks."""
     _refuse_long(n, 1)
     tokens = row.each(n)  # not in groups: where the steps change is for the exact law to know
-    _refuse_long(n, tokens.dim or 1)
+    _refuse_long(n, numbers(tokens.scores))
     beta, gamma = tokens.beta, tokens.gamma
     with np.errstate(divide="ignore"):
         log_w = np.log(tokens.w)
         fixed = (gamma == 0) & (numpy_log_abs(row.function)(beta) == -np.inf)
     sinks = tokens.sink & (log_w > -np.inf) & ~fixed
-    source = Each(n, tokens.dim or 0)
+    source = Each(n, tokens.scores)
     return Plan(
         source,
         (beta, gamma, log_w, tokens.sink),
         _scale(row.function, beta, gamma, log_w),
-        "rows-sphere" if source.dim else "rows-law",
+        "rows-sphere" if isinstance(tokens.scores, QKNorm) else "rows-law",
         bool(sinks.any() or tokens.units),
         float(np.logaddexp.reduce(tokens.units)) if tokens.units else -math.inf,
     )
@@ -129,10 +139,15 @@ def planned(row: Row, n: int, dim: int, seed: int) -> Plan:
         if dim:
             raise InputError("dim", dim, f"{row.kernel.name} draws its tokens itself; leave it out")
         return _whole(row, row.kernel, n)
-    if all(isinstance(step, Decay) for step in row.steps):
+    law = _scores(row)
+    if dim and law is not None:
+        raise InputError("dim", dim, "whole keys are Gaussian, and so their scores; leave it out")
+    if all(isinstance(step, Decay) or step is law for step in row.steps):
         return _like(row, n, dim, seed)
     if dim:
         raise InputError("dim", dim, "whole keys are drawn for rows without steps; leave it out")
+    if isinstance(row.kernel, RowMap):
+        raise InputError("steps", row.steps, f"{row.kernel.name} is drawn for other laws of scores")
     if len(row.steps) == 1 and isinstance(row.steps[0], (Rope, Coca)):
         return _rotary(row, n)
     return _each(row, n)

@@ -1,7 +1,7 @@
 """Where the scores of whole rows come from: tokens of one law, tokens that differ, whole keys.
 
-Keys on a sphere are drawn as such, normalised Gaussian vectors in R^d, and their scores are dot
-products. RoPE and CoCA from first principles are `rotary_sampling`.
+Laws of scores other than the Gaussian are drawn by their own definition: keys on a sphere as
+normalised Gaussian vectors in R^d. RoPE and CoCA from first principles are `rotary_sampling`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import jax.numpy as jnp
 
 from sparsity.kernels import RowMap
 from sparsity.montecarlo.normals import normal
-from sparsity.montecarlo.threefry import fold_in
+from sparsity.montecarlo.threefry import fold_in, uniform
+from sparsity.rows.scores import Scores
 
 
 class Block(NamedTuple):
@@ -54,6 +55,21 @@ class Source(Protocol):
         ...
 
 
+def numbers(scores: Scores | None) -> int:
+    """Random numbers that one score is drawn from."""
+    return 1 if scores is None else scores.normals + scores.uniforms
+
+
+def _standard(
+    scores: Scores | None, key: jax.Array, shape: tuple[int, ...], dtype: str
+) -> jax.Array:
+    """The x of scores β + γx."""
+    if scores is None:
+        return normal(key, shape, dtype)
+    z = normal(key, (*shape, scores.normals), dtype)
+    return scores.drawn(uniform(fold_in(key, 1), (*shape, scores.uniforms), dtype), z)
+
+
 @dataclass(frozen=True)
 class Like:
     """Tokens of one law under retention: nothing is kept per token, so rows can be long.
@@ -62,16 +78,18 @@ class Like:
         length: tokens of a row.
         block: tokens drawn at once.
         dim: draw whole keys in R^dim; 0 draws scalar scores.
+        scores: the law of x in β + γx; None for Gaussian scores.
     """
 
     length: int
     block: int
     dim: int = 0
+    scores: Scores | None = None
 
     @property
     def width(self) -> int:
         """Random numbers of a token."""
-        return max(self.dim, 1)
+        return max(self.dim, numbers(self.scores))
 
     def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> Block:
         """Draw a block; law = (β, γ, −log λ), or (q, μ, σ, −log λ) for whole keys."""
@@ -83,7 +101,7 @@ class Like:
             s = (mu + sigma * noise) @ q
         else:
             beta, gamma = scores
-            s = beta + gamma * normal(key, (rows, self.block), dtype)
+            s = beta + gamma * _standard(self.scores, key, (rows, self.block), dtype)
         token = number * self.block + jnp.arange(self.block)
         distance = (self.length - 1 - token).astype(dtype)
         return Block(s, jnp.where(token < self.length, -distance * rate, -jnp.inf))
@@ -95,11 +113,11 @@ class Each:
 
     Args:
         length: tokens of a row, drawn at once.
-        dim: of keys on the sphere; 0 for Gaussian scores.
+        scores: the law of x in β + γx; None for Gaussian scores.
     """
 
     length: int
-    dim: int = 0
+    scores: Scores | None = None
 
     @property
     def block(self) -> int:
@@ -109,18 +127,13 @@ class Each:
     @property
     def width(self) -> int:
         """Random numbers of a token."""
-        return max(self.dim, 1)
+        return numbers(self.scores)
 
     def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> Block:
         """Draw the row; law = (β, γ, log w, is a sink: [n] each)."""
         beta, gamma, log_w, sink = law
-        if not self.dim:
-            z = normal(key, (rows, self.length), dtype)
-        else:  # √d times the first entry of a random direction
-            k = normal(key, (rows, self.length, self.dim), dtype)
-            k = k / jnp.sqrt((k * k).sum(axis=-1, keepdims=True))
-            z = self.dim**0.5 * (k @ jnp.zeros(self.dim, dtype).at[0].set(1))
-        return Block(beta + gamma * z, log_w, sink)
+        x = _standard(self.scores, key, (rows, self.length), dtype)
+        return Block(beta + gamma * x, log_w, sink)
 
 
 @dataclass(frozen=True)

@@ -171,7 +171,7 @@ def of_row(row: Row) -> tuple[Rows, dict[str, float]]:
         law = next((law for law in ALL if law.name == step.name and law is not _ROPE), None)
         control = law.controls[0] if law else ""
         given: Any = step
-        value = getattr(given, fields(given)[0].name)
+        value: Any = getattr(given, fields(given)[0].name) if law else None
         if law and control not in values and law.steps({control: value}) == (given,):
             values[control] = float(value)
             parts.append(law.steps)

@@ -16,11 +16,12 @@ from sparsity import kernels
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.definition import definition
-from sparsity.kernels.numeric.points import Points
+from sparsity.kernels.numeric.points import EPS, Points
+from sparsity.kernels.numeric.segments import Segments
 from sparsity.kernels.symmetry import symmetry
 from sparsity.rows.row import Row
 
-Class = tuple[Kernel, float, float, int | None]  # kernel, β, γ, d of keys on the sphere
+Class = tuple[Kernel, float, float, Any]  # kernel, β, γ, law of x in β + γx, None for Gaussian
 
 NODES = 24  # of the polynomial in a parameter, over a piece of length 1 of it
 _SPREADS = 2.0  # of β/γ is such a piece
@@ -33,7 +34,7 @@ class Classed(NamedTuple):
 
     Args:
         n: tokens, those out of sight included.
-        classes: (kernel, β, γ, d) of each class.
+        classes: (kernel, β, γ, law of the scores) of each class.
         member: the class of each group, [groups].
         log_w: ln w of each group.
         count: tokens in each group.
@@ -64,6 +65,8 @@ def classed(row: Row, length: Any) -> Classed:
     if fixed.any():  # a fixed score at which f = 0 is out of sight as well
         found = definition(kernel).at(tokens.beta[fixed], Points(np.zeros(fixed.sum())))
         log_w[fixed] += np.where(found.log > -np.inf, 0, -np.inf)
+    if tokens.scores is not None:
+        log_w[_vanishing(kernel, tokens.beta, tokens.gamma, tokens.scores.ends)] = -np.inf
     seen = log_w > -np.inf
     if not seen.any():
         raise InputError("row", row, "leaves no token in sight at this length")
@@ -71,7 +74,7 @@ def classed(row: Row, length: Any) -> Classed:
     factor, beta, gamma = reduced(kernel, beta, gamma)
     log_w = log_w + factor
     pairs, member = np.unique(np.stack([beta, gamma], axis=1), axis=0, return_inverse=True)
-    classes = [(kernel, float(b), float(g), tokens.dim if g else None) for b, g in pairs]
+    classes = [(kernel, float(b), float(g), tokens.scores if g else None) for b, g in pairs]
     units = np.array(tokens.units)
     if len(units):
         classes.append((kernels.exp, 0.0, 0.0, None))
@@ -85,6 +88,17 @@ def classed(row: Row, length: Any) -> Classed:
         token=np.concatenate([count, none]),
         sink=np.concatenate([count * tokens.sink[seen], one]),
     )
+
+
+def _vanishing(
+    kernel: Kernel, beta: np.ndarray, gamma: np.ndarray, ends: tuple[float, float]
+) -> np.ndarray:
+    """Which tokens have f = 0 at every score that they can have, between two ends of x."""
+    if not np.all(np.isfinite(ends)):
+        return np.zeros(beta.shape, dtype=bool)
+    low, high = (end * gamma * (1 + 4 * EPS) for end in ends)
+    _, most, _ = definition(kernel).on(beta, Segments.between(low, high), False)
+    return np.asarray(most == -np.inf)
 
 
 def reduced(
@@ -170,12 +184,14 @@ def _barycentric(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
 def pieces(classes: list[Class]) -> Iterator[Patch]:
     """Few laws for many classes: all of them, or nodes in the parameter in which they differ."""
     families: dict[Any, list[int]] = {}
-    for i, (kernel, _, gamma, dim) in enumerate(classes):
-        families.setdefault((kernel, gamma == 0, dim), []).append(i)
-    for family in map(np.array, families.values()):
+    for i, (kernel, _, gamma, scores) in enumerate(classes):
+        families.setdefault((kernel, gamma == 0, scores), []).append(i)
+    for (_, _, scores), members in families.items():
+        family = np.array(members)
+        smooth = scores is None or scores.smooth
         x = (
             _coordinate([classes[i] for i in family])
-            if len(family) > NODES + len(_CHECKS)
+            if smooth and len(family) > NODES + len(_CHECKS)
             else None
         )
         piece = np.arange(len(family)) if x is None else np.floor(x - x.min())
@@ -188,12 +204,12 @@ def pieces(classes: list[Class]) -> Iterator[Patch]:
             angle = np.pi * (np.arange(NODES) + 0.5) / NODES
             nodes = (low + high) / 2 + (high - low) / 2 * np.cos(angle)
             check = high - np.array(_CHECKS) * (high - low)
-            kernel, beta, gamma, dim = classes[family[inside[0]]]
+            kernel, beta, gamma, _ = classes[family[inside[0]]]
             fixed_spread = classes[family[inside[-1]]][2] == gamma
             at: list[Class] = [
-                (kernel, _SPREADS * v * gamma, gamma, dim)
+                (kernel, _SPREADS * v * gamma, gamma, scores)
                 if fixed_spread
-                else (kernel, beta, math.exp(_OCTAVE * v), dim)
+                else (kernel, beta, math.exp(_OCTAVE * v), scores)
                 for v in (*nodes.tolist(), *check.tolist())
             ]
             matrix = _barycentric(x[inside], nodes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -33,7 +33,7 @@ def vector(name: str, value: Any) -> np.ndarray:
 class RotaryStep:
     """A step that gives every distance m its β_m and γ_m."""
 
-    sets_gamma = True  # a row with this step needs no γ of its own
+    own: ClassVar[dict[str, float]] = {"beta": 0.0, "gamma": 1.0}  # a row with it needs no γ
 
     query: np.ndarray
     base: float

@@ -12,6 +12,7 @@ from sparsity import kernels
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.parameters import LENGTH
+from sparsity.rows.scores.base import Scores
 from sparsity.rows.tokens import Step, Tokens
 
 Value = float | int | str
@@ -19,19 +20,24 @@ Value = float | int | str
 
 @dataclass(frozen=True, init=False, repr=False)
 class Row:
-    """A row of attention weights a_j = w_j f(s_j), s_j ~ N(β_j, γ_j²) independent.
+    """A row of attention weights a_j = w_j f(s_j), s_j = β_j + γ_j x_j with independent x_j.
 
-    Every token starts with the kernel's own parameters; the steps change some of them, in their
-    order. Example: `Row("exp", gamma=2, steps=(Alibi(0.01), Window(512), SinkLogit(4)))` is softmax
-    with ALiBi in a sliding window beside a learned sink logit.
+    They are Gaussian, x_j ~ N(0, 1), or of another law of mean 0 and variance 1. Every token starts
+    with the kernel's own parameters; the steps change some of them, in their order. Example:
+    `Row("exp", gamma=2, steps=(Alibi(0.01), Window(512), SinkLogit(4)))` is softmax with ALiBi in a
+    sliding window beside a learned sink logit; `Row("exp", gamma=2, scores=Uniform())` is softmax
+    over bounded scores.
 
     Args:
         kernel: a built-in kernel's name, a `Kernel`, or a `RowMap`, whose weights depend on the
             whole row.
         steps: what changes some of the tokens; only kernels that are functions of a score have any.
+        scores: the law of x_j: `Uniform()`, `StudentT(5)`, `Mixture(…)`, `Empirical(…)`; None is
+            Gaussian. It stands first among the steps; a map of whole rows takes it too.
         **parameters: the kernel's own, one value each: `beta` (real) and `gamma` (> 0) for scores;
             `ratio`, `dim` and `query` for nonnegative; `decay` for decayed. A row with RoPE or
-            CoCA needs no `gamma`: they set it.
+            CoCA needs no `gamma`: they set it. One with a sample of scores has the sample's where
+            they are not given.
 
     Raises:
         InputError: an unknown kernel or parameter, or a value outside its domain.
@@ -42,17 +48,22 @@ class Row:
     steps: tuple[Step, ...]
 
     def __init__(
-        self, kernel: str | Kernel | RowMap, *, steps: tuple[Step, ...] = (), **parameters: Any
+        self,
+        kernel: str | Kernel | RowMap,
+        *,
+        steps: tuple[Step, ...] = (),
+        scores: Any = None,
+        **parameters: Any,
     ) -> None:
         if isinstance(kernel, Row):
             raise InputError("kernel", kernel, "is a row already; use row.then or row.replace")
         record = kernels.named(kernel)
-        steps = _checked(steps)
+        steps = _checked(steps, scores)
         given = {name: value for name, value in parameters.items() if value is not None}
         if record.law is Law.POSITION:  # the length is given to the instruments
             given = given | {"length": 1}
-        if any(getattr(step, "sets_gamma", False) for step in steps):
-            given = {"beta": 0.0, "gamma": 1.0} | given
+        for step in steps:
+            given = getattr(step, "own", {}) | given
         own = []
         for name, value in record.bind(given).items():
             if np.ndim(value):
@@ -62,9 +73,12 @@ class Row:
             if not (record.law is Law.POSITION and name == LENGTH.name):
                 own.append((name, plain))
         if steps and record.law is not Law.SCORE:
-            own_law = isinstance(record, RowMap)
-            why = "takes scores of one law" if own_law else "has no scores for them to change"
-            raise InputError("steps", steps, f"{record.name} {why}; leave them out")
+            mapped = isinstance(record, RowMap)
+            own_draw = mapped and record.drawn is not None
+            why = "takes scores of one law" if mapped else "has no scores for them to change"
+            why = "draws its tokens itself" if own_draw else why
+            if own_draw or not (mapped and all(isinstance(step, Scores) for step in steps)):
+                raise InputError("steps", steps, f"{record.name} {why}; leave them out")
         object.__setattr__(self, "kernel", record)
         object.__setattr__(self, "parameters", tuple(own))
         object.__setattr__(self, "steps", steps)
@@ -173,17 +187,33 @@ class Row:
         tokens = self.each(length)
         return tokens.beta[::-1], tokens.gamma[::-1], tokens.w[::-1]
 
+    @property
+    def random(self) -> str:
+        """What is random in a weight, in a line of text."""
+        return random_in(self.kernel, self.steps)
+
     def described(self) -> dict[str, Any]:
         """Kernel, parameters and steps in JSON's types."""
         steps = [_typed(step) for step in self.steps]
         return {"kernel": self.kernel.name, "params": self.params, "steps": steps}
 
 
-def _checked(steps: Any) -> tuple[Step, ...]:
+def random_in(kernel: Kernel | RowMap, steps: tuple[Step, ...]) -> str:
+    """What is random in a weight of a row, in a line of text."""
+    law = next((step for step in steps if isinstance(step, Scores)), None)
+    return kernel.random if law is None else f"score s = β + γx, x {law.formula}"
+
+
+def _checked(steps: Any, scores: Any) -> tuple[Step, ...]:
+    """The steps, the law of the scores first."""
     fix = "give a tuple of steps, such as (sparsity.Alibi(0.01),)"
     if isinstance(steps, str) or not isinstance(steps, Iterable):
         raise InputError("steps", steps, fix)
-    steps = tuple(steps)
+    if scores is not None and not isinstance(scores, Scores):
+        raise InputError("scores", scores, "give a law of scores, such as sparsity.Uniform()")
+    steps = (*(() if scores is None else (scores,)), *steps)
+    if sum(isinstance(step, Scores) for step in steps) > 1:
+        raise InputError("scores", steps, "a row has scores of one law; leave the others out")
     for step in steps:
         if isinstance(step, type) or not (callable(step) and hasattr(step, "breaks")):
             raise InputError("steps", step, fix)
@@ -194,6 +224,8 @@ def _checked(steps: Any) -> tuple[Step, ...]:
 
 def _typed(step: Any) -> str:
     """A step as typed on the command line; vectors by their size."""
+    if isinstance(step, Scores):
+        return step.typed
     values = [getattr(step, field.name) for field in fields(step)]
     shown = [f"[{np.size(x)}]" if np.ndim(x) else str(x) for x in values if x is not None]
     return f"{step.name}:{','.join(shown)}"

@@ -1,8 +1,8 @@
 """The tokens of a row, in groups of equals, and what a step is.
 
-Token j has the weight a_j = w_j f(s_j), s_j = β_j + γ_j z_j with independent z_j ~ N(0, 1), or, for
-keys on a sphere in R^d, z_j = √d cos θ_j. What is equal is kept once, with a count: a window in a
-row of 10¹² tokens is as cheap as in one of ten.
+Token j has the weight a_j = w_j f(s_j), s_j = β_j + γ_j x_j with independent x_j ~ N(0, 1), or of
+another law of mean 0 and variance 1 (`scores`). What is equal is kept once, with a count: a window
+in a row of 10¹² tokens is as cheap as in one of ten.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Tokens:
         gamma: spread γ_j ≥ 0, [groups].
         w: factor w_j ≥ 0 on f(s_j), [groups]; 0 is a token out of sight, which still counts in n.
         sink: which groups are sinks, [groups].
-        dim: d of keys on the sphere, None for Gaussian scores.
+        scores: the law of x_j, None for Gaussian scores.
         units: logits b of weights e^b that stand in the denominator and are no tokens.
     """
 
@@ -38,7 +38,7 @@ class Tokens:
     gamma: np.ndarray
     w: np.ndarray
     sink: np.ndarray
-    dim: int | None = None
+    scores: Any = None
     units: tuple[float, ...] = ()
 
 

@@ -22,7 +22,7 @@ from sparsity.kernels.parameters import ALL as PARAMETERS
 from sparsity.kernels.parameters import LENGTH, OF_MAPS, QUERY, Parameter
 from sparsity.output import netcdf, replacing
 from sparsity.quantities import Quantity
-from sparsity.rows.row import Row
+from sparsity.rows.row import Row, random_in
 from sparsity.sweeps.grids import MOST, parse_grid
 from sparsity.sweeps.variables import Cell, Grid, Grids, Variables, cell_seed, variable
 
@@ -189,7 +189,7 @@ def _dataset(cells: Grid, variables: Variables, methods: dict[str, str]) -> xarr
         "title": f"l1/l2 sparsity of {kernel.title} attention",
         "kernel": kernel.name,
         "weight": kernel.formula if isinstance(kernel, RowMap) else str(kernel.weight),
-        "random": kernel.random,
+        "random": random_in(kernel, cells.steps),
         "source": kernel.source,
         **methods,
     }

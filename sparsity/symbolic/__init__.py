@@ -10,6 +10,7 @@ import functools
 
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, elementwise
+from sparsity.rows.row import Row
 from sparsity.symbolic.derivation import Case, Derivation, Limit
 from sparsity.symbolic.patience import within
 
@@ -31,6 +32,9 @@ def derive(kernel: str | Kernel, *, max_seconds: float = 60.0) -> Derivation:
         NoClosedForm: which step failed and on what, or that it took too long; quadrature is the
             route then.
     """
+    if isinstance(kernel, Row):
+        fix = "derive takes a kernel, of Gaussian scores; evaluate takes rows"
+        raise InputError("kernel", kernel, fix)
     record = elementwise(kernel)
     if not (isinstance(max_seconds, (int, float)) and max_seconds > 0):
         raise InputError("max_seconds", max_seconds, "must be > 0")

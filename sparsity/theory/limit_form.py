@@ -13,7 +13,7 @@ from sparsity.kernels.parameters import LENGTH
 from sparsity.rows import classes
 from sparsity.rows.classes import Class, Classed
 from sparsity.rows.row import Row
-from sparsity.theory.sphere import log_moment
+from sparsity.theory.scores import log_moment
 
 
 def log_sums(given: Classed, powers: tuple[int, int]) -> tuple[float, float, float]:
@@ -26,8 +26,8 @@ def log_sums(given: Classed, powers: tuple[int, int]) -> tuple[float, float, flo
     bounds = []
 
     def logs(law: Class) -> np.ndarray:
-        kernel, beta, gamma, dim = law
-        found = [log_moment(kernel, p, beta, gamma, dim) for p in powers]
+        kernel, beta, gamma, scores = law
+        found = [log_moment(kernel, p, beta, gamma, scores) for p in powers]
         bounds.append(found[0][1] + found[1][1])
         return np.array([value for value, _ in found])
 

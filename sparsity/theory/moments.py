@@ -89,7 +89,8 @@ class Moments:
         growing = (_log_sum(low[:, far]) >= self.certain - 1) & (self.certain > -np.inf)
         if growing.any():
             power = self.p[growing][0, 0]
-            self._refuse(f"E|a|^{power:g} is infinite: it must grow slower than exp(s²/(2γ²))")
+            slower = f"it must grow slower than {self.axis.law.growth}"
+            self._refuse(f"E|a|^{power:g} is infinite: {slower}")
 
     def drop(self, known: Known) -> np.ndarray:
         """Panels with next to no mass."""
@@ -219,7 +220,7 @@ class Moments:
         """The rule on some panels."""
         nodes = self.nodes(panels)
         t, law, p = nodes.t, self.axis.law, self.p[:, :, None]
-        own = law.rounding(t) + np.abs(t) * nodes.shift + 6 * EPS
+        own = law.rounding(t) + law.steep(t) * nodes.shift + 6 * EPS
         top, mass, noise = weighed(nodes, p, law.log_density(t), own)
         return _Sum(top, mass.sum(axis=(1, 2)), noise.sum(axis=(1, 2)))
 

@@ -24,7 +24,7 @@ from sparsity.kernels.numeric.points import EPS
 from sparsity.theory import patches
 from sparsity.theory.axis import Axis
 from sparsity.theory.moments import log_moments
-from sparsity.theory.score_laws import score_law
+from sparsity.theory.score_laws import gaussian_law
 
 
 def _moments(kernel: Kernel, powers: tuple[float, ...], beta: Any, gamma: Any) -> list[np.ndarray]:
@@ -38,7 +38,7 @@ def _moments(kernel: Kernel, powers: tuple[float, ...], beta: Any, gamma: Any) -
     else:  # a wide Gaussian is uniform on a period, which patches do not know
         value, error = np.zeros((len(powers), b.size)), np.full((len(powers), b.size), np.inf)
     for i in np.flatnonzero(np.isinf(error[0])):
-        law = score_law(kernel, float(b[i]), float(c[i]))
+        law = gaussian_law(kernel, float(b[i]), float(c[i]))
         log, bound = log_moments(Axis(f, law), powers)
         value[:, i], error[:, i] = log + law.log_norm, bound + EPS
     shape = (len(powers), *beta.shape)

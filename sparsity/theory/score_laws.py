@@ -1,7 +1,7 @@
 """The laws of a score as quadrature sees them: a density on a line, and the score along it.
 
 A law is a coordinate t with a density that is analytic, and the score as an increasing function of
-t. Gaussian scores are s = β + γt; keys on a sphere come with `sphere`.
+t. Gaussian and bounded scores are s = β + γt; `scores` has the others.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from sparsity.kernels.numeric.points import EPS
 Tilt = tuple[float, float, float]  # c₀, c₁, c₂ of a factor e^(c₀ + c₁s + c₂s²)
 
 FAR = 1e25  # of t: mass out there means that it grows without end
+_WIDE = 1.53  # γ/P from which 2q is below 1e−19
 _STEPS = np.array([0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, *(2.0 ** np.arange(6, 101))])
 
 
@@ -31,6 +32,7 @@ class ScoreLaw(Protocol):
         steps: ends of the panels to begin with, ascending.
         log_norm: log of the density of t over that of its peak, at the peak.
         tilts: whether `bounds` and `around` take a tilt.
+        growth: what |f| must grow slower than for its moments to exist.
     """
 
     beta: float
@@ -38,6 +40,7 @@ class ScoreLaw(Protocol):
     steps: np.ndarray
     log_norm: float
     tilts: bool
+    growth: str
 
     def where(self, score: float) -> float:
         """The t of a score; not finite where there is none."""
@@ -67,6 +70,10 @@ class ScoreLaw(Protocol):
         """Bound on the rounding error of the log density."""
         ...
 
+    def steep(self, t: Any) -> Any:
+        """Bound on the slope of the log density."""
+        ...
+
     def bounds(self, low: Any, high: Any, tilt: Tilt) -> tuple[Any, Any]:
         """Least and largest log of e^(c₀ + c₁s + c₂s²) times the density, over [low, high]."""
         ...
@@ -87,6 +94,7 @@ class Gaussian:
     log_norm = -0.5 * math.log(2 * math.pi)
     steps = np.concatenate([-_STEPS[:0:-1], _STEPS])
     tilts = True
+    growth = "exp(s²/(2γ²))"
 
     def __init__(self, beta: float, gamma: float) -> None:
         self.beta, self.gamma = beta, gamma
@@ -115,6 +123,9 @@ class Gaussian:
 
     def rounding(self, t: Any) -> Any:
         return 2 * EPS * t * t
+
+    def steep(self, t: Any) -> Any:
+        return np.abs(t)
 
     def bounds(self, low: Any, high: Any, tilt: Tilt) -> tuple[Any, Any]:
         a, b, c = self.square(tilt)
@@ -160,25 +171,23 @@ class Neighbour(Gaussian):
         return a - sharp * self.delta**2 / 2, b + sharp * self.delta, c + (1 - sharp) / 2
 
 
-class Uniform:
-    """Scores s = β + γt, t uniform on a period: what a wide Gaussian is to a periodic kernel.
-
-    E g(β + γε) = mean of g over a period P, up to 2q/(1 − q) of it with q = exp(−2π²γ²/P²), for
-    every g ≥ 0 of period P (Poisson's summation formula).
+class Even:
+    """Scores s = β + γt, t uniform between two ends.
 
     Args:
-        beta: bias β, where the period begins.
+        beta: bias β.
         gamma: spread γ > 0.
-        period: P.
+        low: the lower end of t, ≤ 0.
+        high: the upper end, ≥ 0.
     """
 
     tilts = False
-    least = 1.53  # γ/P from which 2q is below 1e−19
+    growth = "anything that is finite on its ends"
 
-    def __init__(self, beta: float, gamma: float, period: float) -> None:
+    def __init__(self, beta: float, gamma: float, low: float, high: float) -> None:
         self.beta, self.gamma = beta, gamma
-        self.steps = np.linspace(0.0, period / gamma, 9)
-        self.log_norm = -math.log(self.steps[-1])
+        self.steps = np.linspace(low, high, 9)
+        self.log_norm = -math.log(high - low)
 
     where, shift, gap = Gaussian.where, Gaussian.shift, Gaussian.gap
     offset, slow_offset = Gaussian.offset, Gaussian.slow_offset
@@ -188,8 +197,11 @@ class Uniform:
         return np.zeros(np.shape(t))
 
     def rounding(self, t: Any) -> Any:
-        """The period itself is rounded."""
+        """The ends themselves are rounded."""
         return np.full(np.shape(t), 4 * EPS)
+
+    def steep(self, t: Any) -> Any:
+        return np.zeros(np.shape(t))
 
     def bounds(self, low: Any, high: Any, tilt: Tilt) -> tuple[Any, Any]:
         return np.zeros(np.shape(low)), np.zeros(np.shape(low))
@@ -198,9 +210,13 @@ class Uniform:
         return np.zeros(np.shape(centre))
 
 
-def score_law(kernel: Kernel, beta: float, gamma: float) -> ScoreLaw:
-    """The law of a Gaussian score as a kernel sees it: uniform on a period where it may be."""
+def gaussian_law(kernel: Kernel, beta: float, gamma: float) -> ScoreLaw:
+    """The law of a Gaussian score as a kernel sees it: uniform on a period where it is wide.
+
+    E g(β + γε) = mean of g over a period P, up to 2q/(1 − q) of it with q = exp(−2π²γ²/P²), for
+    every g ≥ 0 of period P (Poisson's summation formula).
+    """
     found = period(kernel.weight)
-    if found is not None and gamma >= Uniform.least * found:
-        return Uniform(beta, gamma, found)
+    if found is not None and gamma >= _WIDE * found:
+        return Even(beta, gamma, 0.0, found / gamma)
     return Gaussian(beta, gamma)

@@ -15,21 +15,17 @@ from numpy.polynomial import Polynomial
 from scipy.special import gammaln, ive
 
 from sparsity.errors import InputError
-from sparsity.kernels.base import Kernel
-from sparsity.kernels.numeric.definition import definition
 from sparsity.kernels.numeric.points import EPS, Points
 from sparsity.kernels.numeric.segments import Segments
 from sparsity.kernels.numeric.values import Value
 from sparsity.kernels.parameters import DIM
-from sparsity.theory.axis import Axis
-from sparsity.theory.moments import log_moments
-from sparsity.theory.score_laws import Gaussian, Tilt, score_law
+from sparsity.theory.score_laws import Gaussian, Tilt
 
 _LARGE = 24.0  # order from which the uniform expansion is good to 1e−16
 _TERMS = 14  # of the uniform expansion
 
 
-def _log_gamma_excess(x: float) -> float:
+def log_gamma_excess(x: float) -> float:
     """log[Γ(x + ½)/Γ(x)] − ½ log x, without the cancellation of large logarithms."""
     if x < 30:
         return float(gammaln(x + 0.5) - gammaln(x)) - 0.5 * math.log(x)
@@ -47,6 +43,7 @@ class Sphere:
     """
 
     tilts = False
+    growth = "anything that is finite on its ends"
 
     def __init__(self, beta: float, gamma: float, dim: int) -> None:
         self.beta, self.gamma, self.dim = beta, gamma, dim
@@ -54,7 +51,7 @@ class Sphere:
         # Scores are bounded: what lies beyond v = 10⁶ has no mass.
         self.steps = Gaussian.steps[np.abs(Gaussian.steps) <= 1e6 * self.scale]
         # ∫ cosh(v)^(1−d) dv = √π Γ((d−1)/2)/Γ(d/2)
-        self.log_norm = _log_gamma_excess((dim - 1) / 2) - 0.5 * math.log(2 * math.pi)
+        self.log_norm = log_gamma_excess((dim - 1) / 2) - 0.5 * math.log(2 * math.pi)
 
     def where(self, score: float) -> float:
         """The t of a score; −√d and √d are never reached."""
@@ -103,6 +100,8 @@ class Sphere:
 
     def rounding(self, t: Any) -> Any:
         return 8 * EPS * np.abs(self.log_density(t)) + 2 * EPS * t * t
+
+    steep = Gaussian.steep
 
     def bounds(self, low: Any, high: Any, tilt: Tilt) -> tuple[Any, Any]:
         """Least and largest log density over [low, high]."""
@@ -183,27 +182,3 @@ def log_sparsity(gamma: Any, dim: Any) -> np.ndarray:
     """
     kappa = np.asarray(gamma, dtype=np.float64) * np.sqrt(DIM.check(dim))
     return log_exp_mean(kappa, dim) - 0.5 * log_exp_mean(2 * kappa, dim)
-
-
-def log_moment(
-    kernel: Kernel, p: float, beta: float, gamma: float, dim: int | None = None
-) -> tuple[float, float]:
-    """Log E|f(s)|^p by quadrature of the definition, and a bound on its error.
-
-    Args:
-        kernel: a kernel of Law.SCORE.
-        p: the order, > 0.
-        beta: bias.
-        gamma: spread ≥ 0; 0 is a fixed score.
-        dim: d of keys on the sphere; None for Gaussian scores.
-
-    Raises:
-        InputError: the moment is infinite, or the weight not a finite real number.
-    """
-    f = definition(kernel)
-    if gamma == 0:
-        found = f.at(beta, Points(np.zeros(1)))
-        return p * float(found.log[0]), p * float(found.error[0])
-    law = Sphere(beta, gamma, dim) if dim else score_law(kernel, beta, gamma)
-    value, error = log_moments(Axis(f, law), (p,))
-    return float(value[0] + law.log_norm), float(error[0])

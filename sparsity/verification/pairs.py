@@ -13,6 +13,7 @@ from sparsity.kernels.parameters import LENGTH
 from sparsity.montecarlo.row_plans import WHOLE
 from sparsity.rows import classes
 from sparsity.rows.row import Row
+from sparsity.rows.scores import StudentT
 from sparsity.theory import map_limits
 from sparsity.theory.limit_form import log_sums
 from sparsity.verification.cells import ANY_LENGTH, Question
@@ -91,7 +92,7 @@ def _candidates(row: Row, n: int | None) -> list[Question]:
             continue  # a linear image of another quantity is held by that one's cell
         if quantity.has_law and (sinks or not quantity.sinks):
             found.append(Question(row, ("exact law", "whole rows"), quantity.name, n))
-    if row.kernel.weight == exp.weight and tokens is not None and tokens.dim is None:
+    if row.kernel.weight == exp.weight and tokens is not None and tokens.scores is None:
         found.append(Question(row, ("integral over u", "second exact law"), "n_eff", n))
     if row.kernel.weight == exp.weight and not row.steps and n > 1 and row.gamma <= stein.MOST:
         found.append(Question(row, ("exact law", "Stein's identity"), "entropy", n))
@@ -117,6 +118,7 @@ def _refuse_rare(cell: Question, rel_error: float) -> None:
     """Refuse pooled moments that live on rows too rare to be drawn.
 
     The variance of Σa² over a row is below ΣE a⁴, so its mean takes Σw⁴E f⁴/(Σw²E f²)²/error² rows.
+    Under tails that fall like a power E a⁸ has to exist: else it is not normal after any number.
     """
     n = cell.length or ANY_LENGTH
     if isinstance(cell.kernel, RowMap):
@@ -124,6 +126,8 @@ def _refuse_rare(cell: Question, rel_error: float) -> None:
     else:
         given = classes.relative(classes.classed(cell.row, n), units=False)
         second, fourth, _ = log_sums(given, (2, 4))
+        if any(isinstance(step, StudentT) for step in cell.row.steps):
+            log_sums(given, (4, 8))
         scatter = fourth - 2 * second + math.log(n)
     numbers = scatter - 2 * math.log(2 * rel_error)  # log
     if numbers > math.log(_PATIENCE):

@@ -8,6 +8,7 @@ import numpy as np
 
 from sparsity.kernels import Kernel, exp, identity, relu2
 from sparsity.rows.row import Row
+from sparsity.rows.scores import Empirical, Mixture, StudentT, Uniform
 from sparsity.rows.steps import (
     Alibi,
     Coca,
@@ -30,7 +31,7 @@ def of_rows(row: Row, length: int, quantity: str = "n_eff") -> Question:
 
 
 def reference_cells() -> tuple[Question, ...]:
-    """The cells of steps: every step, every quantity, three kernels.
+    """The cells of steps: every step, every law of scores, every quantity, three kernels.
 
     Cells of one kernel share their length where they can: they compile once.
     """
@@ -67,6 +68,10 @@ def reference_cells() -> tuple[Question, ...]:
         (exp, 0.0, 0.5, (QKNorm(4),), 4, "n_eff"),
         (relu2, 1.5, 0.3, (QKNorm(2),), 4, "n_eff"),
         (exp, 0.0, 0.5, (QKNorm(4),), 4, "limit"),
+        (exp, 0.0, 0.4, (Uniform(),), 8, "n_eff"),
+        (relu2, 1.5, 0.4, (StudentT(12),), 6, "entropy"),
+        (exp, 0.0, 0.4, (Mixture(((0.9, 0.0, 1.0), (0.1, 4.0, 0.5))),), 8, "entropy"),
+        (identity, 2.0, 0.5, (Empirical((-2.0, -0.5, 0.0, 0.25, 3.0)),), 6, "n_eff"),
         (exp, 0.5, 0.5, (*mixed, SinkLogit(1.0)), 8, "sink_mass"),
         (relu2, 1.5, 0.4, mixed, 6, "n_eff"),
     ):

@@ -8,6 +8,7 @@ from typing import Any
 
 from sparsity import reading
 from sparsity.errors import InputError
+from sparsity.rows import scores
 from sparsity.rows.steps.alibi import Alibi
 from sparsity.rows.steps.coca import Coca
 from sparsity.rows.steps.decay import Decay
@@ -63,12 +64,14 @@ def parse(text: str, steps: tuple[type[Any], ...] = ALL) -> Step:
     """The step that a text writes: its name, a colon and its numbers, "sink:3,0.5".
 
     Args:
-        text: as typed.
+        text: as typed; or a law of scores, as `scores.parse` reads it.
         steps: the kinds of steps there are.
 
     Raises:
         InputError: an unknown name, or numbers that the step does not take.
     """
+    if scores.known(text):
+        return scores.parse(text)
     name, _, numbers = text.partition(":")
     known = typed(steps)
     if name.strip() not in known:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
-
-import numpy as np
 
 from sparsity.errors import whole
 from sparsity.kernels.parameters import DIM
-from sparsity.rows.tokens import Tokens
+from sparsity.rows.scores.base import Scores
 
 
 @dataclass(frozen=True)
-class QKNorm:
+class QKNorm(Scores):
     """QK-norm: keys of a fixed length in random directions, s_j = β_j + γ_j √d cos θ_j.
 
     In SCIENCE's terms κ = γ√d; the spread of the scores is γ, as for Gaussian keys.
@@ -31,9 +29,23 @@ class QKNorm:
         object.__setattr__(self, "dim", whole("dim", self.dim, 2))
         DIM.check(self.dim)
 
-    def breaks(self, length: int) -> np.ndarray:
-        """None: it is the same for every token."""
-        return np.empty(0)
+    @property
+    def formula(self) -> str:  # pyright: ignore
+        return f"√{self.dim} times the first entry of a random direction"
 
-    def __call__(self, tokens: Tokens, length: int) -> Tokens:
-        return replace(tokens, dim=self.dim)
+    @property
+    def typed(self) -> str:
+        return f"{self.name}:{self.dim}"
+
+    @property
+    def ends(self) -> tuple[float, float]:  # pyright: ignore
+        return -(self.dim**0.5), self.dim**0.5
+
+    @property
+    def normals(self) -> int:  # pyright: ignore
+        return self.dim
+
+    def drawn(self, u: Any, z: Any) -> Any:
+        """√d times the first entry of a random direction."""
+        xp = z.__array_namespace__()
+        return self.dim**0.5 * (z[..., 0] / xp.sqrt((z * z).sum(axis=-1)))

@@ -1,0 +1,59 @@
+"""The laws of scores beyond the Gaussian: each a short file, and the explicit tuple of all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sparsity import reading
+from sparsity.errors import InputError
+from sparsity.rows.scores.base import Scores
+from sparsity.rows.scores.empirical import Empirical, load
+from sparsity.rows.scores.mixture import Mixture
+from sparsity.rows.scores.student_t import StudentT
+from sparsity.rows.scores.uniform import Uniform
+
+__all__ = ["ALL", "Empirical", "Mixture", "Scores", "StudentT", "Uniform", "load", "parse"]
+
+ALL: tuple[type[Any], ...] = (Uniform, StudentT, Mixture, Empirical)
+
+_FILES = (".npy", ".txt", ".csv")
+_TYPED = "uniform, t:DEGREES, mixture:SHARE,MEAN,DEVIATION;…, or a file that ends in " + ", ".join(
+    _FILES
+)
+
+
+def known(text: str) -> bool:
+    """Whether a text writes a law of scores."""
+    return text.partition(":")[0].strip() in {each.name for each in ALL} or text.endswith(_FILES)
+
+
+def parse(text: str) -> Scores:
+    """The law of scores that a text writes.
+
+    Args:
+        text: "uniform", "t:5", "mixture:0.9,0,1;0.1,3,0.5", or the path of a sample of scores.
+
+    Raises:
+        InputError: an unknown name, numbers that the law does not take, or a bad file.
+    """
+    if text.endswith(_FILES):
+        return load(text)
+    name, _, rest = text.partition(":")
+    groups = [_numbers(part, text) for part in rest.split(";") if part.strip()]
+    try:
+        if name.strip() == Uniform.name and not groups:
+            return Uniform()
+        if name.strip() == StudentT.name and len(groups) == 1 and len(groups[0]) == 1:
+            return StudentT(groups[0][0])
+        if name.strip() == Mixture.name and groups:
+            return Mixture(tuple(groups))  # type: ignore[arg-type]
+    except InputError as error:
+        raise InputError("scores", text, f"{error.argument}: {error.fix}") from None
+    raise InputError("scores", text, f"give {_TYPED}")
+
+
+def _numbers(part: str, text: str) -> tuple[float, ...]:
+    try:
+        return tuple(reading.number(item, "scores", f"give {_TYPED}") for item in part.split(","))
+    except InputError as error:
+        raise InputError("scores", text, error.fix) from None

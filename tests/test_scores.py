@@ -1,0 +1,569 @@
+"""Laws of scores beyond the Gaussian: definitions, limits, exact laws, draws, and who refuses what.
+
+Every check has a law planted that it must reject. Rows here are drawn by NumPy's own generators,
+and integrals are SciPy's and mpmath's: they share with the library what the laws are, and no more.
+"""
+
+import itertools
+import json
+import math
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import integrate, stats
+from scipy.special import comb
+
+from sparsity import (
+    Alibi,
+    Empirical,
+    Mixture,
+    QKNorm,
+    Row,
+    StudentT,
+    Uniform,
+    derive,
+    estimate,
+    evaluate,
+    exact,
+    montecarlo,
+    verify,
+)
+from sparsity.errors import InputError
+from sparsity.kernels import identity
+from sparsity.rows import scores
+from sparsity.theory.scores import log_moment
+from sparsity.verification import pairs
+from sparsity.verification.crosscheck import check
+
+ROOT3 = math.sqrt(3)
+KINDS = ((0.9, 0.0, 1.0), (0.1, 3.0, 0.5))
+SKEWED = np.random.default_rng(20231212).gamma(2.0, size=300)
+LAWS = {
+    "uniform": Uniform(),
+    "t": StudentT(12),
+    "mixture": Mixture(KINDS),
+    "empirical": Empirical(SKEWED),
+}
+WEIGHTS = {"exp": np.exp, "relu2": lambda s: np.maximum(s, 0.0) ** 2, "identity": np.abs}
+BETA, GAMMA = 0.5, 0.8
+
+
+def rows(law, rng, size):
+    """x by NumPy, from what a law says of itself."""
+    if isinstance(law, Uniform):
+        return rng.uniform(-ROOT3, ROOT3, size)
+    if isinstance(law, StudentT):
+        return rng.standard_t(law.degrees, size) * math.sqrt((law.degrees - 2) / law.degrees)
+    if isinstance(law, Empirical):
+        return rng.choice((SKEWED - SKEWED.mean()) / SKEWED.std(), size)
+    share, mean, deviation = np.array(KINDS).T
+    kind = rng.choice(len(KINDS), size=size, p=share)
+    raw = mean[kind] + deviation[kind] * rng.standard_normal(size)
+    centre = share @ mean
+    return (raw - centre) / math.sqrt(share @ (deviation**2 + (mean - centre) ** 2))
+
+
+def density(law):
+    """The density of x by SciPy, and the points that split its line."""
+    if isinstance(law, Uniform):
+        return lambda x: 0.5 / ROOT3, (-ROOT3, ROOT3)
+    if isinstance(law, StudentT):
+        root = math.sqrt(law.degrees / (law.degrees - 2))
+        return lambda x: root * stats.t.pdf(root * x, law.degrees), (-np.inf, 0.0, np.inf)
+    share, mean, deviation = np.array(KINDS).T
+    centre = share @ mean
+    spread = math.sqrt(share @ (deviation**2 + (mean - centre) ** 2))
+
+    def mixed(x):
+        return spread * (share @ stats.norm.pdf(centre + spread * x, mean, deviation))
+
+    return mixed, (-12.0, -1.0, 1.0, 3.0, 12.0)
+
+
+def direct_moment(name, law, p, beta, gamma):
+    """E|f(β + γx)|^p by SciPy, or the plain mean over a sample."""
+    f = WEIGHTS[name]
+    if isinstance(law, Empirical):
+        x = (SKEWED - SKEWED.mean()) / SKEWED.std()
+        return np.mean(f(beta + gamma * x) ** p)
+    pdf, points = density(law)
+    points = sorted({*points, -beta / gamma} if name != "exp" else points)
+    points = [x for x in points if points[0] <= x <= points[-1]]
+    return sum(
+        integrate.quad(
+            lambda x: f(beta + gamma * x) ** p * pdf(x), low, high, epsabs=0, epsrel=1e-11
+        )[0]
+        for low, high in itertools.pairwise(points)
+    )
+
+
+def exists(name, law):
+    """Whether E a² does."""
+    return not (isinstance(law, StudentT) and name == "exp")
+
+
+# What a law is.
+
+
+@pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
+def test_a_law_has_mean_0_and_variance_1(law):
+    assert log_moment(identity, 2, 0.0, 1.0, law)[0] == pytest.approx(0.0, abs=1e-13)
+    # E(x + b)² = 1 + b² on both sides: the mean is 0
+    for bias in (-2.0, 2.0):
+        value, bound = log_moment(identity, 2, bias, 1.0, law)
+        assert value == pytest.approx(math.log(5.0), abs=1e-13)
+        assert bound < 1e-12
+
+
+def drawn(law, size, seed=3):
+    rng = np.random.default_rng(seed)
+    return law.drawn(rng.random((size, law.uniforms)), rng.standard_normal((size, law.normals)))
+
+
+WRONG = {
+    "uniform": lambda x: x / ROOT3,  # on [−1, 1]
+    "t": lambda x: x * math.sqrt(12 / 10),  # of variance ν/(ν − 2)
+    "mixture": lambda x: x + 0.3,  # the mean left in
+    "empirical": lambda x: -x,
+}
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_what_is_drawn_has_that_law(name):
+    own, size = drawn(LAWS[name], 20_000), 20_000
+    other = rows(LAWS[name], np.random.default_rng(8), size)
+    assert stats.ks_2samp(own, other).pvalue > 1e-4
+    assert stats.ks_2samp(WRONG[name](own), other).pvalue < 1e-4
+
+
+def test_what_is_drawn_keeps_its_precision():
+    for law in (*LAWS.values(), StudentT(5)):
+        u, z = (np.zeros((3, size), dtype=np.float32) for size in (law.uniforms, law.normals))
+        assert law.drawn(u, z).dtype == np.float32
+
+
+def test_tails_of_drawn_student_scores_do_not_end():
+    u = np.array([[0.0, 0.0, 0.0], [0.0, 0.5, 0.0], [0.5, 0.0, 0.0]], dtype=np.float32)
+    x = StudentT(4).drawn(u, np.zeros((3, 1), dtype=np.float32))
+    assert x.dtype == np.float32
+    assert np.all(np.isfinite(x))
+    assert x[0] > 4e3 > x[1] > 70  # u = 2^-46, and 2^-23, the end of one word
+    # u = ½: x² = (ν − 2)(2^(2/ν) − 1)
+    assert x[2] == pytest.approx(math.sqrt(2 * (math.sqrt(2) - 1)), rel=1e-5)
+
+
+# Limits, against integrals that know the density only.
+
+
+def test_limits_against_direct_integrals():
+    cells = 0
+    for law in LAWS.values():
+        for name in WEIGHTS:
+            row = Row(name, beta=BETA, gamma=GAMMA, scores=law)
+            if not exists(name, law):
+                continue
+            m1, m2 = (direct_moment(name, law, p, BETA, GAMMA) for p in (1, 2))
+            found = evaluate(row)
+            wanted = math.log(m1) - math.log(m2) / 2
+            assert found.log_S == pytest.approx(wanted, abs=1e-10), row
+            assert found.error_bound < 1e-12
+            wrong = evaluate(name, beta=BETA, gamma=GAMMA)  # the Gaussian of the same β and γ
+            assert abs(wrong.log_S - wanted) > 1e-3
+            cells += 1
+    assert cells == 11
+
+
+def test_bounded_scores_are_those_of_a_sphere_in_three_dimensions():
+    """Archimedes: one entry of a random direction in R³ is uniform."""
+    cells = 0
+    for name in WEIGHTS:
+        for beta, gamma in ((-0.5, 2.0),):
+            one = Row(name, beta=beta, gamma=gamma, scores=Uniform())
+            two = Row(name, beta=beta, gamma=gamma, steps=(QKNorm(3),))
+            assert evaluate(one).log_S == pytest.approx(evaluate(two).log_S, abs=1e-13)
+            for of in ("n_eff", "participation"):
+                first, second = (exact(row, length=[2, 40, 5000], of=of) for row in (one, two))
+                assert first.value == pytest.approx(second.value, rel=1e-12)
+            four = Row(name, beta=beta, gamma=gamma, steps=(QKNorm(4),))
+            assert abs(exact(four, length=40).value / exact(one, length=40).value - 1) > 1e-5
+            cells += 1
+    assert cells == 3
+
+
+def test_a_mixture_of_one_kind_is_gaussian():
+    cells = 0
+    for name in WEIGHTS:
+        plain = Row(name, beta=BETA, gamma=1.3)
+        one = Row(name, beta=BETA, gamma=1.3, scores=Mixture(((2.0, 5.0, 0.1),)))
+        two = Row(name, beta=BETA, gamma=1.3, scores=Mixture(((0.5, 0, 1), (0.5, 0.1, 1))))
+        assert evaluate(one).log_S == pytest.approx(evaluate(plain).log_S, abs=1e-12)
+        for of in ("n_eff", "S", "participation", "entropy"):
+            wanted = exact(plain, length=[2, 300], of=of).value
+            assert exact(one, length=[2, 300], of=of).value == pytest.approx(wanted, rel=1e-12)
+            assert abs(exact(two, length=300, of=of).value / wanted[1] - 1) > 1e-11
+            cells += 1
+    assert cells == 12
+
+
+def two_valued(n, q, weights):
+    """n_eff and participation of rows of two weights, by the binomial sum over how many are which.
+
+    Args:
+        n: tokens.
+        q: probability of the first weight.
+        weights: the two.
+    """
+    k = np.arange(n + 1)
+    p = comb(n, k) * q**k * (1 - q) ** (n - k)
+    l1, l2 = (k * weights[0] ** i + (n - k) * weights[1] ** i for i in (1, 2))
+    return p @ (l1**2 / l2), p @ (l2 / l1**2)
+
+
+def test_scores_of_two_values_against_the_binomial_sum():
+    q, cells = 0.3, 0
+    spread = math.sqrt(q * (1 - q))
+    x = np.array([(1 - q) / spread, -q / spread])
+    for law in (Mixture(((0.3, 7, 0), (0.7, 5, 0))), Empirical([2.0] * 3 + [1.0] * 7)):
+        for n in (1, 2, 16, 200):
+            row = Row("exp", gamma=1.5, scores=law)
+            wanted = two_valued(n, q, np.exp(1.5 * x))
+            for of, value in zip(("n_eff", "participation"), wanted, strict=True):
+                found = exact(row, length=n, of=of)
+                assert found.value == pytest.approx(value, rel=1e-11)
+                assert abs(found.value / value - 1) <= found.error_bound + 1e-14
+                if n > 1:
+                    wrong = two_valued(n, q, np.exp(1.51 * x))[of == "participation"]
+                    assert abs(wrong / value - 1) > 1e-4
+                cells += 1
+    assert cells == 16
+
+
+def test_a_large_sample_of_a_gaussian_is_the_gaussian():
+    """Within what the sample leaves open: the scatter between ten samples."""
+    cells = 0
+    for name in WEIGHTS:
+        rng = np.random.default_rng(5)
+        laws = [Empirical(rng.standard_normal(4000)) for _ in range(10)]
+        found = [exact(Row(name, beta=1.0, gamma=1.0, scores=x), length=64).log_value for x in laws]
+        stderr = np.std(found, ddof=1) / math.sqrt(len(found))
+        wanted = exact(name, length=64, beta=1.0, gamma=1.0).log_value
+        t = (np.mean(found) - wanted) / stderr
+        assert abs(t) < stats.t.ppf(1 - 1e-4 / 2, 9)
+        assert stderr < 5e-3
+        skewed = exact(Row(name, beta=1.0, gamma=1.0, scores=Empirical(SKEWED)), length=64)
+        assert abs(skewed.log_value - wanted) / stderr > 10
+        cells += 1
+    assert cells == 3
+
+
+def test_many_degrees_of_freedom_are_the_gaussian():
+    for name in ("relu2", "identity"):
+        wanted = exact(name, length=64, beta=1.0, gamma=1.0).value
+        gap = [
+            exact(Row(name, beta=1.0, gamma=1.0, scores=StudentT(nu)), length=64).value / wanted - 1
+            for nu in (1e3, 1e4, 1e6)
+        ]
+        assert gap[0] / gap[1] == pytest.approx(10, rel=2e-2)  # it closes like 1/ν
+        assert abs(gap[2]) < 1e-5
+
+
+# Exact laws of rows.
+
+
+def brute(name, pdf, points, of, beta, gamma):
+    """A quantity of two tokens, by mpmath in two dimensions."""
+    weight = {"exp": mpmath.exp, "relu2": lambda s: max(s, 0) ** 2, "identity": abs}[name]
+
+    def value(x, y):
+        a, b = weight(beta + gamma * x), weight(beta + gamma * y)
+        return of(a, b) * pdf(x) * pdf(y) if a + b else mpmath.mpf(0)
+
+    return mpmath.quad(value, points, points)
+
+
+def bounded(x):
+    return 0.5 / mpmath.sqrt(3)
+
+
+def student(degrees):
+    nu, k = mpmath.mpf(degrees), mpmath.mpf(degrees) - 2
+    scale = mpmath.gamma((nu + 1) / 2) / mpmath.gamma(nu / 2) / mpmath.sqrt(mpmath.pi * k)
+    return lambda x: scale * (1 + x * x / k) ** (-(nu + 1) / 2)
+
+
+OF_TWO = {
+    "n_eff": lambda a, b: (a + b) ** 2 / (a * a + b * b),
+    "S": lambda a, b: (a + b) / mpmath.sqrt(2 * (a * a + b * b)),
+    "participation": lambda a, b: (a * a + b * b) / (a + b) ** 2,
+    "entropy": lambda a, b: -sum(p * mpmath.log(p) if p else 0 for p in (a / (a + b), b / (a + b))),
+}
+ALONE = {"n_eff": 1.0, "S": math.sqrt(0.5), "participation": 1.0, "entropy": 0.0}
+
+
+@pytest.mark.parametrize("of", ["n_eff", "entropy"])
+def test_two_tokens_of_bounded_scores_by_brute_force(of):
+    root = mpmath.sqrt(3)
+    value = float(brute("exp", bounded, [-root, root], OF_TWO[of], 0.0, 1.5))
+    found = exact(Row("exp", gamma=1.5, scores=Uniform()), length=2, of=of)
+    assert abs(float(found.value) / value - 1) < 1e-12
+    assert abs(exact("exp", gamma=1.5, length=2, of=of).value / value - 1) > 1e-2  # Gaussian
+
+
+@pytest.mark.slow
+def test_two_tokens_of_every_density_by_brute_force():
+    root, cells = mpmath.sqrt(3), 0
+    laws = ((Uniform(), bounded, -root, root), (StudentT(5), student(5), -mpmath.inf, mpmath.inf))
+    for law, pdf, low, high in laws:
+        for of, function in OF_TWO.items():
+            value = brute("identity", pdf, [low, -0.5, high], function, 0.5, 1.0)
+            found = exact(Row("identity", beta=0.5, gamma=1.0, scores=law), length=2, of=of)
+            assert abs(float(found.value) / float(value) - 1) < 1e-12
+            both: Any = brute("relu2", pdf, [-0.5, 1, high], function, 0.5, 1.0)
+            none: Any = mpmath.quad(pdf, [low, -0.5])
+            value = (both + 2 * none * (1 - none) * ALONE[of]) / (1 - none**2)
+            found = exact(Row("relu2", beta=0.5, gamma=1.0, scores=law), length=2, of=of)
+            assert abs(float(found.value) / float(value) - 1) < 1e-12
+            cells += 2
+    assert cells == 16
+
+
+def sampled(row, law, n, count, rng, block=2**22):
+    """Quantities of rows by NumPy: their means and standard errors, over rows that are not zero."""
+    values = {name: [] for name in ("n_eff", "S", "participation", "entropy")}
+    beta, gamma, w = row.positions(n)
+    for start in range(0, count, max(1, block // n)):
+        size = min(max(1, block // n), count - start)
+        s = beta + gamma * rows(law, rng, (size, n))
+        s -= s.max(axis=1, keepdims=True) if row.kernel.name == "exp" else 0.0
+        a = w * WEIGHTS[row.kernel.name](s)
+        a = a[a.any(axis=1)]
+        l1, l2 = a.sum(axis=1), (a * a).sum(axis=1)
+        p = a / l1[:, None]
+        values["n_eff"].append(l1**2 / l2)
+        values["S"].append(l1 / np.sqrt(n * l2))
+        values["participation"].append(l2 / l1**2)
+        values["entropy"].append(-(p * np.log(np.maximum(p, 1e-300))).sum(axis=1))
+    whole = {name: np.concatenate(parts) for name, parts in values.items()}
+    return {name: (x.mean(), x.std(ddof=1) / math.sqrt(len(x))) for name, x in whole.items()}
+
+
+def against_rows(lengths, count, steps=(), laws=()):
+    """Largest |z| of the exact laws of every law and kernel, and what Gaussian ones reach."""
+    worst, cells, gaussian = 0.0, 0, []
+    for law in laws or LAWS.values():
+        seen = 0.0
+        for i, name in enumerate(WEIGHTS):
+            row = Row(name, beta=BETA, gamma=GAMMA, scores=law, steps=steps)
+            for n in lengths:
+                found = sampled(row, law, n, count(n), np.random.default_rng([n, i]))
+                z = []
+                for of, (mean, stderr) in found.items():
+                    own, other = (
+                        exact(each, length=n, of=of).value
+                        for each in (row, Row(name, beta=BETA, gamma=GAMMA, steps=steps))
+                    )
+                    z.append(abs(mean - own) / stderr)
+                    seen = max(seen, abs(mean - other) / stderr)
+                    cells += 1
+                worst = max(worst, *z)
+        gaussian.append(seen)
+    return worst, cells, min(gaussian)
+
+
+def test_exact_laws_against_rows():
+    worst, cells, planted = against_rows((16,), lambda n: 20_000)
+    assert cells == 48
+    assert worst < stats.norm.ppf(1 - 1e-4 / 2 / cells)
+    assert planted > 6  # the Gaussian law is seen to be wrong for each
+
+
+@pytest.mark.slow
+def test_exact_laws_against_a_million_rows():
+    worst, cells, planted = against_rows((2, 16, 256, 4096), lambda n: 10**5 if n > 999 else 10**6)
+    assert cells == 192
+    assert worst < stats.norm.ppf(1 - 1e-4 / 2 / cells)
+    assert planted > 20
+
+
+def test_tokens_that_differ_against_rows():
+    """ALiBi: every token a law of its own."""
+    worst, cells, planted = against_rows((6,), lambda n: 20_000, (Alibi(0.1),), (Uniform(),))
+    assert cells == 12
+    assert worst < stats.norm.ppf(1 - 1e-4 / 2 / cells)
+    assert planted > 6
+
+
+def test_tokens_out_of_reach_of_bounded_scores():
+    """ALiBi takes relu² below zero at every score: five tokens of twelve are left."""
+    cells = 0
+    for law in (Uniform(), QKNorm(3), Mixture(((0.5, -1, 0), (0.5, 1, 0)))):
+        end = -law.ends[0]
+        row = Row("relu2", beta=1.0, gamma=0.5, scores=law, steps=(Alibi((1 + end / 2) / 4.5),))
+        for of in ("participation", "entropy"):
+            found = [exact(row, length=n, of=of) for n in (5, 6, 12)]
+            assert found[0].value == pytest.approx(float(found[2].value), rel=1e-12)
+            assert found[1].value == pytest.approx(float(found[2].value), rel=1e-12)
+            four = exact(row, length=4, of=of).value
+            assert abs(four / found[2].value - 1) > 1e-5
+            cells += 1
+        with pytest.raises(InputError, match="no token in sight"):
+            exact(row.replace(beta=-3.0), length=4)
+    assert cells == 6
+
+
+@pytest.mark.slow
+def test_many_tokens_that_differ_against_rows():
+    """Enough of them to be interpolated."""
+    worst, cells, planted = against_rows((64,), lambda n: 10**5, (Alibi(0.03),))
+    assert cells == 48
+    assert worst < stats.norm.ppf(1 - 1e-4 / 2 / cells)
+    assert planted > 20
+
+
+# The instruments against each other.
+
+
+VERIFIED = (
+    ("relu2", "t", 1.5, 0.3, 4),  # no pooled moments: E a⁸ is infinite
+)
+
+
+@pytest.mark.parametrize(("name", "law", "beta", "gamma", "count"), VERIFIED)
+def test_the_instruments_agree(name, law, beta, gamma, count):
+    row = Row(name, beta=beta, gamma=gamma, scores=LAWS[law])
+    found = verify(row, length=6, seed=1, detectable=1e-2)
+    assert found.agree, found.text()
+    assert len(found.cells) == count
+    estimates = {(c.quantity, c.instruments): c.estimate for c in found.cells}
+    cells = pairs.pairs(row, 6, pairs.REL_ERROR * 1e-2)[0]
+    planted = check(
+        cells,
+        theory=lambda cell: cell.theory() + math.log1p(0.02),
+        sample=lambda cell, _: estimates[cell.quantity, cell.instruments],
+        detectable=1e-2,
+    )
+    assert [cell.verdict for cell in planted] == ["disagree"] * count
+
+
+@pytest.mark.slow
+def test_the_instruments_agree_on_every_law_and_kernel():
+    cells = 0
+    for law in (*LAWS.values(), StudentT(20), StudentT(5)):
+        for name, beta, gamma in (("exp", 0.0, 0.4), ("relu2", 1.5, 0.4), ("identity", 2.0, 0.5)):
+            row = Row(name, beta=beta, gamma=gamma, scores=law)
+            if law == StudentT(5) and name == "exp":
+                with pytest.raises(InputError, match="is infinite"):
+                    verify(row, length=8)
+                continue
+            found = verify(row, length=8, seed=2, detectable=3e-3)
+            assert found.agree, found.text()
+            cells += len(found.cells)
+    assert cells == 80
+
+
+def test_estimates_say_where_heavy_tails_end_them():
+    assert montecarlo._heavy(Row("identity", beta=2.0, gamma=0.5, scores=StudentT(9))) is None
+    wild = estimate(Row("identity", beta=2.0, gamma=0.5, scores=StudentT(7)), rel_error=1e-2)
+    assert "E|a|^8 is infinite under t:7 scores" in str(wild.warning)
+    assert not wild.trusted
+
+
+# Who refuses what.
+
+
+REFUSED = (
+    (lambda: StudentT(2.0), "degrees = 2.0: must be > 2"),
+    (lambda: StudentT("5"), "degrees = 5"),  # type: ignore[arg-type]
+    (lambda: Mixture(()), "kinds"),
+    (lambda: Mixture(((1, 2),)), "kinds"),
+    (lambda: Mixture(((0.0, 0, 1), (1, 0, 1))), "kinds"),
+    (lambda: Mixture(((1, 0, -1),)), "kinds"),
+    (lambda: Mixture(((1, 4, 0),)), "give them a spread"),
+    (lambda: Empirical([1.0]), "at least two that differ"),
+    (lambda: Empirical([1.0, math.nan]), "give finite numbers"),
+    (lambda: Empirical(["a", "b"]), "give finite numbers"),
+    (lambda: Empirical(np.arange(2.0**18 + 1)), "at most 262144"),
+    (lambda: Row("exp", gamma=1, scores="uniform"), "give a law of scores"),
+    (lambda: Row("exp", gamma=1, scores=Uniform(), steps=(QKNorm(4),)), "scores of one law"),
+    (lambda: Row("decayed", decay=0.5, scores=Uniform()), "has no scores"),
+    (lambda: evaluate(Row("exp", gamma=1, scores=StudentT(9))), "is infinite: it must grow slower"),
+    (lambda: evaluate(Row("relu2", beta=0, gamma=1, scores=StudentT(4))), "infinite"),
+    (lambda: exact(Row("exp", gamma=1, scores=StudentT(7)), length=4), "use estimate"),
+    (lambda: exact(Row("exp", gamma=1, scores=Uniform()), length=4, of="gini"), "use estimate"),
+    (lambda: exact(Row("sparsemax", gamma=1, scores=Uniform()), length=4), "Gaussian scores; use"),
+    (lambda: estimate(Row("exp", gamma=1, scores=Uniform()), dim=4), "whole keys are Gaussian"),
+    (lambda: estimate(Row("exp", gamma=1, scores=StudentT(9))), "is infinite"),
+    (lambda: derive(Row("exp", gamma=1, scores=Uniform())), "evaluate takes rows"),  # type: ignore[arg-type]
+)
+
+
+@pytest.mark.parametrize(("make", "match"), REFUSED)
+def test_refusals(make, match):
+    with pytest.raises(InputError, match=match) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_heavy_tails_near_the_end_of_a_moment():
+    """E s² ∝ 1/(ν − 2) is finite as long as ν > 2, and known to all digits soon after."""
+    for nu in (2.2, 2.5, 4.0):
+        value, bound = log_moment(identity, 2, 0.0, 1.0, StudentT(nu))
+        assert abs(value) <= bound
+    assert bound < 1e-12
+    with pytest.raises(InputError, match="infinite, or nearly"):
+        log_moment(identity, 2, 0.0, 1.0, StudentT(2.01))
+
+
+# On the command line, and in a file.
+
+
+def test_laws_as_typed(tmp_path):
+    for law in LAWS.values():
+        assert hash(law) == hash(type(law)(*law.example)) or law != type(law)(*law.example)
+        if not isinstance(law, Empirical):
+            assert scores.parse(law.typed) == law
+    np.save(tmp_path / "head.npy", SKEWED.reshape(3, 100))
+    (tmp_path / "head.txt").write_text("\n".join(map(repr, SKEWED.tolist())), "utf-8")
+    for name in ("head.npy", "head.txt"):
+        assert scores.parse(str(tmp_path / name)) == LAWS["empirical"]
+    own = Row("exp", scores=LAWS["empirical"])
+    assert own.params == pytest.approx({"beta": SKEWED.mean(), "gamma": SKEWED.std()})
+    assert Row("exp", gamma=2, scores=LAWS["empirical"]).gamma == 2
+
+
+def test_scores_on_the_command_line(command, tmp_path):
+    code, out, _ = command("eval", "exp", "--gamma", 2, "--scores", "uniform", "--json")
+    assert code == 0
+    end = 2 * ROOT3  # E e^(ps) = sinh(pc)/(pc)
+    log_m1, log_m2 = (math.log(math.sinh(p * end) / (p * end)) for p in (1, 2))
+    found = json.loads(out)
+    assert found["log_S"] == pytest.approx(log_m1 - log_m2 / 2, abs=1e-13)
+    assert found["steps"] == ["uniform"]
+    np.save(tmp_path / "head.npy", SKEWED)
+    code, out, _ = command(
+        "exact", "exp", "--length", 16, "--scores", tmp_path / "head.npy", "--json"
+    )
+    assert code == 0
+    wanted = exact(Row("exp", scores=Empirical(SKEWED)), length=16).value
+    assert json.loads(out)["value"] == pytest.approx(float(wanted), rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("gauss", "give uniform, t:DEGREES"),
+        ("t", "give uniform, t:DEGREES"),
+        ("t:1", "degrees: must be > 2"),
+        ("t:a", "give uniform"),
+        ("mixture:1,2", "kinds"),
+        ("missing.npy", "cannot be read"),
+        ("alibi:0.1", "give uniform"),
+    ],
+)
+def test_scores_that_are_none(command, typed, says):
+    code, out, err = command("eval", "exp", "--gamma", 2, "--scores", typed)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"scores = {typed}" in err
+    assert says in err
