@@ -56,11 +56,11 @@ def blocked(q: Any, k: Any, size: int = 256) -> Any:
 
 
 def contestants(length: int) -> dict[str, Callable[[int], Any]]:
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     q, k, v = arrays(length)
     tensors = [torch.from_numpy(x[None]) for x in (q, k, v)]
-    own = [jnp.asarray(x) for x in (q, k)]
+    jq, jk = jnp.asarray(q), jnp.asarray(k)
 
     def attention(_: int) -> Any:
         with torch.no_grad():
@@ -68,11 +68,11 @@ def contestants(length: int) -> dict[str, Callable[[int], Any]]:
 
     works: dict[str, Callable[[int], Any]] = {
         "SDPA": attention,
-        "five statistics": lambda _: jax.block_until_ready(sparsity.stream(*own)),
+        "five statistics": lambda _: jax.block_until_ready(sparsity.stream(jq, jk)),
     }
     if length <= 8192:
-        works["n_eff"] = lambda _: jax.block_until_ready(sparsity.stream(*own, "n_eff"))
-        works["blocked JAX n_eff"] = lambda _: jax.block_until_ready(blocked(*own))
+        works["n_eff"] = lambda _: jax.block_until_ready(sparsity.stream(jq, jk, "n_eff"))
+        works["blocked JAX n_eff"] = lambda _: jax.block_until_ready(blocked(jq, jk))
     if length <= 4096:
         works["measure"] = lambda _: sparsity.measure(queries=q, keys=k)
     return works

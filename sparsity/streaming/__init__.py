@@ -109,13 +109,31 @@ def stream(
     first = 0 if axis_name is None else jax.lax.axis_index(axis_name) * k.shape[-2]
     scores = Scores(causal, window, softcap, mask, precision)
     most = max(each.most for each in wanted)
-    every = reduced(Layout(scores, statistics.fields(wanted), most, block), own, k, first)
-    of_sinks = _of_sinks(scores, own, k, first, sinks)
+    layout = Layout(scores, statistics.fields(wanted), most, block)
+    unit = None if sink_logits is None else by_head("sink_logits", sink_logits)[..., None]
+    fixed = (layout, tuple(each.name for each in wanted), tuple(sorted(set(sinks))), axis_name)
+    found = _passed(*fixed, own, k, first, unit)
+    return {each.name: found[each.name].reshape(*lead, heads, -1) for each in wanted}
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _passed(
+    layout: Layout,
+    names: tuple[str, ...],
+    sinks: tuple[int, ...],
+    axis_name: str | None,
+    rows: Rows,
+    k: Any,
+    first: Any,
+    unit: Any,
+) -> dict[str, jax.Array]:
+    """The statistics by name, [groups, heads, rows], in one program."""
+    every = reduced(layout, rows, k, first)
+    of_sinks = _of_sinks(layout.scores, rows, k, first, sinks)
     if axis_name is not None:
         every, of_sinks = merged(every, axis_name), merged(of_sinks, axis_name)
-    unit = None if sink_logits is None else by_head("sink_logits", sink_logits)[..., None]
-    found = statistics.values(wanted, _ended(every, of_sinks, unit))
-    return {name: x.reshape(*lead, heads, -1) for name, x in found.items()}
+    wanted = [statistics.named(name) for name in names]
+    return statistics.values(wanted, _ended(every, of_sinks, unit))  # fmt: skip
 
 
 def _checked(window: Any, softcap: Any, sinks: Sequence[int], block: Sequence[int]) -> None:
@@ -123,7 +141,7 @@ def _checked(window: Any, softcap: Any, sinks: Sequence[int], block: Sequence[in
         raise InputError("window", window, "must be at least 1")
     if softcap is not None and not 0 < softcap < np.inf:
         raise InputError("softcap", softcap, "must be > 0 and finite")
-    if not all(isinstance(x, int | np.integer) and x >= 0 for x in sinks):
+    if not all(isinstance(x, int | np.integer) and x >= 0 for x in sinks) or not len(sinks):
         raise InputError("sinks", sinks, "give positions of keys, whole numbers >= 0")
     if min(block) < 1:
         raise InputError("block", block, "give queries and keys at a time, at least 1")
@@ -169,7 +187,7 @@ def _chosen(
 
 def _of_sinks(scores: Scores, rows: Rows, k: Any, first: Any, sinks: Sequence[int]) -> Sums:
     """The sums over the keys that are looked at as sinks."""
-    at = jnp.asarray(sorted({int(x) for x in sinks}), "int32")
+    at = jnp.asarray(sinks, "int32")
     here = (at >= first) & (at < first + k.shape[1])
     s, seen = logits(scores, rows, k[:, jnp.clip(at - first, 0, k.shape[1] - 1)], at)
     return of_block(s, seen & here, 0, frozenset({"z"}))
@@ -183,8 +201,7 @@ def _ended(every: Sums, sinks: Sums, unit: Any) -> Ended:
     else:
         low = base(jnp.maximum(every.top, unit))
         weight = jnp.exp(unit - low)
-    sink = relative(sinks, low).z if sinks.top.size else jnp.zeros_like(low)
-    return Ended(relative(every, low), low, weight, sink)
+    return Ended(relative(every, low), low, weight, relative(sinks, low).z)
 
 
 def merged(sums: Sums, axis_name: str) -> Sums:

@@ -62,7 +62,6 @@ def _row_block(layout: Layout, rows: Rows, k: Any, first: Any) -> Sums:
     return jax.lax.scan(step, start, jnp.arange(-(-total // size), dtype="int32"))[0]
 
 
-@functools.partial(jax.jit, static_argnames=("layout",))
 def reduced(layout: Layout, rows: Rows, k: Any, first: Any = 0) -> Sums:
     """The sums of all queries over all keys, each [groups, heads, rows].
 

@@ -104,12 +104,12 @@ def merge(a: Sums, b: Sums) -> Sums:
     down = [jnp.where(x.count > 0, base(x.top) - base(top), 0) for x in (a, b)]
     shares = [jnp.exp(x) for x in down]
     found: dict[str, Any] = {}
+    if a.w is not None:
+        found["w"] = shares[0] * (a.w + down[0] * a.z) + shares[1] * (b.w + down[1] * b.z)
     if a.z is not None:
         found["z"] = shares[0] * a.z + shares[1] * b.z
     if a.y is not None:
         found["y"] = shares[0] ** 2 * a.y + shares[1] ** 2 * b.y
-    if a.w is not None:
-        found["w"] = shares[0] * (a.w + down[0] * a.z) + shares[1] * (b.w + down[1] * b.z)
     if a.m2 is not None:
         part = b.count / jnp.maximum(count, 1).astype(top.dtype)
         gap = b.mean - a.mean
@@ -127,7 +127,7 @@ def relative(sums: Sums, low: Any) -> Sums:
     """The same with z, y and w relative to another logit, which is finite."""
     down = jnp.where(sums.count > 0, base(sums.top) - low, 0)
     share = jnp.exp(down)
+    w = None if sums.w is None else share * (sums.w + down * sums.z)
     z = None if sums.z is None else share * sums.z
     y = None if sums.y is None else share**2 * sums.y
-    w = None if sums.w is None else share * (sums.w + down * sums.z)
     return sums._replace(z=z, y=y, w=w)

@@ -92,7 +92,10 @@ def evaluate(
 
 
 def _of_long_rows(
-    kernel: str | Kernel | Row, quantity: Quantity, method: str | None, given: dict[str, Any]
+    kernel: str | Kernel | RowMap | Row,
+    quantity: Quantity,
+    method: str | None,
+    given: dict[str, Any],
 ) -> Evaluation:
     if method is not None:
         raise InputError("method", method, f"{quantity.name} has one limit; leave it out")

@@ -20,7 +20,7 @@ from sparsity.rows import classes
 from sparsity.rows.classes import Class, Classed
 from sparsity.rows.row import Row
 from sparsity.theory.lorenz import Lorenz
-from sparsity.theory.sphere import log_moment
+from sparsity.theory.scores import log_moment
 
 _ANY = 64  # tokens of a row of equals, whatever its length
 _SLOPES = ((672, -168, 32, -3), (45, -9, 1))  # of central differences, over 840 and 60 steps
@@ -130,8 +130,8 @@ class Means:
 
     @functools.cached_property
     def _lorenz(self) -> Lorenz:
-        kernel, beta, gamma, dim = self.given.classes[0]
-        if not self.alike or dim or gamma == 0 or len(self.given.count) > 1:
+        kernel, beta, gamma, scores = self.given.classes[0]
+        if not self.alike or scores is not None or gamma == 0 or len(self.given.count) > 1:
             fix = "its limit is known for rows of one law of Gaussian scores"
             raise InputError("of", self.quantity.name, fix)
         return Lorenz(kernel, beta, gamma)
