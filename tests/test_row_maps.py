@@ -16,6 +16,7 @@ import sparsity
 from sparsity import Row, kernels, panel, quantities
 from sparsity.errors import InputError
 from sparsity.finite import entmax, maps, sparsemax, stick_breaking, top_k
+from sparsity.kernels.entmax import Weights
 from sparsity.montecarlo import Sampling, sample_rows
 from sparsity.montecarlo.row_sampling import draw_rows
 from sparsity.theory import quadrature
@@ -503,10 +504,39 @@ def test_entmax_by_bisection():
             lambda t, half=half: (np.maximum(half - t, 0) ** 2).sum(-1, keepdims=True) - 1, half
         )
         assert_allclose(p, np.maximum(half - tau, 0) ** 2, atol=1e-13)
+    assert_allclose(Weights(1.5)(rows(40)), kernels.entmax15.weights(rows(40)), atol=1e-13)
+    assert_allclose(Weights(2.0)(rows(40)), kernels.sparsemax.weights(rows(40)), atol=1e-13)
     # Between softmax and sparsemax.
     s = np.array([[0.0, 0.4, 1.0, 1.5]])
     sizes = [(kernels.named(x).weights(s) > 0).sum() for x in ("sparsemax", "entmax1.5")]
     assert sizes == [2, 4]
+
+
+@pytest.mark.parametrize("alpha", [1.01, 1.1, 1.25, 1.75, 1.9])
+def test_entmax_of_any_order_by_bisection(alpha):
+    kernel, power, ran = kernels.named(f"entmax:{alpha}"), 1 / (alpha - 1), 0
+    for n in (1, 2, 5, 40, 300):
+        s = rows(n)
+        x = (alpha - 1) * s
+        tau = bisected(lambda t, x=x: (np.maximum(x - t, 0) ** power).sum(-1, keepdims=True) - 1, x)
+        assert_allclose(kernel.weights(s), np.maximum(x - tau, 0) ** power, atol=3e-12)
+        ran += 1
+    assert ran == 5
+    a = np.exp(s - s.max(-1, keepdims=True))
+    away = np.abs(kernel.weights(s) - a / a.sum(-1, keepdims=True)).max()
+    assert (away < 0.05) == (alpha == 1.01)  # softmax in the limit α → 1, and far from it beyond
+
+
+def test_orders_of_entmax_with_a_name():
+    assert kernels.named("entmax:1.5") is kernels.entmax15
+    assert kernels.named("entmax:2") is kernels.sparsemax
+    for typed, says in (
+        ("0.5", "from 1.01 to 2"),
+        ("x", "give a number"),
+        ("", "such as entmax:1.25"),
+    ):
+        with pytest.raises(InputError, match=says):
+            kernels.named(f"entmax:{typed}" if typed else "entmax")
 
 
 def two_keys_of_entmax(gamma, weigh=lambda count, y2: y2):

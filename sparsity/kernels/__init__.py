@@ -11,12 +11,12 @@ import functools
 
 import sympy
 
-from sparsity import reading
 from sparsity.errors import InputError
 from sparsity.kernels import text, zoo
 from sparsity.kernels.base import Kernel, Law, score_kernel
 from sparsity.kernels.decayed import decayed
 from sparsity.kernels.differential import differential
+from sparsity.kernels.entmax import entmax
 from sparsity.kernels.entmax15 import entmax15
 from sparsity.kernels.exp import exp
 from sparsity.kernels.forgetting import forgetting
@@ -40,6 +40,7 @@ __all__ = [
     "decayed",
     "differential",
     "elementwise",
+    "entmax",
     "entmax15",
     "exp",
     "forgetting",
@@ -59,7 +60,7 @@ __all__ = [
 
 ALL: tuple[Kernel, ...] = (exp, relu2, identity, nonnegative, decayed)
 MAPS: tuple[RowMap, ...] = (
-    *(sparsemax, top_k(8), stick_breaking, entmax15),
+    *(sparsemax, top_k(8), stick_breaking, entmax15, entmax(1.25)),
     *(differential, forgetting, performer),  # of more than a score a token
 )
 
@@ -92,7 +93,7 @@ def _map_named(name: str) -> RowMap | None:
         if each.member is not None and each.family == family:
             if not colon:
                 raise InputError("kernel", name, f"give its number, such as {each.name}")
-            return each.member(reading.whole(number, family))
+            return each.member(each.reads(number, family))
     return None
 
 

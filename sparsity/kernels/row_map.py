@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
+from sparsity import reading
 from sparsity.errors import InputError
 from sparsity.kernels.base import Law
 from sparsity.kernels.parameters import BETA, DIM, GAMMA, LENGTH, Parameter, one_of_each
@@ -48,6 +49,7 @@ class RowMap:
         parameters: of its scores, in the order of the command line.
         left: scores -> 1 − Σp to full precision; None where the weights add up to 1.
         member: of a family, the map of another number.
+        reads: of a family, (text, argument) -> the number that it writes.
         drawn: what its tokens are drawn from; None is scores N(β, γ²).
         alone: what `weights` take -> the weights before the total of the row divides them, or with
             that total at its mean: the limit S is that of their moments. None where there are none.
@@ -61,7 +63,8 @@ class RowMap:
     source: str
     parameters: tuple[Parameter, ...] = SHIFTED
     left: Callable[[Any], Any] | None = None
-    member: Callable[[int], RowMap] | None = None
+    member: Callable[[Any], RowMap] | None = None
+    reads: Callable[[str, str], Any] = reading.whole
     drawn: Drawn | None = None
     alone: Callable[[Any], Any] | None = None
     alike: bool = True

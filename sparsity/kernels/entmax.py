@@ -1,0 +1,68 @@
+"""Entmax attention of any order: p = [(α − 1)s − τ]₊^(1/(α − 1)), softmax for α → 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sparsity import reading
+from sparsity.errors import number
+from sparsity.kernels.entmax15 import entmax15
+from sparsity.kernels.row_map import RowMap
+from sparsity.kernels.sparsemax import sparsemax
+from sparsity.kernels.threshold import risen
+
+LEAST = 1.01  # α; below it is softmax but for weights that no row shows
+
+
+@dataclass(frozen=True)
+class Weights:
+    """[(α − 1)s − τ]₊^r with Σ = 1, r = 1/(α − 1).
+
+    The r-norm N of ((α − 1)s − τ)₊ falls with τ and is convex: Newton's steps from below rise to
+    where it is 1.
+
+    Args:
+        alpha: the order α, in (1, 2].
+    """
+
+    alpha: float
+
+    def __call__(self, scores: Any) -> Any:
+        """The weights of rows of scores along the last axis."""
+        xp, power = scores.__array_namespace__(), 1 / (self.alpha - 1)
+        scaled = (self.alpha - 1) * (scores - scores.max(-1, keepdims=True))
+
+        def step(tau: Any) -> Any:
+            over = xp.maximum(scaled - tau, 0.0)
+            norm = (over**power).sum(-1, keepdims=True) ** (1 / power)
+            slope = xp.where(over > 0, over ** (power - 1), 0.0).sum(-1, keepdims=True)
+            return tau + (norm - 1) * norm ** (power - 1) / slope
+
+        tau = risen(step, scaled.max(-1, keepdims=True) - 1)  # the largest alone weighs 1 there
+        p = xp.maximum(scaled - tau, 0.0) ** power
+        return p / p.sum(-1, keepdims=True)  # 1 but for the rounding of τ
+
+
+def entmax(alpha: float) -> RowMap:
+    """Entmax of an order; of 1.5 and 2 the maps that have exact laws.
+
+    Args:
+        alpha: α, from `LEAST` to 2.
+
+    Raises:
+        InputError: another number.
+    """
+    number("entmax", alpha, f"must be from {LEAST} to 2", lambda x: LEAST <= x <= 2)
+    alpha = float(alpha)
+    if alpha in (1.5, 2.0):
+        return entmax15 if alpha == 1.5 else sparsemax
+    return RowMap(
+        name=f"entmax:{alpha!r}",
+        title=f"entmax with α = {alpha:g}",
+        weights=Weights(alpha),
+        formula=f"({alpha - 1:.6g}·s_j − τ)₊^{1 / (alpha - 1):.6g}, τ: Σ = 1",
+        source="Peters, Niculae & Martins (2019), arXiv 1905.05702",
+        member=entmax,
+        reads=reading.number,
+    )
