@@ -26,6 +26,10 @@ class TooFine(InputError):
     """A function with more structure than can be resolved."""
 
 
+class TooRare(InputError):
+    """A chance that is not 0, and too small for float64."""
+
+
 class NoClosedForm(Exception):
     """No closed form was found: which step failed, on what, and the route that remains."""
 

@@ -18,6 +18,7 @@ import xarray
 
 import sparsity
 from sparsity import Alibi, Decay, Row, SinkLogit, Window, kernels, quantities
+from sparsity.cli.asked import ask
 from sparsity.rows import steps
 from sparsity.rows.steps import parse
 from sparsity.theory import closed_form
@@ -1180,3 +1181,13 @@ def test_several_quantities_by_repeating_or_by_a_list(command, tmp_path):
     code, _, err = command("exact", "exp", "--gamma", "1", "--length", "8", "--of", "")
     assert code == 2
     assert err.startswith("sparsity: of is empty: ")
+
+
+def test_the_definition_of_a_limit_names_the_law_of_the_scores_and_the_steps(command):
+    """Of the S of long rows, and of another quantity of them, which needs no length."""
+    typed = "exp --gamma 0.5 --scores uniform --step sink-logit:1"
+    code, text, _ = command("eval", *typed.split(), "--of", "hoyer")
+    assert code == 0
+    assert "x uniform on [−√3, √3], steps uniform sink-logit:1" in text
+    asked = ask("exp", {"gamma": "0.5"}, ["uniform", "sink-logit:1"])
+    assert "x uniform on [−√3, √3], steps uniform sink-logit:1" in asked.definition

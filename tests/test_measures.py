@@ -121,3 +121,10 @@ def test_ends_and_other_instruments():
     for bad in ("pq_index:2,1", "pq_index:1", "pq_index:1,2,3", "pq_index:0,1", "pq_index:1,nan"):
         with pytest.raises(InputError, match="two orders p < q"):
             quantities.named(bad)
+
+
+def test_one_token_is_known_exactly():
+    for of in OF:
+        found = sparsity.exact(Row("exp", gamma=2.0), length=[1, 2], of=of)
+        assert found.value[0] == found.error_bound[0] == 0
+        assert 0 < found.error_bound[1] < 1e-9

@@ -128,3 +128,21 @@ def test_mixers_without_a_matrix():
 def test_bad_input_is_refused_in_one_line(mixer, options, says):
     with pytest.raises(InputError, match=says):
         sparsity.probe(mixer, **({"length": LENGTH} | options))
+
+
+def test_rows_of_zeros_are_left_out():
+    """The first row of a strictly causal mixer: no warning, and the mean is of the others."""
+    a = np.abs(np.tril(matrix(2), -1))
+    for options in ({}, {"nonnegative": True}):
+        probed = sparsity.probe(lambda v: a @ v, LENGTH, probes=64, **options)
+        whole = sparsity.probe(lambda v: a[1:] @ v, LENGTH, probes=64, **options)
+        assert np.flatnonzero(np.isnan(probed.n_eff)).tolist() == [0]
+        assert probed.l1[0] == probed.l2[0] == probed.l1_stderr[0] == probed.l2_stderr[0] == 0
+        assert (probed.mean, probed.mean_stderr) == pytest.approx((whole.mean, whole.mean_stderr))
+    with pytest.raises(InputError, match="all zero"):
+        sparsity.probe(lambda v: 0 * v, LENGTH)
+
+
+def test_negative_weights_are_not_taken_for_nonnegative():
+    with pytest.raises(InputError, match="some weights are negative"):
+        sparsity.probe(lambda v: matrix(1) @ v, LENGTH, nonnegative=True)

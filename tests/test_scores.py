@@ -567,3 +567,11 @@ def test_scores_that_are_none(command, typed, says):
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert f"scores = {typed}" in err
     assert says in err
+
+
+def test_the_formula_of_top_k_holds_for_equal_scores():
+    """Scores of a sample are often equal: all that equal the k-th are kept, and it says so."""
+    kept = Row("topk:2", gamma=1.0).kernel
+    assert kept.formula == "e^s_j/Σ, s_j ≥ the 2. largest"
+    weights = kept.weights(np.array([[1.0, 1.0, 1.0, 0.0]]))
+    assert weights[0].tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0])

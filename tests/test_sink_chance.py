@@ -182,3 +182,41 @@ def test_what_has_no_law_says_so(row, length, says):
     with pytest.raises(InputError, match=says) as refused:
         chance(row, length)
     assert "\n" not in str(refused.value)
+
+
+def test_weights_beyond_float64():
+    """What depends on differences of logits alone: at ±800 no overflow, and no chance of 0."""
+    steps = SinkLogit(1.0), SinkLogit(2.0)
+    near = chance(softmax(1.0, *steps), 8)
+    far = chance(Row("exp", beta=800.0, gamma=1.0, steps=(SinkLogit(801.0), SinkLogit(802.0))), 8)
+    assert far.value == pytest.approx(near.value, rel=1e-11)
+    assert chance(softmax(1.0, SinkLogit(900.0)), 8).value == 1.0
+    for row in (softmax(1.0, SinkLogit(-900.0)), Row("exp", beta=800.0, gamma=1.0, steps=steps)):
+        with pytest.raises(InputError, match="too small to be resolved"):
+            chance(row, 8)
+
+
+def test_a_sink_of_a_wide_score():
+    """Where it is far below the others its chance is about 0, and not in doubt."""
+    others = np.log(np.exp(np.random.default_rng(3).standard_normal((10**5, 7))).sum(axis=1))
+    for gamma in (1.7, 1.9):
+        drawn = ndtr((1.0 - others) / gamma)  # given the others, the sink is above their total
+        found = chance(softmax(1.0, Sink(1.0, gamma)), 8)
+        assert abs(found.value - drawn.mean()) < 4.5 * drawn.std() / 10**2.5
+    with pytest.raises(InputError, match="not resolved here; use estimate"):
+        chance(softmax(1.0, Sink(1.0, 5.0)), 8)
+
+
+def test_design_finds_the_logit_in_long_rows():
+    """Below its grid the chance is about 0: no reason to call what is wanted impossible."""
+    found = sparsity.design(
+        softmax(1.0, SinkLogit()),
+        length=64,
+        free="logit",
+        lengths=[4096],
+        **{"sink_mass_above:0.5": 0.5},
+    )
+    (long,) = found.requirements
+    assert long.value == pytest.approx(8.8174409, abs=1e-6)
+    at = chance(softmax(1.0, SinkLogit(long.value)), 4096)
+    assert at.value == pytest.approx(0.5, rel=1e-9)

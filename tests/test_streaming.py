@@ -266,7 +266,7 @@ def test_it_is_what_measure_says():
         ({"positions": np.arange(3)}, "one for each of 150"),
         ({"rows": [150]}, "from 0 to 149"),
         ({"rows": [0.5]}, "whole numbers"),
-        ({"window": 0}, "at least 1"),
+        ({"window": 0}, ">= 1"),
         ({"softcap": 0.0}, "> 0"),
         ({"sinks": [-1]}, "positions"),
         ({"slopes": np.ones(3)}, "one number or one for each of 4 heads"),
@@ -279,3 +279,20 @@ def test_bad_input_is_refused_in_one_line(change, says):
     with pytest.raises(InputError, match=says) as refused:
         stream(**({"queries": q, "keys": k} | change))
     assert "\n" not in str(refused.value)
+
+
+def test_odd_arguments():
+    """One line for each that does not fit; lists and large k are taken."""
+    q = k = vectors(1, 4, DIM)
+    for name, value in (
+        *(("window", 2.5), ("window", "a"), ("sinks", 0), ("sinks", (0.5,)), ("of", [])),
+        *(("block", 3), ("block", (2.5, 2))),
+    ):
+        with pytest.raises(InputError, match=name) as refused:
+            stream(q, k, **({"of": "length"} | {name: value}))
+        assert "\n" not in str(refused.value)
+    chosen = stream(q, k, "length", positions=[0, 1, 2, 3], rows=[1, 3])["length"]
+    assert chosen.tolist() == [[2, 4]]
+    assert stream(q, k, "top_k_mass:1000000")["top_k_mass:1e+06"][0, -1] == pytest.approx(1)
+    sees = stream(q, k, "length", causal=False, window=2)["length"]
+    assert sees.tolist() == [[2, 3, 3, 2]]  # to both sides

@@ -82,16 +82,16 @@ class Asked:
     @property
     def definition(self) -> str:
         kernel = self.row.kernel
+        under = f", steps {' '.join(self.steps)}" if self.steps else ""
         if not self.of_rows and self.quantity is quantities.S:
             weight = kernel.formula if isinstance(kernel, RowMap) else kernel.weight
-            return f"E|a| / √(E a²), a = {weight}, {self.row.random}"
+            return f"E|a| / √(E a²), a = {weight}, {self.row.random}{under}"
         if isinstance(kernel, RowMap):
             rest = ", what no key takes standing for the sink logits" if kernel.left else ""
             return f"{self.quantity.average}{rest}, a_j = {kernel.formula}, {self.row.random}"
         if not self.of_rows:
-            return f"{self.quantity.average}, a = {kernel.weight}"
+            return f"{self.quantity.average}, a = {kernel.weight}, {self.row.random}{under}"
         factor = "λ^(n−j) f(s_j)" if self.decay else "f(s_j)"
-        under = f", steps {' '.join(self.steps)}" if self.steps else ""
         weight = f"a_j = {factor}, f = {kernel.weight}, {self.row.random}"
         return f"{self.quantity.average}, {weight}{under}"
 

@@ -21,10 +21,10 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import lambertw
+from scipy.special import lambertw, ndtr
 
 from sparsity import kernels
-from sparsity.errors import InputError
+from sparsity.errors import InputError, TooRare
 from sparsity.rows.classes import classed, no_sink
 from sparsity.rows.row import Row
 
@@ -39,6 +39,8 @@ _BISECTIONS = 60
 _SINK_STEP = 0.15  # of a sink's own score, in standard deviations
 _SINK_REACH = 8.0
 _LEAST = 1e-280  # chance
+_RARE = 1e-200  # a chance that is below it may count as 0
+_FELT = 600.0  # e-folds to either side of c
 _MOST = 2**10  # groups of tokens that differ
 _RESOLVED = 1e-3  # a relative error that is still an answer
 
@@ -132,23 +134,31 @@ def below(others: Others, log_c: float) -> tuple[float, float]:
         others: whose weights N adds up.
         log_c: ln c.
     """
+    gap = others.log_w - log_c
+    if gap.max() > _FELT:  # N < c only if each weight is
+        return 0.0, max(float(ndtr(-gap / others.gamma).min()), _LEAST)
+    if gap.max() < -_FELT:  # N < c at least if all are below c over their number
+        beyond = ndtr((gap + math.log(others.count.sum())) / others.gamma)
+        return 1.0, float(others.count @ beyond) + 1e-15
     place = _saddle(others, log_c)
     far = np.arange(0.0, _FAR, _LEAP)
     size = np.abs(_along(others, log_c, place, far)[0])
-    if not size[0] > _LEAST:
+    if size[0] <= _LEAST:  # P(N < c) ≤ E e^(s(c − N)), at the saddle
+        return 0.0, 2 * math.pi * _LEAST * place[0] / place[1] / math.cos(_ANGLE)
+    if math.isnan(size[0]):
         return 0.0, math.inf
     live = np.flatnonzero(np.nan_to_num(size) > math.exp(-_DEPTH) * np.nanmax(size))
     u = np.arange(0.0, float(far[live[-1]]) + _LEAP, _STEP)
     body, rough = _along(others, log_c, place, u)
     value = float(body.real.sum()) * _STEP
-    gap = abs(value - 2 * _STEP * float(body.real[::2].sum()))
-    gap += abs(value - _STEP * float(rough.real.sum())) + 10 * float(np.abs(body[-1]))
+    off = abs(value - 2 * _STEP * float(body.real[::2].sum()))
+    off += abs(value - _STEP * float(rough.real.sum())) + 10 * float(np.abs(body[-1]))
     digits = 20 + float(others.count.sum()) + place[0] + abs(math.log(size[0]))
-    return value, gap + 4e-16 * digits * float(np.abs(body).sum()) * _STEP
+    return value, off + 4e-16 * digits * float(np.abs(body).sum()) * _STEP
 
 
 def _split(row: Row, n: int) -> tuple[Others, float, float, list[tuple[float, float]]]:
-    """The random others; the fixed others' weight; the fixed sinks'; ln w and γ of random sinks."""
+    """The random others; ln of the fixed others' weight, of the fixed sinks'; the random sinks."""
     given = classed(row, n)
     gamma = np.array([each[2] for each in given.classes])[given.member]
     if any(each[3] for each in given.classes):
@@ -156,7 +166,7 @@ def _split(row: Row, n: int) -> tuple[Others, float, float, list[tuple[float, fl
     if given.sink.sum() == 0:
         raise no_sink(row)
     sink, fixed = given.sink > 0, gamma == 0
-    weight = np.exp(given.log_w) * given.count
+    log_weight = given.log_w + np.log(given.count)
     free = ~sink & ~fixed
     if free.sum() > _MOST:
         fix = f"its exact law is computed for at most {_MOST} tokens that differ; use estimate"
@@ -166,19 +176,23 @@ def _split(row: Row, n: int) -> tuple[Others, float, float, list[tuple[float, fl
     if given.count[moving].sum() > 1:
         raise InputError("row", row, "has more than one sink of a random score; use estimate")
     own = [(float(given.log_w[i]), float(gamma[i])) for i in moving]
-    return others, float(weight[~sink & fixed].sum()), float(weight[sink & fixed].sum()), own
+
+    def held(who: np.ndarray) -> float:
+        return float(np.logaddexp.reduce(log_weight[who], initial=-math.inf))
+
+    return others, held(~sink & fixed), held(sink & fixed), own
 
 
 def _chance(row: Row, n: int, share: float) -> tuple[float, float]:
     """The chance in rows of n, and a bound on its absolute error."""
     others, fixed, held, moving = _split(row, n)
-    odds = (1 - share) / share
+    log_odds = math.log1p(-share) - math.log(share)
 
-    def at(weight: float) -> tuple[float, float]:
-        c = odds * weight - fixed
-        if c <= 0 or not others.count.size:
-            return float(c > 0), 0.0
-        return below(others, math.log(c))
+    def at(log_weight: float) -> tuple[float, float]:
+        most = log_odds + log_weight
+        if most <= fixed or not others.count.size:
+            return float(most > fixed), 0.0
+        return below(others, most + math.log1p(-math.exp(fixed - most)))
 
     if not moving:
         return at(held)
@@ -187,7 +201,7 @@ def _chance(row: Row, n: int, share: float) -> tuple[float, float]:
     half = math.ceil(_SINK_REACH / step)
     x = step * np.arange(-half, half + 1)
     share_of = np.exp(-0.5 * x * x) * step / math.sqrt(2 * math.pi)
-    found = np.array([at(held + math.exp(log_w + gamma * y)) for y in x.tolist()])
+    found = np.array([at(np.logaddexp(held, log_w + gamma * y)) for y in x.tolist()])
     value = float(share_of @ found[:, 0])
     gap = abs(value - 2 * float(share_of[half % 2 :: 2] @ found[half % 2 :: 2, 0]))
     return value, gap + float(share_of @ found[:, 1]) + 1e-15
@@ -212,7 +226,11 @@ def law(row: Row, share: float, length: np.ndarray) -> tuple[np.ndarray, np.ndar
     value = np.clip(found[:, 0], 0.0, 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.where(found[:, 1] > 0, found[:, 1] / value, 0.0)
-    if not (error < _RESOLVED).all():
-        fix = "the chance is too small to be resolved in float64; use a smaller share"
-        raise InputError("of", f"sink_mass_above:{share:g}", fix)
+    open_ = ~(error < _RESOLVED)
+    if open_.any():
+        name, rare = f"sink_mass_above:{share:g}", found[open_].sum(axis=1) < _RARE
+        if rare.all():
+            fix = "the chance is too small to be resolved in float64; use a smaller share"
+            raise TooRare("of", name, fix)
+        raise InputError("of", name, "the chance is not resolved here; use estimate")
     return value, np.ones(len(value)), error

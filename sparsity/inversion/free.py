@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
-from sparsity.errors import InputError, number
+from sparsity.errors import InputError, TooRare, number
 from sparsity.finite.exact import exact
 from sparsity.inversion.sink_logit import sink_logit
 from sparsity.quantities import Quantity, sink_mass
@@ -24,6 +24,7 @@ from sparsity.rows.steps import Alibi, Decay, ScalableSoftmax, SinkLogit, Window
 from sparsity.theory.limit_form import log_total
 
 _POINTS = 33  # of a grid
+_NONE = -700.0  # the logarithm of what is about 0
 _FLAT = 1e-11  # of a logarithm: differences below are rounding
 
 
@@ -168,8 +169,13 @@ def scan(
 
 def _logs(row: Row, free: Free, x: float, lengths: Sequence[int], quantity: Quantity) -> Any:
     """The logarithm of the quantity at a free number, [lengths]."""
-    found = exact(free.at(row, free.value(row, x)), length=np.array(lengths), of=quantity)
-    return np.maximum(found.log_value, -700.0)
+    try:
+        found = exact(free.at(row, free.value(row, x)), length=np.array(lengths), of=quantity)
+    except TooRare:
+        if len(lengths) > 1:  # of one of them; each then speaks for itself
+            raise
+        return np.array([_NONE])
+    return np.maximum(found.log_value, _NONE)
 
 
 def _seen(

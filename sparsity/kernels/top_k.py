@@ -49,7 +49,7 @@ def top_k(k: int) -> RowMap:
         name=f"topk:{k}",
         title=f"softmax of the {k} largest",
         weights=Weights(k),
-        formula=f"e^s_j/Σ, {k} largest s_j",
+        formula=f"e^s_j/Σ, s_j ≥ the {k}. largest",
         source="Gupta et al. (2021), arXiv 2106.06899",
         member=top_k,
     )

@@ -28,9 +28,9 @@ class Probed:
         l2: Σa², likewise.
         l1_stderr: standard error of l1; 0 where it is exact.
         l2_stderr: standard error of l2.
-        n_eff: (Σ|a|)²/Σa², without the bias of first order of a ratio.
+        n_eff: (Σ|a|)²/Σa², without the bias of first order of a ratio; NaN for rows of zeros.
         n_eff_stderr: its standard error.
-        mean: mean of n_eff over all rows.
+        mean: mean of n_eff over the rows that are not all zero.
         mean_stderr: its standard error; all rows answer the same probes.
         probes: of each kind.
         method: the kinds.
@@ -76,7 +76,8 @@ def probe(
         seed: of the probes.
 
     Raises:
-        InputError: outputs of another shape or not finite, or a mixer that is not linear in them.
+        InputError: outputs of another shape, not finite or all zero, a mixer that is not linear in
+            its values, or negative weights that were said not to be there.
 
     Source: Rademacher, Hutchinson (1990); Cauchy projections, Li, Hastie and Church (2007).
     """
@@ -86,15 +87,21 @@ def probe(
     check_seed(seed)
     rng = np.random.default_rng([int(seed), length])
     signs = rng.choice(np.array([-1.0, 1.0], np.float32), (length, probes))
-    squares = _answers(mixer, signs) ** 2
+    answers = _answers(mixer, signs)
+    live = np.asarray(answers.any(axis=-1))
+    if not live.any():
+        raise InputError("mixer", "outputs", "must not be all zero")
     _check_linear(mixer, signs)
     if nonnegative:
         ones = _answers(mixer, np.ones((length, probes), np.float32))[..., :1]
-        logs, name = np.log(np.abs(ones)).repeat(probes, axis=-1), "ones"
+        if not (np.abs(answers) <= 1.01 * ones + 1e-4 * np.abs(answers).max()).all():
+            fix = "some weights are negative: their signs answer more than ones do; leave it out"
+            raise InputError("nonnegative", nonnegative, fix)
+        sums, name = ones.repeat(probes, axis=-1), "ones"
     else:
         cauchy = np.tan(np.pi * (rng.random((length, probes)) - 0.5)).astype(np.float32)
-        logs, name = np.log(np.abs(_answers(mixer, cauchy))), "Cauchy"
-    return _concluded(squares, logs, f"Rademacher and {name}", int(seed))
+        sums, name = np.abs(_answers(mixer, cauchy)), "Cauchy"
+    return _concluded(live, answers**2, sums, f"Rademacher and {name}", int(seed))
 
 
 def _answers(mixer: Callable[[Any], Any], values: np.ndarray) -> np.ndarray:
@@ -121,9 +128,12 @@ def _without_one(x: np.ndarray) -> np.ndarray:
     return (x.sum(-1, keepdims=True) - x) / (count - 1)
 
 
-def _concluded(squares: np.ndarray, logs: np.ndarray, method: str, seed: int) -> Probed:
+def _concluded(
+    live: np.ndarray, squares: np.ndarray, sums: np.ndarray, method: str, seed: int
+) -> Probed:
     """Sums and ratios with their error bars; those of the ratio by a jackknife over the probes."""
-    m = squares.shape[-1]
+    m, zero = squares.shape[-1], ~live[..., None]
+    logs, squares = np.log(np.where(zero, 1.0, sums)), np.where(zero, 1.0, squares)
     exact = method.endswith("ones")
 
     def unbiased(power: int, count: int) -> float:
@@ -141,14 +151,14 @@ def _concluded(squares: np.ndarray, logs: np.ndarray, method: str, seed: int) ->
         return value, np.sqrt((m - 1) * each.var(-1))
 
     n_eff, n_eff_stderr = jackknife(whole, each)
-    mean, mean_stderr = jackknife(whole.mean(), each.reshape(-1, m).mean(0))
+    mean, mean_stderr = jackknife(whole[live].mean(), each[live].mean(0))
     return Probed(
-        l1=l1,
-        l2=l2,
-        l1_stderr=l1 * scatter,
+        l1=np.where(live, l1, 0.0),
+        l2=np.where(live, l2, 0.0),
+        l1_stderr=np.where(live, l1 * scatter, 0.0),
         l2_stderr=squares.std(-1, ddof=1) / math.sqrt(m),
-        n_eff=n_eff,
-        n_eff_stderr=n_eff_stderr,
+        n_eff=np.where(live, n_eff, np.nan),
+        n_eff_stderr=np.where(live, n_eff_stderr, np.nan),
         mean=float(mean),
         mean_stderr=float(mean_stderr),
         probes=m,

@@ -149,7 +149,7 @@ class Linear:
         found = self(value, n)
         with np.errstate(divide="ignore", invalid="ignore"):
             off = np.abs(self.slope(n) * value) * error + 4e-16 * np.abs(self.shift(n))
-            relative = np.where(off > 0, off / np.abs(found), 0.0)
+            relative = np.where((off > 0) & (least < most), off / np.abs(found), 0.0)
         return [np.clip(found, least, most), p_row, relative]
 
     def _ends(self, n: Any) -> np.ndarray:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sparsity.errors import InputError
+from sparsity.errors import InputError, whole
 from sparsity.rows import rotation
 from sparsity.streaming import statistics
 from sparsity.streaming.reduce import BLOCK, Layout, reduced
@@ -57,7 +57,7 @@ def stream(
         of: names of `sparsity.streaming.ALL`, or "top_k_mass:K".
         scale: of q·k; None for 1/√d.
         causal: whether a query sees only itself and the keys before it.
-        window: how many keys it sees at most, itself among them.
+        window: only keys fewer positions away than this; where causal, so many keys at most.
         softcap: the cap of cap·tanh(s/cap).
         slopes: of ALiBi, [heads].
         mask: (i, j) -> bool, which keys a query sees besides, as arrays of positions.
@@ -79,6 +79,8 @@ def stream(
         InputError: arrays that do not fit, or an unknown statistic.
     """
     wanted = [statistics.named(each) for each in ([of] if isinstance(of, str) else of)]
+    if not wanted:
+        raise InputError("of", of, "give at least one statistic")
     _checked(window=window, softcap=softcap, sinks=sinks, block=block)
     q, k = _arrays(queries, keys)
     at, q = _chosen(q, k, rows, positions, axis_name)
@@ -137,13 +139,14 @@ def _passed(
 
 
 def _checked(window: Any, softcap: Any, sinks: Sequence[int], block: Sequence[int]) -> None:
-    if window is not None and not window >= 1:
-        raise InputError("window", window, "must be at least 1")
+    if window is not None:
+        whole("window", window, 1)
     if softcap is not None and not 0 < softcap < np.inf:
         raise InputError("softcap", softcap, "must be > 0 and finite")
-    if not all(isinstance(x, int | np.integer) and x >= 0 for x in sinks) or not len(sinks):
+    several = np.ndim(sinks) == 1 and len(sinks) > 0
+    if not (several and all(isinstance(x, int | np.integer) and x >= 0 for x in sinks)):
         raise InputError("sinks", sinks, "give positions of keys, whole numbers >= 0")
-    if min(block) < 1:
+    if np.shape(block) != (2,) or not all(isinstance(x, int) and x >= 1 for x in block):
         raise InputError("block", block, "give queries and keys at a time, at least 1")
 
 
@@ -182,7 +185,7 @@ def _chosen(
     fits = rows.ndim == 1 and rows.size and rows.dtype.kind in "iu"
     if not fits or rows.min() < 0 or rows.max() >= length:
         raise InputError("rows", rows, f"give whole numbers from 0 to {length - 1}")
-    return positions[rows], q[..., rows, :]
+    return jnp.asarray(positions)[rows], q[..., rows, :]
 
 
 def _of_sinks(scores: Scores, rows: Rows, k: Any, first: Any, sinks: Sequence[int]) -> Sums:

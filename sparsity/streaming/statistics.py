@@ -142,7 +142,7 @@ def named(name: str) -> Statistic:
         return found
     if str(name).startswith("top_k_mass"):
         quantity = quantities.named(name)
-        return _top_k(quantity.name, int(quantity.name.partition(":")[2]))
+        return _top_k(quantity.name, int(float(quantity.name.partition(":")[2])))
     names = ", ".join(each.name for each in ALL)
     raise InputError("of", name, f"choose among {names}, top_k_mass:K")
 
