@@ -15,9 +15,9 @@ from sparsity.errors import InputError, whole
 from sparsity.rows import rotation
 from sparsity.streaming import statistics
 from sparsity.streaming.reduce import BLOCK, Layout, reduced
-from sparsity.streaming.scores import Mask, Rows, Scores, logits
+from sparsity.streaming.scores import Mask, Rows, Scores
 from sparsity.streaming.statistics import ALL, Ended, Statistic
-from sparsity.streaming.sums import Sums, base, merge, of_block, relative
+from sparsity.streaming.sums import Sums, base, merge, relative
 
 __all__ = ["ALL", "Mask", "Statistic", "Sums", "merge", "merged", "spaced", "stream"]
 
@@ -102,12 +102,11 @@ def stream(
 
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     own = Rows(
-        q.reshape(-1, heads // groups, *q.shape[-2:]),
+        q,
         jnp.asarray(at, "int32"),
         jnp.asarray(scale, jnp.promote_types(q.dtype, "float32")),
         None if slopes is None else by_head("slopes", slopes),
     )
-    k = k.reshape(-1, *k.shape[-2:])
     first = 0 if axis_name is None else jax.lax.axis_index(axis_name) * k.shape[-2]
     scores = Scores(causal, window, softcap, mask, precision)
     most = max(each.most for each in wanted)
@@ -129,9 +128,8 @@ def _passed(
     first: Any,
     unit: Any,
 ) -> dict[str, jax.Array]:
-    """The statistics by name, [groups, heads, rows], in one program."""
-    every = reduced(layout, rows, k, first)
-    of_sinks = _of_sinks(layout.scores, rows, k, first, sinks)
+    """The statistics by name, [groups, heads, rows], in one program: it copies no array."""
+    every, of_sinks = reduced(layout, rows, k, first, jnp.asarray(sinks, "int32"))
     if axis_name is not None:
         every, of_sinks = merged(every, axis_name), merged(of_sinks, axis_name)
     wanted = [statistics.named(name) for name in names]
@@ -186,14 +184,6 @@ def _chosen(
     if not fits or rows.min() < 0 or rows.max() >= length:
         raise InputError("rows", rows, f"give whole numbers from 0 to {length - 1}")
     return jnp.asarray(positions)[rows], q[..., rows, :]
-
-
-def _of_sinks(scores: Scores, rows: Rows, k: Any, first: Any, sinks: Sequence[int]) -> Sums:
-    """The sums over the keys that are looked at as sinks."""
-    at = jnp.asarray(sinks, "int32")
-    here = (at >= first) & (at < first + k.shape[1])
-    s, seen = logits(scores, rows, k[:, jnp.clip(at - first, 0, k.shape[1] - 1)], at)
-    return of_block(s, seen & here, 0, frozenset({"z"}))
 
 
 def _ended(every: Sums, sinks: Sums, unit: Any) -> Ended:

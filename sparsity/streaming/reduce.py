@@ -37,17 +37,22 @@ def _begin(i: Any, size: int, total: int) -> Any:
     return jnp.minimum(i * size, total - size)
 
 
+def _slice(x: Any, begin: Any, size: int, heads: tuple[int, ...]) -> Any:
+    """Some tokens of [..., heads, tokens, d] as [groups, *heads, tokens, d]; the whole is not."""
+    part = jax.lax.dynamic_slice_in_dim(x, begin, size, axis=-2)
+    return part.reshape(-1, *heads, size, x.shape[-1])
+
+
 def _row_block(layout: Layout, rows: Rows, k: Any, first: Any) -> Sums:
     """The sums of a block of queries over all keys; `first` is the position of the first key."""
     scores, fields, most, (_, size) = layout
-    total = k.shape[1]
+    total = k.shape[-2]
     size = min(size, total)
 
     def work(sums: Sums, j: Any) -> Sums:
         begin = _begin(j, size, total)
         at = first + begin + jnp.arange(size, dtype="int32")
-        part = jax.lax.dynamic_slice_in_dim(k, begin, size, axis=1)
-        s, seen = scoring.logits(scores, rows, part, at)
+        s, seen = scoring.logits(scores, rows, _slice(k, begin, size, ()), at)
         fresh = at >= first + j * size  # the others were in the block before
         return merge(sums, of_block(s, seen & fresh, at[0], fields, most))
 
@@ -62,25 +67,31 @@ def _row_block(layout: Layout, rows: Rows, k: Any, first: Any) -> Sums:
     return jax.lax.scan(step, start, jnp.arange(-(-total // size), dtype="int32"))[0]
 
 
-def reduced(layout: Layout, rows: Rows, k: Any, first: Any = 0) -> Sums:
-    """The sums of all queries over all keys, each [groups, heads, rows].
+def reduced(layout: Layout, rows: Rows, k: Any, first: Any, sinks: Any) -> tuple[Sums, Sums]:
+    """The sums of all queries over all keys, and over the sinks: each [groups, heads, rows].
 
     Args:
         layout: what is fixed.
-        rows: the queries.
-        k: keys [groups, keys, d], at the positions from `first` on.
+        rows: the queries, [..., heads, rows, d].
+        k: keys [..., groups, keys, d], at the positions from `first` on.
         first: the position of the first key.
+        sinks: positions of the keys that are looked at as sinks, int32.
     """
-    total = rows.q.shape[2]
-    size = min(layout.block[0], total)
+    total, first = rows.q.shape[-2], jnp.asarray(first, "int32")
+    size, together = min(layout.block[0], total), rows.q.shape[-3] // k.shape[-3]
+    here = (sinks >= first) & (sinks < first + k.shape[-2])
+    apart = k[..., jnp.clip(sinks - first, 0, k.shape[-2] - 1), :]
+    apart = apart.reshape(-1, *apart.shape[-2:])
 
-    def block(i: Any) -> Sums:
+    def block(i: Any) -> tuple[Sums, Sums]:
         begin = _begin(i, size, total)
         own = rows._replace(
-            q=jax.lax.dynamic_slice_in_dim(rows.q, begin, size, axis=2),
+            q=_slice(rows.q, begin, size, (together,)),
             at=jax.lax.dynamic_slice_in_dim(rows.at, begin, size),
         )
-        return _row_block(layout, own, k, jnp.asarray(first, "int32"))
+        s, seen = scoring.logits(layout.scores, own, apart, sinks)
+        of_sinks = of_block(s, seen & here, 0, frozenset({"z"}))
+        return _row_block(layout, own, k, first), of_sinks
 
     count = -(-total // size)
     every = jax.lax.map(block, jnp.arange(count, dtype="int32"))

@@ -34,7 +34,7 @@ class Rows(NamedTuple):
     """Queries and what belongs to each.
 
     Args:
-        q: queries [groups, heads, rows, d].
+        q: queries [groups, heads of a group, rows, d].
         at: their positions, int32 [rows].
         scale: of q·k.
         slopes: of ALiBi, [groups, heads]; None for none.
