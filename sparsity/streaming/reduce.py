@@ -38,7 +38,10 @@ def _begin(i: Any, size: int, total: int) -> Any:
 
 
 def _slice(x: Any, begin: Any, size: int, heads: tuple[int, ...]) -> Any:
-    """Some tokens of [..., heads, tokens, d] as [groups, *heads, tokens, d]; the whole is not."""
+    """Some tokens of [..., heads, tokens, d], reshaped to [groups, *heads, tokens, d].
+
+    Reshaping the whole array would copy it.
+    """
     part = jax.lax.dynamic_slice_in_dim(x, begin, size, axis=-2)
     return part.reshape(-1, *heads, size, x.shape[-1])
 
