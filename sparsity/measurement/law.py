@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from scipy.interpolate import RectBivariateSpline
 
-from sparsity.finite.exact import exact as exact_law
+from sparsity import kernels, quantities
+from sparsity.finite.exact import exact_grid
 from sparsity.theory.evaluation import evaluate
 
 ERROR = 1e-6  # of log S, from the interpolation; 2e-7 was measured
@@ -32,8 +33,9 @@ def log_limit(gamma: Any) -> np.ndarray:
 def _at(length: int, stop: int) -> np.ndarray:
     """Log S at every γ of the grid, for lengths given by the grid up to `length`."""
     n, x = _lengths(length), _STEP * np.arange(1, stop)
-    rows = [np.log(exact_law("exp", length=n, gamma=float(g)).S_rms) for g in np.sinh(x)]
-    return np.stack([np.zeros(len(n)), *rows], axis=1)
+    grids = {"beta": np.zeros(1), "gamma": np.sinh(x)}
+    found = exact_grid(kernels.exp, grids, n, quantities.n_eff)  # [1, spreads, lengths]
+    return np.concatenate([np.zeros((len(n), 1)), np.log(found.S_rms[0]).T], axis=1)
 
 
 def _lengths(longest: int) -> np.ndarray:
