@@ -27,7 +27,7 @@ from scipy.special import ndtr, ndtri_exp
 
 from sparsity.errors import InputError
 from sparsity.finite.mills import log_near_one, mills
-from sparsity.finite.sparsemax import STEP, Law, Place, hyperbola
+from sparsity.finite.sparsemax import STEP, Law, Place, hyperbola, ruled
 
 _ORDERS = 6  # g₀ … g₅
 _NEAR = 2.0  # |y| up to which J_k is found from J₀ upwards
@@ -150,22 +150,10 @@ def _integrands(place: Place, n: np.ndarray, c: float) -> np.ndarray:
 
 
 def _ruled(n: np.ndarray, c: float) -> Law:
-    """The law by the double integral."""
+    """The law of entmax."""
     n = n[:, None]
-    place = _places(n, c)
-    step = (place.t[:, 1] - place.t[:, 0]) * STEP
-    out = np.empty((3, 3, len(n)))  # of the rule, of twice its step in t, and in u
     size = max(1, _AT_ONCE // (_POINTS * len(hyperbola(STEP)[0])))
-    for start in range(0, len(n), size):
-        part = slice(start, start + size)
-        body = _integrands(Place(*(x[part] for x in place)), n[part], c)
-        coarse = (2 * body[:, :, ::2].sum(axis=(2, 3)), 2 * body[..., ::2].sum(axis=(2, 3)))
-        out[:, :, part] = np.stack([body.sum(axis=(2, 3)), *coarse]) * step[part]
-    (total, *means), *coarse = out
-    value = np.stack(means)
-    gap = sum(np.abs(1 - other[1:] / value) for other in coarse)
-    error = gap + np.abs(total - 1) + _ROUNDING
-    return Law(np.clip(value, [[1.0], [0.0]], [n[:, 0], np.ones(len(n))]), error, total)
+    return ruled(n, _places(n, c), lambda place, m: _integrands(place, m, c), size, _ROUNDING)
 
 
 def _all_in(n: np.ndarray, c: float) -> np.ndarray:

@@ -21,6 +21,7 @@ first line is from 1. No published form of this law was found.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -160,23 +161,41 @@ class Law(NamedTuple):
     total: np.ndarray
 
 
-def _ruled(n: np.ndarray, c: float) -> Law:
-    """The law by the double integral."""
-    n = n[:, None]
-    place = places(n, c)
+def ruled(
+    n: np.ndarray,
+    place: Place,
+    integrands: Callable[[Place, np.ndarray], np.ndarray],
+    size: int,
+    rounding: np.ndarray,
+) -> Law:
+    """The law by the double integral, of these or other maps with a threshold.
+
+    Args:
+        n: row lengths, [lengths, 1].
+        place: where the thresholds and the contour lie, along lengths.
+        integrands: (place, n) -> those of 1, K and Σp², [3, lengths, thresholds, contour].
+        size: lengths at a time.
+        rounding: of the means, relative, [2, 1].
+    """
     step = (place.t[:, 1] - place.t[:, 0]) * STEP
     out = np.empty((3, 3, len(n)))  # of the rule, of twice its step in t, and in u
-    size = max(1, _AT_ONCE // (_POINTS * math.ceil(_REACH / STEP)))
     for start in range(0, len(n), size):
         part = slice(start, start + size)
-        body = _integrands(Place(*(x[part] for x in place)), n[part], c)
+        body = integrands(Place(*(x[part] for x in place)), n[part])
         coarse = (2 * body[:, :, ::2].sum(axis=(2, 3)), 2 * body[..., ::2].sum(axis=(2, 3)))
         out[:, :, part] = np.stack([body.sum(axis=(2, 3)), *coarse]) * step[part]
     (total, *means), *coarse = out
     value = np.stack(means)
     gap = sum(np.abs(1 - other[1:] / value) for other in coarse)
-    error = gap + np.abs(total - 1) + _ROUNDING
+    error = gap + np.abs(total - 1) + rounding
     return Law(np.clip(value, [[1.0], [0.0]], [n[:, 0], np.ones(len(n))]), error, total)
+
+
+def _ruled(n: np.ndarray, c: float) -> Law:
+    """The law of sparsemax."""
+    n = n[:, None]
+    size = max(1, _AT_ONCE // (_POINTS * math.ceil(_REACH / STEP)))
+    return ruled(n, places(n, c), lambda place, m: _integrands(place, m, c), size, _ROUNDING)
 
 
 def resolved(error: np.ndarray, gamma: float) -> np.ndarray:
