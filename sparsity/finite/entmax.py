@@ -27,13 +27,12 @@ from scipy.special import ndtr, ndtri_exp
 
 from sparsity.errors import InputError
 from sparsity.finite.mills import log_near_one, mills
-from sparsity.finite.sparsemax import STEP, Law, Place, hyperbola, ruled
+from sparsity.finite.sparsemax import STEP, Law, Place, hyperbola, narrowed, ruled
 
 _ORDERS = 6  # g₀ … g₅
 _NEAR = 2.0  # |y| up to which J_k is found from J₀ upwards
 _TERMS = 220  # of the continued fraction beyond
 _POINTS = 241  # thresholds, odd
-_ZOOM, _ZOOMS = 33, 3
 _DEPTH = 42.0  # e-folds of the density of t down to which it counts
 _BISECTIONS = 44
 _ROUNDING = np.array([[1e-11], [1e-11]])  # of E K and E Y₂
@@ -124,14 +123,7 @@ def _places(n: np.ndarray, c: float) -> Place:
     # n(mean − t)² ≤ Σ(ε − t)₊² = c² ≤ n(max − t)², and max − c ≤ t.
     low = np.maximum(-10 / np.sqrt(m) - c / np.sqrt(m), ndtri_exp(-_DEPTH / m) - c)
     high = -ndtri_exp(-_DEPTH - np.log(m)) - c / np.sqrt(m)
-    for _ in range(_ZOOMS):
-        t = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, _ZOOM)
-        size = _at(t, n, c).log_size
-        seen = size > size.max(axis=1, keepdims=True) - _DEPTH
-        first = np.maximum(seen.argmax(axis=1) - 1, 0)
-        last = np.minimum(_ZOOM - seen[:, ::-1].argmax(axis=1), _ZOOM - 1)
-        rows = np.arange(len(m))
-        low, high = t[rows, first], t[rows, last]
+    low, high = narrowed(low, high, lambda t: _at(t, n, c).log_size)
     return _at(low[:, None] + (high - low)[:, None] * np.linspace(0, 1, _POINTS), n, c)
 
 

@@ -13,6 +13,7 @@ from sparsity.finite import (
     differential,
     engine,
     entmax,
+    entmax_order,
     forgetting,
     sparsemax,
     sparsemax_focus,
@@ -71,6 +72,13 @@ def _entmax(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np
     return found.value[which], found.error[which]
 
 
+def _entmax_order(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    kernel: Any = row.kernel
+    found = entmax_order.law(kernel.weights.alpha, row.gamma, n)
+    which = ("support", "participation").index(quantity.name)
+    return found.value[which], found.error[which]
+
+
 def _stick_breaking(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if quantity is quantities.support:
         return n, np.zeros(n.shape)
@@ -105,6 +113,7 @@ _STICKS = (quantities.participation, quantities.entropy, quantities.support)
 _LAWS: dict[str, MapLaw] = {
     "sparsemax": MapLaw(_among(*_SPARSEMAX), _sparsemax),
     "entmax1.5": MapLaw(_among(*_ENTMAX), _entmax),
+    "entmax": MapLaw(_among(*_ENTMAX), _entmax_order),
     "topk": MapLaw(_softmax_has, _top_k),
     "stick-breaking": MapLaw(_among(*_STICKS), _stick_breaking),
     "differential": MapLaw(_among(quantities.square_sum), _differential),

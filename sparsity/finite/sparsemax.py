@@ -95,6 +95,27 @@ def _at(t: np.ndarray, n: np.ndarray, c: float) -> Place:
     return Place(t, z, curvature**-0.5, np.where(np.isfinite(size), size, -np.inf))
 
 
+def narrowed(
+    low: np.ndarray, high: np.ndarray, log_size: Callable[[np.ndarray], np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ends between which all but e^(−_DEPTH) of an integrand over thresholds lies.
+
+    Args:
+        low: thresholds that nothing is below, [lengths].
+        high: that nothing is above.
+        log_size: thresholds [lengths, points] -> the log of the integrand.
+    """
+    for _ in range(_ZOOMS):
+        t = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, _ZOOM)
+        size = log_size(t)
+        seen = size > size.max(axis=1, keepdims=True) - _DEPTH
+        first = np.maximum(seen.argmax(axis=1) - 1, 0)
+        last = np.minimum(_ZOOM - seen[:, ::-1].argmax(axis=1), _ZOOM - 1)
+        rows = np.arange(len(low))
+        low, high = t[rows, first], t[rows, last]
+    return low, high
+
+
 def places(n: np.ndarray, c: float) -> Place:
     """Where the threshold of rows of n lies, but for e^(−_DEPTH) of them.
 
@@ -106,14 +127,7 @@ def places(n: np.ndarray, c: float) -> Place:
     # n(mean − t) ≤ Σ(ε − t)₊ = c ≤ n(max − t), and max − c ≤ t.
     low = np.maximum(-10 / np.sqrt(m) - c / m, ndtri_exp(-_DEPTH / m) - c)
     high = -ndtri_exp(-_DEPTH - np.log(m)) - c / m
-    for _ in range(_ZOOMS):
-        t = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, _ZOOM)
-        size = _at(t, n, c).log_size
-        seen = size > size.max(axis=1, keepdims=True) - _DEPTH
-        first = np.maximum(seen.argmax(axis=1) - 1, 0)
-        last = np.minimum(_ZOOM - seen[:, ::-1].argmax(axis=1), _ZOOM - 1)
-        rows = np.arange(len(m))
-        low, high = t[rows, first], t[rows, last]
+    low, high = narrowed(low, high, lambda t: _at(t, n, c).log_size)
     return _at(low[:, None] + (high - low)[:, None] * np.linspace(0, 1, _POINTS), n, c)
 
 

@@ -45,7 +45,7 @@ class Weights:
 
 
 def entmax(alpha: float) -> RowMap:
-    """Entmax of an order; of 1.5 and 2 the maps that have exact laws.
+    """Entmax of an order; of 1.5 and 2 the maps that have a name.
 
     Args:
         alpha: α, from `LEAST` to 2.
