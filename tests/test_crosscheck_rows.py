@@ -20,7 +20,7 @@ from sparsity.rows.steps import Coca, Rope, SinkLogit
 from sparsity.verification.cells import Question
 from sparsity.verification.crosscheck import check
 from sparsity.verification.reference_grid import reference_grid
-from sparsity.verification.row_cells import ROTARY_CELLS, of_rows, reference_cells
+from sparsity.verification.row_cells import MAP_CELLS, ROTARY_CELLS, of_rows, reference_cells
 
 _U = np.arange(-45.0, 12.0, 0.1)
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
@@ -164,7 +164,8 @@ def test_the_grid_holds_every_cell_of_rows_and_positions():
     assert sum(cell in grid for cell in reference_cells()) == len(reference_cells()) == 36
     assert sum(cell in grid for cell in ROTARY_CELLS) == len(ROTARY_CELLS) == 6
     assert sum(cell.quantity == "sink_mass" for cell in grid) == 5
-    assert len(grid) == 224
+    assert sum(cell in grid for cell in MAP_CELLS) == len(MAP_CELLS) == 2
+    assert len(grid) == 226
     assert len(ROPE) == 2
     assert len(COCA) == 3
     assert len(MASS) == 2

@@ -28,7 +28,7 @@ import numpy as np
 from scipy.special import ndtri_exp
 
 from sparsity.errors import InputError
-from sparsity.finite.rays import Power, straight, stretch, transforms
+from sparsity.finite.rays import Power, Stretch, Transforms, straight, stretch, transforms
 from sparsity.finite.sparsemax import STEP, Law, Place, hyperbola, narrowed, ruled
 
 _POINTS = 193  # thresholds, odd
@@ -41,8 +41,9 @@ _OFF = 4.0  # periods of e^z along the contour's width, where it does not cross 
 _MOST = 2.0  # weight that counts where the thresholds are looked for
 _LOOK = 64  # nodes there
 _NODES = (64, 128, 256, 512)  # along a ray
-_GOOD = 1e-8  # a relative error that no more nodes are taken for
+_GOOD = 1e-8  # a difference for which no more of them are taken
 _RESOLVED = 1e-3  # one that is still an answer
+_NOTHING = 1e-19  # of an integrand's largest value
 _ROUNDING = np.array([[1e-11], [1e-11]])  # of E K and E Y₂
 _AT_ONCE = 2**16  # numbers held at once
 _ORDERS = ((1, 1), (2, 0), (3, 1))  # q − 1, 2q and 3q − 1
@@ -97,16 +98,10 @@ def _places(n: np.ndarray, weight: Power) -> Place:
     return Place(t, followed(z), followed(width), np.zeros(t.shape))
 
 
-def _integrands(place: Place, n: np.ndarray, weight: Power, nodes: int) -> np.ndarray:
-    """Integrands of 1, K and Y₂ over (t, u), real, [3, lengths, points, nodes]."""
-    _, along, turn = hyperbola(STEP)
-    width, m = place.width[..., None], n[..., None]
-    z = place.saddle[..., None] + width * along
-    t = np.broadcast_to(place.t[..., None], z.shape)
-    found = transforms(t, z, weight, _ORDERS, stretch(t, z, weight), nodes)
+def _integrands(found: Transforms, z: np.ndarray, m: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """Integrands of 1, K and Y₂ over (t, u), real, of which share is what does not turn on keys."""
     g_q1, g_2q, g_3q1 = found.orders
-    others = np.exp(z + (m - 1) * found.log_all + np.log(m)) * turn * width / math.pi
-    others = others * weight.q / weight.c
+    others = share * np.exp(z + (m - 1) * found.log_all + np.log(m))
     pair = (m - 1) * g_q1 / found.all
     values = (g_q1 * others, (g_q1 + found.above * pair) * others, (g_3q1 + g_2q * pair) * others)
     body = np.stack([value.real for value in values])
@@ -114,16 +109,28 @@ def _integrands(place: Place, n: np.ndarray, weight: Power, nodes: int) -> np.nd
 
 
 def _ruled(n: np.ndarray, place: Place, weight: Power) -> Law:
-    """The law of a few lengths, by as many nodes as it takes."""
+    """The law of a few lengths, by as many nodes as it takes, where the fewest find anything."""
+    _, along, turn = hyperbola(STEP)
+    width = place.width[..., None]
+    z = place.saddle[..., None] + width * along
+    t, m = (np.broadcast_to(x[..., None], z.shape) for x in (place.t, n))
+    share = turn * width * (weight.q / weight.c / math.pi)
+    on, body, seen = stretch(t, z, weight), np.empty((3, *z.shape)), np.full(z.shape, True)
 
     def rule(nodes: int) -> Law:
-        return ruled(n, place, lambda at, m: _integrands(at, m, weight, nodes), len(n), _ROUNDING)
+        rays = Stretch(*(x[seen] for x in on))
+        found = transforms(t[seen], z[seen], weight, _ORDERS, rays, nodes)
+        body[:, seen] = _integrands(found, z[seen], m[seen], share[seen])
+        return ruled(n, place, lambda *_: body, len(n), _ROUNDING)
 
     found = rule(_NODES[0])
+    size = np.abs(body).max(axis=0)
+    seen = size >= _NOTHING * size.max(axis=(1, 2), keepdims=True)
     for nodes in _NODES[1:]:
         coarse, found = found, rule(nodes)
-        found.error[:] += np.abs(coarse.value / found.value - 1)
-        if (found.error < _GOOD).all():
+        gap = np.abs(coarse.value / found.value - 1)
+        found.error[:] += gap
+        if (gap < _GOOD).all():
             break
     return found
 

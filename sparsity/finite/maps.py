@@ -67,14 +67,11 @@ def _sparsemax(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray,
 
 
 def _entmax(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    found = entmax.law(row.gamma, n)
-    which = ("support", "participation").index(quantity.name)
-    return found.value[which], found.error[which]
-
-
-def _entmax_order(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     kernel: Any = row.kernel
-    found = entmax_order.law(kernel.weights.alpha, row.gamma, n)
+    if kernel.family == "entmax":
+        found = entmax_order.law(kernel.weights.alpha, row.gamma, n)
+    else:
+        found = entmax.law(row.gamma, n)
     which = ("support", "participation").index(quantity.name)
     return found.value[which], found.error[which]
 
@@ -113,7 +110,7 @@ _STICKS = (quantities.participation, quantities.entropy, quantities.support)
 _LAWS: dict[str, MapLaw] = {
     "sparsemax": MapLaw(_among(*_SPARSEMAX), _sparsemax),
     "entmax1.5": MapLaw(_among(*_ENTMAX), _entmax),
-    "entmax": MapLaw(_among(*_ENTMAX), _entmax_order),
+    "entmax": MapLaw(_among(*_ENTMAX), _entmax),
     "topk": MapLaw(_softmax_has, _top_k),
     "stick-breaking": MapLaw(_among(*_STICKS), _stick_breaking),
     "differential": MapLaw(_among(quantities.square_sum), _differential),

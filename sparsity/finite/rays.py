@@ -28,7 +28,7 @@ _FAINT = 3.0  # unless it is nothing where the density ends
 _LOOKS = 32  # points of a look along a ray
 _SHARED = 3  # thresholds, and points of the contour, that share the ray of a look
 _REACH = 3.1  # of the rule's variable
-_AT_ONCE = 2**16  # numbers held at once
+_AT_ONCE = 2**14  # numbers held at once
 
 
 class Power(NamedTuple):
@@ -119,6 +119,12 @@ def _furthest(t: Any, z: Any, weight: Power) -> np.ndarray:
     return np.where(end < _EARLY, full, np.minimum(full, _FURTHEST))
 
 
+def _firm(z: Any, weight: Power, angle: Any, high: Any) -> Any:
+    """Whether the exponent falls on a ray, or is nothing on it."""
+    faint = np.abs(z) * (high / weight.c) ** weight.q < _FAINT
+    return faint | (_fall(z, weight.q, angle) > _FIRM * np.abs(z))
+
+
 def _chosen(t: Any, z: Any, weight: Power) -> tuple[np.ndarray, np.ndarray]:
     """The share of the furthest ray that cancels least, and where on it the integrand starts."""
     furthest = _furthest(t, z, weight)
@@ -128,9 +134,7 @@ def _chosen(t: Any, z: Any, weight: Power) -> tuple[np.ndarray, np.ndarray]:
         angle = each * furthest
         high = _end(t, z, weight, angle)
         mass, first = _look(t, z, weight, angle, high)
-        firm = _fall(z, weight.q, angle) > _FIRM * np.abs(z)
-        firm |= np.abs(z) * (high / weight.c) ** weight.q < _FAINT
-        better = firm & (mass < best)
+        better = (mass < best) & _firm(z, weight, angle, high)
         best = np.where(better, mass, best)
         turn, start = np.where(better, each, turn), np.where(better, first, start)
     return turn, start
@@ -151,7 +155,10 @@ def stretch(t: np.ndarray, z: np.ndarray, weight: Power) -> Stretch:
         return whole[..., : t.shape[-2], : t.shape[-1]]
 
     turn, start = (every(x) for x in _chosen(t[few], z[few], weight))
-    angle = turn * _furthest(t, z, weight)
+    furthest = _furthest(t, z, weight)
+    angle = turn * furthest
+    firm = _firm(z, weight, angle, _end(t, z, weight, angle))
+    angle = np.where(firm, angle, furthest)
     high = _end(t, z, weight, angle)
     return Stretch(angle, start * high, high)
 
@@ -194,25 +201,26 @@ def transforms(
         t: thresholds, real, in standard deviations of the score.
         z: arguments, real or complex, of the same shape.
         weight: of an excess.
-        orders: pairs (k, j), of the powers kq − j.
+        orders: pairs (k, j), of the powers kq − j, k = 1, 2, 3 and j = 0, 1.
         on: rays, of the same shape.
         count: nodes.
     """
     q, c = weight
     node, share = _rule(count)
     turn = np.exp(-1j * on.angle) if np.iscomplexobj(z) else np.ones(t.shape)
-    steep, slope, bend = -z * turn**q, -t * turn, -0.5 * turn**2
-    size = max(1, _AT_ONCE // t.size)
+    steep, whole = -z * turn**q, not on.low.any()
     above: Any = 0.0
     found: list[Any] = [0.0 for _ in orders]
+    size = max(1, _AT_ONCE // t.size)
     for start in range(0, count, size):
         part = (slice(start, start + size), *(None,) * t.ndim)
         r = on.low + (on.high - on.low) * node[part]
-        p = (r / c) ** q
-        body = np.exp(steep * p + slope * r + bend * (r * r) - 0.5 * t * t) * share[part]
+        p = (on.high / c) ** q * node[part] ** q if whole else (r / c) ** q
+        body = np.exp(steep * p - 0.5 * (t + turn * r) ** 2) * share[part]
         above = above + body.sum(axis=0)
+        factor = {1: p, 2: p * p, 3: p * p * p}
         for i, (k, j) in enumerate(orders):
-            found[i] = found[i] + (body * (p**k * (c / r) ** j)).sum(axis=0)
+            found[i] = found[i] + (body * (factor[k] * (c / r) if j else factor[k])).sum(axis=0)
     long = (on.high - on.low) * turn / math.sqrt(2 * math.pi)
     found = [x * turn ** (k * q - j) * long for x, (k, j) in zip(found, orders, strict=True)]
     above = above * long

@@ -11,7 +11,7 @@ from sparsity.kernels import Kernel, decayed, exp, identity, nonnegative, relu2
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Decay
 from sparsity.verification.cells import Question, feature_ratio
-from sparsity.verification.row_cells import ROTARY_CELLS, of_rows, reference_cells
+from sparsity.verification.row_cells import MAP_CELLS, ROTARY_CELLS, of_rows, reference_cells
 
 
 def scalar(kernel: str | Kernel, *, length: int | None = None, **parameters: Any) -> Question:
@@ -120,7 +120,7 @@ def reference_grid(only: tuple[str, ...] = ()) -> tuple[Question, ...]:
         InputError: an unknown kernel.
     """
     wanted = tuple(kernels.elementwise(name) for name in only)
-    positions = (*reference_cells(), *ROTARY_CELLS)
+    positions = (*reference_cells(), *ROTARY_CELLS, *MAP_CELLS)
     every = (*_scalars(), *_full_keys(), *_features(), *_rows(), *positions)
     every += tuple(_without_cells(every, wanted or kernels.ALL))
     return tuple(cell for cell in every if not wanted or cell.kernel in wanted)

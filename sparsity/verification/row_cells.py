@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from sparsity.kernels import Kernel, exp, identity, relu2
+from sparsity.kernels import Kernel, entmax, exp, identity, relu2
 from sparsity.rows.row import Row
 from sparsity.rows.scores import Empirical, Mixture, StudentT, Uniform
 from sparsity.rows.steps import (
@@ -107,4 +107,10 @@ ROTARY_CELLS: tuple[Question, ...] = (
     _turned(exp, "coca", 16, 8, "half", 0.6),
     _turned(identity, "coca", 16, 8, "interleaved", 0.1),
     _turned(exp, "slack", 16, 8, "half", 0.35),
+)
+
+# Of maps of whole rows, where few rows are enough.
+MAP_CELLS: tuple[Question, ...] = (
+    of_rows(Row(entmax(1.25), gamma=0.3), 4, "participation"),
+    of_rows(Row(entmax(1.25), gamma=1.5), 4, "support"),
 )

@@ -1,0 +1,230 @@
+"""The exact law of entmax of any order, against what does not share its integrals."""
+
+import itertools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.special import ndtr
+
+import sparsity
+from sparsity import Row
+from sparsity.errors import InputError
+from sparsity.finite import entmax, entmax_order, mills, rays, sparsemax
+from sparsity.kernels.entmax import entmax as of_order
+from sparsity.montecarlo import Sampling
+from sparsity.montecarlo.row_sampling import draw_rows
+from sparsity.verification.crosscheck import check
+from sparsity.verification.row_cells import of_rows
+
+ORDERS = ((1, 1), (2, 0), (3, 1))
+
+
+def on_the_contour(saddle, width, t):
+    _, along, _ = sparsemax.hyperbola(sparsemax.STEP)
+    z = (saddle + width * along)[None]
+    return np.full(z.shape, t), z
+
+
+def found_on(t, z, weight, count=256):
+    with np.errstate(all="ignore"):
+        return rays.transforms(t, z, weight, ORDERS, rays.stretch(t, z, weight), count)
+
+
+# The transforms of one key.
+
+
+@pytest.mark.parametrize("t", [-4.0, 0.0, 3.0])
+@pytest.mark.parametrize(("saddle", "width"), [(1.0, 2.0), (30.0, 10.0)])
+def test_transforms_are_the_closed_ones(t, saddle, width):
+    """Of sparsemax, q = 1, and of entmax-1.5, q = 2, with c = 1."""
+    at, z = on_the_contour(saddle, width, t)
+    g, log_h, h = entmax.transforms(at, z)
+    square = found_on(at, z, rays.Power(2.0, 1.0))
+    for mine, true in zip((square.above, *square.orders), (g[0], g[1], g[4], g[5]), strict=True):
+        assert_allclose(mine, true, rtol=1e-9)
+    assert_allclose(square.all, h, atol=1e-13)
+    assert_allclose(square.log_all, log_h, atol=1e-13)
+    if saddle > 1:  # near 0 the rule of q = 1 takes more nodes, where nothing turns zx enough
+        closed = mills.transforms(at, z)
+        line = found_on(at, z, rays.Power(1.0, 1.0))
+        for mine, true in ((line.above, closed.above), (line.orders[1], closed.second)):
+            assert_allclose(mine, true, rtol=1e-9)
+
+
+@pytest.mark.parametrize("q", [10.0, 4.0, 10 / 7])
+def test_transforms_along_another_ray(q):
+    """By mpmath on a ray of its own, at arguments on either side of the imaginary axis."""
+    t, c = 0.5, 2.0
+    z = np.array([[1.0, 3 + 4j, -1 + 8j, -4 + 11j]])
+    mine = found_on(np.full(z.shape, t), z.astype(complex), rays.Power(q, c))
+    for i, at in enumerate(z[0]):
+        angle = mpmath.expj(-0.8 * max(float(np.angle(at)) - 1.0, 0) / min(q, 4))
+        for power, value in zip((q - 1, 2 * q, 3 * q - 1), mine.orders, strict=True):
+
+            def body(r, at=at, power=power, angle=angle):
+                x = r * angle
+                weight = mpmath.exp(-((t + x) ** 2) / 2 - at * (x / c) ** q)
+                return (x / c) ** power * weight * angle
+
+            true = mpmath.quad(body, [0, 0.5, 1, 2, 3, 5, 12]) / mpmath.sqrt(2 * mpmath.pi)
+            assert abs(complex(true) / value[0, i] - 1) < 1e-9
+
+
+# The law.
+
+
+def two_keys(alpha, gamma):
+    """E K and E Y₂ of two keys: (α − 1)d = x − y of scores d apart, with x^q + y^q = 1."""
+    q, s = 1 / (alpha - 1), math.sqrt(2) * gamma
+
+    def mean(weigh):
+        def body(y):
+            x = (1 - y**q) ** (1 / q)
+            d, slope = q * (x - y), q * (1 + (y / x) ** (q - 1))
+            density = 2 * math.exp(-d * d / (2 * s * s)) / (s * math.sqrt(2 * math.pi))
+            return density * slope * weigh(x ** (2 * q) + y ** (2 * q))
+
+        top = 0.5 ** (1 / q)
+        cuts = [0.0, *(top * (1 - 10.0**-k) for k in (0.1, 0.3, 0.6, 1, 1.5, 2, 3)), top]
+        ends = itertools.pairwise(cuts)
+        return sum(quad(body, a, b, epsabs=1e-16, epsrel=1e-13)[0] for a, b in ends)
+
+    alone = 2 * ndtr(-q / s)
+    assert abs(alone + mean(lambda y2: 1) - 1) < 1e-12
+    return np.array([alone + 2 * mean(lambda y2: 1), alone + mean(lambda y2: y2)])
+
+
+@pytest.mark.parametrize(
+    ("alpha", "gamma"),
+    [(1.1, 0.5), (1.1, 5.0), (1.25, 0.3), (1.25, 2.0), (1.75, 1.0), (1.75, 1e3), (1.01, 5.0)],
+)
+def test_two_keys(alpha, gamma):
+    found, true = entmax_order.law(alpha, gamma, np.array([2])), two_keys(alpha, gamma)
+    assert_allclose(found.value[:, 0], true, rtol=1e-12)
+    assert (found.error < 1e-7).all()
+    assert_allclose(found.total, 1, atol=1e-12)
+
+
+def test_the_orders_that_have_closed_transforms():
+    lengths, ran = np.array([1, 3, 4096]), 0
+    for gamma in (0.3, 4.0):
+        for alpha, closed in ((1.5, entmax), (2.0, sparsemax)):
+            ran += 1
+            found, true = entmax_order.law(alpha, gamma, lengths), closed.law(gamma, lengths)
+            assert_allclose(found.value, true.value, rtol=1e-10)
+            assert (np.abs(found.value / true.value - 1) <= found.error + true.error).all()
+    assert ran == 4
+
+
+@pytest.mark.parametrize(("alpha", "gamma", "length"), [(1.25, 1.0, 64), (1.1, 1.0, 4096)])
+def test_a_finer_rule_agrees(alpha, gamma, length, monkeypatch):
+    found = entmax_order.law(alpha, gamma, np.array([length]))
+    monkeypatch.setattr(entmax_order, "_POINTS", 401)
+    monkeypatch.setattr(entmax_order, "_NODES", (128, 384))
+    monkeypatch.setattr(entmax_order, "_LEAST", 1.5)  # and another contour
+    fine = entmax_order.law(alpha, gamma, np.array([length]))
+    assert (np.abs(fine.value / found.value - 1) <= found.error).all()
+    assert (found.error <= 1e-5).all()
+    assert_allclose(found.total, 1, atol=1e-9)
+
+
+def test_between_softmax_and_sparsemax():
+    lengths = np.array([2, 1000])
+    names = ("sparsemax", "entmax:1.75", "entmax1.5", "entmax:1.25", "exp")
+    y2 = [sparsity.exact(name, gamma=1.0, length=lengths, of="participation") for name in names]
+    assert (np.diff([found.value for found in y2], axis=0) < 0).all()
+    keys = [sparsity.exact(x, gamma=1.0, length=1000, of="support").value for x in names[:4]]
+    assert (np.diff(keys) > 0).all()
+
+
+def test_what_is_not_resolved_is_refused(command):
+    line = "exact entmax:1.05 --gamma 1e-3 --length 4 --of support"
+    code, out, err = command(*line.split())
+    assert (code, out) == (2, "")
+    assert err.startswith("sparsity: gamma = 0.001: the exact law of entmax of order 1.05 is not")
+    assert len(err.splitlines()) == 1
+
+
+# Sampled rows.
+
+
+def held(alpha, cells, sampling):
+    """|z| of each law against the same draws of both quantities."""
+    z = []
+    for gamma, length in cells:
+        row, names = Row(of_order(alpha), gamma=gamma), ("participation", "support")
+        drawn = draw_rows(row, length, sampling, names)
+        for of in names:
+            found, rows = sparsity.exact(row, of=of, length=length), drawn.estimate(of)
+            error = math.hypot(rows.rel_stderr, 1e-6)  # the draws are of float32
+            z.append(abs(rows.log_value - found.log_value) / error)
+    return np.array(z)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alpha", [1.1, 1.25, 1.75])
+def test_many_sampled_rows(alpha):
+    """10⁶ rows of up to 256 keys, 10⁵ of 4096."""
+    many = Sampling(1e-9, max_samples=1e6, seed=21, dtype=np.float32)
+    long = Sampling(1e-9, max_samples=1e5, seed=22, dtype=np.float32)
+    z = held(alpha, [(g, n) for n in (2, 16, 256) for g in (0.5, 2.0)], many)
+    z = np.concatenate([z, held(alpha, [(2.0, 4096)], long)])
+    print(f"α = {alpha}: |z| {np.round(z, 2)}")
+    assert len(z) == 14
+    assert z.max() < 4
+
+
+# Planted errors.
+
+
+def mean_field(q, c, n):
+    """n E p² at the threshold where n E p is 1."""
+
+    def mean(t, power):
+        def body(x):
+            return ((x - t) / c) ** power * math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+
+        return n * quad(body, t, 12)[0]
+
+    t: float = brentq(lambda t: mean(t, q) - 1, -9, 9)  # type: ignore[assignment]
+    return mean(t, 2 * q)
+
+
+@pytest.mark.parametrize("planted", ["none", "mean field", "a power less", "no slope"])
+def test_planted_wrong_laws_are_rejected(planted):
+    """A threshold at which the mean of the sum is 1, q − 1 for q, and |dΣp/dt| left out."""
+    alpha, gamma, n = 1.25, 1.0, 8
+    q, cell = 4, of_rows(Row(of_order(alpha), gamma=gamma), n, "participation")
+    value = cell.theory()
+    if planted == "mean field":
+        value = math.log(mean_field(q, q / gamma, n))
+    if planted == "a power less":  # of excesses in the same unit
+        wrong = entmax_order.law(1 + 1 / (q - 1), gamma * (q - 1) / q, np.array([n]))
+        value = math.log(wrong.value[1, 0])
+    if planted == "no slope":
+        value -= math.log(sparsity.exact(cell.row, of="support", length=n).value)
+    (judged,) = check([cell], theory=lambda asked: value, seed=4, detectable=5e-3)
+    assert judged.verdict == ("agree" if planted == "none" else "disagree")
+
+
+@pytest.mark.parametrize("planted", ["slope of x", "power of the weights"])
+def test_a_wrong_integrand_is_refused(planted, monkeypatch):
+    """The probability that it finds is not 1: the bound says so."""
+    ask = (1.25, 1.0, np.array([8]))
+    assert (entmax_order.law(*ask).error < 1e-7).all()
+    if planted == "slope of x":  # (x/c)^q for (x/c)^(q−1)
+        monkeypatch.setattr(entmax_order, "_ORDERS", ((1, 0), (2, 0), (3, 0)))
+    if planted == "power of the weights":
+        honest = rays.transforms
+
+        def wrong(t, z, weight, *rest):
+            return honest(t, z, weight._replace(q=weight.q - 1), *rest)
+
+        monkeypatch.setattr(entmax_order, "transforms", wrong)
+    with pytest.raises(InputError, match="is not resolved there"):
+        entmax_order.law(*ask)
