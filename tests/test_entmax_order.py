@@ -101,7 +101,7 @@ def two_keys(alpha, gamma):
 
 @pytest.mark.parametrize(
     ("alpha", "gamma"),
-    [(1.1, 0.5), (1.1, 5.0), (1.25, 0.3), (1.25, 2.0), (1.75, 1.0), (1.75, 1e3), (1.01, 5.0)],
+    [(1.01, 5.0), (1.1, 0.5), (1.25, 0.3), (1.25, 2.0), (1.75, 1.0)],
 )
 def test_two_keys(alpha, gamma):
     found, true = entmax_order.law(alpha, gamma, np.array([2])), two_keys(alpha, gamma)
@@ -195,21 +195,24 @@ def mean_field(q, c, n):
     return mean(t, 2 * q)
 
 
-@pytest.mark.parametrize("planted", ["none", "mean field", "a power less", "no slope"])
-def test_planted_wrong_laws_are_rejected(planted):
+def test_planted_wrong_laws_are_rejected():
     """A threshold at which the mean of the sum is 1, q − 1 for q, and |dΣp/dt| left out."""
-    alpha, gamma, n = 1.25, 1.0, 8
-    q, cell = 4, of_rows(Row(of_order(alpha), gamma=gamma), n, "participation")
-    value = cell.theory()
-    if planted == "mean field":
-        value = math.log(mean_field(q, q / gamma, n))
-    if planted == "a power less":  # of excesses in the same unit
-        wrong = entmax_order.law(1 + 1 / (q - 1), gamma * (q - 1) / q, np.array([n]))
-        value = math.log(wrong.value[1, 0])
-    if planted == "no slope":
-        value -= math.log(sparsity.exact(cell.row, of="support", length=n).value)
-    (judged,) = check([cell], theory=lambda asked: value, seed=4, detectable=5e-3)
-    assert judged.verdict == ("agree" if planted == "none" else "disagree")
+    q, gamma, n = 4, 1.0, 8
+    cell = of_rows(Row(of_order(1 + 1 / q), gamma=gamma), n, "participation")
+    keys = sparsity.exact(cell.row, of="support", length=n).value
+    other = entmax_order.law(1 + 1 / (q - 1), gamma * (q - 1) / q, np.array([n]))  # c is the same
+    wrong = (
+        math.log(mean_field(q, q / gamma, n)),
+        math.log(other.value[1, 0]),
+        cell.theory() - math.log(keys),
+    )
+    (right,) = check([cell], seed=4, detectable=5e-3)
+    assert right.verdict == "agree"
+    for value in wrong:
+        given = {"theory": lambda asked, value=value: value, "sample": lambda *_: right.estimate}
+        (judged,) = check([cell], detectable=5e-3, **given)
+        assert judged.verdict == "disagree"
+    assert len(wrong) == 3
 
 
 @pytest.mark.parametrize("planted", ["slope of x", "power of the weights"])

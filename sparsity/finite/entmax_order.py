@@ -43,7 +43,8 @@ _LOOK = 64  # nodes there
 _NODES = (64, 128, 256, 512)  # along a ray
 _GOOD = 1e-8  # a difference for which no more of them are taken
 _RESOLVED = 1e-3  # one that is still an answer
-_NOTHING = 1e-19  # of an integrand's largest value
+_NEAR = 1e-2  # a total that is nearly 1
+_NOTHING = 1e-19  # of a mean, of which all points make up 1 or more
 _ROUNDING = np.array([[1e-11], [1e-11]])  # of E K and E Y₂
 _AT_ONCE = 2**16  # numbers held at once
 _ORDERS = ((1, 1), (2, 0), (3, 1))  # q − 1, 2q and 3q − 1
@@ -124,8 +125,10 @@ def _ruled(n: np.ndarray, place: Place, weight: Power) -> Law:
         return ruled(n, place, lambda *_: body, len(n), _ROUNDING)
 
     found = rule(_NODES[0])
-    size = np.abs(body).max(axis=0)
-    seen = size >= _NOTHING * size.max(axis=(1, 2), keepdims=True)
+    if (np.abs(found.total - 1) < _NEAR).all():
+        step = (place.t[:, 1] - place.t[:, 0]) * STEP
+        size = np.maximum(np.abs(body[:2]).max(axis=0), m * np.abs(body[2]))
+        seen = size * step[:, None, None] >= _NOTHING
     for nodes in _NODES[1:]:
         coarse, found = found, rule(nodes)
         gap = np.abs(coarse.value / found.value - 1)
