@@ -24,7 +24,6 @@ _TURNS = np.linspace(0, 1, 7)  # of the furthest ray
 _FURTHEST = 0.65  # of θ, below π/4
 _EARLY = 3.0  # an end of (x/c)^q before which the density may grow
 _FIRM = 0.2  # cosine by which the exponent has to fall on a ray,
-_TURNED = 1.3  # the furthest arg of it at which it falls so much
 _FAINT = 3.0  # unless it is nothing where the density ends
 _LOOKS = 32  # points of a look along a ray
 _SHARED = 3  # thresholds, and points of the contour, that share the ray of a look
@@ -142,7 +141,7 @@ def _chosen(t: Any, z: Any, weight: Power) -> tuple[np.ndarray, np.ndarray]:
 
 
 def stretch(t: np.ndarray, z: np.ndarray, weight: Power) -> Stretch:
-    """The ray of least cancellation for each threshold and argument, or for some near it.
+    """The ray of least cancellation for each threshold and argument, or for ones near them.
 
     Args:
         t: thresholds, real, in standard deviations of the score, [..., thresholds, arguments].
@@ -156,11 +155,7 @@ def stretch(t: np.ndarray, z: np.ndarray, weight: Power) -> Stretch:
         return whole[..., : t.shape[-2], : t.shape[-1]]
 
     turn, start = (every(x) for x in _chosen(t[few], z[few], weight))
-    furthest = _furthest(t, z, weight)
-    angle = turn * furthest
-    firm = _firm(z, weight, angle, _end(t, z, weight, angle))
-    least = (np.angle(z) - _TURNED) / weight.q
-    angle = np.where(firm, angle, np.minimum(np.maximum(angle, least), furthest))
+    angle = turn * _furthest(t, z, weight)
     high = _end(t, z, weight, angle)
     return Stretch(angle, start * high, high)
 
