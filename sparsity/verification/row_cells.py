@@ -112,5 +112,5 @@ ROTARY_CELLS: tuple[Question, ...] = (
 # Of maps of whole rows, where few rows are enough.
 MAP_CELLS: tuple[Question, ...] = (
     of_rows(Row(entmax(1.25), gamma=0.3), 4, "participation"),
-    of_rows(Row(entmax(1.25), gamma=1.5), 4, "support"),
+    of_rows(Row(entmax(1.25), gamma=1.0), 4, "support"),
 )
