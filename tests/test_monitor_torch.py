@@ -1,6 +1,7 @@
 """The watch over PyTorch models: against the weights that their own eager attention returns."""
 
 import dataclasses
+import subprocess
 import sys
 import types
 
@@ -99,17 +100,35 @@ def agree(found, expected):
 CASES = [
     *((kind, "eager") for kind in ("llama", "gpt2", "mistral", "bert", "gemma2", "gpt_oss")),
     *((kind, "sdpa") for kind in ("llama", "gpt2", "mistral", "bert")),
+    *((kind, "flex_attention") for kind in ("llama", "mistral")),
 ]
 
 
+@pytest.mark.filterwarnings("ignore:flex_attention called")  # that it makes the matrix
 @pytest.mark.parametrize(("kind", "implementation"), CASES)
 def test_what_is_seen_are_the_models_own_weights(kind, implementation):
     model, ids = build(kind, implementation), text()
-    found = watched(model, ids)
+    with library("torch").compiler.set_stance(
+        "force_eager"
+    ):  # transformers compiles flex_attention
+        found = watched(model, ids)
     agree(found, true(model, ids))
     assert model.config._attn_implementation == implementation
     assert [name.partition(".0.")[1] for name in found] == [".0.", ""]  # the modules' own paths
     assert min(x["n_eff"].min() / x["length"].max() for x in found.values()) < 0.5
+
+
+def test_a_compiled_model_is_seen_in_a_step_without_its_compiled_code():
+    torch = library("torch")
+    model, ids = build("llama", "sdpa"), text()
+    compiled = torch.compile(model, backend="eager")
+    with Watch(model) as watch, torch.no_grad():
+        compiled(input_ids=ids)
+        with pytest.raises(InputError, match="force_eager"):
+            watch.read()
+        with torch.compiler.set_stance("force_eager"):
+            compiled(input_ids=ids)
+        assert len(watch.read()) == 2
 
 
 def test_padded_texts():
@@ -383,3 +402,12 @@ def test_bad_input_is_refused_in_one_line():
             act()
         assert "\n" not in str(refused.value)
     assert len(cases) == 6
+
+
+def test_nothing_is_loaded_before_it_is_used():
+    code = (
+        "import sys, sparsity; sparsity.monitor; sparsity.monitoring.Watch; "
+        "print(sorted({'torch', 'transformers', 'flax'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

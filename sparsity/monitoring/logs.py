@@ -21,11 +21,11 @@ def n_eff_exact(length: Any, gamma: Any) -> np.ndarray:
         gamma: γ̂, broadcasts with `length`.
 
     Returns:
-        float64, to a relative error of 2e-6; NaN where a row has no γ̂, or one beyond 200.
+        float64, to a relative error of 2e-6; 1 for one key, NaN for none or for γ̂ beyond 200.
     """
     n = np.asarray(length, np.float64)
-    with np.errstate(invalid="ignore"):
-        return n * law.exact(np.maximum(n, 1), gamma) ** 2
+    n = np.where(n >= 1, n, np.nan)
+    return n * law.exact(n, gamma) ** 2
 
 
 def log(found: Any) -> dict[str, float]:

@@ -29,8 +29,9 @@ class Watch:
     computed again beside it, without gradient and without random numbers; outputs stay the same.
     At its end, and on exceptions, everything is as before. Watches may be nested.
 
-    What was compiled is not seen (calls inside `torch.compile`). A fused encoder layer of PyTorch
-    takes its ordinary path while it is watched, as with any hook.
+    Compiled code is not seen: run a step to be watched in
+    `torch.compiler.set_stance("force_eager")`. A fused encoder layer of PyTorch takes its ordinary
+    path while it is watched, as with any hook.
 
     Args:
         model: a module of PyTorch.
@@ -78,8 +79,8 @@ class Watch:
         seen, looked = self._seen, self._looked
         self._seen, self._looked = {}, 0
         if looked and not seen:
-            fix = "made no call of scaled_dot_product_attention or flex_attention; "
-            fix += "watch it before it is compiled"
+            fix = "made no call of scaled_dot_product_attention or flex_attention; if it is "
+            fix += 'compiled, run this step in torch.compiler.set_stance("force_eager")'
             raise InputError("model", type(self.model).__name__, fix)
         return {path: _joined(several) for path, several in seen.items()}
 
