@@ -1,9 +1,11 @@
 """The watch over PyTorch models: against the weights that their own eager attention returns."""
 
 import dataclasses
+import re
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -104,7 +106,7 @@ CASES = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore:flex_attention called")  # that it makes the matrix
+@pytest.mark.filterwarnings("ignore:flex_attention called", "ignore:_compile flag")
 @pytest.mark.parametrize(("kind", "implementation"), CASES)
 def test_what_is_seen_are_the_models_own_weights(kind, implementation):
     model, ids = build(kind, implementation), text()
@@ -411,3 +413,14 @@ def test_nothing_is_loaded_before_it_is_used():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called")
+def test_the_page_says_what_happens():
+    page = (Path(__file__).parents[1] / "docs" / "monitor.md").read_text("utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    names = {}
+    exec(compile(code, "docs/monitor.md", "exec"), names)
+    assert [bool(x) for x in names["told"]] == [True, False, True, False]
+    assert "model.layers.0.self_attn.head0/n_eff" in names["told"][0]
+    assert "all/n_eff_exact" in names["told"][2]
