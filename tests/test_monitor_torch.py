@@ -313,6 +313,19 @@ def test_a_function_imported_by_its_name_is_seen():
     assert watch.read()["model"]["n_eff"].shape == (3, T)
 
 
+def test_a_fused_encoder_layer_takes_its_ordinary_path():
+    torch = library("torch")
+    layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True).eval()
+    x = states()
+    with torch.no_grad():
+        plain = layer(x)
+        with Watch(layer, rows=None) as watch:
+            out = layer(x)
+        assert torch.equal(layer(x), plain)
+    assert list(watch.read()) == ["self_attn"]
+    assert_allclose(out, plain, rtol=1e-4, atol=1e-5)
+
+
 def slopes(s, batch, head, i, j):
     return s - (i - j).abs() * 0.1 * (head + 1)
 
