@@ -313,17 +313,25 @@ def test_a_function_imported_by_its_name_is_seen():
     assert watch.read()["model"]["n_eff"].shape == (3, T)
 
 
-def test_a_fused_encoder_layer_takes_its_ordinary_path():
+def test_a_fused_layer_is_seen_without_its_fused_path():
     torch = library("torch")
+    torch.manual_seed(0)
     layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True).eval()
-    x = states()
-    with torch.no_grad():
+    x, kept = states(), torch.backends.mha.get_fastpath_enabled()
+    with torch.no_grad(), Watch(layer, rows=None) as watch:
         plain = layer(x)
-        with Watch(layer, rows=None) as watch:
-            out = layer(x)
-        assert torch.equal(layer(x), plain)
-    assert list(watch.read()) == ["self_attn"]
-    assert_allclose(out, plain, rtol=1e-4, atol=1e-5)
+        with pytest.raises(InputError, match="set_fastpath_enabled"):
+            watch.read()
+        try:
+            torch.backends.mha.set_fastpath_enabled(False)
+            assert_allclose(layer(x), plain, rtol=1e-4, atol=1e-5)
+            p = layer.self_attn(x, x, x, average_attn_weights=False)[1]
+        finally:
+            torch.backends.mha.set_fastpath_enabled(kept)
+    found, want = watch.read(), of_weights(p)
+    assert list(found) == ["self_attn"]
+    for name in OF:
+        assert_allclose(found["self_attn"][name], want[name], rtol=1e-4, atol=2e-5)
 
 
 def slopes(s, batch, head, i, j):

@@ -30,8 +30,8 @@ class Watch:
     At its end, and on exceptions, everything is as before. Watches may be nested.
 
     Compiled code is not seen: run a step to be watched in
-    `torch.compiler.set_stance("force_eager")`. A fused encoder layer of PyTorch takes its ordinary
-    path while it is watched, as with any hook.
+    `torch.compiler.set_stance("force_eager")`. PyTorch's own fused attention, in `eval()` without
+    gradient, is seen after `torch.backends.mha.set_fastpath_enabled(False)`.
 
     Args:
         model: a module of PyTorch.
@@ -80,7 +80,8 @@ class Watch:
         self._seen, self._looked = {}, 0
         if looked and not seen:
             fix = "made no call of scaled_dot_product_attention or flex_attention; if it is "
-            fix += 'compiled, run this step in torch.compiler.set_stance("force_eager")'
+            fix += 'compiled, run this step in torch.compiler.set_stance("force_eager"); if it is '
+            fix += "PyTorch's own, after torch.backends.mha.set_fastpath_enabled(False)"
             raise InputError("model", type(self.model).__name__, fix)
         return {path: _joined(several) for path, several in seen.items()}
 
