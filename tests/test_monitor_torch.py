@@ -106,7 +106,9 @@ CASES = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore:flex_attention called", "ignore:_compile flag")
+@pytest.mark.filterwarnings(
+    "ignore:flex_attention called", "ignore::DeprecationWarning"
+)  # of torch
 @pytest.mark.parametrize(("kind", "implementation"), CASES)
 def test_what_is_seen_are_the_models_own_weights(kind, implementation):
     model, ids = build(kind, implementation), text()
