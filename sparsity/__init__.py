@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sparsity import ledger as ledger
     from sparsity import measurement as measurement
     from sparsity import models as models
+    from sparsity import monitoring as monitoring
     from sparsity import report as report
     from sparsity import stacks as stacks
     from sparsity import streaming as streaming
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from sparsity.measurement import measure as measure
     from sparsity.measurement.probing import Probed as Probed
     from sparsity.measurement.probing import probe as probe
+    from sparsity.monitoring import monitor as monitor
     from sparsity.montecarlo import estimate as estimate
     from sparsity.panel import explore as explore
     from sparsity.results import Estimate as Estimate
@@ -93,6 +95,7 @@ _HOME = {
     "explore": "panel",
     "regime": "finite.regimes",
     "measure": "measurement",
+    "monitor": "monitoring",
     "Probed": "measurement.probing",
     "probe": "measurement.probing",
     "score_kernel": "kernels",
@@ -108,6 +111,7 @@ _PACKAGES = (
     "ledger",
     "measurement",
     "models",
+    "monitoring",
     "report",
     "stacks",
     "streaming",

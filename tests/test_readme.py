@@ -13,8 +13,8 @@ README = (HOME / "README.md").read_text("utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.S)
 
 
-def test_there_are_three_blocks():
-    assert len(BLOCKS) == 3
+def test_there_are_four_blocks():
+    assert len(BLOCKS) == 4
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))

@@ -1,0 +1,115 @@
+"""The focus of attention inside a step in JAX: numbers of some rows, and a penalty on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sparsity.errors import InputError
+from sparsity.monitoring.bounds import Bounds, shortfall
+from sparsity.streaming import spaced, stream
+
+OF = ("length", "n_eff", "entropy", "gamma", "gamma_ratio", "max_logit", "sink_mass")
+_BLOCK = (128, 1024)  # queries, keys at a time: few rows, so many keys
+
+
+def sampled(length: int, rows: Any) -> Any:
+    """Positions of the rows that are looked at: so many of `length`, log-spaced; or as given."""
+    if rows is None or np.ndim(rows):
+        return rows
+    if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 1:
+        raise InputError("rows", rows, "give how many, at least 1, or their positions")
+    return spaced(length, min(int(rows), length))
+
+
+def monitor(
+    queries: Any,
+    keys: Any,
+    of: Any = OF,
+    *,
+    rows: Any = 16,
+    when: Any = True,
+    **options: Any,
+) -> dict[str, jax.Array]:
+    """How focused attention is in some rows: a pure function for a training step.
+
+    Works under `jax.jit`, `vmap` and `grad`, and has no gradient of its own. `log` turns a tree of
+    what it returns, one a layer, into names and floats.
+
+    Args:
+        queries: [..., heads, T, d]; a slice of the batch costs less.
+        keys: [..., kv heads, T, d].
+        of: as `sparsity.stream` takes it.
+        rows: how many, log-spaced with the last; or their positions; None for all.
+        when: whether this step is looked at, a bool or a traced one such as `step % 50 == 0`; the
+            others cost nothing (but under `vmap` over it) and give NaN, −1 for whole numbers.
+        options: what else `sparsity.stream` takes: scale, window, softcap, mask, rope, …
+
+    Returns:
+        By name, [..., heads, rows]; NaN for rows with too few keys.
+
+    Raises:
+        InputError: as `sparsity.stream`.
+    """
+    q, k = (jax.lax.stop_gradient(jnp.asarray(x)) for x in (queries, keys))
+    options = {"block": _BLOCK, "rows": sampled(_length(q), rows)} | options
+
+    def look(q: Any, k: Any) -> dict[str, jax.Array]:
+        return jax.lax.stop_gradient(stream(q, k, of, **options))
+
+    def pass_by(q: Any, k: Any) -> dict[str, jax.Array]:
+        like = jax.eval_shape(look, q, k)
+        return {name: _nothing(x) for name, x in like.items()}
+
+    if isinstance(when, bool):
+        return look(q, k) if when else pass_by(q, k)
+    return jax.lax.cond(when, look, pass_by, q, k)
+
+
+def _length(q: Any) -> int:
+    if q.ndim < 3:
+        fix = "give [..., heads, tokens, dim]"
+        raise InputError("queries", f"array of shape {q.shape}", fix)
+    return q.shape[-2]
+
+
+def _nothing(like: Any) -> Any:
+    whole = jnp.issubdtype(like.dtype, jnp.integer)
+    return jnp.full(like.shape, -1 if whole else jnp.nan, like.dtype)
+
+
+def penalty(
+    queries: Any,
+    keys: Any,
+    of: str = "n_eff",
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    rows: Any = 16,
+    **options: Any,
+) -> jax.Array:
+    """How far rows lie outside bounds on n_eff or γ̂: a term of a loss, 0 where all lie inside.
+
+    The mean over rows of x², x the distance to the nearer bound: of ln n_eff, or of γ̂ itself. A
+    row of n keys is never asked for an n_eff above n. Rows with too few keys do not count; its
+    derivatives are finite everywhere, and 0 where all logits of a row are equal.
+
+    Args:
+        queries: [..., heads, T, d].
+        keys: [..., kv heads, T, d].
+        of: "n_eff" or "gamma".
+        low: the least that costs nothing; None for no such bound.
+        high: the most that costs nothing.
+        rows: as `monitor` takes them.
+        options: as `monitor` takes them.
+
+    Raises:
+        InputError: another `of`, no bound, bounds the wrong way round, or as `sparsity.stream`.
+    """
+    bounds, q = Bounds(of, low, high), jnp.asarray(queries)
+    options = {"block": _BLOCK, "rows": sampled(_length(q), rows)} | options
+    found = stream(q, keys, ("length", of), **options)
+    return shortfall(jnp, bounds, found[of], found["length"])

@@ -1,0 +1,208 @@
+"""The numbers of sampled rows in PyTorch, from what an attention function was called with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sparsity.measurement.sources import FAINT, HIDDEN
+from sparsity.models.checkpoint import library
+from sparsity.monitoring.bounds import Bounds, shortfall
+from sparsity.monitoring.step import sampled
+
+_ENTRIES = 2**22  # of a matrix of logits that is held at once
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of attention: logits s = mod(cap·tanh(scale·q·k/cap)) + bias + mask.
+
+    Args:
+        query: [batch, heads, T, d].
+        key: [batch, kv heads, keys, d], each shared by consecutive query heads.
+        scale: of q·k; None for 1/√d.
+        causal: whether query i sees the keys up to i only.
+        mask: [batch or 1, heads or 1, T or 1, keys], bool (true: seen) or numbers to add.
+        bias: numbers to add, likewise.
+        softcap: the cap.
+        unit: logits of learned sinks beside the keys, [heads].
+        score_mod: (s, batch, head, i, j) -> s, as FlexAttention takes it.
+        mask_mod: (batch, head, i, j) -> bool, likewise.
+    """
+
+    query: Any
+    key: Any
+    scale: float | None = None
+    causal: bool = False
+    mask: Any = None
+    bias: Any = None
+    softcap: float | None = None
+    unit: Any = None
+    score_mod: Callable[..., Any] | None = None
+    mask_mod: Callable[..., Any] | None = None
+
+
+def _of_rows(x: Any, at: Any, keys: int) -> Any:
+    """Rows of a mask: [batch or 1, heads or 1, rows or 1, keys or 1], from up to four axes."""
+    x = x.reshape((1,) * (4 - x.ndim) + tuple(x.shape))[..., :keys]
+    return x if x.shape[-2] == 1 else x[..., at, :]
+
+
+def _mapped(torch: Any, function: Any, *, scored: bool) -> Any:
+    """A function of one entry, as FlexAttention takes it, on arrays: [batch, heads, rows, keys]."""
+    for axis in (3, 2, 1, 0):
+        places = tuple(0 if axis == x else None for x in range(4))
+        function = torch.vmap(function, in_dims=((0, *places) if scored else places))
+    return function
+
+
+def logits(call: Call, at: Any) -> tuple[Any, Any]:
+    """Logits [batch, heads, rows, keys] of queries at these positions, and which are seen."""
+    torch = library("torch", "torch")
+    q, k = call.query[..., at, :].float(), call.key.float()
+    batch, heads, count, dim = q.shape
+    groups, keys = k.shape[-3:-1]
+    grouped = q.reshape(batch, groups, heads // groups, count, dim)
+    s = torch.einsum("bghrd,bgkd->bghrk", grouped, k).reshape(batch, heads, count, keys)
+    s = s * (1 / math.sqrt(dim) if call.scale is None else call.scale)
+    if call.softcap is not None:
+        s = call.softcap * torch.tanh(s / call.softcap)
+    place = [torch.arange(n, device=s.device) for n in (batch, heads)]
+    place += [at, torch.arange(keys, device=s.device)]
+    seen = torch.ones((1, 1, 1, keys), dtype=torch.bool, device=s.device)
+    if call.score_mod is not None:
+        s = _mapped(torch, call.score_mod, scored=True)(s, *place)
+        seen = seen & (s > -torch.inf)
+    if call.mask_mod is not None:
+        seen = seen & _mapped(torch, call.mask_mod, scored=False)(*place)
+    if call.causal:
+        seen = seen & (place[3] <= at[:, None])
+    for added in (call.bias, call.mask):
+        if added is None:
+            continue
+        added = _of_rows(added, at, keys)
+        if added.dtype == torch.bool:
+            seen = seen & added
+        else:  # hidden as `measure` says it is
+            top = torch.where(seen, added, -torch.inf).amax(-1, keepdim=True)
+            seen = seen & (added > top - FAINT) & (top > HIDDEN)
+            s = s + added
+    return torch.where(seen, s, 0.0), seen.expand(s.shape)
+
+
+def statistics(s: Any, seen: Any, unit: Any = None) -> dict[str, Any]:
+    """What `monitor` gives, of logits [batch, heads, rows, keys]; differentiable, all finite."""
+    torch = library("torch", "torch")
+    n = seen.sum(-1)
+    some = n > 0
+    top = torch.where(seen, s, -torch.inf).amax(-1)
+    low = top if unit is None else torch.maximum(top, unit[:, None].float())
+    low = torch.where(torch.isfinite(low), low, 0.0).detach()[..., None]
+    away = torch.where(seen, s - low, 0.0)
+    e = torch.where(seen, torch.exp(away), 0.0)
+    beside = torch.zeros_like(low) if unit is None else torch.exp(unit[:, None, None] - low)
+    z = torch.where(some, e.sum(-1), 1.0)
+    total = z + beside[..., 0]
+    squares = torch.where(some, (e * e).sum(-1), 1.0)
+    count = n.clamp(min=1).to(s.dtype)
+    off = torch.where(seen, s - (s.sum(-1) / count)[..., None], 0.0)
+    m2 = (off * off).sum(-1)
+    spread = torch.sqrt(torch.where(m2 > 0, m2, 1.0) / (count - 1).clamp(min=1))
+    gamma = torch.where(n > 1, torch.where(m2 > 0, spread, 0.0), torch.nan)
+    found = {
+        "n_eff": z * z / squares,
+        "entropy": ((z * torch.log(total) - (e * away).sum(-1)) / total).clamp(min=0),
+        "max_logit": top,
+        "sink_mass": (e[..., 0] + beside[..., 0]) / total,
+    }
+    found = {name: torch.where(some, x, torch.nan) for name, x in found.items()}
+    ratio = gamma / torch.sqrt(2 * torch.log(count.clamp(min=2)))
+    return {"length": n, "gamma": gamma, "gamma_ratio": ratio, **found}
+
+
+def numbers(call: Call, rows: Any = 16) -> dict[str, Any]:
+    """`statistics` of some rows, a few at a time: [batch, heads, rows]."""
+    torch = library("torch", "torch")
+    batch, heads, length, _ = call.query.shape
+    at = sampled(length, rows)
+    at = torch.as_tensor(np.arange(length) if at is None else at, device=call.query.device)
+    size = max(1, _ENTRIES // max(1, batch * heads * call.key.shape[-2]))
+    parts = [statistics(*logits(call, part), call.unit) for part in at.split(size)]
+    return {name: torch.cat([part[name] for part in parts], -1) for name in parts[0]}
+
+
+def torch_penalty(
+    queries: Any,
+    keys: Any,
+    of: str = "n_eff",
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    rows: Any = 16,
+    causal: bool = True,
+    **given: Any,
+) -> Any:
+    """`penalty` for PyTorch, with its gradients.
+
+    Args:
+        queries: [batch, heads, T, d].
+        keys: [batch, kv heads, T, d].
+        of: "n_eff" or "gamma".
+        low: the least that costs nothing; None for no such bound.
+        high: the most that costs nothing.
+        rows: how many, log-spaced with the last; or their positions; None for all.
+        causal: whether a query sees only itself and the keys before it.
+        given: scale, mask, bias, softcap, unit, score_mod and mask_mod, as `Call` takes them.
+
+    Raises:
+        InputError: another `of`, no bound, or bounds the wrong way round.
+    """
+    torch = library("torch", "torch")
+    bounds = Bounds(of, low, high)
+    found = numbers(Call(queries, keys, causal=causal, **given), rows)
+    return shortfall(torch, bounds, found[of], found["length"])
+
+
+def flex_n_eff(
+    queries: Any,
+    keys: Any,
+    *,
+    score_mod: Callable[..., Any] | None = None,
+    block_mask: Any = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    flex_attention: Callable[..., Any] | None = None,
+) -> Any:
+    """n_eff of every row by two calls of FlexAttention: n_eff = exp(2L(s) − L(2s)), L = ln Σe^s.
+
+    Args:
+        queries: [batch, heads, T, d].
+        keys: [batch, kv heads, T, d].
+        score_mod: as FlexAttention takes it; likewise all that follow.
+        block_mask: which keys are seen.
+        scale: of q·k; None for 1/√d.
+        enable_gqa: whether there are fewer key heads than query heads.
+        flex_attention: a compiled one, without which it makes the matrix; None for PyTorch's own.
+
+    Returns:
+        [batch, heads, T]; NaN for rows without a key.
+    """
+    flex = library("torch.nn.attention.flex_attention", "torch")
+    attend = flex_attention or flex.flex_attention
+    scored = score_mod or (lambda s, b, h, i, j: s)
+
+    def log_sum_exp(mod: Callable[..., Any]) -> Any:
+        _, beside = attend(
+            queries, keys, keys, score_mod=mod, block_mask=block_mask, scale=scale,
+            enable_gqa=enable_gqa, return_aux=flex.AuxRequest(lse=True),
+        )  # fmt: skip
+        return beside.lse
+
+    def twice(s: Any, *place: Any) -> Any:
+        return 2 * scored(s, *place)
+
+    return (2 * log_sum_exp(scored) - log_sum_exp(twice)).exp()

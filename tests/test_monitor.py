@@ -1,0 +1,190 @@
+"""Monitors in JAX: against NumPy float64 on the whole matrix; gradients against differences."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from test_streaming import CAUSAL, HEADS, KEY, LENGTH, ROW, UNITS, heads, whole
+
+import sparsity
+from sparsity.errors import InputError
+from sparsity.measurement import law
+from sparsity.monitoring import OF, log, monitor, n_eff_exact, penalty
+from sparsity.streaming import spaced
+
+
+def agree(found, true, rows=slice(None)):
+    assert set(found) == set(OF)
+    for name, x in found.items():
+        assert_allclose(x, true[name][..., rows], rtol=3e-6, atol=3e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("case", ["causal", "window, soft cap, sinks"])
+def test_all_rows_are_those_of_the_whole_matrix(case):
+    given, own, mask = {}, {}, CAUSAL
+    if case != "causal":
+        given, own = (
+            {"window": 20, "softcap": 1.5, "sink_logits": UNITS},
+            {"cap": 1.5, "unit": UNITS},
+        )
+        mask = CAUSAL & (ROW - KEY < 20)
+    q, k = heads()
+    agree(monitor(q, k, rows=None, **given), whole(q, k, mask, **own))
+
+
+@pytest.mark.parametrize("planted", [{"causal": False}, {"scale": 0.3}])
+def test_planted_errors_are_seen(planted):
+    q, k = heads()
+    with pytest.raises(AssertionError):
+        agree(monitor(q, k, rows=None, **planted), whole(q, k, CAUSAL))
+
+
+def test_some_rows_in_a_step_under_grad_and_every_other_step():
+    q, k = (x.astype(np.float64) for x in heads())
+
+    @jax.jit
+    def step(q, count):
+        def loss(q):
+            seen = monitor(q, k, when=count % 2 == 0)
+            return (q**2).sum() + seen["n_eff"].sum(), seen
+
+        return jax.value_and_grad(loss, has_aux=True)(q)
+
+    (_, seen), slope = step(q, 4)
+    agree(seen, whole(q, k, CAUSAL), spaced(LENGTH, 16))
+    assert_allclose(slope, 2 * q)  # it has none of its own
+    (_, seen), slope = step(q, 5)
+    assert_allclose(slope, 2 * q)
+    assert log([seen]) == {}
+    assert_allclose(monitor(q, k, rows=[3, 9])["n_eff"], whole(q, k, CAUSAL)["n_eff"][..., [3, 9]])
+    mapped = jax.vmap(lambda q, k: monitor(q, k))(jnp.asarray(q), jnp.asarray(k))
+    agree(mapped, whole(q, k, CAUSAL), spaced(LENGTH, 16))
+
+
+def test_names_and_floats():
+    q, k = heads()
+    one, two = monitor(q, k, rows=None), monitor(2 * q, k, rows=[LENGTH - 1])
+    told = log({"encoder": [one, two]})
+    assert set(map(type, told.values())) == {float}
+    places = {name.partition("/")[0] for name in told}
+    layers = ("encoder.layer0", "encoder.layer1")
+    assert places == {"all", *layers, *(f"{x}.head{i}" for x in layers for i in range(HEADS))}
+    assert {name.partition("/")[2] for name in told} == {*OF, "n_eff_exact"}
+    true, last = whole(q, k, CAUSAL), whole(2 * q, k, CAUSAL)
+    assert told["encoder.layer0.head2/n_eff"] == pytest.approx(true["n_eff"][:, 2].mean(), rel=1e-6)
+    gamma = np.nanmean(true["gamma"][:, 1])  # the first row has none
+    assert told["encoder.layer0.head1/gamma"] == pytest.approx(gamma, rel=1e-6)
+    largest = last["max_logit"][:, 3, -1].max()
+    assert told["encoder.layer1.head3/max_logit"] == pytest.approx(largest, rel=1e-6)
+    every = [*true["n_eff"].ravel(), *last["n_eff"][..., -1].ravel()]
+    assert told["all/n_eff"] == pytest.approx(np.mean(every), rel=1e-6)
+    assert log(one)["layer0/length"] == (LENGTH + 1) / 2
+
+
+def test_the_exact_law_of_streamed_rows():
+    n, gamma = np.array([2, 60, 1000]), np.array([0.5, 1.0, 3.0])
+    row = [sparsity.exact("exp", gamma=g, length=int(m), of="n_eff").value
+           for m, g in zip(n, gamma, strict=True)]  # fmt: skip
+    assert_allclose(n_eff_exact(n, gamma), row, rtol=4e-6)
+    assert n_eff_exact(1, np.nan) == 1
+    assert np.isnan(n_eff_exact([0, 3, 9], [1.0, np.nan, 1e3])).all()
+
+
+def test_gaussian_rows_have_the_n_eff_that_is_foretold():
+    """Their null; the limit law, put in its place, is rejected."""
+    rng = np.random.default_rng(0)
+    q, k = 1.5 * rng.standard_normal((16, 64, 64)), rng.standard_normal((16, 512, 64))
+    options = {"rows": None, "causal": False, "positions": np.arange(64)}
+    seen = {name: np.asarray(x) for name, x in monitor(q, k, **options).items()}
+    told = log([seen])
+    heads = [told[f"layer0.head{i}/n_eff"] / told[f"layer0.head{i}/n_eff_exact"] for i in range(16)]
+    error = np.std(heads, ddof=1) / 4
+    assert error < 0.01
+    assert abs(np.mean(heads) - 1) < 4 * error + 0.01  # γ̂ is measured, not given
+    limit = 512 * np.exp(2 * law.log_limit(seen["gamma"]))
+    assert abs(told["layer0/n_eff"] / limit.mean() - 1) > 4 * error + 0.01
+
+
+def few(seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((2, 4, 20, 8)), rng.standard_normal((2, 2, 20, 8))
+
+
+BOUNDS = [("n_eff", 2.0, 3.0), ("gamma", 0.5, 0.6)]
+
+
+@pytest.mark.parametrize(("of", "low", "high"), BOUNDS)
+def test_the_gradient_of_the_penalty_is_that_of_finite_differences(of, low, high):
+    def loss(q, k):
+        mask = lambda i, j: (i % 5 != 0) & (j >= 0)  # noqa: E731
+        return penalty(q, k, of, low=low, high=high, rows=None, mask=mask, block=(16, 12))
+
+    at, run, rng = few(), jax.jit(jax.value_and_grad(loss, (0, 1))), np.random.default_rng(5)
+    slopes, wrong = run(*at)[1], 0
+    for which in range(2):
+        way, step = rng.standard_normal(at[which].shape), 1e-6
+        ends = [run(*(x + sign * step * way * (i == which) if i == which else x
+                      for i, x in enumerate(at)))[0] for sign in (-1, 1)]  # fmt: skip
+        true, along = float(ends[1] - ends[0]) / (2 * step), float((slopes[which] * way).sum())
+        assert along == pytest.approx(true, rel=1e-4)
+        wrong += 1.001 * along != pytest.approx(true, rel=1e-4)
+    assert wrong == 2  # a thousandth off is seen
+
+
+@pytest.mark.parametrize("of", ["n_eff", "gamma"])
+def test_the_gradient_is_finite_for_rows_of_nothing_and_constant_rows(of):
+    q, k = few()
+
+    @jax.jit
+    def run(q, sight):
+        def loss(q):
+            mask = lambda i, j: j < sight  # noqa: E731
+            return penalty(q, k, of, low=2.0, high=2.5, rows=None, mask=mask)
+
+        return jax.value_and_grad(loss)(q)
+
+    for x, sight in ((q, 0), (0 * q, 20), (0 * q, 0)):
+        value, slope = run(x, sight)
+        assert np.isfinite(value)
+        assert_allclose(slope, 0.0, atol=1e-15)
+        assert (value == 0) == (sight == 0)
+    assert np.abs(run(q, 20)[1]).max() > 1e-6
+
+
+def test_what_the_penalty_is():
+    q, k = few()
+    found = sparsity.stream(q, k, ("n_eff", "gamma", "length"))
+
+    def run(of, **bounds):
+        return jax.jit(lambda q: penalty(q, k, of, rows=None, **bounds))(q)
+
+    x, n = (np.asarray(found[name]) for name in ("n_eff", "length"))
+    below = np.log(np.minimum(8.0, n) / x).clip(0)
+    assert float(run("n_eff", low=8.0)) == pytest.approx((below**2).mean(), rel=1e-9)
+    gamma = np.asarray(found["gamma"])[..., 1:]  # of one key there is none
+    above = (gamma - 0.7).clip(0)
+    value = run("gamma", high=0.7)
+    assert float(value) == pytest.approx((above**2).mean(), rel=1e-9)
+    assert float(run("n_eff", low=1.0, high=20.0)) == 0
+
+
+@pytest.mark.parametrize(
+    ("act", "says"),
+    [
+        (lambda q, k: monitor(q, k, rows=0), "rows = 0: give how many"),
+        (lambda q, k: monitor(q, k, rows=[99]), "from 0 to 19"),
+        (lambda q, k: monitor(q[0, 0], k[0, 0]), r"heads, tokens, dim"),
+        (lambda q, k: monitor(q, k, "focus"), "choose among length, S"),
+        (lambda q, k: penalty(q, k, "entropy", low=1.0), "choose n_eff or gamma"),
+        (lambda q, k: penalty(q, k), "give at least one of them"),
+        (lambda q, k: penalty(q, k, low=3.0, high=2.0), "at most high = 2.0"),
+        (lambda q, k: penalty(q, k, low=0.5), ">= 1"),
+        (lambda q, k: log(3), "give what monitor returned"),
+        (lambda q, k: log([{"n_eff": np.ones(3)}]), r"layer0/n_eff.*\[..., heads, rows\]"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(act, says):
+    with pytest.raises(InputError, match=says) as refused:
+        act(*few())
+    assert "\n" not in str(refused.value)
