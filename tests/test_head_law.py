@@ -1,5 +1,7 @@
 """The law given the largest logit: its formula, its constants of heads, parts of scores, claims."""
 
+import dataclasses
+
 import mpmath
 import numpy as np
 import pytest
@@ -8,9 +10,12 @@ from scipy.special import ndtri
 
 from sparsity import measure
 from sparsity.errors import InputError
-from sparsity.measurement import row_figures
+from sparsity.ledger.model.head_evidence import Fits, HeadEvidence, Law
+from sparsity.ledger.model.heads import HEAD_CLAIMS, judge_heads
+from sparsity.measurement import ahead, row_figures
 from sparsity.measurement.head_constants import Rows, fit_kappa, held_back
 from sparsity.measurement.head_law import head_law, log_head_law
+from sparsity.measurement.heads import MEANING, head_figures
 from sparsity.measurement.parts import at_distance, by_distance, split
 
 LENGTHS = (2, 3, 64, 512, 10**6, 10**12)
@@ -277,3 +282,134 @@ def test_figures_are_their_definitions():
             assert found["S_mid"][at] == pytest.approx(S(mid))
             # A tail exchanged: of one the largest twentieth, of the other the rest.
             assert found["S_tail"][at] != found["S_rest"][at] != found["S_body"][at]
+
+
+def parts_of(spread, lag=0.0, texts=4, length=256, seed=4):
+    """Planted scores with a given spread by distance, correlated from key to key."""
+    rng = np.random.default_rng(seed)
+    distance = np.maximum(np.arange(length)[:, None] - np.arange(length), 0)
+    content = rng.normal(size=(texts, length, length))
+    for j in range(1, length):
+        content[..., j] = lag * content[..., j - 1] + np.sqrt(1 - lag**2) * content[..., j]
+    scores = 3 * np.exp(-distance / 4.0) + spread(distance) * content
+    return split(scores, np.arange(128, 192))
+
+
+def test_rows_are_foretold_by_the_way_that_made_them():
+    """Each way is right on rows of its own kind, and the others are not."""
+
+    def off(parts):  # of log S, from rows of the same kind
+        S = row_figures.sparsity(parts.scores, parts.seen)
+        found = ahead.predict(parts, draws=16)
+        assert set(found) == set(ahead.WAYS)
+        return {way: abs(np.median(np.log(S / one))) for way, (_, one) in found.items()}
+
+    alike = off(parts_of(lambda d: 1.0 + 0 * d))
+    assert max(alike.values()) < 0.06
+    wide = off(parts_of(lambda d: np.where(d < 16, 2.5, 0.7)))
+    assert wide["distance"] < 0.1 < 0.6 < wide["own"]
+    bound = off(parts_of(lambda d: 1.5 + 0 * d, lag=0.9))
+    assert bound["own, correlated"] < 0.06 < 0.1 < bound["own"]
+
+
+def evidence(**changes):
+    """A world in which every claim on heads holds."""
+    good = Law(1.0, 0.97, 0.9)
+    names = ("rest", "far", "mid", "tail", "body", "clear", "content")
+    near = dict(zip(names, (0.83, 0.96, 0.83, 0.85, 0.96, 1.01, 1.0), strict=True)) | {
+        "shape": 0.84
+    }
+    frozen = (0.17, 0.72, 0.11)
+    real = Fits(near, Law(0.83, 0.6, 0.4), good, 0.5, 4.0, -0.92, 0.55, frozen, 0.68)
+    alike = dict.fromkeys(names, 0.97)
+    ideal = Fits(alike, Law(0.97, 0.8, 0.7), good, 0.03, 3.0, -0.92, 0.0, frozen, 0.68)
+    found = HeadEvidence(
+        9000, ("a", "b"), real, ideal, dataclasses.replace(ideal, ratios={"rest": 1.0}),
+        dataclasses.replace(ideal, ratios={"rest": 1.0}), good, (1.01, 0.99), 0.67,
+    )  # fmt: skip
+    for name, value in changes.items():
+        if name in near:
+            value = dataclasses.replace(real, ratios=near | {name: value})
+            name = "real"
+        elif name in ("near", "zeta", "frozen", "gamma", "given"):
+            name, value = "real", dataclasses.replace(found.real, **{name: value})
+        found = dataclasses.replace(found, **{name: value})
+    return found
+
+
+def verdicts(found):
+    return {claim.key: claim.record(found)["verdict"] for claim in HEAD_CLAIMS}
+
+
+def test_verdicts_on_heads_follow_the_numbers():
+    assert set(verdicts(evidence()).values()) == {"confirmed"}
+    assert len(HEAD_CLAIMS) == 6
+    off = dataclasses.replace(evidence().ideal, ratios={"rest": 0.86}, given=Law(1.02, 0.97, 0.9))
+    flips = [
+        ("largest-logit", "refuted", {"fitted": Law(1.03, 0.97, 0.9)}),
+        ("largest-logit", "refuted", {"fitted": Law(1.0, 0.94, 0.9)}),
+        ("largest-logit", "refuted", {"fitted": Law(1.0, 0.97, 0.8)}),
+        ("largest-logit", "refuted", {"ideal": off}),
+        ("largest-logit", "refined", {"given": Law(1.08, 0.97, 0.9)}),
+        ("upper-tail", "refuted", {"body": 0.85}),
+        ("upper-tail", "refuted", {"tail": 0.95}),
+        ("upper-tail", "refuted", {"rest": 0.96}),
+        ("upper-tail", "refined", {"zeta": 3.0}),
+        ("recency", "refuted", {"near": 0.1}),
+        ("recency", "refuted", {"far": 0.85}),
+        ("recency", "refuted", {"mid": 0.95}),
+        ("recency", "refined", {"far": 0.89}),
+        ("content", "refuted", {"content": 0.93}),
+        ("content", "refuted", {"shape": 0.99}),
+        ("content", "refined", {"by_text": (1.1, 0.9)}),
+        ("dependence", "refuted", {"dependent": off}),
+        ("between-freezings", "refuted", {"gamma": 1.2}),
+        ("between-freezings", "refuted", {"frozen": (0.4, 0.4, 0.2)}),
+        ("between-freezings", "refined", {"frozen": (0.3, 0.6, 0.1)}),
+    ]  # fmt: skip
+    for key, verdict, changes in flips:
+        assert verdicts(evidence(**changes))[key] == verdict, (key, changes)
+
+
+def world(scores_of, heads=6, texts=3, length=256):
+    """A dataset of planted heads, as `measure_heads` makes it of real ones."""
+    rows, found = np.arange(136, 160, 4), []
+    for head in range(heads):
+        s = scores_of(np.random.default_rng(head), (texts, length, length))
+        parts = split(s.astype(np.float32), rows)
+        first = s[:, rows, 0] - s[:, rows].mean(-1, where=parts.seen)
+        found.append(head_figures(parts, first, 64, head))
+    return xarray.Dataset(
+        {
+            name: (("text", "layer", "head", "row"), np.stack([x[name] for x in found], 1)[:, None])
+            for name in MEANING
+        },
+        coords={"text": list("abc")},
+    )
+
+
+def test_planted_heads_are_judged_as_they_were_made():
+    """Gaussian heads have nothing to explain; heads with a bonus for near tokens are recent."""
+    distance = np.arange(256)[:, None] - np.arange(256)
+
+    def gaussian(rng, shape):
+        return rng.uniform(1, 2) * rng.normal(size=shape)
+
+    def recent(rng, shape):
+        return gaussian(rng, shape) + np.where(distance < 3, rng.uniform(4, 6), 0)
+
+    def sink(rng, shape):  # a second one
+        return gaussian(rng, shape) + np.where(np.arange(256) == 7, rng.uniform(6, 8), 0)
+
+    plain, near, far = (
+        {r["key"]: r for r in judge_heads(world(x))} for x in (gaussian, recent, sink)
+    )
+    assert {plain[key]["verdict"] for key in ("upper-tail", "recency", "dependence")} == {"refuted"}
+    assert plain["content"]["verdict"] == "refuted"  # the shape is as good
+    assert plain["largest-logit"]["verdict"] == "confirmed"
+    assert near["recency"]["verdict"] == near["upper-tail"]["verdict"] == "confirmed"
+    assert near["content"]["verdict"] != "refuted"
+    assert far["upper-tail"]["verdict"] == "confirmed"
+    assert far["recency"]["verdict"] == "refuted"
+    clear = far["recency"]["evidence"]["numbers"]["real"]["ratios"]
+    assert clear["clear"] > 0.9 > 0.8 > clear["far"]
