@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +74,7 @@ class Fits:
     gamma: float
 
     @classmethod
-    def of(cls, n: np.ndarray, found: dict[str, np.ndarray], lengths: dict[str, Any]) -> Fits:
+    def of(cls, n: np.ndarray, found: Mapping[str, np.ndarray], lengths: Mapping[str, Any]) -> Fits:
         """From n keys of each row, the figures, and the keys where they are fewer."""
         names = [name[2:] for name in found if name.startswith("S_") and name != "S_shape"]
         ratios = {x: _ratio(found[f"S_{x}"], lengths.get(x, n), found[f"gamma_{x}"]) for x in names}
@@ -158,13 +159,15 @@ class HeadEvidence:
         found = {str(k): v.transpose(*axes).values.astype(float) for k, v in data.items()}
         rows = Rows.of(data)
         n, S = rows.length, rows.S
-        fewer = dict.fromkeys(("far", "mid"), n - row_figures.LAST)
-        real = Fits.of(n, found, fewer | {"clear": found["length_clear"]})
+        fewer = n - row_figures.LAST
+        lengths = {"far": fewer, "mid": fewer, "clear": found["length_clear"]}
+        real = Fits.of(n, found, lengths)
         take = np.random.default_rng(seed).permutation(n.size)[:_ROWS]
         length, gamma, inner, lag = (
             x.ravel()[take] for x in (n, rows.gamma, found["gamma_content"], found["lag"])
         )
-        less = dict.fromkeys(("far", "mid"), length - row_figures.LAST)
+        fewer = length - row_figures.LAST
+        less = {"far": fewer, "mid": fewer}
         ideal, content, dependent = (
             Fits.of(length, gaussian(length, spread, by, seed), less)
             for spread, by in ((gamma, 0.0), (inner, 0.0), (gamma, lag))
