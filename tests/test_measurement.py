@@ -75,6 +75,7 @@ def by_definition(x, sink):
             "S_rest": metric.row_sparsity(np.exp(rest)),
             "n_eff_rest": metric.effective_tokens(np.exp(rest)),
         }
+        found["top_logit_rest"] = rest.max() - rest.mean()
         if sink is not None:
             found["sink_logit"] = x[sink] - rest.mean()
     return found

@@ -12,6 +12,10 @@ import pytest
 import xarray
 
 from sparsity import models
+from sparsity.ledger.model.head_evidence import Law
+from sparsity.ledger.model.heads import judge_heads
+from sparsity.measurement.head_constants import Rows, fit_kappa, held_back
+from sparsity.measurement.heads import measure_heads
 from sparsity.measurement.runs import measure_model
 from sparsity.models import tokens
 from sparsity.models.checkpoint import library
@@ -110,6 +114,36 @@ def test_real_rows_and_the_laws(data):
     rates = (data.importance > 0.3).mean(("text", "layer", "head"))
     assert np.all(np.diff(rates, axis=1) < 0)
     assert np.all(rates[1] > rates[0])
+
+
+def test_the_law_given_the_largest_logit_on_texts_held_back(data):
+    rows = data.isel(bos=0).sel(row=slice(TOKENS // 2 + 1, None, 8))
+    S, plain = Rows.of(rows).S, np.log(rows.S_exact_rest.transpose("text", "layer", "head", "row"))
+    found, exact = Law.of(S, held_back(rows)), Law.of(S, plain.values)
+    print(found, exact)
+    assert 0.98 < found.ratio < 1.02
+    assert found.rank > 0.95
+    assert found.within > 0.85
+    assert exact.rank < 0.8  # which tells them apart
+    assert exact.within < 0.6
+    kappa = fit_kappa(rows)
+    assert kappa.kappa.shape == (30, 9)
+    assert np.median(kappa.stderr) < 0.05
+    assert 1 < np.median(kappa.kappa) < 1.2
+
+
+def test_claims_on_heads(files):
+    path, texts = files
+    named = {text.stem: text.read_text("utf-8") for text in texts}
+    records = judge_heads(measure_heads(path, named, tokens=TOKENS, every=3))
+    assert {record["key"]: record["verdict"] for record in records} == {
+        "largest-logit": "refined",  # a constant is needed
+        "upper-tail": "confirmed",
+        "recency": "refined",  # by these layers and texts; one has a second sink
+        "content": "confirmed",
+        "dependence": "confirmed",
+        "between-freezings": "confirmed",
+    }
 
 
 def test_the_command_from_file_to_page(files, tmp_path, command):

@@ -41,6 +41,7 @@ MEANING = {
     "distance": "Kolmogorov–Smirnov distance of the logits from N(beta, gamma²)",
     "sink_logit": "logit of the sink key less the mean of the others",
     "gamma_rest": "standard deviation of the logits without the sink key",
+    "top_logit_rest": "largest logit without the sink key, less the mean of these",
     "skew_rest": "skewness of the logits without the sink key",
     "kurtosis_rest": "excess kurtosis of the logits without the sink key",
     "distance_rest": "Kolmogorov–Smirnov distance of the logits without the sink key",

@@ -165,7 +165,7 @@ def shape(logits: Parts) -> dict[str, Any]:
 
     Mean β̂, standard deviation γ̂ (of n − 1 degrees of freedom), skewness, excess kurtosis, and the
     Kolmogorov–Smirnov distance sup|F − Φ((s − β̂)/γ̂)| of their distribution F from the Gaussian;
-    sink_logit is the sink's less the mean of the others.
+    sink_logit is the sink's less the mean of the others, top_logit_rest that of the largest other.
 
     Returns:
         These by name [..., rows], "_rest" without the sink; NaN for rows too short to have it, and
@@ -208,6 +208,7 @@ def shape(logits: Parts) -> dict[str, Any]:
             "distance": xp.where(seen, xp.maximum(distance, at_sink), distance),
             "sink_logit": xp.where(seen, delta, xp.nan),  # less the mean of the others
             "gamma_rest": gamma_rest,
+            "top_logit_rest": xp.where(n_rest > 0, rising.max(-1, initial=-np.inf), xp.nan),
             "skew_rest": m3 / n_rest / (m2 / n_rest) ** 1.5,
             "kurtosis_rest": m4 / n_rest / (m2 / n_rest) ** 2 - 3,
             "distance_rest": distance_rest,
