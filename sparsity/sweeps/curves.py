@@ -23,7 +23,7 @@ from sparsity.output import netcdf, replacing
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row, random_in
 from sparsity.sweeps.grids import MOST, parse_grid
-from sparsity.sweeps.parts import asked
+from sparsity.sweeps.parts import asked, wide
 from sparsity.sweeps.parts import parts as parts_of
 from sparsity.sweeps.running import run
 from sparsity.sweeps.store import Memory, Store
@@ -136,7 +136,7 @@ def sweep(
         cells,
         _asked(of) if of is not None else None,
         dtype=None if dtype is None else np.dtype(dtype).name,
-        float64=montecarlo and _float64(),
+        float64=montecarlo and wide(),
         **settings,
     )
 
@@ -147,12 +147,6 @@ def sweep(
     target = Memory(request, parts) if store is None else Store(store, request, parts, label)
     run(request, target, executor, progress)
     return target.dataset(label)
-
-
-def _float64() -> bool:
-    import jax
-
-    return bool(jax.config.jax_enable_x64)
 
 
 def _dataset(cells: Grid, variables: Variables, methods: dict[str, str]) -> xarray.Dataset:

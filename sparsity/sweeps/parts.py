@@ -214,8 +214,14 @@ def _float64(request: Request) -> Any:
         return nullcontext()
     import jax
 
-    same = bool(jax.config.jax_enable_x64) == request.float64
-    return nullcontext() if same else jax.enable_x64(request.float64)
+    return nullcontext() if wide() == request.float64 else jax.enable_x64(request.float64)
+
+
+def wide() -> bool:
+    """Whether JAX has float64 enabled."""
+    import jax
+
+    return bool(jax.dtypes.canonicalize_dtype("float64") == "float64")
 
 
 def asked(cells: Grid, of: tuple[Quantity, ...] | None, **settings: Any) -> Request:

@@ -22,7 +22,7 @@ import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.output import folder, json_text, refusal, write
-from sparsity.sweeps.parts import Block, Part, Request, edges
+from sparsity.sweeps.parts import Block, Part, Request, blocks, edges
 from sparsity.sweeps.variables import Variables
 
 if TYPE_CHECKING:
@@ -90,8 +90,10 @@ class Store:
             import zarr
         except ImportError:
             raise InputError("store", path, _INSTALL) from None
-        self._zarr, self._parts, self._label = zarr, parts, label
-        self._request, self._arrays = request, {}
+        self._zarr: Any = zarr
+        self._parts, self._label = parts, label
+        self._request = request
+        self._arrays: dict[str, Any] = {}
         self.path = Path(path)
         asked = description(request)
         with _told(self.path):
@@ -99,7 +101,7 @@ class Store:
                 self._refuse_another(asked)
             else:
                 self._begin(asked)
-        self._root = zarr.open_group(self.path, mode="r+")
+        self._root: Any = zarr.open_group(self.path, mode="r+")
 
     def _begin(self, asked: dict[str, Any]) -> None:
         if self.path.is_dir() and any(x.name != "zarr.json" for x in self.path.iterdir()):
@@ -117,7 +119,7 @@ class Store:
             there = json.loads((self.path / MANIFEST / "request.json").read_text())
         except ValueError:
             raise InputError("store", self.path, "its request.json is damaged") from None
-        for name in sorted({*asked, *there}):
+        for name in {**asked, **there}:
             if asked.get(name) != there.get(name):
                 fix = (
                     f"holds another sweep: {name} is {there.get(name)} there and {asked.get(name)} "
@@ -148,9 +150,8 @@ class Store:
 
     def _stored(self, names: list[str], block: Block) -> Iterator[tuple[str, np.ndarray]]:
         for name in names:
-            array = self._root[name]
-            dims = array.metadata.dimension_names
-            yield name, np.asarray(array[block.place(dims)])
+            array: Any = self._root[name]
+            yield name, np.asarray(array[block.place(array.metadata.dimension_names)])
 
     def put(self, block: Block, found: Variables, method: str) -> None:
         """Write the block, then mark it.
@@ -174,8 +175,8 @@ class Store:
         try:
             made = self._root.create_array(
                 name,
-                shape=[lengths[dim] for dim in dims],
-                chunks=[sizes.get(dim, lengths[dim]) for dim in dims],
+                shape=tuple(lengths[dim] for dim in dims),
+                chunks=tuple(sizes.get(dim, lengths[dim]) for dim in dims),
                 dtype=dtype,
                 fill_value=np.nan if np.issubdtype(dtype, np.floating) else 0,
                 dimension_names=dims,
@@ -190,13 +191,15 @@ class Store:
         """The store, opened lazily."""
         import xarray
 
-        methods = {}
-        for part in self._parts:
-            for mark in sorted((self.path / MANIFEST).glob(f"{part.name}.*.json"))[:1]:
-                methods[part.name] = json.loads(mark.read_text())["method"]
+        methods, names = {}, []
         with _told(self.path):
+            for i, part in enumerate(self._parts):
+                first = next(iter(blocks(i, part, self._request.cells)))
+                mark = json.loads(self._mark(first).read_text())
+                methods[part.name] = mark["method"]
+                names += mark["variables"]
             self._root.attrs.put(dict(label({}, methods).attrs))
-        return xarray.open_zarr(self.path, chunks=None, consolidated=False)
+        return xarray.open_zarr(self.path, chunks=None, consolidated=False)[names]
 
 
 def _hash(values: Any) -> str:
@@ -218,16 +221,19 @@ def description(request: Request) -> dict[str, Any]:
         digest = hashlib.sha256(str(values.tolist()).encode()).hexdigest()[:12]
         grids[f"grid {name}"] = f"{len(values)} values from {values[0]} to {values[-1]} ({digest})"
     weight = getattr(cells.kernel, "weight", None)
-    return grids | {
-        "kernel": cells.kernel.name if weight is None else f"{cells.kernel.name}: {weight}",
-        "steps": ", ".join(map(repr, cells.steps)) or "none",
-        "of": ", ".join(quantity.name for quantity in request.asked) or "S",
-        "limit": request.limit,
-        "montecarlo": request.montecarlo,
+    sampling = {
         "seed": request.seed,
         "rel_error": request.rel_error,
         "max_samples": request.most,
         "dtype": request.dtype or ("float64" if request.float64 else "float32"),
+    }
+    return {
+        "kernel": cells.kernel.name if weight is None else f"{cells.kernel.name}: {weight}",
+        "steps": ", ".join(map(repr, cells.steps)) or "none",
+        **grids,
+        "of": ", ".join(quantity.name for quantity in request.asked) or "S",
+        "limit": request.limit,
+        "montecarlo": sampling if request.montecarlo else False,
         "sparsity": sparsity.__version__,
     }
 
