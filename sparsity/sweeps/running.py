@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor
 
 from sparsity.errors import InputError
 from sparsity.sweeps.parts import Block, Request, blocks, compute, describe
@@ -14,11 +14,12 @@ from sparsity.sweeps.variables import Variables
 from sparsity.tasks import Submits, completed
 
 SECONDS = 0.5  # of work in one task, about
+JOB_SECONDS = 60.0  # of work in one job of a queue
 _SHARES = 32  # tasks of a part at least, where it has as many blocks
 _SHOWN = 3  # failures told
 
 Progress = Callable[[int, int], None]
-Group = tuple[Block, ...]
+Group = Sequence[Block]
 
 
 def run(
@@ -57,33 +58,41 @@ def run(
         if progress is not None:
             progress(done, total)
 
-    for own in todo:
-        for group, found in _computed(request, own, executor):
-            for block, one in zip(group, found, strict=True):
-                take(block, one)
+    for group, found in _computed(request, todo, executor):
+        for block, one in zip(group, found, strict=True):
+            take(block, one)
     if failed:
         raise _failure(failed, request)
 
 
 def _computed(
-    request: Request, own: list[Block], executor: Submits | None
+    request: Request, todo: list[list[Block]], executor: Submits | None
 ) -> Iterator[tuple[Group, list[tuple[Variables, str] | Exception]]]:
-    """Groups of blocks of one part, with what came of each."""
+    """Groups of blocks, with what came of each."""
     work = functools.partial(_each, request)
-    groups: list[Group] = [(block,) for block in own]
-    if executor is not None and groups:
-        # The first one here: a mistake in the request shows at once, and the cost of a block.
-        (first,) = completed(work, groups[:1])
-        yield groups[0], _found(first.value, first.error, 1)
-        size = min(SECONDS / max(first.seconds, 1e-6), len(own) / _SHARES)
-        rest, size = own[1:], max(int(size), 1)
-        groups = [tuple(rest[i : i + size]) for i in range(0, len(rest), size)]
+    groups: list[Group] = []
+    for own in todo:
+        if executor is None or not own:
+            groups += [(block,) for block in own]
+            continue
+        # The first of a part here: a mistake in the request shows at once, and what a block costs.
+        (first,) = completed(work, [own[:1]])
+        yield own[:1], _found(first.value, first.error, 1)
+        size = _together(first.seconds, len(own), executor)
+        groups += [own[i : i + size] for i in range(1, len(own), size)]
     try:
         for index, value, error, _ in completed(work, groups, executor):
             yield groups[index], _found(value, error, len(groups[index]))
     except BrokenExecutor:
         fix = "lost its workers; with a store, run again to go on from what is done"
         raise InputError("executor", type(executor).__name__, fix) from None
+
+
+def _together(seconds: float, count: int, executor: Submits) -> int:
+    """Blocks of a task: worth handing over, and enough tasks for many workers."""
+    if not isinstance(executor, Executor):  # jobs of a queue, each a process of its own
+        return max(int(JOB_SECONDS / max(seconds, 1e-6)), 1)
+    return max(int(min(SECONDS / max(seconds, 1e-6), count / _SHARES)), 1)
 
 
 def _each(request: Request, group: Group) -> list[tuple[Variables, str] | Exception]:
