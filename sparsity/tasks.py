@@ -10,10 +10,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
+from contextlib import nullcontext
 from typing import Any, NamedTuple, Protocol
 
 AT_ONCE = 4096  # tasks given out and not yet back
@@ -43,14 +45,33 @@ class Outcome(NamedTuple):
     seconds: float
 
 
-def _attempt(work: Callable[[Any], Any], index: int, task: Any) -> Outcome:
+def _attempt(
+    work: Callable[[Any], Any], index: int, task: Any, float64: bool | None = None
+) -> Outcome:
     """Run one task; what it raises is its answer, so that anything else raised is a lost worker."""
     start = time.perf_counter()
     try:
-        value, error = work(task), None
+        with _precision(float64):
+            value, error = work(task), None
     except Exception as raised:  # noqa: BLE001
         value, error = None, raised
     return Outcome(index, value, error, time.perf_counter() - start)
+
+
+def wide() -> bool:
+    """Whether JAX has float64 enabled."""
+    import jax
+
+    return bool(jax.dtypes.canonicalize_dtype("float64") == "float64")
+
+
+def _precision(float64: bool | None) -> Any:
+    """JAX with float64 as it is where the tasks come from; None where that does not matter."""
+    if float64 is None or wide() == float64:
+        return nullcontext()
+    import jax
+
+    return jax.enable_x64(float64)
 
 
 def completed(
@@ -61,7 +82,8 @@ def completed(
     Args:
         work: a function that can be pickled.
         tasks: which can be, too.
-        executor: where they run; None runs them here, one after the other.
+        executor: where they run, with JAX's float64 as it is here; None runs them here, one after
+            the other.
     """
     numbered = enumerate(tasks)
     if executor is None:
@@ -69,11 +91,16 @@ def completed(
             yield _attempt(work, index, task)
         return
     given: dict[Any, tuple[int, Any, int]] = {}  # future -> index, task, attempts
+    float64 = wide() if "jax" in sys.modules else None
+
+    def arguments(index: int, task: Any) -> tuple[Any, ...]:
+        return _attempt, work, index, task, float64
+
     most = executor.at_once if isinstance(executor, Workers) else AT_ONCE
     try:
         while True:
             for index, task in numbered:
-                given[_submitted(executor, work, index, task)] = index, task, 1
+                given[_submitted(executor, arguments(index, task))] = index, task, 1
                 if len(given) >= most:
                     break
             if not given:
@@ -88,21 +115,21 @@ def completed(
                     if attempt == ATTEMPTS:
                         yield Outcome(index, None, lost, 0.0)
                         continue
-                    given[_submitted(executor, work, index, task)] = index, task, attempt + 1
+                    given[_submitted(executor, arguments(index, task))] = index, task, attempt + 1
     finally:
         for future in given:
             future.cancel()
 
 
-def _submitted(executor: Submits, work: Callable[[Any], Any], index: int, task: Any) -> Any:
+def _submitted(executor: Submits, arguments: tuple[Any, ...]) -> Any:
     """Give a task out; a pool of ours whose workers were lost starts new ones first."""
     try:
-        return executor.submit(_attempt, work, index, task)
+        return executor.submit(*arguments)
     except futures.BrokenExecutor:
         if not isinstance(executor, Workers):
             raise
         executor.renew()
-        return executor.submit(_attempt, work, index, task)
+        return executor.submit(*arguments)
 
 
 def _some_done(given: list[Any]) -> list[Any]:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import xarray
 
-from sparsity import Alibi, Kernel, Row, Uniform, kernels, quantities
+from sparsity import Alibi, Kernel, Row, Uniform, kernels, quantities, verify
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.sweeps import parts
 from sparsity.sweeps.curves import sweep
@@ -139,6 +139,10 @@ def test_processes_give_the_same_bytes(whole, tmp_path):
     with Workers(2) as workers:
         found = sweep("exp", **asked, store=tmp_path / "s", executor=workers)
         again = list(completed(_pid, range(8), workers))
+        there = verify("exp", gamma=0.5, length=4, detectable=0.05, executor=workers)
+    here = verify("exp", gamma=0.5, length=4, detectable=0.05)
+    assert [(x.z, x.verdict) for x in there.cells] == [(x.z, x.verdict) for x in here.cells]
+    assert len(here.cells) > 3
     xarray.testing.assert_identical(whole[0], found.load())
     assert files(tmp_path / "s") == files(whole[2])
     assert len({each.value for each in again}) <= 2

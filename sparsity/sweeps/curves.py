@@ -23,12 +23,12 @@ from sparsity.output import netcdf, replacing
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row, random_in
 from sparsity.sweeps.grids import MOST, parse_grid
-from sparsity.sweeps.parts import asked, wide
+from sparsity.sweeps.parts import asked
 from sparsity.sweeps.parts import parts as parts_of
 from sparsity.sweeps.running import run
 from sparsity.sweeps.store import Memory, Store
 from sparsity.sweeps.variables import Cell, Grid, Grids, Variables, variable
-from sparsity.tasks import Submits
+from sparsity.tasks import Submits, wide
 
 if TYPE_CHECKING:
     import xarray

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -204,24 +203,7 @@ def compute(request: Request, block: Block) -> tuple[Variables, str]:
         InputError: what its cells raise.
     """
     part = parts(request)[block.part]
-    with _float64(request):
-        return part.compute(request, block.of(request.cells), part.quantity)
-
-
-def _float64(request: Request) -> Any:
-    """JAX with float64 as where the sweep was asked for, in another process."""
-    if not request.montecarlo:
-        return nullcontext()
-    import jax
-
-    return nullcontext() if wide() == request.float64 else jax.enable_x64(request.float64)
-
-
-def wide() -> bool:
-    """Whether JAX has float64 enabled."""
-    import jax
-
-    return bool(jax.dtypes.canonicalize_dtype("float64") == "float64")
+    return part.compute(request, block.of(request.cells), part.quantity)
 
 
 def asked(cells: Grid, of: tuple[Quantity, ...] | None, **settings: Any) -> Request:
