@@ -1,12 +1,15 @@
 """Sweeps on the engines of clusters: the same bytes on each as on none."""
 
 import hashlib
+import os
 import shutil
+import socket
 import subprocess
 import sys
 
 import pytest
 import xarray
+from test_devices import BITS
 
 from sparsity.sweeps import running
 from sparsity.sweeps.curves import sweep
@@ -81,3 +84,36 @@ def test_mpi(whole, tmp_path):
     command = ["mpiexec", *root, "-n", "3", sys.executable, "-m", "mpi4py.futures", str(script)]
     subprocess.run(command, check=True, timeout=300)
     assert files(tmp_path / "s") == files(whole[1])
+
+
+JOINED = """
+import sys
+import jax
+count, number, port = map(int, sys.argv[1:])
+if count > 1:
+    jax.distributed.initialize(f"localhost:{port}", count, number)
+"""
+
+
+def test_one_cell_over_two_processes_of_jax_distributed():
+    def run(count):
+        with socket.socket() as free:
+            free.bind(("localhost", 0))
+            port = free.getsockname()[1]
+        flags = f"{os.environ['XLA_FLAGS']} --xla_backend_optimization_level=0"
+        environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
+        started = [
+            subprocess.Popen(
+                [sys.executable, "-c", JOINED + BITS, *map(str, (count, i, port))],
+                **{"env": environment, "stdout": subprocess.PIPE, "text": True},
+            )
+            for i in range(count)
+        ]
+        lines = [process.communicate(timeout=300)[0].splitlines()[-1] for process in started]
+        assert [process.returncode for process in started] == [0] * count
+        return lines
+
+    (alone,) = run(1)
+    first, second = run(2)
+    assert len(alone.split()) == 19
+    assert first == second == alone
