@@ -81,12 +81,12 @@ def test_what_crosses_to_another_process_is_known_there_again():
 
 
 def test_blocks_hold_every_cell_once():
-    from sparsity.sweeps.curves import _grids
+    from sparsity.sweeps.curves import grids_of
     from sparsity.sweeps.variables import Grid
 
     lengths = [5, 7, 64, 1000]
     given = {"beta": np.arange(5.0), "gamma": np.arange(1, 8.0), "length": lengths}
-    cells = Grid(kernels.exp, (), _grids(kernels.exp, given))
+    cells = Grid(kernels.exp, (), grids_of(kernels.exp, given))
     settings = {"seed": 0, "rel_error": 1e-2, "most": 1e3, "dtype": None, "float64": False}
     request = parts.asked(cells, None, montecarlo=True, **settings)
     every = parts.parts(request)

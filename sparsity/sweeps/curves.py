@@ -47,7 +47,7 @@ def _grid(parameter: Parameter, given: Any) -> np.ndarray:
     return values.astype(np.int64) if parameter.integer else values
 
 
-def _grids(kernel: Kernel | RowMap, given: Cell) -> Grids:
+def grids_of(kernel: Kernel | RowMap, given: Cell) -> Grids:
     """The dimensions: the kernel's parameters in order; of rows of scores also a given `length`."""
     own = {p.name: p for p in kernel.parameters}
     if kernel.law in (Law.SCORE, Law.ROW) and "length" in given:
@@ -130,7 +130,7 @@ def sweep(
         kernel, steps, grids = kernel.kernel, kernel.steps, kernel.params | grids
     check_seed(seed)
     record = named_kernel(kernel)
-    cells = Grid(record, steps, _grids(record, grids))
+    cells = Grid(record, steps, grids_of(record, grids))
     settings = {"montecarlo": montecarlo, "seed": seed, "rel_error": rel_error, "most": max_samples}
     request = asked(
         cells,
@@ -141,7 +141,7 @@ def sweep(
     )
 
     def label(variables: Variables, methods: dict[str, str]) -> xarray.Dataset:
-        return _dataset(cells, variables, {"method": ""} | methods)
+        return labelled(cells, variables, {"method": ""} | methods)
 
     parts = parts_of(request)
     target = Memory(request, parts) if store is None else Store(store, request, parts, label)
@@ -149,7 +149,7 @@ def sweep(
     return target.dataset(label)
 
 
-def _dataset(cells: Grid, variables: Variables, methods: dict[str, str]) -> xarray.Dataset:
+def labelled(cells: Grid, variables: Variables, methods: dict[str, str]) -> xarray.Dataset:
     """The dataset, with what it is of in words."""
     import xarray
 
