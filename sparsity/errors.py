@@ -21,6 +21,10 @@ class InputError(ValueError):
             shown = f"{argument} = {value!s}"
         super().__init__(f"{shown}: {fix}")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by what it was made of, to come back from another process."""
+        return type(self), (self.argument, self.value, self.fix)
+
 
 class TooFine(InputError):
     """A function with more structure than can be resolved."""
@@ -38,6 +42,10 @@ class NoClosedForm(Exception):
         super().__init__(
             f"no closed form: {step} failed: {reason}; use evaluate(method='quadrature')"
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As `InputError`."""
+        return type(self), (self.step, self.reason)
 
 
 def check_seed(seed: Any) -> int:

@@ -16,9 +16,10 @@ from typing import Any
 from sparsity.errors import InputError
 
 
-def _refusal(path: Path, error: OSError) -> InputError:
+def refusal(path: Path, error: OSError, argument: str = "out") -> InputError:
+    """What the system refused, in one line."""
     reason = os.strerror(error.errno).lower() if error.errno else "the system refused"
-    return InputError("out", path, f"cannot be written ({reason}); choose another place")
+    return InputError(argument, path, f"cannot be written ({reason}); choose another place")
 
 
 def _refuse_empty(path: str | os.PathLike[str]) -> None:
@@ -35,7 +36,7 @@ def _behind_links(path: Path) -> Path:
     except FileNotFoundError:
         return Path(os.path.realpath(path))
     except OSError as error:
-        raise _refusal(path, error) from None
+        raise refusal(path, error) from None
 
 
 def netcdf(path: str | os.PathLike[str]) -> Path:
@@ -63,7 +64,7 @@ def folder(path: str | os.PathLike[str]) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _refusal(path, error) from None
+        raise refusal(path, error) from None
     return path
 
 
@@ -90,7 +91,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield part
         os.replace(part, path)
     except OSError as error:
-        raise _refusal(path, error) from None
+        raise refusal(path, error) from None
     finally:
         with suppress(OSError):
             part.unlink()

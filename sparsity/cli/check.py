@@ -22,12 +22,14 @@ from sparsity.errors import InputError
     help="Relative error that every cell must be able to see (default 1e-3).",
 )
 @common.seed_option
+@common.executor_options
 @common.json_option
 def verify(
     kernels: tuple[str, ...],
     steps: tuple[str, ...],
     detectable: str | None,
     seed: str,
+    executor: Any,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -38,7 +40,7 @@ def verify(
     """
     import time
 
-    settings: dict[str, Any] = {"seed": common.number("seed", seed, int)}
+    settings: dict[str, Any] = {"seed": common.number("seed", seed, int), "executor": executor}
     if detectable is not None:
         settings["detectable"] = common.number("detectable", detectable)
     asked = _row(kernels, common.given(options), steps)

@@ -206,6 +206,58 @@ def progress(label: str) -> Iterator[Callable[[int, int], None]]:
         yield report
 
 
+def _with_executor(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with options for where its blocks are computed, opened as `executor`."""
+
+    @functools.wraps(command)
+    def run(*args: Any, workers: str | None, scheduler: str | None, **rest: Any) -> Any:
+        with _opened(workers, scheduler) as executor:
+            return command(*args, executor=executor, **rest)
+
+    return run
+
+
+def executor_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--workers` and `--scheduler`."""
+    command = _with_executor(command)
+    command = click.option(
+        "--scheduler", metavar="ADDRESS", help="Of a Dask scheduler, such as tcp://host:8786."
+    )(command)
+    return click.option("--workers", metavar="N", help="Processes to compute in (default: one).")(
+        command
+    )
+
+
+@contextmanager
+def _opened(workers: str | None, scheduler: str | None) -> Iterator[Any]:
+    """What runs the tasks: processes of this machine, those of a Dask scheduler, or nothing."""
+    if workers is not None and scheduler is not None:
+        raise InputError("workers", workers, "a Dask scheduler has its own; give one of the two")
+    if workers is not None:
+        from sparsity.errors import whole
+        from sparsity.tasks import Workers
+
+        with Workers(whole("workers", number("workers", workers, int), 1)) as pool:
+            yield pool
+    elif scheduler is not None:
+        with _client(scheduler) as client, client.get_executor() as pool:
+            yield pool
+    else:
+        yield None
+
+
+def _client(scheduler: str) -> Any:
+    try:
+        from distributed import Client
+    except ImportError:
+        fix = "Dask is not installed: pip install 'sparsity[dask]'"
+        raise InputError("scheduler", scheduler, fix) from None
+    try:
+        return Client(scheduler, timeout=10, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise InputError("scheduler", scheduler, f"cannot be reached: {error}") from None
+
+
 def fail(message: str, code: int = 2) -> NoReturn:
     """One line on stderr, and the end."""
     click.echo("sparsity: " + " ".join(message.split()), err=True)

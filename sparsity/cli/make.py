@@ -10,6 +10,7 @@ import click
 
 import sparsity
 from sparsity.cli import common
+from sparsity.errors import InputError
 from sparsity.output import netcdf, refuse_unwritable
 
 
@@ -29,34 +30,72 @@ def _row(kernel: str, steps: tuple[str, ...], grids: dict[str, str]) -> Any:
 @common.with_parameters
 @common.steps_option
 @common.several_of_option
-@click.option("--out", required=True, metavar="FILE.nc", help="The netCDF file to write.")
+@click.option("--out", metavar="FILE.nc", help="The netCDF file to write.")
+@click.option(
+    "--store",
+    metavar="DIR",
+    help="Keep results there as they come, in Zarr; the same command goes on from them.",
+)
+@click.option("--montecarlo", is_flag=True, help="Also estimate every cell by sampling.")
+@click.option("--rel-error", metavar="E", default="1e-3", help="For it to reach (default 1e-3).")
+@common.seed_option
+@common.executor_options
 @common.json_option
 def sweep(
     kernel: str,
     steps: tuple[str, ...],
     of: tuple[str, ...],
-    out: str,
+    out: str | None,
+    store: str | None,
+    montecarlo: bool,
+    rel_error: str,
+    seed: str,
+    executor: Any,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Evaluate S of KERNEL, or quantities of its rows, over grids; save a labelled netCDF file.
 
     A grid is start:stop:count, start:stop:count:log, or a list a,b,c. Without --of it is the limit
-    S of long rows, and with --length n_eff; --of may be repeated, or take a list.
+    S of long rows, and with --length n_eff; --of may be repeated, or take a list. Give --out,
+    --store, or both.
     """
     from sparsity.sweeps import curves
 
-    refuse_unwritable(netcdf(out))
-    grids = common.given(options)
+    if out is not None:
+        refuse_unwritable(netcdf(out))
+    elif store is None:
+        raise InputError("out", None, "give --out FILE.nc, --store DIR, or both")
+    if montecarlo:
+        common.use_float64()
+    settings: dict[str, Any] = {
+        "montecarlo": montecarlo,
+        "rel_error": common.number("rel_error", rel_error),
+        "seed": common.number("seed", seed, int),
+    }
     # "n_eff,pq_index:1,2" is two quantities: no name begins with a digit.
-    asked = {"of": [name for names in of for name in re.split(r",(?![\d.])", names)]} if of else {}
-    data = sparsity.sweep(_row(kernel, steps, grids), **asked, **grids)
-    curves.save(data, out)
+    asked: dict[str, Any] = {}
+    if of:
+        asked["of"] = [name for names in of for name in re.split(r",(?![\d.])", names)]
+    grids = common.given(options)
+    with common.progress("blocks") as report:
+        data = sparsity.sweep(
+            _row(kernel, steps, grids),
+            store=store,
+            executor=executor,
+            progress=report,
+            **(asked | settings | grids),
+        )
+    if out is not None:
+        curves.save(data, out)
     sizes = {str(name): int(size) for name, size in data.sizes.items()}
+    to = {"out": out, "store": store}
     if as_json:
-        common.print_json({"kernel": kernel, "out": out, "sizes": sizes, "variables": list(data)})
+        found = {"kernel": kernel, **common.given(to), "sizes": sizes, "variables": list(data)}
+        common.print_json(found)
     else:
-        click.echo(f"{out}: " + " × ".join(f"{name} {size}" for name, size in sizes.items()))
+        where = " and ".join(common.given(to).values())
+        click.echo(f"{where}: " + " × ".join(f"{name} {size}" for name, size in sizes.items()))
 
 
 @click.command()

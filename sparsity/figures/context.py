@@ -15,7 +15,7 @@ from sparsity.montecarlo import Sampling
 from sparsity.montecarlo.row_sampling import sample_rows
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Coca, Rope
-from sparsity.sweeps.curves import cell_seed
+from sparsity.sweeps.variables import cell_seed
 
 LENGTHS = np.unique(np.round(2.0 ** np.arange(4, 15.1, 0.5)).astype(int))
 SAMPLED = (64, 256)

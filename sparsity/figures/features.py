@@ -11,7 +11,7 @@ from sparsity.figures.record import Context
 from sparsity.kernels import Kernel
 from sparsity.kernels.queries import named
 from sparsity.kernels.zoo import relu
-from sparsity.sweeps.curves import cell_seed
+from sparsity.sweeps.variables import cell_seed
 from sparsity.theory.quadrature import moment
 
 

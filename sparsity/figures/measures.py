@@ -15,7 +15,7 @@ from sparsity.finite.exact import exact
 from sparsity.montecarlo import Sampling
 from sparsity.montecarlo.row_sampling import draw_rows
 from sparsity.rows.row import Row
-from sparsity.sweeps.curves import cell_seed
+from sparsity.sweeps.variables import cell_seed
 from sparsity.theory.evaluation import evaluate
 
 LENGTH, KEYS = 512, 8

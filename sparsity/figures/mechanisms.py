@@ -14,7 +14,7 @@ from sparsity.montecarlo import Sampling
 from sparsity.montecarlo.row_sampling import sample_rows
 from sparsity.rows.row import Row
 from sparsity.rows.steps import LengthBias
-from sparsity.sweeps.curves import cell_seed
+from sparsity.sweeps.variables import cell_seed
 
 GAMMA, LENGTH = 2.0, 4096  # what each panel holds fixed
 LENGTHS = np.unique(np.round(2.0 ** np.arange(1, 16.1, 0.5)).astype(int))

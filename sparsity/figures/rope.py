@@ -16,7 +16,7 @@ from sparsity.montecarlo.rotary_sampling import scores
 from sparsity.rows.rectified import rectified
 from sparsity.rows.rotation import join, planes
 from sparsity.rows.steps import Coca, Rope
-from sparsity.sweeps.curves import cell_seed
+from sparsity.sweeps.variables import cell_seed
 
 DIM, STRENGTH = 64, 6.0  # head dimension; mean collinear score of a key beside the query
 SLACK_AT = 4096

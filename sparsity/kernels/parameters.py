@@ -42,7 +42,7 @@ class Parameter:
         Raises:
             InputError: not numeric, not finite, not whole where it must be, or outside the domain.
         """
-        if self is QUERY:
+        if self == QUERY:
             return queries.named(value).name
         array = as_float64(value, self.name, f"give a number: {self.domain}")
         holds = [
@@ -70,27 +70,42 @@ class Parameter:
         return float(found)
 
 
+# Functions by name, not lambdas: parameters, and kernels with them, can be pickled.
 def _count(x: np.ndarray) -> np.ndarray:
     return (x >= 1) & (x <= 2.0**53)  # beyond, float64 has no longer every whole number
 
 
+def _positive(x: np.ndarray) -> np.ndarray:
+    return x > 0
+
+
+def _nonnegative(x: np.ndarray) -> np.ndarray:
+    return x >= 0
+
+
+def _share(x: np.ndarray) -> np.ndarray:
+    return (x > 0) & (x <= 1)
+
+
+def _correlation(x: np.ndarray) -> np.ndarray:
+    return np.abs(x) <= 1
+
+
 BETA = Parameter("beta", "bias β = q·μ", "any real number", np.isfinite, symbols.beta)
-GAMMA = Parameter("gamma", "spread γ = σ‖q‖", "> 0", lambda x: x > 0, symbols.gamma)
-DECAY = Parameter(
-    "decay", "decay λ per token", "in (0, 1]", lambda x: (x > 0) & (x <= 1), symbols.decay
-)
+GAMMA = Parameter("gamma", "spread γ = σ‖q‖", "> 0", _positive, symbols.gamma)
+DECAY = Parameter("decay", "decay λ per token", "in (0, 1]", _share, symbols.decay)
 LENGTH = Parameter("length", "row length n", ">= 1, at most 2^53", _count, symbols.n, integer=True)
 RATIO = Parameter(
-    "ratio", "noise-to-signal ratio σ̃/μ̃ of a feature", "> 0", lambda x: x > 0, symbols.ratio
+    "ratio", "noise-to-signal ratio σ̃/μ̃ of a feature", "> 0", _positive, symbols.ratio
 )
 DIM = Parameter("dim", "dimension d", ">= 1, at most 2^53", _count, symbols.d, integer=True)
 QUERY = Parameter("query", "query family", "|".join(queries.NAMES), np.isfinite)
-GAMMA2 = Parameter("gamma2", "spread γ₂ of the second score", "> 0", lambda x: x > 0)
-RHO = Parameter("rho", "correlation ρ of the two scores", "in [-1, 1]", lambda x: np.abs(x) <= 1)
-MIX = Parameter("mix", "share λ of the second map that is taken off", ">= 0", lambda x: x >= 0)
+GAMMA2 = Parameter("gamma2", "spread γ₂ of the second score", "> 0", _positive)
+RHO = Parameter("rho", "correlation ρ of the two scores", "in [-1, 1]", _correlation)
+MIX = Parameter("mix", "share λ of the second map that is taken off", ">= 0", _nonnegative)
 GATE = Parameter("gate", "bias b of a gate σ(b + cε)", "any real number", np.isfinite)
-GATE_SPREAD = Parameter("gate_spread", "spread c of a gate's bias", ">= 0", lambda x: x >= 0)
-SIGMA = Parameter("sigma", "spread σ of an entry of a key", "> 0", lambda x: x > 0)
+GATE_SPREAD = Parameter("gate_spread", "spread c of a gate's bias", ">= 0", _nonnegative)
+SIGMA = Parameter("sigma", "spread σ of an entry of a key", "> 0", _positive)
 FEATURES = Parameter("features", "random features m", ">= 1, at most 2^53", _count, integer=True)
 
 ALL = (BETA, GAMMA, DECAY, RATIO, DIM, QUERY, LENGTH)

@@ -70,6 +70,13 @@ class RowMap:
     alike: bool = True
     law: ClassVar[Law] = Law.ROW
 
+    def __reduce__(self) -> Any:
+        """Pickled by name where it has one: its functions cannot be, and caches know it again."""
+        from sparsity import kernels
+
+        known = kernels.in_python(self) == repr(self.name)
+        return (kernels.named, (self.name,)) if known else object.__reduce_ex__(self, 2)
+
     @property
     def family(self) -> str:
         """The name without its number."""

@@ -1,7 +1,8 @@
-"""Running a sampler in independent batches, on every local device.
+"""Running a sampler in independent batches, on every device.
 
 Batch i uses the key fold_in(key(seed), i) and returns a few means; the host adds them up in the
-order of i. The same seed therefore gives the same bits on one device, two or four.
+order of i. The same seed therefore gives the same bits on one device, two or four, and on those of
+several processes (`jax.distributed`), each of which makes the same calls and gets all the means.
 """
 
 from __future__ import annotations
@@ -93,9 +94,48 @@ def resolve_dtype(dtype: Any) -> np.dtype:
 
 @functools.cache
 def _mesh() -> jax.sharding.Mesh:
-    """As many local devices as share a chunk evenly."""
-    devices = jax.local_devices()
-    return jax.sharding.Mesh(np.array(devices[: math.gcd(len(devices), CHUNK)]), ("batch",))
+    """As many devices as share a chunk evenly.
+
+    Raises:
+        InputError: some of several processes would be left without one.
+    """
+    devices = jax.devices()
+    count = math.gcd(len(devices), CHUNK)
+    if jax.process_count() > 1 and count < len(devices):
+        fix = f"several processes share batches only if their devices divide {CHUNK} together"
+        raise InputError("devices", len(devices), fix)
+    return jax.sharding.Mesh(np.array(devices[:count]), ("batch",))
+
+
+def _given(keys: jax.Array, arguments: Any) -> tuple[Any, Any]:
+    """What a call takes: of several processes plain numbers, the same in each."""
+    if jax.process_count() == 1:
+        return keys, arguments
+    return np.asarray(jax.random.key_data(keys)), jax.tree.map(np.asarray, arguments)
+
+
+def _keyed(keys: Any) -> Any:
+    """Keys, from what `_given` makes of them."""
+    if jnp.issubdtype(keys.dtype, jax.dtypes.prng_key):
+        return keys
+    return jax.random.wrap_key_data(keys, impl=IMPL)
+
+
+def _everywhere(found: Any) -> Any:
+    """What a call returns, whole in every process."""
+    if jax.process_count() == 1:
+        return found
+    whole = jax.sharding.NamedSharding(_mesh(), PartitionSpec())
+    return jax.lax.with_sharding_constraint(found, whole)
+
+
+def agreed(*numbers: float) -> list[float]:
+    """What the first process says, where several must go on alike."""
+    if jax.process_count() == 1:
+        return list(numbers)
+    from jax.experimental import multihost_utils
+
+    return np.asarray(multihost_utils.broadcast_one_to_all(np.array(numbers))).tolist()
 
 
 def _at_once(sampler: Sampler, batches: int) -> int:
@@ -153,7 +193,7 @@ def _call(sampler: Sampler, keys: jax.Array, arguments: Any, fold: bool) -> Any:
     def share(keys: jax.Array, arguments: Any) -> jax.Array:
         return _batches(sampler, keys[:, 0], arguments, width)
 
-    drawn = _spread(share, 1)(keys, arguments)
+    drawn = _everywhere(_spread(share, 1)(_keyed(keys), arguments))
     return folded(drawn.astype(jax.dtypes.canonicalize_dtype(np.float64))) if fold else drawn
 
 
@@ -169,7 +209,7 @@ def folded(batches: Any) -> Any:
 @functools.partial(jax.jit, static_argnames=("sampler",))
 def _call_each(sampler: Sampler, count: jax.Array, keys: jax.Array, arguments: Any) -> Any:
     """A chunk of each of `count` estimations, [batches, estimations, 3, moments]."""
-    width = _at_once(sampler, CHUNK)
+    width, keys = _at_once(sampler, CHUNK), _keyed(keys)
     own = jax.tree.map(lambda x: x[0], arguments)
     one = jax.eval_shape(sampler, keys[0, 0], own)
 
@@ -181,7 +221,7 @@ def _call_each(sampler: Sampler, count: jax.Array, keys: jax.Array, arguments: A
         empty = jnp.zeros((*keys.shape, *one.shape), one.dtype)
         return jax.lax.fori_loop(0, count, draw, empty)
 
-    return _spread(share, 2)(keys, count, arguments)
+    return _everywhere(_spread(share, 2)(keys, count, arguments))
 
 
 def collect_each(
@@ -204,7 +244,8 @@ def collect_each(
         rows = [start + (i if i < count else 0) for i in range(TOGETHER)]
         own = jax.tree.map(lambda *x: np.stack(x), *(arguments[i] for i in rows))
         numbers = (np.array([x[i] for i in rows], dtype=np.uint32) for x in (seeds, firsts))
-        drawn = _call_each(sampler, np.int32(count), _keys(*numbers, CHUNK), own)
+        keys, own = _given(_keys(*numbers, CHUNK), own)
+        drawn = _call_each(sampler, np.int32(count), keys, own)
         found += list(np.moveaxis(np.asarray(drawn, dtype=np.float64), 1, 0)[:count])
     return found
 
@@ -231,7 +272,7 @@ def collect(
         count = next(size for size in sizes if size <= chunks)
         number = np.array([first], dtype=np.uint32)
         keys = _keys(np.array([seed], dtype=np.uint32), number, count * CHUNK)
-        parts.append(_call(sampler, keys, arguments, there))
+        parts.append(_call(sampler, *_given(keys, arguments), there))
         first, chunks = first + count * CHUNK, chunks - count
     found = np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
     return folded(found) if fold and not there else found

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from sparsity.errors import InputError, check_seed
-from sparsity.montecarlo.batches import CHUNK, Sampler, collect, folded, resolve_dtype
+from sparsity.montecarlo.batches import CHUNK, Sampler, agreed, collect, folded, resolve_dtype
 from sparsity.montecarlo.combining import Combined, anytime_factor, combine, student
 from sparsity.montecarlo.interrupting import deferred_interrupt
 from sparsity.results import Estimate
@@ -135,14 +135,16 @@ def run(
             if have > plan.pilot:  # the pilot's time is mostly compilation
                 pace = chunks / max(now - before, 1e-9)
                 step = max(1, int(min(pace * min(_LOOK, left), 8 * chunks)))
+            step, left, ended = agreed(step, left, bool(interrupted()))
+            step = int(step)
             if sampling.progress is not None:
                 sampling.progress(have, max(plan.goal, have))
             enough = worst = None
             if have >= plan.goal:
                 worst = drawn.worst(goals)
                 enough = plan.judge(have, worst[1].rel_stderr)
-            if enough or interrupted() or not left:
-                stopped = enough or ("interrupted" if interrupted() else "time budget")
+            if enough or ended or not left:
+                stopped = enough or ("interrupted" if ended else "time budget")
                 break
     powers, combined = worst or drawn.worst(goals)
     return Run(

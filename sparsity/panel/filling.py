@@ -153,7 +153,7 @@ def _sample(
 def _draw(spec: Spec, chunks: int, check: Callable[..., None]) -> tuple[Any, str]:
     """An estimate of n_eff of whole rows, or of S where the kernel has no rows."""
     from sparsity.montecarlo import estimate
-    from sparsity.sweeps.curves import cell_seed
+    from sparsity.sweeps.variables import cell_seed
 
     v = spec.given()
     settings: dict[str, Any] = {

@@ -194,6 +194,17 @@ class Quantity:
     linear: Linear | None = None
     above: float | None = None
 
+    def __reduce__(self) -> Any:
+        """Pickled by name where it has one: its functions cannot be, and caches know it again."""
+        from sparsity import quantities
+        from sparsity.errors import InputError
+
+        try:
+            known = quantities.named(self.name) is self
+        except InputError:
+            known = False
+        return (quantities.named, (self.name,)) if known else object.__reduce_ex__(self, 2)
+
     @property
     def has_limit(self) -> bool:
         """Whether it has a limit in long rows, for some rows at least."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,7 @@ import numpy as np
 
 from sparsity import quantities
 from sparsity.errors import InputError, check_seed
-from sparsity.finite import maps
-from sparsity.kernels import Kernel, Law, RowMap, elementwise
+from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels import named as named_kernel
 from sparsity.kernels.parameters import ALL as PARAMETERS
 from sparsity.kernels.parameters import LENGTH, OF_MAPS, QUERY, Parameter
@@ -24,17 +23,20 @@ from sparsity.output import netcdf, replacing
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row, random_in
 from sparsity.sweeps.grids import MOST, parse_grid
-from sparsity.sweeps.variables import Cell, Grid, Grids, Variables, cell_seed, variable
+from sparsity.sweeps.parts import asked
+from sparsity.sweeps.parts import parts as parts_of
+from sparsity.sweeps.running import run
+from sparsity.sweeps.store import Memory, Store
+from sparsity.sweeps.variables import Cell, Grid, Grids, Variables, variable
+from sparsity.tasks import Submits, wide
 
 if TYPE_CHECKING:
     import xarray
 
-    from sparsity.results import Estimate
-
 
 def _grid(parameter: Parameter, given: Any) -> np.ndarray:
     """The values of one dimension, from text, a sequence or a scalar."""
-    if parameter is QUERY:
+    if parameter == QUERY:
         names = given.split(",") if isinstance(given, str) else list(given)
         return np.array([parameter.check(str(name).strip()) for name in names])
     if isinstance(given, str):
@@ -45,7 +47,7 @@ def _grid(parameter: Parameter, given: Any) -> np.ndarray:
     return values.astype(np.int64) if parameter.integer else values
 
 
-def _grids(kernel: Kernel | RowMap, given: Cell) -> Grids:
+def grids_of(kernel: Kernel | RowMap, given: Cell) -> Grids:
     """The dimensions: the kernel's parameters in order; of rows of scores also a given `length`."""
     own = {p.name: p for p in kernel.parameters}
     if kernel.law in (Law.SCORE, Law.ROW) and "length" in given:
@@ -66,53 +68,11 @@ def _grids(kernel: Kernel | RowMap, given: Cell) -> Grids:
     return grids
 
 
-def _sampled(
-    cells: Grid,
-    asked: Sequence[Quantity],
-    limit: bool,
-    seed: int,
-    rel_error: float,
-    most: float,
-    dtype: Any,
-) -> tuple[Variables, dict[str, str]]:
-    """Estimates of the limit S, if asked for, and of the quantities of rows of n."""
-    from sparsity.montecarlo import Sampling, draw_each
-    from sparsity.montecarlo.row_sampling import sample_rows
-
-    def sampling(cell: Cell, samples: float) -> Sampling:
-        own = cell_seed(seed, cells.kernel.name, *map(repr, cells.steps), *cell.items())
-        return Sampling(rel_error, seed=own, max_samples=samples, dtype=dtype)
-
-    def scalars(every: list[Cell]) -> Iterator[Estimate]:
-        return draw_each(elementwise(cells.kernel), every, [sampling(cell, most) for cell in every])
-
-    found: Variables = {}
-    methods = {}
-    if limit:
-        found, methods["method_mc"] = cells.sampled(scalars)
-    for quantity in asked:
-
-        def rows(every: list[Cell], quantity: Quantity = quantity) -> Iterator[Estimate]:
-            for cell in every:
-                n = int(cell["length"])
-                settings = sampling(cell, max(1.0, most / n))
-                yield sample_rows(cells.row(cell), n, settings, quantity)
-
-        more, methods[f"method_{quantity.name}_mc"] = cells.sampled(rows, quantity)
-        found |= more
-    return found, methods
-
-
 def _asked(of: Any) -> tuple[Quantity, ...]:
     several = of if isinstance(of, (list, tuple)) else (of,)
     if not several:
         raise InputError("of", of, "give at least one quantity")
     return tuple(map(quantities.named, several))
-
-
-def _has_law(kernel: Kernel | RowMap, quantity: Quantity) -> bool:
-    """Whether some rows of it have an exact law."""
-    return maps.has(kernel, quantity) if isinstance(kernel, RowMap) else quantity.has_law
 
 
 def sweep(
@@ -124,6 +84,9 @@ def sweep(
     rel_error: float = 1e-3,
     max_samples: float = 3e7,
     dtype: Any = None,
+    executor: Submits | None = None,
+    store: str | os.PathLike[str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
     **grids: Any,
 ) -> xarray.Dataset:
     """Quantities of a row over the outer product of parameter grids.
@@ -138,6 +101,13 @@ def sweep(
         rel_error: relative standard error for the sampling to reach.
         max_samples: the most weights to draw in one cell, whether or not it is reached.
         dtype: sampling precision; None takes float64 where JAX has it enabled.
+        executor: where blocks of cells are computed: any `concurrent.futures.Executor`, such as
+            `sparsity.tasks.Workers(4)`, Dask's `Client.get_executor()` or `MPIPoolExecutor()`, or
+            submitit's; the same bits on all of them. None is here.
+        store: a folder for the results, a Zarr group, block by block as they come. What is there
+            already is not computed again: a run that was ended, in any way, goes on from there.
+            xarray opens it at any time.
+        progress: called with (blocks done, blocks in all).
         **grids: the kernel's parameters, each a number, a flat list or text such as "0.1:10:50:log"
             or "uniform,one-hot"; those of a row are its own where not given. `length` is that of
             rows of n tokens.
@@ -148,39 +118,38 @@ def sweep(
         how they were drawn; with the `length` of rows the limit is S_limit, log_S_limit …, and
         n_eff and S_rms stand beside it. With `of`, each quantity has its name, error_bound_NAME
         and, with `montecarlo`, NAME_mc, stderr_NAME_mc … Every variable carries a long_name and
-        units.
+        units. With a `store` it is opened lazily from there.
 
     Raises:
         InputError: an unknown kernel, parameter or quantity, a missing one, a malformed grid, a
-            value outside its domain, or more than 10⁶ cells.
+            value outside its domain, or more than 10⁶ cells; a store that cannot be written, or
+            has the results of another sweep.
     """
     steps = ()
     if isinstance(kernel, Row):
         kernel, steps, grids = kernel.kernel, kernel.steps, kernel.params | grids
     check_seed(seed)
     record = named_kernel(kernel)
-    cells = Grid(record, steps, _grids(record, grids))
-    asked = _asked(of) if of is not None else (quantities.n_eff,) if cells.of_rows else ()
-    variables: Variables = {}
-    method = ""
-    if of is None:
-        variables, method = cells.sparsity()
-    for quantity in asked:
-        if not _has_law(record, quantity) and montecarlo:
-            continue  # it is sampled only
-        found, ran = cells.exact(quantity)
-        variables |= found
-        method = method or ran
-    methods = {"method": method}
-    if montecarlo:
-        limit = of is None and not cells.steps and isinstance(record, Kernel)
-        sampled, more = _sampled(cells, asked, limit, seed, rel_error, max_samples, dtype)
-        variables |= sampled
-        methods |= more
-    return _dataset(cells, variables, methods)
+    cells = Grid(record, steps, grids_of(record, grids))
+    settings = {"montecarlo": montecarlo, "seed": seed, "rel_error": rel_error, "most": max_samples}
+    request = asked(
+        cells,
+        _asked(of) if of is not None else None,
+        dtype=None if dtype is None else np.dtype(dtype).name,
+        float64=montecarlo and wide(),
+        **settings,
+    )
+
+    def label(variables: Variables, methods: dict[str, str]) -> xarray.Dataset:
+        return labelled(cells, variables, {"method": ""} | methods)
+
+    parts = parts_of(request)
+    target = Memory(request, parts) if store is None else Store(store, request, parts, label)
+    run(request, target, executor, progress)
+    return target.dataset(label)
 
 
-def _dataset(cells: Grid, variables: Variables, methods: dict[str, str]) -> xarray.Dataset:
+def labelled(cells: Grid, variables: Variables, methods: dict[str, str]) -> xarray.Dataset:
     """The dataset, with what it is of in words."""
     import xarray
 

@@ -83,6 +83,16 @@ class Grid:
         """Whether there are rows of n: S is then of these, and the limit is `S_limit`."""
         return self.kernel.law in (Law.SCORE, Law.ROW) and LENGTH.name in self.grids
 
+    def lengths(self, quantity: Quantity) -> np.ndarray:
+        """The lengths n of the rows that it is a quantity of.
+
+        Raises:
+            InputError: none are given.
+        """
+        if LENGTH.name not in self.grids:
+            raise InputError("length", None, f"{quantity.name} is of rows of n tokens; give it")
+        return self.grids[LENGTH.name]
+
     def sparsity(self) -> tuple[Variables, str]:
         """The limit S, its logarithm and the error bound, and the route that ran."""
         each = self.steps or isinstance(self.kernel, RowMap)
@@ -119,9 +129,7 @@ class Grid:
 
     def exact(self, quantity: Quantity) -> tuple[Variables, str]:
         """A quantity of rows of n by the exact law, with the bound, and the route that ran."""
-        if LENGTH.name not in self.grids:
-            raise InputError("length", None, f"{quantity.name} is of rows of n tokens; give it")
-        lengths = self.grids[LENGTH.name]
+        lengths = self.lengths(quantity)
         alike = self.of_rows and not self.steps and isinstance(self.kernel, Kernel)
         if alike and quantity.integral is not None and not quantity.sinks:
             laws = [exact_grid(elementwise(self.kernel), self.rows, lengths, quantity)]

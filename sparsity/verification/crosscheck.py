@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from sparsity.kernels import Kernel, RowMap
 from sparsity.montecarlo import Sampling
 from sparsity.results import Estimate
 from sparsity.rows.row import Row, row_of
+from sparsity.tasks import Submits, completed
 from sparsity.verification import pairs, reference_grid
 from sparsity.verification.cells import Question, families, sample_family
 from sparsity.verification.outcome import Cell, CrossCheck, ExactCell
@@ -66,6 +68,39 @@ def judge(
     )
 
 
+@dataclass(frozen=True)
+class _Judge:
+    """How cells of a family are judged: their theory against their sample.
+
+    Args:
+        theory, sample, detectable, dtype, whole_dtype: as `check` has them.
+        alarm: two-sided false-alarm probability of a cell.
+    """
+
+    theory: Callable[[Question], float]
+    sample: Callable[[Question, Sampling], Estimate] | None
+    alarm: float
+    detectable: float
+    dtype: Any
+    whole_dtype: Any
+
+    def __call__(self, family: tuple[Sequence[Question], Sequence[int]]) -> list[Cell]:
+        """The cells of a family, judged, given the seed of each."""
+        own, seeds = family
+        settings = [self._sampling(*each) for each in zip(own, seeds, strict=True)]
+        alone = self.sample
+        drawn = map(alone, own, settings) if alone else sample_family(own, settings)
+        return [
+            judge(cell, self.theory(cell), estimate, self.alarm, self.detectable)
+            for cell, estimate in zip(own, drawn, strict=True)
+        ]
+
+    def _sampling(self, cell: Question, seed: int) -> Sampling:
+        scalars = cell.instruments[1] == "scalars"
+        dtype = self.dtype if scalars else self.whole_dtype or self.dtype
+        return Sampling(pairs.REL_ERROR * self.detectable, seed=seed, dtype=dtype)
+
+
 def check(
     cells: Sequence[Question],
     *,
@@ -76,6 +111,7 @@ def check(
     detectable: float = DETECTABLE,
     dtype: Any = None,
     whole_dtype: Any = None,
+    executor: Submits | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Cell, ...]:
     """Sample every cell and compare it with theory.
@@ -89,39 +125,25 @@ def check(
         detectable: the relative error that every cell must be able to see.
         dtype: sampling precision; None takes float64 where JAX has it enabled.
         whole_dtype: of whole rows, keys and features; None is `dtype`.
+        executor: where families are sampled; None is two threads of this process.
         progress: called with (cells done, cells in all).
     """
-    seeds = np.random.SeedSequence(seed).generate_state(len(cells))
+    seeds = np.random.SeedSequence(seed).generate_state(len(cells)).tolist()
     alarm = false_alarm_rate / max(len(cells), 1)
-
     groups = families(cells) if sample is None else [[i] for i in range(len(cells))]
-
-    def judged(group: list[int]) -> list[Cell]:
-        own = [cells[i] for i in group]
-        settings = [
-            Sampling(
-                pairs.REL_ERROR * detectable,
-                seed=int(seeds[i]),
-                dtype=dtype if cells[i].instruments[1] == "scalars" else whole_dtype or dtype,
-            )
-            for i in group
-        ]
-        drawn = sample_family(own, settings) if sample is None else map(sample, own, settings)
-        return [
-            judge(cell, theory(cell), estimate, alarm, detectable)
-            for cell, estimate in zip(own, drawn, strict=True)
-        ]
-
+    tasks = [([cells[i] for i in group], [seeds[i] for i in group]) for group in groups]
+    work = _Judge(theory, sample, alarm, detectable, dtype, whole_dtype)
     found: dict[int, Cell] = {}
-    with ThreadPoolExecutor(_WORKERS) as pool:
-        try:
-            for group, each in zip(groups, pool.map(judged, groups), strict=True):
-                found |= dict(zip(group, each, strict=True))
-                if progress is not None:
-                    progress(len(found), len(cells))
-        except BaseException:  # Ctrl-C included: do not sample the rest first
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    threads = ThreadPoolExecutor(_WORKERS)
+    try:
+        for index, value, error, _ in completed(work, tasks, executor or threads):
+            if error is not None:
+                raise error
+            found |= dict(zip(groups[index], value, strict=True))
+            if progress is not None:
+                progress(len(found), len(cells))
+    finally:  # after Ctrl-C, do not sample the rest first
+        threads.shutdown(wait=False, cancel_futures=True)
     return tuple(found[i] for i in range(len(cells)))
 
 
@@ -148,6 +170,7 @@ def verify(
     false_alarm_rate: float = 1e-4,
     detectable: float = DETECTABLE,
     dtype: Any = None,
+    executor: Submits | None = None,
     progress: Callable[[int, int], None] | None = None,
     **parameters: Any,
 ) -> CrossCheck:
@@ -167,6 +190,7 @@ def verify(
         dtype: sampling precision; None takes float64 where JAX has it enabled, but float32 for what
             the reference grid draws whole (rows, keys, features): it is three times as fast, and
             its rounding a hundred times less than the detectable error.
+        executor: where cells are sampled, as in `sweep`; the same numbers on any. None is here.
         progress: called with (cells done, cells in all).
         **parameters: of a kernel given without a row.
 
@@ -189,6 +213,7 @@ def verify(
         detectable=detectable,
         dtype=dtype,
         whole_dtype=np.float32 if coarse else None,
+        executor=executor,
         progress=progress,
     )
     held = check_exact(exact)

@@ -1,0 +1,247 @@
+"""Where the blocks of a sweep are kept: in memory, or in a Zarr store that outlives the run.
+
+A store is a Zarr group that xarray opens lazily at any time, with NaN (of whole numbers 0) where
+nothing is computed yet. Its subgroup `manifest` holds the request, and a file for each block that
+is done with the hash of its values: a block is written first and marked then, so that a run that
+was ended anywhere leaves whole blocks and blocks to be done. Two runs of one request in one store
+write the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparsity.errors import InputError
+from sparsity.output import folder, json_text, refusal, write
+from sparsity.sweeps.parts import Block, Part, Request, blocks, edges
+from sparsity.sweeps.variables import Variables
+
+if TYPE_CHECKING:
+    import xarray
+
+MANIFEST = "manifest"
+_INSTALL = "stores need Zarr: pip install 'sparsity[zarr]'"
+
+
+class Memory:
+    """Blocks in arrays of this process, by part.
+
+    Args:
+        request: what was asked for.
+        parts: what it is made of.
+    """
+
+    def __init__(self, request: Request, parts: tuple[Part, ...]) -> None:
+        self._sizes = {name: len(grid) for name, grid in request.cells.grids.items()}
+        self._parts = parts
+        self._found: list[Variables] = [{} for _ in parts]
+        self._methods: dict[str, str] = {}
+
+    def has(self, block: Block) -> bool:
+        return False
+
+    def put(self, block: Block, found: Variables, method: str) -> None:
+        kept = self._found[block.part]
+        for name, (dims, values, attributes) in found.items():
+            if name not in kept:
+                shape = [self._sizes[dim] for dim in dims]
+                kept[name] = dims, np.zeros(shape, values.dtype), attributes
+            kept[name][1][block.place(dims)] = values
+        self._methods.setdefault(self._parts[block.part].name, method)
+
+    def dataset(self, label: Callable[[Variables, dict[str, str]], xarray.Dataset]) -> Any:
+        """What is kept, labelled."""
+        joined = {name: value for found in self._found for name, value in found.items()}
+        order = [part.name for part in self._parts]
+        return label(joined, dict(sorted(self._methods.items(), key=lambda x: order.index(x[0]))))
+
+
+class Store:
+    """Blocks in a Zarr store.
+
+    Args:
+        path: its folder; made if it is not there.
+        request: what was asked for.
+        parts: what it is made of.
+        label: (variables, methods) -> the dataset, with its coordinates.
+
+    Raises:
+        InputError: Zarr is not installed, the folder cannot be written, holds something else, or
+            the results of another request.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        request: Request,
+        parts: tuple[Part, ...],
+        label: Callable[[Variables, dict[str, str]], xarray.Dataset],
+    ) -> None:
+        try:
+            import zarr
+        except ImportError:
+            raise InputError("store", path, _INSTALL) from None
+        self._zarr: Any = zarr
+        self._parts, self._label = parts, label
+        self._request = request
+        self._arrays: dict[str, Any] = {}
+        self.path = Path(path)
+        asked = description(request)
+        with _told(self.path):
+            if (self.path / MANIFEST / "request.json").exists():
+                self._refuse_another(asked)
+            else:
+                self._begin(asked)
+        self._root: Any = zarr.open_group(self.path, mode="r+")
+
+    def _begin(self, asked: dict[str, Any]) -> None:
+        if self.path.is_dir() and any(x.name != "zarr.json" for x in self.path.iterdir()):
+            fix = "holds something that is no sweep; give a new folder"
+            raise InputError("store", self.path, fix)
+        folder(self.path)
+        empty = self._label({}, {})
+        # Coordinates and attributes, and nothing else yet.
+        empty.to_zarr(self.path, mode="w", zarr_format=3, consolidated=False)
+        self._zarr.open_group(self.path / MANIFEST, mode="w", zarr_format=3)
+        write(self.path / MANIFEST / "request.json", json_text(asked))
+
+    def _refuse_another(self, asked: dict[str, Any]) -> None:
+        try:
+            there = json.loads((self.path / MANIFEST / "request.json").read_text())
+        except ValueError:
+            raise InputError("store", self.path, "its request.json is damaged") from None
+        for name in {**asked, **there}:
+            if asked.get(name) != there.get(name):
+                fix = (
+                    f"holds another sweep: {name} is {there.get(name)} there and {asked.get(name)} "
+                    "here; give another folder"
+                )
+                raise InputError("store", self.path, fix)
+
+    def _mark(self, block: Block) -> Path:
+        place = ".".join(str(start) for _, start, _ in block.ranges) or "0"
+        return self.path / MANIFEST / f"{self._parts[block.part].name}.{place}.json"
+
+    def has(self, block: Block) -> bool:
+        """Whether the block is done, and is what was written: else it is to be done again."""
+        try:
+            mark = json.loads(self._mark(block).read_text())
+        except FileNotFoundError:
+            return False
+        except (OSError, ValueError):
+            mark = None
+        try:
+            if mark is not None and _hash(self._stored(mark["variables"], block)) == mark["sha256"]:
+                return True
+        except Exception:  # noqa: BLE001 # whatever a damaged file makes of itself
+            pass
+        text = f"store {self.path}: {self._mark(block).stem} is damaged; it is computed again"
+        warnings.warn(text, stacklevel=2)
+        return False
+
+    def _stored(self, names: list[str], block: Block) -> Iterator[tuple[str, np.ndarray]]:
+        for name in names:
+            array: Any = self._root[name]
+            yield name, np.asarray(array[block.place(array.metadata.dimension_names)])
+
+    def put(self, block: Block, found: Variables, method: str) -> None:
+        """Write the block, then mark it.
+
+        Raises:
+            InputError: it cannot be written.
+        """
+        with _told(self.path):
+            for name, (dims, values, attributes) in found.items():
+                self._array(name, dims, values.dtype, attributes, block)[block.place(dims)] = values
+            values = [(name, x[1]) for name, x in found.items()]
+            mark = {"variables": list(found), "sha256": _hash(values), "method": method}
+            write(self._mark(block), json_text(mark))
+
+    def _array(self, name: str, dims: Any, dtype: Any, attributes: Any, block: Block) -> Any:
+        """The array of a variable, made at its first block."""
+        if name in self._arrays:
+            return self._arrays[name]
+        sizes = edges(self._parts[block.part], self._request.cells)
+        lengths = {dim: len(grid) for dim, grid in self._request.cells.grids.items()}
+        try:
+            made = self._root.create_array(
+                name,
+                shape=tuple(lengths[dim] for dim in dims),
+                chunks=tuple(sizes.get(dim, lengths[dim]) for dim in dims),
+                dtype=dtype,
+                fill_value=np.nan if np.issubdtype(dtype, np.floating) else 0,
+                dimension_names=dims,
+                attributes=attributes,
+            )
+        except self._zarr.errors.ContainsArrayError:
+            made = self._root[name]
+        self._arrays[name] = made
+        return made
+
+    def dataset(self, label: Callable[[Variables, dict[str, str]], xarray.Dataset]) -> Any:
+        """The store, opened lazily."""
+        import xarray
+
+        methods, names = {}, []
+        with _told(self.path):
+            for i, part in enumerate(self._parts):
+                first = next(iter(blocks(i, part, self._request.cells)))
+                mark = json.loads(self._mark(first).read_text())
+                methods[part.name] = mark["method"]
+                names += mark["variables"]
+            self._root.attrs.put(dict(label({}, methods).attrs))
+        return xarray.open_zarr(self.path, chunks=None, consolidated=False)[names]
+
+
+def _hash(values: Any) -> str:
+    """Of named arrays, with their types and shapes."""
+    found = hashlib.sha256()
+    for name, array in values:
+        found.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
+
+
+def description(request: Request) -> dict[str, Any]:
+    """A request in JSON's own types: the same for the same results."""
+    import sparsity
+
+    cells = request.cells
+    grids = {}
+    for name, values in cells.grids.items():
+        digest = hashlib.sha256(str(values.tolist()).encode()).hexdigest()[:12]
+        grids[f"grid {name}"] = f"{len(values)} values from {values[0]} to {values[-1]} ({digest})"
+    weight = getattr(cells.kernel, "weight", None)
+    sampling = {
+        "seed": request.seed,
+        "rel_error": request.rel_error,
+        "max_samples": request.most,
+        "dtype": request.dtype or ("float64" if request.float64 else "float32"),
+    }
+    return {
+        "kernel": cells.kernel.name if weight is None else f"{cells.kernel.name}: {weight}",
+        "steps": ", ".join(map(repr, cells.steps)) or "none",
+        **grids,
+        "of": ", ".join(quantity.name for quantity in request.asked) or "S",
+        "limit": request.limit,
+        "montecarlo": sampling if request.montecarlo else False,
+        "sparsity": sparsity.__version__,
+    }
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """What the system refuses, in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise refusal(path, error, "store") from None

@@ -1,0 +1,350 @@
+"""Sweeps in blocks: the same bits everywhere, and stores that survive whatever ends a run."""
+
+import hashlib
+import itertools
+import json
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import time
+from concurrent import futures
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import xarray
+
+from sparsity import Alibi, Kernel, Row, Uniform, kernels, quantities, verify
+from sparsity.errors import InputError, NoClosedForm
+from sparsity.sweeps import parts
+from sparsity.sweeps.curves import sweep
+from sparsity.tasks import ATTEMPTS, Workers, completed
+
+GRID = {"gamma": "0.5:3:3", "beta": "-1,1", "length": "8,32"}
+SAMPLED = {"montecarlo": True, "rel_error": 0.1, "max_samples": 2e4, "seed": 3}
+
+
+def files(folder):
+    """What a store holds, by path."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small():
+    """Blocks of a few cells."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parts, "EACH", 3)
+        yield
+
+
+@pytest.fixture(scope="module")
+def whole(small, tmp_path_factory):
+    """A sweep in memory, and the same in a store."""
+    folder = tmp_path_factory.mktemp("whole") / "store"
+    plain = sweep("exp", of=("n_eff", "participation"), **GRID, **SAMPLED)
+    kept = sweep("exp", of=("n_eff", "participation"), **GRID, **SAMPLED, store=folder)
+    return plain, kept, folder
+
+
+class Ended(Exception):
+    """Ends a run."""
+
+
+def ending(after):
+    """A progress callback that ends the run after so many blocks."""
+
+    def report(done, total):
+        if done >= after:
+            raise Ended
+
+    return report
+
+
+def test_what_crosses_to_another_process_is_known_there_again():
+    every = [*kernels.known(), *kernels.MAPS, kernels.named("topk:16"), Kernel.parse("s**2 + 1")]
+    every += [*quantities.ALL, quantities.named("top_k_mass:8"), quantities.named("pq_index:1,2")]
+    every.append(Row("exp", gamma=2, steps=(Alibi(0.01),), scores=Uniform()))
+    for one in every:
+        assert pickle.loads(pickle.dumps(one)) == one, one
+    for quantity in quantities.ALL:
+        assert pickle.loads(pickle.dumps(quantity)) is quantity
+    for error in (InputError("gamma", -1, "must be > 0"), NoClosedForm("moment", "of f")):
+        assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    assert len(every) > 25
+
+
+def test_blocks_hold_every_cell_once():
+    from sparsity.sweeps.curves import grids_of
+    from sparsity.sweeps.variables import Grid
+
+    lengths = [5, 7, 64, 1000]
+    given = {"beta": np.arange(5.0), "gamma": np.arange(1, 8.0), "length": lengths}
+    cells = Grid(kernels.exp, (), grids_of(kernels.exp, given))
+    settings = {"seed": 0, "rel_error": 1e-2, "most": 1e3, "dtype": None, "float64": False}
+    request = parts.asked(cells, None, montecarlo=True, **settings)
+    every = parts.parts(request)
+    assert [part.name for part in every] == [
+        *("method", "method_n_eff", "method_mc", "method_n_eff_mc"),
+    ]
+    for number, most in itertools.product(range(4), (1, 2, 6, 20, 10**6)):
+        part = replace(every[number], most=most)
+        cut = parts.blocks(number, part, cells)
+        seen = np.zeros([len(cells.grids[name]) for name in part.split], int)
+        for block in cut:
+            seen[block.place(part.split)] += 1
+            assert seen[block.place(part.split)].size <= most
+        assert (seen == 1).all()
+        assert parts.count(part, cells) == len(cut)
+
+
+def test_a_store_holds_what_memory_does(whole):
+    plain, kept, folder = whole
+    xarray.testing.assert_identical(plain, kept.load())
+    assert list(plain) == list(kept)
+    assert len(files(folder)) > 20
+
+
+def test_estimates_do_not_depend_on_how_cells_are_cut(whole, monkeypatch):
+    monkeypatch.setattr(parts, "EACH", 2)
+    again = sweep("exp", of=("n_eff", "participation"), **GRID, **SAMPLED)
+    for name in ("n_eff_mc", "stderr_n_eff_mc", "participation_mc"):
+        assert (again[name].values == whole[0][name].values).all()
+
+
+@pytest.mark.parametrize("after", [1, 3, 5])
+def test_a_run_that_was_ended_goes_on(whole, tmp_path, after):
+    plain, _, folder = whole
+    asked = {"of": ("n_eff", "participation"), **GRID, **SAMPLED, "store": tmp_path / "s"}
+    with pytest.raises(Ended):
+        sweep("exp", **asked, progress=ending(after))
+    under_way = xarray.open_zarr(tmp_path / "s", consolidated=False)
+    known = int(sum(under_way[name].notnull().sum() for name in under_way if "seed" not in name))
+    assert 0 < known < sum(v.size for k, v in plain.items() if "seed" not in k)
+    done = []
+    sweep("exp", **asked, progress=lambda *each: done.append(each))
+    total = done[-1][1]
+    assert done == [(i, total) for i in range(after + 1, total + 1)]  # the rest, and no more
+    assert files(tmp_path / "s") == files(folder)
+
+
+def test_processes_give_the_same_bytes(whole, tmp_path):
+    asked = {"of": ("n_eff", "participation"), **GRID, **SAMPLED}
+    with Workers(2) as workers:
+        found = sweep("exp", **asked, store=tmp_path / "s", executor=workers)
+        again = list(completed(_pid, range(8), workers))
+        there = verify("exp", gamma=0.5, length=4, detectable=0.05, executor=workers)
+    here = verify("exp", gamma=0.5, length=4, detectable=0.05)
+    assert [(x.z, x.verdict) for x in there.cells] == [(x.z, x.verdict) for x in here.cells]
+    assert len(here.cells) > 3
+    xarray.testing.assert_identical(whole[0], found.load())
+    assert files(tmp_path / "s") == files(whole[2])
+    assert len({each.value for each in again}) <= 2
+    assert os.getpid() not in {each.value for each in again}
+
+
+def _pid(task):
+    return os.getpid()
+
+
+def _die_once(path):
+    if not os.path.exists(path):
+        open(path, "w").close()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "done"
+
+
+def _die(path):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_tasks_of_a_lost_worker_are_done_again_and_a_fatal_one_is_given_up(tmp_path):
+    with Workers(1) as workers:
+        found = list(completed(_die_once, [str(tmp_path / "a"), str(tmp_path / "b")], workers))
+    assert sorted((each.index, each.value) for each in found) == [(0, "done"), (1, "done")]
+
+    tries = []
+
+    class Lossy(futures.Executor):
+        def submit(self, fn, /, *args, **kwargs):
+            tries.append(args)
+            lost = futures.Future()
+            lost.set_exception(futures.BrokenExecutor("gone"))
+            return lost
+
+    (given_up,) = completed(_die, ["x"], Lossy())
+    assert isinstance(given_up.error, futures.BrokenExecutor)
+    assert len(tries) == ATTEMPTS
+
+
+class Jobs:
+    """As submitit: what it hands out is no future, and is done at the second look."""
+
+    class Job:
+        def __init__(self, value):
+            self.value, self.looks = value, 0
+
+        def done(self):
+            self.looks += 1
+            return self.looks > 1
+
+        def result(self):
+            return self.value
+
+        def cancel(self):
+            pass
+
+    def submit(self, fn, /, *args):
+        return self.Job(fn(*args))
+
+
+def test_whatever_submits_is_an_executor(whole):
+    found = sweep("exp", of=("n_eff", "participation"), **GRID, **SAMPLED, executor=Jobs())
+    xarray.testing.assert_identical(whole[0], found)
+
+
+def test_a_failing_block_is_named_and_the_others_are_kept(tmp_path, monkeypatch):
+    asked = {"gamma": "1:3:3", "length": "8,16", "steps": None}
+    del asked["steps"]
+    row = Row("exp", gamma=1, steps=(Alibi(0.1),))
+    monkeypatch.setattr(parts, "EACH", 1)
+    from sparsity.sweeps.variables import Grid
+
+    right = Grid.exact
+
+    def wrong(self, quantity):
+        if 2.0 in self.grids["gamma"]:
+            raise InputError("gamma", 2.0, "is not resolved")
+        return right(self, quantity)
+
+    monkeypatch.setattr(Grid, "exact", wrong)
+    with pytest.raises(InputError, match=r"^gamma = 2\.0: is not resolved$"):
+        sweep(row, of="n_eff", **asked)
+    with pytest.raises(InputError, match=r"1 block: .*gamma 2.*is not resolved.*in the store"):
+        sweep(row, of="n_eff", **asked, store=tmp_path / "s")
+    kept = xarray.open_zarr(tmp_path / "s", consolidated=False)
+    assert kept.n_eff.isnull().values.ravel().tolist() == [False, False, True, True, False, False]
+    monkeypatch.setattr(Grid, "exact", right)
+    assert not sweep(row, of="n_eff", **asked, store=tmp_path / "s").n_eff.isnull().any()
+
+
+def test_a_damaged_block_is_computed_again(whole, tmp_path):
+    asked = {"of": ("n_eff", "participation"), **GRID, **SAMPLED, "store": tmp_path / "s"}
+    sweep("exp", **asked)
+    chunks = [x for x in (tmp_path / "s" / "n_eff_mc").rglob("*") if x.is_file()]
+    chunk = next(x for x in sorted(chunks) if x.name != "zarr.json")
+    chunk.write_bytes(chunk.read_bytes()[:-3] + b"abc")
+    with pytest.warns(UserWarning, match=r"method_n_eff_mc\.0.*damaged; it is computed again"):
+        sweep("exp", **asked)
+    assert files(tmp_path / "s") == files(whole[2])
+    mark = next((tmp_path / "s" / "manifest").glob("method.*.json"))
+    mark.write_text("{")
+    with pytest.warns(UserWarning, match="damaged; it is computed again"):
+        sweep("exp", **asked)
+    assert files(tmp_path / "s") == files(whole[2])
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"gamma": "0.5:3:4"}, "grid gamma is 3 values"),
+        ({"gamma": "0.5:3.1:3"}, "grid gamma"),
+        ({"seed": 4}, "montecarlo"),
+        ({"of": "n_eff"}, "of is n_eff, participation there and n_eff here"),
+        ({"montecarlo": False}, "montecarlo"),
+    ],
+)
+def test_another_sweep_in_the_same_place_is_refused(whole, change, named):
+    before = files(whole[2])
+    asked = {"of": ("n_eff", "participation"), **GRID, **SAMPLED, "store": whole[2]} | change
+    with pytest.raises(InputError, match="holds another sweep") as error:
+        sweep("exp", **asked)
+    assert named in str(error.value)
+    assert "\n" not in str(error.value)
+    assert files(whole[2]) == before
+
+
+def test_places_that_cannot_hold_a_store(tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes.txt").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    for place, why in (("full", "no sweep"), ("file", "cannot be written"), ("file/x", "cannot")):
+        with pytest.raises(InputError, match=why) as error:
+            sweep("exp", gamma=[1, 2], store=tmp_path / place)
+        assert "\n" not in str(error.value)
+    assert (tmp_path / "full" / "notes.txt").read_text() == "mine"
+
+
+LINE = (
+    *("sweep", "relu2", "--gamma", "0.5:3:24", "--beta=-1:1:4", "--length", "8,32", "--of"),
+    *("n_eff", "--montecarlo", "--rel-error", "0.1", "--seed", "5", "--json"),
+)
+
+
+def started(store, *more):
+    command = [sys.executable, "-m", "sparsity", *LINE, "--store", str(store), *more]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def killed_and_run_again(store, workers, kills, generator):
+    """Run the command, killed at random moments, then to its end; the number of kills."""
+    count = 0
+    for _ in range(kills):
+        process = started(store, *workers)
+        while not (store / "manifest").is_dir() and process.poll() is None:
+            time.sleep(0.02)
+        time.sleep(generator.uniform(0, 2.0))
+        process.kill()
+        process.communicate()
+        count += process.returncode == -signal.SIGKILL
+    process = started(store, *workers)
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert json.loads(out)["sizes"] == {"beta": 4, "gamma": 24, "length": 2}
+    return count
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [(), ("--workers", "2")])
+def test_killed_at_ten_moments(tmp_path, workers):
+    process = started(tmp_path / "unbroken")
+    assert process.wait(timeout=300) == 0
+    generator = random.Random(1)
+    count = sum(
+        killed_and_run_again(tmp_path / f"s{i}", workers, 2, generator) > 0 for i in range(5)
+    )
+    assert count >= 3
+    for i in range(5):
+        assert files(tmp_path / f"s{i}") == files(tmp_path / "unbroken")
+
+
+@pytest.mark.slow
+def test_two_writers_lose_nothing(tmp_path):
+    both = [started(tmp_path / "s") for _ in range(2)]
+    assert [process.wait(timeout=300) for process in both] == [0, 0]
+    assert started(tmp_path / "alone").wait(timeout=300) == 0
+    assert files(tmp_path / "s") == files(tmp_path / "alone")
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_one_line_and_what_is_done_stays(tmp_path):
+    """No file may grow beyond a few bytes: as a full disk, for who is not root."""
+    limited = (
+        "import resource, sys; from sparsity.cli import main; import sparsity, signal;"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600)); main()"
+    )
+    command = [sys.executable, "-c", limited, *LINE, "--store", str(tmp_path / "s")]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert found.returncode == 2
+    assert len(found.stderr.strip().splitlines()) == 1
+    assert "cannot be written" in found.stderr
+    assert not list(tmp_path.rglob("*.part*"))
+    process = started(tmp_path / "s")
+    assert process.wait(timeout=300) == 0
