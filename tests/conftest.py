@@ -8,7 +8,7 @@ import signal
 import tempfile
 
 os.environ.setdefault("MPLBACKEND", "Agg")  # before anything imports Matplotlib
-# The workers fill the cores: threads of a product would wait for each other, and burn time doing so.
+# The workers fill the cores: threads of a product would wait for each other, and burn time so.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before anything imports NumPy
 # A test compiles much and draws little: a third less to compile, though rows are drawn more slowly.
 flags = ["--xla_backend_optimization_level=1"]
