@@ -14,6 +14,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before anything imports Nu
 flags = ["--xla_backend_optimization_level=1"]
 if importlib.metadata.version("jaxlib").startswith("0.10."):  # XLA dies of a flag it has not
     flags.append("--xla_cpu_use_fusion_emitters=false")
+    flags.append("--xla_cpu_parallel_codegen_split_count=1")  # the workers fill the cores
 os.environ.setdefault("XLA_FLAGS", " ".join(flags))
 # What one worker or command of this run has compiled, the others need not compile again.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
