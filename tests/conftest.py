@@ -8,10 +8,13 @@ import signal
 import tempfile
 
 os.environ.setdefault("MPLBACKEND", "Agg")  # before anything imports Matplotlib
+# The workers fill the cores: threads of a product would wait for each other, and burn time so.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before anything imports NumPy
 # A test compiles much and draws little: a third less to compile, though rows are drawn more slowly.
 flags = ["--xla_backend_optimization_level=1"]
 if importlib.metadata.version("jaxlib").startswith("0.10."):  # XLA dies of a flag it has not
     flags.append("--xla_cpu_use_fusion_emitters=false")
+    flags.append("--xla_cpu_parallel_codegen_split_count=1")  # the workers fill the cores
 os.environ.setdefault("XLA_FLAGS", " ".join(flags))
 # What one worker or command of this run has compiled, the others need not compile again.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:

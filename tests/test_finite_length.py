@@ -333,3 +333,19 @@ def test_a_law_whose_reference_is_refused_stands_by_itself():
     found = exact(score_kernel("pole", weight), beta=0.5, gamma=0.0344, length=[2, 100])
     assert (found.error_bound < 1e-9).all()
     assert found.value[0] == pytest.approx(1.99980847, abs=1e-8)
+
+
+def test_a_product_in_parts_has_the_bits_of_the_whole(monkeypatch):
+    rng, split, sizes = np.random.default_rng(0), np.array_split, []
+    blocks, columns = rng.random((2, 4, 3000)), rng.random((3000, 129))
+
+    def seen(*arguments, **named):
+        parts = split(*arguments, **named)
+        sizes.extend(part.shape[1] for part in parts)
+        return parts
+
+    monkeypatch.setattr(np, "array_split", seen)
+    assert np.array_equal(laplace._product(blocks, columns), blocks @ columns)
+    assert sum(sizes) == 129
+    assert min(sizes) >= 4
+    assert 4 * 3000 * max(sizes) <= laplace._UNSHARED  # one thread's work

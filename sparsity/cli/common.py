@@ -275,10 +275,12 @@ def compile_quickly() -> None:
     """For commands that compile much and draw little: XLA without its fusion emitters.
 
     It compiles in half the time; rows are then drawn more slowly, and a sum may differ in its last
-    bits. Flags that are set already are left alone.
+    bits. The parts of such a command fill the cores, so that NumPy's products stay on one of them.
+    What is set already is left alone.
     """
     import importlib.metadata
     import os
 
     if importlib.metadata.version("jaxlib").startswith("0.10."):  # XLA dies of a flag it has not
         os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy is not imported yet

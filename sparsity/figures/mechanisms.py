@@ -38,31 +38,32 @@ MECHANISMS: dict[str, Callable[[float], Row]] = {
 _LOOKS = (*plotting.LOOKS, plotting.Look("#8c6d31", (0, (2.5, 1.2)), "P"))
 
 
-def _points(context: Context, label: str, gammas: Sequence[float]) -> tuple[dict, list, str]:
-    """Sampled rows of LENGTH by γ as 1/E Σp², the exact logarithms there, and the method."""
-    points, logs, method = {}, [], ""
-    for gamma in gammas:
+def _points(context: Context, label: str) -> tuple[dict, str]:
+    """Sampled rows of LENGTH by γ as 1/E Σp², and the method."""
+    points, method = {}, ""
+    for gamma in SAMPLED:
         row, seed = MECHANISMS[label](gamma), cell_seed(context.seed, label, gamma)
         to = max(context.rel_error, REL_ERROR)
         found = sample_rows(row, LENGTH, Sampling(rel_error=to, seed=seed, dtype=np.float32), OF)
         inverse = 1 / found.value
         points[gamma] = (inverse, inverse * found.rel_stderr, found.samples, seed)
-        logs.append(-float(exact(row, length=LENGTH, of=OF).log_value))
         method = found.method
-    return points, logs, method
+    return points, method
 
 
 def data(context: Context) -> Data:
     """1/E Σp² of every mechanism against n, then against γ."""
     over_n, over_gamma = [], []
     for label, row in MECHANISMS.items():
-        points, logs, method = _points(context, label, SAMPLED)
+        points, method = _points(context, label)
         log = -exact(row(GAMMA), length=LENGTHS, of=OF).log_value
+        laws = [exact(row(float(g)), length=LENGTH, of=OF).log_value for g in GAMMAS]
+        laws = -np.array(laws, dtype=float)
+        logs = laws[np.isin(GAMMAS, SAMPLED)]
         at = SAMPLED.index(GAMMA)
         here = {float(LENGTH): points[GAMMA]}
         over_n.append(Series.line(label, LENGTHS, log).with_points([logs[at]], here, method))
-        laws = [exact(row(float(g)), length=LENGTH, of=OF).log_value for g in GAMMAS]
-        line = Series.line(f"{label}, n = {LENGTH}", GAMMAS, -np.array(laws, dtype=float))
+        line = Series.line(f"{label}, n = {LENGTH}", GAMMAS, laws)
         over_gamma.append(line.with_points(logs, points, method))
     return (*over_n, *over_gamma)
 

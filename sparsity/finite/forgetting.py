@@ -89,11 +89,11 @@ def _rows(
     gate = _gate(*gates, integral.power, step, len(u))
     half, pairs = _STENCIL // 2, quantity is quantities.n_eff
 
+    more, lost = np.empty(len(gate) + len(u) + half), 1 - gate.sum()
+
     def gated(values: np.ndarray, before: float = 0.0) -> np.ndarray:
-        ends = np.full(len(gate), before), np.full(half, values[-1])
-        more = np.concatenate([ends[0], values, ends[1]])
-        first = len(gate) + half
-        return np.convolve(more, gate)[first : first + len(u)] + before * (1 - gate.sum())
+        more[: len(gate)], more[len(gate) : -half], more[-half:] = before, values, values[-1]
+        return np.convolve(more, gate, "valid")[half + 1 :] + before * lost
 
     phi1, *own = _token(gamma, quantity, u, step)
     phi, fields = phi1, own

@@ -27,6 +27,8 @@ _TERMS, _SMALL = 12, -1.5  # of the series of e^(−x); log x below which they a
 _LARGE = 5.5  # log x above which e^(−x) counts as zero
 _AT_ONCE = 32  # points of u
 _FEW = 4  # laws of a product
+_UNSHARED = 2**18  # multiplications in a product up to which OpenBLAS leaves it to one thread
+_FEWEST = 8  # columns: one alone would be summed in another order
 _COARSE = np.arange(40.0, -176.0, -2.0)  # of u, from the largest |f|^c, where ranges are looked for
 Orders = tuple[float | LogMoment, ...]
 _NEAR = 1.25  # rounding error of a density over that of its reference
@@ -176,12 +178,23 @@ def _band(log_node: np.ndarray, rise: np.ndarray, k: Orders) -> np.ndarray:
 def _blocks(w: np.ndarray) -> np.ndarray:
     """Weights of any number of laws in blocks of a few, [blocks, few, nodes], filled up with zeros.
 
-    Products with a block are too small to be shared out between threads, which would wait for each
-    other, and the same bits whatever the number of laws.
+    A product with a block has the same bits whatever the number of laws.
     """
     rows = w.reshape(-1, w.shape[-1])
     padding = np.zeros((-len(rows) % _FEW, w.shape[-1]))
     return np.concatenate([rows, padding]).reshape(-1, _FEW, w.shape[-1])
+
+
+def _product(blocks: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """The matrix product, a few columns at a time, with the bits of the whole.
+
+    The whole would be shared out between threads, which wait for each other longer than they work.
+    """
+    few = max(_UNSHARED // (_FEW * max(len(columns), 1)), _FEWEST)
+    if columns.shape[1] <= few:
+        return blocks @ columns
+    parts = np.array_split(columns, -(-columns.shape[1] // few), axis=1)
+    return np.concatenate([blocks @ part for part in parts], axis=-1)
 
 
 class Laplace:
@@ -233,12 +246,13 @@ class Laplace:
             grown, new = np.exp((high - was) * powers), w[..., done:first]
             if logged.any():
                 logs = (logs + (high - was) * light) * grown
-                logs += (new * (high + log[done:first])) @ fresh
-            light = light * grown + new @ fresh
+                logs += _product(new * (high + log[done:first]), fresh)
+            light = light * grown + _product(new, fresh)
             done, was = first, high
             rise = np.exp(np.multiply.outer(powers, u[part] - high))
             terms = (series.T[:, :, None] * rise[:, None]).reshape(len(powers), -1)
-            found = w[..., first:last] @ _band(log[first:last] + high, u[part] - high, self.k)
+            band = _band(log[first:last] + high, u[part] - high, self.k)
+            found = _product(w[..., first:last], band)
             if logged.any():
                 rows = np.repeat(logged, len(u[part]))
                 since = np.where(rows, np.tile(u[part] - high, len(series)), 1.0)

@@ -23,6 +23,7 @@ from sparsity.theory.score_laws import Gaussian
 FAR, _FINE = 38.0, 0.01  # of t: how far, and how finely, turns are looked for
 _NOISE = 32 * EPS  # a relative rise of log|f| that is none
 _HALVINGS = 55
+_AHEAD, _FEW = 5, 4  # halvings in one call, a divisor of theirs; where at most so many levels are
 _MOST_TURNS = 40
 
 
@@ -119,10 +120,19 @@ class LevelSets:
         """Where |f| passes levels on a piece; an end of the piece where it does not."""
         low = np.full(level.shape, max(piece.low, -FAR))
         high = np.full(level.shape, min(piece.high, FAR))
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (low + high)
-            up = (self.log(middle) < level) == (piece.sign > 0)
-            low, high = np.where(up, middle, low), np.where(up, high, middle)
+        ahead = _AHEAD if level.size <= _FEW else 1  # the places of several halvings in one call
+        for _ in range(_HALVINGS // ahead):
+            places = np.stack([low, high])
+            for _ in range(ahead):
+                middle = 0.5 * (places[1:] + places[:-1])
+                places = np.insert(places, np.arange(1, len(places)), middle, axis=0)
+            inside = places[1:-1]
+            log = self.log(inside.reshape(-1)).reshape(inside.shape)
+            up = (log < level) == (piece.sign > 0)
+            at = np.zeros(level.shape, dtype=int)
+            for half in (2**k for k in reversed(range(ahead))):
+                at += half * np.take_along_axis(up, (at + half - 1)[None], axis=0)[0]
+            low, high = np.take_along_axis(places, np.stack([at, at + 1]), axis=0)
         return 0.5 * (low + high)
 
     def _flat(self, piece: Piece) -> float:
