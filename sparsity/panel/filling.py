@@ -5,6 +5,7 @@ All of it is cut into slices, from coarse to fine; between slices it can be left
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,7 +13,16 @@ from typing import Any
 import numpy as np
 
 from sparsity.errors import InputError, NoClosedForm
-from sparsity.panel.lines import at_once, exact, exact_lengths, slowly, why_not
+from sparsity.kernels import RowMap, performer
+from sparsity.panel.lines import (
+    at_once,
+    exact,
+    exact_lengths,
+    has_limit,
+    refusal,
+    slowly,
+    why_not,
+)
 from sparsity.panel.picture import Axes, curves, places
 from sparsity.panel.state import Spec, State
 from sparsity.panel.store import Point, Store
@@ -36,14 +46,14 @@ def _coarse_to_fine(count: int) -> list[int]:
 def laws(state: State, store: Store) -> Iterator[None]:
     """Fill in the exact law and the slower limits: at the marker first, then along the curves."""
     axes = Axes(state)
-    found = [spec for _, spec in curves(state)]
+    found = [curve.spec for curve in curves(state) if not refusal(curve.spec)]
     for spec in found:
         yield from _law(store, spec.at(axes.name, axes.marker))
     for spec in found:
         yield from _all_limits(store, spec, axes.name, places(axes, spec)[0])
     if axes.name == "length":
         for spec in found:
-            if spec.score and spec.rows == "iid":
+            if spec.whole and spec.rows == "iid" and not why_not(spec):
                 yield from _all_lengths(store, spec, places(axes, spec)[0])
     grids = [places(axes, spec)[0] for spec in found]
     for k in _coarse_to_fine(max(map(len, grids), default=0)):
@@ -54,9 +64,13 @@ def laws(state: State, store: Store) -> Iterator[None]:
 
 def _all_lengths(store: Store, spec: Spec, lengths: np.ndarray) -> Iterator[None]:
     new = [n for n in lengths.tolist() if spec.at("length", n) not in store.exact]
+    try:
+        found = exact_lengths(spec, np.array(new)) if new else []
+    except (InputError, ArithmeticError):  # one of them; each will say so for itself
+        return
+    for n, point in zip(new, found, strict=True):
+        store.exact.put(spec.at("length", n), point)
     if new:
-        for n, point in zip(new, exact_lengths(spec, np.array(new)), strict=True):
-            store.exact.put(spec.at("length", n), point)
         yield
 
 
@@ -66,18 +80,18 @@ def _all_limits(store: Store, spec: Spec, x: str, values: np.ndarray) -> Iterato
     try:
         if not len(new) or not spec.score or at_once(spec, x, new) is not None:
             return
-        log_S = at_once(spec, x, new, method=None)
+        found = at_once(spec, x, new, method=None)
     except (InputError, ArithmeticError):  # one of them; each will say so for itself
         return
-    if log_S is not None:
-        for at, value in zip(new.tolist(), log_S.tolist(), strict=True):
+    if found is not None:
+        for at, value in zip(new.tolist(), found.tolist(), strict=True):
             store.limit.put(spec.at(x, at), value)
         yield
 
 
 def _law(store: Store, spec: Spec) -> Iterator[None]:
     """One point of one curve, unless it is known."""
-    if spec not in store.exact and spec.score and not why_not(spec):
+    if spec not in store.exact and spec.whole and not why_not(spec):
         try:
             point = exact(spec)
             if point is not None:
@@ -85,11 +99,11 @@ def _law(store: Store, spec: Spec) -> Iterator[None]:
         except (InputError, ArithmeticError) as error:
             store.exact.put(spec, str(error))
         yield
-    if spec not in store.limit and spec.score:
+    if spec not in store.limit and spec.whole and has_limit(spec):
         try:
             if at_once(spec, "", np.zeros(1)) is not None:
                 return
-            if spec.rows == "iid" or not why_not(spec):
+            if spec.rows == "iid" or spec.law.quick(spec.kernel, dict(spec.values)["length"]):
                 store.limit.put(spec, slowly(spec))
         except (InputError, ArithmeticError) as error:
             store.limit.put(spec, str(error))
@@ -103,6 +117,10 @@ def formulas(state: State, store: Store) -> Iterator[None]:
 
     for kernel in state.known:
         if kernel.name in state.shown and kernel.name not in store.formulas:
+            if isinstance(kernel, RowMap):
+                store.formulas.put(kernel.name, html.escape(f"p = {kernel.formula}"))
+                yield
+                continue
             try:
                 derived = derive(kernel)
                 whole = derived.S if derived.reduced is None else derived.reduced
@@ -124,7 +142,8 @@ def samples(state: State, store: Store, check: Callable[..., None]) -> Iterator[
         check: called as often as sampling allows; raises `Left` to end it.
     """
     axes = Axes(state)
-    grids = [(spec, places(axes, spec)[1]) for spec in state.specs()]
+    shown = [spec for spec in state.specs() if not refusal(spec)]
+    grids = [(spec, places(axes, spec)[1]) for spec in shown]
     for number, chunks in enumerate(_ROUNDS):
         for k in range(max((len(grid) for _, grid in grids), default=0)):
             for spec, grid in grids:
@@ -151,7 +170,7 @@ def _sample(
 
 
 def _draw(spec: Spec, chunks: int, check: Callable[..., None]) -> tuple[Any, str]:
-    """An estimate of n_eff of whole rows, or of S where the kernel has no rows."""
+    """An estimate of whole rows, or of S where the kernel has none to draw."""
     from sparsity.montecarlo import estimate
     from sparsity.sweeps.curves import cell_seed
 
@@ -161,14 +180,16 @@ def _draw(spec: Spec, chunks: int, check: Callable[..., None]) -> tuple[Any, str
         "progress": lambda done, total: check(),
         "rel_error": 5e-4,
     }
-    if not spec.score:
+    if not spec.whole:
         if spec.query:
             v |= {"query": spec.query}
+        of = "S" if spec.of == "n_eff" else spec.of
         draws = chunks * 32 * max(8, 2**16 // int(v.get("dim", 2**8)))
-        return estimate(spec.kernel, max_samples=draws, **settings, **v), "S"
-    n, row = int(v["length"]), spec.law.row(spec.kernel, v)
-    width = n * (int(v["dim"]) if any(isinstance(step, QKNorm) for step in row.steps) else 1)
+        return estimate(spec.kernel, of=of, max_samples=draws, **settings, **v), of
+    n, row = int(v["length"]), spec.row()
+    keys = any(isinstance(step, QKNorm) for step in row.steps) or spec.kernel is performer
+    width = n * (int(v["dim"]) if keys else 1)
     if n > _LONGEST_SAMPLED or n * v.get("dim", 1) > 2**20:
         raise InputError("n", n, f"rows of at most {_LONGEST_SAMPLED} numbers are drawn here")
     draws = chunks * 32 * max(1, 2**16 // width)
-    return estimate(row, length=n, of="n_eff", max_samples=draws, **settings), "n_eff"
+    return estimate(row, length=n, of=spec.quantity, max_samples=draws, **settings), spec.of

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
@@ -16,16 +17,19 @@ import anywidget
 
 from sparsity.errors import InputError
 from sparsity.kernels.queries import NAMES
-from sparsity.panel import filling
+from sparsity.panel import filling, plots
 from sparsity.panel.calls import python, table
 from sparsity.panel.controls import CONTROLS
+from sparsity.panel.lines import refusal
 from sparsity.panel.picture import picture
-from sparsity.panel.state import Y_AXES, State, edit
+from sparsity.panel.state import State, edit
 from sparsity.panel.store import Store
 
 _PAUSE = 0.12  # seconds without an edit before anything is filled in: the hand goes first
 _REST = 0.3  # seconds without an edit before sampling starts
 _BREATH = 0.06  # seconds between pictures while filling in
+
+_ALWAYS = {"beta", "gamma", "length", "decay", "ratio", "dim"}  # shown, be they used or not
 
 _FRONT = files("sparsity.panel") / "front"
 
@@ -185,10 +189,24 @@ class Panel(anywidget.AnyWidget):
             drain(filling.samples(state, self._store, check), "sampling")
 
 
+def _refused(state: State) -> dict[str, str]:
+    """Why a quantity cannot be had of any curve that is shown, by the name of its plot."""
+    found = {}
+    for name, _ in plots.offered():
+        of = plots.named(name).of.name
+        why = [refusal(replace(spec, of=of)) for spec in state.specs()]
+        if why and all(why):
+            found[name] = why[0]
+    return found
+
+
 def _summary(state: State) -> dict[str, Any]:
     """What the controls show."""
     return {
-        **{name: getattr(state, name) for name in ("rows", "query", "x", "y", "sampling")},
+        **{name: getattr(state, name) for name in ("rows", "query", "x", "sampling")},
+        "y": state.y.partition(":")[0],
+        "argument": plots.argument(state.y),
+        "refused": _refused(state),
         "kernels": [{"name": k.name, "title": k.title} for k in state.known],
         "shown": list(state.shown),
         "values": dict(state.values),
@@ -205,9 +223,9 @@ def _setting(state: State) -> dict[str, Any]:
     """What the controls are: sent once."""
     return {
         "rows": [{"name": r.name, "title": r.title} for r in state.laws],
-        "own": sorted({name for r in state.laws for name in r.controls} - {"decay", "dim"}),
+        "own": sorted(CONTROLS.keys() - _ALWAYS),
         "queries": list(NAMES),
-        "y": [{"name": name, "title": title} for name, title in Y_AXES.items()],
+        "y": [{"name": name, "title": title} for name, title in plots.offered()],
         "controls": [
             {
                 "name": name,

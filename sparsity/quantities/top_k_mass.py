@@ -55,7 +55,7 @@ def _member(name: str, number: float) -> Quantity:
         of=of,
         units=True,
         whole=True,
-        limit=lambda rows: rows.top(min(k / rows.n, 1.0)),
+        limit=lambda rows: rows.top(np.minimum(k / rows.n, 1.0)),
         layers=largest(k),
     )
 

@@ -258,7 +258,7 @@ def test_points_appear_at_rest_tighten_and_go_grey(panel):
     last = panel.root.evaluate(read)
     assert len(last) == 7
     assert sum(last) < sum(first) or sum(last) < 7  # pixels: tighter, or as tight as can be seen
-    S = [float(g.get_attribute("data-s")) for g in panel.root.locator("g.point").all()]
+    S = [float(g.get_attribute("data-value")) for g in panel.root.locator("g.point").all()]
     law = float(exact("exp", length=N, gamma=2).S_rms)
     assert min(abs(s / law - 1) for s in S) < 0.01
     panel.slider("length").focus()
