@@ -18,15 +18,24 @@ import pytest
 import sympy
 
 import sparsity
-from sparsity import Alibi, Decay, Rope, Row, Sink, SinkLogit, Window, evaluate
+from sparsity import Alibi, Decay, Rope, Row, Sink, SinkLogit, Uniform, Window, evaluate, quantities
 from sparsity.errors import InputError
 from sparsity.finite.exact import exact as exact_law
 from sparsity.kernels import ALL, MAPS, named, score_kernel
-from sparsity.panel import filling, opened, rowlaws
+from sparsity.panel import filling, opened, plots, rowlaws
 from sparsity.panel.calls import python, table
 from sparsity.panel.controls import CONTROLS
-from sparsity.panel.lines import at_once, exact, exact_lengths, slowly, why_not
-from sparsity.panel.picture import Axes, curves, picture
+from sparsity.panel.lines import (
+    at_once,
+    exact,
+    exact_lengths,
+    has_law,
+    has_limit,
+    provisional,
+    slowly,
+    why_not,
+)
+from sparsity.panel.picture import Axes, curves, picture, refused
 from sparsity.panel.state import edit, initial
 from sparsity.panel.store import Memory, Store
 from sparsity.rows import steps
@@ -221,6 +230,288 @@ def test_exact_points():
     assert exact(features) is None
     (slow,) = start("relu2", rows="alibi").specs()
     assert exact(slow) is None
+
+
+# --- quantities --------------------------------------------------------------------------------
+
+PLOTS = [name for name, *_ in plots.offered()]
+OF_SOFTMAX = [name for name in PLOTS if name not in ("sink_mass", "sink_mass_above", "square_sum")]
+
+
+def of_plot(y):
+    """The quantity that a plot is of, as `of=` takes it."""
+    return plots.named(y).of.name
+
+
+def test_every_quantity_is_offered():
+    offered = {plots.named(y).of for y in PLOTS}
+    assert {*quantities.ALL, *quantities.OF_MAPS} <= offered
+    assert {of_plot(y).partition(":")[0] for y in PLOTS} >= {f.name for f in quantities.FAMILIES}
+    assert len(PLOTS) == len(set(PLOTS)) == 17
+
+
+@pytest.mark.parametrize("y", [*OF_SOFTMAX, "power_sum:0.5", "pq_index:0.5,1"])
+def test_values_are_those_of_the_instruments(y):
+    (spec,) = start("exp", y=y, length=96, gamma=1.3).specs()
+    of, asked = of_plot(y), 0
+    found = exact(spec)
+    assert (found is None) == bool(why_not(spec))
+    if found is not None:
+        asked += 1
+        assert found == float(exact_law("exp", gamma=1.3, length=96, of=of).value)
+        assert exact(spec.at("length", 97)) != found
+    if has_limit(spec):
+        asked += 1
+        wanted = float(evaluate(Row("exp", gamma=1.3), length=96, of=of).value)
+        assert slowly(spec) == pytest.approx(wanted, rel=1e-12)
+        known = at_once(spec, "", np.zeros(1))
+        assert known is None or float(known[0]) == pytest.approx(wanted, rel=1e-9)
+        (sketch,) = provisional(spec, "", np.zeros(1))
+        assert float(sketch) == pytest.approx(wanted, rel=0.02)
+    assert asked or y == "support"  # which is sampled
+
+
+@pytest.mark.parametrize("kernel", ["relu2", "identity", "exp"])
+@pytest.mark.parametrize("y", ["entropy", "gini", "top_k_mass:9", "keys_for_mass:0.8"])
+def test_a_first_look_at_a_quantity_is_close_to_its_limit(kernel, y):
+    (spec,) = start(kernel, y=y, beta=-0.5).specs()
+    gamma, rtol = np.array([0.4, 1.6]), 1e-2 if y.startswith("top") else 3e-3
+    wanted = [slowly(spec.at("gamma", each)) for each in gamma.tolist()]
+    np.testing.assert_allclose(provisional(spec, "gamma", gamma), wanted, rtol=rtol)
+    assert abs(wanted[0] / wanted[1] - 1) > 2 * rtol  # no other curve would do
+    n = np.array([300.0])
+    along = [slowly(spec.at("length", 300.0))]
+    np.testing.assert_allclose(provisional(spec, "length", n), along, rtol=rtol)
+
+
+def test_where_tokens_differ_no_first_look_is_made_up():
+    (spec,) = start("exp", y="entropy", rows="decay", length=50).specs()
+    assert np.isnan(provisional(spec, "gamma", np.array([1.0]))).all()
+    wanted = float(evaluate(spec.row(), length=50, of="entropy").value)
+    assert slowly(spec) == wanted
+    (beside,) = start("exp", y="participation", rows="sink-logit", length=50).specs()
+    assert at_once(beside, "gamma", np.array([1.0])) is None  # the logit counts
+    alone = start("exp", y="participation", length=50).specs()[0]
+    assert slowly(beside) < 0.9 * slowly(alone)
+
+
+@pytest.mark.parametrize(
+    ("y", "value", "height"),
+    [
+        ("entropy", 7.0, 0.5),
+        ("gini", 0.3, 0.3),
+        ("support", 1000.0, 0.5),
+        ("keys_for_mass", 1.0, 0.0),
+        ("power_sum:0.5", 10.0, 1 / 3),
+        ("square_sum", 1.0, 0.5),
+        ("S_n", 0.25, 0.25),
+        ("max_weight", 7.0, 2.0),
+    ],
+)
+def test_the_axis_is_that_of_the_quantity(y, value, height):
+    axes = Axes(start("exp", y=y))
+    assert float(axes.v(value, 1024.0)) == pytest.approx(height)
+    marks = axes.marks()
+    assert [place for place, _ in marks] == sorted({place for place, _ in marks})
+    assert len(marks) >= 4
+    assert marks[0][0] == pytest.approx(0, abs=1e-12)
+    assert marks[-1][0] == pytest.approx(1)
+
+
+def test_pins_wait_for_the_axis_of_their_quantity():
+    state = edit(start("exp", y="entropy"), "pin", True)
+    assert [curve.pin for curve in curves(state)] == [None, 0]
+    other = edit(state, "y", "gini")
+    assert [curve.pin for curve in curves(other)] == [None]
+    assert {curve.spec.of for curve in curves(other)} == {"gini"}
+    other = edit(other, "pin", True)
+    assert [curve.pin for curve in curves(other)] == [None, 1]
+    back = edit(other, "y", "entropy")
+    assert [curve.pin for curve in curves(back)] == [None, 0]
+    assert edit(edit(back, "unpin", 0), "y", "gini").pinned() == ((0, other.pins[1]),)
+    views = edit(start("exp", y="S"), "pin", True)  # of one number
+    assert len(curves(edit(views, "y", "n_eff"))) == 2
+    assert len(curves(edit(views, "y", "S_n"))) == 1
+
+
+def test_the_number_of_a_quantity():
+    state = edit(start("exp", y="top_k_mass:16"), "argument", " 8 ")
+    assert state.y == "top_k_mass:8"
+    assert edit(state, "y", "power_sum").y == "power_sum:3"
+    assert edit(edit(state, "y", "pq_index"), "argument", "0.5, 2").y == "pq_index:0.5,2"
+    for text in ("0", "1.5", "", "abc", None, [1], "1e400", "8:9"):
+        with pytest.raises(InputError, match="argument") as error:
+            edit(state, "argument", text)
+        assert len(str(error.value)) < 200
+    with pytest.raises(InputError, match="has none"):
+        edit(start("exp"), "argument", "3")
+    with pytest.raises(InputError, match="did you mean entropy"):
+        start("exp", y="entropie")
+
+
+def test_what_cannot_be_had_says_why():
+    assert refused(start("exp")).keys() == {"sink_mass", "sink_mass_above", "square_sum"}
+    assert "choose a row law with one" in refused(start("exp"))["sink_mass"]
+    assert refused(start("exp", rows="sink")).keys() == {"square_sum"}
+    assert refused(start("exp", rows="sink-logit")).keys() == {"square_sum"}
+    assert "square_sum" not in refused(opened("differential"))
+    assert set(PLOTS) - refused(start("decayed")).keys() == {"S", "log S", "n_eff", "participation"}
+    assert set(PLOTS) - refused(start("nonnegative")).keys() == {"S", "log S", "n_eff"}
+    both = start("exp", "nonnegative", y="entropy")  # one of them has it
+    assert "entropy" not in refused(both)
+    exp, other = picture(both, Store()).content["curves"]
+    assert exp["limit"] is not None
+    assert (other["limit"], other["notes"][0]) == (None, "nonnegative has S of long rows only")
+    assert sum(1 for _ in filling.laws(edit(both, "shown", ["nonnegative"]), Store())) == 0
+    keys = picture(start("exp", y="top_k_mass:1000"), Store()).content["curves"][0]["notes"]
+    assert "beyond 256 keys: sampled instead" in keys[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "y"),
+    [
+        ("sparsemax", "support"),
+        ("sparsemax", "S_n"),
+        ("topk:8", "power_sum:2"),
+        ("stick-breaking", "entropy"),
+        ("entmax1.5", "participation"),
+        ("differential", "square_sum"),
+        ("forgetting", "n_eff"),
+    ],
+)
+def test_maps_of_whole_rows_are_curves(name, y):
+    state = opened(name, y=y, length=60, gamma=1.5)
+    (spec,) = state.specs()
+    own = {key: value for key, value in spec.values if key != "length"}
+    assert own.keys() == {p.name for p in spec.kernel.parameters} - (
+        {"beta"} if name not in ("stick-breaking",) else set()
+    )
+    wanted = float(exact_law(name, length=60, of=of_plot(y), **own).value)
+    assert exact(spec) == wanted
+    store = Store()
+    store.exact.put(spec, wanted)
+    (curve,) = picture(state, store).content["curves"]
+    shown = math.sqrt(wanted / 60) if y == "n_eff" else wanted
+    assert curve["read"]["S_rms" if y == "n_eff" else "exact"] == pytest.approx(shown)
+    store = Store()
+    assert sum(1 for _ in filling.formulas(state, store)) == 1
+    assert "=" in str(store.formulas.get(name))
+
+
+def test_limits_of_maps():
+    (spec,) = opened("differential", length=50, gamma=1.2).specs()
+    own = {key: value for key, value in spec.values if key != "length"}
+    wanted = float(evaluate("differential", **own).log_S)
+    assert log_S_of(float(at_once(spec, "", np.zeros(1))[0]), 50) == pytest.approx(wanted)
+    (slow,) = opened("forgetting", length=50).specs()
+    assert at_once(slow, "", np.zeros(1)) is None
+    own = {key: value for key, value in slow.values if key != "length"}
+    wanted = float(evaluate("forgetting", length=50, **own).log_S)
+    assert log_S_of(slowly(slow), 50) == pytest.approx(wanted)
+    (none,) = picture(opened("sparsemax"), Store()).content["curves"]
+    assert (none["limit"], none["notes"]) == (None, ["no limit of long rows"])
+
+
+def test_maps_are_typed_and_opened():
+    state = edit(opened("exp"), "formula", "topk:16")
+    assert state.shown == ("exp", "topk:16")
+    assert edit(state, "formula", "topk:16") == state
+    assert edit(state, "formula", "sparsemax").known == state.known
+    (spec,) = opened(Row("differential", gamma=2, gamma2=0.5, rho=0.1, mix=0.3)).specs()
+    assert dict(spec.values)["mix"] == 0.3
+    with pytest.raises(InputError, match="of Gaussian scores only"):
+        opened(Row("sparsemax", gamma=2, scores=Uniform()))
+
+
+@pytest.mark.parametrize("y", OF_SOFTMAX)
+@pytest.mark.parametrize("shown", ["exp", "sparsemax"])
+def test_the_python_call_is_of_the_quantity(shown, y):
+    state = opened(shown, y=y, length=40, gamma=0.8)
+    (spec,) = state.specs()
+    *setup, last = python(state).splitlines()
+    asked = [line for line in (*setup, last) if "import" not in line]
+    names = {}
+    exec("\n".join(line for line in setup if "import" in line), names)
+    assert len(asked) == 1 + has_limit(spec)
+    if has_limit(spec):
+        value = float(eval(asked[0], names))
+        wanted = math.sqrt(slowly(spec) / 40) if of_plot(y) == "n_eff" else slowly(spec)
+        assert value == pytest.approx(wanted, rel=1e-9)
+    if has_law(spec):
+        assert float(eval(last, names)) == pytest.approx(exact(spec), rel=1e-12)
+    else:
+        assert last.startswith(f"estimate('{shown}',")
+        assert f"of='{of_plot(y)}'" in last
+
+
+def test_the_python_call_of_a_refusal_is_a_comment():
+    (line,) = python(start("nonnegative", y="entropy")).splitlines()
+    assert line.startswith("# nonnegative")
+    decayed = start("decayed", y="participation", length=40)
+    names = {}
+    *setup, line = python(decayed).splitlines()
+    exec("\n".join(setup), names)
+    assert float(eval(line, names)) == pytest.approx(exact(decayed.specs()[0]))
+
+
+def test_samples_and_table_of_a_quantity():
+    state, store = start("exp", "decayed", y="participation", length=32), Store()
+    for count, _ in enumerate(filling.samples(state, store, lambda: None)):
+        if count == 1:
+            break
+    content, _ = picture(state, store)
+    for curve, spec in zip(content["curves"], state.specs(), strict=True):
+        (point,) = curve["points"]
+        assert abs(point["value"] - exact(spec)) < 3 * point["half"] + 1e-12
+        assert point["of"] == "E Y₂"
+    rows = list(csv.DictReader(io.StringIO(table(state, store))))
+    sampled, *_ = [row for row in rows if row["participation_mc"]]
+    assert float(sampled["participation_mc"]) == content["curves"][0]["points"][0]["value"]
+    limit = evaluate("exp", beta=0, gamma=1, length=32, of="participation").value
+    assert float(sampled["participation_limit"]) == pytest.approx(float(limit), rel=1e-9)
+
+
+def test_a_law_is_left_in_its_midst_and_has_an_end():
+    def endless():
+        while True:
+            math.sqrt(abs(-2.0))
+
+    count = []
+
+    def moved_on():
+        count.append(1)
+        if len(count) == 3:
+            raise filling.Left
+
+    with pytest.raises(filling.Left):
+        filling.watched(endless, moved_on)
+    assert len(count) == 3
+    with pytest.raises(filling.TooLong):
+        filling.watched(endless, lambda: None, seconds=0.05)
+    assert filling.watched(lambda: 3, lambda: None) == 3
+    assert sys.getprofile() is None
+
+
+def test_a_point_that_takes_too_long_is_named(monkeypatch):
+    def stuck(spec):
+        raise filling.TooLong
+
+    monkeypatch.setattr(filling, "exact", stuck)
+    state, store = start("exp", y="gini"), Store()
+    next(filling.laws(state, store))
+    (curve,) = picture(state, store).content["curves"]
+    assert curve["exact"] is None
+    assert any("takes seconds" in note for note in curve["notes"])
+
+
+def test_a_curve_that_takes_long_is_left_to_its_end():
+    state, store = start("exp", y="entropy"), Store()
+    for _ in filling.laws(state, store, seconds=0.0):
+        pass
+    (spec,) = state.specs()
+    assert spec in store.exact  # at the marker
+    (curve,) = picture(state, store).content["curves"]
+    assert curve["exact"] is None
 
 
 # --- pictures ----------------------------------------------------------------------------------

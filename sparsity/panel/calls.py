@@ -13,7 +13,7 @@ from sparsity.panel.lines import at_once, has_law, has_limit, refusal
 from sparsity.panel.picture import Axes, curves, places
 from sparsity.panel.state import Spec, State
 from sparsity.panel.store import Point, Store
-from sparsity.quantities import n_eff
+from sparsity.quantities import S, n_eff
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Rope
 
@@ -65,12 +65,13 @@ def _asked(spec: Spec, given: str, n: str) -> tuple[set[str], list[str]]:
     """The calls for the limit and for rows of n: the exact law, or else a sample."""
     functions, lines = set[str](), []
     focus = spec.quantity is n_eff
+    by_S = focus or spec.quantity is S
     if has_limit(spec):
         same = spec.rows == "iid" and (spec.score or getattr(spec.kernel, "alike", True))
-        at = "" if focus and same else f", length={n}"
-        of = "" if focus else f", of={spec.of!r}"
+        at = "" if by_S and same else f", length={n}"
+        of = "" if by_S else f", of={spec.of!r}"
         functions.add("evaluate")
-        lines.append(f"evaluate({given}{at}{of}).{'S' if focus else 'value'}  # long rows")
+        lines.append(f"evaluate({given}{at}{of}).{'S' if by_S else 'value'}  # long rows")
     function = "exact" if has_law(spec) else "estimate"
     of = "" if focus and function == "exact" else f", of={spec.of!r}"
     last = f"n_eff of rows of {n}; drawn as √(n_eff/n)" if focus else f"rows of {n}"

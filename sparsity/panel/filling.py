@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import html
 import math
+import sys
+import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -31,6 +33,8 @@ from sparsity.rows.steps import QKNorm
 _ROUNDS = (1, 4, 16)  # chunks of 32 batches for each estimate, from the first look to the last
 _TARGET = 1e-3  # relative standard error at which a point is left as it is
 _LONGEST_SAMPLED = 2**16  # tokens of a row that is drawn whole
+_LONGEST_POINT = 2.0  # seconds of a point
+_LOOK = 50  # calls between two looks at whether to go on
 
 
 class Left(Exception):
@@ -43,30 +47,79 @@ def _coarse_to_fine(count: int) -> list[int]:
     return [0, *by_power_of_two][:count]
 
 
-def laws(state: State, store: Store) -> Iterator[None]:
-    """Fill in the exact law and the slower limits: at the marker first, then along the curves."""
+class TooLong(Exception):
+    """A point takes more time than it is worth."""
+
+
+T = TypeVar("T")
+Check = Callable[..., None]  # raises `Left` to end the work
+
+
+def watched(work: Callable[[], T], check: Check, seconds: float = _LONGEST_POINT) -> T:
+    """What the work returns, unless it is to be left, or takes more than some processor time.
+
+    A law is one call that can take seconds: the interpreter is asked to look up every so often,
+    as a profiler would, in this thread alone.
+
+    Raises:
+        Left: what `check` raises.
+        TooLong: it takes too long.
+    """
+    until, count = time.thread_time() + seconds, 0
+
+    def look(*_: Any) -> None:
+        nonlocal count
+        count += 1
+        if count % _LOOK == 0:
+            check()
+            if time.thread_time() > until:
+                raise TooLong
+
+    sys.setprofile(look)
+    try:
+        return work()
+    finally:
+        sys.setprofile(None)
+
+
+def laws(
+    state: State, store: Store, check: Check = lambda: None, seconds: float = math.inf
+) -> Iterator[None]:
+    """Fill in the exact law and the slower limits: at the marker first, then along the curves.
+
+    Args:
+        state: the state.
+        store: where they go.
+        check: called every so often, within a law too; raises `Left` to end it.
+        seconds: after which a curve is left as it is.
+    """
     axes = Axes(state)
     found = [curve.spec for curve in curves(state) if not refusal(curve.spec)]
     for spec in found:
-        yield from _law(store, spec.at(axes.name, axes.marker))
+        yield from _exact(store, spec.at(axes.name, axes.marker), check)
+        yield from _limit(store, spec.at(axes.name, axes.marker), check)
     for spec in found:
         yield from _all_limits(store, spec, axes.name, places(axes, spec)[0])
     if axes.name == "length":
         for spec in found:
             if spec.whole and spec.rows == "iid" and not why_not(spec):
-                yield from _all_lengths(store, spec, places(axes, spec)[0])
-    grids = [places(axes, spec)[0] for spec in found]
-    for k in _coarse_to_fine(max(map(len, grids), default=0)):
-        for spec, grid in zip(found, grids, strict=True):
-            if k < len(grid):
-                yield from _law(store, spec.at(axes.name, float(grid[k])))
+                yield from _all_lengths(store, spec, places(axes, spec)[0], check)
+    grids = [(spec, places(axes, spec)[0]) for spec in found]
+    for fill in (_exact, _limit):
+        spent = dict.fromkeys(found, 0.0)
+        for k in _coarse_to_fine(max((len(grid) for _, grid in grids), default=0)):
+            for spec, grid in grids:
+                if k < len(grid) and spent[spec] < seconds:
+                    start = time.thread_time()
+                    yield from fill(store, spec.at(axes.name, float(grid[k])), check)
+                    spent[spec] += time.thread_time() - start
 
 
-def _all_lengths(store: Store, spec: Spec, lengths: np.ndarray) -> Iterator[None]:
+def _all_lengths(store: Store, spec: Spec, lengths: np.ndarray, check: Check) -> Iterator[None]:
     new = [n for n in lengths.tolist() if spec.at("length", n) not in store.exact]
     try:
-        found = exact_lengths(spec, np.array(new)) if new else []
-    except (InputError, ArithmeticError):  # one of them; each will say so for itself
+        found = watched(lambda: exact_lengths(spec, np.array(new)), check) if new else []
+    except (InputError, ArithmeticError, TooLong):  # one of them; each will say so for itself
         return
     for n, point in zip(new, found, strict=True):
         store.exact.put(spec.at("length", n), point)
@@ -89,24 +142,32 @@ def _all_limits(store: Store, spec: Spec, x: str, values: np.ndarray) -> Iterato
         yield
 
 
-def _law(store: Store, spec: Spec) -> Iterator[None]:
-    """One point of one curve, unless it is known."""
+def _exact(store: Store, spec: Spec, check: Check) -> Iterator[None]:
+    """The exact law of one point of one curve, unless it is known."""
     if spec not in store.exact and spec.whole and not why_not(spec):
         try:
-            point = exact(spec)
-            if point is not None:
-                store.exact.put(spec, point)
+            value = watched(lambda: exact(spec), check)
+            if value is not None:
+                store.exact.put(spec, value)
         except (InputError, ArithmeticError) as error:
             store.exact.put(spec, str(error))
+        except TooLong:
+            store.exact.put(spec, "the exact law takes seconds at some points: sampled instead")
         yield
+
+
+def _limit(store: Store, spec: Spec, check: Check) -> Iterator[None]:
+    """The limit of one point of one curve, unless it is known or has a closed form."""
     if spec not in store.limit and spec.whole and has_limit(spec):
         try:
             if at_once(spec, "", np.zeros(1)) is not None:
                 return
             if spec.rows == "iid" or spec.law.quick(spec.kernel, dict(spec.values)["length"]):
-                store.limit.put(spec, slowly(spec))
+                store.limit.put(spec, watched(lambda: slowly(spec), check))
         except (InputError, ArithmeticError) as error:
             store.limit.put(spec, str(error))
+        except TooLong:
+            store.limit.put(spec, "the limit takes seconds at some points")
         yield
 
 
@@ -133,7 +194,7 @@ def formulas(state: State, store: Store) -> Iterator[None]:
             yield
 
 
-def samples(state: State, store: Store, check: Callable[..., None]) -> Iterator[None]:
+def samples(state: State, store: Store, check: Check) -> Iterator[None]:
     """Sample every curve shown, at the marker first, then tighten all of it round by round.
 
     Args:
@@ -151,9 +212,7 @@ def samples(state: State, store: Store, check: Callable[..., None]) -> Iterator[
                     yield from _sample(store, spec.at(axes.name, grid[k]), number, chunks, check)
 
 
-def _sample(
-    store: Store, spec: Spec, number: int, chunks: int, check: Callable[..., None]
-) -> Iterator[None]:
+def _sample(store: Store, spec: Spec, number: int, chunks: int, check: Check) -> Iterator[None]:
     known = store.points.get(spec)
     if isinstance(known, str):
         return
@@ -169,7 +228,7 @@ def _sample(
     yield
 
 
-def _draw(spec: Spec, chunks: int, check: Callable[..., None]) -> tuple[Any, str]:
+def _draw(spec: Spec, chunks: int, check: Check) -> tuple[Any, str]:
     """An estimate of whole rows, or of S where the kernel has none to draw."""
     from sparsity.montecarlo import estimate
     from sparsity.sweeps.curves import cell_seed

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.kernels import Law
+from sparsity.panel import plots
 from sparsity.panel.controls import CONTROLS, POINTS, Control
 from sparsity.panel.lines import at_once, has_limit, provisional, refusal, why_not
 from sparsity.panel.state import Spec, State
@@ -201,8 +203,8 @@ def _lines(
             limit = float(at_marker[0])
         elif has_limit(spec):
             slow = [store.limit.get(spec.at(x, float(at))) for at in filled]
-            notes += [each for each in slow if isinstance(each, str)][:1]
             known = store.limit.get(here)
+            notes += [each for each in (known, *slow) if isinstance(each, str)][:1]
             limit = None if isinstance(known, str) else known
             found["limit"] = _limit(axes, spec, slow, pack)
         else:
@@ -215,9 +217,9 @@ def _lines(
         found["exact"], found["limit"], limit, level = found["limit"], None, None, limit
         return found, {False: level, True: level}, notes
     each = [store.exact.get(spec.at(x, float(at))) for at in filled]
-    notes += [e for e in each if isinstance(e, str)][:1]
-    found["exact"] = _filled(axes, spec, each, pack)
     known = store.exact.get(here)
+    notes += [e for e in (known, *each) if isinstance(e, str)][:1]
+    found["exact"] = _filled(axes, spec, each, pack)
     level = None if isinstance(known, str) else known
     return found, {False: limit, True: level}, notes
 
@@ -240,6 +242,17 @@ def _curve(axes: Axes, spec: Spec, store: Store, pack: _Packer, sampling: bool) 
         read[column.of] = None if value is None else _number(column.shown(value, n))
     read["sampled"] = next((p for p in points if p["x"] == axes.marker), None)
     return lines | {"points": points, "read": read, "notes": list(dict.fromkeys(notes))}
+
+
+def refused(state: State) -> dict[str, str]:
+    """Why a quantity cannot be had of any curve that is shown, by the name of its plot."""
+    found = {}
+    for name, *_ in plots.offered():
+        of = plots.named(name).of.name
+        why = [refusal(replace(spec, of=of)) for spec in state.specs()]
+        if why and all(why):
+            found[name] = why[0]
+    return found
 
 
 def picture(state: State, store: Store) -> Frame:

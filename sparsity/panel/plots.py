@@ -149,22 +149,33 @@ _VIEWS = (
 )
 
 
-def _of(quantity: Quantity) -> Plot:
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _of(quantity: Quantity, symbol: str) -> Plot:
     """The plot of a quantity as it is."""
-    symbol, one = quantity.symbol, 1.0 if quantity.unit == "tokens" else None
     columns = (
         Column("limit", f"{symbol}, long rows", symbol, False, _same),
         Column("exact", f"{symbol}, rows of n", symbol, True, _same),
     )
+    unit = "" if quantity.unit == "1" else f", {quantity.unit}s".replace("ss", "s")
+    plain = ":" not in quantity.name and _words(quantity.name) != symbol
+    label = (f"{_words(quantity.name)}  {symbol}" if plain else symbol) + unit
+    one = 1.0 if quantity.unit == "tokens" else None
     scale = functools.partial(_scale, quantity)
-    unit = "" if quantity.unit == "1" else f", {quantity.unit}s"
-    label, of = f"{symbol}{unit}", quantity
-    return Plot(
-        quantity.name, quantity.title, label, of, scale, columns, _same, symbol, symbol, one
-    )
+    of = (quantity.name, quantity.title, label, quantity)
+    return Plot(*of, scale, columns, _same, symbol, symbol, one)
 
 
-_VIEWS += (replace(_of(quantities.S), name="S_n", title="S of one row, the mean over rows"),)
+_VIEWS += (
+    replace(
+        _of(quantities.S, "E S_n"),
+        name="S_n",
+        title="S of a row of n, the mean over rows",
+        label="S of a row  E S_n",
+    ),
+)
 
 
 @functools.lru_cache(maxsize=256)
@@ -179,17 +190,23 @@ def named(name: str) -> Plot:
             return view
     family = next((each for each in FAMILIES if each.name == name), None)
     try:
-        return _of(quantities.named(name if family is None else f"{name}:{family.example}"))
+        found = quantities.named(name if family is None else f"{name}:{family.example}")
     except InputError as error:
         raise InputError("y", str(error.value)[:_LONGEST], error.fix) from None
+    return _of(found, found.symbol)
 
 
-def offered() -> list[tuple[str, str]]:
-    """(name, title) of every choice; a family stands under its own name."""
+def offered() -> list[tuple[str, str, str]]:
+    """(name, words, title) of every choice; a family stands under its own name."""
     seen = [view.of.name for view in _VIEWS]
     every = [each for each in (*quantities.ALL, *quantities.OF_MAPS) if each.name not in seen]
-    views = [(view.name, view.title) for view in _VIEWS]
-    return views + [(each.name, each.title) for each in (*every, *FAMILIES)]
+    views = [(view.name, view.title, view.title) for view in _VIEWS]
+    plain = [(each.name, _words(each.name), each.title) for each in every]
+    return [
+        *views,
+        *plain,
+        *((each.name, f"{_words(each.name)}, {each.symbol}", each.title) for each in FAMILIES),
+    ]
 
 
 def argument(name: str) -> dict[str, str] | None:

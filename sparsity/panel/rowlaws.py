@@ -18,6 +18,7 @@ import numpy as np
 from sparsity.kernels import Kernel, RowMap, exp
 from sparsity.panel.controls import CONTROLS, around
 from sparsity.rows import steps as row_steps
+from sparsity.rows.classes import classed
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Rope
 from sparsity.rows.tokens import Step
@@ -166,7 +167,7 @@ ALL: tuple[Rows, ...] = of_steps()
 def has_sink(rows: Rows) -> bool:
     """Whether some token of its rows, or a logit beside them, is a sink."""
     start = {name: control.start for name, control in CONTROLS.items()}
-    return bool(rows.row(exp, start).tokens(_ANY).sink.any())
+    return bool(classed(rows.row(exp, start), _ANY).sink.any())
 
 
 def named(name: str, laws: tuple[Rows, ...] = ALL) -> Rows:

@@ -239,7 +239,7 @@ def edit(state: State, name: str, value: Any) -> State:
 
 def _y(value: Any) -> str:
     """What is plotted, with its number."""
-    shown = [name for name, _ in plots.offered()]
+    shown = [name for name, *_ in plots.offered()]
     if not isinstance(value, str):
         raise InputError("y", str(value)[:64], f"choose one of {', '.join(shown)}")
     plot = plots.named(value)
@@ -249,12 +249,13 @@ def _y(value: Any) -> str:
 def _argument(state: State, value: Any) -> str:
     """What is plotted, with another number."""
     family = state.y.partition(":")[0]
-    if plots.argument(state.y) is None:
+    if (given := plots.argument(state.y)) is None:
         raise InputError("argument", str(value)[:64], f"{state.y} has none")
     try:
         return plots.named(f"{family}:{str(value)[:64].strip()}").name
     except InputError as error:
-        raise InputError("argument", str(value)[:64], error.fix) from None
+        fix = f"{given['symbol']} must be {given['domain']}"
+        raise InputError("argument", str(value)[:64], fix) from error
 
 
 def _typed(state: State, value: Any) -> State:

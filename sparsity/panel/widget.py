@@ -7,9 +7,9 @@ the last position of a slider wins and nothing queues up.
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
-from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
@@ -20,13 +20,13 @@ from sparsity.kernels.queries import NAMES
 from sparsity.panel import filling, plots
 from sparsity.panel.calls import python, table
 from sparsity.panel.controls import CONTROLS
-from sparsity.panel.lines import refusal
-from sparsity.panel.picture import picture
+from sparsity.panel.picture import picture, refused
 from sparsity.panel.state import State, edit
 from sparsity.panel.store import Store
 
 _PAUSE = 0.12  # seconds without an edit before anything is filled in: the hand goes first
 _REST = 0.3  # seconds without an edit before sampling starts
+_AT_FIRST = 4.0  # seconds for each curve before it is the samples' turn
 _BREATH = 0.06  # seconds between pictures while filling in
 
 _ALWAYS = {"beta", "gamma", "length", "decay", "ratio", "dim"}  # shown, be they used or not
@@ -177,27 +177,21 @@ class Panel(anywidget.AnyWidget):
             if news:
                 self._say(label, seen)
 
+        def laws(seconds: float) -> None:
+            work = filling.laws(state, self._store, check, seconds)
+            drain(work, "filling in the exact law")
+
+        check = lambda: self._check(seen)  # noqa: E731
         self._wait(_PAUSE, seen)
-        drain(filling.laws(state, self._store), "filling in the exact law")
+        laws(_AT_FIRST)
         self._send_formulas()  # one may have been found when the state had moved on
         for _ in filling.formulas(state, self._store):
             self._send_formulas()
             self._check(seen)
         if state.sampling:
             self._wait(_REST, seen)
-            check = lambda: self._check(seen)  # noqa: E731
             drain(filling.samples(state, self._store, check), "sampling")
-
-
-def _refused(state: State) -> dict[str, str]:
-    """Why a quantity cannot be had of any curve that is shown, by the name of its plot."""
-    found = {}
-    for name, _ in plots.offered():
-        of = plots.named(name).of.name
-        why = [refusal(replace(spec, of=of)) for spec in state.specs()]
-        if why and all(why):
-            found[name] = why[0]
-    return found
+        laws(math.inf)
 
 
 def _summary(state: State) -> dict[str, Any]:
@@ -206,7 +200,7 @@ def _summary(state: State) -> dict[str, Any]:
         **{name: getattr(state, name) for name in ("rows", "query", "x", "sampling")},
         "y": state.y.partition(":")[0],
         "argument": plots.argument(state.y),
-        "refused": _refused(state),
+        "refused": refused(state),
         "kernels": [{"name": k.name, "title": k.title} for k in state.known],
         "shown": list(state.shown),
         "values": dict(state.values),
@@ -225,7 +219,9 @@ def _setting(state: State) -> dict[str, Any]:
         "rows": [{"name": r.name, "title": r.title} for r in state.laws],
         "own": sorted(CONTROLS.keys() - _ALWAYS),
         "queries": list(NAMES),
-        "y": [{"name": name, "title": title} for name, title in plots.offered()],
+        "y": [
+            {"name": name, "words": words, "title": title} for name, words, title in plots.offered()
+        ],
         "controls": [
             {
                 "name": name,

@@ -65,7 +65,7 @@ top_k_mass = Family(
     symbol="k",
     title="share of the k largest weights, 1 for one-hot",
     domain="a whole number of keys, at least 1",
-    admits=lambda k: k >= 1 and k == int(k),
+    admits=lambda k: k >= 1 and float(k).is_integer(),
     member=_member,
     example="4",
 )

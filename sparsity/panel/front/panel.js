@@ -187,7 +187,7 @@ function build(root, setting, talk, id) {
   const select = (name, words, options) => {
     const made = h("select", { "data-name": name, onchange: () => talk.edit(name, made.value),
       onkeydown: (event) => event.stopPropagation() },
-      ...options.map(([value, title]) => h("option", { value }, title)));
+      ...options.map(([value, words, title]) => h("option", { value, title }, words)));
     return { made, row: h("label", { class: "choice" }, h("span", {}, words), made) };
   };
   const boxes = [], boxed = h("div", { class: "boxes" });
@@ -210,7 +210,7 @@ function build(root, setting, talk, id) {
   const query = select("query", "Query", setting.queries.map((q) => [q, q]));
   const x = select("x", "x-axis", setting.controls.map((c) => [c.name,
     c.meaning.includes(c.symbol) ? c.meaning : `${c.meaning} ${c.symbol}`]));
-  const y = select("y", "y-axis", setting.y.map((each) => [each.name, each.title]));
+  const y = select("y", "y-axis", setting.y.map((each) => [each.name, each.words, each.title]));
   const argument = argumentField(talk, id);
   const parameters = Object.fromEntries(
     setting.controls.map((control) => [control.name, parameterRow(control, talk, id)]));
@@ -373,8 +373,9 @@ function render({ model, el }) {
     for (const option of parts.y.made.options) {
       const why = state.refused[option.value];
       option.disabled = Boolean(why);
-      option.title = why ?? "";
+      option.title = why ?? setting.y.find((each) => each.name === option.value).title;
     }
+    parts.y.made.title = picture.axis.y_title;
     parts.argument.set(state.argument);
     if (!talk.has("sampling")) parts.sampling.checked = state.sampling;
     for (const [name, parameter] of Object.entries(parts.parameters)) {
