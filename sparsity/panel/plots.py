@@ -159,7 +159,7 @@ def _of(quantity: Quantity, symbol: str) -> Plot:
         Column("limit", f"{symbol}, long rows", symbol, False, _same),
         Column("exact", f"{symbol}, rows of n", symbol, True, _same),
     )
-    unit = "" if quantity.unit == "1" else f", {quantity.unit}s".replace("ss", "s")
+    unit = {"1": "", "nat": " in nats"}.get(quantity.unit, f" in {quantity.unit}")
     plain = ":" not in quantity.name and _words(quantity.name) != symbol
     label = (f"{_words(quantity.name)}  {symbol}" if plain else symbol) + unit
     one = 1.0 if quantity.unit == "tokens" else None
