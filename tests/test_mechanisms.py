@@ -437,14 +437,10 @@ def test_eval_leaves_out_the_laws_that_are_not_known(command):
     limit = sparsity.evaluate("differential", gamma=1, gamma2=1, rho=0, mix=0.5)
     assert json.loads(out)["S"] == float(limit.S)
     assert not json.loads(out).keys() & {"n_eff", "S_rms", "S_n"}
-    code, out, _ = command(
-        *["eval", "forgetting", "--gamma", "1", "--gate", "1", "--gate-spread", "1"], *TWENTY
-    )
+    line = "eval forgetting --gamma 1 --gate 1 --gate-spread 1 --length 20 --json"
+    code, out, _ = command(*line.split())
     assert code == 0
     assert json.loads(out).keys() >= {"n_eff", "S_rms", "S_n"}
-
-
-TWENTY = ("--length", "20", "--json")
 
 
 def test_a_map_without_a_limit_has_no_weights_alone():
