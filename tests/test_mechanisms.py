@@ -1,5 +1,6 @@
 """Maps of more than a score a token: differential, forgetting and Performer attention."""
 
+import json
 import math
 
 import jax.numpy as jnp
@@ -410,6 +411,14 @@ def test_every_law_is_verified_and_planted_errors_are_not(kernel):
         ),
         ("eval exp --gamma 1 --rho 0.5", "rho = 0.5: exp does not take it; it takes"),
         ("estimate forgetting --gamma 1 --gate 1 --gate-spread 1", "length is missing: the weig"),
+        (
+            "design sparsemax --scores uniform --length 64 --n-eff 8",
+            "kernel = sparsemax: its weights depend on the whole row",
+        ),
+        (
+            "design decayed --step window:8 --length 64 --n-eff 8",
+            "step = window:8: decayed has no scores",
+        ),
     ],
 )
 def test_what_is_refused_is_refused_in_one_line(command, line, says):
@@ -417,6 +426,21 @@ def test_what_is_refused_is_refused_in_one_line(command, line, says):
     assert (code, out) == (2, "")
     assert err.startswith(f"sparsity: {says}")
     assert err.count("\n") == 1
+
+
+def test_eval_leaves_out_the_laws_that_are_not_known(command):
+    line = "eval differential --gamma 1 --gamma2 1 --rho 0 --mix 0.5 --length 20"
+    code, out, _ = command(*line.split())
+    assert code == 0
+    assert "no exact law of n_eff and S_n is known here" in out
+    code, out, _ = command(*line.split(), "--json")
+    limit = sparsity.evaluate("differential", gamma=1, gamma2=1, rho=0, mix=0.5)
+    assert json.loads(out)["S"] == float(limit.S)
+    assert not json.loads(out).keys() & {"n_eff", "S_rms", "S_n"}
+    line = "eval forgetting --gamma 1 --gate 1 --gate-spread 1 --length 20 --json"
+    code, out, _ = command(*line.split())
+    assert code == 0
+    assert json.loads(out).keys() >= {"n_eff", "S_rms", "S_n"}
 
 
 def test_a_map_without_a_limit_has_no_weights_alone():

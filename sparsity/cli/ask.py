@@ -86,16 +86,35 @@ def derive(kernel: str, style: str, max_seconds: str, as_json: bool) -> None:
 
 
 def _rows(asked: Any) -> dict[str, Any]:
-    """The exact laws of rows of n, beside the limit."""
-    n_eff, S_n = (sparsity.exact(asked.row, length=asked.length, of=of) for of in ("n_eff", "S"))
-    return {
-        "n": asked.length,
-        "n_eff": n_eff.value,
-        "n_eff_error_bound": n_eff.error_bound,
-        "S_rms": n_eff.S_rms,
-        "S_n": S_n.value,
-        "S_n_error_bound": S_n.error_bound,
-    }
+    """The exact laws of rows of n, beside the limit: of n_eff and of S, where they are known."""
+    answer: dict[str, Any] = {"n": asked.length}
+    for of, name in (("n_eff", "n_eff"), ("S", "S_n")):
+        try:
+            law = sparsity.exact(asked.row, length=asked.length, of=of)
+        except InputError as error:
+            if error.argument != "of":
+                raise
+            continue  # it was not asked for
+        answer |= {name: law.value, f"{name}_error_bound": law.error_bound}
+        if of == "n_eff":
+            answer["S_rms"] = law.S_rms
+    return answer
+
+
+def _rows_text(rows: dict[str, Any]) -> list[str]:
+    """What `_rows` found, for people."""
+    lines = []
+    if "n_eff" in rows:
+        lines.append(
+            f"n_eff  = {rows['n_eff']:.12g} of n = {rows['n']} tokens, "
+            f"√(n_eff/n) = {rows['S_rms']:.12g}"
+        )
+    if "S_n" in rows:
+        lines.append(f"E S_n  = {rows['S_n']:.12g}    mean of ‖a‖₁/(√n‖a‖₂) over rows of n")
+    missing = [name for name in ("n_eff", "S_n") if name not in rows]
+    if missing:
+        lines.append(f"    no exact law of {' and '.join(missing)} is known here; use estimate")
+    return lines
 
 
 def _long_rows(asked: Any, as_json: bool) -> None:
@@ -149,11 +168,7 @@ def eval_(
     click.echo(f"S      = {answer['S']:.12g}    log S = {answer['log_S']:.12g}")
     click.echo(f"         {value.method}, |Δ log S| ≤ {answer['error_bound']:.1e}")
     if rows:
-        click.echo(
-            f"n_eff  = {rows['n_eff']:.12g} of n = {rows['n']} tokens, "
-            f"√(n_eff/n) = {rows['S_rms']:.12g}\n"
-            f"E S_n  = {rows['S_n']:.12g}    mean of ‖a‖₁/(√n‖a‖₂) over rows of n"
-        )
+        click.echo("\n".join(_rows_text(rows)))
 
 
 @click.command()

@@ -41,7 +41,7 @@ def _designed(
         from sparsity.rows.row import Row
         from sparsity.rows.steps import parse
 
-        if kernels.named(kernel).law is not kernels.Law.SCORE:
+        if kernels.elementwise(kernel).law is not kernels.Law.SCORE:
             raise InputError("step", steps[0], f"{kernel} has no scores for it to change")
         own = free or "gamma"  # whose value in the row does not matter
         anything = {own: 1.0} if own in ("gamma", "beta") else {}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparsity import kernels
 from sparsity.errors import InputError
-from sparsity.kernels import Kernel, Law
+from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.panel.rowlaws import ALL, of_row
 from sparsity.panel.state import State, initial
 from sparsity.rows.row import Row
@@ -18,20 +18,23 @@ if TYPE_CHECKING:
 __all__ = ["explore", "opened"]
 
 
-def opened(*shown: str | Kernel | Row, x: str = "gamma", **values: Any) -> State:
+def opened(*shown: str | Kernel | RowMap | Row, x: str = "gamma", **values: Any) -> State:
     """The state that a panel starts in, as `explore` describes it.
 
     Raises:
         InputError: an unknown name, a value outside its domain, or two kernels of one name.
     """
     shown = shown or ("exp", "relu2")
-    first, known, laws = [], kernels.ALL, ALL
+    first, known, laws = [], (*kernels.ALL, *kernels.MAPS), ALL
     starts: list[tuple[str, dict[str, Any]]] = []  # of each row: its kernel, where to start
     for each in shown:
-        kernel = kernels.elementwise(each.kernel if isinstance(each, Row) else each)
+        kernel = kernels.named(each.kernel if isinstance(each, Row) else each)
         known += (kernel,) if kernel not in known else ()
         if isinstance(each, Row):
             law, moved = of_row(each)
+            if each.steps and isinstance(kernel, RowMap):
+                fix = f"the panel has {kernel.name} of Gaussian scores only; leave them out"
+                raise InputError("scores", each.described()["steps"][0], fix)
             laws += (law,) if law.name not in [other.name for other in laws] else ()
             place = {"rows": law.name} if kernel.law is Law.SCORE else {}
             starts.append((kernel.name, place | each.params | moved))
@@ -48,19 +51,21 @@ def opened(*shown: str | Kernel | Row, x: str = "gamma", **values: Any) -> State
     return state
 
 
-def explore(*shown: str | Kernel | Row, x: str = "gamma", **values: Any) -> Panel:
-    """A panel to explore S = E|a| / √(E a²) by hand, in JupyterLab, Notebook, VS Code or Colab.
+def explore(*shown: str | Kernel | RowMap | Row, x: str = "gamma", **values: Any) -> Panel:
+    """A panel to explore attention's focus by hand, in JupyterLab, Notebook, VS Code or Colab.
 
-    Sliders and number fields for every parameter, any of which can be the x-axis; curves to pin;
-    the limit law while a slider moves, then the exact law of rows of n, then Monte Carlo with its
-    error bars. Needs the extra `notebook`: pip install "sparsity[notebook]".
+    S = E|a| / √(E a²) or another quantity against any parameter, each of which has a slider; curves
+    to pin; the limit law while a slider moves, then the exact law of rows of n, then Monte Carlo
+    with its error bars. Needs the extra `notebook`: pip install "sparsity[notebook]".
 
     Args:
-        *shown: kernels to start with, by name or your own `Kernel`; none is exp and relu2. A `Row`
-            brings its parameters and steps, which sliders then move; further rows are pinned.
-        x: the parameter along the x-axis: "beta", "gamma", "length", "decay", "ratio" or "dim".
+        *shown: kernels to start with, by name or your own `Kernel`, and maps of whole rows; none is
+            exp and relu2. A `Row` brings its parameters and steps, which sliders then move; further
+            rows are pinned.
+        x: the parameter along the x-axis: "beta", "gamma", "length", "decay", "ratio", "dim", ….
         **values: where to start: `beta`, `gamma`, `length` and the other parameters by name;
-            `rows`, the row law: "iid" or the name of a step; `query`; `y`: "S", "log S" or "n_eff".
+            `rows`, the row law: "iid" or the name of a step; `query`; `y`: "S", "log S", "n_eff",
+            "S_n" (the mean of S of one row) or another quantity as in `of=`, "top_k_mass:8".
 
     Returns:
         The widget; the last expression of a cell shows it.

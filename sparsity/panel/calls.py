@@ -2,63 +2,82 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import sparsity
 from sparsity.errors import InputError
-from sparsity.kernels import in_python
+from sparsity.kernels import Kernel, in_python
 from sparsity.output import csv_text
 from sparsity.panel.controls import CONTROLS
-from sparsity.panel.lines import ExactPoint, at_once
+from sparsity.panel.lines import at_once, has_law, has_limit, refusal
 from sparsity.panel.picture import Axes, curves, places
 from sparsity.panel.state import Spec, State
 from sparsity.panel.store import Point, Store
+from sparsity.quantities import S, n_eff
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Rope
-
-_SAMPLED = ("sampled", "S_mc", "half_width_95_mc", "samples_mc")  # what S_mc is, and its numbers
 
 
 def _literal(name: str, value: float) -> str:
     return str(int(value)) if CONTROLS[name].parameter.integer else repr(value)
 
 
-def _call(spec: Spec) -> tuple[set[tuple[str, str]], list[str]]:
-    """(imports, lines) that compute a curve's numbers at its own values."""
+def _call(spec: Spec) -> tuple[set[str], set[tuple[str, str]], list[str]]:
+    """(functions, other imports, lines) that compute a curve's numbers at its own values."""
     v = {name: _literal(name, value) for name, value in spec.values}
-    kernel = in_python(spec.kernel)
-    if not spec.score:
-        options = ", ".join(f"{name}={value}" for name, value in v.items())
-        options += f", query={spec.query!r}" if spec.query else ""
-        return {("sparsity", "evaluate")}, [f"evaluate({kernel}, {options}).S"]
-    v = {"beta": "0.0"} | v
-    imports = {("sparsity", "evaluate"), ("sparsity", "exact")}
-    given, n = f"beta={v['beta']}, gamma={v['gamma']}", v["length"]
-    last = f"# n_eff of rows of {n}; drawn as √(n_eff/n)"
+    kernel, n = in_python(spec.kernel), v.get("length")
+    own = {name: value for name, value in v.items() if name != "length"}
+    imports: set[tuple[str, str]] = set()
+    head: list[str] = []
+    if refused := refusal(spec):
+        return set(), imports, [f"# {spec.title()}: {refused}"]
+    if not spec.whole:
+        given = ", ".join(f"{name}={value}" for name, value in v.items())
+        given += f", query={spec.query!r}" if spec.query else ""
+        if spec.quantity is n_eff:
+            return {"evaluate"}, imports, [f"evaluate({kernel}, {given}).S"]
+        return {"exact"}, imports, [f"exact({kernel}, {given}, of={spec.of!r}).value"]
     if spec.rows == "iid":
-        return imports, [
-            f"evaluate({kernel}, {given}).S  # long rows",
-            f"exact({kernel}, length={n}, {given}).value  {last}",
-        ]
-    try:
-        row = spec.law.row(spec.kernel, spec.given())
-    except InputError as error:  # such as RoPE in an odd dimension
-        return set(), [f"# {spec.title()}: {error}"]
-    lines = [f"row = {row!r}"]
-    if spec.rows == Rope.name:
-        imports.add(("", "numpy as np"))
-        lines = [
-            f"query = np.random.default_rng(0).standard_normal({v['dim']})",
-            f"query *= {v['gamma']} / np.linalg.norm(query)",
-            f"steps = (Rope(query, query * {v['beta']} / {v['gamma']} ** 2, 1.0),)",
-            f"row = Row({kernel}, steps=steps)",
-        ]
-    for kind in (Row, *map(type, row.steps)):
-        public = kind.__name__ in sparsity.__all__
-        imports.add(("sparsity" if public else kind.__module__, kind.__name__))
-    lines += [f"evaluate(row, length={n}).S  # long rows", f"exact(row, length={n}).value  {last}"]
-    return imports, lines
+        own = ({"beta": "0.0"} if spec.score else {}) | own
+        given = ", ".join([kernel, *(f"{name}={value}" for name, value in own.items())])
+    else:
+        try:
+            row = spec.row()
+        except InputError as error:  # such as RoPE in an odd dimension
+            return set(), imports, [f"# {spec.title()}: {error}"]
+        given, head = "row", [f"row = {row!r}"]
+        if spec.rows == Rope.name:
+            imports.add(("", "numpy as np"))
+            head = [
+                f"query = np.random.default_rng(0).standard_normal({v['dim']})",
+                f"query *= {v['gamma']} / np.linalg.norm(query)",
+                f"steps = (Rope(query, query * {v['beta']} / {v['gamma']} ** 2, 1.0),)",
+                f"row = Row({kernel}, steps=steps)",
+            ]
+        for kind in (Row, *map(type, row.steps)):
+            public = kind.__name__ in sparsity.__all__
+            imports.add(("sparsity" if public else kind.__module__, kind.__name__))
+    functions, lines = _asked(spec, given, str(n))
+    return functions, imports, [*head, *lines]
+
+
+def _asked(spec: Spec, given: str, n: str) -> tuple[set[str], list[str]]:
+    """The calls for the limit and for rows of n: the exact law, or else a sample."""
+    functions, lines = set[str](), []
+    focus = spec.quantity is n_eff
+    by_S = focus or spec.quantity is S
+    if has_limit(spec):
+        same = spec.rows == "iid" and (spec.score or getattr(spec.kernel, "alike", True))
+        at = "" if by_S and same else f", length={n}"
+        of = "" if by_S else f", of={spec.of!r}"
+        functions.add("evaluate")
+        lines.append(f"evaluate({given}{at}{of}).{'S' if by_S else 'value'}  # long rows")
+    function = "exact" if has_law(spec) else "estimate"
+    of = "" if focus and function == "exact" else f", of={spec.of!r}"
+    last = f"n_eff of rows of {n}; drawn as √(n_eff/n)" if focus else f"rows of {n}"
+    functions.add(function)
+    lines.append(f"{function}({given}, length={n}{of}).value  # {last}")
+    return functions, lines
 
 
 def python(state: State) -> str:
@@ -66,12 +85,12 @@ def python(state: State) -> str:
     imports: set[tuple[str, str]] = set()
     lines: list[str] = []
     for spec in state.specs():
-        new, call = _call(spec)
-        if in_python(spec.kernel) == spec.kernel.name:
+        functions, new, call = _call(spec)
+        if isinstance(spec.kernel, Kernel) and in_python(spec.kernel) == spec.kernel.name:
             weight = f"score_kernel({spec.kernel.name!r}, sympify({str(spec.kernel.weight)!r}))"
             imports |= {("sympy", "sympify"), ("sparsity", "score_kernel")}
             lines.append(f"{spec.kernel.name} = {weight}")
-        imports |= new
+        imports |= new | {("sparsity", each) for each in functions}
         lines += call
     modules = dict.fromkeys(sorted(module for module, _ in imports))
     head = []
@@ -85,8 +104,15 @@ def table(state: State, store: Store) -> str:
     """Everything drawn, as CSV: one line for each curve and value of x that is known."""
     axes, names = Axes(state), [name for name in CONTROLS if name != state.x]
     head = ["curve", "kernel", "rows", "query", *names, state.x]
-    rows: list[list[Any]] = [[*head, "S_limit", "S_rms", "n_eff", *_SAMPLED]]
-    for identifier, spec in curves(state):
+    of = state.plot.of.name
+    columns = [f"{of}_limit", of]
+    if state.plot.of is n_eff:
+        of, columns = "S", ["S_limit", "S_rms", "n_eff"]
+    sampled = ["sampled", f"{of}_mc", "half_width_95_mc", "samples_mc"]  # of what, and its numbers
+    rows: list[list[Any]] = [[*head, *columns, *sampled]]
+    for identifier, spec, _ in curves(state):
+        if refusal(spec):
+            continue
         v, own = spec.given(), [identifier, spec.kernel.name, spec.rows, spec.query]
         own += [v.get(name, "") for name in names]
         filled, sampled = places(axes, spec)
@@ -96,20 +122,22 @@ def table(state: State, store: Store) -> str:
 
 
 def _row(axes: Axes, spec: Spec, store: Store, x: float) -> list[Any]:
-    """S_limit, S_rms, n_eff and what was sampled; "" where not known."""
-    here = spec.at(axes.name, x)
+    """The columns of the plot and what was sampled; "" where not known."""
+    here, n = spec.at(axes.name, x), float(axes.n(x, spec))
     try:
-        logs = at_once(here, "", axes.x[:1])
-        log_S = store.limit.get(here) if logs is None else float(logs[0])
+        found = at_once(here, "", axes.x[:1], n=n)
+        limit = store.limit.get(here) if found is None else float(found[0])
     except InputError:
-        log_S = None
-    row: list[Any] = [math.exp(log_S) if isinstance(log_S, float) else ""]
-    exact, point = store.exact.get(here), store.points.get(here)
-    row += [math.exp(exact.log_S), exact.n_eff] if isinstance(exact, ExactPoint) else ["", ""]
+        limit = None
+    known = {False: limit, True: store.exact.get(here)}
+    row: list[Any] = []
+    for column in axes.plot.columns:
+        value = known[column.exact]
+        row.append(float(column.shown(value, n)) if isinstance(value, float) else "")
+    point = store.points.get(here)
     if not isinstance(point, Point):
         return [*row, "", "", "", ""]
-    e = point.estimate
-    low, S, high = e.ci95[0], e.value, e.ci95[1]
-    if point.of == "n_eff":
-        low, S, high = (math.sqrt(value / float(axes.n(x, spec))) for value in (low, S, high))
-    return [*row, point.name, S, max(high - S, S - low), e.samples]
+    shown = axes.plot.columns[0].shown
+    value, low, high = (float(shown(each, n)) for each in point.values(n))
+    name = ("S" if point.of == "S" else "√(n_eff/n)") if spec.quantity is n_eff else point.of
+    return [*row, name, value, max(high - value, value - low), point.estimate.samples]

@@ -9,7 +9,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparsity.kernels.parameters import BETA, DECAY, DIM, GAMMA, LENGTH, RATIO, Parameter
+from sparsity.kernels.parameters import (
+    BETA,
+    DECAY,
+    DIM,
+    FEATURES,
+    GAMMA,
+    GAMMA2,
+    GATE,
+    GATE_SPREAD,
+    LENGTH,
+    MIX,
+    RATIO,
+    RHO,
+    SIGMA,
+    Parameter,
+)
 from sparsity.output import power_of_ten
 
 POINTS = 400  # of a curve
@@ -146,6 +161,9 @@ _WINDOW = _within(Parameter("window", "tokens in sight", "", np.isfinite, intege
 _LOGIT = _within(Parameter("logit", "score of the sink", "", np.isfinite), -1e3, 1e3)
 _SCALE = _within(Parameter("scale", "scale s of s·ln n", "", np.isfinite), 1e-3, 1e3)
 _OFFSET = _within(Parameter("offset", "bias per ln n", "", np.isfinite), -1e3, 1e3)
+_GAMMA2, _MIX = _within(GAMMA2, 1e-6, 1e6), _within(MIX, 0, 1e3)
+_GATE, _GATE_SPREAD = _within(GATE, -1e3, 1e3), _within(GATE_SPREAD, 0, 1e3)
+_SIGMA, _FEATURES = _within(SIGMA, 1e-6, 0.707), _within(FEATURES, 1, 1e6)
 
 _DECADES = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6)
 
@@ -163,6 +181,13 @@ CONTROLS: dict[str, Control] = {
         Control(_LOGIT, "b", -5.0, 20.0, 4.0, LINEAR, (-5, 0, 5, 10, 15, 20)),
         Control(_SCALE, "s", 0.03, 3, 0.43, LOG, (0.03, 0.1, 0.3, 1, 3)),
         Control(_OFFSET, "b/ln n", -2.0, 2.0, -1.0, LINEAR, (-2, -1, 0, 1, 2)),
+        Control(_GAMMA2, "γ₂", 0.05, 20, 1.0, LOG, (0.1, 0.3, 1, 3, 10)),
+        Control(RHO, "ρ", -1.0, 1.0, 0.0, LINEAR, (-1, -0.5, 0, 0.5, 1)),
+        Control(_MIX, "mix λ", 0.0, 1.0, 0.8, LINEAR, (0, 0.2, 0.4, 0.6, 0.8, 1)),
+        Control(_GATE, "gate b", -4.0, 8.0, 3.0, LINEAR, (-4, -2, 0, 2, 4, 6, 8)),
+        Control(_GATE_SPREAD, "gate c", 0.0, 3.0, 1.0, LINEAR, (0, 1, 2, 3)),
+        Control(_SIGMA, "σ", 0.01, 0.7, 0.125, LOG, (0.01, 0.03, 0.1, 0.3)),
+        Control(_FEATURES, "m", 1, 1e4, 64, LOG, (1, 10, 100, 1000, 1e4)),
     )
 }
 

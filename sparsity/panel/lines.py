@@ -1,92 +1,180 @@
-"""Curves as numbers: the limit law at once, the exact law of rows point by point."""
+"""Curves as numbers: the limit at once where it can be, the exact law of rows point by point."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from sparsity import quantities
 from sparsity.errors import InputError, NoClosedForm
+from sparsity.finite import maps
 from sparsity.finite.exact import exact as exact_law
-from sparsity.kernels import Law
+from sparsity.kernels import Kernel, Law, RowMap
+from sparsity.panel.rowlaws import has_sink
 from sparsity.panel.state import Spec
+from sparsity.quantities import Quantity
 from sparsity.theory.evaluation import evaluate
 from sparsity.theory.preview import preview
+
+_MOST_KEYS = 256  # of a top-k mass whose exact law is quick
+_OF_POSITIONS = (quantities.n_eff, quantities.participation)
 
 
 def _score(spec: Spec, x: str, values: np.ndarray) -> tuple[np.ndarray, ...] | None:
     """β, γ and a log factor on S along one parameter; None where S is no such product."""
+    assert isinstance(spec.kernel, Kernel)
     own = x in dict(spec.values)
     v = {k: values if k == x and own else at for k, at in spec.given().items()}
     form = spec.law.closed(spec.kernel, v) if spec.law.closed else None
     return None if form is None else tuple(np.broadcast_to(part, values.shape) for part in form)
 
 
+def _of_S(quantity: Quantity, log_S: Any, n: Any) -> Any:
+    """The limit of a quantity that goes by S; None of another."""
+    with np.errstate(under="ignore", over="ignore"):
+        if quantity is quantities.n_eff:
+            return n * np.exp(2 * log_S)
+        if quantity is quantities.participation:
+            return np.exp(-2 * log_S) / n
+        if quantity is quantities.S:
+            return np.exp(log_S)
+        if quantity.linear is not None and quantity.linear.of is quantities.S:
+            return quantity.linear(np.exp(log_S), n)
+    return None
+
+
+def _goes_by_S(spec: Spec) -> bool:
+    """Whether the limit goes by S, of tokens alone."""
+    return _of_S(spec.quantity, 0.0, 1.0) is not None and not _weighed(spec)
+
+
+def _weighed(spec: Spec) -> bool:
+    """Whether a weight beside the tokens counts."""
+    return spec.score and spec.law.beside and spec.quantity.units
+
+
+def _length(spec: Spec, x: str, values: np.ndarray, n: float | None) -> Any:
+    return values if x == "length" else dict(spec.values).get("length", n)
+
+
 def at_once(
-    spec: Spec, x: str, values: np.ndarray, method: str | None = "closed form"
+    spec: Spec,
+    x: str,
+    values: np.ndarray,
+    method: str | None = "closed form",
+    n: float | None = None,
 ) -> np.ndarray | None:
-    """Log S in the limit of long rows along one parameter, where it has a closed form.
+    """The limit of long rows along one parameter, where it has a closed form.
 
     Args:
         spec: the curve.
-        x: the parameter that varies; one that S does not depend on gives a level line.
+        x: the parameter that varies; one that it does not depend on gives a level line.
         values: its values, [points].
         method: as in `evaluate`; with None also kernels without a closed form have a value.
+        n: the row length, of a curve that does not depend on it.
 
     Returns:
-        log S, [points]; None where it takes sums over the row, or has no closed form.
+        Values, [points]; None where it takes sums over the row, or has no closed form.
 
     Raises:
         InputError: a value outside its domain.
     """
+    if not (has_limit(spec) and _goes_by_S(spec)):
+        return None
+    length = _length(spec, x, values, n)
     try:
         if not spec.score:
-            given = spec.given() | ({x: values} if x in dict(spec.values) else {})
-            query = {"query": spec.query} if spec.query else {}
-            log_S = evaluate(spec.kernel, method=method, **given, **query).log_S
-            return np.broadcast_to(log_S, values.shape)
+            kernel: Any = spec.kernel
+            if isinstance(kernel, RowMap) and not kernel.alike:  # by quadrature
+                return None
+            given: dict[str, Any] = spec.given() | ({x: values} if x in dict(spec.values) else {})
+            given |= {"query": spec.query} if spec.query else {}
+            log_S = np.broadcast_to(evaluate(kernel, method=method, **given).log_S, values.shape)
+            return _of_S(spec.quantity, log_S, length)
         form = _score(spec, x, values)
         if form is None:
             return None
         beta, gamma, factor = form
-        return evaluate(spec.kernel, method=method, beta=beta, gamma=gamma).log_S + factor
+        log_S = evaluate(spec.kernel, method=method, beta=beta, gamma=gamma).log_S + factor
+        return _of_S(spec.quantity, log_S, length)
     except NoClosedForm:
         return None
 
 
 def provisional(spec: Spec, x: str, values: np.ndarray) -> np.ndarray:
-    """The same in float64 without a bound, to be drawn until `at_once` has it; NaN: not known."""
-    form = _score(spec, x, values)
-    if form is None:
+    """The same in float64 without a bound, to be drawn until it is proven; NaN: not known."""
+    form = _score(spec, x, values) if spec.score and not _weighed(spec) else None
+    if form is None or not has_limit(spec):
         return np.full(values.shape, math.nan)
+    assert isinstance(spec.kernel, Kernel)
     beta, gamma, factor = form
-    return preview(spec.kernel, beta, gamma) + factor
+    length = _length(spec, x, values, None)
+    if _goes_by_S(spec):
+        with np.errstate(divide="ignore"):
+            log_S = np.log(preview(spec.kernel, beta, gamma)) + factor
+        return _of_S(spec.quantity, log_S, length)
+    alike = np.where(factor == 0, 1.0, math.nan)  # other quantities are no such product
+    return alike * preview(spec.kernel, beta, gamma, spec.quantity, length)
 
 
 def slowly(spec: Spec) -> float:
-    """Log S in the limit of long rows at one point, by quadrature and sums over the row."""
-    v = spec.given()
-    return float(evaluate(spec.law.row(spec.kernel, v), length=v["length"]).log_S)
+    """The limit of long rows at one point, by quadrature and sums over the row."""
+    n = dict(spec.values)["length"]
+    if _goes_by_S(spec):
+        return float(_of_S(spec.quantity, evaluate(spec.row(), length=n).log_S, n))
+    return float(evaluate(spec.row(), of=spec.quantity, length=n).value)
 
 
-@dataclass(frozen=True)
-class ExactPoint:
-    """The exact law of rows at one point.
+def has_limit(spec: Spec) -> bool:
+    """Whether the quantity has a limit of long rows here."""
+    if isinstance(spec.kernel, RowMap):
+        return spec.kernel.alone is not None and spec.quantity is quantities.n_eff
+    return spec.quantity.has_limit
+
+
+def unanswered(kernel: Kernel | RowMap, sink: bool, quantity: Quantity) -> str:
+    """Why a kernel has no value of a quantity at all, in a few words; empty if it has one.
 
     Args:
-        n_eff: effective number of tokens.
-        log_S: log √(n_eff/n).
+        kernel: the kernel.
+        sink: whether there is a sink in its rows.
+        quantity: the quantity.
     """
+    if kernel.law is Law.FEATURES and quantity is not quantities.n_eff:
+        return f"{kernel.name} has S of long rows only"
+    if kernel.law is Law.POSITION and quantity not in _OF_POSITIONS:
+        return f"{kernel.name} has S, n_eff and participation only"
+    if quantity.sinks and not sink:
+        return "needs a sink: choose a row law with one"
+    signed = isinstance(kernel, RowMap) and maps.has(kernel, quantity)
+    if quantity in quantities.OF_MAPS and not signed:
+        return "is for signed weights, such as those of differential"
+    return ""
 
-    n_eff: float
-    log_S: float
+
+def refusal(spec: Spec) -> str:
+    """Why a curve has no value at all, in a few words; empty if it has one."""
+    return unanswered(spec.kernel, spec.score and has_sink(spec.law), spec.quantity)
+
+
+def has_law(spec: Spec) -> bool:
+    """Whether an exact law of the quantity is known for such rows."""
+    if isinstance(spec.kernel, RowMap):
+        return maps.has(spec.kernel, spec.quantity)
+    return spec.kernel.law is not Law.FEATURES and spec.quantity.has_law
 
 
 def why_not(spec: Spec) -> str:
     """Why a curve has no exact law to fill in, in a few words; empty if it has one."""
+    quantity = spec.quantity
     if spec.kernel.law is Law.FEATURES:
         return "features have no given law at finite n"
+    if not has_law(spec):
+        return f"no exact law of {quantity.name} is known for {spec.kernel.name}: sampled instead"
+    if quantity.layers is not None and quantity.layers.keys > _MOST_KEYS:
+        return f"the exact law takes seconds a point beyond {_MOST_KEYS} keys: sampled instead"
     if spec.score and not spec.law.quick(spec.kernel, spec.given()["length"]):
         if spec.law.kernels and spec.kernel not in spec.law.kernels:
             return f"the exact law of {spec.law.title} takes seconds a point here: sampled instead"
@@ -94,11 +182,7 @@ def why_not(spec: Spec) -> str:
     return ""
 
 
-def _of(n: float, n_eff: float) -> ExactPoint:
-    return ExactPoint(n_eff, 0.5 * math.log(n_eff / n))
-
-
-def exact(spec: Spec) -> ExactPoint | None:
+def exact(spec: Spec) -> float | None:
     """The exact law at one point; None where there is none within reach.
 
     Raises:
@@ -107,15 +191,12 @@ def exact(spec: Spec) -> ExactPoint | None:
     if why_not(spec):
         return None
     v = spec.given()
-    n = v["length"]
     if spec.kernel.law is Law.POSITION:  # a row that is not random: S is exact as it is
-        log_S = float(evaluate(spec.kernel, **v).log_S)
-        return ExactPoint(n * math.exp(2 * log_S), log_S)
-    found = exact_law(spec.law.row(spec.kernel, v), length=n)
-    return _of(n, float(found.value))
+        return float(_of_S(spec.quantity, evaluate(spec.kernel, **v).log_S, v["length"]))
+    return float(exact_law(spec.row(), length=v["length"], of=spec.quantity).value)
 
 
-def exact_lengths(spec: Spec, lengths: np.ndarray) -> list[ExactPoint]:
+def exact_lengths(spec: Spec, lengths: np.ndarray) -> list[float]:
     """The exact law of independent scores at many row lengths, for the price of one.
 
     Raises:
@@ -123,6 +204,4 @@ def exact_lengths(spec: Spec, lengths: np.ndarray) -> list[ExactPoint]:
     """
     if spec.rows != "iid":
         raise InputError("rows", spec.rows, "only independent scores share their transforms")
-    v = spec.given()
-    found = exact_law(spec.law.row(spec.kernel, v), length=lengths)
-    return [_of(*pair) for pair in zip(lengths.tolist(), found.value.tolist(), strict=True)]
+    return exact_law(spec.row(), length=lengths, of=spec.quantity).value.tolist()

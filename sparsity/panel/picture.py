@@ -1,11 +1,13 @@
 """A state as a picture: everything a browser needs to draw it, with what is known by now.
 
-The limit law comes from closed forms in the same breath; the exact law, slower limits and Monte
-Carlo points are taken from the store as far as they have come.
+The limit comes from closed forms in the same breath; the exact law, slower limits and Monte Carlo
+points are taken from the store as far as they have come. Everything is a value of the quantity that
+is plotted, until the plot says what is shown of it and the axis how high it lies.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -14,28 +16,28 @@ import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.kernels import Law
-from sparsity.output import power_of_ten
+from sparsity.panel import plots
 from sparsity.panel.controls import CONTROLS, POINTS, Control
-from sparsity.panel.lines import ExactPoint, at_once, provisional, why_not
+from sparsity.panel.lines import at_once, has_limit, provisional, refusal, unanswered, why_not
+from sparsity.panel.rowlaws import has_sink
 from sparsity.panel.state import Spec, State
 from sparsity.panel.store import Point, Store
 
 FILLED = 65  # points of a curve that is filled in
 _ENOUGH = 9  # points that make a line; fewer would draw a shape that is not there
 _SAMPLED = 6  # points of a curve that are sampled, besides the one at the marker
-_LN10 = math.log(10)
 
 
 class Axes:
-    """Both axes of a state: where a value of x, or log S at x, lies in the unit square."""
+    """Both axes of a state: where a value of x, or of the quantity, lies in the unit square."""
 
     def __init__(self, state: State) -> None:
         self.control: Control = CONTROLS[state.x]
-        self.name, self.y, self.marker = state.x, state.y, state.value(state.x)
+        self.name, self.plot, self.marker = state.x, state.plot, state.value(state.x)
         self.length = state.value("length")
         self.x = self.control.spread(self.marker, POINTS)
         top = float(self.x[-1]) if state.x == "length" else self.length
-        self.decades = 6 if top <= 1e6 else 12  # of n; S has half as many, and one more to spare
+        self.scale = self.plot.scale(6 if top <= 1e6 else 12)  # decades of n
 
     def u(self, x: Any) -> np.ndarray:
         """Place along the horizontal axis."""
@@ -47,34 +49,20 @@ class Axes:
             return x
         return self.length if spec is None else dict(spec.values).get("length", self.length)
 
-    def v(self, log_S: Any, n: Any) -> np.ndarray:
-        """Height of log S in rows of n: 0 at the bottom, 1 at the top, kept within [−1, 2]."""
-        log_S = np.asarray(log_S, dtype=np.float64)
-        if self.y == "S":
-            with np.errstate(under="ignore"):
-                height = np.exp(np.minimum(log_S, 1.0))
-        elif self.y == "log S":
-            height = 1 + log_S / (_LN10 * (self.decades / 2 + 1))
-        else:
-            height = (np.log(n) + 2 * log_S) / (_LN10 * self.decades)
-        return np.clip(height, -1.0, 2.0)
+    def v(self, value: Any, n: Any) -> np.ndarray:
+        """Height of a value of the quantity in rows of n."""
+        return self.scale.place(self.plot.shown(np.asarray(value, dtype=np.float64), n))
 
     def marks(self) -> list[tuple[float, str]]:
         """Ticks of the vertical axis."""
-        if self.y == "S":
-            return [(k / 5, f"{k / 5:.1f}" if 0 < k < 5 else str(k // 5)) for k in range(6)]
-        down = self.y == "log S"
-        most = self.decades // 2 + 1 if down else self.decades
-        powers = range(0, most + 1, 1 if most < 8 else 2)
-        return [
-            (1 - k / most if down else k / most, power_of_ten(-k if down else k) if k else "1")
-            for k in powers
-        ]
+        return [(float(self.scale.place(value)), label) for value, label in self.scale.ticks]
 
-    def floor(self) -> np.ndarray:
-        """The height of 1/√n, one token."""
+    def floor(self) -> np.ndarray | None:
+        """The height of rows with one weight, where it is drawn."""
+        if self.plot.one is None:
+            return None
         n = np.broadcast_to(self.n(self.x), self.x.shape)
-        return self.v(-0.5 * np.log(n), n)
+        return self.v(np.full(n.shape, self.plot.one), n)
 
 
 class Frame(NamedTuple):
@@ -100,10 +88,24 @@ class _Packer:
         return [start, self.length]
 
 
-def curves(state: State) -> list[tuple[str, Spec]]:
-    """(identifier, curve): those shown, then those pinned."""
-    live = [(f"live {spec.kernel.name}", spec) for spec in state.specs()]
-    return live + [(f"pin {hash(spec)}", spec) for spec in state.pins]
+class Curve(NamedTuple):
+    """A curve that is drawn.
+
+    Args:
+        id: its identifier.
+        spec: what it is of.
+        pin: its place among the pins; None if it is live.
+    """
+
+    id: str
+    spec: Spec
+    pin: int | None
+
+
+def curves(state: State) -> list[Curve]:
+    """Those shown, then those pinned that are of the same quantity."""
+    live = [Curve(f"live {spec.kernel.name}", spec, None) for spec in state.specs()]
+    return live + [Curve(f"pin {hash(spec)}", spec, k) for k, spec in state.pinned()]
 
 
 def places(axes: Axes, spec: Spec) -> tuple[np.ndarray, list[float]]:
@@ -122,15 +124,14 @@ def places(axes: Axes, spec: Spec) -> tuple[np.ndarray, list[float]]:
 def _filled(axes: Axes, spec: Spec, found: Iterable[Any], pack: _Packer) -> dict[str, Any] | None:
     """A curve from the points known by now; None if they are too few."""
     x, _ = places(axes, spec)
-    log_S = np.array([math.nan if value is None else value for value in found])
-    known = np.isfinite(log_S)
+    values = np.array([value if isinstance(value, float) else math.nan for value in found])
+    known = np.isfinite(values)
     if known.sum() < min(len(x), _ENOUGH):
         return None
-    at, logs = x[known], log_S[known]
-    if len(x) == 1:  # level in S, though not in n·S² along n
-        at = axes.x if axes.y == "n_eff" else axes.x[[0, -1]]
-        logs = np.full(at.shape, log_S[0])
-    height = axes.v(logs, axes.n(at, spec))
+    at, values = x[known], values[known]
+    if len(x) == 1:
+        at, values = axes.x[[0, -1]], np.repeat(values, 2)
+    height = axes.v(values, axes.n(at, spec))
     return {"u": pack(axes.u(at)), "v": pack(height), "whole": bool(known.all())}
 
 
@@ -138,38 +139,32 @@ def _limit(
     axes: Axes, spec: Spec, slow: list[float | str | None], pack: _Packer
 ) -> dict[str, Any] | None:
     """A limit by quadrature: what is known by now, and a provisional value for the rest."""
-    found = np.array(
-        [math.nan if value is None or isinstance(value, str) else value for value in slow]
-    )
+    found = np.array([value if isinstance(value, float) else math.nan for value in slow])
     waiting = np.array([value is None for value in slow])
     if waiting.any():
         found[waiting] = provisional(spec, axes.name, places(axes, spec)[0][waiting])
-    drawn = _filled(axes, spec, found, pack)
+    drawn = _filled(axes, spec, found.tolist(), pack)
     return drawn and drawn | {"whole": drawn["whole"] and not waiting.any()}
 
 
 def _number(value: Any) -> Any:
-    return value if value is None or math.isfinite(value) else None
+    return None if value is None or not math.isfinite(value) else float(value)
 
 
 def _point(axes: Axes, spec: Spec, x: float, point: Point) -> dict[str, Any]:
     """A sampled point with its 95 % interval."""
-    e, n = point.estimate, float(axes.n(x, spec))
-    low, high = e.ci95
-    logs = np.log(np.maximum([e.value, low, high], 1e-300))
-    if point.of == "n_eff":
-        logs = 0.5 * (logs - math.log(n))
-    v = axes.v(logs, n).tolist()
-    S, S_low, S_high = np.exp(logs).tolist()
+    n = float(axes.n(x, spec))
+    values = np.maximum(point.values(n), 0.0)
+    value, low, high = axes.plot.shown(values, n).tolist()
     return {
         "x": x,
         "u": float(axes.u(x)),
-        "v": v,
-        "S": S,
-        "half": _number(max(S_high - S, S - S_low)),
-        "of": point.name,
-        "samples": e.samples,
-        "warning": e.warning,
+        "v": axes.v(values, n).tolist(),
+        "value": value,
+        "half": _number(max(high - value, value - low)),
+        "of": axes.plot.long if point.of == "S" else axes.plot.drawn,
+        "samples": point.estimate.samples,
+        "warning": point.estimate.warning,
     }
 
 
@@ -191,64 +186,88 @@ def _points(
     return points, notes
 
 
-def _curve(axes: Axes, spec: Spec, store: Store, pack: _Packer, sampling: bool) -> dict[str, Any]:
+def _lines(
+    axes: Axes, spec: Spec, store: Store, pack: _Packer
+) -> tuple[dict[str, Any], dict[bool, float | None], list[str]]:
+    """Limit and exact law along x as lines and, by whether it is exact, at the marker; notes."""
     x, notes = axes.name, []
-    here = spec.at(x, axes.marker)
-    n = float(axes.n(axes.marker, spec))
-    filled, sampled = places(axes, spec)
-    found: dict[str, Any] = {}
+    here, n = spec.at(x, axes.marker), float(axes.n(axes.marker, spec))
+    filled, _ = places(axes, spec)
+    found: dict[str, Any] = {"limit": None}
+    limit = level = None
     try:
-        log_S = at_once(spec, x, axes.x)
-        at_marker = at_once(here, x, np.array([axes.marker]))
-        if log_S is None or at_marker is None:
-            slow = [store.limit.get(spec.at(x, float(at))) for at in filled]
-            notes += [each for each in slow if isinstance(each, str)][:1]
-            limit = store.limit.get(here)
-            limit = None if isinstance(limit, str) else limit
-            found["limit"] = _limit(axes, spec, slow, pack)
-        else:
-            height = axes.v(log_S, axes.n(axes.x, spec))
+        values = at_once(spec, x, axes.x, n=n)
+        at_marker = at_once(here, x, np.array([axes.marker]), n=n)
+        if values is not None and at_marker is not None:
+            height = axes.v(values, axes.n(axes.x, spec))
             found["limit"] = {"u": pack(axes.u(axes.x)), "v": pack(height), "whole": True}
             limit = float(at_marker[0])
+        elif has_limit(spec):
+            slow = [store.limit.get(spec.at(x, float(at))) for at in filled]
+            known = store.limit.get(here)
+            notes += [each for each in (known, *slow) if isinstance(each, str)][:1]
+            limit = None if isinstance(known, str) else known
+            found["limit"] = _limit(axes, spec, slow, pack)
+        else:
+            notes.append("no limit of long rows")
     except InputError as error:
         notes.append(str(error))
-        found["limit"] = limit = None
-    why = why_not(here)
-    if why:
+    if why := why_not(here):
         notes.append(why)
-    if spec.kernel.law is not Law.POSITION:
-        each = [store.exact.get(spec.at(x, float(at))) for at in filled]
-        notes += [e for e in each if isinstance(e, str)][:1]
-        logs = [e.log_S if isinstance(e, ExactPoint) else None for e in each]
-        found["exact"] = _filled(axes, spec, logs, pack)
-        level = store.exact.get(here)
-        level = level if isinstance(level, ExactPoint) else None
-    else:  # its S is that of the row itself
-        found["exact"], found["limit"] = found["limit"], None
-        level = None if limit is None else ExactPoint(n * math.exp(2 * limit), limit)
-    points, unsampled = _points(axes, spec, sampled if sampling else [], store)
-    notes += unsampled
-    if x not in dict(spec.values):
-        notes.append(f"does not depend on {CONTROLS[x].symbol}")
-    return found | {
-        "points": points,
-        "read": {
-            "n": n,
-            "S": None if limit is None else _number(math.exp(limit)),
-            "S_rms": None if level is None else math.exp(level.log_S),
-            "n_eff": None if level is None else level.n_eff,
-            "sampled": next((p for p in points if p["x"] == axes.marker), None),
-        },
-        "notes": list(dict.fromkeys(notes)),
-    }
+    if spec.kernel.law is Law.POSITION:  # what it is in long rows it is in any row
+        found["exact"], found["limit"], limit, level = found["limit"], None, None, limit
+        return found, {False: level, True: level}, notes
+    each = [store.exact.get(spec.at(x, float(at))) for at in filled]
+    known = store.exact.get(here)
+    notes += [e for e in (known, *each) if isinstance(e, str)][:1]
+    found["exact"] = _filled(axes, spec, each, pack)
+    level = None if isinstance(known, str) else known
+    return found, {False: limit, True: level}, notes
+
+
+def _curve(axes: Axes, spec: Spec, store: Store, pack: _Packer, sampling: bool) -> dict[str, Any]:
+    n = float(axes.n(axes.marker, spec))
+    if refused := refusal(spec):
+        lines: dict[str, Any] = {"limit": None, "exact": None}
+        known, notes, points = {}, [refused], []
+    else:
+        lines, known, notes = _lines(axes, spec, store, pack)
+        places_ = places(axes, spec)[1] if sampling else []
+        points, unsampled = _points(axes, spec, places_, store)
+        notes += unsampled
+    if axes.name not in dict(spec.values):
+        notes.append(f"does not depend on {CONTROLS[axes.name].symbol}")
+    read: dict[str, Any] = {"n": n}
+    for column in axes.plot.columns:
+        value = known.get(column.exact)
+        read[column.of] = None if value is None else _number(column.shown(value, n))
+    read["sampled"] = next((p for p in points if p["x"] == axes.marker), None)
+    return lines | {"points": points, "read": read, "notes": list(dict.fromkeys(notes))}
+
+
+def refused(state: State) -> dict[str, str]:
+    """Why a quantity cannot be had of any curve that is shown, by the name of its plot."""
+    specs = state.specs()
+    sinks = (spec.score and has_sink(spec.law) for spec in specs)
+    return _refused(tuple(zip((spec.kernel for spec in specs), sinks, strict=True)))
+
+
+@functools.lru_cache(maxsize=64)
+def _refused(shown: tuple[tuple[Any, bool], ...]) -> dict[str, str]:
+    found = {}
+    for name, *_ in plots.offered():
+        quantity = plots.named(name).of
+        why = [unanswered(kernel, sink, quantity) for kernel, sink in shown]
+        if why and all(why):
+            found[name] = why[0]
+    return found
 
 
 def picture(state: State, store: Store) -> Frame:
     """Everything to be drawn of a state, with what the store holds by now, which is only read."""
     axes, pack = Axes(state), _Packer()
     found = []
-    for number, (identifier, spec) in enumerate(curves(state)):
-        pinned = identifier.startswith("pin ")
+    for number, (identifier, spec, pin) in enumerate(curves(state)):
         found.append(
             {
                 "id": identifier,
@@ -256,12 +275,14 @@ def picture(state: State, store: Store) -> Frame:
                 "kernel": spec.kernel.name,
                 "title": spec.title(without=state.x),
                 "full": spec.at(state.x, axes.marker).title(),  # what the numbers beside it are of
-                "pin": number - len(state.specs()) if pinned else None,
+                "pin": pin,
                 **_curve(axes, spec, store, pack, state.sampling),
             }
         )
+    floor = axes.floor()
     content = {
         "curves": found,
+        "columns": [{"of": c.of, "title": c.title, "short": c.short} for c in axes.plot.columns],
         "axis": {
             "x": state.x,
             "symbol": axes.control.symbol,
@@ -272,10 +293,11 @@ def picture(state: State, store: Store) -> Frame:
             "ends": list(axes.control.ends(axes.marker)),
             "stops": pack(axes.u(axes.control.stops(axes.marker))),
             "y": state.y,
+            "y_title": axes.plot.title,
+            "y_label": axes.plot.label,
             "y_marks": axes.marks(),
-            "decades": axes.decades,
         },
-        "floor": {"u": pack(axes.u(axes.x)), "v": pack(axes.floor())},
+        "floor": None if floor is None else {"u": pack(axes.u(axes.x)), "v": pack(floor)},
         "length": axes.length,
     }
     return Frame(content, np.concatenate(pack.parts).tobytes())

@@ -8,19 +8,23 @@ against.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
-from sparsity.kernels import Kernel, exp
+from sparsity.kernels import Kernel, RowMap, exp
 from sparsity.panel.controls import CONTROLS, around
 from sparsity.rows import steps as row_steps
+from sparsity.rows.classes import classed
 from sparsity.rows.row import Row
-from sparsity.rows.steps import Rope, SinkLogit
+from sparsity.rows.steps import Rope
 from sparsity.rows.tokens import Step
 from sparsity.theory.evaluation import evaluate
+
+_ANY = 64  # tokens of a row that is looked at for sinks
 
 Values = Mapping[str, Any]
 Form = Callable[[Kernel, Values], tuple[Any, Any, Any] | None]
@@ -41,6 +45,7 @@ class Rows:
         kernels: those whose exact law is quick enough; empty for all.
         biased: whether the law starts from the bias β; otherwise the steps bring it.
         level: whether a bias moves the scores of all tokens alike, or multiplies them alike.
+        beside: whether a weight that is no token stands beside the row; `closed` is without it.
     """
 
     name: str
@@ -52,13 +57,14 @@ class Rows:
     kernels: tuple[Kernel, ...] = ()
     biased: bool = True
     level: bool = True
+    beside: bool = False
 
     def row(self, kernel: Kernel, values: Values) -> Row:
         """The row at the values."""
         beta = float(values["beta"]) if self.biased else 0.0
         return Row(kernel, beta=beta, gamma=float(values["gamma"]), steps=self.steps(values))
 
-    def quick(self, kernel: Kernel, length: float) -> bool:
+    def quick(self, kernel: Kernel | RowMap, length: float) -> bool:
         """Whether the exact law can be filled in while one waits."""
         return length <= self.longest and (not self.kernels or kernel in self.kernels)
 
@@ -119,6 +125,10 @@ _SHOWN: dict[str, tuple[str, str, dict[str, Any]]] = {
     "scalable-softmax": ("log-n scaling (SSMax)", "scale", {"closed": _scaled, "longest": 1e12}),
     "length-bias": ("a bias that grows like ln n", "offset", {"closed": _raised, "longest": 1e12}),
     "sink": ("a sink at the first token", "logit", {"longest": 1e12, "level": False}),
+    "sink-logit": (
+        *("a sink logit beside the row", "logit"),
+        {"closed": _plain, "longest": 1e12, "level": False, "beside": True},
+    ),
     "qk-norm": ("QK-norm, keys on a sphere", "dim", {"longest": 1e12}),
 }
 
@@ -140,17 +150,24 @@ def _of_step(step: type[Any]) -> Rows:
 
 
 def of_steps(steps: tuple[type[Any], ...] = row_steps.ALL) -> tuple[Rows, ...]:
-    """The laws of these steps; a sink logit is no token, and changes neither S nor n_eff."""
+    """The laws of these steps."""
     found = [_IID]
     for step in steps:
         if step is Rope:
             found.append(_ROPE)
-        elif step is not SinkLogit and step in row_steps.typed(steps).values():
+        elif step in row_steps.typed(steps).values():
             found.append(_of_step(step))
     return tuple(found)
 
 
 ALL: tuple[Rows, ...] = of_steps()
+
+
+@functools.lru_cache(maxsize=64)
+def has_sink(rows: Rows) -> bool:
+    """Whether some token of its rows, or a logit beside them, is a sink."""
+    start = {name: control.start for name, control in CONTROLS.items()}
+    return bool(classed(rows.row(exp, start), _ANY).sink.any())
 
 
 def named(name: str, laws: tuple[Rows, ...] = ALL) -> Rows:

@@ -8,47 +8,71 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sparsity import kernels
+from sparsity import kernels, quantities
 from sparsity.errors import InputError
-from sparsity.kernels import Kernel, Law
+from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.queries import NAMES
-from sparsity.panel import rowlaws
+from sparsity.kernels.row_map import SHIFTED
+from sparsity.panel import plots, rowlaws
 from sparsity.panel.controls import CONTROLS
 from sparsity.panel.rowlaws import Rows
+from sparsity.quantities import Quantity
+from sparsity.rows.row import Row
 
-Y_AXES = {"S": "S", "log S": "S, logarithmic", "n_eff": "n·S², effective tokens"}
 _MOST_PINS = 6
 _MOST_TYPED = 12
 
 
 @dataclass(frozen=True)
 class Spec:
-    """One curve: a kernel, a row law and the values that S depends on.
+    """One curve: a quantity of a kernel, a row law and the values that it depends on.
 
     Args:
-        kernel: the kernel.
+        kernel: the kernel or row map.
         law: the row law; that of independent scores for kernels that are no function of a score.
-        values: (parameter, value) of everything S depends on, and nothing else.
+        values: (parameter, value) of everything it depends on, and nothing else.
         query: the query family of nonnegative features, else "".
+        of: the quantity, by name.
     """
 
-    kernel: Kernel
+    kernel: Kernel | RowMap
     law: Rows
     values: tuple[tuple[str, float], ...]
     query: str = ""
+    of: str = "n_eff"
 
     def __hash__(self) -> int:
         """By name: hashing a kernel's definition takes longer than drawing its curve."""
-        return hash((self.kernel.name, self.rows, self.values, self.query))
+        return hash((self.kernel.name, self.rows, self.values, self.query, self.of))
 
     @property
     def rows(self) -> str:
         return self.law.name
 
     @property
+    def quantity(self) -> Quantity:
+        return quantities.named(self.of)
+
+    @property
     def score(self) -> bool:
-        """Whether the weight is a function of the score, hence has rows of finite n."""
+        """Whether the weight is a function of the score."""
         return self.kernel.law is Law.SCORE
+
+    @property
+    def whole(self) -> bool:
+        """Whether there are random rows of n of it."""
+        return self.kernel.law in (Law.SCORE, Law.ROW)
+
+    def row(self) -> Row:
+        """The row of a kernel of scores, or of a map of whole rows.
+
+        Raises:
+            InputError: a value outside the domain of the row law.
+        """
+        if isinstance(self.kernel, Kernel):
+            return self.law.row(self.kernel, self.given())
+        own: dict[str, Any] = {name: value for name, value in self.values if name != "length"}
+        return Row(self.kernel, **own)
 
     def at(self, name: str, x: float) -> Spec:
         """The same with one value changed, if it is one of its own."""
@@ -71,8 +95,11 @@ class Spec:
         return ", ".join(parts)
 
 
-def _uses(kernel: Kernel, rows: Rows) -> set[str]:
-    """The parameters that S depends on."""
+def _uses(kernel: Kernel | RowMap, rows: Rows) -> set[str]:
+    """The parameters that its quantities depend on."""
+    if isinstance(kernel, RowMap):
+        level = {"beta"} if kernel.parameters is SHIFTED else set[str]()
+        return {x.name for x in kernel.parameters} - level | {"length"}
     if kernel.law is not Law.SCORE:
         return {x.name for x in kernel.parameters} - {"query"}
     names = {"beta", "gamma", "length", *rows.controls}
@@ -92,13 +119,13 @@ class State:
         values: value of every control.
         query: the query family.
         x: the parameter along the axis.
-        y: one of `Y_AXES`.
+        y: what is plotted, as `plots.named` takes it.
         sampling: whether to sample.
-        pins: curves kept for comparison.
+        pins: curves kept for comparison; those of another quantity wait for their axis.
         laws: the row laws on offer.
     """
 
-    known: tuple[Kernel, ...]
+    known: tuple[Kernel | RowMap, ...]
     shown: tuple[str, ...]
     rows: str
     values: tuple[tuple[str, float], ...]
@@ -112,9 +139,13 @@ class State:
     def value(self, name: str) -> float:
         return dict(self.values)[name]
 
+    @property
+    def plot(self) -> plots.Plot:
+        return plots.named(self.y)
+
     def specs(self) -> tuple[Spec, ...]:
         """The curves of the kernels shown, at the present values."""
-        found = []
+        found, of = [], self.plot.of.name
         for kernel in self.known:
             if kernel.name in self.shown:
                 score = kernel.law is Law.SCORE
@@ -122,8 +153,13 @@ class State:
                 uses = _uses(kernel, rows)
                 values = tuple((k, v) for k, v in self.values if k in uses)
                 query = self.query if kernel.law is Law.FEATURES else ""
-                found.append(Spec(kernel, rows, values, query))
+                found.append(Spec(kernel, rows, values, query, of))
         return tuple(found)
+
+    def pinned(self) -> tuple[tuple[int, Spec], ...]:
+        """(place among the pins, curve) of those that are of the quantity on the axis."""
+        of = self.plot.of.name
+        return tuple((k, spec) for k, spec in enumerate(self.pins) if spec.of == of)
 
     def uses(self) -> set[str]:
         """The controls that some curve depends on."""
@@ -131,7 +167,7 @@ class State:
 
 
 def initial(
-    known: tuple[Kernel, ...],
+    known: tuple[Kernel | RowMap, ...],
     shown: tuple[str, ...],
     x: str,
     *,
@@ -163,8 +199,9 @@ def edit(state: State, name: str, value: Any) -> State:
 
     Args:
         state: before.
-        name: a control, or "shown", "formula", "rows", "query", "x", "y", "sampling", "pin",
-            "unpin". A formula of the score adds a kernel and shows it.
+        name: a control, or "shown", "formula", "rows", "query", "x", "y", "argument", "sampling",
+            "pin", "unpin". A formula of the score adds a kernel and shows it; an argument is the
+            number of the quantity on the y-axis.
         value: what it was set to: text or a number for controls.
 
     Raises:
@@ -180,6 +217,10 @@ def edit(state: State, name: str, value: Any) -> State:
         return replace(state, shown=tuple(each for each in names if each in chosen))
     if name == "formula":
         return _typed(state, value)
+    if name == "y":
+        return replace(state, y=_y(value))
+    if name == "argument":
+        return replace(state, y=_argument(state, value))
     if name == "sampling":
         return replace(state, sampling=bool(value))
     if name == "pin":
@@ -189,11 +230,32 @@ def edit(state: State, name: str, value: Any) -> State:
             raise InputError("unpin", str(value)[:64], f"there are {len(state.pins)} pinned curves")
         return replace(state, pins=state.pins[: int(value)] + state.pins[int(value) + 1 :])
     laws = [rows.name for rows in state.laws]
-    allowed: dict[str, Any] = {"rows": laws, "query": NAMES, "x": CONTROLS, "y": Y_AXES}
+    allowed: dict[str, Any] = {"rows": laws, "query": NAMES, "x": CONTROLS}
     if name not in allowed:
         raise InputError("edit", str(name)[:64], "there is no such control")
     changed: dict[str, Any] = {name: _choice(name, value, allowed[name])}
     return replace(state, **changed)
+
+
+def _y(value: Any) -> str:
+    """What is plotted, with its number."""
+    shown = [name for name, *_ in plots.offered()]
+    if not isinstance(value, str):
+        raise InputError("y", str(value)[:64], f"choose one of {', '.join(shown)}")
+    plot = plots.named(value)
+    return value if value in shown and ":" not in plot.name else plot.name
+
+
+def _argument(state: State, value: Any) -> str:
+    """What is plotted, with another number."""
+    family = state.y.partition(":")[0]
+    if (given := plots.argument(state.y)) is None:
+        raise InputError("argument", str(value)[:64], f"{state.y} has none")
+    try:
+        return plots.named(f"{family}:{str(value)[:64].strip()}").name
+    except InputError as error:
+        fix = f"{given['symbol']} must be {given['domain']}"
+        raise InputError("argument", str(value)[:64], fix) from error
 
 
 def _typed(state: State, value: Any) -> State:
@@ -201,14 +263,14 @@ def _typed(state: State, value: Any) -> State:
     if not isinstance(value, str):
         raise InputError("formula", str(value)[:64], "give a text, such as log(1 + exp(s))")
     try:
-        kernel = kernels.elementwise(value)
+        kernel = kernels.named(value)
     except InputError as error:
         raise InputError("formula", error.value, error.fix) from None
-    same = [each for each in state.known if each.weight == kernel.weight]
+    same = [each for each in state.known if _same(each, kernel)]
     kernel = same[0] if same else kernel
     if not same and kernel.name in [each.name for each in state.known]:
         raise InputError("formula", kernel.name, "another kernel has this name")
-    typed = [each for each in state.known if each.source == "typed"]
+    typed = [each for each in state.known if each not in (*kernels.ALL, *kernels.MAPS)]
     if not same and len(typed) >= _MOST_TYPED:
         raise InputError("formula", kernel.name, f"at most {_MOST_TYPED} are kept; reset")
     known = state.known if same else (*state.known, kernel)
@@ -216,11 +278,18 @@ def _typed(state: State, value: Any) -> State:
     return replace(state, known=known, shown=shown)
 
 
+def _same(kernel: Kernel | RowMap, other: Kernel | RowMap) -> bool:
+    """Whether two kernels are the same function."""
+    if isinstance(kernel, Kernel) and isinstance(other, Kernel):
+        return kernel.weight == other.weight
+    return kernel == other
+
+
 def _pin(state: State) -> State:
     """The curves of now, added to those kept."""
     new = [spec for spec in state.specs() if spec not in state.pins]
     if not new:
         raise InputError("pin", "nothing new", "choose a kernel or move a slider first")
-    if len(state.pins) + len(new) > _MOST_PINS:
+    if len(state.pinned()) + len(new) > _MOST_PINS:
         raise InputError("pin", f"{len(new)} more", f"at most {_MOST_PINS} curves are kept; unpin")
     return replace(state, pins=state.pins + tuple(new))

@@ -7,7 +7,6 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, NamedTuple, TypeVar
 
-from sparsity.panel.lines import ExactPoint
 from sparsity.results import Estimate
 
 T = TypeVar("T")
@@ -43,7 +42,7 @@ class Point(NamedTuple):
 
     Args:
         estimate: of `of`.
-        of: "n_eff" of rows, or "S".
+        of: the quantity; "S" of long rows where the kernel has no rows to draw.
         round: how often it has been tightened.
     """
 
@@ -51,17 +50,17 @@ class Point(NamedTuple):
     of: str
     round: int
 
-    @property
-    def name(self) -> str:
-        """What is drawn of it: an S of the rows, from their n_eff, or that of the definition."""
-        return "√(n_eff/n)" if self.of == "n_eff" else "S"
+    def values(self, n: float) -> tuple[float, float, float]:
+        """The value and the ends of its 95 % interval; of an S those of n·S²."""
+        found = (self.estimate.value, *self.estimate.ci95)
+        return tuple(n * x * x for x in found) if self.of == "S" else found  # type: ignore
 
 
 class Store:
     """Exact points, slow limits and samples, each under the spec at its point."""
 
     def __init__(self) -> None:
-        self.exact: Memory[ExactPoint | str] = Memory(40_000)
+        self.exact: Memory[float | str] = Memory(40_000)
         self.limit: Memory[float | str] = Memory(40_000)
         self.points: Memory[Point | str] = Memory(4_000)
         self.formulas: Memory[str] = Memory(64)

@@ -7,6 +7,7 @@ the last position of a slider wins and nothing queues up.
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from importlib.resources import files
@@ -16,16 +17,19 @@ import anywidget
 
 from sparsity.errors import InputError
 from sparsity.kernels.queries import NAMES
-from sparsity.panel import filling
+from sparsity.panel import filling, plots
 from sparsity.panel.calls import python, table
 from sparsity.panel.controls import CONTROLS
-from sparsity.panel.picture import picture
-from sparsity.panel.state import Y_AXES, State, edit
+from sparsity.panel.picture import picture, refused
+from sparsity.panel.state import State, edit
 from sparsity.panel.store import Store
 
 _PAUSE = 0.12  # seconds without an edit before anything is filled in: the hand goes first
 _REST = 0.3  # seconds without an edit before sampling starts
+_AT_FIRST = 4.0  # seconds for each curve before it is the samples' turn
 _BREATH = 0.06  # seconds between pictures while filling in
+
+_ALWAYS = {"beta", "gamma", "length", "decay", "ratio", "dim"}  # shown, be they used or not
 
 _FRONT = files("sparsity.panel") / "front"
 
@@ -173,22 +177,30 @@ class Panel(anywidget.AnyWidget):
             if news:
                 self._say(label, seen)
 
+        def laws(seconds: float) -> None:
+            work = filling.laws(state, self._store, check, seconds)
+            drain(work, "filling in the exact law")
+
+        check = lambda: self._check(seen)  # noqa: E731
         self._wait(_PAUSE, seen)
-        drain(filling.laws(state, self._store), "filling in the exact law")
+        laws(_AT_FIRST)
         self._send_formulas()  # one may have been found when the state had moved on
         for _ in filling.formulas(state, self._store):
             self._send_formulas()
             self._check(seen)
         if state.sampling:
             self._wait(_REST, seen)
-            check = lambda: self._check(seen)  # noqa: E731
             drain(filling.samples(state, self._store, check), "sampling")
+        laws(math.inf)
 
 
 def _summary(state: State) -> dict[str, Any]:
     """What the controls show."""
     return {
-        **{name: getattr(state, name) for name in ("rows", "query", "x", "y", "sampling")},
+        **{name: getattr(state, name) for name in ("rows", "query", "x", "sampling")},
+        "y": state.y.partition(":")[0],
+        "argument": plots.argument(state.y),
+        "refused": refused(state),
         "kernels": [{"name": k.name, "title": k.title} for k in state.known],
         "shown": list(state.shown),
         "values": dict(state.values),
@@ -205,9 +217,11 @@ def _setting(state: State) -> dict[str, Any]:
     """What the controls are: sent once."""
     return {
         "rows": [{"name": r.name, "title": r.title} for r in state.laws],
-        "own": sorted({name for r in state.laws for name in r.controls} - {"decay", "dim"}),
+        "own": sorted(CONTROLS.keys() - _ALWAYS),
         "queries": list(NAMES),
-        "y": [{"name": name, "title": title} for name, title in Y_AXES.items()],
+        "y": [
+            {"name": name, "words": words, "title": title} for name, words, title in plots.offered()
+        ],
         "controls": [
             {
                 "name": name,

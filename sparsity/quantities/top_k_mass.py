@@ -55,7 +55,7 @@ def _member(name: str, number: float) -> Quantity:
         of=of,
         units=True,
         whole=True,
-        limit=lambda rows: rows.top(min(k / rows.n, 1.0)),
+        limit=lambda rows: rows.top(np.minimum(k / rows.n, 1.0)),
         layers=largest(k),
     )
 
@@ -65,7 +65,7 @@ top_k_mass = Family(
     symbol="k",
     title="share of the k largest weights, 1 for one-hot",
     domain="a whole number of keys, at least 1",
-    admits=lambda k: k >= 1 and k == int(k),
+    admits=lambda k: k >= 1 and float(k).is_integer(),
     member=_member,
     example="4",
 )

@@ -1,11 +1,15 @@
-"""A first look at S for drawing, while the proven value is on its way: no bound, and no table."""
+"""A first look at a limit for drawing, while the proven value is on its way: no bound, no table."""
 
 from __future__ import annotations
+
+import functools
+from typing import Any
 
 import numpy as np
 
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.lowering import numpy_log_abs
+from sparsity.quantities import Quantity, S
 
 # Nodes t = sinh u in equal steps of u: dense around the mean, where no node
 # lies, and far enough for what grows.
@@ -18,20 +22,87 @@ def _log_sum(x: np.ndarray) -> np.ndarray:
     return top + np.log(np.exp(x - top[..., None]).sum(axis=-1))
 
 
-def preview(kernel: Kernel, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
-    """Log S of a kernel in float64, to about what an eye can see where the kernel is smooth.
+class Sketch:
+    """The sums of long rows, as `quantities.LongRows` describes them, at many points at once.
 
     Args:
         kernel: a kernel of Law.SCORE.
         beta: biases, [points].
         gamma: spreads > 0, [points].
+        n: row lengths, [points] or one.
+    """
+
+    def __init__(self, kernel: Kernel, beta: np.ndarray, gamma: np.ndarray, n: Any) -> None:
+        """Look at the weight at every node."""
+        self.n = n
+        self._log_f = numpy_log_abs(kernel)(beta[:, None] + gamma[:, None] * _T)
+        base = _LOG_WEIGHT - _T * _T / 2
+        self._log_p = base - _log_sum(base)
+
+    def _moment(self, order: float) -> np.ndarray:
+        """Log E|f|^order."""
+        return _log_sum(order * self._log_f + self._log_p)
+
+    def product(self, *sums: tuple[float, float], count: float = 0.0, total: float = 0.0,
+                sinks: float = 0.0) -> tuple[Any, float]:  # fmt: skip
+        if sinks:
+            return np.full(len(self._log_f), np.nan), 0.0
+        powers = [*sums, (1.0, total)]
+        log = sum(power * (self._moment(order) + np.log(self.n)) for order, power in powers)
+        return np.exp(log + count * np.log(self.n)), 0.0
+
+    @functools.cached_property
+    def _mass(self) -> np.ndarray:
+        """The share of each node in the mass."""
+        log = self._log_f + self._log_p
+        return np.exp(log - _log_sum(log)[:, None])
+
+    def entropy(self) -> tuple[Any, float]:
+        log = np.where(self._mass > 0, self._log_f, 0.0)
+        return np.log(self.n) + self._moment(1.0) - (self._mass * log).sum(axis=-1), 0.0
+
+    @functools.cached_property
+    def _lorenz(self) -> tuple[np.ndarray, np.ndarray]:
+        """Shares of the keys, the largest first, and of the mass that they hold."""
+        order = np.argsort(-self._log_f, axis=-1)
+        keys = np.exp(self._log_p)[order].cumsum(axis=-1)
+        mass = np.take_along_axis(self._mass, order, axis=-1).cumsum(axis=-1)
+        none = np.zeros((len(keys), 1))
+        return np.hstack([none, keys]), np.hstack([none, mass])
+
+    def gini(self) -> tuple[Any, float]:
+        return 2 * np.trapezoid(self._lorenz[1], self._lorenz[0], axis=-1) - 1, 0.0
+
+    def _read(self, share: Any, given: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+        """Where the Lorenz curves lie, from one side or the other."""
+        shares = np.broadcast_to(share, len(given))
+        return np.array([np.interp(*row) for row in zip(shares, given, wanted, strict=True)])
+
+    def top(self, share: Any) -> tuple[Any, float]:
+        return self._read(share, *self._lorenz), 0.0
+
+    def keys(self, share: Any) -> tuple[Any, float]:
+        return self._read(share, *self._lorenz[::-1]), 0.0
+
+
+def preview(
+    kernel: Kernel, beta: np.ndarray, gamma: np.ndarray, of: Quantity = S, length: Any = 1.0
+) -> np.ndarray:
+    """A limit in float64, to about what an eye can see where the kernel is smooth.
+
+    Args:
+        kernel: a kernel of Law.SCORE.
+        beta: biases, [points].
+        gamma: spreads > 0, [points].
+        of: a quantity with a limit in rows whose tokens are alike.
+        length: row lengths n, [points] or one.
 
     Returns:
-        log S, [points]; NaN where float64 does not serve.
+        The values, [points]; NaN where float64 does not serve.
     """
+    if of.linear is not None:
+        return of.linear(preview(kernel, beta, gamma, of.linear.of, length), length)
+    assert of.limit is not None
     with np.errstate(all="ignore"):
-        log_f = numpy_log_abs(kernel)(beta[:, None] + gamma[:, None] * _T)
-        base = _LOG_WEIGHT - _T * _T / 2
-        first, second = (_log_sum(p * log_f + base) for p in (1, 2))
-        log_S = first - second / 2 - _log_sum(base) / 2
-    return np.where(np.isfinite(log_S), log_S, np.nan)
+        value, _ = of.limit(Sketch(kernel, beta, gamma, length))
+    return np.where(np.isfinite(value), value, np.nan)

@@ -182,6 +182,80 @@ def test_a_typed_formula_is_drawn_as_evaluate_says(panel):
     assert panel.root.get_by_label(text, exact=True).count() == 0
 
 
+def test_a_quantity_is_chosen_with_its_number(panel):
+    """Entropy and top-8 mass are drawn as the instruments say; a bad number is named."""
+    panel.kernels("exp")
+    panel.type("length", "256")
+    panel.choose("y", "entropy")
+    limit = f"""path.limit[data-curve="{curve("exp")}"]:not([opacity])"""
+    panel.wait_for(f"return root.querySelector('{limit}')", 90)
+    row = Row("exp", gamma=1)
+
+    def height(gamma, scale=1.0):
+        rows = [row.replace(gamma=float(each)) for each in gamma]
+        of = [float(evaluate(each, of="entropy", length=256).value) for each in rows]
+        return np.log(np.clip(np.array(of) * scale / 14, 1e-9, None))
+
+    path = panel.path(curve("exp"))
+    path = path[path[:, 0] < 0.6]  # as far as it is on the chart
+    assert misfit(panel, path, "log", height, 6) < 3
+    assert misfit(panel, path, "log", lambda x: height(x, 1.01), 6) > 3
+    panel.wait_for("return root.querySelector('[data-of=exact]').dataset.value !== ''")
+    wanted = float(exact("exp", gamma=1, length=256, of="entropy").value)
+    assert panel.number(curve("exp"), "exact") == pytest.approx(wanted, rel=1e-9)
+    panel.choose("y", "top_k_mass")
+    panel.type("argument", "8")
+    assert "of='top_k_mass:8'" in panel.python()
+    panel.type("argument", "1.5")
+    message = panel.root.locator(".argument .message")
+    assert "k must be a whole number" in message.inner_text()
+    assert "of='top_k_mass:8'" in panel.python()
+    panel.choose("y", "gini")
+    assert panel.field("argument").is_hidden()
+    assert message.inner_text() == ""
+
+
+def test_what_cannot_be_had_is_disabled_and_says_why(panel):
+    panel.kernels("exp")
+    option = panel.root.locator("select[data-name=y] option[value=sink_mass]")
+    assert option.get_attribute("disabled") is not None
+    assert "choose a row law with one" in option.get_attribute("title")
+    panel.choose("rows", "sink")
+    assert option.get_attribute("disabled") is None
+    panel.choose("y", "sink_mass")
+    panel.wait_for("return root.querySelector('[data-of=exact]').dataset.value !== ''", 60)
+    panel.choose("rows", "iid")  # nothing is changed behind one's back
+    assert panel.root.locator("select[data-name=y]").input_value() == "sink_mass"
+    assert "choose a row law with one" in panel.root.locator("tr.notes").inner_text()
+
+
+def test_pins_wait_for_their_axis(panel):
+    panel.kernels("exp")
+    panel.choose("y", "participation")
+    panel.button("Pin these curves").click()
+    panel.settled()
+    assert len(panel.curves()) == 2
+    panel.choose("y", "gini")
+    assert panel.curves() == ["live exp"]
+    panel.choose("y", "participation")
+    assert len(panel.curves()) == 2
+
+
+def test_a_map_of_whole_rows_is_a_curve(panel):
+    panel.kernels("exp", "sparsemax")
+    panel.type("length", "64")
+    panel.choose("y", "support")
+    number = "root.querySelector('tr[data-curve=\"live sparsemax\"] [data-of=exact]').dataset.value"
+    panel.wait_for(f"return {number} !== ''", 60)
+    wanted = float(exact("sparsemax", gamma=1, length=64, of="support").value)
+    assert panel.number("live sparsemax", "exact") == pytest.approx(wanted, rel=1e-9)
+    colours = panel.root.locator("tbody th").evaluate_all("all => all.map((e) => e.style.color)")
+    assert len(set(colours)) == 2
+    panel.kernels("forgetting")
+    assert panel.slider("gate").is_visible()
+    assert panel.slider("mix").is_hidden()
+
+
 def test_numbers_and_fields(panel):
     """A typed value shows S, the exact law and n_eff of that value."""
     panel.kernels("exp")
@@ -258,7 +332,7 @@ def test_points_appear_at_rest_tighten_and_go_grey(panel):
     last = panel.root.evaluate(read)
     assert len(last) == 7
     assert sum(last) < sum(first) or sum(last) < 7  # pixels: tighter, or as tight as can be seen
-    S = [float(g.get_attribute("data-s")) for g in panel.root.locator("g.point").all()]
+    S = [float(g.get_attribute("data-value")) for g in panel.root.locator("g.point").all()]
     law = float(exact("exp", length=N, gamma=2).S_rms)
     assert min(abs(s / law - 1) for s in S) < 0.01
     panel.slider("length").focus()

@@ -60,7 +60,7 @@ function endLetters(ends, low, high) {
 
 function drawPoint(point, at, color, look, fresh) {
   const [v, low, high] = point.v, x = at.x(point.u);
-  const group = node("g", { class: fresh ? "point" : "point stale", "data-s": point.S });
+  const group = node("g", { class: fresh ? "point" : "point stale", "data-value": point.value });
   const bar = `M${x},${at.y(low).toFixed(2)}V${at.y(high).toFixed(2)}`;
   group.append(
     node("path", { d: bar, stroke: color, "stroke-width": 1.6, fill: "none" }),
@@ -69,7 +69,7 @@ function drawPoint(point, at, color, look, fresh) {
       fill: point.warning ? "none" : color, stroke: color, "stroke-width": 1.2,
     }),
   );
-  group.append(node("title", {}, point.warning ?? `${point.of} = ${point.S} ± ${point.half}, Monte Carlo`));
+  group.append(node("title", {}, point.warning ?? `${point.of} = ${point.value} ± ${point.half}, Monte Carlo`));
   return group;
 }
 
@@ -101,13 +101,12 @@ function drawChart({ picture, data, old, width, height, theme, label }) {
     ? axis.meaning : `${axis.meaning}  ${axis.symbol}`, { "text-anchor": "middle", fill: ink.ink });
   const upright = { "text-anchor": "middle", fill: ink.ink,
     transform: `translate(13,${at.top + at.h / 2}) rotate(-90)` };
-  const names = { S: "sparsity S", "log S": "sparsity S", n_eff: "effective tokens n·S²" };
-  svg.append(node("text", upright, names[axis.y]));
+  svg.append(node("text", upright, axis.y_label));
 
   const plot = node("g", { "clip-path": `url(#${clip})`, fill: "none", "stroke-linejoin": "round" });
   svg.append(plot);
-  plot.append(node("path", { class: "floor", d: trace(picture.floor, data, at), stroke: ink.soft,
-    "stroke-width": 1.6, "stroke-dasharray": "1.5 4", "stroke-linecap": "round" }));
+  if (picture.floor) plot.append(node("path", { class: "floor", d: trace(picture.floor, data, at),
+    stroke: ink.soft, "stroke-width": 1.6, "stroke-dasharray": "1.5 4", "stroke-linecap": "round" }));
   const mx = at.x(axis.marker);
   plot.append(node("path", { class: "marker", d: `M${mx},${at.top}v${at.h}`, stroke: ink.ink,
     "stroke-width": 1, opacity: 0.55 }));
@@ -145,6 +144,10 @@ function drawChart({ picture, data, old, width, height, theme, label }) {
   return svg;
 }
 
+function floorWords(picture) {
+  return picture.axis.y.endsWith("S") ? "1/√n: one token" : "one token";
+}
+
 // The same picture to keep: on white, with the curves named below it.
 function exportChart(options, lines) {
   const svg = drawChart({ ...options, theme: "light", old: new Map() });
@@ -152,8 +155,8 @@ function exportChart(options, lines) {
   svg.setAttribute("height", full);
   svg.setAttribute("viewBox", `0 0 ${width} ${full}`);
   svg.prepend(node("rect", { width, height: full, fill: "#ffffff" }));
-  const key = "solid: rows of n, exact · dashed: long rows, limit · dotted: 1/√n · "
-    + "points: Monte Carlo ± 95 %";
+  const floor = options.picture.floor ? `dotted: ${floorWords(options.picture)} · ` : "";
+  const key = `solid: rows of n, exact · dashed: long rows, limit · ${floor}points: Monte Carlo ± 95 %`;
   [...lines, { words: key, color: INKS.light.soft }].forEach(({ words, color }, i) =>
     svg.append(node("text", { x: MARGIN.left, y: height + 18 + 18 * i, fill: color }, words)));
   return new XMLSerializer().serializeToString(svg);

@@ -154,11 +154,40 @@ function parameterRow(control, talk, id) {
   };
 }
 
+// The number of a quantity that takes one, such as the k of the top-k mass.
+function argumentField(talk, id) {
+  const words = h("span", {}), field = h("input", { type: "text", autocomplete: "off", maxlength: 40,
+    spellcheck: "false", "aria-describedby": `${id}-argument`, "data-name": "argument",
+    oninput: () => { field.dataset.typing = "yes"; },
+    onchange: () => { delete field.dataset.typing; talk.edit("argument", field.value); },
+    onkeydown: (event) => event.stopPropagation() });
+  const message = h("div", { class: "message", id: `${id}-argument`, role: "alert" });
+  const row = h("label", { class: "choice argument" }, words, field, message);
+  let symbol;
+  return {
+    row,
+    set(given) {
+      row.hidden = !given;
+      if (!given) return;
+      if (symbol !== given.meaning) { delete field.dataset.typing; message.textContent = ""; }
+      symbol = given.meaning;
+      words.textContent = given.symbol;
+      row.title = `${given.meaning}; ${given.domain}`;
+      field.setAttribute("aria-label", `${given.symbol}: ${given.meaning}`);
+      if (!talk.has("argument") && !field.dataset.typing && !message.textContent) field.value = given.text;
+    },
+    say(text) {
+      message.textContent = text ?? "";
+      field.setAttribute("aria-invalid", String(Boolean(text)));
+    },
+  };
+}
+
 function build(root, setting, talk, id) {
   const select = (name, words, options) => {
     const made = h("select", { "data-name": name, onchange: () => talk.edit(name, made.value),
       onkeydown: (event) => event.stopPropagation() },
-      ...options.map(([value, title]) => h("option", { value }, title)));
+      ...options.map(([value, words, title]) => h("option", { value, title }, words)));
     return { made, row: h("label", { class: "choice" }, h("span", {}, words), made) };
   };
   const boxes = [], boxed = h("div", { class: "boxes" });
@@ -181,14 +210,15 @@ function build(root, setting, talk, id) {
   const query = select("query", "Query", setting.queries.map((q) => [q, q]));
   const x = select("x", "x-axis", setting.controls.map((c) => [c.name,
     c.meaning.includes(c.symbol) ? c.meaning : `${c.meaning} ${c.symbol}`]));
-  const y = select("y", "y-axis", setting.y.map((each) => [each.name, each.title]));
+  const y = select("y", "y-axis", setting.y.map((each) => [each.name, each.words, each.title]));
+  const argument = argumentField(talk, id);
   const parameters = Object.fromEntries(
     setting.controls.map((control) => [control.name, parameterRow(control, talk, id)]));
   const sampling = h("input", { type: "checkbox",
     onchange: () => talk.edit("sampling", sampling.checked) });
   const button = (words, title, act) => h("button", { type: "button", title, onclick: act }, words);
   const parts = {
-    boxes, offer, formula, mistake, rows, query, x, y, parameters, sampling,
+    boxes, offer, formula, mistake, rows, query, x, y, argument, parameters, sampling,
     general: h("div", { class: "message", role: "alert" }),
     stage: h("div", { class: "plot" }),
     key: h("div", { class: "key", "aria-hidden": "true" }),
@@ -208,6 +238,7 @@ function build(root, setting, talk, id) {
   parts.reset = button("Reset", "Back to the start; unpins all", () => {
     Object.values(parameters).forEach((p) => p.say(""));
     formula.value = mistake.textContent = "";
+    argument.say("");
     talk.edit("reset", true);
   });
   parts.svg = button("Save SVG", "The figure as a vector file", () => parts.saveSVG());
@@ -218,7 +249,7 @@ function build(root, setting, talk, id) {
     h("div", { class: "controls" }, kernels,
       h("fieldset", { class: "parameters" }, h("legend", {}, "Parameters"),
         ...Object.values(parameters).map((p) => p.row)),
-      h("div", { class: "choices" }, rows.row, query.row, x.row, y.row),
+      h("div", { class: "choices" }, y.row, argument.row, x.row, rows.row, query.row),
       h("label", { class: "boxes" }, sampling, " Monte Carlo when at rest"),
       h("div", { class: "buttons" }, parts.pin, parts.reset), parts.general),
     h("div", { class: "stage" },
@@ -230,7 +261,7 @@ function build(root, setting, talk, id) {
 }
 
 function fillTable(parts, picture, theme, talk) {
-  const head = ["", "curve", "S, long rows", "√(n_eff/n), rows of n", "n_eff", "Monte Carlo"];
+  const head = ["", "curve", ...picture.columns.map((column) => column.title), "Monte Carlo"];
   const body = picture.curves.map((curve) => {
     const r = curve.read, mc = r.sampled;
     const swatch = `<svg width="14" height="14" viewBox="-7 -7 14 14" aria-hidden="true"><path d="${
@@ -240,14 +271,17 @@ function fillTable(parts, picture, theme, talk) {
     const name = h("td", { class: "name" }, curve.full);
     if (curve.pin !== null) name.append(" ", h("button", { type: "button", class: "small",
       "aria-label": `Unpin ${curve.full}`, onclick: () => talk.edit("unpin", curve.pin) }, "unpin"));
-    const sampled = mc ? `${mc.of} = ${show(mc.S)} ± ${show(mc.half, 2)}` : "—";
+    const sampled = mc ? `${mc.of} = ${show(mc.value)} ± ${show(mc.half, 2)}` : "—";
     const mark = h("td", mc?.warning ? { class: "doubtful", title: mc.warning } : {}, sampled);
     if (mc?.warning) mark.append(h("div", { class: "soft" }, "error bar not to be trusted"));
     const number = (value, of) => h("td", { "data-of": of, "data-value": value ?? "" }, show(value));
-    const row = h("tr", { "data-curve": curve.id }, letter, name, number(r.S, "S"),
-      number(r.S_rms, "S_rms"), number(r.n_eff, "n_eff"), mark);
-    if (r.n_eff !== null) row.children[4].append(h("span", { class: "soft of" }, ` of ${show(r.n, 7)}`));
-    const notes = h("td", { colspan: 5, class: "soft" }, curve.notes.join("; "));
+    const numbers = picture.columns.map(({ of }) => {
+      const cell = number(r[of], of);
+      if (of === "n_eff" && r.n_eff !== null) cell.append(h("span", { class: "soft of" }, ` of ${show(r.n, 7)}`));
+      return cell;
+    });
+    const row = h("tr", { "data-curve": curve.id }, letter, name, ...numbers, mark);
+    const notes = h("td", { colspan: head.length - 1, class: "soft" }, curve.notes.join("; "));
     return curve.notes.length ? [row, h("tr", { class: "notes" }, h("td"), notes)] : [row];
   });
   const made = h("table", {}, h("thead", {}, h("tr", {},
@@ -274,20 +308,24 @@ function render({ model, el }) {
       parts.status.textContent = "The kernel is busy, or gone: if it was restarted, run the cell again.";
   });
 
+  // A curve keeps its look as long as it is there; a kernel takes its own where that is free.
   function lookOf(curve) {
-    const kernels = picture.state.kernels, kernel = kernels.findIndex((k) => k.name === curve.kernel);
-    if (curve.pin === null) return LOOKS[kernel % LOOKS.length];
     if (!looks.has(curve.id)) {
-      const taken = new Set([...looks.values(), ...picture.curves.filter((c) => c.pin === null)
-        .map((c) => LOOKS[kernels.findIndex((k) => k.name === c.kernel) % LOOKS.length])]);
-      looks.set(curve.id, LOOKS.find((look) => !taken.has(look)) ?? LOOKS[looks.size % LOOKS.length]);
+      const kernel = picture.state.kernels.findIndex((k) => k.name === curve.kernel);
+      const own = LOOKS[kernel % LOOKS.length], taken = new Set(looks.values());
+      const free = LOOKS.find((look) => !taken.has(look)) ?? LOOKS[looks.size % LOOKS.length];
+      looks.set(curve.id, curve.pin === null && !taken.has(own) ? own : free);
     }
     return looks.get(curve.id);
   }
 
-  const words = () => `${parts.y.made.selectedOptions[0].text} against ${picture.axis.meaning}. `
-    + picture.curves.map((c) => `${c.letter}: ${c.full}, ${c.read.S_rms === null ? "S" : "√(n_eff/n)"} = ${show(c.read.S_rms ?? c.read.S, 4)}`)
-      .join("; ");
+  const words = () => {
+    const [long, rows] = picture.columns;
+    const said = ({ read }) => read[rows.of] === null
+      ? `${long.short} = ${show(read[long.of], 4)}` : `${rows.short} = ${show(read[rows.of], 4)}`;
+    return `${picture.axis.y_title} against ${picture.axis.meaning}. `
+      + picture.curves.map((c) => `${c.letter}: ${c.full}, ${said(c)}`).join("; ");
+  };
 
   function options() {
     const width = Math.max(Math.floor(parts.stage.clientWidth), 260);
@@ -298,16 +336,19 @@ function render({ model, el }) {
   function draw() {
     if (!picture || !parts.stage.isConnected) return;
     const theme = (root.dataset.theme = themeOf(holder));
-    for (const curve of picture.curves) curve.look = lookOf(curve);
     for (const [key] of looks) if (!picture.curves.some((c) => c.id === key)) looks.delete(key);
+    for (const curve of picture.curves) curve.look = lookOf(curve);
     parts.stage.replaceChildren(drawChart(options()));
+    const floor = picture.floor ? floorWords(picture) : "";
+    if (parts.key.dataset.floor !== floor) parts.legend();
+    parts.key.dataset.floor = floor;
     fillTable(parts, picture, theme, talk);
     root.dataset.number = picture.number;
   }
 
   // What was known of a curve stays, greyed, until it is known anew.
   function remember(next) {
-    const axis = (p) => JSON.stringify([p.axis.x, p.axis.y, p.axis.ends, p.axis.decades]);
+    const axis = ({ axis: a }) => JSON.stringify([a.x, a.y, a.y_label, a.ends, a.y_marks]);
     const same = picture && axis(picture) === axis(next);
     for (const curve of next.curves) {
       const before = same ? picture.curves.find((c) => c.id === curve.id) : undefined;
@@ -329,6 +370,13 @@ function render({ model, el }) {
       for (const box of parts.boxes) box.checked = state.shown.includes(box.value);
     for (const name of ["rows", "query", "x", "y"])
       if (!talk.has(name)) parts[name].made.value = state[name];
+    for (const option of parts.y.made.options) {
+      const why = state.refused[option.value];
+      option.disabled = Boolean(why);
+      option.title = why ?? setting.y.find((each) => each.name === option.value).title;
+    }
+    parts.y.made.title = picture.axis.y_title;
+    parts.argument.set(state.argument);
     if (!talk.has("sampling")) parts.sampling.checked = state.sampling;
     for (const [name, parameter] of Object.entries(parts.parameters)) {
       const used = state.uses.includes(name);
@@ -345,6 +393,8 @@ function render({ model, el }) {
       if (!errors.formula) parts.formula.value = "";
     }
     delete left.formula;
+    parts.argument.say(errors.argument);
+    delete left.argument;
     for (const [name, parameter] of Object.entries(parts.parameters)) {
       if (errors[name]) parameter.say(errors[name]);
       else parameter.say("");
@@ -402,13 +452,13 @@ function render({ model, el }) {
   }
 
   function connect() {
-    parts.key.innerHTML = [
+    parts.legend = () => { parts.key.innerHTML = [
       ["M0,5H26", "", 2.4, "rows of n, exact"], ["M0,5H26", "6 4", 1.7, "long rows, the limit"],
-      ["M1,5H26", "1.5 4", 1.8, "1/√n: one token"],
+      ...(picture.floor ? [["M1,5H26", "1.5 4", 1.8, floorWords(picture)]] : []),
       ["M13,-2V12M9.5,5a3.5,3.5 0 1,0 7,0a3.5,3.5 0 1,0 -7,0Z", "", 1.4, "Monte Carlo ± 95 %: grey when stale, hollow where its error is in doubt"],
     ].map(([d, dash, width, title]) => `<span><svg width="27" height="10" viewBox="0 0 27 10"><path d="${
       d}" fill="${title.startsWith("M") ? "currentColor" : "none"}" stroke="currentColor" stroke-width="${width}" stroke-dasharray="${
-      dash}"/></svg>${title}</span>`).join("");
+      dash}"/></svg>${title}</span>`).join(""); };
     parts.saveSVG = () => {
       const lines = picture.curves.map((c) => ({
         words: `${c.letter}  ${c.title}`, color: c.look.light }));
