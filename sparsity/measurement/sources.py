@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,10 @@ class Weights:
     def shape(self) -> tuple[int, int]:
         """(heads, T)."""
         return self.weights.shape[:2]
+
+    def part(self, heads: slice) -> Weights:
+        """Some of the heads."""
+        return replace(self, weights=self.weights[heads], mask=_of_heads(self.mask, heads))
 
     def block(self, start: int, stop: int, width: int) -> tuple[Any, Any]:
         """Rows start … stop over keys 0 … width, and which of these they see.
@@ -62,6 +66,29 @@ class Logits:
     def shape(self) -> tuple[int, int]:
         """(heads, T)."""
         return self.queries.shape[:2]
+
+    @property
+    def dtype(self) -> Any:
+        """Of the logits."""
+        added = self.mask is not None and self.mask.dtype.kind == "f"
+        kinds = [self.queries.dtype, self.keys.dtype, *([self.mask.dtype] if added else [])]
+        return np.result_type(*kinds)
+
+    def part(self, heads: slice) -> Logits:
+        """Some of the heads, all that share a key head."""
+        shared = self.queries.shape[0] // self.keys.shape[0]
+        keys = self.keys[heads.start // shared : heads.stop // shared]
+        mask = _of_heads(self.mask, heads)
+        return replace(self, queries=self.queries[heads], keys=keys, mask=mask)
+
+    def masks(self, start: int, stop: int) -> tuple[Any, Any]:
+        """Which keys the mask lets rows start … stop see and what it adds, None for none."""
+        if self.mask is None:
+            return None, None
+        length = self.shape[1]
+        seen = _seen(self, start, stop, length, self.mask)
+        added = _entries(self, start, stop, length) if self.mask.dtype.kind == "f" else None
+        return seen, added
 
     def block(self, start: int, stop: int, width: int) -> tuple[Any, Any]:
         """Rows start … stop over keys 0 … width, and which of these they see.
@@ -100,6 +127,10 @@ def _product(q: Any, k: Any) -> Any:
         return np.matmul(q, k.swapaxes(-1, -2))
     product = _dot()(q, k)
     return np.asarray(product) if isinstance(q, np.ndarray) else product
+
+
+def _of_heads(mask: Any, heads: slice) -> Any:
+    return mask if mask is None or len(mask) == 1 else mask[heads]
 
 
 def _entries(source: Source, start: int, stop: int, width: int) -> Any:
