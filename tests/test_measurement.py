@@ -632,3 +632,50 @@ def test_evidence_is_that_of_the_data():
     assert run.departs == float((one.departs > 0.5).mean())
     records = claims_model.judge(data)
     assert [record["key"] for record in records] == [claim.key for claim in claims_model.CLAIMS]
+
+
+def worst(data, logits, seen, sink):
+    """The largest relative error of what is measured, over all rows; and of what keys receive."""
+    off, expected = 0.0, softmax(logits, seen)
+    for head, rows in enumerate(logits):
+        for t in np.flatnonzero(seen.any(-1)):
+            at = np.flatnonzero(seen[t])
+            place = int(np.searchsorted(at, sink)) if seen[t, sink] else None
+            for name, value in by_definition(rows[t, at], place).items():
+                if name in data:
+                    got = float(data[name][0, head, t])
+                    off = max(off, abs(got - value) / max(1, abs(value)))
+    received = expected.sum(1) / np.maximum(seen.sum(0), 1)
+    off = max(off, np.abs(data.importance.values[0, :, -1] - received[:, sink]).max())
+    return max(off, np.abs(data.last_row.values[0] - expected[:, -1]).max())
+
+
+def test_blocks_of_every_size_and_what_they_must_not_do(monkeypatch):
+    """Several tiles of keys, blocks of rows that lie over one another, one key head at a time."""
+    from sparsity.measurement import passes, rows
+
+    q, k = heads()
+    s, seen, sink = logits_of(q, k), np.tri(T, dtype=bool), 5
+    window = seen & ~np.tri(T, k=-9, dtype=bool)
+    slopes = 0.3 * RNG.normal(size=(6, T, T))
+    monkeypatch.setattr(passes, "ROWS", 12)
+    monkeypatch.setattr(passes, "KEYS", 16)
+    monkeypatch.setattr(passes, "BLOCK", 36 * T)
+    given = {"queries": q, "keys": k, "sink": sink}
+    tiled = measure(**given)
+    assert worst(tiled, s, seen, sink) < 1e-6
+    single = given | {"queries": np.float32(q), "keys": np.float32(k)}
+    assert worst(measure(**single, mask=window), s, window, sink) < 2e-5
+    assert worst(measure(**given, mask=slopes), s + slopes, seen, sink) < 1e-6
+    # Planted: one key too many in sight; another sink; the sink's weight counted twice.
+    beyond = measure(**given, causal=False, mask=np.tri(T, k=1, dtype=bool))
+    assert worst(beyond, s, seen, sink) > 0.1
+    assert worst(tiled, s, seen, 6) > 0.1
+    right = rows.of_sums
+
+    def twice(rest, sink):
+        weight = np.exp(np.minimum(sink - rest.top, 50.0))
+        return right(rest._replace(z=rest.z + weight, y=rest.y + weight**2), sink)
+
+    monkeypatch.setattr(rows, "of_sums", twice)
+    assert worst(measure(**given), s, seen, sink) > 0.1

@@ -38,11 +38,14 @@ def _blocks(heads: int, length: int, cuts: Sequence[int]) -> list[Piece]:
     return [(slice(0, heads), a, b) for a, b in zip(starts.tolist(), ends, strict=True)]
 
 
+_SINK = "logit of the sink"
+
+
 class Given(NamedTuple):
     """What a block of rows comes to.
 
     Args:
-        found: by name, [heads, rows].
+        found: statistics by name, or sums and the sink's logit, [heads, rows].
         received: what each key receives from them, [heads, keys].
         counts: how many of them see each key, [1 or heads, keys].
         last: the weights of the last of them, [heads, keys].
@@ -73,10 +76,15 @@ def _of_logits(
     source: Logits, held: passes.Arrays, sink: int, heads: slice, start: int, stop: int
 ) -> Given:
     (rest, own, received, last), counts = passes.run(held, source, sink, heads, start, stop)
-    wide = Sums(*(None if x is None else x.astype(np.float64) for x in rest))
-    found = rows.of_sums(wide, own.astype(np.float64))
-    length = rest.count + np.isfinite(own)
-    return Given(found | {"length": length}, received, np.atleast_2d(counts), last)
+    sums = {name: x for name, x in rest._asdict().items() if x is not None}
+    return Given(sums | {_SINK: own}, received, np.atleast_2d(counts), last)
+
+
+def _statistics(found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Of the rows of a layer, from the sums of each."""
+    sums = {name: x.astype(np.float64) for name, x in found.items()}
+    own = sums.pop(_SINK)
+    return rows.of_sums(Sums(**sums), own) | {"length": sums["count"] + np.isfinite(own)}
 
 
 def _in_order(work: Callable[..., Any], items: Sequence[Piece]) -> Iterator[tuple[Piece, Any]]:
@@ -123,7 +131,7 @@ def measure_layer(source: Source, sink: int = 0, of: Sequence[str] = ()) -> dict
     sink = int(sink)
     at = contexts(length) if source.causal else (length,)
     if isinstance(source, Logits):
-        held = passes.arrays(source, 2 * BLOCK)
+        held = passes.arrays(source)
         work, pieces = functools.partial(_of_logits, source, held, sink), passes.blocks(held, at)
     else:
         work, pieces = functools.partial(_of_weights, source, sink), _blocks(heads, length, at)
@@ -138,14 +146,16 @@ def measure_layer(source: Source, sink: int = 0, of: Sequence[str] = ()) -> dict
         last[own, :width] = given.last
         if stop in at and own.stop == heads:
             sinks.append(_sinks(received, seen, sink, stop))
+    if isinstance(source, Logits):
+        found = _statistics(found)
     columns = (np.stack(column, axis=1) for column in zip(*sinks, strict=True))
     found |= dict(zip(("importance", "top_importance", "top_key"), columns, strict=True))
-    found["last_row"] = last.astype(np.float32)
+    found["last_row"] = last
     if of:
         work = functools.partial(asked.block, source, sink, of)
         for (own, start, stop), more in _in_order(work, _blocks(heads, length, at)):
             _fill(found, more, source.shape, own, start, stop)
-    return found
+    return {name: x if x.dtype == np.int32 else x.astype(np.float32) for name, x in found.items()}
 
 
 def _fill(
@@ -159,7 +169,7 @@ def _fill(
     """Put what some rows came to into its place."""
     for name, value in more.items():
         if name not in found:
-            found[name] = np.empty(shape, np.float32)
+            found[name] = np.empty(shape, np.asarray(value).dtype)
         found[name][heads, start:stop] = value
 
 

@@ -16,7 +16,8 @@ from sparsity.measurement.sources import Logits
 from sparsity.streaming.sums import Sums, base, empty, merge, of_block
 
 FIELDS = frozenset({"z", "y", "w", "mean", "m2"})
-ROWS, KEYS = 64, 512  # of a block, at most, and at a time
+BLOCK = 2**20  # logits of a block, at most: fewer and larger blocks are faster
+ROWS, KEYS = 128, 256  # of a block, at most, and at a time
 
 
 class Layout(NamedTuple):
@@ -161,12 +162,12 @@ class Arrays(NamedTuple):
     scale: Any
 
 
-def arrays(source: Logits, entries: int) -> Arrays:
-    """The layer on the device, to be gone through in blocks of about so many logits."""
+def arrays(source: Logits) -> Arrays:
+    """The layer on the device, to be gone through in blocks."""
     groups, length, dim = source.keys.shape
     heads = source.shape[0] // groups
-    size = int(np.clip(entries // (heads * length), min(8, length), min(ROWS, length)))
-    most = int(np.clip(entries // (heads * size * length), 1, groups))
+    size = int(np.clip(BLOCK // (heads * length), min(8, length), min(ROWS, length)))
+    most = int(np.clip(BLOCK // (heads * size * length), 1, groups))
     together = max(count for count in range(1, most + 1) if groups % count == 0)
     width = min(KEYS, length)
     with jax.enable_x64(source.dtype == np.float64):
