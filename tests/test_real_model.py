@@ -12,6 +12,7 @@ import pytest
 import xarray
 
 from sparsity import models
+from sparsity.measurement import SHAPE
 from sparsity.measurement.runs import measure_model
 from sparsity.models import tokens
 from sparsity.models.checkpoint import library
@@ -34,7 +35,7 @@ def files():
 def data(files):
     path, texts = files
     named = {text.stem: text.read_text("utf-8") for text in texts}
-    return measure_model(path, named, tokens=TOKENS, bos=(False, True))
+    return measure_model(path, named, tokens=TOKENS, bos=(False, True), of=SHAPE)
 
 
 def test_the_forward_pass_is_that_of_transformers(files):

@@ -9,20 +9,20 @@ import numpy as np
 from sparsity import quantities
 from sparsity.errors import InputError
 from sparsity.measurement import rows, shapes
-from sparsity.measurement.sources import Logits, Source
+from sparsity.measurement.sources import Logits, Source, width
 from sparsity.quantities import Quantity, RowSums
 
 SHAPE = ("skew", "kurtosis", "distance")  # of logits: each gives itself and its "_rest"
 ALWAYS = ("S", "n_eff", "entropy", "sink_mass")  # quantities that every measurement has
 
 
-def names(of: str | Sequence[str] | Quantity) -> tuple[str, ...]:
+def names(of: str | Sequence[str]) -> tuple[str, ...]:
     """What was asked for beside what is always measured, each once.
 
     Raises:
         InputError: neither a quantity nor one of `SHAPE`.
     """
-    listed = [of] if isinstance(of, str | Quantity) else list(of)
+    listed = [of] if isinstance(of, str) else list(of)
     try:
         found = [x if x in SHAPE else quantities.named(x).name for x in listed]
     except InputError as error:
@@ -35,8 +35,7 @@ def block(
     source: Source, sink: int, of: Sequence[str], heads: slice, start: int, stop: int
 ) -> dict[str, np.ndarray]:
     """What was asked for, of some rows, by name [heads, rows]; quantities in double precision."""
-    width = max(stop, sink + 1) if source.causal else source.shape[1]
-    x, seen = source.part(heads).block(start, stop, width)
+    x, seen = source.part(heads).block(start, stop, width(source, stop, sink))
     logits, found = isinstance(source, Logits), {}
     if any(name in SHAPE for name in of):
         found = shapes.shape(rows.split(x, seen, sink))

@@ -14,7 +14,7 @@ import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.measurement import asked, passes, rows
-from sparsity.measurement.sources import Logits, Source, Weights
+from sparsity.measurement.sources import Logits, Source, Weights, width
 from sparsity.streaming.sums import Sums
 
 BLOCK = 2**18  # entries of a block, in the cache with what is made of them
@@ -58,8 +58,7 @@ class Given(NamedTuple):
 
 
 def _of_weights(source: Weights, sink: int, heads: slice, start: int, stop: int) -> Given:
-    width = max(stop, sink + 1) if source.causal else source.shape[1]
-    x, seen = source.block(start, stop, width)
+    x, seen = source.block(start, stop, width(source, stop, sink))
     xp = x.__array_namespace__()
     focused, p, n = rows.focus(rows.split(x, seen, sink))
     own = focused["sink_mass"][..., None]
@@ -140,10 +139,10 @@ def measure_layer(source: Source, sink: int = 0, of: Sequence[str] = ()) -> dict
     sinks: list[tuple[np.ndarray, ...]] = []
     for (own, start, stop), given in _in_order(work, pieces):
         _fill(found, given.found, source.shape, own, start, stop)
-        width = given.received.shape[-1]
-        received[own, :width] += given.received
-        seen[own, :width] += given.counts
-        last[own, :width] = given.last
+        reached = given.received.shape[-1]
+        received[own, :reached] += given.received
+        seen[own, :reached] += given.counts
+        last[own, :reached] = given.last
         if stop in at and own.stop == heads:
             sinks.append(_sinks(received, seen, sink, stop))
     if isinstance(source, Logits):

@@ -85,11 +85,6 @@ class Found(NamedTuple):
     last: Any
 
 
-def begin(layout: Layout, start: Any, length: int) -> Any:
-    """The first query of a block: blocks are all of one size."""
-    return jnp.minimum(start, length - layout.rows)
-
-
 def _part(x: Any, at: Any, size: int) -> Any:
     return jax.lax.dynamic_slice_in_dim(x, at, size, axis=-1)
 
@@ -98,7 +93,7 @@ def _part(x: Any, at: Any, size: int) -> Any:
 def block(layout: Layout, q: Any, k: Any, scale: Any, place: Place, mask: Mask) -> Found:
     """The block of queries [groups, heads, T, d] and keys [groups, keys, d] at some place."""
     (groups, size, width, length, causal), dtype = layout, q.dtype
-    first = begin(layout, place.start, q.shape[2])
+    first = jnp.minimum(place.start, length - size)  # blocks are all of one size
     own = jax.lax.dynamic_slice_in_dim(q, place.group, groups, axis=0)
     own = scale * jax.lax.dynamic_slice_in_dim(own, first, size, axis=2)
     beside = jax.lax.dynamic_slice_in_dim(k, place.group, groups, axis=0)
@@ -200,8 +195,10 @@ def run(
         InputError: logits too large for the type of the arrays.
     """
     layout, length = held.layout, held.layout.length
-    first = min(start, length - layout.rows)
-    seen, added = source.part(heads).masks(first, first + layout.rows)
+    first = min(start, length - layout.rows)  # as in `block`
+    seen = added = None
+    if source.mask is not None:
+        seen, added = source.part(heads).masks(first, first + layout.rows)
     tiles = -(-(stop if layout.causal else length) // layout.keys)
     place = Place(heads.start // held.q.shape[1], start, stop, tiles, sink)
     mask = Mask(*(_by_group(x, held) for x in (seen, added)))

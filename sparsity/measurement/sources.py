@@ -70,8 +70,9 @@ class Logits:
     @property
     def dtype(self) -> Any:
         """Of the logits."""
-        added = self.mask is not None and self.mask.dtype.kind == "f"
-        kinds = [self.queries.dtype, self.keys.dtype, *([self.mask.dtype] if added else [])]
+        kinds = [self.queries.dtype, self.keys.dtype]
+        if self.mask is not None and self.mask.dtype.kind == "f":
+            kinds.append(self.mask.dtype)
         return np.result_type(*kinds)
 
     def part(self, heads: slice) -> Logits:
@@ -82,9 +83,7 @@ class Logits:
         return replace(self, queries=self.queries[heads], keys=keys, mask=mask)
 
     def masks(self, start: int, stop: int) -> tuple[Any, Any]:
-        """Which keys the mask lets rows start … stop see and what it adds, None for none."""
-        if self.mask is None:
-            return None, None
+        """Which keys the mask lets rows start … stop see, and what it adds or None."""
         length = self.shape[1]
         seen = _seen(self, start, stop, length, self.mask)
         added = _entries(self, start, stop, length) if self.mask.dtype.kind == "f" else None
@@ -109,6 +108,13 @@ class Logits:
 
 
 Source = Weights | Logits
+
+
+def width(source: Source, stop: int, sink: int) -> int:
+    """Keys that hold all that rows before `stop` see, and the sink; few widths are compiled."""
+    length = source.shape[1]
+    step = -(-length // 8)
+    return min(-(-max(stop, sink + 1) // step) * step, length) if source.causal else length
 
 
 @functools.cache
