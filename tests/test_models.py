@@ -217,7 +217,11 @@ def test_folders_of_shards_are_measured(tmp_path, command):
     tiny_model.write_safetensors(home, tiny_model.weights(), shards=3)
     assert len(list(home.glob("*.safetensors"))) == 3
     out = tmp_path / "out.nc"
-    code, _, err = command("measure", "--model", home, "--text", text, "--tokens", 24, "--out", out)
+    wanted = ("gini", "pq_index:1,2", "keys_for_mass:0.9")
+    asked = ("--of", "gini,pq_index:1,2", "--of", wanted[2])
+    code, _, err = command(
+        "measure", "--model", home, "--text", text, "--tokens", 24, "--out", out, *asked
+    )
     assert code == 0, err
     single = tmp_path / "single"
     single.mkdir()
@@ -225,7 +229,7 @@ def test_folders_of_shards_are_measured(tmp_path, command):
     with xarray.open_dataset(out) as data:
         xarray.testing.assert_equal(
             data.drop_vars("text"),
-            measure_model(path, {"a": TEXT}, tokens=24).drop_vars("text"),
+            measure_model(path, {"a": TEXT}, tokens=24, of=wanted).drop_vars("text"),
         )
     part = next(home.glob("*.safetensors"))
     code, _, err = command("measure", "--model", part, "--text", text, "--tokens", 9, "--out", out)

@@ -14,6 +14,7 @@ import xarray
 from sparsity import models
 from sparsity.ledger.model.head_evidence import Law
 from sparsity.ledger.model.heads import judge_heads
+from sparsity.measurement import SHAPE
 from sparsity.measurement.head_constants import Rows, fit_kappa, held_back
 from sparsity.measurement.heads import measure_heads
 from sparsity.measurement.runs import measure_model
@@ -38,7 +39,7 @@ def files():
 def data(files):
     path, texts = files
     named = {text.stem: text.read_text("utf-8") for text in texts}
-    return measure_model(path, named, tokens=TOKENS, bos=(False, True))
+    return measure_model(path, named, tokens=TOKENS, bos=(False, True), of=SHAPE)
 
 
 def test_the_forward_pass_is_that_of_transformers(files):

@@ -25,6 +25,11 @@ def _row(kernel: str, steps: tuple[str, ...], grids: dict[str, str]) -> Any:
     return Row(kernel, steps=tuple(map(parse, steps)), **first)
 
 
+def _listed(of: tuple[str, ...]) -> list[str]:
+    """The quantities of lists; "n_eff,pq_index:1,2" are two: no name begins with a digit."""
+    return [name for names in of for name in re.split(r",(?![\d.])", names)]
+
+
 @click.command()
 @common.kernel_argument
 @common.with_parameters
@@ -73,10 +78,7 @@ def sweep(
         "rel_error": common.number("rel_error", rel_error),
         "seed": common.number("seed", seed, int),
     }
-    # "n_eff,pq_index:1,2" is two quantities: no name begins with a digit.
-    asked: dict[str, Any] = {}
-    if of:
-        asked["of"] = [name for names in of for name in re.split(r",(?![\d.])", names)]
+    asked: dict[str, Any] = {"of": _listed(of)} if of else {}
     grids = common.given(options)
     with common.progress("blocks") as report:
         data = sparsity.sweep(
@@ -122,17 +124,21 @@ def reproduce(out: str, seed: str, as_json: bool) -> None:
 @click.option("--bos", is_flag=True, help="Begin with the model's first token (default: do not).")
 @click.option("--out", required=True, metavar="FILE.nc", help="The netCDF file to write.")
 @click.option("--report", metavar="DIR", help="Also pictures, claims and a page; runs both ways.")
+@common.several_of_option
 @common.json_option
-def measure(tokens: str, report: str | None, as_json: bool, **options: Any) -> None:
+def measure(
+    tokens: str, report: str | None, of: tuple[str, ...], as_json: bool, **options: Any
+) -> None:
     """Measure the attention of a model of the Llama family on real text, beside the exact law.
 
-    A run that was ended goes on where it was when the same command is given again.
+    A run that was ended goes on where it was when the same command is given again. --of may be
+    repeated, or take a list; it also knows skew, kurtosis and distance, of logits.
     """
     from sparsity.report.measured import job
 
     with common.progress("layers") as step:
         most = common.number("tokens", tokens, int)
-        done = job.run(**options, tokens=most, report_to=report, progress=step)
+        done = job.run(**options, tokens=most, of=_listed(of), report_to=report, progress=step)
     common.show(done, as_json)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sparsity.errors import InputError
+from sparsity.measurement import asked
+from sparsity.measurement.asked import SHAPE
 from sparsity.measurement.labels import dataset, measured, save
 from sparsity.measurement.runs import measure_model
 from sparsity.measurement.sources import Logits, of_queries, of_weights
@@ -17,7 +19,7 @@ from sparsity.measurement.tables import summary, text
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["measure", "measure_model", "save", "summary", "text"]
+__all__ = ["SHAPE", "measure", "measure_model", "save", "summary", "text"]
 
 
 def _layers(name: str, value: Any) -> Iterator[Any]:
@@ -39,6 +41,7 @@ def measure(
     causal: bool = True,
     mask: Any = None,
     sink: int = 0,
+    of: str | Sequence[str] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> xarray.Dataset:
     """How focused real attention is, row by row; from queries and keys also what theory says of it.
@@ -60,6 +63,9 @@ def measure(
         mask: [T, T] or [heads, T, T]: bool, which keys are seen; or numbers added to the logits,
             where keys 745 below the row's largest, or in rows all ≤ −10⁴, are not seen.
         sink: position of the key that is looked at as a sink, and left out in "rest".
+        of: variables beside those always measured: any quantity, as "gini" or "keys_for_mass:0.9",
+            by its definition on a row's weights; and of logits, "skew", "kurtosis" and "distance"
+            (`SHAPE`), the last with Lilliefors' test.
         progress: called with (layers done, layers in all; 0 where an iterable does not say).
 
     Returns:
@@ -70,6 +76,7 @@ def measure(
         InputError: arrays that do not fit, NaN or infinite values, weights where nothing is seen.
     """
     _one_kind(attention, queries, keys, scale, rope)
+    also = asked.names(of)
     if attention is not None:
         given, how = attention, {}
         sources = (of_weights(a, causal=causal, mask=mask) for a in _layers("attention", attention))
@@ -82,7 +89,7 @@ def measure(
     for source in _alike(sources, type(given).__name__):
         if isinstance(source, Logits):
             how["scale"] = source.scale
-        done.append(measured(source, sink))
+        done.append(measured(source, sink, also))
         if progress is not None:
             progress(len(done), total)
     how["mask"] = "none" if mask is None else "bool" if np.asarray(mask).dtype == bool else "added"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sparsity.errors import InputError
+from sparsity.measurement import asked
 from sparsity.measurement.labels import dataset, measured
 from sparsity.measurement.sources import HIDDEN, of_queries
 from sparsity.models.checkpoint import library
@@ -103,7 +105,9 @@ def _refuse_other(module: Any, query: Any, key: Any, given: dict[str, Any]) -> N
         raise InputError("model", type(module).__name__, what + fix)
 
 
-def measure_transformers(model: Any, tokens: Any, *, sink: int = 0) -> xarray.Dataset:
+def measure_transformers(
+    model: Any, tokens: Any, *, sink: int = 0, of: str | Sequence[str] = ()
+) -> xarray.Dataset:
     """Measure the self-attention of a `transformers` model on one text.
 
     The model runs once, with an attention function that measures q, k, scale and mask of each layer
@@ -113,6 +117,7 @@ def measure_transformers(model: Any, tokens: Any, *, sink: int = 0) -> xarray.Da
         model: a model of the library, on any device and of any type, after `model.eval()`.
         tokens: token ids [T], as the model's tokenizer gives them.
         sink: position of the key that is looked at as a sink.
+        of: what else to measure, as `sparsity.measure` has it.
 
     Returns:
         As `sparsity.measure`.
@@ -121,6 +126,7 @@ def measure_transformers(model: Any, tokens: Any, *, sink: int = 0) -> xarray.Da
         InputError: a model in training mode, one that does not run on token ids alone, or attention
             that is not softmax of q·k over the text itself.
     """
+    also = asked.names(of)
     torch, extra = library("torch", "torch"), "'sparsity[transformers]'"
     transformers = library("transformers", extra)
     sdpa_mask = library("transformers.masking_utils", extra).sdpa_mask
@@ -141,7 +147,7 @@ def measure_transformers(model: Any, tokens: Any, *, sink: int = 0) -> xarray.Da
             raise InputError("model", type(model).__name__, fix)
         q, k = (x[0].detach().float().cpu().numpy() for x in (query, key))
         source = of_queries(q, k, scale=given.get("scaling"), causal=causal, mask=mask)
-        layers.append(measured(source, sink))
+        layers.append(measured(source, sink, also))
         return interface["sdpa"](module, query, key, value, attention_mask, **given)
 
     transformers.AttentionInterface.register(_NAME, attend)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
+from sparsity import quantities
 from sparsity.measurement import law
-from sparsity.measurement.layers import TOP, contexts, measure_layer
+from sparsity.measurement.layers import contexts, measure_layer
 from sparsity.measurement.sources import Source
 from sparsity.output import netcdf, replacing
 
@@ -28,9 +29,7 @@ MEANING = {
     "S": "sparsity S = ‖a‖₁/(√n ‖a‖₂) of the row",
     "n_eff": "effective number of attended tokens 1/Σp²",
     "entropy": "entropy −Σ p ln p, in nats",
-    "hoyer": "Hoyer's index (√n − √n·S)/(√n − 1)",
     "largest": "largest weight p of the row",
-    "top_mass": "sum of the k largest weights p",
     "sink_mass": "weight p of the sink key",
     "n_eff_rest": "n_eff of the row without the sink key",
     "S_rest": "S of the row without the sink key",
@@ -40,8 +39,8 @@ MEANING = {
     "kurtosis": "excess kurtosis of the row's logits",
     "distance": "Kolmogorov–Smirnov distance of the logits from N(beta, gamma²)",
     "sink_logit": "logit of the sink key less the mean of the others",
+    "top_logit_rest": "largest logit without the sink key, less the mean of these logits",
     "gamma_rest": "standard deviation of the logits without the sink key",
-    "top_logit_rest": "largest logit without the sink key, less the mean of these",
     "skew_rest": "skewness of the logits without the sink key",
     "kurtosis_rest": "excess kurtosis of the logits without the sink key",
     "distance_rest": "Kolmogorov–Smirnov distance of the logits without the sink key",
@@ -103,18 +102,27 @@ def predicted(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
                 out[f"residual_{name}{tag}"] = np.log(S) - log_S
                 known = np.where(counts, log_S, np.nan)
                 out[f"rank_{name}{tag}"] = rank_correlation(S, known)
-        distance = found["distance_rest"]
-        tested = (keys >= TESTED) & np.isfinite(distance)
-        beyond = tested & (distance > LILLIEFORS / np.sqrt(keys))
-        out["departs"] = beyond.sum(-1) / tested.sum(-1)
+        if "distance_rest" in found:
+            distance = found["distance_rest"]
+            tested = (keys >= TESTED) & np.isfinite(distance)
+            beyond = tested & (distance > LILLIEFORS / np.sqrt(keys))
+            out["departs"] = beyond.sum(-1) / tested.sum(-1)
     with np.errstate(under="ignore"):
         return {name: np.asarray(value, np.float32) for name, value in out.items()}
 
 
-def measured(source: Source, sink: int = 0) -> dict[str, np.ndarray]:
+def measured(source: Source, sink: int = 0, of: Sequence[str] = ()) -> dict[str, np.ndarray]:
     """A layer measured and, where it has logits, with its predictions; see `measure_layer`."""
-    found = measure_layer(source, sink)
+    found = measure_layer(source, sink, of)
     return found | predicted(found) if "gamma" in found else found
+
+
+def _labels(name: str) -> dict[str, str]:
+    """What a variable is, by `MEANING` or as a quantity."""
+    if name in MEANING:
+        return {"long_name": MEANING[name], "units": "1"}
+    quantity = quantities.named(name)
+    return {"long_name": quantity.title, "units": quantity.unit}
 
 
 def dataset(
@@ -129,20 +137,21 @@ def dataset(
     import xarray
 
     names = [name for name in MEANING if name in layers[0]]
+    names += [name for name in layers[0] if name not in MEANING]
     found = {name: np.stack([layer.pop(name) for layer in layers]) for name in names}
     length = found["S"].shape[-1]
     position = np.arange(1, length + 1)
     at = [length] if found["importance"].shape[-1] == 1 else contexts(length)
     variables = {}
     for name, values in found.items():
-        last = {"top_mass": ("row", "top"), "last_row": ("key",)}.get(name, ("row",))
+        last = ("key",) if name == "last_row" else ("row",)
         if name in _BY_CONTEXT:
             last = ("context",)
         elif name.startswith("rank_") or name == "departs":
             last = ()
         if name == "length":
             values = values.astype(np.int32)
-        labels = {"long_name": MEANING[name], "units": "1"}
+        labels = _labels(name)
         variables[name] = (("layer", "head", *last), values, labels)
     return xarray.Dataset(
         variables,
@@ -151,7 +160,6 @@ def dataset(
             "head": np.arange(found["S"].shape[1]),
             "row": ("row", position, {"long_name": "position of the query, from 1"}),
             "key": ("key", position, {"long_name": "position of the key, from 1"}),
-            "top": ("top", np.asarray(TOP), {"long_name": "k of the k largest weights"}),
             "context": (
                 "context",
                 np.asarray(at),

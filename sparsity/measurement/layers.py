@@ -8,17 +8,17 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.measurement import rows
-from sparsity.measurement.sources import Logits, Source
+from sparsity.measurement import asked, passes, rows
+from sparsity.measurement.sources import Logits, Source, Weights, width
+from sparsity.streaming.sums import Sums
 
 BLOCK = 2**18  # entries of a block, in the cache with what is made of them
 _WORKERS = 8  # at most, each with a block
-TOP = (1, 4, 16, 64)  # of the k largest weights
 
 
 def contexts(length: int) -> tuple[int, ...]:
@@ -27,38 +27,66 @@ def contexts(length: int) -> tuple[int, ...]:
     return (*powers, length)
 
 
-def _blocks(heads: int, length: int, at: Sequence[int]) -> list[tuple[int, int]]:
-    """Rows from, to: none across a context length, none with much above the diagonal."""
+Piece = tuple[slice, int, int]  # heads, the first row, the row after the last
+
+
+def _blocks(heads: int, length: int, cuts: Sequence[int]) -> list[Piece]:
+    """All heads, rows from, to: none across a cut, none with much above the diagonal."""
     most = max(1, min(BLOCK // (heads * length), length // 8))
-    cuts = [np.arange(a, b, most) for a, b in itertools.pairwise([0, *at])]
-    starts = np.concatenate(cuts)
-    return list(zip(starts.tolist(), [*starts[1:].tolist(), length], strict=True))
+    starts = np.concatenate([np.arange(a, b, most) for a, b in itertools.pairwise([0, *cuts])])
+    ends = [*starts[1:].tolist(), length]
+    return [(slice(0, heads), a, b) for a, b in zip(starts.tolist(), ends, strict=True)]
 
 
-def _block(source: Source, sink: int, start: int, stop: int) -> tuple[dict[str, Any], Any, Any]:
-    """Statistics of some rows; what keys receive from them, and from the last; who sees them."""
-    heads, length = source.shape
-    step = -(-length // 8)  # few different widths: each is compiled once
-    width = min(-(-max(stop, sink + 1) // step) * step, length) if source.causal else length
-    x, seen = source.block(start, stop, width)
+_SINK = "logit of the sink"
+
+
+class Given(NamedTuple):
+    """What a block of rows comes to.
+
+    Args:
+        found: statistics by name, or sums and the sink's logit, [heads, rows].
+        received: what each key receives from them, [heads, keys].
+        counts: how many of them see each key, [1 or heads, keys].
+        last: the weights of the last of them, [heads, keys].
+    """
+
+    found: dict[str, np.ndarray]
+    received: np.ndarray
+    counts: np.ndarray
+    last: np.ndarray
+
+
+def _of_weights(source: Weights, sink: int, heads: slice, start: int, stop: int) -> Given:
+    x, seen = source.block(start, stop, width(source, stop, sink))
     xp = x.__array_namespace__()
-    parts = rows.split(x, seen, sink)
-    found: dict[str, Any] = {}
-    if isinstance(source, Logits):
-        found = rows.shape(parts)
-        parts = rows.softmax(parts)
-    focused, p, n = rows.focus(parts, TOP)
-    found |= focused | {"length": xp.broadcast_to(n, (heads, stop - start))}
+    focused, p, n = rows.focus(rows.split(x, seen, sink))
     own = focused["sink_mass"][..., None]
     some = ~xp.isnan(own)  # rows that see nothing, or are all zero, give nothing and do not count
     weights = xp.concat([p[..., :sink], xp.where(some, own, 0.0), p[..., sink:]], axis=-1)
-    received, last = weights.sum(-2), weights[:, -1]
-    return found, (received, last), (seen & some).sum(-2)
+    found = focused | {"length": xp.broadcast_to(n, own.shape[:-1])}
+    received, counts, last = weights.sum(-2), (seen & some).sum(-2), weights[:, -1]
+    return Given(
+        {k: np.asarray(v) for k, v in found.items()}, *map(np.asarray, (received, counts, last))
+    )
 
 
-def _in_order(
-    work: Callable[..., Any], items: Sequence[tuple[int, int]]
-) -> Iterator[tuple[tuple[int, int], Any]]:
+def _of_logits(
+    source: Logits, held: passes.Arrays, sink: int, heads: slice, start: int, stop: int
+) -> Given:
+    (rest, own, received, last), counts = passes.run(held, source, sink, heads, start, stop)
+    sums = {name: x for name, x in rest._asdict().items() if x is not None}
+    return Given(sums | {_SINK: own}, received, np.atleast_2d(counts), last)
+
+
+def _statistics(found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Of the rows of a layer, from the sums of each."""
+    sums = {name: x.astype(np.float64) for name, x in found.items()}
+    own = sums.pop(_SINK)
+    return rows.of_sums(Sums(**sums), own) | {"length": sums["count"] + np.isfinite(own)}
+
+
+def _in_order(work: Callable[..., Any], items: Sequence[Piece]) -> Iterator[tuple[Piece, Any]]:
     """Each item with its result, on all cores, no more than a few ahead of who asks."""
     workers, waiting = min(os.cpu_count() or 1, _WORKERS), deque()
     pool = ThreadPoolExecutor(workers)
@@ -74,46 +102,74 @@ def _in_order(
         pool.shutdown(cancel_futures=True)
 
 
-def measure_layer(source: Source, sink: int = 0) -> dict[str, np.ndarray]:
+def measure_layer(source: Source, sink: int = 0, of: Sequence[str] = ()) -> dict[str, np.ndarray]:
     """Every row of every head of a layer.
 
     Args:
         source: the layer.
         sink: position of the key looked at as a sink.
+        of: what else, as `asked.names` has it.
 
     Returns:
-        By name, single precision: the statistics of `rows` [heads, T] (top_mass: [heads, T, k]);
+        By name, single precision: the statistics of `rows`, and those asked for, [heads, T];
         length, the keys in sight [heads, T]; and by context length, [heads, contexts]:
         importance of the sink, the mean of what the rows that see it give it, NaN where none does;
         top_importance, the largest of any key that at least a quarter of the rows see, and top_key,
         its position; rows of zeros count for neither. last_row, the last query's p [heads, T].
 
     Raises:
-        InputError: no such key as `sink`, or weights that are not what they are said to be.
+        InputError: no such key as `sink`, weights that are not what they are said to be, or the
+            shape of logits asked of weights.
     """
     heads, length = source.shape
     if isinstance(sink, bool) or not isinstance(sink, int | np.integer) or not 0 <= sink < length:
         raise InputError("sink", sink, f"must be a position from 0 to {length - 1}")
+    if isinstance(source, Weights) and any(name in asked.SHAPE for name in of):
+        fix = "is of logits, which weights have not; give queries and keys, or leave it out"
+        raise InputError("of", next(name for name in of if name in asked.SHAPE), fix)
     sink = int(sink)
     at = contexts(length) if source.causal else (length,)
-    blocks = _blocks(heads, length, at)
-    names: dict[str, list[np.ndarray]] = {}
-    received, seen = np.zeros((2, heads, length))
+    if isinstance(source, Logits):
+        held = passes.arrays(source)
+        work, pieces = functools.partial(_of_logits, source, held, sink), passes.blocks(held, at)
+    else:
+        work, pieces = functools.partial(_of_weights, source, sink), _blocks(heads, length, at)
+    found: dict[str, np.ndarray] = {}
+    received, seen, last = np.zeros((3, heads, length))
     sinks: list[tuple[np.ndarray, ...]] = []
-    last = np.empty(0)
-    for (_, stop), result in _in_order(functools.partial(_block, source, sink), blocks):
-        found, (got, last), visible = result
-        for name, value in found.items():
-            names.setdefault(name, []).append(np.asarray(value, np.float32))
-        width = got.shape[-1]
-        received[:, :width] += np.asarray(got)
-        seen[:, :width] += np.asarray(visible)
-        if stop in at:
+    for (own, start, stop), given in _in_order(work, pieces):
+        _fill(found, given.found, source.shape, own, start, stop)
+        reached = given.received.shape[-1]
+        received[own, :reached] += given.received
+        seen[own, :reached] += given.counts
+        last[own, :reached] = given.last
+        if stop in at and own.stop == heads:
             sinks.append(_sinks(received, seen, sink, stop))
-    by_row = {name: np.concatenate(values, axis=1) for name, values in names.items()}
+    if isinstance(source, Logits):
+        found = _statistics(found)
     columns = (np.stack(column, axis=1) for column in zip(*sinks, strict=True))
-    by_context = dict(zip(("importance", "top_importance", "top_key"), columns, strict=True))
-    return by_row | by_context | {"last_row": np.asarray(last, np.float32)}
+    found |= dict(zip(("importance", "top_importance", "top_key"), columns, strict=True))
+    found["last_row"] = last
+    if of:
+        work = functools.partial(asked.block, source, sink, of)
+        for (own, start, stop), more in _in_order(work, _blocks(heads, length, at)):
+            _fill(found, more, source.shape, own, start, stop)
+    return {name: x if x.dtype == np.int32 else x.astype(np.float32) for name, x in found.items()}
+
+
+def _fill(
+    found: dict[str, np.ndarray],
+    more: dict[str, np.ndarray],
+    shape: tuple[int, int],
+    heads: slice,
+    start: int,
+    stop: int,
+) -> None:
+    """Put what some rows came to into its place."""
+    for name, value in more.items():
+        if name not in found:
+            found[name] = np.empty(shape, np.asarray(value).dtype)
+        found[name][heads, start:stop] = value
 
 
 def _sinks(received: np.ndarray, seen: np.ndarray, sink: int, stop: int) -> tuple[np.ndarray, ...]:

@@ -13,8 +13,8 @@ import numpy as np
 import sparsity
 from sparsity import models
 from sparsity.errors import InputError, whole
+from sparsity.measurement import asked
 from sparsity.measurement.labels import MEANING, dataset, measured
-from sparsity.measurement.layers import TOP
 from sparsity.measurement.sources import of_queries
 from sparsity.models.checkpoint import fingerprint
 from sparsity.output import folder, replacing
@@ -79,6 +79,7 @@ def measure_model(
     tokens: int = 512,
     bos: Sequence[bool] = (False,),
     sink: int = 0,
+    of: str | Sequence[str] = (),
     parts: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> xarray.Dataset:
@@ -90,6 +91,7 @@ def measure_model(
         tokens: T ≥ 2, the token that begins the text included.
         bos: for each value one run of every text, with (True) or without the token that begins it.
         sink: position of the key that is looked at as a sink.
+        of: what else to measure, as `measure` has it.
         parts: folder in which finished layers are kept: a run that was ended, in any way, goes on
             from there. None keeps nothing.
         progress: called with (layers done, layers in all, of all texts).
@@ -103,13 +105,14 @@ def measure_model(
     """
     from sparsity.models.llama import forward
 
+    also = asked.names(of)
     opened = model if isinstance(model, models.Checkpoint) else models.load(model)
     config, tokens = opened.config, _length(opened, tokens)
     if not texts:
         raise InputError("texts", None, "give at least one text")
     ids = [_tokens(opened, k, text, tokens, b) for k, text in texts.items() for b in bos]
     kept, digest = _Parts(parts), fingerprint(opened.files)
-    settings = f"{sparsity.__version__} {digest} {sink} {TOP}"
+    settings = f"{sparsity.__version__} {digest} {sink} {also}"
     keys = [hashlib.sha256(settings.encode() + x.tobytes()).hexdigest()[:20] for x in ids]
     layers: list[list[dict[str, np.ndarray] | None]] = [
         [kept.get(f"{key}-{layer}") for layer in range(config.layers)] for key in keys
@@ -122,7 +125,7 @@ def measure_model(
         nonlocal done
         own, key = layers[todo[run]], keys[todo[run]]
         if own[layer] is None:
-            own[layer] = kept.put(f"{key}-{layer}", measured(of_queries(q, k), sink))
+            own[layer] = kept.put(f"{key}-{layer}", measured(of_queries(q, k), sink, also))
         done += 1
         if progress is not None:
             progress(done, total)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,10 @@ class Weights:
     def shape(self) -> tuple[int, int]:
         """(heads, T)."""
         return self.weights.shape[:2]
+
+    def part(self, heads: slice) -> Weights:
+        """Some of the heads."""
+        return replace(self, weights=self.weights[heads], mask=_of_heads(self.mask, heads))
 
     def block(self, start: int, stop: int, width: int) -> tuple[Any, Any]:
         """Rows start … stop over keys 0 … width, and which of these they see.
@@ -63,6 +67,28 @@ class Logits:
         """(heads, T)."""
         return self.queries.shape[:2]
 
+    @property
+    def dtype(self) -> Any:
+        """Of the logits."""
+        kinds = [self.queries.dtype, self.keys.dtype]
+        if self.mask is not None and self.mask.dtype.kind == "f":
+            kinds.append(self.mask.dtype)
+        return np.result_type(*kinds)
+
+    def part(self, heads: slice) -> Logits:
+        """Some of the heads, all that share a key head."""
+        shared = self.queries.shape[0] // self.keys.shape[0]
+        keys = self.keys[heads.start // shared : heads.stop // shared]
+        mask = _of_heads(self.mask, heads)
+        return replace(self, queries=self.queries[heads], keys=keys, mask=mask)
+
+    def masks(self, start: int, stop: int) -> tuple[Any, Any]:
+        """Which keys the mask lets rows start … stop see, and what it adds or None."""
+        length = self.shape[1]
+        seen = _seen(self, start, stop, length, self.mask)
+        added = _entries(self, start, stop, length) if self.mask.dtype.kind == "f" else None
+        return seen, added
+
     def block(self, start: int, stop: int, width: int) -> tuple[Any, Any]:
         """Rows start … stop over keys 0 … width, and which of these they see.
 
@@ -84,6 +110,13 @@ class Logits:
 Source = Weights | Logits
 
 
+def width(source: Source, stop: int, sink: int) -> int:
+    """Keys that hold all that rows before `stop` see, and the sink; few widths are compiled."""
+    length = source.shape[1]
+    step = -(-length // 8)
+    return min(-(-max(stop, sink + 1) // step) * step, length) if source.causal else length
+
+
 @functools.cache
 def _dot() -> Any:
     import jax
@@ -100,6 +133,10 @@ def _product(q: Any, k: Any) -> Any:
         return np.matmul(q, k.swapaxes(-1, -2))
     product = _dot()(q, k)
     return np.asarray(product) if isinstance(q, np.ndarray) else product
+
+
+def _of_heads(mask: Any, heads: slice) -> Any:
+    return mask if mask is None or len(mask) == 1 else mask[heads]
 
 
 def _entries(source: Source, start: int, stop: int, width: int) -> Any:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity.measurement.labels import rank_correlation
+from sparsity import quantities
+from sparsity.measurement.asked import ALWAYS
+from sparsity.measurement.labels import MEANING, rank_correlation
 
 if TYPE_CHECKING:
     import xarray
@@ -45,6 +48,16 @@ def _median(data: xarray.Dataset, name: str) -> float:
     return float(np.median(values)) if len(values) else math.nan
 
 
+def _mean(data: xarray.Dataset, name: str) -> float:
+    values = pooled(data, name)
+    return float(values.mean()) if len(values) else math.nan
+
+
+def asked_for(data: xarray.Dataset) -> list[str]:
+    """Variables of rows that are there because they were asked for: quantities, means over rows."""
+    return [str(x) for x in data.data_vars if x not in MEANING and "row" in data[x].dims]
+
+
 def sink_rate(data: xarray.Dataset, context: int, epsilon: float) -> float:
     """Share of texts, layers and heads in which the sink's importance exceeds ε; see `sinks`."""
     known = pooled(data.sel(context=context), "importance")
@@ -63,6 +76,8 @@ def _row(data: xarray.Dataset, context: int) -> dict[str, Any]:
     }
     for epsilon in THRESHOLDS:
         found[f"sink_rate_{epsilon:g}"] = sink_rate(data, context, epsilon)
+    for name in asked_for(data):
+        found[name] = _mean(rows, name)
     if "gamma" in rows:
         found["gamma"] = _median(rows, "gamma")
         found["gamma_rest"] = _median(rows, "gamma_rest")
@@ -86,7 +101,8 @@ def summary(data: xarray.Dataset) -> list[dict[str, Any]]:
     Returns:
         JSON-ready rows. Row statistics are over all rows in the second half of the context
         (T/2 < n ≤ T), layers, heads and texts; ratios are medians of measured over predicted S;
-        rank correlations are Spearman's over the same rows; sink rates are those of `sinks`.
+        rank correlations are Spearman's over the same rows; sink rates are those of `sinks`;
+        quantities that were asked for are means.
     """
     runs = [data.sel(bos=b) for b in data["bos"].values] if "bos" in data.dims else [data]
     out = []
@@ -113,13 +129,23 @@ COLUMNS = (  # key, title in a terminal ("" for none), title on a page, format
 )
 
 
+def columns_of(row: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """`COLUMNS`, and those of quantities that were asked for."""
+    names = {x.name for x in (*quantities.ALL, *quantities.OF_MAPS)} - set(ALWAYS)
+    own = [key for key in row if ":" in key or key in names]
+    return [*COLUMNS, *((key, key, f"mean {key}", ".4g") for key in own)]
+
+
 def text(rows: list[dict[str, Any]]) -> str:
     """The table for a terminal; laws are those of rows without their sink."""
-    columns = [(key, title, form) for key, title, _, form in COLUMNS if title and key in rows[0]]
+    known = columns_of(rows[0])
+    columns = [(key, title, form) for key, title, _, form in known if title and key in rows[0]]
+    widths = {key: max(len(title), 8) for key, title, _ in columns}
     bos = "bos" in rows[0]
-    lines = [" ".join([*(["BOS  "] if bos else []), *(f"{title:>8}" for _, title, _ in columns)])]
+    titles = (f"{title:>{widths[key]}}" for key, title, _ in columns)
+    lines = [" ".join([*(["BOS  "] if bos else []), *titles])]
     for row in rows:
-        cells = [f"{row[key]:{form}}".rjust(8) for key, _, form in columns]
+        cells = [f"{row[key]:{form}}".rjust(widths[key]) for key, _, form in columns]
         word = {True: "with ", False: "none ", None: "     "}[row["bos"]] if bos else ""
         lines.append(" ".join([*([word] if bos else []), *cells]))
     notes = "n_eff: median; 'no sink', γ, S/law and rank correlations: rows without the sink key"

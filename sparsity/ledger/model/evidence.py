@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparsity.errors import InputError
 from sparsity.inversion.sink_logit import sink_logit
 from sparsity.ledger.model import null
 from sparsity.measurement import law, tables
@@ -134,7 +135,14 @@ class Evidence:
 
     @classmethod
     def of(cls, data: xarray.Dataset) -> Evidence:
-        """From a dataset of `measure_model`."""
+        """From a dataset of `measure_model`.
+
+        Raises:
+            InputError: the shape of logits was not measured.
+        """
+        if "departs" not in data:
+            fix = "claims speak of the shape of logits; measure with of=sparsity.measurement.SHAPE"
+            raise InputError("data", "without 'departs'", fix)
         table, runs = tables.summary(data), []
         for value in sorted(int(b) for b in data["bos"].values):
             bos = tables.begins(value)

@@ -17,7 +17,7 @@ from sparsity.errors import InputError
 from sparsity.figures import measured as pictures
 from sparsity.figures.record import Plate
 from sparsity.ledger import model as claims_model
-from sparsity.measurement import tables
+from sparsity.measurement import SHAPE, asked, tables
 from sparsity.measurement.labels import save
 from sparsity.measurement.runs import measure_model
 from sparsity.models.tokens import read_text
@@ -157,10 +157,11 @@ def write_report(
         The files, the page last, and the judged claims.
 
     Raises:
-        InputError: data without logits, of one context length only, or a folder that cannot be had.
+        InputError: data without logits or their shape, of one context length only, or a folder
+            that cannot be had.
     """
     data = _over_runs(data)
-    out, claims = folder(out), claims_model.judge(data)
+    claims, out = claims_model.judge(data), folder(out)
     plates = [
         Plate(x.name, x.title(data), x.caption, x.alt, pictures.render(x, data))
         for x in pictures.ALL
@@ -185,6 +186,7 @@ def run(
     out: str,
     tokens: int = 512,
     bos: bool = False,
+    of: Sequence[str] = (),
     report_to: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Job:
@@ -199,6 +201,7 @@ def run(
         out: the netCDF file.
         tokens: of each text.
         bos: whether to begin each text with the model's first token.
+        of: what else to measure, as `sparsity.measure` has it; a report adds the shape of logits.
         report_to: folder for a page with pictures and claims, for which every text is run both with
             and without that token, if the model has one; None for no page.
         progress: called with (layers done, layers in all).
@@ -216,6 +219,7 @@ def run(
         if tokens < _LEAST:
             fix = f"a report compares context lengths; give {_LEAST} or more"
             raise InputError("tokens", tokens, fix)
+    asked.names(of)
     opened = models.load(model)
     _refuse_inputs([Path(out), *written_places(report_to)], [*paths, *opened.files])
     netcdf(out)
@@ -226,6 +230,7 @@ def run(
             named,
             tokens=tokens,
             bos=(False, True) if both else (bos,),
+            of=of if report_to is None else (*of, *SHAPE),
             parts=parts,
             progress=progress,
         )
@@ -233,6 +238,7 @@ def run(
     if report_to is not None:
         words = ["sparsity", "measure", "--model", Path(model).name]
         words += [w for path in paths for w in ("--text", path.name)]
+        words += [w for name in of for w in ("--of", name)]
         words += ["--tokens", str(tokens), "--out", Path(out).name, "--report", "DIR"]
         written, claims = write_report(data, report_to, shlex.join(words))
         files += written

@@ -42,10 +42,10 @@ def _opening(data: xarray.Dataset, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+    columns = tables.columns_of(rows[0])
     begins = {True: "yes", False: "no", None: "not said"}
     cells = [
-        [begins[row["bos"]], *(f"{row[key]:{form}}" for key, *_, form in tables.COLUMNS)]
-        for row in rows
+        [begins[row["bos"]], *(f"{row[key]:{form}}" for key, *_, form in columns)] for row in rows
     ]
     words = (
         "<p>At context length T: all rows with T/2 &lt; n ≤ T. The number of tokens n_eff, γ̂ and "
@@ -54,7 +54,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
         "over rows. Laws and ranks are those of rows without the first token, but for the last two "
         "columns.</p>"
     )
-    titles = ["BOS", *(title for _, _, title, _ in tables.COLUMNS)]
+    titles = ["BOS", *(title for _, _, title, _ in columns)]
     flush = list(range(1, len(titles)))
     return section(
         "table", "By context length", words + table(titles, cells, "By context length", flush)

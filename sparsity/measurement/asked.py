@@ -1,0 +1,104 @@
+"""What is measured on request: quantities of rows by their own definitions, shapes of logits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from sparsity import quantities
+from sparsity.errors import InputError
+from sparsity.measurement import rows, shapes
+from sparsity.measurement.sources import Logits, Source, width
+from sparsity.quantities import Quantity, RowSums
+
+SHAPE = ("skew", "kurtosis", "distance")  # of logits: each gives itself and its "_rest"
+ALWAYS = ("S", "n_eff", "entropy", "sink_mass")  # quantities that every measurement has
+
+
+def names(of: str | Sequence[str]) -> tuple[str, ...]:
+    """What was asked for beside what is always measured, each once.
+
+    Raises:
+        InputError: neither a quantity nor one of `SHAPE`.
+    """
+    listed = [of] if isinstance(of, str) else list(of)
+    try:
+        found = [x if x in SHAPE else quantities.named(x).name for x in listed]
+    except InputError as error:
+        fix = f"{error.fix}; and, of logits, {', '.join(SHAPE)}"
+        raise InputError("of", error.value, fix) from None
+    return tuple(name for name in dict.fromkeys(found) if name not in ALWAYS)
+
+
+def block(
+    source: Source, sink: int, of: Sequence[str], heads: slice, start: int, stop: int
+) -> dict[str, np.ndarray]:
+    """What was asked for, of some rows, by name [heads, rows]; quantities in double precision."""
+    x, seen = source.part(heads).block(start, stop, width(source, stop, sink))
+    logits, found = isinstance(source, Logits), {}
+    if any(name in SHAPE for name in of):
+        found = shapes.shape(rows.split(x, seen, sink))
+        found = {k: np.asarray(v) for k, v in found.items() if k.removesuffix("_rest") in of}
+    wanted = [quantities.named(name) for name in of if name not in SHAPE]
+    if wanted:
+        weights, seen = np.abs(np.asarray(x, np.float64)), np.asarray(seen)
+        if logits:
+            weights = _softmax(np.asarray(x, np.float64), seen)
+        found |= of_weights(weights, seen, sink, wanted, shares=logits)
+    return found
+
+
+def _softmax(s: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """e^s over the largest, 0 for what is not seen."""
+    s = np.where(seen, s, -np.inf)
+    top = s.max(-1, keepdims=True)
+    with np.errstate(under="ignore"):
+        return np.exp(s - np.where(np.isfinite(top), top, 0.0))
+
+
+def _alike(seen: np.ndarray) -> Iterator[tuple[slice, slice, np.ndarray]]:
+    """Heads, rows and the keys that all of these see, [1 or heads, rows, keys]."""
+    for head, own in enumerate(seen):
+        heads = slice(None) if len(seen) == 1 else slice(head, head + 1)
+        cuts = np.flatnonzero((own[1:] != own[:-1]).any(-1)) + 1
+        for a, b in zip([0, *cuts], [*cuts, len(own)], strict=True):
+            yield heads, slice(a, b), np.flatnonzero(own[a])
+
+
+def of_weights(
+    weights: np.ndarray,
+    seen: np.ndarray,
+    sink: int,
+    wanted: Sequence[Quantity],
+    shares: bool,
+) -> dict[str, np.ndarray]:
+    """Quantities of rows of weights, each by its own definition on the keys that a row sees.
+
+    Args:
+        weights: |a|, double precision, [heads, rows, keys].
+        seen: which keys a row sees, [1 or heads, rows, keys].
+        sink: position of the sink.
+        wanted: the quantities.
+        shares: whether only the ratios of the weights of a row mean something.
+
+    Returns:
+        By name, [heads, rows]; NaN for rows that are all zero.
+    """
+    found = {each.name: np.full(weights.shape[:2], np.nan) for each in wanted}
+    for heads, block_rows, keys in _alike(seen):
+        own = weights[heads, block_rows][..., keys]
+        most = own.max(-1, initial=0.0)
+        known = most > 0
+        if not known.any():
+            continue
+        most = np.where(known, most, 1.0)
+        own = np.where(known[..., None], own / most[..., None], 1.0)
+        of_sink = own[..., keys == sink].sum(-1)
+        one = None if shares else 1 / most
+        row = RowSums(float(len(keys)), own.sum(-1), (own * own).sum(-1), of_sink, 0.0, own, one)
+        with np.errstate(under="ignore", invalid="ignore", divide="ignore"):
+            for each in wanted:
+                value = np.where(known, each.of(row), np.nan)
+                found[each.name][heads, block_rows] = value
+    return found
