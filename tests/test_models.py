@@ -217,7 +217,7 @@ def test_folders_of_shards_are_measured(tmp_path, command):
     tiny_model.write_safetensors(home, tiny_model.weights(), shards=3)
     assert len(list(home.glob("*.safetensors"))) == 3
     out = tmp_path / "out.nc"
-    code, _, err = command("measure", "--model", home, "--text", text, "--tokens", 24, "--out", out)
+    code, _, err = command("measure", home, text, "--tokens", 24, "--rows", "--out", out)
     assert code == 0, err
     single = tmp_path / "single"
     single.mkdir()
@@ -397,7 +397,7 @@ def test_bad_texts_are_refused_in_one_line(tmp_path, command):
         (["--text", empty], "holds no words"),
         (["--text", binary], "UTF-8"),
         (["--text", tmp_path / "nowhere.txt"], "no such file"),
-        (["--text", good, "--tokens", 120, "--text", empty], "holds no words"),
+        (["--text", empty, "--text", good, "--tokens", 120], "holds no words"),
         (["--text", good, "--tokens", 127], "tokens; give a longer text"),
         (["--text", good, "--tokens", 129], "trained on 128"),
         (["--text", good, "--tokens", 1], "whole number >= 2"),
@@ -408,8 +408,8 @@ def test_bad_texts_are_refused_in_one_line(tmp_path, command):
     ]
     good.write_text(TEXT[:100])
     for options, says in cases:
-        arguments = ["measure", "--model", model, "--out", tmp_path / "out.nc", *options]
-        code, shown, err = command(*arguments)
+        arguments = ["--model", model, "--out", tmp_path / "out.nc", "--tokens", 20, *options]
+        code, shown, err = command("measure", *arguments)
         assert (code, shown) == (2, ""), (options, err)
         assert says in err, (options, err)
         assert len(err.strip().splitlines()) == 1, err
@@ -427,7 +427,7 @@ def test_the_command_writes_data_and_page(tmp_path, command):
     out, page = tmp_path / "out.nc", tmp_path / "page"
     options = ["--model", model, "--text", tmp_path / "a.txt", "--text", tmp_path / "b.txt"]
     options += ["--tokens", 128, "--out", out]
-    code, shown, err = command("measure", *options, "--bos", "--json")
+    code, shown, err = command("measure", *options, "--bos", "--rows", "--json")
     assert code == 0, err
     answer = json.loads(shown)
     assert [row["T"] for row in answer["table"]] == [64, 128]

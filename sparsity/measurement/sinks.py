@@ -1,0 +1,107 @@
+"""Sinks as they are: any key that takes more than ε of the weight, and all of them left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sparsity.measurement.sources import Logits, Source
+
+# Two tokens that share a sink have less than [Gu]'s 0.3 each; a key under uniform attention has
+# more than this in texts of fewer than 45 tokens only.
+EPSILON = 0.1
+_BLOCK = 2**18  # entries of a block
+
+
+def found(importance: np.ndarray, epsilon: float = EPSILON) -> np.ndarray:
+    """Which keys are sinks: mean weight over the rows that see them above ε.
+
+    Args:
+        importance: [heads, T], NaN for keys that too few rows see.
+        epsilon: ε.
+
+    Returns:
+        bool [heads, T].
+    """
+    return np.nan_to_num(importance) > epsilon
+
+
+def _block(source: Source, sinks: np.ndarray, start: int, stop: int) -> dict[str, np.ndarray]:
+    """Some rows; sums run over the other keys alone, so that nothing cancels."""
+    width = stop if source.causal else source.shape[1]
+    x, seen = (np.asarray(y) for y in source.block(start, stop, width))
+    keep = seen & ~sinks[:, None, :width]
+    few = np.flatnonzero(sinks[:, :width].any(0))  # keys that are a sink in any head
+    drop = seen[..., few] & sinks[:, None, few]
+    n, sunk = keep.sum(-1), drop.any(-1)
+    some, count = n > 0, np.maximum(n, 1)
+    out: dict[str, Any] = {"length_others": n}
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+        if isinstance(source, Logits):
+            mean = np.where(keep, x, 0.0).sum(-1) / count
+            away = np.where(keep, x - mean[..., None], 0.0)
+            square = np.square(away, out=away).sum(-1)
+            out["gamma_others"] = np.sqrt(np.where(n > 1, square / (n - 1), np.nan))
+            left = np.where(keep, x, -np.inf)
+            top = np.where(some, left.max(-1, initial=-np.inf), 0.0)
+            a = np.exp(left - top[..., None])
+            of_sinks = np.logaddexp.reduce(
+                np.where(drop, x[..., few], -np.inf), axis=-1, initial=-np.inf
+            )
+            out["sinks_logit"] = np.where(sunk & some, of_sinks - mean, np.nan)
+            held = np.exp(np.float64(of_sinks - top))
+        else:
+            a = np.where(keep, np.abs(x), 0.0)
+            held = np.where(drop, np.abs(x[..., few]), 0.0).sum(-1)
+        total, square = a.sum(-1), np.square(a).sum(-1)
+        # Weights of 0 alone have no p; a sink above the range of numbers has all of it.
+        out["sinks_mass"] = np.where(np.isinf(held), 1.0, held / (held + total))
+        n_eff = np.clip(total * total / square, 1.0, count)
+        out["n_eff_others"] = np.where(total > 0, n_eff, np.nan)
+        out["S_others"] = np.sqrt(out["n_eff_others"] / count)
+    return out
+
+
+def without(source: Source, sinks: np.ndarray) -> dict[str, np.ndarray]:
+    """Every row without its sinks, whose weights and logits are those of the keys that are left.
+
+    Args:
+        source: the layer.
+        sinks: which keys are left out, [heads, T].
+
+    Returns:
+        By name, single precision [heads, T]: length_others, the keys left; n_eff_others and
+        S_others, NaN where none is; sinks_mass, the weight p of all sinks in sight together; of
+        logits also gamma_others, NaN for one key, and sinks_logit, log Σ e^s over the sinks in
+        sight less the mean of the others, NaN where there are none.
+    """
+    heads, length = source.shape
+    step = max(1, _BLOCK // (heads * length))
+    parts = [
+        _block(source, sinks, start, min(start + step, length)) for start in range(0, length, step)
+    ]
+    return {
+        name: np.concatenate([part[name] for part in parts], axis=1).astype(np.float32)
+        for name in parts[0]
+    }
+
+
+def listed(
+    importance: np.ndarray, words: Sequence[str], epsilon: float = EPSILON
+) -> list[dict[str, Any]]:
+    """The keys that are a sink of some head: position from 1, token, heads and the weight in these.
+
+    Args:
+        importance: [..., T], NaN for keys that too few rows see.
+        words: the token at each position.
+        epsilon: ε.
+    """
+    flat = importance.reshape(-1, importance.shape[-1])
+    above, out = found(flat, epsilon), []
+    for key in np.flatnonzero(above.any(0)).tolist():
+        own = flat[above[:, key], key]
+        out.append({"position": key + 1, "token": words[key], "heads": len(own)})
+        out[-1]["importance"] = float(own.mean())
+    return out
