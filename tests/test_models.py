@@ -404,7 +404,7 @@ def test_bad_texts_are_refused_in_one_line(tmp_path, command):
         (["--text", good, "--tokens", "many"], "whole number"),
         (["--text", good, "--tokens", 60, "--report", tmp_path / "page"], "128 or more"),
         (["--text", good, "--text", good], "given twice"),
-        ([], "give --text"),
+        ([], "files of texts"),
     ]
     good.write_text(TEXT[:100])
     for options, says in cases:

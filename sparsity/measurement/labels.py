@@ -38,6 +38,7 @@ MEANING = {
     "n_eff_others": "n_eff of the row without all of its sinks",
     "S_others": "S of the row without all of its sinks",
     "sinks_mass": "weight p of all sinks together",
+    "learned_sink": "weight of the learned sink beside the keys, whose p sum to 1 without it",
     "beta": "mean of the row's logits",
     "gamma": "standard deviation of the row's logits",
     "skew": "skewness of the row's logits",

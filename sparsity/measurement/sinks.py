@@ -88,6 +88,25 @@ def without(source: Source, sinks: np.ndarray) -> dict[str, np.ndarray]:
     }
 
 
+def learned(source: Logits, logits: np.ndarray) -> np.ndarray:
+    """Weight that a learned sink beside the keys has, e^b/(e^b + Σ e^s), [heads, T].
+
+    Args:
+        source: the layer.
+        logits: b of each head.
+    """
+    heads, length = source.shape
+    step, found = max(1, _BLOCK // (heads * length)), []
+    for start in range(0, length, step):
+        x, seen = (np.asarray(y) for y in source.block(start, min(start + step, length), length))
+        top = np.maximum(x.max(-1, where=seen, initial=-np.inf), logits[:, None])
+        own = np.exp(logits[:, None] - top)
+        with np.errstate(under="ignore"):
+            keys = np.where(seen, np.exp(np.minimum(x - top[..., None], 0.0)), 0.0).sum(-1)
+        found.append(own / (own + keys))
+    return np.concatenate(found, axis=1).astype(np.float32)
+
+
 def listed(
     importance: np.ndarray, words: Sequence[str], epsilon: float = EPSILON
 ) -> list[dict[str, Any]]:
