@@ -103,7 +103,7 @@ def test_weights_give_what_queries_and_keys_give():
     weights = softmax(logits_of(q, k), np.tri(T, dtype=bool))
     one, other = measure(queries=q, keys=k), measure(weights)
     assert "gamma" not in other
-    assert len(other.data_vars) == 12
+    assert len(other.data_vars) == 17
     for name in other.data_vars:
         np.testing.assert_allclose(one[name], other[name], rtol=2e-5, atol=2e-6, err_msg=name)
     scaled = measure(-3.5 * weights * RNG.choice([-1, 1], weights.shape))
@@ -496,16 +496,19 @@ def evidence(**changes):
     ones = np.ones(3)
     table = {
         "T": T,
-        "ratio_limit_rest": 3 * ones,
-        "ratio_exact_rest": 0.95 * ones,
-        "rank_limit_rest": 0.9 * ones,
-        "rank_exact_rest": 0.91 * ones,
+        "ratio_limit_others": 3 * ones,
+        "ratio_exact_others": 0.95 * ones,
+        "rank_limit_others": 0.9 * ones,
+        "rank_exact_others": 0.91 * ones,
+        "any_rate_0.3": np.array([0.6, 0.5, 0.4]),
+        "late_rate_0.3": np.array([0.5, 0.5, 0.5]),
+        "sinks_rate_0.3": np.array([0.7, 0.7, 0.7]),
         "sink_rate_0.3": np.array([0.6, 0.5, 0.4]),
         "sink_rate_0.8": np.array([0.2, 0.1, 0.05]),
         "sink_mass": np.array([0.5, 0.4, 0.3]),
         "n_eff": 4 * ones,
-        "n_eff_rest": 9 * ones,
-        "gamma_rest": 0.5 * np.log(n),
+        "n_eff_others": 9 * ones,
+        "gamma_others": 0.5 * np.log(n),
     }
     fit = null.Fit(0.97, 0.6, 1.1, 0.2, 0.78, 0.8)
     fields = {
@@ -541,15 +544,16 @@ def test_verdicts_follow_the_numbers():
 
     flips = [
         ("real-rows-follow-the-exact-law", "refuted", real(off_exact=0.6)),
-        ("real-rows-follow-the-exact-law", "refuted", {"ratio_limit_rest": 0.97 * np.ones(3)}),
+        ("real-rows-follow-the-exact-law", "refuted", {"ratio_limit_others": 0.97 * np.ones(3)}),
         ("real-rows-follow-the-exact-law", "refined", real(ratio=0.8)),
         ("real-rows-follow-the-exact-law", "refined", real(within=0.5)),
         ("real-rows-follow-the-exact-law", "refined", real(rank_exact=0.6)),
         ("real-rows-follow-the-exact-law", "refined", {"departs": 0.3}),
         ("first-token-is-a-sink", "refuted", {"sink_rate_0.3": 0.1 * np.ones(3)}),
-        ("dropping-the-sink", "refuted", {"n_eff_rest": 4 * np.ones(3)}),
-        ("spread-against-length", "refuted", {"gamma_rest": np.ones(3)}),
-        ("spread-against-length", "refuted", {"gamma_rest": np.sqrt(np.log([48, 384, 9e4]))}),
+        ("first-token-is-a-sink", "refined", {"any_rate_0.3": 0.8 * np.ones(3)}),
+        ("dropping-the-sink", "refuted", {"n_eff_others": 4 * np.ones(3)}),
+        ("spread-against-length", "refuted", {"gamma_others": np.ones(3)}),
+        ("spread-against-length", "refuted", {"gamma_others": np.sqrt(np.log([48, 384, 9e4]))}),
     ]  # fmt: skip
     for key, verdict, changes in flips:
         assert verdicts(evidence(**changes))[key] == verdict, (key, changes)
@@ -626,9 +630,9 @@ def test_evidence_is_that_of_the_data():
     run = found.runs[0]
     assert run.identity < 1e-5
     rows = one.sel(row=slice(65, 128))
-    off = float(abs(rows.residual_exact_rest).median())
+    off = float(abs(rows.residual_exact_others).median())
     assert run.real[-1].off_exact == pytest.approx(off, rel=1e-5)
-    assert run.real[-1].rank_exact == pytest.approx(run.table["rank_exact_rest"][-1], abs=1e-6)
+    assert run.real[-1].rank_exact == pytest.approx(run.table["rank_exact_others"][-1], abs=1e-6)
     assert 0.5 < run.ideal[-1].within < 0.9
     assert run.departs == float((one.departs > 0.5).mean())
     records = claims_model.judge(data)

@@ -219,9 +219,7 @@ def test_folders_of_shards_are_measured(tmp_path, command):
     out = tmp_path / "out.nc"
     wanted = ("gini", "pq_index:1,2", "keys_for_mass:0.9")
     asked = ("--of", "gini,pq_index:1,2", "--of", wanted[2])
-    code, _, err = command(
-        "measure", "--model", home, "--text", text, "--tokens", 24, "--out", out, *asked
-    )
+    code, _, err = command("measure", home, text, "--tokens", 24, "--rows", "--out", out, *asked)
     assert code == 0, err
     single = tmp_path / "single"
     single.mkdir()
@@ -401,19 +399,19 @@ def test_bad_texts_are_refused_in_one_line(tmp_path, command):
         (["--text", empty], "holds no words"),
         (["--text", binary], "UTF-8"),
         (["--text", tmp_path / "nowhere.txt"], "no such file"),
-        (["--text", good, "--tokens", 120, "--text", empty], "holds no words"),
+        (["--text", empty, "--text", good, "--tokens", 120], "holds no words"),
         (["--text", good, "--tokens", 127], "tokens; give a longer text"),
         (["--text", good, "--tokens", 129], "trained on 128"),
         (["--text", good, "--tokens", 1], "whole number >= 2"),
         (["--text", good, "--tokens", "many"], "whole number"),
         (["--text", good, "--tokens", 60, "--report", tmp_path / "page"], "128 or more"),
         (["--text", good, "--text", good], "given twice"),
-        ([], "give --text"),
+        ([], "files of texts"),
     ]
     good.write_text(TEXT[:100])
     for options, says in cases:
-        arguments = ["measure", "--model", model, "--out", tmp_path / "out.nc", *options]
-        code, shown, err = command(*arguments)
+        arguments = ["--model", model, "--out", tmp_path / "out.nc", "--tokens", 20, *options]
+        code, shown, err = command("measure", *arguments)
         assert (code, shown) == (2, ""), (options, err)
         assert says in err, (options, err)
         assert len(err.strip().splitlines()) == 1, err
@@ -431,7 +429,7 @@ def test_the_command_writes_data_and_page(tmp_path, command):
     out, page = tmp_path / "out.nc", tmp_path / "page"
     options = ["--model", model, "--text", tmp_path / "a.txt", "--text", tmp_path / "b.txt"]
     options += ["--tokens", 128, "--out", out]
-    code, shown, err = command("measure", *options, "--bos", "--json")
+    code, shown, err = command("measure", *options, "--bos", "--rows", "--json")
     assert code == 0, err
     answer = json.loads(shown)
     assert [row["T"] for row in answer["table"]] == [64, 128]

@@ -14,7 +14,7 @@ import xarray
 from sparsity import models
 from sparsity.ledger.model.head_evidence import Law
 from sparsity.ledger.model.heads import judge_heads
-from sparsity.measurement import SHAPE
+from sparsity.measurement import SHAPE, sinks, tables
 from sparsity.measurement.head_constants import Rows, fit_kappa, held_back
 from sparsity.measurement.heads import measure_heads
 from sparsity.measurement.runs import measure_model
@@ -147,13 +147,29 @@ def test_claims_on_heads(files):
     }
 
 
+def test_a_sink_need_not_be_the_first_token(data):
+    """In one text the first two tokens share it; all sinks together are as common in every text."""
+    rows = {row["text"]: row for row in tables.by_text(data)}
+    first = {name: row["sink_rate_0.3"] for name, row in rows.items()}
+    joint = {name: row["sinks_rate_0.3"] for name, row in rows.items()}
+    print(first, joint, {name: row["ratio_exact_others"] for name, row in rows.items()})
+    assert first["formatstrings"] < 0.25
+    assert all(rate > 0.45 for name, rate in first.items() if name != "formatstrings")
+    assert max(joint.values()) - min(joint.values()) < 0.15
+    own = data.sel(text="formatstrings", bos=0)
+    words = own.token.values.tolist()
+    found = sinks.listed(own.key_importance.values, words)
+    most = sorted(found, key=lambda sink: -sink["heads"])
+    assert {sink["position"] for sink in most[:2]} == {1, 2}
+
+
 def test_the_command_from_file_to_page(files, tmp_path, command):
     path, texts = files
     options = [x for text in texts[:2] for x in ("--text", text)]
     out = tmp_path / "out.nc"
     code, shown, err = command(
         "measure", "--model", path, *options, "--tokens", TOKENS, "--out", out,
-        "--report", tmp_path / "page", "--json",
+        "--rows", "--report", tmp_path / "page", "--json",
     )  # fmt: skip
     assert code == 0, err
     answer = json.loads(shown)

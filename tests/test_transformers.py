@@ -37,12 +37,43 @@ def build(kind):
         sizes = {key: SMALL[key] for key in list(SMALL)[:5]}
         model = hf.BertModel(hf.BertConfig(pad_token_id=2, **sizes))
         seen = np.ones((T, T), bool)
+    elif kind == "gemma2":  # a soft cap, low enough to be felt
+        sizes = dict(head_dim=16, attn_logit_softcapping=3.0, sliding_window=16)
+        model = hf.Gemma2ForCausalLM(hf.Gemma2Config(**sizes, **SMALL))
+        for layer in model.model.layers:
+            layer.self_attn.q_proj.weight.data *= 30
+    elif kind == "gptoss":  # learned sinks
+        sizes = dict(head_dim=16, num_local_experts=2, num_experts_per_tok=1, sliding_window=16)
+        model = hf.GptOssForCausalLM(hf.GptOssConfig(**sizes, **SMALL))
+        model.model.layers[0].self_attn.sinks.data += 1
     else:
-        model = hf.Gemma2ForCausalLM(hf.Gemma2Config(head_dim=16, **SMALL))
+        model = of_their_own(hf, kind)
     model.set_attn_implementation("eager")
     for parameter in model.parameters():
         parameter.data *= 3  # wide logits
     return model.eval(), seen
+
+
+def of_their_own(hf, kind):
+    """Models with attention functions of their own, and parts of those that read two texts."""
+    sizes = dict(vocab_size=VOCABULARY, hidden_size=64)
+    if kind == "gptj":
+        own = dict(vocab_size=VOCABULARY, n_embd=64, n_layer=2, n_head=4, rotary_dim=8)
+        return hf.GPTJForCausalLM(hf.GPTJConfig(bos_token_id=0, eos_token_id=1, **own))
+    if kind.startswith("falcon"):
+        own = dict(num_hidden_layers=2, num_attention_heads=4, alibi=kind == "falcon-alibi")
+        own |= {} if kind == "falcon-sdpa" else {"attn_implementation": "eager"}
+        return hf.FalconForCausalLM(hf.FalconConfig(**sizes, **own))
+    if kind == "bloom":
+        return hf.BloomForCausalLM(hf.BloomConfig(n_layer=2, n_head=4, **sizes))
+    if kind.startswith("t5"):
+        own = dict(d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4)
+        whole = hf.T5ForConditionalGeneration(hf.T5Config(vocab_size=VOCABULARY, **own))
+    else:
+        own = dict(encoder_layers=2, decoder_layers=2, encoder_attention_heads=4)
+        own |= dict(decoder_attention_heads=4, encoder_ffn_dim=64, decoder_ffn_dim=64, d_model=64)
+        whole = hf.BartForConditionalGeneration(hf.BartConfig(vocab_size=VOCABULARY, **own))
+    return whole.get_encoder() if kind.endswith("encoder") else whole.get_decoder()
 
 
 def weights(model, ids):
@@ -63,6 +94,72 @@ def test_what_is_measured_are_the_models_own_weights(kind):
     assert np.isfinite(data.S_exact.values[..., 1:]).all()
     assert data.attrs["causal"] == int(kind != "bert")
     assert model.config._attn_implementation == "eager"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["gptj", "falcon", "falcon-alibi", "bloom", "bart-encoder", "bart-decoder", "t5-encoder",
+     "t5-decoder"],
+)  # fmt: skip
+def test_models_with_an_attention_of_their_own(kind):
+    model, _ = build(kind)
+    data = measure_transformers(model, IDS)
+    both = kind.endswith("encoder")
+    expected = measure(weights(model, IDS), causal=not both)
+    for name in ("S", "n_eff", "entropy", "sink_mass", "length", "last_row", "sinks_mass"):
+        np.testing.assert_allclose(data[name], expected[name], rtol=1e-4, atol=1e-5, err_msg=name)
+    assert float(data.S.min()) < 0.95  # not all uniform
+    assert data.attrs["causal"] == int(not both)
+    shows = kind.split("-")[0] in ("bart", "t5")
+    assert ("gamma" in data) == shows
+    assert data.attrs["measured_from"] == ("queries and keys" if shows else "attention weights")
+
+
+def test_a_soft_cap_is_that_of_the_model():
+    model, _ = build("gemma2")
+    data = measure_transformers(model, IDS)
+    a = weights(model, IDS)
+    for layer in range(2):
+        own = a[layer]
+        expected = measure(own, mask=own > 0, causal=False)
+        for name in ("S", "n_eff", "entropy", "length", "last_row"):
+            np.testing.assert_allclose(
+                data[name][layer], expected[name][0], rtol=1e-4, atol=1e-5, err_msg=name
+            )
+    assert data.length.max(("head", "row")).values.tolist() == [16, 40]
+    assert float(data.gamma.max()) < 3.2
+    model.model.layers[0].self_attn.attn_logit_softcapping = None
+    assert np.abs(measure_transformers(model, IDS).S - data.S)[0].max() > 0.05  # it is felt
+
+
+def test_learned_sinks_are_set_beside_the_keys():
+    model, _ = build("gptoss")
+    data = measure_transformers(model, IDS)
+    a = weights(model, IDS)
+    for layer in range(2):
+        own = a[layer]
+        np.testing.assert_allclose(data.learned_sink[layer], 1 - own.sum(-1), atol=1e-5)
+        expected = measure(own, mask=own > 0, causal=False)
+        for name in ("S", "n_eff", "entropy", "length", "last_row"):
+            np.testing.assert_allclose(
+                data[name][layer], expected[name][0], rtol=1e-4, atol=1e-5, err_msg=name
+            )
+    assert float(data.learned_sink.max()) > 0.1
+    assert float(data.S_exact.values[..., 1:].min()) > 0
+
+
+@pytest.mark.parametrize("kind", ["llama", "bert"])
+def test_the_layout_of_torch_is_understood(kind):
+    """A tuple of [1, heads, T, T] a layer, as `output_attentions` gives it."""
+    torch = library("torch")
+    model, seen = build(kind)
+    with torch.no_grad():
+        out = model(input_ids=torch.as_tensor(IDS)[None], output_attentions=True)
+    got = measure(out.attentions, mask=seen, causal=False)
+    assert got.identical(measure(weights(model, IDS), mask=seen, causal=False))
+    two = [torch.cat([x, x]) for x in out.attentions]
+    with pytest.raises(InputError, match="of 2 texts measure one at a time"):
+        measure(two)
 
 
 def test_layers_with_windows_and_without_are_measured_together():
@@ -161,8 +258,24 @@ def test_a_model_in_training_mode_is_refused(whole):
     assert measure_transformers(model, IDS).identical(measure_transformers(model, IDS))
 
 
-def test_attention_that_is_no_softmax_is_refused():
-    model, _ = build("gemma2")
-    with pytest.raises(InputError, match="softcap"):
+def test_weights_that_are_not_those_of_the_model_are_refused():
+    """Falcon as it is loaded by default returns weights that look ahead, which it does not do."""
+    model, _ = build("falcon-sdpa")
+    with pytest.raises(InputError, match=r"attn_implementation=.eager."):
         measure_transformers(model, IDS)
-    assert model.config._attn_implementation == "eager"
+
+
+def test_a_model_that_shows_nothing_is_refused_with_the_way_out():
+    """Its attention is its own, and it returns no weights."""
+    torch = library("torch")
+    model, _ = build("gptj")
+    inner = type(model).forward
+
+    def silent(self, *given, output_attentions=None, **named):
+        return inner(self, *given, **named)
+
+    model.forward = silent.__get__(model)
+    model.forward.__func__.__signature__ = __import__("inspect").signature(inner)
+    with pytest.raises(InputError, match=r"output_attentions.*measure\(attention=…\)"):
+        measure_transformers(model, IDS)
+    assert torch.is_grad_enabled()

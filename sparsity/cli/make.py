@@ -118,27 +118,52 @@ def reproduce(out: str, seed: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--model", required=True, metavar="FILE", help="A .gguf or .safetensors checkpoint.")
-@click.option("--text", "texts", multiple=True, metavar="FILE", help="A text; may be repeated.")
-@click.option("--tokens", default="512", metavar="T", help="Tokens of each text (default 512).")
+@click.argument("given", nargs=-1, metavar="MODEL TEXT…")
+@click.option("--model", metavar="FILE", help="The same as MODEL.")
+@click.option("--text", "texts", multiple=True, metavar="FILE", help="The same as TEXT.")
+@click.option("--tokens", default="512", metavar="T", help="Tokens of each window (default 512).")
+@click.option("--offset", default="0", metavar="K", help="Tokens before the first (default 0).")
+@click.option("--stride", metavar="K", help="Tokens to the next window (default: one a text).")
 @click.option("--bos", is_flag=True, help="Begin with the model's first token (default: do not).")
 @click.option("--out", required=True, metavar="FILE.nc", help="The netCDF file to write.")
-@click.option("--report", metavar="DIR", help="Also pictures, claims and a page; runs both ways.")
+@click.option("--rows", is_flag=True, help="Write every row, not summaries of all texts.")
+@click.option("--report", metavar="DIR", help="Rows, pictures, claims and a page; runs both ways.")
 @common.several_of_option
 @common.json_option
 def measure(
-    tokens: str, report: str | None, of: tuple[str, ...], as_json: bool, **options: Any
+    given: tuple[str, ...],
+    model: str | None,
+    texts: tuple[str, ...],
+    rows: bool,
+    report: str | None,
+    of: tuple[str, ...],
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Measure the attention of a model of the Llama family on real text, beside the exact law.
 
-    A run that was ended goes on where it was when the same command is given again. --of may be
-    repeated, or take a list; it also knows skew, kurtosis and distance, of logits.
+    MODEL is a .gguf or .safetensors checkpoint; TEXT a folder, a file of text, or token ids (.npy).
+    A text that cannot be used is named and passed over. A run that was ended goes on where it was
+    when the same command is given again. --of, of rows, may be repeated, or take a list; it also
+    knows skew, kurtosis and distance, of logits.
     """
     from sparsity.report.measured import job
 
+    if model is None and given:
+        model, *given = given  # type: ignore[assignment]
+    if model is None:
+        raise InputError("model", None, "give a .gguf or .safetensors checkpoint")
+    for name in ("tokens", "offset", "stride"):
+        if options[name] is not None:
+            options[name] = common.number(name, options[name], int)
     with common.progress("layers") as step:
-        most = common.number("tokens", tokens, int)
-        done = job.run(**options, tokens=most, of=_listed(of), report_to=report, progress=step)
+        each = rows or report is not None
+        if each:
+            options |= {"report_to": report, "of": _listed(of)}
+        elif of:
+            raise InputError("of", ",".join(of), "is of single rows; add --rows")
+        work = job.run if each else job.sum_up
+        done = work(model, [*given, *texts], progress=step, **options)
     common.show(done, as_json)
 
 

@@ -27,7 +27,13 @@ def _layers(name: str, value: Any) -> Iterator[Any]:
     axes = getattr(value, "ndim", None)
     if axes is None and not isinstance(value, Iterable):
         raise InputError(name, type(value).__name__, "give an array, or one for each layer")
-    return iter([value] if axes == 3 else value)
+    return map(_one_text, iter([value] if axes == 3 else value))
+
+
+def _one_text(layer: Any) -> Any:
+    """A layer without the batch axis of PyTorch, [1, heads, …], where it has one."""
+    alone = getattr(layer, "ndim", None) == 4 and layer.shape[0] == 1
+    return layer[0] if alone else layer
 
 
 def measure(
@@ -53,7 +59,8 @@ def measure(
 
     Args:
         attention: weights, unnormalised or signed ones too: [heads, T, T], [layers, heads, T, T],
-            or an iterable of layers, which are taken one at a time.
+            or an iterable of layers, which are taken one at a time; a layer of one text may have
+            a batch axis before, as PyTorch gives it.
         queries: instead, [heads, T, d] or as above.
         keys: [kv heads, T, d] or as above, each shared by consecutive query heads.
         scale: of q·k; None for 1/√d.

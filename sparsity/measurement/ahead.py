@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparsity.measurement.parts import Split, others
 from sparsity.measurement.row_figures import sparsity, spread
+from sparsity.measurement.score_parts import Split, others
 
 WAYS = {
     "own": "one γ̂, the row's own",

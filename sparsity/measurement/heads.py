@@ -12,7 +12,7 @@ import numpy as np
 from sparsity import models
 from sparsity.errors import InputError, whole
 from sparsity.measurement import row_figures
-from sparsity.measurement.parts import Split, split
+from sparsity.measurement.score_parts import Split, split
 
 if TYPE_CHECKING:
     import xarray

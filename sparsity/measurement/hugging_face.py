@@ -11,7 +11,8 @@ import numpy as np
 from sparsity.errors import InputError
 from sparsity.measurement import asked
 from sparsity.measurement.labels import dataset, measured
-from sparsity.measurement.sources import HIDDEN, of_queries
+from sparsity.measurement.sinks import learned
+from sparsity.measurement.sources import HIDDEN, of_queries, of_weights
 from sparsity.models.checkpoint import library
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 _NAME = "sparsity"  # of the attention function
 _BESIDE = ("pixel_values", "input_values", "input_features")  # what some models take beside a text
-_OTHER = ("softcap", "s_aux", "cache")  # what makes weights other than softmax(scale·q·k + mask)
+_WAYS = "run it with output_attentions and give them to measure(attention=…), or q and k"
 
 
 def _mask(mask: Any, bias: Any) -> np.ndarray | None:
@@ -68,8 +69,8 @@ def _refuse_model(model: Any) -> None:
     if main != "input_ids":
         raise InputError("model", name, f"takes {main}, not token ids; give a text model, {out}")
     if "decoder_input_ids" in takes:
-        fix = "is an encoder with a decoder, which read two texts; measure model.get_encoder()"
-        raise InputError("model", name, f"{fix}, {out}")
+        fix = "is an encoder with a decoder, which read two texts; measure model.get_encoder(), or"
+        raise InputError("model", name, f"{fix} model.get_decoder() alone, {out}")
     if any(part.training for part in model.modules()):
         fix = "is in training mode, where dropout is random; call model.eval() first"
         raise InputError("model", name, fix)
@@ -98,11 +99,77 @@ def _looks_back(mask: Any) -> bool:
 
 def _refuse_other(module: Any, query: Any, key: Any, given: dict[str, Any]) -> None:
     """Refuse a layer that is not softmax of q·k over one text."""
-    odd = [name for name in _OTHER if given.get(name) is not None]
-    if odd or query.shape[2] != key.shape[2]:
-        what = f"takes {odd[0]}" if odd else "looks at another text"
-        fix = "; only softmax(scale·q·k + mask) over the text itself is measured"
-        raise InputError("model", type(module).__name__, what + fix)
+    cached = given.get("cache") is not None
+    if cached or query.shape[2] != key.shape[2]:
+        what = "takes a cache" if cached else "looks at another text"
+        fix = f"only attention over the text itself is measured; {_WAYS}"
+        raise InputError("model", type(module).__name__, f"{what}; {fix}")
+
+
+def _layer(
+    query: Any, key: Any, causal: bool, mask: Any, sink: int, of: Sequence[str], given: Any
+) -> dict[str, Any]:
+    """One layer measured, with its soft cap and its learned sink, if it has them."""
+    q, k = (x[0].detach().float().cpu().numpy() for x in (query, key))
+    options = {"scale": given.get("scaling"), "softcap": given.get("softcap")}
+    source = of_queries(q, k, causal=causal, mask=mask, **options)
+    found, unit = measured(source, sink, of), given.get("s_aux")
+    if unit is not None:
+        found["learned_sink"] = learned(source, unit.detach().float().cpu().numpy())
+    return found
+
+
+def _output(query: Any, key: Any, value: Any, mask: Any, causal: bool, given: Any) -> Any:
+    """What a layer with a soft cap or a learned sink passes on, [1, T, heads, d]."""
+    torch = library("torch", "torch")
+    shared, length = query.shape[1] // key.shape[1], query.shape[2]
+    key, value = (x.repeat_interleave(shared, 1) for x in (key, value))
+    scale, cap, unit = (given.get(name) for name in ("scaling", "softcap", "s_aux"))
+    logits = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if cap is not None:
+        logits = cap * torch.tanh(logits / cap)
+    if mask is None and causal:
+        mask = torch.ones(length, length, dtype=torch.bool, device=query.device).tril()
+    if mask is not None and mask.dtype == torch.bool:
+        logits = logits.masked_fill(~mask, -torch.inf)
+    elif mask is not None:
+        logits = logits + mask
+    if unit is not None:
+        beside = unit.to(logits.dtype).reshape(1, -1, 1, 1).expand(*logits.shape[:3], 1)
+        logits = torch.cat([logits, beside], -1)
+    p = torch.softmax(logits, -1, dtype=torch.float32)[..., :length]
+    return (p.to(value.dtype) @ value).transpose(1, 2).contiguous()
+
+
+def _by_weights(
+    model: Any, ids: Any, plain: Any, sink: int, of: Sequence[str]
+) -> tuple[list[dict[str, Any]], bool]:
+    """The layers of a model that has attention functions of its own, from what it returns.
+
+    Args:
+        model: the model.
+        ids: of the text.
+        plain: what it returned when it was not asked for weights.
+        sink: position of the sink key.
+        of: what else to measure.
+
+    Raises:
+        InputError: it returns no attention weights, or others than those it runs with.
+    """
+    torch = library("torch", "torch")
+    try:
+        with torch.no_grad():
+            out = model(input_ids=ids, use_cache=False, output_attentions=True)
+        weights = [x[0].float().cpu().numpy() for x in out.attentions]
+    except Exception as error:  # whatever the code of a model raises
+        fix = f"did not ask the library for its attention function, nor return weights; {_WAYS}"
+        raise InputError("model", type(model).__name__, fix) from error
+    if not torch.allclose(out[0], plain[0], rtol=1e-2, atol=1e-2 * float(plain[0].abs().max())):
+        fix = "runs another attention when it returns weights; load it with "
+        fix += "attn_implementation='eager'"
+        raise InputError("model", type(model).__name__, fix)
+    causal = not any(np.triu(x, 1).any() for x in weights)
+    return [measured(of_weights(x, causal=causal), sink, of) for x in weights], causal
 
 
 def measure_transformers(
@@ -111,7 +178,8 @@ def measure_transformers(
     """Measure the self-attention of a `transformers` model on one text.
 
     The model runs once, with an attention function that measures q, k, scale and mask of each layer
-    and leaves the rest to the library's own; its former function is put back.
+    and leaves the rest to the library's own; its former function is put back. A model with an
+    attention of its own (GPT-J, Falcon, Bloom) runs once more for its weights, without logits.
 
     Args:
         model: a model of the library, on any device and of any type, after `model.eval()`.
@@ -120,11 +188,11 @@ def measure_transformers(
         of: what else to measure, as `sparsity.measure` has it.
 
     Returns:
-        As `sparsity.measure`.
+        As `sparsity.measure`; with learned sinks also `learned_sink`, their weight in each row.
 
     Raises:
         InputError: a model in training mode, one that does not run on token ids alone, or attention
-            that is not softmax of q·k over the text itself.
+            that is over another text, or that the model does not show.
     """
     also = asked.names(of)
     torch, extra = library("torch", "torch"), "'sparsity[transformers]'"
@@ -145,26 +213,27 @@ def measure_transformers(
         if len(ways) > 1:
             fix = "has layers of several kinds or sizes; give q and k of each kind to measure()"
             raise InputError("model", type(model).__name__, fix)
-        q, k = (x[0].detach().float().cpu().numpy() for x in (query, key))
-        source = of_queries(q, k, scale=given.get("scaling"), causal=causal, mask=mask)
-        layers.append(measured(source, sink, also))
-        return interface["sdpa"](module, query, key, value, attention_mask, **given)
+        layers.append(_layer(query, key, causal, mask, sink, also, given))
+        if given.get("softcap") is None and given.get("s_aux") is None:
+            return interface["sdpa"](module, query, key, value, attention_mask, **given)
+        return _output(query, key, value, attention_mask, causal, given), None
 
     transformers.AttentionInterface.register(_NAME, attend)
     transformers.AttentionMaskInterface.register(_NAME, sdpa_mask)
     model.set_attn_implementation(_NAME)
     try:
         with torch.no_grad():
-            model(input_ids=ids, use_cache=False)
+            plain = model(input_ids=ids, use_cache=False)
     except InputError:
         raise
     except Exception as error:  # whatever the code of a model raises
         raise _not_run(model, ids.shape[1], error) from error
     finally:
         model.set_attn_implementation(kept)
-    if not layers:
-        fix = "did not ask the library for its attention function; give q and k to measure()"
-        raise InputError("model", type(model).__name__, fix)
-    ((_, causal),) = ways
     attributes = {"title": "attention of a model, measured", "model": type(model).__name__}
+    attributes["measured_from"] = "queries and keys" if layers else "attention weights"
+    if layers:
+        ((_, causal),) = ways
+    else:
+        layers, causal = _by_weights(model, ids, plain, sink, also)
     return dataset(layers, attributes | {"sink": int(sink), "causal": int(causal)})

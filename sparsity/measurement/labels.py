@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 
 from sparsity import quantities
-from sparsity.measurement import law
+from sparsity.measurement import law, sinks
 from sparsity.measurement.layers import contexts, measure_layer
 from sparsity.measurement.sources import Source
 from sparsity.output import netcdf, replacing
@@ -33,6 +33,11 @@ MEANING = {
     "sink_mass": "weight p of the sink key",
     "n_eff_rest": "n_eff of the row without the sink key",
     "S_rest": "S of the row without the sink key",
+    "length_others": "keys that the row sees and that are no sinks",
+    "n_eff_others": "n_eff of the row without all of its sinks",
+    "S_others": "S of the row without all of its sinks",
+    "sinks_mass": "weight p of all sinks together",
+    "learned_sink": "weight of the learned sink beside the keys, whose p sum to 1 without it",
     "beta": "mean of the row's logits",
     "gamma": "standard deviation of the row's logits",
     "skew": "skewness of the row's logits",
@@ -44,23 +49,33 @@ MEANING = {
     "skew_rest": "skewness of the logits without the sink key",
     "kurtosis_rest": "excess kurtosis of the logits without the sink key",
     "distance_rest": "Kolmogorov–Smirnov distance of the logits without the sink key",
+    "gamma_others": "standard deviation of the logits without all sinks",
+    "sinks_logit": "log Σ e^s over the sinks less the mean of the other logits",
     "S_limit": "limit law exp(−gamma²/2)",
     "S_exact": "exact law √(E n_eff/n) of n Gaussian logits of spread gamma",
     "S_limit_rest": "limit law exp(−gamma_rest²/2)",
     "S_exact_rest": "exact law of n − 1 Gaussian logits of spread gamma_rest",
+    "S_limit_others": "limit law exp(−gamma_others²/2)",
+    "S_exact_others": "exact law of length_others Gaussian logits of spread gamma_others",
     "residual_limit": "log(S / S_limit)",
     "residual_exact": "log(S / S_exact)",
     "residual_limit_rest": "log(S_rest / S_limit_rest)",
     "residual_exact_rest": "log(S_rest / S_exact_rest)",
+    "residual_limit_others": "log(S_others / S_limit_others)",
+    "residual_exact_others": "log(S_others / S_exact_others)",
     "rank_limit": "Spearman correlation over rows of S with the limit law",
     "rank_exact": "Spearman correlation over rows of S with the exact law",
     "rank_limit_rest": "Spearman correlation over rows of S_rest with its limit law",
     "rank_exact_rest": "Spearman correlation over rows of S_rest with its exact law",
+    "rank_limit_others": "Spearman correlation over rows of S_others with its limit law",
+    "rank_exact_others": "Spearman correlation over rows of S_others with its exact law",
     "departs": "share of the rows of 50 keys or more that fail Lilliefors' test, sink left out",
     "last_row": "weights p of the last query on every key",
+    "key_importance": "mean weight of the key over the rows that see it, if a quarter do",
     "importance": "mean weight of the sink key over the rows that see it",
     "top_importance": "largest such mean of any key seen by a quarter of the rows or more",
     "top_key": "position of that key",
+    "token": "the token at each position, as the vocabulary spells it",
     "loss": "mean next-token loss, in nats",
 }
 
@@ -84,19 +99,20 @@ def predicted(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The laws at each row's own n and γ̂, residuals, and rank correlations of each head.
 
     Args:
-        found: a layer of logits, as `measure_layer` returns it.
+        found: a layer of logits, as `measure_layer` and `sinks.without` return it.
 
     Returns:
         By name, [heads, T], or [heads] for correlations; single precision.
     """
     n, out = found["length"], {}
-    counts = n >= SHORTEST
+    counts, keys = n >= SHORTEST, n - np.isfinite(found["sink_logit"])
+    rows = (("", n), ("_rest", keys), ("_others", found["length_others"]))
     with np.errstate(divide="ignore", invalid="ignore", under="ignore"):
-        for tag, keys in (("", n), ("_rest", n - np.isfinite(found["sink_logit"]))):
+        for tag, seen in rows:
             S, gamma = found[f"S{tag}"], found[f"gamma{tag}"]
             for name, log_S in (
                 ("limit", law.log_limit(gamma)),
-                ("exact", np.log(law.exact(keys, gamma))),
+                ("exact", np.log(law.exact(seen, gamma))),
             ):
                 out[f"S_{name}{tag}"] = np.exp(log_S)
                 out[f"residual_{name}{tag}"] = np.log(S) - log_S
@@ -112,8 +128,9 @@ def predicted(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def measured(source: Source, sink: int = 0, of: Sequence[str] = ()) -> dict[str, np.ndarray]:
-    """A layer measured and, where it has logits, with its predictions; see `measure_layer`."""
+    """A layer measured, with and without its sinks, beside its predictions where it has logits."""
     found = measure_layer(source, sink, of)
+    found |= sinks.without(source, sinks.found(found["key_importance"]), found, sink)
     return found | predicted(found) if "gamma" in found else found
 
 
@@ -144,12 +161,14 @@ def dataset(
     at = [length] if found["importance"].shape[-1] == 1 else contexts(length)
     variables = {}
     for name, values in found.items():
-        last = ("key",) if name == "last_row" else ("row",)
-        if name in _BY_CONTEXT:
+        last = ("row",)
+        if name in ("last_row", "key_importance"):
+            last = ("key",)
+        elif name in _BY_CONTEXT:
             last = ("context",)
         elif name.startswith("rank_") or name == "departs":
             last = ()
-        if name == "length":
+        if name in ("length", "length_others"):
             values = values.astype(np.int32)
         labels = _labels(name)
         variables[name] = (("layer", "head", *last), values, labels)

@@ -115,7 +115,8 @@ def measure_layer(source: Source, sink: int = 0, of: Sequence[str] = ()) -> dict
         length, the keys in sight [heads, T]; and by context length, [heads, contexts]:
         importance of the sink, the mean of what the rows that see it give it, NaN where none does;
         top_importance, the largest of any key that at least a quarter of the rows see, and top_key,
-        its position; rows of zeros count for neither. last_row, the last query's p [heads, T].
+        its position; rows of zeros count for neither. key_importance, that mean of every key over
+        all rows, NaN where less than a quarter see it; last_row, the last query's p [heads, T].
 
     Raises:
         InputError: no such key as `sink`, weights that are not what they are said to be, or the
@@ -149,6 +150,7 @@ def measure_layer(source: Source, sink: int = 0, of: Sequence[str] = ()) -> dict
         found = _statistics(found)
     columns = (np.stack(column, axis=1) for column in zip(*sinks, strict=True))
     found |= dict(zip(("importance", "top_importance", "top_key"), columns, strict=True))
+    found["key_importance"] = _importance(received, seen, length)
     found["last_row"] = last
     if of:
         work = functools.partial(asked.block, source, sink, of)
@@ -172,11 +174,16 @@ def _fill(
         found[name][heads, start:stop] = value
 
 
+def _importance(received: np.ndarray, seen: np.ndarray, stop: int) -> np.ndarray:
+    """Of keys that a quarter of the rows see, the mean of what these give them; else NaN."""
+    often = (4 * seen >= stop) & (seen > 0)
+    return np.where(often, received / np.maximum(seen, 1), np.nan)
+
+
 def _sinks(received: np.ndarray, seen: np.ndarray, sink: int, stop: int) -> tuple[np.ndarray, ...]:
     with np.errstate(divide="ignore", invalid="ignore"):
-        alpha = received / seen
-    often = np.where((4 * seen >= stop) & (seen > 0), alpha, -1.0)
-    top = often.argmax(-1)
+        alpha = received[:, sink] / seen[:, sink]
+    often = _importance(received, seen, stop)
+    top = np.where(np.isnan(often), -1.0, often).argmax(-1)
     best = np.take_along_axis(often, top[:, None], axis=-1)[:, 0]
-    best = np.where(best < 0, np.nan, best)
-    return alpha[:, sink].astype(np.float32), best.astype(np.float32), top.astype(np.int32)
+    return alpha.astype(np.float32), best.astype(np.float32), top.astype(np.int32)

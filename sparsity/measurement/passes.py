@@ -29,6 +29,7 @@ class Layout(NamedTuple):
         keys: at a time.
         length: keys there are; the arrays may hold more.
         causal: whether a query sees only itself and the keys before it.
+        softcap: the cap of cap·tanh(s/cap), before the mask; None for none.
     """
 
     groups: int
@@ -36,6 +37,7 @@ class Layout(NamedTuple):
     keys: int
     length: int
     causal: bool
+    softcap: float | None
 
 
 class Place(NamedTuple):
@@ -92,7 +94,7 @@ def _part(x: Any, at: Any, size: int) -> Any:
 @functools.partial(jax.jit, static_argnums=0)
 def block(layout: Layout, q: Any, k: Any, scale: Any, place: Place, mask: Mask) -> Found:
     """The block of queries [groups, heads, T, d] and keys [groups, keys, d] at some place."""
-    (groups, size, width, length, causal), dtype = layout, q.dtype
+    (groups, size, width, length, causal, cap), dtype = layout, q.dtype
     first = jnp.minimum(place.start, length - size)  # blocks are all of one size
     own = jax.lax.dynamic_slice_in_dim(q, place.group, groups, axis=0)
     own = scale * jax.lax.dynamic_slice_in_dim(own, first, size, axis=2)
@@ -102,6 +104,8 @@ def block(layout: Layout, q: Any, k: Any, scale: Any, place: Place, mask: Mask) 
     def logits(start: Any, count: int) -> tuple[Any, Any]:
         keys = jax.lax.dynamic_slice_in_dim(beside, start, count, axis=1)
         s = jnp.einsum("ghrd,gkd->ghrk", own, keys, precision="highest")
+        if cap is not None:
+            s = cap * jnp.tanh(s / cap)
         j = start + jnp.arange(count, dtype="int32")
         seen = j < length
         if causal:
@@ -169,7 +173,7 @@ def arrays(source: Logits) -> Arrays:
         q, k = (jnp.asarray(x, source.dtype) for x in (source.queries, source.keys))
         k = jnp.pad(k, ((0, 0), (0, -length % width), (0, 0)))
         q = q.reshape(groups, heads, length, dim)
-        layout = Layout(together, size, width, length, source.causal)
+        layout = Layout(together, size, width, length, source.causal, source.softcap)
         return Arrays(layout, q, k, jnp.asarray(source.scale, source.dtype))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.measurement.parts import centred
+from sparsity.measurement.score_parts import centred
 
 LAST = 4  # keys, the nearest, that are left out
 TAIL = 0.05  # share of the keys that is the upper tail

@@ -61,6 +61,7 @@ class Logits:
     scale: float
     causal: bool
     mask: Any
+    softcap: float | None = None  # the cap of cap·tanh(s/cap), before the mask
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -101,13 +102,38 @@ class Logits:
         logits = _product(q, self.keys[:, :width]).reshape(heads, stop - start, width)
         _finite("logits", logits)
         seen = _seen(self, start, stop, width, logits)
+        xp = logits.__array_namespace__()
+        if self.softcap is not None:
+            logits = self.softcap * xp.tanh(logits / self.softcap)
         if self.mask is not None and self.mask.dtype.kind == "f":
-            xp = logits.__array_namespace__()
             logits = logits + xp.where(seen, _entries(self, start, stop, width), 0.0)
         return logits, seen
 
 
 Source = Weights | Logits
+
+
+def of_heads(source: Source, heads: np.ndarray) -> Source:
+    """Some of the heads, by their numbers; each with a key head of its own."""
+    mask = _of_heads(source.mask, heads)
+    if isinstance(source, Weights):
+        return replace(source, weights=source.weights[heads], mask=mask)
+    shared = source.queries.shape[0] // source.keys.shape[0]
+    own = {"queries": source.queries[heads], "keys": source.keys[heads // shared]}
+    return replace(source, **own, mask=mask)
+
+
+def sees(source: Source, key: int) -> np.ndarray:
+    """Which rows see the key, [1 or heads, T]."""
+    heads, length = source.shape
+    if source.mask is None:
+        return (np.arange(length) >= key)[None] | (not source.causal)
+    step = max(1, 2**22 // (heads * length))
+    parts = [
+        _seen(source, start, min(start + step, length), length, source.mask)[..., key]
+        for start in range(0, length, step)
+    ]
+    return np.concatenate(parts, axis=1)
 
 
 def width(source: Source, stop: int, sink: int) -> int:
@@ -135,7 +161,7 @@ def _product(q: Any, k: Any) -> Any:
     return np.asarray(product) if isinstance(q, np.ndarray) else product
 
 
-def _of_heads(mask: Any, heads: slice) -> Any:
+def _of_heads(mask: Any, heads: slice | np.ndarray) -> Any:
     return mask if mask is None or len(mask) == 1 else mask[heads]
 
 
@@ -201,6 +227,10 @@ def _mask(mask: Any, heads: int, length: int) -> Any:
     return mask if mask.ndim == 3 else mask[None]
 
 
+def _batch(x: Any) -> str:
+    return f"; of {x.shape[0]} texts measure one at a time" if x.ndim == 4 else ""
+
+
 def of_weights(weights: Any, *, causal: bool = True, mask: Any = None) -> Weights:
     """A layer of attention weights [heads, T, T], queries before keys, as `measure` takes it.
 
@@ -209,7 +239,7 @@ def of_weights(weights: Any, *, causal: bool = True, mask: Any = None) -> Weight
     """
     x = array("attention", weights)
     if x.ndim != 3 or x.shape[1] != x.shape[2] or 0 in x.shape:
-        fix = "give [heads, tokens, tokens] in each layer, queries before keys"
+        fix = "give [heads, tokens, tokens] in each layer, queries before keys" + _batch(x)
         raise InputError("attention", f"array of shape {x.shape}", fix)
     mask = _mask(mask, *x.shape[:2])
     if mask is not None and mask.dtype.kind == "f":
@@ -226,8 +256,19 @@ def of_queries(
     pairing: str = "half",
     causal: bool = True,
     mask: Any = None,
+    softcap: float | None = None,
 ) -> Logits:
     """A layer of queries [heads, T, d] and keys [kv heads, T, d], options as `measure` has them.
+
+    Args:
+        queries: [heads, T, d].
+        keys: [kv heads, T, d].
+        scale: as in `measure`, and so are the next four.
+        rope: base of rotary positions to be applied.
+        pairing: of their planes.
+        causal: whether a query looks back only.
+        mask: bool, or numbers to add.
+        softcap: the cap of cap·tanh(s/cap), applied to scaled logits before the mask is added.
 
     Raises:
         InputError: not such arrays.
@@ -235,7 +276,8 @@ def of_queries(
     q, k = array("queries", queries), array("keys", keys)
     shapes = f"arrays of shape {q.shape} and {k.shape}"
     if q.ndim != 3 or k.ndim != 3 or q.shape[1:] != k.shape[1:] or 0 in (*q.shape, *k.shape):
-        raise InputError("queries and keys", shapes, "give [heads, tokens, dim] in each layer")
+        fix = "give [heads, tokens, dim] in each layer" + _batch(q)
+        raise InputError("queries and keys", shapes, fix)
     if q.shape[0] % k.shape[0]:
         raise InputError("queries and keys", shapes, "key heads must divide query heads")
     _finite("queries", q)
@@ -249,4 +291,6 @@ def of_queries(
         number("rope", rope, "give the base, a number > 0", lambda x: x > 0)
         at = np.arange(length)
         q, k = (rotation.rotate(x, at, pairing, base=rope) for x in (q, k))
-    return Logits(q, k, float(scale), causal, _mask(mask, heads, length))
+    if softcap is not None:
+        number("softcap", softcap, "give the cap, a number > 0", lambda x: x > 0)
+    return Logits(q, k, float(scale), causal, _mask(mask, heads, length), softcap)

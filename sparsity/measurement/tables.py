@@ -22,6 +22,8 @@ _RANKS = {  # the limit law e^(−γ²/2) ranks rows as −γ does, which does n
     "rank_exact": ("S", "S_exact", 1),
     "rank_limit_rest": ("S_rest", "gamma_rest", -1),
     "rank_exact_rest": ("S_rest", "S_exact_rest", 1),
+    "rank_limit_others": ("S_others", "gamma_others", -1),
+    "rank_exact_others": ("S_others", "S_exact_others", 1),
 }
 
 
@@ -58,34 +60,57 @@ def asked_for(data: xarray.Dataset) -> list[str]:
     return [str(x) for x in data.data_vars if x not in MEANING and "row" in data[x].dims]
 
 
-def sink_rate(data: xarray.Dataset, context: int, epsilon: float) -> float:
-    """Share of texts, layers and heads in which the sink's importance exceeds ε; see `sinks`."""
-    known = pooled(data.sel(context=context), "importance")
-    return float(np.mean(known > epsilon)) if len(known) else math.nan
+def sink_rate(
+    data: xarray.Dataset, context: int, epsilon: float, name: str = "importance"
+) -> float:
+    """Share of texts, layers and heads in which a sink's importance exceeds ε; see `sinks`.
+
+    Args:
+        data: the measurement.
+        context: T.
+        epsilon: ε.
+        name: "importance" of the first token, or "top_importance" of any key.
+    """
+    return _share(pooled(data.sel(context=context), name), epsilon)
 
 
-def _row(data: xarray.Dataset, context: int) -> dict[str, Any]:
-    rows = rows_at(data, context)
-    found: dict[str, Any] = {
-        "T": int(context),
-        "S": float(pooled(rows, "S").mean()),
-        "n_eff": _median(rows, "n_eff"),
-        "n_eff_rest": _median(rows, "n_eff_rest"),
-        "largest": _median(rows, "largest"),
-        "sink_mass": float(pooled(rows, "sink_mass").mean()),
-    }
+def _share(values: np.ndarray, epsilon: float) -> float:
+    return float(np.mean(values > epsilon)) if len(values) else math.nan
+
+
+def _sinks(data: xarray.Dataset, rows: xarray.Dataset, context: int) -> dict[str, float]:
+    """Sink rates: as published, of any key, and of the rows T/2 < n ≤ T alone."""
+    found = {}
+    late = rows[["sink_mass", "sinks_mass"]].mean("row")
     for epsilon in THRESHOLDS:
         found[f"sink_rate_{epsilon:g}"] = sink_rate(data, context, epsilon)
+        found[f"any_rate_{epsilon:g}"] = sink_rate(data, context, epsilon, "top_importance")
+        found[f"late_rate_{epsilon:g}"] = _share(pooled(late, "sink_mass"), epsilon)
+        found[f"sinks_rate_{epsilon:g}"] = _share(pooled(late, "sinks_mass"), epsilon)
+    return found
+
+
+def row(data: xarray.Dataset, context: int) -> dict[str, Any]:
+    """One row of `summary`."""
+    rows = rows_at(data, context)
+    found: dict[str, Any] = {"T": int(context)}
+    for name in ("S", "sink_mass", "sinks_mass"):
+        found[name] = float(pooled(rows, name).mean())
+    for name in ("n_eff", "n_eff_rest", "n_eff_others", "largest"):
+        found[name] = _median(rows, name)
+    found |= _sinks(data, rows, context)
     for name in asked_for(data):
         found[name] = _mean(rows, name)
     if "gamma" in rows:
-        found["gamma"] = _median(rows, "gamma")
-        found["gamma_rest"] = _median(rows, "gamma_rest")
+        for name in ("gamma", "gamma_rest", "gamma_others"):
+            found[name] = _median(rows, name)
         unit = rows.assign(unit=rows["gamma_rest"] / np.sqrt(np.log(np.maximum(rows["length"], 2))))
         found["gamma_rest_over_root_log_n"] = _median(unit, "unit")
         with np.errstate(over="ignore"):  # e^(γ²/2) of wide logits is infinite
-            for law in ("limit", "exact", "limit_rest", "exact_rest"):
-                found[f"ratio_{law}"] = float(np.exp(_median(rows, f"residual_{law}")))
+            for law in ("limit", "exact"):
+                for tag in ("", "_rest", "_others"):
+                    middle = _median(rows, f"residual_{law}{tag}")
+                    found[f"ratio_{law}{tag}"] = float(np.exp(middle))
         for key, (x, y, sign) in _RANKS.items():
             pair = (np.asarray(rows[v], np.float64).ravel() for v in (x, y))
             found[key] = sign * float(rank_correlation(*pair))
@@ -101,15 +126,32 @@ def summary(data: xarray.Dataset) -> list[dict[str, Any]]:
     Returns:
         JSON-ready rows. Row statistics are over all rows in the second half of the context
         (T/2 < n ≤ T), layers, heads and texts; ratios are medians of measured over predicted S;
-        rank correlations are Spearman's over the same rows; sink rates are those of `sinks`;
-        quantities that were asked for are means.
+        rank correlations are Spearman's over the same rows, and quantities that were asked for are
+        means. "_rest" is without the sink key, "_others" without all sinks. Shares of texts, layers
+        and heads: sink_rate, where the sink key's importance over all rows so far exceeds ε, as
+        published; any_rate, where any key's does; late_rate and sinks_rate, where the mean weight
+        of the sink key, or of all sinks together, does in the rows of the second half.
     """
     runs = [data.sel(bos=b) for b in data["bos"].values] if "bos" in data.dims else [data]
     out = []
     for run in runs:
         start = {"bos": begins(run["bos"])} if "bos" in run.coords else {}
-        out += [start | _row(run, int(context)) for context in run["context"].values]
+        out += [start | row(run, int(context)) for context in run["context"].values]
     return out
+
+
+def by_text(data: xarray.Dataset, bos: int = 0) -> list[dict[str, Any]]:
+    """A row for each text at the longest context, as `summary` has them, with its loss.
+
+    Args:
+        data: from `measure_model`.
+        bos: which of its ways of running the texts, by place.
+    """
+    run, T = data.isel(bos=bos), int(data["context"][-1])
+    return [
+        {"text": str(name), **row(run.sel(text=[name]), T), "loss": float(run["loss"][i])}
+        for i, name in enumerate(run["text"].values)
+    ]
 
 
 COLUMNS = (  # key, title in a terminal ("" for none), title on a page, format
@@ -117,8 +159,10 @@ COLUMNS = (  # key, title in a terminal ("" for none), title on a page, format
     ("S", "mean S", "mean S", ".3f"),
     ("n_eff", "n_eff", "n_eff", ".2f"),
     ("n_eff_rest", "no sink", "without sink", ".2f"),
+    ("n_eff_others", "no sinks", "without all sinks", ".2f"),
     ("sink_rate_0.3", "sink .3", "sink rate 0.3", ".1%"),
     ("sink_rate_0.8", "sink .8", "0.8", ".1%"),
+    ("sinks_rate_0.3", "sinks .3", "all sinks 0.3", ".1%"),
     ("gamma_rest", "γ", "γ̂", ".2f"),
     ("ratio_limit_rest", "S/limit", "S/limit", ".3g"),
     ("ratio_exact_rest", "S/exact", "S/exact", ".3g"),
@@ -126,6 +170,7 @@ COLUMNS = (  # key, title in a terminal ("" for none), title on a page, format
     ("rank_exact_rest", "rank ex", "rank, exact", ".2f"),
     ("ratio_limit", "", "whole row: S/limit", ".3g"),
     ("ratio_exact", "", "S/exact", ".3g"),
+    ("ratio_exact_others", "no sinks", "without all sinks: S/exact", ".3g"),
 )
 
 
@@ -148,5 +193,5 @@ def text(rows: list[dict[str, Any]]) -> str:
         cells = [f"{row[key]:{form}}".rjust(widths[key]) for key, _, form in columns]
         word = {True: "with ", False: "none ", None: "     "}[row["bos"]] if bos else ""
         lines.append(" ".join([*([word] if bos else []), *cells]))
-    notes = "n_eff: median; 'no sink', γ, S/law and rank correlations: rows without the sink key"
+    notes = "n_eff: median; 'no sink', γ, S/law, ranks: without the first key; 'no sinks': any"
     return "\n".join([*lines, notes])

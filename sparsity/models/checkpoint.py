@@ -9,11 +9,14 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sparsity.errors import InputError
+
+if TYPE_CHECKING:
+    from sparsity.models.tokens import Tokenizer
 
 OUTER = ("embed", "norm", "head")
 LAYER = ("attn_norm", "q", "k", "v", "o", "mlp_norm", "gate", "up", "down")
@@ -70,7 +73,7 @@ class Checkpoint:
         name: what the model calls itself.
         config: its sizes.
         read: (name, layer or None) -> the tensor as stored, [outputs, inputs], or None.
-        encode: text -> token ids, nothing added.
+        encode: text -> token ids, nothing added; `encode.words(ids)` spells them.
     """
 
     path: Path
@@ -78,7 +81,7 @@ class Checkpoint:
     name: str
     config: Config
     read: Callable[[str, int | None], np.ndarray | None]
-    encode: Callable[[str], list[int]]
+    encode: Tokenizer
 
     def tensor(self, name: str, layer: int | None = None) -> np.ndarray:
         """A tensor in single precision; "head" is "embed" where the two are tied.

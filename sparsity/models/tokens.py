@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sparsity.errors import InputError
 from sparsity.models.checkpoint import library, refusal
 
-Encode = Callable[[str], list[int]]
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """Text to token ids, nothing added, and ids to the words of the vocabulary.
+
+    Args:
+        own: the tokenizer of the library.
+    """
+
+    own: Any
+
+    def __call__(self, text: str) -> list[int]:
+        """The ids."""
+        return self.own.encode(text, add_special_tokens=False).ids
+
+    def words(self, ids: Iterable[int]) -> list[str]:
+        """Each token as the vocabulary spells it: a space before it as Ġ, "" for an unknown id."""
+        return [self.own.id_to_token(int(i)) or "" for i in ids]
+
 
 _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
@@ -16,7 +36,7 @@ _LLAMA3 = (
 )
 
 
-def from_file(path: Path) -> Encode:
+def from_file(path: Path) -> Tokenizer:
     """The tokenizer of a tokenizer.json; nothing is added to the text.
 
     Raises:
@@ -29,7 +49,7 @@ def from_file(path: Path) -> Encode:
         tokenizer = tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # noqa: BLE001  the library raises no class of its own
         raise refusal(path, error) from None
-    return lambda text: tokenizer.encode(text, add_special_tokens=False).ids
+    return Tokenizer(tokenizer)
 
 
 def bpe(
@@ -40,7 +60,7 @@ def bpe(
     tokens: Sequence[str],
     merges: Sequence[str],
     whole: Sequence[str] = (),
-) -> Encode:
+) -> Tokenizer:
     """A byte-level BPE tokenizer as GGUF files carry it.
 
     Args:
@@ -82,7 +102,7 @@ def bpe(
     tokenizer = tokenizers.Tokenizer(model)
     tokenizer.pre_tokenizer = cut.Sequence(pieces[pre])
     tokenizer.add_special_tokens([tokenizers.AddedToken(x, normalized=False) for x in whole])
-    return lambda text: tokenizer.encode(text, add_special_tokens=False).ids
+    return Tokenizer(tokenizer)
 
 
 def read_text(path: Path) -> str:

@@ -20,7 +20,10 @@ __all__ = ["CLAIMS", "Evidence", "judge"]
 
 _GU = "Gu et al. (2024), When Attention Sink Emerges in Language Models, arXiv 2410.10781"
 _BARBERO = "Barbero et al. (2025), Why do LLMs attend to the first token?, arXiv 2504.02732"
-_NO_SINK = "Rows without the first token; at length T all rows with T/2 < n ≤ T."
+_NO_SINK = (
+    "Rows without their sinks, the keys that take more than 0.1 of the weight on average; at "
+    "length T all rows with T/2 < n ≤ T."
+)
 
 
 def _none() -> Any:
@@ -58,7 +61,7 @@ CLAIMS: tuple[Claim, ...] = (
         key="dropping-the-sink",
         source="this project's sums over rows",
         statement="The sink hides how many tokens a head attends to.",
-        formula="1/n_eff = m² + (1 − m)²/n_eff′, with mass m on the sink and n_eff′ without it",
+        formula="1/n_eff = m² + (1 − m)²/n_eff′, with mass m on one sink and n_eff′ without it",
         proof="Σp² splits into the sink's and the others'.",
         judge=judges.dropping,
     ),

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     import xarray
 
 
-SINK = 0.3  # importance of a sink's first token, as [Gu] has it
+SINK = 0.3  # mean weight on the sinks of a head that has some; [Gu]'s ε of the first token
 
 
 @dataclass(frozen=True)
 class Sinks:
-    """The heads whose first token is a sink at the shortest context, followed to the longest.
+    """The heads that have sinks at the shortest context, followed to the longest.
 
     Args:
         heads: how many (texts times heads).
-        mass: median weight of the first token over their rows, by context length T.
-        logit: median of its logit less the mean of the others.
+        mass: median weight of all sinks together over their rows, by context length T.
+        logit: median of log Σ e^s over the sinks, less the mean of the other logits.
         needed: the logit that would keep the mass at the shortest T: exactly, beside as many
             Gaussian logits as the others are, of their median γ̂.
     """
@@ -39,17 +39,18 @@ class Sinks:
 
     @classmethod
     def of(cls, data: xarray.Dataset) -> Sinks:
-        here = data["importance"].isel(context=0) > SINK
+        first = tables.rows_at(data, int(data["context"][0]))
+        here = first["sinks_mass"].mean("row") > SINK
         found: list[tuple[float, ...]] = []
         for T in data["context"].values if here.any() else ():
             rows = tables.rows_at(data, int(T)).where(here)
             mass, logit, gamma, n = (
                 float(np.median(tables.pooled(rows, name)))
-                for name in ("sink_mass", "sink_logit", "gamma_rest", "length")
+                for name in ("sinks_mass", "sinks_logit", "gamma_others", "length_others")
             )
             keep = float(np.clip(found[0][0] if found else mass, 1e-6, 1 - 1e-6))
             beside = Row("exp", gamma=min(gamma, law.WIDEST))
-            needed = float(sink_logit(keep, beside, length=max(round(n) - 1, 1)))
+            needed = float(sink_logit(keep, beside, length=max(round(n), 1)))
             found.append((mass, logit, needed))
         columns = np.array(found).reshape(-1, 3).T
         return cls(int(here.sum()), *columns)
@@ -76,11 +77,11 @@ class ModelRun:
         T: the context lengths.
         n: the typical length of the rows looked at, 3T/4.
         table: the columns of `tables.summary`.
-        real: how rows without the sink lie to both laws.
+        real: how rows without their sinks lie to both laws.
         ideal: how Gaussian rows of the same n and γ̂ do.
-        sinks: the sink heads.
+        sinks: the heads with sinks.
         departs: share of heads where most rows fail Lilliefors' test.
-        identity: largest relative error of 1/n_eff = m² + (1 − m)²/n_eff′.
+        identity: largest relative error of 1/n_eff = m² + (1 − m)²/n_eff′ for the first token.
     """
 
     bos: bool | None
@@ -119,10 +120,9 @@ class ModelRun:
 
 
 def _others(rows: xarray.Dataset) -> tuple[np.ndarray, ...]:
-    """Keys, γ̂ and S of all rows without their sink, where the laws say something of them."""
-    sees = np.isfinite(rows["sink_logit"].values)
-    n = (rows["length"].values - sees).astype(float).ravel()
-    gamma, S = (rows[name].values.astype(float).ravel() for name in ("gamma_rest", "S_rest"))
+    """Keys, γ̂ and S of all rows without their sinks, where the laws say something of them."""
+    names = ("length_others", "gamma_others", "S_others")
+    n, gamma, S = (rows[name].values.astype(float).ravel() for name in names)
     known = (n > 1) & (gamma <= law.WIDEST) & np.isfinite(S)
     return n[known], gamma[known], S[known]
 
@@ -152,8 +152,9 @@ class Evidence:
 
     def numbers(self) -> dict[str, Any]:
         """The table, JSON-ready, as evidence."""
-        keys = ("T", "n_eff", "n_eff_rest", "sink_rate_0.3", "sink_rate_0.8", "gamma_rest")
-        keys += ("ratio_limit_rest", "ratio_exact_rest", "rank_limit_rest", "rank_exact_rest")
+        keys = ("T", "n_eff", "n_eff_others", "sink_rate_0.3", "sink_rate_0.8", "gamma_others")
+        keys += ("any_rate_0.3", "late_rate_0.3", "sinks_rate_0.3", "ratio_limit_others")
+        keys += ("ratio_exact_others", "rank_limit_others", "rank_exact_others")
         rows = []
         for run in self.runs:
             for i in range(len(run.T)):

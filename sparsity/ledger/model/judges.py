@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.ledger.judging import Judged, core, instead, letter
+from sparsity.ledger.judging import Finding, Judged, core, instead, letter
 from sparsity.ledger.model import null
 from sparsity.ledger.model.evidence import Evidence, ModelRun
 
@@ -36,7 +36,7 @@ def exact_law(evidence: Evidence, seed: int) -> Judged:
     findings = []
     for run in evidence.runs:
         off, exact_off = _fits(run.real, "off_limit"), _fits(run.real, "off_exact")
-        limit = run.table["ratio_limit_rest"]
+        limit = run.table["ratio_limit_others"]
         ratio, within, rank, other = (
             (_fits(run.real, name), _fits(run.ideal, name))
             for name in ("ratio", "within", "rank_exact", "rank_limit")
@@ -94,6 +94,7 @@ def first_token(evidence: Evidence, seed: int) -> Judged:
                 np.all(rate > 0.25),
             )
         )
+        findings += _other_sinks(run)
     if len(evidence.runs) == 2:
         without, with_bos = (run.table["sink_rate_0.3"] for run in evidence.runs)
         findings += [
@@ -118,6 +119,31 @@ def first_token(evidence: Evidence, seed: int) -> Judged:
     return findings, evidence.numbers()
 
 
+def _other_sinks(run: ModelRun) -> list[Finding]:
+    """What the first token's rate leaves out: other keys, and the rows of the second half."""
+    rate, some, late, joint = (
+        run.table[f"{name}_rate_0.3"] for name in ("sink", "any", "late", "sinks")
+    )
+    return [
+        letter(
+            "no other key is one in a tenth of the heads or more: with any key in its place the "
+            f"rate is {_percents(some)} ({_named(run)})",
+            np.all(some - rate < 0.1),
+        ),
+        instead(
+            "several keys share a sink: all that take more than 0.1 have more than 0.3 together "
+            f"in {_percents(joint)} of the heads, the first token alone in {_percents(late)}, over "
+            "the rows T/2 < n ≤ T",
+            np.all(joint > late + 0.1),
+        ),
+        instead(
+            "over these rows the rate of the first token alone changes with T by less than half "
+            f"of what the published one does: {_percents(late)}",
+            np.ptp(late) < np.ptp(rate) / 2,
+        ),
+    ]
+
+
 def longer_context(evidence: Evidence, seed: int) -> Judged:
     """The logit of sinks against the one that would keep their mass, and the mass they keep."""
     findings = []
@@ -128,8 +154,9 @@ def longer_context(evidence: Evidence, seed: int) -> Judged:
         some, size = sinks.heads > 0, np.maximum(abs(more), abs(change))
         findings += [
             core(
-                f"the logit that keeps a sink's mass rises with n: {_list(sinks.needed)} above the "
-                f"mean of Gaussian others ({sinks.heads} sink heads, {_named(run)})",
+                f"the logit that keeps the mass of the sinks rises with n: {_list(sinks.needed)} "
+                f"above the mean of Gaussian others ({sinks.heads} heads with sinks, "
+                f"{_named(run)})",
                 some and np.all(np.diff(sinks.needed) > 0),
             ),
             core(
@@ -144,7 +171,8 @@ def longer_context(evidence: Evidence, seed: int) -> Judged:
                 some and np.all(abs(change - more) < size / 2),
             ),
             instead(
-                "the sink rate of one and the same model falls with the context it is measured at: "
+                "the published sink rate of one and the same model falls with the context, as it "
+                "averages in the early rows: "
                 f"{_percents(rates[0])} at ε = 0.3, {_percents(rates[1])} at 0.8 ({_named(run)})",
                 np.all(np.diff(rates, axis=1) < 0),
             ),
@@ -156,11 +184,11 @@ def dropping(evidence: Evidence, seed: int) -> Judged:
     """n_eff with the sink and without it."""
     findings = []
     for run in evidence.runs:
-        gain = run.table["n_eff_rest"] / run.table["n_eff"]
+        gain = run.table["n_eff_others"] / run.table["n_eff"]
         findings.append(
             core(
-                "without the first token the median row attends to more tokens: "
-                f"{_list(run.table['n_eff_rest'], '.1f')} in place of "
+                "without its sinks the median row attends to more tokens: "
+                f"{_list(run.table['n_eff_others'], '.1f')} in place of "
                 f"{_list(run.table['n_eff'], '.1f')} ({_named(run)})",
                 np.all(gain > 1.1),
             )
@@ -179,7 +207,7 @@ def spread(evidence: Evidence, seed: int) -> Judged:
     """γ̂ against ln n and √(ln n)."""
     findings = []
     for run in evidence.runs:
-        gamma = run.table["gamma_rest"]
+        gamma = run.table["gamma_others"]
         log, root = gamma / np.log(run.n), gamma / np.sqrt(np.log(run.n))
         findings += [
             core(f"γ̂ rises with n: {_list(gamma)} ({_named(run)})", np.all(np.diff(gamma) > 0)),
@@ -189,7 +217,7 @@ def spread(evidence: Evidence, seed: int) -> Judged:
             ),
             instead(
                 f"γ̂/√(ln n) is, to 10 %: {_list(root)}. At 1 the limit law has n·S² = 1; the "
-                f"median row attends to {_list(run.table['n_eff_rest'], '.1f')} tokens",
+                f"median row attends to {_list(run.table['n_eff_others'], '.1f')} tokens",
                 np.ptp(root) < 0.1 * root.mean(),
             ),
         ]

@@ -17,10 +17,11 @@ from sparsity.errors import InputError
 from sparsity.figures import measured as pictures
 from sparsity.figures.record import Plate
 from sparsity.ledger import model as claims_model
-from sparsity.measurement import SHAPE, asked, tables
+from sparsity.measurement import SHAPE, asked, spread, tables
+from sparsity.measurement.corpus import Corpus, measure_corpus
 from sparsity.measurement.labels import save
 from sparsity.measurement.runs import measure_model
-from sparsity.models.tokens import read_text
+from sparsity.measurement.texts import named
 from sparsity.output import folder, json_text, netcdf, refuse_unwritable, write
 from sparsity.report.measured import page
 
@@ -60,8 +61,15 @@ class Job:
                 for b in self.data["bos"].values
             ],
             "table": tables.summary(self.data),
+            "texts": (texts := tables.by_text(self.data)),
+            "over texts": spread.over_texts(texts, spread.NAMES),
             "claims": self.claims,
+            "passed_over": self.passed_over(),
         }
+
+    def passed_over(self) -> list[str]:
+        """A line for each text that could not be used."""
+        return [str(line) for line in self.data.attrs.get("passed_over", [])]
 
     def text(self) -> str:
         """The outcome for a terminal."""
@@ -72,20 +80,12 @@ class Job:
         lines = [f"{self.data.attrs['model']}: next-token loss in nats: {loss}"]
         lines += [tables.text(tables.summary(self.data)), ""]
         lines += [f"  {record['verdict']:<10} {record['claim']}" for record in self.claims]
+        lines += [f"Passed over: {line}" for line in self.passed_over()]
         places = self.files[:1] + self.files[-1:] if self.claims else self.files
         return "\n".join([*lines, f"Written: {', '.join(map(str, places))}"])
 
 
 _LEAST = 128  # tokens for a report: context lengths 64 and 128
-
-
-def _names(paths: Sequence[Path]) -> list[str]:
-    """A name for each text: of the file, or its whole path where two share one."""
-    names = [path.stem for path in paths]
-    names = names if len(set(names)) == len(names) else [str(path) for path in paths]
-    if len(set(names)) < len(names):
-        raise InputError("text", max(names, key=names.count), "is given twice; give it once")
-    return names
 
 
 def written_places(home: str | None) -> list[Path]:
@@ -179,27 +179,103 @@ def write_report(
     return tuple(out / name for name in contents), claims
 
 
+def inputs(
+    model: str, texts: Sequence[str], out: str, report_to: str | None = None
+) -> tuple[models.Checkpoint, dict[str, Path]]:
+    """The model opened, and the texts by name, where the outputs can be written.
+
+    Raises:
+        InputError: no text, files that cannot be read or written, or outputs that are read.
+    """
+    if not texts:
+        raise InputError("text", None, "give a folder or files of texts, or --text FILE")
+    paths = named([Path(text) for text in texts])
+    refuse_unwritable(out)
+    if report_to is not None:
+        folder(report_to)
+    opened = models.load(model)
+    _refuse_inputs([Path(out), *written_places(report_to)], [*paths.values(), *opened.files])
+    netcdf(out)
+    return opened, paths
+
+
+@dataclass(frozen=True)
+class Summed:
+    """Texts that were summed up.
+
+    Args:
+        corpus: what was found.
+        files: everything written.
+    """
+
+    corpus: Corpus
+    files: tuple[Path, ...]
+
+    def summary(self) -> dict[str, Any]:
+        """The outcome in JSON's types."""
+        return self.corpus.summary() | {"files": [str(path) for path in self.files]}
+
+    def text(self) -> str:
+        """The outcome for a terminal."""
+        return f"{self.corpus.text()}\nWritten: {', '.join(map(str, self.files))}"
+
+
+def sum_up(
+    model: str,
+    texts: Sequence[str],
+    *,
+    out: str,
+    bos: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    **cut: Any,
+) -> Summed:
+    """Measure a model on many texts and write summaries, which `measurement.summaries` merges.
+
+    Finished texts are kept in a folder beside `out` until it is written, so that the same command
+    goes on where it was ended.
+
+    Args:
+        model: GGUF or safetensors file, or a folder of the latter.
+        texts: folders and files, of text or of token ids (.npy).
+        out: the netCDF file.
+        bos: whether to begin each text with the model's first token.
+        progress: called with (layers done, layers in all).
+        cut: tokens, offset and stride of `measure_corpus`.
+
+    Raises:
+        InputError: as `inputs` and `measure_corpus`.
+    """
+    opened, paths = inputs(model, texts, out)
+    with kept_parts(Path(out)) as parts:
+        corpus = measure_corpus(opened, paths, bos=bos, parts=parts, progress=progress, **cut)
+        return Summed(corpus, (save(corpus.dataset(), out),))
+
+
 def run(
     model: str,
     texts: Sequence[str],
     *,
     out: str,
     tokens: int = 512,
+    offset: int = 0,
+    stride: int | None = None,
     bos: bool = False,
     of: Sequence[str] = (),
     report_to: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Job:
-    """Measure a model on texts and write what was found.
+    """Measure a model on texts and write every row.
 
     Finished layers are kept in a folder beside `out` until it is written, so that the same command
     goes on where it was ended.
 
     Args:
         model: GGUF or safetensors file, or a folder of the latter.
-        texts: text files.
+        texts: folders and files, of text or of token ids (.npy).
         out: the netCDF file.
-        tokens: of each text.
+        tokens: of each window.
+        offset: tokens of a text before its first window.
+        stride: tokens from one window to the next; None for one window a text.
         bos: whether to begin each text with the model's first token.
         of: what else to measure, as `sparsity.measure` has it; a report adds the shape of logits.
         report_to: folder for a page with pictures and claims, for which every text is run both with
@@ -209,26 +285,19 @@ def run(
     Raises:
         InputError: a file that cannot be read or written, or as `measure_model`.
     """
-    if not texts:
-        raise InputError("text", None, "give --text FILE, once or more")
-    paths = [Path(text) for text in texts]
-    named = dict(zip(_names(paths), map(read_text, paths), strict=True))
-    refuse_unwritable(out)
-    if report_to is not None:
-        folder(report_to)
-        if tokens < _LEAST:
-            fix = f"a report compares context lengths; give {_LEAST} or more"
-            raise InputError("tokens", tokens, fix)
+    if report_to is not None and tokens < _LEAST:
+        fix = f"a report compares context lengths; give {_LEAST} or more"
+        raise InputError("tokens", tokens, fix)
     asked.names(of)
-    opened = models.load(model)
-    _refuse_inputs([Path(out), *written_places(report_to)], [*paths, *opened.files])
-    netcdf(out)
+    opened, paths = inputs(model, texts, out, report_to)
     both = report_to is not None and opened.config.bos is not None
     with kept_parts(Path(out)) as parts:
         data = measure_model(
             opened,
-            named,
+            paths,
             tokens=tokens,
+            offset=offset,
+            stride=stride,
             bos=(False, True) if both else (bos,),
             of=of if report_to is None else (*of, *SHAPE),
             parts=parts,
@@ -236,10 +305,11 @@ def run(
         )
         files, claims = (save(data, out),), []
     if report_to is not None:
-        words = ["sparsity", "measure", "--model", Path(model).name]
-        words += [w for path in paths for w in ("--text", path.name)]
+        words = ["sparsity", "measure", Path(model).name, *(Path(text).name for text in texts)]
         words += [w for name in of for w in ("--of", name)]
         words += ["--tokens", str(tokens), "--out", Path(out).name, "--report", "DIR"]
+        words += ["--offset", str(offset)] if offset else []
+        words += ["--stride", str(stride)] if stride else []
         written, claims = write_report(data, report_to, shlex.join(words))
         files += written
     return Job(data, files, claims)

@@ -51,8 +51,9 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
         "<p>At context length T: all rows with T/2 &lt; n ≤ T. The number of tokens n_eff, γ̂ and "
         "the ratios of S to its law are medians; sink rates count the heads in which the first "
         "token's importance over the first T tokens exceeds ε; rank correlations are Spearman’s, "
-        "over rows. Laws and ranks are those of rows without the first token, but for the last two "
-        "columns.</p>"
+        "over rows. Laws and ranks are those of rows without the first token, but for the last "
+        "three columns. All sinks are the keys whose importance exceeds 0.1, wherever they are; "
+        "their rate counts the heads in which they have more than 0.3 together over these rows.</p>"
     )
     titles = ["BOS", *(title for _, _, title, _ in columns)]
     flush = list(range(1, len(titles)))
