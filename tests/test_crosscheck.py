@@ -52,7 +52,7 @@ def test_everything_agrees_and_could_have_disagreed(full_run):
         "rows-law", "rows-sphere", "rows-rope", "rows-coca", "rows-slack",
     }  # fmt: skip
     assert {cell.kernel for cell in full_run.cells} == {
-        "exp", "relu2", "identity", "nonnegative", "decayed",
+        "exp", "relu2", "identity", "nonnegative", "decayed", "entmax:1.25",
     }  # fmt: skip
 
 

@@ -79,6 +79,7 @@ def test_a_map_is_first_class(kernel, command):
     drawn = [sparsity.estimate(row, length=6, of="S", rel_error=0.02, seed=5) for _ in range(2)]
     assert drawn[0].value == drawn[1].value
     assert drawn[0].length == 6
+    assert panel.opened(row).shown == (kernel.name,)
     code, out, err = command("list")
     assert (code, err) == (0, "")
     assert any(line.startswith(f"{kernel.name} ") for line in out.splitlines())
@@ -88,7 +89,6 @@ def test_a_map_is_first_class(kernel, command):
         lambda: sparsity.evaluate(kernel.name, beta=0.0, gamma=1.0),
         lambda: sparsity.design(row, length=64, n_eff=3.0),
         lambda: sparsity.sweep(row, gamma=[1.0, 2.0]),
-        lambda: panel.opened(row),
         lambda: sparsity.stacks.mixing.Stack(kernel=kernel.name),
     ):
         with pytest.raises(InputError, match=r"its weights depend on the whole row; use exact"):

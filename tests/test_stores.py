@@ -270,6 +270,26 @@ def test_another_sweep_in_the_same_place_is_refused(whole, change, named):
     assert files(whole[2]) == before
 
 
+@pytest.mark.parametrize("step", ["request", "begin"])
+def test_a_run_that_was_ended_as_it_began_goes_on(tmp_path, monkeypatch, step):
+    from sparsity.sweeps import store
+
+    def end(*_):
+        raise Ended
+
+    with monkeypatch.context() as patch:
+        if step == "request":
+            patch.setattr(store, "write", end)
+        else:
+            patch.setattr(store.Store, "_begin", end)
+        with pytest.raises(Ended):
+            sweep("exp", gamma=[1, 2], store=tmp_path / "s")
+    found = sweep("exp", gamma=[1, 2], store=tmp_path / "s")
+    assert found.S.notnull().all()
+    sweep("exp", gamma=[1, 2], store=tmp_path / "t")
+    assert files(tmp_path / "s") == files(tmp_path / "t")
+
+
 def test_places_that_cannot_hold_a_store(tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").write_text("mine")
@@ -290,6 +310,13 @@ LINE = (
 def started(store, *more):
     command = [sys.executable, "-m", "sparsity", *LINE, "--store", str(store), *more]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def ended(*processes):
+    """All of them, to their ends."""
+    for process in processes:
+        _, err = process.communicate(timeout=300)
+        assert process.returncode == 0, err
 
 
 def killed_and_run_again(store, workers, kills, generator):
@@ -313,8 +340,7 @@ def killed_and_run_again(store, workers, kills, generator):
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [(), ("--workers", "2")])
 def test_killed_at_ten_moments(tmp_path, workers):
-    process = started(tmp_path / "unbroken")
-    assert process.wait(timeout=300) == 0
+    ended(started(tmp_path / "unbroken"))
     generator = random.Random(1)
     count = sum(
         killed_and_run_again(tmp_path / f"s{i}", workers, 2, generator) > 0 for i in range(5)
@@ -326,9 +352,8 @@ def test_killed_at_ten_moments(tmp_path, workers):
 
 @pytest.mark.slow
 def test_two_writers_lose_nothing(tmp_path):
-    both = [started(tmp_path / "s") for _ in range(2)]
-    assert [process.wait(timeout=300) for process in both] == [0, 0]
-    assert started(tmp_path / "alone").wait(timeout=300) == 0
+    ended(*[started(tmp_path / "s") for _ in range(2)])
+    ended(started(tmp_path / "alone"))
     assert files(tmp_path / "s") == files(tmp_path / "alone")
 
 
@@ -346,5 +371,4 @@ def test_a_full_disk_is_one_line_and_what_is_done_stays(tmp_path):
     assert len(found.stderr.strip().splitlines()) == 1
     assert "cannot be written" in found.stderr
     assert not list(tmp_path.rglob("*.part*"))
-    process = started(tmp_path / "s")
-    assert process.wait(timeout=300) == 0
+    ended(started(tmp_path / "s"))

@@ -28,7 +28,7 @@ from sparsity.sweeps.variables import Variables
 if TYPE_CHECKING:
     import xarray
 
-MANIFEST = "manifest"
+MANIFEST, READY = "manifest", "ready.json"
 _INSTALL = "stores need Zarr: pip install 'sparsity[zarr]'"
 
 
@@ -95,24 +95,31 @@ class Store:
         self._request = request
         self._arrays: dict[str, Any] = {}
         self.path = Path(path)
-        asked = description(request)
         with _told(self.path):
-            if (self.path / MANIFEST / "request.json").exists():
-                self._refuse_another(asked)
-            else:
-                self._begin(asked)
-        self._root: Any = zarr.open_group(self.path, mode="r+")
+            self._claim(description(request))
+            if not (self.path / MANIFEST / READY).exists():
+                self._begin()
+            self._root: Any = zarr.open_group(self.path, mode="r+")
 
-    def _begin(self, asked: dict[str, Any]) -> None:
-        if self.path.is_dir() and any(x.name != "zarr.json" for x in self.path.iterdir()):
+    def _claim(self, asked: dict[str, Any]) -> None:
+        """Write the request into a new folder, or hold it against the one that is there."""
+        if (self.path / MANIFEST / "request.json").exists():
+            self._refuse_another(asked)
+            return
+        begun = (self.path / MANIFEST).is_dir()  # by a run that was ended there
+        if not begun and self.path.is_dir() and any(self.path.iterdir()):
             fix = "holds something that is no sweep; give a new folder"
             raise InputError("store", self.path, fix)
-        folder(self.path)
-        empty = self._label({}, {})
-        # Coordinates and attributes, and nothing else yet.
-        empty.to_zarr(self.path, mode="w", zarr_format=3, consolidated=False)
-        self._zarr.open_group(self.path / MANIFEST, mode="w", zarr_format=3)
+        folder(self.path / MANIFEST)
         write(self.path / MANIFEST / "request.json", json_text(asked))
+
+    def _begin(self) -> None:
+        """Coordinates and attributes, and nothing else yet; as often as it takes."""
+        empty = self._label({}, {})
+        for group in (self.path / MANIFEST, self.path):
+            self._zarr.open_group(group, mode="a", zarr_format=3)
+        empty.to_zarr(self.path, mode="a", zarr_format=3, consolidated=False)
+        write(self.path / MANIFEST / READY, json_text(True))
 
     def _refuse_another(self, asked: dict[str, Any]) -> None:
         try:
