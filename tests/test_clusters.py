@@ -13,6 +13,7 @@ from test_devices import BITS
 
 from sparsity.sweeps import running
 from sparsity.sweeps.curves import sweep
+from sparsity.tasks import wide
 
 pytestmark = pytest.mark.cluster
 
@@ -73,6 +74,8 @@ def test_mpi(whole, tmp_path):
     pytest.importorskip("mpi4py")
     script = tmp_path / "run.py"
     script.write_text(
+        "import jax\n"
+        f"jax.config.update('jax_enable_x64', {wide()})\n"
         "from mpi4py.futures import MPIPoolExecutor\n"
         "from sparsity import sweep\n"
         f"asked = {ASKED!r}\n"
