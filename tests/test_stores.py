@@ -1,5 +1,6 @@
 """Sweeps in blocks: the same bits everywhere, and stores that survive whatever ends a run."""
 
+import copy
 import hashlib
 import itertools
 import json
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 import xarray
 
-from sparsity import Alibi, Kernel, Row, Uniform, kernels, quantities, verify
+from sparsity import Alibi, Empirical, Kernel, Row, Uniform, kernels, quantities, verify
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.sweeps import parts
 from sparsity.sweeps.curves import sweep
@@ -78,6 +79,16 @@ def test_what_crosses_to_another_process_is_known_there_again():
     for error in (InputError("gamma", -1, "must be > 0"), NoClosedForm("moment", "of f")):
         assert str(pickle.loads(pickle.dumps(error))) == str(error)
     assert len(every) > 25
+
+
+def test_what_is_ones_own_is_copied_and_pickled_by_value():
+    for known in (kernels.named("entmax:1.3"), quantities.S):
+        own = replace(known, title="of one's own")
+        assert copy.copy(own) == own != known
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        pickle.dumps(replace(quantities.S, title="own", of=lambda p: p))
+    map_of_ones_own = replace(kernels.named("entmax:1.3"), title="of one's own")
+    assert pickle.loads(pickle.dumps(map_of_ones_own)) == map_of_ones_own
 
 
 def test_blocks_hold_every_cell_once():
@@ -290,15 +301,64 @@ def test_a_run_that_was_ended_as_it_began_goes_on(tmp_path, monkeypatch, step):
     assert files(tmp_path / "s") == files(tmp_path / "t")
 
 
+def test_another_sample_or_map_of_the_same_name_is_another_sweep(tmp_path):
+    samples = [np.repeat(x, 100) for x in ([1.0, -1, 1, -1, 1, -1, 1, -1], [2.0, -2, *[0] * 6])]
+    rows = [Row("exp", beta=0, gamma=1, steps=(Empirical(x),)) for x in samples]
+    own = kernels.named("sparsemax")
+    for first, second, named in (
+        (*rows, "steps is empirical"),
+        (own, replace(own, formula="(2·s_j − τ)₊"), "kernel is sparsemax"),
+    ):
+        grids = {} if isinstance(first, Row) else {"gamma": 1}
+        sweep(first, of="n_eff", length=16, **grids, store=tmp_path / named)
+        with pytest.raises(InputError, match=f"holds another sweep: {named}"):
+            sweep(second, of="n_eff", length=16, **grids, store=tmp_path / named)
+
+
+def test_settings_of_the_sampling_are_looked_at_before_the_store(tmp_path):
+    for wrong, named in (
+        ({"rel_error": -1}, "rel_error"),
+        ({"max_samples": 0}, "max_samples"),
+        ({"dtype": "wide"}, "dtype"),
+    ):
+        with pytest.raises(InputError, match=f"^{named}") as error:
+            sweep("exp", gamma=1, montecarlo=True, **wrong, store=tmp_path / "s")
+        assert "\n" not in str(error.value)
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_store_whose_own_files_are_damaged_is_one_line(tmp_path):
+    sweep("exp", gamma=1, store=tmp_path / "s")
+    for name in ("zarr.json", "manifest/request.json"):
+        for text in ("{", "[]"):
+            whole = (tmp_path / "s" / name).read_text()
+            (tmp_path / "s" / name).write_text(text)
+            with pytest.raises(InputError, match=r"^store = .*damaged") as error:
+                sweep("exp", gamma=1, store=tmp_path / "s")
+            assert "\n" not in str(error.value)
+            (tmp_path / "s" / name).write_text(whole)
+    assert sweep("exp", gamma=1, store=tmp_path / "s").S.notnull().all()
+
+
 def test_places_that_cannot_hold_a_store(tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").write_text("mine")
     (tmp_path / "file").write_text("mine")
-    for place, why in (("full", "no sweep"), ("file", "cannot be written"), ("file/x", "cannot")):
-        with pytest.raises(InputError, match=why) as error:
+    (tmp_path / "other" / "manifest").mkdir(parents=True)
+    (tmp_path / "other" / "manifest" / "cargo.txt").write_text("mine")
+    for place, why in (
+        ("full", "no sweep"),
+        ("other", "no sweep"),
+        ("file", "cannot be written"),
+        ("file/x", "cannot"),
+    ):
+        with pytest.raises(InputError, match=f"^store = .*{why}") as error:
             sweep("exp", gamma=[1, 2], store=tmp_path / place)
         assert "\n" not in str(error.value)
     assert (tmp_path / "full" / "notes.txt").read_text() == "mine"
+    assert len(list((tmp_path / "other").rglob("*"))) == 2
+    with pytest.raises(InputError, match=r"^store is empty: give a folder"):
+        sweep("exp", gamma=[1, 2], store="")
 
 
 LINE = (

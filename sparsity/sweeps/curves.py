@@ -129,13 +129,17 @@ def sweep(
     if isinstance(kernel, Row):
         kernel, steps, grids = kernel.kernel, kernel.steps, kernel.params | grids
     check_seed(seed)
+    if montecarlo:  # a mistake is told before a store is begun
+        from sparsity.montecarlo import Sampling
+
+        Sampling(rel_error, max_samples, seed, dtype)
     record = named_kernel(kernel)
     cells = Grid(record, steps, grids_of(record, grids))
     settings = {"montecarlo": montecarlo, "seed": seed, "rel_error": rel_error, "most": max_samples}
     request = asked(
         cells,
         _asked(of) if of is not None else None,
-        dtype=None if dtype is None else np.dtype(dtype).name,
+        dtype=np.dtype(dtype).name if montecarlo and dtype is not None else None,
         float64=montecarlo and wide(),
         **settings,
     )

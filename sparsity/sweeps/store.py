@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +22,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity.errors import InputError
+from sparsity.kernels import RowMap
 from sparsity.output import folder, json_text, refusal, write
+from sparsity.rows.scores import Empirical
 from sparsity.sweeps.parts import Block, Part, Request, blocks, edges
 from sparsity.sweeps.variables import Variables
 
@@ -94,23 +97,28 @@ class Store:
         self._parts, self._label = parts, label
         self._request = request
         self._arrays: dict[str, Any] = {}
+        if not os.fspath(path):
+            raise InputError("store", "", "give a folder")
         self.path = Path(path)
         with _told(self.path):
             self._claim(description(request))
             if not (self.path / MANIFEST / READY).exists():
                 self._begin()
-            self._root: Any = zarr.open_group(self.path, mode="r+")
+            self._root: Any = self._opened()
 
     def _claim(self, asked: dict[str, Any]) -> None:
         """Write the request into a new folder, or hold it against the one that is there."""
         if (self.path / MANIFEST / "request.json").exists():
             self._refuse_another(asked)
             return
-        begun = (self.path / MANIFEST).is_dir()  # by a run that was ended there
-        if not begun and self.path.is_dir() and any(self.path.iterdir()):
+        there = [] if not self.path.is_dir() else [*self.path.iterdir()]
+        if [each.name for each in there] == [MANIFEST] and there[0].is_dir():
+            # of a run that was ended as it wrote the request
+            there = [each for each in there[0].iterdir() if each.suffix != ".part"]
+        if there:
             fix = "holds something that is no sweep; give a new folder"
             raise InputError("store", self.path, fix)
-        folder(self.path / MANIFEST)
+        folder(self.path / MANIFEST, "store")
         write(self.path / MANIFEST / "request.json", json_text(asked))
 
     def _begin(self) -> None:
@@ -121,11 +129,22 @@ class Store:
         empty.to_zarr(self.path, mode="a", zarr_format=3, consolidated=False)
         write(self.path / MANIFEST / READY, json_text(True))
 
+    def _opened(self) -> Any:
+        """The group; whatever a damaged file of its own makes of itself, in one line."""
+        try:
+            return self._zarr.open_group(self.path, mode="r+")
+        except OSError:
+            raise
+        except Exception:  # noqa: BLE001
+            raise InputError("store", self.path, "its zarr.json is damaged") from None
+
     def _refuse_another(self, asked: dict[str, Any]) -> None:
         try:
             there = json.loads((self.path / MANIFEST / "request.json").read_text())
         except ValueError:
-            raise InputError("store", self.path, "its request.json is damaged") from None
+            there = None
+        if not isinstance(there, dict):
+            raise InputError("store", self.path, "its request.json is damaged")
         for name in {**asked, **there}:
             if asked.get(name) != there.get(name):
                 fix = (
@@ -227,7 +246,11 @@ def description(request: Request) -> dict[str, Any]:
     for name, values in cells.grids.items():
         digest = hashlib.sha256(str(values.tolist()).encode()).hexdigest()[:12]
         grids[f"grid {name}"] = f"{len(values)} values from {values[0]} to {values[-1]} ({digest})"
-    weight = getattr(cells.kernel, "weight", None)
+    kernel = cells.kernel
+    weight = kernel.formula if isinstance(kernel, RowMap) else kernel.weight
+    with np.printoptions(threshold=sys.maxsize, floatmode="unique"):  # arrays of one's own steps
+        # A sample by its digest, which its repr is without.
+        steps = [step.typed if isinstance(step, Empirical) else repr(step) for step in cells.steps]
     sampling = {
         "seed": request.seed,
         "rel_error": request.rel_error,
@@ -235,8 +258,8 @@ def description(request: Request) -> dict[str, Any]:
         "dtype": request.dtype or ("float64" if request.float64 else "float32"),
     }
     return {
-        "kernel": cells.kernel.name if weight is None else f"{cells.kernel.name}: {weight}",
-        "steps": ", ".join(map(repr, cells.steps)) or "none",
+        "kernel": kernel.name if weight is None else f"{kernel.name}: {weight}",
+        "steps": ", ".join(steps) or "none",
         **grids,
         "of": ", ".join(quantity.name for quantity in request.asked) or "S",
         "limit": request.limit,
