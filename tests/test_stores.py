@@ -19,6 +19,7 @@ import pytest
 import xarray
 
 from sparsity import Alibi, Empirical, Kernel, Row, Uniform, kernels, quantities, verify
+from sparsity.cli import common
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.sweeps import parts
 from sparsity.sweeps.curves import sweep
@@ -180,18 +181,42 @@ def test_tasks_of_a_lost_worker_are_done_again_and_a_fatal_one_is_given_up(tmp_p
         found = list(completed(_die_once, [str(tmp_path / "a"), str(tmp_path / "b")], workers))
     assert sorted((each.index, each.value) for each in found) == [(0, "done"), (1, "done")]
 
-    tries = []
-
-    class Lossy(futures.Executor):
-        def submit(self, fn, /, *args, **kwargs):
-            tries.append(args)
-            lost = futures.Future()
-            lost.set_exception(futures.BrokenExecutor("gone"))
-            return lost
-
-    (given_up,) = completed(_die, ["x"], Lossy())
+    lossy = Lossy()
+    (given_up,) = completed(_die, ["x"], lossy)
     assert isinstance(given_up.error, futures.BrokenExecutor)
-    assert len(tries) == ATTEMPTS
+    assert lossy.tries == ATTEMPTS
+
+
+class Lossy(futures.Executor):
+    """Every worker of which is lost."""
+
+    tries = 0
+
+    def submit(self, fn, /, *args, **kwargs):
+        self.tries += 1
+        lost = futures.Future()
+        lost.set_exception(futures.BrokenExecutor("gone"))
+        return lost
+
+
+def test_an_executor_without_workers_left_is_one_line():
+    with pytest.raises(InputError, match=r"^executor = Lossy: lost its workers") as error:
+        sweep("exp", gamma="0.5:3:9", of="n_eff", length=8, montecarlo=True, executor=Lossy())
+    assert "\n" not in str(error.value)
+    with pytest.raises(InputError, match=r"^executor = Lossy: lost its workers"):
+        verify("exp", executor=Lossy())
+    with pytest.raises(InputError, match=r"^workers = 0"):
+        Workers(0)
+
+
+@pytest.mark.parametrize("address", ["nowhere", "http://x", "", "tcp://x"])
+def test_an_address_that_is_none_is_told_at_once(address):
+    pytest.importorskip("distributed")
+    start = time.perf_counter()
+    with pytest.raises(InputError, match=r"^scheduler .*cannot be reached") as error:
+        common._client(address)
+    assert "\n" not in str(error.value)
+    assert time.perf_counter() - start < 5
 
 
 class Jobs:
