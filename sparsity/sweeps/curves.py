@@ -103,7 +103,7 @@ def sweep(
         dtype: sampling precision; None takes float64 where JAX has it enabled.
         executor: where blocks of cells are computed: any `concurrent.futures.Executor`, such as
             `sparsity.tasks.Workers(4)`, Dask's `Client.get_executor()` or `MPIPoolExecutor()`, or
-            submitit's; the same bits on all of them. None is here.
+            submitit's; the same bits on all of them, on processors of one kind. None is here.
         store: a folder for the results, a Zarr group, block by block as they come. What is there
             already is not computed again: a run that was ended, in any way, goes on from there.
             xarray opens it at any time.

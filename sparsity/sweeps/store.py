@@ -108,18 +108,22 @@ class Store:
 
     def _claim(self, asked: dict[str, Any]) -> None:
         """Write the request into a new folder, or hold it against the one that is there."""
-        if (self.path / MANIFEST / "request.json").exists():
-            self._refuse_another(asked)
-            return
-        there = [] if not self.path.is_dir() else [*self.path.iterdir()]
-        if [each.name for each in there] == [MANIFEST] and there[0].is_dir():
-            # of a run that was ended as it wrote the request
-            there = [each for each in there[0].iterdir() if each.suffix != ".part"]
-        if there:
+        request = self.path / MANIFEST / "request.json"
+        if not request.exists() and self._foreign() and not request.exists():  # none beside us
             fix = "holds something that is no sweep; give a new folder"
             raise InputError("store", self.path, fix)
+        if request.exists():
+            self._refuse_another(asked)
+            return
         folder(self.path / MANIFEST, "store")
-        write(self.path / MANIFEST / "request.json", json_text(asked))
+        write(request, json_text(asked))
+
+    def _foreign(self) -> bool:
+        """Whether the folder holds anything but what a run leaves that ends as it writes that."""
+        there = [*self.path.iterdir()] if self.path.is_dir() else []
+        if [each.name for each in there] == [MANIFEST] and there[0].is_dir():
+            there = [each for each in there[0].iterdir() if each.suffix != ".part"]
+        return bool(there)
 
     def _begin(self) -> None:
         """Coordinates and attributes, and nothing else yet; as often as it takes."""

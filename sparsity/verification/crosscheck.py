@@ -196,7 +196,7 @@ def verify(
         dtype: sampling precision; None takes float64 where JAX has it enabled, but float32 for what
             the reference grid draws whole (rows, keys, features): it is three times as fast, and
             its rounding a hundred times less than the detectable error.
-        executor: where cells are sampled, as in `sweep`; the same numbers on any. None is here.
+        executor: where cells are sampled, as in `sweep`; the same bits likewise. None is here.
         progress: called with (cells done, cells in all).
         **parameters: of a kernel given without a row.
 
