@@ -248,7 +248,7 @@ def _opened(workers: str | None, scheduler: str | None) -> Iterator[Any]:
 def _client(scheduler: str) -> Any:
     try:
         from distributed import Client
-        from distributed.comm import get_address_host_port
+        from distributed.comm.addressing import get_address_host_port
     except ImportError:
         fix = "Dask is not installed: pip install 'sparsity[dask]'"
         raise InputError("scheduler", scheduler, fix) from None

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,9 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.kernels import RowMap
 from sparsity.output import folder, json_text, refusal, write
-from sparsity.rows.scores import Empirical
+from sparsity.sweeps.describing import description
 from sparsity.sweeps.parts import Block, Part, Request, blocks, edges
 from sparsity.sweeps.variables import Variables
 
@@ -239,37 +237,6 @@ def _hash(values: Any) -> str:
         found.update(f"{name} {array.dtype.str} {array.shape} ".encode())
         found.update(np.ascontiguousarray(array).tobytes())
     return found.hexdigest()
-
-
-def description(request: Request) -> dict[str, Any]:
-    """A request in JSON's own types: the same for the same results."""
-    import sparsity
-
-    cells = request.cells
-    grids = {}
-    for name, values in cells.grids.items():
-        digest = hashlib.sha256(str(values.tolist()).encode()).hexdigest()[:12]
-        grids[f"grid {name}"] = f"{len(values)} values from {values[0]} to {values[-1]} ({digest})"
-    kernel = cells.kernel
-    weight = kernel.formula if isinstance(kernel, RowMap) else kernel.weight
-    with np.printoptions(threshold=sys.maxsize, floatmode="unique"):  # arrays of one's own steps
-        # A sample by its digest, which its repr is without.
-        steps = [step.typed if isinstance(step, Empirical) else repr(step) for step in cells.steps]
-    sampling = {
-        "seed": request.seed,
-        "rel_error": request.rel_error,
-        "max_samples": request.most,
-        "dtype": request.dtype or ("float64" if request.float64 else "float32"),
-    }
-    return {
-        "kernel": kernel.name if weight is None else f"{kernel.name}: {weight}",
-        "steps": ", ".join(steps) or "none",
-        **grids,
-        "of": ", ".join(quantity.name for quantity in request.asked) or "S",
-        "limit": request.limit,
-        "montecarlo": sampling if request.montecarlo else False,
-        "sparsity": sparsity.__version__,
-    }
 
 
 @contextmanager
