@@ -53,8 +53,8 @@ def netcdf(path: str | os.PathLike[str]) -> Path:
     return path
 
 
-def folder(path: str | os.PathLike[str]) -> Path:
-    """The folder, made if it is not there.
+def folder(path: str | os.PathLike[str], argument: str = "out") -> Path:
+    """The folder, made if it is not there; `argument` gave it.
 
     Raises:
         InputError: it cannot be made.
@@ -64,7 +64,7 @@ def folder(path: str | os.PathLike[str]) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise refusal(path, error) from None
+        raise refusal(path, error, argument) from None
     return path
 
 

@@ -18,6 +18,8 @@ from concurrent import futures
 from contextlib import nullcontext
 from typing import Any, NamedTuple, Protocol
 
+from sparsity.errors import whole
+
 AT_ONCE = 4096  # tasks given out and not yet back
 ATTEMPTS = 5  # of a task that is lost with its worker
 _POLL = 0.05  # seconds between looks at jobs that cannot be waited for
@@ -148,11 +150,15 @@ class Workers(futures.Executor):
 
     Args:
         count: processes, at least 1.
+
+    Raises:
+        InputError: fewer.
     """
 
     def __init__(self, count: int) -> None:
-        self._count, self._context = count, multiprocessing.get_context("spawn")
-        self.at_once = 2 * count  # what is lost when one of them is lost: all are ended then
+        self._count = whole("workers", count, 1)
+        self._context = multiprocessing.get_context("spawn")
+        self.at_once = 2 * self._count  # what is lost when one of them is lost: all are ended then
         self.renew()
 
     def renew(self) -> None:

@@ -35,7 +35,7 @@ from sparsity.panel.lines import (
     slowly,
     why_not,
 )
-from sparsity.panel.picture import Axes, curves, picture, refused
+from sparsity.panel.picture import Axes, _letter, curves, picture, refused
 from sparsity.panel.state import edit, initial
 from sparsity.panel.store import Memory, Store
 from sparsity.rows import steps
@@ -347,6 +347,18 @@ def test_the_number_of_a_quantity():
         edit(start("exp"), "argument", "3")
     with pytest.raises(InputError, match="did you mean entropy"):
         start("exp", y="entropie")
+
+
+def test_every_kernel_on_offer_can_be_shown_with_many_typed_beside():
+    state = opened()
+    state = edit(state, "shown", [kernel.name for kernel in state.known])
+    for power in range(3, 15):
+        state = edit(state, "formula", f"s**{power}")
+    state = edit(edit(state, "y", "support"), "x", "decay")  # level lines, found at once
+    letters = [curve["letter"] for curve in picture(state, Store()).content["curves"]]
+    assert len(set(letters)) == len(letters) == len(state.known) > 16
+    many = [_letter(number) for number in range(60)]
+    assert (many[0], many[25], many[26], len(set(many))) == ("A", "Z", "A2", 60)
 
 
 def test_what_cannot_be_had_says_why():

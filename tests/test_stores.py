@@ -1,5 +1,6 @@
 """Sweeps in blocks: the same bits everywhere, and stores that survive whatever ends a run."""
 
+import copy
 import hashlib
 import itertools
 import json
@@ -17,7 +18,8 @@ import numpy as np
 import pytest
 import xarray
 
-from sparsity import Alibi, Kernel, Row, Uniform, kernels, quantities, verify
+from sparsity import Alibi, Empirical, Kernel, Row, Uniform, kernels, quantities, verify
+from sparsity.cli import common
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.sweeps import parts
 from sparsity.sweeps.curves import sweep
@@ -80,6 +82,16 @@ def test_what_crosses_to_another_process_is_known_there_again():
     assert len(every) > 25
 
 
+def test_what_is_ones_own_is_copied_and_pickled_by_value():
+    for known in (kernels.named("entmax:1.3"), quantities.S):
+        own = replace(known, title="of one's own")
+        assert copy.copy(own) == own != known
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        pickle.dumps(replace(quantities.S, title="own", of=lambda p: p))
+    map_of_ones_own = replace(kernels.named("entmax:1.3"), title="of one's own")
+    assert pickle.loads(pickle.dumps(map_of_ones_own)) == map_of_ones_own
+
+
 def test_blocks_hold_every_cell_once():
     from sparsity.sweeps.curves import grids_of
     from sparsity.sweeps.variables import Grid
@@ -101,7 +113,6 @@ def test_blocks_hold_every_cell_once():
             seen[block.place(part.split)] += 1
             assert seen[block.place(part.split)].size <= most
         assert (seen == 1).all()
-        assert parts.count(part, cells) == len(cut)
 
 
 def test_a_store_holds_what_memory_does(whole):
@@ -169,18 +180,42 @@ def test_tasks_of_a_lost_worker_are_done_again_and_a_fatal_one_is_given_up(tmp_p
         found = list(completed(_die_once, [str(tmp_path / "a"), str(tmp_path / "b")], workers))
     assert sorted((each.index, each.value) for each in found) == [(0, "done"), (1, "done")]
 
-    tries = []
-
-    class Lossy(futures.Executor):
-        def submit(self, fn, /, *args, **kwargs):
-            tries.append(args)
-            lost = futures.Future()
-            lost.set_exception(futures.BrokenExecutor("gone"))
-            return lost
-
-    (given_up,) = completed(_die, ["x"], Lossy())
+    lossy = Lossy()
+    (given_up,) = completed(_die, ["x"], lossy)
     assert isinstance(given_up.error, futures.BrokenExecutor)
-    assert len(tries) == ATTEMPTS
+    assert lossy.tries == ATTEMPTS
+
+
+class Lossy(futures.Executor):
+    """Every worker of which is lost."""
+
+    tries = 0
+
+    def submit(self, fn, /, *args, **kwargs):
+        self.tries += 1
+        lost = futures.Future()
+        lost.set_exception(futures.BrokenExecutor("gone"))
+        return lost
+
+
+def test_an_executor_without_workers_left_is_one_line():
+    with pytest.raises(InputError, match=r"^executor = Lossy: lost its workers") as error:
+        sweep("exp", gamma="0.5:3:9", of="n_eff", length=8, montecarlo=True, executor=Lossy())
+    assert "\n" not in str(error.value)
+    with pytest.raises(InputError, match=r"^executor = Lossy: lost its workers"):
+        verify("exp", executor=Lossy())
+    with pytest.raises(InputError, match=r"^workers = 0"):
+        Workers(0)
+
+
+@pytest.mark.parametrize("address", ["nowhere", "http://x", "", "tcp://x"])
+def test_an_address_that_is_none_is_told_at_once(address):
+    pytest.importorskip("distributed")
+    start = time.perf_counter()
+    with pytest.raises(InputError, match=r"^scheduler .*cannot be reached") as error:
+        common._client(address)
+    assert "\n" not in str(error.value)
+    assert time.perf_counter() - start < 5
 
 
 class Jobs:
@@ -290,15 +325,64 @@ def test_a_run_that_was_ended_as_it_began_goes_on(tmp_path, monkeypatch, step):
     assert files(tmp_path / "s") == files(tmp_path / "t")
 
 
+def test_another_sample_or_map_of_the_same_name_is_another_sweep(tmp_path):
+    samples = [np.repeat(x, 100) for x in ([1.0, -1, 1, -1, 1, -1, 1, -1], [2.0, -2, *[0] * 6])]
+    rows = [Row("exp", beta=0, gamma=1, steps=(Empirical(x),)) for x in samples]
+    own = kernels.named("sparsemax")
+    for first, second, named in (
+        (*rows, "steps is empirical"),
+        (own, replace(own, formula="(2·s_j − τ)₊"), "kernel is sparsemax"),
+    ):
+        grids = {} if isinstance(first, Row) else {"gamma": 1}
+        sweep(first, of="n_eff", length=16, **grids, store=tmp_path / named)
+        with pytest.raises(InputError, match=f"holds another sweep: {named}"):
+            sweep(second, of="n_eff", length=16, **grids, store=tmp_path / named)
+
+
+def test_settings_of_the_sampling_are_looked_at_before_the_store(tmp_path):
+    for wrong, named in (
+        ({"rel_error": -1}, "rel_error"),
+        ({"max_samples": 0}, "max_samples"),
+        ({"dtype": "wide"}, "dtype"),
+    ):
+        with pytest.raises(InputError, match=f"^{named}") as error:
+            sweep("exp", gamma=1, montecarlo=True, **wrong, store=tmp_path / "s")
+        assert "\n" not in str(error.value)
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_store_whose_own_files_are_damaged_is_one_line(tmp_path):
+    sweep("exp", gamma=1, store=tmp_path / "s")
+    for name in ("zarr.json", "manifest/request.json"):
+        for text in ("{", "[]"):
+            whole = (tmp_path / "s" / name).read_text()
+            (tmp_path / "s" / name).write_text(text)
+            with pytest.raises(InputError, match=r"^store = .*damaged") as error:
+                sweep("exp", gamma=1, store=tmp_path / "s")
+            assert "\n" not in str(error.value)
+            (tmp_path / "s" / name).write_text(whole)
+    assert sweep("exp", gamma=1, store=tmp_path / "s").S.notnull().all()
+
+
 def test_places_that_cannot_hold_a_store(tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").write_text("mine")
     (tmp_path / "file").write_text("mine")
-    for place, why in (("full", "no sweep"), ("file", "cannot be written"), ("file/x", "cannot")):
-        with pytest.raises(InputError, match=why) as error:
+    (tmp_path / "other" / "manifest").mkdir(parents=True)
+    (tmp_path / "other" / "manifest" / "cargo.txt").write_text("mine")
+    for place, why in (
+        ("full", "no sweep"),
+        ("other", "no sweep"),
+        ("file", "cannot be written"),
+        ("file/x", "cannot"),
+    ):
+        with pytest.raises(InputError, match=f"^store = .*{why}") as error:
             sweep("exp", gamma=[1, 2], store=tmp_path / place)
         assert "\n" not in str(error.value)
     assert (tmp_path / "full" / "notes.txt").read_text() == "mine"
+    assert len(list((tmp_path / "other").rglob("*"))) == 2
+    with pytest.raises(InputError, match=r"^store is empty: give a folder"):
+        sweep("exp", gamma=[1, 2], store="")
 
 
 LINE = (

@@ -234,10 +234,9 @@ def _opened(workers: str | None, scheduler: str | None) -> Iterator[Any]:
     if workers is not None and scheduler is not None:
         raise InputError("workers", workers, "a Dask scheduler has its own; give one of the two")
     if workers is not None:
-        from sparsity.errors import whole
         from sparsity.tasks import Workers
 
-        with Workers(whole("workers", number("workers", workers, int), 1)) as pool:
+        with Workers(number("workers", workers, int)) as pool:
             yield pool
     elif scheduler is not None:
         with _client(scheduler) as client, client.get_executor() as pool:
@@ -249,10 +248,12 @@ def _opened(workers: str | None, scheduler: str | None) -> Iterator[Any]:
 def _client(scheduler: str) -> Any:
     try:
         from distributed import Client
+        from distributed.comm.addressing import get_address_host_port
     except ImportError:
         fix = "Dask is not installed: pip install 'sparsity[dask]'"
         raise InputError("scheduler", scheduler, fix) from None
     try:
+        get_address_host_port(scheduler)  # a client that has begun takes 20 s to give up
         return Client(scheduler, timeout=10, set_as_default=False)
     except (OSError, ValueError) as error:
         raise InputError("scheduler", scheduler, f"cannot be reached: {error}") from None

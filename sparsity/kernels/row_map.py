@@ -70,12 +70,12 @@ class RowMap:
     alike: bool = True
     law: ClassVar[Law] = Law.ROW
 
-    def __reduce__(self) -> Any:
+    def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickled by name where it has one: its functions cannot be, and caches know it again."""
         from sparsity import kernels
 
         known = kernels.in_python(self) == repr(self.name)
-        return (kernels.named, (self.name,)) if known else object.__reduce_ex__(self, 2)
+        return (kernels.named, (self.name,)) if known else super().__reduce_ex__(protocol)
 
     @property
     def family(self) -> str:

@@ -263,6 +263,12 @@ def _refused(shown: tuple[tuple[Any, bool], ...]) -> dict[str, str]:
     return found
 
 
+def _letter(number: int) -> str:
+    """A … Z, then A2 … Z2 and on."""
+    round_, place = divmod(number, 26)
+    return chr(ord("A") + place) + (str(round_ + 1) if round_ else "")
+
+
 def picture(state: State, store: Store) -> Frame:
     """Everything to be drawn of a state, with what the store holds by now, which is only read."""
     axes, pack = Axes(state), _Packer()
@@ -271,7 +277,7 @@ def picture(state: State, store: Store) -> Frame:
         found.append(
             {
                 "id": identifier,
-                "letter": "ABCDEFGHIJKLMNOP"[number],
+                "letter": _letter(number),
                 "kernel": spec.kernel.name,
                 "title": spec.title(without=state.x),
                 "full": spec.at(state.x, axes.marker).title(),  # what the numbers beside it are of

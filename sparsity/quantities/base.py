@@ -194,7 +194,7 @@ class Quantity:
     linear: Linear | None = None
     above: float | None = None
 
-    def __reduce__(self) -> Any:
+    def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickled by name where it has one: its functions cannot be, and caches know it again."""
         from sparsity import quantities
         from sparsity.errors import InputError
@@ -203,7 +203,7 @@ class Quantity:
             known = quantities.named(self.name) is self
         except InputError:
             known = False
-        return (quantities.named, (self.name,)) if known else object.__reduce_ex__(self, 2)
+        return (quantities.named, (self.name,)) if known else super().__reduce_ex__(protocol)
 
     @property
     def has_limit(self) -> bool:

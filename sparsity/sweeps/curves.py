@@ -103,7 +103,7 @@ def sweep(
         dtype: sampling precision; None takes float64 where JAX has it enabled.
         executor: where blocks of cells are computed: any `concurrent.futures.Executor`, such as
             `sparsity.tasks.Workers(4)`, Dask's `Client.get_executor()` or `MPIPoolExecutor()`, or
-            submitit's; the same bits on all of them. None is here.
+            submitit's; the same bits on all of them, on processors of one kind. None is here.
         store: a folder for the results, a Zarr group, block by block as they come. What is there
             already is not computed again: a run that was ended, in any way, goes on from there.
             xarray opens it at any time.
@@ -129,13 +129,17 @@ def sweep(
     if isinstance(kernel, Row):
         kernel, steps, grids = kernel.kernel, kernel.steps, kernel.params | grids
     check_seed(seed)
+    if montecarlo:  # a mistake is told before a store is begun
+        from sparsity.montecarlo import Sampling
+
+        Sampling(rel_error, max_samples, seed, dtype)
     record = named_kernel(kernel)
     cells = Grid(record, steps, grids_of(record, grids))
     settings = {"montecarlo": montecarlo, "seed": seed, "rel_error": rel_error, "most": max_samples}
     request = asked(
         cells,
         _asked(of) if of is not None else None,
-        dtype=None if dtype is None else np.dtype(dtype).name,
+        dtype=np.dtype(dtype).name if montecarlo and dtype is not None else None,
         float64=montecarlo and wide(),
         **settings,
     )

@@ -1,13 +1,12 @@
 """A sweep as work: parts that are computed alike, each cut into blocks of cells.
 
-How it is cut follows from the request alone: the same bits come out wherever and in whatever order
-the blocks are computed.
+How it is cut follows from the request alone: the same bits come out in whatever order the
+blocks are computed, and wherever, on processors of one kind.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -188,12 +187,6 @@ def blocks(number: int, part: Part, cells: Grid) -> list[Block]:
         for starts in [range(0, len(cells.grids[name]), sizes[name])]
     ]
     return [Block(number, each) for each in itertools.product(*ranges)]
-
-
-def count(part: Part, cells: Grid) -> int:
-    """How many blocks it is cut into."""
-    sizes = edges(part, cells)
-    return math.prod(-(-len(cells.grids[name]) // size) for name, size in sizes.items())
 
 
 def compute(request: Request, block: Block) -> tuple[Variables, str]:

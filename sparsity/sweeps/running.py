@@ -37,7 +37,8 @@ def run(
         progress: called with (blocks done, blocks in all).
 
     Raises:
-        InputError: a block failed; into memory at once, into a store when the others are done.
+        InputError: the executor lost its workers; blocks failed, told when the others are in the
+            store. Into memory the first that fails is raised as it is.
     """
     parts = parts_of(request)
     every = [blocks(i, part, request.cells) for i, part in enumerate(parts)]
@@ -58,9 +59,13 @@ def run(
         if progress is not None:
             progress(done, total)
 
-    for group, found in _computed(request, todo, executor):
-        for block, one in zip(group, found, strict=True):
-            take(block, one)
+    try:
+        for group, found in _computed(request, todo, executor):
+            for block, one in zip(group, found, strict=True):
+                take(block, one)
+    except BrokenExecutor:
+        fix = "lost its workers; with a store, run again to go on from what is done"
+        raise InputError("executor", type(executor).__name__, fix) from None
     if failed:
         raise _failure(failed, request)
 
@@ -80,12 +85,8 @@ def _computed(
         yield own[:1], _found(first.value, first.error, 1)
         size = _together(first.seconds, len(own), executor)
         groups += [own[i : i + size] for i in range(1, len(own), size)]
-    try:
-        for index, value, error, _ in completed(work, groups, executor):
-            yield groups[index], _found(value, error, len(groups[index]))
-    except BrokenExecutor:
-        fix = "lost its workers; with a store, run again to go on from what is done"
-        raise InputError("executor", type(executor).__name__, fix) from None
+    for index, value, error, _ in completed(work, groups, executor):
+        yield groups[index], _found(value, error, len(groups[index]))
 
 
 def _together(seconds: float, count: int, executor: Submits) -> int:

@@ -22,6 +22,7 @@ import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.output import folder, json_text, refusal, write
+from sparsity.sweeps.describing import description
 from sparsity.sweeps.parts import Block, Part, Request, blocks, edges
 from sparsity.sweeps.variables import Variables
 
@@ -94,24 +95,33 @@ class Store:
         self._parts, self._label = parts, label
         self._request = request
         self._arrays: dict[str, Any] = {}
+        if not os.fspath(path):
+            raise InputError("store", "", "give a folder")
         self.path = Path(path)
         with _told(self.path):
             self._claim(description(request))
             if not (self.path / MANIFEST / READY).exists():
                 self._begin()
-            self._root: Any = zarr.open_group(self.path, mode="r+")
+            self._root: Any = self._opened()
 
     def _claim(self, asked: dict[str, Any]) -> None:
         """Write the request into a new folder, or hold it against the one that is there."""
-        if (self.path / MANIFEST / "request.json").exists():
-            self._refuse_another(asked)
-            return
-        begun = (self.path / MANIFEST).is_dir()  # by a run that was ended there
-        if not begun and self.path.is_dir() and any(self.path.iterdir()):
+        request = self.path / MANIFEST / "request.json"
+        if not request.exists() and self._foreign() and not request.exists():  # none beside us
             fix = "holds something that is no sweep; give a new folder"
             raise InputError("store", self.path, fix)
-        folder(self.path / MANIFEST)
-        write(self.path / MANIFEST / "request.json", json_text(asked))
+        if request.exists():
+            self._refuse_another(asked)
+            return
+        folder(self.path / MANIFEST, "store")
+        write(request, json_text(asked))
+
+    def _foreign(self) -> bool:
+        """Whether the folder holds anything but what a run leaves that ends as it writes that."""
+        there = [*self.path.iterdir()] if self.path.is_dir() else []
+        if [each.name for each in there] == [MANIFEST] and there[0].is_dir():
+            there = [each for each in there[0].iterdir() if each.suffix != ".part"]
+        return bool(there)
 
     def _begin(self) -> None:
         """Coordinates and attributes, and nothing else yet; as often as it takes."""
@@ -121,11 +131,22 @@ class Store:
         empty.to_zarr(self.path, mode="a", zarr_format=3, consolidated=False)
         write(self.path / MANIFEST / READY, json_text(True))
 
+    def _opened(self) -> Any:
+        """The group; whatever a damaged file of its own makes of itself, in one line."""
+        try:
+            return self._zarr.open_group(self.path, mode="r+")
+        except OSError:
+            raise
+        except Exception:  # noqa: BLE001
+            raise InputError("store", self.path, "its zarr.json is damaged") from None
+
     def _refuse_another(self, asked: dict[str, Any]) -> None:
         try:
             there = json.loads((self.path / MANIFEST / "request.json").read_text())
         except ValueError:
-            raise InputError("store", self.path, "its request.json is damaged") from None
+            there = None
+        if not isinstance(there, dict):
+            raise InputError("store", self.path, "its request.json is damaged")
         for name in {**asked, **there}:
             if asked.get(name) != there.get(name):
                 fix = (
@@ -216,33 +237,6 @@ def _hash(values: Any) -> str:
         found.update(f"{name} {array.dtype.str} {array.shape} ".encode())
         found.update(np.ascontiguousarray(array).tobytes())
     return found.hexdigest()
-
-
-def description(request: Request) -> dict[str, Any]:
-    """A request in JSON's own types: the same for the same results."""
-    import sparsity
-
-    cells = request.cells
-    grids = {}
-    for name, values in cells.grids.items():
-        digest = hashlib.sha256(str(values.tolist()).encode()).hexdigest()[:12]
-        grids[f"grid {name}"] = f"{len(values)} values from {values[0]} to {values[-1]} ({digest})"
-    weight = getattr(cells.kernel, "weight", None)
-    sampling = {
-        "seed": request.seed,
-        "rel_error": request.rel_error,
-        "max_samples": request.most,
-        "dtype": request.dtype or ("float64" if request.float64 else "float32"),
-    }
-    return {
-        "kernel": cells.kernel.name if weight is None else f"{cells.kernel.name}: {weight}",
-        "steps": ", ".join(map(repr, cells.steps)) or "none",
-        **grids,
-        "of": ", ".join(quantity.name for quantity in request.asked) or "S",
-        "limit": request.limit,
-        "montecarlo": sampling if request.montecarlo else False,
-        "sparsity": sparsity.__version__,
-    }
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,6 +127,9 @@ def check(
         whole_dtype: of whole rows, keys and features; None is `dtype`.
         executor: where families are sampled; None is two threads of this process.
         progress: called with (cells done, cells in all).
+
+    Raises:
+        InputError: the executor lost its workers.
     """
     seeds = np.random.SeedSequence(seed).generate_state(len(cells)).tolist()
     alarm = false_alarm_rate / max(len(cells), 1)
@@ -142,6 +145,9 @@ def check(
             found |= dict(zip(groups[index], value, strict=True))
             if progress is not None:
                 progress(len(found), len(cells))
+    except BrokenExecutor:
+        fix = "lost its workers; use fewer, or give them more memory"
+        raise InputError("executor", type(executor).__name__, fix) from None
     finally:  # after Ctrl-C, do not sample the rest first
         threads.shutdown(wait=False, cancel_futures=True)
     return tuple(found[i] for i in range(len(cells)))
@@ -190,7 +196,7 @@ def verify(
         dtype: sampling precision; None takes float64 where JAX has it enabled, but float32 for what
             the reference grid draws whole (rows, keys, features): it is three times as fast, and
             its rounding a hundred times less than the detectable error.
-        executor: where cells are sampled, as in `sweep`; the same numbers on any. None is here.
+        executor: where cells are sampled, as in `sweep`; the same bits likewise. None is here.
         progress: called with (cells done, cells in all).
         **parameters: of a kernel given without a row.
 
