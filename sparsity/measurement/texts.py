@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,11 @@ class Window:
 
     name: str
     ids: tuple[np.ndarray, ...]
+
+
+def texts_of(names: Iterable[Any], stride: int | None) -> list[str]:
+    """The texts that windows of such names are of, as `Cut.windows` names them."""
+    return [str(name).rpartition("@")[0] if stride else str(name) for name in names]
 
 
 def _files(path: Path) -> list[Path]:
