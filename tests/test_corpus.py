@@ -295,6 +295,17 @@ def test_texts_come_as_folders_lists_files_and_ids(tiny, tmp_path):
     (tmp_path / "inner").mkdir()
     assert list(named(tmp_path)) == list(named(str(tmp_path))) == ["a", "b"]
     assert list(named([tmp_path, TEXT, [1, 2]])) == ["a", "b", "0", "1"]
+    (tmp_path / "0.txt").write_text(TEXT)
+    both = named([tmp_path / "0.txt", TEXT])  # a file of a name that a text in the list has
+    assert list(both.values()) == [tmp_path / "0.txt", TEXT]
+    (tmp_path / "0.txt").unlink()
+    for wrong in (None, 5, TEXT * 99):
+        with pytest.raises(InputError, match=r"in a list|list of texts"):
+            named(wrong)
+    with pytest.raises(InputError, match="whole numbers"):
+        windows(tiny, named([[[1], [2, 3]]]), Cut(T))
+    with pytest.raises(InputError, match="bos"):
+        windows(tiny, named([TEXT]), Cut(T, bos=()))
     found, passed = windows(tiny, named(tmp_path), Cut(T))
     assert [x.name for x in found] == ["a", "b"]
     assert np.array_equal(found[0].ids[0], np.arange(T))

@@ -94,8 +94,9 @@ class Corpus:
             ("S/exact", "ratio_exact_others", ".3f"),
         )  # fmt: skip
         texts = len(set(texts_of(self.names, self.about["stride"])))
-        count = f"{len(self.names)} windows of {texts}" if self.about["stride"] else str(texts)
-        lines = [f"{self.about['model']}: {count} texts"]
+        count = f"{texts} text{'s' * (texts > 1)}"
+        count = f"{len(self.names)} windows of {count}" if self.about["stride"] else count
+        lines = [f"{self.about['model']}: {count}"]
         lines.append(" ".join(f"{title:>9}" for title, *_ in columns))
         for row in self.table():
             lines.append(" ".join(f"{row[key]:{form}}".rjust(9) for _, key, form in columns))
