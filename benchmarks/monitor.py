@@ -205,7 +205,7 @@ def main() -> int:
         "# A monitor inside a training step", "",
         f"`python benchmarks/monitor.py` on {about['cpu']}, {about['cores']} cores, {versions}. "
         f"{LAYERS} layers of {HEADS} heads, width {WIDTH}, {BATCH} texts of {LENGTH} tokens, "
-        f"float32, Adam. Seven statistics of each row; of {LENGTH} rows, 16 that are log-spaced are "
+        f"float32, Adam. Seven statistics of each row; of {LENGTH} rows, 16 log-spaced ones are "
         f"{len(spaced(LENGTH, 16))}, since the first ones fall together. Medians of CPU time, and "
         "ratios of "
         f"all of it, over {options.turns} turns of {TURN} steps each; everything that is looked at "
