@@ -26,6 +26,7 @@ import sparsity
 from sparsity.bench.machine import describe
 from sparsity.bench.timing import paired
 from sparsity.monitoring import log, penalty
+from sparsity.streaming import spaced
 
 RESULTS = Path(__file__).parent / "results"
 LAYERS, HEADS, HEAD_DIM, KEYS, BATCH = 2, 4, 32, 32, 32
@@ -204,7 +205,9 @@ def main() -> int:
         "# A monitor inside a training step", "",
         f"`python benchmarks/monitor.py` on {about['cpu']}, {about['cores']} cores, {versions}. "
         f"{LAYERS} layers of {HEADS} heads, width {WIDTH}, {BATCH} texts of {LENGTH} tokens, "
-        "float32, Adam. Seven statistics of each row. Medians of CPU time, and ratios of "
+        f"float32, Adam. Seven statistics of each row; of {LENGTH} rows, 16 log-spaced ones are "
+        f"{len(spaced(LENGTH, 16))}, since the first ones fall together. Medians of CPU time, and "
+        "ratios of "
         f"all of it, over {options.turns} turns of {TURN} steps each; everything that is looked at "
         "is logged as well.", "",
         "| sampling | CPU ms a step | times no monitor | standard error |",

@@ -19,7 +19,7 @@ from sparsity.measurement.layers import measure_layer
 from sparsity.measurement.runs import measure_model
 from sparsity.measurement.sources import of_queries, of_weights
 from sparsity.measurement.summaries import Summary
-from sparsity.measurement.texts import Cut, named, windows
+from sparsity.measurement.texts import Cut, named, texts_of, windows
 
 TEXT = "the hand and the band, 1212 times: the end. " * 6
 T = 24
@@ -252,6 +252,23 @@ def test_the_spread_over_texts_is_that_of_their_mean():
     assert np.isnan(spread.over_texts(figures[:1], ("S",))["S"]["stderr"])
 
 
+def test_windows_of_a_text_are_not_drawn_apart():
+    """Windows that say the same are one text, not many: the interval does not shrink."""
+    rng = np.random.default_rng(1)
+    figures = [{"S": x} for x in rng.normal(2, 0.5, 40)]
+    alone = spread.over_texts(figures, ("S",))["S"]
+    windows_of = [x for x in figures for _ in range(9)]
+    names = [f"a@b{i}@{512 * j}" for i in range(40) for j in range(9)]
+    kept = spread.over_texts(windows_of, ("S",), texts_of(names, 512))["S"]
+    assert kept["count"] == 40
+    assert kept["value"] == pytest.approx(alone["value"])
+    assert kept["stderr"] == pytest.approx(alone["stderr"], rel=0.1)
+    apart = spread.over_texts(windows_of, ("S",), texts_of(names, None))["S"]
+    assert apart["stderr"] < 0.4 * kept["stderr"]  # as if they were 360 texts
+    uneven = spread.over_texts([{"S": x} for x in (1.0, 1.0, 1.0, 2.0)], ("S",), list("aaab"))
+    assert uneven["S"]["value"] == 1.25  # a window counts as a window
+
+
 # Texts.
 
 
@@ -278,6 +295,17 @@ def test_texts_come_as_folders_lists_files_and_ids(tiny, tmp_path):
     (tmp_path / "inner").mkdir()
     assert list(named(tmp_path)) == list(named(str(tmp_path))) == ["a", "b"]
     assert list(named([tmp_path, TEXT, [1, 2]])) == ["a", "b", "0", "1"]
+    (tmp_path / "0.txt").write_text(TEXT)
+    both = named([tmp_path / "0.txt", TEXT])  # a file of a name that a text in the list has
+    assert list(both.values()) == [tmp_path / "0.txt", TEXT]
+    (tmp_path / "0.txt").unlink()
+    for wrong in (None, 5, TEXT * 99):
+        with pytest.raises(InputError, match=r"in a list|list of texts"):
+            named(wrong)
+    with pytest.raises(InputError, match="whole numbers"):
+        windows(tiny, named([[[1], [2, 3]]]), Cut(T))
+    with pytest.raises(InputError, match="bos"):
+        windows(tiny, named([TEXT]), Cut(T, bos=()))
     found, passed = windows(tiny, named(tmp_path), Cut(T))
     assert [x.name for x in found] == ["a", "b"]
     assert np.array_equal(found[0].ids[0], np.arange(T))

@@ -15,7 +15,8 @@ from sparsity.finite.exact import exact
 from sparsity.ledger import model as claims_model
 from sparsity.ledger.model import null
 from sparsity.ledger.model.evidence import Evidence, ModelRun, Sinks
-from sparsity.measurement import SHAPE, labels, law, save, tables
+from sparsity.measurement import SHAPE, labels, law, save, sources, tables
+from sparsity.measurement import sinks as layers_sinks
 from sparsity.report.measured import job
 from sparsity.rows import rotation
 from sparsity.rows.row import Row
@@ -154,6 +155,51 @@ def test_layers_rope_scale_masks_and_libraries():
     for other, loose in ((np.float32, 2e-5), (np.float16, 2e-2), (jnp.bfloat16, 0.1)):
         rounded = measure(queries=jnp.asarray(q, other), keys=jnp.asarray(k, other))
         np.testing.assert_allclose(rounded.S, plain.S[:1], rtol=loose)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_soft_caps_bend_scaled_logits_before_the_mask(causal):
+    """cap·tanh(s/cap) + mask in the compiled blocks, in what is asked for and without all sinks."""
+    q, k = heads(seed=3)
+    rng = np.random.default_rng(3)
+    added = np.where(rng.random((6, T, T)) > 0.3, rng.normal(size=(6, T, T)), -np.inf)
+    added[:4, :, 9] = 4.0  # a sink of some heads
+    seen = np.isfinite(added) & (np.tri(T, dtype=bool) | (not causal))
+    raw = logits_of(q, k)
+    x = np.where(seen, 2 * np.tanh(raw / 2) + np.where(seen, added, 0), -np.inf)
+    wrong = {
+        "another cap": 3 * np.tanh(raw / 3) + added,
+        "no cap": raw + added,
+        "the mask first": 2 * np.tanh(np.where(seen, raw + added, 0) / 2),
+    }
+    source = sources.of_queries(q, k, causal=causal, mask=added, softcap=2.0)
+    found = labels.measured(source, 0, ("gini",))
+
+    def differs(x):
+        """By how much the worst row of each variable is off."""
+        worst = dict.fromkeys(("n_eff", "gamma", "gini", "n_eff_others", "gamma_others"), 0.0)
+        drop = layers_sinks.found(found["key_importance"])
+        for h, t in np.ndindex(6, T):
+            row = x[h, t, seen[h, t]]
+            rest = x[h, t, seen[h, t] & ~drop[h]]
+            if len(row) > 3 and len(rest) > 3:
+                own = {"n_eff": metric.effective_tokens(np.exp(row)), "gamma": row.std(ddof=1)}
+                own["gini"] = gini(np.exp(row))
+                own["n_eff_others"] = metric.effective_tokens(np.exp(rest))
+                own["gamma_others"] = rest.std(ddof=1)
+                for name, value in own.items():
+                    worst[name] = max(worst[name], abs(found[name][h, t] / value - 1))
+        return worst
+
+    assert layers_sinks.found(found["key_importance"]).any()
+    assert max(differs(x).values()) < 1e-5
+    for name, other in wrong.items():
+        assert min(differs(np.where(seen, other, -np.inf)).values()) > 0.01, name
+
+
+def gini(a):
+    n = len(a)
+    return ((2 * np.arange(1, n + 1) - n - 1) * np.sort(a)).sum() / (n * a.sum())
 
 
 def test_statistics_are_the_same_on_jax_arrays():

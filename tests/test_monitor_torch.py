@@ -414,10 +414,15 @@ def test_bad_input_is_refused_in_one_line():
         with Watch(llama):
             pass
 
+    q = torch.ones(1, 2, 6, 4)
     cases = [
         (lambda: Watch(3), "give a torch.nn.Module"),
         (lambda: Watch(linear, every=0), "every = 0"),
         (lambda: Watch(linear, rows=0), "rows = 0"),
+        (lambda: tensors.numbers(tensors.Call(q, q), [-1]), "from 0 to 5"),
+        (lambda: tensors.numbers(tensors.Call(q, q), [6]), "from 0 to 5"),
+        (lambda: torch_penalty(q[0], q[0], low=2), "heads, tokens, dim"),
+        (lambda: torch_penalty(q, q.repeat(1, 2, 1, 1), low=2), "heads, tokens, dim"),
         (unseen, "made no call"),
         (another_kind, "set_attn_implementation"),
         (lambda: torch_penalty(torch.ones(1, 1, 2, 2), torch.ones(1, 1, 2, 2)), "at least one"),
@@ -426,7 +431,7 @@ def test_bad_input_is_refused_in_one_line():
         with pytest.raises(InputError, match=says) as refused:
             act()
         assert "\n" not in str(refused.value)
-    assert len(cases) == 6
+    assert len(cases) == 10
 
 
 def test_nothing_is_loaded_before_it_is_used():

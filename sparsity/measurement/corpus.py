@@ -18,7 +18,7 @@ from sparsity.measurement.parts import Parts
 from sparsity.measurement.runs import about
 from sparsity.measurement.sources import of_queries
 from sparsity.measurement.summaries import Summary
-from sparsity.measurement.texts import Cut, Window, named, windows
+from sparsity.measurement.texts import Cut, Window, named, texts_of, windows
 from sparsity.models.checkpoint import fingerprint
 from sparsity.output import plain
 
@@ -66,6 +66,11 @@ class Corpus:
             found.append(row)
         return found
 
+    def over_texts(self) -> dict[str, dict[str, Any]]:
+        """Means over the texts, whose windows are never drawn apart."""
+        texts = texts_of(self.names, self.about["stride"])
+        return spread.over_texts(self.figures, spread.NAMES, texts)
+
     def summary(self) -> dict[str, Any]:
         """The outcome in JSON's types."""
         texts = [
@@ -75,7 +80,7 @@ class Corpus:
         return {
             **self.about,
             "table": self.table(),
-            "over texts": spread.over_texts(self.figures, spread.NAMES),
+            "over texts": self.over_texts(),
             "texts": texts,
             "passed_over": list(self.passed_over),
         }
@@ -88,14 +93,19 @@ class Corpus:
             ("on sinks", "sinks_mass", ".1%"), ("γ", "gamma_others", ".2f"),
             ("S/exact", "ratio_exact_others", ".3f"),
         )  # fmt: skip
-        lines = [f"{self.about['model']}: {len(self.names)} texts"]
+        texts = len(set(texts_of(self.names, self.about["stride"])))
+        count = f"{texts} text{'s' * (texts > 1)}"
+        count = f"{len(self.names)} windows of {count}" if self.about["stride"] else count
+        lines = [f"{self.about['model']}: {count}"]
         lines.append(" ".join(f"{title:>9}" for title, *_ in columns))
         for row in self.table():
             lines.append(" ".join(f"{row[key]:{form}}".rjust(9) for _, key, form in columns))
-        lines.append("n_eff, γ, S/exact: medians; γ and S/exact without sinks")
-        for name, x in spread.over_texts(self.figures, spread.NAMES).items():
+        lines.append("n_eff, γ, S/exact: medians, from histograms (cells of 0.2 in ln n_eff and γ,")
+        lines.append("0.1 in ln S/exact); γ and S/exact without sinks")
+        for name, x in self.over_texts().items():
             low, high = x["ci95"]
-            lines.append(f"  {name:<19} {x['value']:8.3f}  ({low:.3f} to {high:.3f} over texts)")
+            spread_of = f"{low:.3f} to {high:.3f} over texts" if x["count"] > 1 else "of one text"
+            lines.append(f"  {name:<19} {x['value']:8.3f}  ({spread_of})")
         return "\n".join([*lines, *(f"Passed over: {line}" for line in self.passed_over)])
 
     def dataset(self) -> xarray.Dataset:
@@ -182,9 +192,9 @@ def measure_corpus(
     from sparsity.models.llama import forward
 
     opened = model if isinstance(model, models.Checkpoint) else models.load(model)
-    found, passed = windows(opened, named(texts), Cut(tokens, offset, stride, (bos,)))
-    settings = about(opened, fingerprint(opened.files), tokens, sink)
-    settings |= {"offset": offset, "stride": stride or 0, "bos": int(bos)}
+    cut = Cut(tokens, offset, stride, (bos,))
+    found, passed = windows(opened, named(texts), cut)
+    settings = about(opened, fingerprint(opened.files), cut, sink) | {"bos": int(bos)}
     kept, base = Parts(parts, settings), json.dumps(settings, sort_keys=True).encode()
     keys = [hashlib.sha256(base + w.ids[0].tobytes()).hexdigest()[:20] for w in found]
     pieces: list[dict[str, Any] | None] = [kept.get(key) for key in keys]

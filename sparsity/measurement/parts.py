@@ -41,6 +41,8 @@ class Parts:
             other = json.loads(path.read_text("utf-8"))
         except (OSError, ValueError):
             return  # nothing was finished there
+        if not isinstance(other, dict):
+            return
         for name in sorted(request.keys() | other.keys()):
             if request.get(name) != other.get(name):
                 fix = (

@@ -64,7 +64,8 @@ def measure_model(
     also = asked.names(of)
     opened = model if isinstance(model, models.Checkpoint) else models.load(model)
     config = opened.config
-    found, passed = windows(opened, named(texts), Cut(tokens, offset, stride, tuple(bos)))
+    cut = Cut(tokens, offset, stride, tuple(bos))
+    found, passed = windows(opened, named(texts), cut)
     ids = [x for window in found for x in window.ids]
     kept, digest = Parts(parts), fingerprint(opened.files)
     settings = f"{sparsity.__version__} {digest} {sink} {sinks.EPSILON} {also}"
@@ -89,20 +90,22 @@ def measure_model(
         losses = forward(opened, [ids[i] for i in todo], visit)
         for i, loss in zip(todo, losses, strict=True):
             ends[i] = kept.put(f"{keys[i]}-loss", {"loss": np.asarray(loss, np.float32)})
-    attributes = about(opened, digest, tokens, sink)
+    attributes = about(opened, digest, cut, sink)
     if passed:
         attributes["passed_over"] = passed
     words = [opened.encode.words(x) for x in ids]
     return _joined([w.name for w in found], list(bos), attributes, words, layers, ends)
 
 
-def about(model: models.Checkpoint, digest: str, tokens: int, sink: int) -> dict[str, Any]:
+def about(model: models.Checkpoint, digest: str, cut: Cut, sink: int) -> dict[str, Any]:
     """What a measurement is of, as its attributes."""
     return {
         "title": "attention of a model, measured",
         "model": model.name,
         "model_sha256": digest,
-        "tokens": tokens,
+        "tokens": cut.tokens,
+        "offset": cut.offset,
+        "stride": cut.stride or 0,
         "sink": sink,
         "sinks_above": sinks.EPSILON,
         "causal": 1,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,19 @@ class Window:
     ids: tuple[np.ndarray, ...]
 
 
+def texts_of(names: Iterable[Any], stride: int | None) -> list[str]:
+    """The texts that windows of such names are of, as `Cut.windows` names them."""
+    return [str(name).rpartition("@")[0] if stride else str(name) for name in names]
+
+
 def _files(path: Path) -> list[Path]:
     """A file, or the files of a folder, by name; hidden ones are left out."""
-    if not path.is_dir():
-        return [path]
+    try:
+        if not path.is_dir():
+            return [path]
+    except (OSError, ValueError) as error:  # no name of a file, such as a text itself
+        fix = "is no name of a file; give a folder, a file, or texts in a list"
+        raise InputError("text", f"{str(path)[:40]!r}", fix) from error
     found = sorted(x for x in path.iterdir() if x.is_file() and not x.name.startswith("."))
     if not found:
         raise InputError("text", path, "holds no file; give a folder of texts")
@@ -51,14 +60,17 @@ def named(texts: Any) -> dict[str, Any]:
     if isinstance(texts, Mapping):
         found = dict(texts)
     else:
+        if not isinstance(texts, str | os.PathLike | Iterable):
+            raise InputError("texts", texts, "give texts by name, a folder, or a list of texts")
         given = [Path(texts)] if isinstance(texts, str | os.PathLike) else list(texts)
         paths = [y for x in given if isinstance(x, os.PathLike) for y in _files(Path(x))]
-        stems = [path.stem for path in paths]
-        names = stems if len(set(stems)) == len(stems) else [str(path) for path in paths]
+        others = [x for x in given if not isinstance(x, os.PathLike)]
+        stems, numbers = [path.stem for path in paths], [str(i) for i in range(len(others))]
+        alone = len({*stems, *numbers}) == len(stems) + len(numbers)
+        names = stems if alone else [str(path) for path in paths]
         if len(set(names)) < len(names):
             raise InputError("text", max(names, key=names.count), "is given twice; give it once")
-        others = [x for x in given if not isinstance(x, os.PathLike)]
-        found = dict(zip(names, paths, strict=True)) | {str(i): x for i, x in enumerate(others)}
+        found = dict(zip([*names, *numbers], [*paths, *others], strict=True))
     if not found:
         raise InputError("texts", None, "give at least one text")
     return found
@@ -87,7 +99,10 @@ def _ids(model: Checkpoint, name: str, text: Any) -> np.ndarray:
             fix = f"knows more tokens than {count}; give that of this model"
             raise InputError("tokenizer", model.name, fix)
         return ids
-    ids = np.asarray(text)
+    try:
+        ids = np.asarray(text)
+    except ValueError:  # rows of several lengths
+        ids = np.empty((0, 0))
     if ids.ndim != 1 or ids.dtype.kind not in "iu" or not ids.size:
         raise InputError("text", name, "is no text; give a string or token ids, whole numbers [T]")
     if ids.min() < 0 or ids.max() >= count:
@@ -118,6 +133,8 @@ class Cut:
             InputError: numbers out of range, or a model without a first token.
         """
         whole("tokens", self.tokens, 2)
+        if not self.bos:
+            raise InputError("bos", self.bos, "give (False,), (True,) or (False, True)")
         whole("offset", self.offset, 0)
         if self.stride is not None:
             whole("stride", self.stride, 1)

@@ -10,16 +10,20 @@ import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.monitoring.bounds import Bounds, shortfall
-from sparsity.streaming import spaced, stream
+from sparsity.streaming import spaced, stream, within
 
 OF = ("length", "n_eff", "entropy", "gamma", "gamma_ratio", "max_logit", "sink_mass")
 _BLOCK = (128, 1024)  # queries, keys at a time: few rows, so many keys
 
 
 def sampled(length: int, rows: Any) -> Any:
-    """Positions of the rows that are looked at: so many of `length`, log-spaced; or as given."""
+    """Positions of the rows that are looked at: at most so many, log-spaced; or as given.
+
+    Raises:
+        InputError: neither a number of rows nor positions below `length`.
+    """
     if rows is None or np.ndim(rows):
-        return rows
+        return None if rows is None else within(length, rows)
     if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 1:
         raise InputError("rows", rows, "give how many, at least 1, or their positions")
     return spaced(length, min(int(rows), length))
@@ -43,7 +47,7 @@ def monitor(
         queries: [..., heads, T, d]; a slice of the batch costs less.
         keys: [..., kv heads, T, d].
         of: as `sparsity.stream` takes it.
-        rows: how many, log-spaced with the last; or their positions; None for all.
+        rows: how many at most, log-spaced with the last; or their positions; None for all.
         when: whether this step is looked at, a bool or a traced one such as `step % 50 == 0`; the
             others cost nothing (but under `vmap` over it) and give NaN, −1 for whole numbers.
         options: what else `sparsity.stream` takes: scale, window, softcap, mask, rope, …

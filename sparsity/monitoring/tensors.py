@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsity.errors import InputError
 from sparsity.measurement.sources import FAINT, HIDDEN
 from sparsity.models.checkpoint import library
 from sparsity.monitoring.bounds import Bounds, shortfall
@@ -159,10 +160,14 @@ def torch_penalty(
         given: scale, mask, bias, softcap, unit, score_mod and mask_mod, as `Call` takes them.
 
     Raises:
-        InputError: another `of`, no bound, or bounds the wrong way round.
+        InputError: another `of`, no bound, bounds the wrong way round, positions of no row, or
+            arrays of other shapes.
     """
     torch = library("torch", "torch")
-    bounds = Bounds(of, low, high)
+    bounds, shapes = Bounds(of, low, high), (tuple(queries.shape), tuple(keys.shape))
+    if queries.ndim != 4 or keys.ndim != 4 or queries.shape[1] % keys.shape[1]:
+        fix = "give [batch, heads, tokens, dim], of key heads that divide query heads"
+        raise InputError("queries and keys", f"tensors of shape {shapes[0]} and {shapes[1]}", fix)
     found = numbers(Call(queries, keys, causal=causal, **given), rows)
     return shortfall(torch, bounds, found[of], found["length"])
 

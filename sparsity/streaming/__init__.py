@@ -179,11 +179,21 @@ def _chosen(
         raise InputError("positions", np.shape(positions), f"give one for each of {length} queries")
     if rows is None:
         return positions, q
+    rows = within(length, rows)
+    return jnp.asarray(positions)[rows], q[..., rows, :]
+
+
+def within(length: int, rows: Any) -> np.ndarray:
+    """Positions of queries as an array.
+
+    Raises:
+        InputError: none, or not whole numbers from 0 to T − 1.
+    """
     rows = np.asarray(rows)
     fits = rows.ndim == 1 and rows.size and rows.dtype.kind in "iu"
     if not fits or rows.min() < 0 or rows.max() >= length:
         raise InputError("rows", rows, f"give whole numbers from 0 to {length - 1}")
-    return jnp.asarray(positions)[rows], q[..., rows, :]
+    return rows
 
 
 def _ended(every: Sums, sinks: Sums, unit: Any) -> Ended:

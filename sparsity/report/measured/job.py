@@ -21,7 +21,7 @@ from sparsity.measurement import SHAPE, asked, spread, tables
 from sparsity.measurement.corpus import Corpus, measure_corpus
 from sparsity.measurement.labels import save
 from sparsity.measurement.runs import measure_model
-from sparsity.measurement.texts import named
+from sparsity.measurement.texts import named, texts_of
 from sparsity.output import folder, json_text, netcdf, refuse_unwritable, write
 from sparsity.report.measured import page
 
@@ -62,7 +62,11 @@ class Job:
             ],
             "table": tables.summary(self.data),
             "texts": (texts := tables.by_text(self.data)),
-            "over texts": spread.over_texts(texts, spread.NAMES),
+            "over texts": spread.over_texts(
+                texts,
+                spread.NAMES,
+                texts_of(self.data["text"].values, self.data.attrs.get("stride")),
+            ),
             "claims": self.claims,
             "passed_over": self.passed_over(),
         }
