@@ -81,8 +81,8 @@ def texts(folder: Path) -> Path:
 
 def start(model: Path, home: Path, out: Path, *options: str) -> subprocess.Popen[str]:
     words = [sys.executable, "-m", "sparsity", "measure", model, home, "--out", out, "--json"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([*map(str, words), *options], text=True, **pipes)
+    command = [*map(str, words), *options]
+    return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def finished(model: Path, home: Path, out: Path) -> tuple[dict, float]:

@@ -16,6 +16,7 @@ import zipfile
 from dataclasses import asdict
 from pathlib import Path
 from pydoc_data.topics import topics
+from typing import Any
 
 import numpy as np
 import xarray
@@ -45,7 +46,8 @@ def english(folder):
     """Name -> text, the four of model_files.py first."""
     found = {path.stem: path.read_text("utf-8") for path in files(folder)}
     found |= {name: topics[name] for name in PAGES}
-    return found | {x: importlib.metadata.metadata(x).get_payload() for x in PACKAGES}
+    described: Any = importlib.metadata.metadata
+    return found | {x: described(x).get_payload() for x in PACKAGES}
 
 
 def minilm(folder):
@@ -63,7 +65,7 @@ def minilm(folder):
 def of_minilm(folder, texts):
     """MiniLM on the first 512 tokens of each text, without [CLS]; None without transformers."""
     try:
-        import transformers
+        transformers = importlib.import_module("transformers")
     except ImportError:
         return None
     from sparsity.measurement.hugging_face import measure_transformers
@@ -296,7 +298,8 @@ def main(folder):
     ratio = answer["smollm2"]["κ of each head, from all other texts"]["ratio"]
     title = f"Given its largest logit, S of a real row is {ratio:.2f} times its law"
     subtitle = f"SmolLM2, {known.sum():,} rows of {len(texts)} texts; median and middle half"
-    pictures = plotting.render(draw, (rows.S[known], lines), title, subtitle, (7.2, 4.6))
+    shown: Any = (rows.S[known], lines)
+    pictures = plotting.render(draw, shown, title, subtitle, (7.2, 4.6))
     (RESULTS / "head_law.png").write_bytes(pictures["png"])
     (RESULTS / "head_law.json").write_text(json_text(answer), "utf-8")
     (RESULTS / "head_law.md").write_text(report(answer), "utf-8")

@@ -6,11 +6,14 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 import xarray
 from test_devices import BITS
 
+from sparsity.cli import common
+from sparsity.errors import InputError
 from sparsity.sweeps import running
 from sparsity.sweeps.curves import sweep
 from sparsity.tasks import wide
@@ -120,3 +123,13 @@ def test_one_cell_over_two_processes_of_jax_distributed():
     first, second = run(2)
     assert len(alone.split()) == 19
     assert first == second == alone
+
+
+@pytest.mark.parametrize("address", ["nowhere", "http://x", "", "tcp://x"])
+def test_an_address_that_is_none_is_told_at_once(address):
+    pytest.importorskip("distributed")
+    start = time.perf_counter()
+    with pytest.raises(InputError, match=r"^scheduler .*cannot be reached") as error:
+        common._client(address)
+    assert "\n" not in str(error.value)
+    assert time.perf_counter() - start < 5

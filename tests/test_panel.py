@@ -414,7 +414,9 @@ def test_limits_of_maps():
     (spec,) = opened("differential", length=50, gamma=1.2).specs()
     own = {key: value for key, value in spec.values if key != "length"}
     wanted = float(evaluate("differential", **own).log_S)
-    assert log_S_of(float(at_once(spec, "", np.zeros(1))[0]), 50) == pytest.approx(wanted)
+    limits = at_once(spec, "", np.zeros(1))
+    assert limits is not None
+    assert log_S_of(float(limits[0]), 50) == pytest.approx(wanted)
     (slow,) = opened("forgetting", length=50).specs()
     assert at_once(slow, "", np.zeros(1)) is None
     own = {key: value for key, value in slow.values if key != "length"}

@@ -247,14 +247,14 @@ def _opened(workers: str | None, scheduler: str | None) -> Iterator[Any]:
 
 def _client(scheduler: str) -> Any:
     try:
-        from distributed import Client
-        from distributed.comm.addressing import get_address_host_port
+        dask = importlib.import_module("distributed")
+        addressing = importlib.import_module("distributed.comm.addressing")
     except ImportError:
         fix = "Dask is not installed: pip install 'sparsity[dask]'"
         raise InputError("scheduler", scheduler, fix) from None
     try:
-        get_address_host_port(scheduler)  # a client that has begun takes 20 s to give up
-        return Client(scheduler, timeout=10, set_as_default=False)
+        addressing.get_address_host_port(scheduler)  # a client that has begun takes 20 s to give up
+        return dask.Client(scheduler, timeout=10, set_as_default=False)
     except (OSError, ValueError) as error:
         raise InputError("scheduler", scheduler, f"cannot be reached: {error}") from None
 
