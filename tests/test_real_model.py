@@ -168,7 +168,7 @@ def test_the_command_from_file_to_page(files, tmp_path, command):
     options = [x for text in texts[:2] for x in ("--text", text)]
     out = tmp_path / "out.nc"
     code, shown, err = command(
-        "measure", "--model", path, *options, "--tokens", TOKENS, "--out", out,
+        "measure", "--model", path, *options, "--tokens", TOKENS // 2, "--out", out,
         "--rows", "--report", tmp_path / "page", "--json",
     )  # fmt: skip
     assert code == 0, err
