@@ -13,7 +13,7 @@ import xarray
 
 from sparsity import measure, metric, models
 from sparsity.errors import InputError
-from sparsity.measurement import sinks, spread, summaries, tables
+from sparsity.measurement import bootstrap, sinks, summaries, tables
 from sparsity.measurement.corpus import measure_corpus
 from sparsity.measurement.layers import measure_layer
 from sparsity.measurement.runs import measure_model
@@ -241,7 +241,7 @@ def test_a_summary_is_that_of_its_rows():
 def test_the_spread_over_texts_is_that_of_their_mean():
     rng = np.random.default_rng(0)
     figures = [{"S": x, "loss": np.nan} for x in rng.normal(2, 0.5, 40)]
-    found = spread.over_texts(figures, ("S", "loss"))
+    found = bootstrap.over_texts(figures, ("S", "loss"))
     values = np.array([x["S"] for x in figures])
     assert found["S"]["value"] == pytest.approx(values.mean())
     assert found["S"]["stderr"] == pytest.approx(values.std() / np.sqrt(40), rel=0.05)
@@ -249,23 +249,23 @@ def test_the_spread_over_texts_is_that_of_their_mean():
     assert (high - low) / found["S"]["stderr"] == pytest.approx(3.92, rel=0.06)
     assert found["S"]["count"] == 40
     assert found["loss"]["count"] == 0
-    assert np.isnan(spread.over_texts(figures[:1], ("S",))["S"]["stderr"])
+    assert np.isnan(bootstrap.over_texts(figures[:1], ("S",))["S"]["stderr"])
 
 
 def test_windows_of_a_text_are_not_drawn_apart():
     """Windows that say the same are one text, not many: the interval does not shrink."""
     rng = np.random.default_rng(1)
     figures = [{"S": x} for x in rng.normal(2, 0.5, 40)]
-    alone = spread.over_texts(figures, ("S",))["S"]
+    alone = bootstrap.over_texts(figures, ("S",))["S"]
     windows_of = [x for x in figures for _ in range(9)]
     names = [f"a@b{i}@{512 * j}" for i in range(40) for j in range(9)]
-    kept = spread.over_texts(windows_of, ("S",), texts_of(names, 512))["S"]
+    kept = bootstrap.over_texts(windows_of, ("S",), texts_of(names, 512))["S"]
     assert kept["count"] == 40
     assert kept["value"] == pytest.approx(alone["value"])
     assert kept["stderr"] == pytest.approx(alone["stderr"], rel=0.1)
-    apart = spread.over_texts(windows_of, ("S",), texts_of(names, None))["S"]
+    apart = bootstrap.over_texts(windows_of, ("S",), texts_of(names, None))["S"]
     assert apart["stderr"] < 0.4 * kept["stderr"]  # as if they were 360 texts
-    uneven = spread.over_texts([{"S": x} for x in (1.0, 1.0, 1.0, 2.0)], ("S",), list("aaab"))
+    uneven = bootstrap.over_texts([{"S": x} for x in (1.0, 1.0, 1.0, 2.0)], ("S",), list("aaab"))
     assert uneven["S"]["value"] == 1.25  # a window counts as a window
 
 

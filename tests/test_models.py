@@ -22,7 +22,7 @@ from sparsity.measurement.runs import measure_model
 from sparsity.models import fetch, gguf_file, llama, tokens
 from sparsity.models.llama import forward
 from sparsity.models.safetensors_file import stretched
-from sparsity.report.measured import job
+from sparsity.report.measured import files
 
 IDS = np.random.default_rng(1).integers(0, tiny_model.SIZES["vocab"], 21)
 TEXT = "the hand and the band, 1212 times: the end. " * 6
@@ -246,7 +246,7 @@ def test_outputs_spare_inputs_pipes_and_other_runs(tmp_path, command):
     out = tmp_path / "out.nc"
     before = {path: path.read_bytes() for path in (model, text, *home.iterdir())}
     tried = 0
-    with job.kept_parts(out):
+    with files.kept_parts(out):
         for opened, target, says in (
             (model, text, "read by this run"), (model, model, "read by this run"),
             (model, link, "read by this run"), (home, sharded, "read by this run"),
@@ -447,7 +447,7 @@ def test_the_command_writes_data_and_page(tmp_path, command):
     assert {"index.html", "claims.json", "maps.svg", "laws.png", "context.csv"} <= written
     html = (page / "index.html").read_text("utf-8")
     assert html.count("<figure") == 4
-    assert {path.name for path in job.written_places(str(page))} == written
+    assert {path.name for path in files.written_places(str(page))} == written
     assert "http" not in html.replace("http://www.w3.org", "")
 
 

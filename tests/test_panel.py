@@ -35,7 +35,8 @@ from sparsity.panel.lines import (
     slowly,
     why_not,
 )
-from sparsity.panel.picture import Axes, _letter, curves, picture, refused
+from sparsity.panel.picture import Axes, _letter, curves, picture
+from sparsity.panel.refusals import refused
 from sparsity.panel.state import edit, initial
 from sparsity.panel.store import Memory, Store
 from sparsity.rows import steps

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparsity.measurement.row_figures import sparsity, spread
+from sparsity.measurement.row_figures import gamma_of, sparsity
 from sparsity.measurement.score_parts import Split, others
 
 WAYS = {
@@ -79,7 +79,7 @@ def predict(parts: Split, seed: int = 0, draws: int = 24) -> dict[str, np.ndarra
     noise = rng.standard_normal((draws, rows, 2 * length), np.float32)
     mean = regressed(parts)
     content = np.where(seen, parts.scores - mean, 0)
-    own = np.where(seen, spread(content, seen)[..., None], 0)
+    own = np.where(seen, gamma_of(content, seen)[..., None], 0)
     foretold = by_distance(content, parts)
     square = (foretold**2).sum(-1, keepdims=True) / seen.sum(-1)[:, None]
     gammas = {"own": own, "distance": foretold * own.max(-1, keepdims=True) / np.sqrt(square)}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity import models
-from sparsity.measurement import sinks, spread, summaries, tables
+from sparsity.measurement import bootstrap, sinks, summaries, tables
 from sparsity.measurement.labels import dataset, measured
 from sparsity.measurement.parts import Parts
 from sparsity.measurement.runs import about
@@ -69,7 +69,7 @@ class Corpus:
     def over_texts(self) -> dict[str, dict[str, Any]]:
         """Means over the texts, whose windows are never drawn apart."""
         texts = texts_of(self.names, self.about["stride"])
-        return spread.over_texts(self.figures, spread.NAMES, texts)
+        return bootstrap.over_texts(self.figures, bootstrap.NAMES, texts)
 
     def summary(self) -> dict[str, Any]:
         """The outcome in JSON's types."""

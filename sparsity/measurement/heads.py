@@ -61,7 +61,7 @@ def head_figures(parts: Split, first: np.ndarray, gap: int, seed: int) -> dict[s
     found = row_figures.figures(c, seen, parts.distance, np.random.default_rng(seed))
     near = parts.distance < row_figures.LAST
     clear = seen & ~near & ~sinks(parts, first, gap)[:, None]
-    gamma = row_figures.spread(content, seen)
+    gamma = row_figures.gamma_of(content, seen)
     shrunk = c * (gamma / found["gamma_rest"])[..., None]
     found |= row_figures.both("clear", c, clear)
     return found | {

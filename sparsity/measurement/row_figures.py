@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsity import metric
 from sparsity.measurement.score_parts import centred
 
 LAST = 4  # keys, the nearest, that are left out
@@ -31,7 +32,7 @@ MEANING = {
 }
 
 
-def spread(c: np.ndarray, seen: Any) -> np.ndarray:
+def gamma_of(c: np.ndarray, seen: Any) -> np.ndarray:
     """γ̂, of n − 1 degrees of freedom."""
     return np.sqrt((c * c).sum(-1) / (seen.sum(-1) - 1).astype(c.dtype))
 
@@ -41,20 +42,21 @@ def sparsity(c: np.ndarray, seen: Any) -> np.ndarray:
     top = np.where(seen, c, -np.inf).max(-1, keepdims=True)
     with np.errstate(under="ignore"):
         a = np.where(seen, np.exp(np.where(seen, c - top, 0)), c.dtype.type(0))
-        return a.sum(-1) / np.sqrt(seen.sum(-1).astype(c.dtype) * (a * a).sum(-1))
+        n_eff = metric.effective(a.sum(-1), (a * a).sum(-1))
+        return np.sqrt(n_eff / seen.sum(-1).astype(c.dtype))
 
 
 def both(name: str, c: np.ndarray, seen: Any) -> dict[str, np.ndarray]:
     """γ̂ and S of what is left of the rows."""
     c = centred(c, seen)
-    return {f"gamma_{name}": spread(c, seen), f"S_{name}": sparsity(c, seen)}
+    return {f"gamma_{name}": gamma_of(c, seen), f"S_{name}": sparsity(c, seen)}
 
 
 def _swapped(c: np.ndarray, seen: Any, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """The upper tails of the row and of a Gaussian one of its γ̂ exchanged."""
     n = seen.sum(-1, keepdims=True)
     inside = np.broadcast_to(np.arange(c.shape[-1]) < n, c.shape)
-    normal = rng.standard_normal(c.shape, np.float32) * spread(c, seen)[..., None]
+    normal = rng.standard_normal(c.shape, np.float32) * gamma_of(c, seen)[..., None]
     own, other = (
         -np.sort(-np.where(shown, x, -np.inf), axis=-1)
         for x, shown in ((c, seen), (normal, inside))
@@ -80,7 +82,7 @@ def figures(
     n = seen.sum(-1, keepdims=True)
     rank = np.cumsum(seen, -1) - (n // 2)
     mid = seen & ~((rank > 0) & (rank <= LAST))
-    gamma = spread(c, seen)
+    gamma = gamma_of(c, seen)
     pairs = (c[..., 1:] * c[..., :-1]).sum(-1)
     found = {
         "gamma_rest": gamma,

@@ -7,7 +7,6 @@ is plotted, until the plot says what is shown of it and the axis how high it lie
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -16,10 +15,8 @@ import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.kernels import Law
-from sparsity.panel import plots
 from sparsity.panel.controls import CONTROLS, POINTS, Control
-from sparsity.panel.lines import at_once, has_limit, provisional, refusal, unanswered, why_not
-from sparsity.panel.rowlaws import has_sink
+from sparsity.panel.lines import at_once, has_limit, provisional, refusal, why_not
 from sparsity.panel.state import Spec, State
 from sparsity.panel.store import Point, Store
 
@@ -243,24 +240,6 @@ def _curve(axes: Axes, spec: Spec, store: Store, pack: _Packer, sampling: bool) 
         read[column.of] = None if value is None else _number(column.shown(value, n))
     read["sampled"] = next((p for p in points if p["x"] == axes.marker), None)
     return lines | {"points": points, "read": read, "notes": list(dict.fromkeys(notes))}
-
-
-def refused(state: State) -> dict[str, str]:
-    """Why a quantity cannot be had of any curve that is shown, by the name of its plot."""
-    specs = state.specs()
-    sinks = (spec.score and has_sink(spec.law) for spec in specs)
-    return _refused(tuple(zip((spec.kernel for spec in specs), sinks, strict=True)))
-
-
-@functools.lru_cache(maxsize=64)
-def _refused(shown: tuple[tuple[Any, bool], ...]) -> dict[str, str]:
-    found = {}
-    for name, *_ in plots.offered():
-        quantity = plots.named(name).of
-        why = [unanswered(kernel, sink, quantity) for kernel, sink in shown]
-        if why and all(why):
-            found[name] = why[0]
-    return found
 
 
 def _letter(number: int) -> str:

@@ -20,7 +20,8 @@ from sparsity.kernels.queries import NAMES
 from sparsity.panel import filling, plots
 from sparsity.panel.calls import python, table
 from sparsity.panel.controls import CONTROLS
-from sparsity.panel.picture import picture, refused
+from sparsity.panel.picture import picture
+from sparsity.panel.refusals import refused
 from sparsity.panel.state import State, edit
 from sparsity.panel.store import Store
 

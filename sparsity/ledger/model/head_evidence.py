@@ -121,7 +121,7 @@ def gaussian(
         x[:, j] = lag * x[:, j - 1] + np.sqrt(1 - lag**2) * x[:, j]
     seen = at < n
     c = row_figures.centred(x, seen)
-    c *= (gamma / row_figures.spread(c, seen))[:, None].astype(c.dtype)
+    c *= (gamma / row_figures.gamma_of(c, seen))[:, None].astype(c.dtype)
     return row_figures.figures(c, seen, n - 1 - at, rng)
 
 

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import shlex
-import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparsity import models, report
+from sparsity import report
 from sparsity.errors import InputError
 from sparsity.figures import measured as pictures
 from sparsity.figures.record import Plate
 from sparsity.ledger import model as claims_model
-from sparsity.measurement import SHAPE, asked, spread, tables
+from sparsity.measurement import SHAPE, asked, bootstrap, tables
 from sparsity.measurement.corpus import Corpus, measure_corpus
 from sparsity.measurement.labels import save
 from sparsity.measurement.runs import measure_model
-from sparsity.measurement.texts import named, texts_of
-from sparsity.output import folder, json_text, netcdf, refuse_unwritable, write
+from sparsity.measurement.texts import texts_of
+from sparsity.output import folder, json_text, write
 from sparsity.report.measured import page
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
+from sparsity.report.measured.files import inputs, kept_parts
 
 if TYPE_CHECKING:
     import xarray
@@ -62,9 +55,9 @@ class Job:
             ],
             "table": tables.summary(self.data),
             "texts": (texts := tables.by_text(self.data)),
-            "over texts": spread.over_texts(
+            "over texts": bootstrap.over_texts(
                 texts,
-                spread.NAMES,
+                bootstrap.NAMES,
                 texts_of(self.data["text"].values, self.data.attrs.get("stride")),
             ),
             "claims": self.claims,
@@ -90,42 +83,6 @@ class Job:
 
 
 _LEAST = 128  # tokens for a report: context lengths 64 and 128
-
-
-def written_places(home: str | None) -> list[Path]:
-    """The files of a page."""
-    drawn = [f"{p.name}.{suffix}" for p in pictures.ALL for suffix in ("svg", "png", "csv")]
-    return [Path(home) / name for name in (*drawn, "claims.json", "index.html")] if home else []
-
-
-def _refuse_inputs(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
-    """Refuse to write over what is read."""
-    for out, path in itertools.product(outputs, inputs):
-        if out.exists() and path.exists() and out.samefile(path):
-            raise InputError("out", out, "is read by this run; choose another place")
-
-
-@contextmanager
-def kept_parts(out: Path) -> Iterator[Path]:
-    """The folder for finished layers, of one run at a time; gone at the end, unless it failed."""
-    home = folder(out.with_name(f".{out.name}.parts"))
-    lock = home / "lock"
-    try:
-        with lock.open("w") as file:
-            try:
-                if fcntl:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                fix = "is being written by another run; wait for it or choose another place"
-                raise InputError("out", out, fix) from None
-            try:
-                yield home
-                shutil.rmtree(home, ignore_errors=True)
-            finally:
-                lock.unlink(missing_ok=True)
-    finally:
-        with suppress(OSError):  # only where nothing was finished
-            home.rmdir()
 
 
 def _over_runs(data: xarray.Dataset) -> xarray.Dataset:
@@ -181,26 +138,6 @@ def write_report(
     for name, content in contents.items():
         write(out / name, content)
     return tuple(out / name for name in contents), claims
-
-
-def inputs(
-    model: str, texts: Sequence[str], out: str, report_to: str | None = None
-) -> tuple[models.Checkpoint, dict[str, Path]]:
-    """The model opened, and the texts by name, where the outputs can be written.
-
-    Raises:
-        InputError: no text, files that cannot be read or written, or outputs that are read.
-    """
-    if not texts:
-        raise InputError("text", None, "give a folder or files of texts, or --text FILE")
-    paths = named([Path(text) for text in texts])
-    refuse_unwritable(out)
-    if report_to is not None:
-        folder(report_to)
-    opened = models.load(model)
-    _refuse_inputs([Path(out), *written_places(report_to)], [*paths.values(), *opened.files])
-    netcdf(out)
-    return opened, paths
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,76 @@
+"""The files of a measurement: where it may write, and what is kept until it is whole."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from sparsity import models
+from sparsity.errors import InputError
+from sparsity.figures import measured as pictures
+from sparsity.measurement.texts import named
+from sparsity.output import folder, netcdf, refuse_unwritable
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+
+def written_places(home: str | None) -> list[Path]:
+    """The files of a page."""
+    drawn = [f"{p.name}.{suffix}" for p in pictures.ALL for suffix in ("svg", "png", "csv")]
+    return [Path(home) / name for name in (*drawn, "claims.json", "index.html")] if home else []
+
+
+def _refuse_inputs(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
+    """Refuse to write over what is read."""
+    for out, path in itertools.product(outputs, inputs):
+        if out.exists() and path.exists() and out.samefile(path):
+            raise InputError("out", out, "is read by this run; choose another place")
+
+
+@contextmanager
+def kept_parts(out: Path) -> Iterator[Path]:
+    """The folder for finished layers, of one run at a time; gone at the end, unless it failed."""
+    home = folder(out.with_name(f".{out.name}.parts"))
+    lock = home / "lock"
+    try:
+        with lock.open("w") as file:
+            try:
+                if fcntl:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                fix = "is being written by another run; wait for it or choose another place"
+                raise InputError("out", out, fix) from None
+            try:
+                yield home
+                shutil.rmtree(home, ignore_errors=True)
+            finally:
+                lock.unlink(missing_ok=True)
+    finally:
+        with suppress(OSError):  # only where nothing was finished
+            home.rmdir()
+
+
+def inputs(
+    model: str, texts: Sequence[str], out: str, report_to: str | None = None
+) -> tuple[models.Checkpoint, dict[str, Path]]:
+    """The model opened, and the texts by name, where the outputs can be written.
+
+    Raises:
+        InputError: no text, files that cannot be read or written, or outputs that are read.
+    """
+    if not texts:
+        raise InputError("text", None, "give a folder or files of texts, or --text FILE")
+    paths = named([Path(text) for text in texts])
+    refuse_unwritable(out)
+    if report_to is not None:
+        folder(report_to)
+    opened = models.load(model)
+    _refuse_inputs([Path(out), *written_places(report_to)], [*paths.values(), *opened.files])
+    netcdf(out)
+    return opened, paths
