@@ -237,7 +237,7 @@ def test_the_parts_of_planted_scores_are_found():
     for part in (parts.scores, parts.profile, parts.bias, parts.content):
         assert np.abs(part.sum(-1)).max() < 1e-9
         assert np.all(part[:, ~parts.seen] == 0)
-    gamma = row_figures.spread(parts.content, parts.seen)
+    gamma = row_figures.gamma_of(parts.content, parts.seen)
     assert gamma.mean() == pytest.approx(1.5, rel=0.03)
     true = content[:, rows]
     known = np.broadcast_to(parts.seen, true.shape)
