@@ -92,7 +92,8 @@ def main() -> None:
         sys.exit(stop.exit_code)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "sparsity"
-        common.fail(f"{error.format_message().rstrip('.')}: see {command} --help")
+        said = error.format_message().rstrip(".")  # which may end in a question
+        common.fail(f"{said}{' See' if said.endswith('?') else ': see'} {command} --help")
     except MemoryError:
         common.fail("not enough memory for these sizes: lower dim or length")
     except BrokenPipeError:  # the reader has left; what Python still holds goes nowhere

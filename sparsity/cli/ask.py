@@ -49,7 +49,7 @@ def list_(as_json: bool) -> None:
         return
     for k in (*kernels.known(), *kernels.MAPS):
         options = " ".join(f"--{p.name.replace('_', '-')}" for p in k.parameters)
-        click.echo(f"{k.name:14} {k.title:24} {options:24} a = {_weight(k)}")
+        click.echo(f"{k.name:14} {k.title:24} {options:33} a = {_weight(k)}")
 
 
 @click.command(
