@@ -187,7 +187,7 @@ def ranked(
     value, error = most.copy(), np.zeros(n.shape)
     level = LEVELS[kernel.weight](beta, gamma, float(n.max()))
     if level.log_zero > _RAREST:
-        fix = f"at gamma = {gamma:g} a weight is next to never above 0; give a larger beta"
+        fix = f"at gamma = {gamma:g} a weight is hardly ever above 0; give a larger beta"
         raise InputError("beta", beta, fix)
     p_row = -np.expm1(n * level.log_zero)
     full = _full(level, n, layers.keys)
