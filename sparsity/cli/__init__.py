@@ -17,6 +17,7 @@ from sparsity.cli.ask import derive, estimate, eval_, exact, list_
 from sparsity.cli.check import claims, verify
 from sparsity.cli.inverse import design
 from sparsity.cli.make import bench, measure, reproduce, sweep
+from sparsity.cli.plot import plot
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.interrupts import raised_in_time
 
@@ -24,7 +25,7 @@ __all__ = ["cli", "main"]
 
 _COMMANDS = (
     list_, derive, eval_, exact, estimate, verify, claims,
-    sweep, design, measure, bench, reproduce,
+    sweep, plot, design, measure, bench, reproduce,
 )  # fmt: skip
 
 

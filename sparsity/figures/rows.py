@@ -55,7 +55,7 @@ def data(context: Context) -> Data:
 def draw(data: Sequence[Series], canvas: Canvas) -> None:
     """Solid: exact. Dashed: the limit. Shaded: below the floor."""
     count = (len(data) - 1) // 2
-    ax = plotting.axes(canvas, "row length  n", "sparsity  S", right=0.88)
+    ax = plotting.axes(canvas, "row length  n", plotting.SPARSITY, right=0.88)
     ax.set(xscale="log", yscale="log", xlim=(1, 1e9), ylim=(1.5e-4, 1.4))
     plotting.plain_ticks(ax.yaxis, (1, 0.1, 0.01, 0.001))
     ticks = (1, 1e3, 1e6, 1e9)
