@@ -150,7 +150,7 @@ def _rows(each: Any, x: str, given: Mapping[str, list[Any]]) -> list[Row]:
     return rows
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
     return value if isinstance(value, str) else f"{value:g}".replace("-", "−")
 
 
@@ -164,7 +164,7 @@ def _held(row: Row, x: str, length: int | None) -> dict[str, str]:
     held = {"kernel": row.kernel.name}
     for name, value in row.params.items():
         if name != x:
-            held[name] = f"{symbol(name)} = {_short(value)}"
+            held[name] = f"{symbol(name)} = {short(value)}"
     lever = _lever(row, x) if x not in row.params else None
     for i, (step, words) in enumerate(zip(row.steps, row.described()["steps"], strict=True)):
         held[f"step {i}"] = step.name if lever is not None and lever[0] == i else words

@@ -13,8 +13,8 @@ from sparsity import quantities
 from sparsity.errors import InputError
 from sparsity.figures.series import Series
 from sparsity.panel.controls import CONTROLS
-from sparsity.plots import Chart, _y
-from sparsity.plots.asked import MOST_CURVES, _short, symbol
+from sparsity.plots.asked import MOST_CURVES, short, symbol
+from sparsity.plots.charts import Chart, ordinate
 from sparsity.plots.curves import Drawn, floor
 from sparsity.plots.drawing import Words, is_log
 
@@ -80,12 +80,10 @@ def of_dataset(
     drawn = []
     for cell in cells:
         key = dict(zip(others, cell, strict=True))
-        label = ", ".join(f"{symbol(n)} = {_short(key[n])}" for n in differ) or kernel
+        label = ", ".join(f"{symbol(n)} = {short(key[n])}" for n in differ) or kernel
         drawn.append(_one(data.sel(key), name, x, label, limit, key))
     values, control = np.asarray(data[x].values, float), CONTROLS.get(x)
-    shown = [
-        f"{symbol(n)} = {_short(cells[0][others.index(n)])}" for n in others if n not in differ
-    ]
+    shown = [f"{symbol(n)} = {short(cells[0][others.index(n)])}" for n in others if n not in differ]
     words = _words(data, name, x, kernel, shown)
     return Chart(tuple(drawn), words, is_log(values, control, x == "length"), control, name)
 
@@ -93,9 +91,9 @@ def of_dataset(
 def _words(data: xarray.Dataset, name: str, x: str, kernel: str, shown: list[str]) -> Words:
     along = str(data[x].attrs.get("long_name", x))
     try:
-        y = _y(quantities.named(name))
+        y = ordinate(quantities.named(name))
     except InputError:
-        y = _y(quantities.S) if name.startswith("S") else name
+        y = ordinate(quantities.S) if name.startswith("S") else name
     weight = str(data.attrs.get("weight", ""))
     said = ", ".join(([f"a = {weight}"] if 0 < len(weight) < 48 else []) + shown)
     title = f"{' '.join(y.split('(')[0].split())} of {kernel} against {along}"
