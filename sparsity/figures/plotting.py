@@ -78,7 +78,8 @@ STYLE: dict[Any, Any] = {
 }
 
 
-SPARSITY = "sparsity  S  (small = focused)"  # along every axis of S
+SMALL = "small = focused"  # said on every axis of S
+SPARSITY = f"sparsity  S  ({SMALL})"
 
 # What a file would say of the day and the program is left out.
 FILES: dict[str, dict[str, Any]] = {

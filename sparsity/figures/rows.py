@@ -57,7 +57,7 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
     count = (len(data) - 1) // 2
     ax = plotting.axes(canvas, "row length  n", plotting.SPARSITY, right=0.88)
     ax.set(xscale="log", yscale="log", xlim=(1, 1e9), ylim=(1.5e-4, 1.4))
-    plotting.plain_ticks(ax.yaxis, (1, 0.1, 0.01, 0.001))
+    plotting.plain_ticks(ax.yaxis, (1, 0.1, 0.01, 1e-3), ("1", "0.1", "0.01", "10⁻³"))
     ticks = (1, 1e3, 1e6, 1e9)
     plotting.plain_ticks(ax.xaxis, ticks, ("1", "1 000", "a million", "a billion"))
     floor = data[-1]
