@@ -24,8 +24,9 @@ from sparsity.theory.evaluation import evaluate
 jax.config.update("jax_enable_x64", True)
 
 NAMES = (
-    *("relu2", "identity", "exp", "bias", "nonnegative", "decayed", "rows", "overview"),
-    *("lengths", "mechanisms", "phase", "measures", "design", "sinks", "mixing", "rope", "context"),
+    *("relu2", "identity", "exp", "bias", "nonnegative", "decayed"),
+    *("rows", "lengths", "overview"),
+    *("mechanisms", "phase", "measures", "design", "sinks", "mixing", "rope", "context"),
 )
 THEORY = {"phase", "design", "sinks"}  # no points
 POINTS = tuple(name for name in NAMES if name not in THEORY)

@@ -11,7 +11,6 @@ import click
 import sparsity
 from sparsity.cli import common
 from sparsity.errors import InputError
-from sparsity.output import netcdf, refuse_unwritable
 
 
 def _row(kernel: str, steps: tuple[str, ...], grids: dict[str, str]) -> Any:
@@ -35,7 +34,7 @@ def _listed(of: tuple[str, ...]) -> list[str]:
 @common.with_parameters
 @common.steps_option
 @common.several_of_option
-@click.option("--out", metavar="FILE.nc", help="The netCDF file to write.")
+@click.option("--out", metavar="FILE", help="To write: .nc, .zarr or .csv.")
 @click.option(
     "--store",
     metavar="DIR",
@@ -59,18 +58,18 @@ def sweep(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Evaluate S of KERNEL, or quantities of its rows, over grids; save a labelled netCDF file.
+    """Evaluate S of KERNEL, or quantities of its rows, over grids; save a labelled file.
 
     A grid is start:stop:count, start:stop:count:log, or a list a,b,c. Without --of it is the limit
     S of long rows, and with --length n_eff; --of may be repeated, or take a list. Give --out,
     --store, or both.
     """
-    from sparsity.sweeps import curves
+    from sparsity.sweeps import saving
 
     if out is not None:
-        refuse_unwritable(netcdf(out))
+        saving.writable(out)
     elif store is None:
-        raise InputError("out", None, "give --out FILE.nc, --store DIR, or both")
+        raise InputError("out", None, "give --out FILE, --store DIR, or both")
     if montecarlo:
         common.use_float64()
     settings: dict[str, Any] = {
@@ -89,8 +88,8 @@ def sweep(
             **(asked | settings | grids),
         )
     if out is not None:
-        curves.save(data, out)
-    sizes = {str(name): int(size) for name, size in data.sizes.items()}
+        saving.save(data, out)
+    sizes = {str(name): int(data[name].size) for name in data.coords}
     to = {"out": out, "store": store}
     if as_json:
         found = {"kernel": kernel, **common.given(to), "sizes": sizes, "variables": list(data)}

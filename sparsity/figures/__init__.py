@@ -36,18 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["ALL", "Context", "Figure", "Plate", "measured", "render", "write_all"]
 
 ALL: tuple[Figure, ...] = (
-    *(relu2, identity, exp, bias, nonnegative, decayed, rows, overview),  # kernels
-    *(
-        lengths,
-        mechanisms,
-        phase,
-        measures,
-        design,
-        sinks,
-        mixing,
-        rope,
-        context,
-    ),  # length and position
+    *(relu2, identity, exp, bias, nonnegative, decayed, rows, lengths, overview),  # kernels
+    *(mechanisms, phase, measures, design, sinks, mixing, rope, context),  # length and position
 )
 
 _WORKERS = 2  # threads: one compiles while another samples

@@ -22,7 +22,7 @@ def data(context: Context) -> Data:
     A limit is given from where it meets the floor, n = exp(γ²), and at n = exp(2γ²): its second
     moment comes from scores 2γ standard deviations up, which a shorter row does not hold.
     """
-    lines = sweep("exp", gamma=GAMMAS, length="1:1e9:121:log").squeeze("beta")
+    lines = sweep("exp", gamma=GAMMAS, length="1:1e9:121:log")
     sampled = sweep(
         "exp",
         gamma=GAMMAS,
@@ -32,7 +32,7 @@ def data(context: Context) -> Data:
         dtype=np.float32,
         seed=context.seed,
         rel_error=max(context.rel_error, REL_ERROR),
-    ).squeeze("beta")
+    )
     n, ends = lines["length"].values, np.array([1.0, 1e9])
     exact, limits = [], []
     for gamma in GAMMAS:

@@ -84,6 +84,8 @@ def of_dataset(
         drawn.append(_one(data.sel(key), name, x, label, limit, key))
     values, control = np.asarray(data[x].values, float), CONTROLS.get(x)
     shown = [f"{symbol(n)} = {short(cells[0][others.index(n)])}" for n in others if n not in differ]
+    one = [str(n) for n in data.coords if data[n].ndim == 0]
+    shown += [f"{symbol(n)} = {short(data[n].item())}" for n in one]
     words = _words(data, name, x, kernel, shown)
     return Chart(tuple(drawn), words, is_log(values, control, x == "length"), control, name)
 
