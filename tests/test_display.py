@@ -1,5 +1,6 @@
 """Results in a notebook: short lines, tables whose text is escaped, frames."""
 
+import functools
 import json
 
 import numpy as np
@@ -11,10 +12,17 @@ from sparsity.ledger import Records
 from sparsity.verification.outcome import Cell, CrossCheck
 
 LENGTHS = [2, 8, 32]
+
+
+@functools.cache
+def drawn():
+    return sparsity.estimate("exp", gamma=1, rel_error=0.01)
+
+
 RESULTS = {
     "evaluation": lambda: sparsity.evaluate("exp", gamma=np.linspace(0.1, 3, 500)),
     "exact": lambda: sparsity.exact("exp", gamma=2, length=np.arange(1, 300)),
-    "estimate": lambda: sparsity.estimate("exp", gamma=1, rel_error=0.01),
+    "estimate": drawn,
     "derivation": lambda: sparsity.derive("exp"),
 }
 CLAIM = {
@@ -49,16 +57,16 @@ def test_frames_have_the_numbers():
 
 
 def test_an_estimate_stands_beside_its_theory():
-    drawn = sparsity.estimate("exp", gamma=1, rel_error=0.01)
-    table = drawn.to_dataframe()
-    assert (table["ci95_low"][0], table["ci95_high"][0]) == drawn.ci95
-    beside = drawn.beside(sparsity.evaluate("exp", gamma=1))
+    found = drawn()
+    table = found.to_dataframe()
+    assert (table["ci95_low"][0], table["ci95_high"][0]) == found.ci95
+    beside = found.beside(sparsity.evaluate("exp", gamma=1))
     assert abs(beside.z) < 5
     assert "95 % interval" in beside._repr_html_()
     assert beside.to_dataframe()["theory"][0] == pytest.approx(np.exp(-0.5))
-    assert abs(drawn.beside(sparsity.evaluate("exp", gamma=1.1)).z) > 5  # a wrong theory is seen
+    assert abs(found.beside(sparsity.evaluate("exp", gamma=1.1)).z) > 5  # a wrong theory is seen
     with pytest.raises(InputError, match="one value of S"):
-        drawn.beside(sparsity.exact("exp", gamma=1, length=8))
+        found.beside(sparsity.exact("exp", gamma=1, length=8))
 
 
 def test_a_derivation_is_displayed_mathematics():
@@ -92,8 +100,7 @@ def test_claims_are_a_list_shown_as_a_table():
 
 
 def test_a_run_of_the_cross_check_is_a_table_what_disagrees_first():
-    drawn = sparsity.estimate("exp", gamma=1, rel_error=0.01)
-    rest = ("scalar", -0.5, drawn, 0.1, 4.0, 1e-3)
+    rest = ("scalar", -0.5, drawn(), 0.1, 4.0, 1e-3)
     cells = tuple(
         Cell(name, "S", {"gamma": 1.0}, *rest, verdict, ("evaluate", "estimate"))
         for name, verdict in (("exp", "agree"), ("where(s<1, 1, 0)", "disagree"))
