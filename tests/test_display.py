@@ -59,7 +59,7 @@ def test_frames_have_the_numbers():
 def test_an_estimate_stands_beside_its_theory():
     found = drawn()
     table = found.to_dataframe()
-    assert (table["ci95_low"][0], table["ci95_high"][0]) == found.ci95
+    assert tuple(table.loc[0, ["ci95_low", "ci95_high"]]) == found.ci95
     beside = found.beside(sparsity.evaluate("exp", gamma=1))
     assert abs(beside.z) < 5
     assert "95 % interval" in beside._repr_html_()
