@@ -185,7 +185,7 @@ def test_the_limit_of_forgetting_rows():
         assert found.method == "limit form"
         fixed = np.sum((share @ g) ** (2 * d)) / n  # (E g)² for E g²
         assert abs(0.5 * math.log(fixed / second)) > 1e-8
-    with pytest.raises(InputError, match="not the same at every length"):
+    with pytest.raises(InputError, match="depends on its length"):
         sparsity.evaluate("forgetting", **own)
 
 
@@ -450,7 +450,7 @@ def test_a_map_without_a_limit_has_no_weights_alone():
                 _ = kernel.apart
         else:
             assert isinstance(kernel.apart, row_map.RowMap)
-    with pytest.raises(InputError, match="draws its tokens itself"):
+    with pytest.raises(InputError, match="draws its own tokens"):
         sparsity.estimate(Row("forgetting", **OWN["forgetting"]), length=4, of="n_eff", dim=3)
 
 

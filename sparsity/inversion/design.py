@@ -207,7 +207,7 @@ def design(
 
     Returns:
         The parameter, its check, the reach at this length, and the requirement against n. Where
-        several values give the same, the smallest, and the others in `also`.
+        several values solve it, the smallest; the others are in `also`.
 
     Raises:
         Impossible: the wanted value is out of reach; names the floor or ceiling.

@@ -51,7 +51,7 @@ class Probed:
 
     @property
     def ci95(self) -> tuple[float, float]:
-        """About 19 in 20 such intervals hold the mean of n_eff over the rows."""
+        """The 95 % confidence interval of `mean`."""
         return self.mean - 1.96 * self.mean_stderr, self.mean + 1.96 * self.mean_stderr
 
 
@@ -63,10 +63,11 @@ def probe(
     nonnegative: bool = False,
     seed: int = 0,
 ) -> Probed:
-    """How focused a mixer is that is linear in its values, by answers to random values.
+    """How focused a mixer is, from its answers to random values; it must be linear in them.
 
-    Rademacher values give E o² = Σa². Cauchy values give o the law of Σ|a|·C: the geometric mean of
-    m of |o|, times cos(π/2m)^m, has the mean Σ|a| exactly. Both have the error bars of their laws.
+    Rademacher values give E o² = Σa². With Cauchy values o is distributed as Σ|a|·C: the geometric
+    mean of m of |o|, times cos(π/2m)^m, has the mean Σ|a| exactly. Error bars follow from both
+    distributions.
 
     Args:
         mixer: values [length, probes], float32 -> outputs [..., rows, probes], NumPy or JAX.
@@ -77,7 +78,7 @@ def probe(
 
     Raises:
         InputError: outputs of another shape, not finite or all zero, a mixer that is not linear in
-            its values, or negative weights that were said not to be there.
+            its values, or negative weights in spite of `nonnegative`.
 
     Source: Rademacher, Hutchinson (1990); Cauchy projections, Li, Hastie and Church (2007).
     """

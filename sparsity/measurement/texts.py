@@ -93,7 +93,7 @@ def _ids(model: Checkpoint, name: str, text: Any) -> np.ndarray:
     count = model.config.vocabulary
     if isinstance(text, str):
         if not text.strip():
-            raise InputError("text", name, "holds no words; give a longer one")
+            raise InputError("text", name, "has no words; give another text")
         ids = np.asarray(model.encode(text), np.int64)
         if ids.max(initial=0) >= count:
             fix = f"knows more tokens than {count}; give that of this model"

@@ -178,7 +178,9 @@ def _mellin(cell: Question) -> Value:
     beta, gamma, w = cell.row.positions(n)
     seen = w > 0
     if not seen.any() or not (gamma[seen] > 0).all():
-        raise InputError("row", cell.row, "has fixed scores, which the second exact law has not")
+        raise InputError(
+            "row", cell.row, "has fixed scores, which the second exact law does not cover"
+        )
     beta, gamma = beta[seen] + np.log(w[seen]), gamma[seen]
     value, error = n_eff_of_normal_prefixes(beta, gamma, int(seen.sum()))
     return float(np.log(value)), float(error)
