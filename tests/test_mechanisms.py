@@ -407,7 +407,7 @@ def test_every_law_is_verified_and_planted_errors_are_not(kernel):
         ("eval performer --gamma 1 --sigma 0.8 --features 8 --dim 4", "sigma = 0.8: must be < 1/√"),
         (
             "eval forgetting --gamma 1 --gate 1 --gate-spread 1",
-            "length is missing: this row is not",
+            "length is missing: this row depends",
         ),
         ("eval exp --gamma 1 --rho 0.5", "rho = 0.5: exp does not take it; it takes"),
         ("estimate forgetting --gamma 1 --gate 1 --gate-spread 1", "length is missing: the weig"),

@@ -193,7 +193,7 @@ def test_heads_are_tied_where_the_config_says_so(tmp_path):
             config = json.loads((tmp_path / "config.json").read_text())
             del config["tie_word_embeddings"]  # the library's default is False
             (tmp_path / "config.json").write_text(json.dumps(config))
-        with pytest.raises(InputError, match="no weights head"):
+        with pytest.raises(InputError, match="lacks the weights head"):
             run(models.load(path))
 
 
@@ -298,8 +298,8 @@ def bad_files(folder):
         cut.write_bytes(content[:keep])
         yield cut, "incomplete"
     other = folder / "words.gguf"
-    other.write_text("no model at all")
-    yield other, "no model at all"
+    other.write_text("not a model")
+    yield other, "not a model"
     yield tiny_model.write_gguf(folder / "arch.gguf", tiny_model.weights(), arch="gpt2"), "gpt2"
     wrong = tiny_model.weights()
     wrong["up", 1][3, 4] = np.nan
@@ -336,8 +336,8 @@ def bad_files(folder):
         ("qwen", {"model_type": "qwen2"}, "model_type = qwen2"),
         ("bias", {"attention_bias": True}, "attention_bias"),
         ("rope", {"rope_scaling": {"rope_type": "yarn"}}, "rope_type = yarn"),
-        ("rope1", {"rope_scaling": ["yarn"]}, "not a table"),
-        ("rope2", {"rope_scaling": "yarn"}, "not a table"),
+        ("rope1", {"rope_scaling": ["yarn"]}, "does not have the structure"),
+        ("rope2", {"rope_scaling": "yarn"}, "does not have the structure"),
         ("rope3", {"rope_scaling": {"rope_type": "llama3"}}, "does not give factor"),
         ("int8", {"quantization_config": {"bits": 8}}, "quantization_config"),
         ("part", {"partial_rotary_factor": 0.5}, "partial_rotary_factor = 0.5"),

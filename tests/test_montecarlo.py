@@ -521,7 +521,7 @@ BAD_ROWS = [
     (Row("exp", gamma=1.0, steps=(QKNorm(512),)), {"length": 10**6}, "is too large to sample"),
     (Row("decayed", decay=0.5), {}, "length is missing"),
     (Row("decayed", decay=0.5), {"length": 4, "of": "sink_mass"}, "choose one of S, n_eff"),
-    (Row("nonnegative", ratio=1.0, dim=4, query="uniform"), {"of": "n_eff"}, "nonnegative has S"),
+    (Row("nonnegative", ratio=1.0, dim=4, query="uniform"), {"of": "n_eff"}, "only S of long rows"),
     (
         Row("exp", steps=(Coca(VECTORS[0], 0.5, 0.05, slack_at=3),)),
         {"length": 8},

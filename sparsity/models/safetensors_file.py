@@ -61,7 +61,7 @@ _TYPES = ("F64", "F32", "F16", "BF16")
 
 def _metadata(path: Path, found: Any) -> Metadata:
     if not isinstance(found, dict):
-        raise InputError("model", path, "is not a JSON object; download it again")
+        raise InputError("model", path, "does not have the structure expected; download it again")
     return Metadata(path, lambda name: found.get(name, ...))
 
 
