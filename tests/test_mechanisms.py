@@ -304,7 +304,7 @@ def test_open_gates_are_softmax(monkeypatch):
         found, same = law("forgetting", of, [2, 64], **own), law("exp", of, [2, 64], gamma=1.5)
         assert_allclose(found.value, same.value, rtol=1e-11)
     monkeypatch.setattr(forgetting, "_MOST", 100)
-    with pytest.raises(InputError, match="rows of more than 100 tokens that still matter"):
+    with pytest.raises(InputError, match="more than 100 tokens of the row still matter"):
         law("forgetting", "participation", 10**6, **own)
 
 

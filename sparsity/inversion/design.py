@@ -80,7 +80,9 @@ def _options(kernel: Kernel, options: dict[str, Any]) -> dict[str, float]:
             raise InputError(name, value, f"design for {kernel.name} {has}")
         given[name] = takes[name].one(value)
     if kernel in (relu2, identity) and len(given) == 2:
-        raise InputError("gamma", options["gamma"], "with beta nothing is free; leave one out")
+        raise InputError(
+            "gamma", options["gamma"], "with beta nothing is left to solve for; leave one out"
+        )
     return given
 
 

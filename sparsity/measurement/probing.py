@@ -96,7 +96,7 @@ def probe(
     if nonnegative:
         ones = _answers(mixer, np.ones((length, probes), np.float32))[..., :1]
         if not (np.abs(answers) <= 1.01 * ones + 1e-4 * np.abs(answers).max()).all():
-            fix = "some weights are negative: their signs answer more than ones do; leave it out"
+            fix = "some weights are negative; leave it out"
             raise InputError("nonnegative", nonnegative, fix)
         sums, name = ones.repeat(probes, axis=-1), "ones"
     else:
@@ -108,7 +108,7 @@ def probe(
 def _answers(mixer: Callable[[Any], Any], values: np.ndarray) -> np.ndarray:
     found = np.asarray(mixer(values), np.float64)
     if found.ndim < 2 or found.shape[-1] != values.shape[-1]:
-        fix = f"must answer values {values.shape} with [..., rows, {values.shape[-1]}]"
+        fix = f"must return [..., rows, {values.shape[-1]}] for values {values.shape}"
         raise InputError("mixer", f"outputs of shape {found.shape}", fix)
     if not np.isfinite(found).all():
         raise InputError("mixer", "outputs", "holds NaN or infinite values")
@@ -119,7 +119,7 @@ def _check_linear(mixer: Callable[[Any], Any], values: np.ndarray) -> None:
     """Answers to half as large values are half as large."""
     once, half = _answers(mixer, values), _answers(mixer, values / 2)
     if not np.allclose(half, once / 2, rtol=1e-3, atol=1e-4 * np.abs(once).max()):
-        fix = "must be linear in its values: answers to half of them are not half of the answers"
+        fix = "must be linear in its values: half of them do not give half of the outputs"
         raise InputError("mixer", "outputs", fix)
 
 

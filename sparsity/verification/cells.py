@@ -174,7 +174,7 @@ def _mellin(cell: Question) -> Value:
     """n_eff of softmax by the second exact law: of scores, or of their moments."""
     n = int(cell.length or 0)
     if n > _LONGEST:
-        raise InputError("length", n, f"the second exact law is checked up to {_LONGEST} tokens")
+        raise InputError("length", n, f"the second exact law takes at most {_LONGEST} tokens")
     beta, gamma, w = cell.row.positions(n)
     seen = w > 0
     if not seen.any() or not (gamma[seen] > 0).all():
