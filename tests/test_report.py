@@ -54,6 +54,7 @@ def cell(verdict="agree", log=-1.0, z=-0.7, **parameters):
         z=z,
         detectable=9e-4,
         verdict=verdict,
+        instruments=("exact law", "whole rows"),
     )
 
 

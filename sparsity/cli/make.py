@@ -103,11 +103,16 @@ def sweep(
 @click.command()
 @click.option("--out", default="figures", metavar="DIR", help="Output folder (default figures).")
 @common.seed_option
+@click.option("--page", is_flag=True, help="Only write the page again, from the files in DIR.")
 @common.json_option
-def reproduce(out: str, seed: str, as_json: bool) -> None:
+def reproduce(out: str, seed: str, page: bool, as_json: bool) -> None:
     """Every curve with its data, the cross-check and the claims, from nothing, into one folder."""
-    from sparsity.report import reproduction
+    from sparsity.report import reproduction, saved
 
+    if page:
+        written = str(saved.page(out))
+        common.print_json({"page": written}) if as_json else click.echo(written)
+        return
     common.compile_quickly()
     common.use_float64()
     with common.progress("reproduce") as report:
