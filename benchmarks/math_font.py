@@ -11,14 +11,14 @@ The same versions give the same bytes. The licence (SIL OFL 1.1) stands beside t
 from __future__ import annotations
 
 import io
+from importlib import resources
 from pathlib import Path
 
-import ziamath  # type: ignore[import-not-found]
 from fontTools import subset
 from fontTools.ttLib import TTFont
 
 HOME = Path(__file__).resolve().parents[1] / "sparsity" / "report" / "fonts"
-SOURCE = Path(ziamath.__file__).parent / "fonts" / "STIXTwoMath-Regular.ttf"
+SOURCE = ("ziamath", "fonts/STIXTwoMath-Regular.ttf")  # package, file
 FAMILY = "Report Math"  # a modified version has a name of its own
 LIMIT = 60 * 1024
 
@@ -58,13 +58,15 @@ def make() -> bytes:
         notdef_outline=True,
         recalc_timestamp=False,
     )
-    font = TTFont(SOURCE, recalcTimestamp=False)
+    package, name = SOURCE
+    font = TTFont(io.BytesIO((resources.files(package) / name).read_bytes()), recalcTimestamp=False)
     tool = subset.Subsetter(options)
     tool.populate(unicodes=[ord(x) for x in characters()])
     tool.subset(font)
     for record in font["name"].names:
         if record.nameID in (1, 3, 4, 6):
-            record.string = FAMILY.replace(" ", "") if record.nameID == 6 else FAMILY
+            family = FAMILY.replace(" ", "") if record.nameID == 6 else FAMILY
+            record.string = family.encode(record.getEncoding())
     font.flavor = "woff2"
     out = io.BytesIO()
     font.save(out)

@@ -110,6 +110,8 @@ def reproduce(out: str, seed: str, page: bool, as_json: bool) -> None:
     from sparsity.report import reproduction, saved
 
     if page:
+        if seed != "0":
+            raise InputError("seed", seed, "the page has the seed of its files; leave it out")
         written = str(saved.page(out))
         common.print_json({"page": written}) if as_json else click.echo(written)
         return

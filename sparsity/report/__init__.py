@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import metadata, resources
@@ -33,6 +34,7 @@ __all__ = [
 
 _TITLE = "How sharply can attention focus?"
 _OVERVIEW = "overview"
+_WIDE = 48  # characters of a formula that no longer fits 368 pixels at full size
 
 
 def version(package: str) -> str | None:
@@ -188,8 +190,12 @@ def _formulas() -> str:
 
 
 def terms(rows: Sequence[tuple[str, str]]) -> str:
-    """Names and what they stand for, both HTML."""
-    return '<dl class="lines">' + "".join(f"<dt>{a}</dt><dd>{b}</dd>" for a, b in rows) + "</dl>"
+    """Names and what they stand for, both HTML; long formulas are set smaller on narrow screens."""
+    out, kind = [], ' class="wide"'
+    for name, told in rows:
+        long = "<math" in told and len(re.sub("<[^>]+>", "", told)) > _WIDE
+        out.append(f"<dt>{name}</dt><dd{kind * long}>{told}</dd>")
+    return f'<dl class="lines">{"".join(out)}</dl>'
 
 
 def _reproduce(meta: Mapping[str, Any]) -> str:

@@ -46,7 +46,8 @@ def _move(limit: Limit) -> str:
         return escape(told)
     plain = isinstance(limit.condition, str)
     where = limit.condition if plain else sympy.pretty(limit.condition, use_unicode=True)
-    return escape(f"{told} ({where})")
+    together = escape(where).replace(" ", "\u00a0")
+    return f"{escape(told)} ({together})"
 
 
 def _moves(limits: Sequence[Limit], value: int) -> list[str]:

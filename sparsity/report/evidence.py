@@ -27,7 +27,7 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, value in row.items():
         if isinstance(value, Mapping):
-            out |= {f"{name}: {key}": x for key, x in value.items()}
+            out |= {f"{name}: {key}": x for key, x in _flat(value).items()}
         else:
             out[name] = value
     return out
@@ -75,6 +75,11 @@ def _lines(rows: Mapping[str, Sequence[Any]], title: str, claim: str) -> str:
     return table(head, cells, title, range(1, len(head)), caption=prose(title))
 
 
+def _is_line(value: Any) -> bool:
+    """Whether it is a list of single values."""
+    return isinstance(value, (list, tuple)) and not any(isinstance(x, Mapping) for x in value)
+
+
 def _taken(numbers: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """The groups of lists that are all there and equally long."""
     return [
@@ -106,7 +111,7 @@ def tables(numbers: Mapping[str, Any], claim: str = "", title: str = "Numbers") 
         if not isinstance(inside, (list, tuple)) or not inside:
             single.append((_head(name, claim), _value(name, value)))
         elif isinstance(value, Mapping):
-            lists = all(isinstance(x, (list, tuple)) for x in inside)
+            lists = all(_is_line(x) for x in inside)
             below = _lines if lists else lambda v, t, c: tables(v, c, t)
             out.append(below(value, words(name, claim), claim))
         elif all(isinstance(x, Mapping) for x in inside):

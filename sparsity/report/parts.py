@@ -92,13 +92,14 @@ def prose(text: str) -> str:
         if found.start() < at:
             continue
         tag, end = "sup" if found[1] == "^" else "sub", found.end()
-        inner = escape(found[3] or "")
+        inner = escape(found[3] or "", quote=False)
         if found[2]:
             end = _closing(text, end)
             inner = prose(text[found.end() : end - 1])
-        out.append(f"{escape(text[at : found.start()])}<{tag}>{inner}</{tag}>")
+        before = escape(text[at : found.start()], quote=False)
+        out.append(f"{before}<{tag}>{inner}</{tag}>")
         at = end
-    return "".join(out) + escape(text[at:])
+    return "".join(out) + escape(text[at:], quote=False)
 
 
 def _closing(text: str, at: int) -> int:
@@ -115,8 +116,8 @@ def mathematics(text: str) -> str:
 
     A variable is a letter on its own; capital Greek letters, E and words stay upright.
     """
-    mark = r"(?<![A-Za-z])(?:[B-DF-Zb-z]|A(?! )|a(?! [a-z]{2}))(?![A-Za-z])|[α-ωϵ]"
-    pieces = re.split(r"(<[^>]+>|&\w+;)", prose(text))
+    mark = r"(?<![A-Za-z'’])(?:[B-DF-Zb-z]|A(?! )|a(?! [a-z]{2}))(?![A-Za-z])|[α-ωϵ]"
+    pieces = re.split(r"(<[^>]+>|&\w+;)", prose(text.replace("ᵀ", "^T")))  # the font has no ᵀ
     return "".join(
         piece if i % 2 else re.sub(mark, r"<i>\g<0></i>", piece) for i, piece in enumerate(pieces)
     )

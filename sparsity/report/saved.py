@@ -36,12 +36,14 @@ def _json(path: Path) -> Any:
 
 def _cell(record: dict[str, Any]) -> Cell | ExactCell:
     """One comparison, as `CrossCheck` has it."""
-    told = record | {"instruments": tuple(record["instruments"])}
+    told: dict[str, Any] = record | {"instruments": tuple(record["instruments"])}
     if "estimate" not in record:
-        return ExactCell(**told | {"values": tuple(record["values"])})
+        told["values"] = tuple(record["values"])
+        return ExactCell(**told)
     known = {field.name for field in fields(Estimate)}
-    estimate = {name: value for name, value in record["estimate"].items() if name in known}
-    return Cell(**told | {"estimate": Estimate(**estimate)})
+    given = {name: value for name, value in record["estimate"].items() if name in known}
+    told["estimate"] = Estimate(**given)
+    return Cell(**told)
 
 
 def crosscheck(path: Path) -> CrossCheck:
