@@ -462,6 +462,10 @@ def test_prose(plain, html):
     assert parts.prose(plain) == html
 
 
+def test_a_transpose_is_raised_alone():
+    assert parts.mathematics("11ᵀV") == "11<sup><i>T</i></sup><i>V</i>"
+
+
 @pytest.mark.parametrize(
     ("plain", "italic"),
     [

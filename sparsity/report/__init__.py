@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping, Sequence
-from html import escape
+from html import escape, unescape
 from importlib import metadata, resources
 from typing import TYPE_CHECKING, Any
 
@@ -193,7 +193,7 @@ def terms(rows: Sequence[tuple[str, str]]) -> str:
     """Names and what they stand for, both HTML; long formulas are set smaller on narrow screens."""
     out, kind = [], ' class="wide"'
     for name, told in rows:
-        long = "<math" in told and len(re.sub("<[^>]+>", "", told)) > _WIDE
+        long = "<math" in told and len(unescape(re.sub("<[^>]+>", "", told))) > _WIDE
         out.append(f"<dt>{name}</dt><dd{kind * long}>{told}</dd>")
     return f'<dl class="lines">{"".join(out)}</dl>'
 

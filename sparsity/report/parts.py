@@ -117,7 +117,7 @@ def mathematics(text: str) -> str:
     A variable is a letter on its own; capital Greek letters, E and words stay upright.
     """
     mark = r"(?<![A-Za-z'’])(?:[B-DF-Zb-z]|A(?! )|a(?! [a-z]{2}))(?![A-Za-z])|[α-ωϵ]"
-    pieces = re.split(r"(<[^>]+>|&\w+;)", prose(text.replace("ᵀ", "^T")))  # the font has no ᵀ
+    pieces = re.split(r"(<[^>]+>|&\w+;)", prose(text.replace("ᵀ", "^(T)")))  # the font has no ᵀ
     return "".join(
         piece if i % 2 else re.sub(mark, r"<i>\g<0></i>", piece) for i, piece in enumerate(pieces)
     )
