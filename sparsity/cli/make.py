@@ -127,6 +127,7 @@ def reproduce(out: str, seed: str, as_json: bool) -> None:
 @click.option("--bos", is_flag=True, help="Begin with the model's first token (default: do not).")
 @click.option("--out", required=True, metavar="FILE.nc", help="The netCDF file to write.")
 @click.option("--rows", is_flag=True, help="Write every row, not summaries of all texts.")
+@click.option("--head-law", is_flag=True, help="Rows, and a law of each head; two texts or more.")
 @click.option("--report", metavar="DIR", help="Rows, pictures, claims and a page; runs both ways.")
 @common.several_of_option
 @common.json_option
@@ -135,6 +136,7 @@ def measure(
     model: str | None,
     texts: tuple[str, ...],
     rows: bool,
+    head_law: bool,
     report: str | None,
     of: tuple[str, ...],
     as_json: bool,
@@ -145,7 +147,9 @@ def measure(
     MODEL is a .gguf or .safetensors checkpoint; TEXT a folder, a file of text, or token ids (.npy).
     A text that cannot be used is named and passed over. A run that was ended goes on where it was
     when the same command is given again. --of, of rows, may be repeated, or take a list; it also
-    knows skew, kurtosis and distance, of logits.
+    knows skew, kurtosis and distance, of logits. --head-law predicts each row from its largest
+    logit as well, with one constant of each head fitted on the other texts, and judges six claims
+    on why real rows miss the exact law.
     """
     from sparsity.report.measured import job
 
@@ -157,9 +161,9 @@ def measure(
         if options[name] is not None:
             options[name] = common.number(name, options[name], int)
     with common.progress("layers") as step:
-        each = rows or report is not None
+        each = rows or head_law or report is not None
         if each:
-            options |= {"report_to": report, "of": _listed(of)}
+            options |= {"report_to": report, "of": _listed(of), "head_law": head_law}
         elif of:
             raise InputError("of", ",".join(of), "is of single rows; add --rows")
         work = job.run if each else job.sum_up

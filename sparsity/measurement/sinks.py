@@ -151,6 +151,12 @@ def learned(source: Logits, logits: np.ndarray) -> np.ndarray:
     return np.concatenate(found, axis=1).astype(np.float32)
 
 
+def spelled(token: str) -> str:
+    """A token as a reader knows it: of bytes, Ġ is a space and Ċ a line's end."""
+    text = token.replace("Ġ", " ").replace("▁", " ").replace("Ċ", "↵").replace("ĉ", "⇥")
+    return text.strip() or "␣"
+
+
 def listed(
     importance: np.ndarray, words: Sequence[str], epsilon: float = EPSILON
 ) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparsity.figures import plotting
 from sparsity.figures.measured.context import PICTURE as context
+from sparsity.figures.measured.head_law import PICTURE as head_law
 from sparsity.figures.measured.laws import PICTURE as laws
 from sparsity.figures.measured.maps import PICTURE as maps
 from sparsity.figures.measured.record import Picture
@@ -15,9 +16,14 @@ from sparsity.output import csv_text
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["ALL", "Picture", "render"]
+__all__ = ["ALL", "Picture", "drawn", "render"]
 
-ALL: tuple[Picture, ...] = (maps, laws, context, row)
+ALL: tuple[Picture, ...] = (maps, laws, head_law, context, row)
+
+
+def drawn(data: xarray.Dataset) -> tuple[Picture, ...]:
+    """Those that a measurement has the variables for."""
+    return tuple(picture for picture in ALL if picture.needs in data)
 
 
 def render(picture: Picture, data: xarray.Dataset) -> dict[str, bytes]:

@@ -28,6 +28,7 @@ class Picture:
         draw: (data, canvas) -> None.
         table: (data) -> (columns, rows), what is drawn.
         size: width and height in inches.
+        needs: a variable without which there is nothing to draw.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Picture:
     draw: Callable[[xarray.Dataset, Canvas], None]
     table: Callable[[xarray.Dataset], Rows]
     size: tuple[float, float] = (7.2, 4.6)
+    needs: str = "gamma"
 
 
 def plain(data: xarray.Dataset) -> xarray.Dataset:

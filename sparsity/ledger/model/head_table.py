@@ -90,3 +90,16 @@ def head_table(data: xarray.Dataset, seed: int = 0) -> dict[str, Any]:
         },
         "texts": [str(x) for x in here["text"].values],
     }
+
+
+def text(found: dict[str, Any]) -> str:
+    """`head_table` for a terminal."""
+    lines = [f"{'rows without sinks against':<54}  S/law   rank  within a quarter"]
+    for kind, laws in (("", found["laws"]), ("Gaussian rows: ", found["gaussian"])):
+        for name, x in laws.items():
+            said = f"{kind}{LAWS[name]}"
+            lines.append(f"{said:<54}  {x['ratio']:.3f}  {x['rank']:.3f}  {x['within']:.1%}")
+    kappa = found["kappa"]
+    low, middle, high = kappa["quantiles"]
+    said = f"κ of {kappa['heads']} heads from {kappa['texts']} texts: {low:.2f}, {middle:.2f}, "
+    return "\n".join([*lines, f"{said}{high:.2f} at 5, 50, 95 %; s.e. {kappa['stderr']:.3f}"])
