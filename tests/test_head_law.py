@@ -436,5 +436,5 @@ def test_planted_heads_are_judged_as_they_were_made():
     assert near["content"]["verdict"] != "refuted"
     assert far["upper-tail"]["verdict"] == "confirmed"
     assert far["recency"]["verdict"] == "refuted"
-    clear = far["recency"]["evidence"]["numbers"]["real"]["ratios"]
+    clear = far["recency"]["evidence"]["numbers"]["S over the exact law"][0]
     assert clear["clear"] > 0.9 > 0.8 > clear["far"]

@@ -170,11 +170,13 @@ def test_the_command_from_file_to_page(files, tmp_path, command):
     out = tmp_path / "out.nc"
     code, shown, err = command(
         "measure", "--model", path, *options, "--tokens", TOKENS // 2, "--out", out,
-        "--rows", "--report", tmp_path / "page", "--json",
+        "--head-law", "--report", tmp_path / "page", "--json",
     )  # fmt: skip
     assert code == 0, err
     answer = json.loads(shown)
-    assert len(answer["claims"]) == 5
+    assert len(answer["claims"]) == 5 + 6
+    assert answer["head_law"]["laws"]["S_head_others"]["rank"] > 0.9
+    assert (tmp_path / "page" / "head_law.png").exists()
     assert (tmp_path / "page" / "index.html").stat().st_size > 1e5
     with xarray.open_dataset(out) as saved:
         assert saved.sizes["layer"] == 30

@@ -38,11 +38,11 @@ def section_of(data: xarray.Dataset) -> str:
     words = (
         "<p>The exact law knows the length n of a row and the spread γ̂ of its logits. Real rows "
         "have a heavier upper tail. Given the row's largest logit as well, with all others "
-        "Gaussian below it, n·S² = [1 + (n − 1)r₁]²/[1 + (n − 1)r₂] with "
-        "r_k = R(kγ − ζ)/R(−ζ), ζ = (s_max − β̂)/γ and Mills’ ratio R(x) = (1 − Φ(x))/φ(x). One "
-        "constant κ of each head, γ = κγ̂, is fitted on texts and judged on others: the last law "
-        "below has never seen the text it is held against. Without sinks; every eighth row of the "
-        "second half.</p>"
+        "Gaussian below it, n·S² = [1 + (n − 1)r₁]²/[1 + (n − 1)r₂] with r<sub>k</sub> = "
+        "R(kγ − ζ)/R(−ζ), ζ = (s<sub>max</sub> − β̂)/γ and Mills’ ratio R(x) = (1 − Φ(x))/φ(x). "
+        "One constant κ of each head, γ = κγ̂, is fitted on texts and judged on others: the last "
+        "law below has never seen the text it is held against. Without sinks; every eighth row of "
+        "the second half.</p>"
     )
     note = (
         f'<p class="note">κ of {number(kappa["heads"])} heads: {low:.2f}, {middle:.2f}, {high:.2f} '
@@ -51,7 +51,8 @@ def section_of(data: xarray.Dataset) -> str:
         f"draws, seed {kappa['seed']}). The largest logit alone says most of a row's S: this is a "
         "law given the maximum, no prediction from the spread.</p>"
     )
-    by_text = table(["median S/law", *map(escape, LAWS.values())], texts, "By text", [1, 2, 3])
+    titles = ["median S/law by text", "exact law", "given the largest logit", "with κ"]
+    by_text = table(titles, texts, "By text", [1, 2, 3])
     return section(
         "head-law", TITLE, words + table(head, lines, TITLE, list(range(1, 6))) + note + by_text
     )

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     import xarray
 
 
+_GAP = 64  # queries that much later tell the bias of a key, in texts of 512 tokens and more
+
+
 @dataclass(frozen=True)
 class Job:
     """What was measured.
@@ -173,8 +176,8 @@ def run(
     Raises:
         InputError: a file that cannot be read or written, or as `measure_model`.
     """
-    if report_to is not None and tokens < LEAST:
-        fix = f"a report compares context lengths; give {LEAST} or more"
+    if (report_to is not None or head_law) and tokens < LEAST:
+        fix = f"a report and the law of heads want longer rows; give {LEAST} or more"
         raise InputError("tokens", tokens, fix)
     asked.names(of)
     opened, paths = inputs(model, texts, out, report_to)
@@ -221,4 +224,7 @@ def _head_claims(
         if progress is not None:
             progress(next(done), heads)
 
-    return judge_heads(measure_heads(model, paths, tokens=tokens, offset=offset, each=each))
+    gap = min(_GAP, tokens // 8)
+    return judge_heads(
+        measure_heads(model, paths, tokens=tokens, offset=offset, gap=gap, each=each)
+    )

@@ -44,24 +44,31 @@ def _opening(data: xarray.Dataset, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
-    columns = tables.columns_of(rows[0])
     begins = {True: "yes", False: "no", None: "not said"}
-    cells = [
-        [begins[row["bos"]], *(f"{row[key]:{form}}" for key, *_, form in columns)] for row in rows
-    ]
+
+    def part(columns: Sequence[tuple[str, str, str, str]], label: str) -> str:
+        cells = [
+            [begins[row["bos"]], *(f"{row[key]:{form}}" for key, *_, form in columns)]
+            for row in rows
+        ]
+        titles = ["BOS", *(title for _, _, title, _ in columns)]
+        return table(titles, cells, label, list(range(1, len(titles))))
+
     words = (
         "<p>At context length T: all rows with T/2 &lt; n ≤ T. The number of tokens n_eff, γ̂ and "
-        "the ratios of S to its law are medians; rank correlations are Spearman’s, over rows. γ̂, "
-        "laws and ranks are those of rows without their sinks. Sinks above 0.3: heads in which all "
-        "sinks together have more than 0.3 of the weight of these rows. The first token alone, as "
-        "published: heads in which its mean weight over all rows up to T exceeds ε; in late rows: "
-        "over T/2 &lt; n ≤ T.</p>"
+        "the ratios of S to its law are medians; rank correlations are Spearman’s, over rows. From "
+        "“without sinks” on, all sinks are left out; sinks &gt; 0.3: heads in which all sinks "
+        "together have more than 0.3 of the weight of these rows.</p>"
     )
-    titles = ["BOS", *(title for _, _, title, _ in columns)]
-    flush = list(range(1, len(titles)))
-    return section(
-        "table", "By context length", words + table(titles, cells, "By context length", flush)
+    first = (
+        "<p>The first token alone. Published: heads in which its mean weight over all rows up to T "
+        "exceeds ε, the early rows too; late rows: over T/2 &lt; n ≤ T, ε = 0.3; S/exact without: "
+        "of rows without it alone.</p>"
     )
+    more = [c for c in tables.columns_of(rows[0]) if c not in tables.COLUMNS]
+    content = words + part(tables.COLUMNS, "By context length") + first
+    content += part([tables.COLUMNS[0], *more], "The first token and whole rows")
+    return section("table", "By context length", content)
 
 
 def _odd_heads(data: xarray.Dataset) -> str:
