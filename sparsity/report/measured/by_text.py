@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import xarray
 
 _SHOWN = 3  # sinks of a text beside its figures; all are in the list below
-_COLUMNS = (  # of `tables.row` and the loss: key, title, format
+COLUMNS = (  # of `tables.row` and the loss: key, title, format
     ("loss", "loss, nats", ".3f"),
     ("n_eff", "n_eff", ".2f"),
     ("n_eff_others", "without sinks", ".2f"),
@@ -44,7 +44,7 @@ def _named(sink: dict[str, Any]) -> str:
 def section_of(data: xarray.Dataset) -> str:
     """Each text at the longest context, the mean with its interval, and where the sinks are."""
     texts = tables.by_text(data)
-    columns = [column for column in _COLUMNS if column[0] in texts[0]]
+    columns = [column for column in COLUMNS if column[0] in texts[0]]
     listed = _sinks(data)
     cells, places = [], []
     for row, own in zip(texts, listed, strict=True):
