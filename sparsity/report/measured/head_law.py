@@ -6,13 +6,18 @@ from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from sparsity.ledger.model.head_table import LAWS, head_table
+from sparsity.ledger.model.head_table import head_table
 from sparsity.report.parts import number, section, table
 
 if TYPE_CHECKING:
     import xarray
 
 TITLE = "The law of a real head"
+_SHORT = {
+    "S_exact_others": "exact law",
+    "S_given_others": "given the largest logit",
+    "S_head_others": "with κ",
+}
 
 
 def _line(name: str, found: Mapping[str, Any]) -> list[str]:
@@ -26,10 +31,8 @@ def section_of(data: xarray.Dataset) -> str:
     found = head_table(data)
     kappa = found["kappa"]
     head = ["law", "median S/law", "rank of rows", "of heads", "within a quarter", "rows"]
-    lines = [_line(escape(LAWS[name]), x) for name, x in found["laws"].items()]
-    lines += [
-        _line(f"Gaussian rows: {escape(LAWS[name])}", x) for name, x in found["gaussian"].items()
-    ]
+    lines = [_line(_SHORT[name], x) for name, x in found["laws"].items()]
+    lines += [_line(f"Gaussian: {_SHORT[name]}", x) for name, x in found["gaussian"].items()]
     texts = [
         [escape(text), *(f"{x['texts'][i]:.3f}" for x in found["laws"].values())]
         for i, text in enumerate(found["texts"])
@@ -41,8 +44,8 @@ def section_of(data: xarray.Dataset) -> str:
         "Gaussian below it, n·S² = [1 + (n − 1)r₁]²/[1 + (n − 1)r₂] with r<sub>k</sub> = "
         "R(kγ − ζ)/R(−ζ), ζ = (s<sub>max</sub> − β̂)/γ and Mills’ ratio R(x) = (1 − Φ(x))/φ(x). "
         "One constant κ of each head, γ = κγ̂, is fitted on texts and judged on others: the last "
-        "law below has never seen the text it is held against. Without sinks; every eighth row of "
-        "the second half.</p>"
+        "law below has never seen the text it is held against. Gaussian: rows drawn at the same n "
+        "and γ̂. Without sinks; every eighth row of the second half.</p>"
     )
     note = (
         f'<p class="note">κ of {number(kappa["heads"])} heads: {low:.2f}, {middle:.2f}, {high:.2f} '
@@ -51,7 +54,7 @@ def section_of(data: xarray.Dataset) -> str:
         f"draws, seed {kappa['seed']}). The largest logit alone says most of a row's S: this is a "
         "law given the maximum, no prediction from the spread.</p>"
     )
-    titles = ["median S/law by text", "exact law", "given the largest logit", "with κ"]
+    titles = ["median S/law", *_SHORT.values()]
     by_text = table(titles, texts, "By text", [1, 2, 3])
     return section(
         "head-law", TITLE, words + table(head, lines, TITLE, list(range(1, 6))) + note + by_text

@@ -183,7 +183,7 @@ def run(
     opened, paths = inputs(model, texts, out, report_to)
     if head_law and len(paths) < 2:
         fix = "is fitted on some texts and judged on others; give two or more"
-        raise InputError("head_law", f"with {len(paths)} text", fix)
+        raise InputError("head_law", f"on {len(paths)} text", fix)
     both = report_to is not None and opened.config.bos is not None
     with kept_parts(Path(out)) as parts:
         data = measure_model(
