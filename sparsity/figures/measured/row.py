@@ -59,9 +59,9 @@ def _draw_row(data: xarray.Dataset, canvas: Canvas) -> None:
     left.plot(position[keep], p[keep], ".", color=BLUE, ms=3.5)
     left.plot(position[sink], p[sink], "s", color=VERMILLION, ms=6)
     beside = {"ha": "left", "fontsize": 10}
-    for key in np.flatnonzero(sink)[:3]:
-        right_of = position[key] + len(p) * 0.03
-        plotting.inline(left, right_of, p[key], _mark(data, int(key)), VERMILLION, **beside)
+    for key in np.flatnonzero(sink)[:3].tolist():
+        x = key + 1 + len(p) * 0.03
+        plotting.inline(left, x, float(p[key]), _mark(data, key), VERMILLION, **beside)
     left.axhline(1 / len(p), color=GREY, lw=1, ls=(0, (4, 3)))
     at = {"ha": "left", "va": "bottom", "fontsize": 9}
     plotting.inline(left, 0, 1.2 / len(p), "uniform", GREY, **at)
