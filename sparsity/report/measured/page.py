@@ -128,7 +128,7 @@ def render(
         ("figures", "Figures", [(f"figure-{plate.name}", plate.title) for plate in plates]),
         *([("head-law", head_law.TITLE, [])] if law else []),
         ("heads", "Heads that are not Gaussian", []),
-        ("claims", "Claims", []),
+        ("claims", "Claims", report.claim_links(claims)),
         ("reproduce", "How to reproduce", []),
     ]
     body = [
