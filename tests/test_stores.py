@@ -165,28 +165,6 @@ def _pid(task):
     return os.getpid()
 
 
-def _die_once(path):
-    if not os.path.exists(path):
-        open(path, "w").close()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return "done"
-
-
-def _die(path):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def test_tasks_of_a_lost_worker_are_done_again_and_a_fatal_one_is_given_up(tmp_path):
-    with Workers(1) as workers:
-        found = list(completed(_die_once, [str(tmp_path / "a"), str(tmp_path / "b")], workers))
-    assert sorted((each.index, each.value) for each in found) == [(0, "done"), (1, "done")]
-
-    lossy = Lossy()
-    (given_up,) = completed(_die, ["x"], lossy)
-    assert isinstance(given_up.error, futures.BrokenExecutor)
-    assert lossy.tries == ATTEMPTS
-
-
 class Lossy(futures.Executor):
     """Every worker of which is lost."""
 
@@ -197,6 +175,13 @@ class Lossy(futures.Executor):
         lost = futures.Future()
         lost.set_exception(futures.BrokenExecutor("gone"))
         return lost
+
+
+def test_a_task_that_is_always_lost_is_given_up():
+    lossy = Lossy()
+    (given_up,) = completed(_pid, ["x"], lossy)
+    assert isinstance(given_up.error, futures.BrokenExecutor)
+    assert lossy.tries == ATTEMPTS
 
 
 def test_an_executor_without_workers_left_is_one_line():

@@ -103,15 +103,17 @@ def sweep(
 @click.command()
 @click.option("--out", default="figures", metavar="DIR", help="Output folder (default figures).")
 @common.seed_option
+@common.executor_options
 @common.json_option
-def reproduce(out: str, seed: str, as_json: bool) -> None:
+def reproduce(out: str, seed: str, executor: Any, as_json: bool) -> None:
     """Every curve with its data, the cross-check and the claims, from nothing, into one folder."""
     from sparsity.report import reproduction
 
     common.compile_quickly()
     common.use_float64()
     with common.progress("reproduce") as report:
-        done = reproduction.reproduce(out, seed=common.number("seed", seed, int), progress=report)
+        settings = {"seed": common.number("seed", seed, int), "executor": executor}
+        done = reproduction.reproduce(out, **settings, progress=report)
     common.show(done, as_json)
     if not done.agree:
         sys.exit(1)
@@ -129,6 +131,7 @@ def reproduce(out: str, seed: str, as_json: bool) -> None:
 @click.option("--rows", is_flag=True, help="Write every row, not summaries of all texts.")
 @click.option("--report", metavar="DIR", help="Rows, pictures, claims and a page; runs both ways.")
 @common.several_of_option
+@common.executor_options
 @common.json_option
 def measure(
     given: tuple[str, ...],
@@ -137,6 +140,7 @@ def measure(
     rows: bool,
     report: str | None,
     of: tuple[str, ...],
+    executor: Any,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -156,12 +160,14 @@ def measure(
     for name in ("tokens", "offset", "stride"):
         if options[name] is not None:
             options[name] = common.number(name, options[name], int)
+    each = rows or report is not None
+    if each and executor is not None:
+        fix = "share summaries of texts; leave it out, or --rows and --report"
+        raise InputError("workers", "several processes", fix)
+    if of and not each:
+        raise InputError("of", ",".join(of), "is of single rows; add --rows")
     with common.progress("layers") as step:
-        each = rows or report is not None
-        if each:
-            options |= {"report_to": report, "of": _listed(of)}
-        elif of:
-            raise InputError("of", ",".join(of), "is of single rows; add --rows")
+        options |= {"report_to": report, "of": _listed(of)} if each else {"executor": executor}
         work = job.run if each else job.sum_up
         done = work(model, [*given, *texts], progress=step, **options)
     common.show(done, as_json)
