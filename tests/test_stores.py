@@ -74,8 +74,8 @@ def test_what_crosses_to_another_process_is_known_there_again():
     every.append(Row("exp", gamma=2, steps=(Alibi(0.01),), scores=Uniform()))
     for one in every:
         assert pickle.loads(pickle.dumps(one)) == one, one
-    for quantity in quantities.ALL:
-        assert pickle.loads(pickle.dumps(quantity)) is quantity
+    for known in (*quantities.ALL, *kernels.known(), *kernels.MAPS):  # laws ask whether it is exp
+        assert pickle.loads(pickle.dumps(known)) is known
     for error in (InputError("gamma", -1, "must be > 0"), NoClosedForm("moment", "of f")):
         assert str(pickle.loads(pickle.dumps(error))) == str(error)
     assert len(every) > 25
