@@ -74,8 +74,6 @@ def run(
     todo = [[block for block in own if not target.has(block)] for own in every]
     total = sum(map(len, every))
     done = total - sum(map(len, todo))
-    if done == total:
-        return
     failed: list[tuple[Block, Exception]] = []
     try:
         with target.writing() as token:
