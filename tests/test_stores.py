@@ -430,9 +430,9 @@ def test_places_that_cannot_hold_a_store(tmp_path):
         sweep("exp", gamma=[1, 2], store="")
 
 
-LINE = (
-    *("sweep", "relu2", "--gamma", "0.5:3:24", "--beta=-1:1:4", "--length", "8,32", "--of"),
-    *("n_eff", "--montecarlo", "--rel-error", "0.1", "--seed", "5", "--json"),
+LINE = (  # sixty blocks of a few hundredths of a second, without JAX, which takes long to start
+    *("sweep", "exp", "--gamma", "0.5:3:40", "--beta=-1:1:12", "--length", "8,64", "--json"),
+    *("--of", "n_eff", "--of", "entropy", "--step", "alibi:0.01"),
 )
 
 
@@ -444,7 +444,7 @@ def started(store, *more):
 def ended(*processes):
     """All of them, to their ends."""
     for process in processes:
-        _, err = process.communicate(timeout=300)
+        _, err = process.communicate(timeout=900)
         assert process.returncode == 0, err
 
 
@@ -460,9 +460,9 @@ def killed_and_run_again(store, workers, kills, generator):
         process.communicate()
         count += process.returncode == -signal.SIGKILL
     process = started(store, *workers)
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=900)
     assert process.returncode == 0, err
-    assert json.loads(out)["sizes"] == {"beta": 4, "gamma": 24, "length": 2}
+    assert json.loads(out)["sizes"] == {"beta": 12, "gamma": 40, "length": 2}
     return count
 
 
@@ -501,3 +501,29 @@ def test_a_full_disk_is_one_line_and_what_is_done_stays(tmp_path):
     assert "cannot be written" in found.stderr
     assert not list(tmp_path.rglob("*.part*"))
     ended(started(tmp_path / "s"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [(), ("--workers", "2")])
+def test_a_full_tmpfs_is_one_line_and_a_larger_one_goes_on(tmp_path, workers):
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(small)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("tmpfs is for root to mount")
+    try:
+        process = started(small / "s", *workers)
+        _, err = process.communicate(timeout=600)
+        assert process.returncode == 2
+        assert (
+            err.strip().splitlines()[-1].endswith("(no space left on device); choose another place")
+        )
+        assert len([x for x in err.splitlines() if x.startswith("sparsity:")]) == 1
+        done = len([*(small / "s" / "manifest").glob("method*")])
+        assert 0 < done < 60
+        subprocess.run(["mount", "-o", "remount,size=30m", str(small)], check=True)
+        ended(started(small / "s", *workers))
+        ended(started(tmp_path / "whole"))
+        assert files(small / "s") == files(tmp_path / "whole")
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
