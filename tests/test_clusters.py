@@ -12,7 +12,7 @@ import pytest
 import xarray
 from test_devices import BITS
 
-from sparsity.cli import common
+from sparsity.cli import executors
 from sparsity.errors import InputError
 from sparsity.sweeps import running
 from sparsity.sweeps.curves import sweep
@@ -129,6 +129,6 @@ def test_an_address_that_is_none_is_told_at_once(address):
     pytest.importorskip("distributed")
     start = time.perf_counter()
     with pytest.raises(InputError, match=r"^scheduler .*cannot be reached") as error:
-        common._client(address)
+        executors._client(address)
     assert "\n" not in str(error.value)
     assert time.perf_counter() - start < 5

@@ -181,7 +181,9 @@ def measure_corpus(
             workers; texts failed there, told when the others are kept.
     """
     opened = model if isinstance(model, models.Checkpoint) else models.load(model)
-    cut = Cut(tokens, offset, stride, (bos,))
+    if not isinstance(bos, bool | np.bool_):
+        raise InputError("bos", bos, "give True or False")
+    cut = Cut(tokens, offset, stride, (bool(bos),))
     found, passed = windows(opened, named(texts), cut)
     digest = fingerprint(opened.files)
     settings = about(opened, digest, cut, sink) | {"bos": int(bos)}
