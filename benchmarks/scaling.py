@@ -25,7 +25,7 @@ import numpy as np
 
 from sparsity import kernels
 from sparsity.bench.machine import describe
-from sparsity.output import write
+from sparsity.output import folder, write
 from sparsity.sweeps import curves, parts, running
 from sparsity.sweeps.store import Store
 from sparsity.sweeps.variables import Grid
@@ -285,8 +285,8 @@ def main() -> None:
     if given.model and given.text:
         lines += ["", "## A corpus", "", *corpus(given.model, given.text)]
     text = "\n".join(lines).rstrip() + "\n"
-    write(given.out / "scaling.md", text)
     print(text)
+    write(folder(given.out) / "scaling.md", text)
 
 
 NOTES = """Efficiency is the work done over workers times duration, with one task in a hundred lost
