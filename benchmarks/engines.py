@@ -59,13 +59,14 @@ def run(engine: str, points: int, rel_error: float) -> None:
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     import sparsity
 
-    exact = {"gamma": "0.1:8:5000:log", "length": [64, 4096], "of": "n_eff"}
-    drawn = {"gamma": f"0.5:2:{points}", "length": 256, "of": "n_eff", "montecarlo": True}
+    exact: dict[str, Any] = {"gamma": "0.1:8:5000:log", "length": [64, 4096], "of": "n_eff"}
+    drawn: dict[str, Any] = {"gamma": f"0.5:2:{points}", "length": 256, "of": "n_eff"}
+    drawn |= {"montecarlo": True, "rel_error": rel_error}
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name, ExitStack() as held:
         home = Path(name)
         on = executor(engine, home, held)
-        for part, asked in (("exact", exact), ("sampled", drawn | {"rel_error": rel_error})):
+        for part, asked in (("exact", exact), ("sampled", drawn)):
             start = time.perf_counter()
             sparsity.sweep("exp", **asked, executor=on, store=home / part)
             found[part] = {"seconds": time.perf_counter() - start, "bytes": digest(home / part)}

@@ -83,11 +83,11 @@ def stand_ins(monkeypatch):
 
     monkeypatch.setattr("sparsity.tasks.Workers", pool)
     monkeypatch.setattr(jax.distributed, "initialize", lambda: None)
-    sparsity.sweep, sparsity.estimate  # noqa: B018 # taken from their modules when first asked for
     for module, name in (
         (sparsity, "sweep"), (sparsity, "estimate"), (corpus, "measure_corpus"),
         (xarray, "open_zarr"), (curves, "sweep"),
     ):  # fmt: skip
+        getattr(module, name)  # taken from its module when first asked for
         looked_at(module, name)
     return called
 

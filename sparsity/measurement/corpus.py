@@ -189,8 +189,8 @@ def measure_corpus(
     settings = about(opened, digest, cut, sink) | {"bos": int(bos)}
     kept, base = Parts(parts, settings), json.dumps(settings, sort_keys=True).encode()
     keys = [hashlib.sha256(base + w.ids[0].tobytes()).hexdigest()[:20] for w in found]
-    pieces: list[dict[str, Any] | None] = [kept.get(key) for key in keys]
-    todo = [i for i, piece in enumerate(pieces) if piece is None]
+    todo = [i for i, key in enumerate(keys) if kept.get(key) is None]
+    held: dict[str, dict[str, Any]] = {}  # where nothing is kept; else they are read at the end
     count = opened.config.layers
     done, total = count * (len(found) - len(todo)), count * len(found)
 
@@ -205,14 +205,16 @@ def measure_corpus(
     for at, piece in each_piece(opened, digest, sink, ids, executor, step):
         i = todo[at]
         if not isinstance(piece, Exception):
-            pieces[i] = kept.put(keys[i], piece, compressed=True)
+            kept.put(keys[i], piece, compressed=True)
+            held |= {keys[i]: piece} if parts is None else {}
         elif parts is None:
             raise piece
         else:
             failed[found[i].name] = piece
     if failed:
         raise _failure(failed)
-    return _joined(settings, found, pieces, passed)
+    each = (held[key] if parts is None else kept.again(key) for key in keys)
+    return _joined(settings, found, each, passed)
 
 
 def _failure(failed: dict[str, Exception]) -> InputError:
