@@ -20,8 +20,8 @@ from sparsity.sweeps.curves import sweep
 
 pytestmark = pytest.mark.cluster
 
-# Six blocks of the exact law of rows with a step, of which workers write four: nothing is compiled.
-ASKED = {"of": ("n_eff",), "gamma": "0.5:3:96", "length": "8"}
+# Four blocks of the exact law of rows with a step, of which workers write two: nothing is compiled.
+ASKED = {"of": ("n_eff",), "gamma": "0.5:3:64", "length": "8"}
 ROW = Row("exp", gamma=1.0, steps=(Alibi(0.1),))
 SAMPLED = {"gamma": "0.5:2:32", "length": 8, "of": "n_eff", "montecarlo": True, "rel_error": 0.1}
 
