@@ -117,8 +117,8 @@ def reproduce(
     Args:
         out: the folder, made if need be.
         seed: of everything sampled.
-        executor: where figures, cells and claims are computed, as in `sweep`; the same bytes of
-            every file likewise. None is here.
+        executor: where figures, cells and claims are computed, as in `sweep`; the same bytes
+            likewise, but for the seconds that crosscheck.json tells. None is here.
         progress: called with (steps done, steps in all).
 
     Raises:
