@@ -445,12 +445,12 @@ def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path, command):
 
 
 def test_finished_texts_are_not_measured_again(tiny, tmp_path, monkeypatch):
-    from sparsity.measurement import corpus
+    from sparsity.measurement import pieces
 
     texts = {"a": TEXT, "b": TEXT[9:]}
     first = measure_corpus(tiny, texts, tokens=T, parts=tmp_path)
-    measured, real = [], corpus.measured
-    monkeypatch.setattr(corpus, "measured", lambda *a: measured.append(1) or real(*a))
+    measured, real = [], pieces.measured
+    monkeypatch.setattr(pieces, "measured", lambda *a: measured.append(1) or real(*a))
     again = measure_corpus(tiny, texts, tokens=T, parts=tmp_path)
     assert not measured
     assert again.dataset().identical(first.dataset())

@@ -135,8 +135,9 @@ def sweep(
 )
 @common.seed_option
 @click.option("--page", is_flag=True, help="Only write the page again, from the files in DIR.")
+@executors.executor_options
 @common.json_option
-def reproduce(out: str, seed: str, page: bool, as_json: bool) -> None:
+def reproduce(out: str, seed: str, page: bool, executor: Any, as_json: bool) -> None:
     """Make every figure, its data, the checks and the claims.
 
     Everything is computed and written into one folder; open index.html there. The exit code is 1 if
@@ -154,7 +155,8 @@ def reproduce(out: str, seed: str, page: bool, as_json: bool) -> None:
     common.compile_quickly()
     common.use_float64()
     with common.progress("reproduce") as report:
-        done = reproduction.reproduce(out, seed=common.number("seed", seed, int), progress=report)
+        settings = {"seed": common.number("seed", seed, int), "executor": executor}
+        done = reproduction.reproduce(out, **settings, progress=report)
     common.show(done, as_json)
     if not done.agree:
         sys.exit(1)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from sparsity.cli import common, completion, pages
+from sparsity.cli import common, completion, executors, pages
 from sparsity.errors import InputError
 
 
@@ -77,6 +77,7 @@ from sparsity.errors import InputError
     shell_complete=completion.folders,
 )
 @common.several_of_option
+@executors.executor_options
 @common.json_option
 def measure(
     given: tuple[str, ...],
@@ -86,6 +87,7 @@ def measure(
     head_law: bool,
     report: str | None,
     of: tuple[str, ...],
+    executor: Any,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -108,12 +110,18 @@ def measure(
     for name in ("tokens", "offset", "stride"):
         if options[name] is not None:
             options[name] = common.number(name, options[name], int)
+    each = rows or head_law or report is not None
+    if each and executor is not None:
+        fix = "share summaries of texts; leave it out, or --rows, --head-law and --report"
+        raise InputError("workers", "several processes", fix)
+    if of and not each:
+        raise InputError("of", ",".join(of), "is measured on single rows; add --rows")
     with common.progress("layers") as step:
-        each = rows or head_law or report is not None
-        if each:
-            options |= {"report_to": report, "of": common.listed(of), "head_law": head_law}
-        elif of:
-            raise InputError("of", ",".join(of), "is measured on single rows; add --rows")
+        options |= (
+            {"report_to": report, "of": common.listed(of), "head_law": head_law}
+            if each
+            else {"executor": executor}
+        )
         work = job.run if each else job.sum_up
         done = work(model, [*given, *texts], progress=step, **options)
     common.show(done, as_json)

@@ -15,6 +15,7 @@ from sparsity import figures, ledger, report
 from sparsity.errors import check_seed
 from sparsity.output import folder, json_text, write
 from sparsity.report import saved
+from sparsity.tasks import Submits
 from sparsity.verification.crosscheck import CrossCheck, verify
 
 _PARTS = {"figures": 25.0, "cross-check": 55.0, "claims": 20.0}  # shares of the progress bar
@@ -105,6 +106,7 @@ def reproduce(
     out: str | os.PathLike[str] = "figures",
     *,
     seed: int = 0,
+    executor: Submits | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Reproduction:
     """Draw every figure, cross-check every route, judge every claim, and write one page of it.
@@ -115,6 +117,8 @@ def reproduce(
     Args:
         out: the folder, made if need be.
         seed: of everything sampled.
+        executor: where figures, cells and claims are computed, as in `sweep`; the same bytes
+            likewise, but for the seconds that crosscheck.json tells. None is here.
         progress: called with (steps done, steps in all).
 
     Raises:
@@ -125,9 +129,9 @@ def reproduce(
     # Refused now rather than after the work.
     write(out / "index.html", "Not finished: run `sparsity reproduce` to the end.\n")
     works = (
-        lambda step: figures.write_all(out, seed=seed, progress=step),
-        lambda step: verify(seed=seed, progress=step),
-        lambda step: ledger.claims(seed, progress=step),
+        lambda step: figures.write_all(out, seed=seed, executor=executor, progress=step),
+        lambda step: verify(seed=seed, executor=executor, progress=step),
+        lambda step: ledger.claims(seed, executor=executor, progress=step),
     )
     (plates, crosscheck, claims), seconds = _side_by_side(works, progress)
     cells = [asdict(cell) for cell in (*crosscheck.cells, *crosscheck.exact)]

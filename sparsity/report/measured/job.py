@@ -21,6 +21,7 @@ from sparsity.measurement.texts import texts_of
 from sparsity.models import Checkpoint
 from sparsity.report.measured.files import inputs, kept_parts
 from sparsity.report.measured.writing import LEAST, write_report
+from sparsity.tasks import Submits
 
 if TYPE_CHECKING:
     import xarray
@@ -114,6 +115,7 @@ def sum_up(
     *,
     out: str,
     bos: bool = False,
+    executor: Submits | None = None,
     progress: Callable[[int, int], None] | None = None,
     **cut: Any,
 ) -> Summed:
@@ -127,6 +129,7 @@ def sum_up(
         texts: folders and files, of text or of token ids (.npy).
         out: the netCDF file.
         bos: whether to begin each text with the model's first token.
+        executor: as `measure_corpus` has it.
         progress: called with (layers done, layers in all).
         cut: tokens, offset and stride of `measure_corpus`.
 
@@ -135,7 +138,8 @@ def sum_up(
     """
     opened, paths = inputs(model, texts, out)
     with kept_parts(Path(out)) as parts:
-        corpus = measure_corpus(opened, paths, bos=bos, parts=parts, progress=progress, **cut)
+        how = {"bos": bos, "parts": parts, "executor": executor, "progress": progress}
+        corpus = measure_corpus(opened, paths, **how, **cut)
         return Summed(corpus, (save(corpus.dataset(), out),))
 
 
