@@ -439,14 +439,28 @@ def test_the_command_writes_data_and_page(tmp_path, command):
             data.sizes
         )
         assert all("long_name" in variable.attrs for variable in data.data_vars.values())
-    code, shown, err = command("measure", *options, "--report", page)
+    code, shown, err = command("measure", *options, "--head-law", "--report", page)
     assert code == 0, err
     assert "Written" in shown
+    assert "κ of 8 heads from 2 texts" in shown
     assert not list(tmp_path.glob(".*"))
     written = {path.name for path in page.iterdir()}
     assert {"index.html", "claims.json", "maps.svg", "laws.png", "context.csv"} <= written
     html = (page / "index.html").read_text("utf-8")
-    assert html.count("<figure") == 4
+    assert html.count("<figure") == 5
+    claims = json.loads((page / "claims.json").read_text("utf-8"))
+    assert [len(claims), claims[5]["key"]] == [11, "largest-logit"]
+    for part in ("By text", "Sinks by text", "The law of a real head", "--head-law"):
+        assert part in html
+    with xarray.open_dataset(out) as data:
+        late = data.isel(bos=0).sel(row=slice(65, None))
+        assert abs(float(np.log(late.S_others / late.S_head_others).median())) < 0.05
+        assert data.kappa_stderr.dims == ("bos", "layer", "head")
+    one = ["--model", model, "--text", tmp_path / "a.txt", "--out", out, "--head-law"]
+    for more, says in ((["--tokens", 128], "two or more"), (["--tokens", 90], "128 or more")):
+        code, _, err = command("measure", *one, *more)
+        assert (code, err.count("\n")) == (2, 1)
+        assert says in err
     assert {path.name for path in files.written_places(str(page))} == written
     assert "http" not in html.replace("http://www.w3.org", "")
 

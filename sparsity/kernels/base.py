@@ -113,6 +113,13 @@ class Kernel:
         """As equality demands, by two of the fields: caches and compiled samplers look it up."""
         return hash((self.name, self.weight))
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickled by name where it has one, so that it is the same object in a worker."""
+        from sparsity import kernels
+
+        known = any(self is kernel for kernel in kernels.known())
+        return (kernels.named, (self.name,)) if known else super().__reduce_ex__(protocol)
+
     def bind(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Check a kernel's parameters by name and fill in defaults.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from sparsity import display
 from sparsity.errors import check_seed
 from sparsity.ledger import coca, model, sinks, su, weights
 from sparsity.ledger.judging import Claim, Routes
+from sparsity.tasks import Submits, gathered
 
 if TYPE_CHECKING:
     import pandas
@@ -48,6 +50,7 @@ def claims(
     seed: int = 0,
     *,
     routes: Routes | None = None,
+    executor: Submits | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Records:
     """Judge every claim.
@@ -55,6 +58,7 @@ def claims(
     Args:
         seed: of the statistical evidence; the same seed gives the same records.
         routes: where the numbers come from; None is this package's own routes.
+        executor: where claims are judged, as in `sweep`. None is here.
         progress: called with (claims done, claims in all).
 
     Returns:
@@ -63,12 +67,16 @@ def claims(
         "refuted", follows from the evidence.
     """
     check_seed(seed)
-    records = Records()
-    for claim in ALL:
-        records.append(claim.record(routes, seed))
+    records: dict[int, dict[str, Any]] = {}
+    for index, record in gathered(functools.partial(_judged, routes, seed), ALL, executor):
+        records[index] = record
         if progress is not None:
             progress(len(records), len(ALL))
-    return records
+    return Records(records[i] for i in range(len(ALL)))
+
+
+def _judged(routes: Routes | None, seed: int, claim: Claim) -> dict[str, Any]:
+    return claim.record(routes, seed)
 
 
 def table(records: Sequence[Mapping[str, Any]], width: int = 96) -> str:
