@@ -61,7 +61,7 @@ def same(left, right):
 def test_what_is_said_below_the_picture():
     import sparsity
 
-    said = re.findall(r"attends to\s+([\d,]+) of them.*?to ([\d,]+)\.", README, re.S)[0]
+    said = re.findall(r"attends\s+to\s+([\d,]+)\s+of\s+them.*?\s+to\s+([\d,]+)\.", README, re.S)[0]
     for kernel, tokens in zip(("exp", "softplus"), said, strict=True):
         value = float(sparsity.exact(kernel, beta=0, gamma=2, length=100_000).value)
         assert float(f"{value:.2g}") == float(tokens.replace(",", ""))
