@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from pages import catalogue, claims, derivations, gallery, reference
+from pages import catalogue, claims, crosscheck, derivations, gallery, reference
 
 ALL: tuple[tuple[str, Callable[[], str]], ...] = (
     ("gallery", gallery.page),
     ("derivations", derivations.page),
     ("catalogue", catalogue.page),
     ("claims", claims.page),
+    ("crosscheck", crosscheck.page),
     *((f"api-{part.name}", part.page) for part in reference.ALL),
 )
 
