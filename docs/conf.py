@@ -8,7 +8,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 import mathjax
 import pages
-from docstrings import as_rst
+from docstrings import as_rst, without_addresses
 
 import sparsity
 
@@ -60,3 +60,4 @@ def setup(app):
     """The generated pages first; docstrings are plain words, not reStructuredText."""
     pages.write(HERE / "generated")
     app.connect("autodoc-process-docstring", as_rst, priority=400)  # before napoleon
+    app.connect("autodoc-process-signature", without_addresses)

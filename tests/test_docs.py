@@ -33,8 +33,8 @@ def said(value, words):
 
 
 def run(code, names, where):
-    """Run a block; each expression with an arrow must be what the arrow says. How many there were."""
-    told = 0
+    """Run a block; each expression with an arrow must be what the arrow says. How many there are."""
+    told, code = 0, code.replace("\n# → ", "  # → ")  # it may stand below
     lines = code.splitlines()
     for node in ast.parse(code).body:
         single = compile(ast.Module([node], []), where, "exec")
@@ -46,6 +46,7 @@ def run(code, names, where):
         if arrow:
             told += 1
             assert said(value, words), f"{where}: {ast.unparse(node)} is {value}, not {words}"
+    assert told == code.count("# → "), f"{where}: an arrow that follows no expression"
     return told
 
 
@@ -85,6 +86,12 @@ def test_no_block_is_left_out():
 )
 def test_a_wrong_number_is_seen(value, words, holds):
     assert said(value, words) == holds
+
+
+@pytest.mark.parametrize("code", ["1 + 1  # → 3", "1 + 1\n# → 3", "x = 2  # → 2", "1 / 0"])
+def test_a_wrong_block_is_seen(code):
+    with pytest.raises((AssertionError, ZeroDivisionError)):
+        run(code, {}, "here")
 
 
 def test_the_answers_shown_are_the_answers_printed(command):

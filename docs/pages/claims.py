@@ -41,7 +41,5 @@ def _claim(record) -> str:
 
 Source: {_plain(record["source"])}.
 
-{_plain(record["explanation"])}
-
 {findings}
 """

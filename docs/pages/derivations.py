@@ -1,5 +1,7 @@
 """The derivations, by `sparsity.derive`, as LaTeX."""
 
+from itertools import groupby
+
 import sympy
 
 import sparsity
@@ -9,13 +11,14 @@ from sparsity.symbolic import Derivation
 _WORDS = """# Derivations
 
 Written by `sparsity.derive` when this page is built. Each result is integrated or summed from the
-definition of the weight $a$; nothing is typed in. $S = \\mathbb E|a| / \\sqrt{\\mathbb E a^2}$, small
-for focused attention. A limit that could not be derived is absent.
+definition of the weight $a$; nothing is typed in. $S = \\mathbb E|a| / \\sqrt{\\mathbb E a^2}$ is
+small for focused attention. A limit that could not be derived is absent.
 
 ```python
 import sparsity
 
-sparsity.derive("relu2")  # typeset in a notebook; print(….text()) in a terminal
+sparsity.derive("relu2")  # typeset in a notebook
+print(sparsity.derive("relu2").text())  # in a terminal
 ```
 """
 
@@ -39,18 +42,22 @@ def _kernel(kernel: Kernel) -> str:
     return f"{head}\n{_lines(derived)}"
 
 
-def _line(formula: str) -> str:
-    return f"$$\n{formula}\n$$\n"
+def _line(*formulas: str) -> str:
+    inner = " \\\\\n".join(formulas)
+    return f"$$\n\\begin{{aligned}}\n{inner}\n\\end{{aligned}}\n$$\n"
 
 
 def _lines(derived: Derivation) -> str:
-    """Each row of the derivation's LaTeX as a formula of its own, under its own condition."""
+    """The rows of the derivation's LaTeX, those of one condition together, under its words."""
     said = "; ".join(derived.assumptions)
     out = [f"Assumes {said}.\n"] if said else []
     inner = derived.latex().removeprefix("\\begin{align*}\n").removesuffix("\n\\end{align*}\n")
-    for row in inner.split(" \\\\\n"):
-        formula, _, condition = row.partition(" && ")
-        condition = condition.removeprefix("(").removesuffix(")")
-        out += [f"${condition}$:\n"] if condition else []
-        out.append(_line(formula.replace("&", "", 1).strip()))
+    rows = [row.strip().partition(" && ")[::2] for row in inner.split(" \\\\\n")]
+    for condition, same in groupby(rows, lambda row: row[1]):
+        formulas = [formula for formula, _ in same]
+        if not condition:
+            out += map(_line, formulas)
+            continue
+        words = "As" if r"\to" in condition else "With" if "=" in condition else "Case"
+        out += [f"{words} ${condition[1:-1]}$:\n", _line(*formulas)]
     return "\n".join(out)

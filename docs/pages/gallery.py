@@ -13,7 +13,8 @@ Each figure states a finding. Theory is drawn as lines, Monte Carlo as points wi
 from sparsity import figures
 
 figure = figures.relu2
-files = figures.render(figure, figure.data(figures.Context()))  # {"svg": …, "png": …, "csv": …}
+data = figure.data(figures.Context(seed=0, rel_error=1e-3))
+files = figures.render(figure, data)  # {"svg": …, "png": …, "csv": …}
 ```
 """
 

@@ -53,8 +53,7 @@ def _directive(dotted: str) -> list[str]:
     if inspect.ismodule(thing):
         return [f".. automodule:: {dotted}", "   :no-members:", ""]
     if inspect.isclass(thing):
-        extra = ["   :inherited-members: Exception"] if issubclass(thing, Exception) else []
-        return [f".. autoclass:: {dotted}", *extra, ""]
+        return [f".. autoclass:: {dotted}", ""]
     if inspect.isroutine(thing) or hasattr(thing, "__wrapped__"):
         return [f".. autofunction:: {dotted}", ""]
     return [f".. autodata:: {dotted}", "   :no-value:", ""]
@@ -94,7 +93,7 @@ ALL: tuple[Part, ...] = (
     Part(
         "kernels",
         "Kernels and row maps",
-        "What an attention weight is. The built-in ones are listed in the [catalogue](catalogue.md).",
+        "What an attention weight is. The built-in ones: the [catalogue](catalogue.md).",
         "sparsity",
         (
             *("kernels", "Kernel", "kernels.Law", "RowMap", "score_kernel", "kernels.named"),
