@@ -49,6 +49,7 @@ add_module_names = False
 
 html_theme = "sphinx_book_theme"
 html_theme_options = {"show_toc_level": 2, "use_download_button": False}
+html_context = {"default_mode": "auto"}
 html_static_path = ["_static", str(mathjax.folder())]
 html_css_files = ["site.css"]
 html_extra_path = ["_root"]

@@ -60,6 +60,6 @@ def as_rst(app, what, name, obj, options, lines):
 
 
 def without_addresses(app, what, name, obj, options, signature, returned):
-    """A default that is a function shows no address: the page would be another in each build."""
-    shown = signature and re.sub(r"<function [^>]*>", "...", signature)
+    """A default that is a function is shown as dots: its address is another in each build."""
+    shown = signature and re.sub(r"<[^<>]*>", "...", signature)
     return shown, returned

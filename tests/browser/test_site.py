@@ -51,7 +51,8 @@ def site(tmp_path_factory):
 
 
 def html(site):
-    return [path for path in site.rglob("*.html") if "_static" not in path.parts]
+    """Every page but the first, which leads to the one after the title."""
+    return [path for path in site.rglob("*/*.html") if "_static" not in path.parts]
 
 
 def test_every_page_is_built(site):
@@ -104,18 +105,19 @@ def broken(site):
 
 def test_no_link_inside_is_broken(site):
     assert broken(site) == []
-    extra = site / "planted.html"
-    extra.write_text('<a href="docs/index.html">a</a><a href="docs/index.html#none">b</a>')
+    extra = site / "docs/planted.html"
+    extra.write_text('<a href="index.html">a</a><a href="index.html#none">b</a>')
     try:
-        assert broken(site) == ["planted.html: index.html#none"]
+        assert broken(site) == ["docs/planted.html: index.html#none"]
     finally:
         extra.unlink()
 
 
 def test_links_outside_are_whole_addresses(site):
     outside = {address for path in html(site) for address in links(path)[1]}
-    assert len(outside) > 10
-    assert {a for a in outside if not re.fullmatch(r"(https://[\w.-]+\.\w+(/\S*)?|data:,)", a)} == set()
+    whole = re.compile(r"https://[\w.-]+\.\w+(/\S*)?")
+    assert "https://kexue.fm/archives/9889" in outside
+    assert {address for address in outside if not whole.fullmatch(address)} == set()
 
 
 def look(page, path):
@@ -147,7 +149,7 @@ def test_a_page_that_is_cut_or_asks_is_seen(site, chromium, tmp_path):
     from browser.conftest import Guard
 
     text = (site / "docs/start.html").read_text("utf-8")
-    wide = '<p><img src="https://example.org/a.png" width="700"></p></article>'
+    wide = '<img src="https://example.org/a.png"><p style="width: 700px">a</p></article>'
     assert "</article>" in text
     planted = site / "docs/planted.html"
     planted.write_text(text.replace("</article>", wide), "utf-8")
