@@ -30,6 +30,11 @@ KNOWN = [kernel.name for kernel in kernels.known()]
 LISTED = [*KNOWN, *(each.name for each in kernels.MAPS)]
 STEPS = steps.typed()
 QUANTITIES = [quantity.name for quantity in quantities.ALL]
+OFFERED = [
+    *QUANTITIES,
+    *(quantity.name for quantity in quantities.OF_MAPS),
+    *(f"{family.name}:" for family in quantities.FAMILIES),
+]
 LAWS = [quantity.name for quantity in quantities.ALL if quantity.has_law]
 SCORES = [kernel.name for kernel in kernels.ALL if kernel.law is kernels.Law.SCORE]
 
@@ -492,7 +497,7 @@ def test_the_command_reads_the_tuples_of_now(command, monkeypatch):
         monkeypatch.setattr(reader, "__defaults__", (every,))
     out = "".join(command("exact", "--help")[1].split())
     assert "halved:SHARE" in out
-    assert "total,tokensinall" in out
+    assert "totaltokensinall" in out
     line = ["cubed", "--beta", 1, "--gamma", 2, "--length", 9]
     halved = answer(command, "exact", *line, "--step", "halved:0.5")
     row = Row(cubed, beta=1, gamma=1)
@@ -1065,13 +1070,17 @@ def completed(command, monkeypatch, capsys, words, index):
     [
         ("sparsity de", 1, ["derive", "design"]),
         ("sparsity eval r", 2, [name for name in KNOWN if name.startswith("r")]),
-        ("sparsity eval ", 2, KNOWN),
+        ("sparsity eval ", 2, LISTED),
+        ("sparsity derive ", 2, KNOWN),
         ("sparsity verify exp de", 3, [name for name in KNOWN if name.startswith("de")]),
         ("sparsity design --kernel i", 3, [name for name in KNOWN if name.startswith("i")]),
         ("sparsity eval exp --gam", 3, ["--gamma", "--gamma2"]),
         ("sparsity eval nonnegative --query u", 4, ["uniform"]),
         ("sparsity exact exp --step sink", 4, [f"{x}:" for x in STEPS if x.startswith("sink")]),
-        ("sparsity exact exp --of ", 4, QUANTITIES),
+        ("sparsity exact exp --of ", 4, OFFERED),
+        ("sparsity sweep exp --of S,n_", 4, ["S,n_eff"]),
+        ("sparsity exact exp --of S,n_", 4, [""]),
+        ("sparsity completion ", 2, ["bash", "zsh", "fish"]),
         ("sparsity design exp --free s", 4, ["slope", "scale"]),
         ("sparsity estimate exp --dtype float", 4, ["float64", "float32"]),
     ],

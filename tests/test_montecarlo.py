@@ -509,7 +509,11 @@ BAD_ROWS = [
     (_ALIBI, {"length": 8, "of": "mass"}, "of = mass: did you mean sink_mass"),
     (_ALIBI, {"length": 8, "method": "plain"}, "applies to scalar draws only"),
     (_ALIBI, {"length": [8, 9]}, "length = .*give one value"),
-    (Row("exp", gamma=1.0), {"of": "n_eff"}, "length is missing: n_eff is of rows of n tokens"),
+    (
+        Row("exp", gamma=1.0),
+        {"of": "n_eff"},
+        "length is missing: n_eff is a mean over rows of n tokens",
+    ),
     (Row("exp", gamma=1.0), {"length": 10**9}, "length = 1000000000: must be <= 1e"),
     (Row("exp", gamma=1.0, steps=(QKNorm(512),)), {"length": 10**6}, "does not fit; shorten it"),
     (Row("decayed", decay=0.5), {}, "length is missing"),

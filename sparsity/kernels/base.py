@@ -81,7 +81,9 @@ class Kernel:
         if unknown:
             raise InputError("weight", self.weight, _unknown(self.law, known, unknown))
         if self.weight == 0:
-            raise InputError("weight", self.weight, "vanishes identically; S is undefined")
+            raise InputError(
+                "weight", self.weight, "is 0 at every score, so S is undefined; give another"
+            )
         if self.law is Law.SCORE:
             self._check_score()
 

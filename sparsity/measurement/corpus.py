@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity import models
+from sparsity.errors import InputError
 from sparsity.measurement import bootstrap, sinks, summaries, tables
 from sparsity.measurement.labels import dataset, measured
 from sparsity.measurement.parts import Parts
@@ -192,7 +193,9 @@ def measure_corpus(
     from sparsity.models.llama import forward
 
     opened = model if isinstance(model, models.Checkpoint) else models.load(model)
-    cut = Cut(tokens, offset, stride, (bos,))
+    if not isinstance(bos, bool | np.bool_):
+        raise InputError("bos", bos, "give True or False")
+    cut = Cut(tokens, offset, stride, (bool(bos),))
     found, passed = windows(opened, named(texts), cut)
     settings = about(opened, fingerprint(opened.files), cut, sink) | {"bos": int(bos)}
     kept, base = Parts(parts, settings), json.dumps(settings, sort_keys=True).encode()

@@ -110,6 +110,19 @@ def _ids(model: Checkpoint, name: str, text: Any) -> np.ndarray:
     return ids
 
 
+def beginnings(bos: Any) -> tuple[bool, ...]:
+    """Whether windows begin with the model's first token, for each run of every text.
+
+    Raises:
+        InputError: anything but True and False, of which there is at least one.
+    """
+    found = tuple(bos) if isinstance(bos, Iterable) else ()
+    if not found or not all(isinstance(each, bool | np.bool_) for each in found):
+        shown = "an empty list" if not found and isinstance(bos, Iterable) else bos
+        raise InputError("bos", shown, "give (False,), (True,) or (False, True)")
+    return found
+
+
 @dataclass(frozen=True)
 class Cut:
     """Which tokens of each text are taken.
@@ -133,8 +146,7 @@ class Cut:
             InputError: numbers out of range, or a model without a first token.
         """
         whole("tokens", self.tokens, 2)
-        if not self.bos:
-            raise InputError("bos", self.bos, "give (False,), (True,) or (False, True)")
+        beginnings(self.bos)
         whole("offset", self.offset, 0)
         if self.stride is not None:
             whole("stride", self.stride, 1)

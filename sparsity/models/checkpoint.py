@@ -191,7 +191,7 @@ def refuse_others(path: Path, names: Iterable[str], known: Iterable[str]) -> Non
     """Refuse tensors that would be left unread: biases, scales of quantised weights, experts."""
     others = sorted(set(names).difference(known))
     if others:
-        fix = f"has weights {others[0]}, which a plain model of the Llama family has not"
+        fix = f"has weights {others[0]}, which a plain model of the Llama family does not have"
         raise InputError("model", path, f"{fix}; give another one")
 
 

@@ -147,7 +147,7 @@ def draw(
     elif n is not None:
         return sample_rows(row, n, sampling, quantity, dim=dim or None)
     elif quantity is not quantities.S:
-        raise InputError("length", None, f"{quantity.name} is of rows of n tokens; give n")
+        raise InputError("length", None, f"{quantity.name} is a mean over rows of n tokens; give n")
     elif row.steps:
         drawn = _of_any_length(row, dim, sampling)
     elif dim:

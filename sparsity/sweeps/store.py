@@ -138,7 +138,9 @@ class Store:
         except OSError:
             raise
         except Exception:  # noqa: BLE001
-            raise InputError("store", self.path, "its zarr.json is damaged") from None
+            raise InputError(
+                "store", self.path, "its zarr.json is damaged; give another folder"
+            ) from None
 
     def _refuse_another(self, asked: dict[str, Any]) -> None:
         try:
@@ -146,7 +148,7 @@ class Store:
         except ValueError:
             there = None
         if not isinstance(there, dict):
-            raise InputError("store", self.path, "its request.json is damaged")
+            raise InputError("store", self.path, "its request.json is damaged; give another folder")
         for name in {**asked, **there}:
             if asked.get(name) != there.get(name):
                 fix = (

@@ -90,7 +90,9 @@ class Grid:
             InputError: none are given.
         """
         if LENGTH.name not in self.grids:
-            raise InputError("length", None, f"{quantity.name} is of rows of n tokens; give it")
+            raise InputError(
+                "length", None, f"{quantity.name} is a mean over rows of n tokens; give n"
+            )
         return self.grids[LENGTH.name]
 
     def sparsity(self) -> tuple[Variables, str]:

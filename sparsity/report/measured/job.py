@@ -92,7 +92,7 @@ def _over_runs(data: xarray.Dataset) -> xarray.Dataset:
         InputError: weights without logits, or a single context length.
     """
     if "gamma" not in data:
-        fix = "a report holds rows against laws of their logits; measure queries and keys"
+        fix = "a report compares rows with laws of their logits; measure queries and keys"
         raise InputError("data", "weights", fix)
     if data.sizes["context"] < 2:
         fix = f"a report compares contexts; measure causal attention of {_LEAST} tokens or more"

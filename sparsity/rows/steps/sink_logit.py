@@ -13,7 +13,7 @@ from sparsity.rows.tokens import Tokens
 
 @dataclass(frozen=True)
 class SinkLogit:
-    """A weight e^b beside the tokens: p_j = |a_j|/(e^b + Σ|a|).
+    """Learned sink logit b: a weight e^b beside the tokens, p_j = |a_j|/(e^b + Σ|a|).
 
     It takes mass and is no token. S and n_eff compare the tokens with one another, so they stay as
     they were: dividing all weights by a larger sum changes no ratio of them. What changes is the
