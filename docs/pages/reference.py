@@ -97,7 +97,7 @@ ALL: tuple[Part, ...] = (
         "sparsity",
         (
             *("kernels", "Kernel", "kernels.Law", "RowMap", "score_kernel", "kernels.named"),
-            "kernels.parameters.Parameter",
+            *("kernels.parameters.Parameter", "kernels.row_map.Drawn"),
         ),
     ),
     Part(
