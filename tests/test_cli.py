@@ -634,11 +634,13 @@ def test_sweep_of_every_kernel(command, place, arguments, sizes):
     found = answer(command, "sweep", *arguments.split(), "--out", "y.nc")
     assert found["sizes"] == sizes
     with xarray.open_dataset(place / "y.nc") as data:
-        assert {str(name): int(size) for name, size in data.sizes.items()} == sizes
+        assert {str(name): int(data[name].size) for name in data.coords} == sizes
         S = data.S_limit if "n_eff" in data else data.S
         assert np.all((S > 0) & (S <= 1))
         corner = {name: data[name].values[-1] for name in S.dims}
-        known = sparsity.evaluate(arguments.split()[0], **corner)
+        single = {str(name): at.item() for name, at in data.coords.items() if not at.ndim}
+        single = {name: at for name, at in single.items() if name != "length"}
+        known = sparsity.evaluate(arguments.split()[0], **corner, **single)
         assert float(S.sel(corner)) == pytest.approx(float(known.S), rel=1e-14)
         if "length" in sizes and "n_eff" in data:
             np.testing.assert_allclose(data.n_eff.sel(length=1), 1)
@@ -789,9 +791,9 @@ BAD = [  # (command line, what the line on stderr must say)
         ("identity --beta 1e300 --gamma 1e300", "weight = s"))),
     ("design --length 100 --sink-mass 0.5 --gamma 1e300", ["weight = exp(s)"]),
     ("sweep exp --gamma -1e308:1e308:3 --out x.nc", ["gamma = -1e+308", "> 0"]),
-    # netCDF is what is written
-    *((f"sweep exp --gamma 1 --out {name}", ["out", name, "ends in .nc"])
-      for name in ("x.csv", "x", "x.h5", "x.nc.txt")),
+    # the suffix says what is written
+    *((f"sweep exp --gamma 1 --out {name}", ["out", name, "ends in .nc, .zarr or .csv"])
+      for name in ("x", "x.h5", "x.nc.txt")),
     # the settings of sampling and of output
     ("derive exp --format html", ["format", "html", "text or latex"]),
     ("estimate exp --gamma 1 --seed x", ["seed", "x", "whole"]),

@@ -18,6 +18,7 @@ from sparsity.cli.check import claims, verify
 from sparsity.cli.inverse import design
 from sparsity.cli.make import bench, reproduce, sweep
 from sparsity.cli.measuring import measure
+from sparsity.cli.plot import plot
 from sparsity.cli.sampling import estimate
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.interrupts import raised_in_time
@@ -27,7 +28,7 @@ __all__ = ["cli", "main"]
 _SECTIONS = {
     "Ask": (list_, derive, eval_, exact, estimate, design),
     "Check": (verify, claims),
-    "Draw and explore": (sweep,),
+    "Draw and explore": (plot, sweep),
     "Measure": (measure, bench),
     "Reproduce": (reproduce,),
     "Set up": (completion.completion,),

@@ -11,7 +11,6 @@ import click
 import sparsity
 from sparsity.cli import common, completion, executors, pages
 from sparsity.errors import InputError
-from sparsity.output import netcdf, refuse_unwritable
 
 
 def _row(kernel: str, steps: tuple[str, ...], grids: dict[str, str]) -> Any:
@@ -45,8 +44,8 @@ def _row(kernel: str, steps: tuple[str, ...], grids: dict[str, str]) -> Any:
 @common.several_of_option
 @click.option(
     "--out",
-    metavar="FILE.nc",
-    help="The netCDF file to write.",
+    metavar="FILE",
+    help="The file to write: .nc, .zarr or .csv.",
     shell_complete=completion.files,
 )
 @click.option(
@@ -83,14 +82,14 @@ def sweep(
     Every parameter takes one value, a list a,b,c, or a range start:stop:count, with :log at its end
     for logarithmic spacing. Without --of the quantity is S of long rows; with --length it is n_eff.
 
-    Give --out, --store, or both. The file is netCDF with named axes: xarray.open_dataset reads it.
+    Give --out, --store, or both. The file has named axes; xarray opens .nc and .zarr.
     """
-    from sparsity.sweeps import curves
+    from sparsity.sweeps import saving
 
     if out is not None:
-        refuse_unwritable(netcdf(out))
+        saving.writable(out)
     elif store is None:
-        raise InputError("out", None, "give --out FILE.nc, --store DIR, or both")
+        raise InputError("out", None, "give --out FILE, --store DIR, or both")
     if montecarlo:
         common.use_float64()
     settings: dict[str, Any] = {
@@ -109,8 +108,8 @@ def sweep(
             **(asked | settings | grids),
         )
     if out is not None:
-        curves.save(data, out)
-    sizes = {str(name): int(size) for name, size in data.sizes.items()}
+        saving.save(data, out)
+    sizes = {str(name): int(data[name].size) for name in data.coords}
     to = {"out": out, "store": store}
     if as_json:
         found = {"kernel": kernel, **common.given(to), "sizes": sizes, "variables": list(data)}

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
-from sparsity.figures import measured, plotting
+from sparsity.figures import plotting
 from sparsity.figures.bias import FIGURE as bias
 from sparsity.figures.context import FIGURE as context
 from sparsity.figures.decayed import FIGURE as decayed
 from sparsity.figures.design import FIGURE as design
 from sparsity.figures.exp import FIGURE as exp
 from sparsity.figures.identity import FIGURE as identity
+from sparsity.figures.lengths import FIGURE as lengths
 from sparsity.figures.measures import FIGURE as measures
 from sparsity.figures.mechanisms import FIGURE as mechanisms
 from sparsity.figures.mixing import FIGURE as mixing
@@ -27,14 +30,24 @@ from sparsity.figures.series import tidy
 from sparsity.figures.sinks import FIGURE as sinks
 from sparsity.output import folder, write
 
+if TYPE_CHECKING:
+    from sparsity.figures import measured as measured
+
 __all__ = ["ALL", "Context", "Figure", "Plate", "measured", "render", "write_all"]
 
 ALL: tuple[Figure, ...] = (
-    *(relu2, identity, exp, bias, nonnegative, decayed, rows, overview),  # kernels
+    *(relu2, identity, exp, bias, nonnegative, decayed, rows, lengths, overview),  # kernels
     *(mechanisms, phase, measures, design, sinks, mixing, rope, context),  # length and position
 )
 
 _WORKERS = 2  # threads: one compiles while another samples
+
+
+def __getattr__(name: str) -> Any:
+    """The pictures of a measurement, loaded on first use: they take SciPy's statistics."""
+    if name == "measured":
+        return importlib.import_module("sparsity.figures.measured")
+    raise AttributeError(f"module 'sparsity.figures' has no attribute {name!r}")
 
 
 def render(figure: Figure, data: Data) -> dict[str, bytes]:

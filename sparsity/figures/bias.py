@@ -51,7 +51,7 @@ def data(context: Context) -> Data:
 
 def draw(data: Sequence[Series], canvas: Canvas) -> None:
     """Linear axes; names at the right ends."""
-    ax = plotting.axes(canvas, "bias  β", "sparsity  S", right=0.77)
+    ax = plotting.axes(canvas, "bias  β", plotting.SPARSITY, right=0.77)
     ax.set(xlim=(-4.15, 4.15), ylim=(-0.01, 1.03))
     for series, look in zip(data, plotting.LOOKS, strict=False):
         plotting.curve(ax, series, look)

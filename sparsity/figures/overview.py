@@ -113,7 +113,7 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
         plotting.plain_ticks(ax.xaxis, panel.ticks)
         plotting.plain_ticks(ax.yaxis, (1, 0.1, 0.01))
         if column == 0:
-            ax.set_ylabel("sparsity  S")
+            ax.set_ylabel(f"S  ({plotting.SMALL})")
         else:
             ax.tick_params(labelleft=False)
         ax.axhspan(0.001, data[-1].theory[0], color="#eceef1", zorder=0)

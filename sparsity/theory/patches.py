@@ -83,7 +83,8 @@ class Patch(NamedTuple):
         mass, noise = sums
         value = np.log(mass) + self.top[:, None] + flat + np.log(rho) + self.frame.log_norm
         wrong = -np.log1p(-np.minimum(noise / mass + self.lost[:, None], 1.0))
-        return value, wrong + EPS * (_RUN / 2 + 24 + np.abs(value) + np.abs(self.top[:, None]) - 4 * flat)
+        size = np.abs(value) + np.abs(self.top[:, None]) - 4 * flat
+        return value, wrong + EPS * (_RUN / 2 + 24 + size)
 
 
 def _common(axis: Axis, goal: Moments) -> bool:

@@ -56,7 +56,7 @@ def _draw_laws(data: xarray.Dataset, canvas: Canvas) -> None:
         for axis in (ax.xaxis, ax.yaxis):
             plotting.plain_ticks(axis, ticks)
         if i == 0:
-            ax.set_ylabel("measured S")
+            ax.set_ylabel(f"measured S  ({plotting.SMALL})")
             plotting.inline(ax, 8 * low, 5 * low, "equal", GREY, fontsize=9.5, ha="left")
         else:
             ax.set_yticklabels([])
