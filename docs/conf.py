@@ -30,9 +30,10 @@ nitpick_ignore_regex = [
     # Types of other packages, whose indexes are not at hand, and of the inside of this one.
     (
         "py:.*",
-        r"(typing|collections|concurrent|numpy|np|jax|jnp|xarray|sympy|torch|os|pathlib)\..*",
+        r"(typing|collections|concurrent|os|pathlib|np|jnp)\..*|"
+        r"(numpy|jax|xarray|pandas|sympy|torch|matplotlib)\..*",
     ),
-    ("py:class", r"(Path|matplotlib\..*|(sparsity\..*\.)?_?(%s))" % "|".join(pages.INNER)),
+    ("py:class", rf"(Path|Axes|(sparsity\..*\.)?(_\w+|{'|'.join(pages.INNER)}))"),
 ]
 
 # The notebooks are shown as they are committed; tests run them.

@@ -1,4 +1,4 @@
-"""Docstrings are plain words with names in backticks: what reStructuredText would read into them."""
+"""Docstrings, plain words with names in backticks, as reStructuredText."""
 
 import re
 
@@ -51,11 +51,22 @@ def _returns(lines: list[str]) -> list[str]:
     return out
 
 
+def _examples(lines: list[str]) -> list[str]:
+    """Lines set in before the first section as blocks of code, which no rewriting reaches."""
+    ends = [k for k, line in enumerate(lines) if re.fullmatch(r"[A-Z]\w+:", line)]
+    out: list[str] = []
+    for k, line in enumerate(lines):
+        code = line.startswith("    ") and k < min(ends, default=len(lines))
+        if code and not (out and out[-1].startswith(" ")):
+            out += ["::", ""]
+        out.append(line)
+    return out
+
+
 def as_rst(app, what, name, obj, options, lines):
     """Rewrite a docstring in place, but for the stars of `**parameters:`, which napoleon reads."""
-    text = "\n".join(lines)
-    heads = re.split(r"(?m)^(\s*\*{1,2}\w+:)", text)
-    parts = [part if k % 2 else _plain(part, name) for k, part in enumerate(heads)]
+    blocks = re.split(r"(?m)(^::\n\n(?:    .*\n?)+|^\s*\*{1,2}\w+:)", "\n".join(_examples(lines)))
+    parts = [part if k % 2 else _plain(part, name) for k, part in enumerate(blocks)]
     lines[:] = _returns("".join(parts).split("\n"))
 
 

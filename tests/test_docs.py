@@ -33,7 +33,7 @@ def said(value, words):
 
 
 def run(code, names, where):
-    """Run a block; each expression with an arrow must be what the arrow says. How many there are."""
+    """Run a block: an expression is what the arrow after it says. How many arrows there are."""
     told, code = 0, code.replace("\n# → ", "  # → ")  # it may stand below
     lines = code.splitlines()
     for node in ast.parse(code).body:

@@ -24,6 +24,7 @@ INNER = (
 def write(folder: Path) -> None:
     """Write every page; one that is the same already is left alone, and so not built again."""
     folder.mkdir(exist_ok=True)
+    gallery.draw(folder)
     for name, page in ALL:
         path, text = folder / f"{name}.md", page()
         if not path.exists() or path.read_text("utf-8") != text:

@@ -1,4 +1,4 @@
-"""The cross-check as `sparsity reproduce` wrote it: each kernel and route, with what it would see."""
+"""The cross-check as `sparsity reproduce` wrote it: each kernel and route."""
 
 import json
 from collections import Counter
@@ -17,8 +17,8 @@ def page() -> str:
     words = f"""# The cross-check
 
 Theory against Monte Carlo, {len(sampled)} cells, and theory against theory,
-{found["exact_cells"]} cells. Seed {found["seed"]}. The whole run raises a false alarm with probability
-at most {found["false_alarm_rate"]:g}, and would have seen a relative error of
+{found["exact_cells"]} cells. Seed {found["seed"]}. The whole run raises a false alarm with
+probability at most {found["false_alarm_rate"]:g}, and would have seen a relative error of
 {found["smallest_detectable"]:.2g} in every cell. {_verdict(found)}
 
 `sparsity verify` runs it anew. z: estimate less theory, in standard errors.

@@ -68,7 +68,7 @@ ALL: tuple[Part, ...] = (
         "sparsity",
         (
             *("derive", "evaluate", "exact", "estimate", "verify", "sweep", "design"),
-            *("sink_logit", "regime", "explore", "claims", "measure", "probe"),
+            *("sink_logit", "regime", "plot", "explore", "claims", "measure", "probe"),
         ),
     ),
     Part(
@@ -175,7 +175,14 @@ ALL: tuple[Part, ...] = (
         "sparsity",
         (
             *("figures", "figures.Figure", "figures.Context", "figures.Plate", "figures.render"),
-            *("figures.write_all", "ledger", "ledger.table", "report", "report.render"),
+            *(
+                "figures.write_all",
+                "ledger",
+                "ledger.Records",
+                "ledger.table",
+                "report",
+                "report.render",
+            ),
             "tasks.Workers",
         ),
     ),

@@ -1,4 +1,4 @@
-"""The documentation, built as CONTRIBUTING says, in Chromium: whole, offline, and fit for a phone."""
+"""The documentation, built as CONTRIBUTING says: whole, offline, and fit for a phone."""
 
 import re
 import shlex
@@ -32,7 +32,7 @@ READY = "() => window.MathJax?.startup?.promise"
 
 
 def command():
-    """What builds the site, from CONTRIBUTING: the last part of the one line, without its folder."""
+    """What builds the site, from CONTRIBUTING: the end of its line, without the folder."""
     (line,) = re.findall(r"`.*&& \.venv/bin/python (-m sphinx .*) out/docs`", _contributing())
     return [sys.executable, *shlex.split(line)]
 
@@ -75,7 +75,7 @@ def test_every_public_name_is_in_the_reference(site):
 
 
 def links(path):
-    """(where to, anchor) of every link of a page to a file of the site, and those that go outside."""
+    """(file, anchor) of every link of a page inside the site; the addresses of those outside."""
     text = path.read_text("utf-8")
     inside, outside = [], []
     for address in re.findall(r'<(?:a|img|link|script)\b[^>]*?\s(?:href|src)="([^"]*)"', text):
