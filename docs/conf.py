@@ -41,6 +41,7 @@ nb_execution_mode = "off"
 nb_ipywidgets_js = {}  # scripts of another host
 myst_enable_extensions = ["amsmath", "dollarmath", "colon_fence"]
 myst_heading_anchors = 3
+myst_dmath_double_inline = True  # $$ inside a paragraph, as in notebooks
 
 autodoc_default_options = {"members": True, "member-order": "bysource"}
 autodoc_typehints_format = "short"
