@@ -121,7 +121,10 @@ def sweep(
 
 @click.command(
     cls=pages.Command,
-    examples=(("Into the folder figures, in a few minutes", "sparsity reproduce"),),
+    examples=(
+        ("Into the folder figures, in a few minutes", "sparsity reproduce"),
+        ("The page again, in seconds", "sparsity reproduce --page"),
+    ),
 )
 @click.option(
     "--out",
@@ -131,15 +134,23 @@ def sweep(
     shell_complete=completion.folders,
 )
 @common.seed_option
+@click.option("--page", is_flag=True, help="Only write the page again, from the files in DIR.")
 @common.json_option
-def reproduce(out: str, seed: str, as_json: bool) -> None:
+def reproduce(out: str, seed: str, page: bool, as_json: bool) -> None:
     """Make every figure, its data, the checks and the claims.
 
-    All is computed anew and written into one folder; index.html there shows it. The exit code is 1
-    if the checks do not agree.
+    Everything is computed and written into one folder; open index.html there. The exit code is 1 if
+    the checks do not agree. With --page, nothing is computed: the page is written from the files of
+    an earlier run.
     """
-    from sparsity.report import reproduction
+    from sparsity.report import reproduction, saved
 
+    if page:
+        if seed != "0":
+            raise InputError("seed", seed, "the page has the seed of its files; leave it out")
+        written = str(saved.page(out))
+        common.print_json({"page": written}) if as_json else click.echo(written)
+        return
     common.compile_quickly()
     common.use_float64()
     with common.progress("reproduce") as report:

@@ -14,6 +14,7 @@ from typing import Any
 from sparsity import figures, ledger, report
 from sparsity.errors import check_seed
 from sparsity.output import folder, json_text, write
+from sparsity.report import saved
 from sparsity.verification.crosscheck import CrossCheck, verify
 
 _PARTS = {"figures": 25.0, "cross-check": 55.0, "claims": 20.0}  # shares of the progress bar
@@ -108,8 +109,8 @@ def reproduce(
 ) -> Reproduction:
     """Draw every figure, cross-check every route, judge every claim, and write one page of it.
 
-    Writes NAME.svg, NAME.png and NAME.csv of each figure, crosscheck.json, claims.json and
-    index.html. Each file is written whole or not at all.
+    Writes NAME.svg, NAME.png and NAME.csv of each figure, crosscheck.json, claims.json,
+    environment.json and index.html. Each file is written whole or not at all.
 
     Args:
         out: the folder, made if need be.
@@ -130,10 +131,12 @@ def reproduce(
     )
     (plates, crosscheck, claims), seconds = _side_by_side(works, progress)
     cells = [asdict(cell) for cell in (*crosscheck.cells, *crosscheck.exact)]
+    environment = report.environment(seed)
     contents = {
-        "crosscheck.json": json_text(crosscheck.summary() | {"cells": cells}),
-        "claims.json": json_text(claims),
-        "index.html": report.render(plates, crosscheck, claims, report.environment(seed)),
+        saved.CROSSCHECK: json_text(crosscheck.summary() | {"cells": cells}),
+        saved.CLAIMS: json_text(claims),
+        saved.ENVIRONMENT: json_text(environment),
+        "index.html": report.render(plates, crosscheck, claims, environment),
     }
     for name, content in contents.items():
         write(out / name, content)
