@@ -42,7 +42,7 @@ def run(code, names, where):
             exec(single, names)
             continue
         value = eval(compile(ast.Expression(node.value), where, "eval"), names)
-        _, arrow, words = lines[node.end_lineno - 1].partition("  # → ")
+        _, arrow, words = lines[(node.end_lineno or 1) - 1].partition("  # → ")
         if arrow:
             told += 1
             assert said(value, words), f"{where}: {ast.unparse(node)} is {value}, not {words}"
