@@ -1,5 +1,6 @@
 """Sweeps on the engines of clusters: the same bytes on each as on none."""
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -47,22 +48,29 @@ def same(whole, executor, folder):
     assert files(folder) == files(whole[1])
 
 
-def test_dask(whole, tmp_path):
+@contextlib.contextmanager
+def dask():
     distributed = pytest.importorskip("distributed")
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        same(whole, client.get_executor(), tmp_path / "s")
-        drawn = sweep("exp", **SAMPLED, executor=client.get_executor())
+    how = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(**how) as cluster, distributed.Client(cluster) as client:
+        yield cluster, client.get_executor()
+
+
+@pytest.mark.slow  # each worker compiles
+def test_dask_draws_the_same():
+    with dask() as (_, executor):
+        drawn = sweep("exp", **SAMPLED, executor=executor)
+    xarray.testing.assert_identical(sweep("exp", **SAMPLED), drawn)
+
+
+def test_dask(whole, tmp_path):
+    with dask() as (cluster, executor):
+        same(whole, executor, tmp_path / "s")
         line = [sys.executable, "-m", "sparsity", "sweep", "exp", "--gamma", "1:3:50"]
         there = [*line, "--store", str(tmp_path / "c"), "--scheduler", cluster.scheduler_address]
         subprocess.run(there, check=True, timeout=900)
     subprocess.run([*line, "--store", str(tmp_path / "d")], check=True, timeout=900)
     assert files(tmp_path / "c") == files(tmp_path / "d")
-    xarray.testing.assert_identical(sweep("exp", **SAMPLED), drawn)
 
 
 def test_submitit(whole, tmp_path, monkeypatch):

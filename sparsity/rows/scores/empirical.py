@@ -88,7 +88,7 @@ class Empirical(Scores):
 
     @property
     def typed(self) -> str:
-        """Its size and the beginning of its digest: the sample itself is in a file."""
+        """Its size and the beginning of its digest; the sample itself is in a file."""
         return f"{self.name}[{len(self.sample)}]#{self._digest[:8]}"
 
     def drawn(self, u: Any, z: Any) -> Any:
