@@ -62,7 +62,7 @@ class Evaluation(_Result):
         method: the route that ran: "closed form", "quadrature", "summation", "limit form" or
             "limit of long rows".
         error_bound: bound on |Δ log value|, hence on the relative error; same shape.
-        length: n over which the moments of a row were taken together; None for any.
+        length: n of the rows whose moments were pooled; None where it does not matter.
         quantity: its name.
     """
 
@@ -105,7 +105,7 @@ class Exact(_Result):
         error_bound: bound on the relative error.
         method: the route that ran.
         length: n.
-        p_nonzero: probability that a row is not all zero; the mean is over those that are not.
+        p_nonzero: probability that a row is not all zero; the mean is over such rows.
     """
 
     quantity: str
@@ -138,7 +138,7 @@ class Exact(_Result):
 
 @dataclass(frozen=True, repr=False)
 class Estimate(_Result):
-    """A quantity by sampling, with everything needed to judge it.
+    """A sampled quantity, with everything needed to judge it.
 
     Args:
         value: the estimate; may underflow to 0 where log_value does not.
@@ -146,7 +146,7 @@ class Estimate(_Result):
         rel_stderr: standard error of its logarithm, i.e. its relative standard error.
         stderr: its standard error.
         ci95: its 95 % confidence interval, for this number of samples.
-        anytime95: a wider one that holds at every moment one might have stopped at.
+        anytime95: a wider one that stays valid whenever the sampling is stopped.
         samples: keys (or rows) drawn.
         ess: effective sample size of the worse of the two moments.
         dof: degrees of freedom of the standard error (independent batches − 1).
@@ -158,8 +158,8 @@ class Estimate(_Result):
         seconds: wall time, compilation included.
         seed: the seed; the same seed gives the same bits.
         warning: why the error bar cannot be trusted, or None.
-        bar: what `stderr` is: a "standard error", or, where rounding or features that no draw may
-            have met outweigh the scatter, a "bound" that covers more often than its intervals say.
+        bar: what `stderr` is: a "standard error", or a "bound", where rounding, or features that no
+            draw may have hit, outweigh the scatter; its intervals cover more often than they say.
         quantity: the name of what was estimated.
         length: n of the rows; None for long rows.
     """

@@ -330,11 +330,11 @@ def test_texts_that_cannot_be_used_are_named_and_passed_over(tiny, tmp_path):
     (tmp_path / "torn.npy").write_bytes(b"torn")
     (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe\x00")
     bad = {
-        "empty": (" \n", "empty: holds no words"),
+        "empty": (" \n", "empty: has no words"),
         "short": ("the end", "short: has only"),
         "far": (np.full(T, 300), "far: has token ids that are not from 0 to 299"),
-        "real": (np.ones(T), "real: is no text"),
-        "several": (np.ones((2, T), int), "several: is no text"),
+        "real": (np.ones(T), "real: is not a text"),
+        "several": (np.ones((2, T), int), "several: is not a text"),
         "torn": (tmp_path / "torn.npy", "torn.npy: holds no array"),
         "bytes": (tmp_path / "bytes.txt", "bytes.txt: is not text in UTF-8"),
         "nowhere": (tmp_path / "nowhere.txt", "nowhere.txt: cannot be read"),
@@ -358,7 +358,7 @@ def test_texts_that_cannot_be_used_are_named_and_passed_over(tiny, tmp_path):
             windows(tiny, {"a": TEXT}, cut)
     data = measure_model(tiny, [TEXT, ""], tokens=T)
     assert data.text.values.tolist() == ["0"]
-    assert data.attrs["passed_over"] == ["text = 1: holds no words; give a longer one"]
+    assert data.attrs["passed_over"] == ["text = 1: has no words; give another text"]
     assert data.token.values[0, 0, 0] == "the"
 
 

@@ -308,7 +308,7 @@ def test_another_suffix_is_refused_in_one_line(name, tmp_path):
 def test_a_folder_that_is_no_zarr_group_is_left_alone(tmp_path):
     (tmp_path / "s.zarr").mkdir()
     (tmp_path / "s.zarr" / "mine.txt").write_text("mine")
-    with pytest.raises(InputError, match="no Zarr group"):
+    with pytest.raises(InputError, match="not a Zarr group"):
         save(sweep("exp", gamma=1), tmp_path / "s.zarr")
     assert (tmp_path / "s.zarr" / "mine.txt").read_text() == "mine"
 

@@ -184,4 +184,4 @@ def test_the_command_from_file_to_page(files, tmp_path, command):
     cut.write_bytes(path.read_bytes()[:50_000_000])
     code, _, err = command("measure", "--model", cut, *options, "--out", out)
     assert code == 2
-    assert "cut short" in err
+    assert "incomplete" in err

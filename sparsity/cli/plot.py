@@ -79,7 +79,7 @@ def _rows(kernels: tuple[str, ...], steps: tuple[str, ...], given: dict[str, Any
     default="0.02",
     help="Relative standard error of a sampled point (default 0.02).",
 )
-@click.option("--title", metavar="TEXT", help="In place of the one that says what is drawn.")
+@click.option("--title", metavar="TEXT", help="Title, in place of the default one.")
 @click.option(
     "--out",
     required=True,

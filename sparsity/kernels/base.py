@@ -73,7 +73,7 @@ class Kernel:
     def __post_init__(self) -> None:
         """Check the definition against its own law."""
         if self.law not in _DRAWN:
-            raise InputError("law", self.law.name, "is of weights of whole rows: make a RowMap")
+            raise InputError("law", self.law.name, "is for weights of whole rows; make a RowMap")
         known = _DRAWN[self.law] | {p.symbol for p in self.parameters}
         unknown = {x for x in self.weight.free_symbols if x not in known and not x.is_Indexed} - {
             x.label for x in known if isinstance(x, (sympy.IndexedBase, sympy.Idx))

@@ -114,7 +114,7 @@ def penalty(
         options: as `monitor` takes them.
 
     Raises:
-        InputError: another `of`, no bound, bounds the wrong way round, or as `sparsity.stream`.
+        InputError: another `of`, no bound, `low` above `high`, or as `sparsity.stream`.
     """
     bounds, q = Bounds(of, low, high), jnp.asarray(queries)
     options = {"block": _BLOCK, "rows": sampled(_length(q), rows)} | options

@@ -160,7 +160,7 @@ def torch_penalty(
         given: scale, mask, bias, softcap, unit, score_mod and mask_mod, as `Call` takes them.
 
     Raises:
-        InputError: another `of`, no bound, bounds the wrong way round, positions of no row, an
+        InputError: another `of`, no bound, `low` above `high`, positions of no row, an
             option it does not take, or arrays of other shapes.
     """
     own = ("query", "key", "causal")

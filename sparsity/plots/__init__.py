@@ -54,7 +54,7 @@ def plot(
             Of a dataset one of its dimensions.
         of: the quantity, as in `exact`: "n_eff", "S", "entropy", …; None is n_eff of rows of n, and
             S of long rows where no `length` is given. Of a dataset one of its variables.
-        montecarlo: whether to sample points, too; or how many, or at which x.
+        montecarlo: whether to sample points as well; or how many, or at which x.
         limit: whether to draw the limit of long rows where there is one.
         ax: the Matplotlib axes to draw into; None makes a new pyplot figure in the house style,
             which a notebook shows.
@@ -62,8 +62,8 @@ def plot(
         rel_error: relative standard error for each point to reach.
         max_samples: the most draws to spend on a point.
         dtype: sampling precision; None takes float64 where JAX has it enabled.
-        labels: of the curves, in place of what tells them apart.
-        title: in place of the one that says what is drawn.
+        labels: of the curves, in place of the default ones.
+        title: in place of the default one.
         progress: called with (parts done, parts in all).
         **parameters: of the rows, by name: a number, a list or text such as "0.1:10:61:log". Those
             of `x` are its values; of any other several values make several curves. `beta` is 0
@@ -74,7 +74,7 @@ def plot(
 
     Raises:
         InputError: an unknown name, a missing parameter, a value outside its domain, or a quantity
-            of which nothing is known here.
+            that cannot be computed for these rows.
     """
     how: dict[str, Any] = {"montecarlo": montecarlo, "limit": limit, "seed": seed, "of": of}
     how |= {"rel_error": rel_error, "max_samples": max_samples, "dtype": dtype, "title": title}

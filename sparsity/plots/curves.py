@@ -222,7 +222,7 @@ def theory(
     of_long = limit(curve, quantity, x, at_all) if limits or np.isnan(of_rows).all() else None
     if np.isnan(of_rows).all() and of_long is None and not len(place):
         n = "" if curve.length is not None or x == LENGTH.name else " without a length"
-        fix = f"{curve.row.kernel.name} has no law of it{n}; give montecarlo, a length, or another"
+        fix = f"{curve.row.kernel.name} has no formula for it{n}; give montecarlo=True or a length"
         raise InputError("of", quantity.name, fix)
     with np.errstate(divide="ignore", invalid="ignore"):
         exact_log = np.log(of_rows)

@@ -66,7 +66,7 @@ def of_dataset(
         raise InputError("x", x, fix)
     for key, value in parameters.items():
         if key not in data.dims or key == x:
-            raise InputError(key, value, "is no other dimension of the dataset")
+            raise InputError(key, value, "is not another dimension of the dataset")
         data = data.sel({key: np.atleast_1d(value)}, method="nearest")
     name = _variable(data, of)
     data = data.sortby(x)

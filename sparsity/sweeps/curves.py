@@ -94,7 +94,7 @@ def sweep(
         kernel: a `Row`, a built-in kernel's name, a `Kernel` or a `RowMap`.
         of: a quantity or several, of rows of n tokens: these then have a `length`, and the exact
             law is the value; one without an exact law is sampled only. None is the limit S of long
-            rows, and, with a `length`, n_eff besides.
+            rows, and with a `length` also n_eff.
         montecarlo: also estimate every cell by sampling.
         seed: of the sampling; every cell draws from a stream of its own.
         rel_error: relative standard error for the sampling to reach.
@@ -102,10 +102,11 @@ def sweep(
         dtype: sampling precision; None takes float64 where JAX has it enabled.
         executor: where blocks of cells are computed: any `concurrent.futures.Executor`, such as
             `sparsity.tasks.Workers(4)`, Dask's `Client.get_executor()` or `MPIPoolExecutor()`, or
-            submitit's; the same bits on all of them, on processors of one kind. None is here.
+            submitit's; the same bits on all of them, on processors of one kind. None computes in
+            this process.
         store: a folder for the results, a Zarr group, block by block as they come. What is there
-            already is not computed again: a run that was ended, in any way, goes on from there.
-            xarray opens it at any time.
+            already is not computed again: an interrupted run goes on from there. xarray opens it at
+            any time.
         progress: called with (blocks done, blocks in all).
         **grids: the kernel's parameters, each a number, a flat list or text such as "0.1:10:50:log"
             or "uniform,one-hot"; those of a row are its own where not given. `length` is that of
@@ -113,12 +114,12 @@ def sweep(
 
     Returns:
         A dataset with one dimension and coordinate per grid, and a scalar coordinate per single
-            value. By default the variables are S,
-        log_S and error_bound, and with `montecarlo` (of kernels without steps) S_mc, stderr_mc and
-        how they were drawn; with the `length` of rows the limit is S_limit, log_S_limit …, and
-        n_eff and S_rms stand beside it. With `of`, each quantity has its name, error_bound_NAME
-        and, with `montecarlo`, NAME_mc, stderr_NAME_mc … Every variable carries a long_name and
-        units. With a `store` it is opened lazily from there.
+        value. By default the variables are S, log_S and error_bound, and with `montecarlo` (of
+        kernels without steps) S_mc, stderr_mc and how they were drawn. With the `length` of rows
+        the limit is S_limit, log_S_limit …, and n_eff and S_rms stand beside it. With `of`, each
+        quantity has its name, error_bound_NAME and, with `montecarlo`, NAME_mc, stderr_NAME_mc …
+        Every variable carries a long_name and units. With a `store` the dataset is opened lazily
+        from there.
 
     Raises:
         InputError: an unknown kernel, parameter or quantity, a missing one, a malformed grid, a

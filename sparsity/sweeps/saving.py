@@ -37,7 +37,7 @@ def writable(path: str | os.PathLike[str]) -> Path:
     if importlib.util.find_spec("zarr") is None:
         raise InputError("out", path, "Zarr is not installed: pip install 'sparsity[zarr]'")
     if place.exists() and not any((place / name).is_file() for name in (".zgroup", "zarr.json")):
-        raise InputError("out", path, "is there and is no Zarr group; give another name")
+        raise InputError("out", path, "exists and is not a Zarr group; give another name")
     if not place.parent.is_dir() or not os.access(place.parent, os.W_OK):
         fix = "cannot be written (no such folder, or a closed one); choose another place"
         raise InputError("out", path, fix)

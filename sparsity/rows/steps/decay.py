@@ -18,7 +18,7 @@ _SMALLEST = 745.0  # e^−745 is the smallest number there is: weights below are
 class Decay:
     """Retention: weights fall by a factor λ for each token of distance.
 
-    w_j = λ^(n−j), times what it was; weights below 1e−323 are 0.
+    Each w_j is multiplied by λ^(n−j); weights below 1e−323 are 0.
 
     Args:
         decay: λ in (0, 1].

@@ -16,8 +16,8 @@ from sparsity.rows.tokens import Tokens
 class LengthBias:
     """Length bias: scale·ln n is added to every score.
 
-    At scale −1 the weights of a row of sigmoid attention sum to about E e^s, whatever n. It changes
-    no row of softmax, where it is a factor on all weights alike.
+    At scale −1 the weights of a row of sigmoid attention sum to about E e^s, whatever n. It does
+    not change softmax, where it multiplies all weights by one factor.
 
     Args:
         scale: any number; −1 is the usual bias of sigmoid attention.

@@ -18,7 +18,8 @@ PUBLISHED_SCALE = 0.43  # of ln n; published, Nakanishi (2025), arXiv:2501.19399
 class ScalableSoftmax:
     """Scalable softmax: scores so far are multiplied by scale·ln n.
 
-    So are β and γ. With scale = 1/ln n₀ this is the log-n scaling that changes nothing at n₀.
+    β and γ are multiplied with them. With scale = 1/ln n₀ this is the log-n scaling that changes
+    nothing at n₀.
 
     Args:
         scale: > 0; the published fit is `PUBLISHED_SCALE`.
