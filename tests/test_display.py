@@ -32,7 +32,7 @@ CLAIM = {
     "formula": "where(s<1, 1, 0)",
     "verdict": "refuted",
     "explanation": "why",
-    "evidence": {},
+    "evidence": {"findings": []},
 }
 
 
@@ -97,6 +97,14 @@ def test_claims_are_a_list_shown_as_a_table():
     assert list(records.to_dataframe()["verdict"]) == ["refuted", "confirmed"]
     assert records._repr_html_().count("<tr>") == 3
     assert ledger.claims.__annotations__["return"] == "Records"
+
+
+def test_one_claim_is_shown_with_its_findings():
+    findings = [{"statement": f"T < {k}", "holds": k == 2} for k in (1, 2)]
+    shown = Records([CLAIM | {"evidence": {"findings": findings}}])._repr_html_()
+    assert CLAIM["verdict"] in shown
+    assert shown.index("fails") < shown.index("T &lt; 1") < shown.index("T &lt; 2")
+    assert shown.count("holds") == shown.count("fails") == 1
 
 
 def test_a_run_of_the_cross_check_is_a_table_what_disagrees_first():

@@ -33,7 +33,7 @@ from sparsity.output import folder, write
 if TYPE_CHECKING:
     from sparsity.figures import measured as measured
 
-__all__ = ["ALL", "Context", "Figure", "Plate", "measured", "render", "write_all"]
+__all__ = ["ALL", "Context", "Figure", "Plate", "draw", "measured", "render", "write_all"]
 
 ALL: tuple[Figure, ...] = (
     *(relu2, identity, exp, bias, nonnegative, decayed, rows, lengths, overview),  # kernels
@@ -54,6 +54,22 @@ def render(figure: Figure, data: Data) -> dict[str, bytes]:
     """The contents of a figure's files by suffix: svg, png, csv; same data, same bytes."""
     files = plotting.render(figure.draw, data, figure.title, figure.subtitle, figure.size)
     return {**files, "csv": tidy(data).encode()}
+
+
+def _plate(figure: Figure, data: Data) -> Plate:
+    words = figure.name, figure.title, figure.caption, figure.alt
+    return Plate(*words, render(figure, data))
+
+
+def draw(figure: Figure, *, seed: int = 0, rel_error: float = 3e-3) -> Plate:
+    """Compute a figure, its Monte Carlo points included, and draw it; a notebook shows it.
+
+    Args:
+        figure: one of `ALL`, or one like them.
+        seed: of everything sampled; the same seed gives the same picture.
+        rel_error: relative standard error to reach in each sampled point.
+    """
+    return _plate(figure, figure.data(Context(seed, rel_error)))
 
 
 def write_all(
@@ -82,10 +98,10 @@ def write_all(
         every = [pool.submit(figure.data, context) for figure in ALL]
         try:
             for figure, computed in zip(ALL, every, strict=True):
-                files = render(figure, computed.result())  # here: Matplotlib's state
-                for suffix, content in files.items():
+                plate = _plate(figure, computed.result())  # here: Matplotlib's state
+                for suffix, content in plate.files.items():
                     write(out / f"{figure.name}.{suffix}", content)
-                written.append(Plate(figure.name, figure.title, figure.caption, figure.alt, files))
+                written.append(plate)
                 if progress is not None:
                     progress(len(written), len(ALL))
         except BaseException:  # Ctrl-C included: do not compute the rest first
