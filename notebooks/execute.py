@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 SECONDS = 300  # of a cell, beside other work: one that hangs fails
 OWN = "yours"  # tag of a cell whose output is of the machine that runs it: none is saved
 WIDGET = "application/vnd.jupyter.widget-view+json"
-_WIDE, _COLOURS = 1000, 64  # of a picture: pixels, colours of its palette
+_WIDE, _COLOURS = 1000, 128  # of a picture: pixels, colours of its palette
 
 
 def run(notebook: Any, home: Path) -> Any:
@@ -36,7 +36,7 @@ def run(notebook: Any, home: Path) -> Any:
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
     }
     environment.pop("MPLBACKEND", None)  # figures inline, as a reader sees them
-    done = nbformat.from_dict(notebook)
+    done: Any = nbformat.from_dict(notebook)
     for cell in done.cells:
         if cell.cell_type == "code":
             cell.update(outputs=[], execution_count=None)
@@ -86,7 +86,8 @@ def _shrink(output: Any) -> None:
         if image.width > _WIDE:
             size = (_WIDE, round(image.height * _WIDE / image.width))
             image = image.resize(size, Image.Resampling.LANCZOS)
-        image.quantize(_COLOURS).save(small, "png", optimize=True)
+        palette = image.quantize(_COLOURS, Image.Quantize.MAXCOVERAGE)  # thin lines keep theirs
+        palette.save(small, "png", optimize=True)
         data["image/png"] = base64.b64encode(small.getvalue()).decode()
 
 

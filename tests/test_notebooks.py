@@ -38,6 +38,8 @@ def load(path):
 def script():
     """notebooks/execute.py, as a module."""
     spec = importlib.util.spec_from_file_location("execute", FOLDER / "execute.py")
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -56,9 +58,8 @@ def complaints(notebook):
                 found.append(f"error: {output['ename']}: {output['evalue']}")
             if output.get("name") == "stderr" or "Warning:" in str(output.get("text", "")):
                 found.append(f"stderr: {output['text']}")
-            if png := output.get("data", {}).get("image/png"):
-                if empty(png):
-                    found.append(f"empty figure in {cell['source'][:60]}")
+            if (png := output.get("data", {}).get("image/png")) and empty(png):
+                found.append(f"empty figure in {cell['source'][:60]}")
     return found
 
 
@@ -134,6 +135,9 @@ def test_it_is_saved_as_it_was_run(path, script):
     notebook = load(path)
     assert path.stat().st_size < MOST
     assert notebook["metadata"]["language_info"] == {"name": "python"}
+    asked = sum(c["source"].count("sparsity.plot(") for c in code(notebook))
+    drawn = sum("image/png" in parts(o) for c in code(notebook) for o in c["outputs"])
+    assert drawn >= asked  # each shows what it drew
     counts = [cell["execution_count"] for cell in code(notebook)]
     assert counts == list(range(1, len(counts) + 1))
     assert complaints(notebook) == []
@@ -235,7 +239,7 @@ def test_a_planted_change_is_seen(script):
             for kind, shown in parts(output).items():
                 changed = load(FOLDER / "02_explore.ipynb")
                 there = code(changed)[index]["outputs"][place]
-                inside = there["data"] if "data" in there else there
+                inside = there.get("data", there)
                 name = kind if "data" in there else "text"
                 inside[name] = drawn(1.0, script) if kind == "image/png" else f"{shown} 1"
                 assert len(differences(saved, changed)) == 1
