@@ -394,7 +394,7 @@ def test_every_law_is_verified_and_planted_errors_are_not(kernel):
             judged = judge(question, float(value), cell.estimate, 1e-5, detectable)
             assert judged.verdict == "disagree"
             refused += 1
-    assert refused == {"differential": 5, "forgetting": 16, "performer": 2}[kernel.name]
+    assert refused == {"differential": 7, "forgetting": 16, "performer": 2}[kernel.name]
 
 
 @pytest.mark.parametrize(

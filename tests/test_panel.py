@@ -236,7 +236,9 @@ def test_exact_points():
 # --- quantities --------------------------------------------------------------------------------
 
 PLOTS = [name for name, *_ in plots.offered()]
-OF_SOFTMAX = [name for name in PLOTS if name not in ("sink_mass", "sink_mass_above", "square_sum")]
+OF_SOFTMAX = [
+    name for name in PLOTS if name not in ("sink_mass", "sink_mass_above", "square_sum", "abs_sum")
+]
 
 
 def of_plot(y):
@@ -363,10 +365,10 @@ def test_every_kernel_on_offer_can_be_shown_with_many_typed_beside():
 
 
 def test_what_cannot_be_had_says_why():
-    assert refused(start("exp")).keys() == {"sink_mass", "sink_mass_above", "square_sum"}
+    assert refused(start("exp")).keys() == {"sink_mass", "sink_mass_above", "square_sum", "abs_sum"}
     assert "choose a row law with one" in refused(start("exp"))["sink_mass"]
-    assert refused(start("exp", rows="sink")).keys() == {"square_sum"}
-    assert refused(start("exp", rows="sink-logit")).keys() == {"square_sum"}
+    assert refused(start("exp", rows="sink")).keys() == {"square_sum", "abs_sum"}
+    assert refused(start("exp", rows="sink-logit")).keys() == {"square_sum", "abs_sum"}
     assert "square_sum" not in refused(opened("differential"))
     assert set(PLOTS) - refused(start("decayed")).keys() == {"S", "log S", "n_eff", "participation"}
     assert set(PLOTS) - refused(start("nonnegative")).keys() == {"S", "log S", "n_eff"}

@@ -7,12 +7,12 @@ As `entmax_order`, on the grid of `entmax_grid`. The powers of Y₂ are those of
 one integral more over v. In the law of the largest weight all other excesses are cut off at its own
 X: with h_X and g_X the integrals up to there,
 
-    E max p = ∫dt (1/2πi)∫dz e^z n ∫dX φ(t + X) p(X) e^(−zp(X)) [p′ h_X^(n−1) + (n−1) g_X h_X^(n−2)],
+    E max p = ∫dt (1/2πi)∫dz e^z n ∫dX φ(t + X) p(X) e^(−zp(X)) W(X),
+    W = p′ h_X^(n−1) + (n−1) g_X h_X^(n−2),
 
 p′ = (q/c)(X/c)^(q−1) and g_X = E[p′(x) e^(−zp); 0 < x < X]. Cut at a real X the transforms do not
-fall to the left of the contour; as nothing in it is singular, X runs along the ray of x, and they do.
-The bound holds rules of twice the step and of fewer nodes, and how far P(all rows) is from 1. Where
-all weights are near 1/n, powers of γ take its place. No published form of these laws was found.
+fall to the left of the contour; as nothing in it is singular, X runs along the ray of x, and they
+do. The bound holds a coarser rule, and how far P(all rows) is from 1. Where all weights are near 1/n, powers of γ take its place. No published form of these laws was found.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from sparsity.finite.rays import Power
 from sparsity.finite.sparsemax_largest import expected_maximum
 
 # Of a law, and of what bounds its error: with e^(−vp²), and without.
-_DAMPED = (Fineness(129, 0.042, 14, 0.6, 0.62, 4), Fineness(97, 0.06, 12, 0.6, 0.62, 4))
+_DAMPED = (Fineness(129, 0.045, 14, 0.6, 0.5, 4), Fineness(97, 0.06, 12, 0.6, 0.5, 4))
 _CUT = (Fineness(129, 0.05, 14, 1.2, 0.9, 2), Fineness(97, 0.07, 11, 1.2, 0.9, 2))
 _STEP = 0.25  # of w, v = e^(w − e^(−w))
 _LOWEST = -4.25  # of it
@@ -72,9 +72,7 @@ def _powers(on: Grid, power: float, most: float) -> tuple[float, float, float]:
 
 def _power(weight: Power, n: float, power: float, most: float) -> tuple[float, float]:
     """E Y₂^(−power), and a bound on its relative error."""
-    fine, coarse = (
-        _powers(grid(n, weight, each), power, most) for each in _DAMPED
-    )
+    fine, coarse = (_powers(grid(n, weight, each), power, most) for each in _DAMPED)
     gaps = (fine[1] / fine[0] - 1, coarse[0] / fine[0] - 1, fine[2] - 1)
     return fine[0], math.fsum(map(abs, gaps))
 

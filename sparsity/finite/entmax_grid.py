@@ -22,6 +22,7 @@ from sparsity.finite.rays import Power
 _BENT = math.pi / 8  # ψ at most
 _TURNED = 0.6  # θ at most
 _LEAST = 1.0  # crossing of the real axis
+_SMALL = 0.05  # n^(α−1)γ up to which all weights are about 1/n
 _FEW = 33  # thresholds of a look at where the contour is placed
 _FALL = 42.0  # e-folds that count
 _NEAR = 9.5  # standard deviations of a score that count
@@ -98,6 +99,20 @@ def _contour(z: float, width: float, bend: float, step: float) -> tuple[np.ndarr
     return z + width * along, turn * width * step / math.pi
 
 
+def _placed(n: float, weight: Power) -> tuple[float, float, float, float, float]:
+    """Ends of the thresholds, the likeliest, where the contour crosses there, and its width."""
+    even = weight.c * n ** (-1 / weight.q)
+    rho, spread = weight.q / even, _NEAR / math.sqrt(n)
+    if rho < _SMALL:  # the threshold is the mean score less what makes all weights 1/n, nearly
+        high = -even + spread + rho * (1 + spread) ** 2
+        return -even - spread, high, -even, _LEAST, math.sqrt(n) / rho
+    (low,), (high,) = entmax_order.window(np.array([[n]]), weight)
+    look = entmax_order.looked_at(np.linspace(low, high, _FEW)[None], np.array([[n]]), weight)
+    peak = int(look.log_size.argmax())
+    crossing = max(float(look.saddle[0, peak]), _LEAST)
+    return low, high, float(look.t[0, peak]), crossing, float(look.width[0, peak])
+
+
 def grid(n: float, weight: Power, fine: Fineness) -> Grid:
     """The grid of rows of n.
 
@@ -107,15 +122,13 @@ def grid(n: float, weight: Power, fine: Fineness) -> Grid:
         fine: how fine.
     """
     q, c = weight
-    (low,), (high,) = entmax_order.window(np.array([[n]]), weight)
-    look = entmax_order.looked_at(np.linspace(low, high, _FEW)[None], np.array([[n]]), weight)
-    peak = int(look.log_size.argmax())
-    middle = float(look.t[0, peak])
+    low, high, middle, crossing, width = _placed(n, weight)
     keys = n * float(ndtr(-middle))
-    angle = min(fine.turned / q, fine.many / (max(1 - middle, 1.0) * max(keys, 1.0) ** 0.5), _TURNED)
+    angle = min(
+        fine.turned / q, fine.many / (max(1 - middle, 1.0) * max(keys, 1.0) ** 0.5), _TURNED
+    )
     bend = min(_BENT, 0.6 * q * angle)
-    crossing = max(float(look.saddle[0, peak]), _LEAST)
-    z, share = _contour(crossing, float(look.width[0, peak]), bend, fine.step)
+    z, share = _contour(crossing, width, bend, fine.step)
     t = np.linspace(low, high, fine.thresholds)
     start = max(-high - _NEAR, 0.0)
     end = (_NEAR - low) / math.cos(2 * angle) ** 0.5

@@ -11,6 +11,7 @@ from sparsity import quantities
 from sparsity.errors import InputError
 from sparsity.finite import (
     differential,
+    differential_abs,
     engine,
     entmax,
     entmax_focus,
@@ -94,7 +95,10 @@ def _stick_breaking(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.nda
 
 def _differential(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     own: Any = row.params
-    return differential.square_sum(own["gamma"], own["gamma2"], own["rho"], own["mix"], n)
+    law = differential.square_sum
+    if quantity is quantities.abs_sum:
+        law = differential_abs.abs_sum
+    return law(own["gamma"], own["gamma2"], own["rho"], own["mix"], n)
 
 
 def _forgetting(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -128,7 +132,7 @@ _LAWS: dict[str, MapLaw] = {
     "entmax": MapLaw(_among(*_ENTMAX), _entmax),
     "topk": MapLaw(_softmax_has, _top_k),
     "stick-breaking": MapLaw(_among(*_STICKS), _stick_breaking),
-    "differential": MapLaw(_among(quantities.square_sum), _differential),
+    "differential": MapLaw(_among(*quantities.OF_MAPS), _differential),
     "forgetting": MapLaw(forgetting.has, _forgetting),
 }
 

@@ -1,8 +1,8 @@
 """The largest weight of sparsemax rows: E max p = γ(E max ε − E t), exactly.
 
 The largest weight is the largest score less the threshold, and both have a law: the first one that
-of order statistics, the second one that of `sparsemax`, of which E(t − t₀) is a mean like any other,
-with t₀ amid the thresholds. Where they cancel, the bound says how much.
+of order statistics, the second one that of `sparsemax`, of which E(t − t₀) is a mean like any
+other, with t₀ amid the thresholds. Where they cancel, the bound says how much.
 """
 
 from __future__ import annotations

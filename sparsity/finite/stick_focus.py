@@ -1,4 +1,4 @@
-"""How many keys stick-breaking attends to, and its largest weight: recursions over the keys, exactly.
+"""How many keys stick-breaking attends to, and its largest weight, exactly: a key at a time.
 
 With b = σ(s) of the key next to the query, a row is b and (1 − b) times a row of one key less. So
 with T = Σa, Q = Σa² and M = max a,
@@ -7,11 +7,13 @@ with T = Σa, Q = Σa² and M = max a,
 
 of T′, Q′, M′ independent of b. For ψ_k(t) = E T^k e^(−tQ) and F(m) = P(M ≤ m) these are linear,
 
-    ψ₂(t) = E e^(−tb²)[b²ψ₀ + 2b(1 − b)ψ₁ + (1 − b)²ψ₂](t(1 − b)²),    F(m) = E[F(m/(1 − b)); b ≤ m],
+    ψ₂(t) = E e^(−tb²)[b²ψ₀ + 2b(1 − b)ψ₁ + (1 − b)²ψ₂](t(1 − b)²),
+    F(m) = E[F(m/(1 − b)); b ≤ m],
 
-and E T²/Q = ∫₀^∞ ψ₂ dt, E M = ∫₀¹ (1 − F) dm. The functions live on Gauss–Legendre panels of ln t
-and of ln m/(1 − m), cut where F has a corner, at m = 1/2, 1/3, …; a key is one matrix, n keys its
-power. Beyond the keys that use the stick up nothing changes. The bound holds coarser panels.
+and so are ψ₁ = E e^(−tb²)[bψ₀ + (1 − b)ψ₁] and ψ₀. E T²/Q = ∫₀^∞ ψ₂ dt, E M = ∫₀¹ (1 − F) dm. The ψ
+live on a grid of ln t, between whose points they are local polynomials, F on Gauss–Legendre panels
+of ln m/(1 − m), cut where it has a corner, at m = 1/2, 1/3, …; a key is a matrix, and n keys its
+power. Beyond the keys that use the stick up nothing changes. The bound holds a coarser rule.
 """
 
 from __future__ import annotations
@@ -188,9 +190,7 @@ def _largest(
     return np.array([m + slope @ (1 - f[:-1]) for f in every])
 
 
-def _focus(
-    beta: float, gamma: float, counts: Sequence[int], rule: tuple[float, int]
-) -> np.ndarray:
+def _focus(beta: float, gamma: float, counts: Sequence[int], rule: tuple[float, int]) -> np.ndarray:
     """E T²/Q after some numbers of keys."""
     width, taps = rule
     high = _DAMPED - 2 * float(_log_left(np.array(_RARE * gamma - beta)))
@@ -207,9 +207,7 @@ def _focus(
 _OF: dict[str, Callable[..., np.ndarray]] = {"max_weight": _largest, "n_eff": _focus}
 
 
-def law(
-    of: str, beta: float, gamma: float, length: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def law(of: str, beta: float, gamma: float, length: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The mean over rows of n of the largest weight or of n_eff, and a bound on its relative error.
 
     Args:
