@@ -11,8 +11,9 @@ and φ(t, u) = E e^(−X−Y),
 
 sin πz grows like e^(πη), which t and u cancel: less so, turned by e^(−iα) and e^(iα), which
 leaves e^((π − 2α)η) of it. Means over both scores are products of matrices, one for each z, and all
-lengths share them. Every rule is trapezoidal; |n E q^z p^(1−z)| ≤ 1 for 0 < Re z < 1, by Hölder. The bound
-holds rules of wider steps.
+lengths share them. Every rule is trapezoidal; |n E q^z p^(1−z)| ≤ 1 for 0 < Re z < 1, by Hölder.
+The bound holds a rule of wider steps, and what the last η leaves. In short rows the integrand over
+η falls slowly: rows of two or three are refused at most spreads.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _RESOLVED = 1e-3  # a relative error that is still an answer
 
 
 def _times(spread: float, least: float, most: float, step: float) -> np.ndarray:
-    """Points of ln t, for rows of so many tokens: in all of which t e^(spread·z) is small or large."""
+    """Points of ln t, for rows of `least` to `most` tokens."""
     low = -_DEPTH - math.log(most) - min(spread**2 / 2, FAR * spread)
     return np.arange(low, 5.0 + min(FAR, _TAIL / math.sqrt(least)) * spread, step)
 

@@ -12,7 +12,8 @@ X: with h_X and g_X the integrals up to there,
 
 p′ = (q/c)(X/c)^(q−1) and g_X = E[p′(x) e^(−zp); 0 < x < X]. Cut at a real X the transforms do not
 fall to the left of the contour; as nothing in it is singular, X runs along the ray of x, and they
-do. The bound holds a coarser rule, and how far P(all rows) is from 1. Where all weights are near 1/n, powers of γ take its place. No published form of these laws was found.
+do. The bound holds a coarser rule, and how far P(all rows) is from 1. Where all weights are near
+1/n, powers of γ take its place. No published form of these laws was found.
 """
 
 from __future__ import annotations
