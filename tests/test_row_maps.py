@@ -454,8 +454,8 @@ def test_stick_breaking_in_known_places():
     assert law("stick-breaking", "support", length=7, **given).value == 7
     with pytest.raises(InputError, match="stick-breaking needs beta"):
         law("stick-breaking", gamma=1.0, length=7)
-    with pytest.raises(InputError, match="exact laws of participation, entropy, support"):
-        law("stick-breaking", "n_eff", length=7, **given)
+    with pytest.raises(InputError, match="exact laws of n_eff, participation, entropy, max_weight"):
+        law("stick-breaking", "S", length=7, **given)
 
 
 def test_a_planted_wrong_law_of_stick_breaking_is_rejected():

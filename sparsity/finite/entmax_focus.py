@@ -47,14 +47,14 @@ _RESOLVED = 1e-3  # a relative error that is still an answer
 _ROUNDING = 2e-11
 
 
-def _whole(on: Grid, v: float) -> np.ndarray:
+def _whole(on: Grid, v: float) -> Any:
     """The integrand of E e^(−vY₂) over rows, complex, [thresholds, contour]."""
     density = on.density if v == 0 else on.density * np.exp(-v * on.p**2)
     above: Any = density @ on.damped.T
     slope: Any = (density * on.slope) @ on.damped.T
     t = on.t[:, None]
     log_h = log_near_one(ndtr(t) + above, above - ndtr(-t))
-    body = slope * np.exp(on.z + (on.n - 1) * log_h + math.log(on.n)) * on.every
+    body: Any = slope * np.exp(on.z + (on.n - 1) * log_h + math.log(on.n)) * on.every
     return np.where(np.isfinite(body), body, 0.0)  # far out, where h or e^z is nothing
 
 
@@ -98,9 +98,9 @@ def _cut(on: Grid) -> tuple[float, float]:
         others = np.exp(
             on.z[of, None] + (on.n - 2) * log_near_one(every, above - ndtr(-t)) + math.log(on.n)
         )
-        terms = others * (sloped * every + (on.n - 1) * cumulated(sloped) * body)
+        terms: Any = others * (sloped * every + (on.n - 1) * cumulated(sloped) * body)
         terms = np.where(np.isfinite(terms), terms, 0.0)
-        both = np.stack([terms.sum(axis=-1), terms @ on.p]) * on.every[of]
+        both: Any = np.stack([terms.sum(axis=-1), terms @ on.p]) * on.every[of]
         found += both.real.sum(axis=-1)
     return float(found[0]), float(found[1])
 

@@ -8,6 +8,7 @@ other, with t₀ amid the thresholds. Where they cancel, the bound says how much
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
@@ -37,7 +38,7 @@ def _moments(place: sparsemax.Place, n: np.ndarray, c: float, start: np.ndarray)
     width = place.width[..., None]
     z = place.saddle[..., None] + width * along
     found = transforms(place.t[..., None], z)
-    body = np.exp(z * c + (n[..., None] - 1) * found.log_all + np.log(n)[..., None])
+    body: Any = np.exp(z * c + (n[..., None] - 1) * found.log_all + np.log(n)[..., None])
     body = (body * found.above * turn).real * width / math.pi
     body = np.where(np.isfinite(body), body, 0.0)  # far out, where h or e^(zc) is nothing
     of_t = np.stack([body.sum(axis=-1), 2 * body[..., ::2].sum(axis=-1)])

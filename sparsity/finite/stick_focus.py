@@ -66,7 +66,7 @@ class _Panels:
         gap = ((2 * at - low - high) / (high - low))[:, None] - self._x
         hit = np.abs(gap) < 1e-15
         share = self._bary / np.where(hit, 1.0, gap)
-        share = np.where(hit.any(axis=1)[:, None], hit, share)
+        share = np.where(np.any(hit, axis=1, keepdims=True), hit, share)
         return which * self.points, share / share.sum(axis=1, keepdims=True)
 
 
@@ -134,7 +134,7 @@ def _taps(at: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     gap = (at - base)[:, None] - k
     hit = gap == 0
     share = 1 / (k[:, None] - k + np.eye(count)).prod(axis=1) / np.where(hit, 1.0, gap)
-    share = np.where(hit.any(axis=1)[:, None], hit, share)
+    share = np.where(np.any(hit, axis=1, keepdims=True), hit, share)
     return base[:, None] + k, share / share.sum(axis=1, keepdims=True)
 
 
