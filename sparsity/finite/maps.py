@@ -144,6 +144,13 @@ def has(kernel: RowMap, quantity: Quantity) -> bool:
     return kernel.family in _LAWS and _LAWS[kernel.family].has(quantity)
 
 
+def slow(kernel: RowMap, quantity: Quantity) -> bool:
+    """Whether the law of a length takes seconds."""
+    of = quantity if quantity.linear is None else quantity.linear.of
+    whole = kernel.family in ("entmax", "entmax1.5") and of.name in _POWERS
+    return whole or of is quantities.abs_sum
+
+
 def known(kernel: RowMap) -> tuple[str, ...]:
     """Names of the quantities without a number whose mean over rows is known exactly."""
     every = (*quantities.ALL, *quantities.OF_MAPS)
