@@ -22,7 +22,7 @@ from sparsity.finite.rays import Power
 _BENT = math.pi / 8  # ψ at most
 _TURNED = 0.6  # θ at most
 _LEAST = 1.0  # crossing of the real axis
-_SMALL = 0.05  # n^(α−1)γ up to which all weights are about 1/n
+_EVEN = 34.0  # q/ρ, ρ = n^(α−1)γ, beyond which a look does not resolve: weights are about 1/n
 _FEW = 33  # thresholds of a look at where the contour is placed
 _FALL = 42.0  # e-folds that count
 _NEAR = 9.5  # standard deviations of a score that count
@@ -103,7 +103,7 @@ def _placed(n: float, weight: Power) -> tuple[float, float, float, float, float]
     """Ends of the thresholds, the likeliest, where the contour crosses there, and its width."""
     even = weight.c * n ** (-1 / weight.q)
     rho, spread = weight.q / even, _NEAR / math.sqrt(n)
-    if rho < _SMALL:  # the threshold is the mean score less what makes all weights 1/n, nearly
+    if even > _EVEN:  # the threshold is the mean score less what makes all weights 1/n, nearly
         high = -even + spread + rho * (1 + spread) ** 2
         return -even - spread, high, -even, _LEAST, math.sqrt(n) / rho
     (low,), (high,) = entmax_order.window(np.array([[n]]), weight)
