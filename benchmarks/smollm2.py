@@ -1,4 +1,4 @@
-"""Measure SmolLM2 on real text and write benchmarks/results/smollm2.md, .json and a picture.
+"""Measure SmolLM2 on real text and write benchmarks/results/smollm2.md, .json and two pictures.
 
     python benchmarks/smollm2.py DIR      # DIR: for the model, the texts and the page
 
@@ -14,10 +14,14 @@ import time
 from pathlib import Path
 
 import numpy as np
+import xarray
 from model_files import texts
 
 from sparsity.bench.machine import describe
+from sparsity.ledger.model.head_table import LAWS
+from sparsity.measurement import sinks, tables
 from sparsity.models.fetch import smollm2
+from sparsity.report.measured.by_text import COLUMNS
 
 RESULTS = Path(__file__).parent / "results"
 HEADS, KV, LENGTH, DIM = 32, 8, 4096, 64
@@ -33,20 +37,46 @@ Python's licence and three pages of its documentation, the first 512 tokens of e
 {table}
 
 At context length T: all rows with T/2 < n ≤ T of all layers, heads and texts. n_eff, γ̂ and the
-ratios of S to its law are medians; rank correlations are Spearman's over rows. "Without sink": the
-row without its first key, γ̂ and both laws too. Sink rates as in `sparsity.stacks.sinks`.
+ratios of S to its law are medians; rank correlations are Spearman's over rows. From "without sinks"
+on, all sinks are left out: every key that takes more than 0.1 of a head's weight on average,
+wherever it is. Sinks > 0.3: heads in which all sinks together have more than 0.3 of the weight of
+these rows.
+
+## The first token alone, and whole rows
+
+{first}
+
+Published > ε: heads in which the first token's mean weight over all rows up to T exceeds ε, the
+early rows too. Late rows: over T/2 < n ≤ T, ε = 0.3. S/exact without: of rows without that token
+alone.
+
+## By text
+
+{texts}
+
+T = 512, without BOS. The interval is that of the mean over other such texts (bootstrap over texts).
+S/exact: first without all sinks, last without the first token alone.
+
+| text | sinks: position, token (heads) |
+|---|---|
+{sinks}
+
+## The law of a real head
+
+{heads}
+
+Without sinks, every eighth row above T/2, without BOS. The second law is given the row's largest
+logit; the third multiplies γ̂ by one constant κ of the head, fitted on the other texts.
+
+![Measured S over three laws, against its rank](smollm2-head-law.png)
 
 ## Beside Gaussian rows
 
 {gaussian}
 
-Rows without their first key, and 4000 rows of independent Gaussian logits drawn at the n and γ̂ of
+Rows without their sinks, and 4000 rows of independent Gaussian logits drawn at the n and γ̂ of
 real ones: even these scatter about the law of their mean. Within a quarter: share of rows whose S
 is within a quarter of the exact law. Rank: Spearman's correlation of S with the exact law.
-
-| text | BOS | next-token loss, nats |
-|---|---|---|
-{loss}
 
 ## Claims
 
@@ -127,18 +157,52 @@ def apart(*command):
     return done.stderr, seconds, peak
 
 
-def markdown(rows):
-    keys = ["T", "S", "n_eff", "n_eff_rest", "sink_rate_0.3", "sink_rate_0.8", "gamma_rest"]
-    keys += ["ratio_limit", "ratio_exact", "ratio_limit_rest", "ratio_exact_rest"]
-    keys += ["rank_limit", "rank_exact", "rank_limit_rest", "rank_exact_rest"]
-    titles = ["T", "mean S", "n_eff", "n_eff without sink", "sink rate, ε = 0.3", "ε = 0.8", "γ̂"]
-    titles += ["S/limit", "S/exact", "without sink: S/limit", "S/exact"]
-    titles += ["rank: limit", "exact", "without sink: limit", "exact"]
-    lines = ["| BOS | " + " | ".join(titles) + " |", "|---" * (len(titles) + 1) + "|"]
-    for row in rows:
-        cells = [f"{row[key]:.3g}" for key in keys]
-        lines.append(f"| {'yes' if row['bos'] else 'no'} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+def lines(titles, rows):
+    head = ["| " + " | ".join(titles) + " |", "|---" * len(titles) + "|"]
+    return "\n".join([*head, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def markdown(rows, columns):
+    cells = [
+        ["yes" if row["bos"] else "no", *(f"{row[key]:{form}}" for key, *_, form in columns)]
+        for row in rows
+    ]
+    return lines(["BOS", *(title for _, _, title, _ in columns)], cells)
+
+
+def by_text(answer):
+    texts, over = answer["texts"], answer["over texts"]
+    rows = [[x["text"], *(f"{x[key]:{form}}" for key, _, form in COLUMNS)] for x in texts]
+    rows.append(["mean", *(f"{over[key]['value']:{form}}" for key, _, form in COLUMNS)])
+    ends = [[f"{end:{form}}" for end in over[key]["ci95"]] for key, _, form in COLUMNS]
+    rows.append(["95 %", *(f"{low} to {high}" for low, high in ends)])
+    return lines(["text", *(title for _, title, _ in COLUMNS)], rows)
+
+
+def sinks_of(path):
+    """The sinks of each text, those of most heads first."""
+    out = []
+    with xarray.open_dataset(path) as data:
+        for name in data["text"].values:
+            run = data.isel(bos=0).sel(text=name)
+            found = sinks.listed(
+                run["key_importance"].values, [str(x) for x in run["token"].values]
+            )
+            found.sort(key=lambda x: -x["heads"])
+            few = [f"{x['position']} “{sinks.spelled(x['token'])}” ({x['heads']})" for x in found]
+            more = f", {len(few) - 4} more" if len(few) > 4 else ""
+            out.append(f"| {name} | {', '.join(few[:4])}{more} |")
+    return "\n".join(out)
+
+
+def heads(found):
+    rows = [
+        [kind + LAWS[name], f"{x['ratio']:.3f}", f"{x['rank']:.3f}", f"{x['within']:.1%}",
+         str(x["rows"])]
+        for kind, laws in (("", found["laws"]), ("Gaussian rows: ", found["gaussian"]))
+        for name, x in laws.items()
+    ]  # fmt: skip
+    return lines(["law", "median S/law", "rank of rows", "within a quarter", "rows"], rows)
 
 
 def gaussian(rows):
@@ -159,7 +223,7 @@ def main(folder):
     sparsity = [sys.executable, "-m", "sparsity", "measure", "--model", model, "--json"]
     _, seconds, peak = apart(*sparsity, *given[:2], "--out", folder / "one.nc")
     out, all_seconds, all_peak = apart(
-        *sparsity, *given, "--out", folder / "all.nc", "--report", page
+        *sparsity, *given, "--out", folder / "all.nc", "--head-law", "--report", page
     )
     answer = json.loads(next(line for line in out.splitlines() if line.startswith("{")))
     routes = {}
@@ -177,6 +241,7 @@ def main(folder):
         json.dumps(answer, ensure_ascii=False, indent=1) + "\n", "utf-8"
     )
     shutil.copy(page / "laws.png", RESULTS / "smollm2-laws.png")
+    shutil.copy(page / "head_law.png", RESULTS / "smollm2-head-law.png")
     loss = "\n".join(
         f"| {x['text']} | {'yes' if x['bos'] else 'no'} | {x['nats']:.3f} |" for x in answer["loss"]
     )
@@ -186,7 +251,11 @@ def main(folder):
     block, whole = routes["blocks"], routes["naive"]
     cost = [
         ("`sparsity measure`, one text, start to end", seconds, peak),
-        (f"{len(given) // 2} texts with and without BOS, and the page", all_seconds, all_peak),
+        (
+            f"{len(given) // 2} texts with and without BOS, the law of heads, and the page",
+            all_seconds,
+            all_peak,
+        ),
         (f"{HEADS} heads, T = {LENGTH}, random q and k, in blocks", *block.values()),
         ("the same, T × T at once: S, n_eff, entropy, top 64, moments", *whole.values()),
     ]
@@ -194,7 +263,11 @@ def main(folder):
     ideal = gaussian(answer["claims"][0]["evidence"]["numbers"]["by context length"])
     report = TEMPLATE.format(
         where=where,
-        table=markdown(answer["table"]),
+        table=markdown(answer["table"], tables.COLUMNS),
+        first=markdown(answer["table"], [tables.COLUMNS[0], *tables.FIRST_TOKEN]),
+        texts=by_text(answer),
+        sinks=sinks_of(folder / "all.nc"),
+        heads=heads(answer["head_law"]),
         gaussian=ideal,
         loss=loss,
         verdicts=verdicts,

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sparsity.monitoring import monitor as monitor
     from sparsity.montecarlo import estimate as estimate
     from sparsity.panel import explore as explore
+    from sparsity.plots import plot as plot
     from sparsity.results import Estimate as Estimate
     from sparsity.results import Evaluation as Evaluation
     from sparsity.results import Exact as Exact
@@ -97,6 +98,7 @@ _HOME = {
     "measure": "measurement",
     "monitor": "monitoring",
     "Probed": "measurement.probing",
+    "plot": "plots",
     "probe": "measurement.probing",
     "score_kernel": "kernels",
     "sink_logit": "inversion.sink_logit",
@@ -130,4 +132,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted(["__version__", *__all__])

@@ -35,7 +35,7 @@ class TooRare(InputError):
 
 
 class NoClosedForm(Exception):
-    """No closed form was found: which step failed, on what, and the route that remains."""
+    """No closed form was found: which step failed, on what, and what to use instead."""
 
     def __init__(self, step: str, reason: str) -> None:
         self.step, self.reason = step, reason

@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparsity.display import brief, frame, rows_of, table
+from sparsity.errors import InputError
 
-class _OfS:
-    """What a result has only if it is of S."""
+if TYPE_CHECKING:
+    import pandas
+
+
+class _Result:
+    """What every result has: S if it is of S, a line, an HTML table and a frame."""
 
     quantity: str
     value: Any
     log_value: Any
+    method: str
+
+    def columns(self) -> dict[str, Any]:
+        """Its numbers by name."""
+        raise NotImplementedError
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """Its numbers as a pandas frame, one row each."""
+        return frame(self.columns())
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it: a table."""
+        columns = self.columns()
+        return table([*columns], rows_of(columns), f"{self.quantity}: {self.method}")
 
     def _only(self, name: str, value: Any) -> Any:
         if self.quantity != "S":
@@ -31,8 +52,8 @@ class _OfS:
         return self._only("log_S", self.log_value)
 
 
-@dataclass(frozen=True)
-class Evaluation(_OfS):
+@dataclass(frozen=True, repr=False)
+class Evaluation(_Result):
     """S, or the limit of another quantity for long rows, by theory.
 
     Args:
@@ -41,7 +62,7 @@ class Evaluation(_OfS):
         method: the route that ran: "closed form", "quadrature", "summation", "limit form" or
             "limit of long rows".
         error_bound: bound on |Δ log value|, hence on the relative error; same shape.
-        length: n over which the moments of a row were taken together; None for any.
+        length: n of the rows whose moments were pooled; None where it does not matter.
         quantity: its name.
     """
 
@@ -51,6 +72,16 @@ class Evaluation(_OfS):
     error_bound: np.ndarray
     length: Any = None
     quantity: str = "S"
+
+    def __repr__(self) -> str:
+        bound = f"|Δ log| ≤ {np.max(self.error_bound, initial=0.0):.1e}"
+        return f"Evaluation({self.quantity} = {brief(self.value)}, {self.method}, {bound})"
+
+    def columns(self) -> dict[str, Any]:
+        """The value, its logarithm and the bound; and the length, where it has one."""
+        place = {} if self.length is None else {"length": self.length}
+        own = {"log_value": self.log_value, "error_bound": self.error_bound}
+        return place | {self.quantity: self.value} | own
 
     @classmethod
     def from_log(cls, log_S: Any, method: str, error_bound: Any, length: Any = None) -> Evaluation:
@@ -63,8 +94,8 @@ class Evaluation(_OfS):
             return cls(np.exp(log_S), log_S, method, bound, length)
 
 
-@dataclass(frozen=True)
-class Exact(_OfS):
+@dataclass(frozen=True, repr=False)
+class Exact(_Result):
     """A quantity of rows of n tokens by the exact law.
 
     Args:
@@ -74,7 +105,7 @@ class Exact(_OfS):
         error_bound: bound on the relative error.
         method: the route that ran.
         length: n.
-        p_nonzero: probability that a row is not all zero; the mean is over those that are not.
+        p_nonzero: probability that a row is not all zero; the mean is over such rows.
     """
 
     quantity: str
@@ -85,6 +116,18 @@ class Exact(_OfS):
     length: np.ndarray
     p_nonzero: np.ndarray
 
+    def __repr__(self) -> str:
+        bound = f"relative error ≤ {np.max(self.error_bound, initial=0.0):.1e}"
+        return (
+            f"Exact({self.quantity} = {brief(self.value)}, n = {brief(self.length)}, "
+            f"{self.method}, {bound})"
+        )
+
+    def columns(self) -> dict[str, Any]:
+        """The length, the value, the bound, and the chance of a row that is not all zero."""
+        own = {"error_bound": self.error_bound, "p_nonzero": self.p_nonzero}
+        return {"length": self.length, self.quantity: self.value} | own
+
     @property
     def S_rms(self) -> np.ndarray:
         """√(n_eff/n) of an n_eff, which tends to S as n → ∞."""
@@ -93,9 +136,9 @@ class Exact(_OfS):
         return np.sqrt(self.value / self.length)
 
 
-@dataclass(frozen=True)
-class Estimate(_OfS):
-    """A quantity by sampling, with everything needed to judge it.
+@dataclass(frozen=True, repr=False)
+class Estimate(_Result):
+    """A sampled quantity, with everything needed to judge it.
 
     Args:
         value: the estimate; may underflow to 0 where log_value does not.
@@ -103,7 +146,7 @@ class Estimate(_OfS):
         rel_stderr: standard error of its logarithm, i.e. its relative standard error.
         stderr: its standard error.
         ci95: its 95 % confidence interval, for this number of samples.
-        anytime95: a wider one that holds at every moment one might have stopped at.
+        anytime95: a wider one that stays valid whenever the sampling is stopped.
         samples: keys (or rows) drawn.
         ess: effective sample size of the worse of the two moments.
         dof: degrees of freedom of the standard error (independent batches − 1).
@@ -115,8 +158,8 @@ class Estimate(_OfS):
         seconds: wall time, compilation included.
         seed: the seed; the same seed gives the same bits.
         warning: why the error bar cannot be trusted, or None.
-        bar: what `stderr` is: a "standard error", or, where rounding or features that no draw may
-            have met outweigh the scatter, a "bound" that covers more often than its intervals say.
+        bar: what `stderr` is: a "standard error", or a "bound", where rounding, or features that no
+            draw may have hit, outweigh the scatter; its intervals cover more often than they say.
         quantity: the name of what was estimated.
         length: n of the rows; None for long rows.
     """
@@ -142,7 +185,91 @@ class Estimate(_OfS):
     quantity: str = "S"
     length: int | None = None
 
+    def __repr__(self) -> str:
+        (low, high), n = self.ci95, "" if self.length is None else f", n = {self.length}"
+        doubt = "" if self.warning is None else f", warning: {self.warning}"
+        return (
+            f"Estimate({self.quantity} = {self.value:.8g} ± {self.stderr:.2g}, "
+            f"95 % [{low:.8g}, {high:.8g}]{n}, {self.samples:.4g} samples, {self.method}, "
+            f"seed {self.seed}{doubt})"
+        )
+
+    def columns(self) -> dict[str, Any]:
+        """Every field, in one row; the intervals by their ends."""
+        found = asdict(self)
+        ends = {}
+        for name in ("ci95", "anytime95"):
+            ends |= dict(zip((f"{name}_low", f"{name}_high"), found.pop(name), strict=True))
+        return (
+            {self.quantity: found.pop("value"), "stderr": found.pop("stderr")}
+            | ends
+            | {name: value for name, value in found.items() if name != "quantity"}
+        )
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it: the value with its interval, and how it was drawn."""
+        low, high = self.ci95
+        head = [self.quantity, "standard error", "95 % interval", "samples", "seed", "method"]
+        row = [self.value, self.stderr, f"[{low:.6g}, {high:.6g}]", self.samples]
+        return table(head, [[*row, self.seed, self.method]], self._caption())
+
+    def _caption(self) -> str:
+        n = "long rows" if self.length is None else f"rows of {self.length} tokens"
+        doubt = "" if self.warning is None else f"; warning: {self.warning}"
+        return f"{self.quantity} of {n}, stopped: {self.stopped}{doubt}"
+
+    def beside(self, theory: Evaluation | Exact) -> _Beside:
+        """The estimate beside the theory of the same quantity, as a notebook table.
+
+        Args:
+            theory: one value, from `evaluate` or `exact`.
+
+        Raises:
+            InputError: of another quantity, or of several values.
+        """
+        if theory.quantity != self.quantity or np.size(theory.value) != 1:
+            fix = f"give one value of {self.quantity}, from exact or evaluate"
+            raise InputError("theory", f"{theory.quantity}: {brief(theory.value)}", fix)
+        return _Beside(self, theory)
+
     @property
     def trusted(self) -> bool:
         """Whether the error bar may be believed."""
         return self.warning is None
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """An estimate and the theory of the same quantity.
+
+    Args:
+        estimate: by sampling.
+        theory: one value.
+    """
+
+    estimate: Estimate
+    theory: Evaluation | Exact
+
+    @property
+    def z(self) -> float:
+        """Standard errors of the logarithm that the estimate lies above theory."""
+        bound = float(np.ravel(self.theory.error_bound)[0])
+        off = self.estimate.log_value - float(np.ravel(self.theory.log_value)[0])
+        error = math.hypot(self.estimate.rel_stderr, bound)
+        return off / error if error > 0 else math.copysign(math.inf, off) if off else 0.0
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """One row: both values, the interval and z."""
+        low, high = self.estimate.ci95
+        theory = float(np.ravel(self.theory.value)[0])
+        own = {"quantity": self.estimate.quantity, "theory": theory}
+        drawn = {"estimate": self.estimate.value, "stderr": self.estimate.stderr}
+        return frame(own | drawn | {"ci95_low": low, "ci95_high": high, "z": self.z})
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it: a table."""
+        low, high = self.estimate.ci95
+        head = ["quantity", "theory", "estimate", "95 % interval", "z"]
+        theory = float(np.ravel(self.theory.value)[0])
+        row = [self.estimate.quantity, theory, self.estimate.value, f"[{low:.6g}, {high:.6g}]"]
+        return table(head, [[*row, f"{self.z:+.2f}"]], f"{self.theory.method}, Monte Carlo")

@@ -13,15 +13,16 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from contextlib import nullcontext
 from typing import Any, NamedTuple, Protocol
 
-from sparsity.errors import whole
+from sparsity.errors import InputError, whole
 
 AT_ONCE = 4096  # tasks given out and not yet back
-ATTEMPTS = 5  # of a task that is lost with its worker
+ATTEMPTS = 5  # of a task that is lost with its worker,
+BESIDE_OTHERS = 2  # the first of them while others are under way
 _POLL = 0.05  # seconds between looks at jobs that cannot be waited for
 
 
@@ -77,61 +78,72 @@ def _precision(float64: bool | None) -> Any:
 
 
 def completed(
-    work: Callable[[Any], Any], tasks: Iterable[Any], executor: Submits | None = None
+    work: Callable[[Any], Any], tasks: Sequence[Any], executor: Submits | None = None
 ) -> Iterator[Outcome]:
     """Run `work` on every task, in any order; each outcome as it comes.
 
+    A task that was lost twice is suspected of ending its worker. It waits until nothing else is
+    under way, and is tried alone, so that it takes nothing with it.
+
     Args:
         work: a function that can be pickled.
-        tasks: which can be, too.
+        tasks: which can be, too; those appended to a list while it goes on are run as well.
         executor: where they run, with JAX's float64 as it is here; None runs them here, one after
             the other.
     """
-    numbered = enumerate(tasks)
     if executor is None:
-        for index, task in numbered:
+        for index, task in enumerate(tasks):
             yield _attempt(work, index, task)
         return
-    given: dict[Any, tuple[int, Any, int]] = {}  # future -> index, task, attempts
-    float64 = wide() if "jax" in sys.modules else None
+    given: dict[Any, tuple[int, int]] = {}  # future -> index, attempts
+    suspects: list[tuple[int, int]] = []
+    begun, float64 = 0, wide() if "jax" in sys.modules else None
 
-    def arguments(index: int, task: Any) -> tuple[Any, ...]:
-        return _attempt, work, index, task, float64
+    def give(index: int, attempt: int) -> None:
+        given[executor.submit(_attempt, work, index, tasks[index], float64)] = index, attempt
 
-    most = executor.at_once if isinstance(executor, Workers) else AT_ONCE
     try:
-        while True:
-            for index, task in numbered:
-                given[_submitted(executor, arguments(index, task))] = index, task, 1
-                if len(given) >= most:
-                    break
+        while given or suspects or begun < len(tasks):
+            while begun < len(tasks) and len(given) < AT_ONCE:
+                give(begun, 1)
+                begun += 1
             if not given:
-                return
+                give(*suspects.pop())
             for future in _some_done(list(given)):
-                if future not in given:
-                    continue
-                index, task, attempt = given.pop(future)
+                index, attempt = given.pop(future)
                 try:
-                    yield future.result()
+                    outcome = future.result()
                 except Exception as lost:  # noqa: BLE001
-                    if attempt == ATTEMPTS:
-                        yield Outcome(index, None, lost, 0.0)
+                    if attempt < BESIDE_OTHERS:
+                        give(index, attempt + 1)
                         continue
-                    given[_submitted(executor, arguments(index, task))] = index, task, attempt + 1
+                    if attempt < ATTEMPTS:
+                        suspects.append((index, attempt + 1))
+                        continue
+                    outcome = Outcome(index, None, lost, 0.0)
+                yield outcome
     finally:
         for future in given:
             future.cancel()
 
 
-def _submitted(executor: Submits, arguments: tuple[Any, ...]) -> Any:
-    """Give a task out; a pool of ours whose workers were lost starts new ones first."""
+def gathered(
+    work: Callable[[Any], Any], tasks: Sequence[Any], executor: Submits | None = None
+) -> Iterator[tuple[int, Any]]:
+    """As `completed`, where every task is needed: index and value of each as it comes.
+
+    Raises:
+        InputError: the executor lost its workers.
+        Exception: what `work` raises first.
+    """
     try:
-        return executor.submit(*arguments)
+        for index, value, error, _ in completed(work, tasks, executor):
+            if error is not None:
+                raise error
+            yield index, value
     except futures.BrokenExecutor:
-        if not isinstance(executor, Workers):
-            raise
-        executor.renew()
-        return executor.submit(*arguments)
+        fix = "lost its workers; use fewer, or give them more memory"
+        raise InputError("executor", type(executor).__name__, fix) from None
 
 
 def _some_done(given: list[Any]) -> list[Any]:
@@ -146,7 +158,8 @@ def _some_done(given: list[Any]) -> list[Any]:
 class Workers(futures.Executor):
     """So many processes of this machine, started afresh (JAX must not be forked).
 
-    They end with this process, however it ends; lost ones are replaced.
+    They end with this process, however it ends. One that is lost takes its own task with it and no
+    other, and is replaced.
 
     Args:
         count: processes, at least 1.
@@ -156,26 +169,39 @@ class Workers(futures.Executor):
     """
 
     def __init__(self, count: int) -> None:
-        self._count = whole("workers", count, 1)
+        count = whole("workers", count, 1)
         self._context = multiprocessing.get_context("spawn")
-        self.at_once = 2 * self._count  # what is lost when one of them is lost: all are ended then
-        self.renew()
-
-    def renew(self) -> None:
-        """Leave the processes that are there, and start others."""
         self._stop = self._context.Event()
-        self._pool = futures.ProcessPoolExecutor(
-            self._count, self._context, initializer=_attend, initargs=(self._stop,)
-        )
+        self._threads = futures.ThreadPoolExecutor(count)  # each with a process of its own
+        self._own = threading.local()
+        self._processes: list[futures.ProcessPoolExecutor] = []
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> futures.Future[Any]:
-        return self._pool.submit(fn, *args, **kwargs)
+        return self._threads.submit(self._run, fn, args, kwargs)
+
+    def _run(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """In a thread: run in its process."""
+        own = getattr(self._own, "process", None)
+        if own is None:
+            own = self._own.process = futures.ProcessPoolExecutor(
+                1, self._context, initializer=_attend, initargs=(self._stop,)
+            )
+            self._processes.append(own)
+        try:
+            return own.submit(fn, *args, **kwargs).result()
+        except futures.BrokenExecutor:
+            self._own.process = None
+            self._processes.remove(own)
+            raise
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End; at once, if what is under way is to be given up."""
+        self._threads.shutdown(wait=False, cancel_futures=cancel_futures)
         if cancel_futures:
             self._stop.set()
-        self._pool.shutdown(wait, cancel_futures=cancel_futures)
+        self._threads.shutdown(wait)
+        for process in list(self._processes):
+            process.shutdown(wait)
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> bool | None:
         self.shutdown(cancel_futures=kind is not None)

@@ -30,6 +30,11 @@ KNOWN = [kernel.name for kernel in kernels.known()]
 LISTED = [*KNOWN, *(each.name for each in kernels.MAPS)]
 STEPS = steps.typed()
 QUANTITIES = [quantity.name for quantity in quantities.ALL]
+OFFERED = [
+    *QUANTITIES,
+    *(quantity.name for quantity in quantities.OF_MAPS),
+    *(f"{family.name}:" for family in quantities.FAMILIES),
+]
 LAWS = [quantity.name for quantity in quantities.ALL if quantity.has_law]
 SCORES = [kernel.name for kernel in kernels.ALL if kernel.law is kernels.Law.SCORE]
 
@@ -492,7 +497,7 @@ def test_the_command_reads_the_tuples_of_now(command, monkeypatch):
         monkeypatch.setattr(reader, "__defaults__", (every,))
     out = "".join(command("exact", "--help")[1].split())
     assert "halved:SHARE" in out
-    assert "total,tokensinall" in out
+    assert "totaltokensinall" in out
     line = ["cubed", "--beta", 1, "--gamma", 2, "--length", 9]
     halved = answer(command, "exact", *line, "--step", "halved:0.5")
     row = Row(cubed, beta=1, gamma=1)
@@ -629,11 +634,13 @@ def test_sweep_of_every_kernel(command, place, arguments, sizes):
     found = answer(command, "sweep", *arguments.split(), "--out", "y.nc")
     assert found["sizes"] == sizes
     with xarray.open_dataset(place / "y.nc") as data:
-        assert {str(name): int(size) for name, size in data.sizes.items()} == sizes
+        assert {str(name): int(data[name].size) for name in data.coords} == sizes
         S = data.S_limit if "n_eff" in data else data.S
         assert np.all((S > 0) & (S <= 1))
         corner = {name: data[name].values[-1] for name in S.dims}
-        known = sparsity.evaluate(arguments.split()[0], **corner)
+        single = {str(name): at.item() for name, at in data.coords.items() if not at.ndim}
+        single = {name: at for name, at in single.items() if name != "length"}
+        known = sparsity.evaluate(arguments.split()[0], **corner, **single)
         assert float(S.sel(corner)) == pytest.approx(float(known.S), rel=1e-14)
         if "length" in sizes and "n_eff" in data:
             np.testing.assert_allclose(data.n_eff.sel(length=1), 1)
@@ -784,9 +791,9 @@ BAD = [  # (command line, what the line on stderr must say)
         ("identity --beta 1e300 --gamma 1e300", "weight = s"))),
     ("design --length 100 --sink-mass 0.5 --gamma 1e300", ["weight = exp(s)"]),
     ("sweep exp --gamma -1e308:1e308:3 --out x.nc", ["gamma = -1e+308", "> 0"]),
-    # netCDF is what is written
-    *((f"sweep exp --gamma 1 --out {name}", ["out", name, "ends in .nc"])
-      for name in ("x.csv", "x", "x.h5", "x.nc.txt")),
+    # the suffix says what is written
+    *((f"sweep exp --gamma 1 --out {name}", ["out", name, "ends in .nc, .zarr or .csv"])
+      for name in ("x", "x.h5", "x.nc.txt")),
     # the settings of sampling and of output
     ("derive exp --format html", ["format", "html", "text or latex"]),
     ("estimate exp --gamma 1 --seed x", ["seed", "x", "whole"]),
@@ -810,6 +817,8 @@ BAD = [  # (command line, what the line on stderr must say)
     ("reproduce --out {file}", ["out", "{file}", "choose another place"]),
     ("reproduce --out {file}/figures --json", ["out", "choose another place"]),
     ("reproduce --seed x", ["seed", "x", "whole"]),
+    ("reproduce --page --out {file}", ["out", "{file}/relu2.svg", "sparsity reproduce"]),
+    ("reproduce --page --seed 3", ["seed", "3", "leave it out"]),
     # no such thing
     ("frobnicate", ["frobnicate"]),
 ]  # fmt: skip
@@ -1065,13 +1074,17 @@ def completed(command, monkeypatch, capsys, words, index):
     [
         ("sparsity de", 1, ["derive", "design"]),
         ("sparsity eval r", 2, [name for name in KNOWN if name.startswith("r")]),
-        ("sparsity eval ", 2, KNOWN),
+        ("sparsity eval ", 2, LISTED),
+        ("sparsity derive ", 2, KNOWN),
         ("sparsity verify exp de", 3, [name for name in KNOWN if name.startswith("de")]),
         ("sparsity design --kernel i", 3, [name for name in KNOWN if name.startswith("i")]),
         ("sparsity eval exp --gam", 3, ["--gamma", "--gamma2"]),
         ("sparsity eval nonnegative --query u", 4, ["uniform"]),
         ("sparsity exact exp --step sink", 4, [f"{x}:" for x in STEPS if x.startswith("sink")]),
-        ("sparsity exact exp --of ", 4, QUANTITIES),
+        ("sparsity exact exp --of ", 4, OFFERED),
+        ("sparsity sweep exp --of S,n_", 4, ["S,n_eff"]),
+        ("sparsity exact exp --of S,n_", 4, [""]),
+        ("sparsity completion ", 2, ["bash", "zsh", "fish"]),
         ("sparsity design exp --free s", 4, ["slope", "scale"]),
         ("sparsity estimate exp --dtype float", 4, ["float64", "float32"]),
     ],

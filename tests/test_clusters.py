@@ -1,5 +1,6 @@
 """Sweeps on the engines of clusters: the same bytes on each as on none."""
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -12,19 +13,18 @@ import pytest
 import xarray
 from test_devices import BITS
 
-from sparsity.cli import common
+from sparsity import Alibi, Row
+from sparsity.cli import executors
 from sparsity.errors import InputError
 from sparsity.sweeps import running
 from sparsity.sweeps.curves import sweep
-from sparsity.tasks import wide
 
 pytestmark = pytest.mark.cluster
 
-ASKED = {
-    "of": ("n_eff", "participation"),
-    **{"gamma": "0.5:3:24", "beta": "-1,1", "length": "8,32"},
-    **{"montecarlo": True, "rel_error": 0.1, "max_samples": 2e4, "seed": 3},
-}
+# Four blocks of the exact law of rows with a step, of which workers write two: nothing is compiled.
+ASKED = {"of": ("n_eff",), "gamma": "0.5:3:64", "length": "8"}
+ROW = Row("exp", gamma=1.0, steps=(Alibi(0.1),))
+SAMPLED = {"gamma": "0.5:2:32", "length": 8, "of": "n_eff", "montecarlo": True, "rel_error": 0.1}
 
 
 def files(folder):
@@ -38,29 +38,38 @@ def files(folder):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole") / "store"
-    found = sweep("exp", **ASKED, store=folder).load()
+    found = sweep(ROW, **ASKED, store=folder).load()
     return found, folder
 
 
 def same(whole, executor, folder):
-    found = sweep("exp", **ASKED, executor=executor, store=folder)
+    found = sweep(ROW, **ASKED, executor=executor, store=folder)
     xarray.testing.assert_identical(found.load(), whole[0])
     assert files(folder) == files(whole[1])
 
 
-def test_dask(whole, tmp_path):
+@contextlib.contextmanager
+def dask():
     distributed = pytest.importorskip("distributed")
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        same(whole, client.get_executor(), tmp_path / "s")
+    how = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(**how) as cluster, distributed.Client(cluster) as client:
+        yield cluster, client.get_executor()
+
+
+@pytest.mark.slow  # each worker compiles
+def test_dask_draws_the_same():
+    with dask() as (_, executor):
+        drawn = sweep("exp", **SAMPLED, executor=executor)
+    xarray.testing.assert_identical(sweep("exp", **SAMPLED), drawn)
+
+
+def test_dask(whole, tmp_path):
+    with dask() as (cluster, executor):
+        same(whole, executor, tmp_path / "s")
         line = [sys.executable, "-m", "sparsity", "sweep", "exp", "--gamma", "1:3:50"]
         there = [*line, "--store", str(tmp_path / "c"), "--scheduler", cluster.scheduler_address]
-        subprocess.run(there, check=True, timeout=120)
-    subprocess.run([*line, "--store", str(tmp_path / "d")], check=True, timeout=120)
+        subprocess.run(there, check=True, timeout=900)
+    subprocess.run([*line, "--store", str(tmp_path / "d")], check=True, timeout=900)
     assert files(tmp_path / "c") == files(tmp_path / "d")
 
 
@@ -77,18 +86,17 @@ def test_mpi(whole, tmp_path):
     pytest.importorskip("mpi4py")
     script = tmp_path / "run.py"
     script.write_text(
-        "import jax\n"
-        f"jax.config.update('jax_enable_x64', {wide()})\n"
         "from mpi4py.futures import MPIPoolExecutor\n"
-        "from sparsity import sweep\n"
+        "from sparsity import Alibi, Row, sweep\n"
+        f"row = {ROW!r}\n"
         f"asked = {ASKED!r}\n"
         "if __name__ == '__main__':\n"
         "    with MPIPoolExecutor() as executor:\n"
-        f"        sweep('exp', **asked, executor=executor, store={str(tmp_path / 's')!r})\n"
+        f"        sweep(row, **asked, executor=executor, store={str(tmp_path / 's')!r})\n"
     )
     root = ["--allow-run-as-root", "--oversubscribe"]
     command = ["mpiexec", *root, "-n", "3", sys.executable, "-m", "mpi4py.futures", str(script)]
-    subprocess.run(command, check=True, timeout=300)
+    subprocess.run(command, check=True, timeout=900)
     assert files(tmp_path / "s") == files(whole[1])
 
 
@@ -115,7 +123,7 @@ def test_one_cell_over_two_processes_of_jax_distributed():
             )
             for i in range(count)
         ]
-        lines = [process.communicate(timeout=300)[0].splitlines()[-1] for process in started]
+        lines = [process.communicate(timeout=900)[0].splitlines()[-1] for process in started]
         assert [process.returncode for process in started] == [0] * count
         return lines
 
@@ -130,6 +138,6 @@ def test_an_address_that_is_none_is_told_at_once(address):
     pytest.importorskip("distributed")
     start = time.perf_counter()
     with pytest.raises(InputError, match=r"^scheduler .*cannot be reached") as error:
-        common._client(address)
+        executors._client(address)
     assert "\n" not in str(error.value)
     assert time.perf_counter() - start < 5

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 import tiny_model
 import xarray
+from scipy import special, stats
 
 from sparsity import measure, metric, models
 from sparsity.errors import InputError
-from sparsity.measurement import bootstrap, sinks, summaries, tables
+from sparsity.measurement import SHAPE, bootstrap, sinks, summaries, tables
 from sparsity.measurement.corpus import measure_corpus
 from sparsity.measurement.layers import measure_layer
 from sparsity.measurement.runs import measure_model
-from sparsity.measurement.sources import of_queries, of_weights
+from sparsity.measurement.sources import Logits, of_queries, of_weights
 from sparsity.measurement.summaries import Summary
 from sparsity.measurement.texts import Cut, named, texts_of, windows
 
@@ -47,15 +48,21 @@ def by_definition(x, drop):
     if len(rest):
         found |= {"n_eff_others": metric.effective_tokens(np.exp(rest))}
         found |= {"S_others": metric.row_sparsity(np.exp(rest))}
+        found |= {"top_logit_others": rest.max() - rest.mean()}
     if len(rest) > 1:
         found["gamma_others"] = rest.std(ddof=1)
+        found |= {"skew_others": stats.skew(rest), "kurtosis_others": stats.kurtosis(rest)}
+        F = special.ndtr((np.sort(rest) - rest.mean()) / rest.std(ddof=1))
+        steps = np.arange(len(rest) + 1) / len(rest)
+        found["distance_others"] = max((F - steps[:-1]).max(), (steps[1:] - F).max())
     if len(rest) and drop.any():
         found["sinks_logit"] = np.log(a[drop].sum()) - rest.mean()
     return found
 
 
 def without(source, drop, sink=0):
-    return sinks.without(source, drop, measure_layer(source, sink), sink)
+    of = SHAPE if isinstance(source, Logits) else ()
+    return sinks.without(source, drop, measure_layer(source, sink, of), sink, of)
 
 
 def differs(got, x, drop):
@@ -67,8 +74,9 @@ def differs(got, x, drop):
             for name, value in expected.items():
                 if name in got:
                     gap = abs(float(got[name][head, t]) - value)
-                    worst, count = max(worst, gap / max(1, abs(value))), count + 1
-            missing = {"n_eff_others", "S_others", "gamma_others", "sinks_logit"} & got.keys()
+                    unit = 100 if name == "distance_others" else max(1, abs(value))  # Φ of a table
+                    worst, count = max(worst, gap / unit), count + 1
+            missing = got.keys() - {"length_others", "sinks_mass"}
             if not all(np.isnan(got[name][head, t]) for name in missing - expected.keys()):
                 worst = np.inf
     return worst, count
@@ -322,11 +330,11 @@ def test_texts_that_cannot_be_used_are_named_and_passed_over(tiny, tmp_path):
     (tmp_path / "torn.npy").write_bytes(b"torn")
     (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe\x00")
     bad = {
-        "empty": (" \n", "empty: holds no words"),
+        "empty": (" \n", "empty: has no words"),
         "short": ("the end", "short: has only"),
         "far": (np.full(T, 300), "far: has token ids that are not from 0 to 299"),
-        "real": (np.ones(T), "real: is no text"),
-        "several": (np.ones((2, T), int), "several: is no text"),
+        "real": (np.ones(T), "real: is not a text"),
+        "several": (np.ones((2, T), int), "several: is not a text"),
         "torn": (tmp_path / "torn.npy", "torn.npy: holds no array"),
         "bytes": (tmp_path / "bytes.txt", "bytes.txt: is not text in UTF-8"),
         "nowhere": (tmp_path / "nowhere.txt", "nowhere.txt: cannot be read"),
@@ -350,7 +358,7 @@ def test_texts_that_cannot_be_used_are_named_and_passed_over(tiny, tmp_path):
             windows(tiny, {"a": TEXT}, cut)
     data = measure_model(tiny, [TEXT, ""], tokens=T)
     assert data.text.values.tolist() == ["0"]
-    assert data.attrs["passed_over"] == ["text = 1: holds no words; give a longer one"]
+    assert data.attrs["passed_over"] == ["text = 1: has no words; give another text"]
     assert data.token.values[0, 0, 0] == "the"
 
 
@@ -437,12 +445,12 @@ def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path, command):
 
 
 def test_finished_texts_are_not_measured_again(tiny, tmp_path, monkeypatch):
-    from sparsity.measurement import corpus
+    from sparsity.measurement import pieces
 
     texts = {"a": TEXT, "b": TEXT[9:]}
     first = measure_corpus(tiny, texts, tokens=T, parts=tmp_path)
-    measured, real = [], corpus.measured
-    monkeypatch.setattr(corpus, "measured", lambda *a: measured.append(1) or real(*a))
+    measured, real = [], pieces.measured
+    monkeypatch.setattr(pieces, "measured", lambda *a: measured.append(1) or real(*a))
     again = measure_corpus(tiny, texts, tokens=T, parts=tmp_path)
     assert not measured
     assert again.dataset().identical(first.dataset())

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import pandas
 import pytest
 import sympy
 import xarray
@@ -121,13 +122,17 @@ def test_everything_is_labelled(kernel):
 
 def test_the_order_of_arguments_does_not_matter_and_text_is_a_grid():
     a = sweep("nonnegative", query="one-hot,uniform", dim="1:100:5:log", ratio=1)
-    b = sweep("nonnegative", ratio=[1.0], dim=[1, 3, 10, 32, 100], query=["one-hot", "uniform"])
+    b = sweep("nonnegative", ratio=1.0, dim=[1, 3, 10, 32, 100], query=["one-hot", "uniform"])
     xarray.testing.assert_identical(a, b)
     assert a["dim"].dtype.kind == "i"
 
 
-def test_a_default_is_a_dimension_of_its_own():
-    assert dict(sweep("exp", gamma=[1, 2]).sizes) == {"beta": 1, "gamma": 2}
+def test_a_single_value_is_a_scalar_coordinate_and_a_grid_of_one_is_a_dimension():
+    dataset = sweep("exp", gamma=[1, 2])
+    assert dict(dataset.sizes) == {"gamma": 2}
+    assert dataset["beta"].dims == ()
+    assert float(dataset["beta"]) == 0.0
+    assert dict(sweep("exp", beta=[0], gamma="2").sizes) == {"beta": 1}
 
 
 def test_length_adds_the_exact_law_of_rows():
@@ -166,12 +171,12 @@ def test_many_parameters_at_once_have_the_bits_of_one_by_one(of):
 def test_a_sweep_of_a_row_is_exact_in_every_cell():
     names, lengths = ("S", "n_eff", "participation", "sink_mass"), [8, 64]
     dataset = sweep(ROW, gamma=[0.5, 1.0], length=lengths, of=names)
-    assert dict(dataset.sizes) == {"beta": 1, "gamma": 2, "length": 2}
+    assert dict(dataset.sizes) == {"gamma": 2, "length": 2}
     assert dataset.attrs["steps"] == "Alibi(slope=0.05), SinkLogit(logit=2.0)"
     assert set(dataset.data_vars) == {*names, *(f"error_bound_{name}" for name in names), "S_rms"}
     for name, gamma in itertools.product(names, [0.5, 1.0]):
         law = exact(ROW.replace(gamma=gamma), length=lengths, of=name)
-        here = dataset.sel(beta=0, gamma=gamma)
+        here = dataset.sel(gamma=gamma)
         np.testing.assert_array_equal(here[name], law.value)
         np.testing.assert_array_equal(here[f"error_bound_{name}"], law.error_bound)
     whole = sweep("exp", gamma=[0.5, 1.0], length=8, of="S")  # not the limit: rows of 8
@@ -181,8 +186,8 @@ def test_a_sweep_of_a_row_is_exact_in_every_cell():
 
 def test_a_sweep_of_a_row_without_a_quantity_is_its_limit_form():
     dataset = sweep(ROW, length=[8, 64])
-    np.testing.assert_array_equal(dataset["S_limit"][0, 0], evaluate(ROW, length=[8, 64]).S)
-    np.testing.assert_array_equal(dataset["n_eff"][0, 0], exact(ROW, length=[8, 64]).value)
+    np.testing.assert_array_equal(dataset["S_limit"], evaluate(ROW, length=[8, 64]).S)
+    np.testing.assert_array_equal(dataset["n_eff"], exact(ROW, length=[8, 64]).value)
     assert sweep("decayed", decay=0.9, length=50, of="n_eff")["n_eff"].item() == (
         exact("decayed", decay=0.9, length=50).value
     )
@@ -272,6 +277,40 @@ def test_netcdf_round_trip_with_montecarlo(tmp_path):
     dataset = sweep("exp", montecarlo=True, gamma=[1.0, 2.0], length=[8])
     path = save(dataset, tmp_path / "s.nc")
     xarray.testing.assert_identical(xarray.load_dataset(path, engine="h5netcdf"), dataset)
+
+
+@pytest.mark.parametrize("suffix", [".nc", ".zarr", ".csv"])
+def test_the_suffix_says_the_format(suffix, tmp_path):
+    dataset = sweep("exp", gamma=[1.0, 2.0], length=8)
+    for _ in range(2):  # an existing one is replaced
+        path = save(dataset, tmp_path / f"s{suffix}")
+    assert [p.name for p in tmp_path.iterdir()] == [f"s{suffix}"]
+    if suffix == ".csv":
+        found = pandas.read_csv(path)
+        assert list(found["gamma"]) == [1.0, 2.0]
+        assert list(found["length"]) == [8, 8]
+        np.testing.assert_allclose(found["n_eff"], dataset["n_eff"], rtol=1e-15)
+    elif suffix == ".zarr":
+        xarray.testing.assert_equal(xarray.load_dataset(path, engine="zarr"), dataset)
+    else:
+        xarray.testing.assert_equal(xarray.load_dataset(path, engine="h5netcdf"), dataset)
+
+
+@pytest.mark.parametrize("name", ["s.json", "s", "s.nc.gz"])
+def test_another_suffix_is_refused_in_one_line(name, tmp_path):
+    with pytest.raises(InputError) as caught:
+        save(sweep("exp", gamma=1), tmp_path / name)
+    assert "ends in .nc, .zarr or .csv" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_folder_that_is_no_zarr_group_is_left_alone(tmp_path):
+    (tmp_path / "s.zarr").mkdir()
+    (tmp_path / "s.zarr" / "mine.txt").write_text("mine")
+    with pytest.raises(InputError, match="not a Zarr group"):
+        save(sweep("exp", gamma=1), tmp_path / "s.zarr")
+    assert (tmp_path / "s.zarr" / "mine.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize("where", ["missing/s.nc", ".", "file/s.nc"])

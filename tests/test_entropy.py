@@ -169,7 +169,7 @@ def test_limits_of_the_spread():
 
 
 def test_rows_too_long_to_hold_are_refused():
-    with pytest.raises(InputError, match="entropy needs a row as a whole: at most 1048576 tokens"):
+    with pytest.raises(InputError, match="entropy needs whole rows, of at most 1048576 tokens"):
         sparsity.estimate("exp", gamma=1.0, length=2**20 + 1, of="entropy")
 
 

@@ -24,13 +24,15 @@ from sparsity.theory.evaluation import evaluate
 jax.config.update("jax_enable_x64", True)
 
 NAMES = (
-    *("relu2", "identity", "exp", "bias", "nonnegative", "decayed", "rows", "overview"),
+    *("relu2", "identity", "exp", "bias", "nonnegative", "decayed"),
+    *("rows", "lengths", "overview"),
     *("mechanisms", "phase", "measures", "design", "sinks", "mixing", "rope", "context"),
 )
 THEORY = {"phase", "design", "sinks"}  # no points
 POINTS = tuple(name for name in NAMES if name not in THEORY)
 COARSE = {
     "rows",
+    "lengths",
     "mechanisms",
     "measures",
     "mixing",
@@ -77,8 +79,8 @@ def hidden(axis):
     return [t.label1 for t in ticks if not low <= t.get_loc() <= high or not t.label1.get_visible()]
 
 
-def test_all_sixteen_are_there():
-    assert len(NAMES) == 16
+def test_all_are_there():
+    assert len(NAMES) == 17
     assert tuple(figure.name for figure in ALL) == NAMES
 
 

@@ -191,19 +191,44 @@ def test_refusals():
         fit_kappa(data, resamples=1)
 
 
-def test_rows_of_a_measurement_are_without_their_sink():
+def test_windows_of_a_text_stay_together():
+    """One text cut in two is one text: never fitted on for its own other window."""
+    _, data = heads_of_known_kappa()
+    data["S_rest"][1] *= 0.9  # its heads are others
+    data["text"] = ["a@0", "a@64", "b@0", "c@0"]
+    cut = data.assign_attrs(stride=64)
+    order = [0, 2, 3, 1]
+    moved = held_back(cut.isel(text=order))
+    np.testing.assert_array_equal(moved, held_back(cut)[order])
+    alone = held_back(data.isel(text=[0, 2, 3]).assign_attrs(stride=64))
+    np.testing.assert_array_equal(held_back(cut)[0], alone[0])
+    assert not np.allclose(held_back(data)[0], alone[0])  # windows taken for texts
+    found, apart = fit_kappa(cut), fit_kappa(data)
+    assert (found.texts, apart.texts) == (3, 4)
+    np.testing.assert_array_equal(found.kappa, apart.kappa)
+    assert not np.allclose(found.stderr, apart.stderr)
+    with pytest.raises(InputError, match="two or more"):
+        held_back(cut.isel(text=[0, 1]))
+
+
+def test_rows_of_a_measurement_are_without_their_sinks():
     rng = np.random.default_rng(5)
     q, k = rng.normal(size=(2, 2, 96, 16))
-    rows = Rows.of(measure(queries=2 * q, keys=k))
-    s = 2 * (q @ k.swapaxes(1, 2))[1, 70, 1:71] / 4
+    added = np.where(np.isin(np.arange(96), (0, 3)), 7.0, 0.0) * np.ones((96, 1))
+    data = measure(queries=2 * q, keys=k, mask=added)
+    rows = Rows.of(data)
+    s = np.delete(2 * (q @ k.swapaxes(1, 2))[1, 70, :71] / 4, (0, 3))
     i = (0, 0, 1, 70)
-    assert rows.length[i] == 70
+    assert rows.length[i] == 69
     assert rows.gamma[i] == pytest.approx(s.std(ddof=1), rel=1e-5)
     assert rows.top[i] == pytest.approx(s.max() - s.mean(), rel=1e-5)
-    assert rows.S[i] == pytest.approx(np.exp(s).sum() / np.sqrt(70 * np.exp(2 * s).sum()), rel=1e-5)
+    assert rows.S[i] == pytest.approx(np.exp(s).sum() / np.sqrt(69 * np.exp(2 * s).sum()), rel=1e-5)
     ratio = rows.log_ratio()[..., 40:]
     assert abs(np.median(ratio)) < 0.02  # Gaussian logits follow it
     assert np.isnan(rows.log_ratio()[..., 0]).all()
+    first = Rows.of(data.drop_vars("length_others"))  # the first key alone left out
+    assert first.length[i] == 70
+    assert abs(np.median(first.log_ratio()[..., 40:])) > 0.03
 
 
 def test_sums_by_distance():
@@ -411,5 +436,5 @@ def test_planted_heads_are_judged_as_they_were_made():
     assert near["content"]["verdict"] != "refuted"
     assert far["upper-tail"]["verdict"] == "confirmed"
     assert far["recency"]["verdict"] == "refuted"
-    clear = far["recency"]["evidence"]["numbers"]["real"]["ratios"]
+    clear = far["recency"]["evidence"]["numbers"]["S over the exact law"][0]
     assert clear["clear"] > 0.9 > 0.8 > clear["far"]

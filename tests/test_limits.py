@@ -201,7 +201,7 @@ def test_lengths_and_shapes():
         (Row("exp", gamma=1.0), "max_weight", 64, "has no limit"),
         (Row("exp", gamma=1.0), "sink_mass", 64, "no sink"),
         (Row("exp", gamma=1.0, steps=(Alibi(0.1),)), "gini", 64, "rows of one law"),
-        (Row("exp", gamma=1.0, steps=(Alibi(0.1),)), "gini", None, "not the same at every length"),
+        (Row("exp", gamma=1.0, steps=(Alibi(0.1),)), "gini", None, "depends on its length"),
         (Row("exp", gamma=40.0), "gini", 64, "too far out"),
         (Row("exp", gamma=1.0), "gini", 0, "length = 0"),
         (Row("sparsemax", gamma=1.0), "entropy", 64, "depend on the whole row"),

@@ -99,6 +99,7 @@ def test_all_that_can_be_asked():
     assert "distance" not in plain
     assert set(measure(queries=q, keys=k, of="skew").data_vars) - set(plain.data_vars) == {
         "skew",
+        "skew_others",
         "skew_rest",
     }
     for work, says in (

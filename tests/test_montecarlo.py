@@ -484,7 +484,10 @@ BAD = [
     (dict(gamma=1.0, dtype="int8"), "dtype = int8"),
     (dict(gamma=1.0, max_samples=0), "max_samples = 0"),
     (dict(gamma=1.0, method="magic"), "method = magic"),
-    (dict(gamma=1.0, length=8, method="plain"), "method = plain: applies to scalar draws only"),
+    (
+        dict(gamma=1.0, length=8, method="plain"),
+        "method = plain: applies to draws of single scores",
+    ),
     (dict(gamma=1.0, decay=0.5), "decay = 0.5: applies to rows only"),
     (dict(gamma=1.0, length=0), "length = 0"),
     (dict(gamma=1.0, dim=2.5), "dim = 2.5"),
@@ -501,20 +504,24 @@ def test_bad_input(arguments, message):
 
 _ALIBI = Row("exp", gamma=1.0, steps=(Alibi(0.1),))
 BAD_ROWS = [
-    (_ALIBI, {}, "length is missing: this row is not the same at every length"),
+    (_ALIBI, {}, "length is missing: this row depends on its length"),
     (_ALIBI, {"length": 8, "gamma": 2.0}, "gamma = 2.0: the row has its own parameters"),
     (_ALIBI, {"length": 8, "decay": 0.5}, "decay = 0.5: the row has its own parameters"),
-    (_ALIBI, {"length": 8, "dim": 4}, "dim = 4: whole keys are drawn for rows without steps"),
+    (_ALIBI, {"length": 8, "dim": 4}, "dim = 4: whole keys are drawn only for rows without steps"),
     (_ALIBI, {"length": 8, "of": "sink_mass"}, "has no sink in sight whose weight"),
     (_ALIBI, {"length": 8, "of": "mass"}, "of = mass: did you mean sink_mass"),
-    (_ALIBI, {"length": 8, "method": "plain"}, "applies to scalar draws only"),
+    (_ALIBI, {"length": 8, "method": "plain"}, "applies to draws of single scores"),
     (_ALIBI, {"length": [8, 9]}, "length = .*give one value"),
-    (Row("exp", gamma=1.0), {"of": "n_eff"}, "length is missing: n_eff is of rows of n tokens"),
+    (
+        Row("exp", gamma=1.0),
+        {"of": "n_eff"},
+        "length is missing: n_eff is a mean over rows of n tokens",
+    ),
     (Row("exp", gamma=1.0), {"length": 10**9}, "length = 1000000000: must be <= 1e"),
-    (Row("exp", gamma=1.0, steps=(QKNorm(512),)), {"length": 10**6}, "does not fit; shorten it"),
+    (Row("exp", gamma=1.0, steps=(QKNorm(512),)), {"length": 10**6}, "is too large to sample"),
     (Row("decayed", decay=0.5), {}, "length is missing"),
-    (Row("decayed", decay=0.5), {"length": 4, "of": "sink_mass"}, "decayed has S, n_eff"),
-    (Row("nonnegative", ratio=1.0, dim=4, query="uniform"), {"of": "n_eff"}, "nonnegative has S"),
+    (Row("decayed", decay=0.5), {"length": 4, "of": "sink_mass"}, "choose one of S, n_eff"),
+    (Row("nonnegative", ratio=1.0, dim=4, query="uniform"), {"of": "n_eff"}, "only S of long rows"),
     (
         Row("exp", steps=(Coca(VECTORS[0], 0.5, 0.05, slack_at=3),)),
         {"length": 8},

@@ -22,7 +22,8 @@ from sparsity import Alibi, Decay, Rope, Row, Sink, SinkLogit, Uniform, Window, 
 from sparsity.errors import InputError
 from sparsity.finite.exact import exact as exact_law
 from sparsity.kernels import ALL, MAPS, named, score_kernel
-from sparsity.panel import filling, opened, plots, rowlaws
+from sparsity.panel import filling, nodes, opened, plots, rowlaws, sampling
+from sparsity.panel.axes import Axes
 from sparsity.panel.calls import python, table
 from sparsity.panel.controls import CONTROLS
 from sparsity.panel.lines import (
@@ -35,7 +36,7 @@ from sparsity.panel.lines import (
     slowly,
     why_not,
 )
-from sparsity.panel.picture import Axes, _letter, curves, picture
+from sparsity.panel.picture import _letter, curves, picture
 from sparsity.panel.refusals import refused
 from sparsity.panel.state import edit, initial
 from sparsity.panel.store import Memory, Store
@@ -364,6 +365,24 @@ def test_every_kernel_on_offer_can_be_shown_with_many_typed_beside():
     assert (many[0], many[25], many[26], len(set(many))) == ("A", "Z", "A2", 60)
 
 
+def test_more_curves_than_looks_are_refused_and_nothing_changes():
+    own = [score_kernel(f"own{k}", sympy.Symbol("s") ** (2 * k + 2)) for k in range(40)]
+    state = opened(*own, *NAMES)
+    state = edit(edit(state, "shown", ["exp"]), "pin", True)
+    names = [kernel.name for kernel in state.known]
+    assert len(edit(state, "shown", names[:48]).shown) == 48
+    for many in (lambda: edit(state, "shown", names[:49]), lambda: opened(*own, *NAMES, *MAPS)):
+        with pytest.raises(InputError, match="at most 49 can be told apart"):
+            many()
+
+
+def test_every_control_has_a_word():
+    for control in CONTROLS.values():
+        assert re.search(r"[a-z]{3}", control.label), control.label
+        assert control.symbol in control.label
+    assert CONTROLS["beta"].label == "bias β"
+
+
 def test_what_cannot_be_had_says_why():
     assert refused(start("exp")).keys() == {"sink_mass", "sink_mass_above", "square_sum", "abs_sum"}
     assert "choose a row law with one" in refused(start("exp"))["sink_mass"]
@@ -475,7 +494,7 @@ def test_the_python_call_of_a_refusal_is_a_comment():
 
 def test_samples_and_table_of_a_quantity():
     state, store = start("exp", "decayed", y="participation", length=32), Store()
-    for count, _ in enumerate(filling.samples(state, store, lambda: None)):
+    for count, _ in enumerate(sampling.samples(state, store, lambda: None)):
         if count == 1:
             break
     content, _ = picture(state, store)
@@ -646,8 +665,9 @@ def test_a_kernel_without_a_closed_form_is_drawn_at_once_and_proven_after():
         pass
     content, data = picture(state, store)
     assert content["curves"][0]["limit"]["whole"]
-    places = Axes(state).x
-    at = places[np.unique(np.linspace(0, len(places) - 1, 65).round().astype(int))]
+    axes, (spec,) = Axes(state), state.specs()
+    at = axes.x[axes.nodes(spec, "limit", store)]
+    assert len(at) >= 65
     wanted = evaluate(softplus, beta=at, gamma=3.0).S
     np.testing.assert_allclose(arrays(content, data)[key][1], wanted, atol=1e-6)
     np.testing.assert_allclose(first[1], wanted, atol=3e-3)
@@ -661,6 +681,80 @@ def test_a_first_look_is_close_to_the_closed_form(name):
         np.testing.assert_allclose(found, evaluate(name, beta=beta, gamma=gamma).S, atol=3e-3)
 
 
+def _worst(u, at, truth):
+    """The farthest that lines between nodes are from a curve, as drawn."""
+    return float(np.max(np.abs(np.interp(u, u[at], truth[at]) - truth)))
+
+
+def _equal(count, of):
+    return np.unique(np.linspace(0, of - 1, count).round().astype(int))
+
+
+@pytest.mark.parametrize("knee", [0.21, 0.5, 0.83])
+def test_the_next_node_is_where_the_curve_bends_most(knee):
+    """One node after the other: evenly at first, then at the knee, then wherever it is widest."""
+    u = np.linspace(0, 1, 400)
+    truth = 0.9 * np.logaddexp(0, (u - knee) * 150) / 150
+    at, order = [], []
+    while new := nodes.more(u, at, truth[at], 1):
+        at = sorted([*at, *new])
+        order += new
+    assert len(at) == len(set(order)) == nodes.FILLED
+    assert sorted(order[: nodes.START]) == _equal(nodes.START, 400).tolist()
+    near = np.abs(u[order[nodes.START :][:12]] - knee) < 2 / (nodes.START - 1)
+    assert near.all()  # before it is refined elsewhere, and at last
+    assert (np.abs(u[at] - knee) < 1 / 16).sum() > 1.5 * len(at) / 8
+    assert _worst(u, at, truth) < _worst(u, _equal(len(at), 400), truth) / 5
+    assert np.max(np.diff(u[at])) < 0.04  # and nothing stays wide
+    straight = sorted(nodes.even(400))
+    new = nodes.more(u, straight, (0.3 + 0.4 * u)[straight])
+    assert max(np.diff(sorted({*straight, *new}))) <= 13  # no bend: everywhere
+
+
+def test_a_curve_that_is_not_resolved_gets_more_nodes_and_one_off_the_chart_none():
+    u = np.linspace(0, 1, 400)
+    for truth, least in ((0.5 + 0.4 * np.sin(40 * u), nodes.FILLED + 1), (2 + u * 0, nodes.FILLED)):
+        at = []
+        while new := nodes.more(u, at, truth[at]):
+            at = sorted([*at, *new])
+        assert least <= len(at) <= nodes.MOST
+    bent_above = np.where(u < 0.5, 0.5, 1.5 + 8 * (u - 0.9) ** 2)
+    at = sorted(nodes.even(400))
+    first = nodes.more(u, at, bent_above[at], 6)
+    assert np.all(np.abs(u[first] - 0.5) < 1 / 8)
+    known = np.where(np.arange(len(at)) == 8, np.nan, bent_above[at])
+    assert nodes.more(u, at, known, 4) != []  # a value that is missing stops nothing
+    assert nodes.more(u[:9], range(9), truth[:9]) == []  # as many as there are
+
+
+def test_an_exact_law_with_a_knee_is_drawn_closer_than_by_equal_steps():
+    """A window as wide as the row: the knee of n_eff against w, from laws at every place."""
+    state = opened("exp", x="window", rows="window", length=1024, gamma=1.0)
+    store, axes, (spec,) = Store(), Axes(state), state.specs()
+    for _ in filling.laws(state, store):
+        pass
+    at = axes.nodes(spec, "exact", store)
+    laws = [exact(spec.at("window", x)) for x in axes.x.tolist()]
+    truth = axes.heights(spec, list(range(len(axes.x))), laws)
+    worst, equal = (_worst(axes.along, k, truth) for k in (at, _equal(len(at), len(axes.x))))
+    assert worst < 1e-3 < 5e-3 < equal
+    (curve,) = picture(state, store).content["curves"]
+    assert curve["exact"]["whole"]
+
+
+def test_the_first_look_at_a_kernel_is_closest_where_it_bends():
+    state = edit(opened("exp", x="beta", gamma=0.3), "formula", "max(s, 0)**1.5 + exp(s)/1e4")
+    state = edit(state, "shown", [state.shown[-1]])
+    content, data = picture(state, Store())
+    (u, v) = arrays(content, data)[content["curves"][0]["id"], "limit"]
+    axes, (spec,) = Axes(state), state.specs()
+    truth = np.sqrt(provisional(spec, "beta", axes.x) / 1024)
+    assert len(u) == nodes.FILLED
+    equal = _equal(len(u), len(axes.x))
+    drawn = np.max(np.abs(np.interp(axes.along, u, v) - truth))
+    assert drawn < _worst(axes.along, equal, truth) / 2
+
+
 def test_a_few_points_are_not_drawn_as_a_line():
     state, store = start("exp"), Store()
     work = filling.laws(state, store)
@@ -669,10 +763,10 @@ def test_a_few_points_are_not_drawn_as_a_line():
     assert picture(state, store).content["curves"][0]["exact"] is None
 
 
-def test_along_n_one_table_serves_every_length():
+def test_along_n_one_table_serves_many_lengths():
     state, store = start("exp", "relu2", x="length"), Store()
     count = sum(1 for _ in filling.laws(state, store))
-    assert count <= 4
+    assert count <= 6  # of each curve: the marker, where it lies evenly, where it bends
     assert all(c["exact"]["whole"] for c in picture(state, store).content["curves"])
 
 
@@ -680,7 +774,7 @@ def test_along_n_one_table_serves_every_length():
 def sampled():
     """A state with one round of samples."""
     state, store = start("exp", "decayed", length=64), Store()
-    for count, _ in enumerate(filling.samples(state, store, lambda: None)):
+    for count, _ in enumerate(sampling.samples(state, store, lambda: None)):
         if count == 7:
             break
     return state, store
@@ -704,7 +798,7 @@ def test_samples_tighten_in_place(sampled):
     state, store = sampled
     state = edit(edit(state, "shown", ["exp"]), "x", "beta")  # level: one point, at the marker
     (before,) = picture(state, store).content["curves"][0]["points"]
-    for _ in filling.samples(state, store, lambda: None):
+    for _ in sampling.samples(state, store, lambda: None):
         pass
     (after,) = picture(state, store).content["curves"][0]["points"]
     assert after["u"] == before["u"]
@@ -719,7 +813,7 @@ def test_sampling_is_left_when_the_state_moves_on(sampled):
         raise filling.Left
 
     with pytest.raises(filling.Left):
-        for _ in filling.samples(edit(state, "gamma", 1.7), store, moved):
+        for _ in sampling.samples(edit(state, "gamma", 1.7), store, moved):
             pass
 
 
@@ -732,7 +826,7 @@ def test_sampling_does_not_disturb_the_pictures(sampled):
 
     def work():
         store = Store()
-        for _ in filling.samples(edit(state, "length", 96), store, lambda: None):
+        for _ in sampling.samples(edit(state, "length", 96), store, lambda: None):
             if stop.is_set():
                 return
 
@@ -761,7 +855,31 @@ def test_formulas_of_all_kernels():
     known = (*ALL, mine)
     state, store = initial(known, tuple(kernel.name for kernel in known), "gamma"), Store()
     assert sum(1 for _ in filling.formulas(state, store)) == len(known)
-    assert all("<math" in str(store.formulas.get(name)) for name in NAMES)
+    for name in NAMES:
+        weight, S = store.formulas.get(name) or ("", "")
+        assert "<mi>a</mi>" in weight
+        assert "<mi>S</mi>" in S
+
+
+@pytest.mark.parametrize(
+    ("kernel", "change", "rows"),
+    [
+        ("exp", {}, "long rows"),
+        ("relu2", {"y": "log S", "x": "length"}, "long rows"),
+        ("exp", {"y": "S_n"}, "long rows"),
+        ("nonnegative", {"query": "one-hot"}, "long rows"),
+        ("decayed", {}, "rows of n"),
+        ("decayed", {"rows": "alibi"}, "rows of n"),  # which it does not have
+        ("exp", {"rows": "alibi"}, ""),
+        ("exp", {"rows": "sink-logit"}, ""),
+        ("exp", {"y": "entropy"}, ""),
+        ("decayed", {"y": "participation"}, ""),
+        ("sparsemax", {}, ""),
+    ],
+)
+def test_a_formula_is_that_of_the_curve_or_none(kernel, change, rows):
+    (curve,) = picture(opened(kernel, **change), Store()).content["curves"]
+    assert curve["formula"] == rows
 
 
 # --- no compilation in a tick ------------------------------------------------------------------
@@ -1082,7 +1200,7 @@ def _until(condition, seconds=10):
 @pytest.mark.notebook
 def test_a_formula_found_while_the_hand_moved_is_sent(panel, monkeypatch):
     widget, ask = panel
-    widget._store.formulas.put("exp", "<math>found</math>")
+    widget._store.formulas.put("exp", ("<math>found</math>", ""))
     sent = []
     monkeypatch.setattr(widget, "send", lambda content, buffers=None: sent.append(content))
     ask({"seq": 1, "edits": [["gamma", 1.5]]})

@@ -119,7 +119,7 @@ def test_mixers_without_a_matrix():
     ("mixer", "options", "says"),
     [
         (lambda v: v * v, {}, "linear"),
-        (lambda v: v[..., :3], {}, "must answer"),
+        (lambda v: v[..., :3], {}, "must return"),
         (lambda v: v * np.nan, {}, "NaN"),
         (lambda v: v, {"probes": 4}, "at least 8"),
         (lambda v: v, {"length": 0}, "length"),

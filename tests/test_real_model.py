@@ -119,8 +119,9 @@ def test_real_rows_and_the_laws(data):
 
 def test_the_law_given_the_largest_logit_on_texts_held_back(data):
     rows = data.isel(bos=0).sel(row=slice(TOKENS // 2 + 1, None, 8))
-    S, plain = Rows.of(rows).S, np.log(rows.S_exact_rest.transpose("text", "layer", "head", "row"))
-    found, exact = Law.of(S, held_back(rows)), Law.of(S, plain.values)
+    S, axes = Rows.of(rows).S, ("text", "layer", "head", "row")
+    plain = np.log(rows.S_exact_others.transpose(*axes).values)
+    found, exact = Law.of(S, held_back(rows)), Law.of(S, plain)
     print(found, exact)
     assert 0.98 < found.ratio < 1.02
     assert found.rank > 0.95
@@ -169,11 +170,13 @@ def test_the_command_from_file_to_page(files, tmp_path, command):
     out = tmp_path / "out.nc"
     code, shown, err = command(
         "measure", "--model", path, *options, "--tokens", TOKENS // 2, "--out", out,
-        "--rows", "--report", tmp_path / "page", "--json",
+        "--head-law", "--report", tmp_path / "page", "--json",
     )  # fmt: skip
     assert code == 0, err
     answer = json.loads(shown)
-    assert len(answer["claims"]) == 5
+    assert len(answer["claims"]) == 5 + 6
+    assert answer["head_law"]["laws"]["S_head_others"]["rank"] > 0.9
+    assert (tmp_path / "page" / "head_law.png").exists()
     assert (tmp_path / "page" / "index.html").stat().st_size > 1e5
     with xarray.open_dataset(out) as saved:
         assert saved.sizes["layer"] == 30
@@ -181,4 +184,4 @@ def test_the_command_from_file_to_page(files, tmp_path, command):
     cut.write_bytes(path.read_bytes()[:50_000_000])
     code, _, err = command("measure", "--model", cut, *options, "--out", out)
     assert code == 2
-    assert "cut short" in err
+    assert "incomplete" in err

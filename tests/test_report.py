@@ -1,9 +1,14 @@
 """The report: well-formed, self-contained, accessible, complete, and the same every time."""
 
+import base64
 import itertools
+import json
 import re
 from collections import Counter
+from dataclasses import asdict
 from html.parser import HTMLParser
+from importlib import resources
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,10 +17,11 @@ from sparsity import kernels, report
 from sparsity.errors import InputError
 from sparsity.figures import Plate
 from sparsity.ledger.judging import Claim, Finding
-from sparsity.output import write
-from sparsity.report import formulas, parts
+from sparsity.output import json_text, write
+from sparsity.report import answer, evidence, formulas, labels, parts, saved
 from sparsity.symbolic import derive
 
+FIGURES = Path(__file__).resolve().parents[1] / "figures"
 SVG = """<?xml version="1.0"?>
 <!DOCTYPE svg PUBLIC "-//W3C//DTD SVG 1.1//EN" "http://www.w3.org/Graphics/SVG/1.1/DTD/svg11.dtd">
 <svg xmlns:xlink="http://www.w3.org/1999/xlink" width="9pt" height="9pt" viewBox="0 0 9 9"
@@ -54,6 +60,7 @@ def cell(verdict="agree", log=-1.0, z=-0.7, **parameters):
         z=z,
         detectable=9e-4,
         verdict=verdict,
+        instruments=("exact law", "whole rows"),
     )
 
 
@@ -120,6 +127,9 @@ def checked():
     return Checker(PAGE)
 
 
+_OUTSIDE = r"url\((?!#|\"data:)"
+
+
 def problems(page):
     """What in a page would reach outside it."""
     found = []
@@ -129,11 +139,11 @@ def problems(page):
             if name.split(":")[-1] in {"href", "src", "srcset", "data", "action", "poster"}:
                 if not value.startswith(("#", "data:")):
                     found.append((tag, name, value))
-            elif "//" in value or re.search(r"url\((?!#)", value):
+            elif "//" in value or re.search(_OUTSIDE, value):
                 found.append((tag, name, value))
         if tag in {"script", "iframe", "object", "embed"}:
             found.append((tag, "", ""))
-    if re.search(r"@import|url\((?!#)", page):
+    if re.search(rf"@import|{_OUTSIDE}", page):
         found.append(("style", "", ""))
     return found
 
@@ -153,6 +163,7 @@ def test_page_is_balanced_and_reaches_nothing_outside(checked):
         "<script>1</script>",
         '<p style="background: url(https://a.org/x)"></p>',
         "<style>@import 'x.css';</style>",
+        '<style>@font-face { src: url("https://a.org/x.woff2"); }</style>',
     ],
 )
 def test_a_planted_request_is_seen(planted):
@@ -245,6 +256,146 @@ def test_the_same_arguments_give_the_same_page():
     assert again == PAGE
 
 
+def order(page):
+    """Where the parts of the answer stand, then what must come after it."""
+    return [
+        page.index(part)
+        for part in ('id="svg-overview"', 'id="who"', 'id="refuted"', "<nav", "<math")
+    ]
+
+
+def test_the_answer_comes_before_any_formula():
+    plates = [plate("first"), plate("overview")]
+    page = report.render(plates, crosscheck(cell()), CLAIMS, META)
+    assert order(page) == sorted(order(page))
+    text = " ".join("".join(Checker(page).text).split())
+    assert "Figure 1: Title of overview" in text
+    assert "Figure 2: Title of first" in text
+    planted = page.replace("</h1>", "</h1><math><mi>S</mi></math>")
+    assert order(planted) != sorted(order(planted))
+
+
+def test_the_table_of_who_can_focus():
+    """Each row against what is known of the kernel."""
+    rows = re.findall(r"<tr>(.*?)</tr>", answer.who_can_focus(), re.DOTALL)[1:]
+    found = [re.sub("<[^>]+>", "", row).replace("\u202f", "") for row in rows]
+    assert len(found) == len(kernels.ALL)
+    softmax, relu2, signed, nonnegative, decayed = found
+    assert all("✓ yes" in row for row in (softmax, relu2, nonnegative, decayed))
+    assert "✗ no" in signed
+    assert "at least 652 tokens" in signed  # of 1024: 2/π of them
+    assert "larger spread γ" in softmax
+    assert "γ = 3.64" in softmax
+    assert "lower bias β" in relu2
+    assert "λ = 0.778" in decayed  # (1+λ)/(1−λ) = 8
+
+
+def test_nothing_is_called_refuted_where_nothing_is():
+    page = report.render([], crosscheck(cell()), CLAIMS[:2], META)
+    Checker(page)
+    assert 'id="refuted"' not in page
+    assert "refuted-claim" not in page.split("</style>")[1]
+
+
+def unlinked(page, claims):
+    """Claims that the contents do not link to."""
+    contents = page[page.index("<nav") : page.index("</nav>")]
+    return [r["key"] for i, r in enumerate(claims, 1) if f'href="#claim-{i}"' not in contents]
+
+
+def test_the_contents_link_to_every_claim():
+    assert unlinked(PAGE, CLAIMS) == []
+    assert unlinked(PAGE.replace('<a href="#claim-2">', "<a>"), CLAIMS) == ["refined"]
+
+
+def test_the_font_is_small_free_and_inside():
+    home = resources.files("sparsity.report") / "fonts"
+    font = (home / "math.woff2").read_bytes()
+    assert font[:4] == b"wOF2"
+    assert len(font) <= 60 * 1024
+    assert "SIL OPEN FONT LICENSE Version 1.1" in (home / "OFL.txt").read_text("utf-8")
+    assert base64.b64encode(font).decode() in PAGE
+
+
+def unnamed(claims):
+    """Numbers that the page would call by a raw key."""
+
+    def names(value):
+        if isinstance(value, dict):
+            for key, inside in value.items():
+                yield key
+                yield from names(inside)
+        elif isinstance(value, list):
+            for inside in value:
+                yield from names(inside)
+
+    return {
+        name
+        for record in claims
+        for name in names(record["evidence"]["numbers"])
+        if "_" in name and name not in labels.LABELS and (record["key"], name) not in labels.OWN
+    }
+
+
+def test_every_number_has_words():
+    claims = json.loads((FIGURES / "claims.json").read_text("utf-8"))
+    assert unnamed(claims) == set()
+    claims[0]["evidence"]["numbers"]["cells"][0]["a_raw_key"] = 1.0
+    assert unnamed(claims) == {"a_raw_key"}
+
+
+def test_numbers_are_tables():
+    numbers = {
+        "n": 3,
+        "ok": True,
+        "lengths": [10, 100],
+        "gammas": [0.5],
+        "half_logit": [[1.5, 2.5]],
+        "first_rise": [3.0, -1.0],
+        "due": [3.1, 41.0],
+        "cells": [{"kernel": "exp", "real": {"S": 0.5}}, {"kernel": "relu2", "z": -1.25}],
+        "distances": {"none": [0.1, 0.2]},
+        "at": {"n": 4096},
+    }
+    html = evidence.tables(numbers, "k-border")
+    Checker(html)
+    rows = [
+        re.sub(r"<[^>]+>", " ", row).split() for row in re.findall("<tr>.*?</tr>", html, re.DOTALL)
+    ]
+    for row in (
+        ["row", "length", "n", "3"],
+        ["ok", "yes"],
+        ["0.5", "1.5", "2.5"],
+        ["3", "3.1"],
+        ["exp", "0.5", "—"],
+        ["relu2", "—", "−1.25"],
+        ["none", "0.1", "0.2"],
+        ["row", "length", "n", "4", "096"],
+    ):
+        assert row in rows, row
+    apart = evidence.tables({"first_rise": [1.0], "due": [1.0, 2.0]})  # not the same planes
+    assert "<td>1, 2</td>" in apart
+
+
+def test_a_run_is_read_back_as_it_was():
+    path = FIGURES / "crosscheck.json"
+    found = saved.crosscheck(path)
+    cells = [asdict(cell) for cell in (*found.cells, *found.exact)]
+    assert len(cells) > 300
+    assert json_text(found.summary() | {"cells": cells}) == path.read_text("utf-8")
+    plates = saved.plates(FIGURES)
+    assert plates[0].files["svg"] == (FIGURES / f"{plates[0].name}.svg").read_bytes()
+
+
+def test_a_page_without_its_files_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"relu2\.svg.*sparsity reproduce"):
+        saved.page(tmp_path)
+    (tmp_path / "crosscheck.json").write_text("{")
+    with pytest.raises(InputError, match="is no JSON"):
+        saved.crosscheck(tmp_path / "crosscheck.json")
+    assert [p.name for p in tmp_path.iterdir()] == ["crosscheck.json"]
+
+
 def test_write_is_whole_or_not_at_all(tmp_path):
     path, page = tmp_path / "index.html", report.render([], crosscheck(cell()), CLAIMS, META)
     write(path, page)
@@ -300,10 +451,36 @@ def test_numbers_are_written_for_reading(value, text):
         ("n^(−1/2)", "n<sup>−1/2</sup>"),
         ("Σ_(r≤p) s^r/r!", "Σ<sub>r≤p</sub> s<sup>r</sup>/r!"),
         ("max(β+γε, 0)^p", "max(β+γε, 0)<sup>p</sup>"),
+        ("∫₀^∞ (E e^(−t e^(γε)))ⁿ", "∫₀<sup>∞</sup> (E e<sup>−t e<sup>γε</sup></sup>)ⁿ"),
+        ("Π_{i<d}(1 − σ_i)", "Π<sub>i&lt;d</sub>(1 − σ<sub>i</sub>)"),
+        ("the row's own n", "the row's own n"),
+        ("v_j^(L) & x", "v<sub>j</sub><sup>L</sup> &amp; x"),
+        ("a ^ b_", "a ^ b_"),
     ],
 )
 def test_prose(plain, html):
     assert parts.prose(plain) == html
+
+
+def test_a_transpose_is_raised_alone():
+    assert parts.mathematics("11ᵀV") == "11<sup><i>T</i></sup><i>V</i>"
+
+
+@pytest.mark.parametrize(
+    ("plain", "italic"),
+    [
+        ("S = E|f(β+γε)|", "Sfβγε"),  # not E
+        ("a sink of mass m & value 0 < x", "mx"),  # the article stays upright
+        ("a = Σ_(r≤p) s^r/r!", "arpsrr"),  # not Σ
+        ("E max(q, 0)^p at n", "qpn"),
+        ("n_eff of the row's own n", "nn"),
+    ],
+)
+def test_variables_of_a_formula_are_italic(plain, italic):
+    html = parts.mathematics(plain)
+    Checker(html)
+    assert "".join(re.findall(r"<i>(.)</i>", html)) == italic
+    assert re.sub("</?i>", "", html) == parts.prose(plain)
 
 
 def test_an_svg_without_a_viewbox_is_refused():

@@ -124,7 +124,7 @@ def test_every_law_is_verified(kernel):
     row = Row(kernel, beta=0.0, gamma=1.0)
     names = maps.known(kernel)
     if not names:
-        with pytest.raises(InputError, match="has no exact law to hold samples against"):
+        with pytest.raises(InputError, match="has no exact law to compare samples with"):
             sparsity.verify(row, length=6)
         return
     found = sparsity.verify(row, length=6, detectable=4e-2, seed=1)
@@ -686,7 +686,7 @@ def test_a_map_without_a_law_is_sampled():
     assert "entropy" not in data
     with pytest.raises(InputError, match=r"no exact law of mine is known; use estimate"):
         law(row, length=64)
-    with pytest.raises(InputError, match="has no exact law to hold samples against"):
+    with pytest.raises(InputError, match="has no exact law to compare samples with"):
         sparsity.verify(row, length=64)
 
 

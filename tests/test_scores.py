@@ -493,9 +493,9 @@ REFUSED = (
     (lambda: exact(Row("exp", gamma=1, scores=StudentT(7)), length=4), "use estimate"),
     (lambda: exact(Row("exp", gamma=1, scores=Uniform()), length=4, of="gini"), "use estimate"),
     (lambda: exact(Row("sparsemax", gamma=1, scores=Uniform()), length=4), "Gaussian scores; use"),
-    (lambda: estimate(Row("exp", gamma=1, scores=Uniform()), dim=4), "whole keys are Gaussian"),
+    (lambda: estimate(Row("exp", gamma=1, scores=Uniform()), dim=4), "whole keys give Gaussian"),
     (lambda: estimate(Row("exp", gamma=1, scores=StudentT(9))), "is infinite"),
-    (lambda: derive(Row("exp", gamma=1, scores=Uniform())), "evaluate takes rows"),  # type: ignore[arg-type]
+    (lambda: derive(Row("exp", gamma=1, scores=Uniform())), "use evaluate for a row"),  # type: ignore[arg-type]
 )
 
 

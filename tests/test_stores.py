@@ -1,6 +1,7 @@
 """Sweeps in blocks: the same bits everywhere, and stores that survive whatever ends a run."""
 
 import copy
+import errno
 import hashlib
 import itertools
 import json
@@ -17,11 +18,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import xarray
+from test_executors import Elsewhere
 
 from sparsity import Alibi, Empirical, Kernel, Row, Uniform, kernels, quantities, verify
 from sparsity.errors import InputError, NoClosedForm
-from sparsity.sweeps import parts
-from sparsity.sweeps.curves import sweep
+from sparsity.sweeps import blocks, parts, running
+from sparsity.sweeps.blocks import Blocks
+from sparsity.sweeps.curves import grids_of, sweep
+from sparsity.sweeps.store import Store
+from sparsity.sweeps.variables import Grid
 from sparsity.tasks import ATTEMPTS, Workers, completed
 
 GRID = {"gamma": "0.5:3:3", "beta": "-1,1", "length": "8,32"}
@@ -74,8 +79,8 @@ def test_what_crosses_to_another_process_is_known_there_again():
     every.append(Row("exp", gamma=2, steps=(Alibi(0.01),), scores=Uniform()))
     for one in every:
         assert pickle.loads(pickle.dumps(one)) == one, one
-    for quantity in quantities.ALL:
-        assert pickle.loads(pickle.dumps(quantity)) is quantity
+    for known in (*quantities.ALL, *kernels.known(), *kernels.MAPS):  # laws ask whether it is exp
+        assert pickle.loads(pickle.dumps(known)) is known
     for error in (InputError("gamma", -1, "must be > 0"), NoClosedForm("moment", "of f")):
         assert str(pickle.loads(pickle.dumps(error))) == str(error)
     assert len(every) > 25
@@ -92,9 +97,6 @@ def test_what_is_ones_own_is_copied_and_pickled_by_value():
 
 
 def test_blocks_hold_every_cell_once():
-    from sparsity.sweeps.curves import grids_of
-    from sparsity.sweeps.variables import Grid
-
     lengths = [5, 7, 64, 1000]
     given = {"beta": np.arange(5.0), "gamma": np.arange(1, 8.0), "length": lengths}
     cells = Grid(kernels.exp, (), grids_of(kernels.exp, given))
@@ -165,28 +167,6 @@ def _pid(task):
     return os.getpid()
 
 
-def _die_once(path):
-    if not os.path.exists(path):
-        open(path, "w").close()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return "done"
-
-
-def _die(path):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def test_tasks_of_a_lost_worker_are_done_again_and_a_fatal_one_is_given_up(tmp_path):
-    with Workers(1) as workers:
-        found = list(completed(_die_once, [str(tmp_path / "a"), str(tmp_path / "b")], workers))
-    assert sorted((each.index, each.value) for each in found) == [(0, "done"), (1, "done")]
-
-    lossy = Lossy()
-    (given_up,) = completed(_die, ["x"], lossy)
-    assert isinstance(given_up.error, futures.BrokenExecutor)
-    assert lossy.tries == ATTEMPTS
-
-
 class Lossy(futures.Executor):
     """Every worker of which is lost."""
 
@@ -197,6 +177,13 @@ class Lossy(futures.Executor):
         lost = futures.Future()
         lost.set_exception(futures.BrokenExecutor("gone"))
         return lost
+
+
+def test_a_task_that_is_always_lost_is_given_up():
+    lossy = Lossy()
+    (given_up,) = completed(_pid, ["x"], lossy)
+    assert isinstance(given_up.error, futures.BrokenExecutor)
+    assert lossy.tries == ATTEMPTS
 
 
 def test_an_executor_without_workers_left_is_one_line():
@@ -230,9 +217,78 @@ class Jobs:
         return self.Job(fn(*args))
 
 
-def test_whatever_submits_is_an_executor(whole):
-    found = sweep("exp", of=("n_eff", "participation"), **GRID, **SAMPLED, executor=Jobs())
-    xarray.testing.assert_identical(whole[0], found)
+def brought_back(monkeypatch):
+    """The blocks that the process that was called writes itself."""
+    own, put = [], Store.put
+    monkeypatch.setattr(Store, "put", lambda self, b, *x: own.append(b) or put(self, b, *x))
+    return own
+
+
+def test_whatever_submits_is_an_executor_and_needs_no_disk(whole, tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "seen", lambda token, names: None)
+    own = brought_back(monkeypatch)
+    asked = {"of": ("n_eff", "participation"), **GRID, **SAMPLED}
+    found = sweep("exp", **asked, executor=Jobs(), store=tmp_path / "s")
+    xarray.testing.assert_identical(whole[0], found.load())
+    assert files(tmp_path / "s") == files(whole[2])
+    assert len(own) == len([*(tmp_path / "s" / "manifest").glob("method*")])
+
+
+def test_workers_write_their_own_blocks_and_a_rerun_tidies_up(whole, tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "SECONDS", 0)  # a task for each block: the same bytes
+    monkeypatch.setattr(running, "_TASKS", 10**9)
+    own, tokens, asked = brought_back(monkeypatch), [], {"of": ("n_eff", "participation")}
+    asked |= {**GRID, **SAMPLED, "store": tmp_path / "s", "executor": Elsewhere()}
+
+    def ended(done, total):
+        tokens.extend((tmp_path / "s" / "manifest").glob("*.run"))
+        if done == 11:
+            raise Ended
+
+    with pytest.raises(Ended):
+        sweep("exp", **asked, progress=ended)
+    assert len(set(tokens)) == 1  # by which workers know the store
+    left = [
+        "manifest/.x.json.0a.part",
+        "n_eff_mc/c/0/0.0a.partial",
+        "manifest/0a.run",
+        "n_eff/mine.part",
+    ]
+    for name in left:
+        (tmp_path / "s" / name).write_text("half")
+        os.utime(tmp_path / "s" / name, (0, 0))
+    os.utime(tmp_path / "s" / left[-1])  # of a run beside us: not older than this one
+    os.utime(tmp_path / "s" / left[-1], (2**32, 2**32))
+    sweep("exp", **asked)
+    (tmp_path / "s" / left[-1]).unlink()
+    assert files(tmp_path / "s") == files(whole[2])
+    every = {x.name for x in (tmp_path / "s" / "manifest").glob("method*")}
+    assert len(own) <= 2 * 4 < len(every)  # two of each part at most; workers wrote the others
+
+
+def test_a_block_that_a_worker_cannot_write_is_written_or_refused_here(tmp_path, monkeypatch):
+    asked = {"gamma": "1:3:9", "store": tmp_path / "s", "executor": Elsewhere()}
+    monkeypatch.setattr(parts, "AT_ONCE", 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(Blocks, "keeps", lambda *_: False)
+        assert sweep("exp", **asked).S.notnull().all()
+    sweep("exp", **asked | {"store": tmp_path / "t"})
+    assert files(tmp_path / "s") == files(tmp_path / "t")
+    full = OSError(errno.ENOSPC, "full")
+    with monkeypatch.context() as patch:
+        patch.setattr(blocks, "write", lambda *_: (_ for _ in ()).throw(full))
+        with pytest.raises(InputError, match=r"^store = .*cannot be written \(no space left"):
+            sweep("exp", **asked | {"store": tmp_path / "u"})
+    assert sweep("exp", **asked | {"store": tmp_path / "u"}).S.notnull().all()
+    assert files(tmp_path / "u") == files(tmp_path / "t")
+
+
+def test_a_part_has_no_more_files_than_a_disk_likes(monkeypatch):
+    cells = Grid(kernels.exp, (), grids_of(kernels.exp, {"gamma": np.arange(1, 101.0)}))
+    part = parts.Part("method", None, ("gamma",), 1)
+    assert len(parts.blocks(0, part, cells)) == 100
+    monkeypatch.setattr(parts, "BLOCKS", 7)
+    assert [b.ranges[0][1:] for b in parts.blocks(0, part, cells)][-2:] == [(75, 90), (90, 100)]
 
 
 def test_a_failing_block_is_named_and_the_others_are_kept(tmp_path, monkeypatch):
@@ -240,8 +296,6 @@ def test_a_failing_block_is_named_and_the_others_are_kept(tmp_path, monkeypatch)
     del asked["steps"]
     row = Row("exp", gamma=1, steps=(Alibi(0.1),))
     monkeypatch.setattr(parts, "EACH", 1)
-    from sparsity.sweeps.variables import Grid
-
     right = Grid.exact
 
     def wrong(self, quantity):
@@ -376,9 +430,9 @@ def test_places_that_cannot_hold_a_store(tmp_path):
         sweep("exp", gamma=[1, 2], store="")
 
 
-LINE = (
-    *("sweep", "relu2", "--gamma", "0.5:3:24", "--beta=-1:1:4", "--length", "8,32", "--of"),
-    *("n_eff", "--montecarlo", "--rel-error", "0.1", "--seed", "5", "--json"),
+LINE = (  # sixty blocks of a few hundredths of a second, without JAX, which takes long to start
+    *("sweep", "exp", "--gamma", "0.5:3:40", "--beta=-1:1:12", "--length", "8,64", "--json"),
+    *("--of", "n_eff", "--of", "entropy", "--step", "alibi:0.01"),
 )
 
 
@@ -390,7 +444,7 @@ def started(store, *more):
 def ended(*processes):
     """All of them, to their ends."""
     for process in processes:
-        _, err = process.communicate(timeout=300)
+        _, err = process.communicate(timeout=900)
         assert process.returncode == 0, err
 
 
@@ -406,9 +460,9 @@ def killed_and_run_again(store, workers, kills, generator):
         process.communicate()
         count += process.returncode == -signal.SIGKILL
     process = started(store, *workers)
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=900)
     assert process.returncode == 0, err
-    assert json.loads(out)["sizes"] == {"beta": 4, "gamma": 24, "length": 2}
+    assert json.loads(out)["sizes"] == {"beta": 12, "gamma": 40, "length": 2}
     return count
 
 
@@ -447,3 +501,29 @@ def test_a_full_disk_is_one_line_and_what_is_done_stays(tmp_path):
     assert "cannot be written" in found.stderr
     assert not list(tmp_path.rglob("*.part*"))
     ended(started(tmp_path / "s"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [(), ("--workers", "2")])
+def test_a_full_tmpfs_is_one_line_and_a_larger_one_goes_on(tmp_path, workers):
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(small)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("tmpfs is for root to mount")
+    try:
+        process = started(small / "s", *workers)
+        _, err = process.communicate(timeout=600)
+        assert process.returncode == 2
+        assert (
+            err.strip().splitlines()[-1].endswith("(no space left on device); choose another place")
+        )
+        assert len([x for x in err.splitlines() if x.startswith("sparsity:")]) == 1
+        done = len([*(small / "s" / "manifest").glob("method*")])
+        assert 0 < done < 60
+        subprocess.run(["mount", "-o", "remount,size=30m", str(small)], check=True)
+        ended(started(small / "s", *workers))
+        ended(started(tmp_path / "whole"))
+        assert files(small / "s") == files(tmp_path / "whole")
+    finally:
+        subprocess.run(["umount", str(small)], check=True)

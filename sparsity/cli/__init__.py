@@ -12,48 +12,60 @@ import warnings
 import click
 
 import sparsity
-from sparsity.cli import common
-from sparsity.cli.ask import derive, estimate, eval_, exact, list_
+from sparsity.cli import common, completion, pages
+from sparsity.cli.ask import derive, eval_, exact, list_
 from sparsity.cli.check import claims, verify
 from sparsity.cli.inverse import design
-from sparsity.cli.make import bench, measure, reproduce, sweep
+from sparsity.cli.make import bench, reproduce, sweep
+from sparsity.cli.measuring import measure
+from sparsity.cli.plot import plot
+from sparsity.cli.sampling import estimate
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.interrupts import raised_in_time
 
 __all__ = ["cli", "main"]
 
-_COMMANDS = (
-    list_, derive, eval_, exact, estimate, verify, claims,
-    sweep, design, measure, bench, reproduce,
-)  # fmt: skip
+_SECTIONS = {
+    "Ask": (list_, derive, eval_, exact, estimate, design),
+    "Check": (verify, claims),
+    "Draw and explore": (plot, sweep),
+    "Measure": (measure, bench),
+    "Reproduce": (reproduce,),
+    "Set up": (completion.completion,),
+}
+_EXAMPLES = (
+    ("How sharply softmax focuses when its scores have spread 2", "sparsity eval exp --gamma 2"),
+    ("How many of 4096 tokens it then attends to", "sparsity exact exp --gamma 2 --length 4096"),
+    ("What a command does, with examples", "sparsity exact --help"),
+)
 
 
 @click.group(
+    cls=pages.Commands,
+    sections=_SECTIONS,
+    examples=_EXAMPLES,
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="--json makes a command print one line of JSON. Exit codes: 0 done, 1 a check did not "
+    "agree, 2 bad input, 130 interrupted. NO_COLOR=1 turns colour off. In a notebook, "
+    "sparsity.explore() is a panel with sliders.",
 )
 @click.version_option(sparsity.__version__, prog_name="sparsity")
 def cli() -> None:
     """How sharply can this attention mechanism focus?
 
-    Derives, evaluates, estimates and cross-checks S = E|a| / √(E a²) of attention weights
-    a = f(q·k): small is sparse, 1 is uniform.
+    Weights are a = f(q·k). Their sparsity S = E|a| / √(E a²) is small if a few keys take all, and 1
+    if every key counts the same.
     """
-
-
-for _command in _COMMANDS:
-    cli.add_command(_command)
-
-_COMPLETE = "_SPARSITY_COMPLETE"  # what a shell sets to ask for completions
 
 
 def _complete(instruction: str) -> None:
     """Answer a shell: its script (bash_source) or the completions of a line (bash_complete)."""
     from click.shell_completion import shell_complete
 
-    if shell_complete(cli, {}, "sparsity", _COMPLETE, instruction):
+    if shell_complete(cli, {}, "sparsity", completion.ASKED, instruction):
         fix = "give bash_source, zsh_source or fish_source"
-        raise InputError(_COMPLETE, instruction, fix)
+        raise InputError(completion.ASKED, instruction, fix)
 
 
 def main() -> None:
@@ -61,14 +73,14 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        if os.environ.get(_COMPLETE):
-            return _complete(os.environ[_COMPLETE])
+        if os.environ.get(completion.ASKED):
+            return _complete(os.environ[completion.ASKED])
         with raised_in_time(), warnings.catch_warnings():
             if not sys.warnoptions:  # python -W shows them all
                 # NumPy's remarks on overflow are no answer; a number that fell to them is refused.
                 warnings.simplefilter("ignore", RuntimeWarning)
             # Not cli.main: it would turn a closed pipe into exit code 1, which means disagreement.
-            with cli.make_context("sparsity", sys.argv[1:]) as context:
+            with cli.make_context("sparsity", sys.argv[1:], color=common.colourless()) as context:
                 cli.invoke(context)
     except (InputError, NoClosedForm) as error:
         common.fail(str(error))
@@ -81,7 +93,8 @@ def main() -> None:
         sys.exit(stop.exit_code)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "sparsity"
-        common.fail(f"{error.format_message().rstrip('.')}: see {command} --help")
+        said = error.format_message().rstrip(".")  # which may end in a question
+        common.fail(f"{said}{' See' if said.endswith('?') else ': see'} {command} --help")
     except MemoryError:
         common.fail("not enough memory for these sizes: lower dim or length")
     except BrokenPipeError:  # the reader has left; what Python still holds goes nowhere

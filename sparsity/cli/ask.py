@@ -1,14 +1,13 @@
-"""`list`, `derive`, `eval`, `exact` and `estimate`: what is asked of one kernel or one row."""
+"""`list`, `derive`, `eval` and `exact`: what theory says of one kernel or one row."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import click
 
 import sparsity
-from sparsity.cli import common
+from sparsity.cli import common, completion, grids, pages
 from sparsity.errors import InputError
 
 
@@ -17,10 +16,18 @@ def _weight(kernel: Any) -> str:
     return str(getattr(kernel, "weight", None) or kernel.formula)
 
 
-@click.command("list")
+@click.command(
+    "list",
+    cls=pages.Command,
+    examples=(("All of them, a line each", "sparsity list"),),
+)
 @common.json_option
 def list_(as_json: bool) -> None:
-    """The kernels and maps of whole rows, their weights and their parameters."""
+    """List the kernels, their weights and their parameters.
+
+    A kernel is the weight a = f(s) of one key with score s = q·k. The maps of whole rows, such as
+    sparsemax, stand at the end.
+    """
     from sparsity import kernels
 
     if as_json:
@@ -42,23 +49,41 @@ def list_(as_json: bool) -> None:
         return
     for k in (*kernels.known(), *kernels.MAPS):
         options = " ".join(f"--{p.name.replace('_', '-')}" for p in k.parameters)
-        click.echo(f"{k.name:14} {k.title:24} {options:24} a = {_weight(k)}")
+        click.echo(f"{k.name:14} {k.title:24} {options:33} a = {_weight(k)}")
 
 
-@click.command()
-@common.kernel_argument
+@click.command(
+    cls=pages.Command,
+    examples=(
+        ("Squared ReLU", "sparsity derive relu2"),
+        ("Softmax, to paste into an article", "sparsity derive exp --format latex"),
+        ("A formula of your own", 'sparsity derive "s**3" --max-seconds 20'),
+    ),
+)
+@click.argument(
+    "kernel",
+    metavar="KERNEL|FORMULA",
+    cls=pages.Argument,
+    about="A name from `sparsity list`, or a formula of the score s.",
+    shell_complete=completion.elementwise_names,
+)
 @click.option(
     "--format",
     "style",
     default="text",
     metavar="text|latex",
-    help="How to print.",
-    shell_complete=common.offering("text", "latex"),
+    help="How to print (default text).",
+    shell_complete=completion.offering("text", "latex"),
 )
-@click.option("--max-seconds", metavar="T", default="60", help="The longest it may take.")
+@click.option(
+    "--max-seconds", metavar="T", default="60", help="Give up after T seconds (default 60)."
+)
 @common.json_option
 def derive(kernel: str, style: str, max_seconds: str, as_json: bool) -> None:
-    """Derive S of KERNEL symbolically: moments, S, limits and leading asymptotics."""
+    """Derive S of a kernel symbolically, with its limits.
+
+    Prints the moments E|a| and E a², S in closed form, its limits and its leading asymptotics.
+    """
     if style not in ("text", "latex"):
         raise InputError("format", style, "choose text or latex")
     found = sparsity.derive(kernel, max_seconds=common.number("max_seconds", max_seconds))
@@ -131,7 +156,16 @@ def _long_rows(asked: Any, as_json: bool) -> None:
     click.echo(f"         {found.method}, relative error ≤ {float(found.error_bound):.1e}")
 
 
-@click.command("eval")
+@click.command(
+    "eval",
+    cls=pages.Command,
+    examples=(
+        ("Softmax whose scores have spread 2", "sparsity eval exp --gamma 2"),
+        ("The same in rows of 4096 tokens", "sparsity eval exp --gamma 2 --length 4096"),
+        ("A kernel of your own", 'sparsity eval "log(1+exp(s))" --beta 0 --gamma 2'),
+        ("Softmax with ALiBi", "sparsity eval exp --gamma 2 --length 4096 --step alibi:0.01"),
+    ),
+)
 @common.kernel_argument
 @common.with_parameters
 @common.steps_option
@@ -140,12 +174,15 @@ def _long_rows(asked: Any, as_json: bool) -> None:
 def eval_(
     kernel: str, steps: tuple[str, ...], of: str | None, as_json: bool, **options: Any
 ) -> None:
-    """Evaluate S of KERNEL, the limit of long rows; with --length also the law of rows of n.
+    """Evaluate S of a kernel, and of its rows of n tokens.
 
-    With --of the limit of another quantity: of the entropy of softmax, ln n − γ²/2.
+    S is the limit of long rows. With --length the answer also has the exact means over rows of n
+    tokens: of n_eff, and of their own S, shown as E S_n. With --of it is the limit of another
+    quantity, such as entropy.
 
-    For score kernels --decay with --length is for rows of retention, as --step decay:DECAY.
+    --decay with --length means rows of retention, as --step decay:DECAY does.
     """
+    grids.refuse("eval", kernel, options, steps, of)
     from sparsity.cli.asked import ask
 
     asked = ask(kernel, common.given(options), steps, of, limit=True)
@@ -171,7 +208,17 @@ def eval_(
         click.echo("\n".join(_rows_text(rows)))
 
 
-@click.command()
+@click.command(
+    cls=pages.Command,
+    examples=(
+        ("Tokens that softmax attends to", "sparsity exact exp --gamma 2 --length 64,1024,16384"),
+        ("The mean entropy", "sparsity exact exp --gamma 2 --length 1024 --of entropy"),
+        (
+            "The mass on a sink of logit 8",
+            "sparsity exact exp --gamma 2 --length 99 --step sink-logit:8 --of sink_mass",
+        ),
+    ),
+)
 @common.kernel_argument
 @common.with_parameters
 @common.steps_option
@@ -180,15 +227,17 @@ def eval_(
 def exact(
     kernel: str, steps: tuple[str, ...], of: str | None, as_json: bool, **options: Any
 ) -> None:
-    """The mean of a quantity over rows of --length N tokens, exactly; n_eff by default.
+    """Compute the exact mean of a quantity over rows of n tokens.
 
-    --length also takes a list N,N,…: values and bounds are then lists in the same order.
+    The quantity is n_eff unless --of names another. --length is required, and takes a list N,N,…;
+    with --json the values and bounds are then lists in the same order.
     """
+    grids.refuse("exact", kernel, options, steps, of)
     from sparsity.cli.asked import ask
 
     lengths = [text for text in (options["length"] or "").split(",") if text.strip()]
     if not lengths:
-        raise InputError("length", options["length"], "give the row length n, or n,n,…")
+        raise InputError("length", options["length"], "give the row length n, or a list n,n,…")
     each = [
         ask(kernel, common.given(options | {"length": n}), steps, "n_eff" if of is None else of)
         for n in lengths
@@ -209,84 +258,3 @@ def exact(
     for n, value, bound in zip(ns, law.value.flat, law.error_bound.flat, strict=True):
         click.echo(f"{n:>12}  {value:<18.12g}  {bound:.1e}")
     click.echo(f"    {law.method}")
-
-
-def _sampled_text(asked: Any, found: Any, line: str) -> str:
-    """An estimate beside its theory, for people."""
-    shown, (low, high) = asked.shown, found.ci95
-    return (
-        f"{asked.text()}\n"
-        f"{shown} = {found.value:.8g} ± {found.stderr:.2g}    "
-        f"95 % interval [{low:.8g}, {high:.8g}]\n"
-        f"    {shown} = {asked.definition}\n"
-        f"    {found.method}: {found.samples:.4g} samples, effective {found.ess:.4g}, "
-        f"{found.dtype} on {found.device}, {found.seconds:.2f} s, seed {found.seed}\n"
-        f"    stopped: {found.stopped}\n"
-        f"{line}"
-    )
-
-
-def _sampled(asked: Any, found: Any, theory: dict[str, Any]) -> dict[str, Any]:
-    """An estimate beside its theory, in JSON's types; what is no S has no S."""
-    of_S = {"S": found.S, "log_S": found.log_S} if found.quantity == "S" else {}
-    hidden = {"dof", "length"}
-    value = of_S | {name: each for name, each in asdict(found).items() if name not in hidden}
-    value |= {"trusted": found.trusted}
-    return value | asked.described() | {"n": asked.length} | theory
-
-
-def _settings(options: dict[str, Any]) -> dict[str, Any]:
-    """How to sample, out of all options."""
-    read = {
-        name: common.number(name, options.pop(name))
-        for name in ("rel_error", "max_samples", "max_seconds")
-    }
-    read["seed"] = common.number("seed", options.pop("seed"), int)
-    return read | {"method": options.pop("method"), "dtype": options.pop("dtype")}
-
-
-@click.command()
-@common.kernel_argument
-@common.with_parameters
-@common.steps_option
-@common.of_option
-@click.option("--rel-error", metavar="E", default="1e-3", help="Relative standard error to reach.")
-@click.option("--max-samples", metavar="N", default="1e9", help="Most draws to spend.")
-@click.option("--max-seconds", metavar="T", default="inf", help="Most wall time to spend.")
-@click.option(
-    "--method",
-    metavar="NAME",
-    help="stratified (default) or plain, for scalar draws.",
-    shell_complete=common.offering("stratified", "plain"),
-)
-@click.option(
-    "--dtype",
-    metavar="TYPE",
-    help="float64 (default) or float32.",
-    shell_complete=common.offering("float64", "float32"),
-)
-@common.seed_option
-@common.json_option
-def estimate(
-    kernel: str, steps: tuple[str, ...], of: str | None, as_json: bool, **options: Any
-) -> None:
-    """Estimate S of KERNEL by Monte Carlo, or another quantity of its rows, beside its theory.
-
-    For score kernels --dim draws whole keys, --length whole rows, --decay retention rows.
-    """
-    settings = _settings(options)
-    from sparsity.cli.asked import ask
-
-    asked = ask(kernel, common.given(options), steps, of)
-    common.use_float64()
-    with common.progress("sampling") as report:
-        found = asked.estimate(**settings, progress=report)
-    if found.warning:
-        click.echo(f"sparsity: warning: {found.warning}", err=True)
-    theory, line = asked.beside(found)
-    if as_json:
-        common.print_json(_sampled(asked, found, theory))
-    else:
-        click.echo(_sampled_text(asked, found, line))
-    if found.stopped == "interrupted":
-        common.fail("interrupted; the estimate so far is valid", code=130)

@@ -8,21 +8,38 @@ from typing import Any
 import click
 
 import sparsity
-from sparsity.cli import common
+from sparsity.cli import common, completion, executors, pages
 from sparsity.errors import InputError
 
 
-@click.command()
-@click.argument("kernels", metavar="[KERNEL …]", nargs=-1, shell_complete=common.kernel_names)
+@click.command(
+    cls=pages.Command,
+    examples=(
+        ("The whole reference grid, in one or two minutes", "sparsity verify"),
+        ("Only the cells of one kernel", "sparsity verify relu2"),
+        (
+            "A row of your own",
+            "sparsity verify exp --gamma 1 --length 64 --step alibi:0.01",
+        ),
+    ),
+)
+@click.argument(
+    "kernels",
+    metavar="[KERNEL …]",
+    nargs=-1,
+    cls=pages.Argument,
+    about="Names from `sparsity list` (default: all of the reference grid).",
+    shell_complete=completion.kernel_names,
+)
 @common.with_parameters
 @common.steps_option
 @click.option(
     "--detectable",
     metavar="E",
-    help="Relative error that every cell must be able to see (default 1e-3).",
+    help="Smallest relative error that every comparison must be able to see (default 1e-3).",
 )
 @common.seed_option
-@common.executor_options
+@executors.executor_options
 @common.json_option
 def verify(
     kernels: tuple[str, ...],
@@ -33,10 +50,12 @@ def verify(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Cross-check every route against every other; exit 1 if any cell does not agree.
+    """Check formulas, quadrature and sampling against each other.
 
-    Over the reference grid; or, of one KERNEL with its parameters, every pair of instruments that
-    applies to that row of --length N tokens with its --step.
+    Without parameters it goes through the reference grid. With one KERNEL, its parameters, --length
+    and --step it checks that row by every pair of methods that applies to it.
+
+    The exit code is 1 if any comparison does not agree.
     """
     import time
 
@@ -56,7 +75,7 @@ def verify(
     if as_json:
         common.print_json(described | found.summary() | {"seconds": seconds})
     else:
-        click.echo((f"{asked.text()}\n" if asked is not None else "") + found.text())
+        common.say((f"{asked.text()}\n" if asked is not None else "") + found.text())
     if not found.agree:
         sys.exit(1)
 
@@ -67,7 +86,7 @@ def _row(kernels: tuple[str, ...], options: dict[str, Any], steps: tuple[str, ..
         return None
     if len(kernels) != 1:
         name, value = next(iter(options.items()), ("step", " ".join(steps)))
-        raise InputError(name, value, "belongs to a row of one kernel; name that kernel")
+        raise InputError(name, value, "is a parameter of one row; name one kernel before it")
     from sparsity.cli.asked import ask
 
     asked = ask(kernels[0], options, steps)
@@ -75,17 +94,27 @@ def _row(kernels: tuple[str, ...], options: dict[str, Any], steps: tuple[str, ..
     return asked
 
 
-@click.command()
+@click.command(
+    cls=pages.Command,
+    examples=(
+        ("All of them, in about a minute", "sparsity claims"),
+        ("With the numbers behind each verdict", "sparsity claims --json"),
+    ),
+)
 @common.seed_option
 @common.json_option
 def claims(seed: str, as_json: bool) -> None:
-    """Judge the claims of the sources by computation."""
+    """Judge the published claims by computation.
+
+    Each claim gets a verdict, confirmed, refined or refuted, with the findings it follows from.
+    """
     from sparsity import ledger
 
     common.compile_quickly()
     common.use_float64()
-    judged = sparsity.claims(seed=common.number("seed", seed, int))
+    with common.progress("claims") as report:
+        judged = sparsity.claims(seed=common.number("seed", seed, int), progress=report)
     if as_json:
         common.print_json(judged)
     else:
-        click.echo(ledger.table(judged))
+        common.say(ledger.table(judged))

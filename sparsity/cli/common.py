@@ -1,10 +1,11 @@
-"""What the commands share: options, completion, reading and printing. Nothing heavy is imported."""
+"""What the commands share: options, reading and printing. Nothing heavy is imported."""
 
 from __future__ import annotations
 
 import functools
-import importlib
 import json
+import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,57 +13,30 @@ from typing import Any, NoReturn
 
 import click
 
+from sparsity.cli import completion, pages
 from sparsity.errors import InputError
 from sparsity.output import plain
 
-_PARAMETERS = {
-    "beta": "bias β = q·μ, any real number",
-    "gamma": "spread γ = σ‖q‖ > 0",
-    "decay": "decay λ in (0, 1]",
-    "ratio": "noise-to-signal ratio σ̃/μ̃ > 0 of a feature",
-    "dim": "dimension d ≥ 1",
-    "query": "query family: uniform, one-hot or half-normal",
-    "length": "row length n ≥ 1",
-    "gamma2": "spread γ₂ > 0 of the second score of differential attention",
-    "rho": "correlation ρ in [-1, 1] of its scores",
-    "mix": "share λ ≥ 0 of its second map",
-    "gate": "bias b of forgetting gates σ(b + cε)",
-    "gate_spread": "spread c ≥ 0 of their bias",
-    "sigma": "spread σ > 0 of an entry of a Performer's keys",
-    "features": "random features m ≥ 1",
+PARAMETERS = {
+    "beta": "Bias β = q·μ of the scores, any real number.",
+    "gamma": "Spread γ = σ‖q‖ > 0 of the scores.",
+    "length": "Row length n ≥ 1, in tokens.",
+    "decay": "Decay λ in (0, 1].",
+    "ratio": "nonnegative: noise-to-signal ratio σ̃/μ̃ > 0 of a feature.",
+    "query": "nonnegative: query family, uniform, one-hot or half-normal.",
+    "dim": "Dimension d ≥ 1 of keys and queries.",
+    "gamma2": "differential: spread γ₂ > 0 of the second scores.",
+    "rho": "differential: correlation ρ in [-1, 1] of the two scores.",
+    "mix": "differential: share λ ≥ 0 of the second map.",
+    "gate": "forgetting: bias b of the gates σ(b + cε).",
+    "gate_spread": "forgetting: spread c ≥ 0 of that bias.",
+    "sigma": "performer: spread σ > 0 of an entry of the keys.",
+    "features": "performer: number of random features m ≥ 1.",
 }
 
 
-def offering(*words: str) -> Callable[..., list[str]]:
-    """What the shell is to offer: those of the words that begin with what was typed."""
-    return lambda context, parameter, typed: [word for word in words if word.startswith(typed)]
-
-
-def members(module: str) -> Callable[..., list[str]]:
-    """What the shell is to offer: those members of a module's ALL, read when it is asked."""
-
-    def offer(context: Any, parameter: Any, typed: str) -> list[str]:
-        names = [each.name for each in importlib.import_module(module).ALL]
-        return offering(*names)(context, parameter, typed)
-
-    return offer
-
-
-def _step_names(context: Any, parameter: Any, typed: str) -> list[str]:
-    from sparsity.rows import steps
-
-    return offering(*(f"{name}:" for name in steps.typed()))(context, parameter, typed)
-
-
-def kernel_names(context: Any, parameter: Any, typed: str) -> list[str]:
-    """What the shell is to offer for a kernel."""
-    from sparsity import kernels
-
-    return offering(*(kernel.name for kernel in kernels.known()))(context, parameter, typed)
-
-
-def _steps_help() -> str:
-    """How each step is typed, read from its fields."""
+def _steps_list() -> list[tuple[str, str]]:
+    """How each step is typed, read from its fields, and what it does."""
     from dataclasses import MISSING, fields
 
     from sparsity.rows import steps
@@ -72,48 +46,47 @@ def _steps_help() -> str:
         needed = [x.name.upper() for x in fields(step) if x.default is MISSING]
         other = [x.name.upper() for x in fields(step) if x.default is not MISSING]
         inner = f"[{',' if needed else ':'}{','.join(other)}]" if other else ""
-        shown.append(f"{name}{':' if needed else ''}{','.join(needed)}{inner}")
-    return "A step along the sequence; may be repeated, in order: " + ", ".join(shown) + "."
+        typed = f"{name}{':' if needed else ''}{','.join(needed)}{inner}"
+        shown.append((typed, completion.about(step)))
+    return shown
 
 
-def _of_help() -> str:
+def _quantities_list() -> list[tuple[str, str]]:
     from sparsity import quantities
 
-    known = [f"{q.name}, {q.title}" for q in (*quantities.ALL, *quantities.OF_MAPS)]
-    known += [f"{each.name}:{each.symbol}, {each.title}" for each in quantities.FAMILIES]
-    return "The quantity: " + "; ".join(known) + "."
+    known = [(q.name, q.title) for q in (*quantities.ALL, *quantities.OF_MAPS)]
+    known += [(f"{each.name}:{each.symbol}", each.title) for each in quantities.FAMILIES]
+    return known
 
 
-class ReadLater(click.Option):
-    """An option whose help is read from the library, and only when it is asked for."""
-
-    def __init__(self, *declarations: Any, read: Callable[[], str], **attributes: Any) -> None:
-        super().__init__(*declarations, **attributes)
-        self._read = read
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        self.help = self._read()
-        return super().get_help_record(ctx)
-
-
-kernel_argument = click.argument("kernel", metavar="KERNEL|FORMULA", shell_complete=kernel_names)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
-seed_option = click.option("--seed", metavar="K", default="0", help="Seed (default 0).")
+kernel_argument = click.argument(
+    "kernel",
+    metavar="KERNEL|FORMULA",
+    cls=pages.Argument,
+    about='A name from `sparsity list`, or a formula of the score s: "log(1+exp(s))".',
+    shell_complete=completion.kernel_names,
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+seed_option = click.option(
+    "--seed", metavar="K", default="0", help="Seed of random numbers (default 0)."
+)
 _step_option = click.option(
     "--step",
     "steps",
     multiple=True,
     metavar="STEP",
-    cls=ReadLater,
-    read=_steps_help,
-    shell_complete=_step_names,
+    cls=pages.Listed,
+    help="A step along the sequence, from the list below; repeat it for several, in order.",
+    list_heading="Steps (--step)",
+    read=_steps_list,
+    shell_complete=completion.step_names,
 )
 _scores_option = click.option(
     "--scores",
     metavar="LAW",
-    help="The law of the scores, Gaussian by default: uniform, t:DEGREES, "
+    help="Law of the scores (default Gaussian): uniform, t:DEGREES, "
     "mixture:SHARE,MEAN,DEVIATION;…, or a file with a sample of scores (.npy, .txt, .csv).",
-    shell_complete=offering("uniform", "t:", "mixture:"),
+    shell_complete=completion.offering("uniform", "t:", "mixture:"),
 )
 
 
@@ -132,28 +105,43 @@ def steps_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return _scores_option(_step_option(with_scores))
 
 
-_OF = {
+_OF: dict[str, Any] = {
     "metavar": "QUANTITY",
-    "cls": ReadLater,
-    "read": _of_help,
-    "shell_complete": members("sparsity.quantities"),
+    "cls": pages.Listed,
+    "list_heading": "Quantities (--of)",
+    "read": _quantities_list,
+    "shell_complete": completion.quantity_names,
 }
-of_option = click.option("--of", **_OF)
-several_of_option = click.option("--of", multiple=True, **_OF)
+of_option = click.option("--of", help="The quantity, from the list below.", **_OF)
+several_of_option = click.option(
+    "--of",
+    multiple=True,
+    help="The quantity, from the list below; several as a,b or by repeating it.",
+    **_OF,
+)
 
 
 def with_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
     """The command with an option for each parameter of a kernel or its rows."""
-    for name, meaning in reversed(_PARAMETERS.items()):
-        offered = offering("uniform", "one-hot", "half-normal") if name == "query" else None
-        typed = f"--{name.replace('_', '-')}"
-        option = click.option(typed, metavar=name.upper(), help=meaning, shell_complete=offered)
-        command = option(command)
+    for name, meaning in reversed(PARAMETERS.items()):
+        queries = completion.offering("uniform", "one-hot", "half-normal")
+        command = click.option(
+            f"--{name.replace('_', '-')}",
+            cls=pages.OfKernel,
+            metavar="FAMILY" if name == "query" else "VALUE",
+            help=meaning,
+            shell_complete=queries if name == "query" else None,
+        )(command)
     return command
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
+
+
+def listed(of: tuple[str, ...]) -> list[str]:
+    """The quantities of lists; "n_eff,pq_index:1,2" are two: no name begins with a digit."""
+    return [name for names in of for name in re.split(r",(?![\d.])", names)]
 
 
 def refuse_dim(asked: Any, options: dict[str, Any]) -> None:
@@ -179,6 +167,26 @@ def number(name: str, text: str, kind: type = float) -> Any:
     return reading.whole(text, name) if kind is int else reading.number(text, name)
 
 
+_VERDICTS = {
+    **dict.fromkeys(("CONFIRMED", "confirmed", "AGREE"), "green"),
+    **dict.fromkeys(("REFINED", "refined", "not enough evidence"), "yellow"),
+    **dict.fromkeys(("REFUTED", "refuted", "NOT IN AGREEMENT", "disagree"), "red"),
+}
+_VERDICT = re.compile(rf"^(\s*(?:\d+  )?)({'|'.join(_VERDICTS)})(?=\s*$|:| )", re.MULTILINE)
+
+
+def say(text: str) -> None:
+    """Print text for people: verdicts that begin a line in colour, where stdout is a terminal."""
+    painted = _VERDICT.sub(lambda m: m[1] + click.style(m[2], fg=_VERDICTS[m[2]]), text)
+    click.echo(painted)  # which takes the colour out again for a file or a pipe
+
+
+def colourless() -> bool | None:
+    """False, which is no colour, where the environment asks for none; None where click may tell."""
+    wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return None if wanted else False
+
+
 def print_json(value: Any) -> None:
     """One JSON value on stdout."""
     click.echo(json.dumps(plain(value), ensure_ascii=False, allow_nan=False))
@@ -189,7 +197,7 @@ def show(found: Any, as_json: bool) -> None:
     if as_json:
         print_json(found.summary())
     else:
-        click.echo(found.text())
+        say(found.text())
 
 
 @contextmanager
@@ -204,59 +212,6 @@ def progress(label: str) -> Iterator[Callable[[int, int], None]]:
             bar.update(done - bar.n)
 
         yield report
-
-
-def _with_executor(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command with options for where its blocks are computed, opened as `executor`."""
-
-    @functools.wraps(command)
-    def run(*args: Any, workers: str | None, scheduler: str | None, **rest: Any) -> Any:
-        with _opened(workers, scheduler) as executor:
-            return command(*args, executor=executor, **rest)
-
-    return run
-
-
-def executor_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--workers` and `--scheduler`."""
-    command = _with_executor(command)
-    command = click.option(
-        "--scheduler", metavar="ADDRESS", help="Of a Dask scheduler, such as tcp://host:8786."
-    )(command)
-    return click.option("--workers", metavar="N", help="Processes to compute in (default: one).")(
-        command
-    )
-
-
-@contextmanager
-def _opened(workers: str | None, scheduler: str | None) -> Iterator[Any]:
-    """What runs the tasks: processes of this machine, those of a Dask scheduler, or nothing."""
-    if workers is not None and scheduler is not None:
-        raise InputError("workers", workers, "a Dask scheduler has its own; give one of the two")
-    if workers is not None:
-        from sparsity.tasks import Workers
-
-        with Workers(number("workers", workers, int)) as pool:
-            yield pool
-    elif scheduler is not None:
-        with _client(scheduler) as client, client.get_executor() as pool:
-            yield pool
-    else:
-        yield None
-
-
-def _client(scheduler: str) -> Any:
-    try:
-        dask = importlib.import_module("distributed")
-        addressing = importlib.import_module("distributed.comm.addressing")
-    except ImportError:
-        fix = "Dask is not installed: pip install 'sparsity[dask]'"
-        raise InputError("scheduler", scheduler, fix) from None
-    try:
-        addressing.get_address_host_port(scheduler)  # a client that has begun takes 20 s to give up
-        return dask.Client(scheduler, timeout=10, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise InputError("scheduler", scheduler, f"cannot be reached: {error}") from None
 
 
 def fail(message: str, code: int = 2) -> NoReturn:
@@ -280,7 +235,6 @@ def compile_quickly() -> None:
     What is set already is left alone.
     """
     import importlib.metadata
-    import os
 
     if importlib.metadata.version("jaxlib").startswith("0.10."):  # XLA dies of a flag it has not
         os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")

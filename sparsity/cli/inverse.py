@@ -7,14 +7,14 @@ from typing import Any
 import click
 
 import sparsity
-from sparsity.cli import common
+from sparsity.cli import common, completion, pages
 from sparsity.errors import InputError
 
 
 def _free_help() -> str:
     from sparsity.inversion import free
 
-    return f"What is solved for: {', '.join(each.name for each in free.ALL)}."
+    return f"What to solve for: {', '.join(each.name for each in free.ALL)}."
 
 
 def _target(n_eff: str | None, sink_mass: str | None, of: str | None, value: str | None) -> Any:
@@ -49,35 +49,65 @@ def _designed(
         return sparsity.design(row, length=n, free=free, **aim)
     if free is None and "sink_mass" in aim:
         if "gamma" not in held:
-            raise InputError("gamma", None, "--sink-mass needs --gamma")
+            raise InputError("gamma", None, "--sink-mass needs it; give --gamma")
         if kernel != "exp":
-            fix = "--sink-mass is for a sink among softmax logits: exp; else give --step, --free"
+            fix = (
+                "--sink-mass is for a sink among softmax logits; use exp, or give --step and --free"
+            )
             raise InputError("kernel", kernel, fix)
     return sparsity.design(kernel, length=n, free=free, **aim, **held)
 
 
-@click.command()
-@click.argument("name", metavar="[KERNEL]", required=False, shell_complete=common.kernel_names)
+@click.command(
+    cls=pages.Command,
+    examples=(
+        (
+            "The spread at which softmax attends to 8 of 4096",
+            "sparsity design --length 4096 --n-eff 8",
+        ),
+        ("The bias of squared ReLU", "sparsity design relu2 --length 4096 --n-eff 8 --gamma 1"),
+        (
+            "The logit of a sink that takes half of the mass",
+            "sparsity design --length 4096 --sink-mass 0.5 --gamma 1",
+        ),
+        (
+            "The slope of ALiBi",
+            "sparsity design --length 99 --n-eff 8 --gamma 1 --step alibi:1 --free slope",
+        ),
+    ),
+)
+@click.argument(
+    "name",
+    metavar="[KERNEL]",
+    required=False,
+    cls=pages.Argument,
+    about="A name from `sparsity list`, or a formula of the score s (default exp).",
+    shell_complete=completion.kernel_names,
+)
 @click.option(
     "--kernel",
     metavar="KERNEL",
-    shell_complete=common.kernel_names,
-    help="The same; exp by default.",
+    shell_complete=completion.kernel_names,
+    help="KERNEL, as an option.",
 )
-@click.option("--length", required=True, metavar="N", help="Row length n.")
-@click.option("--n-eff", metavar="M", help="Effective number of tokens wanted.")
-@click.option("--sink-mass", metavar="P", help="Instead: mean mass wanted on a sink, in (0, 1).")
+@click.option("--length", required=True, metavar="N", help="Row length n, in tokens.")
+@click.option("--n-eff", metavar="M", help="Wanted number of attended tokens, 1 < M < N.")
+@click.option(
+    "--sink-mass", metavar="P", help="Wanted mean mass on a sink, in (0, 1), instead of --n-eff."
+)
 @common.of_option
-@click.option("--value", metavar="V", help="Instead of --n-eff: with --of, the value wanted.")
+@click.option(
+    "--value", metavar="V", help="Wanted value of the quantity of --of, instead of --n-eff."
+)
 @click.option(
     "--free",
     metavar="NAME",
-    cls=common.ReadLater,
+    cls=pages.ReadLater,
     read=_free_help,
-    shell_complete=common.members("sparsity.inversion.free"),
+    shell_complete=completion.members("sparsity.inversion.free"),
 )
-@click.option("--beta", metavar="BETA", help="Hold the bias at this value.")
-@click.option("--gamma", metavar="GAMMA", help="Hold the spread at this value.")
+@click.option("--beta", metavar="VALUE", help="Hold the bias of the scores at this value.")
+@click.option("--gamma", metavar="VALUE", help="Hold the spread of the scores at this value.")
 @common.steps_option
 @common.json_option
 def design(
@@ -89,16 +119,21 @@ def design(
     as_json: bool,
     **options: str | None,
 ) -> None:
-    """Find the parameter that gives the wanted focus, and how it must grow with length.
+    """Find the parameter that gives the focus you want.
 
-    exp: the spread γ, or at a given --gamma the scale s of γ·s·ln n. relu2: the bias β, or at a
-    given --beta the spread. decayed: the decay λ. --sink-mass with --gamma: the sink's logit. With
-    --step the spread γ; --free names any other.
+    Also tells how that parameter must grow with length. What is solved for:
+
+    \b
+    exp          the spread γ; with --gamma the scale s of scores γ·s·ln n
+    relu2        the bias β; with --beta the spread γ
+    decayed      the decay λ
+    --sink-mass  the logit of the sink, at the --gamma you give
+    --step       the spread γ, or what --free names
     """
     from sparsity.kernels.parameters import LENGTH
 
     if name is not None and kernel not in (None, name):
-        raise InputError("kernel", kernel, f"{name} was given besides; give one of them")
+        raise InputError("kernel", kernel, f"the argument says {name}; give only one of them")
     beta, gamma = options.pop("beta"), options.pop("gamma")
     wanted, value = _target(**options)
     held = {

@@ -1,4 +1,4 @@
-"""`sweep`, `reproduce`, `measure` and `bench`: what makes files or takes its time."""
+"""`sweep`, `reproduce` and `bench`: what makes files or takes its time."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any
 import click
 
 import sparsity
-from sparsity.cli import common
+from sparsity.cli import common, completion, executors, pages
 from sparsity.errors import InputError
-from sparsity.output import netcdf, refuse_unwritable
 
 
 def _row(kernel: str, steps: tuple[str, ...], grids: dict[str, str]) -> Any:
@@ -25,26 +24,45 @@ def _row(kernel: str, steps: tuple[str, ...], grids: dict[str, str]) -> Any:
     return Row(kernel, steps=tuple(map(parse, steps)), **first)
 
 
-def _listed(of: tuple[str, ...]) -> list[str]:
-    """The quantities of lists; "n_eff,pq_index:1,2" are two: no name begins with a digit."""
-    return [name for names in of for name in re.split(r",(?![\d.])", names)]
-
-
-@click.command()
+@click.command(
+    cls=pages.Command,
+    examples=(
+        ("S against the spread", "sparsity sweep exp --gamma 0.1:10:50:log --out exp.nc"),
+        (
+            "Three biases, each cell also by Monte Carlo",
+            "sparsity sweep relu2 --beta -1,0,1 --gamma 1 --montecarlo --out relu2.nc",
+        ),
+        (
+            "n_eff and entropy against length",
+            "sparsity sweep exp --gamma 2 --length 64,99 --of n_eff,entropy --out rows.nc",
+        ),
+    ),
+)
 @common.kernel_argument
 @common.with_parameters
 @common.steps_option
 @common.several_of_option
-@click.option("--out", metavar="FILE.nc", help="The netCDF file to write.")
+@click.option(
+    "--out",
+    metavar="FILE",
+    help="The file to write: .nc, .zarr or .csv.",
+    shell_complete=completion.files,
+)
 @click.option(
     "--store",
     metavar="DIR",
-    help="Keep results there as they come, in Zarr; the same command goes on from them.",
+    help="Keep results in this Zarr folder as they come; the same command continues from them.",
+    shell_complete=completion.folders,
 )
 @click.option("--montecarlo", is_flag=True, help="Also estimate every cell by sampling.")
-@click.option("--rel-error", metavar="E", default="1e-3", help="For it to reach (default 1e-3).")
+@click.option(
+    "--rel-error",
+    metavar="E",
+    default="1e-3",
+    help="Relative standard error of each estimate (default 1e-3).",
+)
 @common.seed_option
-@common.executor_options
+@executors.executor_options
 @common.json_option
 def sweep(
     kernel: str,
@@ -59,18 +77,19 @@ def sweep(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Evaluate S of KERNEL, or quantities of its rows, over grids; save a labelled netCDF file.
+    """Evaluate quantities over grids of parameters, into a file.
 
-    A grid is start:stop:count, start:stop:count:log, or a list a,b,c. Without --of it is the limit
-    S of long rows, and with --length n_eff; --of may be repeated, or take a list. Give --out,
-    --store, or both.
+    Every parameter takes one value, a list a,b,c, or a range start:stop:count, with :log at its end
+    for logarithmic spacing. Without --of the quantity is S of long rows; with --length it is n_eff.
+
+    Give --out, --store, or both. The file has named axes; xarray opens .nc and .zarr.
     """
-    from sparsity.sweeps import curves
+    from sparsity.sweeps import saving
 
     if out is not None:
-        refuse_unwritable(netcdf(out))
+        saving.writable(out)
     elif store is None:
-        raise InputError("out", None, "give --out FILE.nc, --store DIR, or both")
+        raise InputError("out", None, "give --out FILE, --store DIR, or both")
     if montecarlo:
         common.use_float64()
     settings: dict[str, Any] = {
@@ -78,7 +97,7 @@ def sweep(
         "rel_error": common.number("rel_error", rel_error),
         "seed": common.number("seed", seed, int),
     }
-    asked: dict[str, Any] = {"of": _listed(of)} if of else {}
+    asked: dict[str, Any] = {"of": common.listed(of)} if of else {}
     grids = common.given(options)
     with common.progress("blocks") as report:
         data = sparsity.sweep(
@@ -89,8 +108,8 @@ def sweep(
             **(asked | settings | grids),
         )
     if out is not None:
-        curves.save(data, out)
-    sizes = {str(name): int(size) for name, size in data.sizes.items()}
+        saving.save(data, out)
+    sizes = {str(name): int(data[name].size) for name in data.coords}
     to = {"out": out, "store": store}
     if as_json:
         found = {"kernel": kernel, **common.given(to), "sizes": sizes, "variables": list(data)}
@@ -100,80 +119,72 @@ def sweep(
         click.echo(f"{where}: " + " × ".join(f"{name} {size}" for name, size in sizes.items()))
 
 
-@click.command()
-@click.option("--out", default="figures", metavar="DIR", help="Output folder (default figures).")
+@click.command(
+    cls=pages.Command,
+    examples=(
+        ("Into the folder figures, in a few minutes", "sparsity reproduce"),
+        ("The page again, in seconds", "sparsity reproduce --page"),
+    ),
+)
+@click.option(
+    "--out",
+    default="figures",
+    metavar="DIR",
+    help="Folder to write to (default figures).",
+    shell_complete=completion.folders,
+)
 @common.seed_option
+@click.option("--page", is_flag=True, help="Only write the page again, from the files in DIR.")
+@executors.executor_options
 @common.json_option
-def reproduce(out: str, seed: str, as_json: bool) -> None:
-    """Every curve with its data, the cross-check and the claims, from nothing, into one folder."""
-    from sparsity.report import reproduction
+def reproduce(out: str, seed: str, page: bool, executor: Any, as_json: bool) -> None:
+    """Make every figure, its data, the checks and the claims.
 
+    Everything is computed and written into one folder; open index.html there. The exit code is 1 if
+    the checks do not agree. With --page, nothing is computed: the page is written from the files of
+    an earlier run.
+    """
+    from sparsity.report import reproduction, saved
+
+    if page:
+        if seed != "0":
+            raise InputError("seed", seed, "the page has the seed of its files; leave it out")
+        written = str(saved.page(out))
+        common.print_json({"page": written}) if as_json else click.echo(written)
+        return
     common.compile_quickly()
     common.use_float64()
     with common.progress("reproduce") as report:
-        done = reproduction.reproduce(out, seed=common.number("seed", seed, int), progress=report)
+        settings = {"seed": common.number("seed", seed, int), "executor": executor}
+        done = reproduction.reproduce(out, **settings, progress=report)
     common.show(done, as_json)
     if not done.agree:
         sys.exit(1)
 
 
-@click.command()
-@click.argument("given", nargs=-1, metavar="MODEL TEXT…")
-@click.option("--model", metavar="FILE", help="The same as MODEL.")
-@click.option("--text", "texts", multiple=True, metavar="FILE", help="The same as TEXT.")
-@click.option("--tokens", default="512", metavar="T", help="Tokens of each window (default 512).")
-@click.option("--offset", default="0", metavar="K", help="Tokens before the first (default 0).")
-@click.option("--stride", metavar="K", help="Tokens to the next window (default: one a text).")
-@click.option("--bos", is_flag=True, help="Begin with the model's first token (default: do not).")
-@click.option("--out", required=True, metavar="FILE.nc", help="The netCDF file to write.")
-@click.option("--rows", is_flag=True, help="Write every row, not summaries of all texts.")
-@click.option("--report", metavar="DIR", help="Rows, pictures, claims and a page; runs both ways.")
-@common.several_of_option
-@common.json_option
-def measure(
-    given: tuple[str, ...],
-    model: str | None,
-    texts: tuple[str, ...],
-    rows: bool,
-    report: str | None,
-    of: tuple[str, ...],
-    as_json: bool,
-    **options: Any,
-) -> None:
-    """Measure the attention of a model of the Llama family on real text, beside the exact law.
-
-    MODEL is a .gguf or .safetensors checkpoint; TEXT a folder, a file of text, or token ids (.npy).
-    A text that cannot be used is named and passed over. A run that was ended goes on where it was
-    when the same command is given again. --of, of rows, may be repeated, or take a list; it also
-    knows skew, kurtosis and distance, of logits.
-    """
-    from sparsity.report.measured import job
-
-    if model is None and given:
-        model, *given = given  # type: ignore[assignment]
-    if model is None:
-        raise InputError("model", None, "give a .gguf or .safetensors checkpoint")
-    for name in ("tokens", "offset", "stride"):
-        if options[name] is not None:
-            options[name] = common.number(name, options[name], int)
-    with common.progress("layers") as step:
-        each = rows or report is not None
-        if each:
-            options |= {"report_to": report, "of": _listed(of)}
-        elif of:
-            raise InputError("of", ",".join(of), "is of single rows; add --rows")
-        work = job.run if each else job.sum_up
-        done = work(model, [*given, *texts], progress=step, **options)
-    common.show(done, as_json)
-
-
-@click.command()
-@click.option("--out", metavar="DIR", help="Also write bench.json, .txt, .svg and .png there.")
-@click.option("--budget", metavar="T", default="2", help="Seconds a peer may take in one cell.")
-@click.option("--quick", is_flag=True, help="A few cells only, in seconds.")
+@click.command(
+    cls=pages.Command,
+    examples=(("A few comparisons, in seconds", "sparsity bench --quick"),),
+)
+@click.option(
+    "--out",
+    metavar="DIR",
+    help="Also write bench.json, .txt, .svg and .png to this folder.",
+    shell_complete=completion.folders,
+)
+@click.option(
+    "--budget",
+    metavar="T",
+    default="2",
+    help="Let another library take T seconds a comparison (default 2).",
+)
+@click.option("--quick", is_flag=True, help="Only a few comparisons, in seconds.")
 @common.json_option
 def bench(out: str | None, budget: str, quick: bool, as_json: bool) -> None:
-    """Measure speed against peers on the same work, as ratios within one run."""
+    """Measure speed against other libraries on the same work.
+
+    The result is a ratio of times that were taken side by side in one run.
+    """
     from sparsity import bench as benchmark
 
     common.use_float64()

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
-from sparsity.figures import measured, plotting
+from sparsity.figures import plotting
 from sparsity.figures.bias import FIGURE as bias
 from sparsity.figures.context import FIGURE as context
 from sparsity.figures.decayed import FIGURE as decayed
 from sparsity.figures.design import FIGURE as design
 from sparsity.figures.exp import FIGURE as exp
 from sparsity.figures.identity import FIGURE as identity
+from sparsity.figures.lengths import FIGURE as lengths
 from sparsity.figures.measures import FIGURE as measures
 from sparsity.figures.mechanisms import FIGURE as mechanisms
 from sparsity.figures.mixing import FIGURE as mixing
@@ -26,15 +30,26 @@ from sparsity.figures.rows import FIGURE as rows
 from sparsity.figures.series import tidy
 from sparsity.figures.sinks import FIGURE as sinks
 from sparsity.output import folder, write
+from sparsity.tasks import Submits, gathered
+
+if TYPE_CHECKING:
+    from sparsity.figures import measured as measured
 
 __all__ = ["ALL", "Context", "Figure", "Plate", "measured", "render", "write_all"]
 
 ALL: tuple[Figure, ...] = (
-    *(relu2, identity, exp, bias, nonnegative, decayed, rows, overview),  # kernels
+    *(relu2, identity, exp, bias, nonnegative, decayed, rows, lengths, overview),  # kernels
     *(mechanisms, phase, measures, design, sinks, mixing, rope, context),  # length and position
 )
 
 _WORKERS = 2  # threads: one compiles while another samples
+
+
+def __getattr__(name: str) -> Any:
+    """The pictures of a measurement, loaded on first use: they take SciPy's statistics."""
+    if name == "measured":
+        return importlib.import_module("sparsity.figures.measured")
+    raise AttributeError(f"module 'sparsity.figures' has no attribute {name!r}")
 
 
 def render(figure: Figure, data: Data) -> dict[str, bytes]:
@@ -48,6 +63,7 @@ def write_all(
     *,
     seed: int = 0,
     rel_error: float = 1e-3,
+    executor: Submits | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Plate, ...]:
     """Compute and write every figure: NAME.svg, NAME.png and its data NAME.csv.
@@ -56,6 +72,8 @@ def write_all(
         out: the folder, made if need be.
         seed: of everything sampled; the same seed gives the same files.
         rel_error: relative standard error to reach in each sampled point.
+        executor: where their data are computed, as in `sweep`; the same bytes likewise. None is two
+            threads of this process. They are drawn here.
         progress: called with (figures done, figures in all).
 
     Returns:
@@ -64,18 +82,23 @@ def write_all(
     Raises:
         InputError: the folder or a file cannot be written, or a bad seed or rel_error.
     """
-    out, context, written = folder(out), Context(seed, rel_error), []
-    with ThreadPoolExecutor(_WORKERS) as pool:
-        every = [pool.submit(figure.data, context) for figure in ALL]
-        try:
-            for figure, computed in zip(ALL, every, strict=True):
-                files = render(figure, computed.result())  # here: Matplotlib's state
-                for suffix, content in files.items():
-                    write(out / f"{figure.name}.{suffix}", content)
-                written.append(Plate(figure.name, figure.title, figure.caption, figure.alt, files))
-                if progress is not None:
-                    progress(len(written), len(ALL))
-        except BaseException:  # Ctrl-C included: do not compute the rest first
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return tuple(written)
+    out, written = folder(out), {}
+    work = functools.partial(_data, Context(seed, rel_error))
+    threads = ThreadPoolExecutor(_WORKERS)
+    try:
+        for index, data in gathered(work, ALL, executor or threads):
+            figure = ALL[index]
+            files = render(figure, data)  # here: Matplotlib's state
+            for suffix, content in files.items():
+                write(out / f"{figure.name}.{suffix}", content)
+            plate = Plate(figure.name, figure.title, figure.caption, figure.alt, files)
+            written[index] = plate
+            if progress is not None:
+                progress(len(written), len(ALL))
+    finally:  # after Ctrl-C, do not compute the rest first
+        threads.shutdown(wait=False, cancel_futures=True)
+    return tuple(written[i] for i in range(len(ALL)))
+
+
+def _data(context: Context, figure: Figure) -> Data:
+    return figure.data(context)

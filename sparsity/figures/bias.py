@@ -51,7 +51,7 @@ def data(context: Context) -> Data:
 
 def draw(data: Sequence[Series], canvas: Canvas) -> None:
     """Linear axes; names at the right ends."""
-    ax = plotting.axes(canvas, "bias  β", "sparsity  S", right=0.77)
+    ax = plotting.axes(canvas, "bias  β", plotting.SPARSITY, right=0.77)
     ax.set(xlim=(-4.15, 4.15), ylim=(-0.01, 1.03))
     for series, look in zip(data, plotting.LOOKS, strict=False):
         plotting.curve(ax, series, look)
@@ -65,12 +65,12 @@ FIGURE = Figure(
     title="Bias makes or breaks squared ReLU; softmax ignores it",
     subtitle="Sparsity against the mean of the scores (of the keys for nonnegative linear), γ = 1",
     caption=(
-        "Softmax and decay do not see the bias. Signed linear attention is sparsest without one. "
-        "Squared ReLU goes to 0 with a negative bias and to 1 with a positive one. Nonnegative "
-        "linear attention is shown at its sparsest, a one-hot query on features elu(k) + 1 of keys "
-        "k ~ N(β, 1): a negative bias brings it to softmax, no further. Decay: λ = 0.95, n = 256. "
-        "Lines: closed forms (the features' moments by quadrature). Points: Monte Carlo; their "
-        "95 % error bars are smaller than the markers."
+        "Softmax and decay do not depend on the bias. Signed linear attention is sparsest without "
+        "one. Squared ReLU goes to 0 with a negative bias and to 1 with a positive one. "
+        "Nonnegative linear attention is shown at its sparsest, a one-hot query on features "
+        "elu(k) + 1 of keys k ~ N(β, 1): a negative bias brings it to softmax, no further. Decay: "
+        "λ = 0.95, n = 256. Lines: closed forms (the features' moments by quadrature). Points: "
+        "Monte Carlo; their 95 % error bars are smaller than the markers."
     ),
     alt=(
         "Line chart of sparsity against bias from −4 to 4. Softmax is flat at 0.61 and decay at "

@@ -70,11 +70,12 @@ FIGURE = Figure(
     subtitle="Effective number of attended tokens of softmax rows, keys of equal |q||k| and γ",
     caption=(
         "The query and the lengths of the keys are those of the figure before, with little noise "
-        "(t has a standard deviation of an eighth of its mean), so that position does nearly all. "
-        "Keys without position: every token counts. RoPE with mean keys of random direction (two "
-        "draws): about half of the context. CoCA: the near tokens, until the context is so "
-        "long that the many far ones weigh more. Lines: the exact law of rows. Points: Monte "
-        "Carlo with rotated vectors; their 95 % error bars are smaller than the markers."
+        "(t has a standard deviation of an eighth of its mean), so that nearly everything depends "
+        "on position. Keys without position: every token counts. RoPE with mean keys of random "
+        "direction (two draws): about half of the context. CoCA: the near tokens, until the "
+        "context is so long that the many far ones weigh more. Lines: the exact law of rows. "
+        "Points: Monte Carlo with rotated vectors; their 95 % error bars are smaller than the "
+        "markers."
     ),
     alt=(
         "Chart of the effective number of attended tokens against the context length from 16 to "

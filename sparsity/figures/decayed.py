@@ -45,7 +45,7 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
     """Left S, right n·S²; both logarithmic."""
     half = len(data) // 2
     boxes = ((0.085, 0.13, 0.335, 0.655), (0.5, 0.13, 0.275, 0.655))
-    titles = ("sparsity  S", "effective window  n·S²")
+    titles = (plotting.SPARSITY, "effective window  n·S²")
     for box, title, curves in zip(boxes, titles, (data[:half], data[half:]), strict=True):
         ax = plotting.calm(canvas.add_axes(box))
         ax.set(xscale="log", yscale="log", xlim=(1, 1e5), xlabel="row length  n")

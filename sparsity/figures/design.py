@@ -93,13 +93,13 @@ FIGURE = Figure(
     subtitle="What each kernel needs to attend to n_eff = 8 tokens, against the length of the row",
     caption=(
         "Softmax needs a spread γ of its scores that grows almost like ln n at real lengths: "
-        "γ = s·ln n with s between 0.50 and 0.53 to n = 10⁴, then falling, 0.39 at 10⁹. In the "
-        "end √(ln n) is enough, so a constant s then focuses ever more. Squared ReLU needs a bias "
-        "that falls like −√(2 ln n) spreads; "
-        "decay the same λ = 7/9 at every length. Nonnegative linear attention needs noise that "
-        "grows like √n, even with a one-hot query (limit of long rows). Signed linear attention "
-        "cannot: whatever its bias and spread it attends to 2n/π tokens or more (grey: out of "
-        "reach). All but the nonnegative: inverse of the exact law of rows of finite length."
+        "γ = s·ln n with s between 0.50 and 0.53 to n = 10⁴, then falling, 0.39 at 10⁹. In very "
+        "long rows √(ln n) is enough, so a constant s then focuses more and more. Squared ReLU "
+        "needs a bias that falls like −√(2 ln n) spreads; decay the same λ = 7/9 at every length. "
+        "Nonnegative linear attention needs noise that grows like √n, even with a one-hot query "
+        "(limit of long rows). Signed linear attention cannot: whatever its bias and spread it "
+        "attends to 2n/π tokens or more (grey: out of reach). All but the nonnegative: inverse of "
+        "the exact law of rows of finite length."
     ),
     alt=(
         "Six small line charts against row length from 64 to a billion tokens. Softmax: the "

@@ -31,7 +31,7 @@ def data(context: Context) -> Data:
 
 def draw(data: Sequence[Series], canvas: Canvas) -> None:
     """Logarithmic S: a parabola without a floor."""
-    ax = plotting.axes(canvas, "spread  γ = σ‖q‖", "sparsity  S")
+    ax = plotting.axes(canvas, "spread  γ = σ‖q‖", plotting.SPARSITY)
     ax.set(yscale="log", xlim=(0, 4), ylim=(2.5e-4, 1.3))
     plotting.plain_ticks(ax.yaxis, (1, 0.1, 0.01, 0.001))
     for series in data[3:]:

@@ -25,7 +25,7 @@ def data(context: Context) -> Data:
 
 def draw(data: Sequence[Series], canvas: Canvas) -> None:
     """The vertical axis starts just below the floor, not at 0."""
-    ax = plotting.axes(canvas, "spread  γ = σ‖q‖", "sparsity  S")
+    ax = plotting.axes(canvas, "spread  γ = σ‖q‖", plotting.SPARSITY)
     ax.set(xscale="log", xlim=(0.1, 30), ylim=(0.775, 1.006))
     plotting.plain_ticks(ax.xaxis, (0.1, 0.3, 1, 3, 10, 30))
     for series, look, place in zip(data, plotting.LOOKS, _PLACES, strict=False):

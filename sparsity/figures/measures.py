@@ -137,16 +137,16 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
 FIGURE = Figure(
     name="measures",
     title="At γ = 2.5 softmax attends to 38, 17 or 10 of 512 tokens",
-    subtitle="It depends on who counts: rows of one kind by six measures of focus",
+    subtitle="The same rows by six measures of focus",
     caption=(
         "The same rows of softmax weights. Left, as numbers of tokens: e to the mean Shannon "
         "entropy, n_eff = E 1/Σp², and 1/E Σp², which is not the same. Right: the Gini "
         "coefficient, and the mass of the 8 largest weights and of the largest one. Solid: the "
         "exact law. Dashed: the limit of long rows, which is good up to about γ = 1.8, half of "
-        "√(2 ln n). At the left it falls below one token at γ = 2.5 for the two lower curves, "
-        "which share it, and at 3.5 for the entropy. The largest weight has none. Points: Monte "
-        "Carlo with whole rows, the same rows for all measures; their 95 % error bars are smaller "
-        "than the markers."
+        "√(2 ln n). In the left chart it falls below one token at γ = 2.5 for the two lower "
+        "curves, which share it, and at 3.5 for the entropy. The largest weight has none. Points: "
+        "Monte Carlo with whole rows, the same rows for all measures; their 95 % error bars are "
+        "smaller than the markers."
     ),
     alt=(
         "Two line charts against the spread of scores from 0 to 6. Left, logarithmic: number of "

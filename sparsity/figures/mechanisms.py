@@ -98,7 +98,7 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
 
 FIGURE = Figure(
     name="mechanisms",
-    title="At γ = 2 only maps of whole rows keep to few keys in long rows",
+    title="At γ = 2 only whole-row maps attend to few keys in long rows",
     subtitle="Attended tokens 1/E Σp² of eight ways of attending, independent scores N(0, γ²)",
     caption=(
         "Left: at γ = 2 every kernel f(s) spreads over more keys as the row grows, most of them in "

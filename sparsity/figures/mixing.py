@@ -101,13 +101,13 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
 
 FIGURE = Figure(
     name="mixing",
-    title="A sink buys depth, but its logit must keep up with ln n",
+    title="A sink delays mixing, but its logit must grow like ln n",
     subtitle="How far apart the last two tokens remain in a deep stack of random softmax attention",
     caption=(
         "Without a sink the last two of 64 tokens are down to a distance of ½ after 3 layers; "
-        "a sink of value zero that takes 50 % or 80 % of the attention puts that off to 9 and 53. "
-        "At a fixed logit a longer context drains the sink and the tokens mix again: to hold its "
-        "mass, the logit must grow like ln n (for half of the mass, ln n + γ²/2). "
+        "a sink of value zero that takes 50 % or 80 % of the attention delays that to 9 and 53. "
+        "At a fixed logit the sink loses its mass in a longer context, and the tokens mix again: "
+        "to keep its mass, the logit must grow like ln n (for half of the mass, ln n + γ²/2). "
         "Distance: √(E‖vₙ−vₙ₋₁‖² / E(‖vₙ‖²+‖vₙ₋₁‖²)), for γ = 1 and tokens of correlation ¼. "
         "Lines: the exact mean. Points: Monte Carlo over whole stacks; their 95 % error bars are "
         "smaller than the markers."

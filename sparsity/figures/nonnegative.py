@@ -37,7 +37,7 @@ def _sampled(context: Context, curve: Series) -> Series:
 
 def draw(data: Sequence[Series], canvas: Canvas) -> None:
     """Colour tells σ̃/μ̃, dash and marker the query family."""
-    ax = plotting.axes(canvas, "dimension of the features  d", "sparsity  S", right=0.855)
+    ax = plotting.axes(canvas, "dimension of the features  d", plotting.SPARSITY, right=0.855)
     ax.set(xscale="log", xlim=(1, 1024), ylim=(0.4, 1.015))
     plotting.plain_ticks(ax.xaxis, (1, 4, 16, 64, 256, 1024))
     colors = [look.color for look in plotting.LOOKS[:3]]

@@ -113,7 +113,7 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
         plotting.plain_ticks(ax.xaxis, panel.ticks)
         plotting.plain_ticks(ax.yaxis, (1, 0.1, 0.01))
         if column == 0:
-            ax.set_ylabel("sparsity  S")
+            ax.set_ylabel(f"S  ({plotting.SMALL})")
         else:
             ax.tick_params(labelleft=False)
         ax.axhspan(0.001, data[-1].theory[0], color="#eceef1", zorder=0)
@@ -135,7 +135,7 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
 FIGURE = Figure(
     name="overview",
     title="Softmax and squared ReLU can focus; linear attention hardly",
-    subtitle="Who can focus, and how: each kernel against the one thing that might lower its S",
+    subtitle="Who can focus: each kernel against the one parameter that might lower its S",
     caption=(
         "All on one scale; lower is sharper. Softmax and squared ReLU reach any sparsity a row "
         f"allows (grey: below 1/√n, out of reach for a row of {LENGTH} tokens), the first by a "

@@ -78,15 +78,24 @@ STYLE: dict[Any, Any] = {
 }
 
 
+SMALL = "small = focused"  # said on every axis of S
+SPARSITY = f"sparsity  S  ({SMALL})"
+
 # What a file would say of the day and the program is left out.
-_FILES: dict[str, dict[str, Any]] = {
+FILES: dict[str, dict[str, Any]] = {
     "svg": {"Date": None, "Creator": None},
     "png": {"Software": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
 
 
 def render(
-    draw: Any, data: Sequence[Series], title: str, subtitle: str, size: tuple[float, float]
+    draw: Any,
+    data: Any,
+    title: str,
+    subtitle: str,
+    size: tuple[float, float],
+    suffixes: Sequence[str] = ("svg", "png"),
 ) -> dict[str, bytes]:
     """The figure as file contents by suffix, the same bytes for the same data.
 
@@ -96,15 +105,16 @@ def render(
         title: the finding, set above the figure; also salts the identifiers inside the SVG.
         subtitle: what is shown, under the title.
         size: width and height in inches.
+        suffixes: of the files, out of `FILES`.
     """
     files = {}
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": title}):
         figure = Figure(figsize=size)
         headline(figure, title, subtitle)
         draw(data, figure)
-        for suffix, metadata in _FILES.items():
+        for suffix in suffixes:
             out = io.BytesIO()
-            figure.savefig(out, format=suffix, dpi=200, metadata=metadata)
+            figure.savefig(out, format=suffix, dpi=200, metadata=FILES[suffix])
             files[suffix] = out.getvalue()
     return files
 

@@ -42,8 +42,8 @@ class Figure:
         name: of its files.
         title: the finding.
         subtitle: what is shown, one line.
-        caption: what to see and how it was computed.
-        alt: the picture in words, for who cannot see it.
+        caption: what it shows and how it was computed.
+        alt: the picture in words, for readers who cannot see it.
         data: computes everything that is drawn.
         draw: draws it, and computes nothing.
         size: width and height in inches.

@@ -27,7 +27,7 @@ def data(context: Context) -> Data:
 
 def draw(data: Sequence[Series], canvas: Canvas) -> None:
     """Logarithmic γ: the curves of one sign are then one curve, shifted."""
-    ax = plotting.axes(canvas, "spread  γ = σ‖q‖", "sparsity  S")
+    ax = plotting.axes(canvas, "spread  γ = σ‖q‖", plotting.SPARSITY)
     ax.set(xscale="log", xlim=(0.1, 30), ylim=(-0.01, 1.03))
     plotting.plain_ticks(ax.xaxis, (0.1, 0.3, 1, 3, 10, 30))
     for series, look, place in zip(

@@ -125,11 +125,11 @@ FIGURE = Figure(
     caption=(
         "One query in 64 dimensions, and keys of the same length in every plane. With RoPE and "
         "keys of random direction (red) half of the planes start by rising and the mean score "
-        "wanders about zero. With CoCA (blue) every plane starts at its top, and the score falls, "
-        "though not at every step. The slack form that the published code computes (green, query "
-        "at position 4096) is another function, and moves with the absolute position. The band is "
-        "one standard deviation of a key's score. Lines: exact. Points: Monte Carlo with rotated "
-        "vectors; their 95 % error bars are smaller than the markers."
+        "varies around zero. With CoCA (blue) every plane starts at its maximum, and the score "
+        "falls, though not at every step. The slack form that the published code computes (green, "
+        "query at position 4096) is another function, and depends on the absolute position. The "
+        "band is one standard deviation of a key's score. Lines: exact. Points: Monte Carlo with "
+        "rotated vectors; their 95 % error bars are smaller than the markers."
     ),
     alt=(
         "Two charts of weight against distance, both axes logarithmic. Left: the curve of CoCA "

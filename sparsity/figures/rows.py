@@ -22,7 +22,7 @@ def data(context: Context) -> Data:
     A limit is given from where it meets the floor, n = exp(γ²), and at n = exp(2γ²): its second
     moment comes from scores 2γ standard deviations up, which a shorter row does not hold.
     """
-    lines = sweep("exp", gamma=GAMMAS, length="1:1e9:121:log").squeeze("beta")
+    lines = sweep("exp", gamma=GAMMAS, length="1:1e9:121:log")
     sampled = sweep(
         "exp",
         gamma=GAMMAS,
@@ -32,7 +32,7 @@ def data(context: Context) -> Data:
         dtype=np.float32,
         seed=context.seed,
         rel_error=max(context.rel_error, REL_ERROR),
-    ).squeeze("beta")
+    )
     n, ends = lines["length"].values, np.array([1.0, 1e9])
     exact, limits = [], []
     for gamma in GAMMAS:
@@ -55,9 +55,9 @@ def data(context: Context) -> Data:
 def draw(data: Sequence[Series], canvas: Canvas) -> None:
     """Solid: exact. Dashed: the limit. Shaded: below the floor."""
     count = (len(data) - 1) // 2
-    ax = plotting.axes(canvas, "row length  n", "sparsity  S", right=0.88)
+    ax = plotting.axes(canvas, "row length  n", plotting.SPARSITY, right=0.88)
     ax.set(xscale="log", yscale="log", xlim=(1, 1e9), ylim=(1.5e-4, 1.4))
-    plotting.plain_ticks(ax.yaxis, (1, 0.1, 0.01, 0.001))
+    plotting.plain_ticks(ax.yaxis, (1, 0.1, 0.01, 1e-3), ("1", "0.1", "0.01", "10⁻³"))
     ticks = (1, 1e3, 1e6, 1e9)
     plotting.plain_ticks(ax.xaxis, ticks, ("1", "1 000", "a million", "a billion"))
     floor = data[-1]

@@ -90,11 +90,13 @@ def from_sweeps(
         label: the fixed parameters of a curve -> its label.
     """
     others = [str(name) for name in lines["S"].dims if name != along]
+    single = {str(name): at.item() for name, at in lines.coords.items() if not at.ndim}
     found = []
     for cell in itertools.product(*(lines[name].values.tolist() for name in others)):
         key = dict(zip(others, cell, strict=True))
         here = lines.sel(key)
-        curve = Series.line(label(key), here[along].values, here["log_S"].values, **key)
+        held = single | key
+        curve = Series.line(label(held), here[along].values, here["log_S"].values, **held)
         if points is not None:
             there = points.sel(key)
             columns = (there[f"{name}_mc"].values for name in ("S", "stderr", "samples", "seed"))

@@ -61,8 +61,8 @@ FIGURE = Figure(
         "if the sum of the other weights were its mean. For γ ≤ 1 the two agree to 0.02 from "
         "n = 100 on; wide scores need less of a sink in short rows, because the sum of their "
         "weights is mostly well below its mean, and catch up in long ones. A sink of fixed logit "
-        "loses its share in longer contexts. Theory alone: the mass itself is held against "
-        "sampled rows in the cross-check."
+        "loses its share in longer contexts. This figure is theory alone; the cross-check "
+        "compares the mass itself with sampled rows."
     ),
     alt=(
         "Line chart of the logit of a sink against the number of other tokens from ten to a "

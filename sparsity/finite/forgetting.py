@@ -110,7 +110,7 @@ def _rows(
             if still:
                 at = math.inf
             elif at > _MOST:
-                fix = f"rows of more than {_MOST} tokens that still matter; use estimate"
+                fix = f"more than {_MOST} tokens of the row still matter; use estimate"
                 raise TooFine("length", float(length), fix)
         found.append(fields[-1].sum() * step)
     return np.array(found)

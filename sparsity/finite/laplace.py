@@ -63,7 +63,7 @@ class Family:
         self.kernel, self.near, self.shared = kernel, (beta, gamma), shared
         self.nodes = found = nodes(kernel, beta, gamma, scores, _FAR if c == 1 else (0.0,))
         if not len(found.log_f):
-            raise InputError("weight", kernel.weight, "vanishes in float64 wherever keys fall")
+            raise InputError("weight", kernel.weight, "is 0 in float64 at every score that occurs")
         self.c_log_f = c * found.log_f
         by = np.zeros((1, 3))
         if shared:

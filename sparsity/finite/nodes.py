@@ -164,7 +164,7 @@ class _Smooth:
     def stuck(self, known: Known) -> None:
         """Take panels as they are that cannot be cut further; refuse a pole among them."""
         if (known.f[1][2 * known.half > _RAREST] == np.inf).any():
-            fix = "is unbounded at a score that is known to rounding only: no law of its rows"
+            fix = "is unbounded at a score known only to rounding; its rows have no exact law"
             raise InputError("weight", self.axis.f.kernel.weight, fix)
         self.kept.append(known.panels)
         density = self._density(known)[1]

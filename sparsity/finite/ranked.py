@@ -28,14 +28,14 @@ from sparsity.finite.levels import LEVELS, LOG_TAIL, Level
 from sparsity.kernels import Kernel
 from sparsity.quantities import Layers
 
-_STEPS = (0.16, 0.24)  # of u: of the value, and of what bounds its error
+_STEPS = (0.22, 0.3)  # of u: of the value, and of what bounds its error
 _POINTS = (16, 12)  # of a panel, likewise
-_DEEP = 40.0  # e-folds below the largest weight down to which t counts
+_DEEP = 34.0  # e-folds below the largest weight down to which t counts
 _ROUNDING = 1e-12
 _RAREST = -1e-270  # log P(f = 0) beyond which densities leave the range of float64
 _MOST = 6e7  # numbers of a table
 _LOST = 1e-9  # of the mass of a law of weights, beyond which its panels are wrong
-_AT_ONCE = 2**20  # numbers of it held at once
+_AT_ONCE = 2**17  # numbers of it held at once: they stay in the cache
 MOST_KEYS = 256  # k; far beyond, P(N = 0) leaves the range of float64
 
 
@@ -187,7 +187,7 @@ def ranked(
     value, error = most.copy(), np.zeros(n.shape)
     level = LEVELS[kernel.weight](beta, gamma, float(n.max()))
     if level.log_zero > _RAREST:
-        fix = f"at gamma = {gamma:g} a weight is next to never above 0; give a larger beta"
+        fix = f"at gamma = {gamma:g} a weight is hardly ever above 0; give a larger beta"
         raise InputError("beta", beta, fix)
     p_row = -np.expm1(n * level.log_zero)
     full = _full(level, n, layers.keys)

@@ -212,7 +212,7 @@ class Regime:
             f"softmax, n = {self.length}, γ = {self.gamma:g} = {self.ratio:.3f} γ_c: {self.name}\n"
             f"n_eff = {self.n_eff:.6g} exactly; annealed law {self.annealed_n_eff:.6g}, "
             f"condensed law {self.condensed_n_eff:.6g}\n"
-            f"exp(−γ²/2) {verb} within 10 % of √(n_eff/n): it is up to γ = {self.limit_reach:.4f}"
+            f"exp(−γ²/2) {verb} within 10 % of √(n_eff/n); up to γ = {self.limit_reach:.4f} it is"
         )
 
 

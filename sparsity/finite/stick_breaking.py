@@ -34,7 +34,7 @@ def _mean(kernel: Kernel, power: int, beta: float, gamma: float) -> tuple[float,
     """E of a power of a function of the score, and the relative error of it."""
     log, error = quadrature.moment(kernel, power, beta, gamma)
     if log < _LEAST:
-        fix = "is so far from 0 that a key takes next to nothing, or all; use less extreme values"
+        fix = "is so far from 0 that a key takes almost nothing, or all; use less extreme values"
         raise InputError("beta", beta, fix)
     return math.exp(float(log)), float(error)
 

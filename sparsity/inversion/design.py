@@ -80,7 +80,9 @@ def _options(kernel: Kernel, options: dict[str, Any]) -> dict[str, float]:
             raise InputError(name, value, f"design for {kernel.name} {has}")
         given[name] = takes[name].one(value)
     if kernel in (relu2, identity) and len(given) == 2:
-        raise InputError("gamma", options["gamma"], "with beta nothing is free; leave one out")
+        raise InputError(
+            "gamma", options["gamma"], "with beta nothing is left to solve for; leave one out"
+        )
     return given
 
 
@@ -207,7 +209,7 @@ def design(
 
     Returns:
         The parameter, its check, the reach at this length, and the requirement against n. Where
-        several values give the same, the smallest, and the others in `also`.
+        several values solve it, the smallest; the others are in `also`.
 
     Raises:
         Impossible: the wanted value is out of reach; names the floor or ceiling.

@@ -18,29 +18,29 @@ def growth(
     """How the requirement grows with n at fixed n_eff, as n → ∞."""
     if kernel is exp:
         limit = 1 / condensed_share(wanted)
-        how = f"In the end γ grows like √(ln n) only: γ/√(2 ln n) → {limit:.4g}, slowly"
+        how = f"In very long rows γ grows only like √(ln n): γ/√(2 ln n) → {limit:.4g}, slowly"
         if "gamma" in given:
             return f"{how}; so the scale s of γ = γ₀·s·ln n must fall like 1/√(ln n)."
-        return f"{how}; γ ∝ ln n then focuses ever longer rows ever more."
+        return f"{how}. With γ ∝ ln n longer rows then focus more and more."
     if kernel is decayed:
         return (
             "λ does not depend on n once n ≫ n_eff: λ → (n_eff − 1)/(n_eff + 1) = "
-            f"{(wanted - 1) / (wanted + 1):.8g}, a window behind the query whatever the keys say."
+            f"{(wanted - 1) / (wanted + 1):.8g}, a window behind the query, whatever the keys say."
         )
     if kernel is identity:
         return (
-            "No bias and no spread holds n_eff in longer rows: the floor grows like 2n/π, past "
+            "No bias and no spread keeps n_eff in longer rows: the floor grows like 2n/π, past "
             f"{wanted:.6g} at n ≈ {math.pi * wanted / 2:.4g}."
         )
     z = found["beta"] / found["gamma"]
     if given.get("beta", -1.0) >= 0:
         return (
-            "Without a negative bias nothing holds n_eff in longer rows: the floor grows like "
+            "Without a negative bias nothing keeps n_eff in longer rows: the floor grows like "
             f"n/6, past {wanted:.6g} at n ≈ {6 * wanted:.4g}."
         )
     fall = "γ must fall like |β|/√(2 ln n)" if "beta" in given else "β/γ must fall like −√(2 ln n)"
     return (
-        f"In the end {fall}, so that n·Φ(β/γ), the number of positive scores (here "
+        f"In very long rows {fall}, so that n·Φ(β/γ), the number of positive scores (here "
         f"{n * ndtr(z):.4g}), tends to a constant."
     )
 
@@ -51,7 +51,7 @@ def sink_growth(row: Row, n: float, mass: float) -> str:
         return ""
     annealed = row.beta + math.log(n) + row.gamma**2 / 2 + math.log(mass) - math.log1p(-mass)
     return (
-        "The logit b must grow like ln n: a fixed logit loses its share in longer rows. In the end "
-        "it is β + ln n + γ²/2 + ln(m/(1−m)), where no token matters by itself: "
+        "The logit b must grow like ln n: a fixed logit loses its share in longer rows. In long "
+        "rows it is β + ln n + γ²/2 + ln(m/(1−m)), where no token matters by itself: "
         f"here {annealed:.8g}."
     )

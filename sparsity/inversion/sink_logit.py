@@ -32,13 +32,13 @@ def _solved(mass: float, row: Row, n: int) -> float:
     while excess(low) > 0:
         low, step = low - step, 2 * step
         if step > _FARTHEST:  # all-zero rows and other sinks leave less than that
-            fix = "more than that goes to sinks at every logit looked at; ask for more"
+            fix = "more than that goes to sinks at every logit tried; give a larger mass"
             raise InputError("mass", mass, fix)
     step = 1.0
     while not excess(high) >= 0:
         high, step = high + step, 2 * step
         if step > _FARTHEST:
-            raise InputError("mass", mass, "is out of reach in float64; ask for less")
+            raise InputError("mass", mass, "is out of reach in float64; give a smaller mass")
     if low == high:
         return low
     root: Any = brentq(excess, low, high, xtol=1e-13)

@@ -73,7 +73,7 @@ class Kernel:
     def __post_init__(self) -> None:
         """Check the definition against its own law."""
         if self.law not in _DRAWN:
-            raise InputError("law", self.law.name, "is of weights of whole rows: make a RowMap")
+            raise InputError("law", self.law.name, "is for weights of whole rows; make a RowMap")
         known = _DRAWN[self.law] | {p.symbol for p in self.parameters}
         unknown = {x for x in self.weight.free_symbols if x not in known and not x.is_Indexed} - {
             x.label for x in known if isinstance(x, (sympy.IndexedBase, sympy.Idx))
@@ -81,7 +81,9 @@ class Kernel:
         if unknown:
             raise InputError("weight", self.weight, _unknown(self.law, known, unknown))
         if self.weight == 0:
-            raise InputError("weight", self.weight, "vanishes identically; S is undefined")
+            raise InputError(
+                "weight", self.weight, "is 0 at every score, so S is undefined; give another"
+            )
         if self.law is Law.SCORE:
             self._check_score()
 
@@ -110,6 +112,13 @@ class Kernel:
     def __hash__(self) -> int:
         """As equality demands, by two of the fields: caches and compiled samplers look it up."""
         return hash((self.name, self.weight))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickled by name where it has one, so that it is the same object in a worker."""
+        from sparsity import kernels
+
+        known = any(self is kernel for kernel in kernels.known())
+        return (kernels.named, (self.name,)) if known else super().__reduce_ex__(protocol)
 
     def bind(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Check a kernel's parameters by name and fill in defaults.

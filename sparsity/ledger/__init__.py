@@ -2,43 +2,81 @@
 
 from __future__ import annotations
 
+import functools
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from sparsity import display
 from sparsity.errors import check_seed
 from sparsity.ledger import coca, model, sinks, su, weights
 from sparsity.ledger.judging import Claim, Routes
+from sparsity.tasks import Submits, gathered
 
-__all__ = ["ALL", "claims", "coca", "model", "sinks", "su", "table", "weights"]
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["ALL", "Records", "claims", "coca", "model", "sinks", "su", "table", "weights"]
 
 ALL: tuple[Claim, ...] = (*su.CLAIMS, *sinks.CLAIMS, *coca.CLAIMS, *weights.CLAIMS)
+
+
+class Records(list[dict[str, Any]]):
+    """The records of judged claims: a list, shown as a table."""
+
+    def __repr__(self) -> str:
+        return f"<{_counted(self)}>"
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """One row a claim, without the evidence."""
+        names = ("key", "source", "claim", "formula", "verdict", "explanation")
+        return display.frame({n: [str(record[n]) for record in self] for n in names})
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it: the claims with their verdicts."""
+        head = ("verdict", "claim", "formula", "explanation", "source")
+        rows = [[record[name] for name in head] for record in self]
+        return display.table(head, rows, _counted(self), most=len(rows))
+
+
+def _counted(records: Sequence[Mapping[str, Any]]) -> str:
+    """How many have which verdict."""
+    counts = [record["verdict"] for record in records]
+    total = ", ".join(f"{counts.count(v)} {v}" for v in ("confirmed", "refined", "refuted"))
+    return f"{len(records)} claims: {total}"
 
 
 def claims(
     seed: int = 0,
     *,
     routes: Routes | None = None,
+    executor: Submits | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> list[dict[str, Any]]:
+) -> Records:
     """Judge every claim.
 
     Args:
         seed: of the statistical evidence; the same seed gives the same records.
         routes: where the numbers come from; None is this package's own routes.
+        executor: where claims are judged, as in `sweep`. None is here.
         progress: called with (claims done, claims in all).
 
     Returns:
-        JSON-ready records {"key", "source", "claim", "formula", "verdict", "explanation",
-        "evidence"}; the verdict, "confirmed", "refined" or "refuted", follows from the evidence.
+        A list, shown as a table in a notebook, of JSON-ready records {"key", "source", "claim",
+        "formula", "verdict", "explanation", "evidence"}; the verdict, "confirmed", "refined" or
+        "refuted", follows from the evidence.
     """
     check_seed(seed)
-    records = []
-    for claim in ALL:
-        records.append(claim.record(routes, seed))
+    records: dict[int, dict[str, Any]] = {}
+    for index, record in gathered(functools.partial(_judged, routes, seed), ALL, executor):
+        records[index] = record
         if progress is not None:
             progress(len(records), len(ALL))
-    return records
+    return Records(records[i] for i in range(len(ALL)))
+
+
+def _judged(routes: Routes | None, seed: int, claim: Claim) -> dict[str, Any]:
+    return claim.record(routes, seed)
 
 
 def table(records: Sequence[Mapping[str, Any]], width: int = 96) -> str:
@@ -56,9 +94,7 @@ def table(records: Sequence[Mapping[str, Any]], width: int = 96) -> str:
             mark = "holds" if finding["holds"] else "fails"
             lines += _wrapped(" " * 14 + f"{mark}  ", finding["statement"], width)
         lines.append("")
-    counts = [record["verdict"] for record in records]
-    total = ", ".join(f"{counts.count(v)} {v}" for v in ("confirmed", "refined", "refuted"))
-    return "\n".join([*lines, f"{len(records)} claims: {total}"]) + "\n"
+    return "\n".join([*lines, _counted(records)]) + "\n"
 
 
 def _wrapped(head: str, text: str, width: int) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from sparsity.measurement import rows, shapes
 from sparsity.measurement.sources import Logits, Source, width
 from sparsity.quantities import Quantity, RowSums
 
-SHAPE = ("skew", "kurtosis", "distance")  # of logits: each gives itself and its "_rest"
+SHAPE = ("skew", "kurtosis", "distance")  # of logits: also "_rest" and "_others", without sinks
 ALWAYS = ("S", "n_eff", "entropy", "sink_mass")  # quantities that every measurement has
 
 
@@ -36,10 +37,7 @@ def block(
 ) -> dict[str, np.ndarray]:
     """What was asked for, of some rows, by name [heads, rows]; quantities in double precision."""
     x, seen = source.part(heads).block(start, stop, width(source, stop, sink))
-    logits, found = isinstance(source, Logits), {}
-    if any(name in SHAPE for name in of):
-        found = shapes.shape(rows.split(x, seen, sink))
-        found = {k: np.asarray(v) for k, v in found.items() if k.removesuffix("_rest") in of}
+    logits, found = isinstance(source, Logits), shape(x, seen, of, sink)
     wanted = [quantities.named(name) for name in of if name not in SHAPE]
     if wanted:
         weights, seen = np.abs(np.asarray(x, np.float64)), np.asarray(seen)
@@ -47,6 +45,14 @@ def block(
             weights = _softmax(np.asarray(x, np.float64), seen)
         found |= of_weights(weights, seen, sink, wanted, shares=logits)
     return found
+
+
+def shape(x: Any, seen: Any, of: Sequence[str], sink: int = 0) -> dict[str, np.ndarray]:
+    """What of `SHAPE` was asked for, of logits; "_rest" is without the key at `sink`."""
+    if not any(name in SHAPE for name in of):
+        return {}
+    found = shapes.shape(rows.split(x, seen, sink))
+    return {k: np.asarray(v) for k, v in found.items() if k.removesuffix("_rest") in of}
 
 
 def _softmax(s: np.ndarray, seen: np.ndarray) -> np.ndarray:

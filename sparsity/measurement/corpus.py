@@ -6,26 +6,25 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sparsity import models
-from sparsity.measurement import bootstrap, sinks, summaries, tables
-from sparsity.measurement.labels import dataset, measured
+from sparsity.errors import InputError
+from sparsity.measurement import bootstrap, summaries
 from sparsity.measurement.parts import Parts
+from sparsity.measurement.pieces import pieces as each_piece
 from sparsity.measurement.runs import about
-from sparsity.measurement.sources import of_queries
 from sparsity.measurement.summaries import Summary
 from sparsity.measurement.texts import Cut, Window, named, texts_of, windows
 from sparsity.models.checkpoint import fingerprint
-from sparsity.output import plain
+from sparsity.tasks import Submits
 
 if TYPE_CHECKING:
     import xarray
 
-TOGETHER = 4  # texts that share one reading of the weights; so many are lost to a kill at most
 _SUMS = tuple(field.name for field in fields(Summary))
 
 
@@ -126,19 +125,6 @@ class Corpus:
         return data.assign_attrs(self.about | told)
 
 
-def _piece(layers: Sequence[dict[str, Any]], loss: float, words: list[str]) -> dict[str, Any]:
-    """What is kept of one text."""
-    data = dataset(layers, {"causal": 1})
-    sums = Summary.of({str(name): values.values for name, values in data.items()})
-    figures = tables.row(data, int(data["context"][-1])) | {"loss": float(np.float32(loss))}
-    listed = sinks.listed(data["key_importance"].values, words)
-    return {
-        **asdict(sums),
-        "importance": data["importance"].values[..., -1],
-        "said": np.array(json.dumps(plain({"figures": figures, "sinks": listed}))),
-    }
-
-
 def _joined(
     about: dict[str, Any], found: Sequence[Window], pieces: Any, passed: list[str]
 ) -> Corpus:
@@ -167,6 +153,7 @@ def measure_corpus(
     bos: bool = False,
     sink: int = 0,
     parts: str | os.PathLike[str] | None = None,
+    executor: Submits | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Corpus:
     """Run many texts through a model and keep of their attention what can be merged.
@@ -184,36 +171,54 @@ def measure_corpus(
         sink: position of the key that is looked at as the published sink.
         parts: folder in which finished texts are kept, a file each: a run that was ended, in any
             way, goes on from there, and its result is the same to the bit. None keeps nothing.
+        executor: where texts are measured, a few in a task, as in `sparsity.sweep`; the same bits
+            likewise. The workers open the model by its path, once each, so that no weights are sent
+            to them. None is here.
         progress: called with (layers done, layers in all, of all texts).
 
     Raises:
-        InputError: as `measure_model`, or `parts` is of another request.
+        InputError: as `measure_model`; `parts` is of another request; the executor lost its
+            workers; texts failed there, told when the others are kept.
     """
-    from sparsity.models.llama import forward
-
     opened = model if isinstance(model, models.Checkpoint) else models.load(model)
-    cut = Cut(tokens, offset, stride, (bos,))
+    if not isinstance(bos, bool | np.bool_):
+        raise InputError("bos", bos, "give True or False")
+    cut = Cut(tokens, offset, stride, (bool(bos),))
     found, passed = windows(opened, named(texts), cut)
-    settings = about(opened, fingerprint(opened.files), cut, sink) | {"bos": int(bos)}
+    digest = fingerprint(opened.files)
+    settings = about(opened, digest, cut, sink) | {"bos": int(bos)}
     kept, base = Parts(parts, settings), json.dumps(settings, sort_keys=True).encode()
     keys = [hashlib.sha256(base + w.ids[0].tobytes()).hexdigest()[:20] for w in found]
-    pieces: list[dict[str, Any] | None] = [kept.get(key) for key in keys]
-    todo = [i for i, piece in enumerate(pieces) if piece is None]
+    todo = [i for i, key in enumerate(keys) if kept.get(key) is None]
+    held: dict[str, dict[str, Any]] = {}  # where nothing is kept; else they are read at the end
     count = opened.config.layers
     done, total = count * (len(found) - len(todo)), count * len(found)
-    for at in range(0, len(todo), TOGETHER):
-        group = todo[at : at + TOGETHER]
-        layers: list[list[dict[str, Any]]] = [[] for _ in group]
 
-        def visit(layer: int, run: int, q: Any, k: Any, own: Any = layers) -> None:
-            nonlocal done
-            own[run].append(measured(of_queries(q, k), sink))
-            done += 1
-            if progress is not None:
-                progress(done, total)
+    def step(layers: int) -> None:
+        nonlocal done
+        done += layers
+        if progress is not None:
+            progress(done, total)
 
-        losses = forward(opened, [found[i].ids[0] for i in group], visit)
-        for i, own, loss in zip(group, layers, losses, strict=True):
-            words = opened.encode.words(found[i].ids[0])
-            pieces[i] = kept.put(keys[i], _piece(own, loss, words), compressed=True)
-    return _joined(settings, found, pieces, passed)
+    failed: dict[str, Exception] = {}
+    ids = [found[i].ids[0] for i in todo]
+    for at, piece in each_piece(opened, digest, sink, ids, executor, step):
+        i = todo[at]
+        if not isinstance(piece, Exception):
+            kept.put(keys[i], piece, compressed=True)
+            held |= {keys[i]: piece} if parts is None else {}
+        elif parts is None:
+            raise piece
+        else:
+            failed[found[i].name] = piece
+    if failed:
+        raise _failure(failed)
+    each = (held[key] if parts is None else kept.again(key) for key in keys)
+    return _joined(settings, found, each, passed)
+
+
+def _failure(failed: dict[str, Exception]) -> InputError:
+    """All texts that failed, the first of them with the reason."""
+    name, why = next(iter(failed.items()))
+    fix = f"failed: {name}: {' '.join(str(why).split()) or type(why).__name__}; the others are kept"
+    return InputError("texts", ", ".join([*failed][:3]) + ", …" * (len(failed) > 3), fix)

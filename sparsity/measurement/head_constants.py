@@ -9,18 +9,20 @@ import numpy as np
 
 from sparsity.errors import InputError, whole
 from sparsity.measurement.head_law import log_head_law
+from sparsity.measurement.texts import texts_of
 
 if TYPE_CHECKING:
     import xarray
 
 _LOG_KAPPA = np.linspace(-1.25, 1.25, 41)  # where medians are taken; between, they are straight
 _AXES = ("text", "layer", "head", "row")
-_NEEDS = ("length", "sink_logit", "gamma_rest", "top_logit_rest", "S_rest")
+_OTHERS = ("length_others", "gamma_others", "top_logit_others", "S_others")
+_REST = ("length_rest", "gamma_rest", "top_logit_rest", "S_rest")
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows without their sink, [text, layer, head, row]; NaN in `S` where one is not to count.
+    """Rows without their sinks, [text, layer, head, row]; NaN in `S` where one is not to count.
 
     Args:
         length: n, the keys.
@@ -38,24 +40,28 @@ class Rows:
     def of(cls, data: xarray.Dataset) -> Rows:
         """From a measurement of one run or of several texts.
 
+        Args:
+            data: of `measure` or the like, whose rows are taken without all of their sinks; or of
+                `measure_heads`, without their first key.
+
         Raises:
             InputError: weights without logits, or texts run both with BOS and without.
         """
-        missing = [name for name in _NEEDS if name not in data]
+        if "length_rest" not in data and "sink_logit" in data:
+            data = data.assign(length_rest=data["length"] - np.isfinite(data["sink_logit"]))
+        names = _OTHERS if "length_others" in data else _REST
+        missing = [name for name in names if name not in data]
         if missing:
             fix = f"has no {missing[0]}; measure queries and keys"
             raise InputError("data", "dataset", fix)
         for name in ("text", "layer", "head"):
             if name not in data.dims:
                 data = data.expand_dims(name)
-        other = sorted(set(map(str, data["S_rest"].dims)) - set(_AXES))
+        other = sorted(set(map(str, data[names[-1]].dims)) - set(_AXES))
         if other:
             fix = f"choose one, as in data.isel({other[0]}=0)"
             raise InputError("data", f"dataset over {other[0]}", fix)
-        n, sink, gamma, top, S = (
-            data[name].transpose(*_AXES).values.astype(float) for name in _NEEDS
-        )
-        n = n - np.isfinite(sink)
+        n, gamma, top, S = (data[name].transpose(*_AXES).values.astype(float) for name in names)
         known = (n > 1) & np.isfinite(gamma) & np.isfinite(top)
         return cls(n, gamma, top, np.where(known, S, np.nan))
 
@@ -98,7 +104,7 @@ class HeadConstants:
         kappa: κ [layer, head]; NaN for a head without a row.
         stderr: its standard error, from texts drawn with replacement; NaN for a single text.
         rows: that each was fitted on.
-        texts: how many.
+        texts: how many; windows of one text are one.
         resamples: of the texts.
         seed: of the resampling.
         method: how it was fitted.
@@ -123,47 +129,74 @@ def _fit(grid: np.ndarray, texts: Any) -> np.ndarray:
     return _roots(np.stack([_median(at[texts]) for at in grid]))
 
 
+def _texts(data: xarray.Dataset, count: int) -> list[np.ndarray]:
+    """The windows of each text, by place: each a text of its own but where a stride cut them."""
+    if "text" not in data.dims:
+        return [np.arange(count)]
+    names = texts_of(data["text"].values, data.attrs.get("stride"))
+    of = np.unique(names, return_inverse=True)[1]
+    return [np.flatnonzero(of == i) for i in dict.fromkeys(of.tolist())]
+
+
 def fit_kappa(data: xarray.Dataset, *, resamples: int = 30, seed: int = 0) -> HeadConstants:
     """Fit κ of every head: the median over rows of log(S/law) is zero.
 
     Args:
         data: of `measure_model` on the texts to fit on, one value of bos; a tenth of the rows, as
             in `data.sel(row=slice(257, None, 8))`, does as well as all.
-        resamples: of the texts, for the standard error; ≥ 2.
+        resamples: of the texts, whose windows stay together, for the standard error; ≥ 2.
         seed: of the resampling.
 
     Raises:
         InputError: data without logits, or over bos.
     """
     rows, resamples = Rows.of(data), whole("resamples", resamples, 2)
-    grid, texts, rng = _grid(rows), len(rows.S), np.random.default_rng(seed)
+    grid, rng = _grid(rows), np.random.default_rng(seed)
+    texts = _texts(data, len(rows.S))
     count = np.isfinite(rows.S).sum((0, 3))
     kappa = np.where(count > 0, np.exp(_fit(grid, slice(None))), np.nan)
-    if texts > 1:
-        drawn = [_fit(grid, rng.integers(0, texts, texts)) for _ in range(resamples)]
+    stderr = np.full_like(kappa, np.nan)
+    if len(texts) > 1:
+        draws = rng.integers(0, len(texts), (resamples, len(texts)))
+        drawn = [_fit(grid, np.concatenate([texts[i] for i in draw])) for draw in draws]
         stderr = kappa * np.std(drawn, axis=0, ddof=1)
-    else:
-        stderr = np.full_like(kappa, np.nan)
-    return HeadConstants(kappa, stderr, count, texts, resamples, seed)
+    return HeadConstants(kappa, stderr, count, len(texts), resamples, seed)
+
+
+def kappa_of_others(data: xarray.Dataset) -> np.ndarray:
+    """κ of each head, for each text fitted on all other texts.
+
+    Args:
+        data: as `fit_kappa` takes it, of two texts or more; windows of a text are never others.
+
+    Returns:
+        [text, layer, head].
+
+    Raises:
+        InputError: fewer than two texts, or as `fit_kappa`.
+    """
+    rows = Rows.of(data)
+    texts = _texts(data, len(rows.S))
+    if len(texts) < 2:
+        raise InputError("data", "one text", "κ is fitted on other texts; give two or more")
+    grid, kappa = _grid(rows), np.empty(rows.S.shape[:3])
+    for own in texts:
+        kappa[own] = np.exp(_fit(grid, np.setdiff1d(np.arange(len(rows.S)), own)))
+    return kappa
 
 
 def held_back(data: xarray.Dataset) -> np.ndarray:
     """Log of the law for each text, κ of its heads fitted on all other texts.
 
     Args:
-        data: as `fit_kappa` takes it, of two texts or more.
+        data: as `kappa_of_others` takes it.
 
     Returns:
         [text, layer, head, row], NaN where a row does not count.
 
     Raises:
-        InputError: fewer than two texts, or as `fit_kappa`.
+        InputError: as `kappa_of_others`.
     """
-    rows = Rows.of(data)
-    texts = np.arange(len(rows.S))
-    if len(texts) < 2:
-        raise InputError("data", "one text", "κ is fitted on other texts; give two or more")
-    grid = _grid(rows)
-    kappa = np.exp([_fit(grid, texts[texts != i]) for i in texts])[..., None]
-    law = log_head_law(rows.length, rows.gamma, rows.top, kappa)
+    rows, kappa = Rows.of(data), kappa_of_others(data)
+    law = log_head_law(rows.length, rows.gamma, rows.top, kappa[..., None])
     return np.where(np.isfinite(rows.S), law, np.nan)

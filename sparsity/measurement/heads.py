@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from sparsity import models
 from sparsity.errors import InputError, whole
 from sparsity.measurement import row_figures
 from sparsity.measurement.score_parts import Split, split
+from sparsity.measurement.texts import Cut, named, windows
 
 if TYPE_CHECKING:
     import xarray
@@ -87,14 +88,6 @@ def logits(q: Any, k: Any, head: int) -> np.ndarray:
     )
 
 
-def _ids(model: models.Checkpoint, name: str, text: str, count: int) -> np.ndarray:
-    ids = model.encode(text)[:count]
-    if len(ids) < count:
-        fix = f"has only {len(ids)} tokens; give a longer text or fewer tokens than {count}"
-        raise InputError("text", name, fix)
-    return np.asarray(ids, np.int32)
-
-
 def _layer(
     waiting: list[tuple[np.ndarray, np.ndarray]], rows: np.ndarray, gap: int, each: Callable
 ) -> dict[str, np.ndarray]:
@@ -112,9 +105,10 @@ def _layer(
 
 def measure_heads(
     model: str | os.PathLike[str] | models.Checkpoint,
-    texts: Mapping[str, str],
+    texts: Any,
     *,
     tokens: int = 512,
+    offset: int = 0,
     every: int = 1,
     step: int = 16,
     gap: int = 64,
@@ -124,8 +118,9 @@ def measure_heads(
 
     Args:
         model: a GGUF or safetensors file, or an opened checkpoint.
-        texts: name -> text, two or more; the first `tokens` tokens of each, without BOS.
-        tokens: T.
+        texts: as `measure_model` takes them, two or more; one that cannot be used is passed over.
+        tokens: T of each text, without BOS.
+        offset: tokens of a text that are left out before them.
         every: layers 0, `every`, 2·`every` … are looked at.
         step: rows of the second half at that distance are.
         gap: queries that much later tell the key bias; see `parts.split`.
@@ -135,7 +130,7 @@ def measure_heads(
         A dataset over text, layer, head and row, of `MEANING`.
 
     Raises:
-        InputError: fewer than two texts, texts too short, or numbers that leave no row.
+        InputError: fewer than two texts that can be used, or numbers that leave no row.
     """
     import xarray
 
@@ -144,13 +139,14 @@ def measure_heads(
     opened = model if isinstance(model, models.Checkpoint) else models.load(model)
     tokens, every = whole("tokens", tokens, 2), whole("every", every, 1)
     step, gap = whole("step", step, 1), whole("gap", gap, 2)
-    if len(texts) < 2:
-        fix = "parts are estimated on other texts; give two or more"
-        raise InputError("texts", len(texts), fix)
     rows = positions(tokens, gap, step)
     if not len(rows):
         raise InputError("tokens", tokens, f"leave no row with a gap of {gap}; give {8 * gap}")
-    ids = [_ids(opened, name, text, tokens) for name, text in texts.items()]
+    found, _ = windows(opened, named(texts), Cut(tokens, offset))
+    if len(found) < 2:
+        fix = "parts are estimated on other texts; give two or more"
+        raise InputError("texts", len(found), fix)
+    ids = [window.ids[0] for window in found]
     waiting: list[tuple[np.ndarray, np.ndarray]] = []
     layers: list[dict[str, np.ndarray]] = []
 
@@ -171,7 +167,7 @@ def measure_heads(
             for name, meaning in MEANING.items()
         },
         coords={
-            "text": list(texts),
+            "text": [window.name for window in found],
             "layer": np.arange(0, opened.config.layers, every),
             "row": rows + 1,
         },

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import xarray
 
 SHORTEST = 8  # keys in sight, for a row to count in a correlation or an average
-TESTED = 50  # keys in sight without the sink, for a row's logits to be tested
+TESTED = 50  # keys in sight without the sinks, for a row's logits to be tested
 # Over √n ≥ √50, the distance that 1 % of Gaussian samples exceed, by simulation at n = 200 and 500.
 LILLIEFORS = 1.045  # his own table of 1967 has 1.031
 
@@ -50,6 +50,10 @@ MEANING = {
     "kurtosis_rest": "excess kurtosis of the logits without the sink key",
     "distance_rest": "Kolmogorov–Smirnov distance of the logits without the sink key",
     "gamma_others": "standard deviation of the logits without all sinks",
+    "top_logit_others": "largest logit without all sinks, less the mean of these logits",
+    "skew_others": "skewness of the logits without all sinks",
+    "kurtosis_others": "excess kurtosis of the logits without all sinks",
+    "distance_others": "Kolmogorov–Smirnov distance of the logits without all sinks",
     "sinks_logit": "log Σ e^s over the sinks less the mean of the other logits",
     "S_limit": "limit law exp(−gamma²/2)",
     "S_exact": "exact law √(E n_eff/n) of n Gaussian logits of spread gamma",
@@ -57,6 +61,10 @@ MEANING = {
     "S_exact_rest": "exact law of n − 1 Gaussian logits of spread gamma_rest",
     "S_limit_others": "limit law exp(−gamma_others²/2)",
     "S_exact_others": "exact law of length_others Gaussian logits of spread gamma_others",
+    "S_given_others": "law of the row given its largest logit, nothing fitted",
+    "S_head_others": "the same with a constant of the head, fitted on all other texts",
+    "kappa": "that constant, by which gamma is multiplied, fitted on all texts",
+    "kappa_stderr": "its standard error, from texts drawn with replacement",
     "residual_limit": "log(S / S_limit)",
     "residual_exact": "log(S / S_exact)",
     "residual_limit_rest": "log(S_rest / S_limit_rest)",
@@ -69,7 +77,7 @@ MEANING = {
     "rank_exact_rest": "Spearman correlation over rows of S_rest with its exact law",
     "rank_limit_others": "Spearman correlation over rows of S_others with its limit law",
     "rank_exact_others": "Spearman correlation over rows of S_others with its exact law",
-    "departs": "share of the rows of 50 keys or more that fail Lilliefors' test, sink left out",
+    "departs": "share of the rows of 50 keys or more that fail Lilliefors' test, sinks left out",
     "last_row": "weights p of the last query on every key",
     "key_importance": "mean weight of the key over the rows that see it, if a quarter do",
     "importance": "mean weight of the sink key over the rows that see it",
@@ -118,10 +126,10 @@ def predicted(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
                 out[f"residual_{name}{tag}"] = np.log(S) - log_S
                 known = np.where(counts, log_S, np.nan)
                 out[f"rank_{name}{tag}"] = rank_correlation(S, known)
-        if "distance_rest" in found:
-            distance = found["distance_rest"]
-            tested = (keys >= TESTED) & np.isfinite(distance)
-            beyond = tested & (distance > LILLIEFORS / np.sqrt(keys))
+        if "distance_others" in found:
+            distance, left = found["distance_others"], found["length_others"]
+            tested = (left >= TESTED) & np.isfinite(distance)
+            beyond = tested & (distance > LILLIEFORS / np.sqrt(left))
             out["departs"] = beyond.sum(-1) / tested.sum(-1)
     with np.errstate(under="ignore"):
         return {name: np.asarray(value, np.float32) for name, value in out.items()}
@@ -130,7 +138,7 @@ def predicted(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def measured(source: Source, sink: int = 0, of: Sequence[str] = ()) -> dict[str, np.ndarray]:
     """A layer measured, with and without its sinks, beside its predictions where it has logits."""
     found = measure_layer(source, sink, of)
-    found |= sinks.without(source, sinks.found(found["key_importance"]), found, sink)
+    found |= sinks.without(source, sinks.found(found["key_importance"]), found, sink, of)
     return found | predicted(found) if "gamma" in found else found
 
 

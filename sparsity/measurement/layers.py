@@ -126,7 +126,9 @@ def measure_layer(source: Source, sink: int = 0, of: Sequence[str] = ()) -> dict
     if isinstance(sink, bool) or not isinstance(sink, int | np.integer) or not 0 <= sink < length:
         raise InputError("sink", sink, f"must be a position from 0 to {length - 1}")
     if isinstance(source, Weights) and any(name in asked.SHAPE for name in of):
-        fix = "is of logits, which weights have not; give queries and keys, or leave it out"
+        fix = (
+            "is of logits, which weights alone do not have; give queries and keys, or leave it out"
+        )
         raise InputError("of", next(name for name in of if name in asked.SHAPE), fix)
     sink = int(sink)
     at = contexts(length) if source.causal else (length,)

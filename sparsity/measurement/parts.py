@@ -61,6 +61,17 @@ class Parts:
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
             return None
 
+    def again(self, name: str) -> dict[str, np.ndarray]:
+        """A piece that was kept.
+
+        Raises:
+            InputError: it is not there any more.
+        """
+        found = self.get(name)
+        if found is None:
+            raise InputError("parts", self.home, "was changed during the run; run again")
+        return found
+
     def put(
         self, name: str, values: dict[str, np.ndarray], compressed: bool = False
     ) -> dict[str, np.ndarray]:

@@ -51,7 +51,7 @@ class Probed:
 
     @property
     def ci95(self) -> tuple[float, float]:
-        """About 19 in 20 such intervals hold the mean of n_eff over the rows."""
+        """The 95 % confidence interval of `mean`."""
         return self.mean - 1.96 * self.mean_stderr, self.mean + 1.96 * self.mean_stderr
 
 
@@ -63,10 +63,11 @@ def probe(
     nonnegative: bool = False,
     seed: int = 0,
 ) -> Probed:
-    """How focused a mixer is that is linear in its values, by answers to random values.
+    """How focused a mixer is, from its answers to random values; it must be linear in them.
 
-    Rademacher values give E o² = Σa². Cauchy values give o the law of Σ|a|·C: the geometric mean of
-    m of |o|, times cos(π/2m)^m, has the mean Σ|a| exactly. Both have the error bars of their laws.
+    Rademacher values give E o² = Σa². With Cauchy values o is distributed as Σ|a|·C: the geometric
+    mean of m of |o|, times cos(π/2m)^m, has the mean Σ|a| exactly. Error bars follow from both
+    distributions.
 
     Args:
         mixer: values [length, probes], float32 -> outputs [..., rows, probes], NumPy or JAX.
@@ -77,7 +78,7 @@ def probe(
 
     Raises:
         InputError: outputs of another shape, not finite or all zero, a mixer that is not linear in
-            its values, or negative weights that were said not to be there.
+            its values, or negative weights in spite of `nonnegative`.
 
     Source: Rademacher, Hutchinson (1990); Cauchy projections, Li, Hastie and Church (2007).
     """
@@ -95,7 +96,7 @@ def probe(
     if nonnegative:
         ones = _answers(mixer, np.ones((length, probes), np.float32))[..., :1]
         if not (np.abs(answers) <= 1.01 * ones + 1e-4 * np.abs(answers).max()).all():
-            fix = "some weights are negative: their signs answer more than ones do; leave it out"
+            fix = "some weights are negative; leave it out"
             raise InputError("nonnegative", nonnegative, fix)
         sums, name = ones.repeat(probes, axis=-1), "ones"
     else:
@@ -107,7 +108,7 @@ def probe(
 def _answers(mixer: Callable[[Any], Any], values: np.ndarray) -> np.ndarray:
     found = np.asarray(mixer(values), np.float64)
     if found.ndim < 2 or found.shape[-1] != values.shape[-1]:
-        fix = f"must answer values {values.shape} with [..., rows, {values.shape[-1]}]"
+        fix = f"must return [..., rows, {values.shape[-1]}] for values {values.shape}"
         raise InputError("mixer", f"outputs of shape {found.shape}", fix)
     if not np.isfinite(found).all():
         raise InputError("mixer", "outputs", "holds NaN or infinite values")
@@ -118,7 +119,7 @@ def _check_linear(mixer: Callable[[Any], Any], values: np.ndarray) -> None:
     """Answers to half as large values are half as large."""
     once, half = _answers(mixer, values), _answers(mixer, values / 2)
     if not np.allclose(half, once / 2, rtol=1e-3, atol=1e-4 * np.abs(once).max()):
-        fix = "must be linear in its values: answers to half of them are not half of the answers"
+        fix = "must be linear in its values: half of them do not give half of the outputs"
         raise InputError("mixer", "outputs", fix)
 
 

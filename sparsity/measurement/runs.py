@@ -15,7 +15,7 @@ from sparsity.measurement import asked, sinks
 from sparsity.measurement.labels import MEANING, dataset, measured
 from sparsity.measurement.parts import Parts
 from sparsity.measurement.sources import of_queries
-from sparsity.measurement.texts import Cut, named, windows
+from sparsity.measurement.texts import Cut, beginnings, named, windows
 from sparsity.models.checkpoint import fingerprint
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def measure_model(
     also = asked.names(of)
     opened = model if isinstance(model, models.Checkpoint) else models.load(model)
     config = opened.config
-    cut = Cut(tokens, offset, stride, tuple(bos))
+    cut = Cut(tokens, offset, stride, beginnings(bos))
     found, passed = windows(opened, named(texts), cut)
     ids = [x for window in found for x in window.ids]
     kept, digest = Parts(parts), fingerprint(opened.files)

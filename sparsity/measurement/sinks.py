@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsity.measurement import asked
 from sparsity.measurement.sources import Logits, Source, of_heads, sees
 
 # Two tokens that share a sink have less than [Gu]'s 0.3 each; a key under uniform attention has
@@ -28,7 +29,9 @@ def found(importance: np.ndarray, epsilon: float = EPSILON) -> np.ndarray:
     return np.nan_to_num(importance) > epsilon
 
 
-def _block(source: Source, sinks: np.ndarray, start: int, stop: int) -> dict[str, np.ndarray]:
+def _block(
+    source: Source, sinks: np.ndarray, of: Sequence[str], start: int, stop: int
+) -> dict[str, np.ndarray]:
     """Some rows; sums run over the other keys alone, so that nothing cancels."""
     width = stop if source.causal else source.shape[1]
     x, seen = (np.asarray(y) for y in source.block(start, stop, width))
@@ -46,6 +49,8 @@ def _block(source: Source, sinks: np.ndarray, start: int, stop: int) -> dict[str
             out["gamma_others"] = np.sqrt(np.where(n > 1, square / (n - 1), np.nan))
             left = np.where(keep, x, -np.inf)
             top = np.where(some, left.max(-1, initial=-np.inf), 0.0)
+            out["top_logit_others"] = np.where(some, top - mean, np.nan)
+            out |= {f"{k}_others": v for k, v in asked.shape(x, keep, of).items() if k in of}
             a = np.exp(left - top[..., None])
             of_sinks = np.logaddexp.reduce(
                 np.where(drop, x[..., few], -np.inf), axis=-1, initial=-np.inf
@@ -65,7 +70,11 @@ def _block(source: Source, sinks: np.ndarray, start: int, stop: int) -> dict[str
 
 
 def without(
-    source: Source, sinks: np.ndarray, rows: Mapping[str, np.ndarray], sink: int
+    source: Source,
+    sinks: np.ndarray,
+    rows: Mapping[str, np.ndarray],
+    sink: int,
+    of: Sequence[str] = (),
 ) -> dict[str, np.ndarray]:
     """Every row without its sinks, whose weights and logits are those of the keys that are left.
 
@@ -74,12 +83,14 @@ def without(
         sinks: which keys are left out, [heads, T].
         rows: its rows by name, as `measure_layer` has them: with the key at `sink`, and without it.
         sink: position of that key.
+        of: what was asked for: the shape of logits is measured without the sinks as well.
 
     Returns:
         By name, single precision [heads, T]: length_others, the keys left; n_eff_others and
         S_others, NaN where none is; sinks_mass, the weight p of all sinks in sight together; of
-        logits also gamma_others, NaN for one key, and sinks_logit, log Σ e^s over the sinks in
-        sight less the mean of the others, NaN where there are none.
+        logits also gamma_others, NaN for one key, top_logit_others, the largest less the mean, and
+        sinks_logit, log Σ e^s over the sinks in sight less the mean of the others, NaN where there
+        are none.
     """
     more = sinks.copy()
     more[:, sink] = False
@@ -90,7 +101,7 @@ def without(
         step = max(1, _BLOCK // (len(several) * source.shape[1]))
         for start in range(0, source.shape[1], step):
             stop = min(start + step, source.shape[1])
-            for name, values in _block(own, heads, start, stop).items():
+            for name, values in _block(own, heads, of, start, stop).items():
                 found[name][several, start:stop] = values
     return {name: x.astype(np.float32) for name, x in found.items()}
 
@@ -107,11 +118,17 @@ def _measured(rows: Mapping[str, np.ndarray], apart: np.ndarray, seen: np.ndarra
         "length_others": rows["length"] - (apart & seen),
         "sinks_mass": np.where(apart, rows["sink_mass"], 0 * rows["sink_mass"]),
     }
-    names = ["n_eff", "S", *(["gamma"] if "gamma" in rows else [])]
-    for name in names:
+    names = ("n_eff", "S", "gamma", *asked.SHAPE)
+    for name in (name for name in names if name in rows):
         found[f"{name}_others"] = np.where(apart, rows[f"{name}_rest"], rows[name])
     if "sink_logit" in rows:
-        found["sinks_logit"] = np.where(apart, rows["sink_logit"], np.nan)
+        logit, top = rows["sink_logit"], rows["top_logit_rest"]
+        found["sinks_logit"] = np.where(apart, logit, np.nan)
+        # Of the whole row, whose mean the key set apart moves by its share.
+        n = rows["length"]
+        whole = np.fmax(top, logit) - np.nan_to_num(logit) / np.maximum(n, 1)
+        whole = np.where(n == 1, 0.0, whole)
+        found["top_logit_others"] = np.where(apart, top, whole)
     return found
 
 
@@ -132,6 +149,12 @@ def learned(source: Logits, logits: np.ndarray) -> np.ndarray:
             keys = np.where(seen, np.exp(np.minimum(x - top[..., None], 0.0)), 0.0).sum(-1)
         found.append(own / (own + keys))
     return np.concatenate(found, axis=1).astype(np.float32)
+
+
+def spelled(token: str) -> str:
+    """A token as a reader knows it: of bytes, Ġ is a space and Ċ a line's end."""
+    text = token.replace("Ġ", " ").replace("▁", " ").replace("Ċ", "↵").replace("ĉ", "⇥")
+    return text.strip() or "␣"
 
 
 def listed(

@@ -74,19 +74,23 @@ def sink_rate(
     return _share(pooled(data.sel(context=context), name), epsilon)
 
 
+def late_rate(data: xarray.Dataset, context: int, epsilon: float, name: str) -> float:
+    """The same of the rows T/2 < n ≤ T alone: their mean "sink_mass" or "sinks_mass" exceeds ε."""
+    return _share(pooled(rows_at(data, context)[[name]].mean("row"), name), epsilon)
+
+
 def _share(values: np.ndarray, epsilon: float) -> float:
     return float(np.mean(values > epsilon)) if len(values) else math.nan
 
 
-def _sinks(data: xarray.Dataset, rows: xarray.Dataset, context: int) -> dict[str, float]:
+def _sinks(data: xarray.Dataset, context: int) -> dict[str, float]:
     """Sink rates: as published, of any key, and of the rows T/2 < n ≤ T alone."""
     found = {}
-    late = rows[["sink_mass", "sinks_mass"]].mean("row")
     for epsilon in THRESHOLDS:
         found[f"sink_rate_{epsilon:g}"] = sink_rate(data, context, epsilon)
         found[f"any_rate_{epsilon:g}"] = sink_rate(data, context, epsilon, "top_importance")
-        found[f"late_rate_{epsilon:g}"] = _share(pooled(late, "sink_mass"), epsilon)
-        found[f"sinks_rate_{epsilon:g}"] = _share(pooled(late, "sinks_mass"), epsilon)
+        found[f"late_rate_{epsilon:g}"] = late_rate(data, context, epsilon, "sink_mass")
+        found[f"sinks_rate_{epsilon:g}"] = late_rate(data, context, epsilon, "sinks_mass")
     return found
 
 
@@ -98,7 +102,7 @@ def row(data: xarray.Dataset, context: int) -> dict[str, Any]:
         found[name] = float(pooled(rows, name).mean())
     for name in ("n_eff", "n_eff_rest", "n_eff_others", "largest"):
         found[name] = _median(rows, name)
-    found |= _sinks(data, rows, context)
+    found |= _sinks(data, context)
     for name in asked_for(data):
         found[name] = _mean(rows, name)
     if "gamma" in rows:
@@ -149,7 +153,8 @@ def by_text(data: xarray.Dataset, bos: int = 0) -> list[dict[str, Any]]:
     """
     run, T = data.isel(bos=bos), int(data["context"][-1])
     return [
-        {"text": str(name), **row(run.sel(text=[name]), T), "loss": float(run["loss"][i])}
+        {"text": str(name), **row(run.sel(text=[name]), T)}
+        | ({"loss": float(run["loss"][i])} if "loss" in run else {})
         for i, name in enumerate(run["text"].values)
     ]
 
@@ -158,31 +163,41 @@ COLUMNS = (  # key, title in a terminal ("" for none), title on a page, format
     ("T", "T", "T", "d"),
     ("S", "mean S", "mean S", ".3f"),
     ("n_eff", "n_eff", "n_eff", ".2f"),
-    ("n_eff_rest", "no sink", "without sink", ".2f"),
-    ("n_eff_others", "no sinks", "without all sinks", ".2f"),
-    ("sink_rate_0.3", "sink .3", "sink rate 0.3", ".1%"),
-    ("sink_rate_0.8", "sink .8", "0.8", ".1%"),
-    ("sinks_rate_0.3", "sinks .3", "all sinks 0.3", ".1%"),
-    ("gamma_rest", "γ", "γ̂", ".2f"),
-    ("ratio_limit_rest", "S/limit", "S/limit", ".3g"),
-    ("ratio_exact_rest", "S/exact", "S/exact", ".3g"),
-    ("rank_limit_rest", "rank lim", "rank, limit", ".2f"),
-    ("rank_exact_rest", "rank ex", "rank, exact", ".2f"),
-    ("ratio_limit", "", "whole row: S/limit", ".3g"),
-    ("ratio_exact", "", "S/exact", ".3g"),
-    ("ratio_exact_others", "no sinks", "without all sinks: S/exact", ".3g"),
+    ("n_eff_others", "no sinks", "without sinks", ".2f"),
+    ("sinks_rate_0.3", "sinks .3", "sinks > 0.3", ".1%"),
+    ("gamma_others", "γ", "γ̂", ".2f"),
+    ("ratio_limit_others", "S/limit", "S/limit", ".3g"),
+    ("ratio_exact_others", "S/exact", "S/exact", ".3g"),
+    ("rank_limit_others", "rank lim", "rank: limit", ".2f"),
+    ("rank_exact_others", "rank ex", "exact", ".2f"),
+)
+FIRST_TOKEN = (  # the same of the first token alone, and of whole rows
+    ("sink_rate_0.3", "first .3", "published > 0.3", ".1%"),
+    ("sink_rate_0.8", "first .8", "> 0.8", ".1%"),
+    ("late_rate_0.3", "late .3", "late rows", ".1%"),
+    ("ratio_exact_rest", "", "S/exact without", ".3g"),
+    ("ratio_exact", "", "whole row: S/exact", ".3g"),
+    ("ratio_limit", "", "S/limit", ".3g"),
+)
+
+
+NOTES = (
+    "Rows T/2 < n ≤ T; n_eff, γ, S/law: medians; from 'no sinks' to 'rank ex' without all sinks,",
+    "keys of more than 0.1 of the weight on average; 'sinks .3': heads where these have more than",
+    "0.3 together. 'first .3', 'first .8': heads where the first token does, by the published",
+    "definition, over all rows so far; 'late .3': over the rows above T/2 alone",
 )
 
 
 def columns_of(row: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """`COLUMNS`, and those of quantities that were asked for."""
+    """`COLUMNS`, `FIRST_TOKEN`, and those of quantities that were asked for."""
     names = {x.name for x in (*quantities.ALL, *quantities.OF_MAPS)} - set(ALWAYS)
     own = [key for key in row if ":" in key or key in names]
-    return [*COLUMNS, *((key, key, f"mean {key}", ".4g") for key in own)]
+    return [*COLUMNS, *FIRST_TOKEN, *((key, key, f"mean {key}", ".4g") for key in own)]
 
 
 def text(rows: list[dict[str, Any]]) -> str:
-    """The table for a terminal; laws are those of rows without their sink."""
+    """The table for a terminal; laws are those of rows without their sinks."""
     known = columns_of(rows[0])
     columns = [(key, title, form) for key, title, _, form in known if title and key in rows[0]]
     widths = {key: max(len(title), 8) for key, title, _ in columns}
@@ -193,5 +208,4 @@ def text(rows: list[dict[str, Any]]) -> str:
         cells = [f"{row[key]:{form}}".rjust(widths[key]) for key, _, form in columns]
         word = {True: "with ", False: "none ", None: "     "}[row["bos"]] if bos else ""
         lines.append(" ".join([*([word] if bos else []), *cells]))
-    notes = "n_eff: median; 'no sink', γ, S/law, ranks: without the first key; 'no sinks': any"
-    return "\n".join([*lines, notes])
+    return "\n".join([*lines, *NOTES])

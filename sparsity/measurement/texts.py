@@ -39,11 +39,11 @@ def _files(path: Path) -> list[Path]:
         if not path.is_dir():
             return [path]
     except (OSError, ValueError) as error:  # no name of a file, such as a text itself
-        fix = "is no name of a file; give a folder, a file, or texts in a list"
+        fix = "is not a file name; give a folder, a file, or texts in a list"
         raise InputError("text", f"{str(path)[:40]!r}", fix) from error
     found = sorted(x for x in path.iterdir() if x.is_file() and not x.name.startswith("."))
     if not found:
-        raise InputError("text", path, "holds no file; give a folder of texts")
+        raise InputError("text", path, "has no file; give a folder of texts")
     return found
 
 
@@ -93,10 +93,10 @@ def _ids(model: Checkpoint, name: str, text: Any) -> np.ndarray:
     count = model.config.vocabulary
     if isinstance(text, str):
         if not text.strip():
-            raise InputError("text", name, "holds no words; give a longer one")
+            raise InputError("text", name, "has no words; give another text")
         ids = np.asarray(model.encode(text), np.int64)
         if ids.max(initial=0) >= count:
-            fix = f"knows more tokens than {count}; give that of this model"
+            fix = f"has more tokens than the {count} of the model; give its own"
             raise InputError("tokenizer", model.name, fix)
         return ids
     try:
@@ -104,10 +104,25 @@ def _ids(model: Checkpoint, name: str, text: Any) -> np.ndarray:
     except ValueError:  # rows of several lengths
         ids = np.empty((0, 0))
     if ids.ndim != 1 or ids.dtype.kind not in "iu" or not ids.size:
-        raise InputError("text", name, "is no text; give a string or token ids, whole numbers [T]")
+        raise InputError(
+            "text", name, "is not a text; give a string or token ids, whole numbers [T]"
+        )
     if ids.min() < 0 or ids.max() >= count:
         raise InputError("text", name, f"has token ids that are not from 0 to {count - 1}")
     return ids
+
+
+def beginnings(bos: Any) -> tuple[bool, ...]:
+    """Whether windows begin with the model's first token, for each run of every text.
+
+    Raises:
+        InputError: anything but True and False, of which there is at least one.
+    """
+    found = tuple(bos) if isinstance(bos, Iterable) else ()
+    if not found or not all(isinstance(each, bool | np.bool_) for each in found):
+        shown = "an empty list" if not found and isinstance(bos, Iterable) else bos
+        raise InputError("bos", shown, "give (False,), (True,) or (False, True)")
+    return found
 
 
 @dataclass(frozen=True)
@@ -133,8 +148,7 @@ class Cut:
             InputError: numbers out of range, or a model without a first token.
         """
         whole("tokens", self.tokens, 2)
-        if not self.bos:
-            raise InputError("bos", self.bos, "give (False,), (True,) or (False, True)")
+        beginnings(self.bos)
         whole("offset", self.offset, 0)
         if self.stride is not None:
             whole("stride", self.stride, 1)

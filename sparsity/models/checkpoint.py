@@ -98,11 +98,13 @@ class Checkpoint:
         found = self.read(name, layer)
         where = name if layer is None else f"{name} of layer {layer}"
         if found is None:
-            raise InputError("model", self.path, f"has no weights {where}; not a whole checkpoint")
+            raise InputError(
+                "model", self.path, f"lacks the weights {where}; give a complete model"
+            )
         found = np.asarray(found, np.float32)
         if found.shape != self.config.shape(name):
             fix = f"its weights {where} have shape {found.shape}, not {self.config.shape(name)}"
-            raise InputError("model", self.path, fix + "; not a model of the Llama family")
+            raise InputError("model", self.path, fix + "; give a Llama model")
         if not np.isfinite(found).all():
             fix = f"its weights {where} hold NaN or infinite values; download it again"
             raise InputError("model", self.path, fix)
@@ -129,7 +131,7 @@ class Metadata:
         value = self.get(name)
         value = default if value is ... else value
         if value is ...:
-            raise InputError("model", self.path, f"does not say {name}; not a whole checkpoint")
+            raise InputError("model", self.path, f"does not give {name}; give a complete model")
         return value
 
     def whole(self, name: str, default: Any = ..., least: int = 1) -> Any:
@@ -191,8 +193,8 @@ def refuse_others(path: Path, names: Iterable[str], known: Iterable[str]) -> Non
     """Refuse tensors that would be left unread: biases, scales of quantised weights, experts."""
     others = sorted(set(names).difference(known))
     if others:
-        fix = f"has weights {others[0]}, which a plain model of the Llama family has not"
-        raise InputError("model", path, f"{fix}; give another one")
+        fix = f"has weights {others[0]}, which a plain model of the Llama family does not have"
+        raise InputError("model", path, f"{fix}; give another model")
 
 
 def library(name: str, install: str = "'sparsity[models]'") -> Any:
@@ -212,7 +214,7 @@ def refusal(path: Path, error: BaseException) -> InputError:
     if isinstance(error, OSError) and error.errno:
         reason = os.strerror(error.errno).lower()
         return InputError("model", path, f"cannot be read ({reason}); give another file")
-    fix = "is damaged or cut short, or no model at all; download it again"
+    fix = "is damaged, incomplete or not a model; download it again"
     return InputError("model", path, fix)
 
 

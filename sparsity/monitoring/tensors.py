@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -160,9 +160,14 @@ def torch_penalty(
         given: scale, mask, bias, softcap, unit, score_mod and mask_mod, as `Call` takes them.
 
     Raises:
-        InputError: another `of`, no bound, bounds the wrong way round, positions of no row, or
-            arrays of other shapes.
+        InputError: another `of`, no bound, `low` above `high`, positions of no row, an
+            option it does not take, or arrays of other shapes.
     """
+    own = ("query", "key", "causal")
+    takes = [each.name for each in fields(Call) if each.name not in own]
+    for name in given:
+        if name not in takes:
+            raise InputError("option", name, f"torch_penalty takes {', '.join(takes)}")
     torch = library("torch", "torch")
     bounds, shapes = Bounds(of, low, high), (tuple(queries.shape), tuple(keys.shape))
     if queries.ndim != 4 or keys.ndim != 4 or queries.shape[1] % keys.shape[1]:

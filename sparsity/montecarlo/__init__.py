@@ -74,7 +74,7 @@ def estimate(
 
     Returns:
         The estimate with its error bar; `warning` says when the error bar cannot be trusted.
-        Ctrl-C returns what there is by then, with `stopped` = "interrupted"; a second one raises.
+        Ctrl-C returns the estimate so far, with `stopped` = "interrupted"; a second one raises.
 
     Raises:
         InputError: an unknown name, a value outside its domain, a length that is missing, or
@@ -133,7 +133,7 @@ def draw(
         law is Law.SCORE and (n is not None or dim or row.steps)
     )
     if method is not None and whole:
-        raise InputError("method", method, "applies to scalar draws only")
+        raise InputError("method", method, "applies to draws of single scores only; leave it out")
     if isinstance(row.kernel, RowMap):
         if n is None and quantity is quantities.S and row.kernel.alone and row.kernel.alike:
             return draw_rows(row, _ANY, sampling, None).limit_form()
@@ -147,7 +147,7 @@ def draw(
     elif n is not None:
         return sample_rows(row, n, sampling, quantity, dim=dim or None)
     elif quantity is not quantities.S:
-        raise InputError("length", None, f"{quantity.name} is of rows of n tokens; give n")
+        raise InputError("length", None, f"{quantity.name} is a mean over rows of n tokens; give n")
     elif row.steps:
         drawn = _of_any_length(row, dim, sampling)
     elif dim:
@@ -191,7 +191,7 @@ def draw_each(
 def _of_any_length(row: Row, dim: int, sampling: Sampling) -> Estimate:
     """S of long rows whose tokens are alike whatever their number."""
     if not alike(row, _ANY, 2 * _ANY, units=False):
-        fix = "this row is not the same at every length; give one"
+        fix = "this row depends on its length; give one"
         raise InputError("length", None, fix)
     doubt = _heavy(row)
     drawn = draw_rows(row, _ANY, sampling, None, dim=dim or None).limit_form()
@@ -220,7 +220,7 @@ def _of_features(
 ) -> Estimate:
     """S from whole log-normal features."""
     if quantity is not quantities.S:
-        raise InputError("of", quantity.name, f"{kernel.name} has S, of long rows")
+        raise InputError("of", quantity.name, f"only S of long rows is sampled for {kernel.name}")
     ratio = float(own["ratio"])  # σ̃/μ̃ = √(e^spread² − 1); of a large one the square overflows
     spread = math.sqrt(math.log1p(ratio**2) if ratio < 1e100 else 2 * math.log(ratio))
     dim = int(own["dim"])
@@ -235,7 +235,7 @@ def _of_positions(
 ) -> Estimate:
     """S of a row in which nothing but the position is random, or a power of it."""
     if quantity.name not in _OF_POSITIONS:
-        raise InputError("of", quantity.name, f"{kernel.name} has {', '.join(_OF_POSITIONS)}")
+        raise InputError("of", quantity.name, f"choose one of {', '.join(_OF_POSITIONS)}")
     power, of_n = _OF_POSITIONS[quantity.name]
     scalar = estimators.plain if method == "plain" else estimators.stratified
     values = {name: float(value) for name, value in own.items()}

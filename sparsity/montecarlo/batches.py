@@ -102,7 +102,7 @@ def _mesh() -> jax.sharding.Mesh:
     devices = jax.devices()
     count = math.gcd(len(devices), CHUNK)
     if jax.process_count() > 1 and count < len(devices):
-        fix = f"several processes share batches only if their devices divide {CHUNK} together"
+        fix = f"the devices of all processes together must divide {CHUNK}"
         raise InputError("devices", len(devices), fix)
     return jax.sharding.Mesh(np.array(devices[:count]), ("batch",))
 

@@ -205,7 +205,9 @@ def full_keys(
     if q.ndim != 2 or not np.all(np.isfinite(q)) or not np.all(np.any(q, axis=1)):
         raise InputError("query", query, "must be a finite, nonzero vector (or a stack of them)")
     if mu.shape != q.shape[1:] or not np.all(np.isfinite(mu)):
-        raise InputError("mean", mean, f"must be a finite vector of shape {q.shape[1:]}, as query")
+        raise InputError(
+            "mean", mean, f"must be a finite vector of shape {q.shape[1:]}, like query"
+        )
     if not 0 < spread < np.inf:
         raise InputError("spread", spread, "must be > 0")
     beta, gamma = float(q[0] @ mu), float(spread * np.linalg.norm(q[0]))

@@ -88,7 +88,7 @@ def _scale(kernel: Kernel, beta: Any, gamma: Any, log_w: Any = 0.0) -> float:
 
 def _refuse_long(n: int, width: int) -> None:
     if n * width > _MOST:
-        fix = f"a row of {n * width:.3g} numbers does not fit; shorten it"
+        fix = f"a row of {n * width:.3g} numbers is too large to sample; shorten it"
         raise InputError("length", n, fix)
 
 
@@ -137,15 +137,19 @@ def planned(row: Row, n: int, dim: int, seed: int) -> Plan:
     """
     if isinstance(row.kernel, RowMap) and row.kernel.drawn is not None:
         if dim:
-            raise InputError("dim", dim, f"{row.kernel.name} draws its tokens itself; leave it out")
+            raise InputError("dim", dim, f"{row.kernel.name} draws its own tokens; leave it out")
         return _whole(row, row.kernel, n)
     law = _scores(row)
     if dim and law is not None:
-        raise InputError("dim", dim, "whole keys are Gaussian, and so their scores; leave it out")
+        raise InputError(
+            "dim", dim, "whole keys give Gaussian scores, and this row has others; leave it out"
+        )
     if all(isinstance(step, Decay) or step is law for step in row.steps):
         return _like(row, n, dim, seed)
     if dim:
-        raise InputError("dim", dim, "whole keys are drawn for rows without steps; leave it out")
+        raise InputError(
+            "dim", dim, "whole keys are drawn only for rows without steps; leave it out"
+        )
     if isinstance(row.kernel, RowMap):
         raise InputError("steps", row.steps, f"{row.kernel.name} is drawn for other laws of scores")
     if len(row.steps) == 1 and isinstance(row.steps[0], (Rope, Coca)):

@@ -206,7 +206,7 @@ def draw_rows(
     known = (*known, *(each for each in more if each not in known))
     if (mapped or any(q.whole for q in known)) and plan.source.block < n:
         what = row.kernel.name if mapped else known[-1].name
-        fix = f"{what} needs a row as a whole: at most {plan.source.block} tokens"
+        fix = f"{what} needs whole rows, of at most {plan.source.block} tokens; shorten the row"
         raise InputError("length", n, fix)
     size = batch_size(plan.source.length * plan.source.width)
     sampler = RowSampler(row.kernel, plan.source, known, sinks, size, real.name)

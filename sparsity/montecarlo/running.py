@@ -58,7 +58,7 @@ class Sampling:
             if not isinstance(getattr(self, name), numbers.Real):
                 raise InputError(name, getattr(self, name), "give a number")
         if self.progress is not None and not callable(self.progress):
-            raise InputError("progress", self.progress, "give a function of (done, in all)")
+            raise InputError("progress", self.progress, "give a function of (done, total)")
         if not 0 < self.rel_error < 1:
             raise InputError("rel_error", self.rel_error, "must be between 0 and 1")
         if not self.max_samples >= 1:

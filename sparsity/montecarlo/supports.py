@@ -74,7 +74,7 @@ def support_of(kernel: Kernel, beta: float, gamma: float) -> tuple[tuple[float, 
             log_target[infinite] = -np.inf
             peak = log_target.max()
             if not np.isfinite(peak):
-                fix = f"vanishes or overflows wherever it was looked at, near score {beta:g}"
+                fix = f"is 0 or overflows at every score tried near {beta:g}"
                 raise InputError("weight", kernel.weight, fix)
             inside = np.flatnonzero(log_target >= peak - DEPTH)
             beside = infinite[(infinite >= inside[0] - 1) & (infinite <= inside[-1] + 1)]
@@ -85,7 +85,7 @@ def support_of(kernel: Kernel, beta: float, gamma: float) -> tuple[tuple[float, 
                 fix = f"E|a|^{power:g} is infinite, or lies beyond {reach:.3g} standard deviations"
                 raise InputError("weight", kernel.weight, fix)
             if not real and np.isnan(numpy_weight(kernel)(beta + gamma * grid[inside])).any():
-                fix = "is not a real number at some score where keys fall"
+                fix = "is not a real number at some score that occurs"
                 raise InputError("weight", kernel.weight, fix)
             low = grid[max(inside[0] - 1, 0)]
             high = grid[min(inside[-1] + 1, len(grid) - 1)]

@@ -9,7 +9,7 @@ from sparsity import kernels
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.panel.rowlaws import ALL, of_row
-from sparsity.panel.state import State, initial
+from sparsity.panel.state import State, drawable, initial
 from sparsity.rows.row import Row
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ def opened(*shown: str | Kernel | RowMap | Row, x: str = "gamma", **values: Any)
     """The state that a panel starts in, as `explore` describes it.
 
     Raises:
-        InputError: an unknown name, a value outside its domain, or two kernels of one name.
+        InputError: an unknown name, a value outside its domain, two kernels of one name, or more
+            curves than can be told apart.
     """
     shown = shown or ("exp", "relu2")
     first, known, laws = [], (*kernels.ALL, *kernels.MAPS), ALL
@@ -48,7 +49,7 @@ def opened(*shown: str | Kernel | RowMap | Row, x: str = "gamma", **values: Any)
     for name, own in starts[1:]:
         other = initial(known, (name,), x, laws=laws, **(own | values))
         state = replace(state, pins=state.pins + other.specs())
-    return state
+    return drawable(state)
 
 
 def explore(*shown: str | Kernel | RowMap | Row, x: str = "gamma", **values: Any) -> Panel:

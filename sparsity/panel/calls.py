@@ -8,9 +8,10 @@ import sparsity
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, in_python
 from sparsity.output import csv_text
+from sparsity.panel.axes import Axes
 from sparsity.panel.controls import CONTROLS
 from sparsity.panel.lines import at_once, has_law, has_limit, refusal
-from sparsity.panel.picture import Axes, curves, places
+from sparsity.panel.picture import curves
 from sparsity.panel.state import Spec, State
 from sparsity.panel.store import Point, Store
 from sparsity.quantities import S, n_eff
@@ -115,8 +116,7 @@ def table(state: State, store: Store) -> str:
             continue
         v, own = spec.given(), [identifier, spec.kernel.name, spec.rows, spec.query]
         own += [v.get(name, "") for name in names]
-        filled, sampled = places(axes, spec)
-        for x in sorted({*axes.x.tolist(), *filled.tolist(), *sampled}):
+        for x in sorted({*axes.x.tolist(), *axes.sampled(spec)}):
             rows.append([*own, x, *_row(axes, spec, store, x)])
     return csv_text(rows)
 

@@ -54,7 +54,8 @@ class Control:
 
     Args:
         parameter: its name, meaning and domain.
-        symbol: as written beside the slider.
+        word: what it is called beside the slider, before its symbol; may be empty.
+        symbol: as in the names of curves.
         low: left end of the slider and of the axis.
         high: right end.
         start: value after a reset.
@@ -63,6 +64,7 @@ class Control:
     """
 
     parameter: Parameter
+    word: str
     symbol: str
     low: float
     high: float
@@ -73,6 +75,10 @@ class Control:
     @property
     def name(self) -> str:
         return self.parameter.name
+
+    @property
+    def label(self) -> str:
+        return f"{self.word} {self.symbol}".strip()
 
     def check(self, given: object) -> float:
         """One number inside the domain, from text or a number.
@@ -170,24 +176,24 @@ _DECADES = (1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6)
 CONTROLS: dict[str, Control] = {
     control.name: control
     for control in (
-        Control(_BETA, "β", -6.0, 6.0, -1.0, LINEAR, (-6, -4, -2, 0, 2, 4, 6)),
-        Control(_GAMMA, "γ", 0.05, 20, 1.0, LOG, (0.1, 0.3, 1, 3, 10)),
-        Control(_ROW, "n", 2, 1e6, 1024, LOG, (2, 10, 100, 1000, 1e4, 1e5, 1e6)),
-        Control(DECAY, "λ", 0.1, 0.99999, 0.99, NINES, (0.5, 0.9, 0.99, 0.999, 0.9999)),
-        Control(_RATIO, "σ̃/μ̃", 0.01, 100, 1.0, LOG, (0.01, 0.1, 1, 10, 100)),
-        Control(_DIM, "d", 1, 1e4, 64, LOG, (1, 10, 100, 1000, 1e4)),
-        Control(_SLOPE, "slope", 1e-4, 1, 0.02, LOG, (1e-4, 1e-3, 0.01, 0.1, 1)),
-        Control(_WINDOW, "w", 1, 1e5, 64, LOG, _DECADES[:-1]),
-        Control(_LOGIT, "b", -5.0, 20.0, 4.0, LINEAR, (-5, 0, 5, 10, 15, 20)),
-        Control(_SCALE, "s", 0.03, 3, 0.43, LOG, (0.03, 0.1, 0.3, 1, 3)),
-        Control(_OFFSET, "b/ln n", -2.0, 2.0, -1.0, LINEAR, (-2, -1, 0, 1, 2)),
-        Control(_GAMMA2, "γ₂", 0.05, 20, 1.0, LOG, (0.1, 0.3, 1, 3, 10)),
-        Control(RHO, "ρ", -1.0, 1.0, 0.0, LINEAR, (-1, -0.5, 0, 0.5, 1)),
-        Control(_MIX, "mix λ", 0.0, 1.0, 0.8, LINEAR, (0, 0.2, 0.4, 0.6, 0.8, 1)),
-        Control(_GATE, "gate b", -4.0, 8.0, 3.0, LINEAR, (-4, -2, 0, 2, 4, 6, 8)),
-        Control(_GATE_SPREAD, "gate c", 0.0, 3.0, 1.0, LINEAR, (0, 1, 2, 3)),
-        Control(_SIGMA, "σ", 0.01, 0.7, 0.125, LOG, (0.01, 0.03, 0.1, 0.3)),
-        Control(_FEATURES, "m", 1, 1e4, 64, LOG, (1, 10, 100, 1000, 1e4)),
+        Control(_BETA, "bias", "β", -6.0, 6.0, -1.0, LINEAR, (-6, -4, -2, 0, 2, 4, 6)),
+        Control(_GAMMA, "spread", "γ", 0.05, 20, 1.0, LOG, (0.1, 0.3, 1, 3, 10)),
+        Control(_ROW, "length", "n", 2, 1e6, 1024, LOG, (2, 10, 100, 1000, 1e4, 1e5, 1e6)),
+        Control(DECAY, "decay", "λ", 0.1, 0.99999, 0.99, NINES, (0.5, 0.9, 0.99, 0.999, 0.9999)),
+        Control(_RATIO, "ratio", "σ̃/μ̃", 0.01, 100, 1.0, LOG, (0.01, 0.1, 1, 10, 100)),
+        Control(_DIM, "dimension", "d", 1, 1e4, 64, LOG, (1, 10, 100, 1000, 1e4)),
+        Control(_SLOPE, "", "slope", 1e-4, 1, 0.02, LOG, (1e-4, 1e-3, 0.01, 0.1, 1)),
+        Control(_WINDOW, "window", "w", 1, 1e5, 64, LOG, _DECADES[:-1]),
+        Control(_LOGIT, "sink", "b", -5.0, 20.0, 4.0, LINEAR, (-5, 0, 5, 10, 15, 20)),
+        Control(_SCALE, "scale", "s", 0.03, 3, 0.43, LOG, (0.03, 0.1, 0.3, 1, 3)),
+        Control(_OFFSET, "bias", "b/ln n", -2.0, 2.0, -1.0, LINEAR, (-2, -1, 0, 1, 2)),
+        Control(_GAMMA2, "spread", "γ₂", 0.05, 20, 1.0, LOG, (0.1, 0.3, 1, 3, 10)),
+        Control(RHO, "correlation", "ρ", -1.0, 1.0, 0.0, LINEAR, (-1, -0.5, 0, 0.5, 1)),
+        Control(_MIX, "", "mix λ", 0.0, 1.0, 0.8, LINEAR, (0, 0.2, 0.4, 0.6, 0.8, 1)),
+        Control(_GATE, "", "gate b", -4.0, 8.0, 3.0, LINEAR, (-4, -2, 0, 2, 4, 6, 8)),
+        Control(_GATE_SPREAD, "", "gate c", 0.0, 3.0, 1.0, LINEAR, (0, 1, 2, 3)),
+        Control(_SIGMA, "key spread", "σ", 0.01, 0.7, 0.125, LOG, (0.01, 0.03, 0.1, 0.3)),
+        Control(_FEATURES, "features", "m", 1, 1e4, 64, LOG, (1, 10, 100, 1000, 1e4)),
     )
 }
 
@@ -201,6 +207,6 @@ def around(step: type[Any]) -> Control:
     if at > 0:
         low, high = at / 100, at * 100
         low = max(1.0, round(low)) if whole else low
-        return Control(parameter, name, low, high, at, LOG, (low, at, high))
+        return Control(parameter, "", name, low, high, at, LOG, (low, at, high))
     reach = 10 * max(1.0, abs(at))
-    return Control(parameter, name, -reach, reach, at, LINEAR, (-reach, at, reach))
+    return Control(parameter, "", name, -reach, reach, at, LINEAR, (-reach, at, reach))

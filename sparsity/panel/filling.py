@@ -1,4 +1,4 @@
-"""What is computed after the first picture: exact laws, slower limits, formulas, Monte Carlo.
+"""What is computed after the first picture: exact laws, slower limits, formulas.
 
 All of it is cut into slices, from coarse to fine; between slices it can be left.
 """
@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from sparsity.errors import InputError, NoClosedForm
-from sparsity.kernels import RowMap, performer
+from sparsity.kernels import RowMap
+from sparsity.panel import nodes
+from sparsity.panel.axes import Axes
 from sparsity.panel.lines import (
     at_once,
     exact,
@@ -25,26 +27,16 @@ from sparsity.panel.lines import (
     slowly,
     why_not,
 )
-from sparsity.panel.picture import Axes, curves, places
+from sparsity.panel.picture import curves
 from sparsity.panel.state import Spec, State
-from sparsity.panel.store import Point, Store
-from sparsity.rows.steps import QKNorm
+from sparsity.panel.store import Store
 
-_ROUNDS = (1, 4, 16)  # chunks of 32 batches for each estimate, from the first look to the last
-_TARGET = 1e-3  # relative standard error at which a point is left as it is
-_LONGEST_SAMPLED = 2**16  # tokens of a row that is drawn whole
 _LONGEST_POINT = 2.0  # seconds of a point
 _LOOK = 50  # calls between two looks at whether to go on
 
 
 class Left(Exception):
     """The state has moved on."""
-
-
-def _coarse_to_fine(count: int) -> list[int]:
-    """0 … count−1, each halving of the gaps after the other."""
-    by_power_of_two = sorted(range(1, count), key=lambda k: -(k & -k))
-    return [0, *by_power_of_two][:count]
 
 
 class TooLong(Exception):
@@ -98,48 +90,93 @@ def laws(
     for spec in found:
         yield from _exact(store, spec.at(axes.name, axes.marker), check)
         yield from _limit(store, spec.at(axes.name, axes.marker), check)
+    found = [spec for spec in found if spec.whole and axes.moves(spec)]
     for spec in found:
-        yield from _all_limits(store, spec, axes.name, places(axes, spec)[0])
-    if axes.name == "length":
-        for spec in found:
-            if spec.whole and spec.rows == "iid" and not why_not(spec):
-                yield from _all_lengths(store, spec, places(axes, spec)[0], check)
-    grids = [(spec, places(axes, spec)[0]) for spec in found]
-    for fill in (_exact, _limit):
+        yield from _all_limits(axes, spec, store)
+        yield from _all_lengths(axes, spec, store, check)
+    for kind, fill, has in (("exact", _exact, _has_exact), ("limit", _limit, _has_slow_limit)):
+        first = float(axes.x[0])  # where rows are short, along n
+        filled = [spec for spec in found if has(spec.at(axes.name, first))]
+        work = {spec: _places(axes, spec, kind, store) for spec in filled}
         spent = dict.fromkeys(found, 0.0)
-        for k in _coarse_to_fine(max((len(grid) for _, grid in grids), default=0)):
-            for spec, grid in grids:
-                if k < len(grid) and spent[spec] < seconds:
-                    start = time.thread_time()
-                    yield from fill(store, spec.at(axes.name, float(grid[k])), check)
-                    spent[spec] += time.thread_time() - start
+        while work:
+            for spec in list(work):
+                at = next(work[spec], None) if spent[spec] < seconds else None
+                if at is None:
+                    del work[spec]
+                    continue
+                start = time.thread_time()
+                yield from fill(store, spec.at(axes.name, at), check)
+                spent[spec] += time.thread_time() - start
 
 
-def _all_lengths(store: Store, spec: Spec, lengths: np.ndarray, check: Check) -> Iterator[None]:
-    new = [n for n in lengths.tolist() if spec.at("length", n) not in store.exact]
-    try:
-        found = watched(lambda: exact_lengths(spec, np.array(new)), check) if new else []
-    except (InputError, ArithmeticError, TooLong):  # one of them; each will say so for itself
+def _known(axes: Axes, spec: Spec, kind: str, store: Store, at: list[int]) -> np.ndarray:
+    """Heights at the nodes."""
+    memory = store.exact if kind == "exact" else store.limit
+    values = [memory.get(spec.at(axes.name, x)) for x in axes.x[at].tolist()]
+    return axes.heights(spec, at, values)
+
+
+def _places(axes: Axes, spec: Spec, kind: str, store: Store) -> Iterator[float]:
+    """Values of x, each to be filled in before the next is asked for: where the curve bends."""
+    at = axes.nodes(spec, kind, store)
+    yield from axes.x[[at[k] for k in nodes.coarse_to_fine(len(at))]].tolist()
+    while new := nodes.more(axes.along, at, _known(axes, spec, kind, store, at), 1):
+        yield float(axes.x[new[0]])
+        at = sorted([*at, *new])
+        store.nodes.put(axes.key(spec, kind), tuple(at))
+
+
+def _all_lengths(axes: Axes, spec: Spec, store: Store, check: Check) -> Iterator[None]:
+    """The exact law of independent scores at many lengths, for the price of one."""
+    if axes.name != "length" or spec.rows != "iid" or why_not(spec):
         return
-    for n, point in zip(new, found, strict=True):
-        store.exact.put(spec.at("length", n), point)
-    if new:
+    at = axes.nodes(spec, "exact", store)
+    while new := nodes.more(axes.along, at, _known(axes, spec, "exact", store, at)):
+        lengths = axes.x[new]
+        try:
+            found = watched(lambda n=lengths: exact_lengths(spec, n), check)
+        except (InputError, ArithmeticError, TooLong):  # one of them; each will say so for itself
+            return
+        for n, point in zip(lengths.tolist(), found, strict=True):
+            store.exact.put(spec.at("length", n), point)
+        at = sorted([*at, *new])
+        store.nodes.put(axes.key(spec, "exact"), tuple(at))
         yield
 
 
-def _all_limits(store: Store, spec: Spec, x: str, values: np.ndarray) -> Iterator[None]:
-    """The limits of a kernel without a closed form, all points of a curve together."""
-    new = np.array([at for at in values.tolist() if spec.at(x, at) not in store.limit])
+def _all_limits(axes: Axes, spec: Spec, store: Store) -> Iterator[None]:
+    """The limits of a kernel without a closed form, many points of a curve together."""
+    if not (spec.score and _has_slow_limit(spec)):
+        return
+    x, at = axes.name, axes.nodes(spec, "limit", store)
+    new = [k for k in at if spec.at(x, float(axes.x[k])) not in store.limit]
+    new = new or nodes.more(axes.along, at, _known(axes, spec, "limit", store, at))
     try:
-        if not len(new) or not spec.score or at_once(spec, x, new) is not None:
-            return
-        found = at_once(spec, x, new, method=None)
+        while new:
+            found = at_once(spec, x, axes.x[new], method=None)
+            if found is None:
+                return
+            for k, value in zip(axes.x[new].tolist(), found.tolist(), strict=True):
+                store.limit.put(spec.at(x, k), value)
+            at = sorted({*at, *new})
+            store.nodes.put(axes.key(spec, "limit"), tuple(at))
+            yield
+            new = nodes.more(axes.along, at, _known(axes, spec, "limit", store, at))
     except (InputError, ArithmeticError):  # one of them; each will say so for itself
         return
-    if found is not None:
-        for at, value in zip(new.tolist(), found.tolist(), strict=True):
-            store.limit.put(spec.at(x, at), value)
-        yield
+
+
+def _has_exact(spec: Spec) -> bool:
+    return not why_not(spec)
+
+
+def _has_slow_limit(spec: Spec) -> bool:
+    """Whether the limit is to be had point by point only."""
+    try:
+        return has_limit(spec) and at_once(spec, "", np.zeros(1)) is None
+    except InputError:  # which each point says for itself
+        return True
 
 
 def _exact(store: Store, spec: Spec, check: Check) -> Iterator[None]:
@@ -172,14 +209,14 @@ def _limit(store: Store, spec: Spec, check: Check) -> Iterator[None]:
 
 
 def formulas(state: State, store: Store) -> Iterator[None]:
-    """Derive S of each kernel shown, as MathML."""
+    """Write the weight of each kernel shown, and derive its S, as MathML."""
     from sparsity.report import formulas as written
     from sparsity.symbolic import derive
 
     for kernel in state.known:
         if kernel.name in state.shown and kernel.name not in store.formulas:
             if isinstance(kernel, RowMap):
-                store.formulas.put(kernel.name, html.escape(f"p = {kernel.formula}"))
+                store.formulas.put(kernel.name, (html.escape(f"p = {kernel.formula}"), ""))
                 yield
                 continue
             try:
@@ -190,65 +227,5 @@ def formulas(state: State, store: Store) -> Iterator[None]:
             except NoClosedForm as error:
                 text = f"no closed form: {error.step} failed; S by quadrature"
             weight = written.equation("<mi>a</mi>", "=", kernel.weight)
-            store.formulas.put(kernel.name, f"{weight} {text}")
+            store.formulas.put(kernel.name, (weight, text))
             yield
-
-
-def samples(state: State, store: Store, check: Check) -> Iterator[None]:
-    """Sample every curve shown, at the marker first, then tighten all of it round by round.
-
-    Args:
-        state: the state.
-        store: where the points go.
-        check: called as often as sampling allows; raises `Left` to end it.
-    """
-    axes = Axes(state)
-    shown = [spec for spec in state.specs() if not refusal(spec)]
-    grids = [(spec, places(axes, spec)[1]) for spec in shown]
-    for number, chunks in enumerate(_ROUNDS):
-        for k in range(max((len(grid) for _, grid in grids), default=0)):
-            for spec, grid in grids:
-                if k < len(grid):
-                    yield from _sample(store, spec.at(axes.name, grid[k]), number, chunks, check)
-
-
-def _sample(store: Store, spec: Spec, number: int, chunks: int, check: Check) -> Iterator[None]:
-    known = store.points.get(spec)
-    if isinstance(known, str):
-        return
-    if known and (known.round >= number or known.estimate.rel_stderr <= _TARGET):
-        return
-    try:
-        found, of = _draw(spec, chunks, check)
-        sampled = math.isfinite(found.value)
-        point = Point(found, of, number) if sampled else f"not sampled: {found.warning}"
-    except InputError as error:
-        point = f"not sampled: {error}"
-    store.points.put(spec, point)
-    yield
-
-
-def _draw(spec: Spec, chunks: int, check: Check) -> tuple[Any, str]:
-    """An estimate of whole rows, or of S where the kernel has none to draw."""
-    from sparsity.montecarlo import estimate
-    from sparsity.sweeps.variables import cell_seed
-
-    v = spec.given()
-    settings: dict[str, Any] = {
-        "seed": cell_seed(0, spec.kernel.name, spec.rows, *v.items()),
-        "progress": lambda done, total: check(),
-        "rel_error": 5e-4,
-    }
-    if not spec.whole:
-        if spec.query:
-            v |= {"query": spec.query}
-        of = "S" if spec.of == "n_eff" else spec.of
-        draws = chunks * 32 * max(8, 2**16 // int(v.get("dim", 2**8)))
-        return estimate(spec.kernel, of=of, max_samples=draws, **settings, **v), of
-    n, row = int(v["length"]), spec.row()
-    keys = any(isinstance(step, QKNorm) for step in row.steps) or spec.kernel is performer
-    width = n * (int(v["dim"]) if keys else 1)
-    if n > _LONGEST_SAMPLED or n * v.get("dim", 1) > 2**20:
-        raise InputError("n", n, f"rows of at most {_LONGEST_SAMPLED} numbers are drawn here")
-    draws = chunks * 32 * max(1, 2**16 // width)
-    return estimate(row, length=n, of=spec.quantity, max_samples=draws, **settings), spec.of

@@ -159,6 +159,14 @@ def refusal(spec: Spec) -> str:
     return unanswered(spec.kernel, spec.score and has_sink(spec.law), spec.quantity)
 
 
+def of_formula(spec: Spec) -> str:
+    """Of which rows the formula of S of the kernel is the curve's own; empty if of none."""
+    by_S = spec.quantity in (quantities.n_eff, quantities.S)
+    if not by_S or spec.rows != "iid" or not isinstance(spec.kernel, Kernel):
+        return ""
+    return "rows of n" if spec.kernel.law is Law.POSITION else "long rows"
+
+
 def has_law(spec: Spec) -> bool:
     """Whether an exact law of the quantity is known for such rows."""
     if isinstance(spec.kernel, RowMap):

@@ -8,58 +8,20 @@ is plotted, until the plot says what is shown of it and the axis how high it lie
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.kernels import Law
-from sparsity.panel.controls import CONTROLS, POINTS, Control
-from sparsity.panel.lines import at_once, has_limit, provisional, refusal, why_not
+from sparsity.panel import nodes
+from sparsity.panel.axes import Axes
+from sparsity.panel.controls import CONTROLS
+from sparsity.panel.lines import at_once, has_limit, of_formula, provisional, refusal, why_not
 from sparsity.panel.state import Spec, State
 from sparsity.panel.store import Point, Store
 
-FILLED = 65  # points of a curve that is filled in
 _ENOUGH = 9  # points that make a line; fewer would draw a shape that is not there
-_SAMPLED = 6  # points of a curve that are sampled, besides the one at the marker
-
-
-class Axes:
-    """Both axes of a state: where a value of x, or of the quantity, lies in the unit square."""
-
-    def __init__(self, state: State) -> None:
-        self.control: Control = CONTROLS[state.x]
-        self.name, self.plot, self.marker = state.x, state.plot, state.value(state.x)
-        self.length = state.value("length")
-        self.x = self.control.spread(self.marker, POINTS)
-        top = float(self.x[-1]) if state.x == "length" else self.length
-        self.scale = self.plot.scale(6 if top <= 1e6 else 12)  # decades of n
-
-    def u(self, x: Any) -> np.ndarray:
-        """Place along the horizontal axis."""
-        return self.control.place(np.asarray(x, dtype=np.float64), self.marker)
-
-    def n(self, x: Any, spec: Spec | None = None) -> Any:
-        """Row length at x, of a curve or else of the panel."""
-        if self.name == "length":
-            return x
-        return self.length if spec is None else dict(spec.values).get("length", self.length)
-
-    def v(self, value: Any, n: Any) -> np.ndarray:
-        """Height of a value of the quantity in rows of n."""
-        return self.scale.place(self.plot.shown(np.asarray(value, dtype=np.float64), n))
-
-    def marks(self) -> list[tuple[float, str]]:
-        """Ticks of the vertical axis."""
-        return [(float(self.scale.place(value)), label) for value, label in self.scale.ticks]
-
-    def floor(self) -> np.ndarray | None:
-        """The height of rows with one weight, where it is drawn."""
-        if self.plot.one is None:
-            return None
-        n = np.broadcast_to(self.n(self.x), self.x.shape)
-        return self.v(np.full(n.shape, self.plot.one), n)
 
 
 class Frame(NamedTuple):
@@ -105,43 +67,52 @@ def curves(state: State) -> list[Curve]:
     return live + [Curve(f"pin {hash(spec)}", spec, k) for k, spec in state.pinned()]
 
 
-def places(axes: Axes, spec: Spec) -> tuple[np.ndarray, list[float]]:
-    """Where a curve is filled in, and where it is sampled: values of x.
-
-    A curve that does not depend on x is known everywhere once it is known at the marker.
-    """
-    if axes.name not in dict(spec.values):
-        return np.array([axes.marker]), [axes.marker]
-    last = len(axes.x) - 1
-    filled = axes.x[np.unique(np.linspace(0, last, FILLED).round().astype(int))]
-    sampled = axes.x[((np.arange(_SAMPLED) + 0.5) / _SAMPLED * last).round().astype(int)]
-    return filled, [axes.marker, *sampled.tolist()]
-
-
-def _filled(axes: Axes, spec: Spec, found: Iterable[Any], pack: _Packer) -> dict[str, Any] | None:
-    """A curve from the points known by now; None if they are too few."""
-    x, _ = places(axes, spec)
-    values = np.array([value if isinstance(value, float) else math.nan for value in found])
-    known = np.isfinite(values)
-    if known.sum() < min(len(x), _ENOUGH):
-        return None
-    at, values = x[known], values[known]
-    if len(x) == 1:
-        at, values = axes.x[[0, -1]], np.repeat(values, 2)
-    height = axes.v(values, axes.n(at, spec))
-    return {"u": pack(axes.u(at)), "v": pack(height), "whole": bool(known.all())}
-
-
-def _limit(
-    axes: Axes, spec: Spec, slow: list[float | str | None], pack: _Packer
+def _filled(
+    axes: Axes, spec: Spec, at: list[int], found: list[Any], pack: _Packer
 ) -> dict[str, Any] | None:
-    """A limit by quadrature: what is known by now, and a provisional value for the rest."""
-    found = np.array([value if isinstance(value, float) else math.nan for value in slow])
-    waiting = np.array([value is None for value in slow])
-    if waiting.any():
-        found[waiting] = provisional(spec, axes.name, places(axes, spec)[0][waiting])
-    drawn = _filled(axes, spec, found.tolist(), pack)
-    return drawn and drawn | {"whole": drawn["whole"] and not waiting.any()}
+    """A curve from the values known by now at its nodes; None if they are too few."""
+    height = axes.heights(spec, at, found)
+    known = np.isfinite(height)
+    if known.sum() < min(len(axes.x), _ENOUGH):
+        return None
+    whole = bool(known.all()) and not nodes.more(axes.along, at, height, 1)
+    return {"u": pack(axes.along[at][known]), "v": pack(height[known]), "whole": whole}
+
+
+def _level(axes: Axes, spec: Spec, value: Any, pack: _Packer) -> dict[str, Any] | None:
+    """A curve that does not depend on x, from its value at the marker."""
+    if not isinstance(value, float) or not math.isfinite(value):
+        return None
+    x = axes.x[[0, -1]]
+    height = axes.v(np.repeat(value, 2), axes.n(x, spec))
+    return {"u": pack(axes.u(x)), "v": pack(height), "whole": True}
+
+
+def _exact(axes: Axes, spec: Spec, store: Store, pack: _Packer) -> tuple[Any, list[Any]]:
+    """The exact law as a line, and what is known of it: numbers and refusals."""
+    if not axes.moves(spec):
+        known = store.exact.get(spec)
+        return _level(axes, spec, known, pack), [known]
+    at = axes.nodes(spec, "exact", store)
+    each = [store.exact.get(spec.at(axes.name, x)) for x in axes.x[at].tolist()]
+    return _filled(axes, spec, at, each, pack), each
+
+
+def _limit(axes: Axes, spec: Spec, store: Store, pack: _Packer) -> tuple[Any, list[Any]]:
+    """A limit by quadrature, provisional where it is not known yet, and what is known of it."""
+    if not axes.moves(spec):
+        known = store.limit.get(spec)
+        found = provisional(spec, axes.name, np.array([axes.marker])).tolist()
+        drawn = _level(axes, spec, found[0] if known is None else known, pack)
+        return drawn and drawn | {"whole": known is not None}, [known]
+    at = axes.nodes(spec, "limit", store)
+    each: list[Any] = [store.limit.get(spec.at(axes.name, x)) for x in axes.x[at].tolist()]
+    waiting = [k for k, value in enumerate(each) if value is None]
+    shown = np.array([value if isinstance(value, float) else math.nan for value in each])
+    if waiting:
+        shown[waiting] = provisional(spec, axes.name, axes.x[at][waiting])
+    drawn = _filled(axes, spec, at, shown.tolist(), pack)
+    return drawn and drawn | {"whole": drawn["whole"] and not waiting}, each
 
 
 def _number(value: Any) -> Any:
@@ -179,7 +150,7 @@ def _points(
         elif isinstance(point, str):
             missed.append(f"{at:.3g}")
     if missed:
-        notes.append(f"no sample at {axes.control.symbol} = {', '.join(missed)}")
+        notes.append(f"no sample at {axes.control.label} = {', '.join(missed)}")
     return points, notes
 
 
@@ -189,7 +160,6 @@ def _lines(
     """Limit and exact law along x as lines and, by whether it is exact, at the marker; notes."""
     x, notes = axes.name, []
     here, n = spec.at(x, axes.marker), float(axes.n(axes.marker, spec))
-    filled, _ = places(axes, spec)
     found: dict[str, Any] = {"limit": None}
     limit = level = None
     try:
@@ -200,11 +170,10 @@ def _lines(
             found["limit"] = {"u": pack(axes.u(axes.x)), "v": pack(height), "whole": True}
             limit = float(at_marker[0])
         elif has_limit(spec):
-            slow = [store.limit.get(spec.at(x, float(at))) for at in filled]
+            found["limit"], slow = _limit(axes, spec, store, pack)
             known = store.limit.get(here)
             notes += [each for each in (known, *slow) if isinstance(each, str)][:1]
             limit = None if isinstance(known, str) else known
-            found["limit"] = _limit(axes, spec, slow, pack)
         else:
             notes.append("no limit of long rows")
     except InputError as error:
@@ -214,10 +183,9 @@ def _lines(
     if spec.kernel.law is Law.POSITION:  # what it is in long rows it is in any row
         found["exact"], found["limit"], limit, level = found["limit"], None, None, limit
         return found, {False: level, True: level}, notes
-    each = [store.exact.get(spec.at(x, float(at))) for at in filled]
+    found["exact"], each = _exact(axes, spec, store, pack)
     known = store.exact.get(here)
     notes += [e for e in (known, *each) if isinstance(e, str)][:1]
-    found["exact"] = _filled(axes, spec, each, pack)
     level = None if isinstance(known, str) else known
     return found, {False: limit, True: level}, notes
 
@@ -229,11 +197,11 @@ def _curve(axes: Axes, spec: Spec, store: Store, pack: _Packer, sampling: bool) 
         known, notes, points = {}, [refused], []
     else:
         lines, known, notes = _lines(axes, spec, store, pack)
-        places_ = places(axes, spec)[1] if sampling else []
-        points, unsampled = _points(axes, spec, places_, store)
+        places = axes.sampled(spec) if sampling else []
+        points, unsampled = _points(axes, spec, places, store)
         notes += unsampled
-    if axes.name not in dict(spec.values):
-        notes.append(f"does not depend on {CONTROLS[axes.name].symbol}")
+    if not axes.moves(spec):
+        notes.append(f"does not depend on {CONTROLS[axes.name].label}")
     read: dict[str, Any] = {"n": n}
     for column in axes.plot.columns:
         value = known.get(column.exact)
@@ -261,6 +229,8 @@ def picture(state: State, store: Store) -> Frame:
                 "title": spec.title(without=state.x),
                 "full": spec.at(state.x, axes.marker).title(),  # what the numbers beside it are of
                 "pin": pin,
+                "question": [spec.rows, spec.query, spec.of],  # another one's points are no guess
+                "formula": of_formula(spec),
                 **_curve(axes, spec, store, pack, state.sampling),
             }
         )

@@ -135,7 +135,7 @@ class Plot:
 
 
 def _focus(name: str, title: str, scale: Callable[[int], Scale]) -> Plot:
-    label, of = "sparsity S", quantities.n_eff
+    label, of = "sparsity S (small: focused)", quantities.n_eff
     return Plot(name, title, label, of, scale, _FOCUS, _root, "S", "√(n_eff/n)", 1.0)
 
 
@@ -173,7 +173,7 @@ _VIEWS += (
         _of(quantities.S, "E S_n"),
         name="S_n",
         title="S of a row of n, the mean over rows",
-        label="S of a row  E S_n",
+        label="S of a row  E S_n (small: focused)",
     ),
 )
 

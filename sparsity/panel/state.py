@@ -21,6 +21,7 @@ from sparsity.rows.row import Row
 
 _MOST_PINS = 6
 _MOST_TYPED = 12
+_MOST_CURVES = 49  # seven colours with seven markers each, in front/chart.js
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,18 @@ def initial(
     return state
 
 
+def drawable(state: State) -> State:
+    """The state itself.
+
+    Raises:
+        InputError: more curves than there are pairs of a colour and a marker.
+    """
+    count = len(state.shown) + len(state.pins)
+    if count > _MOST_CURVES:
+        raise InputError("curves", count, f"at most {_MOST_CURVES} can be told apart; show fewer")
+    return state
+
+
 def _choice(name: str, value: Any, allowed: Any) -> str:
     if not isinstance(value, str) or value not in allowed:
         raise InputError(name, str(value)[:64], f"choose one of {', '.join(allowed)}")
@@ -207,6 +220,10 @@ def edit(state: State, name: str, value: Any) -> State:
     Raises:
         InputError: not a possible edit; nothing changes then.
     """
+    return drawable(_edited(state, name, value))
+
+
+def _edited(state: State, name: str, value: Any) -> State:
     if name in CONTROLS:
         values = dict(state.values) | {name: CONTROLS[name].check(value)}
         return replace(state, values=tuple(values.items()))

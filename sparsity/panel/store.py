@@ -62,5 +62,6 @@ class Store:
     def __init__(self) -> None:
         self.exact: Memory[float | str] = Memory(40_000)
         self.limit: Memory[float | str] = Memory(40_000)
+        self.nodes: Memory[tuple[int, ...]] = Memory(400)  # see `Axes.nodes`
         self.points: Memory[Point | str] = Memory(4_000)
-        self.formulas: Memory[str] = Memory(64)
+        self.formulas: Memory[tuple[str, str]] = Memory(64)  # a kernel's weight, and its S

@@ -17,7 +17,7 @@ import anywidget
 
 from sparsity.errors import InputError
 from sparsity.kernels.queries import NAMES
-from sparsity.panel import filling, plots
+from sparsity.panel import filling, plots, sampling
 from sparsity.panel.calls import python, table
 from sparsity.panel.controls import CONTROLS
 from sparsity.panel.picture import picture
@@ -124,9 +124,9 @@ class Panel(anywidget.AnyWidget):
     def _send_formulas(self) -> None:
         self.send({"kind": "formulas", "formulas": self._formulas(self._state)})
 
-    def _formulas(self, state: State) -> dict[str, str]:
+    def _formulas(self, state: State) -> dict[str, tuple[str, str]]:
         found = {name: self._store.formulas.get(name) for name in state.shown}
-        return {name: text for name, text in found.items() if text}
+        return {name: written for name, written in found.items() if written}
 
     _working = ""
 
@@ -191,7 +191,7 @@ class Panel(anywidget.AnyWidget):
             self._check(seen)
         if state.sampling:
             self._wait(_REST, seen)
-            drain(filling.samples(state, self._store, check), "sampling")
+            drain(sampling.samples(state, self._store, check), "sampling")
         laws(math.inf)
 
 
@@ -227,6 +227,7 @@ def _setting(state: State) -> dict[str, Any]:
             {
                 "name": name,
                 "symbol": control.symbol,
+                "label": control.label,
                 "meaning": control.parameter.meaning,
                 "domain": control.parameter.domain,
                 "stops": control.stops(control.start),

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
 import numpy as np
 
-from sparsity.report.parts import badge, details, number, percent, section, table
+from sparsity import kernels, quantities
+from sparsity.report import labels
+from sparsity.report.parts import badge, details, number, percent, prose, section, table
 
-_QUANTITIES = {
-    "n_eff": "n·S²",
-    "participation": "Σp²",
-    "entropy": "H",
-    "max_weight": "max p",
-    "gini": "Gini",
-    "sink_mass": "sink mass",
+_SYMBOLS = {
+    "beta": "β",
+    "gamma": "γ",
+    "decay": "λ",
+    "length": "n",
+    "dim": "d",
+    "ratio": "σ̃/μ̃",
+    "center": "mean of the keys",
+    "spread": "spread of the keys",
 }
-_SYMBOLS = {"beta": "β", "gamma": "γ", "decay": "λ", "length": "n", "dim": "d", "ratio": "r"}
+
+
+def _kernel(name: str) -> str:
+    """The title of a kernel; other ways of attending by their names."""
+    titles = {kernel.name: kernel.title.split(" (")[0] for kernel in kernels.ALL}
+    return escape(titles.get(name, name))
+
+
+def _quantity(name: str) -> str:
+    return prose(quantities.named(name).symbol)
 
 
 def _parameters(given: Mapping[str, Any]) -> str:
@@ -27,6 +40,30 @@ def _parameters(given: Mapping[str, Any]) -> str:
         f"{_SYMBOLS.get(name, name)}\u202f=\u202f{number(value, 4)}"
         for name, value in given.items()
     )
+
+
+def _by_route(cells: Sequence[Any]) -> list[tuple[str, ...]]:
+    """Cells by what was compared: how many, how many agree, the largest |z|."""
+    rows = []
+    for key in dict.fromkeys((*cell.instruments, cell.route) for cell in cells):
+        same = [cell for cell in cells if (*cell.instruments, cell.route) == key]
+        agreeing = sum(cell.verdict == "agree" for cell in same)
+        largest = max(abs(cell.z) for cell in same)
+        theory, sampled, how = key[0], key[1], labels.route(key[2])
+        told = f"{sampled}: {how}" if sampled == "pooled rows" else how
+        counts = number(len(same)), number(agreeing), f"{largest:.2f}"
+        rows.append((escape(theory), escape(told), *counts))
+    return sorted(rows)
+
+
+def _by_pair(exact: Sequence[Any]) -> list[tuple[str, ...]]:
+    """Points by the two theories that were held against each other there."""
+    pairs = Counter(cell.instruments for cell in exact)
+    agreeing = Counter(cell.instruments for cell in exact if cell.verdict == "agree")
+    return [
+        (escape(pair[0]), escape(pair[1]), number(count), number(agreeing[pair]))
+        for pair, count in pairs.items()
+    ]
 
 
 def _from_log(value: float) -> str:
@@ -46,8 +83,6 @@ def section_of(crosscheck: Any) -> str:
     """The cross-check: how many cells agree, by which routes, and every cell."""
     cells = crosscheck.cells
     largest = max((abs(cell.z) for cell in cells), default=0.0)
-    routes = Counter(cell.route for cell in cells)
-    exact = getattr(crosscheck, "exact", ())
     words = (
         f"<p>Theory and sampling agree in "
         f"{sum(cell.verdict == 'agree' for cell in cells)} of {len(cells)} cells. If the theory is "
@@ -56,30 +91,27 @@ def section_of(crosscheck: Any) -> str:
         f"error of {percent(crosscheck.smallest_detectable)}. "
         f"The largest |z| is {largest:.2f}.</p>"
     )
-    if exact:
-        agreeing = Counter(cell.instruments for cell in exact if cell.verdict == "agree")
-        pairs = Counter(cell.instruments for cell in exact)
-        held = "; ".join(
-            f"{escape(' against '.join(pair))} in {agreeing[pair]} of {count} points"
-            for pair, count in pairs.items()
-        )
-        words += f"<p>Two theories agree within their own bounds: {held}.</p>"
-    counts = (
-        '<div class="compact">'
-        + table(
-            ["Monte Carlo route", "cells"],
-            [(escape(route), number(count)) for route, count in sorted(routes.items())],
-            "Cells by route",
-            [1],
-        )
-        + "</div>"
+    counts = table(
+        ["theory", "sampled", "cells", "agree", "largest |z|"],
+        _by_route(cells),
+        "Cells by route",
+        [2, 3, 4],
+        caption="Theory against sampling",
     )
+    if crosscheck.exact:
+        counts += table(
+            ["theory", "held against", "points", "agree"],
+            _by_pair(crosscheck.exact),
+            "Theories against each other",
+            [2, 3],
+            caption="Two theories against each other, within their own bounds",
+        )
     rows = [
         (
-            escape(cell.kernel),
-            escape(_QUANTITIES.get(str(cell.quantity), str(cell.quantity))),
+            _kernel(cell.kernel),
+            _quantity(str(cell.quantity)),
             _parameters(cell.parameters),
-            escape(cell.route),
+            escape(labels.route(cell.route)),
             _from_log(cell.theory),
             _estimate(cell.estimate),
             f"{cell.z:+.2f}".replace("-", "−"),
@@ -87,7 +119,8 @@ def section_of(crosscheck: Any) -> str:
         )
         for cell in cells
     ]
-    head = ["kernel", "of", "parameters", "route", "theory", "estimate ± s.e.", "z", "verdict"]
+    head = ["attention", "of", "parameters", "sampled by"]
+    head += ["theory", "estimate ± s.e.", "z", "verdict"]
     full = table(head, rows, "Every cell of the cross-check", [4, 5, 6])
     full = full.replace('class="scroll"', 'class="scroll tall"')
     content = words + counts + details(f"All {len(cells)} cells", full)

@@ -88,9 +88,13 @@ def equation(left: str, relation: str, right: Any, *, block: bool = True) -> str
 
 _S = "<mi>S</mi>"
 _A = "<mi>a</mi>"
-_M1 = f'<mi mathvariant="normal">E</mi><mo>|</mo>{_A}<mo>|</mo>'
-_M2 = f'<mi mathvariant="normal">E</mi><msup>{_A}<mn>2</mn></msup>'
+_E_OF = '<mi mathvariant="normal">E</mi><mspace width="0.17em"></mspace>'
+_BAR = '<mo stretchy="false" lspace="0" rspace="0">|</mo>'
+_M1 = f"{_E_OF}{_BAR}{_A}{_BAR}"
+_M2 = f"{_E_OF}<msup>{_A}<mn>2</mn></msup>"
 _WINDOW = f"<mi>n</mi><msup>{_S}<mn>2</mn></msup>"
+_RATIO = f"<mfrac><mrow>{_M1}</mrow><msqrt>{_M2}</msqrt></mfrac>"
+METRIC = f'<math display="block">{_S}<mo>=</mo>{_RATIO}</math>'
 
 
 def _limit(limit: Limit) -> tuple[str, str]:

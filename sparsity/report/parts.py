@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
@@ -18,6 +18,8 @@ _MARKS = {
     "not enough evidence": "?",
     "holds": "✓",
     "fails": "✗",
+    "yes": "✓",
+    "no": "✗",
 }
 
 
@@ -43,74 +45,87 @@ def number(value: Any, digits: int = 6) -> str:
 
 
 def table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], label: str, numeric: Sequence[int] = ()
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    label: str,
+    numeric: Sequence[int] = (),
+    *,
+    caption: str = "",
+    stacks: bool = False,
 ) -> str:
     """A table in a container that scrolls by itself.
 
     Args:
-        head: column titles, as HTML.
+        head: column titles, as HTML; without any of them there is no line of titles.
         rows: cells, as HTML.
         label: what the table is, for who cannot see it.
         numeric: the columns set flush right.
+        caption: what stands above it, as HTML.
+        stacks: whether a row becomes a card on a narrow screen; the titles are plain text then.
     """
 
     def cell(tag: str, i: int, content: str) -> str:
         scope = ' scope="col"' if tag == "th" else ""
         kind = ' class="num"' if i in numeric else ""
-        return f"<{tag}{scope}{kind}>{content}</{tag}>"
+        told = f' data-title="{head[i]}"' if stacks and tag == "td" else ""
+        return f"<{tag}{scope}{kind}{told}>{content}</{tag}>"
 
     titles = "".join(cell("th", i, content) for i, content in enumerate(head))
     body = "\n".join(
         "<tr>" + "".join(cell("td", i, content) for i, content in enumerate(row)) + "</tr>"
         for row in rows
     )
+    above = f"<caption>{caption}</caption>" if caption else ""
+    if any(head):
+        above += f"<thead><tr>{titles}</tr></thead>\n"
+    kind = ' class="stacks"' if stacks else ""
     return (
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(label)}"><table>'
-        f"<thead><tr>{titles}</tr></thead>\n<tbody>{body}</tbody></table></div>"
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(label)}">'
+        f"<table{kind}>{above}<tbody>{body}</tbody></table></div>"
     )
 
 
 def prose(text: str) -> str:
-    """Plain text as HTML: x^2, x^(−1/4), m_p and m_(p−1) become superscripts and subscripts."""
-    for mark, tag in (("\\^", "sup"), ("_", "sub")):
-        grouped = rf"\1<{tag}>\2</{tag}>"
-        text = re.sub(
-            rf"([^\s<>]){mark}\(([^()]*)\)", grouped, escape(text) if tag == "sup" else text
-        )
-        text = re.sub(rf"([^\s<>]){mark}(−?\w+)", grouped, text)
-    return text
+    """Plain text as HTML: x^2, x^(−1/4), m_p, m_(p−1) and m_{p−1} are raised and lowered."""
+    out, at = [], 0
+    for found in re.finditer(r"(?<=[^\s^_])([\^_])(?:([({])|(−?[^\W_]+|∞))", text):
+        if found.start() < at:
+            continue
+        tag, end = "sup" if found[1] == "^" else "sub", found.end()
+        inner = escape(found[3] or "", quote=False)
+        if found[2]:
+            end = _closing(text, end)
+            inner = prose(text[found.end() : end - 1])
+        before = escape(text[at : found.start()], quote=False)
+        out.append(f"{before}<{tag}>{inner}</{tag}>")
+        at = end
+    return "".join(out) + escape(text[at:], quote=False)
+
+
+def _closing(text: str, at: int) -> int:
+    """Where the bracket that was opened before `at` has been closed."""
+    depth = 1
+    while depth and at < len(text):
+        depth += {"(": 1, "{": 1, ")": -1, "}": -1}.get(text[at], 0)
+        at += 1
+    return at
+
+
+def mathematics(text: str) -> str:
+    """A formula in plain text as HTML: as `prose`, with variables marked for italics.
+
+    A variable is a letter on its own; capital Greek letters, E and words stay upright.
+    """
+    mark = r"(?<![A-Za-z'’])(?:[B-DF-Zb-z]|A(?! )|a(?! [a-z]{2}))(?![A-Za-z])|[α-ωϵ]"
+    pieces = re.split(r"(<[^>]+>|&\w+;)", prose(text.replace("ᵀ", "^(T)")))  # the font has no ᵀ
+    return "".join(
+        piece if i % 2 else re.sub(mark, r"<i>\g<0></i>", piece) for i, piece in enumerate(pieces)
+    )
 
 
 def details(summary: str, content: str) -> str:
     """A part that opens on demand."""
     return f"<details><summary>{summary}</summary>\n{content}</details>"
-
-
-def evidence(value: Any, label: str = "evidence") -> str:
-    """Nested JSON-ready data: mappings as lists of terms, lists of mappings as tables."""
-    if isinstance(value, Mapping):
-        items = "".join(
-            f"<dt>{escape(_words(key))}</dt><dd>{evidence(x, key)}</dd>" for key, x in value.items()
-        )
-        return f"<dl>{items}</dl>"
-    if isinstance(value, (list, tuple)):
-        if value and all(isinstance(x, Mapping) for x in value):
-            keys = list(value[0])
-            rows = [[evidence(x.get(key, ""), key) for key in keys] for x in value]
-            flush = [i for i, key in enumerate(keys) if isinstance(value[0][key], (int, float))]
-            return table([escape(_words(key)) for key in keys], rows, _words(label), flush)
-        return ", ".join(evidence(x) for x in value)
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return number(value, 3 if label in _ROUGH else 6)
-
-
-_ROUGH = ("z", "critical", "largest_abs_z", "stderr", "smallest_detectable")
-_SYMBOLS = {"beta": "β", "gamma": "γ", "sigma": "σ", "dim": "d", "decay": "λ", "dims": "d"}
-
-
-def _words(key: str) -> str:
-    return _SYMBOLS.get(key, key.replace("_", " "))
 
 
 def inline_svg(svg: str, prefix: str, alt: str) -> str:

@@ -14,6 +14,8 @@ from typing import Any
 from sparsity import figures, ledger, report
 from sparsity.errors import check_seed
 from sparsity.output import folder, json_text, write
+from sparsity.report import saved
+from sparsity.tasks import Submits
 from sparsity.verification.crosscheck import CrossCheck, verify
 
 _PARTS = {"figures": 25.0, "cross-check": 55.0, "claims": 20.0}  # shares of the progress bar
@@ -104,16 +106,19 @@ def reproduce(
     out: str | os.PathLike[str] = "figures",
     *,
     seed: int = 0,
+    executor: Submits | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Reproduction:
     """Draw every figure, cross-check every route, judge every claim, and write one page of it.
 
-    Writes NAME.svg, NAME.png and NAME.csv of each figure, crosscheck.json, claims.json and
-    index.html. Each file is written whole or not at all.
+    Writes NAME.svg, NAME.png and NAME.csv of each figure, crosscheck.json, claims.json,
+    environment.json and index.html. Each file is written whole or not at all.
 
     Args:
         out: the folder, made if need be.
         seed: of everything sampled.
+        executor: where figures, cells and claims are computed, as in `sweep`; the same bytes
+            likewise, but for the seconds that crosscheck.json tells. None is here.
         progress: called with (steps done, steps in all).
 
     Raises:
@@ -124,16 +129,18 @@ def reproduce(
     # Refused now rather than after the work.
     write(out / "index.html", "Not finished: run `sparsity reproduce` to the end.\n")
     works = (
-        lambda step: figures.write_all(out, seed=seed, progress=step),
-        lambda step: verify(seed=seed, progress=step),
-        lambda step: ledger.claims(seed, progress=step),
+        lambda step: figures.write_all(out, seed=seed, executor=executor, progress=step),
+        lambda step: verify(seed=seed, executor=executor, progress=step),
+        lambda step: ledger.claims(seed, executor=executor, progress=step),
     )
     (plates, crosscheck, claims), seconds = _side_by_side(works, progress)
     cells = [asdict(cell) for cell in (*crosscheck.cells, *crosscheck.exact)]
+    environment = report.environment(seed)
     contents = {
-        "crosscheck.json": json_text(crosscheck.summary() | {"cells": cells}),
-        "claims.json": json_text(claims),
-        "index.html": report.render(plates, crosscheck, claims, report.environment(seed)),
+        saved.CROSSCHECK: json_text(crosscheck.summary() | {"cells": cells}),
+        saved.CLAIMS: json_text(claims),
+        saved.ENVIRONMENT: json_text(environment),
+        "index.html": report.render(plates, crosscheck, claims, environment),
     }
     for name, content in contents.items():
         write(out / name, content)

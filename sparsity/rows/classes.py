@@ -69,7 +69,9 @@ def classed(row: Row, length: Any) -> Classed:
         log_w[_vanishing(kernel, tokens.beta, tokens.gamma, tokens.scores.ends)] = -np.inf
     seen = log_w > -np.inf
     if not seen.any():
-        raise InputError("row", row, "leaves no token in sight at this length")
+        raise InputError(
+            "row", row, "leaves no token in sight at this length; give a longer row, or fewer steps"
+        )
     beta, gamma, log_w = (x[seen] for x in (tokens.beta, tokens.gamma, log_w))
     factor, beta, gamma = reduced(kernel, beta, gamma)
     log_w = log_w + factor

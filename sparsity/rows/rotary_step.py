@@ -82,7 +82,7 @@ class RotaryStep:
             InputError: scores that are not normal.
         """
         if not self.normal:
-            fix = f"must be >= {NORMAL:g}·spread for normal scores; give it alone, under exp"
+            fix = f"must be >= {NORMAL:g}·spread, or Coca the only step of a row of exp"
             raise InputError("center", getattr(self, "center", None), fix)
         beta = np.where(tokens.sink, tokens.beta, tokens.beta + self.beta(tokens.distance))
         gamma = np.where(tokens.sink, tokens.gamma, self.gamma(tokens.distance))

@@ -22,7 +22,7 @@ Value = float | int | str
 class Row:
     """A row of attention weights a_j = w_j f(s_j), s_j = β_j + γ_j x_j with independent x_j.
 
-    They are Gaussian, x_j ~ N(0, 1), or of another law of mean 0 and variance 1. Every token starts
+    The x_j are Gaussian, N(0, 1), or have another law of mean 0 and variance 1. Every token starts
     with the kernel's own parameters; the steps change some of them, in their order. Example:
     `Row("exp", gamma=2, steps=(Alibi(0.01), Window(512), SinkLogit(4)))` is softmax with ALiBi in a
     sliding window beside a learned sink logit; `Row("exp", gamma=2, scores=Uniform())` is softmax
@@ -36,8 +36,8 @@ class Row:
             Gaussian. It stands first among the steps; a map of whole rows takes it too.
         **parameters: the kernel's own, one value each: `beta` (real) and `gamma` (> 0) for scores;
             `ratio`, `dim` and `query` for nonnegative; `decay` for decayed. A row with RoPE or
-            CoCA needs no `gamma`: they set it. One with a sample of scores has the sample's where
-            they are not given.
+            CoCA needs no `gamma`: the step sets it. With a sample of scores, those not given are
+            the sample's.
 
     Raises:
         InputError: an unknown kernel or parameter, or a value outside its domain.
@@ -76,7 +76,7 @@ class Row:
             mapped = isinstance(record, RowMap)
             own_draw = mapped and record.drawn is not None
             why = "takes scores of one law" if mapped else "has no scores for them to change"
-            why = "draws its tokens itself" if own_draw else why
+            why = "draws its own tokens" if own_draw else why
             if own_draw or not (mapped and all(isinstance(step, Scores) for step in steps)):
                 raise InputError("steps", steps, f"{record.name} {why}; leave them out")
         object.__setattr__(self, "kernel", record)

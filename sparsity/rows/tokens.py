@@ -69,6 +69,6 @@ def every(length: int) -> np.ndarray:
         InputError: the row is too long for that.
     """
     if length > MOST:
-        fix = f"every token of this row has a law of its own; at most {MOST} of them"
+        fix = f"every token of this row has its own law; give at most {MOST} tokens"
         raise InputError("length", length, fix)
     return np.arange(length, dtype=np.float64)

@@ -29,7 +29,7 @@ class Collapse(NamedTuple):
 
     @property
     def distance(self) -> Any:
-        """‖v_n − v_{n−1}‖ / √(‖v_n‖² + ‖v_{n−1}‖²): 1 for orthogonal tokens, 0 for equal ones."""
+        """‖v_n − v_{n−1}‖ / √(‖v_n‖² + ‖v_{n−1}‖²), 1 for orthogonal tokens, 0 for equal ones."""
         return self.last_pair / self.last_norm
 
 

@@ -20,7 +20,7 @@ def _array(attention: Any) -> Any:
     try:
         return np.asarray(attention)
     except ValueError:
-        fix = "has rows of unlike length; give [..., tokens, tokens], zeros above the diagonal"
+        fix = "has rows of different lengths; give [..., tokens, tokens], zeros above the diagonal"
         raise InputError("attention", type(attention).__name__, fix) from None
 
 

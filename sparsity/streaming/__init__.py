@@ -60,15 +60,16 @@ def stream(
         window: only keys fewer positions away than this; where causal, so many keys at most.
         softcap: the cap of cap·tanh(s/cap).
         slopes: of ALiBi, [heads].
-        mask: (i, j) -> bool, which keys a query sees besides, as arrays of positions.
+        mask: (i, j) -> bool on arrays of positions: a further condition on the keys that a query
+            sees.
         sink_logits: b of a learned sink beside the keys, one number or [heads].
         sinks: positions of the keys whose share is `sink_mass`, with that of `sink_logits`.
         rope: base of rotary positions still to be applied; None where they are, or none are.
         pairing: of the rotary planes, "half" or "interleaved".
         rows: which of the queries to look at; None for all. `spaced` gives some.
         positions: of the queries, [T]; needed where there are not as many keys as queries.
-        axis_name: inside `shard_map`, the axis over which keys are spread evenly; positions count
-            through all of them.
+        axis_name: inside `shard_map`, the axis over which keys are split evenly; positions run on
+            through all parts.
         block: queries and keys at a time.
         precision: of the products, as JAX names it.
 
@@ -86,7 +87,9 @@ def stream(
     at, q = _chosen(q, k, rows, positions, axis_name)
     if rope is not None:
         if axis_name is not None:
-            raise InputError("rope", rope, "turn queries and keys before they are spread")
+            raise InputError(
+                "rope", rope, "rotate queries and keys before they are sharded, and leave it out"
+            )
         q = rotation.rotate(q, at, pairing, base=rope)
         k = rotation.rotate(k, np.arange(k.shape[-2]), pairing, base=rope)
     lead, heads, groups = q.shape[:-3], q.shape[-3], k.shape[-3]
@@ -145,7 +148,9 @@ def _checked(window: Any, softcap: Any, sinks: Sequence[int], block: Sequence[in
     if not (several and all(isinstance(x, int | np.integer) and x >= 0 for x in sinks)):
         raise InputError("sinks", sinks, "give positions of keys, whole numbers >= 0")
     if np.shape(block) != (2,) or not all(isinstance(x, int) and x >= 1 for x in block):
-        raise InputError("block", block, "give queries and keys at a time, at least 1")
+        raise InputError(
+            "block", block, "give how many queries and keys to take at a time, at least 1"
+        )
 
 
 def _arrays(queries: Any, keys: Any) -> tuple[jax.Array, jax.Array]:
@@ -156,7 +161,7 @@ def _arrays(queries: Any, keys: Any) -> tuple[jax.Array, jax.Array]:
         fix = "give [..., heads, tokens, dim] with the same leading axes and dim"
         raise InputError("queries and keys", shapes, fix)
     if 0 in (*q.shape, *k.shape):
-        raise InputError("queries and keys", shapes, "give at least one of everything")
+        raise InputError("queries and keys", shapes, "give at least one head, token and dimension")
     if q.shape[-3] % k.shape[-3]:
         raise InputError("queries and keys", shapes, "key heads must divide query heads")
     if not all(jnp.issubdtype(x.dtype, jnp.floating) for x in (q, k)):

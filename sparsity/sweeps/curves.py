@@ -1,4 +1,4 @@
-"""Parameter grids to labelled data: `sweep` to an xarray dataset, `save` to a netCDF file.
+"""Parameter grids to labelled data: `sweep` to an xarray dataset.
 
 No plotting here, and no formula either: every number is asked of a row (`variables`).
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,13 +18,13 @@ from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels import named as named_kernel
 from sparsity.kernels.parameters import ALL as PARAMETERS
 from sparsity.kernels.parameters import LENGTH, OF_MAPS, QUERY, Parameter
-from sparsity.output import netcdf, replacing
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row, random_in
 from sparsity.sweeps.grids import MOST, parse_grid
 from sparsity.sweeps.parts import asked
 from sparsity.sweeps.parts import parts as parts_of
 from sparsity.sweeps.running import run
+from sparsity.sweeps.saving import save as save
 from sparsity.sweeps.store import Memory, Store
 from sparsity.sweeps.variables import Cell, Grid, Grids, Variables, variable
 from sparsity.tasks import Submits, wide
@@ -95,7 +94,7 @@ def sweep(
         kernel: a `Row`, a built-in kernel's name, a `Kernel` or a `RowMap`.
         of: a quantity or several, of rows of n tokens: these then have a `length`, and the exact
             law is the value; one without an exact law is sampled only. None is the limit S of long
-            rows, and, with a `length`, n_eff besides.
+            rows, and with a `length` also n_eff.
         montecarlo: also estimate every cell by sampling.
         seed: of the sampling; every cell draws from a stream of its own.
         rel_error: relative standard error for the sampling to reach.
@@ -103,22 +102,24 @@ def sweep(
         dtype: sampling precision; None takes float64 where JAX has it enabled.
         executor: where blocks of cells are computed: any `concurrent.futures.Executor`, such as
             `sparsity.tasks.Workers(4)`, Dask's `Client.get_executor()` or `MPIPoolExecutor()`, or
-            submitit's; the same bits on all of them, on processors of one kind. None is here.
+            submitit's; the same bits on all of them, on processors of one kind. None computes in
+            this process.
         store: a folder for the results, a Zarr group, block by block as they come. What is there
-            already is not computed again: a run that was ended, in any way, goes on from there.
-            xarray opens it at any time.
+            already is not computed again: an interrupted run goes on from there. xarray opens it at
+            any time.
         progress: called with (blocks done, blocks in all).
         **grids: the kernel's parameters, each a number, a flat list or text such as "0.1:10:50:log"
             or "uniform,one-hot"; those of a row are its own where not given. `length` is that of
             rows of n tokens.
 
     Returns:
-        A dataset with one dimension and coordinate per parameter. By default the variables are S,
-        log_S and error_bound, and with `montecarlo` (of kernels without steps) S_mc, stderr_mc and
-        how they were drawn; with the `length` of rows the limit is S_limit, log_S_limit …, and
-        n_eff and S_rms stand beside it. With `of`, each quantity has its name, error_bound_NAME
-        and, with `montecarlo`, NAME_mc, stderr_NAME_mc … Every variable carries a long_name and
-        units. With a `store` it is opened lazily from there.
+        A dataset with one dimension and coordinate per grid, and a scalar coordinate per single
+        value. By default the variables are S, log_S and error_bound, and with `montecarlo` (of
+        kernels without steps) S_mc, stderr_mc and how they were drawn. With the `length` of rows
+        the limit is S_limit, log_S_limit …, and n_eff and S_rms stand beside it. With `of`, each
+        quantity has its name, error_bound_NAME and, with `montecarlo`, NAME_mc, stderr_NAME_mc …
+        Every variable carries a long_name and units. With a `store` the dataset is opened lazily
+        from there.
 
     Raises:
         InputError: an unknown kernel, parameter or quantity, a missing one, a malformed grid, a
@@ -150,7 +151,19 @@ def sweep(
     parts = parts_of(request)
     target = Memory(request, parts) if store is None else Store(store, request, parts, label)
     run(request, target, executor, progress)
-    return target.dataset(label)
+    return _scalars(target.dataset(label), {name for name in grids if not _single(grids[name])})
+
+
+def _single(given: Any) -> bool:
+    """Whether a value was given, not a grid of one."""
+    if isinstance(given, str):
+        return ":" not in given and "," not in given
+    return np.ndim(given) == 0
+
+
+def _scalars(data: xarray.Dataset, along: set[str]) -> xarray.Dataset:
+    """The dataset with scalar coordinates for what was given as one value, or by default."""
+    return data.squeeze([name for name in data.dims if name not in along])
 
 
 def labelled(cells: Grid, variables: Variables, methods: dict[str, str]) -> xarray.Dataset:
@@ -171,21 +184,3 @@ def labelled(cells: Grid, variables: Variables, methods: dict[str, str]) -> xarr
     words = {p.name: p.meaning for p in (*PARAMETERS, *OF_MAPS)}
     grids = {name: variable(name, grid, words[name]) for name, grid in cells.grids.items()}
     return xarray.Dataset(variables, coords=grids, attrs=attributes)
-
-
-def save(dataset: xarray.Dataset, path: str | os.PathLike[str]) -> Path:
-    """Write a dataset as netCDF, whole or not at all.
-
-    Args:
-        dataset: as `sweep` returns it.
-        path: the file; an existing one is replaced in one step.
-
-    Returns:
-        The path.
-
-    Raises:
-        InputError: the path cannot be written, or does not end in .nc; nothing is left behind.
-    """
-    with replacing(netcdf(path)) as part:
-        dataset.to_netcdf(part, engine="h5netcdf")
-    return Path(path)

@@ -72,6 +72,6 @@ def _number(field: str, text: str, argument: str, whole: bool) -> float:
     if not math.isfinite(value):
         raise InputError(argument, text, f"{field!r} is not finite")
     if whole and inexact(field):
-        fix = f"{field!r} has no exact float64; give whole numbers of at most 2^53"
+        fix = f"float64 does not hold {field!r}; give whole numbers of at most 2^53"
         raise InputError(argument, text, fix)
     return value

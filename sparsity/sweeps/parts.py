@@ -7,6 +7,7 @@ blocks are computed, and wherever, on processors of one kind.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ AT_ONCE = 2**16  # by theory, arrays at once
 ROWS = 1024  # rows of independent scores, each with all lengths
 EACH = 16  # what is computed one by one
 CURVE = 64  # points of a curve, sampled in one call
+BLOCKS = 2**14  # of a part, about, at most: each is several files of a store
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,8 @@ def parts(request: Request) -> tuple[Part, ...]:
 
 def edges(part: Part, cells: Grid) -> dict[str, int]:
     """Cells of a block along each dimension of the part: whole later dimensions first."""
-    room, sizes = part.most, {}
+    count = math.prod(len(cells.grids[name]) for name in part.split)
+    room, sizes = max(part.most, -(-count // BLOCKS)), {}
     for name in reversed(part.split):
         sizes[name] = min(len(cells.grids[name]), max(room, 1))
         room //= len(cells.grids[name])
@@ -189,14 +192,19 @@ def blocks(number: int, part: Part, cells: Grid) -> list[Block]:
     return [Block(number, each) for each in itertools.product(*ranges)]
 
 
-def compute(request: Request, block: Block) -> tuple[Variables, str]:
-    """The variables of a block, and the method that ran.
+def cut(request: Request, block: Block) -> Request:
+    """The same of the cells of a block alone: what is sent to be computed elsewhere."""
+    return replace(request, cells=block.of(request.cells))
+
+
+def compute(request: Request, number: int) -> tuple[Variables, str]:
+    """The variables of a part in all cells, and the method that ran.
 
     Raises:
         InputError: what its cells raise.
     """
-    part = parts(request)[block.part]
-    return part.compute(request, block.of(request.cells), part.quantity)
+    part = parts(request)[number]
+    return part.compute(request, request.cells, part.quantity)
 
 
 def asked(cells: Grid, of: tuple[Quantity, ...] | None, **settings: Any) -> Request:

@@ -2,24 +2,54 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor
+from pathlib import Path
+from typing import NamedTuple
 
 from sparsity.errors import InputError
-from sparsity.sweeps.parts import Block, Request, blocks, compute, describe
+from sparsity.sweeps.blocks import seen
+from sparsity.sweeps.parts import Block, Request, blocks, compute, cut, describe
 from sparsity.sweeps.parts import parts as parts_of
 from sparsity.sweeps.store import Memory, Store
 from sparsity.sweeps.variables import Variables
 from sparsity.tasks import Submits, completed
 
-SECONDS = 0.5  # of work in one task, about
-JOB_SECONDS = 60.0  # of work in one job of a queue
-_SHARES = 32  # tasks of a part at least, where it has as many blocks
+# Work in one task: worth handing over, and little enough to be lost or waited for.
+SECONDS, MOST_SECONDS = 0.5, 60.0
+JOB_SECONDS = 60.0  # in one job of a queue, a process of its own
+_TASKS = 10_000  # of a part, about, between these: ten for each of a thousand workers
+_SHARES = 32  # at least, where there are as many blocks
 _SHOWN = 3  # failures told
 
 Progress = Callable[[int, int], None]
-Group = Sequence[Block]
+
+
+class Task(NamedTuple):
+    """Blocks to be computed one after the other.
+
+    Args:
+        blocks: with the request for their own cells alone.
+        token: of the store to keep them in, where it is seen; None to bring them back.
+    """
+
+    blocks: tuple[tuple[Block, Request], ...]
+    token: Path | None
+
+
+class Done(NamedTuple):
+    """What came of a block.
+
+    Args:
+        found: variables and method; None where it failed, or is in the store already.
+        error: why it failed.
+        seconds: that it took.
+    """
+
+    found: tuple[Variables, str] | None
+    error: Exception | None
+    seconds: float
 
 
 def run(
@@ -33,36 +63,31 @@ def run(
     Args:
         request: what is asked for.
         target: where blocks are put.
-        executor: where they are computed; None is here.
+        executor: where they are computed, and put where workers see the store; None is here.
         progress: called with (blocks done, blocks in all).
 
     Raises:
         InputError: the executor lost its workers; blocks failed, told when the others are in the
             store. Into memory the first that fails is raised as it is.
     """
-    parts = parts_of(request)
-    every = [blocks(i, part, request.cells) for i, part in enumerate(parts)]
+    every = [blocks(i, part, request.cells) for i, part in enumerate(parts_of(request))]
     todo = [[block for block in own if not target.has(block)] for own in every]
     total = sum(map(len, every))
     done = total - sum(map(len, todo))
     failed: list[tuple[Block, Exception]] = []
-
-    def take(block: Block, found: tuple[Variables, str] | Exception) -> None:
-        nonlocal done
-        if isinstance(found, Exception):
-            if isinstance(target, Memory):
-                raise found
-            failed.append((block, found))
-        else:
-            target.put(block, *found)
-            done += 1
-        if progress is not None:
-            progress(done, total)
-
     try:
-        for group, found in _computed(request, todo, executor):
-            for block, one in zip(group, found, strict=True):
-                take(block, one)
+        with target.writing() as token:
+            for block, (found, error, _) in _computed(request, todo, executor, token):
+                if error is None:
+                    if found is not None:
+                        target.put(block, *found)
+                    done += 1
+                elif isinstance(target, Memory):
+                    raise error
+                else:
+                    failed.append((block, error))
+                if progress is not None:
+                    progress(done, total)
     except BrokenExecutor:
         fix = "lost its workers; with a store, run again to go on from what is done"
         raise InputError("executor", type(executor).__name__, fix) from None
@@ -71,44 +96,54 @@ def run(
 
 
 def _computed(
-    request: Request, todo: list[list[Block]], executor: Submits | None
-) -> Iterator[tuple[Group, list[tuple[Variables, str] | Exception]]]:
-    """Groups of blocks, with what came of each."""
-    work = functools.partial(_each, request)
-    groups: list[Group] = []
-    for own in todo:
-        if executor is None or not own:
-            groups += [(block,) for block in own]
-            continue
-        # The first of a part here: a mistake in the request shows at once, and what a block costs.
-        (first,) = completed(work, [own[:1]])
-        yield own[:1], _found(first.value, first.error, 1)
-        size = _together(first.seconds, len(own), executor)
-        groups += [own[i : i + size] for i in range(1, len(own), size)]
-    for index, value, error, _ in completed(work, groups, executor):
-        yield groups[index], _found(value, error, len(groups[index]))
+    request: Request, todo: list[list[Block]], executor: Submits | None, token: Path | None
+) -> Iterator[tuple[Block, Done]]:
+    """Every block with what came of it."""
+
+    def task(group: list[Block], token: Path | None = None) -> Task:
+        return Task(tuple((block, cut(request, block)) for block in group), token)
+
+    if executor is None:
+        for block in (block for own in todo for block in own):
+            yield block, _each(task([block]))[0]
+        return
+    # Of every part first two blocks, brought back: their arrays are made here, and the second,
+    # for which nothing is compiled any more, says what a block costs.
+    begun = [own for own in todo if own]
+    tasks = [task(own[:2]) for own in begun]
+    for index, value, error, _ in completed(_each, tasks, executor):
+        own = [block for block, _ in tasks[index].blocks]
+        each = value if error is None else [Done(None, error, 0.0)] * len(own)
+        yield from zip(own, each, strict=True)
+        if index < len(begun):
+            rest = begun[index][2:]
+            size = _together(min(one.seconds for one in each), len(rest), executor)
+            tasks += [task(rest[i : i + size], token) for i in range(0, len(rest), size)]
 
 
 def _together(seconds: float, count: int, executor: Submits) -> int:
-    """Blocks of a task: worth handing over, and enough tasks for many workers."""
-    if not isinstance(executor, Executor):  # jobs of a queue, each a process of its own
-        return max(int(JOB_SECONDS / max(seconds, 1e-6)), 1)
-    return max(int(min(SECONDS / max(seconds, 1e-6), count / _SHARES)), 1)
+    """Blocks of a task, of so many that take so long each: the results do not depend on it."""
+    seconds = max(seconds, 1e-6)
+    if not isinstance(executor, Executor):
+        return max(int(JOB_SECONDS / seconds), 1)
+    aim = min(max(seconds * count / _TASKS, SECONDS), MOST_SECONDS)
+    return max(int(min(aim / seconds, count / _SHARES)), 1)
 
 
-def _each(request: Request, group: Group) -> list[tuple[Variables, str] | Exception]:
+def _each(task: Task) -> list[Done]:
     """What came of every block: one that fails does not take the others along."""
-    found: list[tuple[Variables, str] | Exception] = []
-    for block in group:
+    names = tuple(part.name for part in parts_of(task.blocks[0][1]))
+    store, done = None if task.token is None else seen(task.token, names), []
+    for block, request in task.blocks:
+        start, found, error = time.perf_counter(), None, None
         try:
-            found.append(compute(request, block))
-        except Exception as error:  # noqa: BLE001
-            found.append(error)
-    return found
-
-
-def _found(value: list | None, error: Exception | None, size: int) -> list:
-    return value if value is not None else [error] * size
+            found = compute(request, block.part)
+        except Exception as raised:  # noqa: BLE001
+            error = raised
+        if found is not None and store is not None and store.keeps(block, *found):
+            found = None
+        done.append(Done(found, error, time.perf_counter() - start))
+    return done
 
 
 def _failure(failed: list[tuple[Block, Exception]], request: Request) -> InputError:

@@ -1,35 +1,41 @@
 """Where the blocks of a sweep are kept: in memory, or in a Zarr store that outlives the run.
 
 A store is a Zarr group that xarray opens lazily at any time, with NaN (of whole numbers 0) where
-nothing is computed yet. Its subgroup `manifest` holds the request, and a file for each block that
-is done with the hash of its values: a block is written first and marked then, so that a run that
-was ended anywhere leaves whole blocks and blocks to be done. Two runs of one request in one store
-write the same bytes.
+nothing is computed yet. Its subgroup `manifest` holds the request, and the marks of the blocks that
+are done (`blocks`). Two runs of one request in one store write the same bytes.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import warnings
+import secrets
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.output import folder, json_text, refusal, write
+from sparsity.output import folder, json_text, write
+from sparsity.sweeps.blocks import MANIFEST, Blocks, told
 from sparsity.sweeps.describing import description
 from sparsity.sweeps.parts import Block, Part, Request, blocks, edges
 from sparsity.sweeps.variables import Variables
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
 if TYPE_CHECKING:
     import xarray
 
-MANIFEST, READY = "manifest", "ready.json"
+READY = "ready.json"
+_RUN = ".run"
+_LEFT = (_RUN, ".part", ".partial")  # unfinished files: of a run, of ours, of Zarr
 _INSTALL = "stores need Zarr: pip install 'sparsity[zarr]'"
 
 
@@ -59,6 +65,10 @@ class Memory:
             kept[name][1][block.place(dims)] = values
         self._methods.setdefault(self._parts[block.part].name, method)
 
+    def writing(self) -> AbstractContextManager[None]:
+        """Nothing to be shared."""
+        return nullcontext()
+
     def dataset(self, label: Callable[[Variables, dict[str, str]], xarray.Dataset]) -> Any:
         """What is kept, labelled."""
         joined = {name: value for found in self._found for name, value in found.items()}
@@ -66,8 +76,8 @@ class Memory:
         return label(joined, dict(sorted(self._methods.items(), key=lambda x: order.index(x[0]))))
 
 
-class Store:
-    """Blocks in a Zarr store.
+class Store(Blocks):
+    """Blocks in a Zarr store, with the request that they are of.
 
     Args:
         path: its folder; made if it is not there.
@@ -93,16 +103,15 @@ class Store:
             raise InputError("store", path, _INSTALL) from None
         self._zarr: Any = zarr
         self._parts, self._label = parts, label
-        self._request = request
-        self._arrays: dict[str, Any] = {}
+        self._request, self._begun = request, time.time()
         if not os.fspath(path):
             raise InputError("store", "", "give a folder")
         self.path = Path(path)
-        with _told(self.path):
+        with told(self.path):
             self._claim(description(request))
             if not (self.path / MANIFEST / READY).exists():
                 self._begin()
-            self._root: Any = self._opened()
+            super().__init__(self.path, tuple(part.name for part in parts), self._opened())
 
     def _claim(self, asked: dict[str, Any]) -> None:
         """Write the request into a new folder, or hold it against the one that is there."""
@@ -138,7 +147,9 @@ class Store:
         except OSError:
             raise
         except Exception:  # noqa: BLE001
-            raise InputError("store", self.path, "its zarr.json is damaged") from None
+            raise InputError(
+                "store", self.path, "its zarr.json is damaged; give another folder"
+            ) from None
 
     def _refuse_another(self, asked: dict[str, Any]) -> None:
         try:
@@ -146,7 +157,7 @@ class Store:
         except ValueError:
             there = None
         if not isinstance(there, dict):
-            raise InputError("store", self.path, "its request.json is damaged")
+            raise InputError("store", self.path, "its request.json is damaged; give another folder")
         for name in {**asked, **there}:
             if asked.get(name) != there.get(name):
                 fix = (
@@ -154,45 +165,6 @@ class Store:
                     "here; give another folder"
                 )
                 raise InputError("store", self.path, fix)
-
-    def _mark(self, block: Block) -> Path:
-        place = ".".join(str(start) for _, start, _ in block.ranges) or "0"
-        return self.path / MANIFEST / f"{self._parts[block.part].name}.{place}.json"
-
-    def has(self, block: Block) -> bool:
-        """Whether the block is done, and is what was written: else it is to be done again."""
-        try:
-            mark = json.loads(self._mark(block).read_text())
-        except FileNotFoundError:
-            return False
-        except (OSError, ValueError):
-            mark = None
-        try:
-            if mark is not None and _hash(self._stored(mark["variables"], block)) == mark["sha256"]:
-                return True
-        except Exception:  # noqa: BLE001 # whatever a damaged file makes of itself
-            pass
-        text = f"store {self.path}: {self._mark(block).stem} is damaged; it is computed again"
-        warnings.warn(text, stacklevel=2)
-        return False
-
-    def _stored(self, names: list[str], block: Block) -> Iterator[tuple[str, np.ndarray]]:
-        for name in names:
-            array: Any = self._root[name]
-            yield name, np.asarray(array[block.place(array.metadata.dimension_names)])
-
-    def put(self, block: Block, found: Variables, method: str) -> None:
-        """Write the block, then mark it.
-
-        Raises:
-            InputError: it cannot be written.
-        """
-        with _told(self.path):
-            for name, (dims, values, attributes) in found.items():
-                self._array(name, dims, values.dtype, attributes, block)[block.place(dims)] = values
-            values = [(name, x[1]) for name, x in found.items()]
-            mark = {"variables": list(found), "sha256": _hash(values), "method": method}
-            write(self._mark(block), json_text(mark))
 
     def _array(self, name: str, dims: Any, dtype: Any, attributes: Any, block: Block) -> Any:
         """The array of a variable, made at its first block."""
@@ -215,12 +187,33 @@ class Store:
         self._arrays[name] = made
         return made
 
+    @contextmanager
+    def writing(self) -> Iterator[Path]:
+        """While blocks are written: a file by which workers know that they see this very store."""
+        token = self.path / MANIFEST / f"{secrets.token_hex(8)}{_RUN}"
+        with ExitStack() as held:
+            with told(self.path):
+                if held.enter_context(_held(self.path / MANIFEST)):
+                    self._tidy()
+                token.touch()
+            try:
+                yield token
+            finally:
+                with suppress(OSError):
+                    token.unlink()
+
+    def _tidy(self) -> None:
+        """Remove what runs left that were ended as they wrote."""
+        for path in self.path.rglob("*"):
+            if path.suffix in _LEFT and path.stat().st_mtime < self._begun:
+                path.unlink()
+
     def dataset(self, label: Callable[[Variables, dict[str, str]], xarray.Dataset]) -> Any:
         """The store, opened lazily."""
         import xarray
 
         methods, names = {}, []
-        with _told(self.path):
+        with told(self.path):
             for i, part in enumerate(self._parts):
                 first = next(iter(blocks(i, part, self._request.cells)))
                 mark = json.loads(self._mark(first).read_text())
@@ -230,19 +223,20 @@ class Store:
         return xarray.open_zarr(self.path, chunks=None, consolidated=False)[names]
 
 
-def _hash(values: Any) -> str:
-    """Of named arrays, with their types and shapes."""
-    found = hashlib.sha256()
-    for name, array in values:
-        found.update(f"{name} {array.dtype.str} {array.shape} ".encode())
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
-
-
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """What the system refuses, in one line."""
+def _held(folder: Path) -> Iterator[bool]:
+    """Whether no other run holds the folder, which is held until the end, beside others."""
+    place = os.open(folder, os.O_RDONLY)
     try:
-        yield
-    except OSError as error:
-        raise refusal(path, error, "store") from None
+        if fcntl is None:
+            yield False
+            return
+        alone = False
+        with suppress(OSError):
+            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            alone = True
+        with suppress(OSError):
+            fcntl.flock(place, fcntl.LOCK_SH)
+        yield alone
+    finally:
+        os.close(place)

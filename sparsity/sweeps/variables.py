@@ -26,9 +26,9 @@ Grids = dict[str, np.ndarray]
 Variables = dict[str, Any]  # (dimensions, values, attributes) by name
 
 _LIMIT = {  # field of an evaluation, and what it is
-    "S": "l1/l2 sparsity S = E|a| / √(E a²), the limit of long rows",
-    "log_S": "natural logarithm of the limit S",
-    "error_bound": "bound on the absolute error of its logarithm",
+    "S": "sparsity S of long rows",
+    "log_S": "log S of long rows",
+    "error_bound": "error bound of log S",
 }
 _OF_LIMIT = {"S": "S_limit", "log_S": "log_S_limit", "error_bound": "error_bound_S_limit"}
 _SAMPLED = {  # field of an estimate, and what it is
@@ -90,7 +90,9 @@ class Grid:
             InputError: none are given.
         """
         if LENGTH.name not in self.grids:
-            raise InputError("length", None, f"{quantity.name} is of rows of n tokens; give it")
+            raise InputError(
+                "length", None, f"{quantity.name} is a mean over rows of n tokens; give n"
+            )
         return self.grids[LENGTH.name]
 
     def sparsity(self) -> tuple[Variables, str]:
@@ -135,11 +137,11 @@ class Grid:
             laws = [exact_grid(elementwise(self.kernel), self.rows, lengths, quantity)]
         else:
             laws = [exact(self.row(c), length=lengths, of=quantity) for c in _cells(self.rows)]
-        name, words = quantity.name, f"{quantity.title} of a row of n: {quantity.average}"
-        bound = f"bound on the relative error of {name}"
+        name, words = quantity.name, quantity.title
+        bound = f"relative error bound of {name}"
         fields = {name: ("value", words), f"error_bound_{name}": ("error_bound", bound)}
         if name == "n_eff":
-            fields["S_rms"] = ("S_rms", "sparsity √(n_eff/n) of a row of n")
+            fields["S_rms"] = ("S_rms", "√(n_eff/n)")
         return _stacked(self.grids, laws, fields), laws[0].method
 
     def sampled(

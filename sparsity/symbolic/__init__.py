@@ -29,11 +29,10 @@ def derive(kernel: str | Kernel, *, max_seconds: float = 60.0) -> Derivation:
 
     Raises:
         InputError: no kernel of that name, or a bad limit.
-        NoClosedForm: which step failed and on what, or that it took too long; quadrature is the
-            route then.
+        NoClosedForm: which step failed and on what, or that it took too long; use quadrature then.
     """
     if isinstance(kernel, Row):
-        fix = "derive takes a kernel, of Gaussian scores; evaluate takes rows"
+        fix = "derive takes a kernel with Gaussian scores; use evaluate for a row"
         raise InputError("kernel", kernel, fix)
     record = elementwise(kernel)
     if not (isinstance(max_seconds, (int, float)) and max_seconds > 0):

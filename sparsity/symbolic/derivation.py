@@ -59,7 +59,7 @@ class Case:
     S: Expr
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Derivation:
     """The moments and the sparsity of a kernel, derived from its definition.
 
@@ -101,9 +101,12 @@ class Derivation:
                 out += _block(f"  {limit.quantity}", limit.leading, "~")
         return "\n".join(line.rstrip() for line in out).rstrip() + "\n"
 
+    def __repr__(self) -> str:
+        return f"Derivation({self.kernel.name}: S = {self.S})"
+
     def _repr_latex_(self) -> str:
-        """As a notebook shows it."""
-        return self.latex()
+        """As a notebook shows it: displayed mathematics, which MathJax sets."""
+        return "$$\n" + self.latex().strip().replace("{align*}", "{aligned}") + "\n$$"
 
     def latex(self) -> str:
         """The derivation as one LaTeX `align*` environment (needs amsmath)."""

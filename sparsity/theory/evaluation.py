@@ -29,13 +29,13 @@ def evaluate(
 ) -> Evaluation:
     """S = E|a| / √(E a²) of a kernel or a row, or another quantity, in the limit of long rows.
 
-    There every sum over tokens averages itself: the entropy of softmax is ln n − γ²/2. Whether n is
-    large enough for that, `exact` says.
+    There a sum over tokens is n times its mean: the entropy of softmax is ln n − γ²/2. `exact` says
+    whether n is large enough for that.
 
     Args:
         kernel: a `Row`, a built-in kernel's name, a `Kernel`, or a `RowMap` that has a limit.
-        of: the quantity, by name; all but `max_weight` and `support` have a limit. Others than S
-            are of one row of scores, from E|f|^p and the law of |f(s)| by quadrature.
+        of: the quantity, by name; all but `max_weight` and `support` have a limit. All but S need
+            rows of one law of scores, and come from E|f|^p and the law of |f(s)| by quadrature.
         method: "closed form", or "quadrature" of the definition (its summation, for kernels that
             are not a function of a score); None takes the closed form where one exists. The
             result says which ran.

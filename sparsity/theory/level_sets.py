@@ -69,7 +69,9 @@ class LevelSets:
     def __init__(self, kernel: Kernel, beta: float, gamma: float) -> None:
         """Find the pieces, and the panels that carry the mean of |f|."""
         if period(kernel.weight) is not None:
-            raise InputError("weight", kernel.weight, "is periodic: its ranks are not followed")
+            raise InputError(
+                "weight", kernel.weight, "is periodic, so its values cannot be ranked here"
+            )
         self.axis = axis = Axis(definition(kernel), Gaussian(beta, gamma))
         cut = panels(axis, (1.0,)).sorted(axis.t)
         edges = np.unique(np.concatenate([axis.t[cut.a] + cut.low, axis.t[cut.a] + cut.high]))

@@ -64,7 +64,7 @@ def limit_form(row: Row, length: Any) -> tuple[np.ndarray, np.ndarray]:
     """
     if length is None:
         if not classes.alike(row, 64, 128, units=False):
-            fix = "this row is not the same at every length; give one"
+            fix = "this row depends on its length; give one"
             raise InputError("length", None, fix)
         length = 64
     n = LENGTH.check(length)

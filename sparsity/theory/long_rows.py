@@ -67,7 +67,7 @@ class Means:
             row, length or _ANY, *([] if length else [2 * _ANY]), units=False
         )
         if length is None and not self.alike:
-            fix = "this row is not the same at every length; give one"
+            fix = "this row depends on its length; give one"
             raise InputError("length", None, fix)
         self.row, self.length, self.quantity = row, length, quantity
         self.given = classes.classed(row, length or _ANY)
@@ -132,7 +132,7 @@ class Means:
     def _lorenz(self) -> Lorenz:
         kernel, beta, gamma, scores = self.given.classes[0]
         if not self.alike or scores is not None or gamma == 0 or len(self.given.count) > 1:
-            fix = "its limit is known for rows of one law of Gaussian scores"
+            fix = "its limit is known only for rows of one law of Gaussian scores"
             raise InputError("of", self.quantity.name, fix)
         return Lorenz(kernel, beta, gamma)
 

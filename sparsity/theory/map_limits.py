@@ -193,13 +193,15 @@ def limit(kernel: RowMap, method: str | None, given: Mapping[str, Any]) -> Evalu
         raise refused(kernel)
     known = _LIMITS[kernel.family]
     if method not in (None, known.method):
-        raise InputError("method", method, f"{kernel.name} has its {known.method}; leave it out")
+        raise InputError(
+            "method", method, f"{kernel.name} is evaluated by its {known.method} only; leave it out"
+        )
     own = bound_by_name(kernel.name, (*kernel.parameters, LENGTH), {LENGTH.name: 1} | dict(given))
     length = own.pop(LENGTH.name)
     if LENGTH.name not in given:
         length = None
         if not kernel.alike:
-            fix = "this row is not the same at every length; give one"
+            fix = "this row depends on its length; give one"
             raise InputError("length", None, fix)
     value, error = known.log_S(own, length)
     if length is not None:

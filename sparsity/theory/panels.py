@@ -104,7 +104,7 @@ def cut(axis: Axis, goal: Goal, work: float = _WORK) -> None:
             fix = f"has too fine a structure at gamma = {axis.law.gamma:g}; lower gamma"
             raise TooFine("weight", axis.f.kernel.weight, fix)
         if (rest.f[1] == np.inf).sum() > _ENDLESS:
-            fix = "is unbounded at more scores than can be told apart"
+            fix = "is unbounded at more scores than can be resolved"
             raise TooFine("weight", axis.f.kernel.weight, fix)
         pending = _split(axis, goal, rest, round_)
     raise TooFine("weight", axis.f.kernel.weight, "cannot be cut into pieces that are smooth")

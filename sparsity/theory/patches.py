@@ -35,8 +35,9 @@ _FAR = 1e6  # β/γ beyond which a patch has too few digits of β
 _WORK = 150_000  # as in `panels.cut`
 _MOST = 6_000  # nodes of a patch
 _RISE = 300.0  # log of a ratio of densities that can bring no lost mass back
-_BLOCK = 2**14  # numbers that are worked on together
+_BLOCK = 2**15  # numbers that are worked on together
 _GOOD = 1e-12  # error of log m up to which a patch is used
+_RUN = 96  # terms that may be added one after another, in whatever order
 
 
 class Patch(NamedTuple):
@@ -67,20 +68,23 @@ class Patch(NamedTuple):
         sharp, out = rho * rho, self.origin - (beta - self.frame.beta) / self.frame.gamma
         # −ρ²(t − δ)²/2 + (t² − origin²)/2 as a polynomial of x
         flat, slope, bend = -sharp * out**2 / 2, self.origin - sharp * out, (1 - sharp) / 2
-        square, step = self.x * self.x, max(_BLOCK // len(self.x), 1)
+        step = max(_BLOCK // len(self.x), 1)
+        runs = np.stack([self.mass, self.noise]).reshape(2, len(self.top), -1, _RUN)
         sums = np.empty((2, len(self.top), len(beta)))
         for start in range(0, len(beta), step):
             part = slice(start, start + step)
-            ratio = square * bend[part, None]
-            ratio += self.x * slope[part, None]
+            ratio = self.x * bend[part, None]
+            ratio += slope[part, None]
+            ratio *= self.x
             np.exp(ratio, out=ratio)
-            for i, rows in enumerate((self.mass, self.noise)):
-                for j, row in enumerate(rows):
-                    sums[i, j, part] = (ratio * row).sum(axis=1)  # in pairs: loses no digits
+            ratio_runs = ratio.reshape(len(ratio), -1, _RUN)
+            for i, j in np.ndindex(sums.shape[:2]):
+                sums[i, j, part] = np.vecdot(ratio_runs, runs[i, j]).sum(axis=1)
         mass, noise = sums
         value = np.log(mass) + self.top[:, None] + flat + np.log(rho) + self.frame.log_norm
         wrong = -np.log1p(-np.minimum(noise / mass + self.lost[:, None], 1.0))
-        return value, wrong + EPS * (32 + np.abs(value) + np.abs(self.top[:, None]) - 4 * flat)
+        size = np.abs(value) + np.abs(self.top[:, None]) - 4 * flat
+        return value, wrong + EPS * (_RUN / 2 + 24 + size)
 
 
 def _common(axis: Axis, goal: Moments) -> bool:
@@ -121,6 +125,12 @@ def _rise(x: np.ndarray, origin: float, law: Neighbour) -> float:
     return float((x * (slope + x * (1 - sharp) / 2)).max())
 
 
+def _filled(x: np.ndarray) -> np.ndarray:
+    """The last axis, filled with zeros to whole runs."""
+    missing = -x.shape[-1] % _RUN
+    return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, missing)])
+
+
 def _laid(kernel: Kernel, powers: tuple[float, ...], frame: Gaussian, size: float) -> Patch | None:
     """The patch around a law; None where its corners have no mass in common, or it is too large."""
     reach = 2.0 ** (size / 2) * (1 + 1e-9)
@@ -151,8 +161,8 @@ def _laid(kernel: Kernel, powers: tuple[float, ...], frame: Gaussian, size: floa
     top, mass, noise = weighed(nodes, p, -x * (origin + x / 2), own)
     if not np.all(np.isfinite(top)):
         return None
-    mass, noise = (y.reshape(len(powers), -1) for y in (mass, noise))
-    return Patch(frame, origin, x.ravel(), mass, noise, top, lost)
+    mass, noise = (_filled(y.reshape(len(powers), -1)) for y in (mass, noise))
+    return Patch(frame, origin, _filled(x.ravel()), mass, noise, top, lost)
 
 
 @functools.lru_cache(maxsize=256)

@@ -174,11 +174,13 @@ def _mellin(cell: Question) -> Value:
     """n_eff of softmax by the second exact law: of scores, or of their moments."""
     n = int(cell.length or 0)
     if n > _LONGEST:
-        raise InputError("length", n, f"the second exact law is checked up to {_LONGEST} tokens")
+        raise InputError("length", n, f"the second exact law takes at most {_LONGEST} tokens")
     beta, gamma, w = cell.row.positions(n)
     seen = w > 0
     if not seen.any() or not (gamma[seen] > 0).all():
-        raise InputError("row", cell.row, "has fixed scores, which the second exact law has not")
+        raise InputError(
+            "row", cell.row, "has fixed scores, which the second exact law does not cover"
+        )
     beta, gamma = beta[seen] + np.log(w[seen]), gamma[seen]
     value, error = n_eff_of_normal_prefixes(beta, gamma, int(seen.sum()))
     return float(np.log(value)), float(error)

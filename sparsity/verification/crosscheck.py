@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from sparsity.kernels import Kernel, RowMap
 from sparsity.montecarlo import Sampling
 from sparsity.results import Estimate
 from sparsity.rows.row import Row, row_of
-from sparsity.tasks import Submits, completed
+from sparsity.tasks import Submits, gathered
 from sparsity.verification import pairs, reference_grid
 from sparsity.verification.cells import Question, families, sample_family
 from sparsity.verification.outcome import Cell, CrossCheck, ExactCell
@@ -139,15 +139,10 @@ def check(
     found: dict[int, Cell] = {}
     threads = ThreadPoolExecutor(_WORKERS)
     try:
-        for index, value, error, _ in completed(work, tasks, executor or threads):
-            if error is not None:
-                raise error
+        for index, value in gathered(work, tasks, executor or threads):
             found |= dict(zip(groups[index], value, strict=True))
             if progress is not None:
                 progress(len(found), len(cells))
-    except BrokenExecutor:
-        fix = "lost its workers; use fewer, or give them more memory"
-        raise InputError("executor", type(executor).__name__, fix) from None
     finally:  # after Ctrl-C, do not sample the rest first
         threads.shutdown(wait=False, cancel_futures=True)
     return tuple(found[i] for i in range(len(cells)))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from sparsity import display
 from sparsity.results import Estimate
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class ExactCell:
     verdict: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CrossCheck:
     """The outcome of a run.
 
@@ -88,6 +92,33 @@ class CrossCheck:
     def disagreements(self) -> tuple[Cell | ExactCell, ...]:
         """Every cell that does not agree."""
         return tuple(c for c in (*self.cells, *self.exact) if c.verdict != "agree")
+
+    def __repr__(self) -> str:
+        return f"CrossCheck({self.text().splitlines()[-1]})"
+
+    def columns(self) -> dict[str, list[Any]]:
+        """The statistical comparisons by name, theory and estimate as logarithms."""
+        found: dict[str, list[Any]] = {"kernel": [cell.kernel for cell in self.cells]}
+        found["parameters"] = [
+            ", ".join(f"{k} = {v}" for k, v in cell.parameters.items()) for cell in self.cells
+        ]
+        for name in ("quantity", "route", "theory", "z", "critical", "detectable", "verdict"):
+            found[name] = [getattr(cell, name) for cell in self.cells]
+        found["estimate"] = [cell.estimate.log_value for cell in self.cells]
+        found["stderr"] = [cell.estimate.rel_stderr for cell in self.cells]
+        return found
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """One row a statistical comparison; theory and estimate are logarithms."""
+        return display.frame(self.columns())
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it: what disagrees first, then the rest."""
+        head = ("verdict", "kernel", "parameters", "quantity", "theory", "estimate", "stderr", "z")
+        columns = self.columns()
+        rows = list(zip(*(columns[name] for name in head), strict=True))
+        rows.sort(key=lambda row: row[0] == "agree")
+        return display.table(head, rows, self.text().splitlines()[-1])
 
     def summary(self) -> dict[str, Any]:
         """The outcome in JSON's types; `cells` counts the statistical comparisons."""

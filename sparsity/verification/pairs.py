@@ -50,7 +50,9 @@ def pairs(row: Row, length: Any, rel_error: float) -> Pairs:
             elif not math.isfinite(theory):
                 raise InputError(cell.quantity, f"e^{theory:g}", "has no logarithm to compare")
             elif error > rel_error:
-                fix = f"its exact law is known to {error:.1g} only, less than sampling shows"
+                fix = (
+                    f"its exact law is known only to {error:.1g}, coarser than what sampling shows"
+                )
                 raise InputError(cell.quantity, f"e^{theory:g}", fix)
             if cell.instruments[1] == "pooled rows":
                 _refuse_rare(cell, rel_error)
@@ -106,7 +108,7 @@ def _of_map(row: Row, kernel: RowMap, n: int | None) -> list[Question]:
     if kernel.alone is not None and (n is None or not names):
         return limit
     if not names:
-        raise InputError("kernel", kernel.name, "has no exact law to hold samples against")
+        raise InputError("kernel", kernel.name, "has no exact law to compare samples with")
     if n is None:
         fix = f"the weights of {kernel.name} depend on the whole row; give its length n"
         raise InputError("length", None, fix)

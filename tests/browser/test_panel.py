@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import re
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 
 from browser.hand import burst, every_kernel
 from sparsity import Alibi, Row, Sink, Window, evaluate, exact
+from sparsity.panel import opened
+from sparsity.panel.axes import Axes
 
 pytestmark = pytest.mark.browser
 
@@ -179,6 +182,7 @@ def test_a_typed_formula_is_drawn_as_evaluate_says(panel):
     assert panel.field("formula").input_value() == "log(1 + exp(q))"
     panel.reset()
     assert panel.field("formula").input_value() == ""
+    assert panel.field("formula").get_attribute("aria-invalid") == "false"
     assert panel.root.get_by_label(text, exact=True).count() == 0
 
 
@@ -340,6 +344,225 @@ def test_points_appear_at_rest_tighten_and_go_grey(panel):
     panel.settled()
     assert panel.root.locator("g.point.stale").count() >= 1
     panel.wait_for("return root.querySelectorAll('g.point.stale').length === 0", 90)
+
+
+_STALE = ".stale"
+_POINTS = "g.point"
+
+
+def _sampled(panel, count=3):
+    panel.wait_for(f"return root.querySelectorAll('{_POINTS}:not({_STALE})').length >= {count}", 60)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "length"),  # a length each: what was found once is not forgotten
+    [("rows", "window", 500), ("x", "beta", 510), ("y", "participation", 520)],
+)
+def test_old_points_vanish_when_the_question_is_another(panel, name, value, length):
+    """A slider leaves them grey, as a guess; another law, axis or quantity leaves none."""
+    panel.kernels("relu2")
+    panel.type("length", str(length))
+    panel.wait_for("return root.querySelector('path.exact:not(.stale)')", 60)
+    _sampled(panel)
+    panel.slider("beta").press("ArrowRight")
+    stale = f"root.querySelectorAll('{_STALE}').length"
+    panel.wait_for(f"return {stale} > 0")  # of the same question: this is what is seen below
+    _sampled(panel)
+    panel.page.evaluate(_EVERY_CHART, _STALE)
+    panel.choose(name, value)
+    panel.wait_for("return new Set(window.charts.map(([asked]) => asked)).size > 1")
+    panel.wait_for("return root.querySelector('.status').textContent === ''", 90)
+    (before, _), *charts = panel.page.evaluate("window.charts")
+    after = [count for asked, count in charts if asked != before]
+    assert after
+    assert set(after) == {0}
+
+
+# Keeps, of each chart that is drawn from now on, what it asks and how much is left of old ones.
+_EVERY_CHART = """(selector) => {
+  const root = document.querySelector('.sparsity-panel'), plot = root.querySelector('.plot');
+  const words = () => [...root.querySelectorAll('.title-x, .title-y, pre.code')]
+    .map((part) => part.textContent).join();
+  const look = () => window.charts.push([words(), plot.querySelectorAll(selector).length]);
+  window.charts = [];
+  look();
+  new MutationObserver(look).observe(plot, { childList: true });
+}"""
+
+
+def test_a_curve_shown_again_has_no_points_of_another_axis(panel):
+    panel.kernels("exp", "relu2")
+    panel.type("length", "512")
+    _sampled(panel, 10)
+    panel.kernels("relu2")
+    panel.choose("x", "length")
+    panel.kernels("exp", "relu2")
+    assert panel.root.locator(f"{_POINTS}{_STALE}").count() == 0
+
+
+def test_while_the_kernel_is_busy_the_former_question_is_hidden(panel):
+    """The law is chosen, the answer takes a second: nothing of the former law stands beside it."""
+    panel.kernels("exp")
+    _sampled(panel)
+    seen = """(parts) => [...document.querySelectorAll(parts)]
+      .filter((part) => getComputedStyle(part).visibility === 'visible').length"""
+    points = ".sparsity-panel g.point"
+    parts = f"{points}, .sparsity-panel :is(.plot svg, .numbers)"
+    assert panel.page.evaluate(seen, points) >= 3
+    busy = """() => new Promise((started) => {
+      const code = "print('now', flush=True); import time; time.sleep(4)";
+      const { kernel } = window.jupyterapp.shell.currentWidget.sessionContext.session;
+      const run = kernel.requestExecute({ code });
+      run.onIOPub = (message) => { if (message.header.msg_type === 'stream') started(); };
+    })"""
+    panel.page.evaluate(busy)
+    panel.root.locator("select[data-name=rows]").select_option("window")
+    assert panel.page.evaluate(seen, points) == 0  # at once
+    hidden = f"root.dataset.waiting && ({seen})('{parts}') === 0"
+    panel.wait_for(f"return {hidden}", 3)
+    panel.settled()
+    assert panel.page.evaluate(seen, parts) >= 2
+    panel.page.evaluate(busy)
+    panel.slider("gamma").press("ArrowRight")  # no other question: what is known stays
+    panel.wait_for("return root.dataset.waiting", 3)
+    panel.page.wait_for_timeout(300)
+    both = f"() => [document.querySelector('.sparsity-panel').dataset.waiting, ({seen})('{parts}')]"
+    waiting, visible = panel.page.evaluate(both)
+    assert waiting
+    assert visible >= 2
+    panel.settled()
+
+
+def test_the_formula_is_the_curves_own_or_none(panel):
+    panel.kernels("exp", "decayed")
+    panel.wait_for("return root.querySelectorAll('.formula math').length === 4", 60)
+    line = panel.root.locator(".formula")
+    assert "long rows:" in line.first.inner_text()
+    assert "𝑆" in line.first.inner_text()
+    for name, value in (("rows", "alibi"), ("y", "entropy")):
+        panel.choose(name, value)
+        words = line.first.inner_text()
+        assert "no formula of this curve" in words
+        assert "𝑆" not in words
+        assert "𝑎" in words  # the weight is the kernel's, whatever the law
+        panel.choose(name, {"rows": "iid", "y": "S"}[name])
+        assert "𝑆" in line.first.inner_text()
+    assert "rows of n:" in line.last.inner_text()
+
+
+def _looks(panel):
+    """(colour, marker) of every curve in the table, and at the end of every line."""
+    table = panel.root.locator("tbody th").evaluate_all(
+        "all => all.map((e) => [e.style.color, e.querySelector('path').getAttribute('d')])"
+    )
+    chart = panel.root.locator("path.end").evaluate_all(
+        "all => all.map((e) => [e.getAttribute('fill'), e.getAttribute('d')])"
+    )
+    return [tuple(each) for each in table], [tuple(each) for each in chart]
+
+
+def test_no_two_curves_share_colour_and_marker(panel):
+    """Every kernel and map, twelve typed ones and six pins: as many as one can come by here."""
+    panel.kernels("exp", "relu2", "identity")
+    for gamma in ("2", "3"):
+        panel.type("gamma", gamma)
+        panel.button("Pin these curves").click()
+        panel.settled()
+    for power in range(3, 15):
+        panel.type("formula", f"s**{power}")
+    for box in panel.root.locator("fieldset .boxes input").all():
+        box.check()
+    panel.settled()
+    panel.page.wait_for_timeout(500)
+    table, chart = _looks(panel)
+    assert len(panel.curves()) == len(table) >= 30
+    assert len(set(table)) == len(table)
+    assert len(chart) >= 20
+    assert len(set(chart)) == len(chart)
+    assert len({colour for colour, _ in table}) == 7  # colours alone would not do
+
+
+def test_words_stand_beside_the_greek_letters(panel):
+    """On every slider and number field, and on every axis that can be chosen."""
+    panel.kernels("relu2", "nonnegative", "decayed", "differential", "forgetting", "performer")
+    labels = panel.root.locator(".parameter:visible label").all_inner_texts()
+    assert labels[:6] == ["bias β", "spread γ", "length n", "decay λ", "ratio σ̃/μ̃", "dimension d"]
+    assert len(labels) >= 13
+    for x in panel.root.locator("select[data-name=x] option").all():
+        panel.choose("x", x.get_attribute("value"))
+        drawn = panel.root.locator("text.title-x, text.title-y").all_text_contents()
+        assert [bool(re.search(r"[a-z]{4}", text)) for text in drawn] == [True, True], drawn
+        assert re.search(r"[a-z]{4}", x.inner_text())
+    for label in labels:
+        assert re.search(r"[a-z]{3}", label), label
+        assert any(map(label.lower().startswith, ("gate", "mix"))) or len(label.split()) >= 2
+    boxes = panel.root.locator(".parameter:visible").evaluate_all(
+        "all => all.map((row) => [...row.children].map((e) => e.getBoundingClientRect().toJSON()))"
+    )
+    for label, slider, *_ in boxes:
+        assert label["right"] <= slider["left"]
+        assert label["height"] < 30  # on one line
+
+
+def test_the_exact_line_has_its_nodes_where_it_bends(panel):
+    """A window as wide as the row is a knee: drawn closer than by equal steps, denser there."""
+    panel.kernels("exp")
+    panel.choose("rows", "window")
+    panel.choose("x", "window")
+    panel.wait_for("return root.querySelector('path.exact:not(.stale):not([opacity])')", 60)
+    path, places = panel.path("live exp", "exact"), Axes(panel_state()).x
+    u, v = path.T
+    laws = [exact(Row("exp", gamma=1, steps=(Window(int(w)),)), length=N) for w in places]
+    truth, along = np.array([float(law.S_rms) for law in laws]), Axes(panel_state()).along
+    equal = np.unique(np.linspace(0, len(along) - 1, len(u)).round().astype(int))
+    drawn = np.max(np.abs(np.interp(along, u, v) - truth))
+    even = np.max(np.abs(np.interp(along, along[equal], truth[equal]) - truth))
+    assert drawn < 1.5e-3 < 3 * drawn + 1.5e-3 < even
+    knee = along[places.searchsorted(N)]
+    near = [(np.abs(nodes - knee) < 0.04).sum() for nodes in (u, along[equal])]
+    assert near[0] > near[1]
+
+
+def panel_state():
+    return opened("exp", x="window", rows="window", length=N, gamma=GAMMA)
+
+
+def test_a_bad_formula_changes_nothing_and_is_never_run(panel):
+    """One line with a caret; no file is made; endless texts are answered soon."""
+    panel.kernels("exp")
+    before, curves = panel.python(), panel.curves()
+    message = panel.root.locator(".formula-field .message")
+    for text, says in (
+        ("log(1 + exp(s)", "^"),
+        ("exp(s))", "^"),
+        ("__import__('os').mkdir('run')", ""),
+        ("open('run', 'w')", ""),
+        ("s + 9**9**9**9", ""),
+        ("(" * 200 + "s" + ")" * 200, ""),
+        ("exp(" * 95 + "s" + ")" * 95, ""),
+    ):
+        panel.type("formula", text)  # `type` waits ten seconds at most for the answer
+        words = message.inner_text()
+        assert words.startswith("formula")
+        assert "\n" not in words
+        assert says in words
+        assert len(words) < 400
+        assert panel.field("formula").input_value() == text
+        assert panel.field("formula").get_attribute("aria-invalid") == "true"
+        assert (panel.python(), panel.curves()) == (before, curves)
+    made = """async () => {
+      const run = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel
+        .requestExecute({ code: 'import os; print(os.path.exists("run"))' });
+      let said = '';
+      run.onIOPub = (message) => { said += message.content.text ?? ''; };
+      await run.done;
+      return said;
+    }"""
+    assert panel.page.evaluate(made).strip() == "False"
+    panel.type("formula", "log(3 + exp(s))")
+    assert message.inner_text() == ""
+    assert panel.curves() == [*curves, "live log(3 + exp(s))"]
+    assert panel.root.locator('path.limit[data-curve="live log(3 + exp(s))"]').count() == 1
 
 
 def test_sampling_can_be_left_off(panel):
@@ -570,7 +793,7 @@ _PLACES = """(root) => {
 }"""
 
 
-@pytest.mark.parametrize("width", [1280, 640])
+@pytest.mark.parametrize("width", [1280, 640, 560])
 @pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
 def test_it_fits_and_suits_the_theme(panel, width, theme):
     panel.page.set_viewport_size({"width": width, "height": 1000})
@@ -581,6 +804,7 @@ def test_it_fits_and_suits_the_theme(panel, width, theme):
     panel.kernels("exp", "relu2", "identity", "nonnegative", "decayed")
     panel.page.wait_for_timeout(300)
     root, parts = panel.root.evaluate(_PLACES)
+    assert panel.root.locator(".numbers").evaluate("e => e.scrollWidth <= e.clientWidth")
     assert panel.root.evaluate("e => e.scrollWidth <= e.clientWidth")
     assert len(parts) > 10
     for box in parts:

@@ -1,13 +1,18 @@
 """The page that `sparsity reproduce` writes, as a reader finds it."""
 
+import io
+import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytestmark = pytest.mark.browser
 
 PAGE = Path(__file__).resolve().parents[2] / "figures" / "index.html"
+CLAIMS = json.loads((PAGE.parent / "claims.json").read_text("utf-8"))
+SHEETS = 15  # of A4 paper, at most
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 400, "height": 800}
 
 
@@ -103,5 +108,122 @@ def test_text_stands_out_in_light_and_dark(opened, scheme, viewport):
     assert len(colours) >= 3
     for colour in colours:
         assert _contrast(_rgb(colour), ground) >= 4.5, colour
-    for plate in page.locator(".plate").all():  # figures are drawn in ink: they keep a white ground
-        assert _rgb(plate.evaluate("e => getComputedStyle(e).backgroundColor")) == [255, 255, 255]
+
+
+def test_the_answer_is_on_top(opened):
+    page = opened(viewport=WIDE)
+
+    def tops():
+        parts = ("h1", "#svg-overview", "#who", ".stacks", "#refuted", ".refuted-claim", "math")
+        return [page.locator(part).first.bounding_box()["y"] for part in parts]
+
+    assert tops() == sorted(tops())
+    assert tops()[1] < WIDE["height"] / 2
+    page.locator("h1").evaluate("e => e.after(document.querySelector('math'))")
+    assert tops() != sorted(tops())
+
+
+@pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_every_claim_is_in_the_contents(opened, viewport):
+    page = opened(viewport=viewport)
+    links = page.locator("nav a[href^='#claim-']")
+    assert links.count() == len(CLAIMS)
+    last = links.last
+    assert CLAIMS[-1]["verdict"] in last.inner_text()
+    last.click()
+    assert page.locator(f"#claim-{len(CLAIMS)}").evaluate(
+        "e => Math.abs(e.getBoundingClientRect().top) < innerHeight"
+    )
+
+
+WHOLE = ".plate, .lines dd, .limits .scroll, #answer .scroll"  # what shows without scrolling
+CUT = f"""() => [
+  ...[...document.querySelectorAll('{WHOLE}')].filter((e) => e.scrollWidth > e.clientWidth),
+  ...[...document.querySelectorAll('body *')].filter((e) =>
+    e.checkVisibility() && !e.closest('.scroll, .plate, .lines dd, pre, .hidden') &&
+    e.getBoundingClientRect().right > innerWidth + 1),
+].map((e) => e.tagName + ' ' + e.className + ' ' + e.textContent.slice(0, 40))"""
+
+
+def test_nothing_is_cut_on_a_telephone(opened):
+    page = opened(viewport=NARROW)
+    page.evaluate("document.querySelectorAll('details').forEach((e) => { e.open = true })")
+    assert page.evaluate("document.documentElement.scrollWidth") == NARROW["width"]
+    assert page.evaluate(CUT) == []
+    page.locator(".stacks").evaluate("e => { e.style.minWidth = '45rem' }")
+    page.locator(".plate svg").first.evaluate("e => { e.style.width = '45rem' }")
+    page.locator("h1").evaluate("e => { e.style.width = '30rem' }")
+    cut = page.evaluate(CUT)
+    assert {text.split()[0] for text in cut} == {"DIV", "H1"}
+    assert page.evaluate("document.documentElement.scrollWidth") > NARROW["width"]
+
+
+def test_a_figure_is_enlarged_where_it_is_small(opened):
+    page = opened(viewport=NARROW)
+    plate = page.locator("figure .plate").first
+    assert plate.locator("svg").first.bounding_box()["width"] < NARROW["width"]
+    plate.focus()
+    assert plate.locator("svg").first.bounding_box()["width"] > 1.5 * NARROW["width"]
+    assert page.evaluate("document.documentElement.scrollWidth") == NARROW["width"]
+
+
+def sheets(page):
+    """Sheets of A4 that the page is printed on."""
+    printed = page.pdf(prefer_css_page_size=True)
+    boxes = re.findall(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", printed)
+    assert {(round(float(w)), round(float(h))) for w, h in boxes} == {(595, 842)}
+    return len(re.findall(rb"/Type\s*/Page\b", printed))
+
+
+def test_it_prints_on_few_sheets(opened):
+    page = opened(viewport=WIDE)
+    assert 5 < sheets(page) <= SHEETS
+    page.add_style_tag(content="section > figure { grid-template-columns: 1fr !important }")
+    assert sheets(page) > SHEETS
+
+
+def fonts(page, selector):
+    """(family, embedded) of every font that a browser took for the elements."""
+    session = page.context.new_cdp_session(page)
+    session.send("DOM.enable")
+    session.send("CSS.enable")
+    root = session.send("DOM.getDocument", {"depth": 0})["root"]["nodeId"]
+    found = session.send("DOM.querySelectorAll", {"nodeId": root, "selector": selector})
+    used = set()
+    for node in found["nodeIds"]:
+        told = session.send("CSS.getPlatformFontsForNode", {"nodeId": node})["fonts"]
+        used |= {(font["familyName"], font["isCustomFont"]) for font in told}
+    return used
+
+
+def test_mathematics_is_in_its_own_font(guarded):
+    page = guarded([], viewport=WIDE)
+    page.set_content(PAGE.read_text("utf-8"))
+    own = {("Report Math", True)}
+    assert fonts(page, "math") == own
+    assert fonts(page, ".formula") == own
+    page.locator("math mi").first.evaluate("e => { e.textContent = 'ᵀ' }")
+    assert fonts(page, "math") != own
+
+
+def grounds(page):
+    """Of every third figure: the lightness of its edge, its darkest and its brightest spot."""
+    from PIL import Image
+
+    for plate in page.locator(".plate").all()[::3]:
+        picture = Image.open(io.BytesIO(plate.screenshot())).convert("L")
+        grey = np.asarray(picture, float)
+        yield np.median(grey[20:-20, 20]), grey[8:-8, 8:-8].min(), grey[8:-8, 8:-8].max()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_figures_follow_the_scheme(opened, scheme):
+    page = opened(viewport=WIDE, color_scheme=scheme)
+    seen = list(grounds(page))
+    assert len(seen) >= 4
+    for edge, darkest, brightest in seen:
+        assert edge < 40 if scheme == "dark" else edge > 250
+        assert brightest - darkest > 150  # ink on its ground
+    wrong = {"light": "filter: invert(1)", "dark": "filter: none; mix-blend-mode: normal"}[scheme]
+    page.add_style_tag(content=f".plate svg {{ {wrong} }}")
+    assert abs(next(grounds(page))[0] - seen[0][0]) > 150

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def _heads(data: xarray.Dataset) -> dict[str, np.ndarray]:
     """Geometric means over the rows of each head, [layer, head]: measured and by both laws."""
     rows = longest(plain(data))
-    names = {"measured": "S_rest", "limit": "S_limit_rest", "exact": "S_exact_rest"}
+    names = {"measured": "S_others", "limit": "S_limit_others", "exact": "S_exact_others"}
     out = {}
     for key, name in names.items():
         values = rows[name].transpose("layer", "head", "text", "row").values
@@ -32,7 +32,7 @@ def _heads(data: xarray.Dataset) -> dict[str, np.ndarray]:
 
 def _laws_title(data: xarray.Dataset) -> str:
     row = tables.summary(data.isel(bos=slice(0, 1)))[-1]
-    limit, exact = row["ratio_limit_rest"], row["ratio_exact_rest"]
+    limit, exact = row["ratio_limit_others"], row["ratio_exact_others"]
     return f"S is {limit:.2g} times the limit law and {exact:.2g} times the exact law"
 
 
@@ -56,7 +56,7 @@ def _draw_laws(data: xarray.Dataset, canvas: Canvas) -> None:
         for axis in (ax.xaxis, ax.yaxis):
             plotting.plain_ticks(axis, ticks)
         if i == 0:
-            ax.set_ylabel("measured S")
+            ax.set_ylabel(f"measured S  ({plotting.SMALL})", labelpad=0)
             plotting.inline(ax, 8 * low, 5 * low, "equal", GREY, fontsize=9.5, ha="left")
         else:
             ax.set_yticklabels([])
@@ -77,12 +77,13 @@ def _table_laws(data: xarray.Dataset) -> Rows:
 PICTURE = Picture(
     name="laws",
     title=_laws_title,
-    subtitle=lambda data: f"Each head of {words(data)}; rows without the sink",
+    subtitle=lambda data: f"Each head of {words(data)}; rows without their sinks",
     caption=(
         "Measured sparsity S against the law of Gaussian logits, each at the row's own spread "
         "γ̂ and, for the exact law, its own number n of keys; geometric means over the rows in "
-        "the second half of the context, the first token taken out. The numbers above are "
-        "medians over rows. Points at the left edge lie beyond it. No parameter is fitted."
+        "the second half of the context, without their sinks: all keys that take more than 0.1 of "
+        "the head's weight on average. The numbers above are medians over rows. Points at the "
+        "left edge lie beyond it. No parameter is fitted."
     ),
     alt=(
         "Two scatter plots with logarithmic axes. Against the limit law the points lie far "

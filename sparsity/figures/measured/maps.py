@@ -1,4 +1,4 @@
-"""Picture: all heads, how many tokens they attend to and what the first one takes."""
+"""Picture: all heads, how many tokens they attend to and what their sinks take."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def _maps(data: xarray.Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Median n_eff of the rows, and mean importance of the first token, [layer, head]."""
-    here = plain(data)
-    n_eff = longest(here)["n_eff"].median(("text", "row"))
-    return n_eff.values, here["importance"].isel(context=-1).mean("text").values
+    """Median n_eff of the rows, and the mean weight of all their sinks, [layer, head]."""
+    here = longest(plain(data))
+    n_eff = here["n_eff"].median(("text", "row"))
+    return n_eff.values, here["sinks_mass"].mean(("text", "row")).values
 
 
 def _maps_title(data: xarray.Dataset) -> str:
@@ -35,7 +35,7 @@ def _draw_maps(data: xarray.Dataset, canvas: Canvas) -> None:
     T = int(data["context"][-1])
     panels = (
         (n_eff, "effective tokens  n_eff", LogNorm(1, T), "viridis"),
-        (sink, "weight of the first token  α₁", Normalize(0, 1), "magma"),
+        (sink, "weight of all sinks together", Normalize(0, 1), "magma"),
     )
     layers, heads = n_eff.shape
     for i, (values, label, norm, colors) in enumerate(panels):
@@ -59,7 +59,7 @@ def _draw_maps(data: xarray.Dataset, canvas: Canvas) -> None:
 def _table_maps(data: xarray.Dataset) -> Rows:
     n_eff, sink = _maps(data)
     cells = ((i, j, float(n_eff[i, j]), float(sink[i, j])) for i, j in np.ndindex(n_eff.shape))
-    return ("layer", "head", "n_eff", "importance_of_first_token"), cells
+    return ("layer", "head", "n_eff", "weight_of_sinks"), cells
 
 
 PICTURE = Picture(
@@ -68,13 +68,14 @@ PICTURE = Picture(
     subtitle=lambda data: f"All layers and heads of {words(data)}",
     caption=(
         "Left: median effective number of tokens n_eff = 1/Σp² of the rows in the second half "
-        "of the context. Right: importance of the first token, the mean weight that it "
-        "receives. Both without BOS where it was left out, over all texts."
+        "of the context. Right: mean weight that the head's sinks receive from these rows "
+        "together; a sink is any key that takes more than 0.1 of its weight on average. Both "
+        "without BOS where it was left out, over all texts."
     ),
     alt=(
         "Two maps with a cell for each layer and head. The left one shows the effective number "
-        "of tokens on a logarithmic scale, the right one the weight of the first token: heads "
-        "with a heavy first token are those with few effective tokens."
+        "of tokens on a logarithmic scale, the right one the weight of all sinks together: heads "
+        "with heavy sinks are those with few effective tokens."
     ),
     draw=_draw_maps,
     table=_table_maps,

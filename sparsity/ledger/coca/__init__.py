@@ -34,8 +34,8 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     _claim(
         key="k-border",
-        statement="Collinearity, k = q∘t with t ≥ 0, removes the border that depends on the key: "
-        "the score falls with distance.",
+        statement="Collinearity, k = q∘t with t ≥ 0, removes the border that depends on the key, "
+        "so that the score falls with distance.",
         formula="Θ_i = 0: the score of plane i is t_i|q_i|² cos(mθ_i)",
         proof="arg(t_i q_i) = arg q_i for t_i > 0, so that Θ_i = 0; cos(mθ_i) falls until mθ_i = π "
         "and then rises, whatever t.",

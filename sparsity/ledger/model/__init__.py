@@ -1,6 +1,6 @@
-"""Claims that the attention of a real model can speak to, judged on a measurement of it.
+"""Claims about the attention of a real model, judged on a measurement of it.
 
-They need a model, so they are no part of `sparsity claims`: `sparsity measure --report` judges
+They need a model, so they are not part of `sparsity claims`: `sparsity measure --report` judges
 them on what it has measured.
 """
 

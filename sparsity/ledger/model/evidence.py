@@ -141,7 +141,7 @@ class Evidence:
             InputError: the shape of logits was not measured.
         """
         if "departs" not in data:
-            fix = "claims speak of the shape of logits; measure with of=sparsity.measurement.SHAPE"
+            fix = "claims need the shape of logits; measure with of=sparsity.measurement.SHAPE"
             raise InputError("data", "without 'departs'", fix)
         table, runs = tables.summary(data), []
         for value in sorted(int(b) for b in data["bos"].values):

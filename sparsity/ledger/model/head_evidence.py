@@ -190,4 +190,28 @@ class HeadEvidence:
 
     def numbers(self) -> dict[str, Any]:
         """JSON-ready."""
-        return asdict(self)
+        kinds = {
+            "real": self.real,
+            "Gaussian": self.ideal,
+            "Gaussian, as the content": self.content,
+            "Gaussian, correlated": self.dependent,
+        }
+        names = ("near", "zeta", "top", "lag", "gamma")
+        laws = [("fitted", "real", self.fitted)]
+        laws += [("exact", kind, fits.exact) for kind, fits in kinds.items()]
+        laws += [("given", kind, fits.given) for kind, fits in kinds.items()]
+        shares = ("below", "between", "above")
+        return {
+            "rows": self.rows,
+            "texts": list(self.texts),
+            "content by text": list(self.by_text),
+            "explained": self.explained,
+            "S over the exact law": [{"of": kind} | fits.ratios for kind, fits in kinds.items()],
+            "laws": [{"law": law, "of": kind} | asdict(x) for law, kind, x in laws],
+            "logits": [
+                {"of": kind}
+                | {name: getattr(fits, name) for name in names}
+                | dict(zip(shares, fits.frozen, strict=True))
+                for kind, fits in kinds.items()
+            ],
+        }

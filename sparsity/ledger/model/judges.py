@@ -15,7 +15,7 @@ _SMALL = 0.25  # a logit, or log odds, that is next to none
 
 
 def _list(values: Any, form: str = ".2f") -> str:
-    return ", ".join(f"{value:{form}}" for value in values)
+    return ", ".join(f"{value:{form}}".replace("-", "−") for value in values)
 
 
 def _percents(values: Any) -> str:

@@ -70,8 +70,8 @@ def _layers_mix_more(routes: SinkRoutes) -> Judged:
     unrelated = last(None, common=0.0)
     findings = [
         core(
-            "eight layers with a sink of fixed logit 4 mix the last two tokens the more the longer "
-            f"the context: distance {fixed[0]:.2f}, {fixed[1]:.2f}, {fixed[2]:.2f} at n = 32, 128, "
+            "eight layers with a sink of fixed logit 4 mix the last two tokens more in a longer "
+            f"context: distance {fixed[0]:.2f}, {fixed[1]:.2f}, {fixed[2]:.2f} at n = 32, 128, "
             f"512; a sink that keeps a mass of 0.8 holds {held[-1]:.2f}",
             np.all(np.diff(fixed) < 0) and fixed[-1] < 0.5 * held[-1] and np.ptp(held) < 0.02,
         ),
@@ -117,7 +117,7 @@ def larger_models(routes: SinkRoutes, seed: int) -> Judged:
             len(rates) >= 3 and np.all(np.diff(sizes) > 0) and np.all(np.diff(rates) > 0),
         ),
         core(
-            "they are no artefact of the metric: uniform attention has α₁ = H_T/T = "
+            "they are not an artefact of the metric: uniform attention has α₁ = H_T/T = "
             f"{first:.4f} at T = {T}, below either threshold, 0.3 and 0.8; all on the first token "
             f"has α₁ = {most:g}",
             abs(first - harmonic) < 1e-12 and harmonic < 0.3 and abs(most - 1) < 1e-12,

@@ -90,9 +90,9 @@ def _tokens_stay_apart(routes: SinkRoutes, seeds: list[int]) -> Judged:
     none, half, most, full = (row["distance"] for row in rows)
     findings = [
         core(
-            f"after {_STACK.depth} layers of {_STACK.length} tokens the last two are the farther "
-            f"apart the larger the mass of the sink: {none:.2f}, {half:.2f}, {most:.2f} at mass 0, "
-            "0.5, 0.8",
+            f"after {_STACK.depth} layers of {_STACK.length} tokens the last two are farther "
+            f"apart when the sink has a larger mass: {none:.2f}, {half:.2f}, {most:.2f} at mass "
+            "0, 0.5, 0.8",
             none < half < most,
         ),
         core(

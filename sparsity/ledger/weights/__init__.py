@@ -11,8 +11,8 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         key="powers",
         source="Kacham et al. (2023), PolySketchFormer, arXiv 2310.01655",
-        statement="Polynomial attention of a high even degree p can take the place of softmax: it "
-        "focuses as sharply.",
+        statement="Polynomial attention of a high even degree p can replace softmax: it focuses "
+        "as sharply.",
         formula="S² = Γ((p+1)/2)²/(√π Γ(p+½)) at β = 0; n·S² = O(1) at p ≈ log₂ n",
         proof="E|s|^p = γ^p 2^(p/2) Γ((p+1)/2)/√π, and the duplication formula gives "
         "S² ~ √2·2^(−p). E s^(2p) is due to |s| ≈ γ√(2p), and the largest of n scores is about "

@@ -59,7 +59,7 @@ def few_keys(routes: Routes, seed: int) -> Judged:
             f"at γ = {_GAMMA:g} the exact mean support is {shown} keys at n = 16, 2⁸, 2¹², 2¹⁶",
             np.all((keys >= 1) & (keys < 4)),
         ),
-        core(f"rows of {_DRAWN} that were drawn have as many (z = {z:.1f})", abs(z) < _WITHIN),
+        core(f"rows of {_DRAWN} sampled at random have as many (z = {z:.1f})", abs(z) < _WITHIN),
         letter("it is the same at every length", np.ptp(keys) < 0.1),
         instead(
             "it grows without end, but only like 1 + √(2 ln n)/γ: the law of long rows, "
@@ -93,7 +93,7 @@ def same_at_every_length(routes: Routes, seed: int) -> Judged:
             f"E Σa² is E σ²/(2Eσ − Eσ²) = {limit:.6f} at n = 2⁸, 2¹², 2¹⁶ (to 1e−12)",
             np.all(np.abs(found[1:] / limit - 1) < 1e-12),
         ),
-        core(f"rows of {_DRAWN} that were drawn have as much (z = {z:.1f})", abs(z) < _WITHIN),
+        core(f"rows of {_DRAWN} sampled at random have as much (z = {z:.1f})", abs(z) < _WITHIN),
         letter("already at 16 keys, to 1e−6", abs(found[0] / limit - 1) < 1e-6),
     ]
     return findings, {"limit": limit, "found": found, "z": z}

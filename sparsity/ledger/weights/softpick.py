@@ -63,7 +63,7 @@ def kept(routes: Routes, seed: int) -> Judged:
             all(0 < x < 1 for x in derived.values()),
         ),
         core(
-            f"{_DRAWS} drawn scores keep as much, within {_WITHIN:.0f} standard errors of "
+            f"{_DRAWS} sampled scores keep the same share, within {_WITHIN:.0f} standard errors of "
             f"{max(row['stderr'] for row in rows):.1g} or less",
             all(abs(row["z"]) < _WITHIN for row in rows),
         ),

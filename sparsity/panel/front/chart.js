@@ -3,7 +3,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 
 // Okabe & Ito's colours, lighter on dark ground; the letter and the marker say the same again.
-const LOOKS = [
+const BASE = [
   { light: "#0072b2", dark: "#56b4e9", mark: "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0Z" },
   { light: "#c24e00", dark: "#ff8a4c", mark: "M-3.6,-3.6h7.2v7.2h-7.2Z" },
   { light: "#00785a", dark: "#2fc79e", mark: "M0,-5L5,0L0,5L-5,0Z" },
@@ -12,11 +12,14 @@ const LOOKS = [
   { light: "#1f2328", dark: "#e6e6e6", mark: "M0,-5L4.8,-1.5L3,4.1H-3L-4.8,-1.5Z" },
   { light: "#6a51a3", dark: "#b7a4ee", mark: "M-4.5,-2.4L-2.4,-4.5L0,-2.1L2.4,-4.5L4.5,-2.4L2.1,0L4.5,2.4L2.4,4.5L0,2.1L-2.4,4.5L-4.5,2.4L-2.1,0Z" },
 ];
+// Every pair of a colour and a marker once, the seven that differ in both first.
+const LOOKS = Array.from({ length: BASE.length ** 2 }, (_, k) =>
+  ({ ...BASE[k % BASE.length], mark: BASE[(k + Math.floor(k / BASE.length)) % BASE.length].mark }));
 const INKS = {
   light: { ink: "#1f2328", soft: "#57606a", rule: "#e3e6ea", ground: "#ffffff", stale: "#9aa1a9" },
   dark: { ink: "#eceff2", soft: "#aab2bb", rule: "#3a4047", ground: "#1b1e22", stale: "#79818a" },
 };
-const MARGIN = { left: 54, right: 30, top: 12, bottom: 42 };
+const MARGIN = { left: 54, right: 42, top: 12, bottom: 42 };
 
 function node(tag, attributes = {}, ...children) {
   const made = document.createElementNS(SVG, tag);
@@ -98,8 +101,8 @@ function drawChart({ picture, data, old, width, height, theme, label }) {
     if (!crowded || i % 2 === 0) text(x, at.top + at.h + 18, words, { "text-anchor": "middle", class: "tick-x" });
   });
   text(at.left + at.w / 2, height - 6, axis.meaning.includes(axis.symbol)
-    ? axis.meaning : `${axis.meaning}  ${axis.symbol}`, { "text-anchor": "middle", fill: ink.ink });
-  const upright = { "text-anchor": "middle", fill: ink.ink,
+    ? axis.meaning : `${axis.meaning}  ${axis.symbol}`, { "text-anchor": "middle", fill: ink.ink, class: "title-x" });
+  const upright = { "text-anchor": "middle", fill: ink.ink, class: "title-y",
     transform: `translate(13,${at.top + at.h / 2}) rotate(-90)` };
   svg.append(node("text", upright, axis.y_label));
 
@@ -127,7 +130,7 @@ function drawChart({ picture, data, old, width, height, theme, label }) {
     const last = curve.exact?.whole || !curve.limit ? curve.exact : curve.limit;
     if (last) {
       const v = data[last.v[1] - 1];
-      ends.push({ y: at.y(Math.min(Math.max(v, 0), 1)) + 4, color, letter: curve.letter });
+      ends.push({ y: at.y(Math.min(Math.max(v, 0), 1)) + 4, color, letter: curve.letter, mark: curve.look.mark });
     }
   });
   picture.curves.forEach((curve) => {
@@ -139,8 +142,12 @@ function drawChart({ picture, data, old, width, height, theme, label }) {
     for (const point of curve.points)
       plot.append(drawPoint(point, at, curve.look[theme], curve.look, true));
   });
-  for (const { y, color, letter } of endLetters(ends, at.top, at.top + at.h + 8))
-    text(at.left + at.w + 7, y, letter, { fill: color, "font-weight": 700 });
+  for (const { y, color, letter, mark } of endLetters(ends, at.top, at.top + at.h + 8)) {
+    const x = at.left + at.w + 9;
+    svg.append(node("path", { class: "end", d: mark, fill: color, "data-letter": letter,
+      transform: `translate(${x},${(y - 4).toFixed(2)}) scale(0.85)` }));
+    text(x + 7, y, letter, { fill: color, "font-weight": 700 });
+  }
   return svg;
 }
 

@@ -53,6 +53,9 @@ async function copyText(words, area) {
   }
 }
 
+// Edits that ask something else: what answered the former question goes at once (panel.css).
+const QUESTIONS = new Set(["rows", "query", "x", "y", "argument", "reset"]);
+
 class Conversation {
   // Sends edits; while one message is unanswered, later edits of one control replace earlier ones.
   constructor(model, view, onState) {
@@ -100,7 +103,7 @@ class Conversation {
 
 function parameterRow(control, talk, id) {
   const stops = { list: control.stops };
-  const named = `${control.symbol}: ${control.meaning}`;
+  const named = `${control.label}: ${control.meaning}`;
   const slider = h("input", { type: "range", min: 0, step: 1, "aria-label": `${named}, slider`,
     "data-name": control.name,
     oninput: () => talk.edit(control.name, stops.list[slider.value]) });
@@ -125,7 +128,7 @@ function parameterRow(control, talk, id) {
   slider.addEventListener("keydown", (event) => event.stopPropagation());
   const message = h("div", { class: "message", id: `${id}-${control.name}`, role: "alert" });
   const row = h("div", { class: "parameter", title: `${control.meaning}, ${control.domain}` },
-    h("label", {}, h("span", { class: "symbol" }, control.symbol)), slider, field, message);
+    h("label", {}, control.label), slider, field, message);
   const nearest = (value) => {
     let best = 0;
     stops.list.forEach((stop, i) => {
@@ -238,6 +241,7 @@ function build(root, setting, talk, id) {
   parts.reset = button("Reset", "Back to the start; unpins all", () => {
     Object.values(parameters).forEach((p) => p.say(""));
     formula.value = mistake.textContent = "";
+    formula.setAttribute("aria-invalid", "false");
     argument.say("");
     talk.edit("reset", true);
   });
@@ -303,7 +307,8 @@ function render({ model, el }) {
   const old = new Map(), looks = new Map();
   const talk = new Conversation(model, view, (what) => {
     if (what === "asked") root.dataset.waiting = "true";
-    if (what === "answered") delete root.dataset.waiting;
+    if (what === "asked" && talk.sent.some(([name]) => QUESTIONS.has(name))) root.dataset.question = "new";
+    if (what === "answered") ["waiting", "question"].forEach((name) => delete root.dataset[name]);
     if (parts && what === "late")
       parts.status.textContent = "The kernel is busy, or gone: if it was restarted, run the cell again.";
   });
@@ -313,7 +318,7 @@ function render({ model, el }) {
     if (!looks.has(curve.id)) {
       const kernel = picture.state.kernels.findIndex((k) => k.name === curve.kernel);
       const own = LOOKS[kernel % LOOKS.length], taken = new Set(looks.values());
-      const free = LOOKS.find((look) => !taken.has(look)) ?? LOOKS[looks.size % LOOKS.length];
+      const free = LOOKS.find((look) => !taken.has(look)); // there are as many as curves can be
       looks.set(curve.id, curve.pin === null && !taken.has(own) ? own : free);
     }
     return looks.get(curve.id);
@@ -346,13 +351,16 @@ function render({ model, el }) {
     root.dataset.number = picture.number;
   }
 
-  // What was known of a curve stays, greyed, until it is known anew.
+  // What was known of a curve stays, greyed, until it is known anew: the same question at another
+  // value, never another question.
   function remember(next) {
     const axis = ({ axis: a }) => JSON.stringify([a.x, a.y, a.y_label, a.ends, a.y_marks]);
     const same = picture && axis(picture) === axis(next);
+    for (const id of [...old.keys()]) if (!next.curves.some((c) => c.id === id)) old.delete(id);
     for (const curve of next.curves) {
-      const before = same ? picture.curves.find((c) => c.id === curve.id) : undefined;
-      const kept = same ? { ...old.get(curve.id) } : {};
+      const asked = ({ id, question }) => JSON.stringify([id, question]);
+      const before = same ? picture.curves.find((c) => asked(c) === asked(curve)) : undefined;
+      const kept = before ? { ...old.get(curve.id) } : {};
       if (before?.exact) Object.assign(kept, { exact: before.exact, data });
       if (before?.points.length) {
         const apart = (p) => !before.points.some((q) => Math.abs(q.u - p.u) < 1e-6);
@@ -440,13 +448,18 @@ function render({ model, el }) {
   }
 
   function showFormulas() {
-    const wanted = picture ? picture.state.shown : [];
-    const key = wanted.map((name) => `${name}:${formulas[name] ? 1 : 0}`).join();
+    const wanted = picture ? picture.curves.filter((curve) => curve.pin === null) : [];
+    const key = wanted.map((c) => `${c.kernel}:${c.formula}:${formulas[c.kernel] ? 1 : 0}`).join();
     if (!parts || parts.formulas.dataset.key === key) return;
     parts.formulas.dataset.key = key;
-    parts.formulas.replaceChildren(...wanted.map((name) => {
-      const line = h("div", { class: "formula" }, h("span", { class: "soft" }, name));
-      line.insertAdjacentHTML("beforeend", formulas[name] ?? "<span class='soft'>deriving …</span>");
+    parts.formulas.replaceChildren(...wanted.map(({ kernel, formula }) => {
+      const line = h("div", { class: "formula" }, h("span", { class: "soft" }, kernel));
+      const [weight, S] = formulas[kernel] ?? ["<span class='soft'>deriving …</span>", ""];
+      line.insertAdjacentHTML("beforeend", weight);
+      const own = h("span", { class: "own" },
+        h("span", { class: "soft" }, formula ? `${formula}:` : "no formula of this curve"));
+      if (formula) own.insertAdjacentHTML("beforeend", S);
+      if (S) line.append(own);
       return line;
     }));
   }

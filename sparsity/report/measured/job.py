@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-import os
+import itertools
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparsity import report
 from sparsity.errors import InputError
-from sparsity.figures import measured as pictures
-from sparsity.figures.record import Plate
-from sparsity.ledger import model as claims_model
-from sparsity.measurement import SHAPE, asked, bootstrap, tables
+from sparsity.ledger.model.head_table import head_table, text
+from sparsity.ledger.model.heads import judge_heads
+from sparsity.measurement import SHAPE, asked, bootstrap, tables, with_head_law
 from sparsity.measurement.corpus import Corpus, measure_corpus
+from sparsity.measurement.heads import measure_heads
 from sparsity.measurement.labels import save
 from sparsity.measurement.runs import measure_model
 from sparsity.measurement.texts import texts_of
-from sparsity.output import folder, json_text, write
-from sparsity.report.measured import page
+from sparsity.models import Checkpoint
 from sparsity.report.measured.files import inputs, kept_parts
+from sparsity.report.measured.writing import LEAST, write_report
+from sparsity.tasks import Submits
 
 if TYPE_CHECKING:
     import xarray
+
+
+_GAP = 64  # queries that much later tell the bias of a key, in texts of 512 tokens and more
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Job:
     Args:
         data: the measurement.
         files: everything written.
-        claims: the judged claims; empty without a report.
+        claims: the judged claims; empty without a report and without the law of heads.
     """
 
     data: xarray.Dataset
@@ -60,6 +63,7 @@ class Job:
                 bootstrap.NAMES,
                 texts_of(self.data["text"].values, self.data.attrs.get("stride")),
             ),
+            **({"head_law": head_table(self.data)} if "S_head_others" in self.data else {}),
             "claims": self.claims,
             "passed_over": self.passed_over(),
         }
@@ -76,68 +80,12 @@ class Job:
         )
         lines = [f"{self.data.attrs['model']}: next-token loss in nats: {loss}"]
         lines += [tables.text(tables.summary(self.data)), ""]
+        if "S_head_others" in self.data:
+            lines += [text(head_table(self.data)), ""]
         lines += [f"  {record['verdict']:<10} {record['claim']}" for record in self.claims]
         lines += [f"Passed over: {line}" for line in self.passed_over()]
-        places = self.files[:1] + self.files[-1:] if self.claims else self.files
+        places = self.files[:1] + self.files[1:][-1:]
         return "\n".join([*lines, f"Written: {', '.join(map(str, places))}"])
-
-
-_LEAST = 128  # tokens for a report: context lengths 64 and 128
-
-
-def _over_runs(data: xarray.Dataset) -> xarray.Dataset:
-    """The data over text and bos: one of each where it is of one run, −1 where bos is not said.
-
-    Raises:
-        InputError: weights without logits, or a single context length.
-    """
-    if "gamma" not in data:
-        fix = "a report holds rows against laws of their logits; measure queries and keys"
-        raise InputError("data", "weights", fix)
-    if data.sizes["context"] < 2:
-        fix = f"a report compares contexts; measure causal attention of {_LEAST} tokens or more"
-        raise InputError("data", f"one context of {int(data['context'][-1])} tokens", fix)
-    for name, untold in (("bos", -1), ("text", "text")):
-        if name not in data.dims:
-            kept = data if name in data.coords else data.assign_coords({name: untold})
-            data = kept.expand_dims(name)
-    return data.assign_attrs({"model": "a model"} | data.attrs)
-
-
-def write_report(
-    data: xarray.Dataset, out: str | os.PathLike[str], command: str
-) -> tuple[tuple[Path, ...], list[dict[str, Any]]]:
-    """Pictures with their data, claims.json and index.html, each written whole or not at all.
-
-    Args:
-        data: from `measure_model`, or of one run, as `measure` and `measure_transformers` give it.
-        out: the folder, made if need be.
-        command: that the page names to compute everything again.
-
-    Returns:
-        The files, the page last, and the judged claims.
-
-    Raises:
-        InputError: data without logits or their shape, of one context length only, or a folder
-            that cannot be had.
-    """
-    data = _over_runs(data)
-    claims, out = claims_model.judge(data), folder(out)
-    plates = [
-        Plate(x.name, x.title(data), x.caption, x.alt, pictures.render(x, data))
-        for x in pictures.ALL
-    ]
-    contents: dict[str, bytes | str] = {
-        f"{plate.name}.{suffix}": content
-        for plate in plates
-        for suffix, content in plate.files.items()
-    }
-    meta = {k: v for k, v in report.environment().items() if k != "seed"}
-    contents["claims.json"] = json_text(claims)
-    contents["index.html"] = page.render(data, plates, claims, meta, command)
-    for name, content in contents.items():
-        write(out / name, content)
-    return tuple(out / name for name in contents), claims
 
 
 @dataclass(frozen=True)
@@ -167,6 +115,7 @@ def sum_up(
     *,
     out: str,
     bos: bool = False,
+    executor: Submits | None = None,
     progress: Callable[[int, int], None] | None = None,
     **cut: Any,
 ) -> Summed:
@@ -180,6 +129,7 @@ def sum_up(
         texts: folders and files, of text or of token ids (.npy).
         out: the netCDF file.
         bos: whether to begin each text with the model's first token.
+        executor: as `measure_corpus` has it.
         progress: called with (layers done, layers in all).
         cut: tokens, offset and stride of `measure_corpus`.
 
@@ -188,7 +138,8 @@ def sum_up(
     """
     opened, paths = inputs(model, texts, out)
     with kept_parts(Path(out)) as parts:
-        corpus = measure_corpus(opened, paths, bos=bos, parts=parts, progress=progress, **cut)
+        how = {"bos": bos, "parts": parts, "executor": executor, "progress": progress}
+        corpus = measure_corpus(opened, paths, **how, **cut)
         return Summed(corpus, (save(corpus.dataset(), out),))
 
 
@@ -202,13 +153,14 @@ def run(
     stride: int | None = None,
     bos: bool = False,
     of: Sequence[str] = (),
+    head_law: bool = False,
     report_to: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Job:
     """Measure a model on texts and write every row.
 
     Finished layers are kept in a folder beside `out` until it is written, so that the same command
-    goes on where it was ended.
+    goes on where it was ended; heads are taken apart anew.
 
     Args:
         model: GGUF or safetensors file, or a folder of the latter.
@@ -219,6 +171,8 @@ def run(
         stride: tokens from one window to the next; None for one window a text.
         bos: whether to begin each text with the model's first token.
         of: what else to measure, as `sparsity.measure` has it; a report adds the shape of logits.
+        head_law: whether to add the law of heads, fitted on texts and judged on others, and judge
+            the claims on heads, on the first window of each text without BOS.
         report_to: folder for a page with pictures and claims, for which every text is run both with
             and without that token, if the model has one; None for no page.
         progress: called with (layers done, layers in all).
@@ -226,11 +180,14 @@ def run(
     Raises:
         InputError: a file that cannot be read or written, or as `measure_model`.
     """
-    if report_to is not None and tokens < _LEAST:
-        fix = f"a report compares context lengths; give {_LEAST} or more"
+    if (report_to is not None or head_law) and tokens < LEAST:
+        fix = f"a report and the law of heads want longer rows; give {LEAST} or more"
         raise InputError("tokens", tokens, fix)
     asked.names(of)
     opened, paths = inputs(model, texts, out, report_to)
+    if head_law and len(paths) < 2:
+        fix = "is fitted on some texts and judged on others; give two or more"
+        raise InputError("head_law", f"on {len(paths)} text", fix)
     both = report_to is not None and opened.config.bos is not None
     with kept_parts(Path(out)) as parts:
         data = measure_model(
@@ -244,13 +201,34 @@ def run(
             parts=parts,
             progress=progress,
         )
-        files, claims = (save(data, out),), []
+        claims = []
+        if head_law:
+            data = with_head_law(data)
+            claims = _head_claims(opened, paths, tokens, offset, progress)
+        files = (save(data, out),)
     if report_to is not None:
         words = ["sparsity", "measure", Path(model).name, *(Path(text).name for text in texts)]
         words += [w for name in of for w in ("--of", name)]
         words += ["--tokens", str(tokens), "--out", Path(out).name, "--report", "DIR"]
         words += ["--offset", str(offset)] if offset else []
         words += ["--stride", str(stride)] if stride else []
-        written, claims = write_report(data, report_to, shlex.join(words))
+        words += ["--head-law"] if head_law else []
+        written, claims = write_report(data, report_to, shlex.join(words), claims)
         files += written
     return Job(data, files, claims)
+
+
+def _head_claims(
+    model: Checkpoint, paths: Any, tokens: int, offset: int, progress: Any
+) -> list[dict[str, Any]]:
+    """The claims on heads, judged on the first window of each text."""
+    heads, done = model.config.heads * model.config.layers, itertools.count(1)
+
+    def each(layer: int, head: int, parts: Any) -> None:
+        if progress is not None:
+            progress(next(done), heads)
+
+    gap = min(_GAP, tokens // 8)
+    return judge_heads(
+        measure_heads(model, paths, tokens=tokens, offset=offset, gap=gap, each=each)
+    )

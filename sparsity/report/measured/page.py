@@ -11,6 +11,7 @@ import numpy as np
 from sparsity import report
 from sparsity.figures.record import Plate
 from sparsity.measurement import tables
+from sparsity.report.measured import by_text, head_law
 from sparsity.report.parts import boxes, details, number, section, table
 
 if TYPE_CHECKING:
@@ -23,9 +24,9 @@ def _opening(data: xarray.Dataset, rows: Sequence[Mapping[str, Any]]) -> str:
     last = next(row for row in reversed(rows) if row["bos"] == rows[0]["bos"])
     facts = [
         ("Tokens attended to, of " + number(last["T"]), number(last["n_eff"], 3)),
-        ("without the first", number(last["n_eff_rest"], 3)),
-        ("S over the limit law", number(last["ratio_limit_rest"], 3)),
-        ("S over the exact law", number(last["ratio_exact_rest"], 3)),
+        ("without sinks", number(last["n_eff_others"], 3)),
+        ("S over the limit law", number(last["ratio_limit_others"], 3)),
+        ("S over the exact law", number(last["ratio_exact_others"], 3)),
     ]
     model = escape(str(data.attrs["model"]))
     return (
@@ -36,30 +37,38 @@ def _opening(data: xarray.Dataset, rows: Sequence[Mapping[str, Any]]) -> str:
         "law S = exp(−γ̂²/2), and the exact law of n Gaussian logits. Nothing is fitted.</p>\n"
         f"{boxes(facts)}\n"
         '<p class="note">Medians over the rows in the second half of the longest context, all '
-        "layers, heads and texts; the laws are held against rows without the first token.</p>\n"
+        "layers, heads and texts; the laws are held against rows without their sinks: all keys "
+        "that take more than 0.1 of a head's weight on average, wherever they are.</p>\n"
         "</header>"
     )
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
-    columns = tables.columns_of(rows[0])
     begins = {True: "yes", False: "no", None: "not said"}
-    cells = [
-        [begins[row["bos"]], *(f"{row[key]:{form}}" for key, *_, form in columns)] for row in rows
-    ]
+
+    def part(columns: Sequence[tuple[str, str, str, str]], label: str) -> str:
+        cells = [
+            [begins[row["bos"]], *(f"{row[key]:{form}}" for key, *_, form in columns)]
+            for row in rows
+        ]
+        titles = ["BOS", *(title for _, _, title, _ in columns)]
+        return table(titles, cells, label, list(range(1, len(titles))))
+
     words = (
         "<p>At context length T: all rows with T/2 &lt; n ≤ T. The number of tokens n_eff, γ̂ and "
-        "the ratios of S to its law are medians; sink rates count the heads in which the first "
-        "token's importance over the first T tokens exceeds ε; rank correlations are Spearman’s, "
-        "over rows. Laws and ranks are those of rows without the first token, but for the last "
-        "three columns. All sinks are the keys whose importance exceeds 0.1, wherever they are; "
-        "their rate counts the heads in which they have more than 0.3 together over these rows.</p>"
+        "the ratios of S to its law are medians; rank correlations are Spearman’s, over rows. From "
+        "“without sinks” on, all sinks are left out; sinks &gt; 0.3: heads in which all sinks "
+        "together have more than 0.3 of the weight of these rows.</p>"
     )
-    titles = ["BOS", *(title for _, _, title, _ in columns)]
-    flush = list(range(1, len(titles)))
-    return section(
-        "table", "By context length", words + table(titles, cells, "By context length", flush)
+    first = (
+        "<p>The first token alone. Published: heads in which its mean weight over all rows up to T "
+        "exceeds ε, the early rows too; late rows: over T/2 &lt; n ≤ T, ε = 0.3; S/exact without: "
+        "of rows without it alone.</p>"
     )
+    more = [c for c in tables.columns_of(rows[0]) if c not in tables.COLUMNS]
+    content = words + part(tables.COLUMNS, "By context length") + first
+    content += part([tables.COLUMNS[0], *more], "The first token and whole rows")
+    return section("table", "By context length", content)
 
 
 def _odd_heads(data: xarray.Dataset) -> str:
@@ -67,7 +76,8 @@ def _odd_heads(data: xarray.Dataset) -> str:
     here = data.isel(bos=0)
     rows = tables.rows_at(here, int(here["context"][-1]))
     departs = here["departs"].mean("text").values
-    names = ("residual_exact_rest", "skew_rest", "kurtosis_rest", "distance_rest", "gamma_rest")
+    names = ("residual_exact", "skew", "kurtosis", "distance", "gamma")
+    names = [f"{name}_others" for name in names]
     found = {name: rows[name].median(("text", "row")).values for name in names}
     order = np.argsort(-departs, axis=None)[:_ODD]
     cells = []
@@ -79,32 +89,18 @@ def _odd_heads(data: xarray.Dataset) -> str:
     share = 100 * float((departs > 0.5).mean())
     words = (
         f"<p>In {share:.0f} % of the heads most rows are told from a Gaussian by Lilliefors’ test "
-        "at 1 % (logits without the first token). These depart most often; medians over rows.</p>"
+        "at 1 % (logits without the sinks). These depart most often; medians over rows.</p>"
     )
     listed = table(head, cells, "Heads that depart from the Gaussian", list(range(8)))
     content = words + details(f"The {len(cells)} heads", listed)
     return section("heads", "Heads that are not Gaussian", content)
 
 
-def _losses(data: xarray.Dataset) -> str:
-    """The loss of the model on each text; nothing where only its attention was given."""
-    if "loss" not in data:
-        return ""
-    loss = data["loss"].transpose("text", "bos")
-    texts = [
-        [escape(str(text)), *(number(float(x), 4) for x in loss.sel(text=text).values)]
-        for text in data["text"].values
-    ]
-    how = {True: "loss, with BOS (nats)", False: "loss, no BOS (nats)", None: "loss (nats)"}
-    head = ["text", *(how[tables.begins(b)] for b in data["bos"].values)]
-    return table(head, texts, "Texts and the model's loss on them", [1, 2])
-
-
 def _again(data: xarray.Dataset, meta: Mapping[str, Any], command: str) -> str:
     keys = [key for key in ("model", "model_sha256", "tokens") if key in data.attrs]
     rows = [(key.replace("_", " "), escape(str(data.attrs[key]))) for key in keys]
     rows += [(escape(str(name)), escape(str(value))) for name, value in meta.items()]
-    content = f"<pre><code>{escape(command)}</code></pre>\n" + _losses(data) + report.terms(rows)
+    content = f"<pre><code>{escape(command)}</code></pre>\n" + report.terms(rows)
     return section("reproduce", "How to reproduce", content)
 
 
@@ -125,18 +121,23 @@ def render(
         command: that computes everything again.
     """
     rows = tables.summary(data)
+    law = head_law.section_of(data) if "S_head_others" in data else ""
     contents = [
         ("table", "By context length", []),
+        ("texts", "By text", []),
         ("figures", "Figures", [(f"figure-{plate.name}", plate.title) for plate in plates]),
+        *([("head-law", head_law.TITLE, [])] if law else []),
         ("heads", "Heads that are not Gaussian", []),
-        ("claims", "Claims", []),
+        ("claims", "Claims", report.claim_links(claims)),
         ("reproduce", "How to reproduce", []),
     ]
     body = [
         _opening(data, rows),
         report.contents_list(contents),
         _table(rows),
+        by_text.section_of(data),
         report.figures_section(plates),
+        law,
         _odd_heads(data),
         report.claims_section(claims),
         _again(data, meta, command),

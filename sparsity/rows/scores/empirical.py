@@ -19,7 +19,7 @@ MOST = 2**18  # scores of a sample
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Empirical(Scores):
-    """Scores of a sample, as from a real head: each of its values equally likely.
+    """Scores from a sample, such as those of a real head: each value is equally likely.
 
     The sample is shifted and scaled to mean 0 and variance 1. A row that is given no β and γ takes
     the sample's own, so that its scores are the sample's.
@@ -88,7 +88,7 @@ class Empirical(Scores):
 
     @property
     def typed(self) -> str:
-        """Its size and the beginning of its digest: the sample itself is in a file."""
+        """Its size and the beginning of its digest; the sample itself is in a file."""
         return f"{self.name}[{len(self.sample)}]#{self._digest[:8]}"
 
     def drawn(self, u: Any, z: Any) -> Any:

@@ -24,14 +24,14 @@ def standardised(share: np.ndarray, mean: np.ndarray, deviation: np.ndarray) -> 
 
 @dataclass(frozen=True)
 class Mixture(Scores):
-    """Several kinds of keys: a key is of kind i with probability π_i, its score then normal.
+    """Several kinds of keys: a key is of kind i with probability π_i, and its score is then normal.
 
     The law Σ π_i N(m_i, d_i²) is shifted and scaled to mean 0 and variance 1, so that β and γ keep
-    their meaning; what counts is how the kinds differ.
+    their meaning; only the differences between the kinds matter.
 
     Args:
-        kinds: (π_i, m_i, d_i) of each kind, π_i > 0 up to a common factor, d_i ≥ 0: with 0 the
-            score is a point.
+        kinds: (π_i, m_i, d_i) of each kind, π_i > 0 up to a common factor, d_i ≥ 0; 0 is a fixed
+            score.
     """
 
     name: ClassVar[str] = "mixture"

@@ -13,7 +13,7 @@ from sparsity.rows.tokens import Tokens, every
 
 @dataclass(frozen=True)
 class Alibi:
-    """ALiBi: β_j is lowered by slope·(n − j).
+    """ALiBi: scores fall by slope·(n − j), n − j the distance.
 
     Args:
         slope: ≥ 0, per token.

@@ -18,7 +18,7 @@ from sparsity.rows.rotation import BASE, angles, planes
 class Coca(RotaryStep):
     """CoCA with t_i = max(τ_i, 0), τ_i ~ N(center, spread²) independent: one for each plane.
 
-    s_m = Σ_i c_i t_i with c_i = |q_i|² cos(mθ_i); of the published slack form, c_i depends on the
+    s_m = Σ_i c_i t_i with c_i = |q_i|² cos(mθ_i); in the published slack form c_i depends on the
     positions of query and key themselves. β_m and γ_m are the exact mean and standard deviation;
     the score is normal if center ≥ 8·spread. If not, the exact law of softmax rows takes a time
     that grows with d·n: seconds for 1000 tokens. Scores may have any mean and spreads up to 64.
@@ -52,7 +52,11 @@ class Coca(RotaryStep):
         number("center", self.center, "give one finite number")
         number("spread", self.spread, "must be > 0", lambda x: x > 0)
         if self.center < -NORMAL * self.spread:
-            raise InputError("center", self.center, "at 8 spreads below 0, t is never positive")
+            raise InputError(
+                "center",
+                self.center,
+                "is more than 8 spreads below 0, so that t is never positive; raise it",
+            )
         if self.slack_at is not None:
             fix = "give the position of the query, a whole number >= 0, or None for exact CoCA"
             number("slack_at", self.slack_at, fix, lambda x: x >= 0 and x == int(x))
@@ -94,9 +98,9 @@ class Coca(RotaryStep):
         """The same error, of an argument of this law."""
         if not np.isfinite(error.location):
             shown = f"vector with entries up to {np.abs(self.query).max():.3g}"
-            return InputError("query", shown, "its scores overflow; make it shorter")
+            return InputError("query", shown, "gives scores that overflow; reduce its norm")
         if error.blurred:
-            fix = f"gives scores of {error.location:.3g}, too large to tell apart; lower it"
+            fix = f"gives scores of {error.location:.3g}, beyond the digits of float64; lower it"
             return InputError("center", self.center, f"{fix}, or make the query shorter")
         fix = f"gives scores a standard deviation of about {error.deviation:.3g}; stay below "
         fix = f"{fix}{error.widest:g}: lower it, or make the query shorter"

@@ -16,7 +16,9 @@ _SMALLEST = 745.0  # e^−745 is the smallest number there is: weights below are
 
 @dataclass(frozen=True)
 class Decay:
-    """Retention: w_j = λ^(n−j), times what it was; weights below 1e−323 are 0.
+    """Retention: weights fall by a factor λ for each token of distance.
+
+    Each w_j is multiplied by λ^(n−j); weights below 1e−323 are 0.
 
     Args:
         decay: λ in (0, 1].

@@ -14,10 +14,10 @@ from sparsity.rows.tokens import Tokens
 
 @dataclass(frozen=True)
 class LengthBias:
-    """A bias for each length: β_j ← β_j + scale·ln n.
+    """Length bias: scale·ln n is added to every score.
 
-    At scale −1 the weights of a row of sigmoid attention sum to about E e^s, whatever n. It changes
-    no row of softmax, where it is a factor on all weights alike.
+    At scale −1 the weights of a row of sigmoid attention sum to about E e^s, whatever n. It does
+    not change softmax, where it multiplies all weights by one factor.
 
     Args:
         scale: any number; −1 is the usual bias of sigmoid attention.

@@ -12,9 +12,9 @@ from sparsity.rows.scores.base import Scores
 
 @dataclass(frozen=True)
 class QKNorm(Scores):
-    """QK-norm: keys of a fixed length in random directions, s_j = β_j + γ_j √d cos θ_j.
+    """QK-norm: keys have a fixed length and random directions, s_j = β_j + γ_j √d cos θ_j.
 
-    In SCIENCE's terms κ = γ√d; the spread of the scores is γ, as for Gaussian keys.
+    The scores are κ cos θ_j with κ = γ√d; their spread is γ, as for Gaussian keys.
 
     Args:
         dim: d ≥ 2.

@@ -16,9 +16,10 @@ PUBLISHED_SCALE = 0.43  # of ln n; published, Nakanishi (2025), arXiv:2501.19399
 
 @dataclass(frozen=True)
 class ScalableSoftmax:
-    """Scalable softmax: scores so far are multiplied by scale·ln n, hence β and γ are.
+    """Scalable softmax: scores so far are multiplied by scale·ln n.
 
-    With scale = 1/ln n₀ this is the log-n scaling that changes nothing at n₀.
+    β and γ are multiplied with them. With scale = 1/ln n₀ this is the log-n scaling that changes
+    nothing at n₀.
 
     Args:
         scale: > 0; the published fit is `PUBLISHED_SCALE`.

@@ -13,7 +13,7 @@ from sparsity.rows.tokens import Tokens
 
 @dataclass(frozen=True)
 class Sink:
-    """A sink: the first token has a score of its own, and is in sight whatever the steps before.
+    """Sink: the first token has its own score, and no earlier step hides it.
 
     Args:
         beta: its bias, for exp its logit.

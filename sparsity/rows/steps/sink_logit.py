@@ -13,10 +13,10 @@ from sparsity.rows.tokens import Tokens
 
 @dataclass(frozen=True)
 class SinkLogit:
-    """A weight e^b beside the tokens: p_j = |a_j|/(e^b + Σ|a|).
+    """Learned sink logit b: a weight e^b beside the tokens, p_j = |a_j|/(e^b + Σ|a|).
 
-    It takes mass and is no token. S and n_eff compare the tokens with one another, so they stay as
-    they were: dividing all weights by a larger sum changes no ratio of them. What changes is the
+    It takes mass, but is not a token. S and n_eff compare the tokens with one another, so they stay
+    as they were: dividing all weights by a larger sum changes no ratio of them. What changes is the
     mass that the tokens share, E Σp_j < 1, and E Y₂ = E Σp_j².
 
     Args:

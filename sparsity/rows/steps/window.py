@@ -13,7 +13,7 @@ from sparsity.rows.tokens import Tokens
 
 @dataclass(frozen=True)
 class Window:
-    """Sliding window: only the last tokens are in sight, the others have w_j = 0.
+    """Sliding window: only the last tokens are in sight; the others have weight 0.
 
     Args:
         size: tokens in sight, ≥ 1.

@@ -1,0 +1,45 @@
+"""The claims, with their verdicts, from the file that `sparsity reproduce` wrote."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+FILE = Path(__file__).resolve().parents[2] / "figures/claims.json"
+
+_WORDS = """# Claims
+
+Statements of published sources, each judged by computation. `confirmed`: every finding holds.
+`refined`: it holds with a correction. `refuted`: it is wrong. The verdict follows from the
+findings. `sparsity claims` computes this page anew.
+"""
+
+
+def page() -> str:
+    """The page in Markdown."""
+    records = json.loads(FILE.read_text("utf-8"))
+    counts = Counter(record["verdict"] for record in records)
+    said = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    return "\n".join([_WORDS, f"Of {len(records)} claims: {said}.\n", *map(_claim, records)])
+
+
+def _plain(text: str) -> str:
+    """Words as they stand: none of them is Markdown."""
+    return re.sub(r"[\\`*_{}\[\]<>$|#]", r"\\\g<0>", text)
+
+
+def _claim(record) -> str:
+    findings = "\n".join(
+        f"- {'holds' if each['holds'] else '**fails**'}: {_plain(each['statement'])}"
+        for each in record["evidence"]["findings"]
+    )
+    return f"""## {record["key"]}: {record["verdict"]}
+
+> {_plain(record["claim"])}
+
+`{record["formula"]}`
+
+Source: {_plain(record["source"])}.
+
+{findings}
+"""

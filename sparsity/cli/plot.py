@@ -1,0 +1,160 @@
+"""`plot`: a chart of theory, limit and Monte Carlo as a file, with its data beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sparsity.cli import common, completion, pages
+from sparsity.errors import InputError
+
+_SUFFIXES = ("svg", "png", "pdf")
+
+
+def _suffix(out: str) -> str:
+    """The format that a file's name ends in.
+
+    Raises:
+        InputError: it is none of those that are drawn.
+    """
+    suffix = Path(out).suffix.lower().removeprefix(".")
+    if suffix not in _SUFFIXES:
+        fix = f"give a name that ends in .svg, .png or .pdf, such as {Path(out).stem or 'f'}.svg"
+        raise InputError("out", out, fix)
+    return suffix
+
+
+def _rows(kernels: tuple[str, ...], steps: tuple[str, ...], given: dict[str, Any]) -> list[Any]:
+    """The kernels, or rows of them with steps; a row starts from the first of each grid."""
+    if not steps:
+        return list(kernels)
+    from sparsity import kernels as records
+    from sparsity.cli.make import _row
+
+    rows = []
+    for kernel in kernels:
+        names = {p.name for p in records.named(kernel).parameters}
+        own = {name: text for name, text in given.items() if name in names}
+        if "beta" in names:
+            own = {"beta": "0"} | own
+        rows.append(_row(kernel, steps, own))
+    return rows
+
+
+@click.command(
+    cls=pages.Command,
+    examples=(
+        ("Attended tokens against length", "sparsity plot exp --gamma 2 --out focus.svg"),
+        (
+            "Two kernels, S with sampled points",
+            "sparsity plot exp relu2 --gamma 2 --of S --montecarlo --out s.png",
+        ),
+        (
+            "Against the spread, for two lengths",
+            "sparsity plot exp --x gamma --gamma 0.1:5:41 --length 64,1024 --out g.pdf",
+        ),
+    ),
+)
+@click.argument(
+    "kernels",
+    metavar="KERNEL|FORMULA…",
+    nargs=-1,
+    required=True,
+    shell_complete=completion.kernel_names,
+)
+@click.option("--x", default="length", metavar="NAME", help="Along the x-axis (default length).")
+@common.with_parameters
+@click.option(
+    "--along", metavar="GRID", help="Values along the x-axis, such as 0.1:10:61:log, for any --x."
+)
+@common.steps_option
+@common.of_option
+@click.option("--montecarlo", is_flag=True, help="Also sample five points of each curve.")
+@click.option("--no-limit", is_flag=True, help="Leave out the limit of long rows.")
+@click.option(
+    "--rel-error",
+    metavar="E",
+    default="0.02",
+    help="Relative standard error of a sampled point (default 0.02).",
+)
+@click.option("--title", metavar="TEXT", help="Title, in place of the default one.")
+@click.option(
+    "--out",
+    required=True,
+    metavar="FILE",
+    help="The file to write: .svg, .png or .pdf.",
+    shell_complete=completion.files,
+)
+@common.seed_option
+@common.json_option
+def plot(
+    kernels: tuple[str, ...],
+    x: str,
+    along: str | None,
+    steps: tuple[str, ...],
+    of: str | None,
+    montecarlo: bool,
+    no_limit: bool,
+    rel_error: str,
+    title: str | None,
+    out: str,
+    seed: str,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Draw a quantity against length or a parameter, into a file.
+
+    The exact law is a solid line, the limit of long rows dashed, Monte Carlo points with 95 % error
+    bars. Parameters are numbers, lists a,b,c or grids start:stop:count[:log]: those of --x are its
+    values, several of another are several curves. The data are written beside it as CSV.
+    """
+    from sparsity.output import refuse_unwritable, write
+
+    suffix = _suffix(out)
+    data = str(Path(out).with_suffix(".csv"))
+    for path in (out, data):
+        refuse_unwritable(path)
+    given = common.given(options)
+    if along is not None:
+        given[x] = along
+    from sparsity.figures import plotting
+    from sparsity.figures.series import tidy
+    from sparsity.plots import chart
+    from sparsity.plots.drawing import SIZE
+
+    settings: dict[str, Any] = {
+        "of": of,
+        "montecarlo": montecarlo,
+        "limit": not no_limit,
+        "rel_error": common.number("rel_error", rel_error),
+        "seed": common.number("seed", seed, int),
+        "title": title,
+    }
+    if montecarlo:
+        common.use_float64()
+    with common.progress("curves") as report:
+        made = chart(_rows(kernels, steps, given), x, progress=report, **settings, **given)
+    series = [each for curve in made.drawn for each in curve.series]
+    words = made.words
+
+    def draw(_: Any, figure: Any) -> None:
+        made.on(figure)
+
+    files = plotting.render(draw, series, words.title, words.subtitle, SIZE, (suffix,))
+    write(out, files[suffix])
+    write(data, tidy(series))
+    if as_json:
+        common.print_json(
+            {
+                "out": out,
+                "data": data,
+                "title": words.title,
+                "x": x,
+                "quantity": made.of,
+                "series": [each.label for each in series],
+            }
+        )
+    else:
+        click.echo(f"{out}, {data}: {words.title}")

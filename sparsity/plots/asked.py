@@ -1,0 +1,249 @@
+"""What a chart was asked for: curves, each a row and what it holds fixed, and the abscissa."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from sparsity import kernels
+from sparsity.errors import InputError
+from sparsity.kernels import Kernel, Law, RowMap
+from sparsity.kernels.parameters import LENGTH, QUERY, Parameter
+from sparsity.panel import rowlaws
+from sparsity.panel.controls import CONTROLS, Control, around
+from sparsity.rows.row import Row
+from sparsity.sweeps.grids import parse_grid
+
+MOST_CURVES = 24
+FAST, SLOW = "1:100000:81:log", "1:4096:25:log"  # row lengths where none are given
+_POINTS = 61, 25  # of another parameter, likewise
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One curve.
+
+    Args:
+        row: its row; the parameter along the abscissa has the first of its values.
+        length: n of its rows; None for long rows, or where it is along the abscissa.
+        held: what tells it from other curves, by name, as it may be printed.
+    """
+
+    row: Row
+    length: int | None
+    held: Mapping[str, str]
+
+    @property
+    def fast(self) -> bool:
+        """Whether a curve of the exact law costs little more than a point of it."""
+        return isinstance(self.row.kernel, Kernel) and not self.row.steps
+
+
+def _names(step: Any) -> list[str]:
+    """The fields of a step."""
+    return [field.name for field in fields(step)]
+
+
+def _lever(row: Row, name: str) -> tuple[int, str] | None:
+    """(index, field) of the step's number of that name: a field's, or that of its control."""
+    for i, step in enumerate(row.steps):
+        law = next((law for law in rowlaws.ALL if law.name == step.name), None)
+        if law is not None and name in law.controls and law.name != "rope":
+            return i, _names(step)[0]
+    for i, step in enumerate(row.steps):
+        if name in _names(step) and isinstance(getattr(step, name), (int, float)):
+            return i, name
+    return None
+
+
+def takes(row: Row) -> list[str]:
+    """The names that a row of its kind can be asked along."""
+    found = [p.name for p in row.kernel.parameters]
+    if row.kernel.law is not Law.FEATURES and LENGTH.name not in found:
+        found.append(LENGTH.name)
+    for step in row.steps:
+        law = next((law for law in rowlaws.ALL if law.name == step.name), None)
+        found += law.controls if law else _names(step)
+    return found
+
+
+def at(row: Row, name: str, value: Any) -> Row:
+    """The row with another value of one of its parameters, or of a number of its steps.
+
+    Raises:
+        InputError: it has none of that name, or a value outside its domain.
+    """
+    if name in row.params:
+        return row.replace(**{name: value})
+    lever = _lever(row, name)
+    if lever is None:
+        fix = f"a row of {row.kernel.name} here does not take it; it takes {', '.join(takes(row))}"
+        raise InputError(name, value, fix)
+    index, field = lever
+    step: Any = row.steps[index]
+    whole = isinstance(getattr(step, field), int) and float(value).is_integer()
+    changed = replace(step, **{field: int(value) if whole else float(value)})
+    steps = (*row.steps[:index], changed, *row.steps[index + 1 :])
+    return Row(row.kernel, steps=steps, **row.params)
+
+
+def _whole(name: str, rows: Sequence[Row | Kernel | RowMap]) -> bool:
+    """Whether values of a parameter are whole numbers."""
+    for each in rows:
+        kernel = each.kernel if isinstance(each, Row) else each
+        if any(p.name == name and p.integer for p in (*kernel.parameters, LENGTH)):
+            return True
+        lever = _lever(each, name) if isinstance(each, Row) else None
+        if isinstance(each, Row) and lever is not None:
+            return isinstance(getattr(each.steps[lever[0]], lever[1]), int)
+    return False
+
+
+def values_of(name: str, given: Any, whole: bool) -> list[Any]:
+    """The values of a parameter, from one of them, a sequence or a text as `sweep` takes it."""
+    if name == QUERY.name:
+        return (
+            [x.strip() for x in given.split(",")] if isinstance(given, str) else [*np.ravel(given)]
+        )
+    if isinstance(given, str):
+        return parse_grid(given, name, whole=whole).tolist()
+    values = np.ravel(given).tolist()
+    if not values:
+        raise InputError(name, given, "give one value or a flat, nonempty list")
+    return values
+
+
+def _first(kernel: Kernel | RowMap, x: str, given: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+    """The values of a kernel's own parameters; of the abscissa one to begin with."""
+    found: dict[str, list[Any]] = {}
+    for p in kernel.parameters:
+        if p.name == LENGTH.name:
+            continue
+        if p.name == x:
+            found[x] = given.get(x, [CONTROLS[x].start])[:1]
+        elif p.name in given:
+            found[p.name] = given[p.name]
+        elif p.name == "beta":
+            found[p.name] = [0.0]
+    return found
+
+
+def _rows(each: Any, x: str, given: Mapping[str, list[Any]]) -> list[Row]:
+    """The rows of one kernel or row, one for each combination of values."""
+    if isinstance(each, Row):
+        grids = {k: v for k, v in given.items() if k in takes(each) and k not in (x, LENGTH.name)}
+    else:
+        grids = _first(each, x, given)
+    rows = []
+    for cell in itertools.product(*grids.values()):
+        row, values = each, dict(zip(grids, cell, strict=True))
+        if isinstance(each, Row):
+            for name, value in values.items():
+                row = at(row, name, value)
+        else:
+            row = Row(each, **values)
+        rows.append(row)
+    return rows
+
+
+def short(value: Any) -> str:
+    return value if isinstance(value, str) else f"{value:g}".replace("-", "−")
+
+
+def symbol(name: str) -> str:
+    """What a parameter is written as: γ."""
+    return CONTROLS[name].symbol if name in CONTROLS else name
+
+
+def _held(row: Row, x: str, length: int | None) -> dict[str, str]:
+    """What a curve holds fixed, in words by name."""
+    held = {"kernel": row.kernel.name}
+    for name, value in row.params.items():
+        if name != x:
+            held[name] = f"{symbol(name)} = {short(value)}"
+    lever = _lever(row, x) if x not in row.params else None
+    for i, (step, words) in enumerate(zip(row.steps, row.described()["steps"], strict=True)):
+        held[f"step {i}"] = step.name if lever is not None and lever[0] == i else words
+    if length is not None:
+        held["length"] = f"n = {length}"
+    return held
+
+
+def asked(what: Any, x: str, given: Mapping[str, Any]) -> tuple[list[Asked], np.ndarray]:
+    """The curves, and the values along the abscissa.
+
+    Args:
+        what: a kernel, a row, or a sequence of them.
+        x: the parameter along the abscissa.
+        given: values of parameters by name, of `x` those along the abscissa; of any other, several
+            values make several curves.
+
+    Raises:
+        InputError: an unknown name, a value outside its domain, too many curves.
+    """
+    each = list(what) if isinstance(what, (list, tuple)) else [what]
+    if not each:
+        raise InputError("what", what, "give a kernel, a Row, a list of them, or a sweep's dataset")
+    each = [one if isinstance(one, Row) else kernels.named(one) for one in each]
+    values = {
+        name: values_of(name, value, _whole(name, each))
+        for name, value in given.items()
+        if value is not None
+    }
+    lengths = values.get(LENGTH.name, [None]) if x != LENGTH.name else [None]
+    found = []
+    for one in each:
+        for row, length in itertools.product(_rows(one, x, values), lengths):
+            n = None if length is None else int(LENGTH.one(length))
+            found.append(Asked(row, n, _held(row, x, n)))
+    known = {name for curve in found for name in takes(curve.row)} | {LENGTH.name}
+    for name in (x, *values):
+        if name not in known:
+            shown = ", ".join(dict.fromkeys(name for c in found for name in takes(c.row)))
+            where = ("x", x) if name == x else (name, given[name])
+            raise InputError(*where, f"these rows do not take it; they take {shown}")
+    for curve in found:
+        if x not in takes(curve.row):
+            fix = (
+                f"{curve.row.kernel.name} does not take it; it takes {', '.join(takes(curve.row))}"
+            )
+            raise InputError("x", x, fix)
+    if len(found) > MOST_CURVES:
+        raise InputError("curves", len(found), f"at most {MOST_CURVES} in one chart; give fewer")
+    along = np.unique(np.array(values[x], float)) if x in values else _default(found, x)
+    return found, along
+
+
+def control(curves: Sequence[Asked], x: str) -> Control | None:
+    """The panel's control of the abscissa; None where it has none."""
+    if x in CONTROLS:
+        return CONTROLS[x]
+    lever = _lever(curves[0].row, x)
+    step: Any = curves[0].row.steps[lever[0]] if lever else None
+    return around(type(step)) if lever and _names(step)[0] == lever[1] else None
+
+
+def _default(curves: Sequence[Asked], x: str) -> np.ndarray:
+    """The values along the abscissa where none are given."""
+    fast = all(curve.fast for curve in curves)
+    if x == LENGTH.name:
+        return parse_grid(FAST if fast else SLOW, x, whole=True)
+    known = control(curves, x)
+    if known is None:
+        raise InputError(x, None, "give its values, such as 0.1:10:25:log")
+    return known.spread(known.start, _POINTS[0] if fast else _POINTS[1])
+
+
+def axis_label(curves: Sequence[Asked], x: str) -> str:
+    """The abscissa in words: its meaning and its symbol."""
+    known: Parameter | None = next(
+        (p for curve in curves for p in (*curve.row.kernel.parameters, LENGTH) if p.name == x), None
+    )
+    if known is not None:
+        return f"{known.meaning}  (tokens)" if x == LENGTH.name else known.meaning
+    shown = control(curves, x)
+    return x if shown is None else f"{shown.parameter.meaning}  {shown.symbol}"

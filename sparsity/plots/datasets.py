@@ -1,0 +1,131 @@
+"""The curves of a dataset that `sweep` made."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparsity import quantities
+from sparsity.errors import InputError
+from sparsity.figures.series import Series
+from sparsity.panel.controls import CONTROLS
+from sparsity.plots.asked import MOST_CURVES, short, symbol
+from sparsity.plots.charts import Chart, ordinate
+from sparsity.plots.curves import Drawn, floor
+from sparsity.plots.drawing import Words, is_log
+
+if TYPE_CHECKING:
+    import xarray
+
+_COLUMNS = ("estimate", "stderr", "samples", "seed")
+
+
+def _variable(data: xarray.Dataset, of: Any) -> str:
+    """The variable to draw.
+
+    Raises:
+        InputError: there is none of that name.
+    """
+    offered = [str(n) for n in data.data_vars if not str(n).startswith(("error_bound", "stderr"))]
+    name = next((n for n in ("n_eff", "S", *offered) if n in data), "") if of is None else of
+    name = getattr(name, "name", name)
+    if name not in data:
+        raise InputError("of", name, f"the dataset has {', '.join(offered)}")
+    return str(name)
+
+
+def _limit(data: xarray.Dataset, name: str) -> Any:
+    """The limit beside a variable of rows of n; None where there is none."""
+    if name not in ("n_eff", "S_rms", "S") or "S_limit" not in data:
+        return None
+    S = data["S_limit"]
+    return data["length"] * S**2 if name == "n_eff" else S
+
+
+def of_dataset(
+    data: xarray.Dataset, x: str, of: Any, limit: bool, parameters: Mapping[str, Any]
+) -> Chart:
+    """One curve for each combination of the other dimensions.
+
+    Args:
+        data: as `sweep` returns it.
+        x: the dimension along the abscissa.
+        of: the variable, or a quantity.
+        limit: whether to draw the limit of long rows where the dataset has it.
+        parameters: values of other dimensions to draw, by name; all where not given.
+
+    Raises:
+        InputError: no such dimension or variable, or too many curves.
+    """
+    if x not in data.dims:
+        fix = f"the dataset has the dimensions {', '.join(map(str, data.dims))}"
+        raise InputError("x", x, fix)
+    for key, value in parameters.items():
+        if key not in data.dims or key == x:
+            raise InputError(key, value, "is not another dimension of the dataset")
+        data = data.sel({key: np.atleast_1d(value)}, method="nearest")
+    name = _variable(data, of)
+    data = data.sortby(x)
+    others = [str(dim) for dim in data[name].dims if dim != x]
+    cells = list(itertools.product(*(data[dim].values.tolist() for dim in others)))
+    if len(cells) > MOST_CURVES:
+        fix = f"at most {MOST_CURVES} in one chart; give fewer values of {', '.join(others)}"
+        raise InputError("curves", len(cells), fix)
+    kernel = str(data.attrs.get("kernel", "sweep"))
+    differ = [dim for dim in others if data.sizes[dim] > 1]
+    drawn = []
+    for cell in cells:
+        key = dict(zip(others, cell, strict=True))
+        label = ", ".join(f"{symbol(n)} = {short(key[n])}" for n in differ) or kernel
+        drawn.append(_one(data.sel(key), name, x, label, limit, key))
+    values, control = np.asarray(data[x].values, float), CONTROLS.get(x)
+    shown = [f"{symbol(n)} = {short(cells[0][others.index(n)])}" for n in others if n not in differ]
+    one = [str(n) for n in data.coords if data[n].ndim == 0]
+    shown += [f"{symbol(n)} = {short(data[n].item())}" for n in one]
+    words = _words(data, name, x, kernel, shown)
+    return Chart(tuple(drawn), words, is_log(values, control, x == "length"), control, name)
+
+
+def _words(data: xarray.Dataset, name: str, x: str, kernel: str, shown: list[str]) -> Words:
+    along = str(data[x].attrs.get("long_name", x))
+    try:
+        y = ordinate(quantities.named(name))
+    except InputError:
+        y = ordinate(quantities.S) if name.startswith("S") else name
+    weight = str(data.attrs.get("weight", ""))
+    said = ", ".join(([f"a = {weight}"] if 0 < len(weight) < 48 else []) + shown)
+    title = f"{' '.join(y.split('(')[0].split())} of {kernel} against {along}"
+    return Words(title[0].upper() + title[1:], said, along, y)
+
+
+def _one(
+    here: xarray.Dataset, name: str, x: str, label: str, limit: bool, key: dict[str, Any]
+) -> Drawn:
+    """One curve of the dataset."""
+    at = np.asarray(here[x].values, float)
+    value = np.asarray(here[name].values, float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        line = replace(Series.line(label, at, np.log(value), **key), theory=value)
+    if f"{name}_mc" in here:
+        tag = "_mc" if "stderr_mc" in here and name == "S" else f"_{name}_mc"
+        names = (f"{name}_mc", *(f"{each}{tag}" for each in _COLUMNS[1:]))
+        columns = {c: np.asarray(here[n].values) for c, n in zip(_COLUMNS, names, strict=True)}
+        line = replace(line, **columns, method=str(here.attrs.get(f"method{tag}", "")))
+    long_rows = ("length" not in here.coords and name == "S") or name == "S_limit"
+    of_long = here[name] if long_rows else _limit(here, name) if limit else None
+    long = None
+    if long_rows:
+        line = replace(line, theory=value * np.nan, log=value * np.nan)
+    if of_long is not None:
+        values = np.asarray(of_long.values, float) + 0 * at
+        long = replace(Series.line(f"limit, {label}", at, np.log(values)), theory=values)
+    rows = name == "n_eff" or (name in ("S", "S_rms") and "length" in here.coords)
+    least = None
+    if rows and "length" in here.coords:
+        n = None if x == "length" else int(here["length"].item())
+        least = floor(quantities.n_eff if name == "n_eff" else quantities.S, x, at, n)
+    return Drawn(line, long, least, key)

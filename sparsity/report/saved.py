@@ -1,0 +1,95 @@
+"""The page again from the files of a run: what is computed is not computed twice."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from sparsity import figures, report
+from sparsity.errors import InputError
+from sparsity.figures import Plate
+from sparsity.output import write
+from sparsity.results import Estimate
+from sparsity.verification.outcome import Cell, CrossCheck, ExactCell
+
+CROSSCHECK, CLAIMS, ENVIRONMENT = "crosscheck.json", "claims.json", "environment.json"
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        fix = "cannot be read; `sparsity reproduce` writes it"
+        raise InputError("out", path, fix) from error
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(_read(path))
+    except ValueError as error:
+        fix = "is no JSON; `sparsity reproduce` writes it anew"
+        raise InputError("out", path, fix) from error
+
+
+def _cell(record: dict[str, Any]) -> Cell | ExactCell:
+    """One comparison, as `CrossCheck` has it."""
+    told: dict[str, Any] = record | {"instruments": tuple(record["instruments"])}
+    if "estimate" not in record:
+        told["values"] = tuple(record["values"])
+        return ExactCell(**told)
+    known = {field.name for field in fields(Estimate)}
+    given = {name: value for name, value in record["estimate"].items() if name in known}
+    told["estimate"] = Estimate(**given)
+    return Cell(**told)
+
+
+def crosscheck(path: Path) -> CrossCheck:
+    """The outcome of `verify` from its file."""
+    found = _json(path)
+    cells = [_cell(record) for record in found["cells"]]
+    return CrossCheck(
+        agree=found["agree"],
+        cells=tuple(cell for cell in cells if isinstance(cell, Cell)),
+        exact=tuple(cell for cell in cells if isinstance(cell, ExactCell)),
+        false_alarm_rate=found["false_alarm_rate"],
+        smallest_detectable=found["smallest_detectable"],
+        seed=found["seed"],
+        left_out=tuple(found["left_out"]),
+    )
+
+
+def plates(folder: Path) -> list[Plate]:
+    """The figures as they were drawn; their words are those of this version."""
+    return [
+        Plate(
+            *(figure.name, figure.title, figure.caption, figure.alt),
+            {suffix: _read(folder / f"{figure.name}.{suffix}") for suffix in ("svg", "csv")},
+        )
+        for figure in figures.ALL
+    ]
+
+
+def page(folder: str | os.PathLike[str]) -> Path:
+    """Write index.html again from the figures, cross-check and claims in the folder.
+
+    Args:
+        folder: where `reproduce` wrote them.
+
+    Returns:
+        The page.
+
+    Raises:
+        InputError: one of the files is not there, or cannot be read.
+    """
+    home = Path(folder)
+    text = report.render(
+        plates(home),
+        crosscheck(home / CROSSCHECK),
+        _json(home / CLAIMS),
+        _json(home / ENVIRONMENT),
+    )
+    write(home / "index.html", text)
+    return home / "index.html"

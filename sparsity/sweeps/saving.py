@@ -1,0 +1,86 @@
+"""A sweep's dataset as a file: netCDF, Zarr or CSV, as its name ends."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import secrets
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparsity.errors import InputError
+from sparsity.output import refusal, refuse_unwritable, replacing
+
+if TYPE_CHECKING:
+    import xarray
+
+SUFFIXES = (".nc", ".zarr", ".csv")
+
+
+def writable(path: str | os.PathLike[str]) -> Path:
+    """The path, if a dataset can be written there, found out before the work.
+
+    Raises:
+        InputError: it ends in none of `SUFFIXES`, or cannot be written.
+    """
+    place = Path(path)
+    if not os.fspath(path):
+        raise InputError("out", "", "give a path")
+    suffix = place.suffix.lower()
+    if suffix not in SUFFIXES and not place.is_dir():
+        fix = f"give a name that ends in .nc, .zarr or .csv, such as {place.stem}.nc"
+        raise InputError("out", path, fix)
+    if suffix != ".zarr":
+        refuse_unwritable(place)
+        return place
+    if importlib.util.find_spec("zarr") is None:
+        raise InputError("out", path, "Zarr is not installed: pip install 'sparsity[zarr]'")
+    if place.exists() and not any((place / name).is_file() for name in (".zgroup", "zarr.json")):
+        raise InputError("out", path, "exists and is not a Zarr group; give another name")
+    if not place.parent.is_dir() or not os.access(place.parent, os.W_OK):
+        fix = "cannot be written (no such folder, or a closed one); choose another place"
+        raise InputError("out", path, fix)
+    return place
+
+
+def save(dataset: xarray.Dataset, path: str | os.PathLike[str]) -> Path:
+    """Write a dataset as its name ends, .nc, .zarr or .csv, whole or not at all.
+
+    Args:
+        dataset: as `sweep` returns it.
+        path: the file, of Zarr the folder; an existing one is replaced.
+
+    Returns:
+        The path.
+
+    Raises:
+        InputError: the path cannot be written, or ends in something else; nothing is left behind.
+    """
+    place = writable(path)
+    if place.suffix.lower() == ".zarr":
+        _zarr(dataset, place)
+        return place
+    with replacing(place) as part:
+        if place.suffix.lower() == ".csv":
+            table = dataset.to_dataframe().reset_index()
+            names = [str(name) for name in dataset.coords]
+            table[[*names, *map(str, dataset.data_vars)]].to_csv(part, index=False)
+        else:
+            dataset.to_netcdf(part, engine="h5netcdf")
+    return place
+
+
+def _zarr(dataset: xarray.Dataset, place: Path) -> None:
+    """A Zarr group under another name, then in its place."""
+    new, old = (place.with_name(f".{place.name}.{secrets.token_hex(4)}.part") for _ in range(2))
+    try:
+        dataset.to_zarr(new, mode="w", zarr_format=2, consolidated=True)
+        if place.exists():
+            os.replace(place, old)
+        os.replace(new, place)
+    except OSError as error:
+        raise refusal(place, error) from None
+    finally:
+        for each in (new, old):
+            shutil.rmtree(each, ignore_errors=True)

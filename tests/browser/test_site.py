@@ -1,0 +1,177 @@
+"""The documentation, built as CONTRIBUTING says: whole, offline, and fit for a phone."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+HOME = Path(__file__).resolve().parents[2]
+# Wider than the window, and in no box that scrolls by itself or is out of sight.
+CUT = """() => {
+  const wide = document.documentElement.clientWidth + 1;
+  const boxed = (e) => {
+    for (let x = e; x && x !== document.body; x = x.parentElement) {
+      const style = getComputedStyle(x);
+      if (style.overflowX !== 'visible' || style.visibility === 'hidden') return true;
+      if (style.position === 'fixed') return true;
+    }
+    return false;
+  };
+  return [...document.querySelectorAll('body *')]
+    .filter((e) => e.getBoundingClientRect().right > wide && !boxed(e))
+    .map((e) => e.outerHTML.slice(0, 120));
+}"""
+SCROLLS = "() => document.scrollingElement.scrollWidth - document.documentElement.clientWidth"
+READY = "() => window.MathJax?.startup?.promise"
+
+
+def command():
+    """What builds the site, from CONTRIBUTING: the end of its line, without the folder."""
+    (line,) = re.findall(r"`.*&& \.venv/bin/python (-m sphinx .*) out/docs`", _contributing())
+    return [sys.executable, *shlex.split(line)]
+
+
+def _contributing():
+    return " ".join((HOME / "CONTRIBUTING.md").read_text("utf-8").split())
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    out = tmp_path_factory.mktemp("site")
+    done = subprocess.run([*command(), str(out)], cwd=HOME, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr
+    return out
+
+
+def html(site):
+    """Every page but the first, which leads to the one after the title."""
+    return [path for path in site.rglob("*/*.html") if "_static" not in path.parts]
+
+
+def test_every_page_is_built(site):
+    names = {path.relative_to(site).with_suffix("").as_posix() for path in html(site)}
+    assert {f"notebooks/{path.stem}" for path in (HOME / "notebooks").glob("*.ipynb")} < names
+    assert {f"docs/{path.stem}" for path in (HOME / "docs").glob("*.md")} < names
+    results = (HOME / "benchmarks/results").glob("*.md")
+    assert {f"benchmarks/results/{path.stem}" for path in results} < names
+    generated = {"gallery", "derivations", "claims", "crosscheck", "catalogue", "api-instruments"}
+    assert {f"docs/generated/{name}" for name in generated} < names
+
+
+def test_every_public_name_is_in_the_reference(site):
+    import sparsity
+
+    text = "".join(path.read_text("utf-8") for path in site.glob("docs/generated/api-*.html"))
+    told = set(re.findall(r'id="(?:module-)?sparsity\.([\w.]+)"', text))
+    assert set(sparsity.__all__) - told == set()
+    assert "no_such_name" not in told
+
+
+def links(path):
+    """(file, anchor) of every link of a page inside the site; the addresses of those outside."""
+    text = path.read_text("utf-8")
+    inside, outside = [], []
+    for address in re.findall(r'<(?:a|img|link|script)\b[^>]*?\s(?:href|src)="([^"]*)"', text):
+        target, anchor = urldefrag(address)
+        if re.match(r"[a-z]+:", target):
+            outside.append(target)
+        else:
+            to = (path.parent / unquote(target.split("?")[0])).resolve() if target else path
+            inside.append((to, unquote(anchor)))
+    return inside, outside
+
+
+def broken(site):
+    """Every link inside the site that leads nowhere."""
+    anchors = {}
+    found = []
+    for path in html(site):
+        for to, anchor in links(path)[0]:
+            if to not in anchors:
+                known = to.suffix == ".html" and to.is_file()
+                text = to.read_text("utf-8") if known else ""
+                anchors[to] = set(re.findall(r'\sid="([^"]*)"', text)) if known else set()
+            if not to.is_file() or (anchor and anchor not in anchors[to]):
+                found.append(f"{path.relative_to(site)}: {to.name}#{anchor}")
+    return found
+
+
+def test_no_link_inside_is_broken(site):
+    assert broken(site) == []
+    extra = site / "docs/planted.html"
+    extra.write_text('<a href="index.html">a</a><a href="index.html#none">b</a>')
+    try:
+        assert broken(site) == ["docs/planted.html: index.html#none"]
+    finally:
+        extra.unlink()
+
+
+def test_links_outside_are_whole_addresses(site):
+    outside = {address for path in html(site) for address in links(path)[1]}
+    whole = re.compile(r"https://[\w.-]+\.\w+(/\S*)?")
+    assert "https://kexue.fm/archives/9889" in outside
+    assert {address for address in outside if not whole.fullmatch(address)} == set()
+
+
+def look(page, path):
+    """Open a page at 400 and at 1280 pixels: what is cut, and by how much the page scrolls."""
+    found = []
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.goto(path.as_uri())
+    page.evaluate(READY)
+    for width in (400, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        found += page.evaluate(CUT)
+        if page.evaluate(SCROLLS) > 0:
+            found.append(f"scrolls at {width}")
+    return found
+
+
+def test_every_page_asks_nothing_of_the_world_and_is_whole(site, guarded):
+    page = guarded([site.as_uri()])
+    cut = {path.relative_to(site).as_posix(): look(page, path) for path in html(site)}
+    assert {name: found for name, found in cut.items() if found} == {}
+    assert len(cut) > 40
+    page.goto((site / "docs/generated/derivations.html").as_uri())
+    page.evaluate(READY)
+    assert page.locator("mjx-container svg").count() > 100
+    assert page.locator("[data-mjx-error]").count() == 0
+
+
+def test_a_page_that_is_cut_or_asks_is_seen(site, chromium, tmp_path):
+    from browser.conftest import Guard
+
+    text = (site / "docs/start.html").read_text("utf-8")
+    wide = '<img src="https://example.org/a.png"><p style="width: 700px">a</p></article>'
+    assert "</article>" in text
+    planted = site / "docs/planted.html"
+    planted.write_text(text.replace("</article>", wide), "utf-8")
+    guard = Guard(chromium, [site.as_uri()])
+    try:
+        guard.context.route("https://**", lambda route: route.abort())
+        assert look(guard.page, planted) != []
+        assert guard.outside == ["https://example.org/a.png"]
+    finally:
+        planted.unlink()
+        guard.context.close()
+
+
+def test_dark_and_light(site, guarded):
+    for scheme in ("light", "dark"):
+        page = guarded([site.as_uri()], color_scheme=scheme)
+        page.goto((site / "docs/generated/gallery.html").as_uri())
+        ground = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+        light = sum(map(int, re.findall(r"\d+", ground)[:3])) > 3 * 128
+        assert light == (scheme == "light")
+        plate = page.locator(".bd-article img").first
+        drawn = plate.evaluate("(e) => [getComputedStyle(e).backgroundColor, e.naturalWidth > 0]")
+        assert drawn[1]
+        if scheme == "dark":
+            assert drawn[0] == "rgb(255, 255, 255)"

@@ -1,0 +1,302 @@
+"""The command line as a new user meets it: pages, examples, completion, colour, bars."""
+
+import io
+import json
+import os
+import pty
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import click
+import pytest
+
+import sparsity
+from sparsity.cli import cli, common, grids, pages
+from sparsity.errors import InputError
+
+ROOT = Path(__file__).parents[1]
+COMMANDS = sorted(cli.commands)
+EXAMPLES = [
+    (name, line) for name in COMMANDS for _, line in getattr(cli.commands[name], "examples", ())
+]
+# These take a minute, a model, or append to a file: their examples are read but not run.
+READ_ONLY = {"verify", "claims", "reproduce", "measure", "bench", "completion"}
+SLOW = re.compile("--montecarlo|estimate .*--length|estimate .*--dim")  # compile for a second each
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def words_of(line):
+    """The words after `sparsity`, up to a redirection of the shell."""
+    first, *words = shlex.split(line)
+    assert first == "sparsity"
+    return words[: words.index(">>") if ">>" in words else None][
+        : words.index(">") if ">" in words else None
+    ]
+
+
+def read(line):
+    """Read a line as the command does, without running it: click raises at what it refuses."""
+    with cli.make_context("sparsity", words_of(line)) as context:
+        rest = [*context._protected_args, *context.args]
+        name, command, rest = cli.resolve_command(context, rest)
+        assert command is not None
+        command.make_context(name, rest, parent=context).close()
+    return name
+
+
+def test_the_first_page_has_every_command_once_on_a_whole_line(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    members = [x.name for section in cli.sections.values() for x in section]
+    assert sorted(members) == COMMANDS
+    assert len(set(members)) == len(members)
+    code, out, err = command("--help")
+    assert (code, err) == (0, "")
+    assert max(map(len, out.splitlines())) <= 80
+    rows = [line for line in out.splitlines() if re.match(rf"  ({'|'.join(COMMANDS)}) ", line)]
+    assert [row.split()[0] for row in rows] == members
+    for name, row in zip(members, rows, strict=True):
+        said = (cli.commands[name].help or "").partition("\n")[0]
+        assert row.split(None, 1)[1] == said  # all of it: nothing is cut off
+        assert said.endswith(".")
+    assert all(f"{heading}:" in out for heading in cli.sections)
+
+
+def test_a_first_sentence_that_is_too_long_would_be_seen():
+    said = "This sentence goes on and on until it is far too long for a line of eighty columns."
+    group = pages.Commands("x", sections={"All": (click.Command("long", help=said),)})
+    with click.Context(group, terminal_width=80) as context:
+        out = group.get_help(context)
+    assert said not in out
+    assert "..." in out
+
+
+def test_every_command_has_examples_and_says_what_each_does(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in COMMANDS:
+        out = command(name, "--help")[1]
+        assert "Examples:" in out
+        for about, line in cli.commands[name].examples:
+            assert f"  {about}:\n    {line}\n" in out
+            assert len(line) <= 76
+        assert out.index("Examples:") < out.index("Options:")
+        assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(("name", "line"), EXAMPLES)
+def test_every_example_is_accepted(command, name, line):
+    assert read(line) == name
+    if name in READ_ONLY or SLOW.search(line):
+        return
+    code, out, err = command(*words_of(line))
+    assert (code, err) == (0, "")
+    assert out.strip()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", [line for _, line in EXAMPLES if SLOW.search(line)])
+def test_the_examples_that_sample_run(command, line):
+    assert command(*words_of(line))[0] == 0
+
+
+def test_a_wrong_example_would_be_seen():
+    for line in ("sparsity eval exp --gama 2", "sparsity evil exp", "sparsity design --n-eff 8"):
+        with pytest.raises(click.UsageError):
+            read(line)
+
+
+GRIDS = [  # (typed, the line that the answer names)
+    ("eval exp --gamma 0.1:10:50", "sparsity sweep exp --gamma 0.1:10:50 --out sweep.nc"),
+    ("eval relu2 --beta -1,1 --gamma 1 --length 8 --json",
+     "sparsity sweep relu2 --beta -1,1 --gamma 1 --length 8 --of S,n_eff --out sweep.nc"),
+    ("exact exp --gamma 1 --length 4:9:2:log --decay 0.5",
+     "sparsity sweep exp --gamma 1 --length 4:9:2:log --step decay:0.5 --of n_eff --out sweep.nc"),
+    ("exact exp --gamma 1,2 --length 4 --scores uniform --step window:3",
+     "sparsity sweep exp --gamma 1,2 --length 4 --scores uniform --step window:3 --of n_eff "
+     "--out sweep.nc"),
+    ('eval "s + 1" --beta 0 --gamma 1,2',
+     "sparsity sweep 's + 1' --beta 0 --gamma 1,2 --out sweep.nc"),
+    ("estimate exp --gamma 1,2 --dim 4",
+     "sparsity sweep exp --gamma 1,2 --montecarlo --out sweep.nc"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("typed", "line"), GRIDS)
+def test_a_grid_is_told_the_line_that_takes_it(command, place, typed, line):
+    code, out, err = command(*shlex.split(typed))
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert err.endswith(f"takes one value; for a grid type: {line}\n")
+    read(line)
+    if "--montecarlo" not in line:
+        assert command(*words_of(line))[0] == 0
+        assert (place / "sweep.nc").exists()
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["estimate exp --gamma 1 --dim 2,3", "eval exp --gamma 1 --length 4 --decay 0.1,0.5",
+     "eval gelu --beta 0 --gamma 1,2 --length 64 --of entropy"],
+)  # fmt: skip
+def test_a_grid_that_no_command_takes(command, typed):
+    code, out, err = command(*typed.split())
+    assert (code, out) == (2, "")
+    assert err.endswith("takes one value; give one\n")
+
+
+def test_a_list_of_lengths_is_no_grid():
+    options = dict.fromkeys(common.PARAMETERS) | {"gamma": "1", "length": "4,8"}
+    assert grids.refuse("exact", "exp", options, (), None) is None
+    with pytest.raises(InputError, match="eval takes one value"):
+        grids.refuse("eval", "exp", options, (), None)
+
+
+# Colour and bars.
+
+RECORDS = [
+    {"source": "S", "claim": f"refuted is a word of claim {i}", "formula": "x", "verdict": verdict,
+     "evidence": {"findings": [{"holds": True, "statement": "y"}]}}
+    for i, verdict in enumerate(("confirmed", "refined", "refuted"))
+]  # fmt: skip
+
+
+def on_a_terminal(monkeypatch, *arguments, err=False):
+    """What a command writes to stdout where stdout, or stderr besides, is a terminal."""
+    master, slave = pty.openpty()
+    termios.tcsetwinsize(slave, (24, 100))  # a bar has no room on a terminal of none
+    shown = io.TextIOWrapper(os.fdopen(slave, "wb", buffering=0), "utf-8", write_through=True)
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.argv", ["sparsity", *arguments])
+        patch.setattr("sys.stderr" if err else "sys.stdout", shown)
+        from sparsity.cli import main
+
+        main()
+    os.set_blocking(master, False)
+    with shown, os.fdopen(master, "rb", buffering=0) as reader:
+        return reader.read(100_000).decode()
+
+
+def judge(*, seed, progress):
+    for done in (1, 2, 3):
+        time.sleep(0.12)  # a bar is drawn ten times a second
+        progress(done, 3)
+    return RECORDS
+
+
+@pytest.fixture
+def judged(monkeypatch):
+    monkeypatch.setattr(sparsity, "claims", judge, raising=False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+
+@pytest.mark.usefixtures("judged")
+def test_verdicts_have_colour_on_a_terminal_only(command, monkeypatch):
+    shown = on_a_terminal(monkeypatch, "claims")
+    green, yellow, red = (f"\x1b[{code}m" for code in (32, 33, 31))
+    for colour, word in ((green, "CONFIRMED"), (yellow, "REFINED"), (red, "REFUTED")):
+        assert f"  {colour}{word}\x1b[0m " in shown
+    assert shown.count("\x1b[") == 6  # and nothing else has any
+    plain = re.sub(r"\x1b\[\d+m", "", shown).replace("\r\n", "\n")
+    assert command("claims")[1] == plain
+
+
+@pytest.mark.usefixtures("judged")
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_colour_can_be_turned_off(monkeypatch, name, value):
+    assert "\x1b[" in on_a_terminal(monkeypatch, "claims")
+    monkeypatch.setenv(name, value)
+    assert "\x1b[" not in on_a_terminal(monkeypatch, "claims")
+
+
+@pytest.mark.usefixtures("judged")
+def test_json_has_no_colour_and_no_bar(monkeypatch):
+    shown = on_a_terminal(monkeypatch, "claims", "--json")
+    assert "\x1b" not in shown
+    assert len(json.loads(shown)) == len(RECORDS)
+
+
+@pytest.mark.usefixtures("judged")
+def test_claims_show_a_bar_on_a_terminal_only(command, monkeypatch, capsys):
+    for arguments in (["claims"], ["claims", "--json"]):
+        assert re.search(r"[123]/3 ", on_a_terminal(monkeypatch, *arguments, err=True))
+        assert "/3 " not in capsys.readouterr().out
+        code, out, err = command(*arguments)
+        assert (code, err) == (0, "")
+        assert "\x1b" not in out
+
+
+def test_what_agrees_is_told_in_colour():
+    with click.Context(cli, color=True):
+        for text, colour in (("AGREE: 3 cells", 32), ("NOT IN AGREEMENT: 3", 31),
+                             ("disagree: exp", 31), ("not enough evidence: exp", 33)):  # fmt: skip
+            assert f"\x1b[{colour}m" in said(text)
+        for text in ("agree", "a claim that is refuted", "refutedly", "exp 3 of 3 agree"):
+            assert "\x1b" not in said(text)
+
+
+def said(text):
+    out = io.StringIO()
+    stdout, sys.stdout = sys.stdout, out
+    try:
+        common.say(text)
+    finally:
+        sys.stdout = stdout
+    return out.getvalue()
+
+
+# Completion in real shells.
+
+SHELLS = {
+    "bash": 'eval "$(sparsity completion bash)"; COMP_WORDS=({words}); COMP_CWORD={last}; '
+    '_sparsity_completion sparsity; printf "%s\\n" "${{COMPREPLY[@]}}"',
+    "fish": "sparsity completion fish | source; complete --do-complete '{line}'",
+}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_shell_completes_with_the_script(shell, place):
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} here")
+    (place / "bin").mkdir()
+    program = place / "bin" / "sparsity"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m sparsity "$@"\n')
+    program.chmod(0o755)
+    line = "sparsity exact topk:8 --of top"
+    script = SHELLS[shell].format(words="sparsity exact exp --of top", last=4, line=line)
+    found = subprocess.run(
+        [shell, "-c", script],
+        capture_output=True, text=True, check=False, timeout=60,
+        env=os.environ
+        | {"PATH": f"{place / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert [each.split("\t")[0] for each in found.stdout.split("\n") if each] == ["top_k_mass:"]
+
+
+def test_the_script_is_that_of_click(command, monkeypatch):
+    for shell in ("bash", "zsh", "fish"):
+        code, out, err = command("completion", shell)
+        assert (code, err) == (0, "")
+        assert f"_SPARSITY_COMPLETE={shell}_complete" in out
+    code, out, err = command("completion", "csh")
+    assert (code, out) == (2, "")
+    assert err == "sparsity: shell = csh: choose one of bash, zsh, fish\n"
+
+
+def test_files_are_left_to_the_shell(command, monkeypatch):
+    monkeypatch.setenv("_SPARSITY_COMPLETE", "bash_complete")
+    for words, kind in (("sparsity measure mod", "file"), ("sparsity sweep exp --store d", "dir"),
+                        ("sparsity sweep exp --out o", "file")):  # fmt: skip
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+        assert command()[1].startswith(f"{kind},")

@@ -1,0 +1,125 @@
+"""Results in a notebook: short lines, tables whose text is escaped, frames."""
+
+import functools
+import json
+
+import numpy as np
+import pytest
+
+import sparsity
+from sparsity import InputError, display, ledger
+from sparsity.ledger import Records
+from sparsity.verification.outcome import Cell, CrossCheck
+
+LENGTHS = [2, 8, 32]
+
+
+@functools.cache
+def drawn():
+    return sparsity.estimate("exp", gamma=1, rel_error=0.01)
+
+
+RESULTS = {
+    "evaluation": lambda: sparsity.evaluate("exp", gamma=np.linspace(0.1, 3, 500)),
+    "exact": lambda: sparsity.exact("exp", gamma=2, length=np.arange(1, 300)),
+    "estimate": drawn,
+    "derivation": lambda: sparsity.derive("exp"),
+}
+CLAIM = {
+    "key": "k",
+    "source": "a <b>source</b>",
+    "claim": "S < 1 & <script>alert(1)</script>",
+    "formula": "where(s<1, 1, 0)",
+    "verdict": "refuted",
+    "explanation": "why",
+    "evidence": {},
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_result_is_one_short_line(name):
+    shown = repr(RESULTS[name]())
+    assert "\n" not in shown
+    assert len(shown) < 200
+    assert "array" not in shown
+
+
+def test_frames_have_the_numbers():
+    law = sparsity.exact("exp", gamma=2, length=LENGTHS)
+    found = law.to_dataframe()
+    assert list(found.columns) == ["length", "n_eff", "error_bound", "p_nonzero"]
+    np.testing.assert_array_equal(found["n_eff"], law.value)
+    assert not np.array_equal(
+        found["n_eff"], sparsity.exact("exp", gamma=2.1, length=LENGTHS).value
+    )
+    limit = sparsity.evaluate("relu2", beta=[[-1.0], [1.0]], gamma=[1.0, 2.0])
+    np.testing.assert_array_equal(limit.to_dataframe()["S"], limit.S.ravel())
+
+
+def test_an_estimate_stands_beside_its_theory():
+    found = drawn()
+    table = found.to_dataframe()
+    assert tuple(table.loc[0, ["ci95_low", "ci95_high"]]) == found.ci95
+    beside = found.beside(sparsity.evaluate("exp", gamma=1))
+    assert abs(beside.z) < 5
+    assert "95 % interval" in beside._repr_html_()
+    assert beside.to_dataframe()["theory"][0] == pytest.approx(np.exp(-0.5))
+    assert abs(found.beside(sparsity.evaluate("exp", gamma=1.1)).z) > 5  # a wrong theory is seen
+    with pytest.raises(InputError, match="one value of S"):
+        found.beside(sparsity.exact("exp", gamma=1, length=8))
+
+
+def test_a_derivation_is_displayed_mathematics():
+    shown = sparsity.derive("exp")._repr_latex_()
+    assert shown.startswith("$$")
+    assert shown.endswith("$$")
+    assert r"\begin{aligned}" in shown
+    assert "align*" not in shown  # which may not stand within $$
+
+
+def test_text_of_a_user_is_escaped():
+    shown = display.table(["<i>"], [["s<1"], ["a & b"], [2.0]], "<caption>")
+    assert "s&lt;1" in shown
+    assert "a &amp; b" in shown
+    assert "&lt;i&gt;" in shown
+    assert "<i>" not in shown
+    assert "s<1" not in shown
+    claims = Records([CLAIM])._repr_html_()
+    assert "<script>" not in claims
+    assert "where(s&lt;1, 1, 0)" in claims
+
+
+def test_claims_are_a_list_shown_as_a_table():
+    records = Records([CLAIM, CLAIM | {"verdict": "confirmed"}])
+    assert isinstance(records, list)
+    assert json.loads(json.dumps(records)) == list(records)
+    assert repr(records) == "<2 claims: 1 confirmed, 0 refined, 1 refuted>"
+    assert list(records.to_dataframe()["verdict"]) == ["refuted", "confirmed"]
+    assert records._repr_html_().count("<tr>") == 3
+    assert ledger.claims.__annotations__["return"] == "Records"
+
+
+def test_a_run_of_the_cross_check_is_a_table_what_disagrees_first():
+    rest = ("scalar", -0.5, drawn(), 0.1, 4.0, 1e-3)
+    cells = tuple(
+        Cell(name, "S", {"gamma": 1.0}, *rest, verdict, ("evaluate", "estimate"))
+        for name, verdict in (("exp", "agree"), ("where(s<1, 1, 0)", "disagree"))
+    )
+    found = CrossCheck(False, cells, (), 1e-4, 1e-3, 0)
+    assert repr(found).startswith("CrossCheck(NOT IN AGREEMENT")
+    assert list(found.to_dataframe()["verdict"]) == ["agree", "disagree"]
+    shown = found._repr_html_()
+    assert "where(s&lt;1, 1, 0)" in shown
+    assert shown.index("disagree") < shown.index(">agree<")
+
+
+def test_a_long_table_says_what_it_leaves_out():
+    shown = display.table(["n"], [[n] for n in range(100)])
+    assert "20 of 100 rows" in shown
+
+
+def test_only_public_names_are_listed():
+    names = dir(sparsity)
+    assert set(names) == {"__version__", *sparsity.__all__}
+    assert not {"Any", "TYPE_CHECKING", "annotations", "importlib"} & set(names)
+    assert all(hasattr(sparsity, name) for name in ("plot", "sweep", "Row"))

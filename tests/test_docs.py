@@ -1,0 +1,112 @@
+"""The pages of docs/: their Python runs, page by page, and says what it says."""
+
+import ast
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+DOCS = Path(__file__).parents[1] / "docs"
+# A block that follows such a comment is not run here; what runs it instead, or why nothing does.
+ELSEWHERE = re.compile(r"<!-- (?:needs|sets|run by) [^>]*-->\n```python\n.*?```", re.S)
+PAGES = ("start", "kernel", "length", "positions", "design", "models", "gpu")
+NUMBER = r"-?\d+\.?\d*(?:e[+-]?\d+)?"
+
+
+def page(name):
+    return ELSEWHERE.sub("", (DOCS / f"{name}.md").read_text("utf-8"))
+
+
+def said(value, words):
+    """Whether a value is what the words after the arrow say, to the digits that they give."""
+    if not re.match(rf"\[?{NUMBER}", words):
+        return str(value) == words
+    numbers = re.findall(NUMBER, words)
+    digits = [len(re.sub(r"e.*|[-.]", "", number).lstrip("0")) for number in numbers]
+    values = np.ravel(np.asarray(value, dtype=float)).tolist()
+    return len(values) == len(numbers) and all(
+        float(f"{each:.{max(count, 1)}g}") == float(number)
+        for each, count, number in zip(values, digits, numbers, strict=True)
+    )
+
+
+def run(code, names, where):
+    """Run a block: an expression is what the arrow after it says. How many arrows there are."""
+    told, code = 0, code.replace("\n# → ", "  # → ")  # it may stand below
+    lines = code.splitlines()
+    for node in ast.parse(code).body:
+        single = compile(ast.Module([node], []), where, "exec")
+        if not isinstance(node, ast.Expr):
+            exec(single, names)
+            continue
+        value = eval(compile(ast.Expression(node.value), where, "eval"), names)
+        _, arrow, words = lines[(node.end_lineno or 1) - 1].partition("  # → ")
+        if arrow:
+            told += 1
+            assert said(value, words), f"{where}: {ast.unparse(node)} is {value}, not {words}"
+    assert told == code.count("# → "), f"{where}: an arrow that follows no expression"
+    return told
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_runs(name, capsys):
+    names: dict[str, object] = {}
+    blocks = re.findall(r"```python\n(.*?)```", page(name), re.S)
+    assert blocks
+    told = sum(run(code, names, f"docs/{name}.md") for code in blocks)
+    assert told >= 1
+
+
+def test_no_block_is_left_out():
+    """Pages with Python are run here; of the others it is known who runs them."""
+    elsewhere = {
+        "monitor": "tests/test_monitor_torch.py",
+        "cluster": "a cluster; tests/test_clusters.py runs the same calls",
+    }
+    found = {path.stem for path in DOCS.glob("*.md") if "```python" in path.read_text("utf-8")}
+    assert found == {*PAGES, *elsewhere}
+
+
+@pytest.mark.parametrize(
+    ("value", "words", "holds"),
+    [
+        (13.86653, "13.8665", True),
+        (13.86653, "13.8664", False),
+        (np.array([1.0, 2.5]), "[1, 2.5]", True),
+        (np.array([1.0, 2.5]), "[1, 2.6]", False),
+        (np.array([1.0, 2.5]), "1", False),
+        (0.00123, "0.0012", True),
+        (0.00127, "0.0012", False),
+        (True, "True", True),
+        (np.False_, "True", False),
+        ((4, 64), "(4, 64)", True),
+    ],
+)
+def test_a_wrong_number_is_seen(value, words, holds):
+    assert said(value, words) == holds
+
+
+@pytest.mark.parametrize("code", ["1 + 1  # → 3", "1 + 1\n# → 3", "x = 2  # → 2", "1 / 0"])
+def test_a_wrong_block_is_seen(code):
+    with pytest.raises((AssertionError, ZeroDivisionError)):
+        run(code, {}, "here")
+
+
+def test_the_answers_shown_are_the_answers_printed(command):
+    shown = [
+        example
+        for name in PAGES
+        for block in re.findall(r"```console\n(.*?)```", page(name), re.S)
+        for example in re.findall(r"^\$ sparsity (.*)\n((?:(?!\$).*\n)*)", block, re.M)
+    ]
+    assert len(shown) >= 2
+    for line, words in shown:
+        code, out, _ = command(*shlex.split(line))
+        assert code == 0
+        head = "\n".join(out.split("\n")[: len(words.replace("…\n", "").split("\n")) - 1])
+        words = words.replace("…\n", "").rstrip("\n")
+        assert re.sub(NUMBER, "#", head) == re.sub(NUMBER, "#", words)
+        pairs = zip(re.findall(NUMBER, head), re.findall(NUMBER, words), strict=True)
+        assert all(float(a) == pytest.approx(float(b), rel=1e-10, abs=1e-11) for a, b in pairs)

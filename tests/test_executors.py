@@ -1,0 +1,247 @@
+"""Corpora, figures and claims on executors: the same bits as without; tasks that are lost."""
+
+import pickle
+import re
+import subprocess
+import sys
+from concurrent import futures
+from dataclasses import replace
+
+import fatal_tasks
+import numpy as np
+import pytest
+import tiny_model
+
+from sparsity import figures, ledger, models
+from sparsity.errors import InputError
+from sparsity.figures import plotting
+from sparsity.figures.series import Series
+from sparsity.ledger.judging import core
+from sparsity.measurement import pieces
+from sparsity.measurement.corpus import measure_corpus
+from sparsity.output import json_text
+from sparsity.tasks import ATTEMPTS, Workers, completed
+
+TEXT = "the hand and the band, 1212 times: the end. " * 6
+TEXTS = {str(i): TEXT[5 * i :] for i in range(6)}
+ASKED = {"tokens": 24, "bos": True}
+
+
+class Elsewhere(futures.Executor):
+    """Runs what was sent and brings back what was sent back, as another process would."""
+
+    def __init__(self):
+        self.largest = 0
+
+    def submit(self, fn, /, *args, **kwargs):
+        sent = pickle.dumps((fn, args, kwargs))
+        self.largest = max(self.largest, len(sent))
+        fn, args, kwargs = pickle.loads(sent)
+        found = futures.Future()
+        found.set_result(pickle.loads(pickle.dumps(fn(*args, **kwargs))))
+        return found
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tiny") / "tiny.gguf"
+    return tiny_model.write_gguf(path, tiny_model.weights())
+
+
+@pytest.fixture(scope="module")
+def here(path):
+    return measure_corpus(path, TEXTS, **ASKED)
+
+
+@pytest.fixture
+def opened_anew(monkeypatch):
+    """How often a worker opens the model."""
+    pieces._opened.cache_clear()
+    count, real = [], models.load
+    monkeypatch.setattr(pieces.models, "load", lambda path: count.append(path) or real(path))
+    yield count
+    pieces._opened.cache_clear()
+
+
+# Corpora.
+
+
+def test_texts_measured_elsewhere_are_the_same_bits(path, here, opened_anew, tmp_path):
+    elsewhere, seen = Elsewhere(), []
+    settings = {"executor": elsewhere, "progress": lambda *at: seen.append(at), "parts": tmp_path}
+    there = measure_corpus(path, TEXTS, **ASKED, **settings)
+    assert there.dataset().identical(here.dataset())
+    assert json_text(there.summary()) == json_text(here.summary())
+    assert elsewhere.largest < 2000 < path.stat().st_size / 50  # no weights in a task
+    assert len(opened_anew) == 2  # by the caller, and once by the worker
+    assert seen[-1] == (12, 12)
+    seen.clear()
+    assert measure_corpus(path, TEXTS, **ASKED, **settings).dataset().identical(here.dataset())
+    assert not seen  # nothing was left to do
+
+
+def test_a_text_that_fails_is_named_and_the_others_are_kept(path, here, monkeypatch, tmp_path):
+    real, calls = pieces._here, []
+
+    def failing(model, sink, step, texts):
+        calls.append(1)
+        if any(np.array_equal(x, wrong) for x in texts):
+            raise MemoryError("too much")
+        return real(model, sink, step, texts)
+
+    opened = models.load(path)
+    wrong = np.array([0, *opened.encode(TEXTS["3"])][:24], np.int32)
+    settings = {**ASKED, "executor": Elsewhere(), "parts": tmp_path}
+    with monkeypatch.context() as patch:
+        patch.setattr(pieces, "_here", failing)
+        with pytest.raises(InputError, match=r"^texts = 3: failed: 3: too much; the others") as why:
+            measure_corpus(path, TEXTS, **settings)
+        assert "\n" not in str(why.value)
+        assert len(calls) == 6
+        with pytest.raises(MemoryError):  # nothing is kept: told at once
+            measure_corpus(path, TEXTS, **{**settings, "parts": None})
+    seen = []
+    again = measure_corpus(path, TEXTS, **settings, progress=lambda *at: seen.append(at))
+    assert seen == [(12, 12)]  # the layers of one text
+    assert again.dataset().identical(here.dataset())
+
+
+def test_a_worker_with_another_file_refuses_it(path, opened_anew, tmp_path):
+    (tmp_path / "other.gguf").write_bytes(path.read_bytes())
+    with pytest.raises(InputError, match="is another file there; give every worker the same"):
+        pieces._opened(tmp_path / "other.gguf", "0" * 64)
+
+
+def test_rows_are_not_for_several_processes(path, tmp_path, command):
+    (tmp_path / "a.txt").write_text(TEXT)
+    line = ["measure", path, tmp_path / "a.txt", "--tokens", 24, "--out", tmp_path / "o.nc"]
+    code, out, err = command(*line, "--rows", "--workers", 2)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert "workers = several processes: share summaries of texts; leave it out, or --rows" in err
+
+
+@pytest.mark.slow
+def test_the_command_on_two_workers_writes_the_same_bytes(path, tmp_path):
+    for name, text in TEXTS.items():
+        (tmp_path / f"{name}.txt").write_text(text)
+    line = [sys.executable, "-m", "sparsity", "measure", path, *sorted(tmp_path.glob("*.txt"))]
+    for name, more in (("a", []), ("b", ["--workers", "2"])):
+        subprocess.run(
+            [*line, "--tokens", "24", "--out", tmp_path / f"{name}.nc", *more], check=True
+        )
+    assert (tmp_path / "a.nc").read_bytes() == (tmp_path / "b.nc").read_bytes()
+
+
+# Figures, claims, and all of it.
+
+
+def _line(context):
+    return (Series.line("one", [1, 2, 3], np.log([1, 2, context.seed + 1.0])),)
+
+
+def _drawn(data, canvas):
+    plotting.curve(plotting.axes(canvas, "x", "y"), data[0], plotting.LOOKS[0])
+
+
+def test_figures_computed_elsewhere_are_the_same_bytes(tmp_path, monkeypatch):
+    each = [replace(figures.ALL[0], name=name, data=_line, draw=_drawn) for name in "xy"]
+    monkeypatch.setattr(figures, "ALL", tuple(each))
+    here = figures.write_all(tmp_path / "a", seed=2)
+    there = figures.write_all(tmp_path / "b", seed=2, executor=Elsewhere())
+    assert [x.name for x in here] == ["x", "y"]
+    assert here == there
+    for file in (tmp_path / "a").iterdir():
+        assert file.read_bytes() == (tmp_path / "b" / file.name).read_bytes()
+    assert figures.write_all(tmp_path / "c", seed=3, executor=Elsewhere()) != here
+
+
+def _judge(routes, seed):
+    return [core("the seed is odd", seed % 2 == 1)], {"seed": seed}
+
+
+def test_claims_judged_elsewhere_are_the_same_records(monkeypatch):
+    each = [replace(ledger.ALL[0], key=key, judge=_judge) for key in "xy"]
+    monkeypatch.setattr(ledger, "ALL", tuple(each))
+    there = ledger.claims(3, executor=Elsewhere())
+    assert there == ledger.claims(3) != ledger.claims(2)
+    assert [x["key"] for x in there] == ["x", "y"]
+
+
+def test_every_figure_and_claim_can_be_sent_to_a_worker():
+    for one in (*figures.ALL, *ledger.ALL):
+        assert pickle.loads(pickle.dumps(one)) == one
+
+
+def timeless(path):
+    """The contents, but for the seconds that an estimate took."""
+    return re.sub(rb'"seconds": [\d.e-]+', b"", path.read_bytes())
+
+
+@pytest.mark.slow
+def test_reproduce_on_two_workers_writes_the_same_bytes(tmp_path):
+    for name, more in (("a", []), ("b", ["--workers", "2"])):
+        line = [sys.executable, "-m", "sparsity", "reproduce", "--out", tmp_path / name, *more]
+        subprocess.run(line, check=True)
+    own = sorted(x.name for x in (tmp_path / "a").iterdir())
+    assert own == sorted(x.name for x in (tmp_path / "b").iterdir())
+    assert len(own) > 50
+    a, b = ({name: timeless(tmp_path / side / name) for name in own} for side in "ab")
+    assert [name for name in own if a[name] != b[name]] == []
+
+
+# What is lost.
+
+
+def test_a_task_that_ends_its_worker_takes_no_other_with_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("sparsity.tasks.ATTEMPTS", 2)
+    with Workers(2) as workers:
+        found = list(completed(fatal_tasks.upper, ["a", "fatal", *"bcdef"], workers))
+        assert sorted(x.value for x in found if x.error is None) == list("ABCDEF")
+        (lost,) = (x for x in found if x.error is not None)
+        assert lost.index == 1
+        assert isinstance(lost.error, futures.BrokenExecutor)
+        once = list(completed(fatal_tasks.once, [str(tmp_path / "a")], workers))
+    assert [x.value for x in once] == ["done"]
+
+
+class Lossy(futures.Executor):
+    """One shared pool: a fatal task takes everything that is under way with it."""
+
+    def __init__(self):
+        self.given, self.alone = [], 0
+
+    def submit(self, fn, /, *args):
+        future = futures.Future()
+        self.given.append((future, fn, args))
+        return future
+
+    def go_on(self):
+        """All that is under way ends, by loss where one of it is fatal."""
+        given, self.given = self.given, []
+        fatal = any(args[2] == "fatal" for _, _, args in given)
+        self.alone += fatal and len(given) == 1
+        for future, fn, args in given:
+            if fatal:
+                future.set_exception(futures.BrokenExecutor("gone"))
+            else:
+                future.set_result(fn(*args))
+
+
+def test_suspects_are_tried_alone(monkeypatch):
+    from sparsity import tasks
+
+    lossy, real = Lossy(), tasks._some_done
+    monkeypatch.setattr(tasks, "_some_done", lambda given: lossy.go_on() or real(given))
+    found = list(completed(str.upper, ["a", "fatal", "b"], lossy))
+    assert sorted(x.value for x in found if x.error is None) == ["A", "B"]
+    assert [x.index for x in found if x.error is not None] == [1]
+    assert lossy.alone == ATTEMPTS - 2
+
+
+def test_tasks_appended_on_the_way_are_run():
+    for executor in (None, Elsewhere()):
+        todo, found = ["a"], []
+        for outcome in completed(str.upper, todo, executor):
+            found.append(outcome.value)
+            todo += [outcome.value + "b"] * (len(todo) < 3)
+        assert found == ["A", "AB", "ABB"]

@@ -1,0 +1,202 @@
+"""What `sparsity.plot` draws is what the instruments say; and the command writes it whole."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib import pyplot
+from matplotlib.figure import Figure
+
+import sparsity
+from sparsity import Alibi, InputError, Row, SinkLogit, Window
+from sparsity.cli import cli
+from sparsity.figures import plotting
+from sparsity.plots import chart
+
+matplotlib.use("agg")
+LENGTHS = [1, 4, 16, 64]
+OWN = "where(s < 1, exp(s), s**2)"
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    yield
+    pyplot.close("all")
+
+
+def lines(ax, style="-"):
+    """(x, y) of the curves of that line style, without the floor and the points."""
+    found = [line for line in ax.get_lines() if len(line.get_xdata()) > 2]
+    found = [line for line in found if line.get_color() != plotting.GREY]
+    return [
+        np.array([line.get_xdata(), line.get_ydata()], float)
+        for line in found
+        if line.get_linestyle() == style and line.get_marker() in (None, "None", "")
+    ]
+
+
+def same(drawn, x, y):
+    """Whether a curve is that of these values."""
+    return np.array_equal(drawn[0], x) and np.allclose(drawn[1], y, rtol=1e-12, atol=0)
+
+
+def test_the_lines_are_the_exact_law_and_the_limit():
+    ax = sparsity.plot(OWN, gamma=2, length=LENGTHS)
+    law = sparsity.exact(OWN, beta=0, gamma=2, length=LENGTHS).value
+    long = np.array(LENGTHS) * sparsity.evaluate(OWN, beta=0, gamma=2).S ** 2
+    assert len(lines(ax)) == len(lines(ax, "--")) == 1
+    assert same(lines(ax)[0], LENGTHS, law)
+    assert same(lines(ax, "--")[0], LENGTHS, long)
+    assert ax.get_ylabel() == "effective tokens  n_eff"
+    assert ax.get_xlabel() == "row length n  (tokens)"
+
+
+def test_a_wrong_curve_would_be_seen():
+    ax = sparsity.plot("exp", gamma=2, length=LENGTHS)
+    for wrong in (
+        sparsity.exact("exp", gamma=2.001, length=LENGTHS).value,
+        sparsity.exact("exp", gamma=2, length=LENGTHS, of="participation").value,
+        np.array(LENGTHS) * sparsity.evaluate("exp", gamma=2).S ** 2,
+    ):
+        assert not same(lines(ax)[0], LENGTHS, wrong)
+
+
+@pytest.mark.parametrize(
+    ("row", "x", "values", "name"),
+    [
+        (Row("exp", gamma=2, steps=(Window(8),)), "window", [2, 4, 8], "size"),
+        (Row("exp", gamma=1, steps=(Alibi(0.1),)), "slope", [0.01, 0.1, 1.0], "slope"),
+        (Row("exp", gamma=1, steps=(SinkLogit(0.0),)), "logit", [-1.0, 0.0, 4.0], "logit"),
+        (Row("relu2", beta=1, gamma=1), "beta", [-1.0, 0.0, 1.0], "beta"),
+        (Row("sparsemax", gamma=1), "gamma", [0.5, 1.0, 2.0], "gamma"),
+    ],
+)
+def test_any_number_of_a_row_is_an_abscissa(row, x, values, name):
+    of, n = "n_eff" if row.kernel.name == "sparsemax" else "entropy", 8
+    drawn = chart(row, x, of=of, length=n, limit=False, **{x: values}).drawn[0].exact
+    for value, y in zip(values, drawn.theory, strict=True):
+        if row.steps:
+            other = Row(row.kernel, steps=(type(row.steps[0])(value),), **row.params)
+        else:
+            other = row.replace(**{name: value})
+        assert y == pytest.approx(float(sparsity.exact(other, length=n, of=of).value), rel=1e-12)
+    assert len(set(drawn.theory)) == 3  # it does move the curve
+
+
+def test_several_values_and_kernels_are_several_curves_that_differ_in_look():
+    made = chart(["exp", "relu2", "identity"], gamma=[1, 2], length=LENGTHS)
+    labels = [curve.exact.label for curve in made.drawn]
+    assert labels[:2] == ["exp, γ = 1", "exp, γ = 2"]
+    assert len(set(labels)) == 6
+    assert made.words.subtitle == "β = 0"
+    ax = sparsity.plot(["exp", "relu2", "identity"], gamma=2, length=LENGTHS)
+    marked = [x for x in ax.get_lines() if str(x.get_marker()) in "osD" and len(x.get_xdata()) > 2]
+    assert len({(line.get_color(), line.get_marker()) for line in marked}) == 3
+    assert len(lines(ax)) == 3
+
+
+def test_points_are_estimates_with_their_error_bars():
+    made = chart("exp", gamma=1, length=LENGTHS, montecarlo=[4, 16], rel_error=0.05)
+    curve = made.drawn[0].exact
+    at = curve.sampled
+    assert list(curve.x[at]) == [4, 16]
+    assert np.all(np.abs(curve.estimate - curve.theory)[at] < 5 * curve.stderr[at])
+    assert np.all(np.abs(curve.estimate - 1.5 * curve.theory)[at] > 5 * curve.stderr[at])
+    ax = Figure().add_subplot()
+    made.draw(ax)
+    (bars,) = ax.containers
+    ends = np.array(bars.lines[2][0].get_segments())[:, :, 1]
+    np.testing.assert_allclose(np.diff(ends, axis=1)[:, 0], 2 * 1.959964 * curve.stderr[at])
+    again = chart("exp", gamma=1, length=LENGTHS, montecarlo=[16], rel_error=0.05).drawn[0].exact
+    assert again.estimate[again.sampled][0] == curve.estimate[at][1]  # a stream of its own
+
+
+@pytest.mark.parametrize(("of", "power"), [("S", -0.5), ("n_eff", 0.0)])
+def test_what_no_row_can_reach_is_shaded(of, power):
+    ax = sparsity.plot("exp", gamma=2, of=of, length=LENGTHS)
+    x, y = (np.array(a, float) for a in ax.get_lines()[0].get_data())
+    np.testing.assert_allclose(y, x**power, rtol=1e-15)
+    assert len(ax.collections) == 1
+    assert ax.get_ylabel() == (plotting.SPARSITY if of == "S" else "effective tokens  n_eff")
+    assert "small = focused" in plotting.SPARSITY
+
+
+def test_a_sweep_is_drawn_as_it_is():
+    data = sparsity.sweep("relu2", beta=[-1, 1], gamma="0.5:2:4:log", length=64, of=["n_eff", "S"])
+    made = chart(data, "gamma", of="S")
+    assert [curve.exact.label for curve in made.drawn] == ["β = −1", "β = 1"]
+    for curve, beta in zip(made.drawn, (-1, 1), strict=True):
+        np.testing.assert_array_equal(curve.exact.theory, data["S"].sel(beta=beta))
+    limit = chart(sparsity.sweep("exp", gamma=[1.0, 2.0]), "gamma").drawn[0]
+    assert np.isnan(limit.exact.theory).all()  # S without a length is the limit: dashed
+    assert limit.limit is not None
+    np.testing.assert_allclose(limit.limit.theory, np.exp([-0.5, -2.0]))
+    with pytest.raises(InputError, match="dimensions"):
+        chart(data, "length")
+
+
+def test_axes_of_ones_own_are_used_and_settings_are_left():
+    before = dict(matplotlib.rcParams)
+    ax = Figure().add_subplot()
+    assert sparsity.plot("exp", gamma=1, length=LENGTHS, ax=ax) is ax
+    assert not pyplot.get_fignums()  # nothing but the axes given
+    new = sparsity.plot("exp", gamma=1, length=LENGTHS)
+    assert pyplot.gcf() is new.figure  # which a notebook shows
+    assert dict(matplotlib.rcParams) == before
+
+
+@pytest.mark.parametrize(
+    ("what", "given", "argument"),
+    [
+        ("exp", {}, "gamma"),
+        ("expp", {"gamma": 1}, "kernel"),
+        ([], {"gamma": 1}, "what"),
+        ("exp", {"gamma": 1, "x": "decay"}, "x"),
+        ("exp", {"gamma": 1, "ratio": 1}, "ratio"),
+        ("exp", {"gamma": 1, "of": "entropi"}, "of"),
+        ("sparsemax", {"gamma": 1, "of": "entropy"}, "of"),
+        ("exp", {"gamma": 1, "montecarlo": "yes"}, "montecarlo"),
+        ("exp", {"gamma": list(range(1, 30))}, "curves"),
+        ("exp", {"gamma": 1, "length": [2, 4], "labels": "ab"}, "labels"),
+    ],
+)
+def test_mistakes_name_the_argument(what, given, argument):
+    with pytest.raises(InputError) as caught:
+        chart(what, **given)
+    assert caught.value.argument == argument
+    assert "\n" not in str(caught.value)
+
+
+def command(*arguments):
+    cli.main([*arguments], standalone_mode=False)
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
+def test_the_command_writes_figure_and_data(suffix, tmp_path, capsys):
+    out = tmp_path / f"f.{suffix}"
+    command("plot", "exp", "relu2", "--gamma", "2", "--length", "1,8", "--json", "--out", str(out))
+    found = json.loads(capsys.readouterr().out)
+    assert found["out"] == str(out)
+    assert found["series"] == ["exp", "limit, exp", "relu2", "limit, relu2"]
+    assert {p.name for p in tmp_path.iterdir()} == {f"f.{suffix}", "f.csv"}
+    rows = list(csv.DictReader((tmp_path / "f.csv").read_text().splitlines()))
+    shown = [float(row["theory"]) for row in rows if row["series"] == "exp"]
+    assert shown == pytest.approx(sparsity.exact("exp", gamma=2, length=[1, 8]).value, rel=1e-11)
+    assert out.read_bytes()[:5] in (b"<?xml", b"\x89PNG\r", b"%PDF-")
+
+
+def test_the_command_refuses_another_suffix_before_it_computes(tmp_path):
+    with pytest.raises(InputError, match=r"ends in \.svg, \.png or \.pdf") as caught:
+        command("plot", "exp", "--gamma", "2", "--out", str(tmp_path / "f.jpg"))
+    assert caught.value.argument == "out"
+    assert not [*tmp_path.iterdir()]
+
+
+def test_importing_sparsity_loads_no_matplotlib():
+    code = "import sys, sparsity; print(sorted({'matplotlib', 'jax', 'pandas'} & {*sys.modules}))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"
