@@ -39,7 +39,8 @@ def table(
         most: rows that are shown.
     """
     every = list(rows)
-    cells = [f"<th>{html.escape(str(each))}</th>" for each in head]
+    below = every[0] if every else head
+    cells = [_cell(each, "th", like) for each, like in zip(head, below, strict=True)]
     lines = ["<table>"]
     if caption:
         lines.append(f"<caption>{html.escape(caption)}</caption>")
@@ -52,10 +53,15 @@ def table(
     return "\n".join(lines)
 
 
-def _cell(value: Any) -> str:
-    number = isinstance(value, (float, int, np.number)) and not isinstance(value, bool)
-    text = brief(value) if number else str(value)
-    return f'<td style="text-align:{"right" if number else "left"}">{html.escape(text)}</td>'
+def _cell(value: Any, tag: str = "td", like: Any = None) -> str:
+    """One cell, aligned as what it is, or as another value is."""
+    text = brief(value) if _is_number(value) else str(value)
+    side = "right" if _is_number(value if like is None else like) else "left"
+    return f'<{tag} style="text-align:{side}">{html.escape(text)}</{tag}>'
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (float, int, np.number)) and not isinstance(value, bool)
 
 
 def frame(columns: Mapping[str, Any]) -> pandas.DataFrame:

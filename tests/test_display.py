@@ -32,7 +32,7 @@ CLAIM = {
     "formula": "where(s<1, 1, 0)",
     "verdict": "refuted",
     "explanation": "why",
-    "evidence": {},
+    "evidence": {"findings": []},
 }
 
 
@@ -99,6 +99,14 @@ def test_claims_are_a_list_shown_as_a_table():
     assert ledger.claims.__annotations__["return"] == "Records"
 
 
+def test_one_claim_is_shown_with_its_findings():
+    findings = [{"statement": f"T < {k}", "holds": k == 2} for k in (1, 2)]
+    shown = Records([CLAIM | {"evidence": {"findings": findings}}])._repr_html_()
+    assert CLAIM["verdict"] in shown
+    assert shown.index("fails") < shown.index("T &lt; 1") < shown.index("T &lt; 2")
+    assert shown.count("holds") == shown.count("fails") == 1
+
+
 def test_a_run_of_the_cross_check_is_a_table_what_disagrees_first():
     rest = ("scalar", -0.5, drawn(), 0.1, 4.0, 1e-3)
     cells = tuple(
@@ -111,6 +119,12 @@ def test_a_run_of_the_cross_check_is_a_table_what_disagrees_first():
     shown = found._repr_html_()
     assert "where(s&lt;1, 1, 0)" in shown
     assert shown.index("disagree") < shown.index(">agree<")
+
+
+def test_a_head_is_aligned_as_its_column():
+    shown = display.table(["n", "what"], [[1, "one"]])
+    assert '<th style="text-align:right">n</th>' in shown
+    assert '<th style="text-align:left">what</th>' in shown
 
 
 def test_a_long_table_says_what_it_leaves_out():

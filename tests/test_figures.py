@@ -2,6 +2,7 @@ import csv
 import importlib
 import io
 import re
+from dataclasses import replace
 
 import jax
 import matplotlib
@@ -265,6 +266,18 @@ def test_write_all(tmp_path, monkeypatch):
     assert plate.files == render(ALL[5], ALL[5].data(Context()))
     for suffix, content in plate.files.items():
         assert (tmp_path / "new" / "folder" / f"decayed.{suffix}").read_bytes() == content
+
+
+def test_a_figure_is_drawn_for_a_notebook():
+    asked = []
+    figure = replace(figures.decayed, data=lambda c: asked.append(c) or figures.decayed.data(c))
+    plate = figures.draw(figure, seed=3, rel_error=0.01)
+    assert asked == [figures.Context(3, 0.01)]
+    png, shown = plate._repr_png_()
+    assert png == plate.files["png"]
+    width = int.from_bytes(png[16:20], "big")
+    assert shown == {"width": width // 2} == {"width": 720}
+    assert repr(plate).startswith(figure.title)
 
 
 def test_an_unwritable_folder_is_an_input_error(tmp_path):

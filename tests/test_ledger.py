@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import sympy
 
-from sparsity import Row, claims, evaluate, kernels, ledger
+from sparsity import InputError, Row, claims, evaluate, kernels, ledger
 from sparsity.kernels.symbols import beta, decay, gamma, n
 from sparsity.ledger.judging import Claim, Finding, Routes, verdict, z_tests
 from sparsity.ledger.su import linear
@@ -132,6 +132,14 @@ def test_progress_is_reported(monkeypatch):
     seen = []
     ledger.claims(progress=lambda done, total: seen.append((done, total)))
     assert seen == [(1, 2), (2, 2)]
+
+
+def test_claims_can_be_asked_for_by_key(records):
+    assert list(claims(only="dimension")) == [_by_key(records, "dimension")]
+    two = claims(only=["softmax-gap", "dimension"])
+    assert list(two) == [_by_key(records, key) for key in ("softmax-gap", "dimension")]
+    with pytest.raises(InputError, match="only = steep: give keys out of isotropy, exp, "):
+        claims(only="steep")
 
 
 # Planted wrong worlds: one quantity is wrong at a time, and the verdict must change.

@@ -125,6 +125,28 @@ def test_what_no_row_can_reach_is_shaded(of, power):
     assert "small = focused" in plotting.SPARSITY
 
 
+def test_labels_stand_beside_the_axes_also_of_a_curve_that_leaves_them():
+    ax = sparsity.plot(["exp", "relu2"], x="gamma", beta=-1, gamma=[0.1, 1.0, 10.0])
+    low = ax.get_ylim()[0]
+    assert lines(ax, "--")[0][1][-1] < low  # exp ends below the chart
+    heights = {each.get_text(): each.get_position()[1] for each in ax.texts}
+    assert set(heights) >= {"exp", "relu2"}
+    assert all(-0.1 <= y <= 1.1 for y in heights.values())  # in the axes' own units
+
+
+def test_a_notebook_that_turned_pyplot_interactive_stays_so(monkeypatch):
+    with matplotlib.rc_context({"interactive": False}):
+        made = pyplot.figure
+
+        def figure(**given):  # as the inline backend does with the first figure
+            matplotlib.interactive(True)
+            return made(**given)
+
+        monkeypatch.setattr(pyplot, "figure", figure)
+        sparsity.plot("exp", gamma=1, length=LENGTHS)
+        assert matplotlib.is_interactive()
+
+
 def test_a_sweep_is_drawn_as_it_is():
     data = sparsity.sweep("relu2", beta=[-1, 1], gamma="0.5:2:4:log", length=64, of=["n_eff", "S"])
     made = chart(data, "gamma", of="S")

@@ -35,7 +35,7 @@ from sparsity.tasks import Submits, gathered
 if TYPE_CHECKING:
     from sparsity.figures import measured as measured
 
-__all__ = ["ALL", "Context", "Figure", "Plate", "measured", "render", "write_all"]
+__all__ = ["ALL", "Context", "Figure", "Plate", "draw", "measured", "render", "write_all"]
 
 ALL: tuple[Figure, ...] = (
     *(relu2, identity, exp, bias, nonnegative, decayed, rows, lengths, overview),  # kernels
@@ -56,6 +56,22 @@ def render(figure: Figure, data: Data) -> dict[str, bytes]:
     """The contents of a figure's files by suffix: svg, png, csv; same data, same bytes."""
     files = plotting.render(figure.draw, data, figure.title, figure.subtitle, figure.size)
     return {**files, "csv": tidy(data).encode()}
+
+
+def _plate(figure: Figure, data: Data) -> Plate:
+    words = figure.name, figure.title, figure.caption, figure.alt
+    return Plate(*words, render(figure, data))
+
+
+def draw(figure: Figure, *, seed: int = 0, rel_error: float = 3e-3) -> Plate:
+    """Compute a figure, its Monte Carlo points included, and draw it; a notebook shows it.
+
+    Args:
+        figure: one of `ALL`, or one like them.
+        seed: of everything sampled; the same seed gives the same picture.
+        rel_error: relative standard error to reach in each sampled point.
+    """
+    return _plate(figure, figure.data(Context(seed, rel_error)))
 
 
 def write_all(
@@ -87,11 +103,9 @@ def write_all(
     threads = ThreadPoolExecutor(_WORKERS)
     try:
         for index, data in gathered(work, ALL, executor or threads):
-            figure = ALL[index]
-            files = render(figure, data)  # here: Matplotlib's state
-            for suffix, content in files.items():
-                write(out / f"{figure.name}.{suffix}", content)
-            plate = Plate(figure.name, figure.title, figure.caption, figure.alt, files)
+            plate = _plate(ALL[index], data)  # here: Matplotlib's state
+            for suffix, content in plate.files.items():
+                write(out / f"{plate.name}.{suffix}", content)
             written[index] = plate
             if progress is not None:
                 progress(len(written), len(ALL))

@@ -59,7 +59,7 @@ class Figure:
     size: tuple[float, float] = (7.2, 4.6)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plate:
     """A figure that was drawn: its words, as in `Figure`, and the contents of its files.
 
@@ -72,3 +72,12 @@ class Plate:
     caption: str
     alt: str
     files: Mapping[str, bytes]
+
+    def __repr__(self) -> str:
+        """The picture in words."""
+        return f"{self.title}. {self.alt}"
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        """As a notebook shows it, trusted or not; at half its pixels, so that it is sharp."""
+        png = self.files["png"]
+        return png, {"width": int.from_bytes(png[16:20], "big") // 2}

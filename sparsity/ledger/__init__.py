@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sparsity import display
-from sparsity.errors import check_seed
+from sparsity.errors import InputError, check_seed
 from sparsity.ledger import coca, model, sinks, su, weights
 from sparsity.ledger.judging import Claim, Routes
 from sparsity.tasks import Submits, gathered
@@ -36,7 +36,19 @@ class Records(list[dict[str, Any]]):
         """As a notebook shows it: the claims with their verdicts."""
         head = ("verdict", "claim", "formula", "explanation", "source")
         rows = [[record[name] for name in head] for record in self]
+        if len(self) == 1:
+            return self._one_html(self[0])
         return display.table(head, rows, _counted(self), most=len(rows))
+
+    @staticmethod
+    def _one_html(record: Mapping[str, Any]) -> str:
+        """Of one claim: what it says, and each finding with whether it holds."""
+        rows = [
+            ["holds" if finding["holds"] else "fails", finding["statement"]]
+            for finding in record["evidence"]["findings"]
+        ]
+        head = (record["verdict"], record["claim"])
+        return display.table(head, rows, f"{record['source']}: {record['formula']}", len(rows))
 
 
 def _counted(records: Sequence[Mapping[str, Any]]) -> str:
@@ -49,14 +61,16 @@ def _counted(records: Sequence[Mapping[str, Any]]) -> str:
 def claims(
     seed: int = 0,
     *,
+    only: str | Sequence[str] | None = None,
     routes: Routes | None = None,
     executor: Submits | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Records:
-    """Judge every claim.
+    """Judge every claim, or those asked for.
 
     Args:
         seed: of the statistical evidence; the same seed gives the same records.
+        only: the key of a claim, or several; None is all.
         routes: where the numbers come from; None is this package's own routes.
         executor: where claims are judged, as in `sweep`. None is here.
         progress: called with (claims done, claims in all).
@@ -64,19 +78,35 @@ def claims(
     Returns:
         A list, shown as a table in a notebook, of JSON-ready records {"key", "source", "claim",
         "formula", "verdict", "explanation", "evidence"}; the verdict, "confirmed", "refined" or
-        "refuted", follows from the evidence.
+        "refuted", follows from the evidence. One alone is shown with its findings.
+
+    Raises:
+        InputError: there is no claim of that key.
     """
     check_seed(seed)
+    asked = _asked(only)
     records: dict[int, dict[str, Any]] = {}
-    for index, record in gathered(functools.partial(_judged, routes, seed), ALL, executor):
+    for index, record in gathered(functools.partial(_judged, routes, seed), asked, executor):
         records[index] = record
         if progress is not None:
-            progress(len(records), len(ALL))
-    return Records(records[i] for i in range(len(ALL)))
+            progress(len(records), len(asked))
+    return Records(records[i] for i in range(len(asked)))
 
 
 def _judged(routes: Routes | None, seed: int, claim: Claim) -> dict[str, Any]:
     return claim.record(routes, seed)
+
+
+def _asked(only: str | Sequence[str] | None) -> list[Claim]:
+    """The claims of these keys, in the order asked for."""
+    if only is None:
+        return [*ALL]
+    known = {claim.key: claim for claim in ALL}
+    keys = [only] if isinstance(only, str) else [*only]
+    for key in keys:
+        if key not in known:
+            raise InputError("only", key, f"give keys out of {', '.join(known)}")
+    return [known[key] for key in keys]
 
 
 def table(records: Sequence[Mapping[str, Any]], width: int = 96) -> str:

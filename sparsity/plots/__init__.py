@@ -84,13 +84,14 @@ def plot(
     from sparsity.figures import plotting
     from sparsity.plots.drawing import SIZE
 
-    with matplotlib.rc_context(plotting.STYLE):
-        if ax is not None:
+    if ax is not None:
+        with matplotlib.rc_context(plotting.STYLE):
             made.draw(ax)
             ax.set_title(made.words.title, loc="left", fontsize=11)
-            return ax
-        from matplotlib import pyplot
+        return ax
+    from matplotlib import pyplot
 
-        figure = pyplot.figure(figsize=SIZE)
+    figure = pyplot.figure(figsize=SIZE)  # here: with its first a notebook turns interactive
+    with matplotlib.rc_context(plotting.STYLE):
         plotting.headline(figure, made.words.title, made.words.subtitle)
         return made.on(figure)

@@ -99,7 +99,9 @@ def draw(
         _curve(ax, curve, look_of(i), several=len(drawn) > 1)
     beside = ends and len(drawn) > 1 and max(len(c.exact.label) for c in drawn) <= _LONGEST
     if beside:
-        plotting.end_labels(ax, [_end(c, look_of(i)) for i, c in enumerate(drawn)])
+        found = [_end(c, look_of(i)) for i, c in enumerate(drawn)]
+        inside = [(min(max(y, bottom), top), text, color) for y, text, color in found]
+        plotting.end_labels(ax, inside)  # also of a curve that leaves the chart
     _key(ax, drawn, each=not beside and len(drawn) > 1)
 
 

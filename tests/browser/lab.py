@@ -119,6 +119,39 @@ _CELLS = """() => [...window.jupyterapp.shell.currentWidget.content.model.cells]
   }))"""
 
 
+_PICTURES = """async () => {
+  const panel = window.jupyterapp.shell.currentWidget;
+  const content = panel.content;
+  const found = [];
+  for (const [index, cell] of content.widgets.entries()) {
+    if (cell.model.type !== 'code') continue;
+    const saved = cell.model.outputs.toJSON().filter((o) => o.data && o.data['image/png']).length;
+    if (!saved) continue;
+    await content.scrollToItem(index, 'start');
+    let shown = [];
+    for (let wait = 0; wait < 100 && shown.length < saved; wait += 1) {
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      shown = [...cell.node.querySelectorAll('img')].filter((image) =>
+        image.complete && image.naturalWidth > 300 && image.getBoundingClientRect().width > 300);
+    }
+    found.push({ id: cell.model.id, trusted: cell.model.trusted, saved, shown: shown.length });
+  }
+  return found;
+}"""
+
+
+def open_unrun(page: Any, lab: Lab, notebook: str) -> None:
+    """Open a notebook as it is saved."""
+    page.goto(lab.url(notebook))
+    page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget", timeout=60_000)
+    page.evaluate("() => window.jupyterapp.shell.currentWidget.context.ready")
+
+
+def pictures(page: Any) -> list[dict[str, Any]]:
+    """Of each cell with saved pictures: whether it is trusted, how many it has, how many show."""
+    return page.evaluate(_PICTURES)
+
+
 def open_notebook(page: Any, lab: Lab, notebook: str) -> None:
     """Open a notebook and wait for its kernel."""
     page.goto(lab.url(notebook))

@@ -79,7 +79,8 @@ class Drawn:
         from PIL import Image
 
         image, small = Image.open(io.BytesIO(self.png)).convert("RGB"), io.BytesIO()
-        image.quantize(64).save(small, "png", optimize=True)
+        palette = image.convert("RGB").quantize(128, Image.Quantize.MAXCOVERAGE)  # keeps thin lines
+        palette.save(small, "png", optimize=True)
         return small.getvalue(), {"width": image.width // 2}
 
 
