@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 import sparsity
 from sparsity import Decay, Row, kernels, quantities
 from sparsity.errors import InputError
-from sparsity.finite import differential, forgetting, maps
+from sparsity.finite import differential, differential_abs, forgetting, maps
 from sparsity.kernels import row_map
 from sparsity.theory import map_limits
 from sparsity.verification.cells import Question
@@ -377,7 +377,9 @@ def planted(row, quantity, n):
 
 
 @each
-def test_every_law_is_verified_and_planted_errors_are_not(kernel):
+def test_every_law_is_verified_and_planted_errors_are_not(kernel, monkeypatch):
+    # Σ|a| by wider steps, which do here; those of its own are in slow tests.
+    monkeypatch.setattr(differential_abs, "_RULES", ((0.25, 0.16), (0.3, 0.18)))
     row, names, detectable = Row(kernel, **OWN[kernel.name]), maps.known(kernel), 2e-2
     found = sparsity.verify(row, length=6, detectable=detectable, seed=1)
     assert found.agree
@@ -394,7 +396,7 @@ def test_every_law_is_verified_and_planted_errors_are_not(kernel):
             judged = judge(question, float(value), cell.estimate, 1e-5, detectable)
             assert judged.verdict == "disagree"
             refused += 1
-    assert refused == {"differential": 5, "forgetting": 16, "performer": 2}[kernel.name]
+    assert refused == {"differential": 7, "forgetting": 16, "performer": 2}[kernel.name]
 
 
 @pytest.mark.parametrize(

@@ -237,7 +237,9 @@ def test_exact_points():
 # --- quantities --------------------------------------------------------------------------------
 
 PLOTS = [name for name, *_ in plots.offered()]
-OF_SOFTMAX = [name for name in PLOTS if name not in ("sink_mass", "sink_mass_above", "square_sum")]
+OF_SOFTMAX = [
+    name for name in PLOTS if name not in ("sink_mass", "sink_mass_above", "square_sum", "abs_sum")
+]
 
 
 def of_plot(y):
@@ -249,7 +251,7 @@ def test_every_quantity_is_offered():
     offered = {plots.named(y).of for y in PLOTS}
     assert {*quantities.ALL, *quantities.OF_MAPS} <= offered
     assert {of_plot(y).partition(":")[0] for y in PLOTS} >= {f.name for f in quantities.FAMILIES}
-    assert len(PLOTS) == len(set(PLOTS)) == 17
+    assert len(PLOTS) == len(set(PLOTS)) == 18
 
 
 @pytest.mark.parametrize("y", [*OF_SOFTMAX, "power_sum:0.5", "pq_index:0.5,1"])
@@ -382,10 +384,10 @@ def test_every_control_has_a_word():
 
 
 def test_what_cannot_be_had_says_why():
-    assert refused(start("exp")).keys() == {"sink_mass", "sink_mass_above", "square_sum"}
+    assert refused(start("exp")).keys() == {"sink_mass", "sink_mass_above", "square_sum", "abs_sum"}
     assert "choose a row law with one" in refused(start("exp"))["sink_mass"]
-    assert refused(start("exp", rows="sink")).keys() == {"square_sum"}
-    assert refused(start("exp", rows="sink-logit")).keys() == {"square_sum"}
+    assert refused(start("exp", rows="sink")).keys() == {"square_sum", "abs_sum"}
+    assert refused(start("exp", rows="sink-logit")).keys() == {"square_sum", "abs_sum"}
     assert "square_sum" not in refused(opened("differential"))
     assert set(PLOTS) - refused(start("decayed")).keys() == {"S", "log S", "n_eff", "participation"}
     assert set(PLOTS) - refused(start("nonnegative")).keys() == {"S", "log S", "n_eff"}

@@ -6,10 +6,7 @@ rows. With x_i = t_i e^(s_i) of a token, φ(t₁, t₂) = E e^(−x₁ − x₂)
     E Σ p⁽¹⁾p⁽²⁾ = n ∫∫ E[x₁x₂ e^(−x₁ − x₂)] φ^(n−1) du₁ du₂,    u = ln t.
 
 The trapezoidal rule converges exponentially in u and in the normals behind the scores; the bound
-holds the rule of twice the step. The quantities of |a| have no such integral: |a_j| turns on the
-sign of s⁽¹⁾ − s⁽²⁾ − ln λ − ln(Z₁/Z₂), hence on the law of the ratio Z₁/Z₂, which the transform φ
-gives by an inversion only, inside the integrals over the token's own two scores and over the
-scales. They are sampled.
+holds the rule of twice the step. Σ|a| is in `differential_abs`; ratios of it to Σa² are sampled.
 """
 
 from __future__ import annotations

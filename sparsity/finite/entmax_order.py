@@ -36,7 +36,7 @@ _POINTS = 193  # thresholds, odd
 _FEW = 33  # of them at which the contour is placed; between, it follows
 _DEPTH = 42.0  # e-folds of the density of t down to which it counts
 _BISECTIONS = 24
-_LOWEST, _HIGHEST = -300.0, 1e12  # saddle points
+_LOWEST, _HIGHEST = -1e9, 1e12  # saddle points
 _LEAST = 1.0  # crossing of the real axis
 _OFF = 4.0  # periods of e^z along the contour's width, where it does not cross at a saddle point
 _MOST = 2.0  # weight that counts where the thresholds are looked for
@@ -74,21 +74,28 @@ def _saddle(t: np.ndarray, n: np.ndarray, weight: Power) -> np.ndarray:
     return np.sinh(high)
 
 
-def _log_size(t: np.ndarray, n: np.ndarray, weight: Power) -> np.ndarray:
-    """The log of the density of t, to leading order."""
-    value, _, curvature = _slope(t, _saddle(t, n, weight), n, weight)
-    size = value - 0.5 * np.log(np.where(curvature > 0, curvature, 1.0))
-    return np.where(np.isfinite(size), size, -np.inf)
+def looked_at(t: np.ndarray, n: np.ndarray, weight: Power) -> Place:
+    """The saddle points on the real axis, and to leading order the density of t."""
+    z = _saddle(t, n, weight)
+    value, _, curvature = _slope(t, z, n, weight)
+    curvature = np.where(curvature > 0, curvature, 1.0)
+    size = value - 0.5 * np.log(curvature)
+    return Place(t, z, curvature**-0.5, np.where(np.isfinite(size), size, -np.inf))
 
 
-def _places(n: np.ndarray, weight: Power) -> Place:
-    """Where the threshold of rows of n lies, but for e^(−_DEPTH) of them."""
+def window(n: np.ndarray, weight: Power) -> tuple[np.ndarray, np.ndarray]:
+    """The ends between which the threshold of rows of n lies, but for e^(−_DEPTH) of them."""
     m = n[:, 0]
     # n(mean − t)^q ≤ Σ(ε − t)₊^q = c^q ≤ n(max − t)^q, and max − c ≤ t.
     even = weight.c * m ** (-1 / weight.q)
     low = np.maximum(-10 / np.sqrt(m) - even, ndtri_exp(-_DEPTH / m) - weight.c)
     high = -ndtri_exp(-_DEPTH - np.log(m)) - even
-    low, high = narrowed(low, high, lambda t: _log_size(t, n, weight))
+    return narrowed(low, high, lambda t: looked_at(t, n, weight).log_size)
+
+
+def _places(n: np.ndarray, weight: Power) -> Place:
+    """Thresholds of rows of n, and the contour of each."""
+    low, high = window(n, weight)
     few, t = (np.linspace(low, high, count, axis=1) for count in (_FEW, _POINTS))
     z = np.maximum(_saddle(few, n, weight), _LEAST)
     _, slope, curvature = _slope(few, z, n, weight)

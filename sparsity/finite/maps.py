@@ -11,13 +11,17 @@ from sparsity import quantities
 from sparsity.errors import InputError
 from sparsity.finite import (
     differential,
+    differential_abs,
     engine,
     entmax,
+    entmax_focus,
     entmax_order,
     forgetting,
     sparsemax,
     sparsemax_focus,
+    sparsemax_largest,
     stick_breaking,
+    stick_focus,
     top_k,
 )
 from sparsity.kernels import RowMap, exp
@@ -56,6 +60,8 @@ def _top_k(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def _sparsemax(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    if quantity is quantities.max_weight:
+        return sparsemax_largest.law(row.gamma, n)
     if quantity is quantities.n_eff:
         return sparsemax_focus.law(row.gamma, n, 1.0)
     if quantity is quantities.S:
@@ -68,10 +74,12 @@ def _sparsemax(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray,
 
 def _entmax(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     kernel: Any = row.kernel
-    if kernel.family == "entmax":
-        found = entmax_order.law(kernel.weights.alpha, row.gamma, n)
-    else:
-        found = entmax.law(row.gamma, n)
+    alpha = kernel.weights.alpha if kernel.family == "entmax" else 1.5
+    if quantity.name in _POWERS:
+        value, error = entmax_focus.law(alpha, row.gamma, n, _POWERS[quantity.name])
+        return value / (np.sqrt(n) if quantity is quantities.S else 1.0), error
+    closed = alpha == 1.5
+    found = entmax.law(row.gamma, n) if closed else entmax_order.law(alpha, row.gamma, n)
     which = ("support", "participation").index(quantity.name)
     return found.value[which], found.error[which]
 
@@ -79,13 +87,18 @@ def _entmax(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np
 def _stick_breaking(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if quantity is quantities.support:
         return n, np.zeros(n.shape)
+    if quantity in (quantities.n_eff, quantities.max_weight):
+        return stick_focus.law(quantity.name, row.beta, row.gamma, n)
     of = {"participation": stick_breaking.participation, "entropy": stick_breaking.entropy}
     return of[quantity.name](row.beta, row.gamma, n)
 
 
 def _differential(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     own: Any = row.params
-    return differential.square_sum(own["gamma"], own["gamma2"], own["rho"], own["mix"], n)
+    law = differential.square_sum
+    if quantity is quantities.abs_sum:
+        law = differential_abs.abs_sum
+    return law(own["gamma"], own["gamma2"], own["rho"], own["mix"], n)
 
 
 def _forgetting(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -103,17 +116,23 @@ def _softmax_has(quantity: Quantity) -> bool:
 
 
 _WIDEST = 1e100  # γ whose square is in float64
-_SPARSEMAX = (quantities.S, quantities.n_eff, quantities.participation, quantities.support)
-_ENTMAX = (quantities.participation, quantities.support)
-_STICKS = (quantities.participation, quantities.entropy, quantities.support)
+_POWERS = {"n_eff": 1.0, "S": 0.5, "max_weight": None}  # of 1/Y₂
+_ENTMAX = (
+    *(quantities.S, quantities.n_eff, quantities.participation),
+    *(quantities.max_weight, quantities.support),
+)
+_STICKS = (
+    *(quantities.n_eff, quantities.participation, quantities.entropy),
+    *(quantities.max_weight, quantities.support),
+)
 
 _LAWS: dict[str, MapLaw] = {
-    "sparsemax": MapLaw(_among(*_SPARSEMAX), _sparsemax),
+    "sparsemax": MapLaw(_among(*_ENTMAX), _sparsemax),
     "entmax1.5": MapLaw(_among(*_ENTMAX), _entmax),
     "entmax": MapLaw(_among(*_ENTMAX), _entmax),
     "topk": MapLaw(_softmax_has, _top_k),
     "stick-breaking": MapLaw(_among(*_STICKS), _stick_breaking),
-    "differential": MapLaw(_among(quantities.square_sum), _differential),
+    "differential": MapLaw(_among(*quantities.OF_MAPS), _differential),
     "forgetting": MapLaw(forgetting.has, _forgetting),
 }
 
@@ -123,6 +142,13 @@ def has(kernel: RowMap, quantity: Quantity) -> bool:
     if quantity.linear is not None:
         return has(kernel, quantity.linear.of)
     return kernel.family in _LAWS and _LAWS[kernel.family].has(quantity)
+
+
+def slow(kernel: RowMap, quantity: Quantity) -> bool:
+    """Whether the law of a length takes seconds."""
+    of = quantity if quantity.linear is None else quantity.linear.of
+    whole = kernel.family in ("entmax", "entmax1.5") and of.name in _POWERS
+    return whole or of is quantities.abs_sum
 
 
 def known(kernel: RowMap) -> tuple[str, ...]:

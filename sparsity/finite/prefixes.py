@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.optimize import brentq
 
 from sparsity.errors import InputError
 from sparsity.kernels.numeric.points import EPS
@@ -98,6 +97,8 @@ def _upper_end(mgf: np.ndarray, n: int) -> float:
 
     high = float(np.min((bound + wanted) / z))  # where one token is enough
     low = float(np.min(bound / z))  # where none has begun
+    from scipy.optimize import brentq  # slow to import
+
     root: Any = brentq(left, min(low, high - 1.0), high + 1e-9 * (1 + abs(high)), xtol=0.01)
     return float(root) + 0.01
 

@@ -40,7 +40,7 @@ MOST_KEYS = 256  # k; far beyond, P(N = 0) leaves the range of float64
 
 
 @functools.cache
-def _panel(points: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def panel(points: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Nodes and weights on [−1, 1], and the matrix that integrates from −1 up to each node."""
     x, w = np.polynomial.legendre.leggauss(points)
     basis = np.eye(points)
@@ -65,7 +65,7 @@ class _Table:
 
     def __init__(self, level: Level, keys: int, points: int, u: np.ndarray) -> None:
         """Integrate the law over v, from both ends."""
-        x, w, cumulative = _panel(points)
+        x, w, cumulative = panel(points)
         self.edges = level.edges(fine=keys != 1)
         count = len(self.edges) - 1
         if count * points * max(len(u), 100) > _MOST:

@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import gammaln
 
 from sparsity.errors import InputError, number
@@ -105,6 +104,8 @@ def condensed_share(tokens: float) -> float:
         InputError: not a number of tokens between 1 and 10²⁸, to which α differs from 1.
     """
     number("tokens", tokens, "give a number > 1, at most 1e28", lambda x: 1 < x <= 1e28)
+    from scipy.optimize import brentq  # slow to import
+
     found = brentq(lambda alpha: float(_stable_n_eff(alpha)) - tokens, 1e-300, 1 - 1e-15)
     return float(found)  # type: ignore[arg-type]
 
@@ -166,6 +167,8 @@ def limit_reach(length: Any, tolerance: float = 0.1) -> np.ndarray:
                 return -float(excess)
             law = exact("exp", length=m, gamma=gamma)
             return float(np.log(law.S_rms)) + gamma**2 / 2 - excess
+
+        from scipy.optimize import brentq  # slow to import
 
         return float(brentq(over, 0.0, 1.001 * top, xtol=1e-11))  # type: ignore[arg-type]
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.interpolate import BarycentricInterpolator
 from scipy.special import log_ndtr
 
 from sparsity.errors import TooFine
@@ -118,6 +117,8 @@ def law(
     found = np.array([_given(float(x), k, gamma, integral) for x in nodes])
 
     def mean(every: int, step: int, column: int) -> np.ndarray:
+        from scipy.interpolate import BarycentricInterpolator  # slow to import
+
         curve = BarycentricInterpolator(nodes[::every], found[::every, column])
         part = slice(None, None, step)
         return (curve(xi[:, part]) * share[:, part]).sum(axis=1) / share[:, part].sum(axis=1)

@@ -181,6 +181,8 @@ def why_not(spec: Spec) -> str:
         return "features have no given law at finite n"
     if not has_law(spec):
         return f"no exact law of {quantity.name} is known for {spec.kernel.name}: sampled instead"
+    if isinstance(spec.kernel, RowMap) and maps.slow(spec.kernel, quantity):
+        return "the exact law takes seconds a point: sampled instead"
     if quantity.layers is not None and quantity.layers.keys > _MOST_KEYS:
         return f"the exact law takes seconds a point beyond {_MOST_KEYS} keys: sampled instead"
     if spec.score and not spec.law.quick(spec.kernel, spec.given()["length"]):

@@ -6,6 +6,7 @@ import difflib
 import functools
 
 from sparsity.errors import InputError
+from sparsity.quantities.abs_sum import abs_sum
 from sparsity.quantities.base import Family, Integral, Layers, Linear, LogMoment, Quantity, RowSums
 from sparsity.quantities.entropy import entropy
 from sparsity.quantities.gini import gini
@@ -35,6 +36,7 @@ __all__ = [
     "Quantity",
     "RowSums",
     "S",
+    "abs_sum",
     "entropy",
     "gini",
     "hoyer",
@@ -56,7 +58,7 @@ ALL: tuple[Quantity, ...] = (
     *(S, n_eff, participation, entropy, max_weight, gini, hoyer, sink_mass, support),
 )
 FAMILIES: tuple[Family, ...] = (top_k_mass, keys_for_mass, power_sum, pq_index, sink_mass_above)
-OF_MAPS: tuple[Quantity, ...] = (square_sum,)  # of weights that do not add up in |a| to 1
+OF_MAPS: tuple[Quantity, ...] = (square_sum, abs_sum)  # of weights that do not add up in |a| to 1
 
 
 def named(of: str | Quantity) -> Quantity:

@@ -12,7 +12,6 @@ import functools
 import math
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from sparsity.errors import InputError
@@ -130,6 +129,8 @@ class Lorenz(LevelSets):
         if function(low) <= over:
             return low
         goal = lambda level: function(level) - over  # noqa: E731
+        from scipy.optimize import brentq  # slow to import
+
         return float(brentq(goal, low, high, xtol=1e-14, rtol=4 * EPS))  # type: ignore[arg-type]
 
     def top(self, share: float) -> tuple[float, float]:

@@ -1,0 +1,397 @@
+"""Laws that need a third integral: largest weight, n_eff and Σ|a| of rows of maps."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.integrate import dblquad, quad
+from scipy.special import expit, ndtr
+
+import sparsity
+from sparsity import Row, kernels
+from sparsity.errors import InputError
+from sparsity.finite import (
+    differential_abs,
+    entmax_focus,
+    entmax_grid,
+    entmax_order,
+    sparsemax_focus,
+    sparsemax_largest,
+    stick_focus,
+)
+from sparsity.theory import map_limits
+from sparsity.verification.cells import Question
+from sparsity.verification.crosscheck import check
+
+
+def two_keys(alpha, gamma, weigh):
+    """The mean of a function of both weights over rows of two, from the smaller one."""
+    q, s = 1 / (alpha - 1), math.sqrt(2) * gamma
+
+    def body(y):
+        x = (1 - y**q) ** (1 / q)
+        d, slope = q * (x - y), q * (1 + (y / x) ** (q - 1))
+        return (
+            2
+            * math.exp(-d * d / (2 * s * s))
+            / (s * math.sqrt(2 * math.pi))
+            * slope
+            * weigh(x**q, y**q)
+        )
+
+    top = 0.5 ** (1 / q)
+    cuts = [0.0, *(top * (1 - 10.0**-k) for k in (0.1, 0.3, 0.6, 1, 1.5, 2, 3)), top]
+    ends = itertools.pairwise(cuts)
+    both = sum(quad(body, a, b, epsabs=1e-16, epsrel=1e-13)[0] for a, b in ends)
+    return 2 * ndtr(-q / s) * weigh(1.0, 0.0) + both
+
+
+OF_TWO = {
+    1.0: lambda x, y: 1 / (x * x + y * y),
+    0.5: lambda x, y: (x * x + y * y) ** -0.5,
+    None: lambda x, y: x,
+}
+
+
+@pytest.mark.parametrize("gamma", [1e-4, 0.1, 0.3, 2.0, 50.0, 1e4])
+def test_the_largest_weight_of_two_keys_of_sparsemax(gamma):
+    value, error = sparsemax_largest.law(gamma, np.array([1, 2]))
+    s = math.sqrt(2) * gamma
+    cuts = [x * s for x in (0.5, 2, 5, 9) if x * s < 1]
+
+    def density(d):
+        return 2 * math.exp(-(d**2) / (2 * s * s)) / (s * math.sqrt(2 * math.pi))
+
+    body = quad(lambda d: (1 + d) / 2 * density(d), 0, 1, epsabs=1e-15, epsrel=1e-13, points=cuts)
+    assert value[0] == 1
+    assert abs(value[1] / (2 * ndtr(-1 / s) + body[0]) - 1) <= min(error[1], 1e-11)
+
+
+def test_the_largest_of_many_scores():
+    for n, first in ((2, 1 / math.sqrt(math.pi)), (3, 1.5 / math.sqrt(math.pi))):
+        assert_allclose(sparsemax_largest.expected_maximum(n), first, rtol=1e-13)
+    assert_allclose(sparsemax_largest.expected_maximum(2, 2), 1, rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "gamma"), [(1.5, 0.3), pytest.param(1.25, 1.0, marks=pytest.mark.slow)]
+)
+def test_two_keys_of_entmax(alpha, gamma):
+    for power in (1.0, None):
+        weigh = OF_TWO[power]
+        (value,), (error,) = entmax_focus.law(alpha, gamma, np.array([2]), power)
+        true = two_keys(alpha, gamma, weigh)
+        assert abs(value / true - 1) <= min(error, 1e-9)
+        assert error < (1e-7 if power else 1e-9)
+        planted = two_keys(alpha, gamma * (1 + 1e-4), weigh)
+        assert abs(value / planted - 1) > error
+
+
+@pytest.mark.slow
+def test_every_order_and_spread_by_other_routes():
+    """Two keys by quadrature, and the order that is sparsemax by its closed transforms."""
+    for alpha, gamma in ((1.5, 1e-3), (1.5, 2.0), (1.1, 0.5), (1.75, 1.0)):
+        for power, weigh in OF_TWO.items():
+            (value,), (error,) = entmax_focus.law(alpha, gamma, np.array([2]), power)
+            off = abs(value / two_keys(alpha, gamma, weigh) - 1)
+            print(f"alpha {alpha} gamma {gamma} power {power}: off {off:.0e}, bound {error:.0e}")
+            assert off <= min(error, 1e-7)
+    n = np.array([16, 256])
+    for gamma in (2.0, 0.3):
+        for power in (1.0, None):
+            value, error = entmax_focus.law(2.0, gamma, n, power)
+            true, off = (
+                sparsemax_focus.law(gamma, n, 1.0) if power else sparsemax_largest.law(gamma, n)
+            )
+            print(gamma, power, value / true - 1, error)
+            assert (np.abs(value / true - 1) <= error + off).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alpha", [1.1, 1.25, 1.5, 1.9])
+def test_where_the_grid_is_placed_in_another_way(alpha):
+    """Two keys on both sides of the spread from which all weights are taken as about 1/n."""
+    q = 1 / (alpha - 1)
+    for even in (0.8, 0.97, 1.03, 2.0):
+        gamma = q / (even * entmax_grid._EVEN) / 2 ** (alpha - 1)
+        for power in (1.0, None):
+            (value,), (error,) = entmax_focus.law(alpha, gamma, np.array([2]), power)
+            off = abs(value / two_keys(alpha, gamma, OF_TWO[power]) - 1)
+            print(f"gamma {gamma:.4g} power {power}: off {off:.0e}, bound {error:.0e}")
+            assert off <= error < 1e-6
+
+
+def three_keys(alpha, gamma, weigh):
+    """The mean of a function of the weights over rows of three, by Gauss on each piece."""
+    x, w = np.polynomial.legendre.leggauss(80)
+
+    def on(low, high):
+        half = (np.asarray(high) - low)[..., None] / 2
+        return np.asarray(low)[..., None] + half * (1 + x), half * w
+
+    far, q = 13 * gamma, 1 / (alpha - 1)
+    found = 0.0
+
+    def add(d, e, share, tops):  # gaps d, e of ordered scores, and what their weights are powers of
+        density = np.exp(-(d * d + d * e + e * e) / (3 * gamma**2))
+        density = density * 6 / (2 * math.pi * math.sqrt(3) * gamma**2)
+        p = np.maximum(np.stack(tops, -1), 0.0) ** q
+        assert_allclose(p.sum(-1), 1, rtol=1e-12)
+        return float((share * density * weigh(p)).sum())
+
+    ends = [0.0, *(k * gamma for k in (0.5, 1, 2, 3, 5, 8) if k * gamma < q), min(q, far)]
+    for low, high in itertools.pairwise(ends):
+        d, outer = on(low, high)
+        u = d / q
+        # Of two keys the second is y, y^q + (y + u)^q = 1; the third is in if its gap is below.
+        y = (1 - u) / 2 if q == 1 else (np.sqrt(2 - u * u) - u) / 2
+        cut = np.minimum(q * y, far)
+        for start, end in ((0 * cut, cut), (cut, cut + far)):
+            e, inner = on(start, end)
+            both, share = np.broadcast_to(d[:, None], e.shape), outer[:, None] * inner
+            v = e / q
+            first, second = (np.broadcast_to(k[:, None], e.shape) for k in (y + u, y))
+            third = 0 * e
+            if end is cut:
+                if q == 1:
+                    third = (1 - u[:, None] - 2 * v) / 3
+                else:
+                    b = 2 * v + u[:, None]
+                    third = (np.sqrt(b * b - 3 * (v**2 + (u[:, None] + v) ** 2 - 1)) - b) / 3
+                first, second = third + v + u[:, None], third + v
+            found += add(both, e, share, (first, second, third))
+    if far > q:
+        d, outer = on(q, q + far)
+        e, inner = on(0.0, far)
+        shape = (len(d), len(e))
+        one = np.ones(shape)
+        found += add(d[:, None] * one, e * one, outer[:, None] * inner, (one, 0 * one, 0 * one))
+    return found
+
+
+WHOLE = {
+    1.0: lambda p: 1 / (p * p).sum(-1),
+    0.5: lambda p: (p * p).sum(-1) ** -0.5,
+    None: lambda p: p.max(-1),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gamma", [0.2, 0.7, 2.0])
+def test_three_keys_by_quadrature(gamma):
+    laws = {(1.5, k): lambda k=k: entmax_focus.law(1.5, gamma, np.array([3]), k) for k in WHOLE}
+    laws[2.0, None] = lambda: sparsemax_largest.law(gamma, np.array([3]))
+    for (alpha, power), law in laws.items():
+        (value,), (error,) = law()
+        assert abs(three_keys(alpha, gamma, lambda p: np.ones(p.shape[:-1])) - 1) < 1e-11
+        off = abs(value / three_keys(alpha, gamma, WHOLE[power]) - 1)
+        print(f"alpha {alpha} gamma {gamma} power {power}: off {off:.0e}, bound {error:.0e}")
+        assert off <= error + 1e-13 < 1e-6
+        planted = three_keys(alpha, gamma * (1 + 1e-4), WHOLE[power])
+        assert abs(value / planted - 1) > error + 1e-13
+
+
+@pytest.mark.slow
+def test_even_rows_of_entmax_by_both_routes():
+    """Powers of γ against the integrals, at a spread at which both hold."""
+    for power in (1.0, None):
+        rough, bound = entmax_focus._even(1.5, 1e-3, 64.0, power)
+        weight = entmax_order.Power(2.0, 2.0 / 1e-3)
+        with np.errstate(all="ignore"):
+            fine, off = (
+                entmax_focus._peak(weight, 64.0)
+                if power is None
+                else entmax_focus._power(weight, 64.0, power, 64.0)
+            )
+        assert abs(rough / fine - 1) <= bound + off < 1e-4
+        assert abs(rough * 64.0 ** (-1 if power else 1) - 1) > 50 * (off + 1e-14)
+
+
+# Stick-breaking.
+
+
+def sticks(n, beta, gamma, of):
+    """Rows of two and of three on grids of normals, without corners for n_eff."""
+    x, w = np.polynomial.legendre.leggauss(120 if n == 2 else 80)
+    z, share = 9 * x, 9 * w * np.exp(-0.5 * (9 * x) ** 2) / math.sqrt(2 * math.pi)
+    b = expit(beta + gamma * np.stack(np.meshgrid(*[z] * n, indexing="ij"), -1))
+    left = np.cumprod(1 - b, axis=-1)
+    a = b.copy()
+    a[..., 1:] *= left[..., :-1]
+    weight = np.prod(np.stack(np.meshgrid(*[share] * n, indexing="ij"), -1), axis=-1)
+    return float((of(a) * weight).sum())
+
+
+@pytest.mark.parametrize(("beta", "gamma"), [(0.0, 1.0), (-3.0, 0.5)])
+def test_few_keys_of_stick_breaking(beta, gamma):
+    value, error = stick_focus.law("n_eff", beta, gamma, np.array([1, 2, 3]))
+    assert_allclose(value[0], 1, rtol=1e-10)
+    for n in (2, 3) if beta else (2,):
+        true = sticks(n, beta, gamma, lambda a: a.sum(-1) ** 2 / (a * a).sum(-1))
+        assert abs(value[n - 1] / true - 1) <= 1e-9
+        assert error[n - 1] < 1e-9
+        whole = sticks(n, beta, gamma, lambda a: 1 / (a * a).sum(-1))  # a planted Σa = 1
+        assert abs(value[n - 1] / whole - 1) > 1e-3
+
+
+def test_the_largest_weight_of_stick_breaking():
+    beta, gamma = 0.0, 1.0
+    value, error = stick_focus.law("max_weight", beta, gamma, np.array([1, 2, 10**6]))
+    assert_allclose(value[0], 0.5, rtol=1e-12)
+
+    def body(y, x):
+        density = math.exp(-(x * x + y * y) / 2) / (2 * math.pi)
+        b, c = expit(beta + gamma * x), expit(beta + gamma * y)
+        return density * max(b, (1 - b) * c)
+
+    def corner(x):  # where (1 − b) c = b
+        b = expit(beta + gamma * x)
+        c = b / (1 - b)
+        return 9.0 if c >= 1 else min(max((math.log(c / (1 - c)) - beta) / gamma, -9.0), 9.0)
+
+    cut = -beta / gamma  # b = 1/2
+    true = sum(
+        dblquad(body, low, high, lower, upper, epsabs=1e-11, epsrel=1e-10)[0]
+        for low, high in ((-9, cut), (cut, 9))
+        for lower, upper in ((-9.0, corner), (corner, 9.0))
+    )
+    assert abs(value[1] / true - 1) < 1e-8
+    assert (error < 1e-9).all()
+
+
+def test_long_rows_of_stick_breaking_do_not_depend_on_n():
+    n = np.array([1000, 4096, 10**9])
+    for of in ("n_eff", "max_weight"):
+        value, error = stick_focus.law(of, 0.5, 0.8, n)
+        assert_allclose(value, value[0], rtol=1e-12)
+        assert (error < 1e-8).all()
+    n_eff, top, y2 = (
+        sparsity.exact("stick-breaking", beta=0.5, gamma=0.8, length=4096, of=of).value
+        for of in ("n_eff", "max_weight", "participation")
+    )
+    assert 1 / n_eff < y2 < top  # Jensen, and Σa² ≤ max a
+    with pytest.raises(InputError, match="too many points"):
+        stick_focus.law("n_eff", 0.0, 30.0, n)
+
+
+# Differential attention.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("g1", "g2", "rho", "mix"),
+    [(2.0, 1.0, -0.7, 0.2), (2.5, 2.0, -0.5, 0.5)],
+)
+def test_the_sum_of_two_keys_of_differential_rows(g1, g2, rho, mix):
+    """Of two keys |a₁| + |a₂|, by panels of both differences of scores cut where a sign changes."""
+    own = g2 * math.sqrt(1 - rho**2)
+    total = 1 - mix
+
+    x, w = np.polynomial.legendre.leggauss(30)
+
+    def on(corners):
+        ends = np.unique([*np.linspace(-9, 9, 25), *(c for c in corners if abs(c) < 9)])
+        half = np.diff(ends)[:, None] / 2
+        return (ends[:-1, None] + half * (1 + x)).ravel(), (half * w).ravel()
+
+    def weigh(z):
+        p = expit(math.sqrt(2) * g1 * z)
+        crossed = [r for r in (p / mix, (p - total) / mix) if 0 < r < 1]
+        y, share = on(
+            [(math.log(r / (1 - r)) / math.sqrt(2) - g2 * rho * z) / own for r in crossed]
+        )
+        r = expit(math.sqrt(2) * (g2 * rho * z + own * y))
+        density = np.exp(-(y * y + z * z) / 2) / (2 * math.pi)
+        return (share * density * (np.abs(p - mix * r) + np.abs(total - p + mix * r))).sum()
+
+    z, share = on([math.log(p / (1 - p)) / math.sqrt(2) / g1 for p in (mix, total)])
+    true = share @ np.array([weigh(at) for at in z])
+    (value,), (error,) = differential_abs.abs_sum(g1, g2, rho, mix, np.array([2]))
+    print(f"off {value / true - 1:.1e}, bound {error:.0e}")
+    assert abs(value / true - 1) <= error + 1e-9 < 1e-3
+    assert abs(value / (1 + mix) - 1) > 0.1  # without the sign: Σp + λΣq
+
+
+def test_known_places_of_the_sum():
+    assert_allclose(differential_abs.abs_sum(0.5, 0.7, 0.8, 0.6, np.array([1]))[0], 0.4)
+    assert differential_abs.abs_sum(1.0, 1.0, 0.2, 0.0, np.array([5]))[0][0] == 1
+
+
+@pytest.mark.slow
+def test_maps_too_much_alike_are_refused():
+    with pytest.raises(InputError, match="use estimate"):
+        differential_abs.abs_sum(1.0, 1.0, 0.9999, 1.0, np.array([4]))
+
+
+@pytest.mark.slow
+def test_long_rows_of_differential_attention():
+    own = {"gamma": 0.5, "gamma2": 0.7, "rho": 0.8, "mix": 0.6}
+    (value,), (error,) = differential_abs.abs_sum(*own.values(), np.array([10**6]))
+    limit = map_limits.differential_moments({name: np.array(x) for name, x in own.items()})
+    assert 1e-7 < abs(value / limit[0] - 1) < 1e-5
+    assert error < 1e-7
+
+
+# Wrong formulas.
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_planted_wrong_laws_are_rejected(planted):
+    """Sparsemax without the largest score's own law, sticks whose weights add up to 1."""
+    rows = (
+        (Row("sparsemax", gamma=1.0), "max_weight", lambda: math.log(1 / 8 + 1.42)),
+        (
+            Row("stick-breaking", beta=-1.0, gamma=1.0), "n_eff",
+            lambda: -math.log(sparsity.exact("stick-breaking", beta=-1.0, gamma=1.0, length=8,
+                                             of="participation").value),
+        ),
+    )  # fmt: skip
+    for row, of, wrong in rows:
+        cell = Question(row, ("exact law", "whole rows"), of, 8)
+        value = wrong() if planted else cell.theory()
+        (judged,) = check([cell], theory=lambda asked, value=value: value, seed=4, detectable=2e-2)
+        assert judged.verdict == ("disagree" if planted else "agree")
+
+
+# By NumPy's own normals, many rows.
+
+SAMPLED = {
+    "sparsemax": ({"gamma": 2.0}, ("max_weight",)),
+    "entmax1.5": ({"gamma": 1.0}, ("n_eff", "S", "max_weight")),
+    "entmax:1.25": ({"gamma": 1.0}, ("n_eff", "max_weight")),
+    "stick-breaking": ({"beta": -1.0, "gamma": 1.5}, ("n_eff", "max_weight")),
+    "differential": ({"gamma": 1.5, "gamma2": 1.2, "rho": 0.6, "mix": 0.8}, ("abs_sum",)),
+}
+
+
+def concrete(kernel, own, rows, n, seed):
+    rng = np.random.default_rng([seed, n])
+    if kernel.drawn is None:
+        return kernel.weights(own.get("beta", 0.0) + own["gamma"] * rng.normal(size=(rows, n)))
+    return kernel.weights(kernel.drawn.read(rng.normal(size=(rows, n, 2)), None, **own))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "rows"), [(2, 10**6), (16, 10**6), (256, 10**6), (4096, 10**5)])
+@pytest.mark.parametrize("name", SAMPLED)
+def test_laws_of_very_many_rows(name, n, rows):
+    (own, of), kernel = SAMPLED[name], kernels.named(name)
+    size, worst, parts = max(1, 2**20 // n), 0.0, {x: [] for x in of}
+    for seed in range(-(-rows // size)):
+        a = np.abs(concrete(kernel, own, min(size, rows), n, seed))
+        ratio = a.sum(-1) / np.sqrt((a * a).sum(-1))
+        found = {"n_eff": ratio**2, "S": ratio / math.sqrt(n), "max_weight": a.max(-1),
+                 "abs_sum": a.sum(-1)}  # fmt: skip
+        for x in of:
+            parts[x].append(found[x])
+    for x in of:
+        values = np.concatenate(parts[x])
+        exact = sparsity.exact(name, of=x, length=n, **own)
+        error = values.std() / math.sqrt(len(values))
+        z = (values.mean() - exact.value) / error
+        print(f"{name} n={n} {x}: {exact.value:.8g}, bound {exact.error_bound:.0e}, z = {z:+.2f}")
+        worst = max(worst, abs(z))
+        assert exact.error_bound * exact.value < 3 * error
+    assert worst < 4.5
