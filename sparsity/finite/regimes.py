@@ -203,6 +203,11 @@ class Regime:
     limit_holds: bool
     limit_reach: float
 
+    def __repr__(self) -> str:
+        """One line: the phase and what the row attends to."""
+        at = f"n = {self.length}, γ = {self.gamma:g} = {self.ratio:.3g} γ_c"
+        return f"Regime({self.name}: {at}, n_eff = {self.n_eff:.6g})"
+
     def summary(self) -> dict[str, Any]:
         return asdict(self)
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from sparsity import display
 from sparsity.errors import InputError
 from sparsity.inversion.levers import Reach
 from sparsity.rows.row import Row
+
+if TYPE_CHECKING:
+    import pandas
 
 
 class Impossible(InputError):
@@ -74,6 +78,30 @@ class Design:
     requirements: tuple[Requirement, ...]
     growth: str = ""
     also: tuple[float, ...] = ()
+
+    def __repr__(self) -> str:
+        """One line: what is needed for what was asked."""
+        wanted = f"{self.quantity} = {self.wanted:g} of n = {self.length}"
+        return f"Design({self.kernel}: {wanted} needs {self.parameter} = {self.value:.6g})"
+
+    def _repr_html_(self) -> str:
+        """The parameter at this length and at others."""
+        rows = [
+            (one.length, "out of reach" if one.value is None else one.value, one.low, one.high)
+            for one in (Requirement(self.length, self.value, *self._ends), *self.requirements)
+        ]
+        head = ("n", self.parameter, f"least {self.quantity}", f"most {self.quantity}")
+        return display.table(head, rows, f"{self!r}. {self.growth}".rstrip())
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        return self.reach.low, self.reach.high
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """The parameter, and the least and the most of the quantity, at the other lengths."""
+        import pandas
+
+        return pandas.DataFrame([asdict(one) for one in self.requirements])
 
     @property
     def kernel(self) -> str:

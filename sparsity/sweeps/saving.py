@@ -63,8 +63,9 @@ def save(dataset: xarray.Dataset, path: str | os.PathLike[str]) -> Path:
         return place
     with replacing(place) as part:
         if place.suffix.lower() == ".csv":
-            table = dataset.to_dataframe().reset_index()
-            names = [str(name) for name in dataset.coords]
+            # Of one cell there is no dimension to make rows of.
+            table = (dataset if dataset.sizes else dataset.expand_dims("cell")).to_dataframe()
+            table, names = table.reset_index(), [str(name) for name in dataset.coords]
             table[[*names, *map(str, dataset.data_vars)]].to_csv(part, index=False)
         else:
             dataset.to_netcdf(part, engine="h5netcdf")
