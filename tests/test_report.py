@@ -379,7 +379,7 @@ def test_numbers_are_tables():
 
 def test_a_run_is_read_back_as_it_was():
     path = FIGURES / "crosscheck.json"
-    found = saved.crosscheck(path)
+    found = saved.crosscheck(json.loads(path.read_text("utf-8")))
     cells = [asdict(cell) for cell in (*found.cells, *found.exact)]
     assert len(cells) > 300
     assert json_text(found.summary() | {"cells": cells}) == path.read_text("utf-8")
@@ -390,10 +390,42 @@ def test_a_run_is_read_back_as_it_was():
 def test_a_page_without_its_files_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"relu2\.svg.*sparsity reproduce"):
         saved.page(tmp_path)
-    (tmp_path / "crosscheck.json").write_text("{")
-    with pytest.raises(InputError, match="is no JSON"):
-        saved.crosscheck(tmp_path / "crosscheck.json")
-    assert [p.name for p in tmp_path.iterdir()] == ["crosscheck.json"]
+    assert not list(tmp_path.iterdir())
+
+
+def damaged(folder, name, change):
+    """A run of which one file is another."""
+    folder.mkdir()
+    for path in FIGURES.iterdir():
+        (folder / path.name).symlink_to(path)
+    (folder / name).unlink()
+    content = change((FIGURES / name).read_text("utf-8"))
+    if content is not None:
+        (folder / name).write_text(content, "utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("claims.json", lambda text: None, "cannot be read"),
+        ("claims.json", lambda text: "{", "is not JSON"),
+        ("claims.json", lambda text: "[]", "not of one whole run"),
+        ("claims.json", lambda text: json_text(json.loads(text)[1:]), "not of one whole run"),
+        ("crosscheck.json", lambda text: "{}", "KeyError"),
+        ("crosscheck.json", lambda text: "[]", "TypeError"),
+        ("environment.json", lambda text: "[]", "TypeError"),
+        ("environment.json", lambda text: text.replace('"0"', '"5"'), "not of one whole run"),
+        ("index.html", lambda text: "Not finished: run it\n", "did not finish"),
+    ],
+)
+def test_a_page_of_a_run_that_is_not_whole_is_refused(tmp_path, name, change, said):
+    folder = damaged(tmp_path / "run", name, change)
+    before = (folder / "index.html").read_bytes()
+    with pytest.raises(InputError, match=said) as error:
+        saved.page(folder)
+    assert "\n" not in str(error.value)
+    assert (folder / "index.html").read_bytes() == before
 
 
 def test_write_is_whole_or_not_at_all(tmp_path):

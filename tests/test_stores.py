@@ -2,15 +2,18 @@
 
 import copy
 import errno
+import functools
 import hashlib
 import itertools
 import json
 import os
 import pickle
 import random
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent import futures
 from dataclasses import replace
@@ -527,3 +530,51 @@ def test_a_full_tmpfs_is_one_line_and_a_larger_one_goes_on(tmp_path, workers):
         assert files(small / "s") == files(tmp_path / "whole")
     finally:
         subprocess.run(["umount", str(small)], check=True)
+
+
+def at_once(*works):
+    """What works gave that began at the same moment: values or errors."""
+    barrier = threading.Barrier(len(works))
+
+    def begun(work):
+        barrier.wait()
+        try:
+            return work()
+        except InputError as error:
+            return error
+
+    with futures.ThreadPoolExecutor(len(works)) as pool:
+        return [future.result() for future in [pool.submit(begun, work) for work in works]]
+
+
+PLANE = {"beta": [0.5, 1.0], "gamma": [1.0, 2.0]}
+
+
+def test_two_that_begin_one_store_at_once_both_end(tmp_path):
+    whole = sweep("relu2", **PLANE)
+    for number in range(6):
+        work = functools.partial(sweep, "relu2", **PLANE, store=tmp_path / str(number))
+        for found in at_once(work, work):
+            xarray.testing.assert_identical(found.load(), whole)
+
+
+def test_of_two_requests_in_one_new_store_one_is_refused(tmp_path):
+    whole = {kernel: sweep(kernel, **PLANE) for kernel in ("relu2", "identity")}
+    for number in range(6):
+        works = [functools.partial(sweep, k, **PLANE, store=tmp_path / str(number)) for k in whole]
+        found = at_once(*works)
+        refused = [isinstance(each, InputError) for each in found]
+        assert sum(refused) == 1, found
+        assert "holds another sweep" in str(found[refused.index(True)])
+        kernel = [*whole][refused.index(False)]
+        xarray.testing.assert_identical(found[refused.index(False)].load(), whole[kernel])
+
+
+@pytest.mark.parametrize("lost", ["beta", "beta/c/0"])
+def test_a_lost_coordinate_is_written_again(tmp_path, lost):
+    whole = sweep("relu2", **PLANE, store=tmp_path / "s").load()
+    place = tmp_path / "s" / lost
+    assert place.exists()
+    shutil.rmtree(place) if place.is_dir() else place.unlink()
+    again = sweep("relu2", **PLANE, store=tmp_path / "s")
+    xarray.testing.assert_identical(again.load(), whole)

@@ -93,7 +93,8 @@ def _roots(medians: np.ndarray) -> np.ndarray:
     distance = np.where(crosses, np.abs(root), np.inf)
     best = np.take_along_axis(root, distance.argmin(0)[None], 0)[0]
     closest = _LOG_KAPPA[np.abs(np.nan_to_num(medians, nan=np.inf)).argmin(0)]
-    return np.where(crosses.any(0), best, closest)
+    found = np.where(crosses.any(0), best, closest)
+    return np.where(np.isnan(medians).all(0), np.nan, found)  # without a row
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ def fit_kappa(data: xarray.Dataset, *, resamples: int = 30, seed: int = 0) -> He
     if len(texts) > 1:
         draws = rng.integers(0, len(texts), (resamples, len(texts)))
         drawn = [_fit(grid, np.concatenate([texts[i] for i in draw])) for draw in draws]
-        stderr = kappa * np.std(drawn, axis=0, ddof=1)
+        stderr = kappa * np.nanstd(drawn, axis=0, ddof=1)
     return HeadConstants(kappa, stderr, count, len(texts), resamples, seed)
 
 

@@ -127,7 +127,7 @@ def reproduce(
     check_seed(seed)
     out, started = folder(out), time.perf_counter()
     # Refused now rather than after the work.
-    write(out / "index.html", "Not finished: run `sparsity reproduce` to the end.\n")
+    write(out / "index.html", f"{saved.UNFINISHED}: run `sparsity reproduce` to the end.\n")
     works = (
         lambda step: figures.write_all(out, seed=seed, executor=executor, progress=step),
         lambda step: verify(seed=seed, executor=executor, progress=step),

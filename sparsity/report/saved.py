@@ -8,13 +8,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from sparsity import figures, report
+from sparsity import figures, ledger, report
 from sparsity.errors import InputError
 from sparsity.figures import Plate
 from sparsity.output import write
 from sparsity.results import Estimate
 from sparsity.verification.outcome import Cell, CrossCheck, ExactCell
 
+UNFINISHED = "Not finished"  # how index.html begins while a run is under way
 CROSSCHECK, CLAIMS, ENVIRONMENT = "crosscheck.json", "claims.json", "environment.json"
 
 
@@ -27,10 +28,11 @@ def _read(path: Path) -> bytes:
 
 
 def _json(path: Path) -> Any:
+    text = _read(path)
     try:
-        return json.loads(_read(path))
+        return json.loads(text)
     except ValueError as error:
-        fix = "is no JSON; `sparsity reproduce` writes it anew"
+        fix = "is not JSON; run `sparsity reproduce` to write it again"
         raise InputError("out", path, fix) from error
 
 
@@ -46,9 +48,8 @@ def _cell(record: dict[str, Any]) -> Cell | ExactCell:
     return Cell(**told)
 
 
-def crosscheck(path: Path) -> CrossCheck:
-    """The outcome of `verify` from its file."""
-    found = _json(path)
+def crosscheck(found: dict[str, Any]) -> CrossCheck:
+    """The outcome of `verify` from its record."""
     cells = [_cell(record) for record in found["cells"]]
     return CrossCheck(
         agree=found["agree"],
@@ -85,11 +86,28 @@ def page(folder: str | os.PathLike[str]) -> Path:
         InputError: one of the files is not there, or cannot be read.
     """
     home = Path(folder)
-    text = report.render(
+    last = home / "index.html"
+    if last.exists() and last.read_bytes().startswith(UNFINISHED.encode()):
+        fix = "its last run did not finish; run `sparsity reproduce` to the end"
+        raise InputError("out", home, fix)
+    drawn, check, records, meta = (
         plates(home),
-        crosscheck(home / CROSSCHECK),
+        _json(home / CROSSCHECK),
         _json(home / CLAIMS),
         _json(home / ENVIRONMENT),
     )
+    try:
+        told, seed = crosscheck(check), str(meta["seed"])
+        judged = [record["key"] for record in records]
+        whole = told.cells and told.exact and seed == str(told.seed)
+        if not whole or judged != [claim.key for claim in ledger.ALL]:
+            fix = "its files are not of one whole run of this version; run `sparsity reproduce`"
+            raise InputError("out", home, fix)
+        text = report.render(drawn, told, records, meta)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, InputError):
+            raise
+        fix = f"its files cannot be used ({type(error).__name__}); run `sparsity reproduce`"
+        raise InputError("out", home, fix) from error
     write(home / "index.html", text)
     return home / "index.html"

@@ -51,8 +51,10 @@ class Blocks:
         except (OSError, ValueError):
             mark = None
         try:
-            if mark is not None and _hash(self._stored(mark["variables"], block)) == mark["sha256"]:
-                return True
+            if mark is not None:
+                same = _hash(self._stored(mark["variables"], block)) == mark["sha256"]
+                if same and isinstance(mark["method"], str):
+                    return True
         except Exception:  # noqa: BLE001 # whatever a damaged file makes of itself
             pass
         text = f"store {self.path}: {self._mark(block).stem} is damaged; it is computed again"

@@ -107,18 +107,24 @@ def _computed(
         for block in (block for own in todo for block in own):
             yield block, _each(task([block]))[0]
         return
-    # Of every part first two blocks, brought back: their arrays are made here, and the second,
-    # for which nothing is compiled any more, says what a block costs.
+    # Of every part first two blocks, each a task of its own and brought back: their arrays are made
+    # here, and the quicker says what a block costs.
     begun = [own for own in todo if own]
-    tasks = [task(own[:2]) for own in begun]
+    parts = [i for i, own in enumerate(begun) for _ in own[:2]]
+    tasks = [task([block]) for own in begun for block in own[:2]]
+    costs: list[list[float]] = [[] for _ in begun]
     for index, value, error, _ in completed(_each, tasks, executor):
         own = [block for block, _ in tasks[index].blocks]
         each = value if error is None else [Done(None, error, 0.0)] * len(own)
         yield from zip(own, each, strict=True)
-        if index < len(begun):
-            rest = begun[index][2:]
-            size = _together(min(one.seconds for one in each), len(rest), executor)
-            tasks += [task(rest[i : i + size], token) for i in range(0, len(rest), size)]
+        if index >= len(parts):
+            continue
+        i = parts[index]
+        costs[i].append(each[0].seconds)
+        if len(costs[i]) == len(begun[i][:2]):
+            rest = begun[i][2:]
+            size = _together(min(costs[i]), len(rest), executor)
+            tasks += [task(rest[k : k + size], token) for k in range(0, len(rest), size)]
 
 
 def _together(seconds: float, count: int, executor: Submits) -> int:

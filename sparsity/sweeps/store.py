@@ -108,9 +108,11 @@ class Store(Blocks):
             raise InputError("store", "", "give a folder")
         self.path = Path(path)
         with told(self.path):
-            self._claim(description(request))
-            if not (self.path / MANIFEST / READY).exists():
-                self._begin()
+            folder(self.path, "store")
+            with _alone(self.path):  # of two runs that start at once the second finds the first's
+                self._claim(description(request))
+                if not (self.path / MANIFEST / READY).exists() or not self._whole():
+                    self._begin()
             super().__init__(self.path, tuple(part.name for part in parts), self._opened())
 
     def _claim(self, asked: dict[str, Any]) -> None:
@@ -139,6 +141,17 @@ class Store(Blocks):
             self._zarr.open_group(group, mode="a", zarr_format=3)
         empty.to_zarr(self.path, mode="a", zarr_format=3, consolidated=False)
         write(self.path / MANIFEST / READY, json_text(True))
+
+    def _whole(self) -> bool:
+        """Whether the coordinates are those of the request: no mark speaks of them."""
+        root, empty = self._opened(), self._label({}, {})
+        try:
+            return all(
+                np.array_equal(np.asarray(root[str(name)][...]), values.to_numpy())
+                for name, values in empty.coords.items()
+            )
+        except Exception:  # noqa: BLE001  Zarr and its codecs have errors of many kinds
+            return False
 
     def _opened(self) -> Any:
         """The group; whatever a damaged file of its own makes of itself, in one line."""
@@ -221,6 +234,21 @@ class Store(Blocks):
                 names += mark["variables"]
             self._root.attrs.put(dict(label({}, methods).attrs))
         return xarray.open_zarr(self.path, chunks=None, consolidated=False)[names]
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """While no other run is here; where folders cannot be locked, at once."""
+    if fcntl is None:
+        yield
+        return
+    place = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(place, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(place)
 
 
 @contextmanager
