@@ -17,7 +17,7 @@ from sparsity.measurement.corpus import Corpus, measure_corpus
 from sparsity.measurement.heads import measure_heads
 from sparsity.measurement.labels import save
 from sparsity.measurement.runs import measure_model
-from sparsity.measurement.texts import texts_of
+from sparsity.measurement.texts import Cut, texts_of, windows
 from sparsity.models import Checkpoint
 from sparsity.report.measured.files import inputs, kept_parts
 from sparsity.report.measured.writing import LEAST, write_report
@@ -185,9 +185,11 @@ def run(
         raise InputError("tokens", tokens, fix)
     asked.names(of)
     opened, paths = inputs(model, texts, out, report_to)
-    if head_law and len(paths) < 2:
-        fix = "is fitted on some texts and judged on others; give two or more"
-        raise InputError("head_law", f"on {len(paths)} text", fix)
+    if head_law:
+        found, _ = windows(opened, paths, Cut(tokens, offset, bos=(bool(bos),)))
+        if len(found) < 2:  # one window a text
+            fix = f"is fitted on some texts and judged on others; give two of {tokens} tokens"
+            raise InputError("head_law", f"on {len(found)} text", fix)
     both = report_to is not None and opened.config.bos is not None
     with kept_parts(Path(out)) as parts:
         data = measure_model(
