@@ -109,6 +109,7 @@ if count > 1:
 """
 
 
+@pytest.mark.slow  # three processes compile every sampler
 def test_one_cell_over_two_processes_of_jax_distributed():
     def run(count):
         with socket.socket() as free:
