@@ -87,6 +87,14 @@ def test_any_number_of_a_row_is_an_abscissa(row, x, values, name):
     assert len(set(drawn.theory)) == 3  # it does move the curve
 
 
+@pytest.mark.parametrize("of", ["max_weight", "top_k_mass:4"])
+def test_a_quantity_without_an_integral_has_its_law_along_a_parameter(of):
+    drawn = chart("exp", "gamma", of=of, length=16, gamma=[0.5, 2.0]).drawn[0].exact.theory
+    law = [float(sparsity.exact("exp", gamma=g, length=16, of=of).value) for g in (0.5, 2.0)]
+    assert drawn == pytest.approx(law, rel=1e-12)
+    assert drawn[0] != pytest.approx(drawn[1], rel=1e-3)
+
+
 def test_several_values_and_kernels_are_several_curves_that_differ_in_look():
     made = chart(["exp", "relu2", "identity"], gamma=[1, 2], length=LENGTHS)
     labels = [curve.exact.label for curve in made.drawn]

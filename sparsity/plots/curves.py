@@ -67,7 +67,8 @@ def law(curve: Asked, quantity: Quantity, x: str, values: np.ndarray) -> np.ndar
         return np.full(values.shape, np.nan)
     if x == LENGTH.name:
         return np.asarray(exact(row, length=values, of=quantity).value)
-    if curve.fast and row.kernel.law is Law.SCORE and not quantity.sinks:
+    shared = quantity.integral is not None and not quantity.sinks  # one set of nodes for all
+    if curve.fast and row.kernel.law is Law.SCORE and shared:
         grids = {k: np.array([v], float) for k, v in row.params.items()} | {x: values}
         return exact_grid(row.function, grids, np.array([n]), quantity).value.ravel()
     found = [exact(at(row, x, v), length=n, of=quantity).value for v in values.tolist()]
