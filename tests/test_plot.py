@@ -192,6 +192,18 @@ def test_axes_of_ones_own_are_used_and_settings_are_left():
         ("exp", {"gamma": 1, "montecarlo": "yes"}, "montecarlo"),
         ("exp", {"gamma": list(range(1, 30))}, "curves"),
         ("exp", {"gamma": 1, "length": [2, 4], "labels": "ab"}, "labels"),
+        ("exp", {"gamma": 1, "length": [2, 4], "labels": 3}, "labels"),
+        ("exp", {"gamma": 1, "x": ["length"]}, "x"),
+        ("exp", {"gamma": 1, "x": "of"}, "x"),
+        ("nonnegative", {"ratio": 1, "dim": 4, "x": "query"}, "x"),
+        ("exp", {"x": "gamma", "gamma": [1, np.inf], "length": 8}, "gamma"),
+        ("exp", {"x": "gamma", "gamma": [1, np.nan], "length": 8}, "gamma"),
+        ("exp", {"x": "gamma", "gamma": [1, "x"], "length": 8}, "gamma"),
+        ("exp", {"gamma": 1, "length": {}}, "length"),
+        ("exp", {"gamma": 1, "length": [[1], [2, 3]]}, "length"),
+        ("exp", {"gamma": 1, "length": 3 + 1j}, "length"),
+        ("exp", {"gamma": 1, "montecarlo": ["a"]}, "montecarlo"),
+        (Row("exp", gamma=1, steps=(Window(8),)), {"x": "window", "window": ["a"]}, "window"),
     ],
 )
 def test_mistakes_name_the_argument(what, given, argument):
@@ -199,6 +211,34 @@ def test_mistakes_name_the_argument(what, given, argument):
         chart(what, **given)
     assert caught.value.argument == argument
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "argument"),
+    [
+        ({"x": "query"}, "x"),
+        ({"x": ["gamma"]}, "x"),
+        ({"beta": "x"}, "beta"),
+        ({"beta": np.nan}, "beta"),
+        ({"beta": 0.25}, "beta"),  # the nearest would be the curve of another bias
+        ({"length": object()}, "length"),
+    ],
+)
+def test_a_dataset_is_drawn_on_its_own_grid(given, argument):
+    data = sparsity.sweep("exp", beta=[0.1, 0.3], gamma=[1.0, 2.0], length=[4, 8], of="n_eff")
+    with pytest.raises(InputError) as caught:
+        chart(data, **{"x": "gamma"} | given)
+    assert caught.value.argument == argument
+    (found,) = chart(data, "gamma", beta=0.1 + 0.2, length=8).drawn  # 0.30000000000000004
+    own = data["n_eff"].sel(beta=0.3, length=8)
+    np.testing.assert_array_equal(found.exact.theory, own)
+
+
+def test_a_title_and_labels_are_no_formulas(tmp_path):
+    wrong = r"$\frac$"
+    ax = sparsity.plot("exp", gamma=[1, 2], length=LENGTHS, title=wrong, labels=[wrong, wrong * 9])
+    ax.figure.savefig(tmp_path / "f.svg")
+    assert wrong in [text.get_text() for text in ax.figure.texts]
 
 
 def command(*arguments):
@@ -224,6 +264,13 @@ def test_the_command_refuses_another_suffix_before_it_computes(tmp_path):
         command("plot", "exp", "--gamma", "2", "--out", str(tmp_path / "f.jpg"))
     assert caught.value.argument == "out"
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("x", ["of", "x", "what", "title", "progress", "query"])
+def test_the_command_refuses_an_axis_that_is_no_parameter(x, tmp_path):
+    with pytest.raises(InputError) as caught:
+        command("plot", "exp", "--x", x, "--along", "1,2", "--out", str(tmp_path / "f.svg"))
+    assert caught.value.argument == "x"
 
 
 def test_importing_sparsity_loads_no_matplotlib():

@@ -117,12 +117,15 @@ def plot(
     for path in (out, data):
         refuse_unwritable(path)
     given = common.given(options)
-    if along is not None:
-        given[x] = along
     from sparsity.figures import plotting
     from sparsity.figures.series import tidy
-    from sparsity.plots import chart
+    from sparsity.plots import asked, chart
     from sparsity.plots.drawing import SIZE
+
+    rows = _rows(kernels, steps, given if along is None else {x: along} | given)
+    asked.subjects(rows, x)
+    if along is not None:
+        given[x] = along
 
     settings: dict[str, Any] = {
         "of": of,
@@ -135,7 +138,7 @@ def plot(
     if montecarlo:
         common.use_float64()
     with common.progress("curves") as report:
-        made = chart(_rows(kernels, steps, given), x, progress=report, **settings, **given)
+        made = chart(rows, x, progress=report, **settings, **given)
     series = [each for curve in made.drawn for each in curve.series]
     words = made.words
 

@@ -122,8 +122,9 @@ def render(
 def headline(figure: Figure, title: str, subtitle: str) -> None:
     """The finding and, under it, what is shown."""
     _, height = figure.get_size_inches()
-    figure.text(0.025, 1 - 0.16 / height, title, fontsize=13, fontweight="bold", va="top")
-    figure.text(0.025, 1 - 0.46 / height, subtitle, fontsize=10.5, color=GREY, va="top")
+    style: dict[str, Any] = {"va": "top", "parse_math": False}  # a user's own title is no formula
+    figure.text(0.025, 1 - 0.16 / height, title, fontsize=13, fontweight="bold", **style)
+    figure.text(0.025, 1 - 0.46 / height, subtitle, fontsize=10.5, color=GREY, **style)
 
 
 def axes(figure: Figure, x: str, y: str, *, right: float = 0.97) -> Axes:
@@ -240,4 +241,5 @@ def end_labels(
         leader = to_axes([(right + 2 * point, end), (right + 9 * point, height)])
         ax.plot(*leader.T, color=color, lw=0.9, transform=ax.transAxes, clip_on=False)
         x, y = to_axes((right + 12 * point, height))
-        ax.text(x, y, text, color=color, fontsize=fontsize, va="center", transform=ax.transAxes)
+        style: dict[str, Any] = {"fontsize": fontsize, "va": "center", "parse_math": False}
+        ax.text(x, y, text, color=color, transform=ax.transAxes, **style)

@@ -87,7 +87,7 @@ def plot(
     if ax is not None:
         with matplotlib.rc_context(plotting.STYLE):
             made.draw(ax)
-            ax.set_title(made.words.title, loc="left", fontsize=11)
+            ax.set_title(made.words.title, loc="left", fontsize=11, parse_math=False)
         return ax
     from matplotlib import pyplot
 

@@ -145,7 +145,7 @@ def chart(
     if labels is not None:
         found = _relabelled(found, labels)
     if title is not None:
-        found = found._replace(words=found.words._replace(title=title))
+        found = found._replace(words=found.words._replace(title=str(title)))
     return found
 
 
@@ -181,7 +181,8 @@ def _relabelled(found: Chart, labels: Sequence[str]) -> Chart:
     """
     from dataclasses import replace
 
-    if isinstance(labels, str) or len(labels) != len(found.drawn):
+    several = isinstance(labels, (Sequence, np.ndarray)) and not isinstance(labels, str)
+    if not several or len(labels) != len(found.drawn):
         raise InputError("labels", labels, f"give {len(found.drawn)} of them, one for each curve")
     drawn = []
     for curve, label in zip(found.drawn, labels, strict=True):

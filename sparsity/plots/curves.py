@@ -19,6 +19,7 @@ from sparsity.kernels.parameters import LENGTH
 from sparsity.montecarlo import Sampling, draw
 from sparsity.plots.asked import Asked, at
 from sparsity.quantities import Quantity
+from sparsity.reading import as_float64
 from sparsity.results import Estimate
 from sparsity.sweeps.variables import cell_seed
 from sparsity.theory.evaluation import evaluate
@@ -135,7 +136,8 @@ def places(montecarlo: Any, x: str, values: np.ndarray) -> np.ndarray:
     if montecarlo is False or montecarlo is None:
         return np.zeros(0)
     if np.ndim(montecarlo):
-        return np.unique(np.array(montecarlo, float))
+        fix = "give True, a number of points, or their places"
+        return np.unique(as_float64(montecarlo, "montecarlo", fix))
     count = _POINTS if montecarlo is True else montecarlo
     if not isinstance(count, (int, np.integer)) or not 1 <= count <= 1000:
         raise InputError("montecarlo", montecarlo, "give True, a number of points, or their places")

@@ -199,4 +199,7 @@ def _key(ax: Axes, drawn: Sequence[Drawn], each: bool) -> None:
         handles.append(Patch(fc=_SHADE, ec=GREY, lw=0.6, label="out of reach of any row"))
     box = {"frameon": True, "facecolor": "white", "edgecolor": "none", "framealpha": 0.85}
     color = plotting.INK if each else GREY
-    ax.legend(handles=handles, labelcolor=color, handlelength=2.6, **box).set_zorder(4)
+    legend = ax.legend(handles=handles, labelcolor=color, handlelength=2.6, **box)
+    legend.set_zorder(4)
+    for text in legend.get_texts():  # a user's own label is no formula
+        text.set_parse_math(False)
