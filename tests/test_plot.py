@@ -4,6 +4,7 @@ import csv
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import matplotlib
 import numpy as np
@@ -15,7 +16,7 @@ import sparsity
 from sparsity import Alibi, InputError, Row, SinkLogit, Window
 from sparsity.cli import cli
 from sparsity.figures import plotting
-from sparsity.plots import chart
+from sparsity.plots import chart, curves
 
 matplotlib.use("agg")
 LENGTHS = [1, 4, 16, 64]
@@ -37,6 +38,13 @@ def lines(ax, style="-"):
         for line in found
         if line.get_linestyle() == style and line.get_marker() in (None, "None", "")
     ]
+
+
+def key(ax):
+    """The words of the legend."""
+    legend = ax.get_legend()
+    assert legend is not None
+    return [text.get_text() for text in legend.get_texts()]
 
 
 def same(drawn, x, y):
@@ -121,6 +129,33 @@ def test_points_are_estimates_with_their_error_bars():
     np.testing.assert_allclose(np.diff(ends, axis=1)[:, 0], 2 * 1.959964 * curve.stderr[at])
     again = chart("exp", gamma=1, length=LENGTHS, montecarlo=[16], rel_error=0.05).drawn[0].exact
     assert again.estimate[again.sampled][0] == curve.estimate[at][1]  # a stream of its own
+
+
+def test_a_point_with_an_error_bar_in_doubt_is_hollow_and_said(monkeypatch, tmp_path, capsys):
+    drawn = curves.draw
+
+    def doubtful(row, sampling, *, length, of):
+        found = drawn(row, sampling, length=length, of=of)
+        return replace(found, warning="few heavy draws" if length == 16 else None)
+
+    monkeypatch.setattr(curves, "draw", doubtful)
+    made = chart("exp", gamma=1, length=LENGTHS, montecarlo=[4, 16], rel_error=0.1)
+    assert list(made.drawn[0].exact.doubted) == [False, False, True, False]
+    ax = Figure().add_subplot()
+    made.draw(ax)
+    (bars,) = ax.containers
+    assert list(bars.lines[0].get_xdata()) == [4]  # no bar that cannot be believed
+    (hollow,) = [line for line in ax.get_lines() if line.get_markerfacecolor() == "white"]
+    assert list(hollow.get_xdata()) == [16]
+    words = key(ax)
+    assert words[-3:-1] == ["Monte Carlo ± 95 %", "Monte Carlo, error in doubt"]
+    monkeypatch.setattr("sparsity.cli.common.use_float64", lambda: None)
+    given = ("--gamma", "1", "--length", "16", "--rel-error", "0.1", "--montecarlo")
+    command("plot", "exp", *given, "--out", str(tmp_path / "f.svg"))
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said == "sparsity: warning: Monte Carlo of exp at length = 16: few heavy draws"
+    (row, *_) = csv.DictReader((tmp_path / "f.csv").read_text().splitlines())
+    assert row["warning"] == "few heavy draws"
 
 
 @pytest.mark.parametrize(("of", "power"), [("S", -0.5), ("n_eff", 0.0)])

@@ -43,6 +43,16 @@ def _rows(kernels: tuple[str, ...], steps: tuple[str, ...], given: dict[str, Any
     return rows
 
 
+def _warn(series: list[Any], x: str) -> None:
+    """Say on stderr, in one line, which error bars cannot be trusted."""
+    found = [(each, *doubt) for each in series for doubt in each.doubts.items()]
+    if found:
+        first, place, why = found[0]
+        more = f" (and {len(found) - 1} more, see the CSV)" if len(found) > 1 else ""
+        said = f"sparsity: warning: Monte Carlo of {first.label} at {x} = {place:g}: {why}{more}"
+        click.echo(said, err=True)
+
+
 @click.command(
     cls=pages.Command,
     examples=(
@@ -147,7 +157,8 @@ def plot(
 
     files = plotting.render(draw, series, words.title, words.subtitle, SIZE, (suffix,))
     write(out, files[suffix])
-    write(data, tidy(series))
+    write(data, tidy(series, doubts=True))
+    _warn(series, x)
     if as_json:
         common.print_json(
             {

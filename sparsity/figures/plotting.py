@@ -160,10 +160,13 @@ def calm(ax: Axes) -> Axes:
 def curve(
     ax: Axes, series: Series, look: Look, *, line: bool = True, points: bool = True, **style: Any
 ) -> None:
-    """Theory as a line, estimates as points with 95 % error bars."""
+    """Theory as a line, estimates as points with 95 % error bars; hollow, without one, in doubt."""
     if line:
         ax.plot(series.x, series.theory, color=look.color, linestyle=look.dash, **style)
-    at = series.sampled
+    doubted = series.doubted
+    if points and doubted.any():
+        ax.plot(series.x[doubted], series.estimate[doubted], zorder=3, **hollow(look))
+    at = series.sampled & ~doubted
     if points and at.any():
         ax.errorbar(
             series.x[at],
@@ -185,6 +188,12 @@ def _marker(look: Look) -> dict[str, Any]:
         "markeredgecolor": look.color if look.marker == "|" else "white",
         "markeredgewidth": 1.8 if look.marker == "|" else 0.7,
     }
+
+
+def hollow(look: Look) -> dict[str, Any]:
+    """The marker of an estimate with an error bar that cannot be trusted."""
+    edge = {"markerfacecolor": "white", "markeredgecolor": look.color, "markeredgewidth": 1.4}
+    return _marker(look) | edge
 
 
 def key(

@@ -248,4 +248,6 @@ def _with_points(curve: Drawn, place: np.ndarray, drawn: Sequence[Estimate]) -> 
     for i, found in zip(index, drawn, strict=True):
         for name, of in columns.items():
             filled[name][i] = getattr(found, of)
-    return replace(curve, exact=replace(line, **filled, method=drawn[0].method))
+    pairs = zip(place.tolist(), drawn, strict=True)
+    doubts = {x: found.warning for x, found in pairs if found.warning is not None}
+    return replace(curve, exact=replace(line, **filled, method=drawn[0].method, doubts=doubts))

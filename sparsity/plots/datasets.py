@@ -137,6 +137,9 @@ def _one(
         names = (f"{name}_mc", *(f"{each}{tag}" for each in _COLUMNS[1:]))
         columns = {c: np.asarray(here[n].values) for c, n in zip(_COLUMNS, names, strict=True)}
         line = replace(line, **columns, method=str(here.attrs.get(f"method{tag}", "")))
+        if f"trusted{tag}" in here:
+            doubted = at[~np.asarray(here[f"trusted{tag}"].values, bool)]
+            line = replace(line, doubts=dict.fromkeys(doubted.tolist(), "not trusted"))
     long_rows = ("length" not in here.coords and name == "S") or name == "S_limit"
     of_long = here[name] if long_rows else _limit(here, name) if limit else None
     long = None

@@ -191,9 +191,12 @@ def _key(ax: Axes, drawn: Sequence[Drawn], each: bool) -> None:
         handles.append(Line2D([], [], color=color, label=said))
     if any(curve.limit is not None for curve in drawn):
         handles.append(Line2D([], [], color=color, lw=1.3, ls=_LIMIT, label="limit of long rows"))
-    if any(curve.exact.sampled.any() for curve in drawn):
+    if any((curve.exact.sampled & ~curve.exact.doubted).any() for curve in drawn):
         style = {"color": color, "marker": "o", "ls": "none", **size}
         handles.append(Line2D([], [], label="Monte Carlo ± 95 %", **style))
+    if any(curve.exact.doubted.any() for curve in drawn):
+        style = plotting.hollow(Look(color, "-", "o"))
+        handles.append(Line2D([], [], label="Monte Carlo, error in doubt", **style))
     floor = _lowest(drawn)
     if floor is not None and (floor > ax.get_ylim()[0]).any():
         handles.append(Patch(fc=_SHADE, ec=GREY, lw=0.6, label="out of reach of any row"))
