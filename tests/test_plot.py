@@ -131,6 +131,19 @@ def test_points_are_estimates_with_their_error_bars():
     assert again.estimate[again.sampled][0] == curve.estimate[at][1]  # a stream of its own
 
 
+def test_points_are_drawn_alone_where_the_exact_law_is_refused():
+    row = Row("exp", gamma=1, steps=(Alibi(0.1),))
+    with pytest.raises(InputError, match="rows of one law"):
+        chart(row, of="max_weight", length=[4, 8])
+    made = chart(row, of="max_weight", length=[4, 8], montecarlo=[4], rel_error=0.1)
+    curve = made.drawn[0].exact
+    assert np.isnan(curve.theory).all()
+    assert list(curve.sampled) == [True, False]
+    ax = Figure().add_subplot()
+    made.draw(ax)
+    assert key(ax) == ["Monte Carlo ± 95 %"]
+
+
 def test_a_point_with_an_error_bar_in_doubt_is_hollow_and_said(monkeypatch, tmp_path, capsys):
     drawn = curves.draw
 

@@ -219,10 +219,25 @@ def theory(
     label: str,
     limits: bool,
 ) -> Drawn:
-    """The exact law and the limit of one curve, also where it is sampled."""
+    """The exact law and the limit of one curve, also where it is sampled.
+
+    Raises:
+        InputError: a law is refused or not known, and there are no points to draw without it.
+    """
     at_all = np.unique(np.concatenate([values, place]))
-    of_rows = law(curve, quantity, x, at_all)
-    of_long = limit(curve, quantity, x, at_all) if limits or np.isnan(of_rows).all() else None
+    of_rows = np.full(at_all.shape, np.nan)
+    of_long = None
+    try:
+        of_rows = law(curve, quantity, x, at_all)
+    except InputError:
+        if not len(place):
+            raise
+    try:
+        if limits or np.isnan(of_rows).all():
+            of_long = limit(curve, quantity, x, at_all)
+    except InputError:
+        if not len(place):
+            raise
     if np.isnan(of_rows).all() and of_long is None and not len(place):
         n = "" if curve.length is not None or x == LENGTH.name else " without a length"
         fix = f"{curve.row.kernel.name} has no formula for it{n}; give montecarlo=True or a length"

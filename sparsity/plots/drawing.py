@@ -134,6 +134,8 @@ def _heights(drawn: Sequence[Drawn]) -> tuple[float, float, bool]:
     shown += [c.limit.theory for c in drawn if c.limit and np.isnan(c.exact.theory).all()]
     values = np.concatenate(shown)
     values = values[np.isfinite(values)]
+    if not len(values):
+        return 0.0, 1.0, False
     low, high = float(values.min()), float(values.max())
     lower = _lowest(drawn)
     ground = low if lower is None else min(low, float(lower.min()))
