@@ -13,10 +13,10 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 import sparsity
-from sparsity import Alibi, InputError, Row, SinkLogit, Window
+from sparsity import Alibi, InputError, QKNorm, Row, SinkLogit, Window
 from sparsity.cli import cli
 from sparsity.figures import plotting
-from sparsity.plots import chart, curves
+from sparsity.plots import asked, chart, curves
 
 matplotlib.use("agg")
 LENGTHS = [1, 4, 16, 64]
@@ -101,6 +101,12 @@ def test_a_quantity_without_an_integral_has_its_law_along_a_parameter(of):
     law = [float(sparsity.exact("exp", gamma=g, length=16, of=of).value) for g in (0.5, 2.0)]
     assert drawn == pytest.approx(law, rel=1e-12)
     assert drawn[0] != pytest.approx(drawn[1], rel=1e-3)
+
+
+def test_the_default_values_are_in_the_domain_of_the_step():
+    row = Row("exp", gamma=1, steps=(QKNorm(8),))
+    _, values = asked.asked(row, "dim", {"length": 8})
+    assert values[0] == 2  # a sphere needs two dimensions; the control starts at one
 
 
 def test_several_values_and_kernels_are_several_curves_that_differ_in_look():

@@ -69,7 +69,7 @@ def takes(row: Row | Kernel | RowMap) -> list[str]:
         found.append(LENGTH.name)
     for step in steps:
         law = next((law for law in rowlaws.ALL if law.name == step.name), None)
-        found += law.controls if law else _names(step)
+        found += law.controls if law and law.name != "rope" else () if law else _names(step)
     return found
 
 
@@ -277,7 +277,18 @@ def _default(curves: Sequence[Asked], x: str) -> np.ndarray:
     known = control(curves, x)
     if known is None:
         raise InputError(x, None, "give its values, such as 0.1:10:25:log")
-    return known.spread(known.start, _POINTS[0] if fast else _POINTS[1])
+    spread = known.spread(known.start, _POINTS[0] if fast else _POINTS[1])
+    return np.array([value for value in spread if _admitted(curves, x, value)])
+
+
+def _admitted(curves: Sequence[Asked], x: str, value: float) -> bool:
+    """Whether every curve's own domain has the value; a step's may be less than its control's."""
+    try:
+        for curve in curves:
+            at(curve.row, x, value)
+    except InputError:
+        return False
+    return True
 
 
 def axis_label(curves: Sequence[Asked], x: str) -> str:
