@@ -320,6 +320,27 @@ def test_the_command_refuses_another_suffix_before_it_computes(tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
+def test_the_command_overwrites_its_own_table_only(tmp_path):
+    data = tmp_path / "f.csv"
+    given = ("plot", "exp", "--gamma", "2", "--length", "1,8", "--out", str(tmp_path / "f.svg"))
+    data.write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match="another table") as caught:
+        command(*given)
+    assert caught.value.argument == "out"
+    assert [each.name for each in tmp_path.iterdir()] == ["f.csv"]
+    data.unlink()
+    command(*given)
+    command(*given)  # its own
+    assert data.read_text().startswith("series,x,theory,")
+
+
+def test_the_command_refuses_two_grids_of_one_axis(tmp_path):
+    given = ("--gamma", "2", "--length", "5", "--along", "1,2", "--out", str(tmp_path / "f.svg"))
+    with pytest.raises(InputError, match="--length") as caught:
+        command("plot", "exp", *given)
+    assert caught.value.argument == "along"
+
+
 @pytest.mark.parametrize("x", ["of", "x", "what", "title", "progress", "query"])
 def test_the_command_refuses_an_axis_that_is_no_parameter(x, tmp_path):
     with pytest.raises(InputError) as caught:

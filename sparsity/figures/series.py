@@ -14,6 +14,7 @@ from sparsity.output import csv_text
 if TYPE_CHECKING:
     import xarray
 
+HEADER = "series,x,theory,"  # how a table of curves begins
 _COLUMNS = ("x", "theory", "log", "estimate", "stderr", "samples", "seed")
 
 
