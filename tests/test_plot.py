@@ -276,6 +276,12 @@ def test_mistakes_name_the_argument(what, given, argument):
         ({"beta": np.nan}, "beta"),
         ({"beta": 0.25}, "beta"),  # the nearest would be the curve of another bias
         ({"length": object()}, "length"),
+        ({"montecarlo": True}, "montecarlo"),
+        ({"montecarlo": [1.0]}, "montecarlo"),
+        ({"seed": 1}, "seed"),
+        ({"rel_error": 0.1}, "rel_error"),
+        ({"max_samples": 1e5}, "max_samples"),
+        ({"dtype": "float32"}, "dtype"),
     ],
 )
 def test_a_dataset_is_drawn_on_its_own_grid(given, argument):
@@ -286,6 +292,28 @@ def test_a_dataset_is_drawn_on_its_own_grid(given, argument):
     (found,) = chart(data, "gamma", beta=0.1 + 0.2, length=8).drawn  # 0.30000000000000004
     own = data["n_eff"].sel(beta=0.3, length=8)
     np.testing.assert_array_equal(found.exact.theory, own)
+
+
+def test_axes_of_ones_own_say_what_is_held_fixed_unless_titled():
+    ax = Figure().add_subplot()
+    sparsity.plot("exp", gamma=2, length=LENGTHS, ax=ax)
+    assert ax.get_title(loc="left").splitlines()[1:] == ["a = exp(s), β = 0, γ = 2"]
+    sparsity.plot("exp", gamma=2, length=LENGTHS, ax=ax, title="mine")
+    assert ax.get_title(loc="left") == "mine"
+
+
+@pytest.mark.parametrize(
+    ("gamma", "length", "scale"),
+    [(4, [1, 100, 10_000], "linear"), (3.5, [1, 100, 10_000], "log")],
+)
+def test_the_key_names_the_limit_where_it_is_in_sight(gamma, length, scale):
+    assert "limit of long rows" in key(sparsity.plot("exp", gamma=1, length=length))
+    ax = sparsity.plot("exp", gamma=gamma, length=length)
+    assert ax.get_yscale() == scale
+    low, high = ax.get_ylim()
+    long = lines(ax, "--")[0][1]
+    assert long.max() < (low if scale == "log" else 0.005 * high)
+    assert "limit of long rows" not in key(ax)
 
 
 def test_a_title_and_labels_are_no_formulas(tmp_path):

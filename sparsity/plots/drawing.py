@@ -19,11 +19,14 @@ from sparsity.plots.curves import Drawn
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from sparsity.figures.series import Series
+
 SIZE = (7.2, 4.6)  # inches, as the figures
 _SHADE = "#eceef1"
 _LIMIT = (0, (5, 3))  # dashes
 _LONGEST = 26  # characters of a label that stands at the end of its curve
 _DEEP = 1e6  # ratio that an ordinate shows, at most
+_HIDDEN = 0.005  # of the height: a line so low lies on the axis
 _WIDE = 20.0  # ratio of largest to smallest from which an axis is logarithmic
 
 
@@ -177,6 +180,15 @@ def _end(curve: Drawn, look: Look) -> tuple[float, str, str]:
     return float(curve.exact.estimate[at]), curve.exact.label, look.color
 
 
+def _in_sight(line: Series | None, ax: Axes) -> bool:
+    """Whether a line comes into the axes, above what the lower one hides."""
+    if line is None:
+        return False
+    at = np.isfinite(line.theory)
+    inside = (ax.transData - ax.transAxes).transform(np.c_[line.x, line.theory][at])
+    return bool(at.any()) and inside[:, 1].min() <= 1 and inside[:, 1].max() >= _HIDDEN
+
+
 def _key(ax: Axes, drawn: Sequence[Drawn], each: bool) -> None:
     """What the kinds of lines are; and each curve, where no label stands at its end."""
     handles: list[Any] = []
@@ -191,7 +203,7 @@ def _key(ax: Axes, drawn: Sequence[Drawn], each: bool) -> None:
         of_rows = any(curve.floor is not None or curve.limit is not None for curve in drawn)
         said = "exact law, rows of n" if of_rows else "exact law"
         handles.append(Line2D([], [], color=color, label=said))
-    if any(curve.limit is not None for curve in drawn):
+    if any(_in_sight(curve.limit, ax) for curve in drawn):
         handles.append(Line2D([], [], color=color, lw=1.3, ls=_LIMIT, label="limit of long rows"))
     if any((curve.exact.sampled & ~curve.exact.doubted).any() for curve in drawn):
         style = {"color": color, "marker": "o", "ls": "none", **size}
