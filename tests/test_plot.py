@@ -4,6 +4,7 @@ import csv
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import matplotlib
 import numpy as np
@@ -12,10 +13,10 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 import sparsity
-from sparsity import Alibi, InputError, Row, SinkLogit, Window
+from sparsity import Alibi, InputError, QKNorm, Row, SinkLogit, Window
 from sparsity.cli import cli
 from sparsity.figures import plotting
-from sparsity.plots import chart
+from sparsity.plots import asked, chart, curves
 
 matplotlib.use("agg")
 LENGTHS = [1, 4, 16, 64]
@@ -37,6 +38,13 @@ def lines(ax, style="-"):
         for line in found
         if line.get_linestyle() == style and line.get_marker() in (None, "None", "")
     ]
+
+
+def key(ax):
+    """The words of the legend."""
+    legend = ax.get_legend()
+    assert legend is not None
+    return [text.get_text() for text in legend.get_texts()]
 
 
 def same(drawn, x, y):
@@ -87,6 +95,20 @@ def test_any_number_of_a_row_is_an_abscissa(row, x, values, name):
     assert len(set(drawn.theory)) == 3  # it does move the curve
 
 
+@pytest.mark.parametrize("of", ["max_weight", "top_k_mass:4"])
+def test_a_quantity_without_an_integral_has_its_law_along_a_parameter(of):
+    drawn = chart("exp", "gamma", of=of, length=16, gamma=[0.5, 2.0]).drawn[0].exact.theory
+    law = [float(sparsity.exact("exp", gamma=g, length=16, of=of).value) for g in (0.5, 2.0)]
+    assert drawn == pytest.approx(law, rel=1e-12)
+    assert drawn[0] != pytest.approx(drawn[1], rel=1e-3)
+
+
+def test_the_default_values_are_in_the_domain_of_the_step():
+    row = Row("exp", gamma=1, steps=(QKNorm(8),))
+    _, values = asked.asked(row, "dim", {"length": 8})
+    assert values[0] == 2  # a sphere needs two dimensions; the control starts at one
+
+
 def test_several_values_and_kernels_are_several_curves_that_differ_in_look():
     made = chart(["exp", "relu2", "identity"], gamma=[1, 2], length=LENGTHS)
     labels = [curve.exact.label for curve in made.drawn]
@@ -113,6 +135,46 @@ def test_points_are_estimates_with_their_error_bars():
     np.testing.assert_allclose(np.diff(ends, axis=1)[:, 0], 2 * 1.959964 * curve.stderr[at])
     again = chart("exp", gamma=1, length=LENGTHS, montecarlo=[16], rel_error=0.05).drawn[0].exact
     assert again.estimate[again.sampled][0] == curve.estimate[at][1]  # a stream of its own
+
+
+def test_points_are_drawn_alone_where_the_exact_law_is_refused():
+    row = Row("exp", gamma=1, steps=(Alibi(0.1),))
+    with pytest.raises(InputError, match="rows of one law"):
+        chart(row, of="max_weight", length=[4, 8])
+    made = chart(row, of="max_weight", length=[4, 8], montecarlo=[4], rel_error=0.1)
+    curve = made.drawn[0].exact
+    assert np.isnan(curve.theory).all()
+    assert list(curve.sampled) == [True, False]
+    ax = Figure().add_subplot()
+    made.draw(ax)
+    assert key(ax) == ["Monte Carlo ± 95 %"]
+
+
+def test_a_point_with_an_error_bar_in_doubt_is_hollow_and_said(monkeypatch, tmp_path, capsys):
+    drawn = curves.draw
+
+    def doubtful(row, sampling, *, length, of):
+        found = drawn(row, sampling, length=length, of=of)
+        return replace(found, warning="few heavy draws" if length == 16 else None)
+
+    monkeypatch.setattr(curves, "draw", doubtful)
+    made = chart("exp", gamma=1, length=LENGTHS, montecarlo=[4, 16], rel_error=0.1)
+    assert list(made.drawn[0].exact.doubted) == [False, False, True, False]
+    ax = Figure().add_subplot()
+    made.draw(ax)
+    (bars,) = ax.containers
+    assert list(bars.lines[0].get_xdata()) == [4]  # no bar that cannot be believed
+    (hollow,) = [line for line in ax.get_lines() if line.get_markerfacecolor() == "white"]
+    assert list(hollow.get_xdata()) == [16]
+    words = key(ax)
+    assert words[-3:-1] == ["Monte Carlo ± 95 %", "Monte Carlo, error in doubt"]
+    monkeypatch.setattr("sparsity.cli.common.use_float64", lambda: None)
+    given = ("--gamma", "1", "--length", "16", "--rel-error", "0.1", "--montecarlo")
+    command("plot", "exp", *given, "--out", str(tmp_path / "f.svg"))
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said == "sparsity: warning: Monte Carlo of exp at length = 16: few heavy draws"
+    (row, *_) = csv.DictReader((tmp_path / "f.csv").read_text().splitlines())
+    assert row["warning"] == "few heavy draws"
 
 
 @pytest.mark.parametrize(("of", "power"), [("S", -0.5), ("n_eff", 0.0)])
@@ -184,6 +246,18 @@ def test_axes_of_ones_own_are_used_and_settings_are_left():
         ("exp", {"gamma": 1, "montecarlo": "yes"}, "montecarlo"),
         ("exp", {"gamma": list(range(1, 30))}, "curves"),
         ("exp", {"gamma": 1, "length": [2, 4], "labels": "ab"}, "labels"),
+        ("exp", {"gamma": 1, "length": [2, 4], "labels": 3}, "labels"),
+        ("exp", {"gamma": 1, "x": ["length"]}, "x"),
+        ("exp", {"gamma": 1, "x": "of"}, "x"),
+        ("nonnegative", {"ratio": 1, "dim": 4, "x": "query"}, "x"),
+        ("exp", {"x": "gamma", "gamma": [1, np.inf], "length": 8}, "gamma"),
+        ("exp", {"x": "gamma", "gamma": [1, np.nan], "length": 8}, "gamma"),
+        ("exp", {"x": "gamma", "gamma": [1, "x"], "length": 8}, "gamma"),
+        ("exp", {"gamma": 1, "length": {}}, "length"),
+        ("exp", {"gamma": 1, "length": [[1], [2, 3]]}, "length"),
+        ("exp", {"gamma": 1, "length": 3 + 1j}, "length"),
+        ("exp", {"gamma": 1, "montecarlo": ["a"]}, "montecarlo"),
+        (Row("exp", gamma=1, steps=(Window(8),)), {"x": "window", "window": ["a"]}, "window"),
     ],
 )
 def test_mistakes_name_the_argument(what, given, argument):
@@ -191,6 +265,62 @@ def test_mistakes_name_the_argument(what, given, argument):
         chart(what, **given)
     assert caught.value.argument == argument
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "argument"),
+    [
+        ({"x": "query"}, "x"),
+        ({"x": ["gamma"]}, "x"),
+        ({"beta": "x"}, "beta"),
+        ({"beta": np.nan}, "beta"),
+        ({"beta": 0.25}, "beta"),  # the nearest would be the curve of another bias
+        ({"length": object()}, "length"),
+        ({"montecarlo": True}, "montecarlo"),
+        ({"montecarlo": [1.0]}, "montecarlo"),
+        ({"seed": 1}, "seed"),
+        ({"rel_error": 0.1}, "rel_error"),
+        ({"max_samples": 1e5}, "max_samples"),
+        ({"dtype": "float32"}, "dtype"),
+    ],
+)
+def test_a_dataset_is_drawn_on_its_own_grid(given, argument):
+    data = sparsity.sweep("exp", beta=[0.1, 0.3], gamma=[1.0, 2.0], length=[4, 8], of="n_eff")
+    with pytest.raises(InputError) as caught:
+        chart(data, **{"x": "gamma"} | given)
+    assert caught.value.argument == argument
+    (found,) = chart(data, "gamma", beta=0.1 + 0.2, length=8).drawn  # 0.30000000000000004
+    own = data["n_eff"].sel(beta=0.3, length=8)
+    np.testing.assert_array_equal(found.exact.theory, own)
+
+
+def test_axes_of_ones_own_say_what_is_held_fixed_unless_titled():
+    ax = Figure().add_subplot()
+    sparsity.plot("exp", gamma=2, length=LENGTHS, ax=ax)
+    assert ax.get_title(loc="left").splitlines()[1:] == ["a = exp(s), β = 0, γ = 2"]
+    sparsity.plot("exp", gamma=2, length=LENGTHS, ax=ax, title="mine")
+    assert ax.get_title(loc="left") == "mine"
+
+
+@pytest.mark.parametrize(
+    ("gamma", "length", "scale"),
+    [(4, [1, 100, 10_000], "linear"), (3.5, [1, 100, 10_000], "log")],
+)
+def test_the_key_names_the_limit_where_it_is_in_sight(gamma, length, scale):
+    assert "limit of long rows" in key(sparsity.plot("exp", gamma=1, length=length))
+    ax = sparsity.plot("exp", gamma=gamma, length=length)
+    assert ax.get_yscale() == scale
+    low, high = ax.get_ylim()
+    long = lines(ax, "--")[0][1]
+    assert long.max() < (low if scale == "log" else 0.005 * high)
+    assert "limit of long rows" not in key(ax)
+
+
+def test_a_title_and_labels_are_no_formulas(tmp_path):
+    wrong = r"$\frac$"
+    ax = sparsity.plot("exp", gamma=[1, 2], length=LENGTHS, title=wrong, labels=[wrong, wrong * 9])
+    ax.figure.savefig(tmp_path / "f.svg")
+    assert wrong in [text.get_text() for text in ax.figure.texts]
 
 
 def command(*arguments):
@@ -216,6 +346,34 @@ def test_the_command_refuses_another_suffix_before_it_computes(tmp_path):
         command("plot", "exp", "--gamma", "2", "--out", str(tmp_path / "f.jpg"))
     assert caught.value.argument == "out"
     assert not [*tmp_path.iterdir()]
+
+
+def test_the_command_overwrites_its_own_table_only(tmp_path):
+    data = tmp_path / "f.csv"
+    given = ("plot", "exp", "--gamma", "2", "--length", "1,8", "--out", str(tmp_path / "f.svg"))
+    data.write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match="another table") as caught:
+        command(*given)
+    assert caught.value.argument == "out"
+    assert [each.name for each in tmp_path.iterdir()] == ["f.csv"]
+    data.unlink()
+    command(*given)
+    command(*given)  # its own
+    assert data.read_text().startswith("series,x,theory,")
+
+
+def test_the_command_refuses_two_grids_of_one_axis(tmp_path):
+    given = ("--gamma", "2", "--length", "5", "--along", "1,2", "--out", str(tmp_path / "f.svg"))
+    with pytest.raises(InputError, match="--length") as caught:
+        command("plot", "exp", *given)
+    assert caught.value.argument == "along"
+
+
+@pytest.mark.parametrize("x", ["of", "x", "what", "title", "progress", "query"])
+def test_the_command_refuses_an_axis_that_is_no_parameter(x, tmp_path):
+    with pytest.raises(InputError) as caught:
+        command("plot", "exp", "--x", x, "--along", "1,2", "--out", str(tmp_path / "f.svg"))
+    assert caught.value.argument == "x"
 
 
 def test_importing_sparsity_loads_no_matplotlib():

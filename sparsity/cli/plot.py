@@ -26,6 +26,24 @@ def _suffix(out: str) -> str:
     return suffix
 
 
+def _refuse_foreign(data: str) -> None:
+    """Refuse to overwrite a table that is not one of a chart.
+
+    Raises:
+        InputError: the file is there, and begins otherwise than the tables written here.
+    """
+    from sparsity.figures.series import HEADER
+
+    try:
+        with open(data, encoding="utf-8", errors="replace") as file:
+            begin = file.readline()
+    except FileNotFoundError:
+        return
+    if begin and not begin.startswith(HEADER):
+        fix = "the data would be written there, and it is another table; give --out another name"
+        raise InputError("out", data, fix)
+
+
 def _rows(kernels: tuple[str, ...], steps: tuple[str, ...], given: dict[str, Any]) -> list[Any]:
     """The kernels, or rows of them with steps; a row starts from the first of each grid."""
     if not steps:
@@ -41,6 +59,16 @@ def _rows(kernels: tuple[str, ...], steps: tuple[str, ...], given: dict[str, Any
             own = {"beta": "0"} | own
         rows.append(_row(kernel, steps, own))
     return rows
+
+
+def _warn(series: list[Any], x: str) -> None:
+    """Say on stderr, in one line, which error bars cannot be trusted."""
+    found = [(each, *doubt) for each in series for doubt in each.doubts.items()]
+    if found:
+        first, place, why = found[0]
+        more = f" (and {len(found) - 1} more, see the CSV)" if len(found) > 1 else ""
+        said = f"sparsity: warning: Monte Carlo of {first.label} at {x} = {place:g}: {why}{more}"
+        click.echo(said, err=True)
 
 
 @click.command(
@@ -64,7 +92,13 @@ def _rows(kernels: tuple[str, ...], steps: tuple[str, ...], given: dict[str, Any
     required=True,
     shell_complete=completion.kernel_names,
 )
-@click.option("--x", default="length", metavar="NAME", help="Along the x-axis (default length).")
+@click.option(
+    "--x",
+    default="length",
+    metavar="NAME",
+    help="Along the x-axis: length (default), a number that the kernel takes, such as gamma, beta, "
+    "decay, ratio or dim, or a number of a step: slope, window, logit, scale, offset, dim.",
+)
 @common.with_parameters
 @click.option(
     "--along", metavar="GRID", help="Values along the x-axis, such as 0.1:10:61:log, for any --x."
@@ -84,7 +118,7 @@ def _rows(kernels: tuple[str, ...], steps: tuple[str, ...], given: dict[str, Any
     "--out",
     required=True,
     metavar="FILE",
-    help="The file to write: .svg, .png or .pdf.",
+    help="The file to write: .svg, .png or .pdf; the data are written beside it as .csv.",
     shell_complete=completion.files,
 )
 @common.seed_option
@@ -116,13 +150,20 @@ def plot(
     data = str(Path(out).with_suffix(".csv"))
     for path in (out, data):
         refuse_unwritable(path)
+    _refuse_foreign(data)
     given = common.given(options)
-    if along is not None:
-        given[x] = along
     from sparsity.figures import plotting
     from sparsity.figures.series import tidy
-    from sparsity.plots import chart
+    from sparsity.plots import asked, chart
     from sparsity.plots.drawing import SIZE
+
+    rows = _rows(kernels, steps, given if along is None else {x: along} | given)
+    asked.subjects(rows, x)
+    if along is not None:
+        if x in given:
+            fix = f"--{x.replace('_', '-')} has values of the x-axis as well; leave one of them out"
+            raise InputError("along", along, fix)
+        given[x] = along
 
     settings: dict[str, Any] = {
         "of": of,
@@ -135,7 +176,7 @@ def plot(
     if montecarlo:
         common.use_float64()
     with common.progress("curves") as report:
-        made = chart(_rows(kernels, steps, given), x, progress=report, **settings, **given)
+        made = chart(rows, x, progress=report, **settings, **given)
     series = [each for curve in made.drawn for each in curve.series]
     words = made.words
 
@@ -144,7 +185,8 @@ def plot(
 
     files = plotting.render(draw, series, words.title, words.subtitle, SIZE, (suffix,))
     write(out, files[suffix])
-    write(data, tidy(series))
+    write(data, tidy(series, doubts=True))
+    _warn(series, x)
     if as_json:
         common.print_json(
             {

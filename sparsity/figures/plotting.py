@@ -122,8 +122,9 @@ def render(
 def headline(figure: Figure, title: str, subtitle: str) -> None:
     """The finding and, under it, what is shown."""
     _, height = figure.get_size_inches()
-    figure.text(0.025, 1 - 0.16 / height, title, fontsize=13, fontweight="bold", va="top")
-    figure.text(0.025, 1 - 0.46 / height, subtitle, fontsize=10.5, color=GREY, va="top")
+    style: dict[str, Any] = {"va": "top", "parse_math": False}  # a user's own title is no formula
+    figure.text(0.025, 1 - 0.16 / height, title, fontsize=13, fontweight="bold", **style)
+    figure.text(0.025, 1 - 0.46 / height, subtitle, fontsize=10.5, color=GREY, **style)
 
 
 def axes(figure: Figure, x: str, y: str, *, right: float = 0.97) -> Axes:
@@ -159,10 +160,13 @@ def calm(ax: Axes) -> Axes:
 def curve(
     ax: Axes, series: Series, look: Look, *, line: bool = True, points: bool = True, **style: Any
 ) -> None:
-    """Theory as a line, estimates as points with 95 % error bars."""
+    """Theory as a line, estimates as points with 95 % error bars; hollow, without one, in doubt."""
     if line:
         ax.plot(series.x, series.theory, color=look.color, linestyle=look.dash, **style)
-    at = series.sampled
+    doubted = series.doubted
+    if points and doubted.any():
+        ax.plot(series.x[doubted], series.estimate[doubted], zorder=3, **hollow(look))
+    at = series.sampled & ~doubted
     if points and at.any():
         ax.errorbar(
             series.x[at],
@@ -184,6 +188,12 @@ def _marker(look: Look) -> dict[str, Any]:
         "markeredgecolor": look.color if look.marker == "|" else "white",
         "markeredgewidth": 1.8 if look.marker == "|" else 0.7,
     }
+
+
+def hollow(look: Look) -> dict[str, Any]:
+    """The marker of an estimate with an error bar that cannot be trusted."""
+    edge = {"markerfacecolor": "white", "markeredgecolor": look.color, "markeredgewidth": 1.4}
+    return _marker(look) | edge
 
 
 def key(
@@ -240,4 +250,5 @@ def end_labels(
         leader = to_axes([(right + 2 * point, end), (right + 9 * point, height)])
         ax.plot(*leader.T, color=color, lw=0.9, transform=ax.transAxes, clip_on=False)
         x, y = to_axes((right + 12 * point, height))
-        ax.text(x, y, text, color=color, fontsize=fontsize, va="center", transform=ax.transAxes)
+        style: dict[str, Any] = {"fontsize": fontsize, "va": "center", "parse_math": False}
+        ax.text(x, y, text, color=color, transform=ax.transAxes, **style)

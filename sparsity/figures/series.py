@@ -14,6 +14,7 @@ from sparsity.output import csv_text
 if TYPE_CHECKING:
     import xarray
 
+HEADER = "series,x,theory,"  # how a table of curves begins
 _COLUMNS = ("x", "theory", "log", "estimate", "stderr", "samples", "seed")
 
 
@@ -32,6 +33,7 @@ class Series:
         seed: seed it was drawn with, −1 where not sampled.
         method: the estimator that ran; empty if none.
         key: the parameters that the curve holds fixed.
+        doubts: x -> why the error bar of the estimate there cannot be trusted.
     """
 
     label: str
@@ -44,11 +46,17 @@ class Series:
     seed: np.ndarray
     method: str = ""
     key: Mapping[str, Any] = field(default_factory=dict)
+    doubts: Mapping[float, str] = field(default_factory=dict)
 
     @property
     def sampled(self) -> np.ndarray:
         """Where there is an estimate."""
         return self.samples > 0
+
+    @property
+    def doubted(self) -> np.ndarray:
+        """Where there is an estimate with an error bar that cannot be trusted."""
+        return self.sampled & np.isin(self.x, list(self.doubts))
 
     @classmethod
     def line(cls, label: str, x: Any, log: Any, **key: Any) -> Series:
@@ -107,13 +115,19 @@ def from_sweeps(
     return tuple(found)
 
 
-def tidy(data: Iterable[Series]) -> str:
-    """The curves as CSV, one row per x; empty cells where nothing was sampled."""
-    rows: list[Any] = [["series", *_COLUMNS[:-1], "method", "seed"]]
+def tidy(data: Iterable[Series], doubts: bool = False) -> str:
+    """The curves as CSV, one row per x; empty cells where nothing was sampled.
+
+    Args:
+        data: the curves.
+        doubts: whether to add a column that says why an error bar cannot be trusted.
+    """
+    rows: list[Any] = [["series", *_COLUMNS[:-1], "method", "seed", *["warning"] * doubts]]
     for curve in data:
         for row in zip(*(getattr(curve, name).tolist() for name in _COLUMNS), strict=True):
             *theory, estimate, stderr, samples, seed = row
             drawn = [f"{estimate:.10g}", f"{stderr:.4g}", samples, curve.method, seed]
             printed = [f"{value:.12g}" for value in theory]
-            rows.append([curve.label, *printed, *(drawn if samples else [""] * 5)])
+            why = [curve.doubts.get(row[0], "") if samples else ""] * doubts
+            rows.append([curve.label, *printed, *(drawn if samples else [""] * 5), *why])
     return csv_text(rows)

@@ -63,7 +63,8 @@ def plot(
         max_samples: the most draws to spend on a point.
         dtype: sampling precision; None takes float64 where JAX has it enabled.
         labels: of the curves, in place of the default ones.
-        title: in place of the default one.
+        title: in place of the default one; into axes of your own the default one has a second line,
+            of what is held fixed.
         progress: called with (parts done, parts in all).
         **parameters: of the rows, by name: a number, a list or text such as "0.1:10:61:log". Those
             of `x` are its values; of any other several values make several curves. `beta` is 0
@@ -87,7 +88,9 @@ def plot(
     if ax is not None:
         with matplotlib.rc_context(plotting.STYLE):
             made.draw(ax)
-            ax.set_title(made.words.title, loc="left", fontsize=11)
+            under = [made.words.subtitle] if title is None and made.words.subtitle else []
+            said = "\n".join([made.words.title, *under])
+            ax.set_title(said, loc="left", fontsize=11, parse_math=False)
         return ax
     from matplotlib import pyplot
 

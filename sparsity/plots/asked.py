@@ -15,6 +15,7 @@ from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.parameters import LENGTH, QUERY, Parameter
 from sparsity.panel import rowlaws
 from sparsity.panel.controls import CONTROLS, Control, around
+from sparsity.reading import as_float64
 from sparsity.rows.row import Row
 from sparsity.sweeps.grids import parse_grid
 
@@ -60,14 +61,15 @@ def _lever(row: Row, name: str) -> tuple[int, str] | None:
     return None
 
 
-def takes(row: Row) -> list[str]:
-    """The names that a row of its kind can be asked along."""
-    found = [p.name for p in row.kernel.parameters]
-    if row.kernel.law is not Law.FEATURES and LENGTH.name not in found:
+def takes(row: Row | Kernel | RowMap) -> list[str]:
+    """The names that a row, or one of a kernel, takes values of."""
+    kernel, steps = (row.kernel, row.steps) if isinstance(row, Row) else (row, ())
+    found = [p.name for p in kernel.parameters]
+    if kernel.law is not Law.FEATURES and LENGTH.name not in found:
         found.append(LENGTH.name)
-    for step in row.steps:
+    for step in steps:
         law = next((law for law in rowlaws.ALL if law.name == step.name), None)
-        found += law.controls if law else _names(step)
+        found += law.controls if law and law.name != "rope" else () if law else _names(step)
     return found
 
 
@@ -85,8 +87,9 @@ def at(row: Row, name: str, value: Any) -> Row:
         raise InputError(name, value, fix)
     index, field = lever
     step: Any = row.steps[index]
-    whole = isinstance(getattr(step, field), int) and float(value).is_integer()
-    changed = replace(step, **{field: int(value) if whole else float(value)})
+    number = float(as_float64(value, name, "give a number"))
+    whole = isinstance(getattr(step, field), int) and number.is_integer()
+    changed = replace(step, **{field: int(number) if whole else number})
     steps = (*row.steps[:index], changed, *row.steps[index + 1 :])
     return Row(row.kernel, steps=steps, **row.params)
 
@@ -111,10 +114,24 @@ def values_of(name: str, given: Any, whole: bool) -> list[Any]:
         )
     if isinstance(given, str):
         return parse_grid(given, name, whole=whole).tolist()
-    values = np.ravel(given).tolist()
+    try:
+        values = np.ravel(given).tolist()
+    except ValueError:  # lists of several lengths
+        values = []
     if not values:
         raise InputError(name, given, "give one value or a flat, nonempty list")
     return values
+
+
+def _start(x: str) -> float:
+    """A value of a parameter to begin with.
+
+    Raises:
+        InputError: none is known.
+    """
+    if x not in CONTROLS:
+        raise InputError(x, None, "give its values, such as 0.1:10:25:log")
+    return CONTROLS[x].start
 
 
 def _first(kernel: Kernel | RowMap, x: str, given: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
@@ -124,7 +141,7 @@ def _first(kernel: Kernel | RowMap, x: str, given: Mapping[str, list[Any]]) -> d
         if p.name == LENGTH.name:
             continue
         if p.name == x:
-            found[x] = given.get(x, [CONTROLS[x].start])[:1]
+            found[x] = given[x][:1] if x in given else [_start(x)]
         elif p.name in given:
             found[p.name] = given[p.name]
         elif p.name == "beta":
@@ -173,6 +190,41 @@ def _held(row: Row, x: str, length: int | None) -> dict[str, str]:
     return held
 
 
+def subjects(what: Any, x: Any) -> list[Row | Kernel | RowMap]:
+    """The kernels and rows, each of which takes numbers of `x`.
+
+    Raises:
+        InputError: an unknown kernel, none at all, or an abscissa that one does not take.
+    """
+    each = list(what) if isinstance(what, (list, tuple)) else [what]
+    if not each:
+        raise InputError("what", what, "give a kernel, a Row, a list of them, or a sweep's dataset")
+    each = [one if isinstance(one, Row) else kernels.named(one) for one in each]
+    for one in each:
+        names = [name for name in takes(one) if name != QUERY.name]
+        if not isinstance(x, str) or x not in names:
+            name = one.kernel.name if isinstance(one, Row) else one.name
+            raise InputError("x", x, f"a row of {name} has not this axis; give {', '.join(names)}")
+    return each
+
+
+def _along(curves: Sequence[Asked], x: str, values: Sequence[Any]) -> np.ndarray:
+    """The values along the abscissa, ascending, each in the domain of every curve.
+
+    Raises:
+        InputError: one is not.
+    """
+    found = np.unique(as_float64(values, x, "give numbers"))
+    for curve in curves:
+        own = {p.name: p for p in (*curve.row.kernel.parameters, LENGTH)}
+        if x in own:
+            own[x].check(found)
+        else:
+            for value in found.tolist():
+                at(curve.row, x, value)
+    return found
+
+
 def asked(what: Any, x: str, given: Mapping[str, Any]) -> tuple[list[Asked], np.ndarray]:
     """The curves, and the values along the abscissa.
 
@@ -185,10 +237,7 @@ def asked(what: Any, x: str, given: Mapping[str, Any]) -> tuple[list[Asked], np.
     Raises:
         InputError: an unknown name, a value outside its domain, too many curves.
     """
-    each = list(what) if isinstance(what, (list, tuple)) else [what]
-    if not each:
-        raise InputError("what", what, "give a kernel, a Row, a list of them, or a sweep's dataset")
-    each = [one if isinstance(one, Row) else kernels.named(one) for one in each]
+    each = subjects(what, x)
     values = {
         name: values_of(name, value, _whole(name, each))
         for name, value in given.items()
@@ -201,20 +250,13 @@ def asked(what: Any, x: str, given: Mapping[str, Any]) -> tuple[list[Asked], np.
             n = None if length is None else int(LENGTH.one(length))
             found.append(Asked(row, n, _held(row, x, n)))
     known = {name for curve in found for name in takes(curve.row)} | {LENGTH.name}
-    for name in (x, *values):
+    for name in values:
         if name not in known:
             shown = ", ".join(dict.fromkeys(name for c in found for name in takes(c.row)))
-            where = ("x", x) if name == x else (name, given[name])
-            raise InputError(*where, f"these rows do not take it; they take {shown}")
-    for curve in found:
-        if x not in takes(curve.row):
-            fix = (
-                f"{curve.row.kernel.name} does not take it; it takes {', '.join(takes(curve.row))}"
-            )
-            raise InputError("x", x, fix)
+            raise InputError(name, given[name], f"these rows do not take it; they take {shown}")
     if len(found) > MOST_CURVES:
         raise InputError("curves", len(found), f"at most {MOST_CURVES} in one chart; give fewer")
-    along = np.unique(np.array(values[x], float)) if x in values else _default(found, x)
+    along = _along(found, x, values[x]) if x in values else _default(found, x)
     return found, along
 
 
@@ -235,7 +277,18 @@ def _default(curves: Sequence[Asked], x: str) -> np.ndarray:
     known = control(curves, x)
     if known is None:
         raise InputError(x, None, "give its values, such as 0.1:10:25:log")
-    return known.spread(known.start, _POINTS[0] if fast else _POINTS[1])
+    spread = known.spread(known.start, _POINTS[0] if fast else _POINTS[1])
+    return np.array([value for value in spread if _admitted(curves, x, value)])
+
+
+def _admitted(curves: Sequence[Asked], x: str, value: float) -> bool:
+    """Whether every curve's own domain has the value; a step's may be less than its control's."""
+    try:
+        for curve in curves:
+            at(curve.row, x, value)
+    except InputError:
+        return False
+    return True
 
 
 def axis_label(curves: Sequence[Asked], x: str) -> str:

@@ -107,6 +107,22 @@ def _words(curves: Sequence[Asked], quantity: Quantity, x: str, common: str) -> 
     return Words(f"{drawn}{of} against {label.split('  ')[0]}", said, label, ordinate(quantity))
 
 
+_UNSAMPLED = {"montecarlo": False, "seed": 0, "rel_error": 0.02, "max_samples": 1e7, "dtype": None}
+
+
+def _refuse_sampling(given: dict[str, Any]) -> None:
+    """Refuse settings of the sampling for a dataset, which is drawn as it is.
+
+    Raises:
+        InputError: one is not its default.
+    """
+    for name, default in _UNSAMPLED.items():
+        value = given[name]
+        if value is not None and value is not default and (np.ndim(value) or value != default):
+            fix = "a dataset is drawn as it is; give it to sweep, with montecarlo=True"
+            raise InputError(name, value, fix)
+
+
 def chart(
     what: Any,
     x: str = "length",
@@ -131,6 +147,8 @@ def chart(
     if hasattr(what, "data_vars"):
         from sparsity.plots.datasets import of_dataset
 
+        settings = {"montecarlo": montecarlo, "seed": seed, "rel_error": rel_error}
+        _refuse_sampling(settings | {"max_samples": max_samples, "dtype": dtype})
         found = of_dataset(what, x, of, limit, parameters)
     else:
         from sparsity.montecarlo import Sampling
@@ -145,7 +163,7 @@ def chart(
     if labels is not None:
         found = _relabelled(found, labels)
     if title is not None:
-        found = found._replace(words=found.words._replace(title=title))
+        found = found._replace(words=found.words._replace(title=str(title)))
     return found
 
 
@@ -181,7 +199,8 @@ def _relabelled(found: Chart, labels: Sequence[str]) -> Chart:
     """
     from dataclasses import replace
 
-    if isinstance(labels, str) or len(labels) != len(found.drawn):
+    several = isinstance(labels, (Sequence, np.ndarray)) and not isinstance(labels, str)
+    if not several or len(labels) != len(found.drawn):
         raise InputError("labels", labels, f"give {len(found.drawn)} of them, one for each curve")
     drawn = []
     for curve, label in zip(found.drawn, labels, strict=True):

@@ -19,6 +19,7 @@ from sparsity.kernels.parameters import LENGTH
 from sparsity.montecarlo import Sampling, draw
 from sparsity.plots.asked import Asked, at
 from sparsity.quantities import Quantity
+from sparsity.reading import as_float64
 from sparsity.results import Estimate
 from sparsity.sweeps.variables import cell_seed
 from sparsity.theory.evaluation import evaluate
@@ -67,7 +68,8 @@ def law(curve: Asked, quantity: Quantity, x: str, values: np.ndarray) -> np.ndar
         return np.full(values.shape, np.nan)
     if x == LENGTH.name:
         return np.asarray(exact(row, length=values, of=quantity).value)
-    if curve.fast and row.kernel.law is Law.SCORE and not quantity.sinks:
+    shared = quantity.integral is not None and not quantity.sinks  # one set of nodes for all
+    if curve.fast and row.kernel.law is Law.SCORE and shared:
         grids = {k: np.array([v], float) for k, v in row.params.items()} | {x: values}
         return exact_grid(row.function, grids, np.array([n]), quantity).value.ravel()
     found = [exact(at(row, x, v), length=n, of=quantity).value for v in values.tolist()]
@@ -134,7 +136,8 @@ def places(montecarlo: Any, x: str, values: np.ndarray) -> np.ndarray:
     if montecarlo is False or montecarlo is None:
         return np.zeros(0)
     if np.ndim(montecarlo):
-        return np.unique(np.array(montecarlo, float))
+        fix = "give True, a number of points, or their places"
+        return np.unique(as_float64(montecarlo, "montecarlo", fix))
     count = _POINTS if montecarlo is True else montecarlo
     if not isinstance(count, (int, np.integer)) or not 1 <= count <= 1000:
         raise InputError("montecarlo", montecarlo, "give True, a number of points, or their places")
@@ -216,10 +219,25 @@ def theory(
     label: str,
     limits: bool,
 ) -> Drawn:
-    """The exact law and the limit of one curve, also where it is sampled."""
+    """The exact law and the limit of one curve, also where it is sampled.
+
+    Raises:
+        InputError: a law is refused or not known, and there are no points to draw without it.
+    """
     at_all = np.unique(np.concatenate([values, place]))
-    of_rows = law(curve, quantity, x, at_all)
-    of_long = limit(curve, quantity, x, at_all) if limits or np.isnan(of_rows).all() else None
+    of_rows = np.full(at_all.shape, np.nan)
+    of_long = None
+    try:
+        of_rows = law(curve, quantity, x, at_all)
+    except InputError:
+        if not len(place):
+            raise
+    try:
+        if limits or np.isnan(of_rows).all():
+            of_long = limit(curve, quantity, x, at_all)
+    except InputError:
+        if not len(place):
+            raise
     if np.isnan(of_rows).all() and of_long is None and not len(place):
         n = "" if curve.length is not None or x == LENGTH.name else " without a length"
         fix = f"{curve.row.kernel.name} has no formula for it{n}; give montecarlo=True or a length"
@@ -245,4 +263,6 @@ def _with_points(curve: Drawn, place: np.ndarray, drawn: Sequence[Estimate]) -> 
     for i, found in zip(index, drawn, strict=True):
         for name, of in columns.items():
             filled[name][i] = getattr(found, of)
-    return replace(curve, exact=replace(line, **filled, method=drawn[0].method))
+    pairs = zip(place.tolist(), drawn, strict=True)
+    doubts = {x: found.warning for x, found in pairs if found.warning is not None}
+    return replace(curve, exact=replace(line, **filled, method=drawn[0].method, doubts=doubts))

@@ -13,10 +13,11 @@ from sparsity import quantities
 from sparsity.errors import InputError
 from sparsity.figures.series import Series
 from sparsity.panel.controls import CONTROLS
-from sparsity.plots.asked import MOST_CURVES, short, symbol
+from sparsity.plots.asked import MOST_CURVES, short, symbol, values_of
 from sparsity.plots.charts import Chart, ordinate
 from sparsity.plots.curves import Drawn, floor
 from sparsity.plots.drawing import Words, is_log
+from sparsity.reading import as_float64
 
 if TYPE_CHECKING:
     import xarray
@@ -46,6 +47,26 @@ def _limit(data: xarray.Dataset, name: str) -> Any:
     return data["length"] * S**2 if name == "n_eff" else S
 
 
+def _places(grid: np.ndarray, name: str, given: Any) -> list[int]:
+    """Where the values of a dimension are on its grid, to rounding.
+
+    Raises:
+        InputError: one is not there.
+    """
+    asked = values_of(name, given, whole=False)
+    if grid.dtype.kind in "iuf":
+        wanted = as_float64(asked, name, "give numbers of the dataset's grid")
+        near = np.isclose(grid, np.reshape(wanted, (-1, 1)), rtol=1e-9, atol=0)
+    else:
+        near = np.array([[value == one for one in grid.tolist()] for value in asked])
+    for value, on in zip(asked, near, strict=True):
+        if not on.any():
+            shown = ", ".join(short(each) for each in grid.tolist()[:8])
+            more = ", …" if len(grid) > 8 else ""
+            raise InputError(name, value, f"the dataset has {shown}{more}")
+    return near.argmax(axis=1).tolist()
+
+
 def of_dataset(
     data: xarray.Dataset, x: str, of: Any, limit: bool, parameters: Mapping[str, Any]
 ) -> Chart:
@@ -61,13 +82,14 @@ def of_dataset(
     Raises:
         InputError: no such dimension or variable, or too many curves.
     """
-    if x not in data.dims:
-        fix = f"the dataset has the dimensions {', '.join(map(str, data.dims))}"
+    numbers = [str(dim) for dim in data.dims if data[dim].dtype.kind in "iuf"]
+    if not isinstance(x, str) or x not in numbers:
+        fix = f"the dataset has the dimensions {', '.join(numbers)}"
         raise InputError("x", x, fix)
     for key, value in parameters.items():
         if key not in data.dims or key == x:
             raise InputError(key, value, "is not another dimension of the dataset")
-        data = data.sel({key: np.atleast_1d(value)}, method="nearest")
+        data = data.isel({key: _places(data[key].values, key, value)})
     name = _variable(data, of)
     data = data.sortby(x)
     others = [str(dim) for dim in data[name].dims if dim != x]
@@ -115,6 +137,9 @@ def _one(
         names = (f"{name}_mc", *(f"{each}{tag}" for each in _COLUMNS[1:]))
         columns = {c: np.asarray(here[n].values) for c, n in zip(_COLUMNS, names, strict=True)}
         line = replace(line, **columns, method=str(here.attrs.get(f"method{tag}", "")))
+        if f"trusted{tag}" in here:
+            doubted = at[~np.asarray(here[f"trusted{tag}"].values, bool)]
+            line = replace(line, doubts=dict.fromkeys(doubted.tolist(), "not trusted"))
     long_rows = ("length" not in here.coords and name == "S") or name == "S_limit"
     of_long = here[name] if long_rows else _limit(here, name) if limit else None
     long = None

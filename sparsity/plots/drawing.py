@@ -19,11 +19,14 @@ from sparsity.plots.curves import Drawn
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from sparsity.figures.series import Series
+
 SIZE = (7.2, 4.6)  # inches, as the figures
 _SHADE = "#eceef1"
 _LIMIT = (0, (5, 3))  # dashes
 _LONGEST = 26  # characters of a label that stands at the end of its curve
 _DEEP = 1e6  # ratio that an ordinate shows, at most
+_HIDDEN = 0.005  # of the height: a line so low lies on the axis
 _WIDE = 20.0  # ratio of largest to smallest from which an axis is logarithmic
 
 
@@ -134,6 +137,8 @@ def _heights(drawn: Sequence[Drawn]) -> tuple[float, float, bool]:
     shown += [c.limit.theory for c in drawn if c.limit and np.isnan(c.exact.theory).all()]
     values = np.concatenate(shown)
     values = values[np.isfinite(values)]
+    if not len(values):
+        return 0.0, 1.0, False
     low, high = float(values.min()), float(values.max())
     lower = _lowest(drawn)
     ground = low if lower is None else min(low, float(lower.min()))
@@ -175,6 +180,15 @@ def _end(curve: Drawn, look: Look) -> tuple[float, str, str]:
     return float(curve.exact.estimate[at]), curve.exact.label, look.color
 
 
+def _in_sight(line: Series | None, ax: Axes) -> bool:
+    """Whether a line comes into the axes, above what the lower one hides."""
+    if line is None:
+        return False
+    at = np.isfinite(line.theory)
+    inside = (ax.transData - ax.transAxes).transform(np.c_[line.x, line.theory][at])
+    return bool(at.any()) and inside[:, 1].min() <= 1 and inside[:, 1].max() >= _HIDDEN
+
+
 def _key(ax: Axes, drawn: Sequence[Drawn], each: bool) -> None:
     """What the kinds of lines are; and each curve, where no label stands at its end."""
     handles: list[Any] = []
@@ -189,14 +203,20 @@ def _key(ax: Axes, drawn: Sequence[Drawn], each: bool) -> None:
         of_rows = any(curve.floor is not None or curve.limit is not None for curve in drawn)
         said = "exact law, rows of n" if of_rows else "exact law"
         handles.append(Line2D([], [], color=color, label=said))
-    if any(curve.limit is not None for curve in drawn):
+    if any(_in_sight(curve.limit, ax) for curve in drawn):
         handles.append(Line2D([], [], color=color, lw=1.3, ls=_LIMIT, label="limit of long rows"))
-    if any(curve.exact.sampled.any() for curve in drawn):
+    if any((curve.exact.sampled & ~curve.exact.doubted).any() for curve in drawn):
         style = {"color": color, "marker": "o", "ls": "none", **size}
         handles.append(Line2D([], [], label="Monte Carlo ± 95 %", **style))
+    if any(curve.exact.doubted.any() for curve in drawn):
+        style = plotting.hollow(Look(color, "-", "o"))
+        handles.append(Line2D([], [], label="Monte Carlo, error in doubt", **style))
     floor = _lowest(drawn)
     if floor is not None and (floor > ax.get_ylim()[0]).any():
         handles.append(Patch(fc=_SHADE, ec=GREY, lw=0.6, label="out of reach of any row"))
     box = {"frameon": True, "facecolor": "white", "edgecolor": "none", "framealpha": 0.85}
     color = plotting.INK if each else GREY
-    ax.legend(handles=handles, labelcolor=color, handlelength=2.6, **box).set_zorder(4)
+    legend = ax.legend(handles=handles, labelcolor=color, handlelength=2.6, **box)
+    legend.set_zorder(4)
+    for text in legend.get_texts():  # a user's own label is no formula
+        text.set_parse_math(False)
