@@ -105,7 +105,7 @@ def test_all_that_can_be_asked():
     for work, says in (
         (lambda: measure(queries=q, keys=k, of="gin"), "gini.*skew, kurtosis, distance"),
         (lambda: measure(queries=q, keys=k, of="top_k_mass:0"), "at least 1"),
-        (lambda: measure(np.tri(9)[None], of="skew"), "weights have not"),
+        (lambda: measure(np.tri(9)[None], of="skew"), "weights alone do not have"),
     ):
         with pytest.raises(InputError, match=says) as refused:
             work()

@@ -285,7 +285,7 @@ def test_a_tokenizer_of_another_model_is_refused(tmp_path):
     found = tiny_model.weights()
     small = {key: w[:200] if key[0] in ("embed", "head") else w for key, w in found.items()}
     path = tiny_model.write_safetensors(tmp_path, small, vocab_size=200)
-    with pytest.raises(InputError, match="more tokens than 200"):
+    with pytest.raises(InputError, match="more tokens than the 200"):
         measure_model(path, {"a": TEXT}, tokens=24)
 
 

@@ -12,6 +12,7 @@ from sparsity.errors import InputError
 from sparsity.measurement import asked
 from sparsity.measurement.asked import SHAPE
 from sparsity.measurement.head_columns import with_head_law
+from sparsity.measurement.heads import measure_heads
 from sparsity.measurement.labels import dataset, measured, save
 from sparsity.measurement.runs import measure_model
 from sparsity.measurement.sources import Logits, of_queries, of_weights
@@ -20,7 +21,16 @@ from sparsity.measurement.tables import summary, text
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["SHAPE", "measure", "measure_model", "save", "summary", "text", "with_head_law"]
+__all__ = [
+    "SHAPE",
+    "measure",
+    "measure_heads",
+    "measure_model",
+    "save",
+    "summary",
+    "text",
+    "with_head_law",
+]
 
 
 def _layers(name: str, value: Any) -> Iterator[Any]:

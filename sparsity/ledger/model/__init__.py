@@ -10,13 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sparsity.ledger.judging import Claim
-from sparsity.ledger.model import judges
+from sparsity.ledger.model import head_table, judges
 from sparsity.ledger.model.evidence import Evidence
+from sparsity.ledger.model.heads import judge_heads
 
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["CLAIMS", "Evidence", "judge"]
+__all__ = ["CLAIMS", "Evidence", "head_table", "judge", "judge_heads"]
 
 _GU = "Gu et al. (2024), When Attention Sink Emerges in Language Models, arXiv 2410.10781"
 _BARBERO = "Barbero et al. (2025), Why do LLMs attend to the first token?, arXiv 2504.02732"
