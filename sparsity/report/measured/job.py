@@ -188,7 +188,7 @@ def run(
     if head_law:
         found, _ = windows(opened, paths, Cut(tokens, offset, bos=(bool(bos),)))
         if len(found) < 2:  # one window a text
-            fix = f"is fitted on some texts and judged on others; give two or more of {tokens} tokens"
+            fix = f"is fitted on some texts, judged on others; give two or more of {tokens} tokens"
             raise InputError("head_law", f"on {len(found)} text", fix)
     both = report_to is not None and opened.config.bos is not None
     with kept_parts(Path(out)) as parts:
