@@ -227,14 +227,14 @@ class Estimate(_Result):
         Raises:
             InputError: of another quantity or length, or of several values.
         """
-        if np.size(theory.value) == 1 and theory.length is not None:
+        if theory.quantity != self.quantity or np.size(theory.value) != 1:
+            fix = f"give one value of {self.quantity}, from exact or evaluate"
+            raise InputError("theory", f"{theory.quantity}: {brief(theory.value)}", fix)
+        if theory.length is not None:
             n = int(np.ravel(theory.length)[0])
             if n != self.length and (self.length is not None or isinstance(theory, Exact)):
                 own = "long rows" if self.length is None else f"rows of {self.length}"
                 raise InputError("theory", f"n = {n}", f"this estimate is of {own}; give the same")
-        if theory.quantity != self.quantity or np.size(theory.value) != 1:
-            fix = f"give one value of {self.quantity}, from exact or evaluate"
-            raise InputError("theory", f"{theory.quantity}: {brief(theory.value)}", fix)
         return _Beside(self, theory)
 
     @property

@@ -67,6 +67,8 @@ def test_an_estimate_stands_beside_its_theory():
     assert abs(found.beside(sparsity.evaluate("exp", gamma=1.1)).z) > 5  # a wrong theory is seen
     with pytest.raises(InputError, match="one value of S"):
         found.beside(sparsity.exact("exp", gamma=1, length=8))
+    with pytest.raises(InputError, match="of long rows; give the same"):
+        found.beside(sparsity.exact("exp", gamma=1, length=8, of="S"))
 
 
 def test_a_derivation_is_displayed_mathematics():
