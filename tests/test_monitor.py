@@ -1,5 +1,8 @@
 """Monitors in JAX: against NumPy float64 on the whole matrix; gradients against differences."""
 
+import re
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -188,3 +191,14 @@ def test_bad_input_is_refused_in_one_line(act, says):
     with pytest.raises(InputError, match=says) as refused:
         act(*few())
     assert "\n" not in str(refused.value)
+
+
+def test_the_page_says_what_happens_in_jax():
+    page = (Path(__file__).parents[1] / "docs" / "monitor.md").read_text("utf-8")
+    names = {}
+    exec(
+        compile(re.findall(r"```python\n(.*?)```", page, re.S)[0], "docs/monitor.md", "exec"), names
+    )
+    assert {"layer0.head0/n_eff", "layer0.head0/n_eff_exact"} <= set(names["told"])
+    assert np.isfinite(float(names["value"]))
+    assert all(np.asarray(slope).any() for slope in names["slopes"].values())
