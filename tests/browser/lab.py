@@ -162,10 +162,15 @@ def open_notebook(page: Any, lab: Lab, notebook: str) -> None:
 
 def run_all(page: Any, seconds: float = 90) -> list[dict[str, Any]]:
     """Run every cell; each code cell's execution count and outputs."""
-    page.evaluate(_RUN)
-    page.wait_for_function("() => window.ran !== 'running'", timeout=1000 * seconds)
-    assert page.evaluate("() => window.ran") == "done"
-    return page.evaluate(_CELLS)
+    for _ in range(2):  # on a busy machine the kernel may not have been there yet
+        page.evaluate(_RUN)
+        page.wait_for_function("() => window.ran !== 'running'", timeout=1000 * seconds)
+        assert page.evaluate("() => window.ran") == "done"
+        page.wait_for_timeout(1000)  # counts come a moment after the last reply
+        cells = page.evaluate(_CELLS)
+        if all(cell["count"] for cell in cells):
+            break
+    return cells
 
 
 def shut_down(page: Any) -> None:

@@ -410,7 +410,7 @@ def test_while_the_kernel_is_busy_the_former_question_is_hidden(panel):
     parts = f"{points}, .sparsity-panel :is(.plot svg, .numbers)"
     assert panel.page.evaluate(seen, points) >= 3
     busy = """() => new Promise((started) => {
-      const code = "print('now', flush=True); import time; time.sleep(4)";
+      const code = "print('now', flush=True); import time; time.sleep(8)";
       const { kernel } = window.jupyterapp.shell.currentWidget.sessionContext.session;
       const run = kernel.requestExecute({ code });
       run.onIOPub = (message) => { if (message.header.msg_type === 'stream') started(); };
@@ -419,12 +419,12 @@ def test_while_the_kernel_is_busy_the_former_question_is_hidden(panel):
     panel.root.locator("select[data-name=rows]").select_option("window")
     assert panel.page.evaluate(seen, points) == 0  # at once
     hidden = f"root.dataset.waiting && ({seen})('{parts}') === 0"
-    panel.wait_for(f"return {hidden}", 3)
+    panel.wait_for(f"return {hidden}", 7)
     panel.settled()
     assert panel.page.evaluate(seen, parts) >= 2
     panel.page.evaluate(busy)
     panel.slider("gamma").press("ArrowRight")  # no other question: what is known stays
-    panel.wait_for("return root.dataset.waiting", 3)
+    panel.wait_for("return root.dataset.waiting", 7)
     panel.page.wait_for_timeout(300)
     both = f"() => [document.querySelector('.sparsity-panel').dataset.waiting, ({seen})('{parts}')]"
     waiting, visible = panel.page.evaluate(both)
