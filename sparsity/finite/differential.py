@@ -11,14 +11,12 @@ holds the rule of twice the step. Σ|a| is in `differential_abs`; ratios of it t
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from sparsity import kernels, quantities
 from sparsity.errors import InputError, TooFine
 from sparsity.finite import engine
-from sparsity.finite.trapezoid import FAR, STEP, normal, times
+from sparsity.finite.trapezoid import STEP, pairs, times
 
 _MOST = 3e8  # exponentials in all
 _ROUNDING = 1e-13
@@ -27,10 +25,7 @@ _ROUNDING = 1e-13
 def _cross(spreads: tuple[float, float], rho: float, n: np.ndarray, step: float) -> np.ndarray:
     """E Σ p⁽¹⁾p⁽²⁾ of rows of n ≥ 2, [lengths], by the rule of a step in u."""
     (g1, g2), most = spreads, float(n.max())
-    own = g2 * math.sqrt((1 - rho) * (1 + rho))
-    far = FAR + g1 + g2
-    z, share = normal(max(g1, abs(rho) * g2), far, step)
-    y, weight = normal(own, far, step)
+    own, z, share, y, weight = pairs(spreads, rho, step)
     u1, u2 = (times(spread, most, step) for spread in spreads)
     if len(z) * len(y) * len(u2) > _MOST:
         raise TooFine("gamma2", g2, "its exact law takes too many points at these; use estimate")

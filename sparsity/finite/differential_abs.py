@@ -23,7 +23,7 @@ import math
 import numpy as np
 
 from sparsity.errors import InputError, TooFine
-from sparsity.finite.trapezoid import FAR, normal
+from sparsity.finite.trapezoid import FAR, pairs
 
 _TURNED = 1.0  # α, below π/2
 _RULES = ((0.14, 0.14), (0.18, 0.16))  # steps of ln t and of η: of the value, of its bound
@@ -47,9 +47,7 @@ def _less(
 ) -> tuple[np.ndarray, np.ndarray]:
     """E Σ min(p, λq) of rows of n ≥ 2, and what may lie beyond the last η, [lengths]."""
     (g1, g2), (step, along), most = spreads, rule, float(n.max())
-    own, far = g2 * math.sqrt((1 - rho) * (1 + rho)), FAR + g1 + g2
-    x, share = normal(max(g1, abs(rho) * g2), far, step)
-    y, weight = normal(own, far, step)
+    own, x, share, y, weight = pairs(spreads, rho, step)
     t, u = (_times(spread, float(n.min()), most, step) for spread in spreads)
     differs = math.sqrt(max(g1**2 + g2**2 - 2 * rho * g1 * g2, 1e-300))
     end = min(max(math.sqrt(2 * _FALL) / differs, _ALONG[0]), _ALONG[1])

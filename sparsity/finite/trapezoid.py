@@ -31,6 +31,20 @@ def normal(steepness: float, far: float, step: float) -> tuple[np.ndarray, np.nd
     return z, h * np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
 
 
+def pairs(
+    spreads: tuple[float, float], rho: float, step: float
+) -> tuple[float, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Points and weights of a normal behind both of two scores, and of what is the second's own.
+
+    Returns:
+        The spread of the second score given the first; points and weights of the first; of the
+        second.
+    """
+    g1, g2 = spreads
+    own, far = g2 * math.sqrt((1 - rho) * (1 + rho)), FAR + g1 + g2
+    return own, *normal(max(g1, abs(rho) * g2), far, step), *normal(own, far, step)
+
+
 def times(spread: float, most: float, step: float, depth: float = DEPTH) -> np.ndarray:
     """Points of u = ln t for Σ e^(spread·z) of up to `most` tokens."""
     low = -depth - math.log(most) - min(spread**2 / 2, FAR * spread)

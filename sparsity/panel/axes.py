@@ -10,7 +10,8 @@ import numpy as np
 from sparsity.panel import nodes
 from sparsity.panel.controls import CONTROLS, POINTS, Control
 from sparsity.panel.lines import provisional
-from sparsity.panel.state import Spec, State
+from sparsity.panel.spec import Spec
+from sparsity.panel.state import State
 from sparsity.panel.store import Store
 
 _SAMPLED = 6  # points of a curve that are sampled, besides the one at the marker

@@ -12,7 +12,8 @@ from sparsity.panel.axes import Axes
 from sparsity.panel.controls import CONTROLS
 from sparsity.panel.lines import at_once, has_law, has_limit, refusal
 from sparsity.panel.picture import curves
-from sparsity.panel.state import Spec, State
+from sparsity.panel.spec import Spec
+from sparsity.panel.state import State
 from sparsity.panel.store import Point, Store
 from sparsity.quantities import S, n_eff
 from sparsity.rows.row import Row

@@ -28,7 +28,8 @@ from sparsity.panel.lines import (
     why_not,
 )
 from sparsity.panel.picture import curves
-from sparsity.panel.state import Spec, State
+from sparsity.panel.spec import Spec
+from sparsity.panel.state import State
 from sparsity.panel.store import Store
 
 _LONGEST_POINT = 2.0  # seconds of a point

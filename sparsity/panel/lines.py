@@ -13,7 +13,7 @@ from sparsity.finite import maps
 from sparsity.finite.exact import exact as exact_law
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.panel.rowlaws import has_sink
-from sparsity.panel.state import Spec
+from sparsity.panel.spec import Spec
 from sparsity.quantities import Quantity
 from sparsity.theory.evaluation import evaluate
 from sparsity.theory.preview import preview

@@ -18,7 +18,8 @@ from sparsity.panel import nodes
 from sparsity.panel.axes import Axes
 from sparsity.panel.controls import CONTROLS
 from sparsity.panel.lines import at_once, has_limit, of_formula, provisional, refusal, why_not
-from sparsity.panel.state import Spec, State
+from sparsity.panel.spec import Spec
+from sparsity.panel.state import State
 from sparsity.panel.store import Point, Store
 
 _ENOUGH = 9  # points that make a line; fewer would draw a shape that is not there

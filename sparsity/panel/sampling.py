@@ -11,7 +11,8 @@ from sparsity.kernels import performer
 from sparsity.panel.axes import Axes
 from sparsity.panel.filling import Check
 from sparsity.panel.lines import refusal
-from sparsity.panel.state import Spec, State
+from sparsity.panel.spec import Spec
+from sparsity.panel.state import State
 from sparsity.panel.store import Point, Store
 from sparsity.rows.steps import QKNorm
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from sparsity import kernels
 from sparsity.errors import InputError
-from sparsity.kernels import Kernel, Law, RowMap
+from sparsity.kernels import Kernel, RowMap
 from sparsity.kernels.parameters import LENGTH, QUERY, Parameter
-from sparsity.panel import rowlaws
 from sparsity.panel.controls import CONTROLS, Control, around
+from sparsity.plots.moving import at, is_whole, lever_of, names_of, takes
 from sparsity.reading import as_float64
 from sparsity.rows.row import Row
 from sparsity.sweeps.grids import parse_grid
@@ -42,68 +42,6 @@ class Asked:
     def fast(self) -> bool:
         """Whether a curve of the exact law costs little more than a point of it."""
         return isinstance(self.row.kernel, Kernel) and not self.row.steps
-
-
-def _names(step: Any) -> list[str]:
-    """The fields of a step."""
-    return [field.name for field in fields(step)]
-
-
-def _lever(row: Row, name: str) -> tuple[int, str] | None:
-    """(index, field) of the step's number of that name: a field's, or that of its control."""
-    for i, step in enumerate(row.steps):
-        law = next((law for law in rowlaws.ALL if law.name == step.name), None)
-        if law is not None and name in law.controls and law.name != "rope":
-            return i, _names(step)[0]
-    for i, step in enumerate(row.steps):
-        if name in _names(step) and isinstance(getattr(step, name), (int, float)):
-            return i, name
-    return None
-
-
-def takes(row: Row | Kernel | RowMap) -> list[str]:
-    """The names that a row, or one of a kernel, takes values of."""
-    kernel, steps = (row.kernel, row.steps) if isinstance(row, Row) else (row, ())
-    found = [p.name for p in kernel.parameters]
-    if kernel.law is not Law.FEATURES and LENGTH.name not in found:
-        found.append(LENGTH.name)
-    for step in steps:
-        law = next((law for law in rowlaws.ALL if law.name == step.name), None)
-        found += law.controls if law and law.name != "rope" else () if law else _names(step)
-    return found
-
-
-def at(row: Row, name: str, value: Any) -> Row:
-    """The row with another value of one of its parameters, or of a number of its steps.
-
-    Raises:
-        InputError: it has none of that name, or a value outside its domain.
-    """
-    if name in row.params:
-        return row.replace(**{name: value})
-    lever = _lever(row, name)
-    if lever is None:
-        fix = f"a row of {row.kernel.name} here does not take it; it takes {', '.join(takes(row))}"
-        raise InputError(name, value, fix)
-    index, field = lever
-    step: Any = row.steps[index]
-    number = float(as_float64(value, name, "give a number"))
-    whole = isinstance(getattr(step, field), int) and number.is_integer()
-    changed = replace(step, **{field: int(number) if whole else number})
-    steps = (*row.steps[:index], changed, *row.steps[index + 1 :])
-    return Row(row.kernel, steps=steps, **row.params)
-
-
-def _whole(name: str, rows: Sequence[Row | Kernel | RowMap]) -> bool:
-    """Whether values of a parameter are whole numbers."""
-    for each in rows:
-        kernel = each.kernel if isinstance(each, Row) else each
-        if any(p.name == name and p.integer for p in (*kernel.parameters, LENGTH)):
-            return True
-        lever = _lever(each, name) if isinstance(each, Row) else None
-        if isinstance(each, Row) and lever is not None:
-            return isinstance(getattr(each.steps[lever[0]], lever[1]), int)
-    return False
 
 
 def values_of(name: str, given: Any, whole: bool) -> list[Any]:
@@ -182,7 +120,7 @@ def _held(row: Row, x: str, length: int | None) -> dict[str, str]:
     for name, value in row.params.items():
         if name != x:
             held[name] = f"{symbol(name)} = {short(value)}"
-    lever = _lever(row, x) if x not in row.params else None
+    lever = lever_of(row, x) if x not in row.params else None
     for i, (step, words) in enumerate(zip(row.steps, row.described()["steps"], strict=True)):
         held[f"step {i}"] = step.name if lever is not None and lever[0] == i else words
     if length is not None:
@@ -239,7 +177,7 @@ def asked(what: Any, x: str, given: Mapping[str, Any]) -> tuple[list[Asked], np.
     """
     each = subjects(what, x)
     values = {
-        name: values_of(name, value, _whole(name, each))
+        name: values_of(name, value, is_whole(name, each))
         for name, value in given.items()
         if value is not None
     }
@@ -264,9 +202,9 @@ def control(curves: Sequence[Asked], x: str) -> Control | None:
     """The panel's control of the abscissa; None where it has none."""
     if x in CONTROLS:
         return CONTROLS[x]
-    lever = _lever(curves[0].row, x)
+    lever = lever_of(curves[0].row, x)
     step: Any = curves[0].row.steps[lever[0]] if lever else None
-    return around(type(step)) if lever and _names(step)[0] == lever[1] else None
+    return around(type(step)) if lever and names_of(step)[0] == lever[1] else None
 
 
 def _default(curves: Sequence[Asked], x: str) -> np.ndarray:

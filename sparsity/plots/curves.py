@@ -17,7 +17,8 @@ from sparsity.finite.exact import exact, exact_grid
 from sparsity.kernels import Law, RowMap
 from sparsity.kernels.parameters import LENGTH
 from sparsity.montecarlo import Sampling, draw
-from sparsity.plots.asked import Asked, at
+from sparsity.plots.asked import Asked
+from sparsity.plots.moving import at
 from sparsity.quantities import Quantity
 from sparsity.reading import as_float64
 from sparsity.results import Estimate

@@ -409,13 +409,16 @@ def test_while_the_kernel_is_busy_the_former_question_is_hidden(panel):
     points = ".sparsity-panel g.point"
     parts = f"{points}, .sparsity-panel :is(.plot svg, .numbers)"
     assert panel.page.evaluate(seen, points) >= 3
+    # Holding the interpreter, for newer kernels answer widgets beside the cell that runs.
     busy = """() => new Promise((started) => {
-      const code = "print('now', flush=True); import time; time.sleep(8)";
+      const code = "import ctypes, time; print('now', flush=True); time.sleep(0.7);"
+        + " ctypes.PyDLL(None).sleep(5)";
       const { kernel } = window.jupyterapp.shell.currentWidget.sessionContext.session;
       const run = kernel.requestExecute({ code });
       run.onIOPub = (message) => { if (message.header.msg_type === 'stream') started(); };
     })"""
     panel.page.evaluate(busy)
+    panel.page.wait_for_timeout(1200)
     panel.root.locator("select[data-name=rows]").select_option("window")
     assert panel.page.evaluate(seen, points) == 0  # at once
     hidden = f"root.dataset.waiting && ({seen})('{parts}') === 0"
@@ -423,6 +426,7 @@ def test_while_the_kernel_is_busy_the_former_question_is_hidden(panel):
     panel.settled()
     assert panel.page.evaluate(seen, parts) >= 2
     panel.page.evaluate(busy)
+    panel.page.wait_for_timeout(1200)
     panel.slider("gamma").press("ArrowRight")  # no other question: what is known stays
     panel.wait_for("return root.dataset.waiting", 7)
     panel.page.wait_for_timeout(300)
