@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib
 import json
 import os
 import subprocess
@@ -31,15 +32,12 @@ def executor(engine: str, home: Path, held: ExitStack) -> Any:
 
         return held.enter_context(Workers(2))
     if engine == "Dask":
-        from distributed import Client, LocalCluster
-
+        dask = importlib.import_module("distributed")  # which may not be installed
         settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
-        cluster = held.enter_context(LocalCluster(**settings))
-        return held.enter_context(Client(cluster)).get_executor()
+        cluster = held.enter_context(dask.LocalCluster(**settings))
+        return held.enter_context(dask.Client(cluster)).get_executor()
     if engine == "submitit":
-        import submitit
-
-        found = submitit.LocalExecutor(folder=home / "log")
+        found = importlib.import_module("submitit").LocalExecutor(folder=home / "log")
         found.update_parameters(timeout_min=60)
         return found
     return None
