@@ -364,8 +364,9 @@ def test_old_points_vanish_when_the_question_is_another(panel, name, value, leng
     panel.type("length", str(length))
     panel.wait_for("return root.querySelector('path.exact:not(.stale)')", 60)
     _sampled(panel)
-    panel.slider("beta").press("ArrowRight")
     stale = f"root.querySelectorAll('{_STALE}').length"
+    panel.wait_for(f"return {stale} === 0", 60)  # those of the former length
+    panel.slider("beta").press("ArrowRight")
     panel.wait_for(f"return {stale} > 0")  # of the same question: this is what is seen below
     _sampled(panel)
     panel.page.evaluate(_EVERY_CHART, _STALE)
