@@ -190,7 +190,7 @@ class Estimate(_Result):
         doubt = "" if self.warning is None else f", warning: {self.warning}"
         return (
             f"Estimate({self.quantity} = {self.value:.8g} ± {self.stderr:.2g}, "
-            f"95 % [{low:.8g}, {high:.8g}]{n}, {self.samples:.4g} samples, {self.method}, "
+            f"95 % [{low:.8g}, {high:.8g}]{n}, {self.samples:,} samples, {self.method}, "
             f"seed {self.seed}{doubt})"
         )
 
@@ -270,6 +270,9 @@ class _Beside:
         own = {"quantity": self.estimate.quantity, "theory": theory}
         drawn = {"estimate": self.estimate.value, "stderr": self.estimate.stderr}
         return frame(own | drawn | {"ci95_low": low, "ci95_high": high, "z": self.z})
+
+    def __repr__(self) -> str:
+        return f"z = {self.z:+.2f}: {self.estimate!r} beside {self.theory!r}"
 
     def _repr_html_(self) -> str:
         """As a notebook shows it: a table."""

@@ -62,6 +62,7 @@ def test_an_estimate_stands_beside_its_theory():
     assert tuple(table.loc[0, ["ci95_low", "ci95_high"]]) == found.ci95
     beside = found.beside(sparsity.evaluate("exp", gamma=1))
     assert abs(beside.z) < 5
+    assert repr(beside) == f"z = {beside.z:+.2f}: {found!r} beside {beside.theory!r}"
     assert "95 % interval" in beside._repr_html_()
     np.testing.assert_allclose(beside.to_dataframe()["theory"], np.exp(-0.5))
     assert abs(found.beside(sparsity.evaluate("exp", gamma=1.1)).z) > 5  # a wrong theory is seen
@@ -96,6 +97,7 @@ def test_claims_are_a_list_shown_as_a_table():
     assert isinstance(records, list)
     assert json.loads(json.dumps(records)) == list(records)
     assert repr(records) == "<2 claims: 1 confirmed, 0 refined, 1 refuted>"
+    assert repr(Records([CLAIM])) == "<1 claim: 0 confirmed, 0 refined, 1 refuted>"
     assert list(records.to_dataframe()["verdict"]) == ["refuted", "confirmed"]
     assert records._repr_html_().count("<tr>") == 3
     assert ledger.claims.__annotations__["return"] == "Records"

@@ -55,7 +55,7 @@ def _counted(records: Sequence[Mapping[str, Any]]) -> str:
     """How many have which verdict."""
     counts = [record["verdict"] for record in records]
     total = ", ".join(f"{counts.count(v)} {v}" for v in ("confirmed", "refined", "refuted"))
-    return f"{len(records)} claims: {total}"
+    return f"{len(records)} claim{'' if len(records) == 1 else 's'}: {total}"
 
 
 def claims(

@@ -169,7 +169,7 @@ def _formulas() -> str:
         f"<p>The sparsity of attention weights <i>a</i> is</p>{formulas.METRIC}"
         "<p>Scores are Gaussian, with bias β = <i>q</i>·μ and spread γ = σ‖<i>q</i>‖. Each kernel "
         "is one definition; a symbolic derivation, quadrature and Monte Carlo each start from it "
-        "alone, and the stable closed forms are held against all three. Below, each result is "
+        "alone, and the stable closed forms are checked against all three. Below, each result is "
         "derived from the definition of the weight <i>a</i>; an arrow marks a limit, ∼ the leading "
         "term.</p>"
     ]

@@ -100,7 +100,7 @@ def section_of(crosscheck: Any) -> str:
     )
     if crosscheck.exact:
         counts += table(
-            ["theory", "held against", "points", "agree"],
+            ["theory", "checked against", "points", "agree"],
             _by_pair(crosscheck.exact),
             "Theories against each other",
             [2, 3],

@@ -66,7 +66,7 @@ def section_of(data: xarray.Dataset) -> str:
         f"<p>Rows T/2 &lt; n ≤ T = {number(T)}, the first way of running each text. Medians over "
         "rows, and shares of heads, as above; S/exact first without all sinks, last without the "
         "first token alone. The interval is that of the mean over other such texts "
-        f"({means['n_eff']['method']}); windows of one text are never drawn apart.</p>"
+        f"({means['n_eff']['method']}); windows of one text are drawn together.</p>"
     )
     every = [
         [escape(row["text"]), str(x["position"]), escape(sinks.spelled(x["token"])),

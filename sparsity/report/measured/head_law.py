@@ -44,7 +44,7 @@ def section_of(data: xarray.Dataset) -> str:
         "Gaussian below it, n·S² = [1 + (n − 1)r₁]²/[1 + (n − 1)r₂] with r<sub>k</sub> = "
         "R(kγ − ζ)/R(−ζ), ζ = (s<sub>max</sub> − β̂)/γ and Mills’ ratio R(x) = (1 − Φ(x))/φ(x). "
         "One constant κ of each head, γ = κγ̂, is fitted on texts and judged on others: the last "
-        "law below has never seen the text it is held against. Gaussian: rows drawn at the same n "
+        "law below has never seen the text it is compared with. Gaussian: rows drawn at the same n "
         "and γ̂. Without sinks; every eighth row of the second half.</p>"
     )
     note = (

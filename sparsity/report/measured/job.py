@@ -181,7 +181,7 @@ def run(
         InputError: a file that cannot be read or written, or as `measure_model`.
     """
     if (report_to is not None or head_law) and tokens < LEAST:
-        fix = f"a report and the law of heads want longer rows; give {LEAST} or more"
+        fix = f"a report and the law of heads need longer rows; give {LEAST} or more"
         raise InputError("tokens", tokens, fix)
     asked.names(of)
     opened, paths = inputs(model, texts, out, report_to)

@@ -37,7 +37,7 @@ def _opening(data: xarray.Dataset, rows: Sequence[Mapping[str, Any]]) -> str:
         "law S = exp(−γ̂²/2), and the exact law of n Gaussian logits. Nothing is fitted.</p>\n"
         f"{boxes(facts)}\n"
         '<p class="note">Medians over the rows in the second half of the longest context, all '
-        "layers, heads and texts; the laws are held against rows without their sinks: all keys "
+        "layers, heads and texts; the laws are compared with rows without their sinks: all keys "
         "that take more than 0.1 of a head's weight on average, wherever they are.</p>\n"
         "</header>"
     )
