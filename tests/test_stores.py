@@ -159,11 +159,11 @@ def test_processes_give_the_same_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(batches, "_BATCH_NORMALS", NORMALS)  # as in the workers
     asked = {"of": ("n_eff", "participation"), "gamma": "0.5:3:3", "length": 8, **SAMPLED}
     alone = sweep("exp", **asked, store=tmp_path / "alone")
+    here = verify("exp", gamma=0.5, length=4, detectable=0.05)
     with Workers(2) as workers:
         found = sweep("exp", **asked, store=tmp_path / "s", executor=workers)
         again = list(completed(_pid, range(8), workers))
         there = verify("exp", gamma=0.5, length=4, detectable=0.05, executor=workers)
-    here = verify("exp", gamma=0.5, length=4, detectable=0.05)
     assert [(x.z, x.verdict) for x in there.cells] == [(x.z, x.verdict) for x in here.cells]
     assert len(here.cells) > 3
     xarray.testing.assert_identical(alone.load(), found.load())
