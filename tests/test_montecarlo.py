@@ -39,6 +39,7 @@ from sparsity.rows.steps import Alibi, Coca, Decay, QKNorm, Rope, Sink, SinkLogi
 from sparsity.theory.evaluation import evaluate
 from sparsity.verification.cells import FEATURE_MAPS, feature_ratio
 
+SLOW = pytest.mark.slow
 LIMIT = 5.5  # |z| beyond which a cell fails: about 7e−7 with 63 degrees of freedom
 
 
@@ -72,12 +73,12 @@ def test_batches_do_not_depend_on_how_they_are_chunked():
 
 def test_larger_calls_have_the_same_bits_and_fold_the_same(monkeypatch):
     """What an accelerator does: thousands of chunks a call, folded where they were drawn."""
-    single = plain_batches(7)
-    folds = [np.concatenate([plain_batches(1, i * CHUNK, fold=True) for i in range(7)])]
-    monkeypatch.setattr(batches, "_call_sizes", lambda sampler: (4, 2, 1))
-    assert np.array_equal(single, plain_batches(7))
-    folds += [plain_batches(7, fold=True), batches.folded(single)]
-    assert folds[0].shape == (7, 3, 2)
+    single = plain_batches(5)
+    folds = [np.concatenate([plain_batches(1, i * CHUNK, fold=True) for i in range(5)])]
+    monkeypatch.setattr(batches, "_call_sizes", lambda sampler: (2, 1))
+    assert np.array_equal(single, plain_batches(5))
+    folds += [plain_batches(5, fold=True), batches.folded(single)]
+    assert folds[0].shape == (5, 3, 2)
     assert np.array_equal(folds[0], folds[1])
     assert np.array_equal(folds[0], folds[2])
     chunk = single[:CHUNK]
@@ -151,9 +152,9 @@ def test_a_wrong_table_costs_draws_and_no_bias(monkeypatch):
             return table._replace(log_mass=table.log_mass + math.log(mass))
 
         monkeypatch.setattr(estimators.proposals, "build", wrong)
-        found = estimators.stratified(exp, parameters, Sampling(1e-4, seed=3))
+        found = estimators.stratified(exp, parameters, Sampling(3e-4, seed=3))
         assert found.warning is None
-        assert found.rel_stderr <= 1e-4
+        assert found.rel_stderr <= 3e-4
         assert abs(z_score(found, truth)) < LIMIT
         cells += 1
     assert cells == 4
@@ -163,7 +164,7 @@ def test_a_wrong_table_costs_draws_and_no_bias(monkeypatch):
         return table._replace(heights=table.heights * 1.01)
 
     monkeypatch.setattr(estimators.proposals, "build", no_density)
-    found = estimators.stratified(exp, parameters, Sampling(1e-4, seed=3))
+    found = estimators.stratified(exp, parameters, Sampling(3e-4, seed=3))
     assert abs(z_score(found, truth)) > LIMIT
 
 
@@ -251,8 +252,8 @@ def test_long_runs_are_kept_in_bounded_memory(monkeypatch):
 
 
 def test_plain_sampling_of_a_steep_exponential_says_that_it_cannot_be_trusted():
-    """10⁷ draws at γ = 4: far too large with a small error bar, and the estimate knows."""
-    found = estimate("exp", gamma=4.0, method="plain", max_samples=1e7)
+    """10⁶ draws at γ = 4: far too large with a small error bar, and the estimate knows."""
+    found = estimate("exp", gamma=4.0, method="plain", max_samples=1e6)
     assert not found.trusted
     assert "cannot be trusted" in (found.warning or "")
     assert found.log_value - (-8.0) > math.log(3)  # indeed several times too large
@@ -262,14 +263,14 @@ def test_plain_sampling_of_a_steep_exponential_says_that_it_cannot_be_trusted():
 
 
 def test_whole_keys_for_any_query_and_mean():
-    """q and μ arbitrary: only β = q·μ and γ = σ‖q‖ matter."""
+    """q and μ arbitrary: only β = q·μ and γ = σ‖q‖ matter; 1.1 % off in S would show."""
     rng = np.random.default_rng(0)
     cells = 0
     for kernel in (exp, relu2, identity):
         for dim in (1, 3, 40):
             q, mu, spread = rng.normal(size=dim), rng.normal(size=dim), 0.7
             q *= 1.2 / np.linalg.norm(q)
-            sampling = Sampling(rel_error=1e-3, seed=cells)
+            sampling = Sampling(rel_error=2e-3, seed=cells)
             found = estimators.full_keys(kernel, q, mu, sampling, spread=spread)
             beta, gamma = float(q @ mu), float(spread * np.linalg.norm(q))
             assert (
@@ -551,7 +552,9 @@ def test_progress_reaches_the_end():
     assert jax.device_count() >= 1
 
 
-@pytest.mark.parametrize("name", ["exp", "relu2", "identity", "softplus"])
+@pytest.mark.parametrize(
+    "name", ["exp", "softplus", *(pytest.param(x, marks=SLOW) for x in ("relu2", "identity"))]
+)
 def test_estimates_over_a_grid_have_the_bits_of_one_by_one(name):
     """One call begins them all; what needs more draws than the first chunk goes on by itself."""
     softplus = score_kernel("softplus", sympy.log(1 + sympy.exp(sympy.Symbol("s"))))

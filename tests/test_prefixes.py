@@ -27,29 +27,27 @@ def gaussian(beta, gamma):
     return lambda j, p: beta[j][:, None] * p + (gamma[j][:, None] * p) ** 2 / 2
 
 
+def between(*settings):
+    """Settings between the corners, which are slow tests."""
+    return [pytest.param(setting, marks=pytest.mark.slow) for setting in settings]
+
+
 NORMAL = [  # means of the scores spread over 1 … 400
     (16, 0.1, 0.01),
     (16, 4, 0.5),
-    (32, 2, 0.1),
-    (32, 0.5, 0.05),
-    (64, 0.25, 0.03),
     (64, 4, 0.01),
-    (64, 1, 0.1),
     (128, 0.1, 0.0125),
-    (128, 1, 0.1),
     (128, 4, 0.5),
+    *between((32, 2, 0.1), (32, 0.5, 0.05), (64, 0.25, 0.03), (64, 1, 0.1), (128, 1, 0.1)),
 ]
 CUT = [
     (16, 0.1, 0.05),
     (16, 0.1, 0.5),
-    (32, 2, 0.5),
     (32, 0.0, 0.1),
-    (64, 0.25, 0.15),
-    (64, 1, 0.5),
-    (128, 0.1, 0.05),
-    (128, 3, 0.5),
-    (128, 3.99, 0.5),
     (32, -0.35, 0.05),
+    (128, 0.1, 0.05),
+    (128, 3.99, 0.5),
+    *between((32, 2, 0.5), (64, 0.25, 0.15), (64, 1, 0.5), (128, 3, 0.5)),
 ]
 LENGTHS = [2, 16, 100]
 

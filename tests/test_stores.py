@@ -25,6 +25,7 @@ from test_executors import Elsewhere
 
 from sparsity import Alibi, Empirical, Kernel, Row, Uniform, kernels, quantities, verify
 from sparsity.errors import InputError, NoClosedForm
+from sparsity.montecarlo import batches
 from sparsity.sweeps import blocks, parts, running
 from sparsity.sweeps.blocks import Blocks
 from sparsity.sweeps.curves import grids_of, sweep
@@ -34,6 +35,7 @@ from sparsity.tasks import ATTEMPTS, Workers, completed
 
 GRID = {"gamma": "0.5:3:3", "beta": "-1,1", "length": "8,32"}
 SAMPLED = {"montecarlo": True, "rel_error": 0.1, "max_samples": 2e4, "seed": 3}
+NORMALS = batches._BATCH_NORMALS
 
 
 def files(folder):
@@ -47,9 +49,10 @@ def files(folder):
 
 @pytest.fixture(scope="module", autouse=True)
 def small():
-    """Blocks of a few cells."""
+    """Blocks of a few cells, batches of a few rows."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parts, "EACH", 3)
+        patch.setattr(batches, "_BATCH_NORMALS", 2**12)
         yield
 
 
@@ -151,17 +154,20 @@ def test_a_run_that_was_ended_goes_on(whole, tmp_path, after):
     assert files(tmp_path / "s") == files(folder)
 
 
-def test_processes_give_the_same_bytes(whole, tmp_path):
-    asked = {"of": ("n_eff", "participation"), **GRID, **SAMPLED}
+def test_processes_give_the_same_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "EACH", 1)
+    monkeypatch.setattr(batches, "_BATCH_NORMALS", NORMALS)  # as in the workers
+    asked = {"of": ("n_eff", "participation"), "gamma": "0.5:3:3", "length": 8, **SAMPLED}
+    alone = sweep("exp", **asked, store=tmp_path / "alone")
+    here = verify("exp", gamma=0.5, length=4, detectable=0.05)
     with Workers(2) as workers:
         found = sweep("exp", **asked, store=tmp_path / "s", executor=workers)
         again = list(completed(_pid, range(8), workers))
         there = verify("exp", gamma=0.5, length=4, detectable=0.05, executor=workers)
-    here = verify("exp", gamma=0.5, length=4, detectable=0.05)
     assert [(x.z, x.verdict) for x in there.cells] == [(x.z, x.verdict) for x in here.cells]
     assert len(here.cells) > 3
-    xarray.testing.assert_identical(whole[0], found.load())
-    assert files(tmp_path / "s") == files(whole[2])
+    xarray.testing.assert_identical(alone.load(), found.load())
+    assert files(tmp_path / "s") == files(tmp_path / "alone")
     assert len({each.value for each in again}) <= 2
     assert os.getpid() not in {each.value for each in again}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -12,30 +13,44 @@ from sparsity.errors import InputError
 from sparsity.finite import engine
 from sparsity.kernels import Kernel
 from sparsity.kernels.parameters import LENGTH
+from sparsity.rows.classes import classed
 from sparsity.rows.row import Row, row_of
 from sparsity.rows.steps import SinkLogit
-from sparsity.theory.limit_form import log_total
+from sparsity.theory.limit_form import log_sums
 
 _FARTHEST = 1e4  # that a logit is looked for from where a sink begins to matter
+
+
+def _typical_total(row: Row, n: int) -> float:
+    """About the log of a typical row's total weight: log E Σ − ½(g − √(2 ln n))₊².
+
+    That of log-normal weights: beyond g = √(2 ln n) the few largest are all there is, and E Σ is
+    that of rows which never occur.
+    """
+    first, second, _ = log_sums(classed(row, n), (1, 2))
+    spread = math.sqrt(max(second - 2 * first + math.log(n), 0.0))
+    return first - max(spread - math.sqrt(2 * math.log(n)), 0.0) ** 2 / 2
 
 
 def _solved(mass: float, row: Row, n: int) -> float:
     odds = math.log(mass) - math.log1p(-mass)
 
+    @functools.cache
     def excess(b: float) -> float:
         (sinks, _), (others, _) = engine.shares(row.then(SinkLogit(b)), n)
         with np.errstate(divide="ignore"):
             return float(np.log(sinks) - np.log(others)) - odds
 
-    low = high = log_total(row, n) + odds
+    low = high = _typical_total(row, n) + odds
     step = 1.0
     while excess(low) > 0:
-        low, step = low - step, 2 * step
+        high, low, step = low, low - step, 2 * step
         if step > _FARTHEST:  # all-zero rows and other sinks leave less than that
             fix = "more than that goes to sinks at every logit tried; give a larger mass"
             raise InputError("mass", mass, fix)
     step = 1.0
     while not excess(high) >= 0:
+        low = high if excess(high) < 0 else low
         high, step = high + step, 2 * step
         if step > _FARTHEST:
             raise InputError("mass", mass, "is out of reach in float64; give a smaller mass")
