@@ -50,7 +50,7 @@ def _columns(longest: int, chunk: int) -> np.ndarray:
 
 @functools.lru_cache(maxsize=16)
 def _spline(longest: int, chunks: int) -> RectBivariateSpline:
-    """The table of all spreads up to `_CHUNK`·`chunks` steps; a wider one takes over its columns."""
+    """The table of that many chunks of spreads; a wider one takes over its columns."""
     n = np.log(_lengths(longest))
     columns = [np.zeros((len(n), 1)), *(_columns(longest, i) for i in range(chunks))]
     log_S = np.concatenate(columns, axis=1)

@@ -78,7 +78,7 @@ def _config(given: Metadata, vocabulary: int, tensors: dict[str, Any], dequantiz
 
 
 def _plain(gguf: Any, path: Path) -> Any:
-    """A reader whose file is a plain array: each of 250,000 cuts of a memmap costs ten times one."""
+    """A reader whose file is a plain array: of a memmap each of 250,000 cuts is dear."""
 
     class Plain(gguf.GGUFReader):
         def __setattr__(self, name: str, value: Any) -> None:
