@@ -15,7 +15,7 @@ from sparsity.finite.exact import exact
 from sparsity.ledger import model as claims_model
 from sparsity.ledger.model import null
 from sparsity.ledger.model.evidence import Evidence, ModelRun, Sinks
-from sparsity.measurement import SHAPE, labels, law, save, sources, tables
+from sparsity.measurement import SHAPE, labels, law, layers, save, sources, tables
 from sparsity.measurement import sinks as layers_sinks
 from sparsity.report.measured import job
 from sparsity.rows import rotation
@@ -730,3 +730,22 @@ def test_blocks_of_every_size_and_what_they_must_not_do(monkeypatch):
 
     monkeypatch.setattr(rows, "of_sums", twice)
     assert worst(measure(**given), s, seen, sink) > 0.1
+
+
+def test_heads_with_several_sinks_compile_no_more_than_all_heads(monkeypatch):
+    shapes = set()
+
+    def product(q, k):
+        shapes.add((q.shape, k.shape))
+        return np.matmul(q, k.swapaxes(-1, -2))
+
+    monkeypatch.setattr(sources, "_dot", lambda: product)
+    rng = np.random.default_rng(0)
+    q, k = (rng.normal(size=(8, 512, 4)).astype(np.float32) for _ in range(2))
+    source = sources.of_queries(q, k)
+    rows = layers.measure_layer(source)
+    for several in range(1, 9):
+        marked = np.zeros((8, 512), bool)
+        marked[:several, [0, 5]] = True
+        layers_sinks.without(source, marked, rows, 0)
+    assert len(shapes) == 8  # a width each, whatever the number of heads

@@ -134,7 +134,7 @@ def measure_heads(
     """
     import xarray
 
-    from sparsity.models.llama import forward
+    from sparsity.models import llama
 
     opened = model if isinstance(model, models.Checkpoint) else models.load(model)
     tokens, every = whole("tokens", tokens, 2), whole("every", every, 1)
@@ -158,7 +158,8 @@ def measure_heads(
             layers.append(_layer(waiting, rows, gap, functools.partial(each, layer)))
             waiting.clear()
 
-    forward(opened, ids, visit)
+    last = range(0, opened.config.layers, every)[-1]
+    llama.layers(opened, ids, visit, last + 1)
     attributes = {"title": "heads of a model taken apart", "model": opened.name, "causal": 1}
     axes = ("text", "layer", "head", "row")
     return xarray.Dataset(

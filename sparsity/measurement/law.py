@@ -19,7 +19,9 @@ from sparsity.theory.evaluation import evaluate
 ERROR = 1e-6  # of log S, from the interpolation; 2e-7 was measured
 WIDEST = 200.0  # γ of the grid; there a row of 10⁶ tokens has its mass on one
 _SHORT, _GROWTH = 16, 1.12  # every n up to there, then this factor
-_STEP = 1 / 16  # of asinh γ
+_STEP, _CHUNK = 1 / 16, 16  # of asinh γ; how many steps are computed at a time
+_MORE = 4  # steps beyond the widest that is asked for: at its end a spline is less exact
+_FIRST, _FACTOR = 512, 8  # the longest row of a table, and of each that follows
 
 
 def log_limit(gamma: Any) -> np.ndarray:
@@ -30,14 +32,6 @@ def log_limit(gamma: Any) -> np.ndarray:
     return log_S
 
 
-def _at(length: int, stop: int) -> np.ndarray:
-    """Log S at every γ of the grid, for lengths given by the grid up to `length`."""
-    n, x = _lengths(length), _STEP * np.arange(1, stop)
-    grids = {"beta": np.zeros(1), "gamma": np.sinh(x)}
-    found = exact_grid(kernels.exp, grids, n, quantities.n_eff)  # [1, spreads, lengths]
-    return np.concatenate([np.zeros((len(n), 1)), np.log(found.S_rms[0]).T], axis=1)
-
-
 def _lengths(longest: int) -> np.ndarray:
     geometric = _SHORT * _GROWTH ** np.arange(
         np.ceil(np.log(longest / _SHORT) / np.log(_GROWTH)) + 1
@@ -45,10 +39,22 @@ def _lengths(longest: int) -> np.ndarray:
     return np.unique([*range(2, _SHORT), *np.round(geometric)])
 
 
-@functools.lru_cache(maxsize=4)
-def _spline(longest: int, stop: int) -> RectBivariateSpline:
-    n = _lengths(longest)
-    return RectBivariateSpline(np.log(n), _STEP * np.arange(stop), _at(longest, stop), kx=5, ky=5)
+@functools.lru_cache(maxsize=64)
+def _columns(longest: int, chunk: int) -> np.ndarray:
+    """Log S of some spreads of the grid at all its lengths, [lengths, spreads]."""
+    first, stop = chunk * _CHUNK + _MORE if chunk else 1, (chunk + 1) * _CHUNK + _MORE
+    grids = {"beta": np.zeros(1), "gamma": np.sinh(_STEP * np.arange(first, stop))}
+    found = exact_grid(kernels.exp, grids, _lengths(longest), quantities.n_eff)
+    return np.log(found.S_rms[0]).T  # of [1, spreads, lengths]
+
+
+@functools.lru_cache(maxsize=16)
+def _spline(longest: int, chunks: int) -> RectBivariateSpline:
+    """The table of that many chunks of spreads; a wider one takes over its columns."""
+    n = np.log(_lengths(longest))
+    columns = [np.zeros((len(n), 1)), *(_columns(longest, i) for i in range(chunks))]
+    log_S = np.concatenate(columns, axis=1)
+    return RectBivariateSpline(n, _STEP * np.arange(log_S.shape[1]), log_S, kx=5, ky=5)
 
 
 def exact(length: Any, gamma: Any) -> np.ndarray:
@@ -65,9 +71,9 @@ def exact(length: Any, gamma: Any) -> np.ndarray:
     log_S = np.where(n == 1, 0.0, np.nan)
     known = (n > 1) & (gamma >= 0) & (gamma <= WIDEST)
     if known.any():
-        # Powers of two, so that rows of similar lengths and spreads share a table.
-        longest = 2 ** int(np.ceil(np.log2(max(n[known].max(), 64))))
-        widest = float(np.arcsinh(max(gamma[known].max(), 8.0)))
-        stop = 16 * int(np.ceil(widest / _STEP / 16)) + 4
-        log_S[known] = _spline(longest, stop).ev(np.log(n[known]), np.arcsinh(gamma[known]))
+        longest, widest = _FIRST, float(np.arcsinh(max(gamma[known].max(), 8.0)))
+        while longest < n[known].max():  # few tables, which rows of similar lengths share
+            longest *= _FACTOR
+        table = _spline(longest, int(np.ceil(widest / (_STEP * _CHUNK))))
+        log_S[known] = table.ev(np.log(n[known]), np.arcsinh(gamma[known]))
     return np.exp(np.minimum(log_S, 0.0))

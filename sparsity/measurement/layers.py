@@ -14,7 +14,7 @@ import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.measurement import asked, passes, rows
-from sparsity.measurement.sources import Logits, Source, Weights, width
+from sparsity.measurement.sources import Logits, Source, Weights, at_once, width
 from sparsity.streaming.sums import Sums
 
 BLOCK = 2**18  # entries of a block, in the cache with what is made of them
@@ -32,7 +32,7 @@ Piece = tuple[slice, int, int]  # heads, the first row, the row after the last
 
 def _blocks(heads: int, length: int, cuts: Sequence[int]) -> list[Piece]:
     """All heads, rows from, to: none across a cut, none with much above the diagonal."""
-    most = max(1, min(BLOCK // (heads * length), length // 8))
+    most = at_once((heads, length), BLOCK)
     starts = np.concatenate([np.arange(a, b, most) for a, b in itertools.pairwise([0, *cuts])])
     ends = [*starts[1:].tolist(), length]
     return [(slice(0, heads), a, b) for a, b in zip(starts.tolist(), ends, strict=True)]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sparsity.measurement import asked
-from sparsity.measurement.sources import Logits, Source, of_heads, sees
+from sparsity.measurement.sources import Logits, Source, at_once, of_heads, sees, width
 
 # Two tokens that share a sink have less than [Gu]'s 0.3 each; a key under uniform attention has
 # more than this in texts of fewer than 45 tokens only.
@@ -33,10 +33,10 @@ def _block(
     source: Source, sinks: np.ndarray, of: Sequence[str], start: int, stop: int
 ) -> dict[str, np.ndarray]:
     """Some rows; sums run over the other keys alone, so that nothing cancels."""
-    width = stop if source.causal else source.shape[1]
-    x, seen = (np.asarray(y) for y in source.block(start, stop, width))
-    keep = seen & ~sinks[:, None, :width]
-    few = np.flatnonzero(sinks[:, :width].any(0))  # keys that are a sink in any head
+    wide = width(source, stop, 0)
+    x, seen = (np.asarray(y) for y in source.block(start, stop, wide))
+    keep = seen & ~sinks[:, None, :wide]
+    few = np.flatnonzero(sinks[:, :wide].any(0))  # keys that are a sink in any head
     drop = seen[..., few] & sinks[:, None, few]
     n, sunk = keep.sum(-1), drop.any(-1)
     some, count = n > 0, np.maximum(n, 1)
@@ -98,7 +98,7 @@ def without(
     found = _measured(rows, apart, sees(source, sink))
     if several.size:
         own, heads = of_heads(source, several), sinks[several]
-        step = max(1, _BLOCK // (len(several) * source.shape[1]))
+        step = at_once(source.shape, _BLOCK)
         for start in range(0, source.shape[1], step):
             stop = min(start + step, source.shape[1])
             for name, values in _block(own, heads, of, start, stop).items():

@@ -143,6 +143,17 @@ def width(source: Source, stop: int, sink: int) -> int:
     return min(-(-max(stop, sink + 1) // step) * step, length) if source.causal else length
 
 
+def at_once(shape: tuple[int, int], most: int) -> int:
+    """Rows of a block of no more than `most` entries: a power of two, so that few are compiled.
+
+    Args:
+        shape: (heads, T).
+        most: entries.
+    """
+    heads, length = shape
+    return 1 << (max(1, min(most // (heads * length), length // 8)).bit_length() - 1)
+
+
 @functools.cache
 def _dot() -> Any:
     import jax
@@ -154,11 +165,15 @@ def _dot() -> Any:
 
 
 def _product(q: Any, k: Any) -> Any:
-    """All q·k. By JAX where that keeps the precision: BLAS stalls where threads share the cores."""
-    if isinstance(q, np.ndarray) and q.dtype != np.float32:
+    """All q·k. By JAX where that keeps the precision: BLAS stalls where threads share the cores.
+
+    Of NumPy arrays group by group, so that it is compiled once for any number of groups.
+    """
+    if not isinstance(q, np.ndarray):
+        return _dot()(q, k)
+    if q.dtype != np.float32:
         return np.matmul(q, k.swapaxes(-1, -2))
-    product = _dot()(q, k)
-    return np.asarray(product) if isinstance(q, np.ndarray) else product
+    return np.stack([_dot()(*each) for each in zip(q, k, strict=True)])
 
 
 def _of_heads(mask: Any, heads: slice | np.ndarray) -> Any:

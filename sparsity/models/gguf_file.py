@@ -43,6 +43,7 @@ def halves(w: np.ndarray, heads: int) -> np.ndarray:
     return w.reshape(heads, -1, 2, w.shape[-1]).swapaxes(1, 2).reshape(w.shape)
 
 
+_GROUPS = 128  # of rows, where a tensor has more: 16 of them are unpacked in the cache
 _WHOLE = (3, 4)  # llama.cpp's kinds of tokens: of control, and added by the user
 
 _SIZES = {
@@ -76,10 +77,29 @@ def _config(given: Metadata, vocabulary: int, tensors: dict[str, Any], dequantiz
     return given.config(_SIZES, vocabulary, "output.weight" not in tensors, frequencies)
 
 
+def _plain(gguf: Any, path: Path) -> Any:
+    """A reader whose file is a plain array: of a memmap each of 250,000 cuts is dear."""
+
+    class Plain(gguf.GGUFReader):
+        def __setattr__(self, name: str, value: Any) -> None:
+            own = value.view(np.ndarray) if isinstance(value, np.memmap) else value
+            super().__setattr__(name, own)
+
+    return Plain(path)
+
+
+def _in_groups(data: np.ndarray) -> np.ndarray:
+    """Rows of blocks joined: they are unpacked 16 at a time, which is too few of short ones."""
+    joined = 1
+    while data.ndim == 2 and len(data) % (2 * joined) == 0 and len(data) // joined > _GROUPS:
+        joined *= 2
+    return data.reshape(len(data) // joined, -1) if joined > 1 else data
+
+
 def _opened(gguf: Any, path: Path) -> tuple[Metadata, dict[str, Any]]:
     """The metadata and the tensors, by name."""
     try:
-        reader = gguf.GGUFReader(path)
+        reader = _plain(gguf, path)
 
         def get(name: str) -> Any:
             found = reader.fields.get(name)
@@ -109,10 +129,11 @@ def load(path: Path) -> Checkpoint:
 
     def dequantize(tensor: Any) -> np.ndarray:
         try:
-            return gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+            found = gguf.quants.dequantize(_in_groups(tensor.data), tensor.tensor_type)
         except NotImplementedError:
             fix = f"is quantised as {tensor.tensor_type.name}, which cannot be read here"
             raise InputError("model", path, fix + "; give Q8_0, a K-quant or F16") from None
+        return found.reshape(*tensor.data.shape[:-1], -1)
 
     tokens = field("tokenizer.ggml.tokens")
     if not isinstance(tokens, list) or not tokens or len(set(map(str, tokens))) < len(tokens):

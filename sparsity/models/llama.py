@@ -79,23 +79,23 @@ def _losses(logits: Any, following: Any) -> Any:
     return jax.nn.logsumexp(logits, -1) - jnp.take_along_axis(logits, following[:, None], -1)[:, 0]
 
 
-def forward(
+def layers(
     model: Checkpoint,
     texts: Sequence[np.ndarray],
     visit: Callable[[int, int, Any, Any], None],
-    logits: Callable[[int, int, Any], None] = lambda text, first, values: None,
-) -> list[float]:
-    """Run texts through the model.
+    stop: int | None = None,
+) -> list[Any]:
+    """Run texts through the layers of the model.
 
     Args:
         model: the checkpoint.
         texts: token ids [T] of each.
         visit: called with (layer, text, q [heads, T, d], k [kv heads, T, d]), rotary positions
             applied; attention is softmax(q·k/√d) over the past.
-        logits: called with (text, first position, logits [positions, vocabulary]).
+        stop: the layer before which to end; None for all.
 
     Returns:
-        The mean next-token loss of each text, in nats.
+        The state of each text after the last of them, [T, dim].
 
     Raises:
         InputError: weights that are not there, of another shape, NaN or infinite.
@@ -109,17 +109,41 @@ def forward(
         (jnp.asarray(np.cos(p), jnp.float32), jnp.asarray(np.sin(p), jnp.float32)) for p in phases
     ]
     dims = config.heads, config.kv_heads, config.head_dim
-    for layer in range(config.layers):
+    for layer in range(config.layers if stop is None else stop):
         w = {name: jnp.asarray(model.tensor(name, layer)) for name in LAYER}
         for i, (state, (cos, sin)) in enumerate(zip(states, turns, strict=True)):
             states[i], q, k = _layer(state, w, cos, sin, dims, config.eps)
             visit(layer, i, q, k)
+    return states
+
+
+def forward(
+    model: Checkpoint,
+    texts: Sequence[np.ndarray],
+    visit: Callable[[int, int, Any, Any], None],
+    logits: Callable[[int, int, Any], None] = lambda text, first, values: None,
+) -> list[float]:
+    """Run texts through the model.
+
+    Args:
+        model: the checkpoint.
+        texts: token ids [T] of each.
+        visit: as `layers` calls it.
+        logits: called with (text, first position, logits [positions, vocabulary]).
+
+    Returns:
+        The mean next-token loss of each text, in nats.
+
+    Raises:
+        InputError: as `layers`.
+    """
+    states, eps = layers(model, texts, visit), model.config.eps
     norm, head = jnp.asarray(model.tensor("norm")), jnp.asarray(model.tensor("head"))
     losses = []
     for i, (state, ids) in enumerate(zip(states, texts, strict=True)):
         found = []
         for first in range(0, len(ids), _ROWS):
-            values = _logits(state[first : first + _ROWS], norm, head, config.eps)
+            values = _logits(state[first : first + _ROWS], norm, head, eps)
             logits(i, first, values)
             following = np.asarray(ids[first + 1 : first + 1 + _ROWS])
             found.append(np.asarray(_losses(values[: len(following)], following), np.float64))

@@ -156,10 +156,9 @@ def chart(
         curves, values = asking.asked(what, x, parameters)
         quantity = _quantity(of, curves, x)
         named, common = _labels(curves)
-        words = _words(curves, quantity, x, common)
         sampling = Sampling(rel_error, max_samples, seed, dtype)
         found = _computed(curves, quantity, x, values, montecarlo, sampling, named, limit,
-                          progress, words)  # fmt: skip
+                          progress, common)  # fmt: skip
     if labels is not None:
         found = _relabelled(found, labels)
     if title is not None:
@@ -177,17 +176,18 @@ def _computed(
     labels: Sequence[str],
     limit: bool,
     progress: Any,
-    words: Words,
+    common: str,
 ) -> Chart:
     from sparsity.plots import curves as numbers
-    from sparsity.plots.drawing import is_log
 
-    control = asking.control(curves, x)
-    log_x = is_log(values, control, x == LENGTH.name)
     place = numbers.places(montecarlo, x, values)
     drawn = numbers.computed(
         curves, quantity, x, values, place, sampling, labels, limit, progress
     )  # fmt: skip
+    from sparsity.plots.drawing import is_log  # with Matplotlib, which `computed` has loaded
+
+    words, control = _words(curves, quantity, x, common), asking.control(curves, x)
+    log_x = is_log(values, control, x == LENGTH.name)
     return Chart(drawn, words, log_x, control, quantity.name)
 
 

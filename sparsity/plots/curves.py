@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sparsity import quantities
 from sparsity.errors import InputError
-from sparsity.figures.series import Series
 from sparsity.finite import maps
 from sparsity.finite.exact import exact, exact_grid
 from sparsity.kernels import Law, RowMap
@@ -24,6 +23,9 @@ from sparsity.reading import as_float64
 from sparsity.results import Estimate
 from sparsity.sweeps.variables import cell_seed
 from sparsity.theory.evaluation import evaluate
+
+if TYPE_CHECKING:
+    from sparsity.figures.series import Series
 
 _WORKERS = 2  # threads: one compiles while another samples
 _SHORTEST_DRAWN, _LONGEST_DRAWN = 4, 4096  # tokens of sampled rows, unless they are asked for
@@ -225,6 +227,8 @@ def theory(
     Raises:
         InputError: a law is refused or not known, and there are no points to draw without it.
     """
+    from sparsity.figures.series import Series  # with Matplotlib: while the samplers compile
+
     at_all = np.unique(np.concatenate([values, place]))
     of_rows = np.full(at_all.shape, np.nan)
     of_long = None
