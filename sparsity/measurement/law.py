@@ -45,7 +45,7 @@ def _lengths(longest: int) -> np.ndarray:
     return np.unique([*range(2, _SHORT), *np.round(geometric)])
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=16)  # a report asks of several lengths, with and without sinks
 def _spline(longest: int, stop: int) -> RectBivariateSpline:
     n = _lengths(longest)
     return RectBivariateSpline(np.log(n), _STEP * np.arange(stop), _at(longest, stop), kx=5, ky=5)
