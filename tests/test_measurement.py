@@ -1,8 +1,10 @@
 """Rows of real attention: every statistic against its definition, laws, sinks, memory, refusals."""
 
 import dataclasses
+import functools
 import tracemalloc
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from scipy import special, stats
 
 from sparsity import measure, metric
 from sparsity.errors import InputError
+from sparsity.figures import plotting
 from sparsity.finite.exact import exact
 from sparsity.ledger import model as claims_model
 from sparsity.ledger.model import null
@@ -61,15 +64,8 @@ def by_definition(x, sink):
     if n > 1:
         found["gamma"] = x.std(ddof=1)
     rest = x if sink is None else np.delete(x, sink)
-    for tag, y in (("", x), ("_rest", rest)):
-        if len(y) > 3:
-            z = (y - y.mean()) / y.std(ddof=1)
-            found |= {
-                f"gamma{tag}": y.std(ddof=1),
-                f"skew{tag}": stats.skew(y),
-                f"kurtosis{tag}": stats.kurtosis(y),
-                f"distance{tag}": stats.kstest(z, "norm").statistic,
-            }
+    if len(rest) > 3:
+        found["gamma_rest"] = rest.std(ddof=1)
     if len(rest) and n > 1:
         found |= {
             "S_rest": metric.row_sparsity(np.exp(rest)),
@@ -83,20 +79,38 @@ def by_definition(x, sink):
     return found
 
 
+def shape_by_definition(x, sink):
+    """The shape of one row of logits, where there are enough of them."""
+    found = {}
+    for tag, y in (("", x), ("_rest", x if sink is None else np.delete(x, sink))):
+        if len(y) > 3:
+            z = (y - y.mean()) / y.std(ddof=1)
+            found |= {
+                f"skew{tag}": stats.skew(y),
+                f"kurtosis{tag}": stats.kurtosis(y),
+                f"distance{tag}": stats.kstest(z, "norm", method="asymp").statistic,  # p: unused
+            }
+    return found
+
+
 @pytest.mark.parametrize("sink", [0, 5])
 def test_every_statistic_is_its_definition(sink):
     q, k = heads()
     data = measure(queries=q, keys=k, sink=sink, of=SHAPE)
+    expected = {name: np.full((6, T), np.nan) for name in data if data[name].dims[-1] == "row"}
     checked = 0
     for head, rows in enumerate(logits_of(q, k)):
         for t in range(T):
-            expected = by_definition(rows[t, : t + 1], sink if sink <= t else None)
-            for name, value in expected.items():
-                got = data[name].values[0, head, t]
-                loose = 6e-5 if name.startswith("distance") else 3e-6
-                np.testing.assert_allclose(got, value, rtol=loose, atol=loose, err_msg=name)
+            row = rows[t, : t + 1], sink if sink <= t else None
+            for name, value in (by_definition(*row) | shape_by_definition(*row)).items():
+                expected[name][head, t] = value
                 checked += 1
     assert checked > 6 * T * 16
+    assert checked == sum(np.isfinite(values).sum() for values in expected.values())
+    for name, values in expected.items():
+        known = np.isfinite(values)
+        got, loose = data[name].values[0], 6e-5 if name.startswith("distance") else 3e-6
+        np.testing.assert_allclose(got[known], values[known], rtol=loose, atol=loose, err_msg=name)
 
 
 def test_weights_give_what_queries_and_keys_give():
@@ -203,18 +217,16 @@ def gini(a):
 
 
 def test_statistics_are_the_same_on_jax_arrays():
-    """Those of an accelerator stay there; here they are asked to on the CPU."""
+    """Those of an accelerator stay there; here they are asked to on the CPU, in one program."""
     from sparsity.measurement import rows, shapes
 
+    def statistics(s, seen):
+        parts = rows.split(s, seen, 3)
+        return shapes.shape(parts), rows.focus(rows.softmax(parts))[0]
+
     q, k = heads()
-    s = logits_of(q, k)
-    seen = np.tri(T, dtype=bool)[None]
-    one = rows.split(s, seen, 3)
-    other = rows.split(jnp.asarray(s), jnp.asarray(seen), 3)
-    for a, b in (
-        (shapes.shape(one), shapes.shape(other)),
-        (rows.focus(rows.softmax(one))[0], rows.focus(rows.softmax(other))[0]),
-    ):
+    given = logits_of(q, k), np.tri(T, dtype=bool)[None]
+    for a, b in zip(statistics(*given), jax.jit(statistics)(*given), strict=True):
         assert set(a) == set(b)
         for name in a:
             np.testing.assert_allclose(a[name], b[name], rtol=1e-9, atol=1e-9, err_msg=name)
@@ -299,7 +311,7 @@ def test_rows_with_few_keys_and_no_sink_are_measured():
 
 def test_wide_logits_have_laws_and_ranks(tmp_path):
     q, k = heads(length=128)
-    scale = np.linspace(10, 60, 128)[None, :, None]
+    scale = np.minimum(np.linspace(10, 42, 128), 27)[None, :, None]
     one = measure(queries=scale * q, keys=k, of=SHAPE)
     assert float(one.gamma.max()) > 60
     exact = np.log(one.S.astype(float)) + one.gamma.astype(float) ** 2 / 2
@@ -329,8 +341,16 @@ def whole_run(one):
     return data.assign_attrs(one.attrs, model="m", model_sha256="0", tokens=tokens)
 
 
-def test_a_report_of_one_run(tmp_path):
-    """Of arrays or of `transformers`, or of one run of many: bos is a label, or not said at all."""
+def undrawn(*_):
+    """In place of a picture."""
+    return {"svg": b'<svg viewBox="0 0 1 1"></svg>', "png": b""}
+
+
+def test_a_report_of_one_run(tmp_path, monkeypatch):
+    """Of arrays or of `transformers`, or of one run of many: bos is a label, or not said at all.
+
+    Pictures are drawn of a run that is not said, of one that is, and of both.
+    """
     q, k = heads(length=128)
     one = measure(queries=q, keys=k, of=SHAPE)
     many = whole_run(one)
@@ -342,7 +362,10 @@ def test_a_report_of_one_run(tmp_path):
         "untold": many.isel(bos=0).drop_vars("bos"),
     }
     for name, data in cases.items():
-        files, claims = job.write_report(data, tmp_path / name, "sparsity measure")
+        with monkeypatch.context() as patch:
+            if name not in ("not said", "yes"):
+                patch.setattr(plotting, "render", undrawn)
+            files, claims = job.write_report(data, tmp_path / name, "sparsity measure")
         page = files[-1].read_text("utf-8")
         assert len(claims) == len(claims_model.CLAIMS)
         assert ("<td>not said</td>" in page) == (name in ("not said", "untold"))
@@ -375,7 +398,7 @@ def test_rows_without_a_shape_do_not_depart():
     assert not (data.departs > 0).any()
     assert np.isnan(data.distance_rest.values).all()
     s = rng.normal(size=(1, 70, 70))
-    s[:, :50] = np.exp(4 * s[:, :50])  # anything but Gaussian, in rows too short to be told
+    s[:, :50] = 1e-5 * np.exp(4 * s[:, :50])  # anything but Gaussian, in rows too short to be told
     short = measure(queries=np.eye(70)[None], keys=s[0].T[None].copy(), scale=1.0, of="distance")
     assert short.departs.item() <= 0.15
     assert np.isnan(
@@ -626,6 +649,7 @@ def test_the_verdict_on_sinks_is_that_of_its_statement():
     assert len(cases) == 6
 
 
+@functools.cache
 def gaussian_heads(tail=False, length=256):
     """A layer of logits drawn one by one, of a spread that differs from row to row."""
     rng = np.random.default_rng(11)
@@ -688,17 +712,16 @@ def test_evidence_is_that_of_the_data():
 def worst(data, logits, seen, sink):
     """The largest relative error of what is measured, over all rows; and of what keys receive."""
     off, expected = 0.0, softmax(logits, seen)
+    found = {name: x.values for name, x in data.items()}
     for head, rows in enumerate(logits):
         for t in np.flatnonzero(seen.any(-1)):
             at = np.flatnonzero(seen[t])
             place = int(np.searchsorted(at, sink)) if seen[t, sink] else None
             for name, value in by_definition(rows[t, at], place).items():
-                if name in data:
-                    got = float(data[name][0, head, t])
-                    off = max(off, abs(got - value) / max(1, abs(value)))
+                off = max(off, abs(found[name][0, head, t] - value) / max(1, abs(value)))
     received = expected.sum(1) / np.maximum(seen.sum(0), 1)
-    off = max(off, np.abs(data.importance.values[0, :, -1] - received[:, sink]).max())
-    return max(off, np.abs(data.last_row.values[0] - expected[:, -1]).max())
+    off = max(off, np.abs(found["importance"][0, :, -1] - received[:, sink]).max())
+    return max(off, np.abs(found["last_row"][0] - expected[:, -1]).max())
 
 
 def test_blocks_of_every_size_and_what_they_must_not_do(monkeypatch):

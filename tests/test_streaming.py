@@ -144,14 +144,14 @@ def test_rotary_rows_and_a_single_name():
 
 @pytest.mark.parametrize("scale", [1.0, 1e4])
 def test_constant_and_huge_logits(scale):
-    ones = np.ones((2, 70, DIM), np.float32) * np.float32(math.sqrt(scale))
-    names = ("n_eff", "S", "entropy", "gamma", "max_weight")
-    flat = stream(ones, ones, names, **BLOCKS)
-    n = np.arange(1, 71)
-    for name, true in (("n_eff", n), ("S", 1.0 + 0 * n), ("entropy", np.log(n))):
-        assert_allclose(flat[name][0], true, rtol=3e-6, atol=3e-6)
-    assert_allclose(flat["gamma"][0, 1:], 0.0, atol=1e-6 * scale)
     q, k = heads()
+    ones = [np.full_like(x, math.sqrt(scale)) for x in (q, k)]
+    names = ("n_eff", "S", "entropy", "gamma", "max_weight")
+    flat = stream(*ones, names, **BLOCKS)
+    n = np.arange(1, LENGTH + 1)
+    for name, true in (("n_eff", n), ("S", 1.0 + 0 * n), ("entropy", np.log(n))):
+        assert_allclose(flat[name][0, 0], true, rtol=3e-6, atol=3e-6)
+    assert_allclose(flat["gamma"][..., 1:], 0.0, atol=1e-6 * scale)
     found, true = stream(scale * q, k, names, **BLOCKS), whole(scale * q, k, CAUSAL)
     for name in ("n_eff", "max_weight", "entropy"):  # a logit of 10⁵ has two decimals in float32
         assert_allclose(found[name], true[name], rtol=0.02 if scale > 1 else 3e-6, atol=1e-5)
@@ -180,24 +180,23 @@ def test_derivatives_are_finite_everywhere_and_those_of_finite_differences():
     unit = UNITS[:HEADS].astype(np.float64)
     options = {"mask": lambda i, j: (i % 5 != 0) & (j >= 0), "block": (16, 12)}
 
-    @jax.jit
     def total(q, k, unit):
         found = stream(q, k, DIFFERENTIABLE, sink_logits=unit, **options)
         return sum(jnp.nansum(x * (1 + i)) for i, x in enumerate(found.values()))
 
-    at = (q, k, unit)
-    slopes = jax.grad(total, (0, 1, 2))(*at)
+    at, run = (q, k, unit), jax.jit(jax.value_and_grad(total, (0, 1, 2)))
+    slopes = run(*at)[1]
     assert all(bool(jnp.isfinite(x).all()) for x in slopes)
     rng, step, ran = np.random.default_rng(5), 1e-6, 0
     for which in range(3):
         way = rng.standard_normal(at[which].shape)
-        ends = [total(*(x + sign * step * way if i == which else x for i, x in enumerate(at)))
+        ends = [run(*(x + sign * step * way if i == which else x for i, x in enumerate(at)))[0]
                 for sign in (-1, 1)]  # fmt: skip
         along = float((slopes[which] * way).sum())
         assert along == pytest.approx(float(ends[1] - ends[0]) / (2 * step), rel=1e-6)
         ran += 1
     assert ran == 3
-    slopes = jax.grad(total, (0, 1, 2))(0 * q, k, unit)  # all logits equal
+    slopes = run(0 * q, k, unit)[1]  # all logits equal
     assert all(bool(jnp.isfinite(x).all()) for x in slopes)
 
 
