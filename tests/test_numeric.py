@@ -73,7 +73,8 @@ PIECES = {
     "band": Piecewise((1, (s > 1) & (s < 2)), (Rational(1, 10), True)),
     "softpick": Max(exp(s) - 1, 0),
 }
-SLOW = ("gelu", "erfc")  # thousands of digits far out
+SLOW = ("gelu", "erfc")  # thousands of digits beyond FAR
+FAR = 25
 SCALES = (1e-6, 1e-2, 1, 10, 60)
 
 
@@ -91,7 +92,7 @@ def test_points_know_their_error(name):
         score = rng.normal(size=5 if name in SLOW else 12) * scale
         found = definition.at(0.0, Points(score))
         for x, value, error in zip(score, found.log, found.error, strict=True):
-            exact = _exact(definition, x, 4000 if name in SLOW else 400)
+            exact = _exact(definition, x, 4000 if name in SLOW and abs(x) > FAR else 400)
             if exact == -mpmath.inf or not np.isfinite(error):
                 assert exact > -mpmath.inf or value == -np.inf
                 continue
