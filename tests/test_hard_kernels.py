@@ -3,6 +3,7 @@
 The values are from `benchmarks/campaign` (Arb, 30 digits) or by hand.
 """
 
+import functools
 import math
 
 import mpmath
@@ -41,6 +42,7 @@ from sparsity import (
 )
 from sparsity.errors import InputError
 from sparsity.kernels.symbols import s
+from sparsity.theory import moments, panels
 
 GELU = s * (1 + erf(s / sqrt(2))) / 2
 COMB = Heaviside(cos(s) - Rational(1, 2))
@@ -112,7 +114,9 @@ def test_removable_and_integrable_points(weight, f):
     assert found.error_bound < 1e-12
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))]
+)
 def test_jumps_that_nobody_announced(seed):
     """A staircase is a sum over its steps."""
     rng = np.random.default_rng(seed)
@@ -223,13 +227,19 @@ def test_rows_of_deep_tails_and_combs():
         (1 / s, 0, 1, "does not converge"),
         (sympy.tan(s), 0, 1, "does not converge"),
         (sqrt(s), 100, 1, "not a finite real number at score -"),
-        (floor(10 * s) / 10, 0, 1e5, "too fine a structure"),
+        pytest.param(floor(10 * s) / 10, 0, 1e5, "too fine a structure", marks=pytest.mark.slow),
     ],
     ids=str,
 )
 def test_refusals_give_the_reason(weight, beta, gamma, message):
     with pytest.raises(InputError, match=message):
         evaluate(score_kernel("own", weight), beta=beta, gamma=gamma)
+
+
+def test_too_fine_a_structure_is_refused(monkeypatch):
+    """At a tenth of the work that is put into it."""
+    monkeypatch.setattr(moments, "cut", functools.partial(panels.cut, work=panels._WORK / 10))
+    test_refusals_give_the_reason(floor(10 * s) / 10, 0, 1e5, "too fine a structure at gamma = 1")
 
 
 def test_a_polynomial_of_high_degree_is_no_difference_of_large_numbers():

@@ -74,18 +74,18 @@ def test_fifty_points_of_a_curve(name, monkeypatch):
 @pytest.mark.parametrize("name", USERS | MORE)
 def test_points_of_the_plane(name):
     rng = np.random.default_rng(7)
-    gamma = 10 ** rng.uniform(-2, 1, 6)
-    beta = gamma * rng.uniform(-12, 12, 6)
-    assert _checked(name, (USERS | MORE)[name], beta, gamma) == 6
+    gamma = 10 ** rng.uniform(-2, 1, 4)
+    beta = gamma * rng.uniform(-12, 12, 4)
+    assert _checked(name, (USERS | MORE)[name], beta, gamma) == 4
 
 
 @pytest.mark.parametrize("name", ["softplus", "root", "cosh"])
 def test_a_point_does_not_depend_on_its_company(name):
     kernel = score_kernel(name, (USERS | MORE)[name])
     rng = np.random.default_rng(3)
-    beta, gamma = rng.normal(size=(5, 40)), 10 ** rng.uniform(-1, 1, (5, 40))
+    beta, gamma = rng.normal(size=(3, 12)), 10 ** rng.uniform(-1, 1, (3, 12))
     together = evaluate(kernel, beta=beta, gamma=gamma)
-    for i, j in ((0, 0), (2, 17), (4, 39)):
+    for i, j in ((0, 0), (1, 7), (2, 11)):
         alone = evaluate(kernel, beta=beta[i, j], gamma=gamma[i, j])
         assert alone.log_S == together.log_S[i, j]
         assert alone.error_bound == together.error_bound[i, j]

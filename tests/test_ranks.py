@@ -14,7 +14,7 @@ import sparsity
 from sparsity import Row, quantities
 from sparsity.errors import InputError
 from sparsity.finite import ranked
-from sparsity.montecarlo import Sampling, sample_rows
+from sparsity.montecarlo import Sampling
 from sparsity.montecarlo.row_sampling import draw_rows
 from sparsity.rows.steps import Alibi, QKNorm, ScalableSoftmax, SinkLogit
 from sparsity.verification.cells import Question
@@ -84,22 +84,15 @@ def test_a_finer_rule_agrees(kernel, beta, gamma, length, monkeypatch):
     assert abs(fine.value / found.value - 1) <= found.error_bound <= 1e-10
 
 
-@pytest.mark.parametrize(("kernel", "beta", "gamma", "length"), PLACES)
-def test_sampled_rows(kernel, beta, gamma, length):
-    row = Row(kernel, beta=beta, gamma=gamma)
-    to = 1e-3 if length <= 256 else 3e-3
-    drawn = sample_rows(row, length, Sampling(to, seed=7, dtype=np.float32), "max_weight")
-    found = law(kernel, length=length, beta=beta, gamma=gamma)
-    assert drawn.quantity == "max_weight"
-    assert abs(drawn.log_value - found.log_value) < 4.5 * drawn.rel_stderr
-
-
-@pytest.mark.parametrize("planted", [0.0, 1e-3])
-def test_a_planted_error_is_rejected(planted):
-    cell = Question(Row("exp", gamma=0.5), ("exact law", "whole rows"), "max_weight", 8)
-    true = cell.theory()
-    (judged,) = check([cell], theory=lambda asked: true + planted, seed=4)
-    assert judged.verdict == ("disagree" if planted else "agree")
+def test_a_planted_error_is_rejected():
+    """Of the same rows; narrow scores are known to 1e−4 by few of them."""
+    cell = Question(Row("exp", gamma=0.2), ("exact law", "whole rows"), "max_weight", 8)
+    true, (judged,) = cell.theory(), check([cell], seed=4)
+    assert judged.verdict == "agree"
+    (judged,) = check(
+        [cell], theory=lambda _: true + 1e-3, sample=lambda *_, seen=judged: seen.estimate
+    )
+    assert judged.verdict == "disagree"
 
 
 def test_a_planted_wrong_law_of_weights_is_rejected(monkeypatch):
@@ -159,8 +152,8 @@ def test_what_has_no_law_here_says_so(row, length, says):
 
 
 def test_design_round_trip():
-    found = sparsity.design("exp", length=4096, max_weight=0.5, free="gamma", lengths=())
-    assert_allclose(law(length=4096, gamma=found.value).value, 0.5, rtol=1e-9)
+    found = sparsity.design("exp", length=16, max_weight=0.5, free="gamma", lengths=())
+    assert_allclose(law(length=16, gamma=found.value).value, 0.5, rtol=1e-9)
 
 
 def test_a_sweep_has_it_beside_the_others():
@@ -204,7 +197,7 @@ def test_three_tokens_of_softmax(gamma, of, value):
 
 
 @pytest.mark.parametrize(("kernel", "beta"), [("exp", 0.0), ("relu2", -1.0), ("identity", 0.5)])
-@pytest.mark.parametrize("length", [2, 9])
+@pytest.mark.parametrize("length", [2, 5])
 def test_the_gini_coefficient_is_a_sum_of_top_masses(kernel, beta, length):
     """Gini = (2/n) Σ_k T_k − (n + 1)/n, with the share T_k of the k largest: a second route."""
     given = {"length": length, "beta": beta, "gamma": 1.0}
@@ -219,8 +212,10 @@ def test_the_gini_coefficient_is_a_sum_of_top_masses(kernel, beta, length):
 
 @pytest.mark.parametrize(
     ("of", "places"),
-    [("top_k_mass:2", PLACES[4:6]), ("top_k_mass:8", PLACES[:7]), ("top_k_mass:64", PLACES[1:3]),
-     ("gini", PLACES[1:6:2])],
+    [("top_k_mass:2", PLACES[4:5]), ("top_k_mass:8", PLACES[:4] + PLACES[5:7]),
+     ("top_k_mass:64", PLACES[1:3]), ("gini", PLACES[1:5]),
+     pytest.param("top_k_mass:2", PLACES[5:6], marks=pytest.mark.slow),
+     pytest.param("gini", PLACES[5:6], marks=pytest.mark.slow)],
 )  # fmt: skip
 def test_a_finer_rule_agrees_on_all_ranks(of, places, monkeypatch):
     asked = [{"kernel": k, "length": n, "beta": b, "gamma": g, "of": of} for k, b, g, n in places]
@@ -232,27 +227,55 @@ def test_a_finer_rule_agrees_on_all_ranks(of, places, monkeypatch):
         assert abs(fine.value / coarse.value - 1) <= coarse.error_bound <= 1e-10
 
 
-SAMPLED = ("top_k_mass:4", "gini", "power_sum:0.5", "power_sum:3")
+SAMPLED = ("max_weight", "top_k_mass:4", "gini", "power_sum:0.5", "power_sum:3")
 
 
-@pytest.mark.parametrize("length", [2, 16, 256])
-@pytest.mark.parametrize(
-    ("kernel", "beta", "gamma"), [("exp", 0.0, 2.0), ("relu2", -1.0, 1.0), ("identity", 0.5, 1.0)]
-)
-def test_sampled_rows_hold_the_exact_law(kernel, beta, gamma, length):
-    """All of the same rows, each known to 2e−3; the sum of cubes of long rows to 2e−2."""
-    row, ran = Row(kernel, beta=beta, gamma=gamma), 0
-    goals = SAMPLED if length < 256 else SAMPLED[:3]
-    sampling = Sampling(2e-3, seed=3, dtype=np.float32)
-    drawn = draw_rows(row, length, sampling, goals, also=SAMPLED)
+def drawn_rows(row, length, to, seed):
+    """Rows of which the largest weight is known to `to`, in float32; a length compiles once."""
+    return draw_rows(
+        row, length, Sampling(to, seed=seed, dtype=np.float32), SAMPLED[0], also=SAMPLED
+    )
+
+
+def hold(row, length, to, seed):
+    """How many exact laws hold for the same rows."""
+    drawn, ran = drawn_rows(row, length, to, seed), 0
     for of in SAMPLED:
         estimate, found = drawn.estimate(of), sparsity.exact(row, length=length, of=of)
         assert estimate.quantity == of
-        assert estimate.rel_stderr < (2e-3 if of in goals else 2e-2)
+        known = to if of == "max_weight" else 2e-2 if of == "power_sum:3" else max(to, 2e-3)
+        assert estimate.rel_stderr < known * 1.05, of
         off = abs(estimate.log_value - found.log_value)
         assert off < 4.5 * math.hypot(estimate.rel_stderr, 3e-7)
         ran += 1
-    assert ran == 4
+    return ran
+
+
+@pytest.mark.parametrize(
+    ("kernel", "beta", "gamma", "length"),
+    [
+        ("exp", 0.0, 8.0, 2), ("exp", 0.0, 1.0, 16), ("exp", 0.0, 4.0, 256),
+        ("relu2", -1.0, 1.0, 2), ("relu2", 0.0, 1.0, 16), ("relu2", -2.0, 1.0, 256),
+        ("identity", 0.5, 1.0, 2), ("identity", 2.0, 0.5, 16), ("identity", 0.0, 1.0, 256),
+    ],
+)  # fmt: skip
+def test_sampled_rows_hold_the_exact_law(kernel, beta, gamma, length):
+    to = 1e-3 if length < 256 else 2e-3  # long rows are dear to sort
+    assert hold(Row(kernel, beta=beta, gamma=gamma), length, to, 7) == 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kernel", "beta", "gamma", "length"),
+    [
+        ("exp", 0.0, 2.0, 2), ("exp", 0.0, 2.0, 16), ("exp", 0.0, 2.0, 256), ("exp", 0.0, 4.0, 256),
+        ("relu2", -1.0, 1.0, 16), ("relu2", -1.0, 1.0, 256), ("relu2", -2.0, 1.0, 256),
+        ("identity", 0.5, 1.0, 16), ("identity", 0.5, 1.0, 256), ("exp", 0.0, 4.0, 4096),
+    ],
+)  # fmt: skip
+def test_more_sampled_rows_hold_the_exact_law(kernel, beta, gamma, length):
+    to = 1e-3 if length <= 256 else 3e-3
+    assert hold(Row(kernel, beta=beta, gamma=gamma), length, to, 3) == 5
 
 
 @pytest.mark.slow
@@ -273,18 +296,22 @@ def test_long_sampled_rows_hold_the_exact_law(kernel, beta, gamma):
     assert ran == 3
 
 
-@pytest.mark.parametrize(("of", "seen"), [("gini", 0.05), ("top_k_mass:4", 0.01)])
-def test_a_planted_error_of_the_count_is_rejected(of, seen):
+def test_a_planted_error_of_the_count_is_rejected():
     """n for n − 1 in the Gini coefficient, k + 1 for k: the sampled rows see it."""
-    wrong = {"gini": 16 / 15, "top_k_mass:4": None}[of]
     row = Row("exp", gamma=2.0)
-    true = sparsity.exact(row, length=16, of=of)
-    planted = float(true.value) * wrong if wrong else sparsity.exact(
-        row, length=16, of="top_k_mass:5").value  # fmt: skip
-    drawn = sample_rows(row, 16, Sampling(2e-3, seed=5, dtype=np.float32), of)
-    assert abs(drawn.log_value - true.log_value) < 4.5 * drawn.rel_stderr
-    assert abs(drawn.log_value - math.log(planted)) > 4.5 * drawn.rel_stderr
-    assert abs(math.log(planted) - true.log_value) > seen
+    rows = drawn_rows(row, 16, 2e-3, 5)
+    gini, top, more = (
+        float(sparsity.exact(row, length=16, of=of).log_value)
+        for of in ("gini", "top_k_mass:4", "top_k_mass:5")
+    )
+    for of, true, planted, seen in (
+        ("gini", gini, gini + math.log(16 / 15), 0.05),
+        ("top_k_mass:4", top, more, 0.01),
+    ):
+        drawn = rows.estimate(of)
+        assert abs(drawn.log_value - true) < 4.5 * drawn.rel_stderr
+        assert abs(drawn.log_value - planted) > 4.5 * drawn.rel_stderr
+        assert abs(planted - true) > seen
 
 
 @pytest.mark.parametrize("gamma", [0.5, 2.0, 4.0])
@@ -326,11 +353,11 @@ def test_contract_of_every_family(family, command, tmp_path):
         assert "no exact law" in err
         return
     held = json.loads(out)["value"]
-    steps = (SinkLogit(4.0),) if quantity.sinks else ()
-    asked = {"length": 32, "free": "gamma", "lengths": (), name: held}
-    made = sparsity.design(Row("exp", gamma=1.0, steps=steps), **asked)
+    steps = (ScalableSoftmax(), *([SinkLogit(4.0)] if quantity.sinks else []))  # γ = γ₀·s·ln n
+    asked = {"length": 32, "free": "scale", "lengths": (), name: held}
+    made = sparsity.design(Row("exp", gamma=0.1, steps=steps), **asked)
     assert made.check == pytest.approx(held, rel=1e-9)
-    assert made.value == pytest.approx(1.5, rel=1e-7)
+    assert made.value * 0.1 * math.log(32) == pytest.approx(1.5, rel=1e-7)
     code, _, err = command("design", *line[:1], *line[3:], "--value", 2)
     assert code == 2
     assert err.startswith(f"sparsity: {name} = 2")
@@ -370,8 +397,15 @@ def test_more_keys_than_the_law_knows_are_refused():
     assert float(sparsity.exact("exp", gamma=1.0, length=100, of="top_k_mass:200").value) == 1
 
 
-@pytest.mark.parametrize(("kernel", "power", "sides", "beta"), TWO)
-def test_of_two_tokens_the_gini_coefficient_is_the_largest_less_a_half(kernel, power, sides, beta):
+ENDS = (-3.0, 1.0, 8.9, 40.0)  # the law of weights has other panels between them
+
+
+@pytest.mark.parametrize(
+    ("kernel", "beta"),
+    [pytest.param(kernel, beta, marks=[] if beta in ENDS else pytest.mark.slow)
+     for kernel, _, _, beta in TWO],
+)  # fmt: skip
+def test_of_two_tokens_the_gini_coefficient_is_the_largest_less_a_half(kernel, beta):
     """|p₁ − p₂|/2 = max p − ½, also where the weights are far from 0."""
     given = {"length": 2, "beta": beta, "gamma": 1.0}
     gini = sparsity.exact(kernel, of="gini", **given)

@@ -56,7 +56,7 @@ def test_curves(row, monkeypatch):
 
 def test_half_the_step_agrees(monkeypatch):
     cells = [(row, LENGTHS) for row in CURVES]
-    cells += [(row, 30) for name in WEIGHT for row in every_row(name)]
+    cells += [(row, 16) for name in WEIGHT for row in every_row(name)]
     old = [mean_S(*cell) for cell in cells]
     monkeypatch.setattr(engine, "ALIKE", 0.07)
     monkeypatch.setattr(transforms, "STEP", 0.05)

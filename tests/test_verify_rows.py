@@ -33,16 +33,16 @@ ROWS: dict[str, tuple[Row, int, int, Row]] = {
         Row(softplus, beta=0.0, gamma=1.0, steps=(Alibi(0.055), Window(16))),
     ),
     "cube": (
-        Row(cube, beta=1.0, gamma=1.0, steps=(Decay(0.9),)),
+        Row(cube, beta=1.0, gamma=0.25, steps=(Decay(0.9),)),
         12,
         5,
-        Row(cube, beta=1.0, gamma=1.0, steps=(Decay(0.89),)),
+        Row(cube, beta=1.0, gamma=0.25, steps=(Decay(0.89),)),
     ),
     "relu2": (
-        Row("relu2", beta=0.5, gamma=1.0, steps=(SinkLogit(2.0),)),
+        Row("relu2", beta=0.75, gamma=0.5, steps=(SinkLogit(2.0),)),
         12,
         6,
-        Row("relu2", beta=0.5, gamma=1.0, steps=(SinkLogit(2.02),)),
+        Row("relu2", beta=0.75, gamma=0.5, steps=(SinkLogit(2.02),)),
     ),
 }
 # What a wrong step cannot change: S and n_eff compare tokens with each other, without the logit.
