@@ -25,7 +25,7 @@ _WATCH = """() => {
   }).observe(root.querySelector('.plot'), { childList: true });
 }"""
 
-# An edit sets `waiting` before its event ends. Frames are not asked for, which cost more than waits.
+# An edit sets `waiting` before its event ends. No frames are asked for: they cost more than it.
 _SETTLED = """() => new Promise((resolve, reject) => {
   const root = document.querySelector('.sparsity-panel');
   const late = setTimeout(() => reject(new Error('no answer in 10 seconds')), 10_000);
