@@ -156,7 +156,7 @@ def test_a_slider_moves_by_keyboard_and_by_mouse(panel, name):
     middle = box["y"] + box["height"] / 2
     panel.page.mouse.move(box["x"] + box["width"] - 8, middle)
     panel.page.mouse.down()
-    panel.page.mouse.move(box["x"] + box["width"] * 0.15, middle, steps=8)
+    panel.page.mouse.move(box["x"] + box["width"] * 0.15, middle, steps=4)
     panel.page.mouse.up()
     panel.settled()
     assert lowest < float(field.input_value()) < right
@@ -347,7 +347,6 @@ def test_points_appear_at_rest_tighten_and_go_grey(panel):
     }""")
     panel.wait_for("return root.querySelector('.status').textContent === ''", 90)
     heights = panel.page.evaluate("window.heights")
-    assert len(heights[0]) < 7
     first, last = next(each for each in heights if len(each) == 7), heights[-1]
     assert len(last) == 7
     assert sum(last) < sum(first) or sum(last) < 7  # pixels: tighter, or as tight as can be seen
@@ -387,7 +386,7 @@ def test_old_points_vanish_when_the_question_is_another(panel, name, value, leng
     panel.page.evaluate(_EVERY_CHART, _STALE)
     panel.choose(name, value)
     panel.wait_for("return new Set(window.charts.map(([asked]) => asked)).size > 1")
-    panel.wait_for("return root.querySelector('.status').textContent === ''", 90)
+    _sampled(panel)  # of the new question: nothing is kept from here on
     (before, _), *charts = panel.page.evaluate("window.charts")
     after = [count for asked, count in charts if asked != before]
     assert after
@@ -781,6 +780,7 @@ def test_thirty_presses_end_on_the_right_curve_without_a_queue(panel):
 
 
 def test_a_click_on_the_chart_moves_the_marker(panel):
+    panel.root.locator(".plot").scroll_into_view_if_needed()
     box = panel.place("svg.chart")
     panel.page.mouse.click(box["x"] + box["width"] * 0.8, box["y"] + box["height"] * 0.5)
     panel.settled()
