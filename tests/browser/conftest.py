@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from browser.guard import Guard
 from browser.lab import jupyterlab, open_notebook, run_all, shut_down
 from browser.panel import Panel
 
@@ -29,37 +30,6 @@ def chromium():
         )
         yield browser
         browser.close()
-
-
-NOISE = ("Could not restore the debugger state",)  # JupyterLab's own, whatever is in the notebook
-
-
-class Guard:
-    """A page that may ask nothing of the world outside and log no error."""
-
-    def __init__(self, browser, allowed, **options):
-        self.context = browser.new_context(**options)
-        self.page = self.context.new_page()
-        self.outside, self.errors = [], []
-        self.page.on("request", lambda r: self._request(r.url, allowed))
-        self.page.on("console", self._console)
-        self.page.on("pageerror", lambda e: self.errors.append(str(e)))
-
-    def _request(self, url, allowed):
-        if not url.startswith((*allowed, "data:", "blob:", "about:")):
-            self.outside.append(url)
-
-    def _console(self, message):
-        if message.type == "error" and not message.text.startswith(NOISE):
-            self.errors.append(message.text)
-
-    def check(self):
-        assert self.outside == []
-        assert self.errors == []
-
-    def close(self):
-        self.context.close()
-        self.check()
 
 
 @pytest.fixture(scope="session")
@@ -112,8 +82,11 @@ def shared_panel(chromium, lab):
 @pytest.fixture
 def panel(shared_panel):
     """That panel, as it starts, at 1280 pixels."""
-    shared_panel.page.set_viewport_size({"width": 1280, "height": 1000})
-    shared_panel.reset()
+    size = {"width": 1280, "height": 1000}
+    if shared_panel.page.viewport_size != size:  # the whole page would be laid out anew
+        shared_panel.page.set_viewport_size(size)
+    shared_panel.button("Reset").evaluate("button => button.click()")  # no scrolling there
+    shared_panel.settled()
     return shared_panel
 
 

@@ -41,6 +41,7 @@ def burst(panel: Panel, count: int = 30) -> dict[str, Any]:
     for _ in range(count):
         panel.page.keyboard.press("ArrowRight")
     panel.settled()
+    panel.page.evaluate("() => new Promise((drawn) => requestAnimationFrame(drawn))")
     after = panel.recorded()
     last_press, last_change = after["presses"][-1], after["changes"][-1]
     return {

@@ -140,11 +140,33 @@ _PICTURES = """async () => {
 }"""
 
 
-def open_unrun(page: Any, lab: Lab, notebook: str) -> None:
-    """Open a notebook as it is saved."""
-    page.goto(lab.url(notebook))
-    page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget", timeout=60_000)
-    page.evaluate("() => window.jupyterapp.shell.currentWidget.context.ready")
+# All in one page, and on one kernel: the server answers 500 to a page that is left before the
+# connection to its kernel stands.
+_OPEN = """async (path) => {
+  const app = window.jupyterapp;
+  await app.restored;
+  const kernel = app.shell.currentWidget?.sessionContext?.session?.kernel?.model;
+  const shared = kernel ? { kernel } : {};
+  const notebook = await app.commands.execute('docmanager:open',
+    { path, factory: 'Notebook', ...shared });
+  await notebook.context.ready;
+  await notebook.sessionContext.ready;
+  app.shell.activateById(notebook.id);
+}"""
+
+
+def open_alone(page: Any, lab: Lab) -> None:
+    """Open JupyterLab with no notebook."""
+    page.goto(f"http://127.0.0.1:{lab.port}/lab?token={lab.token}")
+    page.wait_for_function("() => window.jupyterapp?.shell", timeout=60_000)
+
+
+def open_unrun(page: Any, notebook: str) -> None:
+    """Open one more notebook, as it is saved."""
+    page.evaluate(_OPEN, notebook)
+    page.wait_for_function(
+        "(path) => window.jupyterapp.shell.currentWidget?.context?.path === path", arg=notebook
+    )
 
 
 def pictures(page: Any) -> list[dict[str, Any]]:

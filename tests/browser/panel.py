@@ -25,6 +25,21 @@ _WATCH = """() => {
   }).observe(root.querySelector('.plot'), { childList: true });
 }"""
 
+# An edit sets `waiting` before its event ends. No frames are asked for: they cost more than it.
+_SETTLED = """() => new Promise((resolve, reject) => {
+  const root = document.querySelector('.sparsity-panel');
+  const late = setTimeout(() => reject(new Error('no answer in 10 seconds')), 10_000);
+  const look = () => {
+    if (root.dataset.waiting) return;
+    clearTimeout(late);
+    answers.disconnect();
+    resolve();
+  };
+  const answers = new MutationObserver(look);
+  answers.observe(root, { attributeFilter: ['data-waiting'] });
+  look();
+})"""
+
 
 class Panel:
     def __init__(self, page: Any) -> None:
@@ -50,8 +65,11 @@ class Panel:
 
     def kernels(self, *names: str) -> None:
         """Tick these and no others."""
-        for box in self.root.locator("fieldset .boxes input").all():
-            box.set_checked(box.get_attribute("value") in names)
+        boxes = self.root.locator("fieldset .boxes input")
+        read = "all => all.map((box) => [box.value, box.checked])"
+        for k, (name, ticked) in enumerate(boxes.evaluate_all(read)):
+            if ticked != (name in names):
+                boxes.nth(k).set_checked(not ticked)
         self.settled()
 
     def type(self, name: str, text: str) -> None:
@@ -70,15 +88,12 @@ class Panel:
 
     def settled(self) -> None:
         """Wait until the last edit is answered: its value stands in the Python call."""
-        self.page.wait_for_timeout(120)
-        self.page.wait_for_function(
-            "() => !document.querySelector('.sparsity-panel').dataset.waiting", timeout=10_000
-        )
+        self.page.evaluate(_SETTLED)
 
     def wait_for(self, predicate: str, seconds: float = 30) -> None:
         """Wait for a condition on the panel, as JavaScript of `root`."""
         script = f"() => {{ const root = document.querySelector('.sparsity-panel'); {predicate} }}"
-        self.page.wait_for_function(script, timeout=1000 * seconds)
+        self.page.wait_for_function(script, timeout=1000 * seconds, polling=50)
 
     def place(self, selector: str) -> dict[str, float]:
         """Where a part stands, read in one step: the chart may be drawn anew at any time."""

@@ -3,14 +3,15 @@
 import pytest
 from test_notebooks import FOLDER, NAMES, code, load, parts
 
-from browser.lab import open_notebook, open_unrun, pictures, run_all
+from browser.lab import open_alone, open_notebook, open_unrun, pictures, run_all
 
 pytestmark = pytest.mark.browser
 
 
 def test_saved_figures_are_seen_by_who_trusts_nothing(notebook, lab):  # before one is run
+    open_alone(notebook, lab)
     for name in NAMES:
-        open_unrun(notebook, lab, f"{name}.ipynb")
+        open_unrun(notebook, f"{name}.ipynb")
         seen = pictures(notebook)
         saved = [o for c in code(load(FOLDER / f"{name}.ipynb")) for o in c["outputs"]]
         assert sum(cell["shown"] for cell in seen) == sum("image/png" in parts(o) for o in saved)

@@ -146,7 +146,7 @@ def test_every_page_asks_nothing_of_the_world_and_is_whole(site, guarded):
 
 
 def test_a_page_that_is_cut_or_asks_is_seen(site, chromium, tmp_path):
-    from browser.conftest import Guard
+    from browser.guard import Guard
 
     text = (site / "docs/start.html").read_text("utf-8")
     wide = '<img src="https://example.org/a.png"><p style="width: 700px">a</p></article>'

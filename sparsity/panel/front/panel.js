@@ -234,7 +234,8 @@ function build(root, setting, talk, id) {
   parts.copy = button("Copy the Python call", "The calls that compute these numbers", async () => {
     const done = await copyText(parts.code.textContent, parts.code);
     parts.spoken.textContent = parts.copied.textContent = done ? "copied" : "select it and copy";
-    setTimeout(() => { parts.copied.textContent = ""; }, 3000);
+    clearTimeout(parts.forget); // of an earlier copy
+    parts.forget = setTimeout(() => { parts.copied.textContent = ""; }, 3000);
   });
   parts.copied = h("span", { class: "soft" });
   parts.pin = button("Pin these curves", "Keep them for comparison", () => talk.edit("pin", true));
