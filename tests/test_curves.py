@@ -193,29 +193,31 @@ def test_a_sweep_of_a_row_without_a_quantity_is_its_limit_form():
     )
 
 
-def test_montecarlo_agrees_and_changes_nothing_else():
-    grids = {"beta": [-1.0, 0.0, 1.0], "gamma": [0.5, 1.0, 2.0], "length": [32]}
+@pytest.mark.parametrize(
+    ("length", "rel_error", "factor", "wrong"),
+    [
+        ({}, 2e-4, 1.002, "S"),
+        ({"length": [32]}, 1e-3, 1.01, "n_eff"),  # whole rows: each is one draw
+    ],
+)
+def test_montecarlo_agrees_and_changes_nothing_else(length, rel_error, factor, wrong):
+    grids = {"beta": [-1.0, 0.0, 1.0], "gamma": [0.5, 1.0, 2.0]} | length
     plain, sampled = (
         sweep("relu2", **grids),
-        sweep("relu2", montecarlo=True, rel_error=2e-4, **grids),
+        sweep("relu2", montecarlo=True, rel_error=rel_error, **grids),
     )
     for name in plain.data_vars:
         xarray.testing.assert_identical(plain[name], sampled[name])
-    z = np.concatenate(
-        [
-            (
-                (sampled["S_limit_mc"] - sampled["S_limit"]) / sampled["stderr_S_limit_mc"]
-            ).values.ravel(),
-            ((sampled["n_eff_mc"] - sampled["n_eff"]) / sampled["stderr_n_eff_mc"]).values.ravel(),
-        ]
-    )
-    limit = stats.t.isf(1e-4 / (2 * z.size), df=63)
-    assert z.size == 18
-    assert np.abs(z).max() < limit
-    wrong = (sampled["S_limit_mc"] - 1.002 * sampled["S_limit"]) / sampled["stderr_S_limit_mc"]
-    assert np.abs(wrong).min() > limit
-    assert bool(sampled["trusted_S_limit_mc"].all())
-    assert len(np.unique(sampled["seed_S_limit_mc"])) == 9
+    names = {"S": ""} if not length else {"S_limit": "_S_limit", "n_eff": "_n_eff"}
+    limit = stats.t.isf(1e-4 / (2 * 27), df=63)  # 27 cells in all
+    for name, suffix in names.items():
+        found, error = sampled[f"{name}_mc"], sampled[f"stderr{suffix}_mc"]
+        assert found.size == 9
+        assert np.abs((found - sampled[name]) / error).max() < limit
+        if name == wrong:
+            assert np.abs((found - factor * sampled[name]) / error).min() > limit
+        assert bool(sampled[f"trusted{suffix}_mc"].all())
+        assert len(np.unique(sampled[f"seed{suffix}_mc"])) == 9
 
 
 def test_a_cell_draws_the_same_numbers_in_any_grid():

@@ -61,13 +61,38 @@ def extended(tmp_path_factory):
     return place
 
 
-def run(place, *arguments):
+LOOP = """
+import sys
+from sparsity import cli
+for line in sys.argv[1:]:
+    sys.argv = ['sparsity', *line.split(), '--json']
+    try:
+        cli.main()
+    except SystemExit as stop:
+        assert not stop.code, (line, stop.code)
+"""
+COMMANDS = (
+    "list",
+    "derive hinge",
+    "eval hinge --beta 1 --gamma 0.5 --length 6 --step recency:2,0.5",
+    "exact hinge --beta 1 --gamma 0.5 --length 6 --step recency:2,0.5",
+    "estimate hinge --beta 1 --gamma 0.5 --length 6 --step recency:2,0.5 --of variation",
+    "verify hinge",
+    "sweep hinge --beta 1 --gamma 0.5,1 --length 6 --step recency:2,0.5 --out s.nc",
+    "design hinge --beta 1 --length 6 --n-eff 3 --step recency:2,0.5",
+)
+
+
+@pytest.fixture(scope="module")
+def answers(extended):
+    """What one process with the copy says: of every instrument, then of every command."""
+    settings = {"PYTHONPATH": str(extended), "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
     done = subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, cwd=place, check=False,
-        env=os.environ | {"PYTHONPATH": str(place), "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"},
+        [sys.executable, "-c", ASK + LOOP, *COMMANDS], env=os.environ | settings, cwd=extended,
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout.splitlines()
 
 
 def test_one_file_and_one_entry_for_each_family():
@@ -76,8 +101,8 @@ def test_one_file_and_one_entry_for_each_family():
     assert [path.split("/")[1] for _, _, path in ENTRIES] == families
 
 
-def test_every_instrument_knows_the_new_members(extended):
-    found = json.loads(run(extended, "-c", ASK))
+def test_every_instrument_knows_the_new_members(answers):
+    found = json.loads(answers[0])
     n = 6
     assert 1 <= found["exact"] <= n
     # It is linear in Y₂: the sampled new quantity against the exact law of that.
@@ -91,29 +116,11 @@ def test_every_instrument_knows_the_new_members(extended):
     assert found["figure"] == ["csv", "png", "svg"]
 
 
-COMMANDS = (
-    "list",
-    "derive hinge",
-    "eval hinge --beta 1 --gamma 0.5 --length 6 --step recency:2,0.5",
-    "exact hinge --beta 1 --gamma 0.5 --length 6 --step recency:2,0.5",
-    "estimate hinge --beta 1 --gamma 0.5 --length 6 --step recency:2,0.5 --of variation",
-    "verify hinge",
-    "sweep hinge --beta 1 --gamma 0.5,1 --length 6 --step recency:2,0.5 --out s.nc",
-    "design hinge --beta 1 --length 6 --n-eff 3 --step recency:2,0.5",
-)
-
-
-def test_every_command_knows_them(extended):
-    script = (
-        "import sys\nfrom sparsity import cli\nfor line in sys.argv[1:]:\n"
-        "    sys.argv = ['sparsity', *line.split(), '--json']\n"
-        "    try:\n        cli.main()\n    except SystemExit as stop:\n"
-        "        assert not stop.code, (line, stop.code)\n"
-    )
-    answers = run(extended, "-c", script, *COMMANDS).splitlines()
-    assert len(answers) == len(COMMANDS) == 8
-    assert "hinge" in answers[0]
-    for answer, line in zip(answers[1:], COMMANDS[1:], strict=True):
+def test_every_command_knows_them(answers):
+    of_commands = answers[1:]
+    assert len(of_commands) == len(COMMANDS) == 8
+    assert "hinge" in of_commands[0]
+    for answer, line in zip(of_commands[1:], COMMANDS[1:], strict=True):
         assert json.loads(answer), line
-    assert json.loads(answers[4])["quantity"] == "variation"
-    assert json.loads(answers[5])["agree"] is True
+    assert json.loads(of_commands[4])["quantity"] == "variation"
+    assert json.loads(of_commands[5])["agree"] is True

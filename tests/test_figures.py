@@ -43,9 +43,24 @@ DPI = 200
 FALSE_ALARM = 1e-4  # of the whole family of points
 
 
+# Curves that take seconds have fewer points here, the ends and what is sampled among them.
+SPARSE = (
+    ("measures", "GAMMAS", range(0, 25, 4)),
+    ("mechanisms", "GAMMAS", (0, *range(3, 24, 4))),
+    ("mechanisms", "LENGTHS", range(0, 31, 2)),
+)
+
+
+def module(name):
+    return importlib.import_module(f"sparsity.figures.{name}")
+
+
 @pytest.fixture(scope="module")
 def data():
-    return {figure.name: figure.data(Context()) for figure in ALL}
+    with pytest.MonkeyPatch.context() as patch:
+        for figure, name, kept in SPARSE:
+            patch.setattr(module(figure), name, getattr(module(figure), name)[list(kept)])
+        return {figure.name: figure.data(Context()) for figure in ALL}
 
 
 def sampled(series):
@@ -67,10 +82,29 @@ def drawn(figure, series):
     return canvas
 
 
+def refuse(*_, **__):
+    raise AssertionError("drawing must not compute")
+
+
+def computing(patch):
+    """Whatever a figure computes with is refused."""
+    for figure in ALL:
+        for name in ("sweep", "evaluate", "exact", "estimate", "features"):
+            patch.setattr(module(figure.name), name, refuse, raising=False)
+
+
 @pytest.fixture(scope="module")
-def canvases(data):
-    """Every figure, drawn once: to be looked at, not changed."""
-    return {figure.name: drawn(figure, data[figure.name]) for figure in ALL}
+def written(data):
+    """The data files before anything was drawn."""
+    return {name: tidy(data[name]) for name in NAMES}
+
+
+@pytest.fixture(scope="module")
+def canvases(data, written):
+    """Every figure, drawn once, where nothing can be computed: to be looked at, not changed."""
+    with pytest.MonkeyPatch.context() as patch:
+        computing(patch)
+        return {figure.name: drawn(figure, data[figure.name]) for figure in ALL}
 
 
 def hidden(axis):
@@ -216,6 +250,7 @@ def test_same_data_same_bytes(data):
     first, second = render(figure, data["decayed"]), render(figure, data["decayed"])
     assert first == second
     assert set(first) == {"svg", "png", "csv"}
+    assert first["csv"] == tidy(data["decayed"]).encode()
     assert b"<svg" in first["svg"]
     assert b"<dc:date>" not in first["svg"]
     assert b"<text" not in first["svg"]  # outlines: legible without the font
@@ -244,16 +279,24 @@ def test_the_data_file_says_what_is_drawn(figure, data):
 
 
 @pytest.mark.parametrize("figure", ALL, ids=NAMES)
-def test_drawing_computes_and_changes_nothing(figure, data, monkeypatch):
-    def refuse(*_, **__):
-        raise AssertionError("drawing must not compute")
+def test_drawing_computes_and_changes_nothing(figure, data, canvases, written):
+    assert canvases[figure.name].axes
+    assert tidy(data[figure.name]) == written[figure.name]
 
-    module = importlib.import_module(f"sparsity.figures.{figure.name}")
-    for name in ("sweep", "evaluate", "exact", "estimate", "features"):
-        monkeypatch.setattr(module, name, refuse, raising=False)
-    before = tidy(data[figure.name])
-    assert render(figure, data[figure.name])["csv"] == before.encode()
-    assert tidy(data[figure.name]) == before
+
+def test_a_figure_that_computes_would_be_seen(data, monkeypatch):
+    computing(monkeypatch)
+    figure = replace(ALL[0], draw=lambda *_: module("relu2").sweep("relu2"))
+    with pytest.raises(AssertionError, match="must not compute"):
+        drawn(figure, data["relu2"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("figure", ALL, ids=NAMES)
+def test_every_figure_is_rendered_without_computing(figure, data, written, monkeypatch):
+    computing(monkeypatch)
+    assert render(figure, data[figure.name])["csv"] == written[figure.name].encode()
+    assert tidy(data[figure.name]) == written[figure.name]
 
 
 def test_write_all(tmp_path, monkeypatch):
