@@ -19,6 +19,7 @@ from sparsity.measurement import corpus
 from sparsity.sweeps import curves
 
 PAGE = (Path(__file__).parent.parent / "docs" / "cluster.md").read_text("utf-8")
+ENGINES = (Path(__file__).parent.parent / "benchmarks" / "engines.py").read_text("utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.S)
 PYTHON = [text for kind, text in BLOCKS if kind == "python"]
 SHELL = [text for kind, text in BLOCKS if kind == "sh"]
@@ -27,7 +28,7 @@ WORK = ("sweep", "measure_corpus", "open_zarr", "estimate")
 
 
 def test_there_are_as_many_snippets_as_are_run():
-    assert (len(PYTHON), len(SHELL), len(INLINE)) == (7, 3, 2)
+    assert (len(PYTHON), len(SHELL), len(INLINE)) == (7, 4, 2)
 
 
 class Cluster:
@@ -101,9 +102,14 @@ def test_a_snippet_in_python_runs(text, stand_ins):
 
 @pytest.mark.parametrize("text", [*SHELL, *INLINE])
 def test_a_line_is_one_that_the_command_takes(text):
-    name, *words = shlex.split(text.replace("\\\n", " "))
+    name, *words = shlex.split(text.replace("\\\n", " "), comments=True)
     if name == "mpiexec":
         assert words[-1] in PAGE.split(text)[1]  # the script that follows
+        return
+    if name == "export":  # as the workers have it that are measured
+        given = [line.split()[1].split("=") for line in text.splitlines()]
+        assert len(given) == 2
+        assert all(f'"{key}": "{value}"' in ENGINES for key, value in given)
         return
     assert name == "sparsity"
     command = cli.cli.commands[words[0]]

@@ -381,6 +381,10 @@ def concrete(kernel, own, rows, n, seed):
 @pytest.mark.parametrize("name", SAMPLED)
 def test_laws_of_very_many_rows(name, n, rows):
     (own, of), kernel = SAMPLED[name], kernels.named(name)
+    if (name, n) == ("differential", 2):  # too short a row for its contour
+        with pytest.raises(InputError, match="not resolved where rows are short"):
+            sparsity.exact(name, of=of[0], length=n, **own)
+        return
     size, worst, parts = max(1, 2**20 // n), 0.0, {x: [] for x in of}
     for seed in range(-(-rows // size)):
         a = np.abs(concrete(kernel, own, min(size, rows), n, seed))

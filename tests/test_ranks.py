@@ -151,9 +151,10 @@ def test_what_has_no_law_here_says_so(row, length, says):
         law(row, length=length)
 
 
-def test_design_round_trip():
-    found = sparsity.design("exp", length=16, max_weight=0.5, free="gamma", lengths=())
-    assert_allclose(law(length=16, gamma=found.value).value, 0.5, rtol=1e-9)
+@pytest.mark.parametrize("length", [16, pytest.param(4096, marks=pytest.mark.slow)])
+def test_design_round_trip(length):
+    found = sparsity.design("exp", length=length, max_weight=0.5, free="gamma", lengths=())
+    assert_allclose(law(length=length, gamma=found.value).value, 0.5, rtol=1e-9)
 
 
 def test_a_sweep_has_it_beside_the_others():
@@ -243,8 +244,8 @@ def hold(row, length, to, seed):
     for of in SAMPLED:
         estimate, found = drawn.estimate(of), sparsity.exact(row, length=length, of=of)
         assert estimate.quantity == of
-        known = to if of == "max_weight" else 2e-2 if of == "power_sum:3" else max(to, 2e-3)
-        assert estimate.rel_stderr < known * 1.05, of
+        goals = {"max_weight": to, "power_sum:3": 4e-3 if length < 256 else 2e-2}
+        assert estimate.rel_stderr < goals.get(of, max(to, 2e-3)) * 1.05, of
         off = abs(estimate.log_value - found.log_value)
         assert off < 4.5 * math.hypot(estimate.rel_stderr, 3e-7)
         ran += 1
