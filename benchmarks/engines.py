@@ -22,6 +22,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+DASK = {  # the environment of its workers: see docs/cluster.md
+    "NPROC": "1", "MALLOC_MMAP_THRESHOLD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "134217728",
+}  # fmt: skip
 ENGINES = ("one process, one core", "one process", "2 processes", "Dask", "submitit")
 
 
@@ -33,7 +36,7 @@ def executor(engine: str, home: Path, held: ExitStack) -> Any:
         return held.enter_context(Workers(2))
     if engine == "Dask":
         dask = importlib.import_module("distributed")  # which may not be installed
-        os.environ |= {"NPROC": "1", "MALLOC_TRIM_THRESHOLD_": "134217728"}  # see docs/cluster.md
+        os.environ |= DASK
         settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
         cluster = held.enter_context(dask.LocalCluster(**settings))
         return held.enter_context(dask.Client(cluster)).get_executor()

@@ -108,7 +108,7 @@ def test_a_line_is_one_that_the_command_takes(text):
         return
     if name == "export":  # as the workers have it that are measured
         given = [line.split()[1].split("=") for line in text.splitlines()]
-        assert len(given) == 2
+        assert len(given) == 3
         assert all(f'"{key}": "{value}"' in ENGINES for key, value in given)
         return
     assert name == "sparsity"
