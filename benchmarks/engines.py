@@ -22,7 +22,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-DASK = {  # the environment of its workers: see docs/cluster.md
+SETTINGS = {  # of every process: see docs/cluster.md
     "NPROC": "1", "MALLOC_MMAP_THRESHOLD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "134217728",
 }  # fmt: skip
 ENGINES = ("one process, one core", "one process", "2 processes", "Dask", "submitit")
@@ -36,7 +36,6 @@ def executor(engine: str, home: Path, held: ExitStack) -> Any:
         return held.enter_context(Workers(2))
     if engine == "Dask":
         dask = importlib.import_module("distributed")  # which may not be installed
-        os.environ |= DASK
         settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
         cluster = held.enter_context(dask.LocalCluster(**settings))
         return held.enter_context(dask.Client(cluster)).get_executor()
@@ -89,7 +88,8 @@ def main() -> None:
     for engine in ENGINES:
         line = [sys.executable, __file__, "--engine", engine, "--points", str(given.points)]
         line += ["--rel-error", str(given.rel_error)]
-        out = subprocess.run(line, stdout=subprocess.PIPE, text=True, check=True).stdout
+        given_too = os.environ | SETTINGS
+        out = subprocess.run(line, stdout=subprocess.PIPE, text=True, check=True, env=given_too)
         found = json.loads(out.splitlines()[-1])
         digests.add(own := f"{found['exact']['bytes']} {found['sampled']['bytes']}")
         seconds = " | ".join(f"{found[part]['seconds']:.1f}" for part in ("exact", "sampled"))

@@ -159,7 +159,7 @@ class Workers(futures.Executor):
     """So many processes of this machine, started afresh (JAX must not be forked).
 
     They end with this process, however it ends. One that is lost takes its own task with it and no
-    other, and is replaced. Each has XLA take its share of the cores.
+    other, and is replaced.
 
     Args:
         count: processes, at least 1.
@@ -172,7 +172,6 @@ class Workers(futures.Executor):
         count = whole("workers", count, 1)
         self._context = multiprocessing.get_context("spawn")
         self._stop = self._context.Event()
-        self._cores = max(1, _cores() // count)  # of each process
         self._threads = futures.ThreadPoolExecutor(count)  # each with a process of its own
         self._own = threading.local()
         self._processes: list[futures.ProcessPoolExecutor] = []
@@ -185,7 +184,7 @@ class Workers(futures.Executor):
         own = getattr(self._own, "process", None)
         if own is None:
             own = self._own.process = futures.ProcessPoolExecutor(
-                1, self._context, initializer=_attend, initargs=(self._stop, self._cores)
+                1, self._context, initializer=_attend, initargs=(self._stop,)
             )
             self._processes.append(own)
         try:
@@ -209,17 +208,8 @@ class Workers(futures.Executor):
         return None
 
 
-def _cores() -> int:
-    """Those that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _attend(stop: Any, cores: int) -> None:
+def _attend(stop: Any) -> None:
     """In a worker: Ctrl-C is the first process's to hear; end with that process, or when told."""
-    # How many threads XLA starts: as many as there are cores in every worker wait for each other.
-    os.environ.setdefault("NPROC", str(cores))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     for ended in (stop.wait, *([] if parent is None else [parent.join])):
