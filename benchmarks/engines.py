@@ -88,9 +88,9 @@ def main() -> None:
     for engine in ENGINES:
         line = [sys.executable, __file__, "--engine", engine, "--points", str(given.points)]
         line += ["--rel-error", str(given.rel_error)]
-        given_too = os.environ | SETTINGS
-        out = subprocess.run(line, stdout=subprocess.PIPE, text=True, check=True, env=given_too)
-        found = json.loads(out.splitlines()[-1])
+        settings = os.environ | SETTINGS
+        done = subprocess.run(line, stdout=subprocess.PIPE, text=True, check=True, env=settings)
+        found = json.loads(done.stdout.splitlines()[-1])
         digests.add(own := f"{found['exact']['bytes']} {found['sampled']['bytes']}")
         seconds = " | ".join(f"{found[part]['seconds']:.1f}" for part in ("exact", "sampled"))
         print(f"| {engine} | {seconds} | {own} |", flush=True)
