@@ -69,6 +69,30 @@ def test_the_largest_weight_of_two_keys_of_sparsemax(gamma):
     assert abs(value[1] / (2 * ndtr(-1 / s) + body[0]) - 1) <= min(error[1], 1e-11)
 
 
+@pytest.mark.parametrize("power", [1.0, 0.5])
+@pytest.mark.parametrize("gamma", [1e-3, 0.3, 2.0, 100.0])
+def test_n_eff_of_two_keys_of_sparsemax(gamma, power):
+    (value,), (error,) = sparsemax_focus.law(gamma, np.array([2]), power)
+    assert abs(value / two_keys(2.0, gamma, OF_TWO[power]) - 1) <= 2e-12  # what quad resolves
+    assert error < 1e-7
+    if gamma < 50:  # beyond, one key has the weight nearly always
+        planted = two_keys(2.0, gamma * (1 + 1e-4), OF_TWO[power])
+        assert abs(value / planted - 1) > 1e-11
+
+
+@pytest.mark.parametrize("gamma", [0.1, 2.0, 1000.0])
+def test_row_lengths_that_share_a_contour(gamma):
+    n = np.unique(np.round(np.geomspace(2, 65536, 20)))[::-1]
+    with np.errstate(all="ignore"):
+        groups = sparsemax_focus._shared(n[::-1], 1 / gamma)
+    together, _ = sparsemax_focus.law(gamma, n, 1.0)
+    for length in (2, 16, 256, 65536):
+        (i,) = np.flatnonzero(n == n[np.abs(n - length).argmin()])
+        (alone,), _ = sparsemax_focus.law(gamma, n[i : i + 1], 1.0)
+        assert abs(together[i] / alone - 1) <= 2e-11
+    assert len(groups) < len(n) or gamma < 1
+
+
 def test_the_largest_of_many_scores():
     for n, first in ((2, 1 / math.sqrt(math.pi)), (3, 1.5 / math.sqrt(math.pi))):
         assert_allclose(sparsemax_largest.expected_maximum(n), first, rtol=1e-13)

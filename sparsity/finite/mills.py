@@ -15,6 +15,7 @@ from scipy.special import erfcx, ndtr, wofz
 
 _FAR = 10.0  # |y| beyond which J₂ is its asymptotic series; before, up to |y|⁴ of eps is lost
 _TERMS = 34  # which has 1e-16 there
+_LARGEST = 600.0  # an exponent that float64 still holds
 _ROOT_HALF = math.sqrt(0.5)
 _ROOT_PI_HALF = math.sqrt(math.pi / 2)
 
@@ -59,13 +60,15 @@ def _second(y: np.ndarray, ratio: np.ndarray) -> np.ndarray:
 
 def log_near_one(h: Any, less_one: Any) -> Any:
     """Log h from h and h − 1, whichever has the digits; NumPy's complex log1p has not."""
-    near = np.abs(less_one) < 0.5
-    w: Any = np.where(near, less_one, 0.0)
     if not np.iscomplexobj(h):
-        return np.where(near, np.log1p(w), np.log(h))
-    a, b = w.real, w.imag
-    small = 0.5 * np.log1p(2 * a + a * a + b * b) + 1j * np.arctan2(b, 1 + a)
-    return np.where(near, small, np.log(h))
+        near = np.abs(less_one) < 0.5
+        return np.where(near, np.log1p(np.where(near, less_one, 0.0)), np.log(h))
+    a, b = less_one.real, less_one.imag
+    square = a * (2 + a) + b * b  # |h|² − 1
+    found = np.empty(h.shape, dtype=h.dtype)
+    found.real = np.where(np.abs(square) < 0.5, 0.5 * np.log1p(square), np.log(np.abs(h)))
+    found.imag = np.arctan2(h.imag, h.real)
+    return found
 
 
 def _expm1(w: Any) -> Any:
@@ -101,19 +104,15 @@ def transforms(t: np.ndarray, z: np.ndarray) -> Transforms:
     return Transforms(above, second, log_near_one(every, rest), every)
 
 
-def damped(t: np.ndarray, z: np.ndarray, v: float) -> tuple[np.ndarray, np.ndarray]:
-    """E[e^(−zx−vx²); ε > t] and the log of E e^(−zx−vx²), for v ≥ 0: the Mills ratio at y/√(1+2v).
-
-    Args:
-        t: thresholds, real.
-        z: complex arguments, of shapes that broadcast.
-        v: of the squares.
-    """
-    t, z = np.broadcast_arrays(np.asarray(t, np.float64), z)
-    wide = math.sqrt(1 + 2 * v)
-    y: Any = (t + z) / wide
+def log_mills(y: Any) -> Any:
+    """Log J₀(y), of real or complex y, also where J₀ itself would overflow."""
     left = y.real < 0
-    above = np.exp(-0.5 * t * t) / (wide * math.sqrt(2 * math.pi)) * mills(np.where(left, -y, y))
-    if left.any():
-        above[left] = np.exp(0.5 * (y * y - t * t)[left]) / wide - above[left]
-    return above, log_near_one(ndtr(t) + above, above - ndtr(-t))
+    ratio = mills(np.where(left, -y, y))
+    if not left.any():
+        return np.log(ratio)
+    half = 0.5 * y[left] ** 2
+    over = np.maximum(half.real - _LARGEST, 0.0)
+    ratio[left] = 2 * _ROOT_PI_HALF * np.exp(half - over) - ratio[left]
+    found = np.log(ratio)
+    found[left] += over
+    return found
