@@ -84,9 +84,9 @@ def resolve_dtype(dtype: Any) -> np.dtype:
         wanted = np.dtype(dtype)
     except TypeError:
         wanted = None
-    if wanted is None or wanted.name not in ("float32", "float64"):
+    if wanted not in (np.float32, np.float64):
         raise InputError("dtype", dtype, "choose float32 or float64")
-    if wanted.name == "float64" and available != wanted:
+    if wanted == np.float64 and available != wanted:
         fix = "JAX has it disabled; call jax.config.update('jax_enable_x64', True) first"
         raise InputError("dtype", "float64", fix)
     return wanted

@@ -6,6 +6,7 @@ stratified sampling alike.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -62,7 +63,9 @@ def _tail_index(maxima: np.ndarray) -> float:
         maxima: [batches, moments].
     """
     count, moments = maxima.shape
-    grouped = maxima[: count // _GROUPS * _GROUPS].reshape(_GROUPS, -1, moments).max(axis=1)
+    grouped = maxima
+    if count > _GROUPS:
+        grouped = maxima[: count // _GROUPS * _GROUPS].reshape(_GROUPS, -1, moments).max(axis=1)
     if not (grouped > 0).all():
         return math.inf
     logs = np.log(grouped)
@@ -105,11 +108,13 @@ def combine(batches: np.ndarray, powers: tuple[float, ...], size: int) -> Combin
     )
 
 
+@functools.lru_cache(maxsize=64)
 def student(probability: float, dof: int) -> float:
     """Student's quantile."""
     return float(stdtrit(dof, probability))
 
 
+@functools.lru_cache(maxsize=64)
 def anytime_factor(count: int, planned: int, alpha: float = 0.05) -> float:
     """Standard errors to either side that hold at every batch count at once.
 

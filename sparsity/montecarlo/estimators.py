@@ -69,7 +69,7 @@ def _prepared(
     powers = (power * _RATIO[0], power * _RATIO[1])
     off = rounding(kernel, parameters, table, real, compare=kernel not in ALL)
     return _Prepared(
-        Stratified(kernel, stratified_size(sampling.rel_error, resolved), real.name),
+        Stratified(kernel, stratified_size(sampling.rel_error, resolved), real.type.__name__),
         (parameter_values(kernel, parameters, real), table.astype(real)),
         powers,
         float(table.log_mass @ powers),

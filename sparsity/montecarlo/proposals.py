@@ -56,6 +56,8 @@ class Table(NamedTuple):
 
     def astype(self, dtype: Any) -> Table:
         """The table in the sampler's precision."""
+        if self.edges.dtype == dtype:
+            return self
         return Table(*(np.asarray(part, dtype) for part in self))
 
 
@@ -159,9 +161,10 @@ def _score_edges(kernel: Kernel, beta: np.ndarray, gamma: np.ndarray) -> np.ndar
     share = np.cumsum(miss.mean(axis=1, keepdims=True) + miss, axis=1)
     share = np.concatenate([np.zeros((len(edges), 1)), share], axis=1)
     new = steps(edges[:, 0], edges[:, -1], cells + 1)
-    for i in range(len(edges)):
-        if miss[i].any():
-            new[i] = np.interp(np.linspace(0, share[i, -1], cells + 1), share[i], edges[i])
+    even = steps(share[:, 0], share[:, -1], cells + 1)
+    for i, some in enumerate(miss.any(axis=1).tolist()):
+        if some:
+            new[i] = np.interp(even[i], share[i], edges[i])
         elif edges.shape == new.shape:
             new[i] = edges[i]
     return _bounded(new, fixed)

@@ -174,7 +174,7 @@ class _Plan:
         self.missed = missed  # over the chunks: the error that the scatter does not show
         limited = resolution >= sampling.rel_error
         self.square = resolution**2 if limited else sampling.rel_error**2 - resolution**2
-        self.reached = f"limit of {sampling.real.name}" if limited else "target reached"
+        self.reached = f"limit of {sampling.real.type.__name__}" if limited else "target reached"
 
     @property
     def goal(self) -> int:
@@ -283,7 +283,7 @@ def conclude(
         dof=combined.dof,
         tail_index=combined.tail_index,
         method=method,
-        dtype=sampling.real.name,
+        dtype=sampling.real.type.__name__,
         device=jax.devices()[0].device_kind,
         stopped=done.stopped,
         seconds=done.seconds,
