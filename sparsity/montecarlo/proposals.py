@@ -162,7 +162,7 @@ def _score_edges(kernel: Kernel, beta: np.ndarray, gamma: np.ndarray) -> np.ndar
     share = np.concatenate([np.zeros((len(edges), 1)), share], axis=1)
     new = steps(edges[:, 0], edges[:, -1], cells + 1)
     even = steps(share[:, 0], share[:, -1], cells + 1)
-    for i, some in enumerate(miss.any(axis=1).tolist()):
+    for i, some in enumerate(np.any(miss, axis=1)):
         if some:
             new[i] = np.interp(even[i], share[i], edges[i])
         elif edges.shape == new.shape:
