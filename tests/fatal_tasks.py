@@ -1,4 +1,4 @@
-"""Tasks that end their worker: in a module that takes no time to import."""
+"""Tasks of workers, that end them or not: in a module that takes no time to import."""
 
 import os
 import signal
@@ -9,6 +9,10 @@ def once(path):
         open(path, "w").close()
         os.kill(os.getpid(), signal.SIGKILL)
     return "done"
+
+
+def pid(task):
+    return os.getpid()
 
 
 def upper(task):

@@ -109,7 +109,7 @@ def test_a_sweep_is_evaluate_in_every_cell(kernel):
 
 @pytest.mark.parametrize("kernel", GRIDS)
 def test_everything_is_labelled(kernel):
-    more: dict[str, Any] = {} if kernel in ("nonnegative", "decayed") else {"length": [2, 5]}
+    more: dict[str, Any] = {} if kernel in ("nonnegative", "decayed") else {"length": [8]}
     first = {name: values[:1] for name, values in GRIDS[kernel].items()}
     dataset = sweep(kernel, montecarlo=True, rel_error=0.05, max_samples=1e5, **first, **more)
     for name, variable in dataset.variables.items():
@@ -153,19 +153,19 @@ ROW = Row("exp", gamma=1.0, steps=(Alibi(0.05), SinkLogit(2.0)))
 @pytest.mark.parametrize("of", ["n_eff", "S", "participation"])
 def test_many_parameters_at_once_have_the_bits_of_one_by_one(of):
     softplus = score_kernel("softplus", sympy.log(1 + sympy.exp(sympy.Symbol("s"))))
-    betas, lengths = np.linspace(-4, 4, 50), [1, 2, 100]
+    betas, lengths = np.linspace(-4, 4, 29), [1, 2, 100]
     cells = 0
     for kernel in ("exp", "relu2", "identity", softplus):
         for gammas in ([0.7], [1.0, 1.06]):
             grid = sweep(kernel, beta=betas, gamma=gammas, length=lengths, of=of)
-            assert grid[of].shape == (50, len(gammas), 3)
+            assert grid[of].shape == (29, len(gammas), 3)
             for beta, gamma in itertools.product(betas[::7], gammas):
                 one = exact(kernel, length=lengths, beta=beta, gamma=gamma, of=of)
                 here = grid.sel(beta=beta, gamma=gamma)
                 np.testing.assert_array_equal(here[of], one.value)
                 np.testing.assert_array_equal(here[f"error_bound_{of}"], one.error_bound)
                 cells += 3
-    assert cells == 4 * 3 * 8 * 3
+    assert cells == 4 * 3 * 5 * 3
 
 
 def test_a_sweep_of_a_row_is_exact_in_every_cell():
@@ -197,7 +197,7 @@ def test_a_sweep_of_a_row_without_a_quantity_is_its_limit_form():
     ("length", "rel_error", "factor", "wrong"),
     [
         ({}, 2e-4, 1.002, "S"),
-        ({"length": [32]}, 1e-3, 1.01, "n_eff"),  # whole rows: each is one draw
+        ({"length": [8]}, 1e-3, 1.01, "n_eff"),  # whole rows: each is one draw
     ],
 )
 def test_montecarlo_agrees_and_changes_nothing_else(length, rel_error, factor, wrong):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import ndtr
@@ -105,8 +105,12 @@ def test_sampled_rows_attend_to_as_many_tokens_as_wanted(kernel, weight, wanted)
     assert abs(off) > 4 * error
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(st.floats(0.02, 0.99), st.integers(2, 10**6))
+@example(0.02, 10**6)
+@example(0.99, 10**6)
+@example(0.02, 2)
+@example(0.99, 2)
 def test_any_wanted_n_eff_of_softmax(share, n):
     wanted = max(n**share, 1 + 0.3 * (n - 1) / n)
     found = design("exp", length=n, n_eff=wanted, lengths=())
@@ -162,7 +166,6 @@ def test_impossible(kernel, wanted, options, match):
         ({"n_eff": -math.inf}, "n_eff = -inf"),
         ({"n_eff": "many"}, "n_eff = many: give a number"),
         ({"n_eff": [8, 9]}, "n_eff"),
-        ({"n_eff": 1.001}, "n_eff = 1.00.*beyond 300"),
         ({"length": 1, "n_eff": 1}, "length = 1"),
         ({"length": 2.5}, "length = 2.5"),
         ({"length": 10**13}, "length"),
@@ -226,6 +229,8 @@ def test_only_the_end_that_is_in_the_way_is_named(kernel, wanted, end):
     with pytest.raises(InputError) as caught:
         design(kernel, length=4096, n_eff=wanted)
     assert f"n_eff = {wanted!r}: needs {end}, where" in str(caught.value)
+    assert not isinstance(caught.value, Impossible)
+    assert "\n" not in str(caught.value)
 
 
 def test_where_only_some_lengths_can():
@@ -260,8 +265,8 @@ ROWS = [
     ("decay", with_step(Decay(0.1)), {"n_eff": 8}, lambda x: with_step(Decay(x))),
     ("gamma", with_step(Alibi(0.01)), {"n_eff": 8}, lambda x: with_step(Alibi(0.01), gamma=x)),
     ("gamma", with_step(Sink(3.0)), {"S": 0.2}, lambda x: with_step(Sink(3.0), gamma=x)),
-    ("scale", with_step(ScalableSoftmax()), {"participation": 0.1},
-     lambda x: with_step(ScalableSoftmax(x))),
+    ("scale", with_step(ScalableSoftmax(), gamma=0.5), {"participation": 0.1},
+     lambda x: with_step(ScalableSoftmax(x), gamma=0.5)),
     ("logit", with_step(SinkLogit()), {"sink_mass": 0.3}, lambda x: with_step(SinkLogit(x))),
     ("logit", with_step(SinkLogit()), {"participation": 0.01}, lambda x: with_step(SinkLogit(x))),
     ("beta", Row("relu2", beta=9, gamma=2.0), {"S": 0.3},
@@ -382,12 +387,18 @@ def test_sink_logit(n, gamma, logit, mass):
     json.dumps(plain(found.summary()), allow_nan=False)
 
 
-BETWEEN = [pytest.param(gamma, marks=pytest.mark.slow) for gamma in (20.0, 40.0, 60.0)]
+# Any mass where spreads are small, one between, and those that are hardest where they are large.
+SPREADS = [(0.5, 1.0), (1e-4, 1.0), (0.999, 1.0), (0.5, 30.0), (1e-4, 100.0), (0.999, 100.0)]
+BETWEEN = [
+    pytest.param(mass, gamma, marks=pytest.mark.slow)
+    for gamma in (20.0, 30.0, 40.0, 60.0, 100.0)
+    for mass in (1e-4, 0.5, 0.999)
+    if (mass, gamma) not in SPREADS
+]
 
 
-@pytest.mark.parametrize("gamma", [1.0, 30.0, 100.0, *BETWEEN])
-@pytest.mark.parametrize("mass", [1e-4, 0.5, 0.999])
-def test_every_spread_has_a_logit_for_every_mass(gamma, mass):
+@pytest.mark.parametrize(("mass", "gamma"), [*SPREADS, *BETWEEN])
+def test_every_spread_has_a_logit_for_every_mass(mass, gamma):
     found = design(sink_mass=mass, length=1000, gamma=gamma, lengths=(64, 10**6))
     assert found.check == pytest.approx(mass, rel=1e-9)
     assert mass in found.reach

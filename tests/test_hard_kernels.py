@@ -115,7 +115,7 @@ def test_removable_and_integrable_points(weight, f):
 
 
 @pytest.mark.parametrize(
-    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))]
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (0, 2, 3))]
 )
 def test_jumps_that_nobody_announced(seed):
     """A staircase is a sum over its steps."""

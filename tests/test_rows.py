@@ -229,7 +229,7 @@ def test_half_the_step_agrees(length, monkeypatch):
 def test_sampled_rows_of_every_step(name):
     cells, rows = 0, every_row(name)
     for row in rows:
-        found, tokens = sampled(row, SHORT, 100_000), row.tokens(SHORT)
+        found, tokens = sampled(row, SHORT, 50_000), row.tokens(SHORT)
         quantities = ["n_eff", "participation"]
         if tokens.sink.any() or tokens.units:
             quantities.append("sink_mass")

@@ -18,6 +18,7 @@ import time
 from concurrent import futures
 from dataclasses import replace
 
+import fatal_tasks  # which workers import sooner than this module
 import numpy as np
 import pytest
 import xarray
@@ -159,21 +160,17 @@ def test_processes_give_the_same_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(batches, "_BATCH_NORMALS", NORMALS)  # as in the workers
     asked = {"of": ("n_eff", "participation"), "gamma": "0.5:3:3", "length": 8, **SAMPLED}
     alone = sweep("exp", **asked, store=tmp_path / "alone")
-    here = verify("exp", gamma=0.5, length=4, detectable=0.05)
+    here = verify("exp", gamma=0.5, length=8, detectable=0.05)
     with Workers(2) as workers:
         found = sweep("exp", **asked, store=tmp_path / "s", executor=workers)
-        again = [x.value for x in completed(_pid, range(8), workers)]
-        there = verify("exp", gamma=0.5, length=4, detectable=0.05, executor=workers)
+        again = [x.value for x in completed(fatal_tasks.pid, range(8), workers)]
+        there = verify("exp", gamma=0.5, length=8, detectable=0.05, executor=workers)
     assert [(x.z, x.verdict) for x in there.cells] == [(x.z, x.verdict) for x in here.cells]
     assert len(here.cells) > 3
     xarray.testing.assert_identical(alone.load(), found.load())
     assert files(tmp_path / "s") == files(tmp_path / "alone")
     assert len(set(again)) <= 2
     assert os.getpid() not in again
-
-
-def _pid(task):
-    return os.getpid()
 
 
 class Lossy(futures.Executor):
@@ -190,7 +187,7 @@ class Lossy(futures.Executor):
 
 def test_a_task_that_is_always_lost_is_given_up():
     lossy = Lossy()
-    (given_up,) = completed(_pid, ["x"], lossy)
+    (given_up,) = completed(fatal_tasks.pid, ["x"], lossy)
     assert isinstance(given_up.error, futures.BrokenExecutor)
     assert lossy.tries == ATTEMPTS
 

@@ -284,7 +284,7 @@ def test_every_command_takes_a_formula(command, arguments, tmp_path):
     name, *options = arguments
     if name == "sweep":
         options += ["--out", tmp_path / "out.nc"]
-    formula = "s**2*exp(s)" if name == "derive" else "where(s > 0, s**3, 0)"
+    formula = "s**2" if name == "derive" else "where(s > 0, s**3, 0)"
     code, out, err = command(name, formula, *options, "--json")
     assert code == 0, err
     assert formula.split(",")[0] in out
@@ -306,8 +306,8 @@ def test_a_formula_is_a_kernel_for_every_instrument():
 
 def test_a_derivation_ends_in_time():
     started = time.perf_counter()
-    with pytest.raises(NoClosedForm, match=r"takes longer than 0\.5 s"):
-        sparsity.derive("cosh(s)**10 + 1", max_seconds=0.5)
+    with pytest.raises(NoClosedForm, match=r"takes longer than 0\.2 s"):
+        sparsity.derive("cosh(s)**10 + 1", max_seconds=0.2)
     assert time.perf_counter() - started < 30  # rather than minutes
     assert str(sparsity.derive("s**2", max_seconds=math.inf).second_moment)
     with pytest.raises(InputError, match="max_seconds = 0: must be > 0"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import replace
 from typing import Any
@@ -59,6 +60,12 @@ def _cells(row: Row, length: int) -> tuple[Question, ...]:
     return pairs.pairs(row, length, pairs.REL_ERROR * SEEN)[0]
 
 
+@functools.cache
+def _theory(cell: Question) -> float:
+    """The right one; it takes as long as all else."""
+    return cell.theory()
+
+
 def _samples(found: CrossCheck) -> Any:
     """The samples of a run, by cell: nothing is drawn anew."""
     drawn = {(c.quantity, c.instruments): c.estimate for c in found.cells}
@@ -93,7 +100,7 @@ def test_a_theory_that_is_one_percent_off_disagrees(verified, sign):
     row, length, count, _ = ROWS[name]
     planted = check(
         _cells(row, length),
-        theory=lambda cell: cell.theory() + math.log1p(sign * 0.01),
+        theory=lambda cell: _theory(cell) + math.log1p(sign * 0.01),
         sample=_samples(found),
         detectable=SEEN,
     )
@@ -121,8 +128,8 @@ def replace_row(cell: Question, row: Row) -> Question:
 
 
 def test_a_wrong_step_in_the_sampler_disagrees():
-    """One cell, drawn with the wrong slope."""
-    row, length, _, wrong = ROWS["softplus"]
+    """One cell, drawn with the wrong decay."""
+    row, length, _, wrong = ROWS["cube"]
     (cell,) = [c for c in _cells(row, length) if c.quantity == "n_eff"]
     (judged,) = check(
         [cell],

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ _FAR = (-1.0, 0.0, 2.0)  # powers of |f| in E Y₂ and sink masses next to nothi
 _TERMS, _SMALL = 12, -1.5  # of the series of e^(−x); log x below which they are all of it
 _LARGE = 5.5  # log x above which e^(−x) counts as zero
 _AT_ONCE = 32  # points of u
+_MERGED = 16  # times as many where there is no band
 _FEW = 4  # laws of a product
 _UNSHARED = 2**18  # multiplications in a product up to which OpenBLAS leaves it to one thread
 _FEWEST = 8  # columns: one alone would be summed in another order
@@ -97,9 +99,16 @@ class Family:
 
     @functools.cached_property
     def _coarse(self) -> np.ndarray:
-        """E min(x, 1) at the coarse points, about E[1 − e^(−x)], [points, corners]."""
-        x = np.exp(np.minimum(_COARSE[:, None] + (self.c_log_f - self.c_log_f[-1]), 0.0))
-        return (x.reshape(-1, _FEW, len(self.c_log_f)) @ self.corners.T).reshape(len(x), -1)
+        """E min(x, 1) at the coarse points, about E[1 − e^(−x)], [points, corners].
+
+        As nodes are sorted, x counts over the first of them and 1 over the rest.
+        """
+        log_x, w = self.c_log_f - self.c_log_f[-1], self.corners
+        none = np.zeros((len(w), 1))
+        below = np.concatenate([none, np.cumsum(w * np.exp(log_x), axis=-1)], axis=-1)
+        above = np.concatenate([np.cumsum(w[:, ::-1], axis=-1)[:, ::-1], none], axis=-1)
+        split = np.searchsorted(log_x, -_COARSE)
+        return (np.exp(_COARSE) * below[:, split] + above[:, split]).T
 
     def low(self, longest: float) -> float:
         """The u below which rows up to that length have no integrand left."""
@@ -175,6 +184,25 @@ def _band(log_node: np.ndarray, rise: np.ndarray, k: Orders) -> np.ndarray:
     return band.reshape(len(log_node), (1 + len(k)) * len(rise))
 
 
+def _parts(u: np.ndarray, log: np.ndarray) -> Iterator[tuple[int, int, int, int]]:
+    """Points of u a few at a time, from the last: (start, stop, first node of the band, its end).
+
+    Where no node is in the band, between nodes far apart, many points are taken at once.
+    """
+    stops = np.arange(len(u), 0, -_AT_ONCE)
+    starts = np.maximum(stops - _AT_ONCE, 0)
+    first = np.searchsorted(log, _SMALL - u[stops - 1]).tolist()
+    last = np.searchsorted(log, _LARGE - u[starts]).tolist()
+    i = 0
+    while i < len(stops):
+        j = i + 1
+        if first[i] == last[i]:
+            while j < min(i + _MERGED, len(stops)) and first[j] == last[j] == first[i]:
+                j += 1
+        yield int(starts[j - 1]), int(stops[i]), first[i], last[i]
+        i = j
+
+
 def _blocks(w: np.ndarray) -> np.ndarray:
     """Weights of any number of laws in blocks of a few, [blocks, few, nodes], filled up with zeros.
 
@@ -236,32 +264,34 @@ class Laplace:
         out = np.empty((*w.shape[:-1], len(series), len(u)))
         above = np.cumsum(w[..., ::-1], axis=-1)[..., ::-1]
         light, done, was = np.zeros((*w.shape[:-1], len(powers))), 0, u[-1]
-        logs = np.zeros_like(light)  # the same sums with a factor ln x
-        for stop in range(len(u), 0, -_AT_ONCE):
-            part = slice(max(stop - _AT_ONCE, 0), stop)
-            low, high = u[part][0], u[part][-1]
-            first = int(np.searchsorted(log, _SMALL - high))
-            last = int(np.searchsorted(log, _LARGE - low))
-            fresh = np.exp(np.multiply.outer(high + log[done:first], powers))
-            grown, new = np.exp((high - was) * powers), w[..., done:first]
-            if logged.any():
+        logs, any_logged = np.zeros_like(light), bool(logged.any())  # logs have a factor ln x
+        for start, stop, first, last in _parts(u, log):
+            here = u[start:stop]
+            high = here[-1]
+            grown = np.exp((high - was) * powers)
+            if any_logged:
                 logs = (logs + (high - was) * light) * grown
-                logs += _product(new * (high + log[done:first]), fresh)
-            light = light * grown + _product(new, fresh)
+            light = light * grown
+            if done < first:
+                fresh = np.exp(np.multiply.outer(high + log[done:first], powers))
+                light = light + _product(w[..., done:first], fresh)
+                if any_logged:
+                    logs += _product(w[..., done:first] * (high + log[done:first]), fresh)
             done, was = first, high
-            rise = np.exp(np.multiply.outer(powers, u[part] - high))
+            rise = np.exp(np.multiply.outer(powers, here - high))
             terms = (series.T[:, :, None] * rise[:, None]).reshape(len(powers), -1)
-            band = _band(log[first:last] + high, u[part] - high, self.k)
-            found = _product(w[..., first:last], band)
-            if logged.any():
-                rows = np.repeat(logged, len(u[part]))
-                since = np.where(rows, np.tile(u[part] - high, len(series)), 1.0)
-                found += light @ (terms * since) + logs @ (terms * rows)
+            if any_logged:
+                rows = np.repeat(logged, len(here))
+                since = np.where(rows, np.tile(here - high, len(series)), 1.0)
+                found = light @ (terms * since) + logs @ (terms * rows)
             else:
-                found += light @ terms
-            out[..., part] = found.reshape(*found.shape[:-1], len(series), -1)
+                found = light @ terms
+            if first < last:
+                band = _band(log[first:last] + high, here - high, self.k)
+                found += _product(w[..., first:last], band)
+            out[..., start:stop] = found.reshape(*found.shape[:-1], len(series), -1)
             if last < len(log):
-                out[..., 0, part] += above[..., last, None]
+                out[..., 0, start:stop] += above[..., last, None]
         out = out.reshape(-1, *out.shape[2:])[: self.top.size]
         psi, *moments = (out[:, i].reshape(*self.top.shape, -1) for i in range(len(series)))
         return psi, moments

@@ -164,12 +164,11 @@ def _lines(
     found: dict[str, Any] = {"limit": None}
     limit = level = None
     try:
-        values = at_once(spec, x, axes.x, n=n)
-        at_marker = at_once(here, x, np.array([axes.marker]), n=n)
-        if values is not None and at_marker is not None:
-            height = axes.v(values, axes.n(axes.x, spec))
-            found["limit"] = {"u": pack(axes.u(axes.x)), "v": pack(height), "whole": True}
-            limit = float(at_marker[0])
+        values = at_once(spec, x, np.append(axes.x, axes.marker), n=n)
+        if values is not None:
+            height = axes.v(values[:-1], axes.n(axes.x, spec))
+            found["limit"] = {"u": pack(axes.along), "v": pack(height), "whole": True}
+            limit = float(values[-1])
         elif has_limit(spec):
             found["limit"], slow = _limit(axes, spec, store, pack)
             known = store.limit.get(here)

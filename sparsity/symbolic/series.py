@@ -35,6 +35,8 @@ def laurent(expression: Expr) -> Series:
 def tidy(coefficient: Expr) -> Expr:
     """A form in which what cancels is 0, also between fractions in β and γ."""
     expanded = sympy.expand(coefficient)
+    if not any(power.base.has(sympy.Add) for power in expanded.atoms(sympy.Pow)):
+        return expanded  # no denominator is a sum
     denominator = sympy.denom(sympy.together(expanded))
     if expanded.is_Add and any(f.as_base_exp()[0].is_Add for f in sympy.Mul.make_args(denominator)):
         return sympy.expand(sympy.cancel(sympy.together(expanded)))
@@ -43,11 +45,12 @@ def tidy(coefficient: Expr) -> Expr:
 
 def times(a: Series, b: Series, order: int) -> Series:
     """The product below y^order."""
-    found: Series = {}
+    terms: dict[int, list[Expr]] = {}
     for p, c in a.items():
         for r, e in b.items():
             if p + r < order:
-                found[p + r] = sympy.expand(found.get(p + r, S.Zero) + c * e)
+                terms.setdefault(p + r, []).append(sympy.expand(c * e))
+    found = {p: sympy.Add(*each) for p, each in terms.items()}
     return {p: c for p, c in found.items() if c != 0}
 
 
