@@ -37,12 +37,12 @@ def directly(a, sink):
 
 def off(data, weights, seen, sink=0):
     """The largest difference of each quantity from its definition, over all rows."""
-    worst = dict.fromkeys(OF, 0.0)
+    worst, found = dict.fromkeys(OF, 0.0), {name: data[name].values[0] for name in OF}
     for head, rows in enumerate(weights):
         for t, row in enumerate(rows):
             keys = np.flatnonzero(seen[t])
             for name, value in directly(row[keys], row[sink] * seen[t, sink]).items():
-                gap = abs(float(data[name][0, head, t]) - value)
+                gap = abs(found[name][head, t] - value)
                 worst[name] = max(worst[name], gap / max(1.0, abs(value)))
     return worst
 

@@ -84,13 +84,22 @@ def shape_by_definition(x, sink):
     found = {}
     for tag, y in (("", x), ("_rest", x if sink is None else np.delete(x, sink))):
         if len(y) > 3:
-            z = (y - y.mean()) / y.std(ddof=1)
+            z, n = np.sort(y - y.mean()), len(y)
+            F, steps = special.ndtr(z / y.std(ddof=1)), np.arange(n + 1) / n
             found |= {
-                f"skew{tag}": stats.skew(y),
-                f"kurtosis{tag}": stats.kurtosis(y),
-                f"distance{tag}": stats.kstest(z, "norm", method="asymp").statistic,  # p: unused
+                f"skew{tag}": (z**3).mean() / (z * z).mean() ** 1.5,
+                f"kurtosis{tag}": (z**4).mean() / (z * z).mean() ** 2 - 3,
+                f"distance{tag}": max((F - steps[:-1]).max(), (steps[1:] - F).max()),
             }
     return found
+
+
+def test_the_definitions_of_shape_are_scipys():
+    y = np.random.default_rng(5).normal(size=30) ** 3
+    z = (y - y.mean()) / y.std(ddof=1)
+    known = stats.skew(y), stats.kurtosis(y), stats.kstest(z, "norm").statistic
+    found = shape_by_definition(y, None)
+    assert [found[x] for x in ("skew", "kurtosis", "distance")] == pytest.approx(known, rel=1e-12)
 
 
 @pytest.mark.parametrize("sink", [0, 5])
@@ -309,7 +318,7 @@ def test_rows_with_few_keys_and_no_sink_are_measured():
         assert np.array_equal(data.length[0, 0], seen.sum(1))
 
 
-def test_wide_logits_have_laws_and_ranks(tmp_path):
+def test_wide_logits_have_laws_and_ranks(tmp_path, monkeypatch):
     q, k = heads(length=128)
     scale = np.minimum(np.linspace(10, 42, 128), 27)[None, :, None]
     one = measure(queries=scale * q, keys=k, of=SHAPE)
@@ -328,6 +337,9 @@ def test_wide_logits_have_laws_and_ranks(tmp_path):
             one[x].values[..., 64:].ravel() for x in (own, "S_rest" if "rest" in name else "S")
         )).statistic) < 1e-9  # fmt: skip
     constant = measure(queries=np.ones((4, 128, 16)), keys=np.ones((2, 128, 16)), of=SHAPE)
+    # The other format draws the same: `test_a_report_of_one_run` has both.
+    vector = functools.partial(plotting.render, suffixes=("svg",))
+    monkeypatch.setattr(plotting, "render", vector)
     for data in (one, constant):
         files, _ = job.write_report(whole_run(data), tmp_path, "sparsity measure")
         assert files[-1].stat().st_size > 1e5
@@ -349,7 +361,7 @@ def undrawn(*_):
 def test_a_report_of_one_run(tmp_path, monkeypatch):
     """Of arrays or of `transformers`, or of one run of many: bos is a label, or not said at all.
 
-    Pictures are drawn of a run that is not said, of one that is, and of both.
+    Pictures are drawn of a run that is not said; of both, above; of one that is, in test_models.
     """
     q, k = heads(length=128)
     one = measure(queries=q, keys=k, of=SHAPE)
@@ -363,7 +375,7 @@ def test_a_report_of_one_run(tmp_path, monkeypatch):
     }
     for name, data in cases.items():
         with monkeypatch.context() as patch:
-            if name not in ("not said", "yes"):
+            if name != "not said":
                 patch.setattr(plotting, "render", undrawn)
             files, claims = job.write_report(data, tmp_path / name, "sparsity measure")
         page = files[-1].read_text("utf-8")
@@ -374,7 +386,9 @@ def test_a_report_of_one_run(tmp_path, monkeypatch):
         words = (tmp_path / name / "context.csv").read_text()
         assert ("BOS" in words) == (name not in ("not said", "untold"))
         assert "without BOS" in page or name not in ("no", "also no")
-    files, _ = job.write_report(many, tmp_path / "many", "sparsity measure")
+    with monkeypatch.context() as patch:  # both are drawn with wide logits
+        patch.setattr(plotting, "render", undrawn)
+        files, _ = job.write_report(many, tmp_path / "many", "sparsity measure")
     assert "<td>yes</td>" in files[-1].read_text("utf-8")
     weights = softmax(logits_of(q, k), np.tri(128, dtype=bool))
     for data, says in (

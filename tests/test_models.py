@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import gguf
+import jax
 import numpy as np
 import pytest
 import tiny_model
@@ -24,7 +25,8 @@ from sparsity.models.llama import forward
 from sparsity.models.safetensors_file import stretched
 from sparsity.report.measured import files
 
-IDS = np.random.default_rng(1).integers(0, tiny_model.SIZES["vocab"], 21)
+TOKENS = 24  # of texts: those of one length compile once
+IDS = np.random.default_rng(1).integers(0, tiny_model.SIZES["vocab"], TOKENS)
 TEXT = "the hand and the band, 1212 times: the end. " * 6
 
 
@@ -59,7 +61,7 @@ def test_forward_is_that_of_numpy(tmp_path, kind, tied):
     assert np.abs(attention(q, k) - expected).max() < 1e-5
     assert np.abs(logits - expected_logits).max() < 1e-4
     log_p = expected_logits - np.log(np.exp(expected_logits).sum(-1, keepdims=True))
-    assert loss == pytest.approx(-log_p[np.arange(20), IDS[1:]].mean(), abs=1e-5)
+    assert loss == pytest.approx(-log_p[np.arange(TOKENS - 1), IDS[1:]].mean(), abs=1e-5)
 
 
 def test_rows_that_stay_interleaved_are_seen(tmp_path, monkeypatch):
@@ -90,7 +92,7 @@ def test_quantised_weights_are_those_of_the_library(tmp_path):
 def test_blocks_of_rows_change_nothing():
     rng = np.random.default_rng(0)
     q, k, v = (rng.normal(size=(heads, 600, 8)).astype(np.float32) for heads in (4, 2, 2))
-    out = np.asarray(llama.attend(q, k, v))  # blocks of 256 rows
+    out = np.asarray(jax.jit(llama.attend)(q, k, v))  # blocks of 256 rows
     expected = attention(q[None], k[None])[0] @ np.repeat(v, 2, 0)
     assert out.shape == (4, 600, 8)
     np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-5)
@@ -143,10 +145,10 @@ def test_a_chat_is_five_pieces():
 def test_a_measured_model_is_its_attention_measured(tmp_path):
     found = tiny_model.weights()
     opened = models.load(tiny_model.write_gguf(tmp_path / "tiny.gguf", found))
-    data = measure_model(opened, {"a": TEXT}, tokens=33, bos=(False, True))
+    data = measure_model(opened, {"a": TEXT}, tokens=TOKENS, bos=(False, True))
     for bos in (False, True):
         ids = opened.encode(TEXT)
-        ids = ([0, *ids] if bos else ids)[:33]
+        ids = ([0, *ids] if bos else ids)[:TOKENS]
         weights, _ = tiny_model.forward(found, ids)
         expected = measure(weights)
         own = data.sel(text="a", bos=int(bos))
@@ -255,7 +257,7 @@ def test_outputs_spare_inputs_pipes_and_other_runs(tmp_path, command):
             (model, pipe, "device or a pipe"), (model, out, "another run"),
         ):  # fmt: skip
             code, shown, err = command(
-                "measure", "--model", opened, "--text", text, "--tokens", 20, "--out", target
+                "measure", "--model", opened, "--text", text, "--tokens", TOKENS, "--out", target
             )
             assert (code, shown) == (2, ""), target
             assert says in err, err
@@ -276,7 +278,7 @@ def test_outputs_spare_inputs_pipes_and_other_runs(tmp_path, command):
     assert {path: path.read_bytes() for path in before} == before
     assert not list(tmp_path.glob(".*"))
     code, _, err = command(
-        "measure", "--model", model, "--text", text, "--tokens", 20, "--out", out
+        "measure", "--model", model, "--text", text, "--tokens", TOKENS, "--out", out
     )
     assert code == 0, err
 

@@ -170,11 +170,12 @@ def arrays(source: Logits) -> Arrays:
     together = max(count for count in range(1, most + 1) if groups % count == 0)
     width = min(KEYS, length)
     with jax.enable_x64(source.dtype == np.float64):
-        q, k = (jnp.asarray(x, source.dtype) for x in (source.queries, source.keys))
-        k = jnp.pad(k, ((0, 0), (0, -length % width), (0, 0)))
+        q, k = source.queries, source.keys  # NumPy's are laid out by NumPy: nothing is compiled
+        k = k.__array_namespace__().pad(k, ((0, 0), (0, -length % width), (0, 0)))
         q = q.reshape(groups, heads, length, dim)
+        q, k = (jax.device_put(x.astype(source.dtype)) for x in (q, k))
         layout = Layout(together, size, width, length, source.causal, source.softcap)
-        return Arrays(layout, q, k, jnp.asarray(source.scale, source.dtype))
+        return Arrays(layout, q, k, np.asarray(source.scale, source.dtype))
 
 
 def blocks(held: Arrays, cuts: Sequence[int]) -> list[tuple[slice, int, int]]:

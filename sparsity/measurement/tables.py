@@ -76,7 +76,11 @@ def sink_rate(
 
 def late_rate(data: xarray.Dataset, context: int, epsilon: float, name: str) -> float:
     """The same of the rows T/2 < n ≤ T alone: their mean "sink_mass" or "sinks_mass" exceeds ε."""
-    return _share(pooled(rows_at(data, context)[[name]].mean("row"), name), epsilon)
+    return _share(_late(data, context, name), epsilon)
+
+
+def _late(data: xarray.Dataset, context: int, name: str) -> np.ndarray:
+    return pooled(rows_at(data, context)[[name]].mean("row"), name)
 
 
 def _share(values: np.ndarray, epsilon: float) -> float:
@@ -85,13 +89,18 @@ def _share(values: np.ndarray, epsilon: float) -> float:
 
 def _sinks(data: xarray.Dataset, context: int) -> dict[str, float]:
     """Sink rates: as published, of any key, and of the rows T/2 < n ≤ T alone."""
-    found = {}
-    for epsilon in THRESHOLDS:
-        found[f"sink_rate_{epsilon:g}"] = sink_rate(data, context, epsilon)
-        found[f"any_rate_{epsilon:g}"] = sink_rate(data, context, epsilon, "top_importance")
-        found[f"late_rate_{epsilon:g}"] = late_rate(data, context, epsilon, "sink_mass")
-        found[f"sinks_rate_{epsilon:g}"] = late_rate(data, context, epsilon, "sinks_mass")
-    return found
+    so_far = data[["importance", "top_importance"]].sel(context=context)
+    masses = {
+        "sink": pooled(so_far, "importance"),
+        "any": pooled(so_far, "top_importance"),
+        "late": _late(data, context, "sink_mass"),
+        "sinks": _late(data, context, "sinks_mass"),
+    }
+    return {
+        f"{name}_rate_{epsilon:g}": _share(values, epsilon)
+        for epsilon in THRESHOLDS
+        for name, values in masses.items()
+    }
 
 
 def row(data: xarray.Dataset, context: int) -> dict[str, Any]:

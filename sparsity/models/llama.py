@@ -105,9 +105,7 @@ def layers(
     states = [jnp.asarray(embed[ids]) for ids in texts]
     del embed
     phases = [np.arange(len(ids))[:, None] * config.frequencies for ids in texts]
-    turns = [
-        (jnp.asarray(np.cos(p), jnp.float32), jnp.asarray(np.sin(p), jnp.float32)) for p in phases
-    ]
+    turns = [(np.cos(p).astype(np.float32), np.sin(p).astype(np.float32)) for p in phases]
     dims = config.heads, config.kv_heads, config.head_dim
     for layer in range(config.layers if stop is None else stop):
         w = {name: jnp.asarray(model.tensor(name, layer)) for name in LAYER}

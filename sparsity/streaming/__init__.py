@@ -92,32 +92,24 @@ def stream(
             )
         q = rotation.rotate(q, at, pairing, base=rope)
         k = rotation.rotate(k, np.arange(k.shape[-2]), pairing, base=rope)
-    lead, heads, groups = q.shape[:-3], q.shape[-3], k.shape[-3]
+    heads = q.shape[-3]
 
-    def by_head(name: str, x: Any) -> Any:  # [heads] -> [batch · groups, heads of a group]
+    def by_head(name: str, x: Any) -> Any:
         if jnp.shape(x) not in ((), (heads,)):
             fix = f"give one number or one for each of {heads} heads"
             raise InputError(name, f"array of shape {jnp.shape(x)}", fix)
-        x = jnp.broadcast_to(jnp.asarray(x, jnp.promote_types(q.dtype, "float32")), (heads,))
-        return jnp.broadcast_to(x.reshape(groups, -1), (*lead, groups, heads // groups)).reshape(
-            -1, heads // groups
-        )
+        return x
 
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    own = Rows(
-        q,
-        jnp.asarray(at, "int32"),
-        jnp.asarray(scale, jnp.promote_types(q.dtype, "float32")),
-        None if slopes is None else by_head("slopes", slopes),
-    )
+    own = Rows(q, at, scale, None if slopes is None else by_head("slopes", slopes))
     first = 0 if axis_name is None else jax.lax.axis_index(axis_name) * k.shape[-2]
     scores = Scores(causal, window, softcap, mask, precision)
     most = max(each.most for each in wanted)
     layout = Layout(scores, statistics.fields(wanted), most, block)
-    unit = None if sink_logits is None else by_head("sink_logits", sink_logits)[..., None]
+    unit = None if sink_logits is None else by_head("sink_logits", sink_logits)
     fixed = (layout, tuple(each.name for each in wanted), tuple(sorted(set(sinks))), axis_name)
     found = _passed(*fixed, own, k, first, unit)
-    return {each.name: found[each.name].reshape(*lead, heads, -1) for each in wanted}
+    return {each.name: found[each.name] for each in wanted}
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
@@ -131,12 +123,36 @@ def _passed(
     first: Any,
     unit: Any,
 ) -> dict[str, jax.Array]:
-    """The statistics by name, [groups, heads, rows], in one program: it copies no array."""
+    """The statistics by name, [..., heads, rows], in one program: it copies no array.
+
+    Args:
+        layout: what is fixed of the pass.
+        names: of the statistics.
+        sinks: positions of keys.
+        axis_name: as in `stream`.
+        rows: the queries, with slopes as `stream` takes them.
+        k: the keys.
+        first: the position of the first key.
+        unit: the sink logits, as `stream` takes them.
+    """
+    lead, heads, groups = rows.q.shape[:-3], rows.q.shape[-3], k.shape[-3]
+    wide = jnp.promote_types(rows.q.dtype, "float32")
+
+    def by_group(x: Any) -> Any:  # [heads] -> [batch · groups, heads of a group]
+        if x is None:
+            return None
+        x = jnp.broadcast_to(jnp.asarray(x, wide), (heads,)).reshape(groups, -1)
+        return jnp.broadcast_to(x, (*lead, *x.shape)).reshape(-1, x.shape[-1])
+
+    at, scale = (jnp.asarray(x, kind) for x, kind in ((rows.at, "int32"), (rows.scale, wide)))
+    rows = rows._replace(at=at, scale=scale, slopes=by_group(rows.slopes))
     every, of_sinks = reduced(layout, rows, k, first, jnp.asarray(sinks, "int32"))
     if axis_name is not None:
         every, of_sinks = merged(every, axis_name), merged(of_sinks, axis_name)
     wanted = [statistics.named(name) for name in names]
-    return statistics.values(wanted, _ended(every, of_sinks, unit))  # fmt: skip
+    ended = _ended(every, of_sinks, None if unit is None else by_group(unit)[..., None])
+    found = statistics.values(wanted, ended)
+    return {name: x.reshape(*lead, heads, -1) for name, x in found.items()}
 
 
 def _checked(window: Any, softcap: Any, sinks: Sequence[int], block: Sequence[int]) -> None:
@@ -180,12 +196,14 @@ def _chosen(
             fix = f"there are {length} queries and {k.shape[-2]} keys: give their positions"
             raise InputError("positions", None, fix)
         positions = np.arange(length)
+    if not isinstance(positions, np.ndarray | jax.Array):
+        positions = np.asarray(positions)
     if np.shape(positions) != (length,):
         raise InputError("positions", np.shape(positions), f"give one for each of {length} queries")
     if rows is None:
         return positions, q
     rows = within(length, rows)
-    return jnp.asarray(positions)[rows], q[..., rows, :]
+    return positions[rows], jnp.take(q, rows, axis=-2, mode="clip")
 
 
 def within(length: int, rows: Any) -> np.ndarray:
