@@ -59,8 +59,8 @@ FEWER = (
     ("mixing", "SAMPLED_LENGTHS", (16, 48, 96)),
     ("context", "SAMPLED", (64, 128)),
 )
-# A point has the error that shows a curve wrong by 1 % in 99 cases of 100, and by 10 % where a
-# whole row or stack is one draw: 8 standard errors are asked for, some 5.5 rejected.
+# A curve wrong by 1 % is then 8 standard errors off, where some 5.5 are rejected: seen in 99 cases
+# of 100. Figures whose draws are whole rows, stacks or keys: 10 %; most set an error of their own.
 REL_ERROR, OF_ROWS = 1.25e-3, 1e-2
 
 
