@@ -383,8 +383,12 @@ def test_generators_give_the_known_answers(scripts):
     assert [int(x[0]) for x in found] == [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1]
     key = jax.random.key(3, impl="threefry2x32")
     written_out = generators.rekeyed(key, generators.NAMED["threefry2x32 written out, JAX's bits"])
-    for kind in ("uint32", "uint64"):
-        theirs, ours = (jax.random.bits(k, (3, 4099), kind) for k in (key, written_out))
+
+    @jax.jit  # one program each
+    def bits(key):
+        return [jax.random.bits(key, (3, 4099), kind) for kind in ("uint32", "uint64")]
+
+    for theirs, ours in zip(bits(key), bits(written_out), strict=True):
         assert np.array_equal(theirs, ours)
 
 
@@ -401,11 +405,17 @@ def test_threefry_written_out_changes_no_batch(scripts):
 
 def test_every_generator_of_ours_draws_distinct_words(scripts):
     generators = scripts("generators")
-    key = jax.random.fold_in(jax.random.key(11, impl="threefry2x32"), 5)
-    for generator in generators.ALL:
-        if generator.words is not None:
-            word = jax.random.bits(generators.rekeyed(key, generator), (10_007,), "uint32")
-            assert len(np.unique(word)) >= 10_005, generator.name
+    ours = [generator for generator in generators.ALL if generator.words is not None]
+    assert len(ours) == 9
+
+    @jax.jit  # one program for all
+    def drawn(key):
+        key = jax.random.fold_in(key, 5)
+        return [jax.random.bits(generators.rekeyed(key, g), (10_007,), "uint32") for g in ours]
+
+    words = drawn(jax.random.key(11, impl="threefry2x32"))
+    for generator, word in zip(ours, words, strict=True):
+        assert len(np.unique(word)) >= 10_005, generator.name
 
 
 # --- the accelerator's script ---------------------------------------------------------------

@@ -45,14 +45,31 @@ FALSE_ALARM = 1e-4  # of the whole family of points
 
 # Curves that take seconds have fewer points here, the ends and what is sampled among them.
 SPARSE = (
-    ("measures", "GAMMAS", range(0, 25, 4)),
-    ("mechanisms", "GAMMAS", (0, *range(3, 24, 4))),
-    ("mechanisms", "LENGTHS", range(0, 31, 2)),
+    ("measures", "GAMMAS", range(0, 25, 6)),
+    ("mechanisms", "GAMMAS", (0, 3, 7, 15, 23)),
+    ("mechanisms", "LENGTHS", range(0, 31, 5)),
+    ("design", "LENGTHS", range(0, 19, 2)),
+    ("sinks", "LENGTHS", range(0, 25, 6)),
+    ("context", "LENGTHS", range(0, 23, 2)),
 )
+FEWER = (
+    ("rows", "SAMPLED", [16, 256, 4096]),
+    ("mechanisms", "SAMPLED", (2.0, 4.0)),
+    ("measures", "SAMPLED", (0.5, 2.5, 5.5)),
+    ("mixing", "SAMPLED_LENGTHS", (16, 48, 96)),
+    ("context", "SAMPLED", (64, 128)),
+)
+# A curve wrong by 1 % is then 8 standard errors off, where some 5.5 are rejected: seen in 99 cases
+# of 100. Figures whose draws are whole rows, stacks or keys: 10 %; most set an error of their own.
+REL_ERROR, OF_ROWS = 1.25e-3, 1e-2
 
 
 def module(name):
     return importlib.import_module(f"sparsity.figures.{name}")
+
+
+def sampling(figure):
+    return Context(rel_error=OF_ROWS if figure.name in COARSE else REL_ERROR)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +77,9 @@ def data():
     with pytest.MonkeyPatch.context() as patch:
         for figure, name, kept in SPARSE:
             patch.setattr(module(figure), name, getattr(module(figure), name)[list(kept)])
-        return {figure.name: figure.data(Context()) for figure in ALL}
+        for figure, name, values in FEWER:
+            patch.setattr(module(figure), name, values)
+        return {figure.name: figure.data(sampling(figure)) for figure in ALL}
 
 
 def sampled(series):
@@ -78,7 +97,8 @@ def drawn(figure, series):
         canvas = Canvas(figsize=figure.size, dpi=DPI)
         plotting.headline(canvas, figure.title, figure.subtitle)
         figure.draw(series, canvas)
-        FigureCanvasAgg(canvas).draw()
+        FigureCanvasAgg(canvas)
+        canvas.draw_without_rendering()  # everything finds its place; pixels are not looked at
     return canvas
 
 
@@ -156,13 +176,25 @@ def test_theory_is_that_of_the_kernel(data):
         assert s.theory[-1] == pytest.approx(window, rel=1e-9)
 
 
-def test_every_point_is_within_its_error_bar(data):
+def within(data):
+    """Whether every sampled point agrees with its theory; and how many there are."""
     theory, estimate, stderr = sampled([s for name in NAMES for s in data[name]])
     bar = np.maximum(stderr, 1e-12)  # S = 1 exactly has no scatter
-    count = theory.size
-    limit = stats.t.isf(FALSE_ALARM / (2 * count), df=63)
+    limit = stats.t.isf(FALSE_ALARM / (2 * theory.size), df=63)
+    return np.abs((estimate - theory) / bar).max() < limit, theory.size
+
+
+def test_every_point_is_within_its_error_bar(data):
+    agree, count = within(data)
     assert count >= 320
-    assert np.abs((estimate - theory) / bar).max() < limit
+    assert agree
+
+
+@pytest.mark.slow
+def test_every_point_that_is_shipped_is_within_its_error_bar():
+    agree, count = within({figure.name: figure.data(Context()) for figure in ALL})
+    assert count >= 450
+    assert agree
 
 
 @pytest.mark.parametrize("name", POINTS)
@@ -259,9 +291,9 @@ def test_same_data_same_bytes(data):
 
 def test_same_seed_same_data_and_another_seed_other_points(data):
     figure = ALL[5]
-    again = tidy(figure.data(Context()))
+    again = tidy(figure.data(sampling(figure)))
     assert again == tidy(data["decayed"])
-    assert again != tidy(figure.data(Context(seed=1)))
+    assert again != tidy(figure.data(replace(sampling(figure), seed=1)))
 
 
 @pytest.mark.parametrize("figure", ALL, ids=NAMES)
@@ -337,7 +369,7 @@ def test_the_design_figure_gives_what_it_says(data):
     assert len(series) == 8
     spread, scale, bias, decay, noise, floor, *_ = series
     cells = 0
-    for i in range(0, len(spread.x), 4):
+    for i in range(0, len(spread.x), 2):
         n = spread.x[i]
         for curve, kernel, sign in ((spread, "exp", 1), (bias, "relu2", -1)):
             where = {"gamma": curve.theory[i]} if sign == 1 else {"beta": -curve.theory[i]}
@@ -348,7 +380,7 @@ def test_the_design_figure_gives_what_it_says(data):
         assert n * limit**2 == pytest.approx(8)
         assert scale.theory[i] == pytest.approx(spread.theory[i] / np.log(n))
     assert cells == 10
-    assert decay.theory == pytest.approx(np.full(19, 7 / 9), abs=1e-6)
+    assert decay.theory == pytest.approx(np.full(10, 7 / 9), abs=1e-6)
     assert np.all(floor.theory > 0.63 * floor.x)
     assert "between 0.50 and 0.53 to n = 10⁴" in figure.caption
     assert "0.39 at 10⁹" in figure.caption

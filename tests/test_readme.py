@@ -21,7 +21,7 @@ def test_there_are_four_blocks():
     assert len(BLOCKS) == 4
 
 
-@pytest.mark.parametrize("number", range(1, len(BLOCKS)))
+@pytest.mark.parametrize("number", [1, 3])  # the first and the third run below
 def test_a_block_runs(number, capsys):
     names: dict[str, object] = {}
     exec(compile(BLOCKS[number], f"README block {number}", "exec"), names)
@@ -91,8 +91,8 @@ def test_users_are_shown_imports_from_the_package_only():
 
 
 def test_the_numbers_beside_the_rows():
-    """Each `# number` after a line that ends in `.value` is that value, as it is rounded."""
-    (block,) = [block for block in BLOCKS if "SinkLogit" in block]
+    """The block of rows runs; each `# number` after a line that ends in `.value` is that value."""
+    block = BLOCKS[2]
     names: dict[str, object] = {}
     said = 0
     for node in ast.parse(block).body:
@@ -107,6 +107,7 @@ def test_the_numbers_beside_the_rows():
         for value, number in zip(values, numbers, strict=True):
             assert round(float(value), len(number.partition(".")[2])) == float(number)
     assert said == 10
+    assert len(names) > 5
 
 
 def test_the_design_shown_is_the_design_printed(command):

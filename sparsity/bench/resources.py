@@ -86,6 +86,7 @@ _GROWING = {"draws": _scalar, "row length n": _rows, "key dimension d": _keys}
 
 def _measured(job: str, value: int) -> dict[str, float]:
     """Import, run once, run again; seconds of each and the memory they took."""
+    work = _JOBS[job]
     started = time.perf_counter()
     import jax
 
@@ -94,9 +95,9 @@ def _measured(job: str, value: int) -> dict[str, float]:
 
     jax.block_until_ready(jax.numpy.zeros(8) + 1)
     imported, base = time.perf_counter(), peak_mib()
-    _JOBS[job](value)
+    work(value)
     first = time.perf_counter()
-    _JOBS[job](value)
+    work(value)
     return {
         "import_seconds": imported - started,
         "first_seconds": first - imported,
