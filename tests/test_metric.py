@@ -1,5 +1,6 @@
 """The metric on rows whose sparsity is known exactly, in NumPy and JAX, at every scale."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -28,15 +29,20 @@ ROWS = [
 EPS = float(np.finfo(np.float64).eps)
 
 
-@pytest.mark.parametrize("array", [np.array, jnp.array], ids=["numpy", "jax"])
+def both(rows):
+    """n_eff and S of each row."""
+    return [(effective_tokens(a), row_sparsity(a)) for a in rows]
+
+
+@pytest.mark.parametrize("measured", [both, jax.jit(both)], ids=["numpy", "jax"])
 @pytest.mark.parametrize("scale", [1.0, -2.5, 2.0**-900, 2.0**900, -1e-300, 1e300])
-def test_exact_rows_at_every_scale(array, scale):
+def test_exact_rows_at_every_scale(measured, scale):
     checked = 0
-    for row, l1_square, l2_square in ROWS:
-        a = array(np.array(row, dtype=np.float64) * scale)
+    found = measured([np.array(row, dtype=np.float64) * scale for row, _, _ in ROWS])
+    for (row, l1_square, l2_square), (tokens, S) in zip(ROWS, found, strict=True):
         n_eff = l1_square / l2_square
-        assert float(effective_tokens(a)) == pytest.approx(n_eff, rel=8 * EPS)
-        assert float(row_sparsity(a)) == pytest.approx((n_eff / len(row)) ** 0.5, rel=8 * EPS)
+        assert float(tokens) == pytest.approx(n_eff, rel=8 * EPS)
+        assert float(S) == pytest.approx((n_eff / len(row)) ** 0.5, rel=8 * EPS)
         checked += 1
     assert checked == len(ROWS) == 9
 
@@ -63,13 +69,20 @@ def test_whole_number_and_single_precision_rows():
         assert a.dtype == row_sparsity(a).dtype == np.float32
 
 
-@pytest.mark.parametrize("array", [np.array, jnp.array], ids=["numpy", "jax"])
-def test_axes(array):
-    a = array(np.arange(1.0, 25.0).reshape(2, 3, 4))
-    for axis in (0, 1, 2, -1):
-        for metric in (row_sparsity, effective_tokens, hoyer):
-            found = np.asarray(metric(a, axis))
-            rows = np.moveaxis(np.asarray(a), axis, -1)
+AXES = (0, 1, 2, -1)
+METRICS = (row_sparsity, effective_tokens, hoyer)
+
+
+def along_axes(a):
+    return [[metric(a, axis) for metric in METRICS] for axis in AXES]
+
+
+@pytest.mark.parametrize("measured", [along_axes, jax.jit(along_axes)], ids=["numpy", "jax"])
+def test_axes(measured):
+    a = np.arange(1.0, 25.0).reshape(2, 3, 4)
+    for axis, each in zip(AXES, measured(a), strict=True):
+        for metric, found in zip(METRICS, map(np.asarray, each), strict=True):
+            rows = np.moveaxis(a, axis, -1)
             assert found.shape == rows.shape[:-1]
             for at in np.ndindex(found.shape):
                 assert found[at] == pytest.approx(float(metric(rows[at])), rel=4 * EPS)

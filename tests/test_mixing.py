@@ -82,11 +82,12 @@ def test_the_logit_is_the_weight_beside_the_others():
 
 
 def test_a_strong_sink_is_one_by_the_metric():
-    a = draw(replace(SMALL, sink=LayerSink(mass=0.8), length=64)).attention
+    sinks = LayerSink(mass=0.8), None
+    a, free = (np.asarray(draw(replace(SMALL, sink=x, length=64)).attention) for x in sinks)
     assert sink_rate(a, 0.3) == 1.0
-    assert sink_rate(draw(replace(SMALL, length=64)).attention, 0.3) == 0.0
+    assert sink_rate(free, 0.3) == 0.0
     # The first query sees token 0 alone: α_1 = (1 + 63·0.8)/64.
-    np.testing.assert_allclose(np.asarray(importance(a))[..., 0], (1 + 63 * 0.8) / 64, rtol=1e-6)
+    np.testing.assert_allclose(importance(a)[..., 0], (1 + 63 * 0.8) / 64, rtol=1e-6)
 
 
 def test_forward_is_the_definition():
@@ -189,14 +190,13 @@ def test_the_measures():
 
 
 def test_neighbours_are_the_collapse_of_every_prefix():
-    stack = Stack(length=9, dim=4, depth=3)
-    drawn = sampled(stack, 5, seed=2, measure=neighbours)
-    whole = sampled(stack, 5, seed=2)
-    assert drawn.pair.shape == drawn.norm.shape == (5, 4, 8)
+    drawn = sampled(SMALL, 5, seed=2, measure=neighbours)
+    whole = sampled(SMALL, 5, seed=2)
+    assert drawn.pair.shape == drawn.norm.shape == (5, 4, 9)
     np.testing.assert_allclose(drawn.pair[..., -1], whole.last_pair, rtol=1e-12)
     np.testing.assert_allclose(drawn.norm[..., -1], whole.last_norm, rtol=1e-12)
-    states = np.asarray(forward(draw(stack, 2)))
-    for t in range(2, 10):
+    states = np.asarray(forward(draw(SMALL, 2)))
+    for t in range(2, 11):
         prefix, here = collapse(states[:, :t]), neighbours(states)
         np.testing.assert_allclose(here.pair[:, t - 2], prefix.last_pair, rtol=1e-12)
         np.testing.assert_allclose(here.norm[:, t - 2], prefix.last_norm, rtol=1e-12)
@@ -309,9 +309,12 @@ def test_wrong_bounds_are_violated(wrong):
 
 def test_a_wrong_lipschitz_constant_is_violated():
     """Small tokens, where tanh has slope one, and maps that are multiples of the identity."""
-    layers = draw(replace(SMALL, branch=1.0, strength=0.01), 2)
-    maps = jnp.broadcast_to(jnp.eye(5), (3, 5, 5))
-    layers = layers._replace(maps=maps, tokens=1e-3 * layers.tokens)
+    layers = Layers(*map(np.asarray, draw(replace(SMALL, branch=0.5), 2)))
+    layers = layers._replace(
+        maps=np.tile(np.eye(5), (3, 1, 1)),
+        values=0.01 * layers.values,
+        tokens=1e-3 * layers.tokens,
+    )
     reach = norms(jacobian(layers))
     assert np.all(reach <= bound_of(layers, 2.0) * (1 + 1e-9))
     assert np.sum(reach > bound_of(layers, 1.5)) >= 10

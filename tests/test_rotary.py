@@ -369,19 +369,25 @@ def test_collinear_mean_is_coca_without_a_turn():
 
 
 @pytest.mark.parametrize("pairing", PAIRINGS)
-@pytest.mark.parametrize("array", [np.asarray, jnp.asarray, lambda x: x.tolist()])
-def test_integers_are_turned_as_numbers(pairing, array):
+@pytest.mark.parametrize("kind", ["numpy", "jax", "lists"])
+def test_integers_are_turned_as_numbers(pairing, kind):
+    def every(x, k, t):
+        """Scores of each form, turned vectors and their planes."""
+        forms = (rotary.coca_scores, rotary.coca_by_definition, rotary.slack_scores)
+        scores = [rotary.rope_scores(x, k, pairing), *(form(x, t, pairing) for form in forms)]
+        return *scores, rotation.rotate(x, [1, 2, 3], pairing), rotation.planes(x, pairing)
+
     x = np.arange(12).reshape(3, 4) - 3
-    k, t = x[::-1] + 1, np.arange(6).reshape(3, 2)
-    forms = (rotary.coca_scores, rotary.coca_by_definition, rotary.slack_scores)
-    for form, other in ((rotary.rope_scores, k), *((form, t) for form in forms)):
-        found = np.asarray(form(array(x), array(other), pairing))
-        exact = form(x.astype(float), other.astype(float), pairing)
-        np.testing.assert_allclose(found, exact, rtol=1e-12, atol=1e-12)
-        assert np.any(exact != np.round(exact))
-    turned = np.asarray(rotation.rotate(array(x), [1, 2, 3], pairing))
-    np.testing.assert_allclose(turned, rotation.rotate(x.astype(float), [1, 2, 3], pairing))
-    np.testing.assert_array_equal(rotation.planes(array(x), pairing), rotation.planes(x, pairing))
+    whole = x, x[::-1] + 1, np.arange(6).reshape(3, 2)
+    given = [y.tolist() for y in whole] if kind == "lists" else whole
+    *found, turned, planes = (jax.jit(every) if kind == "jax" else every)(*given)
+    *exact, as_numbers, _ = every(*(y.astype(float) for y in whole))
+    for one, other in zip(found, exact, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+        assert np.any(other != np.round(other))
+    assert len(found) == 4
+    np.testing.assert_allclose(turned, as_numbers)
+    np.testing.assert_array_equal(planes, rotation.planes(x, pairing))
 
 
 def test_slack_positions_stay_within_the_row():
@@ -453,8 +459,12 @@ VERDICTS = {
 }
 
 
-def test_verdicts():
-    records = [claim.record(seed=0) for claim in CLAIMS]
+@pytest.fixture(scope="module")
+def records():
+    return [claim.record(seed=0) for claim in CLAIMS]
+
+
+def test_verdicts(records):
     assert {r["key"]: r["verdict"] for r in records} == VERDICTS
     extra = [f for r in records for f in r["evidence"]["findings"] if f["role"] == "instead"]
     assert len(extra) == 7
@@ -491,7 +501,6 @@ def test_the_letter_of_the_k_border_is_computed_from_scores():
     assert letter["holds"]
 
 
-def test_published_numbers_are_kept_apart():
+def test_published_numbers_are_kept_apart(records):
     assert PUBLISHED_PERPLEXITY["CoCA"][32768] == 171.63
-    shown = str([claim.record() for claim in CLAIMS])
-    assert "171.63" not in shown
+    assert "171.63" not in str(records)

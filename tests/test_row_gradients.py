@@ -17,25 +17,28 @@ LOGITS = RNG.normal(size=(6, KEYS)) * 2
 
 @functools.cache
 def compiled(sink, weigh):
-    """(Logits, mask) -> the sum of each statistic over the rows that have it, and its gradient."""
+    """(Logits, mask) -> gradient of the sum of each statistic over the rows that have it, and it.
+
+    Both from one program: to compile is dear, to run it is not.
+    """
 
     def values(s, visible):
         found, _, _ = rows.focus(weigh(rows.split(s, visible, sink)))
-        return jnp.stack([jnp.where(jnp.isnan(found[k]), 0.0, found[k]).sum() for k in NAMES])
+        sums = jnp.stack([jnp.where(jnp.isnan(found[k]), 0.0, found[k]).sum() for k in NAMES])
+        return sums, sums
 
-    return jax.jit(values), jax.jit(jax.jacrev(values))
+    return jax.jit(jax.jacrev(values, has_aux=True))
 
 
 def focused(sink, visible, weigh=rows.softmax):
     """The same of the logits alone."""
-    f, gradient = compiled(sink, weigh)
-    visible = jnp.asarray(visible)
-    return lambda s: f(s, visible), lambda s: gradient(s, visible)
+    both = compiled(sink, weigh)
+    return lambda s: both(s, visible)[1], lambda s: both(s, visible)[0]
 
 
 def compare(f, gradient, s, free, rtol=1e-6, atol=2e-8):
     """Central differences in the entries that are free to move."""
-    got, step = np.asarray(gradient(jnp.asarray(s))), 1e-5
+    got, step = np.asarray(gradient(s)), 1e-5
     assert np.isfinite(got).all()
     for at in zip(*np.nonzero(free), strict=True):
         up, down = s.copy(), s.copy()
@@ -87,10 +90,10 @@ def test_a_row_without_a_value_gives_nothing_to_the_others():
     visible = masks()["holed"]
 
     def whole(s):
-        found, _, _ = rows.focus(rows.softmax(rows.split(s, jnp.asarray(visible), 0)))
+        found, _, _ = rows.focus(rows.softmax(rows.split(s, visible, 0)))
         return sum(x.sum() for x in found.values())
 
-    got = np.asarray(jax.grad(whole)(jnp.asarray(LOGITS)))
+    got = np.asarray(jax.jit(jax.grad(whole))(LOGITS))
     assert np.isfinite(got).all()
     assert not got[3].any()
     assert got[5].any()
@@ -105,7 +108,7 @@ def test_weights_themselves_with_zeros_and_signs():
 
 
 def test_constant_rows_are_at_a_maximum():
-    _, gradient = focused(0, np.ones((2, KEYS), bool))
-    got = dict(zip(NAMES, np.asarray(gradient(jnp.ones((2, KEYS)))), strict=True))
+    _, gradient = focused(0, np.ones((6, KEYS), bool))
+    got = dict(zip(NAMES, np.asarray(gradient(np.ones((6, KEYS)))), strict=True))
     for name in ("S", "n_eff", "entropy"):
         np.testing.assert_allclose(got[name], 0, atol=1e-14)

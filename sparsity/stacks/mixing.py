@@ -135,10 +135,11 @@ def _split(stack: Stack) -> tuple[Stack, _Numbers]:
     sink, bare = stack.sink, replace(stack, sink=None)
     if sink is None:
         return bare, _Numbers()
+    value = float(sink.value)  # an int would compile anew
     if sink.mass is not None:
-        return bare, _Numbers(1.0, sink.mass, value=sink.value)
+        return bare, _Numbers(1.0, float(sink.mass), value=value)
     log_weight = float(numpy_log_abs(kernels.elementwise(stack.kernel))(sink.logit))
-    return bare, _Numbers(1.0, 0.0, log_weight, sink.value)
+    return bare, _Numbers(1.0, 0.0, log_weight, value)
 
 
 def _attention(stack: Stack, numbers: _Numbers, scores: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import sympy
 
@@ -39,11 +38,11 @@ def toy(routes: SinkRoutes, mass: float | None) -> np.ndarray:
         rows[1:, 0] = mass
         gain[0] = 0.0
     layers = Layers(
-        jnp.zeros((n, 1), "float32"),
-        jnp.asarray(np.broadcast_to(rows, (depth, 1, n, n)), "float32"),
-        jnp.ones((depth, 1, 1, 1), "float32"),
-        jnp.zeros((depth, 1, 1), "float32"),
-        jnp.asarray(gain, "float32"),
+        np.zeros((n, 1), "float32"),
+        np.broadcast_to(rows, (depth, 1, n, n)).astype("float32"),
+        np.ones((depth, 1, 1, 1), "float32"),
+        np.zeros((depth, 1, 1), "float32"),
+        gain.astype("float32"),
     )
     reach = norms(routes.jacobian(layers))
     return reach[3:, 2] / reach.diagonal()[3:]
