@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -29,23 +30,29 @@ def pq(a, p, q):
     return 1 - len(a) ** (1 / q - 1 / p) * low / high
 
 
-@pytest.mark.parametrize("array", [np.asarray, jnp.asarray], ids=["numpy", "jax"])
-def test_definitions_on_concrete_rows(array):
+@pytest.mark.parametrize(
+    ("array", "made"),
+    [(np.asarray, lambda function: function), (jnp.asarray, jax.jit)],
+    ids=["numpy", "jax"],
+)
+def test_definitions_on_concrete_rows(array, made):
     rows = np.random.default_rng(4).exponential(size=(30, 9)) ** 3
     rows[3, 4:] = 0
-    found = quantities.hoyer.of(sums(array(rows)))
+    hoyer = made(lambda weights: quantities.hoyer.of(sums(weights)))
+    found = hoyer(rows)
     assert_allclose(found, [metric.hoyer(row) for row in rows], rtol=1e-12)
     root = math.sqrt(9)
     l1, l2 = rows.sum(-1), np.sqrt((rows**2).sum(-1))
     assert_allclose(found, (root - l1 / l2) / (root - 1), rtol=1e-12)  # Hoyer (2004), section 3.1
-    orders = ((1, 2), (0.5, 1), (0.5, 1.5), (2, 4)) if array is np.asarray else ((0.5, 1.5),)
+    orders = ((0.5, 1.5),) if made is jax.jit else ((1, 2), (0.5, 1), (0.5, 1.5), (2, 4))
     for p, q in orders:
         of = quantities.named(f"pq_index:{p:g},{q:g}").of
-        assert_allclose(of(sums(array(rows))), [pq(row, p, q) for row in rows], rtol=1e-12)
-        assert_allclose(of(sums(array(np.ones((1, 5))))), 0, atol=1e-15)
-        assert_allclose(of(sums(array(np.eye(5)))), 1 - 5.0 ** (1 / q - 1 / p), rtol=1e-14)
+        index = made(lambda weights, of=of: of(sums(weights)))
+        assert_allclose(index(rows), [pq(row, p, q) for row in rows], rtol=1e-12)
+        assert_allclose(index(np.ones((1, 5))), 0, atol=1e-15)
+        assert_allclose(index(np.eye(5)), 1 - 5.0 ** (1 / q - 1 / p), rtol=1e-14)
     assert quantities.hoyer.of(sums(array(np.full((1, 1), 0.3)))).tolist() == [0]
-    assert_allclose(quantities.hoyer.of(sums(array(np.eye(4)))), 1, rtol=1e-15)
+    assert_allclose(hoyer(np.eye(4)), 1, rtol=1e-15)
 
 
 @pytest.mark.parametrize("gamma", [0.05, 1.0, 4.0])

@@ -244,7 +244,7 @@ def hold(row, length, to, seed):
     for of in SAMPLED:
         estimate, found = drawn.estimate(of), sparsity.exact(row, length=length, of=of)
         assert estimate.quantity == of
-        goals = {"max_weight": to, "power_sum:3": 4e-3 if length < 256 else 2e-2}
+        goals = {"max_weight": to, "power_sum:3": 4e-3 if length < 64 else 2e-2}
         assert estimate.rel_stderr < goals.get(of, max(to, 2e-3)) * 1.05, of
         off = abs(estimate.log_value - found.log_value)
         assert off < 4.5 * math.hypot(estimate.rel_stderr, 3e-7)
@@ -255,13 +255,12 @@ def hold(row, length, to, seed):
 @pytest.mark.parametrize(
     ("kernel", "beta", "gamma", "length"),
     [
-        ("exp", 0.0, 8.0, 2), ("exp", 0.0, 1.0, 16), ("exp", 0.0, 4.0, 256),
-        ("relu2", -1.0, 1.0, 2), ("relu2", 0.0, 1.0, 16), ("relu2", -2.0, 1.0, 256),
-        ("identity", 0.5, 1.0, 2), ("identity", 2.0, 0.5, 16), ("identity", 0.0, 1.0, 256),
+        ("exp", 0.0, 1.0, 16), ("exp", 0.0, 2.0, 64), ("relu2", -1.0, 1.0, 2),
+        ("relu2", 0.0, 1.0, 16), ("identity", 2.0, 0.5, 16),
     ],
 )  # fmt: skip
 def test_sampled_rows_hold_the_exact_law(kernel, beta, gamma, length):
-    to = 1e-3 if length < 256 else 2e-3  # long rows are dear to sort
+    to = 1e-3 if length < 64 else 2e-3  # long rows are dear to sort
     assert hold(Row(kernel, beta=beta, gamma=gamma), length, to, 7) == 5
 
 
@@ -272,6 +271,7 @@ def test_sampled_rows_hold_the_exact_law(kernel, beta, gamma, length):
         ("exp", 0.0, 2.0, 2), ("exp", 0.0, 2.0, 16), ("exp", 0.0, 2.0, 256), ("exp", 0.0, 4.0, 256),
         ("relu2", -1.0, 1.0, 16), ("relu2", -1.0, 1.0, 256), ("relu2", -2.0, 1.0, 256),
         ("identity", 0.5, 1.0, 16), ("identity", 0.5, 1.0, 256), ("exp", 0.0, 4.0, 4096),
+        ("exp", 0.0, 8.0, 2), ("identity", 0.5, 1.0, 2), ("identity", 0.0, 1.0, 256),
     ],
 )  # fmt: skip
 def test_more_sampled_rows_hold_the_exact_law(kernel, beta, gamma, length):

@@ -29,7 +29,7 @@ NARROW = Row("exp", gamma=0.25)  # the moments of its weights are known by few r
 
 # (row, n): quantities that do not vary, or hardly: one token has it all
 CONSTANT = (
-    (NARROW.then(Window(1)), 5),
+    (NARROW.then(Window(1)), 8),  # tokens of one kernel and length compile once
     (NARROW.then(Sink(40.0)), 8),
     (NARROW.then(Sink(20.0)), 8),
     (NARROW.then(Alibi(40.0)), 8),

@@ -35,7 +35,8 @@ _ROUNDING = 1e-12
 _RAREST = -1e-270  # log P(f = 0) beyond which densities leave the range of float64
 _MOST = 6e7  # numbers of a table
 _LOST = 1e-9  # of the mass of a law of weights, beyond which its panels are wrong
-_AT_ONCE = 2**17  # numbers of it held at once: they stay in the cache
+_AT_ONCE = 16  # rows of it held at once: they stay in the cache
+_GONE = 7.0  # u + v beyond which e^(−tz) is nothing, not even a denormal
 MOST_KEYS = 256  # k; far beyond, P(N = 0) leaves the range of float64
 
 
@@ -76,30 +77,51 @@ class _Table:
         self.weights = self.half * w
         self.up, self.down = cumulative, w - cumulative
         self.density, self.zero = level.density(self.v), math.exp(level.log_zero)
-        mass = (self.density * self.weights).sum() / -math.expm1(level.log_zero)
-        self.lost = abs(float(mass) - 1)
+        mass = (self.density * self.weights).sum(axis=1)
+        self.under, self.over = (np.concatenate([[0.0], np.cumsum(m)]) for m in (mass, mass[::-1]))
+        self.lost = abs(float(self.under[-1]) / -math.expm1(level.log_zero) - 1)
         if not self.lost < _LOST:
             fix = f"its law of weights is found up to {self.lost:.1g} only; use estimate"
             raise TooFine("row", f"gamma = {level.gamma:g}", fix)
 
-    def blocks(self, start: int) -> Iterator[tuple[slice, np.ndarray, np.ndarray, np.ndarray]]:
-        """(slice of u, log φ, log P(f = 0)/φ, log B/φ at the panels from `start` on)."""
-        size = max(1, _AT_ONCE // self.v.size)
-        for first in range(0, len(self.u), size):
-            part = slice(first, first + size)
-            x = np.exp(self.u[part, None, None] + self.v)
-            below, above = self.parts(self.density * np.exp(-x))
-            missing = (self.density * -np.expm1(-x) * self.weights).sum(axis=(1, 2))
+    def blocks(
+        self, start: int, least: float
+    ) -> Iterator[tuple[slice, slice, np.ndarray, np.ndarray, np.ndarray]]:
+        """(slice of u, panels, log φ, log P(f = 0)/φ, log B/φ at the panels' nodes).
+
+        The panels are those from `start` on with `least` < u + v < `_GONE`: weights below count
+        for nothing where e^(−tz) is 1, and none is left above.
+        """
+        for first in range(0, len(self.u), _AT_ONCE):
+            part = slice(first, first + _AT_ONCE)
+            u = self.u[part]
+            low, high = np.searchsorted(self.edges, (least - u[-1], _GONE - u[0])).tolist()
+            low, high = max(low - 1, 0), min(high, len(self.v))
+            if high <= max(low, start):
+                continue
+            x = np.exp(u[:, None, None] + self.v[low:high])
+            density = self.density[low:high]
+            below, above = self.parts(density * np.exp(-x), low)
+            missing = self.over[len(self.v) - high] + (
+                np.expm1(-x).reshape(len(u), -1) @ (-density * self.weights[low:high]).ravel()
+            )
             kept = below[:, -1, -1] + above[:, -1, -1]
             phi = np.maximum(self.zero + kept, 1e-300)  # below that no row is left
-            each = phi[:, None, None]
-            log_b = _log_rest((self.zero + below[:, start:]) / each, above[:, start:] / each)
-            yield part, _log_rest(phi, missing), _log_rest(self.zero / phi, kept / phi), log_b
+            each, begin = phi[:, None, None], max(low, start)
+            below, above = below[:, begin - low :], above[:, begin - low :]
+            log_b = _log_rest((self.zero + below) / each, above / each)
+            log_none = _log_rest(self.zero / phi, kept / phi)
+            yield part, slice(begin, high), _log_rest(phi, missing), log_none, log_b
 
-    def parts(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Integrals of y from the lower end up to every node, and from there to the upper end."""
-        total = (y * self.weights).sum(axis=-1)
-        below, above = y @ self.up.T * self.half, y @ self.down.T * self.half
+    def parts(self, y: np.ndarray, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Integrals of y from the lower end up to every node, and from there to the upper end.
+
+        y is given at the panels from `first` on; it is the density below them, 0 above those given.
+        """
+        which = slice(first, first + y.shape[-2])
+        total = (y * self.weights[which]).sum(axis=-1)
+        below, above = y @ self.up.T * self.half[which], y @ self.down.T * self.half[which]
+        below += self.under[first]
         below[..., 1:, :] += np.cumsum(total[..., :-1], axis=-1)[..., None]
         above[..., :-1, :] += np.cumsum(total[..., :0:-1], axis=-1)[..., ::-1, None]
         return below, above
@@ -142,18 +164,20 @@ def _rule(
     u = np.arange(-level.high - _DEEP - math.log(n.max()), 5.0 - lowest, step)
     table = _Table(level, layers.keys, points, u)
     start = int(np.searchsorted(table.v[:, -1], lowest))
-    v, weights = table.v[start:], table.weights[start:]
     begin = float(table.edges[start])
+    rare = LOG_TAIL - 10 - math.log(n.max())
     found = np.zeros(len(n))
-    for part, log_phi, log_none, log_share in table.blocks(start):
+    for part, panels, log_phi, log_none, log_share in table.blocks(start, rare):
+        top = float(table.v[panels][-1, -1])  # e^v alone may be beyond float64
+        area = (np.exp(table.v[panels] - top) * table.weights[panels]).ravel()
         for i, m in enumerate(n.tolist()):
             log_row = u[part] + m * log_phi  # of the chance that no weight has ended the row
             alive = log_row + level.high > LOG_TAIL - 10 - math.log(m)
             held = layers.mean(m, log_share[alive])
-            inner = (np.exp(v) * weights * held).sum(axis=(1, 2))
+            inner = held.reshape(len(held), area.size) @ area
             # Under the first panel B is P(f = 0) as far as it matters.
-            inner += math.exp(begin) * layers.mean(m, log_none[alive])
-            found[i] += float((np.exp(log_row[alive]) * inner).sum()) * step
+            inner += math.exp(begin - top) * layers.mean(m, log_none[alive])
+            found[i] += float(np.exp(log_row[alive] + top) @ inner) * step
     return found, table.lost
 
 

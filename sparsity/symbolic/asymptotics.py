@@ -185,10 +185,11 @@ def _ratio(m1: Moment, m2: Moment, regime: Approach, order: int) -> tuple[Expr, 
     known = order - max(p1, p2)  # relative order up to which both series are exact
     above = {p - p1: c / top[p1] for p, c in top.items()}
     below = {p - p2: c / bottom[p2] for p, c in bottom.items() if p != p2}
-    inverse_root = [sympy.binomial(-S.Half, m) for m in range(max(known, 1))]
-    relative = times(above, compose(inverse_root, below, known), known)
-    simplified = {p: sympy.factor(c) for p, c in relative.items() if p > 0}
-    corrections = [p for p, c in sorted(simplified.items()) if c != 0]
-    if corrections:
-        leading *= 1 + simplified[corrections[0]] * y ** corrections[0]
+    for order in range(2, known + 1):  # higher ones are dear, and the first is all that is wanted
+        inverse_root = [sympy.binomial(-S.Half, m) for m in range(order)]
+        relative = times(above, compose(inverse_root, below, order), order)
+        correction = sympy.factor(relative.get(order - 1, S.Zero))
+        if correction != 0:
+            leading *= 1 + correction * y ** (order - 1)
+            break
     return scale, regime.restored(leading)
