@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from sparsity.ledger.judging import Judged, core, instead, letter
@@ -22,10 +21,18 @@ _STACKS = (  # kernel, sink, ‖M‖
 )
 
 
-def _computed_attention(v: jax.Array, gamma: float) -> jax.Array:
-    """One softmax layer of two scalar tokens whose attention is computed from them; W = 1."""
-    weights = jax.nn.softmax(gamma * v[1] * v)
-    return v[1] + weights @ v
+def _computed_attention(v: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """One softmax layer of two scalar tokens whose attention is computed from them; W = 1.
+
+    Returns:
+        The second token after the layer, and its weights.
+    """
+    weights = jax.nn.softmax(v[1] * v)
+    return v[1] + weights @ v, weights
+
+
+# In one program: each operation on its own would be one.
+_influences = jax.jit(jax.grad(_computed_attention, has_aux=True))
 
 
 def bounded(routes: SinkRoutes, seed: int) -> Judged:
@@ -56,9 +63,9 @@ def bounded(routes: SinkRoutes, seed: int) -> Judged:
     single = routes.draw(stack, seed)
     below = np.tril_indices(stack.length, -1)
     exact = norms(routes.jacobian(single))[below] / above(stack, single)[below]
-    v = jnp.array([2.0, 1.0], "float32")
-    moving = float(abs(jax.grad(_computed_attention)(v, 1.0)[0]))
-    rows = np.array([[1.0, 0.0], np.asarray(jax.nn.softmax(v[1] * v))])
+    influences, weights = _influences(np.array([2.0, 1.0], "float32"))
+    moving = float(abs(np.asarray(influences)[0]))
+    rows = np.array([[1.0, 0.0], np.asarray(weights)])
     held = float(routes.bound(rows[None, None], 1.0, 1.0, np.ones(2))[1, 0])
     findings = [
         core(
