@@ -26,7 +26,6 @@ def _written_out(key: jax.Array) -> bool:
     return jax.default_backend() == "cpu" and jax.random.key_impl(key) == IMPL
 
 
-@jax.jit  # so that samplers share one trace of it: most operations of theirs are these
 def _mixed(key: jax.Array, counts: Any) -> tuple[jax.Array, jax.Array]:
     """Both words of each count, a number below 2³²."""
     k0, k1 = jax.random.key_data(key)
