@@ -12,9 +12,11 @@ The bound holds half the nodes, and twice the steps in u and in ξ.
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
+from numpy.polynomial.chebyshev import chebval
 from scipy.special import log_ndtr
 
 from sparsity.errors import TooFine
@@ -46,6 +48,22 @@ def _levels(n: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     return xi, np.exp(size)
 
 
+@functools.cache
+def _panel() -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights on [−1, 1]."""
+    return np.polynomial.legendre.leggauss(_PANEL)
+
+
+@functools.cache
+def _series(points: int) -> np.ndarray:
+    """Matrix from values at −cos(πi/N), i = 0 … N, to the Chebyshev coefficients through them."""
+    last = points - 1
+    ends = np.ones(points)
+    ends[[0, last]] = 0.5
+    angle = np.pi * np.outer(np.arange(points), last - np.arange(points)) / last
+    return 2 / last * ends[:, None] * np.cos(angle) * ends
+
+
 def _reach(xi: float) -> float:
     """The excess over ξ that no score above it has."""
     return -xi + math.hypot(xi, math.sqrt(2 * _DEPTH))
@@ -55,7 +73,7 @@ def _panels(xi: float, steepness: float) -> tuple[np.ndarray, np.ndarray]:
     """Nodes of the excess ε − ξ of a score above ξ, and their probabilities."""
     reach = _reach(xi)
     count = math.ceil(reach / min(_WIDEST, 2 * _WIDEST / steepness))
-    x, w = np.polynomial.legendre.leggauss(_PANEL)
+    x, w = _panel()
     half = reach / count / 2
     nodes = (half * (1 + 2 * np.arange(count))[:, None] + half * x).ravel()
     density = np.tile(half * w, count) * np.exp(-xi * nodes - 0.5 * nodes**2)
@@ -72,7 +90,7 @@ def _given(xi: float, k: int, gamma: float, integral: Integral) -> tuple[float, 
         fix = "its exact law takes too many points at this spread; use estimate"
         raise TooFine("gamma", gamma, fix)
     log_x = u[:, None] + steepness * excess
-    x = np.exp(np.minimum(log_x, 700.0))
+    x = np.exp(np.minimum(log_x, 300.0))  # its square is finite
     kept, missing = np.exp(-x), -np.expm1(-x) @ share
     phi = kept @ share
     with np.errstate(divide="ignore"):
@@ -82,7 +100,8 @@ def _given(xi: float, k: int, gamma: float, integral: Integral) -> tuple[float, 
     for moment in integral.moments:
         order = moment.order if isinstance(moment, LogMoment) else moment
         log = isinstance(moment, LogMoment)
-        body = x * kept if order == 1 else np.exp(order * np.minimum(log_x, 700.0) - x)
+        powers = order in (1, 2)
+        body = x**order * kept if powers else np.exp(order * np.minimum(log_x, 300.0) - x)
         alike.append((body * log_x if log else body) @ share * over)
         fixed.append(t**order * (u if log else 1.0))
     sums = [
@@ -116,14 +135,15 @@ def law(
     nodes = low + (high - low) * (1 + cosine) / 2
     found = np.array([_given(float(x), k, gamma, integral) for x in nodes])
 
-    def mean(every: int, step: int, column: int) -> np.ndarray:
-        at = nodes[::every]
-        curve = np.polynomial.Chebyshev.fit(at, found[::every, column], len(at) - 1)
-        part = slice(None, None, step)
-        return (curve(xi[:, part]) * share[:, part]).sum(axis=1) / share[:, part].sum(axis=1)
+    at = 2 * (xi - low) / (high - low) - 1
+    curve, twice = chebval(at, _series(_NODES) @ found)
+    half = chebval(at, _series(_NODES // 2 + 1) @ found[::2, 0])
 
-    value = mean(1, 1, 0)
-    others = [mean(*rule) for rule in ((2, 1, 0), (1, 2, 0), (1, 1, 1))]
+    def mean(of: np.ndarray, step: int = 1) -> np.ndarray:
+        part = slice(None, None, step)
+        return (of[:, part] * share[:, part]).sum(axis=1) / share[:, part].sum(axis=1)
+
+    value, others = mean(curve), [mean(half), mean(curve, 2), mean(twice)]
     error = np.abs(np.stack(others) / value - 1).sum(axis=0)
     value = value * [integral.factor(m) for m in n]
     ends = [(integral.least(m), integral.most(m, k)) for m in n]

@@ -109,7 +109,7 @@ class Routes:
 
     Args:
         log_S: theory, (kernel, **parameters) -> log S.
-        derive: the SymPy derivation of a kernel.
+        derive: the SymPy derivation of a kernel, its limits apart.
         polynomial_log_S: (kernel, gamma) -> log S at β = 0 of a positive polynomial weight.
         n_eff: the exact law, (kernel, length, **parameters) -> effective number of tokens.
         mean: the exact law of any quantity, (kernel, length, of, **parameters).
@@ -121,7 +121,7 @@ class Routes:
     """
 
     log_S: Callable[..., np.ndarray] = _log_S
-    derive: Callable[..., symbolic.Derivation] = symbolic.derive
+    derive: Callable[..., symbolic.Derivation] = symbolic.without_limits
     polynomial_log_S: Callable[..., float] = _polynomial_log_S
     n_eff: Callable[..., np.ndarray] = _n_eff
     mean: Callable[..., np.ndarray] = _mean

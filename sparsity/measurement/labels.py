@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import stats
 
 from sparsity import quantities
 from sparsity.measurement import law, sinks
@@ -92,6 +91,8 @@ _BY_CONTEXT = ("importance", "top_importance", "top_key")
 
 def rank_correlation(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Spearman's correlation along the last axis, over the places where both are known."""
+    from scipy import stats  # slow to import
+
     known = np.isfinite(x) & np.isfinite(y)
     ranks = []
     for values in (x, y):

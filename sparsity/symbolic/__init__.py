@@ -14,7 +14,7 @@ from sparsity.rows.row import Row
 from sparsity.symbolic.derivation import Case, Derivation, Limit
 from sparsity.symbolic.patience import within
 
-__all__ = ["Case", "Derivation", "Limit", "derive"]
+__all__ = ["Case", "Derivation", "Limit", "derive", "without_limits"]
 
 
 def derive(kernel: str | Kernel, *, max_seconds: float = 60.0) -> Derivation:
@@ -38,6 +38,24 @@ def derive(kernel: str | Kernel, *, max_seconds: float = 60.0) -> Derivation:
     if not (isinstance(max_seconds, (int, float)) and max_seconds > 0):
         raise InputError("max_seconds", max_seconds, "must be > 0")
     return within(max_seconds, lambda: _derive(record))
+
+
+def without_limits(kernel: str | Kernel) -> Derivation:
+    """As `derive`, but `limits` may be empty: of a kernel of the score they take most of the time.
+
+    Args:
+        kernel: as `derive` has it.
+
+    Raises:
+        InputError: no kernel of that name.
+        NoClosedForm: which step failed and on what.
+    """
+    record = elementwise(kernel)
+    if record.law is not Law.SCORE:
+        return _derive(record)
+    from sparsity.symbolic import scores
+
+    return scores.without_limits(record)
 
 
 @functools.lru_cache(maxsize=64)

@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
 import sympy
 from sympy import Expr, oo, sqrt
@@ -23,26 +25,43 @@ from sparsity.symbolic.series import Undecided, y
 
 
 def derive_scores(kernel: Kernel) -> Derivation:
-    """S = E|f(s)| / √(E f(s)²) for s ~ N(β, γ²).
+    """S = E|f(s)| / √(E f(s)²) for s ~ N(β, γ²), with its limits.
 
     Raises:
         NoClosedForm: |f| is not an exponential polynomial on each of finitely many intervals.
     """
+    found, m1, m2, kinks = _moments(kernel)
+    limits = _limits(m1, m2, found.S, kinks, found.reduced is not None)
+    return replace(found, limits=tuple(limits))
+
+
+def without_limits(kernel: Kernel) -> Derivation:
+    """The same without the limits, which take most of the time.
+
+    Raises:
+        NoClosedForm: as `derive_scores`.
+    """
+    return _moments(kernel)[0]
+
+
+@functools.lru_cache(maxsize=64)
+def _moments(kernel: Kernel) -> tuple[Derivation, Moment, Moment, list[Expr]]:
+    """The derivation without limits, its moments, and the kinks of the weight."""
     pieces = split(kernel.weight)
     m1, m2 = moment(pieces, 1), moment(pieces, 2)
     if not m2.terms:
         raise NoClosedForm("the ratio m₁/√m₂", "f vanishes almost everywhere")
     S = _ratio(m1.expression(), m2.expression())
     reduced = S.subs({beta: z, gamma: 1}) if _homogeneous(m1) and _homogeneous(m2) else None
-    return Derivation(
+    found = Derivation(
         kernel=kernel,
         first_moment=m1.expression(),
         second_moment=m2.expression(),
         S=S,
         assumptions=("score s ~ N(β, γ²), γ > 0",),
-        limits=tuple(_limits(m1, m2, S, [p.low for p in pieces[1:]], reduced is not None)),
         reduced=reduced if S.has(beta) else None,
     )
+    return found, m1, m2, [p.low for p in pieces[1:]]
 
 
 def _ratio(first: Expr, second: Expr) -> Expr:

@@ -23,7 +23,7 @@ from sparsity.theory.score_laws import Gaussian
 FAR, _FINE = 38.0, 0.01  # of t: how far, and how finely, turns are looked for
 _NOISE = 32 * EPS  # a relative rise of log|f| that is none
 _HALVINGS = 55
-_AHEAD, _FEW = 5, 4  # halvings in one call, a divisor of theirs; where at most so many levels are
+_AHEAD, _FEW = 11, 4  # halvings in one call, a divisor of theirs; where at most so many levels are
 _MOST_TURNS = 40
 
 

@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 from sparsity.results import Estimate
 
@@ -35,8 +35,8 @@ def compare(theory: float, estimate: Estimate, alarm: float) -> Compared:
         estimate: the same by sampling.
         alarm: false-alarm probability.
     """
-    critical = float(stats.t.isf(alarm / 2, estimate.dof))
-    seen = (critical + float(stats.t.ppf(_POWER, estimate.dof))) * estimate.rel_stderr
+    critical = -float(stdtrit(estimate.dof, alarm / 2))
+    seen = (critical + float(stdtrit(estimate.dof, _POWER))) * estimate.rel_stderr
     difference = estimate.log_value - theory
     if difference == 0:
         z = 0.0
@@ -59,4 +59,4 @@ def compare_mean(draws: np.ndarray, mean: float, alarm: float) -> tuple[float, f
         z, and the |z| beyond which the two disagree.
     """
     z = (draws.mean() - mean) / (draws.std(ddof=1) / math.sqrt(draws.size))
-    return float(z), float(stats.t.isf(alarm / 2, draws.size - 1))
+    return float(z), -float(stdtrit(draws.size - 1, alarm / 2))

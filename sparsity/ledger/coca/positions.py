@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
+from scipy.special import bdtr
 
 from sparsity.ledger.coca.routes import CocaRoutes
 from sparsity.ledger.judging import ALARM, Judged, core, instead, joined, letter
@@ -34,11 +34,12 @@ def _half_start_by_rising(score: np.ndarray, theta: np.ndarray, tau: np.ndarray)
     turn = 1e-4  # radians: the rotated score's first step, one plane at a time
     rises = np.real(score * np.exp(1j * turn)) > np.real(score)
     share = np.mean(tau > 0)
-    low, high = stats.binom.interval(1 - ALARM / 3, tau.size, 0.5)
+    rising = np.sum(tau > 0)
+    tail = bdtr(min(rising, tau.size - rising), tau.size, 0.5)  # P(so few heads of a fair coin)
     findings = [
         core(
             f"half of the planes of random q and k start by rising: {share:.4f} of {tau.size}",
-            low <= tau.size * share <= high,
+            tail >= ALARM / 3 / 2,
         ),
         core(
             "they are the planes whose rotated score does rise at first",
