@@ -3,6 +3,7 @@
 Needs the folder that `python benchmarks/model_files.py DIR` fills, named by SPARSITY_MODEL.
 """
 
+import functools
 import json
 import os
 from pathlib import Path
@@ -14,11 +15,11 @@ import xarray
 from sparsity import models
 from sparsity.ledger.model.head_evidence import Law
 from sparsity.ledger.model.heads import judge_heads
-from sparsity.measurement import SHAPE, sinks, tables
+from sparsity.measurement import sinks, tables
 from sparsity.measurement.head_constants import Rows, fit_kappa, held_back
 from sparsity.measurement.heads import measure_heads
 from sparsity.measurement.runs import measure_model
-from sparsity.models import tokens
+from sparsity.models import gguf_file, tokens
 from sparsity.models.checkpoint import library
 from sparsity.models.llama import forward
 
@@ -36,21 +37,47 @@ def files():
 
 
 @pytest.fixture(scope="module")
-def data(files):
-    path, texts = files
-    named = {text.stem: text.read_text("utf-8") for text in texts}
-    return measure_model(path, named, tokens=TOKENS, bos=(False, True), of=SHAPE)
+def named(files):
+    return {text.stem: text.read_text("utf-8") for text in files[1]}
 
 
-def test_the_forward_pass_is_that_of_transformers(files):
+@pytest.fixture(scope="module")
+def opened(files):
+    return models.load(files[0])
+
+
+@pytest.fixture(scope="module")
+def data(opened, named):
+    return measure_model(opened, named, tokens=TOKENS)
+
+
+@pytest.fixture(scope="module")
+def begun(opened, named):
+    """Two of the texts after the token that begins a text."""
+    texts = dict(list(named.items())[:2])
+    return measure_model(opened, texts, tokens=TOKENS, bos=(True,))
+
+
+@pytest.fixture(scope="module")
+def theirs(files):
+    """Model and tokenizer as `transformers` reads them from the file, which gguf parses once."""
+    torch, hf, gguf = library("torch"), library("transformers"), library("gguf")
+    path, reader = files[0], gguf_file._plain(gguf, files[0])
+    given = {"gguf_file": path.name}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gguf, "GGUFReader", lambda path: reader)  # asked for three times
+        names = functools.cache(gguf.get_tensor_name_map)  # 397 times
+        patch.setattr(gguf, "get_tensor_name_map", names)
+        model = hf.AutoModelForCausalLM.from_pretrained(
+            path.parent, dtype=torch.float32, attn_implementation="eager", **given
+        )
+        return model.eval(), hf.AutoTokenizer.from_pretrained(path.parent, **given)
+
+
+def test_the_forward_pass_is_that_of_transformers(opened, named, theirs):
     """It reads the same file by its own code: dequantisation, names, rotary planes."""
-    torch, hf = library("torch"), library("transformers")
-    path, texts = files
-    opened = models.load(path)
-    ids = np.array(opened.encode(texts[0].read_text("utf-8"))[:TOKENS])
-    other = hf.AutoModelForCausalLM.from_pretrained(
-        path.parent, gguf_file=path.name, dtype=torch.float32, attn_implementation="eager"
-    ).eval()
+    torch, (other, _) = library("torch"), theirs
+    ids = np.array(opened.encode(next(iter(named.values())))[:TOKENS])
     with torch.no_grad():
         expected = other(torch.as_tensor(ids)[None], output_attentions=True)
     off = {"attention": 0.0, "logits": 0.0}
@@ -77,10 +104,8 @@ def test_the_forward_pass_is_that_of_transformers(files):
     assert loss == pytest.approx(float(theirs), abs=1e-4)
 
 
-def test_text_goes_to_tokens_and_back(files):
-    path, texts = files
-    opened = models.load(path)
-    text = texts[0].read_text("utf-8")
+def test_text_goes_to_tokens_and_back(opened, named):
+    text = next(iter(named.values()))
     whole = opened.encode(text)
     assert opened.config.bos not in whole
     years = opened.encode("2001-2023")
@@ -88,33 +113,34 @@ def test_text_goes_to_tokens_and_back(files):
     assert len(whole) < len(text) / 2.5  # merged as trained
 
 
-def test_a_chat_is_five_pieces_from_either_file(files, tmp_path):
-    path, _ = files
+def test_a_chat_is_five_pieces_from_either_file(opened, theirs, tmp_path):
     chat = "<|im_start|>user\nhi<|im_end|>"
-    ids = models.load(path).encode(chat)
+    ids = opened.encode(chat)
     assert len(ids) == 5
     assert (ids[0], ids[-1]) == (1, 2)
     # The same tokenizer as `transformers` reads it from the file, written as a tokenizer.json.
-    other = library("transformers").AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
-    other.save_pretrained(tmp_path)
+    theirs[1].save_pretrained(tmp_path)
     assert tokens.from_file(tmp_path / "tokenizer.json")(chat) == ids
 
 
-def test_real_text_is_expected(data):
+def test_real_text_is_expected(data, begun):
     assert data.sizes["text"] >= 3
     assert data.sizes["row"] == TOKENS
-    assert float(data.loss.max()) < 3.5
+    assert max(float(found.loss.max()) for found in (data, begun)) < 3.5
 
 
-def test_real_rows_and_the_laws(data):
-    rows = data.sel(row=slice(TOKENS // 2 + 1, None))
-    limit = float(np.exp(rows.residual_limit_rest.median()))
-    exact = float(np.exp(rows.residual_exact_rest.median()))
-    assert limit > 2
-    assert 0.7 < exact < 1.2
-    rates = (data.importance > 0.3).mean(("text", "layer", "head"))
-    assert np.all(np.diff(rates, axis=1) < 0)
-    assert np.all(rates[1] > rates[0])
+def test_real_rows_and_the_laws(data, begun):
+    rates = []
+    for found in (data, begun, data.sel(text=begun.text)):
+        rows = found.sel(row=slice(TOKENS // 2 + 1, None))
+        limit = float(np.exp(rows.residual_limit_rest.median()))
+        exact = float(np.exp(rows.residual_exact_rest.median()))
+        assert limit > 2
+        assert 0.7 < exact < 1.2
+        rates.append((found.importance > 0.3).mean(("text", "bos", "layer", "head")).values)
+        assert len(rates[-1]) == 4
+        assert np.all(np.diff(rates[-1]) < 0)
+    assert np.all(rates[1] > rates[2])  # of the same texts, with the token that begins one
 
 
 def test_the_law_given_the_largest_logit_on_texts_held_back(data):
@@ -134,10 +160,8 @@ def test_the_law_given_the_largest_logit_on_texts_held_back(data):
     assert 1 < np.median(kappa.kappa) < 1.2
 
 
-def test_claims_on_heads(files):
-    path, texts = files
-    named = {text.stem: text.read_text("utf-8") for text in texts}
-    records = judge_heads(measure_heads(path, named, tokens=TOKENS, every=3))
+def test_claims_on_heads(opened, named):
+    records = judge_heads(measure_heads(opened, named, tokens=TOKENS, every=3))
     assert {record["key"]: record["verdict"] for record in records} == {
         "largest-logit": "refined",  # a constant is needed
         "upper-tail": "confirmed",
@@ -169,7 +193,7 @@ def test_the_command_from_file_to_page(files, tmp_path, command):
     options = [x for text in texts[:2] for x in ("--text", text)]
     out = tmp_path / "out.nc"
     code, shown, err = command(
-        "measure", "--model", path, *options, "--tokens", TOKENS // 2, "--out", out,
+        "measure", "--model", path, *options, "--tokens", TOKENS // 4, "--out", out,
         "--head-law", "--report", tmp_path / "page", "--json",
     )  # fmt: skip
     assert code == 0, err
