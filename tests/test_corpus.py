@@ -16,9 +16,10 @@ from sparsity import measure, metric, models
 from sparsity.errors import InputError
 from sparsity.measurement import SHAPE, bootstrap, sinks, summaries, tables
 from sparsity.measurement.corpus import measure_corpus
+from sparsity.measurement.given import of_queries, of_weights
 from sparsity.measurement.layers import measure_layer
 from sparsity.measurement.runs import measure_model
-from sparsity.measurement.sources import Logits, of_queries, of_weights
+from sparsity.measurement.sources import Logits
 from sparsity.measurement.summaries import Summary
 from sparsity.measurement.texts import Cut, named, texts_of, windows
 

@@ -18,7 +18,7 @@ from sparsity.finite.exact import exact
 from sparsity.ledger import model as claims_model
 from sparsity.ledger.model import null
 from sparsity.ledger.model.evidence import Evidence, ModelRun, Sinks
-from sparsity.measurement import SHAPE, labels, law, layers, save, sources, tables
+from sparsity.measurement import SHAPE, given, labels, law, layers, save, sources, tables
 from sparsity.measurement import sinks as layers_sinks
 from sparsity.report.measured import job
 from sparsity.rows import rotation
@@ -195,7 +195,7 @@ def test_soft_caps_bend_scaled_logits_before_the_mask(causal):
         "no cap": raw + added,
         "the mask first": 2 * np.tanh(np.where(seen, raw + added, 0) / 2),
     }
-    source = sources.of_queries(q, k, causal=causal, mask=added, softcap=2.0)
+    source = given.of_queries(q, k, causal=causal, mask=added, softcap=2.0)
     found = labels.measured(source, 0, ("gini",))
 
     def differs(x):
@@ -779,7 +779,7 @@ def test_heads_with_several_sinks_compile_no_more_than_all_heads(monkeypatch):
     monkeypatch.setattr(sources, "_dot", lambda: product)
     rng = np.random.default_rng(0)
     q, k = (rng.normal(size=(8, 512, 4)).astype(np.float32) for _ in range(2))
-    source = sources.of_queries(q, k)
+    source = given.of_queries(q, k)
     rows = layers.measure_layer(source)
     for several in range(1, 9):
         marked = np.zeros((8, 512), bool)

@@ -11,11 +11,12 @@ import numpy as np
 from sparsity.errors import InputError
 from sparsity.measurement import asked
 from sparsity.measurement.asked import SHAPE
+from sparsity.measurement.given import of_queries, of_weights
 from sparsity.measurement.head_columns import with_head_law
 from sparsity.measurement.heads import measure_heads
 from sparsity.measurement.labels import dataset, measured, save
 from sparsity.measurement.runs import measure_model
-from sparsity.measurement.sources import Logits, of_queries, of_weights
+from sparsity.measurement.sources import Logits
 from sparsity.measurement.tables import summary, text
 
 if TYPE_CHECKING:

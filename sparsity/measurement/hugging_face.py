@@ -10,9 +10,10 @@ import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.measurement import asked
+from sparsity.measurement.given import of_queries, of_weights
 from sparsity.measurement.labels import dataset, measured
 from sparsity.measurement.sinks import learned
-from sparsity.measurement.sources import HIDDEN, of_queries, of_weights
+from sparsity.measurement.sources import HIDDEN
 from sparsity.models.checkpoint import library
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import numpy as np
 from sparsity import models
 from sparsity.errors import InputError
 from sparsity.measurement import sinks, tables
+from sparsity.measurement.given import of_queries
 from sparsity.measurement.labels import dataset, measured
-from sparsity.measurement.sources import of_queries
 from sparsity.measurement.summaries import Summary
 from sparsity.models.checkpoint import fingerprint
 from sparsity.output import plain

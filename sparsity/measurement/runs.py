@@ -12,9 +12,9 @@ import numpy as np
 import sparsity
 from sparsity import models
 from sparsity.measurement import asked, sinks
+from sparsity.measurement.given import of_queries
 from sparsity.measurement.labels import MEANING, dataset, measured
 from sparsity.measurement.parts import Parts
-from sparsity.measurement.sources import of_queries
 from sparsity.measurement.texts import Cut, beginnings, named, windows
 from sparsity.models.checkpoint import fingerprint
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from sparsity.errors import InputError, number
-from sparsity.rows import rotation
+from sparsity.errors import InputError
 
 # Additive masks hide with −∞, with the lowest number of a type, or with −10⁴. A row sees the keys
 # within FAINT of its largest entry: e^(−745) is zero in double precision. Where that is at HIDDEN
@@ -42,7 +40,7 @@ class Weights:
             InputError: weights that are not finite, or above the diagonal of causal ones.
         """
         rows = self.weights[:, start:stop]
-        _finite("attention", rows)
+        finite("attention", rows)
         beyond = rows[..., width:]
         seen = _seen(self, start, stop, width, rows)
         xp = rows.__array_namespace__()
@@ -100,7 +98,7 @@ class Logits:
         groups = self.keys.shape[0]
         q = self.queries[:, start:stop].reshape(groups, -1, dim) * self.scale
         logits = _product(q, self.keys[:, :width]).reshape(heads, stop - start, width)
-        _finite("logits", logits)
+        finite("logits", logits)
         seen = _seen(self, start, stop, width, logits)
         xp = logits.__array_namespace__()
         if self.softcap is not None:
@@ -201,111 +199,12 @@ def _seen(source: Source, start: int, stop: int, width: int, like: Any) -> Any:
     return seen
 
 
-def array(name: str, value: Any) -> Any:
-    """A NumPy array, or a JAX array where it lies on an accelerator; at least single precision.
+def finite(name: str, x: Any) -> None:
+    """Check an array.
 
     Raises:
-        InputError: not real numbers.
+        InputError: NaN or infinite values.
     """
-    if hasattr(value, "detach"):  # a tensor of torch
-        value = value.detach().cpu()
-        value = value.float() if value.is_floating_point() and value.itemsize < 4 else value
-    if not hasattr(value, "devices") or {d.platform for d in value.devices()} == {"cpu"}:
-        value = np.asarray(value)
-    kind = "f" if value.dtype.name == "bfloat16" else value.dtype.kind
-    if kind not in "fiu":
-        raise InputError(name, f"array of {value.dtype}", "give real numbers")
-    if kind == "f":
-        return value.astype(np.float32) if value.dtype.itemsize < 4 else value
-    return value.astype(np.float64)
-
-
-def _finite(name: str, x: Any) -> None:
     xp = x.__array_namespace__()
     if not bool(xp.all(xp.isfinite(x))):
         raise InputError(name, f"array of shape {x.shape}", "holds NaN or infinite values")
-
-
-def _mask(mask: Any, heads: int, length: int) -> Any:
-    if mask is None:
-        return None
-    mask = np.asarray(mask)
-    if mask.dtype.kind not in "bf" or mask.shape not in (
-        (length, length),
-        (1, length, length),
-        (heads, length, length),
-    ):
-        fix = f"give bool or additive numbers [{length}, {length}], for all heads or each"
-        raise InputError("mask", f"array of {mask.dtype}, shape {mask.shape}", fix)
-    if not np.all(mask < np.inf):
-        raise InputError("mask", f"array of {mask.dtype}", "holds NaN or +infinity; give -infinity")
-    return mask if mask.ndim == 3 else mask[None]
-
-
-def _batch(x: Any) -> str:
-    return f"; of {x.shape[0]} texts measure one at a time" if x.ndim == 4 else ""
-
-
-def of_weights(weights: Any, *, causal: bool = True, mask: Any = None) -> Weights:
-    """A layer of attention weights [heads, T, T], queries before keys, as `measure` takes it.
-
-    Raises:
-        InputError: not such arrays.
-    """
-    x = array("attention", weights)
-    if x.ndim != 3 or x.shape[1] != x.shape[2] or 0 in x.shape:
-        fix = "give [heads, tokens, tokens] in each layer, queries before keys" + _batch(x)
-        raise InputError("attention", f"array of shape {x.shape}", fix)
-    mask = _mask(mask, *x.shape[:2])
-    if mask is not None and mask.dtype.kind == "f":
-        raise InputError("mask", f"array of {mask.dtype}", "of weights, give bool")
-    return Weights(x, causal, mask)
-
-
-def of_queries(
-    queries: Any,
-    keys: Any,
-    *,
-    scale: float | None = None,
-    rope: float | None = None,
-    pairing: str = "half",
-    causal: bool = True,
-    mask: Any = None,
-    softcap: float | None = None,
-) -> Logits:
-    """A layer of queries [heads, T, d] and keys [kv heads, T, d], options as `measure` has them.
-
-    Args:
-        queries: [heads, T, d].
-        keys: [kv heads, T, d].
-        scale: as in `measure`, and so are the next four.
-        rope: base of rotary positions to be applied.
-        pairing: of their planes.
-        causal: whether a query looks back only.
-        mask: bool, or numbers to add.
-        softcap: the cap of cap·tanh(s/cap), applied to scaled logits before the mask is added.
-
-    Raises:
-        InputError: not such arrays.
-    """
-    q, k = array("queries", queries), array("keys", keys)
-    shapes = f"arrays of shape {q.shape} and {k.shape}"
-    if q.ndim != 3 or k.ndim != 3 or q.shape[1:] != k.shape[1:] or 0 in (*q.shape, *k.shape):
-        fix = "give [heads, tokens, dim] in each layer" + _batch(q)
-        raise InputError("queries and keys", shapes, fix)
-    if q.shape[0] % k.shape[0]:
-        raise InputError("queries and keys", shapes, "key heads must divide query heads")
-    _finite("queries", q)
-    _finite("keys", k)
-    heads, length, dim = q.shape
-    scale = 1 / math.sqrt(dim) if scale is None else scale
-    number("scale", scale, "give one finite number")
-    if pairing not in ("half", "interleaved"):
-        raise InputError("pairing", pairing, "choose half or interleaved")
-    if rope is not None:
-        number("rope", rope, "give the base, a number > 0", lambda x: x > 0)
-        at = np.arange(length)
-        q, k = (rotation.rotate(x, at, pairing, base=rope) for x in (q, k))
-    if softcap is not None:
-        number("softcap", softcap, "give the cap, a number > 0", lambda x: x > 0)
-    return Logits(q, k, float(scale), causal, _mask(mask, heads, length), softcap)
