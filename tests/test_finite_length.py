@@ -13,7 +13,7 @@ from scipy.special import log_ndtr, ndtr
 
 from sparsity import Row, evaluate, exact, quantities
 from sparsity.errors import InputError
-from sparsity.finite import engine, families, laplace, nodes
+from sparsity.finite import bands, engine, families, laplace, nodes
 from sparsity.kernels import score_kernel
 from sparsity.kernels.symbols import s
 from sparsity.rows.classes import classed
@@ -345,7 +345,7 @@ def test_a_product_in_parts_has_the_bits_of_the_whole(monkeypatch):
         return parts
 
     monkeypatch.setattr(np, "array_split", seen)
-    assert np.array_equal(laplace._product(blocks, columns), blocks @ columns)
+    assert np.array_equal(bands.product(blocks, columns), blocks @ columns)
     assert sum(sizes) == 129
     assert min(sizes) >= 4
-    assert 4 * 3000 * max(sizes) <= laplace._UNSHARED  # one thread's work
+    assert 4 * 3000 * max(sizes) <= bands._UNSHARED  # one thread's work

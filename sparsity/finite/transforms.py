@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sparsity.finite.laplace import TAIL, Laplace, Orders, laplace, order_of
+from sparsity.finite.bands import Orders, order_of
+from sparsity.finite.laplace import TAIL, Laplace, laplace
 from sparsity.quantities.base import LogMoment
 from sparsity.rows.classes import Classed, Patch, pieces
 

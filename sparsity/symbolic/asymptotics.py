@@ -185,11 +185,11 @@ def _ratio(m1: Moment, m2: Moment, regime: Approach, order: int) -> tuple[Expr, 
     known = order - max(p1, p2)  # relative order up to which both series are exact
     above = {p - p1: c / top[p1] for p, c in top.items()}
     below = {p - p2: c / bottom[p2] for p, c in bottom.items() if p != p2}
-    for order in range(2, known + 1):  # higher ones are dear, and the first is all that is wanted
-        inverse_root = [sympy.binomial(-S.Half, m) for m in range(order)]
-        relative = times(above, compose(inverse_root, below, order), order)
-        correction = sympy.factor(relative.get(order - 1, S.Zero))
+    for power in range(1, known):  # higher ones are dear, and the first is all that is wanted
+        inverse_root = [sympy.binomial(-S.Half, m) for m in range(power + 1)]
+        relative = times(above, compose(inverse_root, below, power + 1), power + 1)
+        correction = sympy.factor(relative.get(power, S.Zero))
         if correction != 0:
-            leading *= 1 + correction * y ** (order - 1)
+            leading *= 1 + correction * y**power
             break
     return scale, regime.restored(leading)
