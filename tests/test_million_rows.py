@@ -1,0 +1,72 @@
+"""Exact laws against a million sampled rows of 2, 16, 256 and 4096 tokens: every kernel and map."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import sparsity
+from sparsity import Row, kernels
+from sparsity.montecarlo import Sampling
+from sparsity.montecarlo.row_sampling import draw_rows
+
+ROWS, LENGTHS = 10**6, (2, 16, 256, 4096)
+FALSE_ALARMS, PLANTED = 1e-4, 0.01  # over all cells; an error of a law that each must reject
+FOCUS = ("n_eff", "S", "participation")
+RANKED = (*FOCUS, "entropy", "max_weight")  # weights that rise with the score, or with its size
+SCORE = {"beta": 0.5, "gamma": 1.0}
+FUNCTIONS = {
+    name: (SCORE, RANKED)
+    for name in ("exp", "relu2", "identity", "relu", "relu3", "power2", "power4", "abs")
+} | {
+    name: (SCORE, (*FOCUS, "entropy"))
+    for name in (
+        *("cosh", "taylor2", "taylor4", "threshold", "softpick", "softplus", "sigmoid"),
+        *("elu+1", "elu", "gelu", "silu"),
+    )
+}
+MAPS = {
+    "sparsemax": (SCORE, (*FOCUS, "max_weight", "support")),
+    "entmax1.5": (SCORE, (*FOCUS, "max_weight", "support")),
+    "entmax:1.25": (SCORE, (*FOCUS, "max_weight", "support")),
+    "topk:8": (SCORE, (*FOCUS, "entropy")),
+    "stick-breaking": (
+        {"beta": -3.0, "gamma": 1.0},
+        ("n_eff", "participation", "entropy", "max_weight"),
+    ),
+    "differential": (
+        {"gamma": 1.5, "gamma2": 1.2, "rho": 0.6, "mix": 0.8},
+        ("square_sum", "abs_sum"),
+    ),
+    "forgetting": ({"gamma": 1.5, "gate": 3.0, "gate_spread": 1.5}, (*FOCUS, "entropy")),
+}
+MEMBERS = FUNCTIONS | MAPS
+CELLS = len(LENGTHS) * sum(len(names) for _, names in MEMBERS.values())
+
+
+def test_every_member_with_an_exact_law_is_there():
+    rows = {k.name for k in kernels.known()} - {"nonnegative", "decayed"}  # not functions of scores
+    maps = {k.name for k in kernels.MAPS} - {"performer"}  # its law is exact in m, not in n
+    assert set(FUNCTIONS) == rows
+    assert set(MAPS) == maps
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("name", MEMBERS)
+def test_the_laws_of_a_million_rows(name, length):
+    given, names = MEMBERS[name]
+    row, most = Row(name, **given), stats.norm.isf(FALSE_ALARMS / 2 / CELLS)
+    sampling = Sampling(1e-9, max_samples=ROWS, seed=length, dtype=np.float32)
+    drawn, ran = draw_rows(row, length, sampling, names), 0
+    for of in names:
+        found, rows = sparsity.exact(row, of=of, length=length), drawn.estimate(of)
+        error = math.hypot(rows.rel_stderr, 1e-6)  # the draws are of float32
+        z = (rows.log_value - found.log_value) / error
+        print(f"{name} n={length} {of}: {found.value:.8g}, {rows.samples:.3g} rows, z = {z:+.2f}")
+        assert rows.samples >= ROWS
+        assert abs(z) < most
+        assert min(abs(z + PLANTED / error), abs(z - PLANTED / error)) > most
+        ran += 1
+    assert ran == len(names)
