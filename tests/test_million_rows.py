@@ -14,18 +14,14 @@ from sparsity.montecarlo.row_sampling import draw_rows
 ROWS, LENGTHS = 10**6, (2, 16, 256, 4096)
 FALSE_ALARMS, PLANTED = 1e-4, 0.01  # over all cells; an error of a law that each must reject
 FOCUS = ("n_eff", "S", "participation")
-RANKED = (*FOCUS, "entropy", "max_weight")  # weights that rise with the score, or with its size
 SCORE = {"beta": 0.5, "gamma": 1.0}
-FUNCTIONS = {
-    name: (SCORE, RANKED)
-    for name in ("exp", "relu2", "identity", "relu", "relu3", "power2", "power4", "abs")
-} | {
-    name: (SCORE, (*FOCUS, "entropy"))
-    for name in (
-        *("cosh", "taylor2", "taylor4", "threshold", "softpick", "softplus", "sigmoid"),
-        *("elu+1", "elu", "gelu", "silu"),
-    )
-}
+RISING = ("exp", "relu2", "identity", "relu", "relu3", "power2", "power4", "abs")
+OTHERS = (
+    *("cosh", "taylor2", "taylor4", "threshold", "softpick", "softplus", "sigmoid"),
+    *("elu+1", "elu", "gelu", "silu"),
+)
+FUNCTIONS = dict.fromkeys(RISING, (SCORE, (*FOCUS, "entropy", "max_weight")))
+FUNCTIONS |= dict.fromkeys(OTHERS, (SCORE, (*FOCUS, "entropy")))
 MAPS = {
     "sparsemax": (SCORE, (*FOCUS, "max_weight", "support")),
     "entmax1.5": (SCORE, (*FOCUS, "max_weight", "support")),
