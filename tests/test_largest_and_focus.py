@@ -6,14 +6,16 @@ import math
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy import stats
 from scipy.integrate import dblquad, quad
-from scipy.special import expit, ndtr
+from scipy.special import expit, ndtr, softmax
 
 import sparsity
 from sparsity import Row, kernels
 from sparsity.errors import InputError
 from sparsity.finite import (
     differential_abs,
+    differential_short,
     entmax_focus,
     entmax_grid,
     entmax_order,
@@ -303,7 +305,6 @@ def test_long_rows_of_stick_breaking_do_not_depend_on_n():
 # Differential attention.
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("g1", "g2", "rho", "mix"),
     [(2.0, 1.0, -0.7, 0.2), (2.5, 2.0, -0.5, 0.5)],
@@ -334,8 +335,43 @@ def test_the_sum_of_two_keys_of_differential_rows(g1, g2, rho, mix):
     true = share @ np.array([weigh(at) for at in z])
     (value,), (error,) = differential_abs.abs_sum(g1, g2, rho, mix, np.array([2]))
     print(f"off {value / true - 1:.1e}, bound {error:.0e}")
-    assert abs(value / true - 1) <= error + 1e-9 < 1e-3
+    assert abs(value / true - 1) <= error + 1e-9 < 1e-8
     assert abs(value / (1 + mix) - 1) > 0.1  # without the sign: Σp + λΣq
+
+
+@pytest.mark.parametrize(
+    ("g1", "g2", "rho", "mix"),
+    [
+        (0.5, 0.7, -0.8, 1.6),
+        pytest.param(1.5, 1.2, 0.6, 0.8, marks=pytest.mark.slow),
+        pytest.param(3.0, 2.0, 0.0, 1.0, marks=pytest.mark.slow),
+    ],
+)
+def test_the_sum_of_three_by_points_of_low_discrepancy(g1, g2, rho, mix):
+    means = []
+    for seed in range(8):
+        z = stats.norm.ppf(stats.qmc.Sobol(6, rng=seed).random_base2(13)).reshape(-1, 2, 3)
+        p = softmax(g1 * z[:, 0], axis=-1)
+        q = softmax(g2 * (rho * z[:, 0] + math.sqrt(1 - rho**2) * z[:, 1]), axis=-1)
+        means.append(np.abs(p - mix * q).sum(-1).mean())
+    (value,), (bound,) = differential_abs.abs_sum(g1, g2, rho, mix, np.array([3]))
+    error = np.std(means, ddof=1) / math.sqrt(8)
+    assert abs(np.mean(means) - value) < 5.4 * error < 2e-3 * value  # t of 7 degrees: 1e-3
+    assert bound < 1e-8
+
+
+def test_a_normal_chance():
+    h, k = np.array([0.0, 0.0, -1.2, 1.2, 40.0, 0.0]), np.array([0.0, 1.0, 0.7, -0.7, 0.3, -2.0])
+    for rho in (-1.0, -0.6, 0.0, 0.99, 1.0):
+        found = differential_short.normal_chance(h, k, rho)
+        for x, y, value in zip(h, k, found, strict=True):
+            true = quad(
+                lambda z, y=y, rho=rho: stats.norm.pdf(z)
+                * stats.norm.cdf((y - rho * z) / max(math.sqrt(1 - rho**2), 1e-12)),
+                -40, x, points=[y], epsabs=1e-13, limit=200,
+            )[0]  # fmt: skip
+            assert abs(value - true) < 1e-9
+        assert abs(differential_short.normal_chance(h, k, 0.5) - found).max() > 0.01
 
 
 def test_known_places_of_the_sum():
@@ -405,10 +441,6 @@ def concrete(kernel, own, rows, n, seed):
 @pytest.mark.parametrize("name", SAMPLED)
 def test_laws_of_very_many_rows(name, n, rows):
     (own, of), kernel = SAMPLED[name], kernels.named(name)
-    if (name, n) == ("differential", 2):  # too short a row for its contour
-        with pytest.raises(InputError, match="not resolved where rows are short"):
-            sparsity.exact(name, of=of[0], length=n, **own)
-        return
     size, worst, parts = max(1, 2**20 // n), 0.0, {x: [] for x in of}
     for seed in range(-(-rows // size)):
         a = np.abs(concrete(kernel, own, min(size, rows), n, seed))

@@ -13,7 +13,7 @@ sin πz grows like e^(πη), which t and u cancel: less so, turned by e^(−iα)
 leaves e^((π − 2α)η) of it. Means over both scores are products of matrices, one for each z, and all
 lengths share them. Every rule is trapezoidal; |n E q^z p^(1−z)| ≤ 1 for 0 < Re z < 1, by Hölder.
 The bound holds a rule of wider steps, and what the last η leaves. In short rows the integrand over
-η falls slowly: rows of two or three are refused at most spreads.
+η falls slowly: rows of two or three tokens have a rule of their own.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import math
 import numpy as np
 
 from sparsity.errors import InputError, TooFine
+from sparsity.finite import differential_short
 from sparsity.finite.trapezoid import FAR, pairs
 
 _TURNED = 1.0  # α, below π/2
@@ -95,13 +96,16 @@ def abs_sum(
 
     Raises:
         TooFine: spreads at which the law takes more than seconds.
-        InputError: rows so short or maps so alike that the law is not resolved.
+        InputError: maps so alike that the law is not resolved.
     """
     n = np.asarray(length, dtype=np.float64)
     value, error = np.full(n.shape, abs(1 - mix)), np.zeros(n.shape)
-    several = n > 1
     if mix == 0:
         return np.ones(n.shape), error
+    for few in {2, 3} & set(n.ravel().tolist()):
+        law = differential_short.abs_sum(gamma, gamma2, rho, mix, int(few))
+        value[n == few], error[n == few] = law
+    several = n > 3
     if several.any():
         (fine, beyond), (coarse, _) = (
             _less((gamma, gamma2), rho, mix, n[several], rule) for rule in _RULES
@@ -109,6 +113,6 @@ def abs_sum(
         value[several] = 1 + mix - 2 * fine
         error[several] = 2 * (np.abs(coarse - fine) + beyond) / np.abs(value[several]) + 1e-12
     if not (error < _RESOLVED).all():
-        fix = "the law of Σ|a| is not resolved where rows are short or the maps alike; use estimate"
+        fix = "the law of Σ|a| is not resolved where the maps are so alike; use estimate"
         raise InputError("length", n.tolist(), fix)
     return value, error
