@@ -400,7 +400,7 @@ USER = {
 }
 
 
-# What test_kernels.py samples as well, if not as finely.
+# What is sampled elsewhere as well, if not as finely: by test_kernels.py and test_verify_rows.py.
 SEEN_THERE = ("softplus", "cube", "absolute", "elu+1", "bounded")
 
 
