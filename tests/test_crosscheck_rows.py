@@ -229,6 +229,7 @@ def test_cells_are_named_by_what_they_check():
 
 
 def test_a_cell_of_rows_is_checked_like_any_other():
-    (judged,) = check(PARTICIPATION, theory=lambda c: c.theory() + 1e-3, seed=1)
+    planted = {"theory": lambda c: c.theory() + 1e-3, "dtype": np.float32}  # compiled above
+    (judged,) = check(PARTICIPATION, seed=1, **planted)
     assert judged.verdict == "disagree"
     assert judged.quantity == "participation"

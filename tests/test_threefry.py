@@ -13,37 +13,42 @@ def _keys():
     return [jax.random.key(np.uint32(seed), impl=threefry.IMPL) for seed in KEYS]
 
 
-@pytest.mark.parametrize("shape", [(1,), (32,), (7, 19), (4096,), (4097,), (64, 257)])
-def test_words_and_uniforms_are_those_of_jax(shape):
-    drawn = jax.jit(
-        lambda key: (threefry.bits(key, shape), threefry.uniform(key, shape, "float32"))
-    )
-    given = jax.jit(
-        lambda key: (
-            jax.random.bits(key, shape, "uint32"),
-            jax.random.uniform(key, shape, "float32"),
-        )
-    )
+SHAPES = ((1,), (32,), (7, 19), (4096,), (4097,), (64, 257))
+
+
+def test_words_and_uniforms_are_those_of_jax():
+    @jax.jit  # all shapes in one program: to compile is dear
+    def drawn(key):
+        return [
+            (
+                (threefry.bits(key, shape), threefry.uniform(key, shape, "float32")),
+                (jax.random.bits(key, shape, "uint32"), jax.random.uniform(key, shape, "float32")),
+            )
+            for shape in SHAPES
+        ]
+
     cells = 0
     for key in _keys():
-        for ours, theirs in zip(drawn(key), given(key), strict=True):
-            assert ours.shape == shape
-            np.testing.assert_array_equal(ours, theirs)
-        cells += 1
-    assert cells == len(KEYS)
+        for shape, (ours, given) in zip(SHAPES, drawn(key), strict=True):
+            for one, other in zip(ours, given, strict=True):
+                assert one.shape == shape
+                np.testing.assert_array_equal(one, other)
+            cells += 1
+    assert cells == len(KEYS) * len(SHAPES)
 
 
 def test_keys_of_parts_are_those_of_jax():
     numbers = np.array([0, 1, 31, 2**16, 2**31, 2**32 - 1], dtype="uint32")
 
-    def folded(fold_in):
-        each = jax.vmap(fold_in, (None, 0))
-        return jax.jit(lambda key: jax.random.key_data(each(key, numbers)))
+    @jax.jit
+    def folded(key):
+        each = (jax.vmap(f, (None, 0)) for f in (threefry.fold_in, jax.random.fold_in))
+        return [jax.random.key_data(f(key, numbers)) for f in each]
 
-    ours, given = folded(threefry.fold_in), folded(jax.random.fold_in)
     for key in _keys():
-        assert ours(key).shape == (6, 2)
-        np.testing.assert_array_equal(ours(key), given(key))
+        ours, given = folded(key)
+        assert ours.shape == (6, 2)
+        np.testing.assert_array_equal(ours, given)
 
 
 def test_a_round_too_few_is_seen(monkeypatch):
@@ -51,21 +56,17 @@ def test_a_round_too_few_is_seen(monkeypatch):
     monkeypatch.setattr(threefry, "_ROUNDS", 19)
     if jax.default_backend() != "cpu":  # where the words are JAX's own
         pytest.skip("written out for CPUs only")
-    ours = jax.jit(lambda key: threefry.bits(key, (32,)))(key)
-    assert not np.array_equal(ours, jax.random.bits(key, (32,), "uint32"))
+    both = jax.jit(lambda key: (threefry.bits(key, (32,)), jax.random.bits(key, (32,), "uint32")))
+    assert not np.array_equal(*both(key))
 
 
 @pytest.mark.parametrize("impl", ["rbg", "threefry2x32"])
 def test_keys_of_another_generator_are_left_to_jax(impl):
     @jax.jit
-    def ours(key):
-        return threefry.bits(key, (40,)), jax.random.key_data(threefry.fold_in(key, 7))
-
-    @jax.jit
-    def given(key):
+    def drawn(key):
+        ours = threefry.bits(key, (40,)), jax.random.key_data(threefry.fold_in(key, 7))
         folded = jax.random.key_data(jax.random.fold_in(key, 7))
-        return jax.random.bits(key, (40,), "uint32"), folded
+        return ours, (jax.random.bits(key, (40,), "uint32"), folded)
 
-    key = jax.random.key(3, impl=impl)
-    for one, other in zip(ours(key), given(key), strict=True):
+    for one, other in zip(*drawn(jax.random.key(3, impl=impl)), strict=True):
         np.testing.assert_array_equal(one, other)

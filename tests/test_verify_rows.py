@@ -56,7 +56,9 @@ def verified(request) -> tuple[str, CrossCheck]:
     return request.param, verify(row, length=length, seed=3, detectable=SEEN)
 
 
+@functools.cache
 def _cells(row: Row, length: int) -> tuple[Question, ...]:
+    """What applies to a row: found by evaluating all of it."""
     return pairs.pairs(row, length, pairs.REL_ERROR * SEEN)[0]
 
 
@@ -128,9 +130,9 @@ def replace_row(cell: Question, row: Row) -> Question:
 
 
 def test_a_wrong_step_in_the_sampler_disagrees():
-    """One cell, drawn with the wrong decay."""
+    """One cell, drawn with the wrong decay, by the program that drew all of them."""
     row, length, _, wrong = ROWS["cube"]
-    (cell,) = [c for c in _cells(row, length) if c.quantity == "n_eff"]
+    (cell,) = [c for c in _cells(row, length) if c.quantity == "entropy"]
     (judged,) = check(
         [cell],
         sample=lambda asked, sampling: replace_row(asked, wrong).sample(sampling),

@@ -13,7 +13,16 @@ import jax
 import numpy as np
 
 from sparsity.errors import InputError, check_seed
-from sparsity.montecarlo.batches import CHUNK, Sampler, agreed, collect, folded, resolve_dtype
+from sparsity.montecarlo.batches import (
+    CHUNK,
+    TOGETHER,
+    Sampler,
+    agreed,
+    collect,
+    collect_each,
+    folded,
+    resolve_dtype,
+)
 from sparsity.montecarlo.combining import Combined, anytime_factor, combine, student
 from sparsity.montecarlo.interrupting import deferred_interrupt
 from sparsity.results import Estimate
@@ -215,10 +224,17 @@ class _Drawn:
         if self.begun is not None and not first:
             given, first = [folded(self.begun) if fold else self.begun], len(self.begun)
             chunks -= first // CHUNK
-        if chunks:
+        if self.begun is not None and not fold and 0 < chunks <= TOGETHER:
+            given += self._each(first, chunks)  # what has begun them is compiled
+        elif chunks:
             asked = {"seed": self.seed, "first": first, "chunks": chunks, "fold": fold}
             given.append(collect(self.sampler, self.arguments, **asked))
         return np.concatenate(given)
+
+    def _each(self, first: int, chunks: int) -> list[np.ndarray]:
+        numbers = range(first, first + chunks * CHUNK, CHUNK)
+        given, seeds = [self.arguments] * chunks, [self.seed] * chunks
+        return collect_each(self.sampler, given, seeds, numbers)
 
     def draw(self, chunks: int) -> int:
         """Draw that many chunks more; returns how many there are."""
