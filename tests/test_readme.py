@@ -11,6 +11,7 @@ import PIL.Image
 import pytest
 
 from benchmarks import first_picture
+from sparsity.plots import curves
 
 HOME = Path(__file__).parents[1]
 README = (HOME / "README.md").read_text("utf-8")
@@ -36,8 +37,8 @@ def test_it_opens_with_lines_that_draw_and_what_they_draw():
     assert first_picture.PICTURE.stat().st_size < 100_000
 
 
-def test_the_first_picture_shows_what_its_lines_draw():
-    """Theory and sampled points, drawn again, are the numbers that the picture was drawn from."""
+def drawn_again():
+    """The numbers of the picture as it is stored, and as its lines draw it now."""
     from matplotlib import pyplot
 
     with PIL.Image.open(first_picture.PICTURE) as picture:
@@ -46,9 +47,28 @@ def test_the_first_picture_shows_what_its_lines_draw():
     again = first_picture.numbers(figure)
     pyplot.close(figure)
     assert sum(map(len, again)) > 300
+    return stored, again
+
+
+def test_the_first_picture_shows_what_its_lines_draw(monkeypatch):
+    """Theory, and the first and last points, are the numbers that the picture was drawn from."""
+    monkeypatch.setattr(curves, "_POINTS", 2)  # each length is a program of its own to compile
+    stored, again = drawn_again()
+    points = [i for i, line in enumerate(stored) if len(line) == 5]
+    assert len(points) == 6  # of each curve the points, and both ends of their bars
+    for i in points:
+        stored[i] = [stored[i][0], stored[i][-1]]
     assert same(again, stored)
-    again[0][1][1] *= 1 + 1e-4  # one point elsewhere
-    assert not same(again, stored)
+    for i in (0, *points):
+        again[i][1][1] *= 1 + 1e-4  # one point elsewhere
+        assert not same(again, stored)
+        again[i][1][1] /= 1 + 1e-4
+
+
+@pytest.mark.slow
+def test_all_points_of_the_first_picture_are_drawn_again():
+    stored, again = drawn_again()
+    assert same(again, stored)
 
 
 def same(left, right):

@@ -88,9 +88,17 @@ def claim(verdict):
 
 
 CLAIMS = [claim(v) for v in ("confirmed", "refined", "refuted")]
-PAGE = report.render(
-    [plate("first"), plate("second")], crosscheck(cell(), cell(log=-5000.0)), CLAIMS, META
-)
+
+
+def rendered():
+    """A page of two figures, two cells and three claims."""
+    plates = [plate("first"), plate("second")]
+    return report.render(plates, crosscheck(cell(), cell(log=-5000.0)), CLAIMS, META)
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return rendered()
 
 
 class Checker(HTMLParser):
@@ -123,8 +131,8 @@ class Checker(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def checked():
-    return Checker(PAGE)
+def checked(whole):
+    return Checker(whole)
 
 
 _OUTSIDE = r"url\((?!#|\"data:)"
@@ -148,10 +156,10 @@ def problems(page):
     return found
 
 
-def test_page_is_balanced_and_reaches_nothing_outside(checked):
-    assert problems(PAGE) == []
-    assert "http://" not in PAGE
-    assert "https://" not in PAGE
+def test_page_is_balanced_and_reaches_nothing_outside(checked, whole):
+    assert problems(whole) == []
+    assert "http://" not in whole
+    assert "https://" not in whole
     assert len(checked.seen) > 300
 
 
@@ -166,23 +174,23 @@ def test_page_is_balanced_and_reaches_nothing_outside(checked):
         '<style>@font-face { src: url("https://a.org/x.woff2"); }</style>',
     ],
 )
-def test_a_planted_request_is_seen(planted):
-    assert problems(PAGE.replace("</body>", planted + "</body>"))
+def test_a_planted_request_is_seen(planted, whole):
+    assert problems(whole.replace("</body>", planted + "</body>"))
 
 
-def test_planted_imbalance_is_seen():
+def test_planted_imbalance_is_seen(whole):
     with pytest.raises(AssertionError):
-        Checker(PAGE.replace("</section>", "", 1))
+        Checker(whole.replace("</section>", "", 1))
 
 
-def test_ids_are_unique_and_links_lead_somewhere(checked):
+def test_ids_are_unique_and_links_lead_somewhere(checked, whole):
     ids = Counter(a["id"] for _, a in checked.seen if "id" in a)
     assert [name for name, count in ids.items() if count > 1] == []
     targets = [a["href"][1:] for _, a in checked.seen if a.get("href", "").startswith("#")]
     labels = [a["aria-labelledby"] for _, a in checked.seen if "aria-labelledby" in a]
     assert len(targets) >= 15
     assert set(targets + labels) <= set(ids)
-    inside = re.findall(r"url\(#([^)]+)\)", PAGE)
+    inside = re.findall(r"url\(#([^)]+)\)", whole)
     assert inside == ["svg-first-clip", "svg-second-clip"]
     assert set(inside) <= set(ids)
 
@@ -196,9 +204,9 @@ def test_every_figure_has_words_and_data(checked):
     assert saved == ["first.csv", "second.csv"]
 
 
-def test_styles_of_a_drawing_stay_inside_it():
-    assert "#svg-first *{stroke-linejoin" in PAGE
-    assert re.search(r"<style[^>]*>\s*\*", PAGE) is None
+def test_styles_of_a_drawing_stay_inside_it(whole):
+    assert "#svg-first *{stroke-linejoin" in whole
+    assert re.search(r"<style[^>]*>\s*\*", whole) is None
 
 
 def test_headings_descend_one_level_at_a_time(checked):
@@ -208,16 +216,16 @@ def test_headings_descend_one_level_at_a_time(checked):
     assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
 
 
-def test_language_title_and_viewport(checked):
+def test_language_title_and_viewport(checked, whole):
     tags = dict(checked.seen)
     assert tags["html"]["lang"] == "en"
     assert ("meta", {"charset": "utf-8"}) in checked.seen
-    assert "width=device-width" in PAGE
-    assert "prefers-color-scheme: dark" in PAGE
-    assert "@media print" in PAGE
+    assert "width=device-width" in whole
+    assert "prefers-color-scheme: dark" in whole
+    assert "@media print" in whole
 
 
-def test_everything_is_there(checked):
+def test_everything_is_there(checked, whole):
     text = " ".join("".join(checked.text).split())
     for record in CLAIMS:
         assert record["claim"] in text
@@ -227,20 +235,20 @@ def test_everything_is_there(checked):
         assert name in text
         assert str(value) in text
     for kernel in kernels.ALL:
-        assert f'id="kernel-{kernel.name}"' in PAGE
+        assert f'id="kernel-{kernel.name}"' in whole
     assert "sparsity reproduce --seed 7" in text
     assert "β\u202f=\u202f−2, γ\u202f=\u202f1\u2009×\u200910−6" in "".join(checked.text)
-    assert "e<sup>−5\u202f000</sup>" in PAGE  # where the value itself underflows
+    assert "e<sup>−5\u202f000</sup>" in whole  # where the value itself underflows
     assert "−0.70" in text
 
 
-def test_disagreement_is_shown_outside_the_fold():
+def test_disagreement_is_shown_outside_the_fold(whole):
     page = report.render([], crosscheck(cell(), cell("disagree", z=9.0)), [], META)
     Checker(page)
     assert "Theory and sampling agree in 1 of 2 cells" in page
     assert 'class="badge disagree"' in page.split("<details>")[0]
     assert "Cells that do not agree" in page
-    assert "Cells that do not agree" not in PAGE
+    assert "Cells that do not agree" not in whole
 
 
 def test_an_error_bar_that_underflows_is_shown_in_relative_terms():
@@ -250,10 +258,8 @@ def test_an_error_bar_that_underflows_is_shown_in_relative_terms():
     assert "e<sup>−5\u202f000</sup> × (1 ± 0.0003)" in page
 
 
-def test_the_same_arguments_give_the_same_page():
-    plates = [plate("first"), plate("second")]
-    again = report.render(plates, crosscheck(cell(), cell(log=-5000.0)), CLAIMS, META)
-    assert again == PAGE
+def test_the_same_arguments_give_the_same_page(whole):
+    assert rendered() == whole
 
 
 def order(page):
@@ -303,18 +309,18 @@ def unlinked(page, claims):
     return [r["key"] for i, r in enumerate(claims, 1) if f'href="#claim-{i}"' not in contents]
 
 
-def test_the_contents_link_to_every_claim():
-    assert unlinked(PAGE, CLAIMS) == []
-    assert unlinked(PAGE.replace('<a href="#claim-2">', "<a>"), CLAIMS) == ["refined"]
+def test_the_contents_link_to_every_claim(whole):
+    assert unlinked(whole, CLAIMS) == []
+    assert unlinked(whole.replace('<a href="#claim-2">', "<a>"), CLAIMS) == ["refined"]
 
 
-def test_the_font_is_small_free_and_inside():
+def test_the_font_is_small_free_and_inside(whole):
     home = resources.files("sparsity.report") / "fonts"
     font = (home / "math.woff2").read_bytes()
     assert font[:4] == b"wOF2"
     assert len(font) <= 60 * 1024
     assert "SIL OPEN FONT LICENSE Version 1.1" in (home / "OFL.txt").read_text("utf-8")
-    assert base64.b64encode(font).decode() in PAGE
+    assert base64.b64encode(font).decode() in whole
 
 
 def unnamed(claims):
