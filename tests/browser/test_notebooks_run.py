@@ -3,13 +3,12 @@
 import pytest
 from test_notebooks import FOLDER, NAMES, code, load, parts
 
-from browser.lab import open_alone, open_notebook, open_unrun, pictures, run_all
+from browser.lab import open_notebook, open_unrun, pictures, run_all
 
 pytestmark = pytest.mark.browser
 
 
-def test_saved_figures_are_seen_by_who_trusts_nothing(notebook, lab):  # before one is run
-    open_alone(notebook, lab)
+def test_saved_figures_are_seen_by_who_trusts_nothing(notebook):  # before one is run
     for name in NAMES:
         open_unrun(notebook, f"{name}.ipynb")
         seen = pictures(notebook)
@@ -19,8 +18,8 @@ def test_saved_figures_are_seen_by_who_trusts_nothing(notebook, lab):  # before 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_runs_without_an_error(notebook, lab, name):
-    open_notebook(notebook, lab, f"{name}.ipynb")
+def test_it_runs_without_an_error(notebook, name):
+    open_notebook(notebook, f"{name}.ipynb")
     cells = run_all(notebook, 150)
     assert len(cells) >= 3
     for cell in cells:

@@ -282,6 +282,7 @@ def test_numbers_and_fields(panel):
 
 def test_what_is_being_typed_is_left_alone(panel):
     """Pictures arrive all the time while the panel fills in; none may touch a field in use."""
+    panel.sampling(True)
     panel.type("length", "300")
     field = panel.field("gamma")
     field.fill("2.")
@@ -337,6 +338,7 @@ def test_points_appear_at_rest_tighten_and_go_grey(panel):
     panel.kernels("exp")
     panel.type("length", str(n))
     panel.type("gamma", "2")
+    panel.sampling(True)
     panel.page.evaluate("""() => {
       const plot = document.querySelector('.sparsity-panel .plot');
       const look = () => window.heights.push([...plot.querySelectorAll('g.point:not(.stale)')]
@@ -375,6 +377,7 @@ def _sampled(panel, count=3):
 def test_old_points_vanish_when_the_question_is_another(panel, name, value, length):
     """A slider leaves them grey, as a guess; another law, axis or quantity leaves none."""
     panel.kernels("relu2")
+    panel.sampling(True)
     panel.type("length", str(length))
     panel.wait_for("return root.querySelector('path.exact:not(.stale)')", 60)
     _sampled(panel)
@@ -407,6 +410,7 @@ _EVERY_CHART = """(selector) => {
 
 def test_a_curve_shown_again_has_no_points_of_another_axis(panel):
     panel.kernels("exp", "relu2")
+    panel.sampling(True)
     panel.type("length", "512")
     _sampled(panel, 10)
     panel.kernels("relu2")
@@ -443,6 +447,7 @@ def held(panel, place):
 def test_while_the_kernel_is_busy_the_former_question_is_hidden(panel, tmp_path):
     """The law is chosen, no answer comes: nothing of the former law stands beside it."""
     panel.kernels("exp")
+    panel.sampling(True)
     _sampled(panel)
     seen = """(parts) => [...document.querySelectorAll(parts)]
       .filter((part) => getComputedStyle(part).visibility === 'visible').length"""
@@ -598,7 +603,9 @@ def test_a_bad_formula_changes_nothing_and_is_never_run(panel):
 
 
 def test_sampling_can_be_left_off(panel):
-    panel.root.get_by_label("Monte Carlo when at rest").uncheck()
+    panel.sampling(True)
+    _sampled(panel)
+    panel.sampling(False)
     panel.type("gamma", "0.7")
     panel.wait_for("return root.querySelector('.status').textContent === ''", 60)
     assert panel.root.locator("g.point").count() == 0
