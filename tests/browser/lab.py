@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import socket
@@ -16,6 +17,23 @@ from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+# No news, and nothing beside the notebook that is drawn anew with every message of its kernel.
+_QUIET = {
+    "jupyterlab_settings_dir/@jupyterlab/apputils-extension/notification.jupyterlab-settings": {
+        "fetchNews": "false",
+        "checkForUpdates": False,
+    },
+    "jupyterlab_settings_dir/@jupyterlab/notebook-extension/panel.jupyterlab-settings": {
+        "toolbar": [
+            {"name": name, "disabled": True} for name in ("executionProgress", "kernelName")
+        ]
+    },
+    "jupyterlab_settings_dir/@jupyterlab/statusbar-extension/plugin.jupyterlab-settings": {
+        "visible": False
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -48,10 +66,9 @@ def jupyterlab(home: Path, notebooks: Path) -> Iterator[Lab]:
             "MPLCONFIGDIR",
         )
     }
-    quiet = home / "jupyterlab_settings_dir/@jupyterlab/apputils-extension"
-    quiet.mkdir(parents=True)
-    settings = '{"fetchNews": "false", "checkForUpdates": false}'
-    (quiet / "notification.jupyterlab-settings").write_text(settings)
+    for name, content in _QUIET.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(json.dumps(content))
     path = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"))))
     environment = os.environ | places | {"PYTHONPATH": path, "PYTHONWARNINGS": "default"}
     options = {
