@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from browser.hand import P50, P95, burst, every_kernel, presses  # noqa: E402
-from browser.lab import jupyterlab, open_notebook, run_all, shut_down  # noqa: E402
+from browser.lab import jupyterlab, open_lab, open_notebook, run_all, shut_down  # noqa: E402
 from browser.panel import Panel  # noqa: E402
 
 WORK = """
@@ -226,7 +226,8 @@ def measure(count: int) -> dict[str, dict[str, Any]]:
         with jupyterlab(home, home / "notebooks") as lab:
             for name in sources:
                 page = browser.new_page(viewport={"width": 1280, "height": 1000})
-                open_notebook(page, lab, names[name])
+                open_lab(page, lab)
+                open_notebook(page, names[name])
                 page.evaluate(FIRST)
                 run_all(page)
                 if name == "panel":

@@ -28,7 +28,7 @@ from sparsity.panel.store import Store
 _PAUSE = 0.12  # seconds without an edit before anything is filled in: the hand goes first
 _REST = 0.3  # seconds without an edit before sampling starts
 _AT_FIRST = 4.0  # seconds for each curve before it is the samples' turn
-_BREATH = 0.06  # seconds between pictures while filling in
+_BREATH = 0.1  # seconds between pictures while filling in
 
 _ALWAYS = {"beta", "gamma", "length", "decay", "ratio", "dim"}  # shown, be they used or not
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from browser.guard import Guard
-from browser.lab import jupyterlab, open_notebook, run_all, shut_down
+from browser.lab import jupyterlab, open_lab, open_notebook, run_all, shut_down
 from browser.panel import Panel
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
-PANEL_CELL = "import sparsity\npanel = sparsity.explore()\npanel"
+PANEL_CELL = "import sparsity\npanel = sparsity.explore(sampling=False)\npanel"  # see `panel`
 
 
 @pytest.fixture(scope="session")
@@ -46,48 +46,57 @@ def lab(tmp_path_factory):
         yield server
 
 
-@pytest.fixture
-def notebook(chromium, lab):
-    """A guarded page for one notebook."""
-    guard = Guard(
-        chromium, [f"http://127.0.0.1:{lab.port}/"], viewport={"width": 1280, "height": 1000}
-    )
-    yield guard.page
-    guard.check()
-    shut_down(guard.page)
-    guard.context.close()
+SIZE = {"width": 1280, "height": 1000}
 
 
-@pytest.fixture(scope="module")
-def shared_panel(chromium, lab):
-    """One panel for many tests."""
-    allowed = [f"http://127.0.0.1:{lab.port}/"]
+@pytest.fixture(scope="session")
+def jupyter(chromium, lab):
+    """JupyterLab in one guarded page: to load it is a good part of what a notebook takes."""
     guard = Guard(
         chromium,
-        allowed,
-        viewport={"width": 1280, "height": 1000},
+        [f"http://127.0.0.1:{lab.port}/"],
+        viewport=SIZE,
         accept_downloads=True,
         permissions=["clipboard-read", "clipboard-write"],
     )
+    open_lab(guard.page, lab)
+    yield guard
+    guard.context.close()
+
+
+@pytest.fixture
+def notebook(jupyter):
+    """That page for one notebook after the other, judged at the end."""
+    resize(jupyter.page)
+    yield jupyter.page
+    jupyter.check()
+    shut_down(jupyter.page)
+
+
+@pytest.fixture(scope="module")
+def shared_panel(jupyter, lab):
+    """One panel for many tests."""
     own = f"{uuid.uuid4().hex}.ipynb"  # what an earlier page saved would name models that are gone
     shutil.copy(lab.root / "panel.ipynb", lab.root / own)
-    open_notebook(guard.page, lab, own)
-    run_all(guard.page)
-    yield Panel(guard.page)
-    guard.check()  # before the kernel goes and leaves the view without its model
-    shut_down(guard.page)
-    guard.context.close()
+    open_notebook(jupyter.page, own)
+    run_all(jupyter.page)
+    yield Panel(jupyter.page)
+    jupyter.check()
+    shut_down(jupyter.page)
 
 
 @pytest.fixture
 def panel(shared_panel):
-    """That panel, as it starts, at 1280 pixels."""
-    size = {"width": 1280, "height": 1000}
-    if shared_panel.page.viewport_size != size:  # the whole page would be laid out anew
-        shared_panel.page.set_viewport_size(size)
+    """That panel, as it starts, at 1280 pixels; a test of points asks for them."""
+    resize(shared_panel.page)
     shared_panel.button("Reset").evaluate("button => button.click()")  # no scrolling there
     shared_panel.settled()
     return shared_panel
+
+
+def resize(page):
+    if page.viewport_size != SIZE:  # the whole page would be laid out anew
+        page.set_viewport_size(SIZE)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import socket
@@ -18,15 +19,29 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
+# No news, and nothing beside the notebook that is drawn anew with every message of its kernel.
+_QUIET = {
+    "jupyterlab_settings_dir/@jupyterlab/apputils-extension/notification.jupyterlab-settings": {
+        "fetchNews": "false",
+        "checkForUpdates": False,
+    },
+    "jupyterlab_settings_dir/@jupyterlab/notebook-extension/panel.jupyterlab-settings": {
+        "toolbar": [
+            {"name": name, "disabled": True} for name in ("executionProgress", "kernelName")
+        ]
+    },
+    "jupyterlab_settings_dir/@jupyterlab/statusbar-extension/plugin.jupyterlab-settings": {
+        "visible": False
+    },
+}
+
+
 @dataclass(frozen=True)
 class Lab:
     port: int
     token: str
     root: Path
     log: Path
-
-    def url(self, notebook: str) -> str:
-        return f"http://127.0.0.1:{self.port}/doc/tree/{notebook}?token={self.token}"
 
 
 def _free_port() -> int:
@@ -51,10 +66,9 @@ def jupyterlab(home: Path, notebooks: Path) -> Iterator[Lab]:
             "MPLCONFIGDIR",
         )
     }
-    quiet = home / "jupyterlab_settings_dir/@jupyterlab/apputils-extension"
-    quiet.mkdir(parents=True)
-    settings = '{"fetchNews": "false", "checkForUpdates": false}'
-    (quiet / "notification.jupyterlab-settings").write_text(settings)
+    for name, content in _QUIET.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(json.dumps(content))
     path = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"))))
     environment = os.environ | places | {"PYTHONPATH": path, "PYTHONWARNINGS": "default"}
     options = {
@@ -140,33 +154,43 @@ _PICTURES = """async () => {
 }"""
 
 
-# All in one page, and on one kernel: the server answers 500 to a page that is left before the
-# connection to its kernel stands.
-_OPEN = """async (path) => {
+_OPEN = """async ([path, shared]) => {
   const app = window.jupyterapp;
   await app.restored;
-  const kernel = app.shell.currentWidget?.sessionContext?.session?.kernel?.model;
-  const shared = kernel ? { kernel } : {};
+  const kernel = shared && app.shell.currentWidget?.sessionContext?.session?.kernel?.model;
   const notebook = await app.commands.execute('docmanager:open',
-    { path, factory: 'Notebook', ...shared });
+    { path, factory: 'Notebook', ...(kernel ? { kernel } : {}) });
   await notebook.context.ready;
   await notebook.sessionContext.ready;
   app.shell.activateById(notebook.id);
 }"""
 
+# The server answers 500 to a page that is left before the connection to its kernel stands.
+_CLOSE = """async () => {
+  const app = window.jupyterapp;
+  const open = [...app.shell.widgets('main')].filter((each) => each.sessionContext);
+  const kernels = new Set(open.map((each) => each.sessionContext.session?.kernel?.id));
+  for (const each of open) each.dispose(); // a view would outlive its model
+  for (const id of kernels) if (id) await app.serviceManager.kernels.shutdown(id);
+}"""
 
-def open_alone(page: Any, lab: Lab) -> None:
-    """Open JupyterLab with no notebook."""
-    page.goto(f"http://127.0.0.1:{lab.port}/lab?token={lab.token}")
+
+def open_lab(page: Any, lab: Lab) -> None:
+    """Open JupyterLab with no notebook, to show one at a time."""
+    page.goto(f"http://127.0.0.1:{lab.port}/doc?token={lab.token}")
     page.wait_for_function("() => window.jupyterapp?.shell", timeout=60_000)
 
 
-def open_unrun(page: Any, notebook: str) -> None:
-    """Open one more notebook, as it is saved."""
-    page.evaluate(_OPEN, notebook)
+def _open(page: Any, notebook: str, shared: bool) -> None:
+    page.evaluate(_OPEN, [notebook, shared])
     page.wait_for_function(
         "(path) => window.jupyterapp.shell.currentWidget?.context?.path === path", arg=notebook
     )
+
+
+def open_unrun(page: Any, notebook: str) -> None:
+    """Open one more notebook, as it is saved, on the kernel of the one before."""
+    _open(page, notebook, True)
 
 
 def pictures(page: Any) -> list[dict[str, Any]]:
@@ -174,10 +198,9 @@ def pictures(page: Any) -> list[dict[str, Any]]:
     return page.evaluate(_PICTURES)
 
 
-def open_notebook(page: Any, lab: Lab, notebook: str) -> None:
-    """Open a notebook and wait for its kernel."""
-    page.goto(lab.url(notebook))
-    page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget", timeout=60_000)
+def open_notebook(page: Any, notebook: str) -> None:
+    """Open a notebook and wait for its own kernel."""
+    _open(page, notebook, False)
     page.wait_for_function(_READY, timeout=60_000)
     page.wait_for_timeout(1000)  # a notebook run any sooner asks which kernel to start
 
@@ -196,5 +219,5 @@ def run_all(page: Any, seconds: float = 90) -> list[dict[str, Any]]:
 
 
 def shut_down(page: Any) -> None:
-    """End the notebook's kernel."""
-    page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+    """Close every notebook and end their kernels."""
+    page.evaluate(_CLOSE)

@@ -72,6 +72,11 @@ class Panel:
                 boxes.nth(k).set_checked(not ticked)
         self.settled()
 
+    def sampling(self, wanted: bool) -> None:
+        """Whether the panel samples when at rest."""
+        self.root.get_by_label("Monte Carlo when at rest").set_checked(wanted)
+        self.settled()
+
     def type(self, name: str, text: str) -> None:
         self.field(name).fill(text)
         self.field(name).press("Enter")
