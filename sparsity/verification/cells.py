@@ -84,16 +84,9 @@ class Question:
         """Whether it is settled by sampling."""
         return self.instruments[1] in SAMPLERS
 
-    @functools.cached_property
-    def _known(self) -> dict[int, Value]:
-        """What has been asked: whether a cell can be checked, and its check, need the same law."""
-        return {}
-
     def value(self, which: int = 0) -> Value:
         """Log of the quantity by one of the theories, and a bound on its error."""
-        if which not in self._known:
-            self._known[which] = THEORIES[self.instruments[which]](self)
-        return self._known[which]
+        return THEORIES[self.instruments[which]](self)
 
     def theory(self) -> float:
         """Log of the quantity by the first instrument."""
