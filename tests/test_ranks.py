@@ -203,8 +203,9 @@ def test_the_gini_coefficient_is_a_sum_of_top_masses(kernel, beta, length):
 
 @pytest.mark.parametrize(
     ("of", "places"),
-    [("top_k_mass:2", (PLACES[4], ("relu2", -1.0, 1.0, 16))), ("top_k_mass:8", PLACES[:4] + PLACES[6:7]),
-     ("top_k_mass:64", PLACES[1:3]), ("gini", PLACES[1:5]),
+    [("top_k_mass:2", (PLACES[4], ("relu2", -1.0, 1.0, 16))),
+     ("top_k_mass:8", PLACES[:4] + PLACES[6:7]), ("top_k_mass:64", PLACES[1:3]),
+     ("gini", PLACES[1:5]),
      pytest.param("top_k_mass:2", PLACES[5:6], marks=pytest.mark.slow),
      pytest.param("top_k_mass:8", PLACES[5:6], marks=pytest.mark.slow),
      pytest.param("gini", PLACES[5:6], marks=pytest.mark.slow)],
