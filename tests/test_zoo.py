@@ -264,8 +264,7 @@ def two_tokens(kernel, bias, spread):
     a = np.abs(numpy_weight(kernel)(score))
     live = (a > 0) & (p > 0)
     a, p, zero = a[live], p[live], 1 - p[live].sum()
-    ratio = np.minimum(a[:, None], a) / np.maximum(a[:, None], a)
-    both = p @ (2 * ratio / (1 + ratio**2)) @ p
+    both = p @ (2 * np.outer(a, a) / np.add.outer(a * a, a * a)) @ p
     return 1 + float(both) / (1 - max(zero, 0.0) ** 2)
 
 
