@@ -192,7 +192,26 @@ def test_without_a_bias():
 POINTS = ((-1.0, 0.75), (0.25, 1.5), (0.0, 2.5))
 
 
-@functools.cache
+LOG_S = {  # by `by_mpmath` at the points, 20 digits rounded to float64
+    "relu": (-1.4799894994980556, -0.5005119796890833, -0.5723649429247001),
+    "relu3": (-2.3118741106632616, -1.1364377808610313, -1.2332428629158598),
+    "power2": (-0.38984589098006556, -0.5490625982990398, -0.5493061443340549),
+    "power4": (-0.8910776738585687, -1.2274338215614153, -1.228367886410652),
+    "abs": (-0.16149106023077822, -0.2257291400336489, -0.22579135264472744),
+    "cosh": (-0.2047826050197852, -0.812455587886145, -2.7784282730431413),
+    "taylor2": (-0.11523829934050087, -0.35754196038157215, -0.46116652316505885),
+    "taylor4": (-0.21250048618245604, -0.7056198448541889, -1.0200575696942684),
+    "threshold": (-1.270388821614043, -1.1735844091613707, -3.1312288821600536),
+    "softpick": (-1.6422954239420042, -1.312445873067573, -3.1534992446539873),
+    "softplus": (-0.16603834883357216, -0.2562185440593036, -0.41076879823576534),
+    "sigmoid": (-0.10719053294001986, -0.10951196016531964, -0.194566112324432),
+    "elu+1": (-0.22897284818189464, -0.24389021894139554, -0.3760421168325931),
+    "elu": (-0.07905209308202384, -0.2671578884254781, -0.3101544246306219),
+    "gelu": (-0.2421873297865656, -0.48273794789204716, -0.562365003506783),
+    "silu": (-0.07544875362158375, -0.4418247118238127, -0.530222649902269),
+}
+
+
 def by_mpmath(kernel, bias, spread):
     """log S of 20 digits, integrated over the two half-lines of the score."""
     f = sympy.lambdify([s], kernel.weight, "mpmath")
@@ -211,17 +230,24 @@ def by_mpmath(kernel, bias, spread):
         return mpmath.log(mean(1)) - mpmath.log(mean(2)) / 2
 
 
+@pytest.mark.slow
+def test_what_is_stored_is_what_mpmath_finds():
+    for kernel in ZOO:
+        assert LOG_S[kernel.name] == tuple(float(by_mpmath(kernel, *at)) for at in POINTS)
+
+
 def test_evaluate_against_mpmath():
+    """One point is integrated anew."""
+    assert float(by_mpmath(zoo.power2, *POINTS[1])) == LOG_S["power2"][1]
     cells = 0
     for kernel in ZOO:
-        for bias, spread in POINTS:
-            truth = float(by_mpmath(kernel, bias, spread))
+        for (bias, spread), truth in zip(POINTS, LOG_S[kernel.name], strict=True):
             found = evaluate(kernel, beta=bias, gamma=spread)
             assert abs(found.log_S - truth) <= 1e-12, (kernel.name, bias, spread)
             assert found.error_bound <= 1e-12
             cells += 1
         moved = evaluate(kernel, beta=0.25 * (1 + 1e-8), gamma=1.5).log_S
-        assert abs(moved - float(by_mpmath(kernel, 0.25, 1.5))) > 1e-12, kernel.name
+        assert abs(moved - LOG_S[kernel.name][1]) > 1e-12, kernel.name
     assert cells == 48
 
 
@@ -238,8 +264,7 @@ def two_tokens(kernel, bias, spread):
     a = np.abs(numpy_weight(kernel)(score))
     live = (a > 0) & (p > 0)
     a, p, zero = a[live], p[live], 1 - p[live].sum()
-    ratio = np.minimum(a[:, None], a) / np.maximum(a[:, None], a)
-    both = p @ (2 * ratio / (1 + ratio**2)) @ p
+    both = p @ (2 * np.outer(a, a) / np.add.outer(a * a, a * a)) @ p
     return 1 + float(both) / (1 - max(zero, 0.0) ** 2)
 
 
@@ -279,9 +304,9 @@ def test_a_device_computes_every_definition():
             assert np.allclose(np.exp(log_a), a, rtol=1e-12, atol=1e-14) == right, kernel.name
 
 
-# Of each kind of definition: a jump, a kink at 0, pieces that meet, a special function, a
-# logarithm, a polynomial.
-KINDS = (zoo.threshold, zoo.softpick, zoo.elu, zoo.gelu, zoo.softplus, zoo.taylor4)
+# Of each kind of definition that is not smooth, and a special function: a jump, a kink at 0, pieces
+# that meet. Smooth ones are drawn for the reference grid.
+KINDS = (zoo.threshold, zoo.softpick, zoo.elu, zoo.gelu)
 
 
 @pytest.mark.parametrize("some", [KINDS, pytest.param(ZOO, marks=pytest.mark.slow)], ids=len)

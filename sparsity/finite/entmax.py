@@ -31,7 +31,8 @@ from sparsity.finite.sparsemax import STEP, Law, Place, hyperbola, narrowed, rul
 
 _ORDERS = 6  # g₀ … g₅
 _NEAR = 2.0  # |y| up to which J_k is found from J₀ upwards
-_TERMS = 220  # of the continued fraction beyond
+_TERMS = 220  # of the continued fraction beyond,
+_OF_REAL = 60  # and where y is real: it turns towards the imaginary axis that they are for
 _POINTS = 241  # thresholds, odd
 _DEPTH = 42.0  # e-folds of the density of t down to which it counts
 _BISECTIONS = 44
@@ -53,12 +54,9 @@ def _moments(y: Any) -> list[Any]:
         up.append(k * up[k - 1] - y * up[k])
     far = np.abs(y) > _NEAR
     if far.any():
-        at = y[far]
-        ratio = 0.5 * (np.sqrt(at * at + 4 * _TERMS) - at)
-        ratios = []
-        for k in range(_TERMS, 0, -1):
-            ratio = k / (at + ratio)
-            ratios.append(ratio)
+        at, terms = y[far], _TERMS if np.iscomplexobj(y) else _OF_REAL
+        ratio = 0.5 * (np.sqrt(at * at + 4 * terms) - at)
+        ratios = [ratio := k / (at + ratio) for k in range(terms, 0, -1)]
         value = first[far]
         for k in range(1, _ORDERS):
             value = value * ratios[-k]

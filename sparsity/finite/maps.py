@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -43,6 +44,22 @@ class MapLaw(NamedTuple):
     columns: Callable[[Row, Quantity, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
+@functools.lru_cache(maxsize=16)
+def _both(
+    law: Callable[..., sparsemax.Law], own: tuple[float, ...], lengths: tuple[int, ...]
+) -> sparsemax.Law:
+    """Of support and participation, which come together and are asked for one by one."""
+    return law(*own, np.array(lengths))
+
+
+def _one_of_both(
+    law: Callable[..., sparsemax.Law], own: tuple[float, ...], quantity: Quantity, n: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    found = _both(law, own, tuple(n.tolist()))
+    which = ("support", "participation").index(quantity.name)
+    return found.value[which].copy(), found.error[which].copy()
+
+
 def _top_k(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     kernel: Any = row.kernel
     k = kernel.weights.k
@@ -67,9 +84,7 @@ def _sparsemax(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray,
     if quantity is quantities.S:
         value, error = sparsemax_focus.law(row.gamma, n, 0.5)
         return value / np.sqrt(n), error
-    found = sparsemax.law(row.gamma, n)
-    which = ("support", "participation").index(quantity.name)
-    return found.value[which], found.error[which]
+    return _one_of_both(sparsemax.law, (row.gamma,), quantity, n)
 
 
 def _entmax(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -78,10 +93,9 @@ def _entmax(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np
     if quantity.name in _POWERS:
         value, error = entmax_focus.law(alpha, row.gamma, n, _POWERS[quantity.name])
         return value / (np.sqrt(n) if quantity is quantities.S else 1.0), error
-    closed = alpha == 1.5
-    found = entmax.law(row.gamma, n) if closed else entmax_order.law(alpha, row.gamma, n)
-    which = ("support", "participation").index(quantity.name)
-    return found.value[which], found.error[which]
+    if alpha == 1.5:
+        return _one_of_both(entmax.law, (row.gamma,), quantity, n)
+    return _one_of_both(entmax_order.law, (alpha, row.gamma), quantity, n)
 
 
 def _stick_breaking(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
