@@ -173,16 +173,17 @@ def test_what_ours_did_not_reach_is_not_claimed(planted):
 def test_peers_sample_the_truth_with_the_error_predicted(peer, easy):
     """Given the draws computed for 1e−2, the error bars found are 1e−2, and hold the truth."""
     squares, dof, z = 0.0, 0, []
+    seeds = 1 if peer.name == "nt-loop" else 4  # at least 64 draws of 4096
     for cell in easy:
         needed = peer.draws(cell, 1e-2)
-        for seed in range(4):
+        for seed in range(seeds):
             batches = peer.prepare(cell, math.ceil(needed), "float64")(seed)
             log_S, error = delta(batches)
             z.append((log_S - cell.log_S) / error)
             if peer.name == "numpy" and needed > 2**14:  # draws close to those asked for
                 squares += (error / 1e-2) ** 2 * (len(batches) - 1)
                 dof += len(batches) - 1
-    assert len(z) == 4 * len(easy) >= 48
+    assert len(z) == seeds * len(easy) >= 12 * seeds
     limit = stats.t.isf(1e-6 / len(z), SCRAMBLES - 1 if peer.quasi else 63)
     assert max(map(abs, z)) < limit
     if dof:
@@ -248,13 +249,22 @@ def test_draws_needed_are_exact_for_exp():
 BUDGET = 0.02
 
 
+def probe(job, value, what, alone=resources.probe):
+    """The cold start in a process of its own, other jobs in this one."""
+    if job == "cold":
+        return alone(job, value, what)
+    return {"job": job, "value": value, "what": what, **resources._measured(job, value)}
+
+
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
     """A quick run: (report, folder, steps told)."""
     out, steps = tmp_path_factory.mktemp("bench"), []
-    report = bench.run(
-        quick=True, budget_seconds=BUDGET, out=out, progress=lambda *step: steps.append(step)
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resources, "probe", probe)
+        report = bench.run(
+            quick=True, budget_seconds=BUDGET, out=out, progress=lambda *step: steps.append(step)
+        )
     return report, out, steps
 
 

@@ -72,18 +72,23 @@ def whole(q, k, mask, *, unit=-np.inf, cap=None, slopes=None):
 
 
 CAUSAL = KEY <= ROW
-FEW = CAUSAL & (ROW % 5 != 0)  # rows that see nothing
+SEEN = ROW % 5 != 0  # the other rows see nothing
+
+
+def sees(i, j):
+    return (i % 5 != 0) & (j >= 0)
+
+
 CASES = {
     "causal": (CAUSAL, {}, {}),
-    "all keys, a window on both sides": (abs(ROW - KEY) < 20, {"window": 20, "causal": False}, {}),
-    "documents, a soft cap, slopes": (
-        CAUSAL & (ROW // 40 == KEY // 40),
-        {"mask": lambda i, j: i // 40 == j // 40, "softcap": 1.5, "slopes": SLOPES},
+    "documents, a soft cap, slopes, a window": (
+        CAUSAL & (ROW // 40 == KEY // 40) & (ROW - KEY < 30),
+        {"mask": lambda i, j: i // 40 == j // 40, "softcap": 1.5, "slopes": SLOPES, "window": 30},
         {"cap": 1.5, "slopes": SLOPES},
     ),
-    "rows of nothing, sink logits, a window": (
-        FEW & (ROW - KEY < 50),
-        {"mask": lambda i, j: (i % 5 != 0) & (j >= 0), "sink_logits": UNITS, "window": 50},
+    "rows of nothing, sink logits, a window on both sides": (
+        SEEN & (abs(ROW - KEY) < 20),
+        {"mask": sees, "sink_logits": UNITS, "window": 20, "causal": False},
         {"unit": UNITS},
     ),
 }
@@ -101,37 +106,53 @@ def test_every_statistic_is_that_of_the_whole_matrix(case):
         assert_allclose(x, true[name], rtol=3e-6, atol=3e-6, err_msg=name)
 
 
-@pytest.mark.parametrize(
-    ("planted", "seen"),
-    [("w without its shift", "entropy"), ("y shifted once", "n_eff"), ("no gap of means", "gamma")],
-)
-def test_planted_errors_of_the_merging_are_seen(planted, seen, monkeypatch):
-    def wrong(a, b):
-        right = sums.merge(a, b)
-        share = [jnp.exp(jnp.where(x.count > 0, sums.base(x.top) - sums.base(right.top), 0))
-                 for x in (a, b)]  # fmt: skip
-        wrongs = {
-            "w without its shift": lambda: {"w": share[0] * a.w + share[1] * b.w},
-            "y shifted once": lambda: {"y": share[0] * a.y + share[1] * b.y},
-            "no gap of means": lambda: {"m2": a.m2 + b.m2},
-        }
-        return right._replace(**wrongs[planted]())
+def merged_wrongly(a, b):
+    """Three errors at once: each reaches one of `SEEN_IN` alone."""
+    right = sums.merge(a, b)
+    share = [jnp.exp(jnp.where(x.count > 0, sums.base(x.top) - sums.base(right.top), 0))
+             for x in (a, b)]  # fmt: skip
+    return right._replace(
+        w=share[0] * a.w + share[1] * b.w,
+        y=share[0] * a.y + share[1] * b.y,
+        m2=a.m2 + b.m2,
+    )
 
+
+SEEN_IN = {"w without its shift": "entropy", "y shifted once": "n_eff", "no gap of means": "gamma"}
+
+
+@pytest.fixture(scope="module")
+def planted():
+    """Statistics by a merging with errors in it, of the causal case."""
     from sparsity.streaming import reduce
 
-    monkeypatch.setattr(reduce, "merge", wrong)
-    q, k = heads()
-    found = stream(q, k, seen, **PLANTED)
-    true = whole(q, k, CAUSAL)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reduce, "merge", merged_wrongly)
+        return stream(*heads(), (*SEEN_IN.values(), "max_weight", "beta"), **PLANTED)
+
+
+@pytest.fixture(scope="module")
+def causal():
+    return whole(*heads(), CAUSAL)
+
+
+@pytest.mark.parametrize("error", SEEN_IN)
+def test_planted_errors_of_the_merging_are_seen(error, planted, causal):
+    seen = SEEN_IN[error]
     with pytest.raises(AssertionError):
-        assert_allclose(found[seen], true[seen], rtol=3e-6, atol=3e-6)
+        assert_allclose(planted[seen], causal[seen], rtol=3e-6, atol=3e-6)
+
+
+def test_the_planted_errors_reach_nothing_else(planted, causal):
+    for name in ("max_weight", "beta"):
+        assert_allclose(planted[name], causal[name], rtol=3e-6, atol=3e-6)
 
 
 def test_rotary_rows_and_a_single_name():
     q, k = heads()
     turned = [rotation.rotate(x, np.arange(LENGTH), "half", base=100.0) for x in (q, k)]
     some = spaced(LENGTH, 12)
-    found = stream(q, k, "n_eff", rope=100.0, rows=some, **BLOCKS)
+    found = jax.jit(lambda q, k: stream(q, k, "n_eff", rope=100.0, rows=some, **BLOCKS))(q, k)
     assert list(found) == ["n_eff"]
     assert some[0] == 0
     assert some[-1] == LENGTH - 1
@@ -176,7 +197,7 @@ DIFFERENTIABLE = ("n_eff", "entropy", "max_logit", "max_weight", "sink_mass", "g
 def test_derivatives_are_finite_everywhere_and_those_of_finite_differences():
     q, k = (x[0, :, :40].astype(np.float64) for x in heads())
     unit = UNITS[:HEADS].astype(np.float64)
-    options = {"mask": lambda i, j: (i % 5 != 0) & (j >= 0), "block": (16, 12)}
+    options = {"mask": sees, "block": (16, 12)}
 
     def total(q, k, unit):
         found = stream(q, k, DIFFERENTIABLE, sink_logits=unit, **options)

@@ -93,13 +93,12 @@ def moment(pieces: tuple[Piece, ...], p: int) -> Moment:
     Raises:
         NoClosedForm: a piece is not of that form, or grows like e^(bs²) with b > 0.
     """
-    found: dict[tuple[Expr, Expr | None], Expr] = {}
+    found: dict[tuple[Expr, Expr | None], list[Expr]] = {}
 
     def add(coefficient: Expr, exponent: Expr, argument: Expr | None) -> None:
         if argument is not None and erf(argument).is_Mul:  # erf(−L) = −erf(L), as SymPy writes it
             coefficient, argument = -coefficient, sympy.expand(-argument)
-        key = (sympy.expand(exponent), argument)
-        found[key] = sympy.expand(found.get(key, S.Zero) + coefficient)
+        found.setdefault((sympy.expand(exponent), argument), []).append(coefficient)
 
     for piece in pieces:
         for (b, a, k), c in exponential_polynomial(piece.expression**p).items():
@@ -109,18 +108,24 @@ def moment(pieces: tuple[Piece, ...], p: int) -> Moment:
             middle = gamma * (a + 2 * b * beta) / v
             shift = a * beta + b * beta**2 + v * middle**2 / 2
             shift = sympy.cancel(shift) if b else shift
+            ends = [  # side, u; None for u = ±∞
+                (side, sympy.expand(((edge - beta) / gamma - middle) * sqrt(v)))
+                if edge.is_finite
+                else (side, None)
+                for edge, side in ((piece.high, 1), (piece.low, -1))
+            ]
             for m in range(k + 1):
                 weight = c * binomial(k, m) * (beta + gamma * middle) ** (k - m)
                 weight *= (gamma / sqrt(v)) ** m / sqrt(2 * pi * v)
                 boundary, erf_weight = _antiderivative(m)
-                for edge, side in ((piece.high, 1), (piece.low, -1)):
-                    if not edge.is_finite:  # e^(−u²/2) vanishes there, side·erf is 1
+                for side, u in ends:
+                    if u is None:  # e^(−u²/2) vanishes there, side·erf is 1
                         add(weight * erf_weight, shift, None)
                         continue
-                    u = sympy.expand(((edge - beta) / gamma - middle) * sqrt(v))
                     add(side * weight * erf_weight, shift, sympy.expand(u / sqrt(2)))
                     add(side * weight * boundary.subs(_t, u), shift - u**2 / 2, None)
-    terms = (Term(c, exponent, argument) for (exponent, argument), c in found.items() if c != 0)
+    totals = {key: sympy.expand(sympy.Add(*each)) for key, each in found.items()}
+    terms = (Term(c, exponent, argument) for (exponent, argument), c in totals.items() if c != 0)
     return Moment(tuple(sorted(terms, key=_order)))
 
 

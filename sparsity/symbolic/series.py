@@ -37,9 +37,11 @@ def tidy(coefficient: Expr) -> Expr:
     expanded = sympy.expand(coefficient)
     if not any(power.base.has(sympy.Add) for power in expanded.atoms(sympy.Pow)):
         return expanded  # no denominator is a sum
-    denominator = sympy.denom(sympy.together(expanded))
-    if expanded.is_Add and any(f.as_base_exp()[0].is_Add for f in sympy.Mul.make_args(denominator)):
-        return sympy.expand(sympy.cancel(sympy.together(expanded)))
+    if not expanded.is_Add:
+        return expanded
+    joined = sympy.together(expanded)
+    if any(f.as_base_exp()[0].is_Add for f in sympy.Mul.make_args(sympy.denom(joined))):
+        return sympy.expand(sympy.cancel(joined))
     return expanded
 
 

@@ -129,7 +129,8 @@ def exponential(routes: Routes, seed: int) -> Judged:
 
 
 def _in_z(S: sympy.Expr) -> sympy.Expr:
-    return sympy.simplify(S.subs(beta, _z * gamma))
+    found: Any = sympy.factor(S.subs(beta, _z * gamma))  # `simplify` takes six times as long
+    return found
 
 
 def squared_relu(routes: Routes, seed: int) -> Judged:
@@ -158,7 +159,7 @@ def squared_relu(routes: Routes, seed: int) -> Judged:
         ),
         core(
             "the derived S tends to 0 as z → −∞, so that some β < 0 is arbitrarily sparse",
-            sympy.limit(sympy.simplify(S.subs(_z, -x)), x, sympy.oo) == 0,
+            sympy.limit(S.subs(_z, -x), x, sympy.oo) == 0,
         ),
         core(
             "at β = 0 the derived S is 1/√6 for every γ",
@@ -195,7 +196,7 @@ def squared_relu(routes: Routes, seed: int) -> Judged:
 def identity(routes: Routes, seed: int) -> Judged:
     """Evenness, the value at β = 0, and the sign of dS/dz."""
     derived = routes.derive("identity")
-    S = _in_z(derived.S)
+    S = sympy.simplify(_in_z(derived.S))
     m1, m2 = (
         moment.subs({beta: _z, gamma: 1})
         for moment in (derived.first_moment, derived.second_moment)
