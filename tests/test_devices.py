@@ -15,7 +15,7 @@ import pytest
 
 import sparsity
 from sparsity import Decay, Row, SinkLogit, kernels
-from sparsity.montecarlo import Sampling, estimators, running
+from sparsity.montecarlo import Sampling, estimators, running, sample_rows
 from sparsity.montecarlo.keys import keys_at
 from sparsity.montecarlo.row_sampling import draw_rows
 from sparsity.verification.cells import FEATURE_MAPS
@@ -41,61 +41,15 @@ def bits() -> list[str]:
     return [x.hex() for e in found for x in (e.log_value, e.rel_stderr)]
 
 
-HERE = str(Path(__file__).parent)
-BITS = f"""
-import sys, jax
-sys.path.append({HERE!r})
-jax.config.update("jax_enable_x64", True)
-from test_devices import bits
-print(jax.local_device_count(), *bits())
-"""
+def memory() -> list[float]:
+    """Peaks in GiB: after rows of 2·10⁶ tokens, and then keys of 4096 dimensions."""
+    from sparsity.bench.resources import peak_mib
 
-
-def child(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "JAX_PLATFORMS": "cpu", **environment},
-    )
-
-
-@functools.cache
-def bits_on(count: int) -> list[str]:
-    if jax.default_backend() == "cpu" and jax.local_device_count() == count:
-        return bits()  # this process will do
-    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count={count}"
-    devices, *found = child(BITS, XLA_FLAGS=flags).stdout.split()
-    assert int(devices) == count
-    return found
-
-
-@pytest.mark.parametrize("count", [pytest.param(2, marks=pytest.mark.slow), 4])
-def test_the_same_bits_on_one_two_and_four_devices(count):
-    assert len(bits_on(1)) == 18
-    assert bits_on(count) == bits_on(1)
-
-
-MEMORY = """
-import jax
-from sparsity import Row, kernels
-from sparsity.bench.resources import peak_mib
-from sparsity.montecarlo import Sampling, estimators, sample_rows
-from sparsity.montecarlo.keys import keys_at
-settings = Sampling(rel_error=0.5, seed=0)
-sample_rows(Row("exp", gamma=1.0), 2 * 10**6, settings)
-print(peak_mib() / 1024)
-estimators.full_keys(kernels.relu2, *keys_at(0.0, 1.0, 4096, 0), settings)
-print(peak_mib() / 1024)
-"""
-
-
-def test_memory_stays_under_one_gibibyte():
-    """Of rows of 2·10⁶ tokens, and then of keys of 4096 dimensions."""
-    peaks = [float(peak) for peak in child(MEMORY).stdout.split()]
-    assert len(peaks) == 2
-    assert 0.05 < peaks[0] <= peaks[1] < 1.0
+    settings = Sampling(rel_error=0.5, seed=0)
+    sample_rows(Row("exp", gamma=1.0), 2 * 10**6, settings)
+    peaks = [peak_mib() / 1024]
+    estimators.full_keys(kernels.relu2, *keys_at(0.0, 1.0, 4096, 0), settings)
+    return [*peaks, peak_mib() / 1024]
 
 
 def interrupting(collect, press):
@@ -112,29 +66,61 @@ def interrupting(collect, press):
 
 
 ASK = "estimate relu2 --beta 0 --gamma 1 --dim 16 --json --rel-error 1e-6 --max-samples 1e12"
-INTERRUPTED = f"""
-import sys
+HERE = str(Path(__file__).parent)
+CHILD = f"""
+import sys, jax
 sys.path.append({HERE!r})
-from test_devices import interrupting
+jax.config.update("jax_enable_x64", True)
+from test_devices import bits, interrupting, memory
 from sparsity import cli
 from sparsity.montecarlo import running
+print(jax.local_device_count(), *bits())
+print(*memory(), flush=True)
 running.collect = interrupting(running.collect, 1)
 sys.argv = ["sparsity", *"{ASK}".split()]
 cli.main()
 """
 
 
-def in_a_process():
-    command = [sys.executable, "-c", INTERRUPTED]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    return done.returncode, done.stdout, done.stderr
+@functools.cache
+def child(count: int) -> subprocess.CompletedProcess[str]:
+    """A process with so many devices: its bits, its peaks, then a command that is interrupted."""
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count={count}"
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
+    command = [sys.executable, "-c", CHILD]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    assert len(done.stdout.splitlines()) == 3, done.stderr
+    return done
+
+
+@functools.cache
+def bits_on(count: int) -> list[str]:
+    if jax.default_backend() == "cpu" and jax.local_device_count() == count:
+        return bits()  # this process will do
+    devices, *found = child(count).stdout.splitlines()[0].split()
+    assert int(devices) == count
+    return found
+
+
+@pytest.mark.parametrize("count", [pytest.param(2, marks=pytest.mark.slow), 4])
+def test_the_same_bits_on_one_two_and_four_devices(count):
+    assert len(bits_on(1)) == 18
+    assert bits_on(count) == bits_on(1)
+
+
+def test_memory_stays_under_one_gibibyte():
+    """On four devices, which hold more at once than one does."""
+    peaks = [float(peak) for peak in child(4).stdout.splitlines()[1].split()]
+    assert len(peaks) == 2
+    assert 0.05 < peaks[0] <= peaks[1] < 1.0
 
 
 @pytest.mark.parametrize("press", [1, 3])
 def test_interrupted_estimate_is_valid_and_says_so(press, command, monkeypatch):
     """At once, in a process of its own; and later, in this one."""
     if press == 1:
-        code, out, err = in_a_process()
+        done = child(4)
+        code, out, err = done.returncode, done.stdout.splitlines()[2], done.stderr
     else:
         monkeypatch.setattr(running, "collect", interrupting(running.collect, press))
         code, out, err = command(*ASK.split())

@@ -16,10 +16,10 @@ FILES = dict(re.findall(r"```python\n# (sparsity/\S+\.py)\n(.*?)```", PAGE, flag
 ENTRIES = re.findall(r"Add `(\w+)` from `([\w.]+)` to `ALL` in `(sparsity/\S+\.py)`", PAGE)
 
 ASK = """
-import json
+import json, sys
+sys.modules["dask"] = None  # as where it is not installed: xarray would load it for nothing
 import sparsity
-from sparsity import figures, ledger, quantities
-from sparsity import ledger
+from sparsity import figures, ledger
 from sparsity.panel import opened
 from sparsity.report import formulas
 from sparsity.rows.steps import ALL, parse

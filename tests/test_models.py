@@ -18,12 +18,12 @@ import xarray
 
 from sparsity import measure, models
 from sparsity.errors import InputError
-from sparsity.measurement import runs
+from sparsity.measurement import files, runs
 from sparsity.measurement.runs import measure_model
 from sparsity.models import fetch, gguf_file, llama, tokens
 from sparsity.models.llama import forward
 from sparsity.models.safetensors_file import stretched
-from sparsity.report.measured import files
+from sparsity.report.measured import writing
 
 TOKENS = 24  # of texts: those of one length compile once
 IDS = np.random.default_rng(1).integers(0, tiny_model.SIZES["vocab"], TOKENS)
@@ -463,7 +463,7 @@ def test_the_command_writes_data_and_page(tmp_path, command):
         code, _, err = command("measure", *one, *more)
         assert (code, err.count("\n")) == (2, 1)
         assert says in err
-    assert {path.name for path in files.written_places(str(page))} == written
+    assert {path.name for path in writing.written_places(str(page))} == written
     assert "http" not in html.replace("http://www.w3.org", "")
 
 

@@ -101,8 +101,6 @@ def measure(
     logits. --head-law predicts each row from its largest logit as well, with one constant of each
     head fitted on the other texts, and judges six claims on why real rows miss the exact law.
     """
-    from sparsity.report.measured import job
-
     if model is None and given:
         model, *given = given  # type: ignore[assignment]
     if model is None:
@@ -122,6 +120,9 @@ def measure(
             if each
             else {"executor": executor}
         )
-        work = job.run if each else job.sum_up
+        if each:
+            from sparsity.report.measured.job import run as work
+        else:  # which needs no report
+            from sparsity.measurement.summing import sum_up as work
         done = work(model, [*given, *texts], progress=step, **options)
     common.show(done, as_json)

@@ -1,4 +1,4 @@
-"""The command `sparsity measure`: a model, texts, a netCDF file and, where wanted, a page."""
+"""`sparsity measure` of every row: a model, texts, a netCDF file and, where wanted, a page."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from sparsity.errors import InputError
 from sparsity.ledger.model.head_table import head_table, text
 from sparsity.ledger.model.heads import judge_heads
 from sparsity.measurement import SHAPE, asked, bootstrap, tables, with_head_law
-from sparsity.measurement.corpus import Corpus, measure_corpus
+from sparsity.measurement.files import inputs, kept_parts
 from sparsity.measurement.heads import measure_heads
 from sparsity.measurement.labels import save
 from sparsity.measurement.runs import measure_model
 from sparsity.measurement.texts import Cut, texts_of, windows
 from sparsity.models import Checkpoint
-from sparsity.report.measured.files import inputs, kept_parts
-from sparsity.report.measured.writing import LEAST, write_report
-from sparsity.tasks import Submits
+from sparsity.report.measured.writing import LEAST, write_report, written_places
 
 if TYPE_CHECKING:
     import xarray
@@ -88,61 +86,6 @@ class Job:
         return "\n".join([*lines, f"Written: {', '.join(map(str, places))}"])
 
 
-@dataclass(frozen=True)
-class Summed:
-    """Texts that were summed up.
-
-    Args:
-        corpus: what was found.
-        files: everything written.
-    """
-
-    corpus: Corpus
-    files: tuple[Path, ...]
-
-    def summary(self) -> dict[str, Any]:
-        """The outcome in JSON's types."""
-        return self.corpus.summary() | {"files": [str(path) for path in self.files]}
-
-    def text(self) -> str:
-        """The outcome for a terminal."""
-        return f"{self.corpus.text()}\nWritten: {', '.join(map(str, self.files))}"
-
-
-def sum_up(
-    model: str,
-    texts: Sequence[str],
-    *,
-    out: str,
-    bos: bool = False,
-    executor: Submits | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    **cut: Any,
-) -> Summed:
-    """Measure a model on many texts and write summaries, which `measurement.summaries` merges.
-
-    Finished texts are kept in a folder beside `out` until it is written, so that the same command
-    goes on where it was ended.
-
-    Args:
-        model: GGUF or safetensors file, or a folder of the latter.
-        texts: folders and files, of text or of token ids (.npy).
-        out: the netCDF file.
-        bos: whether to begin each text with the model's first token.
-        executor: as `measure_corpus` has it.
-        progress: called with (layers done, layers in all).
-        cut: tokens, offset and stride of `measure_corpus`.
-
-    Raises:
-        InputError: as `inputs` and `measure_corpus`.
-    """
-    opened, paths = inputs(model, texts, out)
-    with kept_parts(Path(out)) as parts:
-        how = {"bos": bos, "parts": parts, "executor": executor, "progress": progress}
-        corpus = measure_corpus(opened, paths, **how, **cut)
-        return Summed(corpus, (save(corpus.dataset(), out),))
-
-
 def run(
     model: str,
     texts: Sequence[str],
@@ -184,7 +127,7 @@ def run(
         fix = f"a report and the law of heads need longer rows; give {LEAST} or more"
         raise InputError("tokens", tokens, fix)
     asked.names(of)
-    opened, paths = inputs(model, texts, out, report_to)
+    opened, paths = inputs(model, texts, out, report_to, written_places(report_to))
     if head_law:
         found, _ = windows(opened, paths, Cut(tokens, offset, bos=(bool(bos),)))
         if len(found) < 2:  # one window a text

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 LEAST = 128  # tokens for a report: context lengths 64 and 128
 
 
+def written_places(home: str | None) -> list[Path]:
+    """The files of a page."""
+    drawn = [f"{p.name}.{suffix}" for p in pictures.ALL for suffix in ("svg", "png", "csv")]
+    return [Path(home) / name for name in (*drawn, "claims.json", "index.html")] if home else []
+
+
 def _over_runs(data: xarray.Dataset) -> xarray.Dataset:
     """The data over text and bos: one of each where it is of one run, −1 where bos is not said.
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from sparsity import models
 from sparsity.errors import InputError
-from sparsity.figures import measured as pictures
 from sparsity.measurement.texts import named
 from sparsity.output import folder, netcdf, refuse_unwritable
 
@@ -18,12 +17,6 @@ try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None
-
-
-def written_places(home: str | None) -> list[Path]:
-    """The files of a page."""
-    drawn = [f"{p.name}.{suffix}" for p in pictures.ALL for suffix in ("svg", "png", "csv")]
-    return [Path(home) / name for name in (*drawn, "claims.json", "index.html")] if home else []
 
 
 def _refuse_inputs(outputs: Sequence[Path], inputs: Sequence[Path]) -> None:
@@ -57,9 +50,20 @@ def kept_parts(out: Path) -> Iterator[Path]:
 
 
 def inputs(
-    model: str, texts: Sequence[str], out: str, report_to: str | None = None
+    model: str,
+    texts: Sequence[str],
+    out: str,
+    report_to: str | None = None,
+    page: Sequence[Path] = (),
 ) -> tuple[models.Checkpoint, dict[str, Path]]:
     """The model opened, and the texts by name, where the outputs can be written.
+
+    Args:
+        model: GGUF or safetensors file, or a folder of the latter.
+        texts: folders and files.
+        out: the netCDF file.
+        report_to: folder of a page besides; None for no page.
+        page: the files of that page.
 
     Raises:
         InputError: no text, files that cannot be read or written, or outputs that are read.
@@ -71,6 +75,6 @@ def inputs(
     if report_to is not None:
         folder(report_to)
     opened = models.load(model)
-    _refuse_inputs([Path(out), *written_places(report_to)], [*paths.values(), *opened.files])
+    _refuse_inputs([Path(out), *page], [*paths.values(), *opened.files])
     netcdf(out)
     return opened, paths
