@@ -18,7 +18,7 @@ from sparsity.kernels.symbols import s
 from sparsity.ledger import sinks as claims_sinks
 from sparsity.ledger.judging import Finding, verdict
 from sparsity.ledger.sinks import SinkRoutes
-from sparsity.ledger.sinks.mixing import toy
+from sparsity.ledger.sinks.mixing import small_stack, toy
 from sparsity.rows.row import Row
 from sparsity.rows.steps import SinkLogit
 from sparsity.stacks import mixing_law
@@ -28,6 +28,7 @@ from sparsity.stacks.mixing import Layers, LayerSink, Stack, draw, forward, samp
 from sparsity.stacks.sinks import importance, sink_rate
 
 SMALL = Stack(length=10, dim=5, depth=3, heads=2, common=0.25)
+DEEP = Stack(length=24, dim=10, depth=12, heads=2)
 SINKS = (
     None,
     LayerSink(mass=0.8),
@@ -83,11 +84,11 @@ def test_the_logit_is_the_weight_beside_the_others():
 
 def test_a_strong_sink_is_one_by_the_metric():
     sinks = LayerSink(mass=0.8), None
-    a, free = (np.asarray(draw(replace(SMALL, sink=x, length=64)).attention) for x in sinks)
+    a, free = (np.asarray(draw(replace(DEEP, sink=x)).attention) for x in sinks)
     assert sink_rate(a, 0.3) == 1.0
     assert sink_rate(free, 0.3) == 0.0
-    # The first query sees token 0 alone: α_1 = (1 + 63·0.8)/64.
-    np.testing.assert_allclose(importance(a)[..., 0], (1 + 63 * 0.8) / 64, rtol=1e-6)
+    # The first query sees token 0 alone: α_1 = (1 + 23·0.8)/24.
+    np.testing.assert_allclose(importance(a)[..., 0], (1 + 23 * 0.8) / 24, rtol=1e-6)
 
 
 def test_forward_is_the_definition():
@@ -111,7 +112,7 @@ def test_seeds_and_dtypes():
     one, two, other = (np.asarray(draw(SMALL, seed).attention) for seed in (3, 3, 4))
     assert np.array_equal(one, two)
     assert not np.array_equal(one, other)
-    assert draw(SMALL, dtype=np.float32).attention.dtype == jnp.float32
+    assert draw(small_stack(None), dtype=np.float32).attention.dtype == jnp.float32
     assert draw(SMALL).attention.dtype == jnp.float64
 
 
@@ -205,9 +206,8 @@ def test_neighbours_are_the_collapse_of_every_prefix():
 
 
 def test_effective_rank_falls_with_depth_and_a_sink_holds_it():
-    deep = replace(SMALL, depth=12, dim=10, common=0.0)
     free, held = (
-        effective_rank(forward(draw(replace(deep, sink=x)))) for x in (None, LayerSink(mass=0.9))
+        effective_rank(forward(draw(replace(DEEP, sink=x)))) for x in (None, LayerSink(mass=0.9))
     )
     assert free.shape == (13,)
     assert free[0] == held[0]

@@ -381,7 +381,7 @@ def test_bad_files_are_refused_in_one_line(tmp_path, command):
     for path, says in bad_files(tmp_path):
         out = tmp_path / "out.nc"
         code, shown, err = command(
-            "measure", "--model", path, "--text", text, "--tokens", 20, "--out", out
+            "measure", "--model", path, "--text", text, "--tokens", TOKENS, "--out", out
         )
         assert (code, shown) == (2, ""), (path, err)
         assert says in err, err

@@ -116,16 +116,16 @@ def test_scores_are_the_formulas(pairing):
 @pytest.mark.parametrize("pairing", PAIRINGS)
 def test_jax_gives_the_same_as_numpy(pairing):
     q, k, t = vectors(5, 8), vectors(6, 8, seed=1), np.abs(vectors(6, 4, seed=2))
-    for form, key in (
-        (rotary.rope_scores, k),
-        (rotary.coca_scores, t),
-        (rotary.coca_by_definition, t),
-        (rotary.slack_scores, t),
-    ):
-        compiled = jax.jit(lambda q, key, form=form: form(q, key, pairing))
-        found = compiled(jnp.array(q), jnp.array(key))
+
+    def every(q, k, t):
+        forms = (rotary.coca_scores, rotary.coca_by_definition, rotary.slack_scores)
+        return rotary.rope_scores(q, k, pairing), *(form(q, t, pairing) for form in forms)
+
+    compiled = jax.jit(every)(*jax.device_put((q, k, t)))
+    for found, expected in zip(compiled, every(q, k, t), strict=True):
         assert isinstance(found, jax.Array)
-        np.testing.assert_allclose(found, form(q, key, pairing), atol=1e-12)
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+    assert len(compiled) == 4
 
 
 def test_exact_coca_holds_no_array_of_pairs():

@@ -204,6 +204,7 @@ def run(
     seen = added = None
     if source.mask is not None:
         seen, added = source.part(heads).masks(first, first + layout.rows)
+        added = None if added is None else added.astype(source.dtype)  # else it is compiled anew
     tiles = -(-(stop if layout.causal else length) // layout.keys)
     place = Place(heads.start // held.q.shape[1], start, stop, tiles, sink)
     mask = Mask(*(_by_group(x, held) for x in (seen, added)))

@@ -14,6 +14,7 @@ from sparsity.errors import InputError
 # within FAINT of its largest entry: e^(−745) is zero in double precision. Where that is at HIDDEN
 # or below, it sees nothing.
 FAINT, HIDDEN = 745.0, -1e4
+SHORT = 64  # rows and keys that are not cut further: what is above the diagonal costs less
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ def sees(source: Source, key: int) -> np.ndarray:
 def width(source: Source, stop: int, sink: int) -> int:
     """Keys that hold all that rows before `stop` see, and the sink; few widths are compiled."""
     length = source.shape[1]
-    step = -(-length // 8)
+    step = max(-(-length // 8), SHORT)
     return min(-(-max(stop, sink + 1) // step) * step, length) if source.causal else length
 
 
@@ -149,7 +150,7 @@ def at_once(shape: tuple[int, int], most: int) -> int:
         most: entries.
     """
     heads, length = shape
-    return 1 << (max(1, min(most // (heads * length), length // 8)).bit_length() - 1)
+    return 1 << (max(1, min(most // (heads * length), max(length // 8, SHORT))).bit_length() - 1)
 
 
 @functools.cache

@@ -41,7 +41,7 @@ def rows_at(data: xarray.Dataset, context: int) -> xarray.Dataset:
 
 def pooled(data: xarray.Dataset, name: str) -> np.ndarray:
     """All known values of a variable."""
-    values = np.asarray(data[name], np.float64).ravel()
+    values = np.asarray(data.variables[name], np.float64).ravel()
     return values[np.isfinite(values)]
 
 
@@ -71,30 +71,30 @@ def sink_rate(
         epsilon: ε.
         name: "importance" of the first token, or "top_importance" of any key.
     """
-    return _share(pooled(data.sel(context=context), name), epsilon)
+    return _share(pooled(data[[name]].sel(context=context), name), epsilon)
 
 
 def late_rate(data: xarray.Dataset, context: int, epsilon: float, name: str) -> float:
     """The same of the rows T/2 < n ≤ T alone: their mean "sink_mass" or "sinks_mass" exceeds ε."""
-    return _share(_late(data, context, name), epsilon)
+    return _share(_late(rows_at(data[[name]], context), name), epsilon)
 
 
-def _late(data: xarray.Dataset, context: int, name: str) -> np.ndarray:
-    return pooled(rows_at(data, context)[[name]].mean("row"), name)
+def _late(rows: xarray.Dataset, name: str) -> np.ndarray:
+    return pooled(rows[[name]].mean("row"), name)
 
 
 def _share(values: np.ndarray, epsilon: float) -> float:
     return float(np.mean(values > epsilon)) if len(values) else math.nan
 
 
-def _sinks(data: xarray.Dataset, context: int) -> dict[str, float]:
-    """Sink rates: as published, of any key, and of the rows T/2 < n ≤ T alone."""
+def _sinks(data: xarray.Dataset, context: int, rows: xarray.Dataset) -> dict[str, float]:
+    """Sink rates: as published, of any key, and of the rows T/2 < n ≤ T alone, which are `rows`."""
     so_far = data[["importance", "top_importance"]].sel(context=context)
     masses = {
         "sink": pooled(so_far, "importance"),
         "any": pooled(so_far, "top_importance"),
-        "late": _late(data, context, "sink_mass"),
-        "sinks": _late(data, context, "sinks_mass"),
+        "late": _late(rows, "sink_mass"),
+        "sinks": _late(rows, "sinks_mass"),
     }
     return {
         f"{name}_rate_{epsilon:g}": _share(values, epsilon)
@@ -111,13 +111,14 @@ def row(data: xarray.Dataset, context: int) -> dict[str, Any]:
         found[name] = float(pooled(rows, name).mean())
     for name in ("n_eff", "n_eff_rest", "n_eff_others", "largest"):
         found[name] = _median(rows, name)
-    found |= _sinks(data, context)
+    found |= _sinks(data, context, rows)
     for name in asked_for(data):
         found[name] = _mean(rows, name)
     if "gamma" in rows:
         for name in ("gamma", "gamma_rest", "gamma_others"):
             found[name] = _median(rows, name)
-        unit = rows.assign(unit=rows["gamma_rest"] / np.sqrt(np.log(np.maximum(rows["length"], 2))))
+        gamma, n = (rows.variables[name] for name in ("gamma_rest", "length"))
+        unit = rows.assign(unit=gamma / np.sqrt(np.log(np.maximum(n, 2))))
         found["gamma_rest_over_root_log_n"] = _median(unit, "unit")
         with np.errstate(over="ignore"):  # e^(γ²/2) of wide logits is infinite
             for law in ("limit", "exact"):
@@ -125,7 +126,7 @@ def row(data: xarray.Dataset, context: int) -> dict[str, Any]:
                     middle = _median(rows, f"residual_{law}{tag}")
                     found[f"ratio_{law}{tag}"] = float(np.exp(middle))
         for key, (x, y, sign) in _RANKS.items():
-            pair = (np.asarray(rows[v], np.float64).ravel() for v in (x, y))
+            pair = (np.asarray(rows.variables[v], np.float64).ravel() for v in (x, y))
             found[key] = sign * float(rank_correlation(*pair))
     return found
 

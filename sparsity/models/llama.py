@@ -50,7 +50,7 @@ def attend(q: Any, k: Any, v: Any) -> Any:
     return out.reshape(heads, count * rows, dim)[:, :length]
 
 
-@functools.partial(jax.jit, static_argnames=("dims", "eps"))
+@functools.partial(jax.jit, static_argnames="dims")
 def _layer(
     x: Any, w: dict[str, Any], cos: Any, sin: Any, dims: tuple[int, int, int], eps: float
 ) -> tuple[Any, Any, Any]:
@@ -69,13 +69,14 @@ def _layer(
     return x + _dot(jax.nn.silu(_dot(y, w["gate"].T)) * _dot(y, w["up"].T), w["down"].T), q, k
 
 
-@functools.partial(jax.jit, static_argnames=("eps",))
+@jax.jit
 def _logits(x: Any, norm: Any, head: Any, eps: float) -> Any:
     return _dot(_norm(x, norm, eps), head.T)
 
 
 @jax.jit
 def _losses(logits: Any, following: Any) -> Any:
+    logits = logits[: len(following)]  # nothing follows the last
     return jax.nn.logsumexp(logits, -1) - jnp.take_along_axis(logits, following[:, None], -1)[:, 0]
 
 
@@ -102,13 +103,13 @@ def layers(
     """
     config = model.config
     embed = model.tensor("embed")
-    states = [jnp.asarray(embed[ids]) for ids in texts]
+    states = [jax.device_put(embed[ids]) for ids in texts]
     del embed
     phases = [np.arange(len(ids))[:, None] * config.frequencies for ids in texts]
     turns = [(np.cos(p).astype(np.float32), np.sin(p).astype(np.float32)) for p in phases]
     dims = config.heads, config.kv_heads, config.head_dim
     for layer in range(config.layers if stop is None else stop):
-        w = {name: jnp.asarray(model.tensor(name, layer)) for name in LAYER}
+        w = {name: jax.device_put(model.tensor(name, layer)) for name in LAYER}
         for i, (state, (cos, sin)) in enumerate(zip(states, turns, strict=True)):
             states[i], q, k = _layer(state, w, cos, sin, dims, config.eps)
             visit(layer, i, q, k)
@@ -136,7 +137,7 @@ def forward(
         InputError: as `layers`.
     """
     states, eps = layers(model, texts, visit), model.config.eps
-    norm, head = jnp.asarray(model.tensor("norm")), jnp.asarray(model.tensor("head"))
+    norm, head = (jax.device_put(model.tensor(name)) for name in ("norm", "head"))
     losses = []
     for i, (state, ids) in enumerate(zip(states, texts, strict=True)):
         found = []
@@ -144,6 +145,6 @@ def forward(
             values = _logits(state[first : first + _ROWS], norm, head, eps)
             logits(i, first, values)
             following = np.asarray(ids[first + 1 : first + 1 + _ROWS])
-            found.append(np.asarray(_losses(values[: len(following)], following), np.float64))
+            found.append(np.asarray(_losses(values, following), np.float64))
         losses.append(float(np.concatenate(found).mean()))
     return losses

@@ -24,18 +24,19 @@ def _edges(data: xarray.Dataset) -> np.ndarray:
 
 def _along(data: xarray.Dataset) -> dict[str, np.ndarray]:
     """Medians over all heads and texts of rows binned by n, without BOS."""
-    here, edges = plain(data), _edges(data)
-    names = ("n_eff", "n_eff_others", "gamma_others")
+    names, edges = ("n_eff", "n_eff_others", "gamma_others"), _edges(data)
+    here = plain(data)[[*names, "length", "length_others", "S_exact_others"]]
     out: dict[str, list[float]] = {key: [] for key in ("n", *names, "exact", "low", "high")}
     for a, b in itertools.pairwise(edges.tolist()):
         rows = here.sel(row=slice(a, b - 1))
-        n = rows["length"].astype(float)
+        at = rows.variables
+        n = at["length"].astype(float)
         out["n"].append(float(np.sqrt(a * (b - 1))))
         for name in names[:2]:
             out[name].append(float(np.median(tables.pooled(rows, name))))
-        law = (rows["S_exact_others"] ** 2 * rows["length_others"]).values.ravel()
+        law = (at["S_exact_others"] ** 2 * at["length_others"]).values.ravel()
         out["exact"].append(float(np.nanmedian(law)))
-        scaled = (rows["gamma_others"] / np.sqrt(np.log(n))).values.ravel()
+        scaled = (at["gamma_others"] / np.sqrt(np.log(n))).values.ravel()
         low, middle, high = np.nanquantile(scaled, [0.25, 0.5, 0.75])
         out["gamma_others"].append(float(middle))
         out["low"].append(float(low))
@@ -55,7 +56,8 @@ EPSILON = tables.THRESHOLDS[0]
 
 
 def _rates(data: xarray.Dataset, b: Any, rate: Any) -> list[float]:
-    return [rate(data.sel(bos=b), int(T)) for T in data["context"].values]
+    run = data.sel(bos=b)
+    return [rate(run, int(T)) for T in data["context"].values]
 
 
 def _context_title(data: xarray.Dataset) -> str:

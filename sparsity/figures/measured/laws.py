@@ -31,7 +31,7 @@ def _heads(data: xarray.Dataset) -> dict[str, np.ndarray]:
 
 
 def _laws_title(data: xarray.Dataset) -> str:
-    row = tables.summary(data.isel(bos=slice(0, 1)))[-1]
+    row = tables.row(plain(data), int(data["context"][-1]))
     limit, exact = row["ratio_limit_others"], row["ratio_exact_others"]
     return f"S is {limit:.2g} times the limit law and {exact:.2g} times the exact law"
 
