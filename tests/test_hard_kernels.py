@@ -75,8 +75,8 @@ CELLS = [
 
 
 def _log_S(f, cuts, beta, gamma):
-    """Log S by mpmath's tanh-sinh rule, to 25 digits; f takes mpmath numbers."""
-    with mpmath.workdps(30):
+    """Log S by mpmath's tanh-sinh rule, in 20 digits; f takes mpmath numbers."""
+    with mpmath.workdps(20):
         cuts = [mpmath.mpf(x) for x in sorted({*cuts, *(beta + gamma * t for t in SPREADS)})]
         m1, m2 = (
             mpmath.quad(lambda x, p=p: abs(f(x)) ** p * mpmath.npdf(x, beta, gamma), cuts)
