@@ -1,5 +1,7 @@
 """Rows of every step, alone and together, and their quantities by NumPy alone."""
 
+import functools
+
 import numpy as np
 
 from sparsity import Alibi, Decay, Row, Sink, SinkLogit, Window
@@ -16,17 +18,22 @@ def every_row(kernel):
     return (*rows, Row(kernel, beta=0.5, gamma=0.8, steps=MIXED))
 
 
+@functools.lru_cache(maxsize=2)
+def _drawn(rows, n, dim):
+    """Scores of mean 0 and variance 1, the same for every row of a test; of a sphere with `dim`."""
+    rng = np.random.default_rng(20231212)
+    z = rng.standard_normal((rows, n))
+    if dim:  # √dim times an entry of k/|k|: |k|² is its square and a χ² of all the others
+        z *= np.sqrt(dim / (z * z + rng.chisquare(dim - 1, (rows, n))))
+    z.flags.writeable = False
+    return z
+
+
 def sampled(row, n, rows=200_000, weight=None):
     """Rows from β_j, γ_j, w_j by NumPy: quantity -> mean and its error, over rows ≠ 0."""
-    rng = np.random.default_rng(20231212)
     beta, gamma, w = row.positions(n)
     tokens = row.tokens(n)
-    if tokens.scores:  # keys on a sphere
-        dim = tokens.scores.dim
-        k = rng.standard_normal((rows, n, dim))
-        z = np.sqrt(dim) * k[..., 0] / np.linalg.norm(k, axis=-1)
-    else:
-        z = rng.standard_normal((rows, n))
+    z = _drawn(rows, n, tokens.scores.dim if tokens.scores else 0)
     a = w * (weight or WEIGHT[row.kernel.name])(beta + gamma * z)
     unit = np.exp(tokens.units).sum() if tokens.units else 0.0
     sink = np.repeat(tokens.sink, tokens.count.astype(int))[::-1]

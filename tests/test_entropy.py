@@ -31,6 +31,14 @@ def entropy(kernel="exp", **asked):
     return sparsity.exact(kernel, of="entropy", **asked)
 
 
+by_stein = functools.cache(stein.entropy)  # several tests ask these two at the same places
+
+
+@functools.cache
+def at_place(gamma, length):
+    return entropy(length=length, gamma=gamma)
+
+
 def test_definition_on_concrete_rows():
     rows = np.random.default_rng(1).exponential(size=(20, 7)) ** 3
     rows[3, 2:] = 0
@@ -49,14 +57,13 @@ def test_definition_on_concrete_rows():
 
 @pytest.mark.parametrize("gamma", [0.3, 1.0, 3.0, 10.0])
 def test_two_tokens_by_brute_force(gamma):
-    mpmath.mp.dps = 30
-
     def weighed(t):  # the difference of two scores is N(0, 2γ²)
         x = mpmath.sqrt(2) * gamma * t
         h = mpmath.log1p(mpmath.exp(-x)) + x / (1 + mpmath.exp(x))
         return h * mpmath.exp(-t * t / 2) / mpmath.sqrt(2 * mpmath.pi)
 
-    true = 2 * mpmath.quad(weighed, [0, 0.1, 0.5, 1, 2, 4, 12])
+    with mpmath.workdps(30):
+        true = 2 * mpmath.quad(weighed, [0, 0.1, 0.5, 1, 2, 4, 12])
     found = entropy(length=2, gamma=gamma)
     assert abs(found.value / float(true) - 1) <= found.error_bound <= 1e-9
 
@@ -88,7 +95,7 @@ def test_three_tokens_by_brute_force(kernel, f, at):
 
 @pytest.mark.parametrize(("gamma", "length"), PLACES)
 def test_half_the_step_agrees(gamma, length, monkeypatch):
-    found = entropy(length=length, gamma=gamma)
+    found = at_place(gamma, length)
     monkeypatch.setattr(engine, "ALIKE", engine.ALIKE / 2)
     fine = entropy(length=length, gamma=gamma)
     assert abs(fine.value / found.value - 1) <= 1e-9
@@ -97,14 +104,14 @@ def test_half_the_step_agrees(gamma, length, monkeypatch):
 
 @pytest.mark.parametrize(("gamma", "length"), PLACES)
 def test_steins_identity(gamma, length):
-    value, error = stein.entropy(gamma, length)
-    found = entropy(length=length, gamma=gamma)
+    value, error = by_stein(gamma, length)
+    found = at_place(gamma, length)
     assert abs(value - found.value) <= 1e-10
     assert abs(value - found.value) <= error + found.value * found.error_bound
 
 
 def test_the_grid_holds_both_routes_together_and_a_planted_error_is_rejected(monkeypatch):
-    monkeypatch.setattr(stein, "entropy", functools.cache(stein.entropy))  # it is the same thrice
+    monkeypatch.setattr(stein, "entropy", by_stein)
     cells = [c for c in reference_grid.exact_points() if c.quantity == "entropy"]
     assert [(c.row.gamma, c.length) for c in cells] == list(PLACES)
     assert all(cell.verdict == "agree" for cell in crosscheck.check_exact(cells))
@@ -141,9 +148,9 @@ ROWS = (  # tokens of one kernel and length compile once
 @pytest.mark.parametrize(("row", "length"), ROWS, ids=lambda x: str(x)[:40])
 def test_sampled_rows(row, length):
     found = sparsity.exact(row, length=length, of="entropy")
-    drawn = sample_rows(row, length, Sampling(2e-4, seed=5, dtype=np.float32), "entropy")
+    drawn = sample_rows(row, length, Sampling(4e-4, seed=5, dtype=np.float32), "entropy")
     assert drawn.quantity == "entropy"
-    assert drawn.rel_stderr <= 2.1e-4
+    assert drawn.rel_stderr <= 4.2e-4  # 2.4e-3 is seen fourteen times in fifteen
     assert abs(drawn.log_value - found.log_value) < 4.5 * drawn.rel_stderr
     assert found.error_bound < 1e-8
 
@@ -152,7 +159,8 @@ def test_a_sampled_planted_error_is_rejected():
     """Without Euler's constant, against sampled rows."""
     row, length = ROWS[0]
     cell = Question(row, ("exact law", "whole rows"), "entropy", length)
-    true, (judged,) = cell.theory(), crosscheck.check([cell], seed=2)
+    true = cell.theory()
+    (judged,) = crosscheck.check([cell], seed=2, whole_dtype=np.float32)  # as `test_sampled_rows`
     assert judged.verdict == "agree"
     (judged,) = crosscheck.check(
         [cell], theory=lambda _: true + 1e-3, sample=lambda *_, seen=judged: seen.estimate
@@ -178,5 +186,6 @@ def test_rows_too_long_to_hold_are_refused():
 
 
 def test_design_round_trip():
-    found = sparsity.design("exp", length=4096, entropy=3.0, free="gamma", lengths=())
-    assert_allclose(entropy(length=4096, gamma=found.value).value, 3.0, rtol=1e-9)
+    at = {"kernel": "relu2", "length": 4096, "beta": -1.0}
+    found = sparsity.design(entropy=3.0, free="gamma", lengths=(), **at)
+    assert_allclose(entropy(gamma=found.value, **at).value, 3.0, rtol=1e-9)

@@ -87,13 +87,20 @@ NEAR = [  # the farthest from a law with nodes of its own that a law may be
 ]
 
 
-@pytest.mark.parametrize("of", ["n_eff", "S", "participation"])
-def test_nodes_of_a_law_nearby_do_as_well_as_its_own(of, monkeypatch):
+@pytest.mark.parametrize(
+    ("of", "places"),
+    [
+        *(("n_eff", NEAR), ("S", NEAR), ("participation", NEAR[::2])),  # each kernel, each place
+        pytest.param("participation", NEAR, marks=pytest.mark.slow),
+    ],
+    ids=lambda x: x if isinstance(x, str) else str(len(x)),
+)
+def test_nodes_of_a_law_nearby_do_as_well_as_its_own(of, places, monkeypatch):
     made = {"softplus": sympy.log(1 + sympy.exp(s)), "cosh": sympy.cosh(s)}
     kernels = {name: score_kernel(name, weight) for name, weight in made.items()}
 
     def curves():
-        laws = ((kernels.get(name, name), beta, gamma) for name, beta, gamma in NEAR)
+        laws = ((kernels.get(name, name), beta, gamma) for name, beta, gamma in places)
         return [exact(k, length=LENGTHS, of=of, beta=b, gamma=g) for k, b, g in laws]
 
     near = curves()
@@ -103,7 +110,7 @@ def test_nodes_of_a_law_nearby_do_as_well_as_its_own(of, monkeypatch):
         assert np.all(gap <= own.error_bound)
         assert np.all(shared.error_bound < 1e-9)
         np.testing.assert_allclose(shared.p_nonzero, own.p_nonzero, rtol=1e-12)
-    assert len(NEAR) * LENGTHS.size == 1500
+    assert (len(NEAR), len(near), LENGTHS.size) == (25, len(places), 60)
 
 
 def test_one_token_without_the_shortcut():

@@ -75,8 +75,8 @@ CELLS = [
 
 
 def _log_S(f, cuts, beta, gamma):
-    """Log S by mpmath's tanh-sinh rule, to 25 digits; f takes mpmath numbers."""
-    with mpmath.workdps(30):
+    """Log S by mpmath's tanh-sinh rule, in 20 digits; f takes mpmath numbers."""
+    with mpmath.workdps(20):
         cuts = [mpmath.mpf(x) for x in sorted({*cuts, *(beta + gamma * t for t in SPREADS)})]
         m1, m2 = (
             mpmath.quad(lambda x, p=p: abs(f(x)) ** p * mpmath.npdf(x, beta, gamma), cuts)
@@ -237,8 +237,8 @@ def test_refusals_give_the_reason(weight, beta, gamma, message):
 
 
 def test_too_fine_a_structure_is_refused(monkeypatch):
-    """At a tenth of the work that is put into it."""
-    monkeypatch.setattr(moments, "cut", functools.partial(panels.cut, work=panels._WORK / 10))
+    """At a fiftieth of the work that is put into it."""
+    monkeypatch.setattr(moments, "cut", functools.partial(panels.cut, work=panels._WORK / 50))
     test_refusals_give_the_reason(floor(10 * s) / 10, 0, 1e5, "too fine a structure at gamma = 1")
 
 

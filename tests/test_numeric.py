@@ -94,7 +94,7 @@ def test_points_know_their_error(name):
         found = definition.at(0.0, Points(score))
         for x, value, error in zip(score, found.log, found.error, strict=True):
             lost = max(TAILS.get(name, 0.0) * x * abs(x), 0.0) / math.log(10)
-            exact = _exact(definition, x, 400 + math.ceil(lost))
+            exact = _exact(definition, x, (100 if name in TAILS else 400) + math.ceil(lost))
             if exact == -mpmath.inf or not np.isfinite(error):
                 assert exact > -mpmath.inf or value == -np.inf
                 continue

@@ -279,7 +279,7 @@ def test_values_are_those_of_the_instruments(y):
 @pytest.mark.parametrize("y", ["entropy", "gini", "top_k_mass:9", "keys_for_mass:0.8"])
 def test_a_first_look_at_a_quantity_is_close_to_its_limit(kernel, y):
     (spec,) = start(kernel, y=y, beta=-0.5).specs()
-    gamma, rtol = np.array([0.4, 1.6]), 1e-2 if y.startswith("top") else 3e-3
+    gamma, rtol = np.array([0.4, 1.0]), 1e-2 if y.startswith("top") else 3e-3
     wanted = [slowly(spec.at("gamma", each)) for each in gamma.tolist()]
     np.testing.assert_allclose(provisional(spec, "gamma", gamma), wanted, rtol=rtol)
     assert abs(wanted[0] / wanted[1] - 1) > 2 * rtol  # no other curve would do
@@ -634,9 +634,12 @@ def test_the_numbers_beside_a_pin_are_at_the_marker_and_say_so():
     assert "γ = 2" in pin["full"]
 
 
-def test_axes_stay_while_sliders_move():
-    for y in ("S", "log S", "n_eff"):
-        for x, axis in CONTROLS.items():
+@pytest.mark.parametrize("turns", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_axes_stay_while_sliders_move(turns):
+    """Each axis with the heights by turns; under slow with all three."""
+    heights = ("S", "log S", "n_eff")
+    for i, (x, axis) in enumerate(CONTROLS.items()):
+        for y in (heights[(i + k) % 3] for k in range(turns)):
             state = start("exp", "decayed", x=x, y=y)  # curves that move by what the others do
             marks = picture(state, Store()).content["axis"]
             for name in start(x=x, y=y).uses():
@@ -652,7 +655,7 @@ def test_axes_stay_while_sliders_move():
 
 
 def test_laws_fill_in_from_the_marker_to_every_point():
-    state, store = start("exp", "relu2"), Store()
+    state, store = start("relu2", "identity"), Store()
     count = sum(1 for _ in filling.laws(state, store))
     assert count == 2 * 66  # 65 along the axis, and the marker
     content, data = picture(state, store)
@@ -967,13 +970,13 @@ def test_the_python_call_of_your_own_kernel_runs():
 
 @pytest.mark.parametrize("rows", ["iid", "sink", "rope"])
 def test_the_python_call_of_a_formula_runs(rows):
-    state = edit(start("exp", rows=rows, dim=8, length=64), "formula", "log(2 + exp(s))")
+    state = edit(start("exp", rows=rows, dim=8, length=16), "formula", "log(2 + exp(s))")
     *setup, limit, law = python(edit(state, "shown", ["log(2 + exp(s))"])).splitlines()
     names = {}
     exec("\n".join(setup), names)
     (spec,) = edit(state, "shown", ["log(2 + exp(s))"]).specs()
     assert spec.kernel.weight == sympy.log(2 + sympy.exp(sympy.Symbol("s", real=True)))
-    assert float(eval(limit, names)) == pytest.approx(math.sqrt(slowly(spec) / 64), rel=1e-12)
+    assert float(eval(limit, names)) == pytest.approx(math.sqrt(slowly(spec) / 16), rel=1e-12)
     assert float(eval(law, names)) > 1
 
 
@@ -1017,13 +1020,13 @@ ROPE = Rope((0.5, -0.4, 0.3, 0.7), (0.1, 0.2, -0.3, 0.4), 0.8)
     ],
 )
 def test_a_row_is_opened_as_it_is_and_its_call_is_its_exact_law(row, name, moved):
-    state = opened(row, length=50)
+    state = opened(row, length=24)
     (spec,) = state.specs()
     assert name in (None, spec.rows)
     assert {key: state.value(key) for key in moved} == moved
     assert {key for key, _ in spec.values} - {"beta", "gamma", "length"} == set(moved)
     assert spec.law.row(spec.kernel, spec.given()) == row
-    wanted = exact_law(row, length=50)
+    wanted = exact_law(row, length=24)
     point = exact(spec)
     assert (point is None) == bool(why_not(spec))
     if point is not None:
@@ -1032,7 +1035,7 @@ def test_a_row_is_opened_as_it_is_and_its_call_is_its_exact_law(row, name, moved
     names = {}
     exec("\n".join(setup), names)
     assert float(eval(of_rows, names)) == pytest.approx(float(wanted.value), rel=1e-12)
-    shown = float(evaluate(row, length=50).S)
+    shown = float(evaluate(row, length=24).S)
     assert float(eval(limit, names)) == pytest.approx(shown, rel=1e-12)
     json.dumps(picture(state, Store()).content, allow_nan=False)
 

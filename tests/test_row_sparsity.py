@@ -61,9 +61,14 @@ def test_curves(row, monkeypatch):
     assert np.all(np.abs(other.value / value - 1) <= bound + other.error_bound)
 
 
-def test_half_the_step_agrees(monkeypatch):
-    cells = [(row, LENGTHS) for row in CURVES]
-    cells += [(row, 12) for name in WEIGHT for row in every_row(name)]
+KERNELS, STEPS = tuple(WEIGHT), range(len(every_row("exp")))
+BY_TURNS = [every_row(KERNELS[(i + 1) % 3])[i] for i in STEPS]  # every step, each with one kernel
+EVERY = [row for name in WEIGHT for row in every_row(name)]
+
+
+@pytest.mark.parametrize("rows", [BY_TURNS, pytest.param(EVERY, marks=pytest.mark.slow)])
+def test_half_the_step_agrees(rows, monkeypatch):
+    cells = [(row, LENGTHS) for row in CURVES] + [(row, 12) for row in rows]
     old = [as_it_is(row, None if length is LENGTHS else length) for row, length in cells]
     monkeypatch.setattr(engine, "ALIKE", 0.07)
     monkeypatch.setattr(transforms, "STEP", 0.05)
@@ -74,7 +79,7 @@ def test_half_the_step_agrees(monkeypatch):
         gap = np.abs(fine.value / coarse.value - 1)
         assert np.all(gap <= fine.error_bound + coarse.error_bound)
         count += np.size(gap)
-    assert count == len(CURVES) * len(LENGTHS) + 3 * len(every_row("exp"))
+    assert count == len(CURVES) * len(LENGTHS) + len(rows)
 
 
 def test_two_gaussian_tokens():

@@ -82,22 +82,41 @@ def test_positions_from_their_definitions():
     assert Row("exp", gamma=1, steps=(QKNorm(16),)).tokens(5).scores == QKNorm(16)
 
 
+NAMES = tuple(WEIGHT)
+EVERY = [row for name in WEIGHT for row in every_row(name)]
+
+
+def by_turns():
+    """Every step once, each with the next kernel."""
+    return [every_row(NAMES[i % 3])[i] for i in range(len(every_row("exp")))]
+
+
 @pytest.mark.parametrize("number", range(len(every_row("exp"))))
-@pytest.mark.parametrize("n", [2, SHORT, pytest.param(40, marks=pytest.mark.slow)])
-def test_contract_of_every_step(n, number):
+@pytest.mark.parametrize(
+    ("n", "names"),
+    [(2, None), (SHORT, NAMES), *(pytest.param(n, NAMES, marks=pytest.mark.slow) for n in (2, 40))],
+)
+def test_contract_of_every_step(n, names, number):
+    """Of two tokens with kernels by turns."""
     tokens = every_row("exp")[number].tokens(n)
     assert tokens.count.sum() == n
     assert np.all(np.diff(tokens.distance) > 0)
-    for name in WEIGHT:
+    for name in names or (NAMES[number % 3],):
         row = every_row(name)[number]
         found = law_of(row, n)
         assert 1 - 1e-9 <= found.value <= n * (1 + 1e-9)
         assert found.error_bound < 1e-9
         assert found.S_rms == pytest.approx(np.sqrt(found.value / n), rel=1e-14)
-        assert 0 < evaluate(row, length=n).S <= 1
         y2 = law_of(row, n, "participation")
         assert 0 < y2.value <= 1 + 1e-9
         assert y2.error_bound < 1e-9
+
+
+@pytest.mark.parametrize("rows", [by_turns(), pytest.param(EVERY, marks=pytest.mark.slow)])
+def test_limit_forms_of_every_step_are_between_0_and_1(rows):
+    for row in rows:
+        for n in (2, SHORT):
+            assert 0 < evaluate(row, length=n).S <= 1, (row, n)
 
 
 def test_long_rows_in_few_groups():
@@ -204,7 +223,7 @@ def test_interpolation_between_laws_against_every_law_itself(row, n, monkeypatch
 
 def test_a_coarse_interpolation_says_so(monkeypatch):
     """With too few nodes the measured bound grows, and covers the error."""
-    row = Row("identity", beta=0, gamma=1, steps=(Wave(2.0),))
+    row = Row("identity", beta=0, gamma=1, steps=(Wave(1.0),))
     fine, participation = (exact(row, length=120, of=of) for of in ("n_eff", "participation"))
     assert max(fine.error_bound, participation.error_bound) < 1e-9
     assert 0 < evaluate(row, length=120).S <= 1
@@ -213,9 +232,11 @@ def test_a_coarse_interpolation_says_so(monkeypatch):
     assert 1e-9 < abs(coarse.value / fine.value - 1) < coarse.error_bound
 
 
-@pytest.mark.parametrize("length", [SHORT, pytest.param(30, marks=pytest.mark.slow)])
-def test_half_the_step_agrees(length, monkeypatch):
-    rows = [row for name in WEIGHT for row in every_row(name)]
+@pytest.mark.parametrize(
+    ("length", "rows"),
+    [(SHORT, by_turns()), *(pytest.param(n, EVERY, marks=pytest.mark.slow) for n in (SHORT, 30))],
+)
+def test_half_the_step_agrees(length, rows, monkeypatch):
     coarse = [law_of(row, length) for row in rows]
     monkeypatch.setattr(engine, "ALIKE", 0.07)
     monkeypatch.setattr(transforms, "STEP", 0.05)

@@ -1,5 +1,6 @@
 """Weights that are flat on whole stretches, and constants beyond the floats: exact references."""
 
+import functools
 import math
 
 import mpmath
@@ -26,6 +27,7 @@ from sympy import (
 from sparsity import InputError, Row, Sink, estimate, evaluate, exact, score_kernel
 from sparsity.kernels.symbols import s
 from sparsity.kernels.symmetry import symmetry
+from sparsity.theory import moments, panels
 
 UNIT = ndtr(1) - 0.5  # P(0 < s < 1)
 # weight: ((probability, value), …) under N(0, 1)
@@ -69,7 +71,9 @@ def test_what_is_zero_on_a_whole_stretch_is_zero_there(weight):
     ],
     ids=str,
 )
-def test_a_tie_that_cannot_be_decided_is_refused(weight):
+def test_a_tie_that_cannot_be_decided_is_refused(weight, monkeypatch):
+    """After a tenth of the work that is put into it."""
+    monkeypatch.setattr(moments, "cut", functools.partial(panels.cut, work=panels._WORK / 10))
     with pytest.raises(InputError):
         evaluate(own(weight), beta=0.0, gamma=1.0)
 

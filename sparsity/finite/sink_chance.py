@@ -65,23 +65,28 @@ def _log_transform(s: np.ndarray, gamma: float) -> tuple[np.ndarray, np.ndarray]
     tilt = np.clip(0.5 * np.angle(w), -0.5, 0.5)
     most = _TILT * gamma / np.sqrt(1 + np.abs(w))
     tilt = np.clip(tilt, -most, most)
-    turned, line = w * np.exp(-1j * tilt) / gamma**2, w + 1j * tilt
+    turned, line = (w * np.exp(-1j * tilt) / gamma**2)[:, None], (w + 1j * tilt)[:, None]
 
-    def exponent(x: np.ndarray) -> Any:
+    def exponent(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Its real part, and e^(γx)."""
         rise = np.exp(np.minimum(gamma * x, 600.0))
-        return x * line[:, None] / gamma - 0.5 * x * x - turned[:, None] * rise
+        return x * (line.real / gamma) - 0.5 * x * x - turned.real * rise, rise
 
     x = np.linspace(-_WIDE, _WIDE, _LOOK)
-    size = exponent(np.broadcast_to(x, (len(s), _LOOK))).real
+    size, _ = exponent(x)
     seen = size > size.max(axis=1, keepdims=True) - _DEPTH
     low = x[np.maximum(seen.argmax(axis=1) - 1, 0)]
     high = x[np.minimum(_LOOK - seen[:, ::-1].argmax(axis=1), _LOOK - 1)]
     step = (high - low) / (_POINTS - 1)
-    body = exponent(low[:, None] + step[:, None] * np.arange(_POINTS))
-    top = body.real.max(axis=1)
-    value = np.exp(body - top[:, None])
-    fine, coarse = value.sum(axis=1), 2 * value[:, ::2].sum(axis=1)
-    outside = top - 0.5 * (line / gamma) ** 2 + np.log(step / math.sqrt(2 * math.pi))
+    x = low[:, None] + step[:, None] * np.arange(_POINTS)
+    size, rise = exponent(x)
+    turn, top = x * (line.imag / gamma) - turned.imag * rise, size.max(axis=1)
+    size = np.exp(size - top[:, None])
+    fine, coarse = 0j, 0j
+    for part, unit in ((size * np.cos(turn), 1), (size * np.sin(turn), 1j)):
+        fine = fine + unit * part.sum(axis=1)
+        coarse = coarse + unit * 2 * part[:, ::2].sum(axis=1)
+    outside = top - 0.5 * (line[:, 0] / gamma) ** 2 + np.log(step / math.sqrt(2 * math.pi))
     return outside + np.log(fine), outside + np.log(coarse)
 
 

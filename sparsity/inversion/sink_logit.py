@@ -21,15 +21,17 @@ from sparsity.theory.limit_form import log_sums
 _FARTHEST = 1e4  # that a logit is looked for from where a sink begins to matter
 
 
-def _typical_total(row: Row, n: int) -> float:
-    """About the log of a typical row's total weight: log E Σ − ½(g − √(2 ln n))₊².
+def _typical_total(row: Row, n: int) -> tuple[float, float]:
+    """About the log of a typical row's total weight, and how far to look from it, at least 1.
 
-    That of log-normal weights: beyond g = √(2 ln n) the few largest are all there is, and E Σ is
-    that of rows which never occur.
+    It is log E Σ − ½(g − √(2 ln n))₊², that of log-normal weights: beyond g = √(2 ln n) the few
+    largest are all there is, and E Σ is that of rows which never occur. The largest, and with it
+    the total, then varies by about g/√(2 ln n).
     """
     first, second, _ = log_sums(classed(row, n), (1, 2))
     spread = math.sqrt(max(second - 2 * first + math.log(n), 0.0))
-    return first - max(spread - math.sqrt(2 * math.log(n)), 0.0) ** 2 / 2
+    edge = math.sqrt(2 * math.log(n))
+    return first - max(spread - edge, 0.0) ** 2 / 2, max(spread / max(edge, 1.0), 1.0)
 
 
 def _solved(mass: float, row: Row, n: int) -> float:
@@ -41,14 +43,15 @@ def _solved(mass: float, row: Row, n: int) -> float:
         with np.errstate(divide="ignore"):
             return float(np.log(sinks) - np.log(others)) - odds
 
-    low = high = _typical_total(row, n) + odds
-    step = 1.0
+    total, wide = _typical_total(row, n)
+    low = high = total + odds
+    step = wide
     while excess(low) > 0:
         high, low, step = low, low - step, 2 * step
         if step > _FARTHEST:  # all-zero rows and other sinks leave less than that
             fix = "more than that goes to sinks at every logit tried; give a larger mass"
             raise InputError("mass", mass, fix)
-    step = 1.0
+    step = wide
     while not excess(high) >= 0:
         low = high if excess(high) < 0 else low
         high, step = high + step, 2 * step

@@ -142,9 +142,13 @@ def alike(row: Row, *lengths: int, units: bool) -> bool:
         *lengths: row lengths n.
         units: whether sink logits count: they are no tokens, but stand in some quantities.
     """
-    found = [relative(classed(row, n), units) for n in (lengths if row.steps else lengths[:1])]
-    one = all(len(given.count) == 1 and given.token[0] == given.n for given in found)
-    return one and all(given.classes == found[0].classes for given in found)
+    seen: list[list[Class]] = []
+    for n in dict.fromkeys(lengths if row.steps else lengths[:1]):
+        given = relative(classed(row, n), units)
+        if len(given.count) > 1 or given.token[0] != given.n:
+            return False
+        seen.append(given.classes)
+    return all(classes == seen[0] for classes in seen)
 
 
 def _coordinate(classes: list[Class]) -> np.ndarray | None:

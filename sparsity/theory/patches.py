@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sparsity.errors import InputError
+from sparsity.errors import InputError, TooFine
 from sparsity.kernels import Kernel
 from sparsity.kernels.numeric.definition import definition
 from sparsity.kernels.numeric.points import EPS
-from sparsity.theory.axis import NODES, Axis, Panels
+from sparsity.theory.axis import NODES, Axis, Known, Panels
 from sparsity.theory.masses import Nodes, weighed
 from sparsity.theory.moments import Moments
 from sparsity.theory.panels import cut
@@ -87,6 +87,16 @@ class Patch(NamedTuple):
         return value, wrong + EPS * (_RUN / 2 + 24 + size)
 
 
+class _Few(Moments):
+    """Moments of no more panels than a patch may have: what is beyond that is not cut further."""
+
+    def keep(self, known: Known) -> None:
+        """Keep the panels, as long as there are not too many."""
+        super().keep(known)
+        if sum(panels.a.size for panels in self.kept) * NODES.size > _MOST:
+            raise TooFine("weight", self.axis.f.kernel.weight, "needs too many panels for a patch")
+
+
 def _common(axis: Axis, goal: Moments) -> bool:
     """Whether the corners have mass in common, for all one can see at some places."""
     centre = np.full(len(_PROBES), int(np.flatnonzero(axis.t == 0)[0]))
@@ -132,7 +142,11 @@ def _filled(x: np.ndarray) -> np.ndarray:
 
 
 def _laid(kernel: Kernel, powers: tuple[float, ...], frame: Gaussian, size: float) -> Patch | None:
-    """The patch around a law; None where its corners have no mass in common, or it is too large."""
+    """The patch around a law; None where its corners have no mass in common or too few digits.
+
+    Raises:
+        TooFine: it needs too many panels.
+    """
     reach = 2.0 ** (size / 2) * (1 + 1e-9)
     corners = [
         Neighbour(
@@ -141,14 +155,12 @@ def _laid(kernel: Kernel, powers: tuple[float, ...], frame: Gaussian, size: floa
         for b, c in _CORNERS
     ]
     axis = Axis(definition(kernel), frame)
-    goal = Moments(axis, np.repeat(powers, len(corners)).tolist(), corners * len(powers))
+    goal = _Few(axis, np.repeat(powers, len(corners)).tolist(), corners * len(powers))
     if not _common(axis, goal):
         return None
     cut(axis, goal, _WORK)
     lost, best = _lost(goal)
     panels = Panels.joined(goal.kept)
-    if panels.a.size * NODES.size > _MOST:
-        return None
     nodes = goal.nodes(panels)
     # At an anchor places keep their digits.
     anchor, middle = float(nodes.anchor[best, 0]), float(nodes.t[best].mean())

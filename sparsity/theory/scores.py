@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -49,6 +50,7 @@ def at_points(kernel: Kernel, beta: float, gamma: float, x: np.ndarray) -> At:
     return definition(kernel).at(beta, Points(x).times(gamma))
 
 
+@functools.lru_cache(maxsize=1024)  # rows of several lengths have tokens of the same laws
 def log_moment(
     kernel: Kernel, p: float, beta: float, gamma: float, scores: Any = None
 ) -> tuple[float, float]:
