@@ -67,14 +67,17 @@ def interrupting(collect, press):
 
 ASK = "estimate relu2 --beta 0 --gamma 1 --dim 16 --json --rel-error 1e-6 --max-samples 1e12"
 HERE = str(Path(__file__).parent)
-CHILD = f"""
+BITS = f"""
 import sys, jax
 sys.path.append({HERE!r})
 jax.config.update("jax_enable_x64", True)
-from test_devices import bits, interrupting, memory
+from test_devices import bits
+print(jax.local_device_count(), *bits())
+"""
+CHILD = f"""{BITS}
+from test_devices import interrupting, memory
 from sparsity import cli
 from sparsity.montecarlo import running
-print(jax.local_device_count(), *bits())
 print(*memory(), flush=True)
 running.collect = interrupting(running.collect, 1)
 sys.argv = ["sparsity", *"{ASK}".split()]
