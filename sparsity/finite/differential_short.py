@@ -58,10 +58,10 @@ def _less(
     """E min(p, λq) of one key, λ ≥ 1."""
     (points, step), (g1, g2) = rule, spreads
     reach = _FAR * math.sqrt(2)
-    low = max(-reach * g1, -_EDGE)
-    top = math.log(n - 1) + reach * g2
+    low = max(-reach * g1, -_EDGE)  # below, U < w has no chance
+    top = math.log(n - 1) + reach * g2  # of V, which is v(w) at `over`
     over = top + math.log1p(max((1 - mix) * math.exp(-top), -0.999)) - math.log(mix)
-    high = min(max(math.log(n - 1) + reach * g1, over, low + 1e-9), _EDGE)
+    high = min(max(math.log(n - 1) + reach * g1, over, low + 1e-9), _EDGE)  # above, both are sure
     panels = math.ceil((high - low) / min(2 * g1, 2 * g2, 2.0))
     x, y, weight = _between(n, spreads, rho, step)
     if panels * points * len(weight) > _MOST:
