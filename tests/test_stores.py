@@ -22,6 +22,7 @@ import fatal_tasks  # which workers import sooner than this module
 import numpy as np
 import pytest
 import xarray
+import zarr
 from test_executors import Elsewhere
 
 from sparsity import Alibi, Empirical, Kernel, Row, Uniform, kernels, quantities, verify
@@ -559,6 +560,25 @@ def test_two_that_begin_one_store_at_once_both_end(tmp_path):
         work = functools.partial(sweep, "relu2", **PLANE, store=tmp_path / str(number))
         for found in at_once(work, work):
             xarray.testing.assert_identical(found.load(), whole)
+
+
+def test_a_store_is_not_opened_while_another_run_ends_it(tmp_path, monkeypatch):
+    """Zarr writes attributes beside their place, and warns of such a file where it finds one."""
+    ask = functools.partial(sweep, "relu2", **PLANE, store=tmp_path / "s")
+    attributes = type(zarr.open_group(tmp_path / "other", mode="w").attrs)
+    put = attributes.put
+
+    def slowly(self, given):
+        half = tmp_path / "s" / f"zarr.{threading.get_ident()}.partial"
+        half.touch()
+        time.sleep(0.1)
+        put(self, given)
+        half.unlink()
+
+    monkeypatch.setattr(attributes, "put", slowly)
+    whole = ask().load()
+    for found in at_once(ask, ask, ask):
+        xarray.testing.assert_identical(found.load(), whole)
 
 
 def test_of_two_requests_in_one_new_store_one_is_refused(tmp_path):
