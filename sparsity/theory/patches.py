@@ -68,18 +68,17 @@ class Patch(NamedTuple):
         sharp, out = rho * rho, self.origin - (beta - self.frame.beta) / self.frame.gamma
         # −ρ²(t − δ)²/2 + (t² − origin²)/2 as a polynomial of x
         flat, slope, bend = -sharp * out**2 / 2, self.origin - sharp * out, (1 - sharp) / 2
-        step = max(_BLOCK // len(self.x), 1)
-        runs = np.stack([self.mass, self.noise]).reshape(2, len(self.top), -1, _RUN)
-        sums = np.empty((2, len(self.top), len(beta)))
+        step = min(max(_BLOCK // len(self.x), 1), len(beta))
+        runs = np.stack([self.mass, self.noise]).reshape(2, len(self.top), 1, -1, _RUN)
+        sums, work = np.empty((2, len(self.top), len(beta))), np.empty((step, len(self.x)))
         for start in range(0, len(beta), step):
             part = slice(start, start + step)
-            ratio = self.x * bend[part, None]
+            ratio = work[: len(slope[part])]
+            np.multiply(self.x, bend[part, None], out=ratio)
             ratio += slope[part, None]
             ratio *= self.x
             np.exp(ratio, out=ratio)
-            ratio_runs = ratio.reshape(len(ratio), -1, _RUN)
-            for i, j in np.ndindex(sums.shape[:2]):
-                sums[i, j, part] = np.vecdot(ratio_runs, runs[i, j]).sum(axis=1)
+            sums[..., part] = np.vecdot(ratio.reshape(len(ratio), -1, _RUN), runs).sum(axis=-1)
         mass, noise = sums
         value = np.log(mass) + self.top[:, None] + flat + np.log(rho) + self.frame.log_norm
         wrong = -np.log1p(-np.minimum(noise / mass + self.lost[:, None], 1.0))
@@ -221,11 +220,13 @@ def log_moments(
     error = np.full(value.shape, np.inf)
     for size in _SIZES:
         todo = np.flatnonzero(np.isinf(error[0]) & (np.abs(beta) < _FAR * gamma))
+        if not todo.size:
+            break
         rows = np.rint(np.log2(gamma[todo]) / size)
         columns = np.rint(beta[todo] / (size * np.exp2(size * rows)))
-        places, which = np.unique(np.stack([rows, columns]), axis=1, return_inverse=True)
-        for number, (row, column) in enumerate(places.T.tolist()):
-            found = patch(kernel, powers, size, row, column)
+        places, which = np.unique(rows + 1j * columns, return_inverse=True)
+        for number, place in enumerate(places.tolist()):
+            found = patch(kernel, powers, size, place.real, place.imag)
             if found is None:
                 continue
             here = todo[which == number]
