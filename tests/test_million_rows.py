@@ -48,10 +48,15 @@ LAWS = {
     "empirical": Empirical(np.random.default_rng(20231212).gamma(2.0, size=300)),
 }
 PLAIN = ("exp", "relu2", "identity")
+# E a² is infinite: at γ = 1 a million rows of 256 know the participation to 0.2 % only.
+NARROW = {("exp", "t"): {"beta": 0.5, "gamma": 0.5}}
 MEMBERS = {name: (Row(name, **given), names) for name, (given, names) in (FUNCTIONS | MAPS).items()}
 MEMBERS |= {f"measures of {name}": (Row(name, **SCORE), MEASURES) for name in PLAIN}
 MEMBERS |= {
-    f"{name} of {law} scores": (Row(name, scores=scores, **SCORE), (*FOCUS, "entropy"))
+    f"{name} of {law} scores": (
+        Row(name, scores=scores, **NARROW.get((name, law), SCORE)),
+        (*FOCUS, "entropy"),
+    )
     for law, scores in LAWS.items()
     for name in PLAIN
 }
