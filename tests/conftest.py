@@ -10,6 +10,9 @@ import tempfile
 os.environ.setdefault("MPLBACKEND", "Agg")  # before anything imports Matplotlib
 # The workers fill the cores: threads of a product would wait for each other, and burn time so.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before anything imports NumPy
+# Workers and commands keep the memory of an array for the next one: half the page faults.
+os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(2**28))
+os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", str(2**29))
 # A test compiles much and draws little: a third less to compile, though rows are drawn more slowly.
 flags = ["--xla_backend_optimization_level=1"]
 if importlib.metadata.version("jaxlib").startswith("0.10."):  # XLA dies of a flag it has not
