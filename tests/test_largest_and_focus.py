@@ -377,6 +377,23 @@ def test_a_normal_chance():
 def test_known_places_of_the_sum():
     assert_allclose(differential_abs.abs_sum(0.5, 0.7, 0.8, 0.6, np.array([1]))[0], 0.4)
     assert differential_abs.abs_sum(1.0, 1.0, 0.2, 0.0, np.array([5]))[0][0] == 1
+    whole = [differential_abs.abs_sum(0.3, 1.7, 0.5, mix, np.array([2]))[0] for mix in (1, 1.0)]
+    assert whole[0] == whole[1] > 0
+
+
+@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ((5.0, 8.0, 1.0, 1.6), "rho = 1.0: the law"),  # the chance turns within a panel
+        ((2.0, 1.0, -0.999, 0.8), "rho = -0.999: the law"),
+        ((1.0, 1.0, 1.0, 1.0), "rho = 1.0: the law"),  # the maps are equal
+        ((1e-9, 1.0, 0.3, 0.5), "too many points"),  # said before any is laid out
+    ],
+)
+def test_short_rows_that_have_no_law_of_the_sum(n, given, says):
+    with pytest.raises(InputError, match=says):
+        differential_abs.abs_sum(*given, np.array([n]))
 
 
 @pytest.mark.slow

@@ -99,7 +99,7 @@ def abs_sum(
         InputError: maps so alike that the law is not resolved.
     """
     n = np.asarray(length, dtype=np.float64)
-    value, error = np.full(n.shape, abs(1 - mix)), np.zeros(n.shape)
+    value, error = np.full(n.shape, abs(1.0 - mix)), np.zeros(n.shape)
     if mix == 0:
         return np.ones(n.shape), error
     for few in {2, 3} & set(n.ravel().tolist()):

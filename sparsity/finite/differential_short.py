@@ -16,14 +16,16 @@ import math
 import numpy as np
 from scipy.special import expit, ndtr, owens_t
 
-from sparsity.errors import TooFine
+from sparsity.errors import InputError, TooFine
 
 _FAR = 9.0  # standard deviations that count of one score
-_JOINT = 7.5  # and of both D
+_JOINT = 8.5  # and of both D
 _EDGE = 45.0  # |w| beyond which σ' is nothing
 _RULES = ((16, 0.15), (12, 0.2))  # points of a panel, step of D: of the value, of its bound
 _KINK = 4.0  # spread from which ln 2cosh turns within a step of D
 _MOST = 8e6  # normal chances in all
+_AT_ONCE = 2**16  # of them
+_ALIKE = 0.99  # |ρ| beyond which the chance turns within a panel, and no bound holds
 _TINY = 1e-150
 
 
@@ -36,12 +38,11 @@ def normal_chance(h: np.ndarray, k: np.ndarray, rho: float) -> np.ndarray:
 
 
 def _between(
-    n: int, spreads: tuple[float, float], rho: float, step: float
+    n: int, spreads: tuple[float, float], rho: float, h: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of the other keys, ln Σ e^x about their mean in both maps, and weights."""
+    """Of the other keys, ln Σ e^x about their mean in both maps, and weights, by steps h of D."""
     if n == 2:
         return np.zeros(1), np.zeros(1), np.ones(1)
-    h = step * min(1.0, _KINK / max(spreads))
     z = h * np.arange(-math.ceil(_JOINT / h), math.ceil(_JOINT / h) + 1)
     first, second = (side.ravel() for side in np.meshgrid(z, z, indexing="ij"))
     kept = (first**2 + second**2 < _JOINT**2) & (first >= 0)  # −D is as likely as D
@@ -63,20 +64,22 @@ def _less(
     over = top + math.log1p(max((1 - mix) * math.exp(-top), -0.999)) - math.log(mix)
     high = min(max(math.log(n - 1) + reach * g1, over, low + 1e-9), _EDGE)  # above, both are sure
     panels = math.ceil((high - low) / min(2 * g1, 2 * g2, 2.0))
-    x, y, weight = _between(n, spreads, rho, step)
-    if panels * points * len(weight) > _MOST:
+    h = step * min(1.0, _KINK / max(spreads))
+    if panels * points * (1.0 if n == 2 else math.pi / 2 * (_JOINT / h) ** 2) > _MOST:
         raise TooFine("gamma2", g2, "its exact law takes too many points at these; use estimate")
+    x, y, weight = _between(n, spreads, rho, h)
     at, share = np.polynomial.legendre.leggauss(points)
     ends = np.linspace(low, high, panels + 1)
     half = np.diff(ends)[:, None] / 2
     w, share = (ends[:-1, None] + half * (1 + at)).ravel(), (half * share).ravel()
     v = np.logaddexp(math.log(mix - 1), math.log(mix) + w) if mix > 1 else w
     spread = math.sqrt(n / (n - 1))  # of the mean of the others less one's own, in units of γ
+    blocks = math.ceil(len(w) * len(weight) / _AT_ONCE)
     chance = [
-        weight @ normal_chance((a - x) / (spread * g1), (b - y) / (spread * g2), rho)
-        for a, b in zip(w, v, strict=True)
+        normal_chance((a - x) / (spread * g1), (b - y) / (spread * g2), rho) @ weight
+        for a, b in zip(*(np.array_split(t[:, None], blocks) for t in (w, v)), strict=True)
     ]
-    return float(share @ (expit(w) * expit(-w) * np.array(chance)) + expit(-high))
+    return float(share @ (expit(w) * expit(-w) * np.concatenate(chance)) + expit(-high))
 
 
 def abs_sum(gamma: float, gamma2: float, rho: float, mix: float, n: int) -> tuple[float, float]:
@@ -90,11 +93,15 @@ def abs_sum(gamma: float, gamma2: float, rho: float, mix: float, n: int) -> tupl
         n: 2 or 3.
 
     Raises:
+        InputError: maps so alike, or so opposite, that the law is not resolved.
         TooFine: spreads at which the law takes more than seconds.
     """
+    if abs(rho) > _ALIKE:
+        fix = f"the law of Σ|a| of {n} tokens needs |ρ| ≤ {_ALIKE}; use estimate"
+        raise InputError("rho", rho, fix)
     spreads, own, scale = (gamma, gamma2), mix, 1.0
     if mix < 1:
         spreads, own, scale = (gamma2, gamma), 1 / mix, mix
     fine, coarse = (scale * _less(n, spreads, rho, own, rule) for rule in _RULES)
     value = 1 + mix - 2 * n * fine
-    return value, (4 * n * abs(coarse - fine) + 1e-13 * (1 + mix)) / abs(value)
+    return value, (4 * n * abs(coarse - fine) + 1e-13 * (1 + mix)) / max(abs(value), _TINY)
