@@ -1,5 +1,6 @@
 """How Sphinx builds the site: from the repository's root, so that every link is true there too."""
 
+import gc
 import sys
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pages
 from docstrings import as_rst, without_addresses
 
 import sparsity
+
+gc.set_threshold(50_000, 20, 50)  # a build makes a million objects and drops few of them
 
 project = "sparsity"
 author = "The sparsity authors"

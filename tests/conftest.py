@@ -1,11 +1,15 @@
 """Settings of the whole suite: 64-bit JAX, no display, the same Hypothesis examples every time."""
 
 import atexit
+import gc
 import importlib.metadata
 import os
 import shutil
 import signal
+import sys
 import tempfile
+import time
+from pathlib import Path
 
 os.environ.setdefault("MPLBACKEND", "Agg")  # before anything imports Matplotlib
 # The workers fill the cores: threads of a product would wait for each other, and burn time so.
@@ -39,6 +43,8 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 jax.config.update("jax_enable_x64", True)
 matplotlib.use("Agg")
+# To look through a million objects takes half a second, and the default does so every few seconds.
+gc.set_threshold(50_000, 20, 50)
 
 configuration.set_hypothesis_home_dir(tempfile.gettempdir())  # nothing is left in the checkout
 hypothesis.settings.register_profile(
@@ -50,6 +56,18 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("suite")
+
+
+def pytest_collection(session):
+    """Of several workers that find no bytecode of the tests, one compiles it; the others wait."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
+    everything = session.config.getini("testpaths")
+    if worker == "gw0" or sys.dont_write_bytecode or session.config.args != everything:
+        return
+    here, patience = Path(__file__).parent, time.monotonic() + 60
+    last = max(path.stem for path in here.glob("test_*.py"))
+    while not any(here.glob(f"__pycache__/{last}.*.pyc")) and time.monotonic() < patience:
+        time.sleep(0.1)
 
 
 @pytest.fixture
