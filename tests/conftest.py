@@ -62,7 +62,8 @@ def pytest_collection(session):
     """Of several workers that find no bytecode of the tests, one compiles it; the others wait."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
     everything = session.config.getini("testpaths")
-    if worker == "gw0" or sys.dont_write_bytecode or session.config.args != everything:
+    elsewhere = sys.dont_write_bytecode or sys.pycache_prefix  # nothing will be found here
+    if worker == "gw0" or elsewhere or session.config.args != everything:
         return
     here, patience = Path(__file__).parent, time.monotonic() + 60
     last = max(path.stem for path in here.glob("test_*.py"))
