@@ -2,7 +2,7 @@
 
     python benchmarks/random_numbers.py [--out DIR] [--quick]
 
-Runs on whatever JAX finds, eight minutes on two cores. Contestants take turns; rates are medians
+Runs on whatever JAX finds, three minutes on two cores. Contestants take turns; rates are medians
 over rounds, ratios medians of the ratios within a round. Writes random_numbers.md.
 
 A generator may be taken where it is at least 1.5 times faster inside the samplers, gives the same

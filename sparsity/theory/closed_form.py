@@ -128,31 +128,39 @@ FORMS: Mapping[Expr, Callable[..., np.ndarray]] = {
 }
 
 
-def _in_pieces(form: Callable[..., np.ndarray], parameters: Mapping[str, Any]) -> np.ndarray:
-    """A form at many points, in pieces that stay in a processor's cache, on two threads.
+def _in_pieces(
+    of: Callable[..., tuple[np.ndarray, ...]], parameters: Mapping[str, Any], count: int
+) -> list[np.ndarray]:
+    """Elementwise functions at many points, in pieces that stay in a processor's cache.
 
-    A form is elementwise, so the pieces do not show in the bits.
+    Two threads share the pieces, which do not show in the bits.
     """
     arrays = {name: x for name, x in parameters.items() if not isinstance(x, str)}
     names, shape = parameters.keys() - arrays, np.broadcast_shapes(*map(np.shape, arrays.values()))
     if math.prod(shape) <= _PIECE:
-        return form(**parameters)
+        return list(of(**parameters))
     axis = int(np.argmax(shape))
     size = max(1, _PIECE * shape[axis] // math.prod(shape))
-    out, *given = (
-        np.moveaxis(x, axis, 0)
-        for x in (np.empty(shape), *(np.broadcast_to(x, shape) for x in arrays.values()))
-    )
+    given = [np.moveaxis(np.broadcast_to(x, shape), axis, 0) for x in arrays.values()]
+    out = [np.moveaxis(np.empty(shape), axis, 0) for _ in range(count)]
     same = {name: parameters[name] for name in names}
 
     def fill(start: int) -> None:
         part = slice(start, start + size)
         own = dict(zip(arrays, (x[part] for x in given), strict=True))
-        out[part] = form(**own, **same)
+        for whole, piece in zip(out, of(**own, **same), strict=True):
+            whole[part] = piece
 
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(fill, range(0, len(out), size)))
-    return np.moveaxis(out, 0, axis)
+        list(pool.map(fill, range(0, shape[axis], size)))
+    return [np.moveaxis(x, 0, axis) for x in out]
+
+
+def _log_form(kernel: Kernel) -> Callable[..., np.ndarray]:
+    form = FORMS.get(kernel.weight)
+    if form is None:
+        raise NoClosedForm("lookup", f"no stable form is known for the weight {kernel.weight}")
+    return lambda **own: np.minimum(form(**own), 0.0) + 0.0  # + 0.0 turns −0 into 0
 
 
 def log_sparsity(kernel: Kernel, parameters: Mapping[str, Any]) -> np.ndarray:
@@ -168,11 +176,18 @@ def log_sparsity(kernel: Kernel, parameters: Mapping[str, Any]) -> np.ndarray:
     Raises:
         NoClosedForm: the definition is none of those with a stable form.
     """
-    form = FORMS.get(kernel.weight)
-    if form is None:
-        raise NoClosedForm("lookup", f"no stable form is known for the weight {kernel.weight}")
+    form = _log_form(kernel)
+    return np.asarray(_in_pieces(lambda **own: (form(**own),), parameters, 1)[0])
 
-    def clipped(**own: Any) -> np.ndarray:
-        return np.minimum(form(**own), 0.0) + 0.0  # + 0.0 turns −0 into 0
 
-    return np.asarray(_in_pieces(clipped, parameters))
+def sparsity(kernel: Kernel, parameters: Mapping[str, Any]) -> tuple[np.ndarray, ...]:
+    """S, log S and the bound on |Δ log S|; arguments and what it raises as `log_sparsity`."""
+    form = _log_form(kernel)
+
+    def columns(**own: Any) -> tuple[np.ndarray, ...]:
+        log_S = form(**own)
+        with np.errstate(under="ignore"):
+            return np.exp(log_S), log_S, error_bound(log_S)
+
+    S, log_S, bound = _in_pieces(columns, parameters, 3)
+    return S, np.asarray(log_S), bound

@@ -77,11 +77,11 @@ def evaluate(
     bound = kernel.bind(parameters)
     if method != "quadrature":
         try:
-            log_S = closed_form.log_sparsity(kernel, bound)
+            S, log_S, error = closed_form.sparsity(kernel, bound)
             if not np.all(np.isfinite(log_S)):
                 fix = "is beyond float64; use less extreme values"
                 raise InputError("log S", np.min(log_S), fix)
-            return Evaluation.from_log(log_S, "closed form", closed_form.error_bound(log_S))
+            return Evaluation(S, log_S, "closed form", error)
         except NoClosedForm:
             if method is not None:
                 raise
