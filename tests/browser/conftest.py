@@ -24,8 +24,8 @@ def chromium():
     there = map(shutil.which, ("chromium-headless-shell", "chromium"))
     path = os.environ.get("CHROMIUM") or next(filter(None, there), None)
     if not path:
-        missing = "no Chromium: apt-get install chromium-headless-shell, or set CHROMIUM to its path"
-        pytest.fail(missing)
+        fix = "apt-get install chromium-headless-shell, or set CHROMIUM to its path"
+        pytest.fail(f"no Chromium: {fix}")
     with sync_playwright() as driver:
         browser = driver.chromium.launch(
             executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"]

@@ -105,6 +105,8 @@ def jupyterlab(home: Path, notebooks: Path) -> Iterator[Lab]:
         process.wait(20)
 
 
+_POLL = 50  # milliseconds; else every frame is asked, and drawn to be asked
+
 _READY = """async () => {
   const app = window.jupyterapp;
   await app.restored;
@@ -178,13 +180,15 @@ _CLOSE = """async () => {
 def open_lab(page: Any, lab: Lab) -> None:
     """Open JupyterLab with no notebook, to show one at a time."""
     page.goto(f"http://127.0.0.1:{lab.port}/doc?token={lab.token}")
-    page.wait_for_function("() => window.jupyterapp?.shell", timeout=60_000)
+    page.wait_for_function("() => window.jupyterapp?.shell", timeout=60_000, polling=_POLL)
 
 
 def _open(page: Any, notebook: str, shared: bool) -> None:
     page.evaluate(_OPEN, [notebook, shared])
     page.wait_for_function(
-        "(path) => window.jupyterapp.shell.currentWidget?.context?.path === path", arg=notebook
+        "(path) => window.jupyterapp.shell.currentWidget?.context?.path === path",
+        arg=notebook,
+        polling=_POLL,
     )
 
 
@@ -201,7 +205,7 @@ def pictures(page: Any) -> list[dict[str, Any]]:
 def open_notebook(page: Any, notebook: str) -> None:
     """Open a notebook and wait for its own kernel."""
     _open(page, notebook, False)
-    page.wait_for_function(_READY, timeout=60_000)
+    page.wait_for_function(_READY, timeout=60_000, polling=_POLL)
     page.wait_for_timeout(1000)  # a notebook run any sooner asks which kernel to start
 
 
@@ -209,7 +213,9 @@ def run_all(page: Any, seconds: float = 90) -> list[dict[str, Any]]:
     """Run every cell; each code cell's execution count and outputs."""
     for _ in range(2):  # on a busy machine the kernel may not have been there yet
         page.evaluate(_RUN)
-        page.wait_for_function("() => window.ran !== 'running'", timeout=1000 * seconds)
+        page.wait_for_function(
+            "() => window.ran !== 'running'", timeout=1000 * seconds, polling=_POLL
+        )
         assert page.evaluate("() => window.ran") == "done"
         page.wait_for_timeout(1000)  # counts come a moment after the last reply
         cells = page.evaluate(_CELLS)
