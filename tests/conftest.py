@@ -18,6 +18,7 @@ os.environ.setdefault("NPROC", "1")  # of XLA's threads, before anything compute
 # Workers and commands keep the memory of an array for the next one: half the page faults.
 os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(2**28))
 os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", str(2**29))
+os.environ.setdefault("SYMPY_CACHE_SIZE", "20000")  # and not 1000: a fifth less work to derive
 # A test compiles much and draws little: a third less to compile, though rows are drawn more slowly.
 flags = ["--xla_backend_optimization_level=1"]
 if importlib.metadata.version("jaxlib").startswith("0.10."):  # XLA dies of a flag it has not
