@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -25,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from browser.hand import P50, P95, burst, every_kernel, presses  # noqa: E402
-from browser.lab import jupyterlab, open_lab, open_notebook, run_all, shut_down  # noqa: E402
+from browser.lab import chromium_path, jupyterlab, open_lab, open_notebook, run_all, shut_down  # noqa: E402
 from browser.panel import Panel  # noqa: E402
 
 WORK = """
@@ -221,7 +220,7 @@ def measure(count: int) -> dict[str, dict[str, Any]]:
         for name, source in sources.items():
             blank["cells"] = [code | {"id": "a", "source": source}]
             (home / "notebooks" / names[name]).write_text(json.dumps(blank), "utf-8")
-        path = os.environ.get("CHROMIUM") or shutil.which("chromium")
+        path = chromium_path("chromium", "chromium-headless-shell")  # as a person has, first
         browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
         with jupyterlab(home, home / "notebooks") as lab:
             for name in sources:

@@ -1,7 +1,6 @@
 """A real browser, and a JupyterLab of its own; both fail, and never skip, when they are missing."""
 
 import json
-import os
 import shutil
 import uuid
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from browser.guard import Guard
-from browser.lab import jupyterlab, open_lab, open_notebook, run_all, shut_down
+from browser.lab import chromium_path, jupyterlab, open_lab, open_notebook, run_all, shut_down
 from browser.panel import Panel
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
@@ -21,11 +20,7 @@ def chromium():
     """Debian's Chromium, started: the build without a window, which takes a quarter less work."""
     from playwright.sync_api import sync_playwright
 
-    there = map(shutil.which, ("chromium-headless-shell", "chromium"))
-    path = os.environ.get("CHROMIUM") or next(filter(None, there), None)
-    if not path:
-        fix = "apt-get install chromium-headless-shell, or set CHROMIUM to its path"
-        pytest.fail(f"no Chromium: {fix}")
+    path = chromium_path("chromium-headless-shell", "chromium")
     with sync_playwright() as driver:
         browser = driver.chromium.launch(
             executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"]

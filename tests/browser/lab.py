@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
@@ -103,6 +104,19 @@ def jupyterlab(home: Path, notebooks: Path) -> Iterator[Lab]:
     finally:
         process.terminate()
         process.wait(20)
+
+
+def chromium_path(*names: str) -> str:
+    """CHROMIUM, or else the first of these browsers that is there.
+
+    Raises:
+        RuntimeError: none is.
+    """
+    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    if not path:
+        fix = "apt-get install chromium-headless-shell, or set CHROMIUM to its path"
+        raise RuntimeError(f"no Chromium: {fix}")
+    return path
 
 
 _POLL = 50  # milliseconds; else every frame is asked, and drawn to be asked
