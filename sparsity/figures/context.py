@@ -19,6 +19,7 @@ from sparsity.sweeps.variables import cell_seed
 
 LENGTHS = np.unique(np.round(2.0 ** np.arange(4, 15.1, 0.5)).astype(int))
 SAMPLED = (64, 256)
+REL_ERROR = 1.5e-3  # a whole row is one draw
 TURNS = (1, 2)  # seeds of the random directions of RoPE's mean key
 
 
@@ -39,7 +40,8 @@ def data(context: Context) -> Data:
         points = {}
         for length in SAMPLED:
             seed = cell_seed(context.seed, label, length)
-            settings = Sampling(rel_error=context.rel_error, seed=seed, dtype=np.float32)
+            to = max(context.rel_error, REL_ERROR)
+            settings = Sampling(rel_error=to, seed=seed, dtype=np.float32)
             drawn = sample_rows(row, length, settings)
             points[float(length)] = (drawn.value, drawn.stderr, drawn.samples, seed)
         theory = log[len(LENGTHS) :]

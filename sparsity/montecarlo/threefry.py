@@ -26,8 +26,9 @@ def _written_out(key: jax.Array) -> bool:
     return jax.default_backend() == "cpu" and jax.random.key_impl(key) == IMPL
 
 
-def _mixed(key: jax.Array, counts: Any) -> tuple[jax.Array, jax.Array]:
-    """Both words of each count, a number below 2³²."""
+@jax.jit
+def _mixed(key: jax.Array, counts: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Both words of each count, a number below 2³²; traced once for all samplers."""
     k0, k1 = jax.random.key_data(key)
     schedule = k0, k1, k0 ^ k1 ^ np.uint32(0x1BD11BDA)
     a, b = jnp.full_like(counts, k0), counts + k1

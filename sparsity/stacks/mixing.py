@@ -22,6 +22,7 @@ from sparsity.errors import InputError, number, whole
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.lowering import jax_log_abs, jax_weight, numpy_log_abs
 from sparsity.montecarlo.batches import resolve_dtype
+from sparsity.montecarlo.normals import normal
 from sparsity.stacks.collapse import collapse
 
 Measures = TypeVar("Measures")
@@ -168,7 +169,7 @@ def _draw(stack: Stack, numbers: _Numbers, key: jax.Array, dtype: str) -> Layers
     shapes = [(n, d), (d,), (depth, heads, n, n), (depth, heads, d, d), (depth, d)]
     shapes = shapes if stack.branch else shapes[:-1]
     ends = np.cumsum([math.prod(shape) for shape in shapes]).tolist()
-    normals = jax.random.normal(key, (ends[-1],), dtype)  # in one go: that compiles faster
+    normals = normal(key, (ends[-1],), dtype)  # in one go: that compiles faster
     parts = jnp.split(normals, ends[:-1])
     unique, shared, scores, values, *rest = map(jnp.reshape, parts, shapes)
     tokens = math.sqrt(1 - stack.common) * unique + math.sqrt(stack.common) * shared
