@@ -180,7 +180,7 @@ def measure_transformers(
 
     The model runs once, with an attention function that measures q, k, scale and mask of each layer
     and leaves the rest to the library's own; its former function is put back. A model with an
-    attention of its own (GPT-J, Falcon, Bloom) runs once more for its weights, without logits.
+    attention of its own (Falcon, Bloom) runs once more for its weights, without logits.
 
     Args:
         model: a model of the library, on any device and of any type, after `model.eval()`.
