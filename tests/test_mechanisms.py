@@ -307,6 +307,32 @@ def test_open_gates_are_softmax(monkeypatch):
         law("forgetting", "participation", 10**6, **own)
 
 
+def test_endless_forgetting_rows_are_those_of_many_tokens(monkeypatch):
+    cells, own = 0, ((0.3, -2.0, 3.0), (2.0, 2.0, 0.5), (6.0, 1.0, 1.0))
+    every = [quantities.named(of) for of in (*LAWS, "power_sum:0.5")]
+    direct = {}
+    for gamma, *gates in own:
+        for of in every:
+            reach = math.ceil(forgetting._reach(*gates, gamma, of))
+            n = np.array([reach, 2**14 + 5])
+            direct[gamma, *gates, of.name] = n, *forgetting.law(*gates, gamma, n, of)
+    monkeypatch.setattr(forgetting, "_reach", lambda *_: math.inf)
+    for gamma, *gates in own:
+        for of in every:
+            n, value, bound = direct[gamma, *gates, of.name]
+            slow, _ = forgetting.law(*gates, gamma, n, of)
+            assert (np.abs(value / slow - 1) <= bound).all()
+            assert_allclose(value, slow, rtol=1e-11)
+            cells += 1
+    assert cells == 18
+    monkeypatch.setattr(forgetting, "_reach", lambda *_: 2.0)  # rows that are not endless yet
+    of = quantities.named("participation")
+    (wrong,), _ = forgetting.law(4.0, 1.0, 2.0, np.array([16]), of)
+    monkeypatch.undo()
+    (right,), _ = forgetting.law(4.0, 1.0, 2.0, np.array([16]), of)
+    assert abs(wrong / right - 1) > 1e-2
+
+
 def test_differential_rows_that_are_softmax():
     n = [1, 2, 64, 10**9]
     y2 = law("exp", "participation", n, gamma=1.5).value

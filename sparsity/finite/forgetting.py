@@ -8,13 +8,16 @@ with x = t a^c, u = ln t, and a quantity whose mean is ∫ E[Σ_j f(x_j) e^(−�
 
 and likewise for the pairs in (Σ|a|)². A gate is a convolution in u, the same at every token: one
 row of weights over the points of u, interpolated between them. One integral over u and n
-convolutions: no single integral, but exact. What no longer changes with n is not computed further.
+convolutions: no single integral, but exact. What no longer changes with n is not computed further;
+rows far longer than what gates leave of them are the fixed point of the recursion, a linear system.
 The bound holds the rule of twice the step.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,7 +29,8 @@ from sparsity.quantities import LogMoment, Quantity
 _OF_STEP = 0.5  # of the trapezoidal step: interpolation takes more points than integration
 _STENCIL = 20  # points of the interpolation, even
 _MOST = 2**14  # tokens over which rows may still change
-_SAME = 1e-15
+_SAME, _LOOK = 1e-15, 8  # relative change of a row that is none; tokens between looks at it
+_NOTHING = -46.0  # log of a share of a row that is far below rounding
 _ROUNDING, _EACH = 1e-13, 1e-15  # relative, and of each convolution
 
 
@@ -79,6 +83,80 @@ def _token(gamma: float, quantity: Quantity, u: np.ndarray, step: float) -> list
     return [np.exp(-x) @ share, *moments]
 
 
+class _Gates:
+    """E F(u + c ln g) over a gate g, of fields F on points of u; what F is beyond them is given.
+
+    Args:
+        weights: as from `_gate`.
+        points: of u.
+    """
+
+    def __init__(self, weights: np.ndarray, points: int) -> None:
+        self.points, self.taps, self.half = points, len(weights), _STENCIL // 2
+        self.turned, self.lost = weights[::-1].copy(), 1 - float(weights.sum())
+        self._more = np.empty(points + self.taps + self.half)
+
+    def __call__(self, field: np.ndarray, before: float = 0.0) -> np.ndarray:
+        """The mean of one field, which is `before` below all points."""
+        more, start = self._more, self.taps
+        more[:start], more[start : -self.half], more[-self.half :] = before, field, field[-1]
+        return np.correlate(more, self.turned, "valid")[self.half + 1 :] + before * self.lost
+
+    def fixed(self, factor: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """The solver of F(u) = source(u) + factor(u) E F(u + c ln g), given the source."""
+        from scipy.linalg import solve_banded  # slow to import
+
+        below = min(self.taps - self.half - 1, self.points - 1)
+        band = np.zeros((self.half + below + 1, self.points))  # [half + row − column, column]
+        rows = np.arange(self.points)
+        for d in range(-below, self.half + 1):
+            weight = factor * self.turned[d + self.taps - self.half - 1]
+            columns = np.minimum(rows + d, self.points - 1)  # beyond the last point as at it
+            seen = columns >= 0
+            place = self.half + rows[seen] - columns[seen], columns[seen]
+            np.subtract.at(band, place, weight[seen])
+        band[self.half] += 1
+        return lambda source: solve_banded((below, self.half), band, source)
+
+
+class _Row(NamedTuple):
+    """What rows of some length are in u: φ and the fields of `_token`."""
+
+    phi: np.ndarray
+    fields: list[np.ndarray]
+
+    def longer(self, one: _Row, gated: _Gates, pairs: bool) -> _Row:
+        """Rows of one token more, given rows of one."""
+        beside = gated(self.phi, 1.0)
+        rest = [gated(field) for field in self.fields]
+        new = [f1 * beside + one.phi * f for f1, f in zip(one.fields, rest, strict=True)]
+        if pairs:
+            new[1] += 2 * one.fields[0] * rest[0]
+        return _Row(one.phi * beside, new)
+
+    def endless(self, gated: _Gates, pairs: bool) -> _Row:
+        """The rows that one token more does not change, given rows of one."""
+        solved = gated.fixed(self.phi)
+        phi = solved(self.phi * gated(np.zeros(gated.points), 1.0))
+        beside, found = gated(phi, 1.0), []
+        for i, f1 in enumerate(self.fields):
+            more = 2 * self.fields[0] * gated(found[0]) if pairs and i else 0.0
+            found.append(solved(f1 * beside + more))
+        return _Row(phi, found)
+
+
+def _reach(gate: float, gate_spread: float, gamma: float, quantity: Quantity) -> float:
+    """Tokens beyond which the rest of a row changes the quantity by less than rounding.
+
+    The share of the rest in Σ|a|^e is at most E Σ_rest |a|^e · E |a_1|^(−e), of the newest token.
+    """
+    assert quantity.integral is not None
+    e = min(1.0, quantity.integral.power * min(_orders(quantity)))
+    z, share = normal(e * gate_spread, FAR, STEP)
+    lost = -float(np.expm1(-e * np.logaddexp(0.0, -(gate + gate_spread * z))) @ share)  # 1 − E g^e
+    return ((e * gamma) ** 2 - math.log(lost) - _NOTHING) / -math.log1p(-lost) if lost else math.inf
+
+
 def _rows(
     gates: tuple[float, float], gamma: float, quantity: Quantity, n: np.ndarray, step: float
 ) -> np.ndarray:
@@ -86,33 +164,23 @@ def _rows(
     integral = quantity.integral
     assert integral is not None
     u = times(integral.power * gamma, float(n[-1]), step, DEPTH / min(1.0, *_orders(quantity)))
-    gate = _gate(*gates, integral.power, step, len(u))
-    half, pairs = _STENCIL // 2, quantity is quantities.n_eff
-
-    more, lost = np.empty(len(gate) + len(u) + half), 1 - gate.sum()
-
-    def gated(values: np.ndarray, before: float = 0.0) -> np.ndarray:
-        more[: len(gate)], more[len(gate) : -half], more[-half:] = before, values, values[-1]
-        return np.convolve(more, gate, "valid")[half + 1 :] + before * lost
-
-    phi1, *own = _token(gamma, quantity, u, step)
-    phi, fields = phi1, own
+    gated = _Gates(_gate(*gates, integral.power, step, len(u)), len(u))
+    phi, *fields = _token(gamma, quantity, u, step)
+    row = one = _Row(phi, fields)
+    pairs, reach = quantity is quantities.n_eff, _reach(*gates, gamma, quantity)
     at, found = 1, []
     for length in n:
+        if at < reach <= min(length, _MOST):
+            row, at = one.endless(gated, pairs), math.inf
         while at < length:
-            beside = gated(phi, 1.0)
-            rest = [gated(field) for field in fields]
-            new = [f1 * beside + phi1 * f for f1, f in zip(own, rest, strict=True)]
-            if pairs:
-                new[1] += 2 * own[0] * rest[0]
-            still = np.abs(new[-1] - fields[-1]).max() <= _SAME * np.abs(new[-1]).max()
-            phi, fields, at = phi1 * beside, new, at + 1
-            if still:
-                at = math.inf
-            elif at > _MOST:
+            if at == _MOST:
                 fix = f"more than {_MOST} tokens of the row still matter; use estimate"
                 raise TooFine("length", float(length), fix)
-        found.append(fields[-1].sum() * step)
+            was, row, at = row.fields[-1], row.longer(one, gated, pairs), at + 1
+            new = row.fields[-1]
+            if not at % _LOOK and np.abs(new - was).max() <= _SAME * np.abs(new).max():
+                at = math.inf
+        found.append(row.fields[-1].sum() * step)
     return np.array(found)
 
 

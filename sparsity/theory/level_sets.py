@@ -155,9 +155,10 @@ class LevelSets:
                 part = np.where(same, 0.5, np.where(level > c, 1.0, 0.0))
                 found += part * between(piece.low, piece.high)
                 continue
-            at = self.crossing(piece, level)
-            if own is not None:
-                at = np.where((own > piece.low) & (own < piece.high), own, at)
+            at = np.full(level.shape, np.nan) if own is None else own.copy()
+            sought = np.isnan(at) | (at <= piece.low) | (at >= piece.high)
+            if sought.any():
+                at[sought] = self.crossing(piece, level[sought])
             ends = (piece.low, at) if piece.sign > 0 else (at, piece.high)
             found += between(*ends)
         return found

@@ -42,6 +42,7 @@ class Lorenz(LevelSets):
         """See that the mass is within reach."""
         super().__init__(kernel, beta, gamma)
         self._wholes: dict[float, float] = {}
+        self._above: dict[float, list[tuple[float, float]]] = {}
         t, mass = self._rule(_ALL, np.empty(0), _WIDTH)
         if not mass[np.abs(t) > FAR - 1].sum() < _ROUNDING * mass.sum():
             fix = "its mass is too far out for its ranks to be followed; lower gamma"
@@ -103,6 +104,12 @@ class Lorenz(LevelSets):
         """The weight e^level over the mean weight."""
         return math.exp(level - self._top) / self._whole()
 
+    def above(self, level: float) -> list[tuple[float, float]]:
+        """The intervals on which |f| is above e^level; several shares of one level ask for them."""
+        if level not in self._above:
+            self._above[level] = super().above(level)
+        return self._above[level]
+
     def _held(self, level: float, width: float = _WIDTH) -> float:
         """The share of the mass above a level."""
         parts = [self._rule(ends, np.empty(0), width)[1].sum() for ends in self.above(level)]
@@ -139,16 +146,15 @@ class Lorenz(LevelSets):
             return 1.0, 0.0
         level = self._level(share, "weights")
         missing = share - self._share(level)  # of weights that are all as large as the level
-        size = self._relative(level)
-        value = self._held(level) + missing * size
-        gap = abs(self._held(level) - self._held(level, 2 * _WIDTH))
+        size, held = self._relative(level), self._held(level)
+        value = held + missing * size
+        gap = abs(held - self._held(level, 2 * _WIDTH))
         return min(value, 1.0), gap + self.rounding * (value + share * size)
 
     def keys(self, share: float) -> tuple[float, float]:
         """The share of the weights, the largest first, that holds a share of the mass."""
         level = self._level(share, "mass")
-        value = self._share(level)
-        size = self._relative(level)
-        value += (share - self._held(level)) / size
-        gap = abs(self._held(level) - self._held(level, 2 * _WIDTH))
+        size, held = self._relative(level), self._held(level)
+        value = self._share(level) + (share - held) / size
+        gap = abs(held - self._held(level, 2 * _WIDTH))
         return value, (gap + self.rounding) / size + self.rounding * value
