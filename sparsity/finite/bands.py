@@ -90,9 +90,10 @@ def blocks(w: np.ndarray) -> np.ndarray:
 
 
 def product(blocks: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """The matrix product, a few columns at a time, with the bits of the whole.
+    """The matrix product, a few columns at a time.
 
     The whole would be shared out between threads, which wait for each other longer than they work.
+    It may differ from this in the last bits.
     """
     few = max(_UNSHARED // (_FEW * max(len(columns), 1)), _FEWEST)
     if columns.shape[1] <= few:

@@ -19,6 +19,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from sparsity.errors import InputError
+from sparsity.montecarlo.compiling import compiled
 from sparsity.montecarlo.threefry import IMPL, fold_in
 
 CHUNK = 32  # batches a call: the grain of progress, of interruption and of spreading over devices
@@ -187,7 +188,6 @@ def _batches(sampler: Sampler, keys: jax.Array, arguments: Any, width: int) -> A
     return jax.lax.map(batch, keys, batch_size=width if width > 1 else None)
 
 
-@functools.partial(jax.jit, static_argnames=("sampler", "fold"))
 def _call(sampler: Sampler, keys: jax.Array, arguments: Any, fold: bool) -> Any:
     width = _at_once(sampler, len(keys))
 
@@ -207,7 +207,6 @@ def folded(batches: Any) -> Any:
     return batches.__array_namespace__().concat([means[:, 0], highest], axis=1)
 
 
-@functools.partial(jax.jit, static_argnames=("sampler",))
 def _call_each(sampler: Sampler, count: jax.Array, keys: jax.Array, arguments: Any) -> Any:
     """A chunk of each of `count` estimations, [batches, estimations, 3, moments]."""
     width, keys = _at_once(sampler, CHUNK), _keyed(keys)
@@ -246,7 +245,7 @@ def collect_each(
         own = jax.tree.map(lambda *x: np.stack(x), *(arguments[i] for i in rows))
         numbers = (np.array([x[i] for i in rows], dtype=np.uint32) for x in (seeds, firsts))
         keys, own = _given(_keys(*numbers, CHUNK), own)
-        drawn = _call_each(sampler, np.int32(count), keys, own)
+        drawn = compiled(_call_each, "sampler")(sampler, np.int32(count), keys, own)
         found += list(np.moveaxis(np.asarray(drawn, dtype=np.float64), 1, 0)[:count])
     return found
 
@@ -273,7 +272,8 @@ def collect(
         count = next(size for size in sizes if size <= chunks)
         number = np.array([first], dtype=np.uint32)
         keys = _keys(np.array([seed], dtype=np.uint32), number, count * CHUNK)
-        parts.append(_call(sampler, *_given(keys, arguments), there))
+        draw = compiled(_call, "sampler", "fold")
+        parts.append(draw(sampler, *_given(keys, arguments), there))
         first, chunks = first + count * CHUNK, chunks - count
     found = np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
     return folded(found) if fold and not there else found

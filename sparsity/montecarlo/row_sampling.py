@@ -21,6 +21,7 @@ from sparsity.kernels import Kernel, RowMap
 from sparsity.kernels.lowering import jax_row
 from sparsity.kernels.parameters import LENGTH
 from sparsity.montecarlo.batches import batch_size, summary
+from sparsity.montecarlo.compiling import token_sums
 from sparsity.montecarlo.precision import SUMMING
 from sparsity.montecarlo.row_plans import planned
 from sparsity.montecarlo.running import Run, Sampling, conclude, run
@@ -68,13 +69,12 @@ class RowSampler:
             a = jnp.exp(log_a - jnp.where(jnp.isfinite(higher), higher, 0)[:, None])
             shrink = jnp.where(jnp.isfinite(peak), jnp.exp(peak - higher), 0)
             common = jnp.where(jnp.isfinite(higher), jnp.exp(higher - log_scale), 0)
-            here = 0 if sink is None else (a * sink).sum(axis=1)
-            new1, new2 = a.sum(axis=1), (a * a).sum(axis=1)
+            new1, new2, *here = token_sums(a, a * a, *([] if sink is None else [a * sink]))
             return (
                 higher,
                 l1 * shrink + new1,
                 l2 * shrink**2 + new2,
-                of_sinks * shrink + here,
+                of_sinks * shrink + (here[0] if here else 0),
                 pooled1 + common * new1,
                 pooled2 + common**2 * new2,
             ), (a if whole else None, log_left)

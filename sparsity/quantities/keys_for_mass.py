@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sparsity import metric
 from sparsity.quantities.base import Family, LongRows, Quantity, RowSums
 
 
@@ -14,7 +15,7 @@ def _member(name: str, share: float) -> Quantity:
 
     def of(row: RowSums) -> Any:
         xp = row.weights.__array_namespace__()
-        held = xp.flip(xp.sort(row.weights, axis=-1), axis=-1).cumsum(-1)
+        held = xp.flip(metric.ascending(row.weights), axis=-1).cumsum(-1)
         return 1.0 + (held < share * row.l1[..., None]).sum(-1)
 
     return Quantity(

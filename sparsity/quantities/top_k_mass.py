@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsity import metric
 from sparsity.quantities.base import Family, Layers, Quantity, RowSums
 
 
@@ -43,8 +44,7 @@ def _member(name: str, number: float) -> Quantity:
     k = int(number)
 
     def of(row: RowSums) -> Any:
-        xp = row.weights.__array_namespace__()
-        return xp.sort(row.weights, axis=-1)[..., -k:].sum(-1) / (row.l1 + row.unit)
+        return metric.ascending(row.weights)[..., -k:].sum(-1) / (row.l1 + row.unit)
 
     return Quantity(
         name=name,
