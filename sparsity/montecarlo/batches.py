@@ -245,7 +245,8 @@ def collect_each(
         own = jax.tree.map(lambda *x: np.stack(x), *(arguments[i] for i in rows))
         numbers = (np.array([x[i] for i in rows], dtype=np.uint32) for x in (seeds, firsts))
         keys, own = _given(_keys(*numbers, CHUNK), own)
-        drawn = compiled(_call_each, "sampler")(sampler, np.int32(count), keys, own)
+        draw = compiled(_call_each, ("sampler",), small(sampler))
+        drawn = draw(sampler, np.int32(count), keys, own)
         found += list(np.moveaxis(np.asarray(drawn, dtype=np.float64), 1, 0)[:count])
     return found
 
@@ -272,7 +273,7 @@ def collect(
         count = next(size for size in sizes if size <= chunks)
         number = np.array([first], dtype=np.uint32)
         keys = _keys(np.array([seed], dtype=np.uint32), number, count * CHUNK)
-        draw = compiled(_call, "sampler", "fold")
+        draw = compiled(_call, ("sampler", "fold"), small(sampler))
         parts.append(draw(sampler, *_given(keys, arguments), there))
         first, chunks = first + count * CHUNK, chunks - count
     found = np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])

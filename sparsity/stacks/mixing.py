@@ -22,6 +22,7 @@ from sparsity.errors import InputError, number, whole
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.lowering import jax_log_abs, jax_weight, numpy_log_abs
 from sparsity.montecarlo.batches import resolve_dtype
+from sparsity.montecarlo.compiling import compiled
 from sparsity.montecarlo.normals import normal
 from sparsity.stacks.collapse import collapse
 
@@ -218,7 +219,6 @@ def forward(layers: Layers) -> jax.Array:
     return jnp.concatenate([layers.tokens[None], states])
 
 
-@functools.partial(jax.jit, static_argnames=("stack", "dtype", "measure"))
 def _sampled(
     stack: Stack, numbers: _Numbers, keys: jax.Array, dtype: str, measure: Callable[..., Any]
 ) -> Any:
@@ -247,5 +247,6 @@ def sampled(
     """
     name = resolve_dtype(dtype).name
     keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), draws)
-    found = _sampled(*_split(stack), keys, name, measure)
+    several = compiled(_sampled, ("stack", "dtype", "measure"), False)
+    found = several(*_split(stack), keys, name, measure)
     return type(found)(*(np.asarray(x, np.float64) for x in found))
