@@ -18,7 +18,7 @@ from sparsity import kernels, quantities
 from sparsity.errors import InputError
 from sparsity.finite import engine
 
-_PANEL = 0.5  # of γ
+_PANEL = 1.0  # of γ
 _POINTS = 16  # in a panel; the bound comes from four fewer
 MOST = 20.0  # of γ: seconds of work
 
