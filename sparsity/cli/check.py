@@ -64,7 +64,7 @@ def verify(
         settings["detectable"] = common.number("detectable", detectable)
     asked = _row(kernels, common.given(options), steps)
     if asked is None:
-        common.compile_quickly()
+        common.for_long_work()
     common.use_float64()
     started = time.perf_counter()
     with common.progress("cells") as report:
@@ -110,7 +110,7 @@ def claims(seed: str, as_json: bool) -> None:
     """
     from sparsity import ledger
 
-    common.compile_quickly()
+    common.for_long_work()
     common.use_float64()
     with common.progress("claims") as report:
         judged = sparsity.claims(seed=common.number("seed", seed, int), progress=report)

@@ -152,7 +152,7 @@ def reproduce(out: str, seed: str, page: bool, executor: Any, as_json: bool) -> 
         written = str(saved.page(out))
         common.print_json({"page": written}) if as_json else click.echo(written)
         return
-    common.compile_quickly()
+    common.for_long_work()
     common.use_float64()
     with common.progress("reproduce") as report:
         settings = {"seed": common.number("seed", seed, int), "executor": executor}
