@@ -3,7 +3,8 @@
 Batch i uses the key fold_in(key(seed), i) and returns a few means; the host adds them up in the
 order of i. The same seed therefore gives the same bits on one device, two or four, and on those of
 several processes (`jax.distributed`), each of which makes the same calls and gets all the means. On
-a CPU that holds for two threads of XLA or more: on one it sums in another order.
+a CPU that holds for two threads of XLA or more: on one, as the commands `verify`, `claims` and
+`reproduce` have it, it sums in another order.
 """
 
 from __future__ import annotations
