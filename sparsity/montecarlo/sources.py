@@ -94,7 +94,7 @@ class Like:
     def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> Block:
         """Draw a block; law = (β, γ, −log λ), or (q, μ, σ, −log λ) for whole keys."""
         *scores, rate = law
-        key = fold_in(key, number) if self.block < self.length else key
+        key = fold_in(key, number)
         if self.dim:
             q, mu, sigma = scores
             noise = normal(key, (rows, self.block, self.dim), dtype)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from sparsity.kernels.numeric.points import EPS
 from sparsity.theory.axis import HIGH, LOG_RULE, NODES, WEIGHTS, WIDE, Axis, Known, Panels
 from sparsity.theory.masses import Nodes, weighed
 from sparsity.theory.panels import cut
-from sparsity.theory.score_laws import FAR, ScoreLaw, Tilt
+from sparsity.theory.score_laws import FAR, Gaussian, ScoreLaw, Squares, Tilt
 
 _DIVERGED = 1e-3  # share of a moment that may be left out
 _BLURRED = 0.5  # relative rounding error that a moment may have
@@ -60,6 +60,11 @@ class Moments:
         self.tilted = axis.law.tilts
         tilt = axis.f.tilt if self.tilted else (0.0, 0.0, 0.0)
         self.tilts: list[Tilt] = [(p * tilt[0], p * tilt[1], p * tilt[2]) for p in powers]
+        self.squares = None  # of laws that can be bounded together
+        gaussians = [law for law in self.laws if isinstance(law, Gaussian)]
+        if len(gaussians) == len(self.laws):
+            each = [law.square(tilt) for law, tilt in zip(gaussians, self.tilts, strict=True)]
+            self.squares = Squares(*np.array(each).T[..., None])
         self.whole = all(float(p).is_integer() for p in powers)
         self.least = np.full(len(powers), -np.inf)  # log of the mass that kept panels have for sure
         self.certain = self.least  # … and pending ones besides
@@ -71,11 +76,18 @@ class Moments:
         """Log of the least and the most mass of each panel, [powers, panels]."""
         size, ends = np.log(2 * known.half), (known.t - known.half, known.t + known.half)
         with np.errstate(all="ignore"):
-            moments = zip(self.laws, self.tilts, strict=True)
-            bounds = np.array([law.bounds(*ends, tilt) for law, tilt in moments])
-            low = self.p * known.f[0] + bounds[:, 0] + size
-            high = self.p * known.f[1] + bounds[:, 1] + size
+            least, most = self._each("bounds", *ends)
+            low = self.p * known.f[0] + least + size
+            high = self.p * known.f[1] + most + size
         return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
+
+    def _each(self, name: str, *where: np.ndarray) -> Any:
+        """`bounds` or `around` of each law with its tilt, [moments, panels]."""
+        if self.squares is not None:
+            return getattr(self.squares, name)(*where)
+        moments = zip(self.laws, self.tilts, strict=True)
+        found = np.array([getattr(law, name)(*where, tilt) for law, tilt in moments])
+        return np.moveaxis(found, 0, -2)
 
     def _refuse(self, fix: str) -> None:
         raise InputError("weight", self.axis.f.kernel.weight, fix)
@@ -103,8 +115,7 @@ class Moments:
         """Log of the proven error of the rule, [powers, panels]."""
         with np.errstate(all="ignore"):
             box = known.t, WIDE * known.half, HIGH * known.half
-            moments = zip(self.laws, self.tilts, strict=True)
-            sup = np.array([law.around(*box, tilt) for law, tilt in moments])
+            sup = self._each("around", *box)
             error = self.p * known.around[1] + sup + np.log(known.half) + LOG_RULE
         error = np.where(np.isnan(error), np.inf, error)
         branch = (not self.whole) & ~np.isfinite(known.around[0])  # |f|^p is not analytic there

@@ -7,7 +7,7 @@ t. Gaussian and bounded scores are s = β + γt; `scores` has the others.
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import mpmath
 import numpy as np
@@ -83,6 +83,27 @@ class ScoreLaw(Protocol):
         ...
 
 
+class Squares(NamedTuple):
+    """An exponent a + bt + ct²; of several laws in columns, [laws, 1], bounded together."""
+
+    a: Any
+    b: Any
+    c: Any
+
+    def bounds(self, low: Any, high: Any) -> tuple[Any, Any]:
+        """Its least and largest value over [low, high]."""
+        a, b, c = self
+        with np.errstate(divide="ignore", invalid="ignore"):
+            top = np.where(np.equal(c, 0), low, np.clip(np.divide(-b, 2 * c), low, high))
+        one, two, peak = (a + t * (b + c * t) for t in (low, high, top))
+        return np.minimum(np.minimum(one, two), peak), np.maximum(np.maximum(one, two), peak)
+
+    def around(self, centre: Any, width: Any, height: Any) -> Any:
+        """Its largest real part over boxes centre ± width ± i·height."""
+        most = self.bounds(centre - width, centre + width)[1]
+        return most + np.maximum(-np.asarray(self.c), 0.0) * height**2
+
+
 class Gaussian:
     """Scores s = β + γt with t ~ N(0, 1).
 
@@ -128,14 +149,10 @@ class Gaussian:
         return np.abs(t)
 
     def bounds(self, low: Any, high: Any, tilt: Tilt) -> tuple[Any, Any]:
-        a, b, c = self.square(tilt)
-        top = np.clip(-b / (2 * c), low, high) if c else low
-        one, two, peak = (a + t * (b + c * t) for t in (low, high, top))
-        return np.minimum(np.minimum(one, two), peak), np.maximum(np.maximum(one, two), peak)
+        return Squares(*self.square(tilt)).bounds(low, high)
 
     def around(self, centre: Any, width: Any, height: Any, tilt: Tilt) -> Any:
-        most = self.bounds(centre - width, centre + width, tilt)[1]
-        return most + max(-self.square(tilt)[2], 0.0) * height**2
+        return Squares(*self.square(tilt)).around(centre, width, height)
 
     def square(self, tilt: Tilt) -> tuple[float, float, float]:
         """Coefficients of 1, t and t² in the exponent, that of the density in it."""
