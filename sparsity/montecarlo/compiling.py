@@ -14,6 +14,7 @@ from typing import Any
 import jax
 
 
+@functools.cache
 def older_loops() -> bool:
     """Whether XLA can be told to write loops in the older way; it refuses options it has not."""
     known = importlib.metadata.version("jaxlib").startswith("0.10.")
