@@ -75,7 +75,9 @@ def classed(row: Row, length: Any) -> Classed:
     beta, gamma, log_w = (x[seen] for x in (tokens.beta, tokens.gamma, log_w))
     factor, beta, gamma = reduced(kernel, beta, gamma)
     log_w = log_w + factor
-    pairs, member = np.unique(np.stack([beta, gamma], axis=1), axis=0, return_inverse=True)
+    pairs, member = np.stack([beta, gamma], axis=1), np.zeros(1, dtype=int)
+    if len(pairs) > 1:
+        pairs, member = np.unique(pairs, axis=0, return_inverse=True)
     classes = [(kernel, float(b), float(g), tokens.scores if g else None) for b, g in pairs]
     units = np.array(tokens.units)
     if len(units):
