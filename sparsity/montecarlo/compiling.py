@@ -1,7 +1,7 @@
 """How samplers are compiled: what XLA is told, and sums in the form that it is then quick at.
 
-On a CPU XLA has two ways to write a fused loop. The older one compiles in half the time, and draws
-rows twice as fast if the sums of a row are one loop; under the newer one such a loop is slow.
+On a CPU XLA has two ways to write a fused loop. The older one compiles in half the time. It draws
+most rows at least as fast if the sums of a row are one loop; in the newer way such a loop is slow.
 """
 
 from __future__ import annotations
