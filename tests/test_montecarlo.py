@@ -593,3 +593,26 @@ def test_tables_of_many_laws_are_those_of_each():
         for law, table in zip(laws, proposals.build_each(kernel, laws), strict=True):
             for part, other in zip(table, proposals.build(kernel, law), strict=True):
                 np.testing.assert_array_equal(part, other)
+
+
+def test_sums_of_a_row_in_one_loop_or_several(monkeypatch):
+    from sparsity.montecarlo import compiling
+
+    rows = np.random.default_rng(0).random((64, 33)).astype(np.float32)
+    terms = [jax.numpy.asarray(x) for x in (rows, rows**2, 2 * rows)]
+    for one in (True, False):  # the second for a jaxlib without the older loops
+        monkeypatch.setattr(compiling, "older_loops", lambda one=one: one)
+        found = compiling.token_sums(*terms)
+        for x, total in zip(terms, found, strict=True):
+            assert total.dtype == np.float32
+            np.testing.assert_allclose(total, np.asarray(x, float).sum(axis=1), rtol=1e-6)
+
+
+def test_ascending_weights_are_sorted_weights():
+    from sparsity import metric
+
+    for dtype in (np.float32, np.float64):
+        rows = np.random.default_rng(1).exponential(size=(50, 9)).astype(dtype) ** 20
+        rows[0, :3], rows[1, 0], rows[2] = 0, np.inf, np.finfo(dtype).tiny
+        for weights in (rows, jax.numpy.asarray(rows)):
+            assert np.array_equal(metric.ascending(weights), np.sort(rows, axis=-1))
