@@ -23,7 +23,7 @@ from sparsity.verification.cells import Question, feature_ratio
 from sparsity.verification.crosscheck import check, check_exact, judge, verify
 from sparsity.verification.reference_grid import features, retention, scalar, whole_keys
 from sparsity.verification.row_cells import of_rows
-from sparsity.verification.ztest import compare_mean
+from sparsity.verification.ztest import compare_mean, detecting
 
 
 def test_the_mean_of_draws_is_compared_by_students_t():
@@ -31,6 +31,17 @@ def test_the_mean_of_draws_is_compared_by_students_t():
     z, critical = compare_mean(draws, 0.1, 1e-3)
     assert z == pytest.approx(ttest_1samp(draws, 0.1).statistic)
     assert 2 * t.sf(critical, 49) == pytest.approx(1e-3)
+
+
+@pytest.mark.parametrize("asked", [1e-3, 5e-4])
+def test_a_row_is_drawn_until_an_error_would_be_seen_and_hardly_further(asked):
+    estimate = of_rows(Row(exp, gamma=0.5), 16).sample(detecting(asked, 1e-6, 0, np.float32))
+    of_batches = -t.ppf(5e-7, estimate.dof) + t.ppf(0.999, estimate.dof)
+    assert estimate.stopped == "target reached"
+    assert 0.85 * asked < of_batches * estimate.rel_stderr <= asked
+    # An error bar from a few batches has to be smaller than one that is known well.
+    few, many = (detecting(asked, 1e-6, 0, None).aim(dof) for dof in (31, 10**6))
+    assert few < 0.9 * many < asked / (-norm.ppf(5e-7) + norm.ppf(0.999))
 
 
 def shown(cell: Question) -> set[Any]:

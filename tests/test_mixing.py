@@ -5,6 +5,7 @@ import json
 import math
 from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -106,6 +107,19 @@ def test_forward_is_the_definition():
                     z[j] += a[layer, h, j, i] * g[i] * W[layer, h] @ v[i]
         v = z + np.array([M[layer] @ np.tanh(x) for x in z])
         np.testing.assert_allclose(states[layer + 1], v, rtol=1e-10, atol=1e-12)
+
+
+def test_without_maps_forward_takes_the_layers_as_they_are():
+    layers = draw(SMALL, 3)
+    assert np.array_equal(forward(layers._replace(maps=None)), forward(layers))
+    mapped = draw(replace(SMALL, branch=0.5), 3)
+    assert not np.allclose(forward(mapped._replace(maps=None)), forward(mapped), atol=1e-3)
+
+
+def test_a_stack_is_drawn_inside_another_program_as_well():
+    inside = jax.jit(lambda seed: forward(draw(SMALL, seed)))(3)
+    assert np.allclose(inside, forward(draw(SMALL, 3)), rtol=0, atol=1e-5)
+    assert not np.allclose(inside, forward(draw(SMALL, 4)), atol=1e-2)
 
 
 def test_seeds_and_dtypes():

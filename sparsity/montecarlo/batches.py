@@ -20,7 +20,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from sparsity.errors import InputError
-from sparsity.montecarlo.compiling import compiled
+from sparsity.montecarlo.compiling import LITTLE, MUCH, compiled
 from sparsity.montecarlo.threefry import IMPL, fold_in
 
 CHUNK = 32  # batches a call: the grain of progress, of interruption and of spreading over devices
@@ -65,6 +65,10 @@ def batch_size(normals_per_draw: int) -> int:
 def small(sampler: Sampler) -> bool:
     """Whether a chunk takes less time than calling it."""
     return sampler.numbers <= _CACHE
+
+
+def _level(sampler: Sampler) -> int:
+    return LITTLE if small(sampler) else MUCH
 
 
 def summary(*moments: jax.Array) -> jax.Array:
@@ -246,7 +250,7 @@ def collect_each(
         own = jax.tree.map(lambda *x: np.stack(x), *(arguments[i] for i in rows))
         numbers = (np.array([x[i] for i in rows], dtype=np.uint32) for x in (seeds, firsts))
         keys, own = _given(_keys(*numbers, CHUNK), own)
-        draw = compiled(_call_each, ("sampler",), small(sampler))
+        draw = compiled(_call_each, ("sampler",), _level(sampler))
         drawn = draw(sampler, np.int32(count), keys, own)
         found += list(np.moveaxis(np.asarray(drawn, dtype=np.float64), 1, 0)[:count])
     return found
@@ -274,7 +278,7 @@ def collect(
         count = next(size for size in sizes if size <= chunks)
         number = np.array([first], dtype=np.uint32)
         keys = _keys(np.array([seed], dtype=np.uint32), number, count * CHUNK)
-        draw = compiled(_call, ("sampler", "fold"), small(sampler))
+        draw = compiled(_call, ("sampler", "fold"), _level(sampler))
         parts.append(draw(sampler, *_given(keys, arguments), there))
         first, chunks = first + count * CHUNK, chunks - count
     found = np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])

@@ -13,6 +13,8 @@ from typing import Any
 
 import jax
 
+MUCH, LITTLE, ONCE = 3, 2, 0  # LLVM's levels: each takes half the time of the one before, about
+
 
 @functools.cache
 def older_loops() -> bool:
@@ -23,19 +25,18 @@ def older_loops() -> bool:
 
 @functools.cache
 def compiled(
-    function: Callable[..., Any], static: tuple[str, ...], brief: bool
+    function: Callable[..., Any], static: tuple[str, ...], level: int
 ) -> Callable[..., Any]:
     """`jax.jit` of a function that draws.
 
     Args:
         function: what draws.
         static: the names of its static arguments.
-        brief: whether it draws little: then LLVM optimises a level less, in half the time.
+        level: `MUCH`, `LITTLE` or `ONCE`, by what it draws.
     """
     options: dict[str, Any] | None = None
     if older_loops():
-        options = {"xla_cpu_use_fusion_emitters": False}
-        options |= {"xla_backend_optimization_level": 2} if brief else {}
+        options = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": level}
     return jax.jit(function, static_argnames=static, compiler_options=options)
 
 

@@ -82,6 +82,14 @@ class Sampling:
         """The dtype in force."""
         return resolve_dtype(self.dtype)
 
+    def aim(self, dof: int) -> float:
+        """The relative standard error to reach where so many degrees of freedom know it.
+
+        Args:
+            dof: degrees of freedom; the more, the larger it may be, up to `rel_error`.
+        """
+        return self.rel_error
+
 
 class Run(NamedTuple):
     """What was sampled.
@@ -151,7 +159,7 @@ def run(
             enough = worst = None
             if have >= plan.goal:
                 worst = drawn.worst(goals)
-                enough = plan.judge(have, worst[1].rel_stderr)
+                enough = plan.judge(have, worst[1])
             if enough or ended or not left:
                 stopped = enough or ("interrupted" if ended else "time budget")
                 break
@@ -181,23 +189,31 @@ class _Plan:
         self.most = max(self.pilot, math.ceil(min(sampling.max_samples / (CHUNK * size), 2**26)))
         self.wanted = self.planned = self.pilot
         self.missed = missed  # over the chunks: the error that the scatter does not show
-        limited = resolution >= sampling.rel_error
-        self.square = resolution**2 if limited else sampling.rel_error**2 - resolution**2
-        self.reached = f"limit of {sampling.real.type.__name__}" if limited else "target reached"
+        self.aim, self.resolution = sampling.aim, resolution
+        self.limited = resolution >= sampling.aim(self.pilot * CHUNK - 1)
+        self.square = self._square(sampling.rel_error)
+        self.reached = f"limit of {sampling.real.type.__name__}" if self.limited else "target reached"
+
+    def _square(self, target: float) -> float:
+        """The square of a target without what rounding takes of it."""
+        return self.resolution**2 if self.limited else target**2 - self.resolution**2
 
     @property
     def goal(self) -> int:
         """Chunks until the next look at the error bar."""
         return min(self.wanted, self.most)
 
-    def judge(self, have: int, error: float) -> str | None:
+    def judge(self, have: int, known: Combined) -> str | None:
         """Why so many are enough, or None: then more are wanted."""
-        unseen = self.missed / have
-        if error**2 + unseen**2 <= self.square:
-            return self.reached
+        error, unseen = known.rel_stderr, self.missed / have
+        square = self.square
+        if error**2 + unseen**2 <= square:
+            square = self._square(self.aim(known.dof))
+            if error**2 + unseen**2 <= square:
+                return self.reached
         if math.isfinite(error):  # error²/k + unseen²/k² = target², k times the draws
-            root = math.sqrt(error**4 + 4 * unseen**2 * self.square)
-            excess = (error**2 + root) / (2 * self.square) if self.square else math.inf
+            root = math.sqrt(error**4 + 4 * unseen**2 * square)
+            excess = (error**2 + root) / (2 * square) if square else math.inf
             self.wanted = math.ceil(have * min(1.03 * excess + 0.02, 1e9))
             self.planned = max(self.planned, self.goal)
         elif have >= _HOPELESS:

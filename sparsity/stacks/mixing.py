@@ -7,7 +7,6 @@ depend on the tokens. Token 0 may be a sink: a given mass, or a given logit, and
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,10 +21,11 @@ from sparsity.errors import InputError, number, whole
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.lowering import jax_log_abs, jax_weight, numpy_log_abs
 from sparsity.montecarlo.batches import resolve_dtype
-from sparsity.montecarlo.compiling import compiled
+from sparsity.montecarlo.compiling import MUCH, ONCE, compiled
 from sparsity.montecarlo.normals import normal
 from sparsity.stacks.collapse import collapse
 
+_FEW = 2**16  # normals of a stack that are drawn in less time than good code for them is compiled
 Measures = TypeVar("Measures")
 
 
@@ -109,7 +109,7 @@ class Layers(NamedTuple):
         tokens: V^(0), [n, d].
         attention: α, [L, H, n, n].
         values: W_h, [L, H, d, d].
-        maps: M, [L, d, d].
+        maps: M, [L, d, d]; None is none, and takes no work.
         gain: g, [n].
     """
 
@@ -163,12 +163,16 @@ def _attention(stack: Stack, numbers: _Numbers, scores: Any) -> Any:
     return rows.at[..., 0].set(jnp.where(is_sink, mass, rows[..., 0]))
 
 
-@functools.partial(jax.jit, static_argnames=("stack", "dtype"))
-def _draw(stack: Stack, numbers: _Numbers, key: jax.Array, dtype: str) -> Layers:
-    numbers = _Numbers(*(jnp.asarray(x, dtype) for x in numbers))
+def _shapes(stack: Stack) -> list[tuple[int, ...]]:
+    """Of the normals that are drawn: tokens, what they share, scores, W_h, axes of M."""
     n, d, depth, heads = stack.length, stack.dim, stack.depth, stack.heads
     shapes = [(n, d), (d,), (depth, heads, n, n), (depth, heads, d, d), (depth, d)]
-    shapes = shapes if stack.branch else shapes[:-1]
+    return shapes if stack.branch else shapes[:-1]
+
+
+def _draw(stack: Stack, numbers: _Numbers, key: jax.Array, dtype: str) -> Layers:
+    numbers = _Numbers(*(jnp.asarray(x, dtype) for x in numbers))
+    n, d, depth, heads, shapes = stack.length, stack.dim, stack.depth, stack.heads, _shapes(stack)
     ends = np.cumsum([math.prod(shape) for shape in shapes]).tolist()
     normals = normal(key, (ends[-1],), dtype)  # in one go: that compiles faster
     parts = jnp.split(normals, ends[:-1])
@@ -198,8 +202,11 @@ def draw(stack: Stack, seed: int = 0, *, dtype: Any = None) -> Layers:
     Raises:
         InputError: float64 asked for while JAX has it disabled.
     """
-    name = resolve_dtype(dtype).name
-    return _draw(*_split(stack), jax.random.key(seed, impl="threefry2x32"), name)
+    name, normals = resolve_dtype(dtype).name, sum(map(math.prod, _shapes(stack)))
+    key, one = jax.random.key(seed, impl="threefry2x32"), _draw
+    if not isinstance(key, jax.core.Tracer):  # else it is a part of another program
+        one = compiled(_draw, ("stack", "dtype"), ONCE if normals <= _FEW else MUCH)
+    return one(*_split(stack), key, name)
 
 
 @jax.jit
@@ -210,7 +217,7 @@ def forward(layers: Layers) -> jax.Array:
         attention, values, maps = parts
         heads = jnp.einsum("hji,ie->hje", attention, layers.gain[:, None] * v)
         z = v + jnp.einsum("hje,hde->jd", heads, values)
-        v = z + jnp.tanh(z) @ maps.T
+        v = z if maps is None else z + jnp.tanh(z) @ maps.T
         return v, v
 
     parts = (layers.attention, layers.values, layers.maps)
@@ -222,7 +229,11 @@ def forward(layers: Layers) -> jax.Array:
 def _sampled(
     stack: Stack, numbers: _Numbers, keys: jax.Array, dtype: str, measure: Callable[..., Any]
 ) -> Any:
-    return jax.lax.map(lambda key: measure(forward(_draw(stack, numbers, key, dtype))), keys)
+    def one(key: jax.Array) -> Any:
+        layers = _draw(stack, numbers, key, dtype)
+        return measure(forward(layers if stack.branch else layers._replace(maps=None)))
+
+    return jax.lax.map(one, keys)
 
 
 def sampled(
@@ -247,6 +258,6 @@ def sampled(
     """
     name = resolve_dtype(dtype).name
     keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), draws)
-    several = compiled(_sampled, ("stack", "dtype", "measure"), False)
+    several = compiled(_sampled, ("stack", "dtype", "measure"), MUCH)
     found = several(*_split(stack), keys, name, measure)
     return type(found)(*(np.asarray(x, np.float64) for x in found))

@@ -27,7 +27,7 @@ from sparsity.tasks import Submits, gathered
 from sparsity.verification import pairs, reference_grid
 from sparsity.verification.cells import Question, families, sample_family
 from sparsity.verification.outcome import Cell, CrossCheck, ExactCell
-from sparsity.verification.ztest import compare
+from sparsity.verification.ztest import compare, detecting
 
 DETECTABLE = 1e-3  # a cell that could not see a relative error of this size proves nothing
 _WORKERS = 2  # threads: one compiles while another samples
@@ -98,7 +98,7 @@ class _Judge:
     def _sampling(self, cell: Question, seed: int) -> Sampling:
         scalars = cell.instruments[1] == "scalars"
         dtype = self.dtype if scalars else self.whole_dtype or self.dtype
-        return Sampling(pairs.REL_ERROR * self.detectable, seed=seed, dtype=dtype)
+        return detecting(self.detectable, self.alarm, seed, dtype)
 
 
 def check(

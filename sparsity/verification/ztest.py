@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
 
+from sparsity.montecarlo import Sampling
 from sparsity.results import Estimate
 
 _POWER = 0.999
@@ -27,6 +29,39 @@ class Compared(NamedTuple):
     detectable: float
 
 
+def needed(dof: float, alarm: float) -> float:
+    """Standard errors that an error must have to be seen with probability 0.999.
+
+    Args:
+        dof: degrees of freedom of the standard error; ∞ where it is known.
+        alarm: false-alarm probability.
+    """
+    return float(stdtrit(dof, _POWER) - stdtrit(dof, alarm / 2))
+
+
+@dataclass(frozen=True)
+class Detecting(Sampling):
+    """How an estimate is sampled until an error of a given size would be seen.
+
+    Args:
+        detectable: the relative error, in (0, 1).
+        alarm: false-alarm probability.
+    """
+
+    detectable: float = 1e-3
+    alarm: float = 1e-3
+
+    def aim(self, dof: int) -> float:
+        """As `Sampling.aim`: an error bar known from few batches has to be smaller."""
+        return self.detectable / needed(dof, self.alarm)
+
+
+def detecting(detectable: float, alarm: float, seed: int, dtype: Any) -> Detecting:
+    """Settings under which a relative error of that size is seen; the others as in `Sampling`."""
+    most = detectable / needed(math.inf, alarm)
+    return Detecting(most, seed=seed, dtype=dtype, detectable=detectable, alarm=alarm)
+
+
 def compare(theory: float, estimate: Estimate, alarm: float) -> Compared:
     """Compare in the log domain, two-sided, by Student's t.
 
@@ -36,7 +71,7 @@ def compare(theory: float, estimate: Estimate, alarm: float) -> Compared:
         alarm: false-alarm probability.
     """
     critical = -float(stdtrit(estimate.dof, alarm / 2))
-    seen = (critical + float(stdtrit(estimate.dof, _POWER))) * estimate.rel_stderr
+    seen = needed(estimate.dof, alarm) * estimate.rel_stderr
     difference = estimate.log_value - theory
     if difference == 0:
         z = 0.0
