@@ -192,7 +192,8 @@ class _Plan:
         self.aim, self.resolution = sampling.aim, resolution
         self.limited = resolution >= sampling.aim(self.pilot * CHUNK - 1)
         self.square = self._square(sampling.rel_error)
-        self.reached = f"limit of {sampling.real.type.__name__}" if self.limited else "target reached"
+        limit = f"limit of {sampling.real.type.__name__}"
+        self.reached = limit if self.limited else "target reached"
 
     def _square(self, target: float) -> float:
         """The square of a target without what rounding takes of it."""
