@@ -67,7 +67,7 @@ def small(sampler: Sampler) -> bool:
     return sampler.numbers <= _CACHE
 
 
-def _level(sampler: Sampler) -> int:
+def _level(sampler: Sampler) -> int | None:
     return LITTLE if small(sampler) else MUCH
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import jax
 
-MUCH, LITTLE, ONCE = 3, 2, 0  # LLVM's levels: each takes half the time of the one before, about
+# What a program draws, as LLVM's level for it: each takes half the time of the one before, about.
+MUCH, LITTLE, ONCE = None, 2, 0  # None is the level that XLA is set to, 3
 
 
 @functools.cache
@@ -25,7 +26,7 @@ def older_loops() -> bool:
 
 @functools.cache
 def compiled(
-    function: Callable[..., Any], static: tuple[str, ...], level: int
+    function: Callable[..., Any], static: tuple[str, ...], level: int | None
 ) -> Callable[..., Any]:
     """`jax.jit` of a function that draws.
 
@@ -36,7 +37,8 @@ def compiled(
     """
     options: dict[str, Any] | None = None
     if older_loops():
-        options = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": level}
+        options = {"xla_cpu_use_fusion_emitters": False}
+        options |= {} if level is None else {"xla_backend_optimization_level": level}
     return jax.jit(function, static_argnames=static, compiler_options=options)
 
 
