@@ -24,6 +24,8 @@ flags = ["--xla_backend_optimization_level=1"]
 if importlib.metadata.version("jaxlib").startswith("0.10."):  # XLA dies of a flag it has not
     flags.append("--xla_cpu_use_fusion_emitters=false")
     flags.append("--xla_cpu_parallel_codegen_split_count=1")  # the workers fill the cores
+    unrolled = "-unroll-full-max-count=4,-unroll-runtime=false,-unroll-allow-partial=false"
+    flags.append(f"--xla_backend_extra_options={unrolled},-force-vector-interleave=1")
 os.environ.setdefault("XLA_FLAGS", " ".join(flags))
 # What one worker or command of this run has compiled, the others need not compile again.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
