@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from sparsity import kernels
 from sparsity.errors import InputError, number, whole
@@ -204,7 +205,7 @@ def draw(stack: Stack, seed: int = 0, *, dtype: Any = None) -> Layers:
     """
     name, normals = resolve_dtype(dtype).name, sum(map(math.prod, _shapes(stack)))
     key, one = jax.random.key(seed, impl="threefry2x32"), _draw
-    if not isinstance(key, jax.core.Tracer):  # else it is a part of another program
+    if not isinstance(key, Tracer):  # else it is a part of another program
         one = compiled(_draw, ("stack", "dtype"), ONCE if normals <= _FEW else MUCH)
     return one(*_split(stack), key, name)
 
