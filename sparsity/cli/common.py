@@ -227,9 +227,9 @@ def use_float64() -> None:
     jax.config.update("jax_enable_x64", True)
 
 
-_QUICK_TO_COMPILE = (
-    "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1 "
-    "--xla_backend_extra_options=-unroll-full-max-count=4,-unroll-runtime=false,"
+_QUICK_TO_COMPILE = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+_HARDLY_UNROLLED = (  # by LLVM, for whatever device it writes
+    " --xla_backend_extra_options=-unroll-full-max-count=4,-unroll-runtime=false,"
     "-unroll-allow-partial=false,-force-vector-interleave=1"
 )
 
@@ -239,16 +239,19 @@ def for_long_work() -> None:
 
     XLA writes loops in the older way, as for samplers, and gives LLVM a program whole, not in up to
     32 parts that share no work: it compiles in half the time. LLVM unrolls no loop of more than
-    four rounds: a sixth less again, and the draws are as fast. The parts of such a command fill the
-    cores, so that a draw and a product of NumPy's each stay on one of them: threads that wait for
-    each other took a tenth of the work. Garbage is looked for less often among a million objects
-    that stay, and SymPy remembers more.
+    four rounds: a sixth less again, and a CPU draws as fast; not where JAX has an accelerator, for
+    which nothing of this was measured. The parts of such a command fill the cores, so that a draw
+    and a product of NumPy's each stay on one of them: threads that wait for each other took a tenth
+    of the work. Garbage is looked for less often among a million objects that stay, and SymPy
+    remembers more.
     """
     import gc
     import importlib.metadata
 
     if importlib.metadata.version("jaxlib").startswith("0.10."):  # XLA dies of a flag it has not
-        os.environ.setdefault("XLA_FLAGS", _QUICK_TO_COMPILE)
+        accelerated = importlib.metadata.entry_points(group="jax_plugins")
+        flags = _QUICK_TO_COMPILE + ("" if accelerated else _HARDLY_UNROLLED)
+        os.environ.setdefault("XLA_FLAGS", flags)
     os.environ.setdefault("NPROC", "1")  # of XLA's threads
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy is not imported yet
     os.environ.setdefault("SYMPY_CACHE_SIZE", "20000")  # nor is SymPy

@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 
-# What a program draws, as LLVM's level for it: each takes half the time of the one before, about.
+# What a program draws, as LLVM's level: the lower, the sooner compiled and the slower to draw.
 MUCH, LITTLE, ONCE = None, 2, 0  # None is the level that XLA is set to, 3
 
 
