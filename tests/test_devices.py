@@ -14,7 +14,7 @@ import pytest
 
 import sparsity
 from sparsity import Decay, Row, SinkLogit, kernels
-from sparsity.montecarlo import Sampling, estimators, running, sample_rows
+from sparsity.montecarlo import Sampling, drawing, estimators, sample_rows
 from sparsity.montecarlo.keys import keys_at
 from sparsity.montecarlo.row_sampling import draw_rows
 from sparsity.verification.cells import FEATURE_MAPS
@@ -76,9 +76,9 @@ print(jax.local_device_count(), *bits())
 CHILD = f"""{BITS}
 from test_devices import interrupting, memory
 from sparsity import cli
-from sparsity.montecarlo import running
+from sparsity.montecarlo import drawing
 print(*memory(), flush=True)
-running.collect = interrupting(running.collect, 1)
+drawing.collect = interrupting(drawing.collect, 1)
 sys.argv = ["sparsity", *"{ASK}".split()]
 cli.main()
 """
@@ -125,7 +125,7 @@ def test_interrupted_estimate_is_valid_and_says_so(press, command, monkeypatch):
         done = child(4)
         code, out, err = done.returncode, done.stdout.splitlines()[2], done.stderr
     else:
-        monkeypatch.setattr(running, "collect", interrupting(running.collect, press))
+        monkeypatch.setattr(drawing, "collect", interrupting(drawing.collect, press))
         code, out, err = command(*ASK.split())
     assert code == 130, err
     assert err == "sparsity: interrupted; the estimate so far is valid\n"

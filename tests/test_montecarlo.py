@@ -22,10 +22,10 @@ from sparsity.montecarlo import (
     batches,
     draw,
     draw_each,
+    drawing,
     estimate,
     estimators,
     proposals,
-    running,
 )
 from sparsity.montecarlo.batches import CHUNK, collect
 from sparsity.montecarlo.combining import combine
@@ -234,11 +234,11 @@ def test_long_runs_are_kept_in_bounded_memory(monkeypatch):
     monkeypatch.setattr(estimators, "stratified_size", lambda *_: 32)  # as compiled above
     sampling = Sampling(1e-8, 32 * CHUNK * 48, seed=5)
     whole = estimators.stratified(exp, at, sampling)
-    monkeypatch.setattr(running, "FOLD", 40 * CHUNK)
+    monkeypatch.setattr(drawing, "FOLD", 40 * CHUNK)
     kept = []
-    folding = running.folded
+    folding = drawing.folded
     monkeypatch.setattr(
-        running, "folded", lambda batches: kept.append(len(batches)) or folding(batches)
+        drawing, "folded", lambda batches: kept.append(len(batches)) or folding(batches)
     )
     folded = estimators.stratified(exp, at, sampling)
     assert kept

@@ -14,6 +14,7 @@ from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.queries import named as named_query
 from sparsity.montecarlo import estimators
+from sparsity.montecarlo.grids import stratified_each
 from sparsity.montecarlo.keys import LONGEST, keys_at
 from sparsity.montecarlo.row_sampling import draw_rows, sample_rows
 from sparsity.montecarlo.running import Sampling
@@ -181,9 +182,7 @@ def draw_each(
     columns = kernel.bind({name: np.array([cell[name] for cell in cells]) for name in cells[0]})
     rows = np.stack(np.broadcast_arrays(*columns.values()), axis=-1).reshape(len(cells), -1)
     places = [dict(zip(names, map(float, row), strict=True)) for row in rows.tolist()]
-    for place, found in zip(
-        places, estimators.stratified_each(kernel, places, samplings), strict=True
-    ):
+    for place, found in zip(places, stratified_each(kernel, places, samplings), strict=True):
         n = int(place["length"]) if "length" in place else None
         yield found if n is None else replace(found, length=n)
 

@@ -30,7 +30,7 @@ _BATCH_NORMALS = 2**16  # normals of a batch of keys, features or rows: fits a c
 _ALONE = 2**20  # normals of one draw beyond which a batch is a single draw
 _CACHE = 2**13  # numbers in a batch below which a CPU draws the batches of a chunk side by side
 _ABREAST = 4  # so many
-TOGETHER = 64  # chunks of small batches that one call draws
+TOGETHER = 32  # chunks of small batches that one call draws
 _MEMORY = 2**26  # numbers that an accelerator holds at once
 
 
@@ -229,10 +229,10 @@ def _call_each(sampler: Sampler, count: jax.Array, keys: jax.Array, arguments: A
     return _everywhere(_spread(share, 2)(keys, count, arguments))
 
 
-def collect_each(
+def dispatch_each(
     sampler: Sampler, arguments: Sequence[Any], seeds: Sequence[int], firsts: Sequence[int]
-) -> list[np.ndarray]:
-    """A chunk of each of several estimations of one sampler, in one call; the bits of `collect`.
+) -> Callable[[], list[np.ndarray]]:
+    """Begin to draw a chunk of each of several estimations of one sampler; the bits of `collect`.
 
     Args:
         sampler: the sampler, of small batches; it compiles once for this.
@@ -241,9 +241,9 @@ def collect_each(
         firsts: number of the first batch, likewise.
 
     Returns:
-        float64 [CHUNK, 3, moments] each.
+        What waits for them: float64 [CHUNK, 3, moments] each.
     """
-    found: list[np.ndarray] = []
+    parts = []
     for start in range(0, len(seeds), TOGETHER):
         count = min(len(seeds) - start, TOGETHER)
         rows = [start + (i if i < count else 0) for i in range(TOGETHER)]
@@ -251,9 +251,16 @@ def collect_each(
         numbers = (np.array([x[i] for i in rows], dtype=np.uint32) for x in (seeds, firsts))
         keys, own = _given(_keys(*numbers, CHUNK), own)
         draw = compiled(_call_each, ("sampler",), _level(sampler))
-        drawn = draw(sampler, np.int32(count), keys, own)
-        found += list(np.moveaxis(np.asarray(drawn, dtype=np.float64), 1, 0)[:count])
-    return found
+        parts.append((count, draw(sampler, np.int32(count), keys, own)))
+
+    def wait() -> list[np.ndarray]:
+        return [
+            chunk
+            for count, drawn in parts
+            for chunk in np.moveaxis(np.asarray(drawn, dtype=np.float64), 1, 0)[:count]
+        ]
+
+    return wait
 
 
 def collect(

@@ -54,24 +54,25 @@ class Combined(NamedTuple):
         return f"{why}: the error bar cannot be trusted"
 
 
-def _tail_index(maxima: np.ndarray) -> float:
+def _tail_indices(maxima: np.ndarray) -> list[float]:
     """ξ from block maxima: their logarithms have standard deviation ξπ/√6 if the tail is ~x^(−1/ξ).
 
     Blocks are grouped until 32 are left; 32 maxima know ξ to about 20 %. The worst moment counts.
 
     Args:
-        maxima: [batches, moments].
+        maxima: [moments, estimations, batches].
     """
-    count, moments = maxima.shape
-    grouped = maxima
+    moments, each, count = maxima.shape
     if count > _GROUPS:
-        grouped = maxima[: count // _GROUPS * _GROUPS].reshape(_GROUPS, -1, moments).max(axis=1)
-    if not (grouped > 0).all():
-        return math.inf
-    logs = np.log(grouped)
-    logs -= logs.sum(axis=0) / _GROUPS
-    worst = (logs * logs).sum(axis=0).max() / (_GROUPS - 1)
-    return math.sqrt(6 * worst) / math.pi
+        whole = maxima[..., : count // _GROUPS * _GROUPS]
+        maxima = whole.reshape(moments, each, _GROUPS, -1).max(axis=3)
+    logs = np.log(maxima)
+    logs -= logs.sum(axis=2, keepdims=True) / _GROUPS
+    worst = (logs * logs).sum(axis=2).max(axis=0) / (_GROUPS - 1)
+    return [
+        math.sqrt(6 * x) / math.pi if least > 0 else math.inf
+        for x, least in zip(worst.tolist(), maxima.min(axis=(0, 2)).tolist(), strict=True)
+    ]
 
 
 def _evenness(mean: float, mean_square: float) -> float:
@@ -87,25 +88,38 @@ def combine(batches: np.ndarray, powers: tuple[float, ...], size: int) -> Combin
         powers: one exponent per moment: (1, −½) for S = m₁/√m₂, (1, −1) for a conditional mean.
         size: draws per batch.
     """
+    return combine_each(batches[None], powers, size)[0]
+
+
+def combine_each(batches: np.ndarray, powers: tuple[float, ...], size: int) -> list[Combined]:
+    """`combine` of several estimations, the same bits as one by one.
+
+    Args:
+        batches: [estimations, batches, 3, moments].
+        powers: as in `combine`.
+        size: as in `combine`.
+    """
     used = [i for i, power in enumerate(powers) if power]
-    power = [powers[i] for i in used]
-    count, total = len(batches), len(batches) * size
-    columns = batches[:, :, used]
-    means, squares = (
-        [math.fsum(column) / count for column in columns[:, which].T.tolist()] for which in (0, 1)
-    )
-    if not all(0 < mean < math.inf for mean in means):
-        return Combined(math.nan, math.inf, count - 1, 0.0, 1.0, math.inf)
-    relative = (columns[:, 0] / means - 1) @ power
-    maxima = columns[:, 2]
-    return Combined(
-        log_value=math.fsum(p * math.log(mean) for p, mean in zip(power, means, strict=True)),
-        rel_stderr=math.sqrt(math.fsum((relative * relative).tolist()) / (count - 1) / count),
-        dof=count - 1,
-        ess=total * min(map(_evenness, means, squares)),
-        largest_share=float((maxima.max(axis=0) / means).max()) / total,
-        tail_index=_tail_index(maxima),
-    )
+    power = np.array([powers[i] for i in used])[:, None, None]
+    count, total = batches.shape[1], batches.shape[1] * size
+    # [3, moments, estimations, batches]: sums run along the memory
+    columns = np.ascontiguousarray(batches[..., used].transpose(2, 3, 0, 1))
+    sums = [[[math.fsum(x) for x in each] for each in part] for part in columns[:2].tolist()]
+    means, squares = np.array(sums) / count
+    with np.errstate(all="ignore"):  # of a moment without a finite mean nothing is kept
+        off = (power * (columns[0] / means[..., None] - 1)).sum(axis=0)
+        shares = ((columns[2].max(axis=2) / means).max(axis=0) / total).tolist()
+        tails = _tail_indices(columns[2])
+    errors = [math.sqrt(math.fsum(x) / (count - 1) / count) for x in (off * off).tolist()]
+    found, exponents = [], power.ravel().tolist()
+    for i, mean in enumerate(means.T.tolist()):
+        if not all(0 < m < math.inf for m in mean):
+            found.append(Combined(math.nan, math.inf, count - 1, 0.0, 1.0, math.inf))
+            continue
+        log_value = math.fsum(p * math.log(m) for p, m in zip(exponents, mean, strict=True))
+        ess = total * min(map(_evenness, mean, squares[:, i].tolist()))
+        found.append(Combined(log_value, errors[i], count - 1, ess, shares[i], tails[i]))
+    return found
 
 
 @functools.lru_cache(maxsize=64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,10 +12,11 @@ from sparsity.errors import InputError
 from sparsity.kernels import ALL, Kernel, Law
 from sparsity.kernels.lowering import numpy_weight
 from sparsity.montecarlo import proposals
-from sparsity.montecarlo.batches import CHUNK, batch_size, collect_each, small
+from sparsity.montecarlo.batches import CHUNK, batch_size
+from sparsity.montecarlo.drawing import Begun
 from sparsity.montecarlo.precision import SUMMING, rounding
 from sparsity.montecarlo.proposals import Table
-from sparsity.montecarlo.running import Sampling, conclude, pilot, run
+from sparsity.montecarlo.running import Sampling, conclude, run
 from sparsity.montecarlo.samplers import Features, FullKeys, Plain, Stratified
 from sparsity.results import Estimate
 
@@ -42,7 +43,7 @@ def parameter_values(
     return tuple(real.type(given[p.name]) for p in kernel.parameters)
 
 
-class _Prepared(NamedTuple):
+class Prepared(NamedTuple):
     """A stratified estimation that has not been drawn.
 
     Args:
@@ -62,13 +63,14 @@ class _Prepared(NamedTuple):
     resolved: bool
 
 
-def _prepared(
+def prepare(
     kernel: Kernel, parameters: dict[str, float], table: Table, sampling: Sampling, power: float
-) -> _Prepared:
+) -> Prepared:
+    """Make ready to estimate S^power; the other arguments as in `stratified`."""
     real, resolved = sampling.real, proposals.resolved(kernel, parameters)
     powers = (power * _RATIO[0], power * _RATIO[1])
     off = rounding(kernel, parameters, table, real, compare=kernel not in ALL)
-    return _Prepared(
+    return Prepared(
         Stratified(kernel, stratified_size(sampling.rel_error, resolved), real.type.__name__),
         (parameter_values(kernel, parameters, real), table.astype(real)),
         powers,
@@ -78,9 +80,10 @@ def _prepared(
     )
 
 
-def _drawn(
-    ready: _Prepared, sampling: Sampling, log_factor: float = 0.0, begun: np.ndarray | None = None
+def finish(
+    ready: Prepared, sampling: Sampling, log_factor: float = 0.0, begun: Begun | None = None
 ) -> Estimate:
+    """Draw what is left to draw, and conclude e^log_factor · S^power."""
     sampler, arguments, powers, log_shift, resolution, resolved = ready
     options = {"resolution": resolution, "resolved": resolved, "begun": begun}
     return conclude(
@@ -113,50 +116,7 @@ def stratified(
         log_factor: its logarithm.
     """
     table = proposals.build(kernel, parameters)
-    return _drawn(_prepared(kernel, parameters, table, sampling, power), sampling, log_factor)
-
-
-def _begun(
-    sampler: Stratified, every: Sequence[_Prepared], samplings: Sequence[Sampling], who: list[int]
-) -> Iterator[np.ndarray]:
-    """The chunks that estimations of one sampler begin with, drawn in as few calls as can be."""
-    parts = [(i, k * CHUNK) for i in who for k in range(pilot(samplings[i]))]
-    drawn = iter(
-        collect_each(
-            sampler,
-            [every[i].arguments for i, _ in parts],
-            [int(samplings[i].seed) for i, _ in parts],
-            [first for _, first in parts],
-        )
-    )
-    for i in who:
-        yield np.concatenate([next(drawn) for _ in range(pilot(samplings[i]))])
-
-
-def stratified_each(
-    kernel: Kernel, parameters: Sequence[dict[str, float]], samplings: Sequence[Sampling]
-) -> Iterator[Estimate]:
-    """`stratified` of several parameters: they compile once, begin in one call, and share no draws.
-
-    Args:
-        kernel: as in `stratified`.
-        parameters: likewise, of each estimate.
-        samplings: likewise.
-
-    Returns:
-        The estimates in order, the same bits as one by one.
-    """
-    tables = proposals.build_each(kernel, parameters)
-    every = [
-        _prepared(kernel, *each, 1.0) for each in zip(parameters, tables, samplings, strict=True)
-    ]
-    begun: dict[int, np.ndarray] = {}
-    for sampler in dict.fromkeys(ready.sampler for ready in every):
-        who = [i for i, ready in enumerate(every) if ready.sampler == sampler]
-        if len(who) > 1 and small(sampler):
-            begun |= dict(zip(who, _begun(sampler, every, samplings, who), strict=True))
-    for i, ready in enumerate(every):
-        yield _drawn(ready, samplings[i], begun=begun.get(i))
+    return finish(prepare(kernel, parameters, table, sampling, power), sampling, log_factor)
 
 
 def plain(

@@ -125,7 +125,7 @@ def _over(ranges: np.ndarray, cells: int) -> np.ndarray:
     (low1, high1), (low2, high2) = ranges
     parts = [steps(low1, high1, cells // 2 + 1)]
     parts.append(steps(low2, high2, cells // 2))
-    return np.sort(np.concatenate(parts, axis=1))
+    return np.sort(np.concatenate(parts, axis=1), axis=1, kind="stable")  # merges the two
 
 
 def _bounded(edges: np.ndarray, fixed: np.ndarray) -> np.ndarray:

@@ -13,23 +13,14 @@ import jax
 import numpy as np
 
 from sparsity.errors import InputError, check_seed
-from sparsity.montecarlo.batches import (
-    CHUNK,
-    TOGETHER,
-    Sampler,
-    agreed,
-    collect,
-    collect_each,
-    folded,
-    resolve_dtype,
-)
+from sparsity.montecarlo.batches import CHUNK, Sampler, agreed, resolve_dtype
 from sparsity.montecarlo.combining import Combined, anytime_factor, combine, student
+from sparsity.montecarlo.drawing import Begun, Drawn
 from sparsity.montecarlo.interrupting import deferred_interrupt
 from sparsity.results import Estimate
 
 _FINE = 5e-4  # targets below it start with two chunks: 63 degrees of freedom rather than 31
 _UNSEEN = 3.0  # over the draws: the largest probability that N draws miss 19 times out of 20
-FOLD = 2**17  # batches beyond which a chunk of them is kept as one
 _HOPELESS = 64  # chunks after which an error bar that is not finite will not become so
 _NO_DIGITS = "rounding leaves the estimate no digit"
 _PLAIN = 5.0  # times what scatter cannot show, below which the scatter is the error bar
@@ -123,7 +114,7 @@ def run(
     *,
     resolution: float = 0.0,
     resolved: bool = True,
-    begun: np.ndarray | None = None,
+    begun: Begun | None = None,
 ) -> Run:
     """Run a pilot, then as many batches as the target on every Π mean_i^power_i needs.
 
@@ -139,7 +130,7 @@ def run(
         begun: the first chunks, where they have been drawn.
     """
     started = time.perf_counter()
-    drawn = _Drawn(sampler, arguments, sampling.seed, begun)
+    drawn = Drawn(sampler, arguments, sampling.seed, begun)
     missed = 0.0 if resolved else _UNSEEN / (CHUNK * sampler.size)
     plan = _Plan(sampling, sampler.size, resolution, missed)
     step, stopped, worst = plan.wanted, "sample budget", None
@@ -222,55 +213,6 @@ class _Plan:
         else:
             self.wanted = 4 * have
         return None
-
-
-class _Drawn:
-    """The batches so far; of a long run each chunk is kept as one batch, in bounded memory."""
-
-    def __init__(
-        self, sampler: Sampler, arguments: Any, seed: int, begun: np.ndarray | None
-    ) -> None:
-        """Nothing is drawn, but for what has begun."""
-        self.sampler, self.arguments, self.seed = sampler, arguments, seed
-        self.chunks, self.kept = 0, 1  # batches of the sampler in one that is kept
-        self.parts: list[np.ndarray] = []
-        self.begun = begun
-
-    def _new(self, chunks: int) -> np.ndarray:
-        first, given, fold = self.chunks * CHUNK, [], self.kept == CHUNK
-        if self.begun is not None and not first:
-            given, first = [folded(self.begun) if fold else self.begun], len(self.begun)
-            chunks -= first // CHUNK
-        if self.begun is not None and not fold and 0 < chunks <= TOGETHER:
-            given += self._each(first, chunks)  # what has begun them is compiled
-        elif chunks:
-            asked = {"seed": self.seed, "first": first, "chunks": chunks, "fold": fold}
-            given.append(collect(self.sampler, self.arguments, **asked))
-        return np.concatenate(given)
-
-    def _each(self, first: int, chunks: int) -> list[np.ndarray]:
-        numbers = range(first, first + chunks * CHUNK, CHUNK)
-        given, seeds = [self.arguments] * chunks, [self.seed] * chunks
-        return collect_each(self.sampler, given, seeds, numbers)
-
-    def draw(self, chunks: int) -> int:
-        """Draw that many chunks more; returns how many there are."""
-        if self.kept == 1 and (self.chunks + chunks) * CHUNK > FOLD:
-            self.kept = CHUNK
-            self.parts = [folded(np.concatenate(self.parts))] if self.parts else []
-        self.parts.append(self._new(chunks))
-        self.chunks += chunks
-        return self.chunks
-
-    def batches(self) -> np.ndarray:
-        """All of them, [batches, 3, moments]."""
-        return np.concatenate(self.parts)
-
-    def worst(self, goals: Sequence[tuple[float, ...]]) -> tuple[tuple[float, ...], Combined]:
-        """The product of powers of their means that is known least well, and its exponents."""
-        batches, size = self.batches(), self.sampler.size * self.kept
-        every = [(powers, combine(batches, powers, size)) for powers in goals]
-        return max(every, key=lambda each: each[1].rel_stderr)
 
 
 def conclude(

@@ -113,7 +113,8 @@ def _ordinary(kernel: Kernel, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray
     reach = 60.0 + 2.0 ** np.ceil(np.log2(6 * far))
     looks = np.stack([_looks(x) for x in reach.tolist()])
     kinks = [(root - beta) / gamma for root in definition(kernel).roots]
-    looks = np.sort(np.concatenate([looks, *(k[:, None] + 1e-2 * looks for k in kinks)], axis=1))
+    looks = np.concatenate([looks, *(k[:, None] + 1e-2 * looks for k in kinks)], axis=1)
+    looks = np.sort(looks, axis=1, kind="stable")  # which merges what is in order
     first = log_weight(kernel, beta[:, None], gamma[:, None], looks)
     found = np.full((len(POWERS), 2, len(beta)), np.nan)
     for i, power in enumerate(POWERS):
