@@ -43,21 +43,26 @@ def order_of(k: float | LogMoment) -> float:
     return k.order if isinstance(k, LogMoment) else k
 
 
+def _power(x: np.ndarray, order: float) -> np.ndarray | float:
+    return 1.0 if order == 0 else x if order == 1 else x**order
+
+
 def band(log_node: np.ndarray, rise: np.ndarray, k: Orders) -> np.ndarray:
-    """1 − e^(−x) and the x^k e^(−x) of x = e^(log_node + rise), [nodes, (1 + k) · rises].
+    """1 − e^(−x) and the x^k e^(−x) of x = e^(log_node + rise), [1 + k, nodes, rises].
 
     A factor ln x besides, where asked.
     """
-    band = np.empty((len(log_node), 1 + len(k), len(rise)))
-    x = np.exp(log_node)[:, None] * np.exp(rise)
-    np.negative(np.expm1(-x), out=band[:, 0])
+    band = np.empty((1 + len(k), len(log_node), len(rise)))
+    x = np.multiply.outer(np.exp(log_node), np.exp(rise))
+    np.expm1(np.negative(x), out=band[0])
+    np.negative(band[0], out=band[0])
     less = np.exp(-x)
-    for i, each in enumerate(k, 1):
+    for found, each in zip(band[1:], k, strict=True):
         order = order_of(each)
-        np.multiply(less, x**order if order else 1.0, out=band[:, i])
+        np.multiply(less, _power(x, order), out=found)
         if isinstance(each, LogMoment):
-            band[:, i] *= log_node[:, None] + rise
-    return band.reshape(len(log_node), (1 + len(k)) * len(rise))
+            found *= log_node[:, None] + rise
+    return band
 
 
 def parts(u: np.ndarray, log: np.ndarray) -> Iterator[tuple[int, int, int, int]]:
@@ -95,8 +100,9 @@ def product(blocks: np.ndarray, columns: np.ndarray) -> np.ndarray:
     The whole would be shared out between threads, which wait for each other longer than they work.
     It may differ from this in the last bits.
     """
-    few = max(_UNSHARED // (_FEW * max(len(columns), 1)), _FEWEST)
-    if columns.shape[1] <= few:
+    rows, width = columns.shape[-2:]
+    few = max(_UNSHARED // (_FEW * max(rows, 1)), _FEWEST)
+    if width <= few:
         return blocks @ columns
-    parts = np.array_split(columns, -(-columns.shape[1] // few), axis=1)
+    parts = np.array_split(columns, -(-width // few), axis=-1)
     return np.concatenate([blocks @ part for part in parts], axis=-1)

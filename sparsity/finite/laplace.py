@@ -199,10 +199,11 @@ class Laplace:
                 found = light @ (terms * since) + logs @ (terms * rows)
             else:
                 found = light @ terms
+            out[..., start:stop] = found.reshape(*found.shape[:-1], len(series), -1)
             if first < last:
                 band = bands.band(log[first:last] + high, here - high, self.k)
-                found += bands.product(w[..., first:last], band)
-            out[..., start:stop] = found.reshape(*found.shape[:-1], len(series), -1)
+                inside = bands.product(w[:, None, :, first:last], band)
+                out[..., start:stop] += inside.swapaxes(1, 2)
             if last < len(log):
                 out[..., 0, start:stop] += above[..., last, None]
         out = out.reshape(-1, *out.shape[2:])[: self.top.size]
