@@ -11,6 +11,7 @@ panel.json and panel.md.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import sys
@@ -265,6 +266,7 @@ def text(found: dict[str, dict[str, Any]], load: tuple[float, ...], presses_made
     return "\n".join([*lines, "", *_WHY, ""])
 
 
+_NEEDED = ("playwright", "plotly", "ipympl")
 _WHY = (
     "Promised: p50 ≤ 50, p95 ≤ 100 on two cores with nothing else running, first curve ≤ 1000;",
     "this command exits with 1 where the panel breaks it, while it samples too.",
@@ -291,6 +293,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     parser.add_argument("--presses", type=int, default=60)
     options = parser.parse_args()
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:  # JupyterLab would show an empty cell, and the browser wait for it
+        parser.error(f"{' and '.join(missing)} not installed; pip install {' '.join(missing)}")
     before = os.getloadavg()[0]
     found = measure(options.presses)
     load = (before, os.getloadavg()[0])
