@@ -26,6 +26,13 @@ BESIDE_OTHERS = 2  # the first of them while others are under way
 _POLL = 0.05  # seconds between looks at jobs that cannot be waited for
 
 
+def cores() -> int:
+    """CPU cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 class Submits(Protocol):
     """What runs tasks: `submit` gives an object with `done()` and `result()`."""
 

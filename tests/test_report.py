@@ -4,6 +4,7 @@ import base64
 import itertools
 import json
 import re
+import threading
 from collections import Counter
 from dataclasses import asdict
 from html.parser import HTMLParser
@@ -18,7 +19,7 @@ from sparsity.errors import InputError
 from sparsity.figures import Plate
 from sparsity.ledger.judging import Claim, Finding
 from sparsity.output import json_text, write
-from sparsity.report import answer, evidence, formulas, labels, parts, saved
+from sparsity.report import answer, evidence, formulas, labels, parts, reproduction, saved
 from sparsity.symbolic import derive
 
 FIGURES = Path(__file__).resolve().parents[1] / "figures"
@@ -441,6 +442,27 @@ def test_write_is_whole_or_not_at_all(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["index.html"]
     with pytest.raises(InputError, match="cannot be written"):
         write(tmp_path / "absent" / "index.html", page)
+
+
+def test_a_part_that_fails_ends_those_under_way_and_the_others_never_begin(monkeypatch):
+    monkeypatch.setattr(reproduction, "cores", lambda: 2)
+    begun, seen = threading.Event(), []
+
+    def long(step):
+        begun.set()
+        while True:
+            step(0, 1)
+
+    def fails(step):
+        assert begun.wait(10)
+        raise InputError("out", "gone", "give another")
+
+    with pytest.raises(InputError, match="gone"):
+        reproduction._side_by_side((long, fails, seen.append), None)
+    assert not seen
+    done, seconds = reproduction._side_by_side([lambda step, i=i: i for i in range(3)], None)
+    assert done == [0, 1, 2]
+    assert list(seconds) == sorted(seconds, key=seconds.get)
 
 
 def test_environment_names_what_a_reader_needs():

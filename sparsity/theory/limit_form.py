@@ -13,7 +13,7 @@ from sparsity.kernels.parameters import LENGTH
 from sparsity.rows import classes
 from sparsity.rows.classes import Class, Classed
 from sparsity.rows.row import Row
-from sparsity.theory.scores import log_moment
+from sparsity.theory.scores import log_moments
 
 
 def log_sums(given: Classed, powers: tuple[int, int]) -> tuple[float, float, float]:
@@ -27,7 +27,7 @@ def log_sums(given: Classed, powers: tuple[int, int]) -> tuple[float, float, flo
 
     def logs(law: Class) -> np.ndarray:
         kernel, beta, gamma, scores = law
-        found = [log_moment(kernel, p, beta, gamma, scores) for p in powers]
+        found = log_moments(kernel, powers, beta, gamma, scores)
         bounds.append(found[0][1] + found[1][1])
         return np.array([value for value, _ in found])
 

@@ -20,33 +20,43 @@ from sparsity.rows import classes
 from sparsity.rows.classes import Class, Classed
 from sparsity.rows.row import Row
 from sparsity.theory.lorenz import Lorenz
-from sparsity.theory.scores import log_moment
+from sparsity.theory.scores import log_moments
 
 _ANY = 64  # tokens of a row of equals, whatever its length
 _SLOPES = ((672, -168, 32, -3), (45, -9, 1))  # of central differences, over 840 and 60 steps
 _STEP = 0.03  # of p, in units of 1/(standard deviation of ln|a|), or of 1 if that is less
 
 
-def log_sum(given: Classed, power: float, who: np.ndarray) -> tuple[float, float]:
-    """Log Σ w^p E|f|^p over tokens, and a bound on its error.
+def log_sums(
+    given: Classed, powers: tuple[float, ...], who: np.ndarray
+) -> list[tuple[float, float]]:
+    """Log Σ w^p E|f|^p over tokens, and a bound on its error, for several powers.
 
     Args:
         given: the tokens.
-        power: p.
+        powers: p.
         who: how often each group counts.
     """
     bounds = []
 
     def logs(law: Class) -> np.ndarray:
-        value, error = log_moment(law[0], power, *law[1:])
-        bounds.append(error)
-        return np.array([value])
+        found = np.array(log_moments(law[0], powers, *law[1:]))
+        bounds.append(found[:, 1])
+        return found[:, 0]
 
     values, off = classes.interpolated(given.classes, logs)
     own = who > 0
-    log = values[given.member[own], 0] + power * given.log_w[own] + np.log(who[own])
-    size = 1 + float(np.abs(power * given.log_w[own]).max(initial=0.0))
-    return float(np.logaddexp.reduce(log)), max(bounds) + 2 * off + 8 * EPS * size
+    log_w, log_count = given.log_w[own], np.log(who[own])
+    largest = float(np.abs(log_w).max(initial=0.0))
+    return [
+        (
+            float(np.logaddexp.reduce(log + power * log_w + log_count)),
+            float(bound) + 2 * off + 8 * EPS * (1 + abs(power) * largest),
+        )
+        for power, log, bound in zip(
+            powers, values[given.member[own]].T, np.max(bounds, axis=0), strict=True
+        )
+    ]
 
 
 class Means:
@@ -85,17 +95,18 @@ class Means:
     def _count(self) -> float:
         return float(self.length or _ANY)
 
-    def _tokens(self, power: float) -> tuple[float, float]:
-        return log_sum(self.given, power, self.given.token)
+    def _tokens(self, *powers: float) -> list[tuple[float, float]]:
+        return log_sums(self.given, powers, self.given.token)
 
     @functools.cached_property
     def _total(self) -> tuple[float, float]:
         """Log of all mass, sink logits with it."""
-        return log_sum(self.given, 1.0, self.given.count)
+        return log_sums(self.given, (1.0,), self.given.count)[0]
 
     def product(self, *sums: tuple[float, float], count: float = 0.0, total: float = 0.0,
                 sinks: float = 0.0) -> tuple[float, float]:  # fmt: skip
-        parts = [(self._tokens(order), power) for order, power in sums]
+        own = self._tokens(*(order for order, _ in sums)) if sums else []
+        parts = list(zip(own, (power for _, power in sums), strict=True))
         units = self.given.token.sum() < self.given.count.sum()
         degree = sum(power for _, power in sums) + count + total
         if abs(degree) > 1e-12 or (total and units) or sinks:
@@ -103,7 +114,7 @@ class Means:
         if total:
             parts.append((self._total, total))
         if sinks:
-            parts.append((log_sum(self.given, 1.0, self.given.sink), sinks))
+            parts.append((log_sums(self.given, (1.0,), self.given.sink)[0], sinks))
         log = sum(value * power for (value, _), power in parts) + count * math.log(self._count)
         error = sum(off * abs(power) for (_, off), power in parts)
         value = math.exp(log)
@@ -112,18 +123,19 @@ class Means:
     def entropy(self) -> tuple[float, float]:
         """Σ|a| ln|a| / Σ|a| is the slope of ln Σ|a|^p at p = 1; by differences of two orders."""
         _ = self.n
-        near, (middle, _), far = (self._tokens(1 + h) for h in (-0.05, 0.0, 0.05))
+        near, (middle, off), far = self._tokens(0.95, 1.0, 1.05)
         spread = math.sqrt(max(near[0] - 2 * middle + far[0], 0.0)) / 0.05
         h = _STEP / max(spread, 1.0)
-        pairs = [(self._tokens(1 + i * h), self._tokens(1 - i * h)) for i in (1, 2, 3, 4)]
+        every = self._tokens(*(1 + i * h for i in (1, 2, 3, 4, -1, -2, -3, -4)))
+        pairs = list(zip(every[:4], every[4:], strict=True))
         rises = [up[0] - down[0] for up, down in pairs]
         found = []
         for weights in _SLOPES:
             whole = 2 * sum((i + 1) * w for i, w in enumerate(weights))
             found.append(sum(w * r for w, r in zip(weights, rises, strict=False)) / (whole * h))
         noise = sum(up[1] + down[1] for up, down in pairs) / h
-        (own, off), (total, more) = self._tokens(1.0), self._total
-        share = math.exp(own - total)  # of the tokens
+        total, more = self._total
+        share = math.exp(middle - total)  # of the tokens
         value = share * (total - found[0])
         error = abs(found[0] - found[1]) + noise + off + 2 * more
         return value, share * (error + 8 * EPS * (abs(total) + abs(found[0])))

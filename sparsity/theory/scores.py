@@ -16,8 +16,8 @@ from sparsity.kernels.numeric.points import EPS, Points
 from sparsity.rows.scores import StudentT, Uniform
 from sparsity.rows.scores.uniform import END
 from sparsity.rows.steps import QKNorm
+from sparsity.theory import moments
 from sparsity.theory.axis import Axis
-from sparsity.theory.moments import log_moments
 from sparsity.theory.score_laws import Even, ScoreLaw, gaussian_law
 from sparsity.theory.sphere import Sphere
 from sparsity.theory.student import Student
@@ -50,49 +50,82 @@ def at_points(kernel: Kernel, beta: float, gamma: float, x: np.ndarray) -> At:
     return definition(kernel).at(beta, Points(x).times(gamma))
 
 
+Moment = tuple[float, float]  # the logarithm, and a bound on its error
+
+
+def log_moment(kernel: Kernel, p: float, beta: float, gamma: float, scores: Any = None) -> Moment:
+    """`log_moments` of a single order."""
+    return log_moments(kernel, (p,), beta, gamma, scores)[0]
+
+
 @functools.lru_cache(maxsize=1024)  # rows of several lengths have tokens of the same laws
-def log_moment(
-    kernel: Kernel, p: float, beta: float, gamma: float, scores: Any = None
-) -> tuple[float, float]:
-    """Log E|f(s)|^p by quadrature of the definition, and a bound on its error.
+def log_moments(
+    kernel: Kernel, orders: tuple[float, ...], beta: float, gamma: float, scores: Any = None
+) -> tuple[Moment, ...]:
+    """Log E|f(s)|^p by quadrature of the definition, of several orders on the same panels.
 
     Args:
         kernel: a kernel of Law.SCORE.
-        p: the order, > 0.
+        orders: p, each > 0.
         beta: bias.
         gamma: spread ≥ 0; 0 is a fixed score.
         scores: the law of x in β + γx; None for Gaussian scores.
 
+    Returns:
+        The logarithm and a bound on its error, of each order.
+
     Raises:
-        InputError: the moment is infinite, or the weight not a finite real number.
+        InputError: a moment is infinite, or the weight not a finite real number.
     """
     if gamma == 0:
         found = at_points(kernel, beta, 0.0, np.zeros(1))
-        return p * float(found.log[0]), p * float(found.error[0])
+        log, off = float(found.log[0]), float(found.error[0])
+        return tuple((p * log, p * off) for p in orders)
     if scores is not None and scores.parts is not None:
-        return _summed(kernel, p, beta, gamma, scores.parts)
+        return _summed(kernel, orders, beta, gamma, scores.parts)
     law = score_law(kernel, beta, gamma, scores)
-    value, error = log_moments(Axis(definition(kernel), law), (p,))
-    left = _beyond(kernel, p, law, float(value[0])) if isinstance(law, Student) else 0.0
-    return float(value[0] + law.log_norm), float(error[0]) + left
+    values, errors = moments.log_moments(Axis(definition(kernel), law), orders)
+    found = zip(orders, values.tolist(), errors.tolist(), strict=True)
+    if isinstance(law, Student):
+        return tuple((x + law.log_norm, off + _beyond(kernel, p, law, x)) for p, x, off in found)
+    return tuple((x + law.log_norm, off) for _, x, off in found)
 
 
 def _summed(
-    kernel: Kernel, p: float, beta: float, gamma: float, parts: tuple[np.ndarray, ...]
-) -> tuple[float, float]:
+    kernel: Kernel,
+    orders: tuple[float, ...],
+    beta: float,
+    gamma: float,
+    parts: tuple[np.ndarray, ...],
+) -> tuple[Moment, ...]:
     """The same of a sum of Gaussian laws and points."""
     share, mean, deviation = parts
     point = deviation == 0
-    found = at_points(kernel, beta, gamma, mean[point])
-    if np.any(np.isnan(found.log) | (found.log == np.inf)):
+    at = at_points(kernel, beta, gamma, mean[point])
+    if np.any(np.isnan(at.log) | (at.log == np.inf)):
         raise InputError("weight", kernel.weight, "is not a finite real number at some score")
-    spread = [
-        log_moment(kernel, p, beta + gamma * m, gamma * d)
+    laws = [
+        log_moments(kernel, orders, beta + gamma * m, gamma * d)
         for m, d in zip(mean[~point], deviation[~point], strict=True)
     ]
-    logs = np.concatenate([p * found.log, [value for value, _ in spread]])
-    errors = np.concatenate([p * found.error, [error for _, error in spread]])
-    masses = logs + np.log(np.concatenate([share[point], share[~point]]))
+    log_share = np.log(np.concatenate([share[point], share[~point]]))
+    spread = np.array(laws).reshape(len(laws), len(orders), 2)
+    return tuple(
+        _together(
+            kernel,
+            log_share,
+            np.concatenate([p * at.log, spread[:, i, 0]]),
+            np.concatenate([p * at.error, spread[:, i, 1]]),
+        )
+        for i, p in enumerate(orders)
+    )
+
+
+def _together(
+    kernel: Kernel, log_share: np.ndarray, logs: np.ndarray, errors: np.ndarray
+) -> Moment:
+    """Log Σ share · moment of laws, and a bound on its error."""
+    masses = logs + log_share
     top = float(masses.max())
     if top == -math.inf:
         raise InputError("weight", kernel.weight, "vanishes at every score of the sample")
