@@ -233,6 +233,9 @@ def test_cell_seeds_differ():
     seeds = [cell_seed(seed, *rest) for seed, *rest in labels]
     assert len(set(seeds)) == len(seeds) == 90
     assert all(0 <= seed < 2**32 for seed in seeds)
+    for seed, *rest in [(0, ""), (2**32 - 1, "é", 1e-9, "four"), (np.uint32(7), ("beta", 1.0))]:
+        whole = [int.from_bytes(str(label).encode(), "little") for label in rest]
+        assert cell_seed(seed, *rest) == np.random.SeedSequence([seed, *whole]).generate_state(1)[0]
 
 
 @pytest.mark.parametrize(

@@ -241,18 +241,18 @@ def conclude(
     rel = math.hypot(combined.rel_stderr, done.floor)
     log_value = combined.log_value + log_shift
     count = len(done.batches)
-    halves = np.array([student(0.975, combined.dof), anytime_factor(count, done.planned)]) * rel
+    half, wide = student(0.975, combined.dof) * rel, anytime_factor(count, done.planned) * rel
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        value = float(np.exp(log_value))
-        (low, wide_low), (high, wide_high) = np.exp(log_value - halves), np.exp(log_value + halves)
-        stderr = float(value * np.float64(rel))
+        ends = np.exp(log_value + np.array([0.0, -half, half, -wide, wide]))
+        stderr = float(ends[0] * rel)
+    value, low, high, wide_low, wide_high = ends.tolist()
     return Estimate(
         value=value,
         log_value=log_value,
         rel_stderr=rel,
         stderr=stderr,
-        ci95=(float(low), float(high)),
-        anytime95=(float(wide_low), float(wide_high)),
+        ci95=(low, high),
+        anytime95=(wide_low, wide_high),
         samples=count * drawn,
         ess=combined.ess,
         dof=combined.dof,

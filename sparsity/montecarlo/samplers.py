@@ -6,7 +6,7 @@ Parameters arrive as traced arguments, so each kernel and shape compiles once.
 
 from __future__ import annotations
 
-import functools
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,30 @@ def _log_base(kernel: Kernel, x: jax.Array, parameters: Any) -> jax.Array:
     if kernel.law is Law.SCORE:
         return -x * x / 2 - _HALF_LOG_2PI
     return jnp.full_like(x, -1.0) * jnp.log(parameters[-1])
+
+
+def _ends(edges: Any) -> tuple[Any, Any]:
+    """What is known of edges, at the left and the right one of each cell."""
+    return edges[:-1], edges[1:]
+
+
+def _cells_of(table: Table, u: jax.Array, base: jax.Array) -> jax.Array:
+    """The cells of probabilities u and of coordinates; the first or last for what is beyond.
+
+    One search in two ordered arrays at once: half the steps of two.
+    """
+    cells = len(table.edges) - 1
+    both, wanted = (jnp.concatenate(x) for x in ((table.cumulative, table.edges), (u, base)))
+    start = jnp.concatenate([jnp.zeros_like(u, int), jnp.full_like(base, cells + 1, int)])
+
+    def halve(_: Any, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, high = ends
+        middle = (low + high) // 2
+        right = both[start + middle] <= wanted
+        return jnp.where(right, middle, low), jnp.where(right, high, middle)
+
+    steps = math.ceil(math.log2(cells))
+    return jax.lax.fori_loop(0, steps, halve, (start * 0, start * 0 + cells))[0]
 
 
 @dataclass(frozen=True)
@@ -100,40 +124,38 @@ class Stratified:
         law: Any
         table: Table
         law, table = arguments
-        edges, cumulative = table.edges, table.cumulative
-        find = functools.partial(jnp.searchsorted, side="right")
-        cells = len(edges) - 1
         v = uniform(key, (self.size,), self.dtype)
         defensive = self.size // _DEFENSIVE
         near = self.size - defensive
-
         u = (jnp.arange(near) + v[:near]) / near
-        cell = jnp.clip(find(cumulative, u) - 1, 0, cells - 1)
-        low, width = edges[cell], edges[cell + 1] - edges[cell]
-        share = (u - cumulative[cell]) / (cumulative[cell + 1] - cumulative[cell])
-        share = jnp.clip(share, 0, 1)
-        a, b = table.drawn[:, cell]
+        base = _base(self.kernel, (jnp.arange(defensive) + v[near:]) / defensive, law)
+        cell = _cells_of(table, u, base)
+        # Row by row: what is known of a cell lies together in memory.
+        known = jnp.stack([*_ends(table.edges), *_ends(table.cumulative), *table.drawn,
+                           *table.heights.reshape(4, -1)], axis=1)[cell].T  # fmt: skip
+        left, right, below, above, *ends = known
+
+        share = jnp.clip((u - below[:near]) / (above - below)[:near], 0, 1)
+        a, b = ends[0][:near], ends[1][:near]
+        width = (right - left)[:near]
         # The quantile of a linear density, without the cancellation of √(a² + (b²−a²)u) − a.
         offset = width * share * (a + b) / (a + jnp.sqrt(a * a + (b * b - a * a) * share))
         if self.kernel.law is Law.POSITION:
             offset = jnp.minimum(jnp.floor(offset), jnp.maximum(width - 1, 0))
-        base = _base(self.kernel, (jnp.arange(defensive) + v[near:]) / defensive, law)
 
-        x = jnp.concatenate([low + offset, base])
-        inside = jnp.concatenate([jnp.ones(near, bool), (base >= edges[0]) & (base < edges[-1])])
-        cell = jnp.concatenate([cell, jnp.clip(find(edges, base) - 1, 0, cells - 1)])
-        along = (x - edges[cell]) / (edges[cell + 1] - edges[cell])
-
-        def density(ends: jax.Array) -> jax.Array:
-            left, right = ends[0, cell], ends[1, cell]
-            return jnp.where(inside, left + (right - left) * along, 0)
-
-        h = jax.vmap(density)(jnp.concatenate([table.heights, table.drawn[None]]))
+        x = jnp.concatenate([left[:near] + offset, base])
+        within = (base >= table.edges[0]) & (base < table.edges[-1])
+        inside = jnp.concatenate([jnp.ones(near, bool), within])
+        along = (x - left) / (right - left)
+        drawn, *h = (
+            jnp.where(inside, low + (high - low) * along, 0)
+            for low, high in zip(ends[::2], ends[1::2], strict=True)
+        )
         log_base = _log_base(self.kernel, x, law)
-        mixture = (near * h[2] + defensive * jnp.exp(log_base)) / self.size
+        mixture = (near * drawn + defensive * jnp.exp(log_base)) / self.size
         log_a = _log_abs(self.kernel, x, law)
         log_target = jnp.stack([log_a, 2 * log_a]) + log_base - table.log_mass[:, None]
-        return summary(*(1 + (jnp.exp(log_target) - h[:2]) / mixture))
+        return summary(*(1 + (jnp.exp(log_target) - jnp.stack(h)) / mixture))
 
 
 @dataclass(frozen=True)

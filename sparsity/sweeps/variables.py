@@ -46,8 +46,11 @@ def variable(dims: Any, values: np.ndarray, words: str) -> Any:
 
 def cell_seed(seed: int, *labels: Any) -> int:
     """A seed of its own for one cell: independent streams, the same for the same labels."""
-    words = [int.from_bytes(str(label).encode(), "little") for label in labels]
-    return int(np.random.SeedSequence([seed, *words]).generate_state(1)[0])
+    texts = [str(label).encode() for label in labels]
+    # What NumPy makes of whole numbers: words of 32 bits, the lowest first, one at least.
+    padded = [text + bytes(-len(text) % 4 if text else 4) for text in texts]
+    words = np.frombuffer(int(seed).to_bytes(4, "little") + b"".join(padded), "<u4")
+    return int(np.random.SeedSequence(words.astype(np.uint32)).generate_state(1)[0])
 
 
 @dataclass(frozen=True)
