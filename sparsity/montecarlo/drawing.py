@@ -84,11 +84,16 @@ class Drawn:
         """All of them, [batches, 3, moments]."""
         return np.concatenate(self.parts)
 
+    def _known(self) -> Worst | None:
+        """What was computed of the first chunks, where nothing has been drawn since."""
+        if self.begun is None or self.kept != 1:
+            return None
+        return self.begun.worst if len(self.begun.batches) == self.chunks * CHUNK else None
+
     def worst(self, goals: Sequence[tuple[float, ...]]) -> Worst:
         """The product of powers of their means that is known least well, and its exponents."""
-        begun = self.begun
-        if begun is not None and self.kept == 1 and len(begun.batches) == self.chunks * CHUNK:
-            return begun.worst
+        if (known := self._known()) is not None and tuple(goals) == (known[0],):
+            return known
         batches, size = self.batches(), self.sampler.size * self.kept
         every = [(powers, combine(batches, powers, size)) for powers in goals]
         return max(every, key=lambda each: each[1].rel_stderr)
