@@ -15,7 +15,7 @@ import sympy
 from scipy import stats
 
 from sparsity import bench, kernels
-from sparsity.bench import resources, target, throughput, user_kernels, users, verdict
+from sparsity.bench import finite, resources, target, throughput, user_kernels, users, verdict
 from sparsity.bench.grid import SCRAMBLES, Task, delta, reference
 from sparsity.bench.peers import Peer, available
 from sparsity.bench.timing import paired, ratio
@@ -117,11 +117,29 @@ def test_a_wrong_peer_does_not_count():
     assert found["worst"] == {"ratio": 5.0, "cell": "a", "peer": "true"}
 
 
+def form(kernel, speed=1e8, checked=5e7):
+    """A row of a closed form."""
+    return {"kernel": kernel, "points_per_second": speed, "evaluate_points_per_second": checked}
+
+
+def own(ratio, *, within=True, bound=2e-13, speed=1e5, quad=13.0, first=0.2):
+    """A row of a user's kernel."""
+    return {
+        "ratio": ratio, "within_bound": within, "largest_bound": bound, "first_seconds": first,
+        "points_per_second": {"sparsity": speed}, "ours_over": {"scipy.quad": quad},
+    }  # fmt: skip
+
+
+def law(curve=0.007, biases=0.3, agrees=True):
+    """A row of an exact law."""
+    return {"curve_seconds": curve, "biases_seconds": biases, "agrees": agrees}
+
+
 @pytest.fixture(scope="module")
 def planted():
     """Sections in which every claim is met."""
     rows = [row("a", 0.1, {"p": (100.0, "measured")}), row("b", 0.1, {"p": (20.0, "measured")})]
-    forms = [{"kernel": name, "points_per_second": 1e8} for name in ("exp", "relu2", "identity")]
+    forms = [form(name) for name in ("exp", "relu2", "identity")]
     return {
         "raw": [{"dtype": t, "ratio": 2.0, "wrong": []} for t in ("float32", "float64")],
         "target": rows,
@@ -129,7 +147,8 @@ def planted():
             "closed_forms": forms,
             "integrators": [{"name": "scipy.quad", "points_per_second": 5e3}],
         },
-        "users": [{"ratio": 3.0, "within_bound": True}, {"ratio": 2.0, "within_bound": True}],
+        "users": [own(3.0), own(2.0)],
+        "finite": [law(), law(0.009)],
         "curves": [row("a", 0.1, {"p": (0.2, "measured")})],
         "memory": [{"peak_mib": 500.0}],
     }
@@ -141,7 +160,9 @@ def unmet(sections):
 
 def test_claims_are_met_and_each_can_fail(planted):
     assert unmet(planted) == []
-    slow_form = [{"kernel": "exp", "points_per_second": 1e6}, *planted["theory"]["closed_forms"]]
+    forms = planted["theory"]["closed_forms"]
+    slow_form = {**planted["theory"], "closed_forms": [form("exp", 1e6), *forms]}
+    slow_check = {**planted["theory"], "closed_forms": [form("decayed", checked=1e7), *forms]}
     quad = {**planted["theory"], "integrators": [{"name": "scipy.quad", "points_per_second": 5e4}]}
     spoiled = {
         "raw float32": {"raw": [{"dtype": "float32", "ratio": 1.4, "wrong": []}]},
@@ -149,14 +170,23 @@ def test_claims_are_met_and_each_can_fail(planted):
         "geometric mean": {"target": [row("a", 0.1, {"p": (9.0, "measured")})]},
         "worst cell": {"target": [row("a", 0.1, {"p": (0.05, "measured")})]},
         "slowest cell": {"target": [row("a", 1.5, {"p": (999.0, "measured")})]},
-        "points per second": {"theory": {**planted["theory"], "closed_forms": slow_form}},
-        "scipy.integrate.quad": {"theory": quad},
-        "kernels of users over": {"users": [{"ratio": 0.5, "within_bound": True}]},
-        "errors within bounds": {"users": [{"ratio": 2.0, "within_bound": False}]},
+        "closed forms, points per second": {"theory": slow_form},
+        "through evaluate": {"theory": slow_check},
+        "closed forms over scipy.integrate.quad": {"theory": quad},
+        "kernels of users": {"users": [own(2.0, speed=1e4)]},
+        "the same over scipy.integrate.quad": {"users": [own(2.0, quad=9.0)]},
+        "over the best integrator": {"users": [own(0.5)]},
+        "first call": {"users": [own(2.0, first=1.1)]},
+        "errors within bounds": {"users": [own(2.0, within=False)]},
+        "kernels of users, points per second": {"users": [own(2.0, bound=2e-11)]},
+        "a curve of lengths": {"finite": [law(), law(0.011)]},
+        "many biases": {"finite": [law(biases=0.6)]},
+        "exact law of many": {"finite": [law(agrees=False)]},
         "curves over": {"curves": [row("a", 0.1, {"p": (0.05, "measured")})]},
         "curves over the best": {"curves": [row("a", 0.1, {"p": (1, "measured")}, reached=False)]},
         "peak memory": {"memory": [{"peak_mib": 1025.0}]},
     }
+    assert len(spoiled) == 20
     for part, change in spoiled.items():
         assert any(part in claim for claim in unmet({**planted, **change})), part
 
@@ -287,8 +317,8 @@ def test_quick_run_fills_every_section(quick):
     report, _, _ = quick
     sections = report.sections
     assert set(sections) == {
-        "raw", "ceiling", "target", "theory", "users", "curves", "single", "cold", "memory",
-        "scaling",
+        "raw", "ceiling", "target", "theory", "users", "finite", "curves", "single", "cold",
+        "memory", "scaling",
     }  # fmt: skip
     assert len(sections["users"]) == len(sections["curves"]) == 2
     assert len(sections["single"]) == len(sections["target"])
@@ -364,6 +394,31 @@ def test_integrators_are_held_against_thirty_digits(quick):
     for row in report.sections["users"]:
         assert row["within_bound"], row["kernel"]
         assert max(row["worst_error"].values()) < 1e-12, row["kernel"]
+
+
+def test_the_exact_law_is_held_against_nested_quadrature(quick):
+    report, _, _ = quick
+    (found,) = report.sections["finite"]
+    assert found["agrees"]
+    assert found["difference"] < 1e-10
+    rows = {kernel.name: finite.timed(kernel, 3, 2, 1) for kernel in finite.KERNELS[1:]}
+    assert len(rows) == 2
+    assert all(row["agrees"] for row in rows.values()), rows
+
+
+def test_an_exact_law_that_is_off_is_not_claimed(monkeypatch):
+    truth = finite.by_quad_vec
+    monkeypatch.setattr(finite, "by_quad_vec", lambda *args, **law: truth(*args, **law) * 1.00001)
+    assert not finite.timed(kernels.exp, 3, 2, 1)["agrees"]
+
+
+def test_lengths_are_as_many_as_asked_for():
+    for count in (2, 4, 60):
+        found = finite.lengths(count)
+        assert len(found) == count
+        assert (found[0], found[-1]) == (4, 4096)
+    with pytest.raises(ValueError, match="5000"):
+        finite.lengths(5000)
 
 
 def test_no_gamma_is_asked_twice():

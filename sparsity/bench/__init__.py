@@ -21,6 +21,7 @@ _FULL: dict[str, Any] = {
     "points": 10**6,
     "users": {"count": 8, "points": 400, "checked": 5},
     "curves": {"count": 6, "points": 60},
+    "finite": {"count": 3, "points": 60, "biases": 2000},
     "repeats": 21,
     "memory": {"scalar": 10**8, "rows": 10**6, "keys": 4096},
     "scaling": {
@@ -38,6 +39,7 @@ _QUICK: dict[str, Any] = {
     "points": 10**4,
     "users": {"count": 2, "points": 4, "checked": 1},
     "curves": {"count": 2, "points": 4},
+    "finite": {"count": 1, "points": 4, "biases": 4},
     "repeats": 2,
     "memory": {"scalar": 10**5},
     "scaling": {"draws": (10**4, 10**6), "row length n": (10,), "key dimension d": (10,)},
@@ -82,13 +84,14 @@ def _theory(
 def _by_users(
     plan: dict[str, Any], cells: Any, rivals: Any, speed: Any, how: Any, tick: Callable[..., Any]
 ) -> dict[str, Any]:
-    """What a user does: kernels of their own on arrays, curves by sampling, one estimate again."""
-    from sparsity.bench import curves, users
+    """What a user does: own kernels, exact laws, curves by sampling, one estimate again."""
+    from sparsity.bench import curves, finite, users
 
     error, rounds = plan["rel_errors"][0], how["rounds"]
     drawn = curves.rows(**plan["curves"], rel_error=error, peers=rivals, speed=speed, **how)
     return {
         "users": [tick(row) for row in users.rows(**plan["users"], rounds=rounds)],
+        "finite": [tick(row) for row in finite.rows(**plan["finite"], rounds=rounds)],
         "curves": [tick(row) for row in drawn],
         "single": tick(
             [curves.single(cell, error, how["dtype"], plan["repeats"]) for cell in cells]
@@ -148,7 +151,7 @@ def run(
     dtype = resolve_dtype(None).name
     dtypes = ("float32", "float64") if dtype == "float64" else ("float32",)
     steps = len(dtypes) * len(tame) + len(cells) * len(plan["rel_errors"])
-    steps += plan["users"]["count"] + plan["curves"]["count"]
+    steps += sum(plan[part]["count"] for part in ("users", "finite", "curves"))
     tick = _ticking(progress, steps + len(plan["memory"]) + len(plan["scaling"]) + 4)
     rounds = plan["rounds"]
     sections: dict[str, Any] = {

@@ -10,7 +10,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from sparsity.bench import curves, users, verdict
+from sparsity.bench import curves, finite, users, verdict
 from sparsity.bench.tables import seconds as as_seconds
 from sparsity.bench.tables import table
 from sparsity.figures import plotting
@@ -71,8 +71,8 @@ class Report:
         machine: CPU, cores, device, versions.
         settings: what the run was asked for.
         peers: name -> what it does, one line.
-        sections: "raw", "ceiling", "target", "theory", "users", "curves", "single", "cold",
-            "memory", "scaling".
+        sections: "raw", "ceiling", "target", "theory", "users", "finite", "curves", "single",
+            "cold", "memory", "scaling".
     """
 
     machine: Mapping[str, Any]
@@ -107,6 +107,7 @@ class Report:
         for part in (self._claims, self._raw, self._target, self._theory, self._resources):
             lines += ["", *part()]
         lines += ["", *users.text(self.sections["users"])]
+        lines += ["", *finite.text(self.sections["finite"])]
         lines += ["", *curves.text(self.sections["curves"], self.sections["single"])]
         return "\n".join(lines) + "\n"
 
