@@ -236,6 +236,8 @@ def test_cell_seeds_differ():
     for seed, *rest in [(0, ""), (2**32 - 1, "é", 1e-9, "four"), (np.uint32(7), ("beta", 1.0))]:
         whole = [int.from_bytes(str(label).encode(), "little") for label in rest]
         assert cell_seed(seed, *rest) == np.random.SeedSequence([seed, *whole]).generate_state(1)[0]
+    with pytest.raises(TypeError):
+        cell_seed(1.5, "a")
 
 
 @pytest.mark.parametrize(

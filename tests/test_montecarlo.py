@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -25,6 +27,7 @@ from sparsity.montecarlo import (
     drawing,
     estimate,
     estimators,
+    grids,
     proposals,
 )
 from sparsity.montecarlo.batches import CHUNK, collect
@@ -570,6 +573,16 @@ def test_estimates_over_a_grid_have_the_bits_of_one_by_one(name):
         assert len(together) == count
         for one, other in zip(together, alone, strict=True):
             assert replace(one, seconds=0.0) == replace(other, seconds=0.0)
+
+
+def test_estimates_over_a_grid_share_the_time_of_their_draws(monkeypatch):
+    cells = [{"gamma": g} for g in (0.5, 1.0, 2.0, 3.0)]
+    monkeypatch.setattr(
+        grids, "time", SimpleNamespace(perf_counter=itertools.count(0, 10).__next__)
+    )
+    found = list(draw_each(kernels.exp, cells, [Sampling(1e-3, seed=i) for i in range(4)]))
+    assert len(found) == 4
+    assert all(5 < one.seconds < 6 for one in found)  # the clock says 10 of calling, 10 of waiting
 
 
 def test_a_grid_of_another_kind_goes_one_by_one():

@@ -211,8 +211,8 @@ def ranked(
     value, error = most.copy(), np.zeros(n.shape)
     level = LEVELS[kernel.weight](beta, gamma, float(n.max()))
     if level.log_zero > _RAREST:
-        fix = f"at gamma = {gamma:g} a weight is hardly ever above 0; give a larger beta"
-        raise InputError("beta", beta, fix)
+        fix = "a weight is hardly ever above 0; give a larger beta, or a larger gamma"
+        raise InputError("beta / gamma", beta / gamma, fix)  # the caller may have scaled both
     p_row = -np.expm1(n * level.log_zero)
     full = _full(level, n, layers.keys)
     for own in (several & full, several & ~full):

@@ -10,20 +10,18 @@ a CPU that holds for two threads of XLA or more: on one, as the commands `verify
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import PartitionSpec
 
 from sparsity.errors import InputError
 from sparsity.montecarlo.compiling import LITTLE, MUCH, compiled
+from sparsity.montecarlo.devices import CHUNK, everywhere, given, keyed, mesh, spread
 from sparsity.montecarlo.threefry import IMPL, fold_in
 
-CHUNK = 32  # batches a call: the grain of progress, of interruption and of spreading over devices
 _CALLS = (4096, 64, 1)  # chunks that one call of an accelerator may take: launching is dear
 _CALL_NUMBERS = 2**32  # random numbers of a call: a tenth of a second, about
 _BATCH_NORMALS = 2**16  # normals of a batch of keys, features or rows: fits a core's cache
@@ -99,55 +97,9 @@ def resolve_dtype(dtype: Any) -> np.dtype:
     return wanted
 
 
-@functools.cache
-def _mesh() -> jax.sharding.Mesh:
-    """As many devices as share a chunk evenly.
-
-    Raises:
-        InputError: some of several processes would be left without one.
-    """
-    devices = jax.devices()
-    count = math.gcd(len(devices), CHUNK)
-    if jax.process_count() > 1 and count < len(devices):
-        fix = f"the devices of all processes together must divide {CHUNK}"
-        raise InputError("devices", len(devices), fix)
-    return jax.sharding.Mesh(np.array(devices[:count]), ("batch",))
-
-
-def _given(keys: jax.Array, arguments: Any) -> tuple[Any, Any]:
-    """What a call takes: of several processes plain numbers, the same in each."""
-    if jax.process_count() == 1:
-        return keys, arguments
-    return np.asarray(jax.random.key_data(keys)), jax.tree.map(np.asarray, arguments)
-
-
-def _keyed(keys: Any) -> Any:
-    """Keys, from what `_given` makes of them."""
-    if jnp.issubdtype(keys.dtype, jax.dtypes.prng_key):
-        return keys
-    return jax.random.wrap_key_data(keys, impl=IMPL)
-
-
-def _everywhere(found: Any) -> Any:
-    """What a call returns, whole in every process."""
-    if jax.process_count() == 1:
-        return found
-    whole = jax.sharding.NamedSharding(_mesh(), PartitionSpec())
-    return jax.lax.with_sharding_constraint(found, whole)
-
-
-def agreed(*numbers: float) -> list[float]:
-    """What the first process says, where several must go on alike."""
-    if jax.process_count() == 1:
-        return list(numbers)
-    from jax.experimental import multihost_utils
-
-    return np.asarray(multihost_utils.broadcast_one_to_all(np.array(numbers))).tolist()
-
-
 def _at_once(sampler: Sampler, batches: int) -> int:
     """How many batches are drawn side by side."""
-    if _mesh().devices.flat[0].platform == "cpu":
+    if mesh().devices.flat[0].platform == "cpu":
         # The same width on any number of devices: XLA's sums depend on it in the last bit.
         return _ABREAST if small(sampler) else 1
     return min(max(_MEMORY // sampler.numbers, 1), batches)
@@ -155,21 +107,10 @@ def _at_once(sampler: Sampler, batches: int) -> int:
 
 def _call_sizes(sampler: Sampler) -> tuple[int, ...]:
     """Chunks that a call may take, the most first; each size compiles once."""
-    if _mesh().devices.flat[0].platform == "cpu":
+    if mesh().devices.flat[0].platform == "cpu":
         return (1,)
     most = _CALL_NUMBERS // (CHUNK * sampler.numbers)
     return tuple(size for size in _CALLS if size <= max(most, 1))
-
-
-def _spread(share: Callable[..., Any], others: int) -> Callable[..., Any]:
-    """A function of batch numbers and other arguments, the numbers spread over all devices."""
-    return jax.shard_map(
-        share,
-        mesh=_mesh(),
-        in_specs=(PartitionSpec("batch"), *(PartitionSpec() for _ in range(others))),
-        out_specs=PartitionSpec("batch"),
-        check_vma=False,
-    )
 
 
 @functools.partial(jax.jit, static_argnames=("count",))
@@ -199,7 +140,7 @@ def _call(sampler: Sampler, keys: jax.Array, arguments: Any, fold: bool) -> Any:
     def share(keys: jax.Array, arguments: Any) -> jax.Array:
         return _batches(sampler, keys[:, 0], arguments, width)
 
-    drawn = _everywhere(_spread(share, 1)(_keyed(keys), arguments))
+    drawn = everywhere(spread(share, 1)(keyed(keys), arguments))
     return folded(drawn.astype(jax.dtypes.canonicalize_dtype(np.float64))) if fold else drawn
 
 
@@ -214,7 +155,7 @@ def folded(batches: Any) -> Any:
 
 def _call_each(sampler: Sampler, count: jax.Array, keys: jax.Array, arguments: Any) -> Any:
     """A chunk of each of `count` estimations, [batches, estimations, 3, moments]."""
-    width, keys = _at_once(sampler, CHUNK), _keyed(keys)
+    width, keys = _at_once(sampler, CHUNK), keyed(keys)
     own = jax.tree.map(lambda x: x[0], arguments)
     one = jax.eval_shape(sampler, keys[0, 0], own)
 
@@ -226,7 +167,7 @@ def _call_each(sampler: Sampler, count: jax.Array, keys: jax.Array, arguments: A
         empty = jnp.zeros((*keys.shape, *one.shape), one.dtype)
         return jax.lax.fori_loop(0, count, draw, empty)
 
-    return _everywhere(_spread(share, 2)(keys, count, arguments))
+    return everywhere(spread(share, 2)(keys, count, arguments))
 
 
 def dispatch_each(
@@ -249,7 +190,7 @@ def dispatch_each(
         rows = [start + (i if i < count else 0) for i in range(TOGETHER)]
         own = jax.tree.map(lambda *x: np.stack(x), *(arguments[i] for i in rows))
         numbers = (np.array([x[i] for i in rows], dtype=np.uint32) for x in (seeds, firsts))
-        keys, own = _given(_keys(*numbers, CHUNK), own)
+        keys, own = given(_keys(*numbers, CHUNK), own)
         draw = compiled(_call_each, ("sampler",), _level(sampler))
         parts.append((count, draw(sampler, np.int32(count), keys, own)))
 
@@ -286,7 +227,7 @@ def collect(
         number = np.array([first], dtype=np.uint32)
         keys = _keys(np.array([seed], dtype=np.uint32), number, count * CHUNK)
         draw = compiled(_call, ("sampler", "fold"), _level(sampler))
-        parts.append(draw(sampler, *_given(keys, arguments), there))
+        parts.append(draw(sampler, *given(keys, arguments), there))
         first, chunks = first + count * CHUNK, chunks - count
     found = np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
     return folded(found) if fold and not there else found

@@ -105,7 +105,7 @@ def combine_each(batches: np.ndarray, powers: tuple[float, ...], size: int) -> l
     # [3, moments, estimations, batches]: sums run along the memory
     columns = np.ascontiguousarray(batches[..., used].transpose(2, 3, 0, 1))
     sums = [[[math.fsum(x) for x in each] for each in part] for part in columns[:2].tolist()]
-    means, squares = np.array(sums) / count
+    means, squares = np.array(sums) / count  # [moments, estimations] each
     with np.errstate(all="ignore"):  # of a moment without a finite mean nothing is kept
         off = (power * (columns[0] / means[..., None] - 1)).sum(axis=0)
         shares = ((columns[2].max(axis=2) / means).max(axis=0) / total).tolist()

@@ -28,10 +28,12 @@ class Begun(NamedTuple):
     Args:
         batches: [batches, 3, moments].
         worst: what `Drawn.worst` says of them.
+        seconds: its share of what drawing them took.
     """
 
     batches: np.ndarray
     worst: Worst
+    seconds: float
 
 
 class Drawn:

@@ -11,12 +11,13 @@ import numpy as np
 from sparsity.errors import InputError
 from sparsity.kernels import ALL, Kernel, Law
 from sparsity.kernels.lowering import numpy_weight
-from sparsity.montecarlo import proposals
+from sparsity.montecarlo import edges, proposals
 from sparsity.montecarlo.batches import CHUNK, batch_size
+from sparsity.montecarlo.concluding import conclude
 from sparsity.montecarlo.drawing import Begun
 from sparsity.montecarlo.precision import SUMMING, rounding
 from sparsity.montecarlo.proposals import Table
-from sparsity.montecarlo.running import Sampling, conclude, run
+from sparsity.montecarlo.running import Sampling, run
 from sparsity.montecarlo.samplers import Features, FullKeys, Plain, Stratified
 from sparsity.results import Estimate
 
@@ -67,7 +68,7 @@ def prepare(
     kernel: Kernel, parameters: dict[str, float], table: Table, sampling: Sampling, power: float
 ) -> Prepared:
     """Make ready to estimate S^power; the other arguments as in `stratified`."""
-    real, resolved = sampling.real, proposals.resolved(kernel, parameters)
+    real, resolved = sampling.real, edges.resolved(kernel, parameters)
     powers = (power * _RATIO[0], power * _RATIO[1])
     off = rounding(kernel, parameters, table, real, compare=kernel not in ALL)
     return Prepared(

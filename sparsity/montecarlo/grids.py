@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -21,8 +22,8 @@ from sparsity.results import Estimate
 def _begin(
     sampler: Stratified, every: Sequence[Prepared], samplings: Sequence[Sampling]
 ) -> Callable[[], list[Begun]]:
-    """Begin several estimations of one sampler in as few calls as can be; returns what waits."""
-    chunks = pilot(samplings[0])
+    """Begin estimations of one sampler and pilot, in as few calls as can be; returns what waits."""
+    started, chunks = time.perf_counter(), pilot(samplings[0])
     starts = [k * CHUNK for k in range(chunks)]
     wait = dispatch_each(
         sampler,
@@ -31,12 +32,16 @@ def _begin(
         [start for _ in every for start in starts],
     )
 
+    called = time.perf_counter() - started
+
     def begun() -> list[Begun]:
+        started = time.perf_counter()
         drawn = np.stack(wait())
+        share = (called + time.perf_counter() - started) / len(every)
         batches = drawn.reshape(len(every), chunks * CHUNK, *drawn.shape[2:])
         powers = every[0].powers
         known = combine_each(batches, powers, sampler.size)
-        return [Begun(own, (powers, one)) for own, one in zip(batches, known, strict=True)]
+        return [Begun(own, (powers, one), share) for own, one in zip(batches, known, strict=True)]
 
     return begun
 

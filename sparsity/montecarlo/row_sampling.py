@@ -22,9 +22,10 @@ from sparsity.kernels.lowering import jax_row
 from sparsity.kernels.parameters import LENGTH
 from sparsity.montecarlo.batches import batch_size, summary
 from sparsity.montecarlo.compiling import token_sums
+from sparsity.montecarlo.concluding import conclude
 from sparsity.montecarlo.precision import SUMMING
 from sparsity.montecarlo.row_plans import planned
-from sparsity.montecarlo.running import Run, Sampling, conclude, run
+from sparsity.montecarlo.running import Run, Sampling, run
 from sparsity.montecarlo.sources import Each, Source
 from sparsity.quantities import Quantity, RowSums
 from sparsity.results import Estimate

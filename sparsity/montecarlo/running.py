@@ -1,4 +1,4 @@
-"""One estimation: the budget it is given, the batches it runs, the `Estimate` it concludes."""
+"""One estimation: the budget it is given, and the batches it runs."""
 
 from __future__ import annotations
 
@@ -9,21 +9,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from sparsity.errors import InputError, check_seed
-from sparsity.montecarlo.batches import CHUNK, Sampler, agreed, resolve_dtype
-from sparsity.montecarlo.combining import Combined, anytime_factor, combine, student
+from sparsity.montecarlo.batches import CHUNK, Sampler, resolve_dtype
+from sparsity.montecarlo.combining import Combined
+from sparsity.montecarlo.devices import agreed
 from sparsity.montecarlo.drawing import Begun, Drawn
 from sparsity.montecarlo.interrupting import deferred_interrupt
-from sparsity.results import Estimate
 
 _FINE = 5e-4  # targets below it start with two chunks: 63 degrees of freedom rather than 31
 _UNSEEN = 3.0  # over the draws: the largest probability that N draws miss 19 times out of 20
 _HOPELESS = 64  # chunks after which an error bar that is not finite will not become so
-_NO_DIGITS = "rounding leaves the estimate no digit"
-_PLAIN = 5.0  # times what scatter cannot show, below which the scatter is the error bar
 _LOOK = 2.0  # seconds between looks at the clock and at Ctrl-C, about
 
 
@@ -90,7 +87,7 @@ class Run(NamedTuple):
         draws: of a batch.
         planned: batches that the anytime interval is tightest at.
         stopped: why it stopped.
-        seconds: wall time.
+        seconds: wall time; of draws made with those of others, its share.
         floor: relative error that the scatter between batches cannot show.
         powers: exponent per moment of the goal that is known least well.
         combined: the product of these powers.
@@ -129,7 +126,7 @@ def run(
         resolved: False adds 3/draws to the error bar, for features that no draw has met.
         begun: the first chunks, where they have been drawn.
     """
-    started = time.perf_counter()
+    started = time.perf_counter() - (begun.seconds if begun else 0.0)
     drawn = Drawn(sampler, arguments, sampling.seed, begun)
     missed = 0.0 if resolved else _UNSEEN / (CHUNK * sampler.size)
     plan = _Plan(sampling, sampler.size, resolution, missed)
@@ -213,56 +210,3 @@ class _Plan:
         else:
             self.wanted = 4 * have
         return None
-
-
-def conclude(
-    done: Run,
-    powers: tuple[float, ...],
-    *,
-    method: str,
-    sampling: Sampling,
-    log_shift: float = 0.0,
-    samples_per_draw: int = 1,
-) -> Estimate:
-    """The estimate of e^log_shift · Π mean_i^power_i.
-
-    Args:
-        done: the run.
-        powers: exponent per moment: (1, −½) for S = m₁/√m₂, (1, −1) for a conditional mean.
-        method: the name to report.
-        sampling: the settings it ran under.
-        log_shift: undoes the scales that kept the moments near one.
-        samples_per_draw: scores that one draw of the sampler yields.
-    """
-    drawn = done.draws * samples_per_draw
-    combined = done.combined
-    if samples_per_draw > 1 or powers != done.powers:
-        combined = combine(done.batches, powers, drawn)
-    rel = math.hypot(combined.rel_stderr, done.floor)
-    log_value = combined.log_value + log_shift
-    count = len(done.batches)
-    half, wide = student(0.975, combined.dof) * rel, anytime_factor(count, done.planned) * rel
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        ends = np.exp(log_value + np.array([0.0, -half, half, -wide, wide]))
-        stderr = float(ends[0] * rel)
-    value, low, high, wide_low, wide_high = ends.tolist()
-    return Estimate(
-        value=value,
-        log_value=log_value,
-        rel_stderr=rel,
-        stderr=stderr,
-        ci95=(low, high),
-        anytime95=(wide_low, wide_high),
-        samples=count * drawn,
-        ess=combined.ess,
-        dof=combined.dof,
-        tail_index=combined.tail_index,
-        method=method,
-        dtype=sampling.real.type.__name__,
-        device=jax.devices()[0].device_kind,
-        stopped=done.stopped,
-        seconds=done.seconds,
-        seed=int(sampling.seed),
-        warning=combined.warning or (_NO_DIGITS if not rel < 0.5 else None),
-        bar="standard error" if _PLAIN * done.floor <= combined.rel_stderr else "bound",
-    )

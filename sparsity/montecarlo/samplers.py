@@ -48,15 +48,16 @@ def _log_base(kernel: Kernel, x: jax.Array, parameters: Any) -> jax.Array:
     return jnp.full_like(x, -1.0) * jnp.log(parameters[-1])
 
 
-def _ends(edges: Any) -> tuple[Any, Any]:
-    """What is known of edges, at the left and the right one of each cell."""
-    return edges[:-1], edges[1:]
+def _ends(at_edges: Any) -> tuple[Any, Any]:
+    """The values at the left end of each cell and at its right end."""
+    return at_edges[:-1], at_edges[1:]
 
 
 def _cells_of(table: Table, u: jax.Array, base: jax.Array) -> jax.Array:
-    """The cells of probabilities u and of coordinates; the first or last for what is beyond.
+    """The cell that each probability u falls in, then the cell of each coordinate.
 
-    One search in two ordered arrays at once: half the steps of two.
+    What lies below the first edge is in the first cell, what lies above the last in the last. Both
+    ordered arrays are searched at once, which takes half the steps of two searches.
     """
     cells = len(table.edges) - 1
     both, wanted = (jnp.concatenate(x) for x in ((table.cumulative, table.edges), (u, base)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,7 @@ def cell_seed(seed: int, *labels: Any) -> int:
     texts = [str(label).encode() for label in labels]
     # What NumPy makes of whole numbers: words of 32 bits, the lowest first, one at least.
     padded = [text + bytes(-len(text) % 4 if text else 4) for text in texts]
-    words = np.frombuffer(int(seed).to_bytes(4, "little") + b"".join(padded), "<u4")
+    words = np.frombuffer(operator.index(seed).to_bytes(4, "little") + b"".join(padded), "<u4")
     return int(np.random.SeedSequence(words.astype(np.uint32)).generate_state(1)[0])
 
 
