@@ -19,7 +19,7 @@ _FULL: dict[str, Any] = {
     "raw_draws": 2**24,
     "calibration_draws": 2**22,
     "points": 10**6,
-    "users": {"count": 8, "points": 400, "checked": 5},
+    "users": {"count": 8, "points": 400, "checked": 50},
     "curves": {"count": 6, "points": 60},
     "finite": {"count": 3, "points": 60, "biases": 2000},
     "repeats": 21,
