@@ -358,6 +358,7 @@ def test_files_are_whole_and_name_no_place(quick):
     assert (out / "bench.txt").read_text(encoding="utf-8") == report.text()
     assert (out / "bench.svg").read_bytes().startswith(b"<?xml")
     assert (out / "bench.png").read_bytes().startswith(b"\x89PNG")
+    assert "$10^" not in (out / "bench.svg").read_text(encoding="utf-8")  # a formula as text
     for text in (written, report.text()):
         assert platform.node() not in text
         assert str(Path.home()) not in text

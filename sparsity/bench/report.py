@@ -14,7 +14,7 @@ from sparsity.bench import curves, finite, users, verdict
 from sparsity.bench.tables import seconds as as_seconds
 from sparsity.bench.tables import table
 from sparsity.figures import plotting
-from sparsity.output import folder, json_text, plain, write
+from sparsity.output import folder, json_text, plain, power_of_ten, write
 
 _LOW, _HIGH = 1e-5, 1e9  # seconds shown; what takes longer stands at the right, with its number
 _OURS = plotting.LOOKS[1]
@@ -25,7 +25,7 @@ def _rounded(seconds: float) -> str:
     """Milliseconds to two digits, or a power of ten of seconds."""
     if seconds < 10:
         return f"{seconds * 1e3:.2g} ms"
-    return f"$10^{{{round(math.log10(seconds))}}}$ s"
+    return f"{power_of_ten(round(math.log10(seconds)))} s"
 
 
 def _draw_times(rows: Sequence[Mapping[str, Any]], figure: Figure) -> None:
@@ -48,7 +48,7 @@ def _draw_times(rows: Sequence[Mapping[str, Any]], figure: Figure) -> None:
             ax.plot(at, y, look.marker, color=look.color, markersize=5.5, alpha=0.9, **style)
         shortest = min((peer["seconds"] for peer in row["peers"].values()), default=0.0)
         if shortest > _HIGH:
-            text = f"from $10^{{{round(math.log10(shortest))}}}$ s"
+            text = f"from {_rounded(shortest)}"
             ax.text(1.02, y, text, transform=ax.get_yaxis_transform(), va="center", fontsize=9)
         ours, face = row["ours"], _OURS.color if row["ours"]["reached"] else "white"
         style = {"markerfacecolor": face, "markeredgecolor": _OURS.color, "zorder": 4}
