@@ -107,7 +107,9 @@ def stratified(
     """S from one scalar draw per stratum of a law near |a|^p, weighted back to the base law.
 
     The error bar holds the scatter between batches, the rounding of the draws' arithmetic, and for
-    an f whose smoothness is not known 3/draws: the weight of a feature that no draw has met.
+    an f whose smoothness is not known 3/draws: the probability of a feature that no draw has met,
+    19 times out of 20. Its weight is taken to be like that of the rest: peaks too fine for the
+    table that outweigh all the rest can be missed, and the estimate says nothing of it.
 
     Args:
         kernel: any kernel of law SCORE (draws ε) or POSITION (draws the distance n − j).
