@@ -31,7 +31,7 @@ from sparsity.montecarlo import (
     proposals,
 )
 from sparsity.montecarlo.batches import CHUNK, collect
-from sparsity.montecarlo.combining import combine
+from sparsity.montecarlo.combining import combine, combine_each
 from sparsity.montecarlo.row_sampling import draw_rows
 from sparsity.montecarlo.samplers import Plain
 from sparsity.rows.row import Row
@@ -113,6 +113,15 @@ def test_interval_covers_as_often_as_it_says():
         hits += abs(found.log_value - truth) <= t.ppf(0.975, found.dof) * found.rel_stderr
     low, high = binom.ppf([5e-7, 1 - 5e-7], 300, 0.95)
     assert low <= hits <= high
+
+
+def test_an_estimation_that_overflows_leaves_the_others_alone():
+    drawn = plain_batches(1, seed=3)
+    many = np.stack([drawn, np.full_like(drawn, 1e308), drawn])  # its sum is no float
+    first, middle, last = combine_each(many, (1.0, -0.5), 256)
+    assert first == last == combine(drawn, (1.0, -0.5), 256)
+    assert math.isnan(middle.log_value)
+    assert middle.warning is not None
 
 
 SCALARS = [

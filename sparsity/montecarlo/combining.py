@@ -75,6 +75,14 @@ def _tail_indices(maxima: np.ndarray) -> list[float]:
     ]
 
 
+def _sum(values: list[float]) -> float:
+    """`math.fsum`; infinite where that overflows."""
+    try:
+        return math.fsum(values)
+    except OverflowError:
+        return math.inf
+
+
 def _evenness(mean: float, mean_square: float) -> float:
     """mean² / mean square, 1 where all draws are alike; 0 where the squares have underflowed."""
     return mean * (mean / mean_square) if mean_square > 0 else 0.0
@@ -104,13 +112,13 @@ def combine_each(batches: np.ndarray, powers: tuple[float, ...], size: int) -> l
     count, total = batches.shape[1], batches.shape[1] * size
     # [3, moments, estimations, batches]: sums run along the memory
     columns = np.ascontiguousarray(batches[..., used].transpose(2, 3, 0, 1))
-    sums = [[[math.fsum(x) for x in each] for each in part] for part in columns[:2].tolist()]
+    sums = [[[_sum(x) for x in each] for each in part] for part in columns[:2].tolist()]
     means, squares = np.array(sums) / count  # [moments, estimations] each
     with np.errstate(all="ignore"):  # of a moment without a finite mean nothing is kept
         off = (power * (columns[0] / means[..., None] - 1)).sum(axis=0)
         shares = ((columns[2].max(axis=2) / means).max(axis=0) / total).tolist()
         tails = _tail_indices(columns[2])
-    errors = [math.sqrt(math.fsum(x) / (count - 1) / count) for x in (off * off).tolist()]
+    errors = [math.sqrt(_sum(x) / (count - 1) / count) for x in (off * off).tolist()]
     found, exponents = [], power.ravel().tolist()
     for i, mean in enumerate(means.T.tolist()):
         if not all(0 < m < math.inf for m in mean):
