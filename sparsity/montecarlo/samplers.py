@@ -61,7 +61,7 @@ def _cells_of(table: Table, u: jax.Array, base: jax.Array) -> jax.Array:
     """
     cells = len(table.edges) - 1
     both, wanted = (jnp.concatenate(x) for x in ((table.cumulative, table.edges), (u, base)))
-    first = np.repeat(np.int32([0, cells + 1]), [len(u), len(base)])  # narrow, which is quicker
+    first = np.repeat(np.array([0, cells + 1], np.int32), [len(u), len(base)])  # 64 bits: slower
 
     def halve(_: Any, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         low, high = ends
