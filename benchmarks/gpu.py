@@ -27,6 +27,7 @@ import jax
 
 jax.config.update("jax_enable_x64", True)  # float32 is asked for by name where it is meant
 
+# Imported once JAX is set up as above, hence not at the top.
 import gpu_peers  # noqa: E402
 from gpu_peers import BETA, GAMMA, QUERIES, Work  # noqa: E402
 

@@ -136,15 +136,14 @@ PAIRS: dict[str, Callable[[Any, Any], Any]] = {
 
 def root(exponent: Fraction) -> Callable[[Any], Any]:
     """A fractional power: monotone in a stretch that starts at 0 or above."""
-    smooth: Callable[[Any], Any]
-    if exponent == Fraction(1, 2):
-        smooth = lambda x: x.sqrt(analytic=True) if isinstance(x, acb) else x.sqrt()  # noqa: E731
-    else:
-        smooth = lambda x: (  # noqa: E731
-            acb.pow(x, rational(exponent), analytic=True)
-            if isinstance(x, acb)
-            else (rational(exponent) * x.log()).exp()
-        )
+
+    def smooth(x: Any) -> Any:
+        ball = isinstance(x, acb)
+        if exponent == Fraction(1, 2):
+            return x.sqrt(analytic=True) if ball else x.sqrt()
+        if ball:
+            return acb.pow(x, rational(exponent), analytic=True)
+        return (rational(exponent) * x.log()).exp()
 
     def power(x: Any) -> Any:
         if isinstance(x, acb) or x > 0:

@@ -188,7 +188,10 @@ def numeric_log_s(expression: Any, beta: float, gamma: float) -> str:
         inner += [c + sign * mpf(10) ** k for c in points for k in range(-4, 3) for sign in (1, -1)]
         logs = []
         for p in (1, 2):
-            h = lambda x, p=p: abs(f(x)) ** p * mpmath.exp(-(((x - mean) / scale) ** 2) / 2)  # noqa: E731
+
+            def h(x: Any, p: int = p) -> Any:
+                return abs(f(x)) ** p * mpmath.exp(-(((x - mean) / scale) ** 2) / 2)
+
             logs.append(_log_moment(h, scores, sorted(set(inner))))
         log_S = logs[0] - (logs[1] + mpmath.log(scale * mpmath.sqrt(2 * mp.pi))) / 2
         size = math.ceil(math.log10(max(1.0, abs(float(log_S)))))

@@ -88,7 +88,10 @@ def _gelu(b: Any, c: Any) -> Any:
     root = mpmath.sqrt(1 + c * c)
     cdf, pdf = _normal(b / root)
     first = b * cdf + c * c / root * pdf
-    f = lambda t: (b + c * t) * _normal(b + c * t)[0]  # noqa: E731
+
+    def f(t: Any) -> Any:
+        return (b + c * t) * _normal(b + c * t)[0]
+
     zero, phi = -b / c, mpmath.npdf
     share = mpmath.quad(lambda t: f(t) * phi(t), [zero, zero + 4, zero + 40])  # where f > 0
     ends = [mpf(k) for k in range(-20, 70, 3)]

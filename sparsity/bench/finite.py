@@ -7,7 +7,7 @@ expectation is made of the moments E[|a|^k e^(−ta²)] of one weight, k = 0, 1,
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from sparsity import kernels
 from sparsity.bench.tables import seconds, table
+from sparsity.bench.theory import weight
 from sparsity.bench.timing import paired
 from sparsity.finite.exact import exact
 from sparsity.kernels import Kernel
@@ -28,11 +29,6 @@ _NUDGE = 1e-6  # between rounds: no law is asked for twice
 _AT = 1024  # the one length of many biases
 _REACH, _FROM, _TO = 12.0, -50.0, 90.0  # of ε, and of ln t
 _TARGET, _TINY = 1e-8, 1e-13  # relative error that the peer is asked for, and absolute within
-_WEIGHTS: dict[str, Callable[[Any], Any]] = {
-    "exp": np.exp,
-    "relu2": lambda s: np.maximum(s, 0) ** 2,
-    "identity": np.abs,
-}
 
 
 def lengths(count: int) -> np.ndarray:
@@ -53,7 +49,7 @@ def by_quad_vec(kernel: Kernel, n: np.ndarray, beta: float, gamma: float) -> np.
     from scipy.integrate import quad_vec
     from scipy.special import ndtr
 
-    f, root = _WEIGHTS[kernel.name], -beta / gamma
+    f, root = weight(kernel.name, math.exp), -beta / gamma
     near = root + np.outer([-1, 1], _REACH * 8.0 ** -np.arange(9)).ravel()  # where |a| may be tiny
     breaks = () if kernel is kernels.exp else (root, *near[np.abs(near) < _REACH])
 
@@ -95,7 +91,8 @@ def timed(kernel: Kernel, points: int, biases: int, rounds: int) -> dict[str, An
         return {name: x * (1 + _NUDGE * (round_ + 1)) for name, x in LAW.items()}
 
     def many(round_: int) -> Any:
-        beta = np.linspace(-2, 2, biases) * (1 + _NUDGE * (round_ + 1))
+        # No two that differ in sign alone: those are one law to |s|.
+        beta = np.linspace(-2, 3, biases) * (1 + _NUDGE * (round_ + 1))
         return sweep(kernel, beta=beta, gamma=law(round_)["gamma"], length=_AT, of="n_eff")
 
     exact(kernel, length=n, **law(10_000))

@@ -20,7 +20,8 @@ from sparsity.theory.evaluation import evaluate
 _REACH = 40.0  # of ε: holds all but e^−300 of every integrand of the grid
 
 
-def _weight(name: str, exp: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def weight(name: str, exp: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """|f| of one score, as whoever integrates it writes it; `exp` of their numbers."""
     return {"exp": exp, "relu2": lambda s: s * s if s > 0 else 0 * s, "identity": abs}[name]
 
 
@@ -33,7 +34,7 @@ def _pieces(cell: Task) -> list[float]:
 def _scipy_quad(cell: Task) -> float:
     from scipy.integrate import quad
 
-    f = _weight(cell.kernel.name, math.exp)
+    f = weight(cell.kernel.name, math.exp)
 
     def moment(p: int) -> float:
         def integrand(t: float) -> float:
@@ -50,7 +51,7 @@ def _scipy_quad(cell: Task) -> float:
 def _mpmath_quad(cell: Task) -> float:
     import mpmath
 
-    f = _weight(cell.kernel.name, mpmath.exp)
+    f = weight(cell.kernel.name, mpmath.exp)
 
     def moment(p: int) -> Any:
         return mpmath.quad(

@@ -31,7 +31,6 @@ def _begin(
         [int(sampling.seed) for sampling in samplings for _ in starts],
         [start for _ in every for start in starts],
     )
-
     called = time.perf_counter() - started
 
     def begun() -> list[Begun]:
