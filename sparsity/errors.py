@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
-import math
-import operator
-from collections.abc import Callable
 from typing import Any
+
+_MOST_SHOWN, _MOST_OF_VALUE = 1000, 300  # characters of a message, and of a value in it
+
+
+def printable(text: str, most: int = _MOST_SHOWN) -> str:
+    """The text as one line for a terminal: what is no character to see is escaped, and the middle
+    of a long text is left out. Files name themselves, and a terminal obeys what it is sent.
+    """
+
+    def cut(text: str) -> str:
+        return text if len(text) <= most else f"{text[: most // 2]} … {text[-(most // 3) :]}"
+
+    line = "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode()
+        for c in " ".join(cut(text).split())
+    )
+    return cut(line)
+
+
+def _shown(value: Any) -> str:
+    try:
+        return printable(str(value), _MOST_OF_VALUE)
+    except Exception:  # noqa: BLE001  a number of thousands of digits; an object without words
+        return f"of type {type(value).__name__}"
 
 
 class InputError(ValueError):
-    """A bad argument: its name, the value as given, and what would be right."""
+    """A bad argument: its name, the value as given, and what would be right, in one line."""
 
     def __init__(self, argument: str, value: Any, fix: str) -> None:
         self.argument, self.value, self.fix = argument, value, fix
@@ -18,8 +39,8 @@ class InputError(ValueError):
         elif isinstance(value, str) and not value.strip():
             shown = f"{argument} is empty"
         else:
-            shown = f"{argument} = {value!s}"
-        super().__init__(f"{shown}: {fix}")
+            shown = f"{argument} = {_shown(value)}"
+        super().__init__(printable(f"{shown}: {fix}"))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled by what it was made of, to come back from another process."""
@@ -46,44 +67,3 @@ class NoClosedForm(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         """As `InputError`."""
         return type(self), (self.step, self.reason)
-
-
-def check_seed(seed: Any) -> int:
-    """The seed as an int from 0 to 2³²−1.
-
-    Raises:
-        InputError: anything else.
-    """
-    try:
-        number = operator.index(seed)
-    except TypeError:
-        number = -1
-    if not 0 <= number < 2**32:
-        raise InputError("seed", seed, "must be a whole number from 0 to 2^32 - 1")
-    return number
-
-
-def number(
-    name: str, value: Any, fix: str, holds: Callable[[float], bool] = lambda x: True
-) -> None:
-    """Refuse what is not one finite real number for which `holds`."""
-    import numpy as np  # the command line is up before NumPy is
-
-    real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    try:
-        finite = real and math.isfinite(value)
-    except OverflowError:  # a whole number of hundreds of digits
-        finite = False
-    if not (finite and holds(float(value))):
-        raise InputError(name, value, fix)
-
-
-def whole(name: str, value: Any, least: int) -> int:
-    """The whole number from `least` on that `value` is.
-
-    Raises:
-        InputError: anything else.
-    """
-    fix = f"must be a whole number >= {least}, at most 2^53"
-    number(name, value, fix, lambda x: least <= x <= 2**53 and x == int(x) == value)
-    return int(value)

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from sparsity.arguments import reals, whole
+from sparsity.errors import InputError
+
 
 def from_moments(m1: Any, m2: Any) -> Any:
     """S = m1 / √m2 from m1 = E|a| and m2 = E a².
@@ -40,6 +43,7 @@ def entropy(weights: Any, unit: Any = 0.0) -> Any:
         weights: |a| of each token, along the last axis.
         unit: what takes part in the total and is no token.
     """
+    weights, unit = _rows("weights", weights), reals("unit", unit)
     xp = weights.__array_namespace__()
     top = weights.max(-1)
     under = weights < top[..., None]
@@ -68,15 +72,29 @@ def gini(weights: Any) -> Any:
     Args:
         weights: |a| of each token, along the last axis.
     """
+    weights = _rows("weights", weights)
     xp = weights.__array_namespace__()
     n = weights.shape[-1]
     ranks = xp.arange(n, dtype=weights.dtype) * 2 - (n - 1)
     return (ascending(weights) * ranks).sum(-1) / (n * weights.sum(-1))
 
 
+def _rows(name: str, a: Any, axis: Any = -1) -> Any:
+    """Rows of real weights, integers as floating numbers.
+
+    Raises:
+        InputError: anything else, or no such axis.
+    """
+    a = reals(name, a, "give rows of real weights")
+    if not a.ndim or 0 in a.shape:
+        raise InputError(name, f"array of shape {a.shape}", "give rows of at least one weight")
+    whole("axis", axis, -a.ndim, a.ndim - 1)
+    return a.astype(float) if a.dtype.kind in "iu" else a
+
+
 def _scaled(a: Any, axis: int) -> Any:
     """|a| over its largest entry, so that no square over- or underflows where it matters."""
-    a = abs(a)
+    a = abs(_rows("a", a, axis))
     return a / a.max(axis, keepdims=True)
 
 

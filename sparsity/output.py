@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from sparsity.arguments import path as read_path
 from sparsity.errors import InputError
 
 
@@ -20,11 +21,6 @@ def refusal(path: Path, error: OSError, argument: str = "out") -> InputError:
     """What the system refused, in one line."""
     reason = os.strerror(error.errno).lower() if error.errno else "the system refused"
     return InputError(argument, path, f"cannot be written ({reason}); choose another place")
-
-
-def _refuse_empty(path: str | os.PathLike[str]) -> None:
-    if not os.fspath(path):
-        raise InputError("out", "", "give a path")
 
 
 def _behind_links(path: Path) -> Path:
@@ -45,8 +41,7 @@ def netcdf(path: str | os.PathLike[str]) -> Path:
     Raises:
         InputError: its name does not end in .nc, as other formats would be taken for granted.
     """
-    _refuse_empty(path)
-    path = Path(path)
+    path = read_path("out", path, "give a path")
     if path.suffix.lower() != ".nc" and not path.is_dir():
         fix = f"is written as netCDF; give a name that ends in .nc, such as {path.stem}.nc"
         raise InputError("out", path, fix)
@@ -59,8 +54,7 @@ def folder(path: str | os.PathLike[str], argument: str = "out") -> Path:
     Raises:
         InputError: it cannot be made.
     """
-    _refuse_empty(path)
-    path = Path(path)
+    path = read_path(argument, path, "give a path")
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -79,8 +73,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     Raises:
         InputError: the file cannot be written, or is no regular file; nothing is left behind.
     """
-    _refuse_empty(path)
-    path = _behind_links(Path(path))
+    path = _behind_links(read_path("out", path, "give a path"))
     if path.is_dir():
         raise InputError("out", path, "is a folder; give a file")
     if path.exists() and not path.is_file():

@@ -7,10 +7,6 @@ must not become another number.
 from __future__ import annotations
 
 import re
-from decimal import Decimal
-from typing import Any
-
-import numpy as np
 
 from sparsity.errors import InputError
 
@@ -43,41 +39,3 @@ def whole(text: str, argument: str) -> int:
         return int(text)
     except ValueError:  # of thousands of digits
         raise InputError(argument, f"{text[:20]}…", "give a smaller number") from None
-
-
-def as_float64(value: Any, argument: str, fix: str) -> np.ndarray:
-    """Numbers, or texts of them, as float64; what is too large for it is infinite.
-
-    Raises:
-        InputError: something else among them.
-    """
-    try:
-        given = np.asarray(value)
-        if given.dtype.kind == "U":
-            found = [number(str(text), argument, fix) for text in given.flat]
-            return np.array(found, dtype=np.float64).reshape(given.shape)
-        if given.dtype.kind in "cS":
-            raise TypeError
-        return np.asarray(given, dtype=np.float64)
-    except OverflowError:  # a whole number of hundreds of digits
-        raise InputError(argument, f"{str(value)[:20]}…", f"must be finite; {fix}") from None
-    except InputError:
-        raise
-    except (TypeError, ValueError):
-        raise InputError(argument, value, fix) from None
-
-
-def _moves(value: Any) -> bool:
-    """Whether float64 holds another number than this one."""
-    if isinstance(value, str):
-        exact = Decimal(value.strip(_SPACE))
-        return exact.is_finite() and exact != Decimal(float(value))
-    return isinstance(value, int) and int(float(value)) != value
-
-
-def inexact(value: Any) -> np.ndarray:
-    """Which of the numbers, or texts of numbers, float64 does not hold; they have been read."""
-    given = np.asarray(value)
-    if given.dtype.kind in "iuUO":
-        return np.array([_moves(x) for x in given.ravel().tolist()], bool).reshape(given.shape)
-    return np.zeros(given.shape, dtype=bool)

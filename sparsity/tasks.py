@@ -18,7 +18,7 @@ from concurrent import futures
 from contextlib import nullcontext
 from typing import Any, NamedTuple, Protocol
 
-from sparsity.errors import InputError, whole
+from sparsity.errors import InputError
 
 AT_ONCE = 4096  # tasks given out and not yet back
 ATTEMPTS = 5  # of a task that is lost with its worker,
@@ -176,6 +176,8 @@ class Workers(futures.Executor):
     """
 
     def __init__(self, count: int) -> None:
+        from sparsity.arguments import whole  # the command line is up before NumPy is
+
         count = whole("workers", count, 1)
         self._context = multiprocessing.get_context("spawn")
         self._stop = self._context.Event()

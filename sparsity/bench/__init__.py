@@ -101,7 +101,7 @@ def _by_users(
 
 def _refuse(budget_seconds: float, out: Any) -> None:
     """Refuse what is wrong now, not after minutes of work."""
-    from sparsity.errors import number
+    from sparsity.arguments import number
     from sparsity.output import folder
 
     number("budget_seconds", budget_seconds, "must be > 0", lambda x: x > 0)

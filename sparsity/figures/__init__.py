@@ -9,6 +9,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from sparsity.arguments import executor as check_executor
+from sparsity.arguments import instance
+from sparsity.arguments import progress as check_progress
 from sparsity.figures import plotting
 from sparsity.figures.bias import FIGURE as bias
 from sparsity.figures.context import FIGURE as context
@@ -71,6 +74,7 @@ def draw(figure: Figure, *, seed: int = 0, rel_error: float = 3e-3) -> Plate:
         seed: of everything sampled; the same seed gives the same picture.
         rel_error: relative standard error to reach in each sampled point.
     """
+    instance("figure", figure, Figure, "give one of sparsity.figures.ALL")
     return _plate(figure, figure.data(Context(seed, rel_error)))
 
 
@@ -98,8 +102,10 @@ def write_all(
     Raises:
         InputError: the folder or a file cannot be written, or a bad seed or rel_error.
     """
-    out, written = folder(out), {}
     work = functools.partial(_data, Context(seed, rel_error))
+    check_progress(progress)
+    check_executor(executor)
+    out, written = folder(out), {}
     threads = ThreadPoolExecutor(_WORKERS)
     try:
         for index, data in gathered(work, ALL, executor or threads):

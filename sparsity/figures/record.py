@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure as Canvas
 
+from sparsity.arguments import check_budget, check_seed
 from sparsity.figures.series import Series
 from sparsity.sweeps.curves import sweep
 
@@ -28,6 +30,15 @@ class Context:
 
     seed: int = 0
     rel_error: float = 1e-3
+
+    def __post_init__(self) -> None:
+        """Check them before anything is computed.
+
+        Raises:
+            InputError: a value outside its domain.
+        """
+        check_seed(self.seed)
+        check_budget(self.rel_error, math.inf)
 
     def sample(self, kernel: str, **grids: Any) -> xarray.Dataset:
         """A sweep with Monte Carlo in every cell."""

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln
 
-from sparsity.errors import InputError, number
+from sparsity.arguments import number
+from sparsity.errors import InputError
 from sparsity.finite.exact import exact
 from sparsity.kernels.parameters import GAMMA, LENGTH
 

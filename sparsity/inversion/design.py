@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from sparsity import kernels, quantities
+from sparsity.arguments import number, text
 from sparsity.errors import InputError
 from sparsity.finite.exact import exact
 from sparsity.inversion.answer import Design, Impossible, Requirement
@@ -45,11 +46,8 @@ def _solve(kernel: Kernel, length: float, wanted: float, free: Lever, start: flo
 
 def _wanted(value: Any, quantity: Quantity, length: float) -> float:
     """The wanted value, checked against what any row of n can have."""
-    try:
-        wanted = float(np.asarray(value, dtype=np.float64)[()])
-    except (TypeError, ValueError):
-        what = "tokens" if quantity is quantities.n_eff else quantity.title
-        raise InputError(quantity.name, value, f"give a number of {what}") from None
+    what = "tokens" if quantity is quantities.n_eff else quantity.title
+    wanted = number(quantity.name, value, f"give a number of {what}")
     if not quantity.has_law:
         raise InputError(quantity.name, value, "has no exact law to invert")
     least, most = quantity.ends(length)
@@ -216,6 +214,8 @@ def design(
         InputError: a bad value, or a row that has no exact law at finite n.
     """
     quantity, value = _target(n_eff, options)
+    if free is not None:
+        text("free", free, "give the name of what is solved for, such as gamma")
     whole = isinstance(kernel, Row)
     record = kernels.elementwise(kernel.kernel if isinstance(kernel, Row) else kernel)
     if record is kernels.nonnegative:
@@ -224,7 +224,9 @@ def design(
         raise InputError("kernel", record.name, fix)
     n = _one_length(length, quantity)
     known = record in (exp, relu2, identity, decayed) and quantity is quantities.n_eff
-    asked = lengths if lengths is not None else () if whole else LENGTHS
+    asked = () if whole else LENGTHS
+    if lengths is not None:
+        asked = np.ravel(LENGTH.check(lengths)).tolist()
     others = [_one_length(other, quantity) for other in asked]
     if not whole and free is None and known:
         given = _options(record, options)

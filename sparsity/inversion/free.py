@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
-from sparsity.errors import InputError, TooRare, number
+from sparsity.arguments import number
+from sparsity.errors import InputError, TooRare
 from sparsity.finite.exact import exact
 from sparsity.inversion.sink_logit import sink_logit
 from sparsity.quantities import Quantity, sink_mass

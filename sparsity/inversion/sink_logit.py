@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
+from sparsity.arguments import number
 from sparsity.errors import InputError
 from sparsity.finite import engine
 from sparsity.kernels import Kernel
@@ -81,8 +82,7 @@ def sink_logit(
     Raises:
         InputError: a mass outside (0, 1) or out of reach, or a row without an exact law.
     """
-    if not (isinstance(mass, (int, float)) and 0 < mass < 1):
-        raise InputError("mass", mass, "must be between 0 and 1")
+    mass = number("mass", mass, "must be between 0 and 1", lambda x: 0 < x < 1)
     row, n = row_of(kernel, parameters).scored(), LENGTH.check(length)
     if not n.size:
         raise InputError("length", length, "give at least one")

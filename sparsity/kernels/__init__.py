@@ -11,6 +11,7 @@ import functools
 
 import sympy
 
+from sparsity.arguments import instance
 from sparsity.errors import InputError
 from sparsity.kernels import text, zoo
 from sparsity.kernels.base import Kernel, Law, score_kernel
@@ -108,20 +109,21 @@ def named(kernel: str | Kernel | RowMap) -> Kernel | RowMap:
     """
     if isinstance(kernel, (Kernel, RowMap)):
         return kernel
+    if not isinstance(kernel, str):
+        raise InputError("kernel", kernel, "give a kernel, its name, or a formula of the score s")
     names = [each.name for each in known()]
     if kernel in names:
         return known()[names.index(kernel)]
-    if isinstance(kernel, str) and (found := _map_named(kernel)) is not None:
+    if (found := _map_named(kernel)) is not None:
         return found
     names += [each.name for each in MAPS]
-    near = difflib.get_close_matches(str(kernel), [*names, *text.ALIASES], n=1)
-    if isinstance(kernel, str) and text.is_formula(kernel, near):
+    near = difflib.get_close_matches(kernel, [*names, *text.ALIASES], n=1)
+    if text.is_formula(kernel, near):
         return _typed(kernel)
     hint = f"did you mean {near[0]}? " if near else ""
     first = ", ".join(each.name for each in ALL)
     fix = f"{hint}the kernels are {first}, those of `sparsity list`, or a formula of the score s"
-    shown = str(kernel)
-    raise InputError("kernel", shown if len(shown) <= 80 else f"{shown[:80]} …", fix)
+    raise InputError("kernel", kernel if len(kernel) <= 80 else f"{kernel[:80]} …", fix)
 
 
 def elementwise(kernel: str | Kernel | RowMap) -> Kernel:
@@ -138,6 +140,7 @@ def elementwise(kernel: str | Kernel | RowMap) -> Kernel:
 
 def in_python(kernel: Kernel | RowMap) -> str:
     """What Python code calls it: its name in quotes where `named` finds it, else its bare name."""
+    instance("kernel", kernel, (Kernel, RowMap), "give a kernel or a map of whole rows")
     try:
         return repr(kernel.name) if named(kernel.name) == kernel else kernel.name
     except InputError:

@@ -9,6 +9,8 @@ from typing import Any
 
 import sympy
 
+from sparsity import arguments
+from sparsity.arguments import instance, number, text
 from sparsity.errors import InputError
 from sparsity.kernels import symbols
 from sparsity.kernels import text as texts
@@ -21,6 +23,7 @@ from sparsity.kernels.parameters import (
     LENGTH,
     Parameter,
     bound_by_name,
+    check_parameters,
     one_of_each,
 )
 
@@ -72,8 +75,13 @@ class Kernel:
 
     def __post_init__(self) -> None:
         """Check the definition against its own law."""
-        if self.law not in _DRAWN:
+        for each in ("name", "title", "source"):
+            text(each, getattr(self, each), "give a text")
+        if instance("law", self.law, Law, "give a sparsity.kernels.Law") not in _DRAWN:
             raise InputError("law", self.law.name, "is for weights of whole rows; make a RowMap")
+        if not _is_scalar(self.weight):
+            raise InputError("weight", self.weight, "give a SymPy expression")
+        check_parameters(self.parameters)
         known = _DRAWN[self.law] | {p.symbol for p in self.parameters}
         unknown = {x for x in self.weight.free_symbols if x not in known and not x.is_Indexed} - {
             x.label for x in known if isinstance(x, (sympy.IndexedBase, sympy.Idx))
@@ -107,6 +115,7 @@ class Kernel:
         Raises:
             InputError: not a formula, with a caret at the place; or as `score_kernel`.
         """
+        arguments.text("kernel", text, "give a formula of the score s")
         return score_kernel(name or " ".join(text.split()), texts.parse(text), source="typed")
 
     def __hash__(self) -> int:
@@ -192,10 +201,10 @@ def score_kernel(
     Raises:
         InputError: the expression uses another symbol, is not real, or vanishes identically.
     """
-    number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
-    if not (number or _is_scalar(weight)):  # text above all: sympify would run it
-        raise InputError("weight", weight, "give a SymPy expression of the score")
-    expression = sympy.sympify(weight)
+    if _is_scalar(weight):
+        expression = weight
+    else:  # no text above all: sympify would run it
+        expression = sympy.sympify(number("weight", weight, "give a SymPy expression of the score"))
     free = expression.free_symbols
     named = [x for x in free if str(x) == "s"]  # among several symbols this is the score
     if len(free) == 1 or len(named) == 1:  # a user's own score symbol
@@ -204,4 +213,6 @@ def score_kernel(
             # An assumed sign would already have simplified Max(s, 0) to s.
             raise InputError("weight", weight, f"the score {own} takes both signs: use Symbol('s')")
         expression = expression.xreplace({own: symbols.s})
-    return Kernel(name, title or name, Law.SCORE, expression, (BETA, GAMMA), source)
+    return Kernel(
+        name, name if title is None else title, Law.SCORE, expression, (BETA, GAMMA), source
+    )

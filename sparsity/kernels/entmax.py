@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparsity import reading
-from sparsity.errors import number
+from sparsity.arguments import number
 from sparsity.kernels.entmax15 import entmax15
 from sparsity.kernels.row_map import RowMap
 from sparsity.kernels.sparsemax import sparsemax
@@ -53,8 +53,8 @@ def entmax(alpha: float) -> RowMap:
     Raises:
         InputError: another number.
     """
-    number("entmax", alpha, f"must be from {LEAST} to 2", lambda x: LEAST <= x <= 2)
-    alpha = float(alpha)
+    fix = f"must be from {LEAST} to 2"
+    alpha = float(number("entmax", alpha, fix, lambda x: LEAST <= x <= 2))
     if alpha in (1.5, 2.0):
         return entmax15 if alpha == 1.5 else sparsemax
     return RowMap(

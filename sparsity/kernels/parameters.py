@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from sympy import Symbol
 
+from sparsity.arguments import as_float64, inexact, instance
 from sparsity.errors import InputError
 from sparsity.kernels import queries, symbols
-from sparsity.reading import as_float64, inexact
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,18 @@ ALL = (BETA, GAMMA, DECAY, RATIO, DIM, QUERY, LENGTH)
 OF_MAPS = (GAMMA2, RHO, MIX, GATE, GATE_SPREAD, SIGMA, FEATURES)  # of rows as a whole, besides
 
 
+def check_parameters(parameters: Any) -> None:
+    """What a kernel or a map says that it takes.
+
+    Raises:
+        InputError: no tuple of parameters.
+    """
+    several = isinstance(parameters, tuple) and all(isinstance(x, Parameter) for x in parameters)
+    if not several:
+        fix = "give a tuple of sparsity.kernels.parameters, such as (BETA, GAMMA)"
+        raise InputError("parameters", parameters, fix)
+
+
 def bound_by_name(
     owner: str, parameters: Sequence[Parameter], given: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -125,6 +137,7 @@ def bound_by_name(
     Raises:
         InputError: one that it does not take, a missing one, a bad value.
     """
+    instance("parameters", given, Mapping, "give values by name, in a dict")
     names = [p.name for p in parameters]
     for name, value in given.items():
         if name not in names:
@@ -165,6 +178,7 @@ def one_of_each(
     Raises:
         InputError: as `bound_by_name`, or more than one value.
     """
+    instance("parameters", given, Mapping, "give values by name, in a dict")
     own = {p.name for p in parameters}
     others = [p for p in more if given.get(p.name) is not None and p.name not in own]
     extra = {p.name: p.check(given[p.name]) for p in others}

@@ -53,10 +53,11 @@ def named(name: Any) -> Query:
     Raises:
         InputError: no such family.
     """
+    text = name if isinstance(name, str) else ""
     for query in ALL:
-        if query.name == name:
+        if query.name == text:
             return query
-    near = difflib.get_close_matches(str(name), NAMES, n=1)
+    near = difflib.get_close_matches(text, NAMES, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     raise InputError("query", name, f"{hint}choose one of {', '.join(NAMES)}")
 

@@ -7,9 +7,18 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 from sparsity import reading
+from sparsity.arguments import flag, function, instance, text
 from sparsity.errors import InputError
 from sparsity.kernels.base import Law
-from sparsity.kernels.parameters import BETA, DIM, GAMMA, LENGTH, Parameter, one_of_each
+from sparsity.kernels.parameters import (
+    BETA,
+    DIM,
+    GAMMA,
+    LENGTH,
+    Parameter,
+    check_parameters,
+    one_of_each,
+)
 
 # Of maps that a constant added to every score does not move.
 SHIFTED = (replace(BETA, default=0.0), GAMMA)
@@ -69,6 +78,23 @@ class RowMap:
     alone: Callable[[Any], Any] | None = None
     alike: bool = True
     law: ClassVar[Law] = Law.ROW
+
+    def __post_init__(self) -> None:
+        """Check it.
+
+        Raises:
+            InputError: a field that is not what it should be.
+        """
+        for name in ("name", "title", "formula", "source"):
+            text(name, getattr(self, name), "give a text")
+        for name in ("weights", "reads", "left", "member", "alone"):
+            value, needed = getattr(self, name), name in ("weights", "reads")
+            if needed or value is not None:
+                function(name, value, "give a function")
+        if self.drawn is not None:
+            instance("drawn", self.drawn, Drawn, "give a Drawn, or None for scores N(β, γ²)")
+        object.__setattr__(self, "alike", flag("alike", self.alike))
+        check_parameters(self.parameters)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickled by name where it has one: its functions cannot be, and caches know it again."""

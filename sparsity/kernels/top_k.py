@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sparsity.errors import whole
+from sparsity.arguments import whole
 from sparsity.kernels.row_map import RowMap
 from sparsity.kernels.threshold import risen
 

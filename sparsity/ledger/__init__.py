@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sparsity import display
-from sparsity.errors import InputError, check_seed
+from sparsity.arguments import check_seed, choice, instance, several
+from sparsity.arguments import executor as check_executor
+from sparsity.arguments import progress as check_progress
 from sparsity.ledger import coca, model, sinks, su, weights
 from sparsity.ledger.judging import Claim, Routes
 from sparsity.tasks import Submits, gathered
@@ -83,8 +85,12 @@ def claims(
     Raises:
         InputError: there is no claim of that key.
     """
-    check_seed(seed)
+    seed = check_seed(seed)
+    check_progress(progress)
+    check_executor(executor)
     asked = _asked(only)
+    if routes is not None:
+        instance("routes", routes, Routes, "give Routes, or None for the own ones")
     records: dict[int, dict[str, Any]] = {}
     for index, record in gathered(functools.partial(_judged, routes, seed), asked, executor):
         records[index] = record
@@ -102,10 +108,10 @@ def _asked(only: str | Sequence[str] | None) -> list[Claim]:
     if only is None:
         return [*ALL]
     known = {claim.key: claim for claim in ALL}
-    keys = [only] if isinstance(only, str) else [*only]
+    fix = f"give keys out of {', '.join(known)}"
+    keys = (only,) if isinstance(only, str) else several("only", only, fix)
     for key in keys:
-        if key not in known:
-            raise InputError("only", key, f"give keys out of {', '.join(known)}")
+        choice("only", key, known)
     return [known[key] for key in keys]
 
 

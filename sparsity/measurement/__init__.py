@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparsity.arguments import choice, flag, whole
+from sparsity.arguments import progress as check_progress
 from sparsity.errors import InputError
 from sparsity.measurement import asked
 from sparsity.measurement.asked import SHAPE
@@ -18,6 +20,7 @@ from sparsity.measurement.labels import dataset, measured, save
 from sparsity.measurement.runs import measure_model
 from sparsity.measurement.sources import Logits
 from sparsity.measurement.tables import summary, text
+from sparsity.rows.rotation import PAIRINGS
 
 if TYPE_CHECKING:
     import xarray
@@ -36,9 +39,14 @@ __all__ = [
 
 def _layers(name: str, value: Any) -> Iterator[Any]:
     """Layers one at a time: of [layers, heads, …], of one layer [heads, …], or of any iterable."""
-    axes = getattr(value, "ndim", None)
-    if axes is None and not isinstance(value, Iterable):
-        raise InputError(name, type(value).__name__, "give an array, or one for each layer")
+    axes, fix = (
+        getattr(type(value), "ndim", None) and value.ndim,
+        "give [heads, ...], or one a layer",
+    )
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable) or axes == 0:
+        raise InputError(name, type(value).__name__, fix)
+    if axes is not None and axes < 3:
+        raise InputError(name, f"array of {axes} axes", fix)
     return map(_one_text, iter([value] if axes == 3 else value))
 
 
@@ -95,6 +103,9 @@ def measure(
         InputError: arrays that do not fit, NaN or infinite values, weights where nothing is seen.
     """
     _one_kind(attention, queries, keys, scale, rope)
+    causal, sink = flag("causal", causal), whole("sink", sink, 0)
+    choice("pairing", pairing, PAIRINGS)
+    check_progress(progress)
     also = asked.names(of)
     if attention is not None:
         given, how = attention, {}

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sparsity import quantities
+from sparsity.arguments import several
 from sparsity.errors import InputError
 from sparsity.measurement import rows, shapes
 from sparsity.measurement.sources import Logits, Source, width
@@ -23,9 +24,13 @@ def names(of: str | Sequence[str]) -> tuple[str, ...]:
     Raises:
         InputError: neither a quantity nor one of `SHAPE`.
     """
-    listed = [of] if isinstance(of, str) else list(of)
+    listed = (
+        (of,) if isinstance(of, (str, Quantity)) else several("of", of, "give names of quantities")
+    )
     try:
-        found = [x if x in SHAPE else quantities.named(x).name for x in listed]
+        found = [
+            x if isinstance(x, str) and x in SHAPE else quantities.named(x).name for x in listed
+        ]
     except InputError as error:
         fix = f"{error.fix}; and, of logits, {', '.join(SHAPE)}"
         raise InputError("of", error.value, fix) from None

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.errors import InputError, number
+from sparsity.arguments import number, reals
+from sparsity.errors import InputError
 from sparsity.measurement.sources import Logits, Weights, finite
 from sparsity.rows import rotation
 
@@ -18,23 +19,19 @@ def array(name: str, value: Any) -> Any:
     Raises:
         InputError: not real numbers.
     """
-    if hasattr(value, "detach"):  # a tensor of torch
-        value = value.detach().cpu()
-        value = value.float() if value.is_floating_point() and value.itemsize < 4 else value
+    value = reals(name, value)
     if not hasattr(value, "devices") or {d.platform for d in value.devices()} == {"cpu"}:
         value = np.asarray(value)
-    kind = "f" if value.dtype.name == "bfloat16" else value.dtype.kind
-    if kind not in "fiu":
-        raise InputError(name, f"array of {value.dtype}", "give real numbers")
-    if kind == "f":
-        return value.astype(np.float32) if value.dtype.itemsize < 4 else value
-    return value.astype(np.float64)
+    if value.dtype.kind in "iu":
+        return value.astype(np.float64)
+    return value.astype(np.float32) if value.dtype.itemsize < 4 else value
 
 
 def _mask(mask: Any, heads: int, length: int) -> Any:
     if mask is None:
         return None
-    mask = np.asarray(mask)
+    fix = "give bool, or numbers that are added"
+    mask = np.asarray(reals("mask", mask, fix, bools=True))
     if mask.dtype.kind not in "bf" or mask.shape not in (
         (length, length),
         (1, length, length),

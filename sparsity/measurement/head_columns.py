@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sparsity.arguments import check_seed, instance
 from sparsity.measurement import tables
 from sparsity.measurement.head_constants import Rows, fit_kappa, kappa_of_others
 from sparsity.measurement.head_law import head_law
@@ -53,6 +54,8 @@ def with_head_law(data: xarray.Dataset, *, seed: int = 0) -> xarray.Dataset:
     """
     import xarray
 
+    instance("data", data, xarray.Dataset, "give a dataset of measure_model")
+    seed = check_seed(seed)
     if "bos" not in data.dims:
         return _of_run(data, seed)
     runs = [_of_run(data.isel(bos=i), seed) for i in range(data.sizes["bos"])]

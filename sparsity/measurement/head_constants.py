@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity.errors import InputError, whole
+from sparsity.arguments import whole
+from sparsity.errors import InputError
 from sparsity.measurement.head_law import log_head_law
 from sparsity.measurement.texts import texts_of
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity import models
-from sparsity.errors import InputError, whole
+from sparsity.arguments import function, whole
+from sparsity.errors import InputError
 from sparsity.measurement import row_figures
 from sparsity.measurement.score_parts import Split, split
 from sparsity.measurement.texts import Cut, named, windows
@@ -136,13 +137,15 @@ def measure_heads(
 
     from sparsity.models import llama
 
-    opened = model if isinstance(model, models.Checkpoint) else models.load(model)
     tokens, every = whole("tokens", tokens, 2), whole("every", every, 1)
     step, gap = whole("step", step, 1), whole("gap", gap, 2)
+    cut = Cut(tokens, offset)
+    function("each", each, "give a function of (layer, head, parts)")
+    opened = model if isinstance(model, models.Checkpoint) else models.load(model)
     rows = positions(tokens, gap, step)
     if not len(rows):
         raise InputError("tokens", tokens, f"leave no row with a gap of {gap}; give {8 * gap}")
-    found, _ = windows(opened, named(texts), Cut(tokens, offset))
+    found, _ = windows(opened, named(texts), cut)
     if len(found) < 2:
         fix = "parts are estimated on other texts; give two or more"
         raise InputError("texts", len(found), fix)

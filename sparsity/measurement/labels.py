@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity import quantities
+from sparsity.arguments import instance
 from sparsity.measurement import law, sinks
 from sparsity.measurement.layers import contexts, measure_layer
 from sparsity.measurement.sources import Source
@@ -204,6 +205,9 @@ def save(data: xarray.Dataset, path: str | os.PathLike[str]) -> Path:
     Raises:
         InputError: the path cannot be written; nothing is left behind.
     """
+    import xarray
+
+    instance("data", data, xarray.Dataset, "give a dataset of measure")
     packed = {str(name): {"zlib": True, "shuffle": True} for name, v in data.items() if v.ndim}
     with replacing(netcdf(path)) as part:
         data.to_netcdf(part, engine="h5netcdf", encoding=packed)

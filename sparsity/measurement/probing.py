@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from sparsity import metric
-from sparsity.errors import InputError, check_seed
+from sparsity.arguments import check_seed, flag, function, reals, whole
+from sparsity.errors import InputError
 from sparsity.kernels.parameters import LENGTH
 
+MOST = 2**28  # values of a probe
 _LEAST = 8  # probes: fewer have no error bar worth the name
 
 
@@ -83,10 +85,13 @@ def probe(
     Source: Rademacher, Hutchinson (1990); Cauchy projections, Li, Hastie and Church (2007).
     """
     length = int(LENGTH.one(length))
-    if isinstance(probes, bool) or not isinstance(probes, int) or probes < _LEAST:
-        raise InputError("probes", probes, f"give a whole number, at least {_LEAST}")
-    check_seed(seed)
-    rng = np.random.default_rng([int(seed), length])
+    function("mixer", mixer, "give a function of values [length, probes]")
+    probes, nonnegative = whole("probes", probes, _LEAST), flag("nonnegative", nonnegative)
+    seed = check_seed(seed)
+    if length * probes > MOST:
+        fix = f"takes {length * probes:.2g} values; length times probes may be {MOST:.2g}"
+        raise InputError("length", length, fix)
+    rng = np.random.default_rng([seed, length])
     signs = rng.choice(np.array([-1.0, 1.0], np.float32), (length, probes))
     answers = _answers(mixer, signs)
     live = np.asarray(answers.any(axis=-1))
@@ -106,7 +111,7 @@ def probe(
 
 
 def _answers(mixer: Callable[[Any], Any], values: np.ndarray) -> np.ndarray:
-    found = np.asarray(mixer(values), np.float64)
+    found = np.asarray(reals("mixer", mixer(values), "must return real numbers"), np.float64)
     if found.ndim < 2 or found.shape[-1] != values.shape[-1]:
         fix = f"must return [..., rows, {values.shape[-1]}] for values {values.shape}"
         raise InputError("mixer", f"outputs of shape {found.shape}", fix)

@@ -11,11 +11,13 @@ import numpy as np
 
 import sparsity
 from sparsity import models
+from sparsity.arguments import path, whole
+from sparsity.arguments import progress as check_progress
 from sparsity.measurement import asked, sinks
 from sparsity.measurement.given import of_queries
 from sparsity.measurement.labels import MEANING, dataset, measured
 from sparsity.measurement.parts import Parts
-from sparsity.measurement.texts import Cut, beginnings, named, windows
+from sparsity.measurement.texts import Cut, named, windows
 from sparsity.models.checkpoint import fingerprint
 
 if TYPE_CHECKING:
@@ -61,10 +63,13 @@ def measure_model(
     """
     from sparsity.models.llama import forward
 
-    also = asked.names(of)
+    also, sink = asked.names(of), whole("sink", sink, 0)
+    check_progress(progress)
+    if parts is not None:
+        parts = path("parts", parts, "give the name of a folder")
+    cut = Cut(tokens, offset, stride, bos)  # pyright: ignore[reportArgumentType]
     opened = model if isinstance(model, models.Checkpoint) else models.load(model)
     config = opened.config
-    cut = Cut(tokens, offset, stride, beginnings(bos))
     found, passed = windows(opened, named(texts), cut)
     ids = [x for window in found for x in window.ids]
     kept, digest = Parts(parts), fingerprint(opened.files)
@@ -94,7 +99,7 @@ def measure_model(
     if passed:
         attributes["passed_over"] = passed
     words = [opened.encode.words(x) for x in ids]
-    return _joined([w.name for w in found], list(bos), attributes, words, layers, ends)
+    return _joined([w.name for w in found], list(cut.bos), attributes, words, layers, ends)
 
 
 def about(model: models.Checkpoint, digest: str, cut: Cut, sink: int) -> dict[str, Any]:

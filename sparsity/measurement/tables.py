@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity import quantities
+from sparsity.arguments import instance
+from sparsity.errors import InputError
 from sparsity.measurement.asked import ALWAYS
 from sparsity.measurement.labels import MEANING, rank_correlation
 
@@ -146,6 +148,11 @@ def summary(data: xarray.Dataset) -> list[dict[str, Any]]:
         published; any_rate, where any key's does; late_rate and sinks_rate, where the mean weight
         of the sink key, or of all sinks together, does in the rows of the second half.
     """
+    import xarray
+
+    fix = "give a dataset of measure or measure_model"
+    if "row" not in instance("data", data, xarray.Dataset, fix).dims:
+        raise InputError("data", f"over {', '.join(map(str, data.dims))}", fix)
     runs = [data.sel(bos=b) for b in data["bos"].values] if "bos" in data.dims else [data]
     out = []
     for run in runs:
@@ -208,6 +215,9 @@ def columns_of(row: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
 
 def text(rows: list[dict[str, Any]]) -> str:
     """The table for a terminal; laws are those of rows without their sinks."""
+    fix = "give what summary returns"
+    if not (isinstance(rows, list) and rows and isinstance(rows[0], dict)):
+        raise InputError("rows", type(rows).__name__, fix)
     known = columns_of(rows[0])
     columns = [(key, title, form) for key, title, _, form in known if title and key in rows[0]]
     widths = {key: max(len(title), 8) for key, title, _ in columns}

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.errors import InputError, whole
+from sparsity.arguments import path, several, whole
+from sparsity.errors import InputError
 from sparsity.models.checkpoint import Checkpoint
 from sparsity.models.tokens import read_text
 
@@ -60,9 +61,9 @@ def named(texts: Any) -> dict[str, Any]:
     if isinstance(texts, Mapping):
         found = dict(texts)
     else:
-        if not isinstance(texts, str | os.PathLike | Iterable):
-            raise InputError("texts", texts, "give texts by name, a folder, or a list of texts")
-        given = [Path(texts)] if isinstance(texts, str | os.PathLike) else list(texts)
+        fix = "give texts by name, a folder, or a list of texts"
+        one = isinstance(texts, str | os.PathLike)
+        given = [path("texts", texts, fix)] if one else several("texts", texts, fix)
         paths = [y for x in given if isinstance(x, os.PathLike) for y in _files(Path(x))]
         others = [x for x in given if not isinstance(x, os.PathLike)]
         stems, numbers = [path.stem for path in paths], [str(i) for i in range(len(others))]
@@ -118,10 +119,12 @@ def beginnings(bos: Any) -> tuple[bool, ...]:
     Raises:
         InputError: anything but True and False, of which there is at least one.
     """
-    found = tuple(bos) if isinstance(bos, Iterable) else ()
+    fix = "give (False,), (True,) or (False, True)"
+    if isinstance(bos, np.ndarray) and bos.dtype == bool and bos.ndim == 1:
+        bos = bos.tolist()
+    found = several("bos", bos, fix)
     if not found or not all(isinstance(each, bool | np.bool_) for each in found):
-        shown = "an empty list" if not found and isinstance(bos, Iterable) else bos
-        raise InputError("bos", shown, "give (False,), (True,) or (False, True)")
+        raise InputError("bos", bos if found else "an empty list", fix)
     return found
 
 
@@ -141,17 +144,23 @@ class Cut:
     stride: int | None = None
     bos: tuple[bool, ...] = (False,)
 
+    def __post_init__(self) -> None:
+        """Check them.
+
+        Raises:
+            InputError: numbers out of range.
+        """
+        for name, least in (("tokens", 2), ("offset", 0), ("stride", 1)):
+            if name != "stride" or self.stride is not None:
+                object.__setattr__(self, name, whole(name, getattr(self, name), least))
+        object.__setattr__(self, "bos", beginnings(self.bos))
+
     def checked(self, model: Checkpoint) -> Cut:
         """The same, where it suits the model.
 
         Raises:
-            InputError: numbers out of range, or a model without a first token.
+            InputError: more tokens than it was trained on, or a model without a first token.
         """
-        whole("tokens", self.tokens, 2)
-        beginnings(self.bos)
-        whole("offset", self.offset, 0)
-        if self.stride is not None:
-            whole("stride", self.stride, 1)
         if self.tokens > model.config.context:
             fix = f"{model.name} was trained on {model.config.context}; ask for no more"
             raise InputError("tokens", self.tokens, fix)

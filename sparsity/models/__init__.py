@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
+from sparsity.arguments import path as read_path
 from sparsity.errors import InputError
 from sparsity.models.checkpoint import Checkpoint
 from sparsity.models.fetch import smollm2
@@ -18,9 +18,10 @@ def load(path: str | os.PathLike[str]) -> Checkpoint:
     Raises:
         InputError: not there, damaged, of another architecture, or a library is missing.
     """
-    path = Path(path)
-    if not os.fspath(path) or not path.exists():
-        raise InputError("model", path, "is not there; give a .gguf or .safetensors file")
+    fix = "is not there; give a .gguf or .safetensors file"
+    path = read_path("model", path, fix)
+    if not path.exists():
+        raise InputError("model", path, fix)
     if path.is_dir() or path.suffix == ".safetensors":
         from sparsity.models import safetensors_file
 

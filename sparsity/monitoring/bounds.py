@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sparsity.errors import InputError, number
+from sparsity.arguments import choice, number
+from sparsity.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,7 @@ class Bounds:
         Raises:
             InputError: another `of`, no bound, `low` above `high` or out of range.
         """
-        if self.of not in ("n_eff", "gamma"):
-            raise InputError("of", self.of, "choose n_eff or gamma")
+        choice("of", self.of, ("n_eff", "gamma"))
         if self.low is None and self.high is None:
             raise InputError("low and high", "None", "give at least one of them")
         least = 1.0 if self.of == "n_eff" else 0.0

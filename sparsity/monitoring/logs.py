@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsity.arguments import as_float64, reals
 from sparsity.errors import InputError
 from sparsity.measurement import law
 
@@ -23,9 +24,9 @@ def n_eff_exact(length: Any, gamma: Any) -> np.ndarray:
     Returns:
         float64, to a relative error of 2e-6; 1 for one key, NaN for none or for γ̂ beyond 200.
     """
-    n = np.asarray(length, np.float64)
+    n = as_float64(length, "length", "give row lengths", texts=False)
     n = np.where(n >= 1, n, np.nan)
-    return n * law.exact(n, gamma) ** 2
+    return n * law.exact(n, as_float64(gamma, "gamma", "give spreads", texts=False)) ** 2
 
 
 def log(found: Any) -> dict[str, float]:
@@ -75,7 +76,7 @@ def _by_head(name: str, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Arrays [heads, all else] in float64, with the law of their rows; NaN where none is."""
     rows = {}
     for statistic, x in values.items():
-        x = np.asarray(x)
+        x = np.asarray(reals(f"{name}/{statistic}", x))
         if x.ndim < 2 or (x.dtype.kind not in "fiu" and str(x.dtype) != "bfloat16"):
             fix = "must be numbers [..., heads, rows]"
             raise InputError(f"{name}/{statistic}", f"array of {x.dtype}, shape {x.shape}", fix)

@@ -6,8 +6,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
+from sparsity.arguments import as_float64, flag, is_jax, reals, whole
 from sparsity.errors import InputError
 from sparsity.monitoring.bounds import Bounds, shortfall
 from sparsity.streaming import spaced, stream, within
@@ -22,11 +22,12 @@ def sampled(length: int, rows: Any) -> Any:
     Raises:
         InputError: neither a number of rows nor positions below `length`.
     """
-    if rows is None or np.ndim(rows):
-        return None if rows is None else within(length, rows)
-    if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 1:
-        raise InputError("rows", rows, "give how many, at least 1, or their positions")
-    return spaced(length, min(int(rows), length))
+    if rows is None:
+        return None
+    found = as_float64(rows, "rows", "give how many, at least 1, or their positions", texts=False)
+    return (
+        within(length, rows) if found.ndim else spaced(length, min(whole("rows", rows, 1), length))
+    )
 
 
 def monitor(
@@ -58,10 +59,15 @@ def monitor(
     Raises:
         InputError: `when` is no bool, or as `sparsity.stream`.
     """
-    if not isinstance(when, bool | int) and getattr(when, "shape", None) != ():
+    if not is_jax(when):
+        when = flag("when", when)
+    elif when.shape != () or when.dtype.kind not in "bi":
         fix = "give True, False, or one traced bool such as step % 50 == 0"
-        raise InputError("when", when, fix)
-    q, k = (jax.lax.stop_gradient(jnp.asarray(x)) for x in (queries, keys))
+        raise InputError("when", f"array of {when.dtype}", fix)
+    q, k = (
+        jax.lax.stop_gradient(jnp.asarray(reals(name, x)))
+        for name, x in (("queries", queries), ("keys", keys))
+    )
     options = {"block": _BLOCK, "rows": sampled(_length(q), rows)} | options
 
     def look(q: Any, k: Any) -> dict[str, jax.Array]:
@@ -116,7 +122,7 @@ def penalty(
     Raises:
         InputError: another `of`, no bound, `low` above `high`, or as `sparsity.stream`.
     """
-    bounds, q = Bounds(of, low, high), jnp.asarray(queries)
+    bounds, q = Bounds(of, low, high), jnp.asarray(reals("queries", queries))
     options = {"block": _BLOCK, "rows": sampled(_length(q), rows)} | options
     found = stream(q, keys, ("length", of), **options)
     return shortfall(jnp, bounds, found[of], found["length"])

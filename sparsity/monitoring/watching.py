@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.errors import InputError, whole
+from sparsity.arguments import whole
+from sparsity.errors import InputError
 from sparsity.models.checkpoint import library
 from sparsity.monitoring import calls
 from sparsity.monitoring.logs import log

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sparsity import kernels, quantities
+from sparsity.arguments import choice
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.queries import named as named_query
@@ -128,8 +129,8 @@ def draw(
     """
     row, own, n, dim = _bound(kernel, length, parameters)
     law, quantity = row.kernel.law, quantities.named(of)
-    if method not in (None, *METHODS):
-        raise InputError("method", method, f"choose one of {', '.join(METHODS)}")
+    if method is not None:
+        choice("method", method, METHODS)
     whole = law in (Law.FEATURES, Law.ROW) or (
         law is Law.SCORE and (n is not None or dim or row.steps)
     )

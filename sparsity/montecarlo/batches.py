@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sparsity.arguments import float_type
 from sparsity.errors import InputError
 from sparsity.montecarlo.compiling import LITTLE, MUCH, compiled
 from sparsity.montecarlo.devices import CHUNK, everywhere, given, keyed, mesh, spread
@@ -85,12 +86,7 @@ def resolve_dtype(dtype: Any) -> np.dtype:
     available = jax.dtypes.canonicalize_dtype(np.float64)
     if dtype is None:
         return np.dtype(available)
-    try:
-        wanted = np.dtype(dtype)
-    except TypeError:
-        wanted = None
-    if wanted not in (np.float32, np.float64):
-        raise InputError("dtype", dtype, "choose float32 or float64")
+    wanted = float_type(dtype)
     if wanted == np.float64 and available != wanted:
         fix = "JAX has it disabled; call jax.config.update('jax_enable_x64', True) first"
         raise InputError("dtype", "float64", fix)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparsity.errors import InputError, check_seed
+from sparsity.arguments import bound, check_budget, check_seed, progress
 from sparsity.montecarlo.batches import CHUNK, Sampler, resolve_dtype
 from sparsity.montecarlo.combining import Combined
 from sparsity.montecarlo.devices import agreed
@@ -51,18 +50,13 @@ class Sampling:
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        for name in ("rel_error", "max_samples", "max_seconds"):
-            if not isinstance(getattr(self, name), numbers.Real):
-                raise InputError(name, getattr(self, name), "give a number")
-        if self.progress is not None and not callable(self.progress):
-            raise InputError("progress", self.progress, "give a function of (done, total)")
-        if not 0 < self.rel_error < 1:
-            raise InputError("rel_error", self.rel_error, "must be between 0 and 1")
-        if not self.max_samples >= 1:
-            raise InputError("max_samples", self.max_samples, "must be >= 1")
-        if not self.max_seconds > 0:
-            raise InputError("max_seconds", self.max_seconds, "must be > 0")
-        check_seed(self.seed)
+        progress(self.progress)
+        for name, value in {
+            **check_budget(self.rel_error, self.max_samples),
+            "max_seconds": bound("max_seconds", self.max_seconds, "must be > 0", lambda x: x > 0),
+            "seed": check_seed(self.seed),
+        }.items():
+            object.__setattr__(self, name, value)
         resolve_dtype(self.dtype)
 
     @property

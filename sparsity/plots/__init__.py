@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sparsity.arguments import instance
 from sparsity.kernels import Kernel, RowMap
 from sparsity.plots.charts import Chart, chart
 from sparsity.quantities import Quantity
@@ -79,6 +80,10 @@ def plot(
     """
     how: dict[str, Any] = {"montecarlo": montecarlo, "limit": limit, "seed": seed, "of": of}
     how |= {"rel_error": rel_error, "max_samples": max_samples, "dtype": dtype, "title": title}
+    if ax is not None:
+        from matplotlib.axes import Axes
+
+        instance("ax", ax, Axes, "give axes of Matplotlib, or None")
     made = chart(what, x, labels=labels, progress=progress, **how, **parameters)
     import matplotlib
 

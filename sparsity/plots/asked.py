@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from sparsity import kernels
+from sparsity.arguments import as_float64, several
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, RowMap
 from sparsity.kernels.parameters import LENGTH, QUERY, Parameter
 from sparsity.panel.controls import CONTROLS, Control, around
 from sparsity.plots.moving import at, is_whole, lever_of, names_of, takes
-from sparsity.reading import as_float64
 from sparsity.rows.row import Row
 from sparsity.sweeps.grids import parse_grid
 
@@ -46,18 +46,15 @@ class Asked:
 
 def values_of(name: str, given: Any, whole: bool) -> list[Any]:
     """The values of a parameter, from one of them, a sequence or a text as `sweep` takes it."""
+    fix = "give one value or a flat, nonempty list"
     if name == QUERY.name:
-        return (
-            [x.strip() for x in given.split(",")] if isinstance(given, str) else [*np.ravel(given)]
-        )
+        names = given.split(",") if isinstance(given, str) else several(name, given, fix)
+        return [x.strip() if isinstance(x, str) else x for x in names]
     if isinstance(given, str):
         return parse_grid(given, name, whole=whole).tolist()
-    try:
-        values = np.ravel(given).tolist()
-    except ValueError:  # lists of several lengths
-        values = []
+    values = np.ravel(as_float64(given, name, fix)).tolist()
     if not values:
-        raise InputError(name, given, "give one value or a flat, nonempty list")
+        raise InputError(name, given, fix)
     return values
 
 
@@ -134,9 +131,11 @@ def subjects(what: Any, x: Any) -> list[Row | Kernel | RowMap]:
     Raises:
         InputError: an unknown kernel, none at all, or an abscissa that one does not take.
     """
-    each = list(what) if isinstance(what, (list, tuple)) else [what]
+    one = isinstance(what, (str, Row, Kernel, RowMap))
+    fix = "give a kernel, a Row, a list of them, or a sweep's dataset"
+    each = [what] if one else list(several("what", what, fix))
     if not each:
-        raise InputError("what", what, "give a kernel, a Row, a list of them, or a sweep's dataset")
+        raise InputError("what", what, fix)
     each = [one if isinstance(one, Row) else kernels.named(one) for one in each]
     for one in each:
         names = [name for name in takes(one) if name != QUERY.name]

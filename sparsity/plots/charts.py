@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sparsity import quantities
+from sparsity.arguments import flag, several, text
 from sparsity.errors import InputError
 from sparsity.kernels import Law
 from sparsity.kernels.parameters import LENGTH
@@ -144,7 +145,10 @@ def chart(
     Raises:
         InputError: as `plot`.
     """
-    if hasattr(what, "data_vars"):
+    limit = flag("limit", limit)
+    if title is not None:
+        text("title", title, "give a text")
+    if hasattr(type(what), "data_vars"):
         from sparsity.plots.datasets import of_dataset
 
         settings = {"montecarlo": montecarlo, "seed": seed, "rel_error": rel_error}
@@ -156,13 +160,13 @@ def chart(
         curves, values = asking.asked(what, x, parameters)
         quantity = _quantity(of, curves, x)
         named, common = _labels(curves)
-        sampling = Sampling(rel_error, max_samples, seed, dtype)
+        sampling = Sampling(rel_error, max_samples, seed, dtype, progress)
         found = _computed(curves, quantity, x, values, montecarlo, sampling, named, limit,
                           progress, common)  # fmt: skip
     if labels is not None:
         found = _relabelled(found, labels)
     if title is not None:
-        found = found._replace(words=found.words._replace(title=str(title)))
+        found = found._replace(words=found.words._replace(title=title))
     return found
 
 
@@ -199,9 +203,10 @@ def _relabelled(found: Chart, labels: Sequence[str]) -> Chart:
     """
     from dataclasses import replace
 
-    several = isinstance(labels, (Sequence, np.ndarray)) and not isinstance(labels, str)
-    if not several or len(labels) != len(found.drawn):
-        raise InputError("labels", labels, f"give {len(found.drawn)} of them, one for each curve")
+    fix = f"give {len(found.drawn)} of them, one for each curve"
+    labels = several("labels", labels, fix)
+    if len(labels) != len(found.drawn):
+        raise InputError("labels", labels, fix)
     drawn = []
     for curve, label in zip(found.drawn, labels, strict=True):
         long = curve.limit and replace(curve.limit, label=f"limit, {label}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity import quantities
+from sparsity.arguments import as_float64, whole
 from sparsity.errors import InputError
 from sparsity.finite import maps
 from sparsity.finite.exact import exact, exact_grid
@@ -19,7 +20,6 @@ from sparsity.montecarlo import Sampling, draw
 from sparsity.plots.asked import Asked
 from sparsity.plots.moving import at
 from sparsity.quantities import Quantity
-from sparsity.reading import as_float64
 from sparsity.results import Estimate
 from sparsity.sweeps.variables import cell_seed
 from sparsity.theory.evaluation import evaluate
@@ -136,14 +136,16 @@ def places(montecarlo: Any, x: str, values: np.ndarray) -> np.ndarray:
     Raises:
         InputError: neither of these.
     """
-    if montecarlo is False or montecarlo is None:
-        return np.zeros(0)
-    if np.ndim(montecarlo):
+    if montecarlo is None or isinstance(montecarlo, (bool, np.bool_)):
+        count = _POINTS if montecarlo else 0
+    else:
         fix = "give True, a number of points, or their places"
-        return np.unique(as_float64(montecarlo, "montecarlo", fix))
-    count = _POINTS if montecarlo is True else montecarlo
-    if not isinstance(count, (int, np.integer)) or not 1 <= count <= 1000:
-        raise InputError("montecarlo", montecarlo, "give True, a number of points, or their places")
+        found = as_float64(montecarlo, "montecarlo", fix, texts=False)
+        if found.ndim:
+            return np.unique(found)
+        count = whole("montecarlo", montecarlo, 1, 1000)
+    if not count:
+        return np.zeros(0)
     inside = values
     if x == LENGTH.name:
         inside = values[(values >= _SHORTEST_DRAWN) & (values <= _LONGEST_DRAWN)]

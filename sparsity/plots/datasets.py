@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity import quantities
+from sparsity.arguments import as_float64
 from sparsity.errors import InputError
 from sparsity.figures.series import Series
 from sparsity.panel.controls import CONTROLS
@@ -17,7 +18,6 @@ from sparsity.plots.asked import MOST_CURVES, short, symbol, values_of
 from sparsity.plots.charts import Chart, ordinate
 from sparsity.plots.curves import Drawn, floor
 from sparsity.plots.drawing import Words, is_log
-from sparsity.reading import as_float64
 
 if TYPE_CHECKING:
     import xarray

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+from sparsity.arguments import as_float64
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.parameters import LENGTH
 from sparsity.panel import rowlaws
-from sparsity.reading import as_float64
 from sparsity.rows.row import Row
 
 

@@ -23,6 +23,7 @@ from sparsity.quantities.sparsity import S
 from sparsity.quantities.square_sum import square_sum
 from sparsity.quantities.support import support
 from sparsity.quantities.top_k_mass import top_k_mass
+from sparsity.reading import number as read_number
 
 __all__ = [
     "ALL",
@@ -72,14 +73,16 @@ def named(of: str | Quantity) -> Quantity:
     """
     if isinstance(of, Quantity):
         return of
+    if not isinstance(of, str):
+        raise InputError("of", of, "give the name of a quantity, or a `Quantity`")
     names = [quantity.name for quantity in (*ALL, *OF_MAPS)]
     if of in names:
         return (*ALL, *OF_MAPS)[names.index(of)]
-    name, colon, number = str(of).partition(":")
+    name, colon, number = of.partition(":")
     if name in [family.name for family in FAMILIES]:
         return _member(name, number if colon else None)
     families = [f"{family.name}:{family.symbol}" for family in FAMILIES]
-    near = difflib.get_close_matches(str(of), [*names, *families], n=1)
+    near = difflib.get_close_matches(of, [*names, *families], n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     raise InputError("of", of, f"{hint}the quantities are {', '.join([*names, *families])}")
 
@@ -94,8 +97,8 @@ def _member(name: str, text: str | None) -> Quantity:
     """One quantity of a family."""
     family = next(each for each in FAMILIES if each.name == name)
     try:
-        numbers = [float(each) for each in (text or "").split(",")]
-    except ValueError:
+        numbers = [read_number(each, "of") for each in (text or "").split(",")]
+    except InputError:
         numbers = []
     if len(numbers) != family.count or not family.admits(*numbers):
         said = name if text is None else f"{name}:{text}"

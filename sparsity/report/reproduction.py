@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sparsity import figures, ledger, report
-from sparsity.errors import check_seed
+from sparsity.arguments import check_seed
 from sparsity.output import folder, json_text, write
 from sparsity.report import saved
 from sparsity.tasks import Submits, cores

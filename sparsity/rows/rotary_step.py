@@ -7,27 +7,26 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from sparsity.arguments import number, vector
 from sparsity.errors import InputError
-from sparsity.rows.rotation import angles
+from sparsity.rows.rotation import angles, split
 from sparsity.rows.tokens import Tokens, every
 
 NORMAL = 8.0  # spreads from zero at which a normal number is never negative: P < 1e−15
 
 
-def vector(name: str, value: Any) -> np.ndarray:
-    """The finite, nonzero vector that `value` is.
+def query_of(query: Any, pairing: str, base: Any) -> tuple[np.ndarray, float]:
+    """The query and the base of a step, checked.
 
     Raises:
-        InputError: anything else.
+        InputError: no finite, nonzero vector of an even d, an unknown pairing, or a base <= 1.
     """
-    try:
-        x = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        x = np.empty(0)
-    if x.ndim != 1 or not np.all(np.isfinite(x)) or not np.any(x):
-        raise InputError(name, value, "give one finite, nonzero vector")
-    x.flags.writeable = False
-    return x
+    q = vector("query", query, "give one finite, nonzero vector")
+    if not np.any(q):
+        raise InputError("query", query, "give one finite, nonzero vector")
+    angles(q.size, base)
+    split(q, pairing)
+    return q, number("base", base, "must be finite and > 1", lambda x: x > 1)
 
 
 class RotaryStep:

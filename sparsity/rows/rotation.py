@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from sparsity.arguments import MOST, as_float64, choice, number, reals
 from sparsity.errors import InputError
 
 BASE = 10000.0
+_EVEN = "rotary positions pair the entries: give an even number >= 2"
 PAIRINGS = ("interleaved", "half")  # plane i holds entries (2i, 2i+1), or (i, i + d/2)
 
 
@@ -30,11 +32,9 @@ def angles(dim: Any, base: float = BASE) -> np.ndarray:
 
     Source: Su et al., RoFormer (2104.09864), eq. 15.
     """
-    if isinstance(dim, bool) or not (np.ndim(dim) == 0 and dim >= 2 and dim % 2 == 0):
-        raise InputError("dim", dim, "rotary positions pair the entries: give an even number >= 2")
-    if not (np.ndim(base) == 0 and 1 < base < np.inf):
-        raise InputError("base", base, "must be finite and > 1")
-    return float(base) ** (-2 * np.arange(int(dim) // 2) / int(dim))
+    number("dim", dim, _EVEN, lambda x: 2 <= x <= MOST and x % 2 == 0)
+    base = float(number("base", base, "must be finite and > 1", lambda x: x > 1))
+    return base ** (-2 * np.arange(int(dim) // 2) / int(dim))
 
 
 def vectors(name: str, x: Any, axes: int = 2) -> Any:
@@ -43,25 +43,18 @@ def vectors(name: str, x: Any, axes: int = 2) -> Any:
     Raises:
         InputError: not numbers, or fewer axes than [n, d].
     """
-    if not hasattr(x, "__array_namespace__"):
-        try:
-            x = np.asarray(x)
-        except ValueError:  # ragged
-            x = np.empty(0, object)
-    if x.dtype.kind in "biu":
-        x = x.astype(float)
-    if x.dtype.kind in "cOSUMm" or x.ndim < axes:
+    x = reals(name, x, "give real vectors [..., n, d]")
+    if x.ndim < axes:
         raise InputError(name, f"array of shape {tuple(x.shape)}", "give real vectors [..., n, d]")
-    return x
+    return x.astype(float) if x.dtype.kind in "iu" else x
 
 
 def split(x: Any, pairing: str) -> tuple[Any, Any]:
     """The two entries of every plane."""
-    if pairing not in PAIRINGS:
-        raise InputError("pairing", pairing, f"choose one of {', '.join(PAIRINGS)}")
+    choice("pairing", pairing, PAIRINGS)
     dim = x.shape[-1]
     if dim % 2:
-        raise InputError("dim", dim, "rotary positions pair the entries: give an even number >= 2")
+        raise InputError("dim", dim, _EVEN)
     if pairing == "half":
         return x[..., : dim // 2], x[..., dim // 2 :]
     return x[..., 0::2], x[..., 1::2]
@@ -111,6 +104,7 @@ def rotate(x: Any, positions: Any, pairing: str = "interleaved", *, base: float 
     a, b = split(x, pairing)
     xp = x.__array_namespace__()
     theta = angles(x.shape[-1], base)
-    phase = np.asarray(positions, np.float64)[..., None] * theta
+    at = as_float64(positions, "positions", f"give {x.shape[-2:-1]} numbers", texts=False)
+    phase = at[..., None] * theta
     cos, sin = (xp.asarray(f(phase), dtype=x.dtype) for f in (np.cos, np.sin))
     return join(a * cos - b * sin, a * sin + b * cos, pairing)

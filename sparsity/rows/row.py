@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
 
 from sparsity import kernels
+from sparsity.arguments import several
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.parameters import LENGTH
@@ -207,15 +208,14 @@ def random_in(kernel: Kernel | RowMap, steps: tuple[Step, ...]) -> str:
 def _checked(steps: Any, scores: Any) -> tuple[Step, ...]:
     """The steps, the law of the scores first."""
     fix = "give a tuple of steps, such as (sparsity.Alibi(0.01),)"
-    if isinstance(steps, str) or not isinstance(steps, Iterable):
-        raise InputError("steps", steps, fix)
+    given = several("steps", steps, fix)
     if scores is not None and not isinstance(scores, Scores):
         raise InputError("scores", scores, "give a law of scores, such as sparsity.Uniform()")
-    steps = (*(() if scores is None else (scores,)), *steps)
+    steps = (*(() if scores is None else (scores,)), *given)
     if sum(isinstance(step, Scores) for step in steps) > 1:
         raise InputError("scores", steps, "a row has scores of one law; leave the others out")
     for step in steps:
-        if isinstance(step, type) or not (callable(step) and hasattr(step, "breaks")):
+        if not (callable(step) and hasattr(type(step), "breaks")):
             raise InputError("steps", step, fix)
         if not is_dataclass(step) or not isinstance(step, Hashable):
             raise InputError("steps", step, "a step is a frozen dataclass, as `Row` is")

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sparsity.arguments import reals
 from sparsity.errors import InputError
 
 
@@ -46,10 +47,11 @@ class Neighbours(NamedTuple):
 
 
 def _checked(states: Any) -> Any:
+    states = reals("states", states, "give [..., tokens >= 2, dim]")
     shape = np.shape(states)
     if len(shape) < 2 or shape[-2] < 2:
         raise InputError("states", f"array of shape {shape}", "give [..., tokens >= 2, dim]")
-    return states
+    return states.astype(float) if states.dtype.kind in "iu" else states
 
 
 def collapse(states: Any) -> Collapse:

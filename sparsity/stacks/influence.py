@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from sparsity.arguments import as_float64, instance, number, reals
 from sparsity.errors import InputError
 from sparsity.stacks.mixing import Layers, forward
 
@@ -33,22 +34,31 @@ def bound(attention: Any, strengths: Any, lipschitz: float = 1.0, gain: Any = 1.
 
     Source: after Barbero et al. (2025), arXiv 2504.02732, theorem 3.2.
     """
-    a = np.abs(np.asarray(attention, dtype=np.float64))
+    fix = "give [layers, heads, tokens, tokens]"
+    a = np.abs(np.asarray(reals("attention", attention, fix), dtype=np.float64))
     if a.ndim != 4 or a.shape[-1] != a.shape[-2]:
-        fix = "give [layers, heads, tokens, tokens]"
         raise InputError("attention", f"array of shape {a.shape}", fix)
-    w = np.broadcast_to(np.asarray(strengths, dtype=np.float64), a.shape[:2])
-    g = np.broadcast_to(np.asarray(gain, dtype=np.float64), a.shape[-1:])
-    for name, value in (("strengths", w), ("gain", g)):
-        if not np.all(np.isfinite(value) & (value >= 0)):
-            raise InputError(name, value, "must be finite and >= 0")
-    if not 0 < lipschitz < np.inf:
-        raise InputError("lipschitz", lipschitz, "must be finite and > 0")
+    w = _factors("strengths", strengths, a.shape[:2])
+    g = _factors("gain", gain, a.shape[-1:])
+    lipschitz = number("lipschitz", lipschitz, "must be finite and > 0", lambda x: x > 0)
     product = np.eye(a.shape[-1])
     for layer, strength in zip(a, w, strict=True):
         heads = np.einsum("h,hji->ji", strength, layer) * g
         product = lipschitz * (product + heads @ product)
     return product
+
+
+def _factors(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Factors >= 0, one for all or as many as there are."""
+    found, fix = as_float64(value, name, "give numbers", texts=False), "must be finite and >= 0"
+    if not np.all(np.isfinite(found) & (found >= 0)):
+        raise InputError(name, value, fix)
+    try:
+        return np.broadcast_to(found, shape)
+    except ValueError:
+        raise InputError(
+            name, f"array of shape {found.shape}", f"must broadcast to {shape}"
+        ) from None
 
 
 @jax.jit
@@ -65,9 +75,13 @@ def jacobian(layers: Layers) -> np.ndarray:
     Returns:
         float64 [n, n, d, d]: block [j, i] is ∂v_j^(L)/∂v_i^(0).
     """
+    instance("layers", layers, Layers, "give what sparsity.stacks.mixing.draw returns")
     return np.asarray(_jacobian(layers), dtype=np.float64).transpose(0, 2, 1, 3)
 
 
 def norms(blocks: np.ndarray) -> np.ndarray:
     """Largest singular value of every block: ‖∂v_j^(L)/∂v_i^(0)‖, [n, n], or ‖W_h‖, [L, H]."""
+    blocks = np.asarray(reals("blocks", blocks, "give [..., d, d]"), np.float64)
+    if blocks.ndim < 2:
+        raise InputError("blocks", f"array of shape {blocks.shape}", "give [..., d, d]")
     return np.linalg.norm(blocks, 2, axis=(-2, -1))

@@ -18,7 +18,8 @@ import numpy as np
 from jax.core import Tracer
 
 from sparsity import kernels
-from sparsity.errors import InputError, number, whole
+from sparsity.arguments import check_seed, function, instance, number, whole
+from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.lowering import jax_log_abs, jax_weight, numpy_log_abs
 from sparsity.montecarlo.batches import resolve_dtype
@@ -88,8 +89,12 @@ class Stack:
 
     def __post_init__(self) -> None:
         kernel = kernels.elementwise(self.kernel)
+        if self.sink is not None:
+            instance("sink", self.sink, LayerSink, "give a LayerSink, or None")
         if kernel.law is not Law.SCORE:
             raise InputError("kernel", kernel.name, "needs a kernel that is a function of a score")
+        for name in ("beta", "gamma"):
+            number(name, getattr(self, name), "give one number")
         kernel.bind({"beta": self.beta, "gamma": self.gamma})
         for name, least in (("length", 2), ("dim", 1), ("depth", 1), ("heads", 1)):
             whole(name, getattr(self, name), least)
@@ -203,6 +208,8 @@ def draw(stack: Stack, seed: int = 0, *, dtype: Any = None) -> Layers:
     Raises:
         InputError: float64 asked for while JAX has it disabled.
     """
+    instance("stack", stack, Stack, "give a Stack")
+    seed = seed if isinstance(seed, Tracer) else check_seed(seed)
     name, normals = resolve_dtype(dtype).name, sum(map(math.prod, _shapes(stack)))
     key, one = jax.random.key(seed, impl="threefry2x32"), _draw
     if not isinstance(key, Tracer):  # else it is a part of another program
@@ -210,9 +217,18 @@ def draw(stack: Stack, seed: int = 0, *, dtype: Any = None) -> Layers:
     return one(*_split(stack), key, name)
 
 
-@jax.jit
 def forward(layers: Layers) -> jax.Array:
-    """The tokens before the first and after each layer: V^(0) … V^(L), [L + 1, n, d]."""
+    """The tokens before the first and after each layer: V^(0) … V^(L), [L + 1, n, d].
+
+    Raises:
+        InputError: no drawn layers.
+    """
+    instance("layers", layers, Layers, "give what sparsity.stacks.mixing.draw returns")
+    return _forward(layers)
+
+
+@jax.jit
+def _forward(layers: Layers) -> jax.Array:
 
     def layer(v: jax.Array, parts: Any) -> tuple[jax.Array, jax.Array]:
         attention, values, maps = parts
@@ -257,6 +273,9 @@ def sampled(
     Returns:
         What it gives, as float64 arrays [draws, L + 1, …].
     """
+    instance("stack", stack, Stack, "give a Stack")
+    draws, seed = whole("draws", draws, 1), check_seed(seed)
+    function("measure", measure, "give a function of the tokens, such as collapse")
     name = resolve_dtype(dtype).name
     keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), draws)
     several = compiled(_sampled, ("stack", "dtype", "measure"), MUCH)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsity import kernels
+from sparsity.arguments import as_float64, instance, whole
 from sparsity.errors import InputError
 from sparsity.finite.laplace import laplace
 from sparsity.kernels.base import Kernel
@@ -67,7 +68,9 @@ def row_moments(
     if kernel.weight.is_nonnegative is not True:
         fix = "may have negative weights; the law of mixing needs f >= 0, e.g. exp or relu2"
         raise InputError("kernel", kernel.name, fix)
-    n, beta, gamma = LENGTH.check(n), float(BETA.check(beta)), float(GAMMA.check(gamma))
+    n, beta, gamma = LENGTH.check(n), BETA.one(beta), GAMMA.one(gamma)
+    if sink is not None:
+        instance("sink", sink, LayerSink, "give a LayerSink, or None")
     flat = n.reshape(-1, 1)
     law = laplace(kernel, beta, gamma, 1, (2.0,))
     low, high = law.range(float(flat.max(initial=1.0)))
@@ -124,6 +127,11 @@ def gram(stack: Stack, start: np.ndarray) -> Iterator[np.ndarray]:
     Raises:
         InputError: a kernel with negative weights, or a token-wise branch, which has no such law.
     """
+    instance("stack", stack, Stack, "give a Stack")
+    fix = f"give [{stack.length}, {stack.length}]"
+    K = np.array(as_float64(start, "start", fix, texts=False))
+    if K.shape != 2 * (stack.length,) or not np.all(np.isfinite(K)):
+        raise InputError("start", f"array of shape {K.shape}", fix)
     if stack.branch:
         raise InputError("branch", stack.branch, "must be 0: the law is that of linear layers")
     sink, rows = stack.sink, np.arange(stack.length)
@@ -144,7 +152,6 @@ def gram(stack: Stack, start: np.ndarray) -> Iterator[np.ndarray]:
         total = np.cumsum(others[:, None] * x, axis=0)
         return mass[:, None] * x[0] + (rest / count)[:, None] * total
 
-    K = np.array(start, dtype=np.float64)
     yield K
     for _ in range(stack.depth):
         x = gain[:, None] * K * gain
@@ -175,6 +182,7 @@ def average(stack: Stack) -> Collapse:
     Raises:
         InputError: as `gram`.
     """
+    instance("stack", stack, Stack, "give a Stack")
     n, r = stack.length, stack.common
     rows = []
     for K in gram(stack, (1 - r) * np.eye(n) + r):
@@ -198,6 +206,7 @@ def distances(stack: Stack) -> np.ndarray:
     Raises:
         InputError: as `gram`.
     """
+    instance("stack", stack, Stack, "give a Stack")
     n, r = stack.length, stack.common
     rows = []
     for K in gram(stack, (1 - r) * np.eye(n) + r):
@@ -219,8 +228,8 @@ def influence(stack: Stack, token: int) -> np.ndarray:
     Raises:
         InputError: no such token, or as `gram`.
     """
-    if not 0 <= token < stack.length:
-        raise InputError("token", token, f"must be a position from 0 to {stack.length - 1}")
+    instance("stack", stack, Stack, "give a Stack")
+    token = whole("token", token, 0, stack.length - 1)
     start = np.zeros((stack.length, stack.length))
     start[token, token] = 1.0
     return np.sqrt(np.stack([K.diagonal() for K in gram(stack, start)]))

@@ -9,24 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.errors import InputError, number, whole
+from sparsity.arguments import number, reals, whole
+from sparsity.errors import InputError
 
+_FIX = "give real weights [..., tokens, tokens], zeros above the diagonal"
 _ROUNDING = 1e-5  # of a row's sum in single precision; coarser types get 4 of their units
-
-
-def _array(attention: Any) -> Any:
-    if hasattr(attention, "astype"):
-        return attention
-    try:
-        return np.asarray(attention)
-    except ValueError:
-        fix = "has rows of different lengths; give [..., tokens, tokens], zeros above the diagonal"
-        raise InputError("attention", type(attention).__name__, fix) from None
 
 
 def _checked(attention: Any) -> Any:
     """The array in at least single precision, found to be causal attention."""
-    shape = tuple(getattr(attention, "shape", np.shape(attention)))
+    attention = reals("attention", attention, _FIX)
+    shape = tuple(attention.shape)
 
     def refuse(fault: str, fix: str) -> InputError:
         return InputError("attention", f"array of shape {shape}", f"{fault}; {fix}")
@@ -34,18 +27,11 @@ def _checked(attention: Any) -> Any:
     if len(shape) < 2 or shape[-1] != shape[-2] or 0 in shape:
         raise refuse("has the wrong shape", "give [..., tokens, tokens], queries before keys")
     host = np.asarray(attention)
-    if host.dtype.kind in "biu":
+    if host.dtype.kind in "iu":
         host = attention = host.astype(np.float64)
-    if host.dtype.kind == "c":
-        raise refuse("holds complex weights", "give real ones")
-    try:
-        coarse = float(np.finfo(host.dtype).eps)
-    except ValueError:  # bfloat16 is JAX's own
-        import jax.numpy as jnp
+    import jax.numpy as jnp  # whose bfloat16 is unknown to NumPy
 
-        if not jnp.issubdtype(host.dtype, jnp.floating):
-            raise refuse(f"holds {host.dtype}", "give real weights") from None
-        coarse = float(jnp.finfo(host.dtype).eps)
+    coarse = float(jnp.finfo(host.dtype).eps)
     if coarse > 1e-6:
         host, attention = host.astype(np.float32), attention.astype(np.float32)
     if not np.all(np.isfinite(host)):
@@ -77,7 +63,7 @@ def importance(attention: Any) -> Any:
 
     Source: Gu et al. (2024), "When Attention Sink Emerges in Language Models", arXiv 2410.10781.
     """
-    attention = _checked(_array(attention))
+    attention = _checked(attention)
     seen_by = np.arange(attention.shape[-1], 0, -1).astype(attention.dtype)
     return attention.sum(-2) / seen_by
 
@@ -121,7 +107,7 @@ def sink_rate(attention: Any, epsilon: float = 0.3, key: int = 0) -> float:
     Source: Gu et al. (2024), arXiv 2410.10781; Barbero et al. (2025), arXiv 2504.02732, table 1.
     """
     number("epsilon", epsilon, "must be in (0, 1)", lambda x: 0 < x < 1)
-    attention = _array(attention)
+    attention = reals("attention", attention, _FIX)
     shape = tuple(attention.shape)
     if len(shape) < 4:
         fix = "has the wrong shape; give [..., layers, heads, tokens, tokens]"

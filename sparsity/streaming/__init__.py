@@ -11,9 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sparsity.errors import InputError, whole
+from sparsity.arguments import positions as checked_positions
+from sparsity.arguments import reals, several, whole
+from sparsity.errors import InputError
 from sparsity.rows import rotation
 from sparsity.streaming import statistics
+from sparsity.streaming.options import checked
 from sparsity.streaming.reduce import BLOCK, Layout, reduced
 from sparsity.streaming.scores import Mask, Rows, Scores
 from sparsity.streaming.statistics import ALL, Ended, Statistic
@@ -79,11 +82,21 @@ def stream(
     Raises:
         InputError: arrays that do not fit, or an unknown statistic.
     """
-    wanted = [statistics.named(each) for each in ([of] if isinstance(of, str) else of)]
+    names = (of,) if isinstance(of, str) else several("of", of, "give names of statistics")
+    wanted = [statistics.named(each) for each in names]
     if not wanted:
-        raise InputError("of", of, "give at least one statistic")
-    _checked(window=window, softcap=softcap, sinks=sinks, block=block)
+        raise InputError("of", None, "give at least one statistic")
     q, k = _arrays(queries, keys)
+    heads = q.shape[-3]
+    fit = checked(
+        heads, scale=scale, causal=causal, window=window, softcap=softcap, slopes=slopes,
+        mask=mask, sink_logits=sink_logits, sinks=sinks, rope=rope, pairing=pairing,
+        axis_name=axis_name, block=block, precision=precision,
+    )  # fmt: skip
+    scale, causal, window, softcap, slopes = (
+        fit[name] for name in ("scale", "causal", "window", "softcap", "slopes")
+    )
+    sink_logits, sinks, block = fit["sink_logits"], fit["sinks"], fit["block"]
     at, q = _chosen(q, k, rows, positions, axis_name)
     if rope is not None:
         if axis_name is not None:
@@ -92,23 +105,14 @@ def stream(
             )
         q = rotation.rotate(q, at, pairing, base=rope)
         k = rotation.rotate(k, np.arange(k.shape[-2]), pairing, base=rope)
-    heads = q.shape[-3]
-
-    def by_head(name: str, x: Any) -> Any:
-        if jnp.shape(x) not in ((), (heads,)):
-            fix = f"give one number or one for each of {heads} heads"
-            raise InputError(name, f"array of shape {jnp.shape(x)}", fix)
-        return x
-
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    own = Rows(q, at, scale, None if slopes is None else by_head("slopes", slopes))
+    own = Rows(q, at, scale, slopes)
     first = 0 if axis_name is None else jax.lax.axis_index(axis_name) * k.shape[-2]
     scores = Scores(causal, window, softcap, mask, precision)
     most = max(each.most for each in wanted)
     layout = Layout(scores, statistics.fields(wanted), most, block)
-    unit = None if sink_logits is None else by_head("sink_logits", sink_logits)
     fixed = (layout, tuple(each.name for each in wanted), tuple(sorted(set(sinks))), axis_name)
-    found = _passed(*fixed, own, k, first, unit)
+    found = _passed(*fixed, own, k, first, sink_logits)
     return {each.name: found[each.name] for each in wanted}
 
 
@@ -155,23 +159,12 @@ def _passed(
     return {name: x.reshape(*lead, heads, -1) for name, x in found.items()}
 
 
-def _checked(window: Any, softcap: Any, sinks: Sequence[int], block: Sequence[int]) -> None:
-    if window is not None:
-        whole("window", window, 1)
-    if softcap is not None and not 0 < softcap < np.inf:
-        raise InputError("softcap", softcap, "must be > 0 and finite")
-    several = np.ndim(sinks) == 1 and len(sinks) > 0
-    if not (several and all(isinstance(x, int | np.integer) and x >= 0 for x in sinks)):
-        raise InputError("sinks", sinks, "give positions of keys, whole numbers >= 0")
-    if np.shape(block) != (2,) or not all(isinstance(x, int) and x >= 1 for x in block):
-        raise InputError(
-            "block", block, "give how many queries and keys to take at a time, at least 1"
-        )
-
-
 def _arrays(queries: Any, keys: Any) -> tuple[jax.Array, jax.Array]:
     """Queries and keys as JAX arrays of one floating type."""
-    q, k = (jnp.asarray(x) for x in (queries, keys))
+    q, k = (
+        jnp.asarray(reals(name, x, "give floating numbers [..., heads, tokens, dim]"))
+        for name, x in (("queries", queries), ("keys", keys))
+    )
     shapes = f"arrays of shape {q.shape} and {k.shape}"
     if min(q.ndim, k.ndim) < 3 or q.shape[:-3] != k.shape[:-3] or q.shape[-1] != k.shape[-1]:
         fix = "give [..., heads, tokens, dim] with the same leading axes and dim"
@@ -196,10 +189,10 @@ def _chosen(
             fix = f"there are {length} queries and {k.shape[-2]} keys: give their positions"
             raise InputError("positions", None, fix)
         positions = np.arange(length)
-    if not isinstance(positions, np.ndarray | jax.Array):
-        positions = np.asarray(positions)
+    fix = f"give one whole number for each of {length} queries"
+    positions = reals("positions", positions, fix)
     if np.shape(positions) != (length,):
-        raise InputError("positions", np.shape(positions), f"give one for each of {length} queries")
+        raise InputError("positions", f"array of shape {np.shape(positions)}", fix)
     if rows is None:
         return positions, q
     rows = within(length, rows)
@@ -212,11 +205,9 @@ def within(length: int, rows: Any) -> np.ndarray:
     Raises:
         InputError: none, or not whole numbers from 0 to T − 1.
     """
-    rows = np.asarray(rows)
-    fits = rows.ndim == 1 and rows.size and rows.dtype.kind in "iu"
-    if not fits or rows.min() < 0 or rows.max() >= length:
-        raise InputError("rows", rows, f"give whole numbers from 0 to {length - 1}")
-    return rows
+    return checked_positions(
+        "rows", rows, f"give whole numbers from 0 to {length - 1}", 0, length - 1
+    )
 
 
 def _ended(every: Sums, sinks: Sums, unit: Any) -> Ended:
@@ -239,6 +230,6 @@ def merged(sums: Sums, axis_name: str) -> Sums:
 
 def spaced(length: int, count: int) -> np.ndarray:
     """Positions of at most `count` queries of T, evenly in ln(position + 1), with the last."""
-    if not 1 <= count <= length:
-        raise InputError("count", count, f"must be from 1 to {length}")
+    length = whole("length", length, 1)
+    count = whole("count", count, 1, length)
     return np.unique(np.round(np.geomspace(1, length, count)).astype(int)) - 1

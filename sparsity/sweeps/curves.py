@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity import quantities
-from sparsity.errors import InputError, check_seed
+from sparsity.arguments import check_budget, check_seed, flag, float_type, path, several
+from sparsity.arguments import executor as check_executor
+from sparsity.arguments import progress as check_progress
+from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels import named as named_kernel
 from sparsity.kernels.parameters import ALL as PARAMETERS
@@ -36,8 +39,13 @@ if TYPE_CHECKING:
 def _grid(parameter: Parameter, given: Any) -> np.ndarray:
     """The values of one dimension, from text, a sequence or a scalar."""
     if parameter == QUERY:
-        names = given.split(",") if isinstance(given, str) else list(given)
-        return np.array([parameter.check(str(name).strip()) for name in names])
+        names = (
+            given.split(",") if isinstance(given, str) else several("query", given, "give names")
+        )
+        checked = [parameter.check(x.strip() if isinstance(x, str) else x) for x in names]
+        if not checked:
+            raise InputError("query", None, "give one name or several")
+        return np.array(checked)
     if isinstance(given, str):
         given = parse_grid(given, parameter.name, whole=parameter.integer)
     values = np.atleast_1d(parameter.check(given))
@@ -68,10 +76,12 @@ def grids_of(kernel: Kernel | RowMap, given: Cell) -> Grids:
 
 
 def _asked(of: Any) -> tuple[Quantity, ...]:
-    several = of if isinstance(of, (list, tuple)) else (of,)
-    if not several:
-        raise InputError("of", of, "give at least one quantity")
-    return tuple(map(quantities.named, several))
+    names = (
+        (of,) if isinstance(of, (str, Quantity)) else several("of", of, "give names of quantities")
+    )
+    if not names:
+        raise InputError("of", None, "give at least one quantity")
+    return tuple(map(quantities.named, names))
 
 
 def sweep(
@@ -129,18 +139,25 @@ def sweep(
     steps = ()
     if isinstance(kernel, Row):
         kernel, steps, grids = kernel.kernel, kernel.steps, kernel.params | grids
-    check_seed(seed)
+    seed, montecarlo = check_seed(seed), flag("montecarlo", montecarlo)
+    budget = check_budget(rel_error, max_samples)
+    check_progress(progress)
+    check_executor(executor)
+    if store is not None:
+        store = path("store", store, "give the name of a folder")
     if montecarlo:  # a mistake is told before a store is begun
         from sparsity.montecarlo import Sampling
 
         Sampling(rel_error, max_samples, seed, dtype)
     record = named_kernel(kernel)
+    dtype = None if dtype is None else float_type(dtype)
     cells = Grid(record, steps, grids_of(record, grids))
-    settings = {"montecarlo": montecarlo, "seed": seed, "rel_error": rel_error, "most": max_samples}
+    settings = {"montecarlo": montecarlo, "seed": seed}
+    settings |= {"rel_error": budget["rel_error"], "most": budget["max_samples"]}
     request = asked(
         cells,
         _asked(of) if of is not None else None,
-        dtype=np.dtype(dtype).name if montecarlo and dtype is not None else None,
+        dtype=dtype.name if montecarlo and dtype is not None else None,
         float64=montecarlo and wide(),
         **settings,
     )

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
+from sparsity.arguments import inexact
 from sparsity.errors import InputError
-from sparsity.reading import inexact, number
+from sparsity.reading import number
 
 MOST = 1_000_000  # points of one grid, and cells of a product of grids
 

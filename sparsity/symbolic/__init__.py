@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 
+from sparsity.arguments import bound
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, elementwise
 from sparsity.rows.row import Row
@@ -35,8 +36,7 @@ def derive(kernel: str | Kernel, *, max_seconds: float = 60.0) -> Derivation:
         fix = "derive takes a kernel with Gaussian scores; use evaluate for a row"
         raise InputError("kernel", kernel, fix)
     record = elementwise(kernel)
-    if not (isinstance(max_seconds, (int, float)) and max_seconds > 0):
-        raise InputError("max_seconds", max_seconds, "must be > 0")
+    max_seconds = bound("max_seconds", max_seconds, "must be > 0", lambda x: x > 0)
     return within(max_seconds, lambda: _derive(record))
 
 

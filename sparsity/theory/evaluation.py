@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sparsity import kernels, quantities
+from sparsity.arguments import choice
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.kernels import Kernel, RowMap
 from sparsity.kernels.parameters import LENGTH
@@ -54,8 +55,8 @@ def evaluate(
             a quantity that has no limit.
         NoClosedForm: method "closed form" was asked for and the kernel has none.
     """
-    if method not in (None, *METHODS):
-        raise InputError("method", method, f"choose one of {', '.join(METHODS)}")
+    if method is not None:
+        choice("method", method, METHODS)
     if (quantity := quantities.named(of)) is not quantities.S:
         return _of_long_rows(kernel, quantity, method, dict(parameters))
     if isinstance(kernel, Row):

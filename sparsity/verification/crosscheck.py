@@ -18,7 +18,10 @@ from typing import Any
 import numpy as np
 
 from sparsity import kernels
-from sparsity.errors import InputError, check_seed, number
+from sparsity.arguments import check_seed, float_type, number
+from sparsity.arguments import executor as check_executor
+from sparsity.arguments import progress as check_progress
+from sparsity.errors import InputError
 from sparsity.kernels import Kernel, RowMap
 from sparsity.montecarlo import Sampling
 from sparsity.results import Estimate
@@ -204,7 +207,11 @@ def verify(
     """
     for name, value in (("false_alarm_rate", false_alarm_rate), ("detectable", detectable)):
         number(name, value, "must be between 0 and 1", lambda x: 0 < x < 1)
-    check_seed(seed)
+    seed = check_seed(seed)
+    check_progress(progress)
+    check_executor(executor)
+    if dtype is not None:
+        float_type(dtype)
     cells, exact, left_out = _cells(rows, length, parameters, detectable)
     coarse = dtype is None and not _own(rows, length, parameters) and detectable >= _COARSE
     judged = check(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparsity import reading
+from sparsity import arguments, reading
 from sparsity.errors import InputError
 from sparsity.rows.scores.base import Scores
 from sparsity.rows.scores.empirical import Empirical, load
@@ -36,6 +36,7 @@ def parse(text: str) -> Scores:
     Raises:
         InputError: an unknown name, numbers that the law does not take, or a bad file.
     """
+    arguments.text("scores", text, f"give {_TYPED}")
     if text.endswith(_FILES):
         return load(text)
     name, _, rest = text.partition(":")

@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from sparsity import arguments
+from sparsity.arguments import as_float64
 from sparsity.errors import InputError
 from sparsity.rows.scores.base import Scores
 from sparsity.rows.scores.mixture import standardised
@@ -36,13 +38,11 @@ class Empirical(Scores):
     sample: Any
 
     def __post_init__(self) -> None:
-        try:
-            x = np.sort(np.array(self.sample, dtype=np.float64).reshape(-1))
-        except (TypeError, ValueError):
-            x = np.empty(0)
-        shown = f"array of shape {np.shape(self.sample)}"
+        fix = "give finite numbers, at least two that differ"
+        x = np.array(as_float64(self.sample, "sample", fix, texts=False))
+        x, shown = np.sort(x.reshape(-1)), f"array of shape {x.shape}"
         if len(x) < 2 or not np.all(np.isfinite(x)) or x[0] == x[-1]:
-            raise InputError("sample", shown, "give finite numbers, at least two that differ")
+            raise InputError("sample", shown, fix)
         if len(x) > MOST:
             raise InputError("sample", shown, f"at most {MOST} scores; take every k-th of them")
         x.flags.writeable = False
@@ -107,6 +107,7 @@ def load(path: str | os.PathLike[str]) -> Empirical:
         InputError: a file that cannot be read, or holds no sample.
     """
     fix = "give a .npy file of numbers, or text with numbers between blanks or commas"
+    path = arguments.path("scores", path, fix)  # whole numbers are open files
     try:
         if str(path).endswith(".npy"):
             return Empirical(np.load(path, allow_pickle=False))

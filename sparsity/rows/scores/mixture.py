@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from sparsity.arguments import as_float64
 from sparsity.errors import InputError
 from sparsity.rows.scores.base import Scores
 
@@ -42,10 +43,7 @@ class Mixture(Scores):
 
     def __post_init__(self) -> None:
         fix = "give (share > 0, mean, deviation >= 0) of each, such as ((0.9, 0, 1), (0.1, 3, 1))"
-        try:
-            kinds: Any = np.array(self.kinds, dtype=np.float64)
-        except (TypeError, ValueError):
-            kinds = np.empty(0)
+        kinds = as_float64(self.kinds, "kinds", fix, texts=False)
         if kinds.ndim != 2 or kinds.shape[1] != 3 or not np.all(np.isfinite(kinds)):
             raise InputError("kinds", self.kinds, fix)
         if not (np.all(kinds[:, 0] > 0) and np.all(kinds[:, 2] >= 0)):

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sparsity.errors import number
+from sparsity.arguments import number
 from sparsity.rows.scores.base import Scores, refined
 
 
@@ -29,8 +29,8 @@ class StudentT(Scores):
 
     def __post_init__(self) -> None:
         fix = "must be > 2, at most 1e6: no standard deviation exists at 2 or below"
-        number("degrees", self.degrees, fix, lambda x: 2 < x <= 1e6)
-        object.__setattr__(self, "degrees", float(self.degrees))
+        degrees = number("degrees", self.degrees, fix, lambda x: 2 < x <= 1e6)
+        object.__setattr__(self, "degrees", float(degrees))
 
     @property
     def formula(self) -> str:  # pyright: ignore

@@ -6,7 +6,7 @@ import difflib
 from dataclasses import fields
 from typing import Any
 
-from sparsity import reading
+from sparsity import arguments, reading
 from sparsity.errors import InputError
 from sparsity.rows import scores
 from sparsity.rows.steps.alibi import Alibi
@@ -70,6 +70,7 @@ def parse(text: str, steps: tuple[type[Any], ...] = ALL) -> Step:
     Raises:
         InputError: an unknown name, or numbers that the step does not take.
     """
+    arguments.text("step", text, f"write NAME:NUMBER, of {', '.join(typed(steps))}")
     if scores.known(text):
         return scores.parse(text)
     name, _, numbers = text.partition(":")

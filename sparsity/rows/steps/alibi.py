@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsity.errors import number
+from sparsity.arguments import number
 from sparsity.rows.tokens import Tokens, every
 
 
@@ -27,7 +27,9 @@ class Alibi:
     slope: float
 
     def __post_init__(self) -> None:
-        number("slope", self.slope, "give one number >= 0", lambda x: x >= 0)
+        object.__setattr__(
+            self, "slope", number("slope", self.slope, "give one number >= 0", lambda x: x >= 0)
+        )
 
     def breaks(self, length: int) -> np.ndarray:
         """Every distance."""

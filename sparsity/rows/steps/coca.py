@@ -7,11 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsity.errors import InputError, number
+from sparsity.arguments import number
+from sparsity.errors import InputError
 from sparsity.rows.rectified import log_exp_mean, rectified
 from sparsity.rows.rotary import slack_coefficients
-from sparsity.rows.rotary_step import NORMAL, RotaryStep, vector
-from sparsity.rows.rotation import BASE, angles, planes
+from sparsity.rows.rotary_step import NORMAL, RotaryStep, query_of
+from sparsity.rows.rotation import BASE, planes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,12 +47,10 @@ class Coca(RotaryStep):
     slack_at: int | None = None
 
     def __post_init__(self) -> None:
-        q = vector("query", self.query)
-        angles(q.size, self.base)
-        planes(q, self.pairing)
-        number("center", self.center, "give one finite number")
-        number("spread", self.spread, "must be > 0", lambda x: x > 0)
-        if self.center < -NORMAL * self.spread:
+        q, base = query_of(self.query, self.pairing, self.base)
+        center = number("center", self.center, "give one finite number")
+        spread = number("spread", self.spread, "must be > 0", lambda x: x > 0)
+        if center < -NORMAL * spread:
             raise InputError(
                 "center",
                 self.center,
@@ -59,8 +58,10 @@ class Coca(RotaryStep):
             )
         if self.slack_at is not None:
             fix = "give the position of the query, a whole number >= 0, or None for exact CoCA"
-            number("slack_at", self.slack_at, fix, lambda x: x >= 0 and x == int(x))
-        object.__setattr__(self, "query", q)
+            at = number("slack_at", self.slack_at, fix, lambda x: x >= 0 and x == int(x))
+            object.__setattr__(self, "slack_at", int(at))
+        for name, value in (("query", q), ("center", center), ("spread", spread), ("base", base)):
+            object.__setattr__(self, name, value)
 
     @property
     def normal(self) -> bool:

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsity.errors import InputError, number
+from sparsity.arguments import number
+from sparsity.errors import InputError
 from sparsity.rows.tokens import MOST, Tokens
 
 _SMALLEST = 745.0  # e^−745 is the smallest number there is: weights below are 0
@@ -30,7 +31,11 @@ class Decay:
     decay: float
 
     def __post_init__(self) -> None:
-        number("decay", self.decay, "give one number in (0, 1]", lambda x: 0 < x <= 1)
+        object.__setattr__(
+            self,
+            "decay",
+            number("decay", self.decay, "give one number in (0, 1]", lambda x: 0 < x <= 1),
+        )
 
     def breaks(self, length: int) -> np.ndarray:
         """Every distance up to where the weight underflows."""

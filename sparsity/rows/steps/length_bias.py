@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsity.errors import number
+from sparsity.arguments import number
 from sparsity.rows.tokens import Tokens
 
 
@@ -32,7 +32,7 @@ class LengthBias:
     scale: float = -1.0
 
     def __post_init__(self) -> None:
-        number("scale", self.scale, "give one finite number")
+        object.__setattr__(self, "scale", number("scale", self.scale, "give one finite number"))
 
     def breaks(self, length: int) -> np.ndarray:
         """None: it is the same for every token."""

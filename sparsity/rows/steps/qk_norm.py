@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sparsity.errors import whole
+from sparsity.arguments import whole
 from sparsity.kernels.parameters import DIM
 from sparsity.rows.scores.base import Scores
 

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsity.errors import InputError, number
-from sparsity.rows.rotary_step import RotaryStep, vector
-from sparsity.rows.rotation import BASE, angles, planes
+from sparsity.arguments import number, vector
+from sparsity.errors import InputError
+from sparsity.rows.rotary_step import RotaryStep, query_of
+from sparsity.rows.rotation import BASE, planes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -39,19 +40,13 @@ class Rope(RotaryStep):
     base: float = BASE
 
     def __post_init__(self) -> None:
-        q = vector("query", self.query)
-        angles(q.size, self.base)
-        planes(q, self.pairing)
-        try:
-            mu = np.array(self.mean, dtype=np.float64)
-        except (TypeError, ValueError):
-            mu = np.empty(0)
-        if mu.shape != q.shape or not np.all(np.isfinite(mu)):
+        q, base = query_of(self.query, self.pairing, self.base)
+        mu = vector("mean", self.mean, f"give a finite vector of shape {q.shape}")
+        if mu.shape != q.shape:
             raise InputError("mean", self.mean, f"give a finite vector of shape {q.shape}")
-        number("spread", self.spread, "must be > 0", lambda x: x > 0)
-        object.__setattr__(self, "query", q)
-        mu.flags.writeable = False
-        object.__setattr__(self, "mean", mu)
+        spread = number("spread", self.spread, "must be > 0", lambda x: x > 0)
+        for name, value in (("query", q), ("mean", mu), ("spread", spread), ("base", base)):
+            object.__setattr__(self, name, value)
 
     def beta(self, distance: Any) -> np.ndarray:
         h = planes(self.query, self.pairing) * np.conj(planes(self.mean, self.pairing))

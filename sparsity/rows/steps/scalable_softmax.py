@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsity.errors import number
+from sparsity.arguments import number
 from sparsity.rows.tokens import Tokens
 
 PUBLISHED_SCALE = 0.43  # of ln n; published, Nakanishi (2025), arXiv:2501.19399
@@ -34,7 +34,9 @@ class ScalableSoftmax:
     scale: float = PUBLISHED_SCALE
 
     def __post_init__(self) -> None:
-        number("scale", self.scale, "give one number > 0", lambda x: x > 0)
+        object.__setattr__(
+            self, "scale", number("scale", self.scale, "give one number > 0", lambda x: x > 0)
+        )
 
     def breaks(self, length: int) -> np.ndarray:
         """None: it is the same for every token."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsity.errors import number
+from sparsity.arguments import number
 from sparsity.rows.tokens import Tokens
 
 
@@ -27,8 +27,10 @@ class Sink:
     gamma: float = 0.0
 
     def __post_init__(self) -> None:
-        number("beta", self.beta, "give one finite number")
-        number("gamma", self.gamma, "give one number >= 0", lambda x: x >= 0)
+        object.__setattr__(self, "beta", number("beta", self.beta, "give one finite number"))
+        object.__setattr__(
+            self, "gamma", number("gamma", self.gamma, "give one number >= 0", lambda x: x >= 0)
+        )
 
     def breaks(self, length: int) -> np.ndarray:
         """The first token is alone."""

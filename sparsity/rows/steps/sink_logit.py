@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsity.errors import number
+from sparsity.arguments import number
 from sparsity.rows.tokens import Tokens
 
 
@@ -31,7 +31,7 @@ class SinkLogit:
     logit: float = 0.0
 
     def __post_init__(self) -> None:
-        number("logit", self.logit, "give one finite number")
+        object.__setattr__(self, "logit", number("logit", self.logit, "give one finite number"))
 
     def breaks(self, length: int) -> np.ndarray:
         """None: it is no token."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sparsity.errors import whole
+from sparsity.arguments import whole
 from sparsity.rows.tokens import Tokens
 
 
@@ -25,7 +25,7 @@ class Window:
     size: int
 
     def __post_init__(self) -> None:
-        whole("size", self.size, 1)
+        object.__setattr__(self, "size", whole("size", self.size, 1))
 
     def breaks(self, length: int) -> np.ndarray:
         """The edge of the window."""

@@ -1,0 +1,338 @@
+"""The door: what a caller gives is checked here, once, before any work.
+
+Numbers are real: no bool, date, complex number, byte or masked entry is taken for one.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sparsity import reading
+from sparsity.errors import InputError
+
+MOST = 2**24  # numbers of one argument; a view of few numbers may say that it has any number
+
+
+def is_jax(value: Any) -> bool:
+    """Whether it is an array of JAX, traced ones too: these alone have an abstract value."""
+    return hasattr(type(value), "aval")
+
+
+def _plain(argument: str, value: Any, fix: str) -> np.ndarray:
+    """Anything as NumPy's array, of whatever type it is then."""
+    if isinstance(value, (bytes, bytearray, memoryview)):  # NumPy reads their bytes as numbers
+        raise InputError(argument, type(value).__name__, fix)
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise InputError(argument, "masked array", f"has masked entries: leave these out; {fix}")
+    flat = isinstance(value, (list, tuple))
+    if flat and any(
+        isinstance(x, (bool, np.bool_)) for x in value
+    ):  # of [True, 2] NumPy makes 1, 2
+        raise InputError(argument, value, fix)
+    try:
+        return np.asarray(value)
+    except Exception:  # noqa: BLE001  ragged lists, and whatever an object of a stranger raises
+        raise InputError(argument, f"of type {type(value).__name__}", fix) from None
+
+
+def _is_real(dtype: np.dtype) -> bool:
+    """Whether it is a type of real numbers: also of those that JAX adds to NumPy, as bfloat16."""
+    added = dtype.kind == "V" and dtype.names is None and np.can_cast(dtype, np.float64)
+    return dtype.kind in "iuf" or added
+
+
+def _real(value: Any) -> float:
+    """One object among others as a number: of Python, or what says of itself which one it is."""
+    counts = isinstance(value, numbers.Real) or hasattr(value, "__float__")
+    if not counts or isinstance(value, (bool, complex, str)):
+        raise TypeError
+    if isinstance(value, np.generic) and not isinstance(value, (np.integer, np.floating)):
+        raise TypeError  # bool, complex and dates, of which NumPy makes numbers
+    return float(value)
+
+
+def as_float64(value: Any, argument: str, fix: str, *, texts: bool = True) -> np.ndarray:
+    """Real numbers, or texts of them, as float64; what is too large for it is refused.
+
+    Args:
+        value: a number or numbers of any shape.
+        argument: its name.
+        fix: what would be right.
+        texts: whether texts of numbers are taken as well.
+
+    Raises:
+        InputError: something else among them, or more than `MOST`.
+    """
+    given = _plain(argument, value, fix)
+    if given.size > MOST:
+        raise InputError(argument, f"array of shape {given.shape}", f"give at most {MOST} numbers")
+    if _is_real(given.dtype):
+        return np.asarray(given, dtype=np.float64)
+    if given.dtype.kind == "U" and texts:
+        found = [reading.number(str(text), argument, fix) for text in given.flat]
+        return np.array(found, dtype=np.float64).reshape(given.shape)
+    if given.dtype.kind != "O":
+        shown = value if given.ndim == 0 else f"array of {given.dtype}"
+        raise InputError(argument, shown, fix)
+    try:
+        found = [_real(each) for each in given.ravel().tolist()]
+    except OverflowError:  # a whole number of hundreds of digits
+        raise InputError(argument, "a number too large", f"must be finite; {fix}") from None
+    except Exception:  # noqa: BLE001  no number, or whatever an object of a stranger raises
+        raise InputError(argument, value, fix) from None
+    return np.array(found, dtype=np.float64).reshape(given.shape)
+
+
+def _moves(value: Any) -> bool:
+    """Whether float64 holds another number than this one."""
+    if isinstance(value, str):
+        exact = Decimal(value.strip())
+        return exact.is_finite() and exact != Decimal(float(value))
+    return isinstance(value, int) and int(float(value)) != value
+
+
+def inexact(value: Any) -> np.ndarray:
+    """Which of the numbers, or texts of numbers, float64 does not hold; they have been read."""
+    given = np.asarray(value)
+    if given.dtype.kind in "iuUO":
+        return np.array([_moves(x) for x in given.ravel().tolist()], bool).reshape(given.shape)
+    return np.zeros(given.shape, dtype=bool)
+
+
+def number(
+    name: str, value: Any, fix: str, holds: Callable[[float], bool] = lambda x: True
+) -> float:
+    """The one finite real number for which `holds` that `value` is; a whole one stays an int.
+
+    Raises:
+        InputError: anything else.
+    """
+    found = as_float64(value, name, fix, texts=False)
+    if found.ndim or not (np.isfinite(found) and holds(float(found))):
+        raise InputError(name, value if found.ndim == 0 else f"array of {found.shape}", fix)
+    kept = np.asarray(value).dtype.kind in "iu" and not inexact(value)
+    return int(found) if kept else float(found)
+
+
+def bound(name: str, value: Any, fix: str, holds: Callable[[float], bool]) -> float:
+    """As `number`, or infinity: no bound at all.
+
+    Raises:
+        InputError: anything else.
+    """
+    found = as_float64(value, name, fix, texts=False)
+    if found.ndim == 0 and found == np.inf:
+        return math.inf
+    return number(name, value, fix, holds)
+
+
+def check_budget(rel_error: Any, max_samples: Any) -> dict[str, float]:
+    """How an estimation is to end, by name: its relative standard error, its draws at most.
+
+    Raises:
+        InputError: an error that is not between 0 and 1, fewer draws than 1.
+    """
+    fix = "must be between 0 and 1"
+    return {
+        "rel_error": number("rel_error", rel_error, fix, lambda x: 0 < x < 1),
+        "max_samples": bound("max_samples", max_samples, "must be >= 1", lambda x: x >= 1),
+    }
+
+
+def whole(name: str, value: Any, least: int, most: int = 2**53) -> int:
+    """The whole number from `least` to `most` that `value` is.
+
+    Raises:
+        InputError: anything else.
+    """
+    fix = f"must be a whole number >= {least}, at most {'2^53' if most == 2**53 else most}"
+    found = number(name, value, fix, lambda x: least <= x <= most and x == int(x))
+    if inexact(value):
+        raise InputError(name, value, fix)
+    return int(found)
+
+
+def float_type(value: Any) -> np.dtype:
+    """float32 or float64, as NumPy's or JAX's type or by name.
+
+    Raises:
+        InputError: anything else.
+    """
+    try:
+        found = np.dtype(value)
+    except Exception:  # noqa: BLE001  NumPy raises of everything, and so may what it is given
+        found = None
+    if value is None or found not in (np.float32, np.float64):
+        raise InputError("dtype", value, "choose float32 or float64")
+    return found
+
+
+def check_seed(value: Any) -> int:
+    """The seed as an int from 0 to 2³²−1.
+
+    Raises:
+        InputError: anything else.
+    """
+    fix = "must be a whole number from 0 to 2^32 - 1"
+    return int(number("seed", value, fix, lambda x: 0 <= x < 2**32 and x == int(x)))
+
+
+def vector(name: str, value: Any, fix: str) -> np.ndarray:
+    """One vector of finite numbers, [d], as float64 of its own that cannot be written to.
+
+    Raises:
+        InputError: anything else.
+    """
+    found = np.array(as_float64(value, name, fix, texts=False))
+    if found.ndim != 1 or not np.all(np.isfinite(found)):
+        raise InputError(name, f"array of shape {found.shape}", fix)
+    found.flags.writeable = False
+    return found
+
+
+def reals(name: str, value: Any, fix: str = "give real numbers", *, bools: bool = False) -> Any:
+    """An array of real numbers in its own precision: JAX's, traced too, stay with JAX.
+
+    Args:
+        name: of the argument.
+        value: an array, a tensor of PyTorch, or lists of numbers.
+        fix: what would be right.
+        bools: whether an array of bools is taken as well.
+
+    Raises:
+        InputError: anything else; `None` and text, bools, dates, complex and masked numbers.
+    """
+    if hasattr(type(value), "detach"):  # a tensor of PyTorch
+        value = value.detach().cpu()
+        value = value.float() if value.is_floating_point() and value.itemsize < 4 else value
+    found = value if is_jax(value) else _plain(name, value, fix)
+    known = isinstance(found.dtype, np.dtype)  # keys of JAX have another
+    if not (known and (_is_real(found.dtype) or (bools and found.dtype.kind == "b"))):
+        raise InputError(name, f"array of {found.dtype}", fix)
+    return found
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False, as a bool of Python or NumPy, or as 1 or 0.
+
+    Raises:
+        InputError: anything else.
+    """
+    whole_one = isinstance(value, (int, np.integer)) and value in (0, 1)
+    if not (whole_one or isinstance(value, np.bool_)):
+        raise InputError(name, value, "give True or False")
+    return bool(value)
+
+
+def choice(name: str, value: Any, among: Collection[str]) -> str:
+    """One of some names.
+
+    Raises:
+        InputError: anything else.
+    """
+    if not isinstance(value, str) or value not in among:
+        raise InputError(name, value, f"choose one of {', '.join(among)}")
+    return value
+
+
+def text(name: str, value: Any, fix: str) -> str:
+    """A text.
+
+    Raises:
+        InputError: anything else.
+    """
+    if not isinstance(value, str):
+        raise InputError(name, value, fix)
+    return value
+
+
+def function(name: str, value: Any, fix: str) -> Any:
+    """What can be called.
+
+    Raises:
+        InputError: anything else.
+    """
+    if not callable(value):
+        raise InputError(name, value, fix)
+    return value
+
+
+def progress(value: Any) -> Callable[[int, int], Any] | None:
+    """What is told of progress, or None.
+
+    Raises:
+        InputError: anything else.
+    """
+    return (
+        None if value is None else function("progress", value, "give a function of (done, total)")
+    )
+
+
+def executor(value: Any) -> Any:
+    """What takes tasks by `submit`, or None.
+
+    Raises:
+        InputError: anything else.
+    """
+    if value is not None and (isinstance(value, type) or not hasattr(type(value), "submit")):
+        fix = "give an executor, such as sparsity.tasks.Workers(4)"
+        raise InputError("executor", value, fix)
+    return value
+
+
+def several(name: str, value: Any, fix: str) -> tuple[Any, ...]:
+    """The members of a list, a tuple or another iterable that is neither text nor numbers.
+
+    Raises:
+        InputError: anything else.
+    """
+    if isinstance(value, np.ndarray) and value.dtype.kind in "UO" and value.ndim == 1:
+        value = value.tolist()
+    no_list = isinstance(value, (str, bytes, bytearray, memoryview, Mapping))
+    if no_list or hasattr(type(value), "ndim") or not isinstance(value, Iterable):
+        raise InputError(name, value, fix)
+    return tuple(value)
+
+
+def positions(name: str, value: Any, fix: str, least: int = 0, most: int = 2**53) -> np.ndarray:
+    """Whole numbers from `least` to `most`, at least one, [numbers].
+
+    Raises:
+        InputError: anything else.
+    """
+    found = as_float64(value, name, fix, texts=False)
+    inside = (found >= least) & (found <= most) & (found == np.floor(found))
+    if found.ndim != 1 or not found.size or not np.all(inside):
+        raise InputError(name, value, fix)
+    return found.astype(np.int64)
+
+
+def instance(name: str, value: Any, kind: type[Any] | tuple[type[Any], ...], fix: str) -> Any:
+    """A record of a class of this package, or of another.
+
+    Raises:
+        InputError: anything else.
+    """
+    if not isinstance(value, kind):
+        raise InputError(name, f"of type {type(value).__name__}", fix)
+    return value
+
+
+def path(name: str, value: Any, fix: str) -> Path:
+    """The path of a file or a folder, from its name.
+
+    Raises:
+        InputError: no name of a file: empty, or with a NUL.
+    """
+    given = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+    if not isinstance(given, str) or not given or "\0" in given:
+        raise InputError(name, value, fix)
+    return Path(given)
