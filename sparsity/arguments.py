@@ -5,6 +5,7 @@ Numbers are real: no bool, date, complex number, byte or masked entry is taken f
 
 from __future__ import annotations
 
+import errno
 import math
 import numbers
 import os
@@ -198,25 +199,37 @@ def vector(name: str, value: Any, fix: str) -> np.ndarray:
     return found
 
 
-def reals(name: str, value: Any, fix: str = "give real numbers", *, bools: bool = False) -> Any:
-    """An array of real numbers in its own precision: JAX's, traced too, stay with JAX.
+def reals(
+    name: str,
+    value: Any,
+    fix: str = "give real numbers",
+    *,
+    bools: bool = False,
+    traced: bool = False,
+) -> Any:
+    """An array of real numbers in its own precision; arrays of JAX stay with JAX.
 
     Args:
         name: of the argument.
         value: an array, a tensor of PyTorch, or lists of numbers.
         fix: what would be right.
         bools: whether an array of bools is taken as well.
+        traced: whether JAX's tracers are.
 
     Raises:
-        InputError: anything else; `None` and text, bools, dates, complex and masked numbers.
+        InputError: anything else.
     """
     if hasattr(type(value), "detach"):  # a tensor of PyTorch
         value = value.detach().cpu()
         value = value.float() if value.is_floating_point() and value.itemsize < 4 else value
+    if not traced and is_jax(value) and not hasattr(value, "devices"):
+        raise InputError(name, "traced array", f"must be known before the program runs; {fix}")
     found = value if is_jax(value) else _plain(name, value, fix)
     known = isinstance(found.dtype, np.dtype)  # keys of JAX have another
     if not (known and (_is_real(found.dtype) or (bools and found.dtype.kind == "b"))):
         raise InputError(name, f"array of {found.dtype}", fix)
+    if isinstance(found, np.ndarray) and found.size > MOST and 0 in found.strides:
+        raise InputError(name, f"array of shape {found.shape}", "repeats numbers; give fewer")
     return found
 
 
@@ -327,12 +340,19 @@ def instance(name: str, value: Any, kind: type[Any] | tuple[type[Any], ...], fix
 
 
 def path(name: str, value: Any, fix: str) -> Path:
-    """The path of a file or a folder, from its name.
+    """The path of a file or a folder, there or not, from its name.
 
     Raises:
-        InputError: no name of a file: empty, or with a NUL.
+        InputError: no name that a file can have.
     """
-    given = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
-    if not isinstance(given, str) or not given or "\0" in given:
+    if not isinstance(value, (str, os.PathLike)) or not os.fspath(value):
         raise InputError(name, value, fix)
-    return Path(given)
+    try:
+        given = Path(value)
+        os.lstat(given)
+    except (TypeError, ValueError):  # of bytes; with a NUL, or what has no code
+        raise InputError(name, value, fix) from None
+    except OSError as error:
+        if error.errno in (errno.ENAMETOOLONG, errno.EINVAL):
+            raise InputError(name, value, fix) from None
+    return Path(value)

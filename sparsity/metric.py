@@ -43,7 +43,10 @@ def entropy(weights: Any, unit: Any = 0.0) -> Any:
         weights: |a| of each token, along the last axis.
         unit: what takes part in the total and is no token.
     """
-    weights, unit = _rows("weights", weights), reals("unit", unit)
+    weights, unit = _rows("weights", weights), reals("unit", unit, traced=True)
+    if unit.shape not in ((), weights.shape[:-1]):
+        fix = f"give one number or one for each row, {weights.shape[:-1]}"
+        raise InputError("unit", f"array of shape {unit.shape}", fix)
     xp = weights.__array_namespace__()
     top = weights.max(-1)
     under = weights < top[..., None]
@@ -85,7 +88,7 @@ def _rows(name: str, a: Any, axis: Any = -1) -> Any:
     Raises:
         InputError: anything else, or no such axis.
     """
-    a = reals(name, a, "give rows of real weights")
+    a = reals(name, a, "give rows of real weights", traced=True)
     if not a.ndim or 0 in a.shape:
         raise InputError(name, f"array of shape {a.shape}", "give rows of at least one weight")
     whole("axis", axis, -a.ndim, a.ndim - 1)

@@ -4,17 +4,13 @@ What comes is an InputError, a TypeError of the call itself, or a result where t
 """
 
 import inspect
-import itertools
 import re
 import warnings
-from collections import Counter
 from typing import NamedTuple
 
-import jax.numpy as jnp
+import jax
 import numpy as np
-import pytest
 import sympy
-import xarray
 from nonsense import KINDS
 
 import sparsity
@@ -109,7 +105,7 @@ CALLS = [
         kernel=("exp", "kernel"),
         length=(4, "wholes"),
         of=("n_eff", ""),
-        beta=(0.0, "numbers"),
+        beta=(0.0, "optional numbers"),
         **GAMMA_1,
     ),
     _call("exact", sparsity.exact, kernel=(ROW, "kernel"), length=(4, "wholes"), of=("S", "")),
@@ -118,7 +114,7 @@ CALLS = [
         sparsity.exact,
         kernel=("sparsemax", ""),
         length=(2, "whole wholes"),
-        gamma=(1.0, "number"),
+        gamma=(1.0, "numbers"),
     ),
     _call(
         "evaluate",
@@ -149,7 +145,7 @@ CALLS = [
         kernel=("exp", "kernel"),
         of=("entropy", ""),
         length=(4, "optional wholes"),
-        gamma=(1.0, "number"),
+        gamma=(1.0, "numbers"),
     ),
     _call(
         "estimate",
@@ -236,7 +232,7 @@ CALLS = [
         True,
         shown=("exp", "kernel"),
         x=("gamma", ""),
-        gamma=(1.0, "number"),
+        gamma=(1.0, "numbers"),
         rows=("iid", ""),
         y=("S", ""),
     ),
@@ -437,35 +433,40 @@ CALLS = [
         **STREAMED
         | {"rows": (2, "optional whole vector"), "low": (None, "number"), "high": (3.0, "number")},
     ),
-    _call("monitoring.log", sparsity.monitoring.log, found=({"n_eff": np.ones((1, 2))}, "")),
+    _call("monitoring.log", sparsity.monitoring.log, found=({"n_eff": np.ones((1, 2))}, "empty")),
     _call(
-        "monitoring.n_eff_exact", sparsity.monitoring.n_eff_exact, length=(4, "wholes"), **GAMMA_1
+        "monitoring.n_eff_exact",
+        sparsity.monitoring.n_eff_exact,
+        length=(4, "wholes number nans infinite"),
+        gamma=(1.0, "numbers nans infinite"),
     ),
     # Weights, vectors and stacks.
     *(
-        _call(f"metric.{f.__name__}", f, a=(WEIGHTS, "array sample vector"), axis=(-1, "whole"))
+        _call(
+            f"metric.{f.__name__}", f, a=(WEIGHTS, "array sample vector nans"), axis=(-1, "whole")
+        )
         for f in (metric.row_sparsity, metric.effective_tokens, metric.hoyer)
     ),
-    _call("metric.gini", metric.gini, weights=(WEIGHTS, "array sample vector")),
+    _call("metric.gini", metric.gini, weights=(WEIGHTS, "array sample vector nans")),
     _call(
         "metric.entropy",
         metric.entropy,
-        weights=(WEIGHTS, "array sample vector"),
-        unit=(0.0, "number array"),
+        weights=(WEIGHTS, "array sample vector nans"),
+        unit=(0.0, "number infinite nans"),
     ),
     _call("rows.rotation.angles", rotation.angles, dim=(4, "whole"), base=(1e4, "number")),
     _call(
         "rows.rotation.rotate",
         rotation.rotate,
-        x=(STATES, "array sample"),
-        positions=(np.arange(4), ""),
+        x=(STATES, "array sample nans"),
+        positions=(np.arange(4), "number"),
         pairing=("half", ""),
         base=(1e4, "number"),
     ),
     _call(
         "rows.rotation.planes",
         rotation.planes,
-        x=(STATES, "array sample vector"),
+        x=(STATES, "array sample vector nans"),
         pairing=("half", ""),
     ),
     *(
@@ -660,13 +661,16 @@ def outcome(call, argument, kind):
             return "InputError"
         except NoClosedForm:
             return "InputError"
+        except jax.errors.UnexpectedTracerError:  # JAX's own word on a tracer of another program
+            return "sensible" if kind.name == "tracer" else "UnexpectedTracerError"
         except TypeError as error:
             of_the_call = re.search(
                 r"(missing|unexpected keyword|positional) .*argument", str(error)
             )
             return "TypeError" if of_the_call else f"{type(error).__name__}"
         except Exception as error:
-            return type(error).__name__
+            own = "function" in sensible  # the error of a function that was given
+            return "sensible" if own else type(error).__name__
     return "sensible" if sensible else "nonsense returned"
 
 

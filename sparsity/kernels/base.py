@@ -116,7 +116,8 @@ class Kernel:
             InputError: not a formula, with a caret at the place; or as `score_kernel`.
         """
         arguments.text("kernel", text, "give a formula of the score s")
-        return score_kernel(name or " ".join(text.split()), texts.parse(text), source="typed")
+        name = " ".join(text.split()) if name is None else name
+        return score_kernel(name, texts.parse(text), source="typed")
 
     def __hash__(self) -> int:
         """As equality demands, by two of the fields: caches and compiled samplers look it up."""

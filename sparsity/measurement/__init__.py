@@ -39,20 +39,22 @@ __all__ = [
 
 def _layers(name: str, value: Any) -> Iterator[Any]:
     """Layers one at a time: of [layers, heads, …], of one layer [heads, …], or of any iterable."""
-    axes, fix = (
-        getattr(type(value), "ndim", None) and value.ndim,
-        "give [heads, ...], or one a layer",
-    )
-    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable) or axes == 0:
-        raise InputError(name, type(value).__name__, fix)
-    if axes is not None and axes < 3:
-        raise InputError(name, f"array of {axes} axes", fix)
-    return map(_one_text, iter([value] if axes == 3 else value))
+    return map(_one_text, iter([value] if _axes(name, value) == 3 else value))
+
+
+def _axes(name: str, value: Any) -> int | None:
+    """The axes of an array; None for layers in a list or another iterable."""
+    axes = value.ndim if hasattr(type(value), "ndim") else None
+    no_layers = isinstance(value, (str, bytes, bytearray, memoryview, Mapping))
+    if no_layers or not isinstance(value, Iterable) or (axes is not None and axes < 3):
+        fix = "give an array [heads, ...], or one for each layer"
+        raise InputError(name, f"of type {type(value).__name__}", fix)
+    return axes
 
 
 def _one_text(layer: Any) -> Any:
     """A layer without the batch axis of PyTorch, [1, heads, …], where it has one."""
-    alone = getattr(layer, "ndim", None) == 4 and layer.shape[0] == 1
+    alone = hasattr(type(layer), "ndim") and layer.ndim == 4 and layer.shape[0] == 1
     return layer[0] if alone else layer
 
 
@@ -106,6 +108,9 @@ def measure(
     causal, sink = flag("causal", causal), whole("sink", sink, 0)
     choice("pairing", pairing, PAIRINGS)
     check_progress(progress)
+    for name, given in (("attention", attention), ("queries", queries), ("keys", keys)):
+        if given is not None:
+            _axes(name, given)
     also = asked.names(of)
     if attention is not None:
         given, how = attention, {}

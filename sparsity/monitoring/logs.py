@@ -25,7 +25,7 @@ def n_eff_exact(length: Any, gamma: Any) -> np.ndarray:
         float64, to a relative error of 2e-6; 1 for one key, NaN for none or for γ̂ beyond 200.
     """
     n = as_float64(length, "length", "give row lengths", texts=False)
-    n = np.where(n >= 1, n, np.nan)
+    n = np.where((n >= 1) & (n <= 2**53), n, np.nan)
     return n * law.exact(n, as_float64(gamma, "gamma", "give spreads", texts=False)) ** 2
 
 

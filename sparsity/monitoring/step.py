@@ -65,7 +65,7 @@ def monitor(
         fix = "give True, False, or one traced bool such as step % 50 == 0"
         raise InputError("when", f"array of {when.dtype}", fix)
     q, k = (
-        jax.lax.stop_gradient(jnp.asarray(reals(name, x)))
+        jax.lax.stop_gradient(jnp.asarray(reals(name, x, traced=True)))
         for name, x in (("queries", queries), ("keys", keys))
     )
     options = {"block": _BLOCK, "rows": sampled(_length(q), rows)} | options
@@ -122,7 +122,7 @@ def penalty(
     Raises:
         InputError: another `of`, no bound, `low` above `high`, or as `sparsity.stream`.
     """
-    bounds, q = Bounds(of, low, high), jnp.asarray(reals("queries", queries))
+    bounds, q = Bounds(of, low, high), jnp.asarray(reals("queries", queries, traced=True))
     options = {"block": _BLOCK, "rows": sampled(_length(q), rows)} | options
     found = stream(q, keys, ("length", of), **options)
     return shortfall(jnp, bounds, found[of], found["length"])

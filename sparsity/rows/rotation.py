@@ -43,7 +43,7 @@ def vectors(name: str, x: Any, axes: int = 2) -> Any:
     Raises:
         InputError: not numbers, or fewer axes than [n, d].
     """
-    x = reals(name, x, "give real vectors [..., n, d]")
+    x = reals(name, x, "give real vectors [..., n, d]", traced=True)
     if x.ndim < axes:
         raise InputError(name, f"array of shape {tuple(x.shape)}", "give real vectors [..., n, d]")
     return x.astype(float) if x.dtype.kind in "iu" else x
@@ -104,7 +104,10 @@ def rotate(x: Any, positions: Any, pairing: str = "interleaved", *, base: float 
     a, b = split(x, pairing)
     xp = x.__array_namespace__()
     theta = angles(x.shape[-1], base)
-    at = as_float64(positions, "positions", f"give {x.shape[-2:-1]} numbers", texts=False)
+    fix = f"give one finite number for each vector, {x.shape[-2:-1]}"
+    at = as_float64(positions, "positions", fix, texts=False)
+    if (at.ndim and at.shape[-1:] != x.shape[-2:-1]) or not np.all(np.isfinite(at)):
+        raise InputError("positions", f"array of shape {at.shape}", fix)
     phase = at[..., None] * theta
     cos, sin = (xp.asarray(f(phase), dtype=x.dtype) for f in (np.cos, np.sin))
     return join(a * cos - b * sin, a * sin + b * cos, pairing)

@@ -47,7 +47,7 @@ class Neighbours(NamedTuple):
 
 
 def _checked(states: Any) -> Any:
-    states = reals("states", states, "give [..., tokens >= 2, dim]")
+    states = reals("states", states, "give [..., tokens >= 2, dim]", traced=True)
     shape = np.shape(states)
     if len(shape) < 2 or shape[-2] < 2:
         raise InputError("states", f"array of shape {shape}", "give [..., tokens >= 2, dim]")

@@ -162,7 +162,7 @@ def _passed(
 def _arrays(queries: Any, keys: Any) -> tuple[jax.Array, jax.Array]:
     """Queries and keys as JAX arrays of one floating type."""
     q, k = (
-        jnp.asarray(reals(name, x, "give floating numbers [..., heads, tokens, dim]"))
+        jnp.asarray(reals(name, x, "give floating numbers [..., heads, tokens, dim]", traced=True))
         for name, x in (("queries", queries), ("keys", keys))
     )
     shapes = f"arrays of shape {q.shape} and {k.shape}"
@@ -190,7 +190,7 @@ def _chosen(
             raise InputError("positions", None, fix)
         positions = np.arange(length)
     fix = f"give one whole number for each of {length} queries"
-    positions = reals("positions", positions, fix)
+    positions = reals("positions", positions, fix, traced=True)
     if np.shape(positions) != (length,):
         raise InputError("positions", f"array of shape {np.shape(positions)}", fix)
     if rows is None:

@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import numpy as np
 
 from sparsity.arguments import choice, flag, function, number, positions, reals, whole
 from sparsity.errors import InputError
 from sparsity.rows.rotation import PAIRINGS
 
 _PRECISIONS = ("default", "high", "highest")
+_OPTIONAL = (
+    *("scale", "window", "softcap", "slopes", "mask", "sink_logits", "rope", "axis_name"),
+    "precision",
+)
 
 
 def checked(heads: int, **given: Any) -> dict[str, Any]:
@@ -23,7 +28,10 @@ def checked(heads: int, **given: Any) -> dict[str, Any]:
     Raises:
         InputError: one that is not what it should be.
     """
-    found = {name: _CHECKS[name](name, x) if x is not None else x for name, x in given.items()}
+    found = {
+        name: None if x is None and name in _OPTIONAL else _CHECKS[name](name, x)
+        for name, x in given.items()
+    }
     for name in ("slopes", "sink_logits"):
         if found.get(name) is not None and found[name].shape not in ((), (heads,)):
             fix = f"give one number or one for each of {heads} heads"
@@ -42,8 +50,15 @@ def _base(name: str, value: Any) -> float:
 def _scale(name: str, value: Any) -> Any:
     """A number, or a traced one: a temperature may be learned."""
     if isinstance(value, jax.core.Tracer) and value.shape == ():
-        return reals(name, value)
+        return reals(name, value, traced=True)
     return float(number(name, value, "give one finite number"))
+
+
+def _by_head(name: str, value: Any) -> Any:
+    found = reals(name, value, "give finite numbers", traced=True)
+    if not isinstance(found, jax.core.Tracer) and not np.all(np.isfinite(np.asarray(found))):
+        raise InputError(name, value, "give finite numbers")
+    return found
 
 
 def _sinks(name: str, value: Any) -> tuple[int, ...]:
@@ -62,6 +77,10 @@ def _axis(name: str, value: Any) -> Any:
     several = value if isinstance(value, tuple) else (value,)
     if not all(isinstance(each, str) for each in several):
         raise InputError(name, value, "give the name of an axis of shard_map")
+    try:
+        jax.lax.axis_size(value)
+    except NameError:
+        raise InputError(name, value, "is no axis of a shard_map around it") from None
     return value
 
 
@@ -70,8 +89,8 @@ _CHECKS = {
     "causal": flag,
     "window": lambda name, x: whole(name, x, 1),
     "softcap": _positive,
-    "slopes": reals,
-    "sink_logits": reals,
+    "slopes": _by_head,
+    "sink_logits": _by_head,
     "mask": lambda name, x: function(name, x, "give a function (i, j) -> bool of positions"),
     "sinks": _sinks,
     "rope": _base,

@@ -137,14 +137,13 @@ def named(name: str) -> Statistic:
     Raises:
         InputError: no such statistic.
     """
-    found = {each.name: each for each in ALL}.get(name)
-    if found is not None:
-        return found
-    if str(name).startswith("top_k_mass"):
+    names = [each.name for each in ALL]
+    if isinstance(name, str) and name in names:
+        return ALL[names.index(name)]
+    if isinstance(name, str) and name.startswith("top_k_mass"):
         quantity = quantities.named(name)
         return _top_k(quantity.name, int(float(quantity.name.partition(":")[2])))
-    names = ", ".join(each.name for each in ALL)
-    raise InputError("of", name, f"choose among {names}, top_k_mass:K")
+    raise InputError("of", name, f"choose among {', '.join(names)}, top_k_mass:K")
 
 
 def fields(wanted: Iterable[Statistic]) -> frozenset[str]:
