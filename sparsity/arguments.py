@@ -27,6 +27,15 @@ def is_jax(value: Any) -> bool:
     return hasattr(type(value), "aval")
 
 
+def is_traced(value: Any) -> bool:
+    """Whether it is known only when the program runs."""
+    if not is_jax(value):
+        return False
+    import jax  # it has been already: this is one of its arrays
+
+    return isinstance(value, jax.core.Tracer)
+
+
 def _plain(argument: str, value: Any, fix: str) -> np.ndarray:
     """Anything as NumPy's array, of whatever type it is then."""
     if isinstance(value, (bytes, bytearray, memoryview)):  # NumPy reads their bytes as numbers
@@ -168,10 +177,10 @@ def float_type(value: Any) -> np.dtype:
         InputError: anything else.
     """
     try:
-        found = np.dtype(value)
+        found = None if hasattr(type(value), "ndim") else np.dtype(value)  # none of an array
     except Exception:  # noqa: BLE001  NumPy raises of everything, and so may what it is given
         found = None
-    if value is None or found not in (np.float32, np.float64):
+    if value is None or found is None or found not in (np.float32, np.float64):
         raise InputError("dtype", value, "choose float32 or float64")
     return found
 
@@ -222,7 +231,7 @@ def reals(
     if hasattr(type(value), "detach"):  # a tensor of PyTorch
         value = value.detach().cpu()
         value = value.float() if value.is_floating_point() and value.itemsize < 4 else value
-    if not traced and is_jax(value) and not hasattr(value, "devices"):
+    if not traced and is_traced(value):
         raise InputError(name, "traced array", f"must be known before the program runs; {fix}")
     found = value if is_jax(value) else _plain(name, value, fix)
     known = isinstance(found.dtype, np.dtype)  # keys of JAX have another

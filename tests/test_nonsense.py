@@ -241,7 +241,7 @@ CALLS = [
         sparsity.claims,
         True,
         seed=(0, "whole"),
-        only=("su-exp", "optional any iterable"),
+        only=("su-exp", "optional empty"),
         routes=(None, "optional"),
         progress=(None, "optional function"),
         **EXECUTED,
@@ -499,7 +499,7 @@ CALLS = [
     _call(
         "stacks.mixing.LayerSink",
         mixing.LayerSink,
-        mass=(None, "number"),
+        mass=(None, "optional number"),
         logit=(1.0, "number"),
         value=(0.0, "number"),
     ),
@@ -613,7 +613,8 @@ NOT_CALLED = {
     "parts of a program under shard_map": {"streaming.merge", "streaming.merged"},
     "plain operators inside other programs, checked where these begin": {
         *("metric.from_moments", "metric.effective", "metric.participation"),
-        *("metric.ascending", "metric.hoyer_of"),
+        *("metric.ascending", "metric.hoyer_of", "rows.rotation.join", "rows.rotation.split"),
+        *("rows.rotation.vectors", "rows.scores.Scores"),
     },
     "downloads": {"models.smollm2"},
     "of PyTorch, below": {"monitoring.Watch", "monitoring.flex_n_eff", "monitoring.torch_penalty"},

@@ -116,7 +116,7 @@ def drawable(state: State) -> State:
 
 def _choice(name: str, value: Any, allowed: Any) -> str:
     if not isinstance(value, str) or value not in allowed:
-        raise InputError(name, str(value)[:64], f"choose one of {', '.join(allowed)}")
+        raise InputError(name, value, f"choose one of {', '.join(allowed)}")
     return value
 
 

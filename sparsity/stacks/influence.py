@@ -82,6 +82,6 @@ def jacobian(layers: Layers) -> np.ndarray:
 def norms(blocks: np.ndarray) -> np.ndarray:
     """Largest singular value of every block: ‖∂v_j^(L)/∂v_i^(0)‖, [n, n], or ‖W_h‖, [L, H]."""
     blocks = np.asarray(reals("blocks", blocks, "give [..., d, d]"), np.float64)
-    if blocks.ndim < 2:
+    if blocks.ndim < 2 or 0 in blocks.shape:
         raise InputError("blocks", f"array of shape {blocks.shape}", "give [..., d, d]")
     return np.linalg.norm(blocks, 2, axis=(-2, -1))

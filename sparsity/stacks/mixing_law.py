@@ -20,12 +20,14 @@ from sparsity import kernels
 from sparsity.arguments import as_float64, instance, whole
 from sparsity.errors import InputError
 from sparsity.finite.laplace import laplace
+from sparsity.finite.nodes import too_wide
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
 from sparsity.stacks.collapse import Collapse
 from sparsity.stacks.mixing import LayerSink, Stack
 
+_MOST_POINTS = 1e6  # of u, seconds of work
 _STEP = 0.1  # of u; the trapezoidal rule errs by e^(−π²/step)
 
 
@@ -81,6 +83,8 @@ def row_moments(
         # Beyond e^100 times all others it takes everything there is.
         log_b = min(log_b, float(law.c_log_f[-1] + np.log(flat.max(initial=1.0))) + 100.0)
         low, high = min(low, -log_b - 40.0), max(high, 5.0 - log_b)
+    if not high - low < _STEP * _MOST_POINTS:
+        raise too_wide(kernel, gamma)
     u = np.arange(low, high + _STEP, _STEP)
     psi, (second,) = law(u)
     scale = np.exp(law.top)
