@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+import pytest
 import sympy
 from nonsense import KINDS
 
@@ -682,3 +683,56 @@ def cells(every=False):
             for kind in KINDS:
                 if every or not (call.dear and kind.sensible & set(takes.split())):
                     yield call, argument, kind
+
+
+def _judged(every):
+    """What comes of all cells, counted, and those that are wrong."""
+    counts, wrong = {}, []
+    for call, argument, kind in cells(every):
+        found = outcome(call, argument, kind)
+        counts[found] = counts.get(found, 0) + 1
+        if found not in ("InputError", "TypeError", "sensible"):
+            wrong.append(f"{call.name}({argument}={kind.name}): {found}")
+    return counts, wrong
+
+
+def test_every_public_name_has_a_row_or_a_reason():
+    rows, reasons = {call.name for call in CALLS}, set().union(*NOT_CALLED.values())
+    names = public_names()
+    assert names - rows - reasons == set()
+    assert len(rows & names) >= 75
+    assert not rows & reasons
+
+
+def test_there_are_enough_kinds():
+    assert len(KINDS) == len({kind.name for kind in KINDS}) >= 80
+    for call in CALLS:  # no argument takes nearly everything
+        for argument, (_, takes) in call.arguments.items():
+            refused = [kind for kind in KINDS if not kind.sensible & set(takes.split())]
+            assert len(refused) >= 40, (call.name, argument)
+
+
+def test_nonsense_is_refused_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    counts, wrong = _judged(every=False)
+    assert wrong == []
+    assert sum(counts.values()) >= 20_000
+    assert counts["sensible"] <= 2000
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_kinds_that_are_sensible_give_results_or_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    counts, wrong = _judged(every=True)
+    assert wrong == []
+    assert sum(counts.values()) >= 22_000
+
+
+def test_a_function_that_takes_nonsense_is_found_out():
+    def lax(gamma):
+        return float(np.asarray(gamma).ravel()[0])
+
+    call = _call("lax", lax, gamma=(1.0, "numbers"))
+    found = {outcome(call, "gamma", kind) for kind in KINDS}
+    assert {"nonsense returned", "IndexError", "ValueError", "OverflowError"} <= found

@@ -249,8 +249,9 @@ def _refuse_growing(goal: Moments) -> None:
     for side in (-1.0, 1.0):
         t = side * _SIZES
         found = f.at(0.0, Points(law.beta + law.gamma * t))
-        over = goal.p * found.log + law.log_density(t) > 0  # false of NaN
-        known = found.error[:2] < 1  # of larger scores no digit need be known
+        known = found.error[:2] < 1  # farther out, no digit need be
+        log = np.append(found.log[:2], found.most[2:])
+        over = goal.p * log + law.log_density(t) > 0  # false of NaN
         for p in goal.p[over.all(axis=-1) & known.all(), 0]:
             slower = f"it must grow slower than {law.growth}"
             goal._refuse(f"E|a|^{p:g} is infinite: {slower}")
