@@ -316,7 +316,7 @@ def several(name: str, value: Any, fix: str) -> tuple[Any, ...]:
     Raises:
         InputError: anything else.
     """
-    if isinstance(value, np.ndarray) and value.dtype.kind in "UO" and value.ndim == 1:
+    if isinstance(value, np.ndarray) and value.dtype.kind == "U" and value.ndim == 1:
         value = value.tolist()
     no_list = isinstance(value, (str, bytes, bytearray, memoryview, Mapping))
     if no_list or hasattr(type(value), "ndim") or not isinstance(value, Iterable):

@@ -23,6 +23,7 @@ from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.definition import definition
 from sparsity.kernels.numeric.points import Points
 
+_SMALLEST = float(np.finfo(np.float64).tiny)  # γ, of which 1/γ is a number
 _TYPICAL = 4.0  # spreads around the mean, where most scores lie
 _WIDEST = 1e5  # of log|f| over these: more than `_MOST_POINTS` of u
 _MOST_POINTS = 1_000_000  # of u, that one law may be asked for: seconds of work
@@ -135,8 +136,11 @@ def _refuse_wide(kernel: Kernel, beta: float, gamma: float, scores: Any) -> None
     """Refuse at once what nodes would be looked for in vain, for long.
 
     Raises:
+        InputError: a spread below the normal numbers.
         TooFine: a weight that spreads over too wide a range.
     """
+    if 0 < gamma < _SMALLEST:
+        raise InputError("gamma", gamma, f"is too small for float64; give {_SMALLEST:.2g} or more")
     ends = (-np.inf, np.inf) if scores is None else scores.ends
     low, high = np.clip(ends, -_TYPICAL, _TYPICAL)
     with np.errstate(all="ignore"):

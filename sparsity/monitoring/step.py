@@ -61,7 +61,7 @@ def monitor(
     """
     if not is_jax(when):
         when = flag("when", when)
-    elif when.shape != () or when.dtype.kind not in "bi":
+    elif when.shape != () or getattr(when.dtype, "kind", "V") not in "bi":
         fix = "give True, False, or one traced bool such as step % 50 == 0"
         raise InputError("when", f"array of {when.dtype}", fix)
     q, k = (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity import quantities
-from sparsity.arguments import as_float64, whole
+from sparsity.arguments import as_float64, vector, whole
 from sparsity.errors import InputError
 from sparsity.finite import maps
 from sparsity.finite.exact import exact, exact_grid
@@ -142,7 +142,10 @@ def places(montecarlo: Any, x: str, values: np.ndarray) -> np.ndarray:
         fix = "give True, a number of points, or their places"
         found = as_float64(montecarlo, "montecarlo", fix, texts=False)
         if found.ndim:
-            return np.unique(found)
+            places = vector("montecarlo", found, fix)
+            if not places.size:
+                raise InputError("montecarlo", None, fix)
+            return np.unique(places)
         count = whole("montecarlo", montecarlo, 1, 1000)
     if not count:
         return np.zeros(0)
