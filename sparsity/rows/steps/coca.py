@@ -58,7 +58,7 @@ class Coca(RotaryStep):
             )
         if self.slack_at is not None:
             fix = "give the position of the query, a whole number >= 0, or None for exact CoCA"
-            at = number("slack_at", self.slack_at, fix, lambda x: x >= 0 and x == int(x))
+            at = number("slack_at", self.slack_at, fix, lambda x: 0 <= x <= 2**53 and x == int(x))
             object.__setattr__(self, "slack_at", int(at))
         for name, value in (("query", q), ("center", center), ("spread", spread), ("base", base)):
             object.__setattr__(self, name, value)
