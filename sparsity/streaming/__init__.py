@@ -189,7 +189,7 @@ def _chosen(
             fix = f"there are {length} queries and {k.shape[-2]} keys: give their positions"
             raise InputError("positions", None, fix)
         positions = np.arange(length)
-    fix = f"give one whole number for each of {length} queries"
+    fix = f"give one for each of {length} queries"
     positions = reals("positions", positions, fix, traced=True)
     if np.shape(positions) != (length,):
         raise InputError("positions", f"array of shape {np.shape(positions)}", fix)
