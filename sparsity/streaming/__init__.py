@@ -94,17 +94,21 @@ def stream(
         raise InputError("of", of, "give at least one statistic")
     _checked(window=window, softcap=softcap, sinks=sinks, block=block)
     q, k = _arrays(queries, keys)
-    for name, given in (("rope", rope), ("segments", segments)):
-        if given is not None and axis_name is not None:
-            fix = {"rope": "rotate queries and keys before they are sharded, and leave it out",
-                   "segments": "give a mask on positions, which run on through all parts"}  # fmt: skip
-            raise InputError(name, "given", fix[name])
+    if rope is not None and axis_name is not None:
+        fix = "rotate queries and keys before they are sharded, and leave it out"
+        raise InputError("rope", rope, fix)
+    if axis_name is not None and (segments is not None or np.ndim(rows) > 1):
+        fix = "keys are sharded: give a mask on positions, which run on through all parts"
+        raise InputError("segments", "given", fix)
     at, each = _positions(q, k, positions, axis_name), np.ndim(rows) > 1
     if rope is not None:
         k = rotation.rotate(k, np.arange(k.shape[-2]), pairing, base=rope)
         if each:
             q = rotation.rotate(q, at, pairing, base=rope)
-    own = _chosen(q, at, rows, None if segments is None else segments_of(segments, k))
+    texts = None if segments is None else segments_of(segments, k)
+    if each and texts is None:  # rows that are none of a text are padding
+        texts = jnp.ones(k.shape[-2], "int32")
+    own = _chosen(q, at, rows, texts)
     if rope is not None and not each:
         own = own._replace(q=rotation.rotate(own.q, own.at, pairing, base=rope))
     if own.text is not None and own.text.ndim > 1:
@@ -164,7 +168,7 @@ def _passed(
         def flat(x: Any) -> Any:
             return jnp.reshape(x, (-1, *x.shape[len(lead) :]))
 
-        each = rows._replace(**{name: 0 for name in ("q", "at", "text", "texts")})
+        each = rows._replace(**dict.fromkeys(("q", "at", "text", "texts"), 0))
         own = rows._replace(**{x: flat(getattr(rows, x)) for x in ("q", "at", "text", "texts")})
         each = each._replace(scale=None, slopes=None)
         found = jax.vmap(whole, in_axes=(each, 0, None, None))(own, flat(k), first, unit)
@@ -263,7 +267,6 @@ def _chosen(q: jax.Array, at: Any, rows: Any, texts: Any) -> Rows:
         if rows.shape[:-1] != lead or rows.dtype.kind not in "iu":
             fix = f"give positions [rows], or of each text {[*lead, 'rows']}"
             raise InputError("rows", f"array of {rows.dtype}, shape {rows.shape}", fix)
-        texts = jnp.ones(lead + (q.shape[-2],), "int32") if texts is None else texts
         texts = jnp.broadcast_to(texts, (*lead, texts.shape[-1]))
         some = jnp.clip(rows, 0, q.shape[-2] - 1)
         q = jnp.take_along_axis(q, some[..., None, :, None], axis=-2)

@@ -80,8 +80,8 @@ def _entropy(rows: Ended) -> Any:
 
 def _gamma(rows: Ended) -> Any:
     m2 = rows.kept(rows.sums.m2)
-    spread = jnp.sqrt(jnp.where(m2 > 0, m2, 1.0) / jnp.maximum(rows.n - 1, 1))
-    return jnp.where(m2 > 0, spread, 0)
+    spread = jnp.sqrt(jnp.where(m2 == 0, 1.0, m2) / jnp.maximum(rows.n - 1, 1))
+    return jnp.where(m2 == 0, 0, spread)  # of logits that overflow NaN, as it is
 
 
 def _weights(rows: Ended, logits: Any) -> Any:
