@@ -188,21 +188,23 @@ def _sights(source: Source) -> Iterator[tuple[int, int, np.ndarray]]:
 def surveyed(source: Source) -> Source:
     """The layer, with what its mask says of padding, and of the first key that each query sees.
 
-    A query is padding where its number in `segments` is 0 or less; or where the mask hides the key
-    at its own position from itself and from the queries beside it, if any query sees its own key.
+    A query is padding where its number in `segments` is 0 or less. Without segments it is where the
+    mask hides the key at its own position from itself and from the queries beside it, if any query
+    sees its own key.
     """
     if not source.hides:
         return source
     length = source.shape[1]
     heads = 1 if source.mask is None else len(source.mask)
-    own, beside = (np.zeros((heads, length), bool) for _ in range(2))
-    for start, stop, seen in _sights(source):
-        for away, found in ((0, own), (1, beside), (-1, beside)):
-            i = np.arange(max(start, -away), min(stop, length - away))
-            found[:, i + away] |= seen[:, i - start, i + away]
-    text = own | beside | ~own.any(-1, keepdims=True)
     if source.segments is not None:
-        text = text & (source.segments > 0)
+        text = np.broadcast_to(source.segments > 0, (heads, length))
+    else:
+        own, beside = (np.zeros((heads, length), bool) for _ in range(2))
+        for start, stop, seen in _sights(source):
+            for away, found in ((0, own), (1, beside), (-1, beside)):
+                i = np.arange(max(start, -away), min(stop, length - away))
+                found[:, i + away] |= seen[:, i - start, i + away]
+        text = own | beside | ~own.any(-1, keepdims=True)
     sights = [(s.any(-1), s.argmax(-1)) for _, _, s in _sights(replace(source, looks=text))]
     looks, first = (np.concatenate(x, axis=1) for x in zip(*sights, strict=True))
     several = np.unique(first[looks])
