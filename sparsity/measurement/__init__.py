@@ -58,13 +58,16 @@ def measure(
     pairing: str = "half",
     causal: bool = True,
     mask: Any = None,
-    sink: int = 0,
+    segments: Any = None,
+    sink_logits: Any = None,
+    sink: int | None = None,
     of: str | Sequence[str] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> xarray.Dataset:
     """How focused real attention is, row by row; from queries and keys also what theory says of it.
 
-    S = ‖a‖₁/(√n‖a‖₂) and n_eff = n·S² of every row, over the n keys that it sees. From logits
+    S = ‖a‖₁/(√n‖a‖₂) and n_eff = n·S² of every row, over the n keys that it sees. Rows of padding
+    see none: they are NaN with n = 0, and count in no mean. From logits
     s = scale·q·k also β̂, γ̂ and the predictions e^(−γ̂²/2) (limit law) and √(E n_eff/n) of n
     Gaussian logits of spread γ̂ (exact law), of the row and of the row without its sink.
     Memory: one block of rows at a time, beside the arrays given and what is returned.
@@ -80,8 +83,17 @@ def measure(
         pairing: of the rotary planes, "half" (i, i + d/2) or "interleaved" (2i, 2i + 1).
         causal: whether a query sees only itself and the keys before it.
         mask: [T, T] or [heads, T, T]: bool, which keys are seen; or numbers added to the logits,
-            where keys 745 below the row's largest, or in rows all ≤ −10⁴, are not seen.
-        sink: position of the key that is looked at as a sink, and left out in "rest".
+            where keys 745 below the row's largest, or in rows all ≤ −10⁴, are not seen; of
+            weights, these tell alone which keys are seen. Where it hides the key of a token from
+            the token itself and from those beside it, the token is padding, if any other sees its
+            own, and no `segments` are given: what a mask of keys says of queries.
+        segments: which text each token belongs to, [T]: whole numbers, 0 or less for padding, or
+            bool. A query sees only its own text, and one of padding nothing; so texts may be
+            padded on either side or packed one after the other.
+        sink_logits: of learned sinks beside the keys, one number or [heads]: p = e^s/(Σe^s + e^b)
+            in entropy, largest, sink_mass, which contains theirs, and in all that `of` names.
+        sink: position of the key that is looked at as a sink, and left out in "rest"; None for
+            the first key that each row sees.
         of: variables beside those always measured: any quantity, as "gini" or "keys_for_mass:0.9",
             by its definition on a row's weights; and of logits, "skew", "kurtosis" and "distance"
             (`SHAPE`), the last with Lilliefors' test.
@@ -94,14 +106,16 @@ def measure(
     Raises:
         InputError: arrays that do not fit, NaN or infinite values, weights where nothing is seen.
     """
-    _one_kind(attention, queries, keys, scale, rope)
+    _one_kind(attention, queries, keys, scale, rope, sink_logits)
     also = asked.names(of)
     if attention is not None:
         given, how = attention, {}
-        sources = (of_weights(a, causal=causal, mask=mask) for a in _layers("attention", attention))
+        options = {"causal": causal, "mask": mask, "segments": segments}
+        sources = (of_weights(a, **options) for a in _layers("attention", attention))
     else:
         given: Any = queries
         options = {"scale": scale, "rope": rope, "pairing": pairing, "causal": causal, "mask": mask}
+        options |= {"segments": segments, "sink_logits": sink_logits}
         sources = (of_queries(q, k, **options) for q, k in _pairs(queries, keys))
         how = {"rope": "none" if rope is None else rope, "pairing": pairing}
     done, total = [], _count(given)
@@ -112,15 +126,19 @@ def measure(
         if progress is not None:
             progress(len(done), total)
     how["mask"] = "none" if mask is None else "bool" if np.asarray(mask).dtype == bool else "added"
-    how |= {"title": "attention measured", "sink": int(sink), "causal": int(causal)}
+    of_sink = "the first key that a row sees" if sink is None else int(sink)
+    how |= {"title": "attention measured", "sink": of_sink, "causal": int(causal)}
     return dataset(done, how)
 
 
-def _one_kind(attention: Any, queries: Any, keys: Any, scale: Any, rope: Any) -> None:
+def _one_kind(
+    attention: Any, queries: Any, keys: Any, scale: Any, rope: Any, sink_logits: Any
+) -> None:
     if (attention is None) == (queries is None) or (queries is None) != (keys is None):
         raise InputError("attention", None, "give attention weights, or queries and keys")
-    if attention is not None and (scale is not None or rope is not None):
-        raise InputError("scale and rope", "given", "weights have neither; leave them out")
+    if attention is not None and any(x is not None for x in (scale, rope, sink_logits)):
+        fix = "weights have none of them; leave them out"
+        raise InputError("scale, rope and sink_logits", "given", fix)
 
 
 def _alike(sources: Iterable[Any], given: str) -> Iterator[Any]:

@@ -8,50 +8,87 @@ from typing import Any
 import numpy as np
 
 from sparsity.errors import InputError, number
-from sparsity.measurement.sources import Logits, Weights, finite
+from sparsity.measurement.sources import Logits, Weights, finite, surveyed
 from sparsity.rows import rotation
 
 
 def array(name: str, value: Any) -> Any:
-    """A NumPy array, or a JAX array where it lies on an accelerator; at least single precision.
+    """A NumPy array, or a JAX array where it lies on an accelerator; in single or double precision.
 
     Raises:
-        InputError: not real numbers.
+        InputError: not real numbers, or a masked array, whose mask would be lost.
     """
-    if hasattr(value, "detach"):  # a tensor of torch
-        value = value.detach().cpu()
-        value = value.float() if value.is_floating_point() and value.itemsize < 4 else value
+    if isinstance(value, np.ma.MaskedArray):
+        fix = "give plain numbers, and what is hidden as mask= or segments="
+        raise InputError(name, "masked array", fix)
+    value = _plain(value)
     if not hasattr(value, "devices") or {d.platform for d in value.devices()} == {"cpu"}:
         value = np.asarray(value)
     kind = "f" if value.dtype.name == "bfloat16" else value.dtype.kind
     if kind not in "fiu":
         raise InputError(name, f"array of {value.dtype}", "give real numbers")
-    if kind == "f":
-        return value.astype(np.float32) if value.dtype.itemsize < 4 else value
-    return value.astype(np.float64)
+    if kind == "f" and value.dtype.itemsize < 4:
+        return value.astype(np.float32)
+    return value if value.dtype in (np.float32, np.float64) else value.astype(np.float64)
+
+
+def _plain(value: Any) -> Any:
+    """A tensor of torch as one that NumPy takes; anything else as it is."""
+    if not hasattr(value, "detach"):
+        return value
+    value = value.detach().cpu()
+    return value.float() if value.is_floating_point() and value.itemsize < 4 else value
 
 
 def _mask(mask: Any, heads: int, length: int) -> Any:
     if mask is None:
         return None
-    mask = np.asarray(mask)
-    if mask.dtype.kind not in "bf" or mask.shape not in (
-        (length, length),
-        (1, length, length),
-        (heads, length, length),
-    ):
+    mask = mask if isinstance(mask, np.ma.MaskedArray) else np.asarray(_plain(mask))
+    if mask.dtype.kind in "iu":
+        fix = "whole numbers may be either; give bool, or floating numbers that are added"
+        raise InputError("mask", f"array of {mask.dtype}", fix)
+    mask = mask if mask.dtype == bool else np.asarray(array("mask", mask))
+    shape = mask.shape[1:] if mask.ndim == 4 and len(mask) == 1 else mask.shape
+    shape = (1,) * (3 - len(shape)) + shape
+    if len(shape) != 3 or shape[0] not in (1, heads) or shape[1:] not in (
+        (length, length), (1, length),
+    ):  # fmt: skip
         fix = f"give bool or additive numbers [{length}, {length}], for all heads or each"
         raise InputError("mask", f"array of {mask.dtype}, shape {mask.shape}", fix)
     if not np.all(mask < np.inf):
         raise InputError("mask", f"array of {mask.dtype}", "holds NaN or +infinity; give -infinity")
-    return mask if mask.ndim == 3 else mask[None]
+    return np.broadcast_to(mask.reshape(shape), (shape[0], length, length))
+
+
+def _segments(segments: Any, length: int) -> np.ndarray | None:
+    if segments is None:
+        return None
+    x = np.asarray(_plain(segments))
+    if x.dtype.kind not in "biu" or x.shape != (length,) or isinstance(segments, np.ma.MaskedArray):
+        fix = f"give whole numbers [{length}], 0 for padding, or bool"
+        raise InputError("segments", f"array of {x.dtype}, shape {x.shape}", fix)
+    if not (x > 0).any():
+        raise InputError("segments", f"array of {x.dtype}", "are all padding; give one token > 0")
+    return x.astype(np.int64)
+
+
+def _units(units: Any, heads: int) -> np.ndarray | None:
+    if units is None:
+        return None
+    x = np.asarray(array("sink_logits", units), np.float64)
+    if x.shape not in ((), (heads,)) or not np.isfinite(x).all():
+        fix = f"give one finite number or one for each of {heads} heads"
+        raise InputError("sink_logits", f"array of shape {x.shape}", fix)
+    return np.broadcast_to(x, (heads,))
 
 
 def _batch(x: Any) -> str:
     return f"; of {x.shape[0]} texts measure one at a time" if x.ndim == 4 else ""
 
 
-def of_weights(weights: Any, *, causal: bool = True, mask: Any = None) -> Weights:
+def of_weights(
+    weights: Any, *, causal: bool = True, mask: Any = None, segments: Any = None
+) -> Weights:
     """A layer of attention weights [heads, T, T], queries before keys, as `measure` takes it.
 
     Raises:
@@ -61,10 +98,8 @@ def of_weights(weights: Any, *, causal: bool = True, mask: Any = None) -> Weight
     if x.ndim != 3 or x.shape[1] != x.shape[2] or 0 in x.shape:
         fix = "give [heads, tokens, tokens] in each layer, queries before keys" + _batch(x)
         raise InputError("attention", f"array of shape {x.shape}", fix)
-    mask = _mask(mask, *x.shape[:2])
-    if mask is not None and mask.dtype.kind == "f":
-        raise InputError("mask", f"array of {mask.dtype}", "of weights, give bool")
-    return Weights(x, causal, mask)
+    mask, segments = _mask(mask, *x.shape[:2]), _segments(segments, x.shape[1])
+    return surveyed(Weights(weights=x, causal=causal, mask=mask, segments=segments))
 
 
 def of_queries(
@@ -76,7 +111,9 @@ def of_queries(
     pairing: str = "half",
     causal: bool = True,
     mask: Any = None,
+    segments: Any = None,
     softcap: float | None = None,
+    sink_logits: Any = None,
 ) -> Logits:
     """A layer of queries [heads, T, d] and keys [kv heads, T, d], options as `measure` has them.
 
@@ -88,7 +125,9 @@ def of_queries(
         pairing: of their planes.
         causal: whether a query looks back only.
         mask: bool, or numbers to add.
+        segments: as in `measure`.
         softcap: the cap of cap·tanh(s/cap), applied to scaled logits before the mask is added.
+        sink_logits: of learned sinks beside the keys, one number or [heads].
 
     Raises:
         InputError: not such arrays.
@@ -113,4 +152,10 @@ def of_queries(
         q, k = (rotation.rotate(x, at, pairing, base=rope) for x in (q, k))
     if softcap is not None:
         number("softcap", softcap, "give the cap, a number > 0", lambda x: x > 0)
-    return Logits(q, k, float(scale), causal, _mask(mask, heads, length), softcap)
+    return surveyed(
+        Logits(
+            queries=q, keys=k, scale=float(scale), softcap=softcap,
+            causal=causal, mask=_mask(mask, heads, length), segments=_segments(segments, length),
+            units=_units(sink_logits, heads),
+        )
+    )  # fmt: skip

@@ -12,7 +12,6 @@ from sparsity.errors import InputError
 from sparsity.measurement import asked
 from sparsity.measurement.given import of_queries, of_weights
 from sparsity.measurement.labels import dataset, measured
-from sparsity.measurement.sinks import learned
 from sparsity.measurement.sources import HIDDEN
 from sparsity.models.checkpoint import library
 
@@ -108,16 +107,13 @@ def _refuse_other(module: Any, query: Any, key: Any, given: dict[str, Any]) -> N
 
 
 def _layer(
-    query: Any, key: Any, causal: bool, mask: Any, sink: int, of: Sequence[str], given: Any
+    query: Any, key: Any, causal: bool, mask: Any, sink: int | None, of: Sequence[str], given: Any
 ) -> dict[str, Any]:
     """One layer measured, with its soft cap and its learned sink, if it has them."""
     q, k = (x[0].detach().float().cpu().numpy() for x in (query, key))
     options = {"scale": given.get("scaling"), "softcap": given.get("softcap")}
-    source = of_queries(q, k, causal=causal, mask=mask, **options)
-    found, unit = measured(source, sink, of), given.get("s_aux")
-    if unit is not None:
-        found["learned_sink"] = learned(source, unit.detach().float().cpu().numpy())
-    return found
+    options["sink_logits"] = given.get("s_aux")
+    return measured(of_queries(q, k, causal=causal, mask=mask, **options), sink, of)
 
 
 def _output(query: Any, key: Any, value: Any, mask: Any, causal: bool, given: Any) -> Any:
@@ -143,7 +139,7 @@ def _output(query: Any, key: Any, value: Any, mask: Any, causal: bool, given: An
 
 
 def _by_weights(
-    model: Any, ids: Any, plain: Any, sink: int, of: Sequence[str]
+    model: Any, ids: Any, plain: Any, sink: int | None, of: Sequence[str]
 ) -> tuple[list[dict[str, Any]], bool]:
     """The layers of a model that has attention functions of its own, from what it returns.
 
@@ -174,7 +170,7 @@ def _by_weights(
 
 
 def measure_transformers(
-    model: Any, tokens: Any, *, sink: int = 0, of: str | Sequence[str] = ()
+    model: Any, tokens: Any, *, sink: int | None = None, of: str | Sequence[str] = ()
 ) -> xarray.Dataset:
     """Measure the self-attention of a `transformers` model on one text.
 
@@ -185,11 +181,11 @@ def measure_transformers(
     Args:
         model: a model of the library, on any device and of any type, after `model.eval()`.
         tokens: token ids [T], as the model's tokenizer gives them.
-        sink: position of the key that is looked at as a sink.
+        sink: position of the key that is looked at as a sink; None for the first in sight.
         of: what else to measure, as `sparsity.measure` has it.
 
     Returns:
-        As `sparsity.measure`; with learned sinks also `learned_sink`, their weight in each row.
+        As `sparsity.measure` with its `sink_logits`, where there are learned sinks.
 
     Raises:
         InputError: a model in training mode, one that does not run on token ids alone, or attention
@@ -237,4 +233,5 @@ def measure_transformers(
         ((_, causal),) = ways
     else:
         layers, causal = _by_weights(model, ids, plain, sink, also)
-    return dataset(layers, attributes | {"sink": int(sink), "causal": int(causal)})
+    attributes["sink"] = "the first key that a row sees" if sink is None else int(sink)
+    return dataset(layers, attributes | {"causal": int(causal)})

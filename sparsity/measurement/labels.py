@@ -27,16 +27,16 @@ MEANING = {
     "length": "n, the keys that the row sees",
     "S": "sparsity S = ‖a‖₁/(√n ‖a‖₂) of the row",
     "n_eff": "effective number of attended tokens 1/Σp²",
-    "entropy": "entropy −Σ p ln p, in nats",
+    "entropy": "entropy −Σ p ln p over the keys, in nats",
     "largest": "largest weight p of the row",
-    "sink_mass": "weight p of the sink key",
+    "sink_mass": "weight p of the sink key, and of the learned sink where there is one",
     "n_eff_rest": "n_eff of the row without the sink key",
     "S_rest": "S of the row without the sink key",
     "length_others": "keys that the row sees and that are no sinks",
     "n_eff_others": "n_eff of the row without all of its sinks",
     "S_others": "S of the row without all of its sinks",
-    "sinks_mass": "weight p of all sinks together",
-    "learned_sink": "weight of the learned sink beside the keys, whose p sum to 1 without it",
+    "sinks_mass": "weight p of all sinks together, and of the learned sink",
+    "learned_sink": "weight p of the learned sink, which with those of the keys sums to 1",
     "beta": "mean of the row's logits",
     "gamma": "standard deviation of the row's logits",
     "skew": "skewness of the row's logits",
@@ -77,7 +77,7 @@ MEANING = {
     "rank_limit_others": "Spearman correlation over rows of S_others with its limit law",
     "rank_exact_others": "Spearman correlation over rows of S_others with its exact law",
     "departs": "share of the rows of 50 keys or more that fail Lilliefors' test, sinks left out",
-    "last_row": "weights p of the last query on every key",
+    "last_row": "weights p of the last query that sees any key, on every key",
     "key_importance": "mean weight of the key over the rows that see it, if a quarter do",
     "importance": "mean weight of the sink key over the rows that see it",
     "top_importance": "largest such mean of any key seen by a quarter of the rows or more",
@@ -111,7 +111,7 @@ def predicted(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         found: a layer of logits, as `measure_layer` and `sinks.without` return it.
 
     Returns:
-        By name, [heads, T], or [heads] for correlations; single precision.
+        By name, [heads, T], or [heads] for correlations; in the precision of these.
     """
     n, out = found["length"], {}
     counts, keys = n >= SHORTEST, n - np.isfinite(found["sink_logit"])
@@ -133,10 +133,12 @@ def predicted(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
             beyond = tested & (distance > LILLIEFORS / np.sqrt(left))
             out["departs"] = beyond.sum(-1) / tested.sum(-1)
     with np.errstate(under="ignore"):
-        return {name: np.asarray(value, np.float32) for name, value in out.items()}
+        return {name: np.asarray(value, n.dtype) for name, value in out.items()}
 
 
-def measured(source: Source, sink: int = 0, of: Sequence[str] = ()) -> dict[str, np.ndarray]:
+def measured(
+    source: Source, sink: int | None = None, of: Sequence[str] = ()
+) -> dict[str, np.ndarray]:
     """A layer measured, with and without its sinks, beside its predictions where it has logits."""
     found = measure_layer(source, sink, of)
     found |= sinks.without(source, sinks.found(found["key_importance"]), found, sink, of)
