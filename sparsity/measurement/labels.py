@@ -152,13 +152,16 @@ def _labels(name: str) -> dict[str, str]:
 
 
 def dataset(
-    layers: Sequence[dict[str, np.ndarray]], attributes: Mapping[str, Any]
+    layers: Sequence[dict[str, np.ndarray]],
+    attributes: Mapping[str, Any],
+    modules: Sequence[str] | None = None,
 ) -> xarray.Dataset:
     """The layers of one run as an xarray.Dataset with every law beside what was measured.
 
     Args:
         layers: as `measured` returns them, all of one shape; emptied, to hold no number twice.
         attributes: of the dataset.
+        modules: the path in its model of the module that made each layer, where it is known.
     """
     import xarray
 
@@ -181,9 +184,12 @@ def dataset(
             values = values.astype(np.int32)
         labels = _labels(name)
         variables[name] = (("layer", "head", *last), values, labels)
+    paths = {"long_name": "path of the layer's module in the model"}
+    named = {} if modules is None else {"module": ("layer", list(modules), paths)}
     return xarray.Dataset(
         variables,
-        coords={
+        coords=named
+        | {
             "layer": np.arange(len(layers)),
             "head": np.arange(found["S"].shape[1]),
             "row": ("row", position, {"long_name": "position of the query, from 1"}),
