@@ -137,14 +137,14 @@ def attended(model: Any, look: Callable[[Call], None]) -> Iterator[None]:
     def around(function: Any, eager: bool) -> Any:
         @functools.wraps(function)
         def attend(
-            module: Any, query: Any, key: Any, value: Any, mask: Any, *rest: Any, **given: Any
+            module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **given: Any
         ) -> Any:
-            found = function(module, query, key, value, mask, *rest, **given)
+            found = function(module, query, key, value, attention_mask, **given)
             if module in parts:
                 said = given.get("is_causal")
                 said = getattr(module, "is_causal", True) if said is None else said
                 causal = not eager and bool(said)
-                look(Call(module, query, key, value, mask, causal, given, found[0]))
+                look(Call(module, query, key, value, attention_mask, causal, given, found[0]))
             return found
 
         return attend
@@ -155,7 +155,7 @@ def attended(model: Any, look: Callable[[Call], None]) -> Iterator[None]:
         interface.__getitem__ = lambda self, name: around(own(self, name), eager=False)
         opened.callback(setattr, interface, "__getitem__", own)
         kinds = {kind for part in parts for kind in type(part).__mro__}
-        for file in {sys.modules[kind.__module__] for kind in kinds if kind.__module__ in sys.modules}:
+        for file in {sys.modules.get(kind.__module__) for kind in kinds} - {None}:
             for name in [name for name in vars(file) if name.endswith(_EAGER)]:
                 function = getattr(file, name)
                 opened.callback(setattr, file, name, function)
@@ -166,17 +166,22 @@ def attended(model: Any, look: Callable[[Call], None]) -> Iterator[None]:
 def agree(found: Any, own: Any) -> bool:
     """Whether the first output of a run is that of another, relative to its size."""
     torch = library("torch", "torch")
-    first = [
-        next(x for x in getattr(run, "values", run.__iter__)() if isinstance(x, torch.Tensor))
-        for run in (found, own)
-    ]
-    a, b = first
+    a, b = (_first(run) for run in (found, own))
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     # Through all layers roundings grow; measured, they stay below these.
     near = 10 * (TOLERANCE + ROUNDINGS * torch.finfo(b.dtype).eps)
     a, b = a.double(), b.double()
     return bool((a - b).norm() <= near * b.norm())
+
+
+def _first(run: Any) -> Any:
+    """The first tensor that a run gave."""
+    tensor = library("torch", "torch").Tensor
+    if isinstance(run, tensor):
+        return run
+    parts = run.values() if hasattr(run, "values") else run
+    return next(x for x in parts if isinstance(x, tensor))
 
 
 def as_array(x: Any) -> np.ndarray:
