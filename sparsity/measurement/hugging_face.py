@@ -15,7 +15,6 @@ from sparsity.measurement.attending import Call, agree, as_array, attended
 from sparsity.measurement.given import of_queries
 from sparsity.measurement.labels import dataset, measured
 from sparsity.measurement.returned import OWN_WAY, from_returned, returned
-from sparsity.measurement.sinks import learned
 from sparsity.models.checkpoint import library
 
 if TYPE_CHECKING:
@@ -109,23 +108,26 @@ def _implemented(model: Any, implementation: str | None) -> Iterator[None]:
             config._attn_implementation = own
 
 
-def _layer(call: Call, sink: int, of: Sequence[str]) -> dict[str, Any]:
+def _layer(call: Call, sink: int | None, of: Sequence[str]) -> dict[str, Any]:
     """One call measured, with its soft cap and its learned sink, if it has them."""
-    added, given = call.added(), call.given
+    added, unit = call.added(), call.given.get("s_aux")
     q, k = (as_array(x[0]) for x in (call.query, call.key))
-    mask = None if added is None else as_array(added)
-    options = {"scale": given.get("scaling"), "softcap": given.get("softcap")}
-    source = of_queries(q, k, causal=call.looks_back(), mask=mask, **options)
-    found, unit = measured(source, sink, of), given.get("s_aux")
-    if unit is not None:
-        found["learned_sink"] = learned(source, as_array(unit))
-    return found
+    source = of_queries(
+        q,
+        k,
+        scale=call.given.get("scaling"),
+        softcap=call.given.get("softcap"),
+        sink_logits=None if unit is None else as_array(unit),
+        causal=call.looks_back(),
+        mask=None if added is None else as_array(added),
+    )
+    return measured(source, sink, of)
 
 
 class _Seen:
     """What the calls of attention in one run come to: a layer and a path for each."""
 
-    def __init__(self, model: Any, sink: int, of: Sequence[str]) -> None:
+    def __init__(self, model: Any, sink: int | None, of: Sequence[str]) -> None:
         self.layers: list[dict[str, Any]] = []
         self.paths: list[str] = []
         self.understood, self.ways = True, set()
@@ -165,7 +167,7 @@ def _refuse_other(call: Call) -> None:
 
 
 def _from_calls(
-    model: Any, ids: Any, own: Any, sink: int, of: Sequence[str]
+    model: Any, ids: Any, own: Any, sink: int | None, of: Sequence[str]
 ) -> _Seen | None:
     """The layers of a model that calls the attention functions of the library, or of its file.
 
@@ -206,7 +208,7 @@ def _from_calls(
 
 
 def _from_weights(
-    model: Any, ids: Any, own: Any, sink: int, of: Sequence[str]
+    model: Any, ids: Any, own: Any, sink: int | None, of: Sequence[str]
 ) -> tuple[list[dict[str, Any]], list[str], bool]:
     """The layers of a model with attention functions of its own, as `from_returned` has them.
 
@@ -232,7 +234,7 @@ def _from_weights(
 
 
 def measure_transformers(
-    model: Any, tokens: Any, *, sink: int = 0, of: str | Sequence[str] = ()
+    model: Any, tokens: Any, *, sink: int | None = None, of: str | Sequence[str] = ()
 ) -> xarray.Dataset:
     """Measure the self-attention of a `transformers` model on one text.
 
@@ -245,12 +247,12 @@ def measure_transformers(
     Args:
         model: a model of the library, on any device and of any type, after `model.eval()`.
         tokens: token ids [T], as the model's tokenizer gives them.
-        sink: position of the key that is looked at as a sink.
+        sink: position of the key that is looked at as a sink; None for the first in sight.
         of: what else to measure, as `sparsity.measure` has it.
 
     Returns:
-        As `sparsity.measure`, with the path of each layer's module as the coordinate `module`; with
-        learned sinks also `learned_sink`, their weight in each row.
+        As `sparsity.measure`, with its `sink_logits` where there are learned sinks, and the path of
+        each layer's module as the coordinate `module`.
 
     Raises:
         InputError: a model in training mode, one that does not run on token ids alone, or attention
@@ -270,5 +272,5 @@ def measure_transformers(
             layer.setdefault("learned_sink", np.zeros_like(layer["S"]))
     else:
         layers, paths, causal = _from_weights(model, ids, own, sink, also)
-    attributes |= {"sink": int(sink), "causal": int(causal)}
-    return dataset(layers, attributes, paths)
+    attributes |= {"sink": None if sink is None else int(sink), "causal": int(causal)}
+    return dataset(layers, attributes, {"module": paths})

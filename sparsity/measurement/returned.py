@@ -79,7 +79,7 @@ def from_returned(
     model: Any,
     layers: Sequence[Any],
     found: dict[int, tuple[Any, str]],
-    sink: int,
+    sink: int | None,
     of: Sequence[str],
 ) -> tuple[list[dict[str, Any]], list[str], bool]:
     """The layers measured, the path of the module of each, and whether they look back only.
