@@ -260,7 +260,8 @@ def distance(data, weights) -> float:
 
 
 def _deviation(layer, a) -> float:
-    n, l1, l2 = (a > 0).sum(-1), a.sum(-1), np.sqrt((a * a).sum(-1))
+    # A weight may be 0 in single precision; of all heads at once it is not.
+    n, l1, l2 = (a > 0).any(0).sum(-1), a.sum(-1), np.sqrt((a * a).sum(-1))
     n_eff = (l1 / l2) ** 2
     off = [layer.length / n, layer.n_eff / n_eff, layer.S / np.sqrt(n_eff / n)]
     off = np.abs(np.stack([x.values for x in off]) - 1)

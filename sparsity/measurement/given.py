@@ -158,7 +158,7 @@ def of_queries(
     return surveyed(
         Logits(
             queries=q, keys=k, scale=float(scale), softcap=softcap,
-            causal=causal, mask=_mask(mask, heads, length, length), segments=_segments(segments, length),
-            units=_units(sink_logits, heads),
+            causal=causal, mask=_mask(mask, heads, length, length),
+            segments=_segments(segments, length), units=_units(sink_logits, heads),
         )
     )  # fmt: skip
