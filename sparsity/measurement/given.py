@@ -40,7 +40,7 @@ def _plain(value: Any) -> Any:
     return value.float() if value.is_floating_point() and value.itemsize < 4 else value
 
 
-def _mask(mask: Any, heads: int, length: int) -> Any:
+def _mask(mask: Any, heads: int, queries: int, keys: int) -> Any:
     if mask is None:
         return None
     mask = mask if isinstance(mask, np.ma.MaskedArray) else np.asarray(_plain(mask))
@@ -51,13 +51,13 @@ def _mask(mask: Any, heads: int, length: int) -> Any:
     shape = mask.shape[1:] if mask.ndim == 4 and len(mask) == 1 else mask.shape
     shape = (1,) * (3 - len(shape)) + shape
     if len(shape) != 3 or shape[0] not in (1, heads) or shape[1:] not in (
-        (length, length), (1, length),
+        (queries, keys), (1, keys),
     ):  # fmt: skip
-        fix = f"give bool or additive numbers [{length}, {length}], for all heads or each"
+        fix = f"give bool or additive numbers [{queries}, {keys}], for all heads or each"
         raise InputError("mask", f"array of {mask.dtype}, shape {mask.shape}", fix)
     if not np.all(mask < np.inf):
         raise InputError("mask", f"array of {mask.dtype}", "holds NaN or +infinity; give -infinity")
-    return np.broadcast_to(mask.reshape(shape), (shape[0], length, length))
+    return np.broadcast_to(mask.reshape(shape), (shape[0], queries, keys))
 
 
 def _segments(segments: Any, length: int) -> np.ndarray | None:
@@ -82,23 +82,25 @@ def _units(units: Any, heads: int) -> np.ndarray | None:
     return np.broadcast_to(x, (heads,))
 
 
-def _batch(x: Any) -> str:
-    return f"; of {x.shape[0]} texts measure one at a time" if x.ndim == 4 else ""
-
-
 def of_weights(
     weights: Any, *, causal: bool = True, mask: Any = None, segments: Any = None
 ) -> Weights:
-    """A layer of attention weights [heads, T, T], queries before keys, as `measure` takes it.
+    """A layer of attention weights [heads, queries, keys], as `measure` takes it.
 
     Raises:
         InputError: not such arrays.
     """
     x = array("attention", weights)
-    if x.ndim != 3 or x.shape[1] != x.shape[2] or 0 in x.shape:
-        fix = "give [heads, tokens, tokens] in each layer, queries before keys" + _batch(x)
+    if x.ndim != 3 or 0 in x.shape:
+        fix = "give [heads, queries, keys] in each layer"
         raise InputError("attention", f"array of shape {x.shape}", fix)
-    mask, segments = _mask(mask, *x.shape[:2]), _segments(segments, x.shape[1])
+    if x.shape[1] != x.shape[2] and segments is not None:
+        fix = f"say which text each of as many queries as keys is of, not of {x.shape[1:]}; "
+        raise InputError("segments", "given", fix + "give mask= instead")
+    if causal and x.shape[1] > x.shape[2]:
+        fix = "has more queries than keys, which do not look back; pass causal=False"
+        raise InputError("attention", f"array of shape {x.shape}", fix)
+    mask, segments = _mask(mask, *x.shape), _segments(segments, x.shape[1])
     return surveyed(Weights(weights=x, causal=causal, mask=mask, segments=segments))
 
 
@@ -135,7 +137,8 @@ def of_queries(
     q, k = array("queries", queries), array("keys", keys)
     shapes = f"arrays of shape {q.shape} and {k.shape}"
     if q.ndim != 3 or k.ndim != 3 or q.shape[1:] != k.shape[1:] or 0 in (*q.shape, *k.shape):
-        fix = "give [heads, tokens, dim] in each layer" + _batch(q)
+        fix = "give [heads, tokens, dim] in each layer, of as many queries as keys; of others, "
+        fix += "give the weights to measure(attention=…), or use stream(…, positions=…)"
         raise InputError("queries and keys", shapes, fix)
     if q.shape[0] % k.shape[0]:
         raise InputError("queries and keys", shapes, "key heads must divide query heads")
@@ -155,7 +158,7 @@ def of_queries(
     return surveyed(
         Logits(
             queries=q, keys=k, scale=float(scale), softcap=softcap,
-            causal=causal, mask=_mask(mask, heads, length), segments=_segments(segments, length),
-            units=_units(sink_logits, heads),
+            causal=causal, mask=_mask(mask, heads, length, length),
+            segments=_segments(segments, length), units=_units(sink_logits, heads),
         )
     )  # fmt: skip

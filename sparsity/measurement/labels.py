@@ -154,22 +154,27 @@ def _labels(name: str) -> dict[str, str]:
 
 
 def dataset(
-    layers: Sequence[dict[str, np.ndarray]], attributes: Mapping[str, Any]
+    layers: Sequence[dict[str, np.ndarray]],
+    attributes: Mapping[str, Any],
+    of_layers: Mapping[str, Sequence[Any]] | None = None,
 ) -> xarray.Dataset:
     """The layers of one run as an xarray.Dataset with every law beside what was measured.
 
     Args:
         layers: as `measured` returns them, all of one shape; emptied, to hold no number twice.
         attributes: of the dataset.
+        of_layers: "layer", the number of each where they are not all; "module", the path in its
+            model of the module that made each.
     """
     import xarray
 
     names = [name for name in MEANING if name in layers[0]]
     names += [name for name in layers[0] if name not in MEANING]
     found = {name: np.stack([layer.pop(name) for layer in layers]) for name in names}
-    length = found["S"].shape[-1]
-    position = np.arange(1, length + 1)
-    at = [length] if found["importance"].shape[-1] == 1 else contexts(length)
+    length, keys = found["S"].shape[-1], found["last_row"].shape[-1]
+    before = keys - length if attributes["causal"] else 0  # tokens before the first query
+    single = found["importance"].shape[-1] == 1
+    at = [before + length] if single else contexts(length)
     variables = {}
     for name, values in found.items():
         last = ("row",)
@@ -183,20 +188,28 @@ def dataset(
             values = values.astype(np.int32)
         labels = _labels(name)
         variables[name] = (("layer", "head", *last), values, labels)
+    given = {"layer": np.arange(len(layers))} | dict(of_layers or {})
+    words = {"layer": {}, "module": {"long_name": "path of the layer's module in the model"}}
     return xarray.Dataset(
         variables,
-        coords={
-            "layer": np.arange(len(layers)),
+        coords={name: ("layer", list(x), words[name]) for name, x in given.items()}
+        | {
             "head": np.arange(found["S"].shape[1]),
-            "row": ("row", position, {"long_name": "position of the query, from 1"}),
-            "key": ("key", position, {"long_name": "position of the key, from 1"}),
+            "row": (
+                "row",
+                before + np.arange(1, length + 1),
+                {"long_name": "position of the query, from 1"},
+            ),
+            "key": ("key", np.arange(1, keys + 1), {"long_name": "position of the key, from 1"}),
             "context": (
                 "context",
                 np.asarray(at),
                 {"long_name": "T, tokens of the text up to which rows are averaged"},
             ),
         },
-        attrs=dict(attributes),
+        attrs={
+            k: "the first key that a row sees" if v is None else v for k, v in attributes.items()
+        },
     )
 
 

@@ -30,9 +30,10 @@ def contexts(length: int) -> tuple[int, ...]:
 Piece = tuple[slice, int, int]  # heads, the first row, the row after the last
 
 
-def _blocks(heads: int, length: int, cuts: Sequence[int]) -> list[Piece]:
+def _blocks(source: Source, cuts: Sequence[int]) -> list[Piece]:
     """All heads, rows from, to: none across a cut, none with much above the diagonal."""
-    most = at_once((heads, length), BLOCK)
+    heads, length = source.shape
+    most = at_once((heads, source.reach), BLOCK)
     starts = np.concatenate([np.arange(a, b, most) for a, b in itertools.pairwise([0, *cuts])])
     ends = [*starts[1:].tolist(), length]
     return [(slice(0, heads), a, b) for a, b in zip(starts.tolist(), ends, strict=True)]
@@ -131,24 +132,25 @@ def measure_layer(
             shape of logits asked of weights.
     """
     heads, length = source.shape
+    reach = source.reach
     if sink is not None and (
-        isinstance(sink, bool) or not isinstance(sink, int | np.integer) or not 0 <= sink < length
+        isinstance(sink, bool) or not isinstance(sink, int | np.integer) or not 0 <= sink < reach
     ):
-        raise InputError("sink", sink, f"must be a position from 0 to {length - 1}")
+        raise InputError("sink", sink, f"must be a position from 0 to {reach - 1}")
     if isinstance(source, Weights) and any(name in asked.SHAPE for name in of):
         fix = (
             "is of logits, which weights alone do not have; give queries and keys, or leave it out"
         )
         raise InputError("of", next(name for name in of if name in asked.SHAPE), fix)
     sink = source.first if sink is None else int(sink)
-    at = contexts(length) if source.causal else (length,)
+    at = contexts(length) if source.causal and reach == length else (length,)
     if isinstance(source, Logits):
         held = passes.arrays(source)
         work, pieces = functools.partial(_of_logits, source, held, sink), passes.blocks(held, at)
     else:
-        work, pieces = functools.partial(_of_weights, source, sink), _blocks(heads, length, at)
+        work, pieces = functools.partial(_of_weights, source, sink), _blocks(source, at)
     found: dict[str, np.ndarray] = {}
-    received, seen, last = np.zeros((3, heads, length))
+    received, seen, last = np.zeros((3, heads, reach))
     sinks: list[tuple[np.ndarray, ...]] = []
     alphas: list[np.ndarray] = []
     for (own, start, stop), given in _in_order(work, pieces):
@@ -173,7 +175,7 @@ def measure_layer(
     found["last_row"] = last if source.looks is None else _last(source)
     if of:
         work = functools.partial(asked.block, source, sink, of)
-        for (own, start, stop), more in _in_order(work, _blocks(heads, length, at)):
+        for (own, start, stop), more in _in_order(work, _blocks(source, at)):
             _fill(found, more, source.shape, own, start, stop)
     kind = precision(source.dtype)
     return {name: x if x.dtype == np.int32 else x.astype(kind) for name, x in found.items()}
@@ -188,9 +190,9 @@ def _last(source: Source) -> np.ndarray:
     """p of the last query of each head that sees any key, [heads, T]; 0 where none does."""
     heads, length = source.shape
     ends = np.broadcast_to(length - 1 - source.looks[:, ::-1].argmax(-1), (heads,))
-    found = np.zeros((heads, length))
+    found = np.zeros((heads, source.reach))
     for end in np.unique(ends):
-        x, seen = (np.asarray(y)[:, 0] for y in source.block(end, end + 1, length))
+        x, seen = (np.asarray(y)[:, 0] for y in source.block(end, end + 1, source.reach))
         x, least = (x, 0.0) if isinstance(source, Weights) else (x.astype(np.float64), -np.inf)
         a = np.where(seen, np.abs(x) if isinstance(source, Weights) else x, least)
         if isinstance(source, Logits):

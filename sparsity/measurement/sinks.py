@@ -105,7 +105,7 @@ def without(
     found = _measured(rows, apart, seen)
     if several.size:
         own, heads = of_heads(source, several), sinks[several]
-        step = at_once(source.shape, _BLOCK)
+        step = at_once((source.shape[0], source.reach), _BLOCK)
         for start in range(0, source.shape[1], step):
             stop = min(start + step, source.shape[1])
             for name, values in _block(own, heads, of, start, stop).items():

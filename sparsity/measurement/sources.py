@@ -38,6 +38,21 @@ class Sight:
     first: Any = 0
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """(heads, queries)."""
+        raise NotImplementedError
+
+    @property
+    def reach(self) -> int:
+        """How many keys there are."""
+        return self.shape[1]
+
+    @property
+    def offset(self) -> int:
+        """The position of the first query: those that look back are the last of all tokens."""
+        return self.reach - self.shape[1] if self.causal else 0
+
+    @property
     def hides(self) -> bool:
         """Whether there is more to it than looking back."""
         return self.mask is not None or self.segments is not None
@@ -55,14 +70,19 @@ class Sight:
 
 @dataclass(frozen=True, kw_only=True)
 class Weights(Sight):
-    """Given attention weights, [heads, T, T]."""
+    """Given attention weights, [heads, queries, keys]."""
 
     weights: Any
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(heads, T)."""
+        """(heads, queries)."""
         return self.weights.shape[:2]
+
+    @property
+    def reach(self) -> int:
+        """How many keys there are."""
+        return self.weights.shape[2]
 
     @property
     def dtype(self) -> Any:
@@ -172,17 +192,17 @@ def sees(source: Source, key: int) -> np.ndarray:
     """Which rows see the key, [1 or heads, T]."""
     heads, length = source.shape
     if not source.hides:
-        return (np.arange(length) >= key)[None] | (not source.causal)
+        return (np.arange(length) + source.offset >= key)[None] | (not source.causal)
     return np.concatenate([seen[..., key] for _, _, seen in _sights(source)], axis=1)
 
 
 def _sights(source: Source) -> Iterator[tuple[int, int, np.ndarray]]:
     """Some rows from, to, and which of all keys they see, [1 or heads, rows, keys]."""
     heads, length = source.shape
-    step = max(1, 2**22 // (heads * length))
+    step = max(1, 2**22 // (heads * source.reach))
     for start in range(0, length, step):
         stop = min(start + step, length)
-        yield start, stop, _seen(source, start, stop, length, np)
+        yield start, stop, _seen(source, start, stop, source.reach, np)
 
 
 def surveyed(source: Source) -> Source:
@@ -198,6 +218,8 @@ def surveyed(source: Source) -> Source:
     heads = 1 if source.mask is None else len(source.mask)
     if source.segments is not None:
         text = np.broadcast_to(source.segments > 0, (heads, length))
+    elif source.reach != length:  # keys of another text, or of what came before
+        text = np.ones((heads, length), bool)
     else:
         own, beside = (np.zeros((heads, length), bool) for _ in range(2))
         for start, stop, seen in _sights(source):
@@ -214,7 +236,7 @@ def surveyed(source: Source) -> Source:
 
 def width(source: Source, stop: int, sink: Any) -> int:
     """Keys that hold all that rows before `stop` see, and the sink; few widths are compiled."""
-    length = source.shape[1]
+    length, stop = source.reach, stop + source.offset
     step = max(-(-length // 8), SHORT)
     most = max(stop, sink + 1) if isinstance(sink, int) else stop
     return min(-(-most // step) * step, length) if source.causal else length
@@ -261,7 +283,8 @@ def _seen(source: Source, start: int, stop: int, width: int, xp: Any) -> Any:
     """Which keys the rows see, [1 or heads, rows, keys]."""
     seen = xp.ones((1, stop - start, width), dtype=bool)
     if source.causal:
-        seen = seen & (xp.arange(width) <= xp.arange(start, stop)[:, None])
+        own = xp.arange(start, stop) + source.offset
+        seen = seen & (xp.arange(width) <= own[:, None])
     if source.segments is not None:
         seen = seen & (source.segments[start:stop, None] == source.segments[:width])
     if source.mask is not None:
