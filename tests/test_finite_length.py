@@ -180,7 +180,7 @@ def _without_one_phi(one):
 
 def _term(combine):
     """The integral of n_eff with other terms."""
-    integral = replace(quantities.n_eff.integral, combine=combine, least=lambda n: 0.0)
+    integral = replace(quantities.n_eff.integral, combine=combine, ends=lambda *row: (0.0, 5.0))
     return replace(quantities.n_eff, integral=integral)
 
 

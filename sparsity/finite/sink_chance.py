@@ -24,7 +24,8 @@ import numpy as np
 from scipy.special import lambertw, ndtr
 
 from sparsity import kernels
-from sparsity.errors import InputError, TooRare
+from sparsity.errors import RESOLVED, InputError, TooRare
+from sparsity.quantities.base import within
 from sparsity.rows.classes import classed, no_sink
 from sparsity.rows.row import Row
 
@@ -42,7 +43,6 @@ _LEAST = 1e-280  # chance
 _RARE = 1e-200  # a chance that is below it may count as 0
 _FELT = 600.0  # e-folds to either side of c
 _MOST = 2**10  # groups of tokens that differ
-_RESOLVED = 1e-3  # a relative error that is still an answer
 
 
 class Others(NamedTuple):
@@ -228,14 +228,14 @@ def law(row: Row, share: float, length: np.ndarray) -> tuple[np.ndarray, np.ndar
         fix = "the law of a sink's share in one row is known for exp; use estimate"
         raise InputError("kernel", row.kernel.name, fix)
     found = np.array([_chance(row, int(n), share) for n in length.tolist()]).reshape(-1, 2)
-    value = np.clip(found[:, 0], 0.0, 1.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        error = np.where(found[:, 1] > 0, found[:, 1] / value, 0.0)
-    open_ = ~(error < _RESOLVED)
+    value, off = found.T
+    with np.errstate(divide="ignore"):
+        error = np.where(off > 0, off / np.abs(value), 0.0)
+    open_ = ~(error < RESOLVED)
     if open_.any():
         name, rare = f"sink_mass_above:{share:g}", found[open_].sum(axis=1) < _RARE
         if rare.all():
             fix = "the chance is too small to be resolved in float64; use a smaller share"
             raise TooRare("of", name, fix)
         raise InputError("of", name, "the chance is not resolved here; use estimate")
-    return value, np.ones(len(value)), error
+    return within(value, error, (0.0, 1.0)), np.ones(len(value)), error
