@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from sparsity.errors import InputError
+from sparsity.errors import RESOLVED, InputError
 
 _ROUNDING = 1e-14  # of what a value is compared with, relative
 
@@ -103,6 +103,7 @@ def within(value: Any, error: Any, ends: Any) -> np.ndarray:
     least, most = np.asarray(ends, dtype=np.float64)
     inside = np.clip(value, least, most)
     wrong = np.abs(value - inside) > np.abs(value) * error + _ROUNDING * np.abs(inside)
+    wrong &= error < RESOLVED  # what is not resolved may be anywhere, and is no answer
     if np.any(wrong):
         shown, low, high = (np.broadcast_to(x, wrong.shape)[wrong][0] for x in (value, least, most))
         fix = f"lies outside {low:.6g} to {high:.6g}, where it must be: a defect; use estimate"
