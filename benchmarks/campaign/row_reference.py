@@ -211,7 +211,7 @@ def _nodes(
         return x, w / (2 * end)
     if name == "t":
         scale = math.sqrt((own[0] - 2) / own[0])
-        end = math.asinh(-t.ppf(1e-17, own[0]))
+        end = math.asinh(t.isf(1e-40, own[0]))  # a rare score may have all there is of a small mean
         turned = [math.asinh(at / scale) for at in breaks]
         y, w = _ruled(_panels(-end, end, turned, width / 2, deep), points)
         return np.sinh(y) * scale, w * t.pdf(np.sinh(y), own[0]) * np.cosh(y)

@@ -20,33 +20,34 @@ from sparsity.rows.classes import Classed, Patch, pieces
 
 STEP = 0.08  # of u
 SLOW = -math.log(TAIL)  # of u: how much further down a summand of order √t matters than one of t
-_TAPS = 16  # of the local polynomial between the points of the grid
+_TAPS = 16  # of the local polynomial between the points of the grid, for moments up to order 4
+_MANY_TAPS = 28  # above, up to 8: e^(8u) is off by (8·STEP)^taps·(taps/2)!²/taps!, at 16 by 1e-9
 _AT_ONCE = 128  # classes
 _LEAST = 1e-290  # of a transform
 _DEEP = 40.0  # e-folds below the heaviest token down to which n equal tokens count, plus ln n
 _SHARED = 256  # steps: tables begin at whole multiples, so that the points of a curve share them
 
 
-def _deposit(shift: np.ndarray, weights: np.ndarray) -> tuple[int, np.ndarray]:
+def _deposit(shift: np.ndarray, weights: np.ndarray, taps: int) -> tuple[int, np.ndarray]:
     """H with Σ_s H[c, s] F[i + s] = Σ_j weights[c, j] F(u_i + shift_j): (first s, H)."""
     steps = np.floor(shift / STEP).astype(int)
     if np.all(shift == steps * STEP) and np.ptp(steps) == 0:
         return int(steps[0]), weights.sum(axis=1, keepdims=True)
     first = int(steps.min())
-    total = np.zeros((len(weights), int(steps.max()) - first + _TAPS))
-    k = np.arange(_TAPS)
-    scale = (k[:, None] - k + np.eye(_TAPS)).prod(axis=1)
+    total = np.zeros((len(weights), int(steps.max()) - first + taps))
+    k = np.arange(taps)
+    scale = (k[:, None] - k + np.eye(taps)).prod(axis=1)
     for start in range(0, len(shift), 2**16):
         part = slice(start, start + 2**16)
-        gap = (_TAPS // 2 - 1 + shift[part] / STEP - steps[part])[:, None] - k
+        gap = (taps // 2 - 1 + shift[part] / STEP - steps[part])[:, None] - k
         ones = np.ones((len(gap), 1))
         before = np.cumprod(np.concatenate([ones, gap[:, :-1]], axis=1), axis=1)
         after = np.cumprod(np.concatenate([ones, gap[:, :0:-1]], axis=1), axis=1)[:, ::-1]
-        taps = before * after / scale
+        share = before * after / scale
         where = (steps[part] - first)[:, None] + k
         for channel, weight in zip(total, weights[:, part], strict=True):
-            np.add.at(channel, where, taps * weight[:, None])
-    return first - _TAPS // 2 + 1, total
+            np.add.at(channel, where, share * weight[:, None])
+    return first - taps // 2 + 1, total
 
 
 def _add(out: np.ndarray, table: np.ndarray, begin: int, h: np.ndarray) -> None:
@@ -60,7 +61,7 @@ def _add(out: np.ndarray, table: np.ndarray, begin: int, h: np.ndarray) -> None:
     behind = length - zeros - inside.shape[-1] if begin < points else length
     last = np.repeat(table[..., -1:], max(behind, 0), axis=-1)
     values = np.concatenate([np.zeros((*table.shape[:-1], zeros)), inside, last], axis=-1)
-    if h.shape[-1] <= _TAPS:
+    if h.shape[-1] <= _MANY_TAPS:
         windows = np.lib.stride_tricks.sliding_window_view(values, h.shape[-1], axis=-1)
         out += np.matmul(windows, h[:, None, :, None])[..., 0]
         return
@@ -246,6 +247,7 @@ def sums(
     shift, weights = c * row.log_w, np.stack([row.count, *(weight for _, weight in channels)])
     parts, counted, first, size = _laid_out(row, groups, c, (0.0, *k), channels, longest, reach)
     top = max(law.top for part in parts for law in part.laws)
+    taps = _TAPS if max(map(order_of, k)) <= 4 else _MANY_TAPS
     versions = 1 if all(part.piece.matrix is None for part in parts) else 2
     scale, total = np.exp(top), np.zeros((len(weights), versions, size))
     log_miss, expected, error = np.zeros(versions), np.zeros(versions), 0.0
@@ -272,7 +274,7 @@ def sums(
             for i, member in enumerate(members):
                 if not len(counted[member]):
                     continue
-                offset, h = _deposit(shift[counted[member]], weights[:, counted[member]])
+                offset, h = _deposit(shift[counted[member]], weights[:, counted[member]], taps)
                 _add(total, summands[:, i], first - part.start + offset, h)
     p_row = expected if scale < 1e-290 else -np.expm1(log_miss) / scale
     return Sums(total[0], total[1:], p_row, top, error)

@@ -252,7 +252,8 @@ class Quantity:
         if self.above is not None:
             return 0.0, 1.0
         if self.layers is not None:
-            return self.layers.ends(n)
+            least, most = self.layers.ends(n)
+            return 0.0 if unit else least, most
         assert self.integral is not None
         return self.integral.ends(n, n, unit)
 
