@@ -20,6 +20,7 @@ REACH = 9.5  # standard deviations: beyond them a normal score has less than 1e-
 ROWS = 1_200_000  # tokens sampled in all
 RULES = ((5, 6, 8), (4, 5, 6))  # points a panel, of rows of at most two, and of three random tokens
 MOST = 2_500_000  # rows of nodes
+RARE = 0.05  # of all that rows of a sample differ by, in one row: its scatter says nothing
 
 
 def _log_abs(x: np.ndarray) -> np.ndarray:
@@ -377,6 +378,9 @@ def spread(q: np.ndarray, chance: bool) -> Mean:
     q = q[~np.isnan(q)]
     if len(q) < 200:
         return Mean(math.nan, math.inf, True)
+    off = np.abs(q - np.median(q))
+    if not chance and off.max() > RARE * off.sum():  # a few rare rows make the mean
+        return Mean(float(q.mean()), math.inf, True)
     # A sample that missed the rare rows does not know it: one row more, at the far end of it.
     unseen = (1.0 if chance else q.max() - q.min()) / len(q)
     return Mean(float(q.mean()), math.hypot(q.std() / math.sqrt(len(q)), unseen), True)

@@ -122,9 +122,9 @@ def reference(cell: Cell, sampled: bool, times: int = 1) -> Mean | None:
 
 def _holds(cell: Cell, value: float, bound: float, mean: Mean) -> bool:
     gap, own = abs(value - mean.value), bound * abs(value)
-    if mean.sampled:
-        return gap <= THRESHOLD * math.hypot(mean.error, own)  # a NaN holds nothing
     rounding = ROUNDING * (1.0 if cell.of in NEAR_ZERO else abs(mean.value))
+    if mean.sampled:
+        return gap <= THRESHOLD * math.hypot(mean.error, own) + rounding  # a NaN holds nothing
     return gap <= own + SPARE * mean.error + rounding
 
 

@@ -15,7 +15,7 @@ from sparsity.errors import InputError
 from sparsity.finite import sink_chance, transforms
 from sparsity.finite.laplace import TAIL, Laplace, family, laplace
 from sparsity.finite.ranked import ranked
-from sparsity.finite.transforms import SLOW, STEP, Sums
+from sparsity.finite.transforms import SLOW, STEP, Sums, log_rest
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.parameters import LENGTH
 from sparsity.quantities import Integral, Layers, Quantity
@@ -59,7 +59,7 @@ def _certain(p: np.ndarray, rounding: float) -> np.ndarray:
 
 def _p_single(one: Laplace) -> np.ndarray:
     """P(f ≠ 0) of one token."""
-    return _certain(one.p_nonzero * np.exp(one.top), 1e-13)
+    return np.where(one.p_zero > 0.5, one.p_nonzero * np.exp(one.top), 1 - one.p_zero)
 
 
 def _channels(integral: Integral, row: Classed) -> list[transforms.Channel]:
@@ -92,12 +92,11 @@ def _alike(laws: Laplace, integral: Integral, n: np.ndarray) -> list[np.ndarray]
     low, high = laws.range(float(n.max()), float(n.min()))
     low -= SLOW if integral.slow else 0.0
     psi, (phi, *moments) = laws(np.arange(low, high + 2 * ALIKE, ALIKE))
-    scale, p_single = np.exp(laws.top)[:, None], _p_single(laws)[:, None]
+    scale, p_single, p_zero = (x[:, None] for x in (np.exp(laws.top), _p_single(laws), laws.p_zero))
     missing = np.minimum(psi * scale, 1.0)
     with np.errstate(divide="ignore"):
-        log_phi = np.log(np.maximum(phi * scale + (1 - p_single), _DEEPEST))
-        log_phi = np.where(missing < 0.5, np.log1p(-np.minimum(missing, 0.5)), log_phi)
-        log_none = n * np.log1p(-p_single)
+        log_phi = log_rest(missing, np.maximum(phi * scale + p_zero, _DEEPEST))
+        log_none = n * log_rest(p_single, p_zero)
     rare = scale < _DEEPEST
     p_row = np.where(rare, n * laws.p_nonzero[:, None], -np.expm1(log_none) / (scale + rare))
     over = np.exp(-log_phi)

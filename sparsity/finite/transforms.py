@@ -98,9 +98,9 @@ Channel = tuple[Callable[..., np.ndarray], np.ndarray]
 
 @functools.lru_cache(maxsize=64)
 def _table(law: Laplace, start: int, stop: int, step: float) -> np.ndarray:
-    """ψ, the moments and (constant) P(f ≠ 0), [·, points], over e^top."""
+    """ψ, the moments and (constant) P(f ≠ 0), over e^top, and P(f = 0), [·, points]."""
     psi, moments = law(step * np.arange(start, stop))
-    return np.stack([psi, *moments, np.full_like(psi, law.p_nonzero)])
+    return np.stack([psi, *moments, *(np.full_like(psi, p) for p in (law.p_nonzero, law.p_zero))])
 
 
 class _Part(NamedTuple):
@@ -138,17 +138,16 @@ class _Part(NamedTuple):
         return found
 
     def tables(self, top: float, versions: int) -> Iterator[tuple[np.ndarray, ...]]:
-        """(classes, ψ and moments [·, 1 + k, versions, points], P(f ≠ 0) [·, versions]) over e^top.
+        """Classes, ψ and moments [·, 1 + k, versions, points], P(f ≠ 0) and P(f = 0) [·, versions].
 
-        The second version is the first times the error of the interpolation, where there is one.
+        All but the last are over e^top. The second version is the first times the error of the interpolation, where there is one.
         """
-        flat = np.stack(
-            [_table(law, self.start, self.stop, STEP) * np.exp(law.top - top) for law in self.laws]
-        )
+        flat = np.stack([_table(law, self.start, self.stop, STEP) for law in self.laws])
+        flat[:, :-1] *= np.exp([law.top - top for law in self.laws])[:, None, None]
         flat = flat[:, :, None].repeat(versions, axis=2)
         piece = self.piece
         if piece.matrix is None or piece.check is None:
-            yield piece.members, flat[:, :-1], flat[:, -1, :, 0]
+            yield piece.members, flat[:, :-2], flat[:, -2, :, 0], flat[:, -1, :, 0]
             return
         shape, flat = flat.shape[1:], self._smooth(flat).reshape(len(flat), -1)
         nodes = piece.matrix.shape[1]
@@ -160,7 +159,12 @@ class _Part(NamedTuple):
             found = (piece.matrix[part] @ flat[:nodes]).reshape(-1, *shape)
             found[:, :, 1:] += off
             found = self._rough(found)
-            yield piece.members[part], found[:, :-1], found[:, -1, :, 0]
+            yield piece.members[part], found[:, :-2], found[:, -2, :, 0], found[:, -1, :, 0]
+
+
+def log_rest(p: np.ndarray, rest: np.ndarray) -> np.ndarray:
+    """Log of 1 − p, given both: each where it has its digits."""
+    return np.where(p < 0.5, np.log1p(-np.minimum(p, 0.5)), np.log(rest))
 
 
 def _mattering(row: Classed, c: int, k: Orders) -> list[Patch]:
@@ -203,7 +207,7 @@ def _laid_out(
         mine = shift[np.concatenate([groups[i] for i in piece.members])]
         starts.append(low - mine.max())
         ends.append(right - mine.min())
-        if all(law.p_nonzero * np.exp(law.top) > 1 - 1e-13 for law in laws):
+        if not any(law.p_zero for law in laws):
             certain.append(right - mine.max())  # behind a token that never vanishes all is over
     first = math.floor(min(starts) / STEP)
     size = math.ceil(min(certain, default=max(ends)) / STEP) + 1 - first
@@ -253,16 +257,15 @@ def sums(
     log_miss, expected, error = np.zeros(versions), np.zeros(versions), 0.0
     for part in parts:
         error = max(error, *(law.rounding for law in part.laws))
-        for members, tables, chance in part.tables(top, versions):
+        for members, tables, chance, zero in part.tables(top, versions):
             times = np.array([row.count[groups[i]].sum() for i in members])
             expected += times @ chance
-            hit = np.minimum(chance * scale, 1.0)
+            zero = np.where(zero > 2 * _LEAST, zero, 0.0)
             with np.errstate(divide="ignore"):
-                log_miss += times @ np.log1p(-np.where(hit > 1 - 1e-13, 1.0, hit))
-            never = np.where(hit > 1 - 1e-13, 0.0, 1 - hit)[..., None]
+                log_miss += times @ log_rest(chance * scale, zero)
             missing = np.minimum(tables[:, 0] * scale, 1.0)  # 1 − φ
-            phi = np.maximum(tables[:, 1] * scale + never, _LEAST)
-            log = np.where(missing < 0.5, np.log1p(-np.minimum(missing, 0.5)), np.log(phi))
+            phi = np.maximum(tables[:, 1] * scale + zero[..., None], _LEAST)
+            log = log_rest(missing, phi)
             ratios = np.moveaxis(tables[:, 2:], 1, 0) * np.exp(-log)
             summands = np.stack([log, *(channel(*ratios) for channel, _ in channels)])
             summands[1:, ..., -1] = 0.0
