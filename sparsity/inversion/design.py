@@ -43,8 +43,8 @@ def _solve(kernel: Kernel, length: float, wanted: float, free: Lever, start: flo
     return found
 
 
-def _wanted(value: Any, quantity: Quantity, length: float) -> float:
-    """The wanted value, checked against what any row of n can have."""
+def _wanted(value: Any, quantity: Quantity, length: float, unit: bool = False) -> float:
+    """The wanted value, checked against what any row of n, with or without sink logits, can have."""
     try:
         wanted = float(np.asarray(value, dtype=np.float64)[()])
     except (TypeError, ValueError):
@@ -52,7 +52,7 @@ def _wanted(value: Any, quantity: Quantity, length: float) -> float:
         raise InputError(quantity.name, value, f"give a number of {what}") from None
     if not quantity.has_law:
         raise InputError(quantity.name, value, "has no exact law to invert")
-    least, most = quantity.ends(length)
+    least, most = quantity.ends(length, unit)
     if not (least <= wanted <= most and wanted > 0):
         fix = f"in rows of {length:.0f} tokens it is from {least:.6g} to {most:.6g}"
         if quantity is quantities.n_eff:
@@ -232,7 +232,8 @@ def design(
     free = free or _first(record, quantity, options, whole)
     row = _row(kernel, record, free, options)
     held = _held(row, free) if known else None
-    wanted = _wanted(value, quantity, n)
+    unit = any(isinstance(step, SinkLogit) for step in row.steps)
+    wanted = _wanted(value, quantity, n, unit)
     if held is not None:
         return _by_lever(record, n, wanted, held, others)
     return _by_scan(row, free, n, quantity, wanted, others)
