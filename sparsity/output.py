@@ -172,6 +172,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise refusal(path, error) from None
 
 
+def _utf8(text: str) -> bytes:
+    """The text as bytes; what a file name has that is not UTF-8, as Python writes it."""
+    return text.encode("utf-8", "backslashreplace")
+
+
 def write_together(contents: Mapping[Any, bytes | str]) -> None:
     """Write several files, all or none of them, text as UTF-8.
 
@@ -184,7 +189,7 @@ def write_together(contents: Mapping[Any, bytes | str]) -> None:
     with ExitStack() as held:
         for path, content in reversed(contents.items()):
             part = held.enter_context(replacing(path))
-            part.write_bytes(content.encode() if isinstance(content, str) else content)
+            part.write_bytes(_utf8(content) if isinstance(content, str) else content)
 
 
 def write(path: str | os.PathLike[str], content: bytes | str) -> None:
