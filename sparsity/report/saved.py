@@ -31,7 +31,7 @@ def _json(path: Path) -> Any:
     text = _read(path)
     try:
         return json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         fix = "is not JSON; run `sparsity reproduce` to write it again"
         raise InputError("out", path, fix) from error
 
@@ -104,7 +104,7 @@ def page(folder: str | os.PathLike[str]) -> Path:
             fix = "its files are not of one whole run of this version; run `sparsity reproduce`"
             raise InputError("out", home, fix)
         text = report.render(drawn, told, records, meta)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, InputError):
             raise
         fix = f"its files cannot be used ({type(error).__name__}); run `sparsity reproduce`"
