@@ -150,9 +150,10 @@ def test_every_type_of_numbers_has_the_value_of_double_precision(of):
             np.testing.assert_allclose(found, true, rtol=1e-12 if double else 1e-5)
             checked += 1
     assert checked == 16
-    with np.errstate(all="ignore"), pytest.raises(AssertionError):  # as it was: in whole numbers
+    if of is row_sparsity:  # as it was: |−128| is −128 in eight bits
         wrong = np.abs(signed.astype(np.int8))
-        np.testing.assert_allclose((wrong / wrong.max(-1, keepdims=True)).mean(-1), true, rtol=1e-5)
+        wrong = wrong / wrong.max(-1, keepdims=True)
+        assert abs(wrong.mean(-1) / (wrong**2).mean(-1) ** 0.5 - true).max() > 1e-3
 
 
 BAD = {

@@ -1,4 +1,4 @@
-"""Texts in a padded or packed batch: each has the numbers that it has alone, in every instrument."""
+"""Texts in a padded or packed batch: each has the numbers that it has alone, whatever measures."""
 
 import jax
 import jax.numpy as jnp

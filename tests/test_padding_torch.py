@@ -109,7 +109,7 @@ def test_packed_texts_are_what_they_are_alone(implementation):
 @pytest.mark.filterwarnings("ignore:`past_key_values`:FutureWarning")
 @pytest.mark.parametrize("kind", ["llama", "mistral"])
 def test_a_step_with_a_cache_is_the_row_of_the_whole_text(kind):
-    """Also of a window, whose cache has dropped the first tokens, and of texts padded on the left."""
+    """Also of a window, whose cache has dropped the first tokens, and of left padding."""
     torch = library("torch")
     model, compared = build(kind, "sdpa"), 0
     texts, given = padded([T - N, T - N])
@@ -176,7 +176,7 @@ def test_masks_of_every_kind_and_shape(kind, causal):
 
 
 def test_what_is_no_padding_is_not_left_out():
-    """Masks without the token itself, windows, cross-attention: every row that sees a key is told."""
+    """Masks without the token itself, windows, another text: every row that sees a key is told."""
     torch = library("torch")
     torch.manual_seed(0)
     q = k = torch.randn(1, 2, T, 8)

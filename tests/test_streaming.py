@@ -52,13 +52,14 @@ def whole(q, k, mask, *, unit=-np.inf, cap=None, slopes=None):
     n, total, first = np.isfinite(s).sum(-1), a.sum(-1) + u, np.isfinite(s).argmax(-1)
     with np.errstate(all="ignore"):
         p = a / total[..., None]
+        opening = np.take_along_axis(p, first[..., None], -1)[..., 0]
         mean = np.where(mask, s, 0.0).sum(-1) / n
         spread = np.sqrt((np.where(mask, s - mean[..., None], 0.0) ** 2).sum(-1) / (n - 1))
         n_eff = a.sum(-1) ** 2 / (a * a).sum(-1)
         found = {
             "length": n, "S": np.sqrt(n_eff / n), "n_eff": n_eff, "participation": (p * p).sum(-1),
             "entropy": -(p * np.log(np.where(p > 0, p, 1.0))).sum(-1), "max_weight": p.max(-1),
-            "sink_mass": np.take_along_axis(p, first[..., None], -1)[..., 0] + u / total, "max_logit": s.max(-1), "max_key": s.argmax(-1),
+            "sink_mass": opening + u / total, "max_logit": s.max(-1), "max_key": s.argmax(-1),
             "log_sum_exp": low + np.log(total), "beta": mean, "gamma": spread,
             "gamma_ratio": spread / np.sqrt(2 * np.log(n)),
             "top_k_mass:8": -np.sort(-p, axis=-1)[..., :8].sum(-1),

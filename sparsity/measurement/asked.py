@@ -36,7 +36,7 @@ def block(
     source: Source, sink: Any, of: Sequence[str], heads: slice, start: int, stop: int
 ) -> dict[str, np.ndarray]:
     """What was asked for, of some rows, by name [heads, rows]; quantities in double precision."""
-    own = source.part(heads)
+    own: Any = source.part(heads)
     x, seen = own.block(start, stop, width(source, stop, sink))
     sink = sink if isinstance(sink, int) else own.first[:, start:stop]
     logits, found = isinstance(own, Logits), shape(x, seen, of, sink)

@@ -119,8 +119,8 @@ def measure_layer(
         of: what else, as `asked.names` has it.
 
     Returns:
-        By name, in the precision of the layer: the statistics of `rows`, and those asked for, [heads, T];
-        length, the keys in sight [heads, T]; and by context length, [heads, contexts]:
+        By name, in the precision of the layer: the statistics of `rows`, and those asked for,
+        [heads, T]; length, the keys in sight [heads, T]; and by context length, [heads, contexts]:
         importance of the sink, the mean of what the rows that see it give it, NaN where none does;
         top_importance, the largest of any key that at least a quarter of the rows see, and top_key,
         its position; rows of zeros count for neither. key_importance, that mean of every key over
@@ -187,21 +187,20 @@ def precision(dtype: Any) -> Any:
 
 
 def _last(source: Source) -> np.ndarray:
-    """p of the last query of each head that sees any key, [heads, T]; 0 where none does."""
+    """The p of the last query of each head that sees any key, [heads, T]; 0 where none does."""
     heads, length = source.shape
     ends = np.broadcast_to(length - 1 - source.looks[:, ::-1].argmax(-1), (heads,))
     found = np.zeros((heads, source.reach))
     for end in np.unique(ends):
         x, seen = (np.asarray(y)[:, 0] for y in source.block(end, end + 1, source.reach))
-        x, least = (x, 0.0) if isinstance(source, Weights) else (x.astype(np.float64), -np.inf)
-        a = np.where(seen, np.abs(x) if isinstance(source, Weights) else x, least)
-        if isinstance(source, Logits):
-            units = np.full(heads, -np.inf) if source.units is None else source.units
-            top = np.maximum(a.max(-1), units)[:, None]
-            top = np.where(np.isfinite(top), top, 0.0)
-            a, beside = np.exp(a - top), np.exp(units - top[:, 0])
+        if isinstance(source, Weights):
+            a, beside = np.where(seen, np.abs(x), 0.0), 0.0
         else:
-            beside = 0.0
+            units = np.full(heads, -np.inf) if source.units is None else source.units
+            a = np.where(seen, x, -np.inf).astype(np.float64)
+            top = np.maximum(a.max(-1), units)
+            top = np.where(np.isfinite(top), top, 0.0)
+            a, beside = np.exp(a - top[:, None]), np.exp(units - top)
         own = ends == end
         found[own] = _over(a, (a.sum(-1) + beside)[:, None])[own]
     return np.nan_to_num(found)

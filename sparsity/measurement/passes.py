@@ -236,7 +236,7 @@ def run(
         unit = own.units.astype(source.dtype).reshape(layout.groups, -1, 1)
     tiles = -(-(stop if layout.causal else length) // layout.keys)
     place = Place(heads.start // held.q.shape[1], start, stop, tiles, at)
-    mask = Mask(*(_by_group(x, held) for x in (seen, added)), unit)
+    mask = Mask(_by_group(seen, held), _by_group(added, held), unit)
     with jax.enable_x64(held.q.dtype == np.float64):
         found = jax.device_get(block(layout, held.q, held.k, held.scale, place, mask))
     found = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), found)

@@ -89,11 +89,11 @@ def without(
         of: what was asked for: the shape of logits is measured without the sinks as well.
 
     Returns:
-        By name, in the precision of the layer, [heads, T]: length_others, the keys left; n_eff_others and
-        S_others, NaN where none is; sinks_mass, the weight p of all sinks in sight together, and
-        of the learned one; of logits also gamma_others, NaN for one key, top_logit_others, the largest less the mean, and
-        sinks_logit, log Σ e^s over the sinks in sight less the mean of the others, NaN where there
-        are none.
+        By name, in the precision of the layer, [heads, T]: length_others, the keys left;
+        n_eff_others and S_others, NaN where none is; sinks_mass, the weight p of all sinks in sight
+        together, and of the learned one; of logits also gamma_others, NaN for one key,
+        top_logit_others, the largest less the mean, and sinks_logit, log Σ e^s over the sinks in
+        sight less the mean of the others, NaN where there are none.
     """
     sink, more = source.first if sink is None else sink, sinks.copy()
     if isinstance(sink, int):

@@ -152,8 +152,9 @@ class Logits(Sight):
         """Which keys the mask lets rows start … stop see, and what it adds or None."""
         length = self.shape[1]
         seen = _seen(self, start, stop, length, np)
-        adds = self.mask is not None and self.mask.dtype.kind == "f"
-        return seen, self.mask[:, start:stop] if adds else None
+        if self.mask is None or self.mask.dtype.kind != "f":
+            return seen, None
+        return seen, self.mask[:, start:stop]
 
     def block(self, start: int, stop: int, width: int) -> tuple[Any, Any]:
         """Rows start … stop over keys 0 … width, and which of these they see.
@@ -190,9 +191,8 @@ def of_heads(source: Source, heads: np.ndarray) -> Source:
 
 def sees(source: Source, key: int) -> np.ndarray:
     """Which rows see the key, [1 or heads, T]."""
-    heads, length = source.shape
     if not source.hides:
-        return (np.arange(length) + source.offset >= key)[None] | (not source.causal)
+        return (np.arange(source.shape[1]) + source.offset >= key)[None] | (not source.causal)
     return np.concatenate([seen[..., key] for _, _, seen in _sights(source)], axis=1)
 
 
@@ -205,7 +205,7 @@ def _sights(source: Source) -> Iterator[tuple[int, int, np.ndarray]]:
         yield start, stop, _seen(source, start, stop, source.reach, np)
 
 
-def surveyed(source: Source) -> Source:
+def surveyed(source: Any) -> Any:
     """The layer, with what its mask says of padding, and of the first key that each query sees.
 
     A query is padding where its number in `segments` is 0 or less. Without segments it is where the
