@@ -142,9 +142,12 @@ def of_queries(
         raise InputError("queries and keys", shapes, fix)
     if q.shape[0] % k.shape[0]:
         raise InputError("queries and keys", shapes, "key heads must divide query heads")
+    heads, length, dim = q.shape
+    segments = _segments(segments, length)
+    if segments is not None:  # what padding holds is not looked at
+        q, k = (x.__array_namespace__().where((segments > 0)[:, None], x, 0) for x in (q, k))
     finite("queries", q)
     finite("keys", k)
-    heads, length, dim = q.shape
     scale = 1 / math.sqrt(dim) if scale is None else scale
     number("scale", scale, "give one finite number")
     if pairing not in ("half", "interleaved"):
@@ -159,6 +162,6 @@ def of_queries(
         Logits(
             queries=q, keys=k, scale=float(scale), softcap=softcap,
             causal=causal, mask=_mask(mask, heads, length, length),
-            segments=_segments(segments, length), units=_units(sink_logits, heads),
+            segments=segments, units=_units(sink_logits, heads),
         )
     )  # fmt: skip

@@ -288,7 +288,7 @@ def flex_n_eff(
         flex_attention: a compiled one, without which it makes the matrix; None for PyTorch's own.
 
     Returns:
-        [batch, heads, T]; NaN for rows without a key.
+        [batch, heads, T]; NaN for rows without a key, and for padding, as `texts` knows it.
     """
     flex = library("torch.nn.attention.flex_attention", "torch")
     attend = flex_attention or flex.flex_attention
@@ -304,4 +304,6 @@ def flex_n_eff(
     def twice(s: Any, *place: Any) -> Any:
         return 2 * scored(s, *place)
 
-    return (2 * log_sum_exp(scored) - log_sum_exp(twice)).exp()
+    found = (2 * log_sum_exp(scored) - log_sum_exp(twice)).exp()
+    own = None if block_mask is None else texts(Call(queries, keys, mask_mod=block_mask.mask_mod))
+    return found if own is None else found.where(own, math.nan)

@@ -116,7 +116,9 @@ def stream(
     heads = q.shape[-3]
 
     def by_head(name: str, x: Any) -> Any:
-        if jnp.shape(x) not in ((), (heads,)):
+        kind = "f" if isinstance(x, jax.Array) else np.asarray(x).dtype.kind
+        plain = kind in "fiu" and not isinstance(x, np.ma.MaskedArray)
+        if jnp.shape(x) not in ((), (heads,)) or not plain:
             fix = f"give one number or one for each of {heads} heads"
             raise InputError(name, f"array of shape {jnp.shape(x)}", fix)
         return x
@@ -210,6 +212,9 @@ def _checked(window: Any, softcap: Any, sinks: Any, block: Sequence[int]) -> Non
 
 def _arrays(queries: Any, keys: Any) -> tuple[jax.Array, jax.Array]:
     """Queries and keys as JAX arrays of one floating type."""
+    if any(isinstance(x, np.ma.MaskedArray) for x in (queries, keys)):
+        fix = "their masks would be lost; give plain numbers, and segments or a mask"
+        raise InputError("queries and keys", "masked arrays", fix)
     q, k = (jnp.asarray(x) for x in (queries, keys))
     shapes = f"arrays of shape {q.shape} and {k.shape}"
     if min(q.ndim, k.ndim) < 3 or q.shape[:-3] != k.shape[:-3] or q.shape[-1] != k.shape[-1]:
