@@ -355,8 +355,21 @@ def test_bad_segments_are_refused():
         (lambda: stream(q, k, segments=np.ones(T)), "whole numbers"),
         (lambda: stream(q, k, rows=np.zeros((1, 3), int)), "rows"),
         (lambda: monitor(q, k, segments=np.ones(T - 1, int)), "segments"),
+        (lambda: stream(np.ma.masked_array(q), k), "masked arrays"),
+        (lambda: stream(q, k, sink_logits=1j), "one number"),
+        (lambda: measure(queries=np.ma.masked_array(q), keys=k), "masked array"),
+        (lambda: measure(np.full((1, 4, 4), 3e38, np.float32), causal=False), "beyond float32"),
+        (lambda: measure(queries=1e150 * q, keys=1e150 * k), "logits"),
     ]
     for work, says in cases:
         with pytest.raises(InputError, match=says):
             work()
-    assert len(cases) == 9
+    assert len(cases) == 14
+
+
+def test_what_padding_holds_is_not_looked_at():
+    q, k = vectors()
+    segments = numbered(PLACES["both sides"])
+    right = measure(queries=q, keys=k, segments=segments)
+    q[:, segments == 0], k[:, segments == 0] = np.nan, np.inf
+    assert measure(queries=q, keys=k, segments=segments).identical(right)
