@@ -230,6 +230,22 @@ def test_each_row_of_packed_texts_has_a_sink_of_its_own():
     assert_allclose(packed.importance.values[0, :, 0], first)
 
 
+def test_heads_with_masks_of_their_own_are_what_each_is_alone():
+    q, k = vectors(seed=11)
+    i, j = np.mgrid[:T, :T]
+    masks = np.stack([j <= i, (j <= i) & (i - j < 5), (j <= i) & (j < 25), (j <= i) & (j >= 6)])
+    of, compared = ("gini", "skew", "participation"), 0
+    data = measure(queries=q, keys=k, mask=masks, of=of, sink_logits=UNITS)
+    for head, mask in enumerate(masks):
+        own = {"queries": q[[head]], "keys": k[[head // 2]], "sink_logits": UNITS[head]}
+        alone = measure(**own, mask=mask, of=of)
+        for name in alone.data_vars:
+            found, want = data[name].values[:, head], alone[name].values[:, 0]
+            assert_allclose(found, want, rtol=1e-8, atol=1e-12, err_msg=str(name))
+            compared += 1
+    assert compared == 4 * len(data.data_vars)
+
+
 def test_sampled_rows_are_those_of_the_text_alone():
     """By `log` of padded batches, in a compiled step; and what the whole row's would be differs."""
     q, k = vectors(lead=(2,), seed=7)

@@ -166,7 +166,8 @@ def measure_layer(
     if isinstance(source, Logits):
         found = _statistics(found, source.units)
     if not isinstance(sink, int):
-        masses = (found["sink_mass"][:, :stop] for stop in at)
+        of_keys = found["sink_mass"] - found.get("learned_sink", 0.0)
+        masses = (of_keys[:, :stop] for stop in at)
         alphas = [_over(np.nansum(x, -1), np.isfinite(x).sum(-1)) for x in masses]
     columns = (np.stack(column, axis=1) for column in zip(*sinks, strict=True))
     found |= {"importance": np.stack(alphas, axis=1)}
