@@ -545,9 +545,8 @@ def test_bad_arrays_are_refused():
         (lambda: measure(np.ones((1, 9, 9))), "causal=False"),
         (lambda: measure(weights, mask=np.eye(T, dtype=bool)), "another mask"),
         (lambda: measure(weights, mask=np.zeros((T, T), int)), "give bool"),
-        (lambda: measure(weights[:, :5]), "queries before keys"),
         (lambda: measure(weights * 1j), "real numbers"),
-        (lambda: measure(weights[0]), "queries before keys"),
+        (lambda: measure(weights[0]), "queries, keys"),
         (lambda: measure(3), "give an array"),
         (lambda: measure([]), "no layer"),
         (lambda: measure(queries=q[:5], keys=k), "divide"),
@@ -569,7 +568,7 @@ def test_bad_arrays_are_refused():
     for work, says in cases:
         with pytest.raises(InputError, match=says):
             work()
-    assert len(cases) == 29
+    assert len(cases) == 28
 
 
 def evidence(**changes):
