@@ -15,6 +15,8 @@ from sparsity.measurement.labels import measured
 from sparsity.models.checkpoint import library
 
 OWN_WAY = "run it with output_attentions and give them to measure(attention=…), or q and k"
+PROBE_WAY = "probe(mixer, length) measures a layer that forms none, as linear attention and "
+PROBE_WAY += "state-space models do; of an attention of its own, give q and k to measure()"
 
 
 @contextmanager
@@ -62,7 +64,10 @@ def _weights(name: str, layer: Any) -> np.ndarray:
         InputError: another shape, or no weights: negative, or with rows of more than 1.
     """
     shape = tuple(layer.shape)
-    if len(shape) != 4 or shape[0] != 1 or shape[2] != shape[3]:
+    if len(shape) != 4 or shape[0] != 1:
+        fix = f"returns no weights as attentions, but an array of shape {shape}; {PROBE_WAY}"
+        raise InputError("model", name, fix)
+    if shape[2] != shape[3]:
         fix = f"returns attentions of shape {shape}; give them to measure(attention=…, "
         raise InputError("model", name, fix + "causal=False, mask=…), with a mask of what is seen")
     x, torch = as_array(layer[0]), library("torch", "torch")
