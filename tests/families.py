@@ -111,7 +111,8 @@ def names() -> list[str]:
 
 
 # Their positions on several axes have no size that fits a tiny head.
-UNFIT = ("glm4v_moe_text", "glm4v_text", "glm_image_text", "glm_ocr_text", "hunyuan_vl_text")
+UNFIT = ("glm4v_moe_text", "glm4v_text", "glm_image_text", "glm_ocr_text", "hunyuan_vl_text",
+         "qwen2_vl_text", "qwen2_5_vl_text")  # fmt: skip
 EXTRA = (
     "bros", "canine", "clip_text_model", "dpr", "fsmt", "imagegpt", "layoutlmv3", "led", "lilt",
     "llava", "longt5", "lxmert", "m2m_100", "markuplm", "mistral4", "mt5", "nllb-moe",

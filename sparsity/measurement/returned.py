@@ -105,7 +105,7 @@ def from_returned(
         seen = _pattern(x)
         if seen is None:
             fix = "returns weights of 0 in no pattern of distances: keys that are not seen or that "
-            fix += "get next to nothing; give them to measure(attention=…, mask=…)"
+            fix += "get next to nothing; give them to measure(attention=…, causal=False, mask=…)"
             raise InputError("model", name, fix)
         causal = not np.triu(seen, 1).any()
         ways.add((x.shape, causal))
