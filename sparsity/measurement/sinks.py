@@ -64,7 +64,8 @@ def _block(
             held = np.where(drop, np.abs(x[..., few]), 0.0).sum(-1)
         total, square = a.sum(-1), np.square(a).sum(-1)
         # Weights of 0 alone have no p; a sink above the range of numbers has all of it.
-        out["sinks_mass"] = np.where(np.isinf(held), 1.0, held / (held + total))
+        mass = np.where(np.isinf(held), 1.0, held / (held + total))
+        out["sinks_mass"] = np.where(some | sunk, mass, np.nan)
         n_eff = np.clip(total * total / square, 1.0, count)
         out["n_eff_others"] = np.where(total > 0, n_eff, np.nan)
         out["S_others"] = np.sqrt(out["n_eff_others"] / count)

@@ -168,7 +168,8 @@ class Quantity:
         average: the average that the name means over rows.
         unit: of its values.
         of: RowSums -> the value of a concrete row, with plain operators (NumPy and JAX).
-        units: whether a row of sink logits alone has a value.
+        units: whether a row of sink logits alone has a value, with p = 0 for every key: it counts
+            among the rows that are not all zero.
         integral: its exact law at finite n; None where none is known.
         sinks: whether it needs a sink in the row.
         limit: what it tends to in long rows, and a bound on the error of that; None where there is
