@@ -369,17 +369,26 @@ def test_learned_sinks_of_some_layers(sinks):
 
 
 def test_the_implementation_of_each_part_is_put_back():
+    """Of a function that is not understood, others are tried, and the model is refused."""
     import families
 
+    interface = library("transformers").AttentionInterface
+
+    def sharper(module, query, key, value, attention_mask, **given):
+        return interface()["sdpa"](module, 1.1 * query, key, value, attention_mask, **given)
+
+    interface.register("sharper", sharper)
     model = families.build("llava")
-    model.set_attn_implementation({"text_config": "eager", "vision_config": "sdpa"})
     parts = [part for part in model.modules() if hasattr(part, "config")]
-    kept = [part.config._attn_implementation for part in parts]
-    assert len(set(kept)) > 1
-    for own in ("eager", "flex_attention"):  # the second is not understood as it is
-        model.language_model.set_attn_implementation(own)
+    for own in ("eager", "sharper"):
+        model.set_attn_implementation({"text_config": own, "vision_config": "sdpa"})
         kept = [part.config._attn_implementation for part in parts]
-        measure_transformers(model, IDS)
+        assert len(set(kept)) > 1
+        if own == "eager":
+            measure_transformers(model, IDS)
+        else:
+            with pytest.raises(InputError, match="model"):
+                measure_transformers(model, IDS)
         assert [part.config._attn_implementation for part in parts] == kept
 
 
