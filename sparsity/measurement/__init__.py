@@ -95,9 +95,9 @@ def measure(
         causal: whether a query sees only itself and the keys before it.
         mask: [T, T] or [heads, T, T], or [texts, 1 or heads, T, T] of a batch: bool, which keys
             are seen; or numbers added to the logits, where keys 745 below the row's largest, or in
-            rows all ≤ −10⁴, are not seen; of weights, these tell alone which keys are seen. Where it hides the key of a token from
-            the token itself and from those beside it, the token is padding, if any other sees its
-            own, and no `segments` are given: what a mask of keys says of queries.
+            rows all ≤ −10⁴, are not seen; of weights, these tell alone which keys are seen. Where
+            it hides the key of a token from the token itself and from those beside it, the token
+            is padding, if any other sees its own, and no `segments` are given: what a mask of keys says of queries.
         segments: which text each token belongs to, [T]: whole numbers, 0 or less for padding, or
             bool. A query sees only its own text, and one of padding nothing; so texts may be
             padded on either side or packed one after the other.

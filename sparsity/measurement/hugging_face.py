@@ -198,7 +198,8 @@ def _from_calls(
             continue
         same = agree(again, own)
         if implementation is None and not same:
-            fix = "gives another output when it runs again; make it deterministic"
+            fix = "gives another output when it runs again; make it deterministic, or choose "
+            fix += "another attention by model.set_attn_implementation()"
             raise InputError("model", type(model).__name__, fix)
         if not seen.layers and seen.understood:
             return None

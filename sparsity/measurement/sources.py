@@ -190,7 +190,7 @@ def of_heads(source: Source, heads: np.ndarray) -> Source:
 
 def sees(source: Source, key: int) -> np.ndarray:
     """Which rows see the key, [1 or heads, T]."""
-    heads, length = source.shape
+    length = source.shape[1]
     if not source.hides:
         return (np.arange(length) + source.offset >= key)[None] | (not source.causal)
     return np.concatenate([seen[..., key] for _, _, seen in _sights(source)], axis=1)
