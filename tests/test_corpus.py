@@ -262,8 +262,8 @@ def test_a_summary_is_that_of_its_rows():
 def test_rows_that_are_all_alike_have_their_own_median(n):
     """Not the middle of a cell: 1.11 for rows of one key."""
     ones = np.ones((1, 2, 50))
-    rows = {name: ones for name in ("S", "entropy", "sink_mass", "sinks_mass", "gamma")}
-    rows |= {name: ones for name in ("gamma_others", "residual_exact", "residual_exact_others")}
+    rows = dict.fromkeys(("S", "entropy", "sink_mass", "sinks_mass", "gamma"), ones)
+    rows |= dict.fromkeys(("gamma_others", "residual_exact", "residual_exact_others"), ones)
     rows |= {"length": n * ones, "length_others": n * ones}
     found = Summary.of(rows | {"n_eff": n * ones, "n_eff_others": n * ones})
     for name in ("log_n_eff", "log_n_eff_others"):

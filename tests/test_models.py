@@ -392,7 +392,7 @@ def test_bad_files_are_refused_in_one_line(tmp_path, command):
         assert len(err.strip().splitlines()) == 1, err
         assert not out.exists()
         tried += 1
-    assert tried == 47
+    assert tried == 49
 
 
 def test_bad_texts_are_refused_in_one_line(tmp_path, command):

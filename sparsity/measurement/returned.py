@@ -49,7 +49,7 @@ def _pattern(weights: np.ndarray) -> np.ndarray | None:
     Returns:
         None where some rows see distances that others do not.
     """
-    seen = (weights > 0).any(0)
+    seen = np.any(weights > 0, axis=0, keepdims=True)[0]
     place = np.arange(len(seen))
     away = place[:, None] - place + len(seen) - 1
     near = np.zeros(2 * len(seen) - 1, bool)
