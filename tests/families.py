@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -224,7 +225,7 @@ def own_weights(model, ids) -> list[np.ndarray]:
     """
     torch = library("torch")
     seen, file = [], sys.modules[type(model).__module__]
-    function = getattr(file, "eager_attention_forward", None)
+    function: Any = getattr(file, "eager_attention_forward", None)
 
     def noted(*given, **more):
         out = function(*given, **more)
