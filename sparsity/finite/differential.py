@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from sparsity import kernels, quantities
-from sparsity.errors import InputError, TooFine
+from sparsity.errors import RESOLVED, InputError, TooFine
 from sparsity.finite import engine
 from sparsity.finite.trapezoid import STEP, pairs, times
 
@@ -69,7 +69,7 @@ def square_sum(
     value = first + mix**2 * second - 2 * mix * cross
     size = first * off + mix**2 * second * gap + 2 * mix * cross * error
     size += _ROUNDING * (first + mix**2 * second)
-    if not (size < 0.1 * value).all():
+    if not (size < RESOLVED * value).all():
         fix = "the two maps cancel to within the rounding of the law; use a mix that differs"
         raise InputError("mix", mix, fix)
     return value, size / value

@@ -25,6 +25,7 @@ from sparsity import quantities
 from sparsity.errors import TooFine
 from sparsity.finite.trapezoid import DEPTH, FAR, STEP, normal, times
 from sparsity.quantities import LogMoment, Quantity
+from sparsity.quantities.base import within
 
 _OF_STEP = 0.5  # of the trapezoidal step: interpolation takes more points than integration
 _STENCIL = 20  # points of the interpolation, even
@@ -211,7 +212,7 @@ def law(
     error = np.abs(coarse - fine) / np.maximum(np.abs(fine), 1e-300)
     error += _ROUNDING + _EACH * np.minimum(lengths, _MOST)
     value = fine * [quantity.integral.factor(m) for m in lengths]
+    ends = np.transpose([quantity.integral.ends(m, m, False) for m in lengths])
     if lengths[0] == 1:
-        value[0], error[0] = quantity.integral.alone(1.0), 0.0
-    ends = [(quantity.integral.least(m), quantity.integral.most(m, m)) for m in lengths]
-    return np.clip(value, *np.transpose(ends))[place], error[place]
+        value[0], error[0] = ends[0][0], 0.0
+    return within(value, error, ends)[place], error[place]

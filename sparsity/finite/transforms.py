@@ -20,33 +20,34 @@ from sparsity.rows.classes import Classed, Patch, pieces
 
 STEP = 0.08  # of u
 SLOW = -math.log(TAIL)  # of u: how much further down a summand of order √t matters than one of t
-_TAPS = 16  # of the local polynomial between the points of the grid
+_TAPS = 16  # of the local polynomial between the points of the grid, for moments up to order 4
+_MANY_TAPS = 28  # above, up to 8: e^(8u) is off by (8·STEP)^taps·(taps/2)!²/taps!, at 16 by 1e-9
 _AT_ONCE = 128  # classes
 _LEAST = 1e-290  # of a transform
 _DEEP = 40.0  # e-folds below the heaviest token down to which n equal tokens count, plus ln n
 _SHARED = 256  # steps: tables begin at whole multiples, so that the points of a curve share them
 
 
-def _deposit(shift: np.ndarray, weights: np.ndarray) -> tuple[int, np.ndarray]:
+def _deposit(shift: np.ndarray, weights: np.ndarray, taps: int) -> tuple[int, np.ndarray]:
     """H with Σ_s H[c, s] F[i + s] = Σ_j weights[c, j] F(u_i + shift_j): (first s, H)."""
     steps = np.floor(shift / STEP).astype(int)
     if np.all(shift == steps * STEP) and np.ptp(steps) == 0:
         return int(steps[0]), weights.sum(axis=1, keepdims=True)
     first = int(steps.min())
-    total = np.zeros((len(weights), int(steps.max()) - first + _TAPS))
-    k = np.arange(_TAPS)
-    scale = (k[:, None] - k + np.eye(_TAPS)).prod(axis=1)
+    total = np.zeros((len(weights), int(steps.max()) - first + taps))
+    k = np.arange(taps)
+    scale = (k[:, None] - k + np.eye(taps)).prod(axis=1)
     for start in range(0, len(shift), 2**16):
         part = slice(start, start + 2**16)
-        gap = (_TAPS // 2 - 1 + shift[part] / STEP - steps[part])[:, None] - k
+        gap = (taps // 2 - 1 + shift[part] / STEP - steps[part])[:, None] - k
         ones = np.ones((len(gap), 1))
         before = np.cumprod(np.concatenate([ones, gap[:, :-1]], axis=1), axis=1)
         after = np.cumprod(np.concatenate([ones, gap[:, :0:-1]], axis=1), axis=1)[:, ::-1]
-        taps = before * after / scale
+        share = before * after / scale
         where = (steps[part] - first)[:, None] + k
         for channel, weight in zip(total, weights[:, part], strict=True):
-            np.add.at(channel, where, taps * weight[:, None])
-    return first - _TAPS // 2 + 1, total
+            np.add.at(channel, where, share * weight[:, None])
+    return first - taps // 2 + 1, total
 
 
 def _add(out: np.ndarray, table: np.ndarray, begin: int, h: np.ndarray) -> None:
@@ -60,7 +61,7 @@ def _add(out: np.ndarray, table: np.ndarray, begin: int, h: np.ndarray) -> None:
     behind = length - zeros - inside.shape[-1] if begin < points else length
     last = np.repeat(table[..., -1:], max(behind, 0), axis=-1)
     values = np.concatenate([np.zeros((*table.shape[:-1], zeros)), inside, last], axis=-1)
-    if h.shape[-1] <= _TAPS:
+    if h.shape[-1] <= _MANY_TAPS:
         windows = np.lib.stride_tricks.sliding_window_view(values, h.shape[-1], axis=-1)
         out += np.matmul(windows, h[:, None, :, None])[..., 0]
         return
@@ -97,9 +98,9 @@ Channel = tuple[Callable[..., np.ndarray], np.ndarray]
 
 @functools.lru_cache(maxsize=64)
 def _table(law: Laplace, start: int, stop: int, step: float) -> np.ndarray:
-    """ψ, the moments and (constant) P(f ≠ 0), [·, points], over e^top."""
+    """ψ, the moments and (constant) P(f ≠ 0), over e^top, and P(f = 0), [·, points]."""
     psi, moments = law(step * np.arange(start, stop))
-    return np.stack([psi, *moments, np.full_like(psi, law.p_nonzero)])
+    return np.stack([psi, *moments, *(np.full_like(psi, p) for p in (law.p_nonzero, law.p_zero))])
 
 
 class _Part(NamedTuple):
@@ -137,17 +138,16 @@ class _Part(NamedTuple):
         return found
 
     def tables(self, top: float, versions: int) -> Iterator[tuple[np.ndarray, ...]]:
-        """(classes, ψ and moments [·, 1 + k, versions, points], P(f ≠ 0) [·, versions]) over e^top.
+        """Classes, ψ and moments [·, 1 + k, versions, points], P(f ≠ 0) and P(f = 0) [·, versions].
 
-        The second version is the first times the error of the interpolation, where there is one.
+        All but the last are over e^top. The second version is the first times the error of the interpolation, where there is one.
         """
-        flat = np.stack(
-            [_table(law, self.start, self.stop, STEP) * np.exp(law.top - top) for law in self.laws]
-        )
+        flat = np.stack([_table(law, self.start, self.stop, STEP) for law in self.laws])
+        flat[:, :-1] *= np.exp([law.top - top for law in self.laws])[:, None, None]
         flat = flat[:, :, None].repeat(versions, axis=2)
         piece = self.piece
         if piece.matrix is None or piece.check is None:
-            yield piece.members, flat[:, :-1], flat[:, -1, :, 0]
+            yield piece.members, flat[:, :-2], flat[:, -2, :, 0], flat[:, -1, :, 0]
             return
         shape, flat = flat.shape[1:], self._smooth(flat).reshape(len(flat), -1)
         nodes = piece.matrix.shape[1]
@@ -159,7 +159,12 @@ class _Part(NamedTuple):
             found = (piece.matrix[part] @ flat[:nodes]).reshape(-1, *shape)
             found[:, :, 1:] += off
             found = self._rough(found)
-            yield piece.members[part], found[:, :-1], found[:, -1, :, 0]
+            yield piece.members[part], found[:, :-2], found[:, -2, :, 0], found[:, -1, :, 0]
+
+
+def log_rest(p: np.ndarray, rest: np.ndarray) -> np.ndarray:
+    """Log of 1 − p, given both: each where it has its digits."""
+    return np.where(p < 0.5, np.log1p(-np.minimum(p, 0.5)), np.log(rest))
 
 
 def _mattering(row: Classed, c: int, k: Orders) -> list[Patch]:
@@ -202,7 +207,7 @@ def _laid_out(
         mine = shift[np.concatenate([groups[i] for i in piece.members])]
         starts.append(low - mine.max())
         ends.append(right - mine.min())
-        if all(law.p_nonzero * np.exp(law.top) > 1 - 1e-13 for law in laws):
+        if not any(law.p_zero for law in laws):
             certain.append(right - mine.max())  # behind a token that never vanishes all is over
     first = math.floor(min(starts) / STEP)
     size = math.ceil(min(certain, default=max(ends)) / STEP) + 1 - first
@@ -246,21 +251,21 @@ def sums(
     shift, weights = c * row.log_w, np.stack([row.count, *(weight for _, weight in channels)])
     parts, counted, first, size = _laid_out(row, groups, c, (0.0, *k), channels, longest, reach)
     top = max(law.top for part in parts for law in part.laws)
+    taps = _TAPS if max(map(order_of, k)) <= 4 else _MANY_TAPS
     versions = 1 if all(part.piece.matrix is None for part in parts) else 2
     scale, total = np.exp(top), np.zeros((len(weights), versions, size))
     log_miss, expected, error = np.zeros(versions), np.zeros(versions), 0.0
     for part in parts:
         error = max(error, *(law.rounding for law in part.laws))
-        for members, tables, chance in part.tables(top, versions):
+        for members, tables, chance, zero in part.tables(top, versions):
             times = np.array([row.count[groups[i]].sum() for i in members])
             expected += times @ chance
-            hit = np.minimum(chance * scale, 1.0)
+            zero = np.where(zero > 2 * _LEAST, zero, 0.0)
             with np.errstate(divide="ignore"):
-                log_miss += times @ np.log1p(-np.where(hit > 1 - 1e-13, 1.0, hit))
-            never = np.where(hit > 1 - 1e-13, 0.0, 1 - hit)[..., None]
+                log_miss += times @ log_rest(chance * scale, zero)
             missing = np.minimum(tables[:, 0] * scale, 1.0)  # 1 − φ
-            phi = np.maximum(tables[:, 1] * scale + never, _LEAST)
-            log = np.where(missing < 0.5, np.log1p(-np.minimum(missing, 0.5)), np.log(phi))
+            phi = np.maximum(tables[:, 1] * scale + zero[..., None], _LEAST)
+            log = log_rest(missing, phi)
             ratios = np.moveaxis(tables[:, 2:], 1, 0) * np.exp(-log)
             summands = np.stack([log, *(channel(*ratios) for channel, _ in channels)])
             summands[1:, ..., -1] = 0.0
@@ -272,7 +277,7 @@ def sums(
             for i, member in enumerate(members):
                 if not len(counted[member]):
                     continue
-                offset, h = _deposit(shift[counted[member]], weights[:, counted[member]])
+                offset, h = _deposit(shift[counted[member]], weights[:, counted[member]], taps)
                 _add(total, summands[:, i], first - part.start + offset, h)
     p_row = expected if scale < 1e-290 else -np.expm1(log_miss) / scale
     return Sums(total[0], total[1:], p_row, top, error)

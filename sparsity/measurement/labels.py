@@ -13,7 +13,7 @@ from sparsity import quantities
 from sparsity.measurement import law, sinks
 from sparsity.measurement.layers import contexts, measure_layer
 from sparsity.measurement.sources import Source
-from sparsity.output import netcdf, replacing
+from sparsity.output import netcdf, netcdf_bytes, write
 
 if TYPE_CHECKING:
     import xarray
@@ -220,6 +220,6 @@ def save(data: xarray.Dataset, path: str | os.PathLike[str]) -> Path:
         InputError: the path cannot be written; nothing is left behind.
     """
     packed = {str(name): {"zlib": True, "shuffle": True} for name, v in data.items() if v.ndim}
-    with replacing(netcdf(path)) as part:
-        data.to_netcdf(part, engine="h5netcdf", encoding=packed)
-    return Path(path)
+    place = netcdf(path)
+    write(place, netcdf_bytes(data, packed))
+    return place
