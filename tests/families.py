@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -107,9 +108,12 @@ def names() -> list[str]:
     auto = library("transformers.models.auto.modeling_auto")
     chosen = {*auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES}
     chosen |= {name for name in auto.MODEL_MAPPING_NAMES if name.endswith("_text")}
-    return sorted(chosen | set(EXTRA))
+    return sorted((chosen | set(EXTRA)) - set(UNFIT))
 
 
+# Their positions on several axes have no size that fits a tiny head.
+UNFIT = ("glm4v_moe_text", "glm4v_text", "glm_image_text", "glm_ocr_text", "hunyuan_vl_text",
+         "qwen2_vl_text", "qwen2_5_vl_text")  # fmt: skip
 EXTRA = (
     "bros", "canine", "clip_text_model", "dpr", "fsmt", "imagegpt", "layoutlmv3", "led", "lilt",
     "llava", "longt5", "lxmert", "m2m_100", "markuplm", "mistral4", "mt5", "nllb-moe",
@@ -197,7 +201,7 @@ def models(
             with _quiet():
                 model = build(name, implementation)
             ids = ids_of(model)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # whatever the code of a model raises
             model, ids = error, np.empty(0, int)
         yield name, model, ids
         del model
@@ -221,7 +225,7 @@ def own_weights(model, ids) -> list[np.ndarray]:
     """
     torch = library("torch")
     seen, file = [], sys.modules[type(model).__module__]
-    function = getattr(file, "eager_attention_forward", None)
+    function: Any = getattr(file, "eager_attention_forward", None)
 
     def noted(*given, **more):
         out = function(*given, **more)
@@ -280,7 +284,10 @@ def way_out(name: str, model, ids, refusal: str) -> str:
         off = [distance(measure_transformers(x, ids), own_weights(x, ids)) for x in parts]
         assert max(off) < TOLERANCE, off
         return f"works, {max(off):.1e}"
-    if "measure(attention=" in refusal:
+    if "probe(" in refusal:
+        found = probe(mixer_of(name, model, ids), T)
+        return f"works, n_eff {found.mean:.1f} ± {found.mean_stderr:.1f}"
+    if "measure(attention=" in refusal or "the weights of each to measure(" in refusal:
         with torch.no_grad():
             model.set_attn_implementation("eager")
             out = model(
@@ -293,10 +300,52 @@ def way_out(name: str, model, ids, refusal: str) -> str:
             off.append(_deviation(data.isel(layer=0), a[0].double().numpy()))
         assert max(off) < TOLERANCE, off
         return f"works, {max(off):.1e}"
-    if "probe" in refusal:
-        found = probe(mixer_of(name, model), T)
-        return f"works, n_eff {found.mean:.1f} ± {found.mean_stderr:.1f}"
-    raise LookupError("no way out")
+    raise LookupError("no way out that can be tried")
+
+
+def mixer_of(name: str, model, ids):
+    """What mixes the tokens in the first layer of a model without weights: values -> outputs.
+
+    Raises:
+        LookupError: of another family.
+    """
+    torch = library("torch")
+    ids = torch.as_tensor(ids)[None]
+    with torch.no_grad():
+        x = model.get_input_embeddings()(ids)
+        if name == "fnet":
+            return lambda values: np.fft.fft(values, axis=0).real
+        if name == "rwkv":
+            mix = sys.modules[type(model).__module__].rwkv_linear_attention_cpu
+            layer = model.rwkv.blocks[0].attention
+            key = layer.key(x)[..., :1]
+
+            def attend(values):
+                of = torch.as_tensor(values)[None]
+                own = (layer.time_decay[:1], layer.time_first[:1], key.expand(of.shape), of)
+                with torch.no_grad():
+                    return mix(*own)[0][0].numpy()
+
+            return attend
+        if name in ("mamba", "falcon_mamba"):
+            layer = model.backbone.layers[0].mixer
+            x = layer.in_proj(x).chunk(2, -1)[0]
+            x = torch.nn.functional.silu(layer.conv1d(x.mT)[..., :T].mT)
+            sizes = [layer.time_step_rank, layer.ssm_state_size, layer.ssm_state_size]
+            step, put, take = layer.x_proj(x).split(sizes, -1)
+            step = torch.nn.functional.softplus(layer.dt_proj(step))[0, :, :1].numpy()
+            keep = np.exp(-step * np.exp(layer.A_log[0].numpy()))
+            put, take = step * put[0].numpy(), take[0].numpy()
+
+            def scan(values):
+                state, found = np.zeros((keep.shape[1], values.shape[1])), []
+                for i in range(T):
+                    state = keep[i][:, None] * state + np.outer(put[i], values[i])
+                    found.append(take[i] @ state)
+                return np.stack(found)
+
+            return scan
+    raise LookupError("no mixer is known")
 
 
 def judge(name: str, model, ids) -> tuple[str, str]:
@@ -308,11 +357,11 @@ def judge(name: str, model, ids) -> tuple[str, str]:
             data = measure_transformers(model, ids)
         except InputError as refusal:
             return "refused", str(refusal)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             return "error", f"{type(error).__name__}: {error}"
         try:
             weights = own_weights(model, ids)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             return "untold", f"{type(error).__name__}: {error}"
     off = distance(data, weights)
     narrow = float(data.S.min())

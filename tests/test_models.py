@@ -299,6 +299,10 @@ def bad_files(folder):
         cut = folder / f"cut{i}.gguf"
         cut.write_bytes(content[:keep])
         yield cut, "incomplete"
+    for name, begins in (("model.onnx", b"\x08\x07"), ("model.zip", b"PK\x03\x04")):
+        of_others = folder / name
+        of_others.write_bytes(begins + bytes(200))
+        yield of_others, "not a model in GGUF or safetensors; measure another in Python"
     other = folder / "words.gguf"
     other.write_text("not a model")
     yield other, "not a model"
@@ -388,7 +392,7 @@ def test_bad_files_are_refused_in_one_line(tmp_path, command):
         assert len(err.strip().splitlines()) == 1, err
         assert not out.exists()
         tried += 1
-    assert tried == 47
+    assert tried == 49
 
 
 def test_bad_texts_are_refused_in_one_line(tmp_path, command):

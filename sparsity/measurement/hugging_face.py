@@ -14,7 +14,7 @@ from sparsity.measurement import asked
 from sparsity.measurement.attending import Call, agree, as_array, attended
 from sparsity.measurement.given import of_queries
 from sparsity.measurement.labels import dataset, measured
-from sparsity.measurement.returned import OWN_WAY, from_returned, returned
+from sparsity.measurement.returned import OWN_WAY, PROBE_WAY, from_returned, returned
 from sparsity.models.checkpoint import library
 
 if TYPE_CHECKING:
@@ -198,7 +198,8 @@ def _from_calls(
             continue
         same = agree(again, own)
         if implementation is None and not same:
-            fix = "gives another output when it runs again; make it deterministic"
+            fix = "gives another output when it runs again; make it deterministic, or choose "
+            fix += "another attention by model.set_attn_implementation()"
             raise InputError("model", type(model).__name__, fix)
         if not seen.layers and seen.understood:
             return None
@@ -224,9 +225,10 @@ def _from_weights(
         raise InputError("model", name, fix) from error
     layers = [x for x in getattr(again, "attentions", None) or () if x is not None]
     if not layers:
-        fix = "makes no call of an attention function and returns no weights; probe(mixer, length) "
-        fix += "measures a layer that forms none, as linear attention and state-space models do; "
-        raise InputError("model", name, fix + f"of an attention of its own, {_WAYS}")
+        fix = (
+            f"calls no attention function that is softmax of q·k, nor returns weights; {PROBE_WAY}"
+        )
+        raise InputError("model", name, fix)
     if not agree(again, own):
         fix = "runs another attention when it returns weights; load it with "
         raise InputError("model", name, fix + "attn_implementation='eager'")

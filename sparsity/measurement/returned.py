@@ -15,6 +15,8 @@ from sparsity.measurement.labels import measured
 from sparsity.models.checkpoint import library
 
 OWN_WAY = "run it with output_attentions and give them to measure(attention=…), or q and k"
+PROBE_WAY = "probe(mixer, length) measures a layer that forms none, as linear attention and "
+PROBE_WAY += "state-space models do; of an attention of its own, give q and k to measure()"
 
 
 @contextmanager
@@ -47,7 +49,7 @@ def _pattern(weights: np.ndarray) -> np.ndarray | None:
     Returns:
         None where some rows see distances that others do not.
     """
-    seen = (weights > 0).any(0)
+    seen = np.any(weights > 0, axis=0, keepdims=True)[0]
     place = np.arange(len(seen))
     away = place[:, None] - place + len(seen) - 1
     near = np.zeros(2 * len(seen) - 1, bool)
@@ -62,7 +64,10 @@ def _weights(name: str, layer: Any) -> np.ndarray:
         InputError: another shape, or no weights: negative, or with rows of more than 1.
     """
     shape = tuple(layer.shape)
-    if len(shape) != 4 or shape[0] != 1 or shape[2] != shape[3]:
+    if len(shape) != 4 or shape[0] != 1:
+        fix = f"returns no weights as attentions, but an array of shape {shape}; {PROBE_WAY}"
+        raise InputError("model", name, fix)
+    if shape[2] != shape[3]:
         fix = f"returns attentions of shape {shape}; give them to measure(attention=…, "
         raise InputError("model", name, fix + "causal=False, mask=…), with a mask of what is seen")
     x, torch = as_array(layer[0]), library("torch", "torch")
@@ -100,7 +105,7 @@ def from_returned(
         seen = _pattern(x)
         if seen is None:
             fix = "returns weights of 0 in no pattern of distances: keys that are not seen or that "
-            fix += "get next to nothing; give them to measure(attention=…, mask=…)"
+            fix += "get next to nothing; give them to measure(attention=…, causal=False, mask=…)"
             raise InputError("model", name, fix)
         causal = not np.triu(seen, 1).any()
         ways.add((x.shape, causal))
