@@ -219,3 +219,31 @@ def test_measured_files_are_written_by_a_rename(tmp_path, monkeypatch, small):
         assert save(data, tmp_path / "x.nc") == tmp_path / "x.nc"
         with xarray.open_dataset(tmp_path / "x.nc") as found:
             assert found.equals(data)
+
+
+def test_a_pipe_as_input_is_refused_and_not_waited_for(tmp_path, command):
+    """As a sample of scores, in a store, and among the files of a page; a device likewise."""
+    pipe, device = tmp_path / "pipe.txt", tmp_path / "null.txt"
+    os.mkfifo(pipe)
+    device.symlink_to("/dev/zero")
+    store, page = tmp_path / "store", tmp_path / "page"
+    sparsity.sweep("exp", gamma=[1.0], store=store)
+    page.mkdir()
+    for place in (store / "zarr.json", store / "manifest" / "request.json", page / "claims.json"):
+        place.unlink(missing_ok=True)
+    os.mkfifo(page / "claims.json")
+    os.mkfifo(store / "manifest" / "request.json")
+    lines = [
+        ("exact", "exp", "--length", "4", "--scores", pipe),
+        ("exact", "exp", "--length", "4", "--scores", device),
+        ("exact", "exp", "--length", "4", "--scores", "/dev/stdin.npy"),
+        ("sweep", "exp", "--gamma", "1", "--store", store),
+        ("reproduce", "--page", "--out", page),
+        ("sweep", "exp", "--gamma", "1", "--out", tmp_path / "pipe.nc"),
+    ]
+    os.mkfifo(tmp_path / "pipe.nc")
+    for line in lines:
+        code, out, err = command(*line)
+        assert (code, out) == (2, ""), err
+        assert err.count("\n") == 1
+        assert "device or a pipe" in err or "stdin.npy" in err
