@@ -198,7 +198,7 @@ def write_together(contents: Mapping[Any, bytes | str]) -> None:
         InputError: as `replacing`.
     """
     with ExitStack() as held:
-        for path, content in reversed(contents.items()):
+        for path, content in reversed(list(contents.items())):
             part = held.enter_context(replacing(path))
             part.write_bytes(_utf8(content) if isinstance(content, str) else content)
 
