@@ -536,7 +536,7 @@ def test_nothing_that_a_dense_scan_sees_is_missed(cells, count):
 
 def test_a_search_that_takes_too_long_says_so():
     row = Row("sigmoid", beta=0.0, gamma=1.0)
-    with pytest.raises(InputError, match=r"length = 64: takes too long .* max_seconds allows more"):
+    with pytest.raises(InputError, match=r"length = 64: takes too long .*max_seconds allows more"):
         design(row, length=64, n_eff=40, free="beta", max_seconds=1e-3)
     left = design("sigmoid", length=64, n_eff=60, gamma=3.0, free="beta", max_seconds=1.5)
     assert left.requirements == () or left.growth == ""
