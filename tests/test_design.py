@@ -1,6 +1,7 @@
 """The design tool: round trips through the public laws, floors, growth, bad input."""
 
 import contextlib
+import importlib
 import json
 import math
 from typing import Any
@@ -29,9 +30,13 @@ from sparsity.finite.regimes import condensed_share, critical_spread
 from sparsity.inversion.design import LENGTHS, Design, Impossible, design
 from sparsity.inversion.free import named
 from sparsity.inversion.levers import invert
+from sparsity.inversion.scan import TooLong
 from sparsity.kernels.symbols import s
 from sparsity.output import plain
 from sparsity.theory.evaluation import evaluate
+
+
+inverting = importlib.import_module("sparsity.inversion.design")
 
 
 def by_eval(found: Design, length: int, value: float | None = None) -> float:
@@ -538,10 +543,24 @@ def test_a_search_that_takes_too_long_says_so():
     row = Row("sigmoid", beta=0.0, gamma=1.0)
     with pytest.raises(InputError, match=r"length = 64: takes too long .*max_seconds allows more"):
         design(row, length=64, n_eff=40, free="beta", max_seconds=1e-3)
-    left = design("sigmoid", length=64, n_eff=60, gamma=3.0, free="beta", max_seconds=1.5)
-    assert left.requirements == () or left.growth == ""
     with pytest.raises(InputError, match="max_seconds"):
         design(row, length=64, n_eff=40, max_seconds=0)
+
+
+def test_other_lengths_that_take_too_long_are_left_out_unless_asked_for(monkeypatch):
+    looked = inverting.scan
+
+    def scan(row, free, lengths, *rest):
+        if lengths != [64]:
+            raise TooLong("length", lengths, "takes too long")
+        return looked(row, free, lengths, *rest)
+
+    monkeypatch.setattr(inverting, "scan", scan)
+    found = design("abs(s - 1)", length=64, n_eff=50, gamma=0.1, free="beta")
+    assert (found.requirements, found.check) == ((), pytest.approx(50, rel=1e-9))
+    assert "Other lengths take too long" in found.text()
+    with pytest.raises(TooLong):
+        design("abs(s - 1)", length=64, n_eff=50, gamma=0.1, free="beta", lengths=(128,))
 
 
 def test_of_and_value_are_another_quantity():
