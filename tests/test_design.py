@@ -35,7 +35,6 @@ from sparsity.kernels.symbols import s
 from sparsity.output import plain
 from sparsity.theory.evaluation import evaluate
 
-
 inverting = importlib.import_module("sparsity.inversion.design")
 
 
