@@ -62,6 +62,18 @@ def netcdf(path: str | os.PathLike[str]) -> Path:
     return path
 
 
+def refuse_pipe(path: str | os.PathLike[str], argument: str = "out") -> None:
+    """Refuse a device or a pipe: reading goes on for ever, and no file can be put in its place.
+
+    Raises:
+        InputError: it is one, or a folder that has one in it.
+    """
+    path = Path(path)
+    for each in [path, *(path.iterdir() if path.is_dir() else ())]:
+        if each.exists() and not each.is_file() and not each.is_dir():
+            raise InputError(argument, each, "is a device or a pipe; give a file")
+
+
 def folder(path: str | os.PathLike[str], argument: str = "out") -> Path:
     """The folder, made if it is not there; `argument` gave it.
 
@@ -162,8 +174,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     path = _behind_links(Path(path))
     if path.is_dir():
         raise InputError("out", path, "is a folder; give a file")
-    if path.exists() and not path.is_file():
-        raise InputError("out", path, "is a device or a pipe; give a file")
+    refuse_pipe(path)
     try:
         with part_of(path) as part:
             yield part
@@ -187,7 +198,7 @@ def write_together(contents: Mapping[Any, bytes | str]) -> None:
         InputError: as `replacing`.
     """
     with ExitStack() as held:
-        for path, content in reversed(contents.items()):
+        for path, content in reversed(list(contents.items())):
             part = held.enter_context(replacing(path))
             part.write_bytes(_utf8(content) if isinstance(content, str) else content)
 

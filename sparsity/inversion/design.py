@@ -173,7 +173,7 @@ def _by_scan(
     (found,) = scan(row, free, [int(n)], quantity, wanted, seconds)
     why = f"what {name} from {found.first:.3g} to {found.last:.3g} reaches"
     if found.looks:
-        why += f", looked at at {found.looks} of them"
+        why += f", by {found.looks} looks"
     ends = math.isfinite(found.first)
     reach = Reach(found.low, found.high, ends, ends, why)
     if not found.values:

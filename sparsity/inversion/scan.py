@@ -22,13 +22,14 @@ from scipy.special import ndtri
 
 from sparsity.errors import InputError, TooFine, TooRare, number
 from sparsity.finite.exact import exact
-from sparsity.inversion.free import LOGIT, Free
+from sparsity.inversion.free import GAMMA, LOGIT, Free
 from sparsity.inversion.sink_logit import sink_logit
 from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.quantities import Quantity, sink_mass
 from sparsity.rows.row import Row
 
-SECONDS = 8.0  # of this thread for all looks, so that a call ends within ten
+SECONDS = 7.0  # of this thread until the last look, which may take three: a call ends within ten
+_SHARE = 0.7  # of them for the grid; the rest is for extremes and crossings
 _POINTS = 33  # of a grid
 _NONE = -700.0  # the logarithm of what is about 0
 _FLAT = 1e-11  # of a logarithm: differences below are rounding
@@ -68,17 +69,19 @@ class _Looks:
         row: the row.
         free: what is free in it.
         quantity: the quantity.
-        until: the CPU time of this thread at which looking ends.
+        seconds: CPU time of this thread for all looks.
     """
 
-    def __init__(self, row: Row, free: Free, quantity: Quantity, until: float) -> None:
-        self.row, self.free, self.quantity, self.until = row, free, quantity, until
+    def __init__(self, row: Row, free: Free, quantity: Quantity, seconds: float) -> None:
+        self.row, self.free, self.quantity = row, free, quantity
         self._begun = time.thread_time()
+        self.until = self._begun + _SHARE * seconds  # for the grid
+        self.over: TooLong | None = None  # why the grid ends before the range does
         self._seen: dict[tuple[int, float], float] = {}
         self.refusals: dict[int, InputError] = {}
 
-    def first(self, x: float, lengths: Sequence[int]) -> None:
-        """Look at several lengths at once."""
+    def first(self, x: float, lengths: Sequence[int]) -> bool:
+        """Look at several lengths at once; False where the kernel is too fine for any."""
         try:
             found = self._logs(x, lengths)
         except TooLong:
@@ -87,6 +90,7 @@ class _Looks:
             if isinstance(error, TooFine) and not self.row.steps:  # which no length can help
                 self.refusals |= dict.fromkeys(lengths, error) | self.refusals
                 self._seen |= {(n, x): math.nan for n in lengths}
+                return False
             elif len(lengths) > 1:  # of one of them; each then speaks for itself
                 for n in lengths:
                     self.first(x, [n])
@@ -95,6 +99,7 @@ class _Looks:
                 self._seen[lengths[0], x] = math.nan
         else:
             self._seen |= {(n, x): value for n, value in zip(lengths, found, strict=True)}
+        return True
 
     def __call__(self, x: float, n: int) -> float:
         """The logarithm at one length; NaN where there is no law."""
@@ -115,7 +120,7 @@ class _Looks:
             each = (time.thread_time() - self._begun) / max(len(self._seen), 1)
             fix = (
                 f"takes too long to search: one look at {self.quantity.name} takes {each:.2g} s; "
-                "give a shorter row, or no other lengths"
+                "give a shorter row or no other lengths (max_seconds allows more)"
             )
             shown = ", ".join(map(str, lengths))
             raise TooLong("length", shown, fix)
@@ -174,7 +179,7 @@ def scan(
     """
     if free is LOGIT and quantity is sink_mass:
         return [_of_mass(free.without(row), n, wanted) for n in lengths]
-    look = _Looks(row, free, quantity, time.thread_time() + seconds)
+    look = _Looks(row, free, quantity, seconds)
     ranges = [free.ends(row, n) for n in lengths]
     for ends in dict.fromkeys(ranges):  # lengths of one range are looked at together
         own = [n for n, range_ in zip(lengths, ranges, strict=True) if range_ == ends]
@@ -182,8 +187,19 @@ def scan(
         if free.whole:
             grid = np.log(np.unique(np.round(np.exp(grid))))
         turns = [x for n in {min(own), max(own)} for x in _turns(row, free, ends, n)]
+        known = False
         for x in sorted({*grid.tolist(), *turns}):
-            look.first(x, own)
+            try:
+                fine = not look.first(x, own)
+            except TooLong as error:
+                if not known:
+                    raise
+                look.over = error
+                break
+            if fine and known and free is GAMMA:  # of a wider law no more is resolved
+                break
+            known = known or not fine
+    look.until += (1 - _SHARE) * seconds
     return [_found(look, n, math.log(wanted)) for n in lengths]
 
 
@@ -205,6 +221,8 @@ def _found(look: _Looks, n: int, wanted: float) -> Scan:
             at = between(excess, float(x[i]), float(x[i + 1]))
             if math.isfinite(at):
                 values.append(free.value(row, at))
+    if look.over is not None and not values:
+        raise look.over
     ends = free.value(row, float(x[0])), free.value(row, float(x[-1]))
     low, high = float(np.exp(seen.min())), float(np.exp(seen.max()))
     return Scan(tuple(values), low, high, *ends, len(x))
@@ -225,6 +243,8 @@ def _search_extremes(look: _Looks, n: int, wanted: float) -> None:
             rise = max(y[low], y[high]) - y[i]
             decides = y[i] > sign * wanted or y[i] - y.min() <= rise
             if y[i] > min(y[low], y[high]) or rise < _FLAT or not decides:
+                continue
+            if i == last and look.over is not None:
                 continue
             if i in (0, last):  # at an end of the range, where most of them fall
                 middle = float(grid[low] + grid[high]) / 2

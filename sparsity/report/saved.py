@@ -11,7 +11,7 @@ from typing import Any
 from sparsity import figures, ledger, report
 from sparsity.errors import InputError
 from sparsity.figures import Plate
-from sparsity.output import write
+from sparsity.output import refuse_pipe, write
 from sparsity.results import Estimate
 from sparsity.verification.outcome import Cell, CrossCheck, ExactCell
 
@@ -86,6 +86,7 @@ def page(folder: str | os.PathLike[str]) -> Path:
         InputError: one of the files is not there, or cannot be read.
     """
     home = Path(folder)
+    refuse_pipe(home)
     last = home / "index.html"
     if last.exists() and last.read_bytes().startswith(UNFINISHED.encode()):
         fix = "its last run did not finish; run `sparsity reproduce` to the end"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.output import folder, json_text, write
+from sparsity.output import folder, json_text, refuse_pipe, write
 from sparsity.sweeps.blocks import MANIFEST, Blocks, told
 from sparsity.sweeps.describing import description
 from sparsity.sweeps.parts import Block, Part, Request, blocks, edges
@@ -109,6 +109,8 @@ class Store(Blocks):
         self.path = Path(path)
         with told(self.path):
             folder(self.path, "store")
+            for each in (self.path, self.path / MANIFEST):
+                refuse_pipe(each, "store")
             with _alone(self.path):  # of two runs that start at once the second finds the first's
                 self._claim(description(request))
                 if not (self.path / MANIFEST / READY).exists() or not self._whole():

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sparsity.errors import InputError
+from sparsity.output import refuse_pipe
 from sparsity.rows.scores.base import Scores
 from sparsity.rows.scores.mixture import standardised
 
@@ -107,6 +108,7 @@ def load(path: str | os.PathLike[str]) -> Empirical:
         InputError: a file that cannot be read, or holds no sample.
     """
     fix = "give a .npy file of numbers, or text with numbers between blanks or commas"
+    refuse_pipe(path, "scores")
     try:
         if str(path).endswith(".npy"):
             return Empirical(np.load(path, allow_pickle=False))
