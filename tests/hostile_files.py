@@ -16,7 +16,6 @@ import signal
 import struct
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -230,8 +229,10 @@ def _gguf() -> Iterator[tuple[str, bytes, str]]:
     yield "field of kind 99", *made(fields={"x.y": (99, b"1234")})
     yield "name not UTF-8", *made(fields={"general.name": (STRING, _string(b"\xff\xfe"))})
     yield "key not UTF-8", *made(fields={b"\xff": (U32, 1)})
-    doubled = base.bytes().replace(b"general.name", b"general.same").replace(
-        b"llama.block_count", b"llama.context_len"
+    doubled = (
+        base.bytes()
+        .replace(b"general.name", b"general.same")
+        .replace(b"llama.block_count", b"llama.context_len")
     )
     yield "fields renamed", doubled, "refused"
     count = len(base.tensors), len(base.fields)
@@ -377,8 +378,8 @@ def _config(content: bytes) -> Iterator[tuple[str, bytes, str]]:
         ("final_logit_softcapping", 30.0), ("attn_logit_softcapping", 50.0),
         ("query_pre_attn_scalar", 64), ("logit_scale", 0.1), ("clip_qkv", 8.0), ("alibi", True),
         ("use_qk_norm", True), ("qk_norm", True), ("rope_interleaved", True),
-        ("attention_chunk_size", 16), ("is_causal", False), ("position_embedding_type", "absolute"),
-        ("use_bidirectional_attention", True), ("num_local_experts", 8), ("quantization_config", {}),
+        ("attention_chunk_size", 16), ("is_causal", False), ("position_embedding_type", "none"),
+        ("use_bidirectional_attention", True), ("num_experts", 8), ("quantization_config", {}),
         ("layer_types", ["sliding_attention", "full_attention"]), ("no_rope_layers", [0, 1]),
         ("hidden_act", "gelu"), ("model_type", "mistral"), ("model_type", None), ("model_type", 3),
         ("add_cross_attention", True), ("pruned_heads", {"0": [1]}), ("hidden_act", "x" * 10**6),
@@ -405,8 +406,7 @@ def _config(content: bytes) -> Iterator[tuple[str, bytes, str]]:
     ):  # fmt: skip
         yield f"{name}={value!s:.40} fits", made(**{name: value}), "read"
     for kind, damaged in _json_damages(content):
-        fits = ("deep list inside", "deep object inside", "number of 10^5 digits")
-        yield kind, damaged, "refused" if kind not in fits else "refused"
+        yield kind, damaged, "refused"
 
 
 def _tokenizer(content: bytes) -> Iterator[tuple[str, bytes, str]]:
@@ -457,7 +457,8 @@ def _tokenizer(content: bytes) -> Iterator[tuple[str, bytes, str]]:
     for name, model in (
         ("prefix", {"continuing_subword_prefix": "##"}), ("unknown", {"unk_token": "zzz"}),
         ("id 2^32", {"vocab": {"a": 2**32}}), ("ids twice", {"vocab": {"a": 0, "b": 0}}),
-        ("no vocabulary", {"vocab": {}}), ("merges", {"merges": ["a"]}), ("dropout", {"dropout": 0.5}),
+        ("no vocabulary", {"vocab": {}}), ("merges", {"merges": ["a"]}),
+        ("dropout", {"dropout": 0.5}),
         ("merges of nothing", {"merges": [["zq", "qz"]]}), ("kind", {"type": "Unheard"}),
         ("ids beyond", {"vocab": {k: v + 10**6 for k, v in base["model"]["vocab"].items()}}),
         ("dropout of nan", {"dropout": 7.0}),
@@ -475,16 +476,20 @@ def _tokenizer(content: bytes) -> Iterator[tuple[str, bytes, str]]:
     token = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
              "special": True}  # fmt: skip
     for name, added in (
-        ("beyond", [token | {"id": 4 * 10**9, "content": "the"}]), ("text", "x"),
-        ("negative", [token | {"id": -1, "content": "the"}]), ("bare", [{}]),
+        ("beyond", [token | {"id": 4 * 10**9, "content": "the"}]),
+        ("text", "x"),
+        ("negative", [token | {"id": -1, "content": "the"}]),
+        ("bare", [{}]),
     ):
         yield f"added {name}", made(added_tokens=added), "refused"
     yield "added empty", made(added_tokens=[token | {"id": 299, "content": ""}]), "either"
     split = {"type": "Split", "pattern": {"Regex": "((a|n|t|h|e| )+)+$x"}, "behavior": "Isolated",
              "invert": False}  # fmt: skip
     for name, cutter in (
-        ("backtracking", split), ("nothing", split | {"pattern": {"String": ""}}),
-        ("of length 0", {"type": "FixedLength", "length": 0}), ("of no kind", {"type": "X"}),
+        ("backtracking", split),
+        ("nothing", split | {"pattern": {"String": ""}}),
+        ("of length 0", {"type": "FixedLength", "length": 0}),
+        ("of no kind", {"type": "X"}),
         ("of length 2^64", {"type": "FixedLength", "length": 2**64}),
         ("delimiter", {"type": "CharDelimiterSplit", "delimiter": "ab"}),
         ("metaspace", {"type": "Metaspace", "replacement": "", "prepend_scheme": "always"}),
@@ -539,7 +544,8 @@ def npy_files() -> Iterator[tuple[str, bytes, bool]]:
     yield "version 2", made(header("(300,)"), (2, 0)), True
     for shape in ("(10**12,)", "(1000000000000,)", "(1000000000,)", "(301,)", "(0,)", "(-1,)",
                   "(-300,)", "(4294967296, 4294967296)", "(0, 9223372036854775807)", "(300, 1e3)",
-                  "(True,)", "300", "None", "'300'", "(18446744073709551616,)", "(" + "9" * 999 + ",)",
+                  "(True,)", "300", "None", "'300'", "(18446744073709551616,)",
+                  "(" + "9" * 999 + ",)",
                   "(" + "1," * 64 + ")", "(2, 150)", "[300]", "()", "(300.0,)", "(300j,)",
                   "((300,),)"):  # fmt: skip
         yield f"shape {shape[:24]}", made(header(shape)), False
@@ -547,7 +553,8 @@ def npy_files() -> Iterator[tuple[str, bytes, bool]]:
                   "[('a', '<i4')]", "[('a', '|O')]", "None", "3", "'|S4'", "'<U1'", "('<i4', (9,))",
                   "[('a', [('b', '<i4')])]", "'|b1'"):  # fmt: skip
         yield f"type {descr[:24]}", made(header("(300,)", descr)), False
-    for text in ("", "{}", "[]", "{'descr': '<i4'}", "(" * 9000, "[" * 200 + "]" * 200, "\0" * 64,
+    for text in ("", "{}", "[]", "{'descr': '<i4'}", "(" * 9000, "[" * 200 + "]" * 200,
+                 "\0" * 64,
                  "{" * 99 + "}" * 99, "__import__('os')", "1" * 5000, "-" * 5000 + "1"):  # fmt: skip
         yield f"header {text[:16]!r} {len(text)}", made(text), False
     yield "header of 2^32", made(header("(300,)"), (2, 0), 2**32 - 1), False
@@ -566,7 +573,8 @@ def npy_files() -> Iterator[tuple[str, bytes, bool]]:
 
 def stored(home: Path) -> tuple[str, ...]:
     """The sweep whose store `home` is."""
-    return "sweep", "exp", "--gamma", "1,2,3", "--of", "n_eff", "--length", "8,16", "--store", str(home)  # fmt: skip
+    grid = "--gamma", "1,2,3", "--of", "n_eff", "--length", "8,16"
+    return "sweep", "exp", *grid, "--store", str(home)
 
 
 def _stores(base: Path) -> Iterator[tuple[str, str, bytes]]:
@@ -600,7 +608,9 @@ def _stores(base: Path) -> Iterator[tuple[str, str, bytes]]:
 
 def _texts(home: Path) -> Iterator[tuple[str, Path, str]]:
     """Text files: names that are not UTF-8 are measured to the end."""
-    for i, name in enumerate((b"\xff.txt", b"a\x80b.txt", b"\x1b[31m.txt", b"a\nb.txt", b"\xe2.npy")):
+    for i, name in enumerate(
+        (b"\xff.txt", b"a\x80b.txt", b"\x1b[31m.txt", b"a\nb.txt", b"\xe2.npy")
+    ):
         path = home / f"text{i}" / os.fsdecode(name)
         path.parent.mkdir()
         path.write_text(TEXT)
@@ -807,7 +817,7 @@ def run(variant: Variant) -> Found:
             cli.main()
         except SystemExit as stopped:
             code = stopped.code
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  a panic of Rust is one
             code = f"{type(error).__name__}: {error!s:.200}"
         finally:
             signal.alarm(0)

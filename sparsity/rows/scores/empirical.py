@@ -6,11 +6,13 @@ import hashlib
 import os
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from sparsity.errors import InputError
+from sparsity.reading import npy_file
 from sparsity.rows.scores.base import Scores
 from sparsity.rows.scores.mixture import standardised
 
@@ -109,7 +111,7 @@ def load(path: str | os.PathLike[str]) -> Empirical:
     fix = "give a .npy file of numbers, or text with numbers between blanks or commas"
     try:
         if str(path).endswith(".npy"):
-            return Empirical(np.load(path, allow_pickle=False))
+            return Empirical(npy_file(Path(path)))
         with open(path, encoding="utf-8") as file:
             return Empirical([float(word) for word in file.read().replace(",", " ").split()])
     except OSError as error:
@@ -117,5 +119,5 @@ def load(path: str | os.PathLike[str]) -> Empirical:
         raise InputError("scores", str(path), why) from None
     except InputError as error:
         raise InputError("scores", str(path), error.fix) from None
-    except (ValueError, EOFError):  # of pickles, and of words that are no numbers
+    except ValueError:  # of other arrays, and of words that are no numbers
         raise InputError("scores", str(path), fix) from None
