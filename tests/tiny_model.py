@@ -145,7 +145,7 @@ def write_safetensors(folder, found, shards=1, extra=None, **changes):
     )
     made.pre_tokenizer = cut.Sequence([cut.Digits(True), cut.ByteLevel(add_prefix_space=False)])
     made.add_special_tokens([tokenizers.AddedToken(x, normalized=False) for x in KINDS])
-    made.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer.json").write_text(made.to_str(), "utf-8")
     return folder / "model.safetensors"
 
 

@@ -76,7 +76,9 @@ class Blocks:
         """
         with told(self.path):
             for name, (dims, values, attributes) in found.items():
-                self._array(name, dims, values.dtype, attributes, block)[block.place(dims)] = values
+                with readable(self.path):
+                    array = self._array(name, dims, values.dtype, attributes, block)
+                    array[block.place(dims)] = values
             values = [(name, x[1]) for name, x in found.items()]
             mark = {"variables": list(found), "sha256": _hash(values), "method": method}
             write(self._mark(block), json_text(mark))
@@ -122,13 +124,20 @@ def _hash(values: Any) -> str:
 
 @contextmanager
 def told(path: Path) -> Iterator[None]:
-    """What the system refuses, and what Zarr makes of damaged files, in one line."""
+    """What the system refuses, in one line."""
     try:
         yield
-    except InputError:
-        raise
     except OSError as error:
         raise refusal(path, error, "store") from None
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """What Zarr makes of damaged files, which are errors of many kinds, in one line."""
+    try:
+        yield
+    except (InputError, OSError):
+        raise
     except Exception as error:
         raise damaged(path, "Zarr cannot read it") from error
 

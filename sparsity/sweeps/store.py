@@ -20,7 +20,7 @@ import numpy as np
 from sparsity.errors import InputError
 from sparsity.output import folder, json_text, write
 from sparsity.reading import json_file
-from sparsity.sweeps.blocks import MANIFEST, Blocks, damaged, told
+from sparsity.sweeps.blocks import MANIFEST, Blocks, damaged, readable, told
 from sparsity.sweeps.describing import description
 from sparsity.sweeps.parts import Block, Part, Request, blocks, edges
 from sparsity.sweeps.variables import Variables
@@ -138,9 +138,10 @@ class Store(Blocks):
     def _begin(self) -> None:
         """Coordinates and attributes, and nothing else yet; as often as it takes."""
         empty = self._label({}, {})
-        for group in (self.path / MANIFEST, self.path):
-            self._zarr.open_group(group, mode="a", zarr_format=3)
-        empty.to_zarr(self.path, mode="a", zarr_format=3, consolidated=False)
+        with readable(self.path):
+            for group in (self.path / MANIFEST, self.path):
+                self._zarr.open_group(group, mode="a", zarr_format=3)
+            empty.to_zarr(self.path, mode="a", zarr_format=3, consolidated=False)
         write(self.path / MANIFEST / READY, json_text(True))
 
     def _whole(self) -> bool:
@@ -237,7 +238,8 @@ class Store(Blocks):
         import xarray
 
         methods, names = {}, []
-        with told(self.path), _alone(self.path):  # what a run half wrote is no part of a store
+        # What a run half wrote is no part of a store.
+        with told(self.path), _alone(self.path), readable(self.path):
             for i, part in enumerate(self._parts):
                 first = next(iter(blocks(i, part, self._request.cells)))
                 mark = json_file(self._mark(first))
