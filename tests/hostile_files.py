@@ -23,10 +23,9 @@ from pathlib import Path
 import numpy as np
 import tiny_model
 
-from sparsity import figures
-
 TEXT = "the hand and the band, 1212 times: the end. " * 6
 TOKENS = 24
+RECORDS = Path(__file__).parent.parent / "figures"
 HUGE = [0, 2**31 - 1, 2**32 - 1, 2**53, 2**63 - 1]  # counts and sizes that no file here has
 U32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = 4, 6, 7, 8, 9, 10, 11, 12
 _CHARS = {0: "B", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
@@ -189,6 +188,9 @@ def _gguf() -> Iterator[tuple[str, bytes, str]]:
         ("llama.residual_scale", F32, 0.5), ("llama.embedding_scale", F32, 12.0),
         ("llama.attention.max_alibi_bias", F32, 8.0), ("llama.unheard_of", U32, 1),
         ("llama.use_parallel_residual", BOOL, 1), ("general.type", STRING, "adapter"),
+    ):  # fmt: skip
+        yield f"unread {name}:{kind}={value!s:.16}", *made(fields={name: (kind, value)})
+    for name, kind, value in (
         ("general.architecture", STRING, "llama4"), ("general.architecture", U32, 1),
         ("general.architecture", STRING, "\x1b]0;owned\x07" + "x" * 10**6),
         ("general.alignment", U32, 0), ("general.alignment", U32, 3),
@@ -214,6 +216,14 @@ def _gguf() -> Iterator[tuple[str, bytes, str]]:
         ("general.name", U32, 7), ("general.unheard_of", ARRAY, (F64, [1.0] * 9)),
     ):  # fmt: skip
         yield f"{name}:{kind}={value!s:.16} fits", *made("read", {name: (kind, value)})
+    tokens = base.fields[b"tokenizer.ggml.tokens"][1][1]
+    for word in ("\0", "a\0b", "\x1b[2J", "x" * 10**6, "\u202e", " "):
+        changed = (STRING, [*tokens[:-1], word])
+        yield f"token {word[:9]!r}", *made("read", {"tokenizer.ggml.tokens": (ARRAY, changed)})
+    kinds = (5, [3] * len(tokens))
+    yield "all tokens whole", *made("either", {"tokenizer.ggml.token_type": (ARRAY, kinds)})
+    many = (STRING, ["t h"] * 10**5)
+    yield "merges often", *made("either", {"tokenizer.ggml.merges": (ARRAY, many)})
     for name in [*sizes[:2], *sizes[3:5], "general.architecture", "tokenizer.ggml.tokens",
                  "llama.context_length", "llama.attention.layer_norm_rms_epsilon"]:  # fmt: skip
         yield f"without {name}", *made(fields={name: None})
@@ -383,8 +393,12 @@ def _config(content: bytes) -> Iterator[tuple[str, bytes, str]]:
         ("attention_chunk_size", 16), ("is_causal", False), ("position_embedding_type", "none"),
         ("use_bidirectional_attention", True), ("num_experts", 8), ("quantization_config", {}),
         ("layer_types", ["sliding_attention", "full_attention"]), ("no_rope_layers", [0, 1]),
+        ("add_cross_attention", True), ("pruned_heads", {"0": [1]}), ("tie_word_embeddings", "yes"),
+    ):  # fmt: skip
+        yield f"unread {name}={value!s:.40}", made(**{name: value}), "refused"
+    for name, value in (
         ("hidden_act", "gelu"), ("model_type", "mistral"), ("model_type", None), ("model_type", 3),
-        ("add_cross_attention", True), ("pruned_heads", {"0": [1]}), ("hidden_act", "x" * 10**6),
+        ("hidden_act", "x" * 10**6),
         ("rope_scaling", {"type": "linear", "factor": 2.0}), ("rope_scaling", {"factor": 2.0}),
         ("rope_scaling", {"rope_type": "dynamic", "factor": 2.0}), ("rope_scaling", 3),
         ("rope_scaling", {"rope_type": "yarn", "factor": 4.0}), ("rope_scaling", {"rope_type": 1}),
@@ -394,7 +408,7 @@ def _config(content: bytes) -> Iterator[tuple[str, bytes, str]]:
         ("rope_parameters", {"rope_type": "default", "attention_factor": 2.0}),
         ("rope_scaling", {"rope_type": "llama3", "factor": 10**400, "low_freq_factor": 1.0,
                           "high_freq_factor": 4.0, "original_max_position_embeddings": 64}),
-        ("model_type", "\x1b]0;owned\x07"), ("tie_word_embeddings", "yes"),
+        ("model_type", "\x1b]0;owned\x07"),
     ):  # fmt: skip
         yield f"{name}={value!s:.40}", made(**{name: value}), "refused"
     for name, value in (
@@ -750,12 +764,34 @@ def store_variants(home: Path, base: Path) -> Iterator[Variant]:
 
 def record_variants(home: Path, base: Path) -> Iterator[Variant]:
     """Damaged copies of a folder that `reproduce` wrote."""
-    for file in ("crosscheck.json", "claims.json", "environment.json"):
-        for i, (name, content) in enumerate(_json_damages((base / file).read_bytes())):
-            folder = Path(shutil.copytree(base, home / f"{file}{i}"))
-            (folder / file).write_bytes(content)
-            yield Variant(f"record/{file} {name}", ("reproduce", "--page", "--out", str(folder)))
-            shutil.rmtree(folder)
+    numbers = itertools.count()
+
+    def page(name, file, content, outcome="refused"):
+        folder = home / f"record{next(numbers)}"
+        folder.mkdir()
+        for path in base.iterdir():
+            (folder / path.name).symlink_to(path)
+        (folder / file).unlink()
+        (folder / file).write_bytes(content)
+        (folder / "index.html").unlink()
+        return Variant(f"record/{name}", ("reproduce", "--page", "--out", str(folder)), outcome)
+
+    for file in ("claims.json", "crosscheck.json", "environment.json"):
+        content = (base / file).read_bytes()
+        yield page(f"{file} base", file, content, "read")
+        for name, damaged in _json_damages(content):
+            yield page(f"{file} {name}", file, damaged)
+    content = json.loads((base / "crosscheck.json").read_bytes())
+    wrong = (None, {}, [], "text", "\x1b[2J\0\ud800", 10**400, -1, float("nan"), True)
+    for key in ("cells", "agree", "false_alarm_rate", "smallest_detectable", "seed", "left_out"):
+        for value in wrong:
+            changed = json.dumps(content | {key: value}).encode()
+            yield page(f"{key}={value!s:.9}", "crosscheck.json", changed, "either")
+    for key in content["cells"][0]:
+        for value in wrong:
+            cells = [content["cells"][0] | {key: value}, *content["cells"][1:]]
+            changed = json.dumps(content | {"cells": cells}).encode()
+            yield page(f"cell {key}={value!s:.9}", "crosscheck.json", changed, "either")
 
 
 class TooLong(BaseException):
@@ -785,6 +821,10 @@ class Found:
             wrong.append("memory")
         if len(self.err) > 2000 or any(not (c.isprintable() or c == "\n") for c in self.err):
             wrong.append("long or unprintable")
+        if " " in self.name and self.name.split("/")[1].startswith("unread "):
+            unread = self.name.split("unread ")[1].split("=")[0].split(":")[0]
+            if unread not in self.err:
+                wrong.append("unnamed")
         if self.seconds > 5:
             wrong.append(f"{self.seconds:.1f} s")
         if self.peak > 2**30:
@@ -799,14 +839,7 @@ def every(home: Path) -> Iterator[Variant]:
     yield Variant("store/base", stored(base), "read")
     if base.exists():
         yield from store_variants(home, base)
-    records = home / "records"
-    records.mkdir()
-    for name in ("crosscheck", "claims", "environment"):
-        (records / f"{name}.json").write_text('{"cells": [], "agree": true}')
-    for figure in figures.ALL:
-        for suffix in ("svg", "csv"):
-            (records / f"{figure.name}.{suffix}").write_text("<svg/>")
-    yield from record_variants(home, records)
+    yield from record_variants(home, RECORDS)
 
 
 def _memory(name: str) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from sparsity.errors import InputError, printable, whole
 from sparsity.models.checkpoint import Checkpoint
 from sparsity.models.tokens import read_text
-from sparsity.reading import npy_file
+from sparsity.reading import npy_file, regular
 
 _MOST_OF_NAME = 200  # letters
 
@@ -39,9 +39,7 @@ def texts_of(names: Iterable[Any], stride: int | None) -> list[str]:
 def _files(path: Path) -> list[Path]:
     """A file, or the files of a folder, by name; hidden ones are left out."""
     try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            raise InputError("text", path, "is a device or a pipe; give a file")
-        if not path.is_dir():
+        if not regular(path, "text").is_dir():
             return [path]
     except InputError:
         raise

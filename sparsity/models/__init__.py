@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 
 from sparsity.errors import InputError
-from sparsity.models.checkpoint import ELSE, Checkpoint, regular
+from sparsity.models.checkpoint import ELSE, Checkpoint
 from sparsity.models.fetch import smollm2
+from sparsity.reading import regular
 
 __all__ = ["Checkpoint", "load", "smollm2"]
 
@@ -20,7 +21,7 @@ def load(path: str | os.PathLike[str]) -> Checkpoint:
     """
     path = Path(path)
     try:
-        there = bool(os.fspath(path)) and regular(path).exists()
+        there = bool(os.fspath(path)) and regular(path, "model").exists()
     except (OSError, ValueError):  # a name too long, or with a NUL
         there = False
     if not there:

@@ -242,17 +242,6 @@ def library(name: str, install: str = "'sparsity[models]'") -> Any:
         raise InputError("library", name, f"is not installed; pip install {install}") from None
 
 
-def regular(path: Path) -> Path:
-    """The path, of which to read: of a pipe one would wait for ever.
-
-    Raises:
-        InputError: it is a device or a pipe.
-    """
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise InputError("model", path, "is a device or a pipe; give a file")
-    return path
-
-
 def refusal(path: Path, error: BaseException) -> InputError:
     """A file that cannot be read, in one line."""
     if isinstance(error, OSError) and error.errno:

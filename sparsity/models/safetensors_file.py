@@ -18,10 +18,9 @@ from sparsity.models.checkpoint import (
     library,
     refusal,
     refuse_others,
-    regular,
 )
 from sparsity.models.tokens import from_file
-from sparsity.reading import json_file
+from sparsity.reading import json_file, regular
 from sparsity.rows import rotation
 
 _OUTER = {"embed": "model.embed_tokens", "norm": "model.norm", "head": "lm_head"}
@@ -90,7 +89,7 @@ def _metadata(path: Path, found: Any) -> Metadata:
 
 def _json(path: Path) -> Any:
     try:
-        return json_file(regular(path))
+        return json_file(regular(path, "model"))
     except InputError:
         raise
     except (OSError, ValueError) as error:
@@ -219,7 +218,7 @@ def _tensors(
     found: dict[str, Any] = {}
     for file in files:
         try:
-            opened = safetensors.safe_open(regular(file), framework="flax")
+            opened = safetensors.safe_open(regular(file, "model"), framework="flax")
             parts = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
         except (OSError, safetensors.SafetensorError) as error:
             raise refusal(file, error) from None

@@ -14,7 +14,8 @@ from typing import Any
 
 from sparsity.errors import InputError
 from sparsity.models import tokenizing
-from sparsity.models.checkpoint import library, refusal, regular
+from sparsity.models.checkpoint import library, refusal
+from sparsity.reading import regular
 
 _MOST_A_BYTE = 8  # tokens: normalising makes 18 letters of one of three bytes at most, U+FDFA
 
@@ -108,7 +109,7 @@ def from_file(path: Path) -> Tokenizer:
     Raises:
         InputError: it cannot be read.
     """
-    if not regular(path).exists():
+    if not regular(path, "model").exists():
         raise InputError("model", path, "is missing; put the tokenizer beside the weights")
     try:
         path.open("rb").close()

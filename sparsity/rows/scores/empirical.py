@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.reading import npy_file
+from sparsity.reading import npy_file, regular
 from sparsity.rows.scores.base import Scores
 from sparsity.rows.scores.mixture import standardised
 
@@ -110,6 +110,7 @@ def load(path: str | os.PathLike[str]) -> Empirical:
     """
     fix = "give a .npy file of numbers, or text with numbers between blanks or commas"
     try:
+        regular(Path(path), "scores")
         if str(path).endswith(".npy"):
             return Empirical(npy_file(Path(path)))
         with open(path, encoding="utf-8") as file:
