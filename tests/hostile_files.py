@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tiny_model
@@ -77,7 +78,7 @@ def _value(kind: int, value) -> bytes:
 class Gguf:
     """A GGUF file in parts that can be changed one by one."""
 
-    fields: dict[bytes, tuple[int, object]]
+    fields: dict[bytes, tuple[int, Any]]
     tensors: list[Tensor]
     data: bytes
     magic: bytes = b"GGUF"
@@ -788,7 +789,7 @@ def record_variants(home: Path, base: Path) -> Iterator[Variant]:
             changed = json.dumps(content | {key: value}).encode()
             yield page(f"{key}={value!s:.9}", "crosscheck.json", changed, "either")
     for key in content["cells"][0]:
-        for value in wrong:
+        for value in (None, [], "\x1b[2J\0\ud800", 10**400):
             cells = [content["cells"][0] | {key: value}, *content["cells"][1:]]
             changed = json.dumps(content | {"cells": cells}).encode()
             yield page(f"cell {key}={value!s:.9}", "crosscheck.json", changed, "either")
@@ -866,10 +867,11 @@ def run(variant: Variant) -> Found:
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before, began, code = _memory("VmRSS"), _cpu(), 0
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        sys.stdout.flush()
         os.dup2(out.fileno(), 1)
         os.dup2(err.fileno(), 2)
-        argv, sys.argv = sys.argv, ["sparsity", *variant.arguments]
+        kept = sys.argv, sys.stdout, sys.stderr
+        sys.argv = ["sparsity", *variant.arguments]
+        sys.stdout, sys.stderr = (open(i, "w", encoding="utf-8", closefd=False) for i in (1, 2))
         signal.alarm(30)
         try:
             cli.main()
@@ -879,9 +881,9 @@ def run(variant: Variant) -> Found:
             code = f"{type(error).__name__}: {error!s:.200}"
         finally:
             signal.alarm(0)
-            sys.argv = argv
-            sys.stdout.flush()
-            sys.stderr.flush()
+            sys.stdout.close()
+            sys.stderr.close()
+            sys.argv, sys.stdout, sys.stderr = kept
             for i, stream in enumerate(streams, 1):
                 os.dup2(stream, i)
                 os.close(stream)

@@ -53,6 +53,8 @@ def test_some_files_that_lie_are_refused_in_one_line(tmp_path):
     tried, seen = [], Counter()
     for i, variant in enumerate(hostile_files.variants(tmp_path)):
         kind = variant.name.split("/")[0]
+        if i == 0:
+            hostile_files.run(variant)  # what is imported and compiled once is no file's
         if i % 24 == 0 or kind not in seen:
             tried.append(hostile_files.run(variant))
         seen[kind] += 1

@@ -48,7 +48,7 @@ class _Reader:
     """
 
     def __init__(self, data: np.ndarray) -> None:
-        self._bytes, self.at = memoryview(data), 0
+        self._bytes, self.at = memoryview(data.data), 0
 
     def take(self, size: int) -> memoryview:
         """The next bytes."""

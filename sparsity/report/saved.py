@@ -107,11 +107,10 @@ def page(folder: str | os.PathLike[str]) -> Path:
         if not whole or judged != [claim.key for claim in ledger.ALL]:
             fix = "its files are not of one whole run of this version; run `sparsity reproduce`"
             raise InputError("out", home, fix)
-        text = report.render(drawn, told, records, meta)
+        write(last, report.render(drawn, told, records, meta))
     except InputError:
         raise
     except Exception as error:  # whatever records make of themselves that a hand has changed
         fix = f"its files cannot be used ({type(error).__name__}); run `sparsity reproduce`"
         raise InputError("out", home, fix) from error
-    write(home / "index.html", text)
-    return home / "index.html"
+    return last
