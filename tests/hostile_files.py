@@ -871,7 +871,7 @@ def run(variant: Variant) -> Found:
         os.dup2(err.fileno(), 2)
         kept = sys.argv, sys.stdout, sys.stderr
         sys.argv = ["sparsity", *variant.arguments]
-        sys.stdout, sys.stderr = (open(i, "w", encoding="utf-8", closefd=False) for i in (1, 2))
+        sys.stdout, sys.stderr = (os.fdopen(os.dup(i), "w", encoding="utf-8") for i in (1, 2))
         signal.alarm(30)
         try:
             cli.main()

@@ -22,6 +22,8 @@ def load(path: str | os.PathLike[str]) -> Checkpoint:
     path = Path(path)
     try:
         there = bool(os.fspath(path)) and regular(path, "model").exists()
+    except InputError:
+        raise
     except (OSError, ValueError):  # a name too long, or with a NUL
         there = False
     if not there:

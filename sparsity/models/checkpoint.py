@@ -68,6 +68,7 @@ class Config:
 # The way for a model of another family or format.
 ELSE = "measure another in Python: measure_transformers(model, ids), where transformers has it,"
 ELSE += " Watch(model), of PyTorch, or stream(queries, keys)"
+ONLY_PLAIN = f"only plain models of the Llama family are run; {ELSE}"
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ class Metadata:
         value = self(name, default)
         if any(type(value) is type(x) and value == x for x in (default, *plain)):
             return value
-        raise self.refuse(name, value, f"only plain models of the Llama family are run; {ELSE}")
+        raise self.refuse(name, value, ONLY_PLAIN)
 
     def config(
         self,

@@ -12,6 +12,7 @@ from sparsity.errors import InputError, printable
 from sparsity.models.checkpoint import (
     ELSE,
     LAYER,
+    ONLY_PLAIN,
     OUTER,
     Checkpoint,
     Metadata,
@@ -94,7 +95,7 @@ def _refuse_unread(given: Metadata, names: Iterable[str], vocabulary: int) -> No
         raise given.refuse("llama.vocab_size", given("llama.vocab_size"), fix)
     for name in sorted(names):
         if name.startswith("llama.") and name not in (*_SIZES.values(), *_PLAIN):
-            raise given.refuse(name, given(name), "only plain models of the Llama family are run")
+            raise given.refuse(name, given(name), ONLY_PLAIN)
 
 
 def _frequencies(

@@ -13,6 +13,7 @@ import numpy as np
 from sparsity.errors import InputError, printable
 from sparsity.models.checkpoint import (
     LAYER,
+    ONLY_PLAIN,
     Checkpoint,
     Metadata,
     library,
@@ -110,12 +111,12 @@ def _refuse_unread(given: Metadata, content: dict[str, Any]) -> None:
     if kinds is not None and (
         not isinstance(kinds, list) or {*map(str, kinds)} != {"full_attention"}
     ):
-        raise given.refuse("layer_types", kinds, "only plain models of the Llama family are run")
+        raise given.refuse("layer_types", kinds, ONLY_PLAIN)
     known = {*_SIZES.values(), *_PLAIN}
     for name, value in content.items():
         plain = value is None or value is False or name in known
         if not plain and _OF_THE_PASS.search(name.lower()):
-            raise given.refuse(name, value, "only plain models of the Llama family are run")
+            raise given.refuse(name, value, ONLY_PLAIN)
 
 
 def _frequencies(given: Metadata, content: dict[str, Any]) -> Callable[[int], np.ndarray]:
@@ -124,7 +125,6 @@ def _frequencies(given: Metadata, content: dict[str, Any]) -> Callable[[int], np
     Raises:
         InputError: settings of other kinds than plain RoPE and Llama 3's.
     """
-    plain = "only plain models of the Llama family are run"
     said = [x for x in ("rope_parameters", "rope_scaling") if content.get(x) not in (None, {})]
     if len(said) > 1 and content[said[0]] != content[said[1]]:
         raise given.refuse(said[1], content[said[1]], f"its {said[0]} says otherwise; remove one")
@@ -135,9 +135,9 @@ def _frequencies(given: Metadata, content: dict[str, Any]) -> Callable[[int], np
     kind = inner("rope_type", inner("type", "default"))
     others = sorted(set(rope).difference(_OF_ROPE))
     if kind not in ("default", "llama3"):
-        raise inner.refuse("rope_type", kind, plain)
+        raise inner.refuse("rope_type", kind, ONLY_PLAIN)
     if others:
-        raise inner.refuse(others[0], rope[others[0]], plain)
+        raise inner.refuse(others[0], rope[others[0]], ONLY_PLAIN)
     if kind == "default":
         inner.one_of("factor", None, 1, 1.0)
 
