@@ -872,7 +872,7 @@ def run(variant: Variant) -> Found:
         kept = sys.argv, sys.stdout, sys.stderr
         sys.argv = ["sparsity", *variant.arguments]
         sys.stdout, sys.stderr = (os.fdopen(os.dup(i), "w", encoding="utf-8") for i in (1, 2))
-        signal.alarm(30)
+        signal.alarm(120)  # of the clock: other work may have the machine
         try:
             cli.main()
         except SystemExit as stopped:
