@@ -8,9 +8,34 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+_MOST_SHOWN, _MOST_OF_VALUE = 1000, 300  # characters of a message, and of a value in it
+
+
+def printable(text: str, most: int = _MOST_SHOWN) -> str:
+    """The text for a terminal: what is no character to see is escaped, and the middle of a long
+    text is left out. Files name themselves, and a terminal obeys what it is sent.
+    """
+
+    def cut(text: str) -> str:
+        return text if len(text) <= most else f"{text[: most // 2]} … {text[-(most // 3) :]}"
+
+    seen = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut(text))
+    return cut("".join(seen))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _shown(value: Any) -> str:
+    try:
+        return printable(_one_line(str(value)), _MOST_OF_VALUE)
+    except ValueError:  # Python writes no whole number of thousands of digits
+        return f"a whole number of {value.bit_length()} bits"
+
 
 class InputError(ValueError):
-    """A bad argument: its name, the value as given, and what would be right."""
+    """A bad argument: its name, the value as given, and what would be right, in one line."""
 
     def __init__(self, argument: str, value: Any, fix: str) -> None:
         self.argument, self.value, self.fix = argument, value, fix
@@ -19,8 +44,8 @@ class InputError(ValueError):
         elif isinstance(value, str) and not value.strip():
             shown = f"{argument} is empty"
         else:
-            shown = f"{argument} = {value!s}"
-        super().__init__(f"{shown}: {fix}")
+            shown = f"{argument} = {_shown(value)}"
+        super().__init__(printable(_one_line(f"{shown}: {fix}")))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled by what it was made of, to come back from another process."""

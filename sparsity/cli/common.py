@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import click
 
 from sparsity.cli import completion, pages
-from sparsity.errors import InputError
+from sparsity.errors import InputError, printable
 from sparsity.output import plain
 
 PARAMETERS = {
@@ -232,7 +232,7 @@ def progress(label: str) -> Iterator[Callable[[int, int], None]]:
 def fail(message: str, code: int = 2) -> NoReturn:
     """One line on stderr, where that can be written, and the end."""
     try:
-        echo("sparsity: " + " ".join(message.split()), err=True)
+        echo("sparsity: " + printable(" ".join(message.split())), err=True)
     except OSError:
         discard(sys.stderr)
     sys.exit(code)

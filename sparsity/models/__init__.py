@@ -8,6 +8,7 @@ from pathlib import Path
 from sparsity.errors import InputError
 from sparsity.models.checkpoint import ELSE, Checkpoint
 from sparsity.models.fetch import smollm2
+from sparsity.reading import regular
 
 __all__ = ["Checkpoint", "load", "smollm2"]
 
@@ -19,7 +20,13 @@ def load(path: str | os.PathLike[str]) -> Checkpoint:
         InputError: not there, damaged, of another architecture, or a library is missing.
     """
     path = Path(path)
-    if not os.fspath(path) or not path.exists():
+    try:
+        there = bool(os.fspath(path)) and regular(path, "model").exists()
+    except InputError:
+        raise
+    except (OSError, ValueError):  # a name too long, or with a NUL
+        there = False
+    if not there:
         raise InputError("model", path, "is not there; give a .gguf or .safetensors file")
     if path.is_dir() or path.suffix == ".safetensors":
         from sparsity.models import safetensors_file

@@ -6,12 +6,13 @@ import hashlib
 import os
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.output import refuse_pipe
+from sparsity.reading import npy_file, regular
 from sparsity.rows.scores.base import Scores
 from sparsity.rows.scores.mixture import standardised
 
@@ -108,10 +109,10 @@ def load(path: str | os.PathLike[str]) -> Empirical:
         InputError: a file that cannot be read, or holds no sample.
     """
     fix = "give a .npy file of numbers, or text with numbers between blanks or commas"
-    refuse_pipe(path, "scores")
     try:
+        regular(Path(path), "scores")
         if str(path).endswith(".npy"):
-            return Empirical(np.load(path, allow_pickle=False))
+            return Empirical(npy_file(Path(path)))
         with open(path, encoding="utf-8") as file:
             return Empirical([float(word) for word in file.read().replace(",", " ").split()])
     except OSError as error:
@@ -119,5 +120,5 @@ def load(path: str | os.PathLike[str]) -> Empirical:
         raise InputError("scores", str(path), why) from None
     except InputError as error:
         raise InputError("scores", str(path), error.fix) from None
-    except (ValueError, EOFError):  # of pickles, and of words that are no numbers
+    except ValueError:  # of other arrays, and of words that are no numbers
         raise InputError("scores", str(path), fix) from None
