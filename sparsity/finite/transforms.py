@@ -14,7 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from sparsity.finite.bands import Orders, order_of
+from sparsity.finite.families import reference
 from sparsity.finite.laplace import TAIL, Laplace, laplace
+from sparsity.finite.work import plan
+from sparsity.kernels.numeric.definition import definition
+from sparsity.kernels.numeric.segments import Segments
 from sparsity.quantities.base import LogMoment
 from sparsity.rows.classes import Classed, Patch, pieces
 
@@ -24,6 +28,10 @@ _TAPS = 16  # of the local polynomial between the points of the grid
 _AT_ONCE = 128  # classes
 _LEAST = 1e-290  # of a transform
 _DEEP = 40.0  # e-folds below the heaviest token down to which n equal tokens count, plus ln n
+_FAR = 14.0  # standard deviations of a score that light tokens are bounded over
+_FEW = 32  # laws up to which light tokens are not looked for
+_ALIKE = 1e-11  # error of summands, relative, up to which they are interpolated between laws
+_NODES, _LAW = 0.02, 0.002  # seconds of the nodes of a law, and of a law besides; measured
 _SHARED = 256  # steps: tables begin at whole multiples, so that the points of a curve share them
 
 
@@ -96,10 +104,24 @@ Channel = tuple[Callable[..., np.ndarray], np.ndarray]
 
 
 @functools.lru_cache(maxsize=64)
-def _table(law: Laplace, start: int, stop: int, step: float) -> np.ndarray:
-    """ψ, the moments and (constant) P(f ≠ 0), [·, points], over e^top."""
-    psi, moments = law(step * np.arange(start, stop))
-    return np.stack([psi, *moments, np.full_like(psi, law.p_nonzero)])
+def _tables(laws: tuple[Laplace, ...], start: int, stop: int) -> np.ndarray:
+    """ψ, the moments and (constant) P(f ≠ 0) of each law, [laws, ·, points], over its own e^top.
+
+    Laws that share their nodes are one product of matrices.
+    """
+    u, found = (
+        STEP * np.arange(start, stop),
+        np.empty((len(laws), 2 + len(laws[0].k), stop - start)),
+    )
+    families: dict[int, list[int]] = {}
+    for i, law in enumerate(laws):
+        families.setdefault(id(law.family), []).append(i)
+    for members in families.values():
+        together = laws[members[0]].joined([laws[i] for i in members])
+        psi, moments = together(u)
+        found[members] = np.stack([psi, *moments, np.zeros_like(psi)], axis=1)
+    found[:, -1] = np.array([law.p_nonzero for law in laws])[:, None]
+    return found
 
 
 class _Part(NamedTuple):
@@ -136,18 +158,20 @@ class _Part(NamedTuple):
             found[:, i] = smooth[:, i] * found[:, i - 1]
         return found
 
-    def tables(self, top: float, versions: int) -> Iterator[tuple[np.ndarray, ...]]:
-        """(classes, ψ and moments [·, 1 + k, versions, points], P(f ≠ 0) [·, versions]) over e^top.
+    def table(self, top: float) -> np.ndarray:
+        """ψ, moments and P(f ≠ 0) of the laws, [laws, ·, points], over e^top."""
+        found = _tables(tuple(self.laws), self.start, self.stop)
+        return found * np.exp([law.top - top for law in self.laws])[:, None, None]
+
+    def each(self, flat: np.ndarray, versions: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """(classes, their tables [·, ·, versions, points]), given those of the laws.
 
         The second version is the first times the error of the interpolation, where there is one.
         """
-        flat = np.stack(
-            [_table(law, self.start, self.stop, STEP) * np.exp(law.top - top) for law in self.laws]
-        )
         flat = flat[:, :, None].repeat(versions, axis=2)
         piece = self.piece
         if piece.matrix is None or piece.check is None:
-            yield piece.members, flat[:, :-1], flat[:, -1, :, 0]
+            yield piece.members, flat
             return
         shape, flat = flat.shape[1:], self._smooth(flat).reshape(len(flat), -1)
         nodes = piece.matrix.shape[1]
@@ -158,22 +182,80 @@ class _Part(NamedTuple):
             part = slice(first, first + _AT_ONCE)
             found = (piece.matrix[part] @ flat[:nodes]).reshape(-1, *shape)
             found[:, :, 1:] += off
-            found = self._rough(found)
-            yield piece.members[part], found[:, :-1], found[:, -1, :, 0]
+            yield piece.members[part], self._rough(found)
 
 
-def _mattering(row: Classed, c: int, k: Orders) -> list[Patch]:
-    """The pieces without those whose tokens are, all together, too rarely nonzero to matter."""
-    every, longest = list(pieces(row.classes)), float(row.count.sum())
-    times = np.bincount(row.member, row.count)
-    chances = []  # log P(f ≠ 0) of a token at the likelier end of a piece
+def _light(row: Classed, c: int, k: Orders) -> np.ndarray:
+    """Which groups are nothing at every u at which the row has an integrand left.
+
+    A token that never vanishes ends the integral; |f| of the others is bounded over all scores that
+    they have, but for a chance of 10⁻⁴⁴. They enter every sum by E min(x, 1)^order at most.
+    """
+    beta, gamma = (np.array([law[i] for law in row.classes]) for i in (1, 2))
+    most, (kernel, _, _, scores) = np.full(len(beta), np.inf), row.classes[0]
+    own = np.array([law[0] == kernel and law[3] == scores for law in row.classes])
+    ends = (-_FAR, _FAR) if scores is None else scores.ends
+    if len(beta) <= _FEW or not np.all(np.isfinite(ends)):
+        return np.zeros(row.count.shape, dtype=bool)
+    low, high = (end * gamma[own] * (1 + 1e-9) for end in ends)
+    with np.errstate(all="ignore"):
+        bound = definition(kernel).on(beta[own], Segments.between(low, high), False)[1]
+    most[own] = np.where(np.isnan(bound), np.inf, bound)
+    size = c * (row.log_w + most[row.member])
+    heaviest = int(np.argmax(np.where(np.isfinite(size), size, -np.inf)))
+    kernel, b, g, scores = row.classes[row.member[heaviest]]
+    law = laplace(kernel, b, g, c, k, scores)
+    if law.p_nonzero * np.exp(law.top) <= 1 - 1e-13:
+        return np.zeros(row.count.shape, dtype=bool)
+    end = law.right - c * row.log_w[heaviest]
+    order = min(1.0, *map(order_of, k[1:]))
+    return (row.sink == 0) & (order * (end + size) < -_DEEP - math.log(row.count.sum()))
+
+
+def _kept(row: Classed, keep: np.ndarray) -> Classed:
+    """The row of some of its groups."""
+    used, member = np.unique(row.member[keep], return_inverse=True)
+    rest = (x[keep] for x in row[3:])
+    return Classed(row.n, [row.classes[i] for i in used], member.reshape(-1), *rest)
+
+
+def _together(every: list[Patch]) -> list[Patch]:
+    """The patches, those of one law each together where these laws share their nodes."""
+    found, shared = [], {}
     for piece in every:
-        ends = [laplace(*law[:3], c, k, law[3]) for law in {piece.laws[0], piece.laws[-1]}]
+        kernel, beta, gamma, scores = piece.laws[0]
+        near = reference(kernel, beta, gamma, scores) if piece.matrix is None else None
+        if near is None:
+            found.append(piece)
+        else:
+            shared.setdefault((kernel, near), []).append(piece)
+    for same in shared.values():
+        members = np.concatenate([piece.members for piece in same])
+        found.append(Patch(members, [law for piece in same for law in piece.laws]))
+    return found
+
+
+def _mattering(row: Classed, c: int, k: Orders) -> list[tuple[Patch, list[Laplace]]]:
+    """The pieces and their laws, without those that are all together too rarely nonzero to matter.
+
+    Raises:
+        TooFine: so many laws that they take more than seconds.
+    """
+    every, longest = _together(list(pieces(row.classes))), float(row.count.sum())
+    laws = {law for piece in every for law in piece.laws}
+    nodes = {(law[0], reference(*law) or law[1:]) for law in laws}
+    plan("length", row.n, _NODES * len(nodes) + _LAW * len(laws))
+    times = np.bincount(row.member, row.count)
+    found, chances = [], []  # log P(f ≠ 0) of a token at the likelier end of a piece
+    for piece in every:
+        own = [laplace(*law[:3], c, k, law[3]) for law in piece.laws]
+        ends = own if piece.matrix is None else [own[0], own[-1]]
         chances.append(max(math.log(law.p_nonzero) + law.top for law in ends))
+        found.append((piece, own))
     margin = math.log(longest / TAIL) + 10  # n_eff is at most n
     return [
-        piece
-        for piece, chance in zip(every, chances, strict=True)
+        (piece, own)
+        for (piece, own), chance in zip(found, chances, strict=True)
         if chance + math.log(times[piece.members].sum()) + margin > max(chances)
     ]
 
@@ -193,8 +275,7 @@ def _laid_out(
     """
     shift = c * row.log_w
     starts, ends, certain, lows, parts = [], [], [], [], []
-    for piece in _mattering(row, c, orders):
-        laws = [laplace(*law[:3], c, orders, law[3]) for law in piece.laws]
+    for piece, laws in _mattering(row, c, orders):
         low = min(law.range(longest + 1)[0] for law in laws) - reach
         right = max(law.right if piece.matrix is None else law.smooth for law in laws)
         lows.append(low)
@@ -241,6 +322,9 @@ def sums(
         longest: the longest row of a curve, so that all its points share their tables.
         reach: how far below the range of a summand of order t the sums still matter, in u.
     """
+    keep = ~_light(row, c, (0.0, *k))
+    if not keep.all():
+        row, channels = _kept(row, keep), [(f, weight[keep]) for f, weight in channels]
     order = np.argsort(row.member, kind="stable")
     groups = np.split(order, np.cumsum(np.bincount(row.member))[:-1])
     shift, weights = c * row.log_w, np.stack([row.count, *(weight for _, weight in channels)])
@@ -249,30 +333,68 @@ def sums(
     versions = 1 if all(part.piece.matrix is None for part in parts) else 2
     scale, total = np.exp(top), np.zeros((len(weights), versions, size))
     log_miss, expected, error = np.zeros(versions), np.zeros(versions), 0.0
+
+    def summands(tables: np.ndarray) -> np.ndarray:
+        """Log φ and what the channels sum, [1 + channels, laws, ..., points], of tables."""
+        hit = np.minimum(tables[:, -1] * scale, 1.0)
+        never = np.where(hit > 1 - 1e-13, 0.0, 1 - hit)
+        missing = np.minimum(tables[:, 0] * scale, 1.0)  # 1 − φ
+        phi = np.maximum(tables[:, 1] * scale + never, _LEAST)
+        log = np.where(missing < 0.5, np.log1p(-np.minimum(missing, 0.5)), np.log(phi))
+        ratios = np.moveaxis(tables[:, 2:-1], 1, 0) * np.exp(-log)
+        found = np.stack([log, *(channel(*ratios) for channel, _ in channels)])
+        found[1:, ..., -1] = 0.0
+        return found
+
+    def count(times: np.ndarray, chance: np.ndarray) -> None:
+        """Add to what is known of P(the row is not all zero)."""
+        nonlocal log_miss, expected
+        expected = expected + times @ chance
+        hit = np.minimum(chance * scale, 1.0)
+        with np.errstate(divide="ignore"):
+            log = np.log1p(-np.where(hit > 1 - 1e-13, 1.0, hit))
+        # Weights of an interpolation have both signs.
+        log_miss = log_miss + (times @ log if np.isfinite(log).all() else -np.inf)
+
     for part in parts:
         error = max(error, *(law.rounding for law in part.laws))
-        for members, tables, chance in part.tables(top, versions):
-            times = np.array([row.count[groups[i]].sum() for i in members])
-            expected += times @ chance
-            hit = np.minimum(chance * scale, 1.0)
-            with np.errstate(divide="ignore"):
-                log_miss += times @ np.log1p(-np.where(hit > 1 - 1e-13, 1.0, hit))
-            never = np.where(hit > 1 - 1e-13, 0.0, 1 - hit)[..., None]
-            missing = np.minimum(tables[:, 0] * scale, 1.0)  # 1 − φ
-            phi = np.maximum(tables[:, 1] * scale + never, _LEAST)
-            log = np.where(missing < 0.5, np.log1p(-np.minimum(missing, 0.5)), np.log(phi))
-            ratios = np.moveaxis(tables[:, 2:], 1, 0) * np.exp(-log)
-            summands = np.stack([log, *(channel(*ratios) for channel, _ in channels)])
-            summands[1:, ..., -1] = 0.0
+        piece, flat, begin = part.piece, part.table(top), first - part.start
+        own = np.concatenate([counted[i] for i in piece.members])
+        times = np.array([row.count[groups[i]].sum() for i in piece.members])
+        if piece.matrix is not None and piece.check is not None:
+            nodes, values = piece.matrix.shape[1], summands(flat)
+            gap = values[:, nodes:] - np.einsum("kn,cnu->cku", piece.check, values[:, :nodes])
+            gap = np.abs(gap).max(axis=1)
+            # Where these tokens alone leave no integrand, no more is asked.
+            alive = times.sum() * values[0].max(axis=0) > -_DEEP
+            if (gap <= _ALIKE * np.abs(values).max(axis=1))[:, alive].all():
+                place = np.empty(len(row.classes), dtype=int)
+                place[piece.members] = np.arange(len(piece.members))
+                share = piece.matrix[place[row.member[own]]].T  # [nodes, groups]
+                count(times @ piece.matrix, flat[:nodes, -1, :1].repeat(versions, axis=1))
+                if len(own):
+                    spread = (weights[:, None, own] * share).reshape(-1, len(own))
+                    spread = np.concatenate([spread, weights[:, own]])
+                    offset, h = _deposit(shift[own], spread)
+                    h, rest = h[: -len(weights)], h[-len(weights) :]
+                    for node, each in enumerate(h.reshape(len(weights), nodes, -1).swapaxes(0, 1)):
+                        same = values[:, node, None].repeat(versions, axis=1)
+                        _add(total, same, begin + offset, each)
+                    _add(total[:, 1:], gap[:, None], begin + offset, rest)
+                continue
+        for members, tables in part.each(flat, versions):
+            chosen = np.isin(piece.members, members)
+            count(times[chosen], tables[:, -1, :, 0])
+            values = summands(tables)
             own = np.concatenate([counted[i] for i in members])
             if len(own) == len(members) > 1 and not shift[own].any():
-                summed = np.einsum("cb,cbru->cru", weights[:, own], summands)
-                _add(total, summed, first - part.start, np.ones((len(weights), 1)))
+                summed = np.einsum("cb,cbru->cru", weights[:, own], values)
+                _add(total, summed, begin, np.ones((len(weights), 1)))
                 continue
             for i, member in enumerate(members):
                 if not len(counted[member]):
                     continue
                 offset, h = _deposit(shift[counted[member]], weights[:, counted[member]])
-                _add(total, summands[:, i], first - part.start + offset, h)
+                _add(total, values[:, i], begin + offset, h)
     p_row = expected if scale < 1e-290 else -np.expm1(log_miss) / scale
     return Sums(total[0], total[1:], p_row, top, error)
