@@ -31,7 +31,7 @@ _DEEP = 40.0  # e-folds below the heaviest token down to which n equal tokens co
 _FAR = 14.0  # standard deviations of a score that light tokens are bounded over
 _FEW = 32  # laws up to which light tokens are not looked for
 _ALIKE = 1e-11  # error of summands, relative, up to which they are interpolated between laws
-_NODES, _LAW = 0.02, 0.002  # seconds of the nodes of a law, and of a law besides; measured
+_NODE, _LAW, _TOKEN = 1.5e-5, 0.002, 0.001  # seconds of a node, of a law and of a token; measured
 _SHARED = 256  # steps: tables begin at whole multiples, so that the points of a curve share them
 
 
@@ -243,8 +243,10 @@ def _mattering(row: Classed, c: int, k: Orders) -> list[tuple[Patch, list[Laplac
     """
     every, longest = _together(list(pieces(row.classes))), float(row.count.sum())
     laws = {law for piece in every for law in piece.laws}
-    nodes = {(law[0], reference(*law) or law[1:]) for law in laws}
-    plan("length", row.n, _NODES * len(nodes) + _LAW * len(laws))
+    families = {(law[0], reference(*law) or law[1:]) for law in laws}
+    samples = {every[0].laws[0], every[len(every) // 2].laws[0], every[-1].laws[0]}
+    nodes = np.mean([len(laplace(*law[:3], c, k, law[3]).c_log_f) for law in samples])
+    plan("length", row.n, _NODE * nodes * len(families) + _LAW * len(laws))
     times = np.bincount(row.member, row.count)
     found, chances = [], []  # log P(f ≠ 0) of a token at the likelier end of a piece
     for piece in every:
@@ -382,6 +384,7 @@ def sums(
                         _add(total, same, begin + offset, each)
                     _add(total[:, 1:], gap[:, None], begin + offset, rest)
                 continue
+            plan("length", row.n, _TOKEN * len(own))
         for members, tables in part.each(flat, versions):
             chosen = np.isin(piece.members, members)
             count(times[chosen], tables[:, -1, :, 0])
