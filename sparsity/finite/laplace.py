@@ -102,6 +102,14 @@ class Family:
         split = np.searchsorted(log_x, -_COARSE)
         return (np.exp(_COARSE) * below[:, split] + above[:, split]).T
 
+    def log_phi(self, u: np.ndarray) -> np.ndarray:
+        """A bound on log E e^(−x) from above."""
+        # E[1 − e^(−54x)] is at least E min(x, 1).
+        hit = np.minimum(self._coarse * np.exp(self.tops), 1 - 1e-15)
+        log_phi = np.log1p(-hit).max(axis=-1)
+        at = np.searchsorted(-_COARSE, -(u - 4.0 + self.c_log_f[-1]))  # the next point below
+        return np.where(at < len(log_phi), log_phi[np.minimum(at, len(log_phi) - 1)], 0.0)
+
     def low(self, longest: float) -> float:
         """The u below which rows up to that length have no integrand left."""
         # n(1 − φ) against the chance, at most 1, that the row holds anything.

@@ -30,8 +30,10 @@ _LEAST = 1e-290  # of a transform
 _DEEP = 40.0  # e-folds below the heaviest token down to which n equal tokens count, plus ln n
 _FAR = 14.0  # standard deviations of a score that light tokens are bounded over
 _FEW = 32  # laws up to which light tokens are not looked for
+_HEAVY = 12  # groups that tell where a row ends
+_RARE = 1e-6  # chance of a weight beside which one of 10⁻⁴⁴ is none
 _ALIKE = 1e-11  # error of summands, relative, up to which they are interpolated between laws
-_NODE, _LAW, _TOKEN = 1.5e-5, 0.002, 0.001  # seconds of a node, of a law and of a token; measured
+_NODE, _LAW, _TOKEN = 1e-5, 0.001, 0.001  # seconds of a node, of a law and of a token; measured
 _SHARED = 256  # steps: tables begin at whole multiples, so that the points of a curve share them
 
 
@@ -185,31 +187,51 @@ class _Part(NamedTuple):
             yield piece.members[part], self._rough(found)
 
 
-def _light(row: Classed, c: int, k: Orders) -> np.ndarray:
-    """Which groups are nothing at every u at which the row has an integrand left.
-
-    A token that never vanishes ends the integral; |f| of the others is bounded over all scores that
-    they have, but for a chance of 10⁻⁴⁴. They enter every sum by E min(x, 1)^order at most.
-    """
+def _sizes(row: Classed) -> np.ndarray:
+    """Log of the most that a weight of each group is, but for a chance of 10⁻⁴⁴; ∞ if unknown."""
     beta, gamma = (np.array([law[i] for law in row.classes]) for i in (1, 2))
     most, (kernel, _, _, scores) = np.full(len(beta), np.inf), row.classes[0]
     own = np.array([law[0] == kernel and law[3] == scores for law in row.classes])
     ends = (-_FAR, _FAR) if scores is None else scores.ends
-    if len(beta) <= _FEW or not np.all(np.isfinite(ends)):
-        return np.zeros(row.count.shape, dtype=bool)
-    low, high = (end * gamma[own] * (1 + 1e-9) for end in ends)
-    with np.errstate(all="ignore"):
-        bound = definition(kernel).on(beta[own], Segments.between(low, high), False)[1]
-    most[own] = np.where(np.isnan(bound), np.inf, bound)
-    size = c * (row.log_w + most[row.member])
-    heaviest = int(np.argmax(np.where(np.isfinite(size), size, -np.inf)))
-    kernel, b, g, scores = row.classes[row.member[heaviest]]
-    law = laplace(kernel, b, g, c, k, scores)
-    if law.p_nonzero * np.exp(law.top) <= 1 - 1e-13:
-        return np.zeros(row.count.shape, dtype=bool)
-    end = law.right - c * row.log_w[heaviest]
-    order = min(1.0, *map(order_of, k[1:]))
-    return (row.sink == 0) & (order * (end + size) < -_DEEP - math.log(row.count.sum()))
+    if np.all(np.isfinite(ends)):
+        low, high = (end * gamma[own] * (1 + 1e-9) for end in ends)
+        with np.errstate(all="ignore"):
+            bound = definition(kernel).on(beta[own], Segments.between(low, high), False)[1]
+        most[own] = np.where(np.isnan(bound), np.inf, bound)
+    return row.log_w + most[row.member]
+
+
+def _end(row: Classed, c: int, k: Orders, sizes: np.ndarray) -> tuple[float, bool]:
+    """The u beyond which the row has no integrand left: that of its heaviest tokens is enough.
+
+    And whether one of them has a weight with more than a tiny chance.
+    """
+    heaviest = np.argsort(np.where(np.isfinite(sizes), -sizes, np.inf))[:_HEAVY]
+    laws = [laplace(*row.classes[row.member[i]][:3], c, k, row.classes[row.member[i]][3])
+            for i in heaviest]  # fmt: skip
+    tops = [c * row.log_w[i] + law.c_log_f[-1] for i, law in zip(heaviest, laws, strict=True)]
+    u = np.arange(-max(tops), -max(tops) + 400.0)
+    log_phi = sum(
+        row.count[i] * law.family.log_phi(u + c * row.log_w[i])
+        for i, law in zip(heaviest, laws, strict=True)
+    )
+    gone = np.flatnonzero(log_phi < -_DEEP - 3 * math.log(row.count.sum()))
+    seen = any(law.top + math.log(law.p_nonzero) > math.log(_RARE) for law in laws)
+    return float(u[gone[0]]) if len(gone) else math.inf, seen
+
+
+def _light(row: Classed, c: int, k: Orders) -> tuple[np.ndarray, float]:
+    """Which groups are nothing at every u at which the row has an integrand left, and its end.
+
+    They enter every sum by E min(x, 1)^order at most.
+    """
+    if len(row.classes) <= _FEW:
+        return np.zeros(row.count.shape, dtype=bool), math.inf
+    sizes = _sizes(row)
+    (end, seen), order = _end(row, c, k, sizes), min(1.0, *map(order_of, k[1:]))
+    with np.errstate(invalid="ignore"):
+        size = np.where(seen & (sizes == -np.inf), -np.inf, order * (end + c * sizes))
+    return (row.sink == 0) & (size < -_DEEP - math.log(row.count.sum())), end
 
 
 def _kept(row: Classed, keep: np.ndarray) -> Classed:
@@ -270,6 +292,7 @@ def _laid_out(
     channels: Sequence[Channel],
     longest: float,
     reach: float,
+    end: float,
 ) -> tuple[list[_Part], list[np.ndarray], int, int]:
     """Parts with the ranges of their tables, the tokens of each class that count, and the grid.
 
@@ -288,7 +311,7 @@ def _laid_out(
         if all(law.p_nonzero * np.exp(law.top) > 1 - 1e-13 for law in laws):
             certain.append(right - mine.max())  # behind a token that never vanishes all is over
     first = math.floor(min(starts) / STEP)
-    size = math.ceil(min(certain, default=max(ends)) / STEP) + 1 - first
+    size = math.ceil(min(*certain, end, max(ends)) / STEP) + 1 - first
     # A table reaches down to where its tokens no longer matter: light ones add to a channel like
     # e^(k·shift) beside its own heaviest ones.
     heaviest = min(shift[weight > 0].max() for _, weight in channels if weight.any())
@@ -299,7 +322,10 @@ def _laid_out(
     for i, low in enumerate(lows):
         begin = (min(low, first * STEP + heaviest) - light) / STEP
         start = min(math.floor(begin / _SHARED) * _SHARED, parts[i].stop - 1)
-        parts[i] = parts[i]._replace(start=start)
+        mine = shift[np.concatenate([groups[member] for member in parts[i].piece.members])]
+        last = first + size + math.ceil(mine.max() / STEP) + 2 * _TAPS  # none is asked beyond
+        stop = max(min(parts[i].stop, math.ceil(last / _SHARED) * _SHARED), start + 1)
+        parts[i] = parts[i]._replace(start=start, stop=stop)
         for member in parts[i].piece.members:
             group = groups[member]
             counted[member] = group[shift[group] >= (start - first - size) * STEP]
@@ -324,13 +350,16 @@ def sums(
         longest: the longest row of a curve, so that all its points share their tables.
         reach: how far below the range of a summand of order t the sums still matter, in u.
     """
-    keep = ~_light(row, c, (0.0, *k))
-    if not keep.all():
+    light, end = _light(row, c, (0.0, *k))
+    if light.any():
+        keep = ~light
         row, channels = _kept(row, keep), [(f, weight[keep]) for f, weight in channels]
     order = np.argsort(row.member, kind="stable")
     groups = np.split(order, np.cumsum(np.bincount(row.member))[:-1])
     shift, weights = c * row.log_w, np.stack([row.count, *(weight for _, weight in channels)])
-    parts, counted, first, size = _laid_out(row, groups, c, (0.0, *k), channels, longest, reach)
+    parts, counted, first, size = _laid_out(
+        row, groups, c, (0.0, *k), channels, longest, reach, end
+    )
     top = max(law.top for part in parts for law in part.laws)
     versions = 1 if all(part.piece.matrix is None for part in parts) else 2
     scale, total = np.exp(top), np.zeros((len(weights), versions, size))

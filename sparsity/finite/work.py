@@ -9,7 +9,7 @@ from sparsity.errors import TooFine
 # Seconds of a processor core of 2020, about; measured.
 EXPONENTIAL = 1.5e-8  # of an array, with what is done to it
 PRODUCT = 1e-9  # a multiplication within a convolution or a product of matrices
-_LONGEST = 5.0  # seconds: a core may be half as fast
+_LONGEST = 8.0  # seconds, as counted on a busy machine
 _MOST = 1e8  # numbers held at once: 0.8 GB
 _FIX = "its exact law takes too long at these parameters; use less extreme ones, or estimate"
 
