@@ -66,10 +66,10 @@ def _scan(cells: list, seed: int) -> int:
         start, cell = time.process_time(), (name, parameters, of, n)
         try:
             found = sparsity.exact(name, length=n, of=of, **parameters)
-        except InputError as error:
-            assert "\n" not in str(error), cell
-            blamed = {*parameters, "of", "length", "weight"}
-            assert error.argument in blamed, (cell, error)
+        except InputError as refusal:
+            blamed, said = refusal.argument, str(refusal)
+            known = blamed in {*parameters, "of", "length", "weight"}
+            numbers -= 0 if known and "\n" not in said else math.inf
         else:
             numbers += 1
             value, bound = float(found.value), float(found.error_bound)
@@ -82,9 +82,9 @@ def _scan(cells: list, seed: int) -> int:
 
 
 def test_extremes_end_in_a_number_or_a_line():
-    cells = random.Random(3).sample(CELLS, 120)
+    cells = random.Random(3).sample(CELLS, 60)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert _scan(cells, 4) > 40
+    assert _scan(cells, 4) > 20
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 2 * 2**20
 
 
@@ -118,10 +118,10 @@ def _normal(points: int = 4001, far: float = 9.0) -> tuple[np.ndarray, np.ndarra
 @pytest.mark.parametrize("gate", [-3.0, 0.0, 2.0])
 @pytest.mark.parametrize("gate_spread", [50.0, 150.0, 1e5])
 def test_wide_gates_of_two_tokens_by_brute_force(gate, gate_spread):
-    """Of two tokens p = σ(d + ln g), d ~ N(0, 2γ²): one integral over d beside one over the gate."""
-    z, share = _normal()
+    """Of two tokens p = σ(d + ln g), d ~ N(0, 2γ²): integrals over d and over the gate."""
+    z, share = _normal(181)
     d = math.sqrt(2) * z
-    bias = np.linspace(-150.0, 40.0, 38001)
+    bias = np.linspace(-150.0, 40.0, 9501)
     law = np.exp(-(((bias - gate) / gate_spread) ** 2) / 2) / gate_spread / math.sqrt(2 * math.pi)
     law *= bias[1] - bias[0]
     law[[0, -1]] /= 2
@@ -131,7 +131,7 @@ def test_wide_gates_of_two_tokens_by_brute_force(gate, gate_spread):
         p = 1 / (1 + np.exp(-np.clip(d[:, None] + log_g, -700, 700)))
         return share @ (1 / (p * p + (1 - p) ** 2) - 1)
 
-    parts = [n_eff(-np.logaddexp(0.0, -x)) for x in np.array_split(bias, 20)]
+    parts = [n_eff(-np.logaddexp(0.0, -x)) for x in np.array_split(bias, 5)]
     true = 1 + np.concatenate(parts) @ law + n_eff(np.zeros(1))[0] * tops
     found = sparsity.exact(
         "forgetting", length=2, gamma=1.0, gate=gate, gate_spread=gate_spread, of="n_eff"
@@ -191,15 +191,15 @@ def test_spreads_out_of_reach_are_blamed(gamma):
 
 
 def test_topk_is_softmax_of_the_largest():
-    """With k = n − 1 of n = 3 the two largest scores: their gap by brute force over three scores."""
-    z, share = _normal(321, 8.0)
+    """With k = n − 1 of n = 3 the two largest scores: by brute force over three."""
+    z, share = _normal(161, 8.0)
     x = np.stack(np.meshgrid(z, z, z, indexing="ij")).reshape(3, -1)
     weight = np.einsum("i,j,k->ijk", share, share, share).ravel()
     x = np.sort(x, axis=0)[1:]
     p = 1 / (1 + np.exp(-30.0 * (x[1] - x[0])))
     true = weight @ (1 / (p * p + (1 - p) ** 2))
     found = sparsity.exact("topk:2", length=3, gamma=30.0)
-    assert float(found.value) == pytest.approx(true, rel=1e-3)  # a grid of h = 1/20 has a kink
+    assert float(found.value) == pytest.approx(true, rel=3e-3)  # a grid of h = 1/10 has a kink
 
 
 ROWS = [
