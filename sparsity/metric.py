@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from sparsity.errors import InputError
+
 
 def from_moments(m1: Any, m2: Any) -> Any:
     """S = m1 / √m2 from m1 = E|a| and m2 = E a².
@@ -40,6 +44,7 @@ def entropy(weights: Any, unit: Any = 0.0) -> Any:
         weights: |a| of each token, along the last axis.
         unit: what takes part in the total and is no token.
     """
+    weights = _numbers(weights)
     xp = weights.__array_namespace__()
     top = weights.max(-1)
     under = weights < top[..., None]
@@ -68,15 +73,45 @@ def gini(weights: Any) -> Any:
     Args:
         weights: |a| of each token, along the last axis.
     """
+    weights = _numbers(weights)
     xp = weights.__array_namespace__()
     n = weights.shape[-1]
     ranks = xp.arange(n, dtype=weights.dtype) * 2 - (n - 1)
     return (ascending(weights) * ranks).sum(-1) / (n * weights.sum(-1))
 
 
+def _numbers(a: Any) -> Any:
+    """Weights as floating numbers, in which nothing overflows that did not before.
+
+    Whole numbers in double precision where NumPy has them, half precision in single.
+
+    Raises:
+        InputError: not real numbers, or a masked array, whose mask would be lost.
+    """
+    if isinstance(a, np.ma.MaskedArray):
+        raise InputError("a", "masked array", "give plain numbers, 0 for what is hidden")
+    if not hasattr(a, "__array_namespace__"):
+        try:
+            a = np.asarray(a)
+        except (ValueError, TypeError, RuntimeError):  # ragged, or no array
+            a = np.empty(0, object)
+    xp = a.__array_namespace__()
+    kind = "f" if a.dtype.name == "bfloat16" else a.dtype.kind
+    if kind not in "fiu":
+        raise InputError("a", f"array of {a.dtype}", "give real numbers")
+    if kind == "f":
+        return a.astype(xp.float32) if a.dtype.itemsize < 4 else a
+    return a.astype(float)
+
+
 def _scaled(a: Any, axis: int) -> Any:
     """|a| over its largest entry, so that no square over- or underflows where it matters."""
-    a = abs(a)
+    a = abs(_numbers(a))
+    if not 0 < a.size:
+        raise InputError("a", f"array of shape {a.shape}", "give rows of at least one entry")
+    whole = isinstance(axis, int | np.integer) and not isinstance(axis, bool)
+    if not (whole and -a.ndim <= axis < a.ndim):
+        raise InputError("axis", axis, f"give an axis of an array of shape {a.shape}")
     return a / a.max(axis, keepdims=True)
 
 
@@ -84,11 +119,14 @@ def row_sparsity(a: Any, axis: int = -1) -> Any:
     """S = ‖a‖₁ / (√n ‖a‖₂) of concrete rows of (unnormalised, possibly signed) weights.
 
     Args:
-        a: weights, any shape with n entries along `axis`.
+        a: weights, any shape with n entries along `axis`; whole numbers too.
         axis: the axis of the row.
 
     Returns:
         Values in [1/√n, 1]: 1/√n for one-hot, 1 for uniform, NaN for an all-zero row.
+
+    Raises:
+        InputError: complex numbers, a masked array, or no numbers.
     """
     a = _scaled(a, axis)
     return from_moments(a.mean(axis), (a * a).mean(axis))

@@ -70,8 +70,9 @@ def of_weights(weights, sinks=False):
         n_eff = p.sum(-1) ** 2 / (p * p).sum(-1)
         beside = 1 - p.sum(-1) if sinks else 0.0
         ratio = gamma / np.sqrt(2 * np.log(n))
+        first = np.take_along_axis(p, seen.argmax(-1)[..., None], -1)[..., 0]
     found = {"length": n, "n_eff": n_eff, "entropy": -(p * s).sum(-1), "gamma": gamma,
-             "gamma_ratio": ratio, "sink_mass": p[..., 0] + beside}  # fmt: skip
+             "gamma_ratio": ratio, "sink_mass": first + beside}  # fmt: skip
     return {name: np.where(n > (1 if "gamma" in name else 0), x, np.nan)
             for name, x in found.items()}  # fmt: skip
 

@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from sparsity import kernels, quantities
-from sparsity.errors import InputError
+from sparsity.errors import RESOLVED, InputError
 from sparsity.finite import engine
 from sparsity.finite.trapezoid import DEPTH, FAR, STEP, count_pairs, pairs, times, widest
 from sparsity.finite.work import EXPONENTIAL, PRODUCT, plan
@@ -78,7 +78,7 @@ def square_sum(
     value = first + mix**2 * second - 2 * mix * cross
     size = first * off + mix**2 * second * gap + 2 * mix * cross * error
     size += _ROUNDING * (first + mix**2 * second)
-    if not (size < 0.1 * value).all():
+    if not (size < RESOLVED * value).all():
         fix = "the two maps cancel to within the rounding of the law; use a mix that differs"
         raise InputError("mix", mix, fix)
     return value, size / value

@@ -22,7 +22,7 @@ import math
 
 import numpy as np
 
-from sparsity.errors import InputError
+from sparsity.errors import RESOLVED, InputError
 from sparsity.finite import differential_short
 from sparsity.finite.trapezoid import FAR, count_pairs, pairs, widest
 from sparsity.finite.work import EXPONENTIAL, PRODUCT, plan
@@ -35,7 +35,6 @@ _ALONG = (12.0, 40.0)  # η at least, for short rows, and at most
 _COMPLEX, _PRODUCT = 4 * EXPONENTIAL, PRODUCT / 4  # seconds, of complex numbers; measured
 _TAIL = 9.0  # standard deviations of one score, with n of which at once no row comes
 _LARGE = 300.0  # ln of an X of which e^(−X) is nothing
-_RESOLVED = 1e-3  # a relative error that is still an answer
 
 
 def _range(spread: float, least: float, most: float) -> tuple[float, float]:
@@ -118,7 +117,7 @@ def abs_sum(
         )
         value[several] = 1 + mix - 2 * fine
         error[several] = 2 * (np.abs(coarse - fine) + beyond) / np.abs(value[several]) + 1e-12
-    if not (error < _RESOLVED).all():
+    if not (error < RESOLVED).all():
         fix = "the law of Σ|a| is not resolved where the maps are so alike; use estimate"
         raise InputError("length", n.tolist(), fix)
     return value, error

@@ -29,6 +29,7 @@ from sparsity.finite.trapezoid import DEPTH, FAR, STEP, normal, times
 from sparsity.finite.work import PRODUCT, plan
 from sparsity.kernels import exp
 from sparsity.quantities import LogMoment, Quantity
+from sparsity.quantities.base import within
 from sparsity.rows.row import Row
 
 _OF_STEP = 0.5  # of the trapezoidal step: interpolation takes more points than integration
@@ -284,7 +285,7 @@ def law(
     integral = quantity.integral
     assert integral is not None
     lengths, place = np.unique(n, return_inverse=True)
-    value = np.array([integral.alone(m) for m in lengths])
+    value = np.array([integral.ends(m, 1, False)[0] for m in lengths])  # of one token
     error = np.zeros(lengths.shape)
     gates, several = (gate, gate_spread), lengths > 1
     if _reach(gates, gamma, _order(quantity)) <= 1:  # the newest token has all there is
@@ -304,6 +305,6 @@ def law(
             np.abs(fine) + integral.beyond
         )
         error[several] = gap / np.maximum(np.abs(fine), 1e-300)
-        ends = [(integral.least(x), integral.most(x, x)) for x in m]
-        value[several] = np.clip(fine * [integral.factor(x) for x in m], *np.transpose(ends))
+        ends = np.transpose([integral.ends(x, x, False) for x in m])
+        value[several] = within(fine * [integral.factor(x) for x in m], error[several], ends)
     return value[place], error[place]

@@ -205,6 +205,7 @@ class Laplace:
     Attributes:
         top: log of the scale, one for each law.
         p_nonzero: P(f ≠ 0) over e^top, likewise.
+        p_zero: P(f = 0), likewise: to all digits, which 1 − P(f ≠ 0) does not have.
     """
 
     def __init__(self, family: Family, beta: Any, gamma: Any, k: Orders) -> None:
@@ -212,10 +213,13 @@ class Laplace:
         self.family, self.k, self.c_log_f = family, k, family.c_log_f
         self.right, self.smooth, self.rounding = family.right, family.smooth, family.rounding
         self.gamma = float(np.max(gamma))  # as an error says it
-        by = np.zeros((*np.shape(beta), 3))
+        by, p_zero = np.zeros((*np.shape(beta), 3)), np.full(np.shape(beta), family.nodes.p_zero)
         if family.shared:
             by = families.tilt(np.asarray(beta), np.asarray(gamma), family.near)
+            p_zero = families.mass(np.asarray(beta), np.asarray(gamma), family.near,
+                                   family.nodes.zeros)  # fmt: skip
         log_w = family.nodes.tilted(by)
+        self.p_zero = p_zero
         self.top = log_w.max(axis=-1)
         self.w = np.exp(log_w - self.top[..., None])
         self.p_nonzero = self.w.sum(axis=-1)

@@ -30,6 +30,7 @@ from sparsity.errors import InputError
 from sparsity.finite import engine, work
 from sparsity.finite.stick_breaking import mean_taken
 from sparsity.kernels import exp
+from sparsity.quantities.base import within
 from sparsity.rows.row import Row
 
 _FAR = 8.5  # standard deviations of a score that count
@@ -269,7 +270,9 @@ def law(of: str, beta: float, gamma: float, length: np.ndarray) -> tuple[np.ndar
         with np.errstate(over="ignore", invalid="ignore"):
             fine, coarse = (_OF[of](beta, gamma, counts.tolist(), rule) for rule in _RULES)
             off = np.abs(coarse / fine - 1) + _ROUNDING + _PER_KEY * counts
-        value[several], error[several] = fine[back], off[back]
+        least, most = (1.0, n[several]) if of == "n_eff" else (0.0, 1.0)
+        ends = np.broadcast_arrays(least, most, fine[back])[:2]
+        value[several], error[several] = within(fine[back], off[back], ends), off[back]
     if not (error < _RESOLVED).all():
         fix = "so many keys are beyond the digits of its exact law; use estimate"
         raise InputError("length", float(n.max()), fix)

@@ -23,6 +23,7 @@ from sparsity.finite.bands import order_of
 from sparsity.finite.laplace import transforms
 from sparsity.finite.work import plan
 from sparsity.quantities import Integral, LogMoment
+from sparsity.quantities.base import within
 
 _STEP = 0.2  # of u
 _NODES = 97  # of ξ for F, odd: every other one is a rule too
@@ -125,7 +126,7 @@ def law(
     """
     n = np.asarray(length, dtype=np.float64)
     if k == 1:
-        return np.array([integral.alone(m) for m in n]), np.zeros(n.shape)
+        return np.array([integral.ends(m, k, False)[0] for m in n]), np.zeros(n.shape)
     xi, share = _levels(n, k)
     low, high = float(xi.min()), float(xi.max())
     cosine = -np.cos(np.pi * np.arange(_NODES) / (_NODES - 1))
@@ -141,7 +142,6 @@ def law(
         return (of[:, part] * share[:, part]).sum(axis=1) / share[:, part].sum(axis=1)
 
     value, others = mean(curve), [mean(half), mean(curve, 2), mean(twice)]
-    error = np.abs(np.stack(others) / value - 1).sum(axis=0)
+    error = np.abs(np.stack(others) / value - 1).sum(axis=0) + _ROUNDING
     value = value * [integral.factor(m) for m in n]
-    ends = [(integral.least(m), integral.most(m, k)) for m in n]
-    return np.clip(value, *np.transpose(ends)), error + _ROUNDING
+    return within(value, error, np.transpose([integral.ends(m, k, False) for m in n])), error

@@ -24,7 +24,8 @@ from sparsity.rows.classes import Classed, Patch, pieces
 
 STEP = 0.08  # of u
 SLOW = -math.log(TAIL)  # of u: how much further down a summand of order √t matters than one of t
-_TAPS = 16  # of the local polynomial between the points of the grid
+_TAPS = 16  # of the local polynomial between the points of the grid, for moments up to order 4
+_MANY_TAPS = 28  # above, up to 8: e^(8u) is off by (8·STEP)^taps·(taps/2)!²/taps!, at 16 by 1e-9
 _AT_ONCE = 128  # classes
 _LEAST = 1e-290  # of a transform
 _DEEP = 40.0  # e-folds below the heaviest token down to which n equal tokens count, plus ln n
@@ -37,26 +38,26 @@ _NODE, _LAW, _TOKEN = 1e-5, 0.001, 0.001  # seconds of a node, of a law and of a
 _SHARED = 256  # steps: tables begin at whole multiples, so that the points of a curve share them
 
 
-def _deposit(shift: np.ndarray, weights: np.ndarray) -> tuple[int, np.ndarray]:
+def _deposit(shift: np.ndarray, weights: np.ndarray, taps: int) -> tuple[int, np.ndarray]:
     """H with Σ_s H[c, s] F[i + s] = Σ_j weights[c, j] F(u_i + shift_j): (first s, H)."""
     steps = np.floor(shift / STEP).astype(int)
     if np.all(shift == steps * STEP) and np.ptp(steps) == 0:
         return int(steps[0]), weights.sum(axis=1, keepdims=True)
     first = int(steps.min())
-    total = np.zeros((len(weights), int(steps.max()) - first + _TAPS))
-    k = np.arange(_TAPS)
-    scale = (k[:, None] - k + np.eye(_TAPS)).prod(axis=1)
+    total = np.zeros((len(weights), int(steps.max()) - first + taps))
+    k = np.arange(taps)
+    scale = (k[:, None] - k + np.eye(taps)).prod(axis=1)
     for start in range(0, len(shift), 2**16):
         part = slice(start, start + 2**16)
-        gap = (_TAPS // 2 - 1 + shift[part] / STEP - steps[part])[:, None] - k
+        gap = (taps // 2 - 1 + shift[part] / STEP - steps[part])[:, None] - k
         ones = np.ones((len(gap), 1))
         before = np.cumprod(np.concatenate([ones, gap[:, :-1]], axis=1), axis=1)
         after = np.cumprod(np.concatenate([ones, gap[:, :0:-1]], axis=1), axis=1)[:, ::-1]
-        taps = before * after / scale
+        share = before * after / scale
         where = (steps[part] - first)[:, None] + k
         for channel, weight in zip(total, weights[:, part], strict=True):
-            np.add.at(channel, where, taps * weight[:, None])
-    return first - _TAPS // 2 + 1, total
+            np.add.at(channel, where, share * weight[:, None])
+    return first - taps // 2 + 1, total
 
 
 def _add(out: np.ndarray, table: np.ndarray, begin: int, h: np.ndarray) -> None:
@@ -70,7 +71,7 @@ def _add(out: np.ndarray, table: np.ndarray, begin: int, h: np.ndarray) -> None:
     behind = length - zeros - inside.shape[-1] if begin < points else length
     last = np.repeat(table[..., -1:], max(behind, 0), axis=-1)
     values = np.concatenate([np.zeros((*table.shape[:-1], zeros)), inside, last], axis=-1)
-    if h.shape[-1] <= _TAPS:
+    if h.shape[-1] <= _MANY_TAPS:
         windows = np.lib.stride_tricks.sliding_window_view(values, h.shape[-1], axis=-1)
         out += np.matmul(windows, h[:, None, :, None])[..., 0]
         return
@@ -107,13 +108,13 @@ Channel = tuple[Callable[..., np.ndarray], np.ndarray]
 
 @functools.lru_cache(maxsize=64)
 def _tables(laws: tuple[Laplace, ...], start: int, stop: int) -> np.ndarray:
-    """ψ, the moments and (constant) P(f ≠ 0) of each law, [laws, ·, points], over its own e^top.
+    """ψ, the moments and P(f ≠ 0) of each law over its own e^top, and P(f = 0), [laws, ·, points].
 
     Laws that share their nodes are one product of matrices.
     """
     u, found = (
         STEP * np.arange(start, stop),
-        np.empty((len(laws), 2 + len(laws[0].k), stop - start)),
+        np.empty((len(laws), 3 + len(laws[0].k), stop - start)),
     )
     families: dict[int, list[int]] = {}
     for i, law in enumerate(laws):
@@ -121,8 +122,8 @@ def _tables(laws: tuple[Laplace, ...], start: int, stop: int) -> np.ndarray:
     for members in families.values():
         together = laws[members[0]].joined([laws[i] for i in members])
         psi, moments = together(u)
-        found[members] = np.stack([psi, *moments, np.zeros_like(psi)], axis=1)
-    found[:, -1] = np.array([law.p_nonzero for law in laws])[:, None]
+        found[members] = np.stack([psi, *moments, 0 * psi, 0 * psi], axis=1)
+    found[:, -2:] = np.array([(law.p_nonzero, law.p_zero) for law in laws])[..., None]
     return found
 
 
@@ -161,9 +162,10 @@ class _Part(NamedTuple):
         return found
 
     def table(self, top: float) -> np.ndarray:
-        """ψ, moments and P(f ≠ 0) of the laws, [laws, ·, points], over e^top."""
-        found = _tables(tuple(self.laws), self.start, self.stop)
-        return found * np.exp([law.top - top for law in self.laws])[:, None, None]
+        """ψ, moments and P(f ≠ 0) of the laws over e^top, and P(f = 0), [laws, ·, points]."""
+        found = _tables(tuple(self.laws), self.start, self.stop).copy()
+        found[:, :-1] *= np.exp([law.top - top for law in self.laws])[:, None, None]
+        return found
 
     def each(self, flat: np.ndarray, versions: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """(classes, their tables [·, ·, versions, points]), given those of the laws.
@@ -185,6 +187,11 @@ class _Part(NamedTuple):
             found = (piece.matrix[part] @ flat[:nodes]).reshape(-1, *shape)
             found[:, :, 1:] += off
             yield piece.members[part], self._rough(found)
+
+
+def log_rest(p: np.ndarray, rest: np.ndarray) -> np.ndarray:
+    """Log of 1 − p, given both: each where it has its digits."""
+    return np.where(p < 0.5, np.log1p(-np.minimum(p, 0.5)), np.log(rest))
 
 
 def _sizes(row: Classed) -> np.ndarray:
@@ -308,7 +315,7 @@ def _laid_out(
         mine = shift[np.concatenate([groups[i] for i in piece.members])]
         starts.append(low - mine.max())
         ends.append(right - mine.min())
-        if all(law.p_nonzero * np.exp(law.top) > 1 - 1e-13 for law in laws):
+        if not any(law.p_zero for law in laws):
             certain.append(right - mine.max())  # behind a token that never vanishes all is over
     first = math.floor(min(starts) / STEP)
     size = math.ceil(min(*certain, end, max(ends)) / STEP) + 1 - first
@@ -323,7 +330,7 @@ def _laid_out(
         begin = (min(low, first * STEP + heaviest) - light) / STEP
         start = min(math.floor(begin / _SHARED) * _SHARED, parts[i].stop - 1)
         mine = shift[np.concatenate([groups[member] for member in parts[i].piece.members])]
-        last = first + size + math.ceil(mine.max() / STEP) + 2 * _TAPS  # none is asked beyond
+        last = first + size + math.ceil(mine.max() / STEP) + 2 * _MANY_TAPS  # none is asked beyond
         stop = max(min(parts[i].stop, math.ceil(last / _SHARED) * _SHARED), start + 1)
         parts[i] = parts[i]._replace(start=start, stop=stop)
         for member in parts[i].piece.members:
@@ -361,29 +368,29 @@ def sums(
         row, groups, c, (0.0, *k), channels, longest, reach, end
     )
     top = max(law.top for part in parts for law in part.laws)
+    taps = _TAPS if max(map(order_of, k)) <= 4 else _MANY_TAPS
     versions = 1 if all(part.piece.matrix is None for part in parts) else 2
     scale, total = np.exp(top), np.zeros((len(weights), versions, size))
     log_miss, expected, error = np.zeros(versions), np.zeros(versions), 0.0
 
+    def never(zero: np.ndarray) -> np.ndarray:
+        return np.where(zero > 2 * _LEAST, zero, 0.0)  # interpolated, none is exactly 0
+
     def summands(tables: np.ndarray) -> np.ndarray:
         """Log φ and what the channels sum, [1 + channels, laws, ..., points], of tables."""
-        hit = np.minimum(tables[:, -1] * scale, 1.0)
-        never = np.where(hit > 1 - 1e-13, 0.0, 1 - hit)
         missing = np.minimum(tables[:, 0] * scale, 1.0)  # 1 − φ
-        phi = np.maximum(tables[:, 1] * scale + never, _LEAST)
-        log = np.where(missing < 0.5, np.log1p(-np.minimum(missing, 0.5)), np.log(phi))
-        ratios = np.moveaxis(tables[:, 2:-1], 1, 0) * np.exp(-log)
+        log = log_rest(missing, np.maximum(tables[:, 1] * scale + never(tables[:, -1]), _LEAST))
+        ratios = np.moveaxis(tables[:, 2:-2], 1, 0) * np.exp(-log)
         found = np.stack([log, *(channel(*ratios) for channel, _ in channels)])
         found[1:, ..., -1] = 0.0
         return found
 
-    def count(times: np.ndarray, chance: np.ndarray) -> None:
+    def count(times: np.ndarray, chance: np.ndarray, zero: np.ndarray) -> None:
         """Add to what is known of P(the row is not all zero)."""
         nonlocal log_miss, expected
         expected = expected + times @ chance
-        hit = np.minimum(chance * scale, 1.0)
         with np.errstate(divide="ignore"):
-            log = np.log1p(-np.where(hit > 1 - 1e-13, 1.0, hit))
+            log = log_rest(chance * scale, never(zero))
         # Weights of an interpolation have both signs.
         log_miss = log_miss + (times @ log if np.isfinite(log).all() else -np.inf)
 
@@ -402,11 +409,12 @@ def sums(
                 place = np.empty(len(row.classes), dtype=int)
                 place[piece.members] = np.arange(len(piece.members))
                 share = piece.matrix[place[row.member[own]]].T  # [nodes, groups]
-                count(times @ piece.matrix, flat[:nodes, -1, :1].repeat(versions, axis=1))
+                ends = (flat[:nodes, i, :1].repeat(versions, axis=1) for i in (-2, -1))
+                count(times @ piece.matrix, *ends)
                 if len(own):
                     spread = (weights[:, None, own] * share).reshape(-1, len(own))
                     spread = np.concatenate([spread, weights[:, own]])
-                    offset, h = _deposit(shift[own], spread)
+                    offset, h = _deposit(shift[own], spread, taps)
                     h, rest = h[: -len(weights)], h[-len(weights) :]
                     for node, each in enumerate(h.reshape(len(weights), nodes, -1).swapaxes(0, 1)):
                         same = values[:, node, None].repeat(versions, axis=1)
@@ -416,7 +424,7 @@ def sums(
             plan("length", row.n, _TOKEN * len(own))
         for members, tables in part.each(flat, versions):
             chosen = np.isin(piece.members, members)
-            count(times[chosen], tables[:, -1, :, 0])
+            count(times[chosen], tables[:, -2, :, 0], tables[:, -1, :, 0])
             values = summands(tables)
             own = np.concatenate([counted[i] for i in members])
             if len(own) == len(members) > 1 and not shift[own].any():
@@ -426,7 +434,7 @@ def sums(
             for i, member in enumerate(members):
                 if not len(counted[member]):
                     continue
-                offset, h = _deposit(shift[counted[member]], weights[:, counted[member]])
+                offset, h = _deposit(shift[counted[member]], weights[:, counted[member]], taps)
                 _add(total, values[:, i], begin + offset, h)
     p_row = expected if scale < 1e-290 else -np.expm1(log_miss) / scale
     return Sums(total[0], total[1:], p_row, top, error)

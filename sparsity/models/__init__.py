@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from sparsity.errors import InputError
-from sparsity.models.checkpoint import Checkpoint
+from sparsity.models.checkpoint import ELSE, Checkpoint
 from sparsity.models.fetch import smollm2
 
 __all__ = ["Checkpoint", "load", "smollm2"]
@@ -25,6 +25,17 @@ def load(path: str | os.PathLike[str]) -> Checkpoint:
         from sparsity.models import safetensors_file
 
         return safetensors_file.load(path)
+    if path.suffix != ".gguf" and not _is_gguf(path):
+        raise InputError("model", path, f"is not a model in GGUF or safetensors; {ELSE}")
     from sparsity.models import gguf_file
 
     return gguf_file.load(path)
+
+
+def _is_gguf(path: Path) -> bool:
+    """Whether it begins as such files do, whatever its name; ONNX models and archives do not."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"GGUF"
+    except OSError:  # the reader says why
+        return True

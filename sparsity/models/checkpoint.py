@@ -63,6 +63,11 @@ class Config:
         return shapes.get(name, shapes["embed"] if name == "head" else (self.dim,))
 
 
+# The way for a model of another family or format.
+ELSE = "measure another in Python: measure_transformers(model, ids), where transformers has it,"
+ELSE += " Watch(model), of PyTorch, or stream(queries, keys)"
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """A model on disk; its weights are read when they are asked for.
@@ -153,7 +158,7 @@ class Metadata:
         value = self(name, default)
         if any(type(value) is type(x) and value == x for x in (default, *plain)):
             return value
-        raise self.refuse(name, value, "only plain models of the Llama family are run")
+        raise self.refuse(name, value, f"only plain models of the Llama family are run; {ELSE}")
 
     def config(
         self, names: Mapping[str, str], vocabulary: int, tied: bool, frequencies: Any
@@ -194,7 +199,7 @@ def refuse_others(path: Path, names: Iterable[str], known: Iterable[str]) -> Non
     others = sorted(set(names).difference(known))
     if others:
         fix = f"has weights {others[0]}, which a plain model of the Llama family does not have"
-        raise InputError("model", path, f"{fix}; give another model")
+        raise InputError("model", path, f"{fix}; {ELSE}")
 
 
 def library(name: str, install: str = "'sparsity[models]'") -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.models.checkpoint import (
+    ELSE,
     LAYER,
     OUTER,
     Checkpoint,
@@ -113,7 +114,7 @@ def _opened(gguf: Any, path: Path) -> tuple[Metadata, dict[str, Any]]:
             raise
         raise refusal(path, e) from None
     if architecture != "llama":
-        fix = f"is of the architecture {architecture}; give a model of the Llama family"
+        fix = f"is of the architecture {architecture}, not of the Llama family; {ELSE}"
         raise InputError("model", path, fix)
     return field, tensors
 

@@ -112,7 +112,7 @@ def read_text(path: Path) -> str:
         InputError: not there, not UTF-8, or nothing in it.
     """
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")  # a byte order mark is no text
     except OSError as error:
         raise InputError("text", path, str(refusal(path, error)).split(": ", 1)[1]) from None
     except UnicodeDecodeError:
