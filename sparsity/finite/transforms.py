@@ -18,6 +18,7 @@ from sparsity.finite.families import reference
 from sparsity.finite.laplace import TAIL, Laplace, laplace
 from sparsity.finite.work import plan
 from sparsity.kernels.numeric.definition import definition
+from sparsity.kernels.numeric.points import Points
 from sparsity.kernels.numeric.segments import Segments
 from sparsity.quantities.base import LogMoment
 from sparsity.rows.classes import Classed, Patch, pieces
@@ -194,26 +195,34 @@ def log_rest(p: np.ndarray, rest: np.ndarray) -> np.ndarray:
     return np.where(p < 0.5, np.log1p(-np.minimum(p, 0.5)), np.log(rest))
 
 
-def _sizes(row: Classed) -> np.ndarray:
-    """Log of the most that a weight of each group is, but for a chance of 10⁻⁴⁴; ∞ if unknown."""
+def _sizes(row: Classed) -> tuple[np.ndarray, np.ndarray]:
+    """Log of the most that a weight of each group is, but for a chance of 10⁻⁴⁴; ∞ if unknown.
+
+    And of its weight at one standard deviation, −∞ if unknown.
+    """
     beta, gamma = (np.array([law[i] for law in row.classes]) for i in (1, 2))
     most, (kernel, _, _, scores) = np.full(len(beta), np.inf), row.classes[0]
+    typical = np.full(len(beta), -np.inf)
     own = np.array([law[0] == kernel and law[3] == scores for law in row.classes])
     ends = (-_FAR, _FAR) if scores is None else scores.ends
     if np.all(np.isfinite(ends)):
         low, high = (end * gamma[own] * (1 + 1e-9) for end in ends)
         with np.errstate(all="ignore"):
             bound = definition(kernel).on(beta[own], Segments.between(low, high), False)[1]
+            near = [
+                definition(kernel).at(beta[own], Points(x)).log for x in (gamma[own], -gamma[own])
+            ]
+        typical[own] = np.nan_to_num(np.max(near, axis=0), nan=-np.inf)
         most[own] = np.where(np.isnan(bound), np.inf, bound)
-    return row.log_w + most[row.member]
+    return row.log_w + most[row.member], row.log_w + typical[row.member]
 
 
-def _end(row: Classed, c: int, k: Orders, sizes: np.ndarray) -> tuple[float, bool]:
+def _end(row: Classed, c: int, k: Orders, typical: np.ndarray) -> tuple[float, bool]:
     """The u beyond which the row has no integrand left: that of its heaviest tokens is enough.
 
     And whether one of them has a weight with more than a tiny chance.
     """
-    heaviest = np.argsort(np.where(np.isfinite(sizes), -sizes, np.inf))[:_HEAVY]
+    heaviest = np.argsort(-typical)[:_HEAVY]
     laws = [laplace(*row.classes[row.member[i]][:3], c, k, row.classes[row.member[i]][3])
             for i in heaviest]  # fmt: skip
     tops = [c * row.log_w[i] + law.c_log_f[-1] for i, law in zip(heaviest, laws, strict=True)]
@@ -234,8 +243,8 @@ def _light(row: Classed, c: int, k: Orders) -> tuple[np.ndarray, float]:
     """
     if len(row.classes) <= _FEW:
         return np.zeros(row.count.shape, dtype=bool), math.inf
-    sizes = _sizes(row)
-    (end, seen), order = _end(row, c, k, sizes), min(1.0, *map(order_of, k[1:]))
+    sizes, typical = _sizes(row)
+    (end, seen), order = _end(row, c, k, typical), min(1.0, *map(order_of, k[1:]))
     with np.errstate(invalid="ignore"):
         size = np.where(seen & (sizes == -np.inf), -np.inf, order * (end + c * sizes))
     return (row.sink == 0) & (size < -_DEEP - math.log(row.count.sum())), end
