@@ -78,7 +78,7 @@ def _scan(cells: list, seed: int) -> int:
                 assert value >= LEAST.get(of, 0.0) * (1 - bound), cell
                 assert of in (*OF_MAPS, "entropy", "power_sum:0.5") or value <= n * (1 + bound)
         assert time.process_time() - start < SECONDS, cell
-    assert not wrong
+    assert not wrong, wrong
     return numbers
 
 
