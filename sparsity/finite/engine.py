@@ -16,6 +16,7 @@ from sparsity.finite import sink_chance, transforms
 from sparsity.finite.laplace import TAIL, Laplace, family, laplace
 from sparsity.finite.ranked import ranked
 from sparsity.finite.transforms import SLOW, STEP, Sums, log_rest
+from sparsity.finite.work import plan
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.parameters import LENGTH
 from sparsity.quantities import Integral, Layers, Quantity
@@ -27,6 +28,7 @@ ALIKE = 0.16  # step of u where all tokens are alike, and nothing is interpolate
 _DEEPEST = 1e-290  # of a transform
 _AT_ONCE = 128  # laws
 _BLOCK = 2**17  # numbers of an integrand held at once
+_CLASS = 2e-5  # seconds of a law, whatever is left of it; measured
 _BEYOND = 10.0  # of u: more than the integral beyond its range is, over the integrand at the end
 
 
@@ -200,6 +202,7 @@ def law(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, ...]:
     longest = float(flat.max())
     with np.errstate(over="ignore", invalid="ignore"):  # far out in the tails, where nothing falls
         first = classed(row, int(longest))
+        plan("length", longest, _CLASS * len(first.classes))
         if quantity.sinks and not first.sink.any():
             raise no_sink(row)
         if alike(row, int(flat.min()), int(longest), units=integral.units):

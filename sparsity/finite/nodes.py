@@ -15,7 +15,9 @@ from sparsity.theory.score_laws import Gaussian
 TAIL = 1e-15  # mass that truncation may lose
 VARIATION, _TURN = 6.0, 0.6  # of 2·log|f| plus the log density, and of arg f, over a panel's box
 _MOST_PANELS = 80_000  # that one law may have: seconds of work
+_LOOSE = 20  # times as far as log|f| varies it may seem to, by its bounds over wide panels
 _RULE = 5e-14  # relative error of the rule on such a panel, also for a law that is near
+_WORK = 8_000_000  # segments, boxes and points evaluated, times the parts of f: seconds
 _RAREST = 1e-32  # width of a panel at a pole of f that is not resolved
 _REACH = 105.0  # depth of the Gaussian density, in e-folds, at which the integral ends
 _MATTERS = 75.0  # down to which it is resolved: 10¹² tokens reach to 28
@@ -141,7 +143,18 @@ class _Smooth:
             return np.maximum((2 * varies + density) / VARIATION, turns / _TURN)
 
     def accept(self, known: Known) -> np.ndarray:
-        """Panels over which neither f nor the density varies much."""
+        """Panels over which neither f nor the density varies much.
+
+        Raises:
+            TooFine: log|f| varies so far that they would be too many.
+        """
+        with np.errstate(all="ignore"):
+            slope = np.abs(self.tilt[1] + 2 * self.tilt[2] * known.t)
+            # 2·log|f| of a panel varies by VARIATION at most.
+            fall = known.f[1] - known.f[0] + 2 * slope * known.half
+        needed = 2 / VARIATION * fall[np.isfinite(fall)].sum()
+        if needed > _LOOSE * _MOST_PANELS:
+            raise too_wide(self.axis.f.kernel, self.axis.law.gamma)
         return self._excess(known) < 1
 
     def singular(self, known: Known) -> np.ndarray:
@@ -222,5 +235,5 @@ def of_density(axis: Axis, powers: tuple[float, ...]) -> Nodes:
         TooFine: f has more structure than can be resolved in seconds.
     """
     goal = _Smooth(axis, powers)
-    cut(axis, goal)
+    cut(axis, goal, _WORK)
     return goal.nodes()
