@@ -43,9 +43,11 @@ class Made(NamedTuple):
             unit: logits of learned sinks, [heads], or None.
 
         Raises:
-            Unseen: they make something else.
+            Unseen: they make something else, or are not finite.
         """
         torch = library("torch", "torch")
+        if not bool(torch.isfinite(s).all()):
+            raise Unseen("has logits that are not finite")
         x = torch.where(seen, s, -torch.inf)
         if unit is not None:
             x = torch.cat([x, unit[:, None, None].to(x).expand(*x.shape[:-1], 1)], -1)
@@ -67,8 +69,8 @@ class Made(NamedTuple):
             want = torch.take_along_dim(self.output.to(p), at, 2)
             size = v.abs().amax((-2, -1), keepdim=True)
             size = size.repeat_interleave(heads // v.shape[1], 1)
-        largest = torch.where(seen, s, 0.0).abs().amax(-1, keepdim=True)
+        largest = s.abs().amax(-1, keepdim=True)
         most = size * (_TOLERANCE + _ROUNDINGS * self.step * (1 + largest))
         off = (p - want).abs()
-        if bool((some & (off > most) & torch.isfinite(largest)).any()):
+        if bool((some & ~(off <= most)).any()):
             raise Unseen("computes something else than softmax attention of its arguments")

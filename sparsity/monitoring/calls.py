@@ -42,6 +42,8 @@ def sdpa(function: Any, given: Any, more: Any, output: Any) -> tuple[Call, Made]
     if dropout:
         output = function(**plain)
     readable(output)
+    if not (q.numel() and k.numel()):
+        raise Unseen("is called without queries or without keys")
     step = _step(output, q)
     q, k, v, output = (
         _four(x, lead) for x, lead in zip((q, k, v, output), (*leads, leads[0]), strict=True)

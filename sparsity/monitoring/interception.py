@@ -119,7 +119,7 @@ def _around(function: Any, reader: Reader) -> Any:
         try:
             with _as_before(given, more):
                 output = function(*given, **more)
-            for listener in tuple(_LISTENERS):
+            for listener in dict.fromkeys(_LISTENERS):  # a watch has one pass in each thread
                 listener(reader, function, given, more, output)
         finally:
             _HERE.inside = False

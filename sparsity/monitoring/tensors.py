@@ -197,7 +197,8 @@ def statistics(s: Any, seen: Any, unit: Any = None) -> dict[str, Any]:
     off = torch.where(seen, s - (s.sum(-1) / count)[..., None], 0.0)
     m2 = (off * off).sum(-1)
     spread = torch.sqrt(torch.where(m2 > 0, m2, 1.0) / (count - 1).clamp(min=1))
-    gamma = torch.where(n > 1, torch.where(m2 > 0, spread, 0.0), torch.nan)
+    known = (n > 1) & ~torch.isnan(m2)
+    gamma = torch.where(known, torch.where(m2 > 0, spread, 0.0), torch.nan)
     first = seen.to(torch.uint8).argmax(-1, keepdim=True)  # the first of equal ones
     found = {
         "n_eff": z * z / squares,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import threading
 import warnings
@@ -28,9 +29,10 @@ _NO_CALL = (
     "torch.backends.mha.set_fastpath_enabled(False)"
 )
 _NO_PASS = (
-    "did not run outside compiled code; call the watched model itself, and if it is compiled, run "
-    'the steps to be watched in torch.compiler.set_stance("force_eager")'
+    "did not run, or ran as compiled code; call the watched model itself, and run the steps to be "
+    'watched in torch.compiler.set_stance("force_eager")'
 )
+_FIXED = "is not looked at while PyTorch must not compile again"
 _STRANGER = "is called inside it by a module that is no part of the watched model"
 
 
@@ -81,6 +83,7 @@ class Watch:
         self._begun: Counter[str] = Counter()  # passes, by the module that they enter
         self._ran: set[Any] = set()  # modules that are named as attention
         self._passes = self._looked = 0  # since the last reading
+        self.compiled = False  # whether compiled code ran since
         self._seen: dict[str, list[dict[str, Any]]] = {}
         self._said: set[str] = set()
 
@@ -129,6 +132,7 @@ class Watch:
         with self._lock:
             seen, self._seen = self._seen, {}
             self._passes = self._looked = 0
+            self.compiled = False
             self._ran.clear()
         several = {path.partition("#")[0] for path in seen if "#" in path}
         named = {f"{path}#0" if path in several else path: x for path, x in seen.items()}
@@ -162,6 +166,9 @@ class Watch:
                 name = self._names.get(part, "model")
                 looking = self._begun[name] % self.every == 0
                 self._begun[name] += 1
+                if looking and not _may_recompile():
+                    looking = False
+                    self.unseen[name] = _FIXED
                 self._passes += 1
                 self._looked += looking
                 one = self._running[thread] = _Pass(part, looking)
@@ -206,7 +213,7 @@ class Watch:
             path = self._names[module]
             with _apart():
                 call, made = reader(function, given, more, output)
-                if one.again(path, call) or not call.query.numel():
+                if one.again(path, call):
                     return
                 with _full_precision(call.query.device.type):
                     found = numbers(call, self.rows, made)
@@ -224,7 +231,8 @@ class Watch:
     def _note(self, path: str, error: Exception) -> None:
         reason = str(error)
         if not isinstance(error, Unseen):
-            reason = f"cannot be measured ({type(error).__name__})"
+            words = " ".join(reason.split())[:100]
+            reason = f"cannot be measured: {type(error).__name__}: {words}"
         with self._lock:
             self.unseen[path] = reason
 
@@ -235,15 +243,16 @@ class Watch:
             idle: whether it is to be said that there was no pass since the last reading.
         """
         with self._lock:
-            if idle and not self._passes:
+            if self.compiled or (idle and not self._passes):
                 self.unseen["model"] = _NO_PASS
             self.unseen |= dict.fromkeys(self._silent(), _NO_CALL)
-            reasons: dict[str, list[str]] = {}
+            kinds: dict[str, tuple[str, list[str]]] = {}
             for path, reason in self.unseen.items():
-                reasons.setdefault(reason, []).append(path)
-            fresh = {reason: paths for reason, paths in reasons.items() if reason not in self._said}
-            self._said |= fresh.keys()
-        for reason, paths in fresh.items():
+                kind = reason.partition(": ")[0]
+                if kind not in self._said:
+                    kinds.setdefault(kind, (reason, []))[1].append(path)
+            self._said |= kinds.keys()
+        for reason, paths in kinds.values():
             more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
             where = f"{paths[0]}{more} of {type(self.model).__name__}"
             warnings.warn(f"Watch: {where} is not seen: it {reason}", stacklevel=3)
@@ -292,7 +301,7 @@ class _Pass:
 
 
 class _Hook:
-    """A hook of a module, which code that is being compiled does not hold.
+    """A hook of a module, which does nothing while code is compiled or compiled code runs.
 
     Args:
         watch: whose it is.
@@ -303,9 +312,13 @@ class _Hook:
     def __init__(self, watch: Watch, act: Callable[[Any], None], only: Any = None) -> None:
         self.watch, self.act, self.only = watch, act, only
         self.compiling = library("torch", "torch").compiler.is_compiling
+        self.compiler = _compiler_around()
 
     def __call__(self, part: Any, *rest: Any) -> None:
         if self.compiling() or self.only not in (None, part):
+            return
+        if self.compiler():
+            self.watch.compiled = True
             return
         try:
             self.act(part)
@@ -315,6 +328,32 @@ class _Hook:
     def __reduce__(self) -> tuple[Any, ...]:
         """In a copy of the model or its file: what does nothing, and needs nothing to be read."""
         return getattr, (contextlib.nullcontext(), "__exit__")
+
+
+@functools.cache
+def _compiler_around() -> Callable[[], Any]:
+    """Tells whether PyTorch's compiler takes the frames of calls; it is to leave those of hooks.
+
+    Else it compiled the hooks, which with the stance "fail_on_recompile" is an error.
+    """
+    frames = library("torch", "torch")._C._dynamo.eval_frame
+    try:
+        action = frames._FrameAction
+        strategy = frames._FrameExecStrategy(action.SKIP, action.DEFAULT)
+        frames.set_code_exec_strategy(_Hook.__call__.__code__, strategy)
+    except AttributeError:  # of an older PyTorch, which compiles them
+        return lambda: None
+    return frames.get_eval_frame_callback
+
+
+def _may_recompile() -> bool:
+    """Whether compiled code may be compiled again, as it is for functions that were replaced."""
+    frames: Any = sys.modules.get("torch._dynamo.eval_frame")
+    if frames is None:
+        return True
+    stance = getattr(getattr(frames, "_stance", None), "stance", None)
+    fails = getattr(frames.config, "error_on_recompile", False)
+    return stance != "fail_on_recompile" and not fails
 
 
 def _entrances(model: Any) -> list[Any]:
