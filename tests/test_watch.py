@@ -11,6 +11,7 @@ import io
 import pickle
 import threading
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,10 +24,17 @@ from sparsity.monitoring import Watch, interception
 pytestmark = pytest.mark.model  # needs the extra [transformers]; run with `pytest -m model`
 
 T, HEADS, WIDTH = 24, 4, 32
+torch: Any = None  # a name that compiled code can read, loaded by the first test
+
+
+@pytest.fixture(autouse=True)
+def _loaded():
+    global torch
+    torch = library("torch")
 
 
 def sdpa(*given, **more):
-    return library("torch").nn.functional.scaled_dot_product_attention(*given, **more)
+    return torch.nn.functional.scaled_dot_product_attention(*given, **more)
 
 
 def causal(q, k, v):
@@ -40,12 +48,13 @@ class Model:
         self.attend, self.dropout = attend, dropout
 
     def block(self, heads=HEADS):
-        torch, attend, dropout = library("torch"), self.attend, self.dropout
+        attend, dropout = self.attend, self.dropout
 
         class Block(torch.nn.Module):
             def __init__(self):
                 super().__init__()
                 self.inner = torch.nn.Linear(WIDTH, 3 * WIDTH)
+                self.inner.weight.data *= 2  # so that some keys stand out
                 self.drop = torch.nn.Dropout(dropout)
 
             def forward(self, x):
@@ -58,19 +67,16 @@ class Model:
         return Block()
 
     def __call__(self):
-        torch = library("torch")
-        torch.manual_seed(1)
+            torch.manual_seed(1)
         return torch.nn.Sequential(self.block(), self.block())
 
 
 def states(seed=2):
-    torch = library("torch")
     return 3 * torch.randn(2, T, WIDTH, generator=torch.Generator().manual_seed(seed))
 
 
 def train(model, watch=None, steps=3):
     """Outputs, gradients and the state of random numbers; and what the watch logged."""
-    torch = library("torch")
     torch.manual_seed(5)
     optimizer, kept, logs = torch.optim.AdamW(model.parameters(), lr=1e-2), [], []
     for step in range(steps):
@@ -96,7 +102,6 @@ def lines():
 
 def same_bits(make, wrap=lambda model: model, watch=lambda model, wrapped: model):
     """Train with and without a watch; what it logged, what it said, and the watch."""
-    torch = library("torch")
     torch._dynamo.reset()
     plain, _ = train(wrap(make()))
     torch._dynamo.reset()
@@ -113,12 +118,11 @@ def same_bits(make, wrap=lambda model: model, watch=lambda model, wrapped: model
 
 
 def five(q, k, v):
-    mask = library("torch").ones(T, T).tril().bool()[None, None, None]
+    mask = torch.ones(T, T).tril().bool()[None, None, None]
     return sdpa(q[None], k[None], v[None], attn_mask=mask)[0]
 
 
 def one_by_one(q, k, v):
-    torch = library("torch")
     return torch.stack([sdpa(*x, is_causal=True) for x in zip(*(y.flatten(0, 1) for y in (q, k, v)),
                         strict=True)]).unflatten(0, q.shape[:2])  # fmt: skip
 
@@ -145,23 +149,21 @@ def by_checkpoint(reentrant, **more):
 
 
 def selective():
-    torch = library("torch")
     contexts = library("torch.utils.checkpoint").create_selective_checkpoint_contexts
     kept = [torch.ops.aten.mm.default, torch.ops.aten.bmm.default, torch.ops.aten.softmax.int]
     return functools.partial(contexts, kept)
 
 
 def float_mask(q, k, v):
-    torch = library("torch")
     return sdpa(q, k, v, attn_mask=torch.zeros(T, T).masked_fill(~CAUSAL(), -1e30))
 
 
 def CAUSAL():
-    return library("torch").ones(T, T).tril().bool()
+    return torch.ones(T, T).tril().bool()
 
 
 def on_device(q, k, v):
-    with library("torch").device("cpu"):  # a mode of functions
+    with torch.device("cpu"):  # a mode of functions
         return causal(q, k, v)
 
 
@@ -187,7 +189,7 @@ SEEN = {
     "keys for all": lambda q, k, v: sdpa(q, k[:1, :1], v[:1, :1]),
     "queries for all": lambda q, k, v: sdpa(q[:, :1], k, v),
     "scale": lambda q, k, v: sdpa(q, k, v, scale=0.1),
-    "mask of keys": lambda q, k, v: sdpa(q, k, v, attn_mask=library("torch").arange(T)[None] < 9),
+    "mask of keys": lambda q, k, v: sdpa(q, k, v, attn_mask=torch.arange(T)[None] < 9),
     "float mask": float_mask,
     "learned mask": lambda q, k, v: sdpa(q, k, v, attn_mask=q.mean(-1, True).expand(-1, -1, T, T)),
     "float64": lambda q, k, v: sdpa(q.double(), k.double(), v.double()).float(),
@@ -201,7 +203,6 @@ SEEN = {
 
 @pytest.mark.parametrize("kind", SEEN)
 def test_the_numbers_are_those_of_the_function_and_the_bits_stay(kind):
-    torch = library("torch")
     attend = SEEN[kind]
     logs, said, watch = same_bits(Model(attend))
     assert said == [] and watch.unseen == {} and all(logs)
@@ -222,7 +223,7 @@ def test_the_numbers_are_those_of_the_function_and_the_bits_stay(kind):
         assert_allclose(layer["n_eff"], 1 / (p * p).sum(-1), rtol=2e-5)
         assert (layer["length"] == (p > 0).sum(-1)).all()
         assert_allclose(layer["sink_mass"], p[..., 0], rtol=1e-3, atol=1e-6)
-        assert layer["n_eff"].min() < 0.5 * layer["length"].max()
+        assert (layer["n_eff"] / layer["length"]).min() < 0.8
 
 
 def with_dropout(q, k, v):
@@ -239,7 +240,7 @@ def in_half(name):
 
 @pytest.mark.parametrize("kind", ["dropout", "float16", "bfloat16", "autocast"])
 def test_what_rounds_or_drops_weights_is_seen_as_well(kind):
-    torch, make = library("torch"), Model(with_dropout if kind == "dropout" else causal)
+    make = Model(with_dropout if kind == "dropout" else causal)
     if kind in ("float16", "bfloat16"):
         make = Model(in_half(kind))
     with torch.autocast("cpu", torch.bfloat16, enabled=kind == "autocast"):
@@ -249,7 +250,6 @@ def test_what_rounds_or_drops_weights_is_seen_as_well(kind):
 
 
 def jagged(q, k, v):
-    torch = library("torch")
 
     def nested(x):
         flat = x.transpose(1, 2).flatten(0, 1).contiguous()
@@ -263,7 +263,6 @@ def jagged(q, k, v):
 
 
 def of_another_type(q, k, v):
-    torch = library("torch")
 
     class Own(torch.Tensor):
         pass
@@ -272,27 +271,27 @@ def of_another_type(q, k, v):
 
 
 def in_vmap(q, k, v):
-    return library("torch").vmap(causal)(q, k, v)
+    return torch.vmap(causal)(q, k, v)
 
 
 def in_grad(q, k, v):
-    torch, kernel = library("torch"), library("torch.nn.attention")
+    kernel = library("torch.nn.attention")
     with kernel.sdpa_kernel(kernel.SDPBackend.MATH):
         return q + torch.func.grad(lambda x: causal(x, k, v).square().sum())(q)
 
 
 def in_jvp(q, k, v):
-    torch, kernel = library("torch"), library("torch.nn.attention")
+    kernel = library("torch.nn.attention")
     with kernel.sdpa_kernel(kernel.SDPBackend.MATH):
         return q + torch.func.jvp(lambda x: causal(x, k, v), (q,), (q,))[1]
 
 
 def without_queries(q, k, v):
-    return q + library("torch").cat([sdpa(q[:, :, :0], k, v), v], 2)
+    return q + torch.cat([sdpa(q[:, :, :0], k, v), v], 2)
 
 
 def in_code_of_its_own(q, k, v):
-    return library("torch").softmax(q @ k.mT, -1) @ v
+    return torch.softmax(q @ k.mT, -1) @ v
 
 
 UNSEEN = {
@@ -317,7 +316,7 @@ def test_what_cannot_be_read_is_said_once_and_the_bits_stay(kind):
 
 
 def compiled(model, **more):
-    return library("torch").compile(model, backend="eager", **more)
+    return torch.compile(model, backend="eager", **more)
 
 
 def in_place(model):
@@ -342,7 +341,6 @@ COMPILED = {
 
 @pytest.mark.parametrize("kind", COMPILED)
 def test_compiled_code_is_said_and_seen_where_it_is_not_used(kind):
-    torch = library("torch")
     wrap, watch = COMPILED[kind]
     logs, said, looking = same_bits(Model(dropout=0.0), wrap, watch)
     assert logs == [{}, {}, {}]
@@ -363,7 +361,7 @@ def test_compiled_code_is_said_and_seen_where_it_is_not_used(kind):
 
 
 def test_compiling_tracing_and_exporting_inside_a_watch():
-    torch, make = library("torch"), Model(dropout=0.0)
+    make = Model(dropout=0.0)
     torch._dynamo.reset()
     plain = train(compiled(make(), fullgraph=True))[0]
     model, x = make(), states()
@@ -390,7 +388,7 @@ def test_compiling_tracing_and_exporting_inside_a_watch():
 
 
 def test_errors_interrupts_and_strangers_leave_it_in_order():
-    torch, make = library("torch"), Model(dropout=0.0)
+    make = Model(dropout=0.0)
 
     class Fails(torch.nn.Module):
         error = KeyError
@@ -451,13 +449,13 @@ def test_watches_over_each_other_again_and_not_at_all():
     with lines() as said, Watch(model) as watch:
         assert watch.log() == {} == watch.log()
     assert len(said) == 1 and "did not run" in said[0]
-    scripted = library("torch").jit.ScriptModule()
+    scripted = torch.jit.ScriptModule()
     with pytest.raises(InputError, match="TorchScript"), Watch(scripted):
         pass
 
 
 def test_a_model_that_is_changed_copied_saved_or_called_in_parts_and_threads():
-    torch, make = library("torch"), Model()
+    make = Model()
     model, x = make(), states()
     with lines() as said, Watch(model) as watch:
         model(x)
@@ -512,12 +510,11 @@ def padding():
     """Which of the keys are padding: the last five of the first text."""
     hidden = np.zeros((2, T), bool)
     hidden[0, -5:] = True
-    return library("torch").as_tensor(hidden)
+    return torch.as_tensor(hidden)
 
 
 @pytest.mark.parametrize("kind", MULTI_HEAD)
 def test_attention_of_many_heads_is_seen_as_it_comes(kind):
-    torch = library("torch")
     own, given = MULTI_HEAD[kind]
     tensors = {"causal": ~CAUSAL(), "padding": padding()}
     given = {name: tensors[x] if isinstance(x, str) else x for name, x in given.items()}
@@ -548,7 +545,6 @@ def test_attention_of_many_heads_is_seen_as_it_comes(kind):
 
 @pytest.mark.parametrize("kind", ["layer", "encoder"])
 def test_fused_layers_stay_fused(kind):
-    torch = library("torch")
 
     def make():
         torch.manual_seed(0)

@@ -91,20 +91,9 @@ class Watch:
         if self._open is not None:
             raise InputError("watch", "entered", "is open already; enter it again after its end")
         refuse_unseen(self.model)
-        self._name()
         with ExitStack() as opened:
-            for part in self._entrances:
-                before = part.register_forward_pre_hook(_Hook(self, self._begin))
-                opened.callback(before.remove)
-                after = part.register_forward_hook(_Hook(self, self._end), always_call=True)
-                opened.callback(after.remove)
-            if self.model not in self._entrances:
-                everywhere = library("torch.nn.modules.module", "torch")
-                begin, end = (_Hook(self, x, self.model) for x in (self._begin, self._end))
-                before = everywhere.register_module_forward_pre_hook(begin)
-                opened.callback(before.remove)
-                after = everywhere.register_module_forward_hook(end, always_call=True)
-                opened.callback(after.remove)
+            self._hooked = set()
+            self._learn(opened)
             self._open = opened.pop_all()
         self._entered = True
         return self
@@ -143,14 +132,29 @@ class Watch:
         found = self.read()
         return log(found) if found else {}
 
-    def _name(self) -> None:
-        """Learn the modules of the model, the paths of their own, and where they find functions."""
+    def _learn(self, opened: ExitStack) -> None:
+        """Learn the modules of the model and where they find functions, and hook the new ones."""
         modules = dict(self.model.named_modules())
         names = {part: name.replace("_orig_mod.", "") for name, part in modules.items()}
         self._names = {part: name or "model" for part, name in names.items()}
         self._places = interception.places(list(self._names))
-        self._entrances = _entrances(self.model)
         self._attentions = {part for part in self._names if _is_attention(part)}
+        begin, end, entrances = (
+            _Hook(self, self._begin),
+            _Hook(self, self._end),
+            _entrances(self.model),
+        )
+        for part in set(entrances) - self._hooked:
+            opened.callback(part.register_forward_pre_hook(begin).remove)
+            opened.callback(part.register_forward_hook(end, always_call=True).remove)
+        if self.model not in {*entrances, *self._hooked}:
+            everywhere = library("torch.nn.modules.module", "torch")
+            begin, end = (_Hook(self, x, self.model) for x in (self._begin, self._end))
+            opened.callback(everywhere.register_module_forward_pre_hook(begin).remove)
+            end = everywhere.register_module_forward_hook(end, always_call=True)
+            opened.callback(end.remove)
+        self._entrances = set(entrances)
+        self._hooked |= {self.model, *entrances}
 
     def _begin(self, part: Any) -> None:
         thread, one = threading.get_ident(), self._here()
@@ -204,9 +208,9 @@ class Watch:
             own = given[0] if given else more.get("module")
             is_module = isinstance(own, library("torch", "torch").nn.Module)
             module = own if is_module else next(_modules_around(), None)
-            if module not in self._names and not one.renamed:
+            if module not in self._names and not one.renamed and self._open is not None:
                 one.renamed = True
-                self._name()
+                self._learn(self._open)
             if module not in self._names:
                 path = self._names.get(one.entrance, path)
                 raise Unseen(_STRANGER)
@@ -262,8 +266,13 @@ class Watch:
         seen = {path.partition("#")[0] for path in self._seen}
         own = {self._names[x] for x in self._attentions}
         found = {self._names[x] for x in self._ran if x in self._names} - self.unseen.keys()
-        found = {x for x in found if not any(
-            _within(y, x) or (_within(x, y) and y in own) for y in seen | self.unseen.keys())}
+        found = {
+            x
+            for x in found
+            if not any(
+                _within(y, x) or (_within(x, y) and y in own) for y in seen | self.unseen.keys()
+            )
+        }
         if self._looked and not (found or seen or self.unseen):
             return ["model"]
         return sorted(x for x in found if not any(x != y and _within(y, x) for y in found))
