@@ -67,7 +67,7 @@ class Model:
         return Block()
 
     def __call__(self):
-            torch.manual_seed(1)
+        torch.manual_seed(1)
         return torch.nn.Sequential(self.block(), self.block())
 
 
@@ -111,7 +111,8 @@ def same_bits(make, wrap=lambda model: model, watch=lambda model, wrapped: model
         seen, logs = train(wrapped, looking)
     assert len(plain) == len(seen) > 3
     assert all(torch.equal(a, b) for a, b in zip(plain, seen, strict=True))
-    assert not interception._OPENED and not interception._LISTENERS
+    assert not interception._OPENED
+    assert not interception._LISTENERS
     assert not hasattr(torch.nn.functional.scaled_dot_product_attention, "__wrapped__")
     assert not any(x._forward_hooks or x._forward_pre_hooks for x in model.modules())
     return logs, said, looking
@@ -205,7 +206,9 @@ SEEN = {
 def test_the_numbers_are_those_of_the_function_and_the_bits_stay(kind):
     attend = SEEN[kind]
     logs, said, watch = same_bits(Model(attend))
-    assert said == [] and watch.unseen == {} and all(logs)
+    assert said == []
+    assert watch.unseen == {}
+    assert all(logs)
     model = Model(attend, dropout=0.0)()
     with Watch(model, rows=None) as watch:
         model(states())
@@ -232,7 +235,7 @@ def with_dropout(q, k, v):
 
 def in_half(name):
     def attend(q, k, v):
-        kind = getattr(library("torch"), name)
+        kind = getattr(torch, name)
         return causal(*(x.to(kind) for x in (q, k, v))).float()
 
     return attend
@@ -245,7 +248,9 @@ def test_what_rounds_or_drops_weights_is_seen_as_well(kind):
         make = Model(in_half(kind))
     with torch.autocast("cpu", torch.bfloat16, enabled=kind == "autocast"):
         logs, said, watch = same_bits(make)
-    assert said == [] and watch.unseen == {} and all(logs)
+    assert said == []
+    assert watch.unseen == {}
+    assert all(logs)
     assert logs[0]["all/length"] == pytest.approx(28 / 3)
 
 
@@ -311,7 +316,8 @@ def test_what_cannot_be_read_is_said_once_and_the_bits_stay(kind):
     attend, words = UNSEEN[kind]
     logs, said, watch = same_bits(Model(attend))
     assert logs == [{}, {}, {}]
-    assert len(said) == 1 and words in said[0]
+    assert len(said) == 1
+    assert words in said[0]
     assert words in next(iter(watch.unseen.values()))
 
 
@@ -344,13 +350,16 @@ def test_compiled_code_is_said_and_seen_where_it_is_not_used(kind):
     wrap, watch = COMPILED[kind]
     logs, said, looking = same_bits(Model(dropout=0.0), wrap, watch)
     assert logs == [{}, {}, {}]
-    assert len(said) == 1 and "force_eager" in said[0] and looking.unseen
+    assert len(said) == 1
+    assert "force_eager" in said[0]
+    assert looking.unseen
     model = Model()()
     wrapped = wrap(model)
     with lines() as said, Watch(watch(model, wrapped)) as looking:
         with torch.compiler.set_stance("force_eager"):
             assert all(train(wrapped, looking)[1])
-    assert said == [] and list(looking._names.values())[1] == "0"
+    assert said == []
+    assert list(looking._names.values())[1] == "0"
     model = Model(dropout=0.0)()
     wrapped = wrap(model)
     train(wrapped, steps=1)  # compiles; a watch must not make it compile again
@@ -368,7 +377,8 @@ def test_compiling_tracing_and_exporting_inside_a_watch():
     with lines() as said, Watch(model) as watch:
         inside = compiled(model, fullgraph=True)
         seen, logs = train(inside, watch)
-        assert logs == [{}, {}, {}] and len(said) == 0
+        assert logs == [{}, {}, {}]
+        assert len(said) == 0
         model(x)
         assert watch.log()
         exported = torch.export.export(model, (x,))
@@ -381,10 +391,13 @@ def test_compiling_tracing_and_exporting_inside_a_watch():
         warnings.simplefilter("ignore")
         bare = torch.jit.trace(model, (x,))
         bare_graph = library("torch.fx.experimental.proxy_tensor").make_fx(model)(x)
-    assert traced[0].code == bare[0].code and graph.code == bare_graph.code
+    assert traced[0].code == bare[0].code
+    assert graph.code == bare_graph.code
     for one in (exported.module(), traced, graph, inside):
         assert torch.equal(one(x), model(x))
-    assert len(said) == 2 and "force_eager" in said[0] and "traced" in said[1]
+    assert len(said) == 2
+    assert "force_eager" in said[0]
+    assert "traced" in said[1]
 
 
 def test_errors_interrupts_and_strangers_leave_it_in_order():
@@ -421,7 +434,8 @@ def test_errors_interrupts_and_strangers_leave_it_in_order():
     with lines() as said, Watch(model) as watch:
         model(x)
         assert list(watch.read()) == ["own.0", "own.1"]
-    assert len(said) == 1 and "no part of the watched model" in said[0]
+    assert len(said) == 1
+    assert "no part of the watched model" in said[0]
 
 
 def test_watches_over_each_other_again_and_not_at_all():
@@ -448,7 +462,8 @@ def test_watches_over_each_other_again_and_not_at_all():
         assert "\n" not in str(refused.value)
     with lines() as said, Watch(model) as watch:
         assert watch.log() == {} == watch.log()
-    assert len(said) == 1 and "did not run" in said[0]
+    assert len(said) == 1
+    assert "did not run" in said[0]
     scripted = torch.jit.ScriptModule()
     with pytest.raises(InputError, match="TorchScript"), Watch(scripted):
         pass
@@ -488,7 +503,8 @@ def test_a_model_that_is_changed_copied_saved_or_called_in_parts_and_threads():
     with lines() as said, Watch(model) as watch:
         model(torch.full_like(x, torch.nan))
         assert watch.log() == {}
-    assert len(said) == 1 and "not finite" in said[0]
+    assert len(said) == 1
+    assert "not finite" in said[0]
 
 
 MASK = "attn_mask"
@@ -529,7 +545,9 @@ def test_attention_of_many_heads_is_seen_as_it_comes(kind):
             return x + self.attend(x, x, x, **given | more)[0]
 
     logs, said, watch = same_bits(Own)
-    assert said == [] and watch.unseen == {} and all(logs)
+    assert said == []
+    assert watch.unseen == {}
+    assert all(logs)
     model, x = Own(), states()
     with Watch(model, rows=None) as watch:
         model(x)
@@ -552,7 +570,8 @@ def test_fused_layers_stay_fused(kind):
         return layer if kind == "layer" else torch.nn.TransformerEncoder(layer, 2)
 
     logs, said, _ = same_bits(make)
-    assert said == [] and all(logs)
+    assert said == []
+    assert all(logs)
     model, x = make().eval(), states()
     with lines() as said, Watch(model) as watch, torch.no_grad():
         fused = model(x)
@@ -564,5 +583,7 @@ def test_fused_layers_stay_fused(kind):
             torch.backends.mha.set_fastpath_enabled(True)
         assert watch.log()
     with torch.no_grad():
-        assert torch.equal(fused, model(x)) and not torch.equal(fused, plain)
-    assert len(said) == 1 and "set_fastpath_enabled" in said[0]
+        assert torch.equal(fused, model(x))
+        assert not torch.equal(fused, plain)
+    assert len(said) == 1
+    assert "set_fastpath_enabled" in said[0]

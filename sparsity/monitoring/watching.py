@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import sys
 import threading
 import warnings
 import weakref
@@ -19,6 +17,14 @@ from sparsity.errors import InputError, whole
 from sparsity.models.checkpoint import library
 from sparsity.monitoring import interception
 from sparsity.monitoring.agreement import Unseen
+from sparsity.monitoring.hooks import (
+    Hook,
+    depth,
+    entrances,
+    in_backward,
+    may_recompile,
+    modules_around,
+)
 from sparsity.monitoring.logs import log
 from sparsity.monitoring.step import sampled
 from sparsity.monitoring.tensors import numbers
@@ -81,6 +87,7 @@ class Watch:
         self._names: dict[Any, str] = {}
         self._running: dict[int, _Pass] = {}  # by thread
         self._begun: Counter[str] = Counter()  # passes, by the module that they enter
+        self._hooked: set[Any] = set()
         self._ran: set[Any] = set()  # modules that are named as attention
         self._passes = self._looked = 0  # since the last reading
         self.compiled = False  # whether compiled code ran since
@@ -92,7 +99,7 @@ class Watch:
             raise InputError("watch", "entered", "is open already; enter it again after its end")
         refuse_unseen(self.model)
         with ExitStack() as opened:
-            self._hooked = set()
+            self._hooked.clear()
             self._learn(opened)
             self._open = opened.pop_all()
         self._entered = True
@@ -139,38 +146,34 @@ class Watch:
         self._names = {part: name or "model" for part, name in names.items()}
         self._places = interception.places(list(self._names))
         self._attentions = {part for part in self._names if _is_attention(part)}
-        begin, end, entrances = (
-            _Hook(self, self._begin),
-            _Hook(self, self._end),
-            _entrances(self.model),
-        )
-        for part in set(entrances) - self._hooked:
+        self._entrances = set(entrances(self.model))
+        begin, end = Hook(self, self._begin), Hook(self, self._end)
+        for part in self._entrances - self._hooked:
             opened.callback(part.register_forward_pre_hook(begin).remove)
             opened.callback(part.register_forward_hook(end, always_call=True).remove)
-        if self.model not in {*entrances, *self._hooked}:
+        if self.model not in self._entrances | self._hooked:
             everywhere = library("torch.nn.modules.module", "torch")
-            begin, end = (_Hook(self, x, self.model) for x in (self._begin, self._end))
+            begin, end = (Hook(self, x, self.model) for x in (self._begin, self._end))
             opened.callback(everywhere.register_module_forward_pre_hook(begin).remove)
             end = everywhere.register_module_forward_hook(end, always_call=True)
             opened.callback(end.remove)
-        self._entrances = set(entrances)
-        self._hooked |= {self.model, *entrances}
+        self._hooked |= self._entrances | {self.model}
 
     def _begin(self, part: Any) -> None:
         thread, one = threading.get_ident(), self._here()
         if one is not None and one.entrance is part:
             one.depth += 1
-            if _depth(part) < one.depth:  # an interrupt left the pass before
+            if depth(part) < one.depth:  # an interrupt left the pass before
                 self._leave(one)
                 one = None
         if one is None:
-            if _in_backward():
+            if in_backward():
                 return
             with self._lock:
                 name = self._names.get(part, "model")
                 looking = self._begun[name] % self.every == 0
                 self._begun[name] += 1
-                if looking and not _may_recompile():
+                if looking and not may_recompile():
                     looking = False
                     self.unseen[name] = _FIXED
                 self._passes += 1
@@ -203,11 +206,11 @@ class Watch:
         try:
             running = list(self._running.values())
             one = self._here() or (running[0] if len(running) == 1 else None)
-            if one is None or not one.looking or _in_backward():
+            if one is None or not one.looking or in_backward():
                 return
             own = given[0] if given else more.get("module")
             is_module = isinstance(own, library("torch", "torch").nn.Module)
-            module = own if is_module else next(_modules_around(), None)
+            module = own if is_module else next(modules_around(), None)
             if module not in self._names and not one.renamed and self._open is not None:
                 one.renamed = True
                 self._learn(self._open)
@@ -222,8 +225,8 @@ class Watch:
                 with _full_precision(call.query.device.type):
                     found = numbers(call, self.rows, made)
             self._keep(one.name(path), found)
-        except Exception as error:
-            self._note(path, error)
+        except Exception as error:  # noqa: BLE001  a pass goes on, whatever fails here
+            self.note(path, error)
 
     def _keep(self, path: str, found: dict[str, Any]) -> None:
         with self._lock:
@@ -232,7 +235,7 @@ class Watch:
                 raise Unseen("has another number of heads than at its calls before")
             kept.append(found)
 
-    def _note(self, path: str, error: Exception) -> None:
+    def note(self, path: str, error: Exception) -> None:
         reason = str(error)
         if not isinstance(error, Unseen):
             words = " ".join(reason.split())[:100]
@@ -309,109 +312,12 @@ class _Pass:
         return path if self._calls[path] == 1 else f"{path}#{self._calls[path] - 1}"
 
 
-class _Hook:
-    """A hook of a module, which does nothing while code is compiled or compiled code runs.
-
-    Args:
-        watch: whose it is.
-        act: what it does with a module.
-        only: the one module that it is for; None for the one that it is registered with.
-    """
-
-    def __init__(self, watch: Watch, act: Callable[[Any], None], only: Any = None) -> None:
-        self.watch, self.act, self.only = watch, act, only
-        self.compiling = library("torch", "torch").compiler.is_compiling
-        self.compiler = _compiler_around()
-
-    def __call__(self, part: Any, *rest: Any) -> None:
-        if self.compiling() or self.only not in (None, part):
-            return
-        if self.compiler():
-            self.watch.compiled = True
-            return
-        try:
-            self.act(part)
-        except Exception as error:
-            self.watch._note("model", error)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """In a copy of the model or its file: what does nothing, and needs nothing to be read."""
-        return getattr, (contextlib.nullcontext(), "__exit__")
-
-
-@functools.cache
-def _compiler_around() -> Callable[[], Any]:
-    """Tells whether PyTorch's compiler takes the frames of calls; it is to leave those of hooks.
-
-    Else it compiled the hooks, which with the stance "fail_on_recompile" is an error.
-    """
-    frames = library("torch", "torch")._C._dynamo.eval_frame
-    try:
-        action = frames._FrameAction
-        strategy = frames._FrameExecStrategy(action.SKIP, action.DEFAULT)
-        frames.set_code_exec_strategy(_Hook.__call__.__code__, strategy)
-    except AttributeError:  # of an older PyTorch, which compiles them
-        return lambda: None
-    return frames.get_eval_frame_callback
-
-
-def _may_recompile() -> bool:
-    """Whether compiled code may be compiled again, as it is for functions that were replaced."""
-    frames: Any = sys.modules.get("torch._dynamo.eval_frame")
-    if frames is None:
-        return True
-    stance = getattr(getattr(frames, "_stance", None), "stance", None)
-    fails = getattr(frames.config, "error_on_recompile", False)
-    return stance != "fail_on_recompile" and not fails
-
-
-def _entrances(model: Any) -> list[Any]:
-    """Modules that a pass may begin with: all but those that cannot attend, or must not be hooked.
-
-    A hook in PyTorch's encoder layer would turn its fused path off, and so change the output by
-    rounding; it has none, unless it is the model itself.
-    """
-    torch = library("torch", "torch")
-    fused = [x for x in model.modules() if isinstance(x, torch.nn.TransformerEncoderLayer)]
-    left = {inner for layer in fused for inner in layer.modules()}
-    parts = [x for x in model.modules() if x not in left and (next(x.children(), None) is not None
-             or not type(x).__module__.startswith("torch."))]  # fmt: skip
-    return parts if model in left or model in parts else [model, *parts]
-
-
 def _is_attention(part: Any) -> bool:
     return "attention" in type(part).__name__.lower() and next(part.parameters(), None) is not None
 
 
 def _within(path: str, other: str) -> bool:
     return path == other or path.startswith(f"{other}.")
-
-
-def _in_backward() -> bool:
-    torch = library("torch", "torch")
-    return torch._C._current_graph_task_id() != -1
-
-
-def _frames() -> Iterator[tuple[Any, Any]]:
-    """The code that runs, innermost first, each with its first argument."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        code = frame.f_code
-        if code.co_argcount:
-            yield code, frame.f_locals.get(code.co_varnames[0])
-        frame = frame.f_back
-
-
-def _modules_around() -> Iterator[Any]:
-    """The modules whose methods run, innermost first."""
-    module = library("torch", "torch").nn.Module
-    return (first for _, first in _frames() if isinstance(first, module))
-
-
-def _depth(part: Any) -> int:
-    """How often a module is being called, one call inside the other."""
-    call = library("torch", "torch").nn.Module._call_impl.__code__
-    return sum(code is call and first is part for code, first in _frames())
 
 
 @contextlib.contextmanager
