@@ -12,6 +12,7 @@ import numpy as np
 from sparsity.errors import InputError
 from sparsity.measurement.sources import FAINT, HIDDEN
 from sparsity.models.checkpoint import library
+from sparsity.monitoring.agreement import Made
 from sparsity.monitoring.bounds import Bounds, shortfall
 from sparsity.monitoring.step import sampled
 
@@ -196,7 +197,8 @@ def statistics(s: Any, seen: Any, unit: Any = None) -> dict[str, Any]:
     off = torch.where(seen, s - (s.sum(-1) / count)[..., None], 0.0)
     m2 = (off * off).sum(-1)
     spread = torch.sqrt(torch.where(m2 > 0, m2, 1.0) / (count - 1).clamp(min=1))
-    gamma = torch.where(n > 1, torch.where(m2 > 0, spread, 0.0), torch.nan)
+    known = (n > 1) & ~torch.isnan(m2)
+    gamma = torch.where(known, torch.where(m2 > 0, spread, 0.0), torch.nan)
     first = seen.to(torch.uint8).argmax(-1, keepdim=True)  # the first of equal ones
     found = {
         "n_eff": z * z / squares,
@@ -209,15 +211,22 @@ def statistics(s: Any, seen: Any, unit: Any = None) -> dict[str, Any]:
     return {"length": n, "gamma": gamma, "gamma_ratio": ratio, **found}
 
 
-def numbers(call: Call, rows: Any = 16) -> dict[str, Any]:
-    """`statistics` of some rows, a few at a time: [batch, heads, rows]; padding sees no key."""
+def numbers(call: Call, rows: Any = 16, made: Made | None = None) -> dict[str, Any]:
+    """`statistics` of some rows, a few at a time: [batch, heads, rows]; padding sees no key.
+
+    Raises:
+        Unseen: they are not those of what was `made` of the call.
+    """
     torch = library("torch", "torch")
     batch, heads, _, _ = call.query.shape
     at, own = chosen(call, rows)
     size = max(1, _ENTRIES // max(1, batch * heads * call.key.shape[-2]))
     parts = []
     for start in range(0, at.shape[-1], size):
-        s, seen = logits(call, at[:, start : start + size])
+        part = at[:, start : start + size]
+        s, seen = logits(call, part)
+        if made is not None:
+            made.hold(s, seen, part, call.unit)
         if own is not None:
             seen = seen & own[..., start : start + size, None]
             s = torch.where(seen, s, 0.0)
