@@ -557,7 +557,7 @@ def test_bad_arrays_are_refused():
         (lambda: measure(queries=q, keys=k, mask=np.full((T, T), np.nan)), "mask"),
         (lambda: measure(queries=np.float32(1e30 * q), keys=np.float32(1e30 * k)), "logits"),
         (lambda: measure(queries=[q, q], keys=[k]), "as many layers"),
-        (lambda: measure([weights, weights[:3]]), "as many heads"),
+        (lambda: measure([weights, weights[:3]]), "as many texts, heads"),
         (lambda: measure(queries=q[..., :15], keys=k[..., :15], rope=1e4), "even"),
         (lambda: measure(queries=q, keys=k, sink=True), "position"),
         (lambda: measure(queries=q, keys=k, rope="x"), "rope"),
