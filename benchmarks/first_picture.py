@@ -7,8 +7,10 @@ The numbers that the picture shows are stored in it, as text; a test draws them 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +31,17 @@ def code() -> str:
 
 
 def drawn() -> Any:
-    """Run that code, in a namespace of its own; the Matplotlib figure that it leaves."""
+    """Run that code, in a namespace and a folder of its own; the figure that it leaves.
+
+    Raises:
+        FileNotFoundError: the code saved no picture.
+    """
     from matplotlib import pyplot
 
-    exec(compile(code(), "README.md", "exec"), {})
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        exec(compile(code(), "README.md", "exec"), {})
+        if not any(Path(folder).glob("*.png")):
+            raise FileNotFoundError("the first example of the README saves no picture")
     return pyplot.gcf()
 
 

@@ -180,6 +180,21 @@ def cost(turns: int) -> dict[str, tuple[float, float, float]]:
     return {name: against(x) for name, x in used.items()}
 
 
+def sentence(found: dict[str, tuple[float, float, float]], turns: int) -> str:
+    """What the monitor costs and how that was measured, for the page of results and the guide."""
+    more, again = (
+        f"{100 * (found[name][1] - 1):.1f} ± {100 * found[name][2]:.1f} %".replace("-", "−")
+        for name in ("16 rows of every text, every step", "no monitor, again")
+    )
+    return (
+        f"In a step of {LAYERS} layers on {BATCH} texts of {LENGTH} tokens, `rows=16` of every "
+        f"text ({len(spaced(LENGTH, 16))}: the first ones fall together) took {more} more CPU time "
+        f"than no monitor: the ratio of the CPU time of {turns} turns of {TURN} steps each, with "
+        f"and without it in turn, and its standard error. The step without a monitor took {again} "
+        "more than itself."
+    )
+
+
 def training(weight: float, count: int, seed: int = 0) -> list[tuple[int, float, dict[str, float]]]:
     """Steps, the loss of recall, and what the monitor told of them."""
     rng, run, told = np.random.default_rng(seed), start(seed), []
@@ -215,6 +230,7 @@ def main() -> int:
     ]  # fmt: skip
     found = cost(options.turns)
     lines += [f"| {name} | {a:.1f} | {b:.3f} | {c:.3f} |" for name, (a, b, c) in found.items()]
+    lines += ["", sentence(found, options.turns)]
     missed = [f"{name}: {b:.3f}" for name, (_, b, _) in found.items()
               if "no monitor" not in name and b > 1 + ALLOWED]  # fmt: skip
     runs = {weight: training(weight, options.steps) for weight in (0.0, 0.3)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 _MOST_SHOWN, _MOST_OF_VALUE = 1000, 300  # characters of a message, and of a value in it
@@ -53,6 +54,38 @@ class TooFine(InputError):
 
 class TooRare(InputError):
     """A chance that is not 0, and too small for float64."""
+
+
+RESOLVED = 1e-3  # the relative error bound below which a value is an answer: three digits of it
+
+
+def check_resolved(name: str, error: Any, **place: Any) -> None:
+    """Refuse values whose relative error bounds say too little of them.
+
+    Args:
+        name: of the quantity.
+        error: the bounds, any shape.
+        **place: what the values belong to, such as the length, by name: arrays, which are named
+            where they broadcast to the bounds.
+
+    Raises:
+        InputError: a bound is not below `RESOLVED`: where, and how many.
+    """
+    import numpy as np  # the command line is up before NumPy is
+
+    bad = ~(np.asarray(error) < RESOLVED)
+    if not bad.any():
+        return
+    worst = np.broadcast_to(error, bad.shape)[bad].max()
+    first = {}
+    for key, x in place.items():
+        with contextlib.suppress(ValueError):
+            first[key] = np.broadcast_to(x, bad.shape)[bad][0]
+    where = " and ".join(f"{key} {float(x):.6g}" for key, x in first.items())
+    many = f" and {bad.sum() - 1} more of {bad.size} values" if bad.sum() > 1 else ""
+    fix = f"is not resolved{' at ' if where else ''}{where}{many}: its relative error bound is "
+    others = "; leave that out" if bad.size > bad.sum() else ""
+    raise InputError("of", name, f"{fix}{worst:.2g}, not below {RESOLVED:g}; use estimate{others}")
 
 
 class NoClosedForm(Exception):

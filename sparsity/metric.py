@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from sparsity.arguments import reals, whole
 from sparsity.errors import InputError
 
@@ -83,16 +85,22 @@ def gini(weights: Any) -> Any:
 
 
 def _rows(name: str, a: Any, axis: Any = -1) -> Any:
-    """Rows of real weights, integers as floating numbers.
+    """Rows of real weights as floating numbers, in which nothing overflows that did not before.
+
+    Whole numbers in double precision where NumPy has them, half precision in single.
 
     Raises:
-        InputError: anything else, or no such axis.
+        InputError: anything else, a masked array, whose mask would be lost, or no such axis.
     """
+    if isinstance(a, np.ma.MaskedArray):
+        raise InputError(name, "masked array", "give plain numbers, 0 for what is hidden")
     a = reals(name, a, "give rows of real weights", traced=True)
     if not a.ndim or 0 in a.shape:
         raise InputError(name, f"array of shape {a.shape}", "give rows of at least one weight")
     whole("axis", axis, -a.ndim, a.ndim - 1)
-    return a.astype(float) if a.dtype.kind in "iu" else a
+    if a.dtype.kind in "iu":
+        return a.astype(float)
+    return a.astype(np.float32) if a.dtype.itemsize < 4 else a
 
 
 def _scaled(a: Any, axis: int) -> Any:
@@ -105,11 +113,14 @@ def row_sparsity(a: Any, axis: int = -1) -> Any:
     """S = ‖a‖₁ / (√n ‖a‖₂) of concrete rows of (unnormalised, possibly signed) weights.
 
     Args:
-        a: weights, any shape with n entries along `axis`.
+        a: weights, any shape with n entries along `axis`; whole numbers too.
         axis: the axis of the row.
 
     Returns:
         Values in [1/√n, 1]: 1/√n for one-hot, 1 for uniform, NaN for an all-zero row.
+
+    Raises:
+        InputError: complex numbers, a masked array, or no numbers.
     """
     a = _scaled(a, axis)
     return from_moments(a.mean(axis), (a * a).mean(axis))

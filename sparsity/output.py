@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import math
 import os
-import secrets
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sparsity.arguments import path as read_path
 from sparsity.errors import InputError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+if TYPE_CHECKING:
+    import xarray
 
 
 def refusal(path: Path, error: OSError, argument: str = "out") -> InputError:
@@ -48,6 +57,18 @@ def netcdf(path: str | os.PathLike[str]) -> Path:
     return path
 
 
+def refuse_pipe(path: str | os.PathLike[str], argument: str = "out") -> None:
+    """Refuse a device or a pipe: reading goes on for ever, and no file can be put in its place.
+
+    Raises:
+        InputError: it is one, or a folder that has one in it.
+    """
+    path = Path(path)
+    for each in [path, *(path.iterdir() if path.is_dir() else ())]:
+        if each.exists() and not each.is_file() and not each.is_dir():
+            raise InputError(argument, each, "is a device or a pipe; give a file")
+
+
 def folder(path: str | os.PathLike[str], argument: str = "out") -> Path:
     """The folder, made if it is not there; `argument` gave it.
 
@@ -60,6 +81,76 @@ def folder(path: str | os.PathLike[str], argument: str = "out") -> Path:
     except OSError as error:
         raise refusal(path, error, argument) from None
     return path
+
+
+def _still(place: int, part: Path) -> bool:
+    """Whether what was opened is still there by its name; −1 is not told from another."""
+    try:
+        return place < 0 or os.path.samestat(os.fstat(place), os.lstat(part))
+    except FileNotFoundError:
+        return False
+
+
+def _remove(part: Path) -> None:
+    with suppress(OSError):
+        shutil.rmtree(part) if part.is_dir() else part.unlink()
+
+
+def _remove_abandoned(part: Path) -> None:
+    """Remove a part whose writer is dead: a living one holds its lock."""
+    if fcntl is None:
+        return
+    with suppress(OSError):  # a link, another's, or a disk without locks: it stays
+        place = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _still(place, part):
+                _remove(part)
+        finally:
+            os.close(place)
+
+
+def _make(part: Path, as_folder: bool) -> int | None:
+    """The part made anew, opened and locked; None where there is one of that name."""
+    try:
+        if as_folder:
+            part.mkdir()
+        else:
+            part.touch(exist_ok=False)
+    except FileExistsError:
+        return None
+    if fcntl is None:
+        return -1
+    place = os.open(part, os.O_RDONLY if as_folder else os.O_RDWR)
+    with suppress(OSError):  # no lock on such a disk: it is this run's alone all the same
+        fcntl.flock(place, fcntl.LOCK_EX)
+    if _still(place, part):
+        return place
+    os.close(place)  # taken for abandoned before it was locked
+    return None
+
+
+@contextmanager
+def part_of(path: Path, *, as_folder: bool = False) -> Iterator[Path]:
+    """A file or folder beside `path` that this run alone writes to, gone at the end.
+
+    Those that killed runs left are removed. Names are numbered, so that these are found without a
+    look through the folder, of which each of thousands of blocks would take one.
+    """
+    place, tried = None, itertools.count()
+    while place is None:
+        part = path.with_name(f".{path.name}.{next(tried)}.part")
+        _remove_abandoned(part)
+        place = _make(part, as_folder)
+    try:
+        while os.path.lexists(other := path.with_name(f".{path.name}.{next(tried)}.part")):
+            _remove_abandoned(other)
+        yield part
+    finally:
+        if _still(place, part):  # not another run's of this name, if this one was renamed
+            _remove(part)
+        if place >= 0:
+            os.close(place)
 
 
 @contextmanager
@@ -76,18 +167,33 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     path = _behind_links(read_path("out", path, "give a path"))
     if path.is_dir():
         raise InputError("out", path, "is a folder; give a file")
-    if path.exists() and not path.is_file():
-        raise InputError("out", path, "is a device or a pipe; give a file")
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    refuse_pipe(path)
     try:
-        part.touch()  # a missing or closed folder is told as such, whatever the writer would say
-        yield part
-        os.replace(part, path)
+        with part_of(path) as part:
+            yield part
+            os.replace(part, path)
     except OSError as error:
         raise refusal(path, error) from None
-    finally:
-        with suppress(OSError):
-            part.unlink()
+
+
+def _utf8(text: str) -> bytes:
+    """The text as bytes; what a file name has that is not UTF-8, as Python writes it."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+def write_together(contents: Mapping[Any, bytes | str]) -> None:
+    """Write several files, all or none of them, text as UTF-8.
+
+    Args:
+        contents: path -> content; they come into place in this order.
+
+    Raises:
+        InputError: as `replacing`.
+    """
+    with ExitStack() as held:
+        for path, content in reversed(list(contents.items())):
+            part = held.enter_context(replacing(path))
+            part.write_bytes(_utf8(content) if isinstance(content, str) else content)
 
 
 def write(path: str | os.PathLike[str], content: bytes | str) -> None:
@@ -96,8 +202,23 @@ def write(path: str | os.PathLike[str], content: bytes | str) -> None:
     Raises:
         InputError: as `replacing`.
     """
-    with replacing(path) as part:
-        part.write_bytes(content.encode() if isinstance(content, str) else content)
+    write_together({path: content})
+
+
+def netcdf_bytes(data: xarray.Dataset, encoding: Mapping[str, Any] | None = None) -> bytes:
+    """The dataset as a netCDF file, made in memory: HDF5 crashes where a disk is full.
+
+    Args:
+        data: the dataset; the same one gives the same bytes.
+        encoding: of variables, as `to_netcdf` has it.
+    """
+    import h5netcdf
+    from xarray.backends import H5NetCDFStore
+
+    memory = io.BytesIO()
+    with h5netcdf.File(memory, "w") as file:
+        data.dump_to_store(H5NetCDFStore(file), encoding=dict(encoding or {}))
+    return memory.getvalue()
 
 
 class _Unused(Exception):

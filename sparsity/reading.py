@@ -1,12 +1,17 @@
-"""Numbers as typed: plain decimal notation, and nothing that Python reads besides.
+"""Numbers as typed, in plain decimal notation; arrays and JSON as files hold them.
 
 `float` and `int` also take digits of other scripts and underscores between digits; a typing error
-must not become another number.
+must not become another number. A file may declare more than it holds, and is read no further then.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from sparsity.errors import InputError
 
@@ -39,3 +44,45 @@ def whole(text: str, argument: str) -> int:
         return int(text)
     except ValueError:  # of thousands of digits
         raise InputError(argument, f"{text[:20]}…", "give a smaller number") from None
+
+
+def regular(path: Path, argument: str) -> Path:
+    """The path, of which to read: of a pipe one would wait for ever.
+
+    Raises:
+        InputError: it is a device or a pipe.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise InputError(argument, path, "is a device or a pipe; give a file")
+    return path
+
+
+def json_file(path: Path) -> Any:
+    """The value in a file of JSON.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it holds no JSON, or JSON that is nested too deeply.
+    """
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+
+
+def npy_file(path: Path) -> np.ndarray:
+    """The array in NumPy's .npy file: of numbers, and no larger than the file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it holds no such array.
+    """
+    try:
+        found = np.load(path, mmap_mode="r")  # which compares the shape with the size of the file
+        if isinstance(found, np.ndarray) and found.dtype.kind in "biufc":
+            return np.array(found)
+    except OSError:
+        raise
+    except Exception as error:  # noqa: BLE001  a header is a Python expression: errors of any kind
+        raise ValueError(str(error)) from None
+    raise ValueError("holds no array of numbers")

@@ -22,6 +22,7 @@ from sparsity.measurement.runs import measure_model
 from sparsity.measurement.sources import Logits
 from sparsity.measurement.summaries import Summary
 from sparsity.measurement.texts import Cut, named, texts_of, windows
+from sparsity.models.tokens import read_text
 
 TEXT = "the hand and the band, 1212 times: the end. " * 6
 T = 24
@@ -255,6 +256,28 @@ def test_a_summary_is_that_of_its_rows():
         summaries.merge(found, Summary.of(measured_rows(length=40)))
     with pytest.raises(InputError, match="no summary"):
         summaries.read(xarray.Dataset())
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8])
+def test_rows_that_are_all_alike_have_their_own_median(n):
+    """Not the middle of a cell: 1.11 for rows of one key."""
+    ones = np.ones((1, 2, 50))
+    rows = dict.fromkeys(("S", "entropy", "sink_mass", "sinks_mass", "gamma"), ones)
+    rows |= dict.fromkeys(("gamma_others", "residual_exact", "residual_exact_others"), ones)
+    rows |= {"length": n * ones, "length_others": n * ones}
+    found = Summary.of(rows | {"n_eff": n * ones, "n_eff_others": n * ones})
+    for name in ("log_n_eff", "log_n_eff_others"):
+        assert np.exp(found.quantile(name, 0.5)) == pytest.approx(n, rel=1e-12)
+    assert found.quantile("gamma", 0.9) == pytest.approx(1, rel=1e-12)
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path):
+    path = tmp_path / "marked.txt"
+    path.write_bytes(b"\xef\xbb\xbfwords")
+    assert read_text(path) == "words"
+    path.write_bytes(b"\xef\xbb\xbf")
+    with pytest.raises(InputError, match="has no words"):
+        read_text(path)
 
 
 def test_the_spread_over_texts_is_that_of_their_mean():

@@ -1,5 +1,7 @@
 """The design tool: round trips through the public laws, floors, growth, bad input."""
 
+import contextlib
+import importlib
 import json
 import math
 from typing import Any
@@ -26,10 +28,14 @@ from sparsity.errors import InputError
 from sparsity.finite.exact import exact
 from sparsity.finite.regimes import condensed_share, critical_spread
 from sparsity.inversion.design import LENGTHS, Design, Impossible, design
+from sparsity.inversion.free import named
 from sparsity.inversion.levers import invert
+from sparsity.inversion.scan import TooLong
 from sparsity.kernels.symbols import s
 from sparsity.output import plain
 from sparsity.theory.evaluation import evaluate
+
+inverting = importlib.import_module("sparsity.inversion.design")
 
 
 def by_eval(found: Design, length: int, value: float | None = None) -> float:
@@ -461,3 +467,113 @@ def test_invert():
     assert invert(lambda x: x, (0, 3), 2) == 0
     assert invert(lambda x: x + 1, (0, 3), 2) is None
     assert invert(lambda x: x - 4, (0, 3), 9) is None
+
+
+TURNING = [  # (row, length, free, wanted, how many values give it): n_eff turns in what is free
+    (Row("sigmoid", beta=-6.0, gamma=1.0), 1000, "gamma", 98, 2),
+    (Row("sigmoid", beta=-3.0, gamma=1.0), 64, "gamma", 20.85, 2),
+    (Row("abs(s - 1)", beta=0.0, gamma=0.01), 64, "beta", 50, 2),
+    (Row("1 + 20*exp(-(s - 3)**2*25)", beta=0.0, gamma=0.1), 64, "beta", 40, 4),
+]
+
+
+@pytest.mark.parametrize(("row", "length", "free", "wanted", "count"), TURNING)
+def test_what_lies_between_looks_is_found(row, length, free, wanted, count):
+    found = design(row, length=length, n_eff=wanted, free=free)
+    values = [found.value, *found.also]
+    assert len(values) == count
+    assert values == sorted(values)
+    for value in values:
+        law = exact(row.replace(**{free: value}), length=length)
+        assert float(law.value) == pytest.approx(wanted, rel=1e-9)
+    assert found.looks > 33
+    assert f"looks    at {found.looks} values; where n_eff turns" in found.text()
+    assert found.summary()["looks"] == found.looks
+
+
+FORMULAS = (
+    "abs(s - 1)", "1 + 20*exp(-(s - 3)**2*25)", "1 + s**2", "exp(-s**2)", "2 + sin(3*s)",
+    "cosh(s)", "abs(s)**3", "1/(1 + s**2)", "exp(-abs(s - 2))", "1 + exp(-(s + 1)**2*9)",
+    "sigmoid", "softplus",
+)  # fmt: skip
+
+
+def dense(row, free, n, count):
+    """Values of what is free, and the logarithm of n_eff there."""
+    number = named(free, row)
+    x = np.linspace(*number.ends(row, n), count)
+    values = np.array([number.value(row, each) for each in x.tolist()])
+    logs = np.full(count, np.nan)
+    for i, value in enumerate(values.tolist()):
+        with contextlib.suppress(InputError):
+            logs[i] = exact(number.at(row, value), length=n).log_value
+    known = np.isfinite(logs)
+    return values[known], logs[known]
+
+
+@pytest.mark.parametrize(
+    ("cells", "count"), [(1, 120), pytest.param(24, 2000, marks=pytest.mark.slow)]
+)
+def test_nothing_that_a_dense_scan_sees_is_missed(cells, count):
+    """At random over kernels, what is free, lengths and wanted values."""
+    random, held = np.random.default_rng(5), 0
+    for _ in range(cells):
+        formula, free = str(random.choice(FORMULAS)), str(random.choice(["beta", "gamma"]))
+        beta, gamma = float(random.uniform(-3, 3)), float(10 ** random.uniform(-1, 0.7))
+        row, n = Row(formula, beta=beta, gamma=gamma), int(random.choice([2, 16, 200]))
+        values, logs = dense(row, free, n, count)
+        for share in random.uniform(0.02, 0.98, 3):
+            wanted = float(np.exp(logs.min() + share * (logs.max() - logs.min())))
+            found = design(row, length=n, n_eff=wanted, free=free, max_seconds=60)
+            own = np.array([found.value, *found.also])
+            above = logs >= math.log(wanted)
+            for i in np.flatnonzero(above[1:] != above[:-1]):
+                if abs(logs[i + 1] - logs[i]) > 1e-9:
+                    inside = (own >= values[i] - 1e-9) & (own <= values[i + 1] + 1e-9)
+                    assert inside.any(), (formula, free, beta, gamma, n, wanted, values[i])
+                    held += 1
+            low, high = np.exp(logs.min()), np.exp(logs.max())
+            assert found.reach.low <= low * (1 + 1e-6)
+            assert found.reach.high >= high * (1 - 1e-6)
+    assert held >= 3 * cells
+
+
+def test_a_search_that_takes_too_long_says_so():
+    row = Row("sigmoid", beta=0.0, gamma=1.0)
+    with pytest.raises(InputError, match=r"length = 64: takes too long .*max_seconds allows more"):
+        design(row, length=64, n_eff=40, free="beta", max_seconds=1e-3)
+    with pytest.raises(InputError, match="max_seconds"):
+        design(row, length=64, n_eff=40, max_seconds=0)
+
+
+def test_other_lengths_that_take_too_long_are_left_out_unless_asked_for(monkeypatch):
+    looked = inverting.scan
+
+    def scan(row, free, lengths, *rest):
+        if lengths != [64]:
+            raise TooLong("length", lengths, "takes too long")
+        return looked(row, free, lengths, *rest)
+
+    monkeypatch.setattr(inverting, "scan", scan)
+    found = design("abs(s - 1)", length=64, n_eff=50, gamma=0.1, free="beta")
+    assert (found.requirements, found.check) == ((), pytest.approx(50, rel=1e-9))
+    assert "Other lengths take too long" in found.text()
+    with pytest.raises(TooLong):
+        design("abs(s - 1)", length=64, n_eff=50, gamma=0.1, free="beta", lengths=(128,))
+
+
+def test_of_and_value_are_another_quantity():
+    found = design("exp", length=64, of="S", value=0.5, lengths=())
+    assert (found.quantity, found.wanted) == ("S", 0.5)
+    assert found == design("exp", length=64, S=0.5, lengths=())
+    assert design("exp", length=64, of="n_eff", value=8, lengths=()).value == pytest.approx(
+        design("exp", length=64, n_eff=8, lengths=()).value, rel=1e-12
+    )
+    for asked, match in (
+        ({"of": "S"}, "value is missing: give of and value together"),
+        ({"value": 3}, "of is missing: give of and value together"),
+        ({"of": "S", "value": 0.5, "n_eff": 3}, "give one quantity to aim at"),
+        ({"of": "T", "value": 0.5}, "T"),
+    ):
+        with pytest.raises(InputError, match=match):
+            design("exp", length=64, **asked)

@@ -1,44 +1,252 @@
-"""Formulas and parameters at extremes: an answer or one line, at once."""
+"""Exact laws at the ends of their parameters: a right number or one line, within seconds."""
 
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import resource
 import time
 
+import numpy as np
 import pytest
 
 import sparsity
 from sparsity.errors import InputError
+from sparsity.finite import transforms, work
+from sparsity.rows.row import Row
+from sparsity.rows.steps import Alibi, Decay
+
+SECONDS = 10.0
+GAMMA = (1e-6, 1e-3, 0.1, 1.0, 5.0, 20.0, 50.0, 300.0, 1e4, 1e9, 1e30, 1e99)
+BIAS = (-1e6, -1000.0, -100.0, -60.0, -40.0, -1.0, 0.0, 1.0, 40.0, 100.0, 800.0, 1e6)
+SPREAD = (0.0, 1e-6, 1.0, 30.0, 150.0, 1e5, 1e99)
+LENGTHS = (1, 2, 3, 10, 1000, 10**6, 10**12)
+SUMS = ("n_eff", "S", "participation", "entropy", "power_sum:0.5", "power_sum:7.5")
+OF_MAPS = ("square_sum", "abs_sum")
+LEAST = {"n_eff": 1.0}
+
+CELLS = [
+    *(
+        ("forgetting", {"gate": b, "gate_spread": c, "gamma": g}, of)
+        for b, c, g, of in itertools.product(BIAS, SPREAD, GAMMA, (*SUMS, "support"))
+    ),
+    *(
+        ("stick-breaking", {"beta": b, "gamma": g}, of)
+        for b, g, of in itertools.product(
+            BIAS, GAMMA, ("n_eff", "participation", "entropy", "max_weight", "support")
+        )
+    ),
+    *(
+        (f"topk:{k}", {"gamma": g}, of)
+        for k, g, of in itertools.product((1, 2, 8, 64, 10**9), GAMMA, SUMS)
+    ),
+    *(
+        (name, {"gamma": g}, of)
+        for name, g, of in itertools.product(
+            ("sparsemax", "entmax1.5", "entmax:1.01", "entmax:4"),
+            GAMMA,
+            ("n_eff", "S", "participation", "max_weight", "support"),
+        )
+    ),
+    *(
+        ("differential", {"gamma": g, "gamma2": h, "rho": r, "mix": m}, of)
+        for g, h, r, m, of in itertools.product(
+            GAMMA[::2], GAMMA[1::2], (-1.0, 0.0, 1.0), (0.0, 1e-9, 0.5, 1e99), OF_MAPS
+        )
+    ),
+]
 
 
-def _refused(call, most=5.0):
+def _scan(cells: list, seed: int) -> int:
+    """Ask cells for a random length each; how many had a number."""
+    lengths, numbers, wrong = random.Random(seed), 0, []
+    for name, parameters, of in cells:
+        n = lengths.choice(LENGTHS)
+        start, cell = time.process_time(), (name, parameters, of, n)
+        try:
+            found = sparsity.exact(name, length=n, of=of, **parameters)
+        except InputError as refusal:
+            blamed, said = refusal.argument, str(refusal)
+            known = blamed in {*parameters, "of", "length", "weight"}
+            wrong += [] if known and "\n" not in said else [(cell, said)]
+        else:
+            numbers += 1
+            value, bound = float(found.value), float(found.error_bound)
+            assert math.isfinite(value), cell
+            if bound < 1e-3:
+                assert value >= LEAST.get(of, 0.0) * (1 - bound), cell
+                assert of in (*OF_MAPS, "entropy", "power_sum:0.5") or value <= n * (1 + bound)
+        assert time.process_time() - start < SECONDS, cell
+    assert not wrong, wrong
+    return numbers
+
+
+def test_extremes_end_in_a_number_or_a_line():
+    cells = random.Random(3).sample(CELLS, 60)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert _scan(cells, 4) > 20
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 2 * 2**20
+
+
+@pytest.mark.slow
+def test_every_extreme_ends_in_a_number_or_a_line():
+    cells = random.Random(5).sample(CELLS, 2500)
+    assert _scan(cells, 6) > 800
+
+
+@pytest.mark.parametrize("gate", [-40.0, -60.0, -1e6])
+@pytest.mark.parametrize("of", ["n_eff", "power_sum:0.5", "participation"])
+def test_shut_gates_leave_the_newest_token(gate, of):
+    found = sparsity.exact("forgetting", length=4, gamma=1.2, gate=gate, gate_spread=0.0, of=of)
+    assert found.value == pytest.approx(1.0, abs=1e-8 if of == "power_sum:0.5" else 1e-13)
+
+
+@pytest.mark.parametrize("of", SUMS)
+def test_open_gates_leave_softmax(of):
+    softmax = sparsity.exact("exp", length=[7, 10**6], gamma=3.0, of=of)
+    found = sparsity.exact(
+        "forgetting", length=[7, 10**6], gamma=3.0, gate=1000.0, gate_spread=5.0, of=of
+    )
+    np.testing.assert_allclose(found.value, softmax.value, rtol=2e-13)
+
+
+def _normal(points: int = 4001, far: float = 9.0) -> tuple[np.ndarray, np.ndarray]:
+    z = np.linspace(-far, far, points)
+    return z, np.exp(-z * z / 2) * (z[1] - z[0]) / math.sqrt(2 * math.pi)
+
+
+@pytest.mark.parametrize("gate", [-3.0, 0.0, 2.0])
+@pytest.mark.parametrize("gate_spread", [50.0, 150.0, 1e5])
+def test_wide_gates_of_two_tokens_by_brute_force(gate, gate_spread):
+    """Of two tokens p = σ(d + ln g), d ~ N(0, 2γ²): integrals over d and over the gate."""
+    z, share = _normal(181)
+    d = math.sqrt(2) * z
+    bias = np.linspace(-150.0, 40.0, 9501)
+    law = np.exp(-(((bias - gate) / gate_spread) ** 2) / 2) / gate_spread / math.sqrt(2 * math.pi)
+    law *= bias[1] - bias[0]
+    law[[0, -1]] /= 2
+    tops = 0.5 * math.erfc((40.0 - gate) / gate_spread / math.sqrt(2))
+
+    def n_eff(log_g: np.ndarray) -> np.ndarray:
+        p = 1 / (1 + np.exp(-np.clip(d[:, None] + log_g, -700, 700)))
+        return share @ (1 / (p * p + (1 - p) ** 2) - 1)
+
+    parts = [n_eff(-np.logaddexp(0.0, -x)) for x in np.array_split(bias, 5)]
+    true = 1 + np.concatenate(parts) @ law + n_eff(np.zeros(1))[0] * tops
+    found = sparsity.exact(
+        "forgetting", length=2, gamma=1.0, gate=gate, gate_spread=gate_spread, of="n_eff"
+    )
+    assert float(found.value) == pytest.approx(true, rel=1e-9)
+
+
+@pytest.mark.parametrize("gamma", [20.0, 50.0])
+@pytest.mark.parametrize("gate", [-2.0, 2.0])
+def test_spread_scores_under_a_gate_by_brute_force(gamma, gate):
+    z, share = _normal(200001)
+    log_g = -np.logaddexp(0.0, -gate)
+    p = 1 / (1 + np.exp(-np.clip(math.sqrt(2) * gamma * z + log_g, -700, 700)))
+    true = share @ (1 / (p * p + (1 - p) ** 2))
+    found = sparsity.exact("forgetting", length=2, gamma=gamma, gate=gate, gate_spread=0.0)
+    assert float(found.value) == pytest.approx(true, rel=1e-10)
+
+
+def _two_sticks(beta: float, gamma: float, of: str) -> float:
+    z, share = _normal(2401)
+    b = 1 / (1 + np.exp(-np.clip(beta + gamma * z, -700, 700)))
+    first, second = b[:, None], (1 - b)[:, None] * b
+    if of == "max_weight":
+        return float(share @ np.maximum(first, second) @ share)
+    return float(share @ ((first + second) ** 2 / (first**2 + second**2)) @ share)
+
+
+@pytest.mark.parametrize(
+    ("beta", "gamma"),
+    [(0.0, 1.0), (7.3088, 0.51537), (1.6143, 0.021355), (-100.0, 1.0), (30.0, 0.5), (2.0, 4.0)],
+)
+def test_two_sticks_by_brute_force(beta, gamma):
+    found = sparsity.exact("stick-breaking", length=2, beta=beta, gamma=gamma)
+    bound = max(2 * float(found.error_bound), 4e-13)
+    assert float(found.value) == pytest.approx(_two_sticks(beta, gamma, "n_eff"), rel=bound)
+    largest = sparsity.exact("stick-breaking", length=2, beta=beta, gamma=gamma, of="max_weight")
+    assert float(largest.value) == pytest.approx(_two_sticks(beta, gamma, "max_weight"), rel=1e-6)
+
+
+def test_sticks_at_the_ends():
+    softmax = sparsity.exact("exp", length=4, gamma=1.0)
+    for beta in (-100.0, -1000.0, -1e6):
+        found = sparsity.exact("stick-breaking", length=4, beta=beta, gamma=1.0)
+        assert float(found.value) == pytest.approx(float(softmax.value), rel=1e-12)
+    whole = sparsity.exact("stick-breaking", length=4, beta=800.0, gamma=1.0, of="max_weight")
+    assert float(whole.value) == pytest.approx(1.0, rel=1e-13)
+    found = sparsity.exact("stick-breaking", length=3, beta=0.0, gamma=1e99, of="max_weight")
+    assert float(found.value) == pytest.approx(1 - 0.5**3, rel=1e-12)  # one of them takes all
+
+
+@pytest.mark.parametrize("gamma", [1e9, 1e99])
+def test_spreads_out_of_reach_are_blamed(gamma):
+    with pytest.raises(InputError, match="gamma = "):
+        sparsity.exact("topk:8", length=64, gamma=gamma)
+    with pytest.raises(InputError, match="gamma = "):
+        sparsity.exact("forgetting", length=64, gamma=gamma, gate=2.0, gate_spread=1.0)
+
+
+def test_topk_is_softmax_of_the_largest():
+    """With k = n − 1 of n = 3 the two largest scores: by brute force over three."""
+    z, share = _normal(161, 8.0)
+    x = np.stack(np.meshgrid(z, z, z, indexing="ij")).reshape(3, -1)
+    weight = np.einsum("i,j,k->ijk", share, share, share).ravel()
+    x = np.sort(x, axis=0)[1:]
+    p = 1 / (1 + np.exp(-30.0 * (x[1] - x[0])))
+    true = weight @ (1 / (p * p + (1 - p) ** 2))
+    found = sparsity.exact("topk:2", length=3, gamma=30.0)
+    assert float(found.value) == pytest.approx(true, rel=3e-3)  # a grid of h = 1/10 has a kink
+
+
+ROWS = [
+    ("softplus", 0.0, 1.0, (Alibi(0.05),), 400),
+    ("softplus", 2.0, 8.0, (Alibi(0.3),), 150),
+    ("sigmoid", -1.0, 0.5, (Alibi(0.02), Decay(0.99)), 300),
+    ("sigmoid", 0.0, 1.0, (Alibi(0.5),), 120),
+    ("relu2", 1.0, 1.0, (Alibi(0.04),), 150),
+    ("relu", 0.0, 1.0, (Alibi(0.3),), 150),
+    ("silu", 0.0, 1.0, (Alibi(0.4),), 100),
+    ("abs(s)", 0.0, 1.0, (Alibi(0.02),), 300),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[f"{name}-{n}" for name, *_, n in ROWS])
+@pytest.mark.parametrize("of", ["n_eff", "entropy", "power_sum:0.5"])
+def test_interpolated_and_light_tokens_are_those_of_each_token(row, of, monkeypatch):
+    """The same law with a transform for every token, and none left out."""
+    name, beta, gamma, steps, n = row
+    asked = Row(name, beta=beta, gamma=gamma, steps=steps)
+    found = sparsity.exact(asked, length=n, of=of)
+
+    def each(classes):
+        return (transforms.Patch(np.array([i]), [one]) for i, one in enumerate(classes))
+
+    monkeypatch.setattr(transforms, "pieces", each)
+    monkeypatch.setattr(transforms, "_FEW", 10**9)
+    true = sparsity.exact(asked, length=n, of=of)
+    assert float(found.value) == pytest.approx(float(true.value), rel=1e-12)
+    assert float(found.error_bound) < 1e-10
+
+
+@pytest.mark.parametrize("name", ["softplus", "sigmoid", "silu", "relu"])
+def test_steep_alibi_takes_seconds(name):
     start = time.process_time()
-    with pytest.raises(InputError) as caught:
-        call()
-    assert time.process_time() - start < most
-    return str(caught.value)
+    row = Row(name, beta=0.0, gamma=1.0, steps=(Alibi(0.5),))
+    short, long = sparsity.exact(row, length=[150, 4096]).value
+    assert time.process_time() - start < 2 * SECONDS
+    assert long == pytest.approx(short, rel=1e-12)
 
 
-def test_a_plain_zero_has_a_reciprocal():
-    formula = "erfc((softplus(s)/relu(s)))"
-    assert "unbounded" in _refused(lambda: sparsity.evaluate(formula, beta=0.0, gamma=1.0))
-
-
-@pytest.mark.parametrize("formula", ["sinh(s**3)", "exp(s**3)"])
-def test_a_weight_that_outgrows_the_scores_is_refused_at_once(formula):
-    assert "is infinite" in _refused(lambda: sparsity.evaluate(formula, beta=0.0, gamma=1.0))
-
-
-def test_growth_that_ends_is_no_infinite_moment():
-    found = sparsity.evaluate("exp(min(s, 5)**3)", beta=0.0, gamma=1.0)
-    assert 0 < found.value < 1e-3
-
-
-@pytest.mark.parametrize("kernel", ["exp", "softplus", "sigmoid"])
-@pytest.mark.parametrize("gamma", [1e6, 1e10, 2.0**53, 1e308])
-def test_a_spread_too_wide_for_the_exact_law_is_refused_at_once(kernel, gamma):
-    said = _refused(lambda: sparsity.exact(kernel, length=64, beta=0.0, gamma=gamma))
-    assert "too wide a range" in said
-
-
-@pytest.mark.parametrize("kernel", ["exp", "softplus"])
-def test_a_spread_below_normal_numbers_is_refused(kernel):
-    said = _refused(lambda: sparsity.exact(kernel, length=4, beta=0.0, gamma=5e-324))
-    assert said.startswith("gamma = ")
+def test_work_is_planned():
+    work.plan("gamma", 1.0, 1.0)
+    with pytest.raises(InputError, match="gamma = 2"):
+        work.plan("gamma", 2.0, 1e9)
+    with pytest.raises(InputError, match="gamma = 2"):
+        work.plan("gamma", 2.0, math.inf)
+    with pytest.raises(InputError, match="length = 3"):
+        work.plan("length", 3.0, 0.0, 1e12)

@@ -236,6 +236,39 @@ def test_error_bars_are_smaller_than_the_markers_as_the_captions_say(figure, dat
     assert bars == sampled(data[figure.name]).shape[1]
 
 
+def marked(ax):
+    """(x, y) of everything with the shape of a point; ticks and caps of error bars are none."""
+    none = ("", "None", None, "|", "_")
+    lines = [line for line in ax.get_lines() if line.get_marker() not in none]
+    return [xy for line in lines for xy in np.reshape(line.get_xydata(), (-1, 2)).tolist()]
+
+
+def test_a_marker_is_a_sample_in_every_figure(data, canvases):
+    """Each point-shaped mark lies where something was sampled, and no other mark is drawn."""
+    marks = 0
+    for figure in ALL:
+        rows = [s for s in data[figure.name] if s.sampled.any()]
+        known = {
+            (float(x), float(y))
+            for series in rows
+            for x, y in zip(series.x[series.sampled], series.estimate[series.sampled], strict=True)
+        }
+        found = [tuple(xy) for ax in canvases[figure.name].axes for xy in marked(ax)]
+        stray = [xy for xy in found if xy not in known and xy[::-1] not in known]
+        assert not stray, f"{figure.name}: {stray[:3]}"
+        marks += len(found)
+    assert marks == sum(sampled(data[f.name]).shape[1] for f in ALL) > 200
+
+
+def test_a_decoration_would_be_seen():
+    ax = Canvas().add_subplot()
+    ax.plot([1, 2], [3, 4], "|", ms=13)
+    ax.plot([1, 2], [3, 4], "--")
+    assert marked(ax) == []
+    ax.plot([1, 2], [3, 4], "-s")
+    assert marked(ax) == [[1, 3], [2, 4]]
+
+
 def words(canvas):
     """Every label that is drawn, with its box."""
     unseen = {text for ax in canvas.axes for axis in (ax.xaxis, ax.yaxis) for text in hidden(axis)}

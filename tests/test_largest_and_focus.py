@@ -298,7 +298,7 @@ def test_long_rows_of_stick_breaking_do_not_depend_on_n():
         assert (found.error_bound < 1e-8).all()
     assert (1 / n_eff.value < y2.value).all()  # Jensen
     assert (y2.value < top.value).all()  # Σa² ≤ max a
-    with pytest.raises(InputError, match="too many points"):
+    with pytest.raises(InputError, match="too long"):
         stick_focus.law("n_eff", 0.0, 30.0, n)
 
 

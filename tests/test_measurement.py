@@ -154,7 +154,9 @@ def test_layers_rope_scale_masks_and_libraries():
     window = np.tri(T, dtype=bool) & ~np.tri(T, k=-9, dtype=bool)
     narrow = measure(queries=q, keys=k, mask=window)
     assert narrow.length.max() == 9
-    assert narrow.sink_mass[..., 9:].max() == 0
+    assert measure(queries=q, keys=k, mask=window, sink=0).sink_mass[..., 9:].max() == 0
+    first = softmax(logits_of(q, k), window)[:, at, np.maximum(at - 8, 0)]
+    np.testing.assert_allclose(narrow.sink_mass[0], first, rtol=1e-12)
     np.testing.assert_allclose(
         narrow.S, measure(softmax(logits_of(q, k), window), mask=window).S, rtol=1e-5
     )
@@ -281,7 +283,7 @@ def test_rows_that_give_nothing_are_left_out_of_sinks():
         assert tables.sink_rate(data, T, epsilon) == 0.5
         assert np.isfinite(data.top_importance).all()
     unseen = seen & (np.arange(T) > 0)
-    nowhere = measure(queries=q, keys=k, mask=unseen)
+    nowhere = measure(queries=q, keys=k, mask=unseen, sink=0)
     assert np.isnan(nowhere.importance).all()
     assert np.isnan(tables.sink_rate(nowhere, T, 0.05))
 
@@ -477,7 +479,8 @@ def test_gaussian_rows_follow_the_exact_law_and_not_the_limit_law():
     logits[..., :n] = s
     seen = np.zeros((rows, rows), bool)
     seen[:, :n] = True
-    data = measure(np.where(seen, np.exp(logits), 0), causal=False, mask=seen)
+    weights, own = np.where(seen, np.exp(logits), 0), np.ones(rows, int)
+    data = measure(weights, causal=False, mask=seen, segments=own)  # no query is padding
     draws = data.n_eff.values.ravel()
     z = (draws.mean() - exact("exp", length=n, gamma=gamma).value) / (draws.std() / np.sqrt(rows))
     assert abs(z) < 4
@@ -536,15 +539,14 @@ def test_bad_arrays_are_refused():
         (lambda: measure(), "give attention weights"),
         (lambda: measure(weights, queries=q, keys=k), "give attention weights"),
         (lambda: measure(queries=q), "give attention weights"),
-        (lambda: measure(weights, rope=1e4), "weights have neither"),
+        (lambda: measure(weights, rope=1e4), "weights have none of them"),
         (lambda: measure(queries=nan, keys=k), "NaN"),
         (lambda: measure(bad), "NaN or infinite"),
         (lambda: measure(np.ones((1, 9, 9))), "causal=False"),
         (lambda: measure(weights, mask=np.eye(T, dtype=bool)), "another mask"),
-        (lambda: measure(weights, mask=np.zeros((T, T))), "give bool"),
-        (lambda: measure(weights[:, :5]), "queries before keys"),
+        (lambda: measure(weights, mask=np.zeros((T, T), int)), "give bool"),
         (lambda: measure(weights * 1j), "real numbers"),
-        (lambda: measure(weights[0]), "queries before keys"),
+        (lambda: measure(weights[0]), "queries, keys"),
         (lambda: measure(3), "give an array"),
         (lambda: measure([]), "no layer"),
         (lambda: measure(queries=q[:5], keys=k), "divide"),
@@ -555,7 +557,7 @@ def test_bad_arrays_are_refused():
         (lambda: measure(queries=q, keys=k, mask=np.full((T, T), np.nan)), "mask"),
         (lambda: measure(queries=np.float32(1e30 * q), keys=np.float32(1e30 * k)), "logits"),
         (lambda: measure(queries=[q, q], keys=[k]), "as many layers"),
-        (lambda: measure([weights, weights[:3]]), "as many heads"),
+        (lambda: measure([weights, weights[:3]]), "as many texts, heads"),
         (lambda: measure(queries=q[..., :15], keys=k[..., :15], rope=1e4), "even"),
         (lambda: measure(queries=q, keys=k, sink=True), "position"),
         (lambda: measure(queries=q, keys=k, rope="x"), "rope"),
@@ -566,7 +568,7 @@ def test_bad_arrays_are_refused():
     for work, says in cases:
         with pytest.raises(InputError, match=says):
             work()
-    assert len(cases) == 29
+    assert len(cases) == 28
 
 
 def evidence(**changes):
@@ -757,7 +759,7 @@ def test_blocks_of_every_size_and_what_they_must_not_do(monkeypatch):
     assert worst(tiled, s, seen, 6) > 0.1
     right = rows.of_sums
 
-    def twice(rest, sink):
+    def twice(rest, sink, unit):
         weight = np.exp(np.minimum(sink - rest.top, 50.0))
         return right(rest._replace(z=rest.z + weight, y=rest.y + weight**2), sink)
 

@@ -5,10 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from sparsity.errors import InputError
 from sparsity.metric import (
     effective,
     effective_tokens,
+    entropy,
     from_moments,
+    gini,
     hoyer,
     participation,
     row_sparsity,
@@ -119,3 +122,52 @@ def test_from_moments():
     m1, m2 = np.array([1.0, 0.5]), np.array([4.0, 0.25])
     np.testing.assert_array_equal(from_moments(m1, m2), [0.5, 1.0])
     assert from_moments(3.0, 9.0) == 1.0
+
+
+@pytest.mark.parametrize("of", [row_sparsity, effective_tokens, hoyer, gini, entropy])
+def test_every_type_of_numbers_has_the_value_of_double_precision(of):
+    rng, checked, single = np.random.default_rng(0), 0, (np.float16, jnp.bfloat16, np.float32)
+    row = rng.integers(1, 128, (2, 300))
+    signed = np.where(rng.random(row.shape) < 0.5, -row, row) if of not in (gini, entropy) else row
+    signed[0, :2] = 127 if of in (gini, entropy) else -128
+    true = of(signed.astype(float))
+    kinds = (
+        np.int8,
+        np.uint8,
+        np.int16,
+        np.int64,
+        np.float16,
+        jnp.bfloat16,
+        np.float32,
+        np.float64,
+    )
+    for kind in kinds:
+        own = np.abs(signed).astype(kind) if kind == np.uint8 else signed.astype(kind)
+        for a in (own, jnp.asarray(own)):
+            found = of(a)
+            assert found.dtype in (np.float32, np.float64)
+            double = found.dtype == np.float64 and kind not in single
+            np.testing.assert_allclose(found, true, rtol=1e-12 if double else 1e-5)
+            checked += 1
+    assert checked == 16
+    if of is row_sparsity:  # as it was: |−128| is −128 in eight bits
+        wrong = np.abs(signed.astype(np.int8))
+        wrong = wrong / wrong.max(-1, keepdims=True)
+        assert abs(wrong.mean(-1) / (wrong**2).mean(-1) ** 0.5 - true).max() > 1e-3
+
+
+BAD = {
+    "complex": np.ones(3) * 1j, "masked": np.ma.masked_array([1.0, 2.0], [0, 1]), "bool": [True],
+    "text": ["a"], "ragged": [[1.0], [1.0, 2.0]], "none": None, "empty": [], "number": 3.0,
+    "dates": np.array(["2020"], "M8[D]"), "object": object(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("of", [row_sparsity, effective_tokens, hoyer])
+def test_what_is_no_row_is_refused(of):
+    for bad in BAD.values():
+        with pytest.raises(InputError):
+            of(bad)
+    with pytest.raises(InputError, match="axis"):
+        of([1.0, 2.0], axis=1)
+    assert len(BAD) == 10

@@ -208,3 +208,12 @@ def test_the_page_says_what_happens_in_jax():
     assert {"layer0.head0/n_eff", "layer0.head0/n_eff_exact"} <= set(names["told"])
     assert np.isfinite(float(names["value"]))
     assert all(np.asarray(slope).any() for slope in names["slopes"].values())
+
+
+def test_the_guide_says_what_the_benchmark_measured():
+    root = Path(__file__).parents[1]
+    pages = [(root / page).read_text("utf-8").replace("\n", " ")
+             for page in ("docs/monitor.md", "benchmarks/results/monitor.md")]  # fmt: skip
+    found = [re.findall(r"In a step of \d+ layers.*? more than itself\.", page) for page in pages]
+    assert found[0] == found[1]
+    assert len(found[0]) == 1

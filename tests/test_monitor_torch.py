@@ -15,6 +15,7 @@ from sparsity import monitoring
 from sparsity.errors import InputError
 from sparsity.models.checkpoint import library
 from sparsity.monitoring import Watch, calls, flex_n_eff, penalty, tensors, torch_penalty
+from sparsity.monitoring.agreement import Made
 
 pytestmark = pytest.mark.model  # needs the extra [transformers]; run with `pytest -m model`
 
@@ -70,8 +71,9 @@ def of_weights(weights, sinks=False):
         n_eff = p.sum(-1) ** 2 / (p * p).sum(-1)
         beside = 1 - p.sum(-1) if sinks else 0.0
         ratio = gamma / np.sqrt(2 * np.log(n))
+        first = np.take_along_axis(p, seen.argmax(-1)[..., None], -1)[..., 0]
     found = {"length": n, "n_eff": n_eff, "entropy": -(p * s).sum(-1), "gamma": gamma,
-             "gamma_ratio": ratio, "sink_mass": p[..., 0] + beside}  # fmt: skip
+             "gamma_ratio": ratio, "sink_mass": first + beside}  # fmt: skip
     return {name: np.where(n > (1 if "gamma" in name else 0), x, np.nan)
             for name, x in found.items()}  # fmt: skip
 
@@ -128,8 +130,8 @@ def test_a_compiled_model_is_seen_in_a_step_without_its_compiled_code():
     compiled = torch.compile(model, backend="eager")
     with Watch(model) as watch, torch.no_grad():
         compiled(input_ids=ids)
-        with pytest.raises(InputError, match="force_eager"):
-            watch.read()
+        with pytest.warns(UserWarning, match="force_eager"):
+            assert watch.read() == {} == watch.log()
         with torch.compiler.set_stance("force_eager"):
             compiled(input_ids=ids)
         assert len(watch.read()) == 2
@@ -172,13 +174,18 @@ def test_planted_errors_are_seen(planted, kind, implementation, monkeypatch):
     right = calls.of_interface
 
     def wrong(name):
-        return lambda *given, **more: dataclasses.replace(
-            right(name)(*given, **more), **WRONG[planted]
-        )
+        def read(*given):
+            call, made = right(name)(*given)
+            return dataclasses.replace(call, **WRONG[planted]), made
+
+        return read
 
     monkeypatch.setattr(calls, "of_interface", wrong)
     model, ids = build(kind, implementation), text()
-    with pytest.raises(AssertionError):
+    with pytest.warns(UserWarning, match="something else than softmax attention"):
+        assert watched(model, ids) == {}  # the output of the call is not that of such weights
+    monkeypatch.setattr(Made, "hold", lambda *given: None)
+    with pytest.raises(AssertionError):  # and without that gate it is not what the model has
         agree(watched(model, ids), true(model, ids))
 
 
@@ -263,7 +270,6 @@ def test_it_changes_nothing_and_puts_everything_back():
     plain = step()
     with Watch(model, every=2) as outer, Watch(model, rows=None) as inner:
         seen = [step() for _ in range(3)]
-        assert functional.scaled_dot_product_attention is not before
     for one in seen:
         assert torch.equal(one[0], plain[0])
         assert torch.equal(one[2], plain[2])
@@ -322,8 +328,8 @@ def test_a_fused_layer_is_seen_without_its_fused_path():
     x, kept = states(), torch.backends.mha.get_fastpath_enabled()
     with torch.no_grad(), Watch(layer, rows=None) as watch:
         plain = layer(x)
-        with pytest.raises(InputError, match="set_fastpath_enabled"):
-            watch.read()
+        with pytest.warns(UserWarning, match="set_fastpath_enabled"):
+            assert watch.read() == {}
         try:
             torch.backends.mha.set_fastpath_enabled(False)
             assert_allclose(layer(x), plain, rtol=1e-4, atol=1e-5)
@@ -404,11 +410,6 @@ def test_bad_input_is_refused_in_one_line():
     torch = library("torch")
     linear, llama = torch.nn.Linear(2, 2), build("llama", "sdpa")
 
-    def unseen():
-        with Watch(linear) as watch:
-            linear(torch.ones(2))
-        watch.read()
-
     def another(kind):
         llama.config._attn_implementation = kind
         with Watch(llama):
@@ -423,7 +424,7 @@ def test_bad_input_is_refused_in_one_line():
         (lambda: tensors.numbers(tensors.Call(q, q), [6]), "from 0 to 5"),
         (lambda: torch_penalty(q[0], q[0], low=2), "heads, tokens, dim"),
         (lambda: torch_penalty(q, q.repeat(1, 2, 1, 1), low=2), "heads, tokens, dim"),
-        (unseen, "made no call"),
+        (lambda: Watch(linear).read(), "with Watch"),
         (lambda: another("flash_attention_2"), 'flash_attention_2.*tation."sdpa". first'),
         (lambda: another("paged|eager"), 'paged.eager attention.*tation."sdpa". first'),
         (lambda: torch_penalty(torch.ones(1, 1, 2, 2), torch.ones(1, 1, 2, 2)), "at least one"),

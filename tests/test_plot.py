@@ -116,9 +116,70 @@ def test_several_values_and_kernels_are_several_curves_that_differ_in_look():
     assert len(set(labels)) == 6
     assert made.words.subtitle == "β = 0"
     ax = sparsity.plot(["exp", "relu2", "identity"], gamma=2, length=LENGTHS)
-    marked = [x for x in ax.get_lines() if str(x.get_marker()) in "osD" and len(x.get_xdata()) > 2]
-    assert len({(line.get_color(), line.get_marker()) for line in marked}) == 3
+    solid = [x for x in ax.get_lines() if x.get_linestyle() == "-" and len(x.get_xdata()) > 2]
+    assert len({line.get_color() for line in solid} - {plotting.GREY}) == 3
     assert len(lines(ax)) == 3
+
+
+def marks(ax):
+    """(x, y) of all markers, and how many there are in the legend."""
+    shaped = [x for x in ax.get_lines() if x.get_marker() not in ("", "None", None, "_")]  # no caps
+    shown = ax.get_legend().get_lines() if ax.get_legend() else []
+    points = [tuple(xy) for line in shaped for xy in np.array(line.get_xydata(), float).tolist()]
+    return points, sum(line.get_marker() not in ("", "None", None) for line in shown)
+
+
+UNSAMPLED = (
+    lambda ax=None: sparsity.plot(["exp", "relu2"], gamma=2, length=LENGTHS, ax=ax),
+    lambda ax=None: sparsity.plot("exp", gamma=[1, 2, 3], of="S", length=LENGTHS, ax=ax),
+    lambda ax=None: sparsity.plot(["exp", "relu2"], x="gamma", beta=-1, gamma=[1, 2, 4], ax=ax),
+    lambda ax=None: sparsity.plot(
+        sparsity.sweep("relu2", beta=[-1, 0, 1], gamma=[1.0, 2.0, 3.0]), x="gamma", ax=ax
+    ),
+    lambda ax=None: sparsity.plot(["exp", OWN], gamma=2, length=LENGTHS, ax=ax),
+)
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("drawn", UNSAMPLED)
+def test_a_marker_is_a_sample(drawn, own):
+    ax = drawn(Figure().add_subplot() if own else None)
+    assert marks(ax) == ([], 0)
+    assert len(lines(ax)) + len(lines(ax, "--")) >= 2
+
+
+def test_sampled_points_have_markers_on_the_chart_and_in_the_key():
+    ax = sparsity.plot(["exp", "relu2"], gamma=1, length=LENGTHS, montecarlo=[4], rel_error=0.1,
+                       ax=Figure().add_subplot())  # fmt: skip
+    points, in_key = marks(ax)
+    assert [x for x, _ in points if x == 4] == [4, 4]
+    assert in_key == 3  # each curve, and what a point is
+
+
+def measured():
+    queries, keys = np.random.default_rng(0).normal(size=(2, 2, 32, 8))
+    return sparsity.measure(queries=queries, keys=keys)
+
+
+@pytest.mark.parametrize(
+    ("of", "law"),
+    [("n_eff", True), ("S", True), ("S_others", True), ("n_eff_rest", True), ("entropy", False)],
+)
+def test_what_was_measured_is_drawn_as_measured(of, law):
+    data = measured()
+    ax = sparsity.plot(data, "row", of=of, head=1, ax=Figure().add_subplot())
+    points, _ = marks(ax)
+    rows = data[of].sel(layer=0, head=1).values
+    seen = np.column_stack([data["row"].values, rows])
+    drawn = np.array(points)
+    np.testing.assert_array_equal(drawn[np.isfinite(drawn[:, 1])], seen[np.isfinite(rows)])
+    assert "measured" in key(ax)
+    assert not any("rows of n" in word for word in key(ax))
+    assert ("exact law at the row's own γ" in key(ax)) == law == bool(lines(ax))
+    if of == "n_eff":
+        n, S = data["length"], data["S_exact"]
+        wanted = (n * S**2).sel(layer=0, head=1).values
+        np.testing.assert_allclose(lines(ax)[0][1], wanted, rtol=1e-12)
 
 
 def test_points_are_estimates_with_their_error_bars():

@@ -20,6 +20,7 @@ from sparsity.figures import Plate
 from sparsity.ledger.judging import Claim, Finding
 from sparsity.output import json_text, write
 from sparsity.report import answer, evidence, formulas, labels, parts, reproduction, saved
+from sparsity.report.drawings import inline_svg
 from sparsity.symbolic import derive
 
 FIGURES = Path(__file__).resolve().parents[1] / "figures"
@@ -545,4 +546,4 @@ def test_variables_of_a_formula_are_italic(plain, italic):
 
 def test_an_svg_without_a_viewbox_is_refused():
     with pytest.raises(ValueError, match="viewBox"):
-        parts.inline_svg("<svg></svg>", "a", "b")
+        inline_svg("<svg></svg>", "a", "b")

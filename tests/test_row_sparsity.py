@@ -148,7 +148,8 @@ def test_planted_errors_are_rejected(planted, monkeypatch):
     """The right integral (None) passes the very test that each wrong one fails."""
     quantity = quantities.S
     if planted and PLANTED[planted]:
-        integral = replace(quantity.integral, factor=PLANTED[planted])
+        wide = (0.0, math.inf)
+        integral = replace(quantity.integral, factor=PLANTED[planted], ends=lambda *row: wide)
         quantity = replace(quantity, integral=integral)
     elif planted:
         monkeypatch.setattr(engine, "integrated", _scaled_body(engine.integrated))

@@ -49,16 +49,17 @@ def whole(q, k, mask, *, unit=-np.inf, cap=None, slopes=None):
     low = np.maximum(s.max(-1), unit)
     low = np.where(np.isfinite(low), low, 0.0)
     a, u = np.exp(s - low[..., None]), np.exp(unit - low)
-    n, total = np.isfinite(s).sum(-1), a.sum(-1) + u
+    n, total, first = np.isfinite(s).sum(-1), a.sum(-1) + u, np.isfinite(s).argmax(-1)
     with np.errstate(all="ignore"):
         p = a / total[..., None]
+        opening = np.take_along_axis(p, first[..., None], -1)[..., 0]
         mean = np.where(mask, s, 0.0).sum(-1) / n
         spread = np.sqrt((np.where(mask, s - mean[..., None], 0.0) ** 2).sum(-1) / (n - 1))
         n_eff = a.sum(-1) ** 2 / (a * a).sum(-1)
         found = {
             "length": n, "S": np.sqrt(n_eff / n), "n_eff": n_eff, "participation": (p * p).sum(-1),
             "entropy": -(p * np.log(np.where(p > 0, p, 1.0))).sum(-1), "max_weight": p.max(-1),
-            "sink_mass": p[..., 0] + u / total, "max_logit": s.max(-1), "max_key": s.argmax(-1),
+            "sink_mass": opening + u / total, "max_logit": s.max(-1), "max_key": s.argmax(-1),
             "log_sum_exp": low + np.log(total), "beta": mean, "gamma": spread,
             "gamma_ratio": spread / np.sqrt(2 * np.log(n)),
             "top_k_mass:8": -np.sort(-p, axis=-1)[..., :8].sum(-1),
@@ -264,7 +265,8 @@ def test_keys_spread_over_devices(counts):
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row[0] for row in rows] == list(counts)
-    assert all(off < 1e-6 and same for _, off, same in rows), rows
+    # In single precision e^s of a logit of 10 is off by 1e-6.
+    assert all(off < 2e-6 and same for _, off, same in rows), rows
 
 
 def test_it_is_what_measure_says():

@@ -144,11 +144,13 @@ def test_learned_sinks_are_set_beside_the_keys():
     a = weights(model, IDS)
     for layer in range(2):
         own = a[layer]
-        np.testing.assert_allclose(data.learned_sink[layer], 1 - own.sum(-1), atol=1e-5)
-        expected = measure(own, mask=own > 0, causal=False)
-        for name in ("S", "n_eff", "entropy", "length", "last_row"):
+        expected = measure(own, mask=own > 0, causal=False).isel(layer=0)
+        found = {name: expected[name] for name in ("S", "n_eff", "length")}
+        found["entropy"] = -(own * np.log(np.where(own > 0, own, 1))).sum(-1)
+        found |= {"learned_sink": 1 - own.sum(-1), "last_row": own[:, -1]}
+        for name, values in found.items():
             np.testing.assert_allclose(
-                data[name][layer], expected[name][0], rtol=1e-4, atol=1e-5, err_msg=name
+                data[name][layer], values, rtol=1e-4, atol=1e-5, err_msg=name
             )
     assert float(data.learned_sink.max()) > 0.1
     assert float(data.S_exact.values[..., 1:].min()) > 0
@@ -271,6 +273,134 @@ def test_weights_that_are_not_those_of_the_model_are_refused():
         measure_transformers(model, IDS)
 
 
+def planted_llama(monkeypatch, change, returns=True):
+    """A Llama model whose own eager attention has its logits changed."""
+    model, _ = build("llama")
+    file = library("transformers.models.llama.modeling_llama")
+    own = file.eager_attention_forward
+
+    def changed(module, query, key, value, attention_mask, **given):
+        query, attention_mask = change(query, attention_mask)
+        output, found = own(module, query, key, value, attention_mask, **given)
+        return output, found if returns else None
+
+    monkeypatch.setattr(file, "eager_attention_forward", changed)
+    return model
+
+
+PLANTED = {
+    "another scale": lambda q, mask: (1.05 * q, mask),
+    "no mask": lambda q, mask: (q, None),
+    "a window": lambda q, mask: (q, mask + mask.min() * mask.new_ones(T, T).tril(-9)),
+    "the last query for all": lambda q, mask: (q[:, :, -1:].expand_as(q), mask),
+}
+
+
+@pytest.mark.parametrize("what", PLANTED)
+@pytest.mark.parametrize("returns", [True, False])
+def test_a_function_that_does_something_else_than_it_was_given_is_not_taken_at_its_word(
+    monkeypatch, what, returns
+):
+    """Its weights are measured where it returns them, and the model is refused where not."""
+    model = planted_llama(monkeypatch, PLANTED[what], returns)
+    if not returns:
+        with pytest.raises(InputError, match="calls no attention function that is softmax of q·k"):
+            measure_transformers(model, IDS)
+        return
+    data = measure_transformers(model, IDS)
+    assert data.attrs["measured_from"] == "attention weights"
+    assert data.module.values.tolist() == [f"model.layers.{i}.self_attn" for i in range(2)]
+    a = weights(model, IDS)
+    np.testing.assert_allclose(data.n_eff, 1 / (a * a).sum(-1), rtol=1e-4)
+    np.testing.assert_array_equal(data.length, (a > 0).any(1, keepdims=True).sum(-1) + 0 * data.S)
+
+
+def test_a_model_that_runs_another_way_each_time_is_refused():
+    model, _ = build("llama")
+    runs = []
+
+    def noisy(part, given, output):
+        runs.append(1)
+        return output * (1 + 0.01 * len(runs))
+
+    model.lm_head.register_forward_hook(noisy)
+    with pytest.raises(InputError, match="gives another output when it runs again"):
+        measure_transformers(model, IDS)
+
+
+@pytest.mark.parametrize("change", [lambda x: x - 0.01, lambda x: 1.02 * x])
+def test_what_is_no_weight_is_refused(monkeypatch, change):
+    """Bloom returns what its layers return; the first is made into something else."""
+    model, _ = build("bloom")
+    attention = model.transformer.h[0].self_attention
+
+    def scores(part, given, output):
+        return (output[0], change(output[1]), *output[2:])
+
+    attention.register_forward_hook(scores)
+    with pytest.raises(InputError, match=r"returns scores, not weights.*give the softmax of them"):
+        measure_transformers(model, IDS)
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma2", "gptoss", "bert"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+def test_types_of_half_precision_are_not_taken_for_another_model(kind, dtype, implementation):
+    if implementation == "sdpa" and kind in ("gemma2", "gptoss"):
+        implementation = "eager"  # the library's function has neither caps nor sinks
+    model, _ = build(kind)
+    model.set_attn_implementation(implementation)
+    model.to(getattr(library("torch"), dtype))
+    data = measure_transformers(model, IDS)
+    assert data.attrs["measured_from"] == "queries and keys"
+
+
+@pytest.mark.parametrize("sinks", [(False, True), (True, False)])
+def test_learned_sinks_of_some_layers(sinks):
+    """A layer without one gives it no weight."""
+    model, _ = build("gptoss")
+    for layer, has in zip(model.model.layers, sinks, strict=True):
+        if not has:
+            layer.self_attn.sinks.data[:] = -1e4
+    whole = measure_transformers(model, IDS)
+    model.model.layers[sinks.index(False)].self_attn.register_forward_pre_hook(lambda *_: None)
+    heads = whole.learned_sink.max(("head", "row")).values
+    assert (heads > 0.01).tolist() == list(sinks)
+
+
+def test_the_implementation_of_each_part_is_put_back():
+    """Of a function that is not understood, others are tried, and the model is refused."""
+    import families
+
+    interface = library("transformers").AttentionInterface
+
+    def sharper(module, query, key, value, attention_mask, **given):
+        return interface()["sdpa"](module, 1.1 * query, key, value, attention_mask, **given)
+
+    interface.register("sharper", sharper)
+    model = families.build("llava")
+    parts = [part for part in model.modules() if hasattr(part, "config")]
+    for own in ("eager", "sharper"):
+        model.set_attn_implementation({"text_config": own, "vision_config": "sdpa"})
+        kept = [part.config._attn_implementation for part in parts]
+        assert len(set(kept)) > 1
+        if own == "eager":
+            measure_transformers(model, IDS)
+        else:
+            with pytest.raises(InputError, match="model"):
+                measure_transformers(model, IDS)
+        assert [part.config._attn_implementation for part in parts] == kept
+
+
+def test_layers_are_named_by_their_modules():
+    """Of a hybrid the first layer with attention is not the model's first."""
+    import families
+
+    model = families.build("jamba")
+    data = measure_transformers(model, families.ids_of(model))
+    assert data.module.values.tolist() == ["model.layers.1.self_attn"]
+
+
 def test_a_model_that_shows_nothing_is_refused_with_the_way_out():
     """Its attention is its own, and it returns no weights."""
     torch = library("torch")
@@ -282,6 +412,6 @@ def test_a_model_that_shows_nothing_is_refused_with_the_way_out():
 
     model.forward = silent.__get__(model)
     model.forward.__func__.__signature__ = __import__("inspect").signature(inner)
-    with pytest.raises(InputError, match=r"output_attentions.*measure\(attention=…\)"):
+    with pytest.raises(InputError, match=r"probe\(mixer, length\).*give q and k to measure"):
         measure_transformers(model, IDS)
     assert torch.is_grad_enabled()

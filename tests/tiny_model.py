@@ -5,7 +5,7 @@ import json
 import gguf
 import numpy as np
 import tokenizers
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 SIZES = dict(layers=2, heads=4, kv=2, dim=32, head_dim=8, inner=48, vocab=300, context=128)
 BASE, EPS = 500.0, 1e-5
@@ -145,8 +145,14 @@ def write_safetensors(folder, found, shards=1, extra=None, **changes):
     )
     made.pre_tokenizer = cut.Sequence([cut.Digits(True), cut.ByteLevel(add_prefix_space=False)])
     made.add_special_tokens([tokenizers.AddedToken(x, normalized=False) for x in KINDS])
-    made.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer.json").write_text(made.to_str(), "utf-8")
     return folder / "model.safetensors"
+
+
+def weight_map(folder):
+    """Which file holds each tensor, as model.safetensors.index.json has it."""
+    files = sorted(folder.glob("*.safetensors"))
+    return {name: file.name for file in files for name in load_file(file)}
 
 
 def forward(found, ids):

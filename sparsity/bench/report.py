@@ -14,7 +14,7 @@ from sparsity.bench import curves, finite, users, verdict
 from sparsity.bench.tables import seconds as as_seconds
 from sparsity.bench.tables import table
 from sparsity.figures import plotting
-from sparsity.output import folder, json_text, plain, power_of_ten, write
+from sparsity.output import folder, json_text, plain, power_of_ten, write_together
 
 _LOW, _HIGH = 1e-5, 1e9  # seconds shown; what takes longer stands at the right, with its number
 _OURS = plotting.LOOKS[1]
@@ -211,5 +211,4 @@ class Report:
         """Write bench.json, bench.txt, bench.svg and bench.png, each whole or not at all."""
         place = folder(out)
         files = {"json": json_text(self.summary()), "txt": self.text(), **self.figure()}
-        for suffix, content in files.items():
-            write(place / f"bench.{suffix}", content)
+        write_together({place / f"bench.{suffix}": each for suffix, each in files.items()})

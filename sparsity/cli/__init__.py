@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 import warnings
+from contextlib import suppress
 
 import click
 
@@ -47,8 +49,8 @@ _EXAMPLES = (
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="--json makes a command print one line of JSON. Exit codes: 0 done, 1 a check did not "
-    "agree, 2 bad input, 130 interrupted. NO_COLOR=1 turns colour off. In a notebook, "
-    "sparsity.explore() is a panel with sliders.",
+    "agree, 2 bad input, 70 an error of the program, 130 interrupted. NO_COLOR=1 turns colour off. "
+    "In a notebook, sparsity.explore() is a panel with sliders.",
 )
 @click.version_option(sparsity.__version__, prog_name="sparsity")
 def cli() -> None:
@@ -68,8 +70,42 @@ def _complete(instruction: str) -> None:
         raise InputError(completion.ASKED, instruction, fix)
 
 
+_ROOMY = 4 * 2**30  # bytes of addresses: whoever allows less may meet a lack of them anywhere
+_BROKEN = 70  # an error that nobody foresaw: 1 would say that a check disagreed
+
+
+def _open_streams() -> None:
+    """Open onto nothing what was closed of stdin, stdout and stderr.
+
+    The next file that is opened would else take its number, and what compiled code tells on stderr
+    would be written into that file.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            place = os.open(os.devnull, os.O_RDWR)  # at the lowest free number, which is this
+            os.set_inheritable(place, True)  # by workers
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
+
+
+def _lacking(error: Exception) -> str:
+    """What to say of an error that nobody foresaw, where memory is limited; else nothing."""
+    limit = common.memory_limit()
+    if limit >= _ROOMY:
+        return ""
+    kind = type(error).__name__
+    return f"memory is limited to {limit / 2**20:.0f} MiB and ran out ({kind}); allow more"
+
+
 def main() -> None:
     """Run the command; turn every foreseen error into one line and an exit code."""
+    _open_streams()
+    if common.memory_limit() < _ROOMY:  # OpenBLAS reserves some for each of its threads
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
@@ -82,6 +118,7 @@ def main() -> None:
             # Not cli.main: it would turn a closed pipe into exit code 1, which means disagreement.
             with cli.make_context("sparsity", sys.argv[1:], color=common.colourless()) as context:
                 cli.invoke(context)
+            sys.stdout.flush()
     except (InputError, NoClosedForm) as error:
         common.fail(str(error))
     except (KeyboardInterrupt, click.exceptions.Abort):
@@ -95,9 +132,16 @@ def main() -> None:
         command = error.ctx.command_path if error.ctx else "sparsity"
         said = error.format_message().rstrip(".")  # which may end in a question
         common.fail(f"{said}{' See' if said.endswith('?') else ': see'} {command} --help")
-    except MemoryError:
-        common.fail("not enough memory for these sizes: lower dim or length")
-    except BrokenPipeError:  # the reader has left; what Python still holds goes nowhere
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except MemoryError as error:
+        common.fail(_lacking(error) or "not enough memory for these sizes: lower dim or length")
+    except BrokenPipeError:  # the reader of a page of help has left
+        common.discard(sys.stdout)
     except OSError as error:
+        common.discard(sys.stdout)
         common.fail(f"cannot write the answer: {error}")
+    except Exception as error:  # noqa: BLE001
+        if said := _lacking(error):
+            common.fail(said)
+        with suppress(OSError):
+            traceback.print_exc()
+        sys.exit(_BROKEN)

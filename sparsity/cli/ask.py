@@ -49,7 +49,7 @@ def list_(as_json: bool) -> None:
         return
     for k in (*kernels.known(), *kernels.MAPS):
         options = " ".join(f"--{p.name.replace('_', '-')}" for p in k.parameters)
-        click.echo(f"{k.name:14} {k.title:24} {options:33} a = {_weight(k)}")
+        common.echo(f"{k.name:14} {k.title:24} {options:33} a = {_weight(k)}")
 
 
 @click.command(
@@ -88,7 +88,7 @@ def derive(kernel: str, style: str, max_seconds: str, as_json: bool) -> None:
         raise InputError("format", style, "choose text or latex")
     found = sparsity.derive(kernel, max_seconds=common.number("max_seconds", max_seconds))
     if not as_json:
-        click.echo(found.text() if style == "text" else found.latex())
+        common.echo(found.text() if style == "text" else found.latex())
         return
     fields = ("quantity", "variable", "point", "condition", "value", "leading")
     common.print_json(
@@ -150,10 +150,10 @@ def _long_rows(asked: Any, as_json: bool) -> None:
         own = {name: getattr(found, name) for name in names}
         common.print_json(asked.described() | {"n": asked.length} | own)
         return
-    click.echo(asked.text())
-    click.echo(f"{asked.shown} = {asked.definition}")
-    click.echo(f"{asked.shown} = {float(found.value):.12g}")
-    click.echo(f"         {found.method}, relative error ≤ {float(found.error_bound):.1e}")
+    common.echo(asked.text())
+    common.echo(f"{asked.shown} = {asked.definition}")
+    common.echo(f"{asked.shown} = {float(found.value):.12g}")
+    common.echo(f"         {found.method}, relative error ≤ {float(found.error_bound):.1e}")
 
 
 @click.command(
@@ -201,11 +201,11 @@ def eval_(
     if as_json:
         common.print_json(answer)
         return
-    click.echo(asked.text())
-    click.echo(f"S      = {answer['S']:.12g}    log S = {answer['log_S']:.12g}")
-    click.echo(f"         {value.method}, |Δ log S| ≤ {answer['error_bound']:.1e}")
+    common.echo(asked.text())
+    common.echo(f"S      = {answer['S']:.12g}    log S = {answer['log_S']:.12g}")
+    common.echo(f"         {value.method}, |Δ log S| ≤ {answer['error_bound']:.1e}")
     if rows:
-        click.echo("\n".join(_rows_text(rows)))
+        common.echo("\n".join(_rows_text(rows)))
 
 
 @click.command(
@@ -252,9 +252,9 @@ def exact(
         answer = {"n": ns if len(ns) > 1 else ns[0], "quantity": asked.quantity.name, **columns}
         common.print_json(described | answer | {"method": law.method})
         return
-    click.echo(asked.text(length=False))
-    click.echo(f"{asked.shown} = {asked.definition}")
-    click.echo(f"{'n':>12}  {asked.shown:<18}  relative error ≤")
+    common.echo(asked.text(length=False))
+    common.echo(f"{asked.shown} = {asked.definition}")
+    common.echo(f"{'n':>12}  {asked.shown:<18}  relative error ≤")
     for n, value, bound in zip(ns, law.value.flat, law.error_bound.flat, strict=True):
-        click.echo(f"{n:>12}  {value:<18.12g}  {bound:.1e}")
-    click.echo(f"    {law.method}")
+        common.echo(f"{n:>12}  {value:<18.12g}  {bound:.1e}")
+    common.echo(f"    {law.method}")

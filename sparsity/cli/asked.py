@@ -20,7 +20,7 @@ from sparsity.quantities import Quantity
 from sparsity.results import Estimate
 from sparsity.rows.row import Row
 from sparsity.rows.scores import Scores
-from sparsity.rows.steps import Decay, parse
+from sparsity.rows.steps import Decay, SinkLogit, parse
 
 
 @dataclass(frozen=True)
@@ -89,11 +89,14 @@ class Asked:
         if isinstance(kernel, RowMap):
             rest = ", what no key takes standing for the sink logits" if kernel.left else ""
             return f"{self.quantity.average}{rest}, a_j = {kernel.formula}, {self.row.random}"
+        average = self.quantity.average
         if not self.of_rows:
-            return f"{self.quantity.average}, a = {kernel.weight}, {self.row.random}{under}"
+            return f"{average}, a = {kernel.weight}, {self.row.random}{under}"
+        if self.quantity.units and any(isinstance(x, SinkLogit) for x in self.row.steps):
+            average += " (and those of sink logits alone, with p = 0)"
         factor = "λ^(n−j) f(s_j)" if self.decay else "f(s_j)"
         weight = f"a_j = {factor}, f = {kernel.weight}, {self.row.random}"
-        return f"{self.quantity.average}, {weight}{under}"
+        return f"{average}, {weight}{under}"
 
     def limit(self) -> Any:
         """The quantity in long rows, an `Evaluation`; of tokens that differ, from all n of them.

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 import click
 
 from sparsity.cli import completion, pages
-from sparsity.errors import InputError
+from sparsity.errors import InputError, printable
 from sparsity.output import plain
 
 PARAMETERS = {
@@ -175,10 +176,24 @@ _VERDICTS = {
 _VERDICT = re.compile(rf"^(\s*(?:\d+  )?)({'|'.join(_VERDICTS)})(?=\s*$|:| )", re.MULTILINE)
 
 
+def discard(stream: Any) -> None:
+    """What is still to be printed there goes nowhere: at the exit Python would try once more."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def echo(text: str, err: bool = False) -> None:
+    """Print; to a reader who has left nothing more, and the command goes on to its exit code."""
+    try:
+        click.echo(text, err=err)
+    except BrokenPipeError:
+        discard(sys.stderr if err else sys.stdout)
+
+
 def say(text: str) -> None:
     """Print text for people: verdicts that begin a line in colour, where stdout is a terminal."""
     painted = _VERDICT.sub(lambda m: m[1] + click.style(m[2], fg=_VERDICTS[m[2]]), text)
-    click.echo(painted)  # which takes the colour out again for a file or a pipe
+    echo(painted)  # which click takes the colour out again for a file or a pipe
 
 
 def colourless() -> bool | None:
@@ -189,7 +204,7 @@ def colourless() -> bool | None:
 
 def print_json(value: Any) -> None:
     """One JSON value on stdout."""
-    click.echo(json.dumps(plain(value), ensure_ascii=False, allow_nan=False))
+    echo(json.dumps(plain(value), ensure_ascii=False, allow_nan=False))
 
 
 def show(found: Any, as_json: bool) -> None:
@@ -215,13 +230,42 @@ def progress(label: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def fail(message: str, code: int = 2) -> NoReturn:
-    """One line on stderr, and the end."""
-    click.echo("sparsity: " + " ".join(message.split()), err=True)
+    """One line on stderr, where that can be written, and the end."""
+    try:
+        echo("sparsity: " + printable(" ".join(message.split())), err=True)
+    except OSError:
+        discard(sys.stderr)
     sys.exit(code)
+
+
+_FOR_JAX = 2 * 2**30  # bytes of addresses in which JAX starts on a few cores; in less it is killed
+
+
+def memory_limit() -> float:
+    """Bytes of addresses that the system lets this process have, as `ulimit -v` sets them."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return math.inf
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return math.inf if limit == resource.RLIM_INFINITY else limit
+
+
+def refuse_little_memory() -> None:
+    """Refuse to load JAX where there is no room for it: it would end the process by a signal.
+
+    Raises:
+        InputError: the limit is too low.
+    """
+    limit = memory_limit()
+    if limit < _FOR_JAX:
+        fix = f"is too little for sampling; allow {_FOR_JAX >> 20} MiB or more (ulimit -v)"
+        raise InputError("memory", f"{limit / 2**20:.0f} MiB", fix)
 
 
 def use_float64() -> None:
     """The command line samples in float64; the library leaves that choice to its caller."""
+    refuse_little_memory()
     import jax
 
     jax.config.update("jax_enable_x64", True)
@@ -248,6 +292,7 @@ def for_long_work() -> None:
     import gc
     import importlib.metadata
 
+    refuse_little_memory()
     if importlib.metadata.version("jaxlib").startswith("0.10."):  # XLA dies of a flag it has not
         accelerated = importlib.metadata.entry_points(group="jax_plugins")
         flags = _QUICK_TO_COMPILE + ("" if accelerated else _HARDLY_UNROLLED)

@@ -106,6 +106,7 @@ def _designed(
     read=_free_help,
     shell_complete=completion.members("sparsity.inversion.free"),
 )
+@click.option("--max-seconds", metavar="T", help="CPU time of a search (default 7).")
 @click.option("--beta", metavar="VALUE", help="Hold the bias of the scores at this value.")
 @click.option("--gamma", metavar="VALUE", help="Hold the spread of the scores at this value.")
 @common.steps_option
@@ -116,6 +117,7 @@ def design(
     length: str,
     free: str | None,
     steps: tuple[str, ...],
+    max_seconds: str | None,
     as_json: bool,
     **options: str | None,
 ) -> None:
@@ -141,5 +143,8 @@ def design(
         for key, text in common.given({"beta": beta, "gamma": gamma}).items()
     }
     n = int(LENGTH.check(length))
-    found = _designed(name or kernel or "exp", steps, free, {wanted: value}, held, n)
+    aim = {wanted: value}
+    if max_seconds is not None:
+        aim["max_seconds"] = common.number("max_seconds", max_seconds)
+    found = _designed(name or kernel or "exp", steps, free, aim, held, n)
     common.show(found, as_json)

@@ -116,7 +116,7 @@ def sweep(
         common.print_json(found)
     else:
         where = " and ".join(common.given(to).values())
-        click.echo(f"{where}: " + " × ".join(f"{name} {size}" for name, size in sizes.items()))
+        common.echo(f"{where}: " + " × ".join(f"{name} {size}" for name, size in sizes.items()))
 
 
 @click.command(
@@ -150,7 +150,7 @@ def reproduce(out: str, seed: str, page: bool, executor: Any, as_json: bool) -> 
         if seed != "0":
             raise InputError("seed", seed, "the page has the seed of its files; leave it out")
         written = str(saved.page(out))
-        common.print_json({"page": written}) if as_json else click.echo(written)
+        common.print_json({"page": written}) if as_json else common.echo(written)
         return
     common.for_long_work()
     common.use_float64()

@@ -101,6 +101,7 @@ def measure(
     logits. --head-law predicts each row from its largest logit as well, with one constant of each
     head fitted on the other texts, and judges six claims on why real rows miss the exact law.
     """
+    common.refuse_little_memory()
     if model is None and given:
         model, *given = given  # type: ignore[assignment]
     if model is None:

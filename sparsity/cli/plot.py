@@ -68,7 +68,7 @@ def _warn(series: list[Any], x: str) -> None:
         first, place, why = found[0]
         more = f" (and {len(found) - 1} more, see the CSV)" if len(found) > 1 else ""
         said = f"sparsity: warning: Monte Carlo of {first.label} at {x} = {place:g}: {why}{more}"
-        click.echo(said, err=True)
+        common.echo(said, err=True)
 
 
 @click.command(
@@ -144,7 +144,7 @@ def plot(
     bars. Parameters are numbers, lists a,b,c or grids start:stop:count[:log]: those of --x are its
     values, several of another are several curves. The data are written beside it as CSV.
     """
-    from sparsity.output import refuse_unwritable, write
+    from sparsity.output import refuse_unwritable, write_together
 
     suffix = _suffix(out)
     data = str(Path(out).with_suffix(".csv"))
@@ -184,8 +184,7 @@ def plot(
         made.on(figure)
 
     files = plotting.render(draw, series, words.title, words.subtitle, SIZE, (suffix,))
-    write(out, files[suffix])
-    write(data, tidy(series, doubts=True))
+    write_together({data: tidy(series, doubts=True), out: files[suffix]})
     _warn(series, x)
     if as_json:
         common.print_json(
@@ -199,4 +198,4 @@ def plot(
             }
         )
     else:
-        click.echo(f"{out}, {data}: {words.title}")
+        common.echo(f"{out}, {data}: {words.title}")

@@ -103,11 +103,11 @@ def estimate(
     with common.progress("sampling") as report:
         found = asked.estimate(**settings, progress=report)
     if found.warning:
-        click.echo(f"sparsity: warning: {found.warning}", err=True)
+        common.echo(f"sparsity: warning: {found.warning}", err=True)
     theory, line = asked.beside(found)
     if as_json:
         common.print_json(_sampled(asked, found, theory))
     else:
-        click.echo(_sampled_text(asked, found, line))
+        common.echo(_sampled_text(asked, found, line))
     if found.stopped == "interrupted":
         common.fail("interrupted; the estimate so far is valid", code=130)

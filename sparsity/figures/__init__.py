@@ -32,7 +32,7 @@ from sparsity.figures.rope import FIGURE as rope
 from sparsity.figures.rows import FIGURE as rows
 from sparsity.figures.series import tidy
 from sparsity.figures.sinks import FIGURE as sinks
-from sparsity.output import folder, write
+from sparsity.output import folder, write_together
 from sparsity.tasks import Submits, gathered
 
 if TYPE_CHECKING:
@@ -110,8 +110,7 @@ def write_all(
     try:
         for index, data in gathered(work, ALL, executor or threads):
             plate = _plate(ALL[index], data)  # here: Matplotlib's state
-            for suffix, content in plate.files.items():
-                write(out / f"{plate.name}.{suffix}", content)
+            write_together({out / f"{plate.name}.{x}": each for x, each in plate.files.items()})
             written[index] = plate
             if progress is not None:
                 progress(len(written), len(ALL))

@@ -11,24 +11,30 @@ holds the rule of twice the step. Σ|a| is in `differential_abs`; ratios of it t
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from sparsity import kernels, quantities
-from sparsity.errors import InputError, TooFine
+from sparsity.errors import RESOLVED, InputError
 from sparsity.finite import engine
-from sparsity.finite.trapezoid import STEP, pairs, times
+from sparsity.finite.trapezoid import DEPTH, FAR, STEP, count_pairs, pairs, times, widest
+from sparsity.finite.work import EXPONENTIAL, PRODUCT, plan
+from sparsity.rows.row import Row
 
-_MOST = 3e8  # exponentials in all
 _ROUNDING = 1e-13
 
 
 def _cross(spreads: tuple[float, float], rho: float, n: np.ndarray, step: float) -> np.ndarray:
     """E Σ p⁽¹⁾p⁽²⁾ of rows of n ≥ 2, [lengths], by the rule of a step in u."""
     (g1, g2), most = spreads, float(n.max())
+    first, second = count_pairs(spreads, rho, step)
+    along = [(DEPTH + math.log(most) + 2 * FAR * spread) / step for spread in spreads]
+    numbers = second * along[1] + first * along[0] + along[0] * along[1]
+    seconds = EXPONENTIAL * (first * second * along[1] + along[0] * along[1] * len(n))
+    plan(*widest(spreads), seconds + PRODUCT / 10 * first * along[0] * along[1], 2 * numbers)
     own, z, share, y, weight = pairs(spreads, rho, step)
     u1, u2 = (times(spread, most, step) for spread in spreads)
-    if len(z) * len(y) * len(u2) > _MOST:
-        raise TooFine("gamma2", g2, "its exact law takes too many points at these; use estimate")
     x = np.exp(np.minimum(u1[:, None] + g1 * z, 700.0))
     lost2, once2 = np.empty((len(z), len(u2))), np.empty((len(z), len(u2)))
     for i, at in enumerate(rho * g2 * z):  # the second score, given the first
@@ -58,6 +64,9 @@ def square_sum(
         InputError: maps that cancel to rounding.
     """
     n = np.asarray(length, dtype=np.float64)
+    if mix == 0:
+        softmax = engine.law(Row(kernels.exp, gamma=gamma), quantities.participation, n)
+        return softmax[0], softmax[2]
     law = engine.laws(
         kernels.exp, np.zeros(2), np.array([gamma, gamma2]), quantities.participation, n
     )
@@ -69,7 +78,7 @@ def square_sum(
     value = first + mix**2 * second - 2 * mix * cross
     size = first * off + mix**2 * second * gap + 2 * mix * cross * error
     size += _ROUNDING * (first + mix**2 * second)
-    if not (size < 0.1 * value).all():
+    if not (size < RESOLVED * value).all():
         fix = "the two maps cancel to within the rounding of the law; use a mix that differs"
         raise InputError("mix", mix, fix)
     return value, size / value

@@ -22,25 +22,25 @@ import math
 
 import numpy as np
 
-from sparsity.errors import InputError, TooFine
+from sparsity.errors import RESOLVED, InputError
 from sparsity.finite import differential_short
-from sparsity.finite.trapezoid import FAR, pairs
+from sparsity.finite.trapezoid import FAR, count_pairs, pairs, widest
+from sparsity.finite.work import EXPONENTIAL, PRODUCT, plan
 
 _TURNED = 1.0  # α, below π/2
 _RULES = ((0.14, 0.14), (0.18, 0.16))  # steps of ln t and of η: of the value, of its bound
 _DEPTH = 46.0  # e-folds of t down to which √t counts
 _FALL = 26.0  # e-folds down to which the integrand over η counts in long rows
 _ALONG = (12.0, 40.0)  # η at least, for short rows, and at most
-_MOST = 3e8  # exponentials in all
+_COMPLEX, _PRODUCT = 4 * EXPONENTIAL, PRODUCT / 4  # seconds, of complex numbers; measured
 _TAIL = 9.0  # standard deviations of one score, with n of which at once no row comes
 _LARGE = 300.0  # ln of an X of which e^(−X) is nothing
-_RESOLVED = 1e-3  # a relative error that is still an answer
 
 
-def _times(spread: float, least: float, most: float, step: float) -> np.ndarray:
-    """Points of ln t, for rows of `least` to `most` tokens."""
+def _range(spread: float, least: float, most: float) -> tuple[float, float]:
+    """The range of ln t, for rows of `least` to `most` tokens."""
     low = -_DEPTH - math.log(most) - min(spread**2 / 2, FAR * spread)
-    return np.arange(low, 5.0 + min(FAR, _TAIL / math.sqrt(least)) * spread, step)
+    return low, 5.0 + min(FAR, _TAIL / math.sqrt(least)) * spread
 
 
 def _less(
@@ -48,13 +48,18 @@ def _less(
 ) -> tuple[np.ndarray, np.ndarray]:
     """E Σ min(p, λq) of rows of n ≥ 2, and what may lie beyond the last η, [lengths]."""
     (g1, g2), (step, along), most = spreads, rule, float(n.max())
-    own, x, share, y, weight = pairs(spreads, rho, step)
-    t, u = (_times(spread, float(n.min()), most, step) for spread in spreads)
+    ranges = [_range(spread, float(n.min()), most) for spread in spreads]
     differs = math.sqrt(max(g1**2 + g2**2 - 2 * rho * g1 * g2, 1e-300))
     end = min(max(math.sqrt(2 * _FALL) / differs, _ALONG[0]), _ALONG[1])
     eta = np.arange(0.0, end, along)
-    if len(x) * len(y) * len(u) + len(eta) * len(t) * len(u) > _MOST:
-        raise TooFine("gamma2", g2, "its exact law takes too many points at these; use estimate")
+    first, second = count_pairs(spreads, rho, step)
+    count_t, count_u = ((high - low) / step for low, high in ranges)
+    exponentials = second * count_u * first + count_t * (first + count_u * len(n)) * len(eta)
+    products = first * count_u * (second + count_t) * len(eta)
+    held = first * count_u * len(eta) + second * count_u + count_t * count_u * (2 + len(n))
+    plan(*widest(spreads), _COMPLEX * exponentials + _PRODUCT * products, 2 * held)
+    own, x, share, y, weight = pairs(spreads, rho, step)
+    t, u = (np.arange(low, high, step) for low, high in ranges)
     z, turn = 0.5 + 1j * eta, np.exp(1j * _TURNED)
     lost2 = np.empty((len(x), len(u)), complex)
     of2 = np.empty((len(eta), len(x), len(u)), complex)
@@ -112,7 +117,7 @@ def abs_sum(
         )
         value[several] = 1 + mix - 2 * fine
         error[several] = 2 * (np.abs(coarse - fine) + beyond) / np.abs(value[several]) + 1e-12
-    if not (error < _RESOLVED).all():
+    if not (error < RESOLVED).all():
         fix = "the law of Σ|a| is not resolved where the maps are so alike; use estimate"
         raise InputError("length", n.tolist(), fix)
     return value, error

@@ -17,6 +17,7 @@ import numpy as np
 from scipy.special import expit, ndtr, owens_t
 
 from sparsity.errors import InputError, TooFine
+from sparsity.finite.trapezoid import widest
 
 _FAR = 9.0  # standard deviations that count of one score
 _JOINT = 8.5  # and of both D
@@ -56,7 +57,7 @@ def _between(
 def _less(
     n: int, spreads: tuple[float, float], rho: float, mix: float, rule: tuple[int, float]
 ) -> float:
-    """E min(p, λq) of one key, λ ≥ 1."""
+    """E min(p, λq) of one key, λ ≥ 1; infinite where that takes more than seconds."""
     (points, step), (g1, g2) = rule, spreads
     reach = _FAR * math.sqrt(2)
     low = max(-reach * g1, -_EDGE)  # below, U < w has no chance
@@ -66,7 +67,7 @@ def _less(
     panels = math.ceil((high - low) / min(2 * g1, 2 * g2, 2.0))
     h = step * min(1.0, _KINK / max(spreads))
     if panels * points * (1.0 if n == 2 else math.pi / 2 * (_JOINT / h) ** 2) > _MOST:
-        raise TooFine("gamma2", g2, "its exact law takes too many points at these; use estimate")
+        return math.inf
     x, y, weight = _between(n, spreads, rho, h)
     at, share = np.polynomial.legendre.leggauss(points)
     ends = np.linspace(low, high, panels + 1)
@@ -103,5 +104,8 @@ def abs_sum(gamma: float, gamma2: float, rho: float, mix: float, n: int) -> tupl
     if mix < 1:
         spreads, own, scale = (gamma2, gamma), 1 / mix, mix
     fine, coarse = (scale * _less(n, spreads, rho, own, rule) for rule in _RULES)
+    if math.isinf(fine):
+        fix = "its exact law takes too many points at these; use estimate"
+        raise TooFine(*widest((gamma, gamma2)), fix)
     value = 1 + mix - 2 * n * fine
     return value, (4 * n * abs(coarse - fine) + 1e-13 * (1 + mix)) / max(abs(value), _TINY)

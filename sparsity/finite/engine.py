@@ -15,10 +15,12 @@ from sparsity.errors import InputError
 from sparsity.finite import sink_chance, transforms
 from sparsity.finite.laplace import TAIL, Laplace, family, laplace
 from sparsity.finite.ranked import ranked
-from sparsity.finite.transforms import SLOW, STEP, Sums
+from sparsity.finite.transforms import SLOW, STEP, Sums, log_rest
+from sparsity.finite.work import plan
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.parameters import LENGTH
 from sparsity.quantities import Integral, Layers, Quantity
+from sparsity.quantities.base import within
 from sparsity.rows.classes import Classed, alike, classed, no_sink, reduced, relative
 from sparsity.rows.row import Row
 
@@ -26,6 +28,7 @@ ALIKE = 0.16  # step of u where all tokens are alike, and nothing is interpolate
 _DEEPEST = 1e-290  # of a transform
 _AT_ONCE = 128  # laws
 _BLOCK = 2**17  # numbers of an integrand held at once
+_CLASS = 2e-5  # seconds of a law, whatever is left of it; measured
 _BEYOND = 10.0  # of u: more than the integral beyond its range is, over the integrand at the end
 
 
@@ -58,7 +61,7 @@ def _certain(p: np.ndarray, rounding: float) -> np.ndarray:
 
 def _p_single(one: Laplace) -> np.ndarray:
     """P(f ≠ 0) of one token."""
-    return _certain(one.p_nonzero * np.exp(one.top), 1e-13)
+    return np.where(one.p_zero > 0.5, one.p_nonzero * np.exp(one.top), 1 - one.p_zero)
 
 
 def _channels(integral: Integral, row: Classed) -> list[transforms.Channel]:
@@ -69,19 +72,20 @@ def _channels(integral: Integral, row: Classed) -> list[transforms.Channel]:
 def _one(row: Row, integral: Integral, n: int, longest: float) -> tuple[float, float, float]:
     """(value, P(row ≠ 0), relative error bound) of a row of n whose tokens may differ."""
     given = relative(classed(row, n), integral.units)
-    seen = float(given.token.sum())
+    seen, unit = float(given.token.sum()), not given.token.all()
     order, power = integral.moments, integral.power
-    if seen == 1 and len(given.count) == 1:  # it has all the weight there is, whatever it is
+    ends = integral.ends(n, seen, unit)
+    if ends[0] == ends[1]:  # a token that has all the weight there is, whatever it is
         kernel, beta, gamma, scores = given.classes[0]
         one = laplace(kernel, beta, gamma, power, order, scores)
-        return integral.alone(n), float(_p_single(one)), 0.0
+        return ends[0], float(_p_single(one)), 0.0
     reach = SLOW if integral.slow else 0.0
     sums = transforms.sums(given, power, order, _channels(integral, given), longest, reach=reach)
     scale = np.exp(sums.top)
     body = integral.combine(scale, *sums.channels) * np.exp(sums.log_phi)
     value, error = map(float, integrated(sums, body, STEP, integral.beyond))
     value *= integral.factor(n)
-    value = min(max(value, integral.least(n)), integral.most(n, seen))  # rounding
+    value = float(within(value, error, ends))
     return value, float(_certain(sums.p_row[0] * scale, 1e-15)), error
 
 
@@ -90,12 +94,11 @@ def _alike(laws: Laplace, integral: Integral, n: np.ndarray) -> list[np.ndarray]
     low, high = laws.range(float(n.max()), float(n.min()))
     low -= SLOW if integral.slow else 0.0
     psi, (phi, *moments) = laws(np.arange(low, high + 2 * ALIKE, ALIKE))
-    scale, p_single = np.exp(laws.top)[:, None], _p_single(laws)[:, None]
+    scale, p_single, p_zero = (x[:, None] for x in (np.exp(laws.top), _p_single(laws), laws.p_zero))
     missing = np.minimum(psi * scale, 1.0)
     with np.errstate(divide="ignore"):
-        log_phi = np.log(np.maximum(phi * scale + (1 - p_single), _DEEPEST))
-        log_phi = np.where(missing < 0.5, np.log1p(-np.minimum(missing, 0.5)), log_phi)
-        log_none = n * np.log1p(-p_single)
+        log_phi = log_rest(missing, np.maximum(phi * scale + p_zero, _DEEPEST))
+        log_none = n * log_rest(p_single, p_zero)
     rare = scale < _DEEPEST
     p_row = np.where(rare, n * laws.p_nonzero[:, None], -np.expm1(log_none) / (scale + rare))
     over = np.exp(-log_phi)
@@ -109,11 +112,10 @@ def _alike(laws: Laplace, integral: Integral, n: np.ndarray) -> list[np.ndarray]
         body *= np.exp(m * log_phi[:, None])
         found = Sums(log_phi, np.empty(0), p_row[None, :, part], 0.0, laws.rounding)
         values[:, part], errors[:, part] = integrated(found, body[None], ALIKE, integral.beyond)
-    each = [(integral.factor(m), integral.least(m), integral.most(m, m)) for m in n]
-    factor, least, most = np.array(each).T
-    values = np.clip(values * factor, least, most)  # rounding
+    factor, *ends = np.array([(integral.factor(m), *integral.ends(m, m, False)) for m in n]).T
     single = n == 1
-    values[:, single], errors[:, single] = integral.alone(1.0), 0.0
+    values[:, single], errors[:, single] = ends[0][single] / factor[single], 0.0
+    values = within(values * factor, errors, ends)
     return [values, _certain(p_row * scale, 1e-15), errors]
 
 
@@ -164,7 +166,7 @@ def _ranked(row: Row, quantity: Quantity, layers: Layers, n: np.ndarray) -> tupl
         fix = "its exact law is known for rows of one law of Gaussian scores; use estimate"
         raise InputError("of", quantity.name, fix)
     if gamma == 0:  # all weights are the same
-        least = np.array([layers.least(m) for m in n.tolist()])
+        least = np.array([layers.ends(m)[0] for m in n.tolist()])
         return least, np.ones(n.shape), np.zeros(n.shape)
     return ranked(kernel, beta, gamma, n, layers)
 
@@ -200,6 +202,7 @@ def law(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, ...]:
     longest = float(flat.max())
     with np.errstate(over="ignore", invalid="ignore"):  # far out in the tails, where nothing falls
         first = classed(row, int(longest))
+        plan("length", longest, _CLASS * len(first.classes))
         if quantity.sinks and not first.sink.any():
             raise no_sink(row)
         if alike(row, int(flat.min()), int(longest), units=integral.units):

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri_exp
 
-from sparsity.errors import InputError
+from sparsity.errors import RESOLVED, InputError
 from sparsity.finite.mills import log_near_one, mills
 from sparsity.finite.sparsemax import STEP, Law, Place, hyperbola, narrowed, ruled
 
@@ -37,7 +37,6 @@ _POINTS = 241  # thresholds, odd
 _DEPTH = 42.0  # e-folds of the density of t down to which it counts
 _BISECTIONS = 44
 _ROUNDING = np.array([[1e-11], [1e-11]])  # of E K and E Y₂
-_RESOLVED = 1e-3  # a relative error that is still an answer
 _ALL_IN = 14.0  # c/√n from which every key has a weight
 _AT_ONCE = 2**16  # numbers held at once
 
@@ -174,7 +173,7 @@ def law(gamma: float, length: np.ndarray) -> Law:
     if some.any():
         with np.errstate(all="ignore"):  # far out, where nothing falls
             ruled = _ruled(n[some], c)
-        if not (ruled.error < _RESOLVED).all():
+        if not (ruled.error < RESOLVED).all():
             fix = "the exact law of entmax-1.5 is not resolved there; use estimate"
             raise InputError("gamma", gamma, fix)
         for into, part in zip(found, ruled, strict=True):

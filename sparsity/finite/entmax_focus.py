@@ -25,7 +25,7 @@ import numpy as np
 from scipy.special import gamma as gamma_function
 from scipy.special import ndtr
 
-from sparsity.errors import InputError
+from sparsity.errors import RESOLVED, InputError
 from sparsity.finite import entmax_order
 from sparsity.finite.entmax_grid import Fineness, Grid, grid
 from sparsity.finite.mills import log_near_one
@@ -43,7 +43,6 @@ _NOTHING = 1e-13  # of a mean: what the largest v add
 _FAINT = 1e-20  # of the probability of all rows
 _AT_ONCE = 2**19  # numbers held at once
 _GOOD = 1e-10  # an error of powers of γ that is good enough
-_RESOLVED = 1e-3  # a relative error that is still an answer
 _ROUNDING = 2e-11
 
 
@@ -152,7 +151,7 @@ def law(
                 found = _peak(weight, m) if power is None else _power(weight, m, power, most)
             if not found[1] > error[i]:
                 value[i], error[i] = found[0], found[1] + _ROUNDING
-    if not (error < _RESOLVED).all():
+    if not (error < RESOLVED).all():
         fix = f"the exact law of entmax of order {alpha:g} is not resolved there; use estimate"
         raise InputError("gamma", gamma, fix)
     return value, error

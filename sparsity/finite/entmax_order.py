@@ -28,7 +28,7 @@ import math
 import numpy as np
 from scipy.special import ndtr, ndtri_exp
 
-from sparsity.errors import InputError
+from sparsity.errors import RESOLVED, InputError
 from sparsity.finite.rays import Power, Stretch, Transforms, straight, stretch, transforms
 from sparsity.finite.sparsemax import STEP, Law, Place, hyperbola, narrowed, ruled
 
@@ -43,7 +43,6 @@ _MOST = 2.0  # weight that counts where the thresholds are looked for
 _LOOK = 64  # nodes there
 _NODES = (64, 128, 256, 512)  # along a ray
 _GOOD = 1e-8  # a difference for which no more of them are taken
-_RESOLVED = 1e-3  # one that is still an answer
 _NEAR = 1e-2  # a total that is nearly 1
 _NOTHING = 1e-19  # of a mean, of which all points make up 1 or more
 _ROUNDING = np.array([[1e-11], [1e-11]])  # of E K and E Y₂
@@ -188,7 +187,7 @@ def law(alpha: float, gamma: float, length: np.ndarray) -> Law:
         better = few.error.max(axis=0) < found.error[:, part].max(axis=0)
         for into, new in zip(found, few, strict=True):
             into[..., part[better]] = new[..., better]
-    if not (found.error < _RESOLVED).all():
+    if not (found.error < RESOLVED).all():
         fix = f"the exact law of entmax of order {alpha:g} is not resolved there; use estimate"
         raise InputError("gamma", gamma, fix)
     return found

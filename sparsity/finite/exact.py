@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sparsity import quantities
-from sparsity.errors import InputError
+from sparsity.errors import InputError, check_resolved
 from sparsity.finite import engine, maps
 from sparsity.kernels import Kernel, Law, RowMap, exp
 from sparsity.kernels.parameters import LENGTH
@@ -72,7 +72,8 @@ def exact(
 
     Raises:
         InputError: an unknown name, a value outside its domain, a kernel whose weights are not
-            independent over tokens, or a quantity that has no exact law.
+            independent over tokens, a quantity that has no exact law, or a relative error bound
+            of 1e-3 or more at one of the lengths.
     """
     row, quantity = row_of(kernel, parameters), quantities.named(of)
     n = LENGTH.check(length)
@@ -90,6 +91,7 @@ def exact(
     else:
         columns, method = engine.law(row, quantity, length), "exact law"
     value, p_nonzero, error = columns
+    check_resolved(quantity.name, error, length=n)
     with np.errstate(divide="ignore"):
         return Exact(quantity.name, value, np.log(value), error, method, n, p_nonzero)
 
@@ -109,11 +111,12 @@ def exact_grid(
         Its values, of shape [beta, gamma, lengths].
 
     Raises:
-        InputError: a quantity that has no exact law.
+        InputError: a quantity that has no exact law, or a relative error bound of 1e-3 or more.
     """
     beta, gamma = np.meshgrid(grids["beta"], grids["gamma"], indexing="ij")
     n = LENGTH.check(length)
     columns = engine.laws(kernel, beta.ravel(), gamma.ravel(), of, n)
     value, p_nonzero, error = (x.reshape(*beta.shape, -1) for x in columns)
+    check_resolved(of.name, error, beta=beta[..., None], gamma=gamma[..., None], length=n)
     with np.errstate(divide="ignore"):
         return Exact(of.name, value, np.log(value), error, "exact law", n, p_nonzero)

@@ -11,10 +11,12 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.definition import definition
 from sparsity.kernels.numeric.periods import period
+from sparsity.theory.score_laws import between
 
 _STEP = 0.125  # of ln γ, or of aγ/2
 _TURN = 2.0  # the aγ from which it is that
@@ -59,6 +61,22 @@ def corners(kernel: Kernel, beta: float, gamma: float) -> tuple[np.ndarray, np.n
     ends = [_spread(_place(gamma, bend) + half * _STEP, bend) for half in (-0.5, 0.5)]
     biases = np.array([beta - gamma / 2, beta + gamma / 2])
     return np.tile(biases, 2), np.repeat(ends, 2)
+
+
+def mass(
+    beta: np.ndarray, gamma: np.ndarray, near: tuple[float, float], t: np.ndarray
+) -> np.ndarray:
+    """What laws have between places of the reference's standard score.
+
+    Args:
+        beta: of the laws.
+        gamma: likewise.
+        near: β and γ of the reference.
+        t: the ends of the intervals, [2, intervals].
+    """
+    offset, ratio = (near[0] - beta) / gamma, near[1] / gamma
+    low, high = (offset[..., None] + ratio[..., None] * end for end in t)
+    return between(ndtr, low, high).sum(axis=-1)
 
 
 def tilt(beta: np.ndarray, gamma: np.ndarray, near: tuple[float, float]) -> np.ndarray:

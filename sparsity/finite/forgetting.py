@@ -20,17 +20,28 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtr
 
 from sparsity import quantities
 from sparsity.errors import TooFine
+from sparsity.finite import engine
 from sparsity.finite.trapezoid import DEPTH, FAR, STEP, normal, times
+from sparsity.finite.work import PRODUCT, plan
+from sparsity.kernels import exp
 from sparsity.quantities import LogMoment, Quantity
+from sparsity.quantities.base import within
+from sparsity.rows.row import Row
 
 _OF_STEP = 0.5  # of the trapezoidal step: interpolation takes more points than integration
 _STENCIL = 20  # points of the interpolation, even
 _MOST = 2**14  # tokens over which rows may still change
 _SAME, _LOOK = 1e-15, 8  # relative change of a row that is none; tokens between looks at it
 _NOTHING = -46.0  # log of a share of a row that is far below rounding
+_WIDE = 100.0  # e-folds of a spread from which on gates are nearly all open or shut
+_OPEN = 40.0  # bias from which on a gate is 1 in float64
+_NO_GATE = 745.0  # e-folds down to a gate that is 0 in float64
+_BAND = 5e7  # numbers of a band matrix: 0.4 GB
+_CALL = 2e-5  # seconds of a convolution besides its products
 _ROUNDING, _EACH = 1e-13, 1e-15  # relative, and of each convolution
 
 
@@ -41,23 +52,52 @@ def has(quantity: Quantity) -> bool:
     return alone or quantity in (quantities.n_eff, quantities.support)
 
 
+def _beyond(z: float, h: float) -> float:
+    """The sum of a rule of step h over a normal law from z + h/2 on, by Euler and Maclaurin."""
+    density = math.exp(-min(z * z, 1e3) / 2) / math.sqrt(2 * math.pi)
+    return float(ndtr(-z)) - density * h**2 * z * (1 / 24 + 7 / 5760 * h**2 * (3 - z * z))
+
+
+def _gates(
+    gate: float, gate_spread: float, power: float, step: float, deepest: float = _NO_GATE
+) -> tuple[np.ndarray, np.ndarray]:
+    """Values of −ln g^power of a gate and their probabilities; ∞ is any beyond the deepest.
+
+    Args:
+        gate: bias b of the gate σ(b + cε).
+        gate_spread: its spread c ≥ 0.
+        power: of g.
+        step: of the rule, in e-folds of g^power.
+        deepest: the value from which on all are the same.
+    """
+    if power * gate_spread <= _WIDE:
+        z, share = normal(power * gate_spread, FAR, step)
+        return power * np.logaddexp(0.0, -(gate + gate_spread * z)), share
+    each = step / power  # of the bias of a gate
+    bias = each * np.arange(-math.ceil(deepest / each / power), math.ceil(_OPEN / each))
+    z, h = (bias - gate) / gate_spread, each / gate_spread
+    share = h * np.exp(-np.minimum(z * z, 1e3) / 2) / math.sqrt(2 * math.pi)
+    ends = [_beyond(-(float(z[0]) - h / 2), h), _beyond(float(z[-1]) + h / 2, h)]
+    back = power * np.logaddexp(0.0, -bias)
+    return np.append(back, [math.inf, 0.0]), np.append(share, ends)
+
+
 def _gate(gate: float, gate_spread: float, power: int, step: float, points: int) -> np.ndarray:
     """Weights of the values at u − (points)h … u + (stencil/2)h in E F(u + c ln g)."""
-    z, share = normal(power * gate_spread, FAR, 2 * step)
-    back = power * np.logaddexp(0.0, -(gate + gate_spread * z)) / step
-    near = np.minimum(np.floor(back), points + _STENCIL)
-    frac, half = back - near, _STENCIL // 2
+    back, share = _gates(gate, gate_spread, power, 2 * step, points * step)
+    back = back / step
+    back, share = back[back < points], share[back < points]
+    near, half = np.floor(back), _STENCIL // 2
+    frac = back - near
     nodes = np.arange(1 - half, half + 1)
     gaps = nodes[:, None] - nodes + np.eye(_STENCIL)
     found = np.zeros(points + 2 * _STENCIL)
     for node, gap in zip(nodes, gaps, strict=True):  # Lagrange's polynomials, of steps back
         others = nodes[nodes != node]
         value = np.prod(frac[:, None] - others, axis=1) / np.prod(gap)
-        place = (near + node).astype(int) + half
-        seen = (back < points) & (place < len(found))
-        np.add.at(found, place[seen], (share * value)[seen])
-    last = np.flatnonzero(found)[-1] + 1
-    return found[:last]
+        np.add.at(found, (near + node).astype(int) + half, share * value)
+    used = np.flatnonzero(found)
+    return found[: used[-1] + 1] if len(used) else np.zeros(_STENCIL)  # gates shut beyond all u
 
 
 def _orders(quantity: Quantity) -> list[float]:
@@ -71,16 +111,33 @@ def _token(gamma: float, quantity: Quantity, u: np.ndarray, step: float) -> list
     assert integral is not None
     orders = _orders(quantity)
     steepness = integral.power * gamma
-    z, share = normal(steepness, FAR + max(orders) * steepness, 2 * step)
-    log_x = u[:, None] + steepness * z
+    # x^k moves the law of z by k·steepness, but where log x > 6 nothing is left of e^(−x).
+    far = FAR + min(max(orders) * steepness, max((6.0 - u[0]) / steepness - FAR, 0.0))
+    z, share = normal(steepness, far, 2 * step)
+    stride = round(steepness * (z[1] - z[0]) / step)  # steps of u, if a whole number
+    aligned = stride >= 1
+    if aligned:  # points in u and in z have the same sums: a mean is a convolution
+        rise = stride * (len(z) // 2)
+        log_x = u[0] + step * np.arange(-rise, len(u) + rise)
+    else:
+        log_x = u[:, None] + steepness * z
+
+    def mean(of: np.ndarray) -> np.ndarray:
+        if not aligned:
+            return of @ share
+        found = np.empty(len(u))
+        for i in range(stride):
+            found[i::stride] = np.correlate(of[i::stride], share, "valid")
+        return found
+
     x = np.exp(np.minimum(log_x, 700.0))
     moments = []
     for order, moment in zip(orders, integral.moments, strict=True):
         body = np.exp(order * np.minimum(log_x, 700.0) - x)
-        moments.append((body * log_x if isinstance(moment, LogMoment) else body) @ share)
+        moments.append(mean(body * log_x if isinstance(moment, LogMoment) else body))
     if quantity is not quantities.n_eff:
         moments = [integral.sums[0][0](*moments)]
-    return [np.exp(-x) @ share, *moments]
+    return [mean(np.exp(-x)), *moments]
 
 
 class _Gates:
@@ -145,16 +202,28 @@ class _Row(NamedTuple):
         return _Row(phi, found)
 
 
-def _reach(gate: float, gate_spread: float, gamma: float, quantity: Quantity) -> float:
+def _order(quantity: Quantity) -> float:
+    """The e ≤ 1 with a share of Σ|a|^e for what the rest of a row changes in a quantity."""
+    assert quantity.integral is not None
+    return min(1.0, quantity.integral.power * min(_orders(quantity)))
+
+
+def _kept(gate: float, gate_spread: float, e: float) -> tuple[float, float]:
+    """1 − E g^e and −ln E g^e."""
+    back, share = _gates(gate, gate_spread, e, STEP)
+    lost, kept = -float(np.expm1(-back) @ share), float(np.exp(-back) @ share)
+    if lost < 0.5:
+        return lost, -math.log1p(-lost)
+    return lost, -math.log(kept) if kept else math.inf
+
+
+def _reach(gates: tuple[float, float], gamma: float, e: float) -> float:
     """Tokens beyond which the rest of a row changes the quantity by less than rounding.
 
     The share of the rest in Σ|a|^e is at most E Σ_rest |a|^e · E |a_1|^(−e), of the newest token.
     """
-    assert quantity.integral is not None
-    e = min(1.0, quantity.integral.power * min(_orders(quantity)))
-    z, share = normal(e * gate_spread, FAR, STEP)
-    lost = -float(np.expm1(-e * np.logaddexp(0.0, -(gate + gate_spread * z))) @ share)  # 1 − E g^e
-    return ((e * gamma) ** 2 - math.log(lost) - _NOTHING) / -math.log1p(-lost) if lost else math.inf
+    lost, each = _kept(*gates, e)
+    return ((e * gamma) ** 2 - math.log(lost) - _NOTHING) / each if lost > 0 else math.inf
 
 
 def _rows(
@@ -163,16 +232,26 @@ def _rows(
     """The mean over rows of n, increasing, but for its factor of n, by the rule of a step in u."""
     integral = quantity.integral
     assert integral is not None
-    u = times(integral.power * gamma, float(n[-1]), step, DEPTH / min(1.0, *_orders(quantity)))
+    spread, pairs = integral.power * gamma, quantity is quantities.n_eff
+    depth = DEPTH / min(1.0, *_orders(quantity))
+    reach = _reach(gates, gamma, _order(quantity))
+    fields, points = 3 if pairs else 2, (depth + math.log(n[-1]) + 2 * FAR * spread) / step
+    plan("gamma", gamma, PRODUCT * fields * points**2 / 2, 8 * points)
+    u = times(spread, float(n[-1]), step, depth)
     gated = _Gates(_gate(*gates, integral.power, step, len(u)), len(u))
-    phi, *fields = _token(gamma, quantity, u, step)
-    row = one = _Row(phi, fields)
-    pairs, reach = quantity is quantities.n_eff, _reach(*gates, gamma, quantity)
+    band = gated.taps + _STENCIL
+    each = fields * (PRODUCT * len(u) * gated.taps + _CALL)
+    solving = PRODUCT * len(u) * band**2 if len(u) * band < _BAND else math.inf
+    phi, *own = _token(gamma, quantity, u, step)
+    row = one = _Row(phi, own)
     at, found = 1, []
     for length in n:
-        if at < reach <= min(length, _MOST):
+        tokens = min(reach, float(length), _MOST) - at
+        solved = at < reach <= min(length, _MOST) and solving < tokens * each
+        plan("length", float(length), solving if solved else tokens * each)
+        if solved:
             row, at = one.endless(gated, pairs), math.inf
-        while at < length:
+        while at < min(length, reach):
             if at == _MOST:
                 fix = f"more than {_MOST} tokens of the row still matter; use estimate"
                 raise TooFine("length", float(length), fix)
@@ -197,21 +276,35 @@ def law(
         quantity: one that it `has`.
 
     Raises:
-        TooFine: gates so near 1 that rows beyond reach still change.
+        TooFine: gates so near 1 that rows beyond reach still change, or scores so spread that the
+            law takes more than seconds.
     """
     n = np.asarray(length, dtype=np.float64)
     if quantity is quantities.support:
         return n, np.zeros(n.shape)
-    assert quantity.integral is not None
+    integral = quantity.integral
+    assert integral is not None
     lengths, place = np.unique(n, return_inverse=True)
-    fine, coarse = (
-        _rows((gate, gate_spread), gamma, quantity, lengths, scale * _OF_STEP * STEP)
-        for scale in (1, 2)
-    )
-    error = np.abs(coarse - fine) / np.maximum(np.abs(fine), 1e-300)
-    error += _ROUNDING + _EACH * np.minimum(lengths, _MOST)
-    value = fine * [quantity.integral.factor(m) for m in lengths]
-    if lengths[0] == 1:
-        value[0], error[0] = quantity.integral.alone(1.0), 0.0
-    ends = [(quantity.integral.least(m), quantity.integral.most(m, m)) for m in lengths]
-    return np.clip(value, *np.transpose(ends))[place], error[place]
+    value = np.array([integral.ends(m, 1, False)[0] for m in lengths])  # of one token
+    error = np.zeros(lengths.shape)
+    gates, several = (gate, gate_spread), lengths > 1
+    if _reach(gates, gamma, _order(quantity)) <= 1:  # the newest token has all there is
+        with np.errstate(divide="ignore"):
+            error[several] = _ROUNDING * (value[several] + integral.beyond) / value[several]
+        return value[place], error[place]
+    # Gates that are 1 but for a chance below rounding leave rows of softmax.
+    open_ = several & (lengths**2 * _kept(*gates, 1.0)[0] < _ROUNDING)
+    several &= ~open_
+    if open_.any():
+        found = engine.law(Row(exp, gamma=gamma), quantity, lengths[open_])
+        value[open_], error[open_] = found[0], found[2] + _ROUNDING
+    if several.any():
+        m, step = lengths[several], _OF_STEP * STEP
+        fine, coarse = (_rows(gates, gamma, quantity, m, scale * step) for scale in (1, 2))
+        gap = np.abs(coarse - fine) + (_ROUNDING + _EACH * np.minimum(m, _MOST)) * (
+            np.abs(fine) + integral.beyond
+        )
+        error[several] = gap / np.maximum(np.abs(fine), 1e-300)
+        ends = np.transpose([integral.ends(x, x, False) for x in m])
+        value[several] = within(fine * [integral.factor(x) for x in m], error[several], ends)
+    return value[place], error[place]

@@ -8,6 +8,7 @@ differ in the weights alone: their transforms are one product of matrices.
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from typing import Any
@@ -106,6 +107,14 @@ class Family:
         split = np.searchsorted(log_x, -_COARSE)
         return (np.exp(_COARSE) * below[:, split] + above[:, split]).T
 
+    def log_phi(self, u: np.ndarray) -> np.ndarray:
+        """A bound on log E e^(−x) from above."""
+        # E[1 − e^(−54x)] is at least E min(x, 1).
+        hit = np.minimum(self._coarse * np.exp(self.tops), 1 - 1e-15)
+        log_phi = np.log1p(-hit).max(axis=-1)
+        at = np.searchsorted(-_COARSE, -(u - 4.0 + self.c_log_f[-1]))  # the next point below
+        return np.where(at < len(log_phi), log_phi[np.minimum(at, len(log_phi) - 1)], 0.0)
+
     def low(self, longest: float) -> float:
         """The u below which rows up to that length have no integrand left."""
         # n(1 − φ) against the chance, at most 1, that the row holds anything.
@@ -163,6 +172,52 @@ def family(kernel: Kernel, beta: float, gamma: float, scores: Any, c: int) -> Fa
     return _family(kernel, beta, gamma, scores, c, False)
 
 
+def transforms(log: np.ndarray, weights: np.ndarray, k: Orders, u: np.ndarray) -> np.ndarray:
+    """E[1 − e^(−x)] and the E[x^k e^(−x)] of x = e^(u + log), [1 + k, ..., points].
+
+    Args:
+        log: at the nodes, ascending.
+        weights: of the nodes, [..., nodes].
+        k: the powers of x.
+        u: ascending.
+    """
+    shape, w, (powers, series, logged) = weights.shape[:-1], bands.blocks(weights), bands.series(k)
+    out = np.empty((*w.shape[:-1], len(series), len(u)))
+    above = np.cumsum(w[..., ::-1], axis=-1)[..., ::-1]
+    light, done, was = np.zeros((*w.shape[:-1], len(powers))), 0, u[-1]
+    logs, any_logged = np.zeros_like(light), bool(logged.any())  # logs have a factor ln x
+    for start, stop, first, last in bands.parts(u, log):
+        here = u[start:stop]
+        high = here[-1]
+        grown = np.exp((high - was) * powers)
+        if any_logged:
+            logs = (logs + (high - was) * light) * grown
+        light = light * grown
+        if done < first:
+            fresh = np.exp(np.multiply.outer(high + log[done:first], powers))
+            light = light + bands.product(w[..., done:first], fresh)
+            if any_logged:
+                logs += bands.product(w[..., done:first] * (high + log[done:first]), fresh)
+        done, was = first, high
+        rise = np.exp(np.multiply.outer(powers, here - high))
+        terms = (series.T[:, :, None] * rise[:, None]).reshape(len(powers), -1)
+        if any_logged:
+            rows = np.repeat(logged, len(here))
+            since = np.where(rows, np.tile(here - high, len(series)), 1.0)
+            found = light @ (terms * since) + logs @ (terms * rows)
+        else:
+            found = light @ terms
+        out[..., start:stop] = found.reshape(*found.shape[:-1], len(series), -1)
+        if first < last:
+            band = bands.band(log[first:last] + high, here - high, k)
+            inside = bands.product(w[:, None, :, first:last], band)
+            out[..., start:stop] += inside.swapaxes(1, 2)
+        if last < len(log):
+            out[..., 0, start:stop] += above[..., last, None]
+    out = out.reshape(-1, *out.shape[2:])[: math.prod(shape)]
+    return np.moveaxis(out, 1, 0).reshape(len(series), *shape, len(u))
+
+
 class Laplace:
     """E[1 − e^(−x)] and E[x^k e^(−x)] of x = e^(u + c·log|f|), for any u; all over e^top.
 
@@ -175,6 +230,7 @@ class Laplace:
     Attributes:
         top: log of the scale, one for each law.
         p_nonzero: P(f ≠ 0) over e^top, likewise.
+        p_zero: P(f = 0), likewise: to all digits, which 1 − P(f ≠ 0) does not have.
     """
 
     def __init__(self, family: Family, beta: Any, gamma: Any, k: Orders) -> None:
@@ -182,13 +238,22 @@ class Laplace:
         self.family, self.k, self.c_log_f = family, k, family.c_log_f
         self.right, self.smooth, self.rounding = family.right, family.smooth, family.rounding
         self.gamma = float(np.max(gamma))  # as an error says it
-        by = np.zeros((*np.shape(beta), 3))
+        by, p_zero = np.zeros((*np.shape(beta), 3)), np.full(np.shape(beta), family.nodes.p_zero)
         if family.shared:
             by = families.tilt(np.asarray(beta), np.asarray(gamma), family.near)
+            p_zero = families.mass(np.asarray(beta), np.asarray(gamma), family.near,
+                                   family.nodes.zeros)  # fmt: skip
         log_w = family.nodes.tilted(by)
+        self.p_zero = p_zero
         self.top = log_w.max(axis=-1)
         self.w = np.exp(log_w - self.top[..., None])
         self.p_nonzero = self.w.sum(axis=-1)
+
+    def joined(self, laws: list[Laplace]) -> Laplace:
+        """Laws of the same family as one, each over its own e^top."""
+        found = copy.copy(self)
+        found.w = np.stack([law.w for law in laws])
+        return found
 
     def range(self, longest: float, shortest: float = 1.0) -> tuple[float, float]:
         """The range of u beyond which rows of these lengths have no integrand left."""
@@ -198,41 +263,7 @@ class Laplace:
         """E[1 − e^(−x)] and the E[x^k e^(−x)], each of shape [..., len(u)], for ascending u."""
         if len(u) > _MOST_POINTS:
             raise too_wide(self.family.kernel, self.gamma)
-        log, w, (powers, series, logged) = self.c_log_f, bands.blocks(self.w), bands.series(self.k)
-        out = np.empty((*w.shape[:-1], len(series), len(u)))
-        above = np.cumsum(w[..., ::-1], axis=-1)[..., ::-1]
-        light, done, was = np.zeros((*w.shape[:-1], len(powers))), 0, u[-1]
-        logs, any_logged = np.zeros_like(light), bool(logged.any())  # logs have a factor ln x
-        for start, stop, first, last in bands.parts(u, log):
-            here = u[start:stop]
-            high = here[-1]
-            grown = np.exp((high - was) * powers)
-            if any_logged:
-                logs = (logs + (high - was) * light) * grown
-            light = light * grown
-            if done < first:
-                fresh = np.exp(np.multiply.outer(high + log[done:first], powers))
-                light = light + bands.product(w[..., done:first], fresh)
-                if any_logged:
-                    logs += bands.product(w[..., done:first] * (high + log[done:first]), fresh)
-            done, was = first, high
-            rise = np.exp(np.multiply.outer(powers, here - high))
-            terms = (series.T[:, :, None] * rise[:, None]).reshape(len(powers), -1)
-            if any_logged:
-                rows = np.repeat(logged, len(here))
-                since = np.where(rows, np.tile(here - high, len(series)), 1.0)
-                found = light @ (terms * since) + logs @ (terms * rows)
-            else:
-                found = light @ terms
-            out[..., start:stop] = found.reshape(*found.shape[:-1], len(series), -1)
-            if first < last:
-                band = bands.band(log[first:last] + high, here - high, self.k)
-                inside = bands.product(w[:, None, :, first:last], band)
-                out[..., start:stop] += inside.swapaxes(1, 2)
-            if last < len(log):
-                out[..., 0, start:stop] += above[..., last, None]
-        out = out.reshape(-1, *out.shape[2:])[: self.top.size]
-        psi, *moments = (out[:, i].reshape(*self.top.shape, -1) for i in range(len(series)))
+        psi, *moments = transforms(self.c_log_f, self.w, self.k, u)
         return psi, moments
 
 

@@ -129,6 +129,7 @@ def _softmax_has(quantity: Quantity) -> bool:
     return whole or quantity is quantities.support
 
 
+_ONE_HOT = 1e17  # (α − 1)γ from which on a second key has no weight, but for a chance of 1e−15
 _WIDEST = 1e100  # γ whose square is in float64
 _POWERS = {"n_eff": 1.0, "S": 0.5, "max_weight": None}  # of 1/Y₂
 _ENTMAX = (
@@ -199,5 +200,10 @@ def law(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
     if quantity.linear is not None:
         found = law(row, quantity.linear.of, n)
         return tuple(quantity.linear.columns(found, n))  # type: ignore[return-value]
+    order = {"sparsemax": 2.0, "entmax1.5": 1.5}.get(kernel.family)
+    order = getattr(kernel.weights, "alpha", order) if kernel.family == "entmax" else order
+    if order is not None and (order - 1) * row.gamma > _ONE_HOT:
+        value = 1 / np.sqrt(n) if quantity is quantities.S else np.ones(n.shape)
+        return value, np.ones(n.shape), np.full(n.shape, 1e-13)
     value, error = _LAWS[kernel.family].columns(row, quantity, n.reshape(-1))
     return value.reshape(n.shape), np.ones(n.shape), error.reshape(n.shape)

@@ -15,7 +15,9 @@ from sparsity.theory.score_laws import Gaussian
 TAIL = 1e-15  # mass that truncation may lose
 VARIATION, _TURN = 6.0, 0.6  # of 2·log|f| plus the log density, and of arg f, over a panel's box
 _MOST_PANELS = 80_000  # that one law may have: seconds of work
+_LOOSE = 20  # times as far as log|f| varies it may seem to, by its bounds over wide panels
 _RULE = 5e-14  # relative error of the rule on such a panel, also for a law that is near
+_WORK = 8_000_000  # segments, boxes and points evaluated, times the parts of f: seconds
 _RAREST = 1e-32  # width of a panel at a pole of f that is not resolved
 _REACH = 105.0  # depth of the Gaussian density, in e-folds, at which the integral ends
 _MATTERS = 75.0  # down to which it is resolved: 10¹² tokens reach to 28
@@ -37,6 +39,8 @@ class Nodes(NamedTuple):
         error: of log|f|.
         density_error: relative error of the weights, slivers left out.
         slivers: t, most log|f| and log mass of each panel too narrow for nodes, [3, slivers].
+        p_zero: P(f = 0), to all digits.
+        zeros: ends in t of the intervals that it is the mass of, [2, intervals].
     """
 
     t: np.ndarray
@@ -45,6 +49,8 @@ class Nodes(NamedTuple):
     error: np.ndarray
     density_error: float
     slivers: np.ndarray
+    p_zero: float
+    zeros: np.ndarray
 
     def tilted(self, by: np.ndarray) -> np.ndarray:
         """Log weights of laws of densities e^(a + bt + ct²) over this one's, [..., nodes].
@@ -89,6 +95,7 @@ class _Smooth:
         self.kept: list[Panels] = []
         self.count = 0
         self.slivers: list[np.ndarray] = [np.empty((3, 0))]
+        self.zeros: list[np.ndarray] = []
 
     @staticmethod
     def _decays(axis: Axis, p: float) -> bool:
@@ -119,7 +126,9 @@ class _Smooth:
 
     def drop(self, known: Known) -> np.ndarray:
         """Panels where f is zero, or that no moment is made of."""
-        return (known.f[1] == -np.inf) | (self._depth(known) < -_REACH)
+        zero = known.f[1] == -np.inf
+        self.zeros.append(np.stack([known.t - known.half, known.t + known.half])[:, zero])
+        return zero | (self._depth(known) < -_REACH)
 
     def _excess(self, known: Known) -> np.ndarray:
         """How far f and the density vary over a panel's box, in units of what they may."""
@@ -134,7 +143,18 @@ class _Smooth:
             return np.maximum((2 * varies + density) / VARIATION, turns / _TURN)
 
     def accept(self, known: Known) -> np.ndarray:
-        """Panels over which neither f nor the density varies much."""
+        """Panels over which neither f nor the density varies much.
+
+        Raises:
+            TooFine: log|f| varies so far that they would be too many.
+        """
+        with np.errstate(all="ignore"):
+            slope = np.abs(self.tilt[1] + 2 * self.tilt[2] * known.t)
+            # 2·log|f| of a panel varies by VARIATION at most.
+            fall = known.f[1] - known.f[0] + 2 * slope * known.half
+        needed = 2 / VARIATION * fall[np.isfinite(fall)].sum()
+        if needed > _LOOSE * _MOST_PANELS:
+            raise too_wide(self.axis.f.kernel, self.axis.law.gamma)
         return self._excess(known) < 1
 
     def singular(self, known: Known) -> np.ndarray:
@@ -176,7 +196,8 @@ class _Smooth:
 
     def nodes(self) -> Nodes:
         panels = Panels.joined(self.kept) if self.kept else Panels(*np.empty((3, 0)))
-        axis = self.axis
+        axis, zeros = self.axis, np.concatenate(self.zeros, axis=1)
+        p_zero = float(axis.law.mass(*zeros).sum())
         half = ((panels.high - panels.low) / 2)[:, None]
         x = (panels.high + panels.low)[:, None] / 2 + half * NODES
         a = np.broadcast_to(panels.a[:, None], x.shape).astype(int)
@@ -184,7 +205,8 @@ class _Smooth:
         density = axis.law.log_density(t)
         if not len(density):
             nothing = np.empty(0)
-            return Nodes(nothing, nothing, nothing, nothing, 0.0, np.empty((3, 0)))
+            slivers = np.empty((3, 0))
+            return Nodes(nothing, nothing, nothing, nothing, 0.0, slivers, p_zero, zeros)
         found = axis.at(a, x)
         shares = [
             density + p * found.log - top for p, top in zip(self.powers, self.tops, strict=True)
@@ -196,7 +218,8 @@ class _Smooth:
         error = float(np.max(own, where=keep, initial=0.0)) + _RULE
         order = np.argsort(found.log[keep], kind="stable")
         t, log_f, log_w, own = (x[keep][order] for x in (t, found.log, log_w, found.error))
-        return Nodes(t, log_f, log_w, own, error, np.concatenate(self.slivers, axis=1))
+        slivers = np.concatenate(self.slivers, axis=1)
+        return Nodes(t, log_f, log_w, own, error, slivers, p_zero, zeros)
 
 
 def _times(p: float, tilt: tuple[float, ...]) -> tuple[float, float, float]:
@@ -212,5 +235,5 @@ def of_density(axis: Axis, powers: tuple[float, ...]) -> Nodes:
         TooFine: f has more structure than can be resolved in seconds.
     """
     goal = _Smooth(axis, powers)
-    cut(axis, goal)
+    cut(axis, goal, _WORK)
     return goal.nodes()

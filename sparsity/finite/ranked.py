@@ -27,6 +27,7 @@ from sparsity.errors import InputError, TooFine
 from sparsity.finite.levels import LEVELS, LOG_TAIL, Level
 from sparsity.kernels import Kernel
 from sparsity.quantities import Layers
+from sparsity.quantities.base import within
 
 _STEPS = (0.22, 0.3)  # of u: of the value, and of what bounds its error
 _POINTS = (16, 12)  # of a panel, likewise
@@ -207,7 +208,7 @@ def ranked(
         beta = 0.0  # a factor on every weight
     n = np.asarray(length, dtype=np.float64)
     several = n > max(layers.keys, 1)
-    least, most = (np.array([end(m) for m in n.tolist()]) for end in (layers.least, layers.most))
+    least, most = np.array([layers.ends(m) for m in n.tolist()]).T
     value, error = most.copy(), np.zeros(n.shape)
     level = LEVELS[kernel.weight](beta, gamma, float(n.max()))
     if level.log_zero > _RAREST:
@@ -220,6 +221,6 @@ def ranked(
             (fine, lost), (coarse, _) = (
                 _rule(level, n[own], layers, *how) for how in zip(_POINTS, _STEPS, strict=True)
             )
-            value[own] = np.clip(fine / p_row[own], least[own], most[own])
             error[own] = np.abs(fine - coarse) / fine + _ROUNDING + 4 * lost
+            value[own] = within(fine / p_row[own], error[own], (least[own], most[own]))
     return value, p_row, error

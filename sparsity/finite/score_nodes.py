@@ -53,9 +53,11 @@ def _points(kernel: Kernel, beta: float, gamma: float, x: np.ndarray, share: np.
         fix = f"is not a finite real number at score {beta + gamma * x[wrong][0]:.6g}"
         raise InputError("weight", kernel.weight, fix)
     order = np.argsort(found.log, kind="stable")
+    p_zero = float(share[found.log == -np.inf].sum())
     order = order[np.isfinite(found.log[order])]
     t, log_f, log_w, own = (y[order] for y in (x, found.log, np.log(share), found.error))
-    return Nodes(t, log_f, log_w, own, EPS * (len(x) - 1), np.empty((3, 0)))  # as they are summed
+    error = EPS * (len(x) - 1)  # as they are summed
+    return Nodes(t, log_f, log_w, own, error, np.empty((3, 0)), p_zero, np.empty((2, 0)))
 
 
 def _summed(
@@ -72,8 +74,10 @@ def _summed(
     for one, m, d in zip(share[~point], mean[~point], deviation[~point], strict=True):
         own = nodes(kernel, beta + gamma * m, gamma * d, None, powers)
         slivers = own.slivers + np.array([[0.0], [0.0], [np.log(one)]])
-        found.append(own._replace(log_w=own.log_w + np.log(one), slivers=slivers))
+        weighed = own._replace(log_w=own.log_w + np.log(one), slivers=slivers)
+        found.append(weighed._replace(p_zero=one * own.p_zero))
     order = np.argsort(np.concatenate([each.log_f for each in found]), kind="stable")
     t, log_f, log_w, own = (np.concatenate([each[i] for each in found])[order] for i in range(4))
     slivers = np.concatenate([each.slivers for each in found], axis=1)
-    return Nodes(t, log_f, log_w, own, max(each.density_error for each in found), slivers)
+    error, p_zero = max(each.density_error for each in found), sum(each.p_zero for each in found)
+    return Nodes(t, log_f, log_w, own, error, slivers, p_zero, np.empty((2, 0)))

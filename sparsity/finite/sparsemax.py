@@ -27,8 +27,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri, ndtri_exp
 
-from sparsity.errors import InputError
+from sparsity.errors import RESOLVED, InputError
 from sparsity.finite.mills import mills, transforms
+from sparsity.quantities.base import within
 
 _ANGLE = math.pi / 8  # by which the hyperbola bends to the left: halfway to where g grows
 STEP = 0.06  # of the hyperbola's parameter
@@ -41,7 +42,6 @@ _BISECTIONS = 24
 _DEEPEST = 36.0  # of (t + z)² − t² its root, beyond which e^(half of it) leaves float64
 _ROUNDING = np.array([[3e-13], [3e-12]])  # of E K, and of E Y₂, in whose g₂ digits cancel
 ALL_IN = 11.0  # standard deviations below the mean that no score of a row has
-_RESOLVED = 1e-3  # a relative error that is still an answer
 _AT_ONCE = 2**17  # numbers held at once
 
 
@@ -202,7 +202,9 @@ def ruled(
     value = np.stack(means)
     gap = sum(np.abs(1 - other[1:] / value) for other in coarse)
     error = gap + np.abs(total - 1) + rounding
-    return Law(np.clip(value, [[1.0], [0.0]], [n[:, 0], np.ones(len(n))]), error, total)
+    one = np.ones(len(n))
+    ends = [[one, 1 / n[:, 0]], [n[:, 0], one]]
+    return Law(within(value, error, ends), error, total)
 
 
 def _ruled(n: np.ndarray, c: float) -> Law:
@@ -218,7 +220,7 @@ def resolved(error: np.ndarray, gamma: float) -> np.ndarray:
     Raises:
         InputError: one of them is too large.
     """
-    if not (error < _RESOLVED).all():
+    if not (error < RESOLVED).all():
         fix = "the exact law of sparsemax is not resolved there; use estimate"
         raise InputError("gamma", gamma, fix)
     return error

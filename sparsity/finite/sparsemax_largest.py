@@ -15,6 +15,7 @@ from scipy.special import log_ndtr, ndtri_exp
 
 from sparsity.finite import sparsemax
 from sparsity.finite.mills import transforms
+from sparsity.quantities.base import within
 
 _STEP = 0.02  # of the largest score
 _DEPTH = 42.0  # e-folds of its density down to which it counts
@@ -87,4 +88,5 @@ def law(gamma: float, length: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         with np.errstate(all="ignore"):  # far out, where nothing falls
             value[some], off = _ruled(n[some], c)
         error[some] = off / value[some]
-    return np.clip(value, 1 / n, 1.0), sparsemax.resolved(error, gamma)
+    sparsemax.resolved(error, gamma)
+    return within(value, error, (1 / n, np.ones(n.shape))), error

@@ -27,16 +27,30 @@ _REST = score_kernel("rest", _LEFT)
 _OF_SHARE = score_kernel("of the share", _TAKEN * sympy.log(1 + sympy.exp(-s)))
 _OF_REST = score_kernel("of the rest", _LEFT * sympy.log(1 + sympy.exp(s)))
 _ROUNDING = 4e-15
+_WIDEST = 1e15  # γ beyond which σ(s) is a step
 _LEAST = -300.0  # log of a mean, so that products of means stay in float64
 
 
 def _mean(kernel: Kernel, power: int, beta: float, gamma: float) -> tuple[float, float]:
     """E of a power of a function of the score, and the relative error of it."""
-    log, error = quadrature.moment(kernel, power, beta, gamma)
+    wider = max(gamma / _WIDEST, 1.0)  # all but a share 1/γ of such scores take nothing or all
+    log, error = quadrature.moment(kernel, power, beta / wider, gamma / wider)
+    if wider > 1:
+        error += 8 / _WIDEST
+        log -= math.log(wider) if kernel in (_OF_SHARE, _OF_REST) else 0.0  # they are of the share
     if log < _LEAST:
         fix = "is so far from 0 that a key takes almost nothing, or all; use less extreme values"
         raise InputError("beta", beta, fix)
     return math.exp(float(log)), float(error)
+
+
+def mean_taken(beta: float, gamma: float) -> float:
+    """E b: what a key takes of what is left to it.
+
+    Raises:
+        InputError: next to nothing.
+    """
+    return _mean(_SHARE, 1, beta, gamma)[0]
 
 
 def _missing(one_less: float, n: np.ndarray) -> np.ndarray:

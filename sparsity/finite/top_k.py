@@ -19,8 +19,11 @@ import numpy as np
 from numpy.polynomial.chebyshev import chebval
 from scipy.special import log_ndtr
 
-from sparsity.errors import TooFine
+from sparsity.finite.bands import order_of
+from sparsity.finite.laplace import transforms
+from sparsity.finite.work import plan
 from sparsity.quantities import Integral, LogMoment
+from sparsity.quantities.base import within
 
 _STEP = 0.2  # of u
 _NODES = 97  # of ξ for F, odd: every other one is a rule too
@@ -30,8 +33,8 @@ _POINTS = 257  # of ξ for the mean, odd
 _ZOOMS = 3
 _DEPTH = 42.0  # e-folds down to which anything counts
 _FAR = 40.0  # standard deviations that no score has
-_MOST = 2e8  # numbers in all
 _ROUNDING = 1e-12
+_POINT = 1e-5  # seconds of a point of u; measured
 
 
 def _levels(n: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -69,12 +72,16 @@ def _reach(xi: float) -> float:
     return -xi + math.hypot(xi, math.sqrt(2 * _DEPTH))
 
 
+def _count(xi: float, steepness: float) -> float:
+    """Panels of the excess of a score."""
+    return np.ceil(_reach(xi) / min(_WIDEST, 2 * _WIDEST / steepness))
+
+
 def _panels(xi: float, steepness: float) -> tuple[np.ndarray, np.ndarray]:
     """Nodes of the excess ε − ξ of a score above ξ, and their probabilities."""
-    reach = _reach(xi)
-    count = math.ceil(reach / min(_WIDEST, 2 * _WIDEST / steepness))
+    count = int(_count(xi, steepness))
     x, w = _panel()
-    half = reach / count / 2
+    half = _reach(xi) / count / 2
     nodes = (half * (1 + 2 * np.arange(count))[:, None] + half * x).ravel()
     density = np.tile(half * w, count) * np.exp(-xi * nodes - 0.5 * nodes**2)
     return nodes, density / density.sum()
@@ -83,27 +90,18 @@ def _panels(xi: float, steepness: float) -> tuple[np.ndarray, np.ndarray]:
 def _given(xi: float, k: int, gamma: float, integral: Integral) -> tuple[float, float]:
     """F(ξ) but for its factor of n, by the rule over u and by twice its step."""
     steepness = integral.power * gamma
-    excess, share = _panels(xi, steepness)
     start = -_DEPTH * (2 if integral.slow else 1) - math.log(k) - steepness * _reach(xi)
+    points = (math.log(_DEPTH) - start) / _STEP
+    plan("gamma", gamma, _NODES * _POINT * points, 10 * points)
+    excess, share = _panels(xi, steepness)
     u = np.arange(start, math.log(_DEPTH), _STEP)
-    if len(u) * len(excess) * _NODES > _MOST:
-        fix = "its exact law takes too many points at this spread; use estimate"
-        raise TooFine("gamma", gamma, fix)
-    log_x = u[:, None] + steepness * excess
-    x = np.exp(np.minimum(log_x, 300.0))  # its square is finite
-    kept, missing = np.exp(-x), -np.expm1(-x) @ share
-    phi = kept @ share
+    missing, phi, *alike = transforms(steepness * excess, share, (0.0, *integral.moments), u)
     with np.errstate(divide="ignore"):
         log_phi = np.where(missing < 0.5, np.log1p(-np.minimum(missing, 0.5)), np.log(phi))
-    t, over = np.exp(u), 1 / np.maximum(phi, 1e-290)
-    alike, fixed = [], []
+    t, over, fixed = np.exp(u), 1 / np.maximum(phi, 1e-290), []
+    alike = [moment * over for moment in alike]
     for moment in integral.moments:
-        order = moment.order if isinstance(moment, LogMoment) else moment
-        log = isinstance(moment, LogMoment)
-        powers = order in (1, 2)
-        body = x**order * kept if powers else np.exp(order * np.minimum(log_x, 300.0) - x)
-        alike.append((body * log_x if log else body) @ share * over)
-        fixed.append(t**order * (u if log else 1.0))
+        fixed.append(t ** order_of(moment) * (u if isinstance(moment, LogMoment) else 1.0))
     sums = [
         (k - 1) * function(*alike) + function(*fixed) if whose == "token" else 0.0 * u
         for function, whose in integral.sums
@@ -128,7 +126,7 @@ def law(
     """
     n = np.asarray(length, dtype=np.float64)
     if k == 1:
-        return np.array([integral.alone(m) for m in n]), np.zeros(n.shape)
+        return np.array([integral.ends(m, k, False)[0] for m in n]), np.zeros(n.shape)
     xi, share = _levels(n, k)
     low, high = float(xi.min()), float(xi.max())
     cosine = -np.cos(np.pi * np.arange(_NODES) / (_NODES - 1))
@@ -144,7 +142,6 @@ def law(
         return (of[:, part] * share[:, part]).sum(axis=1) / share[:, part].sum(axis=1)
 
     value, others = mean(curve), [mean(half), mean(curve, 2), mean(twice)]
-    error = np.abs(np.stack(others) / value - 1).sum(axis=0)
+    error = np.abs(np.stack(others) / value - 1).sum(axis=0) + _ROUNDING
     value = value * [integral.factor(m) for m in n]
-    ends = [(integral.least(m), integral.most(m, k)) for m in n]
-    return np.clip(value, *np.transpose(ends)), error + _ROUNDING
+    return within(value, error, np.transpose([integral.ends(m, k, False) for m in n])), error

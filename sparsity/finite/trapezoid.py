@@ -16,6 +16,10 @@ FAR = 9.0  # standard deviations that no normal has, but for the tilt of a weigh
 _FINEST = 0.4  # step of a normal where c is small
 
 
+def _step(steepness: float, step: float) -> float:
+    return step * min(_FINEST / STEP, 1 / steepness)
+
+
 def normal(steepness: float, far: float, step: float) -> tuple[np.ndarray, np.ndarray]:
     """Points of a standard normal and their weights.
 
@@ -26,9 +30,23 @@ def normal(steepness: float, far: float, step: float) -> tuple[np.ndarray, np.nd
     """
     if steepness == 0:
         return np.zeros(1), np.ones(1)
-    h = step * min(_FINEST / STEP, 1 / steepness)
+    h = _step(steepness, step)
     z = h * np.arange(-math.ceil(far / h), math.ceil(far / h) + 1)
     return z, h * np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+
+
+def _behind(spreads: tuple[float, float], rho: float) -> tuple[float, float, float]:
+    """Spreads of what is behind both of two scores, and of the second's own; the last point."""
+    g1, g2 = spreads
+    own = g2 * math.sqrt((1 - rho) * (1 + rho))
+    return max(g1, abs(rho) * g2), own, FAR + g1 + g2
+
+
+def count_pairs(spreads: tuple[float, float], rho: float, step: float) -> tuple[float, float]:
+    """How many points `pairs` has, of the first and of the second's own."""
+    *both, far = _behind(spreads, rho)
+    first, second = (1 + 2 * far / _step(c, step) if c else 1.0 for c in both)
+    return first, second
 
 
 def pairs(
@@ -40,9 +58,13 @@ def pairs(
         The spread of the second score given the first; points and weights of the first; of the
         second.
     """
-    g1, g2 = spreads
-    own, far = g2 * math.sqrt((1 - rho) * (1 + rho)), FAR + g1 + g2
-    return own, *normal(max(g1, abs(rho) * g2), far, step), *normal(own, far, step)
+    first, own, far = _behind(spreads, rho)
+    return own, *normal(first, far, step), *normal(own, far, step)
+
+
+def widest(spreads: tuple[float, float]) -> tuple[str, float]:
+    """The parameter of the wider of two spreads, and its value."""
+    return max(zip(("gamma", "gamma2"), spreads, strict=True), key=lambda each: each[1])
 
 
 def times(spread: float, most: float, step: float, depth: float = DEPTH) -> np.ndarray:

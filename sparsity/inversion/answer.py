@@ -63,6 +63,7 @@ class Design:
         requirements: the parameter at other lengths, for the same value of the quantity.
         growth: how it grows with n, in words; empty where that is not known.
         also: other values of the parameter that give the same.
+        looks: values of the parameter that were looked at; 0 where the quantity rises in it.
     """
 
     row: Row
@@ -78,6 +79,7 @@ class Design:
     requirements: tuple[Requirement, ...]
     growth: str = ""
     also: tuple[float, ...] = ()
+    looks: int = 0
 
     def __repr__(self) -> str:
         """One line: what is needed for what was asked."""
@@ -129,6 +131,7 @@ class Design:
             "parameter": self.parameter,
             "value": self.value,
             "also": list(self.also),
+            "looks": self.looks,
             "parameters": described["params"],
             "steps": described["steps"],
             self.quantity: self.check,
@@ -154,6 +157,9 @@ class Design:
         if self.also:
             others = ", ".join(f"{value:.12g}" for value in self.also)
             lines.append(f"also     {self.parameter} = {others}")
+        if self.looks:
+            more = f"where {name} turns between two of them, there may be more"
+            lines.append(f"looks    at {self.looks} values; {more}")
         if self.p_nonzero < 0.9995:
             lines.append(f"nonzero  only {self.p_nonzero:.4g} of the rows; {name} is of those")
         if self.requirements:

@@ -6,6 +6,7 @@ Inverts the exact law of finite rows; a row that cannot get there says so, with 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,9 +17,10 @@ from sparsity.arguments import number, text
 from sparsity.errors import InputError
 from sparsity.finite.exact import exact
 from sparsity.inversion.answer import Design, Impossible, Requirement
-from sparsity.inversion.free import named, scan
+from sparsity.inversion.free import named
 from sparsity.inversion.growth import growth, sink_growth
 from sparsity.inversion.levers import Lever, Reach, invert, lever
+from sparsity.inversion.scan import SECONDS, Scan, TooLong, scan
 from sparsity.kernels import Kernel, decayed, exp, identity, relu2
 from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
 from sparsity.quantities import Quantity
@@ -44,13 +46,13 @@ def _solve(kernel: Kernel, length: float, wanted: float, free: Lever, start: flo
     return found
 
 
-def _wanted(value: Any, quantity: Quantity, length: float) -> float:
-    """The wanted value, checked against what any row of n can have."""
+def _wanted(value: Any, quantity: Quantity, length: float, unit: bool = False) -> float:
+    """The wanted value, checked against what any row of n can have; `unit`: with a sink logit."""
     what = "tokens" if quantity is quantities.n_eff else quantity.title
     wanted = number(quantity.name, value, f"give a number of {what}")
     if not quantity.has_law:
         raise InputError(quantity.name, value, "has no exact law to invert")
-    least, most = quantity.ends(length)
+    least, most = quantity.ends(length, unit)
     if not (least <= wanted <= most and wanted > 0):
         fix = f"in rows of {length:.0f} tokens it is from {least:.6g} to {most:.6g}"
         if quantity is quantities.n_eff:
@@ -84,8 +86,12 @@ def _options(kernel: Kernel, options: dict[str, Any]) -> dict[str, float]:
     return given
 
 
-def _target(n_eff: Any, options: dict[str, Any]) -> tuple[Quantity, Any]:
+def _target(n_eff: Any, of: Any, value: Any, options: dict[str, Any]) -> tuple[Quantity, Any]:
     """The one quantity that was asked for; it is taken out of the options."""
+    if (of is None) != (value is None):
+        raise InputError("of" if of is None else "value", None, "give of and value together")
+    if of is not None:
+        options |= {quantities.named(of).name: value}
     names = [quantity.name for quantity in quantities.ALL]
     names += [name for name in options if ":" in name]  # of a family: "top_k_mass:8"
     asked = {} if n_eff is None else {"n_eff": n_eff}
@@ -140,18 +146,47 @@ def _by_lever(
 
 
 def _by_scan(
-    row: Row, name: str, n: float, quantity: Quantity, wanted: float, others: list[float]
+    row: Row,
+    name: str,
+    n: float,
+    quantity: Quantity,
+    wanted: float,
+    others: list[float],
+    seconds: float,
+    needed: bool,
 ) -> Design:
-    """Any quantity of any row, by looking at it over the range of the free number."""
-    free = named(name, row)
-    found, *there = scan(row, free, [int(n), *map(int, others)], quantity, wanted)
+    """Any quantity of any row, by looking at it over the range of the free number.
+
+    Args:
+        row: the row; the free number in it is anything.
+        name: of what is free.
+        n: its length.
+        quantity: what is asked of it.
+        wanted: its value.
+        others: other lengths.
+        seconds: CPU time that it may take.
+        needed: whether the other lengths were asked for; else they are left out if it is short.
+    """
+    free, begun = named(name, row), time.thread_time()
+    (found,) = scan(row, free, [int(n)], quantity, wanted, seconds)
     why = f"what {name} from {found.first:.3g} to {found.last:.3g} reaches"
+    if found.looks:
+        why += f", by {found.looks} looks"
     ends = math.isfinite(found.first)
     reach = Reach(found.low, found.high, ends, ends, why)
     if not found.values:
         raise Impossible(row, n, quantity.name, wanted, reach)
-    rows = []
-    for other, scanned in zip(others, there, strict=True):
+    rows: list[Requirement] = []
+    there: list[Scan] = []
+    left = "Other lengths take too long to search; ask for those you need."
+    try:
+        each = [int(other) for other in others]
+        there = scan(row, free, each, quantity, wanted, seconds + begun - time.thread_time())
+        left = ""
+    except TooLong:
+        if needed:
+            raise
+    for other, scanned in zip(others, there, strict=not left):
         value = scanned.values[0] if scanned.values else None
         rows.append(Requirement(int(other), value, scanned.low, scanned.high))
     value, *also = found.values
@@ -165,8 +200,9 @@ def _by_scan(
         value=value,
         reach=reach,
         requirements=tuple(rows),
-        growth=sink_growth(row, n, wanted) if quantity is quantities.sink_mass else "",
+        growth=sink_growth(row, n, wanted) if quantity is quantities.sink_mass else left,
         also=tuple(also),
+        looks=found.looks,
     )
 
 
@@ -182,8 +218,11 @@ def design(
     *,
     length: int,
     n_eff: float | None = None,
+    of: str | Quantity | None = None,
+    value: float | None = None,
     free: str | None = None,
     lengths: Sequence[int] | None = None,
+    max_seconds: float = SECONDS,
     **options: Any,
 ) -> Design:
     """The parameter at which rows of `length` tokens have the wanted value of a quantity.
@@ -197,23 +236,29 @@ def design(
         kernel: a `Row`, a built-in kernel's name, or a `Kernel`.
         length: row length n, from 2 to 10¹²; for `sink_mass` any.
         n_eff: the wanted effective number of tokens, in [1, n].
+        of: another quantity in its place, such as "top_k_mass:8",
+        value: and what it is to be.
         free: what is solved for: "gamma", "beta", or a number of a step: "decay", "slope",
             "window", "scale", "logit". Its value in the row does not matter. In a row None is
             "gamma".
         lengths: other lengths for which the requirement is given; None is `LENGTHS` for a kernel,
             none for a row.
-        **options: another quantity in place of n_eff, such as `S=0.3`; for a kernel `beta` (real)
-            and `gamma` (> 0), as above.
+        max_seconds: CPU time for a search over the range of a free number.
+        **options: another quantity and its value, such as `S=0.3`; for a kernel `beta` (real) and
+            `gamma` (> 0), as above.
 
     Returns:
         The parameter, its check, the reach at this length, and the requirement against n. Where
-        several values solve it, the smallest; the others are in `also`.
+        several values solve it, the smallest; the others are in `also`. Where a quantity need not
+        rise in what is free, it was looked at `looks` values of it, more densely where the kernel
+        turns: others may lie between two of them.
 
     Raises:
         Impossible: the wanted value is out of reach; names the floor or ceiling.
         InputError: a bad value, or a row that has no exact law at finite n.
     """
-    quantity, value = _target(n_eff, options)
+    number("max_seconds", max_seconds, "must be > 0", lambda x: x > 0)
+    quantity, value = _target(n_eff, of, value, options)
     if free is not None:
         text("free", free, "give the name of what is solved for, such as gamma")
     whole = isinstance(kernel, Row)
@@ -234,10 +279,11 @@ def design(
     free = free or _first(record, quantity, options, whole)
     row = _row(kernel, record, free, options)
     held = _held(row, free) if known else None
-    wanted = _wanted(value, quantity, n)
+    unit = any(isinstance(step, SinkLogit) for step in row.steps)
+    wanted = _wanted(value, quantity, n, unit)
     if held is not None:
         return _by_lever(record, n, wanted, held, others)
-    return _by_scan(row, free, n, quantity, wanted, others)
+    return _by_scan(row, free, n, quantity, wanted, others, max_seconds, lengths is not None)
 
 
 def _first(record: Kernel, quantity: Quantity, options: dict[str, Any], whole: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from sparsity.measurement.head_columns import with_head_law
 from sparsity.measurement.heads import measure_heads
 from sparsity.measurement.labels import dataset, measured, save
 from sparsity.measurement.runs import measure_model
-from sparsity.measurement.sources import Logits
+from sparsity.measurement.sources import Logits, Source
 from sparsity.measurement.tables import summary, text
 from sparsity.rows.rotation import PAIRINGS
 
@@ -39,7 +40,7 @@ __all__ = [
 
 def _layers(name: str, value: Any) -> Iterator[Any]:
     """Layers one at a time: of [layers, heads, …], of one layer [heads, …], or of any iterable."""
-    return map(_one_text, iter([value] if _axes(name, value) == 3 else value))
+    return iter([value] if _axes(name, value) == 3 else value)
 
 
 def _axes(name: str, value: Any) -> int | None:
@@ -52,10 +53,17 @@ def _axes(name: str, value: Any) -> int | None:
     return axes
 
 
-def _one_text(layer: Any) -> Any:
-    """A layer without the batch axis of PyTorch, [1, heads, …], where it has one."""
-    alone = hasattr(type(layer), "ndim") and layer.ndim == 4 and layer.shape[0] == 1
-    return layer[0] if alone else layer
+def _texts(layer: Any) -> list[Any]:
+    """The texts of a layer, which may have the batch axis of PyTorch, [texts, heads, …]."""
+    return list(layer) if getattr(layer, "ndim", None) == 4 else [layer]
+
+
+def _of_text(which: int, texts: int, mask: Any, segments: Any) -> dict[str, Any]:
+    """The mask and the segments of one of several texts."""
+    if texts > 1:
+        mask = mask[which] if np.ndim(mask) == 4 and len(mask) == texts else mask
+        segments = segments[which] if np.ndim(segments) == 2 else segments
+    return {"mask": mask, "segments": segments}
 
 
 def measure(
@@ -68,30 +76,46 @@ def measure(
     pairing: str = "half",
     causal: bool = True,
     mask: Any = None,
-    sink: int = 0,
+    segments: Any = None,
+    sink_logits: Any = None,
+    sink: int | None = None,
     of: str | Sequence[str] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> xarray.Dataset:
     """How focused real attention is, row by row; from queries and keys also what theory says of it.
 
-    S = ‖a‖₁/(√n‖a‖₂) and n_eff = n·S² of every row, over the n keys that it sees. From logits
+    S = ‖a‖₁/(√n‖a‖₂) and n_eff = n·S² of every row, over the n keys that it sees. Rows of padding
+    see none: they are NaN with n = 0, and count in no mean. From logits
     s = scale·q·k also β̂, γ̂ and the predictions e^(−γ̂²/2) (limit law) and √(E n_eff/n) of n
     Gaussian logits of spread γ̂ (exact law), of the row and of the row without its sink.
     Memory: one block of rows at a time, beside the arrays given and what is returned.
 
     Args:
-        attention: weights, unnormalised or signed ones too: [heads, T, T], [layers, heads, T, T],
-            or an iterable of layers, which are taken one at a time; a layer of one text may have
-            a batch axis before, as PyTorch gives it.
+        attention: weights, unnormalised or signed ones too: [heads, queries, keys], [layers, heads,
+            queries, keys], or an iterable of layers, which are taken one at a time. A layer of it
+            may be None, as of hybrids, and is left out; it may be a batch, [texts, heads, queries,
+            keys], as PyTorch gives it, and several texts become the axis `text`. Fewer queries
+            than keys are the last tokens where `causal`; keys of another text need
+            `causal=False`, and a band of keys `mask` as well.
         queries: instead, [heads, T, d] or as above.
         keys: [kv heads, T, d] or as above, each shared by consecutive query heads.
         scale: of q·k; None for 1/√d.
         rope: base of rotary positions still to be applied; None where they are, or none are.
         pairing: of the rotary planes, "half" (i, i + d/2) or "interleaved" (2i, 2i + 1).
         causal: whether a query sees only itself and the keys before it.
-        mask: [T, T] or [heads, T, T]: bool, which keys are seen; or numbers added to the logits,
-            where keys 745 below the row's largest, or in rows all ≤ −10⁴, are not seen.
-        sink: position of the key that is looked at as a sink, and left out in "rest".
+        mask: [T, T] or [heads, T, T], or [texts, 1 or heads, T, T] of a batch: bool, which keys
+            are seen; or numbers added to the logits, where keys 745 below the row's largest, or in
+            rows all ≤ −10⁴, are not seen; of weights, these tell alone which keys are seen. Where
+            it hides the key of a token from the token itself and from those beside it, the token is
+            padding, if any other sees its own, and no `segments` are given: what a mask of keys
+            says of queries.
+        segments: which text each token belongs to, [T]: whole numbers, 0 or less for padding, or
+            bool. A query sees only its own text, and one of padding nothing; so texts may be
+            padded on either side or packed one after the other.
+        sink_logits: of learned sinks beside the keys, one number or [heads]: p = e^s/(Σe^s + e^b)
+            in entropy, largest, sink_mass, which contains theirs, and in all that `of` names.
+        sink: position of the key that is looked at as a sink, and left out in "rest"; None for
+            the first key that each row sees.
         of: variables beside those always measured: any quantity, as "gini" or "keys_for_mass:0.9",
             by its definition on a row's weights; and of logits, "skew", "kurtosis" and "distance"
             (`SHAPE`), the last with Lilliefors' test.
@@ -104,51 +128,83 @@ def measure(
     Raises:
         InputError: arrays that do not fit, NaN or infinite values, weights where nothing is seen.
     """
-    _one_kind(attention, queries, keys, scale, rope)
-    causal, sink = flag("causal", causal), whole("sink", sink, 0)
+    _one_kind(attention, queries, keys, scale, rope, sink_logits)
+    causal, sink = flag("causal", causal), None if sink is None else whole("sink", sink, 0)
     choice("pairing", pairing, PAIRINGS)
     check_progress(progress)
     for name, given in (("attention", attention), ("queries", queries), ("keys", keys)):
         if given is not None:
             _axes(name, given)
     also = asked.names(of)
+    how: dict[str, Any] = {}
     if attention is not None:
-        given, how = attention, {}
-        sources = (of_weights(a, causal=causal, mask=mask) for a in _layers("attention", attention))
+        given, source, options = attention, of_weights, {"causal": causal}
+        layers: Iterable[tuple[Any, ...]] = ((x,) for x in _layers("attention", attention))
     else:
-        given: Any = queries
-        options = {"scale": scale, "rope": rope, "pairing": pairing, "causal": causal, "mask": mask}
-        sources = (of_queries(q, k, **options) for q, k in _pairs(queries, keys))
+        given, source = queries, of_queries
+        options = {"scale": scale, "rope": rope, "pairing": pairing, "causal": causal}
+        options |= {"sink_logits": sink_logits}
+        layers = _pairs(queries, keys)
         how = {"rope": "none" if rope is None else rope, "pairing": pairing}
-    done, total = [], _count(given)
-    for source in _alike(sources, type(given).__name__):
-        if isinstance(source, Logits):
-            how["scale"] = source.scale
-        done.append(measured(source, sink, also))
+    sources = _sources(layers, functools.partial(source, **options), mask, segments)
+    numbers, done, total = [], [], _count(given)
+    for number, texts in _alike(sources, type(given).__name__):
+        if isinstance(texts[0], Logits):
+            how["scale"] = texts[0].scale
+        numbers.append(number)
+        done.append([measured(text, sink, also) for text in texts])
         if progress is not None:
-            progress(len(done), total)
+            progress(number + 1, total)
     how["mask"] = "none" if mask is None else "bool" if np.asarray(mask).dtype == bool else "added"
-    how |= {"title": "attention measured", "sink": int(sink), "causal": int(causal)}
-    return dataset(done, how)
+    how["sink"] = None if sink is None else int(sink)
+    how |= {"title": "attention measured", "causal": int(causal)}
+    found = [dataset(text, how, {"layer": numbers}) for text in zip(*done, strict=True)]
+    if len(found) == 1:
+        return found[0]
+    import xarray
+
+    return xarray.concat(found, "text").assign_coords(text=np.arange(len(found)))
 
 
-def _one_kind(attention: Any, queries: Any, keys: Any, scale: Any, rope: Any) -> None:
+def _one_kind(
+    attention: Any, queries: Any, keys: Any, scale: Any, rope: Any, sink_logits: Any
+) -> None:
     if (attention is None) == (queries is None) or (queries is None) != (keys is None):
         raise InputError("attention", None, "give attention weights, or queries and keys")
-    if attention is not None and (scale is not None or rope is not None):
-        raise InputError("scale and rope", "given", "weights have neither; leave them out")
+    if attention is not None and any(x is not None for x in (scale, rope, sink_logits)):
+        fix = "weights have none of them; leave them out"
+        raise InputError("scale, rope and sink_logits", "given", fix)
 
 
-def _alike(sources: Iterable[Any], given: str) -> Iterator[Any]:
+def _sources(
+    layers: Iterable[tuple[Any, ...]], source: Callable[..., Source], mask: Any, segments: Any
+) -> Iterator[tuple[int, list[Source]]]:
+    """The number of each layer that is there, and a source for each of its texts."""
+    for number, arrays in enumerate(layers):
+        if arrays[0] is None:
+            continue
+        each = [_texts(x) for x in arrays]
+        if len({len(x) for x in each}) > 1:
+            shapes = " and ".join(str(np.shape(x)) for x in arrays)
+            fix = "give as many texts of keys as of queries"
+            raise InputError("queries and keys", f"arrays of shape {shapes}", fix)
+        texts = enumerate(zip(*each, strict=True))
+        yield number, [source(*x, **_of_text(i, len(each[0]), mask, segments)) for i, x in texts]
+
+
+def _alike(
+    sources: Iterable[tuple[int, list[Source]]], given: str
+) -> Iterator[tuple[int, list[Source]]]:
     """The layers, one at least, each of the shape of the first."""
-    shape: tuple[int, int] | None = None
-    for source in sources:
-        shape = shape or source.shape
-        if source.shape != shape:
-            fix = f"every layer must have as many heads and tokens as the first, {shape}"
-            raise InputError("layers", source.shape, fix)
-        yield source
-    if shape is None:
+    first: tuple[Any, ...] | None = None
+    for number, texts in sources:
+        shape = (*texts[0].shape, texts[0].reach)
+        first = first or (shape, len(texts))
+        if (shape, len(texts)) != first:
+            fix = "every layer must have as many texts, heads and tokens as the first, "
+            raise InputError("layers", shape, fix + f"{first[1]} of {first[0]}")
+        yield number, texts
+    if first is None:
         raise InputError("layers", given, "has no layer; give at least one")
 
 

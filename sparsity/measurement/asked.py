@@ -38,21 +38,25 @@ def names(of: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def block(
-    source: Source, sink: int, of: Sequence[str], heads: slice, start: int, stop: int
+    source: Source, sink: Any, of: Sequence[str], heads: slice, start: int, stop: int
 ) -> dict[str, np.ndarray]:
     """What was asked for, of some rows, by name [heads, rows]; quantities in double precision."""
-    x, seen = source.part(heads).block(start, stop, width(source, stop, sink))
-    logits, found = isinstance(source, Logits), shape(x, seen, of, sink)
+    own: Any = source.part(heads)
+    x, seen = own.block(start, stop, width(source, stop, sink))
+    sink = sink if isinstance(sink, int) else own.first[:, start:stop]
+    logits, found = isinstance(own, Logits), shape(x, seen, of, sink)
     wanted = [quantities.named(name) for name in of if name not in SHAPE]
     if wanted:
-        weights, seen = np.abs(np.asarray(x, np.float64)), np.asarray(seen)
+        weights, seen, unit = np.abs(np.asarray(x, np.float64)), np.asarray(seen), None
         if logits:
-            weights = _softmax(np.asarray(x, np.float64), seen)
-        found |= of_weights(weights, seen, sink, wanted, shares=logits)
+            weights, top = _softmax(np.asarray(x, np.float64), seen)
+            if own.units is not None:  # beyond e^600 it takes all there is
+                unit = np.exp(np.minimum(own.units[:, None] - top, 600.0))
+        found |= of_weights(weights, seen, sink, wanted, shares=logits, unit=unit)
     return found
 
 
-def shape(x: Any, seen: Any, of: Sequence[str], sink: int = 0) -> dict[str, np.ndarray]:
+def shape(x: Any, seen: Any, of: Sequence[str], sink: Any = 0) -> dict[str, np.ndarray]:
     """What of `SHAPE` was asked for, of logits; "_rest" is without the key at `sink`."""
     if not any(name in SHAPE for name in of):
         return {}
@@ -60,12 +64,13 @@ def shape(x: Any, seen: Any, of: Sequence[str], sink: int = 0) -> dict[str, np.n
     return {k: np.asarray(v) for k, v in found.items() if k.removesuffix("_rest") in of}
 
 
-def _softmax(s: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """e^s over the largest, 0 for what is not seen."""
+def _softmax(s: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """e^s over the largest, 0 for what is not seen, and the largest s, 0 for none."""
     s = np.where(seen, s, -np.inf)
-    top = s.max(-1, keepdims=True)
+    top = s.max(-1)
+    top = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(under="ignore"):
-        return np.exp(s - np.where(np.isfinite(top), top, 0.0))
+        return np.exp(s - top[..., None]), top
 
 
 def _alike(seen: np.ndarray) -> Iterator[tuple[slice, slice, np.ndarray]]:
@@ -80,18 +85,20 @@ def _alike(seen: np.ndarray) -> Iterator[tuple[slice, slice, np.ndarray]]:
 def of_weights(
     weights: np.ndarray,
     seen: np.ndarray,
-    sink: int,
+    sink: Any,
     wanted: Sequence[Quantity],
     shares: bool,
+    unit: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
     """Quantities of rows of weights, each by its own definition on the keys that a row sees.
 
     Args:
         weights: |a|, double precision, [heads, rows, keys].
         seen: which keys a row sees, [1 or heads, rows, keys].
-        sink: position of the sink.
+        sink: position of the sink; else it is the first key in sight.
         wanted: the quantities.
         shares: whether only the ratios of the weights of a row mean something.
+        unit: weights of learned sinks beside the keys, [heads, rows]; None for none.
 
     Returns:
         By name, [heads, rows]; NaN for rows that are all zero.
@@ -105,9 +112,11 @@ def of_weights(
             continue
         most = np.where(known, most, 1.0)
         own = np.where(known[..., None], own / most[..., None], 1.0)
-        of_sink = own[..., keys == sink].sum(-1)
+        of_sink = own[..., keys == (sink if isinstance(sink, int) else keys[0])].sum(-1)
         one = None if shares else 1 / most
-        row = RowSums(float(len(keys)), own.sum(-1), (own * own).sum(-1), of_sink, 0.0, own, one)
+        beside = np.zeros(most.shape) if unit is None else unit[heads, block_rows] / most
+        sums = own.sum(-1), (own * own).sum(-1), of_sink + beside, beside
+        row = RowSums(float(len(keys)), *sums, own, one)
         with np.errstate(under="ignore", invalid="ignore", divide="ignore"):
             for each in wanted:
                 value = np.where(known, each.of(row), np.nan)

@@ -1,40 +1,28 @@
-"""Any model of the `transformers` library, through its public interface for attention functions."""
+"""Any model of the `transformers` library, measured in the attention functions that it calls."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.measurement import asked
-from sparsity.measurement.given import of_queries, of_weights
+from sparsity.measurement.attending import Call, agree, as_array, attended
+from sparsity.measurement.given import of_queries
 from sparsity.measurement.labels import dataset, measured
-from sparsity.measurement.sinks import learned
-from sparsity.measurement.sources import HIDDEN
+from sparsity.measurement.returned import OWN_WAY, PROBE_WAY, from_returned, returned
 from sparsity.models.checkpoint import library
 
 if TYPE_CHECKING:
     import xarray
 
-_NAME = "sparsity"  # of the attention function
-_BESIDE = ("pixel_values", "input_values", "input_features")  # what some models take beside a text
-_WAYS = "run it with output_attentions and give them to measure(attention=…), or q and k"
-
-
-def _mask(mask: Any, bias: Any) -> np.ndarray | None:
-    """[heads or 1, T, T]: bool, or numbers to add; with the position bias where there is one."""
-    if mask is not None:
-        mask = mask[0] if mask.dtype.is_floating_point else mask[0].bool()
-        mask = (mask.float() if mask.dtype.is_floating_point else mask).cpu().numpy()
-    if bias is None:
-        return mask
-    bias = bias[0].float().cpu().numpy()
-    if mask is None:
-        return bias
-    return bias + mask if mask.dtype.kind == "f" else np.where(mask, bias, -np.inf)
+_BESIDE = ("pixel_values", "input_values", "input_features", "bbox")  # beside a text, for some
+_OTHERS = ("sdpa", "eager")  # tried where the functions of the model's own are not understood
+_WAYS = "give q and k to measure()"
 
 
 def _ids(model: Any, tokens: Any) -> np.ndarray:
@@ -62,7 +50,7 @@ def _refuse_model(model: Any) -> None:
         InputError: no model of the library; of images or sound; with a decoder of its own; in
             training mode.
     """
-    name, out = type(model).__name__, "or give q and k to measure()"
+    name, out = type(model).__name__, f"or {_WAYS}"
     if not all(hasattr(model, x) for x in ("set_attn_implementation", "main_input_name", "config")):
         raise InputError("model", name, f"give a model of the transformers library, {out}")
     takes = inspect.signature(model.forward).parameters
@@ -77,164 +65,214 @@ def _refuse_model(model: Any) -> None:
         raise InputError("model", name, fix)
 
 
-def _not_run(model: Any, length: int, error: Exception) -> InputError:
-    """The refusal of a model whose own code failed."""
-    why = " ".join(f"{type(error).__name__}: {error}".split())[:120]
-    beside = [name for name in _BESIDE if name in inspect.signature(model.forward).parameters]
-    fix = f"takes {beside[0]} as well; give its text model" if beside else "shorten the text"
-    what = f"could not be run on these {length} token ids alone ({why})"
-    return InputError("model", type(model).__name__, f"{what}; {fix}, or give q and k to measure()")
-
-
-def _causal(module: Any, given: dict[str, Any]) -> bool:
-    """Whether a layer without a mask looks back only."""
-    said = given.get("is_causal")
-    return bool(getattr(module, "is_causal", True) if said is None else said)
-
-
-def _looks_back(mask: Any) -> bool:
-    """Whether no key after its query is seen: a window, or padding, is a mask too."""
-    seen = mask if mask.dtype == bool else mask > HIDDEN
-    return not np.triu(seen, 1).any()
-
-
-def _refuse_other(module: Any, query: Any, key: Any, given: dict[str, Any]) -> None:
-    """Refuse a layer that is not softmax of q·k over one text."""
-    cached = given.get("cache") is not None
-    if cached or query.shape[2] != key.shape[2]:
-        what = "takes a cache" if cached else "looks at another text"
-        fix = f"only attention over the text itself is measured; {_WAYS}"
-        raise InputError("model", type(module).__name__, f"{what}; {fix}")
-
-
-def _layer(
-    query: Any, key: Any, causal: bool, mask: Any, sink: int, of: Sequence[str], given: Any
-) -> dict[str, Any]:
-    """One layer measured, with its soft cap and its learned sink, if it has them."""
-    q, k = (x[0].detach().float().cpu().numpy() for x in (query, key))
-    options = {"scale": given.get("scaling"), "softcap": given.get("softcap")}
-    source = of_queries(q, k, causal=causal, mask=mask, **options)
-    found, unit = measured(source, sink, of), given.get("s_aux")
-    if unit is not None:
-        found["learned_sink"] = learned(source, unit.detach().float().cpu().numpy())
-    return found
-
-
-def _output(query: Any, key: Any, value: Any, mask: Any, causal: bool, given: Any) -> Any:
-    """What a layer with a soft cap or a learned sink passes on, [1, T, heads, d]."""
-    torch = library("torch", "torch")
-    shared, length = query.shape[1] // key.shape[1], query.shape[2]
-    key, value = (x.repeat_interleave(shared, 1) for x in (key, value))
-    scale, cap, unit = (given.get(name) for name in ("scaling", "softcap", "s_aux"))
-    logits = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
-    if cap is not None:
-        logits = cap * torch.tanh(logits / cap)
-    if mask is None and causal:
-        mask = torch.ones(length, length, dtype=torch.bool, device=query.device).tril()
-    if mask is not None and mask.dtype == torch.bool:
-        logits = logits.masked_fill(~mask, -torch.inf)
-    elif mask is not None:
-        logits = logits + mask
-    if unit is not None:
-        beside = unit.to(logits.dtype).reshape(1, -1, 1, 1).expand(*logits.shape[:3], 1)
-        logits = torch.cat([logits, beside], -1)
-    p = torch.softmax(logits, -1, dtype=torch.float32)[..., :length]
-    return (p.to(value.dtype) @ value).transpose(1, 2).contiguous()
-
-
-def _by_weights(
-    model: Any, ids: Any, plain: Any, sink: int, of: Sequence[str]
-) -> tuple[list[dict[str, Any]], bool]:
-    """The layers of a model that has attention functions of its own, from what it returns.
-
-    Args:
-        model: the model.
-        ids: of the text.
-        plain: what it returned when it was not asked for weights.
-        sink: position of the sink key.
-        of: what else to measure.
+def _run(model: Any, ids: Any, **more: Any) -> Any:
+    """What the model gives for one text, without a cache.
 
     Raises:
-        InputError: it returns no attention weights, or others than those it runs with.
+        InputError: its own code fails.
     """
     torch = library("torch", "torch")
     try:
         with torch.no_grad():
-            out = model(input_ids=ids, use_cache=False, output_attentions=True)
-        weights = [x[0].float().cpu().numpy() for x in out.attentions]
+            return model(input_ids=ids, use_cache=False, **more)
+    except InputError:
+        raise
     except Exception as error:  # whatever the code of a model raises
-        fix = f"did not ask the library for its attention function, nor return weights; {_WAYS}"
-        raise InputError("model", type(model).__name__, fix) from error
-    if not torch.allclose(out[0], plain[0], rtol=1e-2, atol=1e-2 * float(plain[0].abs().max())):
+        why = " ".join(f"{type(error).__name__}: {error}".split())[:120]
+        takes = inspect.signature(model.forward).parameters
+        beside = [name for name in _BESIDE if name in takes]
+        fix = f"takes {beside[0]} as well; give its text model" if beside else "shorten the text"
+        what = f"could not be run on these {ids.shape[1]} token ids alone ({why})"
+        raise InputError("model", type(model).__name__, f"{what}; {fix}, or {_WAYS}") from error
+
+
+@contextmanager
+def _implemented(model: Any, implementation: str | None) -> Iterator[None]:
+    """The model with that implementation of attention in all parts; afterwards each has its own.
+
+    Raises:
+        ValueError: the model does not have it.
+    """
+    configs, kept = [part.config for part in model.modules() if hasattr(part, "config")], []
+    while configs:  # those of parts after those that hold them, which set theirs as well
+        config = configs.pop(0)
+        if hasattr(config, "_attn_implementation") and not any(config is x for x, _ in kept):
+            kept.append((config, config._attn_implementation))
+            configs += [getattr(config, name, None) for name in config.sub_configs or ()]
+    try:
+        if implementation is not None:
+            model.set_attn_implementation(implementation)
+        yield
+    finally:
+        for config, own in kept:
+            config._attn_implementation = own
+
+
+def _layer(call: Call, sink: int | None, of: Sequence[str]) -> dict[str, Any]:
+    """One call measured, with its soft cap and its learned sink, if it has them."""
+    added, unit = call.added(), call.given.get("s_aux")
+    q, k = (as_array(x[0]) for x in (call.query, call.key))
+    source = of_queries(
+        q,
+        k,
+        scale=call.given.get("scaling"),
+        softcap=call.given.get("softcap"),
+        sink_logits=None if unit is None else as_array(unit),
+        causal=call.looks_back(),
+        mask=None if added is None else as_array(added),
+    )
+    return measured(source, sink, of)
+
+
+class _Seen:
+    """What the calls of attention in one run come to: a layer and a path for each."""
+
+    def __init__(self, model: Any, sink: int | None, of: Sequence[str]) -> None:
+        self.layers: list[dict[str, Any]] = []
+        self.paths: list[str] = []
+        self.understood, self.ways = True, set()
+        self._name, self._sink, self._of = type(model).__name__, sink, of
+        self._names = {part: name for name, part in model.named_modules()}
+        self._last: Call | None = None
+
+    def look(self, call: Call) -> None:
+        """Measure a call, if it is softmax of q·k.
+
+        Raises:
+            InputError: it is over another text, or unlike the others.
+        """
+        _refuse_other(call)
+        self.understood = self.understood and call.explained()
+        if not self.understood:
+            return
+        # Differential attention calls the function once for each half of the values.
+        last, self._last = self._last, call
+        if last is not None and last.same_rows(call):
+            return
+        self.ways.add((call.query.shape[1], call.looks_back()))
+        if len(self.ways) > 1:
+            fix = "has layers of several kinds or sizes; give q and k of each kind to measure()"
+            raise InputError("model", self._name, fix)
+        self.layers.append(_layer(call, self._sink, self._of))
+        self.paths.append(self._names[call.module])
+
+
+def _refuse_other(call: Call) -> None:
+    """Refuse a layer that does not look at the text itself."""
+    cached = call.given.get("cache") is not None
+    if cached or call.query.shape[2] != call.key.shape[2]:
+        what = "takes a cache" if cached else "looks at another text"
+        fix = f"{what}; only attention over the text itself is measured; {OWN_WAY}"
+        raise InputError("model", type(call.module).__name__, fix)
+
+
+def _from_calls(
+    model: Any, ids: Any, own: Any, sink: int | None, of: Sequence[str]
+) -> _Seen | None:
+    """The layers of a model that calls the attention functions of the library, or of its file.
+
+    Where what these give is not softmax of the q, k and masks that they take, another
+    implementation is tried.
+
+    Args:
+        model: the model.
+        ids: of the text.
+        own: what it gives for them.
+        sink: position of the sink key.
+        of: what else to measure.
+
+    Returns:
+        None where it makes no such call, or none that is understood.
+
+    Raises:
+        InputError: two runs of the model differ; attention over another text.
+    """
+    for implementation in (None, *_OTHERS):
+        seen = _Seen(model, sink, of)
+        try:
+            with _implemented(model, implementation), attended(model, seen.look):
+                again = _run(model, ids)
+        except (ValueError, ImportError):  # it has no such implementation
+            if implementation is None:
+                raise
+            continue
+        same = agree(again, own)
+        if implementation is None and not same:
+            fix = "gives another output when it runs again; make it deterministic, or choose "
+            fix += "another attention by model.set_attn_implementation()"
+            raise InputError("model", type(model).__name__, fix)
+        if not seen.layers and seen.understood:
+            return None
+        if same and seen.understood:
+            return seen
+    return None
+
+
+def _from_weights(
+    model: Any, ids: Any, own: Any, sink: int | None, of: Sequence[str]
+) -> tuple[list[dict[str, Any]], list[str], bool]:
+    """The layers of a model with attention functions of its own, as `from_returned` has them.
+
+    Raises:
+        InputError: it returns no weights, or others than those that it runs with.
+    """
+    name = type(model).__name__
+    try:
+        with _implemented(model, "eager"), returned(model) as found:
+            again = _run(model, ids, output_attentions=True)
+    except ValueError as error:
+        fix = f"did not ask the library for its attention function, nor return weights; {OWN_WAY}"
+        raise InputError("model", name, fix) from error
+    layers = [x for x in getattr(again, "attentions", None) or () if x is not None]
+    if not layers:
+        fix = (
+            f"calls no attention function that is softmax of q·k, nor returns weights; {PROBE_WAY}"
+        )
+        raise InputError("model", name, fix)
+    if not agree(again, own):
         fix = "runs another attention when it returns weights; load it with "
-        fix += "attn_implementation='eager'"
-        raise InputError("model", type(model).__name__, fix)
-    causal = not any(np.triu(x, 1).any() for x in weights)
-    return [measured(of_weights(x, causal=causal), sink, of) for x in weights], causal
+        raise InputError("model", name, fix + "attn_implementation='eager'")
+    return from_returned(model, layers, found, sink, of)
 
 
 def measure_transformers(
-    model: Any, tokens: Any, *, sink: int = 0, of: str | Sequence[str] = ()
+    model: Any, tokens: Any, *, sink: int | None = None, of: str | Sequence[str] = ()
 ) -> xarray.Dataset:
     """Measure the self-attention of a `transformers` model on one text.
 
-    The model runs once, with an attention function that measures q, k, scale and mask of each layer
-    and leaves the rest to the library's own; its former function is put back. A model with an
-    attention of its own (Falcon, Bloom) runs once more for its weights, without logits.
+    The model runs twice. In the second run q, k, scale and mask of each call of an attention
+    function are measured; the weights that they make must give the function's own output, and the
+    run the output of the first, each up to `attending.TOLERANCE` and roundings of its type. A model
+    with an attention of its own (Bloom) is measured by the weights that it returns, which must be
+    weights, from a run that must give the same output.
 
     Args:
         model: a model of the library, on any device and of any type, after `model.eval()`.
         tokens: token ids [T], as the model's tokenizer gives them.
-        sink: position of the key that is looked at as a sink.
+        sink: position of the key that is looked at as a sink; None for the first in sight.
         of: what else to measure, as `sparsity.measure` has it.
 
     Returns:
-        As `sparsity.measure`; with learned sinks also `learned_sink`, their weight in each row.
+        As `sparsity.measure`, with its `sink_logits` where there are learned sinks, and the path of
+        each layer's module as the coordinate `module`.
 
     Raises:
         InputError: a model in training mode, one that does not run on token ids alone, or attention
             that is over another text, or that the model does not show.
     """
     also = asked.names(of)
-    torch, extra = library("torch", "torch"), "'sparsity[transformers]'"
-    transformers = library("transformers", extra)
-    sdpa_mask = library("transformers.masking_utils", extra).sdpa_mask
+    torch = library("torch", "torch")
     _refuse_model(model)
     ids = torch.as_tensor(_ids(model, tokens))[None].to(model.device)
-    interface, layers, ways = transformers.AttentionInterface(), [], set()
-    kept = model.config._attn_implementation
-
-    def attend(
-        module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **given: Any
-    ) -> Any:
-        _refuse_other(module, query, key, given)
-        mask = _mask(attention_mask, given.get("position_bias"))
-        causal = _causal(module, given) if attention_mask is None else _looks_back(mask)
-        ways.add((query.shape[1], causal))
-        if len(ways) > 1:
-            fix = "has layers of several kinds or sizes; give q and k of each kind to measure()"
-            raise InputError("model", type(model).__name__, fix)
-        layers.append(_layer(query, key, causal, mask, sink, also, given))
-        if given.get("softcap") is None and given.get("s_aux") is None:
-            return interface["sdpa"](module, query, key, value, attention_mask, **given)
-        return _output(query, key, value, attention_mask, causal, given), None
-
-    transformers.AttentionInterface.register(_NAME, attend)
-    transformers.AttentionMaskInterface.register(_NAME, sdpa_mask)
-    model.set_attn_implementation(_NAME)
-    try:
-        with torch.no_grad():
-            plain = model(input_ids=ids, use_cache=False)
-    except InputError:
-        raise
-    except Exception as error:  # whatever the code of a model raises
-        raise _not_run(model, ids.shape[1], error) from error
-    finally:
-        model.set_attn_implementation(kept)
+    own = _run(model, ids)
+    seen = _from_calls(model, ids, own, sink, also)
     attributes = {"title": "attention of a model, measured", "model": type(model).__name__}
-    attributes["measured_from"] = "queries and keys" if layers else "attention weights"
-    if layers:
-        ((_, causal),) = ways
+    attributes["measured_from"] = "queries and keys" if seen else "attention weights"
+    if seen:
+        layers, paths, ((_, causal),) = seen.layers, seen.paths, seen.ways
+        for layer in layers if any("learned_sink" in layer for layer in layers) else ():
+            layer.setdefault("learned_sink", np.zeros_like(layer["S"]))
     else:
-        layers, causal = _by_weights(model, ids, plain, sink, also)
-    return dataset(layers, attributes | {"sink": int(sink), "causal": int(causal)})
+        layers, paths, causal = _from_weights(model, ids, own, sink, also)
+    attributes |= {"sink": None if sink is None else int(sink), "causal": int(causal)}
+    return dataset(layers, attributes, {"module": paths})

@@ -14,7 +14,7 @@ from sparsity.arguments import instance
 from sparsity.measurement import law, sinks
 from sparsity.measurement.layers import contexts, measure_layer
 from sparsity.measurement.sources import Source
-from sparsity.output import netcdf, replacing
+from sparsity.output import netcdf, netcdf_bytes, write
 
 if TYPE_CHECKING:
     import xarray
@@ -28,16 +28,16 @@ MEANING = {
     "length": "n, the keys that the row sees",
     "S": "sparsity S = ‖a‖₁/(√n ‖a‖₂) of the row",
     "n_eff": "effective number of attended tokens 1/Σp²",
-    "entropy": "entropy −Σ p ln p, in nats",
+    "entropy": "entropy −Σ p ln p over the keys, in nats",
     "largest": "largest weight p of the row",
-    "sink_mass": "weight p of the sink key",
+    "sink_mass": "weight p of the sink key, and of the learned sink where there is one",
     "n_eff_rest": "n_eff of the row without the sink key",
     "S_rest": "S of the row without the sink key",
     "length_others": "keys that the row sees and that are no sinks",
     "n_eff_others": "n_eff of the row without all of its sinks",
     "S_others": "S of the row without all of its sinks",
-    "sinks_mass": "weight p of all sinks together",
-    "learned_sink": "weight of the learned sink beside the keys, whose p sum to 1 without it",
+    "sinks_mass": "weight p of all sinks together, and of the learned sink",
+    "learned_sink": "weight p of the learned sink, which with those of the keys sums to 1",
     "beta": "mean of the row's logits",
     "gamma": "standard deviation of the row's logits",
     "skew": "skewness of the row's logits",
@@ -78,7 +78,7 @@ MEANING = {
     "rank_limit_others": "Spearman correlation over rows of S_others with its limit law",
     "rank_exact_others": "Spearman correlation over rows of S_others with its exact law",
     "departs": "share of the rows of 50 keys or more that fail Lilliefors' test, sinks left out",
-    "last_row": "weights p of the last query on every key",
+    "last_row": "weights p of the last query that sees any key, on every key",
     "key_importance": "mean weight of the key over the rows that see it, if a quarter do",
     "importance": "mean weight of the sink key over the rows that see it",
     "top_importance": "largest such mean of any key seen by a quarter of the rows or more",
@@ -112,7 +112,7 @@ def predicted(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         found: a layer of logits, as `measure_layer` and `sinks.without` return it.
 
     Returns:
-        By name, [heads, T], or [heads] for correlations; single precision.
+        By name, [heads, T], or [heads] for correlations; in the precision of these.
     """
     n, out = found["length"], {}
     counts, keys = n >= SHORTEST, n - np.isfinite(found["sink_logit"])
@@ -134,10 +134,12 @@ def predicted(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
             beyond = tested & (distance > LILLIEFORS / np.sqrt(left))
             out["departs"] = beyond.sum(-1) / tested.sum(-1)
     with np.errstate(under="ignore"):
-        return {name: np.asarray(value, np.float32) for name, value in out.items()}
+        return {name: np.asarray(value, n.dtype) for name, value in out.items()}
 
 
-def measured(source: Source, sink: int = 0, of: Sequence[str] = ()) -> dict[str, np.ndarray]:
+def measured(
+    source: Source, sink: int | None = None, of: Sequence[str] = ()
+) -> dict[str, np.ndarray]:
     """A layer measured, with and without its sinks, beside its predictions where it has logits."""
     found = measure_layer(source, sink, of)
     found |= sinks.without(source, sinks.found(found["key_importance"]), found, sink, of)
@@ -153,22 +155,27 @@ def _labels(name: str) -> dict[str, str]:
 
 
 def dataset(
-    layers: Sequence[dict[str, np.ndarray]], attributes: Mapping[str, Any]
+    layers: Sequence[dict[str, np.ndarray]],
+    attributes: Mapping[str, Any],
+    of_layers: Mapping[str, Sequence[Any]] | None = None,
 ) -> xarray.Dataset:
     """The layers of one run as an xarray.Dataset with every law beside what was measured.
 
     Args:
         layers: as `measured` returns them, all of one shape; emptied, to hold no number twice.
         attributes: of the dataset.
+        of_layers: "layer", the number of each where they are not all; "module", the path in its
+            model of the module that made each.
     """
     import xarray
 
     names = [name for name in MEANING if name in layers[0]]
     names += [name for name in layers[0] if name not in MEANING]
     found = {name: np.stack([layer.pop(name) for layer in layers]) for name in names}
-    length = found["S"].shape[-1]
-    position = np.arange(1, length + 1)
-    at = [length] if found["importance"].shape[-1] == 1 else contexts(length)
+    length, keys = found["S"].shape[-1], found["last_row"].shape[-1]
+    before = keys - length if attributes["causal"] else 0  # tokens before the first query
+    single = found["importance"].shape[-1] == 1
+    at = [before + length] if single else contexts(length)
     variables = {}
     for name, values in found.items():
         last = ("row",)
@@ -182,20 +189,28 @@ def dataset(
             values = values.astype(np.int32)
         labels = _labels(name)
         variables[name] = (("layer", "head", *last), values, labels)
+    given = {"layer": np.arange(len(layers))} | dict(of_layers or {})
+    words = {"layer": {}, "module": {"long_name": "path of the layer's module in the model"}}
     return xarray.Dataset(
         variables,
-        coords={
-            "layer": np.arange(len(layers)),
+        coords={name: ("layer", list(x), words[name]) for name, x in given.items()}
+        | {
             "head": np.arange(found["S"].shape[1]),
-            "row": ("row", position, {"long_name": "position of the query, from 1"}),
-            "key": ("key", position, {"long_name": "position of the key, from 1"}),
+            "row": (
+                "row",
+                before + np.arange(1, length + 1),
+                {"long_name": "position of the query, from 1"},
+            ),
+            "key": ("key", np.arange(1, keys + 1), {"long_name": "position of the key, from 1"}),
             "context": (
                 "context",
                 np.asarray(at),
                 {"long_name": "T, tokens of the text up to which rows are averaged"},
             ),
         },
-        attrs=dict(attributes),
+        attrs={
+            k: "the first key that a row sees" if v is None else v for k, v in attributes.items()
+        },
     )
 
 
@@ -209,6 +224,6 @@ def save(data: xarray.Dataset, path: str | os.PathLike[str]) -> Path:
 
     instance("data", data, xarray.Dataset, "give a dataset of measure")
     packed = {str(name): {"zlib": True, "shuffle": True} for name, v in data.items() if v.ndim}
-    with replacing(netcdf(path)) as part:
-        data.to_netcdf(part, engine="h5netcdf", encoding=packed)
-    return Path(path)
+    place = netcdf(path)
+    write(place, netcdf_bytes(data, packed))
+    return place

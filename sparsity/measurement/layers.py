@@ -30,9 +30,10 @@ def contexts(length: int) -> tuple[int, ...]:
 Piece = tuple[slice, int, int]  # heads, the first row, the row after the last
 
 
-def _blocks(heads: int, length: int, cuts: Sequence[int]) -> list[Piece]:
+def _blocks(source: Source, cuts: Sequence[int]) -> list[Piece]:
     """All heads, rows from, to: none across a cut, none with much above the diagonal."""
-    most = at_once((heads, length), BLOCK)
+    heads, length = source.shape
+    most = at_once((heads, source.reach), BLOCK)
     starts = np.concatenate([np.arange(a, b, most) for a, b in itertools.pairwise([0, *cuts])])
     ends = [*starts[1:].tolist(), length]
     return [(slice(0, heads), a, b) for a, b in zip(starts.tolist(), ends, strict=True)]
@@ -57,13 +58,18 @@ class Given(NamedTuple):
     last: np.ndarray
 
 
-def _of_weights(source: Weights, sink: int, heads: slice, start: int, stop: int) -> Given:
+def _of_weights(source: Weights, sink: Any, heads: slice, start: int, stop: int) -> Given:
     x, seen = source.block(start, stop, width(source, stop, sink))
     xp = x.__array_namespace__()
-    focused, p, n = rows.focus(rows.split(x, seen, sink))
+    at = sink if isinstance(sink, int) else xp.asarray(source.first[:, start:stop])
+    focused, p, n = rows.focus(rows.split(x, seen, at))
     own = focused["sink_mass"][..., None]
     some = ~xp.isnan(own)  # rows that see nothing, or are all zero, give nothing and do not count
-    weights = xp.concat([p[..., :sink], xp.where(some, own, 0.0), p[..., sink:]], axis=-1)
+    given = xp.where(some, own, 0.0)
+    if isinstance(at, int):
+        weights = xp.concat([p[..., :at], given, p[..., at:]], axis=-1)
+    else:
+        weights = xp.where(xp.arange(x.shape[-1]) == at[..., None], given, p)
     found = focused | {"length": xp.broadcast_to(n, own.shape[:-1])}
     received, counts, last = weights.sum(-2), (seen & some).sum(-2), weights[:, -1]
     return Given(
@@ -72,18 +78,18 @@ def _of_weights(source: Weights, sink: int, heads: slice, start: int, stop: int)
 
 
 def _of_logits(
-    source: Logits, held: passes.Arrays, sink: int, heads: slice, start: int, stop: int
+    source: Logits, held: passes.Arrays, sink: Any, heads: slice, start: int, stop: int
 ) -> Given:
     (rest, own, received, last), counts = passes.run(held, source, sink, heads, start, stop)
     sums = {name: x for name, x in rest._asdict().items() if x is not None}
     return Given(sums | {_SINK: own}, received, np.atleast_2d(counts), last)
 
 
-def _statistics(found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Of the rows of a layer, from the sums of each."""
+def _statistics(found: dict[str, np.ndarray], units: Any) -> dict[str, np.ndarray]:
+    """Of the rows of a layer, from the sums of each; `units` are the logits of learned sinks."""
     sums = {name: x.astype(np.float64) for name, x in found.items()}
-    own = sums.pop(_SINK)
-    return rows.of_sums(Sums(**sums), own) | {"length": sums["count"] + np.isfinite(own)}
+    own, unit = sums.pop(_SINK), None if units is None else units[:, None]
+    return rows.of_sums(Sums(**sums), own, unit) | {"length": sums["count"] + np.isfinite(own)}
 
 
 def _in_order(work: Callable[..., Any], items: Sequence[Piece]) -> Iterator[tuple[Piece, Any]]:
@@ -102,44 +108,51 @@ def _in_order(work: Callable[..., Any], items: Sequence[Piece]) -> Iterator[tupl
         pool.shutdown(cancel_futures=True)
 
 
-def measure_layer(source: Source, sink: int = 0, of: Sequence[str] = ()) -> dict[str, np.ndarray]:
+def measure_layer(
+    source: Source, sink: int | None = None, of: Sequence[str] = ()
+) -> dict[str, np.ndarray]:
     """Every row of every head of a layer.
 
     Args:
         source: the layer.
-        sink: position of the key looked at as a sink.
+        sink: position of the key looked at as a sink; None for the first that each row sees.
         of: what else, as `asked.names` has it.
 
     Returns:
-        By name, single precision: the statistics of `rows`, and those asked for, [heads, T];
-        length, the keys in sight [heads, T]; and by context length, [heads, contexts]:
+        By name, in the precision of the layer: the statistics of `rows`, and those asked for,
+        [heads, T]; length, the keys in sight [heads, T]; and by context length, [heads, contexts]:
         importance of the sink, the mean of what the rows that see it give it, NaN where none does;
         top_importance, the largest of any key that at least a quarter of the rows see, and top_key,
         its position; rows of zeros count for neither. key_importance, that mean of every key over
-        all rows, NaN where less than a quarter see it; last_row, the last query's p [heads, T].
+        all rows, NaN where less than a quarter see it; last_row, p [heads, T] of the last query
+        that sees any key. Rows that see none, such as those of padding, are NaN and count nowhere.
 
     Raises:
         InputError: no such key as `sink`, weights that are not what they are said to be, or the
             shape of logits asked of weights.
     """
     heads, length = source.shape
-    if isinstance(sink, bool) or not isinstance(sink, int | np.integer) or not 0 <= sink < length:
-        raise InputError("sink", sink, f"must be a position from 0 to {length - 1}")
+    reach = source.reach
+    if sink is not None and (
+        isinstance(sink, bool) or not isinstance(sink, int | np.integer) or not 0 <= sink < reach
+    ):
+        raise InputError("sink", sink, f"must be a position from 0 to {reach - 1}")
     if isinstance(source, Weights) and any(name in asked.SHAPE for name in of):
         fix = (
             "is of logits, which weights alone do not have; give queries and keys, or leave it out"
         )
         raise InputError("of", next(name for name in of if name in asked.SHAPE), fix)
-    sink = int(sink)
-    at = contexts(length) if source.causal else (length,)
+    sink = source.first if sink is None else int(sink)
+    at = contexts(length) if source.causal and reach == length else (length,)
     if isinstance(source, Logits):
         held = passes.arrays(source)
         work, pieces = functools.partial(_of_logits, source, held, sink), passes.blocks(held, at)
     else:
-        work, pieces = functools.partial(_of_weights, source, sink), _blocks(heads, length, at)
+        work, pieces = functools.partial(_of_weights, source, sink), _blocks(source, at)
     found: dict[str, np.ndarray] = {}
-    received, seen, last = np.zeros((3, heads, length))
+    received, seen, last = np.zeros((3, heads, reach))
     sinks: list[tuple[np.ndarray, ...]] = []
+    alphas: list[np.ndarray] = []
     for (own, start, stop), given in _in_order(work, pieces):
         _fill(found, given.found, source.shape, own, start, stop)
         reached = given.received.shape[-1]
@@ -147,18 +160,51 @@ def measure_layer(source: Source, sink: int = 0, of: Sequence[str] = ()) -> dict
         seen[own, :reached] += given.counts
         last[own, :reached] = given.last
         if stop in at and own.stop == heads:
-            sinks.append(_sinks(received, seen, sink, stop))
+            sinks.append(_sinks(received, seen, source.counted(stop)))
+            if isinstance(sink, int):
+                alphas.append(_over(received[:, sink], seen[:, sink]))
     if isinstance(source, Logits):
-        found = _statistics(found)
+        found = _statistics(found, source.units)
+    if not isinstance(sink, int):
+        of_keys = found["sink_mass"] - found.get("learned_sink", 0.0)
+        masses = (of_keys[:, :stop] for stop in at)
+        alphas = [_over(np.nansum(x, -1), np.isfinite(x).sum(-1)) for x in masses]
     columns = (np.stack(column, axis=1) for column in zip(*sinks, strict=True))
-    found |= dict(zip(("importance", "top_importance", "top_key"), columns, strict=True))
-    found["key_importance"] = _importance(received, seen, length)
-    found["last_row"] = last
+    found |= {"importance": np.stack(alphas, axis=1)}
+    found |= dict(zip(("top_importance", "top_key"), columns, strict=True))
+    found["key_importance"] = _importance(received, seen, source.counted(length))
+    found["last_row"] = last if source.looks is None else _last(source)
     if of:
         work = functools.partial(asked.block, source, sink, of)
-        for (own, start, stop), more in _in_order(work, _blocks(heads, length, at)):
+        for (own, start, stop), more in _in_order(work, _blocks(source, at)):
             _fill(found, more, source.shape, own, start, stop)
-    return {name: x if x.dtype == np.int32 else x.astype(np.float32) for name, x in found.items()}
+    kind = precision(source.dtype)
+    return {name: x if x.dtype == np.int32 else x.astype(kind) for name, x in found.items()}
+
+
+def precision(dtype: Any) -> Any:
+    """Of what is measured: double where the arrays are, else single."""
+    return np.float64 if dtype == np.float64 else np.float32
+
+
+def _last(source: Source) -> np.ndarray:
+    """The p of the last query of each head that sees any key, [heads, T]; 0 where none does."""
+    heads, length = source.shape
+    ends = np.broadcast_to(length - 1 - source.looks[:, ::-1].argmax(-1), (heads,))
+    found = np.zeros((heads, source.reach))
+    for end in np.unique(ends):
+        x, seen = (np.asarray(y)[:, 0] for y in source.block(end, end + 1, source.reach))
+        if isinstance(source, Weights):
+            a, beside = np.where(seen, np.abs(x), 0.0), 0.0
+        else:
+            units = np.full(heads, -np.inf) if source.units is None else source.units
+            a = np.where(seen, x, -np.inf).astype(np.float64)
+            top = np.maximum(a.max(-1), units)
+            top = np.where(np.isfinite(top), top, 0.0)
+            a, beside = np.exp(a - top[:, None]), np.exp(units - top)
+        own = ends == end
+        found[own] = _over(a, (a.sum(-1) + beside)[:, None])[own]
+    return np.nan_to_num(found)
 
 
 def _fill(
@@ -176,16 +222,19 @@ def _fill(
         found[name][heads, start:stop] = value
 
 
-def _importance(received: np.ndarray, seen: np.ndarray, stop: int) -> np.ndarray:
+def _over(sums: np.ndarray, count: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return sums / count
+
+
+def _importance(received: np.ndarray, seen: np.ndarray, rows: Any) -> np.ndarray:
     """Of keys that a quarter of the rows see, the mean of what these give them; else NaN."""
-    often = (4 * seen >= stop) & (seen > 0)
+    often = (4 * seen >= rows) & (seen > 0)
     return np.where(often, received / np.maximum(seen, 1), np.nan)
 
 
-def _sinks(received: np.ndarray, seen: np.ndarray, sink: int, stop: int) -> tuple[np.ndarray, ...]:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        alpha = received[:, sink] / seen[:, sink]
-    often = _importance(received, seen, stop)
+def _sinks(received: np.ndarray, seen: np.ndarray, rows: Any) -> tuple[np.ndarray, ...]:
+    often = _importance(received, seen, rows)
     top = np.where(np.isnan(often), -1.0, often).argmax(-1)
     best = np.take_along_axis(often, top[:, None], axis=-1)[:, 0]
-    return alpha.astype(np.float32), best.astype(np.float32), top.astype(np.int32)
+    return best, top.astype(np.int32)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +11,7 @@ import numpy as np
 
 from sparsity.errors import InputError
 from sparsity.output import folder, json_text, replacing, write
+from sparsity.reading import json_file
 
 
 class Parts:
@@ -38,7 +36,7 @@ class Parts:
     @staticmethod
     def _compare(path: Path, request: Mapping[str, Any]) -> None:
         try:
-            other = json.loads(path.read_text("utf-8"))
+            other = json_file(path)
         except (OSError, ValueError):
             return  # nothing was finished there
         if not isinstance(other, dict):
@@ -58,7 +56,7 @@ class Parts:
         try:
             with np.load(self.home / f"{name}.npz") as stored:
                 return dict(stored)
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
+        except Exception:  # noqa: BLE001  whatever a damaged file makes of itself
             return None
 
     def again(self, name: str) -> dict[str, np.ndarray]:

@@ -49,7 +49,7 @@ class Place(NamedTuple):
             before it.
         stop: the query after the last that counts.
         tiles: how often `Layout.keys` hold all keys that these see.
-        sink: position of the key that is set apart.
+        sink: position of the key that is set apart; of each row, [1 or groups, 1 or heads, rows].
     """
 
     group: Any
@@ -65,10 +65,12 @@ class Mask(NamedTuple):
     Args:
         seen: which keys the rows see.
         added: what is added to their logits.
+        unit: the logits of learned sinks, [groups, heads, 1].
     """
 
     seen: Any = None
     added: Any = None
+    unit: Any = None
 
 
 class Found(NamedTuple):
@@ -100,6 +102,7 @@ def block(layout: Layout, q: Any, k: Any, scale: Any, place: Place, mask: Mask) 
     own = scale * jax.lax.dynamic_slice_in_dim(own, first, size, axis=2)
     beside = jax.lax.dynamic_slice_in_dim(k, place.group, groups, axis=0)
     at = first + jnp.arange(size, dtype="int32")
+    by_row = place.sink.ndim > 0
 
     def logits(start: Any, count: int) -> tuple[Any, Any]:
         keys = jax.lax.dynamic_slice_in_dim(beside, start, count, axis=1)
@@ -116,34 +119,53 @@ def block(layout: Layout, q: Any, k: Any, scale: Any, place: Place, mask: Mask) 
             s = s + jnp.where(seen, _part(mask.added, start, count), 0)
         return s, seen
 
-    def add(tile: Any, carry: tuple[Sums, Any]) -> tuple[Sums, Any]:
-        sums, kept = carry
+    def is_sink(tile: Any) -> Any:
+        return tile * width + jnp.arange(width, dtype="int32") == place.sink[..., None]
+
+    def add(tile: Any, carry: tuple[Sums, Any, Any]) -> tuple[Sums, Any, Any]:
+        sums, kept, sink = carry
         s, seen = logits(tile * width, width)
-        seen = seen & (tile * width + jnp.arange(width, dtype="int32") != place.sink)
+        if by_row:
+            of_sink = jnp.where(jnp.isfinite(s), s, jnp.nan)
+            of_sink = jnp.where(is_sink(tile) & seen, of_sink, -jnp.inf).max(-1)
+            sink = jnp.maximum(sink, of_sink)  # NaN stays
+        seen = seen & ~is_sink(tile)
         sums = merge(sums, of_block(s, seen, 0, FIELDS))
         s = jnp.where(seen, s, -jnp.inf)
-        return sums, jax.lax.dynamic_update_slice_in_dim(kept, s, tile * width, axis=-1)
+        return sums, jax.lax.dynamic_update_slice_in_dim(kept, s, tile * width, axis=-1), sink
 
     shape = own.shape[:3]
     start = empty(shape, FIELDS, dtype), jnp.full((*shape, k.shape[1]), -jnp.inf, dtype)
-    rest, kept = jax.lax.fori_loop(0, place.tiles, add, start)
-    s, seen = logits(place.sink, 1)
-    sink = jnp.where(seen, jnp.where(jnp.isfinite(s), s, jnp.nan), -jnp.inf)[..., 0]
+    rest, kept, sink = jax.lax.fori_loop(
+        0, place.tiles, add, (*start, jnp.full(shape, -jnp.inf, dtype))
+    )
+    if not by_row:
+        s, seen = logits(place.sink, 1)
+        sink = jnp.where(seen, jnp.where(jnp.isfinite(s), s, jnp.nan), -jnp.inf)[..., 0]
     low, some = base(rest.top), rest.count > 0
     odds = sink - low - jnp.log(jnp.where(some, rest.z, 1))
     mass = jnp.where(some, jax.nn.sigmoid(odds), jnp.where(jnp.isfinite(sink), 1, 0))
     each = jnp.where(some, jax.nn.sigmoid(-odds) / jnp.where(some, rest.z, 1), 0)
+    if mask.unit is not None:
+        log_z = jnp.where(some, low + jnp.log(jnp.where(some, rest.z, 1)), -jnp.inf)
+        left = jax.nn.sigmoid(jnp.logaddexp(log_z, sink) - mask.unit)
+        mass, each = mass * left, each * left
     counts = (at >= place.start) & (at < place.stop)
 
     def give(tile: Any, received: Any) -> Any:
         weight = jnp.exp(_part(kept, tile * width, width) - low[..., None])
         share = jnp.einsum("ghr,ghrk->ghk", each * counts, weight, precision="highest")
+        if by_row:
+            share = share + jnp.where(is_sink(tile), (mass * counts)[..., None], 0).sum(2)
         return jax.lax.dynamic_update_slice_in_dim(received, share, tile * width, axis=-1)
 
     received = jax.lax.fori_loop(0, place.tiles, give, jnp.zeros_like(kept[:, :, 0]))
     end = place.stop - 1 - first
     of_last = lambda x: jax.lax.dynamic_index_in_dim(x, end, axis=2, keepdims=False)  # noqa: E731
     last = jnp.exp(of_last(kept) - of_last(low)[..., None]) * of_last(each)[..., None]
+    if by_row:
+        where = jnp.arange(k.shape[1]) == of_last(place.sink)[..., None]
+        return Found(rest, sink, received, jnp.where(where, of_last(mass)[..., None], last))
     return Found(
         rest,
         sink,
@@ -192,7 +214,7 @@ def blocks(held: Arrays, cuts: Sequence[int]) -> list[tuple[slice, int, int]]:
 
 
 def run(
-    held: Arrays, source: Logits, sink: int, heads: slice, start: int, stop: int
+    held: Arrays, source: Logits, sink: Any, heads: slice, start: int, stop: int
 ) -> tuple[Found, Any]:
     """One block as NumPy arrays [heads, …], and how many of its rows see each key.
 
@@ -201,18 +223,25 @@ def run(
     """
     layout, length = held.layout, held.layout.length
     first = min(start, length - layout.rows)  # as in `block`
-    seen = added = None
-    if source.mask is not None:
-        seen, added = source.part(heads).masks(first, first + layout.rows)
+    own, seen, added, unit = source.part(heads), None, None, None
+    if source.hides:
+        seen, added = own.masks(first, first + layout.rows)
         added = None if added is None else added.astype(source.dtype)  # else it is compiled anew
+    if isinstance(sink, int):
+        at = np.int32(sink)
+    else:
+        at = own.first[:, first : first + layout.rows].astype(np.int32)
+        at = at.reshape(*((1, 1) if len(at) == 1 else (layout.groups, held.q.shape[1])), -1)
+    if own.units is not None:
+        unit = own.units.astype(source.dtype).reshape(layout.groups, -1, 1)
     tiles = -(-(stop if layout.causal else length) // layout.keys)
-    place = Place(heads.start // held.q.shape[1], start, stop, tiles, sink)
-    mask = Mask(*(_by_group(x, held) for x in (seen, added)))
+    place = Place(heads.start // held.q.shape[1], start, stop, tiles, at)
+    mask = Mask(_by_group(seen, held), _by_group(added, held), unit)
     with jax.enable_x64(held.q.dtype == np.float64):
         found = jax.device_get(block(layout, held.q, held.k, held.scale, place, mask))
     found = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), found)
     rest, of_sink = jax.tree.map(lambda x: x[:, start - first : stop - first], found[:2])
-    if not np.isfinite(rest.mean).all() or np.isnan(of_sink).any():
+    if not (np.isfinite(rest.mean) & np.isfinite(rest.m2)).all() or np.isnan(of_sink).any():
         shape = (source.shape[0], length, length)
         raise InputError("logits", f"array of shape {shape}", "holds NaN or infinite values")
     if seen is not None:

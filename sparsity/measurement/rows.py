@@ -20,7 +20,7 @@ class Parts(NamedTuple):
     """Rows with the sink set apart.
 
     Args:
-        rest: the other keys, [..., rows, keys − 1].
+        rest: the other keys, [..., rows, keys − 1]; or all, of which that one is not visible.
         sink: the sink, [..., rows].
         visible: which of the others a row sees, broadcasts with `rest`.
         seen: whether a row sees the sink, broadcasts with `sink`.
@@ -32,15 +32,20 @@ class Parts(NamedTuple):
     seen: Any
 
 
-def split(x: Any, visible: Any, sink: int) -> Parts:
+def split(x: Any, visible: Any, sink: Any) -> Parts:
     """Set the key at position `sink` of every row apart.
 
     Args:
         x: weights or logits [..., rows, keys].
         visible: bool, broadcasts with `x`.
-        sink: the position, less than the number of keys.
+        sink: the position, less than the number of keys; or one for each row, [1 or heads, rows].
     """
     xp = x.__array_namespace__()
+    if not isinstance(sink, int):
+        own = xp.broadcast_to(xp.asarray(sink), x.shape[:-1])[..., None]
+        visible = xp.broadcast_to(visible, x.shape)
+        apart, seen = (xp.take_along_axis(y, own, axis=-1)[..., 0] for y in (x, visible))
+        return Parts(x, apart, visible & (xp.arange(x.shape[-1]) != own), seen)
 
     def others(y: Any) -> Any:
         if sink == 0:
@@ -156,7 +161,7 @@ def _joined(row: Row, square: Any, n_eff: Any, entropy: Any, largest: Any) -> di
     return {k: xp.where(has.get(k, known), x, xp.nan) for k, x in found.items()}
 
 
-def of_sums(rest: Sums, sink: np.ndarray) -> dict[str, np.ndarray]:
+def of_sums(rest: Sums, sink: np.ndarray, unit: Any = None) -> dict[str, np.ndarray]:
     """What `focus` says of softmax rows, and the mean and spread of their logits, from their sums.
 
     β̂ is the mean and γ̂ the standard deviation (of n − 1 degrees of freedom) of the logits;
@@ -166,6 +171,7 @@ def of_sums(rest: Sums, sink: np.ndarray) -> dict[str, np.ndarray]:
     Args:
         rest: sums over the keys other than the sink, double precision.
         sink: its logit, −∞ where it is not seen.
+        unit: the logit of a learned sink beside the keys; None for none.
 
     Returns:
         By name, in the shape of the sums, "_rest" without the sink; NaN for rows too short.
@@ -184,6 +190,9 @@ def of_sums(rest: Sums, sink: np.ndarray) -> dict[str, np.ndarray]:
             entropy=np.where(others, np.log(z) - rest.w / z, 0.0),
             largest=each,
         )
+        if unit is not None:
+            log_z = np.logaddexp(np.where(others, rest.top + np.log(z), -np.inf), sink)
+            found |= beside_learned(found, unit - log_z)
         delta = sink - rest.mean
         d, _, gamma_rest, gamma = spread(rest.mean, rest.m2, n_rest, delta, seen)
         of_logits = {
@@ -195,6 +204,22 @@ def of_sums(rest: Sums, sink: np.ndarray) -> dict[str, np.ndarray]:
         }
     least = {"beta": 0, "top_logit_rest": 0}
     return found | {k: np.where(n > least.get(k, 1), x, np.nan) for k, x in of_logits.items()}
+
+
+def beside_learned(found: dict[str, np.ndarray], over: np.ndarray) -> dict[str, np.ndarray]:
+    """What shares are beside a learned sink, so that p = e^s/(Σe^s + e^b) add up to less than 1.
+
+    The entropy is −Σ p ln p over the keys, as the quantity of that name has it.
+
+    Args:
+        found: entropy, largest and sink_mass of shares that add up to 1.
+        over: b − ln Σe^s.
+    """
+    own, kept = special.expit(over), special.expit(-over)
+    shares = {"largest": kept * found["largest"], "sink_mass": kept * found["sink_mass"] + own}
+    entropy = kept * (found["entropy"] - special.log_expit(-over))
+    learned = np.where(np.isnan(found["entropy"]), np.nan, own)
+    return shares | {"entropy": entropy, "learned_sink": learned}
 
 
 def spread(mean: Any, m2: Any, n_rest: Any, delta: Any, seen: Any) -> tuple[Any, Any, Any, Any]:

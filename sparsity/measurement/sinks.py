@@ -57,12 +57,15 @@ def _block(
             )
             out["sinks_logit"] = np.where(sunk & some, of_sinks - mean, np.nan)
             held = np.exp(np.float64(of_sinks - top))
+            if source.units is not None:
+                held = held + np.exp(source.units[:, None] - np.float64(top))
         else:
             a = np.where(keep, np.abs(x), 0.0)
             held = np.where(drop, np.abs(x[..., few]), 0.0).sum(-1)
         total, square = a.sum(-1), np.square(a).sum(-1)
         # Weights of 0 alone have no p; a sink above the range of numbers has all of it.
-        out["sinks_mass"] = np.where(np.isinf(held), 1.0, held / (held + total))
+        mass = np.where(np.isinf(held), 1.0, held / (held + total))
+        out["sinks_mass"] = np.where(some | sunk, mass, np.nan)
         n_eff = np.clip(total * total / square, 1.0, count)
         out["n_eff_others"] = np.where(total > 0, n_eff, np.nan)
         out["S_others"] = np.sqrt(out["n_eff_others"] / count)
@@ -73,7 +76,7 @@ def without(
     source: Source,
     sinks: np.ndarray,
     rows: Mapping[str, np.ndarray],
-    sink: int,
+    sink: int | None,
     of: Sequence[str] = (),
 ) -> dict[str, np.ndarray]:
     """Every row without its sinks, whose weights and logits are those of the keys that are left.
@@ -82,28 +85,32 @@ def without(
         source: the layer.
         sinks: which keys are left out, [heads, T].
         rows: its rows by name, as `measure_layer` has them: with the key at `sink`, and without it.
-        sink: position of that key.
+        sink: position of that key; None for the first that each row sees.
         of: what was asked for: the shape of logits is measured without the sinks as well.
 
     Returns:
-        By name, single precision [heads, T]: length_others, the keys left; n_eff_others and
-        S_others, NaN where none is; sinks_mass, the weight p of all sinks in sight together; of
-        logits also gamma_others, NaN for one key, top_logit_others, the largest less the mean, and
-        sinks_logit, log Σ e^s over the sinks in sight less the mean of the others, NaN where there
-        are none.
+        By name, in the precision of the layer, [heads, T]: length_others, the keys left;
+        n_eff_others and S_others, NaN where none is; sinks_mass, the weight p of all sinks in sight
+        together, and of the learned one; of logits also gamma_others, NaN for one key,
+        top_logit_others, the largest less the mean, and sinks_logit, log Σ e^s over the sinks in
+        sight less the mean of the others, NaN where there are none.
     """
-    more = sinks.copy()
-    more[:, sink] = False
-    several, apart = np.flatnonzero(more.any(1)), sinks[:, sink, None]
-    found = _measured(rows, apart, sees(source, sink))
+    sink, more = source.first if sink is None else sink, sinks.copy()
+    if isinstance(sink, int):
+        more[:, sink] = False
+        apart, seen = sinks[:, sink, None], sees(source, sink)
+    else:  # a sink may be the first key of some rows and not of others
+        apart, seen = np.zeros((len(sinks), 1), bool), np.zeros((1, 1), bool)
+    several = np.flatnonzero(more.any(1))
+    found = _measured(rows, apart, seen)
     if several.size:
         own, heads = of_heads(source, several), sinks[several]
-        step = at_once(source.shape, _BLOCK)
+        step = at_once((source.shape[0], source.reach), _BLOCK)
         for start in range(0, source.shape[1], step):
             stop = min(start + step, source.shape[1])
             for name, values in _block(own, heads, of, start, stop).items():
                 found[name][several, start:stop] = values
-    return {name: x.astype(np.float32) for name, x in found.items()}
+    return {name: x.astype(rows["S"].dtype) for name, x in found.items()}
 
 
 def _measured(rows: Mapping[str, np.ndarray], apart: np.ndarray, seen: np.ndarray) -> Any:
@@ -116,7 +123,9 @@ def _measured(rows: Mapping[str, np.ndarray], apart: np.ndarray, seen: np.ndarra
     """
     found = {
         "length_others": rows["length"] - (apart & seen),
-        "sinks_mass": np.where(apart, rows["sink_mass"], 0 * rows["sink_mass"]),
+        "sinks_mass": np.where(
+            apart, rows["sink_mass"], rows.get("learned_sink", 0 * rows["sink_mass"])
+        ),
     }
     names = ("n_eff", "S", "gamma", *asked.SHAPE)
     for name in (name for name in names if name in rows):
@@ -130,25 +139,6 @@ def _measured(rows: Mapping[str, np.ndarray], apart: np.ndarray, seen: np.ndarra
         whole = np.where(n == 1, 0.0, whole)
         found["top_logit_others"] = np.where(apart, top, whole)
     return found
-
-
-def learned(source: Logits, logits: np.ndarray) -> np.ndarray:
-    """Weight that a learned sink beside the keys has, e^b/(e^b + Σ e^s), [heads, T].
-
-    Args:
-        source: the layer.
-        logits: b of each head.
-    """
-    heads, length = source.shape
-    step, found = max(1, _BLOCK // (heads * length)), []
-    for start in range(0, length, step):
-        x, seen = (np.asarray(y) for y in source.block(start, min(start + step, length), length))
-        top = np.maximum(x.max(-1, where=seen, initial=-np.inf), logits[:, None])
-        own = np.exp(logits[:, None] - top)
-        with np.errstate(under="ignore"):
-            keys = np.where(seen, np.exp(np.minimum(x - top[..., None], 0.0)), 0.0).sum(-1)
-        found.append(own / (own + keys))
-    return np.concatenate(found, axis=1).astype(np.float32)
 
 
 def spelled(token: str) -> str:

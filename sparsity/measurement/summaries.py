@@ -104,6 +104,9 @@ class Summary:
     def quantile(self, name: str, share: float) -> float:
         """The number that a share of all rows lies below, to the width of a cell at most.
 
+        Within its cell it is kept to what the moments allow: q ≤ mean + σ√(p/(1 − p)), and likewise
+        below (Cantelli); so that rows that are all alike have their own number.
+
         Args:
             name: of the quantity.
             share: in (0, 1).
@@ -117,7 +120,11 @@ class Summary:
         edge = share * below[-1]
         cell = min(int(np.searchsorted(below, edge, side="left")) - 1, CELLS - 1)
         part = (edge - below[cell]) / counts[cell]
-        return float(low + (high - low) * (cell + part) / CELLS)
+        count, mean = self.count[index], self.average(name)
+        m2 = (self.m2[index] + count * (self.mean[index] - mean) ** 2).sum()
+        sigma, odds = np.sqrt(m2 / count.sum()), np.sqrt(share / (1 - share))
+        found = low + (high - low) * (cell + part) / CELLS
+        return float(np.clip(found, mean - sigma / odds, mean + sigma * odds))
 
     def average(self, name: str) -> float:
         """The mean over all rows."""

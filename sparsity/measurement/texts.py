@@ -11,9 +11,12 @@ from typing import Any
 import numpy as np
 
 from sparsity.arguments import path, several, whole
-from sparsity.errors import InputError
+from sparsity.errors import InputError, printable
 from sparsity.models.checkpoint import Checkpoint
 from sparsity.models.tokens import read_text
+from sparsity.reading import npy_file, regular
+
+_MOST_OF_NAME = 200  # letters
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,10 @@ def texts_of(names: Iterable[Any], stride: int | None) -> list[str]:
 def _files(path: Path) -> list[Path]:
     """A file, or the files of a folder, by name; hidden ones are left out."""
     try:
-        if not path.is_dir():
+        if not regular(path, "text").is_dir():
             return [path]
+    except InputError:
+        raise
     except (OSError, ValueError) as error:  # no name of a file, such as a text itself
         fix = "is not a file name; give a folder, a file, or texts in a list"
         raise InputError("text", f"{str(path)[:40]!r}", fix) from error
@@ -59,7 +64,7 @@ def named(texts: Any) -> dict[str, Any]:
         InputError: no text, one given twice, or a folder without files.
     """
     if isinstance(texts, Mapping):
-        found = dict(texts)
+        found = list(texts.items())
     else:
         fix = "give texts by name, a folder, or a list of texts"
         one = isinstance(texts, str | os.PathLike)
@@ -68,13 +73,15 @@ def named(texts: Any) -> dict[str, Any]:
         others = [x for x in given if not isinstance(x, os.PathLike)]
         stems, numbers = [path.stem for path in paths], [str(i) for i in range(len(others))]
         alone = len({*stems, *numbers}) == len(stems) + len(numbers)
-        names = stems if alone else [str(path) for path in paths]
-        if len(set(names)) < len(names):
-            raise InputError("text", max(names, key=names.count), "is given twice; give it once")
-        found = dict(zip([*names, *numbers], [*paths, *others], strict=True))
+        names = [*(stems if alone else map(str, paths)), *numbers]
+        found = list(zip(names, [*paths, *others], strict=True))
     if not found:
         raise InputError("texts", None, "give at least one text")
-    return found
+    # Names of files need not be text, and those of others may hold what netCDF cannot.
+    names = [printable(str(name), _MOST_OF_NAME) for name, _ in found]
+    if len(set(names)) < len(names):
+        raise InputError("text", max(names, key=names.count), "is given twice; give it once")
+    return dict(zip(names, (text for _, text in found), strict=True))
 
 
 def _ids(model: Checkpoint, name: str, text: Any) -> np.ndarray:
@@ -86,10 +93,10 @@ def _ids(model: Checkpoint, name: str, text: Any) -> np.ndarray:
     if isinstance(text, os.PathLike):
         path = Path(text)
         try:
-            text = np.load(path) if path.suffix == ".npy" else read_text(path)
-        except (ValueError, OSError, EOFError) as error:
-            if isinstance(error, InputError):
-                raise
+            text = npy_file(path) if path.suffix == ".npy" else read_text(path)
+        except InputError:
+            raise
+        except (ValueError, OSError):
             raise InputError("text", path, "holds no array of token ids; give another") from None
     count = model.config.vocabulary
     if isinstance(text, str):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import itertools
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +65,12 @@ class Config:
         return shapes.get(name, shapes["embed"] if name == "head" else (self.dim,))
 
 
+# The way for a model of another family or format.
+ELSE = "measure another in Python: measure_transformers(model, ids), where transformers has it,"
+ELSE += " Watch(model), of PyTorch, or stream(queries, keys)"
+ONLY_PLAIN = f"only plain models of the Llama family are run; {ELSE}"
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """A model on disk; its weights are read when they are asked for.
@@ -72,7 +80,7 @@ class Checkpoint:
         files: all that it was read from, tokenizer and sizes too.
         name: what the model calls itself.
         config: its sizes.
-        read: (name, layer or None) -> the tensor as stored, [outputs, inputs], or None.
+        read: (name, layer or None) -> the tensor as stored, [outputs, inputs].
         encode: text -> token ids, nothing added; `encode.words(ids)` spells them.
     """
 
@@ -80,7 +88,7 @@ class Checkpoint:
     files: tuple[Path, ...]
     name: str
     config: Config
-    read: Callable[[str, int | None], np.ndarray | None]
+    read: Callable[[str, int | None], np.ndarray]
     encode: Tokenizer
 
     def tensor(self, name: str, layer: int | None = None) -> np.ndarray:
@@ -91,24 +99,21 @@ class Checkpoint:
             layer: from 0.
 
         Raises:
-            InputError: it is not there, of another shape, or holds NaN or infinite values.
+            InputError: it holds NaN or infinite values.
         """
         if name == "head" and self.config.tied:
             return self.tensor("embed")
-        found = self.read(name, layer)
-        where = name if layer is None else f"{name} of layer {layer}"
-        if found is None:
-            raise InputError(
-                "model", self.path, f"lacks the weights {where}; give a complete model"
-            )
-        found = np.asarray(found, np.float32)
-        if found.shape != self.config.shape(name):
-            fix = f"its weights {where} have shape {found.shape}, not {self.config.shape(name)}"
-            raise InputError("model", self.path, fix + "; give a Llama model")
+        found = np.asarray(self.read(name, layer), np.float32)
         if not np.isfinite(found).all():
-            fix = f"its weights {where} hold NaN or infinite values; download it again"
+            fix = (
+                f"its weights {_where(name, layer)} hold NaN or infinite values; download it again"
+            )
             raise InputError("model", self.path, fix)
         return found
+
+
+def _where(name: str, layer: int | None) -> str:
+    return name if layer is None else f"{name} of layer {layer}"
 
 
 @dataclass(frozen=True)
@@ -144,8 +149,9 @@ class Metadata:
     def real(self, name: str, default: float = ..., least: float = 0.0) -> float:  # type: ignore[assignment]
         """A finite number above `least`."""
         value = self(name, default)
-        if type(value) in (int, float) and math.isfinite(value) and value > least:
-            return float(value)
+        with suppress(OverflowError):  # a whole number of hundreds of digits
+            if type(value) in (int, float) and math.isfinite(value) and value > least:
+                return float(value)
         raise self.refuse(name, value, f"must be a number > {least:g}")
 
     def one_of(self, name: str, default: Any, *plain: Any) -> Any:
@@ -153,18 +159,24 @@ class Metadata:
         value = self(name, default)
         if any(type(value) is type(x) and value == x for x in (default, *plain)):
             return value
-        raise self.refuse(name, value, "only plain models of the Llama family are run")
+        raise self.refuse(name, value, ONLY_PLAIN)
 
     def config(
-        self, names: Mapping[str, str], vocabulary: int, tied: bool, frequencies: Any
+        self,
+        names: Mapping[str, str],
+        vocabulary: int,
+        tied: bool,
+        frequencies: Callable[[int], Any],
+        stored: Callable[[str, int | None], tuple[int, ...] | None],
     ) -> Config:
-        """The sizes, whole and fitting each other.
+        """The sizes, whole and fitting each other and the tensors.
 
         Args:
             names: of the fields of `Config` in this file.
             vocabulary: number of tokens.
             tied: whether the embeddings are the head too.
-            frequencies: head_dim -> θ_i.
+            frequencies: head_dim -> θ_i; asked for when the tensors have borne out head_dim.
+            stored: (name, layer or None) -> the shape of a tensor, None where there is none.
         """
         found = {x: self.whole(names[x]) for x in ("layers", "heads", "dim", "inner", "context")}
         heads = found["heads"]
@@ -177,16 +189,38 @@ class Metadata:
         bos = self.whole(names["bos"], None, least=0)
         if bos is not None and bos >= vocabulary:
             raise self.refuse(names["bos"], bos, f"must be one of {vocabulary} tokens")
-        return Config(
+        config = Config(
             **found,
             kv_heads=kv_heads,
             head_dim=head_dim,
             vocabulary=vocabulary,
             eps=self.real(names["eps"]),
-            frequencies=np.asarray(frequencies(head_dim)),
+            frequencies=np.empty(0),
             bos=bos,
             tied=tied,
         )
+        self._compare(config, stored)
+        return replace(config, frequencies=np.asarray(frequencies(head_dim)))
+
+    def _compare(
+        self, config: Config, stored: Callable[[str, int | None], tuple[int, ...] | None]
+    ) -> None:
+        """Hold the sizes against the tensors; of declared layers it stops at the first not there.
+
+        Raises:
+            InputError: a tensor is missing, or of another shape.
+        """
+        outer = (name for name in OUTER if not (config.tied and name == "head"))
+        layers = ((name, layer) for layer in range(config.layers) for name in LAYER)
+        for name, layer in itertools.chain(((name, None) for name in outer), layers):
+            shape, wanted = stored(name, layer), config.shape(name)
+            where = _where(name, layer)
+            if shape is None:
+                fix = f"lacks the weights {where}; give a complete model"
+                raise InputError("model", self.path, fix)
+            if tuple(shape) != wanted:
+                fix = f"its weights {where} have shape {tuple(shape)}, not {wanted}"
+                raise InputError("model", self.path, f"{fix}; give a Llama model")
 
 
 def refuse_others(path: Path, names: Iterable[str], known: Iterable[str]) -> None:
@@ -194,7 +228,7 @@ def refuse_others(path: Path, names: Iterable[str], known: Iterable[str]) -> Non
     others = sorted(set(names).difference(known))
     if others:
         fix = f"has weights {others[0]}, which a plain model of the Llama family does not have"
-        raise InputError("model", path, f"{fix}; give another model")
+        raise InputError("model", path, f"{fix}; {ELSE}")
 
 
 def library(name: str, install: str = "'sparsity[models]'") -> Any:

@@ -2,32 +2,99 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+import threading
+import weakref
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sparsity.errors import InputError
+from sparsity.models import tokenizing
 from sparsity.models.checkpoint import library, refusal
+from sparsity.reading import regular
+
+_MOST_A_BYTE = 8  # tokens: normalising makes 18 letters of one of three bytes at most, U+FDFA
 
 
-@dataclass(frozen=True)
 class Tokenizer:
     """Text to token ids, nothing added, and ids to the words of the vocabulary.
 
+    The library works in a process of its own: `tokenizing` says why.
+
     Args:
-        own: the tokenizer of the library.
+        path: of the model, for refusals; where `content` is None, the tokenizer.json.
+        content: what else a tokenizer.json would hold.
+
+    Raises:
+        InputError: it cannot be read, or draws lots where it cuts a text.
     """
 
-    own: Any
+    def __init__(self, path: Path, content: dict[str, Any] | None = None) -> None:
+        library("tokenizers")
+        self._path, self._lock = path, threading.Lock()
+        source = "-" if content is not None else os.fspath(path.absolute())
+        own = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "RAYON_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", tokenizing.__file__, source],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # where the library tells of its own failures
+            env=os.environ | own,
+            start_new_session=True,  # Ctrl-C is for this process, whose end ends the other
+        )
+        weakref.finalize(self, _end, self._process)
+        said = self._ask(*(() if content is None else (content,)))
+        if said["dropout"]:
+            fix = f"has a tokenizer with dropout = {said['dropout']}, which draws lots; set it to 0"
+            raise InputError("model", path, fix)
+
+    def _ask(self, *question: Any) -> Any:
+        """What the process answers.
+
+        Raises:
+            InputError: it has ended.
+        """
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        try:
+            with self._lock:
+                for each in question:
+                    stdin.write(json.dumps(each).encode() + b"\n")
+                    stdin.flush()
+                line = stdout.readline()
+        except OSError:
+            line = b""
+        if not line:
+            fix = "has a tokenizer that is damaged, or takes too much memory or time"
+            raise InputError("model", self._path, f"{fix}; download it again")
+        return json.loads(line)
 
     def __call__(self, text: str) -> list[int]:
-        """The ids."""
-        return self.own.encode(text, add_special_tokens=False).ids
+        """The ids.
+
+        Raises:
+            InputError: the tokenizer fails, or makes much more of a text than it is.
+        """
+        ids = self._ask(text)
+        if len(ids) > _MOST_A_BYTE * len(text.encode("utf-8", "surrogatepass")):
+            fix = f"has a tokenizer that makes more than {_MOST_A_BYTE} tokens of a byte"
+            raise InputError("model", self._path, f"{fix}; give another model")
+        return ids
 
     def words(self, ids: Iterable[int]) -> list[str]:
         """Each token as the vocabulary spells it: a space before it as Ġ, "" for an unknown id."""
-        return [self.own.id_to_token(int(i)) or "" for i in ids]
+        words = self._ask([int(i) for i in ids])
+        return [word.replace("\0", "␀") for word in words]  # netCDF ends a text there
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.communicate()
 
 
 _LLAMA3 = (
@@ -42,14 +109,13 @@ def from_file(path: Path) -> Tokenizer:
     Raises:
         InputError: it cannot be read.
     """
-    tokenizers = library("tokenizers")
-    if not path.is_file():
+    if not regular(path, "model").exists():
         raise InputError("model", path, "is missing; put the tokenizer beside the weights")
     try:
-        tokenizer = tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:  # noqa: BLE001  the library raises no class of its own
+        path.open("rb").close()
+    except OSError as error:
         raise refusal(path, error) from None
-    return Tokenizer(tokenizer)
+    return Tokenizer(path)
 
 
 def bpe(
@@ -74,35 +140,41 @@ def bpe(
     Raises:
         InputError: another kind of tokenizer, and no tokenizer.json.
     """
-    tokenizers = library("tokenizers")
-    cut = tokenizers.pre_tokenizers
+    bytes_of = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    alone = bytes_of | {"use_regex": True}
+    digits = {"type": "Digits", "individual_digits": True}
+    split = {"type": "Split", "pattern": {"Regex": _LLAMA3}, "behavior": "Isolated"}
     pieces = {
-        "smollm": [cut.Digits(individual_digits=True), cut.ByteLevel(add_prefix_space=False)],
-        "default": [cut.ByteLevel(add_prefix_space=False)],
-        "gpt-2": [cut.ByteLevel(add_prefix_space=False)],
-        "llama-bpe": [
-            cut.Split(tokenizers.Regex(_LLAMA3), "isolated"),
-            cut.ByteLevel(add_prefix_space=False, use_regex=False),
-        ],
+        "smollm": [digits, alone],
+        "default": [alone],
+        "gpt-2": [alone],
+        "llama-bpe": [split | {"invert": False}, bytes_of | {"use_regex": False}],
     }
     if kind != "gpt2" or pre not in pieces:
         beside = path.with_name("tokenizer.json")
         if beside.is_file():
             return from_file(beside)
-        fix = f"has a tokenizer ({kind}, {pre}) not known here; put its tokenizer.json beside it"
-        raise InputError("model", path, fix)
-    try:
-        model = tokenizers.models.BPE(
-            vocab={token: i for i, token in enumerate(tokens)},
-            merges=[tuple(pair.split(" ", 1)) for pair in merges],
-            ignore_merges=pre == "llama-bpe",
-        )
-    except Exception as error:  # noqa: BLE001  the library raises no class of its own
-        raise refusal(path, error) from None
-    tokenizer = tokenizers.Tokenizer(model)
-    tokenizer.pre_tokenizer = cut.Sequence(pieces[pre])
-    tokenizer.add_special_tokens([tokenizers.AddedToken(x, normalized=False) for x in whole])
-    return Tokenizer(tokenizer)
+        fix = f"has a tokenizer ({kind:.40}, {pre:.40}) not known here; put its tokenizer.json"
+        raise InputError("model", path, f"{fix} beside it")
+    vocabulary = {token: i for i, token in enumerate(tokens)}
+    marker = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    model = {
+        "type": "BPE",
+        "vocab": vocabulary,
+        "merges": [pair.split(" ", 1) for pair in merges],
+        "ignore_merges": pre == "llama-bpe",
+    }
+    return Tokenizer(
+        path,
+        {
+            "version": "1.0",
+            "added_tokens": [
+                {"id": vocabulary[x], "content": x, "special": True, **marker} for x in whole
+            ],
+            "pre_tokenizer": {"type": "Sequence", "pretokenizers": pieces[pre]},
+            "model": model,
+        },
+    )
 
 
 def read_text(path: Path) -> str:
@@ -112,7 +184,7 @@ def read_text(path: Path) -> str:
         InputError: not there, not UTF-8, or nothing in it.
     """
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")  # a byte order mark is no text
     except OSError as error:
         raise InputError("text", path, str(refusal(path, error)).split(": ", 1)[1]) from None
     except UnicodeDecodeError:

@@ -35,7 +35,8 @@ def log(found: Any) -> dict[str, float]:
     Names are "layer.head/statistic", "layer/statistic" over its heads and "all/statistic" over all;
     means over batch and rows, but the largest of largest logits. Where there are length and gamma,
     `n_eff_exact` is what the exact law says of the same rows: far above n_eff where a few keys
-    stand out, such as a sink. What has no value (a step that was not looked at) is left out.
+    stand out, such as a sink. What has no value is left out: a step that was not looked at, and
+    rows that see no key, such as those of padding.
 
     Args:
         found: dicts of arrays [..., heads, rows], one a layer, in lists or dicts of any depth.
@@ -81,6 +82,7 @@ def _by_head(name: str, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
             fix = "must be numbers [..., heads, rows]"
             raise InputError(f"{name}/{statistic}", f"array of {x.dtype}, shape {x.shape}", fix)
         wide = np.where(x < 0, np.nan, x) if x.dtype.kind in "iu" else x.astype(np.float64)
+        wide = np.where(x == 0, np.nan, wide) if statistic == "length" else wide
         rows[str(statistic)] = np.moveaxis(wide, -2, 0).reshape(x.shape[-2], -1)
     if {"length", "gamma"} <= rows.keys():
         rows["n_eff_exact"] = n_eff_exact(rows["length"], rows["gamma"])

@@ -6,11 +6,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from sparsity.arguments import as_float64, flag, is_jax, reals, whole
 from sparsity.errors import InputError
 from sparsity.monitoring.bounds import Bounds, shortfall
-from sparsity.streaming import spaced, stream, within
+from sparsity.streaming import segments_of, spaced, spaced_each, stream, within
 
 OF = ("length", "n_eff", "entropy", "gamma", "gamma_ratio", "max_logit", "sink_mass")
 _BLOCK = (128, 1024)  # queries, keys at a time: few rows, so many keys
@@ -48,10 +49,11 @@ def monitor(
         queries: [..., heads, T, d]; a slice of the batch costs less.
         keys: [..., kv heads, T, d].
         of: as `sparsity.stream` takes it.
-        rows: how many at most, log-spaced with the last; or their positions; None for all.
+        rows: how many at most, log-spaced with the last, of each text without its padding; or
+            their positions; None for all.
         when: whether this step is looked at, a bool or a traced one such as `step % 50 == 0`; the
             others cost nothing (but under `vmap` over it) and give NaN, −1 for whole numbers.
-        options: what else `sparsity.stream` takes: scale, window, softcap, mask, rope, …
+        options: what else `sparsity.stream` takes: scale, segments, window, softcap, mask, …
 
     Returns:
         By name, [..., heads, rows]; NaN for rows with too few keys.
@@ -68,7 +70,7 @@ def monitor(
         jax.lax.stop_gradient(jnp.asarray(reals(name, x, traced=True)))
         for name, x in (("queries", queries), ("keys", keys))
     )
-    options = {"block": _BLOCK, "rows": sampled(_length(q), rows)} | options
+    options = {"block": _BLOCK, "rows": _sampled(q, k, rows, options)} | options
 
     def look(q: Any, k: Any) -> dict[str, jax.Array]:
         return jax.lax.stop_gradient(stream(q, k, of, **options))
@@ -82,11 +84,20 @@ def monitor(
     return jax.lax.cond(when, look, pass_by, q, k)
 
 
-def _length(q: Any) -> int:
-    if q.ndim < 3:
-        fix = "give [..., heads, tokens, dim]"
-        raise InputError("queries", f"array of shape {q.shape}", fix)
-    return q.shape[-2]
+def _sampled(q: Any, k: Any, rows: Any, options: dict[str, Any]) -> Any:
+    """Rows as `stream` takes them: so many of each text, where segments tell texts from padding."""
+    for name, x in (("queries", q), ("keys", k)):
+        if x.ndim < 3:
+            fix = "give [..., heads, tokens, dim]"
+            raise InputError(name, f"array of shape {x.shape}", fix)
+    length, segments = q.shape[-2], options.get("segments")
+    at = sampled(length, rows)
+    if segments is None or rows is None or np.ndim(rows):
+        return at
+    text = segments_of(segments, k) > 0
+    positions = options.get("positions")
+    text = text[..., jnp.arange(length) if positions is None else jnp.asarray(positions)]
+    return spaced_each(jnp.broadcast_to(text, (*q.shape[:-3], length)), int(rows))
 
 
 def _nothing(like: Any) -> Any:
@@ -123,6 +134,7 @@ def penalty(
         InputError: another `of`, no bound, `low` above `high`, or as `sparsity.stream`.
     """
     bounds, q = Bounds(of, low, high), jnp.asarray(reals("queries", queries, traced=True))
-    options = {"block": _BLOCK, "rows": sampled(_length(q), rows)} | options
+    keys = jnp.asarray(reals("keys", keys, traced=True))
+    options = {"block": _BLOCK, "rows": _sampled(q, keys, rows, options)} | options
     found = stream(q, keys, ("length", of), **options)
     return shortfall(jnp, bounds, found[of], found["length"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from sparsity.errors import InputError
 from sparsity.measurement.sources import FAINT, HIDDEN
 from sparsity.models.checkpoint import library
+from sparsity.monitoring.agreement import Made
 from sparsity.monitoring.bounds import Bounds, shortfall
 from sparsity.monitoring.step import sampled
 
@@ -49,22 +50,59 @@ class Call:
 
 def _of_rows(x: Any, at: Any, keys: int) -> Any:
     """Rows of a mask: [batch or 1, heads or 1, rows or 1, keys or 1], from up to four axes."""
+    torch = library("torch", "torch")
     x = x.reshape((1,) * (4 - x.ndim) + tuple(x.shape))[..., :keys]
-    return x if x.shape[-2] == 1 else x[..., at, :]
+    return x if x.shape[-2] == 1 else torch.take_along_dim(x, at[:, None, :, None], 2)
 
 
-def _mapped(torch: Any, function: Any, *, scored: bool) -> Any:
-    """A function of one entry, as FlexAttention takes it, on arrays: [batch, heads, rows, keys]."""
-    for axis in (3, 2, 1, 0):
-        places = tuple(0 if axis == x else None for x in range(4))
-        function = torch.vmap(function, in_dims=((0, *places) if scored else places))
+def _mapped(torch: Any, function: Any, places: Sequence[str], *, scored: bool) -> Any:
+    """A function of one entry, as FlexAttention takes it, on arrays: [batch, heads, rows, keys].
+
+    Args:
+        torch: the module.
+        function: of batch, head, query and key, after a logit where it is `scored`.
+        places: for each of the axes, last first, which of the four have it: "bhij".
+        scored: whether a logit comes first.
+    """
+    for axis in places:
+        own = tuple(0 if x in axis else None for x in "bhij")
+        function = torch.vmap(function, in_dims=((0, *own) if scored else own))
     return function
 
 
+_EACH = ("j", "i", "h", "bi")  # rows of each text for themselves, over all keys
+
+
+def _added(call: Call, at: Any, seen: Any) -> tuple[Any, Any]:
+    """What masks and biases add to rows [batch or 1, rows], and which of the keys seen they leave.
+
+    Float masks hide as `measure` says it.
+    """
+    torch, total = library("torch", "torch"), 0.0
+    for added in (call.bias, call.mask):
+        if added is None:
+            continue
+        added = _of_rows(added, at, call.key.shape[-2])
+        if added.dtype == torch.bool:
+            seen = seen & added
+        else:
+            top = torch.where(seen, added, -torch.inf).amax(-1, keepdim=True)
+            seen = seen & (added > top - FAINT) & (top > HIDDEN)
+            total = total + added
+    return total, seen
+
+
 def logits(call: Call, at: Any) -> tuple[Any, Any]:
-    """Logits [batch, heads, rows, keys] of queries at these positions, and which are seen."""
+    """Logits [batch, heads, rows, keys] of queries at these positions, and which are seen.
+
+    Args:
+        call: the call.
+        at: positions of queries, the same in each text [1, rows], or of each [batch, rows].
+    """
     torch = library("torch", "torch")
-    q, k = call.query[..., at, :].float(), call.key.float()
+    wide = torch.promote_types(call.query.dtype, torch.float32)
+    q = torch.take_along_dim(call.query, at[:, None, :, None], 2).to(wide)
+    k = call.key.to(wide)
     batch, heads, count, dim = q.shape
     groups, keys = k.shape[-3:-1]
     grouped = q.reshape(batch, groups, heads // groups, count, dim)
@@ -73,26 +111,72 @@ def logits(call: Call, at: Any) -> tuple[Any, Any]:
     if call.softcap is not None:
         s = call.softcap * torch.tanh(s / call.softcap)
     place = [torch.arange(n, device=s.device) for n in (batch, heads)]
-    place += [at, torch.arange(keys, device=s.device)]
+    place += [at.expand(batch, -1), torch.arange(keys, device=s.device)]
     seen = torch.ones((1, 1, 1, keys), dtype=torch.bool, device=s.device)
     if call.score_mod is not None:
-        s = _mapped(torch, call.score_mod, scored=True)(s, *place)
+        s = _mapped(torch, call.score_mod, _EACH, scored=True)(s, *place)
         seen = seen & (s > -torch.inf)
     if call.mask_mod is not None:
-        seen = seen & _mapped(torch, call.mask_mod, scored=False)(*place)
+        seen = seen & _mapped(torch, call.mask_mod, _EACH, scored=False)(*place)
     if call.causal:
-        seen = seen & (place[3] <= at[:, None])
-    for added in (call.bias, call.mask):
-        if added is None:
-            continue
-        added = _of_rows(added, at, keys)
-        if added.dtype == torch.bool:
-            seen = seen & added
-        else:  # hidden as `measure` says it is
-            top = torch.where(seen, added, -torch.inf).amax(-1, keepdim=True)
-            seen = seen & (added > top - FAINT) & (top > HIDDEN)
-            s = s + added
-    return torch.where(seen, s, 0.0), seen.expand(s.shape)
+        seen = seen & (place[3] <= at[:, None, :, None])
+    added, seen = _added(call, at, seen)
+    return torch.where(seen, s + added, 0.0), seen.expand(s.shape)
+
+
+def texts(call: Call) -> Any:
+    """Which queries are tokens of a text, bool [batch or 1, heads or 1, T]; None where all are.
+
+    In a call with as many queries as keys a query is padding where the masks hide the key at its
+    own position from itself and from the queries beside it, if any query of that text sees its own.
+    """
+    torch = library("torch", "torch")
+    (batch, heads, length, _), keys = call.query.shape, call.key.shape[-2]
+    if length != keys or all(x is None for x in (call.mask, call.bias, call.mask_mod)):
+        return None
+    at = torch.arange(length, device=call.query.device)
+    if call.mask_mod is not None:
+        own = _mapped(torch, call.mask_mod, ("ij", "h", "b"), scored=False)
+        place = [torch.arange(n, device=at.device) for n in (batch, heads)]
+
+        def seen(i: Any) -> Any:
+            return own(*place, i, at)
+    else:
+        before = at <= at[:, None] if call.causal else torch.ones_like(at, dtype=torch.bool)
+        shown = _added(call, at[None], before)[1]
+        shown = shown.expand(*shown.shape[:2], length, length)
+
+        def seen(i: Any) -> Any:
+            return shown[..., i, at]
+
+    diagonal = seen(at)
+    # Where masks leave the token itself out, the queries beside it see its key.
+    beside = seen((at + 1).clamp(max=length - 1)) | seen((at - 1).clamp(min=0))
+    return diagonal | beside | ~diagonal.any(-1, keepdim=True)
+
+
+def chosen(call: Call, rows: Any) -> tuple[Any, Any]:
+    """Positions of the rows that are looked at, [batch or 1, rows], and which of them count.
+
+    A number of rows is taken of each text without its padding, so that they are those of the text
+    alone; what one text has fewer than another does not count.
+    """
+    torch = library("torch", "torch")
+    length, device, own = call.query.shape[-2], call.query.device, texts(call)
+    at = sampled(length, rows)
+    at = np.arange(length)[None] if at is None else at[None]
+    if own is None:
+        return torch.as_tensor(at, device=device), None
+    counts = np.ones((1, 1, 1), bool)
+    if rows is not None and np.ndim(rows) == 0:
+        of_text = [np.flatnonzero(x) for x in own.any(1).cpu().numpy()]
+        of_text = [x[sampled(len(x), rows)] for x in of_text]
+        most = max(map(len, of_text))
+        at = np.array([np.pad(x, (0, most - len(x))) for x in of_text])
+        counts = np.array([np.arange(most) < len(x) for x in of_text])[:, None]
+    at = torch.as_tensor(at, device=device)
+    own = torch.take_along_dim(own, at[:, None], -1)
+    return at, own & torch.as_tensor(counts, device=device)
 
 
 def statistics(s: Any, seen: Any, unit: Any = None) -> dict[str, Any]:
@@ -101,7 +185,7 @@ def statistics(s: Any, seen: Any, unit: Any = None) -> dict[str, Any]:
     n = seen.sum(-1)
     some = n > 0
     top = torch.where(seen, s, -torch.inf).amax(-1)
-    low = top if unit is None else torch.maximum(top, unit[:, None].float())
+    low = top if unit is None else torch.maximum(top, unit[:, None].to(s.dtype))
     low = torch.where(torch.isfinite(low), low, 0.0).detach()[..., None]
     away = torch.where(seen, s - low, 0.0)
     e = torch.where(seen, torch.exp(away), 0.0)
@@ -113,26 +197,40 @@ def statistics(s: Any, seen: Any, unit: Any = None) -> dict[str, Any]:
     off = torch.where(seen, s - (s.sum(-1) / count)[..., None], 0.0)
     m2 = (off * off).sum(-1)
     spread = torch.sqrt(torch.where(m2 > 0, m2, 1.0) / (count - 1).clamp(min=1))
-    gamma = torch.where(n > 1, torch.where(m2 > 0, spread, 0.0), torch.nan)
+    known = (n > 1) & ~torch.isnan(m2)
+    gamma = torch.where(known, torch.where(m2 > 0, spread, 0.0), torch.nan)
+    first = seen.to(torch.uint8).argmax(-1, keepdim=True)  # the first of equal ones
     found = {
         "n_eff": z * z / squares,
         "entropy": ((z * torch.log(total) - (e * away).sum(-1)) / total).clamp(min=0),
         "max_logit": top,
-        "sink_mass": (e[..., 0] + beside[..., 0]) / total,
+        "sink_mass": (e.gather(-1, first)[..., 0] + beside[..., 0]) / total,
     }
     found = {name: torch.where(some, x, torch.nan) for name, x in found.items()}
     ratio = gamma / torch.sqrt(2 * torch.log(count.clamp(min=2)))
     return {"length": n, "gamma": gamma, "gamma_ratio": ratio, **found}
 
 
-def numbers(call: Call, rows: Any = 16) -> dict[str, Any]:
-    """`statistics` of some rows, a few at a time: [batch, heads, rows]."""
+def numbers(call: Call, rows: Any = 16, made: Made | None = None) -> dict[str, Any]:
+    """`statistics` of some rows, a few at a time: [batch, heads, rows]; padding sees no key.
+
+    Raises:
+        Unseen: they are not those of what was `made` of the call.
+    """
     torch = library("torch", "torch")
-    batch, heads, length, _ = call.query.shape
-    at = sampled(length, rows)
-    at = torch.as_tensor(np.arange(length) if at is None else at, device=call.query.device)
+    batch, heads, _, _ = call.query.shape
+    at, own = chosen(call, rows)
     size = max(1, _ENTRIES // max(1, batch * heads * call.key.shape[-2]))
-    parts = [statistics(*logits(call, part), call.unit) for part in at.split(size)]
+    parts = []
+    for start in range(0, at.shape[-1], size):
+        part = at[:, start : start + size]
+        s, seen = logits(call, part)
+        if made is not None:
+            made.hold(s, seen, part, call.unit)
+        if own is not None:
+            seen = seen & own[..., start : start + size, None]
+            s = torch.where(seen, s, 0.0)
+        parts.append(statistics(s, seen, call.unit))
     return {name: torch.cat([part[name] for part in parts], -1) for name in parts[0]}
 
 
@@ -199,7 +297,7 @@ def flex_n_eff(
         flex_attention: a compiled one, without which it makes the matrix; None for PyTorch's own.
 
     Returns:
-        [batch, heads, T]; NaN for rows without a key.
+        [batch, heads, T]; NaN for rows without a key, and for padding, as `texts` knows it.
     """
     flex = library("torch.nn.attention.flex_attention", "torch")
     attend = flex_attention or flex.flex_attention
@@ -215,4 +313,6 @@ def flex_n_eff(
     def twice(s: Any, *place: Any) -> Any:
         return 2 * scored(s, *place)
 
-    return (2 * log_sum_exp(scored) - log_sum_exp(twice)).exp()
+    found = (2 * log_sum_exp(scored) - log_sum_exp(twice)).exp()
+    own = None if block_mask is None else texts(Call(queries, keys, mask_mod=block_mask.mask_mod))
+    return found if own is None else found.where(own, math.nan)

@@ -1,4 +1,4 @@
-"""The curves of a dataset that `sweep` made."""
+"""The curves of a dataset that `sweep` or `measure` made."""
 
 from __future__ import annotations
 
@@ -45,6 +45,22 @@ def _limit(data: xarray.Dataset, name: str) -> Any:
         return None
     S = data["S_limit"]
     return data["length"] * S**2 if name == "n_eff" else S
+
+
+def _is_measured(data: xarray.Dataset) -> bool:
+    """Whether a dataset holds rows of real attention."""
+    return "row" in data.dims and "head" in data.dims
+
+
+def _laws_beside(data: xarray.Dataset, name: str) -> tuple[Any, Any]:
+    """The exact law and the limit that were predicted for a measured variable; None without."""
+    tail = next((end for end in ("_rest", "_others") if name.endswith(end)), "")
+    stem = name.removesuffix(tail)
+    exact, limit = (data.get(f"S_{law}{tail}") for law in ("exact", "limit"))
+    if stem not in ("S", "n_eff") or exact is None or limit is None:
+        return None, None
+    n = data["length"] - 1 if tail == "_rest" else data[f"length{tail}"]
+    return (exact, limit) if stem == "S" else (n * exact**2, n * limit**2)
 
 
 def _places(grid: np.ndarray, name: str, given: Any) -> list[int]:
@@ -97,13 +113,18 @@ def of_dataset(
     if len(cells) > MOST_CURVES:
         fix = f"at most {MOST_CURVES} in one chart; give fewer values of {', '.join(others)}"
         raise InputError("curves", len(cells), fix)
-    kernel = str(data.attrs.get("kernel", "sweep"))
+    measured = _is_measured(data)
+    kernel = str(data.attrs.get("kernel", "head" if measured else "sweep"))
     differ = [dim for dim in others if data.sizes[dim] > 1]
     drawn = []
     for cell in cells:
         key = dict(zip(others, cell, strict=True))
         label = ", ".join(f"{symbol(n)} = {short(key[n])}" for n in differ) or kernel
-        drawn.append(_one(data.sel(key), name, x, label, limit, key))
+        # Each row has its own limit: of several heads they would be a thicket.
+        curve = (
+            _measured(data, name, x, label, limit and len(cells) == 1, key) if measured else None
+        )
+        drawn.append(curve or _one(data.sel(key), name, x, label, limit, key))
     values, control = np.asarray(data[x].values, float), CONTROLS.get(x)
     shown = [f"{symbol(n)} = {short(cells[0][others.index(n)])}" for n in others if n not in differ]
     one = [str(n) for n in data.coords if data[n].ndim == 0]
@@ -120,8 +141,29 @@ def _words(data: xarray.Dataset, name: str, x: str, kernel: str, shown: list[str
         y = ordinate(quantities.S) if name.startswith("S") else name
     weight = str(data.attrs.get("weight", ""))
     said = ", ".join(([f"a = {weight}"] if 0 < len(weight) < 48 else []) + shown)
-    title = f"{' '.join(y.split('(')[0].split())} of {kernel} against {along}"
+    drawn = " ".join(y.split("(")[0].split())
+    subject = f"measured {drawn}" if _is_measured(data) else f"{drawn} of {kernel}"
+    title = f"{subject} against {along.split(',')[0]}"
     return Words(title[0].upper() + title[1:], said, along, y)
+
+
+def _measured(
+    data: xarray.Dataset, name: str, x: str, label: str, limit: bool, key: dict[str, Any]
+) -> Drawn:
+    """The measured values of one head or so, with the laws that were predicted for its rows."""
+    here = data.sel(key)
+    at = np.asarray(here[x].values, float)
+    values = np.asarray(here[name].values, float)
+    nothing, none = np.full(at.shape, np.nan), np.zeros(at.shape, int)
+    exact, long = (
+        None if law is None else np.asarray(law.values, float) for law in _laws_beside(here, name)
+    )
+    theory = nothing if exact is None else exact
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_long = None if long is None else Series.line(f"limit, {label}", at, np.log(long))
+        logs = np.log(theory)
+    rows = Series(label, at, theory, logs, values, nothing, none, none - 1, "measured", key)
+    return Drawn(rows, of_long if limit else None, None, key, measured=True)
 
 
 def _one(

@@ -67,7 +67,7 @@ def look_of(i: int) -> Look:
 def draw(
     drawn: Sequence[Drawn], ax: Axes, words: Words, *, log_x: bool, control: Any, ends: bool
 ) -> None:
-    """Lines: the exact law; dashed: the limit; points: sampled; shaded: what no row can reach.
+    """Lines: the exact law; dashed: the limit; points: sampled or measured; shaded: no row's value.
 
     Args:
         drawn: the curves.
@@ -99,7 +99,7 @@ def draw(
         ax.fill_between(x, under, floor, color=_SHADE, zorder=0, linewidth=0)
         ax.plot(x, floor, color=GREY, lw=1, zorder=1)
     for i, curve in enumerate(drawn):
-        _curve(ax, curve, look_of(i), several=len(drawn) > 1)
+        _curve(ax, curve, look_of(i))
     beside = ends and len(drawn) > 1 and max(len(c.exact.label) for c in drawn) <= _LONGEST
     if beside:
         found = [_end(c, look_of(i)) for i, c in enumerate(drawn)]
@@ -108,17 +108,18 @@ def draw(
     _key(ax, drawn, each=not beside and len(drawn) > 1)
 
 
-def _curve(ax: Axes, curve: Drawn, look: Look, several: bool) -> None:
-    """One curve; the marker tells it from others where nothing was sampled, too."""
+def _curve(ax: Axes, curve: Drawn, look: Look) -> None:
+    """One curve: theory as lines; only what was sampled or measured as markers."""
     if curve.limit is not None:
         ax.plot(curve.limit.x, curve.limit.theory, color=look.color, lw=1.3, ls=_LIMIT, zorder=2)
-    plotting.curve(ax, curve.exact, look)
-    known = curve.exact if np.isfinite(curve.exact.theory).any() else curve.limit
-    if several and not curve.exact.sampled.any() and known is not None:
-        count = len(known.x)
-        places = list(range(count // 10, count, max(count // 5, 1)))
-        style: dict[str, Any] = {"marker": look.marker, "ls": "none", "color": look.color, "ms": 5}
-        ax.plot(known.x, known.theory, markevery=places, mec="white", mew=0.7, **style)
+    if curve.measured:
+        # A measured row is no estimate: it has no error bar, and a small dot, as rows are many.
+        dots: dict[str, Any] = {"marker": ".", "ls": "none", "color": look.color, "ms": 6}
+        ax.plot(curve.exact.x, curve.exact.estimate, zorder=3, **dots)
+        if np.isfinite(curve.exact.theory).any():
+            ax.plot(curve.exact.x, curve.exact.theory, color=look.color, lw=1.3, alpha=0.7)
+    else:
+        plotting.curve(ax, curve.exact, look)
 
 
 def _lowest(drawn: Sequence[Drawn]) -> np.ndarray | None:
@@ -133,7 +134,7 @@ def _lowest(drawn: Sequence[Drawn]) -> np.ndarray | None:
 def _heights(drawn: Sequence[Drawn]) -> tuple[float, float, bool]:
     """The ends of the ordinate, and whether it is logarithmic."""
     shown = [curve.exact.theory for curve in drawn]
-    shown += [curve.exact.estimate[curve.exact.sampled] for curve in drawn]
+    shown += [curve.exact.estimate for curve in drawn]
     shown += [c.limit.theory for c in drawn if c.limit and np.isnan(c.exact.theory).all()]
     values = np.concatenate(shown)
     values = values[np.isfinite(values)]
@@ -176,7 +177,7 @@ def _end(curve: Drawn, look: Look) -> tuple[float, str, str]:
     for series in (curve.exact, curve.limit):
         if series is not None and np.isfinite(series.theory[-1]):
             return float(series.theory[-1]), curve.exact.label, look.color
-    at = np.flatnonzero(curve.exact.sampled)[-1]
+    at = np.flatnonzero(np.isfinite(curve.exact.estimate))[-1]
     return float(curve.exact.estimate[at]), curve.exact.label, look.color
 
 
@@ -196,12 +197,19 @@ def _key(ax: Axes, drawn: Sequence[Drawn], each: bool) -> None:
     if each:
         for i, curve in enumerate(drawn):
             look = look_of(i)
-            style: dict[str, Any] = {"color": look.color, "marker": look.marker, **size}
+            points = {"marker": look.marker, **size} if curve.exact.sampled.any() else {}
+            style: dict[str, Any] = {"color": look.color, **points}
             handles.append(Line2D([], [], label=curve.exact.label, **style))
     color = look_of(0).color if len(drawn) == 1 else GREY
+    measured = any(curve.measured for curve in drawn)
+    if measured:
+        style = {"color": color, "marker": ".", "ls": "none", "ms": 6}
+        handles.append(Line2D([], [], label="measured", **style))
     if any(np.isfinite(curve.exact.theory).any() for curve in drawn):
         of_rows = any(curve.floor is not None or curve.limit is not None for curve in drawn)
         said = "exact law, rows of n" if of_rows else "exact law"
+        if measured:
+            said = "exact law at the row's own γ"
         handles.append(Line2D([], [], color=color, label=said))
     if any(_in_sight(curve.limit, ax) for curve in drawn):
         handles.append(Line2D([], [], color=color, lw=1.3, ls=_LIMIT, label="limit of long rows"))

@@ -8,6 +8,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from sparsity.errors import RESOLVED, InputError
+
+_ROUNDING = 1e-14  # of what a value is compared with, relative
+
 
 class RowSums(NamedTuple):
     """What a concrete row of weights adds up to, up to a common factor on the weights.
@@ -52,9 +56,9 @@ class Integral:
         units: whether sink logits stand in the product.
         factor: of n.
         slow: whether the integrand falls like √t only, towards t = 0.
-        alone: the value, given n, of a row with a single token in sight and no unit beside it.
-        least: the least value, given n.
-        most: the largest value, given n and the tokens in sight.
+        ends: the least and the largest value that a row can have, given n, the tokens in sight,
+            and whether there is a unit beside them: the shares of the tokens then sum to less
+            than 1. They are equal for a single token without one.
         beyond: by how much the integral of the absolute value may exceed the integral.
     """
 
@@ -63,9 +67,7 @@ class Integral:
     sums: tuple[tuple[Callable[..., Any], str], ...]
     combine: Callable[..., Any]
     units: bool
-    alone: Callable[[float], float]
-    least: Callable[[float], float]
-    most: Callable[[float, float], float]
+    ends: Callable[[float, float, bool], tuple[float, float]]
     factor: Callable[[float], float] = lambda n: 1.0
     slow: bool = False
     beyond: float = 0.0
@@ -78,14 +80,35 @@ class Layers:
     Args:
         mean: E g(N) of N ~ Bin(n, q), given n and log(1 − q).
         keys: k, if g(N) is the same for all N ≥ k; 0 if there is no such k.
-        least: the least value, given n.
-        most: the largest value, given n: that of rows of at most max(k, 1) tokens.
+        ends: the least and the largest value, given n; the largest is that of rows of at most
+            max(k, 1) tokens.
     """
 
     mean: Callable[[float, Any], Any]
     keys: int
-    least: Callable[[float], float]
-    most: Callable[[float], float]
+    ends: Callable[[float], tuple[float, float]]
+
+
+def within(value: Any, error: Any, ends: Any) -> np.ndarray:
+    """Values that rounding took out of what a quantity can be, moved to its nearer end.
+
+    Args:
+        value: of a mean over rows, any shape.
+        error: bounds on the relative error, likewise.
+        ends: the least and the largest value of a row, each likewise.
+
+    Raises:
+        InputError: a value is farther outside than its error bound, so that its law is wrong there.
+    """
+    least, most = np.asarray(ends, dtype=np.float64)
+    inside = np.clip(value, least, most)
+    wrong = np.abs(value - inside) > np.abs(value) * error + _ROUNDING * np.abs(inside)
+    wrong &= error < RESOLVED  # what is not resolved may be anywhere, and is no answer
+    if np.any(wrong):
+        shown, low, high = (np.broadcast_to(x, wrong.shape)[wrong][0] for x in (value, least, most))
+        fix = f"lies outside {low:.6g} to {high:.6g}, where it must be: a defect; use estimate"
+        raise InputError("exact law", f"{shown:.12g}", fix)
+    return inside
 
 
 class LongRows(Protocol):
@@ -150,7 +173,7 @@ class Linear:
         with np.errstate(divide="ignore", invalid="ignore"):
             off = np.abs(self.slope(n) * value) * error + 4e-16 * np.abs(self.shift(n))
             relative = np.where((off > 0) & (least < most), off / np.abs(found), 0.0)
-        return [np.clip(found, least, most), p_row, relative]
+        return [np.clip(found, least, most), p_row, relative]  # `value` is within its own ends
 
     def _ends(self, n: Any) -> np.ndarray:
         ends = np.array([self.of.ends(m) for m in np.ravel(n).tolist()])
@@ -168,7 +191,8 @@ class Quantity:
         average: the average that the name means over rows.
         unit: of its values.
         of: RowSums -> the value of a concrete row, with plain operators (NumPy and JAX).
-        units: whether a row of sink logits alone has a value.
+        units: whether a row of sink logits alone has a value, with p = 0 for every key: it counts
+            among the rows that are not all zero.
         integral: its exact law at finite n; None where none is known.
         sinks: whether it needs a sink in the row.
         limit: what it tends to in long rows, and a bound on the error of that; None where there is
@@ -197,7 +221,6 @@ class Quantity:
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickled by name where it has one: its functions cannot be, and caches know it again."""
         from sparsity import quantities
-        from sparsity.errors import InputError
 
         try:
             known = quantities.named(self.name) is self
@@ -217,17 +240,23 @@ class Quantity:
             return self.linear.of.has_law
         return any(x is not None for x in (self.integral, self.layers, self.above))
 
-    def ends(self, n: float) -> tuple[float, float]:
-        """The least and the largest value of rows of n tokens, of a quantity with an exact law."""
+    def ends(self, n: float, unit: bool = False) -> tuple[float, float]:
+        """The least and the largest value of rows of n tokens, of a quantity with an exact law.
+
+        Args:
+            n: tokens of the row.
+            unit: whether there may be weights beside the tokens, those of sink logits.
+        """
         if self.linear is not None:
-            first, last = (self.linear(end, n) for end in self.linear.of.ends(n))
+            first, last = (self.linear(end, n) for end in self.linear.of.ends(n, unit))
             return min(first, last), max(first, last)
         if self.above is not None:
             return 0.0, 1.0
         if self.layers is not None:
-            return self.layers.least(n), self.layers.most(n)
+            least, most = self.layers.ends(n)
+            return 0.0 if unit else least, most
         assert self.integral is not None
-        return self.integral.least(n), self.integral.most(n, n)
+        return self.integral.ends(n, n, unit)
 
 
 @dataclass(frozen=True)

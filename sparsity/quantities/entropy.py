@@ -9,6 +9,15 @@ import numpy as np
 from sparsity import metric
 from sparsity.quantities.base import Integral, LogMoment, Quantity
 
+
+def _most(seen: float, unit: bool) -> float:
+    """The largest −Σp ln p of m shares that sum to P: P ln(m/P), at P = m/e beside a unit if m < e.
+
+    Without a unit, P = 1.
+    """
+    return seen / math.e if unit and seen < math.e else math.log(seen)
+
+
 entropy = Quantity(
     name="entropy",
     symbol="E H",
@@ -26,9 +35,7 @@ entropy = Quantity(
         sums=((lambda m1, log1: -log1 - np.euler_gamma * m1, "token"),),
         combine=lambda scale, s: s,
         units=True,
-        alone=lambda n: 0.0,
-        least=lambda n: 0.0,
-        most=lambda n, seen: math.log(seen),
+        ends=lambda n, seen, unit: (0.0, _most(seen, unit)),
         beyond=2.0,  # 2γ_E + 2 ∫₁^∞ e^(−v) ln v dv = 1.59
     ),
 )

@@ -20,7 +20,6 @@ gini = Quantity(
     layers=Layers(
         mean=lambda n, log_rest: (1 - n) * np.expm1(log_rest) * np.exp(log_rest),
         keys=0,
-        least=lambda n: 0.0,
-        most=lambda n: 1 - 1 / n,
+        ends=lambda n: (0.0, 1 - 1 / n),
     ),
 )

@@ -24,8 +24,6 @@ n_eff = Quantity(
         ),
         combine=lambda scale, s2, s1, s11: s2 + scale * (s1 * s1 - s11),
         units=False,
-        alone=lambda n: 1.0,
-        least=lambda n: 1.0,
-        most=lambda n, seen: seen,
+        ends=lambda n, seen, unit: (1.0, seen),
     ),
 )

@@ -21,8 +21,6 @@ participation = Quantity(
         sums=((lambda m2: m2, "token"),),
         combine=lambda scale, s2: s2,
         units=True,
-        alone=lambda n: 1.0,
-        least=lambda n: 0.0,
-        most=lambda n, seen: 1.0,
+        ends=lambda n, seen, unit: (0.0 if unit else 1 / seen, 1.0),
     ),
 )

@@ -8,6 +8,10 @@ from sparsity.quantities.base import Family, Integral, Quantity
 
 
 def _member(name: str, order: float) -> Quantity:
+    def ends(n: float, seen: float, unit: bool) -> tuple[float, float]:
+        one_hot, uniform = 1.0, seen ** (1 - order)
+        return 0.0 if unit else min(one_hot, uniform), max(one_hot, uniform)
+
     return Quantity(
         name=name,
         symbol=f"E Σp^{order:g}",
@@ -26,9 +30,7 @@ def _member(name: str, order: float) -> Quantity:
             combine=lambda scale, s: s,
             units=True,
             factor=lambda n: 1 / math.gamma(order),
-            alone=lambda n: 1.0,
-            least=lambda n: min(1.0, n ** (1 - order)) if order < 1 else 0.0,
-            most=lambda n, seen: max(1.0, seen ** (1 - order)),
+            ends=ends,
             slow=order < 1,
         ),
     )

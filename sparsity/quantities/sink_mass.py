@@ -21,8 +21,7 @@ sink_mass = Quantity(
         sums=((lambda m1: m1, "sink"),),
         combine=lambda scale, s1: s1,
         units=True,
-        alone=lambda n: 1.0,
-        least=lambda n: 0.0,
-        most=lambda n, seen: 1.0,
+        # A single token without a unit is the sink itself.
+        ends=lambda n, seen, unit: (0.0 if unit or seen > 1 else 1.0, 1.0),
     ),
 )

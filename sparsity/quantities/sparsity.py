@@ -24,8 +24,6 @@ S = Quantity(
         units=False,
         factor=lambda n: 1 / math.sqrt(math.pi * n),
         slow=True,
-        alone=lambda n: n**-0.5,
-        least=lambda n: n**-0.5,
-        most=lambda n, seen: math.sqrt(seen / n),
+        ends=lambda n, seen, unit: (n**-0.5, math.sqrt(seen / n)),
     ),
 )

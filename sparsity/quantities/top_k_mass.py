@@ -35,8 +35,7 @@ def largest(k: int) -> Layers:
     return Layers(
         mean=lambda n, log_rest: _held(k, n, log_rest),
         keys=k,
-        least=lambda n: min(k / n, 1.0),
-        most=lambda n: 1.0,
+        ends=lambda n: (min(k / n, 1.0), 1.0),
     )
 
 

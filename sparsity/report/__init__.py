@@ -14,6 +14,7 @@ from sparsity.report import answer, comparison, formulas, parts
 from sparsity.report import claims as judged
 from sparsity.report.claims import links as claim_links
 from sparsity.report.claims import section_of as claims_section
+from sparsity.report.drawings import inline_svg
 from sparsity.report.parts import prose, section, table
 from sparsity.symbolic import derive
 
@@ -146,7 +147,7 @@ def contents_list(contents: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]
 def figure_block(plate: Plate, count: int, level: int = 3) -> str:
     """One figure with its caption and data, under a heading of the level."""
     data = parts.data_link(f"{plate.name}.csv", plate.files["csv"], "text/csv", "data (CSV)")
-    drawing = parts.inline_svg(plate.files["svg"].decode(), f"svg-{plate.name}", plate.alt)
+    drawing = inline_svg(plate.files["svg"].decode(), f"svg-{plate.name}", plate.alt)
     return (
         f'<figure id="figure-{plate.name}">\n<h{level} class="count">Figure {count}'
         f'<span class="hidden">: {escape(plate.title)}</span>'

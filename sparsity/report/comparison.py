@@ -37,7 +37,7 @@ def _quantity(name: str) -> str:
 
 def _parameters(given: Mapping[str, Any]) -> str:
     return ", ".join(
-        f"{_SYMBOLS.get(name, name)}\u202f=\u202f{number(value, 4)}"
+        f"{_SYMBOLS.get(name) or escape(name)}\u202f=\u202f{number(value, 4)}"
         for name, value in given.items()
     )
 

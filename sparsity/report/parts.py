@@ -1,4 +1,4 @@
-"""Pieces of the page: tables, badges, numbers, inlined figures."""
+"""Pieces of the page: tables, badges, numbers."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _MARKS = {
 
 def badge(verdict: str) -> str:
     """A verdict as a mark and a word; the colour says nothing more."""
-    kind = verdict.replace(" ", "-")
+    kind, words = escape(verdict.replace(" ", "-")), escape(verdict)
     mark = _MARKS.get(verdict, "")
-    return f'<span class="badge {kind}"><span aria-hidden="true">{mark}</span> {verdict}</span>'
+    return f'<span class="badge {kind}"><span aria-hidden="true">{mark}</span> {words}</span>'
 
 
 def number(value: Any, digits: int = 6) -> str:
@@ -126,29 +126,6 @@ def mathematics(text: str) -> str:
 def details(summary: str, content: str) -> str:
     """A part that opens on demand."""
     return f"<details><summary>{summary}</summary>\n{content}</details>"
-
-
-def inline_svg(svg: str, prefix: str, alt: str) -> str:
-    """An SVG file as an element of the page: its ids made its own, its styles kept inside.
-
-    Args:
-        svg: the file's text.
-        prefix: of every id, unique on the page.
-        alt: the picture in words.
-    """
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
-    svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'\sid="([^"]+)"', rf' id="{prefix}-\1"', svg)
-    svg = re.sub(r'(?:xlink:)?href="#([^"]+)"', rf'href="#{prefix}-\1"', svg)
-    svg = re.sub(r"url\((['\"]?)#([^)'\"]+)\1\)", rf"url(#{prefix}-\2)", svg)
-    svg = re.sub(r"(<style[^>]*>)\s*\*", rf"\1#{prefix} *", svg)
-    head, rest = svg.split(">", 1)
-    box = re.search(r'viewBox="([^"]+)"', head)
-    if box is None:
-        raise ValueError("the SVG has no viewBox")
-    opening = f'<svg id="{prefix}" viewBox="{box[1]}" role="img" aria-label="{escape(alt)}">'
-    return opening + rest.strip()
 
 
 def data_link(name: str, content: bytes, kind: str, words: str) -> str:

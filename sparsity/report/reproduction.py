@@ -13,7 +13,7 @@ from typing import Any
 
 from sparsity import figures, ledger, report
 from sparsity.arguments import check_seed
-from sparsity.output import folder, json_text, write
+from sparsity.output import folder, json_text, write, write_together
 from sparsity.report import saved
 from sparsity.tasks import Submits, cores
 from sparsity.verification.crosscheck import CrossCheck, verify
@@ -146,8 +146,7 @@ def reproduce(
         saved.ENVIRONMENT: json_text(environment),
         "index.html": report.render(plates, crosscheck, claims, environment),
     }
-    for name, content in contents.items():
-        write(out / name, content)
+    write_together({out / name: content for name, content in contents.items()})
     names = [f"{plate.name}.{suffix}" for plate in plates for suffix in plate.files]
     files = tuple(out / name for name in (*names, *contents))
     seconds["in all"] = time.perf_counter() - started

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import fields
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import Any
 from sparsity import figures, ledger, report
 from sparsity.errors import InputError
 from sparsity.figures import Plate
-from sparsity.output import write
+from sparsity.output import refuse_pipe, write
+from sparsity.reading import json_file
 from sparsity.results import Estimate
 from sparsity.verification.outcome import Cell, CrossCheck, ExactCell
 
@@ -19,18 +19,22 @@ UNFINISHED = "Not finished"  # how index.html begins while a run is under way
 CROSSCHECK, CLAIMS, ENVIRONMENT = "crosscheck.json", "claims.json", "environment.json"
 
 
+def _unreadable(path: Path) -> InputError:
+    return InputError("out", path, "cannot be read; `sparsity reproduce` writes it")
+
+
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        fix = "cannot be read; `sparsity reproduce` writes it"
-        raise InputError("out", path, fix) from error
+        raise _unreadable(path) from error
 
 
 def _json(path: Path) -> Any:
-    text = _read(path)
     try:
-        return json.loads(text)
+        return json_file(path)
+    except OSError as error:
+        raise _unreadable(path) from error
     except ValueError as error:
         fix = "is not JSON; run `sparsity reproduce` to write it again"
         raise InputError("out", path, fix) from error
@@ -86,6 +90,7 @@ def page(folder: str | os.PathLike[str]) -> Path:
         InputError: one of the files is not there, or cannot be read.
     """
     home = Path(folder)
+    refuse_pipe(home)
     last = home / "index.html"
     if last.exists() and last.read_bytes().startswith(UNFINISHED.encode()):
         fix = "its last run did not finish; run `sparsity reproduce` to the end"
@@ -103,11 +108,10 @@ def page(folder: str | os.PathLike[str]) -> Path:
         if not whole or judged != [claim.key for claim in ledger.ALL]:
             fix = "its files are not of one whole run of this version; run `sparsity reproduce`"
             raise InputError("out", home, fix)
-        text = report.render(drawn, told, records, meta)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, InputError):
-            raise
+        write(last, report.render(drawn, told, records, meta))
+    except InputError:
+        raise
+    except Exception as error:  # whatever records make of themselves that a hand has changed
         fix = f"its files cannot be used ({type(error).__name__}); run `sparsity reproduce`"
         raise InputError("out", home, fix) from error
-    write(home / "index.html", text)
-    return home / "index.html"
+    return last

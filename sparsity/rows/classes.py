@@ -63,7 +63,8 @@ def classed(row: Row, length: Any) -> Classed:
         log_w = np.log(tokens.w)
     fixed = tokens.gamma == 0
     if fixed.any():  # a fixed score at which f = 0 is out of sight as well
-        found = definition(kernel).at(tokens.beta[fixed], Points(np.zeros(fixed.sum())))
+        score = tokens.beta[fixed], Points(np.zeros(fixed.sum()))
+        found = definition(kernel).at(*score, fixed=True)
         log_w[fixed] += np.where(found.log > -np.inf, 0, -np.inf)
     if tokens.scores is not None:
         log_w[_vanishing(kernel, tokens.beta, tokens.gamma, tokens.scores.ends)] = -np.inf

@@ -22,7 +22,10 @@ from sparsity.streaming.scores import Mask, Rows, Scores
 from sparsity.streaming.statistics import ALL, Ended, Statistic
 from sparsity.streaming.sums import Sums, base, merge, relative
 
-__all__ = ["ALL", "Mask", "Statistic", "Sums", "merge", "merged", "spaced", "stream"]
+__all__ = [
+    "ALL", "Mask", "Statistic", "Sums", "merge", "merged", "segments_of", "spaced", "spaced_each",
+    "stream",
+]  # fmt: skip
 
 OF = ("n_eff", "entropy", "gamma", "max_logit", "sink_mass")
 
@@ -39,7 +42,8 @@ def stream(
     slopes: Any = None,
     mask: Mask | None = None,
     sink_logits: Any = None,
-    sinks: Sequence[int] = (0,),
+    sinks: Sequence[int] | None = None,
+    segments: Any = None,
     rope: float | None = None,
     pairing: str = "half",
     rows: Any = None,
@@ -50,7 +54,8 @@ def stream(
 ) -> dict[str, jax.Array]:
     """How focused softmax attention is, row by row, in one pass over blocks of keys.
 
-    Logits are s = scale·q·k, capped, less slope·|i − j|; weights p = e^s/(Σe^s + e^b). Works under
+    Logits are s = scale·q·k, capped, less slope·|i − j|; weights p = e^s/(Σe^s + e^b), which with a
+    learned sink of logit b add up to less than 1 over the keys. Works under
     `jax.jit`, `vmap`, `grad` and `shard_map`; every derivative is finite. Memory: the arrays given,
     one block, and what is returned.
 
@@ -66,10 +71,15 @@ def stream(
         mask: (i, j) -> bool on arrays of positions: a further condition on the keys that a query
             sees.
         sink_logits: b of a learned sink beside the keys, one number or [heads].
-        sinks: positions of the keys whose share is `sink_mass`, with that of `sink_logits`.
+        sinks: positions of the keys whose share is `sink_mass`, with that of `sink_logits`; None
+            for the first key that a row sees.
+        segments: which text each key belongs to, [keys] or [..., keys]: whole numbers, 0 or less
+            for padding, or a bool mask of one text. A query sees only its own text, and one of
+            padding nothing. So texts may be padded on either side or packed one after the other.
         rope: base of rotary positions still to be applied; None where they are, or none are.
         pairing: of the rotary planes, "half" or "interleaved".
-        rows: which of the queries to look at; None for all. `spaced` gives some.
+        rows: which of the queries to look at, [rows], or of each text, [..., rows], −1 for none of
+            them; None for all. `spaced` and `spaced_each` give some.
         positions: of the queries, [T]; needed where there are not as many keys as queries.
         axis_name: inside `shard_map`, the axis over which keys are split evenly; positions run on
             through all parts.
@@ -97,21 +107,39 @@ def stream(
         fit[name] for name in ("scale", "causal", "window", "softcap", "slopes")
     )
     sink_logits, sinks, block = fit["sink_logits"], fit["sinks"], fit["block"]
-    at, q = _chosen(q, k, rows, positions, axis_name)
+    if rows is not None:
+        rows = reals("rows", rows, "give whole numbers, positions of queries", traced=True)
+    if rope is not None and axis_name is not None:
+        fix = "rotate queries and keys before they are sharded, and leave it out"
+        raise InputError("rope", rope, fix)
+    if axis_name is not None and (segments is not None or np.ndim(rows) > 1):
+        fix = "keys are sharded: give a mask on positions, which run on through all parts"
+        raise InputError("segments", "given", fix)
+    at, each = _positions(q, k, positions, axis_name), np.ndim(rows) > 1
     if rope is not None:
-        if axis_name is not None:
-            raise InputError(
-                "rope", rope, "rotate queries and keys before they are sharded, and leave it out"
-            )
-        q = rotation.rotate(q, at, pairing, base=rope)
         k = rotation.rotate(k, np.arange(k.shape[-2]), pairing, base=rope)
+        if each:
+            q = rotation.rotate(q, at, pairing, base=rope)
+    texts = None if segments is None else segments_of(segments, k)
+    if each and texts is None:  # rows that are none of a text are padding
+        texts = jnp.ones(k.shape[-2], "int32")
+    own = _chosen(q, at, rows, texts)
+    if rope is not None and not each:
+        own = own._replace(q=rotation.rotate(own.q, own.at, pairing, base=rope))
+    if own.text is not None and own.text.ndim > 1:
+        own = own._replace(at=jnp.broadcast_to(jnp.asarray(own.at), own.text.shape))
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    own = Rows(q, at, scale, slopes)
+    own = own._replace(scale=scale, slopes=slopes)
     first = 0 if axis_name is None else jax.lax.axis_index(axis_name) * k.shape[-2]
     scores = Scores(causal, window, softcap, mask, precision)
     most = max(each.most for each in wanted)
-    layout = Layout(scores, statistics.fields(wanted), most, block)
-    fixed = (layout, tuple(each.name for each in wanted), tuple(sorted(set(sinks))), axis_name)
+    needed, apart = statistics.fields(wanted), None
+    if "sink" in needed:  # without masks the first key in sight is the first of all
+        hides = own.text is not None or window is not None or mask is not None
+        apart = None if sinks is None and hides else tuple(sorted(set(sinks or (0,))))
+        needed = needed - {"sink"} | (frozenset() if apart else {"first", "opening"})
+    layout = Layout(scores, needed, most, block)
+    fixed = (layout, tuple(each.name for each in wanted), apart, axis_name)
     found = _passed(*fixed, own, k, first, sink_logits)
     return {each.name: found[each.name] for each in wanted}
 
@@ -120,7 +148,7 @@ def stream(
 def _passed(
     layout: Layout,
     names: tuple[str, ...],
-    sinks: tuple[int, ...],
+    sinks: tuple[int, ...] | None,
     axis_name: str | None,
     rows: Rows,
     k: Any,
@@ -132,13 +160,24 @@ def _passed(
     Args:
         layout: what is fixed of the pass.
         names: of the statistics.
-        sinks: positions of keys.
+        sinks: positions of keys; None for the first of each row, or where nobody asked.
         axis_name: as in `stream`.
         rows: the queries, with slopes as `stream` takes them.
         k: the keys.
         first: the position of the first key.
         unit: the sink logits, as `stream` takes them.
     """
+    if rows.text is not None and rows.text.ndim > 1:  # of each text
+        whole, lead = functools.partial(_passed, layout, names, sinks, axis_name), rows.q.shape[:-3]
+
+        def flat(x: Any) -> Any:
+            return jnp.reshape(x, (-1, *x.shape[len(lead) :]))
+
+        each = rows._replace(**dict.fromkeys(("q", "at", "text", "texts"), 0))
+        own = rows._replace(**{x: flat(getattr(rows, x)) for x in ("q", "at", "text", "texts")})
+        each = each._replace(scale=None, slopes=None)
+        found = jax.vmap(whole, in_axes=(each, 0, None, None))(own, flat(k), first, unit)
+        return {name: x.reshape(*lead, *x.shape[1:]) for name, x in found.items()}
     lead, heads, groups = rows.q.shape[:-3], rows.q.shape[-3], k.shape[-3]
     wide = jnp.promote_types(rows.q.dtype, "float32")
 
@@ -150,9 +189,10 @@ def _passed(
 
     at, scale = (jnp.asarray(x, kind) for x, kind in ((rows.at, "int32"), (rows.scale, wide)))
     rows = rows._replace(at=at, scale=scale, slopes=by_group(rows.slopes))
-    every, of_sinks = reduced(layout, rows, k, first, jnp.asarray(sinks, "int32"))
+    apart = None if sinks is None else jnp.asarray(sinks, "int32")
+    every, of_sinks = reduced(layout, rows, k, first, apart)
     if axis_name is not None:
-        every, of_sinks = merged(every, axis_name), merged(of_sinks, axis_name)
+        every, of_sinks = merged(every, axis_name), of_sinks and merged(of_sinks, axis_name)
     wanted = [statistics.named(name) for name in names]
     ended = _ended(every, of_sinks, None if unit is None else by_group(unit)[..., None])
     found = statistics.values(wanted, ended)
@@ -179,10 +219,8 @@ def _arrays(queries: Any, keys: Any) -> tuple[jax.Array, jax.Array]:
     return q.astype(wide), k.astype(wide)
 
 
-def _chosen(
-    q: jax.Array, k: jax.Array, rows: Any, positions: Any, axis_name: str | None
-) -> tuple[Any, jax.Array]:
-    """Positions of the queries that are looked at, and these."""
+def _positions(q: jax.Array, k: jax.Array, positions: Any, axis_name: str | None) -> Any:
+    """Positions of the queries."""
     length = q.shape[-2]
     if positions is None:
         if axis_name is None and length != k.shape[-2]:
@@ -193,10 +231,49 @@ def _chosen(
     positions = reals("positions", positions, fix, traced=True)
     if np.shape(positions) != (length,):
         raise InputError("positions", f"array of shape {np.shape(positions)}", fix)
-    if rows is None:
-        return positions, q
-    rows = within(length, rows)
-    return positions[rows], jnp.take(q, rows, axis=-2, mode="clip")
+    return positions
+
+
+def segments_of(segments: Any, k: Any) -> jax.Array:
+    """The numbers of the texts that keys belong to, int32 [keys] or [..., keys].
+
+    Raises:
+        InputError: not one whole number or bool for each key.
+    """
+    *lead, _, keys, _ = k.shape
+    x = jnp.asarray(reals("segments", segments, "give whole numbers", bools=True, traced=True))
+    if x.dtype.kind not in "biu" or x.shape not in ((keys,), (*lead, keys)):
+        fix = f"give whole numbers or bool [{keys}], or of each text {[*lead, keys]}"
+        raise InputError("segments", f"array of {x.dtype}, shape {x.shape}", fix)
+    return x.astype("int32")
+
+
+def _chosen(q: jax.Array, at: Any, rows: Any, texts: Any) -> Rows:
+    """The queries that are looked at, with their positions and the numbers of their texts.
+
+    Args:
+        q: all queries.
+        at: their positions, [T].
+        rows: as `stream` takes them.
+        texts: the numbers of the texts of all keys, or None.
+    """
+    if np.ndim(rows) > 1:
+        lead, rows = q.shape[:-3], jnp.asarray(rows)
+        if rows.shape[:-1] != lead or rows.dtype.kind not in "iu":
+            fix = f"give positions [rows], or of each text {[*lead, 'rows']}"
+            raise InputError("rows", f"array of {rows.dtype}, shape {rows.shape}", fix)
+        texts = jnp.broadcast_to(texts, (*lead, texts.shape[-1]))
+        some = jnp.clip(rows, 0, q.shape[-2] - 1)
+        q = jnp.take_along_axis(q, some[..., None, :, None], axis=-2)
+        at = jnp.asarray(at)[some]
+        text = jnp.where(rows >= 0, jnp.take_along_axis(texts, at, axis=-1), 0)
+        return Rows(q, at, 0, text=text, texts=texts)
+    if rows is not None:
+        rows = within(q.shape[-2], rows)
+        at, q = at[rows], jnp.take(q, rows, axis=-2, mode="clip")
+    if texts is None:
+        return Rows(q, at, 0)
+    return Rows(q, at, 0, text=texts[..., at], texts=texts)
 
 
 def within(length: int, rows: Any) -> np.ndarray:
@@ -210,7 +287,7 @@ def within(length: int, rows: Any) -> np.ndarray:
     )
 
 
-def _ended(every: Sums, sinks: Sums, unit: Any) -> Ended:
+def _ended(every: Sums, sinks: Sums | None, unit: Any) -> Ended:
     """Rows at the end of their keys, relative to the largest of their logits."""
     if unit is None:
         low = base(every.top)
@@ -218,7 +295,11 @@ def _ended(every: Sums, sinks: Sums, unit: Any) -> Ended:
     else:
         low = base(jnp.maximum(every.top, unit))
         weight = jnp.exp(unit - low)
-    return Ended(relative(every, low), low, weight, relative(sinks, low).z)
+    of_sink = None if sinks is None else relative(sinks, low).z
+    if every.opening is not None:
+        some = every.count > 0
+        of_sink = jnp.where(some, jnp.exp(jnp.where(some, every.opening - low, 0)), 0)
+    return Ended(relative(every, low), low, weight, of_sink)
 
 
 def merged(sums: Sums, axis_name: str) -> Sums:
@@ -233,3 +314,25 @@ def spaced(length: int, count: int) -> np.ndarray:
     length = whole("length", length, 1)
     count = whole("count", count, 1, length)
     return np.unique(np.round(np.geomspace(1, length, count)).astype(int)) - 1
+
+
+def spaced_each(text: Any, count: int) -> jax.Array:
+    """What `spaced` gives of the tokens of each text, for `rows`: [..., count], −1 for none.
+
+    Args:
+        text: which queries are tokens of a text and no padding, bool [..., T].
+        count: at most so many rows of each.
+    """
+    length = text.shape[-1]
+    count = min(count, length)
+    # Of every length there may be: which length it is, is known when the program runs.
+    table = np.full((length + 1, count), -1, np.int32)
+    for n in range(1, count):
+        own = spaced(n, n)
+        table[n, : len(own)] = own
+    long = np.round(np.geomspace(1, np.arange(count, length + 1), count, axis=-1)).astype(int) - 1
+    table[count:] = np.where(np.diff(long, prepend=-1, axis=-1) > 0, long, -1)
+    place = jnp.asarray(table)[jnp.sum(text, axis=-1)]
+    order = jnp.argsort(~text, axis=-1, stable=True)
+    found = jnp.take_along_axis(order, jnp.maximum(place, 0), axis=-1)
+    return jnp.where(place >= 0, found, -1).astype("int32")

@@ -13,7 +13,8 @@ from sparsity.rows.rotation import PAIRINGS
 
 _PRECISIONS = ("default", "high", "highest")
 _OPTIONAL = (
-    *("scale", "window", "softcap", "slopes", "mask", "sink_logits", "rope", "axis_name"),
+    *("scale", "window", "softcap", "slopes", "mask", "sink_logits", "sinks", "rope"),
+    "axis_name",
     "precision",
 )
 

@@ -70,7 +70,7 @@ def _row_block(layout: Layout, rows: Rows, k: Any, first: Any) -> Sums:
     return jax.lax.scan(step, start, jnp.arange(-(-total // size), dtype="int32"))[0]
 
 
-def reduced(layout: Layout, rows: Rows, k: Any, first: Any, sinks: Any) -> tuple[Sums, Sums]:
+def reduced(layout: Layout, rows: Rows, k: Any, first: Any, sinks: Any) -> tuple[Sums, Sums | None]:
     """The sums of all queries over all keys, and over the sinks: each [groups, heads, rows].
 
     Args:
@@ -78,20 +78,25 @@ def reduced(layout: Layout, rows: Rows, k: Any, first: Any, sinks: Any) -> tuple
         rows: the queries, [..., heads, rows, d].
         k: keys [..., groups, keys, d], at the positions from `first` on.
         first: the position of the first key.
-        sinks: positions of the keys that are looked at as sinks, int32.
+        sinks: positions of the keys that are looked at as sinks, int32; None for none.
     """
     total, first = rows.q.shape[-2], jnp.asarray(first, "int32")
     size, together = min(layout.block[0], total), rows.q.shape[-3] // k.shape[-3]
-    here = (sinks >= first) & (sinks < first + k.shape[-2])
-    apart = k[..., jnp.clip(sinks - first, 0, k.shape[-2] - 1), :]
-    apart = apart.reshape(-1, *apart.shape[-2:])
+    if sinks is not None:
+        here = (sinks >= first) & (sinks < first + k.shape[-2])
+        apart = k[..., jnp.clip(sinks - first, 0, k.shape[-2] - 1), :]
+        apart = apart.reshape(-1, *apart.shape[-2:])
 
-    def block(i: Any) -> tuple[Sums, Sums]:
+    def block(i: Any) -> tuple[Sums, Sums | None]:
         begin = _begin(i, size, total)
         own = rows._replace(
             q=_slice(rows.q, begin, size, (together,)),
             at=jax.lax.dynamic_slice_in_dim(rows.at, begin, size),
         )
+        if rows.text is not None:
+            own = own._replace(text=jax.lax.dynamic_slice_in_dim(rows.text, begin, size))
+        if sinks is None:
+            return _row_block(layout, own, k, first), None
         s, seen = scoring.logits(layout.scores, own, apart, sinks)
         of_sinks = of_block(s, seen & here, 0, frozenset({"z"}))
         return _row_block(layout, own, k, first), of_sinks

@@ -38,12 +38,17 @@ class Rows(NamedTuple):
         at: their positions, int32 [rows].
         scale: of q·k.
         slopes: of ALiBi, [groups, heads]; None for none.
+        text: the numbers of the texts they belong to, int32 [rows], 0 or less for padding; None
+            where all is one text.
+        texts: those of all keys, [keys].
     """
 
     q: Any
     at: Any
     scale: Any
     slopes: Any = None
+    text: Any = None
+    texts: Any = None
 
 
 def logits(scores: Scores, rows: Rows, k: Any, at: Any) -> tuple[Any, Any]:
@@ -64,7 +69,11 @@ def logits(scores: Scores, rows: Rows, k: Any, at: Any) -> tuple[Any, Any]:
     i, j = rows.at[:, None], at[None, :]
     if rows.slopes is not None:
         s = s - rows.slopes[:, :, None, None] * jnp.abs(i - j)
-    return s, seen(scores, i, j)
+    found = seen(scores, i, j)
+    if rows.text is not None:
+        text = rows.text[:, None]
+        found = found & (text == rows.texts[at]) & (text > 0)
+    return s, found
 
 
 def seen(scores: Scores, i: Any, j: Any) -> Any:

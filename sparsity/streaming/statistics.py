@@ -22,7 +22,7 @@ class Ended(NamedTuple):
         sums: over the keys; z, y and w are relative to `low`.
         low: the logit of weight 1.
         unit: weight of the sink logit, 0 for none.
-        sink: weight of the keys that are looked at as sinks.
+        sink: weight of the keys that are looked at as sinks; None where nobody asked.
     """
 
     sums: Sums
@@ -39,7 +39,8 @@ class Ended(NamedTuple):
     def row(self) -> RowSums:
         """The same as `quantities` sees it."""
         z, y = (self.kept(x, 1.0) for x in (self.sums.z, self.sums.y))
-        return RowSums(self.n, z, y, self.sink + self.unit, self.unit)
+        sink = None if self.sink is None else self.sink + self.unit
+        return RowSums(self.n, z, y, sink, self.unit)
 
     @property
     def total(self) -> Any:
@@ -79,8 +80,8 @@ def _entropy(rows: Ended) -> Any:
 
 def _gamma(rows: Ended) -> Any:
     m2 = rows.kept(rows.sums.m2)
-    spread = jnp.sqrt(jnp.where(m2 > 0, m2, 1.0) / jnp.maximum(rows.n - 1, 1))
-    return jnp.where(m2 > 0, spread, 0)
+    spread = jnp.sqrt(jnp.where(m2 == 0, 1.0, m2) / jnp.maximum(rows.n - 1, 1))
+    return jnp.where(m2 == 0, 0, spread)  # of logits that overflow NaN, as it is
 
 
 def _weights(rows: Ended, logits: Any) -> Any:
@@ -105,7 +106,7 @@ ALL: tuple[Statistic, ...] = (
         "max_weight", quantities.max_weight.title, ("z",),
         lambda rows: _weights(rows, rows.sums.top[..., None])[..., 0],
     ),
-    _same(quantities.sink_mass, "z"),
+    _same(quantities.sink_mass, "z", "sink"),
     Statistic("max_logit", "largest logit", (), lambda rows: rows.kept(rows.sums.top)),
     Statistic("max_key", "position of the largest logit", ("place",), lambda rows: rows.sums.place),
     Statistic(

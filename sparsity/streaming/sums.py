@@ -23,6 +23,8 @@ class Sums(NamedTuple):
         mean: mean of s; 0 for no key.
         m2: Σ (s − mean)².
         place: position of the largest logit, the first of equal ones; −1 for no key.
+        first: position of the first key; `NONE` for no key.
+        opening: the logit of that key.
         largest: the k largest logits, falling, [..., rows, k]; −∞ where there are fewer.
     """
 
@@ -34,10 +36,13 @@ class Sums(NamedTuple):
     mean: Any = None
     m2: Any = None
     place: Any = None
+    first: Any = None
+    opening: Any = None
     largest: Any = None
 
 
 FIELDS = frozenset(Sums._fields) - {"count", "top"}
+NONE = 2**31 - 1  # beyond all positions
 
 
 def empty(shape: tuple[int, ...], fields: Set[str], dtype: Any, most: int = 0) -> Sums:
@@ -53,6 +58,8 @@ def empty(shape: tuple[int, ...], fields: Set[str], dtype: Any, most: int = 0) -
     found: dict[str, Any] = dict.fromkeys(fields, zero)
     if "place" in fields:
         found["place"] = jnp.full(shape, -1, "int32")
+    if "first" in fields:
+        found["first"] = jnp.full(shape, NONE, "int32")
     if "largest" in fields:
         found["largest"] = jnp.full((*shape, most), -jnp.inf, dtype)
     return Sums(jnp.zeros(shape, "int32"), jnp.full(shape, -jnp.inf, dtype), **found)
@@ -93,6 +100,11 @@ def of_block(s: Any, seen: Any, first: Any, fields: Set[str], most: int = 0) -> 
     if "place" in fields:
         place = jnp.argmax(hidden, axis=-1).astype("int32") + first
         found["place"] = jnp.where(count > 0, place, -1)
+    if "first" in fields:
+        at = jnp.argmax(jnp.broadcast_to(seen, s.shape), axis=-1)
+        found["first"] = jnp.where(count > 0, at.astype("int32") + first, NONE)
+        opening = jnp.take_along_axis(s, at[..., None], axis=-1)[..., 0]
+        found["opening"] = jnp.where(count > 0, opening, 0)
     if "largest" in fields:
         kept = jax.lax.top_k(hidden, min(most, s.shape[-1]))[0]
         pad = [(0, 0)] * (s.ndim - 1) + [(0, most - kept.shape[-1])]
@@ -119,6 +131,9 @@ def merge(a: Sums, b: Sums) -> Sums:
         found["m2"] = a.m2 + b.m2 + gap * gap * part * a.count
     if a.place is not None:
         found["place"] = jnp.where((b.top > a.top) | (a.place < 0), b.place, a.place)
+    if a.first is not None:
+        found["first"] = jnp.minimum(a.first, b.first)
+        found["opening"] = jnp.where(b.first < a.first, b.opening, a.opening)
     if a.largest is not None:
         both = jnp.concatenate([a.largest, b.largest], axis=-1)
         found["largest"] = jax.lax.top_k(both, a.largest.shape[-1])[0]

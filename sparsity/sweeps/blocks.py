@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from sparsity.errors import InputError
 from sparsity.output import json_text, refusal, write
+from sparsity.reading import json_file
 from sparsity.sweeps.parts import Block
 from sparsity.sweeps.variables import Variables
 
@@ -45,7 +46,7 @@ class Blocks:
     def has(self, block: Block) -> bool:
         """Whether the block is done, and is what was written: else it is to be done again."""
         try:
-            mark = json.loads(self._mark(block).read_text())
+            mark = json_file(self._mark(block))
         except FileNotFoundError:
             return False
         except (OSError, ValueError):
@@ -64,6 +65,7 @@ class Blocks:
     def _stored(self, names: list[str], block: Block) -> Iterator[tuple[str, np.ndarray]]:
         for name in names:
             array: Any = self._root[name]
+            self._compare(name, array, block)
             yield name, np.asarray(array[block.place(array.metadata.dimension_names)])
 
     def put(self, block: Block, found: Variables, method: str) -> None:
@@ -74,10 +76,15 @@ class Blocks:
         """
         with told(self.path):
             for name, (dims, values, attributes) in found.items():
-                self._array(name, dims, values.dtype, attributes, block)[block.place(dims)] = values
+                with readable(self.path):
+                    array = self._array(name, dims, values.dtype, attributes, block)
+                    array[block.place(dims)] = values
             values = [(name, x[1]) for name, x in found.items()]
             mark = {"variables": list(found), "sha256": _hash(values), "method": method}
             write(self._mark(block), json_text(mark))
+
+    def _compare(self, name: str, array: Any, block: Block) -> None:
+        """Refuse an array of other sizes than the sweep has, before any of it is read."""
 
     def _array(self, name: str, dims: Any, dtype: Any, attributes: Any, block: Block) -> Any:
         """The array of a variable."""
@@ -122,3 +129,19 @@ def told(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise refusal(path, error, "store") from None
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """What Zarr makes of damaged files, which are errors of many kinds, in one line."""
+    try:
+        yield
+    except (InputError, OSError):
+        raise
+    except Exception as error:
+        raise damaged(path, "Zarr cannot read it") from error
+
+
+def damaged(path: Path, what: str) -> InputError:
+    """The refusal of a store."""
+    return InputError("store", path, f"is damaged: {what}; give another folder")

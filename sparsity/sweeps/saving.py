@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import secrets
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparsity.errors import InputError
-from sparsity.output import refusal, refuse_unwritable, replacing
+from sparsity.output import netcdf_bytes, part_of, refusal, refuse_unwritable, write
 
 if TYPE_CHECKING:
     import xarray
@@ -58,30 +56,27 @@ def save(dataset: xarray.Dataset, path: str | os.PathLike[str]) -> Path:
         InputError: the path cannot be written, or ends in something else; nothing is left behind.
     """
     place = writable(path)
+    dataset = dataset.drop_encoding()  # of the file that it was opened from
     if place.suffix.lower() == ".zarr":
         _zarr(dataset, place)
         return place
-    with replacing(place) as part:
-        if place.suffix.lower() == ".csv":
-            # Of one cell there is no dimension to make rows of.
-            table = (dataset if dataset.sizes else dataset.expand_dims("cell")).to_dataframe()
-            table, names = table.reset_index(), [str(name) for name in dataset.coords]
-            table[[*names, *map(str, dataset.data_vars)]].to_csv(part, index=False)
-        else:
-            dataset.to_netcdf(part, engine="h5netcdf")
+    if place.suffix.lower() == ".csv":
+        # Of one cell there is no dimension to make rows of.
+        table = (dataset if dataset.sizes else dataset.expand_dims("cell")).to_dataframe()
+        table, names = table.reset_index(), [str(name) for name in dataset.coords]
+        write(place, table[[*names, *map(str, dataset.data_vars)]].to_csv(index=False))
+    else:
+        write(place, netcdf_bytes(dataset))
     return place
 
 
 def _zarr(dataset: xarray.Dataset, place: Path) -> None:
     """A Zarr group under another name, then in its place."""
-    new, old = (place.with_name(f".{place.name}.{secrets.token_hex(4)}.part") for _ in range(2))
     try:
-        dataset.to_zarr(new, mode="w", zarr_format=2, consolidated=True)
-        if place.exists():
-            os.replace(place, old)
-        os.replace(new, place)
+        with part_of(place, as_folder=True) as part:
+            dataset.to_zarr(part / "new", mode="w", zarr_format=2, consolidated=True)
+            if place.exists():
+                os.replace(place, part / "old")
+            os.replace(part / "new", place)
     except OSError as error:
         raise refusal(place, error) from None
-    finally:
-        for each in (new, old):
-            shutil.rmtree(each, ignore_errors=True)

@@ -7,7 +7,6 @@ are done (`blocks`). Two runs of one request in one store write the same bytes.
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import time
@@ -19,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.output import folder, json_text, write
-from sparsity.sweeps.blocks import MANIFEST, Blocks, told
+from sparsity.output import folder, json_text, refuse_pipe, write
+from sparsity.reading import json_file
+from sparsity.sweeps.blocks import MANIFEST, Blocks, damaged, readable, told
 from sparsity.sweeps.describing import description
 from sparsity.sweeps.parts import Block, Part, Request, blocks, edges
 from sparsity.sweeps.variables import Variables
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import xarray
 
 READY = "ready.json"
+_MOST_OF_NUMBER = 256  # bytes of an entry: names are the longest
 _RUN = ".run"
 _LEFT = (_RUN, ".part", ".partial")  # unfinished files: of a run, of ours, of Zarr
 _INSTALL = "stores need Zarr: pip install 'sparsity[zarr]'"
@@ -109,6 +110,8 @@ class Store(Blocks):
         self.path = Path(path)
         with told(self.path):
             folder(self.path, "store")
+            for each in (self.path, self.path / MANIFEST):
+                refuse_pipe(each, "store")
             with _alone(self.path):  # of two runs that start at once the second finds the first's
                 self._claim(description(request))
                 if not (self.path / MANIFEST / READY).exists() or not self._whole():
@@ -137,18 +140,21 @@ class Store(Blocks):
     def _begin(self) -> None:
         """Coordinates and attributes, and nothing else yet; as often as it takes."""
         empty = self._label({}, {})
-        for group in (self.path / MANIFEST, self.path):
-            self._zarr.open_group(group, mode="a", zarr_format=3)
-        empty.to_zarr(self.path, mode="a", zarr_format=3, consolidated=False)
+        with readable(self.path):
+            for group in (self.path / MANIFEST, self.path):
+                self._zarr.open_group(group, mode="a", zarr_format=3)
+            empty.to_zarr(self.path, mode="a", zarr_format=3, consolidated=False)
         write(self.path / MANIFEST / READY, json_text(True))
 
     def _whole(self) -> bool:
         """Whether the coordinates are those of the request: no mark speaks of them."""
         root, empty = self._opened(), self._label({}, {})
         try:
+            found = [(root[str(name)], values.to_numpy()) for name, values in empty.coords.items()]
             return all(
-                np.array_equal(np.asarray(root[str(name)][...]), values.to_numpy())
-                for name, values in empty.coords.items()
+                _of_size(array, values.shape, values.shape)
+                and np.array_equal(np.asarray(array[...]), values)
+                for array, values in found
             )
         except Exception:  # noqa: BLE001  Zarr and its codecs have errors of many kinds
             return False
@@ -160,17 +166,15 @@ class Store(Blocks):
         except OSError:
             raise
         except Exception:  # noqa: BLE001
-            raise InputError(
-                "store", self.path, "its zarr.json is damaged; give another folder"
-            ) from None
+            raise damaged(self.path, "its zarr.json") from None
 
     def _refuse_another(self, asked: dict[str, Any]) -> None:
         try:
-            there = json.loads((self.path / MANIFEST / "request.json").read_text())
+            there = json_file(self.path / MANIFEST / "request.json")
         except ValueError:
             there = None
         if not isinstance(there, dict):
-            raise InputError("store", self.path, "its request.json is damaged; give another folder")
+            raise damaged(self.path, "its request.json")
         for name in {**asked, **there}:
             if asked.get(name) != there.get(name):
                 fix = (
@@ -183,13 +187,12 @@ class Store(Blocks):
         """The array of a variable, made at its first block."""
         if name in self._arrays:
             return self._arrays[name]
-        sizes = edges(self._parts[block.part], self._request.cells)
-        lengths = {dim: len(grid) for dim, grid in self._request.cells.grids.items()}
+        shape, chunks = self._sizes(dims, block)
         try:
             made = self._root.create_array(
                 name,
-                shape=tuple(lengths[dim] for dim in dims),
-                chunks=tuple(sizes.get(dim, lengths[dim]) for dim in dims),
+                shape=shape,
+                chunks=chunks,
                 dtype=dtype,
                 fill_value=np.nan if np.issubdtype(dtype, np.floating) else 0,
                 dimension_names=dims,
@@ -197,8 +200,19 @@ class Store(Blocks):
             )
         except self._zarr.errors.ContainsArrayError:
             made = self._root[name]
+            self._compare(name, made, block)
         self._arrays[name] = made
         return made
+
+    def _sizes(self, dims: Any, block: Block) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The shape of an array over these dimensions, and that of its chunks."""
+        sizes = edges(self._parts[block.part], self._request.cells)
+        lengths = {dim: len(grid) for dim, grid in self._request.cells.grids.items()}
+        return tuple(lengths[x] for x in dims), tuple(sizes.get(x, lengths[x]) for x in dims)
+
+    def _compare(self, name: str, array: Any, block: Block) -> None:
+        if not _of_size(array, *self._sizes(array.metadata.dimension_names, block)):
+            raise damaged(self.path, f"its array {name}")
 
     @contextmanager
     def writing(self) -> Iterator[Path]:
@@ -226,14 +240,24 @@ class Store(Blocks):
         import xarray
 
         methods, names = {}, []
-        with told(self.path), _alone(self.path):  # what a run half wrote is no part of a store
+        # What a run half wrote is no part of a store.
+        with told(self.path), _alone(self.path), readable(self.path):
             for i, part in enumerate(self._parts):
                 first = next(iter(blocks(i, part, self._request.cells)))
-                mark = json.loads(self._mark(first).read_text())
+                mark = json_file(self._mark(first))
                 methods[part.name] = mark["method"]
                 names += mark["variables"]
             self._root.attrs.put(dict(label({}, methods).attrs))
-            return xarray.open_zarr(self.path, chunks=None, consolidated=False)[names]
+            stored = xarray.open_zarr(self.path, chunks=None, consolidated=False)[names]
+            # Zarr's coordinates come as the disk lists them; those of the request are the same.
+            return stored.drop_vars(stored.coords).assign_coords(label({}, {}).coords)
+
+
+def _of_size(array: Any, shape: tuple[int, ...], chunks: tuple[int, ...]) -> bool:
+    """Whether an array of numbers has this shape, in no larger chunks: else it is not read."""
+    small = all(own <= most for own, most in zip(array.chunks, chunks, strict=True))
+    plain = array.dtype.kind in "biufU" and array.dtype.itemsize <= _MOST_OF_NUMBER
+    return array.shape == shape and small and plain
 
 
 @contextmanager

@@ -8,9 +8,9 @@ import numpy as np
 
 from sparsity import kernels, quantities
 from sparsity.arguments import choice
-from sparsity.errors import InputError, NoClosedForm
+from sparsity.errors import InputError, NoClosedForm, check_resolved
 from sparsity.kernels import Kernel, RowMap
-from sparsity.kernels.parameters import LENGTH
+from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
 from sparsity.quantities import Quantity
 from sparsity.results import Evaluation
 from sparsity.rows.row import Row, row_of
@@ -19,6 +19,7 @@ from sparsity.theory.limit_form import limit_form
 from sparsity.theory.long_rows import limit
 
 METHODS = ("closed form", "quadrature")
+_PLACE = (BETA.name, GAMMA.name, LENGTH.name)  # of a value, as a refusal names it
 
 
 def evaluate(
@@ -52,13 +53,24 @@ def evaluate(
 
     Raises:
         InputError: an unknown kernel, parameter, quantity or method, a value outside its domain, or
-            a quantity that has no limit.
+            a quantity that has no limit, or a bound on |Δ log| of 1e-3 or more.
         NoClosedForm: method "closed form" was asked for and the kernel has none.
     """
     if method is not None:
         choice("method", method, METHODS)
-    if (quantity := quantities.named(of)) is not quantities.S:
-        return _of_long_rows(kernel, quantity, method, dict(parameters))
+    quantity, given = quantities.named(of), dict(parameters)
+    if quantity is quantities.S:
+        found = _sparsity(kernel, method, given)
+    else:
+        found = _of_long_rows(kernel, quantity, method, dict(given))
+    place = {name: given[name] for name in _PLACE if given.get(name) is not None}
+    check_resolved(quantity.name, found.error_bound, **place)
+    return found
+
+
+def _sparsity(
+    kernel: str | Kernel | RowMap | Row, method: str | None, parameters: dict[str, Any]
+) -> Evaluation:
     if isinstance(kernel, Row):
         given = dict(parameters)
         length = given.pop(LENGTH.name, None)

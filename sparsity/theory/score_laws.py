@@ -7,10 +7,12 @@ t. Gaussian and bounded scores are s = β + γt; `scores` has the others.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import mpmath
 import numpy as np
+from scipy.special import ndtr
 
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.periods import period
@@ -81,6 +83,17 @@ class ScoreLaw(Protocol):
     def around(self, centre: Any, width: Any, height: Any, tilt: Tilt) -> Any:
         """Largest log of its modulus over boxes centre ± width ± i·height."""
         ...
+
+    def mass(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """P(low < T < high), to all digits in the tails."""
+        ...
+
+
+def between(below: Callable[[Any], Any], low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """P(low < T < high) of a law that is even, given P(T < t), by the tail on their side."""
+    right = low > 0
+    ends = np.where(right, -high, low), np.where(right, -low, high)
+    return below(ends[1]) - below(ends[0])
 
 
 class Squares(NamedTuple):
@@ -154,6 +167,9 @@ class Gaussian:
     def around(self, centre: Any, width: Any, height: Any, tilt: Tilt) -> Any:
         return Squares(*self.square(tilt)).around(centre, width, height)
 
+    def mass(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        return between(ndtr, low, high)
+
     def square(self, tilt: Tilt) -> tuple[float, float, float]:
         """Coefficients of 1, t and t² in the exponent, that of the density in it."""
         c0, c1, c2 = tilt
@@ -225,6 +241,9 @@ class Even:
 
     def around(self, centre: Any, width: Any, height: Any, tilt: Tilt) -> Any:
         return np.zeros(np.shape(centre))
+
+    def mass(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        return (high - low) * math.exp(self.log_norm)
 
 
 def gaussian_law(kernel: Kernel, beta: float, gamma: float) -> ScoreLaw:

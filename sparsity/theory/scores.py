@@ -47,7 +47,7 @@ def score_law(kernel: Kernel, beta: float, gamma: float, scores: Any = None) -> 
 
 def at_points(kernel: Kernel, beta: float, gamma: float, x: np.ndarray) -> At:
     """|f(β + γx)| at points, their rounding errors known."""
-    return definition(kernel).at(beta, Points(x).times(gamma))
+    return definition(kernel).at(beta, Points(x).times(gamma), fixed=True)
 
 
 Moment = tuple[float, float]  # the logarithm, and a bound on its error

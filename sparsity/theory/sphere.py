@@ -12,14 +12,14 @@ from typing import Any
 import mpmath
 import numpy as np
 from numpy.polynomial import Polynomial
-from scipy.special import gammaln, ive
+from scipy.special import betainc, gammaln, ive
 
 from sparsity.errors import InputError
 from sparsity.kernels.numeric.points import EPS, Points
 from sparsity.kernels.numeric.segments import Segments
 from sparsity.kernels.numeric.values import Value
 from sparsity.kernels.parameters import DIM
-from sparsity.theory.score_laws import Gaussian, Tilt
+from sparsity.theory.score_laws import Gaussian, Tilt, between
 
 _LARGE = 24.0  # order from which the uniform expansion is good to 1e−16
 _TERMS = 14  # of the uniform expansion
@@ -100,6 +100,14 @@ class Sphere:
 
     def rounding(self, t: Any) -> Any:
         return 8 * EPS * np.abs(self.log_density(t)) + 2 * EPS * t * t
+
+    def mass(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        def below(t: np.ndarray) -> np.ndarray:
+            square = 1 / np.cosh(np.minimum(np.abs(t) / self.scale, 300.0)) ** 2  # 1 − cos²
+            tail = betainc((self.dim - 1) / 2, 0.5, square) / 2
+            return np.where(t > 0, 1 - tail, tail)
+
+        return between(below, low, high)
 
     steep = Gaussian.steep
 

@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtr
 
 from sparsity.kernels.numeric.points import EPS
-from sparsity.theory.score_laws import Gaussian, Tilt
+from sparsity.theory.score_laws import Gaussian, Tilt, between
 from sparsity.theory.sphere import log_gamma_excess
 
 
@@ -48,6 +49,10 @@ class Student:
     def steep(self, t: Any) -> Any:
         """|d log density / dt| = (ν + 1)|t|/(κ + t²)."""
         return 2 * self.power * np.abs(t) / (self.square + np.square(t))
+
+    def mass(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        scale = math.sqrt(self.degrees / self.square)
+        return between(lambda t: stdtr(self.degrees, t * scale), low, high)
 
     def bounds(self, low: Any, high: Any, tilt: Tilt) -> tuple[Any, Any]:
         """Least and largest log density over [low, high]."""

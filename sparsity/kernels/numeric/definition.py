@@ -112,14 +112,15 @@ class Definition:
         self.size = sum(1 for _ in sympy.preorder_traversal(weight))
         self.slow = sympy.lambdify([score], weight, "mpmath")
 
-    def at(self, anchor: Any, x: Points) -> At:
+    def at(self, anchor: Any, x: Points, fixed: bool = False) -> At:
         """|f(a + x)| at points.
 
         Args:
             anchor: a, broadcastable with x.
             x: offsets.
+            fixed: whether they are fixed scores, at which a jump of f has the value of f itself.
         """
-        branches = Branches()
+        branches = Branches(fixed=fixed)
         found = self._run(anchor, x, branches).whole()
         shape = np.broadcast_shapes(np.shape(anchor), np.shape(x.m))
         with np.errstate(all="ignore"):

@@ -33,10 +33,12 @@ class Branches:
 
     Args:
         taken: signs to take over; None decides each by the value itself.
+        fixed: whether the points are scores that have a mass each, so that a tie is one.
     """
 
-    def __init__(self, taken: list[Any] | None = None) -> None:
+    def __init__(self, taken: list[Any] | None = None, fixed: bool = False) -> None:
         """Begin with no decision."""
+        self.fixed = fixed
         self._given, self.taken = iter(taken) if taken is not None else None, []
 
     def __call__(self, find: Callable[[], Any]) -> Any:
@@ -74,11 +76,12 @@ class _Run:
         """The sign of e − less, which decides a step or a condition.
 
         Only what holds a function with flat parts can be zero on a whole stretch: there zero is a
-        sign of its own, and nothing that may be zero counts as positive or negative.
+        sign of its own, and nothing that may be zero counts as positive or negative. So it is at
+        fixed scores.
         """
         # Not the value of e − less: SymPy would round the constants of both sides together.
         value = self(e) if less is sympy.S.Zero else self(e) - self(less)
-        if not (e.has(*_FLAT) or less.has(*_FLAT)):
+        if not (e.has(*_FLAT) or less.has(*_FLAT) or self.branches.fixed):
             return self.sign(value)
         return self.branches(lambda: value.whole().strict_sign(_TIE))
 

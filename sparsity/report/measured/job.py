@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparsity.errors import InputError
+from sparsity.errors import InputError, printable
 from sparsity.ledger.model.head_table import head_table, text
 from sparsity.ledger.model.heads import judge_heads
 from sparsity.measurement import SHAPE, asked, bootstrap, tables, with_head_law
@@ -24,7 +24,7 @@ from sparsity.report.measured.writing import LEAST, write_report, written_places
 if TYPE_CHECKING:
     import xarray
 
-
+_MOST_OF_COMMAND = 2000  # letters of it on a page
 _GAP = 64  # queries that much later tell the bias of a key, in texts of 512 tokens and more
 
 
@@ -158,7 +158,8 @@ def run(
         words += ["--offset", str(offset)] if offset else []
         words += ["--stride", str(stride)] if stride else []
         words += ["--head-law"] if head_law else []
-        written, claims = write_report(data, report_to, shlex.join(words), claims)
+        command = printable(shlex.join(words), _MOST_OF_COMMAND)  # names of files need not be text
+        written, claims = write_report(data, report_to, command, claims)
         files += written
     return Job(data, files, claims)
 

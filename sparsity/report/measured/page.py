@@ -51,7 +51,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
             [begins[row["bos"]], *(f"{row[key]:{form}}" for key, *_, form in columns)]
             for row in rows
         ]
-        titles = ["BOS", *(title for _, _, title, _ in columns)]
+        titles = ["BOS", *(escape(title) for _, _, title, _ in columns)]
         return table(titles, cells, label, list(range(1, len(titles))))
 
     words = (

@@ -12,7 +12,7 @@ from sparsity.errors import InputError
 from sparsity.figures import measured as pictures
 from sparsity.figures.record import Plate
 from sparsity.ledger import model as claims_model
-from sparsity.output import folder, json_text, write
+from sparsity.output import folder, json_text, write_together
 from sparsity.report.measured import page
 
 if TYPE_CHECKING:
@@ -80,6 +80,5 @@ def write_report(
     meta = {k: v for k, v in report.environment().items() if k != "seed"}
     contents["claims.json"] = json_text(claims)
     contents["index.html"] = page.render(data, plates, claims, meta, command)
-    for name, content in contents.items():
-        write(out / name, content)
+    write_together({out / name: content for name, content in contents.items()})
     return tuple(out / name for name in contents), claims

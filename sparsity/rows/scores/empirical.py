@@ -6,6 +6,7 @@ import hashlib
 import os
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from sparsity import arguments
 from sparsity.arguments import as_float64
 from sparsity.errors import InputError
+from sparsity.reading import npy_file, regular
 from sparsity.rows.scores.base import Scores
 from sparsity.rows.scores.mixture import standardised
 
@@ -109,8 +111,9 @@ def load(path: str | os.PathLike[str]) -> Empirical:
     fix = "give a .npy file of numbers, or text with numbers between blanks or commas"
     path = arguments.path("scores", path, fix)  # whole numbers are open files
     try:
+        regular(Path(path), "scores")
         if str(path).endswith(".npy"):
-            return Empirical(np.load(path, allow_pickle=False))
+            return Empirical(npy_file(Path(path)))
         with open(path, encoding="utf-8") as file:
             return Empirical([float(word) for word in file.read().replace(",", " ").split()])
     except OSError as error:
@@ -118,5 +121,5 @@ def load(path: str | os.PathLike[str]) -> Empirical:
         raise InputError("scores", str(path), why) from None
     except InputError as error:
         raise InputError("scores", str(path), error.fix) from None
-    except (ValueError, EOFError):  # of pickles, and of words that are no numbers
+    except ValueError:  # of other arrays, and of words that are no numbers
         raise InputError("scores", str(path), fix) from None

@@ -1,0 +1,399 @@
+"""Means over rows from their definition, in NumPy and SciPy alone: no formula of the library.
+
+Rows of one to three tokens in sight are summed by brute force, over nodes of every score; longer
+ones are sampled. Weights are kept as logarithms, so that nothing over- or underflows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import log_ndtr
+from scipy.stats import norm, t
+
+__all__ = ["KERNELS", "Mean", "Tokens", "by_nodes", "by_sampling", "tokens_of", "value"]
+
+REACH = 13.0  # standard deviations: beyond them x^16 e^(−x²/2) has less than 1e-16 of its mass
+ROWS = 1_200_000  # tokens sampled in all
+RULES = ((5, 6, 8), (4, 5, 6))  # points a panel, of rows of at most two, and of three random tokens
+MOST = 4_000_000  # rows of nodes
+RARE = 0.05  # of all that rows of a sample differ by, in one row: its scatter says nothing
+
+
+def _log_abs(x: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore"):
+        return np.log(np.abs(x))
+
+
+def _positive(of: Callable[[np.ndarray], np.ndarray]) -> Callable[..., np.ndarray]:
+    """`of` above 0, −∞ elsewhere."""
+    return lambda s: np.where(s > 0, of(np.where(s > 0, s, 1.0)), -np.inf)
+
+
+def _log_sigmoid(s: np.ndarray) -> np.ndarray:
+    return -np.logaddexp(0.0, -s)
+
+
+def _log_softplus(s: np.ndarray) -> np.ndarray:
+    return np.where(s < -30, s, np.log(np.logaddexp(0.0, np.maximum(s, -30))))
+
+
+def _log_elu(s: np.ndarray) -> np.ndarray:
+    return np.where(s > 0, _log_abs(s), _log_abs(np.expm1(np.minimum(s, 0.0))))
+
+
+# The logarithm of |f(s)|, and the scores at which it is not smooth, or sharply bent.
+KERNELS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], tuple[float, ...]]] = {
+    "exp": (lambda s: s, ()),
+    "identity": (_log_abs, (0.0,)),
+    "abs": (_log_abs, (0.0,)),
+    "relu": (_positive(np.log), (0.0,)),
+    "relu2": (_positive(lambda s: 2 * np.log(s)), (0.0,)),
+    "relu3": (_positive(lambda s: 3 * np.log(s)), (0.0,)),
+    "power2": (lambda s: 2 * _log_abs(s), (0.0,)),
+    "power4": (lambda s: 4 * _log_abs(s), (0.0,)),
+    "cosh": (lambda s: np.logaddexp(s, -s) - math.log(2), ()),
+    "taylor2": (lambda s: np.log(1 + s + s**2 / 2), ()),
+    "taylor4": (lambda s: np.log(1 + s + s**2 / 2 + s**3 / 6 + s**4 / 24), ()),
+    "threshold": (_positive(lambda s: s), (0.0,)),
+    "softpick": (_positive(lambda s: s + np.log(-np.expm1(-s))), (0.0,)),
+    "softplus": (_log_softplus, ()),
+    "sigmoid": (_log_sigmoid, ()),
+    "elu+1": (lambda s: np.where(s > 0, np.log1p(np.maximum(s, 0.0)), s), (0.0,)),
+    "elu": (_log_elu, (0.0,)),
+    "gelu": (lambda s: _log_abs(s) + log_ndtr(s), (0.0,)),
+    "silu": (lambda s: _log_abs(s) + _log_sigmoid(s), (0.0,)),
+    "abs(s - 1)": (lambda s: _log_abs(s - 1), (1.0,)),
+    "1/(1 + s**2)": (lambda s: -np.log1p(s**2), ()),
+    "exp(-s**2/2)": (lambda s: -(s**2) / 2, ()),
+    "max(s - 1, 0)": (lambda s: _positive(np.log)(s - 1), (1.0,)),
+    "tanh(s)**2": (lambda s: 2 * _log_abs(np.tanh(s)), (0.0,)),
+    "sqrt(abs(s))": (lambda s: _log_abs(s) / 2, (0.0,)),
+    "abs(s)**0.3": (lambda s: 0.3 * _log_abs(s), (0.0,)),
+    "1/abs(s)**0.4": (lambda s: -0.4 * _log_abs(s), (0.0,)),
+    "1 + 20*exp(-(s - 3)**2*25)": (
+        lambda s: np.log1p(20 * np.exp(-((s - 3) ** 2) * 25)),
+        (2.4, 2.8, 3.0, 3.2, 3.6),
+    ),
+    "exp(s)*(1 + sin(s)/2)": (lambda s: s + np.log1p(np.sin(s) / 2), ()),
+    "log(1 + s**2)": (lambda s: _log_abs(np.log1p(s**2)), (0.0,)),
+    "exp(abs(s))": (np.abs, (0.0,)),
+    "s*exp(-s)": (lambda s: _log_abs(s) - s, (0.0,)),
+    "exp(s)/(1 + exp(s))**2": (lambda s: _log_sigmoid(s) + _log_sigmoid(-s), ()),
+    "max(exp(s), 2)": (lambda s: np.maximum(s, math.log(2)), (math.log(2),)),
+}
+
+
+class Tokens(NamedTuple):
+    """The tokens in sight of a row, and the weights beside them.
+
+    Args:
+        n: tokens of the row, those out of sight included.
+        beta: bias of each token in sight, [tokens].
+        gamma: spread, likewise.
+        log_w: logarithm of the factor on the weight, likewise.
+        sink: whether it is a sink, likewise.
+        units: logits of what stands in the denominator alone.
+    """
+
+    n: int
+    beta: np.ndarray
+    gamma: np.ndarray
+    log_w: np.ndarray
+    sink: np.ndarray
+    units: list[float]
+
+
+def _rope(query: Sequence[float], mean: Sequence[float], distance: np.ndarray) -> np.ndarray:
+    """Σ_i Re q_i μ_i* e^(imθ_i) with θ_i = 10000^(−2i/d); neighbours make a plane."""
+    q, mu = (np.asarray(x[::2]) + 1j * np.asarray(x[1::2]) for x in (query, mean))
+    theta = 10000.0 ** (-2 * np.arange(len(q)) / len(query))
+    return (np.exp(1j * distance[:, None] * theta) * q * mu.conj()).sum(axis=1).real
+
+
+def tokens_of(beta: float, gamma: float, steps: Sequence[tuple[str, Any]], n: int) -> Tokens:
+    """The tokens of a row of n after the steps, in their order."""
+    d = np.arange(n, dtype=float)  # the distance to the query
+    b, g, log_w, sink = np.full(n, beta), np.full(n, gamma), np.zeros(n), np.zeros(n, dtype=bool)
+    units, first = [], d == n - 1
+    for name, own in steps:
+        if name == "decay":
+            log_w = log_w + d * math.log(own[0])
+            log_w[log_w < -745] = -np.inf
+        elif name == "alibi":
+            b = b - own[0] * d
+        elif name == "window":
+            log_w = np.where(d < own[0], log_w, -np.inf)
+        elif name == "scalable-softmax":
+            b, g = own[0] * math.log(n) * b, own[0] * math.log(n) * g
+        elif name == "length-bias":
+            b = b + own[0] * math.log(n)
+        elif name == "sink-logit":
+            units.append(own[0])
+        elif name == "sink":
+            b, g = np.where(first, own[0], b), np.where(first, own[1], g)
+            log_w, sink = np.where(first, 0.0, log_w), sink | first
+        elif name == "rope":
+            spread = own[2] * math.hypot(*own[0])
+            b = np.where(sink, b, b + _rope(own[0], own[1], d))
+            g = np.where(sink, g, spread)
+        else:
+            raise ValueError(name)
+    seen = log_w > -np.inf
+    return Tokens(n, b[seen], g[seen], log_w[seen], sink[seen], units)
+
+
+def _standard(kinds: Sequence[Sequence[float]]) -> np.ndarray:
+    """Shares, means and deviations of a mixture of mean 0 and variance 1, [3, kinds]."""
+    share, mean, deviation = np.array(kinds, dtype=float).T
+    share = share / share.sum()
+    centre = (share * mean).sum()
+    spread = math.sqrt((share * ((mean - centre) ** 2 + deviation**2)).sum())
+    return np.stack([share, (mean - centre) / spread, deviation / spread])
+
+
+def drawn(scores: tuple[str, Any] | None, rng: np.random.Generator, shape: Any) -> np.ndarray:
+    """Independent x of the law of scores."""
+    name, own = scores or ("normal", ())
+    if name == "normal":
+        return rng.standard_normal(shape)
+    if name == "uniform":
+        return rng.uniform(-math.sqrt(3), math.sqrt(3), shape)
+    if name == "t":
+        return rng.standard_t(own[0], shape) * math.sqrt((own[0] - 2) / own[0])
+    if name == "qk-norm":
+        other = rng.chisquare(own[0] - 1, shape)
+        z = rng.standard_normal(shape)
+        return math.sqrt(own[0]) * z / np.sqrt(z * z + other)
+    if name == "empirical":
+        x = np.array(own[0], dtype=float)
+        return rng.choice((x - x.mean()) / x.std(), shape)
+    share, mean, deviation = _standard(own[0])
+    kind = rng.choice(len(share), shape, p=share)
+    return mean[kind] + deviation[kind] * rng.standard_normal(shape)
+
+
+def _panels(low: float, high: float, breaks: Sequence[float], width: float, deep: int) -> Any:
+    """Ends of panels of at most a width, which halve towards the breaks."""
+    edges = [np.linspace(low, high, math.ceil((high - low) / width) + 1)]
+    for at in breaks:
+        if low <= at <= high:
+            near = width * 2.0 ** -np.arange(1, deep + 1)
+            edges.append(at + np.concatenate([-near, [0.0], near]))
+    found = np.unique(np.concatenate(edges))
+    return found[(found >= low) & (found <= high)]
+
+
+def _ruled(edges: np.ndarray, points: int) -> tuple[np.ndarray, np.ndarray]:
+    x, w = np.polynomial.legendre.leggauss(points)
+    half = np.diff(edges)[:, None] / 2
+    return (edges[:-1, None] + half * (1 + x)).ravel(), (half * w).ravel()
+
+
+def _nodes(
+    scores: tuple[str, Any] | None, breaks: Sequence[float], width: float, deep: int, points: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes of x and their probabilities; `breaks` are places of x that are no longer smooth."""
+    name, own = scores or ("normal", ())
+    if name == "normal":
+        low, high = -REACH, REACH
+        for at in breaks:  # beyond a far break, the density falls by e within 1/|at|
+            far = abs(at) + 40 / max(abs(at), 1.0)
+            low, high = (min(low, -far), high) if at < 0 else (low, max(high, far))
+        width = min(width, *(3 / max(abs(at), 1e-9) for at in breaks)) if breaks else width
+        x, w = _ruled(_panels(low, high, breaks, width, deep), points)
+        return x, w * norm.pdf(x)
+    if name == "uniform":
+        end = math.sqrt(3)
+        x, w = _ruled(_panels(-end, end, breaks, width, deep), points)
+        return x, w / (2 * end)
+    if name == "t":
+        scale = math.sqrt((own[0] - 2) / own[0])
+        end = math.asinh(t.isf(1e-40, own[0]))  # a rare score may have all there is of a small mean
+        turned = [math.asinh(at / scale) for at in breaks]
+        y, w = _ruled(_panels(-end, end, turned, width, deep), points)
+        return np.sinh(y) * scale, w * t.pdf(np.sinh(y), own[0]) * np.cosh(y)
+    if name == "qk-norm":
+        d = own[0]
+        turned = [math.acos(at / math.sqrt(d)) for at in breaks if abs(at) < math.sqrt(d)]
+        angle, w = _ruled(_panels(0.0, math.pi, turned, width / math.sqrt(d), deep), points)
+        density = np.sin(angle) ** (d - 2)
+        norming = math.exp(math.lgamma(d / 2) - math.lgamma((d - 1) / 2)) / math.sqrt(math.pi)
+        return math.sqrt(d) * np.cos(angle), w * density * norming
+    if name == "empirical":
+        x = np.array(own[0], dtype=float)
+        return (x - x.mean()) / x.std(), np.full(len(x), 1 / len(x))
+    parts = []
+    for share, mean, deviation in _standard(own[0]).T:
+        if deviation == 0:
+            parts.append((np.array([mean]), np.array([share])))
+            continue
+        inner = [(at - mean) / deviation for at in breaks]
+        x, w = _nodes(None, inner, width, deep, points)
+        parts.append((mean + deviation * x, share * w))
+    return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))  # type: ignore[return-value]
+
+
+class Mean(NamedTuple):
+    """A mean over rows, and what is known of its error.
+
+    Args:
+        value: the mean.
+        error: by brute force what other rules differ by; of a sample its standard error.
+        sampled: which of the two.
+    """
+
+    value: float
+    error: float
+    sampled: bool
+
+
+CHANCE = "sink_mass_above"  # of a row 0 or 1: no rule of smooth functions finds its mean
+# Quantities in which sink logits stand.
+WITH_UNITS = ("participation", "entropy", "max_weight", "sink_mass", "top_k_mass", "power_sum",
+              "sink_mass_above", "square_sum", "abs_sum")  # fmt: skip
+
+
+def value(
+    of: str, log_a: np.ndarray, n: int, sink: np.ndarray, units: Sequence[float]
+) -> np.ndarray:
+    """The quantity of rows of log|a|, along the last axis; NaN of a row of zeros."""
+    name, _, text = of.partition(":")
+    own = [float(x) for x in text.split(",")] if text else []
+    beside = list(units) if name in WITH_UNITS else []
+    top = np.maximum(log_a.max(axis=-1), max(beside, default=-np.inf))
+    alive = top > -np.inf
+    top = np.where(alive, top, 0.0)
+    a = np.exp(log_a - top[..., None])
+    unit = sum((np.exp(b - top) for b in beside), 0.0 * top)
+    l1 = a.sum(axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = _of(name, own, a, l1, l1 + unit, unit, n, sink)
+    return np.where(alive, found, np.nan)
+
+
+def _of(name: str, own: list[float], a: Any, l1: Any, total: Any, unit: Any, n: int, sink: Any):
+    l2 = (a * a).sum(axis=-1)
+    if name == "S":
+        return l1 / np.sqrt(n * l2)
+    if name == "n_eff":
+        return l1**2 / l2
+    if name == "hoyer":
+        return (math.sqrt(n) - l1 / np.sqrt(l2)) / (math.sqrt(n) - 1) if n > 1 else 0 * l1
+    if name == "pq_index":  # of 1 and 2
+        return 1 - l1 / np.sqrt(n * l2)
+    if name == "participation":
+        return l2 / total**2
+    if name == "max_weight":
+        return a.max(axis=-1) / total
+    if name == "support":
+        return (a > 0).sum(axis=-1).astype(float)
+    if name == "sink_mass":
+        return ((a * sink).sum(axis=-1) + unit) / total
+    if name == "sink_mass_above":
+        return ((a * sink).sum(axis=-1) + unit > own[0] * total).astype(float)
+    if name == "power_sum":
+        return ((a / total[..., None]) ** own[0]).sum(axis=-1)
+    if name == "top_k_mass":
+        return np.sort(a, axis=-1)[..., -int(own[0]) :].sum(axis=-1) / total
+    if name == "gini":
+        rank = 2 * np.arange(a.shape[-1]) - (a.shape[-1] - 1) + (n - a.shape[-1])
+        return (np.sort(a, axis=-1) * rank).sum(axis=-1) / (n * l1)
+    if name == "entropy":
+        first = a.argmax(axis=-1)[..., None]
+        largest = np.take_along_axis(a, first, axis=-1)[..., 0]
+        others = a.copy()
+        np.put_along_axis(others, first, 0.0, axis=-1)
+        rest = others.sum(axis=-1) + unit
+        own_part = largest / total * np.log1p(rest / largest)
+        p = others / total[..., None]
+        logs = np.where(others > 0, np.log(np.where(p > 0, p, 1.0)), 0.0)
+        return np.where(largest > 0, own_part, 0.0) - (p * logs).sum(axis=-1)
+    raise ValueError(name)
+
+
+def by_nodes(kernel: str, scores: Any, tokens: Tokens, of: str) -> Mean | None:
+    """The mean by brute force over all scores; None where that takes too many rows."""
+    log_f, kinks = KERNELS[kernel]
+    moving = int((tokens.gamma > 0).sum())
+    if moving > 3 or of.startswith(CHANCE):
+        return None
+    steep = max(float(tokens.gamma.max(initial=0.0)), 1e-9)
+    fine = max(min(0.4, 4 / steep), 0.15), 30 if len(kinks) == 1 else 8
+    width, deep = {0: (1.0, 0), 1: (0.1, 30), 2: fine}.get(moving, (2.2, 1))
+    found = []
+    for points in RULES[moving > 2]:
+        laws = []
+        for beta, gamma, log_w in zip(tokens.beta, tokens.gamma, tokens.log_w, strict=True):
+            if gamma == 0:
+                laws.append((log_w + log_f(np.array([beta])), np.ones(1)))
+                continue
+            breaks = [(kink - beta) / gamma for kink in kinks]
+            if scores is None and any(abs(at) > 36 for at in breaks):
+                breaks = [at for at in breaks if abs(at) <= 36]
+            x, p = _nodes(scores, breaks, width, deep, points)
+            log_a = log_w + log_f(beta + gamma * x)
+            zero = log_a == -np.inf
+            log_a, chance = np.append(log_a[~zero], -np.inf), p[zero].sum()
+            laws.append((log_a, np.append(p[~zero], chance)))
+        if math.prod(len(p) for _, p in laws) > MOST:
+            return None
+        found.append(_tensor(laws, tokens, of))
+    error = max(abs(other - found[-1]) for other in found[:-1])
+    return Mean(found[-1], error, False)
+
+
+def _tensor(laws: list[tuple[np.ndarray, np.ndarray]], tokens: Tokens, of: str) -> float:
+    """The mean over all combinations of nodes, of rows that are not all zero."""
+    grids = np.meshgrid(*(log_a for log_a, _ in laws[1:]), indexing="ij")
+    weights = np.ones(())
+    for _, p in laws[1:]:
+        weights = np.multiply.outer(weights, p)
+    rest = [grid.ravel() for grid in grids]
+    beside, total, mass = weights.ravel(), 0.0, 0.0
+    first, chance = laws[0]
+    step = max(1, 200_000 // beside.size)
+    for start in range(0, len(first), step):
+        own = first[start : start + step]
+        rows = [np.repeat(own, beside.size), *(np.tile(x, len(own)) for x in rest)]
+        p = np.multiply.outer(chance[start : start + step], beside).ravel()
+        q = value(of, np.stack(rows, axis=-1), tokens.n, tokens.sink, tokens.units)
+        alive = ~np.isnan(q)
+        total += float(p[alive] @ q[alive])
+        mass += float(p[alive].sum())
+    return total / mass if mass > 0 else math.nan
+
+
+def spread(q: np.ndarray, chance: bool) -> Mean:
+    """The mean of a sample of rows; those of zeros do not count.
+
+    Args:
+        q: the quantity of each row.
+        chance: whether it is 0 or 1.
+    """
+    q = q[~np.isnan(q)]
+    if len(q) < 200:
+        return Mean(math.nan, math.inf, True)
+    off = np.abs(q - np.median(q))
+    if not chance and off.max() > RARE * off.sum():  # a few rare rows make the mean
+        return Mean(float(q.mean()), math.inf, True)
+    # A sample that missed the rare rows does not know it: one row more, at the far end of it.
+    unseen = (1.0 if chance else q.max() - q.min()) / len(q)
+    return Mean(float(q.mean()), math.hypot(q.std() / math.sqrt(len(q)), unseen), True)
+
+
+def by_sampling(kernel: str, scores: Any, tokens: Tokens, of: str, seed: int, times: int) -> Mean:
+    """The mean of a sample of `ROWS`·times tokens."""
+    log_f, _ = KERNELS[kernel]
+    rng = np.random.default_rng(seed)
+    width = len(tokens.beta)
+    rows = min(max(ROWS // width, 100), 40_000) * times
+    found, step = [], max(1, 400_000 // width)
+    for start in range(0, rows, step):
+        x = drawn(scores, rng, (min(step, rows - start), width))
+        log_a = tokens.log_w + log_f(tokens.beta + tokens.gamma * x)
+        found.append(value(of, log_a, tokens.n, tokens.sink, tokens.units))
+    return spread(np.concatenate(found), of.startswith(CHANCE))

@@ -1,0 +1,56 @@
+"""Families of `transformers`, tiny and random: measured as their own weights are, or refused."""
+
+from collections import Counter
+
+import families
+import pytest
+
+pytestmark = pytest.mark.model  # needs the extra [transformers]; run with `pytest -m model`
+
+# One of each kind: windows, encoders, latent and differential attention, mixtures, hybrids with
+# state-space, linear and convolutional layers, biases, soft caps, learned sinks, attention of
+# their own, layers that share a module; and those that are refused.
+SOME = [
+    "albert", "bailing_hybrid", "bamba", "bigbird_pegasus", "bloom", "clip_text_model", "ctrl",
+    "deberta-v2", "deepseek_v3", "diffllama", "falcon", "fnet", "funnel", "gemma2", "git",
+    "gpt_neo", "gpt_oss", "layoutlm", "lfm2", "llava", "mamba", "mimo_v2_flash", "minimax",
+    "mixtral", "modernbert", "mpt", "qwen3_next", "rwkv", "splinter", "squeezebert", "t5",
+    "xlm-roberta", "xlnet", "zamba",
+]  # fmt: skip
+
+
+def told(chosen, implementation):
+    """(verdicts by family, ways out by family) of models that can be built."""
+    verdicts, ways = {}, {}
+    for name, model, ids in families.models(chosen, implementation):
+        verdict, why = families.judge(name, model, ids)
+        if verdict == "not built":
+            continue
+        verdicts[name] = verdict, why
+        if verdict == "refused":
+            ways[name] = families.way_out(name, model, ids, why)
+    return verdicts, ways
+
+
+def test_some_families_are_measured_as_their_own_weights_are_or_refused():
+    verdicts, ways = told(SOME, "eager")
+    counts = Counter(verdict for verdict, _ in verdicts.values())
+    assert counts == {"equal": 28, "refused": 6}, verdicts
+    assert sorted(ways) == ["fnet", "funnel", "mamba", "rwkv", "squeezebert", "t5"]
+    assert all(way.startswith("works") for way in ways.values()), ways
+
+
+@pytest.mark.parametrize("chosen", [["bert", "gemma2", "gpt_neo", "gpt_oss", "llama", "mpt"]])
+def test_the_attention_of_the_library_is_measured_alike(chosen):
+    verdicts, _ = told(chosen, "sdpa")
+    assert {verdict for verdict, _ in verdicts.values()} == {"equal"}, verdicts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("implementation", "least"), [("eager", 180), ("sdpa", 140)])
+def test_every_family_is_measured_as_its_own_weights_are_or_refused(implementation, least):
+    verdicts, _ = told(None, implementation)
+    counts = Counter(verdict for verdict, _ in verdicts.values())
+    assert set(counts) <= {"equal", "refused"}, verdicts
+    assert counts["equal"] >= least, verdicts
+    assert counts.total() >= least + 20

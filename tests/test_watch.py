@@ -1,0 +1,601 @@
+"""The watch over whatever PyTorch can do with a model: the same bits, and what is not seen is said.
+
+Each case trains three steps with and without a watch. Its truth is the attention function itself:
+applied to the unit matrix as values it gives the weights.
+"""
+
+import contextlib
+import copy
+import functools
+import io
+import pickle
+import re
+import threading
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from sparsity.errors import InputError
+from sparsity.models.checkpoint import library
+from sparsity.monitoring import Watch, interception
+
+pytestmark = [
+    pytest.mark.model,  # needs the extra [transformers]; run with `pytest -m model`
+    pytest.mark.filterwarnings("ignore"),  # of PyTorch; what a watch says is recorded by `lines`
+]
+
+T, HEADS, WIDTH = 24, 4, 32
+torch: Any = None  # a name that compiled code can read, loaded by the first test
+
+
+@pytest.fixture(autouse=True)
+def _loaded():
+    global torch
+    torch = library("torch")
+
+
+def sdpa(*given, **more):
+    return torch.nn.functional.scaled_dot_product_attention(*given, **more)
+
+
+def causal(q, k, v):
+    return sdpa(q, k, v, is_causal=True)
+
+
+class Model:
+    """Makes modules of two blocks, each `attend(q, k, v)` on heads of its own."""
+
+    def __init__(self, attend=causal, dropout=0.1):
+        self.attend, self.dropout = attend, dropout
+
+    def block(self, heads=HEADS):
+        attend, dropout = self.attend, self.dropout
+
+        class Block(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = torch.nn.Linear(WIDTH, 3 * WIDTH)
+                self.inner.weight.data *= 1.5  # so that some keys stand out
+                self.drop = torch.nn.Dropout(dropout)
+
+            def forward(self, x):
+                q, k, v = (part.unflatten(-1, (heads, -1)).transpose(1, 2)
+                           for part in self.inner(self.drop(x)).chunk(3, -1))  # fmt: skip
+                self.last = q.detach(), k.detach()
+                mixed = attend(q, k, v).transpose(1, 2).flatten(2)
+                return torch.nn.functional.pad(mixed, (0, 0, 0, x.shape[1] - mixed.shape[1]))
+
+        return Block()
+
+    def __call__(self):
+        torch.manual_seed(1)
+        return torch.nn.Sequential(self.block(), self.block())
+
+
+def states(seed=2):
+    return 3 * torch.randn(2, T, WIDTH, generator=torch.Generator().manual_seed(seed))
+
+
+def train(model, watch=None, steps=3):
+    """Outputs, gradients and the state of random numbers; and what the watch logged."""
+    torch.manual_seed(5)
+    optimizer, kept, logs = torch.optim.AdamW(model.parameters(), lr=1e-2), [], []
+    for step in range(steps):
+        optimizer.zero_grad()
+        out = model(states(step))
+        out.square().mean().backward()
+        kept += [out.detach().clone(), *(p.grad.clone() for p in model.parameters())]
+        optimizer.step()
+        logs.append(watch.log() if watch else {})
+    return [*kept, torch.get_rng_state()], logs
+
+
+@contextlib.contextmanager
+def lines():
+    """What the watch says."""
+    said = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield said
+    said += [str(x.message) for x in caught if str(x.message).startswith("Watch")]
+    assert all("\n" not in x and len(x) < 400 for x in said)
+
+
+def same_bits(make, wrap=lambda model: model, watch=lambda model, wrapped: model):
+    """Train with and without a watch; what it logged, what it said, and the watch."""
+    torch._dynamo.reset()
+    plain, _ = train(wrap(make()))
+    torch._dynamo.reset()
+    model = make()
+    wrapped = wrap(model)
+    with lines() as said, Watch(watch(model, wrapped)) as looking:
+        seen, logs = train(wrapped, looking)
+    assert len(plain) == len(seen) > 3
+    assert all(torch.equal(a, b) for a, b in zip(plain, seen, strict=True))
+    assert not interception._OPENED
+    assert not interception._LISTENERS
+    assert not hasattr(torch.nn.functional.scaled_dot_product_attention, "__wrapped__")
+    assert not any(x._forward_hooks or x._forward_pre_hooks for x in model.modules())
+    return logs, said, looking
+
+
+def five(q, k, v):
+    mask = torch.ones(T, T).tril().bool()[None, None, None]
+    return sdpa(q[None], k[None], v[None], attn_mask=mask)[0]
+
+
+def one_by_one(q, k, v):
+    return torch.stack([sdpa(*x, is_causal=True) for x in zip(*(y.flatten(0, 1) for y in (q, k, v)),
+                        strict=True)]).unflatten(0, q.shape[:2])  # fmt: skip
+
+
+def three(q, k, v):
+    return sdpa(*(x.flatten(0, 1) for x in (q, k, v))).unflatten(0, q.shape[:2])
+
+
+def bias(which, queries):
+    def attend(q, k, v):
+        made = getattr(library("torch.nn.attention.bias"), f"causal_{which}")(queries, T)
+        return sdpa(q[:, :, -queries:], k, v, attn_mask=made)
+
+    return attend
+
+
+def by_checkpoint(reentrant, **more):
+    def attend(q, k, v):
+        checkpoint = library("torch.utils.checkpoint").checkpoint
+        given = {name: make() for name, make in more.items()}
+        return checkpoint(causal, q, k, v, use_reentrant=reentrant, **given)
+
+    return attend
+
+
+def selective():
+    contexts = library("torch.utils.checkpoint").create_selective_checkpoint_contexts
+    kept = [torch.ops.aten.mm.default, torch.ops.aten.bmm.default, torch.ops.aten.softmax.int]
+    return functools.partial(contexts, kept)
+
+
+def float_mask(q, k, v):
+    return sdpa(q, k, v, attn_mask=torch.zeros(T, T).masked_fill(~CAUSAL(), -1e30))
+
+
+def CAUSAL():
+    return torch.ones(T, T).tril().bool()
+
+
+def on_device(q, k, v):
+    with torch.device("cpu"):  # a mode of functions
+        return causal(q, k, v)
+
+
+def counted(q, k, v):
+    with library("torch.utils.flop_counter").FlopCounterMode(display=False) as mode:
+        found = causal(q, k, v)
+    assert mode.get_total_flops() in (0, 2 * len(q) * HEADS * T * T * (q.shape[-1] + v.shape[-1]))
+    return found
+
+
+SEEN = {
+    "causal": causal,
+    "causal, fewer queries": lambda q, k, v: sdpa(q[:, :, -7:], k, v, is_causal=True),
+    "causal, fewer keys": lambda q, k, v: sdpa(q, k[:, :, :9], v[:, :, :9], is_causal=True),
+    "upper left": bias("upper_left", T),
+    "upper left, fewer queries": bias("upper_left", 7),
+    "lower right": bias("lower_right", T),
+    "lower right, fewer queries": bias("lower_right", 7),
+    "five axes": five,
+    "three axes": three,
+    "two axes": one_by_one,
+    "fewer key heads": lambda q, k, v: sdpa(q, k[:, :2], v[:, :2], enable_gqa=True),
+    "keys for all": lambda q, k, v: sdpa(q, k[:1, :1], v[:1, :1]),
+    "queries for all": lambda q, k, v: sdpa(q[:, :1], k, v),
+    "scale": lambda q, k, v: sdpa(q, k, v, scale=0.1),
+    "mask of keys": lambda q, k, v: sdpa(q, k, v, attn_mask=torch.arange(T)[None] < 9),
+    "float mask": float_mask,
+    "learned mask": lambda q, k, v: sdpa(q, k, v, attn_mask=q.mean(-1, True).expand(-1, -1, T, T)),
+    "float64": lambda q, k, v: sdpa(q.double(), k.double(), v.double()).float(),
+    "a mode of functions": on_device,
+    "a mode of operations": counted,
+    "checkpoint": by_checkpoint(False),
+    "reentrant checkpoint": by_checkpoint(True),
+    "selective checkpoint": by_checkpoint(False, context_fn=selective),
+}
+
+
+@pytest.mark.parametrize("kind", SEEN)
+def test_the_numbers_are_those_of_the_function_and_the_bits_stay(kind):
+    attend = SEEN[kind]
+    logs, said, watch = same_bits(Model(attend))
+    assert said == []
+    assert watch.unseen == {}
+    assert all(logs)
+    model = Model(attend, dropout=0.0)()
+    with Watch(model, rows=None) as watch:
+        model(states())
+    found = watch.read()
+    if kind == "two axes":
+        assert list(found) == [f"{part}#{call}" for part in range(2) for call in range(2 * HEADS)]
+        found = {str(part): {name: np.concatenate(
+            [np.stack([found[f"{part}#{i * HEADS + head}"][name][0] for head in range(HEADS)])
+             for i in range(2)], 1) for name in found["0#0"]} for part in range(2)}  # fmt: skip
+    assert list(found) == ["0", "1"]
+    for part, layer in zip(model, found.values(), strict=True):
+        q, k = part.last
+        p = attend(q, k, torch.eye(T).expand(*k.shape[:2], T, T)).double().numpy()
+        p = p.reshape(1, -1, *p.shape[2:]) if kind == "three axes" else p
+        p = np.moveaxis(p, 1, 0).reshape(p.shape[1], -1, T)
+        text = layer["length"] > 0  # where a mask hides a query's own key, it is padding
+        assert text.mean() == (9 / T if kind == "mask of keys" else 1)
+        assert_allclose(layer["n_eff"][text], (1 / (p * p).sum(-1))[text], rtol=2e-5)
+        assert (layer["length"] == (p > 0).sum(-1))[text].all()
+        assert_allclose(layer["sink_mass"][text], p[..., 0][text], rtol=1e-3, atol=1e-6)
+        assert np.min((layer["n_eff"] / layer["length"])[text]) < 0.97
+
+
+def with_dropout(q, k, v):
+    return sdpa(q, k, v, None, 0.3, True)
+
+
+def in_half(name):
+    def attend(q, k, v):
+        kind = getattr(torch, name)
+        return causal(*(x.to(kind) for x in (q, k, v))).float()
+
+    return attend
+
+
+@pytest.mark.parametrize("kind", ["dropout", "float16", "bfloat16", "autocast"])
+def test_what_rounds_or_drops_weights_is_seen_as_well(kind):
+    make = Model(with_dropout if kind == "dropout" else causal)
+    if kind in ("float16", "bfloat16"):
+        make = Model(in_half(kind))
+    with torch.autocast("cpu", torch.bfloat16, enabled=kind == "autocast"):
+        logs, said, watch = same_bits(make)
+    assert said == []
+    assert watch.unseen == {}
+    assert all(logs)
+    assert logs[0]["all/length"] == pytest.approx(28 / 3)
+
+
+def jagged(q, k, v):
+
+    def nested(x):
+        flat = x.transpose(1, 2).flatten(0, 1).contiguous()
+        at = torch.arange(0, len(flat) + 1, T)
+        return torch.nested.nested_tensor_from_jagged(flat, offsets=at).transpose(1, 2)
+
+    kernel = library("torch.nn.attention")
+    with kernel.sdpa_kernel(kernel.SDPBackend.MATH):
+        found = sdpa(nested(q), nested(k), nested(v))
+    return found.transpose(1, 2).values().unflatten(0, (-1, T)).transpose(1, 2)
+
+
+def of_another_type(q, k, v):
+
+    class Own(torch.Tensor):
+        pass
+
+    return causal(q.as_subclass(Own), k, v).as_subclass(torch.Tensor)
+
+
+def in_vmap(q, k, v):
+    return torch.vmap(causal)(q, k, v)
+
+
+def in_grad(q, k, v):
+    kernel = library("torch.nn.attention")
+    with kernel.sdpa_kernel(kernel.SDPBackend.MATH):
+        return q + torch.func.grad(lambda x: causal(x, k, v).square().sum())(q)
+
+
+def in_jvp(q, k, v):
+    kernel = library("torch.nn.attention")
+    with kernel.sdpa_kernel(kernel.SDPBackend.MATH):
+        return q + torch.func.jvp(lambda x: causal(x, k, v), (q,), (q,))[1]
+
+
+def without_queries(q, k, v):
+    return q + torch.cat([sdpa(q[:, :, :0], k, v), v], 2)
+
+
+def in_code_of_its_own(q, k, v):
+    return torch.softmax(q @ k.mT, -1) @ v
+
+
+UNSEEN = {
+    "jagged": (jagged, "NestedTensor"),
+    "another type": (of_another_type, "Own"),
+    "vmap": (in_vmap, "torch.func"),
+    "grad": (in_grad, "torch.func"),
+    "jvp": (in_jvp, "torch.func"),
+    "no queries": (without_queries, "without queries"),
+    "own code": (in_code_of_its_own, "made no call"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")  # of PyTorch, of nested tensors
+@pytest.mark.parametrize("kind", UNSEEN)
+def test_what_cannot_be_read_is_said_once_and_the_bits_stay(kind):
+    attend, words = UNSEEN[kind]
+    logs, said, watch = same_bits(Model(attend))
+    assert logs == [{}, {}, {}]
+    assert len(said) == 1
+    assert words in said[0]
+    assert words in next(iter(watch.unseen.values()))
+
+
+def compiled(model, **more):
+    return torch.compile(model, backend="eager", **more)
+
+
+def in_place(model):
+    model.compile(backend="eager")
+    return model
+
+
+def by_parts(model):
+    model[0] = compiled(model[0])
+    model[1].compile(backend="eager")
+    return model
+
+
+COMPILED = {
+    "compiled beside": (compiled, lambda model, wrapped: model),
+    "watch of the compiled": (compiled, lambda model, wrapped: wrapped),
+    "a full graph": (functools.partial(compiled, fullgraph=True), lambda model, wrapped: wrapped),
+    "in place": (in_place, lambda model, wrapped: model),
+    "by parts": (by_parts, lambda model, wrapped: wrapped),
+}
+
+
+@pytest.mark.parametrize("kind", COMPILED)
+def test_compiled_code_is_said_and_seen_where_it_is_not_used(kind):
+    wrap, watch = COMPILED[kind]
+    logs, said, looking = same_bits(Model(dropout=0.0), wrap, watch)
+    assert logs == [{}, {}, {}]
+    assert len(said) == 1
+    assert "force_eager" in said[0]
+    assert looking.unseen
+    model = Model()()
+    wrapped = wrap(model)
+    with lines() as said, Watch(watch(model, wrapped)) as looking:  # noqa: SIM117
+        with torch.compiler.set_stance("force_eager"):
+            assert all(train(wrapped, looking)[1])
+    assert said == []
+    assert list(looking._names.values())[1] == "0"
+    model = Model(dropout=0.0)()
+    wrapped = wrap(model)
+    train(wrapped, steps=1)  # compiles; a watch must not make it compile again
+    with lines() as said, Watch(watch(model, wrapped)) as looking:  # noqa: SIM117
+        with torch.compiler.set_stance("fail_on_recompile"):
+            train(wrapped, looking)
+    assert len(said) == 1
+
+
+def _graph(traced):
+    """Without the comments, which say where a line came from."""
+    return re.sub(r"#.*|___torch_mangle_\d+\.", "", str(traced.inlined_graph))
+
+
+def test_compiling_tracing_and_exporting_inside_a_watch():
+    make = Model(dropout=0.0)
+    torch._dynamo.reset()
+    plain = train(compiled(make(), fullgraph=True))[0]
+    model, x = make(), states()
+    with lines() as said, Watch(model) as watch:
+        inside = compiled(model, fullgraph=True)
+        seen, logs = train(inside, watch)
+        assert logs == [{}, {}, {}]
+        assert len(said) == 0
+        model(x)
+        assert watch.log()
+        exported = torch.export.export(model, (x,))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            traced = torch.jit.trace(model, (x,))
+            graph = library("torch.fx.experimental.proxy_tensor").make_fx(model)(x)
+    assert all(torch.equal(a, b) for a, b in zip(plain, seen, strict=True))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        bare = torch.jit.trace(model, (x,))
+        bare_graph = library("torch.fx.experimental.proxy_tensor").make_fx(model)(x)
+    assert _graph(traced) == _graph(bare)
+    assert graph.code == bare_graph.code
+    for one in (exported.module(), traced, graph, inside):
+        assert torch.equal(one(x), model(x))
+    assert len(said) == 2
+    assert "force_eager" in said[0]
+    assert "traced" in said[1]
+
+
+def test_errors_interrupts_and_strangers_leave_it_in_order():
+    make = Model(dropout=0.0)
+
+    class Fails(torch.nn.Module):
+        error = KeyError
+
+        def forward(self, x):
+            if self.error:
+                raise self.error
+            return x
+
+    last, x = Fails(), states()
+    model = torch.nn.Sequential(make(), last)
+    with Watch(model, every=2) as watch:
+        counts = []
+        for error in (KeyError, KeyError, KeyboardInterrupt, KeyboardInterrupt, None, None):
+            last.error = error
+            with contextlib.suppress(KeyError, KeyboardInterrupt):
+                model(x)
+            counts.append(len(watch.read()))
+    assert counts == [2, 0, 2, 0, 2, 0]
+
+    class Holds(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.own, self.others = make(), [make()]
+
+        def forward(self, x):
+            return self.own(x) + self.others[0](x)
+
+    model = Holds()
+    with lines() as said, Watch(model) as watch:
+        model(x)
+        assert list(watch.read()) == ["own.0", "own.1"]
+    assert len(said) == 1
+    assert "no part of the watched model" in said[0]
+
+
+def test_watches_over_each_other_again_and_not_at_all():
+    model, x = Model()(), states()
+    one, two = Watch(model), Watch(model, every=2)
+    one.__enter__()
+    model(x)
+    two.__enter__()
+    model(x)
+    one.__exit__(None, None, None)
+    model(x)
+    model(x)
+    two.__exit__(None, None, None)
+    model(x)
+    assert [w.read()["0"]["n_eff"].shape for w in (one, two)] == [(4, 48), (4, 48)]
+    with one:
+        model(x)
+        with pytest.raises(InputError, match="open already"), one:
+            pass
+    assert one.log()
+    for act in (Watch(model).log, Watch(model).read):
+        with pytest.raises(InputError, match="with Watch") as refused:
+            act()
+        assert "\n" not in str(refused.value)
+    with lines() as said, Watch(model) as watch:
+        assert watch.log() == {} == watch.log()
+    assert len(said) == 1
+    assert "did not run" in said[0]
+    scripted = torch.jit.ScriptModule()
+    with pytest.raises(InputError, match="TorchScript"), Watch(scripted):
+        pass
+
+
+def test_a_model_that_is_changed_copied_saved_or_called_in_parts_and_threads():
+    make = Model()
+    model, x = make(), states()
+    with lines() as said, Watch(model) as watch:
+        model(x)
+        model[1] = make.block()
+        model.append(make.block(heads=2))
+        model(x)
+        shapes = {path: found["n_eff"].shape for path, found in watch.read().items()}
+        assert shapes == {"0": (4, 48), "1": (4, 48), "2": (2, 24)}
+        model[0] = make.block(heads=2)
+        model(x)
+        shapes = {path: found["n_eff"].shape for path, found in watch.read().items()}
+        assert shapes == {"0": (2, 24), "1": (4, 24), "2": (2, 24)}
+        file = io.BytesIO()
+        torch.save(model.state_dict(), file)
+        copied = copy.deepcopy(model)
+        copied(x)
+        model[0](x)
+        assert list(watch.read()) == ["0"]
+        model.forward(x)
+        assert list(watch.read()) == ["0", "1", "2"]
+        threads = [threading.Thread(target=lambda: [model(x) for _ in range(5)]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert watch.read()["0"]["n_eff"].shape == (2, 4 * 5 * 24)
+    assert said == []
+    assert b"sparsity" not in pickle.dumps([x for y in copied.modules() for x in y._forward_hooks])
+    copied(x)
+    with lines() as said, Watch(model) as watch:
+        model(torch.full_like(x, torch.nan))
+        assert watch.log() == {}
+    assert len(said) == 1
+    assert "not finite" in said[0]
+
+
+MASK = "attn_mask"
+MULTI_HEAD = {
+    "default": ({}, {}),
+    "without weights": ({}, {"need_weights": False}),
+    "weights by head": ({}, {"average_attn_weights": False}),
+    "dropout": ({"dropout": 0.3}, {}),
+    "causal": ({}, {MASK: "causal", "is_causal": True}),
+    "padding": ({}, {"key_padding_mask": "padding"}),
+    "causal and padding": ({}, {MASK: "causal", "key_padding_mask": "padding"}),
+    "bias of keys": ({"add_bias_kv": True}, {}),
+    "a key of zeros": ({"add_zero_attn": True}, {}),
+    "keys first": ({"batch_first": False}, {}),
+}
+
+
+def padding():
+    """Which of the keys are padding: the last five of the first text."""
+    hidden = np.zeros((2, T), bool)
+    hidden[0, -5:] = True
+    return torch.as_tensor(hidden)
+
+
+@pytest.mark.parametrize("kind", MULTI_HEAD)
+def test_attention_of_many_heads_is_seen_as_it_comes(kind):
+    own, given = MULTI_HEAD[kind]
+    tensors = {"causal": ~CAUSAL(), "padding": padding()}
+    given = {name: tensors[x] if isinstance(x, str) else x for name, x in given.items()}
+
+    class Own(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.attend = torch.nn.MultiheadAttention(WIDTH, HEADS, **{"batch_first": True} | own)
+
+        def forward(self, x, **more):
+            return x + self.attend(x, x, x, **given | more)[0]
+
+    logs, said, watch = same_bits(Own)
+    assert said == []
+    assert watch.unseen == {}
+    assert all(logs)
+    model, x = Own(), states()
+    with Watch(model, rows=None) as watch:
+        model(x)
+    found = watch.read()["attend"]
+    model.attend.dropout = 0.0
+    p = model.attend(x, x, x, **given | {"need_weights": True, "average_attn_weights": False})[1]
+    p = np.moveaxis(p.detach().double().numpy(), 1, 0).reshape(HEADS, -1, p.shape[-1])
+    text = found["length"] > 0  # of padding nothing is told
+    assert text.mean() == (1 - 5 / 48 if "padding" in kind else 1)
+    assert_allclose(found["n_eff"][text], (1 / (p * p).sum(-1))[text], rtol=2e-5)
+    assert (found["length"] == (p > 0).sum(-1))[text].all()
+
+
+@pytest.mark.parametrize("kind", ["layer", "encoder"])
+def test_fused_layers_stay_fused(kind):
+
+    def make():
+        torch.manual_seed(0)
+        layer = torch.nn.TransformerEncoderLayer(WIDTH, HEADS, 64, batch_first=True)
+        return layer if kind == "layer" else torch.nn.TransformerEncoder(layer, 2)
+
+    logs, said, _ = same_bits(make)
+    assert said == []
+    assert all(logs)
+    model, x = make().eval(), states()
+    with lines() as said, Watch(model) as watch, torch.no_grad():
+        fused = model(x)
+        assert watch.log() == {}
+        try:
+            torch.backends.mha.set_fastpath_enabled(False)
+            plain = model(x)
+        finally:
+            torch.backends.mha.set_fastpath_enabled(True)
+        assert watch.log()
+    with torch.no_grad():
+        assert torch.equal(fused, model(x))
+        assert not torch.equal(fused, plain)
+    assert len(said) == 1
+    assert "set_fastpath_enabled" in said[0]
