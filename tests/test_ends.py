@@ -16,7 +16,8 @@ from sparsity.finite import engine
 from sparsity.finite.exact import exact_grid
 from sparsity.kernels import exp
 from sparsity.quantities.base import within
-from sparsity.rows.steps import ALL
+from sparsity.rows.scores import StudentT, Uniform
+from sparsity.rows.steps import ALL, QKNorm
 
 STEPS = {step.name: step for step in ALL}
 # Everything that adds mass to a row or takes it from tokens, alone and beside a sink logit.
@@ -68,10 +69,12 @@ def test_the_share_of_a_sink_logit_is_not_forgotten(gamma, steps, n, of, true):
     assert abs(law.value - found.value) < 5 * found.error + 1e-11 * found.value
 
 
+ROWS = (("exp", 1, 0.05), ("exp", 2, 2.0), ("exp", 40, 0.5), ("relu2", 1, 2.0), ("relu2", 2, 0.4),
+        ("gelu", 1, 0.4), ("gelu", 40, 2.0))  # fmt: skip
+
+
 def _cells():
-    for kernel, steps, of, n, gamma in itertools.product(
-        ("exp", "relu2", "gelu"), MASS, OF, (1, 2, 40), (0.05, 2.0)
-    ):
+    for steps, of, (kernel, n, gamma) in itertools.product(MASS, OF, ROWS):
         sinks = any(name.startswith("sink") for name, _ in steps)
         if sinks or of != "sink_mass":
             yield kernel, steps, of, n, gamma
@@ -111,9 +114,9 @@ def test_no_value_is_moved_farther_than_its_bound_and_short_rows_are_as_brute_fo
         rounding = 2e-13 * (1.0 if of in ("hoyer", "pq_index:1,2") else abs(found.value))
         assert gap <= law.error_bound * law.value + 4 * found.error + rounding, (row, n, of)
         judged += found.error <= 1e-7 * abs(found.value)
-    assert asked >= 2600
-    assert judged >= 1500
-    assert len(moved) >= 2000
+    assert asked >= 1000
+    assert judged >= 600
+    assert len(moved) >= 800
     assert all(moved)
 
 
@@ -180,7 +183,9 @@ def test_every_route_refuses_it(monkeypatch):
     with pytest.raises(InputError, match="beta 0 and gamma 0.5 and length 5 and 1 more of 2"):
         exact_grid(exp, grids, np.array([5]), quantities.n_eff)
     rough = replace(quantities.entropy, limit=lambda rows: (rows.n, 0.1 * rows.n))
-    with pytest.raises(InputError, match="gamma 1 and length 7 and 1 more of 2 values: .* 0.1, not"):
+    with pytest.raises(
+        InputError, match="gamma 1 and length 7 and 1 more of 2 values: .* 0.1, not"
+    ):
         evaluate("exp", gamma=1.0, of=rough, length=[7, 8])
 
 
@@ -189,3 +194,55 @@ def test_the_limit_itself_is_refused(error):
     check_resolved("S", [0.0, 0.99 * RESOLVED], length=[1, 2])
     with pytest.raises(InputError, match="not resolved"):
         check_resolved("S", error)
+
+
+@pytest.mark.parametrize("kernel", ["relu", "relu2", "threshold", "softpick"])
+def test_the_rare_rows_in_which_no_token_has_a_weight_count(kernel):
+    """Beside a light sink logit they are all that matters, down to P(f = 0) = 1e-19."""
+    judged = 0
+    for z, logit, n in itertools.product((6.5, 7.25, 7.5, 8.0, 9.0), (-10.0, -40.0), (1, 2)):
+        steps = (("sink-logit", (logit,)),)
+        row = Row(kernel, beta=0.4, gamma=0.4 / z, steps=(STEPS["sink-logit"](logit),))
+        law = exact(row, length=n, of="sink_mass")
+        tokens = reference.tokens_of(0.4, 0.4 / z, steps, n)
+        found = reference.by_nodes(kernel, None, tokens, "sink_mass")
+        assert found is not None
+        gap = abs(law.value - found.value)
+        assert gap <= (law.error_bound + 2e-13) * found.value + 4 * found.error, (z, logit, n)
+        judged += found.error < 1e-9 * found.value
+    assert judged == 20
+
+
+@pytest.mark.parametrize("scores", [Uniform(), StudentT(5.0), QKNorm(4), QKNorm(2), None])
+def test_the_chance_of_no_weight_has_its_digits_for_every_law_of_scores(scores):
+    beta = 1.72 if scores == Uniform() else 1.99 if scores == QKNorm(4) else 1.41
+    beta = 30.0 if scores == StudentT(5.0) else 7.5 if scores is None else beta
+    law = exact(Row("relu", beta=beta, gamma=1.0, scores=scores,
+                    steps=(STEPS["sink-logit"](-60.0),)), length=1, of="sink_mass")  # fmt: skip
+    typed = {Uniform(): ("uniform", ()), StudentT(5.0): ("t", (5.0,)), None: None}
+    own = typed[scores] if scores in typed else ("qk-norm", (scores.dim,))
+    tokens = reference.tokens_of(beta, 1.0, (("sink-logit", (-60.0,)),), 1)
+    found = reference.by_nodes("relu", own, tokens, "sink_mass")
+    assert found is not None
+    assert 1e-15 < found.value < 0.2
+    assert float(law.value) == pytest.approx(found.value, rel=1e-10)
+
+
+def test_a_fixed_score_at_a_jump_has_the_weight_that_f_has_there():
+    at_jump = Row("threshold", beta=1.0, gamma=1.0, steps=(STEPS["sink"](0.0),))
+    assert exact(at_jump, length=2).value == 1  # e^s for s > 0: at 0 the sink has no weight
+    assert exact(at_jump.replace(beta=1.0).then(STEPS["sink"](1e-9)), length=2).value > 1.4
+
+
+@pytest.mark.parametrize("order", [4.0, 4.5, 6.0, 7.5, 8.0])
+def test_high_orders_hold_their_bound_between_tokens(order):
+    """Tokens of different weights, whose transforms are summed on one grid."""
+    steps = (("decay", (0.83143,)),)
+    row = Row("exp", gamma=0.0176, steps=(STEPS["decay"](0.83143),))
+    law = exact(row, length=2, of=f"power_sum:{order:g}")
+    tokens = reference.tokens_of(0.0, 0.0176, steps, 2)
+    found = reference.by_nodes("exp", None, tokens, f"power_sum:{order:g}")
+    assert found is not None
+    assert abs(law.value - found.value) <= law.error_bound * law.value + 4 * found.error
+    assert law.error_bound < 1e-11
+    assert found.error < 1e-13

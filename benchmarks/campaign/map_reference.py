@@ -119,9 +119,7 @@ def by_nodes(name: str, own: dict[str, float], n: int, of: str) -> Mean | None:
     return Mean(found[-1], max(abs(x - found[-1]) for x in found[:-1]), False)
 
 
-def by_sampling(
-    name: str, own: dict[str, float], n: int, of: str, seed: int, times: int
-) -> Mean:
+def by_sampling(name: str, own: dict[str, float], n: int, of: str, seed: int, times: int) -> Mean:
     """The mean of a sample of rows."""
     rng = np.random.default_rng(seed)
     rows, found = min(max(ROWS // (2 * n), 100), 40_000) * times, []

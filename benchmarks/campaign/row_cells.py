@@ -116,7 +116,10 @@ def _step(name: str, rng: np.random.Generator) -> tuple[str, Any]:
         "scalable-softmax": lambda: (_digits(rng.uniform(0.1, 1.0)),),
         "length-bias": lambda: (_digits(rng.uniform(-1.5, 1.0)),),
         "sink-logit": lambda: (_digits(rng.uniform(-6, 12)),),
-        "sink": lambda: (_digits(rng.uniform(-4, 8)), _digits(rng.choice([0.0, rng.uniform(0, 3)]))),
+        "sink": lambda: (
+            _digits(rng.uniform(-4, 8)),
+            _digits(rng.choice([0.0, rng.uniform(0, 3)])),
+        ),
         "rope": lambda: (
             tuple(map(_digits, rng.normal(size=2))),
             tuple(map(_digits, rng.normal(size=2))),

@@ -184,7 +184,9 @@ def report(found: list[Verdict]) -> str:
     lines = ["# Campaign over rows of n", "", "Exact laws against their definition, over kernels,"]
     lines += ["maps, steps, laws of scores, quantities and lengths drawn at random. Written by"]
     lines += ["`python -m benchmarks.campaign.rows`."]
-    lines += _table(("outcome", "cells"), [("all", len(found)), *((x, counts[x]) for x in OUTCOMES)])
+    lines += _table(
+        ("outcome", "cells"), [("all", len(found)), *((x, counts[x]) for x in OUTCOMES)]
+    )
     held = [v for v in found if v.outcome in ("agreed", "violated")]
     brute = np.array([max(v.error, 0.0) / abs(v.mean or 1) for v in held if not v.sampled])
     edges = (0.0, 1e-12, 1e-9, ROUGH)
@@ -197,15 +199,27 @@ def report(found: list[Verdict]) -> str:
     lines += _table(("quantity", "cells judged"), of.most_common())
     seconds = [v.seconds for v in found if not math.isnan(v.seconds)]
     if seconds:
-        lines += ["", f"CPU seconds a cell: median {np.median(seconds):.3f}, most {max(seconds):.2f}."]
+        lines += [
+            "",
+            f"CPU seconds a cell: median {np.median(seconds):.3f}, most {max(seconds):.2f}.",
+        ]
     reasons = Counter(v.reason for v in found if v.outcome == "refused")
     lines += _table(("refused", "cells"), reasons.most_common())
     bad = [v for v in found if v.outcome in FAILURES]
     if bad:
         head = ("", "row", "n", "of", "value", "bound", "reference", "±", "")
         own = [
-            (v.outcome, v.cell, v.cell.length, v.cell.of, f"{v.value:.12g}", f"{v.bound:.1e}",
-             f"{v.mean:.12g}", f"{v.error:.1e}", v.reason)  # fmt: skip
+            (
+                v.outcome,
+                v.cell,
+                v.cell.length,
+                v.cell.of,
+                f"{v.value:.12g}",
+                f"{v.bound:.1e}",
+                f"{v.mean:.12g}",
+                f"{v.error:.1e}",
+                v.reason,
+            )  # fmt: skip
             for v in bad
         ]
         lines += _table(head, own)

@@ -1,0 +1,137 @@
+"""The campaign over rows of n: a fixed part of its cells, and planted mistakes that it must find."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.campaign import row_reference, rows
+from benchmarks.campaign.row_cells import Cell, draw, row_of
+from benchmarks.campaign.row_reference import KERNELS, tokens_of
+from benchmarks.campaign.rows import Verdict, ask, judge, reference, report
+from sparsity import kernels
+from sparsity.finite import engine
+from sparsity.rows.row import Row
+
+CELLS, SEED = 100, 7
+SLOW = ("alibi", "rope", "decay")  # steps after which every token differs
+SLOW_MAPS = ("entmax", "sparsemax", "differential", "stick-breaking", "forgetting")
+
+
+def _quick(cell: Cell) -> bool:
+    differ = any(name in SLOW for name, _ in cell.steps) and cell.length > 2
+    heavy = cell.scores is not None and cell.scores[0] in ("t", "mixture", "qk-norm")
+    kernel = cell.kernel.startswith(SLOW_MAPS)
+    return not (differ or heavy or kernel or cell.length > 100)
+
+
+@pytest.fixture(scope="module")
+def judged() -> list[Verdict]:
+    cells = itertools.islice(filter(_quick, draw(400, SEED)), CELLS)
+    return [judge(cell, ask(cell.key)) for cell in cells]
+
+
+def test_a_part_of_the_campaign_agrees(judged):
+    found = [v.outcome for v in judged]
+    assert len(found) == CELLS
+    assert not {"violated", "crashed", "late"} & set(found), report(judged)
+    assert found.count("agreed") >= 90
+    assert sum(not v.sampled and v.error < 1e-9 for v in judged if v.outcome == "agreed") >= 35
+
+
+def test_an_answer_that_is_off_is_a_violation(judged):
+    """Negative control: by brute force known to 1e-9, a value that is off by 1e-6 is convicted."""
+    sharp = [v for v in judged if v.outcome == "agreed" and not v.sampled and v.error < 1e-9]
+    for v in sharp:
+        worse = judge(v.cell, (v.value * (1 + 1e-6) + 1e-12, v.bound, "", "", 0.0))
+        assert worse.outcome == "violated", v
+    assert len(sharp) >= 30
+
+
+def _cell(of="participation", n=64, steps=(("sink-logit", (1.0,)),)):
+    return Cell("exp", {"beta": 0.0, "gamma": 1.0}, steps, None, n, of, 3)
+
+
+@pytest.mark.parametrize("n", [2, 64])
+def test_a_planted_formula_is_a_violation(n, monkeypatch):
+    """φ^(n + 1) for φ^n in every integral, against brute force and against a sample."""
+    cell, one = _cell(n=n), engine.integrated
+    assert judge(cell, ask(cell.key)).outcome == "agreed"
+
+    def planted(sums, body, *rest):
+        return one(sums, body * np.exp(sums.log_phi / cell.length), *rest)
+
+    monkeypatch.setattr(engine, "integrated", planted)
+    verdict = judge(cell, ask(cell.key))
+    assert verdict.outcome == "violated"
+    assert verdict.sampled == (n == 64)
+    assert "| violated | 1 |" in report([verdict])
+
+
+def test_a_bound_that_is_too_small_is_a_violation():
+    value, bound, *others = ask(_cell(n=2).key)
+    assert value is not None
+    off = value * (1 + 1e-9)
+    assert judge(_cell(n=2), (off, 1e-8, *others)).outcome == "agreed"
+    assert judge(_cell(n=2), (off, bound, *others)).outcome == "violated"
+    assert judge(_cell(n=2), (np.nan, bound, *others)).outcome == "violated"
+
+
+def test_what_is_no_answer_is_counted():
+    cell = _cell()
+    assert judge(cell, (None, np.nan, "row: too long", "", 0.1)).outcome == "refused"
+    assert judge(cell, (None, np.nan, "", "ValueError: x", 0.1)).outcome == "crashed"
+    assert judge(cell, (1.0, 1e-12, "", "", rows.LIMIT + 1)).outcome == "late"
+    refused = ask(replace(cell, of="max_weight", steps=(("window", (2,)),)).key)
+    assert refused[0] is None
+    assert "use estimate" in refused[2]
+
+
+def test_cells_are_always_the_same_and_come_back_from_their_text():
+    first = draw(60, SEED)
+    assert [cell.key for cell in first] == [cell.key for cell in draw(120, SEED)[:60]]
+    assert [Cell.of_key(cell.key).key for cell in first] == [cell.key for cell in first]
+    assert all(isinstance(row_of(cell), Row) for cell in first)
+    verdict = Verdict(first[0], "agreed", "", 1.0, 1e-12, 1.0, 1e-13, False, 0.1)
+    assert Verdict.of_line(verdict.line).outcome == "agreed"
+
+
+def test_kernels_of_the_reference_are_those_of_the_library():
+    """Written by hand twice: the same logarithm at scores on both sides of every kink."""
+    from sparsity.kernels.numeric.definition import definition
+    from sparsity.kernels.numeric.points import Points
+
+    s = np.linspace(-6.05, 6.05, 40)
+    for name, (log_f, _) in KERNELS.items():
+        own = definition(kernels.named(name)).at(s, Points(np.zeros(len(s)))).log
+        with np.errstate(divide="ignore"):
+            np.testing.assert_allclose(log_f(s), own, rtol=1e-12, atol=1e-13, err_msg=name)
+    assert len(KERNELS) >= 30
+
+
+@pytest.mark.parametrize("scores", [None, ("uniform", ()), ("t", (4.0,)), ("qk-norm", (3,)),
+                                    ("mixture", (((0.8, 0.0, 1.0), (0.2, 3.0, 0.5)),)),
+                                    ("empirical", ((-1.0, 0.0, 0.5, 2.0),))])  # fmt: skip
+def test_the_two_references_have_one_law_of_scores(scores):
+    """The mean of x² is 1 by nodes, and rows of two agree with their sample."""
+    tokens = tokens_of(0.3, 0.8, (), 2)
+    nodes = row_reference.by_nodes("softplus", scores, tokens, "entropy")
+    sample = row_reference.by_sampling("softplus", scores, tokens, "entropy", 5, 1)
+    assert nodes is not None
+    assert nodes.error < 1e-6
+    assert abs(nodes.value - sample.value) < 5 * sample.error
+    x = row_reference.drawn(scores, np.random.default_rng(2), 200_000)
+    assert abs(x.mean()) < 0.02
+    assert abs(x.std() - 1) < 0.05
+
+
+def test_a_sample_whose_mean_a_few_rows_make_says_nothing():
+    cell = Cell("gelu", {"beta": 0.0, "gamma": 1.0}, (("sink-logit", (30.0,)),), None, 100,
+                "power_sum:8", 1)  # fmt: skip
+    mean = reference(cell, sampled=True)
+    assert mean is not None
+    assert mean.error == np.inf
+    assert judge(cell, ask(cell.key)).outcome == "unjudged"
