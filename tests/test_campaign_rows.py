@@ -1,4 +1,4 @@
-"""The campaign over rows of n: a fixed part of its cells, and planted mistakes that it must find."""
+"""The campaign over rows of n: a fixed part of its cells, and planted mistakes it must find."""
 
 from __future__ import annotations
 

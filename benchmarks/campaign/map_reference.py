@@ -7,7 +7,6 @@ Longer rows are sampled.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from scipy.special import expit

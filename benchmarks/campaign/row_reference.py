@@ -199,12 +199,12 @@ def _nodes(
     """Nodes of x and their probabilities; `breaks` are places of x that are no longer smooth."""
     name, own = scores or ("normal", ())
     if name == "normal":
-        reach = [-REACH, REACH]
+        low, high = -REACH, REACH
         for at in breaks:  # beyond a far break, the density falls by e within 1/|at|
             far = abs(at) + 40 / max(abs(at), 1.0)
-            reach = [min(reach[0], -far), reach[1]] if at < 0 else [reach[0], max(reach[1], far)]
+            low, high = (min(low, -far), high) if at < 0 else (low, max(high, far))
         width = min(width, *(3 / max(abs(at), 1e-9) for at in breaks)) if breaks else width
-        x, w = _ruled(_panels(*reach, breaks, width, deep), points)
+        x, w = _ruled(_panels(low, high, breaks, width, deep), points)
         return x, w * norm.pdf(x)
     if name == "uniform":
         end = math.sqrt(3)

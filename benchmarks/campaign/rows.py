@@ -10,6 +10,7 @@ status 1 where there is a silent violation, a crash, or an answer that takes ove
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import resource
@@ -112,7 +113,8 @@ def reference(cell: Cell, sampled: bool, times: int = 1) -> Mean | None:
         if sampled:
             return map_reference.by_sampling(*own, seed, times)
         return map_reference.by_nodes(*own)
-    tokens = tokens_of(*(cell.parameters[x] for x in ("beta", "gamma")), cell.steps, cell.length)
+    beta, gamma = (cell.parameters[name] for name in ("beta", "gamma"))
+    tokens = tokens_of(beta, gamma, cell.steps, cell.length)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         if sampled:
             own = (cell.kernel, cell.scores, tokens, cell.of)
@@ -178,6 +180,11 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> list[str]:
     return ["", *("| " + " | ".join(map(str, line)) + " |" for line in lines)]
 
 
+def _shown(v: Verdict) -> tuple[Any, ...]:
+    numbers = f"{v.value:.12g}", f"{v.bound:.1e}", f"{v.mean:.12g}", f"{v.error:.1e}"
+    return v.outcome, v.cell, v.cell.length, v.cell.of, *numbers, v.reason
+
+
 def report(found: list[Verdict]) -> str:
     """The table of a run, as Markdown."""
     counts = Counter(v.outcome for v in found)
@@ -192,7 +199,7 @@ def report(found: list[Verdict]) -> str:
     edges = (0.0, 1e-12, 1e-9, ROUGH)
     rows = [
         (f"brute force, known to {high:g}", int(((brute >= low) & (brute < high)).sum()))
-        for low, high in zip(edges[:-1], edges[1:], strict=True)
+        for low, high in itertools.pairwise(edges)
     ]
     lines += _table(("judged by", "cells"), [*rows, ("a sample", sum(v.sampled for v in held))])
     of = Counter(v.cell.of.partition(":")[0] for v in held)
@@ -208,21 +215,7 @@ def report(found: list[Verdict]) -> str:
     bad = [v for v in found if v.outcome in FAILURES]
     if bad:
         head = ("", "row", "n", "of", "value", "bound", "reference", "±", "")
-        own = [
-            (
-                v.outcome,
-                v.cell,
-                v.cell.length,
-                v.cell.of,
-                f"{v.value:.12g}",
-                f"{v.bound:.1e}",
-                f"{v.mean:.12g}",
-                f"{v.error:.1e}",
-                v.reason,
-            )  # fmt: skip
-            for v in bad
-        ]
-        lines += _table(head, own)
+        lines += _table(head, map(_shown, bad))
     return "\n".join([*lines, ""])
 
 

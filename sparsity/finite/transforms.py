@@ -140,7 +140,8 @@ class _Part(NamedTuple):
     def tables(self, top: float, versions: int) -> Iterator[tuple[np.ndarray, ...]]:
         """Classes, ψ and moments [·, 1 + k, versions, points], P(f ≠ 0) and P(f = 0) [·, versions].
 
-        All but the last are over e^top. The second version is the first times the error of the interpolation, where there is one.
+        All but P(f = 0) are over e^top. The second version is the first times the error of the
+        interpolation, where there is one.
         """
         flat = np.stack([_table(law, self.start, self.stop, STEP) for law in self.laws])
         flat[:, :-1] *= np.exp([law.top - top for law in self.laws])[:, None, None]

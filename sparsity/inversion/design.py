@@ -46,7 +46,7 @@ def _solve(kernel: Kernel, length: float, wanted: float, free: Lever, start: flo
 
 
 def _wanted(value: Any, quantity: Quantity, length: float, unit: bool = False) -> float:
-    """The wanted value, checked against what any row of n, with or without sink logits, can have."""
+    """The wanted value, checked against what any row of n can have; `unit`: with a sink logit."""
     try:
         wanted = float(np.asarray(value, dtype=np.float64)[()])
     except (TypeError, ValueError):
