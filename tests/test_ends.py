@@ -247,3 +247,9 @@ def test_high_orders_hold_their_bound_between_tokens(order):
     assert abs(law.value - found.value) <= law.error_bound * law.value + 4 * found.error
     assert law.error_bound < 1e-11
     assert found.error < 1e-13
+
+
+def test_a_value_below_float64_is_judged_by_its_logarithm():
+    far = evaluate("exp", gamma=1e8)
+    assert (float(far.value), float(far.log_value)) == (0.0, -5e15)
+    assert float(far.error_bound) > RESOLVED
