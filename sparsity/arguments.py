@@ -31,7 +31,7 @@ def is_traced(value: Any) -> bool:
     """Whether it is known only when the program runs."""
     if not is_jax(value):
         return False
-    import jax  # it has been already: this is one of its arrays
+    import jax.core  # it has been already: this is one of its arrays
 
     return isinstance(value, jax.core.Tracer)
 

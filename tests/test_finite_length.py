@@ -180,7 +180,9 @@ def _without_one_phi(one):
 
 def _term(combine):
     """The integral of n_eff with other terms."""
-    integral = replace(quantities.n_eff.integral, combine=combine, ends=lambda *_: (0.0, np.inf))
+    integral = replace(
+        quantities.n_eff.integral, combine=combine, ends=lambda *row: (0.0, math.inf)
+    )
     return replace(quantities.n_eff, integral=integral)
 
 
@@ -209,7 +211,9 @@ def test_planted_errors_are_rejected(planted, monkeypatch):
 
 def test_a_lost_t_is_rejected():
     """E Y₂ without its factor t, i.e. x²e^(−x) replaced by x e^(−x)."""
-    lost = replace(quantities.participation.integral, moments=(1.0,), ends=lambda *_: (0.0, np.inf))
+    lost = replace(
+        quantities.participation.integral, moments=(1.0,), ends=lambda *row: (0.0, np.inf)
+    )
     for integral, off in ((quantities.participation.integral, False), (lost, True)):
         quantity = replace(quantities.participation, integral=integral)
         value = exact("exp", length=16, of=quantity, gamma=3.0).value

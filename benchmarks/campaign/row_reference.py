@@ -322,7 +322,8 @@ def by_nodes(kernel: str, scores: Any, tokens: Tokens, of: str) -> Mean | None:
     if moving > 3 or of.startswith(CHANCE):
         return None
     steep = max(float(tokens.gamma.max(initial=0.0)), 1e-9)
-    fine = max(min(0.4, 4 / steep), 0.15), 30 if len(kinks) == 1 else 8
+    light = min(tokens.units, default=0.0) < -15  # next to a zero of f it is all there is
+    fine = max(min(0.4, 4 / steep), 0.15), 30 if light else 8
     width, deep = {0: (1.0, 0), 1: (0.1, 30), 2: fine}.get(moving, (2.2, 1))
     found = []
     for points in RULES[moving > 2]:

@@ -31,7 +31,7 @@ from benchmarks.campaign.row_reference import Mean, tokens_of
 from benchmarks.campaign.run import FAILURES
 from benchmarks.campaign.worker import Died, Late, Worker
 
-__all__ = ["Verdict", "ask", "judge", "judged", "reference", "report"]
+__all__ = ["Verdict", "ask", "holds", "judge", "judged", "reference", "report"]
 
 FILE = Path(__file__).parents[1] / "results" / "campaign_rows.md"
 LIMIT = 10.0  # CPU seconds of an answer
@@ -122,7 +122,8 @@ def reference(cell: Cell, sampled: bool, times: int = 1) -> Mean | None:
         return row_reference.by_nodes(cell.kernel, cell.scores, tokens, cell.of)
 
 
-def _holds(cell: Cell, value: float, bound: float, mean: Mean) -> bool:
+def holds(cell: Cell, value: float, bound: float, mean: Mean) -> bool:
+    """Whether a value is within its bound of the reference, as far as that is known."""
     gap, own = abs(value - mean.value), bound * abs(value)
     rounding = ROUNDING * (1.0 if cell.of in NEAR_ZERO else abs(mean.value))
     if mean.sampled:
@@ -148,8 +149,8 @@ def judge(cell: Cell, answer: Any) -> Verdict:
             mean = reference(cell, True, times=16)
             assert mean is not None
     known = math.isfinite(mean.error) and not math.isnan(mean.value)
-    holds = _holds(cell, value, bound, mean)
-    outcome = "unjudged" if not known else "agreed" if holds else "violated"
+    agrees = holds(cell, value, bound, mean)
+    outcome = "unjudged" if not known else "agreed" if agrees else "violated"
     return Verdict(cell, outcome, "", value, bound, *mean, seconds)
 
 

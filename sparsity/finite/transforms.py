@@ -283,7 +283,7 @@ def _mattering(row: Classed, c: int, k: Orders) -> list[tuple[Patch, list[Laplac
     laws = {law for piece in every for law in piece.laws}
     families = {(law[0], reference(*law) or law[1:]) for law in laws}
     samples = {every[0].laws[0], every[len(every) // 2].laws[0], every[-1].laws[0]}
-    nodes = np.mean([len(laplace(*law[:3], c, k, law[3]).c_log_f) for law in samples])
+    nodes = sum(len(laplace(*law[:3], c, k, law[3]).c_log_f) for law in samples) / len(samples)
     plan("length", row.n, _NODE * nodes * len(families) + _LAW * len(laws))
     times = np.bincount(row.member, row.count)
     found, chances = [], []  # log P(f ≠ 0) of a token at the likelier end of a piece

@@ -112,10 +112,11 @@ def stream(
     if rope is not None and axis_name is not None:
         fix = "rotate queries and keys before they are sharded, and leave it out"
         raise InputError("rope", rope, fix)
-    if axis_name is not None and (segments is not None or np.ndim(rows) > 1):
+    each = rows is not None and rows.ndim > 1  # whether every text has rows of its own
+    if axis_name is not None and (segments is not None or each):
         fix = "keys are sharded: give a mask on positions, which run on through all parts"
         raise InputError("segments", "given", fix)
-    at, each = _positions(q, k, positions, axis_name), np.ndim(rows) > 1
+    at = _positions(q, k, positions, axis_name)
     if rope is not None:
         k = rotation.rotate(k, np.arange(k.shape[-2]), pairing, base=rope)
         if each:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.core
 import numpy as np
 
 from sparsity.arguments import choice, flag, function, number, positions, reals, whole
@@ -34,9 +35,10 @@ def checked(heads: int, **given: Any) -> dict[str, Any]:
         for name, x in given.items()
     }
     for name in ("slopes", "sink_logits"):
-        if found.get(name) is not None and found[name].shape not in ((), (heads,)):
+        by_head: Any = found.get(name)
+        if by_head is not None and by_head.shape not in ((), (heads,)):
             fix = f"give one number or one for each of {heads} heads"
-            raise InputError(name, f"array of shape {found[name].shape}", fix)
+            raise InputError(name, f"array of shape {by_head.shape}", fix)
     return found
 
 

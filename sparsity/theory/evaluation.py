@@ -19,6 +19,7 @@ from sparsity.theory.limit_form import limit_form
 from sparsity.theory.long_rows import limit
 
 METHODS = ("closed form", "quadrature")
+_LEAST = -708.0  # log of the smallest float64 that has all its digits
 _PLACE = (BETA.name, GAMMA.name, LENGTH.name)  # of a value, as a refusal names it
 
 
@@ -53,7 +54,8 @@ def evaluate(
 
     Raises:
         InputError: an unknown kernel, parameter, quantity or method, a value outside its domain, or
-            a quantity that has no limit, or a bound on |Δ log| of 1e-3 or more.
+            a quantity that has no limit, or a bound on |Δ log| of 1e-3 or more; below
+            float64, of 1e-3 of the logarithm.
         NoClosedForm: method "closed form" was asked for and the kernel has none.
     """
     if method is not None:
@@ -64,7 +66,10 @@ def evaluate(
     else:
         found = _of_long_rows(kernel, quantity, method, dict(given))
     place = {name: given[name] for name in _PLACE if given.get(name) is not None}
-    check_resolved(quantity.name, found.error_bound, **place)
+    # Of a value below float64 the logarithm is the answer, and its digits count.
+    beyond = np.where(np.isfinite(found.log_value), np.abs(found.log_value), 0.0) > -_LEAST
+    size = np.where(beyond, np.abs(found.log_value), 1.0)
+    check_resolved(quantity.name, found.error_bound / size, **place)
     return found
 
 
