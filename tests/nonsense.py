@@ -145,7 +145,7 @@ KINDS = (
     _kind("void scalar", lambda: structured[0]),
     _kind("masked array", lambda: masked),
     _kind("masked scalar", lambda: np.ma.masked),
-    _kind("bool array", lambda: np.array([True, False])),
+    _kind("bool array", lambda: np.array([True, False]), {"bools"}),
     _kind("list with a bool", lambda: [True, 2]),
     _kind("empty list", list, {"wholes", "numbers", "empty"}),
     _kind("empty array", lambda: np.empty((0, 3)), {"wholes", "numbers"}),

@@ -73,7 +73,7 @@ STREAMED = {
     "slopes": (None, "optional number vector"),
     "mask": (None, "optional function"),
     "sink_logits": (None, "optional number vector"),
-    "sinks": ((0,), "vector"),
+    "sinks": ((0,), "optional vector"),
     "rope": (None, "optional number"),
     "pairing": ("half", ""),
     "rows": (None, "optional vector"),
@@ -81,13 +81,15 @@ STREAMED = {
     "axis_name": (None, "optional"),
     "block": ((8, 8), "vector"),
     "precision": ("highest", "optional"),
+    "segments": (None, "optional array flag"),
 }
 MEASURED = {
     "rope": (None, "optional number"),
     "pairing": ("half", ""),
     "causal": (True, "flag"),
     "mask": (None, "optional"),
-    "sink": (0, "whole"),
+    "sink": (0, "optional whole"),
+    "segments": (None, "optional array flag"),
     "of": ((), "empty"),
     "progress": (None, "optional function"),
 }
@@ -360,6 +362,7 @@ CALLS = [
         queries=(QUERIES, "array"),
         keys=(QUERIES, "array"),
         scale=(None, "optional number"),
+        sink_logits=(None, "optional number vector"),
         **MEASURED,
     ),
     _call(
@@ -422,6 +425,12 @@ CALLS = [
     _call("stream", sparsity.stream, True, **STREAMED),
     _call("streaming.spaced", sparsity.streaming.spaced, length=(8, "whole"), count=(2, "whole")),
     _call(
+        "streaming.spaced_each",
+        sparsity.streaming.spaced_each,
+        text=(np.ones((1, 8), bool), "bools empty"),
+        count=(2, "whole"),
+    ),
+    _call(
         "monitor",
         sparsity.monitor,
         True,
@@ -471,7 +480,7 @@ CALLS = [
     _call(
         "rows.rotation.planes",
         rotation.planes,
-        x=(STATES, "array sample vector nans"),
+        x=(STATES, "array sample vector nans empty"),
         pairing=("half", ""),
     ),
     *(
@@ -616,6 +625,7 @@ NOT_CALLED = {
         *("report.figures_section", "report.terms", "report.version"),
     },
     "parts of a program under shard_map": {"streaming.merge", "streaming.merged"},
+    "called on arrays that `stream` has checked": {"streaming.segments_of"},
     "plain operators inside other programs, checked where these begin": {
         *("metric.from_moments", "metric.effective", "metric.participation"),
         *("metric.ascending", "metric.hoyer_of", "rows.rotation.join", "rows.rotation.split"),

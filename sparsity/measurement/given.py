@@ -30,14 +30,6 @@ def array(name: str, value: Any) -> Any:
     return value if value.dtype in (np.float32, np.float64) else value.astype(np.float64)
 
 
-def _plain(value: Any) -> Any:
-    """A tensor of torch as one that NumPy takes; anything else as it is."""
-    if not hasattr(value, "detach"):
-        return value
-    value = value.detach().cpu()
-    return value.float() if value.is_floating_point() and value.itemsize < 4 else value
-
-
 def _mask(mask: Any, heads: int, queries: int, keys: int) -> Any:
     if mask is None:
         return None
@@ -62,8 +54,8 @@ def _mask(mask: Any, heads: int, queries: int, keys: int) -> Any:
 def _segments(segments: Any, length: int) -> np.ndarray | None:
     if segments is None:
         return None
-    x = np.asarray(_plain(segments))
-    if x.dtype.kind not in "biu" or x.shape != (length,) or isinstance(segments, np.ma.MaskedArray):
+    x = np.asarray(reals("segments", segments, "give whole numbers or bool", bools=True))
+    if x.dtype.kind not in "biu" or x.shape != (length,):
         fix = f"give whole numbers [{length}], 0 for padding, or bool"
         raise InputError("segments", f"array of {x.dtype}, shape {x.shape}", fix)
     if not (x > 0).any():

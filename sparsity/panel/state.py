@@ -171,7 +171,7 @@ def _y(value: Any) -> str:
     """What is plotted, with its number."""
     shown = [name for name, *_ in plots.offered()]
     if not isinstance(value, str):
-        raise InputError("y", str(value)[:64], f"choose one of {', '.join(shown)}")
+        raise InputError("y", value, f"choose one of {', '.join(shown)}")
     plot = plots.named(value)
     return value if value in shown and ":" not in plot.name else plot.name
 

@@ -323,9 +323,16 @@ def spaced_each(text: Any, count: int) -> jax.Array:
     Args:
         text: which queries are tokens of a text and no padding, bool [..., T].
         count: at most so many rows of each.
+
+    Raises:
+        InputError: no bools, or no number of rows.
     """
+    fix = "give bool [..., tokens]"
+    text = jnp.asarray(reals("text", text, fix, bools=True, traced=True))
+    if text.ndim == 0 or text.dtype != bool:
+        raise InputError("text", f"array of {text.dtype}, shape {text.shape}", fix)
     length = text.shape[-1]
-    count = min(count, length)
+    count = min(whole("count", count, 1), length)
     # Of every length there may be: which length it is, is known when the program runs.
     table = np.full((length + 1, count), -1, np.int32)
     for n in range(1, count):
