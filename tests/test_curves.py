@@ -87,7 +87,7 @@ def test_malformed_grids_are_named_echoed_and_corrected(text, fix):
         parse_grid(text, "gamma")
     assert caught.value.argument == "gamma"
     assert fix in caught.value.fix
-    assert text in str(caught.value)
+    assert text[:100] in str(caught.value)  # of a long one the middle is left out
     assert "\n" not in str(caught.value)
 
 
@@ -334,14 +334,16 @@ def test_an_unwritable_path_is_an_input_error(where, tmp_path):
 def test_a_failed_write_keeps_the_old_file_and_leaves_nothing(error, tmp_path, monkeypatch):
     path = tmp_path / "s.nc"
     path.write_bytes(b"old")
+    dataset = sweep("exp", gamma=1)
 
-    def half_written(self, part, **_):
-        Path(part).write_bytes(b"half")
+    def half_written(part, _):
+        with part.open("wb") as file:
+            file.write(b"half")
         raise error
 
-    monkeypatch.setattr(xarray.Dataset, "to_netcdf", half_written)
+    monkeypatch.setattr(Path, "write_bytes", half_written)
     with pytest.raises(InputError if isinstance(error, OSError) else KeyboardInterrupt):
-        save(sweep("exp", gamma=1), path)
+        save(dataset, path)
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["s.nc"]
 

@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+from scipy import integrate, stats
 
 import sparsity
 from sparsity.errors import InputError
@@ -124,8 +125,7 @@ def test_wide_gates_of_two_tokens_by_brute_force(gate, gate_spread):
     d = math.sqrt(2) * z
     bias = np.linspace(-150.0, 40.0, 9501)
     law = np.exp(-(((bias - gate) / gate_spread) ** 2) / 2) / gate_spread / math.sqrt(2 * math.pi)
-    law *= bias[1] - bias[0]
-    law[[0, -1]] /= 2
+    law *= (bias[1] - bias[0]) / 3 * np.r_[1.0, np.tile([4.0, 2.0], 4749), 4.0, 1.0]  # Simpson's
     tops = 0.5 * math.erfc((40.0 - gate) / gate_spread / math.sqrt(2))
 
     def n_eff(log_g: np.ndarray) -> np.ndarray:
@@ -193,14 +193,15 @@ def test_spreads_out_of_reach_are_blamed(gamma):
 
 def test_topk_is_softmax_of_the_largest():
     """With k = n − 1 of n = 3 the two largest scores: by brute force over three."""
-    z, share = _normal(161, 8.0)
-    x = np.stack(np.meshgrid(z, z, z, indexing="ij")).reshape(3, -1)
-    weight = np.einsum("i,j,k->ijk", share, share, share).ravel()
-    x = np.sort(x, axis=0)[1:]
-    p = 1 / (1 + np.exp(-30.0 * (x[1] - x[0])))
-    true = weight @ (1 / (p * p + (1 - p) ** 2))
+    z, share = _normal()
+    gap = np.linspace(0.0, 2.0, 8001)  # of the two largest: e^(−60) beyond
+    # P(gap in dd) = 6 ∫ φ(x) φ(x − d) Φ(x − d) dx dd: three orders of three tokens, twice.
+    below = stats.norm.pdf(z - gap[:, None]) * stats.norm.cdf(z - gap[:, None])
+    density = 6 * below @ share
+    p = 1 / (1 + np.exp(-30.0 * gap))
+    true = 1 + integrate.simpson((1 / (p * p + (1 - p) ** 2) - 1) * density, x=gap)
     found = sparsity.exact("topk:2", length=3, gamma=30.0)
-    assert float(found.value) == pytest.approx(true, rel=3e-3)  # a grid of h = 1/10 has a kink
+    assert float(found.value) == pytest.approx(true, rel=1e-9)
 
 
 ROWS = [

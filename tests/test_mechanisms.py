@@ -313,7 +313,7 @@ def test_endless_forgetting_rows_are_those_of_many_tokens(monkeypatch):
     direct = {}
     for gamma, *gates in own:
         for of in every:
-            reach = math.ceil(forgetting._reach(*gates, gamma, of))
+            reach = math.ceil(forgetting._reach(tuple(gates), gamma, forgetting._order(of)))
             n = np.array([reach, 2**14 + 5])
             direct[gamma, *gates, of.name] = n, *forgetting.law(*gates, gamma, n, of)
     monkeypatch.setattr(forgetting, "_reach", lambda *_: math.inf)
