@@ -21,7 +21,12 @@ from sparsity.finite.bands import Orders
 from sparsity.finite.nodes import TAIL, too_wide
 from sparsity.finite.score_nodes import nodes
 from sparsity.kernels.base import Kernel
+from sparsity.kernels.numeric.definition import definition
+from sparsity.kernels.numeric.points import Points
 
+_SMALLEST = float(np.finfo(np.float64).tiny)  # γ, of which 1/γ is a number
+_TYPICAL = 4.0  # spreads around the mean, where most scores lie
+_WIDEST = 1e5  # of log|f| over these: more than `_MOST_POINTS` of u
 _MOST_POINTS = 1_000_000  # of u, that one law may be asked for: seconds of work
 _FAR = (-1.0, 0.0, 2.0)  # powers of |f| in E Y₂ and sink masses next to nothing
 _COARSE = np.arange(40.0, -176.0, -2.0)  # of u, from the largest |f|^c, where ranges are looked for
@@ -136,8 +141,28 @@ def _family(kernel: Kernel, beta: float, gamma: float, scores: Any, c: int, shar
     return Family(kernel, beta, gamma, scores, c, shared)
 
 
+def _refuse_wide(kernel: Kernel, beta: float, gamma: float, scores: Any) -> None:
+    """Refuse at once what nodes would be looked for in vain, for long.
+
+    Raises:
+        InputError: a spread below the normal numbers.
+        TooFine: a weight that spreads over too wide a range.
+    """
+    if 0 < gamma < _SMALLEST:
+        raise InputError("gamma", gamma, f"is too small for float64; give {_SMALLEST:.2g} or more")
+    ends = (-np.inf, np.inf) if scores is None else scores.ends
+    low, high = np.clip(ends, -_TYPICAL, _TYPICAL)
+    with np.errstate(all="ignore"):
+        x = gamma * np.linspace(low, high, 9)
+        log = definition(kernel).at(beta, Points(x)).log
+    known = log[log > -np.inf]
+    if not np.all(np.isfinite(x)) or (known.size and not np.ptp(known) <= _WIDEST):
+        raise too_wide(kernel, gamma)
+
+
 def family(kernel: Kernel, beta: float, gamma: float, scores: Any, c: int) -> Family:
     """The (cached) family of a law; raises as `Family` does."""
+    _refuse_wide(kernel, beta, gamma, scores)
     near = families.reference(kernel, beta, gamma, scores)
     if near is not None:
         try:

@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.kernels.numeric.points import EPS
+from sparsity.kernels.numeric.points import EPS, Points
 from sparsity.theory.axis import HIGH, LOG_RULE, NODES, WEIGHTS, WIDE, Axis, Known, Panels
 from sparsity.theory.masses import Nodes, weighed
 from sparsity.theory.panels import cut
 from sparsity.theory.score_laws import FAR, Gaussian, ScoreLaw, Squares, Tilt
 
+_SIZES = np.array([1e3, 1e4, 1e8, 1e15, FAR])  # of t, at which growth is looked at
 _DIVERGED = 1e-3  # share of a moment that may be left out
 _BLURRED = 0.5  # relative rounding error that a moment may have
 _OWN, _WHOLE = math.log(1e-15), math.log(1e-17)  # error of a panel: of its own and of all mass
@@ -236,6 +237,26 @@ class Moments:
         return _Sum(top, mass.sum(axis=(1, 2)), noise.sum(axis=(1, 2)))
 
 
+def _refuse_growing(goal: Moments) -> None:
+    """Refuse a weight that outgrows Gaussian scores at every size, as exp(s³): cutting takes long.
+
+    Raises:
+        InputError: E|f|^p is infinite.
+    """
+    law, f = goal.axis.law, goal.axis.f
+    if not isinstance(law, Gaussian):
+        return
+    for side in (-1.0, 1.0):
+        t = side * _SIZES
+        found = f.at(0.0, Points(law.beta + law.gamma * t))
+        known = found.error[:2] < 1  # farther out, no digit need be
+        log = np.append(found.log[:2], found.most[2:])
+        over = goal.p * log + law.log_density(t) > 0  # false of NaN
+        for p in goal.p[over.all(axis=-1) & known.all(), 0]:
+            slower = f"it must grow slower than {law.growth}"
+            goal._refuse(f"E|a|^{p:g} is infinite: {slower}")
+
+
 @np.errstate(all="ignore")  # overflow shows as a bound of infinity, and is refused
 def panels(axis: Axis, powers: tuple[float, ...]) -> Panels:
     """The panels that carry the mass of ∫|f|^p over an axis, each of them smooth.
@@ -244,6 +265,7 @@ def panels(axis: Axis, powers: tuple[float, ...]) -> Panels:
         InputError: as in `log_moments`.
     """
     goal = Moments(axis, powers)
+    _refuse_growing(goal)
     cut(axis, goal)
     return Panels.joined(goal.kept) if goal.kept else Panels(*np.empty((3, 0)))
 
@@ -264,5 +286,6 @@ def log_moments(axis: Axis, powers: tuple[float, ...]) -> tuple[np.ndarray, np.n
             fall, or one that needs more pieces than there is room for.
     """
     goal = Moments(axis, powers)
+    _refuse_growing(goal)
     cut(axis, goal)
     return goal.totals()

@@ -130,7 +130,7 @@ class Points(NamedTuple):
     def reciprocal(self) -> Points:
         """One over it."""
         size = np.abs(self.m)
-        m = 1 / self.m
+        m = np.divide(1.0, self.m)  # ∞ of a plain 0, too
         error = np.where(self.e < size, self.e / size / (size - self.e), np.inf)
         return Points(m, error + EPS * np.abs(m), -self.k)._settled()
 
