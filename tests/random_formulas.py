@@ -22,6 +22,7 @@ _EXTREME = ("1e-30", "1e30", "1e-8", "1e8", "1e3", "1e-3", "64", "-64", "700", "
 _EXPONENTS = ("2", "3", "4", "-1", "-2", "0.5", "(1/3)", "0.1", "-0.5", "64", "-64", "(63/64)")
 _BETAS = (0.0, 0.0, 0.0, 0.1, -3.0, 5.0, 1e3, -1e6)
 _GAMMAS = (1.0, 1.0, 1.0, 0.01, 3.0, 30.0, 1e-8, 1e4)
+_CONVERGED = 1e-3  # change of S with the panels; a jump inside one leaves that
 _REACH, _PANELS, _NODES = 38.0, 4000, 8  # of Gauss–Legendre, in spreads around the mean
 
 
@@ -61,7 +62,8 @@ def formula(draw: random.Random, depth: int) -> str:
             many = ", ".join(part() for _ in range(draw.choice((2, 2, 3))))
             return f"{draw.choice(('min', 'max'))}({many})"
         case _:
-            return f"where({part()} {draw.choice(('<', '<=', '>', '>='))} {part()}, {part()}, {part()})"
+            condition = f"{part()} {draw.choice(('<', '<=', '>', '>='))} {part()}"
+            return f"where({condition}, {part()}, {part()})"
 
 
 def asked(seed: int) -> Asked:
@@ -147,7 +149,7 @@ def outcome(call, seconds: float = _MOST_SECONDS):
         return ("refused" if len(lines) == 1 else "several lines"), str(error)
     except Hang:
         return "hang", None
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - any other one is what is looked for
         return f"raised {type(error).__name__}: {error}", None
     return "found", found
 
@@ -162,7 +164,7 @@ def wrong(cell: Asked, found) -> str | None:
         return f"value {found.value}, bound {found.error_bound}"
     for count in (_PANELS, 16 * _PANELS):  # anew and finer before it counts
         reference, off = plain(cell, count)
-        if not off < 1e-5:
+        if not off < _CONVERGED:
             return None
         if abs(found.value / reference - 1) <= 10 * off + found.error_bound + 1e-9:
             return "agrees"
