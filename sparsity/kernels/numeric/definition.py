@@ -7,7 +7,7 @@ anchor and an offset, s = a + x, so that f keeps its digits close to a zero, a k
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import mpmath
