@@ -23,7 +23,7 @@ _FEWEST = 8  # columns: one alone would be summed in another order
 Orders = tuple[float | LogMoment, ...]
 
 
-@functools.cache
+@functools.lru_cache(maxsize=64)
 def series(k: Orders) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Powers p, the coefficients of x^p in 1 − e^(−x) and the x^k e^(−x), [1 + k, powers], and
     whether those of a row are times ln x, [1 + k].

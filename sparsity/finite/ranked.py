@@ -41,7 +41,7 @@ _GONE = 7.0  # u + v beyond which e^(−tz) is nothing, not even a denormal
 MOST_KEYS = 256  # k; far beyond, P(N = 0) leaves the range of float64
 
 
-@functools.cache
+@functools.lru_cache(maxsize=16)
 def panel(points: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Nodes and weights on [−1, 1], and the matrix that integrates from −1 up to each node."""
     x, w = np.polynomial.legendre.leggauss(points)

@@ -57,7 +57,7 @@ def _panel() -> tuple[np.ndarray, np.ndarray]:
     return np.polynomial.legendre.leggauss(_PANEL)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=16)
 def _series(points: int) -> np.ndarray:
     """Matrix from values at −cos(πi/N), i = 0 … N, to the Chebyshev coefficients through them."""
     last = points - 1

@@ -187,8 +187,8 @@ def dispatch_each(
         own = jax.tree.map(lambda *x: np.stack(x), *(arguments[i] for i in rows))
         numbers = (np.array([x[i] for i in rows], dtype=np.uint32) for x in (seeds, firsts))
         keys, own = given(_keys(*numbers, CHUNK), own)
-        draw = compiled(_call_each, ("sampler",), _level(sampler))
-        parts.append((count, draw(sampler, np.int32(count), keys, own)))
+        draw = compiled(_call_each, _level(sampler), sampler=sampler)
+        parts.append((count, draw(count=np.int32(count), keys=keys, arguments=own)))
 
     def wait() -> list[np.ndarray]:
         return [
@@ -222,8 +222,9 @@ def collect(
         count = next(size for size in sizes if size <= chunks)
         number = np.array([first], dtype=np.uint32)
         keys = _keys(np.array([seed], dtype=np.uint32), number, count * CHUNK)
-        draw = compiled(_call, ("sampler", "fold"), _level(sampler))
-        parts.append(draw(sampler, *given(keys, arguments), there))
+        draw = compiled(_call, _level(sampler), sampler=sampler, fold=there)
+        keys, own = given(keys, arguments)
+        parts.append(draw(keys=keys, arguments=own))
         first, chunks = first + count * CHUNK, chunks - count
     found = np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
     return folded(found) if fold and not there else found

@@ -15,6 +15,7 @@ import jax
 
 # What a program draws, as LLVM's level: the lower, the sooner compiled and the slower to draw.
 MUCH, LITTLE, ONCE = None, 2, 0  # None is the level that XLA is set to, 3
+_PROGRAMS = 256  # that are kept, of about 4 MB each: a sweep returns to each of its samplers
 
 
 @functools.cache
@@ -24,22 +25,23 @@ def older_loops() -> bool:
     return known and jax.default_backend() == "cpu"
 
 
-@functools.cache
-def compiled(
-    function: Callable[..., Any], static: tuple[str, ...], level: int | None
-) -> Callable[..., Any]:
-    """`jax.jit` of a function that draws.
+@functools.lru_cache(maxsize=_PROGRAMS)
+def compiled(function: Callable[..., Any], level: int | None, **static: Any) -> Callable[..., Any]:
+    """`jax.jit` of a function that draws, of its own for each of its static arguments.
+
+    JAX keeps every program of a jitted function for as long as the function lives. Here those
+    that were least lately used are dropped with theirs.
 
     Args:
         function: what draws.
-        static: the names of its static arguments.
         level: `MUCH`, `LITTLE` or `ONCE`, by what it draws.
+        static: its static arguments.
     """
     options: dict[str, Any] | None = None
     if older_loops():
         options = {"xla_cpu_use_fusion_emitters": False}
         options |= {} if level is None else {"xla_backend_optimization_level": level}
-    return jax.jit(function, static_argnames=static, compiler_options=options)
+    return jax.jit(functools.partial(function, **static), compiler_options=options)
 
 
 def token_sums(*terms: jax.Array) -> list[jax.Array]:

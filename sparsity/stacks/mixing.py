@@ -211,10 +211,11 @@ def draw(stack: Stack, seed: int = 0, *, dtype: Any = None) -> Layers:
     instance("stack", stack, Stack, "give a Stack")
     seed = seed if isinstance(seed, Tracer) else check_seed(seed)
     name, normals = resolve_dtype(dtype).name, sum(map(math.prod, _shapes(stack)))
-    key, one = jax.random.key(seed, impl="threefry2x32"), _draw
-    if not isinstance(key, Tracer):  # else it is a part of another program
-        one = compiled(_draw, ("stack", "dtype"), ONCE if normals <= _FEW else MUCH)
-    return one(*_split(stack), key, name)
+    key, (bare, numbers) = jax.random.key(seed, impl="threefry2x32"), _split(stack)
+    if isinstance(key, Tracer):  # a part of another program
+        return _draw(bare, numbers, key, name)
+    one = compiled(_draw, ONCE if normals <= _FEW else MUCH, stack=bare, dtype=name)
+    return one(numbers=numbers, key=key)
 
 
 def forward(layers: Layers) -> jax.Array:
@@ -278,6 +279,7 @@ def sampled(
     function("measure", measure, "give a function of the tokens, such as collapse")
     name = resolve_dtype(dtype).name
     keys = jax.random.split(jax.random.key(seed, impl="threefry2x32"), draws)
-    several = compiled(_sampled, ("stack", "dtype", "measure"), MUCH)
-    found = several(*_split(stack), keys, name, measure)
+    bare, numbers = _split(stack)
+    several = compiled(_sampled, MUCH, stack=bare, dtype=name, measure=measure)
+    found = several(numbers=numbers, keys=keys)
     return type(found)(*(np.asarray(x, np.float64) for x in found))

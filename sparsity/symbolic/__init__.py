@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 
 from sparsity.arguments import bound
-from sparsity.errors import InputError
+from sparsity.errors import InputError, NoClosedForm
 from sparsity.kernels import Kernel, Law, elementwise
 from sparsity.rows.row import Row
 from sparsity.symbolic.derivation import Case, Derivation, Limit
@@ -60,6 +60,18 @@ def without_limits(kernel: str | Kernel) -> Derivation:
 
 @functools.lru_cache(maxsize=64)
 def _derive(kernel: Kernel) -> Derivation:
+    try:
+        return _derived(kernel)
+    except (InputError, NoClosedForm):
+        raise
+    except (TypeError, ValueError, ArithmeticError, NotImplementedError, RecursionError) as error:
+        # SymPy's, on numbers that it cannot compare and integrals that it has not
+        raise NoClosedForm(
+            "the derivation", f"SymPy cannot: {' '.join(str(error).split())[:200]}"
+        ) from error
+
+
+def _derived(kernel: Kernel) -> Derivation:
     if kernel.law is Law.SCORE:
         from sparsity.symbolic.scores import derive_scores
 

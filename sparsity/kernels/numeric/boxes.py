@@ -233,7 +233,8 @@ class Boxes(NamedTuple):
         x, y, radius = z._centre()
         slope = (z.square().plus(1.0)).reciprocal()._size()
         at = np.arctan(x + 1j * y)
-        free = np.where((np.abs(z.ilo) < 1) & (np.abs(z.ihi) < 1), 1.0, np.nan)
+        beside = (z.lo > 0) | (z.hi < 0)  # of the cuts, which run from ±i along the imaginary axis
+        free = np.where(beside | (np.abs(z.ilo) < 1) & (np.abs(z.ihi) < 1), 1.0, np.nan)
         found = Boxes._disc(at.real, at.imag, free * slope * radius + 16 * EPS * np.abs(at))
         return found._or_tiny(self)
 

@@ -7,7 +7,7 @@ anchor and an offset, s = a + x, so that f keeps its digits close to a zero, a k
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import mpmath
@@ -27,6 +27,8 @@ from sparsity.kernels.symbols import s as score
 _ANCHORS = 64  # more linear parts than that are no help
 _DIGITS = (30, 60, 120, 240, 480, 960)  # of the slow evaluation
 _SLOW = 5_000  # most points that one call evaluates slowly
+_BITS = 4000  # of an argument that the slow evaluation reduces by π or log 2
+_COSTLY = (sympy.tanh, sympy.sinh, sympy.cosh, sympy.erf, sympy.erfc)  # 4 to 10 times a sum
 
 
 class At(NamedTuple):
@@ -83,6 +85,28 @@ def _gaussian_factor(weight: Any) -> tuple[tuple[float, float, float], Any]:
     return (found[0], found[1], found[2]), rest
 
 
+def _cost(part: Any) -> int:
+    """How long bounds on a part of an expression take, in those on a sum or a product."""
+    if part.is_Pow and part.exp.is_Integer:  # by repeated squares
+        return 2 * int(abs(part.exp)).bit_length()
+    return 8 if isinstance(part, _COSTLY) else 1
+
+
+def _of_moderate(name: str) -> Callable[[Any], Any]:
+    """A function of mpmath that raises where an argument has too many bits to reduce by π."""
+
+    def function(x: Any) -> Any:
+        if mpmath.mag(x) > _BITS:
+            raise OverflowError
+        return getattr(mpmath, name)(x)
+
+    return function
+
+
+_REDUCED = ("exp", "sin", "cos", "sinh", "cosh", "tanh")
+_SLOWLY = {name: _of_moderate(name) for name in _REDUCED}
+
+
 class Definition:
     """|f(s)| of a kernel of Law.SCORE.
 
@@ -109,8 +133,8 @@ class Definition:
         self.tilt, rest = _gaussian_factor(weight)
         self._rest = rest if rest.is_nonnegative else sympy.Abs(rest, evaluate=False)
         self.roots = tuple(sorted(_roots(weight)))
-        self.size = sum(1 for _ in sympy.preorder_traversal(weight))
-        self.slow = sympy.lambdify([score], weight, "mpmath")
+        self.size = sum(_cost(part) for part in sympy.preorder_traversal(weight))
+        self.slow = sympy.lambdify([score], weight, [_SLOWLY, "mpmath"])
 
     def at(self, anchor: Any, x: Points, fixed: bool = False) -> At:
         """|f(a + x)| at points.

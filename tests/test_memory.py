@@ -1,0 +1,151 @@
+"""Many different calls: what is kept of them has a bound."""
+
+import functools
+import gc
+import importlib
+import itertools
+import pkgutil
+import resource
+import sys
+import tracemalloc
+
+import jax
+import numpy as np
+import pytest
+import sympy
+from sympy.core.cache import clear_cache
+
+import sparsity
+from sparsity.kernels import score_kernel
+from sparsity.montecarlo import compiling
+
+# Without a bound, because what they are asked for is one of a fixed few.
+_OF_FEW = {
+    "sparsity.bench.peers._jax_means",  # the cells of the benchmark
+    "sparsity.ledger.su.linear.norm_bounds",  # no argument
+    "sparsity.measurement.sources._dot",  # no argument
+    "sparsity.monitoring.calls.of_interface",  # the attention implementations of transformers
+    "sparsity.monitoring.hooks._compiler_around",  # no argument
+    "sparsity.monitoring.interception._around",  # the functions that attention is computed by
+    "sparsity.montecarlo.compiling.older_loops",  # no argument
+    "sparsity.montecarlo.devices.mesh",  # no argument
+    "sparsity.theory.relu2_form._table",  # one degree
+    "sparsity.finite.top_k._panel",  # no argument
+}
+_KEPT = 3000.0  # bytes a call, of 24: counts in Python's abc and SymPy's printer and lambdify
+
+
+def _unbounded_caches():
+    """The names of the caches without a bound in the package's modules."""
+    found = []
+    for each in pkgutil.walk_packages(sparsity.__path__, "sparsity."):
+        if not each.name.endswith("__main__"):
+            module = importlib.import_module(each.name)
+            classes = [x for x in vars(module).values() if isinstance(x, type)]
+            found += [y for x in (module, *classes) for y in vars(x).values()]
+    found = [x for x in found if isinstance(x, functools._lru_cache_wrapper)]
+    named = {f"{x.__module__}.{x.__qualname__}": x.cache_info().maxsize for x in found}
+    own = {name: most for name, most in named.items() if name.startswith("sparsity.")}
+    assert len(own) > 40
+    return {name for name, most in own.items() if most is None}
+
+
+def test_every_cache_has_a_bound_or_few_keys():
+    assert _unbounded_caches() == _OF_FEW
+
+
+def test_a_cache_without_a_bound_is_seen(monkeypatch):
+    @functools.cache
+    def planted(x):
+        return x
+
+    planted.__module__, planted.__qualname__ = "sparsity.theory.panels", "planted"
+    monkeypatch.setattr("sparsity.theory.panels.planted", planted, raising=False)
+    assert _unbounded_caches() == {*_OF_FEW, "sparsity.theory.panels.planted"}
+
+
+def _formula(i):
+    return f"log(1 + exp({1 + i / 1000}*s))"
+
+
+_CALLS = {
+    "evaluate": lambda i: sparsity.evaluate(_formula(i), beta=0.1, gamma=1.0),
+    "spread": lambda i: sparsity.evaluate("sigmoid", beta=0.1, gamma=1 + i / 1000),
+    "exact": lambda i: sparsity.exact(_formula(i), length=4, beta=0.0, gamma=1.0),
+    "order": lambda i: sparsity.exact("exp", length=4, gamma=0.5, of=f"power_sum:{1.5 + i / 1000}"),
+    "score_kernel": lambda i: score_kernel(f"of {i}", sympy.exp(i * sympy.Symbol("s"))),
+}
+
+
+def _kept():
+    """Bytes traced after the caches that have a bound are emptied."""
+    for x in gc.get_objects():
+        if isinstance(x, functools._lru_cache_wrapper) and x.cache_info().maxsize is not None:
+            x.cache_clear()
+    clear_cache()
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0]
+
+
+def _growth(call, count=8):
+    """Bytes a call that remain of different calls, whatever bounded caches may hold."""
+    numbers = itertools.count(1)
+    tracemalloc.start()
+    try:
+        for i in itertools.islice(numbers, count):
+            call(i)
+        before = _kept()
+        for i in itertools.islice(numbers, 2 * count):
+            call(i)
+        return (_kept() - before) / (2 * count)
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", _CALLS)
+def test_nothing_remains_of_a_call(name):
+    assert _growth(_CALLS[name], 4) < _KEPT
+
+
+def test_what_remains_of_a_call_is_seen():
+    kept = {}
+
+    def planted(i):
+        kept[i] = _CALLS["spread"](i), np.zeros(1000)
+
+    assert _growth(planted) > _KEPT
+
+
+def _megabytes():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize() / 1e6
+
+
+def _grown(compiled):
+    """Megabytes that 8 programs with a constant of 8 MB each leave."""
+
+    def picked(place, number):
+        return jax.numpy.asarray(np.full(2_000_000, number, np.float32))[place]
+
+    before = 0.0
+    for number in range(12):
+        if number == 4:
+            before = _megabytes()
+        assert compiled(picked, compiling.ONCE, number=float(number))(place=number) == number
+    gc.collect()
+    return _megabytes() - before
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_programs_that_are_dropped_give_their_memory_back():
+    plain = compiling.compiled.__wrapped__
+    assert _grown(functools.lru_cache(maxsize=2)(plain)) < 30
+    assert _grown(functools.cache(plain)) > 60
+
+
+def test_every_sampler_has_a_program_that_can_be_dropped():
+    compiling.compiled.cache_clear()
+    for i in range(2):
+        given = {"beta": 0.0, "gamma": 1.0, "rel_error": 0.1, "max_samples": 2000}
+        sparsity.estimate(_formula(900 + i), length=64, **given)
+    assert compiling.compiled.cache_info().currsize == 2
