@@ -236,7 +236,7 @@ def reals(
     found = value if is_jax(value) else _plain(name, value, fix)
     known = isinstance(found.dtype, np.dtype)  # keys of JAX have another
     if not (known and (_is_real(found.dtype) or (bools and found.dtype.kind == "b"))):
-        raise InputError(name, f"array of {found.dtype}", fix)
+        raise InputError(name, f"array of {found.dtype}, shape {found.shape}", fix)
     if isinstance(found, np.ndarray) and found.size > MOST and 0 in found.strides:
         raise InputError(name, f"array of shape {found.shape}", "repeats numbers; give fewer")
     return found

@@ -14,7 +14,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparsity.arguments import path as read_path
 from sparsity.errors import InputError
 
 try:
@@ -44,13 +43,24 @@ def _behind_links(path: Path) -> Path:
         raise refusal(path, error) from None
 
 
+def _named(argument: str, path: Any) -> Path:
+    """The path that an argument names.
+
+    Raises:
+        InputError: no name that a file can have.
+    """
+    from sparsity.arguments import path as read_path  # the command line is up before NumPy is
+
+    return read_path(argument, path, "give a path")
+
+
 def netcdf(path: str | os.PathLike[str]) -> Path:
     """The path of a netCDF file to write.
 
     Raises:
         InputError: its name does not end in .nc, as other formats would be taken for granted.
     """
-    path = read_path("out", path, "give a path")
+    path = _named("out", path)
     if path.suffix.lower() != ".nc" and not path.is_dir():
         fix = f"is written as netCDF; give a name that ends in .nc, such as {path.stem}.nc"
         raise InputError("out", path, fix)
@@ -75,7 +85,7 @@ def folder(path: str | os.PathLike[str], argument: str = "out") -> Path:
     Raises:
         InputError: it cannot be made.
     """
-    path = read_path(argument, path, "give a path")
+    path = _named(argument, path)
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -164,7 +174,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     Raises:
         InputError: the file cannot be written, or is no regular file; nothing is left behind.
     """
-    path = _behind_links(read_path("out", path, "give a path"))
+    path = _behind_links(_named("out", path))
     if path.is_dir():
         raise InputError("out", path, "is a folder; give a file")
     refuse_pipe(path)

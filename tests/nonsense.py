@@ -3,14 +3,17 @@
 import datetime
 import decimal
 import fractions
+import importlib.util
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import sympy
-import torch
 import xarray
+
+# It is not among what the tests install: its kinds are tried where it is.
+torch: Any = importlib.import_module("torch") if importlib.util.find_spec("torch") else None
 
 NUMBER = {"number", "numbers"}  # one real number; real numbers of any shape, or texts of them
 WHOLE = NUMBER | {"whole", "wholes"}  # the same of whole numbers
@@ -51,7 +54,7 @@ class RefusesAnything:
     def __eq__(self, other):
         raise RuntimeError("no comparison")
 
-    __hash__ = None
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
 
 
 class OwnText(str):
@@ -123,7 +126,6 @@ KINDS = (
     _kind("own int", lambda: OwnInt(2), WHOLE),
     _kind("0-d array", lambda: np.array(2.0), WHOLE),
     _kind("jax scalar", lambda: jax.numpy.array(2.0), WHOLE),
-    _kind("torch scalar", lambda: torch.tensor(2.0), WHOLE),
     _kind("Decimal", lambda: decimal.Decimal("2"), WHOLE),
     _kind("Decimal nan", lambda: decimal.Decimal("sNaN")),
     _kind("Fraction", lambda: fractions.Fraction(3, 2), NUMBER),
@@ -171,8 +173,14 @@ KINDS = (
     _kind("jax array", lambda: jax.numpy.array([1.0, 2.0]), SEVERAL),
     _kind("jax key", lambda: jax.random.key(0)),
     _kind("tracer", _traced),
-    _kind("torch tensor", lambda: torch.tensor([1.0, 2.0]), SEVERAL),
     _kind("DataArray", lambda: xarray.DataArray([1.0, 2.0], dims="gamma"), SEVERAL),
     _kind("huge array", lambda: np.broadcast_to(1.0, (10**9,))),
     _kind("huge matrix", lambda: np.broadcast_to(1.0, (10**5, 10**5))),
 )
+if torch is not None:
+    KINDS += type(KINDS)(
+        [
+            _kind("torch scalar", lambda: torch.tensor(2.0), WHOLE),
+            _kind("torch tensor", lambda: torch.tensor([1.0, 2.0]), SEVERAL),
+        ]
+    )

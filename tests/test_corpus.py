@@ -385,11 +385,11 @@ def test_texts_that_cannot_be_used_are_named_and_passed_over(tiny, tmp_path):
             windows(tiny, {name: text}, Cut(T))
         assert says in str(caught.value)
     for cut, says in (
-        (Cut(T, offset=-1), "offset"), (Cut(T, stride=0), "stride"), (Cut(1), "tokens"),
-        (Cut(129), "trained on 128"), (Cut(T, offset=10**6), "after the first 1000000"),
+        ({"offset": -1}, "offset"), ({"stride": 0}, "stride"), ({"tokens": 1}, "tokens"),
+        ({"tokens": 129}, "trained on 128"), ({"offset": 10**6}, "after the first 1000000"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=says):
-            windows(tiny, {"a": TEXT}, cut)
+            windows(tiny, {"a": TEXT}, Cut(**{"tokens": T} | cut))
     data = measure_model(tiny, [TEXT, ""], tokens=T)
     assert data.text.values.tolist() == ["0"]
     assert data.attrs["passed_over"] == ["text = 1: has no words; give another text"]

@@ -23,6 +23,7 @@ STANDING = {
     "kernel": sparsity.Row("softplus", beta=0, gamma=1),
     "mine": "max(s - 1, 0)**2",
     "row": sparsity.Row("exp", gamma=2, steps=(sparsity.Window(8),)),
+    "attention": np.full((1, 8, 8), 1 / 8) * np.tri(8),
     "n": 16,
     "b": 1.5,
     "q": np.ones(8),
@@ -101,7 +102,7 @@ def test_a_call_that_is_shown_runs(where, span):
 
 def test_the_calls_are_found():
     assert len(CALLS) >= 25
-    assert {where for where, _ in CALLS} >= {"design.md", "start.md", "sparsity/plots/__init__.py"}
+    assert {where for where, _ in CALLS} >= {"models.md", "start.md", "sparsity/plots/__init__.py"}
 
 
 @pytest.mark.parametrize(

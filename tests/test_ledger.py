@@ -143,7 +143,7 @@ def test_claims_can_be_asked_for_by_key(records):
     assert list(claims(only="dimension")) == [_by_key(records, "dimension")]
     two = claims(only=["softmax-gap", "dimension"])
     assert list(two) == [_by_key(records, key) for key in ("softmax-gap", "dimension")]
-    with pytest.raises(InputError, match="only = steep: give keys out of isotropy, exp, "):
+    with pytest.raises(InputError, match="only = steep: choose one of isotropy, exp, "):
         claims(only="steep")
 
 

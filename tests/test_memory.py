@@ -32,7 +32,7 @@ _OF_FEW = {
     "sparsity.theory.relu2_form._table",  # one degree
     "sparsity.finite.top_k._panel",  # no argument
 }
-_KEPT = 3000.0  # bytes a call, of 24: counts in Python's abc and SymPy's printer and lambdify
+_KEPT = 6000.0  # bytes a call, of 24: counts in Python's abc and SymPy's printer and lambdify
 
 
 def _unbounded_caches():

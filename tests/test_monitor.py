@@ -181,11 +181,11 @@ def test_what_the_penalty_is():
 @pytest.mark.parametrize(
     ("act", "says"),
     [
-        (lambda q, k: monitor(q, k, rows=0), "rows = 0: give how many"),
+        (lambda q, k: monitor(q, k, rows=0), "rows = 0: must be a whole number >= 1"),
         (lambda q, k: monitor(q, k, rows=[99]), "from 0 to 19"),
         (lambda q, k: monitor(q[0, 0], k[0, 0]), r"heads, tokens, dim"),
         (lambda q, k: monitor(q, k, "focus"), "choose among length, S"),
-        (lambda q, k: penalty(q, k, "entropy", low=1.0), "choose n_eff or gamma"),
+        (lambda q, k: penalty(q, k, "entropy", low=1.0), "choose one of n_eff, gamma"),
         (lambda q, k: penalty(q, k), "give at least one of them"),
         (lambda q, k: penalty(q, k, low=3.0, high=2.0), "at most high = 2.0"),
         (lambda q, k: penalty(q, k, low=0.5), ">= 1"),

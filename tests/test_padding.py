@@ -164,7 +164,7 @@ def test_a_measured_batch_is_its_texts(options):
             for nothing in (1 / T, np.nan):
                 a = np.where(mask, np.exp(s), 0.0)
                 with np.errstate(invalid="ignore"):
-                    a = np.where(mask.any(-1)[:, None], a / a.sum(-1, keepdims=True), nothing)
+                    a = np.where(mask.any(-1, keepdims=True), a / a.sum(-1, keepdims=True), nothing)
                 data = measure(a, mask=mask, causal=causal)
                 found = {name: data[name].values[0] for name in MEASURED[:-1]}
                 compared += agree(found, places, true, 1e-9)

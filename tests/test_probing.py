@@ -124,7 +124,7 @@ def test_mixers_without_a_matrix():
         (lambda v: v * v, {}, "linear"),
         (lambda v: v[..., :3], {}, "must return"),
         (lambda v: v * np.nan, {}, "NaN"),
-        (lambda v: v, {"probes": 4}, "at least 8"),
+        (lambda v: v, {"probes": 4}, ">= 8"),
         (lambda v: v, {"length": 0}, "length"),
     ],
 )

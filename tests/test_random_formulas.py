@@ -85,9 +85,9 @@ def _answer(value, bound):
 def test_the_examination_sees_what_is_wrong(monkeypatch):
     cell, right = Asked("exp(s)", 0.0, 1.0), np.exp(-0.5)
     assert wrong(cell, _answer(right, 1e-12)) == "agrees"
-    assert "plain quadrature" in wrong(cell, _answer(right * (1 + 1e-7), 1e-12))
-    assert "bound" in wrong(cell, _answer(right, 2e-3))
-    assert "bound" in wrong(cell, _answer(np.nan, 1e-12))
+    assert "plain quadrature" in str(wrong(cell, _answer(right * (1 + 1e-7), 1e-12)))
+    assert "bound" in str(wrong(cell, _answer(right, 2e-3)))
+    assert "bound" in str(wrong(cell, _answer(np.nan, 1e-12)))
 
     def fail(error):
         raise error

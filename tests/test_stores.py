@@ -433,7 +433,7 @@ def test_places_that_cannot_hold_a_store(tmp_path):
         assert "\n" not in str(error.value)
     assert (tmp_path / "full" / "notes.txt").read_text() == "mine"
     assert len(list((tmp_path / "other").rglob("*"))) == 2
-    with pytest.raises(InputError, match=r"^store is empty: give a folder"):
+    with pytest.raises(InputError, match=r"^store is empty: give the name of a folder"):
         sweep("exp", gamma=[1, 2], store="")
 
 
