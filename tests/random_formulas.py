@@ -180,7 +180,11 @@ def examine(cell: Asked, derive: bool = True) -> list[str]:
         said.append(f"evaluate {more}")
     how, found = outcome(lambda: sparsity.exact(cell.formula, length=16, **given))
     said.append(f"exact {how}")
-    if found is not None and not (_resolved(found) and 1 - 1e-3 <= found.value <= 16 * (1 + 1e-3)):
+    if (
+        how == "found"
+        and found is not None
+        and not (_resolved(found) and 1 - 1e-3 <= found.value <= 16 * (1 + 1e-3))
+    ):
         said.append(f"exact value {found.value}, bound {found.error_bound}")
     if derive:
         how, found = outcome(lambda: sparsity.derive(cell.formula, max_seconds=3.0))

@@ -19,6 +19,7 @@ from sparsity import metric
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.kernels import Law
 from sparsity.kernels.parameters import BETA, GAMMA
+from sparsity.panel import opened
 from sparsity.rows import rotation, scores, steps
 from sparsity.rows.row import Row
 from sparsity.stacks import mixing
@@ -231,7 +232,8 @@ CALLS = [
     ),
     _call(
         "explore",
-        lambda shown, **rest: sparsity.explore(shown, **rest),
+        # What `explore` checks before it opens its widget, which needs an extra.
+        lambda shown, **rest: opened(shown, **rest),
         True,
         shown=("exp", "kernel"),
         x=("gamma", ""),
