@@ -19,7 +19,7 @@ from sparsity.measurement import sinks, tables
 from sparsity.measurement.head_constants import Rows, fit_kappa, held_back
 from sparsity.measurement.heads import measure_heads
 from sparsity.measurement.runs import measure_model
-from sparsity.models import gguf_file, tokens
+from sparsity.models import tokens
 from sparsity.models.checkpoint import library
 from sparsity.models.llama import forward
 
@@ -62,7 +62,7 @@ def begun(opened, named):
 def theirs(files):
     """Model and tokenizer as `transformers` reads them from the file, which gguf parses once."""
     torch, hf, gguf = library("torch"), library("transformers"), library("gguf")
-    path, reader = files[0], gguf_file._plain(gguf, files[0])
+    path, reader = files[0], gguf.GGUFReader(files[0])
     given = {"gguf_file": path.name}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gguf, "GGUFReader", lambda path: reader)  # asked for three times
