@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from sparsity import kernels
-from sparsity.theory import closed_form
-from sparsity.theory.certify import log_errors
+from sparsity.limit import closed_form
+from sparsity.limit.certify import log_errors
 
 SEED = 20231212
 POINTS = 10_000  # random points a kernel, at least

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from pydoc_data.topics import topics
 
+from sparsity.attention.checkpoints.fetch import smollm2
 from sparsity.bench.machine import describe
-from sparsity.models.fetch import smollm2
 
 RESULTS = Path(__file__).parent / "results"
 TEXTS, CHARACTERS, KILLED_AFTER = 50, 6000, 10

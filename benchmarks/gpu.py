@@ -34,8 +34,8 @@ from gpu_peers import BETA, GAMMA, QUERIES, Work  # noqa: E402
 from sparsity import Row, evaluate, exact, kernels  # noqa: E402
 from sparsity.bench.machine import describe  # noqa: E402
 from sparsity.bench.throughput import threefry  # noqa: E402
-from sparsity.montecarlo import Sampling, estimators, sample_rows  # noqa: E402
-from sparsity.montecarlo.keys import keys_at  # noqa: E402
+from sparsity.sampling import Sampling, estimators, sample_rows  # noqa: E402
+from sparsity.sampling.keys import keys_at  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results"
 DEADLINE = 440.0  # seconds; what has not begun by then is left out, and said so

@@ -22,19 +22,19 @@ import numpy as np
 import xarray
 from model_files import texts as files
 
+from sparsity.attention.checkpoints.fetch import smollm2
+from sparsity.attention.claims.head_evidence import Law
+from sparsity.attention.claims.head_table import LAWS, null
+from sparsity.attention.claims.heads import judge_heads
+from sparsity.attention.measurement import ahead, law
+from sparsity.attention.measurement.head_constants import Rows, fit_kappa, held_back
+from sparsity.attention.measurement.head_law import log_head_law
+from sparsity.attention.measurement.heads import measure_heads
+from sparsity.attention.measurement.labels import rank_correlation
+from sparsity.attention.measurement.row_figures import sparsity
+from sparsity.attention.measurement.runs import measure_model
 from sparsity.bench.machine import describe
 from sparsity.figures import plotting
-from sparsity.ledger.model.head_evidence import Law
-from sparsity.ledger.model.head_table import LAWS, null
-from sparsity.ledger.model.heads import judge_heads
-from sparsity.measurement import ahead, law
-from sparsity.measurement.head_constants import Rows, fit_kappa, held_back
-from sparsity.measurement.head_law import log_head_law
-from sparsity.measurement.heads import measure_heads
-from sparsity.measurement.labels import rank_correlation
-from sparsity.measurement.row_figures import sparsity
-from sparsity.measurement.runs import measure_model
-from sparsity.models.fetch import smollm2
 from sparsity.output import json_text
 
 RESULTS = Path(__file__).parent / "results"
@@ -69,7 +69,7 @@ def of_minilm(folder, texts):
         transformers = importlib.import_module("transformers")
     except ImportError:
         return None
-    from sparsity.measurement.hugging_face import measure_transformers
+    from sparsity.attention.measurement.hugging_face import measure_transformers
 
     home = minilm(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(home)

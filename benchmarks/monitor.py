@@ -23,10 +23,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import sparsity
+from sparsity.attention.monitoring import log, penalty
+from sparsity.attention.streaming import spaced
 from sparsity.bench.machine import describe
 from sparsity.bench.timing import paired
-from sparsity.monitoring import log, penalty
-from sparsity.streaming import spaced
 
 RESULTS = Path(__file__).parent / "results"
 LAYERS, HEADS, HEAD_DIM, KEYS, BATCH = 2, 4, 32, 32, 32

@@ -30,8 +30,8 @@ from rekeyed import DIFFER, FAILED, SAME, SAMPLERS, drawn, exact_under_vmap, lay
 
 from sparsity.bench.machine import describe
 from sparsity.bench.timing import paired, ratio
-from sparsity.montecarlo.batches import CHUNK
-from sparsity.montecarlo.normals import normal
+from sparsity.sampling.batches import CHUNK
+from sparsity.sampling.normals import normal
 
 RESULTS = Path(__file__).parent / "results"
 TODAY, ASKED = ALL[0].name, 1.5

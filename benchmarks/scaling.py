@@ -215,10 +215,10 @@ LARGE = {"parameters": 70e9, "layers": 80, "heads": 64, "texts": 10**4, "tokens"
 
 def corpus(model: str, text: str) -> list[str]:
     """A text through a model on one core's worth of seconds, and what that makes of a large one."""
-    from sparsity import models
-    from sparsity.measurement import pieces
-    from sparsity.measurement.parts import Parts
-    from sparsity.models.llama import forward
+    from sparsity.attention import checkpoints as models
+    from sparsity.attention.checkpoints.llama import forward
+    from sparsity.attention.measurement import pieces
+    from sparsity.attention.measurement.parts import Parts
 
     opened = models.load(model)
     ids = np.asarray(opened.encode(Path(text).read_text())[: LARGE["tokens"]], np.int32)

@@ -17,11 +17,11 @@ import numpy as np
 import xarray
 from model_files import texts
 
+from sparsity.attention.checkpoints.fetch import smollm2
+from sparsity.attention.claims.head_table import LAWS
+from sparsity.attention.measurement import sinks, tables
+from sparsity.attention.page.by_text import COLUMNS
 from sparsity.bench.machine import describe
-from sparsity.ledger.model.head_table import LAWS
-from sparsity.measurement import sinks, tables
-from sparsity.models.fetch import smollm2
-from sparsity.report.measured.by_text import COLUMNS
 
 RESULTS = Path(__file__).parent / "results"
 HEADS, KV, LENGTH, DIM = 32, 8, 4096, 64

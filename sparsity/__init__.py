@@ -10,31 +10,35 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import sparsity.attention.checkpoints as models  # noqa: F401  (the face says so)
+    import sparsity.claims_ledger as ledger  # noqa: F401
+    from sparsity import attention as attention
     from sparsity import figures as figures
     from sparsity import kernels as kernels
-    from sparsity import ledger as ledger
-    from sparsity import measurement as measurement
-    from sparsity import models as models
-    from sparsity import monitoring as monitoring
     from sparsity import report as report
     from sparsity import stacks as stacks
-    from sparsity import streaming as streaming
+    from sparsity.attention import measurement as measurement
+    from sparsity.attention import monitoring as monitoring
+    from sparsity.attention import streaming as streaming
+    from sparsity.attention.measurement import measure as measure
+    from sparsity.attention.measurement.probing import Probed as Probed
+    from sparsity.attention.measurement.probing import probe as probe
+    from sparsity.attention.monitoring import monitor as monitor
+    from sparsity.attention.streaming import stream as stream
+    from sparsity.claims_ledger import claims as claims
+    from sparsity.crosscheck.verify import verify as verify
+    from sparsity.derivation import derive as derive
+    from sparsity.design_search.design import design as design
+    from sparsity.design_search.sink_logit import sink_logit as sink_logit
     from sparsity.errors import InputError as InputError
     from sparsity.errors import NoClosedForm as NoClosedForm
     from sparsity.errors import TooFine as TooFine
-    from sparsity.finite.exact import exact as exact
-    from sparsity.finite.regimes import regime as regime
-    from sparsity.inversion.design import design as design
-    from sparsity.inversion.sink_logit import sink_logit as sink_logit
+    from sparsity.exact_law.exact import exact as exact
+    from sparsity.exact_law.regimes import regime as regime
     from sparsity.kernels import Kernel as Kernel
     from sparsity.kernels import RowMap as RowMap
     from sparsity.kernels import score_kernel as score_kernel
-    from sparsity.ledger import claims as claims
-    from sparsity.measurement import measure as measure
-    from sparsity.measurement.probing import Probed as Probed
-    from sparsity.measurement.probing import probe as probe
-    from sparsity.monitoring import monitor as monitor
-    from sparsity.montecarlo import estimate as estimate
+    from sparsity.limit.evaluation import evaluate as evaluate
     from sparsity.panel import explore as explore
     from sparsity.plots import plot as plot
     from sparsity.results import Estimate as Estimate
@@ -55,11 +59,8 @@ if TYPE_CHECKING:
     from sparsity.rows.steps import Sink as Sink
     from sparsity.rows.steps import SinkLogit as SinkLogit
     from sparsity.rows.steps import Window as Window
-    from sparsity.streaming import stream as stream
+    from sparsity.sampling import estimate as estimate
     from sparsity.sweeps.curves import sweep as sweep
-    from sparsity.symbolic import derive as derive
-    from sparsity.theory.evaluation import evaluate as evaluate
-    from sparsity.verification.crosscheck import verify as verify
 
 __version__ = "0.2.0"
 
@@ -87,37 +88,38 @@ _HOME = {
     "TooFine": "errors",
     "Uniform": "rows.scores",
     "Window": "rows.steps",
-    "claims": "ledger",
-    "derive": "symbolic",
-    "design": "inversion.design",
-    "estimate": "montecarlo",
-    "evaluate": "theory.evaluation",
-    "exact": "finite.exact",
+    "claims": "claims_ledger",
+    "derive": "derivation",
+    "design": "design_search.design",
+    "estimate": "sampling",
+    "evaluate": "limit.evaluation",
+    "exact": "exact_law.exact",
     "explore": "panel",
-    "regime": "finite.regimes",
-    "measure": "measurement",
-    "monitor": "monitoring",
-    "Probed": "measurement.probing",
+    "regime": "exact_law.regimes",
+    "measure": "attention.measurement",
+    "monitor": "attention.monitoring",
+    "Probed": "attention.measurement.probing",
     "plot": "plots",
-    "probe": "measurement.probing",
+    "probe": "attention.measurement.probing",
     "score_kernel": "kernels",
-    "sink_logit": "inversion.sink_logit",
-    "stream": "streaming",
+    "sink_logit": "design_search.sink_logit",
+    "stream": "attention.streaming",
     "sweep": "sweeps.curves",
-    "verify": "verification.crosscheck",
+    "verify": "crosscheck.verify",
 }
 
-_PACKAGES = (
-    "figures",
-    "kernels",
-    "ledger",
-    "measurement",
-    "models",
-    "monitoring",
-    "report",
-    "stacks",
-    "streaming",
-)
+_PACKAGES = {
+    "attention": "attention",
+    "figures": "figures",
+    "kernels": "kernels",
+    "ledger": "claims_ledger",
+    "measurement": "attention.measurement",
+    "models": "attention.checkpoints",
+    "monitoring": "attention.monitoring",
+    "report": "report",
+    "stacks": "stacks",
+    "streaming": "attention.streaming",
+}
 
 __all__ = [*_PACKAGES, *_HOME]  # pyright: ignore[reportUnsupportedDunderAll]
 
@@ -125,7 +127,7 @@ __all__ = [*_PACKAGES, *_HOME]  # pyright: ignore[reportUnsupportedDunderAll]
 def __getattr__(name: str) -> Any:
     """Load a public name from its module on first use."""
     if name in _PACKAGES:
-        return importlib.import_module(f"sparsity.{name}")
+        return importlib.import_module(f"sparsity.{_PACKAGES[name]}")
     if name in _HOME:
         return getattr(importlib.import_module(f"sparsity.{_HOME[name]}"), name)
     raise AttributeError(f"module 'sparsity' has no attribute {name!r}")

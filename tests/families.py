@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from sparsity import measure, probe
+from sparsity.attention.checkpoints.checkpoint import library
+from sparsity.attention.measurement.hugging_face import measure_transformers
 from sparsity.errors import InputError
-from sparsity.measurement.hugging_face import measure_transformers
-from sparsity.models.checkpoint import library
 
 T, VOCABULARY, TOLERANCE = 40, 128, 1e-3
 LARGEST = 30_000_000  # parameters of a model that is still tiny

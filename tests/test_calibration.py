@@ -18,21 +18,21 @@ import sympy
 from scipy import stats
 
 from sparsity import estimate
-from sparsity.finite.exact import exact
+from sparsity.crosscheck import reference_grid
+from sparsity.crosscheck.cells import FEATURE_MAPS
+from sparsity.exact_law.exact import exact
 from sparsity.kernels import decayed, exp, identity, relu2, score_kernel
 from sparsity.kernels.symbols import s
-from sparsity.montecarlo import proposals
-from sparsity.montecarlo.batches import CHUNK, collect
-from sparsity.montecarlo.combining import anytime_factor, combine, student
-from sparsity.montecarlo.estimators import parameter_values
-from sparsity.montecarlo.keys import keys_at
-from sparsity.montecarlo.row_sampling import RowSampler
-from sparsity.montecarlo.samplers import Features, FullKeys, Plain, Stratified
-from sparsity.montecarlo.sources import Like
+from sparsity.limit.evaluation import evaluate
 from sparsity.quantities import n_eff
-from sparsity.theory.evaluation import evaluate
-from sparsity.verification import reference_grid
-from sparsity.verification.cells import FEATURE_MAPS
+from sparsity.sampling import proposals
+from sparsity.sampling.batches import CHUNK, collect
+from sparsity.sampling.combining import anytime_factor, combine, student
+from sparsity.sampling.estimators import parameter_values
+from sparsity.sampling.keys import keys_at
+from sparsity.sampling.row_sampling import RowSampler
+from sparsity.sampling.samplers import Features, FullKeys, Plain, Stratified
+from sparsity.sampling.sources import Like
 
 pytestmark = pytest.mark.slow
 

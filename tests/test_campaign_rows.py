@@ -13,7 +13,7 @@ from benchmarks.campaign.row_cells import Cell, draw, row_of
 from benchmarks.campaign.row_reference import KERNELS, Mean, tokens_of
 from benchmarks.campaign.rows import Verdict, ask, judge, reference, report
 from sparsity import kernels
-from sparsity.finite import engine
+from sparsity.exact_law import engine
 from sparsity.rows.row import Row
 
 CELLS, SEED = 100, 7

@@ -20,10 +20,10 @@ import xarray
 import sparsity
 from sparsity import Alibi, Decay, Row, SinkLogit, Window, cli, kernels, quantities
 from sparsity.cli.asked import ask
+from sparsity.crosscheck import verify as crosscheck
+from sparsity.limit import closed_form
 from sparsity.rows import steps
 from sparsity.rows.steps import parse
-from sparsity.theory import closed_form
-from sparsity.verification import crosscheck
 
 ROOT = Path(__file__).parents[1]
 NAMES = [kernel.name for kernel in kernels.ALL]

@@ -13,7 +13,7 @@ from scipy.special import erf, ndtr
 from sparsity import evaluate, kernels
 from sparsity.errors import NoClosedForm
 from sparsity.kernels import symbols
-from sparsity.theory import certify, closed_form, relu2_form
+from sparsity.limit import certify, closed_form, relu2_form
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 BOUND = 1e-13

@@ -15,7 +15,7 @@ from test_executors import Elsewhere
 
 import sparsity
 from sparsity import cli
-from sparsity.measurement import corpus
+from sparsity.attention.measurement import corpus
 from sparsity.sweeps import curves
 
 PAGE = (Path(__file__).parent.parent / "docs" / "cluster.md").read_text("utf-8")

@@ -12,17 +12,18 @@ import tiny_model
 import xarray
 from scipy import special, stats
 
-from sparsity import measure, metric, models
+from sparsity import measure, metric
+from sparsity.attention import checkpoints as models
+from sparsity.attention.checkpoints.tokens import read_text
+from sparsity.attention.measurement import SHAPE, bootstrap, sinks, summaries, tables
+from sparsity.attention.measurement.corpus import measure_corpus
+from sparsity.attention.measurement.given import of_queries, of_weights
+from sparsity.attention.measurement.layers import measure_layer
+from sparsity.attention.measurement.runs import measure_model
+from sparsity.attention.measurement.sources import Logits
+from sparsity.attention.measurement.summaries import Summary
+from sparsity.attention.measurement.texts import Cut, named, texts_of, windows
 from sparsity.errors import InputError
-from sparsity.measurement import SHAPE, bootstrap, sinks, summaries, tables
-from sparsity.measurement.corpus import measure_corpus
-from sparsity.measurement.given import of_queries, of_weights
-from sparsity.measurement.layers import measure_layer
-from sparsity.measurement.runs import measure_model
-from sparsity.measurement.sources import Logits
-from sparsity.measurement.summaries import Summary
-from sparsity.measurement.texts import Cut, named, texts_of, windows
-from sparsity.models.tokens import read_text
 
 TEXT = "the hand and the band, 1212 times: the end. " * 6
 T = 24
@@ -480,7 +481,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path, command):
 
 
 def test_finished_texts_are_not_measured_again(tiny, tmp_path, monkeypatch):
-    from sparsity.measurement import pieces
+    from sparsity.attention.measurement import pieces
 
     texts = {"a": TEXT, "b": TEXT[9:]}
     first = measure_corpus(tiny, texts, tokens=T, parts=tmp_path)

@@ -12,18 +12,19 @@ import pytest
 from scipy.special import erf
 from scipy.stats import norm, t, ttest_1samp
 
+from sparsity.crosscheck import reference_grid
+from sparsity.crosscheck import verify as crosscheck
+from sparsity.crosscheck.cells import Question, feature_ratio
+from sparsity.crosscheck.reference_grid import features, retention, scalar, whole_keys
+from sparsity.crosscheck.row_cells import of_rows
+from sparsity.crosscheck.verify import check, check_exact, judge, verify
+from sparsity.crosscheck.ztest import compare_mean, detecting
 from sparsity.errors import InputError
-from sparsity.finite.exact import exact
+from sparsity.exact_law.exact import exact
 from sparsity.kernels import decayed, exp, identity, relu2
 from sparsity.kernels.queries import norm_ratio
+from sparsity.limit.evaluation import evaluate
 from sparsity.rows.row import Row
-from sparsity.theory.evaluation import evaluate
-from sparsity.verification import crosscheck, reference_grid
-from sparsity.verification.cells import Question, feature_ratio
-from sparsity.verification.crosscheck import check, check_exact, judge, verify
-from sparsity.verification.reference_grid import features, retention, scalar, whole_keys
-from sparsity.verification.row_cells import of_rows
-from sparsity.verification.ztest import compare_mean, detecting
 
 
 def test_the_mean_of_draws_is_compared_by_students_t():
@@ -341,7 +342,7 @@ def test_an_untrusted_or_imprecise_estimate_is_not_agreement(drawn):
 
 
 def test_closed_form_against_quadrature_rejects_a_planted_form(monkeypatch):
-    from sparsity.theory import closed_form
+    from sparsity.limit import closed_form
 
     point = [Question(Row(relu2, beta=-0.5, gamma=1.0), ("closed form", "quadrature"))]
     assert check_exact(point)[0].verdict == "agree"

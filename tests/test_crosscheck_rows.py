@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparsity.finite.exact import exact
+from sparsity.crosscheck.cells import Question
+from sparsity.crosscheck.reference_grid import reference_grid
+from sparsity.crosscheck.row_cells import MAP_CELLS, ROTARY_CELLS, of_rows, reference_cells
+from sparsity.crosscheck.verify import check
+from sparsity.exact_law.exact import exact
 from sparsity.kernels import exp
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Coca, Rope, SinkLogit
-from sparsity.verification.cells import Question
-from sparsity.verification.crosscheck import check
-from sparsity.verification.reference_grid import reference_grid
-from sparsity.verification.row_cells import MAP_CELLS, ROTARY_CELLS, of_rows, reference_cells
 
 _U = np.arange(-45.0, 12.0, 0.1)
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(80)

@@ -24,18 +24,18 @@ from sparsity import (
     score_kernel,
     sink_logit,
 )
+from sparsity.design_search.design import LENGTHS, Design, Impossible, design
+from sparsity.design_search.free import named
+from sparsity.design_search.levers import invert
+from sparsity.design_search.scan import TooLong
 from sparsity.errors import InputError
-from sparsity.finite.exact import exact
-from sparsity.finite.regimes import condensed_share, critical_spread
-from sparsity.inversion.design import LENGTHS, Design, Impossible, design
-from sparsity.inversion.free import named
-from sparsity.inversion.levers import invert
-from sparsity.inversion.scan import TooLong
+from sparsity.exact_law.exact import exact
+from sparsity.exact_law.regimes import condensed_share, critical_spread
 from sparsity.kernels.symbols import s
+from sparsity.limit.evaluation import evaluate
 from sparsity.output import plain
-from sparsity.theory.evaluation import evaluate
 
-inverting = importlib.import_module("sparsity.inversion.design")
+inverting = importlib.import_module("sparsity.design_search.design")
 
 
 def by_eval(found: Design, length: int, value: float | None = None) -> float:

@@ -14,10 +14,10 @@ import pytest
 
 import sparsity
 from sparsity import Decay, Row, SinkLogit, kernels
-from sparsity.montecarlo import Sampling, drawing, estimators, sample_rows
-from sparsity.montecarlo.keys import keys_at
-from sparsity.montecarlo.row_sampling import draw_rows
-from sparsity.verification.cells import FEATURE_MAPS
+from sparsity.crosscheck.cells import FEATURE_MAPS
+from sparsity.sampling import Sampling, drawing, estimators, sample_rows
+from sparsity.sampling.keys import keys_at
+from sparsity.sampling.row_sampling import draw_rows
 
 
 def bits() -> list[str]:
@@ -76,7 +76,7 @@ print(jax.local_device_count(), *bits())
 CHILD = f"""{BITS}
 from test_devices import interrupting, memory
 from sparsity import cli
-from sparsity.montecarlo import drawing
+from sparsity.sampling import drawing
 print(*memory(), flush=True)
 drawing.collect = interrupting(drawing.collect, 1)
 sys.argv = ["sparsity", *"{ASK}".split()]

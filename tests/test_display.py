@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import sparsity
-from sparsity import InputError, display, ledger
-from sparsity.ledger import Records
-from sparsity.verification.outcome import Cell, CrossCheck
+from sparsity import InputError, display
+from sparsity import claims_ledger as ledger
+from sparsity.claims_ledger import Records
+from sparsity.crosscheck.outcome import Cell, CrossCheck
 
 LENGTHS = [2, 8, 32]
 

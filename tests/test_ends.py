@@ -12,8 +12,8 @@ import pytest
 from benchmarks.campaign import row_reference as reference
 from sparsity import Row, evaluate, exact, quantities
 from sparsity.errors import RESOLVED, InputError, check_resolved
-from sparsity.finite import engine
-from sparsity.finite.exact import exact_grid
+from sparsity.exact_law import engine
+from sparsity.exact_law.exact import exact_grid
 from sparsity.kernels import exp
 from sparsity.quantities.base import within
 from sparsity.rows.scores import StudentT, Uniform

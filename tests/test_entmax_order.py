@@ -14,13 +14,13 @@ from scipy.special import ndtr
 
 import sparsity
 from sparsity import Row
+from sparsity.crosscheck.row_cells import of_rows
+from sparsity.crosscheck.verify import check
 from sparsity.errors import InputError
-from sparsity.finite import entmax, entmax_order, mills, rays, sparsemax
+from sparsity.exact_law import entmax, entmax_order, mills, rays, sparsemax
 from sparsity.kernels.entmax import entmax as of_order
-from sparsity.montecarlo import Sampling
-from sparsity.montecarlo.row_sampling import draw_rows
-from sparsity.verification.crosscheck import check
-from sparsity.verification.row_cells import of_rows
+from sparsity.sampling import Sampling
+from sparsity.sampling.row_sampling import draw_rows
 
 ORDERS = ((1, 1), (2, 0), (3, 1))
 

@@ -13,13 +13,14 @@ from numpy.testing import assert_allclose
 
 import sparsity
 from sparsity import Row, metric, quantities
+from sparsity.crosscheck import reference_grid
+from sparsity.crosscheck import verify as crosscheck
+from sparsity.crosscheck.cells import Question
 from sparsity.errors import InputError
-from sparsity.finite import engine, stein
-from sparsity.montecarlo import Sampling, sample_rows
+from sparsity.exact_law import engine, stein
 from sparsity.quantities import LogMoment
 from sparsity.rows.steps import Alibi, Decay, QKNorm, Rope, Sink, SinkLogit, Window
-from sparsity.verification import crosscheck, reference_grid
-from sparsity.verification.cells import Question
+from sparsity.sampling import Sampling, sample_rows
 
 PLACES = (
     (0.1, 2), (0.5, 16), (1.0, 2), (1.0, 64), (2.0, 256), (2.0, 10**9), (3.0, 1024), (4.0, 65536),

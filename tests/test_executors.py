@@ -12,13 +12,15 @@ import numpy as np
 import pytest
 import tiny_model
 
-from sparsity import figures, ledger, models
+from sparsity import claims_ledger as ledger
+from sparsity import figures
+from sparsity.attention import checkpoints as models
+from sparsity.attention.measurement import pieces
+from sparsity.attention.measurement.corpus import measure_corpus
+from sparsity.claims_ledger.judging import core
 from sparsity.errors import InputError
 from sparsity.figures import plotting
 from sparsity.figures.series import Series
-from sparsity.ledger.judging import core
-from sparsity.measurement import pieces
-from sparsity.measurement.corpus import measure_corpus
 from sparsity.output import json_text
 from sparsity.tasks import ATTEMPTS, Workers, completed
 

@@ -19,7 +19,8 @@ ASK = """
 import json, sys
 sys.modules["dask"] = None  # as where it is not installed: xarray would load it for nothing
 import sparsity
-from sparsity import figures, ledger
+from sparsity import figures
+from sparsity import claims_ledger as ledger
 from sparsity.panel import opened
 from sparsity.report import formulas
 from sparsity.rows.steps import ALL, parse

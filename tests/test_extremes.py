@@ -14,7 +14,7 @@ from scipy import integrate, stats
 
 import sparsity
 from sparsity.errors import InputError
-from sparsity.finite import transforms, work
+from sparsity.exact_law import transforms, work
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Alibi, Decay
 

@@ -16,12 +16,12 @@ from scipy import stats
 
 from sparsity import figures
 from sparsity.errors import InputError
+from sparsity.exact_law.exact import exact
 from sparsity.figures import ALL, Context, plotting, render, write_all
 from sparsity.figures.phase import WIDEST
 from sparsity.figures.series import tidy
-from sparsity.finite.exact import exact
-from sparsity.montecarlo import batches
-from sparsity.theory.evaluation import evaluate
+from sparsity.limit.evaluation import evaluate
+from sparsity.sampling import batches
 
 jax.config.update("jax_enable_x64", True)
 

@@ -13,8 +13,8 @@ import xarray
 
 import sparsity
 from sparsity import output
+from sparsity.attention.measurement import labels
 from sparsity.errors import InputError
-from sparsity.measurement import labels
 from sparsity.output import part_of, replacing, write, write_together
 from sparsity.sweeps import saving
 
@@ -71,7 +71,7 @@ def test_a_measurement_on_a_full_disk(tmp_path):
     code = """
 import resource, sys, numpy, xarray
 from sparsity.errors import InputError
-from sparsity.measurement.labels import save
+from sparsity.attention.measurement.labels import save
 data = xarray.Dataset({"S": ("row", numpy.random.default_rng(1).random(9000))})
 resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))
 try:

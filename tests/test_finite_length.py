@@ -13,7 +13,7 @@ from scipy.special import log_ndtr, ndtr
 
 from sparsity import Row, evaluate, exact, quantities
 from sparsity.errors import InputError
-from sparsity.finite import bands, engine, families, laplace, nodes
+from sparsity.exact_law import bands, engine, families, laplace, nodes
 from sparsity.kernels import score_kernel
 from sparsity.kernels.symbols import s
 from sparsity.rows.classes import classed

@@ -42,7 +42,7 @@ from sparsity import (
 )
 from sparsity.errors import InputError
 from sparsity.kernels.symbols import s
-from sparsity.theory import moments, panels
+from sparsity.limit import moments, panels
 
 GELU = s * (1 + erf(s / sqrt(2))) / 2
 COMB = Heaviside(cos(s) - Rational(1, 2))

@@ -9,14 +9,14 @@ import xarray
 from scipy.special import ndtri
 
 from sparsity import measure
+from sparsity.attention.claims.head_evidence import Fits, HeadEvidence, Law
+from sparsity.attention.claims.heads import HEAD_CLAIMS, judge_heads
+from sparsity.attention.measurement import ahead, row_figures
+from sparsity.attention.measurement.head_constants import Rows, fit_kappa, held_back
+from sparsity.attention.measurement.head_law import head_law, log_head_law
+from sparsity.attention.measurement.heads import MEANING, head_figures
+from sparsity.attention.measurement.score_parts import at_distance, by_distance, split
 from sparsity.errors import InputError
-from sparsity.ledger.model.head_evidence import Fits, HeadEvidence, Law
-from sparsity.ledger.model.heads import HEAD_CLAIMS, judge_heads
-from sparsity.measurement import ahead, row_figures
-from sparsity.measurement.head_constants import Rows, fit_kappa, held_back
-from sparsity.measurement.head_law import head_law, log_head_law
-from sparsity.measurement.heads import MEANING, head_figures
-from sparsity.measurement.score_parts import at_distance, by_distance, split
 
 LENGTHS = (2, 3, 64, 512, 10**6, 10**12)
 SPREADS = (1e-8, 1e-3, 0.1, 1.0, 2.0, 5.0, 30.0, 200.0, 1e4)

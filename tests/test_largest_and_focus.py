@@ -12,8 +12,10 @@ from scipy.special import expit, ndtr, softmax
 
 import sparsity
 from sparsity import Row, kernels
+from sparsity.crosscheck.cells import Question
+from sparsity.crosscheck.verify import check
 from sparsity.errors import InputError
-from sparsity.finite import (
+from sparsity.exact_law import (
     differential_abs,
     differential_short,
     entmax_focus,
@@ -23,9 +25,7 @@ from sparsity.finite import (
     sparsemax_largest,
     stick_focus,
 )
-from sparsity.theory import map_limits
-from sparsity.verification.cells import Question
-from sparsity.verification.crosscheck import check
+from sparsity.limit import map_limits
 
 
 def two_keys(alpha, gamma, weigh):

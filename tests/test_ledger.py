@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import sympy
 
-from sparsity import InputError, Row, claims, evaluate, kernels, ledger
+from sparsity import InputError, Row, claims, evaluate, kernels
+from sparsity import claims_ledger as ledger
+from sparsity.claims_ledger.judging import Claim, Finding, Routes, verdict, z_tests
+from sparsity.claims_ledger.su import linear
 from sparsity.kernels.symbols import beta, decay, gamma, n
-from sparsity.ledger.judging import Claim, Finding, Routes, verdict, z_tests
-from sparsity.ledger.su import linear
-from sparsity.montecarlo import estimators
+from sparsity.sampling import estimators
 
 CLAIM = {claim.key: claim for claim in ledger.ALL}
 EXPECTED = {

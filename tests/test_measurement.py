@@ -12,15 +12,15 @@ import xarray
 from scipy import special, stats
 
 from sparsity import measure, metric
+from sparsity.attention import claims as claims_model
+from sparsity.attention.claims import null
+from sparsity.attention.claims.evidence import Evidence, ModelRun, Sinks
+from sparsity.attention.measurement import SHAPE, given, labels, law, layers, save, sources, tables
+from sparsity.attention.measurement import sinks as layers_sinks
+from sparsity.attention.page import job
 from sparsity.errors import InputError
+from sparsity.exact_law.exact import exact
 from sparsity.figures import plotting
-from sparsity.finite.exact import exact
-from sparsity.ledger import model as claims_model
-from sparsity.ledger.model import null
-from sparsity.ledger.model.evidence import Evidence, ModelRun, Sinks
-from sparsity.measurement import SHAPE, given, labels, law, layers, save, sources, tables
-from sparsity.measurement import sinks as layers_sinks
-from sparsity.report.measured import job
 from sparsity.rows import rotation
 from sparsity.rows.row import Row
 from sparsity.rows.steps import SinkLogit
@@ -229,7 +229,7 @@ def gini(a):
 
 def test_statistics_are_the_same_on_jax_arrays():
     """Those of an accelerator stay there; here they are asked to on the CPU, in one program."""
-    from sparsity.measurement import rows, shapes
+    from sparsity.attention.measurement import rows, shapes
 
     def statistics(s, seen):
         parts = rows.split(s, seen, 3)
@@ -393,7 +393,7 @@ def test_a_report_of_one_run(tmp_path, monkeypatch):
         (measure(weights), "measure queries and keys"),
         (measure(queries=q[:, :40], keys=k[:, :40], causal=False), "compares contexts"),
         (measure(queries=q[:, :40], keys=k[:, :40]), "128 tokens or more"),
-        (measure(queries=q, keys=k), "of=sparsity.measurement.SHAPE"),
+        (measure(queries=q, keys=k), "of=sparsity.attention.measurement.SHAPE"),
     ):
         with pytest.raises(InputError, match=says):
             job.write_report(data, tmp_path / "none", "sparsity measure")
@@ -420,7 +420,7 @@ def test_rows_without_a_shape_do_not_depart():
 
 def test_n_eff_is_counted_and_not_its_identity():
     """Of Σp² to the last bit, so that the identity with n_eff_rest is something to be shown."""
-    from sparsity.measurement import rows
+    from sparsity.attention.measurement import rows
 
     q, k = heads()
     one = measure(queries=q, keys=k)
@@ -739,7 +739,7 @@ def worst(data, logits, seen, sink):
 
 def test_blocks_of_every_size_and_what_they_must_not_do(monkeypatch):
     """Several tiles of keys, blocks of rows that lie over one another, one key head at a time."""
-    from sparsity.measurement import passes, rows
+    from sparsity.attention.measurement import passes, rows
 
     q, k = heads()
     s, seen, sink = logits_of(q, k), np.tri(T, dtype=bool), 5

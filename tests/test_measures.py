@@ -13,8 +13,8 @@ from scipy.integrate import quad
 import sparsity
 from sparsity import Row, metric, quantities
 from sparsity.errors import InputError
-from sparsity.montecarlo import Sampling
-from sparsity.montecarlo.row_sampling import draw_rows
+from sparsity.sampling import Sampling
+from sparsity.sampling.row_sampling import draw_rows
 
 
 def sums(weights):

@@ -10,12 +10,12 @@ from numpy.testing import assert_allclose
 
 import sparsity
 from sparsity import Decay, Row, kernels, quantities
+from sparsity.crosscheck.cells import Question
+from sparsity.crosscheck.verify import judge
 from sparsity.errors import InputError
-from sparsity.finite import differential, differential_abs, forgetting, maps
+from sparsity.exact_law import differential, differential_abs, forgetting, maps
 from sparsity.kernels import row_map
-from sparsity.theory import map_limits
-from sparsity.verification.cells import Question
-from sparsity.verification.crosscheck import judge
+from sparsity.limit import map_limits
 
 MAPS = tuple(kernel for kernel in kernels.MAPS if kernel.drawn is not None)
 OWN = {

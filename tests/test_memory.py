@@ -17,20 +17,20 @@ from sympy.core.cache import clear_cache
 
 import sparsity
 from sparsity.kernels import score_kernel
-from sparsity.montecarlo import compiling
+from sparsity.sampling import compiling
 
 # Without a bound, because what they are asked for is one of a fixed few.
 _OF_FEW = {
     "sparsity.bench.peers._jax_means",  # the cells of the benchmark
-    "sparsity.ledger.su.linear.norm_bounds",  # no argument
-    "sparsity.measurement.sources._dot",  # no argument
-    "sparsity.monitoring.calls.of_interface",  # the attention implementations of transformers
-    "sparsity.monitoring.hooks._compiler_around",  # no argument
-    "sparsity.monitoring.interception._around",  # the functions that attention is computed by
-    "sparsity.montecarlo.compiling.older_loops",  # no argument
-    "sparsity.montecarlo.devices.mesh",  # no argument
-    "sparsity.theory.relu2_form._table",  # one degree
-    "sparsity.finite.top_k._panel",  # no argument
+    "sparsity.claims_ledger.su.linear.norm_bounds",  # no argument
+    "sparsity.attention.measurement.sources._dot",  # no argument
+    "sparsity.attention.monitoring.calls.of_interface",  # functions of transformers
+    "sparsity.attention.monitoring.hooks._compiler_around",  # no argument
+    "sparsity.attention.monitoring.interception._around",  # the functions it replaces
+    "sparsity.sampling.compiling.older_loops",  # no argument
+    "sparsity.sampling.devices.mesh",  # no argument
+    "sparsity.limit.relu2_form._table",  # one degree
+    "sparsity.exact_law.top_k._panel",  # no argument
 }
 _KEPT = 6000.0  # bytes a call, of 24: counts in Python's abc and SymPy's printer and lambdify
 
@@ -60,9 +60,9 @@ def test_a_cache_without_a_bound_is_seen(monkeypatch):
     def planted(x):
         return x
 
-    planted.__module__, planted.__qualname__ = "sparsity.theory.panels", "planted"
-    monkeypatch.setattr("sparsity.theory.panels.planted", planted, raising=False)
-    assert _unbounded_caches() == {*_OF_FEW, "sparsity.theory.panels.planted"}
+    planted.__module__, planted.__qualname__ = "sparsity.limit.panels", "planted"
+    monkeypatch.setattr("sparsity.limit.panels.planted", planted, raising=False)
+    assert _unbounded_caches() == {*_OF_FEW, "sparsity.limit.panels.planted"}
 
 
 def _formula(i):

@@ -11,8 +11,8 @@ from scipy import stats
 
 import sparsity
 from sparsity import Empirical, Mixture, Row, StudentT, Uniform, kernels
-from sparsity.montecarlo import Sampling
-from sparsity.montecarlo.row_sampling import draw_rows
+from sparsity.sampling import Sampling
+from sparsity.sampling.row_sampling import draw_rows
 
 ROWS, LENGTHS = 10**6, (2, 16, 256, 4096)
 FALSE_ALARMS, PLANTED = 1e-4, 0.01  # over all cells; an error of a law that each must reject

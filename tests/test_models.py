@@ -16,14 +16,15 @@ import tiny_model
 import tokenizers
 import xarray
 
-from sparsity import measure, models
+from sparsity import measure
+from sparsity.attention import checkpoints as models
+from sparsity.attention.checkpoints import fetch, gguf_file, llama, tokens
+from sparsity.attention.checkpoints.llama import forward
+from sparsity.attention.checkpoints.safetensors_file import stretched
+from sparsity.attention.measurement import files, runs
+from sparsity.attention.measurement.runs import measure_model
+from sparsity.attention.page import writing
 from sparsity.errors import InputError
-from sparsity.measurement import files, runs
-from sparsity.measurement.runs import measure_model
-from sparsity.models import fetch, gguf_file, llama, tokens
-from sparsity.models.llama import forward
-from sparsity.models.safetensors_file import stretched
-from sparsity.report.measured import writing
 
 TOKENS = 24  # of texts: those of one length compile once
 IDS = np.random.default_rng(1).integers(0, tiny_model.SIZES["vocab"], TOKENS)

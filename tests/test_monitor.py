@@ -11,10 +11,10 @@ from numpy.testing import assert_allclose
 from test_streaming import CAUSAL, HEADS, KEY, LENGTH, ROW, UNITS, heads, whole
 
 import sparsity
+from sparsity.attention.measurement import law
+from sparsity.attention.monitoring import OF, log, monitor, n_eff_exact, penalty
+from sparsity.attention.streaming import spaced
 from sparsity.errors import InputError
-from sparsity.measurement import law
-from sparsity.monitoring import OF, log, monitor, n_eff_exact, penalty
-from sparsity.streaming import spaced
 
 
 def agree(found, true, rows=slice(None)):

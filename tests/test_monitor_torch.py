@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from sparsity import monitoring
+from sparsity.attention import monitoring
+from sparsity.attention.checkpoints.checkpoint import library
+from sparsity.attention.monitoring import Watch, calls, flex_n_eff, penalty, tensors, torch_penalty
+from sparsity.attention.monitoring.agreement import Made
 from sparsity.errors import InputError
-from sparsity.models.checkpoint import library
-from sparsity.monitoring import Watch, calls, flex_n_eff, penalty, tensors, torch_penalty
-from sparsity.monitoring.agreement import Made
 
 pytestmark = pytest.mark.model  # needs the extra [transformers]; run with `pytest -m model`
 
@@ -438,7 +438,7 @@ def test_bad_input_is_refused_in_one_line():
 
 def test_nothing_is_loaded_before_it_is_used():
     code = (
-        "import sys, sparsity; sparsity.monitor; sparsity.monitoring.Watch; "
+        "import sys, sparsity; sparsity.monitor; sparsity.attention.monitoring.Watch; "
         "print(sorted({'torch', 'transformers', 'flax'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -15,11 +15,15 @@ import sympy
 from scipy.stats import binom
 
 from sparsity import kernels
+from sparsity.crosscheck.cells import FEATURE_MAPS, feature_ratio
 from sparsity.errors import InputError
-from sparsity.finite.exact import exact
+from sparsity.exact_law.exact import exact
 from sparsity.kernels import exp, identity, relu2, score_kernel
 from sparsity.kernels.symbols import s
-from sparsity.montecarlo import (
+from sparsity.limit.evaluation import evaluate
+from sparsity.rows.row import Row
+from sparsity.rows.steps import Alibi, Coca, Decay, QKNorm, Rope, Sink, SinkLogit, Window
+from sparsity.sampling import (
     Sampling,
     batches,
     draw,
@@ -30,14 +34,10 @@ from sparsity.montecarlo import (
     grids,
     proposals,
 )
-from sparsity.montecarlo.batches import CHUNK, collect
-from sparsity.montecarlo.combining import combine, combine_each
-from sparsity.montecarlo.row_sampling import draw_rows
-from sparsity.montecarlo.samplers import Plain
-from sparsity.rows.row import Row
-from sparsity.rows.steps import Alibi, Coca, Decay, QKNorm, Rope, Sink, SinkLogit, Window
-from sparsity.theory.evaluation import evaluate
-from sparsity.verification.cells import FEATURE_MAPS, feature_ratio
+from sparsity.sampling.batches import CHUNK, collect
+from sparsity.sampling.combining import combine, combine_each
+from sparsity.sampling.row_sampling import draw_rows
+from sparsity.sampling.samplers import Plain
 
 SLOW = pytest.mark.slow
 LIMIT = 5.5  # |z| beyond which a cell fails: about 7e−7 with 63 degrees of freedom
@@ -618,7 +618,7 @@ def test_tables_of_many_laws_are_those_of_each():
 
 
 def test_sums_of_a_row_in_one_loop_or_several(monkeypatch):
-    from sparsity.montecarlo import compiling
+    from sparsity.sampling import compiling
 
     rows = np.random.default_rng(0).random((64, 33)).astype(np.float32)
     terms = [jax.numpy.asarray(x) for x in (rows, rows**2, 2 * rows)]

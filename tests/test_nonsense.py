@@ -369,7 +369,7 @@ CALLS = [
     ),
     _call(
         "measurement.measure_heads",
-        sparsity.measurement.measure_heads,
+        sparsity.attention.measurement.measure_heads,
         True,
         model=("none.gguf", ""),
         texts=(["a text"], ""),
@@ -382,7 +382,7 @@ CALLS = [
     ),
     _call(
         "measurement.measure_model",
-        sparsity.measurement.measure_model,
+        sparsity.attention.measurement.measure_model,
         True,
         model=("none.gguf", ""),
         texts=(["a text"], ""),
@@ -397,24 +397,24 @@ CALLS = [
     ),
     _call(
         "measurement.save",
-        sparsity.measurement.save,
+        sparsity.attention.measurement.save,
         True,
         data=(_measured(), ""),
         path=("x.nc", "path"),
     ),
-    _call("measurement.summary", sparsity.measurement.summary, data=(_measured(), "")),
+    _call("measurement.summary", sparsity.attention.measurement.summary, data=(_measured(), "")),
     _call(
         "measurement.text",
-        sparsity.measurement.text,
-        rows=(sparsity.measurement.summary(_measured()), ""),
+        sparsity.attention.measurement.text,
+        rows=(sparsity.attention.measurement.summary(_measured()), ""),
     ),
     _call(
         "measurement.with_head_law",
-        sparsity.measurement.with_head_law,
+        sparsity.attention.measurement.with_head_law,
         data=(None, ""),
         seed=(0, "whole"),
     ),
-    _call("models.load", sparsity.models.load, path=("none.gguf", "")),
+    _call("models.load", sparsity.attention.checkpoints.load, path=("none.gguf", "")),
     _call(
         "probe",
         sparsity.probe,
@@ -425,10 +425,15 @@ CALLS = [
         seed=(0, "whole"),
     ),
     _call("stream", sparsity.stream, True, **STREAMED),
-    _call("streaming.spaced", sparsity.streaming.spaced, length=(8, "whole"), count=(2, "whole")),
+    _call(
+        "streaming.spaced",
+        sparsity.attention.streaming.spaced,
+        length=(8, "whole"),
+        count=(2, "whole"),
+    ),
     _call(
         "streaming.spaced_each",
-        sparsity.streaming.spaced_each,
+        sparsity.attention.streaming.spaced_each,
         text=(np.ones((1, 8), bool), "bools empty"),
         count=(2, "whole"),
     ),
@@ -440,7 +445,7 @@ CALLS = [
     ),
     _call(
         "monitoring.penalty",
-        sparsity.monitoring.penalty,
+        sparsity.attention.monitoring.penalty,
         True,
         **STREAMED
         | {
@@ -449,10 +454,14 @@ CALLS = [
             "high": (3.0, "number"),
         },
     ),
-    _call("monitoring.log", sparsity.monitoring.log, found=({"n_eff": np.ones((1, 2))}, "empty")),
+    _call(
+        "monitoring.log",
+        sparsity.attention.monitoring.log,
+        found=({"n_eff": np.ones((1, 2))}, "empty"),
+    ),
     _call(
         "monitoring.n_eff_exact",
-        sparsity.monitoring.n_eff_exact,
+        sparsity.attention.monitoring.n_eff_exact,
         length=(4, "wholes number nans infinite"),
         gamma=(1.0, "numbers nans infinite"),
     ),

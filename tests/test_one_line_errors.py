@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import sparsity
+from sparsity.attention.measurement.texts import beginnings
+from sparsity.attention.monitoring.step import monitor
 from sparsity.errors import InputError
-from sparsity.measurement.texts import beginnings
-from sparsity.monitoring.step import monitor
 
 
 @pytest.mark.parametrize("bos", [False, None, 1, (), (None,), ("yes",), "no"])
@@ -37,4 +37,4 @@ def test_when_that_is_taken():
 
 def test_an_option_that_torch_penalty_does_not_take():
     with pytest.raises(InputError, match=r"^option = window: torch_penalty takes scale, mask, "):
-        sparsity.monitoring.torch_penalty(None, None, low=2, window=4)
+        sparsity.attention.monitoring.torch_penalty(None, None, low=2, window=4)

@@ -7,11 +7,11 @@ import pytest
 from numpy.testing import assert_allclose
 
 import sparsity
+from sparsity.attention.measurement import measure, sources
+from sparsity.attention.measurement.given import of_queries
+from sparsity.attention.monitoring import log, monitor
+from sparsity.attention.streaming import spaced, spaced_each, stream
 from sparsity.errors import InputError
-from sparsity.measurement import measure, sources
-from sparsity.measurement.given import of_queries
-from sparsity.monitoring import log, monitor
-from sparsity.streaming import spaced, spaced_each, stream
 
 HEADS, GROUPS, T, DIM = 4, 2, 40, 8
 UNITS = np.array([-2.0, 0.0, 1.0, 3.0])
@@ -193,7 +193,7 @@ def test_rows_of_padding_count_nowhere_in_a_measurement():
                 assert_allclose(x, alone[name].values, rtol=1e-9, atol=1e-12, err_msg=name)
                 compared += 1
     assert compared == 4 * (len(same) + len(of))
-    from sparsity.measurement.summaries import Summary
+    from sparsity.attention.measurement.summaries import Summary
 
     whole, part = (Summary.of({n: x.values for n, x in each.items()}) for each in (data, alone))
     assert np.array_equal(whole.count[..., : part.count.shape[-1]], part.count)
@@ -305,7 +305,7 @@ PLANTED = {
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_a_planted_definition_is_seen(planted, monkeypatch):
-    from sparsity.measurement import given
+    from sparsity.attention.measurement import given
 
     q, k = vectors()
     places = PLACES["left padding" if "sink" in planted else "right padding"]

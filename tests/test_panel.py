@@ -19,13 +19,16 @@ import sympy
 
 import sparsity
 from sparsity import Alibi, Decay, Rope, Row, Sink, SinkLogit, Uniform, Window, evaluate, quantities
+from sparsity.axes import quantity_axis as plots
+from sparsity.axes import row_choices as rowlaws
+from sparsity.axes.controls import CONTROLS
 from sparsity.errors import InputError
-from sparsity.finite.exact import exact as exact_law
+from sparsity.exact_law.exact import exact as exact_law
 from sparsity.kernels import ALL, MAPS, named, score_kernel
-from sparsity.panel import filling, nodes, opened, plots, rowlaws, sampling
+from sparsity.limit.preview import preview
+from sparsity.panel import filling, nodes, opened, sampling
 from sparsity.panel.axes import Axes
 from sparsity.panel.calls import python, table
-from sparsity.panel.controls import CONTROLS
 from sparsity.panel.lines import (
     at_once,
     exact,
@@ -41,7 +44,6 @@ from sparsity.panel.refusals import refused
 from sparsity.panel.state import edit, initial
 from sparsity.panel.store import Memory, Store
 from sparsity.rows import steps
-from sparsity.theory.preview import preview
 
 FRONT = Path(__file__).resolve().parents[1] / "sparsity" / "panel" / "front"
 NAMES = tuple(kernel.name for kernel in ALL)
@@ -909,7 +911,7 @@ from sparsity.panel.state import edit, initial
 from sparsity.panel.picture import picture
 from sparsity.panel.calls import python
 from sparsity.panel.store import Store
-from sparsity.panel import rowlaws
+from sparsity.axes import row_choices as rowlaws
 from sparsity.kernels import ALL
 store, ticks = Store(), 0
 for rows in rowlaws.ALL:
@@ -1059,7 +1061,7 @@ def test_further_rows_are_pinned_and_kernels_stay():
 
 
 def test_a_new_step_has_a_slider_of_its_own(monkeypatch):
-    monkeypatch.setattr("sparsity.panel.rowlaws.CONTROLS", dict(CONTROLS))
+    monkeypatch.setattr("sparsity.axes.row_choices.CONTROLS", dict(CONTROLS))
     *known, new = rowlaws.of_steps((*steps.ALL, Damped))
     assert [law.name for law in known] == [law.name for law in rowlaws.ALL]
     (control,) = new.controls

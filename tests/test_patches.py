@@ -9,10 +9,10 @@ from sympy import Abs, Piecewise, Rational, cosh, erf, exp, floor, log, sin, sqr
 from sparsity import evaluate, score_kernel
 from sparsity.errors import InputError
 from sparsity.kernels.symbols import s
-from sparsity.theory import patches, quadrature
-from sparsity.theory.axis import Axis
-from sparsity.theory.moments import log_moments
-from sparsity.theory.score_laws import Gaussian, Neighbour
+from sparsity.limit import patches, quadrature
+from sparsity.limit.axis import Axis
+from sparsity.limit.moments import log_moments
+from sparsity.limit.score_laws import Gaussian, Neighbour
 
 pytest.importorskip("flint")
 from benchmarks.campaign.reference import log_s

@@ -8,7 +8,7 @@ import pytest
 
 from sparsity import Coca, Row, errors, exact, quantities
 from sparsity.errors import InputError
-from sparsity.finite import engine, mellin, normal_prefixes, prefixes
+from sparsity.exact_law import engine, mellin, normal_prefixes, prefixes
 from sparsity.metric import effective_tokens
 from sparsity.rows.rectified import rectified
 

@@ -17,8 +17,8 @@ from scipy.special import erf, ndtr
 from sparsity import evaluate, exact, kernels
 from sparsity.kernels import queries, score_kernel
 from sparsity.kernels.symbols import s
+from sparsity.limit import closed_form, quadrature
 from sparsity.metric import effective_tokens, from_moments, row_sparsity
-from sparsity.theory import closed_form, quadrature
 
 EPS = float(np.finfo(np.float64).eps)
 TOLERANCE = 1e-13  # on log S, times max(1, |log S|): what the closed forms promise

@@ -12,13 +12,13 @@ from scipy.special import ndtr, ndtri
 
 import sparsity
 from sparsity import Row, quantities
+from sparsity.crosscheck.cells import Question
+from sparsity.crosscheck.verify import judge
 from sparsity.errors import InputError
-from sparsity.finite import ranked
-from sparsity.montecarlo import Sampling
-from sparsity.montecarlo.row_sampling import draw_rows
+from sparsity.exact_law import ranked
 from sparsity.rows.steps import Alibi, QKNorm, ScalableSoftmax, SinkLogit
-from sparsity.verification.cells import Question
-from sparsity.verification.crosscheck import judge
+from sparsity.sampling import Sampling
+from sparsity.sampling.row_sampling import draw_rows
 
 
 def law(kernel="exp", **asked):

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 import xarray
 
-from sparsity import models
-from sparsity.ledger.model.head_evidence import Law
-from sparsity.ledger.model.heads import judge_heads
-from sparsity.measurement import sinks, tables
-from sparsity.measurement.head_constants import Rows, fit_kappa, held_back
-from sparsity.measurement.heads import measure_heads
-from sparsity.measurement.runs import measure_model
-from sparsity.models import tokens
-from sparsity.models.checkpoint import library
-from sparsity.models.llama import forward
+from sparsity.attention import checkpoints as models
+from sparsity.attention.checkpoints import tokens
+from sparsity.attention.checkpoints.checkpoint import library
+from sparsity.attention.checkpoints.llama import forward
+from sparsity.attention.claims.head_evidence import Law
+from sparsity.attention.claims.heads import judge_heads
+from sparsity.attention.measurement import sinks, tables
+from sparsity.attention.measurement.head_constants import Rows, fit_kappa, held_back
+from sparsity.attention.measurement.heads import measure_heads
+from sparsity.attention.measurement.runs import measure_model
 
 pytestmark = pytest.mark.model  # run with `pytest -m model`
 

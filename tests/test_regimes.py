@@ -6,7 +6,7 @@ from scipy.integrate import quad
 
 from sparsity import exact
 from sparsity.errors import InputError
-from sparsity.finite.regimes import (
+from sparsity.exact_law.regimes import (
     annealed_entropy,
     annealed_n_eff,
     annealed_participation,

@@ -15,13 +15,13 @@ from types import SimpleNamespace
 import pytest
 
 from sparsity import kernels, report
+from sparsity.claims_ledger.judging import Claim, Finding
+from sparsity.derivation import derive
 from sparsity.errors import InputError
 from sparsity.figures import Plate
-from sparsity.ledger.judging import Claim, Finding
 from sparsity.output import json_text, write
 from sparsity.report import answer, evidence, formulas, labels, parts, reproduction, saved
 from sparsity.report.drawings import inline_svg
-from sparsity.symbolic import derive
 
 FIGURES = Path(__file__).resolve().parents[1] / "figures"
 SVG = """<?xml version="1.0"?>

@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from sparsity import Coca, Rope, Row, Sink, exact
+from sparsity.claims_ledger.coca import CLAIMS, PUBLISHED_PERPLEXITY, CocaRoutes
+from sparsity.crosscheck.row_cells import ROTARY_CELLS
 from sparsity.errors import InputError
+from sparsity.exact_law import mellin
 from sparsity.figures.rope import collinear_mean
-from sparsity.finite import mellin
-from sparsity.ledger.coca import CLAIMS, PUBLISHED_PERPLEXITY, CocaRoutes
 from sparsity.metric import effective_tokens
-from sparsity.montecarlo import Sampling
-from sparsity.montecarlo.rotary_sampling import scores
-from sparsity.montecarlo.row_sampling import sample_rows
 from sparsity.rows import rotary, rotation
 from sparsity.rows.rectified import rectified
-from sparsity.verification.row_cells import ROTARY_CELLS
+from sparsity.sampling import Sampling
+from sparsity.sampling.rotary_sampling import scores
+from sparsity.sampling.row_sampling import sample_rows
 
 jax.config.update("jax_enable_x64", True)
 

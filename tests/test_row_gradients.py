@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sparsity.measurement import rows
+from sparsity.attention.measurement import rows
 
 NAMES = ("S", "n_eff", "entropy", "largest", "sink_mass", "n_eff_rest", "S_rest")
 KEYS = 7

@@ -15,14 +15,14 @@ from scipy.special import entr, ndtr
 
 import sparsity
 from sparsity import Row, kernels, panel, quantities
+from sparsity.crosscheck.cells import Question
+from sparsity.crosscheck.verify import check, judge
 from sparsity.errors import InputError
-from sparsity.finite import entmax, maps, sparsemax, stick_breaking, top_k
+from sparsity.exact_law import entmax, maps, sparsemax, stick_breaking, top_k
 from sparsity.kernels.entmax import Weights
-from sparsity.montecarlo import Sampling
-from sparsity.montecarlo.row_sampling import draw_rows
-from sparsity.theory import quadrature
-from sparsity.verification.cells import Question
-from sparsity.verification.crosscheck import check, judge
+from sparsity.limit import quadrature
+from sparsity.sampling import Sampling
+from sparsity.sampling.row_sampling import draw_rows
 
 MAPS = tuple(kernel for kernel in kernels.MAPS if kernel.drawn is None)
 SIGMOID = sparsity.score_kernel("sigmoid", 1 / (1 + sympy.exp(-sympy.Symbol("s"))))

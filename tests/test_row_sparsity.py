@@ -12,7 +12,7 @@ from sympy import Heaviside
 
 from sparsity import Decay, QKNorm, Row, SinkLogit, Window, evaluate, exact, quantities
 from sparsity.errors import InputError
-from sparsity.finite import engine, transforms
+from sparsity.exact_law import engine, transforms
 from sparsity.kernels import score_kernel
 from sparsity.kernels.symbols import s
 

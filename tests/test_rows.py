@@ -27,17 +27,17 @@ from sparsity import (
     score_kernel,
     sink_logit,
 )
+from sparsity.crosscheck.row_cells import reference_cells
 from sparsity.errors import InputError
-from sparsity.finite import engine, mellin, transforms
-from sparsity.finite.laplace import laplace
+from sparsity.exact_law import engine, mellin, transforms
+from sparsity.exact_law.laplace import laplace
 from sparsity.kernels.symbols import s
-from sparsity.montecarlo import Sampling
-from sparsity.montecarlo.row_sampling import sample_rows
+from sparsity.limit import sphere
 from sparsity.rows import classes as token_classes
 from sparsity.rows import scores
 from sparsity.rows.tokens import every
-from sparsity.theory import sphere
-from sparsity.verification.row_cells import reference_cells
+from sparsity.sampling import Sampling
+from sparsity.sampling.row_sampling import sample_rows
 
 SHORT = 13  # more than the window of `MIXED`
 

@@ -28,15 +28,15 @@ from sparsity import (
     estimate,
     evaluate,
     exact,
-    montecarlo,
+    sampling,
     verify,
 )
+from sparsity.crosscheck import pairs
+from sparsity.crosscheck.verify import check
 from sparsity.errors import InputError
 from sparsity.kernels import identity
+from sparsity.limit.scores import log_moment
 from sparsity.rows import scores
-from sparsity.theory.scores import log_moment
-from sparsity.verification import pairs
-from sparsity.verification.crosscheck import check
 
 ROOT3 = math.sqrt(3)
 KINDS = ((0.9, 0.0, 1.0), (0.1, 3.0, 0.5))
@@ -475,7 +475,7 @@ def test_the_instruments_agree_on_every_law_and_kernel():
 
 
 def test_estimates_say_where_heavy_tails_end_them():
-    assert montecarlo._heavy(Row("identity", beta=2.0, gamma=0.5, scores=StudentT(9))) is None
+    assert sampling._heavy(Row("identity", beta=2.0, gamma=0.5, scores=StudentT(9))) is None
     wild = estimate(Row("identity", beta=2.0, gamma=0.5, scores=StudentT(7)), rel_error=1e-2)
     assert "E|a|^8 is infinite under t:7 scores" in str(wild.warning)
     assert not wild.trusted

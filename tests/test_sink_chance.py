@@ -11,9 +11,9 @@ from scipy.special import ndtr
 import sparsity
 from sparsity import Row, quantities
 from sparsity.errors import InputError
-from sparsity.finite import sink_chance
-from sparsity.montecarlo import Sampling, sample_rows
+from sparsity.exact_law import sink_chance
 from sparsity.rows.steps import Alibi, QKNorm, Sink, SinkLogit, Window
+from sparsity.sampling import Sampling, sample_rows
 
 
 def chance(row, length, share=0.5):

@@ -27,7 +27,7 @@ from test_executors import Elsewhere
 
 from sparsity import Alibi, Empirical, Kernel, Row, Uniform, kernels, quantities, verify
 from sparsity.errors import InputError, NoClosedForm
-from sparsity.montecarlo import batches
+from sparsity.sampling import batches
 from sparsity.sweeps import blocks, parts, running
 from sparsity.sweeps.blocks import Blocks
 from sparsity.sweeps.curves import grids_of, sweep

@@ -13,10 +13,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 import sparsity
+from sparsity.attention.measurement import measure
+from sparsity.attention.streaming import ALL, OF, spaced, stream, sums
 from sparsity.errors import InputError
-from sparsity.measurement import measure
 from sparsity.rows import rotation
-from sparsity.streaming import ALL, OF, spaced, stream, sums
 
 HEADS, GROUPS, LENGTH, DIM = 4, 2, 150, 8
 NAMES = (*(each.name for each in ALL), "top_k_mass:8")
@@ -125,7 +125,7 @@ SEEN_IN = {"w without its shift": "entropy", "y shifted once": "n_eff", "no gap 
 @pytest.fixture(scope="module")
 def planted():
     """Statistics by a merging with errors in it, of the causal case."""
-    from sparsity.streaming import reduce
+    from sparsity.attention.streaming import reduce
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reduce, "merge", merged_wrongly)
@@ -233,7 +233,7 @@ SPREAD = """
 import json, sys
 import jax, numpy as np
 from jax.sharding import Mesh, PartitionSpec as P
-from sparsity.streaming import stream
+from sparsity.attention.streaming import stream
 NAMES = ("n_eff", "entropy", "gamma", "max_key", "sink_mass", "log_sum_exp", "top_k_mass:8")
 rng = np.random.default_rng(0)
 q, k = (rng.standard_normal((2, n, 144, 8)).astype(np.float32) for n in (4, 2))

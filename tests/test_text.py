@@ -13,10 +13,10 @@ from sympy import Abs, Max, Min, Piecewise, Rational, cosh, erf, erfc, exp, floo
 
 import sparsity
 from sparsity import Kernel, kernels, score_kernel
+from sparsity.derivation.patience import within
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.kernels import text
 from sparsity.kernels.symbols import s
-from sparsity.symbolic.patience import within
 
 GOOD = {
     "s": s,

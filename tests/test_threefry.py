@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from sparsity.montecarlo import threefry
+from sparsity.sampling import threefry
 
 KEYS = (0, 1, 2**32 - 1, 123456789)
 

@@ -7,9 +7,9 @@ import pytest
 from packaging.version import Version
 
 from sparsity import measure
+from sparsity.attention.checkpoints.checkpoint import library
+from sparsity.attention.measurement.hugging_face import measure_transformers
 from sparsity.errors import InputError
-from sparsity.measurement.hugging_face import measure_transformers
-from sparsity.models.checkpoint import library
 
 pytestmark = pytest.mark.model  # needs the extra [transformers]; run with `pytest -m model`
 

@@ -11,14 +11,14 @@ import pytest
 import sympy
 
 import sparsity
+from sparsity.crosscheck import pairs
+from sparsity.crosscheck.cells import Question
+from sparsity.crosscheck.verify import CrossCheck, check, check_exact, verify
 from sparsity.errors import InputError
 from sparsity.kernels import exp, score_kernel
 from sparsity.kernels.symbols import s
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Alibi, Coca, Decay, QKNorm, Rope, Sink, SinkLogit, Window
-from sparsity.verification import pairs
-from sparsity.verification.cells import Question
-from sparsity.verification.crosscheck import CrossCheck, check, check_exact, verify
 
 SEEN = 3e-3  # relative error that every cell must be able to see; 1 % is planted
 
@@ -221,7 +221,7 @@ def test_a_kernel_with_parameters_is_a_row():
 
 
 def test_theories_that_differ_are_seen(monkeypatch):
-    from sparsity.verification import cells
+    from sparsity.crosscheck import cells
 
     right = cells.THEORIES["second exact law"]
     planted = {"second exact law": lambda cell: (right(cell)[0] + 1e-6, right(cell)[1])}

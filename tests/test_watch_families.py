@@ -11,9 +11,9 @@ import families
 import numpy as np
 import pytest
 
-from sparsity.models.checkpoint import library
-from sparsity.monitoring import Watch
-from sparsity.monitoring.agreement import Made
+from sparsity.attention.checkpoints.checkpoint import library
+from sparsity.attention.monitoring import Watch
+from sparsity.attention.monitoring.agreement import Made
 
 pytestmark = pytest.mark.model  # needs the extra [transformers]; run with `pytest -m model`
 
@@ -153,7 +153,7 @@ def test_checkpoints_count_once():
 
 def test_a_reading_of_something_else_is_found(monkeypatch):
     """The judge itself: with the gate of outputs open, a wrong scale of a family is wrong."""
-    tensors = library("sparsity.monitoring.tensors")
+    tensors = library("sparsity.attention.monitoring.tensors")
     right = tensors.logits
     monkeypatch.setattr(Made, "hold", lambda *given: None)
     monkeypatch.setattr(tensors, "logits", lambda *x: (1.1 * right(*x)[0], right(*x)[1]))

@@ -14,14 +14,14 @@ from example_rows import sampled
 from sympy import Rational, cosh, erf, exp, expand, pi, sqrt
 
 from sparsity import LengthBias, Row, derive, evaluate, exact, kernels
+from sparsity.crosscheck.reference_grid import reference_grid, scalar
+from sparsity.crosscheck.verify import judge
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.kernels import ALL, ZOO, Law, named, zoo
 from sparsity.kernels.lowering import jax_log_abs, numpy_weight
 from sparsity.kernels.symbols import beta, gamma, s
-from sparsity.montecarlo import Sampling
-from sparsity.theory.quadrature import moment
-from sparsity.verification.crosscheck import judge
-from sparsity.verification.reference_grid import reference_grid, scalar
+from sparsity.limit.quadrature import moment
+from sparsity.sampling import Sampling
 
 README = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
 each = pytest.mark.parametrize("kernel", ZOO, ids=lambda kernel: kernel.name)

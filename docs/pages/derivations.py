@@ -5,8 +5,8 @@ from itertools import groupby
 import sympy
 
 import sparsity
+from sparsity.derivation import Derivation
 from sparsity.kernels import ALL, ZOO, Kernel
-from sparsity.symbolic import Derivation
 
 _WORDS = """# Derivations
 

@@ -22,7 +22,7 @@ from sparsity.bench.target import FAR, SLACK, best
 from sparsity.bench.throughput import OURS
 from sparsity.bench.timing import paired, ratio
 from sparsity.kernels import Kernel
-from sparsity.montecarlo import estimate
+from sparsity.sampling import estimate
 from sparsity.sweeps.curves import sweep
 
 ONE_LINERS = ("numpy", "jax", "torch")

@@ -17,7 +17,7 @@ from sparsity import kernels
 from sparsity.bench.tables import seconds, table
 from sparsity.bench.theory import weight
 from sparsity.bench.timing import paired
-from sparsity.finite.exact import exact
+from sparsity.exact_law.exact import exact
 from sparsity.kernels import Kernel
 from sparsity.sweeps.curves import sweep
 

@@ -17,7 +17,7 @@ from scipy.special import logsumexp, ndtri_exp
 from sparsity import kernels
 from sparsity.kernels import Kernel
 from sparsity.kernels.lowering import numpy_log_abs
-from sparsity.theory import closed_form, quadrature
+from sparsity.limit import closed_form, quadrature
 
 GAMMAS = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0)
 ZS = (-6.0, -3.0, -1.0, 0.0, 1.0, 3.0)

@@ -45,15 +45,15 @@ def peak_mib() -> float:
 
 def _scalar(draws: int) -> tuple[int, int]:
     from sparsity.kernels import identity
-    from sparsity.montecarlo import Sampling, estimators
+    from sparsity.sampling import Sampling, estimators
 
     found = estimators.plain(identity, {"beta": 0.0, "gamma": 1.0}, Sampling(1e-15, draws))
     return found.samples, found.samples
 
 
 def _rows(length: int) -> tuple[int, int]:
-    from sparsity.montecarlo import Sampling, sample_rows
     from sparsity.rows.row import Row
+    from sparsity.sampling import Sampling, sample_rows
 
     found = sample_rows(Row("identity", beta=0.0, gamma=1.0), length, Sampling(0.5, 1))
     return found.samples, found.samples * length
@@ -61,8 +61,8 @@ def _rows(length: int) -> tuple[int, int]:
 
 def _keys(dim: int, queries: int = 1) -> tuple[int, int]:
     from sparsity.kernels import identity
-    from sparsity.montecarlo import Sampling, estimators
-    from sparsity.montecarlo.keys import keys_at
+    from sparsity.sampling import Sampling, estimators
+    from sparsity.sampling.keys import keys_at
 
     query, mean = keys_at(0.0, 1.0, dim, 0, queries=queries)
     found = estimators.full_keys(identity, query, mean, Sampling(0.5, 1))
@@ -70,7 +70,7 @@ def _keys(dim: int, queries: int = 1) -> tuple[int, int]:
 
 
 def _cold(seed: int) -> None:
-    from sparsity.montecarlo import estimate
+    from sparsity.sampling import estimate
 
     estimate("exp", gamma=2.0, rel_error=1e-3, seed=seed)
 
@@ -91,7 +91,7 @@ def _measured(job: str, value: int) -> dict[str, float]:
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    import sparsity.montecarlo  # noqa: F401  (its import is what is measured)
+    import sparsity.sampling  # noqa: F401  (its import is what is measured)
 
     jax.block_until_ready(jax.numpy.zeros(8) + 1)
     imported, base = time.perf_counter(), peak_mib()

@@ -16,8 +16,8 @@ from sparsity.bench.grid import Task, delta
 from sparsity.bench.peers import Peer
 from sparsity.bench.throughput import OURS, is_wrong
 from sparsity.bench.timing import paired, ratio
-from sparsity.montecarlo import estimate
 from sparsity.results import Estimate
+from sparsity.sampling import estimate
 
 _NUDGE = 1e-9  # a cell never seen before, to the eye the same: nothing but compilation is warm
 SLACK, FAR = 1.02, 5.0  # error bar over target, and standard errors from the truth, let pass

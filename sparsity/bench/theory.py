@@ -14,8 +14,8 @@ from sparsity import kernels
 from sparsity.bench.grid import Task
 from sparsity.bench.timing import paired
 from sparsity.kernels import Kernel
-from sparsity.theory import closed_form, quadrature
-from sparsity.theory.evaluation import evaluate
+from sparsity.limit import closed_form, quadrature
+from sparsity.limit.evaluation import evaluate
 
 _REACH = 40.0  # of ε: holds all but e^−300 of every integrand of the grid
 

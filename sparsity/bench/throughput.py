@@ -11,8 +11,8 @@ from sparsity import kernels
 from sparsity.bench.grid import Task, delta
 from sparsity.bench.peers import Peer
 from sparsity.bench.timing import paired, ratio
-from sparsity.montecarlo import Sampling, estimators
 from sparsity.results import Estimate
+from sparsity.sampling import Sampling, estimators
 
 OURS = "sparsity"
 CELLS = (Task(kernels.exp, 0.0, 0.5), Task(kernels.relu2, 1.0, 1.0), Task(kernels.identity, 0, 1))

@@ -18,7 +18,7 @@ from sparsity.bench.tables import seconds, table
 from sparsity.bench.throughput import OURS
 from sparsity.bench.timing import paired
 from sparsity.bench.user_kernels import KERNELS, UserKernel
-from sparsity.theory.evaluation import evaluate
+from sparsity.limit.evaluation import evaluate
 
 ACCURATE = 1e-12  # |Δ log S| at which a peer counts as equal
 

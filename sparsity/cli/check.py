@@ -108,7 +108,7 @@ def claims(seed: str, as_json: bool) -> None:
 
     Each claim gets a verdict, confirmed, refined or refuted, with the findings it follows from.
     """
-    from sparsity import ledger
+    from sparsity import claims_ledger as ledger
 
     common.for_long_work()
     common.use_float64()

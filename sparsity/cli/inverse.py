@@ -12,7 +12,7 @@ from sparsity.errors import InputError
 
 
 def _free_help() -> str:
-    from sparsity.inversion import free
+    from sparsity.design_search import free
 
     return f"What to solve for: {', '.join(each.name for each in free.ALL)}."
 
@@ -104,7 +104,7 @@ def _designed(
     metavar="NAME",
     cls=pages.ReadLater,
     read=_free_help,
-    shell_complete=completion.members("sparsity.inversion.free"),
+    shell_complete=completion.members("sparsity.design_search.free"),
 )
 @click.option("--max-seconds", metavar="T", help="CPU time of a search (default 7).")
 @click.option("--beta", metavar="VALUE", help="Hold the bias of the scores at this value.")

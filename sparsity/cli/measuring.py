@@ -122,8 +122,8 @@ def measure(
             else {"executor": executor}
         )
         if each:
-            from sparsity.report.measured.job import run as work
+            from sparsity.attention.page.job import run as work
         else:  # which needs no report
-            from sparsity.measurement.summing import sum_up as work
+            from sparsity.attention.measurement.summing import sum_up as work
         done = work(model, [*given, *texts], progress=step, **options)
     common.show(done, as_json)

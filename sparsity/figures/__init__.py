@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
 
 from sparsity.arguments import executor as check_executor
 from sparsity.arguments import instance
@@ -35,10 +33,7 @@ from sparsity.figures.sinks import FIGURE as sinks
 from sparsity.output import folder, write_together
 from sparsity.tasks import Submits, gathered
 
-if TYPE_CHECKING:
-    from sparsity.figures import measured as measured
-
-__all__ = ["ALL", "Context", "Figure", "Plate", "draw", "measured", "render", "write_all"]
+__all__ = ["ALL", "Context", "Figure", "Plate", "draw", "render", "write_all"]
 
 ALL: tuple[Figure, ...] = (
     *(relu2, identity, exp, bias, nonnegative, decayed, rows, lengths, overview),  # kernels
@@ -46,13 +41,6 @@ ALL: tuple[Figure, ...] = (
 )
 
 _WORKERS = 2  # threads: one compiles while another samples
-
-
-def __getattr__(name: str) -> Any:
-    """The pictures of a measurement, loaded on first use: they take SciPy's statistics."""
-    if name == "measured":
-        return importlib.import_module("sparsity.figures.measured")
-    raise AttributeError(f"module 'sparsity.figures' has no attribute {name!r}")
 
 
 def render(figure: Figure, data: Data) -> dict[str, bytes]:

@@ -10,8 +10,8 @@ from sparsity.figures import features, plotting
 from sparsity.figures.record import Canvas, Context, Data, Figure
 from sparsity.figures.series import Series, from_sweeps
 from sparsity.kernels.zoo import elu1
+from sparsity.limit.evaluation import evaluate
 from sparsity.sweeps.curves import sweep
-from sparsity.theory.evaluation import evaluate
 
 SCORES = {"exp": "softmax", "relu2": "squared ReLU", "identity": "signed linear"}
 DECAY, LENGTH, DIM = 0.95, 256, 2

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sparsity.exact_law.exact import exact
 from sparsity.figures import plotting
 from sparsity.figures.record import Canvas, Context, Data, Figure
 from sparsity.figures.rope import matched
 from sparsity.figures.series import Series
-from sparsity.finite.exact import exact
-from sparsity.montecarlo import Sampling
-from sparsity.montecarlo.row_sampling import sample_rows
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Coca, Rope
+from sparsity.sampling import Sampling
+from sparsity.sampling.row_sampling import sample_rows
 from sparsity.sweeps.variables import cell_seed
 
 LENGTHS = np.unique(np.round(2.0 ** np.arange(4, 15.1, 0.5)).astype(int))

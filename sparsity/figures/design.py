@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sparsity.design_search.design import design
+from sparsity.design_search.levers import lever
 from sparsity.figures import plotting
 from sparsity.figures.record import Canvas, Context, Data, Figure
 from sparsity.figures.series import Series
-from sparsity.inversion.design import design
-from sparsity.inversion.levers import lever
 from sparsity.kernels import identity
 
 TOKENS = 8.0

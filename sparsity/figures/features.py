@@ -11,8 +11,8 @@ from sparsity.figures.record import Context
 from sparsity.kernels import Kernel
 from sparsity.kernels.queries import named
 from sparsity.kernels.zoo import relu
+from sparsity.limit.quadrature import moment
 from sparsity.sweeps.variables import cell_seed
-from sparsity.theory.quadrature import moment
 
 
 def noise(feature: Kernel, mean: Any) -> np.ndarray:
@@ -30,7 +30,7 @@ def sample(
     context: Context, feature: Kernel, mean: float, query: str, dim: int
 ) -> tuple[tuple[float, float, int, int], str]:
     """S of q̃ᵀh(k) with k ~ N(mean, 1) drawn whole: (estimate, stderr, samples, seed), method."""
-    from sparsity.montecarlo import Sampling, estimators
+    from sparsity.sampling import Sampling, estimators
 
     seed = cell_seed(context.seed, feature.name, mean, query, dim)
     sampling = Sampling(context.rel_error, seed=seed, dtype=np.float32)

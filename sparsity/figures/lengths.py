@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from sparsity.exact_law.exact import exact, exact_grid
 from sparsity.figures import plotting
 from sparsity.figures.record import Canvas, Context, Data, Figure
 from sparsity.figures.series import Series
-from sparsity.finite.exact import exact, exact_grid
 from sparsity.kernels import identity, relu2
-from sparsity.montecarlo import Sampling, draw
+from sparsity.limit.evaluation import evaluate
 from sparsity.quantities import n_eff
+from sparsity.sampling import Sampling, draw
 from sparsity.sweeps.variables import cell_seed
-from sparsity.theory.evaluation import evaluate
 
 CURVES = (
     *((relu2, -2.0, "relu2, β = −2γ"), (relu2, 0.0, "relu2, β = 0")),

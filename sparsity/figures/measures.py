@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sparsity.exact_law.exact import exact
 from sparsity.figures import plotting
 from sparsity.figures.record import Canvas, Context, Data, Figure
 from sparsity.figures.series import Series
-from sparsity.finite.exact import exact
-from sparsity.montecarlo import Sampling
-from sparsity.montecarlo.row_sampling import draw_rows
+from sparsity.limit.evaluation import evaluate
 from sparsity.rows.row import Row
+from sparsity.sampling import Sampling
+from sparsity.sampling.row_sampling import draw_rows
 from sparsity.sweeps.variables import cell_seed
-from sparsity.theory.evaluation import evaluate
 
 LENGTH, KEYS = 512, 8
 GAMMAS = np.linspace(0.04, 6.0, 25)

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from sparsity.exact_law.exact import exact
 from sparsity.figures import plotting
 from sparsity.figures.record import Canvas, Context, Data, Figure
 from sparsity.figures.series import Series
-from sparsity.finite.exact import exact
-from sparsity.montecarlo import Sampling
-from sparsity.montecarlo.row_sampling import sample_rows
 from sparsity.rows.row import Row
 from sparsity.rows.steps import LengthBias
+from sparsity.sampling import Sampling
+from sparsity.sampling.row_sampling import sample_rows
 from sparsity.sweeps.variables import cell_seed
 
 GAMMA, LENGTH = 2.0, 4096  # what each panel holds fixed

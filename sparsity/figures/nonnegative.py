@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from sparsity.figures import features, plotting
 from sparsity.figures.record import Canvas, Context, Data, Figure
 from sparsity.figures.series import Series, from_sweeps
+from sparsity.limit.evaluation import evaluate
 from sparsity.sweeps.curves import sweep
-from sparsity.theory.evaluation import evaluate
 
 RATIOS = {0.5: "½", 1.0: "1", 2.0: "2"}
 DIMS = (2, 8, 32)  # sampled

@@ -11,8 +11,8 @@ import numpy as np
 from sparsity.figures import features, plotting
 from sparsity.figures.record import Canvas, Context, Data, Figure
 from sparsity.figures.series import Series, from_sweeps
+from sparsity.limit.evaluation import evaluate
 from sparsity.sweeps.curves import sweep
-from sparsity.theory.evaluation import evaluate
 
 LENGTH = 1024  # the row whose floor is shown
 

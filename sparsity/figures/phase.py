@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 
+from sparsity.exact_law.exact import exact
+from sparsity.exact_law.regimes import critical_spread, limit_reach
 from sparsity.figures import plotting
 from sparsity.figures.record import Canvas, Context, Data, Figure
 from sparsity.figures.series import Series
-from sparsity.finite.exact import exact
-from sparsity.finite.regimes import critical_spread, limit_reach
 
 SHORTEST, LONGEST, WIDEST = 10.0, 1e12, 2.3
 LEVELS = {  # of n_eff, and the length at which a contour is named

@@ -11,11 +11,11 @@ import numpy as np
 from sparsity.figures import plotting
 from sparsity.figures.record import Canvas, Context, Data, Figure
 from sparsity.figures.series import Series
-from sparsity.montecarlo import Sampling
-from sparsity.montecarlo.rotary_sampling import scores
 from sparsity.rows.rectified import rectified
 from sparsity.rows.rotation import join, planes
 from sparsity.rows.steps import Coca, Rope
+from sparsity.sampling import Sampling
+from sparsity.sampling.rotary_sampling import scores
 from sparsity.sweeps.variables import cell_seed
 
 DIM, STRENGTH = 64, 6.0  # head dimension; mean collinear score of a key beside the query

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sparsity.design_search.sink_logit import sink_logit
 from sparsity.figures import plotting
 from sparsity.figures.record import Canvas, Context, Data, Figure
 from sparsity.figures.series import Series
-from sparsity.inversion.sink_logit import sink_logit
+from sparsity.limit.limit_form import log_total
 from sparsity.rows.row import Row
-from sparsity.theory.limit_form import log_total
 
 MASS = 0.5
 GAMMAS = (1.0, 2.0, 3.0, 4.0)

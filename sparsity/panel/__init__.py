@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sparsity import kernels
+from sparsity.axes.row_choices import ALL, of_row
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
-from sparsity.panel.rowlaws import ALL, of_row
 from sparsity.panel.state import State, drawable, initial
 from sparsity.rows.row import Row
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from sparsity.axes.controls import CONTROLS, POINTS, Control
 from sparsity.panel import nodes
-from sparsity.panel.controls import CONTROLS, POINTS, Control
 from sparsity.panel.lines import provisional
 from sparsity.panel.spec import Spec
 from sparsity.panel.state import State

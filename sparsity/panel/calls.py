@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import sparsity
+from sparsity.axes.controls import CONTROLS
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, in_python
 from sparsity.output import csv_text
 from sparsity.panel.axes import Axes
-from sparsity.panel.controls import CONTROLS
 from sparsity.panel.lines import at_once, has_law, has_limit, refusal
 from sparsity.panel.picture import curves
 from sparsity.panel.spec import Spec

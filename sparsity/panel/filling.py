@@ -211,8 +211,8 @@ def _limit(store: Store, spec: Spec, check: Check) -> Iterator[None]:
 
 def formulas(state: State, store: Store) -> Iterator[None]:
     """Write the weight of each kernel shown, and derive its S, as MathML."""
+    from sparsity.derivation import derive
     from sparsity.report import formulas as written
-    from sparsity.symbolic import derive
 
     for kernel in state.known:
         if kernel.name in state.shown and kernel.name not in store.formulas:

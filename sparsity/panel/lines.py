@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from sparsity import quantities
+from sparsity.axes.row_choices import has_sink
 from sparsity.errors import InputError, NoClosedForm
-from sparsity.finite import maps
-from sparsity.finite.exact import exact as exact_law
+from sparsity.exact_law import maps
+from sparsity.exact_law.exact import exact as exact_law
 from sparsity.kernels import Kernel, Law, RowMap
-from sparsity.panel.rowlaws import has_sink
+from sparsity.limit.evaluation import evaluate
+from sparsity.limit.preview import preview
 from sparsity.panel.spec import Spec
 from sparsity.quantities import Quantity
-from sparsity.theory.evaluation import evaluate
-from sparsity.theory.preview import preview
 
 _MOST_KEYS = 256  # of a top-k mass whose exact law is quick
 _OF_POSITIONS = (quantities.n_eff, quantities.participation)

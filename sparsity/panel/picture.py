@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sparsity.axes.controls import CONTROLS
 from sparsity.errors import InputError
 from sparsity.kernels import Law
 from sparsity.panel import nodes
 from sparsity.panel.axes import Axes
-from sparsity.panel.controls import CONTROLS
 from sparsity.panel.lines import at_once, has_limit, of_formula, provisional, refusal, why_not
 from sparsity.panel.spec import Spec
 from sparsity.panel.state import State

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from sparsity.panel import plots
+from sparsity.axes import quantity_axis as plots
+from sparsity.axes.row_choices import has_sink
 from sparsity.panel.lines import unanswered
-from sparsity.panel.rowlaws import has_sink
 from sparsity.panel.state import State
 
 

@@ -57,7 +57,7 @@ def _sample(store: Store, spec: Spec, number: int, chunks: int, check: Check) ->
 
 def _draw(spec: Spec, chunks: int, check: Check) -> tuple[Any, str]:
     """An estimate of whole rows, or of S where the kernel has none to draw."""
-    from sparsity.montecarlo import estimate
+    from sparsity.sampling import estimate
     from sparsity.sweeps.variables import cell_seed
 
     v = spec.given()

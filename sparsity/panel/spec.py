@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sparsity import kernels, quantities
+from sparsity.axes.controls import CONTROLS
+from sparsity.axes.row_choices import Rows
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.row_map import SHIFTED
-from sparsity.panel.controls import CONTROLS
-from sparsity.panel.rowlaws import Rows
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row
 

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sparsity import kernels
+from sparsity.axes import quantity_axis as plots
+from sparsity.axes import row_choices as rowlaws
+from sparsity.axes.controls import CONTROLS
+from sparsity.axes.row_choices import Rows
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.queries import NAMES
-from sparsity.panel import plots, rowlaws
-from sparsity.panel.controls import CONTROLS
-from sparsity.panel.rowlaws import Rows
 from sparsity.panel.spec import Spec, uses
 
 _MOST_PINS = 6

@@ -15,11 +15,12 @@ from typing import Any
 
 import anywidget
 
+from sparsity.axes import quantity_axis as plots
+from sparsity.axes.controls import CONTROLS
 from sparsity.errors import InputError
 from sparsity.kernels.queries import NAMES
-from sparsity.panel import filling, plots, sampling
+from sparsity.panel import filling, sampling
 from sparsity.panel.calls import python, table
-from sparsity.panel.controls import CONTROLS
 from sparsity.panel.picture import picture
 from sparsity.panel.refusals import refused
 from sparsity.panel.state import State, edit

@@ -11,10 +11,10 @@ import numpy as np
 
 from sparsity import kernels
 from sparsity.arguments import as_float64, several
+from sparsity.axes.controls import CONTROLS, Control, around
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, RowMap
 from sparsity.kernels.parameters import LENGTH, QUERY, Parameter
-from sparsity.panel.controls import CONTROLS, Control, around
 from sparsity.plots.moving import at, is_whole, lever_of, names_of, takes
 from sparsity.rows.row import Row
 from sparsity.sweeps.grids import parse_grid

@@ -81,8 +81,8 @@ def _labels(curves: Sequence[Asked]) -> tuple[list[str], str]:
 
 def ordinate(quantity: Quantity) -> str:
     """The ordinate in words."""
+    from sparsity.axes import quantity_axis as plots
     from sparsity.figures import plotting
-    from sparsity.panel import plots
 
     if quantity is quantities.S:
         return plotting.SPARSITY
@@ -155,7 +155,7 @@ def chart(
         _refuse_sampling(settings | {"max_samples": max_samples, "dtype": dtype})
         found = of_dataset(what, x, of, limit, parameters)
     else:
-        from sparsity.montecarlo import Sampling
+        from sparsity.sampling import Sampling
 
         curves, values = asking.asked(what, x, parameters)
         quantity = _quantity(of, curves, x)

@@ -12,17 +12,17 @@ import numpy as np
 from sparsity import quantities
 from sparsity.arguments import as_float64, vector, whole
 from sparsity.errors import InputError
-from sparsity.finite import maps
-from sparsity.finite.exact import exact, exact_grid
+from sparsity.exact_law import maps
+from sparsity.exact_law.exact import exact, exact_grid
 from sparsity.kernels import Law, RowMap
 from sparsity.kernels.parameters import LENGTH
-from sparsity.montecarlo import Sampling, draw
+from sparsity.limit.evaluation import evaluate
 from sparsity.plots.asked import Asked
 from sparsity.plots.moving import at
 from sparsity.quantities import Quantity
 from sparsity.results import Estimate
+from sparsity.sampling import Sampling, draw
 from sparsity.sweeps.variables import cell_seed
-from sparsity.theory.evaluation import evaluate
 
 if TYPE_CHECKING:
     from sparsity.figures.series import Series

@@ -10,10 +10,10 @@ import numpy as np
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from sparsity.axes.controls import LOG, NINES, Control
 from sparsity.figures import plotting
 from sparsity.figures.plotting import GREY, LOOKS, Look
 from sparsity.output import power_of_ten
-from sparsity.panel.controls import LOG, NINES, Control
 from sparsity.plots.curves import Drawn
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from dataclasses import fields, replace
 from typing import Any
 
 from sparsity.arguments import as_float64
+from sparsity.axes import row_choices as rowlaws
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.parameters import LENGTH
-from sparsity.panel import rowlaws
 from sparsity.rows.row import Row
 
 

@@ -10,13 +10,13 @@ from importlib import metadata, resources
 from typing import TYPE_CHECKING, Any
 
 from sparsity import kernels
+from sparsity.derivation import derive
 from sparsity.report import answer, comparison, formulas, parts
 from sparsity.report import claims as judged
 from sparsity.report.claims import links as claim_links
 from sparsity.report.claims import section_of as claims_section
 from sparsity.report.drawings import inline_svg
 from sparsity.report.parts import prose, section, table
-from sparsity.symbolic import derive
 
 if TYPE_CHECKING:
     from sparsity.figures import Plate

@@ -11,14 +11,14 @@ from typing import Any
 import sympy
 
 from sparsity import kernels
+from sparsity.derivation import Limit, derive
+from sparsity.design_search.answer import Impossible
+from sparsity.design_search.design import design
 from sparsity.errors import InputError
-from sparsity.inversion.answer import Impossible
-from sparsity.inversion.design import design
 from sparsity.kernels import Kernel, nonnegative, parameters
 from sparsity.kernels.parameters import Parameter
 from sparsity.report import claims as judged
 from sparsity.report.parts import badge, boxes, number, percent, table
-from sparsity.symbolic import Limit, derive
 
 LENGTH, TOKENS = 1024, 8  # the row of the table, and how many tokens it is to attend to
 

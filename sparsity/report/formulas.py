@@ -8,7 +8,7 @@ from typing import Any
 import sympy
 from sympy.printing.mathml import MathMLPresentationPrinter
 
-from sparsity.symbolic import Derivation, Limit
+from sparsity.derivation import Derivation, Limit
 
 
 class _E(sympy.Function):

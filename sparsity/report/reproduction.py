@@ -11,12 +11,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sparsity import figures, ledger, report
+from sparsity import claims_ledger as ledger
+from sparsity import figures, report
 from sparsity.arguments import check_seed
+from sparsity.crosscheck.verify import CrossCheck, verify
 from sparsity.output import folder, json_text, write, write_together
 from sparsity.report import saved
 from sparsity.tasks import Submits, cores
-from sparsity.verification.crosscheck import CrossCheck, verify
 
 _PARTS = {"figures": 25.0, "cross-check": 55.0, "claims": 20.0}  # shares of the progress bar
 

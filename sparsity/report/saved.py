@@ -7,13 +7,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from sparsity import figures, ledger, report
+from sparsity import claims_ledger as ledger
+from sparsity import figures, report
+from sparsity.crosscheck.outcome import Cell, CrossCheck, ExactCell
 from sparsity.errors import InputError
 from sparsity.figures import Plate
 from sparsity.output import refuse_pipe, write
 from sparsity.reading import json_file
 from sparsity.results import Estimate
-from sparsity.verification.outcome import Cell, CrossCheck, ExactCell
 
 UNFINISHED = "Not finished"  # how index.html begins while a run is under way
 CROSSCHECK, CLAIMS, ENVIRONMENT = "crosscheck.json", "claims.json", "environment.json"

@@ -22,9 +22,9 @@ from sparsity.arguments import check_seed, function, instance, number, whole
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.lowering import jax_log_abs, jax_weight, numpy_log_abs
-from sparsity.montecarlo.batches import resolve_dtype
-from sparsity.montecarlo.compiling import MUCH, ONCE, compiled
-from sparsity.montecarlo.normals import normal
+from sparsity.sampling.batches import resolve_dtype
+from sparsity.sampling.compiling import MUCH, ONCE, compiled
+from sparsity.sampling.normals import normal
 from sparsity.stacks.collapse import collapse
 
 _FEW = 2**16  # normals of a stack that are drawn in less time than good code for them is compiled

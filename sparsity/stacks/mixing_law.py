@@ -19,8 +19,8 @@ import numpy as np
 from sparsity import kernels
 from sparsity.arguments import as_float64, instance, whole
 from sparsity.errors import InputError
-from sparsity.finite.laplace import laplace
-from sparsity.finite.nodes import too_wide
+from sparsity.exact_law.laplace import laplace
+from sparsity.exact_law.nodes import too_wide
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.kernels.parameters import BETA, GAMMA, LENGTH

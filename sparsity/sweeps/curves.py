@@ -146,7 +146,7 @@ def sweep(
     if store is not None:
         store = path("store", store, "give the name of a folder")
     if montecarlo:  # a mistake is told before a store is begun
-        from sparsity.montecarlo import Sampling
+        from sparsity.sampling import Sampling
 
         Sampling(rel_error, max_samples, seed, dtype)
     record = named_kernel(kernel)

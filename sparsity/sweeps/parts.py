@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sparsity.errors import InputError
-from sparsity.finite import maps
+from sparsity.exact_law import maps
 from sparsity.kernels import Kernel, RowMap, elementwise
 from sparsity.quantities import Quantity
 from sparsity.sweeps.variables import Cell, Grid, Variables, cell_seed
@@ -57,7 +57,7 @@ class Request:
 
     def sampling(self, cell: Cell, most: float) -> Any:
         """How one cell is sampled: from a stream of its own."""
-        from sparsity.montecarlo import Sampling
+        from sparsity.sampling import Sampling
 
         labels = (self.cells.kernel.name, *map(repr, self.cells.steps), *cell.items())
         own = cell_seed(self.seed, *labels)
@@ -118,7 +118,7 @@ def _exact(request: Request, cells: Grid, quantity: Quantity) -> tuple[Variables
 
 
 def _sampled_limit(request: Request, cells: Grid, quantity: None) -> tuple[Variables, str]:
-    from sparsity.montecarlo import draw_each
+    from sparsity.sampling import draw_each
 
     def scalars(every: list[Cell]) -> Iterator[Estimate]:
         settings = [request.sampling(cell, request.most) for cell in every]
@@ -128,7 +128,7 @@ def _sampled_limit(request: Request, cells: Grid, quantity: None) -> tuple[Varia
 
 
 def _sampled_rows(request: Request, cells: Grid, quantity: Quantity) -> tuple[Variables, str]:
-    from sparsity.montecarlo.row_sampling import sample_rows
+    from sparsity.sampling.row_sampling import sample_rows
 
     def rows(every: list[Cell]) -> Iterator[Estimate]:
         for cell in every:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.finite.exact import exact, exact_grid
+from sparsity.exact_law.exact import exact, exact_grid
 from sparsity.kernels import Kernel, Law, RowMap, elementwise
 from sparsity.kernels.parameters import LENGTH, QUERY
+from sparsity.limit.evaluation import evaluate
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row
 from sparsity.rows.tokens import Step
-from sparsity.theory.evaluation import evaluate
 
 if TYPE_CHECKING:
     from sparsity.results import Estimate

@@ -1,0 +1,29 @@
+"""What real attention does: streamed, measured, monitored and probed, with the theory beside it.
+
+`streaming` takes sums over rows block by block, `measurement` reads whole matrices and models,
+`monitoring` watches a training run, `checkpoints` reads models from files; `claims`, `figures` and
+`page` say what a measurement shows. Nothing of the theory imports this package.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sparsity.attention import checkpoints as checkpoints
+    from sparsity.attention import claims as claims
+    from sparsity.attention import figures as figures
+    from sparsity.attention import measurement as measurement
+    from sparsity.attention import monitoring as monitoring
+    from sparsity.attention import page as page
+    from sparsity.attention import streaming as streaming
+
+__all__ = ["checkpoints", "claims", "figures", "measurement", "monitoring", "page", "streaming"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a package on first use: what reads models takes SciPy's statistics."""
+    if name in __all__:
+        return importlib.import_module(f"sparsity.attention.{name}")
+    raise AttributeError(f"module 'sparsity.attention' has no attribute {name!r}")

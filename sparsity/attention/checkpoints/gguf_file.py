@@ -1,0 +1,218 @@
+"""Checkpoints as GGUF files, quantised ones too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sparsity.attention.checkpoints.checkpoint import (
+    ELSE,
+    LAYER,
+    ONLY_PLAIN,
+    OUTER,
+    Checkpoint,
+    Metadata,
+    library,
+    refusal,
+    refuse_others,
+)
+from sparsity.attention.checkpoints.gguf_header import Tensor, read
+from sparsity.attention.checkpoints.tokens import bpe
+from sparsity.errors import InputError, printable
+from sparsity.rows import rotation
+
+_NAMES = {
+    "embed": "token_embd",
+    "norm": "output_norm",
+    "head": "output",
+    "attn_norm": "attn_norm",
+    "q": "attn_q",
+    "k": "attn_k",
+    "v": "attn_v",
+    "o": "attn_output",
+    "mlp_norm": "ffn_norm",
+    "gate": "ffn_gate",
+    "up": "ffn_up",
+    "down": "ffn_down",
+}
+
+
+def halves(w: np.ndarray, heads: int) -> np.ndarray:
+    """Rows of q or k with the planes of RoPE as (i, i + d/2): GGUF stores them side by side."""
+    return w.reshape(heads, -1, 2, w.shape[-1]).swapaxes(1, 2).reshape(w.shape)
+
+
+_GROUPS = 128  # of rows, where a tensor has more: 16 of them are unpacked in the cache
+_WHOLE = (3, 4)  # llama.cpp's kinds of tokens: of control, and added by the user
+
+_SIZES = {
+    "layers": "llama.block_count",
+    "heads": "llama.attention.head_count",
+    "kv_heads": "llama.attention.head_count_kv",
+    "dim": "llama.embedding_length",
+    "head_dim": "llama.attention.key_length",
+    "inner": "llama.feed_forward_length",
+    "context": "llama.context_length",
+    "eps": "llama.attention.layer_norm_rms_epsilon",
+    "bos": "tokenizer.ggml.bos_token_id",
+}
+
+
+# What llama.cpp's converter also writes of a plain Llama, and leaves its attention as it is.
+_PLAIN = (
+    "llama.attention.value_length",
+    "llama.expert_count",
+    "llama.expert_used_count",
+    "llama.rope.dimension_count",
+    "llama.rope.freq_base",
+    "llama.rope.scale_linear",
+    "llama.rope.scaling.factor",
+    "llama.rope.scaling.finetuned",
+    "llama.rope.scaling.original_context_length",
+    "llama.rope.scaling.type",
+    "llama.attention.causal",
+    "llama.vocab_size",
+)
+
+
+def _refuse_unread(given: Metadata, names: Iterable[str], vocabulary: int) -> None:
+    """Refuse what a plain model does not have, and what a plain reader would not honour."""
+    given.one_of("general.type", "model")
+    parts = given("split.count", 0)
+    if parts not in (0, 1):
+        fix = "give the whole model, which llama-gguf-split --merge makes of its parts"
+        raise given.refuse("split.count", parts, fix)
+    given.one_of("llama.expert_count", 0)
+    given.one_of("llama.rope.scaling.type", "none")
+    for name in ("llama.rope.scale_linear", "llama.rope.scaling.factor"):
+        given.one_of(name, 1.0, 0.0)  # 0 stands for 1 in llama.cpp
+    given.one_of("llama.attention.causal", True)
+    if given("llama.vocab_size", vocabulary) != vocabulary:
+        fix = f"must be its {vocabulary} tokens"
+        raise given.refuse("llama.vocab_size", given("llama.vocab_size"), fix)
+    for name in sorted(names):
+        if name.startswith("llama.") and name not in (*_SIZES.values(), *_PLAIN):
+            raise given.refuse(name, given(name), ONLY_PLAIN)
+
+
+def _frequencies(
+    given: Metadata, stretch: Tensor | None, dequantize: Any
+) -> Callable[[int], np.ndarray]:
+    """θ_i by head_dim, stretched for long contexts where the file has the tensor for it."""
+
+    def frequencies(head_dim: int) -> np.ndarray:
+        for name in ("llama.rope.dimension_count", "llama.attention.value_length"):
+            given.one_of(name, head_dim)
+        theta = rotation.angles(head_dim, given.real("llama.rope.freq_base", rotation.BASE, 1.0))
+        if stretch is None:
+            return theta
+        fix = "must be a number > 0 for each plane"
+        if stretch.shape != theta.shape:
+            raise given.refuse("rope_freqs", stretch.shape, fix)
+        factors = np.asarray(dequantize(stretch))
+        if not np.all((factors > 0) & np.isfinite(factors)):
+            raise given.refuse("rope_freqs", factors.shape, fix)
+        return theta / factors
+
+    return frequencies
+
+
+def _in_groups(data: np.ndarray) -> np.ndarray:
+    """Rows of blocks joined: they are unpacked 16 at a time, which is too few of short ones."""
+    joined = 1
+    while data.ndim == 2 and len(data) % (2 * joined) == 0 and len(data) // joined > _GROUPS:
+        joined *= 2
+    return data.reshape(len(data) // joined, -1) if joined > 1 else data
+
+
+def _opened(gguf: Any, path: Path) -> tuple[Metadata, dict[str, Any], dict[str, Tensor]]:
+    """The metadata, as it is and to be asked, and the tensors, by name."""
+    try:
+        fields, tensors = read(gguf, path)
+    except (OSError, ValueError, KeyError) as error:
+        raise refusal(path, error) from None
+    given = Metadata(path, lambda name: fields.get(name, ...))
+    architecture = given("general.architecture")
+    if architecture != "llama":
+        fix = f"is of the architecture {architecture!s:.40}, not of the Llama family; {ELSE}"
+        raise InputError("model", path, fix)
+    return given, fields, tensors
+
+
+def _refuse_unknown_blocks(gguf: Any, path: Path, tensors: Iterable[Tensor]) -> None:
+    """Find out before the work whether all tensors can be unpacked."""
+    for kind in {tensor.kind for tensor in tensors}:
+        _, size = gguf.GGML_QUANT_SIZES[kind]
+        try:
+            gguf.quants.dequantize(np.zeros((1, size), np.uint8), kind)
+        except NotImplementedError:
+            fix = f"is quantised as {kind.name}, which cannot be read here"
+            raise InputError("model", path, fix + "; give Q8_0, a K-quant or F16") from None
+
+
+def _strings(field: Metadata, name: str, *default: Any) -> list[str]:
+    """A list of texts."""
+    found = field(name, *default)
+    if not isinstance(found, list) or not all(isinstance(x, str) for x in found):
+        raise field.refuse(name, found, "must be a list of texts; download it again")
+    return found
+
+
+def load(path: Path) -> Checkpoint:
+    """Open a GGUF file of the Llama family.
+
+    Raises:
+        InputError: cut short, of another architecture, quantised in an unknown way, or with sizes
+            that its tensors do not have.
+    """
+    gguf = library("gguf")
+    field, fields, tensors = _opened(gguf, path)
+    _refuse_unknown_blocks(gguf, path, tensors.values())
+
+    def dequantize(tensor: Tensor) -> np.ndarray:
+        found = gguf.quants.dequantize(_in_groups(tensor.data), tensor.kind)
+        return found.reshape(tensor.shape)
+
+    def find(name: str, layer: int | None) -> Tensor | None:
+        full = _NAMES[name] if layer is None else f"blk.{layer}.{_NAMES[name]}"
+        return tensors.get(f"{full}.weight")
+
+    def stored(name: str, layer: int | None) -> tuple[int, ...] | None:
+        tensor = find(name, layer)
+        return None if tensor is None else tensor.shape
+
+    tokens = _strings(field, "tokenizer.ggml.tokens")
+    if not tokens or len(set(tokens)) < len(tokens):
+        raise InputError("model", path, "has no tokens, or a token twice; download it again")
+    _refuse_unread(field, fields, len(tokens))
+    frequencies = _frequencies(field, tensors.get("rope_freqs.weight"), dequantize)
+    tied = "output.weight" not in tensors
+    config = field.config(_SIZES, len(tokens), tied, frequencies, stored)
+    blocks = [f"blk.{i}.{_NAMES[name]}.weight" for i in range(config.layers) for name in LAYER]
+    outer = [f"{_NAMES[name]}.weight" for name in OUTER]
+    refuse_others(path, tensors, [*blocks, *outer, "rope_freqs.weight"])
+
+    def weights(name: str, layer: int | None) -> np.ndarray:
+        w = dequantize(find(name, layer))  # type: ignore[arg-type]  # which `config` has seen
+        heads = {"q": config.heads, "k": config.kv_heads}.get(name)
+        return halves(w, heads) if heads else w
+
+    kinds = field("tokenizer.ggml.token_type", [])
+    if not isinstance(kinds, list) or len(kinds) not in (0, len(tokens)):
+        raise InputError("model", path, "lacks the kind of some token; download it again")
+    encode = bpe(
+        path,
+        kind=str(field("tokenizer.ggml.model")),
+        pre=str(field("tokenizer.ggml.pre", "default")),
+        tokens=tokens,
+        merges=_strings(field, "tokenizer.ggml.merges", []),
+        whole=[
+            token for token, kind in zip(tokens, kinds, strict=False) if kind in _WHOLE and token
+        ],
+    )
+    words = field("general.basename", ""), field("general.size_label", "")
+    name = " ".join(map(str, words)) if all(words) else field("general.name", path.stem)
+    return Checkpoint(path, (path,), printable(str(name), 100), config, weights, encode)

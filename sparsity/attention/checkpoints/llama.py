@@ -1,0 +1,150 @@
+"""The forward pass of the Llama family in JAX, which shows queries and keys as it goes.
+
+RMSNorm, rotary positions, grouped-query attention, SwiGLU. Layer by layer for all texts at once:
+the weights of one layer are in memory, and no more than a block of rows of any T × T.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sparsity.attention.checkpoints.checkpoint import LAYER, Checkpoint
+
+_ROWS = 256  # of a block of attention, and of logits over the vocabulary
+
+_dot = functools.partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
+
+
+def _norm(x: Any, weight: Any, eps: float) -> Any:
+    return x * jax.lax.rsqrt((x * x).mean(-1, keepdims=True) + eps) * weight
+
+
+def _turned(x: Any, cos: Any, sin: Any) -> Any:
+    """Rotary positions on planes (i, i + d/2)."""
+    a, b = jnp.split(x, 2, axis=-1)
+    return jnp.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)
+
+
+def attend(q: Any, k: Any, v: Any) -> Any:
+    """Causal softmax attention [heads, T, d], in blocks of rows."""
+    heads, length, dim = q.shape
+    groups, rows = k.shape[0], min(_ROWS, length)
+    count = -(-length // rows)
+    q = jnp.pad(q, ((0, 0), (0, count * rows - length), (0, 0)))
+    q = q.reshape(groups, heads // groups, count, rows, dim).transpose(2, 0, 1, 3, 4)
+    at = jnp.arange(count * rows).reshape(count, 1, 1, rows, 1)
+
+    def block(inputs: tuple[Any, Any]) -> Any:
+        own, position = inputs
+        logits = _dot(own, k.swapaxes(-1, -2)[:, None]) / dim**0.5
+        seen = jnp.arange(length) <= position
+        return _dot(jax.nn.softmax(jnp.where(seen, logits, -jnp.inf)), v[:, None])
+
+    out = jax.lax.map(block, (q, at)).transpose(1, 2, 0, 3, 4)
+    return out.reshape(heads, count * rows, dim)[:, :length]
+
+
+@functools.partial(jax.jit, static_argnames="dims")
+def _layer(
+    x: Any, w: dict[str, Any], cos: Any, sin: Any, dims: tuple[int, int, int], eps: float
+) -> tuple[Any, Any, Any]:
+    """The next state, and queries and keys with their positions applied."""
+    heads, kv_heads, head_dim = dims
+
+    def project(name: str, count: int) -> Any:
+        return _dot(y, w[name].T).reshape(-1, count, head_dim).swapaxes(0, 1)
+
+    y = _norm(x, w["attn_norm"], eps)
+    q = _turned(project("q", heads), cos, sin)
+    k = _turned(project("k", kv_heads), cos, sin)
+    out = attend(q, k, project("v", kv_heads)).swapaxes(0, 1).reshape(x.shape[0], -1)
+    x = x + _dot(out, w["o"].T)
+    y = _norm(x, w["mlp_norm"], eps)
+    return x + _dot(jax.nn.silu(_dot(y, w["gate"].T)) * _dot(y, w["up"].T), w["down"].T), q, k
+
+
+@jax.jit
+def _logits(x: Any, norm: Any, head: Any, eps: float) -> Any:
+    return _dot(_norm(x, norm, eps), head.T)
+
+
+@jax.jit
+def _losses(logits: Any, following: Any) -> Any:
+    logits = logits[: len(following)]  # nothing follows the last
+    return jax.nn.logsumexp(logits, -1) - jnp.take_along_axis(logits, following[:, None], -1)[:, 0]
+
+
+def layers(
+    model: Checkpoint,
+    texts: Sequence[np.ndarray],
+    visit: Callable[[int, int, Any, Any], None],
+    stop: int | None = None,
+) -> list[Any]:
+    """Run texts through the layers of the model.
+
+    Args:
+        model: the checkpoint.
+        texts: token ids [T] of each.
+        visit: called with (layer, text, q [heads, T, d], k [kv heads, T, d]), rotary positions
+            applied; attention is softmax(q·k/√d) over the past.
+        stop: the layer before which to end; None for all.
+
+    Returns:
+        The state of each text after the last of them, [T, dim].
+
+    Raises:
+        InputError: weights that are not there, of another shape, NaN or infinite.
+    """
+    config = model.config
+    embed = model.tensor("embed")
+    states = [jax.device_put(embed[ids]) for ids in texts]
+    del embed
+    phases = [np.arange(len(ids))[:, None] * config.frequencies for ids in texts]
+    turns = [(np.cos(p).astype(np.float32), np.sin(p).astype(np.float32)) for p in phases]
+    dims = config.heads, config.kv_heads, config.head_dim
+    for layer in range(config.layers if stop is None else stop):
+        w = {name: jax.device_put(model.tensor(name, layer)) for name in LAYER}
+        for i, (state, (cos, sin)) in enumerate(zip(states, turns, strict=True)):
+            states[i], q, k = _layer(state, w, cos, sin, dims, config.eps)
+            visit(layer, i, q, k)
+    return states
+
+
+def forward(
+    model: Checkpoint,
+    texts: Sequence[np.ndarray],
+    visit: Callable[[int, int, Any, Any], None],
+    logits: Callable[[int, int, Any], None] = lambda text, first, values: None,
+) -> list[float]:
+    """Run texts through the model.
+
+    Args:
+        model: the checkpoint.
+        texts: token ids [T] of each.
+        visit: as `layers` calls it.
+        logits: called with (text, first position, logits [positions, vocabulary]).
+
+    Returns:
+        The mean next-token loss of each text, in nats.
+
+    Raises:
+        InputError: as `layers`.
+    """
+    states, eps = layers(model, texts, visit), model.config.eps
+    norm, head = (jax.device_put(model.tensor(name)) for name in ("norm", "head"))
+    losses = []
+    for i, (state, ids) in enumerate(zip(states, texts, strict=True)):
+        found = []
+        for first in range(0, len(ids), _ROWS):
+            values = _logits(state[first : first + _ROWS], norm, head, eps)
+            logits(i, first, values)
+            following = np.asarray(ids[first + 1 : first + 1 + _ROWS])
+            found.append(np.asarray(_losses(values, following), np.float64))
+        losses.append(float(np.concatenate(found).mean()))
+    return losses

@@ -1,0 +1,284 @@
+"""Checkpoints as safetensors files, with config.json and tokenizer.json beside them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sparsity.attention.checkpoints.checkpoint import (
+    LAYER,
+    ONLY_PLAIN,
+    Checkpoint,
+    Metadata,
+    library,
+    refusal,
+    refuse_others,
+)
+from sparsity.attention.checkpoints.tokens import from_file
+from sparsity.errors import InputError, printable
+from sparsity.reading import json_file, regular
+from sparsity.rows import rotation
+
+_OUTER = {"embed": "model.embed_tokens", "norm": "model.norm", "head": "lm_head"}
+_LAYER = {
+    "attn_norm": "input_layernorm",
+    "q": "self_attn.q_proj",
+    "k": "self_attn.k_proj",
+    "v": "self_attn.v_proj",
+    "o": "self_attn.o_proj",
+    "mlp_norm": "post_attention_layernorm",
+    "gate": "mlp.gate_proj",
+    "up": "mlp.up_proj",
+    "down": "mlp.down_proj",
+}
+
+
+def stretched(theta: np.ndarray, scaling: dict[str, Any]) -> np.ndarray:
+    """Llama 3's frequencies: slow planes by the factor slower, fast ones kept, ramp between."""
+    turns = scaling["original_max_position_embeddings"] * theta / (2 * math.pi)
+    low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+    keep = np.clip((turns - low) / (high - low), 0.0, 1.0)
+    return theta * (keep + (1 - keep) / scaling["factor"])
+
+
+_SIZES = {
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads",
+    "dim": "hidden_size",
+    "head_dim": "head_dim",
+    "inner": "intermediate_size",
+    "context": "max_position_embeddings",
+    "eps": "rms_norm_eps",
+    "bos": "bos_token_id",
+}
+_SCALING = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+_TYPES = ("F64", "F32", "F16", "BF16")
+_SINGLE = "model.safetensors"
+_PART = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
+
+
+# Settings of a plain Llama that leave its attention as it is; None and False do too, of any name.
+_PLAIN = (
+    *("_attn_implementation", "_attn_implementation_internal", "_attn_implementation_autoset"),
+    *("attn_implementation", "attention_dropout", "output_attentions", "output_hidden_states"),
+    *("is_decoder", "rope_parameters", "rope_scaling", "rope_theta", "attention_bias", "mlp_bias"),
+    *("partial_rotary_factor", "quantization_config", "layer_types", "is_causal", "pruned_heads"),
+    *(
+        "original_max_position_embeddings",
+        "max_window_layers",
+    ),
+)
+_OF_THE_PASS = re.compile(  # words in the names of settings that other families compute with
+    "attn|attention|rope|rotary|position|window|softcap|cap$|scal|multiplier|norm|bias|expert|moe"
+    "|alibi|qk|sink|clip|chunk|residual|parallel|causal|directional|layer|skip|adapter|lora|prun"
+    "|sparse|mask|head|quant|yarn"
+)
+_OF_ROPE = ("rope_theta", "rope_type", "type", "partial_rotary_factor", *_SCALING)
+
+
+def _metadata(path: Path, found: Any) -> Metadata:
+    if not isinstance(found, dict):
+        raise InputError("model", path, "does not have the structure expected; download it again")
+    return Metadata(path, lambda name: found.get(name, ...))
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json_file(regular(path, "model"))
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:
+        raise refusal(path, error) from None
+
+
+def _refuse_unread(given: Metadata, content: dict[str, Any]) -> None:
+    """Refuse settings of other families, which a plain Llama would not honour."""
+    given("model_type")
+    given.one_of("model_type", "llama")
+    given.one_of("hidden_act", "silu")
+    given.one_of("quantization_config", None)
+    given.one_of("is_causal", True)
+    given.one_of("pruned_heads", {}, None)
+    for name in ("attention_bias", "mlp_bias"):
+        given.one_of(name, False)
+    kinds = given("layer_types", None)
+    if kinds is not None and (
+        not isinstance(kinds, list) or {*map(str, kinds)} != {"full_attention"}
+    ):
+        raise given.refuse("layer_types", kinds, ONLY_PLAIN)
+    known = {*_SIZES.values(), *_PLAIN}
+    for name, value in content.items():
+        plain = value is None or value is False or name in known
+        if not plain and _OF_THE_PASS.search(name.lower()):
+            raise given.refuse(name, value, ONLY_PLAIN)
+
+
+def _frequencies(given: Metadata, content: dict[str, Any]) -> Callable[[int], np.ndarray]:
+    """θ_i by head_dim, as the settings of RoPE say.
+
+    Raises:
+        InputError: settings of other kinds than plain RoPE and Llama 3's.
+    """
+    said = [x for x in ("rope_parameters", "rope_scaling") if content.get(x) not in (None, {})]
+    if len(said) > 1 and content[said[0]] != content[said[1]]:
+        raise given.refuse(said[1], content[said[1]], f"its {said[0]} says otherwise; remove one")
+    rope = content[said[0]] if said else {}
+    inner = _metadata(given.path, rope)
+    for each in (given, inner):
+        each.one_of("partial_rotary_factor", None, 1, 1.0)
+    kind = inner("rope_type", inner("type", "default"))
+    others = sorted(set(rope).difference(_OF_ROPE))
+    if kind not in ("default", "llama3"):
+        raise inner.refuse("rope_type", kind, ONLY_PLAIN)
+    if others:
+        raise inner.refuse(others[0], rope[others[0]], ONLY_PLAIN)
+    if kind == "default":
+        inner.one_of("factor", None, 1, 1.0)
+
+    def frequencies(head_dim: int) -> np.ndarray:
+        base = (inner if "rope_theta" in rope else given).real("rope_theta", rotation.BASE, 1.0)
+        theta = rotation.angles(head_dim, base)
+        if kind == "default":
+            return theta
+        scaling = {name: inner.real(name) for name in _SCALING}
+        low = inner.real("low_freq_factor")
+        inner.real("high_freq_factor", least=low)
+        return stretched(theta, scaling)
+
+    return frequencies
+
+
+def _mapped(path: Path) -> dict[str, str]:
+    """The file of each tensor, as an index names them."""
+    content = _json(path)
+    found = content.get("weight_map") if isinstance(content, dict) else None
+    if not isinstance(found, dict) or not found:
+        raise InputError("model", path, "maps no weights to files; download it again")
+    for file in found.values():
+        plain = isinstance(file, str) and file.isprintable() and len(file) < 256
+        if not plain or Path(file).name != file:
+            raise InputError("model", path, f"names no file beside it: {file!s:.60}")
+    return found
+
+
+def _files(path: Path) -> tuple[list[Path], dict[str, str] | None]:
+    """The files of the weights, and which of them holds each tensor, where an index says so.
+
+    In a folder that is all files of the index; without one, model.safetensors alone, as in
+    transformers; or else all parts of a model, which count themselves.
+
+    Raises:
+        InputError: a part is missing, or not all files are of one model.
+    """
+    if not path.is_dir():
+        if (part := _PART.fullmatch(path.name)) and int(part[3]) > 1:
+            fix = f"is one of the {int(part[3])} files of a model; give their folder"
+            raise InputError("model", path, fix)
+        return [path], None
+    single, index, mapped = path / _SINGLE, path / f"{_SINGLE}.index.json", None
+    if index.exists():
+        mapped = _mapped(index)
+        names = sorted(set(mapped.values()))
+        if single.exists() and _SINGLE not in names:
+            fix = f"has {_SINGLE} and an index of other files, and one is stale; remove it"
+            raise InputError("model", path, fix)
+    elif single.exists():
+        names = [_SINGLE]
+    else:
+        names = sorted(x.name for x in path.glob("*.safetensors"))
+        parts = [_PART.fullmatch(name) for name in names]
+        if not names:
+            raise InputError("model", path, "has no safetensors file; give the folder that has it")
+        if all(parts) and len({(part[1], part[3]) for part in parts if part}) == 1:
+            stem, _, count = parts[0].groups()  # type: ignore[union-attr]
+            names = [f"{stem}-{i:05}-of-{count}.safetensors" for i in range(1, int(count) + 1)]
+        elif len(names) > 1:
+            fix = "has several safetensors files that are no parts of one; give one of them"
+            raise InputError("model", path, fix)
+    for name in names:
+        if not (path / name).exists():
+            raise InputError("model", path, f"lacks its file {name}; give a complete model")
+    return [path / name for name in names], mapped
+
+
+def _tensors(
+    safetensors: Any, path: Path, files: list[Path], mapped: dict[str, str] | None
+) -> dict[str, Any]:
+    """The file, opened, and the shape of each tensor by its name.
+
+    Raises:
+        InputError: a damaged file, quantised weights, or files and index that disagree.
+    """
+    found: dict[str, Any] = {}
+    for file in files:
+        try:
+            opened = safetensors.safe_open(regular(file, "model"), framework="flax")
+            parts = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
+        except (OSError, safetensors.SafetensorError) as error:
+            raise refusal(file, error) from None
+        for name, part in parts.items():
+            if part.get_dtype() not in _TYPES:
+                fix = f"stores {name:.60} as {part.get_dtype()}"
+                fix += "; quantised weights are read from GGUF only"
+                raise InputError("model", file, fix)
+            if name in found or (mapped is not None and mapped.get(name) != file.name):
+                fix = f"its files and its index disagree on {name:.60}; download it again"
+                raise InputError("model", path, fix)
+            found[name] = opened, tuple(part.get_shape())
+    if mapped is not None and (lost := sorted(mapped.keys() - found.keys())):
+        fix = f"lacks {lost[0]:.60} in {mapped[lost[0]]}, where its index has it"
+        raise InputError("model", path, f"{fix}; download it again")
+    return found
+
+
+def load(path: Path) -> Checkpoint:
+    """Open a safetensors file, or a folder of them.
+
+    Raises:
+        InputError: cut short, without its config.json or tokenizer.json, of another kind, or with
+            sizes that its tensors do not have.
+    """
+    safetensors = library("safetensors")
+    home = path if path.is_dir() else path.parent
+    files, mapped = _files(path)
+    if (home / "adapter_config.json").exists():
+        fix = "has an adapter (adapter_config.json), which is not read; give the merged model"
+        raise InputError("model", home, fix)
+    beside = home / "config.json", home / "tokenizer.json"
+    content = _json(beside[0])
+    given = _metadata(beside[0], content)
+    _refuse_unread(given, content)
+    frequencies = _frequencies(given, content)
+    where = _tensors(safetensors, path, files, mapped)
+
+    def full(name: str, layer: int | None) -> str:
+        own = _OUTER[name] if layer is None else f"model.layers.{layer}.{_LAYER[name]}"
+        return f"{own}.weight"
+
+    def stored(name: str, layer: int | None) -> tuple[int, ...] | None:
+        return where.get(full(name, layer), (None, None))[1]
+
+    # A head that is stored is the head, as in transformers from 5.0 on.
+    tied = given.one_of("tie_word_embeddings", False, True) and full("head", None) not in where
+    vocabulary = given.whole("vocab_size")
+    config = given.config(_SIZES, vocabulary, tied, frequencies, stored)
+    known = [full(name, i) for i in range(config.layers) for name in LAYER]
+    known += [f"{name}.weight" for name in _OUTER.values()]
+    known += [  # of older files
+        f"model.layers.{i}.self_attn.rotary_emb.inv_freq" for i in range(config.layers)
+    ]
+    refuse_others(path, where, known)
+
+    def read(name: str, layer: int | None) -> np.ndarray:
+        key = full(name, layer)
+        return np.asarray(where[key][0].get_tensor(key).astype("float32"))
+
+    name = printable(str(given("_name_or_path", None) or home.name), 100)
+    files += [beside[0], beside[1]]
+    return Checkpoint(path, tuple(files), name, config, read, from_file(beside[1]))

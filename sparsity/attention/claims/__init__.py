@@ -1,0 +1,91 @@
+"""Claims about the attention of a real model, judged on a measurement of it.
+
+They need a model, so they are not part of `sparsity claims`: `sparsity measure --report` judges
+them on what it has measured.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sparsity.attention.claims import head_table, judges
+from sparsity.attention.claims.evidence import Evidence
+from sparsity.attention.claims.heads import judge_heads
+from sparsity.claims_ledger.judging import Claim
+
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = ["CLAIMS", "Evidence", "head_table", "judge", "judge_heads"]
+
+_GU = "Gu et al. (2024), When Attention Sink Emerges in Language Models, arXiv 2410.10781"
+_BARBERO = "Barbero et al. (2025), Why do LLMs attend to the first token?, arXiv 2504.02732"
+_NO_SINK = (
+    "Rows without their sinks, the keys that take more than 0.1 of the weight on average; at "
+    "length T all rows with T/2 < n ≤ T."
+)
+
+
+def _none() -> Any:
+    raise ValueError("these claims are judged on a measurement: pass Evidence.of(data)")
+
+
+_claim = partial(Claim, routes=_none)
+
+CLAIMS: tuple[Claim, ...] = (
+    _claim(
+        key="real-rows-follow-the-exact-law",
+        source="this project's law of rows of finite length",
+        statement="Real rows follow the exact law of n Gaussian logits, not the limit law.",
+        formula="S_rms = √(E n_eff/n) at the row's own n and γ̂, against S = e^(−γ̂²/2)",
+        proof=_NO_SINK,
+        judge=judges.exact_law,
+    ),
+    _claim(
+        key="first-token-is-a-sink",
+        source=_GU,
+        statement="The first token is an attention sink, whether or not it is BOS.",
+        formula="Sink^ε = mean over texts, layers and heads of 1[α₁ > ε], α₁ = (1/T) Σ_t A_(t,1)",
+        proof="",
+        judge=judges.first_token,
+    ),
+    _claim(
+        key="sinks-against-context",
+        source=_BARBERO,
+        statement="A longer context needs a stronger sink.",
+        formula="E[e^b/(e^b + Σ_j e^(γ z_j))] = m; b = ln n + γ²/2 + ln m/(1 − m) for γ² ≪ ln n",
+        proof="Solved for b by quadrature, at the median n and γ̂ of heads that start as sinks.",
+        judge=judges.longer_context,
+    ),
+    _claim(
+        key="dropping-the-sink",
+        source="this project's sums over rows",
+        statement="The sink hides how many tokens a head attends to.",
+        formula="1/n_eff = m² + (1 − m)²/n_eff′, with mass m on one sink and n_eff′ without it",
+        proof="Σp² splits into the sink's and the others'.",
+        judge=judges.dropping,
+    ),
+    _claim(
+        key="spread-against-length",
+        source="log-n scaling: Su, kexue.fm/archives/8823; Nakanishi (2025), arXiv 2501.19399",
+        statement="The spread γ̂ of a trained model's logits grows like ln n.",
+        formula="γ = s·ln n, which would keep n_eff nearly the same",
+        proof=_NO_SINK,
+        judge=judges.spread,
+    ),
+)
+
+
+def judge(data: xarray.Dataset) -> list[dict[str, Any]]:
+    """Judge every claim on a measurement.
+
+    Args:
+        data: of `measure_model`, with and without BOS where the model has one, at several context
+            lengths.
+
+    Returns:
+        Records as those of `sparsity.claims`.
+    """
+    evidence = Evidence.of(data)
+    return [claim.record(evidence) for claim in CLAIMS]

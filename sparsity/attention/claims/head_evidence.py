@@ -1,0 +1,217 @@
+"""What the judges of heads look at: medians over rows, beside Gaussian rows of the same n and γ̂."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparsity.attention.measurement import law, row_figures
+from sparsity.attention.measurement.head_constants import Rows, held_back
+from sparsity.attention.measurement.head_law import log_head_law
+from sparsity.attention.measurement.labels import rank_correlation
+
+if TYPE_CHECKING:
+    import xarray
+
+NEAR = 8  # tokens
+WITHIN = 0.25
+_ROWS = 4000  # drawn
+
+
+@dataclass(frozen=True)
+class Law:
+    """How rows lie to a law.
+
+    Args:
+        ratio: median of S over it.
+        rank: Spearman's correlation of S with it.
+        within: share of rows within a quarter of it.
+    """
+
+    ratio: float
+    rank: float
+    within: float
+
+    @classmethod
+    def of(cls, S: np.ndarray, log_law: np.ndarray) -> Law:
+        known = np.isfinite(S) & np.isfinite(log_law)
+        log_S, log_law = np.log(S[known]), log_law[known]
+        off = log_S - log_law
+        return cls(
+            float(np.exp(np.median(off))),
+            float(rank_correlation(log_S, log_law)),
+            float(np.mean(np.abs(off) < np.log1p(WITHIN))),
+        )
+
+
+@dataclass(frozen=True)
+class Fits:
+    """Rows against the laws.
+
+    Args:
+        ratios: median of S over the exact law, by what is left of the row, as "rest" or "far".
+        exact: the rows against the exact law.
+        given: against the law given the largest logit, nothing fitted.
+        near: share of rows whose largest logit is within `NEAR` tokens.
+        zeta: median of ζ = (s_max − β̂)/γ̂.
+        top: rank correlation of log(S/exact law) with ζ.
+        lag: median correlation of logits one key apart.
+        frozen: shares of rows with γ̂/γ_c below ½, between ½ and 1, above.
+        gamma: median of γ̂/γ_c, γ_c = √(2 ln n).
+    """
+
+    ratios: dict[str, float]
+    exact: Law
+    given: Law
+    near: float
+    zeta: float
+    top: float
+    lag: float
+    frozen: tuple[float, float, float]
+    gamma: float
+
+    @classmethod
+    def of(cls, n: np.ndarray, found: Mapping[str, np.ndarray], lengths: Mapping[str, Any]) -> Fits:
+        """From n keys of each row, the figures, and the keys where they are fewer."""
+        names = [name[2:] for name in found if name.startswith("S_") and name != "S_shape"]
+        ratios = {x: _ratio(found[f"S_{x}"], lengths.get(x, n), found[f"gamma_{x}"]) for x in names}
+        if "S_shape" in found:
+            ratios["shape"] = _ratio(found["S_shape"], n, found["gamma_content"])
+        S, gamma, top = (found[x] for x in ("S_rest", "gamma_rest", "top_logit_rest"))
+        exact = np.log(law.exact(n, gamma))
+        unit = gamma / np.sqrt(2 * np.log(n))
+        below, above = float(np.mean(unit < 0.5)), float(np.mean(unit > 1))
+        return cls(
+            ratios,
+            Law.of(S, exact),
+            Law.of(S, log_head_law(n, gamma, top)),
+            float(np.mean(found["nearest"] < NEAR)),
+            float(np.median(top / gamma)),
+            float(rank_correlation((np.log(S) - exact).ravel(), (top / gamma).ravel())),
+            float(np.median(found["lag"])),
+            (below, 1 - below - above, above),
+            float(np.median(unit)),
+        )
+
+
+def _ratio(S: np.ndarray, n: np.ndarray, gamma: np.ndarray) -> float:
+    return float(np.exp(np.nanmedian(np.log(S) - np.log(law.exact(n, gamma)))))
+
+
+def gaussian(
+    n: np.ndarray, gamma: np.ndarray, lag: np.ndarray | float = 0.0, seed: int = 0
+) -> dict[str, np.ndarray]:
+    """The figures of Gaussian rows, each scaled to have the γ̂ that is asked for.
+
+    Args:
+        n: keys of each row.
+        gamma: γ̂.
+        lag: correlation of logits one key apart, of an autoregressive row.
+        seed: of the draws.
+    """
+    rng = np.random.default_rng(seed)
+    n = n.astype(int)[:, None]
+    at = np.arange(n.max(initial=1))
+    x = rng.standard_normal((len(n), len(at)), np.float32)
+    lag = np.broadcast_to(np.asarray(lag, np.float32), len(n))
+    for j in range(1, len(at)):
+        x[:, j] = lag * x[:, j - 1] + np.sqrt(1 - lag**2) * x[:, j]
+    seen = at < n
+    c = row_figures.centred(x, seen)
+    c *= (gamma / row_figures.gamma_of(c, seen))[:, None].astype(c.dtype)
+    return row_figures.figures(c, seen, n - 1 - at, rng)
+
+
+@dataclass(frozen=True)
+class HeadEvidence:
+    """The heads of a model.
+
+    Args:
+        rows: how many.
+        texts: their names.
+        real: the rows, their content and what is left of them.
+        ideal: Gaussian rows of the same n and γ̂.
+        content: Gaussian rows of the n and γ̂ of the content.
+        dependent: Gaussian rows that are correlated from key to key as the real ones.
+        fitted: the rows against the law given the largest logit, one constant of each head fitted
+            on the other texts.
+        by_text: median of content over the exact law in each text.
+        explained: share of the variance of the scores that profile and bias explain, median row.
+    """
+
+    rows: int
+    texts: tuple[str, ...]
+    real: Fits
+    ideal: Fits
+    content: Fits
+    dependent: Fits
+    fitted: Law
+    by_text: tuple[float, ...]
+    explained: float
+
+    @classmethod
+    def of(cls, data: xarray.Dataset, seed: int = 0) -> HeadEvidence:
+        """From a dataset of `measure_heads`."""
+        axes = ("text", "layer", "head", "row")
+        found = {str(k): v.transpose(*axes).values.astype(float) for k, v in data.items()}
+        rows = Rows.of(data)
+        n, S = rows.length, rows.S
+        fewer = n - row_figures.LAST
+        lengths = {"far": fewer, "mid": fewer, "clear": found["length_clear"]}
+        real = Fits.of(n, found, lengths)
+        take = np.random.default_rng(seed).permutation(n.size)[:_ROWS]
+        length, gamma, inner, lag = (
+            x.ravel()[take] for x in (n, rows.gamma, found["gamma_content"], found["lag"])
+        )
+        fewer = length - row_figures.LAST
+        less = {"far": fewer, "mid": fewer}
+        ideal, content, dependent = (
+            Fits.of(length, gaussian(length, spread, by, seed), less)
+            for spread, by in ((gamma, 0.0), (inner, 0.0), (gamma, lag))
+        )
+        kept = found["gamma_content"] ** 2 / rows.gamma**2
+        return cls(
+            n.size,
+            tuple(map(str, data["text"].values)),
+            real,
+            ideal,
+            content,
+            dependent,
+            Law.of(S, held_back(data)),
+            tuple(
+                _ratio(*(x[i] for x in (found["S_content"], n, found["gamma_content"])))
+                for i in range(len(n))
+            ),
+            float(1 - np.median(kept)),
+        )
+
+    def numbers(self) -> dict[str, Any]:
+        """JSON-ready."""
+        kinds = {
+            "real": self.real,
+            "Gaussian": self.ideal,
+            "Gaussian, as the content": self.content,
+            "Gaussian, correlated": self.dependent,
+        }
+        names = ("near", "zeta", "top", "lag", "gamma")
+        laws = [("fitted", "real", self.fitted)]
+        laws += [("exact", kind, fits.exact) for kind, fits in kinds.items()]
+        laws += [("given", kind, fits.given) for kind, fits in kinds.items()]
+        shares = ("below", "between", "above")
+        return {
+            "rows": self.rows,
+            "texts": list(self.texts),
+            "content by text": list(self.by_text),
+            "explained": self.explained,
+            "S over the exact law": [{"of": kind} | fits.ratios for kind, fits in kinds.items()],
+            "laws": [{"law": law, "of": kind} | asdict(x) for law, kind, x in laws],
+            "logits": [
+                {"of": kind}
+                | {name: getattr(fits, name) for name in names}
+                | dict(zip(shares, fits.frozen, strict=True))
+                for kind, fits in kinds.items()
+            ],
+        }

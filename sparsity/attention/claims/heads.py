@@ -1,0 +1,271 @@
+"""What is said of the heads of a real model, judged on rows of `measure_heads`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparsity.attention.claims.head_evidence import NEAR, HeadEvidence
+from sparsity.attention.measurement.row_figures import LAST, TAIL
+from sparsity.claims_ledger.judging import Claim, Judged, core, instead, letter
+
+if TYPE_CHECKING:
+    import xarray
+
+_CLOSE = 0.05  # of a log ratio, that is next to none
+
+
+def _left(of: HeadEvidence, name: str) -> float:
+    """The share of the gap between real and Gaussian rows that is left."""
+    gap = np.log(of.real.ratios["rest"] / of.ideal.ratios["rest"])
+    beside = of.ideal.ratios.get(name, of.ideal.ratios["rest"])
+    return float(np.log(of.real.ratios[name] / beside) / gap) if gap else np.nan
+
+
+def _gap(of: HeadEvidence) -> Any:
+    real, ideal = of.real.ratios["rest"], of.ideal.ratios["rest"]
+    return core(
+        f"the median of S over the exact law is {real:.3f}, of Gaussian rows of the same n and γ̂ "
+        f"{ideal:.3f}: more than {_CLOSE:.0%} apart",
+        abs(np.log(real / ideal)) > _CLOSE,
+    )
+
+
+def upper_tail(of: HeadEvidence, seed: int) -> Judged:
+    """The upper tails of real and Gaussian rows exchanged."""
+    body, tail = _left(of, "body"), _left(of, "tail")
+    given, ideal = of.real.given, of.ideal.given
+    found = [
+        _gap(of),
+        core(
+            f"with a Gaussian upper tail ({TAIL:.0%} of the keys) less than half of the gap is "
+            f"left: the median is {of.real.ratios['body']:.3f}, {body:.0%} of the gap",
+            body < 0.5,
+        ),
+        core(
+            "a Gaussian row with the real tail has more than half of the gap: "
+            f"{of.real.ratios['tail']:.3f}, {tail:.0%} of it",
+            tail > 0.5,
+        ),
+        letter(
+            "the largest logit stands higher than in Gaussian rows: in the median "
+            f"{of.real.zeta:.2f} γ̂ above the mean, {of.ideal.zeta:.2f} in those",
+            of.real.zeta > 1.05 * of.ideal.zeta,
+        ),
+        instead(
+            "the higher it stands, the lower S over the exact law: rank correlation "
+            f"{of.real.top:.2f}, which alone tells nothing (Gaussian rows {of.ideal.top:.2f})",
+            of.real.top < -0.8,
+        ),
+        instead(
+            "given the largest logit, nothing fitted, the median is within a tenth of its law: "
+            f"{given.ratio:.3f} (Gaussian rows {ideal.ratio:.3f}), rank {given.rank:.2f}",
+            abs(np.log(given.ratio)) < np.log(1.1),
+        ),
+    ]
+    return found, of.numbers()
+
+
+def recency(of: HeadEvidence, seed: int) -> Judged:
+    """Where the largest logits are, and the rows without the nearest keys."""
+    far, mid, real = _left(of, "far"), _left(of, "mid"), of.real.ratios
+    found = [
+        _gap(of),
+        core(
+            f"the largest logit is within {NEAR} tokens in {of.real.near:.0%} of the rows, more "
+            f"than five times as often as in Gaussian ones ({of.ideal.near:.1%})",
+            of.real.near > 5 * of.ideal.near,
+        ),
+        core(
+            f"without the {LAST} nearest keys at least a third of the gap is closed: the median "
+            f"is {real['far']:.3f}, {far:.0%} of the gap is left (of {LAST} keys in the middle: "
+            f"{mid:.0%})",
+            abs(far) < 2 / 3 and abs(mid) > 2 / 3,
+        ),
+        letter(f"half of it or more is: {far:.0%} is left", abs(far) < 0.5),
+        instead(
+            f"without all further sinks as well the median is {real['clear']:.3f}, within "
+            f"{_CLOSE:.0%} of 1",
+            abs(np.log(real["clear"])) < _CLOSE,
+        ),
+    ]
+    return found, of.numbers()
+
+
+def content(of: HeadEvidence, seed: int) -> Judged:
+    """What is left of the scores without distance profile and key bias."""
+    own, ideal = of.real.ratios["content"], of.content.ratios["rest"]
+    shape = of.real.ratios["shape"]
+    off, other = (abs(np.log(x / ideal)) for x in (own, shape))
+    texts = ", ".join(f"{x:.3f}" for x in of.by_text)
+    found = [
+        core(
+            f"the median of its S over the exact law is {own:.3f}, that of Gaussian rows of its "
+            f"n and γ̂ to {_CLOSE:.0%} ({ideal:.3f})",
+            off < _CLOSE,
+        ),
+        core(
+            f"the whole row's logits, shrunk to that γ̂, are twice as far off or more: {shape:.3f}",
+            other > 2 * off and other > _CLOSE,
+        ),
+        letter(
+            f"so it is in every text, to {_CLOSE:.0%}: {texts}",
+            all(abs(np.log(x / ideal)) < _CLOSE for x in of.by_text),
+        ),
+        instead(
+            f"profile and bias explain {of.explained:.0%} of the variance in the median row, more "
+            "than half",
+            of.explained > 0.5,
+        ),
+    ]
+    return found, of.numbers()
+
+
+def dependence(of: HeadEvidence, seed: int) -> Judged:
+    """Gaussian rows, correlated from key to key as real rows are."""
+    ratio, ideal, real = (x.ratios["rest"] for x in (of.dependent, of.ideal, of.real))
+    share = np.log(ratio / ideal) / np.log(real / ideal)
+    found = [
+        _gap(of),
+        core(
+            f"logits one key apart have a correlation of {of.real.lag:.2f}; Gaussian rows with it "
+            f"have a median of {ratio:.3f}, which goes less than a quarter of the way from "
+            f"{ideal:.3f} to {real:.3f}",
+            share < 0.25,
+        ),
+        letter(
+            f"and are within {_CLOSE:.0%} of the exact law",
+            abs(np.log(ratio)) < _CLOSE,
+        ),
+    ]
+    return found, of.numbers()
+
+
+def freezings(of: HeadEvidence, seed: int) -> Judged:
+    """γ̂ against the two freezings, γ_c/2 of n_eff's moments and γ_c of the row."""
+    below, between, above = of.real.frozen
+    off = max(abs(a - b) for a, b in zip(of.real.frozen, of.ideal.frozen, strict=True))
+    found = [
+        core(
+            f"the median of γ̂/γ_c is between ½ and 1: {of.real.gamma:.2f}",
+            0.5 < of.real.gamma < 1,
+        ),
+        core(
+            f"more than half of the rows are: {between:.0%} (below {below:.0%}, above {above:.0%})",
+            between > 0.5,
+        ),
+        letter(
+            "less than a quarter are on either side",
+            max(below, above) < 0.25,
+        ),
+        instead(
+            f"a Gaussian row's own γ̂ says the same, to {off:.2f} of a share",
+            off < 0.03,
+        ),
+    ]
+    return found, of.numbers()
+
+
+def given_the_largest(of: HeadEvidence, seed: int) -> Judged:
+    """The law given the largest logit, its constants from other texts."""
+    fit, plain, ideal, exact = of.fitted, of.real.given, of.ideal.given, of.real.exact
+    found = [
+        core(
+            f"on texts held back the median of S over it is within 2 % of 1: {fit.ratio:.3f} "
+            f"(exact law {exact.ratio:.3f})",
+            abs(np.log(fit.ratio)) < np.log(1.02),
+        ),
+        core(
+            f"it ranks rows with a correlation of 0.95 or more: {fit.rank:.3f} (exact law "
+            f"{exact.rank:.2f})",
+            fit.rank >= 0.95,
+        ),
+        core(
+            f"{fit.within:.0%} of rows are within a quarter of it, 85 % or more (exact law "
+            f"{exact.within:.0%})",
+            fit.within >= 0.85,
+        ),
+        core(
+            f"Gaussian rows, nothing fitted, have a median within 1 %: {ideal.ratio:.3f}",
+            abs(np.log(ideal.ratio)) < np.log(1.01),
+        ),
+        letter(
+            f"nothing needs to be fitted: the median is then {plain.ratio:.3f}, within 2 %, with "
+            f"{plain.within:.0%} within a quarter",
+            abs(np.log(plain.ratio)) < np.log(1.02),
+        ),
+        instead(f"without the constant it ranks rows at {plain.rank:.3f}", plain.rank > 0.9),
+    ]
+    return found, of.numbers()
+
+
+def _none() -> Any:
+    raise ValueError("these claims are judged on heads: pass HeadEvidence.of(data)")
+
+
+_claim = partial(
+    Claim, source="this project's law of rows of finite length, on real heads", routes=_none
+)
+_ROWS = "Rows of the second half of the text, without the first token."
+_PARTS = "s_ij = (row) + β_(i−j) + κ_j + ε_ij"
+
+HEAD_CLAIMS: tuple[Claim, ...] = (
+    _claim(
+        key="largest-logit",
+        statement="n, γ̂, the largest logit and one constant of the head give S of a real row.",
+        formula="n S² = [1 + (n−1) r₁]²/[1 + (n−1) r₂], r_k = R(kγ − ζ)/R(−ζ), γ = κ_h γ̂",
+        proof="The others are Gaussian below the largest. A law given the largest logit: no "
+        "prediction from the spread alone.",
+        judge=given_the_largest,
+    ),
+    _claim(
+        key="upper-tail",
+        statement="Real rows are sparser than the exact law says because of their upper tail.",
+        formula="S/S_exact with the largest logits of real and Gaussian rows exchanged",
+        proof=_ROWS,
+        judge=upper_tail,
+    ),
+    _claim(
+        key="recency",
+        statement="The upper tail comes from the nearest tokens.",
+        formula=f"S/S_exact of the row without its {LAST} nearest keys",
+        proof=_ROWS,
+        judge=recency,
+    ),
+    _claim(
+        key="content",
+        statement="Without distance profile and key bias real rows follow the exact law.",
+        formula=_PARTS,
+        proof="β from other texts, κ from later queries: neither has seen the row.",
+        judge=content,
+    ),
+    _claim(
+        key="dependence",
+        statement="That neighbouring keys have similar logits plays no part.",
+        formula="S(s_1 … s_n) is symmetric",
+        proof="Gaussian rows of the same n, γ̂ and correlation from key to key.",
+        judge=dependence,
+    ),
+    _claim(
+        key="between-freezings",
+        statement="Real rows sit between the two freezings.",
+        formula="½ < γ̂/γ_c < 1, γ_c = √(2 ln n)",
+        proof="Below ½ n_eff ≈ n e^(−γ²); above 1 a few keys have all of the mass.",
+        judge=freezings,
+    ),
+)
+
+
+def judge_heads(data: xarray.Dataset) -> list[dict[str, Any]]:
+    """Judge every claim on heads.
+
+    Args:
+        data: of `sparsity.attention.measurement.heads.measure_heads`.
+
+    Returns:
+        Records as those of `sparsity.claims`.
+    """
+    evidence = HeadEvidence.of(data)
+    return [claim.record(evidence) for claim in HEAD_CLAIMS]

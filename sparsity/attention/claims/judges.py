@@ -1,0 +1,224 @@
+"""Judges of the claims: from the numbers of a measurement to findings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sparsity.attention.claims import null
+from sparsity.attention.claims.evidence import Evidence, ModelRun
+from sparsity.claims_ledger.judging import Finding, Judged, core, instead, letter
+
+_SMALL = 0.25  # a logit, or log odds, that is next to none
+
+
+def _list(values: Any, form: str = ".2f") -> str:
+    return ", ".join(f"{value:{form}}".replace("-", "−") for value in values)
+
+
+def _percents(values: Any) -> str:
+    return ", ".join(f"{100 * value:.0f} %" for value in values)
+
+
+def _named(run: ModelRun) -> str:
+    how = {True: "with BOS, ", False: "without BOS, ", None: ""}[run.bos]
+    return f"{how}T = {', '.join(map(str, run.T))}"
+
+
+def _fits(fits: Sequence[null.Fit], name: str) -> np.ndarray:
+    return np.array([getattr(fit, name) for fit in fits])
+
+
+def exact_law(evidence: Evidence, seed: int) -> Judged:
+    """The two laws on the same rows, beside Gaussian rows of the same lengths and spreads."""
+    findings = []
+    for run in evidence.runs:
+        off, exact_off = _fits(run.real, "off_limit"), _fits(run.real, "off_exact")
+        limit = run.table["ratio_limit_others"]
+        ratio, within, rank, other = (
+            (_fits(run.real, name), _fits(run.ideal, name))
+            for name in ("ratio", "within", "rank_exact", "rank_limit")
+        )
+        findings += [
+            core(
+                "in the median row |log S/law| is less than half as large with the exact law as "
+                f"with the limit law: {_list(exact_off)} against {_list(off, '.3g')} "
+                f"({_named(run)})",
+                np.all(2 * exact_off < off),
+            ),
+            core(
+                f"the median of S over the limit law is {_list(limit, '.3g')}, over the exact law "
+                f"{_list(ratio[0])}",
+                np.all(np.abs(np.log(limit)) > 2 * np.abs(np.log(ratio[0]))),
+            ),
+            letter(
+                "the latter is that of Gaussian rows of the same n and γ̂, to 10 %: they have "
+                f"{_list(ratio[1])} ({_named(run)})",
+                np.all(np.abs(np.log(ratio[0] / ratio[1])) < 0.1),
+            ),
+            letter(
+                f"rows scatter about it no more than Gaussian rows: {_percents(within[0])} are "
+                f"within a quarter of it, and {_percents(within[1])} of those ({_named(run)})",
+                np.all(within[0] > within[1] - 0.05),
+            ),
+            letter(
+                f"it ranks rows as it does Gaussian rows: {_list(rank[0])}, and {_list(rank[1])} "
+                f"for those ({_named(run)})",
+                np.all(rank[0] > rank[1] - 0.05),
+            ),
+            letter(
+                "the logits are Gaussian: most rows pass Lilliefors' test at 1 % in nine of ten "
+                f"heads (they do in {100 * (1 - run.departs):.0f} %, {_named(run)})",
+                run.departs < 0.1,
+            ),
+            instead(
+                "both laws rank rows much alike, since both fall with γ̂: rank correlation with the "
+                f"limit law {_list(other[0])}, with the exact law {_list(rank[0])} ({_named(run)})",
+                np.all(np.abs(other[0] - rank[0]) < 0.05),
+            ),
+        ]
+    return findings, evidence.numbers()
+
+
+def first_token(evidence: Evidence, seed: int) -> Judged:
+    """Sink rates with and without BOS, beside uniform attention."""
+    findings = []
+    for run in evidence.runs:
+        rate = run.table["sink_rate_0.3"]
+        findings.append(
+            core(
+                f"it takes more than 0.3 of the attention in a quarter of the heads or more: "
+                f"{_percents(rate)} ({_named(run)}); uniform attention has a rate of 0",
+                np.all(rate > 0.25),
+            )
+        )
+        findings += _other_sinks(run)
+    if len(evidence.runs) == 2:
+        without, with_bos = (run.table["sink_rate_0.3"] for run in evidence.runs)
+        findings += [
+            letter(
+                "BOS in its place changes the rate by less than 0.1 at every length "
+                f"(by {_list(with_bos - without, '+.2f')})",
+                np.all(np.abs(with_bos - without) < 0.1),
+            ),
+            instead("BOS makes it a stronger sink", np.all(with_bos > without)),
+        ]
+    strict = np.concatenate([run.table["sink_rate_0.8"] for run in evidence.runs])
+    findings.append(
+        instead(
+            "the rate hangs on the threshold: at ε = 0.8 it is at most half of that at 0.3 "
+            f"(between {100 * strict.min():.0f} and {100 * strict.max():.0f} %)",
+            all(
+                np.all(2 * run.table["sink_rate_0.8"] <= run.table["sink_rate_0.3"])
+                for run in evidence.runs
+            ),
+        )
+    )
+    return findings, evidence.numbers()
+
+
+def _other_sinks(run: ModelRun) -> list[Finding]:
+    """What the first token's rate leaves out: other keys, and the rows of the second half."""
+    rate, some, late, joint = (
+        run.table[f"{name}_rate_0.3"] for name in ("sink", "any", "late", "sinks")
+    )
+    return [
+        letter(
+            "no other key is one in a tenth of the heads or more: with any key in its place the "
+            f"rate is {_percents(some)} ({_named(run)})",
+            np.all(some - rate < 0.1),
+        ),
+        instead(
+            "several keys share a sink: all that take more than 0.1 have more than 0.3 together "
+            f"in {_percents(joint)} of the heads, the first token alone in {_percents(late)}, over "
+            "the rows T/2 < n ≤ T",
+            np.all(joint > late + 0.1),
+        ),
+        instead(
+            "over these rows the rate of the first token alone changes with T by less than half "
+            f"of what the published one does: {_percents(late)}",
+            np.ptp(late) < np.ptp(rate) / 2,
+        ),
+    ]
+
+
+def longer_context(evidence: Evidence, seed: int) -> Judged:
+    """The logit of sinks against the one that would keep their mass, and the mass they keep."""
+    findings = []
+    for run in evidence.runs:
+        sinks = run.sinks
+        more, change = sinks.short[1:], sinks.change[1:]
+        rates = np.stack([run.table["sink_rate_0.3"], run.table["sink_rate_0.8"]])
+        some, size = sinks.heads > 0, np.maximum(abs(more), abs(change))
+        findings += [
+            core(
+                f"the logit that keeps the mass of the sinks rises with n: {_list(sinks.needed)} "
+                f"above the mean of Gaussian others ({sinks.heads} heads with sinks, "
+                f"{_named(run)})",
+                some and np.all(np.diff(sinks.needed) > 0),
+            ),
+            core(
+                f"the mass of real sinks goes with it: their logit is {_list(sinks.logit)}, which "
+                f"since the first T rose by {_list(more, '+.2f')} more than that, and the log odds "
+                f"of their mass {_list(sinks.mass)} changed by {_list(change, '+.2f')}: of the "
+                f"same sign, or both less than {_SMALL}",
+                some and np.all((more * change > 0) | (size < _SMALL)),
+            ),
+            instead(
+                "the change has the size that the law says, to half of it",
+                some and np.all(abs(change - more) < size / 2),
+            ),
+            instead(
+                "the published sink rate of one and the same model falls with the context, as it "
+                "averages in the early rows: "
+                f"{_percents(rates[0])} at ε = 0.3, {_percents(rates[1])} at 0.8 ({_named(run)})",
+                np.all(np.diff(rates, axis=1) < 0),
+            ),
+        ]
+    return findings, evidence.numbers()
+
+
+def dropping(evidence: Evidence, seed: int) -> Judged:
+    """n_eff with the sink and without it."""
+    findings = []
+    for run in evidence.runs:
+        gain = run.table["n_eff_others"] / run.table["n_eff"]
+        findings.append(
+            core(
+                "without its sinks the median row attends to more tokens: "
+                f"{_list(run.table['n_eff_others'], '.1f')} in place of "
+                f"{_list(run.table['n_eff'], '.1f')} ({_named(run)})",
+                np.all(gain > 1.1),
+            )
+        )
+    worst = max(run.identity for run in evidence.runs)
+    findings.append(
+        instead(
+            f"n_eff counted over the row is that of the identity in every row, to {worst:.0e}",
+            worst < 1e-3,
+        )
+    )
+    return findings, evidence.numbers()
+
+
+def spread(evidence: Evidence, seed: int) -> Judged:
+    """γ̂ against ln n and √(ln n)."""
+    findings = []
+    for run in evidence.runs:
+        gamma = run.table["gamma_others"]
+        log, root = gamma / np.log(run.n), gamma / np.sqrt(np.log(run.n))
+        findings += [
+            core(f"γ̂ rises with n: {_list(gamma)} ({_named(run)})", np.all(np.diff(gamma) > 0)),
+            core(
+                f"γ̂/ln n is the same at every length, to 10 %: {_list(log)}",
+                np.ptp(log) < 0.1 * log.mean(),
+            ),
+            instead(
+                f"γ̂/√(ln n) is, to 10 %: {_list(root)}. At 1 the limit law has n·S² = 1; the "
+                f"median row attends to {_list(run.table['n_eff_others'], '.1f')} tokens",
+                np.ptp(root) < 0.1 * root.mean(),
+            ),
+        ]
+    return findings, evidence.numbers()

@@ -1,0 +1,24 @@
+"""Pictures of a measurement: each a short file, and the explicit tuple of all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sparsity.attention.figures.context import PICTURE as context
+from sparsity.attention.figures.head_law import PICTURE as head_law
+from sparsity.attention.figures.laws import PICTURE as laws
+from sparsity.attention.figures.maps import PICTURE as maps
+from sparsity.attention.figures.record import Picture
+from sparsity.attention.figures.row import PICTURE as row
+
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = ["ALL", "Picture", "context", "drawn", "head_law", "laws", "maps", "row"]
+
+ALL: tuple[Picture, ...] = (maps, laws, head_law, context, row)
+
+
+def drawn(data: xarray.Dataset) -> tuple[Picture, ...]:
+    """Those that a measurement has the variables for."""
+    return tuple(picture for picture in ALL if picture.needs in data)

@@ -1,0 +1,100 @@
+"""What a picture of a measurement is, and the runs and rows that it is drawn from."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sparsity.attention.measurement import tables
+from sparsity.figures import plotting
+from sparsity.output import csv_text
+
+if TYPE_CHECKING:
+    import xarray
+    from matplotlib.figure import Figure as Canvas
+
+Rows = tuple[Sequence[str], Iterable[Sequence[Any]]]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One picture of a measurement.
+
+    Args:
+        name: of its files.
+        title: (data) -> the finding, with its numbers.
+        subtitle: (data) -> what is shown, one line.
+        caption: what to see and how it was computed.
+        alt: the picture in words.
+        draw: (data, canvas) -> None.
+        table: (data) -> (columns, rows), what is drawn.
+        size: width and height in inches.
+        needs: a variable without which there is nothing to draw.
+    """
+
+    name: str
+    title: Callable[[xarray.Dataset], str]
+    subtitle: Callable[[xarray.Dataset], str]
+    caption: str
+    alt: str
+    draw: Callable[[xarray.Dataset, Canvas], None]
+    table: Callable[[xarray.Dataset], Rows]
+    size: tuple[float, float] = (7.2, 4.6)
+    needs: str = "gamma"
+
+    def render(self, data: xarray.Dataset) -> dict[str, bytes]:
+        """Its files by suffix: svg, png, csv; the same bytes for the same data."""
+        title, subtitle = self.title(data), self.subtitle(data)
+        draw: Any = self.draw
+        files = plotting.render(draw, data, title, subtitle, self.size)  # type: ignore[arg-type]
+        columns, rows = self.table(data)
+        cells = ([f"{x:.6g}" if isinstance(x, float) else x for x in row] for row in rows)
+        return {**files, "csv": csv_text([columns, *cells]).encode()}
+
+    def of(self, data: xarray.Dataset) -> Drawn:
+        """The picture of a measurement, as a notebook shows it."""
+        return Drawn(self.render(data)["png"], self.alt)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A picture that was drawn.
+
+    Args:
+        png: the file.
+        alt: the picture in words.
+    """
+
+    png: bytes
+    alt: str
+
+    def __repr__(self) -> str:
+        """The picture in words."""
+        return self.alt
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        """In few colours, so that it stays small in a notebook's file."""
+        from PIL import Image
+
+        image, small = Image.open(io.BytesIO(self.png)).convert("RGB"), io.BytesIO()
+        palette = image.convert("RGB").quantize(128, Image.Quantize.MAXCOVERAGE)  # keeps thin lines
+        palette.save(small, "png", optimize=True)
+        return small.getvalue(), {"width": image.width // 2}
+
+
+def plain(data: xarray.Dataset) -> xarray.Dataset:
+    """The runs without BOS, or those there are."""
+    return data.isel(bos=0)
+
+
+def longest(data: xarray.Dataset) -> xarray.Dataset:
+    """Rows of the longest context."""
+    return tables.rows_at(data, int(data["context"][-1]))
+
+
+def words(data: xarray.Dataset) -> str:
+    """The model and its texts."""
+    count, T = data.sizes["text"], int(data["context"][-1])
+    return f"{data.attrs['model']}, {count} text{'s' * (count > 1)} of {T} tokens"

@@ -1,0 +1,117 @@
+"""The attention weights that a PyTorch model returns itself, where its functions are its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from sparsity.attention.checkpoints.checkpoint import library
+from sparsity.attention.measurement.attending import TOLERANCE, as_array
+from sparsity.attention.measurement.given import of_weights
+from sparsity.attention.measurement.labels import measured
+from sparsity.errors import InputError
+
+OWN_WAY = "run it with output_attentions and give them to measure(attention=…), or q and k"
+PROBE_WAY = "probe(mixer, length) measures a layer that forms none, as linear attention and "
+PROBE_WAY += "state-space models do; of an attention of its own, give q and k to measure()"
+
+
+@contextmanager
+def returned(model: Any) -> Iterator[dict[int, tuple[Any, str]]]:
+    """A context that learns which module returns a tensor: the tensor and a path, by its `id`."""
+    found: dict[int, tuple[Any, str]] = {}
+
+    def keep(name: str) -> Any:
+        def hook(part: Any, given: Any, output: Any) -> None:
+            for x in output if isinstance(output, tuple | list) else ():
+                if getattr(x, "ndim", 0) == 4:
+                    found.setdefault(id(x), (x, name))  # inner modules return first
+
+        return hook
+
+    hooks = [part.register_forward_hook(keep(name)) for name, part in model.named_modules()]
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _pattern(weights: np.ndarray) -> np.ndarray | None:
+    """Which keys the rows of a layer see, [T, T]: those to which any head gives weight.
+
+    A head may give a key less than numbers reach, and all heads together hardly do. Attention
+    that is told by the distance of the key, as windows are, sees the same distances in all rows.
+
+    Returns:
+        None where some rows see distances that others do not.
+    """
+    seen = np.any(weights > 0, axis=0, keepdims=True)[0]
+    place = np.arange(len(seen))
+    away = place[:, None] - place + len(seen) - 1
+    near = np.zeros(2 * len(seen) - 1, bool)
+    near[away[seen]] = True
+    return seen if np.array_equal(near[away], seen) else None
+
+
+def _weights(name: str, layer: Any) -> np.ndarray:
+    """What a model returned for a layer, [heads, T, T].
+
+    Raises:
+        InputError: another shape, or no weights: negative, or with rows of more than 1.
+    """
+    shape = tuple(layer.shape)
+    if len(shape) != 4 or shape[0] != 1:
+        fix = f"returns no weights as attentions, but an array of shape {shape}; {PROBE_WAY}"
+        raise InputError("model", name, fix)
+    if shape[2] != shape[3]:
+        fix = f"returns attentions of shape {shape}; give them to measure(attention=…, "
+        raise InputError("model", name, fix + "causal=False, mask=…), with a mask of what is seen")
+    x, torch = as_array(layer[0]), library("torch", "torch")
+    most = 1 + TOLERANCE + torch.finfo(layer.dtype).eps
+    total = x.sum(-1)
+    if not (x.min() >= 0 and total.max() <= most):  # NaN is none either
+        fix = f"returns scores, not weights, as attentions (rows sum to {total.min():.3g} … "
+        fix += f"{total.max():.3g}); give the softmax of them to measure(attention=…), or q and k"
+        raise InputError("model", name, fix)
+    return x
+
+
+def from_returned(
+    model: Any,
+    layers: Sequence[Any],
+    found: dict[int, tuple[Any, str]],
+    sink: int | None,
+    of: Sequence[str],
+) -> tuple[list[dict[str, Any]], list[str], bool]:
+    """The layers measured, the path of the module of each, and whether they look back only.
+
+    Args:
+        model: the model.
+        layers: what it returned as its attentions.
+        found: what its modules returned, as `returned` has it.
+        sink: position of the sink key.
+        of: what else to measure.
+
+    Raises:
+        InputError: there is none, or they are no weights.
+    """
+    name, done, paths, ways = type(model).__name__, [], [], set()
+    for layer in layers:
+        x = _weights(name, layer)
+        seen = _pattern(x)
+        if seen is None:
+            fix = "returns weights of 0 in no pattern of distances: keys that are not seen or that "
+            fix += "get next to nothing; give them to measure(attention=…, causal=False, mask=…)"
+            raise InputError("model", name, fix)
+        causal = not np.triu(seen, 1).any()
+        ways.add((x.shape, causal))
+        done.append(measured(of_weights(x, causal=causal, mask=seen), sink, of))
+        paths.append(found.get(id(layer), (None, ""))[1])
+    if len(ways) > 1:
+        fix = "has layers of several kinds or sizes; give the weights of each to measure()"
+        raise InputError("model", name, fix)
+    return done, paths, causal

@@ -1,0 +1,231 @@
+"""What a measurement comes to: focus, sinks and laws at each context length, in one table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparsity import quantities
+from sparsity.arguments import instance
+from sparsity.attention.measurement.asked import ALWAYS
+from sparsity.attention.measurement.labels import MEANING, rank_correlation
+from sparsity.errors import InputError
+
+if TYPE_CHECKING:
+    import xarray
+
+THRESHOLDS = (0.3, 0.8)  # ε of [Gu] and of [Barbero]
+
+_RANKS = {  # the limit law e^(−γ²/2) ranks rows as −γ does, which does not underflow
+    "rank_limit": ("S", "gamma", -1),
+    "rank_exact": ("S", "S_exact", 1),
+    "rank_limit_rest": ("S_rest", "gamma_rest", -1),
+    "rank_exact_rest": ("S_rest", "S_exact_rest", 1),
+    "rank_limit_others": ("S_others", "gamma_others", -1),
+    "rank_exact_others": ("S_others", "S_exact_others", 1),
+}
+
+
+def begins(bos: Any) -> bool | None:
+    """Whether texts of that `bos` begin with the model's first token; None where it is not said."""
+    return None if bos < 0 else bool(bos)
+
+
+def rows_at(data: xarray.Dataset, context: int) -> xarray.Dataset:
+    """The rows in the second half of a context: T/2 < n ≤ T."""
+    if not data.attrs["causal"]:
+        return data
+    return data.sel(row=slice(context // 2 + 1, context))
+
+
+def pooled(data: xarray.Dataset, name: str) -> np.ndarray:
+    """All known values of a variable."""
+    values = np.asarray(data.variables[name], np.float64).ravel()
+    return values[np.isfinite(values)]
+
+
+def _median(data: xarray.Dataset, name: str) -> float:
+    values = pooled(data, name)
+    return float(np.median(values)) if len(values) else math.nan
+
+
+def _mean(data: xarray.Dataset, name: str) -> float:
+    values = pooled(data, name)
+    return float(values.mean()) if len(values) else math.nan
+
+
+def asked_for(data: xarray.Dataset) -> list[str]:
+    """Variables of rows that are there because they were asked for: quantities, means over rows."""
+    return [str(x) for x in data.data_vars if x not in MEANING and "row" in data[x].dims]
+
+
+def sink_rate(
+    data: xarray.Dataset, context: int, epsilon: float, name: str = "importance"
+) -> float:
+    """Share of texts, layers and heads in which a sink's importance exceeds ε; see `sinks`.
+
+    Args:
+        data: the measurement.
+        context: T.
+        epsilon: ε.
+        name: "importance" of the first token, or "top_importance" of any key.
+    """
+    return _share(pooled(data[[name]].sel(context=context), name), epsilon)
+
+
+def late_rate(data: xarray.Dataset, context: int, epsilon: float, name: str) -> float:
+    """The same of the rows T/2 < n ≤ T alone: their mean "sink_mass" or "sinks_mass" exceeds ε."""
+    return _share(_late(rows_at(data[[name]], context), name), epsilon)
+
+
+def _late(rows: xarray.Dataset, name: str) -> np.ndarray:
+    return pooled(rows[[name]].mean("row"), name)
+
+
+def _share(values: np.ndarray, epsilon: float) -> float:
+    return float(np.mean(values > epsilon)) if len(values) else math.nan
+
+
+def _sinks(data: xarray.Dataset, context: int, rows: xarray.Dataset) -> dict[str, float]:
+    """Sink rates: as published, of any key, and of the rows T/2 < n ≤ T alone, which are `rows`."""
+    so_far = data[["importance", "top_importance"]].sel(context=context)
+    masses = {
+        "sink": pooled(so_far, "importance"),
+        "any": pooled(so_far, "top_importance"),
+        "late": _late(rows, "sink_mass"),
+        "sinks": _late(rows, "sinks_mass"),
+    }
+    return {
+        f"{name}_rate_{epsilon:g}": _share(values, epsilon)
+        for epsilon in THRESHOLDS
+        for name, values in masses.items()
+    }
+
+
+def row(data: xarray.Dataset, context: int) -> dict[str, Any]:
+    """One row of `summary`."""
+    rows = rows_at(data, context)
+    found: dict[str, Any] = {"T": int(context)}
+    for name in ("S", "sink_mass", "sinks_mass"):
+        found[name] = float(pooled(rows, name).mean())
+    for name in ("n_eff", "n_eff_rest", "n_eff_others", "largest"):
+        found[name] = _median(rows, name)
+    found |= _sinks(data, context, rows)
+    for name in asked_for(data):
+        found[name] = _mean(rows, name)
+    if "gamma" in rows:
+        for name in ("gamma", "gamma_rest", "gamma_others"):
+            found[name] = _median(rows, name)
+        gamma, n = (rows.variables[name] for name in ("gamma_rest", "length"))
+        unit = rows.assign(unit=gamma / np.sqrt(np.log(np.maximum(n, 2))))
+        found["gamma_rest_over_root_log_n"] = _median(unit, "unit")
+        with np.errstate(over="ignore"):  # e^(γ²/2) of wide logits is infinite
+            for law in ("limit", "exact"):
+                for tag in ("", "_rest", "_others"):
+                    middle = _median(rows, f"residual_{law}{tag}")
+                    found[f"ratio_{law}{tag}"] = float(np.exp(middle))
+        for key, (x, y, sign) in _RANKS.items():
+            pair = (np.asarray(rows.variables[v], np.float64).ravel() for v in (x, y))
+            found[key] = sign * float(rank_correlation(*pair))
+    return found
+
+
+def summary(data: xarray.Dataset) -> list[dict[str, Any]]:
+    """One row for each context length, and with and without the token that begins a text.
+
+    Args:
+        data: from `measure` or `measure_model`.
+
+    Returns:
+        JSON-ready rows. Row statistics are over all rows in the second half of the context
+        (T/2 < n ≤ T), layers, heads and texts; ratios are medians of measured over predicted S;
+        rank correlations are Spearman's over the same rows, and quantities that were asked for are
+        means. "_rest" is without the sink key, "_others" without all sinks. Shares of texts, layers
+        and heads: sink_rate, where the sink key's importance over all rows so far exceeds ε, as
+        published; any_rate, where any key's does; late_rate and sinks_rate, where the mean weight
+        of the sink key, or of all sinks together, does in the rows of the second half.
+    """
+    import xarray
+
+    fix = "give a dataset of measure or measure_model"
+    if "row" not in instance("data", data, xarray.Dataset, fix).dims:
+        raise InputError("data", f"over {', '.join(map(str, data.dims))}", fix)
+    runs = [data.sel(bos=b) for b in data["bos"].values] if "bos" in data.dims else [data]
+    out = []
+    for run in runs:
+        start = {"bos": begins(run["bos"])} if "bos" in run.coords else {}
+        out += [start | row(run, int(context)) for context in run["context"].values]
+    return out
+
+
+def by_text(data: xarray.Dataset, bos: int = 0) -> list[dict[str, Any]]:
+    """A row for each text at the longest context, as `summary` has them, with its loss.
+
+    Args:
+        data: from `measure_model`.
+        bos: which of its ways of running the texts, by place.
+    """
+    run, T = data.isel(bos=bos), int(data["context"][-1])
+    return [
+        {"text": str(name), **row(run.sel(text=[name]), T)}
+        | ({"loss": float(run["loss"][i])} if "loss" in run else {})
+        for i, name in enumerate(run["text"].values)
+    ]
+
+
+COLUMNS = (  # key, title in a terminal ("" for none), title on a page, format
+    ("T", "T", "T", "d"),
+    ("S", "mean S", "mean S", ".3f"),
+    ("n_eff", "n_eff", "n_eff", ".2f"),
+    ("n_eff_others", "no sinks", "without sinks", ".2f"),
+    ("sinks_rate_0.3", "sinks .3", "sinks > 0.3", ".1%"),
+    ("gamma_others", "γ", "γ̂", ".2f"),
+    ("ratio_limit_others", "S/limit", "S/limit", ".3g"),
+    ("ratio_exact_others", "S/exact", "S/exact", ".3g"),
+    ("rank_limit_others", "rank lim", "rank: limit", ".2f"),
+    ("rank_exact_others", "rank ex", "exact", ".2f"),
+)
+FIRST_TOKEN = (  # the same of the first token alone, and of whole rows
+    ("sink_rate_0.3", "first .3", "published > 0.3", ".1%"),
+    ("sink_rate_0.8", "first .8", "> 0.8", ".1%"),
+    ("late_rate_0.3", "late .3", "late rows", ".1%"),
+    ("ratio_exact_rest", "", "S/exact without", ".3g"),
+    ("ratio_exact", "", "whole row: S/exact", ".3g"),
+    ("ratio_limit", "", "S/limit", ".3g"),
+)
+
+
+NOTES = (
+    "Rows T/2 < n ≤ T; n_eff, γ, S/law: medians; from 'no sinks' to 'rank ex' without all sinks,",
+    "keys of more than 0.1 of the weight on average; 'sinks .3': heads where these have more than",
+    "0.3 together. 'first .3', 'first .8': heads where the first token does, by the published",
+    "definition, over all rows so far; 'late .3': over the rows above T/2 alone",
+)
+
+
+def columns_of(row: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """`COLUMNS`, `FIRST_TOKEN`, and those of quantities that were asked for."""
+    names = {x.name for x in (*quantities.ALL, *quantities.OF_MAPS)} - set(ALWAYS)
+    own = [key for key in row if ":" in key or key in names]
+    return [*COLUMNS, *FIRST_TOKEN, *((key, key, f"mean {key}", ".4g") for key in own)]
+
+
+def text(rows: list[dict[str, Any]]) -> str:
+    """The table for a terminal; laws are those of rows without their sinks."""
+    fix = "give what summary returns"
+    if not (isinstance(rows, list) and rows and isinstance(rows[0], dict)):
+        raise InputError("rows", type(rows).__name__, fix)
+    known = columns_of(rows[0])
+    columns = [(key, title, form) for key, title, _, form in known if title and key in rows[0]]
+    widths = {key: max(len(title), 8) for key, title, _ in columns}
+    bos = "bos" in rows[0]
+    titles = (f"{title:>{widths[key]}}" for key, title, _ in columns)
+    lines = [" ".join([*(["BOS  "] if bos else []), *titles])]
+    for row in rows:
+        cells = [f"{row[key]:{form}}".rjust(widths[key]) for key, _, form in columns]
+        word = {True: "with ", False: "none ", None: "     "}[row["bos"]] if bos else ""
+        lines.append(" ".join([*([word] if bos else []), *cells]))
+    return "\n".join([*lines, *NOTES])

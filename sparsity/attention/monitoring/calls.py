@@ -1,0 +1,207 @@
+"""What the attention functions of PyTorch and of transformers are called with, as a `Call`.
+
+Each reader takes the function, what it was given and what it returned; it raises `Unseen` for a
+call that it cannot read.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any
+
+from sparsity.attention.checkpoints.checkpoint import library
+from sparsity.attention.monitoring.agreement import Made, Unseen
+from sparsity.attention.monitoring.tensors import Call
+
+# In which the output of many heads may differ from that by another kernel: products of the widths
+# of models, added in another order.
+_ROUNDINGS = 256
+
+Reader = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], tuple[Call, Made]]
+
+
+def sdpa(function: Any, given: Any, more: Any, output: Any) -> tuple[Call, Made]:
+    """`torch.nn.functional.scaled_dot_product_attention`."""
+    torch, bound = library("torch", "torch"), _SDPA.bind(*given, **more)
+    bound.apply_defaults()
+    q, k, v, mask, dropout, causal, scale, grouped = bound.arguments.values()
+    plain = {**bound.arguments, "dropout_p": 0.0}
+    mask_mod = None
+    if isinstance(mask, library("torch.nn.attention.bias", "torch").CausalBias):
+        mask, causal, mask_mod = None, *_of_bias(mask, k.shape[-2] - q.shape[-2])
+    readable(q, k, v, mask)
+    leads = [tuple(x.shape[:-2]) for x in (q, k, v)]
+    own = 1 if grouped else 0  # the last axis of these, where key heads may be fewer
+    common = torch.broadcast_shapes(*(lead[: len(lead) - own] for lead in leads))
+    leads = [common + lead[len(lead) - own :] for lead in leads]
+    if mask is not None and mask.ndim > 4:
+        mask = _four(mask, leads[0])
+    if dropout:
+        output = function(**plain)
+    readable(output)
+    if not (q.numel() and k.numel()):
+        raise Unseen("is called without queries or without keys")
+    step = _step(output, q)
+    q, k, v, output = (
+        _four(x, lead) for x, lead in zip((q, k, v, output), (*leads, leads[0]), strict=True)
+    )
+    return Call(q, k, scale, causal, mask, mask_mod=mask_mod), Made(v, output, step=step)
+
+
+def _sdpa(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> None:
+    """The arguments of the function, which is built in and says none."""
+
+
+_SDPA = inspect.signature(_sdpa)
+
+
+def _of_bias(bias: Any, ahead: int) -> tuple[bool, Any]:
+    """Whether a causal bias starts at the first key, else the mask that ends at the last."""
+    variants = library("torch.nn.attention.bias", "torch").CausalVariant
+    if bias.variant == variants.UPPER_LEFT or not ahead:
+        return True, None
+    return False, lambda batch, head, i, j: j <= i + ahead
+
+
+def flex(function: Any, given: Any, more: Any, output: Any) -> tuple[Call, Made]:
+    """`torch.nn.attention.flex_attention.flex_attention`."""
+    named = _named(function, given, more)
+    q, k, v = (named[x] for x in ("query", "key", "value"))
+    output = output[0] if isinstance(output, tuple) else output
+    readable(q, k, v, output)
+    block_mask = named.get("block_mask")
+    mask_mod = None if block_mask is None else block_mask.mask_mod
+    call = Call(q, k, named.get("scale"), score_mod=named.get("score_mod"), mask_mod=mask_mod)
+    return call, Made(v, output, step=_step(output, q))
+
+
+@functools.cache  # so that the function around an interface is one, whatever watch asks for it
+def of_interface(name: str) -> Reader:
+    """A function of transformers' attention interface, by the name of the implementation."""
+
+    def attention(function: Any, given: Any, more: Any, output: Any) -> tuple[Call, Made]:
+        named = _named(function, given, more)
+        module, q, k, v, *others = named.values()
+        mask = others[0] if others else None
+        if named.get("cache") is not None:
+            raise Unseen("keeps its keys in a paged cache")
+        mask_mod = getattr(mask, "mask_mod", None)
+        array = mask if mask_mod is None else None
+        causal = name == "sdpa" and mask is None and _causal(module, q, named)
+        weights = None
+        dropped = bool(named.get("dropout")) or (name == "eager" and module.training)
+        if name == "eager":
+            weights = output[1]
+        elif dropped:
+            output = _without_dropout(function, given, more)
+        readable(q, k, v, array, output[0], weights)
+        call = Call(
+            q, k,
+            scale=named.get("scaling"), causal=causal, mask=array, mask_mod=mask_mod,
+            bias=named.get("position_bias"), softcap=named.get("softcap"),
+            unit=named.get("s_aux"),
+        )  # fmt: skip
+        return call, Made(v, output[0].transpose(1, 2), weights, dropped, _step(output[0], q))
+
+    return attention
+
+
+def _causal(module: Any, query: Any, named: dict[str, Any]) -> bool:
+    """Whether a layer without a mask looks back only; the last token sees all keys."""
+    said = named.get("is_causal")
+    return query.shape[2] > 1 and bool(getattr(module, "is_causal", True) if said is None else said)
+
+
+def makes_weights(function: Any, given: Any, more: Any) -> bool:
+    """Whether a call of `multi_head_attention_forward` makes the weights by itself."""
+    return bool(_named(function, given, more)["need_weights"])
+
+
+def multi_head(function: Any, given: Any, more: Any, output: Any) -> tuple[Call, Made]:
+    """`multi_head_attention_forward` that makes the weights itself: as if it did not."""
+    torch, named = library("torch", "torch"), _named(function, given, more)
+    readable(*(x for x in named.values() if isinstance(x, torch.Tensor)))
+    inner: list[Any] = []
+    attend = torch.nn.functional.scaled_dot_product_attention
+
+    def kept(*given: Any, **more: Any) -> Any:
+        inner.append((given, more, attend(*given, **more)))
+        return inner[0][2]
+
+    known = function.__globals__ | {attend.__name__: kept}  # a copy of it calls `kept`
+    again = types.FunctionType(function.__code__, known, argdefs=function.__defaults__)
+    made = again(**named | {"need_weights": False, "dropout_p": 0.0, "is_causal": False})[0]
+    found = sdpa(attend, *inner[0])
+    if not (named["training"] and named["dropout_p"]):
+        most = _ROUNDINGS * max(found[1].step, 2.0**-20) * made.abs().max()
+        if bool(((made - output[0]).abs() > most).any()):
+            raise Unseen("computes something else than PyTorch's own attention of many heads")
+    return found
+
+
+def _named(function: Any, given: Any, more: Any) -> dict[str, Any]:
+    """The arguments of a call by name, in their order, with defaults."""
+    bound = inspect.signature(function).bind(*given, **more)
+    bound.apply_defaults()
+    named = dict(bound.arguments)
+    for name, parameter in bound.signature.parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            named |= named.pop(name)
+    return named
+
+
+def _without_dropout(function: Any, given: Any, more: Any) -> Any:
+    bound = inspect.signature(function).bind(*given, **more)
+    bound.arguments["dropout"] = 0.0
+    return function(*bound.args, **bound.kwargs)
+
+
+def _four(x: Any, lead: tuple[int, ...]) -> Any:
+    """[batch, heads, tokens, d], from whatever axes there are before the last two."""
+    x = x.expand(*lead, *x.shape[-2:])
+    return x[(None,) * (4 - x.ndim)] if x.ndim < 4 else x.reshape(-1, *x.shape[-3:])
+
+
+def _step(output: Any, query: Any) -> float:
+    """How far apart numbers are, near 1, in the coarsest type that made the output."""
+    torch, device = library("torch", "torch"), query.device.type
+    types = [output.dtype, query.dtype]
+    if torch.is_autocast_enabled(device):
+        types.append(torch.get_autocast_dtype(device))
+    coarse = max(torch.finfo(x).eps for x in types)
+    rounded = device != "cpu" and torch.get_float32_matmul_precision() != "highest"
+    return max(coarse, 2.0**-10) if rounded else coarse
+
+
+def readable(*tensors: Any) -> None:
+    """Refuse what is no plain array of numbers; None stands for no array.
+
+    Raises:
+        Unseen: one of them is not.
+    """
+    torch = library("torch", "torch")
+    for x in tensors:
+        if x is None:
+            continue
+        if type(x) not in (torch.Tensor, torch.nn.Parameter):
+            raise Unseen(f"is given a {type(x).__name__}, whose numbers are not read")
+        if x.is_nested or x.layout is not torch.strided:
+            raise Unseen("is given nested or sparse tensors, which are not read")
+        if x.device.type == "meta":
+            raise Unseen("is given tensors without numbers (of the device meta)")
+        try:
+            x.untyped_storage()
+        except (RuntimeError, NotImplementedError):
+            raise Unseen("runs inside a transform of torch.func, where no numbers are") from None

@@ -1,0 +1,96 @@
+"""Names and floats for whatever logs a dict: what was seen, layer by layer, and the exact law."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sparsity.arguments import as_float64, reals
+from sparsity.attention.measurement import law
+from sparsity.errors import InputError
+
+_LARGEST = ("max_logit",)  # of these the largest is told, of all others the mean
+
+
+def n_eff_exact(length: Any, gamma: Any) -> np.ndarray:
+    """n_eff that rows of n Gaussian logits of spread γ̂ have on average, by the exact law.
+
+    Args:
+        length: n, as `sparsity.stream` gives it.
+        gamma: γ̂, broadcasts with `length`.
+
+    Returns:
+        float64, to a relative error of 2e-6; 1 for one key, NaN for none or for γ̂ beyond 200.
+    """
+    n = as_float64(length, "length", "give row lengths", texts=False)
+    n = np.where((n >= 1) & (n <= 2**53), n, np.nan)
+    return n * law.exact(n, as_float64(gamma, "gamma", "give spreads", texts=False)) ** 2
+
+
+def log(found: Any) -> dict[str, float]:
+    """A flat dict of what `monitor` saw, for any logger that takes one.
+
+    Names are "layer.head/statistic", "layer/statistic" over its heads and "all/statistic" over all;
+    means over batch and rows, but the largest of largest logits. Where there are length and gamma,
+    `n_eff_exact` is what the exact law says of the same rows: far above n_eff where a few keys
+    stand out, such as a sink. What has no value is left out: a step that was not looked at, and
+    rows that see no key, such as those of padding.
+
+    Args:
+        found: dicts of arrays [..., heads, rows], one a layer, in lists or dicts of any depth.
+
+    Raises:
+        InputError: anything else.
+    """
+    layers = {name: _by_head(name, values) for name, values in _layers(found, "")}
+    told: dict[str, float] = {}
+    for name, values in layers.items():
+        for statistic, x in values.items():
+            for head, row in enumerate(x):
+                told[f"{name}.head{head}/{statistic}"] = _told(statistic, row)
+            told[f"{name}/{statistic}"] = _told(statistic, x)
+    for statistic in dict.fromkeys(s for values in layers.values() for s in values):
+        every = [values[statistic].ravel() for values in layers.values() if statistic in values]
+        told[f"all/{statistic}"] = _told(statistic, np.concatenate(every))
+    return {name: x for name, x in told.items() if not np.isnan(x)}
+
+
+def _layers(found: Any, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Dicts of arrays with their names: keys joined by dots, members of lists as layer0, layer1."""
+    if isinstance(found, Mapping) and found:
+        if not any(isinstance(x, Mapping | list | tuple) for x in found.values()):
+            yield name or "layer0", found
+            return
+        parts = {str(key): x for key, x in found.items()}
+    elif isinstance(found, Sequence) and not isinstance(found, str):
+        parts = {f"layer{i}": x for i, x in enumerate(found)}
+    else:
+        fix = "give what monitor returned, in lists or dicts"
+        raise InputError("found", type(found).__name__, fix)
+    for key, part in parts.items():
+        yield from _layers(part, f"{name}.{key}" if name else key)
+
+
+def _by_head(name: str, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Arrays [heads, all else] in float64, with the law of their rows; NaN where none is."""
+    rows = {}
+    for statistic, x in values.items():
+        x = np.asarray(reals(f"{name}/{statistic}", x))
+        if x.ndim < 2 or (x.dtype.kind not in "fiu" and str(x.dtype) != "bfloat16"):
+            fix = "must be numbers [..., heads, rows]"
+            raise InputError(f"{name}/{statistic}", f"array of {x.dtype}, shape {x.shape}", fix)
+        wide = np.where(x < 0, np.nan, x) if x.dtype.kind in "iu" else x.astype(np.float64)
+        wide = np.where(x == 0, np.nan, wide) if statistic == "length" else wide
+        rows[str(statistic)] = np.moveaxis(wide, -2, 0).reshape(x.shape[-2], -1)
+    if {"length", "gamma"} <= rows.keys():
+        rows["n_eff_exact"] = n_eff_exact(rows["length"], rows["gamma"])
+    return rows
+
+
+def _told(statistic: str, x: np.ndarray) -> float:
+    known = x[~np.isnan(x)]
+    if not known.size:
+        return float("nan")
+    return float(known.max() if statistic in _LARGEST else known.mean())

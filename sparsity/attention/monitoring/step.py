@@ -1,0 +1,140 @@
+"""The focus of attention inside a step in JAX: numbers of some rows, and a penalty on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sparsity.arguments import as_float64, flag, is_jax, reals, whole
+from sparsity.attention.monitoring.bounds import Bounds, shortfall
+from sparsity.attention.streaming import segments_of, spaced, spaced_each, stream, within
+from sparsity.errors import InputError
+
+OF = ("length", "n_eff", "entropy", "gamma", "gamma_ratio", "max_logit", "sink_mass")
+_BLOCK = (128, 1024)  # queries, keys at a time: few rows, so many keys
+
+
+def sampled(length: int, rows: Any) -> Any:
+    """Positions of the rows that are looked at: at most so many, log-spaced; or as given.
+
+    Raises:
+        InputError: neither a number of rows nor positions below `length`.
+    """
+    if rows is None:
+        return None
+    found = as_float64(rows, "rows", "give how many, at least 1, or their positions", texts=False)
+    return (
+        within(length, rows) if found.ndim else spaced(length, min(whole("rows", rows, 1), length))
+    )
+
+
+def monitor(
+    queries: Any,
+    keys: Any,
+    of: Any = OF,
+    *,
+    rows: Any = 16,
+    when: Any = True,
+    **options: Any,
+) -> dict[str, jax.Array]:
+    """How focused attention is in some rows: a pure function for a training step.
+
+    Works under `jax.jit`, `vmap` and `grad`, and has no gradient of its own. `log` turns a tree of
+    what it returns, one a layer, into names and floats.
+
+    Args:
+        queries: [..., heads, T, d]; a slice of the batch costs less.
+        keys: [..., kv heads, T, d].
+        of: as `sparsity.stream` takes it.
+        rows: how many at most, log-spaced with the last, of each text without its padding; or
+            their positions; None for all.
+        when: whether this step is looked at, a bool or a traced one such as `step % 50 == 0`; the
+            others cost nothing (but under `vmap` over it) and give NaN, −1 for whole numbers.
+        options: what else `sparsity.stream` takes: scale, segments, window, softcap, mask, …
+
+    Returns:
+        By name, [..., heads, rows]; NaN for rows with too few keys.
+
+    Raises:
+        InputError: `when` is no bool, or as `sparsity.stream`.
+    """
+    if not is_jax(when):
+        when = flag("when", when)
+    elif when.shape != () or getattr(when.dtype, "kind", "V") not in "bi":
+        fix = "give True, False, or one traced bool such as step % 50 == 0"
+        raise InputError("when", f"array of {when.dtype}", fix)
+    q, k = (
+        jax.lax.stop_gradient(jnp.asarray(reals(name, x, traced=True)))
+        for name, x in (("queries", queries), ("keys", keys))
+    )
+    options = {"block": _BLOCK, "rows": _sampled(q, k, rows, options)} | options
+
+    def look(q: Any, k: Any) -> dict[str, jax.Array]:
+        return jax.lax.stop_gradient(stream(q, k, of, **options))
+
+    def pass_by(q: Any, k: Any) -> dict[str, jax.Array]:
+        like = jax.eval_shape(look, q, k)
+        return {name: _nothing(x) for name, x in like.items()}
+
+    if isinstance(when, bool):
+        return look(q, k) if when else pass_by(q, k)
+    return jax.lax.cond(when, look, pass_by, q, k)
+
+
+def _sampled(q: Any, k: Any, rows: Any, options: dict[str, Any]) -> Any:
+    """Rows as `stream` takes them: so many of each text, where segments tell texts from padding."""
+    for name, x in (("queries", q), ("keys", k)):
+        if x.ndim < 3:
+            fix = "give [..., heads, tokens, dim]"
+            raise InputError(name, f"array of shape {x.shape}", fix)
+    length, segments = q.shape[-2], options.get("segments")
+    at = sampled(length, rows)
+    if segments is None or rows is None or np.ndim(rows):
+        return at
+    text = segments_of(segments, k) > 0
+    positions = options.get("positions")
+    text = text[..., jnp.arange(length) if positions is None else jnp.asarray(positions)]
+    return spaced_each(jnp.broadcast_to(text, (*q.shape[:-3], length)), int(rows))
+
+
+def _nothing(like: Any) -> Any:
+    whole = jnp.issubdtype(like.dtype, jnp.integer)
+    return jnp.full(like.shape, -1 if whole else jnp.nan, like.dtype)
+
+
+def penalty(
+    queries: Any,
+    keys: Any,
+    of: str = "n_eff",
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    rows: Any = 16,
+    **options: Any,
+) -> jax.Array:
+    """How far rows lie outside bounds on n_eff or γ̂: a term of a loss, 0 where all lie inside.
+
+    The mean over rows of x², x the distance to the nearer bound: of ln n_eff, or of γ̂ itself. A
+    row of n keys is never asked for an n_eff above n. Rows with too few keys do not count; its
+    derivatives are finite everywhere, and 0 where all logits of a row are equal.
+
+    Args:
+        queries: [..., heads, T, d].
+        keys: [..., kv heads, T, d].
+        of: "n_eff" or "gamma".
+        low: the least that costs nothing; None for no such bound.
+        high: the most that costs nothing.
+        rows: as `monitor` takes them.
+        options: as `monitor` takes them.
+
+    Raises:
+        InputError: another `of`, no bound, `low` above `high`, or as `sparsity.stream`.
+    """
+    bounds, q = Bounds(of, low, high), jnp.asarray(reals("queries", queries, traced=True))
+    keys = jnp.asarray(reals("keys", keys, traced=True))
+    options = {"block": _BLOCK, "rows": _sampled(q, keys, rows, options)} | options
+    found = stream(q, keys, ("length", of), **options)
+    return shortfall(jnp, bounds, found[of], found["length"])

@@ -1,0 +1,318 @@
+"""The numbers of sampled rows in PyTorch, from what an attention function was called with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from sparsity.attention.checkpoints.checkpoint import library
+from sparsity.attention.measurement.sources import FAINT, HIDDEN
+from sparsity.attention.monitoring.agreement import Made
+from sparsity.attention.monitoring.bounds import Bounds, shortfall
+from sparsity.attention.monitoring.step import sampled
+from sparsity.errors import InputError
+
+_ENTRIES = 2**22  # of a matrix of logits that is held at once
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of attention: logits s = mod(cap·tanh(scale·q·k/cap)) + bias + mask.
+
+    Args:
+        query: [batch, heads, T, d].
+        key: [batch, kv heads, keys, d], each shared by consecutive query heads.
+        scale: of q·k; None for 1/√d.
+        causal: whether query i sees the keys up to i only.
+        mask: [batch or 1, heads or 1, T or 1, keys], bool (true: seen) or numbers to add.
+        bias: numbers to add, likewise.
+        softcap: the cap.
+        unit: logits of learned sinks beside the keys, [heads].
+        score_mod: (s, batch, head, i, j) -> s, as FlexAttention takes it.
+        mask_mod: (batch, head, i, j) -> bool, likewise.
+    """
+
+    query: Any
+    key: Any
+    scale: float | None = None
+    causal: bool = False
+    mask: Any = None
+    bias: Any = None
+    softcap: float | None = None
+    unit: Any = None
+    score_mod: Callable[..., Any] | None = None
+    mask_mod: Callable[..., Any] | None = None
+
+
+def _of_rows(x: Any, at: Any, keys: int) -> Any:
+    """Rows of a mask: [batch or 1, heads or 1, rows or 1, keys or 1], from up to four axes."""
+    torch = library("torch", "torch")
+    x = x.reshape((1,) * (4 - x.ndim) + tuple(x.shape))[..., :keys]
+    return x if x.shape[-2] == 1 else torch.take_along_dim(x, at[:, None, :, None], 2)
+
+
+def _mapped(torch: Any, function: Any, places: Sequence[str], *, scored: bool) -> Any:
+    """A function of one entry, as FlexAttention takes it, on arrays: [batch, heads, rows, keys].
+
+    Args:
+        torch: the module.
+        function: of batch, head, query and key, after a logit where it is `scored`.
+        places: for each of the axes, last first, which of the four have it: "bhij".
+        scored: whether a logit comes first.
+    """
+    for axis in places:
+        own = tuple(0 if x in axis else None for x in "bhij")
+        function = torch.vmap(function, in_dims=((0, *own) if scored else own))
+    return function
+
+
+_EACH = ("j", "i", "h", "bi")  # rows of each text for themselves, over all keys
+
+
+def _added(call: Call, at: Any, seen: Any) -> tuple[Any, Any]:
+    """What masks and biases add to rows [batch or 1, rows], and which of the keys seen they leave.
+
+    Float masks hide as `measure` says it.
+    """
+    torch, total = library("torch", "torch"), 0.0
+    for added in (call.bias, call.mask):
+        if added is None:
+            continue
+        added = _of_rows(added, at, call.key.shape[-2])
+        if added.dtype == torch.bool:
+            seen = seen & added
+        else:
+            top = torch.where(seen, added, -torch.inf).amax(-1, keepdim=True)
+            seen = seen & (added > top - FAINT) & (top > HIDDEN)
+            total = total + added
+    return total, seen
+
+
+def logits(call: Call, at: Any) -> tuple[Any, Any]:
+    """Logits [batch, heads, rows, keys] of queries at these positions, and which are seen.
+
+    Args:
+        call: the call.
+        at: positions of queries, the same in each text [1, rows], or of each [batch, rows].
+    """
+    torch = library("torch", "torch")
+    wide = torch.promote_types(call.query.dtype, torch.float32)
+    q = torch.take_along_dim(call.query, at[:, None, :, None], 2).to(wide)
+    k = call.key.to(wide)
+    batch, heads, count, dim = q.shape
+    groups, keys = k.shape[-3:-1]
+    grouped = q.reshape(batch, groups, heads // groups, count, dim)
+    s = torch.einsum("bghrd,bgkd->bghrk", grouped, k).reshape(batch, heads, count, keys)
+    s = s * (1 / math.sqrt(dim) if call.scale is None else call.scale)
+    if call.softcap is not None:
+        s = call.softcap * torch.tanh(s / call.softcap)
+    place = [torch.arange(n, device=s.device) for n in (batch, heads)]
+    place += [at.expand(batch, -1), torch.arange(keys, device=s.device)]
+    seen = torch.ones((1, 1, 1, keys), dtype=torch.bool, device=s.device)
+    if call.score_mod is not None:
+        s = _mapped(torch, call.score_mod, _EACH, scored=True)(s, *place)
+        seen = seen & (s > -torch.inf)
+    if call.mask_mod is not None:
+        seen = seen & _mapped(torch, call.mask_mod, _EACH, scored=False)(*place)
+    if call.causal:
+        seen = seen & (place[3] <= at[:, None, :, None])
+    added, seen = _added(call, at, seen)
+    return torch.where(seen, s + added, 0.0), seen.expand(s.shape)
+
+
+def texts(call: Call) -> Any:
+    """Which queries are tokens of a text, bool [batch or 1, heads or 1, T]; None where all are.
+
+    In a call with as many queries as keys a query is padding where the masks hide the key at its
+    own position from itself and from the queries beside it, if any query of that text sees its own.
+    """
+    torch = library("torch", "torch")
+    (batch, heads, length, _), keys = call.query.shape, call.key.shape[-2]
+    if length != keys or all(x is None for x in (call.mask, call.bias, call.mask_mod)):
+        return None
+    at = torch.arange(length, device=call.query.device)
+    if call.mask_mod is not None:
+        own = _mapped(torch, call.mask_mod, ("ij", "h", "b"), scored=False)
+        place = [torch.arange(n, device=at.device) for n in (batch, heads)]
+
+        def seen(i: Any) -> Any:
+            return own(*place, i, at)
+    else:
+        before = at <= at[:, None] if call.causal else torch.ones_like(at, dtype=torch.bool)
+        shown = _added(call, at[None], before)[1]
+        shown = shown.expand(*shown.shape[:2], length, length)
+
+        def seen(i: Any) -> Any:
+            return shown[..., i, at]
+
+    diagonal = seen(at)
+    # Where masks leave the token itself out, the queries beside it see its key.
+    beside = seen((at + 1).clamp(max=length - 1)) | seen((at - 1).clamp(min=0))
+    return diagonal | beside | ~diagonal.any(-1, keepdim=True)
+
+
+def chosen(call: Call, rows: Any) -> tuple[Any, Any]:
+    """Positions of the rows that are looked at, [batch or 1, rows], and which of them count.
+
+    A number of rows is taken of each text without its padding, so that they are those of the text
+    alone; what one text has fewer than another does not count.
+    """
+    torch = library("torch", "torch")
+    length, device, own = call.query.shape[-2], call.query.device, texts(call)
+    at = sampled(length, rows)
+    at = np.arange(length)[None] if at is None else at[None]
+    if own is None:
+        return torch.as_tensor(at, device=device), None
+    counts = np.ones((1, 1, 1), bool)
+    if rows is not None and np.ndim(rows) == 0:
+        of_text = [np.flatnonzero(x) for x in own.any(1).cpu().numpy()]
+        of_text = [x[sampled(len(x), rows)] for x in of_text]
+        most = max(map(len, of_text))
+        at = np.array([np.pad(x, (0, most - len(x))) for x in of_text])
+        counts = np.array([np.arange(most) < len(x) for x in of_text])[:, None]
+    at = torch.as_tensor(at, device=device)
+    own = torch.take_along_dim(own, at[:, None], -1)
+    return at, own & torch.as_tensor(counts, device=device)
+
+
+def statistics(s: Any, seen: Any, unit: Any = None) -> dict[str, Any]:
+    """What `monitor` gives, of logits [batch, heads, rows, keys]; differentiable, all finite."""
+    torch = library("torch", "torch")
+    n = seen.sum(-1)
+    some = n > 0
+    top = torch.where(seen, s, -torch.inf).amax(-1)
+    low = top if unit is None else torch.maximum(top, unit[:, None].to(s.dtype))
+    low = torch.where(torch.isfinite(low), low, 0.0).detach()[..., None]
+    away = torch.where(seen, s - low, 0.0)
+    e = torch.where(seen, torch.exp(away), 0.0)
+    beside = torch.zeros_like(low) if unit is None else torch.exp(unit[:, None, None] - low)
+    z = torch.where(some, e.sum(-1), 1.0)
+    total = z + beside[..., 0]
+    squares = torch.where(some, (e * e).sum(-1), 1.0)
+    count = n.clamp(min=1).to(s.dtype)
+    off = torch.where(seen, s - (s.sum(-1) / count)[..., None], 0.0)
+    m2 = (off * off).sum(-1)
+    spread = torch.sqrt(torch.where(m2 > 0, m2, 1.0) / (count - 1).clamp(min=1))
+    known = (n > 1) & ~torch.isnan(m2)
+    gamma = torch.where(known, torch.where(m2 > 0, spread, 0.0), torch.nan)
+    first = seen.to(torch.uint8).argmax(-1, keepdim=True)  # the first of equal ones
+    found = {
+        "n_eff": z * z / squares,
+        "entropy": ((z * torch.log(total) - (e * away).sum(-1)) / total).clamp(min=0),
+        "max_logit": top,
+        "sink_mass": (e.gather(-1, first)[..., 0] + beside[..., 0]) / total,
+    }
+    found = {name: torch.where(some, x, torch.nan) for name, x in found.items()}
+    ratio = gamma / torch.sqrt(2 * torch.log(count.clamp(min=2)))
+    return {"length": n, "gamma": gamma, "gamma_ratio": ratio, **found}
+
+
+def numbers(call: Call, rows: Any = 16, made: Made | None = None) -> dict[str, Any]:
+    """`statistics` of some rows, a few at a time: [batch, heads, rows]; padding sees no key.
+
+    Raises:
+        Unseen: they are not those of what was `made` of the call.
+    """
+    torch = library("torch", "torch")
+    batch, heads, _, _ = call.query.shape
+    at, own = chosen(call, rows)
+    size = max(1, _ENTRIES // max(1, batch * heads * call.key.shape[-2]))
+    parts = []
+    for start in range(0, at.shape[-1], size):
+        part = at[:, start : start + size]
+        s, seen = logits(call, part)
+        if made is not None:
+            made.hold(s, seen, part, call.unit)
+        if own is not None:
+            seen = seen & own[..., start : start + size, None]
+            s = torch.where(seen, s, 0.0)
+        parts.append(statistics(s, seen, call.unit))
+    return {name: torch.cat([part[name] for part in parts], -1) for name in parts[0]}
+
+
+def torch_penalty(
+    queries: Any,
+    keys: Any,
+    of: str = "n_eff",
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    rows: Any = 16,
+    causal: bool = True,
+    **given: Any,
+) -> Any:
+    """`penalty` for PyTorch, with its gradients.
+
+    Args:
+        queries: [batch, heads, T, d].
+        keys: [batch, kv heads, T, d].
+        of: "n_eff" or "gamma".
+        low: the least that costs nothing; None for no such bound.
+        high: the most that costs nothing.
+        rows: how many, log-spaced with the last; or their positions; None for all.
+        causal: whether a query sees only itself and the keys before it.
+        given: scale, mask, bias, softcap, unit, score_mod and mask_mod, as `Call` takes them.
+
+    Raises:
+        InputError: another `of`, no bound, `low` above `high`, positions of no row, an
+            option it does not take, or arrays of other shapes.
+    """
+    own = ("query", "key", "causal")
+    takes = [each.name for each in fields(Call) if each.name not in own]
+    for name in given:
+        if name not in takes:
+            raise InputError("option", name, f"torch_penalty takes {', '.join(takes)}")
+    torch = library("torch", "torch")
+    bounds, shapes = Bounds(of, low, high), (tuple(queries.shape), tuple(keys.shape))
+    if queries.ndim != 4 or keys.ndim != 4 or queries.shape[1] % keys.shape[1]:
+        fix = "give [batch, heads, tokens, dim], of key heads that divide query heads"
+        raise InputError("queries and keys", f"tensors of shape {shapes[0]} and {shapes[1]}", fix)
+    found = numbers(Call(queries, keys, causal=causal, **given), rows)
+    return shortfall(torch, bounds, found[of], found["length"])
+
+
+def flex_n_eff(
+    queries: Any,
+    keys: Any,
+    *,
+    score_mod: Callable[..., Any] | None = None,
+    block_mask: Any = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    flex_attention: Callable[..., Any] | None = None,
+) -> Any:
+    """n_eff of every row by two calls of FlexAttention: n_eff = exp(2L(s) − L(2s)), L = ln Σe^s.
+
+    Args:
+        queries: [batch, heads, T, d].
+        keys: [batch, kv heads, T, d].
+        score_mod: as FlexAttention takes it; likewise all that follow.
+        block_mask: which keys are seen.
+        scale: of q·k; None for 1/√d.
+        enable_gqa: whether there are fewer key heads than query heads.
+        flex_attention: a compiled one, without which it makes the matrix; None for PyTorch's own.
+
+    Returns:
+        [batch, heads, T]; NaN for rows without a key, and for padding, as `texts` knows it.
+    """
+    flex = library("torch.nn.attention.flex_attention", "torch")
+    attend = flex_attention or flex.flex_attention
+    scored = score_mod or (lambda s, b, h, i, j: s)
+
+    def log_sum_exp(mod: Callable[..., Any]) -> Any:
+        _, beside = attend(
+            queries, keys, keys, score_mod=mod, block_mask=block_mask, scale=scale,
+            enable_gqa=enable_gqa, return_aux=flex.AuxRequest(lse=True),
+        )  # fmt: skip
+        return beside.lse
+
+    def twice(s: Any, *place: Any) -> Any:
+        return 2 * scored(s, *place)
+
+    found = (2 * log_sum_exp(scored) - log_sum_exp(twice)).exp()
+    own = None if block_mask is None else texts(Call(queries, keys, mask_mod=block_mask.mask_mod))
+    return found if own is None else found.where(own, math.nan)

@@ -1,0 +1,370 @@
+"""A watch over a PyTorch model: it measures the calls of attention, and changes nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import warnings
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from sparsity.arguments import whole
+from sparsity.attention.checkpoints.checkpoint import library
+from sparsity.attention.monitoring import interception
+from sparsity.attention.monitoring.agreement import Unseen
+from sparsity.attention.monitoring.hooks import (
+    Hook,
+    depth,
+    entrances,
+    in_backward,
+    may_recompile,
+    modules_around,
+)
+from sparsity.attention.monitoring.logs import log
+from sparsity.attention.monitoring.step import sampled
+from sparsity.attention.monitoring.tensors import numbers
+from sparsity.errors import InputError
+
+_NO_CALL = (
+    "made no call of attention that can be watched; if it is compiled, run this step in "
+    'torch.compiler.set_stance("force_eager"); if it is PyTorch\'s own in eval(), after '
+    "torch.backends.mha.set_fastpath_enabled(False)"
+)
+_NO_PASS = (
+    "did not run, or ran as compiled code; call the watched model itself, and run the steps to be "
+    'watched in torch.compiler.set_stance("force_eager")'
+)
+_FIXED = "is not looked at while PyTorch must not compile again"
+_STRANGER = "is called inside it by a module that is no part of the watched model"
+
+
+class Watch:
+    """A context in which the attention of a model is measured while it trains or runs.
+
+    It sees modules that call `scaled_dot_product_attention`, `flex_attention` or PyTorch's
+    `MultiheadAttention`, and models of transformers with the attention "sdpa", "eager" or
+    "flex_attention". Some rows of every call are computed again beside it, without gradient and
+    without random numbers, and must make what the call made. Outputs, gradients and the state of
+    random numbers stay the same, and nothing is raised in a pass. What could not be seen is in
+    `unseen`, and is said once by `warnings.warn` when the watch is read or ends.
+
+    A pass is a call of the model or of a part of it from outside. Further calls of one module in a
+    pass, as of layers that share it, are told apart as "path#0", "path#1" …, in their order. Calls
+    in a backward pass, such as those that checkpoints compute again, do not count.
+
+    Compiled code is not seen: run a step to be watched in
+    `torch.compiler.set_stance("force_eager")`. PyTorch's own fused attention, in `eval()` without
+    gradient, is seen after `torch.backends.mha.set_fastpath_enabled(False)`.
+
+    Args:
+        model: a module of PyTorch; of a compiled one, what it was compiled from.
+        rows: how many rows of a call, log-spaced with the last; or their positions; None for all.
+        every: how often: at every so many-th pass, from the first on.
+
+    Attributes:
+        unseen: by path of a module, why a call of it could not be seen; empty where all were.
+
+    Raises:
+        InputError: no module, bad numbers, or an attention of transformers that is not seen.
+    """
+
+    def __init__(self, model: Any, *, rows: Any = 16, every: int = 1) -> None:
+        torch = library("torch", "torch")
+        if not isinstance(model, torch.nn.Module):
+            raise InputError("model", type(model).__name__, "give a torch.nn.Module")
+        sampled(1, rows if np.ndim(rows) == 0 else None)
+        while isinstance(getattr(model, "_orig_mod", None), torch.nn.Module):
+            model = model._orig_mod
+        self.model, self.rows, self.every = model, rows, whole("every", every, 1)
+        self.unseen: dict[str, str] = {}
+        self._open: ExitStack | None = None
+        self._entered = False
+        self._lock = threading.RLock()
+        self._names: dict[Any, str] = {}
+        self._running: dict[int, _Pass] = {}  # by thread
+        self._begun: Counter[str] = Counter()  # passes, by the module that they enter
+        self._hooked: set[Any] = set()
+        self._ran: set[Any] = set()  # modules that are named as attention
+        self._passes = self._looked = 0  # since the last reading
+        self.compiled = False  # whether compiled code ran since
+        self._seen: dict[str, list[dict[str, Any]]] = {}
+        self._said: set[str] = set()
+
+    def __enter__(self) -> Watch:
+        if self._open is not None:
+            raise InputError("watch", "entered", "is open already; enter it again after its end")
+        refuse_unseen(self.model)
+        with ExitStack() as opened:
+            self._hooked.clear()
+            self._learn(opened)
+            self._open = opened.pop_all()
+        self._entered = True
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+        for one in list(self._running.values()):
+            one.stop()
+        self._running.clear()
+        if error == (None, None, None):
+            self._say(idle=not self._begun)
+
+    def read(self) -> dict[str, dict[str, np.ndarray]]:
+        """What was seen since the last reading: by module and name, arrays [heads, rows].
+
+        Raises:
+            InputError: the watch was never entered.
+        """
+        if not self._entered:
+            fix = 'sees nothing before it is entered; write "with Watch(model) as watch:"'
+            raise InputError("watch", "not entered", fix)
+        self._say(idle=self._open is not None)
+        with self._lock:
+            seen, self._seen = self._seen, {}
+            self._passes = self._looked = 0
+            self.compiled = False
+            self._ran.clear()
+        several = {path.partition("#")[0] for path in seen if "#" in path}
+        named = {f"{path}#0" if path in several else path: x for path, x in seen.items()}
+        return {path: _joined(parts) for path, parts in named.items()}
+
+    def log(self) -> dict[str, float]:
+        """The same as names and floats (see `sparsity.monitoring.log`); empty for no new pass."""
+        found = self.read()
+        return log(found) if found else {}
+
+    def _learn(self, opened: ExitStack) -> None:
+        """Learn the modules of the model and where they find functions, and hook the new ones."""
+        modules = dict(self.model.named_modules())
+        names = {part: name.replace("_orig_mod.", "") for name, part in modules.items()}
+        self._names = {part: name or "model" for part, name in names.items()}
+        self._places = interception.places(list(self._names))
+        self._attentions = {part for part in self._names if _is_attention(part)}
+        self._entrances = set(entrances(self.model))
+        begin, end = Hook(self, self._begin), Hook(self, self._end)
+        for part in self._entrances - self._hooked:
+            opened.callback(part.register_forward_pre_hook(begin).remove)
+            opened.callback(part.register_forward_hook(end, always_call=True).remove)
+        if self.model not in self._entrances | self._hooked:
+            everywhere = library("torch.nn.modules.module", "torch")
+            begin, end = (Hook(self, x, self.model) for x in (self._begin, self._end))
+            opened.callback(everywhere.register_module_forward_pre_hook(begin).remove)
+            end = everywhere.register_module_forward_hook(end, always_call=True)
+            opened.callback(end.remove)
+        self._hooked |= self._entrances | {self.model}
+
+    def _begin(self, part: Any) -> None:
+        thread, one = threading.get_ident(), self._here()
+        if one is not None and one.entrance is part:
+            one.depth += 1
+            if depth(part) < one.depth:  # an interrupt left the pass before
+                self._leave(one)
+                one = None
+        if one is None:
+            if in_backward():
+                return
+            with self._lock:
+                name = self._names.get(part, "model")
+                looking = self._begun[name] % self.every == 0
+                self._begun[name] += 1
+                if looking and not may_recompile():
+                    looking = False
+                    self.unseen[name] = _FIXED
+                self._passes += 1
+                self._looked += looking
+                one = self._running[thread] = _Pass(part, looking)
+            if looking:
+                one.stop = interception.listen(self._see, self._places)
+            if looking and part is self.model:  # of parts without a hook it is not known
+                self._ran |= self._attentions.difference(self._entrances)
+        if one.looking and part in self._attentions:
+            self._ran.add(part)
+
+    def _end(self, part: Any) -> None:
+        one = self._here()
+        if one is not None and one.entrance is part:
+            one.depth -= 1
+            if not one.depth:
+                self._leave(one)
+
+    def _here(self) -> _Pass | None:
+        return self._running.get(threading.get_ident())
+
+    def _leave(self, one: _Pass) -> None:
+        self._running.pop(threading.get_ident(), None)
+        one.stop()
+
+    def _see(self, reader: Any, function: Any, given: Any, more: Any, output: Any) -> None:
+        """Measure a call; never raises."""
+        path = "model"
+        try:
+            running = list(self._running.values())
+            one = self._here() or (running[0] if len(running) == 1 else None)
+            if one is None or not one.looking or in_backward():
+                return
+            own = given[0] if given else more.get("module")
+            is_module = isinstance(own, library("torch", "torch").nn.Module)
+            module = own if is_module else next(modules_around(), None)
+            if module not in self._names and not one.renamed and self._open is not None:
+                one.renamed = True
+                self._learn(self._open)
+            if module not in self._names:
+                path = self._names.get(one.entrance, path)
+                raise Unseen(_STRANGER)
+            path = self._names[module]
+            with _apart():
+                call, made = reader(function, given, more, output)
+                if one.again(path, call):
+                    return
+                with _full_precision(call.query.device.type):
+                    found = numbers(call, self.rows, made)
+            self._keep(one.name(path), found)
+        except Exception as error:  # noqa: BLE001  a pass goes on, whatever fails here
+            self.note(path, error)
+
+    def _keep(self, path: str, found: dict[str, Any]) -> None:
+        with self._lock:
+            kept = self._seen.setdefault(path, [])
+            if kept and found["n_eff"].shape[1] != kept[0]["n_eff"].shape[1]:
+                raise Unseen("has another number of heads than at its calls before")
+            kept.append(found)
+
+    def note(self, path: str, error: Exception) -> None:
+        reason = str(error)
+        if not isinstance(error, Unseen):
+            words = " ".join(reason.split())[:100]
+            reason = f"cannot be measured: {type(error).__name__}: {words}"
+        with self._lock:
+            self.unseen[path] = reason
+
+    def _say(self, idle: bool) -> None:
+        """Say once what was not seen, each reason in a line.
+
+        Args:
+            idle: whether it is to be said that there was no pass since the last reading.
+        """
+        with self._lock:
+            if self.compiled or (idle and not self._passes):
+                self.unseen["model"] = _NO_PASS
+            self.unseen |= dict.fromkeys(self._silent(), _NO_CALL)
+            kinds: dict[str, tuple[str, list[str]]] = {}
+            for path, reason in self.unseen.items():
+                kind = reason.partition(": ")[0]
+                if kind not in self._said:
+                    kinds.setdefault(kind, (reason, []))[1].append(path)
+            self._said |= kinds.keys()
+        for reason, paths in kinds.values():
+            more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
+            where = f"{paths[0]}{more} of {type(self.model).__name__}"
+            warnings.warn(f"Watch: {where} is not seen: it {reason}", stacklevel=3)
+
+    def _silent(self) -> list[str]:
+        """Modules of attention that ran since the last reading without a call that was seen."""
+        seen = {path.partition("#")[0] for path in self._seen}
+        own = {self._names[x] for x in self._attentions}
+        found = {self._names[x] for x in self._ran if x in self._names} - self.unseen.keys()
+        found = {
+            x
+            for x in found
+            if not any(
+                _within(y, x) or (_within(x, y) and y in own) for y in seen | self.unseen.keys()
+            )
+        }
+        if self._looked and not (found or seen or self.unseen):
+            return ["model"]
+        return sorted(x for x in found if not any(x != y and _within(y, x) for y in found))
+
+
+class _Pass:
+    """A pass of a model in one thread.
+
+    Args:
+        entrance: the module that it begins with.
+        looking: whether its calls are measured.
+    """
+
+    def __init__(self, entrance: Any, looking: bool) -> None:
+        self.entrance, self.looking = entrance, looking
+        self.depth, self.renamed = 1, False
+        self.stop: Callable[[], None] = lambda: None
+        self._calls: Counter[str] = Counter()
+        self._last: dict[str, tuple[Any, ...]] = {}
+
+    def again(self, path: str, call: Any) -> bool:
+        """Whether a module attends from the same queries to the same keys as it did just before.
+
+        Differential attention does so for each half of its values: its weights are one matrix.
+        """
+        own = tuple(weakref.ref(x) for x in (call.query, call.key))
+        same = self._last.get(path)
+        self._last[path] = own
+        return same is not None and all(a() is b() for a, b in zip(same, own, strict=True))
+
+    def name(self, path: str) -> str:
+        """The path of a module, with the number of its call in this pass after the first."""
+        self._calls[path] += 1
+        return path if self._calls[path] == 1 else f"{path}#{self._calls[path] - 1}"
+
+
+def _is_attention(part: Any) -> bool:
+    return "attention" in type(part).__name__.lower() and next(part.parameters(), None) is not None
+
+
+def _within(path: str, other: str) -> bool:
+    return path == other or path.startswith(f"{other}.")
+
+
+@contextlib.contextmanager
+def _apart() -> Iterator[None]:
+    """Computing that leaves no trace in gradients, in modes of others, or in what is traced.
+
+    Raises:
+        Unseen: the call is part of a trace.
+    """
+    torch = library("torch", "torch")
+    if torch.jit.is_tracing():
+        raise Unseen("is being traced by torch.jit")
+    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+        raise Unseen("is being captured as a CUDA graph")
+    modes = library("torch.utils._python_dispatch", "torch")._disable_current_modes
+    with modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+        yield
+
+
+def _full_precision(device: str) -> Any:
+    return library("torch", "torch").autocast(device, enabled=False)
+
+
+def _joined(several: list[dict[str, Any]]) -> dict[str, np.ndarray]:
+    """Calls of one module together: [heads, batch · rows]."""
+
+    def flat(x: Any) -> np.ndarray:
+        x = np.moveaxis(x.cpu().numpy(), 1, 0)
+        return x.reshape(len(x), -1)
+
+    return {name: np.concatenate([flat(x[name]) for x in several], 1) for name in several[0]}
+
+
+def refuse_unseen(model: Any) -> None:
+    """Refuse a model that a watch cannot see at all.
+
+    Raises:
+        InputError: a model of TorchScript, or of transformers with an attention of another name.
+    """
+    torch = library("torch", "torch")
+    known = (None, "eager", *interception.INTERFACE)
+    for part in model.modules():
+        if isinstance(part, torch.jit.ScriptModule):
+            fix = "is TorchScript, whose code cannot be watched; give the module it was made from"
+            raise InputError("model", type(part).__name__, fix)
+        name = getattr(getattr(part, "config", None), "_attn_implementation", None)
+        if name not in known:
+            fix = 'is not watched; call model.set_attn_implementation("sdpa") first'
+            raise InputError("model", f"{type(part).__name__} with {name} attention", fix)

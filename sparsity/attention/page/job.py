@@ -1,0 +1,180 @@
+"""`sparsity measure` of every row: a model, texts, a netCDF file and, where wanted, a page."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sparsity.attention.checkpoints import Checkpoint
+from sparsity.attention.claims.head_table import head_table, text
+from sparsity.attention.claims.heads import judge_heads
+from sparsity.attention.measurement import SHAPE, asked, bootstrap, tables, with_head_law
+from sparsity.attention.measurement.files import inputs, kept_parts
+from sparsity.attention.measurement.heads import measure_heads
+from sparsity.attention.measurement.labels import save
+from sparsity.attention.measurement.runs import measure_model
+from sparsity.attention.measurement.texts import Cut, texts_of, windows
+from sparsity.attention.page.writing import LEAST, write_report, written_places
+from sparsity.errors import InputError, printable
+
+if TYPE_CHECKING:
+    import xarray
+
+_MOST_OF_COMMAND = 2000  # letters of it on a page
+_GAP = 64  # queries that much later tell the bias of a key, in texts of 512 tokens and more
+
+
+@dataclass(frozen=True)
+class Job:
+    """What was measured.
+
+    Args:
+        data: the measurement.
+        files: everything written.
+        claims: the judged claims; empty without a report and without the law of heads.
+    """
+
+    data: xarray.Dataset
+    files: tuple[Path, ...]
+    claims: list[dict[str, Any]]
+
+    def summary(self) -> dict[str, Any]:
+        """The outcome in JSON's types."""
+        loss = self.data["loss"]
+        return {
+            "model": self.data.attrs["model"],
+            "model_sha256": self.data.attrs["model_sha256"],
+            "files": [str(path) for path in self.files],
+            "loss": [
+                {"text": str(text), "bos": bool(b), "nats": float(loss.sel(text=text, bos=b))}
+                for text in self.data["text"].values
+                for b in self.data["bos"].values
+            ],
+            "table": tables.summary(self.data),
+            "texts": (texts := tables.by_text(self.data)),
+            "over texts": bootstrap.over_texts(
+                texts,
+                bootstrap.NAMES,
+                texts_of(self.data["text"].values, self.data.attrs.get("stride")),
+            ),
+            **({"head_law": head_table(self.data)} if "S_head_others" in self.data else {}),
+            "claims": self.claims,
+            "passed_over": self.passed_over(),
+        }
+
+    def passed_over(self) -> list[str]:
+        """A line for each text that could not be used."""
+        return [str(line) for line in self.data.attrs.get("passed_over", [])]
+
+    def text(self) -> str:
+        """The outcome for a terminal."""
+        loss = ", ".join(
+            f"{text} {float(self.data['loss'].sel(text=text)[0]):.2f}"
+            for text in self.data["text"].values
+        )
+        lines = [f"{self.data.attrs['model']}: next-token loss in nats: {loss}"]
+        lines += [tables.text(tables.summary(self.data)), ""]
+        if "S_head_others" in self.data:
+            lines += [text(head_table(self.data)), ""]
+        lines += [f"  {record['verdict']:<10} {record['claim']}" for record in self.claims]
+        lines += [f"Passed over: {line}" for line in self.passed_over()]
+        places = self.files[:1] + self.files[1:][-1:]
+        return "\n".join([*lines, f"Written: {', '.join(map(str, places))}"])
+
+
+def run(
+    model: str,
+    texts: Sequence[str],
+    *,
+    out: str,
+    tokens: int = 512,
+    offset: int = 0,
+    stride: int | None = None,
+    bos: bool = False,
+    of: Sequence[str] = (),
+    head_law: bool = False,
+    report_to: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Job:
+    """Measure a model on texts and write every row.
+
+    Finished layers are kept in a folder beside `out` until it is written, so that the same command
+    goes on where it was ended; heads are taken apart anew.
+
+    Args:
+        model: GGUF or safetensors file, or a folder of the latter.
+        texts: folders and files, of text or of token ids (.npy).
+        out: the netCDF file.
+        tokens: of each window.
+        offset: tokens of a text before its first window.
+        stride: tokens from one window to the next; None for one window a text.
+        bos: whether to begin each text with the model's first token.
+        of: what else to measure, as `sparsity.measure` has it; a report adds the shape of logits.
+        head_law: whether to add the law of heads, fitted on texts and judged on others, and judge
+            the claims on heads, on the first window of each text without BOS.
+        report_to: folder for a page with pictures and claims, for which every text is run both with
+            and without that token, if the model has one; None for no page.
+        progress: called with (layers done, layers in all).
+
+    Raises:
+        InputError: a file that cannot be read or written, or as `measure_model`.
+    """
+    if (report_to is not None or head_law) and tokens < LEAST:
+        fix = f"a report and the law of heads need longer rows; give {LEAST} or more"
+        raise InputError("tokens", tokens, fix)
+    asked.names(of)
+    opened, paths = inputs(model, texts, out, report_to, written_places(report_to))
+    if head_law:
+        found, _ = windows(opened, paths, Cut(tokens, offset, bos=(bool(bos),)))
+        if len(found) < 2:  # one window a text
+            fix = f"is fitted on some texts, judged on others; give two or more of {tokens} tokens"
+            raise InputError("head_law", f"on {len(found)} text", fix)
+    both = report_to is not None and opened.config.bos is not None
+    with kept_parts(Path(out)) as parts:
+        data = measure_model(
+            opened,
+            paths,
+            tokens=tokens,
+            offset=offset,
+            stride=stride,
+            bos=(False, True) if both else (bos,),
+            of=of if report_to is None else (*of, *SHAPE),
+            parts=parts,
+            progress=progress,
+        )
+        claims = []
+        if head_law:
+            data = with_head_law(data)
+            claims = _head_claims(opened, paths, tokens, offset, progress)
+        files = (save(data, out),)
+    if report_to is not None:
+        words = ["sparsity", "measure", Path(model).name, *(Path(text).name for text in texts)]
+        words += [w for name in of for w in ("--of", name)]
+        words += ["--tokens", str(tokens), "--out", Path(out).name, "--report", "DIR"]
+        words += ["--offset", str(offset)] if offset else []
+        words += ["--stride", str(stride)] if stride else []
+        words += ["--head-law"] if head_law else []
+        command = printable(shlex.join(words), _MOST_OF_COMMAND)  # names of files need not be text
+        written, claims = write_report(data, report_to, command, claims)
+        files += written
+    return Job(data, files, claims)
+
+
+def _head_claims(
+    model: Checkpoint, paths: Any, tokens: int, offset: int, progress: Any
+) -> list[dict[str, Any]]:
+    """The claims on heads, judged on the first window of each text."""
+    heads, done = model.config.heads * model.config.layers, itertools.count(1)
+
+    def each(layer: int, head: int, parts: Any) -> None:
+        if progress is not None:
+            progress(next(done), heads)
+
+    gap = min(_GAP, tokens // 8)
+    return judge_heads(
+        measure_heads(model, paths, tokens=tokens, offset=offset, gap=gap, each=each)
+    )

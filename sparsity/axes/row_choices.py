@@ -1,0 +1,207 @@
+"""The row laws on offer: one for each step, and those of the rows that the panel was opened with.
+
+What a step needs to be shown well is kept here by its name; a step that is not here is shown with a
+slider around its example, and its limits are computed by quadrature. A limit form here is composed
+of closed forms that `evaluate` gives; its form for any row is the slower law that it is tested
+against.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from sparsity.axes.controls import CONTROLS, around
+from sparsity.kernels import Kernel, RowMap, exp
+from sparsity.limit.evaluation import evaluate
+from sparsity.rows import steps as row_steps
+from sparsity.rows.classes import classed
+from sparsity.rows.row import Row
+from sparsity.rows.steps import Rope
+from sparsity.rows.tokens import Step
+
+_ANY = 64  # tokens of a row that is looked at for sinks
+
+Values = Mapping[str, Any]
+Form = Callable[[Kernel, Values], tuple[Any, Any, Any] | None]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A row law that can be chosen.
+
+    Args:
+        name: identifier.
+        title: as shown.
+        controls: the parameters it has besides β, γ and n.
+        steps: values -> the steps of the row.
+        closed: (kernel, values) -> (β, γ, log factor on S of f), arrays; None where S has no form
+            made of closed ones.
+        longest: row length up to which the exact law is quick enough to fill in.
+        kernels: those whose exact law is quick enough; empty for all.
+        biased: whether the law starts from the bias β; otherwise the steps bring it.
+        level: whether a bias moves the scores of all tokens alike, or multiplies them alike.
+        beside: whether a weight that is no token stands beside the row; `closed` is without it.
+    """
+
+    name: str
+    title: str
+    controls: tuple[str, ...]
+    steps: Callable[[Values], tuple[Step, ...]]
+    closed: Form | None = None
+    longest: float = 8192
+    kernels: tuple[Kernel, ...] = ()
+    biased: bool = True
+    level: bool = True
+    beside: bool = False
+
+    def row(self, kernel: Kernel, values: Values) -> Row:
+        """The row at the values."""
+        beta = float(values["beta"]) if self.biased else 0.0
+        return Row(kernel, beta=beta, gamma=float(values["gamma"]), steps=self.steps(values))
+
+    def quick(self, kernel: Kernel | RowMap, length: float) -> bool:
+        """Whether the exact law can be filled in while one waits."""
+        return length <= self.longest and (not self.kernels or kernel in self.kernels)
+
+
+def _plain(kernel: Kernel, v: Values) -> tuple[Any, Any, Any]:
+    return v["beta"], v["gamma"], 0.0
+
+
+def _decayed(kernel: Kernel, v: Values) -> tuple[Any, Any, Any]:
+    factor = evaluate("decayed", decay=v["decay"], length=v["length"])
+    return v["beta"], v["gamma"], factor.log_S  # of independent factors, S multiplies
+
+
+def _sloped(kernel: Kernel, v: Values) -> tuple[Any, Any, Any] | None:
+    if kernel.weight != exp.weight:
+        return None
+    decay = np.maximum(np.exp(-np.asarray(v["slope"])), 1e-300)  # e^(s − slope·m): a decay of e^s
+    return v["beta"], v["gamma"], evaluate("decayed", decay=decay, length=v["length"]).log_S
+
+
+def _windowed(kernel: Kernel, v: Values) -> tuple[Any, Any, Any]:
+    share = np.minimum(np.divide(v["window"], v["length"]), 1.0)  # of the row that is in sight
+    return v["beta"], v["gamma"], 0.5 * np.log(share)
+
+
+def _scaled(kernel: Kernel, v: Values) -> tuple[Any, Any, Any]:
+    factor = np.asarray(v["scale"]) * np.log(v["length"])
+    return factor * v["beta"], factor * v["gamma"], 0.0
+
+
+def _raised(kernel: Kernel, v: Values) -> tuple[Any, Any, Any]:
+    return v["beta"] + np.asarray(v["offset"]) * np.log(v["length"]), v["gamma"], 0.0
+
+
+def _rope(v: Values) -> tuple[Step, ...]:
+    """Key means along the query: β cos(mθ) averaged over the planes of a random direction."""
+    query = np.random.default_rng(0).standard_normal(int(v["dim"]))
+    query *= v["gamma"] / np.linalg.norm(query)
+    return (Rope(query, query * (v["beta"] / v["gamma"] ** 2), 1.0),)
+
+
+_IID = Rows("iid", "independent scores", (), lambda v: (), _plain, longest=1e12)
+_ROPE = Rows(
+    Rope.name,
+    "RoPE, key mean along the query",
+    ("dim",),
+    _rope,
+    kernels=(exp,),
+    biased=False,
+    level=False,
+)
+
+# How a step is shown: its title, the control of its first field, and as in `Rows`.
+_SHOWN: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "decay": ("decay λ^(n−j)", "decay", {"closed": _decayed}),
+    "alibi": ("ALiBi", "slope", {"closed": _sloped, "kernels": (exp,)}),
+    "window": ("sliding window", "window", {"closed": _windowed, "longest": 1e12}),
+    "scalable-softmax": ("log-n scaling (SSMax)", "scale", {"closed": _scaled, "longest": 1e12}),
+    "length-bias": ("a bias that grows like ln n", "offset", {"closed": _raised, "longest": 1e12}),
+    "sink": ("a sink at the first token", "logit", {"longest": 1e12, "level": False}),
+    "sink-logit": (
+        *("a sink logit beside the row", "logit"),
+        {"closed": _plain, "longest": 1e12, "level": False, "beside": True},
+    ),
+    "qk-norm": ("QK-norm, keys on a sphere", "dim", {"longest": 1e12}),
+}
+
+
+def _of_step(step: type[Any]) -> Rows:
+    """The law of one step, whose first field has a control."""
+    if step.name in _SHOWN:
+        title, control, how = _SHOWN[step.name]
+    else:
+        made = around(step)
+        CONTROLS.setdefault(made.name, made)
+        title, control, how = step.name, made.name, dict[str, Any](level=False)
+    kind = int if isinstance(step.example[0], int) else float
+
+    def steps(v: Values) -> tuple[Step, ...]:
+        return (step(kind(v[control]), *step.example[1:]),)
+
+    return Rows(step.name, title, (control,), steps, **how)
+
+
+def of_steps(steps: tuple[type[Any], ...] = row_steps.ALL) -> tuple[Rows, ...]:
+    """The laws of these steps."""
+    found = [_IID]
+    for step in steps:
+        if step is Rope:
+            found.append(_ROPE)
+        elif step in row_steps.typed(steps).values():
+            found.append(_of_step(step))
+    return tuple(found)
+
+
+ALL: tuple[Rows, ...] = of_steps()
+
+
+@functools.lru_cache(maxsize=64)
+def has_sink(rows: Rows) -> bool:
+    """Whether some token of its rows, or a logit beside them, is a sink."""
+    start = {name: control.start for name, control in CONTROLS.items()}
+    return bool(classed(rows.row(exp, start), _ANY).sink.any())
+
+
+def named(name: str, laws: tuple[Rows, ...] = ALL) -> Rows:
+    """The row law of that name."""
+    return next(rows for rows in laws if rows.name == name)
+
+
+def of_row(row: Row) -> tuple[Rows, dict[str, float]]:
+    """The law of a row's steps, and the values of its controls.
+
+    A step that a control can move, and no other step of the row shares, is moved by it; the others
+    stay as they are. One step alone is the law on offer.
+    """
+    values: dict[str, float] = {}
+    parts: list[Callable[[Values], tuple[Step, ...]]] = []
+    laws: list[Rows] = []
+    for step in row.steps:
+        law = next((law for law in ALL if law.name == step.name and law is not _ROPE), None)
+        control = law.controls[0] if law else ""
+        given: Any = step
+        value: Any = getattr(given, fields(given)[0].name) if law else None
+        if law and control not in values and law.steps({control: value}) == (given,):
+            values[control] = float(value)
+            parts.append(law.steps)
+            laws.append(law)
+        else:
+            parts.append(lambda v, step=step: (step,))
+    if not parts:
+        return _IID, {}
+    if len(parts) == len(laws) == 1:
+        return laws[0], values
+    name = " ".join(row.described()["steps"])
+    slow = any(law.kernels for law in laws) or len(laws) < len(parts)
+    steps = lambda v: tuple(step for part in parts for step in part(v))  # noqa: E731
+    level = all(law.level for law in laws) and len(laws) == len(parts)
+    law = Rows(name, name, tuple(values), steps, kernels=(exp,) if slow else (), level=level)
+    return law, values

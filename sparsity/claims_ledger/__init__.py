@@ -1,0 +1,139 @@
+"""Claims of papers, judged by computation: the explicit tuple of all, as records and as a table."""
+
+from __future__ import annotations
+
+import functools
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sparsity import display
+from sparsity.arguments import check_seed, choice, instance, several
+from sparsity.arguments import executor as check_executor
+from sparsity.arguments import progress as check_progress
+from sparsity.claims_ledger import coca, sinks, su, weights
+from sparsity.claims_ledger.judging import Claim, Routes
+from sparsity.tasks import Submits, gathered
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["ALL", "Records", "claims", "coca", "sinks", "su", "table", "weights"]
+
+ALL: tuple[Claim, ...] = (*su.CLAIMS, *sinks.CLAIMS, *coca.CLAIMS, *weights.CLAIMS)
+
+
+class Records(list[dict[str, Any]]):
+    """The records of judged claims: a list, shown as a table."""
+
+    def __repr__(self) -> str:
+        return f"<{_counted(self)}>"
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """One row a claim, without the evidence."""
+        names = ("key", "source", "claim", "formula", "verdict", "explanation")
+        return display.frame({n: [str(record[n]) for record in self] for n in names})
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it: the claims with their verdicts."""
+        head = ("verdict", "claim", "formula", "explanation", "source")
+        rows = [[record[name] for name in head] for record in self]
+        if len(self) == 1:
+            return self._one_html(self[0])
+        return display.table(head, rows, _counted(self), most=len(rows))
+
+    @staticmethod
+    def _one_html(record: Mapping[str, Any]) -> str:
+        """Of one claim: what it says, and each finding with whether it holds."""
+        rows = [
+            ["holds" if finding["holds"] else "fails", finding["statement"]]
+            for finding in record["evidence"]["findings"]
+        ]
+        head = (record["verdict"], record["claim"])
+        return display.table(head, rows, f"{record['source']}: {record['formula']}", len(rows))
+
+
+def _counted(records: Sequence[Mapping[str, Any]]) -> str:
+    """How many have which verdict."""
+    counts = [record["verdict"] for record in records]
+    total = ", ".join(f"{counts.count(v)} {v}" for v in ("confirmed", "refined", "refuted"))
+    return f"{len(records)} claim{'' if len(records) == 1 else 's'}: {total}"
+
+
+def claims(
+    seed: int = 0,
+    *,
+    only: str | Sequence[str] | None = None,
+    routes: Routes | None = None,
+    executor: Submits | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Records:
+    """Judge every claim, or those asked for.
+
+    Args:
+        seed: of the statistical evidence; the same seed gives the same records.
+        only: the key of a claim, or several; None is all.
+        routes: where the numbers come from; None is this package's own routes.
+        executor: where claims are judged, as in `sweep`. None is here.
+        progress: called with (claims done, claims in all).
+
+    Returns:
+        A list, shown as a table in a notebook, of JSON-ready records {"key", "source", "claim",
+        "formula", "verdict", "explanation", "evidence"}; the verdict, "confirmed", "refined" or
+        "refuted", follows from the evidence. One alone is shown with its findings.
+
+    Raises:
+        InputError: there is no claim of that key.
+    """
+    seed = check_seed(seed)
+    check_progress(progress)
+    check_executor(executor)
+    asked = _asked(only)
+    if routes is not None:
+        instance("routes", routes, Routes, "give Routes, or None for the own ones")
+    records: dict[int, dict[str, Any]] = {}
+    for index, record in gathered(functools.partial(_judged, routes, seed), asked, executor):
+        records[index] = record
+        if progress is not None:
+            progress(len(records), len(asked))
+    return Records(records[i] for i in range(len(asked)))
+
+
+def _judged(routes: Routes | None, seed: int, claim: Claim) -> dict[str, Any]:
+    return claim.record(routes, seed)
+
+
+def _asked(only: str | Sequence[str] | None) -> list[Claim]:
+    """The claims of these keys, in the order asked for."""
+    if only is None:
+        return [*ALL]
+    known = {claim.key: claim for claim in ALL}
+    fix = f"give keys out of {', '.join(known)}"
+    keys = (only,) if isinstance(only, str) else several("only", only, fix)
+    for key in keys:
+        choice("only", key, known)
+    return [known[key] for key in keys]
+
+
+def table(records: Sequence[Mapping[str, Any]], width: int = 96) -> str:
+    """The records as text: number, verdict, claim, and each finding with whether it holds.
+
+    Args:
+        records: from `claims`.
+        width: columns.
+    """
+    lines = []
+    for number, record in enumerate(records, 1):
+        lines += _wrapped(f"{number}  {record['verdict'].upper():<10} ", record["claim"], width)
+        lines += _wrapped(" " * 14, record["formula"], width)
+        for finding in record["evidence"]["findings"]:
+            mark = "holds" if finding["holds"] else "fails"
+            lines += _wrapped(" " * 14 + f"{mark}  ", finding["statement"], width)
+        lines.append("")
+    return "\n".join([*lines, _counted(records)]) + "\n"
+
+
+def _wrapped(head: str, text: str, width: int) -> list[str]:
+    return textwrap.wrap(
+        text, width, initial_indent=head, subsequent_indent=" " * len(head), break_long_words=False
+    )

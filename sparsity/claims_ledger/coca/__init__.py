@@ -1,0 +1,71 @@
+"""The claims of [CoCA] on rotary positions, each with the judge that decides it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from sparsity.claims_ledger.coca import forms, positions
+from sparsity.claims_ledger.coca.routes import CocaRoutes
+from sparsity.claims_ledger.judging import Claim
+
+__all__ = ["CLAIMS", "PUBLISHED_PERPLEXITY", "CocaRoutes"]
+
+_COCA = "Zhu et al. (2024), Collinear Constrained Attention (CoCA), arXiv 2309.08646v3"
+
+# Published in the source, trained at 512 tokens; not recomputed here, and no claim rests on them.
+PUBLISHED_PERPLEXITY: dict[str, dict[int, float]] = {
+    "RoFormer": {512: 19.66, 2048: 3276.0, 8192: 3028.0, 32768: float("inf")},
+    "RoFormer + dynamic NTK": {512: 19.66, 2048: 38.00, 8192: 138.13, 32768: 380.75},
+    "CoCA": {512: 20.11, 2048: 69.06, 8192: 157.38, 32768: 171.63},
+    "CoCA + dynamic NTK": {512: 20.11, 2048: 25.88, 8192: 55.75, 32768: 101.13},
+}
+
+_claim = partial(Claim, source=_COCA, routes=CocaRoutes)
+
+CLAIMS: tuple[Claim, ...] = (
+    _claim(
+        key="rope-anomaly",
+        statement="Under RoPE, planes with Θ_i > π have a score that rises with distance at first: "
+        "half of the planes, for π/(2θ_i) tokens on average.",
+        formula="cos(Θ_i + mθ_i) rises for τ = (2π − Θ_i)/θ_i tokens, Θ_i uniform on [0, 2π)",
+        proof="d/dm cos(Θ + mθ) = −θ sin(Θ + mθ) > 0 exactly while Θ + mθ is in (π, 2π); "
+        "E[2π − Θ | Θ > π] = π/2.",
+        judge=positions.anomaly,
+    ),
+    _claim(
+        key="k-border",
+        statement="Collinearity, k = q∘t with t ≥ 0, removes the border that depends on the key, "
+        "so that the score falls with distance.",
+        formula="Θ_i = 0: the score of plane i is t_i|q_i|² cos(mθ_i)",
+        proof="arg(t_i q_i) = arg q_i for t_i > 0, so that Θ_i = 0; cos(mθ_i) falls until mθ_i = π "
+        "and then rises, whatever t.",
+        judge=positions.border,
+    ),
+    _claim(
+        key="decay-bound",
+        statement="CoCA has a stronger bound on long-range decay than RoPE.",
+        formula="|a(s)| ≤ max|l_(i+1) − l_i| Σ_j|C_(j+1)|, C_j = Σ_(k<j) cos(sθ_k), against "
+        "max|h_(i+1) − h_i| Σ_j|S_(j+1)|, S_j = Σ_(k<j) e^(isθ_k), l_i = |h_i|",
+        proof="Summation by parts with l, h ending in a zero. |C_j| ≤ |S_j| as C_j = Re S_j, and "
+        "|l_(i+1) − l_i| ≤ |h_(i+1) − h_i| by the triangle inequality.",
+        judge=positions.bounds,
+    ),
+    _claim(
+        key="dual-form",
+        statement="The collinear score, whose definition has a key for every pair of positions, "
+        "n²·d numbers, has an equivalent dual form of n·d numbers, under a constraint "
+        "q_(2j) = q_(2j+1) that is redundant.",
+        formula="(R_m q)·(R_n (q∘t)) = (R_m q)·(q∘R_n t) if q₁ = q₂ in every plane",
+        proof="Each plane of the definition is t_i|q_i|² cos((m−n)θ_i), which depends on |q_i| "
+        "alone: it is also the score of RoPE between (|q_i|², 0) and (t_i, 0).",
+        judge=forms.dual,
+    ),
+    _claim(
+        key="slack",
+        statement="Without that constraint the score (CoCA-Slack, the published code) is not a "
+        "function of m − n.",
+        formula="t[|q|² cos mθ cos nθ + (q₂²−q₁²) cos mθ sin nθ + 2q₁q₂ sin mθ sin nθ] a plane",
+        proof="It is t|q|² cos((m−n)θ) for all m, n only if q₂² = q₁² and 2q₁q₂ = |q|²: q₁ = q₂.",
+        judge=forms.slack,
+    ),
+)

@@ -1,0 +1,197 @@
+"""Judges of the claims about over-mixing: what sinks do to it, and how it is measured."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import sympy
+
+from sparsity.claims_ledger.judging import ALARM, Judged, core, instead, joined
+from sparsity.claims_ledger.sinks.routes import SinkRoutes
+from sparsity.crosscheck.ztest import compare_mean
+from sparsity.stacks.influence import norms
+from sparsity.stacks.mixing import Layers, LayerSink, Stack
+
+_STACK = Stack(length=24, dim=8, depth=6, heads=2, common=0.25)
+_MASS = 0.8
+
+
+def small_stack(sink: LayerSink | None, **changes: Any) -> Stack:
+    """The stack that the claims are judged on, with changes."""
+    return Stack(**{**_STACK.__dict__, "sink": sink, **changes})
+
+
+def toy(routes: SinkRoutes, mass: float | None) -> np.ndarray:
+    """Influence of token 2 on tokens 3, 4, 5 over their own, of six tokens after four layers.
+
+    Layers are M ← (I + A)M with one head, W = I and uniform causal rows; with a sink of that mass
+    on token 0, whose value is zero, the rows are uniform over the tokens from 1 on.
+    """
+    n, depth = 6, 4
+    rows, gain = np.tril(np.ones((n, n))), np.ones(n)
+    rows[1:, 0] = mass is None
+    rows /= rows.sum(axis=1, keepdims=True)
+    if mass is not None:
+        rows[1:] *= 1 - mass
+        rows[1:, 0] = mass
+        gain[0] = 0.0
+    layers = Layers(
+        np.zeros((n, 1), "float32"),
+        np.broadcast_to(rows, (depth, 1, n, n)).astype("float32"),
+        np.ones((depth, 1, 1, 1), "float32"),
+        np.zeros((depth, 1, 1), "float32"),
+        gain.astype("float32"),
+    )
+    reach = norms(routes.jacobian(layers))
+    return reach[3:, 2] / reach.diagonal()[3:]
+
+
+def less_mixing(routes: SinkRoutes, seed: int) -> Judged:
+    """Jacobians and collapse of random stacks with a sink of value zero and without."""
+    seeds = np.random.SeedSequence([seed, 21]).generate_state(6).tolist()
+    return joined(
+        _influence_falls(routes, seeds), _tokens_stay_apart(routes, seeds), _of_six_tokens(routes)
+    )
+
+
+def _influence_falls(routes: SinkRoutes, seeds: list[int]) -> Judged:
+    later = np.tril(np.ones((_STACK.length, _STACK.length), bool), -1)
+    later[:, 0] = False  # of token 0 itself: it is the sink
+
+    def share(sink: LayerSink | None, key: int) -> float:
+        reach = norms(routes.jacobian(routes.draw(small_stack(sink), key)))
+        return (reach / reach.diagonal()[:, None])[later].mean()
+
+    free, held = (np.array([share(x, key) for key in seeds]) for x in (None, LayerSink(mass=_MASS)))
+    finding = core(
+        f"a sink of mass {_MASS:g} and value zero lowers the mean influence of a token on the "
+        f"later ones, over their own, in all {len(seeds)} random stacks, by at least one half",
+        np.all(held < free / 2),
+    )
+    return [finding], {"influence_with": held, "influence_without": free}
+
+
+def _tokens_stay_apart(routes: SinkRoutes, seeds: list[int]) -> Judged:
+    sinks = {"none": None, "mass 0.5": LayerSink(mass=0.5), "mass 0.8": LayerSink(mass=_MASS)}
+    sinks |= {"mass 0.8, full value": LayerSink(mass=_MASS, value=1.0)}
+    rows, draws, critical = [], 256, 0.0
+    for key, (label, sink) in zip(seeds, sinks.items(), strict=False):
+        stack = small_stack(sink, dim=32, heads=1)
+        exact, drawn = routes.average(stack), routes.sampled(stack, draws, key)
+        # Linear in second moments, hence no bias of a ratio: E(x − D²y) = 0.
+        x, y = drawn.last_pair[:, -1] ** 2, drawn.last_norm[:, -1] ** 2
+        D = exact.distance[-1]
+        z, critical = compare_mean(x - D**2 * y, 0.0, ALARM / len(sinks))
+        sampled = math.sqrt(x.mean() / y.mean())
+        rows.append({"sink": label, "distance": D, "sampled": sampled, "z": z})
+    none, half, most, full = (row["distance"] for row in rows)
+    findings = [
+        core(
+            f"after {_STACK.depth} layers of {_STACK.length} tokens the last two are farther "
+            f"apart when the sink has a larger mass: {none:.2f}, {half:.2f}, {most:.2f} at mass "
+            "0, 0.5, 0.8",
+            none < half < most,
+        ),
+        core(
+            f"stacks drawn at random have these distances ({draws} each)",
+            max(abs(row["z"]) for row in rows) <= critical,
+        ),
+        instead(
+            f"a sink whose value is that of a common token mixes more than none: {full:.2f}",
+            full < none,
+        ),
+    ]
+    return findings, {"collapse": rows, "critical": critical}
+
+
+def _of_six_tokens(routes: SinkRoutes) -> Judged:
+    without, held = toy(routes, None), toy(routes, _MASS)
+    finding = core(
+        "six tokens, four layers, uniform rows: token 2 reaches tokens 3, 4, 5 with "
+        + ", ".join(f"{x:.3f}" for x in without)
+        + " of their own influence, with the sink only "
+        + ", ".join(f"{x:.3f}" for x in held),
+        np.all(held < without / 3),
+    )
+    return [finding], {"toy": {"without": without, "with": held}}
+
+
+def collapses(routes: SinkRoutes, seed: int) -> Judged:
+    """Rank collapse against representational collapse, on many token matrices."""
+    rng = np.random.default_rng([seed, 23])
+    shapes = ((2, 1), (3, 4), (16, 8), (64, 2))
+    states = [
+        rng.standard_normal((500, n, d)) * rng.exponential(size=(500, n, 1)) ** 3 for n, d in shapes
+    ]
+    for sink in (None, LayerSink(mass=0.5)):
+        drawn = routes.forward(routes.draw(small_stack(sink), seed))
+        states.append(np.asarray(drawn, np.float64))
+    found = [routes.collapse(v) for v in states]
+    worst = max((x.last_pair / x.rank).max() for x in found)
+    count = sum(map(len, states))
+    a, b = sympy.symbols("a b", real=True)
+    identity = sympy.expand(2 * (a**2 + b**2) - (a - b) ** 2 - (a + b) ** 2) == 0
+    extreme = np.zeros((5, 3))
+    extreme[-2:, 0] = -1.0, 1.0
+    tight = routes.collapse(extreme)
+    counter = np.zeros((5, 3))
+    counter[:2, 0] = 1e9, -1e9  # the last two tokens are equal, the first two far apart
+    apart = routes.collapse(counter)
+    findings = [
+        core(
+            f"‖v_n − v_(n−1)‖ ≤ √2·‖V − (1/n)11ᵀV‖ for all {count} token matrices, so the first "
+            "collapse with Δ/√2 gives the second with Δ",
+            worst <= math.sqrt(2) * (1 + 1e-12),
+        ),
+        core("2(a² + b²) − (a − b)² = (a + b)², so it holds for all (proven)", identity),
+        core(
+            "not conversely: tokens with v_n = v_(n−1) exactly and ‖V − (1/n)11ᵀV‖ > 10⁹",
+            apart.last_pair == 0 and apart.rank > 1e9,
+        ),
+        instead(
+            "the factor √2 cannot be spared: v_n = −v_(n−1), the others 0, attains it",
+            abs(tight.last_pair / tight.rank - math.sqrt(2)) < 1e-12,
+        ),
+    ]
+    return findings, {"matrices": count, "largest_ratio": worst, "sqrt_2": math.sqrt(2)}
+
+
+def no_op(routes: SinkRoutes, seed: int) -> Judged:
+    """What a layer does to its tokens as the sink takes all."""
+    masses = np.array([0.0, 0.5, 0.9, 0.99, 0.999])
+
+    def update(mass: float, value: float) -> float:
+        """‖V′ − V‖ over the tokens after the first, of one layer."""
+        layers = routes.draw(small_stack(LayerSink(mass=mass, value=value), depth=1), seed)
+        before, after = np.asarray(routes.forward(layers), np.float64)
+        return float(np.linalg.norm((after - before)[1:]))
+
+    zero, full = (np.array([update(m, value) for m in masses]) for value in (0.0, 1.0))
+    small = np.array([update(m, 0.01) for m in masses])
+    layers = routes.draw(small_stack(LayerSink(mass=_MASS)), seed)
+    column = norms(routes.jacobian(layers))[1:, 0]
+    findings = [
+        core(
+            "with value zero the update of a layer is 1 − m of that without a sink, m the sink's "
+            "mass: at m = 0.999 it is 0.001",
+            np.allclose(zero / zero[0], 1 - masses, rtol=1e-3, atol=1e-6),
+        ),
+        core(
+            "with one hundredth of a common value the update at m = 0.999 is below 2 % of that "
+            "without a sink",
+            small[-1] < 0.02 * small[0],
+        ),
+        core(
+            f"no token is influenced by a sink of value zero, after {_STACK.depth} layers",
+            np.all(column == 0),
+        ),
+        instead(
+            "with the value of a common token it is no no-op: the update grows as m → 1",
+            full[-1] > full[0],
+        ),
+    ]
+    columns = zip(masses, zero, full, strict=True)
+    table = [{"mass": m, "update": z, "with_value": f} for m, z, f in columns]
+    return findings, {"updates": table}

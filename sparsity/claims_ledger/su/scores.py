@@ -1,0 +1,242 @@
+"""Judges of the claims about kernels of a Gaussian score: isotropy, exp, relu², identity."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import sympy
+
+from sparsity import kernels
+from sparsity.claims_ledger.judging import (
+    Judged,
+    Routes,
+    core,
+    instead,
+    letter,
+    same_function,
+    sampling,
+    z_tests,
+)
+from sparsity.kernels.symbols import beta, gamma
+from sparsity.results import Estimate
+from sparsity.rows.row import Row
+from sparsity.sampling.keys import keys_at
+
+_REL_ERROR = 5e-4  # of each full-key estimate
+_KEYS = (  # kernel, β, γ, d, σ
+    (kernels.exp, -0.7, 1.1, 2, 1.0),
+    (kernels.exp, 0.4, 0.9, 64, 2.0),
+    (kernels.relu2, -1.0, 1.0, 1, 0.5),
+    (kernels.relu2, -0.5, 0.8, 16, 1.0),
+    (kernels.identity, 0.8, 0.6, 2, 2.0),
+    (kernels.identity, 0.5, 1.2, 64, 0.5),
+)
+_z = sympy.Symbol("z", real=True)
+_POINTS = (-3.0, -0.7, 0.4, 2.0)  # of z, where derivation and evaluation are compared
+_GRID = np.concatenate([np.arange(-160, 161) / 4, np.geomspace(50, 1e6, 40)])  # of z = β/γ
+
+
+def isotropy(routes: Routes, seed: int) -> Judged:
+    """Whole keys in several dimensions, against a scalar score at the same β and γ."""
+    seeds = np.random.SeedSequence([seed, 1]).generate_state(len(_KEYS))
+
+    def cell(i: int) -> tuple[dict[str, Any], float, Estimate]:
+        kernel, bias, spread, dim, sigma = _KEYS[i]
+        key = int(seeds[i])
+        query, mean = keys_at(bias, spread, dim, key, queries=max(1, dim // 2))
+        estimate = routes.full_keys(
+            kernel, query / sigma, mean * sigma, sampling(_REL_ERROR, key), spread=sigma
+        )
+        across = mean - query.T @ (query @ mean) / spread**2
+        labels = {
+            "kernel": kernel.name,
+            "dim": dim,
+            "beta": bias,
+            "gamma": spread,
+            "sigma": sigma,
+            "mean_across_queries": np.linalg.norm(across * sigma),
+        }
+        return labels, float(routes.log_S(kernel, beta=bias, gamma=spread)), estimate
+
+    with ThreadPoolExecutor(2) as pool:  # one compiles while another samples
+        cells = list(pool.map(cell, range(len(_KEYS))))
+    test = z_tests(cells)
+    findings = [
+        core(
+            "whole keys in d = 1, 2, 16, 64 dimensions give the S of a scalar score at the same β "
+            f"and γ, in {len(cells)} cells that would each show an error of "
+            f"{100 * test.detectable:.2g} %",
+            test.agree and test.detectable <= 5e-3,
+        )
+    ]
+    return findings, test.numbers
+
+
+def exponential(routes: Routes, seed: int) -> Judged:
+    """The limit law, and what rows of n = 1024 weights do."""
+    n, spreads = 1024, (1.0, 3.0, 5.0)
+    S = routes.derive("exp").S
+    limit = {g: float(np.exp(routes.log_S("exp", gamma=g))) for g in spreads}
+    exact = {g: float(routes.n_eff("exp", n, gamma=g)) for g in spreads}
+    S_rms = {g: math.sqrt(exact[g] / n) for g in spreads}
+    seeds = np.random.SeedSequence([seed, 2]).generate_state(len(spreads))
+    cells = []
+    for g, key in zip(spreads, seeds, strict=True):
+        drawn = routes.rows(Row("exp", gamma=g), n, sampling(3e-3, key))
+        cells.append(({"n": n, "gamma": g}, math.log(exact[g]), drawn))
+    test = z_tests(cells)
+    ladder = np.sqrt(2 * np.array([1e1, 1e2, 1e3, 1e4]))
+    long = math.sqrt(float(routes.n_eff("exp", 1e12, gamma=2.0)) / 1e12)
+    findings = [
+        core(
+            "the derived S tends to 0 as γ → ∞, whatever β",
+            sympy.limit(S, gamma, sympy.oo) == 0
+            and not S.has(beta)
+            and same_function(S, lambda g: routes.log_S("exp", gamma=g), gamma, (0.5, 2.0, 8.0)),
+        ),
+        core(
+            "ln S falls below any bound: −10, −100, −1000, −10000 at γ² = 20, 200, 2000, 20000",
+            np.allclose(routes.log_S("exp", gamma=ladder), -(ladder**2) / 2, rtol=1e-12, atol=0),
+        ),
+        letter(
+            f"rows of n = {n} have the S of the formula, to 5 %, at γ = 1, 3 and 5",
+            all(abs(S_rms[g] / limit[g] - 1) < 0.05 for g in spreads),
+        ),
+        instead(
+            f"at length n, S ≥ 1/√n ({1 / math.sqrt(n):.5f} at n = {n})",
+            all(value >= n**-0.5 for value in S_rms.values()),
+        ),
+        instead(
+            f"the exact law at n = {n} (in brackets: the formula) gives S = "
+            + ", ".join(f"{S_rms[g]:.5f} ({limit[g]:.7f})" for g in spreads)
+            + f" at γ = 1, 3, 5, and rows drawn at random agree with it "
+            f"(to {100 * test.detectable:.2g} % of n·S²)",
+            test.agree,
+        ),
+        instead(
+            "rows long enough obey the formula: at γ = 2, n = 10¹² to 0.1 %",
+            abs(long / float(np.exp(routes.log_S("exp", gamma=2.0))) - 1) < 1e-3,
+        ),
+    ]
+    table = [
+        {"gamma": g, "formula": limit[g], "exact_S_rms": S_rms[g], "n_eff": exact[g]}
+        for g in spreads
+    ]
+    return findings, {"n": n, "floor": n**-0.5, "rows": table, "sampling": test.numbers}
+
+
+def _in_z(S: sympy.Expr) -> sympy.Expr:
+    found: Any = sympy.factor(S.subs(beta, _z * gamma))  # `simplify` takes six times as long
+    return found
+
+
+def squared_relu(routes: Routes, seed: int) -> Judged:
+    """Limits, value at β = 0, and monotonicity in z, each derived and evaluated."""
+    x = sympy.Symbol("x", positive=True)
+    relu2 = routes.derive("relu2")
+    cube = routes.derive("relu3").first_moment
+    relu = routes.derive("relu").first_moment
+    S = _in_z(relu2.S)
+    log_S = routes.log_S("relu2", beta=_GRID, gamma=1.0)
+    other = routes.log_S("relu2", beta=_GRID * 3, gamma=3.0)
+    floor = -math.log(6) / 2
+    asymptote = 40**2 / 4 + math.log(math.sqrt(24 * 40) / 2) + math.log(2 * math.pi) / 4
+    at_minus_40 = float(routes.log_S("relu2", beta=-40.0, gamma=1.0))
+    wide = float(routes.log_S("relu2", beta=-1.0, gamma=1e4))
+    slopes = [
+        sympy.diff(relu2.first_moment, beta) - 2 * relu,
+        sympy.diff(relu2.second_moment, beta) - 4 * cube,
+    ]
+    findings = [
+        core(
+            "S, derived and evaluated alike, depends on z = β/γ alone",
+            not S.has(gamma)
+            and np.allclose(log_S, other, rtol=1e-12, atol=1e-13)
+            and same_function(S, lambda z: routes.log_S("relu2", beta=z, gamma=1.0), _z, _POINTS),
+        ),
+        core(
+            "the derived S tends to 0 as z → −∞, so that some β < 0 is arbitrarily sparse",
+            sympy.limit(S.subs(_z, -x), x, sympy.oo) == 0,
+        ),
+        core(
+            "at β = 0 the derived S is 1/√6 for every γ",
+            sympy.simplify(S.subs(_z, 0) - 1 / sympy.sqrt(6)) == 0,
+        ),
+        core(
+            "dm₂/dβ = 2m₁ and dm₄/dβ = 4m₃ (derived), so that S never falls as z grows",
+            all(sympy.simplify(sympy.expand(slope)) == 0 for slope in slopes),
+        ),
+        core(
+            f"S increases in z at {len(_GRID)} points from −40 to 10⁶, so that β ≥ 0 never goes "
+            "below 1/√6",
+            np.all(np.diff(log_S) > 0) and np.all(log_S[_GRID >= 0] >= floor - 1e-13),
+        ),
+        instead(
+            "a negative β alone does not suffice: as γ → ∞, S returns to 1/√6",
+            abs(wide - floor) < 1e-3,
+        ),
+        instead(
+            "S ~ 2(2π)^(−1/4) e^(−z²/4)/(√24 √|z|) as z → −∞ (0.5 % at z = −40)",
+            abs(at_minus_40 + asymptote) < 5e-3,
+        ),
+    ]
+    shown = (-8.0, -4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0)
+    values = np.exp(routes.log_S("relu2", beta=np.array(shown), gamma=1.0))
+    numbers = {
+        "S_of_z": [{"z": a, "S": b} for a, b in zip(shown, values, strict=True)],
+        "one_over_sqrt_6": math.exp(floor),
+        "smallest_step_of_log_S": np.diff(log_S).min(),
+    }
+    return findings, numbers
+
+
+def identity(routes: Routes, seed: int) -> Judged:
+    """Evenness, the value at β = 0, and the sign of dS/dz."""
+    derived = routes.derive("identity")
+    S = sympy.simplify(_in_z(derived.S))
+    m1, m2 = (
+        moment.subs({beta: _z, gamma: 1})
+        for moment in (derived.first_moment, derived.second_moment)
+    )
+    numerator = m2 * sympy.diff(m1, _z) - m1 * sympy.diff(m2, _z) / 2
+    growth = sympy.simplify(sympy.diff(numerator, _z) / (_z**2 * sympy.exp(-(_z**2) / 2)))
+    floor = math.log(2 / math.pi) / 2
+    log_S = routes.log_S("identity", beta=_GRID, gamma=1.0)
+    mirrored = routes.log_S("identity", beta=-_GRID, gamma=1.0)
+    quartic = sympy.series(S, _z, 0, 6).removeO() - sympy.sqrt(2 / sympy.pi) * (1 + _z**4 / 12)
+    findings = [
+        core(
+            "the derived S is even in β, and so are its values",
+            sympy.simplify(S - S.subs(_z, -_z)) == 0
+            and np.array_equal(log_S, mirrored)
+            and same_function(
+                S, lambda z: routes.log_S("identity", beta=z, gamma=1.0), _z, _POINTS
+            ),
+        ),
+        core(
+            "at β = 0 the derived S is √(2/π) for every γ",
+            not S.has(gamma) and sympy.simplify(S.subs(_z, 0) - sympy.sqrt(2 / sympy.pi)) == 0,
+        ),
+        core(
+            "dS/dz has the sign of a function that is 0 at z = 0 and grows like c·z²e^(−z²/2), "
+            "c > 0 (derived): β = 0 is the minimum",
+            sympy.simplify(numerator.subs(_z, 0)) == 0 and growth.is_positive is True,
+        ),
+        core(
+            f"no value at {len(_GRID)} points from z = −40 to 10⁶ is below √(2/π)",
+            log_S.min() >= floor - 1e-13,
+        ),
+        instead(
+            "near β = 0 the floor is flat to third order: S = √(2/π)(1 + z⁴/12 + O(z⁶))",
+            sympy.simplify(quartic) == 0,
+        ),
+    ]
+    numbers = {
+        "floor": math.exp(floor),
+        "smallest_S": np.exp(log_S.min()),
+        "at_z": _GRID[log_S.argmin()],
+    }
+    return findings, numbers

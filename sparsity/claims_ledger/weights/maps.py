@@ -1,0 +1,99 @@
+"""Judges of the claims on maps of whole rows: sparsemax and stick-breaking."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri
+
+from sparsity.claims_ledger.judging import Judged, Routes, core, instead, letter
+from sparsity.rows.row import Row
+from sparsity.sampling import Sampling
+
+_LENGTHS = np.array([16, 256, 4096, 65536])
+_GAMMA, _DRAWN = 2.0, 256
+_WITHIN = 5.0  # standard errors
+_REL_ERROR = 5e-3
+
+
+def _normal(t: float) -> float:
+    return math.exp(-0.5 * t * t) / math.sqrt(2 * math.pi)
+
+
+def poisson_rate(length: float, gamma: float) -> float:
+    """λ = h(Φ̄⁻¹(1/n))/γ with the hazard h = φ/Φ̄: E K − 1 of sparsemax in long rows."""
+    return _normal(float(ndtri(1 / length))) * length / gamma
+
+
+def mean_field(length: float, gamma: float) -> float:
+    """E Σp² of sparsemax if its threshold were the fixed root of nE(s − τ)₊ = 1."""
+
+    def total(t: float) -> float:
+        return length * gamma * (_normal(t) - t * float(ndtr(-t)))
+
+    t = float(brentq(lambda t: total(t) - 1, -40.0, 40.0))  # type: ignore[arg-type]
+    return length * gamma**2 * ((1 + t * t) * float(ndtr(-t)) - t * _normal(t))
+
+
+def _z(routes: Routes, name: str, of: str, exact: float, seed: int) -> float:
+    """Rows drawn against a mean, in standard errors."""
+    row = Row(name, beta=0.0, gamma=_GAMMA)
+    settings = Sampling(_REL_ERROR, seed=seed, dtype=np.float32)
+    found = routes.rows(row, _DRAWN, settings, of)
+    return (found.log_value - math.log(exact)) / found.rel_stderr
+
+
+def few_keys(routes: Routes, seed: int) -> Judged:
+    """The support of sparsemax over lengths: exact, drawn, and by the law of long rows."""
+    given = {"beta": 0.0, "gamma": _GAMMA}
+    keys = routes.mean("sparsemax", _LENGTHS, "support", **given)
+    focus = float(routes.mean("sparsemax", _DRAWN, "participation", **given))
+    limit = np.array([1 + poisson_rate(float(n), _GAMMA) for n in _LENGTHS])
+    at = _LENGTHS.tolist().index(_DRAWN)
+    z = _z(routes, "sparsemax", "support", float(keys[at]), seed)
+    shown = ", ".join(f"{x:.3f}" for x in keys)
+    findings = [
+        core(
+            f"at γ = {_GAMMA:g} the exact mean support is {shown} keys at n = 16, 2⁸, 2¹², 2¹⁶",
+            np.all((keys >= 1) & (keys < 4)),
+        ),
+        core(f"rows of {_DRAWN} sampled at random have as many (z = {z:.1f})", abs(z) < _WITHIN),
+        letter("it is the same at every length", np.ptp(keys) < 0.1),
+        instead(
+            "it grows without end, but only like 1 + √(2 ln n)/γ: the law of long rows, "
+            "1 + h(Φ̄⁻¹(1/n))/γ, is high by "
+            + ", ".join(f"{100 * (x - 1):.1f} %" for x in limit / keys),
+            np.all(np.diff(keys) > 0) and np.all(np.diff(limit / keys) < 0),
+        ),
+        instead(
+            "a fixed threshold, nE(s − τ)₊ = 1, is wrong: it would give E Σp² = "
+            f"{mean_field(_DRAWN, _GAMMA):.2f} at n = {_DRAWN}, more than any row has; the exact "
+            f"value is {focus:.4f}",
+            mean_field(_DRAWN, _GAMMA) > 1 > focus,
+        ),
+    ]
+    columns = zip(_LENGTHS, keys, limit, strict=True)
+    rows = [{"n": n, "support": k, "long_rows": x} for n, k, x in columns]
+    return findings, {"rows": rows, "z": z, "participation": focus}
+
+
+def same_at_every_length(routes: Routes, seed: int) -> Judged:
+    """E Σa² of stick-breaking over lengths: exact, by moments of one score, and drawn."""
+    given = {"beta": 0.0, "gamma": _GAMMA}
+    found = routes.mean("stick-breaking", _LENGTHS, "participation", **given)
+    first = 0.5  # E σ(s) at β = 0, by symmetry
+    square = first**2 * math.exp(-2 * float(routes.log_S("sigmoid", **given)))
+    limit = square / (2 * first - square)
+    at = _LENGTHS.tolist().index(_DRAWN)
+    z = _z(routes, "stick-breaking", "participation", float(found[at]), seed)
+    findings = [
+        core(
+            f"E Σa² is E σ²/(2Eσ − Eσ²) = {limit:.6f} at n = 2⁸, 2¹², 2¹⁶ (to 1e−12)",
+            np.all(np.abs(found[1:] / limit - 1) < 1e-12),
+        ),
+        core(f"rows of {_DRAWN} sampled at random have as much (z = {z:.1f})", abs(z) < _WITHIN),
+        letter("already at 16 keys, to 1e−6", abs(found[0] / limit - 1) < 1e-6),
+    ]
+    return findings, {"limit": limit, "found": found, "z": z}

@@ -1,0 +1,232 @@
+"""A cell of the cross-check: what is asked of which row, and the two instruments that answer.
+
+The instruments have nothing in common but the kernel's definition, the steps and the quantity.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import sympy
+
+from sparsity import derivation as symbolic
+from sparsity import quantities
+from sparsity.errors import InputError
+from sparsity.exact_law import engine, stein
+from sparsity.exact_law.exact import exact
+from sparsity.exact_law.mellin import n_eff_of_normal_prefixes
+from sparsity.kernels import Kernel, Law, RowMap, decayed, exp, zoo
+from sparsity.kernels.queries import named as named_query
+from sparsity.limit import quadrature
+from sparsity.limit.evaluation import evaluate
+from sparsity.results import Estimate
+from sparsity.rows.row import Row
+from sparsity.rows.steps import Decay
+from sparsity.sampling import Sampling, draw, draw_each, estimators, sample_rows
+from sparsity.sampling.row_sampling import draw_rows
+
+Value = tuple[float, float]  # log of a quantity, and a bound on its error
+ANY_LENGTH = 64  # tokens of the rows whose pooled moments stand for any length
+_DIGITS = 30  # of a derived formula
+_ROWS = ("whole rows", "pooled rows")  # samplers that draw rows
+_LONGEST = 2**16  # tokens of a row that is held against `mellin`
+
+# Feature maps h of nonnegative linear attention, sampled as real features of Gaussian keys.
+FEATURE_MAPS: dict[str, Kernel] = {h.name: h for h in (zoo.relu, exp, zoo.elu1, zoo.softplus)}
+
+
+@functools.lru_cache(maxsize=64)
+def feature_ratio(feature: str, center: float, spread: float) -> float:
+    """σ̃/μ̃ of a feature map of normal entries, by quadrature of its definition."""
+    log_m1, _ = quadrature.moment(FEATURE_MAPS[feature], 1, center, spread)
+    log_m2, _ = quadrature.moment(FEATURE_MAPS[feature], 2, center, spread)
+    return math.sqrt(math.expm1(float(log_m2) - 2 * float(log_m1)))
+
+
+@dataclass(frozen=True)
+class Question:
+    """One cell to check.
+
+    Args:
+        row: the row.
+        instruments: a theory, and what it is held against: a sampler or a second theory.
+        quantity: what is asked.
+        length: n; None for long rows.
+        given: what else a sampler draws from: `dim` of whole keys, the feature map.
+    """
+
+    row: Row
+    instruments: tuple[str, str]
+    quantity: str = "S"
+    length: int | None = None
+    given: dict[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def kernel(self) -> Kernel | RowMap:
+        return self.row.kernel
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What identifies the cell beside the kernel, in JSON's types."""
+        found: dict[str, Any] = dict(self.row.params)
+        if self.length is not None:
+            found["length"] = self.length
+        if self.row.steps:
+            found["steps"] = " ".join(self.row.described()["steps"])
+        return found | self.given
+
+    @property
+    def statistical(self) -> bool:
+        """Whether it is settled by sampling."""
+        return self.instruments[1] in SAMPLERS
+
+    def value(self, which: int = 0) -> Value:
+        """Log of the quantity by one of the theories, and a bound on its error."""
+        return THEORIES[self.instruments[which]](self)
+
+    def theory(self) -> float:
+        """Log of the quantity by the first instrument."""
+        return self.value()[0]
+
+    def sample(self, sampling: Sampling) -> Estimate:
+        """The quantity by Monte Carlo."""
+        return SAMPLERS[self.instruments[1]](self, sampling)
+
+
+def families(cells: Sequence[Question]) -> list[list[int]]:
+    """Numbers of the cells that are sampled together.
+
+    Scalar draws of one kernel, and whole rows of one kind: its quantities share their draws.
+    """
+    found: dict[Any, list[int]] = {}
+    for i, cell in enumerate(cells):
+        key: Any = i
+        if cell.instruments[1] in _ROWS:
+            key = cell.row, cell.length or ANY_LENGTH
+            if isinstance(cell.kernel, RowMap):  # whose pooled rows have weights of their own
+                key = *key, cell.instruments[1]
+        elif cell.instruments[1] == "scalars" and not cell.row.steps:
+            key = cell.kernel
+        found.setdefault(key, []).append(i)
+    return list(found.values())
+
+
+def sample_family(cells: Sequence[Question], samplings: Sequence[Sampling]) -> Iterator[Estimate]:
+    """The quantities of the cells of a family by Monte Carlo."""
+    if len(cells) == 1:
+        yield cells[0].sample(samplings[0])
+        return
+    if cells[0].instruments[1] in _ROWS:
+        of = tuple(_goal(cell) for cell in cells)
+        drawn = draw_rows(cells[0].row, cells[0].length or ANY_LENGTH, samplings[0], of)
+        yield from (drawn.limit_form() if each is None else drawn.estimate(each) for each in of)
+        return
+    kernel = cells[0].kernel
+    rows = kernel.law is Law.POSITION  # whose length is a parameter
+    own = [c.row.params | ({"length": c.length} if rows else {}) for c in cells]
+    yield from draw_each(cells[0].row.function, own, samplings)
+
+
+def _goal(cell: Question) -> str | None:
+    """What is asked of drawn rows; None is the limit form."""
+    return None if cell.instruments[1] == "pooled rows" else cell.quantity
+
+
+def _limit(cell: Question, method: str | None = None) -> Value:
+    length: dict[str, Any] = {} if cell.length is None else {"length": cell.length}
+    found = evaluate(cell.row, method=method, **length)
+    return float(found.log_S), float(found.error_bound)
+
+
+def _product(cell: Question) -> Value:
+    """The limit form under retention: of independent factors the values of S multiply."""
+    (step,) = cell.row.steps
+    assert isinstance(step, Decay)
+    window = evaluate(decayed, decay=step.decay, length=cell.length)
+    score = evaluate(cell.row.function, beta=cell.row.beta, gamma=cell.row.gamma)
+    error = window.error_bound + score.error_bound
+    return float(window.log_S + score.log_S), float(error)
+
+
+def _derived(cell: Question) -> Value:
+    """The formula that SymPy derives, evaluated with many digits."""
+    at: Any = {p.symbol: sympy.Rational(cell.row.params[p.name]) for p in cell.kernel.parameters}
+    log_S = float(sympy.N(sympy.log(symbolic.derive(cell.row.function).S.subs(at)), _DIGITS))
+    return log_S, 1e-15 * max(1.0, abs(log_S))
+
+
+def _exact(cell: Question) -> Value:
+    found = exact(cell.row, length=cell.length, of=cell.quantity)
+    return float(found.log_value), float(found.error_bound)
+
+
+def _integral(cell: Question) -> Value:
+    quantity = quantities.named(cell.quantity)
+    value, _, error = engine.law(cell.row, quantity, cell.length)
+    return float(np.log(value)), float(error)
+
+
+def _mellin(cell: Question) -> Value:
+    """n_eff of softmax by the second exact law: of scores, or of their moments."""
+    n = int(cell.length or 0)
+    if n > _LONGEST:
+        raise InputError("length", n, f"the second exact law takes at most {_LONGEST} tokens")
+    beta, gamma, w = cell.row.positions(n)
+    seen = w > 0
+    if not seen.any() or not (gamma[seen] > 0).all():
+        raise InputError(
+            "row", cell.row, "has fixed scores, which the second exact law does not cover"
+        )
+    beta, gamma = beta[seen] + np.log(w[seen]), gamma[seen]
+    value, error = n_eff_of_normal_prefixes(beta, gamma, int(seen.sum()))
+    return float(np.log(value)), float(error)
+
+
+def _stein(cell: Question) -> Value:
+    """The entropy of softmax rows from participation ratios."""
+    value, error = stein.entropy(float(cell.row.gamma), int(cell.length or 1))
+    return (math.log(value), error / value) if value > error else (-math.inf, math.inf)
+
+
+def _scalar(cell: Question, sampling: Sampling) -> Estimate:
+    length = cell.length if cell.kernel.law is Law.POSITION else None
+    return draw(cell.row, sampling, length=length)
+
+
+def _features(cell: Question, sampling: Sampling) -> Estimate:
+    own: Any = cell.row.params
+    query = named_query(own["query"]).vector(own["dim"])
+    feature = FEATURE_MAPS[cell.given["feature"]]
+    return estimators.features(feature, query, cell.given["center"], cell.given["spread"], sampling)
+
+
+def _pooled(cell: Question, sampling: Sampling) -> Estimate:
+    return draw_rows(cell.row, cell.length or ANY_LENGTH, sampling, None).limit_form()
+
+
+THEORIES: dict[str, Callable[[Question], Value]] = {
+    "limit": _limit,
+    "closed form": lambda cell: _limit(cell, "closed form"),
+    "quadrature": lambda cell: _limit(cell, "quadrature"),
+    "derivation": _derived,
+    "product of limits": _product,
+    "exact law": _exact,
+    "integral over u": _integral,
+    "second exact law": _mellin,
+    "Stein's identity": _stein,
+}
+
+SAMPLERS: dict[str, Callable[[Question, Sampling], Estimate]] = {
+    "scalars": _scalar,
+    "whole keys": lambda cell, sampling: draw(cell.row, sampling, dim=cell.given["dim"]),
+    "features": _features,
+    "whole rows": lambda cell, sampling: sample_rows(
+        cell.row, cell.length, sampling, cell.quantity
+    ),
+    "pooled rows": _pooled,
+}

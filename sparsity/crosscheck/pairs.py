@@ -1,0 +1,138 @@
+"""The pairs of instruments that apply to a row."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from sparsity import quantities
+from sparsity.crosscheck.cells import ANY_LENGTH, Question
+from sparsity.errors import InputError, NoClosedForm
+from sparsity.exact_law import maps, stein
+from sparsity.kernels import Law, RowMap, exp
+from sparsity.kernels.parameters import LENGTH
+from sparsity.limit import map_limits
+from sparsity.limit.limit_form import log_sums
+from sparsity.rows import classes
+from sparsity.rows.row import Row
+from sparsity.rows.scores import StudentT
+from sparsity.sampling.row_plans import WHOLE
+
+# Theories against samplers, theories against each other, and what was left out and why.
+Pairs = tuple[tuple[Question, ...], tuple[Question, ...], tuple[str, ...]]
+
+REL_ERROR = 0.11  # of the detectable error: the standard error that a cell is sampled to
+_PATIENCE = 4e9  # numbers drawn for the pooled moments of a row, at most
+
+
+def pairs(row: Row, length: Any, rel_error: float) -> Pairs:
+    """Every pair of instruments that can answer for a row.
+
+    Args:
+        row: the row.
+        length: n, or None.
+        rel_error: the standard error that a cell is sampled to.
+
+    Returns:
+        Theories against samplers, theories against each other, and what was left out and why.
+
+    Raises:
+        InputError: no theory can be held against a sampler.
+    """
+    n = None if length is None else int(LENGTH.one(length))
+    kept: list[Question] = []
+    left_out, refusals = [], []
+    for cell in _candidates(row, n):
+        try:
+            theory, error = cell.value()
+            if not cell.statistical:
+                cell.value(1)
+            elif not math.isfinite(theory):
+                raise InputError(cell.quantity, f"e^{theory:g}", "has no logarithm to compare")
+            elif error > rel_error:
+                fix = (
+                    f"its exact law is known only to {error:.1g}, coarser than what sampling shows"
+                )
+                raise InputError(cell.quantity, f"e^{theory:g}", fix)
+            if cell.instruments[1] == "pooled rows":
+                _refuse_rare(cell, rel_error)
+            kept.append(cell)
+        except (InputError, NoClosedForm) as error:
+            left_out.append(f"{cell.quantity}, {' against '.join(cell.instruments)}: {error}")
+            refusals.append(error)
+    sampled = tuple(cell for cell in kept if cell.statistical)
+    if not sampled:
+        raise next((e for e in refusals if isinstance(e, InputError)), refusals[0])
+    return sampled, tuple(cell for cell in kept if not cell.statistical), tuple(left_out)
+
+
+def _candidates(row: Row, n: int | None) -> list[Question]:
+    if isinstance(row.kernel, RowMap):
+        return _of_map(row, row.kernel, n)
+    law, found = row.kernel.law, []
+    of_positions = n if law is Law.POSITION else None
+    if row.steps:
+        found.append(Question(row, ("limit", "pooled rows"), "S", n))
+    else:
+        found.append(Question(row, ("limit", "scalars"), "S", of_positions))
+        found.append(Question(row, ("closed form", "quadrature"), "S", of_positions))
+        if law is Law.SCORE:
+            found.append(Question(row, ("derivation", "quadrature")))
+    if law is not Law.SCORE:
+        if n is not None and law is not Law.POSITION:
+            row.scored()
+        return found
+    if n is None:
+        return found
+    try:
+        tokens = row.tokens(n)
+    except InputError:  # scores that are known by their moments only, or none: each cell says so
+        tokens = None
+    sinks = tokens is not None and bool(tokens.sink.any() or tokens.units)
+    for quantity in quantities.ALL:
+        if (quantity.whole and n > WHOLE) or quantity.linear is not None:
+            continue  # a linear image of another quantity is held by that one's cell
+        if quantity.has_law and (sinks or not quantity.sinks):
+            found.append(Question(row, ("exact law", "whole rows"), quantity.name, n))
+    if row.kernel.weight == exp.weight and tokens is not None and tokens.scores is None:
+        found.append(Question(row, ("integral over u", "second exact law"), "n_eff", n))
+    if row.kernel.weight == exp.weight and not row.steps and n > 1 and row.gamma <= stein.MOST:
+        found.append(Question(row, ("exact law", "Stein's identity"), "entropy", n))
+    return found
+
+
+def _of_map(row: Row, kernel: RowMap, n: int | None) -> list[Question]:
+    """Every quantity that has an exact law under a map of whole rows, and its limit S."""
+    names = [name for name in maps.known(kernel) if quantities.named(name).linear is None]
+    limit = [Question(row, ("limit", "pooled rows"), "S", None if kernel.alike else n)]
+    if kernel.alone is not None and (n is None or not names):
+        return limit
+    if not names:
+        raise InputError("kernel", kernel.name, "has no exact law to compare samples with")
+    if n is None:
+        fix = f"the weights of {kernel.name} depend on the whole row; give its length n"
+        raise InputError("length", None, fix)
+    laws = [Question(row, ("exact law", "whole rows"), name, n) for name in names]
+    return laws if kernel.alone is None else laws + limit
+
+
+def _refuse_rare(cell: Question, rel_error: float) -> None:
+    """Refuse pooled moments that live on rows too rare to be drawn.
+
+    The variance of Σa² over a row is below ΣE a⁴, so its mean takes Σw⁴E f⁴/(Σw²E f²)²/error² rows.
+    Under tails that fall like a power E a⁸ has to exist: else it is not normal after any number.
+    """
+    n = cell.length or ANY_LENGTH
+    if isinstance(cell.kernel, RowMap):
+        scatter = map_limits.log_scatter(cell.kernel, cell.row.params, n)
+    else:
+        given = classes.relative(classes.classed(cell.row, n), units=False)
+        second, fourth, _ = log_sums(given, (2, 4))
+        if any(isinstance(step, StudentT) for step in cell.row.steps):
+            log_sums(given, (4, 8))
+        scatter = fourth - 2 * second + math.log(n)
+    numbers = scatter - 2 * math.log(2 * rel_error)  # log
+    if numbers > math.log(_PATIENCE):
+        shown = f"e^{numbers:.0f}" if numbers > 600 else f"{math.exp(numbers):.1g}"
+        fix = f"its pooled moments take {shown} draws; rows of n are checked without them"
+        raise InputError("row", cell.row, fix)

@@ -1,0 +1,258 @@
+"""Agreement between instruments, over the reference grid or for one row, with honest statistics.
+
+Each statistical cell compares the log of an estimate with that of theory in units of its standard
+error. With m cells, one cell raises a false alarm with probability α/m (two-sided Student's t), so
+the whole run does with probability at most α (Bonferroni), although the quantities of one row are
+estimated from the same draws. A cell could have seen a relative error
+of (t_{1−α/2m} + t_{0.999}) standard errors with probability 0.999: its detectable error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sparsity import kernels
+from sparsity.arguments import check_seed, float_type, number
+from sparsity.arguments import executor as check_executor
+from sparsity.arguments import progress as check_progress
+from sparsity.crosscheck import pairs, reference_grid
+from sparsity.crosscheck.cells import Question, families, sample_family
+from sparsity.crosscheck.outcome import Cell, CrossCheck, ExactCell
+from sparsity.crosscheck.ztest import compare, detecting
+from sparsity.errors import InputError
+from sparsity.kernels import Kernel, RowMap
+from sparsity.results import Estimate
+from sparsity.rows.row import Row, row_of
+from sparsity.sampling import Sampling
+from sparsity.tasks import Submits, gathered
+
+DETECTABLE = 1e-3  # a cell that could not see a relative error of this size proves nothing
+_WORKERS = 2  # threads: one compiles while another samples
+_COARSE = 1e-4  # a detectable error that float32 sees well: its rounding is a hundred times less
+
+
+def judge(
+    cell: Question, theory: float, estimate: Estimate, alarm: float, detectable: float = DETECTABLE
+) -> Cell:
+    """Compare one cell.
+
+    Args:
+        cell: what was asked.
+        theory: log of the quantity by theory.
+        estimate: the same by sampling.
+        alarm: two-sided false-alarm probability.
+        detectable: the relative error that it must be able to see.
+    """
+    z, critical, seen = compare(theory, estimate, alarm)
+    if not math.isfinite(estimate.log_value - theory) or not estimate.trusted:
+        verdict = "not enough evidence"
+    elif abs(z) > critical:
+        verdict = "disagree"
+    else:
+        verdict = "agree" if seen <= detectable else "not enough evidence"
+    return Cell(
+        kernel=cell.kernel.name,
+        quantity=cell.quantity,
+        parameters=cell.parameters,
+        route=estimate.method,
+        theory=theory,
+        estimate=estimate,
+        z=z,
+        critical=critical,
+        detectable=seen,
+        verdict=verdict,
+        instruments=cell.instruments,
+    )
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """How cells of a family are judged: their theory against their sample.
+
+    Args:
+        theory, sample, detectable, dtype, whole_dtype: as `check` has them.
+        alarm: two-sided false-alarm probability of a cell.
+    """
+
+    theory: Callable[[Question], float]
+    sample: Callable[[Question, Sampling], Estimate] | None
+    alarm: float
+    detectable: float
+    dtype: Any
+    whole_dtype: Any
+
+    def __call__(self, family: tuple[Sequence[Question], Sequence[int]]) -> list[Cell]:
+        """The cells of a family, judged, given the seed of each."""
+        own, seeds = family
+        settings = [self._sampling(*each) for each in zip(own, seeds, strict=True)]
+        alone = self.sample
+        drawn = map(alone, own, settings) if alone else sample_family(own, settings)
+        return [
+            judge(cell, self.theory(cell), estimate, self.alarm, self.detectable)
+            for cell, estimate in zip(own, drawn, strict=True)
+        ]
+
+    def _sampling(self, cell: Question, seed: int) -> Sampling:
+        scalars = cell.instruments[1] == "scalars"
+        dtype = self.dtype if scalars else self.whole_dtype or self.dtype
+        return detecting(self.detectable, self.alarm, seed, dtype)
+
+
+def check(
+    cells: Sequence[Question],
+    *,
+    theory: Callable[[Question], float] = Question.theory,
+    sample: Callable[[Question, Sampling], Estimate] | None = None,
+    seed: int = 0,
+    false_alarm_rate: float = 1e-4,
+    detectable: float = DETECTABLE,
+    dtype: Any = None,
+    whole_dtype: Any = None,
+    executor: Submits | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Cell, ...]:
+    """Sample every cell and compare it with theory.
+
+    Args:
+        cells: the cells.
+        theory: log of a cell's quantity; a test plants wrong ones here.
+        sample: its estimate, likewise; None samples cells of a family together.
+        seed: each cell draws from a seed of its own, derived from this one.
+        false_alarm_rate: of the whole family of cells.
+        detectable: the relative error that every cell must be able to see.
+        dtype: sampling precision; None takes float64 where JAX has it enabled.
+        whole_dtype: of whole rows, keys and features; None is `dtype`.
+        executor: where families are sampled; None is two threads of this process.
+        progress: called with (cells done, cells in all).
+
+    Raises:
+        InputError: the executor lost its workers.
+    """
+    seeds = np.random.SeedSequence(seed).generate_state(len(cells)).tolist()
+    alarm = false_alarm_rate / max(len(cells), 1)
+    groups = families(cells) if sample is None else [[i] for i in range(len(cells))]
+    tasks = [([cells[i] for i in group], [seeds[i] for i in group]) for group in groups]
+    work = _Judge(theory, sample, alarm, detectable, dtype, whole_dtype)
+    found: dict[int, Cell] = {}
+    threads = ThreadPoolExecutor(_WORKERS)
+    try:
+        for index, value in gathered(work, tasks, executor or threads):
+            found |= dict(zip(groups[index], value, strict=True))
+            if progress is not None:
+                progress(len(found), len(cells))
+    finally:  # after Ctrl-C, do not sample the rest first
+        threads.shutdown(wait=False, cancel_futures=True)
+    return tuple(found[i] for i in range(len(cells)))
+
+
+def check_exact(cells: Sequence[Question]) -> tuple[ExactCell, ...]:
+    """Hold theories against each other, within the sum of their bounds."""
+    found = []
+    for cell in cells:
+        (first, error), (second, other) = cell.value(0), cell.value(1)
+        bound = error + other
+        verdict = "agree" if abs(first - second) <= bound else "disagree"
+        name, values = cell.kernel.name, (first, second)
+        found.append(
+            ExactCell(
+                name, cell.quantity, cell.parameters, cell.instruments, values, bound, verdict
+            )
+        )
+    return tuple(found)
+
+
+def verify(
+    *rows: str | Kernel | RowMap | Row,
+    length: Any = None,
+    seed: int = 0,
+    false_alarm_rate: float = 1e-4,
+    detectable: float = DETECTABLE,
+    dtype: Any = None,
+    executor: Submits | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    **parameters: Any,
+) -> CrossCheck:
+    """Cross-check the instruments: over the reference grid, or for a row of your own.
+
+    `verify()` and `verify("exp")` go over the reference grid. `verify(row, length=n)` takes every
+    pair of instruments that applies to that row.
+
+    Args:
+        *rows: names of the kernels to check, none means all; or one `Row`; or one kernel with
+            its parameters.
+        length: n, for a row; without it only S of long rows is checked.
+        seed: of the whole run.
+        false_alarm_rate: family-wise, in (0, 1).
+        detectable: the relative error that every cell must be able to see, in (0, 1). The time
+            grows as 1/detectable²; long rows want 1e-2.
+        dtype: sampling precision; None takes float64 where JAX has it enabled, but float32 for what
+            the reference grid draws whole (rows, keys, features): it is three times as fast, and
+            its rounding a hundred times less than the detectable error.
+        executor: where cells are sampled, as in `sweep`; the same bits likewise. None is here.
+        progress: called with (cells done, cells in all).
+        **parameters: of a kernel given without a row.
+
+    Returns:
+        The verdict, every cell with its estimate, the false-alarm rate, the smallest relative error
+        that every cell would have detected, and what does not apply to the row.
+
+    Raises:
+        InputError: an unknown kernel, a value outside its domain, or nothing that can be compared.
+    """
+    for name, value in (("false_alarm_rate", false_alarm_rate), ("detectable", detectable)):
+        number(name, value, "must be between 0 and 1", lambda x: 0 < x < 1)
+    seed = check_seed(seed)
+    check_progress(progress)
+    check_executor(executor)
+    if dtype is not None:
+        float_type(dtype)
+    cells, exact, left_out = _cells(rows, length, parameters, detectable)
+    coarse = dtype is None and not _own(rows, length, parameters) and detectable >= _COARSE
+    judged = check(
+        cells,
+        seed=seed,
+        false_alarm_rate=false_alarm_rate,
+        detectable=detectable,
+        dtype=dtype,
+        whole_dtype=np.float32 if coarse else None,
+        executor=executor,
+        progress=progress,
+    )
+    held = check_exact(exact)
+    agree = all(c.verdict == "agree" for c in (*judged, *held))
+    smallest = max(cell.detectable for cell in judged)
+    return CrossCheck(agree, judged, held, false_alarm_rate, smallest, seed, left_out)
+
+
+def _own(
+    given: tuple[str | Kernel | RowMap | Row, ...], length: Any, parameters: dict[str, Any]
+) -> bool:
+    """Whether a row of one's own is asked for, rather than the reference grid."""
+    own = [k for k in given if isinstance(k, Row) or kernels.named(k) not in kernels.known()]
+    return bool(own or parameters or length is not None)
+
+
+def _cells(
+    given: tuple[str | Kernel | RowMap | Row, ...],
+    length: Any,
+    parameters: dict[str, Any],
+    detectable: float,
+) -> pairs.Pairs:
+    """The cells of a row, or of the reference grid."""
+    if _own(given, length, parameters):
+        if len(given) != 1:
+            fix = "give one row, or one kernel with its parameters"
+            raise InputError("rows", ", ".join(map(str, given)) or None, fix)
+        row = row_of(given[0], parameters)
+        return pairs.pairs(row, length, pairs.REL_ERROR * detectable)
+    names = tuple(kernels.named(k).name for k in given if not isinstance(k, Row))
+    cells = reference_grid.reference_grid(names)
+    wanted = {cell.kernel.name for cell in cells}
+    exact = tuple(p for p in reference_grid.exact_points() if p.kernel.name in wanted)
+    return cells, exact, ()

@@ -1,0 +1,195 @@
+"""Leading asymptotics of moments Σ P·e^Q·erf(L), by truncated series in a small variable y → 0⁺.
+
+Each e^Q is split into its growing part (negative powers of y in Q), kept as it is, and a power
+series; erf(L) of a large L is ±1 ∓ erfc|L|, expanded as e^(−L²) times the asymptotic series of
+erfc. The terms then fall into groups, one per growing exponent, and within a group cancellation
+is decided by exact coefficients: nothing is estimated numerically, and nothing can hang.
+"""
+
+# SymPy annotates most results as Basic; what they are here is known, not inferred.
+# pyright: reportArgumentType=false, reportCallIssue=false, reportReturnType=false
+# pyright: reportIndexIssue=false, reportOperatorIssue=false, reportAttributeAccessIssue=false
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+from sympy import Expr, Rational, S, erf, exp, oo, pi, sqrt
+
+from sparsity.derivation.gaussian import Moment
+from sparsity.derivation.pieces import sign_at, zeros
+from sparsity.derivation.series import (
+    Series,
+    Undecided,
+    compose,
+    erfc_series,
+    laurent,
+    taylor,
+    tidy,
+    times,
+    v,
+    y,
+)
+from sparsity.errors import NoClosedForm
+from sparsity.kernels.symbols import beta, s
+
+
+@dataclass(frozen=True)
+class Approach:
+    """How β and γ move: their values in terms of y → 0⁺, and where a fixed β lies.
+
+    Args:
+        variable: the symbol that moves.
+        point: where it goes.
+        condition: on the other parameter, a SymPy Boolean.
+        values: β and γ in terms of y (those not named stay as they are).
+        back: y in terms of the variable.
+        low, high: the open interval of a β that stays.
+    """
+
+    variable: Expr
+    point: Expr
+    condition: Any
+    values: dict[Expr, Expr]
+    back: Expr
+    low: Expr = -oo
+    high: Expr = oo
+
+    def sign(self, quantity: Expr) -> int:
+        """The sign of a quantity that is the same all over the regime.
+
+        Raises:
+            Undecided: it is not, or that cannot be shown.
+        """
+        result = 1
+        for factor in sympy.Mul.make_args(sympy.factor(quantity)):
+            base, exponent = factor.as_base_exp()
+            if factor.is_zero or factor.is_positive or factor.is_negative:
+                result *= 0 if factor.is_zero else 1 if factor.is_positive else -1
+            elif base.free_symbols == {beta} and exponent.is_Integer:
+                result *= self._sign_in_beta(base.subs(beta, s)) ** abs(int(exponent))
+            else:
+                raise Undecided(f"sign of {factor}")
+        return result
+
+    def restored(self, expression: Expr) -> Expr:
+        """An expression in y, in terms of the variable again; √y as 1/√(1/y)."""
+        large = sympy.Dummy(positive=True)
+        joined = sympy.powsimp(expression.subs(y, 1 / large).subs(large, 1 / self.back))
+        return joined.replace(exp, lambda exponent: exp(sympy.factor(exponent)))
+
+    def _sign_in_beta(self, quantity: Expr) -> int:
+        try:
+            if not any(self.low < cut < self.high for cut in zeros(quantity, self.low, self.high)):
+                return sign_at(quantity, self.low, self.high)
+        except NoClosedForm as error:
+            raise Undecided(error.reason) from None
+        raise Undecided(f"{quantity} changes sign")
+
+
+def _groups(moment: Moment, regime: Approach, order: int) -> dict[Expr, tuple[Series, bool]]:
+    """Growing exponent -> its series below y^order, and whether that series is complete."""
+    groups: dict[Expr, tuple[Series, bool]] = {}
+
+    def add(prefactor: Series, exponent: Series, inner: Series | None, order_inner: int) -> None:
+        growing = sum((c * y**p for p, c in exponent.items() if p < 0), S.Zero)
+        small = {p: c for p, c in exponent.items() if p > 0}
+        exact = inner is None and not small
+        series = taylor(exp(v), exponent.get(0, S.Zero), small, order_inner)
+        if inner is not None:
+            series = times(series, inner, order_inner)
+        series = times(prefactor, series, order)
+        old, complete = groups.get(growing, ({}, True))
+        keys = old.keys() | series.keys()
+        merged = {p: tidy(old.get(p, S.Zero) + series.get(p, S.Zero)) for p in keys}
+        groups[growing] = {p: c for p, c in merged.items() if c != 0}, complete and exact
+
+    for term in moment.terms:
+        prefactor = laurent(term.coefficient.subs(regime.values))
+        if not prefactor:
+            continue
+        exponent = laurent(term.exponent.subs(regime.values))
+        room = order - min(prefactor)  # the prefactor may lower the powers
+        if term.erf_argument is None:
+            add(prefactor, exponent, None, room)
+            continue
+        argument = laurent(term.erf_argument.subs(regime.values))
+        lowest = min(argument, default=0)
+        if lowest >= 0:
+            small = {p: c for p, c in argument.items() if p > 0}
+            inner = taylor(erf(v), argument.get(0, S.Zero), small, room)
+            add(prefactor, exponent, inner, room)
+            continue
+        side = regime.sign(argument[lowest])
+        size = {p: side * c for p, c in argument.items()}
+        add({p: side * c for p, c in prefactor.items()}, exponent, None, room)
+        square = times(argument, argument, room + 2 * abs(lowest))
+        lowered = {
+            p: sympy.expand(exponent.get(p, S.Zero) - square.get(p, S.Zero))
+            for p in exponent.keys() | square.keys()
+        }
+        tail = {p: -side * c / sqrt(pi) for p, c in prefactor.items()}
+        add(tail, {p: c for p, c in lowered.items() if c != 0}, erfc_series(size, room), room)
+    return groups
+
+
+def _dominant(moment: Moment, regime: Approach, order: int) -> tuple[Expr, Series]:
+    """The largest group: its growing exponent and its series."""
+    groups = _groups(moment, regime, order)
+    alive = {q: series for q, (series, complete) in groups.items() if series or not complete}
+    best: Expr | None = None
+    for exponent in alive:
+        if best is None or _grows(exponent - best, regime):
+            best = exponent
+    if best is None or not alive[best]:
+        raise Undecided("every term kept cancels")
+    return best, alive[best]
+
+
+def _grows(difference: Expr, regime: Approach) -> bool:
+    powers = laurent(difference)
+    return bool(powers) and regime.sign(powers[min(powers)]) > 0
+
+
+def ratio_asymptotics(m1: Moment, m2: Moment, regime: Approach) -> tuple[Expr, Expr]:
+    """The limit of S = m₁/√m₂ and its leading asymptotic term.
+
+    Returns:
+        (limit, leading); where the limit is not 0, leading carries the first correction.
+
+    Raises:
+        Undecided: a sign or a cancellation could not be settled.
+    """
+    for order in (6, 12, 24):
+        try:
+            return _ratio(m1, m2, regime, order)
+        except Undecided as error:
+            last = error
+    raise last
+
+
+def _ratio(m1: Moment, m2: Moment, regime: Approach, order: int) -> tuple[Expr, Expr]:
+    (q1, top), (q2, bottom) = _dominant(m1, regime, order), _dominant(m2, regime, order)
+    p1, p2 = min(top), min(bottom)
+    power, exponent = p1 - Rational(p2, 2), sympy.expand(q1 - q2 / 2)
+    scale = sqrt(sympy.powsimp(sympy.factor(top[p1] ** 2 / bottom[p2])))
+    if regime.sign(top[p1]) <= 0 or regime.sign(bottom[p2]) <= 0:
+        raise Undecided("the leading term is not shown to be positive")
+    if power < 0 if exponent == 0 else _grows(exponent, regime):
+        raise Undecided("S cannot exceed 1")
+    leading = scale * y**power * exp(exponent)
+    if exponent != 0 or power > 0:
+        return S.Zero, regime.restored(leading)
+    known = order - max(p1, p2)  # relative order up to which both series are exact
+    above = {p - p1: c / top[p1] for p, c in top.items()}
+    below = {p - p2: c / bottom[p2] for p, c in bottom.items() if p != p2}
+    for power in range(1, known):  # higher ones are dear, and the first is all that is wanted
+        inverse_root = [sympy.binomial(-S.Half, m) for m in range(power + 1)]
+        relative = times(above, compose(inverse_root, below, power + 1), power + 1)
+        correction = sympy.factor(relative.get(power, S.Zero))
+        if correction != 0:
+            leading *= 1 + correction * y**power
+            break
+    return scale, regime.restored(leading)

@@ -1,0 +1,133 @@
+"""Kernels that are a fixed function of position: S from the finite sums over j = 1…n."""
+
+# SymPy annotates most results as Basic; what they are here is known, not inferred.
+# pyright: reportArgumentType=false, reportCallIssue=false, reportReturnType=false
+# pyright: reportIndexIssue=false, reportOperatorIssue=false, reportAttributeAccessIssue=false
+
+from __future__ import annotations
+
+import sympy
+from sympy import Eq, Expr, Piecewise, S, Sum, oo, sqrt
+
+from sparsity.derivation.derivation import Derivation, Limit
+from sparsity.errors import NoClosedForm
+from sparsity.kernels import Kernel
+from sparsity.kernels.symbols import decay, j, n
+
+STEP = "sum over positions"
+_u = sympy.Symbol("u", positive=True)  # λⁿ
+_tau = sympy.Symbol("tau", positive=True)  # −ln λ
+
+
+def derive_positions(kernel: Kernel) -> Derivation:
+    """S of a row a_1…a_n of known weights: E|a| = (1/n) Σ|a_j|, E a² = (1/n) Σ a_j².
+
+    Raises:
+        NoClosedForm: the sums are not geometric.
+    """
+    weight = kernel.weight
+    if not weight.is_nonnegative:
+        raise NoClosedForm(STEP, f"the sign of {weight} is not known")
+    first, second = _mean(weight), _mean(weight**2)
+    square = _signed(sympy.factor(sympy.cancel(_in_u(first**2 / second)))).subs(_u, decay**n)
+    flat = weight.subs(decay, 1)
+    at_one = sympy.summation(flat, (j, 1, n)) / sqrt(n * sympy.summation(flat**2, (j, 1, n)))
+    return Derivation(
+        kernel=kernel,
+        first_moment=_with_one(first, sympy.summation(flat, (j, 1, n)) / n),
+        second_moment=_with_one(second, sympy.summation(flat**2, (j, 1, n)) / n),
+        S=_with_one(_root(square), at_one),
+        assumptions=("a row of n tokens, 0 < λ ≤ 1",),
+        limits=_limits(square, at_one),
+    )
+
+
+def _mean(weight: Expr) -> Expr:
+    """(1/n) Σ_j of a geometric weight, for λ ≠ 1."""
+    logarithm = sympy.expand_log(sympy.log(weight), force=True)
+    if not logarithm.is_polynomial(j) or sympy.degree(logarithm, j) > 1:
+        raise NoClosedForm(STEP, f"{weight} is not geometric in j")
+    total = sympy.summation(sympy.expand_power_exp(weight), (j, 1, n))
+    if total.has(Sum):
+        raise NoClosedForm(STEP, f"{total} has no closed form")
+    apart = {c: sympy.false for c in total.atoms(Eq) if c.has(decay)}  # these mean λ = 1
+    return _signed(sympy.factor(sympy.cancel(_in_u(total.xreplace(apart) / n)))).subs(_u, decay**n)
+
+
+def _in_u(expression: Expr) -> Expr:
+    """λ^(an + b) written as u^a·λ^b, so that what is left is a rational function."""
+    opened = sympy.expand_power_exp(expression)
+    powers = {
+        p: _u ** (p.exp / n) for p in opened.atoms(sympy.Pow) if p.base == decay and p.exp.has(n)
+    }
+    return opened.xreplace(powers)
+
+
+def _signed(fraction: Expr) -> Expr:
+    """A positive fraction with each factor positive on 0 < λ < 1: (1−u)/(1−λ), not (u−1)/(λ−1)."""
+    sample = {decay: S.Half, _u: S.One / 8, n: 3}
+    result, sign = S.One, S.One
+    for factor in sympy.Mul.make_args(fraction):
+        base, exponent = factor.as_base_exp()
+        if exponent.is_Integer and base.subs(sample).is_negative:
+            sign *= S.NegativeOne**exponent
+            factor = sympy.expand(-base) ** exponent
+        result *= factor
+    return sign * result
+
+
+def _root(square: Expr) -> Expr:
+    """√ of a positive fraction kept whole: SymPy, not knowing that λ < 1, would split it oddly."""
+    return sympy.Pow(square, S.Half, evaluate=False)
+
+
+def _with_one(generic: Expr, at_one: Expr) -> Expr:
+    return Piecewise((sympy.simplify(at_one), Eq(decay, 1)), (generic, True))
+
+
+def _limits(square: Expr, at_one: Expr) -> tuple[Limit, ...]:
+    """For n → ∞ and λ → 0, 1, with λ = e^(−τ) so that SymPy knows 0 < λ < 1."""
+    below = decay < 1
+    found = [Limit(n, oo, Eq(decay, 1), sympy.limit(at_one, n, oo), sympy.simplify(at_one))]
+    in_tau = square.subs(decay, sympy.exp(-_tau))
+    window = sympy.limit(n * in_tau, n, oo)
+    if window.is_finite is not False and window != 0:
+        window = _signed(sympy.factor(sympy.cancel(window.subs(_tau, -sympy.log(decay)))))
+        found.append(Limit(n, oo, below, S.Zero, _root(window / n)))
+        found.append(Limit(n, oo, below, window, window, "n·S²"))
+    whole = _near_one(square)
+    value = whole.subs(_tau, 0)
+    correction = sympy.factor(whole - value).subs(_tau, 1 - decay)  # τ = 1 − λ + O((1−λ)²)
+    found.append(Limit(decay, S.One, sympy.true, sqrt(value), sqrt(value) + correction / 2))
+    last = sympy.limit(in_tau, _tau, oo)
+    found.append(Limit(decay, S.Zero, sympy.true, sqrt(last), sqrt(last)))
+    return tuple(found)
+
+
+def _near_one(square: Expr) -> Expr:
+    """A rational function of λ and λⁿ to second order in τ: SymPy's own series takes a second.
+
+    Numerator and denominator are expanded, and divided from their lowest powers on.
+    """
+
+    def expanded(part: Expr, order: int) -> dict[int, Expr]:
+        powers = {
+            x: sum((-rate * _tau) ** m / sympy.factorial(m) for m in range(order))
+            for x, rate in ((decay, 1), (_u, n))
+        }
+        found = sympy.Poly(sympy.expand(part.subs(powers)), _tau)
+        return {m: c for (m,), c in found.terms() if m < order and c != 0}
+
+    parts = sympy.fraction(sympy.together(_in_u(square)))
+    order = 6
+    while True:
+        top, bottom = (expanded(part, order) for part in parts)
+        low = min(bottom, default=order)
+        if low + 3 <= order:
+            break
+        order *= 2
+    terms: list[Expr] = []
+    for m in range(3):  # there is no pole: S² ≤ 1
+        rest = sum((terms[i] * bottom.get(low + m - i, S.Zero) for i in range(m)), S.Zero)
+        terms.append(sympy.cancel((top.get(low + m, S.Zero) - rest) / bottom[low]))
+    return sum((c * _tau**m for m, c in enumerate(terms)), S.Zero)

@@ -1,0 +1,172 @@
+"""What `design` answers: the parameter, its check, the reach and the other lengths."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from sparsity import display
+from sparsity.design_search.levers import Reach
+from sparsity.errors import InputError
+from sparsity.rows.row import Row
+
+if TYPE_CHECKING:
+    import pandas
+
+
+class Impossible(InputError):
+    """The wanted value is out of the row's reach; says what the reach is and what sets it."""
+
+    def __init__(self, row: Row, length: float, quantity: str, wanted: float, reach: Reach) -> None:
+        self.kernel, self.length, self.reach = row.kernel, length, reach
+        fix = (
+            f"impossible for {row.kernel.name} ({row.kernel.title}) in a row of {length:.0f} "
+            f"tokens, which can attend to {reach} of them: {reach.reason}"
+        )
+        if row.steps or quantity != "n_eff":
+            fix = f"impossible for {row} of {length:.0f} tokens, within {reach}: {reach.reason}"
+        super().__init__(quantity, f"{wanted:.10g}", fix)
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """What one length requires.
+
+    Args:
+        length: n.
+        value: the parameter; None where the wanted value is out of reach.
+        low: the least that the row can have at this length.
+        high: the most.
+    """
+
+    length: int
+    value: float | None
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Design:
+    """The parameter that gives the wanted value, and how it must grow.
+
+    Args:
+        row: the row with that parameter.
+        length: n.
+        quantity: the name of what was asked for.
+        wanted: its value.
+        parameter: what was free, as in `free=`; "scale" without such a step is s in γ = γ₀·s·ln n.
+        value: what it must be.
+        check: the quantity by the exact law at this value.
+        error_bound: bound on its relative error.
+        p_nonzero: probability that a row is not all zero; the quantity is given that it is not.
+        reach: all that the row can have at this length.
+        requirements: the parameter at other lengths, for the same value of the quantity.
+        growth: how it grows with n, in words; empty where that is not known.
+        also: other values of the parameter that give the same.
+        looks: values of the parameter that were looked at; 0 where the quantity rises in it.
+    """
+
+    row: Row
+    length: int
+    quantity: str
+    wanted: float
+    parameter: str
+    value: float
+    check: float
+    error_bound: float
+    p_nonzero: float
+    reach: Reach
+    requirements: tuple[Requirement, ...]
+    growth: str = ""
+    also: tuple[float, ...] = ()
+    looks: int = 0
+
+    def __repr__(self) -> str:
+        """One line: what is needed for what was asked."""
+        wanted = f"{self.quantity} = {self.wanted:g} of n = {self.length}"
+        return f"Design({self.kernel}: {wanted} needs {self.parameter} = {self.value:.6g})"
+
+    def _repr_html_(self) -> str:
+        """The parameter at this length and at others."""
+        rows = [
+            (one.length, "out of reach" if one.value is None else one.value, one.low, one.high)
+            for one in (Requirement(self.length, self.value, *self._ends), *self.requirements)
+        ]
+        head = ("n", self.parameter, f"least {self.quantity}", f"most {self.quantity}")
+        return display.table(head, rows, f"{self!r}. {self.growth}".rstrip())
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        return self.reach.low, self.reach.high
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """The parameter, and the least and the most of the quantity, at the other lengths."""
+        import pandas
+
+        return pandas.DataFrame([asdict(one) for one in self.requirements])
+
+    @property
+    def kernel(self) -> str:
+        return self.row.kernel.name
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The kernel's parameters, as `eval` takes them."""
+        return self.row.params
+
+    @property
+    def n_eff(self) -> float:
+        """The check of a wanted n_eff."""
+        if self.quantity != "n_eff":
+            raise AttributeError(f"this design is of {self.quantity}; see check")
+        return self.check
+
+    def summary(self) -> dict[str, Any]:
+        described = self.row.described()
+        return {
+            "kernel": self.kernel,
+            "length": self.length,
+            "quantity": self.quantity,
+            "wanted": self.wanted,
+            "parameter": self.parameter,
+            "value": self.value,
+            "also": list(self.also),
+            "looks": self.looks,
+            "parameters": described["params"],
+            "steps": described["steps"],
+            self.quantity: self.check,
+            "error_bound": self.error_bound,
+            "p_nonzero": self.p_nonzero,
+            "reach": asdict(self.reach),
+            "requirements": [asdict(one) for one in self.requirements],
+            "growth": self.growth,
+        }
+
+    def text(self) -> str:
+        """For people: the answer and its check, then the requirement against length."""
+        name = self.quantity
+        given = [f"{key} = {value!r}" for key, value in self.parameters.items()]
+        given += map(repr, self.row.steps)
+        of = "of" if name == "n_eff" else "in rows of"
+        lines = [
+            f"{self.kernel}: {name} = {self.wanted:.10g} {of} n = {self.length} tokens needs "
+            f"{self.parameter} = {self.value:.12g}",
+            f"check    {name} = {self.check:.12g} ± {self.error_bound:.0e} at {', '.join(given)}",
+            f"reach    {self.reach}: {self.reach.reason}",
+        ]
+        if self.also:
+            others = ", ".join(f"{value:.12g}" for value in self.also)
+            lines.append(f"also     {self.parameter} = {others}")
+        if self.looks:
+            more = f"where {name} turns between two of them, there may be more"
+            lines.append(f"looks    at {self.looks} values; {more}")
+        if self.p_nonzero < 0.9995:
+            lines.append(f"nonzero  only {self.p_nonzero:.4g} of the rows; {name} is of those")
+        if self.requirements:
+            lines += ["", f"{'n':>9}  {self.parameter}"]
+        for row in self.requirements:
+            short = f"impossible: {name} ≥ {row.low:.6g}"
+            if row.high <= self.wanted:
+                short = f"impossible: {name} ≤ {row.high:.6g}"
+            lines.append(f"{row.length:>9}  {short if row.value is None else f'{row.value:.8g}'}")
+        return "\n".join([*lines, *(["", self.growth] if self.growth else [])])

@@ -1,0 +1,298 @@
+"""The exact law inverted in a free number of a row, which it need not rise in.
+
+A quantity is looked at on a grid of the free number, and where a row of quantiles turns: that has
+the features of the kernel, and costs next to nothing. Each extreme of what was seen is searched,
+and each crossing of the wanted value is solved. What turns between two looks and in no row of
+quantiles is not found; the answer says how many looks there were. The mass of a sink logit is
+solved for without a grid.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq, minimize_scalar
+from scipy.signal import find_peaks
+from scipy.special import ndtri
+
+from sparsity.arguments import number
+from sparsity.design_search.free import GAMMA, LOGIT, Free
+from sparsity.design_search.sink_logit import sink_logit
+from sparsity.errors import InputError, TooFine, TooRare
+from sparsity.exact_law.exact import exact
+from sparsity.kernels.lowering import numpy_log_abs
+from sparsity.quantities import Quantity, sink_mass
+from sparsity.rows.row import Row
+
+SECONDS = 7.0  # of this thread until the last look, which may take three: a call ends within ten
+_SHARE = 0.7  # of them for the grid; the rest is for extremes and crossings
+_POINTS = 33  # of a grid
+_NONE = -700.0  # the logarithm of what is about 0
+_FLAT = 1e-11  # of a logarithm: differences below are rounding
+_FINE, _QUANTILES = 2001, 257  # rows of quantiles, and the quantiles of each
+_TURN = 1e-3  # of the logarithm of n_eff: by how much it turns at least
+_TURNS = 32  # looked at, the largest
+
+
+class TooLong(InputError):
+    """A search that would take longer than it may."""
+
+
+class Scan(NamedTuple):
+    """What a quantity can be, and where it is what is wanted.
+
+    Args:
+        values: the numbers that give the wanted value, ascending.
+        low: the least value found.
+        high: the largest.
+        first: the first number that was looked at.
+        last: the last one.
+        looks: how many numbers were looked at; 0 where the quantity is known to rise.
+    """
+
+    values: tuple[float, ...]
+    low: float
+    high: float
+    first: float
+    last: float
+    looks: int
+
+
+class _Looks:
+    """The logarithm of a quantity at any free number, each computed once.
+
+    Args:
+        row: the row.
+        free: what is free in it.
+        quantity: the quantity.
+        seconds: CPU time of this thread for all looks.
+    """
+
+    def __init__(self, row: Row, free: Free, quantity: Quantity, seconds: float) -> None:
+        self.row, self.free, self.quantity = row, free, quantity
+        self._begun = time.thread_time()
+        self.until = self._begun + _SHARE * seconds  # for the grid
+        self.over: TooLong | None = None  # why the grid ends before the range does
+        self._seen: dict[tuple[int, float], float] = {}
+        self.refusals: dict[int, InputError] = {}
+
+    def first(self, x: float, lengths: Sequence[int]) -> bool:
+        """Look at several lengths at once; False where the kernel is too fine for any."""
+        try:
+            found = self._logs(x, lengths)
+        except TooLong:
+            raise
+        except InputError as error:
+            if isinstance(error, TooFine) and not self.row.steps:  # which no length can help
+                self.refusals |= dict.fromkeys(lengths, error) | self.refusals
+                self._seen |= {(n, x): math.nan for n in lengths}
+                return False
+            elif len(lengths) > 1:  # of one of them; each then speaks for itself
+                for n in lengths:
+                    self.first(x, [n])
+            else:
+                self.refusals.setdefault(lengths[0], error)
+                self._seen[lengths[0], x] = math.nan
+        else:
+            self._seen |= {(n, x): value for n, value in zip(lengths, found, strict=True)}
+        return True
+
+    def __call__(self, x: float, n: int) -> float:
+        """The logarithm at one length; NaN where there is no law."""
+        if (n, x) not in self._seen:
+            self.first(x, [n])
+        return self._seen[n, x]
+
+    def at(self, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Where there is a law of a length, ascending, and its logarithms."""
+        found = sorted((x, y) for (m, x), y in self._seen.items() if m == n and math.isfinite(y))
+        if not found:
+            raise self.refusals[n]
+        x, y = np.array(found).T
+        return x, y
+
+    def _logs(self, x: float, lengths: Sequence[int]) -> list[float]:
+        if time.thread_time() > self.until:
+            each = (time.thread_time() - self._begun) / max(len(self._seen), 1)
+            fix = (
+                f"takes too long to search: one look at {self.quantity.name} takes {each:.2g} s; "
+                "give a shorter row or no other lengths (max_seconds allows more)"
+            )
+            shown = ", ".join(map(str, lengths))
+            raise TooLong("length", shown, fix)
+        row = self.free.at(self.row, self.free.value(self.row, x))
+        try:
+            found = exact(row, length=np.array(lengths), of=self.quantity)
+        except TooRare:
+            if len(lengths) > 1:
+                raise
+            return [_NONE]
+        return np.maximum(found.log_value, _NONE).tolist()
+
+
+def _turns(row: Row, free: Free, ends: tuple[float, float], n: int) -> list[float]:
+    """Where n_eff turns in rows whose scores are the quantiles of their law.
+
+    A free number of a step has none: there a quantity rises or falls.
+    """
+    if free.step is not None or free.field not in ("beta", "gamma"):
+        return []
+    x = np.linspace(*ends, _FINE)
+    numbers = np.array([free.value(row, each) for each in x.tolist()])
+    held = {"beta": row.beta, "gamma": row.gamma} | {free.field: numbers[:, None]}
+    farthest = max(-float(ndtri(0.5 / n)), 1.0)
+    z = np.linspace(-farthest, farthest, _QUANTILES)
+    with np.errstate(all="ignore"):
+        log_f = np.asarray(numpy_log_abs(row.function)(held["beta"] + held["gamma"] * z), float)
+        log_f = np.broadcast_to(log_f, (_FINE, _QUANTILES))
+        log_f = log_f - log_f.max(axis=1, keepdims=True)
+        f, chance = np.exp(log_f), np.exp(-z * z / 2)
+        tokens = 2 * np.log(f @ chance) - np.log(f * f @ chance)
+    tokens = np.nan_to_num(tokens, nan=0.0, posinf=0.0, neginf=0.0)
+    found = []
+    for side in (tokens, -tokens):
+        peaks, told = find_peaks(side, prominence=_TURN)
+        found += zip(told["prominences"].tolist(), x[peaks].tolist(), strict=True)
+    return [at for _, at in sorted(found, reverse=True)[:_TURNS]]
+
+
+def scan(
+    row: Row,
+    free: Free,
+    lengths: Sequence[int],
+    quantity: Quantity,
+    wanted: float,
+    seconds: float = SECONDS,
+) -> list[Scan]:
+    """Look at a quantity over the range of the free number, and solve for each crossing.
+
+    Returns:
+        What was found at each length.
+
+    Raises:
+        InputError: the row has no exact law anywhere on the grid of some length.
+        TooLong: it takes more CPU seconds than it may.
+    """
+    if free is LOGIT and quantity is sink_mass:
+        return [_of_mass(free.without(row), n, wanted) for n in lengths]
+    look = _Looks(row, free, quantity, seconds)
+    ranges = [free.ends(row, n) for n in lengths]
+    for ends in dict.fromkeys(ranges):  # lengths of one range are looked at together
+        own = [n for n, range_ in zip(lengths, ranges, strict=True) if range_ == ends]
+        grid = np.linspace(*ends, _POINTS)
+        if free.whole:
+            grid = np.log(np.unique(np.round(np.exp(grid))))
+        turns = [x for n in {min(own), max(own)} for x in _turns(row, free, ends, n)]
+        known = False
+        for x in sorted({*grid.tolist(), *turns}):
+            try:
+                fine = not look.first(x, own)
+            except TooLong as error:
+                if not known:
+                    raise
+                look.over = error
+                break
+            if fine and known and free is GAMMA:  # of a wider law no more is resolved
+                break
+            known = known or not fine
+    look.until += (1 - _SHARE) * seconds
+    return [_found(look, n, math.log(wanted)) for n in lengths]
+
+
+def _found(look: _Looks, n: int, wanted: float) -> Scan:
+    """Where the quantity is what is wanted, from looks at it and at its extremes."""
+    free, row = look.free, look.row
+
+    def excess(x: float) -> float:
+        return look(x, n) - wanted
+
+    if not free.whole:
+        _search_extremes(look, n, wanted)
+    x, seen = look.at(n)
+    off = seen - wanted
+    values = []
+    for i in np.flatnonzero((off[1:] >= 0) != (off[:-1] >= 0)):
+        if max(abs(off[i]), abs(off[i + 1])) > _FLAT:
+            between = _nearest if free.whole else _root
+            at = between(excess, float(x[i]), float(x[i + 1]))
+            if math.isfinite(at):
+                values.append(free.value(row, at))
+    if look.over is not None and not values:
+        raise look.over
+    ends = free.value(row, float(x[0])), free.value(row, float(x[-1]))
+    low, high = float(np.exp(seen.min())), float(np.exp(seen.max()))
+    return Scan(tuple(values), low, high, *ends, len(x))
+
+
+def _search_extremes(look: _Looks, n: int, wanted: float) -> None:
+    """Look where the quantity is extreme between two looks, if that decides anything.
+
+    The least and the largest of all are what a row can have; a minimum above the wanted value, or a
+    maximum below, may hide two crossings.
+    """
+    grid, seen = look.at(n)
+    last = len(grid) - 1
+    for sign in (1.0, -1.0):  # of minima, and of maxima
+        y = sign * seen
+        for i in range(len(grid)):
+            low, high = max(i - 1, 0), min(i + 1, last)
+            rise = max(y[low], y[high]) - y[i]
+            decides = y[i] > sign * wanted or y[i] - y.min() <= rise
+            if y[i] > min(y[low], y[high]) or rise < _FLAT or not decides:
+                continue
+            if i == last and look.over is not None:
+                continue
+            if i in (0, last):  # at an end of the range, where most of them fall
+                middle = float(grid[low] + grid[high]) / 2
+                if not sign * look(middle, n) < y[i]:
+                    continue
+
+            def value(x: float, sign: float = sign) -> float:
+                found = sign * look(float(x), n)
+                return found if math.isfinite(found) else math.inf
+
+            width = float(grid[high] - grid[low])
+            bounds, how = (float(grid[low]), float(grid[high])), {"xatol": 1e-6 * width}
+            minimize_scalar(value, bounds=bounds, method="bounded", options=how)
+
+
+def _of_mass(row: Row, n: int, wanted: float) -> Scan:
+    """It takes any share that all-zero rows and other sinks leave; its odds are solved."""
+    number("sink_mass", wanted, "must be between 0 and 1", lambda x: 0 < x < 1)
+    found: tuple[float, ...] = ()
+    try:
+        found = (float(sink_logit(wanted, row, length=n)),)
+    except InputError as error:
+        if error.argument != "mass":  # else it is out of reach
+            raise
+    taken = 0.0
+    with contextlib.suppress(InputError):  # no other sink
+        taken = float(exact(row, length=n, of=sink_mass).value)
+    low = 1 - float(exact(row, length=n).p_nonzero) * (1 - taken)
+    return Scan(found, low, 1.0, -math.inf, math.inf, 0)
+
+
+def _root(excess: Callable[[float], float], low: float, high: float) -> float:
+    """The crossing between two looks; NaN where there is no law, or a jump in it."""
+    try:
+        found: Any = brentq(excess, low, high, xtol=1e-13)
+    except ValueError:  # a refusal between them
+        return math.nan
+    return float(found) if abs(excess(float(found))) < 1e-6 else math.nan
+
+
+def _nearest(excess: Callable[[float], float], low: float, high: float) -> float:
+    """The logarithm of the whole number between two at which the excess is smallest."""
+    first, last = round(math.exp(low)), round(math.exp(high))
+    above = excess(low) >= 0
+    while last - first > 1:
+        middle = (first + last) // 2
+        first, last = (
+            (middle, last) if (excess(math.log(middle)) >= 0) == above else (first, middle)
+        )
+    return min(math.log(first), math.log(last), key=lambda x: abs(excess(x)))

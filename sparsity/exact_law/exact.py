@@ -1,0 +1,122 @@
+"""`exact`: a quantity of rows of n tokens, by the law that reaches it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sparsity import quantities
+from sparsity.errors import InputError, check_resolved
+from sparsity.exact_law import engine, maps
+from sparsity.kernels import Kernel, Law, RowMap, exp
+from sparsity.kernels.parameters import LENGTH
+from sparsity.limit.evaluation import evaluate
+from sparsity.quantities import Quantity
+from sparsity.results import Exact
+from sparsity.rows.row import Row, row_of
+from sparsity.rows.steps import Coca
+from sparsity.rows.tokens import every
+
+Columns = tuple[np.ndarray, np.ndarray, np.ndarray]  # value, P(row ≠ 0), relative error bound
+
+
+def _of_positions(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
+    """A row in which nothing is random: S of its n weights, and n·S²."""
+    found = evaluate(row, length=n)
+    powers = {"S": (1, 0), "n_eff": (2, 1), "participation": (-2, -1)}
+    if quantity.name not in powers:
+        raise InputError("of", quantity.name, f"{row.kernel.name} has {', '.join(powers)}")
+    of_S, of_n = powers[quantity.name]
+    value = np.exp(of_S * found.log_S) * n**of_n
+    return value, np.ones(n.shape), abs(of_S) * np.asarray(found.error_bound)
+
+
+def _of_moments(row: Row, n: np.ndarray) -> Columns:
+    """n_eff of softmax under CoCA, whose scores are known by their moments: `mellin`."""
+    from sparsity.exact_law.mellin import n_eff_of_normal_prefixes, n_eff_of_prefixes
+    from sparsity.exact_law.prefixes import TooWide
+
+    step: Any = row.steps[0]
+    distance = every(int(np.max(n, initial=1.0)))
+    try:
+        if step.normal:
+            beta, gamma = step.beta(distance), step.gamma(distance)
+            value, bound = n_eff_of_normal_prefixes(beta, gamma, n)
+        else:
+            value, bound = n_eff_of_prefixes(step.log_mgf, n)
+    except TooWide as error:
+        raise step.refusal(error) from None
+    return value, np.ones(n.shape), bound
+
+
+def exact(
+    kernel: str | Kernel | RowMap | Row,
+    *,
+    length: Any,
+    of: str | Quantity = "n_eff",
+    **parameters: Any,
+) -> Exact:
+    """The mean of a quantity over rows of n tokens, by its exact law.
+
+    Args:
+        kernel: a `Row`, a built-in kernel's name, a `Kernel` or a `RowMap`.
+        length: row lengths n, whole numbers ≥ 1, any shape.
+        of: the quantity, by name: "n_eff", "S", "participation", "entropy", "max_weight",
+            "gini", "sink_mass", "support", or with a number, "top_k_mass:8"; see
+            `sparsity.quantities`.
+        **parameters: of a kernel given without a row: `beta` and `gamma`; `decay` for decayed.
+
+    Returns:
+        Its value at each length, with a bound on the relative error.
+
+    Raises:
+        InputError: an unknown name, a value outside its domain, a kernel whose weights are not
+            independent over tokens, a quantity that has no exact law, or a relative error bound
+            of 1e-3 or more at one of the lengths.
+    """
+    row, quantity = row_of(kernel, parameters), quantities.named(of)
+    n = LENGTH.check(length)
+    if isinstance(row.kernel, RowMap):
+        columns, method = maps.law(row, quantity, n), "exact law"
+    elif row.kernel.law is Law.POSITION:
+        columns, method = _of_positions(row, quantity, n), "closed form"
+    elif (
+        len(row.steps) == 1
+        and isinstance(row.steps[0], Coca)
+        and quantity is quantities.n_eff
+        and row.kernel is exp
+    ):
+        columns, method = _of_moments(row, n), "moment generating function"
+    else:
+        columns, method = engine.law(row, quantity, length), "exact law"
+    value, p_nonzero, error = columns
+    check_resolved(quantity.name, error, length=n)
+    with np.errstate(divide="ignore"):
+        return Exact(quantity.name, value, np.log(value), error, method, n, p_nonzero)
+
+
+def exact_grid(
+    kernel: Kernel, grids: dict[str, np.ndarray], length: np.ndarray, of: Quantity
+) -> Exact:
+    """The mean of a quantity over rows without steps, over the outer product of their parameters.
+
+    Args:
+        kernel: a function of a score.
+        grids: checked values of `beta` and `gamma`.
+        length: row lengths n, [lengths].
+        of: a quantity that needs no sink.
+
+    Returns:
+        Its values, of shape [beta, gamma, lengths].
+
+    Raises:
+        InputError: a quantity that has no exact law, or a relative error bound of 1e-3 or more.
+    """
+    beta, gamma = np.meshgrid(grids["beta"], grids["gamma"], indexing="ij")
+    n = LENGTH.check(length)
+    columns = engine.laws(kernel, beta.ravel(), gamma.ravel(), of, n)
+    value, p_nonzero, error = (x.reshape(*beta.shape, -1) for x in columns)
+    check_resolved(of.name, error, beta=beta[..., None], gamma=gamma[..., None], length=n)
+    with np.errstate(divide="ignore"):
+        return Exact(of.name, value, np.log(value), error, "exact law", n, p_nonzero)

@@ -1,0 +1,251 @@
+"""The regimes of softmax rows: annealed, extremes, condensed; and how far the limit law reaches.
+
+A row of n weights e^s, s ~ N(0, γ²), is a random energy model with γ_c = √(2 ln n). In units of it:
+    γ < γ_c/2           Σa and Σa² both average themselves: n_eff = n e^(−γ²);
+    γ_c/2 < γ < γ_c     Σa still does, Σa² is its largest terms: ln n_eff ≈ (γ_c − γ)²;
+    γ > γ_c             a few tokens hold it all: n_eff and E Y₂ depend on γ_c/γ alone.
+Leading orders in ln n: at real lengths the transitions are wide. `exact` has the law itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import gammaln
+
+from sparsity.arguments import number
+from sparsity.errors import InputError
+from sparsity.exact_law.exact import exact
+from sparsity.kernels.parameters import GAMMA, LENGTH
+
+
+def critical_spread(length: Any) -> np.ndarray:
+    """Spread γ_c = √(2 ln n) at which the largest of n weights becomes comparable to their sum.
+
+    Args:
+        length: row lengths n ≥ 1, any shape.
+
+    Raises:
+        InputError: a length that is not a whole number ≥ 1.
+
+    Source: the random energy model (Derrida 1981); for attention arXiv 2505.24333.
+    """
+    return np.sqrt(2 * np.log(LENGTH.check(length)))
+
+
+def annealed_participation(length: Any, gamma: Any) -> np.ndarray:
+    """E Y₂ ≈ e^(γ²)/n: the ratio of averages E a²/(n (E a)²), for γ² ≪ ln n.
+
+    Args:
+        length: row lengths n ≥ 1.
+        gamma: spreads γ > 0, broadcastable against `length`.
+    """
+    return np.exp(GAMMA.check(gamma) ** 2 - np.log(LENGTH.check(length)))
+
+
+def annealed_n_eff(length: Any, gamma: Any) -> np.ndarray:
+    """n_eff ≈ n e^(−γ²), i.e. S = exp(−γ²/2): the limit law, for γ < √(½ ln n). Arguments as above.
+
+    Source: Su (2023), kexue.fm/archives/9889.
+    """
+    return 1 / annealed_participation(length, gamma)
+
+
+def annealed_entropy(length: Any, gamma: Any) -> np.ndarray:
+    """Mean Shannon entropy of a row, −E Σ p ln p ≈ ln n − γ²/2 nats, for γ² ≪ ln n."""
+    return np.log(LENGTH.check(length)) - GAMMA.check(gamma) ** 2 / 2
+
+
+def _condensation(length: Any, gamma: Any) -> np.ndarray:
+    """γ_c/γ."""
+    return critical_spread(length) / GAMMA.check(gamma)
+
+
+def condensed_participation(length: Any, gamma: Any) -> np.ndarray:
+    """E Y₂ → 1 − γ_c/γ above γ_c, 0 below: the condensed phase of the random energy model.
+
+    Args:
+        length: row lengths n ≥ 1.
+        gamma: spreads γ > 0, broadcastable against `length`.
+
+    Source: Derrida & Toulouse (1985); for attention arXiv 2505.24333.
+    """
+    return np.maximum(1 - _condensation(length, gamma), 0.0)
+
+
+def condensed_n_eff(length: Any, gamma: Any) -> np.ndarray:
+    """n_eff → 1 + (α/2) [Γ((1−α)/2)/Γ(1−α/2)]² with α = γ_c/γ < 1; ∞ for α ≥ 1.
+
+    Above γ_c the largest weights are Poisson points of density α a^(−1−α) da. With these the exact
+    law has Σ(1−φ) = Γ(1−α/2) t^(α/2), Σm2 = (α/2) Γ(1−α/2) t^(α/2−1) and
+    Σm1 = (α/2) Γ((1−α)/2) t^((α−1)/2), and its integral is elementary.
+
+    Args:
+        length: row lengths n ≥ 1.
+        gamma: spreads γ > 0, broadcastable against `length`.
+    """
+    return _stable_n_eff(_condensation(length, gamma))
+
+
+def _stable_n_eff(alpha: Any) -> np.ndarray:
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        log_ratio = gammaln((1 - alpha) / 2) - gammaln(1 - alpha / 2)
+        return np.where(alpha < 1, 1 + alpha / 2 * np.exp(2 * log_ratio), np.inf)
+
+
+def condensed_share(tokens: float) -> float:
+    """The α = γ_c/γ at which a condensed row attends to that many tokens, in (0, 1).
+
+    So fixed focus on `tokens` > 1 needs γ → √(2 ln n)/α as n → ∞.
+
+    Raises:
+        InputError: not a number of tokens between 1 and 10²⁸, to which α differs from 1.
+    """
+    number("tokens", tokens, "give a number > 1, at most 1e28", lambda x: 1 < x <= 1e28)
+    from scipy.optimize import brentq  # slow to import
+
+    found = brentq(lambda alpha: float(_stable_n_eff(alpha)) - tokens, 1e-300, 1 - 1e-15)
+    return float(found)  # type: ignore[arg-type]
+
+
+def crossover(length: Any) -> np.ndarray:
+    """E Y₂ √(ln n) at γ = γ_c, exactly: 0.63 at n = 64, 0.61 at 16 384, falling towards 1/√π.
+
+    The limit: at γ_c the scores within reach of the top have density e^(−y)/(γ_c √(2π)) around it,
+    the others sum to half their mean, and ∫ da/(a+½)² = 2.
+
+    Args:
+        length: row lengths n ≥ 2, any shape.
+    """
+    n = LENGTH.check(length)
+    if np.any(n < 2):
+        raise InputError("length", length, "one token has no transition; give 2 or more")
+
+    def at_transition(m: float) -> float:
+        law = exact("exp", length=m, of="participation", gamma=critical_spread(m))
+        return float(law.value)
+
+    return _each(at_transition, n) * np.sqrt(np.log(n))
+
+
+def _each(function: Callable[[float], float], values: np.ndarray) -> np.ndarray:
+    flat = [function(value) for value in values.reshape(-1).tolist()]
+    return np.array(flat).reshape(values.shape)
+
+
+def limit_reach(length: Any, tolerance: float = 0.1) -> np.ndarray:
+    """The spread up to which the limit exp(−γ²/2) is within `tolerance` of the exact S_rms(n).
+
+    Solves S_rms = (1 + tolerance) exp(−γ²/2): a finite row is flatter than the limit, and from
+    there on by more. As S_rms ≥ 1/√n, γ is below √(ln n + 2 ln(1 + tolerance)). At 10 % it is above
+    ½√(ln n) at every length: n ≥ exp(4γ²) tokens suffice; it follows √(½ ln n) for long rows.
+
+    Args:
+        length: row lengths n ≥ 1, any shape.
+        tolerance: relative, from 10⁻⁹ on.
+
+    Returns:
+        γ, in the shape of `length`.
+
+    Raises:
+        InputError: a bad length or tolerance.
+    """
+    n = LENGTH.check(length)
+    fix = "give a relative error >= 1e-9: the exact law is known to 1e-12"
+    number("tolerance", tolerance, fix, lambda x: x >= 1e-9)
+    excess = np.log1p(tolerance)
+
+    def reach(m: float) -> float:
+        top = np.sqrt(np.log(m) + 2 * excess)
+        if m == 1:  # S_rms = 1
+            return float(top)
+
+        def over(gamma: float) -> float:
+            if gamma == 0:
+                return -float(excess)
+            law = exact("exp", length=m, gamma=gamma)
+            return float(np.log(law.S_rms)) + gamma**2 / 2 - excess
+
+        from scipy.optimize import brentq  # slow to import
+
+        return float(brentq(over, 0.0, 1.001 * top, xtol=1e-11))  # type: ignore[arg-type]
+
+    return _each(reach, n)
+
+
+@dataclass(frozen=True)
+class Regime:
+    """Where a softmax row stands.
+
+    Args:
+        length: n.
+        gamma: spread γ.
+        name: "annealed", "extremes" or "condensed".
+        ratio: γ/γ_c.
+        n_eff: exact.
+        participation: E Y₂, exact.
+        annealed_n_eff: n e^(−γ²), the limit law.
+        condensed_n_eff: the condensed phase's, ∞ below γ_c.
+        limit_holds: whether exp(−γ²/2) is within 10 % of the exact S_rms.
+        limit_reach: up to which γ it is.
+    """
+
+    length: int
+    gamma: float
+    name: str
+    ratio: float
+    n_eff: float
+    participation: float
+    annealed_n_eff: float
+    condensed_n_eff: float
+    limit_holds: bool
+    limit_reach: float
+
+    def __repr__(self) -> str:
+        """One line: the phase and what the row attends to."""
+        at = f"n = {self.length}, γ = {self.gamma:g} = {self.ratio:.3g} γ_c"
+        return f"Regime({self.name}: {at}, n_eff = {self.n_eff:.6g})"
+
+    def summary(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def text(self) -> str:
+        verb = "is" if self.limit_holds else "is not"
+        return (
+            f"softmax, n = {self.length}, γ = {self.gamma:g} = {self.ratio:.3f} γ_c: {self.name}\n"
+            f"n_eff = {self.n_eff:.6g} exactly; annealed law {self.annealed_n_eff:.6g}, "
+            f"condensed law {self.condensed_n_eff:.6g}\n"
+            f"exp(−γ²/2) {verb} within 10 % of √(n_eff/n); up to γ = {self.limit_reach:.4f} it is"
+        )
+
+
+def regime(length: Any, gamma: Any) -> Regime:
+    """The regime of one row length and spread, with the exact law beside those of the regimes.
+
+    Args:
+        length: row length n ≥ 2.
+        gamma: spread γ > 0.
+
+    Raises:
+        InputError: a value outside its domain.
+    """
+    n, spread = int(LENGTH.one(length)), GAMMA.one(gamma)
+    if n < 2:
+        raise InputError("length", length, "one token has no regimes; give 2 or more")
+    ratio, reach = 1 / float(_condensation(n, spread)), float(limit_reach(n))
+    name = "annealed" if ratio < 0.5 else "extremes" if ratio < 1 else "condensed"
+    return Regime(
+        n,
+        spread,
+        name,
+        ratio,
+        float(exact("exp", length=n, gamma=spread).value),
+        float(exact("exp", length=n, of="participation", gamma=spread).value),
+        float(annealed_n_eff(n, spread)),
+        float(condensed_n_eff(n, spread)),
+        spread <= reach,
+        reach,
+    )

@@ -1,0 +1,132 @@
+"""S by theory: the stable closed form where there is one, else quadrature of the definition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sparsity import kernels, quantities
+from sparsity.arguments import choice
+from sparsity.errors import InputError, NoClosedForm, check_resolved
+from sparsity.kernels import Kernel, RowMap
+from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
+from sparsity.limit import closed_form, map_limits, quadrature
+from sparsity.limit.limit_form import limit_form
+from sparsity.limit.long_rows import limit
+from sparsity.quantities import Quantity
+from sparsity.results import Evaluation
+from sparsity.rows.row import Row, row_of
+
+METHODS = ("closed form", "quadrature")
+_LEAST = -708.0  # log of the smallest float64 that has all its digits
+_PLACE = (BETA.name, GAMMA.name, LENGTH.name)  # of a value, as a refusal names it
+
+
+def evaluate(
+    kernel: str | Kernel | RowMap | Row,
+    *,
+    of: str | Quantity = "S",
+    method: str | None = None,
+    **parameters: Any,
+) -> Evaluation:
+    """S = E|a| / √(E a²) of a kernel or a row, or another quantity, in the limit of long rows.
+
+    There a sum over tokens is n times its mean: the entropy of softmax is ln n − γ²/2. `exact` says
+    whether n is large enough for that.
+
+    Args:
+        kernel: a `Row`, a built-in kernel's name, a `Kernel`, or a `RowMap` that has a limit.
+        of: the quantity, by name; all but `max_weight` and `support` have a limit. All but S need
+            rows of one law of scores, and come from E|f|^p and the law of |f(s)| by quadrature.
+        method: "closed form", or "quadrature" of the definition (its summation, for kernels that
+            are not a function of a score); None takes the closed form where one exists. The
+            result says which ran.
+        **parameters: of a kernel its own, scalars or broadcastable arrays: `beta` (real) and
+            `gamma` (> 0) for scores; `ratio` (> 0), `dim` (≥ 1) and `query` for nonnegative;
+            `decay` in (0, 1] and `length` (≥ 1) for decayed. Of a row whose tokens differ, the
+            `length` over which their moments are taken together. Quantities that depend on the
+            length of the row, as the entropy does, take a `length` as well, of any shape.
+
+    Returns:
+        The value, its log, the method and a bound on |Δ log|, in the broadcast shape of the
+        parameters.
+
+    Raises:
+        InputError: an unknown kernel, parameter, quantity or method, a value outside its domain, or
+            a quantity that has no limit, or a bound on |Δ log| of 1e-3 or more; below
+            float64, of 1e-3 of the logarithm.
+        NoClosedForm: method "closed form" was asked for and the kernel has none.
+    """
+    if method is not None:
+        choice("method", method, METHODS)
+    quantity, given = quantities.named(of), dict(parameters)
+    if quantity is quantities.S:
+        found = _sparsity(kernel, method, given)
+    else:
+        found = _of_long_rows(kernel, quantity, method, dict(given))
+    place = {name: given[name] for name in _PLACE if given.get(name) is not None}
+    # Of a value below float64 the logarithm is the answer, and its digits count.
+    beyond = np.where(np.isfinite(found.log_value), np.abs(found.log_value), 0.0) > -_LEAST
+    size = np.where(beyond, np.abs(found.log_value), 1.0)
+    check_resolved(quantity.name, found.error_bound / size, **place)
+    return found
+
+
+def _sparsity(
+    kernel: str | Kernel | RowMap | Row, method: str | None, parameters: dict[str, Any]
+) -> Evaluation:
+    if isinstance(kernel, Row):
+        given = dict(parameters)
+        length = given.pop(LENGTH.name, None)
+        row = row_of(kernel, given)
+        if row.steps:
+            return _of_steps(row.scored(), method, length)
+        if isinstance(row.kernel, RowMap):
+            place = {} if length is None else {LENGTH.name: length}
+            return map_limits.limit(row.kernel, method, row.params | place)
+        kernel, parameters = row.function, row.params
+        if length is not None:
+            n = LENGTH.check(length)  # S of a kernel of scores does not depend on it
+            parameters |= {LENGTH.name: n} if row.kernel.law is kernels.Law.POSITION else {}
+    kernel = kernels.named(kernel)
+    if isinstance(kernel, RowMap):
+        return map_limits.limit(kernel, method, parameters)
+    bound = kernel.bind(parameters)
+    if method != "quadrature":
+        try:
+            S, log_S, error = closed_form.sparsity(kernel, bound)
+            if not np.all(np.isfinite(log_S)):
+                fix = "is beyond float64; use less extreme values"
+                raise InputError("log S", np.min(log_S), fix)
+            return Evaluation(S, log_S, "closed form", error)
+        except NoClosedForm:
+            if method is not None:
+                raise
+    log_S, error = quadrature.log_sparsity(kernel, bound)
+    # Sums over positions and features are the definition itself; nothing is integrated there.
+    ran = "quadrature" if kernel.law is kernels.Law.SCORE else "summation"
+    return Evaluation.from_log(log_S, ran, error)
+
+
+def _of_long_rows(
+    kernel: str | Kernel | RowMap | Row,
+    quantity: Quantity,
+    method: str | None,
+    given: dict[str, Any],
+) -> Evaluation:
+    if method is not None:
+        raise InputError("method", method, f"{quantity.name} has one limit; leave it out")
+    length = given.pop(LENGTH.name, None)
+    value, error = limit(row_of(kernel, given), quantity, length)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log = np.log(value)
+    return Evaluation(value, log, "limit of long rows", error, length, quantity.name)
+
+
+def _of_steps(row: Row, method: str | None, length: Any) -> Evaluation:
+    if method is not None:
+        fix = f"a row with steps has the limit form only, no {method}; leave it out"
+        raise InputError("method", method, fix)
+    log_S, error = limit_form(row, length)
+    return Evaluation.from_log(log_S, "limit form", error, length)

@@ -1,0 +1,243 @@
+"""Estimates by JAX Monte Carlo. `estimate` chooses the estimator; the result says which ran."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sparsity import kernels, quantities
+from sparsity.arguments import choice
+from sparsity.errors import InputError
+from sparsity.kernels import Kernel, Law, RowMap
+from sparsity.kernels.queries import named as named_query
+from sparsity.limit.scores import log_moment
+from sparsity.quantities import Quantity
+from sparsity.results import Estimate
+from sparsity.rows.classes import alike
+from sparsity.rows.row import Row, row_of
+from sparsity.rows.scores import StudentT
+from sparsity.rows.steps import Decay
+from sparsity.sampling import estimators
+from sparsity.sampling.grids import stratified_each
+from sparsity.sampling.keys import LONGEST, keys_at
+from sparsity.sampling.row_sampling import draw_rows, sample_rows
+from sparsity.sampling.running import Sampling
+
+__all__ = ["METHODS", "Sampling", "draw", "draw_each", "estimate", "estimators", "sample_rows"]
+
+METHODS = ("stratified", "plain")
+_CALM = 8  # power of |a| whose mean exists where the scatter of Σa² can be believed
+_ANY = 64  # tokens of the rows whose pooled moments stand for any length
+_OF_POSITIONS = {"S": (1, 0), "n_eff": (2, 1), "participation": (-2, -1)}  # powers of S and n
+
+
+def estimate(
+    kernel: str | Kernel | RowMap | Row,
+    *,
+    length: Any = None,
+    of: str | Quantity = "S",
+    rel_error: float = 1e-3,
+    max_samples: float = 1e9,
+    seed: int = 0,
+    dtype: Any = None,
+    method: str | None = None,
+    max_seconds: float = math.inf,
+    progress: Callable[[int, int], None] | None = None,
+    **parameters: Any,
+) -> Estimate:
+    """Estimate a quantity of a kernel or a row by sampling.
+
+    Without a length it is S = E|a| / √(E a²) of long rows. Scores and positions are drawn as
+    scalars under a change of measure; for a score kernel, `dim` draws whole keys k ∈ R^dim
+    instead. `nonnegative` draws whole log-normal features whose σ̃/μ̃ is `ratio`.
+
+    With a length it is the mean of the quantity over whole rows of n tokens: S is then the mean
+    of ‖a‖₁/(√n‖a‖₂). RoPE or CoCA as the only step is drawn from first principles.
+
+    Args:
+        kernel: a `Row`, a built-in kernel's name, a `Kernel` or a `RowMap`.
+        length: n, the tokens of a row; for decayed the length of its row.
+        of: the quantity, by name: "S", "n_eff", "participation", "entropy", "max_weight",
+            "gini", "sink_mass", "support", or with a number, "top_k_mass:8"; see
+            `sparsity.quantities`.
+        rel_error: the relative standard error to reach, in (0, 1); for S of rows that of n·S².
+        max_samples: the most keys or rows to draw.
+        seed: 0 … 2³²−1.
+        dtype: float32 or float64; None takes float64 where JAX has it enabled.
+        method: "stratified" or "plain" for scalar draws; None is "stratified".
+        max_seconds: the most wall time to spend, about.
+        progress: called with (chunks done, chunks in all).
+        **parameters: of a kernel its own, scalars, and for score kernels `decay` of their rows;
+            for score kernels and rows of them also `dim`.
+
+    Returns:
+        The estimate with its error bar; `warning` says when the error bar cannot be trusted.
+        Ctrl-C returns the estimate so far, with `stopped` = "interrupted"; a second one raises.
+
+    Raises:
+        InputError: an unknown name, a value outside its domain, a length that is missing, or
+            options that do not go together.
+    """
+    sampling = Sampling(rel_error, max_samples, seed, dtype, progress, max_seconds, partial=True)
+    return draw(kernel, sampling, length=length, of=of, method=method, **parameters)
+
+
+def _bound(
+    kernel: str | Kernel | RowMap | Row, length: Any, parameters: dict[str, Any]
+) -> tuple[Row, dict[str, Any], int | None, int]:
+    """The row, its kernel's parameters, the length, and the dimension of whole keys or 0."""
+    given = parameters | ({} if length is None else {"length": length})
+    steps = ()
+    if isinstance(kernel, Row):
+        scored = kernel.kernel.law in (Law.SCORE, Law.ROW)
+        row_of(kernel, {k: v for k, v in parameters.items() if not (scored and k == "dim")})
+        given, steps, kernel = kernel.params | given, kernel.steps, kernel.kernel
+    kernel = kernels.named(kernel)
+    own, extra = kernel.bind_row(given)
+    if "decay" in extra:
+        steps = (Decay(float(extra["decay"])),)
+    row = Row(kernel, steps=steps, **{k: v for k, v in own.items() if k != "length"})
+    n = own.get("length", extra.get("length"))
+    return row, own, None if n is None else int(n), int(extra.get("dim", 0))
+
+
+def draw(
+    kernel: str | Kernel | RowMap | Row,
+    sampling: Sampling,
+    *,
+    length: Any = None,
+    of: str | Quantity = "S",
+    method: str | None = None,
+    **parameters: Any,
+) -> Estimate:
+    """`estimate` under given settings.
+
+    Args:
+        kernel: as in `estimate`.
+        sampling: the settings.
+        length: as in `estimate`.
+        of: as in `estimate`.
+        method: "stratified" or "plain" for scalar draws; None is "stratified".
+        **parameters: as in `estimate`.
+
+    Raises:
+        InputError: as in `estimate`.
+    """
+    row, own, n, dim = _bound(kernel, length, parameters)
+    law, quantity = row.kernel.law, quantities.named(of)
+    if method is not None:
+        choice("method", method, METHODS)
+    whole = law in (Law.FEATURES, Law.ROW) or (
+        law is Law.SCORE and (n is not None or dim or row.steps)
+    )
+    if method is not None and whole:
+        raise InputError("method", method, "applies to draws of single scores only; leave it out")
+    if isinstance(row.kernel, RowMap):
+        if n is None and quantity is quantities.S and row.kernel.alone and row.kernel.alike:
+            return draw_rows(row, _ANY, sampling, None).limit_form()
+        if n is None:
+            fix = f"the weights of {row.kernel.name} depend on the whole row; give its length n"
+            raise InputError("length", None, fix)
+        return sample_rows(row, n, sampling, quantity, dim=dim or None)
+    if law is not Law.SCORE:
+        found = _of_features if law is Law.FEATURES else _of_positions
+        drawn = found(row.kernel, own, quantity, method, sampling)
+    elif n is not None:
+        return sample_rows(row, n, sampling, quantity, dim=dim or None)
+    elif quantity is not quantities.S:
+        raise InputError("length", None, f"{quantity.name} is a mean over rows of n tokens; give n")
+    elif row.steps:
+        drawn = _of_any_length(row, dim, sampling)
+    elif dim:
+        query, mean = keys_at(row.beta, row.gamma, dim, sampling.seed, min(64, dim))
+        drawn = estimators.full_keys(row.kernel, query, mean, sampling)
+    else:
+        scalar = estimators.plain if method == "plain" else estimators.stratified
+        drawn = scalar(row.kernel, {"beta": row.beta, "gamma": row.gamma}, sampling)
+    return replace(drawn, quantity=quantity.name, length=n)
+
+
+def draw_each(
+    kernel: Kernel, cells: Sequence[dict[str, Any]], samplings: Sequence[Sampling]
+) -> Iterator[Estimate]:
+    """`draw` of S of long rows for several parameters of a kernel, the same bits as one by one.
+
+    Args:
+        kernel: the kernel.
+        cells: its parameters, of each estimate.
+        samplings: the settings, likewise.
+
+    Raises:
+        InputError: as in `estimate`.
+    """
+    names = [p.name for p in kernel.parameters]
+    same = all(list(cell) == list(cells[0]) and set(cell) <= set(names) for cell in cells)
+    if kernel.law is Law.FEATURES or not (cells and same):
+        for cell, sampling in zip(cells, samplings, strict=True):
+            yield draw(kernel, sampling, **cell)
+        return
+    columns = kernel.bind({name: np.array([cell[name] for cell in cells]) for name in cells[0]})
+    rows = np.stack(np.broadcast_arrays(*columns.values()), axis=-1).reshape(len(cells), -1)
+    places = [dict(zip(names, map(float, row), strict=True)) for row in rows.tolist()]
+    for place, found in zip(places, stratified_each(kernel, places, samplings), strict=True):
+        n = int(place["length"]) if "length" in place else None
+        yield found if n is None else replace(found, length=n)
+
+
+def _of_any_length(row: Row, dim: int, sampling: Sampling) -> Estimate:
+    """S of long rows whose tokens are alike whatever their number."""
+    if not alike(row, _ANY, 2 * _ANY, units=False):
+        fix = "this row depends on its length; give one"
+        raise InputError("length", None, fix)
+    doubt = _heavy(row)
+    drawn = draw_rows(row, _ANY, sampling, None, dim=dim or None).limit_form()
+    return replace(drawn, warning=drawn.warning or doubt)
+
+
+def _heavy(row: Row) -> str | None:
+    """Why heavy tails leave the error bar in doubt, or None.
+
+    Raises:
+        InputError: they leave no S.
+    """
+    law = next((step for step in row.steps if isinstance(step, StudentT)), None)
+    if law is None:
+        return None
+    log_moment(row.function, 2, row.beta, row.gamma, law)
+    try:
+        log_moment(row.function, _CALM, row.beta, row.gamma, law)
+    except InputError:
+        return f"E|a|^{_CALM} is infinite under {law.typed} scores: the error bar cannot be trusted"
+    return None
+
+
+def _of_features(
+    kernel: Kernel, own: dict[str, Any], quantity: Quantity, method: Any, sampling: Sampling
+) -> Estimate:
+    """S from whole log-normal features."""
+    if quantity is not quantities.S:
+        raise InputError("of", quantity.name, f"only S of long rows is sampled for {kernel.name}")
+    ratio = float(own["ratio"])  # σ̃/μ̃ = √(e^spread² − 1); of a large one the square overflows
+    spread = math.sqrt(math.log1p(ratio**2) if ratio < 1e100 else 2 * math.log(ratio))
+    dim = int(own["dim"])
+    if dim > LONGEST:
+        raise InputError("dim", dim, f"must be <= {LONGEST:.0e} to be sampled whole")
+    query = named_query(own["query"]).vector(dim)
+    return estimators.features(kernels.exp, query, 0.0, spread, sampling)
+
+
+def _of_positions(
+    kernel: Kernel, own: dict[str, Any], quantity: Quantity, method: Any, sampling: Sampling
+) -> Estimate:
+    """S of a row in which nothing but the position is random, or a power of it."""
+    if quantity.name not in _OF_POSITIONS:
+        raise InputError("of", quantity.name, f"choose one of {', '.join(_OF_POSITIONS)}")
+    power, of_n = _OF_POSITIONS[quantity.name]
+    scalar = estimators.plain if method == "plain" else estimators.stratified
+    values = {name: float(value) for name, value in own.items()}
+    log_factor = of_n * math.log(values["length"])
+    return scalar(kernel, values, sampling, power=power, log_factor=log_factor)

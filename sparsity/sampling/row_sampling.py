@@ -1,0 +1,235 @@
+"""Whole rows by Monte Carlo, whatever their scores come from: any quantity of them.
+
+A source draws scores, the kernel makes weights of them, each row is added up, and the definitions
+of the quantities are applied to the sums. Theory and sampling share the kernel's definition, the
+steps and the quantities, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sparsity import quantities
+from sparsity.errors import InputError
+from sparsity.kernels import Kernel, RowMap
+from sparsity.kernels.lowering import jax_row
+from sparsity.kernels.parameters import LENGTH
+from sparsity.quantities import Quantity, RowSums
+from sparsity.results import Estimate
+from sparsity.rows.classes import no_sink
+from sparsity.rows.row import Row
+from sparsity.sampling.batches import batch_size, summary
+from sparsity.sampling.compiling import token_sums
+from sparsity.sampling.concluding import conclude
+from sparsity.sampling.precision import SUMMING
+from sparsity.sampling.row_plans import planned
+from sparsity.sampling.running import Run, Sampling, run
+from sparsity.sampling.sources import Each, Source
+
+
+@dataclass(frozen=True)
+class RowSampler:
+    """Whole rows, drawn block by block: memory does not grow with the length of like tokens.
+
+    Moments: each quantity of a row (0 where it has none), whether a token is nonzero, whether
+    anything is, then |a| and a² pooled over rows and tokens.
+    """
+
+    kernel: Kernel | RowMap
+    source: Source
+    quantities: tuple[Quantity, ...]
+    sinks: bool
+    size: int
+    dtype: str
+
+    @property
+    def numbers(self) -> int:
+        """Random numbers held at once."""
+        return self.size * self.source.block * self.source.width
+
+    def _sums(self, key: jax.Array, law: Any, log_scale: jax.Array) -> tuple[Any, Any, Any]:
+        """Largest log|a|, Σ|a|, Σa², Σ|a| of sinks over it; Σ|a| and Σa² over the common scale.
+
+        Then the weights themselves, over the largest, where a quantity asks for them; and the log
+        of what the weights of a row map leave of 1.
+        """
+        whole = any(q.whole for q in self.quantities)
+
+        def add(sums: tuple[jax.Array, ...], number: jax.Array) -> tuple[Any, Any]:
+            peak, l1, l2, of_sinks, pooled1, pooled2 = sums
+            scores, log_w, sink = self.source(key, number, self.size, self.dtype, law)
+            log_f, log_left = jax_row(self.kernel, scores)
+            log_a = jnp.where(log_w > -jnp.inf, log_f + log_w, -jnp.inf)
+            higher = jnp.maximum(peak, log_a.max(axis=1))
+            a = jnp.exp(log_a - jnp.where(jnp.isfinite(higher), higher, 0)[:, None])
+            shrink = jnp.where(jnp.isfinite(peak), jnp.exp(peak - higher), 0)
+            common = jnp.where(jnp.isfinite(higher), jnp.exp(higher - log_scale), 0)
+            new1, new2, *here = token_sums(a, a * a, *([] if sink is None else [a * sink]))
+            return (
+                higher,
+                l1 * shrink + new1,
+                l2 * shrink**2 + new2,
+                of_sinks * shrink + (here[0] if here else 0),
+                pooled1 + common * new1,
+                pooled2 + common**2 * new2,
+            ), (a if whole else None, log_left)
+
+        zero = jnp.zeros(self.size, self.dtype)
+        start = (zero - jnp.inf, zero, zero, zero, zero, zero)
+        blocks = -(-self.source.length // self.source.block)
+        sums, kept = jax.lax.scan(add, start, jnp.arange(blocks))
+        return sums, *jax.tree.map(lambda x: x[0], kept)
+
+    def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
+        """Draw one batch; arguments = (the source's law, log of the sink logits, log scale)."""
+        law, log_unit, log_scale = arguments
+        (peak, l1, l2, of_sinks, pooled1, pooled2), a, left = self._sums(key, law, log_scale)
+        n, seen = self.source.length, jnp.isfinite(peak)
+        one = None
+        if isinstance(self.kernel, RowMap):
+            one = jnp.where(seen, jnp.exp(-jnp.where(seen, peak, 0)), 1)
+        tokens = RowSums(n, jnp.where(seen, l1, 1), jnp.where(seen, l2, 1), of_sinks, 0.0, a, one)
+        live, whole = seen, tokens
+        if left is not None:  # it belongs to the total, as a sink logit's weight does
+            unit = jnp.where(seen, jnp.exp(left - jnp.where(seen, peak, 0)), 0)
+            whole = tokens._replace(unit=unit)
+        if self.sinks:  # the common scale is the larger of both, and no row with a logit is empty
+            scale = jnp.maximum(peak, log_unit)
+            live = jnp.isfinite(scale)
+            at = jnp.where(live, scale, 0)
+            shrink = jnp.where(seen, jnp.exp(peak - at), 0)
+            unit = jnp.where(live, jnp.exp(log_unit - at), 0)
+            a = None if a is None else a * shrink[:, None]
+            total = jnp.where(live, l1 * shrink, 1)
+            whole = RowSums(n, total, l2 * shrink**2, of_sinks * shrink + unit, unit, a)
+        found = [
+            jnp.where(live, q.of(whole), 0) if q.units else jnp.where(seen, q.of(tokens), 0)
+            for q in self.quantities
+        ]
+        flags = (seen.astype(self.dtype), live.astype(self.dtype))
+        return summary(*found, *flags, pooled1 / n, pooled2 / n)
+
+
+class DrawnRows(NamedTuple):
+    """Rows that were drawn, and what can be said of them.
+
+    Args:
+        done: the run.
+        sampler: which drew them.
+        method: its name.
+        sampling: the settings.
+    """
+
+    done: Run
+    sampler: RowSampler
+    method: str
+    sampling: Sampling
+
+    def estimate(self, of: str | Quantity) -> Estimate:
+        """The mean of a quantity over rows that have one."""
+        return self._concluded(quantities.named(of))
+
+    def limit_form(self) -> Estimate:
+        """S of the moments pooled over rows and tokens: √(n_eff/n) of long rows."""
+        return self._concluded(None)
+
+    def _concluded(self, quantity: Quantity | None) -> Estimate:
+        found = conclude(
+            self.done,
+            _powers(self.sampler.quantities, quantity),
+            method=self.method,
+            sampling=self.sampling,
+        )
+        name = "S" if quantity is None else quantity.name
+        return replace(found, quantity=name, length=self.sampler.source.length)
+
+
+def _powers(known: tuple[Quantity, ...], quantity: Quantity | None) -> tuple[float, ...]:
+    """Exponents of the sampler's moments whose product is the quantity; None is the limit form."""
+    powers = [0.0] * (len(known) + 4)
+    if quantity is None:
+        powers[-2:] = 1.0, -0.5
+    else:
+        powers[known.index(quantity)] = 1.0
+        powers[len(known) + quantity.units] = -1.0
+    return tuple(powers)
+
+
+def draw_rows(
+    row: Row,
+    length: Any,
+    sampling: Sampling,
+    of: str | Quantity | Sequence[str | Quantity | None] | None = "n_eff",
+    *,
+    dim: int | None = None,
+    also: Sequence[str | Quantity] = (),
+) -> DrawnRows:
+    """Draw whole rows until a quantity of them, or each of several, is known well enough.
+
+    Args:
+        row: any row whose kernel is a function of the score, or a map of the whole row.
+        length: n ≥ 1.
+        sampling: the settings; samples are rows.
+        of: the quantities that `sampling.rel_error` is meant for; None is the limit form, which a
+            row map has by itself, of its weights `alone`. S is drawn until its square, n_eff, is
+            known well enough.
+        dim: draw whole keys in R^dim, for a row without steps; None draws scalar scores.
+        also: quantities of the same rows that may be asked for besides, however well known.
+
+    Raises:
+        InputError: a value outside its domain, rows too long to hold, or a sink that is not there.
+    """
+    mapped = isinstance(row.kernel, RowMap)
+    row, real = row if mapped else row.scored(), sampling.real
+    n = int(LENGTH.one(length))
+    several: Any = of if isinstance(of, (tuple, list)) else (of,)
+    wanted = [None if each is None else quantities.named(each) for each in several]
+    if isinstance(row.kernel, RowMap) and wanted == [None]:
+        row = Row(row.kernel.apart, steps=(), **row.params)
+    plan = planned(row, n, dim or 0, sampling.seed)
+    if any(quantity and quantity.sinks for quantity in wanted) and not plan.sinks:
+        raise no_sink(row)
+    # Rows of tokens that differ compile once, with and without sinks.
+    sinks = plan.sinks or isinstance(plan.source, Each)
+    known = tuple(
+        q
+        for q in quantities.ALL
+        if (sinks or not q.sinks) and not q.whole and q.linear is None  # these when asked for
+    )
+    goals = [quantities.n_eff if each is quantities.S else each for each in wanted]
+    more = dict.fromkeys((*filter(None, goals), *map(quantities.named, also)))
+    known = (*known, *(each for each in more if each not in known))
+    if (mapped or any(q.whole for q in known)) and plan.source.block < n:
+        what = row.kernel.name if mapped else known[-1].name
+        fix = f"{what} needs whole rows, of at most {plan.source.block} tokens; shorten the row"
+        raise InputError("length", n, fix)
+    size = batch_size(plan.source.length * plan.source.width)
+    sampler = RowSampler(row.kernel, plan.source, known, sinks, size, real.name)
+    arguments = jax.tree.map(
+        lambda x: np.asarray(x, dtype=real), (plan.law, plan.log_unit, plan.log_scale)
+    )
+    rounding = SUMMING * float(np.finfo(real).eps)
+    powers = [_powers(known, goal) for goal in dict.fromkeys(goals)]
+    done = run(sampler, arguments, powers, sampling, resolution=rounding)
+    return DrawnRows(done, sampler, plan.method, sampling)
+
+
+def sample_rows(
+    row: Row,
+    length: Any,
+    sampling: Sampling,
+    of: str | Quantity = "n_eff",
+    *,
+    dim: int | None = None,
+) -> Estimate:
+    """The mean of a quantity over whole rows of n tokens, by sampling them.
+
+    Args and raises as `draw_rows`.
+    """
+    return draw_rows(row, length, sampling, of, dim=dim).estimate(of)
