@@ -1,6 +1,6 @@
 """The accuracy table: closed forms against rigorous balls, kernel × region -> worst error.
 
-    python benchmarks/accuracy.py [--points N] [--out DIR]
+    python -m benchmarks.accuracy [--points N] [--out DIR]
 
 Writes accuracy.md and accuracy.json. The error is |Δ log S| / max(1, |log S|), an upper bound from
 Arb balls of the derived expressions at the exact float64 parameters. Needs `sparsity[certify]`.
@@ -222,7 +222,7 @@ def markdown(table: list[dict[str, Any]]) -> str:
         "# Accuracy of the closed forms",
         "",
         "Worst |Δ log S| / max(1, |log S|) against rigorous balls, z = β/γ. The bound is",
-        f"{closed_form.RELATIVE_ERROR:g} everywhere. Written by `python benchmarks/accuracy.py`.",
+        f"{closed_form.RELATIVE_ERROR:g} everywhere. Written by `python -m benchmarks.accuracy`.",
         "",
         "| kernel | region | points | worst | at |",
         "| --- | --- | ---: | ---: | --- |",

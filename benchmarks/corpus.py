@@ -1,6 +1,6 @@
 """Fifty texts through the command line, ended by kill -9 and gone on with.
 
-python benchmarks/corpus.py DIR      # for the model, the texts and what is measured
+python -m benchmarks.corpus DIR      # for the model, the texts and what is measured
 
 Writes benchmarks/results/corpus.md.
 """
@@ -15,15 +15,15 @@ import time
 from pathlib import Path
 from pydoc_data.topics import topics
 
+from benchmarks.bench.machine import describe
 from sparsity.attention.checkpoints.fetch import smollm2
-from sparsity.bench.machine import describe
 
 RESULTS = Path(__file__).parent / "results"
 TEXTS, CHARACTERS, KILLED_AFTER = 50, 6000, 10
 
 TEMPLATE = """# Fifty texts, measured
 
-`python benchmarks/corpus.py DIR`, on {where}.
+`python -m benchmarks.corpus DIR`, on {where}.
 SmolLM2-135M-Instruct (4-bit), {count} texts of 512 tokens without BOS: pages of Python's
 documentation, in pieces of {characters} characters; and one text that is too short.
 

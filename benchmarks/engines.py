@@ -1,6 +1,6 @@
 """The same sweep in one process and on executors: the same bytes of its stores, and the time.
 
-    python benchmarks/engines.py [--points 500] [--rel-error 1e-3]
+    python -m benchmarks.engines [--points 500] [--rel-error 1e-3]
 
 10⁴ cells of the exact law and as many of Monte Carlo as asked for, each into a store; every engine
 in a process of its own, on an idle machine. A process on one core is what workers of one core each
@@ -86,7 +86,15 @@ def main() -> None:
     print(f"| engine | 10⁴ exact, s | {given.points} sampled, s | digests |\n|---|---|---|---|")
     digests = set()
     for engine in ENGINES:
-        line = [sys.executable, __file__, "--engine", engine, "--points", str(given.points)]
+        line = [
+            sys.executable,
+            "-m",
+            "benchmarks.engines",
+            "--engine",
+            engine,
+            "--points",
+            str(given.points),
+        ]
         line += ["--rel-error", str(given.rel_error)]
         settings = os.environ | SETTINGS
         done = subprocess.run(line, stdout=subprocess.PIPE, text=True, check=True, env=settings)

@@ -1,6 +1,6 @@
 """Do the figures' numbers stand? Compares the CSV files of two folders of figures.
 
-    python benchmarks/figures_stand.py OLD NEW [--tolerance 1e-12] [--z 5]
+    python -m benchmarks.figures_stand OLD NEW [--tolerance 1e-12] [--z 5]
 
 Theory is compared by relative difference, its logarithm by absolute difference. The files print 12
 digits, so numbers that differ by rounding alone may be a unit of the last digit apart: the columns

@@ -1,6 +1,6 @@
 """Sampling on an accelerator: our estimators as a share of what its random numbers allow.
 
-    python benchmarks/gpu.py [--out DIR] [--quick]
+    python -m benchmarks.gpu [--out DIR] [--quick]
 
 Runs on whatever JAX finds, at most 8 minutes. The ceiling is the rate of threefry
 bits (`jax.random.bits`, reduced on the device): 32 of them for a float32 normal, 64 for a float64
@@ -28,12 +28,11 @@ import jax
 jax.config.update("jax_enable_x64", True)  # float32 is asked for by name where it is meant
 
 # Imported once JAX is set up as above, hence not at the top.
-import gpu_peers  # noqa: E402
-from gpu_peers import BETA, GAMMA, QUERIES, Work  # noqa: E402
-
+from benchmarks import gpu_peers  # noqa: E402
+from benchmarks.bench.machine import describe  # noqa: E402
+from benchmarks.bench.throughput import threefry  # noqa: E402
+from benchmarks.gpu_peers import BETA, GAMMA, QUERIES, Work  # noqa: E402
 from sparsity import Row, evaluate, exact, kernels  # noqa: E402
-from sparsity.bench.machine import describe  # noqa: E402
-from sparsity.bench.throughput import threefry  # noqa: E402
 from sparsity.sampling import Sampling, estimators, sample_rows  # noqa: E402
 from sparsity.sampling.keys import keys_at  # noqa: E402
 
@@ -166,7 +165,7 @@ def markdown(record: dict[str, Any]) -> str:
         "Ceiling in billions a second: "
         + ", ".join(f"{name} {rate / 1e9:.2f}" for name, rate in record["ceiling"].items())
         + ". "
-        "Written by `python benchmarks/gpu.py`.",
+        "Written by `python -m benchmarks.gpu`.",
         "",
         "| work | dtype | normals/s | share of the ceiling |",
         "| --- | --- | ---: | ---: |",

@@ -1,6 +1,6 @@
 """The law of a row given its largest logit, on real heads: benchmarks/results/head_law.md, .png.
 
-    python benchmarks/head_law.py DIR      # DIR: for the models, the texts and finished layers
+    python -m benchmarks.head_law DIR      # DIR: for the models, the texts and finished layers
 
 SmolLM2 on twelve texts: the files of model_files.py, pages of Python's documentation, and what
 packages that this project needs say of themselves. MiniLM takes part where `transformers` is
@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 import xarray
-from model_files import texts as files
 
+from benchmarks.bench.machine import describe
+from benchmarks.model_files import texts as files
 from sparsity.attention.checkpoints.fetch import smollm2
 from sparsity.attention.claims.head_evidence import Law
 from sparsity.attention.claims.head_table import LAWS, null
@@ -33,7 +34,6 @@ from sparsity.attention.measurement.heads import measure_heads
 from sparsity.attention.measurement.labels import rank_correlation
 from sparsity.attention.measurement.row_figures import sparsity
 from sparsity.attention.measurement.runs import measure_model
-from sparsity.bench.machine import describe
 from sparsity.figures import plotting
 from sparsity.output import json_text
 
@@ -187,7 +187,7 @@ def report(answer):
     machine = ", ".join(f"{k} {v}" for k, v in answer["machine"].items() if k != "versions")
     return f"""# The law of a row given its largest logit, on real heads
 
-`python benchmarks/head_law.py DIR`, on {machine}.
+`python -m benchmarks.head_law DIR`, on {machine}.
 {len(answer["texts"])} texts, the first 512 tokens of each, without BOS. Rows of 256 keys and more,
 every eighth, without their sinks: all keys that take more than 0.1 of a head's weight on average.
 

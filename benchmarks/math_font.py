@@ -3,7 +3,7 @@
 The font is in the wheel of ziamath; WOFF2 needs brotli. Neither is needed to use the package:
 
     pip install ziamath==0.13 fonttools==4.68.0 brotli==1.2.1
-    python benchmarks/math_font.py
+    python -m benchmarks.math_font
 
 The same versions give the same bytes. The licence (SIL OFL 1.1) stands beside the font.
 """

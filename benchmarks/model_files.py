@@ -1,6 +1,6 @@
 """Fetch a small real model and write real texts: what the measurements of a model run on.
 
-    python benchmarks/model_files.py DIR
+    python -m benchmarks.model_files DIR
 
 The texts are Python's licence and pages of its documentation, as the interpreter that runs this
 carries them.

@@ -1,6 +1,6 @@
 """A monitor inside a training step: what it costs, and what a penalty on n_eff does.
 
-    python benchmarks/monitor.py [--out DIR] [--turns N] [--steps N]
+    python -m benchmarks.monitor [--out DIR] [--turns N] [--steps N]
 
 Two layers learn synthetic recall: pairs of a key and a value, then keys again, whose values are to
 be named. A token is embedded together with the one before it, so that this takes few steps. Steps
@@ -23,10 +23,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import sparsity
+from benchmarks.bench.machine import describe
+from benchmarks.bench.timing import paired
 from sparsity.attention.monitoring import log, penalty
 from sparsity.attention.streaming import spaced
-from sparsity.bench.machine import describe
-from sparsity.bench.timing import paired
 
 RESULTS = Path(__file__).parent / "results"
 LAYERS, HEADS, HEAD_DIM, KEYS, BATCH = 2, 4, 32, 32, 32
@@ -218,7 +218,7 @@ def main() -> int:
     versions = ", ".join(f"{name} {found}" for name, found in about["versions"].items())
     lines = [
         "# A monitor inside a training step", "",
-        f"`python benchmarks/monitor.py` on {about['cpu']}, {about['cores']} cores, {versions}. "
+        f"`python -m benchmarks.monitor` on {about['cpu']}, {about['cores']} cores, {versions}. "
         f"{LAYERS} layers of {HEADS} heads, width {WIDTH}, {BATCH} texts of {LENGTH} tokens, "
         f"float32, Adam. Seven statistics of each row; of {LENGTH} rows, 16 log-spaced ones are "
         f"{len(spaced(LENGTH, 16))}, since the first ones fall together. Medians of CPU time, and "

@@ -1,6 +1,6 @@
 """From a key press to changed curves in a real browser: the panel and its rivals.
 
-    python benchmarks/panel.py [--out DIR] [--presses N]
+    python -m benchmarks.panel [--out DIR] [--presses N]
 
 Needs Chromium and `pip install -e ".[browser]" plotly ipympl`; takes two minutes. JupyterLab runs
 on loopback; the clock is the browser's, from the key event to the first frame with new curves.
@@ -247,7 +247,7 @@ def text(found: dict[str, dict[str, Any]], load: tuple[float, ...], presses_made
     lines = [
         "# The speed of the hand",
         "",
-        f"`python benchmarks/panel.py`, {os.cpu_count()} cores, load average "
+        f"`python -m benchmarks.panel`, {os.cpu_count()} cores, load average "
         f"{load[0]:.1f} before and {load[1]:.1f} after, {presses_made} presses each. "
         "Milliseconds from a key press on a slider to the frame with the changed curves, "
         "5 × 400 points, JupyterLab and Chromium on one machine. Burst: after the last of thirty "

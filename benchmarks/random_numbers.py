@@ -1,6 +1,6 @@
 """Would another generator of random bits make the samplers quicker, and may it be taken?
 
-    python benchmarks/random_numbers.py [--out DIR] [--quick]
+    python -m benchmarks.random_numbers [--out DIR] [--quick]
 
 Runs on whatever JAX finds, three minutes on two cores. Contestants take turns; rates are medians
 over rounds, ratios medians of the ratios within a round. Writes random_numbers.md.
@@ -25,11 +25,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from generators import ALL, NAMED, Generator, rekeyed
-from rekeyed import DIFFER, FAILED, SAME, SAMPLERS, drawn, exact_under_vmap, layout
 
-from sparsity.bench.machine import describe
-from sparsity.bench.timing import paired, ratio
+from benchmarks.bench.machine import describe
+from benchmarks.bench.timing import paired, ratio
+from benchmarks.generators import ALL, NAMED, Generator, rekeyed
+from benchmarks.rekeyed import DIFFER, FAILED, SAME, SAMPLERS, drawn, exact_under_vmap, layout
 from sparsity.sampling.batches import CHUNK
 from sparsity.sampling.normals import normal
 
@@ -145,7 +145,7 @@ def reproducible(
     for count in devices:
         flags = f"--xla_force_host_platform_device_count={count}"
         environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
-        command = [sys.executable, str(Path(__file__).with_name("rekeyed.py")), *names]
+        command = [sys.executable, "-m", "benchmarks.rekeyed", *names]
         done = subprocess.run(command, env=environment, capture_output=True, check=True)
         found.append(json.loads(done.stdout))
         print(f"{count} devices: {len(found[-1])} generators", flush=True)
@@ -170,7 +170,7 @@ def markdown(tables: dict[str, Any], same: dict[str, tuple[str, str]]) -> str:
     lines = [
         "# Random numbers",
         "",
-        f"`python benchmarks/random_numbers.py` on {where['cpu']}, {where['cores']} cores, JAX "
+        f"`python -m benchmarks.random_numbers` on {where['cpu']}, {where['cores']} cores, JAX "
         f"{where['versions']['jax']} on {where['jax device']}. Millions a second, and in brackets "
         f"how many times the speed of {TODAY}, which the library uses. *No generator* counts up: "
         "what it reaches is all that any generator could give.",

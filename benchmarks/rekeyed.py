@@ -1,6 +1,6 @@
 """The library's samplers under other generators, and whether their bits stay the same.
 
-    python benchmarks/rekeyed.py GENERATOR …
+    python -m benchmarks.rekeyed GENERATOR …
 
 prints a digest of the batches under each generator, on however many devices JAX finds, as JSON.
 """
@@ -21,8 +21,8 @@ jax.config.update("jax_enable_x64", True)
 
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
-from generators import NAMED, Generator, rekeyed  # noqa: E402
 
+from benchmarks.generators import NAMED, Generator, rekeyed  # noqa: E402
 from sparsity import kernels, quantities  # noqa: E402
 from sparsity.sampling import estimators, proposals  # noqa: E402
 from sparsity.sampling.batches import batch_size, collect  # noqa: E402

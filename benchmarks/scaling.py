@@ -1,6 +1,6 @@
 """What large sweeps and corpora cost, measured, and where a scheduler breaks, simulated.
 
-    python benchmarks/scaling.py [--model FILE.gguf --text FILE.txt] [--out benchmarks/results]
+    python -m benchmarks.scaling [--model FILE.gguf --text FILE.txt] [--out benchmarks/results]
 
 Measures the processor seconds and the bytes of a block of each kind, of handing out a task, and of
 keeping a block; of a million closed forms; and, with a model, of a text. Then simulates workers of
@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.bench.machine import describe
 from sparsity import kernels
-from sparsity.bench.machine import describe
 from sparsity.output import folder, write
 from sparsity.sweeps import curves, parts, running
 from sparsity.sweeps.store import Store

@@ -1,6 +1,6 @@
 """Measure SmolLM2 on real text and write benchmarks/results/smollm2.md, .json and two pictures.
 
-    python benchmarks/smollm2.py DIR      # DIR: for the model, the texts and the page
+    python -m benchmarks.smollm2 DIR      # DIR: for the model, the texts and the page
 
 Also: time and memory of one text in a process of its own, and of 32 heads of 4096 synthetic tokens
 beside the route that holds T × T.
@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 import xarray
-from model_files import texts
 
+from benchmarks.bench.machine import describe
+from benchmarks.model_files import texts
 from sparsity.attention.checkpoints.fetch import smollm2
 from sparsity.attention.claims.head_table import LAWS
 from sparsity.attention.measurement import sinks, tables
 from sparsity.attention.page.by_text import COLUMNS
-from sparsity.bench.machine import describe
 
 RESULTS = Path(__file__).parent / "results"
 HEADS, KV, LENGTH, DIM = 32, 8, 4096, 64
@@ -29,7 +29,7 @@ HEADS, KV, LENGTH, DIM = 32, 8, 4096, 64
 
 TEMPLATE = """# SmolLM2-135M-Instruct, measured
 
-`python benchmarks/smollm2.py DIR`, on {where}.
+`python -m benchmarks.smollm2 DIR`, on {where}.
 Python's licence and three pages of its documentation, the first 512 tokens of each.
 
 ## By context length

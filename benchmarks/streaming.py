@@ -1,6 +1,6 @@
 """The one-pass measures of attention against the attention itself: time and memory.
 
-    python benchmarks/streaming.py [--out DIR] [--lengths N …]
+    python -m benchmarks.streaming [--out DIR] [--lengths N …]
 
 Needs PyTorch (`pip install torch`); takes three minutes on two cores. 8 heads, d = 64, causal,
 float32, random queries and keys. Contestants take turns; ratios are medians of the ratios within a
@@ -26,8 +26,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import sparsity
-from sparsity.bench.machine import describe
-from sparsity.bench.timing import paired, ratio
+from benchmarks.bench.machine import describe
+from benchmarks.bench.timing import paired, ratio
 
 RESULTS = Path(__file__).parent / "results"
 HEADS, DIM = 8, 64
@@ -80,10 +80,9 @@ def contestants(length: int) -> dict[str, Callable[[int], Any]]:
 
 _MEMORY = """
 import sys
-sys.path.insert(0, "benchmarks")
 import jax, jax.numpy as jnp
-import streaming
-from sparsity.bench.resources import peak_mib
+from benchmarks import streaming
+from benchmarks.bench.resources import peak_mib
 import sparsity
 q, k = map(jnp.asarray, streaming.arrays({length}, count=2))
 jax.block_until_ready(sparsity.stream(q[:, :512], k[:, :512]))
@@ -123,7 +122,7 @@ def main() -> int:
     versions = ", ".join(f"{name} {found}" for name, found in about["versions"].items())
     lines = [
         "# Measures in one pass", "",
-        f"`python benchmarks/streaming.py` on {about['cpu']}, {about['cores']} cores, {versions}. "
+        f"`python -m benchmarks.streaming` on {about['cpu']}, {about['cores']} cores, {versions}. "
         f"{HEADS} heads, d = {DIM}, causal, float32. Five statistics: n_eff, entropy, γ̂, largest "
         "logit, sink mass.", "",
         "| tokens | what | seconds | times SDPA | MiB over the start |",

@@ -1,6 +1,6 @@
 """How long a user waits, against what is promised. Each wait in a fresh process, three times.
 
-    python benchmarks/waits.py [--out DIR] [--tries N]
+    python -m benchmarks.waits [--out DIR] [--tries N]
 
 Takes two minutes. Writes waits.md; exits with 1 where the median is over its promise. The panel's
 speed of the hand in a browser: panel.py. Notebooks: `pytest -m notebook -s` prints their seconds.
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from sparsity.bench.machine import describe
+from benchmarks.bench.machine import describe
 
 
 class Wait(NamedTuple):
@@ -113,7 +113,7 @@ def main() -> int:
     lines = [
         "# How long a user waits",
         "",
-        f"`python benchmarks/waits.py`, on {where['cpu']}, {where['cores']} cores, "
+        f"`python -m benchmarks.waits`, on {where['cpu']}, {where['cores']} cores, "
         f"Python {where['python']}, median of {options.tries} fresh processes each.",
         "",
         "| | seconds | promised | |",

@@ -14,11 +14,12 @@ import pytest
 import sympy
 from scipy import stats
 
-from sparsity import bench, kernels
-from sparsity.bench import finite, resources, target, throughput, user_kernels, users, verdict
-from sparsity.bench.grid import SCRAMBLES, Task, delta, reference
-from sparsity.bench.peers import Peer, available
-from sparsity.bench.timing import paired, ratio
+from benchmarks import bench
+from benchmarks.bench import finite, resources, target, throughput, user_kernels, users, verdict
+from benchmarks.bench.grid import SCRAMBLES, Task, delta, reference
+from benchmarks.bench.peers import Peer, available
+from benchmarks.bench.timing import paired, ratio
+from sparsity import kernels
 from sparsity.errors import InputError
 
 PEERS = available()
@@ -28,17 +29,6 @@ PEERS = available()
 def easy():
     """Cells of the grid that plain draws answer soon."""
     return [cell for cell in reference() if cell.plain_draws(1e-2) < 1e6]
-
-
-@pytest.fixture(scope="module")
-def scripts():
-    """The modules of benchmarks/, by name."""
-    folder = str(Path(__file__).parent.parent / "benchmarks")
-    sys.path.insert(0, folder)
-    try:
-        yield importlib.import_module
-    finally:
-        sys.path.remove(folder)
 
 
 # --- timing ---------------------------------------------------------------------------------
@@ -439,9 +429,9 @@ def test_a_hard_curve_is_computed_and_an_easy_one_measured(quick):
 # --- the scripts ----------------------------------------------------------------------------
 
 
-def test_generators_give_the_known_answers(scripts):
+def test_generators_give_the_known_answers():
     """Random123's kat_vectors, and the bits of JAX's own threefry."""
-    generators = scripts("generators")
+    generators = importlib.import_module("benchmarks.generators")
 
     def words(*values):
         return tuple(np.array([value], "uint32") for value in values)
@@ -463,9 +453,9 @@ def test_generators_give_the_known_answers(scripts):
         assert np.array_equal(theirs, ours)
 
 
-def test_threefry_written_out_changes_no_batch(scripts):
+def test_threefry_written_out_changes_no_batch():
     """Another lowering of the same generator: the estimate is the same in every bit."""
-    rekeyed = scripts("rekeyed")
+    rekeyed = importlib.import_module("benchmarks.rekeyed")
     sampler, arguments = rekeyed.rows(64, "float32")
     jaxs, ours = (
         rekeyed.drawn(sampler, arguments, rekeyed.NAMED[name], 1, 7)
@@ -474,8 +464,8 @@ def test_threefry_written_out_changes_no_batch(scripts):
     assert np.array_equal(jaxs, ours)
 
 
-def test_every_generator_of_ours_draws_distinct_words(scripts):
-    generators = scripts("generators")
+def test_every_generator_of_ours_draws_distinct_words():
+    generators = importlib.import_module("benchmarks.generators")
     ours = [generator for generator in generators.ALL if generator.words is not None]
     assert len(ours) == 9
 
@@ -493,8 +483,8 @@ def test_every_generator_of_ours_draws_distinct_words(scripts):
 
 
 @pytest.fixture(scope="module")
-def gpu(scripts):
-    return scripts("gpu")
+def gpu():
+    return importlib.import_module("benchmarks.gpu")
 
 
 def test_gpu_rates_count_what_was_drawn(gpu):

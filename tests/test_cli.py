@@ -808,8 +808,7 @@ BAD = [  # (command line, what the line on stderr must say)
                          ("length", "eval exp --gamma 1 --length {}"),
                          ("length", "design --n-eff 2 --length {}"), ("seed", "verify --seed {}"),
                          ("n_eff", "design --length 100 --n-eff {}"),
-                         ("rel_error", "estimate exp --gamma 1 --rel-error {}"),
-                         ("budget", "bench --quick --budget {}"))),
+                         ("rel_error", "estimate exp --gamma 1 --rel-error {}"))),
     *((f"sweep relu2 --beta 0 --gamma {grid} --out x.nc", ["gamma", grid, shown])
       for grid, shown in (("1_0", "not a number"), ("1,٣", "not a number"),
                           ("1:２:3", "not a number"), ("1:2:٣", "whole number"),

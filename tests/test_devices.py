@@ -42,7 +42,7 @@ def bits() -> list[str]:
 
 def memory() -> list[float]:
     """Peaks in GiB: after rows of 2·10⁶ tokens, and then keys of 4096 dimensions."""
-    from sparsity.bench.resources import peak_mib
+    from benchmarks.bench.resources import peak_mib
 
     settings = Sampling(rel_error=0.5, seed=0)
     sample_rows(Row("exp", gamma=1.0), 2 * 10**6, settings)

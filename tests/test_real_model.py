@@ -1,6 +1,6 @@
 """SmolLM2 end to end, on real text, and its forward pass against that of `transformers`.
 
-Needs the folder that `python benchmarks/model_files.py DIR` fills, named by SPARSITY_MODEL.
+Needs the folder that `python -m benchmarks.model_files DIR` fills, named by SPARSITY_MODEL.
 """
 
 import functools

@@ -86,7 +86,7 @@ main()
 
 @pytest.mark.parametrize(
     "line",
-    ["estimate exp --gamma 1", "verify exp", "claims", "bench --quick", "reproduce --out r",
+    ["estimate exp --gamma 1", "verify exp", "claims", "reproduce --out r",
      "measure m.gguf t.txt --out m.nc", "sweep exp --gamma 1 --montecarlo --out s.nc",
      "plot exp --gamma 2 --montecarlo --out p.png", "sweep exp --gamma 1 --out s.zarr",
      "list", "derive exp"],

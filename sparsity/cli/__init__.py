@@ -18,7 +18,7 @@ from sparsity.cli import common, completion, pages
 from sparsity.cli.ask import derive, eval_, exact, list_
 from sparsity.cli.check import claims, verify
 from sparsity.cli.inverse import design
-from sparsity.cli.make import bench, reproduce, sweep
+from sparsity.cli.make import reproduce, sweep
 from sparsity.cli.measuring import measure
 from sparsity.cli.plot import plot
 from sparsity.cli.sampling import estimate
@@ -31,7 +31,7 @@ _SECTIONS = {
     "Ask": (list_, derive, eval_, exact, estimate, design),
     "Check": (verify, claims),
     "Draw and explore": (plot, sweep),
-    "Measure": (measure, bench),
+    "Measure": (measure,),
     "Reproduce": (reproduce,),
     "Set up": (completion.completion,),
 }

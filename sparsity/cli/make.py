@@ -1,4 +1,4 @@
-"""`sweep`, `reproduce` and `bench`: what makes files or takes its time."""
+"""`sweep` and `reproduce`: what makes files and takes its time."""
 
 from __future__ import annotations
 
@@ -160,36 +160,3 @@ def reproduce(out: str, seed: str, page: bool, executor: Any, as_json: bool) -> 
     common.show(done, as_json)
     if not done.agree:
         sys.exit(1)
-
-
-@click.command(
-    cls=pages.Command,
-    examples=(("A few comparisons, in seconds", "sparsity bench --quick"),),
-)
-@click.option(
-    "--out",
-    metavar="DIR",
-    help="Also write bench.json, .txt, .svg and .png to this folder.",
-    shell_complete=completion.folders,
-)
-@click.option(
-    "--budget",
-    metavar="T",
-    default="2",
-    help="Let another library take T seconds a comparison (default 2).",
-)
-@click.option("--quick", is_flag=True, help="Only a few comparisons, in seconds.")
-@common.json_option
-def bench(out: str | None, budget: str, quick: bool, as_json: bool) -> None:
-    """Measure speed against other libraries on the same work.
-
-    The result is a ratio of times that were taken side by side in one run.
-    """
-    from sparsity import bench as benchmark
-
-    common.use_float64()
-    with common.progress("bench") as report:
-        found = benchmark.run(
-            budget_seconds=common.number("budget", budget), out=out, progress=report, quick=quick
-        )
-    common.show(found, as_json)

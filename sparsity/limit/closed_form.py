@@ -1,7 +1,7 @@
 """Closed forms of log S in float64: vectorised, and stable over the whole domain.
 
 Each function is a rearrangement of the form that `sparsity.derivation` derives; the comment above
-it leads from one to the other. `python benchmarks/accuracy.py` measures them all against rigorous
+it leads from one to the other. `python -m benchmarks.accuracy` measures them all against rigorous
 balls, and `RELATIVE_ERROR` is the bound that they hold.
 """
 

@@ -1,4 +1,4 @@
-"""`sparsity bench`: ours and the peers, paired, on the same work, in one run."""
+"""`python -m benchmarks`: ours and the peers, paired, on the same work, in one run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sparsity.bench.report import Report
+    from benchmarks.bench.report import Report
 
 __all__ = ["run"]
 
@@ -53,7 +53,7 @@ _WHAT = {
 
 def _processes(plan: dict[str, Any], rounds: int, tick: Callable[..., Any]) -> dict[str, Any]:
     """What is measured in processes of their own: the cold start, memory and devices."""
-    from sparsity.bench import resources
+    from benchmarks.bench import resources
 
     return {
         "cold": [tick(resources.probe("cold", 1, "exp γ=2 to 1e-3"))],
@@ -73,7 +73,7 @@ def _theory(
     plan: dict[str, Any], cells: Any, rounds: int, tick: Callable[..., Any]
 ) -> dict[str, Any]:
     """Closed forms, and quadrature against other integrators."""
-    from sparsity.bench import theory
+    from benchmarks.bench import theory
 
     return {
         "closed_forms": tick(theory.closed_forms(plan["points"], rounds)),
@@ -85,7 +85,7 @@ def _by_users(
     plan: dict[str, Any], cells: Any, rivals: Any, speed: Any, how: Any, tick: Callable[..., Any]
 ) -> dict[str, Any]:
     """What a user does: own kernels, exact laws, curves by sampling, one estimate again."""
-    from sparsity.bench import curves, finite, users
+    from benchmarks.bench import curves, finite, users
 
     error, rounds = plan["rel_errors"][0], how["rounds"]
     drawn = curves.rows(**plan["curves"], rel_error=error, peers=rivals, speed=speed, **how)
@@ -140,8 +140,8 @@ def run(
     Raises:
         InputError: a budget that is not positive; a folder that cannot be written.
     """
-    from sparsity.bench import grid, machine, peers, target, throughput
-    from sparsity.bench.report import Report
+    from benchmarks.bench import grid, machine, peers, target, throughput
+    from benchmarks.bench.report import Report
     from sparsity.sampling.batches import resolve_dtype
 
     _refuse(budget_seconds, out)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
+from benchmarks.bench.grid import Task, delta
+from benchmarks.bench.peers import Peer
+from benchmarks.bench.timing import paired, ratio
 from sparsity import kernels
-from sparsity.bench.grid import Task, delta
-from sparsity.bench.peers import Peer
-from sparsity.bench.timing import paired, ratio
 from sparsity.results import Estimate
 from sparsity.sampling import Sampling, estimators
 

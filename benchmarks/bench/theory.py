@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.bench.grid import Task
+from benchmarks.bench.timing import paired
 from sparsity import kernels
-from sparsity.bench.grid import Task
-from sparsity.bench.timing import paired
 from sparsity.kernels import Kernel
 from sparsity.limit import closed_form, quadrature
 from sparsity.limit.evaluation import evaluate

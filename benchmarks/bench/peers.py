@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.bench.grid import SCRAMBLES, Task
+from benchmarks.bench.grid import SCRAMBLES, Task
 from sparsity.tasks import cores
 
 Work = Callable[[int], np.ndarray]  # seed -> [batches, 2]: means of a and a²

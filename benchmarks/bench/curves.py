@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.bench.grid import Task
+from benchmarks.bench.peers import Peer
+from benchmarks.bench.tables import seconds, table
+from benchmarks.bench.target import FAR, SLACK, best
+from benchmarks.bench.throughput import OURS
+from benchmarks.bench.timing import paired, ratio
 from sparsity import kernels
-from sparsity.bench.grid import Task
-from sparsity.bench.peers import Peer
-from sparsity.bench.tables import seconds, table
-from sparsity.bench.target import FAR, SLACK, best
-from sparsity.bench.throughput import OURS
-from sparsity.bench.timing import paired, ratio
 from sparsity.kernels import Kernel
 from sparsity.sampling import estimate
 from sparsity.sweeps.curves import sweep

@@ -10,9 +10,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from sparsity.bench import curves, finite, users, verdict
-from sparsity.bench.tables import seconds as as_seconds
-from sparsity.bench.tables import table
+from benchmarks.bench import curves, finite, users, verdict
+from benchmarks.bench.tables import seconds as as_seconds
+from benchmarks.bench.tables import table
 from sparsity.figures import plotting
 from sparsity.output import folder, json_text, plain, power_of_ten, write_together
 

@@ -1,7 +1,7 @@
 """Start-up, peak memory, and how the cost grows with draws, length n and dimension d.
 
 Start-up, the first estimate and peak memory can only be seen from a fresh process:
-`python -m sparsity.bench.resources JOB VALUE` prints one measurement as JSON.
+`python -m benchmarks.bench.resources JOB VALUE` prints one measurement as JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from sparsity.bench.timing import paired
+from benchmarks.bench.timing import paired
 from sparsity.errors import InputError
 
 
@@ -115,7 +115,7 @@ def probe(job: str, value: int, what: str) -> dict[str, Any]:
     """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(
-        [sys.executable, "-m", "sparsity.bench.resources", job, str(value)],
+        [sys.executable, "-m", "benchmarks.bench.resources", job, str(value)],
         env=environment,
         capture_output=True,
         text=True,

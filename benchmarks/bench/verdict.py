@@ -12,7 +12,7 @@ def to_target(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """For each target: how far ours is ahead of the best sampling peer, over all its cells.
 
     Args:
-        rows: of `sparsity.bench.target.timed`.
+        rows: of `benchmarks.bench.target.timed`.
 
     Returns:
         The geometric mean of the ratios over all cells and over those where the best peer was

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from sparsity.bench.grid import Task, delta
-from sparsity.bench.peers import Peer
-from sparsity.bench.throughput import OURS, is_wrong
-from sparsity.bench.timing import paired, ratio
+from benchmarks.bench.grid import Task, delta
+from benchmarks.bench.peers import Peer
+from benchmarks.bench.throughput import OURS, is_wrong
+from benchmarks.bench.timing import paired, ratio
 from sparsity.results import Estimate
 from sparsity.sampling import estimate
 

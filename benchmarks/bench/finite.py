@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.bench.tables import seconds, table
+from benchmarks.bench.theory import weight
+from benchmarks.bench.timing import paired
 from sparsity import kernels
-from sparsity.bench.tables import seconds, table
-from sparsity.bench.theory import weight
-from sparsity.bench.timing import paired
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import Kernel
 from sparsity.sweeps.curves import sweep

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.bench.tables import seconds, table
-from sparsity.bench.throughput import OURS
-from sparsity.bench.timing import paired
-from sparsity.bench.user_kernels import KERNELS, UserKernel
+from benchmarks.bench.tables import seconds, table
+from benchmarks.bench.throughput import OURS
+from benchmarks.bench.timing import paired
+from benchmarks.bench.user_kernels import KERNELS, UserKernel
 from sparsity.limit.evaluation import evaluate
 
 ACCURATE = 1e-12  # |Δ log S| at which a peer counts as equal
