@@ -40,29 +40,33 @@ def tree(folder):
 
 
 LIMITED = """
-import resource, sys
+import json, resource, sys
 from sparsity.cli import main
-limit = int(sys.argv.pop(1))
+
+limit, *lines = map(json.loads, sys.argv[1:])
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-main()
+for line in lines:
+    sys.argv[1:] = line
+    try:
+        main()
+    except SystemExit as end:
+        print(end.code)
 """
 SWEEP = ("sweep", "exp", "--gamma", "0.1:9:900", "--length", "4", "--out")
 
 
-@pytest.mark.parametrize(
-    "line",
-    [(*SWEEP, "x.nc"), (*SWEEP, "x.csv"), (*SWEEP, "x.zarr"),
-     ("plot", "exp", "--gamma", "2", "--out", "x.svg")],
-    ids=lambda line: line[-1],
-)  # fmt: skip
-def test_a_full_disk_is_one_line_and_nothing_is_left(line, tmp_path, monkeypatch):
+def test_a_full_disk_is_one_line_and_nothing_is_left(tmp_path, monkeypatch):
     """Of 4 kB, in which the table of a chart fits and its picture does not."""
     monkeypatch.chdir(tmp_path)
     Path("x.nc").write_text("older")
-    found = python(LIMITED, 4096, *line)
-    assert (found.returncode, found.stdout) == (2, ""), found.stderr
-    assert found.stderr.startswith(f"sparsity: out = {line[-1]}: cannot be written")
-    assert found.stderr.count("\n") == 1
+    places = ["x.nc", "x.csv", "x.zarr", "x.svg"]
+    lines = [[*SWEEP, place] for place in places[:3]]
+    lines.append(["plot", "exp", "--gamma", "2", "--out", places[3]])
+    found = python(LIMITED, 4096, *map(json.dumps, lines))
+    assert found.returncode == 0  # of the process, which HDF5 once ended by a signal
+    assert found.stdout.split() == ["2"] * 4, found.stderr
+    for place, told in zip(places, found.stderr.splitlines(), strict=True):
+        assert told.startswith(f"sparsity: out = {place}: cannot be written")
     assert tree(tmp_path) == {"x.nc": b"older"}
 
 
@@ -188,17 +192,18 @@ def test_a_part_that_is_renamed_is_not_removed_under_another_run(tmp_path):
     assert tree(tmp_path) == {"x": b"", part.name: b"of another run"}
 
 
-@pytest.mark.parametrize("suffix", [b".nc", b".csv", b".zarr", b".svg", b".png"])
-def test_a_name_that_is_no_utf8(suffix, tmp_path, monkeypatch):
+def test_a_name_that_is_no_utf8(tmp_path, monkeypatch):
+    """Of every kind of file, each asked for at the prompt."""
     monkeypatch.chdir(tmp_path)
-    name = os.fsdecode(b"caf\xe9" + suffix)
-    line = ["plot", "exp", "--gamma", "2"] if suffix in (b".svg", b".png") else list(SWEEP[:4])
-    line += [] if line[0] == "plot" else ["--out"]
-    line += ["--out", name] if line[0] == "plot" else [name]
-    found = python("from sparsity.cli import main; main()", *line, "--json")
+    suffixes = (b".nc", b".csv", b".zarr", b".svg", b".png")
+    names = [os.fsdecode(b"caf\xe9%d" % i + suffix) for i, suffix in enumerate(suffixes)]
+    begun = [[*SWEEP[:4], "--out"]] * 3 + [["plot", "exp", "--gamma", "2", "--out"]] * 2
+    lines = [[*start, name, "--json"] for start, name in zip(begun, names, strict=True)]
+    found = python(LIMITED, 2**30, *map(json.dumps, lines))
     assert (found.returncode, found.stderr) == (0, "")
-    assert json.loads(found.stdout)["out"] == name
-    assert os.path.exists(name)
+    told = [json.loads(line)["out"] for line in found.stdout.splitlines()]
+    assert told == names
+    assert all(map(os.path.exists, names))
     assert not [x for x in os.listdir() if x.endswith(".part")]
 
 

@@ -81,7 +81,8 @@ _CALLS = {
 def _kept():
     """Bytes traced after the caches that have a bound are emptied."""
     for x in gc.get_objects():
-        if isinstance(x, functools._lru_cache_wrapper) and x.cache_info().maxsize is not None:
+        # By type: an object of another library may answer isinstance with a warning.
+        if type(x) is functools._lru_cache_wrapper and x.cache_info().maxsize is not None:
             x.cache_clear()
     clear_cache()
     gc.collect()

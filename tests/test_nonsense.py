@@ -702,12 +702,15 @@ def outcome(call, argument, kind):
 
 
 def cells(every=False):
-    """The product of calls, arguments and kinds; dear ones without what is sensible."""
-    for call in CALLS:
-        for argument, (_, takes) in call.arguments.items():
-            for kind in KINDS:
-                if every or not (call.dear and kind.sensible & set(takes.split())):
-                    yield call, argument, kind
+    """The product of calls, arguments and kinds; else every other kind of an argument, in turn,
+    and dear ones without what is sensible.
+    """
+    asked = [(call, argument, takes) for call in CALLS
+             for argument, (_, takes) in call.arguments.items()]  # fmt: skip
+    for number, (call, argument, takes) in enumerate(asked):
+        for kind in KINDS if every else KINDS[number % 2 :: 2]:
+            if every or not (call.dear and kind.sensible & set(takes.split())):
+                yield call, argument, kind
 
 
 def _judged(every):
@@ -741,8 +744,8 @@ def test_nonsense_is_refused_in_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     counts, wrong = _judged(every=False)
     assert wrong == []
-    assert sum(counts.values()) >= 20_000
-    assert counts["sensible"] <= 2000
+    assert sum(counts.values()) >= 10_000
+    assert counts["sensible"] <= 1000
     assert not list(tmp_path.iterdir())
 
 
