@@ -3,7 +3,7 @@
     python -m benchmarks.accuracy [--points N] [--out DIR]
 
 Writes accuracy.md and accuracy.json. The error is |Δ log S| / max(1, |log S|), an upper bound from
-Arb balls of the derived expressions at the exact float64 parameters. Needs `sparsity[certify]`.
+Arb balls of the derived expressions at the exact float64 parameters. Needs python-flint.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.certify import log_errors
 from sparsity import kernels
 from sparsity.limit import closed_form
-from sparsity.limit.certify import log_errors
 
 SEED = 20231212
 POINTS = 10_000  # random points a kernel, at least

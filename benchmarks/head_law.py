@@ -21,13 +21,14 @@ from typing import Any
 import numpy as np
 import xarray
 
+from benchmarks import ahead
 from benchmarks.bench.machine import describe
 from benchmarks.model_files import texts as files
 from sparsity.attention.checkpoints.fetch import smollm2
 from sparsity.attention.claims.head_evidence import Law
 from sparsity.attention.claims.head_table import LAWS, null
 from sparsity.attention.claims.heads import judge_heads
-from sparsity.attention.measurement import ahead, law
+from sparsity.attention.measurement import law
 from sparsity.attention.measurement.head_constants import Rows, fit_kappa, held_back
 from sparsity.attention.measurement.head_law import log_head_law
 from sparsity.attention.measurement.heads import measure_heads

@@ -8,10 +8,11 @@ import pytest
 import xarray
 from scipy.special import ndtri
 
+from benchmarks import ahead
 from sparsity import measure
 from sparsity.attention.claims.head_evidence import Fits, HeadEvidence, Law
 from sparsity.attention.claims.heads import HEAD_CLAIMS, judge_heads
-from sparsity.attention.measurement import ahead, row_figures
+from sparsity.attention.measurement import row_figures
 from sparsity.attention.measurement.head_constants import Rows, fit_kappa, held_back
 from sparsity.attention.measurement.head_law import head_law, log_head_law
 from sparsity.attention.measurement.heads import MEANING, head_figures

@@ -23,7 +23,7 @@ from sparsity.kernels.symbols import s
 from sparsity.rows.row import Row
 from sparsity.rows.steps import SinkLogit
 from sparsity.stacks import mixing_law
-from sparsity.stacks.collapse import collapse, effective_rank, neighbours
+from sparsity.stacks.collapse import collapse, neighbours
 from sparsity.stacks.influence import bound, jacobian, norms
 from sparsity.stacks.mixing import Layers, LayerSink, Stack, draw, forward, sampled
 from sparsity.stacks.sinks import importance, sink_rate
@@ -196,10 +196,6 @@ def test_the_measures():
     assert not equal.rank.any()
     assert not equal.distance.any()
     assert collapse(np.eye(2)).distance == pytest.approx(1.0)
-    assert effective_rank(np.eye(5)) == pytest.approx(5.0)
-    assert effective_rank(np.ones((4, 3))) == pytest.approx(1.0)
-    p = np.array([3.0, 1.0]) / 4
-    assert effective_rank(np.diag([3.0, 1.0])) == pytest.approx(math.exp(-(p @ np.log(p))))
     with pytest.raises(InputError, match="tokens >= 2"):
         collapse(np.ones((1, 3)))
 
@@ -217,16 +213,6 @@ def test_neighbours_are_the_collapse_of_every_prefix():
         np.testing.assert_allclose(here.norm[:, t - 2], prefix.last_norm, rtol=1e-12)
     with pytest.raises(InputError, match="states"):
         neighbours(np.ones((1, 4)))
-
-
-def test_effective_rank_falls_with_depth_and_a_sink_holds_it():
-    free, held = (
-        effective_rank(forward(draw(replace(DEEP, sink=x)))) for x in (None, LayerSink(mass=0.9))
-    )
-    assert free.shape == (13,)
-    assert free[0] == held[0]
-    assert free[-1] < 0.7 * free[0]
-    assert held[-1] > 0.9 * held[0]
 
 
 # ------------------------------------------------------------ the bound

@@ -499,7 +499,6 @@ CALLS = [
         for f in (
             sparsity.stacks.collapse.collapse,
             sparsity.stacks.collapse.neighbours,
-            sparsity.stacks.collapse.effective_rank,
         )
     ),
     _call(
@@ -586,11 +585,6 @@ CALLS = [
         token=(0, "whole"),
     ),
     _call("stacks.sinks.importance", sparsity.stacks.sinks.importance, attention=(WEIGHTS, "")),
-    _call(
-        "stacks.sinks.uniform_importance",
-        sparsity.stacks.sinks.uniform_importance,
-        length=(4, "whole"),
-    ),
     _call(
         "stacks.sinks.sink_rate",
         sparsity.stacks.sinks.sink_rate,

@@ -11,13 +11,13 @@ import sympy
 from scipy.integrate import quad
 from sympy import Abs, Eq, Max, Min, Piecewise, Rational, Sum, erf, exp, log, oo, pi, sqrt, tanh
 
+from benchmarks.certify import arb_eval
 from sparsity import evaluate
 from sparsity.derivation import derive
 from sparsity.derivation.derivation import z as z_symbol
 from sparsity.errors import NoClosedForm
 from sparsity.kernels import ALL, score_kernel
 from sparsity.kernels.symbols import Sigma, beta, d, decay, gamma, i, mu, n, q, ratio, s
-from sparsity.limit.certify import arb_eval
 
 Z = beta / gamma
 PHI = exp(-(Z**2) / 2) / sqrt(2 * pi)  # the normal density at z

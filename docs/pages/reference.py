@@ -163,9 +163,8 @@ ALL: tuple[Part, ...] = (
             *("stacks.mixing_law.distances", "stacks.mixing_law.influence"),
             *("stacks.collapse.Collapse", "stacks.collapse.collapse"),
             *("stacks.collapse.Neighbours", "stacks.collapse.neighbours"),
-            *("stacks.collapse.effective_rank", "stacks.influence.bound"),
+            "stacks.influence.bound",
             *("stacks.influence.jacobian", "stacks.sinks.importance", "stacks.sinks.sink_rate"),
-            "stacks.sinks.uniform_importance",
         ),
     ),
     Part(

@@ -54,26 +54,9 @@ def annealed_n_eff(length: Any, gamma: Any) -> np.ndarray:
     return 1 / annealed_participation(length, gamma)
 
 
-def annealed_entropy(length: Any, gamma: Any) -> np.ndarray:
-    """Mean Shannon entropy of a row, −E Σ p ln p ≈ ln n − γ²/2 nats, for γ² ≪ ln n."""
-    return np.log(LENGTH.check(length)) - GAMMA.check(gamma) ** 2 / 2
-
-
 def _condensation(length: Any, gamma: Any) -> np.ndarray:
     """γ_c/γ."""
     return critical_spread(length) / GAMMA.check(gamma)
-
-
-def condensed_participation(length: Any, gamma: Any) -> np.ndarray:
-    """E Y₂ → 1 − γ_c/γ above γ_c, 0 below: the condensed phase of the random energy model.
-
-    Args:
-        length: row lengths n ≥ 1.
-        gamma: spreads γ > 0, broadcastable against `length`.
-
-    Source: Derrida & Toulouse (1985); for attention arXiv 2505.24333.
-    """
-    return np.maximum(1 - _condensation(length, gamma), 0.0)
 
 
 def condensed_n_eff(length: Any, gamma: Any) -> np.ndarray:
@@ -109,26 +92,6 @@ def condensed_share(tokens: float) -> float:
 
     found = brentq(lambda alpha: float(_stable_n_eff(alpha)) - tokens, 1e-300, 1 - 1e-15)
     return float(found)  # type: ignore[arg-type]
-
-
-def crossover(length: Any) -> np.ndarray:
-    """E Y₂ √(ln n) at γ = γ_c, exactly: 0.63 at n = 64, 0.61 at 16 384, falling towards 1/√π.
-
-    The limit: at γ_c the scores within reach of the top have density e^(−y)/(γ_c √(2π)) around it,
-    the others sum to half their mean, and ∫ da/(a+½)² = 2.
-
-    Args:
-        length: row lengths n ≥ 2, any shape.
-    """
-    n = LENGTH.check(length)
-    if np.any(n < 2):
-        raise InputError("length", length, "one token has no transition; give 2 or more")
-
-    def at_transition(m: float) -> float:
-        law = exact("exp", length=m, of="participation", gamma=critical_spread(m))
-        return float(law.value)
-
-    return _each(at_transition, n) * np.sqrt(np.log(n))
 
 
 def _each(function: Callable[[float], float], values: np.ndarray) -> np.ndarray:

@@ -96,22 +96,3 @@ def neighbours(states: Any) -> Neighbours:
         pair=((later - earlier) ** 2).sum(-1) ** 0.5,
         norm=(later**2 + earlier**2).sum(-1) ** 0.5,
     )
-
-
-def effective_rank(states: Any) -> np.ndarray:
-    """Effective rank of tokens: exp of the entropy of σ/Σσ, σ the singular values of V.
-
-    Args:
-        states: V, [..., n, d] with n ≥ 2, not all zero.
-
-    Returns:
-        Values in [1, min(n, d)], of shape [...].
-
-    Raises:
-        InputError: fewer than two tokens.
-
-    Source: Roy & Vetterli (2007), "The effective rank: a measure of effective dimensionality".
-    """
-    sizes = np.linalg.svd(np.asarray(_checked(states), np.float64), compute_uv=False)
-    p = sizes / sizes.sum(-1, keepdims=True)
-    return np.exp(-np.sum(p * np.log(np.where(p > 0, p, 1.0)), axis=-1))

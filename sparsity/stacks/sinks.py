@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.arguments import number, reals, whole
+from sparsity.arguments import number, reals
 from sparsity.errors import InputError
 
 _FIX = "give real weights [..., tokens, tokens], zeros above the diagonal"
@@ -66,25 +66,6 @@ def importance(attention: Any) -> Any:
     attention = _checked(attention)
     seen_by = np.arange(attention.shape[-1], 0, -1).astype(attention.dtype)
     return attention.sum(-2) / seen_by
-
-
-def uniform_importance(length: int) -> np.ndarray:
-    """The baseline: α of attention that is uniform over what each query sees.
-
-    α_k = 1/(T − k + 1) Σ_{t ≥ k} 1/t; for the first token H_T/T, e.g. 0.0741 at T = 64.
-
-    Args:
-        length: T ≥ 1.
-
-    Returns:
-        float64 of shape [T].
-
-    Raises:
-        InputError: T is not a whole number ≥ 1.
-    """
-    length = whole("length", length, 1)
-    shares = 1 / np.arange(1.0, length + 1)
-    return np.cumsum(shares[::-1])[::-1] / np.arange(length, 0, -1)
 
 
 def sink_rate(attention: Any, epsilon: float = 0.3, key: int = 0) -> float:

@@ -1,7 +1,7 @@
 """Rigorous values of log S: the derived expression, evaluated in ball arithmetic (Arb).
 
 A ball is a midpoint with a radius that is proven to cover the exact value, for the parameters as
-the exact float64 numbers they are. Needs the extra `sparsity[certify]` (python-flint).
+the exact float64 numbers they are. Needs python-flint.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _flint() -> Any:
     try:
         import flint
     except ImportError as error:
-        fix = "certified values need python-flint: pip install 'sparsity[certify]'"
+        fix = "certified values need python-flint: pip install python-flint"
         raise ImportError(fix) from error
     return flint
 
