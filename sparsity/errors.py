@@ -43,6 +43,10 @@ class InputError(ValueError):
             shown = f"{argument} = {_shown(value)}"
         super().__init__(printable(f"{shown}: {fix}"))
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython and Jupyter show instead of a traceback: the one line."""
+        return [f"{type(self).__name__}: {self}"]
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled by what it was made of, to come back from another process."""
         return type(self), (self.argument, self.value, self.fix)
@@ -96,6 +100,10 @@ class NoClosedForm(Exception):
         super().__init__(
             f"no closed form: {step} failed: {reason}; use evaluate(method='quadrature')"
         )
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython and Jupyter show instead of a traceback: the one line."""
+        return [f"{type(self).__name__}: {self}"]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """As `InputError`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ class _Result:
     value: Any
     log_value: Any
     method: str
+    error_kind: str
 
     def columns(self) -> dict[str, Any]:
         """Its numbers by name."""
@@ -35,6 +36,21 @@ class _Result:
         """As a notebook shows it: a table."""
         columns = self.columns()
         return table([*columns], rows_of(columns), f"{self.quantity}: {self.method}")
+
+    @property
+    def error(self) -> Any:
+        """How far the value may be off, in its own unit; `error_kind` says in which sense."""
+        raise NotImplementedError
+
+    def __float__(self) -> float:
+        """The value, if it is one number."""
+        if np.size(self.value) != 1:
+            raise TypeError(f"{np.size(self.value)} values of {self.quantity}: read .value")
+        return float(np.ravel(self.value)[0])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """The values as NumPy's array, for `np.asarray`."""
+        return np.array(self.value, dtype=dtype, copy=copy)
 
     def _only(self, name: str, value: Any) -> Any:
         if self.quantity != "S":
@@ -72,6 +88,13 @@ class Evaluation(_Result):
     error_bound: np.ndarray
     length: Any = None
     quantity: str = "S"
+
+    error_kind: ClassVar[str] = "bound"
+
+    @property
+    def error(self) -> np.ndarray:
+        """The bound on the error of the value, in its unit."""
+        return np.abs(self.value) * self.error_bound
 
     def __repr__(self) -> str:
         bound = f"|Δ log| ≤ {np.max(self.error_bound, initial=0.0):.1e}"
@@ -116,6 +139,13 @@ class Exact(_Result):
     length: np.ndarray
     p_nonzero: np.ndarray
 
+    error_kind: ClassVar[str] = "bound"
+
+    @property
+    def error(self) -> np.ndarray:
+        """The bound on the error of the value, in its unit."""
+        return np.abs(self.value) * self.error_bound
+
     def __repr__(self) -> str:
         bound = f"relative error ≤ {np.max(self.error_bound, initial=0.0):.1e}"
         return (
@@ -158,7 +188,7 @@ class Estimate(_Result):
         seconds: wall time, compilation included; of a curve's draws made together, its share.
         seed: the seed; the same seed gives the same bits.
         warning: why the error bar cannot be trusted, or None.
-        bar: what `stderr` is: a "standard error", or a "bound", where rounding, or features that no
+        error_kind: what `stderr` is: a "standard error", or a "bound", where rounding, or features that no
             draw may have hit, outweigh the scatter; its intervals cover more often than they say,
             unless a feature finer than about 1/2000 of the range outweighs all the rest of f.
         quantity: the name of what was estimated.
@@ -182,9 +212,14 @@ class Estimate(_Result):
     seconds: float
     seed: int
     warning: str | None = None
-    bar: str = "standard error"
+    error_kind: str = "standard error"
     quantity: str = "S"
     length: int | None = None
+
+    @property
+    def error(self) -> float:
+        """The standard error, or where `error_kind` says so the bound."""
+        return self.stderr
 
     def __repr__(self) -> str:
         (low, high), n = self.ci95, "" if self.length is None else f", n = {self.length}"
@@ -219,7 +254,7 @@ class Estimate(_Result):
         doubt = "" if self.warning is None else f"; warning: {self.warning}"
         return f"{self.quantity} of {n}, stopped: {self.stopped}{doubt}"
 
-    def beside(self, theory: Evaluation | Exact) -> _Beside:
+    def beside(self, theory: Evaluation | Exact) -> Comparison:
         """The estimate beside the theory of the same quantity, as a notebook table.
 
         Args:
@@ -236,7 +271,7 @@ class Estimate(_Result):
             if n != self.length and (self.length is not None or isinstance(theory, Exact)):
                 own = "long rows" if self.length is None else f"rows of {self.length}"
                 raise InputError("theory", f"n = {n}", f"this estimate is of {own}; give the same")
-        return _Beside(self, theory)
+        return Comparison(self, theory)
 
     @property
     def trusted(self) -> bool:
@@ -245,7 +280,7 @@ class Estimate(_Result):
 
 
 @dataclass(frozen=True)
-class _Beside:
+class Comparison:
     """An estimate and the theory of the same quantity.
 
     Args:

@@ -229,10 +229,10 @@ def test_coverage_of_users_kernels(name, record_property):
     covered = [math.log(e.ci95[0]) <= truth <= math.log(e.ci95[1]) for e in found]
     record_property("coverage", float(np.mean(covered)))
     if name in _BOUNDS:
-        assert all(e.bar == "bound" for e in found)
+        assert all(e.error_kind == "bound" for e in found)
         assert all(covered)
     else:
-        assert all(e.bar == "standard error" for e in found)
+        assert all(e.error_kind == "standard error" for e in found)
         assert 0.92 <= np.mean(covered) <= 0.975
         halved = [abs(e.log_S - truth) <= 0.5 * student(0.975, e.dof) * e.rel_stderr for e in found]
         assert np.mean(halved) < 0.85  # bars of half the size would be seen

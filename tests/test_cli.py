@@ -992,23 +992,18 @@ def test_ctrl_c_ends_a_long_evaluation(command, line, seconds, place):
 
 
 WHERE = {
-    "in an import": "import pressing; print('imported', flush=True)",
-    "in a finaliser": "Pressed()",
-    "in the garbage collector": "gc.callbacks.append(lambda *a: press()); gc.collect()",
-    "in code run from text": "exec('press()')",
+    "in an import": "import pressing",
+    "in the import of a compiled module": "import compiled",
     "in plain code": "press()",
 }
 PRESS = """
-import gc, signal, sys, time
+import signal, sys, time
 from sparsity import cli
 pressed = []
 def press():
     if not pressed:
         pressed.append(1)
         signal.raise_signal(signal.SIGINT)
-class Pressed:
-    def __del__(self):
-        press()
 def command(as_json):
     {where}
     time.sleep(30)
@@ -1020,7 +1015,12 @@ cli.main()
 
 @pytest.mark.parametrize("where", WHERE)
 def test_ctrl_c_is_neither_lost_nor_misread(where, place):
-    (place / "pressing.py").write_text("import sys\nsys.modules['__main__'].press()\n")
+    press = "import sys\nsys.modules['__main__'].press()\n"
+    (place / "pressing.py").write_text(press)
+    # As the initialisation of NumPy's does: what it meets in it is an ImportError.
+    (place / "compiled.py").write_text(
+        "try:\n    import pressing\nexcept BaseException:\n    raise ImportError from None\n"
+    )
     (place / "here.py").write_text(PRESS.format(where=WHERE[where]))
     found = subprocess.run(
         [sys.executable, "-m", "here"],
@@ -1029,7 +1029,7 @@ def test_ctrl_c_is_neither_lost_nor_misread(where, place):
     )  # fmt: skip
     assert found.returncode == 130
     assert one_line(found.stderr).startswith("sparsity: interrupted")
-    assert found.stdout == ("imported\n" if where == "in an import" else "")
+    assert found.stdout == ""
 
 
 def test_a_kernel_without_closed_form_is_one_line(command, monkeypatch):

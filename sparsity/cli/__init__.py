@@ -6,7 +6,9 @@ With --json, stdout carries one JSON value and nothing else. Heavy imports happe
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import traceback
 import warnings
 from contextlib import suppress
@@ -23,7 +25,6 @@ from sparsity.cli.measuring import measure
 from sparsity.cli.plot import plot
 from sparsity.cli.sampling import estimate
 from sparsity.errors import InputError, NoClosedForm
-from sparsity.interrupts import raised_in_time
 
 __all__ = ["cli", "main"]
 
@@ -101,9 +102,30 @@ def _lacking(error: Exception) -> str:
     return f"memory is limited to {limit / 2**20:.0f} MiB and ran out ({kind}); allow more"
 
 
+def _remember_ctrl_c() -> list[int]:
+    """A list that is no longer empty once Ctrl-C was pressed, which raises as ever.
+
+    Where it falls into the import of a compiled module, this raises an ImportError instead.
+    """
+    pressed: list[int] = []
+
+    def press(number: int, frame: object) -> None:
+        pressed.append(number)
+        raise KeyboardInterrupt
+
+    own = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if own and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, press)
+    return pressed
+
+
+_INTERRUPTED = "interrupted; nothing half-written is left"
+
+
 def main() -> None:
     """Run the command; turn every foreseen error into one line and an exit code."""
     _open_streams()
+    pressed = _remember_ctrl_c()
     if common.memory_limit() < _ROOMY:  # OpenBLAS reserves some for each of its threads
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):
@@ -111,7 +133,7 @@ def main() -> None:
     try:
         if os.environ.get(completion.ASKED):
             return _complete(os.environ[completion.ASKED])
-        with raised_in_time(), warnings.catch_warnings():
+        with warnings.catch_warnings():
             if not sys.warnoptions:  # python -W shows them all
                 # NumPy's remarks on overflow are no answer; a number that fell to them is refused.
                 warnings.simplefilter("ignore", RuntimeWarning)
@@ -122,10 +144,7 @@ def main() -> None:
     except (InputError, NoClosedForm) as error:
         common.fail(str(error))
     except (KeyboardInterrupt, click.exceptions.Abort):
-        # If Ctrl-C fell into code that Python runs from text, as dataclasses and SymPy do, it would
-        # end by the signal and not by the exit code; running other text takes that back.
-        exec("")
-        common.fail("interrupted; nothing half-written is left", code=130)
+        common.fail(_INTERRUPTED, code=130)
     except click.exceptions.Exit as stop:  # --help, --version
         sys.exit(stop.exit_code)
     except click.UsageError as error:
@@ -140,6 +159,8 @@ def main() -> None:
         common.discard(sys.stdout)
         common.fail(f"cannot write the answer: {error}")
     except Exception as error:  # noqa: BLE001
+        if pressed:
+            common.fail(_INTERRUPTED, code=130)
         if said := _lacking(error):
             common.fail(said)
         with suppress(OSError):

@@ -64,5 +64,5 @@ def conclude(
         seconds=done.seconds,
         seed=int(sampling.seed),
         warning=combined.warning or (_NO_DIGITS if not rel < 0.5 else None),
-        bar="standard error" if _PLAIN * done.floor <= combined.rel_stderr else "bound",
+        error_kind="standard error" if _PLAIN * done.floor <= combined.rel_stderr else "bound",
     )
