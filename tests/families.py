@@ -10,6 +10,7 @@ import gc
 import inspect
 import io
 import logging
+import re
 import sys
 import warnings
 from collections import Counter
@@ -313,7 +314,9 @@ def way_out(name: str, model, ids, refusal: str) -> str:
         off, kind = [_deviation(data.isel(layer=0), a / a.sum(-1, keepdims=True))], "q and k"
     elif any(way in refusal for way in ("measure(attention=", "the weights of each to measure(")):
         off, kind = [], "weights"
-        for x in all_weights(model, everything(model, ids, refusal)):
+        given = everything(model, ids, refusal)
+        hooked = re.search("forward hook on ([^ ]+)", refusal)
+        for x in hooked_weights(model, given, hooked[1]) if hooked else all_weights(model, given):
             rows = (library("torch").softmax(x, -1) if "softmax" in refusal else x).flatten(0, -3)
             a = rows.double().numpy()
             one = {"segments": np.ones(a.shape[1], int)} if "segments=" in refusal else {}
@@ -358,6 +361,18 @@ def all_weights(model, given) -> list:
         out = model(**given, use_cache=False, output_attentions=True)
     found = [x for name in out if "attentions" in name for x in out[name] or () if x is not None]
     return [y for x in found for y in (x.values() if isinstance(x, dict) else [x])]
+
+
+def hooked_weights(model, given, path: str) -> list:
+    """What all modules of a kind return beside their output, as a forward hook has it."""
+    found, hooks, kind = [], [], type(model.get_submodule(path))
+    for part in model.modules():
+        if isinstance(part, kind):
+            hooks.append(part.register_forward_hook(lambda *x: found.append(x[2][1])))
+    all_weights(model, given)
+    for hook in hooks:
+        hook.remove()
+    return found
 
 
 def judge(name: str, model, ids) -> tuple[str, str]:

@@ -17,7 +17,7 @@ def given_to(model, ids, part) -> dict[str, Any]:
     torch, calls = library("torch"), []
     hook = part.register_forward_pre_hook(lambda *x: calls.append(x[2]), with_kwargs=True)
     with torch.no_grad():
-        model(input_ids=torch.as_tensor(ids)[None])
+        model(input_ids=torch.as_tensor(ids)[None], use_cache=False)
     hook.remove()
     return calls[0]
 

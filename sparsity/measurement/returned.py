@@ -61,13 +61,17 @@ def _pattern(weights: np.ndarray) -> np.ndarray | None:
     return seen if np.array_equal(near[away], seen) else None
 
 
+def _room(layer: Any) -> float:
+    """How far the sum of a row of weights may be from 1, in roundings of their type."""
+    return TOLERANCE + library("torch", "torch").finfo(layer.dtype).eps
+
+
 def _are_weights(layer: Any) -> bool:
     """Whether none is negative and no row has more than 1; NaN is no weight either."""
     if not layer.is_floating_point():
         return False
-    x, torch = as_array(layer), library("torch", "torch")
-    most = 1 + TOLERANCE + torch.finfo(layer.dtype).eps
-    return bool(x.min() >= 0 and x.sum(-1).max() <= most)
+    x = as_array(layer)
+    return bool(x.min() >= 0 and x.sum(-1).max() - 1 <= _room(layer))
 
 
 def _weights(name: str, layer: Any) -> np.ndarray:
@@ -97,6 +101,27 @@ def _weights(name: str, layer: Any) -> np.ndarray:
     return x
 
 
+def _path(name: str, layer: Any, found: dict[int, tuple[Any, str]]) -> str:
+    """The path of the module that returned a layer, as it is or with its axes in another order.
+
+    Raises:
+        InputError: the model cut it out of what the module returned, with weight in what was cut.
+    """
+    if id(layer) in found:
+        return found[id(layer)][1]
+    place = layer.untyped_storage().data_ptr()
+    lacking = 1 - as_array(layer).sum(-1).min() > _room(layer)
+    for whole, path in found.values():
+        if whole.untyped_storage().data_ptr() != place:
+            continue
+        if whole.numel() > layer.numel() and lacking:
+            fix = f"returns a part of its attentions, {tuple(layer.shape)} of {tuple(whole.shape)}"
+            fix += f"; take the whole by a forward hook on {path} and give it to {_ONE_TEXT}: "
+            raise InputError("model", name, fix + "no token is padding")
+        return path
+    return ""
+
+
 def from_returned(
     model: Any,
     layers: Sequence[Any],
@@ -119,6 +144,7 @@ def from_returned(
     name, done, paths, ways = type(model).__name__, [], [], set()
     for layer in layers:
         x = _weights(name, layer)
+        path = _path(name, layer, found)
         seen = _pattern(x)
         if seen is None:
             fix = "returns weights of 0 in no pattern of distances: keys that are not seen or that "
@@ -128,7 +154,7 @@ def from_returned(
         ways.add((x.shape, causal))
         one = np.ones(len(seen), int)  # one text, without padding
         done.append(measured(of_weights(x, causal=causal, mask=seen, segments=one), sink, of))
-        paths.append(found.get(id(layer), (None, ""))[1])
+        paths.append(path)
     if len(ways) > 1:
         fix = "has layers of several kinds or sizes; give the weights of each to measure()"
         raise InputError("model", name, fix)
