@@ -58,11 +58,13 @@ def own_weights(model, given):
 
 
 def distance(found, p):
-    """The largest relative deviation of n and n_eff of any row from a matrix of weights."""
-    n, n_eff = (p > 0).sum(-1), p.sum(-1) ** 2 / (p * p).sum(-1)
-    whole = np.where(p > 0, p, 1).min(-1) > 1e-30  # else weights of keys in sight are rounded to 0
-    length = np.where(whole, np.abs(found["length"] / n - 1), np.where(found["length"] < n, 1, 0))
-    off = [length, np.abs(found["n_eff"] / n_eff - 1)]
+    """The largest relative deviation of n and n_eff of any row from a matrix of weights.
+
+    A weight may be 0 in single precision: n is of the head itself, or of all heads together.
+    """
+    own, n_eff = (p > 0).sum(-1), p.sum(-1) ** 2 / (p * p).sum(-1)
+    length = np.where(found["length"] == (p > 0).any(0).sum(-1), 0, found["length"] / own - 1)
+    off = [np.abs(length), np.abs(found["n_eff"] / n_eff - 1)]
     return np.inf if np.isnan(off).any() else float(np.max(off))
 
 
