@@ -23,7 +23,11 @@ _WIDE, _COLOURS = 1000, 128  # of a picture: pixels, colours of its palette
 
 
 def run(notebook: Any, home: Path) -> Any:
-    """The notebook, run in a kernel of its own that knows nothing of the user's configuration."""
+    """The notebook, run in a kernel of its own that knows nothing of the user's configuration.
+
+    Raises:
+        DeadKernelError: the kernel ended; a note says how.
+    """
     import nbclient
     import nbformat
 
@@ -41,7 +45,15 @@ def run(notebook: Any, home: Path) -> Any:
         if cell.cell_type == "code":
             cell.update(outputs=[], execution_count=None)
     client = nbclient.NotebookClient(done, kernel_name="python3", timeout=SECONDS, iopub_timeout=10)
-    asyncio.run(client.async_execute(env=environment))
+    kernel, processes = client.create_kernel_manager(), []
+    client.on_notebook_start = lambda **_: processes.append(kernel.provisioner.process)
+    try:
+        asyncio.run(client.async_execute(env=environment))
+    except nbclient.exceptions.DeadKernelError as error:
+        error.add_note(
+            f"The kernel ended with {processes[0].poll()}; -9 may be for want of memory."
+        )
+        raise
     return done
 
 

@@ -39,6 +39,11 @@ if TYPE_CHECKING:
     from sparsity.kernels import RowMap as RowMap
     from sparsity.kernels import score_kernel as score_kernel
     from sparsity.limit.evaluation import evaluate as evaluate
+    from sparsity.metric import S as S
+    from sparsity.metric import entropy as entropy
+    from sparsity.metric import gini as gini
+    from sparsity.metric import hoyer as hoyer
+    from sparsity.metric import n_eff as n_eff
     from sparsity.panel import explore as explore
     from sparsity.plots import plot as plot
     from sparsity.results import Estimate as Estimate
@@ -65,6 +70,11 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _HOME = {
+    "S": "metric",
+    "entropy": "metric",
+    "gini": "metric",
+    "hoyer": "metric",
+    "n_eff": "metric",
     "Alibi": "rows.steps",
     "Coca": "rows.steps",
     "Decay": "rows.steps",

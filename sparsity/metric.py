@@ -36,16 +36,17 @@ def participation(total: Any, l2: Any) -> Any:
     return l2 / total**2
 
 
-def entropy(weights: Any, unit: Any = 0.0) -> Any:
+def entropy(weights: Any, unit: Any = 0.0, axis: int = -1) -> Any:
     """−Σ p ln p in nats over tokens, p = weights/(Σ weights + unit), with 0 ln 0 = 0.
 
     The largest weights go by what is beside them, so that one-hot rows keep their digits.
 
     Args:
-        weights: |a| of each token, along the last axis.
-        unit: what takes part in the total and is no token.
+        weights: |a| of each token, any shape with n entries along `axis`.
+        unit: what takes part in the total and is no token: one number, or one for each row.
+        axis: the axis of the row.
     """
-    weights, unit = _rows("weights", weights), reals("unit", unit, traced=True)
+    weights, unit = _last("weights", weights, axis), reals("unit", unit, traced=True)
     if unit.shape not in ((), weights.shape[:-1]):
         fix = f"give one number or one for each row, {weights.shape[:-1]}"
         raise InputError("unit", f"array of shape {unit.shape}", fix)
@@ -71,13 +72,14 @@ def ascending(weights: Any) -> Any:
     return xp.sort(bits, axis=-1, stable=False).view(weights.dtype)
 
 
-def gini(weights: Any) -> Any:
+def gini(weights: Any, axis: int = -1) -> Any:
     """Gini coefficient Σ_jk |a_j − a_k| / (2n Σa) of weights ≥ 0, by their ranks.
 
     Args:
-        weights: |a| of each token, along the last axis.
+        weights: |a| of each token, any shape with n entries along `axis`.
+        axis: the axis of the row.
     """
-    weights = _rows("weights", weights)
+    weights = _last("weights", weights, axis)
     xp = weights.__array_namespace__()
     n = weights.shape[-1]
     ranks = xp.arange(n, dtype=weights.dtype) * 2 - (n - 1)
@@ -103,13 +105,19 @@ def _rows(name: str, a: Any, axis: Any = -1) -> Any:
     return a.astype(np.float32) if a.dtype.itemsize < 4 else a
 
 
+def _last(name: str, a: Any, axis: int) -> Any:
+    """As `_rows`, with the axis of the row as the last."""
+    a = _rows(name, a, axis)
+    return a if axis in (-1, a.ndim - 1) else a.__array_namespace__().moveaxis(a, axis, -1)
+
+
 def _scaled(a: Any, axis: int) -> Any:
     """|a| over its largest entry, so that no square over- or underflows where it matters."""
     a = abs(_rows("a", a, axis))
     return a / a.max(axis, keepdims=True)
 
 
-def row_sparsity(a: Any, axis: int = -1) -> Any:
+def S(a: Any, axis: int = -1) -> Any:
     """S = ‖a‖₁ / (√n ‖a‖₂) of concrete rows of (unnormalised, possibly signed) weights.
 
     Args:
@@ -126,7 +134,7 @@ def row_sparsity(a: Any, axis: int = -1) -> Any:
     return from_moments(a.mean(axis), (a * a).mean(axis))
 
 
-def effective_tokens(a: Any, axis: int = -1) -> Any:
+def n_eff(a: Any, axis: int = -1) -> Any:
     """n_eff = ‖a‖₁² / ‖a‖₂² = n·S², the effective number of attended tokens.
 
     The inverse participation ratio 1/Σp² of p = |a|/Σ|a| (exp of the order-2 Rényi entropy).

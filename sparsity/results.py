@@ -188,9 +188,9 @@ class Estimate(_Result):
         seconds: wall time, compilation included; of a curve's draws made together, its share.
         seed: the seed; the same seed gives the same bits.
         warning: why the error bar cannot be trusted, or None.
-        error_kind: what `stderr` is: a "standard error", or a "bound", where rounding, or features that no
-            draw may have hit, outweigh the scatter; its intervals cover more often than they say,
-            unless a feature finer than about 1/2000 of the range outweighs all the rest of f.
+        error_kind: what `stderr` is: a "standard error", or a "bound", where rounding, or features
+            that no draw may have hit, outweigh the scatter; its intervals cover more often than
+            they say, unless a feature finer than about 1/2000 of the range outweighs all the rest.
         quantity: the name of what was estimated.
         length: n of the rows; None for long rows.
     """

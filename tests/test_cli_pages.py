@@ -47,9 +47,8 @@ def words_of(line):
 
 def read(line):
     """Read a line as the command does, without running it: click raises at what it refuses."""
-    with cli.make_context("sparsity", words_of(line)) as context:
-        rest = [*context._protected_args, *context.args]
-        name, command, rest = cli.resolve_command(context, rest)
+    with click.Context(cli, info_name="sparsity") as context:
+        name, command, rest = cli.resolve_command(context, words_of(line))
         assert command is not None
         command.make_context(name, rest, parent=context).close()
     return name

@@ -49,8 +49,8 @@ def by_definition(x, drop):
     a, rest = np.exp(x), x[~drop]
     found = {"length_others": len(rest), "sinks_mass": a[drop].sum() / a.sum()}
     if len(rest):
-        found |= {"n_eff_others": metric.effective_tokens(np.exp(rest))}
-        found |= {"S_others": metric.row_sparsity(np.exp(rest))}
+        found |= {"n_eff_others": metric.n_eff(np.exp(rest))}
+        found |= {"S_others": metric.S(np.exp(rest))}
         found |= {"top_logit_others": rest.max() - rest.mean()}
     if len(rest) > 1:
         found["gamma_others"] = rest.std(ddof=1)
@@ -123,7 +123,7 @@ def test_a_sink_above_the_range_of_numbers_leaves_the_rest_exact():
     drop[:, 0] = True
     found = without(of_queries(q, k), drop)
     assert np.all(found["sinks_mass"] == 1)
-    expected = metric.effective_tokens(np.exp(q[0, 29] @ k[0, 1:].T / 3))
+    expected = metric.n_eff(np.exp(q[0, 29] @ k[0, 1:].T / 3))
     assert found["n_eff_others"][0, 29] == pytest.approx(expected, rel=1e-5)
 
 

@@ -142,3 +142,21 @@ def test_only_public_names_are_listed():
     assert set(names) == {"__version__", *sparsity.__all__}
     assert not {"Any", "TYPE_CHECKING", "annotations", "importlib"} & set(names)
     assert all(hasattr(sparsity, name) for name in ("plot", "sweep", "Row"))
+
+
+def test_results_are_numbers_when_asked_to_be():
+    found = sparsity.exact("exp", length=[8, 64], gamma=1.0)
+    np.testing.assert_array_equal(np.asarray(found), found.value)
+    np.testing.assert_allclose(found.error, found.value * found.error_bound)
+    assert found.error_kind == sparsity.evaluate("exp", gamma=1.0).error_kind == "bound"
+    with pytest.raises(TypeError, match=r"2 values of n_eff: read \.value"):
+        float(found)
+    one = sparsity.exact("exp", length=8, gamma=1.0)
+    assert float(one) == one.value
+    drawn = sparsity.estimate("exp", gamma=1.0)
+    assert (float(drawn), drawn.error) == (drawn.value, drawn.stderr)
+
+
+def test_an_error_is_one_line_in_a_notebook():
+    for error in (InputError("gamma", -1, "must be > 0"), sparsity.NoClosedForm("it", "why")):
+        assert error._render_traceback_() == [f"{type(error).__name__}: {error}"]

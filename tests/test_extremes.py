@@ -251,3 +251,21 @@ def test_work_is_planned():
         work.plan("gamma", 2.0, math.inf)
     with pytest.raises(InputError, match="length = 3"):
         work.plan("length", 3.0, 0.0, 1e12)
+
+
+@pytest.mark.parametrize("of", ["n_eff", "participation", "entropy", "power_sum:3"])
+def test_constant_gates_are_a_decay_at_every_spread(of):
+    """Points of the scores and of ln t lie on one grid at some spreads alone."""
+    cells = 0
+    for gate in (-2.0, -0.886, 1.0):
+        decay = Decay(1 / (1 + math.exp(-gate)))
+        for gamma in np.geomspace(0.01, 3.0, 17):
+            found = sparsity.exact(
+                "forgetting", length=4, gamma=gamma, gate=gate, gate_spread=0.0, of=of
+            )
+            row = Row("exp", beta=0.0, gamma=gamma, steps=(decay,))
+            true = sparsity.exact(row, length=4, of=of)
+            bound = float(found.error_bound) + float(true.error_bound)
+            assert float(found.value) == pytest.approx(float(true.value), rel=bound), gamma
+            cells += 1
+    assert cells == 51

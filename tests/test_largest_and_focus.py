@@ -348,9 +348,11 @@ def test_the_sum_of_two_keys_of_differential_rows(g1, g2, rho, mix):
     ],
 )
 def test_the_sum_of_three_by_points_of_low_discrepancy(g1, g2, rho, mix):
+    points = stats.qmc.Sobol(6, scramble=False).random_base2(13)
     means = []
-    for seed in range(8):
-        z = stats.norm.ppf(stats.qmc.Sobol(6, rng=seed).random_base2(13)).reshape(-1, 2, 3)
+    for seed in range(8):  # each of the eight moves them all by one random step around the torus
+        moved = (points + np.random.default_rng(seed).random(6)) % 1
+        z = stats.norm.ppf(moved).reshape(-1, 2, 3)
         p = softmax(g1 * z[:, 0], axis=-1)
         q = softmax(g2 * (rho * z[:, 0] + math.sqrt(1 - rho**2) * z[:, 1]), axis=-1)
         means.append(np.abs(p - mix * q).sum(-1).mean())

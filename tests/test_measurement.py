@@ -54,8 +54,8 @@ def by_definition(x, sink):
     n = len(x)
     found = {
         "length": n,
-        "S": metric.row_sparsity(a),
-        "n_eff": metric.effective_tokens(a),
+        "S": metric.S(a),
+        "n_eff": metric.n_eff(a),
         "entropy": -(p * np.log(p)).sum(),
         "largest": p.max(),
         "beta": x.mean(),
@@ -68,8 +68,8 @@ def by_definition(x, sink):
         found["gamma_rest"] = rest.std(ddof=1)
     if len(rest) and n > 1:
         found |= {
-            "S_rest": metric.row_sparsity(np.exp(rest)),
-            "n_eff_rest": metric.effective_tokens(np.exp(rest)),
+            "S_rest": metric.S(np.exp(rest)),
+            "n_eff_rest": metric.n_eff(np.exp(rest)),
         }
         found["top_logit_rest"] = rest.max() - rest.mean()
         if sink is not None:
@@ -208,9 +208,9 @@ def test_soft_caps_bend_scaled_logits_before_the_mask(causal):
             row = x[h, t, seen[h, t]]
             rest = x[h, t, seen[h, t] & ~drop[h]]
             if len(row) > 3 and len(rest) > 3:
-                own = {"n_eff": metric.effective_tokens(np.exp(row)), "gamma": row.std(ddof=1)}
+                own = {"n_eff": metric.n_eff(np.exp(row)), "gamma": row.std(ddof=1)}
                 own["gini"] = gini(np.exp(row))
-                own["n_eff_others"] = metric.effective_tokens(np.exp(rest))
+                own["n_eff_others"] = metric.n_eff(np.exp(rest))
                 own["gamma_others"] = rest.std(ddof=1)
                 for name, value in own.items():
                     worst[name] = max(worst[name], abs(found[name][h, t] / value - 1))
@@ -450,7 +450,7 @@ def test_a_sink_that_takes_nearly_all_leaves_the_rest_exact():
     s[..., 0] += 60
     data = measure(queries=np.eye(70)[None], keys=s[0].T[None].copy(), scale=1.0)
     rest = np.exp(s[0, 69, 1:])
-    np.testing.assert_allclose(data.S_rest[0, 0, 69], metric.row_sparsity(rest), rtol=1e-5)
+    np.testing.assert_allclose(data.S_rest[0, 0, 69], metric.S(rest), rtol=1e-5)
     assert float(data.sink_mass[0, 0, 69]) == 1.0
     assert float(data.n_eff[0, 0, 69]) == 1.0
     assert float(data.entropy[0, 0, 69]) < 1e-20

@@ -21,7 +21,6 @@ from sparsity.sampling import compiling
 
 # Without a bound, because what they are asked for is one of a fixed few.
 _OF_FEW = {
-    "benchmarks.bench.peers._jax_means",  # the cells of the benchmark
     "sparsity.claims_ledger.su.linear.norm_bounds",  # no argument
     "sparsity.attention.measurement.sources._dot",  # no argument
     "sparsity.attention.monitoring.calls.of_interface",  # functions of transformers

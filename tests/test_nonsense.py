@@ -467,17 +467,16 @@ CALLS = [
     ),
     # Weights, vectors and stacks.
     *(
-        _call(
-            f"metric.{f.__name__}", f, a=(WEIGHTS, "array sample vector nans"), axis=(-1, "whole")
-        )
-        for f in (metric.row_sparsity, metric.effective_tokens, metric.hoyer)
+        _call(f.__name__, f, a=(WEIGHTS, "array sample vector nans"), axis=(-1, "whole"))
+        for f in (metric.S, metric.n_eff, metric.hoyer)
     ),
-    _call("metric.gini", metric.gini, weights=(WEIGHTS, "array sample vector nans")),
+    _call("gini", metric.gini, weights=(WEIGHTS, "array sample vector nans"), axis=(-1, "whole")),
     _call(
-        "metric.entropy",
+        "entropy",
         metric.entropy,
         weights=(WEIGHTS, "array sample vector nans"),
         unit=(0.0, "number infinite nans"),
+        axis=(-1, "whole"),
     ),
     _call("rows.rotation.angles", rotation.angles, dim=(4, "whole"), base=(1e4, "number")),
     _call(

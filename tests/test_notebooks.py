@@ -197,6 +197,18 @@ def test_a_planted_fault_is_seen(source, complaint, script, tmp_path):
 
 
 @pytest.mark.notebook
+def test_a_kernel_that_dies_tells_how(script, tmp_path):
+    from nbclient.exceptions import DeadKernelError
+
+    cell = {"cell_type": "code", "id": "a", "metadata": {}, "outputs": [], "execution_count": None}
+    cell["source"] = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"
+    notebook = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    with pytest.raises(DeadKernelError) as caught:
+        script.run(notebook, tmp_path)
+    assert "ended with -9" in "".join(caught.value.__notes__)
+
+
+@pytest.mark.notebook
 @pytest.mark.parametrize(
     ("old", "new", "same"),
     [

@@ -6,10 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sparsity import Coca, Row, errors, exact, quantities
+from sparsity import Coca, Row, errors, exact, metric, quantities
 from sparsity.errors import InputError
 from sparsity.exact_law import engine, mellin, normal_prefixes, prefixes
-from sparsity.metric import effective_tokens
 from sparsity.rows.rectified import rectified
 
 
@@ -115,7 +114,7 @@ def test_against_rows_of_rotated_numbers(setting):
     turn = np.arange(n)[:, None] * 10000.0 ** (-np.arange(0, len(law.query), 2) / len(law.query))
     rng = np.random.default_rng(5)
     t = np.maximum(law.center + law.spread * rng.standard_normal((rows, n, len(q))), 0)
-    drawn = effective_tokens(np.exp(np.einsum("rni,ni->rn", t, q * np.cos(turn)) - 20))
+    drawn = metric.n_eff(np.exp(np.einsum("rni,ni->rn", t, q * np.cos(turn)) - 20))
     stderr = drawn.std() / np.sqrt(rows)
     assert abs(drawn.mean() - float(n_eff(law, n).value)) < 4 * stderr
     # What a row of equal scores of that spread would give is far off.

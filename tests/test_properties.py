@@ -14,11 +14,11 @@ from hypothesis import Phase, assume, example, given, settings
 from hypothesis import strategies as st
 from scipy.special import erf, ndtr
 
-from sparsity import evaluate, exact, kernels
+from sparsity import evaluate, exact, kernels, metric
 from sparsity.kernels import queries, score_kernel
 from sparsity.kernels.symbols import s
 from sparsity.limit import closed_form, quadrature
-from sparsity.metric import effective_tokens, from_moments, row_sparsity
+from sparsity.metric import from_moments
 
 EPS = float(np.finfo(np.float64).eps)
 TOLERANCE = 1e-13  # on log S, times max(1, |log S|): what the closed forms promise
@@ -362,7 +362,7 @@ def row_bounds(sparsity):
 
 
 def test_rows_are_bounded_and_scale_free():
-    row_bounds(row_sparsity)
+    row_bounds(metric.S)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -386,10 +386,10 @@ def test_rows_reach_their_bounds():
     def check(n, value, data):
         row = np.zeros(n)
         row[data.draw(st.integers(0, n - 1))] = value
-        assert row_sparsity(row) == pytest.approx(1 / math.sqrt(n), rel=4 * EPS)
-        assert effective_tokens(row) == 1
-        assert row_sparsity(np.full(n, value)) == pytest.approx(1, rel=4 * EPS)
-        assert effective_tokens(np.full(n, value)) == pytest.approx(n, rel=4 * EPS)
+        assert metric.S(row) == pytest.approx(1 / math.sqrt(n), rel=4 * EPS)
+        assert metric.n_eff(row) == 1
+        assert metric.S(np.full(n, value)) == pytest.approx(1, rel=4 * EPS)
+        assert metric.n_eff(np.full(n, value)) == pytest.approx(n, rel=4 * EPS)
 
     check()
 
@@ -421,7 +421,7 @@ def enumerated(query, zeros):
     """S over features that are 1 once and 0 `zeros` times, with equal chances: σ̃/μ̃ = √zeros."""
     values = np.array([1.0] + [0.0] * zeros)
     features = np.array(list(itertools.product(values, repeat=len(query))))
-    return float(row_sparsity(features @ query))
+    return float(metric.S(features @ query))
 
 
 def rho_decides(formula):
@@ -437,7 +437,7 @@ def rho_decides(formula):
     @example(np.array([1.0, 2.0, 3.0]), 4)
     def check(query, zeros):
         d, ratio = len(query), math.sqrt(zeros)
-        S, rho = enumerated(query, zeros), float(effective_tokens(query)) ** -0.5
+        S, rho = enumerated(query, zeros), float(metric.n_eff(query)) ** -0.5
         assert S == pytest.approx(formula(ratio, rho), rel=1e-12)
         assert 1 / math.sqrt(d) * (1 - 4 * EPS) <= rho <= 1 + 4 * EPS
         one_hot, uniform = (
@@ -481,7 +481,7 @@ def test_query_families_stay_within_the_norm_ratio(name):
         assert np.all(vector >= 0)
         rho = float(queries.norm_ratio(name, dim))
         assert 1 / math.sqrt(dim) * (1 - 4 * EPS) <= rho <= 1
-        assert rho == pytest.approx(float(effective_tokens(vector)) ** -0.5, rel=1e-13)
+        assert rho == pytest.approx(float(metric.n_eff(vector)) ** -0.5, rel=1e-13)
 
     check()
     far = queries.norm_ratio("half-normal", 10**6) * 1e3
@@ -664,5 +664,5 @@ def test_two_moments_make_s():
     """The metric's from_moments, and S of a row of n quantile draws: one definition."""
     draws = queries.named("half-normal").vector(20000)
     m1, m2 = draws.mean(), (draws**2).mean()
-    assert float(from_moments(m1, m2)) == pytest.approx(float(row_sparsity(draws)), rel=1e-13)
+    assert float(from_moments(m1, m2)) == pytest.approx(float(metric.S(draws)), rel=1e-13)
     assert float(from_moments(m1, m2)) == pytest.approx(S_of("identity", beta=0, gamma=1), rel=1e-3)

@@ -12,13 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from sparsity import Coca, Rope, Row, Sink, exact
+from sparsity import Coca, Rope, Row, Sink, exact, metric
 from sparsity.claims_ledger.coca import CLAIMS, PUBLISHED_PERPLEXITY, CocaRoutes
 from sparsity.crosscheck.row_cells import ROTARY_CELLS
 from sparsity.errors import InputError
 from sparsity.exact_law import mellin
 from sparsity.figures.rope import collinear_mean
-from sparsity.metric import effective_tokens
 from sparsity.rows import rotary, rotation
 from sparsity.rows.rectified import rectified
 from sparsity.sampling import Sampling
@@ -346,7 +345,7 @@ def test_prefixes_in_any_order_and_shape():
 def test_against_numpy_rows_from_nothing():
     q, t = vectors(1, 6, seed=8), np.maximum(vectors(4000, 12, 3, seed=9), 0) * 0.4
     s = rotary.coca_scores(q, t, m=[11], n=11 - np.arange(12))[:, 0]
-    drawn = effective_tokens(np.exp(s))
+    drawn = metric.n_eff(np.exp(s))
     law = n_eff(Coca(q[0], 0.0, 0.4), 12)
     assert drawn.mean() == pytest.approx(float(law.value), abs=4 * drawn.std() / np.sqrt(4000))
 

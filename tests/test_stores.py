@@ -405,14 +405,16 @@ def test_settings_of_the_sampling_are_looked_at_before_the_store(tmp_path):
 
 def test_a_store_whose_own_files_are_damaged_is_one_line(tmp_path):
     sweep("exp", gamma=1, store=tmp_path / "s")
-    for name in ("zarr.json", "manifest/request.json"):
-        for text in ("{", "[]"):
-            whole = (tmp_path / "s" / name).read_text()
-            (tmp_path / "s" / name).write_text(text)
-            with pytest.raises(InputError, match=r"^store = .*damaged") as error:
-                sweep("exp", gamma=1, store=tmp_path / "s")
-            assert "\n" not in str(error.value)
-            (tmp_path / "s" / name).write_text(whole)
+    texts = ("{", "[]", "null", "3", '"x"', "[" * 100_000)
+    cases = [(name, x) for name in ("zarr.json", "manifest/request.json") for x in texts]
+    cases += [("zarr.json", "{}"), ("zarr.json", '{"zarr_format": 3, "node_type": "array"}')]
+    for name, text in cases:
+        whole = (tmp_path / "s" / name).read_text()
+        (tmp_path / "s" / name).write_text(text)
+        with pytest.raises(InputError, match=r"^store = .*damaged") as error:
+            sweep("exp", gamma=1, store=tmp_path / "s")
+        assert "\n" not in str(error.value)
+        (tmp_path / "s" / name).write_text(whole)
     assert sweep("exp", gamma=1, store=tmp_path / "s").S.notnull().all()
 
 

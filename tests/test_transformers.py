@@ -2,6 +2,7 @@
 
 import re
 
+import families
 import numpy as np
 import pytest
 from packaging.version import Version
@@ -165,9 +166,27 @@ def test_the_layout_of_torch_is_understood(kind):
         out = model(input_ids=torch.as_tensor(IDS)[None], output_attentions=True)
     got = measure(out.attentions, mask=seen, causal=False)
     assert got.identical(measure(weights(model, IDS), mask=seen, causal=False))
-    two = [torch.cat([x, x]) for x in out.attentions]
-    with pytest.raises(InputError, match="of 2 texts measure one at a time"):
-        measure(two)
+    # A batch is several texts, each measured as it is alone.
+    with torch.no_grad():
+        ids = torch.as_tensor(np.stack([IDS, IDS[::-1].copy()]))
+        both = model(input_ids=ids, output_attentions=True).attentions
+    batch = measure(both, mask=seen, causal=False)
+    assert batch.sizes["text"] == 2
+    for text in range(2):
+        alone = measure([x[text] for x in both], mask=seen, causal=False)
+        assert batch.isel(text=text, drop=True).identical(alone)
+
+
+def test_a_token_that_does_not_see_itself_is_no_padding():
+    """Each layer chooses the keys of a query; a query that is not among its own keys is a row."""
+    model = families.build("deepseek_v32")
+    ids = families.ids_of(model)
+    data = measure_transformers(model, ids)
+    own = families.own_weights(model, ids)
+    alone = sum(int((a.diagonal(0, 1, 2) == 0).sum()) for a in own)
+    assert alone > 20
+    assert np.isfinite(data.S.values).all()
+    assert families.distance(data, own) < families.TOLERANCE
 
 
 def test_layers_with_windows_and_without_are_measured_together():

@@ -4,6 +4,7 @@ What it tells of a family is the weights that the model itself returns, or it sa
 it was not seen; the outputs stay the same, bit for bit.
 """
 
+import copy
 import warnings
 from collections import Counter
 
@@ -49,7 +50,12 @@ def run(model, given, **more):
 
 def own_weights(model, given):
     """All matrices that the model returns as weights, [heads, rows, keys]."""
-    model.set_attn_implementation("eager")
+    if model._can_set_attn_implementation():
+        model.set_attn_implementation("eager")
+    else:  # what such a model returns after a change is not what it attends with
+        config, parameters = copy.deepcopy(model.config), model.state_dict()
+        model = type(model)._from_config(config, attn_implementation="eager").eval()
+        model.load_state_dict(parameters)
     out = run(model, given, output_attentions=True)
     found = [x for name in out if "attentions" in name for x in out[name] or ()]
     found = [y for x in found for y in (x if isinstance(x, tuple | list) else [x])]
@@ -58,11 +64,13 @@ def own_weights(model, given):
 
 
 def distance(found, p):
-    """The largest relative deviation of n and n_eff of any row from a matrix of weights."""
-    n, n_eff = (p > 0).sum(-1), p.sum(-1) ** 2 / (p * p).sum(-1)
-    whole = np.where(p > 0, p, 1).min(-1) > 1e-30  # else weights of keys in sight are rounded to 0
-    length = np.where(whole, np.abs(found["length"] / n - 1), np.where(found["length"] < n, 1, 0))
-    off = [length, np.abs(found["n_eff"] / n_eff - 1)]
+    """The largest relative deviation of n and n_eff of any row from a matrix of weights.
+
+    A weight may be 0 in single precision: n is of the head itself, or of all heads together.
+    """
+    own, n_eff = (p > 0).sum(-1), p.sum(-1) ** 2 / (p * p).sum(-1)
+    length = np.where(found["length"] == (p > 0).any(0).sum(-1), 0, found["length"] / own - 1)
+    off = [np.abs(length), np.abs(found["n_eff"] / n_eff - 1)]
     return np.inf if np.isnan(off).any() else float(np.max(off))
 
 

@@ -11,8 +11,7 @@ import mpmath
 import numpy as np
 import sympy
 
-from sparsity import derivation as symbolic
-from sparsity import metric
+from sparsity import derivation, metric
 from sparsity.crosscheck.ztest import compare
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import Kernel
@@ -101,7 +100,7 @@ def _polynomial_log_S(kernel: Kernel, gamma: float) -> float:
 
 def _norm_ratio(q: np.ndarray) -> np.ndarray:
     """‖q‖₂/‖q‖₁ along the last axis."""
-    return q.shape[-1] ** -0.5 / metric.row_sparsity(q)
+    return q.shape[-1] ** -0.5 / metric.S(q)
 
 
 @dataclass(frozen=True)
@@ -122,14 +121,14 @@ class Routes:
     """
 
     log_S: Callable[..., np.ndarray] = _log_S
-    derive: Callable[..., symbolic.Derivation] = symbolic.without_limits
+    derive: Callable[..., derivation.Derivation] = derivation.without_limits
     polynomial_log_S: Callable[..., float] = _polynomial_log_S
     n_eff: Callable[..., np.ndarray] = _n_eff
     mean: Callable[..., np.ndarray] = _mean
     full_keys: Callable[..., Estimate] = estimators.full_keys
     features: Callable[..., Estimate] = estimators.features
     rows: Callable[..., Estimate] = sample_rows
-    row_sparsity: Callable[..., Any] = metric.row_sparsity
+    row_sparsity: Callable[..., Any] = metric.S
     norm_ratio: Callable[..., np.ndarray] = _norm_ratio
 
 

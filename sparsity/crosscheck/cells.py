@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import sympy
 
-from sparsity import derivation as symbolic
-from sparsity import quantities
+from sparsity import derivation, quantities
 from sparsity.errors import InputError
 from sparsity.exact_law import engine, stein
 from sparsity.exact_law.exact import exact
@@ -156,7 +155,7 @@ def _product(cell: Question) -> Value:
 def _derived(cell: Question) -> Value:
     """The formula that SymPy derives, evaluated with many digits."""
     at: Any = {p.symbol: sympy.Rational(cell.row.params[p.name]) for p in cell.kernel.parameters}
-    log_S = float(sympy.N(sympy.log(symbolic.derive(cell.row.function).S.subs(at)), _DIGITS))
+    log_S = float(sympy.N(sympy.log(derivation.derive(cell.row.function).S.subs(at)), _DIGITS))
     return log_S, 1e-15 * max(1.0, abs(log_S))
 
 

@@ -32,7 +32,8 @@ _RULES = ((0.14, 0.14), (0.18, 0.16))  # steps of ln t and of η: of the value, 
 _DEPTH = 46.0  # e-folds of t down to which √t counts
 _FALL = 26.0  # e-folds down to which the integrand over η counts in long rows
 _ALONG = (12.0, 40.0)  # η at least, for short rows, and at most
-_COMPLEX, _PRODUCT = 4 * EXPONENTIAL, PRODUCT / 4  # seconds, of complex numbers; measured
+# Seconds of complex numbers, measured; and both rules together, in units of the finer one.
+_COMPLEX, _PRODUCT, _BOTH = 4 * EXPONENTIAL, PRODUCT / 2, 1.5
 _TAIL = 9.0  # standard deviations of one score, with n of which at once no row comes
 _LARGE = 300.0  # ln of an X of which e^(−X) is nothing
 
@@ -57,7 +58,8 @@ def _less(
     exponentials = second * count_u * first + count_t * (first + count_u * len(n)) * len(eta)
     products = first * count_u * (second + count_t) * len(eta)
     held = first * count_u * len(eta) + second * count_u + count_t * count_u * (2 + len(n))
-    plan(*widest(spreads), _COMPLEX * exponentials + _PRODUCT * products, 2 * held)
+    seconds = _BOTH * (_COMPLEX * exponentials + _PRODUCT * products)
+    plan(*widest(spreads), seconds, 2 * held)
     own, x, share, y, weight = pairs(spreads, rho, step)
     t, u = (np.arange(low, high, step) for low, high in ranges)
     z, turn = 0.5 + 1j * eta, np.exp(1j * _TURNED)

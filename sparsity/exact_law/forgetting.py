@@ -42,6 +42,7 @@ _OPEN = 40.0  # bias from which on a gate is 1 in float64
 _NO_GATE = 745.0  # e-folds down to a gate that is 0 in float64
 _BAND = 5e7  # numbers of a band matrix: 0.4 GB
 _CALL = 2e-5  # seconds of a convolution besides its products
+_WHOLE = 1e-12  # relative: a ratio of steps that is a whole number but for rounding
 _ROUNDING, _EACH = 1e-13, 1e-15  # relative, and of each convolution
 
 
@@ -114,8 +115,9 @@ def _token(gamma: float, quantity: Quantity, u: np.ndarray, step: float) -> list
     # x^k moves the law of z by k·steepness, but where log x > 6 nothing is left of e^(−x).
     far = FAR + min(max(orders) * steepness, max((6.0 - u[0]) / steepness - FAR, 0.0))
     z, share = normal(steepness, far, 2 * step)
-    stride = round(steepness * (z[1] - z[0]) / step)  # steps of u, if a whole number
-    aligned = stride >= 1
+    steps = steepness * (z[1] - z[0]) / step  # of u, between points of z
+    stride = round(steps)
+    aligned = stride >= 1 and abs(steps - stride) < _WHOLE * stride
     if aligned:  # points in u and in z have the same sums: a mean is a convolution
         rise = stride * (len(z) // 2)
         log_x = u[0] + step * np.arange(-rise, len(u) + rise)

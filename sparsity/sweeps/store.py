@@ -160,9 +160,15 @@ class Store(Blocks):
             return False
 
     def _opened(self) -> Any:
-        """The group; whatever a damaged file of its own makes of itself, in one line."""
+        """The group; whatever a damaged file of its own makes of itself, in one line.
+
+        Releases of Zarr take different JSON for a group, some of them an empty list or object.
+        """
         try:
-            return self._zarr.open_group(self.path, mode="r+")
+            there = json_file(self.path / "zarr.json")
+            if not isinstance(there, dict) or there.get("node_type") != "group":
+                raise ValueError("describes no group")
+            return self._zarr.open_group(self.path, mode="r+", zarr_format=3)
         except OSError:
             raise
         except Exception:  # noqa: BLE001

@@ -35,7 +35,7 @@ def _example(data: xarray.Dataset) -> tuple[int, int, np.ndarray, np.ndarray]:
 
 def _row_title(data: xarray.Dataset) -> str:
     _, _, p, sink = _example(data)
-    n_eff, mass = metric.effective_tokens(p[~sink]), 100 * p[sink].sum()
+    n_eff, mass = metric.n_eff(p[~sink]), 100 * p[sink].sum()
     many = "its sink" if sink.sum() == 1 else f"{sink.sum()} sinks"
     return f"One row: {mass:.0f} % on {many}, the rest on {n_eff:.0f} of {len(p)} tokens"
 

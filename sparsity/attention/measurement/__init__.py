@@ -108,7 +108,7 @@ def measure(
             rows all ≤ −10⁴, are not seen; of weights, these tell alone which keys are seen. Where
             it hides the key of a token from the token itself and from those beside it, the token is
             padding, if any other sees its own, and no `segments` are given: what a mask of keys
-            says of queries.
+            says of queries. Sparse attention hides tokens so that others see: give `segments`.
         segments: which text each token belongs to, [T]: whole numbers, 0 or less for padding, or
             bool. A query sees only its own text, and one of padding nothing; so texts may be
             padded on either side or packed one after the other.

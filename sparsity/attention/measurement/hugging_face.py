@@ -14,13 +14,20 @@ from sparsity.attention.measurement import asked
 from sparsity.attention.measurement.attending import Call, agree, as_array, attended
 from sparsity.attention.measurement.given import of_queries
 from sparsity.attention.measurement.labels import dataset, measured
-from sparsity.attention.measurement.returned import OWN_WAY, PROBE_WAY, from_returned, returned
+from sparsity.attention.measurement.returned import (
+    GIVEN,
+    OWN_WAY,
+    PROBE_WAY,
+    from_returned,
+    returned,
+)
 from sparsity.errors import InputError
 
 if TYPE_CHECKING:
     import xarray
 
-_BESIDE = ("pixel_values", "input_values", "input_features", "bbox")  # beside a text, for some
+# Beside a text, for some.
+_BESIDE = ("pixel_values", "input_values", "input_features", "visual_feats", "visual_pos", "bbox")
 _OTHERS = ("sdpa", "eager")  # tried where the functions of the model's own are not understood
 _WAYS = "give q and k to measure()"
 
@@ -43,6 +50,12 @@ def _ids(model: Any, tokens: Any) -> np.ndarray:
     return ids.astype(np.int64)
 
 
+def _of_the_library(model: Any) -> bool:
+    """Whether it is a model of `transformers`: some have parts that are plain modules."""
+    needed = ("set_attn_implementation", "main_input_name", "config")
+    return all(hasattr(model, name) for name in needed)
+
+
 def _refuse_model(model: Any) -> None:
     """Refuse what does not run on token ids alone, or not twice alike.
 
@@ -50,16 +63,22 @@ def _refuse_model(model: Any) -> None:
         InputError: no model of the library; of images or sound; with a decoder of its own; in
             training mode.
     """
-    name, out = type(model).__name__, f"or {_WAYS}"
-    if not all(hasattr(model, x) for x in ("set_attn_implementation", "main_input_name", "config")):
-        raise InputError("model", name, f"give a model of the transformers library, {out}")
+    name = type(model).__name__
+    if not _of_the_library(model):
+        fix = f"give a model of the transformers library, or {_WAYS}"
+        raise InputError("model", name, fix)
     takes = inspect.signature(model.forward).parameters
     main = model.main_input_name
-    if main != "input_ids":
-        raise InputError("model", name, f"takes {main}, not token ids; give a text model, {out}")
+    if main != "input_ids" and "input_ids" not in takes:  # some text models name another as main
+        fix = f"takes {main}, not token ids; give a text model, or {OWN_WAY}"
+        raise InputError("model", name, fix)
     if "decoder_input_ids" in takes:
-        fix = "is an encoder with a decoder, which read two texts; measure model.get_encoder(), or"
-        raise InputError("model", name, f"{fix} model.get_decoder() alone, {out}")
+        fix = "is an encoder with a decoder, which read two texts; "
+        if all(_of_the_library(x) for x in (model.get_encoder(), model.get_decoder())):
+            fix += f"measure model.get_encoder(), or model.get_decoder() alone, or {_WAYS}"
+        else:
+            fix += OWN_WAY
+        raise InputError("model", name, fix)
     if any(part.training for part in model.modules()):
         fix = "is in training mode, where dropout is random; call model.eval() first"
         raise InputError("model", name, fix)
@@ -81,9 +100,12 @@ def _run(model: Any, ids: Any, **more: Any) -> Any:
         why = " ".join(f"{type(error).__name__}: {error}".split())[:120]
         takes = inspect.signature(model.forward).parameters
         beside = [name for name in _BESIDE if name in takes]
-        fix = f"takes {beside[0]} as well; give its text model" if beside else "shorten the text"
+        fix = "shorten the text"
+        if beside:
+            fix = f"takes {' and '.join(beside)} as well; give its text model, if it has one"
         what = f"could not be run on these {ids.shape[1]} token ids alone ({why})"
-        raise InputError("model", type(model).__name__, f"{what}; {fix}, or {_WAYS}") from error
+        fix = f"{what}; {fix}, or run it with all that it takes and {GIVEN}"
+        raise InputError("model", type(model).__name__, fix) from error
 
 
 @contextmanager
@@ -120,6 +142,7 @@ def _layer(call: Call, sink: int | None, of: Sequence[str]) -> dict[str, Any]:
         sink_logits=None if unit is None else as_array(unit),
         causal=call.looks_back(),
         mask=None if added is None else as_array(added),
+        segments=np.ones(q.shape[1], int),  # one text: whatever its mask hides, none is padding
     )
     return measured(source, sink, of)
 

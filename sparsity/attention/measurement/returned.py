@@ -14,9 +14,13 @@ from sparsity.attention.measurement.given import of_weights
 from sparsity.attention.measurement.labels import measured
 from sparsity.errors import InputError
 
-OWN_WAY = "run it with output_attentions and give them to measure(attention=…), or q and k"
+GIVEN = "output_attentions and give these to measure(attention=…), or q and k"
+OWN_WAY = f"run it with {GIVEN}"
 PROBE_WAY = "probe(mixer, length) measures a layer that forms none, as linear attention and "
 PROBE_WAY += "state-space models do; of an attention of its own, give q and k to measure()"
+_ROWS_WAY = "give their rows to measure(attention=…, causal=False, mask=…) as [heads, queries, "
+_ROWS_WAY += "keys], with a mask of what is seen"
+_ONE_TEXT = "measure(attention=…, causal=False, mask=…, segments=…), with ones as segments"
 
 
 @contextmanager
@@ -57,27 +61,65 @@ def _pattern(weights: np.ndarray) -> np.ndarray | None:
     return seen if np.array_equal(near[away], seen) else None
 
 
+def _room(layer: Any) -> float:
+    """How far the sum of a row of weights may be from 1, in roundings of their type."""
+    return TOLERANCE + library("torch", "torch").finfo(layer.dtype).eps
+
+
+def _are_weights(layer: Any) -> bool:
+    """Whether none is negative and no row has more than 1; NaN is no weight either."""
+    if not layer.is_floating_point():
+        return False
+    x = as_array(layer)
+    return bool(x.min() >= 0 and x.sum(-1).max() - 1 <= _room(layer))
+
+
 def _weights(name: str, layer: Any) -> np.ndarray:
     """What a model returned for a layer, [heads, T, T].
 
     Raises:
         InputError: another shape, or no weights: negative, or with rows of more than 1.
     """
+    if not hasattr(layer, "shape"):
+        parts = f" ({', '.join(map(str, layer))})" if isinstance(layer, dict) else ""
+        raise InputError("model", name, f"returns attentions in parts{parts}; {_ROWS_WAY}")
     shape = tuple(layer.shape)
+    if len(shape) > 4 and _are_weights(layer):
+        raise InputError("model", name, f"returns attentions in blocks, {shape}; {_ROWS_WAY}")
     if len(shape) != 4 or shape[0] != 1:
         fix = f"returns no weights as attentions, but an array of shape {shape}; {PROBE_WAY}"
         raise InputError("model", name, fix)
     if shape[2] != shape[3]:
         fix = f"returns attentions of shape {shape}; give them to measure(attention=…, "
         raise InputError("model", name, fix + "causal=False, mask=…), with a mask of what is seen")
-    x, torch = as_array(layer[0]), library("torch", "torch")
-    most = 1 + TOLERANCE + torch.finfo(layer.dtype).eps
-    total = x.sum(-1)
-    if not (x.min() >= 0 and total.max() <= most):  # NaN is none either
+    x = as_array(layer[0])
+    if not _are_weights(layer):
+        total = x.sum(-1)
         fix = f"returns scores, not weights, as attentions (rows sum to {total.min():.3g} … "
         fix += f"{total.max():.3g}); give the softmax of them to measure(attention=…), or q and k"
         raise InputError("model", name, fix)
     return x
+
+
+def _path(name: str, layer: Any, found: dict[int, tuple[Any, str]]) -> str:
+    """The path of the module that returned a layer, as it is or with its axes in another order.
+
+    Raises:
+        InputError: the model cut it out of what the module returned, with weight in what was cut.
+    """
+    if id(layer) in found:
+        return found[id(layer)][1]
+    place = layer.untyped_storage().data_ptr()
+    lacking = 1 - as_array(layer).sum(-1).min() > _room(layer)
+    for whole, path in found.values():
+        if whole.untyped_storage().data_ptr() != place:
+            continue
+        if whole.numel() > layer.numel() and lacking:
+            fix = f"returns a part of its attentions, {tuple(layer.shape)} of {tuple(whole.shape)}"
+            fix += f"; take the whole by a forward hook on {path} and give it to {_ONE_TEXT}: "
+            raise InputError("model", name, fix + "no token is padding")
+        return path
+    return ""
 
 
 def from_returned(
@@ -102,15 +144,17 @@ def from_returned(
     name, done, paths, ways = type(model).__name__, [], [], set()
     for layer in layers:
         x = _weights(name, layer)
+        path = _path(name, layer, found)
         seen = _pattern(x)
         if seen is None:
             fix = "returns weights of 0 in no pattern of distances: keys that are not seen or that "
-            fix += "get next to nothing; give them to measure(attention=…, causal=False, mask=…)"
+            fix += f"get next to nothing; give them to {_ONE_TEXT}: no token is padding"
             raise InputError("model", name, fix)
         causal = not np.triu(seen, 1).any()
         ways.add((x.shape, causal))
-        done.append(measured(of_weights(x, causal=causal, mask=seen), sink, of))
-        paths.append(found.get(id(layer), (None, ""))[1])
+        one = np.ones(len(seen), int)  # one text, without padding
+        done.append(measured(of_weights(x, causal=causal, mask=seen, segments=one), sink, of))
+        paths.append(path)
     if len(ways) > 1:
         fix = "has layers of several kinds or sizes; give the weights of each to measure()"
         raise InputError("model", name, fix)

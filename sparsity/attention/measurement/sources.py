@@ -205,12 +205,28 @@ def _sights(source: Source) -> Iterator[tuple[int, int, np.ndarray]]:
         yield start, stop, _seen(source, start, stop, source.reach, np)
 
 
+def _patchy(seen: np.ndarray, text: np.ndarray, start: int) -> bool:
+    """Whether a mask tells nothing of padding: rows from `start` on that see keys here and there.
+
+    Where masks tell of order, windows, texts and padding, the rows of texts that see a key are
+    neighbours, and the key is one of a text.
+    """
+    count = text[:, start : start + seen.shape[1]].cumsum(-1)[..., None]
+    first = np.where(seen, count, count.shape[1] + 1).min(1)
+    last = np.where(seen, count, 0).max(1)
+    some = seen.any(1)
+    return bool((some & ((last - first + 1 != seen.sum(1)) | ~text)).any())
+
+
 def surveyed(source: Any) -> Any:
     """The layer, with what its mask says of padding, and of the first key that each query sees.
 
     A query is padding where its number in `segments` is 0 or less. Without segments it is where the
     mask hides the key at its own position from itself and from the queries beside it, if any query
     sees its own key.
+
+    Raises:
+        InputError: the mask tells nothing of padding.
     """
     if not source.hides:
         return source
@@ -227,7 +243,12 @@ def surveyed(source: Any) -> Any:
                 i = np.arange(max(start, -away), min(stop, length - away))
                 found[:, i + away] |= seen[:, i - start, i + away]
         text = own | beside | ~own.any(-1, keepdims=True)
-    sights = [(s.any(-1), s.argmax(-1)) for _, _, s in _sights(replace(source, looks=text))]
+    sights, padded = [], source.segments is None and not text.all()
+    for start, _, seen in _sights(replace(source, looks=text)):
+        if padded and _patchy(seen, text, start):
+            fix = "hides tokens from themselves and shows keys here and there: give segments= as "
+            raise InputError("mask", "array", fix + "well, ones where no token is padding")
+        sights.append((seen.any(-1), seen.argmax(-1)))
     looks, first = (np.concatenate(x, axis=1) for x in zip(*sights, strict=True))
     several = np.unique(first[looks])
     first = first if several.size > 1 else int(several[0]) if several.size else 0

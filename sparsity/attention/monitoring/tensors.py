@@ -11,12 +11,14 @@ import numpy as np
 
 from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.measurement.sources import FAINT, HIDDEN
-from sparsity.attention.monitoring.agreement import Made
+from sparsity.attention.monitoring.agreement import Made, Unseen
 from sparsity.attention.monitoring.bounds import Bounds, shortfall
 from sparsity.attention.monitoring.step import sampled
 from sparsity.errors import InputError
 
 _ENTRIES = 2**22  # of a matrix of logits that is held at once
+_PATCHY = "is given a mask that hides tokens from themselves and shows them to others, as sparse "
+_PATCHY += "attention does, and cannot tell which are padding"
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,27 @@ def texts(call: Call) -> Any:
     return diagonal | beside | ~diagonal.any(-1, keepdim=True)
 
 
+def _patchy(seen: Any, of_text: Any, text: Any) -> bool:
+    """Whether a mask tells nothing of padding: of some of its rows, which see keys here and there.
+
+    Where masks tell of order, windows, texts and padding, the rows of texts that see a key are
+    neighbours, and the key is one of a text.
+
+    Args:
+        seen: which keys the rows see, [batch, heads, rows, keys].
+        of_text: which of the rows are no padding, [batch or 1, heads or 1, rows].
+        text: which of all tokens are none, likewise.
+    """
+    torch = library("torch", "torch")
+    if bool(text.all()):
+        return False
+    count = of_text.cumsum(-1)[..., None].expand(seen.shape)
+    first = torch.where(seen, count, count.shape[-2] + 1).amin(-2)
+    last = torch.where(seen, count, 0).amax(-2)
+    gaps = seen.any(-2) & (last - first + 1 != seen.sum(-2))
+    return bool((gaps | (seen.any(-2) & ~text)).any())
+
+
 def chosen(call: Call, rows: Any) -> tuple[Any, Any]:
     """Positions of the rows that are looked at, [batch or 1, rows], and which of them count.
 
@@ -215,7 +238,8 @@ def numbers(call: Call, rows: Any = 16, made: Made | None = None) -> dict[str, A
     """`statistics` of some rows, a few at a time: [batch, heads, rows]; padding sees no key.
 
     Raises:
-        Unseen: they are not those of what was `made` of the call.
+        Unseen: they are not those of what was `made` of the call, or tokens of a text see what
+            would be padding.
     """
     torch = library("torch", "torch")
     batch, heads, _, _ = call.query.shape
@@ -228,7 +252,10 @@ def numbers(call: Call, rows: Any = 16, made: Made | None = None) -> dict[str, A
         if made is not None:
             made.hold(s, seen, part, call.unit)
         if own is not None:
-            seen = seen & own[..., start : start + size, None]
+            of_text = own[..., start : start + size]
+            seen = seen & of_text[..., None]
+            if made is not None and _patchy(seen, of_text, texts(call)):
+                raise Unseen(_PATCHY)
             s = torch.where(seen, s, 0.0)
         parts.append(statistics(s, seen, call.unit))
     return {name: torch.cat([part[name] for part in parts], -1) for name in parts[0]}
