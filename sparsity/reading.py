@@ -19,6 +19,17 @@ _SPACE = " \t"
 _DECIMAL = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?"
 _NUMBER = re.compile(rf"[+-]?(?:{_DECIMAL}|nan|inf|infinity)", re.IGNORECASE | re.ASCII)
 _WHOLE = re.compile(r"[+-]?[0-9]+")
+_TOKENS = re.compile(r"([0-9]{1,6})([kKM])")
+_UNITS = {"k": 2**10, "K": 2**10, "M": 2**20}
+
+
+def tokens(text: str) -> str:
+    """A count of tokens as people write it, in digits: "128k" is 131072, as in "a context of 128k".
+
+    Any other text is returned as it is.
+    """
+    found = _TOKENS.fullmatch(text.strip(_SPACE))
+    return str(int(found[1]) * _UNITS[found[2]]) if found else text
 
 
 def number(text: str, argument: str, fix: str = "give a number") -> float:
@@ -27,6 +38,7 @@ def number(text: str, argument: str, fix: str = "give a number") -> float:
     Raises:
         InputError: it writes none.
     """
+    text = tokens(text) if argument == "length" else text
     if not _NUMBER.fullmatch(text.strip(_SPACE)):
         raise InputError(argument, text, fix)
     return float(text)
@@ -38,6 +50,7 @@ def whole(text: str, argument: str) -> int:
     Raises:
         InputError: it writes none.
     """
+    text = tokens(text) if argument == "length" else text
     if not _WHOLE.fullmatch(text.strip(_SPACE)):
         raise InputError(argument, text, "give a whole number")
     try:

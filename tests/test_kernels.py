@@ -98,7 +98,7 @@ def test_named_round_trip(kernel):
 
 def test_unknown_names():
     for wrong, near in {
-        "relv2": "relu2", "exq": "exp", "Identity": "identity", "decay": "decayed",
+        "relv2": "relu2", "exq": "exp", "Identiti": "identity", "decay": "decayed",
         "non-negative": "nonnegative",
     }.items():  # fmt: skip
         with pytest.raises(InputError, match=f"kernel = {wrong}: did you mean {near}") as caught:

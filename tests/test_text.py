@@ -1,6 +1,7 @@
 """Kernels typed as text: what is a formula, what is not, and that nothing typed is ever run."""
 
 import contextlib
+import json
 import math
 import sys
 import time
@@ -326,3 +327,24 @@ def test_the_limit_holds_in_any_thread_and_only_for_its_own_work():
         with contextlib.suppress(NoClosedForm):
             within(1e-4, lambda: sum(range(2000)))
     assert sum(range(10**6)) == 499999500000
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [("softmax", "exp"), ("Softmax", "exp"), ("linear", "identity"), ("relu^2", "relu2"),
+     ("ReLU2", "relu2"), ("relu**2", "relu2"), ("GELU", "gelu"), ("ELU+1", "elu+1"),
+     ("Sparsemax", "sparsemax"), ("TopK:8", "topk:8"), (" exp ", "exp")],
+)  # fmt: skip
+def test_names_that_people_type(typed, name):
+    assert kernels.named(typed).name == name
+
+
+@pytest.mark.parametrize(("typed", "n"), [("128k", 131072), ("4K", 4096), ("1M", 1048576)])
+def test_lengths_that_people_type(typed, n, command):
+    assert sparsity.exact("exp", gamma=1, length=typed).length == n
+    assert sparsity.exact("exp", gamma=1, length=[typed, 5]).length.tolist() == [n, 5]
+    code, out, _ = command("exact", "exp", "--gamma", "1", "--length", typed, "--json")
+    assert (code, json.loads(out)["n"]) == (0, n)
+    for wrong in ("12q", "k", "1kk", "1.5k", "-4k"):
+        with pytest.raises(InputError, match="length"):
+            sparsity.exact("exp", gamma=1, length=wrong)

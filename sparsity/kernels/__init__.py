@@ -112,9 +112,11 @@ def named(kernel: str | Kernel | RowMap) -> Kernel | RowMap:
     if not isinstance(kernel, str):
         raise InputError("kernel", kernel, "give a kernel, its name, or a formula of the score s")
     names = [each.name for each in known()]
-    if kernel in names:
-        return known()[names.index(kernel)]
-    if (found := _map_named(kernel)) is not None:
+    spelled = kernel.strip().lower()  # ReLU2 is relu2, Softmax is softmax
+    if spelled in names:
+        return known()[names.index(spelled)]
+    kernel = spelled if spelled in text.ALIASES else kernel
+    if (found := _map_named(spelled)) is not None:
         return found
     names += [each.name for each in MAPS]
     near = difflib.get_close_matches(kernel, [*names, *text.ALIASES], n=1)

@@ -62,4 +62,9 @@ FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
     "elu": elu,
 }
 # What may be typed alone beside the names of kernels, which `kernels.named` finds first.
-ALIASES: Mapping[str, Callable[[Any], Any]] = {"softmax": sympy.exp}
+ALIASES: Mapping[str, Callable[[Any], Any]] = {
+    "softmax": sympy.exp,
+    "linear": lambda x: x,
+    "relu^2": lambda x: relu(x) ** 2,
+    "relu**2": lambda x: relu(x) ** 2,
+}

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sympy import Symbol
 
+from sparsity import reading
 from sparsity.arguments import as_float64, inexact, instance
 from sparsity.errors import InputError
 from sparsity.kernels import queries, symbols
@@ -44,6 +45,10 @@ class Parameter:
         """
         if self == QUERY:
             return queries.named(value).name
+        if self == LENGTH and isinstance(value, (str, list, tuple)):
+            several = [value] if isinstance(value, str) else value
+            counts = [reading.tokens(x) if isinstance(x, str) else x for x in several]
+            value = counts[0] if isinstance(value, str) else counts
         array = as_float64(value, self.name, f"give a number: {self.domain}")
         holds = [
             (np.isfinite(array), f"must be finite, {self.domain}"),

@@ -8,7 +8,7 @@ import numpy as np
 
 from sparsity.arguments import inexact
 from sparsity.errors import InputError
-from sparsity.reading import number
+from sparsity.reading import number, tokens
 
 MOST = 1_000_000  # points of one grid, and cells of a product of grids
 
@@ -65,7 +65,7 @@ def _number(field: str, text: str, argument: str, whole: bool) -> float:
     if not field.strip():
         fix = "an item is empty; write start:stop:count[:log], a list a,b,c or one number"
         raise InputError(argument, repr(text), fix)
-    field = field.strip()
+    field = tokens(field) if argument == "length" else field.strip()
     try:
         value = number(field, argument)
     except InputError:
