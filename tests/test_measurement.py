@@ -197,7 +197,10 @@ def test_soft_caps_bend_scaled_logits_before_the_mask(causal):
         "no cap": raw + added,
         "the mask first": 2 * np.tanh(np.where(seen, raw + added, 0) / 2),
     }
-    source = given.of_queries(q, k, causal=causal, mask=added, softcap=2.0)
+    with pytest.raises(InputError, match="give segments= as well"):  # some might be padding
+        labels.measured(given.of_queries(q, k, causal=causal, mask=added), 0, ())
+    text = np.ones(T, int)
+    source = given.of_queries(q, k, causal=causal, mask=added, softcap=2.0, segments=text)
     found = labels.measured(source, 0, ("gini",))
 
     def differs(x):

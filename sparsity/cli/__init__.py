@@ -72,6 +72,7 @@ def _complete(instruction: str) -> None:
 
 
 _ROOMY = 4 * 2**30  # bytes of addresses: whoever allows less may meet a lack of them anywhere
+_SPARE = 4 * 2**20  # bytes
 _BROKEN = 70  # an error that nobody foresaw: 1 would say that a check disagreed
 
 
@@ -130,6 +131,7 @@ def main() -> None:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    spare = bytearray(_SPARE)
     try:
         if os.environ.get(completion.ASKED):
             return _complete(os.environ[completion.ASKED])
@@ -152,6 +154,7 @@ def main() -> None:
         said = error.format_message().rstrip(".")  # which may end in a question
         common.fail(f"{said}{' See' if said.endswith('?') else ': see'} {command} --help")
     except MemoryError as error:
+        del spare  # in which the line is said
         common.fail(_lacking(error) or "not enough memory for these sizes: lower dim or length")
     except BrokenPipeError:  # the reader of a page of help has left
         common.discard(sys.stdout)

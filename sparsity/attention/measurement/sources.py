@@ -209,9 +209,9 @@ def _patchy(seen: np.ndarray, text: np.ndarray, start: int) -> bool:
     """Whether a mask tells nothing of padding: rows from `start` on that see keys here and there.
 
     Where masks tell of order, windows, texts and padding, the rows of texts that see a key are
-    neighbours, and the key is one of a text.
+    neighbours, but for rows that see none, and the key is one of a text.
     """
-    count = text[:, start : start + seen.shape[1]].cumsum(-1)[..., None]
+    count = (text[:, start : start + seen.shape[1]] & seen.any(-1)).cumsum(-1)[..., None]
     first = np.where(seen, count, count.shape[1] + 1).min(1)
     last = np.where(seen, count, 0).max(1)
     some = seen.any(1)

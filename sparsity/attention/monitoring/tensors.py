@@ -161,7 +161,7 @@ def _patchy(seen: Any, of_text: Any, text: Any) -> bool:
     """Whether a mask tells nothing of padding: of some of its rows, which see keys here and there.
 
     Where masks tell of order, windows, texts and padding, the rows of texts that see a key are
-    neighbours, and the key is one of a text.
+    neighbours, but for rows that see none, and the key is one of a text.
 
     Args:
         seen: which keys the rows see, [batch, heads, rows, keys].
@@ -171,7 +171,7 @@ def _patchy(seen: Any, of_text: Any, text: Any) -> bool:
     torch = library("torch", "torch")
     if bool(text.all()):
         return False
-    count = of_text.cumsum(-1)[..., None].expand(seen.shape)
+    count = (of_text & seen.any(-1)).cumsum(-1)[..., None].expand(seen.shape)
     first = torch.where(seen, count, count.shape[-2] + 1).amin(-2)
     last = torch.where(seen, count, 0).amax(-2)
     gaps = seen.any(-2) & (last - first + 1 != seen.sum(-2))
