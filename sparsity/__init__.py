@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from sparsity._version import __version__ as __version__
+
 if TYPE_CHECKING:
     import sparsity.attention.checkpoints as models  # noqa: F401  (the face says so)
     import sparsity.claims_ledger as ledger  # noqa: F401
@@ -66,8 +68,6 @@ if TYPE_CHECKING:
     from sparsity.rows.steps import Window as Window
     from sparsity.sampling import estimate as estimate
     from sparsity.sweeps.curves import sweep as sweep
-
-__version__ = "0.2.0"
 
 _HOME = {
     "S": "metric",

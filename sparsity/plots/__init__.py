@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from sparsity.arguments import instance
 from sparsity.kernels import Kernel, RowMap
-from sparsity.plots.charts import Chart, chart
+from sparsity.plots.chart import Chart
+from sparsity.plots.charts import chart
 from sparsity.quantities import Quantity
 from sparsity.rows.row import Row
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,48 +14,11 @@ from sparsity.kernels import Law
 from sparsity.kernels.parameters import LENGTH
 from sparsity.plots import asked as asking
 from sparsity.plots.asked import Asked
+from sparsity.plots.chart import Chart, ordinate
 from sparsity.quantities import Quantity
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from sparsity.plots.curves import Drawn
     from sparsity.plots.drawing import Words
-
-
-class Chart(NamedTuple):
-    """Everything of a chart but the drawing.
-
-    Args:
-        drawn: the curves.
-        words: what is written.
-        log_x: whether the abscissa is logarithmic.
-        control: the panel's control of it; or None.
-        of: the name of what is drawn.
-    """
-
-    drawn: tuple[Drawn, ...]
-    words: Words
-    log_x: bool
-    control: Any
-    of: str
-
-    def draw(self, ax: Axes, ends: bool = False) -> None:
-        """Draw the curves into axes; with labels at their right ends where there is room."""
-        from sparsity.plots import drawing
-
-        how: Any = {"log_x": self.log_x, "control": self.control, "ends": ends}
-        drawing.draw(self.drawn, ax, self.words, **how)
-
-    def on(self, figure: Any) -> Axes:
-        """Draw it on an empty Matplotlib figure, without the headline."""
-        from sparsity.figures import plotting
-
-        longest = max(len(curve.exact.label) for curve in self.drawn)
-        labelled = 1 < len(self.drawn) and longest <= 26
-        ax = plotting.axes(figure, "", "", right=0.94 - 0.0125 * longest if labelled else 0.97)
-        self.draw(ax, ends=True)
-        return ax
 
 
 def _quantity(of: str | Quantity | None, curves: Sequence[Asked], x: str) -> Quantity:
@@ -77,18 +40,6 @@ def _labels(curves: Sequence[Asked]) -> tuple[list[str], str]:
     common = ", ".join(first[n] for n in names if n not in differ)
     each = [", ".join(c.held[n] for n in differ if c.held.get(n)) for c in curves]
     return [label or c.held["kernel"] for label, c in zip(each, curves, strict=True)], common
-
-
-def ordinate(quantity: Quantity) -> str:
-    """The ordinate in words."""
-    from sparsity.axes import quantity_axis as plots
-    from sparsity.figures import plotting
-
-    if quantity is quantities.S:
-        return plotting.SPARSITY
-    if quantity is quantities.n_eff:
-        return "effective tokens  n_eff"
-    return plots.named(quantity.name).label
 
 
 def _words(curves: Sequence[Asked], quantity: Quantity, x: str, common: str) -> Words:

@@ -15,7 +15,7 @@ from sparsity.axes.controls import CONTROLS
 from sparsity.errors import InputError
 from sparsity.figures.series import Series
 from sparsity.plots.asked import MOST_CURVES, short, symbol, values_of
-from sparsity.plots.charts import Chart, ordinate
+from sparsity.plots.chart import Chart, ordinate
 from sparsity.plots.curves import Drawn, floor
 from sparsity.plots.drawing import Words, is_log
 

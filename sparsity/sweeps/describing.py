@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsity._version import __version__
 from sparsity.kernels import RowMap
 from sparsity.rows.scores import Empirical
 from sparsity.sweeps.parts import Request
@@ -15,8 +16,6 @@ from sparsity.sweeps.parts import Request
 
 def description(request: Request) -> dict[str, Any]:
     """A request in JSON's own types: the same for the same results."""
-    import sparsity
-
     cells = request.cells
     grids = {}
     for name, values in cells.grids.items():
@@ -40,5 +39,5 @@ def description(request: Request) -> dict[str, Any]:
         "of": ", ".join(quantity.name for quantity in request.asked) or "S",
         "limit": request.limit,
         "montecarlo": sampling if request.montecarlo else False,
-        "sparsity": sparsity.__version__,
+        "sparsity": __version__,
     }

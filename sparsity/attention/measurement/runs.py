@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import sparsity
+from sparsity._version import __version__
 from sparsity.arguments import path, whole
 from sparsity.arguments import progress as check_progress
 from sparsity.attention import checkpoints as models
@@ -73,7 +73,7 @@ def measure_model(
     found, passed = windows(opened, named(texts), cut)
     ids = [x for window in found for x in window.ids]
     kept, digest = Parts(parts), fingerprint(opened.files)
-    settings = f"{sparsity.__version__} {digest} {sink} {sinks.EPSILON} {also}"
+    settings = f"{__version__} {digest} {sink} {sinks.EPSILON} {also}"
     keys = [hashlib.sha256(settings.encode() + x.tobytes()).hexdigest()[:20] for x in ids]
     layers: list[list[dict[str, np.ndarray] | None]] = [
         [kept.get(f"{key}-{layer}") for layer in range(config.layers)] for key in keys
@@ -114,7 +114,7 @@ def about(model: models.Checkpoint, digest: str, cut: Cut, sink: int) -> dict[st
         "sink": sink,
         "sinks_above": sinks.EPSILON,
         "causal": 1,
-        "sparsity": sparsity.__version__,
+        "sparsity": __version__,
     }
 
 
