@@ -26,7 +26,8 @@ _OF_FEW = {
     "sparsity.attention.monitoring.calls.of_interface",  # functions of transformers
     "sparsity.attention.monitoring.hooks._compiler_around",  # no argument
     "sparsity.attention.monitoring.interception._around",  # the functions it replaces
-    "sparsity.sampling.compiling.older_loops",  # no argument
+    "sparsity.xla.is_measured",  # no argument
+    "sparsity.xla.has_older_loops",  # no argument
     "sparsity.sampling.devices.mesh",  # no argument
     "sparsity.limit.relu2_form._table",  # one degree
     "sparsity.exact_law.top_k._panel",  # no argument

@@ -623,7 +623,7 @@ def test_sums_of_a_row_in_one_loop_or_several(monkeypatch):
     rows = np.random.default_rng(0).random((64, 33)).astype(np.float32)
     terms = [jax.numpy.asarray(x) for x in (rows, rows**2, 2 * rows)]
     for one in (True, False):  # the second for a jaxlib without the older loops
-        monkeypatch.setattr(compiling, "older_loops", lambda one=one: one)
+        monkeypatch.setattr(compiling, "has_older_loops", lambda one=one: one)
         found = compiling.token_sums(*terms)
         for x, total in zip(terms, found, strict=True):
             assert total.dtype == np.float32

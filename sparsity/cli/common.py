@@ -271,31 +271,20 @@ def use_float64() -> None:
     jax.config.update("jax_enable_x64", True)
 
 
-_QUICK_TO_COMPILE = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
-_HARDLY_UNROLLED = (  # by LLVM, for whatever device it writes
-    " --xla_backend_extra_options=-unroll-full-max-count=4,-unroll-runtime=false,"
-    "-unroll-allow-partial=false,-force-vector-interleave=1"
-)
-
-
 def for_long_work() -> None:
     """Settings of commands that compile and derive much; what is set already is left alone.
 
-    XLA writes loops in the older way, as for samplers, and gives LLVM a program whole, not in up to
-    32 parts that share no work: it compiles in half the time. LLVM unrolls no loop of more than
-    four rounds: a sixth less again, and a CPU draws as fast; not where JAX has an accelerator, for
-    which nothing of this was measured. The parts of such a command fill the cores, so that a draw
-    and a product of NumPy's each stay on one of them: threads that wait for each other took a tenth
-    of the work. Garbage is looked for less often among a million objects that stay, and SymPy
-    remembers more.
+    The parts of such a command fill the cores, so that a draw and a product of NumPy's each stay on
+    one of them: threads that wait for each other took a tenth of the work. Garbage is looked for
+    less often among a million objects that stay, and SymPy remembers more. What XLA is told, and
+    what was measured of it, is in `sparsity.xla`.
     """
     import gc
-    import importlib.metadata
+
+    from sparsity import xla
 
     refuse_little_memory()
-    if importlib.metadata.version("jaxlib").startswith("0.10."):  # XLA dies of a flag it has not
-        accelerated = importlib.metadata.entry_points(group="jax_plugins")
-        flags = _QUICK_TO_COMPILE + ("" if accelerated else _HARDLY_UNROLLED)
+    if flags := xla.flags_of_long_work():
         os.environ.setdefault("XLA_FLAGS", flags)
     os.environ.setdefault("NPROC", "1")  # of XLA's threads
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy is not imported yet
