@@ -103,11 +103,11 @@ def test_cells_are_always_the_same_and_come_back_from_their_text():
 def test_kernels_of_the_reference_are_those_of_the_library():
     """Written by hand twice: the same logarithm at scores on both sides of every kink."""
     from sparsity.kernels.numeric.definition import definition
-    from sparsity.kernels.numeric.points import Points
+    from sparsity.kernels.numeric.points import Approx
 
     s = np.linspace(-6.05, 6.05, 40)
     for name, (log_f, _) in KERNELS.items():
-        own = definition(kernels.named(name)).at(s, Points(np.zeros(len(s)))).log
+        own = definition(kernels.named(name)).at(s, Approx(np.zeros(len(s)))).log
         with np.errstate(divide="ignore"):
             np.testing.assert_allclose(log_f(s), own, rtol=1e-12, atol=1e-13, err_msg=name)
     assert len(KERNELS) >= 30

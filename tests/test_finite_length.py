@@ -233,7 +233,7 @@ def test_all_zero_rows():
 def test_a_bias_of_any_size_leaves_softmax_as_it_is(beta, monkeypatch):
     plain, shifted = (exact("exp", length=[8, 1000], beta=b, gamma=1.5) for b in (0, beta))
     np.testing.assert_array_equal(shifted.value, plain.value)
-    monkeypatch.setattr(engine, "alike", lambda *_, **__: False)
+    monkeypatch.setattr(engine, "identical_tokens", lambda *_, **__: False)
     law = exact("exp", length=[8, 1000], beta=beta, gamma=1.5)
     np.testing.assert_allclose(law.value, plain.value, 1e-10)
 
@@ -244,7 +244,7 @@ def test_weights_that_are_all_but_constant(name, monkeypatch):
         found = exact(name, length=10, beta=beta, gamma=gamma)
         assert found.value == pytest.approx(10, rel=1e-12)
         with monkeypatch.context() as patch:
-            patch.setattr(engine, "alike", lambda *_, **__: False)
+            patch.setattr(engine, "identical_tokens", lambda *_, **__: False)
             rows = exact(name, length=10, beta=beta, gamma=gamma)
         assert rows.value == pytest.approx(10, rel=1e-12)
 

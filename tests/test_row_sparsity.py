@@ -55,7 +55,7 @@ def test_curves(row, monkeypatch):
     limit = evaluate(row)
     if limit.log_S > -1.1:  # annealed: the corrections are of order 1/n
         assert value[-1] == pytest.approx(float(limit.S), rel=1e-9)
-    monkeypatch.setattr(engine, "alike", lambda *_, **__: False)  # token by token
+    monkeypatch.setattr(engine, "identical_tokens", lambda *_, **__: False)  # token by token
     other = mean_S(row, LENGTHS)
     assert np.max(other.error_bound) < 1e-9
     assert np.all(np.abs(other.value / value - 1) <= bound + other.error_bound)
@@ -116,7 +116,7 @@ def test_rows_that_are_all_zero_are_left_out(monkeypatch):
         assert mean_S(row, n).value == pytest.approx(wanted, rel=1e-11)
         assert mean_S(row.then(Window(n)), n).value == pytest.approx(wanted, rel=1e-11)
         with monkeypatch.context() as patch:
-            patch.setattr(engine, "alike", lambda *_, **__: False)
+            patch.setattr(engine, "identical_tokens", lambda *_, **__: False)
             law = mean_S(row, n)
         assert law.value == pytest.approx(wanted, rel=1e-11)
         assert law.p_nonzero == pytest.approx(1 - 0.5**n, rel=1e-12)
@@ -164,7 +164,7 @@ def test_sink_logits_do_not_enter_and_one_token_is_one_hot(monkeypatch):
     bare, beside = mean_S(row, 9), mean_S(sunk, 9)
     assert beside.value == bare.value
     with monkeypatch.context() as patch:
-        patch.setattr(engine, "alike", lambda *_, **__: False)
+        patch.setattr(engine, "identical_tokens", lambda *_, **__: False)
         slow = [mean_S(each, 9) for each in (row, sunk)]
     assert slow[0].value == slow[1].value
     assert abs(beside.value / slow[0].value - 1) <= beside.error_bound + slow[0].error_bound

@@ -148,7 +148,7 @@ LENGTHS = np.unique(np.round(np.geomspace(1, 1e12, 13)))
 def test_rows_without_steps_are_those_of_the_sums_over_tokens(name, beta, gamma, monkeypatch):
     row, quantities = Row(name, beta=beta, gamma=gamma), ("n_eff", "participation", "S")
     plain = [exact(row, length=LENGTHS, of=of) for of in quantities]
-    monkeypatch.setattr(engine, "alike", lambda *_, **__: False)
+    monkeypatch.setattr(engine, "identical_tokens", lambda *_, **__: False)
     for of, law in zip(quantities, plain, strict=True):
         general = exact(row, length=LENGTHS, of=of)
         assert np.max(general.error_bound) < 1e-9
@@ -364,7 +364,7 @@ def test_a_sink_logit_takes_mass_and_changes_no_ratio(monkeypatch):
     y2, less = (exact(row, length=20, of="participation").value for row in (bare, beside))
     assert less < y2
     assert exact(bare, length=20).value == exact(beside, length=20).value
-    monkeypatch.setattr(engine, "alike", lambda *_, **__: False)  # the sums over tokens, for both
+    monkeypatch.setattr(engine, "identical_tokens", lambda *_, **__: False)  # the sums over tokens, for both
     assert exact(bare, length=20).value == exact(beside, length=20).value
 
 

@@ -126,7 +126,7 @@ def _refuse_rare(cell: Question, rel_error: float) -> None:
     if isinstance(cell.kernel, RowMap):
         scatter = map_limits.log_scatter(cell.kernel, cell.row.params, n)
     else:
-        given = classes.relative(classes.classed(cell.row, n), units=False)
+        given = classes.rescaled(classes.classed(cell.row, n), units=False)
         second, fourth, _ = log_sums(given, (2, 4))
         if any(isinstance(step, StudentT) for step in cell.row.steps):
             log_sums(given, (4, 8))

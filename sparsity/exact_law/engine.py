@@ -21,7 +21,14 @@ from sparsity.kernels.base import Kernel
 from sparsity.kernels.parameters import LENGTH
 from sparsity.quantities import Integral, Layers, Quantity
 from sparsity.quantities.base import within
-from sparsity.rows.classes import Classed, alike, classed, no_sink, reduced, relative
+from sparsity.rows.classes import (
+    TokenClasses,
+    classed,
+    identical_tokens,
+    no_sink,
+    reduced,
+    rescaled,
+)
 from sparsity.rows.row import Row
 
 ALIKE = 0.16  # step of u where all tokens are alike, and nothing is interpolated
@@ -64,14 +71,14 @@ def _p_single(one: Laplace) -> np.ndarray:
     return np.where(one.p_zero > 0.5, one.p_nonzero * np.exp(one.top), 1 - one.p_zero)
 
 
-def _channels(integral: Integral, row: Classed) -> list[transforms.Channel]:
+def _channels(integral: Integral, row: TokenClasses) -> list[transforms.Channel]:
     whose = {"token": row.token, "sink": row.sink}
     return [(function, whose[who]) for function, who in integral.sums]
 
 
 def _one(row: Row, integral: Integral, n: int, longest: float) -> tuple[float, float, float]:
     """(value, P(row ≠ 0), relative error bound) of a row of n whose tokens may differ."""
-    given = relative(classed(row, n), integral.units)
+    given = rescaled(classed(row, n), integral.units)
     seen, unit = float(given.token.sum()), not given.token.all()
     order, power = integral.moments, integral.power
     ends = integral.ends(n, seen, unit)
@@ -158,11 +165,11 @@ def _integral(quantity: Quantity) -> Integral:
 
 def _ranked(row: Row, quantity: Quantity, layers: Layers, n: np.ndarray) -> tuple[np.ndarray, ...]:
     """The law of what goes by rank, of rows in each of which tokens are alike."""
-    if n.size > 1 and not alike(row, int(n.min()), int(n.max()), units=True):
+    if n.size > 1 and not identical_tokens(row, int(n.min()), int(n.max()), units=True):
         each = [_ranked(row, quantity, layers, n[i : i + 1]) for i in range(n.size)]
         return tuple(np.concatenate(columns) for columns in zip(*each, strict=True))
     kernel, beta, gamma, scores = classed(row, int(n.max())).classes[0]
-    if scores is not None or not alike(row, int(n.max()), units=True):
+    if scores is not None or not identical_tokens(row, int(n.max()), units=True):
         fix = "its exact law is known for rows of one law of Gaussian scores; use estimate"
         raise InputError("of", quantity.name, fix)
     if gamma == 0:  # all weights are the same
@@ -205,7 +212,7 @@ def law(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, ...]:
         plan("length", longest, _CLASS * len(first.classes))
         if quantity.sinks and not first.sink.any():
             raise no_sink(row)
-        if alike(row, int(flat.min()), int(longest), units=integral.units):
+        if identical_tokens(row, int(flat.min()), int(longest), units=integral.units):
             kernel, beta, gamma, scores = first.classes[0]
             own = family(kernel, beta, gamma, scores, integral.power)
             one = Laplace(own, [beta], [gamma], (0.0, *integral.moments))
@@ -218,7 +225,7 @@ def law(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, ...]:
 
 def shares(row: Row, n: int) -> tuple[tuple[float, float], tuple[float, float]]:
     """Mean share of the sinks and of all others, each with a bound on its relative error."""
-    given = relative(classed(row, n), units=True)
+    given = rescaled(classed(row, n), units=True)
     who = [(lambda m: m, given.sink), (lambda m: m, given.count - given.sink)]
     sums = transforms.sums(given, 1, (1.0,), who, float(n))
     body = sums.channels * np.exp(sums.log_phi)

@@ -22,7 +22,7 @@ from sparsity.exact_law.nodes import TAIL, too_wide
 from sparsity.exact_law.score_nodes import nodes
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.definition import definition
-from sparsity.kernels.numeric.points import Points
+from sparsity.kernels.numeric.points import Approx
 
 _SMALLEST = float(np.finfo(np.float64).tiny)  # γ, of which 1/γ is a number
 _TYPICAL = 4.0  # spreads around the mean, where most scores lie
@@ -154,7 +154,7 @@ def _refuse_wide(kernel: Kernel, beta: float, gamma: float, scores: Any) -> None
     low, high = np.clip(ends, -_TYPICAL, _TYPICAL)
     with np.errstate(all="ignore"):
         x = gamma * np.linspace(low, high, 9)
-        log = definition(kernel).at(beta, Points(x)).log
+        log = definition(kernel).at(beta, Approx(x)).log
     known = log[log > -np.inf]
     if not np.all(np.isfinite(x)) or (known.size and not np.ptp(known) <= _WIDEST):
         raise too_wide(kernel, gamma)

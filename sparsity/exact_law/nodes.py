@@ -8,7 +8,7 @@ import numpy as np
 
 from sparsity.errors import InputError, TooFine
 from sparsity.kernels.base import Kernel
-from sparsity.limit.axis import HIGH, NODES, WEIGHTS, WIDE, Axis, Known, Panels
+from sparsity.limit.axis import HIGH, NODES, WEIGHTS, WIDE, Axis, PanelBounds, Panels
 from sparsity.limit.panels import cut
 from sparsity.limit.score_laws import Gaussian
 
@@ -102,7 +102,7 @@ class _Smooth:
         law = axis.law
         return not isinstance(law, Gaussian) or law.square(_times(p, axis.f.tilt))[2] < 0
 
-    def _density(self, known: Known, p: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    def _density(self, known: PanelBounds, p: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
         """Least and largest log of |f|^p times the density; of |f|^−1 the tilt alone."""
         ends = known.t - known.half, known.t + known.half
         with np.errstate(all="ignore"):
@@ -112,25 +112,25 @@ class _Smooth:
                 high = high + p * np.where(np.isfinite(known.f[1]), known.f[1], 0.0)
         return low, high
 
-    def _depth(self, known: Known) -> np.ndarray:
+    def _depth(self, known: PanelBounds) -> np.ndarray:
         """Log of the largest share that a panel has in a moment, about."""
         highs = [self._density(known, p)[1] for p in self.powers]
         return np.max([high - top for high, top in zip(highs, self.tops, strict=True)], axis=0)
 
-    def see(self, known: Known) -> None:
+    def see(self, known: PanelBounds) -> None:
         """Where keys fall and f is not zero, the density is at least this high."""
         alive = known.f[0] > -np.inf
         for i, p in enumerate(self.powers):
             least = np.max(self._density(known, p)[0], where=alive, initial=-np.inf)
             self.tops[i] = max(self.tops[i], float(least))
 
-    def drop(self, known: Known) -> np.ndarray:
+    def drop(self, known: PanelBounds) -> np.ndarray:
         """Panels where f is zero, or that no moment is made of."""
         zero = known.f[1] == -np.inf
         self.zeros.append(np.stack([known.t - known.half, known.t + known.half])[:, zero])
         return zero | (self._depth(known) < -_REACH)
 
-    def _excess(self, known: Known) -> np.ndarray:
+    def _excess(self, known: PanelBounds) -> np.ndarray:
         """How far f and the density vary over a panel's box, in units of what they may."""
         box = known.t, WIDE * known.half, HIGH * known.half
         with np.errstate(all="ignore"):
@@ -142,7 +142,7 @@ class _Smooth:
             turns = known.around[2] + slope * high + 2 * bend * wide * high
             return np.maximum((2 * varies + density) / VARIATION, turns / _TURN)
 
-    def accept(self, known: Known) -> np.ndarray:
+    def accept(self, known: PanelBounds) -> np.ndarray:
         """Panels over which neither f nor the density varies much.
 
         Raises:
@@ -159,31 +159,31 @@ class _Smooth:
             raise too_wide(self.axis.f.kernel, self.axis.law.gamma)
         return self._excess(known) < 1
 
-    def singular(self, known: Known) -> np.ndarray:
+    def singular(self, known: PanelBounds) -> np.ndarray:
         """Panels on which f may vanish, or be unbounded on the box."""
         return ~np.isfinite(known.around[1]) | (known.f[0] == -np.inf)
 
-    def parts(self, known: Known) -> np.ndarray:
+    def parts(self, known: PanelBounds) -> np.ndarray:
         """As many as the excess asks for: it falls faster than the width does."""
         excess = self._excess(known)
         excess = np.where(np.isfinite(excess), excess, 2.0)
         return np.clip(np.ceil(0.8 * excess), 2, 8).astype(int)
 
-    def keep(self, known: Known) -> None:
+    def keep(self, known: PanelBounds) -> None:
         """Keep the panels, as long as there are not too many."""
         self.kept.append(known.panels)
         self.count += len(known.half)
         if self.count > _MOST_PANELS:
             raise too_wide(self.axis.f.kernel, self.axis.law.gamma)
 
-    def negligible(self, known: Known) -> np.ndarray:
+    def negligible(self, known: PanelBounds) -> np.ndarray:
         """Panels next to a zero or a pole of f, or far out, that no more is asked of."""
         most = np.where(known.f[1] == np.inf, _RAREST, TAIL / 10)
         low, high = self._density(known)
         tiny = 2 * known.half < most
         return tiny | ((self._depth(known) < -_MATTERS) & (high - low < 4))
 
-    def stuck(self, known: Known) -> None:
+    def stuck(self, known: PanelBounds) -> None:
         """Take panels as they are that cannot be cut further; refuse a pole among them."""
         if (known.f[1][2 * known.half > _RAREST] == np.inf).any():
             fix = "is unbounded at a score known only to rounding; its rows have no exact law"

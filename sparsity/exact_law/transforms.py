@@ -18,10 +18,10 @@ from sparsity.exact_law.families import reference
 from sparsity.exact_law.laplace import TAIL, Laplace, laplace
 from sparsity.exact_law.work import plan
 from sparsity.kernels.numeric.definition import definition
-from sparsity.kernels.numeric.points import Points
-from sparsity.kernels.numeric.segments import Segments
+from sparsity.kernels.numeric.points import Approx
+from sparsity.kernels.numeric.segments import Interval
 from sparsity.quantities.base import LogMoment
-from sparsity.rows.classes import Classed, Patch, pieces
+from sparsity.rows.classes import InterpolatedLaws, TokenClasses, pieces
 
 STEP = 0.08  # of u
 SLOW = -math.log(TAIL)  # of u: how much further down a summand of order √t matters than one of t
@@ -39,7 +39,9 @@ _NODE, _LAW, _TOKEN = 1e-5, 0.001, 0.001  # seconds of a node, of a law and of a
 _SHARED = 256  # steps: tables begin at whole multiples, so that the points of a curve share them
 
 
-def _deposit(shift: np.ndarray, weights: np.ndarray, taps: int) -> tuple[int, np.ndarray]:
+def _spread_weights_on_grid(
+    shift: np.ndarray, weights: np.ndarray, taps: int
+) -> tuple[int, np.ndarray]:
     """H with Σ_s H[c, s] F[i + s] = Σ_j weights[c, j] F(u_i + shift_j): (first s, H)."""
     steps = np.floor(shift / STEP).astype(int)
     if np.all(shift == steps * STEP) and np.ptp(steps) == 0:
@@ -138,7 +140,7 @@ class _Part(NamedTuple):
         stop: behind the last one.
     """
 
-    piece: Patch
+    piece: InterpolatedLaws
     laws: list[Laplace]
     start: int
     stop: int
@@ -195,7 +197,7 @@ def log_rest(p: np.ndarray, rest: np.ndarray) -> np.ndarray:
     return np.where(p < 0.5, np.log1p(-np.minimum(p, 0.5)), np.log(rest))
 
 
-def _sizes(row: Classed) -> tuple[np.ndarray, np.ndarray]:
+def _sizes(row: TokenClasses) -> tuple[np.ndarray, np.ndarray]:
     """Log of the most that a weight of each group is, but for a chance of 10⁻⁴⁴; ∞ if unknown.
 
     And of its weight at one standard deviation, −∞ if unknown.
@@ -208,16 +210,16 @@ def _sizes(row: Classed) -> tuple[np.ndarray, np.ndarray]:
     if np.all(np.isfinite(ends)):
         low, high = (end * gamma[own] * (1 + 1e-9) for end in ends)
         with np.errstate(all="ignore"):
-            bound = definition(kernel).on(beta[own], Segments.between(low, high), False)[1]
+            bound = definition(kernel).on(beta[own], Interval.between(low, high), False)[1]
             near = [
-                definition(kernel).at(beta[own], Points(x)).log for x in (gamma[own], -gamma[own])
+                definition(kernel).at(beta[own], Approx(x)).log for x in (gamma[own], -gamma[own])
             ]
         typical[own] = np.nan_to_num(np.max(near, axis=0), nan=-np.inf)
         most[own] = np.where(np.isnan(bound), np.inf, bound)
     return row.log_w + most[row.member], row.log_w + typical[row.member]
 
 
-def _end(row: Classed, c: int, k: Orders, typical: np.ndarray) -> tuple[float, bool]:
+def _end(row: TokenClasses, c: int, k: Orders, typical: np.ndarray) -> tuple[float, bool]:
     """The u beyond which the row has no integrand left: that of its heaviest tokens is enough.
 
     And whether one of them has a weight with more than a tiny chance.
@@ -236,7 +238,7 @@ def _end(row: Classed, c: int, k: Orders, typical: np.ndarray) -> tuple[float, b
     return float(u[gone[0]]) if len(gone) else math.inf, seen
 
 
-def _light(row: Classed, c: int, k: Orders) -> tuple[np.ndarray, float]:
+def _light(row: TokenClasses, c: int, k: Orders) -> tuple[np.ndarray, float]:
     """Which groups are nothing at every u at which the row has an integrand left, and its end.
 
     They enter every sum by E min(x, 1)^order at most.
@@ -250,14 +252,14 @@ def _light(row: Classed, c: int, k: Orders) -> tuple[np.ndarray, float]:
     return (row.sink == 0) & (size < -_DEEP - math.log(row.count.sum())), end
 
 
-def _kept(row: Classed, keep: np.ndarray) -> Classed:
+def _kept(row: TokenClasses, keep: np.ndarray) -> TokenClasses:
     """The row of some of its groups."""
     used, member = np.unique(row.member[keep], return_inverse=True)
     rest = (x[keep] for x in row[3:])
-    return Classed(row.n, [row.classes[i] for i in used], member.reshape(-1), *rest)
+    return TokenClasses(row.n, [row.classes[i] for i in used], member.reshape(-1), *rest)
 
 
-def _together(every: list[Patch]) -> list[Patch]:
+def _together(every: list[InterpolatedLaws]) -> list[InterpolatedLaws]:
     """The patches, those of one law each together where these laws share their nodes."""
     found, shared = [], {}
     for piece in every:
@@ -269,11 +271,13 @@ def _together(every: list[Patch]) -> list[Patch]:
             shared.setdefault((kernel, near), []).append(piece)
     for same in shared.values():
         members = np.concatenate([piece.members for piece in same])
-        found.append(Patch(members, [law for piece in same for law in piece.laws]))
+        found.append(InterpolatedLaws(members, [law for piece in same for law in piece.laws]))
     return found
 
 
-def _mattering(row: Classed, c: int, k: Orders) -> list[tuple[Patch, list[Laplace]]]:
+def _relevant_pieces(
+    row: TokenClasses, c: int, k: Orders
+) -> list[tuple[InterpolatedLaws, list[Laplace]]]:
     """The pieces and their laws, without those that are all together too rarely nonzero to matter.
 
     Raises:
@@ -300,8 +304,8 @@ def _mattering(row: Classed, c: int, k: Orders) -> list[tuple[Patch, list[Laplac
     ]
 
 
-def _laid_out(
-    row: Classed,
+def _grid_layout(
+    row: TokenClasses,
     groups: list[np.ndarray],
     c: int,
     orders: Orders,
@@ -316,7 +320,7 @@ def _laid_out(
     """
     shift = c * row.log_w
     starts, ends, certain, lows, parts = [], [], [], [], []
-    for piece, laws in _mattering(row, c, orders):
+    for piece, laws in _relevant_pieces(row, c, orders):
         low = min(law.range(longest + 1)[0] for law in laws) - reach
         right = max(law.right if piece.matrix is None else law.smooth for law in laws)
         lows.append(low)
@@ -349,7 +353,7 @@ def _laid_out(
 
 
 def sums(
-    row: Classed,
+    row: TokenClasses,
     c: int,
     k: Orders,
     channels: Sequence[Channel],
@@ -373,7 +377,7 @@ def sums(
     order = np.argsort(row.member, kind="stable")
     groups = np.split(order, np.cumsum(np.bincount(row.member))[:-1])
     shift, weights = c * row.log_w, np.stack([row.count, *(weight for _, weight in channels)])
-    parts, counted, first, size = _laid_out(
+    parts, counted, first, size = _grid_layout(
         row, groups, c, (0.0, *k), channels, longest, reach, end
     )
     top = max(law.top for part in parts for law in part.laws)
@@ -423,7 +427,7 @@ def sums(
                 if len(own):
                     spread = (weights[:, None, own] * share).reshape(-1, len(own))
                     spread = np.concatenate([spread, weights[:, own]])
-                    offset, h = _deposit(shift[own], spread, taps)
+                    offset, h = _spread_weights_on_grid(shift[own], spread, taps)
                     h, rest = h[: -len(weights)], h[-len(weights) :]
                     for node, each in enumerate(h.reshape(len(weights), nodes, -1).swapaxes(0, 1)):
                         same = values[:, node, None].repeat(versions, axis=1)
@@ -443,7 +447,9 @@ def sums(
             for i, member in enumerate(members):
                 if not len(counted[member]):
                     continue
-                offset, h = _deposit(shift[counted[member]], weights[:, counted[member]], taps)
+                offset, h = _spread_weights_on_grid(
+                    shift[counted[member]], weights[:, counted[member]], taps
+                )
                 _add(total, values[:, i], begin + offset, h)
     p_row = expected if scale < 1e-290 else -np.expm1(log_miss) / scale
     return Sums(total[0], total[1:], p_row, top, error)

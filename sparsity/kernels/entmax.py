@@ -10,7 +10,7 @@ from sparsity.arguments import number
 from sparsity.kernels.entmax15 import entmax15
 from sparsity.kernels.row_map import RowMap
 from sparsity.kernels.sparsemax import sparsemax
-from sparsity.kernels.threshold import risen
+from sparsity.kernels.threshold import newton_from_below
 
 LEAST = 1.01  # α; below it is softmax but for weights that no row shows
 
@@ -39,7 +39,9 @@ class Weights:
             slope = xp.where(over > 0, over ** (power - 1), 0.0).sum(-1, keepdims=True)
             return tau + (norm - 1) * norm ** (power - 1) / slope
 
-        tau = risen(step, scaled.max(-1, keepdims=True) - 1)  # the largest alone weighs 1 there
+        tau = newton_from_below(
+            step, scaled.max(-1, keepdims=True) - 1
+        )  # the largest alone weighs 1 there
         p = xp.maximum(scaled - tau, 0.0) ** power
         return p / p.sum(-1, keepdims=True)  # 1 but for the rounding of τ
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sparsity.kernels.row_map import RowMap
-from sparsity.kernels.threshold import risen
+from sparsity.kernels.threshold import newton_from_below
 
 
 def weights(scores: Any) -> Any:
@@ -27,7 +27,9 @@ def weights(scores: Any) -> Any:
         norm = (over * over).sum(-1, keepdims=True) ** 0.5
         return tau + (norm - 1) * norm / over.sum(-1, keepdims=True)
 
-    tau = risen(step, half.max(-1, keepdims=True) - 1)  # the largest score alone weighs 1 there
+    tau = newton_from_below(
+        step, half.max(-1, keepdims=True) - 1
+    )  # the largest score alone weighs 1 there
     p = xp.maximum(half - tau, 0.0) ** 2
     return p / p.sum(-1, keepdims=True)  # 1 but for the rounding of τ
 

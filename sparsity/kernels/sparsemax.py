@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sparsity.kernels.row_map import RowMap
-from sparsity.kernels.threshold import risen
+from sparsity.kernels.threshold import newton_from_below
 
 
 def weights(scores: Any) -> Any:
@@ -25,7 +25,9 @@ def weights(scores: Any) -> Any:
         above = s > tau
         return ((s * above).sum(-1, keepdims=True) - 1) / above.sum(-1, keepdims=True)
 
-    tau = risen(step, s.max(-1, keepdims=True) - 1)  # the largest score alone weighs 1 there
+    tau = newton_from_below(
+        step, s.max(-1, keepdims=True) - 1
+    )  # the largest score alone weighs 1 there
     return (s - tau) * (s > tau)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 
-def risen(step: Callable[[Any], Any], start: Any) -> Any:
+def newton_from_below(step: Callable[[Any], Any], start: Any) -> Any:
     """The thresholds at which `step` no longer raises any of them.
 
     Args:

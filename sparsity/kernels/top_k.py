@@ -7,7 +7,7 @@ from typing import Any
 
 from sparsity.arguments import whole
 from sparsity.kernels.row_map import RowMap
-from sparsity.kernels.threshold import risen
+from sparsity.kernels.threshold import newton_from_below
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Weights:
             full = (below <= tau).sum(-1, keepdims=True) >= self.k
             return xp.where(full | (down == xp.inf), tau, down)
 
-        kept = below <= risen(step, below.min(-1, keepdims=True))
+        kept = below <= newton_from_below(step, below.min(-1, keepdims=True))
         a = xp.exp(-below) * kept
         return a / a.sum(-1, keepdims=True)
 

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparsity.kernels.numeric.boxes import Boxes
+from sparsity.kernels.numeric.boxes import ComplexBox
 from sparsity.kernels.numeric.definition import At, Definition
-from sparsity.kernels.numeric.points import EPS, Points
-from sparsity.kernels.numeric.segments import Segments
+from sparsity.kernels.numeric.points import EPS, Approx
+from sparsity.kernels.numeric.segments import Interval
 from sparsity.limit.score_laws import ScoreLaw
 
 # The 24-point Gauss–Legendre rule on [−1, 1]; NumPy's weights are off by 1e−13.
@@ -62,7 +62,7 @@ class Panels(NamedTuple):
         return Panels(*(np.concatenate(column) for column in zip(*map(tuple, parts), strict=True)))
 
 
-class Known(NamedTuple):
+class PanelBounds(NamedTuple):
     """What is known of |f|, or of what is left of it without its tilt, on panels.
 
     Args:
@@ -79,9 +79,9 @@ class Known(NamedTuple):
     f: tuple[np.ndarray, ...]
     around: tuple[np.ndarray, ...] = ()
 
-    def __getitem__(self, which: Any) -> Known:  # type: ignore[override]
+    def __getitem__(self, which: Any) -> PanelBounds:  # type: ignore[override]
         f, around = (tuple(y[which] for y in x) for x in (self.f, self.around))
-        return Known(self.panels[which], self.t[which], self.half[which], f, around)
+        return PanelBounds(self.panels[which], self.t[which], self.half[which], f, around)
 
 
 class Axis:
@@ -115,7 +115,7 @@ class Axis:
     def at(self, a: np.ndarray, x: np.ndarray) -> At:
         """|f| at points, from `Definition.at`."""
         self.work += (_POINT * np.size(x) + _CALL) * self.f.size
-        return self.f.at(self.s[a], self.law.offset(Points(x), self.t[a]))
+        return self.f.at(self.s[a], self.law.offset(Approx(x), self.t[a]))
 
     def refined(self, a: np.ndarray, x: np.ndarray, found: At, worth: np.ndarray) -> At:
         """What was found at points, in high precision where float64 left doubts.
@@ -139,19 +139,19 @@ class Axis:
         log[index], error[index], most[index] = slow, 2 * EPS * (1 + np.abs(slow)), slow
         return At(log, error, most, found.side)
 
-    def on(self, p: Panels, tilted: bool) -> tuple[Known, list[Any]]:
+    def on(self, p: Panels, tilted: bool) -> tuple[PanelBounds, list[Any]]:
         """What is known on the segments, and the branches there."""
         self.work += (len(p.a) + _CALL) * self.f.size
-        x = self.law.offset(Segments.between(p.low, p.high), self.t[p.a])
+        x = self.law.offset(Interval.between(p.low, p.high), self.t[p.a])
         low, high, taken = self.f.on(self.s[p.a], x, tilted)
         middle = self.t[p.a] + (p.low + p.high) / 2
-        return Known(p, middle, (p.high - p.low) / 2, (low, high)), taken
+        return PanelBounds(p, middle, (p.high - p.low) / 2, (low, high)), taken
 
-    def around(self, known: Known, taken: list[Any], tilted: bool) -> Known:
+    def around(self, known: PanelBounds, taken: list[Any], tilted: bool) -> PanelBounds:
         """And what is known on the boxes around them."""
         self.work += (len(known.half) + _CALL) * self.f.size
         p, half = known.panels, known.half
         centre = (p.low + p.high) / 2
         wide, high = WIDE * half * (1 + 8 * EPS), HIGH * half * (1 + 8 * EPS)
-        box = self.law.offset(Boxes(centre - wide, centre + wide, -high, high), self.t[p.a])
+        box = self.law.offset(ComplexBox(centre - wide, centre + wide, -high, high), self.t[p.a])
         return known._replace(around=self.f.around(self.s[p.a], box, taken, tilted))

@@ -12,11 +12,11 @@ from sparsity.kernels.numeric.points import EPS
 from sparsity.kernels.parameters import LENGTH
 from sparsity.limit.scores import log_moments
 from sparsity.rows import classes
-from sparsity.rows.classes import Class, Classed
+from sparsity.rows.classes import Class, TokenClasses
 from sparsity.rows.row import Row
 
 
-def log_sums(given: Classed, powers: tuple[int, int]) -> tuple[float, float, float]:
+def log_sums(given: TokenClasses, powers: tuple[int, int]) -> tuple[float, float, float]:
     """Log Σ w^p E|f|^p over tokens for two powers p, and the error of both together.
 
     Args:
@@ -63,14 +63,14 @@ def limit_form(row: Row, length: Any) -> tuple[np.ndarray, np.ndarray]:
         InputError: an infinite moment, a bad value, or no length where tokens differ.
     """
     if length is None:
-        if not classes.alike(row, 64, 128, units=False):
+        if not classes.identical_tokens(row, 64, 128, units=False):
             fix = "this row depends on its length; give one"
             raise InputError("length", None, fix)
         length = 64
     n = LENGTH.check(length)
     found = []
     for m in n.flat:
-        given = classes.relative(classes.classed(row, int(m)), units=False)
+        given = classes.rescaled(classes.classed(row, int(m)), units=False)
         first, second, error = log_sums(given, (1, 2))
         found.append((first - 0.5 * (second + math.log(m)), error))
     value, error = np.array(found, dtype=np.float64).reshape(-1, 2).T

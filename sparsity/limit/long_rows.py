@@ -19,7 +19,7 @@ from sparsity.limit.lorenz import Lorenz
 from sparsity.limit.scores import log_moments
 from sparsity.quantities import Quantity
 from sparsity.rows import classes
-from sparsity.rows.classes import Class, Classed
+from sparsity.rows.classes import Class, TokenClasses
 from sparsity.rows.row import Row
 
 _ANY = 64  # tokens of a row of equals, whatever its length
@@ -28,7 +28,7 @@ _STEP = 0.03  # of p, in units of 1/(standard deviation of ln|a|), or of 1 if th
 
 
 def log_sums(
-    given: Classed, powers: tuple[float, ...], who: np.ndarray
+    given: TokenClasses, powers: tuple[float, ...], who: np.ndarray
 ) -> list[tuple[float, float]]:
     """Log Σ w^p E|f|^p over tokens, and a bound on its error, for several powers.
 
@@ -73,7 +73,7 @@ class Means:
 
     def __init__(self, row: Row, length: int | None, quantity: Quantity) -> None:
         """Sort the tokens into classes."""
-        self.alike = classes.alike(
+        self.alike = classes.identical_tokens(
             row, length or _ANY, *([] if length else [2 * _ANY]), units=False
         )
         if length is None and not self.alike:

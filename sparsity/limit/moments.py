@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.kernels.numeric.points import EPS, Points
-from sparsity.limit.axis import HIGH, LOG_RULE, NODES, WEIGHTS, WIDE, Axis, Known, Panels
+from sparsity.kernels.numeric.points import EPS, Approx
+from sparsity.limit.axis import HIGH, LOG_RULE, NODES, WEIGHTS, WIDE, Axis, PanelBounds, Panels
 from sparsity.limit.masses import Nodes, weighed
 from sparsity.limit.panels import cut
 from sparsity.limit.score_laws import FAR, Gaussian, ScoreLaw, Squares, Tilt
@@ -73,7 +73,7 @@ class Moments:
         self.kept: list[Panels] = []
         self.sure: list[np.ndarray] = []  # log of the least mass of the kept panels
 
-    def _range(self, known: Known) -> tuple[np.ndarray, np.ndarray]:
+    def _range(self, known: PanelBounds) -> tuple[np.ndarray, np.ndarray]:
         """Log of the least and the most mass of each panel, [powers, panels]."""
         size, ends = np.log(2 * known.half), (known.t - known.half, known.t + known.half)
         with np.errstate(all="ignore"):
@@ -93,7 +93,7 @@ class Moments:
     def _refuse(self, fix: str) -> None:
         raise InputError("weight", self.axis.f.kernel.weight, fix)
 
-    def see(self, known: Known) -> None:
+    def see(self, known: PanelBounds) -> None:
         """Add up what mass is certain; refuse a moment that grows without end."""
         low, _ = self._range(known)
         self.certain = np.logaddexp(self.least, _log_sum(low))
@@ -105,14 +105,14 @@ class Moments:
             slower = f"it must grow slower than {self.axis.law.growth}"
             self._refuse(f"E|a|^{power:g} is infinite: {slower}")
 
-    def drop(self, known: Known) -> np.ndarray:
+    def drop(self, known: PanelBounds) -> np.ndarray:
         """Panels with next to no mass."""
         _, high = self._range(known)
         gone = ((high <= self.certain[:, None] + _NOTHING) | (high == -np.inf)).all(axis=0)
         self.lost.append(high[:, gone])
         return np.asarray(gone)
 
-    def _rule(self, known: Known) -> np.ndarray:
+    def _rule(self, known: PanelBounds) -> np.ndarray:
         """Log of the proven error of the rule, [powers, panels]."""
         with np.errstate(all="ignore"):
             box = known.t, WIDE * known.half, HIGH * known.half
@@ -122,14 +122,14 @@ class Moments:
         branch = (not self.whole) & ~np.isfinite(known.around[0])  # |f|^p is not analytic there
         return np.where(branch, np.inf, error)
 
-    def accept(self, known: Known) -> np.ndarray:
+    def accept(self, known: PanelBounds) -> np.ndarray:
         """Panels whose rule is exact to rounding."""
         low, _ = self._range(known)
         error = self._rule(known)
         good = (error <= low + _OWN) | (error <= self.certain[:, None] + _WHOLE)
         return np.asarray(good.all(axis=0))
 
-    def keep(self, known: Known) -> None:
+    def keep(self, known: PanelBounds) -> None:
         """Keep the panels and the errors of their rules."""
         low, _ = self._range(known)
         self.least = np.logaddexp(self.least, _log_sum(low))
@@ -137,7 +137,7 @@ class Moments:
         self.lost.append(self._rule(known))
         self.kept.append(known.panels)
 
-    def negligible(self, known: Known) -> np.ndarray:
+    def negligible(self, known: PanelBounds) -> np.ndarray:
         """Singular panels at an anchor whose mass, by its trend, is nothing."""
         p = known.panels
         at = ((p.low == 0) | (p.high == 0)) & (known.f[1] == np.inf) & (known.half < 1e-20)
@@ -148,11 +148,11 @@ class Moments:
             at[index] = small.all(axis=0)
         return at
 
-    def singular(self, known: Known) -> np.ndarray:
+    def singular(self, known: PanelBounds) -> np.ndarray:
         """Panels on whose boxes f is not bounded."""
         return ~np.isfinite(known.around[1])
 
-    def parts(self, known: Known) -> np.ndarray:
+    def parts(self, known: PanelBounds) -> np.ndarray:
         return np.full(len(known.half), 2)
 
     def _trend(self, p: Panels) -> tuple[np.ndarray, np.ndarray]:
@@ -171,7 +171,7 @@ class Moments:
             left = masses[0] + density + np.log(2 / np.maximum(1 - ratio, 1e-3))
         return np.where(np.isnan(left), np.inf, left), np.where(np.isnan(ratio), np.inf, ratio)
 
-    def stuck(self, known: Known) -> None:
+    def stuck(self, known: PanelBounds) -> None:
         """Leave panels out that cannot be cut further, with what mass they may have."""
         _, high = self._range(known)
         endless = (high == np.inf).any(axis=0)
@@ -248,7 +248,7 @@ def _refuse_growing(goal: Moments) -> None:
         return
     for side in (-1.0, 1.0):
         t = side * _SIZES
-        found = f.at(0.0, Points(law.beta + law.gamma * t))
+        found = f.at(0.0, Approx(law.beta + law.gamma * t))
         known = found.error[:2] < 1  # farther out, no digit need be
         log = np.append(found.log[:2], found.most[2:])
         over = goal.p * log + law.log_density(t) > 0  # false of NaN

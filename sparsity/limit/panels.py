@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from sparsity.errors import InputError, TooFine
-from sparsity.kernels.numeric.points import EPS, Points
-from sparsity.limit.axis import Axis, Known, Panels
+from sparsity.kernels.numeric.points import EPS, Approx
+from sparsity.limit.axis import Axis, PanelBounds, Panels
 
 _ROUNDS = 1200
 _WORK = 14_000_000  # segments, boxes and points evaluated, times the parts of the expression
@@ -27,41 +27,41 @@ _NARROW = 64 * EPS  # relative width of panels that cannot be cut further
 _NEAR = 1e-6  # of an anchor's size: offsets at which f keeps their digits
 
 
-class Goal(Protocol):
+class RefinementPolicy(Protocol):
     """What the panels are cut for."""
 
     tilted: bool  # whether bounds on f leave out its tilt
     patience: int  # rounds before panels are graded towards a singular anchor
 
-    def see(self, known: Known) -> None:
+    def see(self, known: PanelBounds) -> None:
         """Take notice of the bounds on the pending panels of a round."""
         ...
 
-    def drop(self, known: Known) -> np.ndarray:
+    def drop(self, known: PanelBounds) -> np.ndarray:
         """Which panels do not count."""
         ...
 
-    def accept(self, known: Known) -> np.ndarray:
+    def accept(self, known: PanelBounds) -> np.ndarray:
         """Which panels the rule is good enough on."""
         ...
 
-    def keep(self, known: Known) -> None:
+    def keep(self, known: PanelBounds) -> None:
         """Take over accepted panels."""
         ...
 
-    def negligible(self, known: Known) -> np.ndarray:
+    def negligible(self, known: PanelBounds) -> np.ndarray:
         """Which pending panels can be left out by what is next to them."""
         ...
 
-    def singular(self, known: Known) -> np.ndarray:
+    def singular(self, known: PanelBounds) -> np.ndarray:
         """Which pending panels f may be singular on."""
         ...
 
-    def parts(self, known: Known) -> np.ndarray:
+    def parts(self, known: PanelBounds) -> np.ndarray:
         """Into how many parts each pending panel is to be cut."""
         ...
 
-    def stuck(self, known: Known) -> None:
+    def stuck(self, known: PanelBounds) -> None:
         """Take over panels that cannot be cut further."""
         ...
 
@@ -70,7 +70,7 @@ def _branches(taken: list[Any], which: np.ndarray) -> list[Any]:
     return [sign[which] if np.ndim(sign) else sign for sign in taken]
 
 
-def cut(axis: Axis, goal: Goal, work: float = _WORK) -> None:
+def cut(axis: Axis, goal: RefinementPolicy, work: float = _WORK) -> None:
     """Cut the axis until the goal has taken every panel.
 
     Args:
@@ -120,7 +120,7 @@ def _resolution(axis: Axis, a: np.ndarray, x: np.ndarray) -> np.ndarray:
     return _NARROW * np.where(own < _NEAR * size, own, np.maximum(own, size))
 
 
-def _narrow(axis: Axis, rest: Known) -> np.ndarray:
+def _narrow(axis: Axis, rest: PanelBounds) -> np.ndarray:
     """Panels that cannot be cut further, and are not at an anchor."""
     p = rest.panels
     own = np.maximum(np.abs(p.low), np.abs(p.high))
@@ -128,21 +128,21 @@ def _narrow(axis: Axis, rest: Known) -> np.ndarray:
     return ~touching & (2 * rest.half <= _resolution(axis, p.a, own)) | (own < 1e-290)
 
 
-def _refuse_unreal(axis: Axis, rest: Known) -> None:
+def _refuse_unreal(axis: Axis, rest: PanelBounds) -> None:
     """Refuse an f that is not real on a pending panel."""
     p = rest.panels
     x = p.low + 0.3819660112501051 * (p.high - p.low)
     found = axis.at(p.a, x)
     odd = np.flatnonzero(np.isnan(found.log) | (found.log == np.inf))
     for i in odd[np.argsort(np.abs(axis.t[p.a] + x)[odd])][:_LOOKS]:
-        offset = axis.law.offset(Points(x[i]), axis.t[p.a[i]])
+        offset = axis.law.offset(Approx(x[i]), axis.t[p.a[i]])
         score = float(axis.s[p.a[i]] + offset.m)
         if abs(score) < _SANE and not axis.f.real_at(score):
             fix = f"is not a finite real number at score {score:.6g}; it must be one at every score"
             raise InputError("weight", axis.f.kernel.weight, fix)
 
 
-def _split(axis: Axis, goal: Goal, rest: Known, round_: int) -> Panels:
+def _split(axis: Axis, goal: RefinementPolicy, rest: PanelBounds, round_: int) -> Panels:
     """The panels in equal parts, graded towards a singular anchor, or at the jump inside."""
     p, parts = rest.panels, []
     odd = goal.singular(rest)

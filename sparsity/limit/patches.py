@@ -21,7 +21,7 @@ from sparsity.errors import InputError, TooFine
 from sparsity.kernels import Kernel
 from sparsity.kernels.numeric.definition import definition
 from sparsity.kernels.numeric.points import EPS
-from sparsity.limit.axis import NODES, Axis, Known, Panels
+from sparsity.limit.axis import NODES, Axis, PanelBounds, Panels
 from sparsity.limit.masses import Nodes, weighed
 from sparsity.limit.moments import Moments
 from sparsity.limit.panels import cut
@@ -86,17 +86,17 @@ class Patch(NamedTuple):
         return value, wrong + EPS * (_RUN / 2 + 24 + size)
 
 
-class _Few(Moments):
+class _CappedMoments(Moments):
     """Moments of no more panels than a patch may have: what is beyond that is not cut further."""
 
-    def keep(self, known: Known) -> None:
+    def keep(self, known: PanelBounds) -> None:
         """Keep the panels, as long as there are not too many."""
         super().keep(known)
         if sum(panels.a.size for panels in self.kept) * NODES.size > _MOST:
             raise TooFine("weight", self.axis.f.kernel.weight, "needs too many panels for a patch")
 
 
-def _common(axis: Axis, goal: Moments) -> bool:
+def _corners_share_mass(axis: Axis, goal: Moments) -> bool:
     """Whether the corners have mass in common, for all one can see at some places."""
     centre = np.full(len(_PROBES), int(np.flatnonzero(axis.t == 0)[0]))
     f = axis.at(centre, _PROBES).log
@@ -127,7 +127,7 @@ def _rounding(nodes: Nodes, x: np.ndarray, origin: float, size: float) -> np.nda
     return polynomial + inexact + 2 * (1 + np.abs(nodes.t)) * nodes.shift
 
 
-def _rise(x: np.ndarray, origin: float, law: Neighbour) -> float:
+def _max_log_ratio(x: np.ndarray, origin: float, law: Neighbour) -> float:
     """Log of the largest ratio of a law's density to that of the frame, over that at the origin."""
     sharp = law.rho**2
     slope = origin - sharp * (origin - law.delta)
@@ -140,7 +140,9 @@ def _filled(x: np.ndarray) -> np.ndarray:
     return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, missing)])
 
 
-def _laid(kernel: Kernel, powers: tuple[float, ...], frame: Gaussian, size: float) -> Patch | None:
+def _build_patch(
+    kernel: Kernel, powers: tuple[float, ...], frame: Gaussian, size: float
+) -> Patch | None:
     """The patch around a law; None where its corners have no mass in common or too few digits.
 
     Raises:
@@ -154,8 +156,8 @@ def _laid(kernel: Kernel, powers: tuple[float, ...], frame: Gaussian, size: floa
         for b, c in _CORNERS
     ]
     axis = Axis(definition(kernel), frame)
-    goal = _Few(axis, np.repeat(powers, len(corners)).tolist(), corners * len(powers))
-    if not _common(axis, goal):
+    goal = _CappedMoments(axis, np.repeat(powers, len(corners)).tolist(), corners * len(powers))
+    if not _corners_share_mass(axis, goal):
         return None
     cut(axis, goal, _WORK)
     lost, best = _lost(goal)
@@ -165,7 +167,7 @@ def _laid(kernel: Kernel, powers: tuple[float, ...], frame: Gaussian, size: floa
     anchor, middle = float(nodes.anchor[best, 0]), float(nodes.t[best].mean())
     origin = anchor if abs(middle - anchor) < 1 else middle
     x = nodes.anchor - origin + nodes.offset
-    if max(_rise(x, origin, corner) for corner in corners) > _RISE:
+    if max(_max_log_ratio(x, origin, corner) for corner in corners) > _RISE:
         return None
     own = _rounding(nodes, x, origin, size)
     p = np.array(powers)[:, None, None]
@@ -194,7 +196,7 @@ def patch(
     if not (0 < spread < np.inf and np.isfinite(column * spread)):
         return None
     try:
-        return _laid(kernel, powers, Gaussian(size * column * spread, spread), size)
+        return _build_patch(kernel, powers, Gaussian(size * column * spread, spread), size)
     except InputError:  # at some point of it; each point speaks for itself
         return None
 

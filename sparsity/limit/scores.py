@@ -12,7 +12,7 @@ import numpy as np
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.definition import At, definition
-from sparsity.kernels.numeric.points import EPS, Points
+from sparsity.kernels.numeric.points import EPS, Approx
 from sparsity.limit import moments
 from sparsity.limit.axis import Axis
 from sparsity.limit.score_laws import Even, ScoreLaw, gaussian_law
@@ -47,7 +47,7 @@ def score_law(kernel: Kernel, beta: float, gamma: float, scores: Any = None) -> 
 
 def at_points(kernel: Kernel, beta: float, gamma: float, x: np.ndarray) -> At:
     """|f(β + γx)| at points, their rounding errors known."""
-    return definition(kernel).at(beta, Points(x).times(gamma), fixed=True)
+    return definition(kernel).at(beta, Approx(x).times(gamma), fixed=True)
 
 
 Moment = tuple[float, float]  # the logarithm, and a bound on its error

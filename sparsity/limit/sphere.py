@@ -15,9 +15,9 @@ from numpy.polynomial import Polynomial
 from scipy.special import betainc, gammaln, ive
 
 from sparsity.errors import InputError
-from sparsity.kernels.numeric.points import EPS, Points
-from sparsity.kernels.numeric.segments import Segments
-from sparsity.kernels.numeric.values import Value
+from sparsity.kernels.numeric.points import EPS, Approx
+from sparsity.kernels.numeric.segments import Interval
+from sparsity.kernels.numeric.values import Split
 from sparsity.kernels.parameters import DIM
 from sparsity.limit.score_laws import Gaussian, Tilt, between
 
@@ -71,15 +71,15 @@ class Sphere:
 
     def offset(self, x: Any, t: Any) -> Any:
         """s(t + x) − s(t) = γ√d sinh(x′)/(cosh(t′ + x′) cosh t′), x′ = x/√(d−1), t′ likewise."""
-        if isinstance(x, Segments):  # it rises
+        if isinstance(x, Interval):  # it rises
             low, high = (self.offset(end, t) for end in x)
-            return Segments(Points(low.m - low.e, 0.0, low.k), Points(high.m + high.e, 0.0, high.k))
+            return Interval(Approx(low.m - low.e, 0.0, low.k), Approx(high.m + high.e, 0.0, high.k))
         kind, v = type(x), np.asarray(t) / self.scale
         with np.errstate(all="ignore"):
             small = x.times(1 / self.scale) * kind.exact(1.0, 2 * EPS)
             blur = kind.exact(0.0, 2 * EPS * np.abs(v))
-            end, start = Value(v, small + blur).settled(), Value(v, blur).settled()
-            rise, fall = Value(0.0, small).sinh(), end.cosh().reciprocal()
+            end, start = Split(v, small + blur).settled(), Split(v, blur).settled()
+            rise, fall = Split(0.0, small).sinh(), end.cosh().reciprocal()
             slope = 1 / np.cosh(np.minimum(np.abs(v), 300.0))
             near = (rise * fall).whole() * kind.exact(slope, 4 * EPS * slope)
             far = (end.tanh() - start.tanh()).whole()

@@ -16,8 +16,8 @@ from sparsity import kernels
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.definition import definition
-from sparsity.kernels.numeric.points import EPS, Points
-from sparsity.kernels.numeric.segments import Segments
+from sparsity.kernels.numeric.points import EPS, Approx
+from sparsity.kernels.numeric.segments import Interval
 from sparsity.kernels.symmetry import symmetry
 from sparsity.rows.row import Row
 
@@ -29,7 +29,7 @@ _OCTAVE = 0.5  # of ln γ
 _CHECKS = (0.02, 0.34, 0.71)  # where the polynomial is checked, in pieces from its end
 
 
-class Classed(NamedTuple):
+class TokenClasses(NamedTuple):
     """The weights of a row, in groups of equals.
 
     Args:
@@ -51,7 +51,7 @@ class Classed(NamedTuple):
     sink: np.ndarray
 
 
-def classed(row: Row, length: Any) -> Classed:
+def classed(row: Row, length: Any) -> TokenClasses:
     """Sort the tokens of a row of n into classes.
 
     Raises:
@@ -63,7 +63,7 @@ def classed(row: Row, length: Any) -> Classed:
         log_w = np.log(tokens.w)
     fixed = tokens.gamma == 0
     if fixed.any():  # a fixed score at which f = 0 is out of sight as well
-        score = tokens.beta[fixed], Points(np.zeros(fixed.sum()))
+        score = tokens.beta[fixed], Approx(np.zeros(fixed.sum()))
         found = definition(kernel).at(*score, fixed=True)
         log_w[fixed] += np.where(found.log > -np.inf, 0, -np.inf)
     if tokens.scores is not None:
@@ -84,7 +84,7 @@ def classed(row: Row, length: Any) -> Classed:
     if len(units):
         classes.append((kernels.exp, 0.0, 0.0, None))
     count, one, none = tokens.count[seen], np.ones(len(units)), np.zeros(len(units))
-    return Classed(
+    return TokenClasses(
         n=int(tokens.count.sum()),
         classes=classes,
         member=np.concatenate([member.reshape(-1), np.full(len(units), len(pairs))]).astype(int),
@@ -102,7 +102,7 @@ def _vanishing(
     if not np.all(np.isfinite(ends)):
         return np.zeros(beta.shape, dtype=bool)
     low, high = (end * gamma * (1 + 4 * EPS) for end in ends)
-    _, most, _ = definition(kernel).on(beta, Segments.between(low, high), False)
+    _, most, _ = definition(kernel).on(beta, Interval.between(low, high), False)
     return np.asarray(most == -np.inf)
 
 
@@ -128,16 +128,16 @@ def no_sink(row: Row) -> InputError:
     return InputError("row", row, fix)
 
 
-def relative(given: Classed, units: bool) -> Classed:
+def rescaled(given: TokenClasses, units: bool) -> TokenClasses:
     """The row with its largest weight (fixed or typical) near one; without its units if asked."""
     if not units and not given.token.all():
         own = given.token > 0
         classes = given.classes[: int(given.member[own].max()) + 1]
-        given = Classed(given.n, classes, *(x[own] for x in given[2:]))
+        given = TokenClasses(given.n, classes, *(x[own] for x in given[2:]))
     return given._replace(log_w=given.log_w - given.log_w.max())
 
 
-def alike(row: Row, *lengths: int, units: bool) -> bool:
+def identical_tokens(row: Row, *lengths: int, units: bool) -> bool:
     """Whether all tokens are in sight, of one law, the same at these lengths.
 
     Args:
@@ -147,7 +147,7 @@ def alike(row: Row, *lengths: int, units: bool) -> bool:
     """
     seen: list[list[Class]] = []
     for n in dict.fromkeys(lengths if row.steps else lengths[:1]):
-        given = relative(classed(row, n), units)
+        given = rescaled(classed(row, n), units)
         if len(given.count) > 1 or given.token[0] != given.n:
             return False
         seen.append(given.classes)
@@ -165,7 +165,7 @@ def _coordinate(classes: list[Class]) -> np.ndarray | None:
     return None
 
 
-class Patch(NamedTuple):
+class InterpolatedLaws(NamedTuple):
     """Classes whose transforms come from those of a few laws.
 
     Args:
@@ -190,7 +190,7 @@ def _barycentric(x: np.ndarray, nodes: np.ndarray) -> np.ndarray:
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-def pieces(classes: list[Class]) -> Iterator[Patch]:
+def pieces(classes: list[Class]) -> Iterator[InterpolatedLaws]:
     """Few laws for many classes: all of them, or nodes in the parameter in which they differ."""
     families: dict[Any, list[int]] = {}
     for i, (kernel, _, gamma, scores) in enumerate(classes):
@@ -207,7 +207,7 @@ def pieces(classes: list[Class]) -> Iterator[Patch]:
         for number in np.unique(piece):
             inside = np.flatnonzero(piece == number)
             if x is None or len(inside) <= NODES + len(_CHECKS):
-                yield from (Patch(np.array([i]), [classes[i]]) for i in family[inside])
+                yield from (InterpolatedLaws(np.array([i]), [classes[i]]) for i in family[inside])
                 continue
             low, high = x[inside].min(), x[inside].max()
             angle = np.pi * (np.arange(NODES) + 0.5) / NODES
@@ -222,7 +222,7 @@ def pieces(classes: list[Class]) -> Iterator[Patch]:
                 for v in (*nodes.tolist(), *check.tolist())
             ]
             matrix = _barycentric(x[inside], nodes)
-            yield Patch(family[inside], at, matrix, _barycentric(check, nodes))
+            yield InterpolatedLaws(family[inside], at, matrix, _barycentric(check, nodes))
 
 
 def interpolated(

@@ -17,7 +17,7 @@ from sparsity.kernels.queries import named as named_query
 from sparsity.limit.scores import log_moment
 from sparsity.quantities import Quantity
 from sparsity.results import Estimate
-from sparsity.rows.classes import alike
+from sparsity.rows.classes import identical_tokens
 from sparsity.rows.row import Row, row_of
 from sparsity.rows.scores import StudentT
 from sparsity.rows.steps import Decay
@@ -190,7 +190,7 @@ def draw_each(
 
 def _of_any_length(row: Row, dim: int, sampling: Sampling) -> Estimate:
     """S of long rows whose tokens are alike whatever their number."""
-    if not alike(row, _ANY, 2 * _ANY, units=False):
+    if not identical_tokens(row, _ANY, 2 * _ANY, units=False):
         fix = "this row depends on its length; give one"
         raise InputError("length", None, fix)
     doubt = _heavy(row)

@@ -20,7 +20,7 @@ import numpy as np
 from sparsity.arguments import float_type
 from sparsity.errors import InputError
 from sparsity.sampling.compiling import LITTLE, MUCH, compiled
-from sparsity.sampling.devices import CHUNK, everywhere, given, keyed, mesh, spread
+from sparsity.sampling.devices import CHUNK, mesh, replicated, sharded, to_host_arrays, to_keys
 from sparsity.sampling.threefry import IMPL, fold_in
 
 _CALLS = (4096, 64, 1)  # chunks that one call of an accelerator may take: launching is dear
@@ -136,7 +136,7 @@ def _call(sampler: Sampler, keys: jax.Array, arguments: Any, fold: bool) -> Any:
     def share(keys: jax.Array, arguments: Any) -> jax.Array:
         return _batches(sampler, keys[:, 0], arguments, width)
 
-    drawn = everywhere(spread(share, 1)(keyed(keys), arguments))
+    drawn = replicated(sharded(share, 1)(to_keys(keys), arguments))
     return folded(drawn.astype(jax.dtypes.canonicalize_dtype(np.float64))) if fold else drawn
 
 
@@ -151,7 +151,7 @@ def folded(batches: Any) -> Any:
 
 def _call_each(sampler: Sampler, count: jax.Array, keys: jax.Array, arguments: Any) -> Any:
     """A chunk of each of `count` estimations, [batches, estimations, 3, moments]."""
-    width, keys = _at_once(sampler, CHUNK), keyed(keys)
+    width, keys = _at_once(sampler, CHUNK), to_keys(keys)
     own = jax.tree.map(lambda x: x[0], arguments)
     one = jax.eval_shape(sampler, keys[0, 0], own)
 
@@ -163,7 +163,7 @@ def _call_each(sampler: Sampler, count: jax.Array, keys: jax.Array, arguments: A
         empty = jnp.zeros((*keys.shape, *one.shape), one.dtype)
         return jax.lax.fori_loop(0, count, draw, empty)
 
-    return everywhere(spread(share, 2)(keys, count, arguments))
+    return replicated(sharded(share, 2)(keys, count, arguments))
 
 
 def dispatch_each(
@@ -186,7 +186,7 @@ def dispatch_each(
         rows = [start + (i if i < count else 0) for i in range(TOGETHER)]
         own = jax.tree.map(lambda *x: np.stack(x), *(arguments[i] for i in rows))
         numbers = (np.array([x[i] for i in rows], dtype=np.uint32) for x in (seeds, firsts))
-        keys, own = given(_keys(*numbers, CHUNK), own)
+        keys, own = to_host_arrays(_keys(*numbers, CHUNK), own)
         draw = compiled(_call_each, _level(sampler), sampler=sampler)
         parts.append((count, draw(count=np.int32(count), keys=keys, arguments=own)))
 
@@ -223,7 +223,7 @@ def collect(
         number = np.array([first], dtype=np.uint32)
         keys = _keys(np.array([seed], dtype=np.uint32), number, count * CHUNK)
         draw = compiled(_call, _level(sampler), sampler=sampler, fold=there)
-        keys, own = given(keys, arguments)
+        keys, own = to_host_arrays(keys, arguments)
         parts.append(draw(keys=keys, arguments=own))
         first, chunks = first + count * CHUNK, chunks - count
     found = np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])

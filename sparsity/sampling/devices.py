@@ -33,21 +33,21 @@ def mesh() -> jax.sharding.Mesh:
     return jax.sharding.Mesh(np.array(devices[:count]), ("batch",))
 
 
-def given(keys: jax.Array, arguments: Any) -> tuple[Any, Any]:
+def to_host_arrays(keys: jax.Array, arguments: Any) -> tuple[Any, Any]:
     """What a call takes: of several processes plain numbers, the same in each."""
     if jax.process_count() == 1:
         return keys, arguments
     return np.asarray(jax.random.key_data(keys)), jax.tree.map(np.asarray, arguments)
 
 
-def keyed(keys: Any) -> Any:
-    """Keys, from what `given` makes of them."""
+def to_keys(keys: Any) -> Any:
+    """Keys, from what `to_host_arrays` makes of them."""
     if jnp.issubdtype(keys.dtype, jax.dtypes.prng_key):
         return keys
     return jax.random.wrap_key_data(keys, impl=IMPL)
 
 
-def everywhere(found: Any) -> Any:
+def replicated(found: Any) -> Any:
     """What a call returns, whole in every process."""
     if jax.process_count() == 1:
         return found
@@ -55,7 +55,7 @@ def everywhere(found: Any) -> Any:
     return jax.lax.with_sharding_constraint(found, whole)
 
 
-def agreed(*numbers: float) -> list[float]:
+def from_first_process(*numbers: float) -> list[float]:
     """What the first process says, where several must go on alike."""
     if jax.process_count() == 1:
         return list(numbers)
@@ -64,7 +64,7 @@ def agreed(*numbers: float) -> list[float]:
     return np.asarray(multihost_utils.broadcast_one_to_all(np.array(numbers))).tolist()
 
 
-def spread(share: Callable[..., Any], others: int) -> Callable[..., Any]:
+def sharded(share: Callable[..., Any], others: int) -> Callable[..., Any]:
     """A function of batch numbers and other arguments, the numbers spread over all devices."""
     return jax.shard_map(
         share,

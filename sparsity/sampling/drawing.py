@@ -19,10 +19,10 @@ from sparsity.sampling.combining import Combined, combine
 
 FOLD = 2**17  # batches beyond which a chunk of them is kept as one
 
-Worst = tuple[tuple[float, ...], Combined]
+LeastKnown = tuple[tuple[float, ...], Combined]
 
 
-class Begun(NamedTuple):
+class Prefetched(NamedTuple):
     """The first chunks of an estimation, drawn with those of others.
 
     Args:
@@ -32,11 +32,11 @@ class Begun(NamedTuple):
     """
 
     batches: np.ndarray
-    worst: Worst
+    worst: LeastKnown
     seconds: float
 
 
-class Drawn:
+class BatchLog:
     """The batches so far; of a long run each chunk is kept as one batch.
 
     Args:
@@ -47,7 +47,7 @@ class Drawn:
     """
 
     def __init__(
-        self, sampler: Sampler, arguments: Any, seed: int, begun: Begun | None = None
+        self, sampler: Sampler, arguments: Any, seed: int, begun: Prefetched | None = None
     ) -> None:
         """Nothing is drawn, but for what has begun."""
         self.sampler, self.arguments, self.seed = sampler, arguments, seed
@@ -86,13 +86,13 @@ class Drawn:
         """All of them, [batches, 3, moments]."""
         return np.concatenate(self.parts)
 
-    def _known(self) -> Worst | None:
+    def _known(self) -> LeastKnown | None:
         """What was computed of the first chunks, where nothing has been drawn since."""
         if self.begun is None or self.kept != 1:
             return None
         return self.begun.worst if len(self.begun.batches) == self.chunks * CHUNK else None
 
-    def worst(self, goals: Sequence[tuple[float, ...]]) -> Worst:
+    def worst(self, goals: Sequence[tuple[float, ...]]) -> LeastKnown:
         """The product of powers of their means that is known least well, and its exponents."""
         if (known := self._known()) is not None and tuple(goals) == (known[0],):
             return known

@@ -56,13 +56,13 @@ def resolved(kernel: Kernel, parameters: dict[str, float]) -> bool:
     return len(_structure(kernel, parameters["beta"], parameters["gamma"])) > 0
 
 
-def in_cells(edges: np.ndarray) -> np.ndarray:
+def probe_points(edges: np.ndarray) -> np.ndarray:
     """Where targets are looked at: left end, middle and right end of each cell, [..., 3, CELLS]."""
     width = np.diff(edges)[..., None, :]
     return edges[..., None, :-1] + width * np.array([[_INSIDE], [0.5], [1 - _INSIDE]])
 
 
-def miss_of(heights: np.ndarray, width: np.ndarray) -> np.ndarray:
+def chord_error(heights: np.ndarray, width: np.ndarray) -> np.ndarray:
     """What the chords of two targets, [2, ..., 3, CELLS], leave out of each cell, about."""
     left, middle, right = np.moveaxis(heights, -2, 0)
     return width * np.abs(middle - (left + right) / 2).sum(axis=0)
@@ -78,13 +78,15 @@ def _first_edges(kernel: Kernel, beta: float, gamma: float) -> tuple[np.ndarray,
     """Cells to begin with for an f that may be anything, and those of their bounds that stay."""
     ends = _structure(kernel, beta, gamma)
     if not len(ends):
-        return _over(supports(kernel, np.array([beta]), np.array([gamma])), CELLS_UNKNOWN)[0], []
+        return _uniform_edges(supports(kernel, np.array([beta]), np.array([gamma])), CELLS_UNKNOWN)[
+            0
+        ], []
     parts = np.arange(_STEPS) / _STEPS
     edges = np.append((ends[:-1, None] + np.diff(ends)[:, None] * parts).ravel(), ends[-1])
     return edges, ends[1:-1][np.diff(ends)[1:] < _SLIVER * np.abs(ends[1:-1])].tolist()
 
 
-def _over(ranges: np.ndarray, cells: int) -> np.ndarray:
+def _uniform_edges(ranges: np.ndarray, cells: int) -> np.ndarray:
     """Edges over the supports of both powers, [laws, cells + 1]."""
     (low1, high1), (low2, high2) = ranges
     parts = [steps(low1, high1, cells // 2 + 1)]
@@ -112,16 +114,16 @@ def score_edges(kernel: Kernel, beta: np.ndarray, gamma: np.ndarray) -> np.ndarr
     """
     cells = CELLS if kernel.weight in RESOLVED else CELLS_UNKNOWN
     if cells == CELLS:
-        edges, jumps = _over(supports(kernel, beta, gamma), cells), []
+        edges, jumps = _uniform_edges(supports(kernel, beta, gamma), cells), []
     else:
         first, jumps = _first_edges(kernel, float(beta[0]), float(gamma[0]))
         edges = first[None]
     kinks = [(root - beta) / gamma for root in definition(kernel).roots]
     fixed = np.stack([*kinks, *(np.full(len(beta), jump) for jump in jumps)], axis=1)
     edges = _bounded(edges, fixed)
-    log_target = targets(kernel, beta[:, None, None], gamma[:, None, None], in_cells(edges))
+    log_target = targets(kernel, beta[:, None, None], gamma[:, None, None], probe_points(edges))
     heights = np.exp(log_target - log_target.max(axis=(2, 3), keepdims=True))
-    miss = np.cbrt(miss_of(heights, np.diff(edges)))
+    miss = np.cbrt(chord_error(heights, np.diff(edges)))
     share = np.cumsum(miss.mean(axis=1, keepdims=True) + miss, axis=1)
     share = np.concatenate([np.zeros((len(edges), 1)), share], axis=1)
     new = steps(edges[:, 0], edges[:, -1], cells + 1)

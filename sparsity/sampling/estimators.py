@@ -15,7 +15,7 @@ from sparsity.results import Estimate
 from sparsity.sampling import edges, proposals
 from sparsity.sampling.batches import CHUNK, batch_size
 from sparsity.sampling.concluding import conclude
-from sparsity.sampling.drawing import Begun
+from sparsity.sampling.drawing import Prefetched
 from sparsity.sampling.precision import SUMMING, rounding
 from sparsity.sampling.proposals import Table
 from sparsity.sampling.running import Sampling, run
@@ -82,7 +82,7 @@ def prepare(
 
 
 def finish(
-    ready: Prepared, sampling: Sampling, log_factor: float = 0.0, begun: Begun | None = None
+    ready: Prepared, sampling: Sampling, log_factor: float = 0.0, begun: Prefetched | None = None
 ) -> Estimate:
     """Draw what is left to draw, and conclude e^log_factor · S^power."""
     sampler, arguments, powers, log_shift, resolution, resolved = ready

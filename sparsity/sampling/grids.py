@@ -13,7 +13,7 @@ from sparsity.results import Estimate
 from sparsity.sampling import proposals
 from sparsity.sampling.batches import CHUNK, TOGETHER, dispatch_each, small
 from sparsity.sampling.combining import combine_each
-from sparsity.sampling.drawing import Begun
+from sparsity.sampling.drawing import Prefetched
 from sparsity.sampling.estimators import Prepared, finish, prepare
 from sparsity.sampling.running import Sampling, pilot
 from sparsity.sampling.samplers import Stratified
@@ -21,7 +21,7 @@ from sparsity.sampling.samplers import Stratified
 
 def _begin(
     sampler: Stratified, every: Sequence[Prepared], samplings: Sequence[Sampling]
-) -> Callable[[], list[Begun]]:
+) -> Callable[[], list[Prefetched]]:
     """Begin estimations of one sampler and pilot, in as few calls as can be; returns what waits."""
     started, chunks = time.perf_counter(), pilot(samplings[0])
     starts = [k * CHUNK for k in range(chunks)]
@@ -33,14 +33,16 @@ def _begin(
     )
     called = time.perf_counter() - started
 
-    def begun() -> list[Begun]:
+    def begun() -> list[Prefetched]:
         started = time.perf_counter()
         drawn = np.stack(wait())
         share = (called + time.perf_counter() - started) / len(every)
         batches = drawn.reshape(len(every), chunks * CHUNK, *drawn.shape[2:])
         powers = every[0].powers
         known = combine_each(batches, powers, sampler.size)
-        return [Begun(own, (powers, one), share) for own, one in zip(batches, known, strict=True)]
+        return [
+            Prefetched(own, (powers, one), share) for own, one in zip(batches, known, strict=True)
+        ]
 
     return begun
 
@@ -63,7 +65,7 @@ def _block(
     ]
 
     def concluded() -> Iterator[Estimate]:
-        begun: dict[int, Begun] = {}
+        begun: dict[int, Prefetched] = {}
         for who, wait in waiting:
             begun |= dict(zip(who, wait(), strict=True))
         for i, ready in enumerate(every):

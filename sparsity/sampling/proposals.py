@@ -17,9 +17,9 @@ from sparsity.kernels import Kernel, Law
 from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.sampling.edges import (
     RESOLVED,
-    in_cells,
-    miss_of,
+    chord_error,
     position_edges,
+    probe_points,
     score_edges,
     targets,
 )
@@ -85,7 +85,7 @@ def build_each(kernel: Kernel, parameters: Sequence[dict[str, float]]) -> list[T
         for start in range(0, len(beta), step):
             b, c = beta[start : start + step], gamma[start : start + step]
             edges = score_edges(kernel, b, c)
-            places = in_cells(edges)
+            places = probe_points(edges)
             log_target = targets(kernel, b[:, None, None], c[:, None, None], places)
             tables += _tables(edges, log_target, flat=False)
         return tables
@@ -95,7 +95,7 @@ def build_each(kernel: Kernel, parameters: Sequence[dict[str, float]]) -> list[T
 def _of_positions(kernel: Kernel, parameters: dict[str, float]) -> Table:
     rest = [parameters[p.name] for p in kernel.parameters]
     edges = position_edges(parameters["length"])
-    log_f = numpy_log_abs(kernel)(np.floor(in_cells(edges)), *rest)
+    log_f = numpy_log_abs(kernel)(np.floor(probe_points(edges)), *rest)
     log_target = np.stack([log_f, 2 * log_f]) - np.log(parameters["length"])
     # A distance is a whole number, drawn uniformly in a cell.
     return _tables(edges[None], log_target[:, None], flat=True)[0]
@@ -114,7 +114,7 @@ def _tables(edges: np.ndarray, log_target: np.ndarray, *, flat: bool) -> list[Ta
     wide = width > 0
     with np.errstate(divide="ignore", invalid="ignore"):
         even = np.where(wide, 1 / (wide.sum(axis=1, keepdims=True) * width), 0)
-        miss = miss_of(heights, width)
+        miss = chord_error(heights, width)
         total = miss.sum(axis=1, keepdims=True)
         missed = np.where(total > 0, np.where(wide, miss / (total * width), 0), even)
     spread = _WATCH * ((1 - _EVEN) * missed + _EVEN * even)

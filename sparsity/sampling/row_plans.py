@@ -16,7 +16,7 @@ from sparsity.rows.steps import Coca, Decay, QKNorm, Rope
 from sparsity.sampling import proposals
 from sparsity.sampling.keys import LONGEST, keys_at
 from sparsity.sampling.rotary_sampling import rotated
-from sparsity.sampling.sources import Each, Like, Source, Whole, numbers
+from sparsity.sampling.sources import DistinctTokens, IidTokens, MapRows, Source, numbers
 
 _MOST = 2**24  # numbers of a row whose tokens differ: it is drawn at once
 WHOLE = 2**20  # numbers of a row of like tokens that are drawn at once
@@ -60,7 +60,7 @@ def _like(row: Row, n: int, dim: int, seed: int) -> Plan:
         table = proposals.build(row.function, {"beta": row.beta, "gamma": row.gamma})
         log_scale = table.log_mass[1] / 2
     rate = -sum(math.log(step.decay) for step in row.steps if isinstance(step, Decay))
-    source = Like(n, min(n, max(1, WHOLE // max(dim, numbers(law)))), dim, law)
+    source = IidTokens(n, min(n, max(1, WHOLE // max(dim, numbers(law)))), dim, law)
     return Plan(source, (*scores, rate), log_scale, "rows-full-keys" if dim else "rows")
 
 
@@ -68,7 +68,7 @@ def _whole(row: Row, kernel: RowMap, n: int) -> Plan:
     """A row of a map that has more than a score a token."""
     assert kernel.drawn is not None
     token, shared = kernel.drawn.token(row.params), kernel.drawn.row(row.params)
-    source = Whole(n, kernel, token, shared)
+    source = MapRows(n, kernel, token, shared)
     _refuse_long(n, source.width)
     return Plan(source, tuple(row.params.values()), 0.0, "rows-drawn")
 
@@ -112,7 +112,7 @@ def _each(row: Row, n: int) -> Plan:
         log_w = np.log(tokens.w)
         fixed = (gamma == 0) & (numpy_log_abs(row.function)(beta) == -np.inf)
     sinks = tokens.sink & (log_w > -np.inf) & ~fixed
-    source = Each(n, tokens.scores)
+    source = DistinctTokens(n, tokens.scores)
     return Plan(
         source,
         (beta, gamma, log_w, tokens.sink),

@@ -30,7 +30,7 @@ from sparsity.sampling.concluding import conclude
 from sparsity.sampling.precision import SUMMING
 from sparsity.sampling.row_plans import planned
 from sparsity.sampling.running import Run, Sampling, run
-from sparsity.sampling.sources import Each, Source
+from sparsity.sampling.sources import DistinctTokens, Source
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ def draw_rows(
     if any(quantity and quantity.sinks for quantity in wanted) and not plan.sinks:
         raise no_sink(row)
     # Rows of tokens that differ compile once, with and without sinks.
-    sinks = plan.sinks or isinstance(plan.source, Each)
+    sinks = plan.sinks or isinstance(plan.source, DistinctTokens)
     known = tuple(
         q
         for q in quantities.ALL

@@ -13,8 +13,8 @@ import numpy as np
 from sparsity.arguments import bound, check_budget, check_seed, progress
 from sparsity.sampling.batches import CHUNK, Sampler, resolve_dtype
 from sparsity.sampling.combining import Combined
-from sparsity.sampling.devices import agreed
-from sparsity.sampling.drawing import Begun, Drawn
+from sparsity.sampling.devices import from_first_process
+from sparsity.sampling.drawing import BatchLog, Prefetched
 from sparsity.sampling.interrupting import deferred_interrupt
 
 _FINE = 5e-4  # targets below it start with two chunks: 63 degrees of freedom rather than 31
@@ -105,7 +105,7 @@ def run(
     *,
     resolution: float = 0.0,
     resolved: bool = True,
-    begun: Begun | None = None,
+    begun: Prefetched | None = None,
 ) -> Run:
     """Run a pilot, then as many batches as the target on every Π mean_i^power_i needs.
 
@@ -121,7 +121,7 @@ def run(
         begun: the first chunks, where they have been drawn.
     """
     started = time.perf_counter() - (begun.seconds if begun else 0.0)
-    drawn = Drawn(sampler, arguments, sampling.seed, begun)
+    drawn = BatchLog(sampler, arguments, sampling.seed, begun)
     missed = 0.0 if resolved else _UNSEEN / (CHUNK * sampler.size)
     plan = _Plan(sampling, sampler.size, resolution, missed)
     step, stopped, worst = plan.wanted, "sample budget", None
@@ -134,7 +134,7 @@ def run(
             if have > plan.pilot:  # the pilot's time is mostly compilation
                 pace = chunks / max(now - before, 1e-9)
                 step = max(1, int(min(pace * min(_LOOK, left), 8 * chunks)))
-            step, left, ended = agreed(step, left, bool(interrupted()))
+            step, left, ended = from_first_process(step, left, bool(interrupted()))
             step = int(step)
             if sampling.progress is not None:
                 sampling.progress(have, max(plan.goal, have))

@@ -71,7 +71,7 @@ def _standard(
 
 
 @dataclass(frozen=True)
-class Like:
+class IidTokens:
     """Tokens of one law under retention: nothing is kept per token, so rows can be long.
 
     Args:
@@ -108,7 +108,7 @@ class Like:
 
 
 @dataclass(frozen=True)
-class Each:
+class DistinctTokens:
     """Tokens that differ, each with its own β_j, γ_j and w_j.
 
     Args:
@@ -138,7 +138,7 @@ class Each:
 
 
 @dataclass(frozen=True)
-class Whole:
+class MapRows:
     """Rows of a map that has more than a score a token.
 
     Args:

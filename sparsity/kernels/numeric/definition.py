@@ -17,11 +17,11 @@ from sympy.core.relational import Relational
 
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel, Law
-from sparsity.kernels.numeric.boxes import Boxes
-from sparsity.kernels.numeric.points import EPS, Points
+from sparsity.kernels.numeric.boxes import ComplexBox
+from sparsity.kernels.numeric.points import EPS, Approx
 from sparsity.kernels.numeric.program import Branches, evaluate
-from sparsity.kernels.numeric.segments import Segments
-from sparsity.kernels.numeric.values import Value
+from sparsity.kernels.numeric.segments import Interval
+from sparsity.kernels.numeric.values import Split
 from sparsity.kernels.symbols import s as score
 
 _ANCHORS = 64  # more linear parts than that are no help
@@ -136,7 +136,7 @@ class Definition:
         self.size = sum(_cost(part) for part in sympy.preorder_traversal(weight))
         self.slow = sympy.lambdify([score], weight, [_SLOWLY, "mpmath"])
 
-    def at(self, anchor: Any, x: Points, fixed: bool = False) -> At:
+    def at(self, anchor: Any, x: Approx, fixed: bool = False) -> At:
         """|f(a + x)| at points.
 
         Args:
@@ -154,7 +154,7 @@ class Definition:
             side = sum(sign * (i + 1.37) for i, sign in enumerate(branches.taken))
         return At(*(np.broadcast_to(y, shape) for y in (value, error, most, side)))
 
-    def on(self, anchor: Any, x: Segments, tilted: bool) -> tuple[Any, Any, list[Any]]:
+    def on(self, anchor: Any, x: Interval, tilted: bool) -> tuple[Any, Any, list[Any]]:
         """Bounds on log|f(a + x)| over segments, and the branches taken there.
 
         Args:
@@ -170,7 +170,7 @@ class Definition:
         return np.broadcast_to(low, shape), np.broadcast_to(high, shape), branches.taken
 
     def around(
-        self, anchor: Any, x: Boxes, taken: list[Any], tilted: bool
+        self, anchor: Any, x: ComplexBox, taken: list[Any], tilted: bool
     ) -> tuple[np.ndarray, ...]:
         """Bounds on the continuation of |f(a + x)| to boxes around segments.
 
@@ -226,9 +226,9 @@ class Definition:
                 last = value
         return np.nan
 
-    def _run(self, anchor: Any, x: Any, branches: Branches, tilted: bool = False) -> Value:
+    def _run(self, anchor: Any, x: Any, branches: Branches, tilted: bool = False) -> Split:
         with np.errstate(all="ignore"):
-            start = Value(np.asarray(anchor, dtype=np.float64), x).settled()
+            start = Split(np.asarray(anchor, dtype=np.float64), x).settled()
             return evaluate(self._rest if tilted else self._f, start, branches)
 
 

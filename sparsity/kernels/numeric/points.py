@@ -23,21 +23,21 @@ def _is_zero(k: Any) -> bool:
     return np.ndim(k) == 0 and k == 0
 
 
-def _spread(m: Any, spread: Any, k: Any) -> Points:
+def _spread(m: Any, spread: Any, k: Any) -> Approx:
     """The positive numbers m·e^k to within factors e^(±spread).
 
     Where that is more than e, no digit is known: what is left is how large they may be.
     """
     blurred = spread > 1
     if not np.any(blurred):
-        return Points(m, m * np.expm1(spread), k)
+        return Approx(m, m * np.expm1(spread), k)
     shift = np.where(blurred, np.minimum(spread, 1e300), 0.0)
     error = np.where(blurred, m, m * np.expm1(np.minimum(spread, 1.0)))
     error = np.where(np.isposinf(spread), np.inf, error)
-    return Points(m * np.exp(-shift), error, k + shift)
+    return Approx(m * np.exp(-shift), error, k + shift)
 
 
-class Points(NamedTuple):
+class Approx(NamedTuple):
     """Values m·e^k, |error of m| ≤ e.
 
     Args:
@@ -51,11 +51,11 @@ class Points(NamedTuple):
     k: Any = 0.0
 
     @staticmethod
-    def exact(x: Any, error: Any = 0.0) -> Points:
+    def exact(x: Any, error: Any = 0.0) -> Approx:
         """The numbers x, with a bound on their error."""
-        return Points(x, error)
+        return Approx(x, error)
 
-    def _settled(self) -> Points:
+    def _settled(self) -> Approx:
         """The same, with the larger of |m| and e back in range."""
         size = np.maximum(np.abs(self.m), self.e)
         far = (size > _LARGE) | ((size < 1 / _LARGE) & (size > 0))
@@ -65,9 +65,9 @@ class Points(NamedTuple):
         shift = np.clip(shift, -700.0, 700.0)
         factor = np.exp(-shift)
         m = self.m * factor
-        return Points(m, self.e * factor + EPS * np.abs(m), self.k + shift)
+        return Approx(m, self.e * factor + EPS * np.abs(m), self.k + shift)
 
-    def plain(self) -> Points:
+    def plain(self) -> Approx:
         """The same with k = 0, infinite or zero where that is beyond float64."""
         if _is_zero(self.k):
             return self
@@ -76,30 +76,30 @@ class Points(NamedTuple):
         factor = np.exp(np.minimum(self.k, 800.0))
         m = np.where(beyond, np.sign(self.m) * np.inf, self.m * factor)
         error = self.e * factor + EPS * np.abs(m) + np.where(factor == 0, _LOST, 0.0)
-        return Points(m, np.where(beyond, np.inf, error))
+        return Approx(m, np.where(beyond, np.inf, error))
 
-    def clipped(self) -> Points:
+    def clipped(self) -> Approx:
         """`plain`, with 1e300 for what is beyond."""
         x = self.plain()
         beyond = np.isinf(x.m)
         if not np.any(beyond):
             return x
-        return Points(np.where(beyond, np.sign(x.m) * 1e300, x.m), np.where(beyond, 0.0, x.e))
+        return Approx(np.where(beyond, np.sign(x.m) * 1e300, x.m), np.where(beyond, 0.0, x.e))
 
-    def plus(self, c: Any) -> Points:
+    def plus(self, c: Any) -> Approx:
         """Add exact numbers."""
-        return self + Points(c)
+        return self + Approx(c)
 
-    def times(self, c: Any) -> Points:
+    def times(self, c: Any) -> Approx:
         """Multiply by exact numbers of moderate size."""
         m = self.m * c
-        return Points(m, self.e * np.abs(c) + EPS * np.abs(m), self.k)
+        return Approx(m, self.e * np.abs(c) + EPS * np.abs(m), self.k)
 
-    def __add__(self, other: Points) -> Points:  # type: ignore[override]
+    def __add__(self, other: Approx) -> Approx:  # type: ignore[override]
         """Sum, at the larger of the two scales."""
         if _is_zero(self.k) and _is_zero(other.k):
             m = self.m + other.m
-            return Points(m, self.e + other.e + EPS * np.abs(m))
+            return Approx(m, self.e + other.e + EPS * np.abs(m))
         nothing = [(x.m == 0) & (x.e == 0) for x in (self, other)]
         k1, k2 = (
             np.where(none, -np.inf, x.k) for none, x in zip(nothing, (self, other), strict=True)
@@ -111,9 +111,9 @@ class Points(NamedTuple):
         lost = np.where((f1 == 0) & ~nothing[0] | (f2 == 0) & ~nothing[1], _LOST, 0.0)
         m = a + b
         error = self.e * f1 + other.e * f2 + 2 * EPS * (np.abs(a) + np.abs(b)) + lost
-        return Points(m, error, top)
+        return Approx(m, error, top)
 
-    def __mul__(self, other: Points) -> Points:  # type: ignore[override]
+    def __mul__(self, other: Approx) -> Approx:  # type: ignore[override]
         """Product."""
         m = self.m * other.m
         if np.any(np.isinf(m) | ((m == 0) & (self.m != 0) & (other.m != 0))):
@@ -121,20 +121,20 @@ class Points(NamedTuple):
             m = self.m * other.m
         size, others = np.abs(self.m), np.abs(other.m)
         error = size * other.e + others * self.e + self.e * other.e + EPS * np.abs(m)
-        return Points(m, error, self.k + other.k)._settled()
+        return Approx(m, error, self.k + other.k)._settled()
 
-    def square(self) -> Points:
+    def square(self) -> Approx:
         """Square."""
         return self * self
 
-    def reciprocal(self) -> Points:
+    def reciprocal(self) -> Approx:
         """One over it."""
         size = np.abs(self.m)
         m = np.divide(1.0, self.m)  # ∞ of a plain 0, too
         error = np.where(self.e < size, self.e / size / (size - self.e), np.inf)
-        return Points(m, error + EPS * np.abs(m), -self.k)._settled()
+        return Approx(m, error + EPS * np.abs(m), -self.k)._settled()
 
-    def exp(self) -> Points:
+    def exp(self) -> Approx:
         """e^x; large exponents go into k. Of e^x with |x| > 1e300 only the side is known."""
         x = self.clipped()
         far = np.abs(x.m) > _FAR
@@ -146,77 +146,77 @@ class Points(NamedTuple):
             error = np.where(beyond, np.where(x.m > 0, np.inf, 1e290), error)
         return _spread(m, error + 2 * EPS, k)
 
-    def expm1(self) -> Points:
+    def expm1(self) -> Approx:
         """e^x − 1, for |x| of order one."""
         tiny = self.tiny()
         x = self.plain()
         m = np.expm1(np.clip(x.m, -_FAR, _FAR))
         grown = (np.abs(m) + 1) * np.expm1(np.minimum(x.e, 700.0)) + 2 * EPS * np.abs(m)
-        return Points.where(tiny, self._almost(), Points(m, grown))
+        return Approx.where(tiny, self._almost(), Approx(m, grown))
 
     def tiny(self) -> Any:
         """Where x is so small that x² is nothing beside it."""
         return self.k + np.log(np.where(self.m == 0, 1.0, np.abs(self.m))) < -80.0
 
-    def _almost(self) -> Points:
+    def _almost(self) -> Approx:
         """X itself, for a function that is x + O(x²) where `tiny`."""
-        return Points(self.m, self.e + EPS * np.abs(self.m), self.k)
+        return Approx(self.m, self.e + EPS * np.abs(self.m), self.k)
 
-    def log(self) -> Points:
+    def log(self) -> Approx:
         """Natural logarithm; NaN below zero, −∞ at zero."""
         small = np.log(self.m)
         m = self.k + small
         relative = np.where(self.m > 0, np.minimum(self.e / np.abs(self.m), 1.0), 1.0)
-        return Points(m, -np.log1p(-relative) + 2 * EPS * (np.abs(m) + np.abs(small)))
+        return Approx(m, -np.log1p(-relative) + 2 * EPS * (np.abs(m) + np.abs(small)))
 
-    def log1p(self) -> Points:
+    def log1p(self) -> Approx:
         """log(1 + x), for x > −1."""
         tiny = self.tiny()
         x = self.plain()
         m = np.log1p(x.m)
         relative = np.minimum(x.e / np.abs(1 + x.m), 1.0)
-        return Points.where(
-            tiny, self._almost(), Points(m, -np.log1p(-relative) + 2 * EPS * np.abs(m))
+        return Approx.where(
+            tiny, self._almost(), Approx(m, -np.log1p(-relative) + 2 * EPS * np.abs(m))
         )
 
-    def sin(self) -> Points:
+    def sin(self) -> Approx:
         """Sine."""
         tiny = self.tiny()
         x = self.plain()
         m = np.sin(x.m)
-        return Points.where(
-            tiny, self._almost(), Points(m, np.minimum(x.e, 2.0) + 8 * EPS * abs(m))
+        return Approx.where(
+            tiny, self._almost(), Approx(m, np.minimum(x.e, 2.0) + 8 * EPS * abs(m))
         )
 
-    def cos(self) -> Points:
+    def cos(self) -> Approx:
         """Cosine."""
         x = self.plain()
         m = np.cos(x.m)
-        return Points(m, np.minimum(x.e, 2.0) + 8 * EPS * np.abs(m))
+        return Approx(m, np.minimum(x.e, 2.0) + 8 * EPS * np.abs(m))
 
-    def erf(self) -> Points:
+    def erf(self) -> Approx:
         """Error function."""
         tiny = self.tiny()
         x = self.plain()
         m = special.erf(x.m)
-        other = Points(m, 2 / _SQRT_PI * np.minimum(x.e, 1.0) + 4 * EPS * np.abs(m))
-        return Points.where(tiny, self._almost().times(2 / _SQRT_PI), other)
+        other = Approx(m, 2 / _SQRT_PI * np.minimum(x.e, 1.0) + 4 * EPS * np.abs(m))
+        return Approx.where(tiny, self._almost().times(2 / _SQRT_PI), other)
 
-    def erfcx(self) -> Points:
+    def erfcx(self) -> Approx:
         """e^(x²) erfc(x), for x ≥ 0."""
         x = self.plain()
         m = special.erfcx(np.maximum(x.m, 0.0))
         slope = np.abs(2 * x.m * m - 2 / _SQRT_PI)
-        return Points(m, (slope + 2 * x.e) * x.e + 8 * EPS * np.abs(m))
+        return Approx(m, (slope + 2 * x.e) * x.e + 8 * EPS * np.abs(m))
 
-    def atan(self) -> Points:
+    def atan(self) -> Approx:
         """Arc tangent."""
         tiny = self.tiny()
         x = self.plain()
         m = np.arctan(x.m)
-        return Points.where(tiny, self._almost(), Points(m, x.e + 4 * EPS * np.abs(m)))
+        return Approx.where(tiny, self._almost(), Approx(m, x.e + 4 * EPS * np.abs(m)))
 
-    def power(self, p: float) -> Points:
+    def power(self, p: float) -> Approx:
         """x^p for x ≥ 0 and a fixed real p; NaN below zero."""
         m = np.power(self.m, p)
         relative = np.where(self.m > 0, np.minimum(self.e / np.abs(self.m), 0.5), 0.0)
@@ -224,15 +224,15 @@ class Points(NamedTuple):
         spread = np.abs(p) * (2 * EPS * size - np.log1p(-relative)) + 4 * EPS
         found = _spread(m, spread, p * self.k)
         lost = np.where((self.m > 0) & (self.e < self.m / 2), 0.0, np.power(self.e, abs(p)))
-        return Points(found.m, found.e + lost, found.k)._settled()
+        return Approx(found.m, found.e + lost, found.k)._settled()
 
     def step(self) -> Any:
         """The largest whole number below."""
         return np.floor(self.plain().m)
 
-    def floor(self, step: Any) -> Points:
+    def floor(self, step: Any) -> Approx:
         """The largest whole number below, which is known."""
-        return Points(step)
+        return Approx(step)
 
     def sign(self) -> Any:
         """−1 or 1; 1 at zero."""
@@ -246,12 +246,12 @@ class Points(NamedTuple):
         """|x| as a float."""
         return np.abs(self.plain().m)
 
-    def absolute(self, sign: Any) -> Points:
+    def absolute(self, sign: Any) -> Approx:
         """|x|, whose sign is known."""
-        return Points(np.abs(self.m), self.e, self.k)
+        return Approx(np.abs(self.m), self.e, self.k)
 
     @staticmethod
-    def where(condition: Any, one: Points, other: Points) -> Points:
+    def where(condition: Any, one: Approx, other: Approx) -> Approx:
         """Elementwise choice."""
         if not np.any(condition):
             return other
@@ -261,7 +261,7 @@ class Points(NamedTuple):
         if not (_is_zero(one.k) and _is_zero(other.k)):
             k = np.where(condition, one.k, other.k)
         m, e = (np.where(condition, x, y) for x, y in zip(one[:2], other[:2], strict=True))
-        return Points(m, e, k)
+        return Approx(m, e, k)
 
     def log_abs(self) -> tuple[Any, Any]:
         """log|x| and a bound on its error; −∞ and 0 where x is exactly zero."""

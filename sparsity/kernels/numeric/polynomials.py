@@ -14,7 +14,7 @@ import sympy
 from scipy.special import comb
 
 from sparsity.kernels.numeric.points import EPS
-from sparsity.kernels.numeric.values import Value
+from sparsity.kernels.numeric.values import Split
 from sparsity.kernels.symbols import s
 
 _HIGHEST = 128  # degree
@@ -31,7 +31,7 @@ def coefficients(e: Any) -> tuple[float, ...]:
     return tuple(float(c) for c in found)
 
 
-def polynomial(powers: tuple[float, ...], score: Value, direct: Value) -> Value:
+def polynomial(powers: tuple[float, ...], score: Split, direct: Split) -> Split:
     """A polynomial of the score: its series at the middle, or `direct` where that is narrower.
 
     Args:

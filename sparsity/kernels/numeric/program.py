@@ -15,9 +15,9 @@ from sympy.core.relational import Relational
 from sympy.functions.elementary.piecewise import ExprCondPair
 
 from sparsity.errors import InputError
-from sparsity.kernels.numeric.points import Points
+from sparsity.kernels.numeric.points import Approx
 from sparsity.kernels.numeric.polynomials import coefficients, polynomial
-from sparsity.kernels.numeric.values import Value, constant
+from sparsity.kernels.numeric.values import Split, constant
 from sparsity.kernels.symbols import s
 
 _FLAT = (
@@ -51,24 +51,24 @@ class Branches:
 class _Run:
     """One evaluation: every subexpression once."""
 
-    def __init__(self, score: Value, branches: Branches) -> None:
+    def __init__(self, score: Split, branches: Branches) -> None:
         self.branches, self.kind, self.found = branches, type(score.d), {s: score}
 
-    def __call__(self, e: Any) -> Value:
+    def __call__(self, e: Any) -> Split:
         """The value of a subexpression."""
         if e not in self.found:
             self.found[e] = constant(self.kind, e) if not e.free_symbols else self._node(e)
         return self.found[e]
 
-    def _node(self, e: Any) -> Value:
+    def _node(self, e: Any) -> Split:
         if e.func in FUNCTIONS:
             found = FUNCTIONS[e.func](self, e)
-            if self.kind is not Points and e.func is sympy.Add and (powers := coefficients(e)):
+            if self.kind is not Approx and e.func is sympy.Add and (powers := coefficients(e)):
                 return polynomial(powers, self.found[s], found)
             return found
         raise InputError("weight", e, f"{e.func.__name__} cannot be evaluated; use {_names()}")
 
-    def sign(self, value: Value) -> Any:
+    def sign(self, value: Split) -> Any:
         """The sign of a value, as the branches have it."""
         return self.branches(lambda: value.whole().sign())
 
@@ -85,28 +85,28 @@ class _Run:
             return self.sign(value)
         return self.branches(lambda: value.whole().strict_sign(_TIE))
 
-    def select(self, sign: Any, above: Value, below: Value) -> Value:
+    def select(self, sign: Any, above: Split, below: Split) -> Split:
         """`above` where the sign is 1 or 0, `below` where it is −1; both where undecided."""
         chosen = above.where(sign > 0, below)
         open_ = sign == 0
         return above.hull(below).where(open_, chosen) if np.any(open_) else chosen
 
 
-def _add(run: _Run, e: Any) -> Value:
+def _add(run: _Run, e: Any) -> Split:
     total = run(e.args[0])
     for part in e.args[1:]:
         total = total + run(part)
     return total
 
 
-def _mul(run: _Run, e: Any) -> Value:
+def _mul(run: _Run, e: Any) -> Split:
     total = run(e.args[0])
     for part in e.args[1:]:
         total = total * run(part)
     return total
 
 
-def _pow(run: _Run, e: Any) -> Value:
+def _pow(run: _Run, e: Any) -> Split:
     base, exponent = e.args
     if exponent.is_Integer and abs(int(exponent)) <= 1024:
         return run(base).power(int(exponent))
@@ -115,7 +115,7 @@ def _pow(run: _Run, e: Any) -> Value:
     return run(base).real_power(float(exponent))
 
 
-def _log(run: _Run, e: Any) -> Value:
+def _log(run: _Run, e: Any) -> Split:
     """log(a + c·e^x) as log a + softplus(x + log(c/a)): e^x may be beyond all floats."""
     terms = sympy.Add.make_args(e.args[0])
     powers = [term for term in terms if term.has(s)]
@@ -130,13 +130,13 @@ def _log(run: _Run, e: Any) -> Value:
     return run(e.args[0]).log()
 
 
-def _abs(run: _Run, e: Any) -> Value:
+def _abs(run: _Run, e: Any) -> Split:
     x = run(e.args[0])
     return x.signed(run.sign(x))
 
 
-def _extreme(largest: bool) -> Callable[[_Run, Any], Value]:
-    def of(run: _Run, e: Any) -> Value:
+def _extreme(largest: bool) -> Callable[[_Run, Any], Split]:
+    def of(run: _Run, e: Any) -> Split:
         best = run(e.args[0])
         for part in e.args[1:]:
             other = run(part)
@@ -147,42 +147,42 @@ def _extreme(largest: bool) -> Callable[[_Run, Any], Value]:
     return of
 
 
-def _steps(below: float) -> Callable[[_Run, Any], Value]:
-    def of(run: _Run, e: Any) -> Value:
-        low, high = (Value(x, run.kind.exact(0.0)) for x in (below, 1.0))
+def _steps(below: float) -> Callable[[_Run, Any], Split]:
+    def of(run: _Run, e: Any) -> Split:
+        low, high = (Split(x, run.kind.exact(0.0)) for x in (below, 1.0))
         sign = run.decided(e.args[0])
         found = run.select(sign, high, low)
         if not np.any(sign == _TIE):
             return found
-        between = run(e.args[1]) if len(e.args) > 1 else Value(0.0, run.kind.exact(0.0))
+        between = run(e.args[1]) if len(e.args) > 1 else Split(0.0, run.kind.exact(0.0))
         return between.where(sign == _TIE, found)
 
     return of
 
 
-def _floor(run: _Run, e: Any) -> Value:
+def _floor(run: _Run, e: Any) -> Split:
     x = run(e.args[0]).whole()
     step = run.branches(lambda: x.step())
     known = np.isfinite(step)
-    whole = Value(np.where(known, step, 0.0), run.kind.exact(np.zeros(np.shape(step)))).settled()
-    return whole if np.all(known) else whole.where(known, Value(0.0, x.floor(step)))
+    whole = Split(np.where(known, step, 0.0), run.kind.exact(np.zeros(np.shape(step)))).settled()
+    return whole if np.all(known) else whole.where(known, Split(0.0, x.floor(step)))
 
 
-def _ceiling(run: _Run, e: Any) -> Value:
+def _ceiling(run: _Run, e: Any) -> Split:
     return -run(sympy.floor(-e.args[0], evaluate=False))
 
 
-def _mod(run: _Run, e: Any) -> Value:
+def _mod(run: _Run, e: Any) -> Split:
     x, period = e.args
     return run(x) - run(period) * run(sympy.floor(x / period, evaluate=False))
 
 
-def _piecewise(run: _Run, e: Any) -> Value:
+def _piecewise(run: _Run, e: Any) -> Split:
     *pairs, last = e.args
     if last.cond is sympy.S.true:
         result = run(last.expr)
     else:
-        pairs, result = e.args, Value(0.0, run.kind.exact(np.nan))
+        pairs, result = e.args, Split(0.0, run.kind.exact(np.nan))
     for branch in reversed(pairs):
         result = run.select(_holds(run, branch.cond), run(branch.expr), result)
     return result
@@ -223,19 +223,19 @@ def _equal(run: _Run, condition: Any) -> Any:
     return np.where(sign == _TIE, 1.0, np.where(sign == 0, 0.0, -1.0))
 
 
-def _method(name: str) -> Callable[[_Run, Any], Value]:
+def _method(name: str) -> Callable[[_Run, Any], Split]:
     return lambda run, e: getattr(run(e.args[0]), name)()
 
 
-def _over(name: str) -> Callable[[_Run, Any], Value]:
+def _over(name: str) -> Callable[[_Run, Any], Split]:
     return lambda run, e: getattr(run(e.args[0]), name)().reciprocal()
 
 
-def _rewritten(rule: Callable[[Any], Any]) -> Callable[[_Run, Any], Value]:
+def _rewritten(rule: Callable[[Any], Any]) -> Callable[[_Run, Any], Split]:
     return lambda run, e: run(rule(e.args[0]))
 
 
-FUNCTIONS: dict[Any, Callable[[_Run, Any], Value]] = {
+FUNCTIONS: dict[Any, Callable[[_Run, Any], Split]] = {
     sympy.Add: _add,
     sympy.Mul: _mul,
     sympy.Pow: _pow,
@@ -285,7 +285,7 @@ def unknown(expression: Any) -> Any:
     return None
 
 
-def evaluate(expression: Any, score: Value, branches: Branches) -> Value:
+def evaluate(expression: Any, score: Split, branches: Branches) -> Split:
     """The value of an expression of the score.
 
     Args:

@@ -1,6 +1,6 @@
 """Real intervals: what a function can be on a whole segment of the score axis.
 
-Both ends are `Points`, each with a scale of its own, and are rounded outward by the error that the
+Both ends are `Approx`, each with a scale of its own, and are rounded outward by the error that the
 operations on points report. NaN ends mean that nothing is known.
 """
 
@@ -12,28 +12,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparsity.kernels.numeric.points import Points
+from sparsity.kernels.numeric.points import Approx
 from sparsity.kernels.numeric.ranges import cos_range, sin_range
 
 
-def _down(x: Points) -> Points:
-    return Points(x.m - x.e, 0.0, x.k)
+def _down(x: Approx) -> Approx:
+    return Approx(x.m - x.e, 0.0, x.k)
 
 
-def _at_least_zero(x: Points) -> Points:
+def _at_least_zero(x: Approx) -> Approx:
     """A lower end of what is not negative."""
-    return Points(np.maximum(x.m - x.e, np.minimum(x.m, 0.0)), 0.0, x.k)
+    return Approx(np.maximum(x.m - x.e, np.minimum(x.m, 0.0)), 0.0, x.k)
 
 
-def _up(x: Points) -> Points:
-    return Points(x.m + x.e, 0.0, x.k)
+def _up(x: Approx) -> Approx:
+    return Approx(x.m + x.e, 0.0, x.k)
 
 
-def _zero(x: Points) -> Any:
+def _zero(x: Approx) -> Any:
     return x.m == 0
 
 
-def _less(x: Points, y: Points) -> Any:
+def _less(x: Approx, y: Approx) -> Any:
     """Elementwise x < y of scaled numbers; False beside NaN."""
     if all(np.ndim(z.k) == 0 and z.k == 0 for z in (x, y)):
         return x.m < y.m
@@ -43,27 +43,27 @@ def _less(x: Points, y: Points) -> Any:
     return np.where(sides == others, same, sides < others)
 
 
-def _extremes(ends: list[Points]) -> Segments:
+def _extremes(ends: list[Approx]) -> Interval:
     """From the least to the largest of several numbers; NaN where one of them is."""
     unknown = functools.reduce(np.logical_or, [np.isnan(x.m) for x in ends])
-    low = functools.reduce(lambda x, y: Points.where(_less(y, x), y, x), ends)
-    high = functools.reduce(lambda x, y: Points.where(_less(x, y), y, x), ends)
+    low = functools.reduce(lambda x, y: Approx.where(_less(y, x), y, x), ends)
+    high = functools.reduce(lambda x, y: Approx.where(_less(x, y), y, x), ends)
     if unknown.any():
-        nan = Points(np.where(unknown, np.nan, 0.0))
-        low, high = Points.where(unknown, nan, low), Points.where(unknown, nan, high)
-    return Segments(_down(low), _up(high))
+        nan = Approx(np.where(unknown, np.nan, 0.0))
+        low, high = Approx.where(unknown, nan, low), Approx.where(unknown, nan, high)
+    return Interval(_down(low), _up(high))
 
 
-def _times(x: Points, y: Points) -> Points:
+def _times(x: Approx, y: Approx) -> Approx:
     """Product; 0·∞ is 0."""
     z = x * y
     if not np.isnan(z.m).any():
         return z
     zero = (_zero(x) & ~np.isnan(y.m)) | (_zero(y) & ~np.isnan(x.m))
-    return Points.where(zero, Points(np.where(zero, 0.0, 1.0)), z)
+    return Approx.where(zero, Approx(np.where(zero, 0.0, 1.0)), z)
 
 
-class Segments(NamedTuple):
+class Interval(NamedTuple):
     """Intervals [lo, hi] of the real line.
 
     Args:
@@ -71,133 +71,133 @@ class Segments(NamedTuple):
         hi: upper ends, exact.
     """
 
-    lo: Points
-    hi: Points
+    lo: Approx
+    hi: Approx
 
     @staticmethod
-    def between(low: Any, high: Any) -> Segments:
+    def between(low: Any, high: Any) -> Interval:
         """Intervals with float64 ends."""
-        return Segments(Points(low), Points(high))
+        return Interval(Approx(low), Approx(high))
 
     @staticmethod
-    def exact(x: Any, error: Any = 0.0) -> Segments:
+    def exact(x: Any, error: Any = 0.0) -> Interval:
         """The numbers x, known to within an error."""
-        return Segments(Points(x - error), Points(x + error))
+        return Interval(Approx(x - error), Approx(x + error))
 
-    def _each(self, function: Callable[[Points], Points]) -> Segments:
+    def _each(self, function: Callable[[Approx], Approx]) -> Interval:
         """An increasing function."""
-        return Segments(_down(function(self.lo)), _up(function(self.hi)))
+        return Interval(_down(function(self.lo)), _up(function(self.hi)))
 
-    def plus(self, c: Any) -> Segments:
+    def plus(self, c: Any) -> Interval:
         """Add exact numbers."""
         return self._each(lambda x: x.plus(c))
 
-    def times(self, c: Any) -> Segments:
+    def times(self, c: Any) -> Interval:
         """Multiply by exact numbers of moderate size."""
         lo, hi = self.lo.times(c), self.hi.times(c)
         if np.all(np.asarray(c) >= 0):
-            return Segments(_down(lo), _up(hi))
+            return Interval(_down(lo), _up(hi))
         back = np.asarray(c) < 0
-        return Segments(_down(Points.where(back, hi, lo)), _up(Points.where(back, lo, hi)))
+        return Interval(_down(Approx.where(back, hi, lo)), _up(Approx.where(back, lo, hi)))
 
-    def __add__(self, other: Segments) -> Segments:  # type: ignore[override]
+    def __add__(self, other: Interval) -> Interval:  # type: ignore[override]
         """Sum."""
-        return Segments(_down(self.lo + other.lo), _up(self.hi + other.hi))
+        return Interval(_down(self.lo + other.lo), _up(self.hi + other.hi))
 
-    def __mul__(self, other: Segments) -> Segments:  # type: ignore[override]
+    def __mul__(self, other: Interval) -> Interval:  # type: ignore[override]
         """Product."""
         return _extremes([_times(x, y) for x in self for y in other])
 
     def _holds_zero(self) -> Any:
         return (self.lo.m <= 0) & (self.hi.m >= 0)
 
-    def square(self) -> Segments:
+    def square(self) -> Interval:
         """Square: never below zero."""
         found = _extremes([self.lo.square(), self.hi.square()])
         return self._above(found)
 
-    def _above(self, found: Segments) -> Segments:
+    def _above(self, found: Interval) -> Interval:
         """The same from zero on, where these intervals hold zero."""
         zero = self._holds_zero()
         if not np.any(zero):
             return found
-        return Segments(Points.where(zero, Points(np.zeros(np.shape(zero))), found.lo), found.hi)
+        return Interval(Approx.where(zero, Approx(np.zeros(np.shape(zero))), found.lo), found.hi)
 
-    def reciprocal(self) -> Segments:
+    def reciprocal(self) -> Interval:
         """One over it; unbounded where it holds zero."""
         lo, hi = self.hi.reciprocal(), self.lo.reciprocal()
-        lo = Points.where(self.hi.m == 0, Points(np.float64(-np.inf)), lo)
-        hi = Points.where(self.lo.m == 0, Points(np.float64(np.inf)), hi)
+        lo = Approx.where(self.hi.m == 0, Approx(np.float64(-np.inf)), lo)
+        hi = Approx.where(self.lo.m == 0, Approx(np.float64(np.inf)), hi)
         across = (self.lo.m < 0) & (self.hi.m > 0)
-        lo = Points.where(across, Points(np.float64(-np.inf)), lo)
-        hi = Points.where(across, Points(np.float64(np.inf)), hi)
-        fixed = [Points(x.m, np.where(np.isfinite(x.m), x.e, 0.0), x.k) for x in (lo, hi)]
-        return Segments(_down(fixed[0]), _up(fixed[1]))
+        lo = Approx.where(across, Approx(np.float64(-np.inf)), lo)
+        hi = Approx.where(across, Approx(np.float64(np.inf)), hi)
+        fixed = [Approx(x.m, np.where(np.isfinite(x.m), x.e, 0.0), x.k) for x in (lo, hi)]
+        return Interval(_down(fixed[0]), _up(fixed[1]))
 
-    def exp(self) -> Segments:
+    def exp(self) -> Interval:
         """e^x."""
         ends = self.lo.plain().m, self.hi.plain().m
         least = _at_least_zero(self.lo.exp())
-        lo = Points.where(np.isneginf(ends[0]), Points(np.float64(0.0)), least)
-        lo = Points.where(np.isposinf(ends[0]), Points(1.0, 0.0, 1e300), lo)
-        endless = Points.where(np.isposinf(ends[1]), Points(np.float64(np.inf)), _up(self.hi.exp()))
-        return Segments(lo, endless)
+        lo = Approx.where(np.isneginf(ends[0]), Approx(np.float64(0.0)), least)
+        lo = Approx.where(np.isposinf(ends[0]), Approx(1.0, 0.0, 1e300), lo)
+        endless = Approx.where(np.isposinf(ends[1]), Approx(np.float64(np.inf)), _up(self.hi.exp()))
+        return Interval(lo, endless)
 
-    def expm1(self) -> Segments:
+    def expm1(self) -> Interval:
         """e^x − 1."""
-        return self._each(Points.expm1)
+        return self._each(Approx.expm1)
 
-    def log(self) -> Segments:
+    def log(self) -> Interval:
         """Natural logarithm; NaN where it reaches below zero."""
-        low = Points.where(_zero(self.lo), Points(np.float64(-np.inf)), _down(self.lo.log()))
-        return Segments(low, _up(self.hi.log()))
+        low = Approx.where(_zero(self.lo), Approx(np.float64(-np.inf)), _down(self.lo.log()))
+        return Interval(low, _up(self.hi.log()))
 
-    def log1p(self) -> Segments:
+    def log1p(self) -> Interval:
         """log(1 + x)."""
-        return self._each(Points.log1p)
+        return self._each(Approx.log1p)
 
-    def sin(self) -> Segments:
+    def sin(self) -> Interval:
         """Sine."""
         x = self._plain()
-        found = Segments.between(*sin_range(*x))
+        found = Interval.between(*sin_range(*x))
         tiny = self.lo.tiny() & self.hi.tiny()
-        return Segments.where(tiny, self._each(Points.sin), found)
+        return Interval.where(tiny, self._each(Approx.sin), found)
 
-    def cos(self) -> Segments:
+    def cos(self) -> Interval:
         """Cosine."""
-        return Segments.between(*cos_range(*self._plain()))
+        return Interval.between(*cos_range(*self._plain()))
 
     def _plain(self) -> tuple[Any, Any]:
         return _down(self.lo.plain()).m, _up(self.hi.plain()).m
 
-    def erf(self) -> Segments:
+    def erf(self) -> Interval:
         """Error function."""
-        return self._each(Points.erf)
+        return self._each(Approx.erf)
 
-    def erfcx(self) -> Segments:
+    def erfcx(self) -> Interval:
         """e^(x²) erfc(x), for x ≥ 0."""
-        return Segments(_down(self.hi.erfcx()), _up(self.lo.erfcx()))
+        return Interval(_down(self.hi.erfcx()), _up(self.lo.erfcx()))
 
-    def atan(self) -> Segments:
+    def atan(self) -> Interval:
         """Arc tangent."""
-        return self._each(Points.atan)
+        return self._each(Approx.atan)
 
-    def power(self, p: float) -> Segments:
+    def power(self, p: float) -> Interval:
         """x^p for x ≥ 0; NaN where it reaches below zero."""
         ends = self.lo.power(p), self.hi.power(p)
         lo, hi = ends if p > 0 else ends[::-1]
         endless = np.isposinf(hi.m)
-        return Segments(_at_least_zero(lo), _up(Points(hi.m, np.where(endless, 0.0, hi.e), hi.k)))
+        return Interval(_at_least_zero(lo), _up(Approx(hi.m, np.where(endless, 0.0, hi.e), hi.k)))
 
     def step(self) -> Any:
         """The largest whole number below, where it is the same throughout; NaN elsewhere."""
         low, high = map(np.floor, self._plain())
         return np.where(low == high, low, np.nan)
 
-    def floor(self, step: Any) -> Segments:
+    def floor(self, step: Any) -> Interval:
         """The largest whole numbers below."""
         low, high = self._plain()
-        return Segments.between(np.floor(low), np.floor(high))
+        return Interval.between(np.floor(low), np.floor(high))
 
     def sign(self) -> Any:
         """−1 or 1 where it is that, or zero, throughout; 0 where undecided."""
@@ -215,9 +215,9 @@ class Segments(NamedTuple):
         size = np.maximum(np.abs(low), np.abs(high))
         return np.where(np.isnan(size), np.inf, size)
 
-    def absolute(self, sign: Any = None) -> Segments:
+    def absolute(self, sign: Any = None) -> Interval:
         """|x|."""
-        sizes = [Points(np.abs(x.m), 0.0, x.k) for x in self]
+        sizes = [Approx(np.abs(x.m), 0.0, x.k) for x in self]
         return self._above(_extremes(sizes))
 
     def centre(self) -> Any:
@@ -232,14 +232,14 @@ class Segments(NamedTuple):
         size = np.log(size.m) + size.k
         return np.where(np.isnan(size), np.inf, size)
 
-    def hull(self, other: Segments) -> Segments:
+    def hull(self, other: Interval) -> Interval:
         """The smallest intervals that hold both."""
         return _extremes([*self, *other])
 
     @staticmethod
-    def where(condition: Any, one: Segments, other: Segments) -> Segments:
+    def where(condition: Any, one: Interval, other: Interval) -> Interval:
         """Elementwise choice."""
-        return Segments(*(Points.where(condition, x, y) for x, y in zip(one, other, strict=True)))
+        return Interval(*(Approx.where(condition, x, y) for x, y in zip(one, other, strict=True)))
 
     def log_range(self) -> tuple[Any, Any]:
         """Log of the least and the largest |x|; −∞ and ∞ where nothing is known."""

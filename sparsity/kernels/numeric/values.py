@@ -37,7 +37,7 @@ def _none(a: Any) -> bool:
     return np.ndim(a) == 0 and a == 0
 
 
-class Value(NamedTuple):
+class Split(NamedTuple):
     """a + d: an exact constant and a rest, |d| < |a|/2 wherever a ≠ 0.
 
     Args:
@@ -55,7 +55,7 @@ class Value(NamedTuple):
     def _kind(self) -> Any:
         return type(self.d)
 
-    def settled(self) -> Value:
+    def settled(self) -> Split:
         """The same without the constants that do not outweigh the rest."""
         if _none(self.a):
             return self
@@ -64,12 +64,12 @@ class Value(NamedTuple):
         if np.all(keep):
             return self
         a = np.where(keep, self.a, 0.0)
-        return Value(a, self._kind().where(keep, self.d, self.whole()))
+        return Split(a, self._kind().where(keep, self.d, self.whole()))
 
-    def _of(self, a: Any, d: Any) -> Value:
-        return Value(a, d).settled()
+    def _of(self, a: Any, d: Any) -> Split:
+        return Split(a, d).settled()
 
-    def where(self, condition: Any, other: Value) -> Value:
+    def where(self, condition: Any, other: Split) -> Split:
         """The value where the condition holds, else the other."""
         if np.all(condition):
             return self
@@ -78,45 +78,45 @@ class Value(NamedTuple):
         a = 0.0
         if not (_none(self.a) and _none(other.a)):
             a = np.where(condition, self.a, other.a)
-        return Value(a, self._kind().where(condition, self.d, other.d))
+        return Split(a, self._kind().where(condition, self.d, other.d))
 
-    def __add__(self, other: Value) -> Value:  # type: ignore[override]
+    def __add__(self, other: Split) -> Split:  # type: ignore[override]
         """Sum."""
         a, rest = _sum(self.a, other.a)
         d = self.d + other.d
         return self._of(a, d if np.all(rest == 0) else d.plus(rest))
 
-    def __neg__(self) -> Value:
+    def __neg__(self) -> Split:
         """The negative."""
-        return Value(-self.a, self.d.times(-1.0))
+        return Split(-self.a, self.d.times(-1.0))
 
-    def __sub__(self, other: Value) -> Value:
+    def __sub__(self, other: Split) -> Split:
         """Difference."""
         return self + (-other)
 
-    def __mul__(self, other: Value) -> Value:  # type: ignore[override]
+    def __mul__(self, other: Split) -> Split:  # type: ignore[override]
         """Product."""
         constant = (self.a != 0) & (other.a != 0)
         plain = self.whole() * other.whole() if not np.all(constant) else self.d
         if not np.any(constant):
-            return Value(0.0, plain)
+            return Split(0.0, plain)
         a, rest = _product(self.a, other.a)
         d = self.d * other.d + self.d.times(other.a) + other.d.times(self.a)
         found = self._of(a, d if np.all(rest == 0) else d.plus(rest))
-        return found.where(constant, Value(0.0, plain))
+        return found.where(constant, Split(0.0, plain))
 
-    def square(self) -> Value:
+    def square(self) -> Split:
         """Square."""
         if _none(self.a):
-            return Value(0.0, self.d.square())
+            return Split(0.0, self.d.square())
         a, rest = _product(self.a, self.a)
         d = self.d.square() + self.d.times(2 * self.a)
         return self._of(a, d if np.all(rest == 0) else d.plus(rest))
 
-    def reciprocal(self) -> Value:
+    def reciprocal(self) -> Split:
         """One over it: 1/(a + d) − q = (1 − qa − qd)/(a + d) with q ≈ 1/a."""
         if _none(self.a):
-            return Value(0.0, self.d.reciprocal())
+            return Split(0.0, self.d.reciprocal())
         some = self.a != 0
         q = np.where(some, 1 / np.where(some, self.a, 1.0), 0.0)
         total, rest = _product(q, self.a)
@@ -124,129 +124,129 @@ class Value(NamedTuple):
         whole = self.whole().reciprocal()
         return self._of(q, self._kind().where(some, left * whole, whole))
 
-    def power(self, p: int) -> Value:
+    def power(self, p: int) -> Split:
         """A whole power."""
         if p < 0:
             return self.power(-p).reciprocal()
         if p == 0:
-            return Value(1.0, self._kind().exact(0.0))
+            return Split(1.0, self._kind().exact(0.0))
         half = self.square() if p == 2 else (self.power(p // 2).square() if p > 1 else self)
         return half * self if p % 2 and p > 1 else half
 
-    def exp(self) -> Value:
+    def exp(self) -> Split:
         """e^x: 1 + expm1(x) where |x| < 1."""
         x = self.whole()
         small = x.magnitude() < 1
-        return Value(1.0, x.expm1()).settled().where(small, Value(0.0, x.exp()))
+        return Split(1.0, x.expm1()).settled().where(small, Split(0.0, x.exp()))
 
-    def softplus(self) -> Value:
+    def softplus(self) -> Split:
         """log(1 + e^x): x + log(1 + e^(−x)) for x > 0."""
         x = self.whole()
         side = _side(x, 0.0)
-        rest = Value(1.0, x.times(np.where(side > 0, -1.0, 1.0)).exp()).settled().log()
+        rest = Split(1.0, x.times(np.where(side > 0, -1.0, 1.0)).exp()).settled().log()
         return (self + rest).where(side > 0, rest)
 
     def _beside_one(self) -> Any:
         return self.a == 1 if not _none(self.a) else np.False_
 
-    def log(self) -> Value:
+    def log(self) -> Split:
         """Natural logarithm: log1p of the rest beside one."""
         if not np.any(self._beside_one()):
-            return Value(0.0, self.whole().log())
-        return Value(0.0, self.d.log1p()).where(self._beside_one(), Value(0.0, self.whole().log()))
+            return Split(0.0, self.whole().log())
+        return Split(0.0, self.d.log1p()).where(self._beside_one(), Split(0.0, self.whole().log()))
 
-    def real_power(self, p: float) -> Value:
+    def real_power(self, p: float) -> Split:
         """x^p for a fixed p that is not whole: 1 + expm1(p·log1p d) beside one."""
-        other = Value(0.0, self.whole().power(p))
+        other = Split(0.0, self.whole().power(p))
         if not np.any(self._beside_one()):
             return other
         rest = self.d.log1p().times(p)
         near = self._of(1.0, rest.expm1())
         return near.where(self._beside_one() & (rest.magnitude() < 1), other)
 
-    def sin(self) -> Value:
+    def sin(self) -> Split:
         """Sine."""
-        return Value(0.0, self.whole().sin())
+        return Split(0.0, self.whole().sin())
 
-    def cos(self) -> Value:
+    def cos(self) -> Split:
         """Cosine: 1 − 2 sin²(x/2) where |x| < 1."""
         x = self.whole()
         near = self._of(1.0, x.times(0.5).sin().square().times(-2.0))
-        return near.where(x.magnitude() < 1, Value(0.0, x.cos()))
+        return near.where(x.magnitude() < 1, Split(0.0, x.cos()))
 
-    def sinh(self) -> Value:
+    def sinh(self) -> Split:
         """Hyperbolic sine: (E + E/(1 + E))/2 with E = expm1(x) where |x| < 1."""
         x = self.whole()
         small = x.expm1()
         near = (small + small * small.plus(1.0).reciprocal()).times(0.5)
         far = (x.exp() + x.times(-1.0).exp().times(-1.0)).times(0.5)
-        return Value(0.0, self._kind().where(x.magnitude() < 1, near, far))
+        return Split(0.0, self._kind().where(x.magnitude() < 1, near, far))
 
-    def cosh(self) -> Value:
+    def cosh(self) -> Split:
         """Hyperbolic cosine: 1 + 2 sinh²(x/2) where |x| < 1."""
         x = self.whole()
-        half = Value(0.0, x.times(0.5)).sinh().whole()
+        half = Split(0.0, x.times(0.5)).sinh().whole()
         near = self._of(1.0, half.square().times(2.0))
         far = (x.exp() + x.times(-1.0).exp()).times(0.5)
-        return near.where(x.magnitude() < 1, Value(0.0, far))
+        return near.where(x.magnitude() < 1, Split(0.0, far))
 
-    def tanh(self) -> Value:
+    def tanh(self) -> Split:
         """Hyperbolic tangent: ±(1 − 2q/(1 + q)), q = e^(−2|x|), away from zero."""
         x = self.whole()
         grown = x.times(2.0).expm1()
-        near = Value(0.0, grown * grown.plus(2.0).reciprocal())
+        near = Split(0.0, grown * grown.plus(2.0).reciprocal())
         side = _side(x, 0.5)
         fall = x.times(-2.0 * side).exp()
         drop = fall * fall.plus(1.0).reciprocal()
         far = self._of(np.where(side == 0, 1.0, side) * 1.0, drop.times(-2.0 * side))
         return far.where(side != 0, near)
 
-    def asinh(self) -> Value:
+    def asinh(self) -> Split:
         """Inverse hyperbolic sine: log((1 + y)/(1 − y)) with y = x/(1 + √(1 + x²)) near zero."""
         x = self.whole()
-        root = Value(1.0, x.square()).settled().real_power(0.5)
-        y = Value(0.0, x) * (root + Value(1.0, self._kind().exact(0.0))).reciprocal()
-        above, below = (Value(1.0, y.whole().times(c)).settled().log() for c in (1.0, -1.0))
+        root = Split(1.0, x.square()).settled().real_power(0.5)
+        y = Split(0.0, x) * (root + Split(1.0, self._kind().exact(0.0))).reciprocal()
+        above, below = (Split(1.0, y.whole().times(c)).settled().log() for c in (1.0, -1.0))
         near = above - below
         side = _side(x, 1.0)
         sign = np.where(side == 0, 1.0, side)
-        far = Value(0.0, (x.times(sign) + root.whole()).log().times(sign))
+        far = Split(0.0, (x.times(sign) + root.whole()).log().times(sign))
         return far.where(side != 0, near)
 
-    def erf(self) -> Value:
+    def erf(self) -> Split:
         """Error function: ±(1 − e^(−x²) erfcx|x|) away from zero."""
         x = self.whole()
         side = _side(x, 0.7)
         drop = _gauss_tail(x.times(np.where(side == 0, 1.0, side)))
         far = self._of(np.where(side == 0, 1.0, side) * 1.0, drop.times(-side))
-        return far.where(side != 0, Value(0.0, x.erf()))
+        return far.where(side != 0, Split(0.0, x.erf()))
 
-    def erfc(self) -> Value:
+    def erfc(self) -> Split:
         """Complementary error function."""
         x = self.whole()
-        one = Value(1.0, self._kind().exact(0.0))
-        return Value(0.0, _gauss_tail(x)).where(_side(x, 0.7) == 1, one - self.erf())
+        one = Split(1.0, self._kind().exact(0.0))
+        return Split(0.0, _gauss_tail(x)).where(_side(x, 0.7) == 1, one - self.erf())
 
-    def atan(self) -> Value:
+    def atan(self) -> Split:
         """Arc tangent."""
-        return Value(0.0, self.whole().atan())
+        return Split(0.0, self.whole().atan())
 
-    def signed(self, sign: Any) -> Value:
+    def signed(self, sign: Any) -> Split:
         """|x|, given the sign of x."""
         if _none(self.a):
-            return Value(0.0, self.d.absolute(sign))
+            return Split(0.0, self.d.absolute(sign))
         known = (sign != 0) & (self.a != 0)
-        mirrored = Value(self.a * sign, self.d.times(np.where(sign == 0, 1.0, sign)))
-        return mirrored.where(known, Value(0.0, self.whole().absolute(sign)))
+        mirrored = Split(self.a * sign, self.d.times(np.where(sign == 0, 1.0, sign)))
+        return mirrored.where(known, Split(0.0, self.whole().absolute(sign)))
 
-    def narrower(self, other: Any) -> Value:
+    def narrower(self, other: Any) -> Split:
         """Of two enclosures of the same number, the smaller one; the other one has no constant."""
         mine = self.d.log_width() <= other.log_width()
-        return self.where(mine, Value(0.0, other))
+        return self.where(mine, Split(0.0, other))
 
-    def hull(self, other: Value) -> Value:
+    def hull(self, other: Split) -> Split:
         """What holds both."""
-        return Value(0.0, self.whole().hull(other.whole()))
+        return Split(0.0, self.whole().hull(other.whole()))
 
 
 def _side(x: Any, beyond: float) -> Any:
@@ -260,17 +260,17 @@ def _gauss_tail(x: Any) -> Any:
     return x.square().times(-1.0).exp() * x.erfcx()
 
 
-def constant(kind: Any, number: Any) -> Value:
+def constant(kind: Any, number: Any) -> Split:
     """A SymPy number: the nearest float, and what is left of it as the rest."""
     near = float(number)
     if not number.is_zero and not _SMALLEST < abs(near) < 1 / _SMALLEST and number.is_finite:
         power = round(float(sympy.log(abs(number)).evalf(20)))  # beyond the floats: m·e^power
         m = float((number * sympy.exp(-power)).evalf(30))
-        return Value(0.0, kind.exact(m, abs(m) * 1e-15) * kind.exact(float(power)).exp())
+        return Split(0.0, kind.exact(m, abs(m) * 1e-15) * kind.exact(float(power)).exp())
     if not math.isfinite(near):
-        return Value(0.0, kind.exact(near))
+        return Split(0.0, kind.exact(near))
     exactly = sympy.Rational(near)
     if (number.is_Rational or number.is_Float) and sympy.Rational(number) == exactly:
-        return Value(near, kind.exact(0.0))
+        return Split(near, kind.exact(0.0))
     left = float((number - exactly).evalf(20))
-    return Value(near, kind.exact(left, abs(left) * 1e-15 + abs(near) * 1e-33))
+    return Split(near, kind.exact(left, abs(left) * 1e-15 + abs(near) * 1e-33))
