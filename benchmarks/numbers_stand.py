@@ -161,7 +161,7 @@ def inverses() -> Iterator[Cell]:
     ):
 
         def ask(k: str = kernel, f: str = free, n: float = n_eff) -> Any:
-            other = {"beta": {"gamma": 1.0}, "gamma": {"beta": 0.0}}[f]
+            other: Any = {"beta": {"gamma": 1.0}, "gamma": {"beta": 0.0}}[f]
             found = sparsity.design(k, length=1024, n_eff=n, free=f, **other)
             return rounded(found.value), None
 
@@ -211,7 +211,7 @@ def samples() -> Iterator[Cell]:
 
     def ask_sweep() -> Any:
         found = sparsity.sweep("exp", montecarlo=True, seed=SEED, max_samples=1e5, **grids)
-        return [x for name in sorted(found.data_vars) if found[name].dtype.kind == "f"
+        return [x for name in sorted(map(str, found.data_vars)) if found[name].dtype.kind == "f"
                 and "second" not in name for x in rounded(found[name])], None  # fmt: skip
 
     yield "sweep/exp", ask_sweep
@@ -232,7 +232,9 @@ def measured() -> Iterator[Cell]:
 
         def ask(given: dict[str, Any] = given) -> Any:
             found = sparsity.measure(queries=queries[0], keys=keys[0], **given)
-            named = sorted(name for name in found.data_vars if found[name].dtype.kind == "f")
+            named = sorted(
+                name for name in map(str, found.data_vars) if found[name].dtype.kind == "f"
+            )
             return [x for name in named for x in rounded(found[name])], None
 
         yield f"measure/{label}", ask
