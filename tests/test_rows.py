@@ -364,7 +364,7 @@ def test_a_sink_logit_takes_mass_and_changes_no_ratio(monkeypatch):
     y2, less = (exact(row, length=20, of="participation").value for row in (bare, beside))
     assert less < y2
     assert exact(bare, length=20).value == exact(beside, length=20).value
-    monkeypatch.setattr(engine, "identical_tokens", lambda *_, **__: False)  # the sums over tokens, for both
+    monkeypatch.setattr(engine, "identical_tokens", lambda *_, **__: False)  # token by token
     assert exact(bare, length=20).value == exact(beside, length=20).value
 
 
