@@ -472,11 +472,11 @@ def test_eval_leaves_out_the_laws_that_are_not_known(command):
 
 def test_a_map_without_a_limit_has_no_weights_alone():
     for kernel in kernels.MAPS:
-        if kernel.alone is None:
+        if kernel.unnormalised is None:
             with pytest.raises(InputError, match="its weights depend on the whole row"):
-                _ = kernel.apart
+                _ = kernel.as_unnormalised
         else:
-            assert isinstance(kernel.apart, row_map.RowMap)
+            assert isinstance(kernel.as_unnormalised, row_map.RowMap)
     with pytest.raises(InputError, match="draws its own tokens"):
         sparsity.estimate(Row("forgetting", **OWN["forgetting"]), length=4, of="n_eff", dim=3)
 

@@ -111,7 +111,7 @@ class Asked:
     def _place(self) -> dict[str, Any]:
         """The length, for a limit that depends on it."""
         kernel = self.row.kernel
-        alike = not isinstance(kernel, RowMap) or kernel.alike
+        alike = not isinstance(kernel, RowMap) or kernel.identically_distributed
         needs = kernel.law is Law.POSITION or self.row.steps or not alike
         return {"length": self.length} if needs and self.length is not None else {}
 

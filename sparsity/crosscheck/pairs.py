@@ -104,8 +104,10 @@ def _candidates(row: Row, n: int | None) -> list[Question]:
 def _of_map(row: Row, kernel: RowMap, n: int | None) -> list[Question]:
     """Every quantity that has an exact law under a map of whole rows, and its limit S."""
     names = [name for name in maps.known(kernel) if quantities.named(name).linear is None]
-    limit = [Question(row, ("limit", "pooled rows"), "S", None if kernel.alike else n)]
-    if kernel.alone is not None and (n is None or not names):
+    limit = [
+        Question(row, ("limit", "pooled rows"), "S", None if kernel.identically_distributed else n)
+    ]
+    if kernel.unnormalised is not None and (n is None or not names):
         return limit
     if not names:
         raise InputError("kernel", kernel.name, "has no exact law to compare samples with")
@@ -113,7 +115,7 @@ def _of_map(row: Row, kernel: RowMap, n: int | None) -> list[Question]:
         fix = f"the weights of {kernel.name} depend on the whole row; give its length n"
         raise InputError("length", None, fix)
     laws = [Question(row, ("exact law", "whole rows"), name, n) for name in names]
-    return laws if kernel.alone is None else laws + limit
+    return laws if kernel.unnormalised is None else laws + limit
 
 
 def _refuse_rare(cell: Question, rel_error: float) -> None:

@@ -91,10 +91,10 @@ def _map_named(name: str) -> RowMap | None:
     for each in MAPS:
         if each.name == name:
             return each
-        if each.member is not None and each.family == family:
+        if each.with_number is not None and each.family == family:
             if not colon:
                 raise InputError("kernel", name, f"give its number, such as {each.name}")
-            return each.member(each.reads(number, family))
+            return each.with_number(each.parse_number(number, family))
     return None
 
 

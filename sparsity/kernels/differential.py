@@ -52,5 +52,5 @@ differential = RowMap(
     drawn=Drawn(
         "rows of pairs of scores N(0, γ₁²), N(0, γ₂²) with correlation ρ", lambda own: 2, read
     ),
-    alone=alone,
+    unnormalised=alone,
 )

@@ -65,6 +65,6 @@ def entmax(alpha: float) -> RowMap:
         weights=Weights(alpha),
         formula=f"({alpha - 1:.6g}·s_j − τ)₊^{1 / (alpha - 1):.6g}, τ: Σ = 1",
         source="Peters, Niculae & Martins (2019), arXiv 1905.05702",
-        member=entmax,
-        reads=reading.number,
+        with_number=entmax,
+        parse_number=reading.number,
     )

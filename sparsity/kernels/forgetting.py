@@ -49,6 +49,6 @@ forgetting = RowMap(
     source="Lin et al. (2025), arXiv 2503.02130",
     parameters=(GAMMA, GATE, GATE_SPREAD),
     drawn=Drawn("rows of scores N(0, γ²) and gates g = σ(b + cε)", lambda own: 2, read),
-    alone=alone,
-    alike=False,
+    unnormalised=alone,
+    identically_distributed=False,
 )

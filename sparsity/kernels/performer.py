@@ -57,5 +57,5 @@ performer = RowMap(
         read,
         lambda own: int(own["dim"]) * int(own["features"]),
     ),
-    alone=alone,
+    unnormalised=alone,
 )

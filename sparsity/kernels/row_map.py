@@ -56,13 +56,13 @@ class RowMap:
         formula: the definition in a line of text.
         source: where it is defined.
         parameters: of its scores, in the order of the command line.
-        left: scores -> 1 − Σp to full precision; None where the weights add up to 1.
-        member: of a family, the map of another number.
-        reads: of a family, (text, argument) -> the number that it writes.
+        residual_mass: scores -> 1 − Σp to full precision; None where the weights add up to 1.
+        with_number: of a family, the map of another number.
+        parse_number: of a family, (text, argument) -> the number that it writes.
         drawn: what its tokens are drawn from; None is scores N(β, γ²).
-        alone: what `weights` take -> the weights before the total of the row divides them, or with
+        unnormalised: what `weights` take -> the weights before the total of the row divides them, or with
             that total at its mean: the limit S is that of their moments. None where there are none.
-        alike: whether its tokens are of one law, so that this limit is the same at every length.
+        identically_distributed: whether its tokens are of one law, so that this limit is the same at every length.
     """
 
     name: str
@@ -71,12 +71,12 @@ class RowMap:
     formula: str
     source: str
     parameters: tuple[Parameter, ...] = SHIFTED
-    left: Callable[[Any], Any] | None = None
-    member: Callable[[Any], RowMap] | None = None
-    reads: Callable[[str, str], Any] = reading.whole
+    residual_mass: Callable[[Any], Any] | None = None
+    with_number: Callable[[Any], RowMap] | None = None
+    parse_number: Callable[[str, str], Any] = reading.whole
     drawn: Drawn | None = None
-    alone: Callable[[Any], Any] | None = None
-    alike: bool = True
+    unnormalised: Callable[[Any], Any] | None = None
+    identically_distributed: bool = True
     law: ClassVar[Law] = Law.ROW
 
     def __post_init__(self) -> None:
@@ -87,13 +87,15 @@ class RowMap:
         """
         for name in ("name", "title", "formula", "source"):
             text(name, getattr(self, name), "give a text")
-        for name in ("weights", "reads", "left", "member", "alone"):
-            value, needed = getattr(self, name), name in ("weights", "reads")
+        optional = "residual_mass", "with_number", "unnormalised"
+        for name in ("weights", "parse_number", *optional):
+            value, needed = getattr(self, name), name not in optional
             if needed or value is not None:
                 function(name, value, "give a function")
         if self.drawn is not None:
             instance("drawn", self.drawn, Drawn, "give a Drawn, or None for scores N(β, γ²)")
-        object.__setattr__(self, "alike", flag("alike", self.alike))
+        name = "identically_distributed"
+        object.__setattr__(self, name, flag(name, self.identically_distributed))
         check_parameters(self.parameters)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -114,15 +116,15 @@ class RowMap:
         return self.law.value if self.drawn is None else self.drawn.words
 
     @property
-    def apart(self) -> RowMap:
-        """The map whose weights are those `alone`.
+    def as_unnormalised(self) -> RowMap:
+        """The map whose weights are the unnormalised ones.
 
         Raises:
             InputError: it has none.
         """
-        if self.alone is None:
+        if self.unnormalised is None:
             raise refused(self)
-        return replace(self, weights=self.alone, left=None, alone=None)
+        return replace(self, weights=self.unnormalised, residual_mass=None, unnormalised=None)
 
     def bind(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """One value of each parameter by name, as `Kernel.bind`.

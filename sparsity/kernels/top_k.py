@@ -51,5 +51,5 @@ def top_k(k: int) -> RowMap:
         weights=Weights(k),
         formula=f"e^s_j/Σ, s_j ≥ the {k}. largest",
         source="Gupta et al. (2021), arXiv 2106.06899",
-        member=top_k,
+        with_number=top_k,
     )

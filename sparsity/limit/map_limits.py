@@ -200,13 +200,15 @@ def limit(kernel: RowMap, method: str | None, given: Mapping[str, Any]) -> Evalu
     length = own.pop(LENGTH.name)
     if LENGTH.name not in given:
         length = None
-        if not kernel.alike:
+        if not kernel.identically_distributed:
             fix = "this row depends on its length; give one"
             raise InputError("length", None, fix)
     value, error = known.log_S(own, length)
     if length is not None:
         value, error, length = np.broadcast_arrays(value, error, length)
-    return Evaluation.from_log(value, known.method, error, None if kernel.alike else length)
+    return Evaluation.from_log(
+        value, known.method, error, None if kernel.identically_distributed else length
+    )
 
 
 def log_scatter(kernel: RowMap, given: Mapping[str, Any], length: int) -> float:

@@ -87,7 +87,7 @@ def at_once(
     try:
         if not spec.score:
             kernel: Any = spec.kernel
-            if isinstance(kernel, RowMap) and not kernel.alike:  # by quadrature
+            if isinstance(kernel, RowMap) and not kernel.identically_distributed:  # by quadrature
                 return None
             given: dict[str, Any] = spec.given() | ({x: values} if x in dict(spec.values) else {})
             given |= {"query": spec.query} if spec.query else {}
@@ -130,7 +130,7 @@ def slowly(spec: Spec) -> float:
 def has_limit(spec: Spec) -> bool:
     """Whether the quantity has a limit of long rows here."""
     if isinstance(spec.kernel, RowMap):
-        return spec.kernel.alone is not None and spec.quantity is quantities.n_eff
+        return spec.kernel.unnormalised is not None and spec.quantity is quantities.n_eff
     return spec.quantity.has_limit
 
 

@@ -108,7 +108,9 @@ def limit(curve: Asked, quantity: Quantity, x: str, values: np.ndarray) -> np.nd
 def _log_limit(curve: Asked, x: str, values: np.ndarray) -> np.ndarray:
     """Log S of long rows."""
     row, n = curve.row, curve.length
-    alike = not row.steps and (not isinstance(row.kernel, RowMap) or row.kernel.alike)
+    alike = not row.steps and (
+        not isinstance(row.kernel, RowMap) or row.kernel.identically_distributed
+    )
     if alike and x == LENGTH.name:
         return np.full(values.shape, evaluate(row).log_S)
     if alike and x in row.params:

@@ -137,7 +137,12 @@ def draw(
     if method is not None and whole:
         raise InputError("method", method, "applies to draws of single scores only; leave it out")
     if isinstance(row.kernel, RowMap):
-        if n is None and quantity is quantities.S and row.kernel.alone and row.kernel.alike:
+        if (
+            n is None
+            and quantity is quantities.S
+            and row.kernel.unnormalised
+            and row.kernel.identically_distributed
+        ):
             return draw_rows(row, _ANY, sampling, None).limit_form()
         if n is None:
             fix = f"the weights of {row.kernel.name} depend on the whole row; give its length n"

@@ -191,7 +191,7 @@ def draw_rows(
     several: Any = of if isinstance(of, (tuple, list)) else (of,)
     wanted = [None if each is None else quantities.named(each) for each in several]
     if isinstance(row.kernel, RowMap) and wanted == [None]:
-        row = Row(row.kernel.apart, steps=(), **row.params)
+        row = Row(row.kernel.as_unnormalised, steps=(), **row.params)
     plan = planned(row, n, dim or 0, sampling.seed)
     if any(quantity and quantity.sinks for quantity in wanted) and not plan.sinks:
         raise no_sink(row)
