@@ -44,6 +44,7 @@ import json, resource, sys
 from sparsity.cli import main
 
 limit, *lines = map(json.loads, sys.argv[1:])
+sys.dont_write_bytecode = True  # it would be cut at the limit, and stay so
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 for line in lines:
     sys.argv[1:] = line
@@ -77,6 +78,7 @@ import resource, sys, numpy, xarray
 from sparsity.errors import InputError
 from sparsity.measurement.labels import save
 data = xarray.Dataset({"S": ("row", numpy.random.default_rng(1).random(9000))})
+sys.dont_write_bytecode = True  # it would be cut at the limit, and stay so
 resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))
 try:
     save(data, sys.argv[1])
