@@ -501,6 +501,7 @@ def test_a_full_disk_is_one_line_and_what_is_done_stays(tmp_path):
     limited = (
         "import resource, sys; from sparsity.cli import main; import sparsity, signal;"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "sys.dont_write_bytecode = True; "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600)); main()"
     )
     command = [sys.executable, "-c", limited, *LINE, "--store", str(tmp_path / "s")]
