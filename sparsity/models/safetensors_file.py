@@ -21,7 +21,8 @@ from sparsity.models.checkpoint import (
     refuse_others,
 )
 from sparsity.models.tokens import from_file
-from sparsity.reading import json_file, regular
+from sparsity.output import regular
+from sparsity.reading import json_file
 from sparsity.rows import rotation
 
 _OUTER = {"embed": "model.embed_tokens", "norm": "model.norm", "head": "lm_head"}
