@@ -9,6 +9,7 @@ import json
 import math
 import os
 import shutil
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -67,6 +68,21 @@ def netcdf(path: str | os.PathLike[str]) -> Path:
     return path
 
 
+def regular(path: Path, argument: str) -> Path:
+    """The path, of which to read: of a pipe one would wait for ever.
+
+    Raises:
+        InputError: it is a device or a pipe.
+    """
+    try:
+        kind = path.stat().st_mode  # asked once: between two questions another run may remove it
+    except (OSError, ValueError):
+        return path
+    if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+        raise InputError(argument, path, "is a device or a pipe; give a file")
+    return path
+
+
 def refuse_pipe(path: str | os.PathLike[str], argument: str = "out") -> None:
     """Refuse a device or a pipe: reading goes on for ever, and no file can be put in its place.
 
@@ -75,8 +91,7 @@ def refuse_pipe(path: str | os.PathLike[str], argument: str = "out") -> None:
     """
     path = Path(path)
     for each in [path, *(path.iterdir() if path.is_dir() else ())]:
-        if each.exists() and not each.is_file() and not each.is_dir():
-            raise InputError(argument, each, "is a device or a pipe; give a file")
+        regular(each, argument)
 
 
 def folder(path: str | os.PathLike[str], argument: str = "out") -> Path:
@@ -121,17 +136,22 @@ def _remove_abandoned(part: Path) -> None:
 
 
 def _make(part: Path, as_folder: bool) -> int | None:
-    """The part made anew, opened and locked; None where there is one of that name."""
+    """The part made anew, opened and locked; None where another run has or had one of that name."""
     try:
         if as_folder:
             part.mkdir()
+            if fcntl is None:
+                return -1
+            place = os.open(part, os.O_RDONLY)
         else:
-            part.touch(exist_ok=False)
-    except FileExistsError:
-        return None
+            place = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+    except (FileExistsError, FileNotFoundError):  # a folder is gone if it was taken for abandoned
+        if part.parent.is_dir():
+            return None
+        raise
     if fcntl is None:
+        os.close(place)
         return -1
-    place = os.open(part, os.O_RDONLY if as_folder else os.O_RDWR)
     with suppress(OSError):  # no lock on such a disk: it is this run's alone all the same
         fcntl.flock(place, fcntl.LOCK_EX)
     if _still(place, part):

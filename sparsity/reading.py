@@ -59,17 +59,6 @@ def whole(text: str, argument: str) -> int:
         raise InputError(argument, f"{text[:20]}…", "give a smaller number") from None
 
 
-def regular(path: Path, argument: str) -> Path:
-    """The path, of which to read: of a pipe one would wait for ever.
-
-    Raises:
-        InputError: it is a device or a pipe.
-    """
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise InputError(argument, path, "is a device or a pipe; give a file")
-    return path
-
-
 def json_file(path: Path) -> Any:
     """The value in a file of JSON.
 

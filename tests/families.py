@@ -303,6 +303,10 @@ def way_out(name: str, model, ids, refusal: str) -> str:
             assert verdict in ("equal", "refused"), (verdict, why)
             ways.append(why if verdict == "equal" else way_out(name, part, ids, why))
         return f"works, parts: {'; '.join(ways)}"
+    if "attn_implementation='eager'" in refusal:
+        verdict, why = judge(name, build(name, "eager"), ids)
+        assert verdict == "equal", (verdict, why)
+        return f"works, eager: {why}"
     if "probe(" in refusal and name in mixers.MIXERS:
         found = probe(mixers.MIXERS[name](model, ids), T)
         return f"works, probe: n_eff {found.mean:.1f} ± {found.mean_stderr:.1f}"

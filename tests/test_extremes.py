@@ -69,7 +69,8 @@ def _scan(cells: list, seed: int) -> int:
             found = sparsity.exact(name, length=n, of=of, **parameters)
         except InputError as refusal:
             blamed, said = refusal.argument, str(refusal)
-            known = blamed in {*parameters, "of", "length", "weight"}
+            family = name.partition(":")[0]  # entmax = 4.0: must be from 1.01 to 2
+            known = blamed in {*parameters, "of", "length", "weight", family}
             wrong += [] if known and "\n" not in said else [(cell, said)]
         else:
             numbers += 1
@@ -88,6 +89,12 @@ def test_extremes_end_in_a_number_or_a_line():
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert _scan(cells, 4) > 20
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 2 * 2**20
+
+
+@pytest.mark.parametrize("of", ["S", "n_eff"])
+def test_entmax_of_orders_near_one_at_wide_spreads_is_refused_in_a_line(of):
+    with pytest.raises(InputError, match="gamma = 1000"):
+        sparsity.exact("entmax:1.01", length=1000, gamma=1e4, of=of)
 
 
 @pytest.mark.slow

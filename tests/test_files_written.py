@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent import futures
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ import sparsity
 from sparsity import output
 from sparsity.attention.measurement import labels
 from sparsity.errors import InputError
-from sparsity.output import part_of, replacing, write, write_together
+from sparsity.output import part_of, refuse_pipe, replacing, write, write_together
 from sparsity.sweeps import saving
 
 ROOT = Path(__file__).parents[1]
@@ -44,6 +45,7 @@ import json, resource, sys
 from sparsity.cli import main
 
 limit, *lines = map(json.loads, sys.argv[1:])
+sys.dont_write_bytecode = True  # it would be cut at the limit, and stay so
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 for line in lines:
     sys.argv[1:] = line
@@ -77,6 +79,7 @@ import resource, sys, numpy, xarray
 from sparsity.errors import InputError
 from sparsity.attention.measurement.labels import save
 data = xarray.Dataset({"S": ("row", numpy.random.default_rng(1).random(9000))})
+sys.dont_write_bytecode = True  # it would be cut at the limit, and stay so
 resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))
 try:
     save(data, sys.argv[1])
@@ -181,6 +184,22 @@ def test_runs_at_one_time_leave_each_other_alone(as_folder, tmp_path):
         assert path.read_text() == "third"
         assert (first / "in" if as_folder else first).read_text() == "first"
     assert sorted(tree(tmp_path)) == ["x", "y"]
+
+
+def test_runs_that_write_one_name_at_once_all_write_it(tmp_path):
+    """One makes its part while another takes it for abandoned, or finds it gone as it looks."""
+    paths = [tmp_path / str(each) for each in range(300)]
+
+    def write_all(text):
+        for path in paths:
+            refuse_pipe(tmp_path)
+            write(path, text)
+
+    with futures.ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(write_all, text) for text in "abcd"]:
+            done.result()
+    assert {path.read_text() for path in paths} <= {*"abcd"}
+    assert sorted(tmp_path.iterdir()) == sorted(paths)
 
 
 def test_a_part_that_is_renamed_is_not_removed_under_another_run(tmp_path):

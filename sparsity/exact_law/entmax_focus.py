@@ -73,6 +73,8 @@ def _powers(on: Grid, power: float, most: float) -> tuple[float, float, float]:
 def _power(weight: Power, n: float, power: float, most: float) -> tuple[float, float]:
     """E Y₂^(−power), and a bound on its relative error."""
     fine, coarse = (_powers(grid(n, weight, each), power, most) for each in _DAMPED)
+    if not fine[0] > 0:  # the contour has met nothing of the integrand
+        return 0.0, math.inf
     gaps = (fine[1] / fine[0] - 1, coarse[0] / fine[0] - 1, fine[2] - 1)
     return fine[0], math.fsum(map(abs, gaps))
 
@@ -107,6 +109,8 @@ def _cut(on: Grid) -> tuple[float, float]:
 def _peak(weight: Power, n: float) -> tuple[float, float]:
     """E max p, and a bound on its relative error."""
     fine, coarse = (_cut(grid(n, weight, each)) for each in _CUT)
+    if not fine[1] > 0:
+        return 0.0, math.inf
     return fine[1], abs(coarse[1] / fine[1] - 1) + abs(fine[0] - 1)
 
 

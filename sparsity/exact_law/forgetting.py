@@ -115,7 +115,8 @@ def _token(gamma: float, quantity: Quantity, u: np.ndarray, step: float) -> list
     # x^k moves the law of z by k·steepness, but where log x > 6 nothing is left of e^(−x).
     far = FAR + min(max(orders) * steepness, max((6.0 - u[0]) / steepness - FAR, 0.0))
     z, share = normal(steepness, far, 2 * step)
-    steps = steepness * (z[1] - z[0]) / step  # of u, between points of z
+    each = -float(z[0]) / max(len(z) // 2, 1)  # between points of z, without a difference's error
+    steps = steepness * each / step  # of u, as many
     stride = round(steps)
     aligned = stride >= 1 and abs(steps - stride) < _WHOLE * stride
     if aligned:  # points in u and in z have the same sums: a mean is a convolution

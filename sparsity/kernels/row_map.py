@@ -60,9 +60,11 @@ class RowMap:
         with_number: of a family, the map of another number.
         parse_number: of a family, (text, argument) -> the number that it writes.
         drawn: what its tokens are drawn from; None is scores N(β, γ²).
-        unnormalised: what `weights` take -> the weights before the total of the row divides them, or with
-            that total at its mean: the limit S is that of their moments. None where there are none.
-        identically_distributed: whether its tokens are of one law, so that this limit is the same at every length.
+        unnormalised: what `weights` take -> the weights before the total of the row divides them,
+            or with that total at its mean: the limit S is that of their moments. None where there
+            are none.
+        identically_distributed: whether its tokens are of one law, so that this limit is the same
+            at every length.
     """
 
     name: str

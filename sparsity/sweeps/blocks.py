@@ -38,6 +38,7 @@ class Blocks:
     def __init__(self, path: Path, names: tuple[str, ...], root: Any) -> None:
         self.path, self._names, self._root = path, names, root
         self._arrays: dict[str, Any] = {}
+        self._damaged: list[str] = []  # blocks that are not what was written
 
     def _mark(self, block: Block) -> Path:
         place = ".".join(str(start) for _, start, _ in block.ranges) or "0"
@@ -58,9 +59,15 @@ class Blocks:
                     return True
         except Exception:  # noqa: BLE001 # whatever a damaged file makes of itself
             pass
-        text = f"store {self.path}: {self._mark(block).stem} is damaged; it is computed again"
-        warnings.warn(text, stacklevel=2)
+        self._damaged.append(self._mark(block).stem)
         return False
+
+    def tell(self) -> None:
+        """Warn of what was damaged and has been computed again."""
+        for name in self._damaged:
+            text = f"store {self.path}: {name} was damaged; it was computed again"
+            warnings.warn(text, stacklevel=2)
+        self._damaged.clear()
 
     def _stored(self, names: list[str], block: Block) -> Iterator[tuple[str, np.ndarray]]:
         for name in names:

@@ -93,6 +93,7 @@ def run(
         raise InputError("executor", type(executor).__name__, fix) from None
     if failed:
         raise _failure(failed, request)
+    target.tell()
 
 
 def _computed(

@@ -57,6 +57,9 @@ class Memory:
     def has(self, block: Block) -> bool:
         return False
 
+    def tell(self) -> None:
+        """Nothing of an earlier run was there, damaged or not."""
+
     def put(self, block: Block, found: Variables, method: str) -> None:
         kept = self._found[block.part]
         for name, (dims, values, attributes) in found.items():
@@ -261,7 +264,7 @@ class Store(Blocks):
 
 def _of_size(array: Any, shape: tuple[int, ...], chunks: tuple[int, ...]) -> bool:
     """Whether an array of numbers has this shape, in no larger chunks: else it is not read."""
-    small = all(own <= most for own, most in zip(array.chunks, chunks, strict=True))
+    small = all(0 < own <= most for own, most in zip(array.chunks, chunks, strict=True))
     plain = array.dtype.kind in "biufU" and array.dtype.itemsize <= _MOST_OF_NUMBER
     return array.shape == shape and small and plain
 

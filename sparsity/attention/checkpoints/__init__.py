@@ -9,7 +9,7 @@ from sparsity.arguments import path as read_path
 from sparsity.attention.checkpoints.checkpoint import ELSE, Checkpoint
 from sparsity.attention.checkpoints.fetch import smollm2
 from sparsity.errors import InputError
-from sparsity.reading import regular
+from sparsity.output import regular
 
 __all__ = ["Checkpoint", "load", "smollm2"]
 

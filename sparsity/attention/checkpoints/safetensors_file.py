@@ -21,7 +21,8 @@ from sparsity.attention.checkpoints.checkpoint import (
 )
 from sparsity.attention.checkpoints.tokens import from_file
 from sparsity.errors import InputError, printable
-from sparsity.reading import json_file, regular
+from sparsity.output import regular
+from sparsity.reading import json_file
 from sparsity.rows import rotation
 
 _OUTER = {"embed": "model.embed_tokens", "norm": "model.norm", "head": "lm_head"}

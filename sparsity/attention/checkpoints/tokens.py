@@ -15,7 +15,7 @@ from typing import Any
 from sparsity.attention.checkpoints import tokenizing
 from sparsity.attention.checkpoints.checkpoint import library, refusal
 from sparsity.errors import InputError
-from sparsity.reading import regular
+from sparsity.output import regular
 
 _MOST_A_BYTE = 8  # tokens: normalising makes 18 letters of one of three bytes at most, U+FDFA
 

@@ -14,7 +14,8 @@ from sparsity.arguments import path, several, whole
 from sparsity.attention.checkpoints.checkpoint import Checkpoint
 from sparsity.attention.checkpoints.tokens import read_text
 from sparsity.errors import InputError, printable
-from sparsity.reading import npy_file, regular
+from sparsity.output import regular
+from sparsity.reading import npy_file
 
 _MOST_OF_NAME = 200  # letters
 

@@ -14,7 +14,8 @@ import numpy as np
 from sparsity import arguments
 from sparsity.arguments import as_float64
 from sparsity.errors import InputError
-from sparsity.reading import npy_file, regular
+from sparsity.output import regular
+from sparsity.reading import npy_file
 from sparsity.rows.scores.base import Scores
 from sparsity.rows.scores.mixture import standardised
 
