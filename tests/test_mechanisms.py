@@ -77,7 +77,7 @@ def test_a_definition_holds_on_concrete_rows(kernel):
     for n in (1, 2, 7):
         of = drawn(kernel, own, 5, n)
         for function, plain in zip(
-            (kernel.alone, kernel.weights), plainly(kernel.name, of), strict=True
+            (kernel.unnormalised, kernel.weights), plainly(kernel.name, of), strict=True
         ):
             assert_allclose(function(of), plain, rtol=1e-11, atol=1e-14)
             if n == 7:
@@ -371,7 +371,9 @@ def test_a_map_is_first_class(kernel, command):
     assert row.kernel == kernel == kernels.named(kernel.name)
     assert eval(repr(row), {"Row": Row}) == row
     options = [x for name, value in own.items() for x in (f"--{name.replace('_', '-')}", value)]
-    code, out, err = command("eval", kernel.name, *options, *(["--length", 9] * (not kernel.alike)))
+    code, out, err = command(
+        "eval", kernel.name, *options, *(["--length", 9] * (not kernel.identically_distributed))
+    )
     assert (code, err) == (0, "")
     shown = float(out.split("S      = ")[1].split()[0])
     assert_allclose(shown, sparsity.evaluate(row, length=9).S, rtol=1e-11)
@@ -384,8 +386,10 @@ def test_a_map_is_first_class(kernel, command):
     ):
         with pytest.raises(InputError, match="its weights depend on the whole row; use exact"):
             ask()
-    place = {} if kernel.alike else {"length": 9}
-    swept = sparsity.sweep(row, gamma=[0.1, 0.2], **place)["S" if kernel.alike else "S_limit"]
+    place = {} if kernel.identically_distributed else {"length": 9}
+    swept = sparsity.sweep(row, gamma=[0.1, 0.2], **place)[
+        "S" if kernel.identically_distributed else "S_limit"
+    ]
     true = sparsity.evaluate(row.replace(gamma=0.2), **place).S
     assert_allclose(swept.sel(gamma=0.2).squeeze(), true, rtol=1e-13)
 

@@ -63,7 +63,7 @@ def test_a_definition_holds_on_concrete_rows(kernel, compiled):
     on_device = dict(zip(compiled, weigh([every[n] for n in compiled]), strict=True))
     for n, s in every.items():
         p = kernel.weights(s)
-        left = 0 if kernel.left is None else kernel.left(s)
+        left = 0 if kernel.residual_mass is None else kernel.residual_mass(s)
         assert p.shape == s.shape
         assert (p >= 0).all()
         assert_allclose(p.sum(-1) + left, 1, rtol=1e-12)
@@ -492,7 +492,7 @@ def test_stick_breaking_key_by_key():
     s = rows(12) + 0.5
     found, rest = broken(s)
     assert_allclose(kernels.stick_breaking.weights(s), found, rtol=1e-9, atol=1e-15)
-    left = kernels.stick_breaking.left
+    left = kernels.stick_breaking.residual_mass
     assert left is not None
     assert_allclose(left(s), rest, rtol=1e-9, atol=1e-15)
 

@@ -87,7 +87,9 @@ class Asked:
             weight = kernel.formula if isinstance(kernel, RowMap) else kernel.weight
             return f"E|a| / √(E a²), a = {weight}, {self.row.random}{under}"
         if isinstance(kernel, RowMap):
-            rest = ", what no key takes standing for the sink logits" if kernel.left else ""
+            rest = (
+                ", what no key takes standing for the sink logits" if kernel.residual_mass else ""
+            )
             return f"{self.quantity.average}{rest}, a_j = {kernel.formula}, {self.row.random}"
         average = self.quantity.average
         if not self.of_rows:

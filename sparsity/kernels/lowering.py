@@ -157,5 +157,5 @@ def jax_row(kernel: Kernel | RowMap, scores: Any) -> tuple[Any, Any]:
         return jax_log_abs(kernel)(scores), None
     import jax.numpy as jnp
 
-    left = None if kernel.left is None else jnp.log(kernel.left(scores))
+    left = None if kernel.residual_mass is None else jnp.log(kernel.residual_mass(scores))
     return jnp.log(jnp.abs(kernel.weights(scores))), left

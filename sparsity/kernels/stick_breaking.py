@@ -40,5 +40,5 @@ stick_breaking = RowMap(
     formula="σ(s_j) Π_{i>j}(1 − σ(s_i))",
     source="Tan et al. (2024), arXiv 2410.17980",
     parameters=(BETA, GAMMA),
-    left=left,
+    residual_mass=left,
 )
