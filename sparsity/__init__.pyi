@@ -1,0 +1,119 @@
+"""The public names of `sparsity`, for type checkers; a test holds them to those of `__init__.py`."""
+
+from sparsity import attention as attention
+from sparsity import claims_ledger as ledger
+from sparsity import figures as figures
+from sparsity import kernels as kernels
+from sparsity import report as report
+from sparsity import stacks as stacks
+from sparsity.attention import checkpoints as models
+from sparsity.attention import measurement as measurement
+from sparsity.attention import monitoring as monitoring
+from sparsity.attention import streaming as streaming
+from sparsity.attention.measurement import measure as measure
+from sparsity.attention.measurement.probing import Probed as Probed
+from sparsity.attention.measurement.probing import probe as probe
+from sparsity.attention.monitoring import monitor as monitor
+from sparsity.attention.streaming import stream as stream
+from sparsity.claims_ledger import claims as claims
+from sparsity.crosscheck.verify import verify as verify
+from sparsity.derivation import derive as derive
+from sparsity.design_search.design import design as design
+from sparsity.design_search.sink_logit import sink_logit as sink_logit
+from sparsity.errors import InputError as InputError
+from sparsity.errors import NoClosedForm as NoClosedForm
+from sparsity.errors import TooFine as TooFine
+from sparsity.exact_law.exact import exact as exact
+from sparsity.exact_law.regimes import regime as regime
+from sparsity.kernels import Kernel as Kernel
+from sparsity.kernels import RowMap as RowMap
+from sparsity.kernels import score_kernel as score_kernel
+from sparsity.limit.evaluation import evaluate as evaluate
+from sparsity.metric import S as S
+from sparsity.metric import entropy as entropy
+from sparsity.metric import gini as gini
+from sparsity.metric import hoyer as hoyer
+from sparsity.metric import n_eff as n_eff
+from sparsity.panel import explore as explore
+from sparsity.plots import plot as plot
+from sparsity.results import Estimate as Estimate
+from sparsity.results import Evaluation as Evaluation
+from sparsity.results import Exact as Exact
+from sparsity.rows.row import Row as Row
+from sparsity.rows.scores import Empirical as Empirical
+from sparsity.rows.scores import Mixture as Mixture
+from sparsity.rows.scores import StudentT as StudentT
+from sparsity.rows.scores import Uniform as Uniform
+from sparsity.rows.steps import Alibi as Alibi
+from sparsity.rows.steps import Coca as Coca
+from sparsity.rows.steps import Decay as Decay
+from sparsity.rows.steps import LengthBias as LengthBias
+from sparsity.rows.steps import QKNorm as QKNorm
+from sparsity.rows.steps import Rope as Rope
+from sparsity.rows.steps import ScalableSoftmax as ScalableSoftmax
+from sparsity.rows.steps import Sink as Sink
+from sparsity.rows.steps import SinkLogit as SinkLogit
+from sparsity.rows.steps import Window as Window
+from sparsity.sampling import estimate as estimate
+from sparsity.sweeps.curves import sweep as sweep
+
+__version__: str
+
+__all__ = [
+    "Alibi",
+    "Coca",
+    "Decay",
+    "Empirical",
+    "Estimate",
+    "Evaluation",
+    "Exact",
+    "InputError",
+    "Kernel",
+    "LengthBias",
+    "Mixture",
+    "NoClosedForm",
+    "Probed",
+    "QKNorm",
+    "Rope",
+    "Row",
+    "RowMap",
+    "S",
+    "ScalableSoftmax",
+    "Sink",
+    "SinkLogit",
+    "StudentT",
+    "TooFine",
+    "Uniform",
+    "Window",
+    "attention",
+    "claims",
+    "derive",
+    "design",
+    "entropy",
+    "estimate",
+    "evaluate",
+    "exact",
+    "explore",
+    "figures",
+    "gini",
+    "hoyer",
+    "kernels",
+    "ledger",
+    "measure",
+    "measurement",
+    "models",
+    "monitor",
+    "monitoring",
+    "n_eff",
+    "plot",
+    "probe",
+    "regime",
+    "report",
+    "score_kernel",
+    "sink_logit",
+    "stacks",
+    "stream",
+    "streaming",
+    "sweep",
+    "verify",
+]
