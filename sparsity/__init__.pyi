@@ -1,4 +1,4 @@
-"""The public names of `sparsity`, for type checkers; a test holds them to those of `__init__.py`."""
+"""The public names of `sparsity`, for type checkers."""
 
 from sparsity import attention as attention
 from sparsity import claims_ledger as ledger

@@ -1,4 +1,4 @@
-"""What can be asked of a row: each quantity a short file, and the explicit tuples of all."""
+"""What can be asked of a row: each quantity a record, and the explicit tuples of all."""
 
 from __future__ import annotations
 
@@ -6,23 +6,20 @@ import difflib
 import functools
 
 from sparsity.errors import InputError
-from sparsity.quantities.abs_sum import abs_sum
 from sparsity.quantities.base import Family, Integral, Layers, Linear, LogMoment, Quantity, RowSums
 from sparsity.quantities.entropy import entropy
-from sparsity.quantities.gini import gini
-from sparsity.quantities.hoyer import hoyer
-from sparsity.quantities.keys_for_mass import keys_for_mass
-from sparsity.quantities.max_weight import max_weight
-from sparsity.quantities.n_eff import n_eff
-from sparsity.quantities.participation import participation
-from sparsity.quantities.power_sum import power_sum
-from sparsity.quantities.pq_index import pq_index
-from sparsity.quantities.sink_mass import sink_mass
-from sparsity.quantities.sink_mass_above import sink_mass_above
-from sparsity.quantities.sparsity import S
-from sparsity.quantities.square_sum import square_sum
-from sparsity.quantities.support import support
-from sparsity.quantities.top_k_mass import top_k_mass
+from sparsity.quantities.largest import gini, keys_for_mass, max_weight, support, top_k_mass
+from sparsity.quantities.powers import (
+    S,
+    abs_sum,
+    hoyer,
+    n_eff,
+    participation,
+    power_sum,
+    pq_index,
+    square_sum,
+)
+from sparsity.quantities.sinks import sink_mass, sink_mass_above
 from sparsity.reading import number as read_number
 
 __all__ = [

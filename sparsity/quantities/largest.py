@@ -1,0 +1,149 @@
+"""What the largest weights hold: the maximum, top-k mass, keys for a mass, Gini, support.
+
+All come from N(a), how many weights are above a: the k largest add up to ∫ min(k, N(a)) da.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from sparsity import metric
+from sparsity.quantities.base import Family, Layers, LongRows, Quantity, RowSums
+
+
+def _held(k: int, n: float, log_rest: np.ndarray) -> np.ndarray:
+    """E min(k, N) of N ~ Bin(n, q), k < n, given log(1 − q); each term where it has its digits."""
+    if k == 1:
+        return -np.expm1(n * log_rest)
+    q = -np.expm1(log_rest)
+    mean, odds = n * q, np.minimum(np.expm1(-np.maximum(log_rest, -40.0)), 1e15)
+    found = np.full(mean.shape, float(k))
+    last = k + 10 * math.sqrt(k) + 40  # beyond it, N < k has less than e^−50
+    for low, high, terms in ((0.0, 1e-2, 9), (1e-2, 1.0, 22), (1.0, last, k)):
+        here = (mean >= low) & (mean < high)
+        x = odds[here]
+        p, sums = np.exp(n * log_rest[here]), np.zeros(x.shape)
+        for i in range(terms):
+            sums += p * (k - i if low == 1.0 else min(i, k))
+            p *= x * ((n - i) / (i + 1))
+        found[here] = k - sums if low == 1.0 else sums
+    return found
+
+
+def largest(k: int) -> Layers:
+    """The k largest weights add up to ∫ min(k, N(a)) da."""
+    return Layers(
+        mean=lambda n, log_rest: _held(k, n, log_rest),
+        keys=k,
+        ends=lambda n: (min(k / n, 1.0), 1.0),
+    )
+
+
+def _top_k_mass(name: str, number: float) -> Quantity:
+    k = int(number)
+
+    def of(row: RowSums) -> Any:
+        return metric.ascending(row.weights)[..., -k:].sum(-1) / (row.l1 + row.unit)
+
+    return Quantity(
+        name=name,
+        symbol=f"E top-{k} mass",
+        title=f"share of the {k} largest weights",
+        average="E of the k largest p_j = |a_j|/(Σ|a| + e^b of sink logits), over nonzero rows",
+        unit="1",
+        of=of,
+        units=True,
+        whole=True,
+        limit=lambda rows: rows.top(np.minimum(k / rows.n, 1.0)),
+        layers=largest(k),
+    )
+
+
+top_k_mass = Family(
+    name="top_k_mass",
+    symbol="k",
+    title="share of the k largest weights, 1 for one-hot",
+    domain="a whole number of keys, at least 1",
+    admits=lambda k: k >= 1 and float(k).is_integer(),
+    member=_top_k_mass,
+    example="4",
+)
+
+
+max_weight = Quantity(
+    name="max_weight",
+    symbol="E max p",
+    title="largest weight max p, 1 for one-hot",
+    average="E max p_j over tokens, p_j = |a_j|/(Σ|a| + e^b of sink logits), over nonzero rows",
+    unit="1",
+    of=lambda row: row.weights.max(-1) / (row.l1 + row.unit),
+    units=True,
+    whole=True,
+    layers=largest(1),
+)
+
+
+def _keys_for_mass(name: str, share: float) -> Quantity:
+    def limit(rows: LongRows) -> tuple[float, float]:
+        keys, error = rows.keys(share)
+        return rows.n * keys, rows.n * error
+
+    def of(row: RowSums) -> Any:
+        xp = row.weights.__array_namespace__()
+        held = xp.flip(metric.ascending(row.weights), axis=-1).cumsum(-1)
+        return 1.0 + (held < share * row.l1[..., None]).sum(-1)
+
+    return Quantity(
+        name=name,
+        symbol=f"keys for {share:g}",
+        title=f"fewest keys that hold {share:g} of the mass of all tokens",
+        average="E of the least m whose m largest |a_j| add up to p·Σ|a|, over nonzero rows",
+        unit="tokens",
+        of=of,
+        whole=True,
+        limit=limit,
+    )
+
+
+keys_for_mass = Family(
+    name="keys_for_mass",
+    symbol="p",
+    title="fewest keys that hold the share p of the mass, 1 for one-hot",
+    domain="a share between 0 and 1",
+    admits=lambda share: 0 < share < 1,
+    member=_keys_for_mass,
+    example="0.9",
+)
+
+
+gini = Quantity(
+    name="gini",
+    symbol="E Gini",
+    title="Gini coefficient of the weights, 0 for uniform, 1 − 1/n for one-hot",
+    average="E Σ_jk |p_j − p_k|/(2n) over tokens, p_j = |a_j|/Σ|a|, over nonzero rows",
+    unit="1",
+    of=lambda row: metric.gini(row.weights),
+    whole=True,
+    limit=lambda rows: rows.gini(),
+    # Σ_jk |a_j − a_k|/2 = ∫ N(a)(n − N(a)) da, and E N(n − N)/n = (n − 1)q(1 − q)
+    layers=Layers(
+        mean=lambda n, log_rest: (1 - n) * np.expm1(log_rest) * np.exp(log_rest),
+        keys=0,
+        ends=lambda n: (0.0, 1 - 1 / n),
+    ),
+)
+
+
+support = Quantity(
+    name="support",
+    symbol="E K",
+    title="support size, the number of nonzero weights",
+    average="E #{j: a_j ≠ 0} over rows that are not all zero; sampled, a weight below e^−708 times "
+    "the largest (float32: e^−87) counts as zero",
+    unit="tokens",
+    of=lambda row: (row.weights > 0).astype(row.weights.dtype).sum(-1),
+    whole=True,
+)

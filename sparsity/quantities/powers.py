@@ -1,0 +1,208 @@
+"""What powers of the weights add up to: S, n_eff, the participation ratio and their kin.
+
+Each is a function of sums Σ|a|^p. The exact laws write x^(−s) as an integral of t^(s−1) e^(−tx) over t,
+since the mean of e^(−t Σ|a|^p) over independent tokens is a product.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from sparsity import metric
+from sparsity.quantities.base import Family, Integral, Linear, LongRows, Quantity, RowSums
+
+S = Quantity(
+    name="S",
+    symbol="S",
+    title="l1/l2 sparsity, small is focused",
+    average="E[‖a‖₁/(√n‖a‖₂)] over rows that are not all zero",
+    unit="1",
+    of=lambda row: metric.from_moments(row.l1 / row.count, row.l2 / row.count),
+    limit=lambda rows: rows.product((1, 1.0), (2, -0.5), count=-0.5),
+    # E[Σ|a|/√Σa²] = ∫ t^(−½) Σ_j E|a_j|e^(−ta_j²)/φ_j Πφ dt/√π, by 1/√x = ∫ t^(−½)e^(−tx) dt/√π
+    integral=Integral(
+        power=2,
+        moments=(0.5,),
+        sums=((lambda m1: m1, "token"),),
+        combine=lambda scale, s1: s1,
+        units=False,
+        factor=lambda n: 1 / math.sqrt(math.pi * n),
+        slow=True,
+        ends=lambda n, seen, unit: (n**-0.5, math.sqrt(seen / n)),
+    ),
+)
+
+
+n_eff = Quantity(
+    name="n_eff",
+    symbol="n_eff",
+    title="effective number of attended tokens",
+    average="E[(Σ|a|)²/Σa²] over rows that are not all zero",
+    unit="tokens",
+    of=lambda row: metric.effective(row.l1, row.l2),
+    limit=lambda rows: rows.product((1, 2.0), (2, -1.0)),
+    # ∫ [Σ m2_j/φ_j + (Σ m1_j/φ_j)² − Σ (m1_j/φ_j)²] Πφ dt, by 1/x = ∫ e^(−tx) dt
+    integral=Integral(
+        power=2,
+        moments=(0.5, 1.0),
+        sums=(
+            (lambda m1, m2: m2, "token"),
+            (lambda m1, m2: m1, "token"),
+            (lambda m1, m2: m1 * m1, "token"),
+        ),
+        combine=lambda scale, s2, s1, s11: s2 + scale * (s1 * s1 - s11),
+        units=False,
+        ends=lambda n, seen, unit: (1.0, seen),
+    ),
+)
+
+
+participation = Quantity(
+    name="participation",
+    symbol="E Y₂",
+    title="participation ratio Σp², 1 for one-hot",
+    average="E Σp_j² over tokens, p_j = |a_j|/(Σ|a| + e^b of sink logits), over nonzero rows",
+    unit="1",
+    of=lambda row: metric.participation(row.l1 + row.unit, row.l2),
+    units=True,
+    limit=lambda rows: rows.product((2, 1.0), total=-2.0),
+    # Σ_j ∫ t E[a_j² e^(−t|a_j|)]/φ_j Πφ dt, by 1/x² = ∫ t e^(−tx) dt
+    integral=Integral(
+        power=1,
+        moments=(2.0,),
+        sums=((lambda m2: m2, "token"),),
+        combine=lambda scale, s2: s2,
+        units=True,
+        ends=lambda n, seen, unit: (0.0 if unit else 1 / seen, 1.0),
+    ),
+)
+
+
+hoyer = Quantity(
+    name="hoyer",
+    symbol="E Hoyer",
+    title="Hoyer's index, 0 for uniform, 1 for one-hot; of a single token 0",
+    average="E[(√n − ‖a‖₁/‖a‖₂)/(√n − 1)] over rows that are not all zero",
+    unit="1",
+    of=lambda row: metric.hoyer_of(row.l1, row.l2, row.count),
+    # (√n − √n S_n)/(√n − 1): as S, 1 − S in long rows
+    linear=Linear(
+        of=S,
+        shift=lambda n: np.where(np.equal(n, 1), 1.0, 1 / (1 - np.maximum(n, 2.0) ** -0.5)),
+        slope=lambda n: np.where(np.equal(n, 1), -1.0, -1 / (1 - np.maximum(n, 2.0) ** -0.5)),
+    ),
+)
+
+
+def _square_sum_of(row: RowSums) -> Any:
+    # Weights without a 1 of their own are shares of all there is.
+    total = row.l1 + row.unit if row.one is None else row.one
+    return metric.participation(total, row.l2)
+
+
+square_sum = Quantity(
+    name="square_sum",
+    symbol="E Σa²",
+    title="sum of squares of the weights as they are, signed ones too: the variance of Σa_j v_j",
+    average="E Σa_j² over tokens, of weights as they are, whatever Σ|a|; over nonzero rows",
+    unit="1",
+    of=_square_sum_of,
+    units=True,
+)
+
+
+def _square_sum_of(row: RowSums) -> Any:
+    # Weights without a 1 of their own are shares of all there is.
+    total = row.l1 + row.unit if row.one is None else row.one
+    return row.l1 / total
+
+
+abs_sum = Quantity(
+    name="abs_sum",
+    symbol="E Σ|a|",
+    title="sum of |a| of the weights as they are, signed ones too",
+    average="E Σ|a_j| over tokens, of weights as they are; over nonzero rows",
+    unit="1",
+    of=_square_sum_of,
+    units=True,
+)
+
+
+def _power_sum(name: str, order: float) -> Quantity:
+    def ends(n: float, seen: float, unit: bool) -> tuple[float, float]:
+        one_hot, uniform = 1.0, seen ** (1 - order)
+        return 0.0 if unit else min(one_hot, uniform), max(one_hot, uniform)
+
+    return Quantity(
+        name=name,
+        symbol=f"E Σp^{order:g}",
+        title=f"power sum Σp^{order:g}; ln(Σp^α)/(1 − α) is the Rényi entropy",
+        average="E Σp_j^α over tokens, p_j = |a_j|/(Σ|a| + e^b of sink logits), over nonzero rows",
+        unit="1",
+        of=lambda row: ((row.weights / (row.l1 + row.unit)[..., None]) ** order).sum(-1),
+        units=True,
+        whole=True,
+        limit=lambda rows: rows.product((order, 1.0), total=-order),
+        # Σ_j ∫ t^(α−1) E[a_j^α e^(−t|a_j|)]/φ_j Πφ dt / Γ(α), by x^(−α) Γ(α) = ∫ t^(α−1) e^(−tx) dt
+        integral=Integral(
+            power=1,
+            moments=(order,),
+            sums=((lambda m: m, "token"),),
+            combine=lambda scale, s: s,
+            units=True,
+            factor=lambda n: 1 / math.gamma(order),
+            ends=ends,
+            slow=order < 1,
+        ),
+    )
+
+
+power_sum = Family(
+    name="power_sum",
+    symbol="α",
+    title="power sum Σp^α, 1 for one-hot; its logarithm over 1 − α is the Rényi entropy",
+    domain="an order from 0.5 to 8, but not 1",
+    admits=lambda order: 0.5 <= order <= 8 and order != 1,
+    member=_power_sum,
+    example="3",
+)
+
+
+def _pq_index(name: str, p: float, q: float) -> Quantity:
+    def limit(rows: LongRows) -> tuple[float, float]:
+        ratio, error = rows.product((p, 1 / p), (q, -1 / q), count=1 / q - 1 / p)
+        return 1 - ratio, error
+
+    def of(row: RowSums) -> Any:
+        a = row.weights / row.weights.max(-1)[..., None]
+        low, high = ((a**order).mean(-1) ** (1 / order) for order in (p, q))
+        return 1 - low / high
+
+    return Quantity(
+        name=name,
+        symbol=f"E I_{p:g},{q:g}",
+        title=f"pq-index 1 − n^(1/{q:g} − 1/{p:g}) ‖a‖_{p:g}/‖a‖_{q:g}",
+        average="E[1 − n^(1/q − 1/p) ‖a‖_p/‖a‖_q] over rows that are not all zero",
+        unit="1",
+        of=of,
+        whole=True,
+        limit=limit,
+        # 1 − S_n, of p = 1 and q = 2
+        linear=Linear(of=S, shift=np.ones_like, slope=lambda n: -np.ones_like(n))
+        if (p, q) == (1, 2)
+        else None,
+    )
+
+
+pq_index = Family(
+    name="pq_index",
+    symbol="p,q",
+    title="pq-index 1 − n^(1/q − 1/p) ‖a‖_p/‖a‖_q, 0 for uniform (Diao et al., arXiv 2302.05601)",
+    domain="two orders p < q, p from 0.05 to 8 and q up to 16",
+    admits=lambda p, q: 0.05 <= p <= 8 and p < q <= 16,
+    member=_pq_index,
+    example="1,2",
+)
