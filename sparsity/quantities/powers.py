@@ -1,7 +1,7 @@
 """What powers of the weights add up to: S, n_eff, the participation ratio and their kin.
 
-Each is a function of sums Σ|a|^p. The exact laws write x^(−s) as an integral of t^(s−1) e^(−tx) over t,
-since the mean of e^(−t Σ|a|^p) over independent tokens is a product.
+Each is a function of sums Σ|a|^p. The exact laws write x^(−s) as an integral of t^(s−1) e^(−tx)
+over t, since the mean of e^(−t Σ|a|^p) over independent tokens is a product.
 """
 
 from __future__ import annotations
