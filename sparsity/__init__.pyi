@@ -45,15 +45,21 @@ from sparsity.rows.scores import Mixture as Mixture
 from sparsity.rows.scores import StudentT as StudentT
 from sparsity.rows.scores import Uniform as Uniform
 from sparsity.rows.steps import Alibi as Alibi
+from sparsity.rows.steps import Chunk as Chunk
 from sparsity.rows.steps import Coca as Coca
 from sparsity.rows.steps import Decay as Decay
+from sparsity.rows.steps import FloorLog as FloorLog
 from sparsity.rows.steps import LengthBias as LengthBias
+from sparsity.rows.steps import LogLength as LogLength
 from sparsity.rows.steps import QKNorm as QKNorm
 from sparsity.rows.steps import Rope as Rope
 from sparsity.rows.steps import ScalableSoftmax as ScalableSoftmax
+from sparsity.rows.steps import ScaleInvariant as ScaleInvariant
 from sparsity.rows.steps import Sink as Sink
 from sparsity.rows.steps import SinkLogit as SinkLogit
+from sparsity.rows.steps import Temperature as Temperature
 from sparsity.rows.steps import Window as Window
+from sparsity.rows.steps import Yarn as Yarn
 from sparsity.sampling import estimate as estimate
 from sparsity.sweeps.curves import sweep as sweep
 
@@ -61,15 +67,18 @@ __version__: str
 
 __all__ = [
     "Alibi",
+    "Chunk",
     "Coca",
     "Decay",
     "Empirical",
     "Estimate",
     "Evaluation",
     "Exact",
+    "FloorLog",
     "InputError",
     "Kernel",
     "LengthBias",
+    "LogLength",
     "Mixture",
     "NoClosedForm",
     "Probed",
@@ -79,12 +88,15 @@ __all__ = [
     "RowMap",
     "S",
     "ScalableSoftmax",
+    "ScaleInvariant",
     "Sink",
     "SinkLogit",
     "StudentT",
+    "Temperature",
     "TooFine",
     "Uniform",
     "Window",
+    "Yarn",
     "attention",
     "claims",
     "derive",

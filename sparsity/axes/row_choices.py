@@ -21,7 +21,7 @@ from sparsity.limit.evaluation import evaluate
 from sparsity.rows import steps as row_steps
 from sparsity.rows.classes import classed
 from sparsity.rows.row import Row
-from sparsity.rows.steps import Rope
+from sparsity.rows.steps import FloorLog, LogLength, Rope, ScalableSoftmax, Yarn
 from sparsity.rows.tokens import Step
 
 _ANY = 64  # tokens of a row that is looked at for sinks
@@ -90,9 +90,18 @@ def _windowed(kernel: Kernel, v: Values) -> tuple[Any, Any, Any]:
     return v["beta"], v["gamma"], 0.5 * np.log(share)
 
 
-def _scaled(kernel: Kernel, v: Values) -> tuple[Any, Any, Any]:
-    factor = np.asarray(v["scale"]) * np.log(v["length"])
-    return factor * v["beta"], factor * v["gamma"], 0.0
+def _tempered(rule: type[Any], control: str | None) -> Form:
+    """The form of a temperature whose first field the control moves: β and γ times its factor."""
+    kind, name = type(rule.example[0]), control or around(rule).name
+
+    def factor_at(number: Any, length: Any) -> float:
+        return rule(kind(number)).factor(int(length))
+
+    def closed(kernel: Kernel, v: Values) -> tuple[Any, Any, Any]:
+        factor = np.vectorize(factor_at, otypes=[float])(v[name], v["length"])
+        return factor * v["beta"], factor * v["gamma"], 0.0
+
+    return closed
 
 
 def _raised(kernel: Kernel, v: Values) -> tuple[Any, Any, Any]:
@@ -117,12 +126,22 @@ _ROPE = Rows(
     level=False,
 )
 
-# How a step is shown: its title, the control of its first field, and as in `Rows`.
-_SHOWN: dict[str, tuple[str, str, dict[str, Any]]] = {
+# How a step is shown: its title, the control of its first field (None: one around its example), and
+# as in `Rows`. Its other fields have their defaults.
+_SHOWN: dict[str, tuple[str, str | None, dict[str, Any]]] = {
     "decay": ("decay λ^(n−j)", "decay", {"closed": _decayed}),
     "alibi": ("ALiBi", "slope", {"closed": _sloped, "kernels": (exp,)}),
     "window": ("sliding window", "window", {"closed": _windowed, "longest": 1e12}),
-    "scalable-softmax": ("log-n scaling (SSMax)", "scale", {"closed": _scaled, "longest": 1e12}),
+    "chunk": ("chunked attention", None, {"longest": 1e12}),
+    **{
+        rule.name: (title, control, {"closed": _tempered(rule, control), "longest": 1e12})
+        for rule, title, control in (
+            (ScalableSoftmax, "scalable softmax, s·ln n", "scale"),
+            (FloorLog, "floor-log temperature (Llama 4)", None),
+            (LogLength, "log-n temperature", None),
+            (Yarn, "YaRN's temperature", None),
+        )
+    },
     "length-bias": ("a bias that grows like ln n", "offset", {"closed": _raised, "longest": 1e12}),
     "sink": ("a sink at the first token", "logit", {"longest": 1e12, "level": False}),
     "sink-logit": (
@@ -135,16 +154,16 @@ _SHOWN: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 def _of_step(step: type[Any]) -> Rows:
     """The law of one step, whose first field has a control."""
-    if step.name in _SHOWN:
-        title, control, how = _SHOWN[step.name]
-    else:
+    title, control, how = _SHOWN.get(step.name, (step.name, None, {"level": False}))
+    if control is None:
         made = around(step)
         CONTROLS.setdefault(made.name, made)
-        title, control, how = step.name, made.name, dict[str, Any](level=False)
-    kind = int if isinstance(step.example[0], int) else float
+        control = made.name
+    kind = type(step.example[0])
+    others = () if step.name in _SHOWN else step.example[1:]
 
     def steps(v: Values) -> tuple[Step, ...]:
-        return (step(kind(v[control]), *step.example[1:]),)
+        return (step(kind(v[control]), *others),)
 
     return Rows(step.name, title, (control,), steps, **how)
 

@@ -9,31 +9,46 @@ from typing import Any
 from sparsity import arguments, reading
 from sparsity.errors import InputError
 from sparsity.rows import scores
+from sparsity.rows.steps import temperature
 from sparsity.rows.steps.alibi import Alibi
 from sparsity.rows.steps.coca import Coca
 from sparsity.rows.steps.decay import Decay
 from sparsity.rows.steps.length_bias import LengthBias
 from sparsity.rows.steps.qk_norm import QKNorm
 from sparsity.rows.steps.rope import Rope
-from sparsity.rows.steps.scalable_softmax import PUBLISHED_SCALE, ScalableSoftmax
 from sparsity.rows.steps.sink import Sink
 from sparsity.rows.steps.sink_logit import SinkLogit
-from sparsity.rows.steps.window import Window
+from sparsity.rows.steps.temperature import (
+    PUBLISHED_SCALE,
+    FloorLog,
+    LogLength,
+    ScalableSoftmax,
+    ScaleInvariant,
+    Temperature,
+    Yarn,
+)
+from sparsity.rows.steps.window import Chunk, Window
 from sparsity.rows.tokens import Step
 
 __all__ = [
     "ALL",
     "PUBLISHED_SCALE",
     "Alibi",
+    "Chunk",
     "Coca",
     "Decay",
+    "FloorLog",
     "LengthBias",
+    "LogLength",
     "QKNorm",
     "Rope",
     "ScalableSoftmax",
+    "ScaleInvariant",
     "Sink",
     "SinkLogit",
+    "Temperature",
     "Window",
+    "Yarn",
     "parse",
 ]
 
@@ -41,7 +56,12 @@ ALL: tuple[type[Any], ...] = (
     Decay,
     Alibi,
     Window,
+    Chunk,
     ScalableSoftmax,
+    FloorLog,
+    LogLength,
+    Yarn,
+    ScaleInvariant,
     LengthBias,
     SinkLogit,
     Sink,
@@ -75,13 +95,14 @@ def parse(text: str, steps: tuple[type[Any], ...] = ALL) -> Step:
         return scores.parse(text)
     name, _, numbers = text.partition(":")
     known = typed(steps)
+    if name.strip() == "temperature":
+        return _temperature(text, numbers)
     if name.strip() not in known:
         near = difflib.get_close_matches(name.strip(), known, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise InputError("step", text, f"{hint}the steps are {', '.join(known)}")
-    given = [item for item in numbers.split(",") if item.strip()]
-    values = [reading.number(item, "step", f"write {name}:NUMBER[,NUMBER]") for item in given]
-    values = [int(value) if value.is_integer() else value for value in values]
+        every = ", ".join([*known, "temperature:RULE"])
+        raise InputError("step", text, f"{hint}the steps are {every}")
+    values = _numbers(numbers.split(","), f"write {name}:NUMBER[,NUMBER]")
     try:
         return known[name.strip()](*values)
     except TypeError:
@@ -89,3 +110,20 @@ def parse(text: str, steps: tuple[type[Any], ...] = ALL) -> Step:
         raise InputError("step", text, f"{name.strip()} takes {takes}") from None
     except InputError as error:
         raise InputError("step", text, f"{error.argument}: {error.fix}") from None
+
+
+def _numbers(items: list[str], fix: str) -> list[float]:
+    """The numbers that items write, whole ones as integers."""
+    values = [reading.number(item, "step", fix) for item in items if item.strip()]
+    return [int(value) if value.is_integer() else value for value in values]
+
+
+def _temperature(text: str, rest: str) -> Step:
+    """The rule of a model: "temperature:llama4", "temperature:yarn,16"."""
+    rule, *items = rest.split(",")
+    try:
+        return temperature.named(rule, _numbers(items, "write temperature:RULE[,NUMBER]"))
+    except InputError as error:
+        if error.argument == "step":
+            raise
+        raise InputError("step", text, error.fix) from None

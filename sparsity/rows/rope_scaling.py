@@ -1,0 +1,184 @@
+"""How RoPE's angles are changed for contexts beyond the trained one: θ_i of each published rule.
+
+Every rule is a frozen record with `angles(dim, base, length)`: θ_i, [d/2], of a row of that length.
+The temperature that some checkpoints add is a step of its own, `Temperature.yarn`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from sparsity.arguments import number, whole
+from sparsity.rows.rotation import angles
+
+
+class RopeScaling(Protocol):
+    """A rule for the angles: frozen, hashable, validated where it is made."""
+
+    def angles(self, dim: int, base: float, length: int) -> np.ndarray:
+        """θ_i of the d/2 planes in a row of that length."""
+        ...
+
+
+def _factor(name: str, value: Any) -> float:
+    return number(name, value, "give one number >= 1", lambda x: x >= 1)
+
+
+@dataclass(frozen=True)
+class LinearScaling:
+    """Position interpolation: θ_i/r, as if every distance were r times shorter.
+
+    Args:
+        factor: r ≥ 1, the context over the trained one.
+
+    Source: Chen et al. (2023), arXiv:2306.15595.
+    """
+
+    factor: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "factor", _factor("factor", self.factor))
+
+    def angles(self, dim: int, base: float, length: int) -> np.ndarray:
+        """θ_i/r."""
+        return angles(dim, base) / self.factor
+
+
+@dataclass(frozen=True)
+class NtkScaling:
+    """NTK-aware scaling: the base grows to base·r^(d/(d−2)), so that the slowest plane slows by r.
+
+    Args:
+        factor: r ≥ 1.
+
+    Source: bloc97 (2023); Peng et al., YaRN (2023), arXiv:2309.00071, section 3.1.
+    """
+
+    factor: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "factor", _factor("factor", self.factor))
+
+    def angles(self, dim: int, base: float, length: int) -> np.ndarray:
+        """The angles of the larger base."""
+        return angles(dim, _ntk_base(dim, base, self.factor))
+
+
+def _ntk_base(dim: int, base: float, factor: float) -> float:
+    """base·factor^(d/(d−2)); with a single plane there is nothing to stretch."""
+    return base * factor ** (dim / (dim - 2)) if dim > 2 else base
+
+
+@dataclass(frozen=True)
+class DynamicNtkScaling:
+    """Dynamic NTK: beyond the trained length L the base is that of NTK at r·n/L − (r − 1).
+
+    Up to L nothing changes; at n it depends on the length of the row.
+
+    Args:
+        factor: r ≥ 1.
+        trained: L ≥ 1.
+
+    Source: emozilla (2023); `dynamic` of Hugging Face's `rope_parameters`.
+    """
+
+    factor: float
+    trained: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "factor", _factor("factor", self.factor))
+        object.__setattr__(self, "trained", whole("trained", self.trained, 1))
+
+    def angles(self, dim: int, base: float, length: int) -> np.ndarray:
+        """The angles of the base at this length."""
+        stretched = self.factor * max(length, self.trained) / self.trained - (self.factor - 1)
+        return angles(dim, _ntk_base(dim, base, stretched))
+
+
+@dataclass(frozen=True)
+class YarnScaling:
+    """YaRN's ramp: planes of many turns in the trained length stay, the slowest slow down by r.
+
+    Between `fast` and `slow` turns the angle goes linearly, in the number of the plane, from θ_i to
+    θ_i/r.
+
+    Args:
+        factor: r ≥ 1.
+        trained: L ≥ 1.
+        fast: turns in L from which on a plane stays, 32 as published.
+        slow: turns below which a plane is interpolated, 1 as published.
+        truncate: whether the ends of the ramp are rounded to whole planes, as in most checkpoints.
+
+    Source: Peng et al., YaRN (2023), arXiv:2309.00071, section 3.2.
+    """
+
+    factor: float
+    trained: int
+    fast: float = 32.0
+    slow: float = 1.0
+    truncate: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "factor", _factor("factor", self.factor))
+        object.__setattr__(self, "trained", whole("trained", self.trained, 1))
+        slow = number("slow", self.slow, "give one number > 0", lambda x: x > 0)
+        fast = number("fast", self.fast, f"give one number > slow = {slow:g}", lambda x: x > slow)
+        object.__setattr__(self, "slow", slow)
+        object.__setattr__(self, "fast", fast)
+
+    def angles(self, dim: int, base: float, length: int) -> np.ndarray:
+        """θ_i·(1 − ramp) + (θ_i/r)·ramp."""
+        theta = angles(dim, base)
+        low, high = (self._plane(turns, dim, base) for turns in (self.fast, self.slow))
+        if self.truncate:
+            low, high = math.floor(low), math.ceil(high)
+        low, high = max(low, 0), min(high, dim - 1)
+        # A ramp of no width is a step, as checkpoints have it.
+        width = high - low if high != low else 1e-3
+        ramp = np.clip((np.arange(dim // 2) - low) / width, 0.0, 1.0)
+        return theta * (1 - ramp) + theta / self.factor * ramp
+
+    def _plane(self, turns: float, dim: int, base: float) -> float:
+        """The plane, as a real number, that makes so many turns in the trained length."""
+        return dim * math.log(self.trained / (2 * math.pi * turns)) / (2 * math.log(base))
+
+
+@dataclass(frozen=True)
+class Llama3Scaling:
+    """Llama 3's rule: by wavelength, from θ_i for short waves to θ_i/r for long ones.
+
+    With x = L·θ_i/2π turns in the trained length: θ_i for x > high, θ_i/r for x < low, and between
+    them a mean whose weights are linear in x.
+
+    Args:
+        factor: r ≥ 1.
+        trained: L ≥ 1.
+        low: turns, > 0; 1 in Llama 3.
+        high: turns, > low; 4 in Llama 3.
+
+    Source: Meta, Llama 3.1 (2024), `llama3` of Hugging Face's `rope_parameters`.
+    """
+
+    factor: float
+    trained: int
+    low: float = 1.0
+    high: float = 4.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "factor", _factor("factor", self.factor))
+        object.__setattr__(self, "trained", whole("trained", self.trained, 1))
+        low = number("low", self.low, "give one number > 0", lambda x: x > 0)
+        high = number("high", self.high, f"give one number > low = {low:g}", lambda x: x > low)
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+
+    def angles(self, dim: int, base: float, length: int) -> np.ndarray:
+        """θ_i·s + (θ_i/r)·(1 − s), s = (x − low)/(high − low) cut to [0, 1]."""
+        theta = angles(dim, base)
+        turns = self.trained * theta / (2 * math.pi)
+        share = np.clip((turns - self.low) / (self.high - self.low), 0.0, 1.0)
+        return theta * share + theta / self.factor * (1 - share)

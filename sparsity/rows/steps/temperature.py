@@ -1,0 +1,243 @@
+"""Temperatures: factors on the scores that grow with the length, the rules that models ship with.
+
+Each rule is a step of its own; `Temperature` names them by the models that use them:
+`Temperature.llama4()`, or `temperature:llama4` at the prompt. A row of n keys is that of a query at
+position n − 1, counted from 0.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sparsity.arguments import number, whole
+from sparsity.errors import InputError
+from sparsity.rows.tokens import Tokens, every
+
+PUBLISHED_SCALE = 0.43  # of ln n; published, Nakanishi (2025), arXiv:2501.19399
+
+
+class Temperature:
+    """A step that multiplies the scores so far by a factor: β and γ are multiplied with it.
+
+    The class methods are the rules under the names of the models that ship them. Each rule is a
+    frozen dataclass; `isinstance(step, Temperature)` tells all of them.
+    """
+
+    name: ClassVar[str]
+    example: ClassVar[tuple[Any, ...]]
+
+    @staticmethod
+    def llama4() -> FloorLog:
+        """Llama 4, in its layers without RoPE: 1 + 0.1·ln(1 + ⌊n/8192⌋)."""
+        return FloorLog(0.1, 8192, 1)
+
+    @staticmethod
+    def mistral(trained: int = 16384) -> FloorLog:
+        """Mistral 3 and its kin: 1 + 0.1·ln(1 + ⌊(n − 1)/n₀⌋), n₀ the trained length."""
+        return FloorLog(0.1, trained, 0)
+
+    @staticmethod
+    def qwen(trained: int = 8192) -> LogLength:
+        """Qwen (2023): max(1, ln n/ln n₀), n₀ the trained length."""
+        return LogLength(trained)
+
+    @staticmethod
+    def ssmax(scale: float = PUBLISHED_SCALE, bias: float = 0.0) -> ScalableSoftmax:
+        """Scalable softmax: s·ln n + b."""
+        return ScalableSoftmax(scale, bias)
+
+    @staticmethod
+    def yarn(extension: float = 4.0) -> Yarn:
+        """YaRN: (1 + 0.1·ln r)² of a context that is r times the trained one."""
+        return Yarn(extension)
+
+    @staticmethod
+    def scale_invariant(scale: float = 10.0) -> ScaleInvariant:
+        """Scale-invariant attention: a factor and a bias that depend on the distance."""
+        return ScaleInvariant(scale)
+
+    def factor(self, length: int) -> float:
+        """What the scores of a row of that length are multiplied by."""
+        raise NotImplementedError
+
+    def breaks(self, length: int) -> np.ndarray:
+        """None: the factor is the same for every token."""
+        return np.empty(0)
+
+    def __call__(self, tokens: Tokens, length: int) -> Tokens:
+        factor = self.factor(length)
+        return replace(tokens, beta=factor * tokens.beta, gamma=factor * tokens.gamma)
+
+
+RULES = ("llama4", "mistral", "qwen", "ssmax", "yarn", "scale_invariant")
+
+
+def named(rule: str, numbers: list[float]) -> Temperature:
+    """The temperature that models ship under a name, "yarn", with the numbers that it takes.
+
+    Raises:
+        InputError: no such name, or numbers that the rule does not take.
+    """
+    key = rule.strip().replace("-", "_")
+    if key not in RULES:
+        raise InputError("temperature", rule, f"the rules are {', '.join(RULES)}")
+    make = getattr(Temperature, key)
+    takes = [*inspect.signature(make).parameters]
+    if len(numbers) > len(takes):
+        said = ", ".join(takes) or "no numbers"
+        raise InputError("temperature", f"{rule},{numbers[-1]:g}", f"{key} takes {said}")
+    return make(*numbers)
+
+
+@dataclass(frozen=True)
+class FloorLog(Temperature):
+    """The rule of Llama 4: c = 1 + slope·ln(1 + ⌊(n − 1 + offset)/trained⌋).
+
+    It changes nothing below the trained length, and jumps at its multiples.
+
+    Args:
+        slope: > 0; 0.1 in every model that ships it.
+        trained: n₀ ≥ 1, the length from which on it acts.
+        offset: added to the position of the query, ≥ 0: 1 in Llama 4, 0 in Mistral's models.
+
+    Source: Meta, Llama 4 (2025), `attn_scale` and `floor_scale` of its configuration; Mistral 3,
+    `llama_4_scaling_beta`.
+    """
+
+    name: ClassVar[str] = "floor-log"
+    example: ClassVar[tuple[Any, ...]] = (0.1, 3, 1)
+
+    slope: float = 0.1
+    trained: int = 8192
+    offset: int = 1
+
+    def __post_init__(self) -> None:
+        slope = number("slope", self.slope, "give one number > 0", lambda x: x > 0)
+        object.__setattr__(self, "slope", slope)
+        object.__setattr__(self, "trained", whole("trained", self.trained, 1))
+        object.__setattr__(self, "offset", whole("offset", self.offset, 0))
+
+    def factor(self, length: int) -> float:
+        """1 + slope·ln(1 + ⌊(n − 1 + offset)/trained⌋)."""
+        return 1.0 + self.slope * math.log1p((length - 1 + self.offset) // self.trained)
+
+
+@dataclass(frozen=True)
+class LogLength(Temperature):
+    """Log-n scaling: c = max(1, ln n/ln trained).
+
+    Args:
+        trained: n₀ ≥ 2, the length up to which it changes nothing.
+
+    Source: Su Jianlin (2021), kexue.fm/archives/8823; Qwen (2023), `use_logn_attn`.
+    """
+
+    name: ClassVar[str] = "log-n"
+    example: ClassVar[tuple[Any, ...]] = (4,)
+
+    trained: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "trained", whole("trained", self.trained, 2))
+
+    def factor(self, length: int) -> float:
+        """max(1, ln n/ln n₀)."""
+        return max(1.0, math.log(length) / math.log(self.trained))
+
+
+@dataclass(frozen=True)
+class ScalableSoftmax(Temperature):
+    """Scalable softmax: c = scale·ln n + bias.
+
+    With scale = 1/ln n₀ it is log-n scaling without the maximum: it changes nothing at n₀.
+
+    Args:
+        scale: > 0; the published fit is `PUBLISHED_SCALE`.
+        bias: ≥ 0.
+
+    Source: Nakanishi, "Scalable-Softmax Is Superior for Attention" (2025), arXiv:2501.19399.
+    """
+
+    name: ClassVar[str] = "scalable-softmax"
+    example: ClassVar[tuple[Any, ...]] = (0.43,)
+
+    scale: float = PUBLISHED_SCALE
+    bias: float = 0.0
+
+    def __post_init__(self) -> None:
+        scale = number("scale", self.scale, "give one number > 0", lambda x: x > 0)
+        bias = number("bias", self.bias, "give one number >= 0", lambda x: x >= 0)
+        object.__setattr__(self, "scale", scale)
+        object.__setattr__(self, "bias", bias)
+
+    def factor(self, length: int) -> float:
+        """scale·ln n + bias."""
+        return self.scale * math.log(length) + self.bias
+
+
+@dataclass(frozen=True)
+class Yarn(Temperature):
+    """YaRN's temperature: c = (1 + slope·ln extension)², whatever the length.
+
+    Both q and k are multiplied by 1 + slope·ln r, so that scores carry its square.
+
+    Args:
+        extension: r ≥ 1, the context over the trained one.
+        slope: ≥ 0.
+
+    Source: Peng et al., YaRN (2023), arXiv:2309.00071, section 3.4; `mscale` of DeepSeek's models.
+    """
+
+    name: ClassVar[str] = "yarn"
+    example: ClassVar[tuple[Any, ...]] = (4.0,)
+
+    extension: float
+    slope: float = 0.1
+
+    def __post_init__(self) -> None:
+        extension = number("extension", self.extension, "give one number >= 1", lambda x: x >= 1)
+        slope = number("slope", self.slope, "give one number >= 0", lambda x: x >= 0)
+        object.__setattr__(self, "extension", extension)
+        object.__setattr__(self, "slope", slope)
+
+    def factor(self, length: int) -> float:
+        """(1 + slope·ln r)²."""
+        return (1.0 + self.slope * math.log(self.extension)) ** 2
+
+
+@dataclass(frozen=True)
+class ScaleInvariant(Temperature):
+    """Scale-invariant attention: s → c·s + 1 − c² at the distance t, c = √(2 ln(t/τ + 1) + 1).
+
+    Of scores N(0, 1) the mean weight E e^s is then √e/(t/τ + 1): each decade of distances beyond τ
+    has the same.
+
+    Args:
+        scale: τ > 0, in tokens.
+
+    Source: Anson, Wang, Aitchison, "Scale-invariant attention" (2025), arXiv:2505.17083.
+    """
+
+    name: ClassVar[str] = "scale-invariant"
+    example: ClassVar[tuple[Any, ...]] = (2.0,)
+
+    scale: float = 10.0
+
+    def __post_init__(self) -> None:
+        scale = number("scale", self.scale, "give one number > 0", lambda x: x > 0)
+        object.__setattr__(self, "scale", scale)
+
+    def breaks(self, length: int) -> np.ndarray:
+        """Every distance."""
+        return every(length)
+
+    def __call__(self, tokens: Tokens, length: int) -> Tokens:
+        log = np.log1p(tokens.distance / self.scale)
+        factor = np.sqrt(2 * log + 1)
+        beta, gamma = factor * tokens.beta - 2 * log, factor * tokens.gamma
+        return replace(tokens, beta=beta, gamma=gamma)
