@@ -232,7 +232,7 @@ def test_interpolated_and_light_tokens_are_those_of_each_token(row, of, monkeypa
     found = sparsity.exact(asked, length=n, of=of)
 
     def each(classes):
-        return (transforms.Patch(np.array([i]), [one]) for i, one in enumerate(classes))
+        return (transforms.InterpolatedLaws(np.array([i]), [one]) for i, one in enumerate(classes))
 
     monkeypatch.setattr(transforms, "pieces", each)
     monkeypatch.setattr(transforms, "_FEW", 10**9)
