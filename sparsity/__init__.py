@@ -39,6 +39,7 @@ _HOME = {
     "StudentT": "rows.scores",
     "TooFine": "errors",
     "Uniform": "rows.scores",
+    "SoftCap": "rows.steps",
     "Window": "rows.steps",
     "Yarn": "rows.steps",
     "Temperature": "rows.steps",

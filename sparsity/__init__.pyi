@@ -57,6 +57,7 @@ from sparsity.rows.steps import ScalableSoftmax as ScalableSoftmax
 from sparsity.rows.steps import ScaleInvariant as ScaleInvariant
 from sparsity.rows.steps import Sink as Sink
 from sparsity.rows.steps import SinkLogit as SinkLogit
+from sparsity.rows.steps import SoftCap as SoftCap
 from sparsity.rows.steps import Temperature as Temperature
 from sparsity.rows.steps import Window as Window
 from sparsity.rows.steps import Yarn as Yarn
@@ -91,6 +92,7 @@ __all__ = [
     "ScaleInvariant",
     "Sink",
     "SinkLogit",
+    "SoftCap",
     "StudentT",
     "Temperature",
     "TooFine",

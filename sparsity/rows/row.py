@@ -14,6 +14,7 @@ from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.parameters import LENGTH
 from sparsity.rows.scores.base import Scores
+from sparsity.rows.steps.soft_cap import SoftCap, refuse_after_cap
 from sparsity.rows.tokens import Step, Tokens
 
 Value = float | int | str
@@ -60,6 +61,7 @@ class Row:
             raise InputError("kernel", kernel, "is a row already; use row.then or row.replace")
         record = kernels.named(kernel)
         steps = _checked(steps, scores)
+        cap = next((step for step in steps if isinstance(step, SoftCap)), None)
         given = {name: value for name, value in parameters.items() if value is not None}
         if record.law is Law.POSITION:  # the length is given to the instruments
             given = given | {"length": 1}
@@ -80,19 +82,25 @@ class Row:
             why = "draws its own tokens" if own_draw else why
             if own_draw or not (mapped and all(isinstance(step, Scores) for step in steps)):
                 raise InputError("steps", steps, f"{record.name} {why}; leave them out")
-        object.__setattr__(self, "kernel", record)
+        object.__setattr__(self, "kernel", cap.capped(record) if cap else record)
         object.__setattr__(self, "parameters", tuple(own))
         object.__setattr__(self, "steps", steps)
 
     def __repr__(self) -> str:
         parts = [
-            kernels.in_python(self.kernel),
+            kernels.in_python(self._named_kernel),
             *(f"{key}={value!r}" for key, value in self.parameters),
         ]
         if self.steps:
             shown = ", ".join(map(repr, self.steps))
             parts.append(f"steps=({shown}{',' if len(self.steps) == 1 else ''})")
         return f"Row({', '.join(parts)})"
+
+    @property
+    def _named_kernel(self) -> Kernel | RowMap:
+        """The kernel as it was given: a soft cap is named among the steps."""
+        capped = any(isinstance(step, SoftCap) for step in self.steps)
+        return getattr(self.kernel, "uncapped", self.kernel) if capped else self.kernel
 
     @property
     def beta(self) -> float:
@@ -196,7 +204,7 @@ class Row:
     def described(self) -> dict[str, Any]:
         """Kernel, parameters and steps in JSON's types."""
         steps = [_typed(step) for step in self.steps]
-        return {"kernel": self.kernel.name, "params": self.params, "steps": steps}
+        return {"kernel": self._named_kernel.name, "params": self.params, "steps": steps}
 
 
 def random_in(kernel: Kernel | RowMap, steps: tuple[Step, ...]) -> str:
@@ -219,6 +227,7 @@ def _checked(steps: Any, scores: Any) -> tuple[Step, ...]:
             raise InputError("steps", step, fix)
         if not is_dataclass(step) or not isinstance(step, Hashable):
             raise InputError("steps", step, "a step is a frozen dataclass, as `Row` is")
+    refuse_after_cap(steps)
     return steps
 
 

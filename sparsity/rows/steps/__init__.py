@@ -18,6 +18,7 @@ from sparsity.rows.steps.qk_norm import QKNorm
 from sparsity.rows.steps.rope import Rope
 from sparsity.rows.steps.sink import Sink
 from sparsity.rows.steps.sink_logit import SinkLogit
+from sparsity.rows.steps.soft_cap import SoftCap
 from sparsity.rows.steps.temperature import (
     PUBLISHED_SCALE,
     FloorLog,
@@ -46,6 +47,7 @@ __all__ = [
     "ScaleInvariant",
     "Sink",
     "SinkLogit",
+    "SoftCap",
     "Temperature",
     "Window",
     "Yarn",
@@ -63,6 +65,7 @@ ALL: tuple[type[Any], ...] = (
     Yarn,
     ScaleInvariant,
     LengthBias,
+    SoftCap,
     SinkLogit,
     Sink,
     QKNorm,

@@ -1,0 +1,181 @@
+"""Steps as models use them: temperatures, soft caps, chunks and kept tokens, and their order."""
+
+import numpy as np
+import pytest
+
+import sparsity
+from sparsity import (
+    Alibi,
+    Chunk,
+    Row,
+    ScaleInvariant,
+    Sink,
+    SoftCap,
+    Temperature,
+    Window,
+    exact,
+)
+from sparsity.errors import InputError
+from sparsity.rows import steps
+from sparsity.rows.steps.temperature import RULES
+
+# n_eff of γ = 3 under each rule, by an integral written apart from this package.
+LENGTHS = (2**13, 2**15, 2**17, 2**20, 10**7)
+NONE = (38.03, 81.20, 186.53, 744.97, 3984.0)
+LLAMA4 = (28.26, 36.52, 39.21, 37.15, 32.24)
+LOG_N = (38.03, 37.66, 35.38, 30.33, 24.70)
+
+
+def n_eff(step, length, gamma=3.0):
+    row = Row("exp", gamma=gamma, steps=() if step is None else (step,))
+    return float(exact(row, length=length))
+
+
+@pytest.mark.parametrize(
+    ("step", "values"),
+    [(None, NONE), (Temperature.llama4(), LLAMA4), (Temperature.qwen(8192), LOG_N)],
+    ids=["none", "llama4", "log-n"],
+)
+def test_n_eff_under_each_rule(step, values):
+    found = [n_eff(step, n) for n in LENGTHS]
+    assert found == pytest.approx(values, rel=1e-3)
+
+
+def test_yarn_squares_its_factor():
+    assert n_eff(Temperature.yarn(16.0), 16 * 8192) == pytest.approx(12.6254, rel=1e-4)
+    assert n_eff(Temperature.yarn(128.0), 128 * 8192) == pytest.approx(6.6624, rel=1e-4)
+    assert Temperature.yarn(4.0).factor(7) == pytest.approx((1 + 0.1 * np.log(4)) ** 2, rel=1e-15)
+
+
+def test_the_floor_makes_a_sawtooth():
+    assert n_eff(Temperature.llama4(), 8191) == n_eff(None, 8191)
+    assert n_eff(Temperature.llama4(), 8192) == pytest.approx(28.26, rel=1e-3)
+    assert n_eff(Temperature.mistral(8192), 8192) == n_eff(None, 8192)  # its position counts from 0
+    assert n_eff(Temperature.mistral(8192), 8193) == pytest.approx(28.26, rel=1e-3)
+
+
+def test_scale_invariant_decades_have_the_same_mean_weight():
+    row = Row("exp", beta=0.0, gamma=1.0, steps=(ScaleInvariant(10.0),))
+    beta, gamma, _ = row.positions(5000)
+    t = np.arange(5000)[::-1]
+    mean = np.exp(beta + gamma**2 / 2)
+    np.testing.assert_allclose(mean, np.exp(0.5) / (t / 10 + 1), rtol=1e-13)
+
+
+def test_every_rule_can_be_typed():
+    for rule in RULES:
+        step = steps.parse(f"temperature:{rule.replace('_', '-')}")
+        assert step == getattr(Temperature, rule)()
+        assert isinstance(step, Temperature)
+    assert steps.parse("temperature:yarn,16") == Temperature.yarn(16)
+    for text, match in (
+        ("temperature:llama5", "the rules are llama4"),
+        ("temperature:llama4,3", "llama4 takes no numbers"),
+        ("temperature:", "the rules are"),
+        ("temperature:yarn,x", "write temperature:RULE"),
+        ("temperature:yarn,0.5", ">= 1"),
+    ):
+        with pytest.raises(InputError, match=match):
+            steps.parse(text)
+
+
+@pytest.mark.parametrize(("cap", "value"), [(50, 3.15358), (30, 23.7789)])
+def test_soft_cap_printed_values(cap, value):
+    row = Row("exp", gamma=16.0, steps=(SoftCap(cap),))
+    assert float(exact(row, length=4096)) == pytest.approx(value, rel=1e-5)
+
+
+ORDERS = (  # steps, and the score that they make of s = βγ-score at the distance t of n tokens
+    ((Temperature.ssmax(1.0), SoftCap(3.0)), lambda s, t, n: 3 * np.tanh(np.log(n) * s / 3)),
+    ((Alibi(0.2), SoftCap(3.0)), lambda s, t, n: 3 * np.tanh((s - 0.2 * t) / 3)),
+    ((Temperature.ssmax(1.0), Alibi(0.2)), lambda s, t, n: np.log(n) * s - 0.2 * t),
+    ((Alibi(0.2), Temperature.ssmax(1.0)), lambda s, t, n: np.log(n) * (s - 0.2 * t)),
+    ((ScaleInvariant(2.0),), lambda s, t, n: scale_invariant(s, t / 2 + 1)),
+)  # fmt: skip
+
+
+def scale_invariant(s, x):
+    return np.sqrt(2 * np.log(x) + 1) * s - 2 * np.log(x)
+
+
+@pytest.mark.parametrize("number", range(len(ORDERS)))
+@pytest.mark.parametrize("kernel", ["exp", "sigmoid"])
+def test_order_of_steps_by_sampled_rows(number, kernel):
+    """The mean over rows by NumPy, from the score written out; a wrong order is rejected."""
+    given, score = ORDERS[number]
+    n, rows = 9, 200_000
+    f = {"exp": np.exp, "sigmoid": lambda x: 1 / (1 + np.exp(-x))}[kernel]
+    s = 0.4 + 1.5 * np.random.default_rng(7).standard_normal((rows, n))
+    a = f(score(s, np.arange(n)[::-1], n))
+    values = a.sum(1) ** 2 / (a * a).sum(1)
+    mean, error = values.mean(), values.std() / np.sqrt(rows)
+    own = float(exact(Row(kernel, beta=0.4, gamma=1.5, steps=given), length=n))
+    assert abs(mean - own) < 4.5 * error
+    if len(given) == 2 and not isinstance(given[1], SoftCap):
+        other = Row(kernel, beta=0.4, gamma=1.5, steps=given[::-1])
+        assert abs(mean - float(exact(other, length=n))) > 10 * error
+
+
+def test_nothing_changes_scores_after_a_cap():
+    for step in (
+        Temperature.llama4(),
+        Alibi(0.1),
+        Sink(1.0),
+        ScaleInvariant(),
+        sparsity.LengthBias(),
+    ):
+        with pytest.raises(InputError, match="after the soft cap"):
+            Row("exp", gamma=1.0, steps=(SoftCap(5.0), step))
+        with pytest.raises(InputError, match="after the soft cap"):
+            Row("exp", gamma=1.0, steps=(SoftCap(5.0),)).then(step)
+    for step in (Window(4), sparsity.Decay(0.9), sparsity.SinkLogit(1.0), Chunk(3)):
+        assert Row("exp", gamma=1.0, steps=(SoftCap(5.0), step)).steps[1] == step
+    with pytest.raises(InputError, match="one soft cap"):
+        Row("exp", gamma=1.0, steps=(SoftCap(5.0), SoftCap(4.0)))
+
+
+def test_a_capped_row_is_that_of_the_typed_kernel():
+    row = Row("exp", beta=0.0, gamma=2.0, steps=(SoftCap(5.0), Window(64)))
+    again = eval(repr(row), vars(sparsity) | {"Row": Row, "SoftCap": SoftCap, "Window": Window})
+    assert again == row == Row(row.kernel, steps=row.steps, **row.params)
+    assert row.described()["kernel"] == "exp"
+    typed = exact("exp(5*tanh(s/5))", beta=0.0, gamma=2.0, length=64)
+    assert float(exact(row, length=100)) == pytest.approx(float(typed), rel=1e-12)
+    for gamma in (0.5, 3.0):
+        assert row.replace(gamma=gamma).steps == row.steps
+
+
+def test_what_windows_leave_in_sight():
+    for step, n, seen in (
+        (Window(3), 7, [0, 0, 0, 0, 1, 1, 1]),
+        (Window(3, keep=2), 7, [1, 1, 0, 0, 1, 1, 1]),
+        (Window(3, keep=2), 4, [1, 1, 1, 1]),
+        (Window.symmetric(1), 7, [0, 0, 0, 0, 1, 1, 1]),
+        (Chunk(4), 7, [0, 0, 0, 0, 1, 1, 1]),
+        (Chunk(4), 8, [0, 0, 0, 0, 1, 1, 1, 1]),
+        (Chunk(4), 9, [0, 0, 0, 0, 0, 0, 0, 0, 1]),
+    ):
+        _, _, w = Row("exp", gamma=1.0, steps=(step,)).positions(n)
+        assert w.tolist() == seen, step
+    assert float(exact(Row("exp", gamma=1.0, steps=(Chunk(8192),)), length=8193)) == 1.0
+
+
+def test_steps_refuse_bad_numbers():
+    for make, match in (
+        (lambda: SoftCap(0.0), "cap = 0"),
+        (lambda: Chunk(0), "size = 0"),
+        (lambda: Window(3, keep=-1), "keep = -1"),
+        (lambda: Window.symmetric(-1), "reach = -1"),
+        (lambda: sparsity.FloorLog(0.0), "slope = 0"),
+        (lambda: sparsity.FloorLog(0.1, 0), "trained = 0"),
+        (lambda: sparsity.FloorLog(0.1, 8, -1), "offset = -1"),
+        (lambda: sparsity.LogLength(1), "trained = 1"),
+        (lambda: sparsity.Yarn(0.5), "extension = 0.5"),
+        (lambda: sparsity.Yarn(2.0, -1.0), "slope = -1"),
+        (lambda: ScaleInvariant(0.0), "scale = 0"),
+        (lambda: sparsity.ScalableSoftmax(0.4, -1.0), "bias = -1"),
+        (lambda: Row("sparsemax", gamma=1.0, steps=(SoftCap(3.0),)), "steps"),
+        (lambda: Row("decayed", decay=0.9, steps=(SoftCap(3.0),)), "steps"),
+    ):
+        with pytest.raises(InputError, match=match):
+            make()
