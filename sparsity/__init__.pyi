@@ -39,6 +39,11 @@ from sparsity.plots import plot as plot
 from sparsity.results import Estimate as Estimate
 from sparsity.results import Evaluation as Evaluation
 from sparsity.results import Exact as Exact
+from sparsity.rows.rope_scaling import DynamicNtkScaling as DynamicNtkScaling
+from sparsity.rows.rope_scaling import LinearScaling as LinearScaling
+from sparsity.rows.rope_scaling import Llama3Scaling as Llama3Scaling
+from sparsity.rows.rope_scaling import NtkScaling as NtkScaling
+from sparsity.rows.rope_scaling import YarnScaling as YarnScaling
 from sparsity.rows.row import Row as Row
 from sparsity.rows.scores import Empirical as Empirical
 from sparsity.rows.scores import Mixture as Mixture
@@ -71,6 +76,7 @@ __all__ = [
     "Chunk",
     "Coca",
     "Decay",
+    "DynamicNtkScaling",
     "Empirical",
     "Estimate",
     "Evaluation",
@@ -79,9 +85,12 @@ __all__ = [
     "InputError",
     "Kernel",
     "LengthBias",
+    "LinearScaling",
+    "Llama3Scaling",
     "LogLength",
     "Mixture",
     "NoClosedForm",
+    "NtkScaling",
     "Probed",
     "QKNorm",
     "Rope",
@@ -99,6 +108,7 @@ __all__ = [
     "Uniform",
     "Window",
     "Yarn",
+    "YarnScaling",
     "attention",
     "claims",
     "derive",

@@ -193,20 +193,17 @@ def test_mean_and_band_from_rotated_vectors(form, pairing):
 
 
 class Degrees(Rope):
-    @property
-    def theta(self):
-        return np.deg2rad(super().theta)
+    def theta(self, length):
+        return np.deg2rad(super().theta(length))
 
 
 class FromOne(Rope):
-    @property
-    def theta(self):
+    def theta(self, length):
         return self.base ** (-2 * np.arange(1, self.query.size // 2 + 1) / self.query.size)
 
 
 class TwiceTheRange(Rope):
-    @property
-    def theta(self):
+    def theta(self, length):
         return self.base ** (-4 * np.arange(self.query.size // 2) / self.query.size)
 
 

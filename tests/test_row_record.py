@@ -182,7 +182,7 @@ def test_every_step_and_quantity_goes_through_exact():
                 refused += 1
                 continue
             if quantity.layers and kind not in ALIKE:
-                with pytest.raises(InputError, match="rows of one law|law of ranks"):
+                with pytest.raises(InputError, match=r"rows of one law|law of ranks"):
                     exact(row, length=6, of=quantity)
                 apart += 1
                 continue

@@ -38,6 +38,10 @@ def _of_moments(row: Row, n: np.ndarray) -> Columns:
     from sparsity.exact_law.prefixes import TooWide
 
     step: Any = row.steps[0]
+    if step.scaling is not None and step.scaling.by_length and np.size(n) > 1:
+        each = [_of_moments(row, np.array(one)) for one in np.ravel(n).tolist()]
+        value, p_row, bound = (np.reshape(x, np.shape(n)) for x in zip(*each, strict=True))
+        return value, p_row, bound
     distance = every(int(np.max(n, initial=1.0)))
     try:
         if step.normal:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -17,7 +17,13 @@ from sparsity.rows.rotation import angles
 
 
 class RopeScaling(Protocol):
-    """A rule for the angles: frozen, hashable, validated where it is made."""
+    """A rule for the angles: frozen, hashable, validated where it is made.
+
+    Attributes:
+        by_length: whether the angles depend on the length of the row.
+    """
+
+    by_length: ClassVar[bool]
 
     def angles(self, dim: int, base: float, length: int) -> np.ndarray:
         """θ_i of the d/2 planes in a row of that length."""
@@ -38,6 +44,8 @@ class LinearScaling:
     Source: Chen et al. (2023), arXiv:2306.15595.
     """
 
+    by_length: ClassVar[bool] = False
+
     factor: float
 
     def __post_init__(self) -> None:
@@ -57,6 +65,8 @@ class NtkScaling:
 
     Source: bloc97 (2023); Peng et al., YaRN (2023), arXiv:2309.00071, section 3.1.
     """
+
+    by_length: ClassVar[bool] = False
 
     factor: float
 
@@ -85,6 +95,8 @@ class DynamicNtkScaling:
 
     Source: emozilla (2023); `dynamic` of Hugging Face's `rope_parameters`.
     """
+
+    by_length: ClassVar[bool] = True
 
     factor: float
     trained: int
@@ -115,6 +127,8 @@ class YarnScaling:
 
     Source: Peng et al., YaRN (2023), arXiv:2309.00071, section 3.2.
     """
+
+    by_length: ClassVar[bool] = False
 
     factor: float
     trained: int
@@ -162,6 +176,8 @@ class Llama3Scaling:
 
     Source: Meta, Llama 3.1 (2024), `llama3` of Hugging Face's `rope_parameters`.
     """
+
+    by_length: ClassVar[bool] = False
 
     factor: float
     trained: int

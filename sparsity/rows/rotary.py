@@ -29,6 +29,11 @@ def _check(query: Any, t: Any, pairing: str) -> tuple[Any, Any]:
     return query, t
 
 
+def _turned(theta: Any) -> int | None:
+    """Entries that turn, of given angles."""
+    return None if theta is None else 2 * len(theta)
+
+
 def _places(positions: Any, x: Any) -> np.ndarray:
     return np.arange(x.shape[-2]) if positions is None else np.asarray(positions)
 
@@ -39,6 +44,7 @@ def rope_scores(
     pairing: str = "interleaved",
     *,
     base: float = BASE,
+    theta: Any = None,
     m: Any = None,
     n: Any = None,
 ) -> Any:
@@ -49,6 +55,7 @@ def rope_scores(
         key: [..., N, d].
         pairing: which entries make a plane.
         base: of the angles.
+        theta: θ_i of the planes that turn, as `rotate` has it; None is those of `base`.
         m: positions of the queries, [M]; None is 0 … M−1.
         n: positions of the keys, [N]; None is 0 … N−1.
 
@@ -62,8 +69,8 @@ def rope_scores(
     if key.shape[-1] != query.shape[-1]:
         fix = f"must be as long as the queries: its last axis must be {query.shape[-1]}"
         raise InputError("key", f"array of shape {tuple(key.shape)}", fix)
-    q = rotate(query, _places(m, query), pairing, base=base)
-    k = rotate(key, _places(n, key), pairing, base=base)
+    q = rotate(query, _places(m, query), pairing, base=base, theta=theta)
+    k = rotate(key, _places(n, key), pairing, base=base, theta=theta)
     return q @ k.swapaxes(-1, -2)
 
 
@@ -73,6 +80,7 @@ def coca_scores(
     pairing: str = "interleaved",
     *,
     base: float = BASE,
+    theta: Any = None,
     m: Any = None,
     n: Any = None,
 ) -> Any:
@@ -85,6 +93,7 @@ def coca_scores(
         t: [..., N, d/2], ≥ 0, one for each plane of a key.
         pairing: which entries make a plane.
         base: of the angles.
+        theta: θ_i of the planes that turn, as `rotate` has it; None is those of `base`.
         m: positions of the queries, [M]; None is 0 … M−1.
         n: positions of the keys, [N]; None is 0 … N−1.
 
@@ -95,9 +104,10 @@ def coca_scores(
         InputError: t of another shape, or (NumPy) negative.
     """
     query, t = _check(query, t, pairing)
-    a, b = split(query, pairing)
-    q, k = join(a * a + b * b, 0 * a, pairing), join(t, 0 * t, pairing)
-    return rope_scores(q, k, pairing, base=base, m=m, n=n)
+    turned = _turned(theta)
+    a, b = split(query, pairing, turned)
+    q, k = (join(x, 0 * x, pairing, turned) for x in (a * a + b * b, t))
+    return rope_scores(q, k, pairing, base=base, theta=theta, m=m, n=n)
 
 
 def coca_by_definition(
@@ -106,6 +116,7 @@ def coca_by_definition(
     pairing: str = "interleaved",
     *,
     base: float = BASE,
+    theta: Any = None,
     m: Any = None,
     n: Any = None,
 ) -> Any:
@@ -116,10 +127,10 @@ def coca_by_definition(
     Source: Zhu et al., CoCA (2309.08646v3), section 2.3.
     """
     query, t = _check(query, t, pairing)
-    both = join(t, t, pairing)
+    both = join(t, t, pairing, _turned(theta))
     keys = query[..., :, None, :] * both[..., None, :, :]  # [..., M, N, d]
-    k = rotate(keys, _places(n, t), pairing, base=base)
-    q = rotate(query, _places(m, query), pairing, base=base)
+    k = rotate(keys, _places(n, t), pairing, base=base, theta=theta)
+    q = rotate(query, _places(m, query), pairing, base=base, theta=theta)
     return (q[..., :, None, :] * k).sum(axis=-1)
 
 
@@ -129,6 +140,7 @@ def slack_scores(
     pairing: str = "interleaved",
     *,
     base: float = BASE,
+    theta: Any = None,
     m: Any = None,
     n: Any = None,
 ) -> Any:
@@ -139,8 +151,8 @@ def slack_scores(
     Args, returns and raises as `coca_scores`.
     """
     query, t = _check(query, t, pairing)
-    q = query * rotate(query, _places(m, query), pairing, base=base)
-    k = rotate(join(t, t, pairing), _places(n, t), pairing, base=base)
+    q = query * rotate(query, _places(m, query), pairing, base=base, theta=theta)
+    k = rotate(join(t, t, pairing, _turned(theta)), _places(n, t), pairing, base=base, theta=theta)
     return q @ k.swapaxes(-1, -2)
 
 

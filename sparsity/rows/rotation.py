@@ -49,43 +49,62 @@ def vectors(name: str, x: Any, axes: int = 2) -> Any:
     return x.astype(float) if x.dtype.kind in "iu" else x
 
 
-def split(x: Any, pairing: str) -> tuple[Any, Any]:
-    """The two entries of every plane."""
+def split(x: Any, pairing: str, turned: int | None = None) -> tuple[Any, Any]:
+    """The two entries of every plane: of the first `turned` entries by the pairing.
+
+    The other entries do not turn; neighbours make a plane. None pairs all of them.
+    """
     choice("pairing", pairing, PAIRINGS)
     dim = x.shape[-1]
     if dim % 2:
         raise InputError("dim", dim, _EVEN)
+    if turned is not None and turned < dim:
+        xp = x.__array_namespace__()
+        first, rest = split(x[..., :turned], pairing), split(x[..., turned:], "interleaved")
+        return tuple(xp.concat(both, axis=-1) for both in zip(first, rest, strict=True))  # type: ignore
     if pairing == "half":
         return x[..., : dim // 2], x[..., dim // 2 :]
     return x[..., 0::2], x[..., 1::2]
 
 
-def join(a: Any, b: Any, pairing: str) -> Any:
+def join(a: Any, b: Any, pairing: str, turned: int | None = None) -> Any:
     """Undo `split`."""
     xp = a.__array_namespace__()
+    if turned is not None and turned < 2 * a.shape[-1]:
+        own = turned // 2
+        first = join(a[..., :own], b[..., :own], pairing)
+        return xp.concat([first, join(a[..., own:], b[..., own:], "interleaved")], axis=-1)
     if pairing == "half":
         return xp.concat([a, b], axis=-1)
     return xp.stack([a, b], axis=-1).reshape((*a.shape[:-1], 2 * a.shape[-1]))
 
 
-def planes(x: Any, pairing: str = "interleaved") -> Any:
+def planes(x: Any, pairing: str = "interleaved", turned: int | None = None) -> Any:
     """The planes of vectors as complex numbers.
 
     Args:
         x: [..., d].
         pairing: "interleaved" or "half": which entries make a plane.
+        turned: entries that turn, the first ones; None is all.
 
     Returns:
-        Shape [..., d/2].
+        Shape [..., d/2], the planes that turn first.
 
     Raises:
         InputError: an odd d, or an unknown pairing.
     """
-    a, b = split(vectors("x", x, axes=1), pairing)
+    a, b = split(vectors("x", x, axes=1), pairing, turned)
     return a + 1j * b
 
 
-def rotate(x: Any, positions: Any, pairing: str = "interleaved", *, base: float = BASE) -> Any:
+def rotate(
+    x: Any,
+    positions: Any,
+    pairing: str = "interleaved",
+    *,
+    base: float = BASE,
+    theta: Any = None,
+) -> Any:
     """Vectors turned to their positions: plane i by position·θ_i.
 
     Args:
@@ -93,6 +112,8 @@ def rotate(x: Any, positions: Any, pairing: str = "interleaved", *, base: float 
         positions: [n]; the angles are computed from them in float64.
         pairing: which entries make a plane.
         base: of the angles.
+        theta: θ_i of the planes that turn, [≤ d/2], in place of those of `base`: with fewer than
+            d/2 the last entries of `x` stay as they are.
 
     Returns:
         Shape of `x`, and its dtype where that is a floating one.
@@ -101,13 +122,15 @@ def rotate(x: Any, positions: Any, pairing: str = "interleaved", *, base: float 
         InputError: an odd d, an unknown pairing, or a base ≤ 1.
     """
     x = vectors("x", x, axes=1)
-    a, b = split(x, pairing)
     xp = x.__array_namespace__()
-    theta = angles(x.shape[-1], base)
+    theta = angles(x.shape[-1], base) if theta is None else np.asarray(theta, dtype=np.float64)
+    turned = 2 * len(theta)
+    a, b = split(x, pairing, turned)
+    theta = np.append(theta, np.zeros(a.shape[-1] - len(theta)))
     fix = f"give one finite number for each vector, {x.shape[-2:-1]}"
     at = as_float64(positions, "positions", fix, texts=False)
     if (at.ndim and at.shape[-1:] != x.shape[-2:-1]) or not np.all(np.isfinite(at)):
         raise InputError("positions", f"array of shape {at.shape}", fix)
     phase = at[..., None] * theta
     cos, sin = (xp.asarray(f(phase), dtype=x.dtype) for f in (np.cos, np.sin))
-    return join(a * cos - b * sin, a * sin + b * cos, pairing)
+    return join(a * cos - b * sin, a * sin + b * cos, pairing, turned)

@@ -33,7 +33,7 @@ class Rotated:
 
     form: str
     pairing: str
-    base: float
+    theta: tuple[float, ...]
     position: int
     distances: tuple[int, ...]
     dim: int
@@ -62,7 +62,7 @@ class Rotated:
         shape = (rows, 1 if self.shared else len(keys), width)
         drawn = mean + spread * normal(key, shape, dtype)
         drawn = jnp.broadcast_to(drawn, (rows, len(keys), width))
-        options: Any = {"base": self.base, "m": [self.position], "n": keys}
+        options: Any = {"theta": self.theta, "m": [self.position], "n": keys}
         form = {
             "rope": rotary.rope_scores,
             "coca": rotary.coca_by_definition,
@@ -93,8 +93,9 @@ def rotated(
             if position < max(distances):
                 fix = f"the key at distance {max(distances)} would come before the first position"
                 raise InputError("slack_at", position, fix)
-    base, dim = step.base, step.query.size
-    source = Rotated(form, step.pairing, base, position, distances, dim, shared)
+    theta = tuple(step.theta(max(distances) + 1).tolist())
+    dim = step.query.size
+    source = Rotated(form, step.pairing, theta, position, distances, dim, shared)
     return source, (step.query, mean, step.spread, beta)
 
 

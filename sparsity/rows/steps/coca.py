@@ -10,9 +10,10 @@ import numpy as np
 from sparsity.arguments import number
 from sparsity.errors import InputError
 from sparsity.rows.rectified import log_exp_mean, rectified
+from sparsity.rows.rope_scaling import RopeScaling
 from sparsity.rows.rotary import slack_coefficients
-from sparsity.rows.rotary_step import NORMAL, RotaryStep, query_of
-from sparsity.rows.rotation import BASE, planes
+from sparsity.rows.rotary_step import NORMAL, RotaryStep
+from sparsity.rows.rotation import BASE
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -31,6 +32,8 @@ class Coca(RotaryStep):
         pairing: which entries make a plane, "interleaved" or "half".
         base: of the angles, > 1.
         slack_at: None for exact CoCA; the position of the query for the slack form.
+        scaling: how the angles are changed for long contexts, such as `DynamicNtkScaling(4, 512)`.
+        turned: entries that turn, the first ones. None is all.
 
     Raises:
         InputError: an odd d, or a value outside its domain.
@@ -45,9 +48,11 @@ class Coca(RotaryStep):
     pairing: str = "interleaved"
     base: float = BASE
     slack_at: int | None = None
+    scaling: RopeScaling | None = None
+    turned: int | None = None
 
     def __post_init__(self) -> None:
-        q, base = query_of(self.query, self.pairing, self.base)
+        self._check_rotation()
         center = number("center", self.center, "give one finite number")
         spread = number("spread", self.spread, "must be > 0", lambda x: x > 0)
         if center < -NORMAL * spread:
@@ -60,33 +65,34 @@ class Coca(RotaryStep):
             fix = "give the position of the query, a whole number >= 0, or None for exact CoCA"
             at = number("slack_at", self.slack_at, fix, lambda x: 0 <= x <= 2**53 and x == int(x))
             object.__setattr__(self, "slack_at", int(at))
-        for name, value in (("query", q), ("center", center), ("spread", spread), ("base", base)):
-            object.__setattr__(self, name, value)
+        object.__setattr__(self, "center", center)
+        object.__setattr__(self, "spread", spread)
 
     @property
     def normal(self) -> bool:
         """Whether t is never cut at zero, so that the scores are normal."""
         return self.center >= NORMAL * self.spread
 
-    def coefficients(self, distance: Any) -> np.ndarray:
-        """c_i at each distance m, [..., d/2]."""
-        q, m = planes(self.query, self.pairing), np.asarray(distance, np.float64)
+    def coefficients(self, distance: Any, length: int | None = None) -> np.ndarray:
+        """c_i at each distance m in a row of that length, [..., d/2]."""
+        q, m = self.planes(self.query), np.asarray(distance, np.float64)
+        theta = self._every_theta(distance, length)
         if self.slack_at is None:
-            return np.abs(q) ** 2 * np.cos(m[..., None] * self.theta)
+            return np.abs(q) ** 2 * np.cos(m[..., None] * theta)
         if np.any(m > self.slack_at):
             fix = f"the key at distance {np.max(m):.0f} would come before the first position, 0"
             raise InputError("slack_at", self.slack_at, fix)
-        return slack_coefficients(q, self.slack_at, self.slack_at - m, self.theta)
+        return slack_coefficients(q, self.slack_at, self.slack_at - m, theta)
 
-    def beta(self, distance: Any) -> np.ndarray:
+    def beta(self, distance: Any, length: int | None = None) -> np.ndarray:
         """β_m = E t Σ_i c_i."""
         mean, _ = rectified(self.center, self.spread)
-        return mean * self.coefficients(distance).sum(axis=-1)
+        return mean * self.coefficients(distance, length).sum(axis=-1)
 
-    def gamma(self, distance: Any) -> np.ndarray:
+    def gamma(self, distance: Any, length: int | None = None) -> np.ndarray:
         """γ_m = √(Var t Σ_i c_i²)."""
         _, variance = rectified(self.center, self.spread)
-        return np.sqrt(variance * (self.coefficients(distance) ** 2).sum(axis=-1))
+        return np.sqrt(variance * (self.coefficients(distance, length) ** 2).sum(axis=-1))
 
     def log_mgf(self, distance: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Logarithm of E e^(p·s_m) = Π_i E e^(p c_i t), [distances, p]."""

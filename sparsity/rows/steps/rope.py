@@ -9,8 +9,9 @@ import numpy as np
 
 from sparsity.arguments import number, vector
 from sparsity.errors import InputError
-from sparsity.rows.rotary_step import RotaryStep, query_of
-from sparsity.rows.rotation import BASE, planes
+from sparsity.rows.rope_scaling import RopeScaling
+from sparsity.rows.rotary_step import RotaryStep
+from sparsity.rows.rotation import BASE
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -25,6 +26,8 @@ class Rope(RotaryStep):
         spread: σ > 0.
         pairing: which entries make a plane, "interleaved" or "half".
         base: of the angles, > 1.
+        scaling: how the angles are changed for long contexts, such as `YarnScaling(4, 4096)`.
+        turned: entries that turn, the first ones; the others score as they are. None is all.
 
     Raises:
         InputError: an odd d, vectors that do not match, or a value outside its domain.
@@ -38,20 +41,24 @@ class Rope(RotaryStep):
     spread: float
     pairing: str = "interleaved"
     base: float = BASE
+    scaling: RopeScaling | None = None
+    turned: int | None = None
 
     def __post_init__(self) -> None:
-        q, base = query_of(self.query, self.pairing, self.base)
+        self._check_rotation()
+        q = self.query
         mu = vector("mean", self.mean, f"give a finite vector of shape {q.shape}")
         if mu.shape != q.shape:
             raise InputError("mean", self.mean, f"give a finite vector of shape {q.shape}")
         spread = number("spread", self.spread, "must be > 0", lambda x: x > 0)
-        for name, value in (("query", q), ("mean", mu), ("spread", spread), ("base", base)):
-            object.__setattr__(self, name, value)
+        object.__setattr__(self, "mean", mu)
+        object.__setattr__(self, "spread", spread)
 
-    def beta(self, distance: Any) -> np.ndarray:
-        h = planes(self.query, self.pairing) * np.conj(planes(self.mean, self.pairing))
-        turned = np.exp(1j * np.asarray(distance, np.float64)[..., None] * self.theta)
+    def beta(self, distance: Any, length: int | None = None) -> np.ndarray:
+        h = self.planes(self.query) * np.conj(self.planes(self.mean))
+        theta = self._every_theta(distance, length)
+        turned = np.exp(1j * np.asarray(distance, np.float64)[..., None] * theta)
         return (turned @ h).real
 
-    def gamma(self, distance: Any) -> np.ndarray:
+    def gamma(self, distance: Any, length: int | None = None) -> np.ndarray:
         return np.full(np.shape(distance), self.spread * np.linalg.norm(self.query))

@@ -1,0 +1,160 @@
+"""RoPE's angles for long contexts, against an independent computation of each published rule."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+from sparsity import Coca, Rope, Row, estimate, exact
+from sparsity.errors import InputError
+from sparsity.rows.rope_scaling import (
+    DynamicNtkScaling,
+    LinearScaling,
+    Llama3Scaling,
+    NtkScaling,
+    YarnScaling,
+)
+
+
+def plain(dim, base):
+    return [mpmath.mpf(base) ** (mpmath.mpf(-2 * i) / dim) for i in range(dim // 2)]
+
+
+def linear(dim, base, length, factor):
+    return [x / factor for x in plain(dim, base)]
+
+
+def ntk(dim, base, length, factor):
+    return plain(dim, mpmath.mpf(base) * mpmath.mpf(factor) ** (mpmath.mpf(dim) / (dim - 2)))
+
+
+def dynamic(dim, base, length, factor, trained):
+    ratio = mpmath.mpf(max(length, trained)) / trained
+    return ntk(dim, base, length, factor * ratio - (factor - 1))
+
+
+def yarn(dim, base, length, factor, trained, fast=32, slow=1):
+    """Plane by plane: how far the plane lies between those of `fast` and of `slow` turns."""
+
+    def plane(turns):  # base^(−2i/d)·trained = 2π·turns
+        return (
+            dim * mpmath.log(mpmath.mpf(trained) / (2 * mpmath.pi * turns)) / (2 * mpmath.log(base))
+        )
+
+    low, high = max(math.floor(plane(fast)), 0), min(math.ceil(plane(slow)), dim - 1)
+    found = []
+    for i, theta in enumerate(plain(dim, base)):
+        ramp = min(max(mpmath.mpf(i - low) / (high - low), 0), 1)
+        found.append(theta / factor * ramp + theta * (1 - ramp))
+    return found
+
+
+def llama3(dim, base, length, factor, trained, low=1, high=4):
+    found = []
+    for theta in plain(dim, base):
+        wave = 2 * mpmath.pi / theta
+        if wave < mpmath.mpf(trained) / high:
+            found.append(theta)
+        elif wave > mpmath.mpf(trained) / low:
+            found.append(theta / factor)
+        else:
+            smooth = (trained / wave - low) / (high - low)
+            found.append((1 - smooth) * theta / factor + smooth * theta)
+    return found
+
+
+DOCUMENTED = {  # dimension of a head, base, length of the row, the rule and its reference
+    "vicuna 16k": (128, 1e4, 16384, LinearScaling(4.0), linear, (4,)),
+    "code NTK": (128, 1e4, 16384, NtkScaling(4.0), ntk, (4,)),
+    "internlm2, dynamic": (128, 1e6, 65536, DynamicNtkScaling(2.0, 32768), dynamic, (2, 32768)),
+    "qwen2.5, yarn": (128, 1e6, 131072, YarnScaling(4.0, 32768), yarn, (4, 32768)),
+    "deepseek-v3, yarn": (64, 1e4, 163840, YarnScaling(40.0, 4096), yarn, (40, 4096)),
+    "llama 3.1": (128, 5e5, 131072, Llama3Scaling(8.0, 8192), llama3, (8, 8192)),
+    "llama 3.2 1B": (64, 5e5, 131072, Llama3Scaling(32.0, 8192), llama3, (32, 8192)),
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_angles_of_documented_configurations(name):
+    dim, base, length, rule, reference, numbers = DOCUMENTED[name]
+    with mpmath.workdps(40):
+        wanted = np.array([float(x) for x in reference(dim, base, length, *numbers)])
+    found = rule.angles(dim, base, length)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    off = plain_float(dim, base)
+    assert np.max(np.abs(found / off - 1)) > 0.1  # the rule does something, and the test would see
+    planted = rule.angles(dim, base * 1.0001, length)
+    assert np.max(np.abs(planted / wanted - 1)) > 1e-6
+
+
+def plain_float(dim, base):
+    return base ** (-2 * np.arange(dim // 2) / dim)
+
+
+def test_dynamic_scaling_begins_beyond_the_trained_length():
+    rule = DynamicNtkScaling(4.0, 512)
+    for length in (1, 511, 512):
+        np.testing.assert_array_equal(rule.angles(16, 1e4, length), plain_float(16, 1e4))
+    assert rule.angles(16, 1e4, 1024)[-1] < plain_float(16, 1e4)[-1]
+
+
+Q, MU = np.array([1.0, 0.5, -0.3, 0.2, 0.7, -0.4, 0.6, 0.1]), np.linspace(-0.5, 0.6, 8)
+RULES = (
+    *(None, LinearScaling(2.0), NtkScaling(2.0), DynamicNtkScaling(2.0, 4)),
+    *(YarnScaling(2.0, 64, 8, 1), Llama3Scaling(4.0, 64)),
+)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+@pytest.mark.parametrize("turned", [None, 4])
+def test_scores_of_rows_from_rotated_vectors(rule, turned):
+    """β_m = q·R_m μ with every plane turned by hand."""
+    n = 12
+    step = Rope(Q, MU, 0.3, scaling=rule, turned=turned)
+    beta, gamma, _ = Row("exp", steps=(step,)).positions(n)
+    dim = 8 if turned is None else turned
+    theta = plain_float(dim, 1e4) if rule is None else rule.angles(dim, 1e4, n)
+    wanted = []
+    for m in range(n - 1, -1, -1):
+        turning = np.array(MU)
+        for i, angle in enumerate(theta):
+            a, b = MU[2 * i], MU[2 * i + 1]
+            c, s = np.cos(-m * angle), np.sin(-m * angle)
+            turning[2 * i : 2 * i + 2] = (c * a - s * b, s * a + c * b)
+        wanted.append(Q @ turning)
+    np.testing.assert_allclose(beta, wanted, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(gamma, 0.3 * np.linalg.norm(Q), rtol=1e-14)
+
+
+@pytest.mark.parametrize("rule", [DynamicNtkScaling(4.0, 4), YarnScaling(4.0, 64, 8, 1)], ids=str)
+@pytest.mark.parametrize("turned", [None, 4])
+@pytest.mark.parametrize("kind", ["rope", "coca", "slack"])
+def test_whole_rows_agree_with_the_exact_law(kind, turned, rule):
+    """Sampled from whole rotated keys, which share the angles alone."""
+    n, options = 12, {"scaling": rule, "turned": turned}
+    step = {
+        "rope": lambda: Rope(Q, MU, 0.3, **options),
+        "coca": lambda: Coca(Q, 0.2, 0.5, **options),
+        "slack": lambda: Coca(Q, 0.2, 0.5, slack_at=20, **options),
+    }[kind]()
+    row = Row("exp", steps=(step,))
+    law = exact(row, length=n)
+    drawn = estimate(row, length=n, of="n_eff", rel_error=2e-3, seed=3)
+    assert abs(drawn.value - float(law)) < 4.5 * drawn.stderr
+    several = exact(row, length=[4, n])
+    assert float(several.value[1]) == pytest.approx(float(law), rel=1e-10)
+
+
+def test_errors():
+    for make, match in (
+        (lambda: LinearScaling(0.5), "factor = 0.5"),
+        (lambda: DynamicNtkScaling(2.0, 0), "trained = 0"),
+        (lambda: YarnScaling(2.0, 64, 1.0, 2.0), "fast = 1"),
+        (lambda: Llama3Scaling(2.0, 64, 4.0, 1.0), "high = 1"),
+        (lambda: Rope(Q, MU, 0.3, scaling="yarn"), "scaling = yarn"),
+        (lambda: Rope(Q, MU, 0.3, turned=3), "turned = 3"),
+        (lambda: Rope(Q, MU, 0.3, turned=10), "turned = 10"),
+    ):
+        with pytest.raises(InputError, match=match):
+            make()
