@@ -54,6 +54,7 @@ _HOME = {
     "Chunk": "rows.steps",
     "claims": "claims_ledger",
     "derive": "derivation",
+    "describe": "attention.describe",
     "design": "design_search.design",
     "estimate": "sampling",
     "evaluate": "limit.evaluation",

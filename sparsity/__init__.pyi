@@ -10,6 +10,7 @@ from sparsity.attention import checkpoints as models
 from sparsity.attention import measurement as measurement
 from sparsity.attention import monitoring as monitoring
 from sparsity.attention import streaming as streaming
+from sparsity.attention.describe import describe as describe
 from sparsity.attention.measurement import measure as measure
 from sparsity.attention.measurement.probing import Probed as Probed
 from sparsity.attention.measurement.probing import probe as probe
@@ -112,6 +113,7 @@ __all__ = [
     "attention",
     "claims",
     "derive",
+    "describe",
     "design",
     "entropy",
     "estimate",

@@ -18,6 +18,7 @@ from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.checkpoints.llama import forward
 from sparsity.attention.claims.head_evidence import Law
 from sparsity.attention.claims.heads import judge_heads
+from sparsity.attention.describe import describe
 from sparsity.attention.measurement import sinks, tables
 from sparsity.attention.measurement.head_constants import Rows, fit_kappa, held_back
 from sparsity.attention.measurement.heads import measure_heads
@@ -209,3 +210,12 @@ def test_the_command_from_file_to_page(files, tmp_path, command):
     code, _, err = command("measure", "--model", cut, *options, "--out", out)
     assert code == 2
     assert "incomplete" in err
+
+
+def test_its_header_describes_its_layers(files):
+    found = describe(files[0], gamma=2.9, lengths=(2048,))
+    (kind,) = found.kinds
+    assert (found.family, len(kind.layers), kind.head_dim, kind.steps) == ("llama", 30, 64, ())
+    assert kind.rotation is not None
+    assert kind.rotation.base == 1e5
+    assert found.n_eff[0, 0] == pytest.approx(21.55, abs=0.01)
