@@ -11,16 +11,16 @@ from sparsity import display
 from sparsity.arguments import check_seed, choice, instance, several
 from sparsity.arguments import executor as check_executor
 from sparsity.arguments import progress as check_progress
-from sparsity.claims_ledger import coca, sinks, su, weights
+from sparsity.claims_ledger import coca, rules, sinks, su, weights
 from sparsity.claims_ledger.judging import Claim, Routes
 from sparsity.tasks import Submits, gathered
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["ALL", "Records", "claims", "coca", "sinks", "su", "table", "weights"]
+__all__ = ["ALL", "Records", "claims", "coca", "rules", "sinks", "su", "table", "weights"]
 
-ALL: tuple[Claim, ...] = (*su.CLAIMS, *sinks.CLAIMS, *coca.CLAIMS, *weights.CLAIMS)
+ALL: tuple[Claim, ...] = (*su.CLAIMS, *sinks.CLAIMS, *coca.CLAIMS, *weights.CLAIMS, *rules.CLAIMS)
 
 
 class Records(list[dict[str, Any]]):

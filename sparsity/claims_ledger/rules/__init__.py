@@ -1,0 +1,66 @@
+"""Claims behind rules that people ship for long contexts, each with the judge that decides it."""
+
+from __future__ import annotations
+
+from sparsity.claims_ledger.judging import Claim
+from sparsity.claims_ledger.rules import scales, temperature
+
+__all__ = ["CLAIMS"]
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        key="why-a-tenth",
+        source="Llama 4 (2025), attn_scale = 0.1; Mistral 3, llama_4_scaling_beta",
+        statement="A temperature of 1 + 0.1·ln r keeps attention as sharp over a context r times "
+        "as long.",
+        formula="n_eff(n₀r, cγ) = n_eff(n₀, γ) at c = 1 + 0.1·ln r",
+        proof="n_eff of n Gaussian scores falls as the spread grows and rises with n; the factor "
+        "that keeps it solves one equation of the exact law. No published derivation of 0.1 was "
+        "found; 2.9 is the median spread of SmolLM2's heads at 2048 tokens.",
+        judge=temperature.why_a_tenth,
+    ),
+    Claim(
+        key="yarn-square",
+        source="Peng et al. (2023), YaRN, arXiv 2309.00071",
+        statement="The factor 1 + 0.1·ln r on queries and on keys keeps attention as it was.",
+        formula="scores times (1 + 0.1·ln r)²",
+        proof="What stands on q and on k stands squared on the score. For independent scores the "
+        "factor that keeps n_eff is about 1 + 0.1·ln r at γ = 3, and its square is too much, "
+        "unless interpolation has narrowed the scores.",
+        judge=temperature.yarn_square,
+    ),
+    Claim(
+        key="unit-scaling",
+        source="Blake et al. (2023), Unit scaling; its fit for attention's output",
+        statement="The output of attention over independent values has the scale n^(−2/(γ²+4)).",
+        formula="√(E Y₂) against n^(−2/(γ²+4))",
+        proof="Independent values of unit variance leave Σp² of variance in a row's output, so its "
+        "scale is √(E Y₂); in long rows that is e^(γ²/2)/√n.",
+        judge=scales.output_scale,
+    ),
+    Claim(
+        key="scale-invariant",
+        source="Anson et al. (2025), Scale-invariant attention, arXiv 2505.17083",
+        statement="Each decade of distances holds the same attention.",
+        formula="E e^(c s + 1 − c²) = √e/(t/τ + 1), c² = 2 ln(t/τ + 1) + 1",
+        proof="E e^(c s) = e^(c²/2) for s ~ N(0, 1). The sum of 1/(t/τ + 1) over a decade tends to "
+        "τ·ln 10 as t/τ grows.",
+        judge=scales.flat_decades,
+    ),
+    Claim(
+        key="ssmax-start",
+        source="Nakanishi (2025), Scalable-Softmax, arXiv 2501.19399",
+        statement="Scores times s·ln n keep attention from fading as the context grows.",
+        formula="γ = 0.43·ln n",
+        proof="n_eff of n Gaussian scores of spread s·ln n, by the exact law.",
+        judge=scales.ssmax_at_the_start,
+    ),
+    Claim(
+        key="sigmoid-bias",
+        source="Ramapuram et al. (2024), Sigmoid self-attention, arXiv 2409.04431",
+        statement="With the bias −ln n the weights of sigmoid attention keep the sum of softmax's.",
+        formula="n·E σ(s − ln n) → E e^s",
+        proof="σ(s − ln n) ~ e^s/n where e^s is small beside n.",
+        judge=scales.sigmoid_bias,
+    ),
+)

@@ -1,0 +1,111 @@
+"""Judges of other rules for long rows: an output scale, equal decades, and two uses of ln n."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from sparsity.claims_ledger.judging import Judged, Routes, core, instead, letter
+from sparsity.rows.row import Row
+from sparsity.rows.steps import LengthBias, ScalableSoftmax, ScaleInvariant
+
+_PLACES = ((1.0, 128), (1.0, 8192), (3.0, 128), (3.0, 8192))  # γ, n
+
+
+def output_scale(routes: Routes, seed: int) -> Judged:
+    """The fit n^(−2/(γ²+4)) against √(E Y₂), the scale of a row's output for independent values."""
+    rows = []
+    for gamma, n in _PLACES:
+        true = math.sqrt(float(routes.mean("exp", n, of="participation", gamma=gamma)))
+        rows.append({"gamma": gamma, "n": n, "fit": n ** (-2 / (gamma**2 + 4)), "scale": true})
+    off = [abs(row["fit"] / row["scale"] - 1) for row in rows]
+    short = [x for x, row in zip(off, rows, strict=True) if row["n"] == 128]
+    findings = [
+        core(f"at 128 tokens the fit is within {max(short):.0%} of √(E Y₂)", max(short) < 0.15),
+        letter("it is within 15 % at 8192 tokens as well", max(off) < 0.15),
+        instead(
+            "in long rows √(E Y₂) falls like n^(−½) at any spread, and the fit does not: at γ = 1 "
+            f"and 8192 tokens it is {rows[1]['fit'] / rows[1]['scale']:.2f} times the scale",
+            rows[1]["fit"] > 1.3 * rows[1]["scale"],
+        ),
+    ]
+    return findings, {"scales": rows}
+
+
+def flat_decades(routes: Routes, seed: int) -> Judged:
+    """What each decade of distances holds under scale-invariant attention, on the average."""
+    n, tau = 10**6, 10.0
+    row = Row("exp", beta=0.0, gamma=1.0, steps=(ScaleInvariant(tau),))
+    beta, gamma, _ = row.positions(n)
+    t = np.arange(n)[::-1]
+    mean = np.exp(beta + gamma**2 / 2)  # E e^s: the annealed weight
+    decades = [(10.0**k, 10.0 ** (k + 1)) for k in range(1, 6)]
+    mass = [float(mean[(t >= low) & (t < high)].sum() / mean.sum()) for low, high in decades]
+    far = mass[1:]
+    findings = [
+        core(
+            "of scores N(0, 1) the mean weight at the distance t is √e/(t/τ + 1)",
+            np.allclose(mean, math.sqrt(math.e) / (t / tau + 1), rtol=1e-12),
+        ),
+        core(
+            "the decades beyond 10τ hold the same share of the annealed mass, within "
+            f"{max(far) / min(far) - 1:.1%}",
+            max(far) / min(far) < 1.05,
+        ),
+        letter(
+            "so does every decade from τ on",
+            max(mass) / min(mass) < 1.05,
+        ),
+        instead(f"the first decade from τ on holds {mass[0] / far[-1]:.2f} of a later one",
+                mass[0] < 0.9 * far[-1]),
+    ]  # fmt: skip
+    return findings, {"decades": decades, "share": mass}
+
+
+def ssmax_at_the_start(routes: Routes, seed: int) -> Judged:
+    """SSMax with s = 0.43 on scores of unit spread, as at initialisation."""
+    lengths = (2**10, 2**13, 2**17)
+    steps = (ScalableSoftmax(),)
+    with_it = [float(routes.n_eff(Row("exp", gamma=1.0, steps=steps), n)) for n in lengths]
+    share = [x / n for x, n in zip(with_it, lengths, strict=True)]
+    findings = [
+        core(
+            "with s·ln n on scores of γ = 1, n_eff stays within a factor of 2 from 1024 to 131072 "
+            "tokens: " + ", ".join(f"{x:.0f}" for x in with_it),
+            max(with_it) < 2 * min(with_it),
+        ),
+        instead(
+            "the share of the row that is attended to falls all the same: "
+            + ", ".join(f"{x:.2g}" for x in share),
+            np.all(np.diff(share) < 0),
+        ),
+    ]
+    return findings, {"lengths": lengths, "n_eff": with_it}
+
+
+def sigmoid_bias(routes: Routes, seed: int) -> Judged:
+    """Sigmoid attention with the bias −ln n: the sum of a row's weights, and how many hold it."""
+    lengths = (2**8, 2**12, 2**16)
+    total, n_eff = [], []
+    nodes, rule = np.polynomial.hermite_e.hermegauss(80)
+    for n in lengths:
+        row = Row("sigmoid", beta=0.0, gamma=1.0, steps=(LengthBias(-1.0),))
+        beta, gamma, _ = row.positions(n)
+        weights = 1 / (1 + np.exp(-beta[:1] - gamma[:1] * nodes))  # all tokens are alike
+        total.append(float(n * (rule @ weights) / rule.sum()))
+        n_eff.append(float(routes.n_eff(row, n)))
+    share = [x / n for x, n in zip(n_eff, lengths, strict=True)]
+    findings = [
+        core(
+            "the weights of a row sum to E e^s = √e on the average, within 5 %, at 256 tokens and "
+            "more: " + ", ".join(f"{x:.3f}" for x in total),
+            all(abs(x / math.sqrt(math.e) - 1) < 0.05 for x in total),
+        ),
+        instead(
+            "it does not make the row sharper: n_eff/n tends to softmax's e^(−γ²), "
+            + ", ".join(f"{x:.3f}" for x in share),
+            abs(share[-1] - math.exp(-1)) < 0.01,
+        ),
+    ]
+    return findings, {"lengths": lengths, "sum": total, "n_eff": n_eff}

@@ -1,0 +1,82 @@
+"""Claims on rules for long contexts: a planted wrong world changes each verdict."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sparsity import LengthBias, Row, ScaleInvariant
+from sparsity.claims_ledger.judging import Routes
+from sparsity.claims_ledger.rules import CLAIMS, temperature
+from sparsity.rows.steps.temperature import ScalableSoftmax
+
+CLAIM = {claim.key: claim for claim in CLAIMS}
+HONEST = Routes()
+
+
+def at_one_length(kernel, length, **parameters):
+    """A world in which n_eff does not grow with the row."""
+    return HONEST.n_eff(kernel, 8192, **parameters)
+
+
+def without_steps(kernel, length, **parameters):
+    """A world in which temperatures do nothing, and rows do not grow."""
+    bare = Row(kernel.kernel, **kernel.params) if isinstance(kernel, Row) else kernel
+    return HONEST.n_eff(bare, 8192, **parameters)
+
+
+def no_temperature(kernel, length, **parameters):
+    bare = Row(kernel.kernel, **kernel.params) if isinstance(kernel, Row) else kernel
+    return HONEST.n_eff(bare, length, **parameters)
+
+
+WORLDS = {
+    "why-a-tenth": (replace(HONEST, n_eff=at_one_length), "refuted"),
+    "yarn-square": (replace(HONEST, n_eff=without_steps), "confirmed"),
+    "unit-scaling": (
+        replace(HONEST, mean=lambda k, n, of, **p: 4 * HONEST.mean(k, n, of, **p)), "refuted"
+    ),
+    "ssmax-start": (replace(HONEST, n_eff=no_temperature), "refuted"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", WORLDS)
+def test_a_planted_world_changes_the_verdict(key):
+    routes, changed = WORLDS[key]
+    assert CLAIM[key].record(routes)["verdict"] == changed != CLAIM[key].record()["verdict"]
+
+
+def test_planted_steps_change_the_verdict(monkeypatch):
+    found = {}
+    right = ScaleInvariant.__call__
+    with monkeypatch.context() as patch:  # without the bias 1 − c²
+
+        def unbiased(self, tokens, length):
+            after = right(self, tokens, length)
+            return replace(after, beta=np.sqrt(after.gamma) * 0)
+
+        patch.setattr(ScaleInvariant, "__call__", unbiased)
+        found["scale-invariant"] = CLAIM["scale-invariant"].record()["verdict"]
+    with monkeypatch.context() as patch:  # −½ ln n in place of −ln n
+
+        def half(self, tokens, length):
+            return replace(tokens, beta=tokens.beta - 0.5 * math.log(length))
+
+        patch.setattr(LengthBias, "__call__", half)
+        found["sigmoid-bias"] = CLAIM["sigmoid-bias"].record()["verdict"]
+    assert found == dict.fromkeys(found, "refuted")
+    assert len(found) + len(WORLDS) == len(CLAIMS)
+
+
+def test_the_factors_that_keep_n_eff():
+    """Five factors of γ₀ = 3 and the ends of 2 and 4, computed apart to 1e-3."""
+    found = [temperature.asked_factor(HONEST, 3.0, r) for r in (4, 16, 32, 64, 128)]
+    assert found == pytest.approx([1.1517, 1.2905, 1.3559, 1.4191, 1.4802], abs=1e-4)
+    for gamma, first, last in ((2.0, 1.2214, 1.6895), (4.0, 1.1249, 1.3971)):
+        ends = [temperature.asked_factor(HONEST, gamma, r) for r in (4, 128)]
+        assert ends == pytest.approx([first, last], abs=1e-4)
+
+
+def test_ssmax_is_a_temperature():
+    assert isinstance(ScalableSoftmax(), temperature.Temperature)
