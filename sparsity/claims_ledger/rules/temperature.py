@@ -42,7 +42,8 @@ def why_a_tenth(routes: Routes, seed: int) -> Judged:
     slopes = {g: (found[-1] - 1) / math.log(_RATIOS[-1]) for g, found in factors.items()}
     off = max(abs(c / asked - 1) for c, asked in zip(rule, factors[3.0], strict=True))
     plain = [n_eff_under(routes, None, 3.0, n) for n in _LENGTHS]
-    shipped = [n_eff_under(routes, FloorLog(0.1, TRAINED, 1), 3.0, n) for n in _LENGTHS]
+    llama4 = FloorLog(0.1, TRAINED, 1)
+    shipped = [n_eff_under(routes, llama4, 3.0, n) for n in _LENGTHS]
     before, at = (
         n_eff_under(routes, FloorLog(0.1, TRAINED, 1), 3.0, n) for n in (TRAINED - 1, TRAINED)
     )
