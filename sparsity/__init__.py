@@ -60,6 +60,8 @@ _HOME = {
     "evaluate": "limit.evaluation",
     "exact": "exact_law.exact",
     "explore": "panel",
+    "from_lse": "attention.fused",
+    "fused_rows": "attention.fused",
     "regime": "exact_law.regimes",
     "measure": "attention.measurement",
     "monitor": "attention.monitoring",

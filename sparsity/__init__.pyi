@@ -11,6 +11,8 @@ from sparsity.attention import measurement as measurement
 from sparsity.attention import monitoring as monitoring
 from sparsity.attention import streaming as streaming
 from sparsity.attention.describe import describe as describe
+from sparsity.attention.fused import from_lse as from_lse
+from sparsity.attention.fused import fused_rows as fused_rows
 from sparsity.attention.measurement import measure as measure
 from sparsity.attention.measurement.probing import Probed as Probed
 from sparsity.attention.measurement.probing import probe as probe
@@ -121,6 +123,8 @@ __all__ = [
     "exact",
     "explore",
     "figures",
+    "from_lse",
+    "fused_rows",
     "gini",
     "hoyer",
     "kernels",

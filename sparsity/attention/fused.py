@@ -1,0 +1,240 @@
+"""Any fused attention kernel as an instrument: all that it has to return is its log-sum-exp.
+
+With L(q) = ln Σ_j e^(s_j) of a query's row, n_eff = exp(2L(q) − L(2q)) takes a second call, with
+the doubled query. The entropy is L − E s, and E s = scale·q·Σp_j k_j is a call with the keys as
+values. What key j receives, Σ_t p_tj = Σ_t e^(s_tj − L_t), is a row sum of exchanged roles: keys
+ask, and queries, with −L_t in entries of their own, are asked. Nothing of n × n is ever held.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sparsity.arguments import number
+from sparsity.errors import InputError
+
+# attend(q, k, v, scale, causal) -> (Σp v, L); [..., heads, tokens, dim] and [..., heads, tokens].
+Attend = Callable[[Any, Any, Any, float, bool], tuple[Any, Any]]
+
+_PIECES = 4  # of −L in the kernel's precision: 4 × 8 bits of bfloat16 are float32's
+_ALIGNED = 8  # entries: fused kernels take multiples of eight
+
+
+class LseRows(NamedTuple):
+    """What two log-sum-exps say of rows.
+
+    Args:
+        n_eff: effective number of attended keys.
+        participation: Y₂ = Σp², its inverse.
+    """
+
+    n_eff: Any
+    participation: Any
+
+
+class FusedRows(NamedTuple):
+    """What a fused kernel says of rows and of keys.
+
+    Args:
+        lse: L of each row, [..., heads, queries].
+        n_eff: effective number of attended keys, likewise.
+        entropy: −Σ p ln p in nats, likewise.
+        received: Σ_t p_tj, what each key takes of all queries, [..., heads, keys].
+        first_mass: the share of the first key that a row can see, [..., heads, queries].
+    """
+
+    lse: Any
+    n_eff: Any
+    entropy: Any
+    received: Any
+    first_mass: Any
+
+
+def _namespace(x: Any) -> Any:
+    """The library of an array: NumPy, JAX, or PyTorch by its own module."""
+    if hasattr(x, "__array_namespace__"):
+        return x.__array_namespace__()
+    name = type(x).__module__.partition(".")[0]
+    if name != "torch":
+        raise InputError("array", type(x).__name__, "give arrays of NumPy, JAX or PyTorch")
+    return sys.modules[name]
+
+
+def from_lse(lse: Any, lse2: Any) -> LseRows:
+    """n_eff and Y₂ of rows from the log-sum-exps of their scores and of twice their scores.
+
+    n_eff = exp(2L(q) − L(2q)) = (Σa)²/Σa² for a = e^s.
+
+    Args:
+        lse: L(q), any shape; NumPy, JAX or PyTorch.
+        lse2: L(2q), of the same kernel with doubled queries or a doubled scale; same shape.
+
+    Returns:
+        n_eff and its inverse, in the precision that came in.
+
+    Raises:
+        InputError: other shapes, or no arrays.
+    """
+    for name, given in (("lse", lse), ("lse2", lse2)):
+        if not hasattr(given, "shape"):
+            raise InputError(name, given, "give an array of NumPy, JAX or PyTorch")
+    if tuple(lse.shape) != tuple(lse2.shape):
+        fix = f"give one for each row, of shape {tuple(lse.shape)}"
+        raise InputError("lse2", f"array of shape {tuple(lse2.shape)}", fix)
+    xp = _namespace(lse)
+    log = 2 * lse - lse2
+    return LseRows(xp.exp(log), xp.exp(-log))
+
+
+def fused_rows(
+    attend: Attend,
+    q: Any,
+    k: Any,
+    *,
+    scale: float | None = None,
+    causal: bool = True,
+    cu_seqlens: Sequence[int] | None = None,
+) -> FusedRows:
+    """Statistics of every row and every key by a fused kernel, in four calls of it.
+
+    Args:
+        attend: the kernel, (q, k, v, scale, causal) -> (output, log-sum-exp).
+        q: queries, [..., heads, tokens, dim].
+        k: keys, [..., key heads, tokens, dim]; each serves several heads, in order, where they are
+            fewer.
+        scale: of the scores; None is 1/√dim.
+        causal: whether a query sees the keys up to its own place.
+        cu_seqlens: of packed texts, where each begins and the last one ends, [texts + 1]; what lies
+            before the first or behind the last is padding, and NaN in the result.
+
+    Returns:
+        The statistics; a text of a packed row is read by itself.
+
+    Raises:
+        InputError: shapes that do not fit, or ends that do not ascend.
+    """
+    if q.ndim < 3 or k.ndim != q.ndim or q.shape[-1] != k.shape[-1]:
+        fix = f"give keys [..., heads, tokens, {q.shape[-1]}] for queries {tuple(q.shape)}"
+        raise InputError("k", f"array of shape {tuple(k.shape)}", fix)
+    if q.shape[-3] % k.shape[-3]:
+        fix = f"must divide the {q.shape[-3]} heads of the queries"
+        raise InputError("k", f"{k.shape[-3]} heads", fix)
+    if q.shape[-2] != k.shape[-2]:
+        fix = f"give a key for each of the {q.shape[-2]} queries"
+        raise InputError("k", f"{k.shape[-2]} tokens", fix)
+    given = float(q.shape[-1]) ** -0.5 if scale is None else number("scale", scale, "give a number")
+    k = _for_each_head(k, q.shape[-3] // k.shape[-3])
+    if cu_seqlens is None:
+        return _text(attend, q, k, given, causal)
+    ends = [int(x) for x in cu_seqlens]
+    if len(ends) < 2 or ends[0] < 0 or ends[-1] > q.shape[-2] or np.any(np.diff(ends) <= 0):
+        fix = f"give ascending places from 0 to {q.shape[-2]}"
+        raise InputError("cu_seqlens", ends, fix)
+    texts = [
+        _text(attend, q[..., a:b, :], k[..., a:b, :], given, causal)
+        for a, b in itertools.pairwise(ends)
+    ]
+    around = ends[0], q.shape[-2] - ends[-1]
+    return FusedRows(*(_joined(parts, around) for parts in zip(*texts, strict=True)))
+
+
+def _for_each_head(k: Any, times: int) -> Any:
+    """Keys repeated for the heads that share them."""
+    heads = np.repeat(np.arange(k.shape[-3]), times).tolist()
+    return k if times == 1 else _concatenated([k[..., i : i + 1, :, :] for i in heads], -3)
+
+
+def _joined(parts: Sequence[Any], around: tuple[int, int]) -> Any:
+    """The texts of a packed row one after the other, NaN for the padding around them."""
+    missing = parts[0][..., :1] * np.nan
+    before, behind = around
+    return _concatenated([*[missing] * before, *parts, *[missing] * behind], -1)
+
+
+def _text(attend: Attend, q: Any, k: Any, scale: float, causal: bool) -> FusedRows:
+    """One text: a call for L and E k, one for L(2q), one for what keys receive."""
+    xp = _namespace(q)
+    mean_key, lse = attend(q, k, k, scale, causal)
+    _, lse2 = attend(q, k, k, 2 * scale, causal)
+    score = scale * (_wide(q) * _wide(mean_key)).sum(-1)  # E s of each row
+    lse, lse2 = _wide(lse), _wide(lse2)
+    first = scale * (_wide(q) * _wide(k[..., :1, :])).sum(-1)
+    asking, asked = _exchanged(q, k, lse, scale)
+    if causal:  # key j is seen by the queries from j on: both in reverse
+        asking, asked = (xp.flip(x, (x.ndim - 2,)) for x in (asking, asked))
+    _, log_received = attend(asking, asked, asked, scale, causal)
+    received = xp.exp(_wide(log_received))
+    if causal:
+        received = xp.flip(received, (received.ndim - 1,))
+    n_eff = from_lse(lse, lse2).n_eff
+    return FusedRows(lse, n_eff, lse - score, received, xp.exp(first - lse))
+
+
+def _concatenated(parts: list[Any], axis: int) -> Any:
+    """Arrays one after the other: PyTorch calls the axis otherwise."""
+    xp = _namespace(parts[0])
+    return xp.concat(parts, axis) if xp.__name__ == "torch" else xp.concat(parts, axis=axis)
+
+
+def _as(x: Any, dtype: Any) -> Any:
+    """The array in another precision."""
+    return x.to(dtype) if _namespace(x).__name__ == "torch" else x.astype(dtype)
+
+
+def _wide(x: Any) -> Any:
+    """Half precision as single."""
+    half = str(x.dtype).rpartition(".")[2] in ("float16", "bfloat16")
+    return _as(x, _namespace(x).float32) if half else x
+
+
+def _exchanged(q: Any, k: Any, lse: Any, scale: float) -> tuple[Any, Any]:
+    """Keys as queries and queries as keys, with −L of each in entries of its own.
+
+    −L/scale is split into pieces of the kernel's precision, each multiplied by a 1 in the keys, so
+    that half precision does not round it.
+    """
+    left = -lse / scale
+    pieces = []
+    for _ in range(_PIECES):
+        piece = (
+            left.to(q.dtype)
+            if hasattr(left, "to") and hasattr(q, "float")
+            else left.astype(q.dtype)
+        )
+        pieces.append(piece[..., None])
+        left = left - _wide(piece)
+    count = -(-(q.shape[-1] + _PIECES) // _ALIGNED) * _ALIGNED - q.shape[-1] - _PIECES
+    zero = [q[..., :1] * 0] * count
+    one = [k[..., :1] * 0 + 1] * _PIECES
+    asked = _concatenated([q, *pieces, *zero], -1)
+    return _concatenated([k, *one, *[k[..., :1] * 0] * count], -1), asked
+
+
+def jax_attend(q: Any, k: Any, v: Any, scale: float, causal: bool) -> tuple[Any, Any]:
+    """`jax.nn.dot_product_attention` as `attend`.
+
+    JAX returns L in the precision of the queries; half precision is widened, as e^L would be off by
+    a tenth.
+    """
+    import jax
+
+    wide = (_wide(x) for x in (q, k, v))
+    heads_inside = (jax.numpy.moveaxis(x, -3, -2) for x in wide)  # [..., tokens, heads, dim]
+    out, lse = jax.nn.dot_product_attention(
+        *heads_inside, scale=scale, is_causal=causal, return_residual=True
+    )
+    return jax.numpy.moveaxis(out, -2, -3), jax.numpy.moveaxis(lse, -1, -2)
+
+
+def torch_attend(q: Any, k: Any, v: Any, scale: float, causal: bool) -> tuple[Any, Any]:
+    """PyTorch's flash attention on a CPU as `attend`; on a GPU give that of your own kernel."""
+    import torch
+
+    call = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    out, lse = call(q, k, v, 0.0, causal, attn_mask=None, scale=scale)
+    return out, lse

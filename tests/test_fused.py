@@ -1,0 +1,134 @@
+"""Fused kernels as instruments, against the whole matrix in float64 by NumPy."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import sparsity
+from sparsity.attention.fused import from_lse, fused_rows, jax_attend
+from sparsity.errors import InputError
+
+
+def matrix(q, k, scale, causal):
+    """Log-sum-exp, n_eff, entropy, received mass and the first key's share from the weights."""
+    k = np.repeat(np.asarray(k, np.float64), q.shape[-3] // k.shape[-3], -3)
+    s = scale * np.asarray(q, np.float64) @ k.swapaxes(-1, -2)
+    if causal:
+        s = np.where(np.tril(np.ones(s.shape[-2:], bool)), s, -np.inf)
+    top = s.max(-1, keepdims=True)
+    lse = np.log(np.exp(s - top).sum(-1, keepdims=True)) + top
+    p = np.exp(s - lse)
+    with np.errstate(all="ignore"):
+        entropy = -np.where(p > 0, p * np.log(p), 0).sum(-1)
+    return lse[..., 0], 1 / (p * p).sum(-1), entropy, p.sum(-2), p[..., 0]
+
+
+def drawn(heads=4, key_heads=2, tokens=96, dim=16, seed=0, size=1.5):
+    rng = np.random.default_rng(seed)
+    return tuple(size * rng.normal(size=(2, h, tokens, dim)) for h in (heads, key_heads))
+
+
+def compared(found, wanted, rtol, atol):
+    for name, own, true in zip(found._fields, found, wanted, strict=True):
+        np.testing.assert_allclose(np.asarray(own), true, rtol=rtol, atol=atol, err_msg=name)
+
+
+def by_numpy(q, k, v, scale, causal):
+    """A kernel in float64 that returns what fused ones do."""
+    s = scale * q @ k.swapaxes(-1, -2)
+    if causal:
+        s = np.where(np.tril(np.ones(s.shape[-2:], bool)), s, -np.inf)
+    top = s.max(-1, keepdims=True)
+    lse = np.log(np.exp(s - top).sum(-1, keepdims=True)) + top
+    return np.exp(s - lse) @ v, lse[..., 0]
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("key_heads", [4, 2, 1])
+def test_every_statistic_of_numpy(causal, key_heads):
+    q, k = drawn(key_heads=key_heads)
+    found = fused_rows(by_numpy, q, k, causal=causal)
+    compared(found, matrix(q, k, 0.25, causal), 1e-11, 1e-11)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_of_jax(causal):
+    q, k = (jnp.asarray(x, jnp.float32) for x in drawn())
+    found = fused_rows(jax_attend, q, k, causal=causal)
+    compared(found, matrix(q, k, 0.25, causal), 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_half_precision_rounds_no_more_than_its_inputs(causal):
+    q, k = (jnp.asarray(x, jnp.bfloat16) for x in drawn())
+    found = fused_rows(jax_attend, q, k, causal=causal)
+    as_read = [np.asarray(x.astype(jnp.float32)) for x in (q, k)]
+    wanted = matrix(*as_read, 0.25, causal)
+    compared(found, wanted, 1e-5, 1e-5)
+
+
+def test_packed_texts_and_padding():
+    q, k = drawn(tokens=60)
+    found = fused_rows(by_numpy, q, k, cu_seqlens=[0, 17, 18, 50])
+    for start, end in ((0, 17), (17, 18), (18, 50)):
+        part = found._replace(**{n: x[..., start:end] for n, x in found._asdict().items()})
+        compared(part, matrix(q[..., start:end, :], k[..., start:end, :], 0.25, True), 1e-11, 1e-11)
+    assert np.all(np.isnan(found.n_eff[..., 50:]))
+    assert np.all(np.isfinite(found.n_eff[..., :50]))
+    assert found.received.shape == found.lse.shape == (2, 4, 60)
+
+
+def test_planted_errors_are_seen():
+    q, k = drawn()
+
+    def off(q, k, v, scale, causal):
+        out, lse = by_numpy(q, k, v, scale, causal)
+        return out, lse + 1e-3
+
+    found = fused_rows(off, q, k)
+    with pytest.raises(AssertionError):
+        compared(found, matrix(q, k, 0.25, True), 1e-5, 1e-5)
+
+
+def test_from_two_log_sum_exps():
+    q, k = drawn()
+    _, lse = by_numpy(q, np.repeat(k, 2, -3), np.repeat(k, 2, -3), 0.25, True)
+    _, lse2 = by_numpy(2 * q, np.repeat(k, 2, -3), np.repeat(k, 2, -3), 0.25, True)
+    found = sparsity.from_lse(lse, lse2)
+    np.testing.assert_allclose(found.n_eff, matrix(q, k, 0.25, True)[1], rtol=1e-11)
+    np.testing.assert_allclose(found.participation, 1 / found.n_eff, rtol=1e-14)
+
+
+def test_errors():
+    q, k = drawn()
+    for make, match in (
+        (lambda: from_lse(np.zeros(3), np.zeros(4)), "lse2"),
+        (lambda: from_lse([1.0], [2.0]), "lse = "),
+        (lambda: fused_rows(by_numpy, q, k[..., :8]), "k = array"),
+        (lambda: fused_rows(by_numpy, q[:, :3], k), "must divide"),
+        (lambda: fused_rows(by_numpy, q, k[..., :50, :]), "a key for each"),
+        (lambda: fused_rows(by_numpy, q, k, scale="a"), "scale"),  # type: ignore[arg-type]
+        (lambda: fused_rows(by_numpy, q, k, cu_seqlens=[0, 50, 20]), "cu_seqlens"),
+        (lambda: fused_rows(by_numpy, q, k, cu_seqlens=[0, 500]), "cu_seqlens"),
+    ):
+        with pytest.raises(InputError, match=match):
+            make()
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("half", [False, True])
+def test_of_pytorch(half):
+    import torch
+
+    from sparsity.attention.fused import torch_attend
+
+    dtype = torch.bfloat16 if half else torch.float32
+    q, k = (torch.tensor(x, dtype=dtype) for x in drawn())
+    found = fused_rows(torch_attend, q, k)
+    wanted = matrix(*(x.float().numpy() for x in (q, k)), 0.25, True)
+    found = found._replace(entropy=found.entropy.clamp(min=0))
+    if half:
+        compared(found._replace(entropy=0), (*wanted[:2], 0, *wanted[3:]), 5e-3, 5e-3)
+        np.testing.assert_allclose(found.entropy, wanted[2], atol=5e-2)
+    else:
+        compared(found, wanted, 1e-5, 1e-5)
