@@ -18,6 +18,7 @@ from sparsity.exact_law import (
     entmax_focus,
     entmax_order,
     forgetting,
+    router,
     sparsemax,
     sparsemax_focus,
     sparsemax_largest,
@@ -120,6 +121,20 @@ def _forgetting(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray
     return forgetting.law(own["gate"], own["gate_spread"], own["gamma"], n, quantity)
 
 
+def _router(row: Row, quantity: Quantity, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    kernel, own = row.kernel, row.params
+    k = kernel.weights.k  # type: ignore[union-attr]
+    value, error = np.ones(n.shape), np.zeros(n.shape)
+    short = n <= k  # softmax of them all
+    if short.any() and quantity is not quantities.abs_sum:
+        found = engine.law(Row(exp, gamma=own["gamma"]), quantity, n[short])
+        value[short], error[short] = found[0], found[2]
+    if not short.all():
+        whole: Any = (quantity.name, k, own["gamma"], own["rho"])
+        value[~short], error[~short] = router.law(*whole, n[~short])
+    return value, error
+
+
 def _among(*members: Quantity) -> Callable[[Quantity], bool]:
     return lambda quantity: quantity in members
 
@@ -141,6 +156,8 @@ _STICKS = (
     *(quantities.max_weight, quantities.support),
 )
 
+_ROUTED = (quantities.n_eff, quantities.participation, quantities.S)
+
 _LAWS: dict[str, MapLaw] = {
     "sparsemax": MapLaw(_among(*_ENTMAX), _sparsemax),
     "entmax1.5": MapLaw(_among(*_ENTMAX), _entmax),
@@ -149,6 +166,7 @@ _LAWS: dict[str, MapLaw] = {
     "stick-breaking": MapLaw(_among(*_STICKS), _stick_breaking),
     "differential": MapLaw(_among(*quantities.OF_MAPS), _differential),
     "forgetting": MapLaw(forgetting.has, _forgetting),
+    "router": MapLaw(_among(quantities.abs_sum, *_ROUTED), _router),
 }
 
 

@@ -1,0 +1,202 @@
+"""The exact law of routed softmax: k of n keys are read, chosen by a proxy of correlation ρ.
+
+Given the k-th largest proxy t, tokens are independent in three kinds: k − 1 with a proxy above t,
+one at t, and n − k below. With φ = E e^(−x), x = e^(u + s) or e^(u + 2s), and m = E x e^(−x) of
+each kind, the captured mass of such rows is
+
+    E[Σ_read e^s/Σ e^s] = ∫ [(k − 1) m₊ φ₀ + m₀ φ₊] φ₊^(k−2) φ₋^(n−k) du,
+
+and n_eff of what is read is the same kind of integral over e^(2s), without φ₋. The law of t has one
+peak; over it, over u and over ε in s = γε the trapezoidal rule converges geometrically. The bound
+is the gap to twice each step.
+
+In long rows the captured mass tends to Φ(ργ + Φ⁻¹(k/n)).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import log_ndtr, ndtr
+
+from sparsity.errors import InputError
+from sparsity.exact_law.top_k import _levels as levels_of_the_kth
+
+CLOSEST = 0.9999  # |ρ|: nearer to 1 the step of ε, a fraction of √(1 − ρ²), makes too many points
+_STEP_U = 0.15
+_STEP_E = 0.05  # of ε, at most
+_LEVELS = 4  # every fourth of the 257 points of t: 65, and its bound is the gap to half of them
+_LOW, _HIGH = -10.0, 13.0  # ε: P(ε > 13) is 6e-39, far below 1/n of any row
+_DEPTH = 42.0  # e-folds down to which anything counts
+_ROUNDING = 1e-12
+_POINTS = 3e7  # numbers of a block of [u, ε, t]
+
+
+class _Kinds(NamedTuple):
+    """Transforms of the tokens above t, at t and below, each [u, t]."""
+
+    above: list[np.ndarray]
+    at: list[np.ndarray]
+    below: list[np.ndarray]
+
+
+def _transforms(
+    scores: np.ndarray, share: np.ndarray, u: np.ndarray, power: int
+) -> list[np.ndarray]:
+    """1 − φ, and E x^p e^(−x) for p = ½, 1, 2, of scores with given shares; x = e^(u + power·s).
+
+    Args:
+        scores: s, [points], or [points, t] where they differ with t.
+        share: probabilities, [points, t].
+        u: [u].
+        power: of e^s in x.
+    """
+    shape = (-1, 1) if scores.ndim == 1 else (-1, 1, 1)
+    with np.errstate(over="ignore", under="ignore"):
+        x = np.exp(np.minimum(u.reshape(shape) + power * scores, 700.0))
+        fading = np.exp(-x)
+        parts = (-np.expm1(-x), np.sqrt(x) * fading, x * fading, x * x * fading)
+    if scores.ndim == 1:
+        return [part @ share for part in parts]
+    return [np.einsum("upt,pt->ut", part, share) for part in parts]
+
+
+def _kinds(
+    gamma: float, rho: float, t: np.ndarray, u: np.ndarray, power: int, step: float
+) -> _Kinds:
+    """The transforms of the three kinds by the trapezoidal rule of a step in ε."""
+    rest = math.sqrt((1 - rho) * (1 + rho))
+    e = np.arange(_LOW, _HIGH, step)
+    density = np.exp(-0.5 * e * e)[:, None]
+    with np.errstate(under="ignore"):
+        above = density * ndtr((rho * e[:, None] - t) / rest)
+        below = density * ndtr((t - rho * e[:, None]) / rest)
+        above, below = (x / x.sum(axis=0) for x in (above, below))
+    z = np.arange(-9.0, 9.0 + step, step)[:, None]
+    at = np.broadcast_to(np.exp(-0.5 * z * z), (len(z), len(t)))
+    at = at / at.sum(axis=0)
+    return _Kinds(
+        _transforms(gamma * e, above, u, power),
+        _transforms(gamma * (rho * t + rest * z), at, u, power),
+        _transforms(gamma * e, below, u, power),
+    )
+
+
+def _log_rest(missing: np.ndarray) -> np.ndarray:
+    """Ln φ from 1 − φ."""
+    return np.log1p(-np.minimum(missing, 1 - 1e-16))
+
+
+def _captured(kinds: _Kinds, k: int, n: float) -> np.ndarray:
+    """The integrand of the captured mass, [u, t]."""
+    (above, _, more, _), (at, _, one, _), (below, *_) = kinds
+    with np.errstate(under="ignore"):
+        others = np.exp((k - 2) * _log_rest(above) + (n - k) * _log_rest(below))
+        return ((k - 1) * more * (1 - at) + one * (1 - above)) * others
+
+
+def _squares(kinds: _Kinds, k: int) -> np.ndarray:
+    """The integrand of n_eff of what is read, [u, t], for x = e^(u + 2s)."""
+    (above, root, more, _), (at, root_at, one, _), _ = kinds
+    phi, phi_at = 1 - above, 1 - at
+    with np.errstate(under="ignore"):
+        others = np.exp((k - 3) * _log_rest(above))
+        pairs = (k - 1) * (k - 2) * root**2 * phi_at + 2 * (k - 1) * root * root_at * phi
+        return ((k - 1) * more * phi_at * phi + one * phi * phi + pairs) * others
+
+
+def _participation(kinds: _Kinds, k: int) -> np.ndarray:
+    """The integrand of Σp² of what is read, [u, t], for x = e^(u + s)."""
+    (above, _, _, square), (at, _, _, square_at), _ = kinds
+    with np.errstate(under="ignore"):
+        others = np.exp((k - 2) * _log_rest(above))
+        return ((k - 1) * square * (1 - at) + square_at * (1 - above)) * others
+
+
+def _root(kinds: _Kinds, k: int) -> np.ndarray:
+    """The integrand of Σ|a|/√Σa² of what is read, [u, t], for x = e^(u + 2s)."""
+    (above, root, _, _), (at, root_at, _, _), _ = kinds
+    with np.errstate(under="ignore"):
+        others = np.exp((k - 2) * _log_rest(above))
+        return ((k - 1) * root * (1 - at) + root_at * (1 - above)) * others / math.sqrt(math.pi)
+
+
+_POWERS = {"abs_sum": 1, "n_eff": 2, "participation": 1, "S": 2}
+_ROOTS = {"S": 2.0}  # its integrand falls like √x towards small u: twice as far
+
+
+def _mean(
+    name: str, k: int, gamma: float, rho: float, n: float, t: np.ndarray, share: np.ndarray
+) -> tuple[float, float]:
+    """The mean of a quantity at one length, and a bound on its error."""
+    power = _POWERS[name]
+    rest = math.sqrt((1 - rho) * (1 + rho))
+    step = min(_STEP_E, 0.15 / (power * gamma), rest / 1.4 if rho else 1.0)
+    # From where all of a row's Σx is below e^(−42) to where its largest x is above 42.
+    start = -_DEPTH * _ROOTS.get(name, 1.0) - math.log(n) - power * gamma * _HIGH
+    u = np.arange(start, power * gamma * 11.0 + math.log(_DEPTH), _STEP_U)
+    if len(u) * (_HIGH - _LOW) / step * 4 > 10 * _POINTS:
+        fix = "gives an exact law of more than seconds here; use estimate"
+        raise InputError("gamma", gamma, fix)
+
+    def body(step: float) -> np.ndarray:
+        block = max(1, int(_POINTS / (len(t) * 18.0 / step)))
+        parts = []
+        for first in range(0, len(u), block):
+            kinds = _kinds(gamma, rho, t, u[first : first + block], power, step)
+            parts.append(
+                _captured(kinds, k, n) if name == "abs_sum"
+                else _squares(kinds, k) if name == "n_eff"
+                else _participation(kinds, k) if name == "participation"
+                else _root(kinds, k)
+            )  # fmt: skip
+        return np.concatenate(parts)
+
+    fine, coarse = body(step), body(1.5 * step)
+
+    def mean(of: np.ndarray, every: int = 1, skip: int = 1) -> float:
+        """∫ du and ∫ dt by every so-manieth point of u and of t."""
+        over_u = of[::skip].sum(axis=0) * _STEP_U * skip
+        return float((over_u[::every] * share[::every]).sum() / share[::every].sum())
+
+    value = mean(fine)
+    gap = sum(abs(mean(*how) - value) for how in ((coarse,), (fine, 2), (fine, 1, 2)))
+    scale = 1 / math.sqrt(n) if name == "S" else 1.0
+    return value * scale, gap / value + _ROUNDING
+
+
+def law(
+    name: str, k: int, gamma: float, rho: float, length: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The mean of a quantity over rows of n > k tokens, and a bound on its relative error.
+
+    Args:
+        name: "abs_sum" (the captured mass), "n_eff", "participation" or "S", of the keys read.
+        k: how many keys are read.
+        gamma: spread of the scores.
+        rho: correlation of score and proxy.
+        length: n > k, [lengths].
+
+    Raises:
+        InputError: |ρ| too near to 1, or a spread at which the law takes more than seconds.
+    """
+    if abs(rho) > CLOSEST:
+        fix = f"must be within {CLOSEST:g} of 0 for an exact law; at ±1 use topk, else estimate"
+        raise InputError("rho", rho, fix)
+    n = np.asarray(length, dtype=np.float64)
+    t, share = levels_of_the_kth(n, k)
+    found = [
+        _mean(name, k, gamma, rho, m, at[::_LEVELS], chance[::_LEVELS])
+        for m, at, chance in zip(n.tolist(), t, share, strict=True)
+    ]
+    value, error = np.transpose(found)
+    return value, error
+
+
+def captured_in_long_rows(gamma: float, rho: float, share: float) -> float:
+    """The limit of the captured mass at a share k/n of the keys: Φ(ργ + Φ⁻¹(k/n))."""
+    from scipy.special import ndtri
+
+    return float(np.exp(log_ndtr(rho * gamma + ndtri(share))))
