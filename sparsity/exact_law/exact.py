@@ -22,7 +22,7 @@ Columns = tuple[np.ndarray, np.ndarray, np.ndarray]  # value, P(row ≠ 0), rela
 
 
 def _of_positions(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
-    """A row in which nothing is random: S of its n weights, and n·S²."""
+    """Return S of the n weights of a row in which nothing is random, or n·S² or its inverse."""
     found = evaluate(row, length=n)
     powers = {"S": (1, 0), "n_eff": (2, 1), "participation": (-2, -1)}
     if quantity.name not in powers:
@@ -33,9 +33,9 @@ def _of_positions(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
 
 
 def _of_moments(row: Row, n: np.ndarray) -> Columns:
-    """n_eff of softmax under CoCA, whose scores are known by their moments: `mellin`."""
-    from sparsity.exact_law.mellin import n_eff_of_normal_prefixes, n_eff_of_prefixes
-    from sparsity.exact_law.prefixes import TooWide
+    """Return n_eff of softmax under CoCA, whose scores are known by their moments: `mellin`."""
+    from sparsity.exact_law.mellin import TooWide, n_eff_of_prefixes
+    from sparsity.exact_law.normal_prefixes import n_eff_of_normal_prefixes
 
     step: Any = row.steps[0]
     distance = every(int(np.max(n, initial=1.0)))
@@ -57,7 +57,7 @@ def exact(
     of: str | Quantity = "n_eff",
     **parameters: Any,
 ) -> Exact:
-    """The mean of a quantity over rows of n tokens, by its exact law.
+    """Return the mean of a quantity over rows of n tokens, by its exact law.
 
     Args:
         kernel: a `Row`, a built-in kernel's name, a `Kernel` or a `RowMap`.
@@ -99,7 +99,7 @@ def exact(
 def exact_grid(
     kernel: Kernel, grids: dict[str, np.ndarray], length: np.ndarray, of: Quantity
 ) -> Exact:
-    """The mean of a quantity over rows without steps, over the outer product of their parameters.
+    """Return the mean of a quantity over rows without steps, on a grid of their parameters.
 
     Args:
         kernel: a function of a score.

@@ -1,7 +1,7 @@
 """What powers of the weights add up to: S, n_eff, the participation ratio and their kin.
 
-Each is a function of sums Σ|a|^p. The exact laws write x^(−s) as an integral of t^(s−1) e^(−tx) over t,
-since the mean of e^(−t Σ|a|^p) over independent tokens is a product.
+Each is a function of sums Σ|a|^p. The exact laws write x^(−s) as an integral of t^(s−1) e^(−tx)
+over t, since the mean of e^(−t Σ|a|^p) over independent tokens is a product.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ S = Quantity(
         combine=lambda scale, s1: s1,
         units=False,
         factor=lambda n: 1 / math.sqrt(math.pi * n),
-        slow=True,
+        sqrt_tail=True,
         ends=lambda n, seen, unit: (n**-0.5, math.sqrt(seen / n)),
     ),
 )
@@ -155,7 +155,7 @@ def _power_sum(name: str, order: float) -> Quantity:
             units=True,
             factor=lambda n: 1 / math.gamma(order),
             ends=ends,
-            slow=order < 1,
+            sqrt_tail=order < 1,
         ),
     )
 

@@ -17,18 +17,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from sparsity.exact_law.mills import log_near_one
+from sparsity.exact_law.gaussian_tail import ROOT_2_PI
+from sparsity.exact_law.rules import log_near_one
 
 _DEPTH = 40.0  # e-folds down to which an integrand counts
-_TURNS = np.linspace(0, 1, 7)  # of the furthest ray
-_FURTHEST = 0.65  # of θ, below π/4
-_EARLY = 3.0  # an end of (x/c)^q before which the density may grow
-_FIRM = 0.2  # cosine by which the exponent has to fall on a ray,
-_FAINT = 3.0  # unless it is nothing where the density ends
+_SHARES = np.linspace(0, 1, 7)  # of the furthest angle: the rays that are looked at
+_FURTHEST = 0.65  # θ at most, below π/4, where the density no longer falls
+_EARLY = 3.0  # x before which the exponent has to end the integral where the density may grow
+_LEAST_COSINE = 0.2  # of the exponent on a ray: it has to fall there,
+_FAINT = 3.0  # unless it is so small where the density ends that it does not matter
 _LOOKS = 32  # points of a look along a ray
-_SHARED = 3  # thresholds, and points of the contour, that share the ray of a look
-_REACH = 3.1  # of the rule's variable
-_AT_ONCE = 2**14  # numbers held at once
+_SHARED = 3  # thresholds, and points of the contour, that share the ray of a look: 9 times as fast
+_REACH = 3.1  # of the tanh-sinh rule's variable: weights beyond are below 1e-15
+_HELD = 2**14  # numbers of an array at once: they stay in the cache
 
 
 class Power(NamedTuple):
@@ -43,7 +44,7 @@ class Power(NamedTuple):
     c: float
 
 
-class Stretch(NamedTuple):
+class RayPiece(NamedTuple):
     """The part of a ray that counts.
 
     Args:
@@ -57,8 +58,8 @@ class Stretch(NamedTuple):
     high: np.ndarray
 
 
-class Transforms(NamedTuple):
-    """Of one score ε ~ N(0, 1), at thresholds and arguments.
+class PowerMeans(NamedTuple):
+    """Means over one score ε ~ N(0, 1), at thresholds and arguments.
 
     Args:
         above: E[e^(−z(x/c)^q); ε > t].
@@ -74,25 +75,30 @@ class Transforms(NamedTuple):
 
 
 def _fall(z: Any, q: float, angle: Any) -> Any:
-    """By which e^(−zx^q) falls along a ray."""
+    """Return Re z(re^(−iθ))^q / r^q: how fast the exponential falls along a ray."""
     return np.abs(z) * np.cos(np.angle(z) - q * angle)
 
 
 def _end(t: Any, z: Any, weight: Power, angle: Any) -> np.ndarray:
-    """The r beyond which neither the density nor the exponent leaves anything."""
+    """Return the r beyond which neither the density nor the exponent leaves anything."""
     c1, c2 = np.cos(angle), np.maximum(np.cos(2 * angle), 1e-3)
     wide = np.sqrt(np.maximum(t, 0) ** 2 * c1**2 + 2 * _DEPTH * c2)
+    # Of a threshold below the mean the density first grows along the ray: by e^lift at most.
     lift = (np.minimum(t, 0) * c1) ** 2 * np.minimum(0.5 / c2, 1.0)
     fall = _fall(z, weight.q, angle)
-    firm = fall > 0.25 * _FIRM * np.abs(z)
+    firm = fall > 0.25 * _LEAST_COSINE * np.abs(z)
     early = weight.c * ((_DEPTH + lift) / np.where(firm, fall, 1.0)) ** (1 / weight.q)
     return np.minimum(np.abs(wide - t * c1) / c2, np.where(firm, early, np.inf))
 
 
-def _look(t: Any, z: Any, weight: Power, angle: Any, high: Any) -> tuple[np.ndarray, np.ndarray]:
-    """How much the moduli add up to along a ray, as a log, and where they start to count.
+def _look_along(
+    t: Any, z: Any, weight: Power, angle: Any, high: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return how much the moduli add up to along a ray, as a log, and where they start to count.
 
-    Those of g₀ and g_(3q−1): the one cancels around the bulk of the scores, the other at the end.
+    The moduli are those of the integrands of g₀ and of g_(3q−1), multiplied: they bound the two
+    ways in which digits get lost. The first cancels around the bulk of the scores, where x is
+    small; the second, of the highest power of x that is asked for, at the far end.
     """
     share, order = (np.arange(_LOOKS) / _LOOKS) ** 2, 3 * weight.q - 1
     fall = _fall(z, weight.q, angle) * (high / weight.c) ** weight.q
@@ -109,9 +115,10 @@ def _look(t: Any, z: Any, weight: Power, angle: Any, high: Any) -> tuple[np.ndar
 
 
 def _furthest(t: Any, z: Any, weight: Power) -> np.ndarray:
-    """The ray up to which nothing is left between it and the end of the density.
+    """Return the angle of the ray up to which the integral may be turned.
 
-    Beyond π/4 the density grows again. That is allowed where the exponent has ended it before.
+    Nothing may be left on the arc between that ray and the end of the density. Beyond π/4 the
+    density grows again: that is allowed where the exponent has ended the integral before.
     """
     fall = np.maximum(_fall(z, weight.q, _FURTHEST), 1e-300)
     end = weight.c * ((_DEPTH + np.minimum(t, 0) ** 2) / fall) ** (1 / weight.q)
@@ -119,29 +126,8 @@ def _furthest(t: Any, z: Any, weight: Power) -> np.ndarray:
     return np.where(end < _EARLY, full, np.minimum(full, _FURTHEST))
 
 
-def _firm(z: Any, weight: Power, angle: Any, high: Any) -> Any:
-    """Whether the exponent falls on a ray, or is nothing on it."""
-    faint = np.abs(z) * (high / weight.c) ** weight.q < _FAINT
-    return faint | (_fall(z, weight.q, angle) > _FIRM * np.abs(z))
-
-
-def _chosen(t: Any, z: Any, weight: Power) -> tuple[np.ndarray, np.ndarray]:
-    """The share of the furthest ray that cancels least, and where on it the integrand starts."""
-    furthest = _furthest(t, z, weight)
-    best = np.full(t.shape, np.inf)
-    turn, start = np.ones(t.shape), np.zeros(t.shape)
-    for each in _TURNS:
-        angle = each * furthest
-        high = _end(t, z, weight, angle)
-        mass, first = _look(t, z, weight, angle, high)
-        better = (mass < best) & _firm(z, weight, angle, high)
-        best = np.where(better, mass, best)
-        turn, start = np.where(better, each, turn), np.where(better, first, start)
-    return turn, start
-
-
-def stretch(t: np.ndarray, z: np.ndarray, weight: Power) -> Stretch:
-    """The ray of least cancellation for each threshold and argument, or for ones near them.
+def best_rays(t: np.ndarray, z: np.ndarray, weight: Power) -> RayPiece:
+    """Return the ray of least cancellation for each threshold and argument, or for ones near them.
 
     Args:
         t: thresholds, real, in standard deviations of the score, [..., thresholds, arguments].
@@ -149,19 +135,31 @@ def stretch(t: np.ndarray, z: np.ndarray, weight: Power) -> Stretch:
         weight: of an excess.
     """
     few = (..., slice(None, None, _SHARED), slice(None, None, _SHARED))
+    some_t, some_z = t[few], z[few]
+    furthest = _furthest(some_t, some_z, weight)
+    best = np.full(some_t.shape, np.inf)
+    turn, start = np.ones(some_t.shape), np.zeros(some_t.shape)
+    for each in _SHARES:
+        angle = each * furthest
+        high = _end(some_t, some_z, weight, angle)
+        mass, first = _look_along(some_t, some_z, weight, angle, high)
+        faint = np.abs(some_z) * (high / weight.c) ** weight.q < _FAINT
+        falls = faint | (_fall(some_z, weight.q, angle) > _LEAST_COSINE * np.abs(some_z))
+        better = (mass < best) & falls
+        best = np.where(better, mass, best)
+        turn, start = np.where(better, each, turn), np.where(better, first, start)
 
     def every(x: np.ndarray) -> np.ndarray:
         whole = x.repeat(_SHARED, axis=-2).repeat(_SHARED, axis=-1)
         return whole[..., : t.shape[-2], : t.shape[-1]]
 
-    turn, start = (every(x) for x in _chosen(t[few], z[few], weight))
-    angle = turn * _furthest(t, z, weight)
+    angle = every(turn) * _furthest(t, z, weight)
     high = _end(t, z, weight, angle)
-    return Stretch(angle, start * high, high)
+    return RayPiece(angle, every(start) * high, high)
 
 
-def straight(t: np.ndarray, z: np.ndarray, weight: Power, most: float) -> Stretch:
-    """The real axis, up to a weight: for real arguments, also below 0.
+def real_axis(t: np.ndarray, z: np.ndarray, weight: Power, most: float) -> RayPiece:
+    """Return the real axis, up to a weight: for real arguments, also below 0.
 
     Args:
         t: thresholds, real.
@@ -171,28 +169,20 @@ def straight(t: np.ndarray, z: np.ndarray, weight: Power, most: float) -> Stretc
     """
     angle, positive = np.zeros(t.shape), np.maximum(z, 0.0)
     end = _end(t, positive, weight, angle)
-    start = _look(t, positive, weight, angle, end)[1] * end
+    start = _look_along(t, positive, weight, angle, end)[1] * end
     high = np.minimum(end, weight.c * most ** (1 / weight.q))
-    return Stretch(angle, np.minimum(start, 0.5 * high), high)
+    return RayPiece(angle, np.minimum(start, 0.5 * high), high)
 
 
-def _rule(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights of the tanh-sinh rule on [0, 1]."""
-    s = np.linspace(-_REACH, _REACH, count)
-    v = 0.5 * math.pi * np.sinh(s)
-    share = 0.25 * math.pi * np.cosh(s) / np.cosh(v) ** 2 * (s[1] - s[0])
-    return 1 / (1 + np.exp(-2 * v)), share
-
-
-def transforms(
+def along_rays(
     t: np.ndarray,
     z: np.ndarray,
     weight: Power,
     orders: tuple[tuple[int, int], ...],
-    on: Stretch,
+    on: RayPiece,
     count: int,
-) -> Transforms:
-    """The transforms by the rule of so many nodes.
+) -> PowerMeans:
+    """Return the transforms by the tanh-sinh rule of so many nodes.
 
     Args:
         t: thresholds, real, in standard deviations of the score.
@@ -203,12 +193,15 @@ def transforms(
         count: nodes.
     """
     q, c = weight
-    node, share = _rule(count)
+    s = np.linspace(-_REACH, _REACH, count)
+    v = 0.5 * math.pi * np.sinh(s)
+    node = 1 / (1 + np.exp(-2 * v))  # on [0, 1]
+    share = 0.25 * math.pi * np.cosh(s) / np.cosh(v) ** 2 * (s[1] - s[0])
     turn = np.exp(-1j * on.angle) if np.iscomplexobj(z) else np.ones(t.shape)
     steep, whole = -z * turn**q, not on.low.any()
     above: Any = 0.0
     found: list[Any] = [0.0 for _ in orders]
-    size = max(1, _AT_ONCE // t.size)
+    size = max(1, _HELD // t.size)
     for start in range(0, count, size):
         part = (slice(start, start + size), *(None,) * t.ndim)
         r = on.low + (on.high - on.low) * node[part]
@@ -218,8 +211,8 @@ def transforms(
         factor = {1: p, 2: p * p, 3: p * p * p}
         for i, (k, j) in enumerate(orders):
             found[i] = found[i] + (body * (factor[k] * (c / r) if j else factor[k])).sum(axis=0)
-    long = (on.high - on.low) * turn / math.sqrt(2 * math.pi)
+    long = (on.high - on.low) * turn / ROOT_2_PI
     found = [x * turn ** (k * q - j) * long for x, (k, j) in zip(found, orders, strict=True)]
     above = above * long
     every, rest = ndtr(t) + above, above - ndtr(-t)
-    return Transforms(above, found, log_near_one(every, rest), every)
+    return PowerMeans(above, found, log_near_one(every, rest), every)
