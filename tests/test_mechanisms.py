@@ -13,7 +13,7 @@ from sparsity import Decay, Row, kernels, quantities
 from sparsity.crosscheck.cells import Question
 from sparsity.crosscheck.verify import judge
 from sparsity.errors import InputError
-from sparsity.exact_law import differential, forgetting, maps
+from sparsity.exact_law import differential, forgetting, maps, rules
 from sparsity.kernels import row_map
 from sparsity.limit import map_limits
 
@@ -357,8 +357,7 @@ def test_finer_rules_agree(monkeypatch):
     n = np.array([2, 16, 64])
     of = quantities.n_eff
     before = differential.square_sum(2.0, 1.0, 0.5, 0.8, n), forgetting.law(2.0, 1.0, 2.0, n, of)
-    monkeypatch.setattr(differential, "STEP", 0.13)
-    monkeypatch.setattr(forgetting, "STEP", 0.13)
+    monkeypatch.setattr(rules, "STEP", 0.13)
     after = differential.square_sum(2.0, 1.0, 0.5, 0.8, n), forgetting.law(2.0, 1.0, 2.0, n, of)
     for (value, bound), (fine, _) in zip(before, after, strict=True):
         assert (np.abs(fine / value - 1) <= bound).all()

@@ -18,7 +18,7 @@ from sparsity import Row, kernels, panel, quantities
 from sparsity.crosscheck.cells import Question
 from sparsity.crosscheck.verify import check, judge
 from sparsity.errors import InputError
-from sparsity.exact_law import entmax, maps, sparsemax, stick_breaking, threshold_maps, top_k
+from sparsity.exact_law import entmax, maps, rules, sparsemax, stick_breaking, threshold_maps, top_k
 from sparsity.kernels.entmax import Weights
 from sparsity.limit import quadrature
 from sparsity.sampling import Sampling
@@ -443,7 +443,7 @@ def test_top_k_in_known_places(monkeypatch):
         law("topk:8", gamma=500.0, length=50)
     found = law("topk:8", gamma=2.0, length=lengths)
     monkeypatch.setattr(top_k, "_NODES", 121)
-    monkeypatch.setattr(top_k, "STEP", 0.13)
+    monkeypatch.setattr(rules, "STEP", 0.13)
     fine = law("topk:8", gamma=2.0, length=lengths)
     assert (np.abs(fine.value / found.value - 1) <= found.error_bound).all()
 

@@ -38,19 +38,7 @@ from scipy.special import expit, ndtr, owens_t
 
 from sparsity import kernels, quantities
 from sparsity.errors import RESOLVED, InputError, TooFine
-from sparsity.exact_law import engine
-from sparsity.exact_law.rules import (
-    DEPTH,
-    EXPONENTIAL,
-    FAR,
-    PRODUCT,
-    STEP,
-    gauss_panels,
-    log_times,
-    normal_points,
-    normal_step,
-    refuse_slow,
-)
+from sparsity.exact_law import engine, rules
 from sparsity.rows.row import Row
 
 Spreads = tuple[float, float]  # γ₁ and γ₂ of the two scores
@@ -61,8 +49,8 @@ _RULES_OF_ABS = ((0.14, 0.14), (0.18, 0.16))  # steps of ln t and of η: of the 
 _DEPTH_OF_ABS = 46.0  # e-folds of t down to which √t counts
 _FALL = 26.0  # e-folds down to which the integrand over η counts in long rows
 _LEAST_END, _LAST_END = 12.0, 40.0  # of η: at least, for short rows, and at most
-_COMPLEX = 4 * EXPONENTIAL  # seconds of a complex number, measured
-_COMPLEX_PRODUCT = PRODUCT / 2  # of a complex multiplication in a product of large matrices
+_COMPLEX = 4 * rules.EXPONENTIAL  # seconds of a complex number, measured
+_COMPLEX_PRODUCT = rules.PRODUCT / 2  # of a complex multiplication in a product of large matrices
 _BOTH_RULES = 1.5  # seconds of both rules together, in units of the finer one
 _ALL_SMALL = 9.0  # standard deviations of one score, with n of which at once no row comes
 _LARGE = 300.0  # ln of an X of which e^(−X) is nothing
@@ -93,15 +81,15 @@ class _NormalPair:
         g1, g2 = spreads
         self.own = g2 * math.sqrt((1 - rho) * (1 + rho))
         self.steepness, self.step = (max(g1, abs(rho) * g2), self.own), step
-        self.far = FAR + g1 + g2  # a weight in front of the density moves it by its spread
+        self.far = rules.FAR + g1 + g2  # a weight in front of the density moves it by its spread
         first, second = (
-            1 + 2 * self.far / normal_step(c, step) if c else 1 for c in self.steepness
+            1 + 2 * self.far / rules.normal_step(c, step) if c else 1 for c in self.steepness
         )
         self.counts = float(first), float(second)
 
     def points(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return points and weights of the first normal, and of the second."""
-        first, second = (normal_points(c, self.far, self.step) for c in self.steepness)
+        first, second = (rules.normal_points(c, self.far, self.step) for c in self.steepness)
         return *first, *second
 
 
@@ -110,13 +98,14 @@ def _mean_product(spreads: Spreads, rho: float, n: np.ndarray, step: float) -> n
     (g1, g2), most = spreads, float(n.max())
     behind = _NormalPair(spreads, rho, step)
     first, second = behind.counts
-    along = [(DEPTH + math.log(most) + 2 * FAR * spread) / step for spread in spreads]
+    along = [(rules.DEPTH + math.log(most) + 2 * rules.FAR * spread) / step for spread in spreads]
     numbers = second * along[1] + first * along[0] + along[0] * along[1]
-    seconds = EXPONENTIAL * (first * second * along[1] + along[0] * along[1] * len(n))
-    seconds += PRODUCT / 10 * first * along[0] * along[1]  # of large matrices: ten times as fast
-    refuse_slow(*_widest(spreads), seconds, 2 * numbers)
+    seconds = rules.EXPONENTIAL * (first * second * along[1] + along[0] * along[1] * len(n))
+    # Products of large matrices are ten times as fast as of small ones.
+    seconds += rules.PRODUCT / 10 * first * along[0] * along[1]
+    rules.refuse_slow(*_widest(spreads), seconds, 2 * numbers)
     z, share, y, weight = behind.points()
-    u1, u2 = (log_times(spread, most, step) for spread in spreads)
+    u1, u2 = (rules.log_times(spread, most, step) for spread in spreads)
     x = np.exp(np.minimum(u1[:, None] + g1 * z, 700.0))
     lost2, once2 = np.empty((len(z), len(u2))), np.empty((len(z), len(u2)))
     for i, at in enumerate(rho * g2 * z):  # the second score, given the first
@@ -154,7 +143,8 @@ def square_sum(
     )
     cross, error = np.ones(n.shape), np.zeros(n.shape)
     if (several := n > 1).any():
-        fine, coarse = (_mean_product(spreads, rho, n[several], step) for step in (STEP, 2 * STEP))
+        steps = rules.STEP, 2 * rules.STEP
+        fine, coarse = (_mean_product(spreads, rho, n[several], step) for step in steps)
         cross[several], error[several] = fine, np.abs(coarse / fine - 1)
     value = first + mix**2 * second - 2 * mix * cross
     size = first * off + mix**2 * second * gap + 2 * mix * cross * error
@@ -170,9 +160,10 @@ def _mean_least(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return E Σ min(p, λq) of rows of n ≥ 2, and what may lie beyond the last η, [lengths]."""
     (g1, g2), (step, along), most = spreads, rule, float(n.max())
-    top = min(FAR, _ALL_SMALL / math.sqrt(float(n.min())))
+    top = min(rules.FAR, _ALL_SMALL / math.sqrt(float(n.min())))
     ranges = [
-        (-_DEPTH_OF_ABS - math.log(most) - min(g**2 / 2, FAR * g), 5.0 + top * g) for g in spreads
+        (-_DEPTH_OF_ABS - math.log(most) - min(g**2 / 2, rules.FAR * g), 5.0 + top * g)
+        for g in spreads
     ]
     differs = math.sqrt(max(g1**2 + g2**2 - 2 * rho * g1 * g2, 1e-300))
     end = min(max(math.sqrt(2 * _FALL) / differs, _LEAST_END), _LAST_END)
@@ -184,7 +175,7 @@ def _mean_least(
     products = first * count_u * (second + count_t) * len(eta)
     held = first * count_u * len(eta) + second * count_u + count_t * count_u * (2 + len(n))
     seconds = _BOTH_RULES * (_COMPLEX * exponentials + _COMPLEX_PRODUCT * products)
-    refuse_slow(*_widest(spreads), seconds, 2 * held)
+    rules.refuse_slow(*_widest(spreads), seconds, 2 * held)
     x, share, y, weight = behind.points()
     t, u = (np.arange(low, high, step) for low, high in ranges)
     z, turn = 0.5 + 1j * eta, np.exp(1j * _TURN)
@@ -243,7 +234,7 @@ def _mean_least_of_short(
 ) -> float:
     """Return E min(p, λq) of one key of 2 or 3, λ ≥ 1; infinite where that takes too long."""
     (points, step), (g1, g2) = rule, spreads
-    reach = FAR * math.sqrt(2)
+    reach = rules.FAR * math.sqrt(2)
     low = max(-reach * g1, -_EDGE)  # below, U < w has no chance
     top = math.log(n - 1) + reach * g2  # of V, which is v(w) at `over`
     over = top + math.log1p(max((1 - mix) * math.exp(-top), -0.999)) - math.log(mix)
@@ -255,7 +246,7 @@ def _mean_least_of_short(
         return math.inf
     x, y, weight = _other_keys(n, spreads, rho, h)
     edges = np.linspace(low, high, panels + 1)
-    w, share = (each.ravel() for each in gauss_panels(edges, points))
+    w, share = (each.ravel() for each in rules.gauss_panels(edges, points))
     v = np.logaddexp(math.log(mix - 1), math.log(mix) + w) if mix > 1 else w
     spread = math.sqrt(n / (n - 1))  # of the mean of the others less one's own, in units of γ
     blocks = math.ceil(len(w) * len(weight) / _HELD)

@@ -32,17 +32,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from sparsity.exact_law import entmax
+from sparsity.exact_law import entmax, rules
 from sparsity.exact_law.gaussian_tail import ROOT_2_PI
-from sparsity.exact_law.rules import (
-    cumulative_rule,
-    gauss_panels,
-    hyperbola,
-    inverse_power_rule,
-    log_near_one,
-    refuse_unresolved,
-    relative_gap,
-)
 from sparsity.exact_law.sparsemax import expected_maximum
 from sparsity.exact_law.sparsemax_n_eff import MORE_KEYS, NOTHING
 from sparsity.exact_law.threshold_maps import BEND, DEPTH
@@ -114,11 +105,11 @@ class Grid:
         angle = min(fine.turned / q, crowded, _MOST_TURNED)
         bend = min(BEND, 0.6 * q * angle)
         end = math.acosh(1 + DEPTH / (math.sin(bend) * width))
-        along, turn = hyperbola(bend, np.arange(0.0, end + fine.step, fine.step))
+        along, turn = rules.hyperbola(bend, np.arange(0.0, end + fine.step, fine.step))
         self.z = crossing + width * along
         self.t, apart = np.linspace(low, high, fine.thresholds, retstep=True)
         self.every = turn * width * fine.step / math.pi * apart
-        nodes, weights = gauss_panels(self._edges(q, c, low, high, angle, fine), fine.nodes)
+        nodes, weights = rules.gauss_panels(self._edges(q, c, low, high, angle, fine), fine.nodes)
         r, turned = nodes.ravel(), np.exp(-1j * angle)
         self.p = (r / c) ** q * turned**q
         self.slope = q * self.p / (r * turned)
@@ -165,13 +156,13 @@ class Grid:
         above: Any = density @ self.damped.T
         slope: Any = (density * self.slope) @ self.damped.T
         t = self.t[:, None]
-        log_h = log_near_one(ndtr(t) + above, above - ndtr(-t))
+        log_h = rules.log_near_one(ndtr(t) + above, above - ndtr(-t))
         body: Any = slope * np.exp(self.z + (self.n - 1) * log_h + math.log(self.n)) * self.every
         return np.where(np.isfinite(body), body, 0.0)  # far out, where h or e^z is nothing
 
     def power_means(self, power: float, most: float) -> tuple[float, float, float]:
         """Return E Y₂^(−power), the same by twice the step in v, and P(all rows)."""
-        w, v, share = inverse_power_rule(power, most)
+        w, v, share = rules.inverse_power_rule(power, most)
         found = np.zeros(len(w))
         for i in range(len(w)):
             found[i] = share[i] * self.damped_body(float(v[i])).real.sum()
@@ -183,7 +174,7 @@ class Grid:
     def largest(self) -> tuple[float, float]:
         """Return E max p, and P(all rows), which is 1."""
         seen = np.argwhere(np.abs(self.damped_body(0.0)) > _FAINT)
-        weights, up_to = cumulative_rule(self.nodes)
+        weights, up_to = rules.cumulative_rule(self.nodes)
         up_to = (up_to / weights).T  # of values times their weights
 
         def cumulated(x: Any) -> Any:
@@ -199,7 +190,7 @@ class Grid:
             t, body = self.t[at, None], self.density[at] * self.damped[of]
             sloped, above = body * self.slope, cumulated(body)
             every = ndtr(t) + above
-            log_h = log_near_one(every, above - ndtr(-t))
+            log_h = rules.log_near_one(every, above - ndtr(-t))
             others = np.exp(self.z[of, None] + (self.n - 2) * log_h + math.log(self.n))
             terms: Any = others * (sloped * every + (self.n - 1) * cumulated(sloped) * body)
             terms = np.where(np.isfinite(terms), terms, 0.0)
@@ -225,7 +216,7 @@ def by_grids(row: entmax.Entmax, n: float, power: float | None, most: float) -> 
         others = fine[1], coarse[0]
     if not fine[0] > 0:  # the contour has met nothing of the integrand
         return 0.0, math.inf
-    return fine[0], float(relative_gap(fine[0], *others)) + abs(fine[-1] - 1)
+    return fine[0], float(rules.relative_gap(fine[0], *others)) + abs(fine[-1] - 1)
 
 
 def even_rows(alpha: float, gamma: float, n: float, power: float | None) -> tuple[float, float]:
@@ -269,5 +260,5 @@ def law(
                 found = by_grids(row, m, power, most)
             if not found[1] > error[i]:
                 value[i], error[i] = found[0], found[1] + _ROUNDING
-    refuse_unresolved(error, gamma, f"entmax of order {alpha:g}")
+    rules.refuse_unresolved(error, gamma, f"entmax of order {alpha:g}")
     return value, error

@@ -24,19 +24,9 @@ from scipy.special import ndtr
 
 from sparsity import quantities
 from sparsity.errors import TooFine
-from sparsity.exact_law import engine
+from sparsity.exact_law import engine, rules
 from sparsity.exact_law.gaussian_tail import ROOT_2_PI
 from sparsity.exact_law.laplace import order_of
-from sparsity.exact_law.rules import (
-    DEPTH,
-    FAR,
-    PRODUCT,
-    STEP,
-    lagrange_weights,
-    log_times,
-    normal_points,
-    refuse_slow,
-)
 from sparsity.kernels import exp
 from sparsity.quantities import Integral, LogMoment, Quantity
 from sparsity.quantities.base import within
@@ -78,7 +68,7 @@ class Gates(NamedTuple):
             deepest: the value from which on all are the same.
         """
         if power * self.spread <= _WIDE:
-            z, share = normal_points(power * self.spread, FAR, step)
+            z, share = rules.normal_points(power * self.spread, rules.FAR, step)
             return power * np.logaddexp(0.0, -(self.bias + self.spread * z)), share
         # So wide a spread takes a rule over the bias of a gate, where it is neither 0 nor 1, and
         # the two tails of the normal law beyond.
@@ -92,7 +82,7 @@ class Gates(NamedTuple):
 
     def kept(self, power: float) -> tuple[float, float]:
         """Return 1 − E g^power and −ln E g^power."""
-        back, share = self.points(power, STEP)
+        back, share = self.points(power, rules.STEP)
         lost, kept = -float(np.expm1(-back) @ share), float(np.exp(-back) @ share)
         if lost < 0.5:
             return lost, -math.log1p(-lost)
@@ -108,7 +98,7 @@ class Gates(NamedTuple):
         back, share = back[back < points], share[back < points]
         near, half = np.floor(back), _STENCIL // 2
         nodes = np.arange(1 - half, half + 1)
-        weights = share[:, None] * lagrange_weights(back - near, nodes)
+        weights = share[:, None] * rules.lagrange_weights(back - near, nodes)
         found = np.zeros(points + 2 * _STENCIL)
         np.add.at(found, (near[:, None] + nodes).astype(int) + half, weights)
         used = np.flatnonzero(found)
@@ -132,8 +122,8 @@ def _newest_token(gamma: float, integral: Integral, u: np.ndarray, step: float) 
     """Return E e^(−x) and E[f(x) e^(−x)] of one token; of n_eff those of √x and x."""
     orders, steepness = [order_of(m) for m in integral.moments], integral.power * gamma
     # x^k moves the law of z by k·steepness, but where log x > 6 nothing is left of e^(−x).
-    far = FAR + min(max(orders) * steepness, max((6.0 - u[0]) / steepness - FAR, 0.0))
-    z, share = normal_points(steepness, far, 2 * step)
+    far = rules.FAR + min(max(orders) * steepness, max((6.0 - u[0]) / steepness - rules.FAR, 0.0))
+    z, share = rules.normal_points(steepness, far, 2 * step)
     each = -float(z[0]) / max(len(z) // 2, 1)  # between points of z, without a difference's error
     steps = steepness * each / step  # of u, as many
     stride = round(steps)
@@ -240,21 +230,24 @@ def _by_rule(
 ) -> np.ndarray:
     """Return the mean over rows of n, increasing, but for its factor of n, by a step in u."""
     spread = integral.power * gamma
-    depth = DEPTH / min(1.0, *map(order_of, integral.moments))
+    depth = rules.DEPTH / min(1.0, *map(order_of, integral.moments))
     reach = tokens_that_matter(gates, gamma, integral)
-    fields, points = 1 + len(integral.sums), (depth + math.log(n[-1]) + 2 * FAR * spread) / step
-    refuse_slow("gamma", gamma, PRODUCT * fields * points**2 / 2, 8 * points)
-    u = log_times(spread, float(n[-1]), step, depth)
+    fields, points = (
+        1 + len(integral.sums),
+        (depth + math.log(n[-1]) + 2 * rules.FAR * spread) / step,
+    )
+    rules.refuse_slow("gamma", gamma, rules.PRODUCT * fields * points**2 / 2, 8 * points)
+    u = rules.log_times(spread, float(n[-1]), step, depth)
     gated = _GateMean(gates.stencil(integral.power, step, len(u)), len(u))
     band = gated.taps + _STENCIL
-    each = fields * (PRODUCT * len(u) * gated.taps + _CALL)
-    solving = PRODUCT * len(u) * band**2 if len(u) * band < _MOST_OF_BAND else math.inf
+    each = fields * (rules.PRODUCT * len(u) * gated.taps + _CALL)
+    solving = rules.PRODUCT * len(u) * band**2 if len(u) * band < _MOST_OF_BAND else math.inf
     row = one = _newest_token(gamma, integral, u, step)
     at, found = 1, []
     for length in n:
         tokens = min(reach, float(length), _MOST_TOKENS) - at
         solved = at < reach <= min(length, _MOST_TOKENS) and solving < tokens * each
-        refuse_slow("length", float(length), solving if solved else tokens * each)
+        rules.refuse_slow("length", float(length), solving if solved else tokens * each)
         if solved:
             row, at = one.endless(gated), math.inf
         while at < min(length, reach):
@@ -307,7 +300,7 @@ def law(
     if several.any():
         m = lengths[several]
         fine, coarse = (
-            _by_rule(gates, gamma, integral, m, scale * _OF_STEP * STEP) for scale in (1, 2)
+            _by_rule(gates, gamma, integral, m, scale * _OF_STEP * rules.STEP) for scale in (1, 2)
         )
         rounding = _ROUNDING + _ROUNDING_OF_TOKEN * np.minimum(m, _MOST_TOKENS)
         gap = np.abs(coarse - fine) + rounding * (np.abs(fine) + integral.excess_of_abs)

@@ -23,7 +23,7 @@ from sparsity.errors import RESOLVED, InputError, TooFine
 STEP = 0.2  # of u, and of c·z for a normal z
 DEPTH = 36.0  # e-folds below the largest value down to which an integrand is summed
 FAR = 9.0  # standard deviations beyond which a normal has no mass, but for the tilt of a weight
-_WIDEST_NORMAL_STEP = 0.4  # in standard deviations: where c is small, the normal density decides
+_MOST_OF_STEP = 2.0  # the step of z over that of u: where c is small, the normal density decides
 
 # Seconds on one core of a processor of 2020, measured.
 EXPONENTIAL = 1.5e-8  # of one number of an array, with what else is done to it
@@ -195,7 +195,7 @@ def inverse_power_rule(power: float, most: float) -> tuple[np.ndarray, np.ndarra
 
 def normal_step(steepness: float, step: float) -> float:
     """Return the step of a normal z behind e^(steepness·z), for a step of u."""
-    return step * min(_WIDEST_NORMAL_STEP / STEP, 1 / steepness)
+    return step * min(_MOST_OF_STEP, 1 / steepness)
 
 
 def normal_points(steepness: float, far: float, step: float) -> tuple[np.ndarray, np.ndarray]:

@@ -21,15 +21,8 @@ import numpy as np
 from scipy.special import gamma as gamma_function
 from scipy.special import ndtr, ndtri_exp, roots_genlaguerre
 
-from sparsity.exact_law import sparsemax
+from sparsity.exact_law import rules, sparsemax
 from sparsity.exact_law.gaussian_tail import ROOT_2_PI, log_mills
-from sparsity.exact_law.rules import (
-    ends_of,
-    inverse_power_rule,
-    log_near_one,
-    refuse_unresolved,
-    relative_gap,
-)
 from sparsity.exact_law.threshold_maps import BEND, DEPTH, REACH
 
 MORE_KEYS = 60.0  # keys beyond twice their mean number that no row has
@@ -75,7 +68,7 @@ def _log_above(t: np.ndarray, y: np.ndarray, s: np.ndarray | float) -> Any:
 
 def _log_all(t: np.ndarray, above: np.ndarray) -> Any:
     """Return log h, given g."""
-    return log_near_one(ndtr(t) + above, above - ndtr(-t))
+    return rules.log_near_one(ndtr(t) + above, above - ndtr(-t))
 
 
 def _placed(n: np.ndarray, c: float, s: np.ndarray) -> Place:
@@ -103,7 +96,8 @@ def _placed(n: np.ndarray, c: float, s: np.ndarray) -> Place:
         best = np.clip(whole.argmin(axis=1), 1, _CROSSINGS - 2)
         left, right = np.arcsinh(y[rows, best - 1]), np.arcsinh(y[rows, best + 1])
         if look:  # at first y is too rough to tell where the thresholds end
-            first, last = ends_of(size[rows, best] > top[rows, best][:, None] - DEPTH, margin=2)
+            seen = size[rows, best] > top[rows, best][:, None] - DEPTH
+            first, last = rules.ends_of(seen, margin=2)
             low, high = t[rows, first], t[rows, last]
     # The second difference of log size at the least is the curvature there.
     y0, y1, y2 = (y[rows, best + k] for k in (-1, 0, 1))
@@ -142,7 +136,7 @@ def _by_shared_contour(
     power: float, n: np.ndarray, c: float, most: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return E Y₂^(−power) of lengths that share a contour, ascending, and bounds on its errors."""
-    rule = inverse_power_rule(power, most)
+    rule = rules.inverse_power_rule(power, most)
     w, v, share = (x[rule[2] > _FAINT] for x in rule)
     s = np.sqrt(1 + 2 * v / c**2)
     place = _placed(np.repeat(n[[0, -1]], len(v)), c, np.tile(s, 2))
@@ -161,7 +155,7 @@ def _by_shared_contour(
         if not open_.any():
             break
     value = found.sum(axis=0)
-    gap = relative_gap(value, 2 * found[::2].sum(axis=0))
+    gap = rules.relative_gap(value, 2 * found[::2].sum(axis=0))
     return value, gap + off / value + _ROUNDING + 1e-15 * n
 
 
@@ -209,5 +203,5 @@ def law(gamma: float, length: np.ndarray, power: float) -> tuple[np.ndarray, np.
                 most = min(m, 2 * size + MORE_KEYS)
                 found[:, group] = _by_shared_contour(power, lengths[group], c, most)
         value[(n > 1) & ~whole], error[(n > 1) & ~whole] = found[:, back]
-    refuse_unresolved(error, gamma, "sparsemax")
+    rules.refuse_unresolved(error, gamma, "sparsemax")
     return value, error

@@ -36,15 +36,8 @@ from scipy.special import ndtr
 
 from sparsity import quantities
 from sparsity.errors import RESOLVED, InputError
-from sparsity.exact_law import engine
+from sparsity.exact_law import engine, rules
 from sparsity.exact_law.gaussian_tail import ROOT_2_PI
-from sparsity.exact_law.rules import (
-    PRODUCT,
-    gauss_panels,
-    gauss_rule,
-    lagrange_weights,
-    refuse_slow,
-)
 from sparsity.kernels import Kernel, exp, score_kernel
 from sparsity.kernels.symbols import s as score
 from sparsity.limit import quadrature
@@ -136,7 +129,7 @@ def _score_nodes(
     count = math.ceil((high - low) / min(_SCORE_PANEL * gamma, _WIDEST_PANEL))
     inner = cuts[(cuts > low) & (cuts < high)]
     edges = np.unique(np.concatenate([np.linspace(low, high, count + 1), inner]))
-    s, w = (each.ravel() for each in gauss_panels(edges, _POINTS))
+    s, w = (each.ravel() for each in rules.gauss_panels(edges, _POINTS))
     z = (s - beta) / gamma
     return s, w * np.exp(-0.5 * z * z) / (gamma * ROOT_2_PI)
 
@@ -177,13 +170,13 @@ def _refuse_slow(
     """Refuse points that take too long, whichever parameter they come from."""
     name, value = ("beta", beta) if abs(beta) > _FAR * gamma else ("gamma", gamma)
     doublings = 2 * math.log2(max(counts) + 1)
-    seconds = PRODUCT / 20 * size**3 * doublings  # a product of matrices is so much faster
-    refuse_slow(name, value, seconds if points <= _MOST_NODES else math.inf)
+    seconds = rules.PRODUCT / 20 * size**3 * doublings  # a product of matrices is so much faster
+    rules.refuse_slow(name, value, seconds if points <= _MOST_NODES else math.inf)
 
 
 def _max_key(beta: float, gamma: float, edges: np.ndarray, points: int) -> np.ndarray:
     """Return the matrix of F of one key more, given F at the nodes of ln m/(1 − m), and 1."""
-    nodes = gauss_panels(edges, points)[0].ravel()
+    nodes, gauss = rules.gauss_panels(edges, points)[0].ravel(), rules.gauss_rule(points)[0]
     size = len(nodes)
     found = np.zeros((size + 1, size + 1))
     found[-1, -1] = 1.0
@@ -200,7 +193,7 @@ def _max_key(beta: float, gamma: float, edges: np.ndarray, points: int) -> np.nd
         at = y - np.log(-np.expm1(y))
         which = np.clip(np.searchsorted(edges, at, side="right") - 1, 0, len(edges) - 2)
         low, high = edges[which], edges[which + 1]
-        share = lagrange_weights((2 * at - low - high) / (high - low), gauss_rule(points)[0])
+        share = rules.lagrange_weights((2 * at - low - high) / (high - low), gauss)
         columns = which[:, None] * points + np.arange(points)
         np.add.at(found[i], columns, share * w[inside, None])
         found[i, i] += ndtr((min(_NOTHING, float(u)) - beta) / gamma)  # these take nothing
@@ -222,7 +215,7 @@ def _mean_max(
     corners = [-math.log(k - 1) for k in range(2, _LAST_CORNER + 1)]
     inner = [cut for cut in corners if low < cut < high]
     edges = np.unique([*np.linspace(low, high, panels + 1), *inner])
-    nodes, weights = (x.ravel() for x in gauss_panels(edges, points))
+    nodes, weights = (x.ravel() for x in rules.gauss_panels(edges, points))
     key = _max_key(beta, gamma, edges, points)
     every = _after_keys(key[None, None], np.ones((1, len(nodes) + 1)), counts)
     m = np.exp(_log_left(-edges[0]))
@@ -243,7 +236,7 @@ def _n_eff_key(beta: float, gamma: float, log_t: np.ndarray, taps: int) -> np.nd
     b, left = np.exp(_log_left(-s)), np.exp(_log_left(s))
     down = 2 * _log_left(s) / (log_t[1] - log_t[0])
     first = np.floor(down) - taps // 2 + 1
-    weights = lagrange_weights(down - first, np.arange(taps))
+    weights = rules.lagrange_weights(down - first, np.arange(taps))
     near = first.astype(int)[:, None] + np.arange(taps)
     moves = (
         *((0, 0, 1.0), (1, 0, b), (1, 1, left)),
