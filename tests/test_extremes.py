@@ -14,7 +14,7 @@ from scipy import integrate, stats
 
 import sparsity
 from sparsity.errors import InputError
-from sparsity.exact_law import rules, token_sums
+from sparsity.exact_law import rules, token_pieces
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Alibi, Decay
 
@@ -232,10 +232,12 @@ def test_interpolated_and_light_tokens_are_those_of_each_token(row, of, monkeypa
     found = sparsity.exact(asked, length=n, of=of)
 
     def each(classes):
-        return (token_sums.InterpolatedLaws(np.array([i]), [one]) for i, one in enumerate(classes))
+        return (
+            token_pieces.InterpolatedLaws(np.array([i]), [one]) for i, one in enumerate(classes)
+        )
 
-    monkeypatch.setattr(token_sums, "pieces", each)
-    monkeypatch.setattr(token_sums, "_FEW_LAWS", 10**9)
+    monkeypatch.setattr(token_pieces, "pieces", each)
+    monkeypatch.setattr(token_pieces, "_FEW_LAWS", 10**9)
     true = sparsity.exact(asked, length=n, of=of)
     assert float(found.value) == pytest.approx(float(true.value), rel=1e-12)
     assert float(found.error_bound) < 1e-10

@@ -6,10 +6,10 @@ of their own (`maps`), most of which are a contour integral in the complex plane
 passes through:
 
     exact ─┬─ engine ─┬─ laplace: E[x^k e^(−x)] of one token ── shared_nodes ── nodes
-           │          ├─ token_sums: of all tokens of a row with steps
+           │          ├─ token_sums: of all tokens of a row with steps ── token_pieces
            │          ├─ ranked: what goes by rank
            │          └─ sink_chance: the chance that sinks take a share
-           ├─ maps ───┬─ sparsemax, entmax ── threshold_maps ── gaussian_tail, excess_powers
+           ├─ maps ───┬─ sparsemax, entmax ── threshold_maps ── gaussian_tail
            │          ├─ sparsemax_n_eff, entmax_n_eff: one integral more
            │          └─ top_k, stick_breaking, differential, forgetting
            └─ mellin: n_eff by moment generating functions ── normal_prefixes

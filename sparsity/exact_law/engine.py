@@ -23,13 +23,7 @@ from sparsity.kernels.base import Kernel
 from sparsity.kernels.parameters import LENGTH
 from sparsity.quantities import Integral, Quantity, RankLaw
 from sparsity.quantities.base import within
-from sparsity.rows.classes import (
-    classed,
-    identical_tokens,
-    no_sink,
-    reduced,
-    rescaled,
-)
+from sparsity.rows.classes import classed, identical_tokens, no_sink, reduced, rescaled
 from sparsity.rows.row import Row
 
 STEP_OF_IDENTICAL = 0.16  # of u where all tokens are alike, and nothing is interpolated

@@ -3,7 +3,7 @@
 Entmax of order α = 1 + 1/q is the threshold map of weights p = (x/c)^q, c = q/γ; the scheme is
 `threshold_maps`. For α = 1.5 the exponent zx² leaves a normal density, and all means over one key
 are Mills ratios (`gaussian_tail`). For other orders they are integrals along rays
-(`excess_powers`): g_a = E[(x/c)^a e^(−zp); ε > t] of a = q − 1, 2q and 3q − 1.
+(`gaussian_tail`): g_a = E[(x/c)^a e^(−zp); ε > t] of a = q − 1, 2q and 3q − 1.
 
 For q > 2 those have a branch point at z = 0, so the contour crosses the real axis to the right of
 it, also where the saddle point would lie to the left: there the density of t is small, and only its
@@ -21,15 +21,15 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from sparsity.exact_law.excess_powers import (
+from sparsity.exact_law.gaussian_tail import (
     Power,
     PowerMeans,
     RayPiece,
     along_rays,
     best_rays,
+    of_squared_excess,
     real_axis,
 )
-from sparsity.exact_law.gaussian_tail import of_squared_excess
 from sparsity.exact_law.rules import refuse_unresolved
 from sparsity.exact_law.threshold_maps import (
     REACH,
@@ -178,21 +178,25 @@ def even_rows(alpha: float, gamma: float, n: np.ndarray) -> Law:
     return Law(value, np.stack([left, 2 * square**3 + left]) + 1e-15, np.ones(n.shape))
 
 
-def _law_of_three_halves(gamma: float, n: np.ndarray) -> Law:
-    """Return the law of entmax-1.5.
-
-    Where every key has a weight, x = ε − mean + √((c² − D)/n) with D = Σ(ε − mean)² of n − 1
-    degrees of freedom, and of the scores given D the mean of Σ(ε − mean)⁴ is
-    3(n − 1)D²/(n(n + 1)), that of the cubes 0: E Y₂ is a polynomial.
-    """
-    row = EntmaxThreeHalves(gamma)
-    more = 4 * row.c**2 * (n - 1) + 3 * (n - 1) ** 2 - 5 * (n * n - 1)
-    value = np.stack([n, 1 / n + more / (n * row.c**4)])
-    found = Law(value, np.full(value.shape, 1e-15), np.ones(n.shape))
+def law_by(row: EntmaxThreeHalves | Entmax, alpha: float, gamma: float, length: np.ndarray) -> Law:
+    """Return what `law` does, by the means over one key that a map of that order gives."""
+    n = np.asarray(length, dtype=np.float64)
+    found = even_rows(alpha, gamma, n)
+    if isinstance(row, EntmaxThreeHalves):
+        # Where every key has a weight, those powers of γ are all there are: the weights are squares
+        # of x = s − mean + √((c² − Σ(s − mean)²)/n), and Σp² a polynomial of the scores.
+        found.error[:] = np.where(row.c >= _ALL_IN * np.sqrt(n), 1e-15, np.inf)
     found.error[:, n == 1] = 0.0
-    some = (n > 1) & (row.c < _ALL_IN * np.sqrt(n))
-    if some.any():
-        found.replace(some, row.law(n[some]))
+    some = np.flatnonzero((n > 1) & (found.error > _GOOD).any(axis=0))
+    size = max(1, row.held // (row.points * math.ceil(REACH / STEP)))
+    for start in range(0, len(some), size):
+        part = some[start : start + size]
+        with np.errstate(all="ignore"):  # far out, where nothing falls
+            few = row.law(n[part])
+        better = few.error.max(axis=0) < found.error[:, part].max(axis=0)
+        found.replace(part[better], Law(*(x[..., better] for x in few)))
+    name = "entmax-1.5" if isinstance(row, EntmaxThreeHalves) else f"entmax of order {alpha:g}"
+    refuse_unresolved(found.error, gamma, name)
     return found
 
 
@@ -207,25 +211,5 @@ def law(alpha: float, gamma: float, length: np.ndarray) -> Law:
     Raises:
         InputError: a spread at which the law is not resolved.
     """
-    n = np.asarray(length, dtype=np.float64)
-    if alpha == 1.5:
-        found = _law_of_three_halves(gamma, n)
-        refuse_unresolved(found.error, gamma, "entmax-1.5")
-        return found
-    return law_by_rays(alpha, gamma, n)
-
-
-def law_by_rays(alpha: float, gamma: float, n: np.ndarray) -> Law:
-    """Return the same by the scheme of any order, float lengths [lengths]."""
-    row, found = Entmax(alpha, gamma), even_rows(alpha, gamma, n)
-    found.error[:, n == 1] = 0.0
-    some = np.flatnonzero((n > 1) & (found.error > _GOOD).any(axis=0))
-    size = max(1, row.held // (row.points * math.ceil(REACH / STEP)))
-    for start in range(0, len(some), size):
-        part = some[start : start + size]
-        with np.errstate(all="ignore"):  # far out, where nothing falls
-            few = row.law(n[part])
-        better = few.error.max(axis=0) < found.error[:, part].max(axis=0)
-        found.replace(part[better], Law(*(x[..., better] for x in few)))
-    refuse_unresolved(found.error, gamma, f"entmax of order {alpha:g}")
-    return found
+    row = EntmaxThreeHalves(gamma) if alpha == 1.5 else Entmax(alpha, gamma)
+    return law_by(row, alpha, gamma, length)

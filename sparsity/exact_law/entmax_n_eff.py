@@ -249,7 +249,7 @@ def law(
     """
     n, row = np.asarray(length, dtype=np.float64), entmax.Entmax(alpha, gamma)
     value, error = np.ones(n.shape), np.zeros(n.shape)
-    size = n if power is None else entmax.law_by_rays(alpha, gamma, n).value[0]
+    size = n if power is None else entmax.law_by(row, alpha, gamma, n).value[0]
     for i, m in enumerate(n.tolist()):
         if m == 1:
             continue

@@ -18,7 +18,7 @@ from sparsity.rows.row import Row, row_of
 from sparsity.rows.steps import Coca
 from sparsity.rows.tokens import every
 
-Columns = tuple[np.ndarray, np.ndarray, np.ndarray]  # value, P(row ≠ 0), relative error bound
+Columns = tuple[np.ndarray, ...]  # value, P(row ≠ 0), relative error bound
 
 
 def _of_positions(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
@@ -48,6 +48,16 @@ def _of_moments(row: Row, n: np.ndarray) -> Columns:
     except TooWide as error:
         raise step.refusal(error) from None
     return value, np.ones(n.shape), bound
+
+
+def _resolved(
+    quantity: Quantity, columns: Columns, method: str, n: np.ndarray, **places: np.ndarray
+) -> Exact:
+    """Return the result of a law, if all of its values are resolved."""
+    value, p_nonzero, error = columns
+    check_resolved(quantity.name, error, **places, length=n)
+    with np.errstate(divide="ignore"):
+        return Exact(quantity.name, value, np.log(value), error, method, n, p_nonzero)
 
 
 def exact(
@@ -90,10 +100,7 @@ def exact(
         columns, method = _of_moments(row, n), "moment generating function"
     else:
         columns, method = engine.law(row, quantity, length), "exact law"
-    value, p_nonzero, error = columns
-    check_resolved(quantity.name, error, length=n)
-    with np.errstate(divide="ignore"):
-        return Exact(quantity.name, value, np.log(value), error, method, n, p_nonzero)
+    return _resolved(quantity, columns, method, n)
 
 
 def exact_grid(
@@ -117,6 +124,5 @@ def exact_grid(
     n = LENGTH.check(length)
     columns = engine.laws(kernel, beta.ravel(), gamma.ravel(), of, n)
     value, p_nonzero, error = (x.reshape(*beta.shape, -1) for x in columns)
-    check_resolved(of.name, error, beta=beta[..., None], gamma=gamma[..., None], length=n)
-    with np.errstate(divide="ignore"):
-        return Exact(of.name, value, np.log(value), error, "exact law", n, p_nonzero)
+    places = {"beta": beta[..., None], "gamma": gamma[..., None]}
+    return _resolved(of, (value, p_nonzero, error), "exact law", n, **places)

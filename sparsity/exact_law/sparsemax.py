@@ -18,14 +18,7 @@ from scipy.special import log_ndtr, ndtri_exp
 
 from sparsity.exact_law.gaussian_tail import ROOT_2_PI, of_excess
 from sparsity.exact_law.rules import refuse_unresolved
-from sparsity.exact_law.threshold_maps import (
-    DEPTH,
-    KeyMeans,
-    Law,
-    Place,
-    ThresholdMap,
-    integrate,
-)
+from sparsity.exact_law.threshold_maps import DEPTH, KeyMeans, Law, Place, ThresholdMap, integrate
 from sparsity.quantities.base import within
 
 _DEEPEST = 36.0  # of √(t² − (t + z)²), beyond which e^(half its square) leaves float64

@@ -17,15 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sparsity.exact_law.laplace import Laplace, Orders, laplace, order_of
+from sparsity.exact_law.laplace import Laplace, Orders, order_of
 from sparsity.exact_law.nodes import TAIL
 from sparsity.exact_law.rules import lagrange_weights, log_complement, refuse_slow
-from sparsity.exact_law.shared_nodes import reference
-from sparsity.kernels.numeric.definition import definition
-from sparsity.kernels.numeric.points import Approx
-from sparsity.kernels.numeric.segments import Interval
+from sparsity.exact_law.token_pieces import DEEP, light_groups, relevant_pieces
 from sparsity.quantities.base import LogMoment
-from sparsity.rows.classes import Class, InterpolatedLaws, TokenClasses, pieces
+from sparsity.rows.classes import InterpolatedLaws, TokenClasses
 
 STEP = 0.08  # of u: finer than the rule needs, for the local polynomials
 SQRT_REACH = -math.log(TAIL)  # of u: how much further down a summand of order √t matters than of t
@@ -33,13 +30,8 @@ _TAPS = 16  # of the local polynomial between the points of the grid, for moment
 _MANY_TAPS = 28  # above, up to 8: e^(8u) is off by (8·STEP)^taps·(taps/2)!²/taps!, at 16 by 1e-9
 _AT_ONCE = 128  # classes
 _LEAST = 1e-290  # of a transform
-_DEEP = 40.0  # e-folds below the heaviest token down to which n equal tokens count, plus ln n
-_FAR = 14.0  # standard deviations of a score that light tokens are bounded over
-_FEW_LAWS = 32  # up to which light tokens are not looked for
-_HEAVY = 12  # groups that tell where a row ends
-_RARE = 1e-6  # chance of a weight beside which one of 10⁻⁴⁴ is none
 _ALIKE = 1e-11  # error of summands, relative, up to which they are interpolated between laws
-_NODE, _LAW, _TOKEN = 1e-5, 0.001, 0.001  # seconds of a node, of a law and of a token; measured
+_TOKEN = 0.001  # seconds of a token with a table of its own; measured
 _SHARED = 256  # steps: tables begin at whole multiples, so that the points of a curve share them
 
 
@@ -181,132 +173,43 @@ class _Part(NamedTuple):
             yield piece.members[part], tables
 
 
-def _law(one: Class, c: int, k: Orders) -> Laplace:
-    """Return the transforms of a class of tokens."""
-    kernel, beta, gamma, scores = one
-    return laplace(kernel, beta, gamma, c, k, scores)
+class _Layout(NamedTuple):
+    """Where the sums lie on the grid, and what they are made of.
 
-
-def _sizes(row: TokenClasses) -> tuple[np.ndarray, np.ndarray]:
-    """Return log of the most that a weight of each group is, but for a chance of 10⁻⁴⁴.
-
-    ∞ if unknown. And of its weight at one standard deviation, −∞ if unknown.
+    Args:
+        parts: with the ranges of their tables.
+        counted: the groups of each class that count.
+        first: first point of the grid, in steps of u.
+        size: its points.
     """
-    beta, gamma = (np.array([law[i] for law in row.classes]) for i in (1, 2))
-    most, (kernel, _, _, scores) = np.full(len(beta), np.inf), row.classes[0]
-    typical = np.full(len(beta), -np.inf)
-    own = np.array([law[0] == kernel and law[3] == scores for law in row.classes])
-    ends = (-_FAR, _FAR) if scores is None else scores.ends
-    if np.all(np.isfinite(ends)):
-        low, high = (end * gamma[own] * (1 + 1e-9) for end in ends)
-        known = definition(kernel)
-        with np.errstate(all="ignore"):
-            bound = known.on(beta[own], Interval.between(low, high), False)[1]
-            near = [known.at(beta[own], Approx(x)).log for x in (gamma[own], -gamma[own])]
-        typical[own] = np.nan_to_num(np.max(near, axis=0), nan=-np.inf)
-        most[own] = np.where(np.isnan(bound), np.inf, bound)
-    return row.log_w + most[row.member], row.log_w + typical[row.member]
 
-
-def _light(row: TokenClasses, c: int, k: Orders) -> tuple[np.ndarray, float]:
-    """Return which groups are nothing wherever the row has an integrand left, and the last u.
-
-    They enter every sum by E min(x, 1)^order at most. The row has no integrand left beyond the u at
-    which its heaviest tokens alone leave none.
-    """
-    if len(row.classes) <= _FEW_LAWS:
-        return np.zeros(row.count.shape, dtype=bool), math.inf
-    sizes, typical = _sizes(row)
-    heaviest = np.argsort(-typical)[:_HEAVY]
-    laws = [_law(row.classes[row.member[i]], c, k) for i in heaviest]
-    tops = [
-        c * row.log_w[i] + law.family.c_log_f[-1] for i, law in zip(heaviest, laws, strict=True)
-    ]
-    u = np.arange(-max(tops), -max(tops) + 400.0)
-    log_phi = sum(
-        row.count[i] * law.family.log_phi(u + c * row.log_w[i])
-        for i, law in zip(heaviest, laws, strict=True)
-    )
-    tokens = math.log(row.count.sum())
-    gone = np.flatnonzero(log_phi < -_DEEP - 3 * tokens)
-    end = float(u[gone[0]]) if len(gone) else math.inf
-    # Beside a weight that has more than a tiny chance, one of 10⁻⁴⁴ is none.
-    seen = any(law.top + math.log(law.p_nonzero) > math.log(_RARE) for law in laws)
-    with np.errstate(invalid="ignore"):
-        size = min(1.0, *map(order_of, k[1:])) * (end + c * sizes)
-        size = np.where(seen & (sizes == -np.inf), -np.inf, size)
-    return (row.sink == 0) & (size < -_DEEP - tokens), end
-
-
-def _merge_single_laws(every: list[InterpolatedLaws]) -> list[InterpolatedLaws]:
-    """Return the pieces, those of one law each together where these laws share their nodes."""
-    found, shared = [], {}
-    for piece in every:
-        kernel, beta, gamma, scores = piece.laws[0]
-        near = reference(kernel, beta, gamma, scores) if piece.matrix is None else None
-        if near is None:
-            found.append(piece)
-        else:
-            shared.setdefault((kernel, near), []).append(piece)
-    for same in shared.values():
-        members = np.concatenate([piece.members for piece in same])
-        found.append(InterpolatedLaws(members, [law for piece in same for law in piece.laws]))
-    return found
-
-
-def _relevant_pieces(
-    row: TokenClasses, c: int, k: Orders
-) -> list[tuple[InterpolatedLaws, list[Laplace]]]:
-    """Return pieces and their laws, without those that are together too rarely nonzero to matter.
-
-    Raises:
-        TooFine: so many laws that they take more than seconds.
-    """
-    every, longest = _merge_single_laws(list(pieces(row.classes))), float(row.count.sum())
-    laws = {law for piece in every for law in piece.laws}
-    families = {(law[0], reference(*law) or law[1:]) for law in laws}
-    samples = {every[0].laws[0], every[len(every) // 2].laws[0], every[-1].laws[0]}
-    nodes = sum(len(_law(one, c, k).family.c_log_f) for one in samples) / len(samples)
-    refuse_slow("length", row.n, _NODE * nodes * len(families) + _LAW * len(laws))
-    times = np.bincount(row.member, row.count)
-    found = [(piece, [_law(one, c, k) for one in piece.laws]) for piece in every]
-    chances = []  # log P(f ≠ 0) of a token at the likelier end of a piece
-    for piece, own in found:
-        ends = own if piece.matrix is None else [own[0], own[-1]]
-        chances.append(max(math.log(law.p_nonzero) + law.top for law in ends))
-    margin = math.log(longest / TAIL) + 10  # n_eff is at most n
-    return [
-        each
-        for each, chance in zip(found, chances, strict=True)
-        if chance + math.log(times[each[0].members].sum()) + margin > max(chances)
-    ]
+    parts: list[_Part]
+    counted: list[np.ndarray]
+    first: int
+    size: int
 
 
 def _grid_layout(
     row: TokenClasses,
-    groups: list[np.ndarray],
     c: int,
     orders: Orders,
     channels: Sequence[Channel],
     longest: float,
     reach: float,
     end: float,
-) -> tuple[list[_Part], list[np.ndarray], int, int]:
-    """Return parts with the ranges of their tables, the tokens of each class that count, the grid.
-
-    The grid is given by its first point, in steps of u, and its size; the rest as in `sums`.
-    """
+) -> _Layout:
+    """Return the layout for a row whose integrand ends at the latest at u = `end`; as `sums`."""
     shift = c * row.log_w
-    found = _relevant_pieces(row, c, orders)
-    starts, ends, certain, lows, stops, tokens = [], [], [], [], [], []
+    order = np.argsort(row.member, kind="stable")
+    groups = np.split(order, np.cumsum(np.bincount(row.member))[:-1])  # of each class
+    found = relevant_pieces(row, c, orders)
+    starts, ends, certain, ranges = [], [], [], []
     for piece, laws in found:
         low = min(law.range(longest + 1)[0] for law in laws) - reach
         alone = piece.matrix is None
         right = max(law.family.right if alone else law.family.smooth for law in laws)
         mine = shift[np.concatenate([groups[i] for i in piece.members])]
-        lows.append(low)
-        stops.append(math.ceil(right / STEP) + 1)
-        tokens.append(mine)
+        ranges.append((low, math.ceil(right / STEP) + 1, mine.max()))
         starts.append(low - mine.max())
         ends.append(right - mine.min())
         if not any(law.p_zero for law in laws):
@@ -316,46 +219,48 @@ def _grid_layout(
     # A table reaches down to where its tokens no longer matter: light ones add to a channel like
     # e^(k·shift) beside its own heaviest ones.
     heaviest = min(shift[weight > 0].max() for _, weight in channels if weight.any())
-    light = (_DEEP + math.log(longest)) / min(1.0, *map(order_of, orders[1:]))
-    counted, parts = list(groups), []
-    for (piece, laws), low, last_table, mine in zip(found, lows, stops, tokens, strict=True):
+    light = (DEEP + math.log(longest)) / min(1.0, *map(order_of, orders[1:]))
+    parts = []
+    for (piece, laws), (low, most, top) in zip(found, ranges, strict=True):
         begin = (min(low, first * STEP + heaviest) - light) / STEP
-        start = min(math.floor(begin / _SHARED) * _SHARED, last_table - 1)
-        last = first + size + math.ceil(mine.max() / STEP) + 2 * _MANY_TAPS  # none is asked beyond
-        stop = max(min(last_table, math.ceil(last / _SHARED) * _SHARED), start + 1)
+        start = min(math.floor(begin / _SHARED) * _SHARED, most - 1)
+        last = first + size + math.ceil(top / STEP) + 2 * _MANY_TAPS  # none is asked beyond
+        stop = max(min(most, math.ceil(last / _SHARED) * _SHARED), start + 1)
         parts.append(_Part(piece, laws, start, stop))
         for member in piece.members:
             group = groups[member]
-            counted[member] = group[shift[group] >= (start - first - size) * STEP]
-    return parts, counted, first, size
+            groups[member] = group[shift[group] >= (start - first - size) * STEP]
+    return _Layout(parts, groups, first, size)
 
 
-class _Total:
-    """What is summed so far, and the rules by which tables become summands.
+class _Summation:
+    """The sums over tokens so far, part by part.
 
     Args:
+        row: the tokens.
+        c: the power of |a| in x.
+        k: the powers of x.
         channels: as in `sums`.
-        weights: of the groups: in log φ, and in each channel, [1 + channels, groups].
-        versions: of everything.
-        size: points of the grid.
-        top: log of the scale of the tables.
+        layout: of the grid.
     """
 
     def __init__(
-        self, channels: Sequence[Channel], weights: np.ndarray, versions: int, size: int, top: float
+        self, row: TokenClasses, c: int, k: Orders, channels: Sequence[Channel], layout: _Layout
     ) -> None:
-        self.channels, self.weights, self.scale = channels, weights, np.exp(top)
-        self.sums = np.zeros((len(weights), versions, size))
-        self.log_miss, self.expected = np.zeros(versions), np.zeros(versions)
-
-    @staticmethod
-    def _never(zero: np.ndarray) -> np.ndarray:
-        return np.where(zero > 2 * _LEAST, zero, 0.0)  # interpolated, none is exactly 0
+        self.row, self.channels, self.layout = row, channels, layout
+        self.shift, self.times = c * row.log_w, np.bincount(row.member, row.count)
+        self.weights = np.stack([row.count, *(weight for _, weight in channels)])
+        self.taps = _TAPS if max(map(order_of, k)) <= 4 else _MANY_TAPS
+        self.top = max(law.top for part in layout.parts for law in part.laws)
+        self.scale = np.exp(self.top)
+        self.versions = 1 if all(part.piece.matrix is None for part in layout.parts) else 2
+        self.total = np.zeros((len(self.weights), self.versions, layout.size))
+        self.log_miss, self.expected = np.zeros(self.versions), np.zeros(self.versions)
 
     def summands(self, tables: np.ndarray) -> np.ndarray:
         """Return log φ and what the channels sum, [1 + channels, laws, ..., points], of tables."""
         missing = np.minimum(tables[:, 0] * self.scale, 1.0)  # 1 − φ
-        kept = tables[:, 1] * self.scale + self._never(tables[:, -1])
+        kept = tables[:, 1] * self.scale + _never(tables[:, -1])
         log = log_complement(missing, np.maximum(kept, _LEAST))
         ratios = np.moveaxis(tables[:, 2:-2], 1, 0) * np.exp(-log)
         found = np.stack([log, *(channel(*ratios) for channel, _ in self.channels)])
@@ -366,36 +271,79 @@ class _Total:
         """Add tokens to what is known of P(the row is not all zero)."""
         self.expected = self.expected + times @ chance
         with np.errstate(divide="ignore"):
-            log = log_complement(chance * self.scale, self._never(zero))
+            log = log_complement(chance * self.scale, _never(zero))
         # Weights of an interpolation have both signs.
         self.log_miss = self.log_miss + (times @ log if np.isfinite(log).all() else -np.inf)
 
-    def p_row(self) -> np.ndarray:
-        """Return P(the row is not all zero) over the scale."""
-        return self.expected if self.scale < 1e-290 else -np.expm1(self.log_miss) / self.scale
+    def add(self, part: _Part) -> None:
+        """Add the tokens of a part: by the summands of its laws, if they are smooth enough."""
+        flat, piece = part.table(self.top), part.piece
+        if piece.matrix is None or piece.check is None:
+            self._add_each(part, flat)
+            return
+        nodes, values = piece.matrix.shape[1], self.summands(flat)
+        gap = values[:, nodes:] - np.einsum("kn,cnu->cku", piece.check, values[:, :nodes])
+        gap = np.abs(gap).max(axis=1)
+        # Where these tokens alone leave no integrand, no more is asked.
+        alive = self.times[piece.members].sum() * values[0].max(axis=0) > -DEEP
+        if (gap <= _ALIKE * np.abs(values).max(axis=1))[:, alive].all():
+            self._add_by_nodes(part, piece.matrix, flat, values, gap)
+        else:
+            own = sum(len(self.layout.counted[i]) for i in piece.members)
+            refuse_slow("length", self.row.n, _TOKEN * own)
+            self._add_each(part, flat)
+
+    def _add_by_nodes(
+        self, part: _Part, matrix: np.ndarray, flat: np.ndarray, values: np.ndarray, gap: np.ndarray
+    ) -> None:
+        """Add all tokens of a part node by node: a token's share of each is its weight there.
+
+        Args:
+            part: the part.
+            matrix: shares of the nodes in each class, [classes, nodes].
+            flat: the table of its laws.
+            values: the summands of these.
+            gap: the error of the summands between nodes, which the second version has on top.
+        """
+        members, nodes = part.piece.members, matrix.shape[1]
+        ends = (flat[:nodes, i, :1].repeat(self.versions, axis=1) for i in (-2, -1))
+        self.count(self.times[members] @ matrix, *ends)
+        own = np.concatenate([self.layout.counted[i] for i in members])
+        if not len(own):
+            return
+        place = np.empty(len(self.row.classes), dtype=int)
+        place[members] = np.arange(len(members))
+        share = matrix[place[self.row.member[own]]].T  # [nodes, groups]
+        spread = (self.weights[:, None, own] * share).reshape(-1, len(own))
+        spread = np.concatenate([spread, self.weights[:, own]])
+        offset, h = _spread_weights_on_grid(self.shift[own], spread, self.taps)
+        begin, rows = self.layout.first - part.start + offset, len(self.weights)
+        for node, each in enumerate(h[:-rows].reshape(rows, nodes, -1).swapaxes(0, 1)):
+            same = values[:, node, None].repeat(self.versions, axis=1)
+            _add_convolved(self.total, same, begin, each)
+        _add_convolved(self.total[:, 1:], gap[:, None], begin, h[-rows:])
+
+    def _add_each(self, part: _Part, flat: np.ndarray) -> None:
+        """Add the tokens of a part class by class, each with a table of its own."""
+        begin = self.layout.first - part.start
+        for members, tables in part.each(flat, self.versions):
+            self.count(self.times[members], tables[:, -2, :, 0], tables[:, -1, :, 0])
+            values = self.summands(tables)
+            own = np.concatenate([self.layout.counted[i] for i in members])
+            if len(own) == len(members) > 1 and not self.shift[own].any():
+                summed = np.einsum("cb,cbru->cru", self.weights[:, own], values)
+                _add_convolved(self.total, summed, begin, np.ones((len(self.weights), 1)))
+                continue
+            for i, member in enumerate(members):
+                if len(mine := self.layout.counted[member]):
+                    weights = self.weights[:, mine]
+                    offset, h = _spread_weights_on_grid(self.shift[mine], weights, self.taps)
+                    _add_convolved(self.total, values[:, i], begin + offset, h)
 
 
-def _interpolated_summands(
-    part: _Part, flat: np.ndarray, times: np.ndarray, total: _Total
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the summands of a piece's laws, and their errors in between; None if those count.
-
-    Args:
-        part: of the piece.
-        flat: the table of its laws.
-        times: tokens of each of its classes.
-        total: what they would be added to.
-    """
-    piece = part.piece
-    if piece.matrix is None or piece.check is None:
-        return None
-    nodes, values = piece.matrix.shape[1], total.summands(flat)
-    gap = values[:, nodes:] - np.einsum("kn,cnu->cku", piece.check, values[:, :nodes])
-    gap = np.abs(gap).max(axis=1)
-    # Where these tokens alone leave no integrand, no more is asked.
-    alive = times.sum() * values[0].max(axis=0) > -_DEEP
-    good = (gap <= _ALIKE * np.abs(values).max(axis=1))[:, alive].all()
-    return (values[:, :nodes], gap) if good else None
+def _never(zero: np.ndarray) -> np.ndarray:
+    """Return P(f = 0), 0 where it is interpolated between laws that never are."""
+    return np.where(zero > 2 * _LEAST, zero, 0.0)
 
 
 def sums(
@@ -417,61 +365,18 @@ def sums(
         reach: how far below the range of a summand of order t the sums still matter, in u.
     """
     orders = (0.0, *k)
-    light, end = _light(row, c, orders)
+    light, end = light_groups(row, c, orders)
     if light.any():
         kept = ~light
         used, member = np.unique(row.member[kept], return_inverse=True)
         classes = [row.classes[i] for i in used]
         row = TokenClasses(row.n, classes, member.reshape(-1), *(x[kept] for x in row[3:]))
         channels = [(f, weight[kept]) for f, weight in channels]
-    order = np.argsort(row.member, kind="stable")
-    groups = np.split(order, np.cumsum(np.bincount(row.member))[:-1])
-    shift, weights = c * row.log_w, np.stack([row.count, *(weight for _, weight in channels)])
-    parts, counted, first, size = _grid_layout(
-        row, groups, c, orders, channels, longest, reach, end
-    )
-    top = max(law.top for part in parts for law in part.laws)
-    taps = _TAPS if max(map(order_of, k)) <= 4 else _MANY_TAPS
-    versions = 1 if all(part.piece.matrix is None for part in parts) else 2
-    total, error = _Total(channels, weights, versions, size, top), 0.0
-    for part in parts:
-        error = max(error, *(law.family.rounding for law in part.laws))
-        piece, flat, begin = part.piece, part.table(top), first - part.start
-        own = np.concatenate([counted[i] for i in piece.members])
-        times = np.array([row.count[groups[i]].sum() for i in piece.members])
-        between = _interpolated_summands(part, flat, times, total)
-        if between is not None and piece.matrix is not None:
-            values, gap = between
-            nodes = piece.matrix.shape[1]
-            ends = (flat[:nodes, i, :1].repeat(versions, axis=1) for i in (-2, -1))
-            total.count(times @ piece.matrix, *ends)
-            if len(own):
-                # A token's share of each node is its weight there: all tokens, node by node.
-                place = np.empty(len(row.classes), dtype=int)
-                place[piece.members] = np.arange(len(piece.members))
-                share = piece.matrix[place[row.member[own]]].T  # [nodes, groups]
-                spread = (weights[:, None, own] * share).reshape(-1, len(own))
-                spread = np.concatenate([spread, weights[:, own]])
-                offset, h = _spread_weights_on_grid(shift[own], spread, taps)
-                h, rest = h[: -len(weights)], h[-len(weights) :]
-                for node, each in enumerate(h.reshape(len(weights), nodes, -1).swapaxes(0, 1)):
-                    same = values[:, node, None].repeat(versions, axis=1)
-                    _add_convolved(total.sums, same, begin + offset, each)
-                _add_convolved(total.sums[:, 1:], gap[:, None], begin + offset, rest)
-            continue
-        if piece.matrix is not None:
-            refuse_slow("length", row.n, _TOKEN * len(own))
-        for members, tables in part.each(flat, versions):
-            chosen = np.isin(piece.members, members)
-            total.count(times[chosen], tables[:, -2, :, 0], tables[:, -1, :, 0])
-            values = total.summands(tables)
-            own = np.concatenate([counted[i] for i in members])
-            if len(own) == len(members) > 1 and not shift[own].any():
-                summed = np.einsum("cb,cbru->cru", weights[:, own], values)
-                _add_convolved(total.sums, summed, begin, np.ones((len(weights), 1)))
-                continue
-            for i, member in enumerate(members):
-                if len(mine := counted[member]):
-                    offset, h = _spread_weights_on_grid(shift[mine], weights[:, mine], taps)
-                    _add_convolved(total.sums, values[:, i], begin + offset, h)
-    return Sums(total.sums[0], total.sums[1:], total.p_row(), top, error)
+    layout = _grid_layout(row, c, orders, channels, longest, reach, end)
+    every = _Summation(row, c, k, channels, layout)
+    for part in layout.parts:
+        every.add(part)
+    scale, rare = every.scale, every.scale < _LEAST
+    p_row = every.expected if rare else -np.expm1(every.log_miss) / scale
+    error = max(law.family.rounding for part in layout.parts for law in part.laws)
+    return Sums(every.total[0], every.total[1:], p_row, every.top, error)
