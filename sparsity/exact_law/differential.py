@@ -178,6 +178,8 @@ def _mean_least(
     rules.refuse_slow(*_widest(spreads), seconds, 2 * held)
     x, share, y, weight = behind.points()
     t, u = (np.arange(low, high, step) for low, high in ranges)
+    # At each point of the normal behind both scores, means over the second are those over its own
+    # normal; means over both are then products of matrices, one for each z.
     z, turn = 0.5 + 1j * eta, np.exp(1j * _TURN)
     lost2 = np.empty((len(x), len(u)), complex)
     of2 = np.empty((len(eta), len(x), len(u)), complex)
@@ -235,6 +237,7 @@ def _mean_least_of_short(
     """Return E min(p, λq) of one key of 2 or 3, λ ≥ 1; infinite where that takes too long."""
     (points, step), (g1, g2) = rule, spreads
     reach = rules.FAR * math.sqrt(2)
+    # σ' and the chance are smooth on the scale of the narrower spread: panels of twice that.
     low = max(-reach * g1, -_EDGE)  # below, U < w has no chance
     top = math.log(n - 1) + reach * g2  # of V, which is v(w) at `over`
     over = top + math.log1p(max((1 - mix) * math.exp(-top), -0.999)) - math.log(mix)

@@ -100,6 +100,7 @@ def _of_identical_tokens(laws: Laplace, integral: Integral, n: np.ndarray) -> li
     with np.errstate(divide="ignore"):
         log_phi = log_complement(missing, np.maximum(phi * scale + p_zero, _DEEPEST))
         log_none = n * log_complement(p_one, p_zero)
+    # 1 − P(f = 0)^n over the scale; of a scale that float64 cannot divide by, n times one chance.
     rare = scale < _DEEPEST
     p_row = np.where(rare, n * laws.p_nonzero[:, None], -np.expm1(log_none) / (scale + rare))
     over = np.exp(-log_phi)
@@ -147,6 +148,7 @@ def laws(
     _, *columns = reduced(kernel, beta, gamma)
     found, back = np.unique(np.stack(columns), axis=1, return_inverse=True)
     families: dict[Any, list[int]] = {}
+    # Laws with the same symmetries are one law, and those of one family share their nodes.
     with np.errstate(over="ignore", invalid="ignore"):
         for i, (b, g) in enumerate(found.T.tolist()):
             families.setdefault(family(kernel, b, g, None, integral.power), []).append(i)

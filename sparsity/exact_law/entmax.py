@@ -116,6 +116,8 @@ class Entmax(ThresholdMap):
     def places(self, n: np.ndarray) -> Place:
         """Return thresholds of rows of n, and the contour of each, to the right of 0."""
         low, high = self.window(n)
+        # A saddle costs two dozen transforms: they are looked for at a few thresholds only. The
+        # integral is the same whatever the contour, so that it need not follow them exactly.
         few, t = (np.linspace(low, high, count, axis=1) for count in (_CONTOURS, self.points))
         z = np.maximum(self.saddles(few, n), _LEAST_CROSSING)
         _, slope, curvature = self.growth(few, z, n)
@@ -147,8 +149,9 @@ class Entmax(ThresholdMap):
             )
             return judged(integrate(place, m, lambda *_: body, body.size), m, self.rounding)
 
+        # The fewest nodes tell which points add to the means: only these are done with more.
         found = rule(_NODES[0])
-        if (np.abs(found.total - 1) < _NEAR).all():  # then only points that add something
+        if (np.abs(found.total - 1) < _NEAR).all():
             step = (place.t[:, 1] - place.t[:, 0]) * STEP
             size = np.maximum(np.abs(body[:2]).max(axis=0), each * np.abs(body[2]))
             seen = size * step[:, None, None] >= _NOTHING

@@ -49,7 +49,7 @@ _SMALLEST_WHOLE = -1.0  # or of which whole powers, which are polynomials, need 
 _FAINT = 1e-20  # of the probability of all rows: points of (t, z) that are left out
 _HELD = 2**19  # numbers of an array at once
 _GOOD = 1e-10  # an error of powers of γ that is good enough
-_ROUNDING = 2e-11  # relative, measured against finer grids
+_ROUNDING = 2e-11  # relative
 
 
 class Fineness(NamedTuple):
@@ -101,6 +101,8 @@ class Grid:
         self.n, self.nodes = n, fine.nodes
         low, high, middle, crossing, width = self._place(row)
         keys = n * float(ndtr(-middle))
+        # On a turned ray the density of the bulk of the scores cancels, the more so the more keys are
+        # above the threshold.
         crowded = fine.many / (max(1 - middle, 1.0) * max(keys, 1.0) ** 0.5)
         angle = min(fine.turned / q, crowded, _MOST_TURNED)
         bend = min(BEND, 0.6 * q * angle)
@@ -184,6 +186,7 @@ class Grid:
                 x.shape
             )
 
+        # h_X and g_X are the integrals of the same tables up to each X, panel by panel.
         size, found = max(1, _HELD // len(self.p)), np.zeros(2)
         for start in range(0, len(seen), size):
             at, of = seen[start : start + size].T

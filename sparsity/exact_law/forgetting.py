@@ -176,6 +176,7 @@ class _GateMean:
         from scipy.linalg import solve_banded  # slow to import
 
         below = min(self.taps - self.half - 1, self.points - 1)
+        # A gate moves F a few points up at most and far down: I − factor·E is a band matrix.
         band = np.zeros((self.half + below + 1, self.points))  # [half + row − column, column]
         rows = np.arange(self.points)
         for d in range(-below, self.half + 1):
@@ -241,6 +242,7 @@ def _by_rule(
     gated = _GateMean(gates.stencil(integral.power, step, len(u)), len(u))
     band = gated.taps + _STENCIL
     each = fields * (rules.PRODUCT * len(u) * gated.taps + _CALL)
+    # A fixed point costs as much as many tokens: it is solved for where that is less work.
     solving = rules.PRODUCT * len(u) * band**2 if len(u) * band < _MOST_OF_BAND else math.inf
     row = one = _newest_token(gamma, integral, u, step)
     at, found = 1, []

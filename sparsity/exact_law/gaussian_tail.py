@@ -26,6 +26,7 @@ from scipy.special import erfcx, ndtr, wofz
 
 from sparsity.exact_law.rules import log_near_one
 
+# Of the Mills ratio and its kin.
 _FAR = 10.0  # |y| beyond which J₂ is its asymptotic series; before, up to |y|⁴ of eps is lost
 _TERMS = 34  # of that series, which has 1e-16 there
 _LARGEST = 600.0  # an exponent that float64 still holds
@@ -37,6 +38,7 @@ _ROOT_HALF = math.sqrt(0.5)
 _ROOT_PI_HALF = math.sqrt(math.pi / 2)
 ROOT_2_PI = math.sqrt(2 * math.pi)
 
+# Of the rays.
 _DEPTH = 40.0  # e-folds down to which an integrand counts
 _SHARES = np.linspace(0, 1, 7)  # of the furthest angle: the rays that are looked at
 _FURTHEST = 0.65  # θ at most, below π/4, where the density no longer falls
@@ -45,7 +47,7 @@ _LEAST_COSINE = 0.2  # of the exponent on a ray: it has to fall there,
 _FAINT = 3.0  # unless it is so small where the density ends that it does not matter
 _LOOKS = 32  # points of a look along a ray
 _SHARED = 3  # thresholds, and points of the contour, that share the ray of a look: 9 times as fast
-_REACH = 3.1  # of the tanh-sinh rule's variable: weights beyond are below 1e-15
+_REACH = 3.1  # of the tanh-sinh rule's variable: beyond, its density is below 3e-14
 _HELD = 2**14  # numbers of an array at once: they stay in the cache
 
 
@@ -125,6 +127,8 @@ def of_excess(t: np.ndarray, z: np.ndarray) -> TailMeans:
     above, second = density * ratio, density * _second(folded, ratio)
     every, rest = ndtr(t) + above, above - ndtr(-t)  # h, and h − 1
     if left.any():
+        # J₀(y) = √2π e^(y²/2) − J₀(−y), times φ(t): the exponents are added before they are taken.
+        # Of t < 0 the whole line is near 1 and the digits are in what it lacks of 1.
         grown = (z * t + 0.5 * z * z)[left]
         line, t, y = np.exp(grown), t[left], y[left]  # φ(t)∫ over the whole line
         folded, over = above[left], np.where(t > 0, line - ndtr(-t), _expm1(grown) + ndtr(t))
@@ -283,6 +287,8 @@ def best_rays(t: np.ndarray, z: np.ndarray, weight: Power) -> RayPiece:
         z: arguments, 0 ≤ arg z < π/2 + q·`_FURTHEST`, of the same shape.
         weight: of an excess.
     """
+    # A look costs as much as a transform of few nodes: neighbours share the ray that it finds, as a
+    # share of their own furthest angle. Any ray below that angle gives the same integral.
     few = (..., slice(None, None, _SHARED), slice(None, None, _SHARED))
     some_t, some_z = t[few], z[few]
     furthest = _furthest(some_t, some_z, weight)
@@ -347,6 +353,7 @@ def along_rays(
     node = 1 / (1 + np.exp(-2 * v))  # on [0, 1]
     share = 0.25 * math.pi * np.cosh(s) / np.cosh(v) ** 2 * (s[1] - s[0])
     turn = np.exp(-1j * on.angle) if np.iscomplexobj(z) else np.ones(t.shape)
+    # From 0 on, node^q is common to all rays, and one power of `high` is enough.
     steep, whole = -z * turn**q, not on.low.any()
     above: Any = 0.0
     found: list[Any] = [0.0 for _ in orders]

@@ -78,6 +78,8 @@ def _bands(u: np.ndarray, log: np.ndarray) -> Iterator[tuple[int, int, int, int]
     The nodes are the ends of the band. Where no node is in it, between nodes far apart, many points
     are taken at once.
     """
+    # As u falls the band moves up through the nodes, and nodes below it are never met again: their
+    # powers can be summed once and for all.
     stops = np.arange(len(u), 0, -_AT_ONCE)
     starts = np.maximum(stops - _AT_ONCE, 0)
     first = np.searchsorted(log, _SMALL - u[stops - 1]).tolist()
@@ -129,6 +131,7 @@ def transforms(log: np.ndarray, weights: np.ndarray, k: Orders, u: np.ndarray) -
     for start, stop, first, last in _bands(u, log):
         here = u[start:stop]
         high = here[-1]
+        # From one u to the next every x^p changes by the same factor, and so do their sums.
         grown = np.exp((high - was) * powers)
         if any_logged:
             logs = (logs + (high - was) * light) * grown

@@ -129,6 +129,8 @@ class _EachToken:
         Shapes [3, tokens, len(u)] and [tokens, len(u)].
         """
         out = np.zeros((len(tokens), 3 * len(u)))
+        # The trapezoidal rule along the line is exact but for copies of the transform one period of
+        # u away; they come back with the factor e^(−period·|Re z|).
         spacing = 2 * np.pi * abs(line) / PERIOD
         scale, slips = self.relative(tokens, np.array([2 * line])), np.zeros(len(tokens))
         for start in range(0, int(_END / spacing) + 1, _FREQUENCIES):

@@ -208,6 +208,7 @@ class _Table:
             x = np.exp(u[:, None, None] + self.v[low:high])
             density = self.density[low:high]
             below, above = self.parts(density * np.exp(-x), low)
+            # 1 − φ is summed by itself: all weights above the panels, and 1 − e^(−tz) on them.
             missing = self.over[len(self.v) - high] + (
                 np.expm1(-x).reshape(len(u), -1) @ (-density * self.weights[low:high]).ravel()
             )
@@ -224,6 +225,8 @@ def _lowest(law: LogWeightLaw, n: float, keys: int) -> float:
     """Return the v under which the weights that count, if they are not 0, hardly ever are."""
     if not law.surely_full(n, keys):
         return law.low
+    # The k largest weights are all above v, unless fewer than k are; the largest is, unless all are
+    # below. Down from there g(N) is that of many, and the integral over v is known at once.
     table = _Table(law, keys, _POINTS[1], np.empty(0))
     below, above = table.parts(table.density)
     share = np.maximum(below, 0.0)  # of the weights between 0 and v

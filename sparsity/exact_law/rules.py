@@ -187,7 +187,9 @@ def inverse_power_rule(power: float, most: float) -> tuple[np.ndarray, np.ndarra
     With v = e^(w − e^(−w)) the integrand falls doubly exponentially towards v = 0, and the
     trapezoidal rule over w converges exponentially.
     """
-    step = 0.25  # the rule of twice the step is right to 1e-13, which is the bound's largest part
+    # Measured for Y from 1e-6 to 1: at this step the rule is right to 1e-15, at twice the step to
+    # 7e-8, which is what bounds the laws that are made of it.
+    step = 0.25
     w = np.arange(-4.25, math.log(40 * most) + step, step)
     v = np.exp(w - np.exp(-w))
     return w, v, v**power * (1 + np.exp(-w)) / math.gamma(power) * step

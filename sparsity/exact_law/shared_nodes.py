@@ -118,6 +118,8 @@ class Family:
         if not len(found.log_f):
             raise InputError("weight", kernel.weight, "is 0 in float64 at every score that occurs")
         self.c_log_f = c * found.log_f
+        # The laws at the corners of the cell around a reference are farthest from it: ranges and
+        # errors are those of the worst of them.
         by = np.zeros((1, 3))
         if shared:
             by = tilt(*Lattice(kernel).corners(beta, gamma), self.near)

@@ -105,6 +105,8 @@ def _saddle(others: Others, log_c: float) -> tuple[float, float]:
         w: Any = lambertw(x)
         return w.real
 
+    # −φ′/φ at s is about W/(γ²s) for one weight: the slope of the exponent is known without any
+    # transform, and roughly is enough for a contour.
     low, high = -1.0, 690.0
     for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)
@@ -153,6 +155,7 @@ def below(others: Others, log_c: float) -> tuple[float, float]:
     value = float(body.real.sum()) * _STEP
     off = abs(value - 2 * _STEP * float(body.real[::2].sum()))
     off += abs(value - _STEP * float(rough.real.sum())) + 10 * float(np.abs(body[-1]))
+    # Rounding: of the exponents, each of about as many units as its size.
     digits = 20 + float(others.count.sum()) + saddle + abs(math.log(size[0]))
     return value, off + 4e-16 * digits * float(np.abs(body).sum()) * _STEP
 

@@ -30,7 +30,7 @@ NOTHING = 1e-13  # of a mean: what the largest v add
 _FAINT = 1e-17  # weight of a v that is left out from the start
 _CHECKED = 5  # every so many v, the rule in t and y is held against a finer one
 _SHORT = 40  # points of the rule where every key has a weight
-_ROUNDING = 4e-12  # relative, measured against finer rules
+_ROUNDING = 4e-12  # relative
 _FALL = 38.0  # e-folds down to which a term is summed
 
 # The search for where the contour crosses: crossings and thresholds in each of a few looks.
@@ -140,6 +140,7 @@ def _by_shared_contour(
     w, v, share = (x[rule[2] > _FAINT] for x in rule)
     s = np.sqrt(1 + 2 * v / c**2)
     place = _placed(np.repeat(n[[0, -1]], len(v)), c, np.tile(s, 2))
+    # One contour for all, amid those of the shortest and the longest row.
     y, width, low, high = (x.reshape(2, -1) for x in place)
     low, high = low.min(axis=0), high.max(axis=0)
     low, high = low - _MARGIN[0] * (high - low), high + _MARGIN[1] * (high - low)
@@ -150,6 +151,7 @@ def _by_shared_contour(
         if i % _CHECKED == 0:
             finer = share[i] * _damped_means(n, c, s[i], Place(*each), _FINER) * open_
             off += _CHECKED * np.abs(found[i] - finer)
+        # Beyond its last hump the integrand over v only falls: a length is done once it has.
         if w[i] > 0:
             open_ &= np.abs(found[i - 3 : i + 1]).max(axis=0) > NOTHING * found.sum(axis=0)
         if not open_.any():
@@ -163,6 +165,7 @@ def lengths_by_contour(n: np.ndarray, c: float) -> list[np.ndarray]:
     """Return indices of lengths that may share a contour, the lengths ascending."""
     some = np.repeat([1.0, math.sqrt(1 + 2 * _LARGE_V / c**2)], len(n))
     y, width, _, _ = (x.reshape(2, -1) for x in _placed(np.tile(n, 2), c, some))
+    # At v = 0 and at a large v both crossings have to be near, in widths of the integrand.
     groups = [[0]]
     for i in range(1, len(n)):
         first = groups[-1][0]

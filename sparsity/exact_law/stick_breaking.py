@@ -150,6 +150,7 @@ def _times(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 def _after_keys(key: np.ndarray, start: np.ndarray, counts: Sequence[int]) -> list[np.ndarray]:
     """Return what some numbers of keys, ascending, make of a start; blocks as `_times` has them."""
+    # Powers of two of the key's matrix are made as they are needed, and shared by all counts.
     doubled, found, value, done = [key], [], start[:, None, :, None], 0
     for count in counts:
         rest, i = count - done, 0
@@ -183,6 +184,8 @@ def _max_key(beta: float, gamma: float, edges: np.ndarray, points: int) -> np.nd
     log_edges = _log_left(-edges)
     for i, u in enumerate(nodes):
         log_m = float(_log_left(np.array(-u)))
+        # As b runs over the scores, m/(1 − b) runs over the panels of F: a panel of scores ends where
+        # that comes to the end of one of these.
         log_left = np.minimum(log_m - log_edges, -1e-300)  # where m/(1 − b) is at an edge
         cuts = np.append(np.log(-np.expm1(log_left)) - log_left, -u)
         s, w = _score_nodes(beta, gamma, cuts, _NOTHING, float(u))

@@ -115,7 +115,7 @@ class ThresholdMap:
         total: what Σp is at the threshold, in the unit that z has here.
         points: thresholds of a rule, odd: the rule of twice the step has both ends.
         bisections: of a saddle point, to about 1e-6 of the coordinate's range.
-        rounding: of E K and E Y₂ relative, measured against finer rules, [2, 1].
+        rounding: of E K and E Y₂, relative, [2, 1].
         held: numbers of an array at once.
     """
 
@@ -145,6 +145,8 @@ class ThresholdMap:
         """Return z + log g₀ + (n−1) log h on the real axis, its first and second derivative."""
         found, first, first_slope = self.means_on_axis(t, z)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            # Of a mean of e^(−zp) the derivative of the log is minus a mean of p, its second one a
+            # variance of p, under the weight e^(−zp).
             one, all_ = first_slope / found.slope, first / found.all
             value = z * self.total + np.log(found.slope) + (n - 1) * found.log_all
             curvature = found.square_slope / found.slope - one**2
@@ -156,6 +158,7 @@ class ThresholdMap:
 
         The contour may lie anywhere; through the saddle nothing cancels on it.
         """
+        # log E e^(−zp) is convex in z: the slope rises, and crosses zero once.
         low, high, z_of = self.bracket(t, n)
         for _ in range(self.bisections):
             middle = 0.5 * (low + high)

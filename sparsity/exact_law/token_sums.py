@@ -149,6 +149,8 @@ class _Part(NamedTuple):
         Logarithms are smooth between laws, and of a moment with ln x the mean of ln x: these are
         interpolated. The second version is the first times the error of that, where there is one.
         """
+        # The laws that check the interpolation stand behind those that make it: their worst miss at
+        # a point of the grid is the error of all there.
         flat = flat[:, :, None].repeat(versions, axis=2)
         piece = self.piece
         if piece.matrix is None or piece.check is None:

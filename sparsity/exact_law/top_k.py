@@ -108,6 +108,7 @@ def law(
     low, high = float(xi.min()), float(xi.max())
     nodes = low + (high - low) * (1 - np.cos(np.pi * np.arange(_NODES) / (_NODES - 1))) / 2
     found = np.array([_mean_given(float(x), k, gamma, integral) for x in nodes])
+    # The same values at every other node are the series of half the degree: they bound the first.
     at = 2 * (xi - low) / (high - low) - 1
     curve, twice = chebval(at, _chebyshev_matrix(_NODES) @ found)
     half = chebval(at, _chebyshev_matrix(_NODES // 2 + 1) @ found[::2, 0])
