@@ -101,8 +101,8 @@ class Grid:
         self.n, self.nodes = n, fine.nodes
         low, high, middle, crossing, width = self._place(row)
         keys = n * float(ndtr(-middle))
-        # On a turned ray the density of the bulk of the scores cancels, the more so the more keys are
-        # above the threshold.
+        # On a turned ray the density of the bulk of the scores cancels, the more so the more keys
+        # are above the threshold.
         crowded = fine.many / (max(1 - middle, 1.0) * max(keys, 1.0) ** 0.5)
         angle = min(fine.turned / q, crowded, _MOST_TURNED)
         bend = min(BEND, 0.6 * q * angle)

@@ -65,6 +65,7 @@ def _support_and_participation(alpha: float, gamma: float, lengths: tuple[int, .
 
 
 def _threshold(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
+    """Return the law of a map with a threshold: sparsemax, or entmax of an order below 2."""
     kernel: Any = row.kernel
     alpha = _order(kernel)
     if quantity.name not in _POWERS:
@@ -82,6 +83,7 @@ def _threshold(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
 
 
 def _top_k(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
+    """Return the law of top-k softmax; rows of at most k tokens are softmax rows."""
     kernel: Any = row.kernel
     k = kernel.weights.k
     if quantity is quantities.support:
@@ -97,27 +99,31 @@ def _top_k(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
 
 
 def _stick_breaking(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
+    """Return the law of stick-breaking, of which every key has a weight."""
     if quantity is quantities.support:
         return n, np.zeros(n.shape)
     return stick_breaking.LAWS[quantity.name](row.beta, row.gamma, n)
 
 
 def _differential(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
+    """Return the law of differential rows."""
     own: Any = row.params
     law = {"abs_sum": differential.abs_sum, "square_sum": differential.square_sum}[quantity.name]
     return law(own["gamma"], own["gamma2"], own["rho"], own["mix"], n)
 
 
 def _forgetting(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
+    """Return the law of forgetting rows."""
     own: Any = row.params
     return forgetting.law(own["gate"], own["gate_spread"], own["gamma"], n, quantity)
 
 
 def _of_all_softmax(quantity: Quantity) -> bool:
+    """Return whether softmax has a quantity as an integral over tokens, without sinks."""
     return quantity is quantities.support or (quantity.integral is not None and not quantity.sinks)
 
 
-_ORDERS = {"sparsemax": 2.0, "entmax1.5": 1.5}
+_ORDERS = {"sparsemax": 2.0, "entmax1.5": 1.5}  # α of the maps that do not carry it
 _LAWS: dict[str, MapLaw] = {
     **dict.fromkeys((*_ORDERS, "entmax"), MapLaw(_OF_THRESHOLDS.__contains__, _threshold)),
     "topk": MapLaw(_of_all_softmax, _top_k),

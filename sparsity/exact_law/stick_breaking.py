@@ -184,8 +184,8 @@ def _max_key(beta: float, gamma: float, edges: np.ndarray, points: int) -> np.nd
     log_edges = _log_left(-edges)
     for i, u in enumerate(nodes):
         log_m = float(_log_left(np.array(-u)))
-        # As b runs over the scores, m/(1 − b) runs over the panels of F: a panel of scores ends where
-        # that comes to the end of one of these.
+        # As b runs over the scores, m/(1 − b) runs over the panels of F: a panel of scores ends
+        # where that comes to the end of one of these.
         log_left = np.minimum(log_m - log_edges, -1e-300)  # where m/(1 − b) is at an edge
         cuts = np.append(np.log(-np.expm1(log_left)) - log_left, -u)
         s, w = _score_nodes(beta, gamma, cuts, _NOTHING, float(u))
