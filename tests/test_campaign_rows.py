@@ -59,13 +59,13 @@ def _cell(of="participation", n=64, steps=(("sink-logit", (1.0,)),)):
 @pytest.mark.parametrize("n", [2, 64])
 def test_a_planted_formula_is_a_violation(n, monkeypatch):
     """φ^(n + 1) for φ^n in every integral, against brute force and against a sample."""
-    cell, one = _cell(n=n), engine.integrated
+    cell, one = _cell(n=n), engine.integrate_over_u
     assert judge(cell, ask(cell.key)).outcome == "agreed"
 
     def planted(sums, body, *rest):
         return one(sums, body * np.exp(sums.log_phi / cell.length), *rest)
 
-    monkeypatch.setattr(engine, "integrated", planted)
+    monkeypatch.setattr(engine, "integrate_over_u", planted)
     verdict = judge(cell, ask(cell.key))
     assert verdict.outcome == "violated"
     assert verdict.sampled == (n == 64)

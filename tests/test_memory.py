@@ -30,7 +30,6 @@ _OF_FEW = {
     "sparsity.xla.has_older_loops",  # no argument
     "sparsity.sampling.devices.mesh",  # no argument
     "sparsity.limit.relu2_form._table",  # one degree
-    "sparsity.exact_law.top_k._panel",  # no argument
 }
 _KEPT = 6000.0  # bytes a call, of 24: counts in Python's abc and SymPy's printer and lambdify
 

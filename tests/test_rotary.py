@@ -17,6 +17,7 @@ from sparsity.claims_ledger.coca import CLAIMS, PUBLISHED_PERPLEXITY, CocaRoutes
 from sparsity.crosscheck.row_cells import ROTARY_CELLS
 from sparsity.errors import InputError
 from sparsity.exact_law import mellin
+from sparsity.exact_law.normal_prefixes import n_eff_of_normal_prefixes
 from sparsity.figures.rope import collinear_mean
 from sparsity.rows import rotary, rotation
 from sparsity.rows.rectified import rectified
@@ -263,7 +264,7 @@ def test_a_normal_score_would_not_do_for_rectified_t():
     law = Coca(np.sqrt(4) * vectors(8) / np.linalg.norm(vectors(8)), 0.25, 0.15, "half")
     assert not law.normal
     distance = np.arange(16)
-    normal, _ = mellin.n_eff_of_normal_prefixes(law.beta(distance), law.gamma(distance), 16)
+    normal, _ = n_eff_of_normal_prefixes(law.beta(distance), law.gamma(distance), 16)
     assert abs(float(n_eff(law, 16).value / normal) - 1) > 1e-3
 
 
@@ -315,7 +316,7 @@ def test_mellin_and_the_general_law_agree_and_a_wrong_one_would_be_seen():
     lengths = [3, 40, 300]
     general = n_eff(rope, lengths)
     each, _ = mellin.n_eff_of_prefixes(log_mgf, lengths)
-    merged, _ = mellin.n_eff_of_normal_prefixes(rope.beta(distance), rope.gamma(distance), lengths)
+    merged, _ = n_eff_of_normal_prefixes(rope.beta(distance), rope.gamma(distance), lengths)
     np.testing.assert_allclose(each, general.value, rtol=1e-9)
     np.testing.assert_allclose(merged, each, rtol=1e-9)
     wrong = n_eff(replace(rope, spread=0.3001), lengths).value
@@ -326,9 +327,9 @@ def test_merged_tokens_with_spreads_of_their_own():
     rng = np.random.default_rng(0)
     beta, gamma = 2 * rng.standard_normal(400), rng.uniform(0.6, 1.1, 400)
     each, _ = mellin.n_eff_of_prefixes(gaussian(beta, gamma), [5, 400])
-    merged, _ = mellin.n_eff_of_normal_prefixes(beta, gamma, [5, 400])
+    merged, _ = n_eff_of_normal_prefixes(beta, gamma, [5, 400])
     np.testing.assert_allclose(merged, each, rtol=1e-9)
-    wide, _ = mellin.n_eff_of_normal_prefixes(beta, gamma * np.linspace(1, 4, 400), [5, 400])
+    wide, _ = n_eff_of_normal_prefixes(beta, gamma * np.linspace(1, 4, 400), [5, 400])
     each, _ = mellin.n_eff_of_prefixes(gaussian(beta, gamma * np.linspace(1, 4, 400)), [5, 400])
     np.testing.assert_allclose(wide, each, rtol=1e-9)
 

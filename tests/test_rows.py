@@ -29,8 +29,9 @@ from sparsity import (
 )
 from sparsity.crosscheck.row_cells import reference_cells
 from sparsity.errors import InputError
-from sparsity.exact_law import engine, mellin, transforms
+from sparsity.exact_law import engine, token_sums
 from sparsity.exact_law.laplace import laplace
+from sparsity.exact_law.normal_prefixes import n_eff_of_normal_prefixes
 from sparsity.kernels.symbols import s
 from sparsity.limit import sphere
 from sparsity.rows import classes as token_classes
@@ -168,8 +169,8 @@ def test_two_tokens_against_transforms_taken_where_they_are_needed():
         for w in (0.9, 0.123, 1e-3):
             low, high = law.range(2.0)
             u = np.arange(low - 2, high + 12 - 2 * np.log(w), step)
-            psi, (m1, m2) = law(u)
-            psi_w, (m1_w, m2_w) = law(u + 2 * np.log(w))
+            psi, (m1, m2) = law.at(u)
+            psi_w, (m1_w, m2_w) = law.at(u + 2 * np.log(w))
             alone = m2 * (1 - scale * psi_w) + m2_w * (1 - scale * psi)
             direct = np.sum(alone + 2 * scale * m1 * m1_w) * step * scale / p_row
             value = exact(row.then(Decay(w)), length=2).value
@@ -240,8 +241,8 @@ def test_a_coarse_interpolation_says_so(monkeypatch):
 )
 def test_half_the_step_agrees(length, rows, monkeypatch):
     coarse = [law_of(row, length) for row in rows]
-    monkeypatch.setattr(engine, "ALIKE", 0.07)
-    monkeypatch.setattr(transforms, "STEP", 0.05)
+    monkeypatch.setattr(engine, "STEP_OF_IDENTICAL", 0.07)
+    monkeypatch.setattr(token_sums, "STEP", 0.05)
     monkeypatch.setattr(engine, "STEP", 0.05)
     for row, old in zip(rows, coarse, strict=True):
         new = exact(row, length=length)
@@ -472,7 +473,7 @@ def test_planted_errors_are_rejected(planted, monkeypatch):
     plant, of = PLANTED[planted]
     row = Row("exp", gamma=0.5, steps=STEPS[of])
     assert _agrees(row, of)
-    monkeypatch.setattr(transforms, "sums", plant(transforms.sums))
+    monkeypatch.setattr(token_sums, "sums", plant(token_sums.sums))
     assert not _agrees(row, of)
 
 
@@ -547,7 +548,7 @@ def test_light_tokens_beside_heavy_ones_against_the_second_exact_law():
         (Alibi(0.05), 0.05, 500),
     ):
         found = exact(Row("exp", gamma=1.0, steps=(step,)), length=n)
-        other, bound = mellin.n_eff_of_normal_prefixes(-slope * np.arange(n), np.ones(n), n)
+        other, bound = n_eff_of_normal_prefixes(-slope * np.arange(n), np.ones(n), n)
         assert abs(found.value / other - 1) < found.error_bound + bound + 1e-12
         assert found.error_bound < 1e-10
         seen += 1

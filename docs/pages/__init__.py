@@ -16,7 +16,7 @@ ALL: tuple[tuple[str, Callable[[], str]], ...] = (
 
 # Types that signatures name and that no user makes or reads.
 INNER = (
-    *("Config", "Ended", "Integral", "Layers", "Linear", "LongRows", "Panel", "Reach"),
+    *("Config", "Ended", "Integral", "Linear", "LongRows", "Panel", "RankLaw", "Reach"),
     *("Requirement", "Routes", "RowSums", "Series", "Submits", "Tokenizer", "Tokens"),
 )
 

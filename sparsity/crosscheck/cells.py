@@ -15,10 +15,11 @@ import numpy as np
 import sympy
 
 from sparsity import derivation, quantities
+from sparsity.crosscheck import stein
 from sparsity.errors import InputError
-from sparsity.exact_law import engine, stein
+from sparsity.exact_law import engine
 from sparsity.exact_law.exact import exact
-from sparsity.exact_law.mellin import n_eff_of_normal_prefixes
+from sparsity.exact_law.normal_prefixes import n_eff_of_normal_prefixes
 from sparsity.kernels import Kernel, Law, RowMap, decayed, exp, zoo
 from sparsity.kernels.queries import named as named_query
 from sparsity.limit import quadrature
@@ -33,7 +34,7 @@ Value = tuple[float, float]  # log of a quantity, and a bound on its error
 ANY_LENGTH = 64  # tokens of the rows whose pooled moments stand for any length
 _DIGITS = 30  # of a derived formula
 _ROWS = ("whole rows", "pooled rows")  # samplers that draw rows
-_LONGEST = 2**16  # tokens of a row that is held against `mellin`
+_LONGEST = 2**16  # tokens of a row that is held against `normal_prefixes`
 
 # Feature maps h of nonnegative linear attention, sampled as real features of Gaussian keys.
 FEATURE_MAPS: dict[str, Kernel] = {h.name: h for h in (zoo.relu, exp, zoo.elu1, zoo.softplus)}

@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 from sparsity import quantities
+from sparsity.crosscheck import stein
 from sparsity.crosscheck.cells import ANY_LENGTH, Question
 from sparsity.errors import InputError, NoClosedForm
-from sparsity.exact_law import maps, stein
+from sparsity.exact_law import maps
 from sparsity.kernels import Law, RowMap, exp
 from sparsity.kernels.parameters import LENGTH
 from sparsity.limit import map_limits

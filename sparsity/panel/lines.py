@@ -183,7 +183,7 @@ def why_not(spec: Spec) -> str:
         return f"no exact law of {quantity.name} is known for {spec.kernel.name}: sampled instead"
     if isinstance(spec.kernel, RowMap) and maps.slow(spec.kernel, quantity):
         return "the exact law takes seconds a point: sampled instead"
-    if quantity.layers is not None and quantity.layers.keys > _MOST_KEYS:
+    if quantity.rank_law is not None and quantity.rank_law.keys > _MOST_KEYS:
         return f"the exact law takes seconds a point beyond {_MOST_KEYS} keys: sampled instead"
     if spec.score and not spec.law.quick(spec.kernel, spec.given()["length"]):
         if spec.law.kernels and spec.kernel not in spec.law.kernels:

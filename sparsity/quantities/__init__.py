@@ -6,7 +6,7 @@ import difflib
 import functools
 
 from sparsity.errors import InputError
-from sparsity.quantities.base import Family, Integral, Layers, Linear, LogMoment, Quantity, RowSums
+from sparsity.quantities.base import Family, Integral, Linear, LogMoment, Quantity, RankLaw, RowSums
 from sparsity.quantities.entropy import entropy
 from sparsity.quantities.largest import gini, keys_for_mass, max_weight, support, top_k_mass
 from sparsity.quantities.powers import (
@@ -28,10 +28,10 @@ __all__ = [
     "OF_MAPS",
     "Family",
     "Integral",
-    "Layers",
     "Linear",
     "LogMoment",
     "Quantity",
+    "RankLaw",
     "RowSums",
     "S",
     "abs_sum",
