@@ -14,8 +14,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from sparsity.kernels.base import Kernel
-from sparsity.kernels.numeric.definition import definition
-from sparsity.kernels.numeric.periods import period
+from sparsity.kernels.numeric.definition import definition, period
 from sparsity.limit.score_laws import between
 
 _STEP = 0.125  # of ln γ, or of aγ/2

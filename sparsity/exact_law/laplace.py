@@ -154,7 +154,7 @@ def _refuse_wide(kernel: Kernel, beta: float, gamma: float, scores: Any) -> None
     low, high = np.clip(ends, -_TYPICAL, _TYPICAL)
     with np.errstate(all="ignore"):
         x = gamma * np.linspace(low, high, 9)
-        log = definition(kernel).at(beta, Approx(x)).log
+        log = definition(kernel).values_at(beta, Approx(x)).log
     known = log[log > -np.inf]
     if not np.all(np.isfinite(x)) or (known.size and not np.ptp(known) <= _WIDEST):
         raise too_wide(kernel, gamma)

@@ -11,7 +11,7 @@ from sparsity.exact_law.nodes import Nodes, of_density
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.definition import definition
 from sparsity.kernels.numeric.points import EPS
-from sparsity.limit.axis import Axis
+from sparsity.limit.panels import Axis
 from sparsity.limit.scores import at_points, score_law
 from sparsity.rows.scores import StudentT
 

@@ -18,8 +18,8 @@ from sparsity.exact_law.families import reference
 from sparsity.exact_law.laplace import TAIL, Laplace, laplace
 from sparsity.exact_law.work import plan
 from sparsity.kernels.numeric.definition import definition
+from sparsity.kernels.numeric.intervals import Interval
 from sparsity.kernels.numeric.points import Approx
-from sparsity.kernels.numeric.segments import Interval
 from sparsity.quantities.base import LogMoment
 from sparsity.rows.classes import InterpolatedLaws, TokenClasses, pieces
 
@@ -210,9 +210,12 @@ def _sizes(row: TokenClasses) -> tuple[np.ndarray, np.ndarray]:
     if np.all(np.isfinite(ends)):
         low, high = (end * gamma[own] * (1 + 1e-9) for end in ends)
         with np.errstate(all="ignore"):
-            bound = definition(kernel).on(beta[own], Interval.between(low, high), False)[1]
+            bound = definition(kernel).bounds_on_segments(
+                beta[own], Interval.between(low, high), False
+            )[1]
             near = [
-                definition(kernel).at(beta[own], Approx(x)).log for x in (gamma[own], -gamma[own])
+                definition(kernel).values_at(beta[own], Approx(x)).log
+                for x in (gamma[own], -gamma[own])
             ]
         typical[own] = np.nan_to_num(np.max(near, axis=0), nan=-np.inf)
         most[own] = np.where(np.isnan(bound), np.inf, bound)
