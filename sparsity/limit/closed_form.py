@@ -93,7 +93,8 @@ def relu2_left(z: np.ndarray, start: int) -> np.ndarray:
     return 0.5 * np.log(ratio) - np.square(0.5 * x) - _QUARTER_LOG_TAU
 
 
-_BAND_EDGES = (-8.0, -4.0, -2.0, -1.5, 10.0)  # of the bands of z, one form for each
+# The fraction begins so late that it is exact to rounding from the least |z| of its band on.
+_BAND_EDGES = (-8.0, -4.0, -2.0, -1.5, 10.0)
 _BAND_FORMS: tuple[Callable[[np.ndarray], np.ndarray], ...] = (
     lambda z: relu2_left(z, 20),
     lambda z: relu2_left(z, 36),

@@ -135,6 +135,7 @@ class TokenSums:
                 sinks: float = 0.0) -> tuple[float, float]:  # fmt: skip
         own = log_sums(self.given, tuple(order for order, _ in sums)) if sums else []
         parts = list(zip(own, (power for _, power in sums), strict=True))
+        # Sums over n tokens alike are n times a mean: a product of degree 0 does not know n.
         units = self.given.token.sum() < self.given.count.sum()
         degree = sum(power for _, power in sums) + count + total
         if abs(degree) > 1e-12 or (total and units) or sinks:

@@ -99,7 +99,8 @@ class Lorenz:
     def _log_f(self, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return log|f| at places, and bounds on its errors."""
         t = np.asarray(t, dtype=np.float64)
-        a = np.searchsorted((self.axis.t[1:] + self.axis.t[:-1]) / 2, t)  # the nearest anchor
+        # From the nearest anchor, next to which f keeps its digits.
+        a = np.searchsorted((self.axis.t[1:] + self.axis.t[:-1]) / 2, t)
         with np.errstate(all="ignore"):
             found = self.axis.values_at(a, t - self.axis.t[a])
         return found.log, found.error

@@ -147,7 +147,8 @@ class Moments:
             sup = self._of_laws("bound_on_boxes", *box)
             error = self.p * known.on_box[1] + sup + np.log(known.half) + LOG_RULE
         error = np.where(np.isnan(error), np.inf, error)
-        branch = (not self.whole) & ~np.isfinite(known.on_box[0])  # |f|^p is not analytic there
+        # A power that is not whole has a branch point wherever f may vanish.
+        branch = (not self.whole) & ~np.isfinite(known.on_box[0])
         return np.where(branch, np.inf, error)
 
     def _refuse(self, fix: str) -> None:
@@ -291,6 +292,7 @@ class Moments:
         top = tops.max(axis=0, initial=-np.inf)
         if not np.all(np.isfinite(top)):
             self._refuse("vanishes in float64 wherever keys fall")
+        # fsum: the sum does not depend on how the panels were chunked, beyond their own rounding.
         scales = np.exp(tops - top)
         total = np.array([math.fsum(share) for share in (sums * scales).T])
         noise = (noises * scales).sum(axis=0)

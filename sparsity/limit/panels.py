@@ -124,6 +124,7 @@ class Axis:
     def __init__(self, f: Definition, law: ScoreLaw) -> None:
         self.f, self.law, self.work = f, law, 0.0
         first, last = law.steps[0], law.steps[-1]
+        # The place of a root is rounded, its score is not: offsets from it give scores exactly.
         at = {law.where(root): root for root in f.roots}
         at = {t: root for t, root in at.items() if first <= t <= last and t != 0} | {0.0: law.beta}
         self.t, self.s = np.array(sorted(at.items()), dtype=np.float64).T
@@ -184,6 +185,7 @@ class Axis:
         self._count(len(known.half))
         p, half = known.panels, known.half
         centre = (p.low + p.high) / 2
+        # The rectangle around the ellipse that the theorem asks for, rounded outward.
         wide, high = WIDE * half * (1 + 8 * EPS), HIGH * half * (1 + 8 * EPS)
         box = self.law.offset(ComplexBox(centre - wide, centre + wide, -high, high), self.t[p.a])
         return known._replace(on_box=self.f.bounds_on_boxes(self.s[p.a], box, taken, tilted))
@@ -255,7 +257,7 @@ def cut(axis: Axis, goal: RefinementPolicy, work: float = MAX_WORK) -> None:
                 rest = rest[~hopeless]
         if not len(rest.half):
             return
-        if round_ >= 2:
+        if round_ >= 2:  # the first panels are so wide that what is pending says little
             _refuse_unreal(axis, rest)
         if axis.work > work:
             fix = f"has too fine a structure at gamma = {axis.law.gamma:g}; lower gamma"
@@ -320,6 +322,7 @@ def _cut_evenly(p: Panels, count: np.ndarray) -> Panels:
     def edge(share: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
             ratio = end / start
+            # Towards an anchor f may vary as a power of the offset: halves in its logarithm.
             near = (ratio > 1 / _NEAR_RATIO) & (ratio < _NEAR_RATIO)
             found = np.where(near, start * ratio**share, start + share * (end - start))
         return np.where(share == 0, start, np.where(share == 1, end, found))

@@ -138,7 +138,8 @@ def _rounding_of_density(nodes: Nodes, x: np.ndarray, origin: float, size: float
 
     ρ² is at most 2^size, so the log density −ρ²(t − δ)²/2 has a slope of about (1 + steep + |x|) in
     t. Three things are rounded: x itself, where the anchor is not the origin; the terms of the
-    polynomial of x; and the anchor, as the place of a root.
+    polynomial of x; and the anchor, as the place of a root. The difference anchor − origin is
+    rounded by half of EPS: the other half covers the factor ρ² ≤ 2 of |x|.
     """
     steep = 2**size * abs(origin)
     offset = EPS * np.abs(nodes.anchor - origin) * (1 + steep + np.abs(x))
@@ -184,7 +185,7 @@ def _build_patch(
     top, mass, noise = nodes.masses(p, -x * (origin + x / 2), own)
     if not np.all(np.isfinite(top)):
         return None
-    missing = -x.size % _RUN  # zeros that fill the last run
+    missing = -x.size % _RUN  # nodes without mass that fill the last run
     mass, noise = (
         np.pad(y.reshape(len(powers), -1), [(0, 0), (0, missing)]) for y in (mass, noise)
     )
@@ -239,6 +240,7 @@ def log_moments(
             break
         rows = np.rint(np.log2(gamma[todo]) / size)
         columns = np.rint(beta[todo] / (size * np.exp2(size * rows)))
+        # Two whole numbers as one complex number: np.unique sorts those in one pass.
         places, which = np.unique(rows + 1j * columns, return_inverse=True)
         for number, place in enumerate(places.tolist()):
             found = patch(kernel, powers, size, place.real, place.imag)

@@ -89,6 +89,7 @@ def _log_sum(log_weight: Callable[[np.ndarray], np.ndarray], n: int) -> tuple[fl
     Stretches that double from both ends inwards are summed by Gauss rules for the counting measure,
     and halved until rules of 8 and 16 nodes agree.
     """
+    # What decays does so from one end: stretches that double meet it on its own scale.
     edges = {0, n} | {2**k for k in range(5, n.bit_length())}
     ends = sorted(edges | {n - edge for edge in edges})
     todo = list(itertools.pairwise(ends))

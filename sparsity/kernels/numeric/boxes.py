@@ -10,6 +10,7 @@ disc around the rectangle, give or take its radius times the largest |slope| ove
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -151,6 +152,7 @@ class ComplexBox(NamedTuple):
     def exp(self) -> ComplexBox:
         """Return e^z, scaled by its right end."""
         z = self.plain()
+        # Scaled by the right end, where |e^z| is largest: the left end may underflow to 0.
         far = (np.abs(z.hi) > FAR) & np.isfinite(z.hi)
         k = np.where(far, np.clip(np.rint(z.hi), -1e300, 1e300), 0.0) if np.any(far) else 0.0
         return _exponential((z.lo - k, np.minimum(z.hi - k, 800.0)), (z.ilo, z.ihi), k)
@@ -159,6 +161,7 @@ class ComplexBox(NamedTuple):
         """Return e^z − 1 for |z| of order one: e^x cos y − 1 = expm1 x · cos y − 2 sin²(y/2)."""
         z = self.plain()
         re = product(np.expm1(z.lo), np.expm1(z.hi), *cos_range(z.ilo, z.ihi))
+        # cos y − 1 as −2 sin²(y/2) keeps its digits for small y, where the sum would cancel.
         drop = square(*sin_range(z.ilo / 2, z.ihi / 2))
         re = widened(re[0] - 2 * drop[1], re[1] - 2 * drop[0], 8 * EPS)
         im = product(np.exp(z.lo), np.exp(z.hi), *sin_range(z.ilo, z.ihi))
@@ -182,6 +185,7 @@ class ComplexBox(NamedTuple):
     def log(self) -> ComplexBox:
         """Return the natural logarithm; NaN where z reaches the cut (−∞, 0]."""
         clear = (self.lo > 0) | (self.ilo > 0) | (self.ihi < 0)
+        # Off the cut the angle has no extreme inside a rectangle: its corners bound it.
         angle = np.stack([np.arctan2(y, x) for y in self[2:4] for x in self[:2]])
         re = np.log(self._least()) + self.k, np.log(self._size()) + self.k
         slack = np.where(clear, 4 * EPS * (1 + np.abs(self.k)), np.nan)
@@ -215,14 +219,18 @@ class ComplexBox(NamedTuple):
     def cos(self) -> ComplexBox:
         return self._wave(cosine=True)
 
+    def _by_slope(self, value: Callable[[Any], Any], steepest: Any) -> ComplexBox:
+        """Return f over these (plain) rectangles: its values at their centres, and |f′| at most."""
+        x, y, radius = self._disc_around()
+        at = value(x + 1j * y)
+        return _disc(at.real, at.imag, steepest * radius + 16 * EPS * np.abs(at))
+
     def erf(self) -> ComplexBox:
         """Return erf z, of slope 2/√π·e^(−z²): |e^(−z²)| = e^(y² − x²), at the nearest x."""
         z = self.plain()
-        x, y, radius = z._disc_around()
         near = np.sqrt(square(z.lo, z.hi)[0])
         exponent = np.minimum(square(z.ilo, z.ihi)[1] - near**2, 700.0)
-        at, steepest = special.erf(x + 1j * y), _TWO_OVER_ROOT_PI * np.exp(exponent)
-        found = _disc(at.real, at.imag, steepest * radius + 16 * EPS * np.abs(at))
+        found = z._by_slope(special.erf, _TWO_OVER_ROOT_PI * np.exp(exponent))
         return ComplexBox.where(self._is_tiny(), self.times(_TWO_OVER_ROOT_PI), found)
 
     def erfcx(self) -> ComplexBox:
@@ -232,23 +240,18 @@ class ComplexBox(NamedTuple):
         the difference that makes it loses its digits beyond 10⁴, where 1/(√π x²) bounds it.
         """
         z = self.plain()
-        x, y, radius = z._disc_around()
         left = np.where(z.lo >= 0, z.lo, np.nan)
         slope = np.abs(_TWO_OVER_ROOT_PI - 2 * left * special.erfcx(left)) * (1 + 1e-6)
         steepest = np.where(left > 1e4, 1 / (np.sqrt(np.pi) * left**2), slope)
-        at = special.wofz(-y + 1j * x)
-        return _disc(at.real, at.imag, steepest * radius + 16 * EPS * np.abs(at))
+        return z._by_slope(lambda c: special.wofz(1j * c), steepest)
 
     def atan(self) -> ComplexBox:
         """Return atan z, of slope 1/(1 + z²); NaN where z reaches the cuts beyond ±i."""
         z = self.plain()
-        x, y, radius = z._disc_around()
-        steepest = z.square().plus(1.0).reciprocal()._size()
-        at = np.arctan(x + 1j * y)
         beside = (z.lo > 0) | (z.hi < 0)  # of the cuts, which run from ±i along the imaginary axis
         free = np.where(beside | (np.abs(z.ilo) < 1) & (np.abs(z.ihi) < 1), 1.0, np.nan)
-        found = _disc(at.real, at.imag, free * steepest * radius + 16 * EPS * np.abs(at))
-        return found._or_itself(self)
+        steepest = z.square().plus(1.0).reciprocal()._size()
+        return z._by_slope(np.arctan, free * steepest)._or_itself(self)
 
     def power(self, p: float) -> ComplexBox:
         """Return z^p for a fixed real p, cut along (−∞, 0]."""
@@ -304,6 +307,7 @@ class ComplexBox(NamedTuple):
     def log_bounds(self) -> tuple[Any, Any, Any]:
         """Return log of the least and the largest |z|, and the largest |arg ±z|; NaN: unknown."""
         small = self._least()
+        # The angle is bounded on either side of the imaginary axis, not across: f may vanish there.
         side = np.where(self.lo > 0, 1.0, np.where(self.hi < 0, -1.0, np.nan))
         least = np.minimum(np.abs(self.lo), np.abs(self.hi))
         angle = np.arctan2(np.maximum(np.abs(self.ilo), np.abs(self.ihi)), least) * np.abs(side)

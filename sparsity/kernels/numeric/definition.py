@@ -56,6 +56,7 @@ def _roots(expression: Any) -> set[float]:
     found = {0.0}
     for part in sympy.preorder_traversal(expression):
         whole: Any = part
+        # Kinks and zeros of f sit where a linear or quadratic part vanishes, or two sides meet.
         if not isinstance(part, (Relational, sympy.Add)) or not whole.has(score):
             continue
         whole = whole.lhs - whole.rhs if isinstance(part, Relational) else whole

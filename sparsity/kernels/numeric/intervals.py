@@ -178,6 +178,7 @@ class Interval(NamedTuple):
         across = (self.lo.m < 0) & (self.hi.m > 0)
         lo = Approx.where((self.hi.m == 0) | across, _MINUS_INFINITY, self.hi.reciprocal())
         hi = Approx.where((self.lo.m == 0) | across, _INFINITY, self.lo.reciprocal())
+        # Infinite ends have no error: ∞ − ∞ would be NaN, of which nothing is known.
         lo, hi = (Approx(x.m, np.where(np.isfinite(x.m), x.e, 0.0), x.k) for x in (lo, hi))
         return Interval(_down(lo), _up(hi))
 
@@ -201,6 +202,7 @@ class Interval(NamedTuple):
 
     def sin(self) -> Interval:
         found = Interval.between(*sin_range(*self._plain()))
+        # Next to zero the ends keep the scale that float64 would lose.
         tiny = self.lo.is_tiny() & self.hi.is_tiny()
         return Interval.where(tiny, self.rising(Approx.sin), found)
 
@@ -225,7 +227,7 @@ class Interval(NamedTuple):
         """Return x^p for x ≥ 0; NaN where x reaches below zero."""
         lo, hi = self.lo.power(p), self.hi.power(p)
         lo, hi = (lo, hi) if p > 0 else (hi, lo)
-        endless = np.isposinf(hi.m)
+        endless = np.isposinf(hi.m)  # an end that is ∞ has no error: ∞ + NaN would be NaN
         return Interval(_down_to_zero(lo), _up(Approx(hi.m, np.where(endless, 0.0, hi.e), hi.k)))
 
     def step(self) -> Any:

@@ -74,6 +74,7 @@ class Approx(NamedTuple):
         """Return the same with k = 0, infinite or zero where that is beyond float64."""
         if unscaled(self):
             return self
+        # e^k may overflow although m·e^k fits, and the other way round: the log of both decides.
         beyond = self.k + np.log(np.abs(self.m)) > _MOST_LOG
         factor = np.exp(np.minimum(self.k, 800.0))
         m = np.where(beyond, np.sign(self.m) * np.inf, self.m * factor)
@@ -94,6 +95,7 @@ class Approx(NamedTuple):
         if unscaled(self, other):
             m = self.m + other.m
             return Approx(m, self.e + other.e + EPS * np.abs(m))
+        # An exact zero has no scale of its own: the sum is at the scale of the other number.
         zero1, zero2 = ((x.m == 0) & (x.e == 0) for x in (self, other))
         k1, k2 = np.where(zero1, -np.inf, self.k), np.where(zero2, -np.inf, other.k)
         top = np.maximum(k1, k2)
@@ -127,6 +129,7 @@ class Approx(NamedTuple):
     def exp(self) -> Approx:
         """Return e^x; large exponents go into k. Of |x| > 1e300 only the side is known."""
         x = self.plain()
+        # e^∞ as e^(10³⁰⁰): how large it is stays a number, on which later bounds are logs.
         endless = np.isinf(x.m)
         if np.any(endless):
             m = np.where(endless, np.sign(x.m) * 1e300, x.m)
@@ -134,6 +137,7 @@ class Approx(NamedTuple):
         far = np.abs(x.m) > FAR
         k = np.where(far, np.rint(x.m), 0.0) if np.any(far) else 0.0
         m = np.exp(np.clip(x.m - k, -FAR, FAR))
+        # A spread of 10²⁹⁰ or more says that no digit is known of what is as small as that.
         beyond = np.abs(x.m) >= 1e300
         error = x.e
         if np.any(beyond):
@@ -208,6 +212,8 @@ class Approx(NamedTuple):
         size = np.abs(self.k + np.log(np.where(self.m > 0, self.m, 1.0)))  # p itself is rounded
         spread = np.abs(p) * (2 * EPS * size - np.log1p(-relative)) + 4 * EPS
         found = _known_to_a_factor(m, spread, p * self.k)
+        # Where x may be zero the derivative of x^p says nothing; |x^p − m^p| ≤ e^p for p ≤ 1, and
+        # for larger p the spread covers the rest.
         lost = np.where((self.m > 0) & (self.e < self.m / 2), 0.0, np.power(self.e, abs(p)))
         return Approx(found.m, found.e + lost, found.k)._in_range()
 

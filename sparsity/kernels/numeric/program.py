@@ -147,7 +147,7 @@ def _pow(run: _Run, e: Any) -> Split:
     base, exponent = e.args
     if exponent.is_Integer and abs(int(exponent)) <= _HIGHEST_POWER:
         return run(base).power(int(exponent))
-    if exponent.free_symbols:
+    if exponent.free_symbols:  # b^x as e^(x ln b), for b > 0
         return (run(base).log() * run(exponent)).exp()
     return run(base).real_power(float(exponent))
 

@@ -65,6 +65,7 @@ class Split(NamedTuple):
         if _is_zero(self.a):
             return self
         size = np.abs(self.a)
+        # A rest as large as its constant has nothing to gain from it, and its sign is not known.
         keep = (self.d.magnitude() < size / 2) & (size < _LARGEST)
         if np.all(keep):
             return self
@@ -113,6 +114,7 @@ class Split(NamedTuple):
         some = self.a != 0
         q = np.where(some, 1 / np.where(some, self.a, 1.0), 0.0)
         total, rest = _exact_product(q, self.a)
+        # 1 − total is exact (Sterbenz), since total is 1 but for a rounding.
         left = (self.d.times(-q)).plus((1 - total) - rest)
         whole = self.whole().reciprocal()
         return Split(q, type(self.d).where(some, left * whole, whole)).settled()
@@ -169,6 +171,7 @@ class Split(NamedTuple):
         x = self.whole()
         small = x.expm1()
         near = (small + small * small.plus(1.0).reciprocal()).times(0.5)
+        # Beyond 1 the two exponentials differ by a factor of 7: hardly anything cancels.
         far = (x.exp() + x.times(-1.0).exp().times(-1.0)).times(0.5)
         return Split(0.0, type(x).where(x.magnitude() < 1, near, far))
 
@@ -212,6 +215,7 @@ class Split(NamedTuple):
     def erfc(self) -> Split:
         x = self.whole()
         one = Split(1.0, type(x).exact(0.0))
+        # To the right 1 − erf would cancel; to the left it is a sum.
         return Split(0.0, _gauss_tail(x)).where(_side(x, _ERF_FAR) == 1, one - self.erf())
 
     def atan(self) -> Split:
@@ -253,5 +257,6 @@ def constant(kind: Any, number: Any) -> Split:
     exactly = sympy.Rational(near)
     if (number.is_Rational or number.is_Float) and sympy.Rational(number) == exactly:
         return Split(near, kind.exact(0.0))
+    # √2 is its nearest float plus 17 more digits: 35 digits in all.
     left = float((number - exactly).evalf(20))
     return Split(near, kind.exact(left, abs(left) * 1e-15 + abs(near) * 1e-33))
