@@ -88,12 +88,13 @@ class Lorenz:
         edges = np.unique(np.concatenate([axis.t[found.a] + x for x in (found.low, found.high)]))
         self.mass_edges = edges[np.abs(edges) < 1e3]
         self.pieces = self._find_pieces()
-        self._wholes: dict[float, float] = {}
         self._above: dict[float, list[tuple[float, float]]] = {}
         t, mass = self._nodes(_ALL, _NONE, _WIDTH)
         if not mass[np.abs(t) > _FAR - 1].sum() < _ROUNDING * mass.sum():
             fix = "its mass is too far out for its ranks to be followed; lower gamma"
             raise InputError("gamma", gamma, fix)
+        coarse = self._nodes(_ALL, _NONE, 2 * _WIDTH)[1]
+        self._whole = {_WIDTH: float(mass.sum()), 2 * _WIDTH: float(coarse.sum())}  # by panel width
         self.rounding = _ROUNDING + 16 * EPS * abs(beta) / gamma
 
     def _log_f(self, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -253,20 +254,10 @@ class Lorenz:
             found.append(float(mass @ (2 * rank - 1) / mass.sum()))
         return found[0], abs(found[0] - found[1]) + self.rounding
 
-    def _whole(self, width: float = _WIDTH) -> float:
-        """Return the mass of all weights, by panels up to a width."""
-        if width not in self._wholes:
-            self._wholes[width] = float(self._nodes(_ALL, _NONE, width)[1].sum())
-        return self._wholes[width]
-
-    def _relative(self, level: float) -> float:
-        """Return the weight e^level over the mean weight."""
-        return math.exp(level - self._top) / self._whole()
-
     def _held(self, level: float, width: float = _WIDTH) -> float:
         """Return the share of the mass above a level."""
         parts = [self._nodes(ends, _NONE, width)[1].sum() for ends in self.above(level)]
-        return float(sum(parts) / self._whole(width))
+        return float(sum(parts) / self._whole[width])
 
     def _share(self, level: float) -> float:
         """Return the share of the weights above a level."""
@@ -289,21 +280,25 @@ class Lorenz:
         goal = lambda level: function(level) - over  # noqa: E731
         return float(brentq(goal, low, high, xtol=1e-14, rtol=4 * EPS))  # type: ignore[arg-type]
 
+    def _at_level(self, level: float) -> tuple[float, float, float, float]:
+        """Return what is above a level: shares of the weights and of the mass, and its error.
+
+        And the weight e^level over the mean weight, to share out weights that are as large.
+        """
+        held = self._held(level)
+        gap = abs(held - self._held(level, 2 * _WIDTH))
+        return self._share(level), held, gap, math.exp(level - self._top) / self._whole[_WIDTH]
+
     def top(self, share: float) -> tuple[float, float]:
         """Return the mass of the largest share of the weights, and a bound on the error."""
         if share >= 1:
             return 1.0, 0.0
-        level = self._level(share, "weights")
-        missing = share - self._share(level)  # of weights that are all as large as the level
-        size, held = self._relative(level), self._held(level)
-        value = held + missing * size
-        gap = abs(held - self._held(level, 2 * _WIDTH))
+        above, held, gap, size = self._at_level(self._level(share, "weights"))
+        value = held + (share - above) * size
         return min(value, 1.0), gap + self.rounding * (value + share * size)
 
     def keys(self, share: float) -> tuple[float, float]:
         """Return the share of the weights, the largest first, that holds a share of the mass."""
-        level = self._level(share, "mass")
-        size, held = self._relative(level), self._held(level)
-        value = self._share(level) + (share - held) / size
-        gap = abs(held - self._held(level, 2 * _WIDTH))
+        above, held, gap, size = self._at_level(self._level(share, "mass"))
+        value = above + (share - held) / size
         return value, (gap + self.rounding) / size + self.rounding * value
