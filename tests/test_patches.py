@@ -180,5 +180,5 @@ def test_mass_that_the_middle_of_a_patch_cannot_see_is_not_lost(gamma):
 def test_densities_that_rise_too_far_are_not_shared(monkeypatch):
     kernel = score_kernel("softplus", SOFTPLUS)
     assert patches.patch.__wrapped__(kernel, POWERS, 1.0, 1.0, 0.0) is not None
-    monkeypatch.setattr(patches, "_RISE", 0.0)
+    monkeypatch.setattr(patches, "_MAX_LOG_RATIO", 0.0)
     assert patches.patch.__wrapped__(kernel, POWERS, 1.0, 1.0, 0.0) is None

@@ -25,7 +25,7 @@ from sparsity.kernels.queries import norm_ratio
 
 RELATIVE_ERROR = 1e-13  # |Δ log S| ≤ RELATIVE_ERROR · max(1, |log S|)
 
-_PIECE = 2**15  # points: 256 KB an array, as a processor's cache holds
+_POINTS_PER_PIECE = 2**15  # points: 256 KB an array, as a processor's cache holds
 _SQRT_HALF = np.sqrt(0.5)
 _SQRT_TAU = np.sqrt(2 * np.pi)
 _QUARTER_LOG_TAU = 0.25 * np.log(2 * np.pi)
@@ -253,10 +253,10 @@ def _evaluate_in_pieces(
     """
     arrays = {name: x for name, x in parameters.items() if not isinstance(x, str)}
     names, shape = parameters.keys() - arrays, np.broadcast_shapes(*map(np.shape, arrays.values()))
-    if math.prod(shape) <= _PIECE:
+    if math.prod(shape) <= _POINTS_PER_PIECE:
         return list(of(**parameters))
     axis = int(np.argmax(shape))
-    size = max(1, _PIECE * shape[axis] // math.prod(shape))
+    size = max(1, _POINTS_PER_PIECE * shape[axis] // math.prod(shape))
     given = [np.moveaxis(np.broadcast_to(x, shape), axis, 0) for x in arrays.values()]
     out = [np.moveaxis(np.empty(shape), axis, 0) for _ in range(count)]
     same = {name: parameters[name] for name in names}

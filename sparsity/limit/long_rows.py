@@ -22,9 +22,9 @@ from sparsity.rows import classes
 from sparsity.rows.classes import Class, TokenClasses
 from sparsity.rows.row import Row
 
-_ANY = 64  # tokens of a row of equals, whatever its length
-_SLOPES = ((672, -168, 32, -3), (45, -9, 1))  # of central differences, over 840 and 60 steps
-_STEP = 0.03  # of p, in units of 1/(standard deviation of ln|a|), or of 1 if that is less
+_ANY_LENGTH = 64  # tokens of a row of equals, whatever its length
+_SLOPE_RULES = ((672, -168, 32, -3), (45, -9, 1))  # of central differences, over 840 and 60 steps
+_ORDER_STEP = 0.03  # of p, in units of 1/(standard deviation of ln|a|), or of 1 if that is less
 
 
 def log_sums(
@@ -84,9 +84,11 @@ def limit_form(row: Row, length: Any) -> tuple[np.ndarray, np.ndarray]:
     Raises:
         InputError: an infinite moment, a bad value, or no length where tokens differ.
     """
-    if length is None and not classes.identical_tokens(row, _ANY, 2 * _ANY, units=False):
+    if length is None and not classes.identical_tokens(
+        row, _ANY_LENGTH, 2 * _ANY_LENGTH, units=False
+    ):
         _refuse_without_length()
-    n = LENGTH.check(_ANY if length is None else length)
+    n = LENGTH.check(_ANY_LENGTH if length is None else length)
     found = []
     for m in n.flat:
         given = classes.rescaled(classes.classed(row, int(m)), units=False)
@@ -110,12 +112,12 @@ class TokenSums:
 
     def __init__(self, row: Row, length: int | None, quantity: Quantity) -> None:
         """Sort the tokens into classes."""
-        lengths = (length,) if length else (_ANY, 2 * _ANY)
+        lengths = (length,) if length else (_ANY_LENGTH, 2 * _ANY_LENGTH)
         self.alike = classes.identical_tokens(row, *lengths, units=False)
         if length is None and not self.alike:
             _refuse_without_length()
         self.length, self.quantity = length, quantity
-        self.given = classes.classed(row, length or _ANY)
+        self.given = classes.classed(row, length or _ANY_LENGTH)
         if quantity.sinks and not self.given.sink.any():
             raise classes.no_sink(row)
 
@@ -145,7 +147,7 @@ class TokenSums:
         if sinks:
             parts.append((log_sums(self.given, (1.0,), self.given.sink)[0], sinks))
         log = sum(value * power for (value, _), power in parts)
-        log += count * math.log(float(self.length or _ANY))
+        log += count * math.log(float(self.length or _ANY_LENGTH))
         error = sum(off * abs(power) for (_, off), power in parts)
         value = math.exp(log)
         return value, value * (error + 4 * EPS * (1 + abs(log)))
@@ -159,11 +161,11 @@ class TokenSums:
         _ = self.n
         near, (middle, off), far = log_sums(self.given, (0.95, 1.0, 1.05))
         spread = math.sqrt(max(near[0] - 2 * middle + far[0], 0.0)) / 0.05
-        h = _STEP / max(spread, 1.0)
+        h = _ORDER_STEP / max(spread, 1.0)
         every = log_sums(self.given, tuple(1 + i * h for i in (1, 2, 3, 4, -1, -2, -3, -4)))
         pairs = list(zip(every[:4], every[4:], strict=True))
         found = []
-        for weights in _SLOPES:
+        for weights in _SLOPE_RULES:
             whole = 2 * sum((i + 1) * w for i, w in enumerate(weights))
             rise = sum(w * (up[0] - down[0]) for w, (up, down) in zip(weights, pairs, strict=False))
             found.append(rise / (whole * h))

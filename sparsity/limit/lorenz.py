@@ -25,15 +25,17 @@ from sparsity.limit.moments import panels_with_mass
 from sparsity.limit.panels import NODES, WEIGHTS, Axis
 from sparsity.limit.score_laws import Gaussian
 
-_FAR, _FINE = 38.0, 0.01  # of t: how far, and how finely, turns are looked for
+_REACH = 38.0  # of t, at which the normal density has underflowed
+_GRID_STEP = 0.01  # of t: how finely turns are looked for
 _NOISE = 32 * EPS  # a relative rise of log|f| that is none
-_MAX_TURNS = 40
+_MAX_TURNS = 40  # to follow: each takes a search, and each level a crossing beside it
 _HALVINGS = 55  # from 76 to a rounding error of t
-_AHEAD, _FEW = 11, 4  # halvings in one call, a divisor of theirs; where at most so many levels are
-_WIDTH = 0.5  # of a panel of the rule, at most
+_HALVINGS_AHEAD = 11  # of a few levels, made in one call: a divisor of the halvings
+_FEW_LEVELS = 4  # as many as that serves: 8,000 evaluations cost little more than a call does
+_MAX_WIDTH = 0.5  # of a panel of the rule, at most
 _GRADES = 2.0 ** -np.arange(1, 26)  # towards a place where ranks have a kink
-_ALL = (-math.inf, math.inf)
-_NONE = np.empty(0)
+_EVERYWHERE = (-math.inf, math.inf)
+_NO_CUTS = np.empty(0)
 _ROUNDING = 1e-13  # of the places, and of a mass that is left out
 
 
@@ -89,12 +91,15 @@ class Lorenz:
         self.mass_edges = edges[np.abs(edges) < 1e3]
         self.pieces = self._find_pieces()
         self._above: dict[float, list[tuple[float, float]]] = {}
-        t, mass = self._nodes(_ALL, _NONE, _WIDTH)
-        if not mass[np.abs(t) > _FAR - 1].sum() < _ROUNDING * mass.sum():
+        t, mass = self._nodes(_EVERYWHERE, _NO_CUTS, _MAX_WIDTH)
+        if not mass[np.abs(t) > _REACH - 1].sum() < _ROUNDING * mass.sum():
             fix = "its mass is too far out for its ranks to be followed; lower gamma"
             raise InputError("gamma", gamma, fix)
-        coarse = self._nodes(_ALL, _NONE, 2 * _WIDTH)[1]
-        self._whole = {_WIDTH: float(mass.sum()), 2 * _WIDTH: float(coarse.sum())}  # by panel width
+        coarse = self._nodes(_EVERYWHERE, _NO_CUTS, 2 * _MAX_WIDTH)[1]
+        self._whole = {
+            _MAX_WIDTH: float(mass.sum()),
+            2 * _MAX_WIDTH: float(coarse.sum()),
+        }  # by panel width
         self.rounding = _ROUNDING + 16 * EPS * abs(beta) / gamma
 
     def _log_f(self, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -111,7 +116,7 @@ class Lorenz:
 
     def _find_pieces(self) -> list[Piece]:
         """Look for turns on a grid, and on the ends of the panels, which are proven smooth."""
-        t = np.unique(np.concatenate([np.arange(-_FAR, _FAR, _FINE), self.mass_edges]))
+        t = np.unique(np.concatenate([np.arange(-_REACH, _REACH, _GRID_STEP), self.mass_edges]))
         v, error = self._log_f(t)
         with np.errstate(invalid="ignore"):
             rise = np.where(v[1:] == v[:-1], 0.0, v[1:] - v[:-1])
@@ -141,14 +146,14 @@ class Lorenz:
     def crossing(self, piece: Piece, level: np.ndarray) -> np.ndarray:
         """Return where |f| passes levels on a piece; an end of the piece where it does not.
 
-        This is bisection, of all levels at once. A call has a fixed cost, so for a few levels
-        `_AHEAD` halvings are made in one: |f| is evaluated at all 2^11 − 1 places that they could
-        ask for, a sorted array `places`. Its answers `up` (the crossing is further right) are then
-        followed as the halvings would: in `places[at : at + 2·half]` the middle is `at + half`.
+        This is bisection, of all levels at once. A call has a fixed cost, so for a few levels many
+        halvings are made in one: |f| is evaluated at all 2^11 − 1 places that they could ask for, a
+        sorted array `places`. Its answers `up` (the crossing is further right) are then followed as
+        the halvings would: in `places[at : at + 2·half]` the middle is `at + half`.
         """
-        low = np.full(level.shape, max(piece.low, -_FAR))
-        high = np.full(level.shape, min(piece.high, _FAR))
-        ahead = _AHEAD if level.size <= _FEW else 1
+        low = np.full(level.shape, max(piece.low, -_REACH))
+        high = np.full(level.shape, min(piece.high, _REACH))
+        ahead = _HALVINGS_AHEAD if level.size <= _FEW_LEVELS else 1
         for _ in range(_HALVINGS // ahead):
             places = np.stack([low, high])
             for _ in range(ahead):
@@ -165,7 +170,7 @@ class Lorenz:
 
     def _flat_level(self, piece: Piece) -> float:
         """Return log|f| on a piece where it is the same."""
-        low, high = max(piece.low, -_FAR), min(piece.high, _FAR)
+        low, high = max(piece.low, -_REACH), min(piece.high, _REACH)
         inside = np.clip(0.0, low, high)
         at = inside if piece.low < inside < piece.high else 0.5 * (low + high)
         return float(self.log(np.array(at)))
@@ -248,15 +253,15 @@ class Lorenz:
     def gini(self) -> tuple[float, float]:
         """Return E|f|(2F − 1)/E|f| with the rank F of each weight, and a bound on the error."""
         kinks, found = self._rank_kinks(), []
-        for width in (_WIDTH, 2 * _WIDTH):
-            t, mass = self._nodes(_ALL, kinks, width)
+        for width in (_MAX_WIDTH, 2 * _MAX_WIDTH):
+            t, mass = self._nodes(_EVERYWHERE, kinks, width)
             rank = self.under(self.log(t), t)
             found.append(float(mass @ (2 * rank - 1) / mass.sum()))
         return found[0], abs(found[0] - found[1]) + self.rounding
 
-    def _held(self, level: float, width: float = _WIDTH) -> float:
+    def _held(self, level: float, width: float = _MAX_WIDTH) -> float:
         """Return the share of the mass above a level."""
-        parts = [self._nodes(ends, _NONE, width)[1].sum() for ends in self.above(level)]
+        parts = [self._nodes(ends, _NO_CUTS, width)[1].sum() for ends in self.above(level)]
         return float(sum(parts) / self._whole[width])
 
     def _share(self, level: float) -> float:
@@ -270,7 +275,7 @@ class Lorenz:
             rising = float(self.log(np.array(-ndtri(over))))
             if abs(self._share(rising) - over) <= 1e-12 * over:  # `top` mends that
                 return rising
-        logs = self.log(np.linspace(-_FAR, _FAR, 2001))
+        logs = self.log(np.linspace(-_REACH, _REACH, 2001))
         logs = logs[np.isfinite(logs)]
         low, high = float(logs.min()) - 1.0, float(logs.max()) + 1.0  # all that matters is between
         if function(low) <= over:
@@ -286,8 +291,8 @@ class Lorenz:
         And the weight e^level over the mean weight, to share out weights that are as large.
         """
         held = self._held(level)
-        gap = abs(held - self._held(level, 2 * _WIDTH))
-        return self._share(level), held, gap, math.exp(level - self._top) / self._whole[_WIDTH]
+        gap = abs(held - self._held(level, 2 * _MAX_WIDTH))
+        return self._share(level), held, gap, math.exp(level - self._top) / self._whole[_MAX_WIDTH]
 
     def top(self, share: float) -> tuple[float, float]:
         """Return the mass of the largest share of the weights, and a bound on the error."""

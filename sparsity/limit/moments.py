@@ -28,7 +28,7 @@ from sparsity.limit.panels import (
 )
 from sparsity.limit.score_laws import FAR, Gaussian, ScoreLaw, Squares, Tilt
 
-_SIZES = np.array([1e3, 1e4, 1e8, 1e15, FAR])  # of t, at which growth is looked at
+_GROWTH_PLACES = np.array([1e3, 1e4, 1e8, 1e15, FAR])  # of t, at which growth is looked at
 _MOST_LOST = 1e-3  # share of a moment that may be left out
 _MOST_BLUR = 0.5  # relative rounding error that a moment may have
 # Logs of the error that a panel's rule may have: beside its own mass, or beside all mass.
@@ -317,7 +317,7 @@ def _refuse_growing(goal: Moments) -> None:
     if not isinstance(law, Gaussian):
         return
     for side in (-1.0, 1.0):
-        t = side * _SIZES
+        t = side * _GROWTH_PLACES
         found = f.values_at(0.0, Approx(law.beta + law.gamma * t))
         known = found.error[:2] < 1  # farther out, no digit need be
         log = np.append(found.log[:2], found.most[2:])

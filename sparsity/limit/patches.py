@@ -25,18 +25,20 @@ from sparsity.limit.moments import Moments, Nodes
 from sparsity.limit.panels import NODES, Axis, PanelBounds, Panels, cut
 from sparsity.limit.score_laws import Gaussian, Neighbour
 
-_SIZES = (1.0, 0.25, 0.0625)  # of patches, tried in turn: octaves of γ, and β over γ₀
+_PATCH_SIZES = (1.0, 0.25, 0.0625)  # of patches, tried in turn: octaves of γ, and β over γ₀
 _CORNERS = tuple(itertools.product((-1, 1), repeat=2))
-_BEYOND = 1 + 1e-9  # corners lie a little outside, so that points on an edge are within
+_A_LITTLE_MORE = 1 + 1e-9  # corners lie a little outside, so that points on an edge are within
 _PROBES = np.linspace(-50, 50, 201)  # t; mass further out leaves no digits to spare
-_APART = -12.0  # log of the least share of the mass that some place must have at all corners
-_FAR = 1e6  # β/γ beyond which a patch has too few digits of β
+_LEAST_LOG_SHARE = -12.0  # of the peak mass that some place must have at all corners
+_MAX_BETA_OVER_GAMMA = 1e6  # β/γ beyond which a patch has too few digits of β
 _MAX_WORK = 150_000  # of a patch, as in `panels.cut`: a few points by themselves cost as much
 _MAX_NODES = 6_000  # of a patch: 256 patches are kept, of 5 numbers a node
-_RISE = 300.0  # log of a ratio of densities that can bring no lost mass back
-_BLOCK = 2**15  # numbers that are worked on together: they stay in a processor's cache
-_GOOD = 1e-12  # error of log m up to which a patch is used; else the point is integrated by itself
-_RUN = 96  # terms that may be added one after another, in whatever order
+_MAX_LOG_RATIO = 300.0  # log of a ratio of densities that can bring no lost mass back
+_CACHED_NUMBERS = 2**15  # numbers that are worked on together: they stay in a processor's cache
+_MAX_ERROR = (
+    1e-12  # error of log m up to which a patch is used; else the point is integrated by itself
+)
+_RUN_LENGTH = 96  # terms that may be added one after another, in whatever order
 
 
 class Patch(NamedTuple):
@@ -65,14 +67,14 @@ class Patch(NamedTuple):
         """Return log m_p and bounds on its error, [powers, points].
 
         The log ratio of the densities, −ρ²(t − δ)²/2 + (t² − origin²)/2, is a polynomial of x. A
-        sum over nodes goes in runs of `_RUN`, so that its rounding is bounded whatever the order
-        in which a processor adds.
+        sum over nodes goes in runs of `_RUN_LENGTH`, so that its rounding is bounded whatever the
+        order in which a processor adds.
         """
         rho = self.frame.gamma / gamma
         sharp, out = rho * rho, self.origin - (beta - self.frame.beta) / self.frame.gamma
         flat, slope, bend = -sharp * out**2 / 2, self.origin - sharp * out, (1 - sharp) / 2
-        step = min(max(_BLOCK // len(self.x), 1), len(beta))
-        runs = np.stack([self.mass, self.noise]).reshape(2, len(self.top), 1, -1, _RUN)
+        step = min(max(_CACHED_NUMBERS // len(self.x), 1), len(beta))
+        runs = np.stack([self.mass, self.noise]).reshape(2, len(self.top), 1, -1, _RUN_LENGTH)
         sums, work = np.empty((2, len(self.top), len(beta))), np.empty((step, len(self.x)))
         for start in range(0, len(beta), step):
             part = slice(start, start + step)
@@ -81,12 +83,14 @@ class Patch(NamedTuple):
             ratio += slope[part, None]
             ratio *= self.x
             np.exp(ratio, out=ratio)
-            sums[..., part] = np.vecdot(ratio.reshape(len(ratio), -1, _RUN), runs).sum(axis=-1)
+            sums[..., part] = np.vecdot(ratio.reshape(len(ratio), -1, _RUN_LENGTH), runs).sum(
+                axis=-1
+            )
         mass, noise = sums
         value = np.log(mass) + self.top[:, None] + flat + np.log(rho) + self.frame.log_norm
         wrong = -np.log1p(-np.minimum(noise / mass + self.lost[:, None], 1.0))
         size = np.abs(value) + np.abs(self.top[:, None]) - 4 * flat
-        return value, wrong + EPS * (_RUN / 2 + 24 + size)
+        return value, wrong + EPS * (_RUN_LENGTH / 2 + 24 + size)
 
 
 class _CappedMoments(Moments):
@@ -110,7 +114,7 @@ def _corners_share_mass(axis: Axis, goal: Moments) -> bool:
     top = g.max(axis=1, keepdims=True)
     share = (g - top).reshape(-1, len(_CORNERS), len(_PROBES)).min(axis=1)
     inside = g[:, 1:-1].max(axis=1) == top[:, 0]
-    return bool(inside.all() and (share.max(axis=1) > _APART).all())
+    return bool(inside.all() and (share.max(axis=1) > _LEAST_LOG_SHARE).all())
 
 
 def _relative_error(goal: Moments) -> tuple[np.ndarray, int]:
@@ -162,7 +166,7 @@ def _build_patch(
     Raises:
         TooFine: it needs too many panels.
     """
-    wide, reach = size / 2 * _BEYOND, 2.0 ** (size / 2) * _BEYOND
+    wide, reach = size / 2 * _A_LITTLE_MORE, 2.0 ** (size / 2) * _A_LITTLE_MORE
     corners = [
         Neighbour(frame, frame.beta + b * frame.gamma * wide, frame.gamma * reach**c)
         for b, c in _CORNERS
@@ -178,14 +182,14 @@ def _build_patch(
     anchor, middle = float(nodes.anchor[best, 0]), float(nodes.t[best].mean())
     origin = anchor if abs(middle - anchor) < 1 else middle
     x = nodes.anchor - origin + nodes.offset
-    if max(_max_log_ratio(x, origin, corner) for corner in corners) > _RISE:
+    if max(_max_log_ratio(x, origin, corner) for corner in corners) > _MAX_LOG_RATIO:
         return None
     own = _rounding_of_density(nodes, x, origin, size)
     p = np.array(powers)[:, None, None]
     top, mass, noise = nodes.masses(p, -x * (origin + x / 2), own)
     if not np.all(np.isfinite(top)):
         return None
-    missing = -x.size % _RUN  # nodes without mass that fill the last run
+    missing = -x.size % _RUN_LENGTH  # nodes without mass that fill the last run
     mass, noise = (
         np.pad(y.reshape(len(powers), -1), [(0, 0), (0, missing)]) for y in (mass, noise)
     )
@@ -234,8 +238,8 @@ def log_moments(
     """
     value = np.zeros((len(powers), len(beta)))
     error = np.full(value.shape, np.inf)
-    for size in _SIZES:
-        todo = np.flatnonzero(np.isinf(error[0]) & (np.abs(beta) < _FAR * gamma))
+    for size in _PATCH_SIZES:
+        todo = np.flatnonzero(np.isinf(error[0]) & (np.abs(beta) < _MAX_BETA_OVER_GAMMA * gamma))
         if not todo.size:
             break
         rows = np.rint(np.log2(gamma[todo]) / size)
@@ -248,6 +252,6 @@ def log_moments(
                 continue
             here = todo[which == number]
             log, bound = found.log_moments(beta[here], gamma[here])
-            good = (bound <= _GOOD).all(axis=0)
+            good = (bound <= _MAX_ERROR).all(axis=0)
             value[:, here[good]], error[:, here[good]] = log[:, good], bound[:, good]
     return value, error

@@ -22,7 +22,7 @@ from sparsity.kernels.numeric.points import EPS
 Tilt = tuple[float, float, float]  # c₀, c₁, c₂ of a factor e^(c₀ + c₁s + c₂s²)
 
 FAR = 1e25  # of t: mass out there means that it grows without end
-_WIDE = 1.53  # γ/P from which 2q, q = exp(−2π²γ²/P²), is below 1e−19
+_WIDE_IN_PERIODS = 1.53  # γ/P from which 2q, q = exp(−2π²γ²/P²), is below 1e−19
 # Ends of the first panels: as narrow as the density is near its peak, then doubling.
 _STEPS = np.array([0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, *(2.0 ** np.arange(6, 101))])
 STEPS = np.concatenate([-_STEPS[:0:-1], _STEPS])
@@ -223,6 +223,6 @@ def gaussian_law(kernel: Kernel, beta: float, gamma: float) -> ScoreLaw:
     every g ≥ 0 of period P (Poisson's summation formula).
     """
     found = period(kernel.weight)
-    if found is not None and gamma >= _WIDE * found:
+    if found is not None and gamma >= _WIDE_IN_PERIODS * found:
         return Even(beta, gamma, 0.0, found / gamma)
     return Gaussian(beta, gamma)

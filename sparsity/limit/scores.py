@@ -27,7 +27,7 @@ from sparsity.rows.scores import StudentT, Uniform
 from sparsity.rows.scores.uniform import END
 from sparsity.rows.steps import QKNorm
 
-_SLOWEST = 0.05  # power of t that the tail of a moment must fall by
+_LEAST_FALL = 0.05  # power of t that the tail of a moment must fall by
 
 
 def _log_gamma_excess(x: float) -> float:
@@ -292,7 +292,7 @@ def _beyond(kernel: Kernel, p: float, law: Student, log_moment: float) -> float:
         if end == -np.inf:
             continue
         fall = (near - end) / math.log(2)
-        if not fall > _SLOWEST:
+        if not fall > _LEAST_FALL:
             fix = f"E|a|^{p:g} is infinite, or nearly: it must grow slower than {law.growth}"
             raise InputError("weight", kernel.weight, fix)
         left += math.exp(min(end - log_moment, 700.0)) / fall
