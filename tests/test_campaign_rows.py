@@ -107,7 +107,7 @@ def test_kernels_of_the_reference_are_those_of_the_library():
 
     s = np.linspace(-6.05, 6.05, 40)
     for name, (log_f, _) in KERNELS.items():
-        own = definition(kernels.named(name)).at(s, Approx(np.zeros(len(s)))).log
+        own = definition(kernels.named(name)).values_at(s, Approx(np.zeros(len(s)))).log
         with np.errstate(divide="ignore"):
             np.testing.assert_allclose(log_f(s), own, rtol=1e-12, atol=1e-13, err_msg=name)
     assert len(KERNELS) >= 30

@@ -29,7 +29,7 @@ _OF_FEW = {
     "sparsity.xla.is_measured",  # no argument
     "sparsity.xla.has_older_loops",  # no argument
     "sparsity.sampling.devices.mesh",  # no argument
-    "sparsity.limit.relu2_form._table",  # one degree
+    "sparsity.limit.closed_form._relu2_table",  # one degree
 }
 _KEPT = 6000.0  # bytes a call, of 24: counts in Python's abc and SymPy's printer and lambdify
 

@@ -13,7 +13,7 @@ from sparsity.exact_law import maps
 from sparsity.kernels import Law, RowMap, exp
 from sparsity.kernels.parameters import LENGTH
 from sparsity.limit import map_limits
-from sparsity.limit.limit_form import log_sums
+from sparsity.limit.long_rows import log_sums
 from sparsity.rows import classes
 from sparsity.rows.row import Row
 from sparsity.rows.scores import StudentT
@@ -130,7 +130,7 @@ def _refuse_rare(cell: Question, rel_error: float) -> None:
         scatter = map_limits.log_scatter(cell.kernel, cell.row.params, n)
     else:
         given = classes.rescaled(classes.classed(cell.row, n), units=False)
-        second, fourth, _ = log_sums(given, (2, 4))
+        (second, _), (fourth, _) = log_sums(given, (2, 4))
         if any(isinstance(step, StudentT) for step in cell.row.steps):
             log_sums(given, (4, 8))
         scatter = fourth - 2 * second + math.log(n)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sparsity.errors import InputError
-from sparsity.limit.limit_form import log_total
+from sparsity.limit.long_rows import log_total
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Alibi, Decay, ScalableSoftmax, SinkLogit, Window
 

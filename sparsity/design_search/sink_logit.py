@@ -14,7 +14,7 @@ from sparsity.errors import InputError
 from sparsity.exact_law import engine
 from sparsity.kernels import Kernel
 from sparsity.kernels.parameters import LENGTH
-from sparsity.limit.limit_form import log_sums
+from sparsity.limit.long_rows import log_sums
 from sparsity.rows.classes import classed
 from sparsity.rows.row import Row, row_of
 from sparsity.rows.steps import SinkLogit
@@ -29,7 +29,7 @@ def _typical_total(row: Row, n: int) -> tuple[float, float]:
     largest are all there is, and E Σ is that of rows which never occur. The largest, and with it
     the total, then varies by about g/√(2 ln n).
     """
-    first, second, _ = log_sums(classed(row, n), (1, 2))
+    (first, _), (second, _) = log_sums(classed(row, n), (1, 2))
     spread = math.sqrt(max(second - 2 * first + math.log(n), 0.0))
     edge = math.sqrt(2 * math.log(n))
     return first - max(spread - edge, 0.0) ** 2 / 2, max(spread / max(edge, 1.0), 1.0)

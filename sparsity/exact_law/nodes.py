@@ -14,8 +14,7 @@ from sparsity.errors import InputError, TooFine
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.definition import definition
 from sparsity.kernels.numeric.points import EPS
-from sparsity.limit.axis import HIGH, NODES, WEIGHTS, WIDE, Axis, PanelBounds, Panels
-from sparsity.limit.panels import cut
+from sparsity.limit.panels import HIGH, NODES, WEIGHTS, WIDE, Axis, PanelBounds, Panels, cut
 from sparsity.limit.score_laws import Gaussian
 from sparsity.limit.scores import at_points, score_law
 from sparsity.rows.scores import StudentT
@@ -106,9 +105,11 @@ class _Smooth:
         self.tilt = np.zeros(3)  # f = e^(c + bt + at²) times what the panels know of it
         self.powers = list(powers)
         if isinstance(axis.law, Gaussian):
-            self.tilt += np.array(axis.law.square(axis.f.tilt)) - axis.law.square((0.0, 0.0, 0.0))
+            self.tilt += np.subtract(
+                axis.law.exponent(axis.f.tilt), axis.law.exponent((0.0, 0.0, 0.0))
+            )
             # A moment that a factor e^(as²) of f makes infinite asks for no nodes.
-            decays = [axis.law.square(self._times(p))[2] < 0 for p in powers]
+            decays = [axis.law.exponent(self._times(p)).c < 0 for p in powers]
             self.powers = [p for p, falls in zip(powers, decays, strict=True) if falls]
         self.tops = [-np.inf] * len(self.powers)
         self.kept: list[Panels] = []
@@ -124,10 +125,12 @@ class _Smooth:
         """Return least and largest log of |f|^p times the density; of |f|^−1 the tilt alone."""
         ends = known.t - known.half, known.t + known.half
         with np.errstate(all="ignore"):
-            low, high = self.axis.law.bounds(*ends, self._times(p))
+            low, high = self.axis.law.bounds_on_segments(*ends, self._times(p))
             if p > 0:
-                low = low + p * known.f[0]
-                high = high + p * np.where(np.isfinite(known.f[1]), known.f[1], 0.0)
+                low = low + p * known.on_segment[0]
+                high = high + p * np.where(
+                    np.isfinite(known.on_segment[1]), known.on_segment[1], 0.0
+                )
         return low, high
 
     def _depth(self, known: PanelBounds) -> np.ndarray:
@@ -135,16 +138,16 @@ class _Smooth:
         highs = [self._density(known, p)[1] for p in self.powers]
         return np.max([high - top for high, top in zip(highs, self.tops, strict=True)], axis=0)
 
-    def see(self, known: PanelBounds) -> None:
+    def observe(self, known: PanelBounds) -> None:
         """Note how high the density is at least, where keys fall and f is not zero."""
-        alive = known.f[0] > -np.inf
+        alive = known.on_segment[0] > -np.inf
         for i, p in enumerate(self.powers):
             least = np.max(self._density(known, p)[0], where=alive, initial=-np.inf)
             self.tops[i] = max(self.tops[i], float(least))
 
-    def drop(self, known: PanelBounds) -> np.ndarray:
+    def negligible(self, known: PanelBounds) -> np.ndarray:
         """Return which panels f is zero on, or no moment is made of."""
-        zero = known.f[1] == -np.inf
+        zero = known.on_segment[1] == -np.inf
         self.zeros.append(np.stack([known.t - known.half, known.t + known.half])[:, zero])
         return zero | (self._depth(known) < -_REACH)
 
@@ -152,15 +155,15 @@ class _Smooth:
         """Return how far f and the density vary over a panel's box, in units of what they may."""
         box = known.t, WIDE * known.half, HIGH * known.half
         with np.errstate(all="ignore"):
-            density = self.axis.law.around(*box, (0.0, 0.0, 0.0)) - self._density(known)[0]
+            density = self.axis.law.bound_on_boxes(*box, (0.0, 0.0, 0.0)) - self._density(known)[0]
             slope, (_, wide, high) = np.abs(self.tilt[1] + 2 * self.tilt[2] * known.t), box
             bend = abs(self.tilt[2])
             varies = 2 * slope * wide + bend * (wide**2 + high**2)
-            varies = varies + known.around[1] - known.around[0]
-            turns = known.around[2] + slope * high + 2 * bend * wide * high
+            varies = varies + known.on_box[1] - known.on_box[0]
+            turns = known.on_box[2] + slope * high + 2 * bend * wide * high
             return np.maximum((2 * varies + density) / VARIATION, turns / _TURN)
 
-    def accept(self, known: PanelBounds) -> np.ndarray:
+    def resolved(self, known: PanelBounds) -> np.ndarray:
         """Return which panels neither f nor the density varies much over.
 
         Raises:
@@ -169,7 +172,7 @@ class _Smooth:
         with np.errstate(all="ignore"):
             slope = np.abs(self.tilt[1] + 2 * self.tilt[2] * known.t)
             # 2·log|f| of a panel varies by VARIATION at most.
-            fall = known.f[1] - known.f[0] + 2 * slope * known.half
+            fall = known.on_segment[1] - known.on_segment[0] + 2 * slope * known.half
         needed = 2 / VARIATION * fall[np.isfinite(fall)].sum()
         # The first panels of a law with heavy tails are as wide as these: there `_WORK` ends it.
         light = isinstance(self.axis.law, Gaussian)
@@ -179,7 +182,7 @@ class _Smooth:
 
     def singular(self, known: PanelBounds) -> np.ndarray:
         """Return which panels f may vanish on, or be unbounded on the box of."""
-        return ~np.isfinite(known.around[1]) | (known.f[0] == -np.inf)
+        return ~np.isfinite(known.on_box[1]) | (known.on_segment[0] == -np.inf)
 
     def parts(self, known: PanelBounds) -> np.ndarray:
         """Return into how many to cut a panel: the excess falls faster than the width does."""
@@ -187,23 +190,23 @@ class _Smooth:
         excess = np.where(np.isfinite(excess), excess, 2.0)
         return np.clip(np.ceil(0.8 * excess), 2, 8).astype(int)
 
-    def keep(self, known: PanelBounds) -> None:
+    def collect(self, known: PanelBounds) -> None:
         """Keep the panels, as long as there are not too many."""
         self.kept.append(known.panels)
         self.count += len(known.half)
         if self.count > _MOST_PANELS:
             raise too_wide(self.axis.f.kernel, self.axis.law.gamma)
 
-    def negligible(self, known: PanelBounds) -> np.ndarray:
+    def not_worth_cutting(self, known: PanelBounds) -> np.ndarray:
         """Return panels next to a zero or a pole of f, or far out, that no more is asked of."""
-        most = np.where(known.f[1] == np.inf, _RAREST, TAIL / 10)
+        most = np.where(known.on_segment[1] == np.inf, _RAREST, TAIL / 10)
         low, high = self._density(known)
         tiny = 2 * known.half < most
         return tiny | ((self._depth(known) < -_MATTERS) & (high - low < 4))
 
-    def stuck(self, known: PanelBounds) -> None:
+    def give_up(self, known: PanelBounds) -> None:
         """Take panels as they are that cannot be cut further; refuse a pole among them."""
-        if (known.f[1][2 * known.half > _RAREST] == np.inf).any():
+        if (known.on_segment[1][2 * known.half > _RAREST] == np.inf).any():
             fix = "is unbounded at a score known only to rounding; its rows have no exact law"
             raise InputError("weight", self.axis.f.kernel.weight, fix)
         self.kept.append(known.panels)
@@ -211,7 +214,7 @@ class _Smooth:
         counts = self._depth(known) > -_MATTERS
         mass = density + np.log(2 * known.half)
         tilt = np.polyval(self.tilt[::-1], known.t)  # a sliver is too narrow for it to vary
-        sliver = known.t, known.f[1] + tilt, mass + self.axis.law.log_norm
+        sliver = known.t, known.on_segment[1] + tilt, mass + self.axis.law.log_norm
         self.slivers.append(np.stack(sliver)[:, counts])
 
     def nodes(self) -> Nodes:
@@ -226,7 +229,7 @@ class _Smooth:
         a = np.broadcast_to(panels.a[:, None], x.shape).astype(int)
         t = axis.t[a] + x
         density = axis.law.log_density(t)
-        found = axis.at(a, x)
+        found = axis.values_at(a, x)
         shares = [
             density + p * found.log - top for p, top in zip(self.powers, self.tops, strict=True)
         ]

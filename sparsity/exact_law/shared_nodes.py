@@ -18,8 +18,7 @@ from scipy.special import ndtr
 from sparsity.errors import InputError
 from sparsity.exact_law.nodes import TAIL, nodes, too_wide
 from sparsity.kernels.base import Kernel
-from sparsity.kernels.numeric.definition import definition
-from sparsity.kernels.numeric.periods import period
+from sparsity.kernels.numeric.definition import definition, period
 from sparsity.kernels.numeric.points import Approx
 from sparsity.limit.score_laws import between
 
@@ -227,7 +226,7 @@ def family(kernel: Kernel, beta: float, gamma: float, scores: Any, c: int) -> Fa
     low, high = np.clip(ends, -_TYPICAL, _TYPICAL)
     with np.errstate(all="ignore"):
         x = gamma * np.linspace(low, high, 9)
-        log = definition(kernel).at(beta, Approx(x)).log
+        log = definition(kernel).values_at(beta, Approx(x)).log
     known = log[log > -np.inf]
     if not np.all(np.isfinite(x)) or (known.size and not np.ptp(known) <= _WIDEST):
         raise too_wide(kernel, gamma)

@@ -16,8 +16,8 @@ from sparsity.exact_law.nodes import TAIL
 from sparsity.exact_law.rules import refuse_slow
 from sparsity.exact_law.shared_nodes import reference
 from sparsity.kernels.numeric.definition import definition
+from sparsity.kernels.numeric.intervals import Interval
 from sparsity.kernels.numeric.points import Approx
-from sparsity.kernels.numeric.segments import Interval
 from sparsity.rows.classes import Class, InterpolatedLaws, TokenClasses, pieces
 
 DEEP = 40.0  # e-folds below the heaviest token down to which n equal tokens count, plus ln n
@@ -48,8 +48,8 @@ def _sizes(row: TokenClasses) -> tuple[np.ndarray, np.ndarray]:
         low, high = (end * gamma[own] * (1 + 1e-9) for end in ends)
         known = definition(kernel)
         with np.errstate(all="ignore"):
-            bound = known.on(beta[own], Interval.between(low, high), False)[1]
-            near = [known.at(beta[own], Approx(x)).log for x in (gamma[own], -gamma[own])]
+            bound = known.bounds_on_segments(beta[own], Interval.between(low, high), False)[1]
+            near = [known.values_at(beta[own], Approx(x)).log for x in (gamma[own], -gamma[own])]
         typical[own] = np.nan_to_num(np.max(near, axis=0), nan=-np.inf)
         most[own] = np.where(np.isnan(bound), np.inf, bound)
     return row.log_w + most[row.member], row.log_w + typical[row.member]

@@ -10,7 +10,7 @@ from sparsity.design_search.sink_logit import sink_logit
 from sparsity.figures import plotting
 from sparsity.figures.record import Canvas, Context, Data, Figure
 from sparsity.figures.series import Series
-from sparsity.limit.limit_form import log_total
+from sparsity.limit.long_rows import log_total
 from sparsity.rows.row import Row
 
 MASS = 0.5

@@ -9,9 +9,8 @@ import numpy as np
 
 from sparsity.errors import TooFine
 from sparsity.kernels import ALL, Kernel, Law
-from sparsity.kernels.numeric.definition import definition
-from sparsity.kernels.numeric.periods import period
-from sparsity.limit.moments import panels
+from sparsity.kernels.numeric.definition import definition, period
+from sparsity.limit.moments import panels_with_mass
 from sparsity.limit.panels import Axis
 from sparsity.limit.score_laws import Gaussian
 from sparsity.sampling.supports import DEPTH, log_weight, steps, supports
@@ -36,7 +35,7 @@ def _structure(kernel: Kernel, beta: float, gamma: float) -> np.ndarray:
     if own is not None and gamma > _MOST_PERIODS * own:
         return np.empty(0)
     try:
-        found = panels(axis, (1.0, 2.0))
+        found = panels_with_mass(axis, (1.0, 2.0))
     except TooFine:
         return np.empty(0)
     found = found.sorted(axis.t)

@@ -15,26 +15,34 @@ import sympy
 
 _LARGEST = 1e100  # of a constant: its square is a float
 _SMALLEST = 1e-290  # of a float with all its digits, and what is left of it
-_SPLIT = 134217729.0  # 2²⁷ + 1 (Veltkamp)
+_VELTKAMP = 134217729.0  # 2²⁷ + 1 splits a float64 into two halves of 26 bits
+# Where tanh, asinh and erf leave their series at zero for the form that ends at ±1: below it that
+# form would cancel, above it the other one.
+_TANH_FAR, _ASINH_FAR, _ERF_FAR = 0.5, 1.0, 0.7
 
 
-def _sum(x: Any, y: Any) -> tuple[Any, Any]:
-    """Sum and its rounding error, exactly (Knuth)."""
+def _exact_sum(x: Any, y: Any) -> tuple[Any, Any]:
+    """Return the sum and its rounding error, exactly (Knuth's TwoSum)."""
     total = x + y
     part = total - x
     return total, (x - (total - part)) + (y - part)
 
 
-def _product(x: Any, y: Any) -> tuple[Any, Any]:
-    """Product and its rounding error, exactly (Dekker)."""
+def _exact_product(x: Any, y: Any) -> tuple[Any, Any]:
+    """Return the product and its rounding error, exactly (Dekker's TwoProduct)."""
     total = x * y
-    a, b = _SPLIT * x, _SPLIT * y
+    a, b = _VELTKAMP * x, _VELTKAMP * y
     a, b = a - (a - x), b - (b - y)
     return total, ((a * b - total) + a * (y - b) + (x - a) * b) + (x - a) * (y - b)
 
 
-def _none(a: Any) -> bool:
+def _is_zero(a: Any) -> bool:
     return np.ndim(a) == 0 and a == 0
+
+
+def _with(rest: Any, d: Any) -> Any:
+    """Add what a constant was rounded by to the rest of a number."""
+    return d if np.all(rest == 0) else d.plus(rest)
 
 
 class Split(NamedTuple):
@@ -49,219 +57,196 @@ class Split(NamedTuple):
     d: Any
 
     def whole(self) -> Any:
-        """A + d in the arithmetic of d."""
-        return self.d if _none(self.a) else self.d.plus(self.a)
-
-    def _kind(self) -> Any:
-        return type(self.d)
+        """Return a + d in the arithmetic of d."""
+        return self.d if _is_zero(self.a) else self.d.plus(self.a)
 
     def settled(self) -> Split:
-        """The same without the constants that do not outweigh the rest."""
-        if _none(self.a):
+        """Return the same without the constants that do not outweigh the rest."""
+        if _is_zero(self.a):
             return self
         size = np.abs(self.a)
+        # A rest as large as its constant has nothing to gain from it, and its sign is not known.
         keep = (self.d.magnitude() < size / 2) & (size < _LARGEST)
         if np.all(keep):
             return self
-        a = np.where(keep, self.a, 0.0)
-        return Split(a, self._kind().where(keep, self.d, self.whole()))
-
-    def _of(self, a: Any, d: Any) -> Split:
-        return Split(a, d).settled()
+        return Split(np.where(keep, self.a, 0.0), type(self.d).where(keep, self.d, self.whole()))
 
     def where(self, condition: Any, other: Split) -> Split:
-        """The value where the condition holds, else the other."""
+        """Return this value where the condition holds, else the other."""
         if np.all(condition):
             return self
         if not np.any(condition):
             return other
-        a = 0.0
-        if not (_none(self.a) and _none(other.a)):
-            a = np.where(condition, self.a, other.a)
-        return Split(a, self._kind().where(condition, self.d, other.d))
+        none = _is_zero(self.a) and _is_zero(other.a)
+        a = 0.0 if none else np.where(condition, self.a, other.a)
+        return Split(a, type(self.d).where(condition, self.d, other.d))
 
     def __add__(self, other: Split) -> Split:  # type: ignore[override]
-        """Sum."""
-        a, rest = _sum(self.a, other.a)
-        d = self.d + other.d
-        return self._of(a, d if np.all(rest == 0) else d.plus(rest))
+        a, rest = _exact_sum(self.a, other.a)
+        return Split(a, _with(rest, self.d + other.d)).settled()
 
     def __neg__(self) -> Split:
-        """The negative."""
         return Split(-self.a, self.d.times(-1.0))
 
     def __sub__(self, other: Split) -> Split:
-        """Difference."""
         return self + (-other)
 
     def __mul__(self, other: Split) -> Split:  # type: ignore[override]
-        """Product."""
+        """Multiply: the constants exactly where both have one, else the whole numbers."""
         constant = (self.a != 0) & (other.a != 0)
         plain = self.whole() * other.whole() if not np.all(constant) else self.d
         if not np.any(constant):
             return Split(0.0, plain)
-        a, rest = _product(self.a, other.a)
+        a, rest = _exact_product(self.a, other.a)
         d = self.d * other.d + self.d.times(other.a) + other.d.times(self.a)
-        found = self._of(a, d if np.all(rest == 0) else d.plus(rest))
-        return found.where(constant, Split(0.0, plain))
+        return Split(a, _with(rest, d)).settled().where(constant, Split(0.0, plain))
 
     def square(self) -> Split:
-        """Square."""
-        if _none(self.a):
+        if _is_zero(self.a):
             return Split(0.0, self.d.square())
-        a, rest = _product(self.a, self.a)
-        d = self.d.square() + self.d.times(2 * self.a)
-        return self._of(a, d if np.all(rest == 0) else d.plus(rest))
+        a, rest = _exact_product(self.a, self.a)
+        return Split(a, _with(rest, self.d.square() + self.d.times(2 * self.a))).settled()
 
     def reciprocal(self) -> Split:
-        """One over it: 1/(a + d) − q = (1 − qa − qd)/(a + d) with q ≈ 1/a."""
-        if _none(self.a):
+        """Return 1/(a + d) = q + (1 − qa − qd)/(a + d) with q ≈ 1/a."""
+        if _is_zero(self.a):
             return Split(0.0, self.d.reciprocal())
         some = self.a != 0
         q = np.where(some, 1 / np.where(some, self.a, 1.0), 0.0)
-        total, rest = _product(q, self.a)
+        total, rest = _exact_product(q, self.a)
+        # 1 − total is exact (Sterbenz), since total is 1 but for a rounding.
         left = (self.d.times(-q)).plus((1 - total) - rest)
         whole = self.whole().reciprocal()
-        return self._of(q, self._kind().where(some, left * whole, whole))
+        return Split(q, type(self.d).where(some, left * whole, whole)).settled()
 
     def power(self, p: int) -> Split:
-        """A whole power."""
+        """Return a whole power, by repeated squares."""
         if p < 0:
             return self.power(-p).reciprocal()
         if p == 0:
-            return Split(1.0, self._kind().exact(0.0))
+            return Split(1.0, type(self.d).exact(0.0))
         half = self.square() if p == 2 else (self.power(p // 2).square() if p > 1 else self)
         return half * self if p % 2 and p > 1 else half
 
     def exp(self) -> Split:
-        """e^x: 1 + expm1(x) where |x| < 1."""
+        """Return e^x: 1 + expm1(x) where |x| < 1."""
         x = self.whole()
-        small = x.magnitude() < 1
-        return Split(1.0, x.expm1()).settled().where(small, Split(0.0, x.exp()))
+        near = Split(1.0, x.expm1()).settled()
+        return near.where(x.magnitude() < 1, Split(0.0, x.exp()))
 
     def softplus(self) -> Split:
-        """log(1 + e^x): x + log(1 + e^(−x)) for x > 0."""
+        """Return log(1 + e^x): x + log(1 + e^(−x)) for x > 0, where e^x may be beyond float64."""
         x = self.whole()
         side = _side(x, 0.0)
         rest = Split(1.0, x.times(np.where(side > 0, -1.0, 1.0)).exp()).settled().log()
         return (self + rest).where(side > 0, rest)
 
-    def _beside_one(self) -> Any:
-        return self.a == 1 if not _none(self.a) else np.False_
-
     def log(self) -> Split:
-        """Natural logarithm: log1p of the rest beside one."""
-        if not np.any(self._beside_one()):
+        """Return the natural logarithm: log1p of the rest beside the constant one."""
+        beside_one = self.a == 1
+        if not np.any(beside_one):
             return Split(0.0, self.whole().log())
-        return Split(0.0, self.d.log1p()).where(self._beside_one(), Split(0.0, self.whole().log()))
+        return Split(0.0, self.d.log1p()).where(beside_one, Split(0.0, self.whole().log()))
 
     def real_power(self, p: float) -> Split:
-        """x^p for a fixed p that is not whole: 1 + expm1(p·log1p d) beside one."""
-        other = Split(0.0, self.whole().power(p))
-        if not np.any(self._beside_one()):
+        """Return x^p for a fixed p that is not whole: 1 + expm1(p·log1p d) beside one."""
+        other, beside_one = Split(0.0, self.whole().power(p)), self.a == 1
+        if not np.any(beside_one):
             return other
         rest = self.d.log1p().times(p)
-        near = self._of(1.0, rest.expm1())
-        return near.where(self._beside_one() & (rest.magnitude() < 1), other)
+        near = Split(1.0, rest.expm1()).settled()
+        return near.where(beside_one & (rest.magnitude() < 1), other)
 
     def sin(self) -> Split:
-        """Sine."""
         return Split(0.0, self.whole().sin())
 
     def cos(self) -> Split:
-        """Cosine: 1 − 2 sin²(x/2) where |x| < 1."""
+        """Return cos x: 1 − 2 sin²(x/2) where |x| < 1."""
         x = self.whole()
-        near = self._of(1.0, x.times(0.5).sin().square().times(-2.0))
+        near = Split(1.0, x.times(0.5).sin().square().times(-2.0)).settled()
         return near.where(x.magnitude() < 1, Split(0.0, x.cos()))
 
     def sinh(self) -> Split:
-        """Hyperbolic sine: (E + E/(1 + E))/2 with E = expm1(x) where |x| < 1."""
+        """Return sinh x: (E + E/(1 + E))/2 with E = expm1(x) where |x| < 1."""
         x = self.whole()
         small = x.expm1()
         near = (small + small * small.plus(1.0).reciprocal()).times(0.5)
+        # Beyond 1 the two exponentials differ by a factor of 7: hardly anything cancels.
         far = (x.exp() + x.times(-1.0).exp().times(-1.0)).times(0.5)
-        return Split(0.0, self._kind().where(x.magnitude() < 1, near, far))
+        return Split(0.0, type(x).where(x.magnitude() < 1, near, far))
 
     def cosh(self) -> Split:
-        """Hyperbolic cosine: 1 + 2 sinh²(x/2) where |x| < 1."""
+        """Return cosh x: 1 + 2 sinh²(x/2) where |x| < 1."""
         x = self.whole()
-        half = Split(0.0, x.times(0.5)).sinh().whole()
-        near = self._of(1.0, half.square().times(2.0))
+        near = Split(1.0, Split(0.0, x.times(0.5)).sinh().d.square().times(2.0)).settled()
         far = (x.exp() + x.times(-1.0).exp()).times(0.5)
         return near.where(x.magnitude() < 1, Split(0.0, far))
 
     def tanh(self) -> Split:
-        """Hyperbolic tangent: ±(1 − 2q/(1 + q)), q = e^(−2|x|), away from zero."""
+        """Return tanh x: ±(1 − 2q/(1 + q)), q = e^(−2|x|), away from zero."""
         x = self.whole()
         grown = x.times(2.0).expm1()
         near = Split(0.0, grown * grown.plus(2.0).reciprocal())
-        side = _side(x, 0.5)
+        side = _side(x, _TANH_FAR)
         fall = x.times(-2.0 * side).exp()
         drop = fall * fall.plus(1.0).reciprocal()
-        far = self._of(np.where(side == 0, 1.0, side) * 1.0, drop.times(-2.0 * side))
+        far = Split(np.where(side == 0, 1.0, side), drop.times(-2.0 * side)).settled()
         return far.where(side != 0, near)
 
     def asinh(self) -> Split:
-        """Inverse hyperbolic sine: log((1 + y)/(1 − y)) with y = x/(1 + √(1 + x²)) near zero."""
+        """Return asinh x: log((1 + y)/(1 − y)) with y = x/(1 + √(1 + x²)) near zero."""
         x = self.whole()
         root = Split(1.0, x.square()).settled().real_power(0.5)
-        y = Split(0.0, x) * (root + Split(1.0, self._kind().exact(0.0))).reciprocal()
-        above, below = (Split(1.0, y.whole().times(c)).settled().log() for c in (1.0, -1.0))
-        near = above - below
-        side = _side(x, 1.0)
+        y = (Split(0.0, x) * (root + Split(1.0, type(x).exact(0.0))).reciprocal()).whole()
+        above, below = (Split(1.0, y.times(c)).settled().log() for c in (1.0, -1.0))
+        side = _side(x, _ASINH_FAR)
         sign = np.where(side == 0, 1.0, side)
         far = Split(0.0, (x.times(sign) + root.whole()).log().times(sign))
-        return far.where(side != 0, near)
+        return far.where(side != 0, above - below)
 
     def erf(self) -> Split:
-        """Error function: ±(1 − e^(−x²) erfcx|x|) away from zero."""
+        """Return erf x: ±(1 − e^(−x²) erfcx|x|) away from zero."""
         x = self.whole()
-        side = _side(x, 0.7)
-        drop = _gauss_tail(x.times(np.where(side == 0, 1.0, side)))
-        far = self._of(np.where(side == 0, 1.0, side) * 1.0, drop.times(-side))
+        side = _side(x, _ERF_FAR)
+        sign = np.where(side == 0, 1.0, side)
+        far = Split(sign, _gauss_tail(x.times(sign)).times(-side)).settled()
         return far.where(side != 0, Split(0.0, x.erf()))
 
     def erfc(self) -> Split:
-        """Complementary error function."""
         x = self.whole()
-        one = Split(1.0, self._kind().exact(0.0))
-        return Split(0.0, _gauss_tail(x)).where(_side(x, 0.7) == 1, one - self.erf())
+        one = Split(1.0, type(x).exact(0.0))
+        # To the right 1 − erf would cancel; to the left it is a sum.
+        return Split(0.0, _gauss_tail(x)).where(_side(x, _ERF_FAR) == 1, one - self.erf())
 
     def atan(self) -> Split:
-        """Arc tangent."""
         return Split(0.0, self.whole().atan())
 
-    def signed(self, sign: Any) -> Split:
-        """|x|, given the sign of x."""
-        if _none(self.a):
+    def absolute(self, sign: Any) -> Split:
+        """Return |x|, given the sign of x."""
+        if _is_zero(self.a):
             return Split(0.0, self.d.absolute(sign))
         known = (sign != 0) & (self.a != 0)
         mirrored = Split(self.a * sign, self.d.times(np.where(sign == 0, 1.0, sign)))
         return mirrored.where(known, Split(0.0, self.whole().absolute(sign)))
 
-    def narrower(self, other: Any) -> Split:
-        """Of two enclosures of the same number, the smaller one; the other one has no constant."""
-        mine = self.d.log_width() <= other.log_width()
-        return self.where(mine, Split(0.0, other))
-
     def hull(self, other: Split) -> Split:
-        """What holds both."""
+        """Return what holds both."""
         return Split(0.0, self.whole().hull(other.whole()))
 
 
 def _side(x: Any, beyond: float) -> Any:
-    """The sign of x where all of it lies that far from zero; 0 elsewhere."""
-    shift = x.plus(-beyond).sign(), x.plus(beyond).sign()
-    return np.where(shift[0] > 0, 1.0, np.where(shift[1] < 0, -1.0, 0.0))
+    """Return the sign of x where all of it lies that far from zero; 0 elsewhere."""
+    above, below = x.plus(-beyond).sign(), x.plus(beyond).sign()
+    return np.where(above > 0, 1.0, np.where(below < 0, -1.0, 0.0))
 
 
 def _gauss_tail(x: Any) -> Any:
-    """erfc(x) = e^(−x²) erfcx(x), for x > 0."""
+    """Return erfc(x) = e^(−x²) erfcx(x), for x > 0."""
     return x.square().times(-1.0).exp() * x.erfcx()
 
 
 def constant(kind: Any, number: Any) -> Split:
-    """A SymPy number: the nearest float, and what is left of it as the rest."""
+    """Return a SymPy number: the nearest float, and what is left of it as the rest."""
     near = float(number)
     if not number.is_zero and not _SMALLEST < abs(near) < 1 / _SMALLEST and number.is_finite:
         power = round(float(sympy.log(abs(number)).evalf(20)))  # beyond the floats: m·e^power
@@ -272,5 +257,6 @@ def constant(kind: Any, number: Any) -> Split:
     exactly = sympy.Rational(near)
     if (number.is_Rational or number.is_Float) and sympy.Rational(number) == exactly:
         return Split(near, kind.exact(0.0))
+    # √2 is its nearest float plus 17 more digits: 35 digits in all.
     left = float((number - exactly).evalf(20))
     return Split(near, kind.exact(left, abs(left) * 1e-15 + abs(near) * 1e-33))
