@@ -27,8 +27,8 @@ from sparsity import kernels, quantities  # noqa: E402
 from sparsity.sampling import estimators, proposals  # noqa: E402
 from sparsity.sampling.batches import batch_size, collect  # noqa: E402
 from sparsity.sampling.row_sampling import RowSampler  # noqa: E402
+from sparsity.sampling.row_sources import IidTokens  # noqa: E402
 from sparsity.sampling.samplers import Plain, Stratified  # noqa: E402
-from sparsity.sampling.sources import IidTokens  # noqa: E402
 
 AT = {"beta": 0.5, "gamma": 1.0}
 PLAIN_SIZE = 2**16

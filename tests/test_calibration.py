@@ -29,10 +29,9 @@ from sparsity.sampling import proposals
 from sparsity.sampling.batches import CHUNK, collect
 from sparsity.sampling.combining import anytime_factor, combine, student
 from sparsity.sampling.estimators import parameter_values
-from sparsity.sampling.keys import keys_at
 from sparsity.sampling.row_sampling import RowSampler
-from sparsity.sampling.samplers import Features, FullKeys, Plain, Stratified
-from sparsity.sampling.sources import IidTokens
+from sparsity.sampling.row_sources import IidTokens
+from sparsity.sampling.samplers import Features, FullKeys, Plain, Stratified, keys_at
 
 pytestmark = pytest.mark.slow
 

@@ -37,7 +37,7 @@ from sparsity.tasks import ATTEMPTS, Workers, completed
 
 GRID = {"gamma": "0.5:3:3", "beta": "-1,1", "length": "8,32"}
 SAMPLED = {"montecarlo": True, "rel_error": 0.1, "max_samples": 2e4, "seed": 3}
-NORMALS = batches._BATCH_NORMALS
+NORMALS = batches._NORMALS_PER_BATCH
 
 
 def files(folder):
@@ -54,7 +54,7 @@ def small():
     """Blocks of a few cells, batches of a few rows."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parts, "EACH", 3)
-        patch.setattr(batches, "_BATCH_NORMALS", 2**12)
+        patch.setattr(batches, "_NORMALS_PER_BATCH", 2**12)
         yield
 
 
@@ -158,7 +158,7 @@ def test_a_run_that_was_ended_goes_on(whole, tmp_path, after):
 
 def test_processes_give_the_same_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "EACH", 1)
-    monkeypatch.setattr(batches, "_BATCH_NORMALS", NORMALS)  # as in the workers
+    monkeypatch.setattr(batches, "_NORMALS_PER_BATCH", NORMALS)  # as in the workers
     asked = {"of": ("n_eff", "participation"), "gamma": "0.5:3:3", "length": 8, **SAMPLED}
     alone = sweep("exp", **asked, store=tmp_path / "alone")
     here = verify("exp", gamma=0.5, length=8, detectable=0.05)

@@ -16,7 +16,7 @@ from sparsity.limit.limit_form import log_sums
 from sparsity.rows import classes
 from sparsity.rows.row import Row
 from sparsity.rows.scores import StudentT
-from sparsity.sampling.row_plans import WHOLE
+from sparsity.sampling.row_sampling import NUMBERS_AT_ONCE
 
 # Theories against samplers, theories against each other, and what was left out and why.
 Pairs = tuple[tuple[Question, ...], tuple[Question, ...], tuple[str, ...]]
@@ -90,7 +90,7 @@ def _candidates(row: Row, n: int | None) -> list[Question]:
         tokens = None
     sinks = tokens is not None and bool(tokens.sink.any() or tokens.units)
     for quantity in quantities.ALL:
-        if (quantity.whole and n > WHOLE) or quantity.linear is not None:
+        if (quantity.whole and n > NUMBERS_AT_ONCE) or quantity.linear is not None:
             continue  # a linear image of another quantity is held by that one's cell
         if quantity.has_law and (sinks or not quantity.sinks):
             found.append(Question(row, ("exact law", "whole rows"), quantity.name, n))
