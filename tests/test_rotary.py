@@ -14,7 +14,7 @@ from scipy import integrate, stats
 
 from sparsity import Coca, Rope, Row, Sink, exact, metric
 from sparsity.claims_ledger.coca import CLAIMS, PUBLISHED_PERPLEXITY, CocaRoutes
-from sparsity.crosscheck.row_cells import ROTARY_CELLS
+from sparsity.crosscheck.reference_grid import ROTARY_CELLS
 from sparsity.errors import InputError
 from sparsity.exact_law import mellin
 from sparsity.figures.rope import collinear_mean

@@ -216,17 +216,26 @@ def _estimate_any_length(row: Row, dim: int, sampling: Sampling) -> Estimate:
     """
     if not identical_tokens(row, _ANY_LENGTH, 2 * _ANY_LENGTH, units=False):
         raise InputError("length", None, "this row depends on its length; give one")
-    doubt = None
-    tails = next((step for step in row.steps if isinstance(step, StudentT)), None)
-    if tails is not None:
-        log_moment(row.function, 2, row.beta, row.gamma, tails)
-        try:
-            log_moment(row.function, _CALM, row.beta, row.gamma, tails)
-        except InputError:
-            why = f"E|a|^{_CALM} is infinite under {tails.typed} scores"
-            doubt = f"{why}: the error bar cannot be trusted"
+    doubt = _doubt_of_heavy_tails(row)
     drawn = draw_rows(row, _ANY_LENGTH, sampling, None, dim=dim or None).limit_form()
     return replace(drawn, warning=drawn.warning or doubt)
+
+
+def _doubt_of_heavy_tails(row: Row) -> str | None:
+    """Return why heavy tails leave the error bar in doubt, or None.
+
+    Raises:
+        InputError: they leave no S.
+    """
+    law = next((step for step in row.steps if isinstance(step, StudentT)), None)
+    if law is None:
+        return None
+    log_moment(row.function, 2, row.beta, row.gamma, law)
+    try:
+        log_moment(row.function, _CALM, row.beta, row.gamma, law)
+    except InputError:
+        return f"E|a|^{_CALM} is infinite under {law.typed} scores: the error bar cannot be trusted"
+    return None
 
 
 def _estimate_features(
