@@ -37,7 +37,7 @@ from sparsity.kernels import Kernel, RowMap
 from sparsity.results import Estimate
 from sparsity.rows.row import Row, row_of
 from sparsity.sampling import Sampling
-from sparsity.tasks import Submits, gathered
+from sparsity.tasks import TaskExecutor, run_all_tasks
 
 DETECTABLE = 1e-3  # a cell that could not see a relative error of this size proves nothing
 _WORKERS = 2  # threads: one compiles while another samples
@@ -105,7 +105,7 @@ def check(
     detectable: float = DETECTABLE,
     dtype: Any = None,
     whole_dtype: Any = None,
-    executor: Submits | None = None,
+    executor: TaskExecutor | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Cell, ...]:
     """Sample every cell and compare it with theory.
@@ -141,7 +141,7 @@ def check(
     found: dict[int, Cell] = {}
     threads = ThreadPoolExecutor(_WORKERS)
     try:
-        for index, value in gathered(work, tasks, executor or threads):
+        for index, value in run_all_tasks(work, tasks, executor or threads):
             found |= dict(zip(groups[index], value, strict=True))
             if progress is not None:
                 progress(len(found), len(cells))
@@ -177,7 +177,7 @@ def verify(
     false_alarm_rate: float = 1e-4,
     detectable: float = DETECTABLE,
     dtype: Any = None,
-    executor: Submits | None = None,
+    executor: TaskExecutor | None = None,
     progress: Callable[[int, int], None] | None = None,
     **parameters: Any,
 ) -> CrossCheck:

@@ -17,7 +17,7 @@ SUFFIXES = (".nc", ".zarr", ".csv")
 
 
 def writable(path: str | os.PathLike[str]) -> Path:
-    """The path, if a dataset can be written there, found out before the work.
+    """Return the path, if a dataset can be written there, found out before the work.
 
     Raises:
         InputError: it ends in none of `SUFFIXES`, or cannot be written.
@@ -71,7 +71,7 @@ def save(dataset: xarray.Dataset, path: str | os.PathLike[str]) -> Path:
 
 
 def _zarr(dataset: xarray.Dataset, place: Path) -> None:
-    """A Zarr group under another name, then in its place."""
+    """Write a Zarr group under another name, and then put it in its place."""
     try:
         with part_of(place, as_folder=True) as part:
             dataset.to_zarr(part / "new", mode="w", zarr_format=2, consolidated=True)
