@@ -135,8 +135,13 @@ def _derive_in_time(kernel: Kernel, max_seconds: float) -> Derivation:
     """
     command = [sys.executable, "-c", "from sparsity import derivation; derivation._answer()"]
     path = os.pathsep.join(each or os.getcwd() for each in sys.path)
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(command, **pipes, env=os.environ | {"PYTHONPATH": path}) as process:
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONPATH": path},
+    ) as process:
         try:
             assert process.stdout is not None
             process.stdout.readline()  # it is ready

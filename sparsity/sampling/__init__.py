@@ -150,7 +150,9 @@ def draw(
             fix = "applies to draws of single scores only; leave it out"
             raise InputError("method", method, fix)
     scalar = estimators.plain if method == "plain" else estimators.stratified
-    if isinstance(row.kernel, RowMap) and n is None:
+    if isinstance(row.kernel, RowMap):
+        if n is not None:
+            return sample_rows(row, n, sampling, quantity, dim=dim or None)
         pooled = row.kernel.unnormalised and row.kernel.identically_distributed
         if quantity is quantities.S and pooled:
             return draw_rows(row, _ANY_LENGTH, sampling, None).limit_form()

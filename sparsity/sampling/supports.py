@@ -81,7 +81,7 @@ def supports(kernel: Kernel, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
     return found
 
 
-def _reach(beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
+def _reach(beta: Any, gamma: Any) -> Any:
     """Return how far the first looks go, in standard deviations: few values, for the cache."""
     far = np.maximum(np.maximum(gamma, np.abs(beta / gamma)), 1.0)
     return 60.0 + 2.0 ** np.ceil(np.log2(6 * far))
@@ -128,7 +128,14 @@ def _zoom(
         gamma: of the laws.
         grid: the looks at each law, [laws, looks], in order.
         log_f: log|f| there.
+
+    Raises:
+        InputError: the moment does not exist, so far as the looks can tell.
     """
+
+    def refuse(fix: str) -> InputError:
+        return InputError("weight", kernel.weight, fix)
+
     ends, rows = np.empty((2, len(beta))), np.arange(len(beta))
     always_real = kernel.weight.is_real is True  # by SymPy's assumptions
     for zoom in range(_MAX_ZOOMS):
@@ -141,60 +148,28 @@ def _zoom(
         inside = target >= peak - DEPTH
         last = target.shape[1] - 1
         left, right = inside.argmax(axis=1), last - inside[:, ::-1].argmax(axis=1)
-        doubtful = infinite.any(axis=1) | ~np.isfinite(peak[:, 0]) | (not always_real)
-        if zoom == 0:
-            doubtful |= (left == 0) | (right == last)
+        before, after = np.maximum(left - 1, 0), np.minimum(right + 1, last)
+        # What cannot be right is rare: laws in doubt are looked at one by one.
+        at_an_end = ((left == 0) | (right == last)) & (zoom == 0)
+        doubtful = ~np.isfinite(peak[:, 0]) | infinite.any(axis=1) | at_an_end | (not always_real)
         for i in np.flatnonzero(doubtful):
-            law = kernel, power, beta[rows[i]], gamma[rows[i]]
-            _refuse_bad_looks(
-                *law, grid[i], infinite[i], np.flatnonzero(inside[i]), peak[i, 0], zoom
-            )
+            scores = beta[rows[i]] + gamma[rows[i]] * grid[i]
+            if not np.isfinite(peak[i, 0]):
+                raise refuse(f"is 0 or overflows at every score tried near {beta[rows[i]]:g}")
+            near = slice(before[i], after[i] + 1)  # farther out keys do not fall
+            if infinite[i, near].any():
+                raise refuse(f"is infinite at score {scores[near][infinite[i, near]][0]:g}")
+            if at_an_end[i]:
+                reach = _reach(beta[rows[i]], gamma[rows[i]])
+                beyond = f"lies beyond {reach:.3g} standard deviations"
+                raise refuse(f"E|a|^{power:g} is infinite, or {beyond}")
+            if not always_real and np.isnan(numpy_weight(kernel)(scores[inside[i]])).any():
+                raise refuse("is not a real number at some score that occurs")
         at = np.arange(len(rows))
-        low, high = grid[at, np.maximum(left - 1, 0)], grid[at, np.minimum(right + 1, last)]
+        low, high = grid[at, before], grid[at, after]
         ends[:, rows] = low, high
         going = (inside.sum(axis=1) <= _POINTS_INSIDE) | (zoom == 0)
         rows = rows[going]
         grid = even_steps(low[going], high[going], _POINTS)
         log_f = log_weight(kernel, beta[rows, None], gamma[rows, None], grid)
     return ends
-
-
-def _refuse_bad_looks(
-    kernel: Kernel,
-    power: float,
-    beta: float,
-    gamma: float,
-    grid: np.ndarray,
-    infinite: np.ndarray,
-    inside: np.ndarray,
-    peak: float,
-    zoom: int,
-) -> None:
-    """Refuse a law whose moment does not exist, so far as its looks can tell.
-
-    Args:
-        kernel: of law SCORE.
-        power: p of the moment.
-        beta: of the law.
-        gamma: of the law.
-        grid: where f was looked at.
-        infinite: whether it is infinite there.
-        inside: which looks are in the law's range.
-        peak: the largest finite log |f|^p φ.
-        zoom: how often the range was narrowed.
-    """
-    if not np.isfinite(peak):
-        fix = f"is 0 or overflows at every score tried near {beta:g}"
-        raise InputError("weight", kernel.weight, fix)
-    first = max(inside[0] - 1, 0)
-    beside = first + np.flatnonzero(infinite[first : inside[-1] + 2])
-    if len(beside):  # farther out keys do not fall
-        at = beta + gamma * grid[beside[0]]
-        raise InputError("weight", kernel.weight, f"is infinite at score {at:g}")
-    if zoom == 0 and (inside[0] == 0 or inside[-1] == len(grid) - 1):
-        reach = float(_reach(beta, gamma))
-        fix = f"E|a|^{power:g} is infinite, or lies beyond {reach:.3g} standard deviations"
-        raise InputError("weight", kernel.weight, fix)
-    if np.isnan(numpy_weight(kernel)(beta + gamma * grid[inside])).any():
-        fix = "is not a real number at some score that occurs"
-        raise InputError("weight", kernel.weight, fix)

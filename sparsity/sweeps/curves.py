@@ -101,15 +101,16 @@ def sweep(
     record = named_kernel(kernel)
     dtype = None if dtype is None else float_type(dtype)
     cells = Grid(record, steps, grids_of(record, grids))
+    asked = None
     if of is not None:
         single = isinstance(of, (str, Quantity))
-        of = (of,) if single else several("of", of, "give names of quantities")
-        if not of:
+        names = (of,) if single else several("of", of, "give names of quantities")
+        if not names:
             raise InputError("of", None, "give at least one quantity")
-        of = tuple(map(quantities.named, of))
+        asked = tuple(map(quantities.named, names))
     request = build_request(
         cells,
-        of,
+        asked,
         montecarlo=montecarlo,
         seed=seed,
         rel_error=budget["rel_error"],
