@@ -27,7 +27,7 @@ _POLL_SECONDS = 0.05  # between looks at jobs that cannot be waited for
 
 
 def cores() -> int:
-    """CPU cores this process may use."""
+    """Return how many CPU cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -74,7 +74,7 @@ def _attempt(
 
 
 def has_float64() -> bool:
-    """Whether JAX has float64 enabled."""
+    """Return whether JAX has float64 enabled."""
     import jax
 
     return bool(jax.dtypes.canonicalize_dtype("float64") == "float64")
@@ -83,7 +83,7 @@ def has_float64() -> bool:
 def run_tasks(
     work: Callable[[Any], Any], tasks: Sequence[Any], executor: TaskExecutor | None = None
 ) -> Iterator[Outcome]:
-    """Run `work` on every task, in any order; each outcome as it comes.
+    """Run `work` on every task, in any order, and yield each outcome as it comes.
 
     A task that was lost twice is suspected of ending its worker. It waits until nothing else is
     under way, and is tried alone, so that it takes nothing with it.
@@ -133,7 +133,7 @@ def run_tasks(
 def run_all_tasks(
     work: Callable[[Any], Any], tasks: Sequence[Any], executor: TaskExecutor | None = None
 ) -> Iterator[tuple[int, Any]]:
-    """As `run_tasks`, where every task is needed: index and value of each as it comes.
+    """Do `run_tasks` where every task is needed: yield index and value of each as it comes.
 
     Raises:
         InputError: the executor lost its workers.
@@ -150,7 +150,7 @@ def run_all_tasks(
 
 
 def _some_done(given: list[Any]) -> list[Any]:
-    """Those that are done, one at least; waits for it."""
+    """Wait until one is done, and return all that are."""
     if isinstance(given[0], futures.Future):
         return list(futures.wait(given, return_when=futures.FIRST_COMPLETED).done)
     while not (done := [job for job in given if job.done()]):
@@ -185,7 +185,7 @@ class Workers(futures.Executor):
         return self._threads.submit(self._run, fn, args, kwargs)
 
     def _run(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """In a thread: run in its process."""
+        """Run in the process that belongs to this thread."""
         own = getattr(self._own, "process", None)
         if own is None:
             own = self._own.process = futures.ProcessPoolExecutor(
@@ -200,7 +200,7 @@ class Workers(futures.Executor):
             raise
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End; at once, if what is under way is to be given up."""
+        """End, at once if what is under way is to be given up."""
         self._threads.shutdown(wait=False, cancel_futures=cancel_futures)
         if cancel_futures:
             self._stop.set()
@@ -214,7 +214,7 @@ class Workers(futures.Executor):
 
 
 def _attend(stop: Any) -> None:
-    """In a worker: Ctrl-C is the first process's to hear; end with that process, or when told."""
+    """Prepare a worker: the first process hears Ctrl-C; this one ends with it, or when told."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     for ended in (stop.wait, *([] if parent is None else [parent.join])):

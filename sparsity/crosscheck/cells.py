@@ -92,7 +92,7 @@ class Question:
 
     @property
     def statistical(self) -> bool:
-        """Whether it is settled by sampling."""
+        """Return whether it is settled by sampling."""
         return self.instruments[1] in SAMPLERS
 
     def value(self, which: int = 0) -> Value:

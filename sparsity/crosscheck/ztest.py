@@ -38,7 +38,7 @@ class Detecting(Sampling):
     alarm: float = 1e-3
 
     def aim(self, dof: int) -> float:
-        """As `Sampling.aim`: an error bar known from few batches has to be smaller."""
+        """Do `Sampling.aim`: an error bar that is known from few batches has to be smaller."""
         return self.detectable / _detectable_stderrs(dof, self.alarm)
 
 

@@ -99,7 +99,7 @@ def _derive(kernel: Kernel) -> Derivation:
 
 
 def _is_quick(weight: Expr) -> bool:
-    """Whether SymPy is done in seconds at most, as no process needs to be started then.
+    """Return whether SymPy is done in seconds at most, as no process needs to be started then.
 
     Either a function of the score cannot be expanded, which is found at once; or the formula is a
     short one in small rational numbers, whose kinks are the zeros of polynomials. Of 180 random

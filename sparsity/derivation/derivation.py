@@ -105,7 +105,7 @@ class Derivation:
         return f"Derivation({self.kernel.name}: S = {self.S})"
 
     def _repr_latex_(self) -> str:
-        """As a notebook shows it: displayed mathematics, which MathJax sets."""
+        """Write displayed mathematics for a notebook, which MathJax sets."""
         return "$$\n" + self.latex().strip().replace("{align*}", "{aligned}") + "\n$$"
 
     def latex(self) -> str:

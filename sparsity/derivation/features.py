@@ -46,7 +46,7 @@ def derive_features(kernel: Kernel) -> Derivation:
     )
 
     def independent(vector: Callable[[Idx], Expr]) -> Moments:
-        """I.i.d. features: μ̃ᵢ = μ, Σ̃ᵢⱼ = (rμ)² δᵢⱼ; the query q̃ᵢ = vector(i)."""
+        """Return moments for i.i.d. features: μ̃ᵢ = μ, Σ̃ᵢⱼ = (rμ)² δᵢⱼ; the query q̃ᵢ = vector(i)."""
         chosen = {q[i]: vector(i), q[_j]: vector(_j)}
         first = at(i).xreplace(chosen)
         inner = _over(first * at(_j).xreplace(chosen) * KroneckerDelta(i, _j), _j)

@@ -71,7 +71,7 @@ def _ratio(first: Expr, second: Expr) -> Expr:
 
 
 def _homogeneous(m: Moment) -> bool:
-    """Whether m(zγ, γ) is one power of γ times a function of z, so that S depends on z alone."""
+    """Return whether m(zγ, γ) is a power of γ times a function of z: S then depends on z alone."""
     powers = set()
     for term in m.terms:
         scaled = sympy.expand(term.coefficient.subs(beta, z * gamma))

@@ -127,7 +127,7 @@ def draw(
     method: str | None = None,
     **parameters: Any,
 ) -> Estimate:
-    """`estimate` under given settings.
+    """Do `estimate` under given settings.
 
     Args:
         kernel: as in `estimate`.

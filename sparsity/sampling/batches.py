@@ -83,7 +83,7 @@ def batch_size(normals_per_draw: int) -> int:
 
 
 def is_small(sampler: Sampler) -> bool:
-    """Whether a chunk takes less time than calling it."""
+    """Return whether a chunk takes less time than calling it."""
     return sampler.numbers <= _SMALL_BATCH
 
 

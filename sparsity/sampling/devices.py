@@ -61,7 +61,7 @@ def mesh() -> jax.sharding.Mesh:
 
 
 def runs_on_cpu() -> bool:
-    """Whether batches are drawn on CPUs."""
+    """Return whether batches are drawn on CPUs."""
     return mesh().devices.flat[0].platform == "cpu"
 
 

@@ -103,7 +103,7 @@ def build_each(kernel: Kernel, parameters: Sequence[dict[str, float]]) -> list[T
 
 
 def is_resolved(kernel: Kernel, parameters: dict[str, float]) -> bool:
-    """Whether the table is known to see all of the kernel: nothing hides between its looks."""
+    """Return whether the table is known to see all of the kernel: nothing is between its looks."""
     if kernel.law is Law.POSITION or kernel.weight in _SMOOTH_ON_SCALE_GAMMA:
         return kernel.weight in _SMOOTH_ON_SCALE_GAMMA
     return len(_smooth_panels(kernel, parameters["beta"], parameters["gamma"])) > 0

@@ -31,7 +31,7 @@ _ROTARY_FORMS = {
 }
 
 
-class Block(NamedTuple):
+class TokenBlock(NamedTuple):
     """Neighbouring tokens of some rows.
 
     Args:
@@ -63,7 +63,7 @@ class Source(Protocol):
         """Random numbers of a token."""
         ...
 
-    def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> Block:
+    def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> TokenBlock:
         """Draw block `number` of that many rows; `law` holds the numbers that are traced."""
         ...
 
@@ -104,7 +104,7 @@ class IidTokens:
         """Random numbers of a token."""
         return max(self.dim, numbers_per_score(self.scores))
 
-    def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> Block:
+    def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> TokenBlock:
         """Draw a block; law = (β, γ, −log λ), or (q, μ, σ, −log λ) for whole keys."""
         *scores, rate = law
         key = fold_in(key, number)
@@ -117,7 +117,7 @@ class IidTokens:
             s = beta + gamma * _draw_standard_scores(self.scores, key, (rows, self.block), dtype)
         token = number * self.block + jnp.arange(self.block)
         distance = (self.length - 1 - token).astype(dtype)
-        return Block(s, jnp.where(token < self.length, -distance * rate, -jnp.inf))
+        return TokenBlock(s, jnp.where(token < self.length, -distance * rate, -jnp.inf))
 
 
 @dataclass(frozen=True)
@@ -152,12 +152,12 @@ class DistinctTokens(_WholeRows):
         """Random numbers of a token."""
         return numbers_per_score(self.scores)
 
-    def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> Block:
+    def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> TokenBlock:
         """Draw the row; law = (β, γ, log w, is a sink: [n] each)."""
         beta, gamma, log_w, sink = law
         x = _draw_standard_scores(self.scores, key, (rows, self.length), dtype)
         spread = jax.lax.optimization_barrier(jnp.broadcast_to(log_w, x.shape))  # quicker on a CPU
-        return Block(beta + gamma * x, spread, sink)
+        return TokenBlock(beta + gamma * x, spread, sink)
 
 
 @dataclass(frozen=True)
@@ -180,13 +180,15 @@ class MapRows(_WholeRows):
         """Numbers of a token: its normals, and what becomes of them with those of the row."""
         return self.token + self.row // self.token + -(-self.row // self.length)
 
-    def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> Block:
+    def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> TokenBlock:
         """Draw the row; law = the map's parameters, in order."""
         assert self.kernel.drawn is not None
         own = {p.name: value for p, value in zip(self.kernel.parameters, law, strict=True)}
         tokens = normal(fold_in(key, 0), (rows, self.length, self.token), dtype)
         shared = normal(fold_in(key, 1), (rows, self.row), dtype)
-        return Block(self.kernel.drawn.read(tokens, shared, **own), jnp.zeros(self.length, dtype))
+        return TokenBlock(
+            self.kernel.drawn.read(tokens, shared, **own), jnp.zeros(self.length, dtype)
+        )
 
 
 @dataclass(frozen=True)
@@ -210,8 +212,8 @@ class RotaryTokens(_WholeRows):
         """Random numbers of a token, at most."""
         return self.dim
 
-    def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> Block:
-        """Draw, rotate, multiply; law = (q [d], mean [d] or center, spread, β to add)."""
+    def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> TokenBlock:
+        """Draw, rotate and multiply; law = (q [d], mean [d] or center, spread, β to add)."""
         query, mean, spread, beta = law
         keys = self.position - np.asarray(self.distances)
         width = self.dim if self.form == "rope" else self.dim // 2
@@ -222,7 +224,7 @@ class RotaryTokens(_WholeRows):
             drawn = jnp.maximum(drawn, 0)
         options: Any = {"base": self.base, "m": [self.position], "n": keys}
         scores = _ROTARY_FORMS[self.form](query[None, :], drawn, self.pairing, **options)
-        return Block(beta + scores[..., 0, :], 0.0)
+        return TokenBlock(beta + scores[..., 0, :], 0.0)
 
 
 def rotary_tokens(

@@ -65,19 +65,21 @@ def supports(kernel: Kernel, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
     log_f = log_weight(kernel, beta[:, None], gamma[:, None], looks)
     found = np.empty((len(POWERS), 2, len(beta)))
     for ends, power in zip(found, POWERS, strict=True):
-        lost = _lost_peaks(power, looks, log_f)
-        alone = np.flatnonzero(lost.any(axis=1))
-        rows = np.flatnonzero(~lost.any(axis=1))
-        ends[:, rows] = _zoom(kernel, power, beta[rows], gamma[rows], looks[rows], log_f[rows])
-        for i in alone:  # with looks of its own, so many as there are peaks
+        target = _log_target(power, log_f, looks)
+        lost = _lost_peaks(target)
+        alone = lost.any(axis=1)
+        rows = np.flatnonzero(~alone) if alone.any() else slice(None)
+        ends[:, rows] = _zoom(kernel, power, beta[rows], gamma[rows], looks[rows], target[rows])
+        for i in np.flatnonzero(alone):  # with looks of its own, so many as there are peaks
             peaks, own = 1 + np.flatnonzero(lost[i]), looks[i]
             share = np.linspace(0, 1, _CLOSER_POINTS + 2)[1:-1, None]
             closer = (own[peaks - 1] + (own[peaks + 1] - own[peaks - 1]) * share).ravel()
             grid = np.concatenate([own, closer])
             seen = np.concatenate([log_f[i], log_weight(kernel, beta[i], gamma[i], closer)])
             order, here = np.argsort(grid), slice(i, i + 1)
-            own = grid[order][None], seen[order][None]
-            ends[:, here] = _zoom(kernel, power, beta[here], gamma[here], *own)
+            grid, seen = grid[order][None], seen[order][None]
+            law = kernel, power, beta[here], gamma[here]
+            ends[:, here] = _zoom(*law, grid, _log_target(power, seen, grid))
     return found
 
 
@@ -100,12 +102,11 @@ def _log_target(power: float, log_f: np.ndarray, t: np.ndarray) -> np.ndarray:
         return power * log_f - t * t / 2
 
 
-def _lost_peaks(power: float, looks: np.ndarray, log_f: np.ndarray) -> np.ndarray:
+def _lost_peaks(target: np.ndarray) -> np.ndarray:
     """Return where, among the inner looks, a lower peak may hide a higher one beside it.
 
     A peak that is high up is looked at in any case.
     """
-    target = _log_target(power, log_f, looks)
     inner = target[:, 1:-1]
     peaks = (inner > target[:, :-2]) & (inner >= target[:, 2:])
     return peaks & (inner < target.max(axis=1, keepdims=True) - DEPTH / 2)
@@ -117,7 +118,7 @@ def _zoom(
     beta: np.ndarray,
     gamma: np.ndarray,
     grid: np.ndarray,
-    log_f: np.ndarray,
+    target: np.ndarray,
 ) -> np.ndarray:
     """Return both ends of each law's range, [ends, laws], from first looks at it.
 
@@ -127,7 +128,7 @@ def _zoom(
         beta: of the laws.
         gamma: of the laws.
         grid: the looks at each law, [laws, looks], in order.
-        log_f: log|f| there.
+        target: log |f|^p φ there.
 
     Raises:
         InputError: the moment does not exist, so far as the looks can tell.
@@ -138,12 +139,10 @@ def _zoom(
 
     ends, rows = np.empty((2, len(beta))), np.arange(len(beta))
     always_real = kernel.weight.is_real is True  # by SymPy's assumptions
-    for zoom in range(_MAX_ZOOMS):
-        if not len(rows):
-            break
-        target = _log_target(power, log_f, grid)
+    for zoom in range(_MAX_ZOOMS if len(rows) else 0):
         infinite = target == np.inf
-        target[infinite] = -np.inf
+        if infinite.any():
+            target = np.where(infinite, -np.inf, target)
         peak = target.max(axis=1, keepdims=True)
         inside = target >= peak - DEPTH
         last = target.shape[1] - 1
@@ -153,7 +152,8 @@ def _zoom(
         at_an_end = ((left == 0) | (right == last)) & (zoom == 0)
         doubtful = ~np.isfinite(peak[:, 0]) | infinite.any(axis=1) | at_an_end | (not always_real)
         for i in np.flatnonzero(doubtful):
-            scores = beta[rows[i]] + gamma[rows[i]] * grid[i]
+            with np.errstate(over="ignore", invalid="ignore"):
+                scores = beta[rows[i]] + gamma[rows[i]] * grid[i]
             if not np.isfinite(peak[i, 0]):
                 raise refuse(f"is 0 or overflows at every score tried near {beta[rows[i]]:g}")
             near = slice(before[i], after[i] + 1)  # farther out keys do not fall
@@ -169,7 +169,10 @@ def _zoom(
         low, high = grid[at, before], grid[at, after]
         ends[:, rows] = low, high
         going = (inside.sum(axis=1) <= _POINTS_INSIDE) | (zoom == 0)
+        if not going.any():
+            break
         rows = rows[going]
         grid = even_steps(low[going], high[going], _POINTS)
         log_f = log_weight(kernel, beta[rows, None], gamma[rows, None], grid)
+        target = _log_target(power, log_f, grid)
     return ends

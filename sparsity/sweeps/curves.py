@@ -47,7 +47,7 @@ def sweep(
     progress: Callable[[int, int], None] | None = None,
     **grids: Any,
 ) -> xarray.Dataset:
-    """Quantities of a row over the outer product of parameter grids.
+    """Compute quantities of a row over the outer product of parameter grids.
 
     Args:
         kernel: a `Row`, a built-in kernel's name, a `Kernel` or a `RowMap`.
@@ -135,7 +135,7 @@ def sweep(
 
 
 def _is_single(given: Any) -> bool:
-    """Whether a value was given, not a grid of one."""
+    """Return whether a value was given, not a grid of one."""
     if isinstance(given, str):
         return ":" not in given and "," not in given
     return np.ndim(given) == 0

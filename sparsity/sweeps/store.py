@@ -72,11 +72,11 @@ class Memory:
         self._methods: dict[str, str] = {}
 
     def has(self, block: Block) -> bool:
-        """Nothing is there at first."""
+        """Return False: nothing is there at first."""
         return False
 
     def warn_of_damage(self) -> None:
-        """Nothing of an earlier run was there, damaged or not."""
+        """Do nothing: there was no earlier run, damaged or not."""
 
     def put(self, block: Block, found: Variables, method: str) -> None:
         """Copy the block to its place."""
@@ -89,7 +89,7 @@ class Memory:
         self._methods.setdefault(self._groups[block.group].name, method)
 
     def writing(self) -> AbstractContextManager[None]:
-        """Nothing is shared with workers."""
+        """Return a context without a token: nothing is shared with workers."""
         return nullcontext()
 
     def dataset(self) -> xarray.Dataset:
@@ -137,14 +137,16 @@ class Store(Blocks):
             folder(self.path, "store")
             for each in (self.path, self.path / MANIFEST):
                 refuse_pipe(each, "store")
-            with _alone(self.path):  # of two runs that start at once the second finds the first's
+            with _locked(
+                self.path, wait=True
+            ):  # of two runs that start at once the second finds the first's
                 self._claim(_described(request))
                 if not (self.path / MANIFEST / READY).exists() or not self._has_coordinates():
                     self._begin()
             super().__init__(self.path, tuple(group.name for group in groups), self._opened())
 
     def has(self, block: Block) -> bool:
-        """Whether the block is done, and is what was written: else it is to be done again."""
+        """Return whether the block is done and is what was written; else it is to be done again."""
         try:
             mark = json_file(self._mark(block))
         except FileNotFoundError:
@@ -188,7 +190,7 @@ class Store(Blocks):
         write(request, json_text(asked))
 
     def _foreign(self) -> bool:
-        """Whether the folder holds anything but what a run leaves that ends as it writes that."""
+        """Return whether the folder holds more than a run that ended as it began leaves."""
         there = [*self.path.iterdir()] if self.path.is_dir() else []
         if [each.name for each in there] == [MANIFEST] and there[0].is_dir():
             there = [each for each in there[0].iterdir() if each.suffix != ".part"]
@@ -204,7 +206,7 @@ class Store(Blocks):
         write(self.path / MANIFEST / READY, json_text(True))
 
     def _has_coordinates(self) -> bool:
-        """Whether the coordinates are those of the request: no mark speaks of them."""
+        """Return whether the coordinates are those of the request: no mark speaks of them."""
         root, empty = self._opened(), self._label({}, {})
         try:
             found = [(root[str(name)], values.to_numpy()) for name, values in empty.coords.items()]
@@ -283,7 +285,7 @@ class Store(Blocks):
         token = self.path / MANIFEST / f"{secrets.token_hex(8)}{_RUN}"
         with ExitStack() as held:
             with system_refusals(self.path):
-                if held.enter_context(_held(self.path / MANIFEST)):
+                if held.enter_context(_locked(self.path / MANIFEST, wait=False)):
                     self._tidy()
                 token.touch()
             try:
@@ -304,7 +306,7 @@ class Store(Blocks):
 
         methods, names = {}, []
         # What a run half wrote is no part of a store.
-        with system_refusals(self.path), _alone(self.path), zarr_errors(self.path):
+        with system_refusals(self.path), _locked(self.path, wait=True), zarr_errors(self.path):
             for i, group in enumerate(self._groups):
                 first = cut_into_blocks(i, group, self._request.cells)[0]
                 mark = json_file(self._mark(first))
@@ -346,41 +348,31 @@ def _described(request: Request) -> dict[str, Any]:
 
 
 def _of_size(array: Any, shape: tuple[int, ...], chunks: tuple[int, ...]) -> bool:
-    """Whether an array of numbers has this shape, in no larger chunks: else it is not read."""
+    """Return whether an array of numbers has this shape in no larger chunks; else it is unread."""
     small = all(0 < own <= most for own, most in zip(array.chunks, chunks, strict=True))
     plain = array.dtype.kind in "biufU" and array.dtype.itemsize <= _MAX_ENTRY_BYTES
     return array.shape == shape and small and plain
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Wait until no other run is here; where folders cannot be locked, do not."""
+def _locked(folder: Path, *, wait: bool) -> Iterator[bool]:
+    """Lock a folder against other runs, where folders can be locked; yield whether that was done.
+
+    Args:
+        folder: that is there.
+        wait: whether to wait until no other run has it; else it is held beside others.
+    """
     if fcntl is None:
-        yield
+        yield False
         return
-    place = os.open(folder, os.O_RDONLY)
+    place, alone = os.open(folder, os.O_RDONLY), False
     try:
         with suppress(OSError):
-            fcntl.flock(place, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(place)
-
-
-@contextmanager
-def _held(folder: Path) -> Iterator[bool]:
-    """Hold the folder until the end, beside others; yield whether no other run holds it."""
-    place = os.open(folder, os.O_RDONLY)
-    try:
-        if fcntl is None:
-            yield False
-            return
-        alone = False
-        with suppress(OSError):
-            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(place, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             alone = True
-        with suppress(OSError):
-            fcntl.flock(place, fcntl.LOCK_SH)
+        if not wait:
+            with suppress(OSError):
+                fcntl.flock(place, fcntl.LOCK_SH)
         yield alone
     finally:
         os.close(place)

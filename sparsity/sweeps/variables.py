@@ -80,7 +80,7 @@ class Grid:
 
     @property
     def of_rows(self) -> bool:
-        """Whether there are rows of n: S is then of these, and the limit is `S_limit`."""
+        """Return whether there are rows of n: S is then of these, and the limit is `S_limit`."""
         return self.kernel.law in (Law.SCORE, Law.ROW) and LENGTH.name in self.grids
 
     def row(self, cell: Cell) -> Row:
