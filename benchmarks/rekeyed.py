@@ -68,7 +68,7 @@ def rows(n: int, dtype: str) -> tuple[Any, Any]:
     real = np.dtype(dtype).type
     law = (real(AT["beta"]), real(AT["gamma"]), real(0))
     known = (quantities.named("n_eff"),)  # a sort for the Gini index would hide the generator
-    sampler = RowSampler(kernels.relu2, IidTokens(n, n), known, False, batch_size(n), dtype)
+    sampler = RowSampler(kernels.relu2, IidTokens(n), known, False, batch_size(n), dtype)
     return sampler, (law, real(-np.inf), real(0))
 
 

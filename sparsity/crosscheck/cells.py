@@ -32,7 +32,8 @@ from sparsity.rows.row import Row
 from sparsity.rows.scores import StudentT
 from sparsity.rows.steps import Decay
 from sparsity.sampling import Sampling, draw, draw_each, estimators, sample_rows
-from sparsity.sampling.row_sampling import NUMBERS_AT_ONCE, draw_rows
+from sparsity.sampling.row_sampling import draw_rows
+from sparsity.sampling.row_sources import NUMBERS_AT_ONCE
 
 Value = tuple[float, float]  # log of a quantity, and a bound on its error
 # Theories against samplers, theories against each other, and what was left out and why.
@@ -262,6 +263,7 @@ def applicable_pairs(row: Row, length: Any, rel_error: float) -> Pairs:
     kept: list[Question] = []
     left_out, refusals = [], []
     for cell in _candidates(row, n):
+        # A cell stands if both of its instruments answer, and the theory well enough.
         try:
             theory, error = cell.value()
             if not cell.statistical:
@@ -304,6 +306,7 @@ def _candidates(row: Row, n: int | None) -> list[Question]:
         return found
     if n is None:
         return found
+    # Whether there are sinks, and scores that the second law of n_eff is for.
     try:
         tokens = row.tokens(n)
     except InputError:  # scores that are known by their moments only, or none: each cell says so

@@ -126,7 +126,7 @@ def check(
         InputError: the executor lost its workers.
     """
     seeds = np.random.SeedSequence(seed).generate_state(len(cells)).tolist()
-    alarm = false_alarm_rate / max(len(cells), 1)
+    alarm = false_alarm_rate / max(len(cells), 1)  # Bonferroni
     whole_dtype = whole_dtype or dtype
     samplings = [
         detecting(

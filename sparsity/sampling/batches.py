@@ -166,6 +166,7 @@ def _call(sampler: Sampler, keys: jax.Array, arguments: Any, fold: bool) -> Any:
 def _call_each(sampler: Sampler, count: jax.Array, keys: jax.Array, arguments: Any) -> Any:
     """Draw a chunk of each of `count` estimations, [batches, estimations, 3, moments]."""
     width, keys = _batches_abreast(sampler, CHUNK), to_keys(keys)
+    # A loop over estimations, not a vmap: each then has the bits that it has alone.
     own = jax.tree.map(lambda x: x[0], arguments)
     one = jax.eval_shape(sampler, keys[0, 0], own)
 
@@ -288,6 +289,7 @@ class BatchLog:
         if self.batches_in_one == 1 and (self.chunks + chunks) * CHUNK > MAX_BATCHES_KEPT:
             self.batches_in_one = CHUNK
             self._parts = [fold_chunks(np.concatenate(self._parts))] if self._parts else []
+        # What was prefetched comes first, then what is missing.
         fold, first, missing = self.batches_in_one == CHUNK, self.chunks * CHUNK, chunks
         if self.begun is not None and not first:
             begun = self.begun.batches

@@ -52,6 +52,7 @@ def mesh() -> jax.sharding.Mesh:
     Raises:
         InputError: some of several processes would be left without a device.
     """
+    # Of six devices two share 32 batches evenly; the others would wait for them.
     devices = jax.devices()
     count = math.gcd(len(devices), CHUNK)
     if jax.process_count() > 1 and count < len(devices):

@@ -164,6 +164,7 @@ def stratified_each(
     Returns:
         The estimates in order, the same bits as one by one.
     """
+    # One call ahead: while the device draws the next points, the host concludes these.
     begun: list[Callable[[], Iterator[Estimate]]] = []
     for start in range(0, len(parameters), ESTIMATIONS_PER_CALL):
         some = slice(start, start + ESTIMATIONS_PER_CALL)
@@ -181,6 +182,7 @@ def _begin_some(
     tables = proposals.build_each(kernel, parameters)
     laws = zip(parameters, tables, samplings, strict=True)
     every = [_Prepared.of(kernel, *law) for law in laws]
+    # Those of one program and one pilot begin together; of a large batch nothing is gained by that.
     alike: dict[Any, list[int]] = {}
     for i, ready in enumerate(every):
         alike.setdefault((ready.sampler, ready.sampling.pilot), []).append(i)
@@ -244,6 +246,7 @@ def plain(
         log_factor: its logarithm.
     """
     real = sampling.real
+    # The table gives the scale alone here, which keeps the moments near one.
     log_scale = proposals.build(kernel, parameters).log_mass[1] / 2
     arguments = (parameter_values(kernel, parameters, real), real.type(log_scale))
     powers = (power * _RATIO[0], power * _RATIO[1])
@@ -276,6 +279,7 @@ def full_keys(
         raise InputError("mean", mean, fix)
     if not 0 < spread < np.inf:
         raise InputError("spread", spread, "must be > 0")
+    # The first query stands for all in the scale and the tilt, which bias nothing.
     beta, gamma = float(q[0] @ mu), float(spread * np.linalg.norm(q[0]))
     parameters = {"beta": beta, "gamma": gamma}
     table = proposals.build(kernel, parameters)

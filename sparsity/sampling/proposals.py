@@ -139,6 +139,7 @@ def rounding(
     size = min(eps * max(reach**2, 1.0, abs(beta), abs(beta) / gamma), _LARGEST_ROUNDING)
     if kernel in ALL:
         return size
+    # At the middle of each cell, in both precisions.
     wide: Any = np.float64 if real == np.float32 else np.longdouble
     t = (table.edges[:-1] + table.edges[1:]) / 2
     device = jax.jit(jax_log_abs(kernel))(
@@ -244,6 +245,7 @@ def _score_edges(kernel: Kernel, beta: np.ndarray, gamma: np.ndarray) -> np.ndar
     cells = _CELLS if kernel.weight in _SMOOTH_ON_SCALE_GAMMA else _CELLS_UNKNOWN
     edges, jumps = _first_edges(kernel, beta, gamma)
     kinks = [(root - beta) / gamma for root in definition(kernel).roots]
+    # First edges, moved to the kinks; then edges by shares of the miss, moved to them again.
     fixed = np.stack([*kinks, *(np.full(len(beta), jump) for jump in jumps)], axis=1)
     edges = _move_edges_to(fixed, edges)
     laws = beta[:, None, None], gamma[:, None, None]
@@ -296,14 +298,16 @@ def _tables(edges: np.ndarray, log_target: np.ndarray, *, flat: bool) -> list[Ta
         chords = np.repeat(chords.mean(axis=2, keepdims=True), 2, axis=2)
     mass = (chords.mean(axis=2) * width).sum(axis=2)
     heights, chords = (x / mass[:, :, None, None] for x in (heights, chords))
-    wide = width > 0
+    wide = width > 0  # padding of positions has none
     with np.errstate(divide="ignore", invalid="ignore"):
+        # Densities that give every cell the same probability, and each its share of the miss.
         even = np.where(wide, 1 / (wide.sum(axis=1, keepdims=True) * width), 0)
         miss = _chord_error(heights, width)
         total = miss.sum(axis=1, keepdims=True)
         missed = np.where(total > 0, np.where(wide, miss / (total * width), 0), even)
     spread = _MISS_SHARE * ((1 - _EVEN_SHARE) * missed + _EVEN_SHARE * even)
     drawn = (1 - _MISS_SHARE) * chords.mean(axis=0) + spread[:, None]
+    # Of a density that is linear in a cell, the probability is the mean of its ends.
     cumulative = np.cumsum(width * drawn.mean(axis=1), axis=1)
     cumulative = np.concatenate([np.zeros((len(edges), 1)), cumulative], axis=1)
     total = cumulative[:, -1:]  # one, but for rounding

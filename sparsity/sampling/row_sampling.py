@@ -44,7 +44,6 @@ from sparsity.sampling.running import Run, Sampling, conclude, run
 from sparsity.sampling.samplers import LONGEST, keys_at
 
 _MAX_NUMBERS_OF_DISTINCT_TOKENS = 2**24  # of a row that is drawn at once: 128 MB
-NUMBERS_AT_ONCE = 2**20  # of a row of like tokens; longer ones are drawn block by block
 
 
 @dataclass(frozen=True)
@@ -85,9 +84,11 @@ class RowSampler:
             peak, l1, l2, of_sinks, pooled1, pooled2 = sums
             scores, log_w, sink = self.source(key, number, self.size, self.dtype, law)
             log_f, log_left = jax_row(self.kernel, scores)
+            # A token out of sight has weight 0 whatever its score: +∞ − ∞ would be no number.
             log_a = jnp.where(log_w > -jnp.inf, log_f + log_w, -jnp.inf)
             higher = jnp.maximum(peak, log_a.max(axis=1))
             a = jnp.exp(log_a - jnp.where(jnp.isfinite(higher), higher, 0)[:, None])
+            # Where nothing was nonzero so far, peak is −∞ and there is nothing to shrink.
             shrink = jnp.where(jnp.isfinite(peak), jnp.exp(peak - higher), 0)
             common = jnp.where(jnp.isfinite(higher), jnp.exp(higher - log_scale), 0)
             new1, new2, *here = token_sums(a, a * a, *([] if sink is None else [a * sink]))
@@ -110,6 +111,8 @@ class RowSampler:
         """Draw one batch; arguments = (the source's law, log of the sink logits, log scale)."""
         law, log_unit, log_scale = arguments
         (peak, l1, l2, of_sinks, pooled1, pooled2), a, left = self._sums(key, law, log_scale)
+        # Rows without a nonzero token have no quantity: they count 0, with a flag of 0 beside it,
+        # and sums of 1 keep what is computed of them finite.
         n, seen = self.source.length, jnp.isfinite(peak)
         one = None
         if isinstance(self.kernel, RowMap):
@@ -132,6 +135,7 @@ class RowSampler:
             jnp.where(live, q.of(whole), 0) if q.units else jnp.where(seen, q.of(tokens), 0)
             for q in self.quantities
         ]
+        # The mean of a quantity is the ratio of its mean to that of the flag it belongs to.
         flags = (seen.astype(self.dtype), live.astype(self.dtype))
         return summary(*found, *flags, pooled1 / n, pooled2 / n)
 
@@ -213,11 +217,14 @@ def draw_rows(
         raise no_sink(row)
     # Rows of tokens that differ compile once, with and without sinks.
     sinks = plan.sinks or isinstance(plan.source, DistinctTokens)
+    # The quick quantities are moments of every sampler, so that asking for another one of them
+    # compiles nothing; those that need the whole row come in only where they are asked for.
     known = tuple(
         q
         for q in quantities.ALL
         if (sinks or not q.sinks) and not q.whole and q.linear is None  # these when asked for
     )
+    # The target on S of rows is meant for its square, n_eff/n.
     goals = [quantities.n_eff if each is quantities.S else each for each in wanted]
     more = dict.fromkeys((*filter(None, goals), *map(quantities.named, also)))
     known = (*known, *(each for each in more if each not in known))
@@ -326,12 +333,12 @@ def _plan_iid_tokens(row: Row, n: int, dim: int, seed: int, law: Scores | None) 
     elif law is not None:
         log_scale = _log_scale(row.function, row.beta, row.gamma)
     else:
+        # √E a² is a better scale than a large weight where f is steep: it is what is pooled.
         table = proposals.build(row.function, {"beta": row.beta, "gamma": row.gamma})
         log_scale = table.log_mass[1] / 2
     rate = -sum(math.log(step.decay) for step in row.steps if isinstance(step, Decay))
-    block = min(n, max(1, NUMBERS_AT_ONCE // max(dim, numbers_per_score(law))))
     method = "rows-full-keys" if dim else "rows"
-    return _Plan(IidTokens(n, block, dim, law), (*scores, rate), log_scale, method)
+    return _Plan(IidTokens(n, dim, law), (*scores, rate), log_scale, method)
 
 
 def _plan_distinct_tokens(row: Row, n: int) -> _Plan:
@@ -342,6 +349,7 @@ def _plan_distinct_tokens(row: Row, n: int) -> _Plan:
     beta, gamma = tokens.beta, tokens.gamma
     with np.errstate(divide="ignore"):
         log_w = np.log(tokens.w)
+        # A sink whose fixed score has weight 0 is none.
         fixed = (gamma == 0) & (numpy_log_abs(row.function)(beta) == -np.inf)
     sinks = tokens.sink & (log_w > -np.inf) & ~fixed
     return _Plan(

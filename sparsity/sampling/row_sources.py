@@ -9,7 +9,7 @@ are rotated and multiplied, and nothing is shared with the steps but the rotatio
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,10 +20,12 @@ from sparsity.kernels import RowMap
 from sparsity.rows import rotary
 from sparsity.rows.scores import Scores
 from sparsity.rows.steps import Coca, Rope
-from sparsity.sampling.batches import CHUNK, batch_size, collect
+from sparsity.sampling.batches import CHUNK, collect
 from sparsity.sampling.random_numbers import fold_in, normal, uniform
 from sparsity.sampling.running import Sampling
 
+NUMBERS_AT_ONCE = 2**20  # of a row of like tokens; longer ones are drawn block by block
+_ROTARY_NUMBERS = 2**16  # random numbers in a batch of rotary moments: they fit a core's cache
 _ROTARY_FORMS = {
     "rope": rotary.rope_scores,
     "coca": rotary.coca_by_definition,
@@ -45,27 +47,29 @@ class TokenBlock(NamedTuple):
     sink: jax.Array | None = None
 
 
-class Source(Protocol):
-    """Draws the scores of rows, one block of tokens at a time: hashable, it compiles once."""
+@dataclass(frozen=True)
+class Source:
+    """Draws the scores of rows, one block of tokens at a time: hashable, it compiles once.
 
-    @property
-    def length(self) -> int:
-        """Tokens of a row."""
-        ...
+    Args:
+        length: tokens of a row.
+    """
+
+    length: int
 
     @property
     def block(self) -> int:
-        """Tokens drawn at once."""
-        ...
+        """Tokens drawn at once: the whole row, but where tokens are alike."""
+        return self.length
 
     @property
     def width(self) -> int:
         """Random numbers of a token."""
-        ...
+        raise NotImplementedError
 
     def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> TokenBlock:
         """Draw block `number` of that many rows; `law` holds the numbers that are traced."""
-        ...
+        raise NotImplementedError
 
 
 def numbers_per_score(scores: Scores | None) -> int:
@@ -84,20 +88,22 @@ def _draw_standard_scores(
 
 
 @dataclass(frozen=True)
-class IidTokens:
+class IidTokens(Source):
     """Tokens of one law under retention: nothing is kept per token, so rows can be long.
 
     Args:
         length: tokens of a row.
-        block: tokens drawn at once.
         dim: draw whole keys in R^dim; 0 draws scalar scores.
         scores: the law of x in β + γx; None for Gaussian scores.
     """
 
-    length: int
-    block: int
     dim: int = 0
     scores: Scores | None = None
+
+    @property
+    def block(self) -> int:
+        """Tokens drawn at once."""
+        return min(self.length, max(1, NUMBERS_AT_ONCE // self.width))
 
     @property
     def width(self) -> int:
@@ -115,29 +121,14 @@ class IidTokens:
         else:
             beta, gamma = scores
             s = beta + gamma * _draw_standard_scores(self.scores, key, (rows, self.block), dtype)
+        # The last block may reach beyond the row: its tokens there are out of sight.
         token = number * self.block + jnp.arange(self.block)
         distance = (self.length - 1 - token).astype(dtype)
         return TokenBlock(s, jnp.where(token < self.length, -distance * rate, -jnp.inf))
 
 
 @dataclass(frozen=True)
-class _WholeRows:
-    """Rows that are drawn at once.
-
-    Args:
-        length: tokens of a row.
-    """
-
-    length: int
-
-    @property
-    def block(self) -> int:
-        """The whole row."""
-        return self.length
-
-
-@dataclass(frozen=True)
-class DistinctTokens(_WholeRows):
+class DistinctTokens(Source):
     """Tokens that differ, each with its own β_j, γ_j and w_j.
 
     Args:
@@ -161,7 +152,7 @@ class DistinctTokens(_WholeRows):
 
 
 @dataclass(frozen=True)
-class MapRows(_WholeRows):
+class MapRows(Source):
     """Rows of a map that has more than a score a token.
 
     Args:
@@ -192,7 +183,7 @@ class MapRows(_WholeRows):
 
 
 @dataclass(frozen=True)
-class RotaryTokens(_WholeRows):
+class RotaryTokens(Source):
     """Scores of one query at `position` with keys `distances` before it.
 
     `form` is "rope" (keys are drawn), "coca" (t is drawn; by the definition) or "slack". With
@@ -215,6 +206,7 @@ class RotaryTokens(_WholeRows):
     def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> TokenBlock:
         """Draw, rotate and multiply; law = (q [d], mean [d] or center, spread, β to add)."""
         query, mean, spread, beta = law
+        # Positions are absolute here, so that the rotation itself is what is tested.
         keys = self.position - np.asarray(self.distances)
         width = self.dim if self.form == "rope" else self.dim // 2
         shape = (rows, 1 if self.shared else len(keys), width)
@@ -295,7 +287,7 @@ def rotary_scores(
         chunks: of 32 batches each.
     """
     source, law = rotary_tokens(step, distances, shared=True)
-    size = max(8, batch_size(source.length * source.width))
+    size = max(8, _ROTARY_NUMBERS // (source.length * source.width))
     sampler = _RotaryMoments(source, size, sampling.real.name)
     arguments = tuple(np.asarray(x, dtype=sampling.real) for x in law)
     batches = collect(sampler, arguments, seed=sampling.seed, first=0, chunks=chunks)
@@ -303,6 +295,7 @@ def rotary_scores(
     beta = mean.mean(axis=0)
     variance = square.mean(axis=0) - beta**2
     about = square - 2 * beta * mean + beta**2  # mean of (s − β̂)² in each batch
+    # The error of γ̂ = √v̂ is that of v̂ over 2γ̂, by the delta method.
     root, gamma = np.sqrt(len(batches)), np.sqrt(variance)
     return RotaryScores(
         beta,

@@ -221,6 +221,8 @@ def run(
     drawn = BatchLog(sampler, arguments, sampling.seed, begun)
     missed = 0.0 if resolved else _MISSED_WEIGHT / (CHUNK * sampler.size)
     rule = _StoppingRule(sampling, sampler.size, resolution, missed)
+    # Chunks are drawn in steps, between which the clock and Ctrl-C are looked at; the error bar is
+    # looked at only when the goal is reached, as each look is a chance to stop too early.
     step, stopped, least_known = rule.wanted, "sample budget", None
     with _deferred_interrupt(sampling.partial) as interrupted:
         while (have := drawn.chunks) < rule.most:
@@ -279,7 +281,7 @@ def conclude(
         samples_per_draw: scores that one draw of the sampler yields.
     """
     drawn = done.draws * samples_per_draw
-    combined = done.combined
+    combined = done.combined  # of the goal that was known least well: mostly the one asked for
     if samples_per_draw > 1 or powers != done.powers:
         combined = combine(done.batches, powers, drawn)
     rel = math.hypot(combined.rel_stderr, done.floor)
@@ -287,6 +289,7 @@ def conclude(
     count = len(done.batches)
     half, wide = student(0.975, combined.dof) * rel, anytime_factor(count, done.planned) * rel
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        # Intervals are symmetric in the logarithm, where the delta method was applied.
         ends = np.exp(log_value + np.array([0.0, -half, half, -wide, wide]))
         stderr = float(ends[0] * rel)
     value, low, high, wide_low, wide_high = ends.tolist()

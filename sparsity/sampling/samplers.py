@@ -43,6 +43,7 @@ def keys_at(
     for name, size in (("beta", abs(beta)), ("gamma", gamma), ("beta/gamma", abs(beta / gamma))):
         if not size <= _WIDEST:
             raise InputError(name, size, f"must be <= {_WIDEST:.0e} for whole keys to be drawn")
+    # Orthogonal directions by QR; then the part of μ along each is moved to β/γ.
     rng = np.random.default_rng([seed, dim])
     q = np.linalg.qr(rng.standard_normal((dim, queries)))[0].T
     mu = rng.standard_normal(dim)
@@ -107,7 +108,7 @@ class Plain(_ScalarSampler):
                 self.kernel, uniform(key, (self.size,), self.dtype), parameters
             )
             weight = jax_weight(self.kernel)(distance, *parameters)
-        a = jnp.abs(weight) * jnp.exp(-log_scale)
+        a = jnp.abs(weight) * jnp.exp(-log_scale)  # near one, so that squares do not overflow
         return summary(a, a * a)
 
 
@@ -204,6 +205,7 @@ class FullKeys(_KeySampler):
         noise = normal(key, (self.size, self.dim), self.dtype)
         along = noise @ q.T  # q·ε of k = μ + θσ²q + σε, [size, queries]
         tilt, norm2 = theta * sigma, (q * q).sum(axis=1)
+        # log of N(k; μ, σ²I) / N(k; μ + θσ²q, σ²I), which depends on q·ε alone.
         log_ratio = -tilt * (along + tilt * norm2 / 2)
         scores = q @ mu + sigma * (along + tilt * norm2)
         log_a = jax_log_abs(self.kernel)(scores) - log_scale

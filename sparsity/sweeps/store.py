@@ -282,6 +282,7 @@ class Store(Blocks):
     @contextmanager
     def writing(self) -> Iterator[Path]:
         """Hold, while blocks are written, a file by which workers know that they see this store."""
+        # A random name: another disk of another machine may have a store at the same path.
         token = self.path / MANIFEST / f"{secrets.token_hex(8)}{_RUN}"
         with ExitStack() as held:
             with system_refusals(self.path):
@@ -312,6 +313,7 @@ class Store(Blocks):
                 mark = json_file(self._mark(first))
                 methods[group.name] = mark["method"]
                 names += mark["variables"]
+            # Attributes are written last, as the methods are known only now.
             self._root.attrs.put(dict(self._label({}, methods).attrs))
             stored = xarray.open_zarr(self.path, chunks=None, consolidated=False)[names]
             # Zarr's coordinates come as the disk lists them; those of the request are the same.

@@ -177,6 +177,7 @@ def variable_groups(request: Request) -> tuple[VariableGroup, ...]:
     for quantity in request.asked:
         has_law = maps.has(kernel, quantity) if isinstance(kernel, RowMap) else quantity.has_law
         if has_law or not request.montecarlo:  # else it is sampled only
+            # The first group's method is that of the dataset.
             name = "method" if not found else f"method_{quantity.name}"
             most = CELLS_ONE_BY_ONE if each else CELLS_OF_ROWS
             found.append(VariableGroup(name, _exact, rows, most, quantity))
@@ -264,6 +265,7 @@ def run(
         InputError: the executor lost its workers; blocks failed, told when the others are in the
             store. Into memory the first that fails is raised as it is.
     """
+    # What a store has already is not computed again.
     groups = enumerate(variable_groups(request))
     every = [cut_into_blocks(i, group, request.cells) for i, group in groups]
     todo = [[block for block in own if not target.has(block)] for own in every]
@@ -316,7 +318,7 @@ def _computed(
         own = [block for block, _ in tasks[index].blocks]
         each = value if error is None else [BlockOutcome(None, error, 0.0)] * len(own)
         yield from zip(own, each, strict=True)
-        if index >= len(groups):
+        if index >= len(groups):  # not one of the first two of a group
             continue
         i = groups[index]
         costs[i].append(each[0].seconds)
