@@ -41,7 +41,8 @@ def derive(kernel: str | Kernel, *, max_seconds: float = 60.0) -> Derivation:
 
     Args:
         kernel: a built-in kernel's name, a formula of the score s, or any `Kernel`.
-        max_seconds: the longest it may take, > 0; products of many kinks may take hours.
+        max_seconds: the longest it may take, > 0; products of many kinks may take hours. Kernels
+            with a name and short formulas, which take seconds at most, are not timed.
 
     Returns:
         The derivation; repeated calls return the same object.
