@@ -26,10 +26,11 @@ import numpy as np
 from benchmarks.bench.machine import describe
 from sparsity import kernels
 from sparsity.output import folder, write
-from sparsity.sweeps import curves, parts, running
+from sparsity.sweeps import curves, work
+from sparsity.sweeps.grids import grids_of
 from sparsity.sweeps.store import Store
 from sparsity.sweeps.variables import Grid
-from sparsity.tasks import Workers, completed
+from sparsity.tasks import Workers, run_tasks
 
 LOST = 0.01  # of all tasks, with their worker
 RESTART = 10.0  # seconds until a lost worker is back
@@ -49,25 +50,25 @@ class Kind(NamedTuple):
     most: int
 
 
-def _request(**asked: Any) -> parts.Request:
+def _request(**asked: Any) -> work.Request:
     lengths = {"length": [4096]} if asked.pop("rows", True) else {}
     gammas = np.geomspace(0.1, 8, asked.pop("points"))
-    cells = Grid(kernels.exp, (), curves.grids_of(kernels.exp, {"gamma": gammas, **lengths}))
+    cells = Grid(kernels.exp, (), grids_of(kernels.exp, {"gamma": gammas, **lengths}))
     settings = {"seed": 0, "rel_error": 1e-2, "most": 3e7, "dtype": None, "float64": False}
-    return parts.asked(cells, None, **(settings | asked))
+    return work.build_request(cells, None, **(settings | asked))
 
 
-def measured(title: str, request: parts.Request, which: int, count: int, folder: Path) -> Kind:
+def measured(title: str, request: work.Request, which: int, count: int, folder: Path) -> Kind:
     """Seconds of `count` blocks of a part, from all over the grid, and of keeping them."""
-    every = parts.parts(request)
-    blocks = parts.blocks(which, every[which], request.cells)
+    every = work.variable_groups(request)
+    blocks = work.cut_into_blocks(which, every[which], request.cells)
     some = [blocks[0], *blocks[:: max(len(blocks) // count, 1)][:count]]  # the first to warm up
     store = Store(folder, request, every, functools.partial(curves.labelled, request.cells))
     before = _bytes(folder)
     seconds, keep = [], []
     for block in some:
         start = time.process_time()
-        found = parts.compute(parts.cut(request, block), which)
+        found = work.compute(request.of_block(block), which)
         middle = time.process_time()
         store.put(block, *found)
         seconds.append(middle - start)
@@ -85,9 +86,9 @@ def _bytes(folder: Path) -> int:
 def handing_out() -> float:
     """Seconds that a task costs the coordinator, beside its work."""
     with Workers(1) as workers:
-        list(completed(abs, range(2), workers))
+        list(run_tasks(abs, range(2), workers))
         start = time.process_time()
-        done = sum(1 for _ in completed(abs, range(TASKS), workers))
+        done = sum(1 for _ in run_tasks(abs, range(TASKS), workers))
     assert done == TASKS
     return (time.process_time() - start) / TASKS
 
@@ -101,12 +102,12 @@ class Plan(NamedTuple):
 
 
 def planned(kind: Kind) -> Plan:
-    """As `running` cuts it."""
-    cells = max(kind.most, -(-CELLS // parts.BLOCKS))
+    """As `work` cuts it."""
+    cells = max(kind.most, -(-CELLS // work.MAX_BLOCKS))
     seconds = kind.seconds / kind.cells * cells
     blocks = -(-CELLS // cells)
     executor: Any = futures.Executor()
-    together = running._together(float(seconds.mean()), blocks, executor)
+    together = work._blocks_per_task(float(seconds.mean()), blocks, executor)
     return Plan(-(-blocks // together), together, seconds)
 
 

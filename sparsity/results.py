@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     import pandas
 
 
+def z_score(difference: float, error: float) -> float:
+    """Return a difference in units of its standard error; without an error it is 0 or ±∞."""
+    if difference == 0:
+        return 0.0
+    return difference / error if error > 0 else math.copysign(math.inf, difference)
+
+
 class _Result:
     """What every result has: S if it is of S, a line, an HTML table and a frame."""
 
@@ -296,8 +303,7 @@ class Comparison:
         """Standard errors of the logarithm that the estimate lies above theory."""
         bound = float(np.ravel(self.theory.error_bound)[0])
         off = self.estimate.log_value - float(np.ravel(self.theory.log_value)[0])
-        error = math.hypot(self.estimate.rel_stderr, bound)
-        return off / error if error > 0 else math.copysign(math.inf, off) if off else 0.0
+        return z_score(off, math.hypot(self.estimate.rel_stderr, bound))
 
     def to_dataframe(self) -> pandas.DataFrame:
         """One row: both values, the interval and z."""

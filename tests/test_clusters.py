@@ -16,7 +16,7 @@ from test_devices import BITS
 from sparsity import Alibi, Row
 from sparsity.cli import executors
 from sparsity.errors import InputError
-from sparsity.sweeps import running
+from sparsity.sweeps import work
 from sparsity.sweeps.curves import sweep
 
 pytestmark = pytest.mark.cluster
@@ -74,7 +74,7 @@ def test_dask(whole, tmp_path):
 
 
 def test_submitit(whole, tmp_path, monkeypatch):
-    monkeypatch.setattr(running, "JOB_SECONDS", 0.01)  # several jobs
+    monkeypatch.setattr(work, "JOB_SECONDS", 0.01)  # several jobs
     submitit = pytest.importorskip("submitit")
     executor = submitit.LocalExecutor(folder=tmp_path / "log")
     executor.update_parameters(timeout_min=5)

@@ -14,7 +14,7 @@ from scipy.special import ndtr
 
 import sparsity
 from sparsity import Row
-from sparsity.crosscheck.row_cells import of_rows
+from sparsity.crosscheck.reference_grid import of_rows
 from sparsity.crosscheck.verify import check
 from sparsity.errors import InputError
 from sparsity.exact_law import entmax, gaussian_tail, sparsemax, threshold_maps

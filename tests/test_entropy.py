@@ -113,7 +113,7 @@ def test_steins_identity(gamma, length):
 
 def test_the_grid_holds_both_routes_together_and_a_planted_error_is_rejected(monkeypatch):
     monkeypatch.setattr(stein, "entropy", by_stein)
-    cells = [c for c in reference_grid.exact_points() if c.quantity == "entropy"]
+    cells = [c for c in reference_grid.exact_cells() if c.quantity == "entropy"]
     assert [(c.row.gamma, c.length) for c in cells] == list(PLACES)
     assert all(cell.verdict == "agree" for cell in crosscheck.check_exact(cells))
     right = quantities.entropy.integral

@@ -22,7 +22,7 @@ from sparsity.errors import InputError
 from sparsity.figures import plotting
 from sparsity.figures.series import Series
 from sparsity.output import json_text
-from sparsity.tasks import ATTEMPTS, Workers, completed
+from sparsity.tasks import MAX_ATTEMPTS, Workers, run_tasks
 
 TEXT = "the hand and the band, 1212 times: the end. " * 6
 TEXTS = {str(i): TEXT[5 * i :] for i in range(6)}
@@ -196,14 +196,14 @@ def test_reproduce_on_two_workers_writes_the_same_bytes(tmp_path):
 
 
 def test_a_task_that_ends_its_worker_takes_no_other_with_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("sparsity.tasks.ATTEMPTS", 2)
+    monkeypatch.setattr("sparsity.tasks.MAX_ATTEMPTS", 2)
     with Workers(2) as workers:
-        found = list(completed(fatal_tasks.upper, ["a", "fatal", *"bcdef"], workers))
+        found = list(run_tasks(fatal_tasks.upper, ["a", "fatal", *"bcdef"], workers))
         assert sorted(x.value for x in found if x.error is None) == list("ABCDEF")
         (lost,) = (x for x in found if x.error is not None)
         assert lost.index == 1
         assert isinstance(lost.error, futures.BrokenExecutor)
-        once = list(completed(fatal_tasks.once, [str(tmp_path / "a")], workers))
+        once = list(run_tasks(fatal_tasks.once, [str(tmp_path / "a")], workers))
     assert [x.value for x in once] == ["done"]
 
 
@@ -235,16 +235,16 @@ def test_suspects_are_tried_alone(monkeypatch):
 
     lossy, real = Lossy(), tasks._some_done
     monkeypatch.setattr(tasks, "_some_done", lambda given: lossy.go_on() or real(given))
-    found = list(completed(str.upper, ["a", "fatal", "b"], lossy))
+    found = list(run_tasks(str.upper, ["a", "fatal", "b"], lossy))
     assert sorted(x.value for x in found if x.error is None) == ["A", "B"]
     assert [x.index for x in found if x.error is not None] == [1]
-    assert lossy.alone == ATTEMPTS - 2
+    assert lossy.alone == MAX_ATTEMPTS - 2
 
 
 def test_tasks_appended_on_the_way_are_run():
     for executor in (None, Elsewhere()):
         todo, found = ["a"], []
-        for outcome in completed(str.upper, todo, executor):
+        for outcome in run_tasks(str.upper, todo, executor):
             found.append(outcome.value)
             todo += [outcome.value + "b"] * (len(todo) < 3)
         assert found == ["A", "AB", "ABB"]

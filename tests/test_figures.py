@@ -82,7 +82,7 @@ def data():
             patch.setattr(module(figure), name, getattr(module(figure), name)[list(kept)])
         for figure, name, values in FEWER:
             patch.setattr(module(figure), name, values)
-        patch.setattr(batches, "_BATCH_NORMALS", 2**14)  # a quarter: a pilot draws less
+        patch.setattr(batches, "_NORMALS_PER_BATCH", 2**14)  # a quarter: a pilot draws less
         return {figure.name: figure.data(sampling(figure)) for figure in ALL}
 
 

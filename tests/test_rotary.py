@@ -14,7 +14,7 @@ from scipy import integrate, stats
 
 from sparsity import Coca, Rope, Row, Sink, exact, metric
 from sparsity.claims_ledger.coca import CLAIMS, PUBLISHED_PERPLEXITY, CocaRoutes
-from sparsity.crosscheck.row_cells import ROTARY_CELLS
+from sparsity.crosscheck.reference_grid import ROTARY_CELLS
 from sparsity.errors import InputError
 from sparsity.exact_law import mellin
 from sparsity.exact_law.normal_prefixes import n_eff_of_normal_prefixes
@@ -22,8 +22,8 @@ from sparsity.figures.rope import collinear_mean
 from sparsity.rows import rotary, rotation
 from sparsity.rows.rectified import rectified
 from sparsity.sampling import Sampling
-from sparsity.sampling.rotary_sampling import scores
 from sparsity.sampling.row_sampling import sample_rows
+from sparsity.sampling.row_sources import rotary_scores
 
 jax.config.update("jax_enable_x64", True)
 
@@ -182,7 +182,7 @@ def test_mean_and_band_from_rotated_vectors(form, pairing):
         "slack": Coca(q, 0.1, 0.5, pairing, slack_at=40),
     }
     law, distance = laws[form], np.array([0, 1, 5, 17, 40])
-    found = scores(law, distance, Sampling(seed=5, dtype=np.float64), chunks=2)
+    found = rotary_scores(law, distance, Sampling(seed=5, dtype=np.float64), chunks=2)
     z = [
         (found.beta - law.beta(distance)) / found.beta_stderr,
         (found.gamma - law.gamma(distance)) / found.gamma_stderr,
@@ -225,7 +225,7 @@ def drawn_once():
     right = Rope(*ARGUMENTS)
     settings = Sampling(rel_error=1.5e-3, seed=7, dtype=np.float64)
     return (
-        scores(right, NEAR, Sampling(seed=6, dtype=np.float64), chunks=2),
+        rotary_scores(right, NEAR, Sampling(seed=6, dtype=np.float64), chunks=2),
         sample_rows(Row("exp", steps=(right,)), 16, settings),
     )
 

@@ -27,7 +27,7 @@ from sparsity import (
     score_kernel,
     sink_logit,
 )
-from sparsity.crosscheck.row_cells import reference_cells
+from sparsity.crosscheck.reference_grid import cells_of_steps
 from sparsity.errors import InputError
 from sparsity.exact_law import engine, token_sums
 from sparsity.exact_law.laplace import laplace
@@ -367,7 +367,7 @@ def test_a_sink_logit_takes_mass_and_changes_no_ratio(monkeypatch):
 
 def test_reference_cells():
     """They hold every step and every law; `test_crosscheck` samples them with the whole grid."""
-    cells = reference_cells()
+    cells = cells_of_steps()
     assert len(cells) == 36
     kinds = {type(step) for cell in cells for step in cell.row.steps}
     steps = {Alibi, Decay, LengthBias, ScalableSoftmax, Sink, QKNorm, SinkLogit, Window}

@@ -17,7 +17,7 @@ ALL: tuple[tuple[str, Callable[[], str]], ...] = (
 # Types that signatures name and that no user makes or reads.
 INNER = (
     *("Config", "Ended", "Integral", "Linear", "LongRows", "Panel", "RankLaw", "Reach"),
-    *("Requirement", "Routes", "RowSums", "Series", "Submits", "Tokenizer", "Tokens"),
+    *("Requirement", "Routes", "RowSums", "Series", "TaskExecutor", "Tokenizer", "Tokens"),
 )
 
 

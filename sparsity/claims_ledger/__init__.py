@@ -13,7 +13,7 @@ from sparsity.arguments import executor as check_executor
 from sparsity.arguments import progress as check_progress
 from sparsity.claims_ledger import coca, sinks, su, weights
 from sparsity.claims_ledger.judging import Claim, Routes
-from sparsity.tasks import Submits, gathered
+from sparsity.tasks import TaskExecutor, run_all_tasks
 
 if TYPE_CHECKING:
     import pandas
@@ -65,7 +65,7 @@ def claims(
     *,
     only: str | Sequence[str] | None = None,
     routes: Routes | None = None,
-    executor: Submits | None = None,
+    executor: TaskExecutor | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Records:
     """Judge every claim, or those asked for.
@@ -92,7 +92,7 @@ def claims(
     if routes is not None:
         instance("routes", routes, Routes, "give Routes, or None for the own ones")
     records: dict[int, dict[str, Any]] = {}
-    for index, record in gathered(functools.partial(_judged, routes, seed), asked, executor):
+    for index, record in run_all_tasks(functools.partial(_judged, routes, seed), asked, executor):
         records[index] = record
         if progress is not None:
             progress(len(records), len(asked))

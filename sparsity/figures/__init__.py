@@ -31,7 +31,7 @@ from sparsity.figures.rows import FIGURE as rows
 from sparsity.figures.series import tidy
 from sparsity.figures.sinks import FIGURE as sinks
 from sparsity.output import folder, write_together
-from sparsity.tasks import Submits, gathered
+from sparsity.tasks import TaskExecutor, run_all_tasks
 
 __all__ = ["ALL", "Context", "Figure", "Plate", "draw", "render", "write_all"]
 
@@ -71,7 +71,7 @@ def write_all(
     *,
     seed: int = 0,
     rel_error: float = 1e-3,
-    executor: Submits | None = None,
+    executor: TaskExecutor | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Plate, ...]:
     """Compute and write every figure: NAME.svg, NAME.png and its data NAME.csv.
@@ -96,7 +96,7 @@ def write_all(
     out, written = folder(out), {}
     threads = ThreadPoolExecutor(_WORKERS)
     try:
-        for index, data in gathered(work, ALL, executor or threads):
+        for index, data in run_all_tasks(work, ALL, executor or threads):
             plate = _plate(ALL[index], data)  # here: Matplotlib's state
             write_together({out / f"{plate.name}.{x}": each for x, each in plate.files.items()})
             written[index] = plate

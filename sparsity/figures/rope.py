@@ -15,7 +15,7 @@ from sparsity.rows.rectified import rectified
 from sparsity.rows.rotation import join, planes
 from sparsity.rows.steps import Coca, Rope
 from sparsity.sampling import Sampling
-from sparsity.sampling.rotary_sampling import scores
+from sparsity.sampling.row_sources import rotary_scores
 from sparsity.sweeps.variables import cell_seed
 
 DIM, STRENGTH = 64, 6.0  # head dimension; mean collinear score of a key beside the query
@@ -65,7 +65,7 @@ def _series(label: str, law: Rope | Coca, context: Context, chunks: int) -> tupl
     """e^β_m with points, then e^(β_m − γ_m) and e^(β_m + γ_m)."""
     seed = cell_seed(context.seed, label)
     beta, gamma = law.beta(DISTANCES), law.gamma(DISTANCES)
-    found = scores(law, SAMPLED, Sampling(seed=seed, dtype=np.float32), chunks)
+    found = rotary_scores(law, SAMPLED, Sampling(seed=seed, dtype=np.float32), chunks)
     mean = np.exp(found.beta)
     drawn = zip(SAMPLED, mean, mean * found.beta_stderr, strict=True)
     points = {m + 1.0: (*pair, found.samples, seed) for m, *pair in drawn}

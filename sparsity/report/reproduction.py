@@ -17,7 +17,7 @@ from sparsity.arguments import check_seed
 from sparsity.crosscheck.verify import CrossCheck, verify
 from sparsity.output import folder, json_text, write, write_together
 from sparsity.report import saved
-from sparsity.tasks import Submits, cores
+from sparsity.tasks import TaskExecutor, cores
 
 _PARTS = {"figures": 25.0, "cross-check": 55.0, "claims": 20.0}  # shares of the progress bar
 
@@ -111,7 +111,7 @@ def reproduce(
     out: str | os.PathLike[str] = "figures",
     *,
     seed: int = 0,
-    executor: Submits | None = None,
+    executor: TaskExecutor | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Reproduction:
     """Draw every figure, cross-check every route, judge every claim, and write one page of it.

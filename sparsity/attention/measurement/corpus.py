@@ -20,7 +20,7 @@ from sparsity.attention.measurement.runs import about
 from sparsity.attention.measurement.summaries import Summary
 from sparsity.attention.measurement.texts import Cut, Window, named, texts_of, windows
 from sparsity.errors import InputError
-from sparsity.tasks import Submits
+from sparsity.tasks import TaskExecutor
 
 if TYPE_CHECKING:
     import xarray
@@ -153,7 +153,7 @@ def measure_corpus(
     bos: bool = False,
     sink: int = 0,
     parts: str | os.PathLike[str] | None = None,
-    executor: Submits | None = None,
+    executor: TaskExecutor | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Corpus:
     """Run many texts through a model and keep of their attention what can be merged.

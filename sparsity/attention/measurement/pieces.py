@@ -20,7 +20,7 @@ from sparsity.attention.measurement.labels import dataset, measured
 from sparsity.attention.measurement.summaries import Summary
 from sparsity.errors import InputError
 from sparsity.output import plain
-from sparsity.tasks import Submits, completed
+from sparsity.tasks import TaskExecutor, run_tasks
 
 TOGETHER = 4  # texts that share one reading of the weights; so many are lost to a kill at most
 _SHARES = 8  # tasks at least, where there are as many texts
@@ -76,7 +76,7 @@ def pieces(
     digest: str,
     sink: int,
     texts: Texts,
-    executor: Submits | None,
+    executor: TaskExecutor | None,
     step: Step,
 ) -> Iterator[tuple[int, dict[str, Any] | Exception]]:
     """Index and piece of each text, as they come; on an executor also why it failed.
@@ -99,7 +99,7 @@ def pieces(
         work = functools.partial(_there, model.path.resolve(), digest, sink)
     groups = [texts[i : i + size] for i in range(0, len(texts), size)]
     try:
-        for index, found, error, _ in completed(work, groups, executor):
+        for index, found, error, _ in run_tasks(work, groups, executor):
             if error is not None and executor is None:
                 raise error
             each = found if error is None else [error] * len(groups[index])

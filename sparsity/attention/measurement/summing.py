@@ -10,7 +10,7 @@ from typing import Any
 from sparsity.attention.measurement.corpus import Corpus, measure_corpus
 from sparsity.attention.measurement.files import inputs, kept_parts
 from sparsity.attention.measurement.labels import save
-from sparsity.tasks import Submits
+from sparsity.tasks import TaskExecutor
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def sum_up(
     *,
     out: str,
     bos: bool = False,
-    executor: Submits | None = None,
+    executor: TaskExecutor | None = None,
     progress: Callable[[int, int], None] | None = None,
     **cut: Any,
 ) -> Summed:

@@ -4,13 +4,13 @@ import jax
 import numpy as np
 import pytest
 
-from sparsity.sampling import threefry
+from sparsity.sampling import random_numbers
 
 KEYS = (0, 1, 2**32 - 1, 123456789)
 
 
 def _keys():
-    return [jax.random.key(np.uint32(seed), impl=threefry.IMPL) for seed in KEYS]
+    return [jax.random.key(np.uint32(seed), impl=random_numbers.IMPL) for seed in KEYS]
 
 
 SHAPES = ((1,), (32,), (7, 19), (4096,), (4097,), (64, 257))
@@ -21,7 +21,7 @@ def test_words_and_uniforms_are_those_of_jax():
     def drawn(key):
         return [
             (
-                (threefry.bits(key, shape), threefry.uniform(key, shape, "float32")),
+                (random_numbers.bits(key, shape), random_numbers.uniform(key, shape, "float32")),
                 (jax.random.bits(key, shape, "uint32"), jax.random.uniform(key, shape, "float32")),
             )
             for shape in SHAPES
@@ -42,7 +42,7 @@ def test_keys_of_parts_are_those_of_jax():
 
     @jax.jit
     def folded(key):
-        each = (jax.vmap(f, (None, 0)) for f in (threefry.fold_in, jax.random.fold_in))
+        each = (jax.vmap(f, (None, 0)) for f in (random_numbers.fold_in, jax.random.fold_in))
         return [jax.random.key_data(f(key, numbers)) for f in each]
 
     for key in _keys():
@@ -52,12 +52,16 @@ def test_keys_of_parts_are_those_of_jax():
 
 
 def test_a_round_too_few_is_seen(monkeypatch):
-    key = jax.random.key(0, impl=threefry.IMPL)
-    monkeypatch.setattr(threefry, "_ROUNDS", 19)
-    monkeypatch.setattr(threefry, "_mixed", threefry._mixed.__wrapped__)  # not traced before
+    key = jax.random.key(0, impl=random_numbers.IMPL)
+    monkeypatch.setattr(random_numbers, "_ROUNDS", 19)
+    monkeypatch.setattr(
+        random_numbers, "_mixed", random_numbers._mixed.__wrapped__
+    )  # not traced before
     if jax.default_backend() != "cpu":  # where the words are JAX's own
         pytest.skip("written out for CPUs only")
-    both = jax.jit(lambda key: (threefry.bits(key, (32,)), jax.random.bits(key, (32,), "uint32")))
+    both = jax.jit(
+        lambda key: (random_numbers.bits(key, (32,)), jax.random.bits(key, (32,), "uint32"))
+    )
     assert not np.array_equal(*both(key))
 
 
@@ -65,7 +69,7 @@ def test_a_round_too_few_is_seen(monkeypatch):
 def test_keys_of_another_generator_are_left_to_jax(impl):
     @jax.jit
     def drawn(key):
-        ours = threefry.bits(key, (40,)), jax.random.key_data(threefry.fold_in(key, 7))
+        ours = random_numbers.bits(key, (40,)), jax.random.key_data(random_numbers.fold_in(key, 7))
         folded = jax.random.key_data(jax.random.fold_in(key, 7))
         return ours, (jax.random.bits(key, (40,), "uint32"), folded)
 
