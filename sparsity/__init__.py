@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from sparsity.claims_ledger import claims as claims
     from sparsity.crosscheck.verify import verify as verify
     from sparsity.derivation import derive as derive
-    from sparsity.design_search.design import design as design
-    from sparsity.design_search.sink_logit import sink_logit as sink_logit
+    from sparsity.design_search import design as design
+    from sparsity.design_search.monotone import sink_logit as sink_logit
     from sparsity.errors import InputError as InputError
     from sparsity.errors import NoClosedForm as NoClosedForm
     from sparsity.errors import TooFine as TooFine
@@ -100,7 +100,7 @@ _HOME = {
     "Window": "rows.steps",
     "claims": "claims_ledger",
     "derive": "derivation",
-    "design": "design_search.design",
+    "design": "design_search",
     "estimate": "sampling",
     "evaluate": "limit.evaluation",
     "exact": "exact_law.exact",
@@ -112,7 +112,7 @@ _HOME = {
     "plot": "plots",
     "probe": "attention.measurement.probing",
     "score_kernel": "kernels",
-    "sink_logit": "design_search.sink_logit",
+    "sink_logit": "design_search.monotone",
     "stream": "attention.streaming",
     "sweep": "sweeps.curves",
     "verify": "crosscheck.verify",

@@ -24,10 +24,9 @@ from sparsity import (
     score_kernel,
     sink_logit,
 )
-from sparsity.design_search.design import LENGTHS, Design, Impossible, design
-from sparsity.design_search.free import named
-from sparsity.design_search.levers import invert
-from sparsity.design_search.scan import TooLong
+from sparsity.design_search import LENGTHS, Design, Impossible, design
+from sparsity.design_search.monotone import solve_rising
+from sparsity.design_search.scan import TooLong, free_number
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact
 from sparsity.exact_law.regimes import condensed_share, critical_spread
@@ -35,7 +34,7 @@ from sparsity.kernels.symbols import s
 from sparsity.limit.evaluation import evaluate
 from sparsity.output import plain
 
-inverting = importlib.import_module("sparsity.design_search.design")
+inverting = importlib.import_module("sparsity.design_search")
 
 
 def by_eval(found: Design, length: int, value: float | None = None) -> float:
@@ -461,12 +460,12 @@ def test_bad_sinks(change, match):
         design(**{"sink_mass": 0.5, "length": 64, "gamma": 1.0, "lengths": (), **change})
 
 
-def test_invert():
-    assert invert(lambda x: x**3 - 8, (-100, 100), 50) == pytest.approx(2, rel=1e-12)
-    assert invert(lambda x: x - 3, (0, 3), 1) == pytest.approx(3)
-    assert invert(lambda x: x, (0, 3), 2) == 0
-    assert invert(lambda x: x + 1, (0, 3), 2) is None
-    assert invert(lambda x: x - 4, (0, 3), 9) is None
+def test_solve_rising():
+    assert solve_rising(lambda x: x**3 - 8, (-100, 100), 50) == pytest.approx(2, rel=1e-12)
+    assert solve_rising(lambda x: x - 3, (0, 3), 1) == pytest.approx(3)
+    assert solve_rising(lambda x: x, (0, 3), 2) == 0
+    assert solve_rising(lambda x: x + 1, (0, 3), 2) is None
+    assert solve_rising(lambda x: x - 4, (0, 3), 9) is None
 
 
 TURNING = [  # (row, length, free, wanted, how many values give it): n_eff turns in what is free
@@ -500,13 +499,13 @@ FORMULAS = (
 
 def dense(row, free, n, count):
     """Values of what is free, and the logarithm of n_eff there."""
-    number = named(free, row)
+    number = free_number(free, row)
     x = np.linspace(*number.ends(row, n), count)
     values = np.array([number.value(row, each) for each in x.tolist()])
     logs = np.full(count, np.nan)
     for i, value in enumerate(values.tolist()):
         with contextlib.suppress(InputError):
-            logs[i] = exact(number.at(row, value), length=n).log_value
+            logs[i] = exact(number.set_in(row, value), length=n).log_value
     known = np.isfinite(logs)
     return values[known], logs[known]
 
@@ -547,14 +546,14 @@ def test_a_search_that_takes_too_long_says_so():
 
 
 def test_other_lengths_that_take_too_long_are_left_out_unless_asked_for(monkeypatch):
-    looked = inverting.scan
+    looked = inverting.scan_lengths
 
     def scan(row, free, lengths, *rest):
         if lengths != [64]:
             raise TooLong("length", lengths, "takes too long")
         return looked(row, free, lengths, *rest)
 
-    monkeypatch.setattr(inverting, "scan", scan)
+    monkeypatch.setattr(inverting, "scan_lengths", scan)
     found = design("abs(s - 1)", length=64, n_eff=50, gamma=0.1, free="beta")
     assert (found.requirements, found.check) == ((), pytest.approx(50, rel=1e-9))
     assert "Other lengths take too long" in found.text()

@@ -12,9 +12,9 @@ from sparsity.errors import InputError
 
 
 def _free_help() -> str:
-    from sparsity.design_search import free
+    from sparsity.design_search.scan import ALL
 
-    return f"What to solve for: {', '.join(each.name for each in free.ALL)}."
+    return f"What to solve for: {', '.join(each.name for each in ALL)}."
 
 
 def _target(n_eff: str | None, sink_mass: str | None, of: str | None, value: str | None) -> Any:
@@ -104,7 +104,7 @@ def _designed(
     metavar="NAME",
     cls=pages.ReadLater,
     read=_free_help,
-    shell_complete=completion.members("sparsity.design_search.free"),
+    shell_complete=completion.members("sparsity.design_search.scan"),
 )
 @click.option("--max-seconds", metavar="T", help="CPU time of a search (default 7).")
 @click.option("--beta", metavar="VALUE", help="Hold the bias of the scores at this value.")

@@ -32,14 +32,14 @@ def _refuse_foreign(data: str) -> None:
     Raises:
         InputError: the file is there, and begins otherwise than the tables written here.
     """
-    from sparsity.figures.series import HEADER
+    from sparsity.figures.figure import TABLE_HEADER
 
     try:
         with open(data, encoding="utf-8", errors="replace") as file:
             begin = file.readline()
     except FileNotFoundError:
         return
-    if begin and not begin.startswith(HEADER):
+    if begin and not begin.startswith(TABLE_HEADER):
         fix = "the data would be written there, and it is another table; give --out another name"
         raise InputError("out", data, fix)
 
@@ -153,7 +153,7 @@ def plot(
     _refuse_foreign(data)
     given = common.given(options)
     from sparsity.figures import plotting
-    from sparsity.figures.series import tidy
+    from sparsity.figures.figure import csv_of_curves
     from sparsity.plots import asked, chart
     from sparsity.plots.drawing import SIZE
 
@@ -184,7 +184,7 @@ def plot(
         made.on(figure)
 
     files = plotting.render(draw, series, words.title, words.subtitle, SIZE, (suffix,))
-    write_together({data: tidy(series, doubts=True), out: files[suffix]})
+    write_together({data: csv_of_curves(series, doubts=True), out: files[suffix]})
     _warn(series, x)
     if as_json:
         common.print_json(

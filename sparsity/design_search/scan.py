@@ -13,6 +13,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,22 +22,125 @@ from scipy.signal import find_peaks
 from scipy.special import ndtri
 
 from sparsity.arguments import number
-from sparsity.design_search.free import GAMMA, LOGIT, Free
-from sparsity.design_search.sink_logit import sink_logit
+from sparsity.design_search.monotone import sink_logit
 from sparsity.errors import InputError, TooFine, TooRare
 from sparsity.exact_law.exact import exact
 from sparsity.kernels.lowering import numpy_log_abs
+from sparsity.limit.limit_form import log_total
 from sparsity.quantities import Quantity, sink_mass
 from sparsity.rows.row import Row
+from sparsity.rows.steps import Alibi, Decay, ScalableSoftmax, SinkLogit, Window
 
-SECONDS = 7.0  # of this thread until the last look, which may take three: a call ends within ten
-_SHARE = 0.7  # of them for the grid; the rest is for extremes and crossings
-_POINTS = 33  # of a grid
-_NONE = -700.0  # the logarithm of what is about 0
-_FLAT = 1e-11  # of a logarithm: differences below are rounding
-_FINE, _QUANTILES = 2001, 257  # rows of quantiles, and the quantiles of each
-_TURN = 1e-3  # of the logarithm of n_eff: by how much it turns at least
-_TURNS = 32  # looked at, the largest
+CPU_SECONDS = 7.0  # of this thread until the last look, which may take 3: a call ends within 10
+_SHARE_OF_GRID = 0.7  # of them for the grid; the rest is for extremes and crossings
+_GRID_POINTS = 33  # of a grid
+_LOG_OF_NOTHING = -700.0  # the logarithm of what is about 0
+_ROUNDING_OF_LOG = 1e-11  # of a logarithm: differences below are rounding
+_ROWS_OF_QUANTILES, _QUANTILES = 2001, 257  # rows of quantiles, and the quantiles of each
+_LEAST_TURN = 1e-3  # of the logarithm of n_eff: by how much it turns at least
+_MOST_TURNS = 32  # looked at, the largest
+
+
+@dataclass(frozen=True)
+class Free:
+    """A number of a row that can be solved for.
+
+    Args:
+        name: as in `free=`.
+        field: the kernel's parameter or the step's field that it is.
+        step: the kind of step; None for a parameter of the kernel.
+        number: x -> the number, rising.
+        ends: (row, n) -> the range of x that is looked at.
+        whole: whether it is a whole number, x its logarithm.
+    """
+
+    name: str
+    field: str
+    step: type[Any] | None
+    number: Callable[[float], float]
+    ends: Callable[[Row, int], tuple[float, float]]
+    whole: bool = False
+
+    def step_index(self, row: Row) -> int | None:
+        """Return the index of the step in the row; None for a parameter of the kernel.
+
+        Raises:
+            InputError: the row has no such number, or two of them.
+        """
+        if self.step is None:
+            if self.field not in row.params:
+                raise InputError("free", self.name, f"{row.kernel.name} has no {self.field}")
+            return None
+        found = [i for i, step in enumerate(row.steps) if isinstance(step, self.step)]
+        if len(found) != 1:
+            kind = self.step.__name__
+            fix = f"the row has {len(found)} steps {kind}; give it one, with any number"
+            raise InputError("free", self.name, fix)
+        return found[0]
+
+    def value(self, row: Row, x: float) -> float:
+        """Return the number at x; a bias is counted in spreads."""
+        if self.field == "beta":
+            return row.gamma * self.number(x)
+        return float(round(self.number(x))) if self.whole else self.number(x)
+
+    def set_in(self, row: Row, value: float) -> Row:
+        """Return the row with this number."""
+        index = self.step_index(row)
+        number = int(value) if self.whole else value
+        if index is None:
+            return row.replace(**{self.field: number})
+        own: Any = row.steps[index]
+        step = replace(own, **{self.field: number})
+        steps = (*row.steps[:index], step, *row.steps[index + 1 :])
+        return Row(row.kernel, steps=steps, **row.params)
+
+    def without(self, row: Row) -> Row:
+        """Return the row without the step that the number is of."""
+        index = self.step_index(row)
+        steps = tuple(step for i, step in enumerate(row.steps) if i != index)
+        return Row(row.kernel, steps=steps, **row.params)
+
+
+def _logistic(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+def _log_range(low: float, high: float) -> Callable[[Row, int], tuple[float, float]]:
+    return lambda row, n: (math.log(low), math.log(high))
+
+
+def _about_tokens(row: Row, n: int) -> tuple[float, float]:
+    """Return the range of logits that matter: about the log of the total weight of the tokens."""
+    centre = log_total(LOGIT.without(row), n)
+    return centre - 40.0, centre + 40.0
+
+
+GAMMA = Free("gamma", "gamma", None, math.exp, _log_range(1e-3, 100.0))
+BETA = Free("beta", "beta", None, math.sinh, lambda row, n: (-math.asinh(30), math.asinh(1e3)))
+DECAY = Free("decay", "decay", Decay, _logistic, lambda row, n: (-8.0, math.log(n) + 5.0))
+SLOPE = Free("slope", "slope", Alibi, math.exp, _log_range(1e-6, 30.0))
+WINDOW = Free("window", "size", Window, math.exp, lambda row, n: (0.0, math.log(n)), whole=True)
+SCALE = Free("scale", "scale", ScalableSoftmax, math.exp, _log_range(1e-3, 10.0))
+LOGIT = Free("logit", "logit", SinkLogit, lambda x: x, _about_tokens)
+_OWN_DECAY = Free("decay", "decay", None, _logistic, DECAY.ends)  # of the kernel `decayed`
+
+ALL = (GAMMA, BETA, DECAY, SLOPE, WINDOW, SCALE, LOGIT)
+
+
+def free_number(name: str, row: Row) -> Free:
+    """Return what is free, by name.
+
+    Raises:
+        InputError: no such name, or the row has no such number.
+    """
+    names = [free.name for free in ALL]
+    if name not in names:
+        raise InputError("free", name, f"choose one of {', '.join(names)}")
+    own = name == "decay" and "decay" in row.params
+    free = _OWN_DECAY if own else ALL[names.index(name)]
+    free.step_index(row)
+    return free
 
 
 class TooLong(InputError):
@@ -76,7 +180,7 @@ class _Looks:
     def __init__(self, row: Row, free: Free, quantity: Quantity, seconds: float) -> None:
         self.row, self.free, self.quantity = row, free, quantity
         self._begun = time.thread_time()
-        self.until = self._begun + _SHARE * seconds  # for the grid
+        self.until = self._begun + _SHARE_OF_GRID * seconds  # for the grid
         self.over: TooLong | None = None  # why the grid ends before the range does
         self._seen: dict[tuple[int, float], float] = {}
         self.refusals: dict[int, InputError] = {}
@@ -125,49 +229,49 @@ class _Looks:
             )
             shown = ", ".join(map(str, lengths))
             raise TooLong("length", shown, fix)
-        row = self.free.at(self.row, self.free.value(self.row, x))
+        row = self.free.set_in(self.row, self.free.value(self.row, x))
         try:
             found = exact(row, length=np.array(lengths), of=self.quantity)
         except TooRare:
             if len(lengths) > 1:
                 raise
-            return [_NONE]
-        return np.maximum(found.log_value, _NONE).tolist()
+            return [_LOG_OF_NOTHING]
+        return np.maximum(found.log_value, _LOG_OF_NOTHING).tolist()
 
 
-def _turns(row: Row, free: Free, ends: tuple[float, float], n: int) -> list[float]:
+def _find_turns(row: Row, free: Free, ends: tuple[float, float], n: int) -> list[float]:
     """Where n_eff turns in rows whose scores are the quantiles of their law.
 
     A free number of a step has none: there a quantity rises or falls.
     """
     if free.step is not None or free.field not in ("beta", "gamma"):
         return []
-    x = np.linspace(*ends, _FINE)
+    x = np.linspace(*ends, _ROWS_OF_QUANTILES)
     numbers = np.array([free.value(row, each) for each in x.tolist()])
     held = {"beta": row.beta, "gamma": row.gamma} | {free.field: numbers[:, None]}
     farthest = max(-float(ndtri(0.5 / n)), 1.0)
     z = np.linspace(-farthest, farthest, _QUANTILES)
     with np.errstate(all="ignore"):
         log_f = np.asarray(numpy_log_abs(row.function)(held["beta"] + held["gamma"] * z), float)
-        log_f = np.broadcast_to(log_f, (_FINE, _QUANTILES))
+        log_f = np.broadcast_to(log_f, (_ROWS_OF_QUANTILES, _QUANTILES))
         log_f = log_f - log_f.max(axis=1, keepdims=True)
         f, chance = np.exp(log_f), np.exp(-z * z / 2)
         tokens = 2 * np.log(f @ chance) - np.log(f * f @ chance)
     tokens = np.nan_to_num(tokens, nan=0.0, posinf=0.0, neginf=0.0)
     found = []
     for side in (tokens, -tokens):
-        peaks, told = find_peaks(side, prominence=_TURN)
+        peaks, told = find_peaks(side, prominence=_LEAST_TURN)
         found += zip(told["prominences"].tolist(), x[peaks].tolist(), strict=True)
-    return [at for _, at in sorted(found, reverse=True)[:_TURNS]]
+    return [at for _, at in sorted(found, reverse=True)[:_MOST_TURNS]]
 
 
-def scan(
+def scan_lengths(
     row: Row,
     free: Free,
     lengths: Sequence[int],
     quantity: Quantity,
     wanted: float,
-    seconds: float = SECONDS,
+    seconds: float = CPU_SECONDS,
 ) -> list[Scan]:
     """Look at a quantity over the range of the free number, and solve for each crossing.
 
@@ -179,15 +283,15 @@ def scan(
         TooLong: it takes more CPU seconds than it may.
     """
     if free is LOGIT and quantity is sink_mass:
-        return [_of_mass(free.without(row), n, wanted) for n in lengths]
+        return [_scan_sink_mass(free.without(row), n, wanted) for n in lengths]
     look = _Looks(row, free, quantity, seconds)
     ranges = [free.ends(row, n) for n in lengths]
     for ends in dict.fromkeys(ranges):  # lengths of one range are looked at together
         own = [n for n, range_ in zip(lengths, ranges, strict=True) if range_ == ends]
-        grid = np.linspace(*ends, _POINTS)
+        grid = np.linspace(*ends, _GRID_POINTS)
         if free.whole:
             grid = np.log(np.unique(np.round(np.exp(grid))))
-        turns = [x for n in {min(own), max(own)} for x in _turns(row, free, ends, n)]
+        turns = [x for n in {min(own), max(own)} for x in _find_turns(row, free, ends, n)]
         known = False
         for x in sorted({*grid.tolist(), *turns}):
             try:
@@ -200,11 +304,11 @@ def scan(
             if fine and known and free is GAMMA:  # of a wider law no more is resolved
                 break
             known = known or not fine
-    look.until += (1 - _SHARE) * seconds
-    return [_found(look, n, math.log(wanted)) for n in lengths]
+    look.until += (1 - _SHARE_OF_GRID) * seconds
+    return [_solve_crossings(look, n, math.log(wanted)) for n in lengths]
 
 
-def _found(look: _Looks, n: int, wanted: float) -> Scan:
+def _solve_crossings(look: _Looks, n: int, wanted: float) -> Scan:
     """Where the quantity is what is wanted, from looks at it and at its extremes."""
     free, row = look.free, look.row
 
@@ -217,8 +321,8 @@ def _found(look: _Looks, n: int, wanted: float) -> Scan:
     off = seen - wanted
     values = []
     for i in np.flatnonzero((off[1:] >= 0) != (off[:-1] >= 0)):
-        if max(abs(off[i]), abs(off[i + 1])) > _FLAT:
-            between = _nearest if free.whole else _root
+        if max(abs(off[i]), abs(off[i + 1])) > _ROUNDING_OF_LOG:
+            between = _nearest_whole if free.whole else _root
             at = between(excess, float(x[i]), float(x[i + 1]))
             if math.isfinite(at):
                 values.append(free.value(row, at))
@@ -243,7 +347,7 @@ def _search_extremes(look: _Looks, n: int, wanted: float) -> None:
             low, high = max(i - 1, 0), min(i + 1, last)
             rise = max(y[low], y[high]) - y[i]
             decides = y[i] > sign * wanted or y[i] - y.min() <= rise
-            if y[i] > min(y[low], y[high]) or rise < _FLAT or not decides:
+            if y[i] > min(y[low], y[high]) or rise < _ROUNDING_OF_LOG or not decides:
                 continue
             if i == last and look.over is not None:
                 continue
@@ -261,7 +365,7 @@ def _search_extremes(look: _Looks, n: int, wanted: float) -> None:
             minimize_scalar(value, bounds=bounds, method="bounded", options=how)
 
 
-def _of_mass(row: Row, n: int, wanted: float) -> Scan:
+def _scan_sink_mass(row: Row, n: int, wanted: float) -> Scan:
     """It takes any share that all-zero rows and other sinks leave; its odds are solved."""
     number("sink_mass", wanted, "must be between 0 and 1", lambda x: 0 < x < 1)
     found: tuple[float, ...] = ()
@@ -286,7 +390,7 @@ def _root(excess: Callable[[float], float], low: float, high: float) -> float:
     return float(found) if abs(excess(float(found))) < 1e-6 else math.nan
 
 
-def _nearest(excess: Callable[[float], float], low: float, high: float) -> float:
+def _nearest_whole(excess: Callable[[float], float], low: float, high: float) -> float:
     """The logarithm of the whole number between two at which the excess is smallest."""
     first, last = round(math.exp(low)), round(math.exp(high))
     above = excess(low) >= 0

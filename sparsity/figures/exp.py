@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from sparsity.figures import plotting
-from sparsity.figures.record import Canvas, Context, Data, Figure
-from sparsity.figures.series import Series, from_sweeps
+from sparsity.figures.figure import Canvas, Context, Data, Figure, Series, from_sweeps
 from sparsity.sweeps.curves import sweep
 
 BETAS = {-2.0: "−2", 0.0: "0", 2.0: "2"}
@@ -16,7 +13,10 @@ LENGTHS = (100, 10_000, 1_000_000)
 
 
 def data(context: Context) -> Data:
-    """S(γ); points at three biases, interleaved, since S does not depend on β. Floors of rows."""
+    """Compute S(γ), and the floors of rows.
+
+    S does not depend on β, so the points at three biases are interleaved.
+    """
     found: list[Series] = []
     for offset, (beta, label) in enumerate(BETAS.items()):
         lines = sweep("exp", beta=beta, gamma=np.linspace(0.02, 4, 200))
@@ -29,26 +29,21 @@ def data(context: Context) -> Data:
     return tuple(found)
 
 
-def draw(data: Sequence[Series], canvas: Canvas) -> None:
-    """Logarithmic S: a parabola without a floor."""
+def draw(data: Data, canvas: Canvas) -> None:
+    """Draw S on a logarithmic axis, where it is a parabola without a floor."""
     ax = plotting.axes(canvas, "spread  γ = σ‖q‖", plotting.SPARSITY)
     ax.set(yscale="log", xlim=(0, 4), ylim=(2.5e-4, 1.3))
     plotting.plain_ticks(ax.yaxis, (1, 0.1, 0.01, 0.001))
+    style = {"ha": "left", "va": "bottom", "fontsize": 9.5}
     for series in data[3:]:
         ax.plot(series.x, series.theory, color=plotting.GREY, lw=1, ls=(0, (4, 3)))
-        place = (0.05, series.theory[0] * 1.07)
-        plotting.inline(
-            ax, *place, series.label, plotting.GREY, ha="left", va="bottom", fontsize=9.5
-        )
+        y = series.theory[0] * 1.07
+        plotting.inline(ax, 0.05, y, series.label, plotting.GREY, **style)
     looks = plotting.LOOKS[:3]
     plotting.curve(ax, data[0], plotting.Look(plotting.INK, "-", "none"), points=False)
-    for series, look in zip(data[:3], looks, strict=True):
-        plotting.curve(ax, series, look, line=False)
-    plotting.key(
-        ax,
-        loc="upper right",
-        points=[(f"Monte Carlo, {d.label}", k) for d, k in zip(data, looks, strict=False)],
-    )
+    plotting.curves(ax, data[:3], looks, line=False)
+    points = [(f"Monte Carlo, {d.label}", k) for d, k in zip(data, looks, strict=False)]
+    plotting.key(ax, loc="upper right", points=points)
     plotting.inline(ax, 2.62, 0.05, "S = exp(−γ²/2)", plotting.INK, ha="left")
 
 

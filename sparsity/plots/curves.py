@@ -25,7 +25,7 @@ from sparsity.sampling import Sampling, draw
 from sparsity.sweeps.variables import cell_seed
 
 if TYPE_CHECKING:
-    from sparsity.figures.series import Series
+    from sparsity.figures.figure import Series
 
 _WORKERS = 2  # threads: one compiles while another samples
 _SHORTEST_DRAWN, _LONGEST_DRAWN = 4, 4096  # tokens of sampled rows, unless they are asked for
@@ -237,7 +237,7 @@ def theory(
     Raises:
         InputError: a law is refused or not known, and there are no points to draw without it.
     """
-    from sparsity.figures.series import Series  # with Matplotlib: while the samplers compile
+    from sparsity.figures.figure import Series  # with Matplotlib: while the samplers compile
 
     at_all = np.unique(np.concatenate([values, place]))
     of_rows = np.full(at_all.shape, np.nan)

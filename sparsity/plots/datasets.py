@@ -13,7 +13,7 @@ from sparsity import quantities
 from sparsity.arguments import as_float64
 from sparsity.axes.controls import CONTROLS
 from sparsity.errors import InputError
-from sparsity.figures.series import Series
+from sparsity.figures.figure import Series
 from sparsity.plots.asked import MOST_CURVES, short, symbol, values_of
 from sparsity.plots.chart import Chart, ordinate
 from sparsity.plots.curves import Drawn, floor

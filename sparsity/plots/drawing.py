@@ -19,7 +19,7 @@ from sparsity.plots.curves import Drawn
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from sparsity.figures.series import Series
+    from sparsity.figures.figure import Series
 
 SIZE = (7.2, 4.6)  # inches, as the figures
 _SHADE = "#eceef1"
