@@ -87,7 +87,7 @@ def as_float64(value: Any, argument: str, fix: str, *, texts: bool = True) -> np
     if _is_real(given.dtype):
         return np.asarray(given, dtype=np.float64)
     if given.dtype.kind == "U" and texts:
-        found = [reading.number(str(text), argument, fix) for text in given.flat]
+        found = [reading.parse_number(str(text), argument, fix) for text in given.flat]
         return np.array(found, dtype=np.float64).reshape(given.shape)
     if given.dtype.kind != "O":
         shown = value if given.ndim == 0 else f"array of {given.dtype}"

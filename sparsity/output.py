@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import xarray
 
 
-def refusal(path: Path, error: OSError, argument: str = "out") -> InputError:
+def unwritable_error(path: Path, error: OSError, argument: str = "out") -> InputError:
     """What the system refused, in one line."""
     reason = os.strerror(error.errno).lower() if error.errno else "the system refused"
     return InputError(argument, path, f"cannot be written ({reason}); choose another place")
@@ -41,7 +41,7 @@ def _behind_links(path: Path) -> Path:
     except FileNotFoundError:
         return Path(os.path.realpath(path))
     except OSError as error:
-        raise refusal(path, error) from None
+        raise unwritable_error(path, error) from None
 
 
 def _named(argument: str, path: Any) -> Path:
@@ -55,7 +55,7 @@ def _named(argument: str, path: Any) -> Path:
     return read_path(argument, path, "give a path")
 
 
-def netcdf(path: str | os.PathLike[str]) -> Path:
+def netcdf_path(path: str | os.PathLike[str]) -> Path:
     """The path of a netCDF file to write.
 
     Raises:
@@ -68,7 +68,7 @@ def netcdf(path: str | os.PathLike[str]) -> Path:
     return path
 
 
-def regular(path: Path, argument: str) -> Path:
+def require_regular_file(path: Path, argument: str) -> Path:
     """The path, of which to read: of a pipe one would wait for ever.
 
     Raises:
@@ -91,7 +91,7 @@ def refuse_pipe(path: str | os.PathLike[str], argument: str = "out") -> None:
     """
     path = Path(path)
     for each in [path, *(path.iterdir() if path.is_dir() else ())]:
-        regular(each, argument)
+        require_regular_file(each, argument)
 
 
 def folder(path: str | os.PathLike[str], argument: str = "out") -> Path:
@@ -104,7 +104,7 @@ def folder(path: str | os.PathLike[str], argument: str = "out") -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise refusal(path, error, argument) from None
+        raise unwritable_error(path, error, argument) from None
     return path
 
 
@@ -203,7 +203,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             yield part
             os.replace(part, path)
     except OSError as error:
-        raise refusal(path, error) from None
+        raise unwritable_error(path, error) from None
 
 
 def _utf8(text: str) -> bytes:
@@ -265,14 +265,14 @@ def refuse_unwritable(path: str | os.PathLike[str]) -> None:
         raise _Unused
 
 
-def plain(value: Any) -> Any:
+def json_ready(value: Any) -> Any:
     """The value in JSON's own types; what JSON cannot say (NaN, ±∞) becomes null."""
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: json_ready(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [json_ready(item) for item in value]
     if hasattr(value, "tolist"):
-        return plain(value.tolist())
+        return json_ready(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -280,7 +280,7 @@ def plain(value: Any) -> Any:
 
 def json_text(value: Any) -> str:
     """The value as a JSON document."""
-    return json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+    return json.dumps(json_ready(value), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
 
 
 def csv_text(rows: Iterable[Iterable[Any]]) -> str:

@@ -23,7 +23,7 @@ _TOKENS = re.compile(r"([0-9]{1,6})([kKM])")
 _UNITS = {"k": 2**10, "K": 2**10, "M": 2**20}
 
 
-def tokens(text: str) -> str:
+def expand_token_count(text: str) -> str:
     """A count of tokens as people write it, in digits: "128k" is 131072, as in "a context of 128k".
 
     Any other text is returned as it is.
@@ -32,25 +32,25 @@ def tokens(text: str) -> str:
     return str(int(found[1]) * _UNITS[found[2]]) if found else text
 
 
-def number(text: str, argument: str, fix: str = "give a number") -> float:
+def parse_number(text: str, argument: str, fix: str = "give a number") -> float:
     """The number that a text writes in decimal notation.
 
     Raises:
         InputError: it writes none.
     """
-    text = tokens(text) if argument == "length" else text
+    text = expand_token_count(text) if argument == "length" else text
     if not _NUMBER.fullmatch(text.strip(_SPACE)):
         raise InputError(argument, text, fix)
     return float(text)
 
 
-def whole(text: str, argument: str) -> int:
+def parse_whole(text: str, argument: str) -> int:
     """The whole number that a text writes in decimal digits.
 
     Raises:
         InputError: it writes none.
     """
-    text = tokens(text) if argument == "length" else text
+    text = expand_token_count(text) if argument == "length" else text
     if not _WHOLE.fullmatch(text.strip(_SPACE)):
         raise InputError(argument, text, "give a whole number")
     try:

@@ -32,7 +32,7 @@ from sparsity.exact_law.exact import exact
 from sparsity.exact_law.regimes import condensed_share, critical_spread
 from sparsity.kernels.symbols import s
 from sparsity.limit.evaluation import evaluate
-from sparsity.output import plain
+from sparsity.output import json_ready
 
 inverting = importlib.import_module("sparsity.design_search")
 
@@ -256,7 +256,7 @@ def test_what_is_printed():
     found = design("relu2", length=4096, n_eff=1.5, lengths=(64,))
     assert found.p_nonzero < 0.9995
     assert f"only {found.p_nonzero:.4g} of the rows" in found.text()
-    summary = json.loads(json.dumps(plain(found.summary()), allow_nan=False))
+    summary = json.loads(json.dumps(json_ready(found.summary()), allow_nan=False))
     assert summary["value"] == found.value
     assert summary["requirements"][0]["length"] == 64
     assert summary["reach"]["low"] == 1
@@ -298,7 +298,7 @@ def test_any_number_of_a_row_can_be_free(free, row, wanted, at):
     assert found.row == at(found.value)
     off = exact(at(found.value * 0.99), length=300, of=of)
     assert float(off.value) != pytest.approx(value, rel=1e-6)
-    summary = json.loads(json.dumps(plain(found.summary()), allow_nan=False))
+    summary = json.loads(json.dumps(json_ready(found.summary()), allow_nan=False))
     assert summary[of] == found.check
     assert summary["steps"] == found.row.described()["steps"]
     assert f"{of} = {value}" in found.text()
@@ -397,7 +397,7 @@ def test_sink_logit(n, gamma, logit, mass):
         assert far == pytest.approx(annealed, abs=2e-3 * gamma**4)
     assert f"needs logit = {found.value:.12g}" in found.text()
     assert "The logit b must grow like ln n" in found.text()
-    json.dumps(plain(found.summary()), allow_nan=False)
+    json.dumps(json_ready(found.summary()), allow_nan=False)
 
 
 # Any mass where spreads are small, one between, and those that are hardest where they are large;

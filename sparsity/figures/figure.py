@@ -72,6 +72,13 @@ class Series:
         nothing, none = np.full(x.shape, np.nan), np.zeros(x.shape, int)
         return cls(label, x, np.exp(log), log, nothing, nothing, none, none - 1, key=key)
 
+    @classmethod
+    def of_values(cls, label: str, x: Any, values: Any, **key: Any) -> Series:
+        """Return a curve of theory alone, from its values."""
+        values = np.asarray(values, float)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return replace(cls.line(label, x, np.log(values), **key), theory=values)
+
     def with_points(self, log: Any, estimates: Mapping[float, Any], method: str) -> Series:
         """Return the curve with sampled points added, whose theory is `log`.
 

@@ -23,7 +23,7 @@ from sparsity.quantities.sparsity import S
 from sparsity.quantities.square_sum import square_sum
 from sparsity.quantities.support import support
 from sparsity.quantities.top_k_mass import top_k_mass
-from sparsity.reading import number as read_number
+from sparsity.reading import parse_number
 
 __all__ = [
     "ALL",
@@ -97,7 +97,7 @@ def _member(name: str, text: str | None) -> Quantity:
     """One quantity of a family."""
     family = next(each for each in FAMILIES if each.name == name)
     try:
-        numbers = [read_number(each, "of") for each in (text or "").split(",")]
+        numbers = [parse_number(each, "of") for each in (text or "").split(",")]
     except InputError:
         numbers = []
     if len(numbers) != family.count or not family.admits(*numbers):

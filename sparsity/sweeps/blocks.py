@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.output import json_text, refusal, write
+from sparsity.output import json_text, unwritable_error, write
 from sparsity.reading import json_file
 from sparsity.sweeps.parts import Block
 from sparsity.sweeps.variables import Variables
@@ -135,7 +135,7 @@ def told(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise refusal(path, error, "store") from None
+        raise unwritable_error(path, error, "store") from None
 
 
 @contextmanager

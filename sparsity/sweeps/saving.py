@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparsity.errors import InputError
-from sparsity.output import netcdf_bytes, part_of, refusal, refuse_unwritable, write
+from sparsity.output import netcdf_bytes, part_of, refuse_unwritable, unwritable_error, write
 
 if TYPE_CHECKING:
     import xarray
@@ -79,4 +79,4 @@ def _zarr(dataset: xarray.Dataset, place: Path) -> None:
                 os.replace(place, part / "old")
             os.replace(part / "new", place)
     except OSError as error:
-        raise refusal(place, error) from None
+        raise unwritable_error(place, error) from None
