@@ -15,14 +15,20 @@ import numpy as np
 from sparsity.axes.controls import CONTROLS
 from sparsity.errors import InputError
 from sparsity.kernels import Law
-from sparsity.panel import nodes
-from sparsity.panel.axes import Axes
-from sparsity.panel.lines import at_once, has_limit, of_formula, provisional, refusal, why_not
-from sparsity.panel.spec import Spec
+from sparsity.panel.axes import Axes, next_places
+from sparsity.panel.curve import (
+    Spec,
+    closed_limit,
+    has_limit,
+    previewed_limit,
+    rows_of_formula,
+    why_no_law,
+    why_no_value,
+)
 from sparsity.panel.state import State
 from sparsity.panel.store import Point, Store
 
-_ENOUGH = 9  # points that make a line; fewer would draw a shape that is not there
+_LEAST_POINTS_OF_LINE = 9  # points that make a line; fewer would draw a shape that is not there
 
 
 class Frame(NamedTuple):
@@ -74,9 +80,9 @@ def _filled(
     """A curve from the values known by now at its nodes; None if they are too few."""
     height = axes.heights(spec, at, found)
     known = np.isfinite(height)
-    if known.sum() < min(len(axes.x), _ENOUGH):
+    if known.sum() < min(len(axes.x), _LEAST_POINTS_OF_LINE):
         return None
-    whole = bool(known.all()) and not nodes.more(axes.along, at, height, 1)
+    whole = bool(known.all()) and not next_places(axes.along, at, height, 1)
     return {"u": pack(axes.along[at][known]), "v": pack(height[known]), "whole": whole}
 
 
@@ -103,7 +109,7 @@ def _limit(axes: Axes, spec: Spec, store: Store, pack: _Packer) -> tuple[Any, li
     """A limit by quadrature, provisional where it is not known yet, and what is known of it."""
     if not axes.moves(spec):
         known = store.limit.get(spec)
-        found = provisional(spec, axes.name, np.array([axes.marker])).tolist()
+        found = previewed_limit(spec, axes.name, np.array([axes.marker])).tolist()
         drawn = _level(axes, spec, found[0] if known is None else known, pack)
         return drawn and drawn | {"whole": known is not None}, [known]
     at = axes.nodes(spec, "limit", store)
@@ -111,7 +117,7 @@ def _limit(axes: Axes, spec: Spec, store: Store, pack: _Packer) -> tuple[Any, li
     waiting = [k for k, value in enumerate(each) if value is None]
     shown = np.array([value if isinstance(value, float) else math.nan for value in each])
     if waiting:
-        shown[waiting] = provisional(spec, axes.name, axes.x[at][waiting])
+        shown[waiting] = previewed_limit(spec, axes.name, axes.x[at][waiting])
     drawn = _filled(axes, spec, at, shown.tolist(), pack)
     return drawn and drawn | {"whole": drawn["whole"] and not waiting}, each
 
@@ -164,7 +170,7 @@ def _lines(
     found: dict[str, Any] = {"limit": None}
     limit = level = None
     try:
-        values = at_once(spec, x, np.append(axes.x, axes.marker), n=n)
+        values = closed_limit(spec, x, np.append(axes.x, axes.marker), n=n)
         if values is not None:
             height = axes.v(values[:-1], axes.n(axes.x, spec))
             found["limit"] = {"u": pack(axes.along), "v": pack(height), "whole": True}
@@ -178,7 +184,7 @@ def _lines(
             notes.append("no limit of long rows")
     except InputError as error:
         notes.append(str(error))
-    if why := why_not(here):
+    if why := why_no_law(here):
         notes.append(why)
     if spec.kernel.law is Law.POSITION:  # what it is in long rows it is in any row
         found["exact"], found["limit"], limit, level = found["limit"], None, None, limit
@@ -192,7 +198,7 @@ def _lines(
 
 def _curve(axes: Axes, spec: Spec, store: Store, pack: _Packer, sampling: bool) -> dict[str, Any]:
     n = float(axes.n(axes.marker, spec))
-    if refused := refusal(spec):
+    if refused := why_no_value(spec):
         lines: dict[str, Any] = {"limit": None, "exact": None}
         known, notes, points = {}, [refused], []
     else:
@@ -230,7 +236,7 @@ def picture(state: State, store: Store) -> Frame:
                 "full": spec.at(state.x, axes.marker).title(),  # what the numbers beside it are of
                 "pin": pin,
                 "question": [spec.rows, spec.query, spec.of],  # another one's points are no guess
-                "formula": of_formula(spec),
+                "formula": rows_of_formula(spec),
                 **_curve(axes, spec, store, pack, state.sampling),
             }
         )

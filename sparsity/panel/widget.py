@@ -15,15 +15,14 @@ from typing import Any
 
 import anywidget
 
-from sparsity.axes import quantity_axis as plots
+from sparsity.axes import quantity_axis
 from sparsity.axes.controls import CONTROLS
 from sparsity.errors import InputError
 from sparsity.kernels.queries import NAMES
-from sparsity.panel import filling, sampling
-from sparsity.panel.calls import python, table
+from sparsity.panel import background
+from sparsity.panel.export import csv_table, python_source
 from sparsity.panel.picture import picture
-from sparsity.panel.refusals import refused
-from sparsity.panel.state import State, edit
+from sparsity.panel.state import State, edit, why_not_plotted
 from sparsity.panel.store import Store
 
 _PAUSE = 0.12  # seconds without an edit before anything is filled in: the hand goes first
@@ -60,10 +59,10 @@ class Panel(anywidget.AnyWidget):
         return self._state
 
     def python(self) -> str:
-        return python(self._state)
+        return python_source(self._state)
 
     def csv(self) -> str:
-        return table(self._state, self._store)
+        return csv_table(self._state, self._store)
 
     def close(self) -> None:
         """Take it down: the thread ends, views go."""
@@ -116,7 +115,7 @@ class Panel(anywidget.AnyWidget):
         content, data = picture(state, self._store)
         self._sent += 1
         content |= {"kind": "picture", "number": self._sent, "working": self._working, **answer}
-        content |= {"state": _summary(state), "python": python(state)}
+        content |= {"state": _summary(state), "python": python_source(state)}
         if whole:
             content["setting"] = _setting(state)
             content["formulas"] = self._formulas(state)
@@ -143,15 +142,15 @@ class Panel(anywidget.AnyWidget):
             try:
                 self._fill_in(self._state, seen)
                 self._say("", seen)
-            except filling.Left:
+            except background.StateMoved:
                 continue
             except Exception as error:  # noqa: BLE001 - a panel that fails must say so and live on
-                with contextlib.suppress(filling.Left):
+                with contextlib.suppress(background.StateMoved):
                     self._say(f"stopped: {type(error).__name__}: {error}", seen)
 
     def _check(self, seen: int) -> None:
         if self._generation != seen:
-            raise filling.Left
+            raise background.StateMoved
 
     def _wait(self, seconds: float, seen: int) -> None:
         """Wait, unless and until the state moves on."""
@@ -180,19 +179,19 @@ class Panel(anywidget.AnyWidget):
                 self._say(label, seen)
 
         def laws(seconds: float) -> None:
-            work = filling.laws(state, self._store, check, seconds)
+            work = background.fill_laws(state, self._store, check, seconds)
             drain(work, "filling in the exact law")
 
         check = lambda: self._check(seen)  # noqa: E731
         self._wait(_PAUSE, seen)
         laws(_AT_FIRST)
         self._send_formulas()  # one may have been found when the state had moved on
-        for _ in filling.formulas(state, self._store):
+        for _ in background.fill_formulas(state, self._store):
             self._send_formulas()
             self._check(seen)
         if state.sampling:
             self._wait(_REST, seen)
-            drain(sampling.samples(state, self._store, check), "sampling")
+            drain(background.fill_samples(state, self._store, check), "sampling")
         laws(math.inf)
 
 
@@ -201,8 +200,8 @@ def _summary(state: State) -> dict[str, Any]:
     return {
         **{name: getattr(state, name) for name in ("rows", "query", "x", "sampling")},
         "y": state.y.partition(":")[0],
-        "argument": plots.argument(state.y),
-        "refused": refused(state),
+        "argument": quantity_axis.argument(state.y),
+        "refused": why_not_plotted(state),
         "kernels": [{"name": k.name, "title": k.title} for k in state.known],
         "shown": list(state.shown),
         "values": dict(state.values),
@@ -222,7 +221,8 @@ def _setting(state: State) -> dict[str, Any]:
         "own": sorted(CONTROLS.keys() - _ALWAYS),
         "queries": list(NAMES),
         "y": [
-            {"name": name, "words": words, "title": title} for name, words, title in plots.offered()
+            {"name": name, "words": words, "title": title}
+            for name, words, title in quantity_axis.offered()
         ],
         "controls": [
             {

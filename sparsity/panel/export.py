@@ -10,9 +10,8 @@ from sparsity.errors import InputError
 from sparsity.kernels import Kernel, in_python
 from sparsity.output import csv_text
 from sparsity.panel.axes import Axes
-from sparsity.panel.lines import at_once, has_law, has_limit, refusal
+from sparsity.panel.curve import Spec, closed_limit, has_law, has_limit, why_no_value
 from sparsity.panel.picture import curves
-from sparsity.panel.spec import Spec
 from sparsity.panel.state import State
 from sparsity.panel.store import Point, Store
 from sparsity.quantities import S, n_eff
@@ -24,14 +23,14 @@ def _literal(name: str, value: float) -> str:
     return str(int(value)) if CONTROLS[name].parameter.integer else repr(value)
 
 
-def _call(spec: Spec) -> tuple[set[str], set[tuple[str, str]], list[str]]:
+def _calls(spec: Spec) -> tuple[set[str], set[tuple[str, str]], list[str]]:
     """(functions, other imports, lines) that compute a curve's numbers at its own values."""
     v = {name: _literal(name, value) for name, value in spec.values}
     kernel, n = in_python(spec.kernel), v.get("length")
     own = {name: value for name, value in v.items() if name != "length"}
     imports: set[tuple[str, str]] = set()
     head: list[str] = []
-    if refused := refusal(spec):
+    if refused := why_no_value(spec):
         return set(), imports, [f"# {spec.title()}: {refused}"]
     if not spec.whole:
         given = ", ".join(f"{name}={value}" for name, value in v.items())
@@ -59,11 +58,11 @@ def _call(spec: Spec) -> tuple[set[str], set[tuple[str, str]], list[str]]:
         for kind in (Row, *map(type, row.steps)):
             public = kind.__name__ in sparsity.__all__
             imports.add(("sparsity" if public else kind.__module__, kind.__name__))
-    functions, lines = _asked(spec, given, str(n))
+    functions, lines = _calls_of_rows(spec, given, str(n))
     return functions, imports, [*head, *lines]
 
 
-def _asked(spec: Spec, given: str, n: str) -> tuple[set[str], list[str]]:
+def _calls_of_rows(spec: Spec, given: str, n: str) -> tuple[set[str], list[str]]:
     """The calls for the limit and for rows of n: the exact law, or else a sample."""
     functions, lines = set[str](), []
     focus = spec.quantity is n_eff
@@ -82,12 +81,12 @@ def _asked(spec: Spec, given: str, n: str) -> tuple[set[str], list[str]]:
     return functions, lines
 
 
-def python(state: State) -> str:
+def python_source(state: State) -> str:
     """Python that computes the numbers shown: each import once, then the calls."""
     imports: set[tuple[str, str]] = set()
     lines: list[str] = []
     for spec in state.specs():
-        functions, new, call = _call(spec)
+        functions, new, call = _calls(spec)
         if isinstance(spec.kernel, Kernel) and in_python(spec.kernel) == spec.kernel.name:
             weight = f"score_kernel({spec.kernel.name!r}, sympify({str(spec.kernel.weight)!r}))"
             imports |= {("sympy", "sympify"), ("sparsity", "score_kernel")}
@@ -102,7 +101,7 @@ def python(state: State) -> str:
     return "\n".join([*head, *lines])
 
 
-def table(state: State, store: Store) -> str:
+def csv_table(state: State, store: Store) -> str:
     """Everything drawn, as CSV: one line for each curve and value of x that is known."""
     axes, names = Axes(state), [name for name in CONTROLS if name != state.x]
     head = ["curve", "kernel", "rows", "query", *names, state.x]
@@ -113,7 +112,7 @@ def table(state: State, store: Store) -> str:
     sampled = ["sampled", f"{of}_mc", "half_width_95_mc", "samples_mc"]  # of what, and its numbers
     rows: list[list[Any]] = [[*head, *columns, *sampled]]
     for identifier, spec, _ in curves(state):
-        if refusal(spec):
+        if why_no_value(spec):
             continue
         v, own = spec.given(), [identifier, spec.kernel.name, spec.rows, spec.query]
         own += [v.get(name, "") for name in names]
@@ -126,7 +125,7 @@ def _row(axes: Axes, spec: Spec, store: Store, x: float) -> list[Any]:
     """The columns of the plot and what was sampled; "" where not known."""
     here, n = spec.at(axes.name, x), float(axes.n(x, spec))
     try:
-        found = at_once(here, "", axes.x[:1], n=n)
+        found = closed_limit(here, "", axes.x[:1], n=n)
         limit = store.limit.get(here) if found is None else float(found[0])
     except InputError:
         limit = None
