@@ -98,7 +98,7 @@ def answers(extended):
 
 def test_one_file_and_one_entry_for_each_family():
     families = [path.split("/")[1] for path in FILES]
-    assert families == ["kernels", "rows", "quantities", "ledger", "figures"]
+    assert families == ["kernels", "rows", "quantities", "claims_ledger", "figures"]
     assert [path.split("/")[1] for _, _, path in ENTRIES] == families
 
 

@@ -116,8 +116,7 @@ class Request:
         kernel = self.row.kernel
         alike = not isinstance(kernel, RowMap) or kernel.identically_distributed
         depends_on_n = kernel.law is Law.POSITION or self.row.steps or not alike
-        place = {"length": self.length} if depends_on_n and self.length is not None else {}
-        return sparsity.evaluate(self.row, **place)
+        return sparsity.evaluate(self.row, length=self.length if depends_on_n else None)
 
     def estimate(self, **settings: Any) -> Estimate:
         """Sample the quantity.

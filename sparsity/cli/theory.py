@@ -25,6 +25,7 @@ def list_(as_json: bool) -> None:
     """
     from sparsity import kernels
 
+    known: tuple[Any, ...] = (*kernels.known(), *kernels.MAPS)
     records = [
         {
             "name": k.name,
@@ -37,7 +38,7 @@ def list_(as_json: bool) -> None:
             ],
             "source": k.source,
         }
-        for k in (*kernels.known(), *kernels.MAPS)
+        for k in known
     ]
     if as_json:
         common.print_json({"kernels": records})

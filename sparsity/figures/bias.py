@@ -1,4 +1,18 @@
-"""Figure 4: what the bias does to each kernel."""
+"""Bias makes or breaks squared ReLU; softmax ignores it
+
+Sparsity against the mean of the scores (of the keys for nonnegative linear), γ = 1
+
+Softmax and decay do not depend on the bias. Signed linear attention is sparsest without one.
+Squared ReLU goes to 0 with a negative bias and to 1 with a positive one. Nonnegative linear
+attention is shown at its sparsest, a one-hot query on features elu(k) + 1 of keys k ~ N(β, 1): a
+negative bias brings it to softmax, no further. Decay: λ = 0.95, n = 256. Lines: closed forms (the
+features' moments by quadrature). Points: Monte Carlo; their 95 % error bars are smaller than the
+markers.
+
+Alt text: Line chart of sparsity against bias from −4 to 4. Softmax is flat at 0.61 and decay at
+0.39; signed linear is a symmetric valley with its bottom at 0.80; squared ReLU rises from 0 to 0.9;
+nonnegative linear rises from 0.61 to 0.98. Monte Carlo points lie on the curves.
+"""
 
 from __future__ import annotations
 
@@ -51,24 +65,4 @@ def draw(data: Data, canvas: Canvas) -> None:
     plotting.key(ax, loc="lower right")
 
 
-FIGURE = Figure(
-    name="bias",
-    title="Bias makes or breaks squared ReLU; softmax ignores it",
-    subtitle="Sparsity against the mean of the scores (of the keys for nonnegative linear), γ = 1",
-    caption=(
-        "Softmax and decay do not depend on the bias. Signed linear attention is sparsest without "
-        "one. Squared ReLU goes to 0 with a negative bias and to 1 with a positive one. "
-        "Nonnegative linear attention is shown at its sparsest, a one-hot query on features "
-        "elu(k) + 1 of keys k ~ N(β, 1): a negative bias brings it to softmax, no further. Decay: "
-        "λ = 0.95, n = 256. Lines: closed forms (the features' moments by quadrature). Points: "
-        "Monte Carlo; their 95 % error bars are smaller than the markers."
-    ),
-    alt=(
-        "Line chart of sparsity against bias from −4 to 4. Softmax is flat at 0.61 and decay at "
-        "0.39; signed linear is a symmetric valley with its bottom at 0.80; squared ReLU rises "
-        "from 0 to 0.9; nonnegative linear rises from 0.61 to 0.98. Monte Carlo points lie on the "
-        "curves."
-    ),
-    data=data,
-    draw=draw,
-)
+FIGURE = Figure.from_docstring(__doc__, "bias", data, draw)

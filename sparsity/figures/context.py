@@ -1,4 +1,19 @@
-"""Figure: the effective number of attended tokens of softmax rows under RoPE and CoCA."""
+"""Position alone: CoCA narrows attention, RoPE hardly does
+
+Effective number of attended tokens of softmax rows, keys of equal |q||k| and γ
+
+The query and the lengths of the keys are those of the figure before, with little noise (t has a
+standard deviation of an eighth of its mean), so that nearly everything depends on position. Keys
+without position: every token counts. RoPE with mean keys of random direction (two draws): about
+half of the context. CoCA: the near tokens, until the context is so long that the many far ones
+weigh more. Lines: the exact law of rows. Points: Monte Carlo with rotated vectors; their 95 % error
+bars are smaller than the markers.
+
+Alt text: Chart of the effective number of attended tokens against the context length from 16 to
+32768, both axes logarithmic. Without position it is nearly the context length. The two curves of
+RoPE run below it, about parallel. CoCA is far lower at a thousand tokens and then rises again.
+Monte Carlo points lie on the curves.
+"""
 
 from __future__ import annotations
 
@@ -56,25 +71,4 @@ def draw(data: Data, canvas: Canvas) -> None:
     plotting.key(ax, line="exact law", loc="upper left")
 
 
-FIGURE = Figure(
-    name="context",
-    title="Position alone: CoCA narrows attention, RoPE hardly does",
-    subtitle="Effective number of attended tokens of softmax rows, keys of equal |q||k| and γ",
-    caption=(
-        "The query and the lengths of the keys are those of the figure before, with little noise "
-        "(t has a standard deviation of an eighth of its mean), so that nearly everything depends "
-        "on position. Keys without position: every token counts. RoPE with mean keys of random "
-        "direction (two draws): about half of the context. CoCA: the near tokens, until the "
-        "context is so long that the many far ones weigh more. Lines: the exact law of rows. "
-        "Points: Monte Carlo with rotated vectors; their 95 % error bars are smaller than the "
-        "markers."
-    ),
-    alt=(
-        "Chart of the effective number of attended tokens against the context length from 16 to "
-        "32768, both axes logarithmic. Without position it is nearly the context length. The two "
-        "curves of RoPE run below it, about parallel. CoCA is far lower at a thousand tokens and "
-        "then rises again. Monte Carlo points lie on the curves."
-    ),
-    data=data,
-    draw=draw,
-)
+FIGURE = Figure.from_docstring(__doc__, "context", data, draw)

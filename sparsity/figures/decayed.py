@@ -1,4 +1,17 @@
-"""Figure 6: exponential decay against the length of the row, and its effective window."""
+"""Decay leaves a window that longer rows cannot widen
+
+Sparsity and effective number of attended tokens of a = λⁿ⁻ʲ, j = 1 … n
+
+Without decay every token counts, S = 1. With λ < 1 the effective number of attended tokens n·S²
+stops at (1+λ)/(1−λ): 3, 19, 199 and 1999 for λ = 0.5, 0.9, 0.99 and 0.999, so S falls like 1/√n.
+Decay attends to what is near, not to what is similar. Lines: the closed form. Points: Monte Carlo
+over positions; their 95 % error bars are smaller than the markers.
+
+Alt text: Two line charts against row length, both logarithmic. Left: sparsity stays 1 for λ = 1 and
+turns to fall with slope −1/2 for λ = 0.999, 0.99, 0.9 and 0.5, in this order. Right: the effective
+window grows with n and levels off at 1999, 199, 19 and 3 tokens. Monte Carlo points lie on the
+curves.
+"""
 
 from __future__ import annotations
 
@@ -53,23 +66,4 @@ def draw(data: Data, canvas: Canvas) -> None:
     plotting.name_ends(right, data[half:])
 
 
-FIGURE = Figure(
-    name="decayed",
-    title="Decay leaves a window that longer rows cannot widen",
-    subtitle="Sparsity and effective number of attended tokens of a = λⁿ⁻ʲ, j = 1 … n",
-    caption=(
-        "Without decay every token counts, S = 1. With λ < 1 the effective number of attended "
-        "tokens n·S² stops at (1+λ)/(1−λ): 3, 19, 199 and 1999 for λ = 0.5, 0.9, 0.99 and 0.999, "
-        "so S falls like 1/√n. Decay attends to what is near, not to what is similar. Lines: the "
-        "closed form. Points: Monte Carlo over positions; their 95 % error bars are smaller than "
-        "the markers."
-    ),
-    alt=(
-        "Two line charts against row length, both logarithmic. Left: sparsity stays 1 for λ = 1 "
-        "and turns to fall with slope −1/2 for λ = 0.999, 0.99, 0.9 and 0.5, in this order. Right: "
-        "the effective window grows with n and levels off at 1999, 199, 19 and 3 tokens. Monte "
-        "Carlo points lie on the curves."
-    ),
-    data=data,
-    draw=draw,
-)
+FIGURE = Figure.from_docstring(__doc__, "decayed", data, draw)

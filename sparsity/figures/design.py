@@ -1,4 +1,21 @@
-"""What each kernel needs to attend to a fixed number of tokens, however long the row."""
+"""Eight of n tokens: softmax needs γ ≈ ½ ln n to about n = 10⁴
+
+What each kernel needs to attend to n_eff = 8 tokens, against the length of the row
+
+Softmax needs a spread γ of its scores that grows almost like ln n at real lengths: γ = s·ln n with
+s between 0.50 and 0.53 to n = 10⁴, then falling, 0.39 at 10⁹. In very long rows √(ln n) is enough,
+so a constant s then focuses more and more. Squared ReLU needs a bias that falls like −√(2 ln n)
+spreads; decay the same λ = 7/9 at every length. Nonnegative linear attention needs noise that grows
+like √n, even with a one-hot query (limit of long rows). Signed linear attention cannot: whatever
+its bias and spread it attends to 2n/π tokens or more (grey: out of reach). All but the nonnegative:
+inverse of the exact law of rows of finite length.
+
+Alt text: Six small line charts against row length from 64 to a billion tokens. Softmax: the spread
+rises from 2.1 to 8.1, below half of ln n at the end. Its ratio to ln n stays near 0.5 and falls to
+0.39. Squared ReLU: minus bias over spread rises from 0.4 to 5.4. Decay is flat at 0.78. Nonnegative
+linear: noise over signal rises like the root of n, to ten thousand. Signed linear: the least number
+of tokens rises with n, far above the eight that are wanted.
+"""
 
 from __future__ import annotations
 
@@ -85,29 +102,4 @@ def draw(data: Data, canvas: Canvas) -> None:
     plotting.inline(last, 7e8, 60, "wanted: 8", plotting.GREY, fontsize=9.5, ha="right")
 
 
-FIGURE = Figure(
-    name="design",
-    title="Eight of n tokens: softmax needs γ ≈ ½ ln n to about n = 10⁴",
-    subtitle="What each kernel needs to attend to n_eff = 8 tokens, against the length of the row",
-    caption=(
-        "Softmax needs a spread γ of its scores that grows almost like ln n at real lengths: "
-        "γ = s·ln n with s between 0.50 and 0.53 to n = 10⁴, then falling, 0.39 at 10⁹. In very "
-        "long rows √(ln n) is enough, so a constant s then focuses more and more. Squared ReLU "
-        "needs a bias that falls like −√(2 ln n) spreads; decay the same λ = 7/9 at every length. "
-        "Nonnegative linear attention needs noise that grows like √n, even with a one-hot query "
-        "(limit of long rows). Signed linear attention cannot: whatever its bias and spread it "
-        "attends to 2n/π tokens or more (grey: out of reach). All but the nonnegative: inverse of "
-        "the exact law of rows of finite length."
-    ),
-    alt=(
-        "Six small line charts against row length from 64 to a billion tokens. Softmax: the "
-        "spread rises from 2.1 to 8.1, below half of ln n at the end. Its ratio to ln n stays "
-        "near 0.5 and falls to 0.39. Squared ReLU: minus bias over spread rises from 0.4 to 5.4. "
-        "Decay is flat at 0.78. Nonnegative linear: noise over signal rises like the root of n, "
-        "to ten thousand. Signed linear: the least number of tokens rises with n, far above the "
-        "eight that are wanted."
-    ),
-    data=data,
-    draw=draw,
-    size=(7.2, 5.2),
-)
+FIGURE = Figure.from_docstring(__doc__, "design", data, draw, size=(7.2, 5.2))

@@ -1,4 +1,16 @@
-"""Figure 3: softmax attention against the spread."""
+"""Softmax can be made as sparse as the row allows
+
+Sparsity of a = exp(s), scores s ~ N(β, γ²), in the limit of long rows
+
+S = exp(−γ²/2) falls without a floor as the spread γ of the scores grows, and does not depend on the
+bias β: points at three biases lie on one curve. A real row of n tokens cannot go below 1/√n
+(dashed); see the figure of rows for what happens there. Line: the closed form. Points: stratified
+Monte Carlo; their 95 % error bars are smaller than the markers.
+
+Alt text: Line chart of sparsity on a logarithmic axis against spread. One falling parabola from 1
+at spread 0 to 0.0003 at spread 4, with Monte Carlo points for three biases on it. Dashed lines mark
+the least sparsity of rows of 100, 10 000 and a million tokens: 0.1, 0.01 and 0.001.
+"""
 
 from __future__ import annotations
 
@@ -47,23 +59,4 @@ def draw(data: Data, canvas: Canvas) -> None:
     plotting.inline(ax, 2.62, 0.05, "S = exp(−γ²/2)", plotting.INK, ha="left")
 
 
-FIGURE = Figure(
-    name="exp",
-    title="Softmax can be made as sparse as the row allows",
-    subtitle="Sparsity of a = exp(s), scores s ~ N(β, γ²), in the limit of long rows",
-    caption=(
-        "S = exp(−γ²/2) falls without a floor as the spread γ of the scores grows, and does not "
-        "depend on the bias β: points at three biases lie on one curve. A real row of n tokens "
-        "cannot go below 1/√n (dashed); see the figure of rows for what happens there. Line: the "
-        "closed form. Points: stratified Monte Carlo; their 95 % error bars are smaller than the "
-        "markers."
-    ),
-    alt=(
-        "Line chart of sparsity on a logarithmic axis against spread. One falling parabola from 1 "
-        "at spread 0 to 0.0003 at spread 4, with Monte Carlo points for three biases on it. Dashed "
-        "lines mark the least sparsity of rows of 100, 10 000 and a million tokens: 0.1, 0.01 and "
-        "0.001."
-    ),
-    data=data,
-    draw=draw,
-)
+FIGURE = Figure.from_docstring(__doc__, "exp", data, draw)

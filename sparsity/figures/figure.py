@@ -215,6 +215,19 @@ class Figure:
     draw: Callable[[Data, Canvas], None]
     size: tuple[float, float] = (7.2, 4.6)
 
+    @classmethod
+    def from_docstring(
+        cls, docstring: str | None, name: str, data: Any, draw: Any, **size: Any
+    ) -> Figure:
+        """Return the figure of a module that opens with its title, subtitle, caption and alt text.
+
+        Each is a paragraph of the module's docstring.
+        """
+        paragraphs = (docstring or "\n\n\n\n\n\n").split("\n\n")  # none under python -OO
+        title, subtitle, caption, alt = (" ".join(x.strip().split("\n")) for x in paragraphs)
+        alt = alt.removeprefix("Alt text: ")
+        return cls(name, title, subtitle, caption, alt, data, draw, **size)
+
 
 @dataclass(frozen=True, repr=False)
 class Plate:

@@ -1,4 +1,18 @@
-"""Effective tokens and sparsity of squared ReLU and the identity against the row length."""
+"""Squared ReLU needs a negative bias to attend to few tokens
+
+n_eff and √(n_eff/n) of rows of n weights max(s, 0)² or s, s ~ N(β, γ²)
+
+At n = 100 000 squared ReLU attends to 522 tokens with β = −2γ and to 16 668 with β = 0; the
+identity to 63 662 with β = 0 and to 81 364 with β = 2γ. Solid: exact law. Dashed: the limit of long
+rows, n·S² on the left and S on the right, where √(n_eff/n) is drawn. Shaded: what no row can reach,
+n_eff below 1 and S below 1/√n. Points: Monte Carlo with whole rows; their 95 % error bars are
+smaller than the markers.
+
+Alt text: Two line charts against row length from 1 to 100 000, logarithmic axes. Left, effective
+tokens: four curves start at 1 and end at 522, 16 668, 63 662 and 81 364, each on its dashed limit.
+Right, sparsity: the same curves fall from 1 to 0.07, 0.41, 0.80 and 0.90. Monte Carlo points lie on
+the curves.
+"""
 
 from __future__ import annotations
 
@@ -77,23 +91,4 @@ def draw(data: Data, canvas: Canvas) -> None:
             plotting.key(ax, line="exact law", lines=[("limit n·S²", dashed)], loc="upper left")
 
 
-FIGURE = Figure(
-    name="lengths",
-    title="Squared ReLU needs a negative bias to attend to few tokens",
-    subtitle="n_eff and √(n_eff/n) of rows of n weights max(s, 0)² or s, s ~ N(β, γ²)",
-    caption=(
-        "At n = 100 000 squared ReLU attends to 522 tokens with β = −2γ and to 16 668 with β = 0; "
-        "the identity to 63 662 with β = 0 and to 81 364 with β = 2γ. Solid: exact law. Dashed: "
-        "the limit of long rows, n·S² on the left and S on the right, where √(n_eff/n) is drawn. "
-        "Shaded: what no row can reach, n_eff below 1 and S below 1/√n. Points: Monte Carlo with "
-        "whole rows; their 95 % error bars are smaller than the markers."
-    ),
-    alt=(
-        "Two line charts against row length from 1 to 100 000, logarithmic axes. Left, effective "
-        "tokens: four curves start at 1 and end at 522, 16 668, 63 662 and 81 364, each on its "
-        "dashed limit. Right, sparsity: the same curves fall from 1 to 0.07, 0.41, 0.80 and 0.90. "
-        "Monte Carlo points lie on the curves."
-    ),
-    data=data,
-    draw=draw,
-)
+FIGURE = Figure.from_docstring(__doc__, "lengths", data, draw)

@@ -1,4 +1,21 @@
-"""Figure: every measure of focus of softmax rows, against the spread of their scores."""
+"""At γ = 2.5 softmax attends to 38, 17 or 10 of 512 tokens
+
+The same rows by six measures of focus
+
+The same rows of softmax weights. Left, as numbers of tokens: e to the mean Shannon entropy, n_eff =
+E 1/Σp², and 1/E Σp², which is not the same. Right: the Gini coefficient, and the mass of the 8
+largest weights and of the largest one. Solid: the exact law. Dashed: the limit of long rows, which
+is good up to about γ = 1.8, half of √(2 ln n). In the left chart it falls below one token at γ =
+2.5 for the two lower curves, which share it, and at 3.5 for the entropy. The largest weight has
+none. Points: Monte Carlo with whole rows, the same rows for all measures; their 95 % error bars are
+smaller than the markers.
+
+Alt text: Two line charts against the spread of scores from 0 to 6. Left, logarithmic: number of
+tokens, from 512 down to about 3 by the entropy and 2 by the mean sum of squares. Dashed limits
+leave the solid curves near a spread of 2 and fall below one token. Right: shares from 0 to 1; the
+Gini coefficient rises first, then the mass of the 8 largest weights, and the largest weight reaches
+0.64.
+"""
 
 from __future__ import annotations
 
@@ -115,28 +132,4 @@ def _draw_measures(ax: plotting.Axes, names: Iterable[str], data: Data) -> None:
     plotting.name_ends(ax, shown, fontsize=9.5)
 
 
-FIGURE = Figure(
-    name="measures",
-    title="At γ = 2.5 softmax attends to 38, 17 or 10 of 512 tokens",
-    subtitle="The same rows by six measures of focus",
-    caption=(
-        "The same rows of softmax weights. Left, as numbers of tokens: e to the mean Shannon "
-        "entropy, n_eff = E 1/Σp², and 1/E Σp², which is not the same. Right: the Gini "
-        "coefficient, and the mass of the 8 largest weights and of the largest one. Solid: the "
-        "exact law. Dashed: the limit of long rows, which is good up to about γ = 1.8, half of "
-        "√(2 ln n). In the left chart it falls below one token at γ = 2.5 for the two lower "
-        "curves, which share it, and at 3.5 for the entropy. The largest weight has none. Points: "
-        "Monte Carlo with whole rows, the same rows for all measures; their 95 % error bars are "
-        "smaller than the markers."
-    ),
-    alt=(
-        "Two line charts against the spread of scores from 0 to 6. Left, logarithmic: number of "
-        "tokens, from 512 down to about 3 by the entropy and 2 by the mean sum of squares. Dashed "
-        "limits leave the solid curves near a spread of 2 and fall below one token. Right: shares "
-        "from 0 to 1; the Gini coefficient rises first, then the mass of the 8 largest weights, "
-        "and the largest weight reaches 0.64."
-    ),
-    data=data,
-    draw=draw,
-    size=(7.2, 4.6),
-)
+FIGURE = Figure.from_docstring(__doc__, "measures", data, draw, size=(7.2, 4.6))

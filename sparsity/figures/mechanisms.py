@@ -1,4 +1,23 @@
-"""Figure: who can focus, and what it costs: every way of attending at the same spread of scores."""
+"""At γ = 2 only whole-row maps attend to few keys in long rows
+
+Attended tokens 1/E Σp² of eight ways of attending, independent scores N(0, γ²)
+
+Left: at γ = 2 every kernel f(s) spreads over more keys as the row grows, most of them in proportion
+to n, and softmax more slowly until it does so too. Sparsemax, top-8 softmax and stick-breaking take
+the whole row into account and stay at a few keys at any length; softmax with the forgetting gates
+σ(4 + ε) levels off at seven, as in rows of about 90. Right: softmax focuses in rows of 4096 at the
+cost of a larger spread. Squared ReLU and signed linear attention do not depend on γ at all without
+a bias. Sigmoid attention with the bias −ln n follows softmax up to about γ = 1.5, attends to about
+130 keys at best, and to more again beyond, where it saturates. In stick-breaking what no key takes
+stays in the total. Lines: the exact law. Points: Monte Carlo with whole rows of 4096; their 95 %
+error bars are smaller than the markers.
+
+Alt text: Two line charts of the number of attended tokens on one logarithmic scale. Against row
+length from 2 to 65536: signed linear, squared ReLU and sigmoid rise in proportion, softmax more
+slowly; forgetting, top-8 softmax, stick-breaking and sparsemax stay below eight. Against the spread
+from 0.25 to 6 in rows of 4096 tokens: softmax falls from thousands to about two, sigmoid to about
+130 and then rises again; squared ReLU and signed linear are level.
+"""
 
 from __future__ import annotations
 
@@ -79,31 +98,4 @@ def draw(data: Data, canvas: Canvas) -> None:
     plotting.key(ax, line="exact law", loc="center left", ncols=2, columnspacing=1.6)
 
 
-FIGURE = Figure(
-    name="mechanisms",
-    title="At γ = 2 only whole-row maps attend to few keys in long rows",
-    subtitle="Attended tokens 1/E Σp² of eight ways of attending, independent scores N(0, γ²)",
-    caption=(
-        "Left: at γ = 2 every kernel f(s) spreads over more keys as the row grows, most of them in "
-        "proportion to n, and softmax more slowly until it does so too. Sparsemax, top-8 softmax "
-        "and stick-breaking take the whole row into account and stay at a few keys at any length; "
-        "softmax with the forgetting gates σ(4 + ε) levels off at seven, as in rows of about 90. "
-        "Right: softmax focuses in rows of 4096 at the cost of a larger spread. Squared ReLU and "
-        "signed linear attention do not depend on γ at all without a bias. Sigmoid attention with "
-        "the bias −ln n follows softmax up to about γ = 1.5, attends to about 130 keys at best, "
-        "and to more again beyond, where it saturates. In stick-breaking what no key takes stays "
-        "in the total. Lines: the exact law. Points: Monte Carlo with whole rows of 4096; their "
-        "95 % error bars are smaller than the markers."
-    ),
-    alt=(
-        "Two line charts of the number of attended tokens on one logarithmic scale. Against row "
-        "length from 2 to 65536: signed linear, squared ReLU and sigmoid rise in proportion, "
-        "softmax more slowly; forgetting, top-8 softmax, stick-breaking and sparsemax stay "
-        "below eight. "
-        "Against the spread from 0.25 to 6 in rows of 4096 tokens: softmax falls from "
-        "thousands to about two, sigmoid to about 130 and then rises again; squared ReLU and "
-        "signed linear are level."
-    ),
-    data=data,
-    draw=draw,
-)
+FIGURE = Figure.from_docstring(__doc__, "mechanisms", data, draw)

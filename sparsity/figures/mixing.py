@@ -1,4 +1,20 @@
-"""Figure: what an attention sink buys, against depth and against the length of the context."""
+"""A sink delays mixing, but its logit must grow like ln n
+
+How far apart the last two tokens remain in a deep stack of random softmax attention
+
+Without a sink the last two of 64 tokens are down to a distance of ½ after 3 layers; a sink of value
+zero that takes 50 % or 80 % of the attention delays that to 9 and 53. At a fixed logit the sink
+loses its mass in a longer context, and the tokens mix again: to keep its mass, the logit must grow
+like ln n (for half of the mass, ln n + γ²/2). Distance: √(E‖vₙ−vₙ₋₁‖² / E(‖vₙ‖²+‖vₙ₋₁‖²)), for γ =
+1 and tokens of correlation ¼. Lines: the exact mean. Points: Monte Carlo over whole stacks; their
+95 % error bars are smaller than the markers.
+
+Alt text: Two line charts of the distance of the last two tokens, on a logarithmic scale. Left,
+against depth up to 18 layers: without a sink it falls from 0.87 to 0.01, with a sink of mass 0.5 to
+0.2, with 0.8 or 0.95 hardly. Right, against context length up to 512 tokens, after 8 layers: flat
+at 0.1 without a sink, falling to 0.19 and 0.52 for sinks of logit 3 and 6, flat at 0.83 where the
+sink keeps a mass of 0.8. Monte Carlo points lie on the curves.
+"""
 
 from __future__ import annotations
 
@@ -90,28 +106,4 @@ def draw(data: Data, canvas: Canvas) -> None:
         plotting.name_ends(ax, curves, looks)
 
 
-FIGURE = Figure(
-    name="mixing",
-    title="A sink delays mixing, but its logit must grow like ln n",
-    subtitle="How far apart the last two tokens remain in a deep stack of random softmax attention",
-    caption=(
-        "Without a sink the last two of 64 tokens are down to a distance of ½ after 3 layers; "
-        "a sink of value zero that takes 50 % or 80 % of the attention delays that to 9 and 53. "
-        "At a fixed logit the sink loses its mass in a longer context, and the tokens mix again: "
-        "to keep its mass, the logit must grow like ln n (for half of the mass, ln n + γ²/2). "
-        "Distance: √(E‖vₙ−vₙ₋₁‖² / E(‖vₙ‖²+‖vₙ₋₁‖²)), for γ = 1 and tokens of correlation ¼. "
-        "Lines: the exact mean. Points: Monte Carlo over whole stacks; their 95 % error bars are "
-        "smaller than the markers."
-    ),
-    alt=(
-        "Two line charts of the distance of the last two tokens, on a logarithmic scale. Left, "
-        "against depth up to 18 layers: without a sink it falls from 0.87 to 0.01, with a sink of "
-        "mass 0.5 to 0.2, with 0.8 or 0.95 hardly. Right, against context length up to 512 "
-        "tokens, after 8 layers: flat at 0.1 without a sink, falling to 0.19 and 0.52 for sinks of "
-        "logit 3 and 6, flat at 0.83 where the sink keeps a mass of 0.8. Monte Carlo points lie on "
-        "the curves."
-    ),
-    data=data,
-    draw=draw,
-    size=(7.2, 4.0),
-)
+FIGURE = Figure.from_docstring(__doc__, "mixing", data, draw, size=(7.2, 4.0))

@@ -1,7 +1,17 @@
-"""Figure 5: nonnegative linear attention against the dimension.
+"""More i.i.d. features never sharpen nonnegative attention
 
-Its points, and those of the figures that show such features beside other kernels, are keys drawn
-whole: real features h(k) of Gaussian keys.
+Sparsity of a = q̃ᵀk̃, i.i.d. nonnegative features of noise-to-signal ratio σ̃/μ̃
+
+S = 1/√(1 + (σ̃ρ/μ̃)²) with ρ = ‖q̃‖₂/‖q̃‖₁ between 1/√d and 1. The sparsest query is one-hot, ρ =
+1, and its S is that of a single feature in every dimension; dense queries (uniform, half-normal)
+only get flatter as d grows. What helps is noise: a larger σ̃/μ̃. Lines: the closed form. Points:
+Monte Carlo with whole ReLU features of Gaussian keys; their 95 % error bars are smaller than the
+markers.
+
+Alt text: Line chart of sparsity against feature dimension from 1 to 1024. For noise-to-signal
+ratios one half, one and two the one-hot query gives flat lines at 0.89, 0.71 and 0.45; the
+half-normal and uniform queries start there at d = 1 and rise to 1. Monte Carlo points lie on the
+curves.
 """
 
 from __future__ import annotations
@@ -28,6 +38,10 @@ _DASHES = ("-", (0, (6, 1.8)), (0, (1.4, 1.4)))
 _MARKERS = ("o", "^", "s")
 
 
+# Points here, and in figures that show such features beside other kernels, are keys drawn whole:
+# real features h(k) of Gaussian keys.
+
+
 def noise_ratio(feature: Kernel, mean: Any) -> np.ndarray:
     """Return σ̃/μ̃ of h(k), k ~ N(mean, 1), by quadrature of its first two moments."""
     (m1, _), (m2, _) = (moment(feature, p, mean, 1.0) for p in (1, 2))
@@ -48,7 +62,7 @@ def sample_noisy_features(
 ) -> tuple[tuple[float, float, int, int], str]:
     """Sample ReLU features whose keys have the mean that gives them the ratio σ̃/μ̃."""
 
-    def excess(mean: float) -> float:
+    def excess(mean: float) -> Any:
         return np.log(noise_ratio(relu, mean) / ratio)
 
     mean: Any = brentq(excess, -4, 20, xtol=1e-12)
@@ -90,23 +104,4 @@ def draw(data: Data, canvas: Canvas) -> None:
     plotting.key(ax, lines=families, loc="lower right", bbox_to_anchor=(1.0, 0.13))
 
 
-FIGURE = Figure(
-    name="nonnegative",
-    title="More i.i.d. features never sharpen nonnegative attention",
-    subtitle="Sparsity of a = q̃ᵀk̃, i.i.d. nonnegative features of noise-to-signal ratio σ̃/μ̃",
-    caption=(
-        "S = 1/√(1 + (σ̃ρ/μ̃)²) with ρ = ‖q̃‖₂/‖q̃‖₁ between 1/√d and 1. The sparsest query is "
-        "one-hot, ρ = 1, and its S is that of a single feature in every dimension; dense queries "
-        "(uniform, half-normal) only get flatter as d grows. What helps is noise: a larger σ̃/μ̃. "
-        "Lines: the closed form. Points: Monte Carlo with whole ReLU features of Gaussian keys; "
-        "their 95 % error bars are smaller than the markers."
-    ),
-    alt=(
-        "Line chart of sparsity against feature dimension from 1 to 1024. For noise-to-signal "
-        "ratios one half, one and two the one-hot query gives flat lines at 0.89, 0.71 and 0.45; "
-        "the half-normal and uniform queries start there at d = 1 and rise to 1. Monte Carlo "
-        "points lie on the curves."
-    ),
-    data=data,
-    draw=draw,
-)
+FIGURE = Figure.from_docstring(__doc__, "nonnegative", data, draw)

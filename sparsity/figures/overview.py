@@ -1,4 +1,19 @@
-"""Figure 8: who can focus, and how."""
+"""Softmax and squared ReLU can focus; linear attention hardly
+
+Who can focus: each kernel against the one parameter that might lower its S
+
+All on one scale; lower is sharper. Softmax and squared ReLU reach any sparsity a row allows (grey:
+below 1/√n, out of reach for a row of 1024 tokens), the first by a larger spread of its scores, the
+second by a negative bias. Signed linear attention stays above 0.80. Nonnegative linear attention
+needs noisy features and a query that uses few of them. Decay sharpens by position alone, whatever
+the keys say. Lines: the limit of long rows, in closed form. Points: Monte Carlo; their 95 % error
+bars are smaller than the markers.
+
+Alt text: Five small line charts of sparsity on one logarithmic scale. Softmax falls without limit
+as its spread grows; squared ReLU falls as its bias becomes negative; signed linear stays between
+0.8 and 1; nonnegative linear falls only with noisy features, later with 32 features than with one;
+decay falls with the row length.
+"""
 
 from __future__ import annotations
 
@@ -119,26 +134,4 @@ def draw(data: Data, canvas: Canvas) -> None:
     plotting.key(ax, points=points, loc="center", labelspacing=0.8)
 
 
-FIGURE = Figure(
-    name="overview",
-    title="Softmax and squared ReLU can focus; linear attention hardly",
-    subtitle="Who can focus: each kernel against the one parameter that might lower its S",
-    caption=(
-        "All on one scale; lower is sharper. Softmax and squared ReLU reach any sparsity a row "
-        f"allows (grey: below 1/√n, out of reach for a row of {LENGTH} tokens), the first by a "
-        "larger spread of its scores, the second by a negative bias. Signed linear attention "
-        "stays above 0.80. Nonnegative linear attention needs noisy features and a query that "
-        "uses few of them. Decay sharpens by position alone, whatever the keys say. Lines: the "
-        "limit of long rows, in closed form. Points: Monte Carlo; their 95 % error bars are "
-        "smaller than the markers."
-    ),
-    alt=(
-        "Five small line charts of sparsity on one logarithmic scale. Softmax falls without limit "
-        "as its spread grows; squared ReLU falls as its bias becomes negative; signed linear stays "
-        "between 0.8 and 1; nonnegative linear falls only with noisy features, later with 32 "
-        "features than with one; decay falls with the row length."
-    ),
-    data=data,
-    draw=draw,
-    size=(7.2, 5.4),
-)
+FIGURE = Figure.from_docstring(__doc__, "overview", data, draw, size=(7.2, 5.4))

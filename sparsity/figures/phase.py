@@ -1,4 +1,20 @@
-"""The phase diagram of softmax rows: how many tokens they attend to, and in which regime."""
+"""The limit law of softmax holds only up to γ ≈ ½√(ln n)
+
+Blue: how many tokens n_eff a row of n weights exp(s), s ~ N(0, γ²), attends to
+
+Up to half of γ_c = √(2 ln n) all tokens count and n_eff = n·exp(−γ²) (annealed), which is the limit
+law S = exp(−γ²/2). Between γ_c/2 and γ_c the few largest weights make up Σa², and n_eff falls like
+exp((γ_c − γ)²) to leading order; beyond γ_c a handful of tokens hold all the mass, in rows of any
+length (condensed). At real lengths these transitions are wide: the limit law is within 10 % of the
+exact S left of the thick line only, from γ = 0.50 √(ln n) in short rows to 0.62 √(ln n) at 10¹²
+tokens; γ = 1.40 for n = 1024. Contours: the exact law of rows of finite length.
+
+Alt text: Phase diagram of softmax rows, length from 10 to 10¹² against spread over the root of ln n
+from 0 to 2.3. Contours of 3 to 10¹⁰ attended tokens start flat at the left and become steep towards
+the right. Dashed lines at 0.71 and 1.41 part three tinted regimes: annealed, extremes, condensed. A
+thick line from 0.5 at the bottom to 0.62 at the top bounds the region where the limit law is within
+ten per cent.
+"""
 
 from __future__ import annotations
 
@@ -81,27 +97,4 @@ def draw(data: Data, canvas: Canvas) -> None:
     plotting.inline(ax, 0.659, 6e9, "limit 10 % too low", red.color, **style)
 
 
-FIGURE = Figure(
-    name="phase",
-    title="The limit law of softmax holds only up to γ ≈ ½√(ln n)",
-    subtitle="Blue: how many tokens n_eff a row of n weights exp(s), s ~ N(0, γ²), attends to",
-    caption=(
-        "Up to half of γ_c = √(2 ln n) all tokens count and n_eff = n·exp(−γ²) (annealed), which "
-        "is the limit law S = exp(−γ²/2). Between γ_c/2 and γ_c the few largest weights make up "
-        "Σa², and n_eff falls like exp((γ_c − γ)²) to leading order; beyond γ_c a handful of "
-        "tokens hold all the mass, in rows of any length (condensed). At real lengths these "
-        "transitions are wide: the limit law is within 10 % of the exact S left of the thick line "
-        "only, from γ = 0.50 √(ln n) in short rows to 0.62 √(ln n) at 10¹² tokens; γ = 1.40 for "
-        "n = 1024. Contours: the exact law of rows of finite length."
-    ),
-    alt=(
-        "Phase diagram of softmax rows, length from 10 to 10¹² against spread over the root of "
-        "ln n from 0 to 2.3. Contours of 3 to 10¹⁰ attended tokens start flat at the left and "
-        "become steep towards the right. Dashed lines at 0.71 and 1.41 part three tinted regimes: "
-        "annealed, extremes, condensed. A thick line from 0.5 at the bottom to 0.62 at the top "
-        "bounds the region where the limit law is within ten per cent."
-    ),
-    data=data,
-    draw=draw,
-    size=(7.2, 5.0),
-)
+FIGURE = Figure.from_docstring(__doc__, "phase", data, draw, size=(7.2, 5.0))

@@ -1,4 +1,15 @@
-"""Figure 1: squared ReLU against the spread, for biases of both signs."""
+"""Squared ReLU can focus only when its bias is negative
+
+Sparsity of a = max(s, 0)², scores s ~ N(β, γ²), for seven biases β = q·μ
+
+S depends on β/γ alone. With β < 0 and a small spread γ it falls to 0; with β = 0 it is 1/√6
+whatever the spread; with β > 0 a smaller spread makes attention flatter. Lines: the closed form.
+Points: stratified Monte Carlo; their 95 % error bars are smaller than the markers.
+
+Alt text: Line chart of sparsity against spread on a logarithmic axis. Three curves for negative
+bias rise from 0, three for positive bias fall from 1, the one for zero bias is flat; all meet 0.408
+at the right. Monte Carlo points lie on the curves.
+"""
 
 from __future__ import annotations
 
@@ -34,21 +45,4 @@ def draw(data: Data, canvas: Canvas) -> None:
     plotting.key(ax, loc="upper right")
 
 
-FIGURE = Figure(
-    name="relu2",
-    title="Squared ReLU can focus only when its bias is negative",
-    subtitle="Sparsity of a = max(s, 0)², scores s ~ N(β, γ²), for seven biases β = q·μ",
-    caption=(
-        "S depends on β/γ alone. With β < 0 and a small spread γ it falls to 0; with β = 0 it is "
-        "1/√6 whatever the spread; with β > 0 a smaller spread makes attention flatter. Lines: the "
-        "closed form. Points: stratified Monte Carlo; their 95 % error bars are smaller than the "
-        "markers."
-    ),
-    alt=(
-        "Line chart of sparsity against spread on a logarithmic axis. Three curves for negative "
-        "bias rise from 0, three for positive bias fall from 1, the one for zero bias is flat; all "
-        "meet 0.408 at the right. Monte Carlo points lie on the curves."
-    ),
-    data=data,
-    draw=draw,
-)
+FIGURE = Figure.from_docstring(__doc__, "relu2", data, draw)

@@ -1,4 +1,19 @@
-"""Figure: what RoPE and CoCA make of the score at each distance, and the slack form of CoCA."""
+"""Collinear keys let position alone favour the near tokens
+
+Weight of a key at each distance: RoPE and CoCA of equal |q||k| in every plane
+
+One query in 64 dimensions, and keys of the same length in every plane. With RoPE and keys of random
+direction (red) half of the planes start by rising and the mean score varies around zero. With CoCA
+(blue) every plane starts at its maximum, and the score falls, though not at every step. The slack
+form that the published code computes (green, query at position 4096) is another function, and
+depends on the absolute position. The band is one standard deviation of a key's score. Lines: exact.
+Points: Monte Carlo with rotated vectors; their 95 % error bars are smaller than the markers.
+
+Alt text: Two charts of weight against distance, both axes logarithmic. Left: the curve of CoCA
+starts near 400 and falls, wobbling, to about 1 at a distance of 4000; that of RoPE wobbles about 1
+throughout. Right: the slack form starts far below the exact one and follows another course. Monte
+Carlo points lie on the curves.
+"""
 
 from __future__ import annotations
 
@@ -102,25 +117,4 @@ def draw(data: Data, canvas: Canvas) -> None:
     plotting.inline(right, 3, 9, "slack", green.color)
 
 
-FIGURE = Figure(
-    name="rope",
-    title="Collinear keys let position alone favour the near tokens",
-    subtitle="Weight of a key at each distance: RoPE and CoCA of equal |q||k| in every plane",
-    caption=(
-        "One query in 64 dimensions, and keys of the same length in every plane. With RoPE and "
-        "keys of random direction (red) half of the planes start by rising and the mean score "
-        "varies around zero. With CoCA (blue) every plane starts at its maximum, and the score "
-        "falls, though not at every step. The slack form that the published code computes (green, "
-        "query at position 4096) is another function, and depends on the absolute position. The "
-        "band is one standard deviation of a key's score. Lines: exact. Points: Monte Carlo with "
-        "rotated vectors; their 95 % error bars are smaller than the markers."
-    ),
-    alt=(
-        "Two charts of weight against distance, both axes logarithmic. Left: the curve of CoCA "
-        "starts near 400 and falls, wobbling, to about 1 at a distance of 4000; that of RoPE "
-        "wobbles about 1 throughout. Right: the slack form starts far below the exact one and "
-        "follows another course. Monte Carlo points lie on the curves."
-    ),
-    data=data,
-    draw=draw,
-)
+FIGURE = Figure.from_docstring(__doc__, "rope", data, draw)

@@ -1,4 +1,19 @@
-"""Figure 7: softmax rows of finite length, exactly, against the limit of long rows."""
+"""A softmax row needs n ≫ exp(2γ²) tokens to reach its limit
+
+Sparsity of rows of n weights exp(s), s ~ N(0, γ²), and their limit exp(−γ²/2)
+
+The limit exp(−γ²/2) (dashed) owes its second moment to scores 2γ standard deviations above the
+mean; a row holds such a token only if n > exp(2γ²) (ticks): 7, 3 000 and 66 million tokens for γ =
+1, 2, 3, and 8·10¹³ for γ = 4. Before that the row is flatter than its limit, and never below the
+floor 1/√n, which is above the limit for n < exp(γ²). Solid: exact law at finite n. Points: Monte
+Carlo with whole rows; their 95 % error bars are smaller than the markers.
+
+Alt text: Line chart, both axes logarithmic, of sparsity against row length up to a billion tokens.
+Curves for spreads 1, 2, 3 and 4 start at 1 and fall towards dashed limits 0.61, 0.14, 0.011 and
+0.0003; the first two arrive, the third nearly, the fourth is far above. A shaded region below the
+line one over square root of n is out of reach. Monte Carlo points for up to 4096 tokens lie on the
+curves.
+"""
 
 from __future__ import annotations
 
@@ -65,25 +80,4 @@ def draw(data: Data, canvas: Canvas) -> None:
     plotting.key(ax, line="exact law of n tokens", lines=limits, loc="lower left")
 
 
-FIGURE = Figure(
-    name="rows",
-    title="A softmax row needs n ≫ exp(2γ²) tokens to reach its limit",
-    subtitle="Sparsity of rows of n weights exp(s), s ~ N(0, γ²), and their limit exp(−γ²/2)",
-    caption=(
-        "The limit exp(−γ²/2) (dashed) owes its second moment to scores 2γ standard deviations "
-        "above the mean; a row holds such a token only if n > exp(2γ²) (ticks): 7, 3 000 and 66 "
-        "million tokens for γ = 1, 2, 3, and 8·10¹³ for γ = 4. Before that the row is flatter than "
-        "its limit, and never below the floor 1/√n, which is above the limit for n < exp(γ²). "
-        "Solid: exact law at finite n. Points: Monte Carlo with whole rows; their 95 % error bars "
-        "are smaller than the markers."
-    ),
-    alt=(
-        "Line chart, both axes logarithmic, of sparsity against row length up to a billion tokens. "
-        "Curves for spreads 1, 2, 3 and 4 start at 1 and fall towards dashed limits 0.61, 0.14, "
-        "0.011 and 0.0003; the first two arrive, the third nearly, the fourth is far above. A "
-        "shaded region below the line one over square root of n is out of reach. Monte Carlo "
-        "points for up to 4096 tokens lie on the curves."
-    ),
-    data=data,
-    draw=draw,
-)
+FIGURE = Figure.from_docstring(__doc__, "rows", data, draw)

@@ -6,7 +6,6 @@ controls or of the steps' fields.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -204,10 +203,11 @@ def _is_whole(name: str, each: Row | Kernel | RowMap) -> bool:
 def _rows(each: Any, x: str, given: Mapping[str, list[Any]]) -> list[Row]:
     """Return the rows of one kernel or row, one for each combination of values."""
     if isinstance(each, Row):
-        names = [k for k in given if k in names_taken(each) and k not in (x, LENGTH.name)]
-        cells = itertools.product(*(given[name] for name in names))
-        with_values = functools.partial(functools.reduce, lambda row, item: with_value(row, *item))
-        return [with_values(zip(names, cell, strict=True), each) for cell in cells]
+        found = [each]
+        for name, values in given.items():
+            if name in names_taken(each) and name not in (x, LENGTH.name):
+                found = [with_value(row, name, value) for row in found for value in values]
+        return found
     grids: dict[str, list[Any]] = {}
     for name in (p.name for p in each.parameters if p.name != LENGTH.name):
         if name == x and name not in given:  # any value will do to begin with
