@@ -18,38 +18,58 @@ from sparsity.quantities import S, n_eff
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Rope
 
-
-def _literal(name: str, value: float) -> str:
-    return str(int(value)) if CONTROLS[name].parameter.integer else repr(value)
+Imports = set[tuple[str, str]]  # (module, name); of the module "" the name is imported itself
 
 
-def _calls(spec: Spec) -> tuple[set[str], set[tuple[str, str]], list[str]]:
-    """(functions, other imports, lines) that compute a curve's numbers at its own values."""
-    v = {name: _literal(name, value) for name, value in spec.values}
-    kernel, n = in_python(spec.kernel), v.get("length")
-    own = {name: value for name, value in v.items() if name != "length"}
-    imports: set[tuple[str, str]] = set()
-    head: list[str] = []
+def python_source(state: State) -> str:
+    """Return Python that computes the numbers shown: each import once, then the calls."""
+    imports: Imports = set()
+    lines: list[str] = []
+    for spec in state.specs():
+        needed, calls = _calls(spec)
+        if isinstance(spec.kernel, Kernel) and in_python(spec.kernel) == spec.kernel.name:
+            weight = f"score_kernel({spec.kernel.name!r}, sympify({str(spec.kernel.weight)!r}))"
+            imports |= {("sympy", "sympify"), ("sparsity", "score_kernel")}
+            lines.append(f"{spec.kernel.name} = {weight}")
+        imports |= needed
+        lines += calls
+    head = []
+    for module in sorted({module for module, _ in imports}):
+        names = ", ".join(sorted(name for place, name in imports if place == module))
+        head.append(f"from {module} import {names}" if module else f"import {names}")
+    return "\n".join([*head, *lines])
+
+
+def _calls(spec: Spec) -> tuple[Imports, list[str]]:
+    """Return the imports and the lines that compute a curve's numbers at its own values."""
     if refused := why_no_value(spec):
-        return set(), imports, [f"# {spec.title()}: {refused}"]
+        return set(), [f"# {spec.title()}: {refused}"]
+    v = {
+        name: str(int(value)) if CONTROLS[name].parameter.integer else repr(value)
+        for name, value in spec.values
+    }
+    kernel, n, of_n_eff = in_python(spec.kernel), v.get("length"), spec.quantity is n_eff
     if not spec.whole:
-        given = ", ".join(f"{name}={value}" for name, value in v.items())
+        given = ", ".join([kernel, *(f"{name}={value}" for name, value in v.items())])
         given += f", query={spec.query!r}" if spec.query else ""
-        if spec.quantity is n_eff:
-            return {"evaluate"}, imports, [f"evaluate({kernel}, {given}).S"]
-        return {"exact"}, imports, [f"exact({kernel}, {given}, of={spec.of!r}).value"]
+        if of_n_eff:
+            return {("sparsity", "evaluate")}, [f"evaluate({given}).S"]
+        return {("sparsity", "exact")}, [f"exact({given}, of={spec.of!r}).value"]
+    imports: Imports = set()
+    lines: list[str] = []
     if spec.rows == "iid":
-        own = ({"beta": "0.0"} if spec.score else {}) | own
+        own = ({"beta": "0.0"} if spec.score else {}) | v
+        own.pop("length", None)
         given = ", ".join([kernel, *(f"{name}={value}" for name, value in own.items())])
     else:
         try:
             row = spec.row()
         except InputError as error:  # such as RoPE in an odd dimension
-            return set(), imports, [f"# {spec.title()}: {error}"]
-        given, head = "row", [f"row = {row!r}"]
-        if spec.rows == Rope.name:
+            return set(), [f"# {spec.title()}: {error}"]
+        given, lines = "row", [f"row = {row!r}"]
+        if spec.rows == Rope.name:  # whose vectors are too long to be written
             imports.add(("", "numpy as np"))
-            head = [
+            lines = [
                 f"query = np.random.default_rng(0).standard_normal({v['dim']})",
                 f"query *= {v['gamma']} / np.linalg.norm(query)",
                 f"steps = (Rope(query, query * {v['beta']} / {v['gamma']} ** 2, 1.0),)",
@@ -58,51 +78,24 @@ def _calls(spec: Spec) -> tuple[set[str], set[tuple[str, str]], list[str]]:
         for kind in (Row, *map(type, row.steps)):
             public = kind.__name__ in sparsity.__all__
             imports.add(("sparsity" if public else kind.__module__, kind.__name__))
-    functions, lines = _calls_of_rows(spec, given, str(n))
-    return functions, imports, [*head, *lines]
-
-
-def _calls_of_rows(spec: Spec, given: str, n: str) -> tuple[set[str], list[str]]:
-    """The calls for the limit and for rows of n: the exact law, or else a sample."""
-    functions, lines = set[str](), []
-    focus = spec.quantity is n_eff
-    by_S = focus or spec.quantity is S
     if has_limit(spec):
-        same = spec.rows == "iid" and (spec.score or getattr(spec.kernel, "alike", True))
+        by_S = of_n_eff or spec.quantity is S
+        same = spec.rows == "iid" and (
+            spec.score or getattr(spec.kernel, "identically_distributed", True)
+        )
         at = "" if by_S and same else f", length={n}"
         of = "" if by_S else f", of={spec.of!r}"
-        functions.add("evaluate")
+        imports.add(("sparsity", "evaluate"))
         lines.append(f"evaluate({given}{at}{of}).{'S' if by_S else 'value'}  # long rows")
     function = "exact" if has_law(spec) else "estimate"
-    of = "" if focus and function == "exact" else f", of={spec.of!r}"
-    last = f"n_eff of rows of {n}; drawn as √(n_eff/n)" if focus else f"rows of {n}"
-    functions.add(function)
-    lines.append(f"{function}({given}, length={n}{of}).value  # {last}")
-    return functions, lines
-
-
-def python_source(state: State) -> str:
-    """Python that computes the numbers shown: each import once, then the calls."""
-    imports: set[tuple[str, str]] = set()
-    lines: list[str] = []
-    for spec in state.specs():
-        functions, new, call = _calls(spec)
-        if isinstance(spec.kernel, Kernel) and in_python(spec.kernel) == spec.kernel.name:
-            weight = f"score_kernel({spec.kernel.name!r}, sympify({str(spec.kernel.weight)!r}))"
-            imports |= {("sympy", "sympify"), ("sparsity", "score_kernel")}
-            lines.append(f"{spec.kernel.name} = {weight}")
-        imports |= new | {("sparsity", each) for each in functions}
-        lines += call
-    modules = dict.fromkeys(sorted(module for module, _ in imports))
-    head = []
-    for module in modules:
-        names = ", ".join(sorted(name for place, name in imports if place == module))
-        head.append(f"from {module} import {names}" if module else f"import {names}")
-    return "\n".join([*head, *lines])
+    of = "" if of_n_eff and function == "exact" else f", of={spec.of!r}"
+    last = f"n_eff of rows of {n}; drawn as √(n_eff/n)" if of_n_eff else f"rows of {n}"
+    imports.add(("sparsity", function))
+    return imports, [*lines, f"{function}({given}, length={n}{of}).value  # {last}"]
 
 
 def csv_table(state: State, store: Store) -> str:
-    """Everything drawn, as CSV: one line for each curve and value of x that is known."""
+    """Return everything drawn as CSV: one line for each curve and value of x that is known."""
     axes, names = Axes(state), [name for name in CONTROLS if name != state.x]
     head = ["curve", "kernel", "rows", "query", *names, state.x]
     of = state.plot.of.name
@@ -117,12 +110,12 @@ def csv_table(state: State, store: Store) -> str:
         v, own = spec.given(), [identifier, spec.kernel.name, spec.rows, spec.query]
         own += [v.get(name, "") for name in names]
         for x in sorted({*axes.x.tolist(), *axes.sampled(spec)}):
-            rows.append([*own, x, *_row(axes, spec, store, x)])
+            rows.append([*own, x, *_numbers(axes, spec, store, x)])
     return csv_text(rows)
 
 
-def _row(axes: Axes, spec: Spec, store: Store, x: float) -> list[Any]:
-    """The columns of the plot and what was sampled; "" where not known."""
+def _numbers(axes: Axes, spec: Spec, store: Store, x: float) -> list[Any]:
+    """Return the columns of the plot and what was sampled; "" where not known."""
     here, n = spec.at(axes.name, x), float(axes.n(x, spec))
     try:
         found = closed_limit(here, "", axes.x[:1], n=n)

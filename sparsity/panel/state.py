@@ -138,6 +138,7 @@ def edit(state: State, name: str, value: Any) -> State:
 
 
 def _edited(state: State, name: str, value: Any) -> State:
+    """Return the state after one edit, with however many curves."""
     if name in CONTROLS:
         values = dict(state.values) | {name: CONTROLS[name].check(value)}
         return replace(state, values=tuple(values.items()))
