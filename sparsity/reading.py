@@ -24,7 +24,7 @@ _UNITS = {"k": 2**10, "K": 2**10, "M": 2**20}
 
 
 def expand_token_count(text: str) -> str:
-    """A count of tokens as people write it, in digits: "128k" is 131072, as in "a context of 128k".
+    """Return a count of tokens as people write it in digits: "128k", as in "a context of 128k".
 
     Any other text is returned as it is.
     """
@@ -33,7 +33,7 @@ def expand_token_count(text: str) -> str:
 
 
 def parse_number(text: str, argument: str, fix: str = "give a number") -> float:
-    """The number that a text writes in decimal notation.
+    """Return the number that a text writes in decimal notation.
 
     Raises:
         InputError: it writes none.
@@ -45,7 +45,7 @@ def parse_number(text: str, argument: str, fix: str = "give a number") -> float:
 
 
 def parse_whole(text: str, argument: str) -> int:
-    """The whole number that a text writes in decimal digits.
+    """Return the whole number that a text writes in decimal digits.
 
     Raises:
         InputError: it writes none.
@@ -60,7 +60,7 @@ def parse_whole(text: str, argument: str) -> int:
 
 
 def json_file(path: Path) -> Any:
-    """The value in a file of JSON.
+    """Return the value in a file of JSON.
 
     Raises:
         OSError: it cannot be read.
@@ -73,7 +73,7 @@ def json_file(path: Path) -> Any:
 
 
 def npy_file(path: Path) -> np.ndarray:
-    """The array in NumPy's .npy file: of numbers, and no larger than the file.
+    """Return the array in NumPy's .npy file: of numbers, and no larger than the file.
 
     Raises:
         OSError: it cannot be read.
