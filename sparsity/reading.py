@@ -24,9 +24,9 @@ _UNITS = {"k": 2**10, "K": 2**10, "M": 2**20}
 
 
 def expand_token_count(text: str) -> str:
-    """Return a count of tokens as people write it in digits: "128k", as in "a context of 128k".
+    """Return a count of tokens as people write it, in digits: "128k" is 131072.
 
-    Any other text is returned as it is.
+    So it is in "a context of 128k". Any other text is returned as it is.
     """
     found = _TOKENS.fullmatch(text.strip(_SPACE))
     return str(int(found[1]) * _UNITS[found[2]]) if found else text

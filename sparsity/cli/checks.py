@@ -13,29 +13,22 @@ import sparsity
 from sparsity.cli import common, pages
 from sparsity.errors import InputError
 
+_METHODS = pages.offer_words("stratified", "plain")
+_DTYPES = pages.offer_words("float64", "float32")
+
 
 @click.command(cls=pages.Command)
-@common.kernel_argument
-@common.with_parameters
-@common.steps_option
-@common.of_option
-@common.option(
-    "--rel-error", "E", "Stop at this relative standard error (default 1e-3).", default="1e-3"
-)
-@common.option("--max-samples", "N", "Stop after N draws (default 1e9).", default="1e9")
+@common.row_options
+@common.option("--rel-error", "E", "Stop at this relative standard error", default="1e-3")
+@common.option("--max-samples", "N", "Stop after N draws", default="1e9")
 @common.option("--max-seconds", "T", "Stop after T seconds (default: never).", default="inf")
 @common.option(
     "--method",
     "NAME",
     "How scalar scores are drawn: stratified (default) or plain.",
-    offers=pages.offer_words("stratified", "plain"),
+    offers=_METHODS,
 )
-@common.option(
-    "--dtype",
-    "TYPE",
-    "Precision: float64 (default) or float32.",
-    offers=pages.offer_words("float64", "float32"),
-)
+@common.option("--dtype", "TYPE", "Precision: float64 (default) or float32.", offers=_DTYPES)
 @common.seed_option
 @common.json_option
 def estimate(
@@ -193,13 +186,7 @@ def claims(seed: str, as_json: bool) -> None:
 
 
 @click.command(cls=pages.Command)
-@common.option(
-    "--out",
-    "DIR",
-    "Folder to write to (default figures).",
-    default="figures",
-    offers=pages.offer_folders,
-)
+@common.option("--out", "DIR", "Folder to write to", default="figures", offers=pages.offer_folders)
 @common.seed_option
 @click.option("--page", is_flag=True, help="Only write the page again, from the files in DIR.")
 @common.executor_options

@@ -48,10 +48,12 @@ def option(name: str, metavar: str, help: str, **details: Any) -> Callable[..., 
     Args:
         name: as typed; after a space the name of its parameter, where that differs.
         metavar: what stands for the value on the page.
-        help: about it.
+        help: about it; a default is told at its end, where "(default" is not in it.
         **details: as `click.option` takes them; `offers` is what the shell offers for the value.
     """
     details["shell_complete"] = details.pop("offers", None)
+    if "default" in details and "(default" not in help:
+        help = f"{help} (default {details['default']})."
     return click.option(*name.split(), metavar=metavar, help=help, **details)
 
 
@@ -86,7 +88,7 @@ kernel_argument = click.argument(
     shell_complete=pages.offer_kernels,
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
-seed_option = option("--seed", "K", "Seed of random numbers (default 0).", default="0")
+seed_option = option("--seed", "K", "Seed of random numbers", default="0")
 _scores_option = option(
     "--scores",
     "LAW",
@@ -145,6 +147,11 @@ def with_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
         typed = f"--{name.replace('_', '-')}"
         command = option(typed, metavar, meaning, cls=pages.OfKernel, offers=offers)(command)
     return command
+
+
+def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give the command what describes a quantity of a row: KERNEL, parameters, steps, --of."""
+    return kernel_argument(with_parameters(steps_option(of_option(command))))
 
 
 def executor_options(command: Callable[..., Any]) -> Callable[..., Any]:

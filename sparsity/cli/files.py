@@ -36,12 +36,7 @@ _PLOT_SUFFIXES = (".svg", ".png", ".pdf")
 @common.of_option
 @click.option("--montecarlo", is_flag=True, help="Also sample five points of each curve.")
 @click.option("--no-limit", is_flag=True, help="Leave out the limit of long rows.")
-@common.option(
-    "--rel-error",
-    "E",
-    "Relative standard error of a sampled point (default 0.02).",
-    default="0.02",
-)
+@common.option("--rel-error", "E", "Relative standard error of a sampled point", default="0.02")
 @common.option("--title", "TEXT", "Title, in place of the default one.")
 @common.option(
     "--out",
@@ -189,9 +184,7 @@ def _row_at_first(kernel: str, steps: tuple[str, ...], grids: dict[str, str]) ->
     offers=pages.offer_folders,
 )
 @click.option("--montecarlo", is_flag=True, help="Also estimate every cell by sampling.")
-@common.option(
-    "--rel-error", "E", "Relative standard error of each estimate (default 1e-3).", default="1e-3"
-)
+@common.option("--rel-error", "E", "Relative standard error of each estimate", default="1e-3")
 @common.seed_option
 @common.executor_options
 @common.json_option
@@ -274,8 +267,8 @@ def sweep(
     multiple=True,
     offers=pages.offer_files,
 )
-@common.option("--tokens", "T", "Tokens of each window (default 512).", default="512")
-@common.option("--offset", "K", "Skip the first K tokens of a text (default 0).", default="0")
+@common.option("--tokens", "T", "Tokens of each window", default="512")
+@common.option("--offset", "K", "Skip the first K tokens of a text", default="0")
 @common.option("--stride", "K", "Start a window every K tokens (default: one window a text).")
 @click.option("--bos", is_flag=True, help="Begin each window with the model's first token (BOS).")
 @common.option(

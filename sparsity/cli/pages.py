@@ -142,19 +142,19 @@ def _matching(words: dict[str, str], typed: str, before: str = "") -> list[Compl
     ]
 
 
+def offer(read: Callable[[], dict[str, str]]) -> Offer:
+    """Offer words with their meanings, read when they are asked for."""
+    return lambda context, parameter, typed: _matching(read(), typed)
+
+
 def offer_words(*words: str) -> Offer:
     """Offer some of these words."""
-    return lambda context, parameter, typed: _matching(dict.fromkeys(words, ""), typed)
+    return offer(lambda: dict.fromkeys(words, ""))
 
 
 def offer_members(module: str) -> Offer:
-    """Offer the names of a module's ALL, read when they are asked for."""
-
-    def offer(context: Any, parameter: Any, typed: str) -> list[CompletionItem]:
-        names = [each.name for each in importlib.import_module(module).ALL]
-        return _matching(dict.fromkeys(names, ""), typed)
-
-    return offer
+    """Offer the names of a module's ALL."""
+    return offer(lambda: {each.name: "" for each in importlib.import_module(module).ALL})
 
 
 def offer_files(context: Any, parameter: Any, typed: str) -> list[CompletionItem]:
@@ -167,26 +167,28 @@ def offer_folders(context: Any, parameter: Any, typed: str) -> list[CompletionIt
     return [CompletionItem(typed, type="dir")]
 
 
-def offer_elementwise(context: Any, parameter: Any, typed: str) -> list[CompletionItem]:
+@offer
+def offer_elementwise() -> dict[str, str]:
     """Offer the kernels that are functions of one key."""
     from sparsity import kernels
 
-    return _matching({each.name: each.title for each in kernels.known()}, typed)
+    return {each.name: each.title for each in kernels.known()}
 
 
-def offer_kernels(context: Any, parameter: Any, typed: str) -> list[CompletionItem]:
+@offer
+def offer_kernels() -> dict[str, str]:
     """Offer the kernels and the maps of whole rows."""
     from sparsity import kernels
 
-    return _matching({each.name: each.title for each in (*kernels.known(), *kernels.MAPS)}, typed)
+    return {each.name: each.title for each in (*kernels.known(), *kernels.MAPS)}
 
 
-def offer_steps(context: Any, parameter: Any, typed: str) -> list[CompletionItem]:
+@offer
+def offer_steps() -> dict[str, str]:
     """Offer the steps, with the colon that their numbers follow."""
     from sparsity.rows import steps
 
-    words = {f"{name}:": first_sentence(step) for name, step in steps.typed().items()}
-    return _matching(words, typed)
+    return {f"{name}:": first_sentence(step) for name, step in steps.typed().items()}
 
 
 def offer_quantities(context: Any, parameter: Any, typed: str) -> list[CompletionItem]:

@@ -48,6 +48,9 @@ def list_(as_json: bool) -> None:
         common.echo(f"{k['name']:14} {k['title']:24} {options:33} a = {k['weight']}")
 
 
+_STYLES = pages.offer_words("text", "latex")
+
+
 @click.command(cls=pages.Command)
 @click.argument(
     "kernel",
@@ -56,14 +59,8 @@ def list_(as_json: bool) -> None:
     about="A name from `sparsity list`, or a formula of the score s.",
     shell_complete=pages.offer_elementwise,
 )
-@common.option(
-    "--format style",
-    "text|latex",
-    "How to print (default text).",
-    default="text",
-    offers=pages.offer_words("text", "latex"),
-)
-@common.option("--max-seconds", "T", "Give up after T seconds (default 60).", default="60")
+@common.option("--format style", "text|latex", "How to print", default="text", offers=_STYLES)
+@common.option("--max-seconds", "T", "Give up after T seconds", default="60")
 @common.json_option
 def derive(kernel: str, style: str, max_seconds: str, as_json: bool) -> None:
     """Derive S of a kernel symbolically, with its limits.
@@ -103,10 +100,7 @@ def derive(kernel: str, style: str, max_seconds: str, as_json: bool) -> None:
 
 
 @click.command("eval", cls=pages.Command)
-@common.kernel_argument
-@common.with_parameters
-@common.steps_option
-@common.of_option
+@common.row_options
 @common.json_option
 def eval_(
     kernel: str, steps: tuple[str, ...], of: str | None, as_json: bool, **options: Any
@@ -180,10 +174,7 @@ def _means_over_rows(request: Any) -> dict[str, Any]:
 
 
 @click.command(cls=pages.Command)
-@common.kernel_argument
-@common.with_parameters
-@common.steps_option
-@common.of_option
+@common.row_options
 @common.json_option
 def exact(
     kernel: str, steps: tuple[str, ...], of: str | None, as_json: bool, **options: Any

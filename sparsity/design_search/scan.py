@@ -32,13 +32,14 @@ from sparsity.rows.row import Row
 from sparsity.rows.steps import Alibi, Decay, ScalableSoftmax, SinkLogit, Window
 
 CPU_SECONDS = 7.0  # of this thread until the last look, which may take 3: a call ends within 10
-_SHARE_OF_GRID = 0.7  # of them for the grid; the rest is for extremes and crossings
-_GRID_POINTS = 33  # of a grid
-_LOG_OF_NOTHING = -700.0  # the logarithm of what is about 0
-_ROUNDING_OF_LOG = 1e-11  # of a logarithm: differences below are rounding
-_ROWS_OF_QUANTILES, _QUANTILES = 2001, 257  # rows of quantiles, and the quantiles of each
-_LEAST_TURN = 1e-3  # of the logarithm of n_eff: by how much it turns at least
-_MOST_TURNS = 32  # looked at, the largest
+_SHARE_OF_GRID = 0.7  # of them; the rest is for extremes and crossings
+_GRID_POINTS = 33  # of the range
+_LOG_OF_NOTHING = -700.0  # the logarithm of what is about 0, near the end of float64
+_ROUNDING_OF_LOG = 1e-11  # differences of a logarithm that are below are rounding
+# Turns of n_eff in rows of quantiles: the logarithm turns by at least so much; the largest of these
+# are looked at. The rows stand a two-thousandth of the range apart.
+_LEAST_TURN, _MOST_TURNS = 1e-3, 32
+_ROWS_OF_QUANTILES, _QUANTILES = 2001, 257
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,7 @@ class Scan(NamedTuple):
 
 
 class _Looks:
-    """The logarithm of a quantity at any free number, each computed once.
+    """The logarithm of a quantity at values of a free number, each computed once.
 
     Args:
         row: the row.
@@ -180,67 +181,58 @@ class _Looks:
     def __init__(self, row: Row, free: Free, quantity: Quantity, seconds: float) -> None:
         self.row, self.free, self.quantity = row, free, quantity
         self._begun = time.thread_time()
-        self.until = self._begun + _SHARE_OF_GRID * seconds  # for the grid
-        self.over: TooLong | None = None  # why the grid ends before the range does
-        self._seen: dict[tuple[int, float], float] = {}
-        self.refusals: dict[int, InputError] = {}
+        self.until = self._begun + _SHARE_OF_GRID * seconds
+        self.cut_short: TooLong | None = None  # why the grid ends before the range does
+        self._logs: dict[tuple[int, float], float] = {}  # by length and x; NaN without a law
+        self._refusals: dict[int, InputError] = {}  # the first of each length
 
-    def first(self, x: float, lengths: Sequence[int]) -> bool:
-        """Look at several lengths at once; False where the kernel is too fine for any."""
-        try:
-            found = self._logs(x, lengths)
-        except TooLong:
-            raise
-        except InputError as error:
-            if isinstance(error, TooFine) and not self.row.steps:  # which no length can help
-                self.refusals |= dict.fromkeys(lengths, error) | self.refusals
-                self._seen |= {(n, x): math.nan for n in lengths}
-                return False
-            elif len(lengths) > 1:  # of one of them; each then speaks for itself
-                for n in lengths:
-                    self.first(x, [n])
-            else:
-                self.refusals.setdefault(lengths[0], error)
-                self._seen[lengths[0], x] = math.nan
-        else:
-            self._seen |= {(n, x): value for n, value in zip(lengths, found, strict=True)}
-        return True
+    def log_at(self, x: float, n: int) -> float:
+        """Return the logarithm at one length; NaN where there is no law."""
+        if (n, x) not in self._logs:
+            self.look(x, [n])
+        return self._logs[n, x]
 
-    def __call__(self, x: float, n: int) -> float:
-        """The logarithm at one length; NaN where there is no law."""
-        if (n, x) not in self._seen:
-            self.first(x, [n])
-        return self._seen[n, x]
-
-    def at(self, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Where there is a law of a length, ascending, and its logarithms."""
-        found = sorted((x, y) for (m, x), y in self._seen.items() if m == n and math.isfinite(y))
+    def known(self, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return where there is a law of a length, ascending, and its logarithms."""
+        found = sorted((x, y) for (m, x), y in self._logs.items() if m == n and math.isfinite(y))
         if not found:
-            raise self.refusals[n]
+            raise self._refusals[n]
         x, y = np.array(found).T
         return x, y
 
-    def _logs(self, x: float, lengths: Sequence[int]) -> list[float]:
+    def look(self, x: float, lengths: Sequence[int]) -> bool:
+        """Look at several lengths at once; return False where the kernel is too fine for any.
+
+        Raises:
+            TooLong: there is no time left.
+        """
         if time.thread_time() > self.until:
-            each = (time.thread_time() - self._begun) / max(len(self._seen), 1)
-            fix = (
-                f"takes too long to search: one look at {self.quantity.name} takes {each:.2g} s; "
-                "give a shorter row or no other lengths (max_seconds allows more)"
-            )
-            shown = ", ".join(map(str, lengths))
-            raise TooLong("length", shown, fix)
+            each = (time.thread_time() - self._begun) / max(len(self._logs), 1)
+            fix = f"takes too long to search: one look at {self.quantity.name} takes {each:.2g} s; "
+            fix += "give a shorter row or no other lengths (max_seconds allows more)"
+            raise TooLong("length", ", ".join(map(str, lengths)), fix)
         row = self.free.set_in(self.row, self.free.value(self.row, x))
         try:
-            found = exact(row, length=np.array(lengths), of=self.quantity)
-        except TooRare:
-            if len(lengths) > 1:
-                raise
-            return [_LOG_OF_NOTHING]
-        return np.maximum(found.log_value, _LOG_OF_NOTHING).tolist()
+            logs = exact(row, length=np.array(lengths), of=self.quantity).log_value
+            logs = np.maximum(logs, _LOG_OF_NOTHING).tolist()
+        except InputError as error:
+            too_fine = isinstance(error, TooFine) and not self.row.steps  # which no length can help
+            if len(lengths) > 1 and not too_fine:  # of one of them; each then speaks for itself
+                for n in lengths:
+                    self.look(x, [n])
+                return True
+            logs = [_LOG_OF_NOTHING if isinstance(error, TooRare) else math.nan] * len(lengths)
+            if not isinstance(error, TooRare):
+                self._refusals = dict.fromkeys(lengths, error) | self._refusals
+            if too_fine:
+                self._logs |= {(n, x): math.nan for n in lengths}
+                return False
+        self._logs |= {(n, x): value for n, value in zip(lengths, logs, strict=True)}
+        return True
 
 
 def _find_turns(row: Row, free: Free, ends: tuple[float, float], n: int) -> list[float]:
-    """Where n_eff turns in rows whose scores are the quantiles of their law.
+    """Return where n_eff turns in rows whose scores are the quantiles of their law.
 
     A free number of a step has none: there a quantity rises or falls.
     """
@@ -295,29 +287,29 @@ def scan_lengths(
         known = False
         for x in sorted({*grid.tolist(), *turns}):
             try:
-                fine = not look.first(x, own)
+                too_fine = not look.look(x, own)
             except TooLong as error:
                 if not known:
                     raise
-                look.over = error
+                look.cut_short = error
                 break
-            if fine and known and free is GAMMA:  # of a wider law no more is resolved
+            if too_fine and known and free is GAMMA:  # of a wider law no more is resolved
                 break
-            known = known or not fine
+            known = known or not too_fine
     look.until += (1 - _SHARE_OF_GRID) * seconds
     return [_solve_crossings(look, n, math.log(wanted)) for n in lengths]
 
 
 def _solve_crossings(look: _Looks, n: int, wanted: float) -> Scan:
-    """Where the quantity is what is wanted, from looks at it and at its extremes."""
+    """Solve for the wanted value between looks, with further looks at the extremes."""
     free, row = look.free, look.row
 
     def excess(x: float) -> float:
-        return look(x, n) - wanted
+        return look.log_at(x, n) - wanted
 
     if not free.whole:
         _search_extremes(look, n, wanted)
-    x, seen = look.at(n)
+    x, seen = look.known(n)
     off = seen - wanted
     values = []
     for i in np.flatnonzero((off[1:] >= 0) != (off[:-1] >= 0)):
@@ -326,8 +318,8 @@ def _solve_crossings(look: _Looks, n: int, wanted: float) -> Scan:
             at = between(excess, float(x[i]), float(x[i + 1]))
             if math.isfinite(at):
                 values.append(free.value(row, at))
-    if look.over is not None and not values:
-        raise look.over
+    if look.cut_short is not None and not values:
+        raise look.cut_short
     ends = free.value(row, float(x[0])), free.value(row, float(x[-1]))
     low, high = float(np.exp(seen.min())), float(np.exp(seen.max()))
     return Scan(tuple(values), low, high, *ends, len(x))
@@ -339,7 +331,7 @@ def _search_extremes(look: _Looks, n: int, wanted: float) -> None:
     The least and the largest of all are what a row can have; a minimum above the wanted value, or a
     maximum below, may hide two crossings.
     """
-    grid, seen = look.at(n)
+    grid, seen = look.known(n)
     last = len(grid) - 1
     for sign in (1.0, -1.0):  # of minima, and of maxima
         y = sign * seen
@@ -349,15 +341,15 @@ def _search_extremes(look: _Looks, n: int, wanted: float) -> None:
             decides = y[i] > sign * wanted or y[i] - y.min() <= rise
             if y[i] > min(y[low], y[high]) or rise < _ROUNDING_OF_LOG or not decides:
                 continue
-            if i == last and look.over is not None:
+            if i == last and look.cut_short is not None:
                 continue
             if i in (0, last):  # at an end of the range, where most of them fall
                 middle = float(grid[low] + grid[high]) / 2
-                if not sign * look(middle, n) < y[i]:
+                if not sign * look.log_at(middle, n) < y[i]:
                     continue
 
             def value(x: float, sign: float = sign) -> float:
-                found = sign * look(float(x), n)
+                found = sign * look.log_at(float(x), n)
                 return found if math.isfinite(found) else math.inf
 
             width = float(grid[high] - grid[low])
@@ -366,7 +358,7 @@ def _search_extremes(look: _Looks, n: int, wanted: float) -> None:
 
 
 def _scan_sink_mass(row: Row, n: int, wanted: float) -> Scan:
-    """It takes any share that all-zero rows and other sinks leave; its odds are solved."""
+    """Solve for the logit of a sink: it takes any share that zero rows and other sinks leave."""
     number("sink_mass", wanted, "must be between 0 and 1", lambda x: 0 < x < 1)
     found: tuple[float, ...] = ()
     try:
@@ -382,7 +374,7 @@ def _scan_sink_mass(row: Row, n: int, wanted: float) -> Scan:
 
 
 def _root(excess: Callable[[float], float], low: float, high: float) -> float:
-    """The crossing between two looks; NaN where there is no law, or a jump in it."""
+    """Return the crossing between two looks; NaN where there is no law, or a jump in it."""
     try:
         found: Any = brentq(excess, low, high, xtol=1e-13)
     except ValueError:  # a refusal between them
@@ -391,7 +383,7 @@ def _root(excess: Callable[[float], float], low: float, high: float) -> float:
 
 
 def _nearest_whole(excess: Callable[[float], float], low: float, high: float) -> float:
-    """The logarithm of the whole number between two at which the excess is smallest."""
+    """Return the log of the whole number between two at which the excess is smallest."""
     first, last = round(math.exp(low)), round(math.exp(high))
     above = excess(low) >= 0
     while last - first > 1:
