@@ -126,6 +126,7 @@ class Design:
         return self.check
 
     def summary(self) -> dict[str, Any]:
+        """Return everything by name, in JSON's types."""
         described, fields = self.row.described(), vars(self)
         asked = ("length", "quantity", "wanted", "parameter", "value")
         return {

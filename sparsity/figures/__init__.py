@@ -1,4 +1,7 @@
-"""The figures: each a short file with its data and drawing, and the explicit tuple of all."""
+"""The figures: each a short file with its words, data and drawing, and the explicit tuple of all.
+
+`figure` has what a figure is and its curves, `plotting` the style and what is drawn in it.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ _WORKERS = 2  # threads: one compiles while another samples
 
 
 def render(figure: Figure, data: Data) -> dict[str, bytes]:
-    """The contents of a figure's files by suffix: svg, png, csv; same data, same bytes."""
+    """Return the contents of a figure's files by suffix: svg, png, csv; same data, same bytes."""
     files = plotting.render(figure.draw, data, figure.title, figure.subtitle, figure.size)
     return {**files, "csv": csv_of_curves(data).encode()}
 

@@ -48,7 +48,7 @@ class Spec:
     of: str = "n_eff"
 
     def __hash__(self) -> int:
-        """By name: hashing a kernel's definition takes longer than drawing its curve."""
+        """Hash by name: hashing a kernel's definition takes longer than drawing its curve."""
         return hash((self.kernel.name, self.rows, self.values, self.query, self.of))
 
     @property
