@@ -189,8 +189,8 @@ def float_type(value: Any) -> np.dtype:
         found = None if hasattr(type(value), "ndim") else np.dtype(value)  # none of an array
     except Exception:  # noqa: BLE001  NumPy raises of everything, and so may what it is given
         found = None
-    holds = value is not None and found is not None and found in (np.float32, np.float64)
-    _require(holds, "dtype", value, "choose float32 or float64")
+    if value is None or found is None or found not in (np.float32, np.float64):
+        raise InputError("dtype", value, "choose float32 or float64")
     return found
 
 

@@ -1,10 +1,12 @@
 """The live panel: `sparsity.explore()` in a notebook.
 
-a message ──> widget ──> state    what is shown, and the edits that a browser sends
-                │          └─> curve ──> axes   its curves: numbers, and their places
-                ├─> picture      everything to draw, from closed forms and the store
-                ├─> export       the same as Python and as a table
-                └─> background   a thread that fills the store: laws, formulas, samples
+A message of a browser passes through them so:
+
+    widget ──> state    what is shown, and the edits that are sent
+      │          └─> curve ──> axes   its curves: their numbers, and their places on the chart
+      ├─> picture      everything to draw, from closed forms and the store
+      ├─> export       the same as Python and as a table
+      └─> background   a thread that fills the store: laws, formulas, samples
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ def opened(*shown: str | Kernel | RowMap | Row, x: str = "gamma", **values: Any)
 
 
 def explore(*shown: str | Kernel | RowMap | Row, x: str = "gamma", **values: Any) -> Panel:
-    """Open a panel to explore attention's focus by hand, in JupyterLab, Notebook, VS Code or Colab.
+    """Open a panel to explore attention's focus by hand: JupyterLab, Notebook, VS Code, Colab.
 
     S = E|a| / √(E a²) or another quantity against any parameter, each of which has a slider; curves
     to pin; the limit law while a slider moves, then the exact law of rows of n, then Monte Carlo

@@ -1,9 +1,11 @@
 """`plot`: a chart of theory, limit and Monte Carlo in one call.
 
-what was given ──> requests   curves: rows, what each holds fixed, values along the abscissa
-└─> curves    their numbers: exact law, limit, sampled points
-a dataset ─────────> datasets          │
-└────────────────┴─> drawing   a Chart, drawn on Matplotlib axes
+What was given passes through the modules so:
+
+    kernels, rows ──> requests   the curves asked for: rows, and values along the abscissa
+                  ──> curves     their numbers: exact law, limit, sampled points
+    a dataset     ──> datasets   the same, taken from what `sweep` or `measure` made
+    both          ──> drawing    a `Chart`, drawn on Matplotlib axes
 """
 
 from __future__ import annotations
