@@ -111,12 +111,7 @@ class Request:
         Raises:
             InputError: it cannot be had at these parameters.
         """
-        if self.quantity is not quantities.S:
-            return sparsity.evaluate(self.row, of=self.quantity, length=self.length)
-        kernel = self.row.kernel
-        alike = not isinstance(kernel, RowMap) or kernel.identically_distributed
-        depends_on_n = kernel.law is Law.POSITION or self.row.steps or not alike
-        return sparsity.evaluate(self.row, length=self.length if depends_on_n else None)
+        return sparsity.evaluate(self.row, of=self.quantity, length=self.length)
 
     def estimate(self, **settings: Any) -> Estimate:
         """Sample the quantity.

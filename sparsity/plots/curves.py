@@ -230,11 +230,10 @@ def _limit(
         if quantity in (quantities.S, quantities.n_eff):
             S = np.exp(_log_S_limit(request, x, values))
             return S if quantity is quantities.S else n * S**2
-        place: dict[str, Any] = {} if n is None else {"length": n}
         if x == LENGTH.name:
-            return np.asarray(evaluate(row, of=quantity, **place).value) + 0 * values
+            return np.asarray(evaluate(row, of=quantity, length=n).value) + 0 * values
         rows = (with_value(row, x, v) for v in values.tolist())
-        return np.array([evaluate(each, of=quantity, **place).single for each in rows])
+        return np.array([evaluate(each, of=quantity, length=n).single for each in rows])
     except InputError as error:
         if error.argument in ("of", "kernel", "length"):  # it has none, or none without a length
             return None
@@ -253,9 +252,8 @@ def _log_S_limit(request: CurveRequest, x: str, values: np.ndarray) -> np.ndarra
             return np.asarray(evaluate(kernel, **given).log_S)
     if x == LENGTH.name:
         return np.array([float(evaluate(row, length=v).log_S) for v in values.tolist()])
-    place: dict[str, Any] = {} if n is None else {"length": n}
     rows = (with_value(row, x, v) for v in values.tolist())
-    return np.array([float(evaluate(each, **place).log_S) for each in rows])
+    return np.array([float(evaluate(each, length=n).log_S) for each in rows])
 
 
 def floor_of_rows(
