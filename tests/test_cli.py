@@ -19,7 +19,7 @@ import xarray
 
 import sparsity
 from sparsity import Alibi, Decay, Row, SinkLogit, Window, cli, kernels, quantities
-from sparsity.cli.asked import ask
+from sparsity.cli.request import read_request
 from sparsity.crosscheck import verify as crosscheck
 from sparsity.limit import closed_form
 from sparsity.rows import steps
@@ -1239,5 +1239,5 @@ def test_the_definition_of_a_limit_names_the_law_of_the_scores_and_the_steps(com
     code, text, _ = command("eval", *typed.split(), "--of", "hoyer")
     assert code == 0
     assert "x uniform on [−√3, √3], steps uniform sink-logit:1" in text
-    asked = ask("exp", {"gamma": "0.5"}, ["uniform", "sink-logit:1"])
+    asked = read_request("exp", {"gamma": "0.5"}, ["uniform", "sink-logit:1"])
     assert "x uniform on [−√3, √3], steps uniform sink-logit:1" in asked.definition

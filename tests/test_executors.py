@@ -20,7 +20,7 @@ from sparsity.attention.measurement.corpus import measure_corpus
 from sparsity.claims_ledger.judging import core
 from sparsity.errors import InputError
 from sparsity.figures import plotting
-from sparsity.figures.series import Series
+from sparsity.figures.figure import Series
 from sparsity.output import json_text
 from sparsity.tasks import MAX_ATTEMPTS, Workers, run_tasks
 

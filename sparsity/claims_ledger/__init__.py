@@ -7,12 +7,12 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sparsity import display
 from sparsity.arguments import check_seed, choice, instance, several
 from sparsity.arguments import executor as check_executor
 from sparsity.arguments import progress as check_progress
 from sparsity.claims_ledger import coca, sinks, su, weights
 from sparsity.claims_ledger.judging import Claim, Routes
+from sparsity.results import data_frame, html_table
 from sparsity.tasks import TaskExecutor, run_all_tasks
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Records(list[dict[str, Any]]):
     def to_dataframe(self) -> pandas.DataFrame:
         """One row a claim, without the evidence."""
         names = ("key", "source", "claim", "formula", "verdict", "explanation")
-        return display.frame({n: [str(record[n]) for record in self] for n in names})
+        return data_frame({n: [str(record[n]) for record in self] for n in names})
 
     def _repr_html_(self) -> str:
         """As a notebook shows it: the claims with their verdicts."""
@@ -40,7 +40,7 @@ class Records(list[dict[str, Any]]):
         rows = [[record[name] for name in head] for record in self]
         if len(self) == 1:
             return self._one_html(self[0])
-        return display.table(head, rows, _counted(self), most=len(rows))
+        return html_table(head, rows, _counted(self), most=len(rows))
 
     @staticmethod
     def _one_html(record: Mapping[str, Any]) -> str:
@@ -50,7 +50,7 @@ class Records(list[dict[str, Any]]):
             for finding in record["evidence"]["findings"]
         ]
         head = (record["verdict"], record["claim"])
-        return display.table(head, rows, f"{record['source']}: {record['formula']}", len(rows))
+        return html_table(head, rows, f"{record['source']}: {record['formula']}", len(rows))
 
 
 def _counted(records: Sequence[Mapping[str, Any]]) -> str:

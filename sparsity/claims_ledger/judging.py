@@ -17,7 +17,7 @@ from sparsity.exact_law.exact import exact
 from sparsity.kernels import Kernel
 from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.limit import evaluation
-from sparsity.output import plain
+from sparsity.output import json_ready
 from sparsity.results import Estimate
 from sparsity.sampling import Sampling, estimators
 from sparsity.sampling.row_sampling import sample_rows
@@ -178,7 +178,7 @@ class Claim:
                 "rule": RULE,
                 "findings": [asdict(f) for f in findings],
                 "proof": self.proof,
-                "numbers": plain(numbers),
+                "numbers": json_ready(numbers),
             },
         }
 

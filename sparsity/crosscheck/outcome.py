@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from sparsity import display
-from sparsity.results import Estimate
+from sparsity.results import Estimate, data_frame, html_table
 
 if TYPE_CHECKING:
     import pandas
@@ -110,7 +109,7 @@ class CrossCheck:
 
     def to_dataframe(self) -> pandas.DataFrame:
         """Return a row for each statistical comparison; theory and estimate are logarithms."""
-        return display.frame(self.columns())
+        return data_frame(self.columns())
 
     def _repr_html_(self) -> str:
         """Return a table for a notebook: what disagrees first, then the rest."""
@@ -118,7 +117,7 @@ class CrossCheck:
         columns = self.columns()
         rows = list(zip(*(columns[name] for name in head), strict=True))
         rows.sort(key=lambda row: row[0] == "agree")
-        return display.table(head, rows, self.text().splitlines()[-1])
+        return html_table(head, rows, self.text().splitlines()[-1])
 
     def summary(self) -> dict[str, Any]:
         """Return the outcome in JSON's types; `cells` counts the statistical comparisons."""

@@ -20,7 +20,7 @@ from sparsity.quantities.powers import (
     square_sum,
 )
 from sparsity.quantities.sinks import sink_mass, sink_mass_above
-from sparsity.reading import number as read_number
+from sparsity.reading import parse_number
 
 __all__ = [
     "ALL",
@@ -94,7 +94,7 @@ def _member(name: str, text: str | None) -> Quantity:
     """One quantity of a family."""
     family = next(each for each in FAMILIES if each.name == name)
     try:
-        numbers = [read_number(each, "of") for each in (text or "").split(",")]
+        numbers = [parse_number(each, "of") for each in (text or "").split(",")]
     except InputError:
         numbers = []
     if len(numbers) != family.count or not family.admits(*numbers):

@@ -12,8 +12,7 @@ import sympy
 
 from sparsity import kernels
 from sparsity.derivation import Limit, derive
-from sparsity.design_search.answer import Impossible
-from sparsity.design_search.design import design
+from sparsity.design_search import Impossible, design
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, nonnegative, parameters
 from sparsity.kernels.parameters import Parameter

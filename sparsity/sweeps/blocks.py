@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.output import json_text, refusal, write
+from sparsity.output import json_text, unwritable_error, write
 from sparsity.sweeps.variables import Variables
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def system_refusals(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise refusal(path, error, "store") from None
+        raise unwritable_error(path, error, "store") from None
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from sparsity.arguments import inexact, several
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.parameters import LENGTH, QUERY, Parameter
-from sparsity.reading import number, tokens
+from sparsity.reading import expand_token_count, parse_number
 
 _MAX_POINTS = 1_000_000  # of one grid, and cells of a product of grids
 
@@ -66,9 +66,9 @@ def _number(field: str, text: str, argument: str, whole: bool) -> float:
     if not field.strip():
         fix = "an item is empty; write start:stop:count[:log], a list a,b,c or one number"
         raise InputError(argument, repr(text), fix)
-    field = tokens(field) if argument == "length" else field.strip()
+    field = expand_token_count(field) if argument == "length" else field.strip()
     try:
-        value = number(field, argument)
+        value = parse_number(field, argument)
     except InputError:
         raise InputError(argument, text, f"{field!r} is not a number") from None
     if not math.isfinite(value):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparsity.errors import InputError
-from sparsity.output import netcdf_bytes, part_of, refusal, refuse_unwritable, write
+from sparsity.output import netcdf_bytes, part_of, refuse_unwritable, unwritable_error, write
 
 if TYPE_CHECKING:
     import xarray
@@ -65,7 +65,7 @@ def save(dataset: xarray.Dataset, path: str | os.PathLike[str]) -> Path:
                     os.replace(place, part / "old")
                 os.replace(part / "new", place)
         except OSError as error:
-            raise refusal(place, error) from None
+            raise unwritable_error(place, error) from None
     elif place.suffix.lower() == ".csv":
         # Of one cell there is no dimension to make rows of.
         table = (dataset if dataset.sizes else dataset.expand_dims("cell")).to_dataframe()

@@ -9,7 +9,7 @@ import numpy as np
 
 from sparsity.attention.claims import null
 from sparsity.attention.measurement import law, tables
-from sparsity.design_search.sink_logit import sink_logit
+from sparsity.design_search.monotone import sink_logit
 from sparsity.errors import InputError
 from sparsity.rows.row import Row
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from sparsity.attention import checkpoints as models
 from sparsity.attention.measurement.texts import named
 from sparsity.errors import InputError
-from sparsity.output import folder, netcdf, refuse_unwritable
+from sparsity.output import folder, netcdf_path, refuse_unwritable
 
 try:
     import fcntl
@@ -76,5 +76,5 @@ def inputs(
         folder(report_to)
     opened = models.load(model)
     _refuse_inputs([Path(out), *page], [*paths.values(), *opened.files])
-    netcdf(out)
+    netcdf_path(out)
     return opened, paths

@@ -14,7 +14,7 @@ from sparsity.arguments import instance
 from sparsity.attention.measurement import law, sinks
 from sparsity.attention.measurement.layers import contexts, measure_layer
 from sparsity.attention.measurement.sources import Source
-from sparsity.output import netcdf, netcdf_bytes, write
+from sparsity.output import netcdf_bytes, netcdf_path, write
 
 if TYPE_CHECKING:
     import xarray
@@ -224,6 +224,6 @@ def save(data: xarray.Dataset, path: str | os.PathLike[str]) -> Path:
 
     instance("data", data, xarray.Dataset, "give a dataset of measure")
     packed = {str(name): {"zlib": True, "shuffle": True} for name, v in data.items() if v.ndim}
-    place = netcdf(path)
+    place = netcdf_path(path)
     write(place, netcdf_bytes(data, packed))
     return place

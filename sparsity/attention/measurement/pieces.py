@@ -19,7 +19,7 @@ from sparsity.attention.measurement.given import of_queries
 from sparsity.attention.measurement.labels import dataset, measured
 from sparsity.attention.measurement.summaries import Summary
 from sparsity.errors import InputError
-from sparsity.output import plain
+from sparsity.output import json_ready
 from sparsity.tasks import TaskExecutor, run_tasks
 
 TOGETHER = 4  # texts that share one reading of the weights; so many are lost to a kill at most
@@ -38,7 +38,7 @@ def _piece(layers: Sequence[dict[str, Any]], loss: float, words: list[str]) -> d
     return {
         **asdict(sums),
         "importance": data["importance"].values[..., -1],
-        "said": np.array(json.dumps(plain({"figures": figures, "sinks": listed}))),
+        "said": np.array(json.dumps(json_ready({"figures": figures, "sinks": listed}))),
     }
 
 

@@ -14,7 +14,7 @@ from sparsity.arguments import path, several, whole
 from sparsity.attention.checkpoints.checkpoint import Checkpoint
 from sparsity.attention.checkpoints.tokens import read_text
 from sparsity.errors import InputError, printable
-from sparsity.output import regular
+from sparsity.output import require_regular_file
 from sparsity.reading import npy_file
 
 _MOST_OF_NAME = 200  # letters
@@ -41,7 +41,7 @@ def texts_of(names: Iterable[Any], stride: int | None) -> list[str]:
 def _files(path: Path) -> list[Path]:
     """A file, or the files of a folder, by name; hidden ones are left out."""
     try:
-        if not regular(path, "text").is_dir():
+        if not require_regular_file(path, "text").is_dir():
             return [path]
     except InputError:
         raise

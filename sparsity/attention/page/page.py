@@ -11,7 +11,7 @@ import numpy as np
 from sparsity import report
 from sparsity.attention.measurement import tables
 from sparsity.attention.page import by_text, head_law
-from sparsity.figures.record import Plate
+from sparsity.figures.figure import Plate
 from sparsity.report.parts import boxes, details, number, section, table
 
 if TYPE_CHECKING:

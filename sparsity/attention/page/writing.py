@@ -12,7 +12,7 @@ from sparsity.attention import claims as claims_model
 from sparsity.attention import figures as pictures
 from sparsity.attention.page import page
 from sparsity.errors import InputError
-from sparsity.figures.record import Plate
+from sparsity.figures.figure import Plate
 from sparsity.output import folder, json_text, write_together
 
 if TYPE_CHECKING:

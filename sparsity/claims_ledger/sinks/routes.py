@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.design_search.sink_logit import sink_logit
+from sparsity.design_search.monotone import sink_logit
 from sparsity.exact_law.exact import exact
 from sparsity.rows.row import Row
 from sparsity.rows.steps import SinkLogit

@@ -80,7 +80,7 @@ def parse(text: str, steps: tuple[type[Any], ...] = ALL) -> Step:
         hint = f"did you mean {near[0]}? " if near else ""
         raise InputError("step", text, f"{hint}the steps are {', '.join(known)}")
     given = [item for item in numbers.split(",") if item.strip()]
-    values = [reading.number(item, "step", f"write {name}:NUMBER[,NUMBER]") for item in given]
+    values = [reading.parse_number(item, "step", f"write {name}:NUMBER[,NUMBER]") for item in given]
     values = [int(value) if value.is_integer() else value for value in values]
     try:
         return known[name.strip()](*values)
