@@ -25,8 +25,7 @@ from benchmarks import ahead
 from benchmarks.bench.machine import describe
 from benchmarks.model_files import texts as files
 from sparsity.attention.checkpoints.fetch import smollm2
-from sparsity.attention.claims.head_evidence import Law
-from sparsity.attention.claims.head_table import LAWS, null
+from sparsity.attention.claims.head_evidence import LAWS, Law, null
 from sparsity.attention.claims.heads import judge_heads
 from sparsity.attention.measurement import law
 from sparsity.attention.measurement.head_constants import Rows, fit_kappa, held_back

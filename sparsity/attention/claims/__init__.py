@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sparsity.attention.claims import head_table, judges
+from sparsity.attention.claims import head_evidence, judges
 from sparsity.attention.claims.evidence import Evidence
 from sparsity.attention.claims.heads import judge_heads
 from sparsity.claims_ledger.judging import Claim
@@ -17,7 +17,7 @@ from sparsity.claims_ledger.judging import Claim
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["CLAIMS", "Evidence", "head_table", "judge", "judge_heads"]
+__all__ = ["CLAIMS", "Evidence", "head_evidence", "judge", "judge_heads"]
 
 _GU = "Gu et al. (2024), When Attention Sink Emerges in Language Models, arXiv 2410.10781"
 _BARBERO = "Barbero et al. (2025), Why do LLMs attend to the first token?, arXiv 2504.02732"

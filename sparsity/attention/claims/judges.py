@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.attention.claims import null
-from sparsity.attention.claims.evidence import Evidence, ModelRun
+from sparsity.attention.claims.evidence import Evidence, LawFit, ModelRun
 from sparsity.claims_ledger.judging import Finding, Judged, core, instead, letter
 
 _SMALL = 0.25  # a logit, or log odds, that is next to none
@@ -27,7 +26,7 @@ def _named(run: ModelRun) -> str:
     return f"{how}T = {', '.join(map(str, run.T))}"
 
 
-def _fits(fits: Sequence[null.Fit], name: str) -> np.ndarray:
+def _fits(fits: Sequence[LawFit], name: str) -> np.ndarray:
     return np.array([getattr(fit, name) for fit in fits])
 
 

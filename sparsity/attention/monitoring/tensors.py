@@ -12,8 +12,7 @@ import numpy as np
 from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.measurement.sources import FAINT, HIDDEN
 from sparsity.attention.monitoring.agreement import Made, Unseen
-from sparsity.attention.monitoring.bounds import Bounds, shortfall
-from sparsity.attention.monitoring.step import sampled
+from sparsity.attention.monitoring.step import Bounds, sampled, shortfall
 from sparsity.errors import InputError
 
 _ENTRIES = 2**22  # of a matrix of logits that is held at once

@@ -17,7 +17,7 @@ from sparsity.arguments import whole
 from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.monitoring import interception
 from sparsity.attention.monitoring.agreement import Unseen
-from sparsity.attention.monitoring.hooks import (
+from sparsity.attention.monitoring.interception import (
     Hook,
     depth,
     entrances,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from sparsity.claims_ledger.coca import forms, positions
-from sparsity.claims_ledger.coca.routes import CocaRoutes
+from sparsity.claims_ledger.coca.forms import CocaRoutes
 from sparsity.claims_ledger.judging import Claim
 
 __all__ = ["CLAIMS", "PUBLISHED_PERPLEXITY", "CocaRoutes"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from sparsity.claims_ledger.judging import Claim
-from sparsity.claims_ledger.sinks import bound, context, mixing
+from sparsity.claims_ledger.sinks import context, mixing
 from sparsity.claims_ledger.sinks.routes import PUBLISHED_BESIDES, SinkRoutes
 
 __all__ = ["CLAIMS", "PUBLISHED_BESIDES", "SinkRoutes"]
@@ -47,7 +47,7 @@ CLAIMS: tuple[Claim, ...] = (
         formula="‖∂v_j^(L)/∂v_i^(0)‖ ≤ (B^(L) … B^(1))_ji, B_ji = c(δ_ji + Σ_h w_h |α_(h,ji)|)",
         proof="The chain rule, layer by layer, with the triangle inequality; the attention must "
         "not depend on the tokens, or its own derivative adds to the sum.",
-        judge=bound.bounded,
+        judge=context.bounded,
     ),
     _claim(
         key="no-op",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparsity.claims_ledger.judging import Claim
-from sparsity.claims_ledger.weights import bounded, maps, powers, softpick
+from sparsity.claims_ledger.weights import maps, powers
 
 __all__ = ["CLAIMS"]
 
@@ -30,7 +30,7 @@ CLAIMS: tuple[Claim, ...] = (
         proof="(f − m)(M − f) ≥ 0 gives E f² ≤ (m+M)E f − mM, so S² ≥ x²/((m+M)x − mM) with "
         "x = E f, least at x = 2mM/(m+M). No law of the scores enters, and none needs to be "
         "independent.",
-        judge=bounded.dispersed,
+        judge=powers.dispersed,
     ),
     Claim(
         key="softpick-mass",
@@ -40,7 +40,7 @@ CLAIMS: tuple[Claim, ...] = (
         formula="max(e^s−1, 0)/Σ|e^s−1| keeps [e^(γ²/2)Φ(γ) − ½]/[e^(γ²/2)(2Φ(γ) − 1)] at β = 0",
         proof="Numerator and denominator are integrals of exponentials over half lines; with many "
         "keys the share of a row is the ratio of their means.",
-        judge=softpick.kept,
+        judge=maps.kept,
     ),
     Claim(
         key="sparsemax-keys",
