@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose
 from sparsity.attention import monitoring
 from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.monitoring import Watch, calls, flex_n_eff, penalty, tensors, torch_penalty
-from sparsity.attention.monitoring.agreement import Made
+from sparsity.attention.monitoring.call import Made
 from sparsity.errors import InputError
 
 pytestmark = pytest.mark.model  # needs the extra [transformers]; run with `pytest -m model`

@@ -14,13 +14,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from sparsity import claims_ledger as ledger
 from sparsity import kernels, report
-from sparsity.claims_ledger.judging import Claim, Finding
+from sparsity.claims_ledger.judging import Claim, Finding, Legend
 from sparsity.derivation import derive
 from sparsity.errors import InputError
 from sparsity.figures import Plate
 from sparsity.output import json_text, write
-from sparsity.report import answer, claims, formulas, labels, parts, reproduction
+from sparsity.report import answer, claims, formulas, parts, reproduction
 from sparsity.report.drawings import inline_svg
 
 FIGURES = Path(__file__).resolve().parents[1] / "figures"
@@ -337,11 +338,12 @@ def unnamed(claims):
             for inside in value:
                 yield from names(inside)
 
+    legends = {claim.key: claim.legend for claim in ledger.ALL}
     return {
         name
         for record in claims
         for name in names(record["evidence"]["numbers"])
-        if "_" in name and name not in labels.LABELS and (record["key"], name) not in labels.OWN
+        if "_" in name and not legends[record["key"]].knows(name)
     }
 
 
@@ -365,7 +367,9 @@ def test_numbers_are_tables():
         "distances": {"none": [0.1, 0.2]},
         "at": {"n": 4096},
     }
-    html = claims.tables(numbers, "k-border")
+    grids = {"half_logit": ("gammas", "lengths")}
+    legend = Legend({"due": "π/θ_i"}, columns=(("first_rise", "due"),), grids=grids)
+    html = claims.tables(numbers, legend)
     Checker(html)
     rows = [
         re.sub(r"<[^>]+>", " ", row).split() for row in re.findall("<tr>.*?</tr>", html, re.DOTALL)
@@ -381,7 +385,7 @@ def test_numbers_are_tables():
         ["row", "length", "n", "4", "096"],
     ):
         assert row in rows, row
-    apart = claims.tables({"first_rise": [1.0], "due": [1.0, 2.0]})  # not the same planes
+    apart = claims.tables({"first_rise": [1.0], "due": [1.0, 2.0]}, legend)  # not the same planes
     assert "<td>1, 2</td>" in apart
 
 

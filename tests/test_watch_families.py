@@ -14,7 +14,7 @@ import pytest
 
 from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.monitoring import Watch
-from sparsity.attention.monitoring.agreement import Made
+from sparsity.attention.monitoring.call import Made
 
 pytestmark = pytest.mark.model  # needs the extra [transformers]; run with `pytest -m model`
 

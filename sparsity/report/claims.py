@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from sparsity.report.labels import COLUMNS, GRIDS, ROUGH, words
+from sparsity.claims_ledger import ALL
+from sparsity.claims_ledger.judging import Claim, Legend
 from sparsity.report.parts import badge, details, mathematics, number, prose, section, table
 
 
-def _value(name: str, value: Any) -> str:
+def _value(name: str, value: Any, legend: Legend) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str):
@@ -18,8 +19,8 @@ def _value(name: str, value: Any) -> str:
     if value is None:
         return "—"
     if isinstance(value, (list, tuple)):
-        return ", ".join(_value(name, x) for x in value)
-    return number(value, 3 if name in ROUGH else 6)
+        return ", ".join(_value(name, x, legend) for x in value)
+    return number(value, legend.digits(name))
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -33,44 +34,47 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _head(name: str, claim: str) -> str:
+def _head(name: str, legend: Legend) -> str:
     """The words of a column, also of one that was in a mapping."""
-    return prose(": ".join(words(part, claim) for part in name.split(": ")))
+    return prose(": ".join(legend.words(part) for part in name.split(": ")))
 
 
-def _records(rows: Sequence[Mapping[str, Any]], title: str, claim: str) -> str:
+def _records(rows: Sequence[Mapping[str, Any]], title: str, legend: Legend) -> str:
     flat = [_flat(row) for row in rows]
     names = list(dict.fromkeys(name for row in flat for name in row))
-    cells = [[_value(name, row.get(name)) for name in names] for row in flat]
+    cells = [[_value(name, row.get(name), legend) for name in names] for row in flat]
     flush = [
         i
         for i, name in enumerate(names)
         if all(not isinstance(row.get(name), (str, bool, list)) for row in flat)
     ]
-    return table([_head(name, claim) for name in names], cells, title, flush, caption=prose(title))
+    return table([_head(name, legend) for name in names], cells, title, flush, caption=prose(title))
 
 
-def _column_table(names: Sequence[str], numbers: Mapping[str, Any], claim: str) -> str:
-    cells = zip(*([_value(name, x) for x in numbers[name]] for name in names), strict=True)
-    title = ", ".join(words(name, claim) for name in names)
-    return table([_head(name, claim) for name in names], cells, title, range(len(names)))
+def _column_table(names: Sequence[str], numbers: Mapping[str, Any], legend: Legend) -> str:
+    cells = zip(*([_value(name, x, legend) for x in numbers[name]] for name in names), strict=True)
+    title = ", ".join(legend.words(name) for name in names)
+    return table([_head(name, legend) for name in names], cells, title, range(len(names)))
 
 
-def _grid(name: str, numbers: Mapping[str, Any], claim: str) -> str:
-    down, across = (numbers[axis] for axis in GRIDS[name])
-    corner = " by ".join(words(axis, claim) for axis in GRIDS[name])
+def _grid(name: str, numbers: Mapping[str, Any], legend: Legend) -> str:
+    down, across = (numbers[axis] for axis in legend.grids[name])
+    corner = " by ".join(legend.words(axis) for axis in legend.grids[name])
     rows = [
-        (number(at), *(_value(name, x) for x in line))
+        (number(at), *(_value(name, x, legend) for x in line))
         for at, line in zip(down, numbers[name], strict=True)
     ]
-    title = words(name, claim)
+    title = legend.words(name)
     head = [prose(corner), *(number(x) for x in across)]
     return table(head, rows, title, range(1, len(head)), caption=prose(title))
 
 
-def _lines(rows: Mapping[str, Sequence[Any]], title: str, claim: str) -> str:
+def _lines(rows: Mapping[str, Sequence[Any]], title: str, legend: Legend) -> str:
     """Names, each with a list of its own."""
-    cells = [(_head(name, claim), *(_value(name, x) for x in line)) for name, line in rows.items()]
+    cells = [
+        (_head(name, legend), *(_value(name, x, legend) for x in line))
+        for name, line in rows.items()
+    ]
     head = [""] * max(map(len, cells))
     return table(head, cells, title, range(1, len(head)), caption=prose(title))
 
@@ -80,44 +84,44 @@ def _is_line(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and not any(isinstance(x, Mapping) for x in value)
 
 
-def _taken(numbers: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def _taken(numbers: Mapping[str, Any], legend: Legend) -> list[tuple[str, ...]]:
     """The groups of lists that are all there and equally long."""
     return [
         names
-        for names in COLUMNS
+        for names in legend.columns
         if all(isinstance(numbers.get(name), (list, tuple)) for name in names)
         and len({len(numbers[name]) for name in names}) == 1
     ]
 
 
-def tables(numbers: Mapping[str, Any], claim: str = "", title: str = "Numbers") -> str:
+def tables(numbers: Mapping[str, Any], legend: Legend, title: str = "Numbers") -> str:
     """Nested numbers as tables: single ones as names and values, records and columns as such.
 
     Args:
         numbers: JSON-ready, by name.
-        claim: the key of the claim whose they are.
+        legend: what they are called.
         title: of the table of single values.
     """
-    groups = _taken(numbers)
-    grids = [name for name in numbers if name in GRIDS]
+    groups = _taken(numbers, legend)
+    grids = [name for name in numbers if name in legend.grids]
     gone = {name for names in groups for name in names} | set(grids)
-    gone |= {axis for name in grids for axis in GRIDS[name]}
-    single, out = [], [_column_table(names, numbers, claim) for names in groups]
-    out += [_grid(name, numbers, claim) for name in grids]
+    gone |= {axis for name in grids for axis in legend.grids[name]}
+    single, out = [], [_column_table(names, numbers, legend) for names in groups]
+    out += [_grid(name, numbers, legend) for name in grids]
     for name, value in numbers.items():
         if name in gone:
             continue
         inside = list(value.values()) if isinstance(value, Mapping) else value
         if not isinstance(inside, (list, tuple)) or not inside:
-            single.append((_head(name, claim), _value(name, value)))
+            single.append((_head(name, legend), _value(name, value, legend)))
         elif isinstance(value, Mapping):
             lists = all(_is_line(x) for x in inside)
             below = _lines if lists else lambda v, t, c: tables(v, c, t)
-            out.append(below(value, words(name, claim), claim))
+            out.append(below(value, legend.words(name), legend))
         elif all(isinstance(x, Mapping) for x in inside):
-            out.append(_records(inside, words(name, claim), claim))
+            out.append(_records(inside, legend.words(name), legend))
         else:
-            single.append((_head(name, claim), _value(name, value)))
+            single.append((_head(name, legend), _value(name, value, legend)))
     if single:
         named = table(["number", "value"], single, title, caption=prose(title))
         out.insert(0, f'<div class="compact">{named}</div>')
@@ -175,14 +179,14 @@ def _summary(claims: Sequence[Record]) -> str:
     return f'<div class="summary">{verdicts}</div>'
 
 
-def _article(i: int, record: Record) -> str:
+def _article(i: int, record: Record, legend: Legend) -> str:
     found = record["evidence"]
     findings = f"<h4>Claimed</h4>{_findings(_of_role(record, 'core', 'letter'))}"
     instead = _of_role(record, "instead")
     if instead:
         findings += f"<h4>Besides, or instead</h4>{_findings(instead)}"
     proof = f"<h4>Why</h4><p>{prose(found['proof'])}</p>" if found["proof"] else ""
-    numbers = f'<div class="numbers">{tables(found["numbers"], record["key"])}</div>'
+    numbers = f'<div class="numbers">{tables(found["numbers"], legend)}</div>'
     return (
         f'<article class="claim" id="claim-{i}">\n<h3><span class="text">{i}. '
         f"{prose(record['claim'])}</span> {badge(record['verdict'])}</h3>\n"
@@ -192,11 +196,20 @@ def _article(i: int, record: Record) -> str:
     )
 
 
-def section_of(claims: Sequence[Record]) -> str:
-    """The judged claims: a table of verdicts, then each with its findings and numbers."""
+def section_of(claims: Sequence[Record], ledger: Sequence[Claim] = ALL) -> str:
+    """Return the section of the claims: a table of verdicts, then each with its numbers.
+
+    Args:
+        claims: their records.
+        ledger: the claims that were judged, which say what their numbers are called.
+    """
+    legends = {claim.key: claim.legend for claim in ledger}
     out = [_summary(claims)]
     if claims:
         out.append(f'<p class="note">A claim is {escape(claims[0]["evidence"]["rule"])}</p>')
-    articles = "\n".join(_article(i, record) for i, record in enumerate(claims, 1))
+    articles = "\n".join(
+        _article(i, record, legends.get(record["key"], Legend()))
+        for i, record in enumerate(claims, 1)
+    )
     out.append(f'<div class="claims">\n{articles}\n</div>')
     return section("claims", "Claims", "\n".join(out))

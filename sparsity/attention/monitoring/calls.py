@@ -13,8 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sparsity.attention.checkpoints.checkpoint import library
-from sparsity.attention.monitoring.agreement import Made, Unseen
-from sparsity.attention.monitoring.tensors import Call
+from sparsity.attention.monitoring.call import Call, Made, Unseen
 
 # In which the output of many heads may differ from that by another kernel: products of the widths
 # of models, added in another order.

@@ -3,126 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from sparsity.attention.checkpoints.checkpoint import library
-from sparsity.attention.measurement.sources import FAINT, HIDDEN
-from sparsity.attention.monitoring.agreement import Made, Unseen
+from sparsity.attention.monitoring.call import Call, Made, Unseen, added_to_rows, logits, over_axes
 from sparsity.attention.monitoring.step import Bounds, sampled, shortfall
 from sparsity.errors import InputError
 
 _ENTRIES = 2**22  # of a matrix of logits that is held at once
 _PATCHY = "is given a mask that hides tokens from themselves and shows them to others, as sparse "
 _PATCHY += "attention does, and cannot tell which are padding"
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call of attention: logits s = mod(cap·tanh(scale·q·k/cap)) + bias + mask.
-
-    Args:
-        query: [batch, heads, T, d].
-        key: [batch, kv heads, keys, d], each shared by consecutive query heads.
-        scale: of q·k; None for 1/√d.
-        causal: whether query i sees the keys up to i only.
-        mask: [batch or 1, heads or 1, T or 1, keys], bool (true: seen) or numbers to add.
-        bias: numbers to add, likewise.
-        softcap: the cap.
-        unit: logits of learned sinks beside the keys, [heads].
-        score_mod: (s, batch, head, i, j) -> s, as FlexAttention takes it.
-        mask_mod: (batch, head, i, j) -> bool, likewise.
-    """
-
-    query: Any
-    key: Any
-    scale: float | None = None
-    causal: bool = False
-    mask: Any = None
-    bias: Any = None
-    softcap: float | None = None
-    unit: Any = None
-    score_mod: Callable[..., Any] | None = None
-    mask_mod: Callable[..., Any] | None = None
-
-
-def _of_rows(x: Any, at: Any, keys: int) -> Any:
-    """Rows of a mask: [batch or 1, heads or 1, rows or 1, keys or 1], from up to four axes."""
-    torch = library("torch", "torch")
-    x = x.reshape((1,) * (4 - x.ndim) + tuple(x.shape))[..., :keys]
-    return x if x.shape[-2] == 1 else torch.take_along_dim(x, at[:, None, :, None], 2)
-
-
-def _mapped(torch: Any, function: Any, places: Sequence[str], *, scored: bool) -> Any:
-    """A function of one entry, as FlexAttention takes it, on arrays: [batch, heads, rows, keys].
-
-    Args:
-        torch: the module.
-        function: of batch, head, query and key, after a logit where it is `scored`.
-        places: for each of the axes, last first, which of the four have it: "bhij".
-        scored: whether a logit comes first.
-    """
-    for axis in places:
-        own = tuple(0 if x in axis else None for x in "bhij")
-        function = torch.vmap(function, in_dims=((0, *own) if scored else own))
-    return function
-
-
-_EACH = ("j", "i", "h", "bi")  # rows of each text for themselves, over all keys
-
-
-def _added(call: Call, at: Any, seen: Any) -> tuple[Any, Any]:
-    """What masks and biases add to rows [batch or 1, rows], and which of the keys seen they leave.
-
-    Float masks hide as `measure` says it.
-    """
-    torch, total = library("torch", "torch"), 0.0
-    for added in (call.bias, call.mask):
-        if added is None:
-            continue
-        added = _of_rows(added, at, call.key.shape[-2])
-        if added.dtype == torch.bool:
-            seen = seen & added
-        else:
-            top = torch.where(seen, added, -torch.inf).amax(-1, keepdim=True)
-            seen = seen & (added > top - FAINT) & (top > HIDDEN)
-            total = total + added
-    return total, seen
-
-
-def logits(call: Call, at: Any) -> tuple[Any, Any]:
-    """Logits [batch, heads, rows, keys] of queries at these positions, and which are seen.
-
-    Args:
-        call: the call.
-        at: positions of queries, the same in each text [1, rows], or of each [batch, rows].
-    """
-    torch = library("torch", "torch")
-    wide = torch.promote_types(call.query.dtype, torch.float32)
-    q = torch.take_along_dim(call.query, at[:, None, :, None], 2).to(wide)
-    k = call.key.to(wide)
-    batch, heads, count, dim = q.shape
-    groups, keys = k.shape[-3:-1]
-    grouped = q.reshape(batch, groups, heads // groups, count, dim)
-    s = torch.einsum("bghrd,bgkd->bghrk", grouped, k).reshape(batch, heads, count, keys)
-    s = s * (1 / math.sqrt(dim) if call.scale is None else call.scale)
-    if call.softcap is not None:
-        s = call.softcap * torch.tanh(s / call.softcap)
-    place = [torch.arange(n, device=s.device) for n in (batch, heads)]
-    place += [at.expand(batch, -1), torch.arange(keys, device=s.device)]
-    seen = torch.ones((1, 1, 1, keys), dtype=torch.bool, device=s.device)
-    if call.score_mod is not None:
-        s = _mapped(torch, call.score_mod, _EACH, scored=True)(s, *place)
-        seen = seen & (s > -torch.inf)
-    if call.mask_mod is not None:
-        seen = seen & _mapped(torch, call.mask_mod, _EACH, scored=False)(*place)
-    if call.causal:
-        seen = seen & (place[3] <= at[:, None, :, None])
-    added, seen = _added(call, at, seen)
-    return torch.where(seen, s + added, 0.0), seen.expand(s.shape)
 
 
 def texts(call: Call) -> Any:
@@ -137,14 +31,14 @@ def texts(call: Call) -> Any:
         return None
     at = torch.arange(length, device=call.query.device)
     if call.mask_mod is not None:
-        own = _mapped(torch, call.mask_mod, ("ij", "h", "b"), scored=False)
+        own = over_axes(torch, call.mask_mod, ("ij", "h", "b"), scored=False)
         place = [torch.arange(n, device=at.device) for n in (batch, heads)]
 
         def seen(i: Any) -> Any:
             return own(*place, i, at)
     else:
         before = at <= at[:, None] if call.causal else torch.ones_like(at, dtype=torch.bool)
-        shown = _added(call, at[None], before)[1]
+        shown = added_to_rows(call, at[None], before)[1]
         shown = shown.expand(*shown.shape[:2], length, length)
 
         def seen(i: Any) -> Any:

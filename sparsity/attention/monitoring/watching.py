@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import warnings
-import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -16,16 +13,18 @@ import numpy as np
 from sparsity.arguments import whole
 from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.monitoring import interception
-from sparsity.attention.monitoring.agreement import Unseen
-from sparsity.attention.monitoring.interception import (
+from sparsity.attention.monitoring.call import Unseen
+from sparsity.attention.monitoring.logs import log
+from sparsity.attention.monitoring.passes import (
     Hook,
+    Pass,
     depth,
     entrances,
     in_backward,
     may_recompile,
     modules_around,
+    without_traces,
 )
-from sparsity.attention.monitoring.logs import log
 from sparsity.attention.monitoring.step import sampled
 from sparsity.attention.monitoring.tensors import numbers
 from sparsity.errors import InputError
@@ -86,7 +85,7 @@ class Watch:
         self._entered = False
         self._lock = threading.RLock()
         self._names: dict[Any, str] = {}
-        self._running: dict[int, _Pass] = {}  # by thread
+        self._running: dict[int, Pass] = {}  # by thread
         self._begun: Counter[str] = Counter()  # passes, by the module that they enter
         self._hooked: set[Any] = set()
         self._ran: set[Any] = set()  # modules that are named as attention
@@ -179,7 +178,7 @@ class Watch:
                     self.unseen[name] = _FIXED
                 self._passes += 1
                 self._looked += looking
-                one = self._running[thread] = _Pass(part, looking)
+                one = self._running[thread] = Pass(part, looking)
             if looking:
                 one.stop = interception.listen(self._see, self._places)
             if looking and part is self.model:  # of parts without a hook it is not known
@@ -194,10 +193,10 @@ class Watch:
             if not one.depth:
                 self._leave(one)
 
-    def _here(self) -> _Pass | None:
+    def _here(self) -> Pass | None:
         return self._running.get(threading.get_ident())
 
-    def _leave(self, one: _Pass) -> None:
+    def _leave(self, one: Pass) -> None:
         self._running.pop(threading.get_ident(), None)
         one.stop()
 
@@ -219,11 +218,12 @@ class Watch:
                 path = self._names.get(one.entrance, path)
                 raise Unseen(_STRANGER)
             path = self._names[module]
-            with _apart():
+            with without_traces():
                 call, made = reader(function, given, more, output)
                 if one.again(path, call):
                     return
-                with _full_precision(call.query.device.type):
+                device = call.query.device.type
+                with library("torch", "torch").autocast(device, enabled=False):
                     found = numbers(call, self.rows, made)
             self._keep(one.name(path), found)
         except Exception as error:  # noqa: BLE001  a pass goes on, whatever fails here
@@ -282,64 +282,12 @@ class Watch:
         return sorted(x for x in found if not any(x != y and _within(y, x) for y in found))
 
 
-class _Pass:
-    """A pass of a model in one thread.
-
-    Args:
-        entrance: the module that it begins with.
-        looking: whether its calls are measured.
-    """
-
-    def __init__(self, entrance: Any, looking: bool) -> None:
-        self.entrance, self.looking = entrance, looking
-        self.depth, self.renamed = 1, False
-        self.stop: Callable[[], None] = lambda: None
-        self._calls: Counter[str] = Counter()
-        self._last: dict[str, tuple[Any, ...]] = {}
-
-    def again(self, path: str, call: Any) -> bool:
-        """Whether a module attends from the same queries to the same keys as it did just before.
-
-        Differential attention does so for each half of its values: its weights are one matrix.
-        """
-        own = tuple(weakref.ref(x) for x in (call.query, call.key))
-        same = self._last.get(path)
-        self._last[path] = own
-        return same is not None and all(a() is b() for a, b in zip(same, own, strict=True))
-
-    def name(self, path: str) -> str:
-        """The path of a module, with the number of its call in this pass after the first."""
-        self._calls[path] += 1
-        return path if self._calls[path] == 1 else f"{path}#{self._calls[path] - 1}"
-
-
 def _is_attention(part: Any) -> bool:
     return "attention" in type(part).__name__.lower() and next(part.parameters(), None) is not None
 
 
 def _within(path: str, other: str) -> bool:
     return path == other or path.startswith(f"{other}.")
-
-
-@contextlib.contextmanager
-def _apart() -> Iterator[None]:
-    """Computing that leaves no trace in gradients, in modes of others, or in what is traced.
-
-    Raises:
-        Unseen: the call is part of a trace.
-    """
-    torch = library("torch", "torch")
-    if torch.jit.is_tracing():
-        raise Unseen("is being traced by torch.jit")
-    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
-        raise Unseen("is being captured as a CUDA graph")
-    modes = library("torch.utils._python_dispatch", "torch")._disable_current_modes
-    with modes(), torch._C.DisableTorchFunction(), torch.no_grad():
-        yield
-
-
-def _full_precision(device: str) -> Any:
-    return library("torch", "torch").autocast(device, enabled=False)
 
 
 def _joined(several: list[dict[str, Any]]) -> dict[str, np.ndarray]:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity import report
+from sparsity.attention.claims import CLAIMS
 from sparsity.attention.claims.head_evidence import head_table
+from sparsity.attention.claims.heads import HEAD_CLAIMS
 from sparsity.attention.measurement import bootstrap, sinks, tables
 from sparsity.attention.measurement.texts import texts_of
 from sparsity.figures.record import Plate
@@ -260,7 +262,7 @@ def render(
         report.figures_section(plates),
         law,
         _odd_heads(data),
-        report.claims_section(claims),
+        report.claims_section(claims, (*CLAIMS, *HEAD_CLAIMS)),
         _again(data, meta, command),
     ]
     return report.document(f"The attention of {data.attrs['model']}", "\n".join(body))
