@@ -11,7 +11,7 @@ import pytest
 from sparsity import report
 from sparsity.errors import InputError
 from sparsity.report import answer, reproduction
-from sparsity.report.drawings import inline_svg
+from sparsity.report.parts import inline_svg
 
 FIGURES = Path(__file__).parents[1] / "figures"
 HONEST = (FIGURES / "relu2.svg").read_text("utf-8")

@@ -22,7 +22,7 @@ from sparsity.errors import InputError
 from sparsity.figures import Plate
 from sparsity.output import json_text, write
 from sparsity.report import answer, claims, formulas, parts, reproduction
-from sparsity.report.drawings import inline_svg
+from sparsity.report.parts import inline_svg
 
 FIGURES = Path(__file__).resolve().parents[1] / "figures"
 SVG = """<?xml version="1.0"?>

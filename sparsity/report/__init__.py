@@ -15,8 +15,7 @@ from sparsity.report import answer, comparison, formulas, parts
 from sparsity.report import claims as judged
 from sparsity.report.claims import links as claim_links
 from sparsity.report.claims import section_of as claims_section
-from sparsity.report.drawings import inline_svg
-from sparsity.report.parts import prose, section, table
+from sparsity.report.parts import inline_svg, prose, section, table
 
 if TYPE_CHECKING:
     from sparsity.figures import Plate

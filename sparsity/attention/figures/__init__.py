@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparsity.attention.figures.context import PICTURE as context
+from sparsity.attention.figures.heads import CONTEXT_PICTURE as context
 from sparsity.attention.figures.heads import MAPS_PICTURE as maps
 from sparsity.attention.figures.heads import ROW_PICTURE as row
 from sparsity.attention.figures.laws import HEAD_LAW_PICTURE as head_law

@@ -70,6 +70,8 @@ CLAIMS: tuple[Claim, ...] = (
         judge=positions.bounds,
         legend=Legend(
             {
+                "largest_ratio": "largest ratio",
+                "smallest_ratio": "smallest ratio",
                 "distance": "distance, tokens",
                 "mean_ratio": "mean ratio of the bounds",
             },

@@ -6,7 +6,7 @@ from functools import partial
 
 from sparsity.claims_ledger.judging import Claim, Legend
 from sparsity.claims_ledger.sinks import context, mixing
-from sparsity.claims_ledger.sinks.routes import PUBLISHED_BESIDES, SinkRoutes
+from sparsity.claims_ledger.sinks.mixing import PUBLISHED_BESIDES, SinkRoutes
 
 __all__ = ["CLAIMS", "PUBLISHED_BESIDES", "SinkRoutes"]
 
@@ -25,6 +25,7 @@ CLAIMS: tuple[Claim, ...] = (
         judge=mixing.less_mixing,
         legend=Legend(
             {
+                "influence_without": "influence without",
                 "influence_with": "influence with the sink",
                 "collapse": "Distance of the last two tokens",
                 "toy": "Six tokens: what token 2 adds to tokens 3, 4, 5",
@@ -66,6 +67,7 @@ CLAIMS: tuple[Claim, ...] = (
         judge=mixing.collapses,
         legend=Legend(
             {
+                "largest_ratio": "largest ratio",
                 "sqrt_2": "√2",
             },
         ),
@@ -80,6 +82,8 @@ CLAIMS: tuple[Claim, ...] = (
         judge=context.bounded,
         legend=Legend(
             {
+                "largest_ratio": "largest ratio",
+                "median_ratio": "median ratio",
                 "stacks": "Influence over its bound",
                 "lipschitz": "Lipschitz constant",
                 "counter_example": "counter-example: influence, bound",

@@ -8,8 +8,7 @@ import jax
 import numpy as np
 
 from sparsity.claims_ledger.judging import Judged, core, instead, joined, letter
-from sparsity.claims_ledger.sinks.mixing import small_stack
-from sparsity.claims_ledger.sinks.routes import PUBLISHED_BESIDES, SinkRoutes
+from sparsity.claims_ledger.sinks.mixing import PUBLISHED_BESIDES, SinkRoutes, small_stack
 from sparsity.stacks.influence import norms
 from sparsity.stacks.mixing import Layers, LayerSink, Stack
 

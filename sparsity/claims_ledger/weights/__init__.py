@@ -22,6 +22,7 @@ CLAIMS: tuple[Claim, ...] = (
         judge=powers.focus,
         legend=Legend(
             {
+                "degree_for_two_keys": "degree for two keys",
                 "limit_form": "Degree at which n·S² = 1",
                 "log2_n": "log₂ n",
                 "degree": "degree p",
