@@ -103,7 +103,7 @@ def _ratio(S: np.ndarray, n: np.ndarray, gamma: np.ndarray) -> float:
     return float(np.exp(np.nanmedian(np.log(S) - np.log(law.exact(n, gamma)))))
 
 
-def gaussian(
+def draw_gaussian_rows(
     n: np.ndarray, gamma: np.ndarray, lag: np.ndarray | float = 0.0, seed: int = 0
 ) -> dict[str, np.ndarray]:
     """The figures of Gaussian rows, each scaled to have the γ̂ that is asked for.
@@ -171,7 +171,7 @@ class HeadEvidence:
         fewer = length - row_figures.LAST
         less = {"far": fewer, "mid": fewer}
         ideal, content, dependent = (
-            Fits.of(length, gaussian(length, spread, by, seed), less)
+            Fits.of(length, draw_gaussian_rows(length, spread, by, seed), less)
             for spread, by in ((gamma, 0.0), (inner, 0.0), (gamma, lag))
         )
         kept = found["gamma_content"] ** 2 / rows.gamma**2
@@ -226,14 +226,14 @@ LAWS = {  # column -> what it is
 }
 
 
-def late(data: xarray.Dataset) -> xarray.Dataset:
+def late_rows(data: xarray.Dataset) -> xarray.Dataset:
     """Every eighth row of the second half of the longest context, of one value of bos."""
     run = data.isel(bos=0) if "bos" in data.dims else data
     rows = tables.rows_at(run, int(run["context"][-1])).isel(row=slice(EVERY - 1, None, EVERY))
     return rows.transpose("text", "layer", "head", "row", ...)
 
 
-def _against(rows: Rows, log_law: np.ndarray) -> dict[str, Any]:
+def _against_law(rows: Rows, log_law: np.ndarray) -> dict[str, Any]:
     """Rows against a law, their heads, and each text."""
     off = np.log(rows.S) - log_law
     heads = [
@@ -245,12 +245,12 @@ def _against(rows: Rows, log_law: np.ndarray) -> dict[str, Any]:
     return found | {"rows": int(np.isfinite(off).sum()), "texts": texts}
 
 
-def null(rows: Rows, seed: int = 0) -> dict[str, dict[str, Any]]:
+def gaussian_table(rows: Rows, seed: int = 0) -> dict[str, dict[str, Any]]:
     """Gaussian rows of the same n and γ̂ as some of these, on the laws without a constant."""
     known = np.flatnonzero(np.isfinite(rows.S) & (rows.gamma <= law.WIDEST))
     take = np.random.default_rng(seed).permutation(known)[:_ROWS]
     n, gamma = (x.ravel()[take] for x in (rows.length, rows.gamma))
-    found = gaussian(n, gamma, seed=seed)
+    found = draw_gaussian_rows(n, gamma, seed=seed)
     S, gamma, top = (
         found[name].astype(float) for name in ("S_rest", "gamma_rest", "top_logit_rest")
     )
@@ -273,14 +273,14 @@ def head_table(data: xarray.Dataset, seed: int = 0) -> dict[str, Any]:
         text; "gaussian", the same of Gaussian rows; "kappa", its quantiles over the heads and
         median standard error; "texts", their names.
     """
-    here = late(data)
+    here = late_rows(data)
     rows = Rows.of(here)
     with np.errstate(divide="ignore", invalid="ignore"):
-        laws = {name: _against(rows, np.log(here[name].values.astype(float))) for name in LAWS}
+        laws = {name: _against_law(rows, np.log(here[name].values.astype(float))) for name in LAWS}
     kappa, stderr = (tables.pooled(here, name) for name in ("kappa", "kappa_stderr"))
     return {
         "laws": laws,
-        "gaussian": null(rows, seed),
+        "gaussian": gaussian_table(rows, seed),
         "kappa": {
             "heads": len(kappa),
             "quantiles": np.quantile(kappa, (0.05, 0.5, 0.95)).tolist(),

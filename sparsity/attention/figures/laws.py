@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sparsity.attention.claims.head_evidence import LAWS, late
+from sparsity.attention.claims.head_evidence import LAWS, late_rows
 from sparsity.attention.figures.record import Picture, Rows, longest, plain, words
 from sparsity.attention.measurement import tables
 from sparsity.figures import plotting
@@ -101,7 +101,7 @@ _BINS = 40
 
 def _ratios(data: xarray.Dataset) -> dict[str, np.ndarray]:
     """S over each law, rows in the order of their S."""
-    rows = late(data)
+    rows = late_rows(data)
     names = ("S_others", *LAWS)
     S, *laws = (rows[name].values.astype(float).ravel() for name in names)
     known = np.isfinite([S, *laws]).all(0) & (np.min(laws, axis=0) > 0)

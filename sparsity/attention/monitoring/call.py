@@ -1,6 +1,7 @@
 """One call of attention in PyTorch: what it is given, its logits, and what it made of them.
 
-A reading of a call counts only if its weights make the output of the call: `Made.hold` is the gate.
+A reading of a call counts only if its weights make the output of the call: `Output.check_rows` is
+the gate.
 """
 
 from __future__ import annotations
@@ -74,24 +75,24 @@ def logits(call: Call, at: Any) -> tuple[Any, Any]:
     place += [at.expand(batch, -1), torch.arange(keys, device=s.device)]
     seen = torch.ones((1, 1, 1, keys), dtype=torch.bool, device=s.device)
     if call.score_mod is not None:
-        s = over_axes(torch, call.score_mod, _EACH, scored=True)(s, *place)
+        s = over_axes(torch, call.score_mod, _ROWS_OF_EACH_TEXT, scored=True)(s, *place)
         seen = seen & (s > -torch.inf)
     if call.mask_mod is not None:
-        seen = seen & over_axes(torch, call.mask_mod, _EACH, scored=False)(*place)
+        seen = seen & over_axes(torch, call.mask_mod, _ROWS_OF_EACH_TEXT, scored=False)(*place)
     if call.causal:
         seen = seen & (place[3] <= at[:, None, :, None])
     added, seen = added_to_rows(call, at, seen)
     return torch.where(seen, s + added, 0.0), seen.expand(s.shape)
 
 
-def _of_rows(x: Any, at: Any, keys: int) -> Any:
+def _mask_rows(x: Any, at: Any, keys: int) -> Any:
     """Rows of a mask: [batch or 1, heads or 1, rows or 1, keys or 1], from up to four axes."""
     torch = library("torch", "torch")
     x = x.reshape((1,) * (4 - x.ndim) + tuple(x.shape))[..., :keys]
     return x if x.shape[-2] == 1 else torch.take_along_dim(x, at[:, None, :, None], 2)
 
 
-_EACH = ("j", "i", "h", "bi")  # rows of each text for themselves, over all keys
+_ROWS_OF_EACH_TEXT = ("j", "i", "h", "bi")  # rows of each text for themselves, over all keys
 
 
 def over_axes(torch: Any, function: Any, places: Sequence[str], *, scored: bool) -> Any:
@@ -118,7 +119,7 @@ def added_to_rows(call: Call, at: Any, seen: Any) -> tuple[Any, Any]:
     for added in (call.bias, call.mask):
         if added is None:
             continue
-        added = _of_rows(added, at, call.key.shape[-2])
+        added = _mask_rows(added, at, call.key.shape[-2])
         if added.dtype == torch.bool:
             seen = seen & added
         else:
@@ -128,7 +129,7 @@ def added_to_rows(call: Call, at: Any, seen: Any) -> tuple[Any, Any]:
     return total, seen
 
 
-class Made(NamedTuple):
+class Output(NamedTuple):
     """What an attention function made of a call.
 
     Args:
@@ -145,7 +146,7 @@ class Made(NamedTuple):
     dropped: bool = False
     step: float = 0.0
 
-    def hold(self, s: Any, seen: Any, at: Any, unit: Any) -> None:
+    def check_rows(self, s: Any, seen: Any, at: Any, unit: Any) -> None:
         """Hold the logits of rows against it; rows without a key are left out.
 
         Args:

@@ -131,7 +131,7 @@ class Pass:
         self._calls: Counter[str] = Counter()
         self._last: dict[str, tuple[Any, ...]] = {}
 
-    def again(self, path: str, call: Any) -> bool:
+    def repeats_last_call(self, path: str, call: Any) -> bool:
         """Whether a module attends from the same queries to the same keys as it did just before.
 
         Differential attention does so for each half of its values: its weights are one matrix.
@@ -141,7 +141,7 @@ class Pass:
         self._last[path] = own
         return same is not None and all(a() is b() for a, b in zip(same, own, strict=True))
 
-    def name(self, path: str) -> str:
+    def name_call(self, path: str) -> str:
         """The path of a module, with the number of its call in this pass after the first."""
         self._calls[path] += 1
         return path if self._calls[path] == 1 else f"{path}#{self._calls[path] - 1}"

@@ -46,7 +46,7 @@ class Bounds:
             raise InputError("low", self.low, f"must be at most high = {self.high}")
 
 
-def shortfall(xp: Any, bounds: Bounds, found: Any, length: Any) -> Any:
+def mean_square_outside(xp: Any, bounds: Bounds, found: Any, length: Any) -> Any:
     """The mean square of how far rows lie outside, over the rows that have a value; else 0.
 
     Args:
@@ -70,10 +70,10 @@ def shortfall(xp: Any, bounds: Bounds, found: Any, length: Any) -> Any:
 
 
 OF = ("length", "n_eff", "entropy", "gamma", "gamma_ratio", "max_logit", "sink_mass")
-_BLOCK = (128, 1024)  # queries, keys at a time: few rows, so many keys
+BLOCK_OF_FEW_ROWS = (128, 1024)  # queries, keys at a time: few rows, so many keys
 
 
-def sampled(length: int, rows: Any) -> Any:
+def sample_rows(length: int, rows: Any) -> Any:
     """Positions of the rows that are looked at: at most so many, log-spaced; or as given.
 
     Raises:
@@ -126,28 +126,31 @@ def monitor(
         jax.lax.stop_gradient(jnp.asarray(reals(name, x, traced=True)))
         for name, x in (("queries", queries), ("keys", keys))
     )
-    options = {"block": _BLOCK, "rows": _sampled(q, k, rows, options)} | options
+    options = {
+        "block": BLOCK_OF_FEW_ROWS,
+        "rows": _rows_of_each_text(q, k, rows, options),
+    } | options
 
     def look(q: Any, k: Any) -> dict[str, jax.Array]:
         return jax.lax.stop_gradient(stream(q, k, of, **options))
 
     def pass_by(q: Any, k: Any) -> dict[str, jax.Array]:
         like = jax.eval_shape(look, q, k)
-        return {name: _nothing(x) for name, x in like.items()}
+        return {name: _without_value(x) for name, x in like.items()}
 
     if isinstance(when, bool):
         return look(q, k) if when else pass_by(q, k)
     return jax.lax.cond(when, look, pass_by, q, k)
 
 
-def _sampled(q: Any, k: Any, rows: Any, options: dict[str, Any]) -> Any:
+def _rows_of_each_text(q: Any, k: Any, rows: Any, options: dict[str, Any]) -> Any:
     """Rows as `stream` takes them: so many of each text, where segments tell texts from padding."""
     for name, x in (("queries", q), ("keys", k)):
         if x.ndim < 3:
             fix = "give [..., heads, tokens, dim]"
             raise InputError(name, f"array of shape {x.shape}", fix)
     length, segments = q.shape[-2], options.get("segments")
-    at = sampled(length, rows)
+    at = sample_rows(length, rows)
     if segments is None or rows is None or np.ndim(rows):
         return at
     text = segments_of(segments, k) > 0
@@ -156,7 +159,7 @@ def _sampled(q: Any, k: Any, rows: Any, options: dict[str, Any]) -> Any:
     return spaced_each(jnp.broadcast_to(text, (*q.shape[:-3], length)), int(rows))
 
 
-def _nothing(like: Any) -> Any:
+def _without_value(like: Any) -> Any:
     whole = jnp.issubdtype(like.dtype, jnp.integer)
     return jnp.full(like.shape, -1 if whole else jnp.nan, like.dtype)
 
@@ -191,6 +194,9 @@ def penalty(
     """
     bounds, q = Bounds(of, low, high), jnp.asarray(reals("queries", queries, traced=True))
     keys = jnp.asarray(reals("keys", keys, traced=True))
-    options = {"block": _BLOCK, "rows": _sampled(q, keys, rows, options)} | options
+    options = {
+        "block": BLOCK_OF_FEW_ROWS,
+        "rows": _rows_of_each_text(q, keys, rows, options),
+    } | options
     found = stream(q, keys, ("length", of), **options)
-    return shortfall(jnp, bounds, found[of], found["length"])
+    return mean_square_outside(jnp, bounds, found[of], found["length"])

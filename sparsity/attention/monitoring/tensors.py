@@ -1,4 +1,4 @@
-"""The numbers of sampled rows in PyTorch, from what an attention function was called with."""
+"""The numbers of sample_rows rows in PyTorch, from what an attention function was called with."""
 
 from __future__ import annotations
 
@@ -10,16 +10,25 @@ from typing import Any
 import numpy as np
 
 from sparsity.attention.checkpoints.checkpoint import library
-from sparsity.attention.monitoring.call import Call, Made, Unseen, added_to_rows, logits, over_axes
-from sparsity.attention.monitoring.step import Bounds, sampled, shortfall
+from sparsity.attention.monitoring.call import (
+    Call,
+    Output,
+    Unseen,
+    added_to_rows,
+    logits,
+    over_axes,
+)
+from sparsity.attention.monitoring.step import Bounds, mean_square_outside, sample_rows
 from sparsity.errors import InputError
 
-_ENTRIES = 2**22  # of a matrix of logits that is held at once
-_PATCHY = "is given a mask that hides tokens from themselves and shows them to others, as sparse "
-_PATCHY += "attention does, and cannot tell which are padding"
+MAX_LOGITS_AT_ONCE = 2**22  # of a matrix of logits that is held at once
+_SPARSE_MASK = (
+    "is given a mask that hides tokens from themselves and shows them to others, as sparse "
+)
+_SPARSE_MASK += "attention does, and cannot tell which are padding"
 
 
-def texts(call: Call) -> Any:
+def text_tokens(call: Call) -> Any:
     """Which queries are tokens of a text, bool [batch or 1, heads or 1, T]; None where all are.
 
     In a call with as many queries as keys a query is padding where the masks hide the key at its
@@ -50,7 +59,7 @@ def texts(call: Call) -> Any:
     return diagonal | beside | ~diagonal.any(-1, keepdim=True)
 
 
-def _patchy(seen: Any, of_text: Any, text: Any) -> bool:
+def _is_sparse_mask(seen: Any, of_text: Any, text: Any) -> bool:
     """Whether a mask tells nothing of padding: of some of its rows, which see keys here and there.
 
     Where masks tell of order, windows, texts and padding, the rows of texts that see a key are
@@ -71,22 +80,22 @@ def _patchy(seen: Any, of_text: Any, text: Any) -> bool:
     return bool((gaps | (seen.any(-2) & ~text)).any())
 
 
-def chosen(call: Call, rows: Any) -> tuple[Any, Any]:
+def choose_rows(call: Call, rows: Any) -> tuple[Any, Any]:
     """Positions of the rows that are looked at, [batch or 1, rows], and which of them count.
 
     A number of rows is taken of each text without its padding, so that they are those of the text
     alone; what one text has fewer than another does not count.
     """
     torch = library("torch", "torch")
-    length, device, own = call.query.shape[-2], call.query.device, texts(call)
-    at = sampled(length, rows)
+    length, device, own = call.query.shape[-2], call.query.device, text_tokens(call)
+    at = sample_rows(length, rows)
     at = np.arange(length)[None] if at is None else at[None]
     if own is None:
         return torch.as_tensor(at, device=device), None
     counts = np.ones((1, 1, 1), bool)
     if rows is not None and np.ndim(rows) == 0:
         of_text = [np.flatnonzero(x) for x in own.any(1).cpu().numpy()]
-        of_text = [x[sampled(len(x), rows)] for x in of_text]
+        of_text = [x[sample_rows(len(x), rows)] for x in of_text]
         most = max(map(len, of_text))
         at = np.array([np.pad(x, (0, most - len(x))) for x in of_text])
         counts = np.array([np.arange(most) < len(x) for x in of_text])[:, None]
@@ -127,7 +136,7 @@ def statistics(s: Any, seen: Any, unit: Any = None) -> dict[str, Any]:
     return {"length": n, "gamma": gamma, "gamma_ratio": ratio, **found}
 
 
-def numbers(call: Call, rows: Any = 16, made: Made | None = None) -> dict[str, Any]:
+def measure_rows(call: Call, rows: Any = 16, made: Output | None = None) -> dict[str, Any]:
     """`statistics` of some rows, a few at a time: [batch, heads, rows]; padding sees no key.
 
     Raises:
@@ -136,19 +145,19 @@ def numbers(call: Call, rows: Any = 16, made: Made | None = None) -> dict[str, A
     """
     torch = library("torch", "torch")
     batch, heads, _, _ = call.query.shape
-    at, own = chosen(call, rows)
-    size = max(1, _ENTRIES // max(1, batch * heads * call.key.shape[-2]))
+    at, own = choose_rows(call, rows)
+    size = max(1, MAX_LOGITS_AT_ONCE // max(1, batch * heads * call.key.shape[-2]))
     parts = []
     for start in range(0, at.shape[-1], size):
         part = at[:, start : start + size]
         s, seen = logits(call, part)
         if made is not None:
-            made.hold(s, seen, part, call.unit)
+            made.check_rows(s, seen, part, call.unit)
         if own is not None:
             of_text = own[..., start : start + size]
             seen = seen & of_text[..., None]
-            if made is not None and _patchy(seen, of_text, texts(call)):
-                raise Unseen(_PATCHY)
+            if made is not None and _is_sparse_mask(seen, of_text, text_tokens(call)):
+                raise Unseen(_SPARSE_MASK)
             s = torch.where(seen, s, 0.0)
         parts.append(statistics(s, seen, call.unit))
     return {name: torch.cat([part[name] for part in parts], -1) for name in parts[0]}
@@ -191,8 +200,8 @@ def torch_penalty(
     if queries.ndim != 4 or keys.ndim != 4 or queries.shape[1] % keys.shape[1]:
         fix = "give [batch, heads, tokens, dim], of key heads that divide query heads"
         raise InputError("queries and keys", f"tensors of shape {shapes[0]} and {shapes[1]}", fix)
-    found = numbers(Call(queries, keys, causal=causal, **given), rows)
-    return shortfall(torch, bounds, found[of], found["length"])
+    found = measure_rows(Call(queries, keys, causal=causal, **given), rows)
+    return mean_square_outside(torch, bounds, found[of], found["length"])
 
 
 def flex_n_eff(
@@ -217,7 +226,7 @@ def flex_n_eff(
         flex_attention: a compiled one, without which it makes the matrix; None for PyTorch's own.
 
     Returns:
-        [batch, heads, T]; NaN for rows without a key, and for padding, as `texts` knows it.
+        [batch, heads, T]; NaN for rows without a key, and for padding, as `text_tokens` knows it.
     """
     flex = library("torch.nn.attention.flex_attention", "torch")
     attend = flex_attention or flex.flex_attention
@@ -234,5 +243,9 @@ def flex_n_eff(
         return 2 * scored(s, *place)
 
     found = (2 * log_sum_exp(scored) - log_sum_exp(twice)).exp()
-    own = None if block_mask is None else texts(Call(queries, keys, mask_mod=block_mask.mask_mod))
+    own = (
+        None
+        if block_mask is None
+        else text_tokens(Call(queries, keys, mask_mod=block_mask.mask_mod))
+    )
     return found if own is None else found.where(own, math.nan)
