@@ -1,4 +1,11 @@
-"""The report: one self-contained page that opens with the answer and keeps all the evidence."""
+"""The report: one self-contained page that opens with the answer and keeps all the evidence.
+
+figures, verify, claims ── reproduction (writes the files, and the page again from them)
+     └── render: answer · figures · formulas · comparison · claims
+                  all of them made of parts: tables, badges, numbers, inline drawings
+
+The same run gives the same bytes.
+"""
 
 from __future__ import annotations
 

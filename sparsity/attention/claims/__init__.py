@@ -2,6 +2,9 @@
 
 They need a model, so they are not part of `sparsity claims`: `sparsity measure --report` judges
 them on what it has measured.
+
+    a measurement of rows ── evidence ── judges ── CLAIMS ───────┐
+    a measurement of heads ── head_evidence ── heads.HEAD_CLAIMS ┴── records, as of the ledger
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Pictures of a measurement: each a short file, and the explicit tuple of all."""
+"""Pictures of a measurement, and the explicit tuple of all.
+
+A `Picture` (`record`) names what it draws and has a table of the same numbers. `heads` has maps of
+all heads, one row and the change with the context; `laws` holds measured S against laws.
+"""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Call:
 
 
 def logits(call: Call, at: Any) -> tuple[Any, Any]:
-    """Logits [batch, heads, rows, keys] of queries at these positions, and which are seen.
+    """Return logits [batch, heads, rows, keys] of queries at these positions, and which are seen.
 
     Args:
         call: the call.
@@ -86,7 +86,7 @@ def logits(call: Call, at: Any) -> tuple[Any, Any]:
 
 
 def _mask_rows(x: Any, at: Any, keys: int) -> Any:
-    """Rows of a mask: [batch or 1, heads or 1, rows or 1, keys or 1], from up to four axes."""
+    """Return rows of a mask of up to four axes: [batch or 1, heads or 1, rows or 1, keys or 1]."""
     torch = library("torch", "torch")
     x = x.reshape((1,) * (4 - x.ndim) + tuple(x.shape))[..., :keys]
     return x if x.shape[-2] == 1 else torch.take_along_dim(x, at[:, None, :, None], 2)
@@ -96,7 +96,7 @@ _ROWS_OF_EACH_TEXT = ("j", "i", "h", "bi")  # rows of each text for themselves, 
 
 
 def over_axes(torch: Any, function: Any, places: Sequence[str], *, scored: bool) -> Any:
-    """A function of one entry, as FlexAttention takes it, on arrays: [batch, heads, rows, keys].
+    """Return a function of one entry, as FlexAttention takes it, on [batch, heads, rows, keys].
 
     Args:
         torch: the module.
@@ -111,7 +111,7 @@ def over_axes(torch: Any, function: Any, places: Sequence[str], *, scored: bool)
 
 
 def added_to_rows(call: Call, at: Any, seen: Any) -> tuple[Any, Any]:
-    """What masks and biases add to rows [batch or 1, rows], and which of the keys seen they leave.
+    """Return what masks and biases add to rows [batch or 1, rows], and the keys they leave seen.
 
     Float masks hide as `measure` says it.
     """
@@ -130,7 +130,7 @@ def added_to_rows(call: Call, at: Any, seen: Any) -> tuple[Any, Any]:
 
 
 class Output(NamedTuple):
-    """What an attention function made of a call.
+    """What an attention function gave for a call: its output, or the weights themselves.
 
     Args:
         value: [batch, kv heads, keys, dim].
@@ -147,7 +147,7 @@ class Output(NamedTuple):
     step: float = 0.0
 
     def check_rows(self, s: Any, seen: Any, at: Any, unit: Any) -> None:
-        """Hold the logits of rows against it; rows without a key are left out.
+        """Check that the logits of rows make this output; rows without a key are left out.
 
         Args:
             s: logits [batch, heads, rows, keys].

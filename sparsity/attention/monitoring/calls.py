@@ -23,7 +23,7 @@ Reader = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], tuple[Call, Outpu
 
 
 def read_sdpa(function: Any, given: Any, more: Any, output: Any) -> tuple[Call, Output]:
-    """`torch.nn.functional.scaled_dot_product_attention`."""
+    """Read a call of `torch.nn.functional.scaled_dot_product_attention`."""
     torch, bound = library("torch", "torch"), _SDPA.bind(*given, **more)
     bound.apply_defaults()
     q, k, v, mask, dropout, causal, scale, grouped = bound.arguments.values()
@@ -76,7 +76,7 @@ def _read_causal_bias(bias: Any, ahead: int) -> tuple[bool, Any]:
 
 
 def read_flex(function: Any, given: Any, more: Any, output: Any) -> tuple[Call, Output]:
-    """`torch.nn.attention.flex_attention.flex_attention`."""
+    """Read a call of `torch.nn.attention.flex_attention.flex_attention`."""
     named = _arguments_by_name(function, given, more)
     q, k, v = (named[x] for x in ("query", "key", "value"))
     output = output[0] if isinstance(output, tuple) else output
@@ -89,7 +89,7 @@ def read_flex(function: Any, given: Any, more: Any, output: Any) -> tuple[Call, 
 
 @functools.cache  # so that the function around an interface is one, whatever watch asks for it
 def of_interface(name: str) -> Reader:
-    """A function of transformers' attention interface, by the name of the implementation."""
+    """Return the reader of a function of transformers' attention interface, by the name of the implementation."""
 
     def attention(function: Any, given: Any, more: Any, output: Any) -> tuple[Call, Output]:
         named = _arguments_by_name(function, given, more)
@@ -121,7 +121,7 @@ def of_interface(name: str) -> Reader:
 
 
 def _causal(module: Any, query: Any, named: dict[str, Any]) -> bool:
-    """Whether a layer without a mask looks back only; the last token sees all keys."""
+    """Return whether a layer without a mask looks back only; the last token sees all keys."""
     said = named.get("is_causal")
     return query.shape[2] > 1 and bool(getattr(module, "is_causal", True) if said is None else said)
 
@@ -132,7 +132,10 @@ def makes_weights(function: Any, given: Any, more: Any) -> bool:
 
 
 def read_multi_head(function: Any, given: Any, more: Any, output: Any) -> tuple[Call, Output]:
-    """`multi_head_attention_forward` that makes the weights itself: as if it did not."""
+    """Read a call of `multi_head_attention_forward` that makes the weights by itself.
+
+    It is computed again without them, by a copy of the function whose inner attention is kept.
+    """
     torch, named = library("torch", "torch"), _arguments_by_name(function, given, more)
     refuse_unreadable(*(x for x in named.values() if isinstance(x, torch.Tensor)))
     inner: list[Any] = []
@@ -154,7 +157,7 @@ def read_multi_head(function: Any, given: Any, more: Any, output: Any) -> tuple[
 
 
 def _arguments_by_name(function: Any, given: Any, more: Any) -> dict[str, Any]:
-    """The arguments of a call by name, in their order, with defaults."""
+    """Return the arguments of a call by name, in their order, with defaults."""
     bound = inspect.signature(function).bind(*given, **more)
     bound.apply_defaults()
     named = dict(bound.arguments)
@@ -171,13 +174,13 @@ def _without_dropout(function: Any, given: Any, more: Any) -> Any:
 
 
 def _with_four_axes(x: Any, lead: tuple[int, ...]) -> Any:
-    """[batch, heads, tokens, d], from whatever axes there are before the last two."""
+    """Return [batch, heads, tokens, d], from whatever axes there are before the last two."""
     x = x.expand(*lead, *x.shape[-2:])
     return x[(None,) * (4 - x.ndim)] if x.ndim < 4 else x.reshape(-1, *x.shape[-3:])
 
 
 def _step_near_one(output: Any, query: Any) -> float:
-    """How far apart numbers are, near 1, in the coarsest type that made the output."""
+    """Return how far apart numbers are, near 1, in the coarsest type that made the output."""
     torch, device = library("torch", "torch"), query.device.type
     types = [output.dtype, query.dtype]
     if torch.is_autocast_enabled(device):

@@ -50,7 +50,7 @@ class Hook:
 
 @functools.cache
 def _compiler_around() -> Callable[[], Any]:
-    """Tells whether PyTorch's compiler takes the frames of calls; it is to leave those of hooks.
+    """Return a function that tells whether PyTorch's compiler takes the frames of calls; it is to leave those of hooks.
 
     Else it compiled the hooks, which with the stance "fail_on_recompile" is an error.
     """
@@ -65,7 +65,7 @@ def _compiler_around() -> Callable[[], Any]:
 
 
 def may_recompile() -> bool:
-    """Whether compiled code may be compiled again, as it is for functions that were replaced."""
+    """Return whether compiled code may be compiled again, as it is for functions that were replaced."""
     frames: Any = sys.modules.get("torch._dynamo.eval_frame")
     if frames is None:
         return True
@@ -105,13 +105,13 @@ def _frames() -> Iterator[tuple[Any, Any]]:
 
 
 def modules_around() -> Iterator[Any]:
-    """The modules whose methods run, innermost first."""
+    """Return the modules whose methods run, innermost first."""
     module = library("torch", "torch").nn.Module
     return (first for _, first in _frames() if isinstance(first, module))
 
 
 def depth(part: Any) -> int:
-    """How often a module is being called, one call inside the other."""
+    """Return how often a module is being called, one call inside the other."""
     call = library("torch", "torch").nn.Module._call_impl.__code__
     return sum(code is call and first is part for code, first in _frames())
 
@@ -132,7 +132,7 @@ class Pass:
         self._last: dict[str, tuple[Any, ...]] = {}
 
     def repeats_last_call(self, path: str, call: Any) -> bool:
-        """Whether a module attends from the same queries to the same keys as it did just before.
+        """Return whether a module attends from the same queries to the same keys as it did just before.
 
         Differential attention does so for each half of its values: its weights are one matrix.
         """
@@ -142,7 +142,7 @@ class Pass:
         return same is not None and all(a() is b() for a, b in zip(same, own, strict=True))
 
     def name_call(self, path: str) -> str:
-        """The path of a module, with the number of its call in this pass after the first."""
+        """Count a call of a module and return its path, with the number of its call in this pass after the first."""
         self._calls[path] += 1
         return path if self._calls[path] == 1 else f"{path}#{self._calls[path] - 1}"
 

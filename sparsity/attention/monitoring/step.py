@@ -47,7 +47,7 @@ class Bounds:
 
 
 def mean_square_outside(xp: Any, bounds: Bounds, found: Any, length: Any) -> Any:
-    """The mean square of how far rows lie outside, over the rows that have a value; else 0.
+    """Return the mean square of how far rows lie outside, over the rows that have a value; else 0.
 
     Args:
         xp: `jax.numpy` or `torch`.
@@ -74,7 +74,7 @@ BLOCK_OF_FEW_ROWS = (128, 1024)  # queries, keys at a time: few rows, so many ke
 
 
 def sample_rows(length: int, rows: Any) -> Any:
-    """Positions of the rows that are looked at: at most so many, log-spaced; or as given.
+    """Return the positions of the rows that are looked at: at most so many, log-spaced; or as given.
 
     Raises:
         InputError: neither a number of rows nor positions below `length`.
@@ -144,7 +144,7 @@ def monitor(
 
 
 def _rows_of_each_text(q: Any, k: Any, rows: Any, options: dict[str, Any]) -> Any:
-    """Rows as `stream` takes them: so many of each text, where segments tell texts from padding."""
+    """Return rows as `stream` takes them: so many of each text, where segments tell texts from padding."""
     for name, x in (("queries", q), ("keys", k)):
         if x.ndim < 3:
             fix = "give [..., heads, tokens, dim]"

@@ -21,7 +21,7 @@ from sparsity.attention.monitoring.call import (
 from sparsity.attention.monitoring.step import Bounds, mean_square_outside, sample_rows
 from sparsity.errors import InputError
 
-MAX_LOGITS_AT_ONCE = 2**22  # of a matrix of logits that is held at once
+MAX_LOGITS_AT_ONCE = 2**22  # 16 MiB in single precision, as much as a step can spare
 _SPARSE_MASK = (
     "is given a mask that hides tokens from themselves and shows them to others, as sparse "
 )
@@ -29,7 +29,7 @@ _SPARSE_MASK += "attention does, and cannot tell which are padding"
 
 
 def text_tokens(call: Call) -> Any:
-    """Which queries are tokens of a text, bool [batch or 1, heads or 1, T]; None where all are.
+    """Return which queries are tokens of a text, bool [batch or 1, heads or 1, T]; None where all are.
 
     In a call with as many queries as keys a query is padding where the masks hide the key at its
     own position from itself and from the queries beside it, if any query of that text sees its own.
@@ -81,7 +81,7 @@ def _is_sparse_mask(seen: Any, of_text: Any, text: Any) -> bool:
 
 
 def choose_rows(call: Call, rows: Any) -> tuple[Any, Any]:
-    """Positions of the rows that are looked at, [batch or 1, rows], and which of them count.
+    """Return the positions of the rows that are looked at, [batch or 1, rows], and which of them count.
 
     A number of rows is taken of each text without its padding, so that they are those of the text
     alone; what one text has fewer than another does not count.
@@ -105,12 +105,13 @@ def choose_rows(call: Call, rows: Any) -> tuple[Any, Any]:
 
 
 def statistics(s: Any, seen: Any, unit: Any = None) -> dict[str, Any]:
-    """What `monitor` gives, of logits [batch, heads, rows, keys]; differentiable, all finite."""
+    """Return what `monitor` gives, of logits [batch, heads, rows, keys]; differentiable, all finite."""
     torch = library("torch", "torch")
     n = seen.sum(-1)
     some = n > 0
     top = torch.where(seen, s, -torch.inf).amax(-1)
     low = top if unit is None else torch.maximum(top, unit[:, None].to(s.dtype))
+    # Weights are taken relative to the largest logit, which gets no gradient of its own.
     low = torch.where(torch.isfinite(low), low, 0.0).detach()[..., None]
     away = torch.where(seen, s - low, 0.0)
     e = torch.where(seen, torch.exp(away), 0.0)
@@ -121,6 +122,7 @@ def statistics(s: Any, seen: Any, unit: Any = None) -> dict[str, Any]:
     count = n.clamp(min=1).to(s.dtype)
     off = torch.where(seen, s - (s.sum(-1) / count)[..., None], 0.0)
     m2 = (off * off).sum(-1)
+    # The root has no derivative at 0: a row of equal logits takes the branch without it.
     spread = torch.sqrt(torch.where(m2 > 0, m2, 1.0) / (count - 1).clamp(min=1))
     known = (n > 1) & ~torch.isnan(m2)
     gamma = torch.where(known, torch.where(m2 > 0, spread, 0.0), torch.nan)
@@ -137,7 +139,7 @@ def statistics(s: Any, seen: Any, unit: Any = None) -> dict[str, Any]:
 
 
 def measure_rows(call: Call, rows: Any = 16, made: Output | None = None) -> dict[str, Any]:
-    """`statistics` of some rows, a few at a time: [batch, heads, rows]; padding sees no key.
+    """Return `statistics` of some rows, a few at a time: [batch, heads, rows]; padding sees no key.
 
     Raises:
         Unseen: they are not those of what was `made` of the call, or tokens of a text see what
@@ -214,7 +216,7 @@ def flex_n_eff(
     enable_gqa: bool = False,
     flex_attention: Callable[..., Any] | None = None,
 ) -> Any:
-    """n_eff of every row by two calls of FlexAttention: n_eff = exp(2L(s) − L(2s)), L = ln Σe^s.
+    """Return n_eff of every row by two calls of FlexAttention: n_eff = exp(2L(s) − L(2s)), L = ln Σe^s.
 
     Args:
         queries: [batch, heads, T, d].

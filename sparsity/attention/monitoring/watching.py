@@ -162,6 +162,7 @@ class Watch:
         self._hooked |= self._entrances | {self.model}
 
     def _enter_module(self, part: Any) -> None:
+        """Begin a pass with this module, unless one runs in this thread already."""
         thread, one = threading.get_ident(), self._pass_of_thread()
         if one is not None and one.entrance is part:
             one.depth += 1
@@ -189,6 +190,7 @@ class Watch:
             self._ran.add(part)
 
     def _leave_module(self, part: Any) -> None:
+        """End the pass if this is the outermost call of the module that it began with."""
         one = self._pass_of_thread()
         if one is not None and one.entrance is part:
             one.depth -= 1
@@ -227,7 +229,7 @@ class Watch:
                 device = call.query.device.type
                 with library("torch", "torch").autocast(device, enabled=False):
                     found = measure_rows(call, self.rows, made)
-            self._keep_rows(one.name(path), found)
+            self._keep_rows(one.name_call(path), found)
         except Exception as error:  # noqa: BLE001  a pass goes on, whatever fails here
             self.note(path, error)
 
@@ -239,6 +241,7 @@ class Watch:
             kept.append(found)
 
     def note(self, path: str, error: Exception) -> None:
+        """Keep why a call of a module could not be seen."""
         reason = str(error)
         if not isinstance(error, Unseen):
             words = " ".join(reason.split())[:100]
