@@ -89,7 +89,7 @@ def read_flex(function: Any, given: Any, more: Any, output: Any) -> tuple[Call, 
 
 @functools.cache  # so that the function around an interface is one, whatever watch asks for it
 def of_interface(name: str) -> Reader:
-    """Return the reader of a function of transformers' attention interface, by the name of the implementation."""
+    """Return the reader of an attention function of transformers, by its implementation's name."""
 
     def attention(function: Any, given: Any, more: Any, output: Any) -> tuple[Call, Output]:
         named = _arguments_by_name(function, given, more)

@@ -50,9 +50,9 @@ class Hook:
 
 @functools.cache
 def _compiler_around() -> Callable[[], Any]:
-    """Return a function that tells whether PyTorch's compiler takes the frames of calls; it is to leave those of hooks.
+    """Return a function that tells whether PyTorch's compiler takes the frames of calls.
 
-    Else it compiled the hooks, which with the stance "fail_on_recompile" is an error.
+    The compiler is told to leave the frames of hooks alone. Else it compiled the hooks, which with the stance "fail_on_recompile" is an error.
     """
     frames = library("torch", "torch")._C._dynamo.eval_frame
     try:

@@ -21,7 +21,7 @@ from sparsity.attention.monitoring.call import (
 from sparsity.attention.monitoring.step import Bounds, mean_square_outside, sample_rows
 from sparsity.errors import InputError
 
-MAX_LOGITS_AT_ONCE = 2**22  # 16 MiB in single precision, as much as a step can spare
+MAX_LOGITS_AT_ONCE = 2**22  # 16 MiB in single precision
 _SPARSE_MASK = (
     "is given a mask that hides tokens from themselves and shows them to others, as sparse "
 )
