@@ -52,7 +52,8 @@ class Hook:
 def _compiler_around() -> Callable[[], Any]:
     """Return a function that tells whether PyTorch's compiler takes the frames of calls.
 
-    The compiler is told to leave the frames of hooks alone. Else it compiled the hooks, which with the stance "fail_on_recompile" is an error.
+    The compiler is told to leave the frames of hooks alone. Else it compiled them, which with the
+    stance "fail_on_recompile" is an error.
     """
     frames = library("torch", "torch")._C._dynamo.eval_frame
     try:
@@ -65,7 +66,7 @@ def _compiler_around() -> Callable[[], Any]:
 
 
 def may_recompile() -> bool:
-    """Return whether compiled code may be compiled again, as it is for functions that were replaced."""
+    """Return whether compiled code may be compiled again, as replaced functions make it."""
     frames: Any = sys.modules.get("torch._dynamo.eval_frame")
     if frames is None:
         return True
@@ -132,7 +133,7 @@ class Pass:
         self._last: dict[str, tuple[Any, ...]] = {}
 
     def repeats_last_call(self, path: str, call: Any) -> bool:
-        """Return whether a module attends from the same queries to the same keys as it did just before.
+        """Return whether a module attends from the same queries to the same keys as just before.
 
         Differential attention does so for each half of its values: its weights are one matrix.
         """
@@ -142,7 +143,7 @@ class Pass:
         return same is not None and all(a() is b() for a, b in zip(same, own, strict=True))
 
     def name_call(self, path: str) -> str:
-        """Count a call of a module and return its path, with the number of its call in this pass after the first."""
+        """Count a call of a module and return its path, numbered after the first of a pass."""
         self._calls[path] += 1
         return path if self._calls[path] == 1 else f"{path}#{self._calls[path] - 1}"
 

@@ -74,7 +74,7 @@ BLOCK_OF_FEW_ROWS = (128, 1024)  # queries, keys at a time: few rows, so many ke
 
 
 def sample_rows(length: int, rows: Any) -> Any:
-    """Return the positions of the rows that are looked at: at most so many, log-spaced; or as given.
+    """Return the positions of the rows to look at: at most so many, log-spaced; or as given.
 
     Raises:
         InputError: neither a number of rows nor positions below `length`.
@@ -144,7 +144,7 @@ def monitor(
 
 
 def _rows_of_each_text(q: Any, k: Any, rows: Any, options: dict[str, Any]) -> Any:
-    """Return rows as `stream` takes them: so many of each text, where segments tell texts from padding."""
+    """Return rows for `stream`: so many of each text, where segments tell it from padding."""
     for name, x in (("queries", q), ("keys", k)):
         if x.ndim < 3:
             fix = "give [..., heads, tokens, dim]"

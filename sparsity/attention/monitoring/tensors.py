@@ -29,7 +29,7 @@ _SPARSE_MASK += "attention does, and cannot tell which are padding"
 
 
 def text_tokens(call: Call) -> Any:
-    """Return which queries are tokens of a text, bool [batch or 1, heads or 1, T]; None where all are.
+    """Return which queries are tokens of a text, [batch or 1, heads or 1, T]; None for all.
 
     In a call with as many queries as keys a query is padding where the masks hide the key at its
     own position from itself and from the queries beside it, if any query of that text sees its own.
@@ -81,7 +81,7 @@ def _is_sparse_mask(seen: Any, of_text: Any, text: Any) -> bool:
 
 
 def choose_rows(call: Call, rows: Any) -> tuple[Any, Any]:
-    """Return the positions of the rows that are looked at, [batch or 1, rows], and which of them count.
+    """Return the positions of the rows to look at, [batch or 1, rows], and which of them count.
 
     A number of rows is taken of each text without its padding, so that they are those of the text
     alone; what one text has fewer than another does not count.
@@ -105,7 +105,7 @@ def choose_rows(call: Call, rows: Any) -> tuple[Any, Any]:
 
 
 def statistics(s: Any, seen: Any, unit: Any = None) -> dict[str, Any]:
-    """Return what `monitor` gives, of logits [batch, heads, rows, keys]; differentiable, all finite."""
+    """Return what `monitor` gives, of logits [batch, heads, rows, keys], with finite gradients."""
     torch = library("torch", "torch")
     n = seen.sum(-1)
     some = n > 0
@@ -216,7 +216,9 @@ def flex_n_eff(
     enable_gqa: bool = False,
     flex_attention: Callable[..., Any] | None = None,
 ) -> Any:
-    """Return n_eff of every row by two calls of FlexAttention: n_eff = exp(2L(s) − L(2s)), L = ln Σe^s.
+    """Return n_eff of every row by two calls of FlexAttention.
+
+    With L(s) = ln Σe^s it is n_eff = exp(2L(s) − L(2s)), and L is what FlexAttention can return.
 
     Args:
         queries: [batch, heads, T, d].
