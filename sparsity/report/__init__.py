@@ -16,6 +16,7 @@ from html import escape, unescape
 from importlib import metadata, resources
 from typing import TYPE_CHECKING, Any
 
+from sparsity import claims_ledger as ledger
 from sparsity import kernels
 from sparsity.derivation import derive
 from sparsity.report import answer, comparison, formulas, parts
@@ -106,7 +107,7 @@ def render(
         figures_section(rest, len(first) + 1),
         _formulas(),
         comparison.section_of(crosscheck),
-        claims_section(claims),
+        claims_section(claims, ledger.ALL),
         _reproduce(meta),
     ]
     return document(_TITLE, "\n".join(body))

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from sparsity.claims_ledger import ALL
 from sparsity.claims_ledger.judging import Claim, Legend
 from sparsity.report.parts import badge, details, mathematics, number, prose, section, table
 
@@ -196,7 +195,7 @@ def _article(i: int, record: Record, legend: Legend) -> str:
     )
 
 
-def section_of(claims: Sequence[Record], ledger: Sequence[Claim] = ALL) -> str:
+def section_of(claims: Sequence[Record], ledger: Sequence[Claim]) -> str:
     """Return the section of the claims: a table of verdicts, then each with its numbers.
 
     Args:
