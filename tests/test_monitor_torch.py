@@ -275,7 +275,7 @@ def test_it_changes_nothing_and_puts_everything_back():
         assert torch.equal(one[2], plain[2])
         assert all(torch.equal(a, b) for a, b in zip(one[1], plain[1], strict=True))
     assert inner.read()["0"]["n_eff"].shape == (4, 3 * 2 * T)  # three passes, all rows
-    assert outer.read()["0"]["n_eff"].shape == (4, 2 * 2 * len(monitoring.step.sampled(T, 16)))
+    assert outer.read()["0"]["n_eff"].shape == (4, 2 * 2 * len(monitoring.step.sample_rows(T, 16)))
     assert outer.log() == {}
     with pytest.raises(ZeroDivisionError), Watch(model):
         raise ZeroDivisionError
