@@ -25,8 +25,7 @@ from benchmarks import ahead
 from benchmarks.bench.machine import describe
 from benchmarks.model_files import texts as files
 from sparsity.attention.checkpoints.fetch import smollm2
-from sparsity.attention.claims.head_evidence import Law
-from sparsity.attention.claims.head_table import LAWS, null
+from sparsity.attention.claims.head_evidence import LAWS, Law, gaussian_table
 from sparsity.attention.claims.heads import judge_heads
 from sparsity.attention.measurement import law
 from sparsity.attention.measurement.head_constants import Rows, fit_kappa, held_back
@@ -264,7 +263,7 @@ def main(folder):
     laws["κ of each head, four texts against eight and back"] = other_half(data, rows)
     answer["smollm2"], answer["null"] = (
         fits(rows, laws),
-        {LAWS[name]: found for name, found in null(rows).items()},
+        {LAWS[name]: found for name, found in gaussian_table(rows).items()},
     )
     answer["kappa"] = {
         "heads": kappa.kappa.size,

@@ -19,9 +19,9 @@ import xarray
 from benchmarks.bench.machine import describe
 from benchmarks.model_files import texts
 from sparsity.attention.checkpoints.fetch import smollm2
-from sparsity.attention.claims.head_table import LAWS
+from sparsity.attention.claims.head_evidence import LAWS
 from sparsity.attention.measurement import sinks, tables
-from sparsity.attention.page.by_text import COLUMNS
+from sparsity.attention.page.page import COLUMNS
 
 RESULTS = Path(__file__).parent / "results"
 HEADS, KV, LENGTH, DIM = 32, 8, 4096, 64

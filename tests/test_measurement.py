@@ -13,8 +13,7 @@ from scipy import special, stats
 
 from sparsity import measure, metric
 from sparsity.attention import claims as claims_model
-from sparsity.attention.claims import null
-from sparsity.attention.claims.evidence import Evidence, ModelRun, Sinks
+from sparsity.attention.claims.evidence import Evidence, LawFit, ModelRun, Sinks
 from sparsity.attention.measurement import SHAPE, given, labels, law, layers, save, sources, tables
 from sparsity.attention.measurement import sinks as layers_sinks
 from sparsity.attention.page import job
@@ -595,7 +594,7 @@ def evidence(**changes):
         "n_eff_others": 9 * ones,
         "gamma_others": 0.5 * np.log(n),
     }
-    fit = null.Fit(0.97, 0.6, 1.1, 0.2, 0.78, 0.8)
+    fit = LawFit(0.97, 0.6, 1.1, 0.2, 0.78, 0.8)
     fields = {
         "real": (dataclasses.replace(fit, ratio=0.95, within=0.58),) * 3,
         "ideal": (fit,) * 3,
@@ -622,7 +621,7 @@ def verdicts(found):
 def test_verdicts_follow_the_numbers():
     good = verdicts(evidence())
     assert set(good.values()) == {"confirmed"}
-    fit = null.Fit(0.95, 0.58, 1.1, 0.2, 0.78, 0.8)
+    fit = LawFit(0.95, 0.58, 1.1, 0.2, 0.78, 0.8)
 
     def real(**changes):
         return {"real": (dataclasses.replace(fit, **changes),) * 3}

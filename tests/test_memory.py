@@ -24,8 +24,8 @@ _OF_FEW = {
     "sparsity.claims_ledger.su.linear.norm_bounds",  # no argument
     "sparsity.attention.measurement.sources._dot",  # no argument
     "sparsity.attention.monitoring.calls.of_interface",  # functions of transformers
-    "sparsity.attention.monitoring.hooks._compiler_around",  # no argument
-    "sparsity.attention.monitoring.interception._around",  # the functions it replaces
+    "sparsity.attention.monitoring.passes._compiler_around",  # no argument
+    "sparsity.attention.monitoring.interception._showing_calls",  # the functions it replaces
     "sparsity.xla.is_measured",  # no argument
     "sparsity.xla.has_older_loops",  # no argument
     "sparsity.sampling.devices.mesh",  # no argument

@@ -23,7 +23,7 @@ from sparsity.attention.checkpoints.llama import forward
 from sparsity.attention.checkpoints.safetensors_file import stretched
 from sparsity.attention.measurement import files, runs
 from sparsity.attention.measurement.runs import measure_model
-from sparsity.attention.page import writing
+from sparsity.attention.page import job
 from sparsity.errors import InputError
 
 TOKENS = 24  # of texts: those of one length compile once
@@ -470,7 +470,7 @@ def test_the_command_writes_data_and_page(tmp_path, command):
         code, _, err = command("measure", *one, *more)
         assert (code, err.count("\n")) == (2, 1)
         assert says in err
-    assert {path.name for path in writing.written_places(str(page))} == written
+    assert {path.name for path in job.written_places(str(page))} == written
     assert "http" not in html.replace("http://www.w3.org", "")
 
 

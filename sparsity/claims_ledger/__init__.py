@@ -1,4 +1,12 @@
-"""Claims of papers, judged by computation: the explicit tuple of all, as records and as a table."""
+"""Claims of papers, judged by computation: the explicit tuple of all, as records and as a table.
+
+A claim is data (`judging.Claim`): its source, statement and formula, the judge that decides it and
+the legend that says what its numbers are called. A judge takes its quantities from routes, so that
+a test can plant wrong ones, and returns findings and numbers; the verdict follows by one rule.
+
+    routes (evaluate, exact, estimate, derive, stacks) ── judge ── findings ── verdict ─┐
+    su, sinks, coca, weights: the claims by source         └── numbers + legend ────────┴── record
+"""
 
 from __future__ import annotations
 

@@ -204,12 +204,12 @@ def reproduce(out: str, seed: str, page: bool, executor: Any, as_json: bool) -> 
         The page again, in seconds:
             sparsity reproduce --page
     """
-    from sparsity.report import reproduction, saved
+    from sparsity.report import reproduction
 
     if page:
         if seed != "0":
             raise InputError("seed", seed, "the page has the seed of its files; leave it out")
-        written = str(saved.page(out))
+        written = str(reproduction.page(out))
         common.print_json({"page": written}) if as_json else common.echo(written)
         return
     common.prepare_long_work()

@@ -1,4 +1,8 @@
-"""Models on disk: GGUF and safetensors checkpoints of the Llama family."""
+"""Models on disk: GGUF and safetensors checkpoints of the Llama family.
+
+gguf_file, safetensors_file ── checkpoint (sizes, tensors, refusals) ── llama (the forward pass)
+tokens ── tokenizing (the tokenizer, in a process of its own)
+"""
 
 from __future__ import annotations
 

@@ -7,14 +7,90 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity.attention.claims import null
 from sparsity.attention.measurement import law, tables
+from sparsity.attention.measurement.labels import rank_correlation
 from sparsity.design_search.monotone import sink_logit
 from sparsity.errors import InputError
 from sparsity.rows.row import Row
 
 if TYPE_CHECKING:
     import xarray
+
+
+WITHIN = 0.25  # a row is within a quarter of its law
+_ROWS = 4000  # drawn; a share is then known to 0.01
+_BLOCK = 2**21  # normal numbers at a time
+
+
+@dataclass(frozen=True)
+class LawFit:
+    """How rows lie to both laws at their own n and γ̂.
+
+    Args:
+        ratio: median of S over the exact law.
+        within: share of rows within a quarter of it.
+        off_limit: median |log(S/limit law)|.
+        off_exact: median |log(S/exact law)|.
+        rank_limit: Spearman's correlation over rows of S with the limit law.
+        rank_exact: with the exact law.
+    """
+
+    ratio: float
+    within: float
+    off_limit: float
+    off_exact: float
+    rank_limit: float
+    rank_exact: float
+
+
+def fit_laws(n: np.ndarray, gamma: np.ndarray, S: np.ndarray) -> LawFit:
+    """Hold rows against both laws.
+
+    Args:
+        n: keys of each row.
+        gamma: γ̂ of its logits; 0 ≤ γ̂ ≤ `law.WIDEST`.
+        S: its sparsity.
+    """
+    if not len(n):
+        return LawFit(*[np.nan] * 6)
+    exact, limit = np.log(law.exact(n, gamma)), law.log_limit(gamma)
+    log_S = np.log(S)
+    return LawFit(
+        ratio=float(np.exp(np.median(log_S - exact))),
+        within=float(np.mean(np.abs(log_S - exact) < np.log1p(WITHIN))),
+        off_limit=float(np.median(np.abs(log_S - limit))),
+        off_exact=float(np.median(np.abs(log_S - exact))),
+        rank_limit=float(rank_correlation(log_S, limit)),
+        rank_exact=float(rank_correlation(log_S, exact)),
+    )
+
+
+def fit_gaussian_rows(n: np.ndarray, gamma: np.ndarray, seed: int = 0) -> LawFit:
+    """The same of Gaussian rows, whose S and γ̂ are measured on them as on real ones.
+
+    Args:
+        n: keys of each real row, ≥ 2; at most `_ROWS` of them are taken, by chance.
+        gamma: their γ̂.
+        seed: of the draws.
+    """
+    rng = np.random.default_rng(seed)
+    take = rng.permutation(len(n))[:_ROWS]
+    take = take[np.argsort(n[take], kind="stable")]
+    n, gamma = n[take].astype(np.int64), gamma[take]
+    step = max(1, _BLOCK // int(n.max(initial=1)))
+    drawn, S = np.empty(len(n)), np.empty(len(n))
+    for first in range(0, len(n), step):
+        rows = slice(first, first + step)
+        count = n[rows, None]
+        seen = np.arange(count.max()) < count
+        s = np.where(seen, gamma[rows, None] * rng.standard_normal(seen.shape), 0.0)
+        away = np.where(seen, s - s.sum(1, keepdims=True) / count, 0.0)
+        drawn[rows] = np.sqrt((away**2).sum(1) / (count[:, 0] - 1))
+        with np.errstate(under="ignore"):
+            a = np.where(seen, np.exp(s - np.where(seen, s, -np.inf).max(1, keepdims=True)), 0.0)
+            S[rows] = a.sum(1) / np.sqrt(count[:, 0] * (a * a).sum(1))
+    known = drawn <= law.WIDEST
+    return fit_laws(n[known], drawn[known], S[known])
 
 
 SINK = 0.3  # mean weight on the sinks of a head that has some; [Gu]'s ε of the first token
@@ -88,8 +164,8 @@ class ModelRun:
     T: np.ndarray
     n: np.ndarray
     table: dict[str, np.ndarray]
-    real: tuple[null.Fit, ...]
-    ideal: tuple[null.Fit, ...]
+    real: tuple[LawFit, ...]
+    ideal: tuple[LawFit, ...]
     sinks: Sinks
     departs: float
     identity: float
@@ -100,8 +176,8 @@ class ModelRun:
         real, ideal = [], []
         for row in table:
             n, gamma, S = _others(tables.rows_at(data, row["T"]))
-            real.append(null.fit(n, gamma, S))
-            ideal.append(null.gaussian(n, gamma))
+            real.append(fit_laws(n, gamma, S))
+            ideal.append(fit_gaussian_rows(n, gamma))
         m, rest = data["sink_mass"].astype(float), data["n_eff_rest"].astype(float)
         identity = abs((m**2 + (1 - m) ** 2 / rest) * data["n_eff"] - 1)
         tested = tables.pooled(data, "departs")

@@ -1,4 +1,4 @@
-"""What the judges of heads look at: medians over rows, beside Gaussian rows of the same n and γ̂."""
+"""The laws of a head against real rows on texts held back, and against Gaussian rows."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity.attention.measurement import law, row_figures
+from sparsity.attention.measurement import law, row_figures, tables
+from sparsity.attention.measurement.head_columns import EVERY
 from sparsity.attention.measurement.head_constants import Rows, held_back
 from sparsity.attention.measurement.head_law import log_head_law
 from sparsity.attention.measurement.labels import rank_correlation
 
 if TYPE_CHECKING:
     import xarray
+
 
 NEAR = 8  # tokens
 WITHIN = 0.25
@@ -101,7 +103,7 @@ def _ratio(S: np.ndarray, n: np.ndarray, gamma: np.ndarray) -> float:
     return float(np.exp(np.nanmedian(np.log(S) - np.log(law.exact(n, gamma)))))
 
 
-def gaussian(
+def draw_gaussian_rows(
     n: np.ndarray, gamma: np.ndarray, lag: np.ndarray | float = 0.0, seed: int = 0
 ) -> dict[str, np.ndarray]:
     """The figures of Gaussian rows, each scaled to have the γ̂ that is asked for.
@@ -169,7 +171,7 @@ class HeadEvidence:
         fewer = length - row_figures.LAST
         less = {"far": fewer, "mid": fewer}
         ideal, content, dependent = (
-            Fits.of(length, gaussian(length, spread, by, seed), less)
+            Fits.of(length, draw_gaussian_rows(length, spread, by, seed), less)
             for spread, by in ((gamma, 0.0), (inner, 0.0), (gamma, lag))
         )
         kept = found["gamma_content"] ** 2 / rows.gamma**2
@@ -215,3 +217,90 @@ class HeadEvidence:
                 for kind, fits in kinds.items()
             ],
         }
+
+
+LAWS = {  # column -> what it is
+    "S_exact_others": "exact law, of n and γ̂",
+    "S_given_others": "given the largest logit, nothing fitted",
+    "S_head_others": "and κ of each head, from all other texts",
+}
+
+
+def late_rows(data: xarray.Dataset) -> xarray.Dataset:
+    """Every eighth row of the second half of the longest context, of one value of bos."""
+    run = data.isel(bos=0) if "bos" in data.dims else data
+    rows = tables.rows_at(run, int(run["context"][-1])).isel(row=slice(EVERY - 1, None, EVERY))
+    return rows.transpose("text", "layer", "head", "row", ...)
+
+
+def _against_law(rows: Rows, log_law: np.ndarray) -> dict[str, Any]:
+    """Rows against a law, their heads, and each text."""
+    off = np.log(rows.S) - log_law
+    heads = [
+        np.nanmedian(np.where(np.isfinite(off), x, np.nan), axis=(0, 3)).ravel()
+        for x in (np.log(rows.S), log_law)
+    ]
+    texts = np.exp(np.nanmedian(off, axis=(1, 2, 3))).tolist()
+    found = asdict(Law.of(rows.S, log_law)) | {"heads": float(rank_correlation(*heads))}
+    return found | {"rows": int(np.isfinite(off).sum()), "texts": texts}
+
+
+def gaussian_table(rows: Rows, seed: int = 0) -> dict[str, dict[str, Any]]:
+    """Gaussian rows of the same n and γ̂ as some of these, on the laws without a constant."""
+    known = np.flatnonzero(np.isfinite(rows.S) & (rows.gamma <= law.WIDEST))
+    take = np.random.default_rng(seed).permutation(known)[:_ROWS]
+    n, gamma = (x.ravel()[take] for x in (rows.length, rows.gamma))
+    found = draw_gaussian_rows(n, gamma, seed=seed)
+    S, gamma, top = (
+        found[name].astype(float) for name in ("S_rest", "gamma_rest", "top_logit_rest")
+    )
+    laws = (np.log(law.exact(n, gamma)), log_head_law(n, gamma, top))
+    return {
+        name: asdict(Law.of(S, x)) | {"rows": len(S)} for name, x in zip(LAWS, laws, strict=False)
+    }
+
+
+def head_table(data: xarray.Dataset, seed: int = 0) -> dict[str, Any]:
+    """How rows without their sinks lie to the laws.
+
+    Args:
+        data: of `measurement.with_head_law`; of the runs of each text the first.
+        seed: of the Gaussian rows.
+
+    Returns:
+        JSON-ready: "laws", by column median of S over the law, Spearman's rank correlation of rows
+        and of the medians of heads, share of rows within a quarter, count, and the median in each
+        text; "gaussian", the same of Gaussian rows; "kappa", its quantiles over the heads and
+        median standard error; "texts", their names.
+    """
+    here = late_rows(data)
+    rows = Rows.of(here)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        laws = {name: _against_law(rows, np.log(here[name].values.astype(float))) for name in LAWS}
+    kappa, stderr = (tables.pooled(here, name) for name in ("kappa", "kappa_stderr"))
+    return {
+        "laws": laws,
+        "gaussian": gaussian_table(rows, seed),
+        "kappa": {
+            "heads": len(kappa),
+            "quantiles": np.quantile(kappa, (0.05, 0.5, 0.95)).tolist(),
+            "stderr": float(np.median(stderr)),
+            "texts": int(here.attrs["kappa_texts"]),
+            "resamples": int(here.attrs["kappa_resamples"]),
+            "seed": int(here.attrs["kappa_seed"]),
+        },
+        "texts": [str(x) for x in here["text"].values],
+    }
+
+
+def text(found: dict[str, Any]) -> str:
+    """`head_table` for a terminal."""
+    lines = [f"{'rows without sinks against':<54}  S/law   rank  within a quarter"]
+    for kind, laws in (("", found["laws"]), ("Gaussian rows: ", found["gaussian"])):
+        for name, x in laws.items():
+            said = f"{kind}{LAWS[name]}"
+            lines.append(f"{said:<54}  {x['ratio']:.3f}  {x['rank']:.3f}  {x['within']:.1%}")
+    kappa = found["kappa"]
+    low, middle, high = kappa["quantiles"]
+    said = f"κ of {kappa['heads']} heads from {kappa['texts']} texts: {low:.2f}, {middle:.2f}, "
+    return "\n".join([*lines, f"{said}{high:.2f} at 5, 50, 95 %; s.e. {kappa['stderr']:.3f}"])

@@ -9,7 +9,7 @@ import numpy as np
 
 from sparsity.attention.claims.head_evidence import NEAR, HeadEvidence
 from sparsity.attention.measurement.row_figures import LAST, TAIL
-from sparsity.claims_ledger.judging import Claim, Judged, core, instead, letter
+from sparsity.claims_ledger.judging import Claim, Judged, Legend, core, instead, letter
 
 if TYPE_CHECKING:
     import xarray
@@ -205,8 +205,28 @@ def _none() -> Any:
     raise ValueError("these claims are judged on heads: pass HeadEvidence.of(data)")
 
 
+# What `HeadEvidence.numbers` gives, which every claim shows.
+_LEGEND = Legend(
+    {
+        "ratio": "median S/law",
+        "rank": "rank correlation of S with it",
+        "within": "share within a quarter of it",
+        "near": f"share with the largest logit within {NEAR} tokens",
+        "zeta": "median ζ of the largest logit",
+        "top": "rank correlation of S/exact law with ζ",
+        "lag": "correlation of logits one key apart",
+        "gamma": "median γ̂/γ_c",
+        "below": "share γ̂/γ_c < ½",
+        "between": "share ½ < γ̂/γ_c < 1",
+        "above": "share γ̂/γ_c > 1",
+        "explained": "variance that profile and bias explain",
+    }
+)
 _claim = partial(
-    Claim, source="this project's law of rows of finite length, on real heads", routes=_none
+    Claim,
+    source="this project's law of rows of finite length, on real heads",
+    routes=_none,
+    legend=_LEGEND,
 )
 _ROWS = "Rows of the second half of the text, without the first token."
 _PARTS = "s_ij = (row) + β_(i−j) + κ_j + ε_ij"

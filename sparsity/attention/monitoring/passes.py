@@ -1,14 +1,21 @@
-"""Where passes of a model begin and end, and what runs around a call: hooks and frames."""
+"""The passes of a model: where they begin and end, what runs around a call, and how it is read.
+
+Hooks of modules tell when a pass begins and ends; the frames of Python tell which module makes a
+call. What is computed for a watch leaves no trace in the pass itself.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import sys
+import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from sparsity.attention.checkpoints.checkpoint import library
+from sparsity.attention.monitoring.call import Unseen
 
 
 class Hook:
@@ -43,9 +50,10 @@ class Hook:
 
 @functools.cache
 def _compiler_around() -> Callable[[], Any]:
-    """Tells whether PyTorch's compiler takes the frames of calls; it is to leave those of hooks.
+    """Return a function that tells whether PyTorch's compiler takes the frames of calls.
 
-    Else it compiled the hooks, which with the stance "fail_on_recompile" is an error.
+    The compiler is told to leave the frames of hooks alone. Else it compiled them, which with the
+    stance "fail_on_recompile" is an error.
     """
     frames = library("torch", "torch")._C._dynamo.eval_frame
     try:
@@ -58,7 +66,7 @@ def _compiler_around() -> Callable[[], Any]:
 
 
 def may_recompile() -> bool:
-    """Whether compiled code may be compiled again, as it is for functions that were replaced."""
+    """Return whether compiled code may be compiled again, as replaced functions make it."""
     frames: Any = sys.modules.get("torch._dynamo.eval_frame")
     if frames is None:
         return True
@@ -82,6 +90,7 @@ def entrances(model: Any) -> list[Any]:
 
 
 def in_backward() -> bool:
+    """Return whether a backward pass runs in this thread."""
     torch = library("torch", "torch")
     return torch._C._current_graph_task_id() != -1
 
@@ -97,12 +106,60 @@ def _frames() -> Iterator[tuple[Any, Any]]:
 
 
 def modules_around() -> Iterator[Any]:
-    """The modules whose methods run, innermost first."""
+    """Return the modules whose methods run, innermost first."""
     module = library("torch", "torch").nn.Module
     return (first for _, first in _frames() if isinstance(first, module))
 
 
 def depth(part: Any) -> int:
-    """How often a module is being called, one call inside the other."""
+    """Return how often a module is being called, one call inside the other."""
     call = library("torch", "torch").nn.Module._call_impl.__code__
     return sum(code is call and first is part for code, first in _frames())
+
+
+class Pass:
+    """A pass of a model in one thread.
+
+    Args:
+        entrance: the module that it begins with.
+        looking: whether its calls are measured.
+    """
+
+    def __init__(self, entrance: Any, looking: bool) -> None:
+        self.entrance, self.looking = entrance, looking
+        self.depth, self.renamed = 1, False
+        self.stop: Callable[[], None] = lambda: None
+        self._calls: Counter[str] = Counter()
+        self._last: dict[str, tuple[Any, ...]] = {}
+
+    def repeats_last_call(self, path: str, call: Any) -> bool:
+        """Return whether a module attends from the same queries to the same keys as just before.
+
+        Differential attention does so for each half of its values: its weights are one matrix.
+        """
+        own = tuple(weakref.ref(x) for x in (call.query, call.key))
+        same = self._last.get(path)
+        self._last[path] = own
+        return same is not None and all(a() is b() for a, b in zip(same, own, strict=True))
+
+    def name_call(self, path: str) -> str:
+        """Count a call of a module and return its path, numbered after the first of a pass."""
+        self._calls[path] += 1
+        return path if self._calls[path] == 1 else f"{path}#{self._calls[path] - 1}"
+
+
+@contextlib.contextmanager
+def without_traces() -> Iterator[None]:
+    """Computing that leaves no trace in gradients, in modes of others, or in what is traced.
+
+    Raises:
+        Unseen: the call is part of a trace.
+    """
+    torch = library("torch", "torch")
+    if torch.jit.is_tracing():
+        raise Unseen("is being traced by torch.jit")
+    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+        raise Unseen("is being captured as a CUDA graph")
+    modes = library("torch.utils._python_dispatch", "torch")._disable_current_modes
+    with modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+        yield
