@@ -82,6 +82,7 @@ def evaluate(
 def _sparsity(
     kernel: str | Kernel | RowMap | Row, method: str | None, parameters: dict[str, Any]
 ) -> Evaluation:
+    """Return S by the first route that knows it: rows with steps, maps, closed form, quadrature."""
     if isinstance(kernel, Row):
         given = dict(parameters)
         length = given.pop(LENGTH.name, None)

@@ -130,7 +130,7 @@ class TokenSums:
 
     @functools.cached_property
     def _total(self) -> tuple[float, float]:
-        """Log of all mass, sink logits with it."""
+        """Log of all mass, that of sink logits included, and a bound on its error."""
         return log_sums(self.given, (1.0,), self.given.count)[0]
 
     def product(self, *sums: tuple[float, float], count: float = 0.0, total: float = 0.0,

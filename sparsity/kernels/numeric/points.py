@@ -22,7 +22,7 @@ _SQRT_PI = float(np.sqrt(np.pi))
 
 
 def unscaled(*numbers: Any) -> bool:
-    """Whether no number has an exponent k: the plain case, which takes fewer operations."""
+    """Say whether no number has an exponent k: the plain case takes fewer operations."""
     return all(np.ndim(x.k) == 0 and x.k == 0 for x in numbers)
 
 

@@ -16,7 +16,6 @@ import numpy as np
 import sympy
 from scipy.special import comb
 from sympy.core.relational import Relational
-from sympy.functions.elementary.piecewise import ExprCondPair
 
 from sparsity.errors import InputError
 from sparsity.kernels.numeric.points import EPS, Approx
@@ -172,6 +171,8 @@ def _abs(run: _Run, e: Any) -> Split:
     return x.absolute(run.sign(x))
 
 
+# The larger of two parts by the sign of their difference: a branch like any other, which boxes take
+# over from the segment inside them.
 def _extreme(largest: bool) -> Callable[[_Run, Any], Split]:
     def of(run: _Run, e: Any) -> Split:
         best = run(e.args[0])
@@ -184,6 +185,7 @@ def _extreme(largest: bool) -> Callable[[_Run, Any], Split]:
     return of
 
 
+# A step from `below` to 1, with a value of its own where its argument is zero on a whole stretch.
 def _steps(below: float) -> Callable[[_Run, Any], Split]:
     def of(run: _Run, e: Any) -> Split:
         low, high = (Split(x, run.kind.exact(0.0)) for x in (below, 1.0))
@@ -197,6 +199,8 @@ def _steps(below: float) -> Callable[[_Run, Any], Split]:
     return of
 
 
+# A floor is an exact constant wherever it is the same throughout: what is taken from it keeps its
+# digits, and boxes continue it.
 def _floor(run: _Run, e: Any) -> Split:
     x = run(e.args[0]).whole()
     step = run.branches(lambda: x.step())
@@ -232,12 +236,8 @@ def _holds(run: _Run, condition: Any) -> Any:
     if isinstance(condition, sympy.Not):
         return -_holds(run, condition.args[0])
     if isinstance(condition, (sympy.And, sympy.Or)):
-        parts = [_holds(run, part) for part in condition.args]
         pick = np.minimum if isinstance(condition, sympy.And) else np.maximum
-        total = parts[0]
-        for part in parts[1:]:
-            total = pick(total, part)
-        return total
+        return functools.reduce(pick, [_holds(run, part) for part in condition.args])
     if isinstance(condition, (sympy.Eq, sympy.Ne)):
         equal = _equal(run, condition)
         return equal if isinstance(condition, sympy.Eq) else -equal
@@ -301,16 +301,6 @@ FUNCTIONS: dict[Any, Callable[[_Run, Any], Split]] = {
     sympy.Mod: _mod,
     sympy.Piecewise: _piecewise,
 }
-
-
-def unknown(expression: Any) -> Any:
-    """Return the first function in an expression that cannot be evaluated, or None."""
-    structure = (Relational, sympy.logic.boolalg.Boolean, ExprCondPair)
-    for part in sympy.preorder_traversal(expression):
-        inner = part.free_symbols and part != s and not isinstance(part, structure)
-        if inner and part.func not in FUNCTIONS:
-            return part
-    return None
 
 
 def evaluate(expression: Any, score: Split, branches: Branches) -> Split:
