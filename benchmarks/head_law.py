@@ -28,12 +28,11 @@ from sparsity.attention.checkpoints.fetch import smollm2
 from sparsity.attention.claims.head_evidence import Law
 from sparsity.attention.claims.head_table import LAWS, null
 from sparsity.attention.claims.heads import judge_heads
-from sparsity.attention.measurement import law
-from sparsity.attention.measurement.head_constants import Rows, fit_kappa, held_back
-from sparsity.attention.measurement.head_law import log_head_law
-from sparsity.attention.measurement.heads import measure_heads
-from sparsity.attention.measurement.labels import rank_correlation
-from sparsity.attention.measurement.row_figures import sparsity
+from sparsity.attention.measurement import row_laws
+from sparsity.attention.measurement.datasets import rank_correlation
+from sparsity.attention.measurement.head_constants import HeadRows, fit_kappa, log_law_held_back
+from sparsity.attention.measurement.heads import measure_heads, row_sparsity
+from sparsity.attention.measurement.row_laws import log_head_law
 from sparsity.attention.measurement.runs import measure_model
 from sparsity.figures import plotting
 from sparsity.output import json_text
@@ -97,11 +96,11 @@ def fits(rows, laws):
 
 
 def laws_of(data):
-    rows = Rows.of(data)
-    exact = np.log(law.exact(rows.length, rows.gamma))
+    rows = HeadRows.of(data)
+    exact = np.log(row_laws.exact_law(rows.length, rows.gamma))
     given = log_head_law(rows.length, rows.gamma, rows.top)
     found = {"exact law": exact, "given the largest logit, nothing fitted": given}
-    return rows, found | {"κ of each head, from all other texts": held_back(data)}
+    return rows, found | {"κ of each head, from all other texts": log_law_held_back(data)}
 
 
 def other_half(data, rows):
@@ -173,7 +172,7 @@ def report(answer):
     away = answer["foretold"]
     ratios = answer["claims"][0]["evidence"]["numbers"]["S over the exact law"]
     by = {x["of"]: {name: x[name] for name in x if name != "of"} for x in ratios}
-    ideal = by["Gaussian"] | {"content": by["Gaussian, as the content"]["rest"]}
+    ideal = by["Gaussian"] | {"content": by["Gaussian, as the content"]["without_sink_key"]}
     left = [
         (name, f"{value:.3f}", f"{ideal[name]:.3f}" if name in ideal else "")
         for name, value in by["real"].items()
@@ -278,7 +277,7 @@ def main(folder):
     S, found = [], []
 
     def each(layer, head, parts):
-        S.append(sparsity(parts.scores, parts.seen))
+        S.append(row_sparsity(parts.scores, parts.seen))
         found.append(ahead.predict(parts, seed=100 * layer + head))
 
     heads = measure_heads(model, texts, each=each)

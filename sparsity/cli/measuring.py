@@ -124,6 +124,6 @@ def measure(
         if each:
             from sparsity.attention.page.job import run as work
         else:  # which needs no report
-            from sparsity.attention.measurement.summing import sum_up as work
+            from sparsity.attention.measurement.corpus import sum_up as work
         done = work(model, [*given, *texts], progress=step, **options)
     common.show(done, as_json)

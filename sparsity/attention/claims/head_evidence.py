@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity.attention.measurement import law, row_figures
-from sparsity.attention.measurement.head_constants import Rows, held_back
-from sparsity.attention.measurement.head_law import log_head_law
-from sparsity.attention.measurement.labels import rank_correlation
+from sparsity.attention.measurement import heads, row_laws
+from sparsity.attention.measurement.datasets import rank_correlation
+from sparsity.attention.measurement.head_constants import HeadRows, log_law_held_back
+from sparsity.attention.measurement.row_laws import log_head_law
 
 if TYPE_CHECKING:
     import xarray
@@ -80,8 +80,11 @@ class Fits:
         ratios = {x: _ratio(found[f"S_{x}"], lengths.get(x, n), found[f"gamma_{x}"]) for x in names}
         if "S_shape" in found:
             ratios["shape"] = _ratio(found["S_shape"], n, found["gamma_content"])
-        S, gamma, top = (found[x] for x in ("S_rest", "gamma_rest", "top_logit_rest"))
-        exact = np.log(law.exact(n, gamma))
+        S, gamma, top = (
+            found[x]
+            for x in ("S_without_sink_key", "gamma_without_sink_key", "top_logit_without_sink_key")
+        )
+        exact = np.log(row_laws.exact_law(n, gamma))
         unit = gamma / np.sqrt(2 * np.log(n))
         below, above = float(np.mean(unit < 0.5)), float(np.mean(unit > 1))
         return cls(
@@ -98,7 +101,7 @@ class Fits:
 
 
 def _ratio(S: np.ndarray, n: np.ndarray, gamma: np.ndarray) -> float:
-    return float(np.exp(np.nanmedian(np.log(S) - np.log(law.exact(n, gamma)))))
+    return float(np.exp(np.nanmedian(np.log(S) - np.log(row_laws.exact_law(n, gamma)))))
 
 
 def gaussian(
@@ -120,9 +123,9 @@ def gaussian(
     for j in range(1, len(at)):
         x[:, j] = lag * x[:, j - 1] + np.sqrt(1 - lag**2) * x[:, j]
     seen = at < n
-    c = row_figures.centred(x, seen)
-    c *= (gamma / row_figures.gamma_of(c, seen))[:, None].astype(c.dtype)
-    return row_figures.figures(c, seen, n - 1 - at, rng)
+    c = heads.centre_rows(x, seen)
+    c *= (gamma / heads.row_gamma(c, seen))[:, None].astype(c.dtype)
+    return heads.row_figures(c, seen, n - 1 - at, rng)
 
 
 @dataclass(frozen=True)
@@ -157,16 +160,16 @@ class HeadEvidence:
         """From a dataset of `measure_heads`."""
         axes = ("text", "layer", "head", "row")
         found = {str(k): v.transpose(*axes).values.astype(float) for k, v in data.items()}
-        rows = Rows.of(data)
+        rows = HeadRows.of(data)
         n, S = rows.length, rows.S
-        fewer = n - row_figures.LAST
+        fewer = n - heads.NEAREST
         lengths = {"far": fewer, "mid": fewer, "clear": found["length_clear"]}
         real = Fits.of(n, found, lengths)
         take = np.random.default_rng(seed).permutation(n.size)[:_ROWS]
         length, gamma, inner, lag = (
             x.ravel()[take] for x in (n, rows.gamma, found["gamma_content"], found["lag"])
         )
-        fewer = length - row_figures.LAST
+        fewer = length - heads.NEAREST
         less = {"far": fewer, "mid": fewer}
         ideal, content, dependent = (
             Fits.of(length, gaussian(length, spread, by, seed), less)
@@ -180,7 +183,7 @@ class HeadEvidence:
             ideal,
             content,
             dependent,
-            Law.of(S, held_back(data)),
+            Law.of(S, log_law_held_back(data)),
             tuple(
                 _ratio(*(x[i] for x in (found["S_content"], n, found["gamma_content"])))
                 for i in range(len(n))

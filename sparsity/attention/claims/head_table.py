@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity.attention.claims.head_evidence import Law, gaussian
-from sparsity.attention.measurement import law, tables
-from sparsity.attention.measurement.head_columns import EVERY
-from sparsity.attention.measurement.head_constants import Rows
-from sparsity.attention.measurement.head_law import log_head_law
-from sparsity.attention.measurement.labels import rank_correlation
+from sparsity.attention.measurement import row_laws, tables
+from sparsity.attention.measurement.datasets import rank_correlation
+from sparsity.attention.measurement.head_constants import EVERY_ROW, HeadRows
+from sparsity.attention.measurement.row_laws import log_head_law
 
 if TYPE_CHECKING:
     import xarray
 
 LAWS = {  # column -> what it is
-    "S_exact_others": "exact law, of n and γ̂",
-    "S_given_others": "given the largest logit, nothing fitted",
-    "S_head_others": "and κ of each head, from all other texts",
+    "S_exact_without_sinks": "exact law, of n and γ̂",
+    "S_given_without_sinks": "given the largest logit, nothing fitted",
+    "S_head_without_sinks": "and κ of each head, from all other texts",
 }
 _ROWS = 4000  # drawn
 
@@ -28,11 +27,13 @@ _ROWS = 4000  # drawn
 def late(data: xarray.Dataset) -> xarray.Dataset:
     """Every eighth row of the second half of the longest context, of one value of bos."""
     run = data.isel(bos=0) if "bos" in data.dims else data
-    rows = tables.rows_at(run, int(run["context"][-1])).isel(row=slice(EVERY - 1, None, EVERY))
+    rows = tables.rows_at(run, int(run["context"][-1])).isel(
+        row=slice(EVERY_ROW - 1, None, EVERY_ROW)
+    )
     return rows.transpose("text", "layer", "head", "row", ...)
 
 
-def _against(rows: Rows, log_law: np.ndarray) -> dict[str, Any]:
+def _against(rows: HeadRows, log_law: np.ndarray) -> dict[str, Any]:
     """Rows against a law, their heads, and each text."""
     off = np.log(rows.S) - log_law
     heads = [
@@ -44,16 +45,17 @@ def _against(rows: Rows, log_law: np.ndarray) -> dict[str, Any]:
     return found | {"rows": int(np.isfinite(off).sum()), "texts": texts}
 
 
-def null(rows: Rows, seed: int = 0) -> dict[str, dict[str, Any]]:
+def null(rows: HeadRows, seed: int = 0) -> dict[str, dict[str, Any]]:
     """Gaussian rows of the same n and γ̂ as some of these, on the laws without a constant."""
-    known = np.flatnonzero(np.isfinite(rows.S) & (rows.gamma <= law.WIDEST))
+    known = np.flatnonzero(np.isfinite(rows.S) & (rows.gamma <= row_laws.MAX_GAMMA))
     take = np.random.default_rng(seed).permutation(known)[:_ROWS]
     n, gamma = (x.ravel()[take] for x in (rows.length, rows.gamma))
     found = gaussian(n, gamma, seed=seed)
     S, gamma, top = (
-        found[name].astype(float) for name in ("S_rest", "gamma_rest", "top_logit_rest")
+        found[name].astype(float)
+        for name in ("S_without_sink_key", "gamma_without_sink_key", "top_logit_without_sink_key")
     )
-    laws = (np.log(law.exact(n, gamma)), log_head_law(n, gamma, top))
+    laws = (np.log(row_laws.exact_law(n, gamma)), log_head_law(n, gamma, top))
     return {
         name: asdict(Law.of(S, x)) | {"rows": len(S)} for name, x in zip(LAWS, laws, strict=False)
     }
@@ -73,10 +75,10 @@ def head_table(data: xarray.Dataset, seed: int = 0) -> dict[str, Any]:
         median standard error; "texts", their names.
     """
     here = late(data)
-    rows = Rows.of(here)
+    rows = HeadRows.of(here)
     with np.errstate(divide="ignore", invalid="ignore"):
         laws = {name: _against(rows, np.log(here[name].values.astype(float))) for name in LAWS}
-    kappa, stderr = (tables.pooled(here, name) for name in ("kappa", "kappa_stderr"))
+    kappa, stderr = (tables.known_values(here, name) for name in ("kappa", "kappa_stderr"))
     return {
         "laws": laws,
         "gaussian": null(rows, seed),

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sparsity.attention.measurement import law
-from sparsity.attention.measurement.labels import rank_correlation
+from sparsity.attention.measurement import row_laws
+from sparsity.attention.measurement.datasets import rank_correlation
 
 WITHIN = 0.25  # a row is within a quarter of its law
 _ROWS = 4000  # drawn; a share is then known to 0.01
@@ -44,12 +44,12 @@ def fit(n: np.ndarray, gamma: np.ndarray, S: np.ndarray) -> Fit:
 
     Args:
         n: keys of each row.
-        gamma: γ̂ of its logits; 0 ≤ γ̂ ≤ `law.WIDEST`.
+        gamma: γ̂ of its logits; 0 ≤ γ̂ ≤ `row_laws.MAX_GAMMA`.
         S: its sparsity.
     """
     if not len(n):
         return Fit(*[np.nan] * 6)
-    exact, limit = np.log(law.exact(n, gamma)), law.log_limit(gamma)
+    exact, limit = np.log(row_laws.exact_law(n, gamma)), row_laws.log_limit_law(gamma)
     log_S = np.log(S)
     return Fit(
         ratio=float(np.exp(np.median(log_S - exact))),
@@ -85,5 +85,5 @@ def gaussian(n: np.ndarray, gamma: np.ndarray, seed: int = 0) -> Fit:
         with np.errstate(under="ignore"):
             a = np.where(seen, np.exp(s - np.where(seen, s, -np.inf).max(1, keepdims=True)), 0.0)
             S[rows] = a.sum(1) / np.sqrt(count[:, 0] * (a * a).sum(1))
-    known = drawn <= law.WIDEST
+    known = drawn <= row_laws.MAX_GAMMA
     return fit(n[known], drawn[known], S[known])

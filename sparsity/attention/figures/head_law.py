@@ -21,7 +21,7 @@ _BINS = 40
 def _ratios(data: xarray.Dataset) -> dict[str, np.ndarray]:
     """S over each law, rows in the order of their S."""
     rows = late(data)
-    names = ("S_others", *LAWS)
+    names = ("S_without_sinks", *LAWS)
     S, *laws = (rows[name].values.astype(float).ravel() for name in names)
     known = np.isfinite([S, *laws]).all(0) & (np.min(laws, axis=0) > 0)
     order = np.argsort(S[known], kind="stable")
@@ -79,5 +79,5 @@ PICTURE = Picture(
     ),
     draw=_draw_head_law,
     table=_table_head_law,
-    needs="S_head_others",
+    needs="S_head_without_sinks",
 )

@@ -9,7 +9,7 @@ import numpy as np
 from sparsity import metric
 from sparsity.attention.figures.record import Picture, Rows, plain
 from sparsity.attention.measurement import sinks
-from sparsity.attention.measurement.sinks import spelled
+from sparsity.attention.measurement.sinks import spell_token
 from sparsity.figures import plotting
 from sparsity.figures.plotting import BLUE, GREY, INK, VERMILLION
 
@@ -26,11 +26,16 @@ def _example(data: xarray.Dataset) -> tuple[int, int, np.ndarray, np.ndarray]:
     """
     here = plain(data).isel(text=0)
     last = here.isel(row=-1)
-    mass, law = last["sinks_mass"].values, last["residual_exact_others"].values
+    mass, law = last["sinks_mass"].values, last["residual_exact_without_sinks"].values
     far = np.abs(mass - 0.5) + np.abs(np.where(np.isfinite(law), law, 9.0))
     layer, head = np.unravel_index(int(np.argmin(far)), far.shape)
     own = here.isel(layer=int(layer), head=int(head))
-    return int(layer), int(head), own["last_row"].values, sinks.found(own["key_importance"].values)
+    return (
+        int(layer),
+        int(head),
+        own["last_row"].values,
+        sinks.find_sinks(own["key_importance"].values),
+    )
 
 
 def _row_title(data: xarray.Dataset) -> str:
@@ -44,7 +49,7 @@ def _mark(data: xarray.Dataset, key: int) -> str:
     """A sink by its position and its token."""
     if "token" not in data:
         return f"key {key + 1}"
-    return f"key {key + 1}, “{spelled(str(plain(data).isel(text=0)['token'].values[key]))}”"
+    return f"key {key + 1}, “{spell_token(str(plain(data).isel(text=0)['token'].values[key]))}”"
 
 
 def _draw_row(data: xarray.Dataset, canvas: Canvas) -> None:

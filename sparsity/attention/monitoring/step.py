@@ -10,7 +10,8 @@ import numpy as np
 
 from sparsity.arguments import as_float64, flag, is_jax, reals, whole
 from sparsity.attention.monitoring.bounds import Bounds, shortfall
-from sparsity.attention.streaming import segments_of, spaced, spaced_each, stream, within
+from sparsity.attention.streaming import segments_of, spaced, spaced_each, stream
+from sparsity.attention.streaming.inputs import within
 from sparsity.errors import InputError
 
 OF = ("length", "n_eff", "entropy", "gamma", "gamma_ratio", "max_logit", "sink_mass")

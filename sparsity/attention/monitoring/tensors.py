@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sparsity.attention.checkpoints.checkpoint import library
-from sparsity.attention.measurement.sources import FAINT, HIDDEN
+from sparsity.attention.measurement.attention_layers import HIDDEN_AT, HIDDEN_BELOW_TOP
 from sparsity.attention.monitoring.agreement import Made, Unseen
 from sparsity.attention.monitoring.bounds import Bounds, shortfall
 from sparsity.attention.monitoring.step import sampled
@@ -89,7 +89,7 @@ def _added(call: Call, at: Any, seen: Any) -> tuple[Any, Any]:
             seen = seen & added
         else:
             top = torch.where(seen, added, -torch.inf).amax(-1, keepdim=True)
-            seen = seen & (added > top - FAINT) & (top > HIDDEN)
+            seen = seen & (added > top - HIDDEN_BELOW_TOP) & (top > HIDDEN_AT)
             total = total + added
     return total, seen
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from sparsity.attention.measurement import bootstrap, sinks, tables
-from sparsity.attention.measurement.texts import texts_of
+from sparsity.attention.measurement import sinks, tables
+from sparsity.attention.measurement.texts import texts_of_windows
 from sparsity.report.parts import details, number, section, table
 
 if TYPE_CHECKING:
     import xarray
 
 _SHOWN = 3  # sinks of a text beside its figures; all are in the list below
-COLUMNS = (  # of `tables.row` and the loss: key, title, format
+COLUMNS = (  # of `tables.summarise_context` and the loss: key, title, format
     ("loss", "loss, nats", ".3f"),
     ("n_eff", "n_eff", ".2f"),
-    ("n_eff_others", "without sinks", ".2f"),
-    ("ratio_exact_others", "S/exact", ".3f"),
+    ("n_eff_without_sinks", "without sinks", ".2f"),
+    ("ratio_exact_without_sinks", "S/exact", ".3f"),
     ("sinks_rate_0.3", "sinks > 0.3", ".1%"),
     ("late_rate_0.3", "first token", ".1%"),
     ("sink_rate_0.3", "published", ".1%"),
-    ("ratio_exact_rest", "S/exact", ".3f"),
+    ("ratio_exact_without_sink_key", "S/exact", ".3f"),
 )
 
 
@@ -31,13 +31,13 @@ def _sinks(data: xarray.Dataset) -> list[list[dict[str, Any]]]:
     for i in range(data.sizes["text"]):
         run = data.isel(text=i, bos=0)
         words = [str(x) for x in run["token"].values] if "token" in run else [""] * run.sizes["key"]
-        listed = sinks.listed(run["key_importance"].values, words)
+        listed = sinks.list_sinks(run["key_importance"].values, words)
         found.append(sorted(listed, key=lambda sink: -sink["heads"]))
     return found
 
 
 def _named(sink: dict[str, Any]) -> str:
-    word = f" “{escape(sinks.spelled(sink['token']))}”" if sink["token"] else ""
+    word = f" “{escape(sinks.spell_token(sink['token']))}”" if sink["token"] else ""
     return f"{sink['position']}{word}"
 
 
@@ -53,8 +53,8 @@ def section_of(data: xarray.Dataset) -> str:
         values = [f"{row[key]:{form}}" for key, _, form in columns]
         cells.append([escape(row["text"]), *values])
         places.append([escape(row["text"]), few + more])
-    names = texts_of([row["text"] for row in texts], data.attrs.get("stride"))
-    means = bootstrap.over_texts(texts, [key for key, *_ in columns], names)
+    names = texts_of_windows([row["text"] for row in texts], data.attrs.get("stride"))
+    means = tables.bootstrap_over_texts(texts, [key for key, *_ in columns], names)
     cells.append(["mean", *(f"{means[key]['value']:{form}}" for key, _, form in columns)])
     if len(set(names)) > 1:
         for i, word in enumerate(("95 % from", "to")):
@@ -69,7 +69,7 @@ def section_of(data: xarray.Dataset) -> str:
         f"({means['n_eff']['method']}); windows of one text are drawn together.</p>"
     )
     every = [
-        [escape(row["text"]), str(x["position"]), escape(sinks.spelled(x["token"])),
+        [escape(row["text"]), str(x["position"]), escape(sinks.spell_token(x["token"])),
          str(x["heads"]), number(x["importance"], 3)]
         for row, own in zip(texts, listed, strict=True) for x in own
     ]  # fmt: skip

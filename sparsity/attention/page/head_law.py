@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 TITLE = "The law of a real head"
 _SHORT = {
-    "S_exact_others": "exact law",
-    "S_given_others": "given the largest logit",
-    "S_head_others": "with κ",
+    "S_exact_without_sinks": "exact law",
+    "S_given_without_sinks": "given the largest logit",
+    "S_head_without_sinks": "with κ",
 }
 
 

@@ -24,9 +24,9 @@ def _opening(data: xarray.Dataset, rows: Sequence[Mapping[str, Any]]) -> str:
     last = next(row for row in reversed(rows) if row["bos"] == rows[0]["bos"])
     facts = [
         ("Tokens attended to, of " + number(last["T"]), number(last["n_eff"], 3)),
-        ("without sinks", number(last["n_eff_others"], 3)),
-        ("S over the limit law", number(last["ratio_limit_others"], 3)),
-        ("S over the exact law", number(last["ratio_exact_others"], 3)),
+        ("without sinks", number(last["n_eff_without_sinks"], 3)),
+        ("S over the limit law", number(last["ratio_limit_without_sinks"], 3)),
+        ("S over the exact law", number(last["ratio_exact_without_sinks"], 3)),
     ]
     model = escape(str(data.attrs["model"]))
     return (
@@ -77,7 +77,7 @@ def _odd_heads(data: xarray.Dataset) -> str:
     rows = tables.rows_at(here, int(here["context"][-1]))
     departs = here["departs"].mean("text").values
     names = ("residual_exact", "skew", "kurtosis", "distance", "gamma")
-    names = [f"{name}_others" for name in names]
+    names = [f"{name}_without_sinks" for name in names]
     found = {name: rows[name].median(("text", "row")).values for name in names}
     order = np.argsort(-departs, axis=None)[:_ODD]
     cells = []
@@ -121,7 +121,7 @@ def render(
         command: that computes everything again.
     """
     rows = tables.summary(data)
-    law = head_law.section_of(data) if "S_head_others" in data else ""
+    law = head_law.section_of(data) if "S_head_without_sinks" in data else ""
     contents = [
         ("table", "By context length", []),
         ("texts", "By text", []),
