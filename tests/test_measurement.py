@@ -417,7 +417,7 @@ def test_a_report_of_one_run(tmp_path, monkeypatch):
         (measure(weights), "measure queries and keys"),
         (measure(queries=q[:, :40], keys=k[:, :40], causal=False), "compares contexts"),
         (measure(queries=q[:, :40], keys=k[:, :40]), "128 tokens or more"),
-        (measure(queries=q, keys=k), "of=sparsity.attention.measurement.SHAPE"),
+        (measure(queries=q, keys=k), "of=sparsity.measurement.SHAPE"),
     ):
         with pytest.raises(InputError, match=says):
             job.write_report(data, tmp_path / "none", "sparsity measure")

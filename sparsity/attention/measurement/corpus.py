@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,7 @@ class Corpus:
         sinks: of each text, as `sinks.list_sinks` gives them.
         sums: moments and histograms of all rows.
         passed_over: a line for each text that could not be used.
+        files: what was written of it.
     """
 
     about: dict[str, Any]
@@ -63,6 +64,7 @@ class Corpus:
     sinks: tuple[list[dict[str, Any]], ...]
     sums: Summary
     passed_over: tuple[str, ...]
+    files: tuple[Path, ...] = ()
 
     def table(self) -> list[dict[str, Any]]:
         """All rows of 2^(k−1) < n ≤ 2^k keys, by k."""
@@ -96,7 +98,7 @@ class Corpus:
             "over texts": self.over_texts(),
             "texts": texts,
             "passed_over": list(self.passed_over),
-        }
+        } | ({"files": [str(path) for path in self.files]} if self.files else {})
 
     def text(self) -> str:
         """The outcome for a terminal."""
@@ -119,7 +121,9 @@ class Corpus:
             low, high = x["ci95"]
             spread_of = f"{low:.3f} to {high:.3f} over texts" if x["count"] > 1 else "of one text"
             lines.append(f"  {name:<19} {x['value']:8.3f}  ({spread_of})")
-        return "\n".join([*lines, *(f"Passed over: {line}" for line in self.passed_over)])
+        lines += [f"Passed over: {line}" for line in self.passed_over]
+        written = [f"Written: {', '.join(map(str, self.files))}"] if self.files else []
+        return "\n".join([*lines, *written])
 
     def dataset(self) -> xarray.Dataset:
         """Everything with its labels; `summaries.read` gives the sums back, to be merged."""
@@ -137,27 +141,6 @@ class Corpus:
         data["sink_token"] = ("sink", np.array([x["token"] for _, x in flat], object))
         told = {"passed_over": list(self.passed_over)} if self.passed_over else {}
         return data.assign_attrs(self.about | told)
-
-
-@dataclass(frozen=True)
-class WrittenCorpus:
-    """Many texts measured, and the files that say so.
-
-    Args:
-        corpus: what was found.
-        files: everything written.
-    """
-
-    corpus: Corpus
-    files: tuple[Path, ...]
-
-    def summary(self) -> dict[str, Any]:
-        """The outcome in JSON's types."""
-        return self.corpus.summary() | {"files": [str(path) for path in self.files]}
-
-    def text(self) -> str:
-        """The outcome for a terminal."""
-        return f"{self.corpus.text()}\nWritten: {', '.join(map(str, self.files))}"
 
 
 def measure_corpus(
@@ -257,7 +240,7 @@ def sum_up(
     executor: Submits | None = None,
     progress: Callable[[int, int], None] | None = None,
     **cut: Any,
-) -> WrittenCorpus:
+) -> Corpus:
     """Measure a model on many texts and write summaries, which `measurement.summaries` merges.
 
     It is the command `sparsity measure`. Finished texts are kept in a folder beside `out` until it
@@ -279,7 +262,7 @@ def sum_up(
     with kept_pieces(Path(out)) as parts:
         how = {"bos": bos, "parts": parts, "executor": executor, "progress": progress}
         corpus = measure_corpus(opened, paths, **how, **cut)
-        return WrittenCorpus(corpus, (save(corpus.dataset(), out),))
+        return replace(corpus, files=(save(corpus.dataset(), out),))
 
 
 def _measure_texts(

@@ -141,7 +141,8 @@ def _sum_block(plan: BlockPlan, q: Any, k: Any, scale: Any, rows: RowBlock) -> B
         return share, weight[:, :, end] * over_weight[:, :, end, None]
 
     def skip_tile(tile: Any) -> tuple[Any, Any]:
-        return (jnp.zeros((*shape[:2], width), own.dtype),) * 2
+        nothing = jnp.zeros((*shape[:2], width), own.dtype)
+        return nothing, nothing
 
     def by_key(x: Any) -> Any:  # of [tiles, groups, heads, keys at a time]
         return jnp.moveaxis(x, 0, 2).reshape(*shape[:2], -1)

@@ -25,13 +25,11 @@ OVER_TEXTS = (  # of `summarise_context`, and the loss
     "sink_rate_0.3", "any_rate_0.3", "late_rate_0.3", "sinks_rate_0.3",
 )  # fmt: skip
 
+_TAGS = ("", "_without_sink_key", "_without_sinks")
 _RANKS = {  # the limit law e^(−γ²/2) ranks rows as −γ does, which does not underflow
-    "rank_limit": ("S", "gamma", -1),
-    "rank_exact": ("S", "S_exact", 1),
-    "rank_limit_without_sink_key": ("S_without_sink_key", "gamma_without_sink_key", -1),
-    "rank_exact_without_sink_key": ("S_without_sink_key", "S_exact_without_sink_key", 1),
-    "rank_limit_without_sinks": ("S_without_sinks", "gamma_without_sinks", -1),
-    "rank_exact_without_sinks": ("S_without_sinks", "S_exact_without_sinks", 1),
+    f"rank_{law}{tag}": (f"S{tag}", f"{of}{tag}", sign)
+    for tag in _TAGS
+    for law, of, sign in (("limit", "gamma", -1), ("exact", "S_exact", 1))
 }
 
 
@@ -130,7 +128,7 @@ def summarise_context(data: xarray.Dataset, context: int) -> dict[str, Any]:
         found["gamma_without_sink_key_over_root_log_n"] = _median(unit, "unit")
         with np.errstate(over="ignore"):  # e^(γ²/2) of wide logits is infinite
             for law in ("limit", "exact"):
-                for tag in ("", "_without_sink_key", "_without_sinks"):
+                for tag in _TAGS:
                     middle = _median(rows, f"residual_{law}{tag}")
                     found[f"ratio_{law}{tag}"] = float(np.exp(middle))
         for key, (x, y, sign) in _RANKS.items():
