@@ -97,10 +97,9 @@ hoyer = Quantity(
 )
 
 
-def _square_sum_of(row: RowSums) -> Any:
-    # Weights without a 1 of their own are shares of all there is.
-    total = row.l1 + row.unit if row.one is None else row.one
-    return metric.participation(total, row.l2)
+def _total(row: RowSums) -> Any:
+    """What the weights of a row are shares of: of those without a 1 of their own, all there is."""
+    return row.l1 + row.unit if row.one is None else row.one
 
 
 square_sum = Quantity(
@@ -109,16 +108,9 @@ square_sum = Quantity(
     title="sum of squares of the weights as they are, signed ones too: the variance of Σa_j v_j",
     average="E Σa_j² over tokens, of weights as they are, whatever Σ|a|; over nonzero rows",
     unit="1",
-    of=_square_sum_of,
+    of=lambda row: metric.participation(_total(row), row.l2),
     units=True,
 )
-
-
-def _square_sum_of(row: RowSums) -> Any:
-    # Weights without a 1 of their own are shares of all there is.
-    total = row.l1 + row.unit if row.one is None else row.one
-    return row.l1 / total
-
 
 abs_sum = Quantity(
     name="abs_sum",
@@ -126,7 +118,7 @@ abs_sum = Quantity(
     title="sum of |a| of the weights as they are, signed ones too",
     average="E Σ|a_j| over tokens, of weights as they are; over nonzero rows",
     unit="1",
-    of=_square_sum_of,
+    of=lambda row: row.l1 / _total(row),
     units=True,
 )
 
