@@ -21,6 +21,7 @@ HIDDEN_BELOW_TOP, HIDDEN_AT = 745.0, -1e4
 # Blocks are not cut below so many rows and keys: what is above the diagonal then costs less than
 # another block does.
 MIN_CUT = 64
+MAX_LOG_LEARNED = 600.0  # beyond e^600 times the largest weight a learned sink takes all there is
 MAX_VISIBLE_ENTRIES = 2**22  # of which it is known at a time whether they are seen: 4 MiB of bool
 
 
@@ -181,6 +182,11 @@ class WeightLayer(AttentionLayer):
             raise InputError("attention", f"array of shape {self.weights.shape}", fix)
         return rows[..., :width], seen
 
+    def to_weights(self, rows: Any, seen: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return |a| of rows of a block, double precision, and 0: there is no learned sink."""
+        weights = np.abs(np.asarray(rows, np.float64))
+        return weights, np.zeros(weights.shape[:-1])
+
 
 @dataclass(frozen=True, kw_only=True)
 class LogitLayer(AttentionLayer):
@@ -249,6 +255,23 @@ class LogitLayer(AttentionLayer):
         if self._mask_adds:
             logits = logits + xp.where(seen, self.mask[:, start:stop, :width], 0.0)
         return logits, seen
+
+    def to_weights(self, rows: Any, seen: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return e^s over the largest of rows of a block, and the weight of the learned sinks.
+
+        Args:
+            rows: logits of a block of all its heads, [heads, rows, keys].
+            seen: which of them are seen; the others have weight 0.
+        """
+        s = np.where(seen, np.asarray(rows, np.float64), -np.inf)
+        top = s.max(-1)
+        top = np.where(np.isfinite(top), top, 0.0)
+        with np.errstate(under="ignore"):
+            weights, learned = np.exp(s - top[..., None]), np.zeros(top.shape)
+            if self.learned_sinks is not None:
+                over = np.minimum(self.learned_sinks[:, None] - top, MAX_LOG_LEARNED)
+                learned = np.exp(over)
+        return weights, learned
 
 
 Layer = WeightLayer | LogitLayer

@@ -36,6 +36,17 @@ def _as_array(name: str, value: Any) -> Any:
 
 
 def _check_mask(mask: Any, heads: int, queries: int, keys: int) -> Any:
+    """Return a mask as bool, or numbers to add, [1 or heads, queries, keys].
+
+    Args:
+        mask: as `measure` takes it of one text; PyTorch's batch axis of one may be there.
+        heads: of the layer.
+        queries: likewise.
+        keys: likewise.
+
+    Raises:
+        InputError: whole numbers, which may mean either; another shape; NaN or +infinity.
+    """
     if mask is None:
         return None
     if not isinstance(mask, np.ma.MaskedArray):
@@ -57,6 +68,7 @@ def _check_mask(mask: Any, heads: int, queries: int, keys: int) -> Any:
 
 
 def _check_segments(segments: Any, length: int) -> np.ndarray | None:
+    """Return the number of the text of each token; one token at least is no padding."""
     if segments is None:
         return None
     x = np.asarray(reals("segments", segments, "give whole numbers or bool", bools=True))
@@ -69,6 +81,7 @@ def _check_segments(segments: Any, length: int) -> np.ndarray | None:
 
 
 def _check_learned_sinks(value: Any, heads: int) -> np.ndarray | None:
+    """Return the logit of the learned sink of each head, of one number or one for each."""
     if value is None:
         return None
     x = np.asarray(_as_array("sink_logits", value), np.float64)

@@ -195,18 +195,10 @@ def _last_weights(layer: Layer) -> np.ndarray:
     ends = np.broadcast_to(length - 1 - layer.active[:, ::-1].argmax(-1), (heads,))
     found = np.zeros((heads, layer.key_count))
     for end in np.unique(ends):
-        x, seen = (np.asarray(y)[:, 0] for y in layer.block(end, end + 1, layer.key_count))
-        if isinstance(layer, WeightLayer):
-            a, beside = np.where(seen, np.abs(x), 0.0), 0.0
-        else:
-            learned = layer.learned_sinks
-            learned = np.full(heads, -np.inf) if learned is None else learned
-            a = np.where(seen, x, -np.inf).astype(np.float64)
-            top = np.maximum(a.max(-1), learned)
-            top = np.where(np.isfinite(top), top, 0.0)
-            a, beside = np.exp(a - top[:, None]), np.exp(learned - top)
+        weights, learned = layer.to_weights(*layer.block(end, end + 1, layer.key_count))
+        total = weights.sum(-1) + learned
         own = ends == end
-        found[own] = _divide(a, (a.sum(-1) + beside)[:, None])[own]
+        found[own] = _divide(weights[:, 0], total)[own]
     return np.nan_to_num(found)
 
 

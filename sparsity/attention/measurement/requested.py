@@ -19,7 +19,6 @@ from sparsity.quantities import Quantity, RowSums
 SHAPE = ("skew", "kurtosis", "distance")
 ALWAYS = ("S", "n_eff", "entropy", "sink_mass")  # quantities that every measurement has
 STILL = 64  # times the rounding of a logit: what varies less has no shape
-MAX_LOG_LEARNED = 600.0  # beyond e^600 times the largest weight a learned sink takes all there is
 _PHI = special.ndtr(np.linspace(-8, 8, 2**16 + 1)).astype(np.float32)  # steps of 1/4096
 
 
@@ -58,37 +57,30 @@ def measure_requested(
         found |= {name: np.asarray(values) for name, values in shape.items()}
     wanted = [quantities.named(name) for name in of if name not in SHAPE]
     if wanted:
-        weights, seen, learned = np.asarray(x, np.float64), np.asarray(seen), None
-        of_logits = isinstance(own, LogitLayer)
-        if of_logits:
-            weights = np.where(seen, weights, -np.inf)
-            top = weights.max(-1)
-            top = np.where(np.isfinite(top), top, 0.0)
-            with np.errstate(under="ignore"):
-                weights = np.exp(weights - top[..., None])
-            if own.learned_sinks is not None:
-                learned = np.exp(np.minimum(own.learned_sinks[:, None] - top, MAX_LOG_LEARNED))
-        found |= _measure_quantities(np.abs(weights), seen, sink, wanted, of_logits, learned)
+        seen = np.asarray(seen)
+        weights, learned = own.to_weights(x, seen)
+        scaled = isinstance(own, LogitLayer)
+        found |= _measure_quantities(weights, learned, seen, sink, wanted, scaled)
     return found
 
 
 def _measure_quantities(
     weights: np.ndarray,
+    learned: np.ndarray,
     seen: np.ndarray,
     sink: Any,
     wanted: Sequence[Quantity],
-    of_logits: bool,
-    learned: np.ndarray | None,
+    scaled: bool,
 ) -> dict[str, np.ndarray]:
     """Return quantities of rows of weights, each by its own definition on the keys that a row sees.
 
     Args:
         weights: |a|, double precision, [heads, rows, keys].
+        learned: the weights of learned sinks beside the keys, [heads, rows].
         seen: which keys a row sees, [1 or heads, rows, keys].
         sink: position of the sink key; else it is the first key in sight.
         wanted: the quantities.
-        of_logits: whether only the ratios of the weights of a row mean something.
-        learned: weights of learned sinks beside the keys, [heads, rows]; None for none.
+        scaled: whether only the ratios of the weights of a row mean something.
 
     Returns:
         By name, [heads, rows]; NaN for rows that are all zero.
@@ -103,9 +95,9 @@ def _measure_quantities(
         most = np.where(known, most, 1.0)
         own = np.where(known[..., None], own / most[..., None], 1.0)
         of_sink = own[..., keys == (sink if isinstance(sink, int) else keys[0])].sum(-1)
-        beside = np.zeros(most.shape) if learned is None else learned[heads, rows] / most
+        beside = learned[heads, rows] / most
         sums = own.sum(-1), (own * own).sum(-1), of_sink + beside, beside
-        row = RowSums(float(len(keys)), *sums, own, None if of_logits else 1 / most)
+        row = RowSums(float(len(keys)), *sums, own, None if scaled else 1 / most)
         with np.errstate(under="ignore", invalid="ignore", divide="ignore"):
             for each in wanted:
                 found[each.name][heads, rows] = np.where(known, each.of(row), np.nan)
