@@ -172,7 +172,7 @@ def report(answer):
     away = answer["foretold"]
     ratios = answer["claims"][0]["evidence"]["numbers"]["S over the exact law"]
     by = {x["of"]: {name: x[name] for name in x if name != "of"} for x in ratios}
-    ideal = by["Gaussian"] | {"content": by["Gaussian, as the content"]["without_sink_key"]}
+    ideal = by["Gaussian"] | {"content": by["Gaussian, as the content"]["without sink key"]}
     left = [
         (name, f"{value:.3f}", f"{ideal[name]:.3f}" if name in ideal else "")
         for name, value in by["real"].items()
@@ -224,8 +224,8 @@ second sink is one of the things to explain, and Gaussian rows:
 
 {table(("what is left of the row", "real", "Gaussian"), left)}
 
-rest: without the first key; far: without the 4 nearest keys as well; clear: and without any other
-sink; mid: without 4 keys in the middle instead; tail: a Gaussian row with the real upper 5 %; body:
+without sink key: without the first key; far: without the 4 nearest keys as well; clear: and without
+any other sink; mid: without 4 keys in the middle instead; tail: a Gaussian row with the real upper 5 %; body:
 the real row with a Gaussian upper 5 %; content: without distance profile and key bias; shape: the
 whole row's logits shrunk to the spread of the content.
 

@@ -189,7 +189,9 @@ def sinks_of(path):
                 run["key_importance"].values, [str(x) for x in run["token"].values]
             )
             found.sort(key=lambda x: -x["heads"])
-            few = [f"{x['position']} “{sinks.spell_token(x['token'])}” ({x['heads']})" for x in found]
+            few = [
+                f"{x['position']} “{sinks.spell_token(x['token'])}” ({x['heads']})" for x in found
+            ]
             more = f", {len(few) - 4} more" if len(few) > 4 else ""
             out.append(f"| {name} | {', '.join(few[:4])}{more} |")
     return "\n".join(out)

@@ -350,7 +350,7 @@ def test_rows_are_foretold_by_the_way_that_made_them():
 def evidence(**changes):
     """A world in which every claim on heads holds."""
     good = Law(1.0, 0.97, 0.9)
-    names = ("without_sink_key", "far", "mid", "tail", "body", "clear", "content")
+    names = ("without sink key", "far", "mid", "tail", "body", "clear", "content")
     near = dict(zip(names, (0.83, 0.96, 0.83, 0.85, 0.96, 1.01, 1.0), strict=True)) | {
         "shape": 0.84
     }
@@ -359,8 +359,8 @@ def evidence(**changes):
     alike = dict.fromkeys(names, 0.97)
     ideal = Fits(alike, Law(0.97, 0.8, 0.7), good, 0.03, 3.0, -0.92, 0.0, frozen, 0.68)
     found = HeadEvidence(
-        9000, ("a", "b"), real, ideal, dataclasses.replace(ideal, ratios={"without_sink_key": 1.0}),
-        dataclasses.replace(ideal, ratios={"without_sink_key": 1.0}), good, (1.01, 0.99), 0.67,
+        9000, ("a", "b"), real, ideal, dataclasses.replace(ideal, ratios={"without sink key": 1.0}),
+        dataclasses.replace(ideal, ratios={"without sink key": 1.0}), good, (1.01, 0.99), 0.67,
     )  # fmt: skip
     for name, value in changes.items():
         if name in near:
@@ -380,7 +380,7 @@ def test_verdicts_on_heads_follow_the_numbers():
     assert set(verdicts(evidence()).values()) == {"confirmed"}
     assert len(HEAD_CLAIMS) == 6
     off = dataclasses.replace(
-        evidence().ideal, ratios={"without_sink_key": 0.86}, given=Law(1.02, 0.97, 0.9)
+        evidence().ideal, ratios={"without sink key": 0.86}, given=Law(1.02, 0.97, 0.9)
     )
     flips = [
         ("largest-logit", "refuted", {"fitted": Law(1.03, 0.97, 0.9)}),
@@ -390,7 +390,7 @@ def test_verdicts_on_heads_follow_the_numbers():
         ("largest-logit", "refined", {"given": Law(1.08, 0.97, 0.9)}),
         ("upper-tail", "refuted", {"body": 0.85}),
         ("upper-tail", "refuted", {"tail": 0.95}),
-        ("upper-tail", "refuted", {"without_sink_key": 0.96}),
+        ("upper-tail", "refuted", {"without sink key": 0.96}),
         ("upper-tail", "refined", {"zeta": 3.0}),
         ("recency", "refuted", {"near": 0.1}),
         ("recency", "refuted", {"far": 0.85}),

@@ -52,7 +52,8 @@ class Fits:
     """Rows against the laws.
 
     Args:
-        ratios: median of S over the exact law, by what is left of the row, as "rest" or "far".
+        ratios: median of S over the exact law, by what is left of the row, as "far" or
+            "without sink key".
         exact: the rows against the exact law.
         given: against the law given the largest logit, nothing fitted.
         near: share of rows whose largest logit is within `NEAR` tokens.
@@ -77,7 +78,10 @@ class Fits:
     def of(cls, n: np.ndarray, found: Mapping[str, np.ndarray], lengths: Mapping[str, Any]) -> Fits:
         """From n keys of each row, the figures, and the keys where they are fewer."""
         names = [name[2:] for name in found if name.startswith("S_") and name != "S_shape"]
-        ratios = {x: _ratio(found[f"S_{x}"], lengths.get(x, n), found[f"gamma_{x}"]) for x in names}
+        ratios = {
+            x.replace("_", " "): _ratio(found[f"S_{x}"], lengths.get(x, n), found[f"gamma_{x}"])
+            for x in names
+        }
         if "S_shape" in found:
             ratios["shape"] = _ratio(found["S_shape"], n, found["gamma_content"])
         S, gamma, top = (

@@ -19,13 +19,13 @@ _CLOSE = 0.05  # of a log ratio, that is next to none
 
 def _left(of: HeadEvidence, name: str) -> float:
     """The share of the gap between real and Gaussian rows that is left."""
-    gap = np.log(of.real.ratios["without_sink_key"] / of.ideal.ratios["without_sink_key"])
-    beside = of.ideal.ratios.get(name, of.ideal.ratios["without_sink_key"])
+    gap = np.log(of.real.ratios["without sink key"] / of.ideal.ratios["without sink key"])
+    beside = of.ideal.ratios.get(name, of.ideal.ratios["without sink key"])
     return float(np.log(of.real.ratios[name] / beside) / gap) if gap else np.nan
 
 
 def _gap(of: HeadEvidence) -> Any:
-    real, ideal = of.real.ratios["without_sink_key"], of.ideal.ratios["without_sink_key"]
+    real, ideal = of.real.ratios["without sink key"], of.ideal.ratios["without sink key"]
     return core(
         f"the median of S over the exact law is {real:.3f}, of Gaussian rows of the same n and γ̂ "
         f"{ideal:.3f}: more than {_CLOSE:.0%} apart",
@@ -96,7 +96,7 @@ def recency(of: HeadEvidence, seed: int) -> Judged:
 
 def content(of: HeadEvidence, seed: int) -> Judged:
     """What is left of the scores without distance profile and key bias."""
-    own, ideal = of.real.ratios["content"], of.content.ratios["without_sink_key"]
+    own, ideal = of.real.ratios["content"], of.content.ratios["without sink key"]
     shape = of.real.ratios["shape"]
     off, other = (abs(np.log(x / ideal)) for x in (own, shape))
     texts = ", ".join(f"{x:.3f}" for x in of.by_text)
@@ -125,7 +125,7 @@ def content(of: HeadEvidence, seed: int) -> Judged:
 
 def dependence(of: HeadEvidence, seed: int) -> Judged:
     """Gaussian rows, correlated from key to key as real rows are."""
-    ratio, ideal, real = (x.ratios["without_sink_key"] for x in (of.dependent, of.ideal, of.real))
+    ratio, ideal, real = (x.ratios["without sink key"] for x in (of.dependent, of.ideal, of.real))
     share = np.log(ratio / ideal) / np.log(real / ideal)
     found = [
         _gap(of),

@@ -108,7 +108,7 @@ def measure(
             padded on either side or packed one after the other.
         sink_logits: of learned sinks beside the keys, one number or [heads]: p = e^s/(Σe^s + e^b)
             in entropy, largest, sink_mass, which contains theirs, and in all that `of` names.
-        sink: position of the key that is looked at as a sink, and left out in "rest"; None for
+        sink: position of the sink key, left out in what ends in "_without_sink_key"; None for
             the first key that each row sees.
         of: variables beside those always measured: any quantity, as "gini" or "keys_for_mass:0.9",
             by its definition on a row's weights; and of logits, "skew", "kurtosis" and "distance"
