@@ -225,9 +225,9 @@ second sink is one of the things to explain, and Gaussian rows:
 {table(("what is left of the row", "real", "Gaussian"), left)}
 
 without sink key: without the first key; far: without the 4 nearest keys as well; clear: and without
-any other sink; mid: without 4 keys in the middle instead; tail: a Gaussian row with the real upper 5 %; body:
-the real row with a Gaussian upper 5 %; content: without distance profile and key bias; shape: the
-whole row's logits shrunk to the spread of the content.
+any other sink; mid: without 4 keys in the middle instead; tail: a Gaussian row with the real upper
+5 %; body: the real row with a Gaussian upper 5 %; content: without distance profile and key bias;
+shape: the whole row's logits shrunk to the spread of the content.
 
 ## Foretold from other texts
 
