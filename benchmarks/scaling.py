@@ -218,8 +218,8 @@ def corpus(model: str, text: str) -> list[str]:
     """A text through a model on one core's worth of seconds, and what that makes of a large one."""
     from sparsity.attention import checkpoints as models
     from sparsity.attention.checkpoints.llama import forward
-    from sparsity.attention.measurement import pieces
-    from sparsity.attention.measurement.parts import Parts
+    from sparsity.attention.measurement import corpus
+    from sparsity.attention.measurement.runs import KeptPieces
 
     opened = models.load(model)
     ids = np.asarray(opened.encode(Path(text).read_text())[: LARGE["tokens"]], np.int32)
@@ -230,10 +230,10 @@ def corpus(model: str, text: str) -> list[str]:
         spent[name] = time.process_time() - start
     for name in ("warm", "measured"):
         start = time.process_time()
-        (piece,) = pieces._here(opened, 0, lambda _: None, [ids])
+        (piece,) = corpus._measure_here(opened, 0, lambda _: None, [ids])
         spent[name] = time.process_time() - start
     with tempfile.TemporaryDirectory() as home:
-        Parts(home).put("one", piece, compressed=True)
+        KeptPieces(home).put("one", piece, compressed=True)
         size = _bytes(Path(home))
     own = config.layers * config.heads
     shapes = [config.shape(x) for x in ("q", "k", "v", "o", "gate", "up", "down")]
@@ -244,7 +244,7 @@ def corpus(model: str, text: str) -> list[str]:
     run = 2 * LARGE["parameters"] * LARGE["tokens"] / rate
     each = run + head * heads
     hours, weights = each * LARGE["texts"] / 3600, 2 * LARGE["parameters"] / 1e9
-    read = LARGE["texts"] / pieces.TOGETHER * weights / 1e3
+    read = LARGE["texts"] / corpus.MAX_TOGETHER * weights / 1e3
     return [
         f"{opened.name}, {config.layers} × {config.heads} heads, a text of {len(ids)} tokens: "
         f"{spent['forward']:.1f} processor seconds to run it ({rate / 1e9:.1f} GFLOP a second), "
@@ -255,7 +255,7 @@ def corpus(model: str, text: str) -> list[str]:
         f"{LARGE['heads']} heads, at that rate: {run:.0f} s to run a text and {head * heads:.0f} s "
         f"to measure it. 10⁴ texts take {hours:.2g} core-hours and keep "
         f"{size / own * heads * LARGE['texts'] / 1e9:.1f} GB. A worker reads the weights, "
-        f"{weights:.0f} GB in 16 bits, layer by layer for every {pieces.TOGETHER} texts: "
+        f"{weights:.0f} GB in 16 bits, layer by layer for every {corpus.MAX_TOGETHER} texts: "
         f"{read:.0f} TB in all, {read * 1e3 / hours / 3600:.2g} GB a second for each core that it "
         "keeps busy.",
     ]

@@ -15,7 +15,7 @@ import tiny_model
 from sparsity import claims_ledger as ledger
 from sparsity import figures
 from sparsity.attention import checkpoints as models
-from sparsity.attention.measurement import pieces
+from sparsity.attention.measurement import corpus
 from sparsity.attention.measurement.corpus import measure_corpus
 from sparsity.claims_ledger.judging import core
 from sparsity.errors import InputError
@@ -58,11 +58,11 @@ def here(path):
 @pytest.fixture
 def opened_anew(monkeypatch):
     """How often a worker opens the model."""
-    pieces._opened.cache_clear()
+    corpus._open_in_worker.cache_clear()
     count, real = [], models.load
-    monkeypatch.setattr(pieces.models, "load", lambda path: count.append(path) or real(path))
+    monkeypatch.setattr(corpus.models, "load", lambda path: count.append(path) or real(path))
     yield count
-    pieces._opened.cache_clear()
+    corpus._open_in_worker.cache_clear()
 
 
 # Corpora.
@@ -83,7 +83,7 @@ def test_texts_measured_elsewhere_are_the_same_bits(path, here, opened_anew, tmp
 
 
 def test_a_text_that_fails_is_named_and_the_others_are_kept(path, here, monkeypatch, tmp_path):
-    real, calls = pieces._here, []
+    real, calls = corpus._measure_here, []
 
     def failing(model, sink, step, texts):
         calls.append(1)
@@ -95,7 +95,7 @@ def test_a_text_that_fails_is_named_and_the_others_are_kept(path, here, monkeypa
     wrong = np.array([0, *opened.encode(TEXTS["3"])][:24], np.int32)
     settings = {**ASKED, "executor": Elsewhere(), "parts": tmp_path}
     with monkeypatch.context() as patch:
-        patch.setattr(pieces, "_here", failing)
+        patch.setattr(corpus, "_measure_here", failing)
         with pytest.raises(InputError, match=r"^texts = 3: failed: 3: too much; the others") as why:
             measure_corpus(path, TEXTS, **settings)
         assert "\n" not in str(why.value)
@@ -111,7 +111,7 @@ def test_a_text_that_fails_is_named_and_the_others_are_kept(path, here, monkeypa
 def test_a_worker_with_another_file_refuses_it(path, opened_anew, tmp_path):
     (tmp_path / "other.gguf").write_bytes(path.read_bytes())
     with pytest.raises(InputError, match="is another file there; give every worker the same"):
-        pieces._opened(tmp_path / "other.gguf", "0" * 64)
+        corpus._open_in_worker(tmp_path / "other.gguf", "0" * 64)
 
 
 def test_rows_are_not_for_several_processes(path, tmp_path, command):

@@ -22,7 +22,7 @@ from sparsity.sampling import devices
 # Without a bound, because what they are asked for is one of a fixed few.
 _OF_FEW = {
     "sparsity.claims_ledger.su.linear.norm_bounds",  # no argument
-    "sparsity.attention.measurement.sources._dot",  # no argument
+    "sparsity.attention.measurement.attention_layers._compiled_product",  # no argument
     "sparsity.attention.monitoring.calls.of_interface",  # functions of transformers
     "sparsity.attention.monitoring.passes._compiler_around",  # no argument
     "sparsity.attention.monitoring.interception._showing_calls",  # the functions it replaces

@@ -163,7 +163,13 @@ def measured():
 
 @pytest.mark.parametrize(
     ("of", "law"),
-    [("n_eff", True), ("S", True), ("S_others", True), ("n_eff_rest", True), ("entropy", False)],
+    [
+        ("n_eff", True),
+        ("S", True),
+        ("S_without_sinks", True),
+        ("n_eff_without_sink_key", True),
+        ("entropy", False),
+    ],
 )
 def test_what_was_measured_is_drawn_as_measured(of, law):
     data = measured()

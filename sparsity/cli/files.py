@@ -343,7 +343,7 @@ def measure(
             of_rows = {"report_to": report, "head_law": head_law}
             options |= {"of": common.split_quantities(of), **of_rows}
         else:  # which needs no report
-            from sparsity.attention.measurement.summing import sum_up as work
+            from sparsity.attention.measurement.corpus import sum_up as work
 
             options["executor"] = executor
         done = work(model, [*given, *texts], progress=step, **options)

@@ -53,12 +53,12 @@ def _is_measured(data: xarray.Dataset) -> bool:
 
 def _laws_beside(data: xarray.Dataset, name: str) -> tuple[Any, Any]:
     """Return the exact law and the limit that were predicted for a measured variable, or None."""
-    tail = next((end for end in ("_rest", "_others") if name.endswith(end)), "")
+    tail = next((end for end in ("_without_sink_key", "_without_sinks") if name.endswith(end)), "")
     stem = name.removesuffix(tail)
     exact, limit = (data.get(f"S_{law}{tail}") for law in ("exact", "limit"))
     if stem not in ("S", "n_eff") or exact is None or limit is None:
         return None, None
-    n = data["length"] - 1 if tail == "_rest" else data[f"length{tail}"]
+    n = data["length"] - 1 if tail == "_without_sink_key" else data[f"length{tail}"]
     return (exact, limit) if stem == "S" else (n * exact**2, n * limit**2)
 
 

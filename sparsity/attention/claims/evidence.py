@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity.attention.measurement import law, tables
-from sparsity.attention.measurement.labels import rank_correlation
+from sparsity.attention.measurement import row_laws, tables
+from sparsity.attention.measurement.datasets import rank_correlation
 from sparsity.design_search.monotone import sink_logit
 from sparsity.errors import InputError
 from sparsity.rows.row import Row
@@ -48,12 +48,12 @@ def fit_laws(n: np.ndarray, gamma: np.ndarray, S: np.ndarray) -> LawFit:
 
     Args:
         n: keys of each row.
-        gamma: γ̂ of its logits; 0 ≤ γ̂ ≤ `law.WIDEST`.
+        gamma: γ̂ of its logits; 0 ≤ γ̂ ≤ `row_laws.MAX_GAMMA`.
         S: its sparsity.
     """
     if not len(n):
         return LawFit(*[np.nan] * 6)
-    exact, limit = np.log(law.exact(n, gamma)), law.log_limit(gamma)
+    exact, limit = np.log(row_laws.exact_law(n, gamma)), row_laws.log_limit_law(gamma)
     log_S = np.log(S)
     return LawFit(
         ratio=float(np.exp(np.median(log_S - exact))),
@@ -89,7 +89,7 @@ def fit_gaussian_rows(n: np.ndarray, gamma: np.ndarray, seed: int = 0) -> LawFit
         with np.errstate(under="ignore"):
             a = np.where(seen, np.exp(s - np.where(seen, s, -np.inf).max(1, keepdims=True)), 0.0)
             S[rows] = a.sum(1) / np.sqrt(count[:, 0] * (a * a).sum(1))
-    known = drawn <= law.WIDEST
+    known = drawn <= row_laws.MAX_GAMMA
     return fit_laws(n[known], drawn[known], S[known])
 
 
@@ -121,11 +121,16 @@ class Sinks:
         for T in data["context"].values if here.any() else ():
             rows = tables.rows_at(data, int(T)).where(here)
             mass, logit, gamma, n = (
-                float(np.median(tables.pooled(rows, name)))
-                for name in ("sinks_mass", "sinks_logit", "gamma_others", "length_others")
+                float(np.median(tables.known_values(rows, name)))
+                for name in (
+                    "sinks_mass",
+                    "sinks_logit",
+                    "gamma_without_sinks",
+                    "length_without_sinks",
+                )
             )
             keep = float(np.clip(found[0][0] if found else mass, 1e-6, 1 - 1e-6))
-            beside = Row("exp", gamma=min(gamma, law.WIDEST))
+            beside = Row("exp", gamma=min(gamma, row_laws.MAX_GAMMA))
             needed = float(sink_logit(keep, beside, length=max(round(n), 1)))
             found.append((mass, logit, needed))
         columns = np.array(found).reshape(-1, 3).T
@@ -178,9 +183,9 @@ class ModelRun:
             n, gamma, S = _others(tables.rows_at(data, row["T"]))
             real.append(fit_laws(n, gamma, S))
             ideal.append(fit_gaussian_rows(n, gamma))
-        m, rest = data["sink_mass"].astype(float), data["n_eff_rest"].astype(float)
+        m, rest = data["sink_mass"].astype(float), data["n_eff_without_sink_key"].astype(float)
         identity = abs((m**2 + (1 - m) ** 2 / rest) * data["n_eff"] - 1)
-        tested = tables.pooled(data, "departs")
+        tested = tables.known_values(data, "departs")
         T = np.array([row["T"] for row in table])
         return cls(
             bos=bos,
@@ -197,9 +202,9 @@ class ModelRun:
 
 def _others(rows: xarray.Dataset) -> tuple[np.ndarray, ...]:
     """Keys, γ̂ and S of all rows without their sinks, where the laws say something of them."""
-    names = ("length_others", "gamma_others", "S_others")
+    names = ("length_without_sinks", "gamma_without_sinks", "S_without_sinks")
     n, gamma, S = (rows[name].values.astype(float).ravel() for name in names)
-    known = (n > 1) & (gamma <= law.WIDEST) & np.isfinite(S)
+    known = (n > 1) & (gamma <= row_laws.MAX_GAMMA) & np.isfinite(S)
     return n[known], gamma[known], S[known]
 
 
@@ -221,16 +226,27 @@ class Evidence:
             raise InputError("data", "without 'departs'", fix)
         table, runs = tables.summary(data), []
         for value in sorted(int(b) for b in data["bos"].values):
-            bos = tables.begins(value)
+            bos = tables.says_bos(value)
             own = [row for row in table if row["bos"] == bos]
             runs.append(ModelRun.of(data.sel(bos=value), own, bos))
         return cls(tuple(runs))
 
     def numbers(self) -> dict[str, Any]:
         """The table, JSON-ready, as evidence."""
-        keys = ("T", "n_eff", "n_eff_others", "sink_rate_0.3", "sink_rate_0.8", "gamma_others")
-        keys += ("any_rate_0.3", "late_rate_0.3", "sinks_rate_0.3", "ratio_limit_others")
-        keys += ("ratio_exact_others", "rank_limit_others", "rank_exact_others")
+        keys = (
+            "T",
+            "n_eff",
+            "n_eff_without_sinks",
+            "sink_rate_0.3",
+            "sink_rate_0.8",
+            "gamma_without_sinks",
+        )
+        keys += ("any_rate_0.3", "late_rate_0.3", "sinks_rate_0.3", "ratio_limit_without_sinks")
+        keys += (
+            "ratio_exact_without_sinks",
+            "rank_limit_without_sinks",
+            "rank_exact_without_sinks",
+        )
         rows = []
         for run in self.runs:
             for i in range(len(run.T)):

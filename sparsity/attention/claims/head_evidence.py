@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity.attention.measurement import law, row_figures, tables
-from sparsity.attention.measurement.head_columns import EVERY
-from sparsity.attention.measurement.head_constants import Rows, held_back
-from sparsity.attention.measurement.head_law import log_head_law
-from sparsity.attention.measurement.labels import rank_correlation
+from sparsity.attention.measurement import heads, row_laws, tables
+from sparsity.attention.measurement.datasets import rank_correlation
+from sparsity.attention.measurement.head_constants import EVERY_ROW, HeadRows, log_law_held_back
+from sparsity.attention.measurement.row_laws import log_head_law
 
 if TYPE_CHECKING:
     import xarray
@@ -51,10 +50,11 @@ class Law:
 
 @dataclass(frozen=True)
 class Fits:
-    """Rows against the laws.
+    """HeadRows against the laws.
 
     Args:
-        ratios: median of S over the exact law, by what is left of the row, as "rest" or "far".
+        ratios: median of S over the exact law, by what is left of the row, as "far" or
+            "without sink key".
         exact: the rows against the exact law.
         given: against the law given the largest logit, nothing fitted.
         near: share of rows whose largest logit is within `NEAR` tokens.
@@ -79,11 +79,17 @@ class Fits:
     def of(cls, n: np.ndarray, found: Mapping[str, np.ndarray], lengths: Mapping[str, Any]) -> Fits:
         """From n keys of each row, the figures, and the keys where they are fewer."""
         names = [name[2:] for name in found if name.startswith("S_") and name != "S_shape"]
-        ratios = {x: _ratio(found[f"S_{x}"], lengths.get(x, n), found[f"gamma_{x}"]) for x in names}
+        ratios = {
+            x.replace("_", " "): _ratio(found[f"S_{x}"], lengths.get(x, n), found[f"gamma_{x}"])
+            for x in names
+        }
         if "S_shape" in found:
             ratios["shape"] = _ratio(found["S_shape"], n, found["gamma_content"])
-        S, gamma, top = (found[x] for x in ("S_rest", "gamma_rest", "top_logit_rest"))
-        exact = np.log(law.exact(n, gamma))
+        S, gamma, top = (
+            found[x]
+            for x in ("S_without_sink_key", "gamma_without_sink_key", "top_logit_without_sink_key")
+        )
+        exact = np.log(row_laws.exact_law(n, gamma))
         unit = gamma / np.sqrt(2 * np.log(n))
         below, above = float(np.mean(unit < 0.5)), float(np.mean(unit > 1))
         return cls(
@@ -100,7 +106,7 @@ class Fits:
 
 
 def _ratio(S: np.ndarray, n: np.ndarray, gamma: np.ndarray) -> float:
-    return float(np.exp(np.nanmedian(np.log(S) - np.log(law.exact(n, gamma)))))
+    return float(np.exp(np.nanmedian(np.log(S) - np.log(row_laws.exact_law(n, gamma)))))
 
 
 def draw_gaussian_rows(
@@ -122,9 +128,9 @@ def draw_gaussian_rows(
     for j in range(1, len(at)):
         x[:, j] = lag * x[:, j - 1] + np.sqrt(1 - lag**2) * x[:, j]
     seen = at < n
-    c = row_figures.centred(x, seen)
-    c *= (gamma / row_figures.gamma_of(c, seen))[:, None].astype(c.dtype)
-    return row_figures.figures(c, seen, n - 1 - at, rng)
+    c = heads.centre_rows(x, seen)
+    c *= (gamma / heads.row_gamma(c, seen))[:, None].astype(c.dtype)
+    return heads.row_figures(c, seen, n - 1 - at, rng)
 
 
 @dataclass(frozen=True)
@@ -159,16 +165,16 @@ class HeadEvidence:
         """From a dataset of `measure_heads`."""
         axes = ("text", "layer", "head", "row")
         found = {str(k): v.transpose(*axes).values.astype(float) for k, v in data.items()}
-        rows = Rows.of(data)
+        rows = HeadRows.of(data)
         n, S = rows.length, rows.S
-        fewer = n - row_figures.LAST
+        fewer = n - heads.NEAREST
         lengths = {"far": fewer, "mid": fewer, "clear": found["length_clear"]}
         real = Fits.of(n, found, lengths)
         take = np.random.default_rng(seed).permutation(n.size)[:_ROWS]
         length, gamma, inner, lag = (
             x.ravel()[take] for x in (n, rows.gamma, found["gamma_content"], found["lag"])
         )
-        fewer = length - row_figures.LAST
+        fewer = length - heads.NEAREST
         less = {"far": fewer, "mid": fewer}
         ideal, content, dependent = (
             Fits.of(length, draw_gaussian_rows(length, spread, by, seed), less)
@@ -182,7 +188,7 @@ class HeadEvidence:
             ideal,
             content,
             dependent,
-            Law.of(S, held_back(data)),
+            Law.of(S, log_law_held_back(data)),
             tuple(
                 _ratio(*(x[i] for x in (found["S_content"], n, found["gamma_content"])))
                 for i in range(len(n))
@@ -220,21 +226,23 @@ class HeadEvidence:
 
 
 LAWS = {  # column -> what it is
-    "S_exact_others": "exact law, of n and γ̂",
-    "S_given_others": "given the largest logit, nothing fitted",
-    "S_head_others": "and κ of each head, from all other texts",
+    "S_exact_without_sinks": "exact law, of n and γ̂",
+    "S_given_without_sinks": "given the largest logit, nothing fitted",
+    "S_head_without_sinks": "and κ of each head, from all other texts",
 }
 
 
 def late_rows(data: xarray.Dataset) -> xarray.Dataset:
     """Every eighth row of the second half of the longest context, of one value of bos."""
     run = data.isel(bos=0) if "bos" in data.dims else data
-    rows = tables.rows_at(run, int(run["context"][-1])).isel(row=slice(EVERY - 1, None, EVERY))
+    rows = tables.rows_at(run, int(run["context"][-1])).isel(
+        row=slice(EVERY_ROW - 1, None, EVERY_ROW)
+    )
     return rows.transpose("text", "layer", "head", "row", ...)
 
 
-def _against_law(rows: Rows, log_law: np.ndarray) -> dict[str, Any]:
-    """Rows against a law, their heads, and each text."""
+def _against_law(rows: HeadRows, log_law: np.ndarray) -> dict[str, Any]:
+    """HeadRows against a law, their heads, and each text."""
     off = np.log(rows.S) - log_law
     heads = [
         np.nanmedian(np.where(np.isfinite(off), x, np.nan), axis=(0, 3)).ravel()
@@ -245,16 +253,17 @@ def _against_law(rows: Rows, log_law: np.ndarray) -> dict[str, Any]:
     return found | {"rows": int(np.isfinite(off).sum()), "texts": texts}
 
 
-def gaussian_table(rows: Rows, seed: int = 0) -> dict[str, dict[str, Any]]:
+def gaussian_table(rows: HeadRows, seed: int = 0) -> dict[str, dict[str, Any]]:
     """Gaussian rows of the same n and γ̂ as some of these, on the laws without a constant."""
-    known = np.flatnonzero(np.isfinite(rows.S) & (rows.gamma <= law.WIDEST))
+    known = np.flatnonzero(np.isfinite(rows.S) & (rows.gamma <= row_laws.MAX_GAMMA))
     take = np.random.default_rng(seed).permutation(known)[:_ROWS]
     n, gamma = (x.ravel()[take] for x in (rows.length, rows.gamma))
     found = draw_gaussian_rows(n, gamma, seed=seed)
     S, gamma, top = (
-        found[name].astype(float) for name in ("S_rest", "gamma_rest", "top_logit_rest")
+        found[name].astype(float)
+        for name in ("S_without_sink_key", "gamma_without_sink_key", "top_logit_without_sink_key")
     )
-    laws = (np.log(law.exact(n, gamma)), log_head_law(n, gamma, top))
+    laws = (np.log(row_laws.exact_law(n, gamma)), log_head_law(n, gamma, top))
     return {
         name: asdict(Law.of(S, x)) | {"rows": len(S)} for name, x in zip(LAWS, laws, strict=False)
     }
@@ -274,10 +283,10 @@ def head_table(data: xarray.Dataset, seed: int = 0) -> dict[str, Any]:
         median standard error; "texts", their names.
     """
     here = late_rows(data)
-    rows = Rows.of(here)
+    rows = HeadRows.of(here)
     with np.errstate(divide="ignore", invalid="ignore"):
         laws = {name: _against_law(rows, np.log(here[name].values.astype(float))) for name in LAWS}
-    kappa, stderr = (tables.pooled(here, name) for name in ("kappa", "kappa_stderr"))
+    kappa, stderr = (tables.known_values(here, name) for name in ("kappa", "kappa_stderr"))
     return {
         "laws": laws,
         "gaussian": gaussian_table(rows, seed),

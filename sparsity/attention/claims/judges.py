@@ -38,7 +38,7 @@ def exact_law(evidence: Evidence, seed: int) -> Judged:
             _of_fits(run.real, "off_limit"),
             _of_fits(run.real, "off_exact"),
         )
-        limit = run.table["ratio_limit_others"]
+        limit = run.table["ratio_limit_without_sinks"]
         ratio, within, rank, other = (
             (_of_fits(run.real, name), _of_fits(run.ideal, name))
             for name in ("ratio", "within", "rank_exact", "rank_limit")
@@ -186,11 +186,11 @@ def dropping(evidence: Evidence, seed: int) -> Judged:
     """n_eff with the sink and without it."""
     findings = []
     for run in evidence.runs:
-        gain = run.table["n_eff_others"] / run.table["n_eff"]
+        gain = run.table["n_eff_without_sinks"] / run.table["n_eff"]
         findings.append(
             core(
                 "without its sinks the median row attends to more tokens: "
-                f"{_list(run.table['n_eff_others'], '.1f')} in place of "
+                f"{_list(run.table['n_eff_without_sinks'], '.1f')} in place of "
                 f"{_list(run.table['n_eff'], '.1f')} ({_named(run)})",
                 np.all(gain > 1.1),
             )
@@ -209,7 +209,7 @@ def spread(evidence: Evidence, seed: int) -> Judged:
     """γ̂ against ln n and √(ln n)."""
     findings = []
     for run in evidence.runs:
-        gamma = run.table["gamma_others"]
+        gamma = run.table["gamma_without_sinks"]
         log, root = gamma / np.log(run.n), gamma / np.sqrt(np.log(run.n))
         findings += [
             core(
@@ -222,7 +222,7 @@ def spread(evidence: Evidence, seed: int) -> Judged:
             ),
             instead(
                 f"γ̂/√(ln n) is, to 10 %: {_list(root)}. At 1 the limit law has n·S² = 1; the "
-                f"median row attends to {_list(run.table['n_eff_others'], '.1f')} tokens",
+                f"median row attends to {_list(run.table['n_eff_without_sinks'], '.1f')} tokens",
                 np.ptp(root) < 0.1 * root.mean(),
             ),
         ]

@@ -10,7 +10,7 @@ import numpy as np
 from sparsity import metric
 from sparsity.attention.figures.record import Picture, Rows, longest, plain, words
 from sparsity.attention.measurement import sinks, tables
-from sparsity.attention.measurement.sinks import spelled
+from sparsity.attention.measurement.sinks import spell_token
 from sparsity.figures import plotting
 from sparsity.figures.plotting import BLUE, GREY, INK, ORANGE, VERMILLION
 
@@ -26,8 +26,8 @@ def _edges(data: xarray.Dataset) -> np.ndarray:
 
 def _along(data: xarray.Dataset) -> dict[str, np.ndarray]:
     """Medians over all heads and texts of rows binned by n, without BOS."""
-    names, edges = ("n_eff", "n_eff_others", "gamma_others"), _edges(data)
-    here = plain(data)[[*names, "length", "length_others", "S_exact_others"]]
+    names, edges = ("n_eff", "n_eff_without_sinks", "gamma_without_sinks"), _edges(data)
+    here = plain(data)[[*names, "length", "length_without_sinks", "S_exact_without_sinks"]]
     out: dict[str, list[float]] = {key: [] for key in ("n", *names, "exact", "low", "high")}
     for a, b in itertools.pairwise(edges.tolist()):
         rows = here.sel(row=slice(a, b - 1))
@@ -35,12 +35,12 @@ def _along(data: xarray.Dataset) -> dict[str, np.ndarray]:
         n = at["length"].astype(float)
         out["n"].append(float(np.sqrt(a * (b - 1))))
         for name in names[:2]:
-            out[name].append(float(np.median(tables.pooled(rows, name))))
-        law = (at["S_exact_others"] ** 2 * at["length_others"]).values.ravel()
+            out[name].append(float(np.median(tables.known_values(rows, name))))
+        law = (at["S_exact_without_sinks"] ** 2 * at["length_without_sinks"]).values.ravel()
         out["exact"].append(float(np.nanmedian(law)))
-        scaled = (at["gamma_others"] / np.sqrt(np.log(n))).values.ravel()
+        scaled = (at["gamma_without_sinks"] / np.sqrt(np.log(n))).values.ravel()
         low, middle, high = np.nanquantile(scaled, [0.25, 0.5, 0.75])
-        out["gamma_others"].append(float(middle))
+        out["gamma_without_sinks"].append(float(middle))
         out["low"].append(float(low))
         out["high"].append(float(high))
     return {key: np.array(values) for key, values in out.items()}
@@ -86,15 +86,15 @@ def _draw_context(data: xarray.Dataset, canvas: Canvas) -> None:
         plotting.plain_ticks(ax.xaxis, ticks)
     first, second, third = axes
     first.set_yscale("log")
-    top = 2.0 ** np.ceil(np.log2(max(found["exact"].max(), found["n_eff_others"].max())))
+    top = 2.0 ** np.ceil(np.log2(max(found["exact"].max(), found["n_eff_without_sinks"].max())))
     first.set_ylim(1, top)
     plotting.plain_ticks(first.yaxis, [2.0**k for k in range(round(np.log2(top)) + 1)])
     first.plot(found["n"], found["n_eff"], color=VERMILLION, ls=(0, (6, 1.6)), label="whole row")
-    first.plot(found["n"], found["n_eff_others"], color=BLUE, label="without sinks")
+    first.plot(found["n"], found["n_eff_without_sinks"], color=BLUE, label="without sinks")
     first.plot(found["n"], found["exact"], color=GREY, ls=(0, (2, 1.5)), lw=1.5, label="exact law")
     first.legend(fontsize=9, loc="upper left", handlelength=2.2, borderpad=0.1)
     second.fill_between(found["n"], found["low"], found["high"], color="#dbe7f3", zorder=0)
-    second.plot(found["n"], found["gamma_others"], color=BLUE)
+    second.plot(found["n"], found["gamma_without_sinks"], color=BLUE)
     second.set_ylim(0, max(2.0, 1.1 * found["high"].max()))
     second.axhline(1, color=GREY, lw=1, ls=(0, (4, 3)))
     third.set_ylim(0, 1)
@@ -109,7 +109,7 @@ def _draw_context(data: xarray.Dataset, canvas: Canvas) -> None:
     if len(runs) > 1:
         how = {True: "with BOS", False: "no BOS"}
         marks = [
-            third.plot([], [], color=color, marker=m, ms=4, label=how[bool(tables.begins(b))])[0]
+            third.plot([], [], color=color, marker=m, ms=4, label=how[bool(tables.says_bos(b))])[0]
             for b, color, m in runs
         ]
         third.legend(handles=marks, loc="lower right", **style)
@@ -123,16 +123,16 @@ def _table_context(data: xarray.Dataset) -> Rows:
         (kind, float(n), float(value))
         for kind, key in (
             ("median n_eff", "n_eff"),
-            ("median n_eff without sinks", "n_eff_others"),
+            ("median n_eff without sinks", "n_eff_without_sinks"),
             ("exact law without sinks", "exact"),
-            ("median gamma/sqrt(ln n) without sinks", "gamma_others"),
+            ("median gamma/sqrt(ln n) without sinks", "gamma_without_sinks"),
             ("its lower quartile", "low"),
             ("its upper quartile", "high"),
         )
         for n, value in zip(found["n"], found[key], strict=True)
     ]
     for b in data["bos"].values:
-        how = {True: ", with BOS", False: ", without BOS", None: ""}[tables.begins(b)]
+        how = {True: ", with BOS", False: ", without BOS", None: ""}[tables.says_bos(b)]
         for said, _, _, rate in RATES:
             for T, value in zip(data["context"].values, _rates(data, b, rate), strict=True):
                 rows.append((f"heads above {EPSILON:g}: {said}{how}", float(T), value))
@@ -239,11 +239,16 @@ def _example(data: xarray.Dataset) -> tuple[int, int, np.ndarray, np.ndarray]:
     """
     here = plain(data).isel(text=0)
     last = here.isel(row=-1)
-    mass, law = last["sinks_mass"].values, last["residual_exact_others"].values
+    mass, law = last["sinks_mass"].values, last["residual_exact_without_sinks"].values
     far = np.abs(mass - 0.5) + np.abs(np.where(np.isfinite(law), law, 9.0))
     layer, head = np.unravel_index(int(np.argmin(far)), far.shape)
     own = here.isel(layer=int(layer), head=int(head))
-    return int(layer), int(head), own["last_row"].values, sinks.found(own["key_importance"].values)
+    return (
+        int(layer),
+        int(head),
+        own["last_row"].values,
+        sinks.find_sinks(own["key_importance"].values),
+    )
 
 
 def _row_title(data: xarray.Dataset) -> str:
@@ -257,7 +262,7 @@ def _mark(data: xarray.Dataset, key: int) -> str:
     """A sink by its position and its token."""
     if "token" not in data:
         return f"key {key + 1}"
-    return f"key {key + 1}, “{spelled(str(plain(data).isel(text=0)['token'].values[key]))}”"
+    return f"key {key + 1}, “{spell_token(str(plain(data).isel(text=0)['token'].values[key]))}”"
 
 
 def _draw_row(data: xarray.Dataset, canvas: Canvas) -> None:

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 def _heads(data: xarray.Dataset) -> dict[str, np.ndarray]:
     """Geometric means over the rows of each head, [layer, head]: measured and by both laws."""
     rows = longest(plain(data))
-    names = {"measured": "S_others", "limit": "S_limit_others", "exact": "S_exact_others"}
+    names = {
+        "measured": "S_without_sinks",
+        "limit": "S_limit_without_sinks",
+        "exact": "S_exact_without_sinks",
+    }
     out = {}
     for key, name in names.items():
         values = rows[name].transpose("layer", "head", "text", "row").values
@@ -32,8 +36,8 @@ def _heads(data: xarray.Dataset) -> dict[str, np.ndarray]:
 
 
 def _laws_title(data: xarray.Dataset) -> str:
-    row = tables.row(plain(data), int(data["context"][-1]))
-    limit, exact = row["ratio_limit_others"], row["ratio_exact_others"]
+    row = tables.summarise_context(plain(data), int(data["context"][-1]))
+    limit, exact = row["ratio_limit_without_sinks"], row["ratio_exact_without_sinks"]
     return f"S is {limit:.2g} times the limit law and {exact:.2g} times the exact law"
 
 
@@ -102,7 +106,7 @@ _BINS = 40
 def _ratios(data: xarray.Dataset) -> dict[str, np.ndarray]:
     """S over each law, rows in the order of their S."""
     rows = late_rows(data)
-    names = ("S_others", *LAWS)
+    names = ("S_without_sinks", *LAWS)
     S, *laws = (rows[name].values.astype(float).ravel() for name in names)
     known = np.isfinite([S, *laws]).all(0) & (np.min(laws, axis=0) > 0)
     order = np.argsort(S[known], kind="stable")
@@ -160,5 +164,5 @@ HEAD_LAW_PICTURE = Picture(
     ),
     draw=_draw_head_law,
     table=_table_head_law,
-    needs="S_head_others",
+    needs="S_head_without_sinks",
 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sparsity.attention.checkpoints.checkpoint import library
-from sparsity.attention.measurement.sources import FAINT, HIDDEN
+from sparsity.attention.measurement.attention_layers import HIDDEN_AT, HIDDEN_BELOW_TOP
 
 # Relative to the largest value or weight: float32 kernels stay below 1e-5, a wrong mask or scale
 # is far above. Half precision rounds logits, by as much as they are large.
@@ -124,7 +124,7 @@ def added_to_rows(call: Call, at: Any, seen: Any) -> tuple[Any, Any]:
             seen = seen & added
         else:
             top = torch.where(seen, added, -torch.inf).amax(-1, keepdim=True)
-            seen = seen & (added > top - FAINT) & (top > HIDDEN)
+            seen = seen & (added > top - HIDDEN_BELOW_TOP) & (top > HIDDEN_AT)
             total = total + added
     return total, seen
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sparsity.arguments import as_float64, reals
-from sparsity.attention.measurement import law
+from sparsity.attention.measurement import row_laws
 from sparsity.errors import InputError
 
 _BY_MAXIMUM = ("max_logit",)  # of these the largest is named, of all others the mean
@@ -26,7 +26,7 @@ def n_eff_exact(length: Any, gamma: Any) -> np.ndarray:
     """
     n = as_float64(length, "length", "give row lengths", texts=False)
     n = np.where((n >= 1) & (n <= 2**53), n, np.nan)
-    return n * law.exact(n, as_float64(gamma, "gamma", "give spreads", texts=False)) ** 2
+    return n * row_laws.exact_law(n, as_float64(gamma, "gamma", "give spreads", texts=False)) ** 2
 
 
 def log(found: Any) -> dict[str, float]:

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from sparsity.arguments import as_float64, choice, flag, is_jax, number, reals, whole
-from sparsity.attention.streaming import segments_of, spaced, spaced_each, stream, within
+from sparsity.attention.streaming import segments_of, spaced, spaced_each, stream
+from sparsity.attention.streaming.inputs import within
 from sparsity.errors import InputError
 
 

@@ -16,12 +16,12 @@ from sparsity.attention import figures as pictures
 from sparsity.attention.checkpoints import Checkpoint
 from sparsity.attention.claims.head_evidence import head_table, text
 from sparsity.attention.claims.heads import judge_heads
-from sparsity.attention.measurement import SHAPE, asked, bootstrap, tables, with_head_law
-from sparsity.attention.measurement.files import inputs, kept_parts
+from sparsity.attention.measurement import SHAPE, tables, with_head_law
+from sparsity.attention.measurement.datasets import save
 from sparsity.attention.measurement.heads import measure_heads
-from sparsity.attention.measurement.labels import save
-from sparsity.attention.measurement.runs import measure_model
-from sparsity.attention.measurement.texts import Cut, texts_of, windows
+from sparsity.attention.measurement.requested import requested_names
+from sparsity.attention.measurement.runs import kept_pieces, measure_model, open_inputs
+from sparsity.attention.measurement.texts import Cut, take_windows, texts_of_windows
 from sparsity.attention.page import page
 from sparsity.errors import InputError, printable
 from sparsity.figures.figure import Plate
@@ -129,12 +129,12 @@ class Job:
             ],
             "table": tables.summary(self.data),
             "texts": (texts := tables.by_text(self.data)),
-            "over texts": bootstrap.over_texts(
+            "over texts": tables.bootstrap_over_texts(
                 texts,
-                bootstrap.NAMES,
-                texts_of(self.data["text"].values, self.data.attrs.get("stride")),
+                tables.OVER_TEXTS,
+                texts_of_windows(self.data["text"].values, self.data.attrs.get("stride")),
             ),
-            **({"head_law": head_table(self.data)} if "S_head_others" in self.data else {}),
+            **({"head_law": head_table(self.data)} if "S_head_without_sinks" in self.data else {}),
             "claims": self.claims,
             "passed_over": self.passed_over(),
         }
@@ -151,7 +151,7 @@ class Job:
         )
         lines = [f"{self.data.attrs['model']}: next-token loss in nats: {loss}"]
         lines += [tables.text(tables.summary(self.data)), ""]
-        if "S_head_others" in self.data:
+        if "S_head_without_sinks" in self.data:
             lines += [text(head_table(self.data)), ""]
         lines += [f"  {record['verdict']:<10} {record['claim']}" for record in self.claims]
         lines += [f"Passed over: {line}" for line in self.passed_over()]
@@ -199,15 +199,15 @@ def run(
     if (report_to is not None or head_law) and tokens < LEAST:
         fix = f"a report and the law of heads need longer rows; give {LEAST} or more"
         raise InputError("tokens", tokens, fix)
-    asked.names(of)
-    opened, paths = inputs(model, texts, out, report_to, written_places(report_to))
+    requested_names(of)
+    opened, paths = open_inputs(model, texts, out, report_to, written_places(report_to))
     if head_law:
-        found, _ = windows(opened, paths, Cut(tokens, offset, bos=(bool(bos),)))
+        found, _ = take_windows(opened, paths, Cut(tokens, offset, bos=(bool(bos),)))
         if len(found) < 2:  # one window a text
             fix = f"is fitted on some texts, judged on others; give two or more of {tokens} tokens"
             raise InputError("head_law", f"on {len(found)} text", fix)
     both = report_to is not None and opened.config.bos is not None
-    with kept_parts(Path(out)) as parts:
+    with kept_pieces(Path(out)) as parts:
         data = measure_model(
             opened,
             paths,

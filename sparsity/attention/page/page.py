@@ -12,8 +12,8 @@ from sparsity import report
 from sparsity.attention.claims import CLAIMS
 from sparsity.attention.claims.head_evidence import head_table
 from sparsity.attention.claims.heads import HEAD_CLAIMS
-from sparsity.attention.measurement import bootstrap, sinks, tables
-from sparsity.attention.measurement.texts import texts_of
+from sparsity.attention.measurement import sinks, tables
+from sparsity.attention.measurement.texts import texts_of_windows
 from sparsity.figures.figure import Plate
 from sparsity.report.parts import boxes, details, number, section, table
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 3  # sinks of a text beside its figures; all are in the list below
-COLUMNS = (  # of `tables.row` and the loss: key, title, format
+COLUMNS = (  # of `tables.summarise_context` and the loss: key, title, format
     ("loss", "loss, nats", ".3f"),
     ("n_eff", "n_eff", ".2f"),
-    ("n_eff_others", "without sinks", ".2f"),
-    ("ratio_exact_others", "S/exact", ".3f"),
+    ("n_eff_without_sinks", "without sinks", ".2f"),
+    ("ratio_exact_without_sinks", "S/exact", ".3f"),
     ("sinks_rate_0.3", "sinks > 0.3", ".1%"),
     ("late_rate_0.3", "first token", ".1%"),
     ("sink_rate_0.3", "published", ".1%"),
-    ("ratio_exact_rest", "S/exact", ".3f"),
+    ("ratio_exact_without_sink_key", "S/exact", ".3f"),
 )
 
 
@@ -40,13 +40,13 @@ def _sinks(data: xarray.Dataset) -> list[list[dict[str, Any]]]:
     for i in range(data.sizes["text"]):
         run = data.isel(text=i, bos=0)
         words = [str(x) for x in run["token"].values] if "token" in run else [""] * run.sizes["key"]
-        listed = sinks.listed(run["key_importance"].values, words)
+        listed = sinks.list_sinks(run["key_importance"].values, words)
         found.append(sorted(listed, key=lambda sink: -sink["heads"]))
     return found
 
 
 def _named(sink: dict[str, Any]) -> str:
-    word = f" “{escape(sinks.spelled(sink['token']))}”" if sink["token"] else ""
+    word = f" “{escape(sinks.spell_token(sink['token']))}”" if sink["token"] else ""
     return f"{sink['position']}{word}"
 
 
@@ -62,8 +62,8 @@ def texts_section(data: xarray.Dataset) -> str:
         values = [f"{row[key]:{form}}" for key, _, form in columns]
         cells.append([escape(row["text"]), *values])
         places.append([escape(row["text"]), few + more])
-    names = texts_of([row["text"] for row in texts], data.attrs.get("stride"))
-    means = bootstrap.over_texts(texts, [key for key, *_ in columns], names)
+    names = texts_of_windows([row["text"] for row in texts], data.attrs.get("stride"))
+    means = tables.bootstrap_over_texts(texts, [key for key, *_ in columns], names)
     cells.append(["mean", *(f"{means[key]['value']:{form}}" for key, _, form in columns)])
     if len(set(names)) > 1:
         for i, word in enumerate(("95 % from", "to")):
@@ -78,7 +78,7 @@ def texts_section(data: xarray.Dataset) -> str:
         f"({means['n_eff']['method']}); windows of one text are drawn together.</p>"
     )
     every = [
-        [escape(row["text"]), str(x["position"]), escape(sinks.spelled(x["token"])),
+        [escape(row["text"]), str(x["position"]), escape(sinks.spell_token(x["token"])),
          str(x["heads"]), number(x["importance"], 3)]
         for row, own in zip(texts, listed, strict=True) for x in own
     ]  # fmt: skip
@@ -91,9 +91,9 @@ def texts_section(data: xarray.Dataset) -> str:
 
 HEAD_LAW_TITLE = "The law of a real head"
 _SHORT = {
-    "S_exact_others": "exact law",
-    "S_given_others": "given the largest logit",
-    "S_head_others": "with κ",
+    "S_exact_without_sinks": "exact law",
+    "S_given_without_sinks": "given the largest logit",
+    "S_head_without_sinks": "with κ",
 }
 
 
@@ -147,9 +147,9 @@ def _opening(data: xarray.Dataset, rows: Sequence[Mapping[str, Any]]) -> str:
     last = next(row for row in reversed(rows) if row["bos"] == rows[0]["bos"])
     facts = [
         ("Tokens attended to, of " + number(last["T"]), number(last["n_eff"], 3)),
-        ("without sinks", number(last["n_eff_others"], 3)),
-        ("S over the limit law", number(last["ratio_limit_others"], 3)),
-        ("S over the exact law", number(last["ratio_exact_others"], 3)),
+        ("without sinks", number(last["n_eff_without_sinks"], 3)),
+        ("S over the limit law", number(last["ratio_limit_without_sinks"], 3)),
+        ("S over the exact law", number(last["ratio_exact_without_sinks"], 3)),
     ]
     model = escape(str(data.attrs["model"]))
     return (
@@ -200,7 +200,7 @@ def _odd_heads(data: xarray.Dataset) -> str:
     rows = tables.rows_at(here, int(here["context"][-1]))
     departs = here["departs"].mean("text").values
     names = ("residual_exact", "skew", "kurtosis", "distance", "gamma")
-    names = [f"{name}_others" for name in names]
+    names = [f"{name}_without_sinks" for name in names]
     found = {name: rows[name].median(("text", "row")).values for name in names}
     order = np.argsort(-departs, axis=None)[:_ODD]
     cells = []
@@ -244,7 +244,7 @@ def render(
         command: that computes everything again.
     """
     rows = tables.summary(data)
-    law = head_law_section(data) if "S_head_others" in data else ""
+    law = head_law_section(data) if "S_head_without_sinks" in data else ""
     contents = [
         ("table", "By context length", []),
         ("texts", "By text", []),

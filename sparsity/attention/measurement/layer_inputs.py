@@ -1,4 +1,4 @@
-"""Whether what was given is a layer: arrays, masks and options, checked and made into a source."""
+"""What `measure` is given of a layer: arrays, masks and options, checked and made into a layer."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from typing import Any
 import numpy as np
 
 from sparsity.arguments import number, reals
-from sparsity.attention.measurement.sources import Logits, Weights, finite, surveyed
+from sparsity.attention.measurement.attention_layers import (
+    LogitLayer,
+    WeightLayer,
+    check_finite,
+    find_padding,
+)
 from sparsity.errors import InputError
 from sparsity.rows import rotation
 
 
-def array(name: str, value: Any) -> Any:
-    """A NumPy array, or a JAX array where it lies on an accelerator; in single or double precision.
+def _as_array(name: str, value: Any) -> Any:
+    """Return a NumPy array, or a JAX array where it lies on an accelerator, in float32 or float64.
 
     Raises:
         InputError: not real numbers, or a masked array, whose mask would be lost.
@@ -30,7 +35,18 @@ def array(name: str, value: Any) -> Any:
     return value if value.dtype in (np.float32, np.float64) else value.astype(np.float64)
 
 
-def _mask(mask: Any, heads: int, queries: int, keys: int) -> Any:
+def _check_mask(mask: Any, heads: int, queries: int, keys: int) -> Any:
+    """Return a mask as bool, or numbers to add, [1 or heads, queries, keys].
+
+    Args:
+        mask: as `measure` takes it of one text; PyTorch's batch axis of one may be there.
+        heads: of the layer.
+        queries: likewise.
+        keys: likewise.
+
+    Raises:
+        InputError: whole numbers, which may mean either; another shape; NaN or +infinity.
+    """
     if mask is None:
         return None
     if not isinstance(mask, np.ma.MaskedArray):
@@ -38,7 +54,7 @@ def _mask(mask: Any, heads: int, queries: int, keys: int) -> Any:
     if mask.dtype.kind in "iu":
         fix = "whole numbers may be either; give bool, or floating numbers that are added"
         raise InputError("mask", f"array of {mask.dtype}", fix)
-    mask = mask if mask.dtype == bool else np.asarray(array("mask", mask))
+    mask = mask if mask.dtype == bool else np.asarray(_as_array("mask", mask))
     shape = mask.shape[1:] if mask.ndim == 4 and len(mask) == 1 else mask.shape
     shape = (1,) * (3 - len(shape)) + shape
     if len(shape) != 3 or shape[0] not in (1, heads) or shape[1:] not in (
@@ -51,7 +67,8 @@ def _mask(mask: Any, heads: int, queries: int, keys: int) -> Any:
     return np.broadcast_to(mask.reshape(shape), (shape[0], queries, keys))
 
 
-def _segments(segments: Any, length: int) -> np.ndarray | None:
+def _check_segments(segments: Any, length: int) -> np.ndarray | None:
+    """Return the number of the text of each token; one token at least is no padding."""
     if segments is None:
         return None
     x = np.asarray(reals("segments", segments, "give whole numbers or bool", bools=True))
@@ -63,25 +80,26 @@ def _segments(segments: Any, length: int) -> np.ndarray | None:
     return x.astype(np.int64)
 
 
-def _units(units: Any, heads: int) -> np.ndarray | None:
-    if units is None:
+def _check_learned_sinks(value: Any, heads: int) -> np.ndarray | None:
+    """Return the logit of the learned sink of each head, of one number or one for each."""
+    if value is None:
         return None
-    x = np.asarray(array("sink_logits", units), np.float64)
+    x = np.asarray(_as_array("sink_logits", value), np.float64)
     if x.shape not in ((), (heads,)) or not np.isfinite(x).all():
         fix = f"give one finite number or one for each of {heads} heads"
         raise InputError("sink_logits", f"array of shape {x.shape}", fix)
     return np.broadcast_to(x, (heads,))
 
 
-def of_weights(
+def layer_of_weights(
     weights: Any, *, causal: bool = True, mask: Any = None, segments: Any = None
-) -> Weights:
-    """A layer of attention weights [heads, queries, keys], as `measure` takes it.
+) -> WeightLayer:
+    """Return a layer of attention weights [heads, queries, keys], as `measure` takes it.
 
     Raises:
         InputError: not such arrays.
     """
-    x = array("attention", weights)
+    x = _as_array("attention", weights)
     if x.ndim != 3 or 0 in x.shape:
         fix = "give [heads, queries, keys] in each layer"
         raise InputError("attention", f"array of shape {x.shape}", fix)
@@ -91,11 +109,11 @@ def of_weights(
     if causal and x.shape[1] > x.shape[2]:
         fix = "has more queries than keys, which do not look back; pass causal=False"
         raise InputError("attention", f"array of shape {x.shape}", fix)
-    mask, segments = _mask(mask, *x.shape), _segments(segments, x.shape[1])
-    return surveyed(Weights(weights=x, causal=causal, mask=mask, segments=segments))
+    mask, segments = _check_mask(mask, *x.shape), _check_segments(segments, x.shape[1])
+    return find_padding(WeightLayer(weights=x, causal=causal, mask=mask, segments=segments))
 
 
-def of_queries(
+def layer_of_queries(
     queries: Any,
     keys: Any,
     *,
@@ -107,8 +125,8 @@ def of_queries(
     segments: Any = None,
     softcap: float | None = None,
     sink_logits: Any = None,
-) -> Logits:
-    """A layer of queries [heads, T, d] and keys [kv heads, T, d], options as `measure` has them.
+) -> LogitLayer:
+    """Return a layer of queries and keys, with the options that `measure` has.
 
     Args:
         queries: [heads, T, d].
@@ -125,7 +143,7 @@ def of_queries(
     Raises:
         InputError: not such arrays.
     """
-    q, k = array("queries", queries), array("keys", keys)
+    q, k = _as_array("queries", queries), _as_array("keys", keys)
     shapes = f"arrays of shape {q.shape} and {k.shape}"
     if q.ndim != 3 or k.ndim != 3 or q.shape[1:] != k.shape[1:] or 0 in (*q.shape, *k.shape):
         fix = "give [heads, tokens, dim] in each layer, of as many queries as keys; of others, "
@@ -134,11 +152,11 @@ def of_queries(
     if q.shape[0] % k.shape[0]:
         raise InputError("queries and keys", shapes, "key heads must divide query heads")
     heads, length, dim = q.shape
-    segments = _segments(segments, length)
+    segments = _check_segments(segments, length)
     if segments is not None:  # what padding holds is not looked at
         q, k = (x.__array_namespace__().where((segments > 0)[:, None], x, 0) for x in (q, k))
-    finite("queries", q)
-    finite("keys", k)
+    check_finite("queries", q)
+    check_finite("keys", k)
     scale = 1 / math.sqrt(dim) if scale is None else scale
     number("scale", scale, "give one finite number")
     if pairing not in ("half", "interleaved"):
@@ -149,10 +167,10 @@ def of_queries(
         q, k = (rotation.rotate(x, at, pairing, base=rope) for x in (q, k))
     if softcap is not None:
         number("softcap", softcap, "give the cap, a number > 0", lambda x: x > 0)
-    return surveyed(
-        Logits(
+    return find_padding(
+        LogitLayer(
             queries=q, keys=k, scale=float(scale), softcap=softcap,
-            causal=causal, mask=_mask(mask, heads, length, length),
-            segments=segments, units=_units(sink_logits, heads),
+            causal=causal, mask=_check_mask(mask, heads, length, length),
+            segments=segments, learned_sinks=_check_learned_sinks(sink_logits, heads),
         )
     )  # fmt: skip
