@@ -9,10 +9,10 @@ import errno
 import math
 import numbers
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,6 +22,15 @@ from sparsity.errors import InputError
 MOST = 2**24  # numbers of one argument; a view of few numbers may say that it has any number
 
 Check = Callable[[float], bool]
+
+
+class SupportsArray(Protocol):
+    """What NumPy can make an array of: those of JAX, PyTorch, xarray and pandas."""
+
+    def __array__(self, *arguments: Any, **options: Any) -> np.ndarray: ...
+
+
+Numbers = float | Sequence[float] | Sequence[Sequence[float]] | SupportsArray  # no text
 
 
 def is_jax(value: Any) -> bool:

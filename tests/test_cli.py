@@ -310,7 +310,7 @@ def test_an_estimate_says_of_what_and_shows_its_theory(
     printed, arguments, shown, words, method, value
 ):
     name, *given = arguments.split()
-    found, text = printed("estimate", *arguments.split(), "--rel-error", "3e-3")
+    found, text = printed("estimate", *arguments.split(), "--of", "S", "--rel-error", "3e-3")
     assert found["kernel"] == name
     assert found["quantity"] == "S"
     assert words in found["definition"]
@@ -348,7 +348,7 @@ def test_no_two_commands_give_two_numbers_one_name(command, printed, arguments):
     """The limit S is not what `estimate` samples at a length: both show E S_n, and agree on it."""
     line = [*arguments.split(), "--length", TOKENS]
     theory, one = printed("eval", *line)
-    sampled, other = printed("estimate", *line, "--rel-error", "3e-3")
+    sampled, other = printed("estimate", *line, "--of", "S", "--rel-error", "3e-3")
     assert sampled["quantity"] == "S"
     assert sampled["theory"]["value"] == theory["S_n"]
     assert abs(sampled["value"] - theory["S_n"]) < 4.5 * sampled["stderr"]

@@ -322,11 +322,21 @@ def test_rows_against_numpy_all_zero_rows_left_out():
 def test_rows_of_one_token_and_rows_of_whole_keys():
     alone = estimate(exp, gamma=2.0, length=1, of="n_eff", dtype="float32")
     assert alone.value == pytest.approx(1, abs=1e-12)
-    scalar = estimate("exp", gamma=1.0, length=8, rel_error=1e-3)
-    keys = estimate("exp", gamma=1.0, length=8, dim=5, rel_error=1e-3)
+    scalar = estimate("exp", gamma=1.0, length=8, of="S", rel_error=1e-3)
+    keys = estimate("exp", gamma=1.0, length=8, of="S", dim=5, rel_error=1e-3)
     assert (scalar.method, keys.method) == ("rows", "rows-full-keys")
     gap = (scalar.log_value - keys.log_value) / math.hypot(scalar.rel_stderr, keys.rel_stderr)
     assert abs(gap) < LIMIT
+
+
+def test_without_a_name_rows_are_asked_for_n_eff_as_in_exact():
+    given = {"gamma": 1.0, "rel_error": 0.05}
+    assert estimate("exp", **given).quantity == evaluate("exp", gamma=1.0).quantity == "S"
+    of_rows = estimate("exp", length=8, **given)
+    assert of_rows.quantity == exact("exp", gamma=1.0, length=8).quantity == "n_eff"
+    assert of_rows.value == estimate("exp", length=8, of="n_eff", **given).value
+    decayed = {"decay": 0.9, "length": 8}  # its length is a parameter: nothing is random
+    assert estimate("decayed", **decayed).quantity == evaluate("decayed", **decayed).quantity == "S"
 
 
 VECTORS = (np.array([1.0, 0.5, -0.3, 0.2]), np.array([0.4, -0.2, 0.1, 0.6]))
@@ -385,7 +395,7 @@ def test_without_a_length_it_is_the_limit():
 def test_a_row_of_steps_and_a_kernel_with_parameters_are_one():
     """Retention by `decay` or by the step; the two draws are the same."""
     step = estimate(Row("exp", gamma=0.5, steps=(Decay(0.9),)), length=8)
-    assert step.log_value == estimate("exp", gamma=0.5, decay=0.9, length=8).log_S
+    assert step.log_value == estimate("exp", gamma=0.5, decay=0.9, length=8).log_value
 
 
 def test_quantities_of_a_row_of_positions():
@@ -465,7 +475,7 @@ def test_a_relu_written_as_a_piecewise_is_the_relu():
 
 
 def test_rows_too_steep_for_their_pooled_moments_still_have_their_own():
-    found = estimate("exp", gamma=20.0, length=8)
+    found = estimate("exp", gamma=20.0, length=8, of="S")
     assert found.trusted
     assert 8**-0.5 <= found.value < 0.4
 

@@ -134,6 +134,7 @@ class Request:
             if self.of_limit_S:
                 found = self.limit()
             else:
+                assert self.length is not None  # or it would be of long rows
                 found = sparsity.exact(self.row, length=self.length, of=self.quantity)
         except (InputError, KeyboardInterrupt) as error:  # the estimate is not to be lost
             why = str(error) if isinstance(error, InputError) else "interrupted"
@@ -163,7 +164,7 @@ def read_request(
         kernel: its name.
         given: its parameters, and for score kernels `length`, `dim` and `decay`, by name.
         steps: as typed.
-        of: the name of a quantity; None is S.
+        of: the name of a quantity; None is n_eff of an estimate of rows, else S.
         limit: whether its limit for long rows is asked for, which may not need a length.
         keys: whether whole keys may be drawn, which have a dimension.
 
@@ -177,10 +178,12 @@ def read_request(
     for step in made:  # a sample of scores has a β and γ of its own
         own = getattr(step, "own", {}) | own
     own, extra = record.bind_row(own)
-    quantity = quantities.named("S" if of is None else of)
     if "decay" in extra:
         made.insert(0, Decay(float(extra["decay"])))
     n, dim = own.pop(LENGTH.name, extra.get("length")), extra.get("dim")
+    # `keys` tells `estimate`, which asks for rows of n where a length is given, from `eval`.
+    of_rows = keys and n is not None and record.law is not Law.POSITION
+    quantity = quantities.default(of_rows) if of is None else quantities.named(of)
     law = next((step for step in made if isinstance(step, scores.Scores)), None)
     rest = tuple(step for step in made if step is not law)
     row = Row(record, scores=law, steps=rest, **own)
@@ -194,7 +197,7 @@ def read_request(
     return Request(row, n, dim, quantity, "decay" in extra)
 
 
-_QUANTITIES_OF_ROWS = {"eval": "S,n_eff", "exact": "n_eff", "estimate": "S"}  # without --of
+_QUANTITIES_OF_ROWS = {"eval": "S,n_eff", "exact": "n_eff", "estimate": "n_eff"}  # without --of
 
 
 def refuse_grid(

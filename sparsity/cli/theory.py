@@ -200,7 +200,7 @@ def exact(
         raise InputError("length", options["length"], "give the row length n, or a list n,n,…")
     typed = [common.without_none(options | {"length": n}) for n in lengths]
     each = [read_request(kernel, given, steps, "n_eff" if of is None else of) for given in typed]
-    request, ns = each[0], [one.length for one in each]
+    request, ns = each[0], [one.length for one in each if one.length is not None]
     n = ns if len(ns) > 1 else ns[0]
     law = sparsity.exact(request.row, length=n, of=request.quantity)
     if as_json:

@@ -167,6 +167,7 @@ def _derived(cell: Question) -> Value:
 
 
 def _exact(cell: Question) -> Value:
+    assert cell.length is not None
     found = exact(cell.row, length=cell.length, of=cell.quantity)
     return float(found.log_value), float(found.error_bound)
 

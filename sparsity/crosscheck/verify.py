@@ -33,9 +33,8 @@ from sparsity.crosscheck.cells import (
 from sparsity.crosscheck.outcome import Cell, CrossCheck, ExactCell
 from sparsity.crosscheck.ztest import compare, detecting
 from sparsity.errors import InputError
-from sparsity.kernels import Kernel, RowMap
 from sparsity.results import Estimate
-from sparsity.rows.row import Row, row_of
+from sparsity.rows.row import Row, RowLike, row_of
 from sparsity.sampling import Sampling
 from sparsity.tasks import TaskExecutor, run_all_tasks
 
@@ -171,7 +170,7 @@ def check_exact(cells: Sequence[Question]) -> tuple[ExactCell, ...]:
 
 
 def verify(
-    *rows: str | Kernel | RowMap | Row,
+    *rows: RowLike,
     length: Any = None,
     seed: int = 0,
     false_alarm_rate: float = 1e-4,
@@ -235,7 +234,7 @@ def verify(
 
 
 def _choose_cells(
-    given: tuple[str | Kernel | RowMap | Row, ...],
+    given: tuple[RowLike, ...],
     length: Any,
     parameters: dict[str, Any],
     detectable: float,

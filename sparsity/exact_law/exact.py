@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sparsity import quantities
+from sparsity.arguments import Numbers
 from sparsity.errors import InputError, check_resolved
 from sparsity.exact_law import engine, maps
 from sparsity.kernels import Kernel, Law, RowMap, exp
@@ -14,7 +15,7 @@ from sparsity.kernels.parameters import LENGTH
 from sparsity.limit.evaluation import evaluate
 from sparsity.quantities import Quantity
 from sparsity.results import Exact
-from sparsity.rows.row import Row, row_of
+from sparsity.rows.row import Row, RowLike, row_of
 from sparsity.rows.steps import Coca
 from sparsity.rows.tokens import every
 
@@ -61,9 +62,9 @@ def _resolved(
 
 
 def exact(
-    kernel: str | Kernel | RowMap | Row,
+    kernel: RowLike,
     *,
-    length: Any,
+    length: Numbers,
     of: str | Quantity = "n_eff",
     **parameters: Any,
 ) -> Exact:

@@ -9,13 +9,13 @@ import numpy as np
 from sparsity import kernels, quantities
 from sparsity.arguments import choice
 from sparsity.errors import InputError, NoClosedForm, check_resolved
-from sparsity.kernels import Kernel, RowMap
+from sparsity.kernels import RowMap
 from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
 from sparsity.limit import closed_form, map_limits, quadrature
 from sparsity.limit.long_rows import limit_form, limit_of_quantity
 from sparsity.quantities import Quantity
 from sparsity.results import Evaluation
-from sparsity.rows.row import Row, row_of
+from sparsity.rows.row import Row, RowLike, row_of
 
 METHODS = ("closed form", "quadrature")
 _SMALLEST_LOG = -708.0  # log of the smallest float64 that has all its digits
@@ -23,7 +23,7 @@ _PLACE = (BETA.name, GAMMA.name, LENGTH.name)  # of a value, as a refusal names 
 
 
 def evaluate(
-    kernel: str | Kernel | RowMap | Row,
+    kernel: RowLike,
     *,
     of: str | Quantity = "S",
     method: str | None = None,
@@ -79,9 +79,7 @@ def evaluate(
     return found
 
 
-def _sparsity(
-    kernel: str | Kernel | RowMap | Row, method: str | None, parameters: dict[str, Any]
-) -> Evaluation:
+def _sparsity(kernel: RowLike, method: str | None, parameters: dict[str, Any]) -> Evaluation:
     """Return S by the first route that knows it: rows with steps, maps, closed form, quadrature."""
     if isinstance(kernel, Row):
         given = dict(parameters)

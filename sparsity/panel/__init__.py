@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from sparsity import kernels
 from sparsity.axes.row_choices import ALL, of_row
 from sparsity.errors import InputError
-from sparsity.kernels import Kernel, Law, RowMap
+from sparsity.kernels import Law, RowMap
 from sparsity.panel.state import State, drawable, initial
-from sparsity.rows.row import Row
+from sparsity.rows.row import Row, RowLike
 
 if TYPE_CHECKING:
     from sparsity.panel.widget import Panel
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["explore", "opened"]
 
 
-def opened(*shown: str | Kernel | RowMap | Row, x: str = "gamma", **values: Any) -> State:
+def opened(*shown: RowLike, x: str = "gamma", **values: Any) -> State:
     """Return the state that a panel starts in, as `explore` describes it.
 
     Raises:
@@ -61,7 +61,7 @@ def opened(*shown: str | Kernel | RowMap | Row, x: str = "gamma", **values: Any)
     return drawable(state)
 
 
-def explore(*shown: str | Kernel | RowMap | Row, x: str = "gamma", **values: Any) -> Panel:
+def explore(*shown: RowLike, x: str = "gamma", **values: Any) -> Panel:
     """Open a panel to explore attention's focus by hand: JupyterLab, Notebook, VS Code, Colab.
 
     S = E|a| / √(E a²) or another quantity against any parameter, each of which has a slider; curves

@@ -19,12 +19,12 @@ import numpy as np
 from sparsity import quantities
 from sparsity.arguments import flag, instance, several, text
 from sparsity.errors import InputError
-from sparsity.kernels import Kernel, Law, RowMap
+from sparsity.kernels import Law
 from sparsity.kernels.parameters import LENGTH
 from sparsity.plots import requests
 from sparsity.plots.requests import CurveRequest
 from sparsity.quantities import Quantity
-from sparsity.rows.row import Row
+from sparsity.rows.row import RowLike
 
 if TYPE_CHECKING:
     import xarray
@@ -36,7 +36,7 @@ __all__ = ["chart", "plot"]
 
 
 def plot(
-    what: str | Kernel | RowMap | Row | Sequence[str | Kernel | RowMap | Row] | xarray.Dataset,
+    what: RowLike | Sequence[RowLike] | xarray.Dataset,
     x: str = "length",
     *,
     of: str | Quantity | None = None,

@@ -215,6 +215,7 @@ def _exact_law(request: CurveRequest, quantity: Quantity, x: str, values: np.nda
         grids = {k: np.array([v], float) for k, v in row.params.items()} | {x: values}
         return exact_grid(row.function, grids, np.array([n]), quantity).value.ravel()
     rows = (with_value(row, x, v) for v in values.tolist())
+    assert n is not None
     return np.array([exact(each, length=n, of=quantity).value for each in rows], float)
 
 

@@ -59,6 +59,11 @@ FAMILIES: tuple[Family, ...] = (top_k_mass, keys_for_mass, power_sum, pq_index, 
 OF_MAPS: tuple[Quantity, ...] = (square_sum, abs_sum)  # of weights that do not add up in |a| to 1
 
 
+def default(random_rows: bool) -> Quantity:
+    """Return what is meant where no quantity is named: n_eff of random rows of n tokens, else S."""
+    return n_eff if random_rows else S
+
+
 def named(of: str | Quantity) -> Quantity:
     """The quantity of that name; a `Quantity` is returned as it is.
 

@@ -30,7 +30,7 @@ from sparsity.limit.scores import log_moment
 from sparsity.quantities import Quantity
 from sparsity.results import Estimate
 from sparsity.rows.classes import identical_tokens
-from sparsity.rows.row import Row, row_of
+from sparsity.rows.row import Row, RowLike, row_of
 from sparsity.rows.scores import StudentT
 from sparsity.rows.steps import Decay
 from sparsity.sampling import estimators
@@ -49,10 +49,10 @@ _POWERS_OF_S_AND_N = {"S": (1, 0), "n_eff": (2, 1), "participation": (-2, -1)}
 
 
 def estimate(
-    kernel: str | Kernel | RowMap | Row,
+    kernel: RowLike,
     *,
     length: Any = None,
-    of: str | Quantity = "S",
+    of: str | Quantity | None = None,
     rel_error: float = 1e-3,
     max_samples: float = 1e9,
     seed: int = 0,
@@ -76,7 +76,8 @@ def estimate(
         length: n, the tokens of a row; for decayed the length of its row.
         of: the quantity, by name: "S", "n_eff", "participation", "entropy", "max_weight",
             "gini", "sink_mass", "support", or with a number, "top_k_mass:8"; see
-            `sparsity.quantities`.
+            `sparsity.quantities`. None is n_eff of rows of n, as in `exact`, and S without a length
+            or where nothing is random.
         rel_error: the relative standard error to reach, in (0, 1); for S of rows that of n·S².
         max_samples: the most keys or rows to draw.
         seed: 0 … 2³²−1.
@@ -100,7 +101,7 @@ def estimate(
 
 
 def _bind(
-    kernel: str | Kernel | RowMap | Row, length: Any, parameters: dict[str, Any]
+    kernel: RowLike, length: Any, parameters: dict[str, Any]
 ) -> tuple[Row, dict[str, Any], int | None, int]:
     """Return the row, its kernel's parameters, the length, and the dimension of whole keys or 0."""
     given = parameters | ({} if length is None else {"length": length})
@@ -119,11 +120,11 @@ def _bind(
 
 
 def draw(
-    kernel: str | Kernel | RowMap | Row,
+    kernel: RowLike,
     sampling: Sampling,
     *,
     length: Any = None,
-    of: str | Quantity = "S",
+    of: str | Quantity | None = None,
     method: str | None = None,
     **parameters: Any,
 ) -> Estimate:
@@ -141,7 +142,9 @@ def draw(
         InputError: as in `estimate`.
     """
     row, own, n, dim = _bind(kernel, length, parameters)
-    law, quantity = row.kernel.law, quantities.named(of)
+    law = row.kernel.law
+    of_rows = n is not None and law is not Law.POSITION
+    quantity = quantities.default(of_rows) if of is None else quantities.named(of)
     if method is not None:
         choice("method", method, METHODS)
         if law in (Law.FEATURES, Law.ROW) or (

@@ -16,12 +16,12 @@ from sparsity.arguments import check_budget, check_seed, flag, float_type, path,
 from sparsity.arguments import executor as check_executor
 from sparsity.arguments import progress as check_progress
 from sparsity.errors import InputError
-from sparsity.kernels import Kernel, RowMap
+from sparsity.kernels import RowMap
 from sparsity.kernels import named as named_kernel
 from sparsity.kernels.parameters import ALL as PARAMETERS
 from sparsity.kernels.parameters import OF_MAPS
 from sparsity.quantities import Quantity
-from sparsity.rows.row import Row, random_in
+from sparsity.rows.row import Row, RowLike, random_in
 from sparsity.sweeps.grids import grids_of
 from sparsity.sweeps.saving import save as save
 from sparsity.sweeps.store import Memory, Store
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    kernel: str | Kernel | RowMap | Row,
+    kernel: RowLike,
     *,
     of: str | Quantity | Sequence[str | Quantity] | None = None,
     montecarlo: bool = False,
