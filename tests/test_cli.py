@@ -376,7 +376,7 @@ STEPPED_LINE = ["--step", "alibi:0.01", "--step", "window:48", "--step", "sink-l
 
 @pytest.mark.parametrize("of", LAWS)
 def test_exact(command, of):
-    bare = quantities.named(of).layers is not None  # its law is that of rows without steps
+    bare = quantities.named(of).rank_law is not None  # its law is that of rows without steps
     row = Row("exp", gamma=2, steps=() if bare else STEPPED)
     law = sparsity.exact(row, length=[32, 4096], of=of)
     line = ["exp", "--gamma", 2, *([] if bare else STEPPED_LINE), "--of", of]
@@ -418,7 +418,7 @@ LIKE_N_EFF = ("entropy", "max_weight", "hoyer")  # not of other rows, sinks or l
     [pytest.param(of, marks=pytest.mark.slow) if of in LIKE_N_EFF else of for of in LAWS],
 )
 def test_an_estimate_of_any_quantity_of_a_row_holds_its_exact_law(command, printed, of):
-    stepped = [] if quantities.named(of).layers else STEPPED_LINE
+    stepped = [] if quantities.named(of).rank_law else STEPPED_LINE
     line = ["relu2", "--beta", 0.5, "--gamma", 1, *stepped, "--length", TOKENS, "--of", of]
     found, text = printed("estimate", *line, "--rel-error", "3e-3")
     known = answer(command, "exact", *line)
@@ -551,7 +551,7 @@ def test_the_command_reads_the_tuples_of_now(command, monkeypatch):
 def test_an_estimate_without_theory_says_why(printed):
     found, text = printed("estimate", "exp", "--gamma", "1e4", "--length", TOKENS)
     assert (found["theory"], found["z"]) == (None, None)
-    assert "theory: E S_n cannot be had: weight = exp(s)" in text.splitlines()[-1]
+    assert "theory: n_eff cannot be had: weight = exp(s)" in text.splitlines()[-1]
 
 
 def test_an_estimate_that_cannot_be_trusted_says_so_on_stderr(command):

@@ -61,7 +61,7 @@ def passed():
 
 def files_of(name):
     """The files that the section of a call names."""
-    section = PAGE.split(f"## `{name}(")[1].split("\n## ")[0]
+    section = PAGE.split(f"## `{name}")[1].split("\n## ")[0]
     block = re.search(r"```text\n(.*?)```", section, re.DOTALL)
     assert block
     return [line.split()[0] for line in block[1].splitlines()]
