@@ -221,8 +221,10 @@ def test_eval_of_retention_rows(command, name):
     assert f"decay = 0.9, n = {TOKENS}" in text
     # What `estimate` takes, `eval` takes, of the same rows.
     sampled = answer(command, "estimate", name, *given)
-    assert sampled["theory"]["value"] == found["S_n"]
+    assert sampled["theory"]["value"] == found["n_eff"]
     assert abs(sampled["z"]) < 5
+    of_S = answer(command, "estimate", name, *given, "--of", "S")
+    assert of_S["theory"]["value"] == found["S_n"]
 
 
 def test_eval_without_decay_is_eval_with_a_decay_of_one(command):
@@ -280,8 +282,9 @@ def test_estimate_of_rows(command):
         "--rel-error", "3e-3",
     )  # fmt: skip
     assert found["method"] == "rows"
-    assert TOKENS**-0.5 <= found["S"] <= 1
-    assert found["quantity"] == "S"
+    assert 1 <= found["value"] <= TOKENS
+    assert found["quantity"] == "n_eff"
+    assert "S" not in found
 
 
 ASKED = [  # (arguments, what is shown, words of the definition, method of theory, value of theory)
