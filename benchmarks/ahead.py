@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparsity.attention.measurement.row_figures import gamma_of, sparsity
-from sparsity.attention.measurement.score_parts import Split, others
+from sparsity.attention.measurement.heads import (
+    ScoreParts,
+    row_gamma,
+    row_sparsity,
+    sum_of_others,
+)
 
 WAYS = {
     "own": "one γ̂, the row's own",
@@ -23,12 +27,12 @@ WAYS = {
 _NEAR, _GROWTH = 16, 1.25  # distances one by one up to there, then in bins
 
 
-def regressed(parts: Split) -> np.ndarray:
+def regressed(parts: ScoreParts) -> np.ndarray:
     """The means w₁·profile + w₂·bias of every row, w by least squares on the other texts."""
     x = np.stack([parts.profile, parts.bias])
     products = np.einsum("atrk,btrk->tab", x, x)
     target = np.einsum("atrk,trk->ta", x, parts.scores)
-    w = np.linalg.solve(others(products), others(target)[..., None])[..., 0]
+    w = np.linalg.solve(sum_of_others(products), sum_of_others(target)[..., None])[..., 0]
     return np.einsum("ta,atrk->trk", w, x)
 
 
@@ -39,13 +43,13 @@ def _bins(length: int) -> np.ndarray:
     return np.searchsorted(np.unique(edges), np.arange(length), side="right") - 1
 
 
-def by_distance(content: np.ndarray, parts: Split) -> np.ndarray:
+def by_distance(content: np.ndarray, parts: ScoreParts) -> np.ndarray:
     """Root mean square of the content at each row's distances, from the other texts."""
     at = _bins(content.shape[-1])[np.maximum(parts.distance, 0)]
     seen, size = parts.seen, at.max() + 1
     square = np.stack([np.bincount(at[seen], one[seen] ** 2, size) for one in content])
     count = (len(content) - 1) * np.bincount(at[seen], minlength=size)
-    gamma = np.sqrt(others(square) / np.maximum(count, 1))
+    gamma = np.sqrt(sum_of_others(square) / np.maximum(count, 1))
     return np.where(seen, gamma[:, at], 0)
 
 
@@ -57,13 +61,13 @@ def _coloured(content: np.ndarray, gamma: np.ndarray, noise: np.ndarray) -> np.n
     """
     length = content.shape[-1]
     unit = np.divide(content, gamma, out=np.zeros_like(gamma), where=gamma > 0)
-    power = others((np.abs(np.fft.rfft(unit, 2 * length)) ** 2).sum(1))
+    power = sum_of_others((np.abs(np.fft.rfft(unit, 2 * length)) ** 2).sum(1))
     power /= np.fft.irfft(power)[:, :1]
     wave = np.fft.rfft(noise)
     return np.stack([np.fft.irfft(wave * np.sqrt(p))[..., :length] for p in power])
 
 
-def predict(parts: Split, seed: int = 0, draws: int = 24) -> dict[str, np.ndarray]:
+def predict(parts: ScoreParts, seed: int = 0, draws: int = 24) -> dict[str, np.ndarray]:
     """What each of `WAYS` says of rows.
 
     Args:
@@ -79,7 +83,7 @@ def predict(parts: Split, seed: int = 0, draws: int = 24) -> dict[str, np.ndarra
     noise = rng.standard_normal((draws, rows, 2 * length), np.float32)
     mean = regressed(parts)
     content = np.where(seen, parts.scores - mean, 0)
-    own = np.where(seen, gamma_of(content, seen)[..., None], 0)
+    own = np.where(seen, row_gamma(content, seen)[..., None], 0)
     foretold = by_distance(content, parts)
     square = (foretold**2).sum(-1, keepdims=True) / seen.sum(-1)[:, None]
     gammas = {"own": own, "distance": foretold * own.max(-1, keepdims=True) / np.sqrt(square)}
@@ -88,6 +92,8 @@ def predict(parts: Split, seed: int = 0, draws: int = 24) -> dict[str, np.ndarra
     for name, gamma in gammas.items():
         plain = np.broadcast_to(noise[..., :length], (texts, *noise[..., :length].shape))
         for tag, z in (("", plain), (", correlated", _coloured(content, gamma, noise))):
-            S = np.stack([sparsity(mean[t] + gamma[t] * z[t], seen) for t in range(texts)], axis=1)
+            S = np.stack(
+                [row_sparsity(mean[t] + gamma[t] * z[t], seen) for t in range(texts)], axis=1
+            )
             found[name + tag] = np.stack([np.sqrt((S**2).mean(0)), np.median(S, 0)])
     return found

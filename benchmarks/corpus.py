@@ -153,9 +153,9 @@ def main(folder: Path) -> None:
     one, other = ((folder / f"{name}.nc").read_bytes() for name in ("whole", "broken"))
     machine = describe()
     stated = {k: v for k, v in machine.items() if k != "versions"} | machine["versions"]
-    columns = {"n": "d", "rows": ",d", "S": ".3f", "n_eff": ".2f", "n_eff_others": ".2f"}
-    columns |= {"sink_mass": ".3f", "sinks_mass": ".3f", "gamma_others": ".2f"}
-    columns |= {"ratio_exact": ".3f", "ratio_exact_others": ".3f"}
+    columns = {"n": "d", "rows": ",d", "S": ".3f", "n_eff": ".2f", "n_eff_without_sinks": ".2f"}
+    columns |= {"sink_mass": ".3f", "sinks_mass": ".3f", "gamma_without_sinks": ".2f"}
+    columns |= {"ratio_exact": ".3f", "ratio_exact_without_sinks": ".3f"}
     spread = [
         {"figure": f"`{name}`", "mean": x["value"], "stderr": x["stderr"]}
         | {"95 %": "{:.3f} to {:.3f}".format(*x["ci95"])}

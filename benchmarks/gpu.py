@@ -34,7 +34,7 @@ from benchmarks.bench.throughput import threefry  # noqa: E402
 from benchmarks.gpu_peers import BETA, GAMMA, QUERIES, Work  # noqa: E402
 from sparsity import Row, evaluate, exact, kernels  # noqa: E402
 from sparsity.sampling import Sampling, estimators, sample_rows  # noqa: E402
-from sparsity.sampling.keys import keys_at  # noqa: E402
+from sparsity.sampling.samplers import keys_at  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results"
 DEADLINE = 440.0  # seconds; what has not begun by then is left out, and said so

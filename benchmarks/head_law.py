@@ -25,15 +25,13 @@ from benchmarks import ahead
 from benchmarks.bench.machine import describe
 from benchmarks.model_files import texts as files
 from sparsity.attention.checkpoints.fetch import smollm2
-from sparsity.attention.claims.head_evidence import Law
-from sparsity.attention.claims.head_table import LAWS, null
+from sparsity.attention.claims.head_evidence import LAWS, Law, gaussian_table
 from sparsity.attention.claims.heads import judge_heads
-from sparsity.attention.measurement import law
-from sparsity.attention.measurement.head_constants import Rows, fit_kappa, held_back
-from sparsity.attention.measurement.head_law import log_head_law
-from sparsity.attention.measurement.heads import measure_heads
-from sparsity.attention.measurement.labels import rank_correlation
-from sparsity.attention.measurement.row_figures import sparsity
+from sparsity.attention.measurement import row_laws
+from sparsity.attention.measurement.datasets import rank_correlation
+from sparsity.attention.measurement.head_constants import HeadRows, fit_kappa, log_law_held_back
+from sparsity.attention.measurement.heads import measure_heads, row_sparsity
+from sparsity.attention.measurement.row_laws import log_head_law
 from sparsity.attention.measurement.runs import measure_model
 from sparsity.figures import plotting
 from sparsity.output import json_text
@@ -97,11 +95,11 @@ def fits(rows, laws):
 
 
 def laws_of(data):
-    rows = Rows.of(data)
-    exact = np.log(law.exact(rows.length, rows.gamma))
+    rows = HeadRows.of(data)
+    exact = np.log(row_laws.exact_law(rows.length, rows.gamma))
     given = log_head_law(rows.length, rows.gamma, rows.top)
     found = {"exact law": exact, "given the largest logit, nothing fitted": given}
-    return rows, found | {"κ of each head, from all other texts": held_back(data)}
+    return rows, found | {"κ of each head, from all other texts": log_law_held_back(data)}
 
 
 def other_half(data, rows):
@@ -173,7 +171,7 @@ def report(answer):
     away = answer["foretold"]
     ratios = answer["claims"][0]["evidence"]["numbers"]["S over the exact law"]
     by = {x["of"]: {name: x[name] for name in x if name != "of"} for x in ratios}
-    ideal = by["Gaussian"] | {"content": by["Gaussian, as the content"]["rest"]}
+    ideal = by["Gaussian"] | {"content": by["Gaussian, as the content"]["without sink key"]}
     left = [
         (name, f"{value:.3f}", f"{ideal[name]:.3f}" if name in ideal else "")
         for name, value in by["real"].items()
@@ -225,10 +223,10 @@ second sink is one of the things to explain, and Gaussian rows:
 
 {table(("what is left of the row", "real", "Gaussian"), left)}
 
-rest: without the first key; far: without the 4 nearest keys as well; clear: and without any other
-sink; mid: without 4 keys in the middle instead; tail: a Gaussian row with the real upper 5 %; body:
-the real row with a Gaussian upper 5 %; content: without distance profile and key bias; shape: the
-whole row's logits shrunk to the spread of the content.
+without sink key: without the first key; far: without the 4 nearest keys as well; clear: and without
+any other sink; mid: without 4 keys in the middle instead; tail: a Gaussian row with the real upper
+5 %; body: the real row with a Gaussian upper 5 %; content: without distance profile and key bias;
+shape: the whole row's logits shrunk to the spread of the content.
 
 ## Foretold from other texts
 
@@ -264,7 +262,7 @@ def main(folder):
     laws["κ of each head, four texts against eight and back"] = other_half(data, rows)
     answer["smollm2"], answer["null"] = (
         fits(rows, laws),
-        {LAWS[name]: found for name, found in null(rows).items()},
+        {LAWS[name]: found for name, found in gaussian_table(rows).items()},
     )
     answer["kappa"] = {
         "heads": kappa.kappa.size,
@@ -278,7 +276,7 @@ def main(folder):
     S, found = [], []
 
     def each(layer, head, parts):
-        S.append(sparsity(parts.scores, parts.seen))
+        S.append(row_sparsity(parts.scores, parts.seen))
         found.append(ahead.predict(parts, seed=100 * layer + head))
 
     heads = measure_heads(model, texts, each=each)

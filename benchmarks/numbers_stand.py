@@ -217,6 +217,11 @@ def samples() -> Iterator[Cell]:
     yield "sweep/exp", ask_sweep
 
 
+def _first_name(name: str) -> str:
+    """What a variable was called in the first recordings, whose order stays."""
+    return name.replace("_without_sinks", "_others").replace("_without_sink_key", "_rest")
+
+
 def measured() -> Iterator[Cell]:
     """Measurements of random queries and keys."""
     draw = np.random.default_rng(SEED)
@@ -233,7 +238,8 @@ def measured() -> Iterator[Cell]:
         def ask(given: dict[str, Any] = given) -> Any:
             found = sparsity.measure(queries=queries[0], keys=keys[0], **given)
             named = sorted(
-                name for name in map(str, found.data_vars) if found[name].dtype.kind == "f"
+                (name for name in map(str, found.data_vars) if found[name].dtype.kind == "f"),
+                key=_first_name,
             )
             return [x for name in named for x in rounded(found[name])], None
 

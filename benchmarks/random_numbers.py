@@ -31,7 +31,7 @@ from benchmarks.bench.timing import paired, ratio
 from benchmarks.generators import ALL, NAMED, Generator, rekeyed
 from benchmarks.rekeyed import DIFFER, FAILED, SAME, SAMPLERS, drawn, exact_under_vmap, layout
 from sparsity.sampling.batches import CHUNK
-from sparsity.sampling.normals import normal
+from sparsity.sampling.random_numbers import normal
 
 RESULTS = Path(__file__).parent / "results"
 TODAY, ASKED = ALL[0].name, 1.5

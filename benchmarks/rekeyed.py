@@ -27,8 +27,8 @@ from sparsity import kernels, quantities  # noqa: E402
 from sparsity.sampling import estimators, proposals  # noqa: E402
 from sparsity.sampling.batches import batch_size, collect  # noqa: E402
 from sparsity.sampling.row_sampling import RowSampler  # noqa: E402
+from sparsity.sampling.row_sources import IidTokens  # noqa: E402
 from sparsity.sampling.samplers import Plain, Stratified  # noqa: E402
-from sparsity.sampling.sources import IidTokens  # noqa: E402
 
 AT = {"beta": 0.5, "gamma": 1.0}
 PLAIN_SIZE = 2**16
@@ -68,7 +68,7 @@ def rows(n: int, dtype: str) -> tuple[Any, Any]:
     real = np.dtype(dtype).type
     law = (real(AT["beta"]), real(AT["gamma"]), real(0))
     known = (quantities.named("n_eff"),)  # a sort for the Gini index would hide the generator
-    sampler = RowSampler(kernels.relu2, IidTokens(n, n), known, False, batch_size(n), dtype)
+    sampler = RowSampler(kernels.relu2, IidTokens(n), known, False, batch_size(n), dtype)
     return sampler, (law, real(-np.inf), real(0))
 
 

@@ -26,10 +26,11 @@ import numpy as np
 from benchmarks.bench.machine import describe
 from sparsity import kernels
 from sparsity.output import folder, write
-from sparsity.sweeps import curves, parts, running
+from sparsity.sweeps import curves, work
+from sparsity.sweeps.grids import grids_of
 from sparsity.sweeps.store import Store
 from sparsity.sweeps.variables import Grid
-from sparsity.tasks import Workers, completed
+from sparsity.tasks import Workers, run_tasks
 
 LOST = 0.01  # of all tasks, with their worker
 RESTART = 10.0  # seconds until a lost worker is back
@@ -49,25 +50,25 @@ class Kind(NamedTuple):
     most: int
 
 
-def _request(**asked: Any) -> parts.Request:
+def _request(**asked: Any) -> work.Request:
     lengths = {"length": [4096]} if asked.pop("rows", True) else {}
     gammas = np.geomspace(0.1, 8, asked.pop("points"))
-    cells = Grid(kernels.exp, (), curves.grids_of(kernels.exp, {"gamma": gammas, **lengths}))
+    cells = Grid(kernels.exp, (), grids_of(kernels.exp, {"gamma": gammas, **lengths}))
     settings = {"seed": 0, "rel_error": 1e-2, "most": 3e7, "dtype": None, "float64": False}
-    return parts.asked(cells, None, **(settings | asked))
+    return work.build_request(cells, None, **(settings | asked))
 
 
-def measured(title: str, request: parts.Request, which: int, count: int, folder: Path) -> Kind:
+def measured(title: str, request: work.Request, which: int, count: int, folder: Path) -> Kind:
     """Seconds of `count` blocks of a part, from all over the grid, and of keeping them."""
-    every = parts.parts(request)
-    blocks = parts.blocks(which, every[which], request.cells)
+    every = work.variable_groups(request)
+    blocks = work.cut_into_blocks(which, every[which], request.cells)
     some = [blocks[0], *blocks[:: max(len(blocks) // count, 1)][:count]]  # the first to warm up
     store = Store(folder, request, every, functools.partial(curves.labelled, request.cells))
     before = _bytes(folder)
     seconds, keep = [], []
     for block in some:
         start = time.process_time()
-        found = parts.compute(parts.cut(request, block), which)
+        found = work.compute(request.of_block(block), which)
         middle = time.process_time()
         store.put(block, *found)
         seconds.append(middle - start)
@@ -85,9 +86,9 @@ def _bytes(folder: Path) -> int:
 def handing_out() -> float:
     """Seconds that a task costs the coordinator, beside its work."""
     with Workers(1) as workers:
-        list(completed(abs, range(2), workers))
+        list(run_tasks(abs, range(2), workers))
         start = time.process_time()
-        done = sum(1 for _ in completed(abs, range(TASKS), workers))
+        done = sum(1 for _ in run_tasks(abs, range(TASKS), workers))
     assert done == TASKS
     return (time.process_time() - start) / TASKS
 
@@ -101,12 +102,12 @@ class Plan(NamedTuple):
 
 
 def planned(kind: Kind) -> Plan:
-    """As `running` cuts it."""
-    cells = max(kind.most, -(-CELLS // parts.BLOCKS))
+    """As `work` cuts it."""
+    cells = max(kind.most, -(-CELLS // work.MAX_BLOCKS))
     seconds = kind.seconds / kind.cells * cells
     blocks = -(-CELLS // cells)
     executor: Any = futures.Executor()
-    together = running._together(float(seconds.mean()), blocks, executor)
+    together = work._blocks_per_task(float(seconds.mean()), blocks, executor)
     return Plan(-(-blocks // together), together, seconds)
 
 
@@ -217,8 +218,8 @@ def corpus(model: str, text: str) -> list[str]:
     """A text through a model on one core's worth of seconds, and what that makes of a large one."""
     from sparsity.attention import checkpoints as models
     from sparsity.attention.checkpoints.llama import forward
-    from sparsity.attention.measurement import pieces
-    from sparsity.attention.measurement.parts import Parts
+    from sparsity.attention.measurement import corpus
+    from sparsity.attention.measurement.runs import KeptPieces
 
     opened = models.load(model)
     ids = np.asarray(opened.encode(Path(text).read_text())[: LARGE["tokens"]], np.int32)
@@ -229,10 +230,10 @@ def corpus(model: str, text: str) -> list[str]:
         spent[name] = time.process_time() - start
     for name in ("warm", "measured"):
         start = time.process_time()
-        (piece,) = pieces._here(opened, 0, lambda _: None, [ids])
+        (piece,) = corpus._measure_here(opened, 0, lambda _: None, [ids])
         spent[name] = time.process_time() - start
     with tempfile.TemporaryDirectory() as home:
-        Parts(home).put("one", piece, compressed=True)
+        KeptPieces(home).put("one", piece, compressed=True)
         size = _bytes(Path(home))
     own = config.layers * config.heads
     shapes = [config.shape(x) for x in ("q", "k", "v", "o", "gate", "up", "down")]
@@ -243,7 +244,7 @@ def corpus(model: str, text: str) -> list[str]:
     run = 2 * LARGE["parameters"] * LARGE["tokens"] / rate
     each = run + head * heads
     hours, weights = each * LARGE["texts"] / 3600, 2 * LARGE["parameters"] / 1e9
-    read = LARGE["texts"] / pieces.TOGETHER * weights / 1e3
+    read = LARGE["texts"] / corpus.MAX_TOGETHER * weights / 1e3
     return [
         f"{opened.name}, {config.layers} × {config.heads} heads, a text of {len(ids)} tokens: "
         f"{spent['forward']:.1f} processor seconds to run it ({rate / 1e9:.1f} GFLOP a second), "
@@ -254,7 +255,7 @@ def corpus(model: str, text: str) -> list[str]:
         f"{LARGE['heads']} heads, at that rate: {run:.0f} s to run a text and {head * heads:.0f} s "
         f"to measure it. 10⁴ texts take {hours:.2g} core-hours and keep "
         f"{size / own * heads * LARGE['texts'] / 1e9:.1f} GB. A worker reads the weights, "
-        f"{weights:.0f} GB in 16 bits, layer by layer for every {pieces.TOGETHER} texts: "
+        f"{weights:.0f} GB in 16 bits, layer by layer for every {corpus.MAX_TOGETHER} texts: "
         f"{read:.0f} TB in all, {read * 1e3 / hours / 3600:.2g} GB a second for each core that it "
         "keeps busy.",
     ]

@@ -19,9 +19,9 @@ import xarray
 from benchmarks.bench.machine import describe
 from benchmarks.model_files import texts
 from sparsity.attention.checkpoints.fetch import smollm2
-from sparsity.attention.claims.head_table import LAWS
+from sparsity.attention.claims.head_evidence import LAWS
 from sparsity.attention.measurement import sinks, tables
-from sparsity.attention.page.by_text import COLUMNS
+from sparsity.attention.page.page import COLUMNS
 
 RESULTS = Path(__file__).parent / "results"
 HEADS, KV, LENGTH, DIM = 32, 8, 4096, 64
@@ -185,11 +185,13 @@ def sinks_of(path):
     with xarray.open_dataset(path) as data:
         for name in data["text"].values:
             run = data.isel(bos=0).sel(text=name)
-            found = sinks.listed(
+            found = sinks.list_sinks(
                 run["key_importance"].values, [str(x) for x in run["token"].values]
             )
             found.sort(key=lambda x: -x["heads"])
-            few = [f"{x['position']} “{sinks.spelled(x['token'])}” ({x['heads']})" for x in found]
+            few = [
+                f"{x['position']} “{sinks.spell_token(x['token'])}” ({x['heads']})" for x in found
+            ]
             more = f", {len(few) - 4} more" if len(few) > 4 else ""
             out.append(f"| {name} | {', '.join(few[:4])}{more} |")
     return "\n".join(out)

@@ -55,7 +55,7 @@ row = Row("exp", gamma=2, steps=(Alibi(.01), Decay(.999), Window(512), Sink(4)))
 _PANEL = """
 import threading
 import time
-from sparsity.panel import sampling
+from sparsity.panel.background import fill_samples
 from sparsity.panel.picture import picture
 from sparsity.kernels import ALL
 from sparsity.panel.state import edit, initial
@@ -63,7 +63,7 @@ from sparsity.panel.store import Store
 names = tuple(kernel.name for kernel in ALL)
 first = initial(ALL, names, "gamma")
 def sample():
-    for _ in sampling.samples(edit(first, "length", 96), Store(), lambda: None):
+    for _ in fill_samples(edit(first, "length", 96), Store(), lambda: None):
         pass
 store = Store()
 picture(first, store)

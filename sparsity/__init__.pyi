@@ -21,8 +21,8 @@ from sparsity.attention.streaming import stream as stream
 from sparsity.claims_ledger import claims as claims
 from sparsity.crosscheck.verify import verify as verify
 from sparsity.derivation import derive as derive
-from sparsity.design_search.design import design as design
-from sparsity.design_search.sink_logit import sink_logit as sink_logit
+from sparsity.design_search import design as design
+from sparsity.design_search.monotone import sink_logit as sink_logit
 from sparsity.errors import InputError as InputError
 from sparsity.errors import NoClosedForm as NoClosedForm
 from sparsity.errors import TooFine as TooFine

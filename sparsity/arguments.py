@@ -9,10 +9,10 @@ import errno
 import math
 import numbers
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,14 +21,25 @@ from sparsity.errors import InputError
 
 MOST = 2**24  # numbers of one argument; a view of few numbers may say that it has any number
 
+Check = Callable[[float], bool]
+
+
+class SupportsArray(Protocol):
+    """What NumPy can make an array of: those of JAX, PyTorch, xarray and pandas."""
+
+    def __array__(self, *arguments: Any, **options: Any) -> np.ndarray: ...
+
+
+Numbers = float | Sequence[float] | Sequence[Sequence[float]] | SupportsArray  # no text
+
 
 def is_jax(value: Any) -> bool:
-    """Whether it is an array of JAX, traced ones too: these alone have an abstract value."""
+    """Tell an array of JAX, traced ones too: these alone have an abstract value."""
     return hasattr(type(value), "aval")
 
 
 def is_traced(value: Any) -> bool:
-    """Whether it is known only when the program runs."""
+    """Tell what is known only when the program runs."""
     if not is_jax(value):
         return False
     import jax.core  # it has been already: this is one of its arrays
@@ -37,15 +48,13 @@ def is_traced(value: Any) -> bool:
 
 
 def _plain(argument: str, value: Any, fix: str) -> np.ndarray:
-    """Anything as NumPy's array, of whatever type it is then."""
+    """Return anything as NumPy's array, of whatever type it is then."""
     if isinstance(value, (bytes, bytearray, memoryview)):  # NumPy reads their bytes as numbers
         raise InputError(argument, type(value).__name__, fix)
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise InputError(argument, "masked array", f"has masked entries: leave these out; {fix}")
-    flat = isinstance(value, (list, tuple))
-    if flat and any(
-        isinstance(x, (bool, np.bool_)) for x in value
-    ):  # of [True, 2] NumPy makes 1, 2
+    flat = value if isinstance(value, (list, tuple)) else ()
+    if any(isinstance(x, (bool, np.bool_)) for x in flat):  # of [True, 2] NumPy makes 1, 2
         raise InputError(argument, value, fix)
     try:
         return np.asarray(value)
@@ -54,13 +63,13 @@ def _plain(argument: str, value: Any, fix: str) -> np.ndarray:
 
 
 def _is_real(dtype: np.dtype) -> bool:
-    """Whether it is a type of real numbers: also of those that JAX adds to NumPy, as bfloat16."""
+    """Tell a type of real numbers: also of those that JAX adds to NumPy, as bfloat16."""
     added = dtype.kind == "V" and dtype.names is None and np.can_cast(dtype, np.float64)
     return dtype.kind in "iuf" or added
 
 
 def _real(value: Any) -> float:
-    """One object among others as a number: of Python, or what says of itself which one it is."""
+    """Return one object among others as a number: Python's, or what says which one it is."""
     counts = isinstance(value, numbers.Real) or hasattr(value, "__float__")
     if not counts or isinstance(value, (bool, complex, str)):
         raise TypeError
@@ -69,8 +78,19 @@ def _real(value: Any) -> float:
     return float(value)
 
 
+def _require(holds: bool, name: str, value: Any, fix: str) -> Any:
+    """Return the value if it is as it must be.
+
+    Raises:
+        InputError: it is not.
+    """
+    if not holds:
+        raise InputError(name, value, fix)
+    return value
+
+
 def as_float64(value: Any, argument: str, fix: str, *, texts: bool = True) -> np.ndarray:
-    """Real numbers, or texts of them, as float64; what is too large for it is refused.
+    """Return real numbers, or texts of them, as float64; what is too large for it is refused.
 
     Args:
         value: a number or numbers of any shape.
@@ -87,7 +107,7 @@ def as_float64(value: Any, argument: str, fix: str, *, texts: bool = True) -> np
     if _is_real(given.dtype):
         return np.asarray(given, dtype=np.float64)
     if given.dtype.kind == "U" and texts:
-        found = [reading.number(str(text), argument, fix) for text in given.flat]
+        found = [reading.parse_number(str(text), argument, fix) for text in given.flat]
         return np.array(found, dtype=np.float64).reshape(given.shape)
     if given.dtype.kind != "O":
         shown = value if given.ndim == 0 else f"array of {given.dtype}"
@@ -102,7 +122,7 @@ def as_float64(value: Any, argument: str, fix: str, *, texts: bool = True) -> np
 
 
 def _moves(value: Any) -> bool:
-    """Whether float64 holds another number than this one."""
+    """Tell whether float64 holds another number than this one."""
     if isinstance(value, str):
         exact = Decimal(value.strip())
         return exact.is_finite() and exact != Decimal(float(value))
@@ -110,17 +130,15 @@ def _moves(value: Any) -> bool:
 
 
 def inexact(value: Any) -> np.ndarray:
-    """Which of the numbers, or texts of numbers, float64 does not hold; they have been read."""
+    """Mark the numbers, or texts of numbers, that float64 does not hold; they have been read."""
     given = np.asarray(value)
     if given.dtype.kind in "iuUO":
         return np.array([_moves(x) for x in given.ravel().tolist()], bool).reshape(given.shape)
     return np.zeros(given.shape, dtype=bool)
 
 
-def number(
-    name: str, value: Any, fix: str, holds: Callable[[float], bool] = lambda x: True
-) -> float:
-    """The one finite real number for which `holds` that `value` is; a whole one stays an int.
+def number(name: str, value: Any, fix: str, holds: Check = lambda x: True) -> float:
+    """Return the one finite real number that `value` is; a whole one stays an int.
 
     Raises:
         InputError: anything else.
@@ -132,8 +150,8 @@ def number(
     return int(found) if kept else float(found)
 
 
-def bound(name: str, value: Any, fix: str, holds: Callable[[float], bool]) -> float:
-    """As `number`, or infinity: no bound at all.
+def bound(name: str, value: Any, fix: str, holds: Check) -> float:
+    """Return a number as `number` does, or infinity, which is no bound at all.
 
     Raises:
         InputError: anything else.
@@ -145,7 +163,7 @@ def bound(name: str, value: Any, fix: str, holds: Callable[[float], bool]) -> fl
 
 
 def check_budget(rel_error: Any, max_samples: Any) -> dict[str, float]:
-    """How an estimation is to end, by name: its relative standard error, its draws at most.
+    """Return how an estimation is to end, by name: its relative error, its draws at most.
 
     Raises:
         InputError: an error that is not between 0 and 1, fewer draws than 1.
@@ -158,7 +176,7 @@ def check_budget(rel_error: Any, max_samples: Any) -> dict[str, float]:
 
 
 def whole(name: str, value: Any, least: int, most: int = 2**53) -> int:
-    """The whole number from `least` to `most` that `value` is.
+    """Return the whole number from `least` to `most` that `value` is.
 
     Raises:
         InputError: anything else.
@@ -171,7 +189,7 @@ def whole(name: str, value: Any, least: int, most: int = 2**53) -> int:
 
 
 def float_type(value: Any) -> np.dtype:
-    """float32 or float64, as NumPy's or JAX's type or by name.
+    """Return float32 or float64, from NumPy's or JAX's type or by name.
 
     Raises:
         InputError: anything else.
@@ -186,7 +204,7 @@ def float_type(value: Any) -> np.dtype:
 
 
 def check_seed(value: Any) -> int:
-    """The seed as an int from 0 to 2³²−1.
+    """Return the seed as an int from 0 to 2³²−1.
 
     Raises:
         InputError: anything else.
@@ -196,7 +214,7 @@ def check_seed(value: Any) -> int:
 
 
 def vector(name: str, value: Any, fix: str) -> np.ndarray:
-    """One vector of finite numbers, [d], as float64 of its own that cannot be written to.
+    """Return one vector of finite numbers, [d], as float64 of its own that cannot be written to.
 
     Raises:
         InputError: anything else.
@@ -216,7 +234,7 @@ def reals(
     bools: bool = False,
     traced: bool = False,
 ) -> Any:
-    """An array of real numbers in its own precision; arrays of JAX stay with JAX.
+    """Return an array of real numbers in its own precision; arrays of JAX stay with JAX.
 
     Args:
         name: of the argument.
@@ -243,75 +261,67 @@ def reals(
 
 
 def flag(name: str, value: Any) -> bool:
-    """True or False, as a bool of Python or NumPy, or as 1 or 0.
+    """Return True or False, from a bool of Python or NumPy, or from 1 or 0.
 
     Raises:
         InputError: anything else.
     """
-    whole_one = isinstance(value, (int, np.integer)) and value in (0, 1)
-    if not (whole_one or isinstance(value, np.bool_)):
-        raise InputError(name, value, "give True or False")
-    return bool(value)
+    as_number = isinstance(value, (int, np.integer)) and value in (0, 1)
+    holds = as_number or isinstance(value, np.bool_)
+    return bool(_require(holds, name, value, "give True or False"))
 
 
 def choice(name: str, value: Any, among: Collection[str]) -> str:
-    """One of some names.
+    """Return one of some names.
 
     Raises:
         InputError: anything else.
     """
-    if not isinstance(value, str) or value not in among:
-        raise InputError(name, value, f"choose one of {', '.join(among)}")
-    return value
+    known = isinstance(value, str) and value in among
+    return _require(known, name, value, f"choose one of {', '.join(among)}")
 
 
 def text(name: str, value: Any, fix: str) -> str:
-    """A text.
+    """Return a text.
 
     Raises:
         InputError: anything else.
     """
-    if not isinstance(value, str):
-        raise InputError(name, value, fix)
-    return value
+    return _require(isinstance(value, str), name, value, fix)
 
 
 def function(name: str, value: Any, fix: str) -> Any:
-    """What can be called.
+    """Return what can be called.
 
     Raises:
         InputError: anything else.
     """
-    if not callable(value):
-        raise InputError(name, value, fix)
-    return value
+    return _require(callable(value), name, value, fix)
 
 
 def progress(value: Any) -> Callable[[int, int], Any] | None:
-    """What is told of progress, or None.
+    """Return what is told of progress, or None.
 
     Raises:
         InputError: anything else.
     """
-    return (
-        None if value is None else function("progress", value, "give a function of (done, total)")
-    )
+    holds = value is None or callable(value)
+    return _require(holds, "progress", value, "give a function of (done, total)")
 
 
 def executor(value: Any) -> Any:
-    """What takes tasks by `submit`, or None.
+    """Return what takes tasks by `submit`, or None.
 
     Raises:
         InputError: anything else.
     """
-    if value is not None and (isinstance(value, type) or not hasattr(type(value), "submit")):
-        fix = "give an executor, such as sparsity.tasks.Workers(4)"
-        raise InputError("executor", value, fix)
-    return value
+    takes_tasks = not isinstance(value, type) and hasattr(type(value), "submit")
+    fix = "give an executor, such as sparsity.tasks.Workers(4)"
+    return _require(value is None or takes_tasks, "executor", value, fix)
 
 
 def several(name: str, value: Any, fix: str) -> tuple[Any, ...]:
-    """The members of a list, a tuple or another iterable that is neither text nor numbers.
+    """Return the members of a list, a tuple or another iterable, neither text nor numbers.
 
     Raises:
         InputError: anything else.
@@ -319,26 +329,24 @@ def several(name: str, value: Any, fix: str) -> tuple[Any, ...]:
     if isinstance(value, np.ndarray) and value.dtype.kind == "U" and value.ndim == 1:
         value = value.tolist()
     no_list = isinstance(value, (str, bytes, bytearray, memoryview, Mapping))
-    if no_list or hasattr(type(value), "ndim") or not isinstance(value, Iterable):
-        raise InputError(name, value, fix)
-    return tuple(value)
+    no_list = no_list or hasattr(type(value), "ndim") or not isinstance(value, Iterable)
+    return tuple(_require(not no_list, name, value, fix))
 
 
 def positions(name: str, value: Any, fix: str, least: int = 0, most: int = 2**53) -> np.ndarray:
-    """Whole numbers from `least` to `most`, at least one, [numbers].
+    """Return whole numbers from `least` to `most`, at least one, [numbers].
 
     Raises:
         InputError: anything else.
     """
     found = as_float64(value, name, fix, texts=False)
     inside = (found >= least) & (found <= most) & (found == np.floor(found))
-    if found.ndim != 1 or not found.size or not np.all(inside):
-        raise InputError(name, value, fix)
+    _require(found.ndim == 1 and bool(found.size) and bool(np.all(inside)), name, value, fix)
     return found.astype(np.int64)
 
 
 def instance(name: str, value: Any, kind: type[Any] | tuple[type[Any], ...], fix: str) -> Any:
-    """A record of a class of this package, or of another.
+    """Return a record of a class of this package, or of another.
 
     Raises:
         InputError: anything else.
@@ -349,7 +357,7 @@ def instance(name: str, value: Any, kind: type[Any] | tuple[type[Any], ...], fix
 
 
 def path(name: str, value: Any, fix: str) -> Path:
-    """The path of a file or a folder, there or not, from its name.
+    """Return the path of a file or a folder, there or not, from its name.
 
     Raises:
         InputError: no name that a file can have.

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-_MOST_SHOWN, _MOST_OF_VALUE = 1000, 300  # characters of a message, and of a value in it
+_MOST_CHARACTERS, _MOST_OF_VALUE = 1000, 300  # of a message, and of a value in it
 
 
-def printable(text: str, most: int = _MOST_SHOWN) -> str:
-    """The text as one line for a terminal: what is no character to see is escaped, and the middle
-    of a long text is left out. Files name themselves, and a terminal obeys what it is sent.
+def printable(text: str, most: int = _MOST_CHARACTERS) -> str:
+    """Return the text as one line for a terminal, the middle of a long one left out.
+
+    What is no character to see is escaped: files name themselves, and a terminal obeys what it is
+    sent.
     """
 
     def cut(text: str) -> str:
@@ -30,7 +32,15 @@ def _shown(value: Any) -> str:
         return f"of type {type(value).__name__}"
 
 
-class InputError(ValueError):
+class _OneLine(Exception):
+    """An error of which a notebook shows one line."""
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython and Jupyter show instead of a traceback: the one line."""
+        return [f"{type(self).__name__}: {self}"]
+
+
+class InputError(_OneLine, ValueError):
     """A bad argument: its name, the value as given, and what would be right, in one line."""
 
     def __init__(self, argument: str, value: Any, fix: str) -> None:
@@ -43,12 +53,8 @@ class InputError(ValueError):
             shown = f"{argument} = {_shown(value)}"
         super().__init__(printable(f"{shown}: {fix}"))
 
-    def _render_traceback_(self) -> list[str]:
-        """What IPython and Jupyter show instead of a traceback: the one line."""
-        return [f"{type(self).__name__}: {self}"]
-
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled by what it was made of, to come back from another process."""
+        """Return what it was made of, by which it is pickled to come back from another process."""
         return type(self), (self.argument, self.value, self.fix)
 
 
@@ -92,7 +98,7 @@ def check_resolved(name: str, error: Any, **place: Any) -> None:
     raise InputError("of", name, f"{fix}{worst:.2g}, not below {RESOLVED:g}; use estimate{others}")
 
 
-class NoClosedForm(Exception):
+class NoClosedForm(_OneLine):
     """No closed form was found: which step failed, on what, and what to use instead."""
 
     def __init__(self, step: str, reason: str) -> None:
@@ -101,10 +107,6 @@ class NoClosedForm(Exception):
             f"no closed form: {step} failed: {reason}; use evaluate(method='quadrature')"
         )
 
-    def _render_traceback_(self) -> list[str]:
-        """What IPython and Jupyter show instead of a traceback: the one line."""
-        return [f"{type(self).__name__}: {self}"]
-
     def __reduce__(self) -> tuple[Any, ...]:
-        """As `InputError`."""
+        """Return what it was made of, as `InputError` does."""
         return type(self), (self.step, self.reason)

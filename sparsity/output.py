@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     import xarray
 
 
-def refusal(path: Path, error: OSError, argument: str = "out") -> InputError:
-    """What the system refused, in one line."""
+def unwritable_error(path: Path, error: OSError, argument: str = "out") -> InputError:
+    """Return the error that says in one line what the system refused."""
     reason = os.strerror(error.errno).lower() if error.errno else "the system refused"
     return InputError(argument, path, f"cannot be written ({reason}); choose another place")
 
 
 def _behind_links(path: Path) -> Path:
-    """The file that a symbolic link leads to, there or not; any other path as it is."""
+    """Return the file that a symbolic link leads to, there or not; any other path as it is."""
     if not path.is_symlink():
         return path
     try:
@@ -41,11 +41,11 @@ def _behind_links(path: Path) -> Path:
     except FileNotFoundError:
         return Path(os.path.realpath(path))
     except OSError as error:
-        raise refusal(path, error) from None
+        raise unwritable_error(path, error) from None
 
 
-def _named(argument: str, path: Any) -> Path:
-    """The path that an argument names.
+def _path_of(argument: str, path: Any) -> Path:
+    """Return the path that an argument names.
 
     Raises:
         InputError: no name that a file can have.
@@ -55,21 +55,21 @@ def _named(argument: str, path: Any) -> Path:
     return read_path(argument, path, "give a path")
 
 
-def netcdf(path: str | os.PathLike[str]) -> Path:
-    """The path of a netCDF file to write.
+def netcdf_path(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a netCDF file to write.
 
     Raises:
         InputError: its name does not end in .nc, as other formats would be taken for granted.
     """
-    path = _named("out", path)
+    path = _path_of("out", path)
     if path.suffix.lower() != ".nc" and not path.is_dir():
         fix = f"is written as netCDF; give a name that ends in .nc, such as {path.stem}.nc"
         raise InputError("out", path, fix)
     return path
 
 
-def regular(path: Path, argument: str) -> Path:
-    """The path, of which to read: of a pipe one would wait for ever.
+def require_regular_file(path: Path, argument: str) -> Path:
+    """Return the path of a file to read: of a pipe one would wait for ever.
 
     Raises:
         InputError: it is a device or a pipe.
@@ -91,25 +91,25 @@ def refuse_pipe(path: str | os.PathLike[str], argument: str = "out") -> None:
     """
     path = Path(path)
     for each in [path, *(path.iterdir() if path.is_dir() else ())]:
-        regular(each, argument)
+        require_regular_file(each, argument)
 
 
 def folder(path: str | os.PathLike[str], argument: str = "out") -> Path:
-    """The folder, made if it is not there; `argument` gave it.
+    """Return the folder, made if it is not there; `argument` gave it.
 
     Raises:
         InputError: it cannot be made.
     """
-    path = _named(argument, path)
+    path = _path_of(argument, path)
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise refusal(path, error, argument) from None
+        raise unwritable_error(path, error, argument) from None
     return path
 
 
 def _still(place: int, part: Path) -> bool:
-    """Whether what was opened is still there by its name; −1 is not told from another."""
+    """Tell whether what was opened is still there by its name; −1 is not told from another."""
     try:
         return place < 0 or os.path.samestat(os.fstat(place), os.lstat(part))
     except FileNotFoundError:
@@ -125,6 +125,7 @@ def _remove_abandoned(part: Path) -> None:
     """Remove a part whose writer is dead: a living one holds its lock."""
     if fcntl is None:
         return
+    # A lock that a process held is gone with it: whoever can take it knows that the writer is dead.
     with suppress(OSError):  # a link, another's, or a disk without locks: it stays
         place = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
@@ -136,7 +137,7 @@ def _remove_abandoned(part: Path) -> None:
 
 
 def _make(part: Path, as_folder: bool) -> int | None:
-    """The part made anew, opened and locked; None where another run has or had one of that name."""
+    """Make a part anew, open and lock it; None where another run has or had one of that name."""
     try:
         if as_folder:
             part.mkdir()
@@ -162,7 +163,7 @@ def _make(part: Path, as_folder: bool) -> int | None:
 
 @contextmanager
 def part_of(path: Path, *, as_folder: bool = False) -> Iterator[Path]:
-    """A file or folder beside `path` that this run alone writes to, gone at the end.
+    """Give a file or folder beside `path` that this run alone writes to, gone at the end.
 
     Those that killed runs left are removed. Names are numbered, so that these are found without a
     look through the folder, of which each of thousands of blocks would take one.
@@ -185,7 +186,7 @@ def part_of(path: Path, *, as_folder: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary file beside `path` to write to; it takes the place of `path` at the end.
+    """Give a temporary file beside `path` to write to; it takes the place of `path` at the end.
 
     Args:
         path: the file; an existing one is replaced in one step, and kept if anything fails. Of a
@@ -194,7 +195,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     Raises:
         InputError: the file cannot be written, or is no regular file; nothing is left behind.
     """
-    path = _behind_links(_named("out", path))
+    path = _behind_links(_path_of("out", path))
     if path.is_dir():
         raise InputError("out", path, "is a folder; give a file")
     refuse_pipe(path)
@@ -203,11 +204,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             yield part
             os.replace(part, path)
     except OSError as error:
-        raise refusal(path, error) from None
+        raise unwritable_error(path, error) from None
 
 
 def _utf8(text: str) -> bytes:
-    """The text as bytes; what a file name has that is not UTF-8, as Python writes it."""
+    """Return the text as bytes; what a file name has that is not UTF-8, as Python writes it."""
     return text.encode("utf-8", "backslashreplace")
 
 
@@ -236,7 +237,7 @@ def write(path: str | os.PathLike[str], content: bytes | str) -> None:
 
 
 def netcdf_bytes(data: xarray.Dataset, encoding: Mapping[str, Any] | None = None) -> bytes:
-    """The dataset as a netCDF file, made in memory: HDF5 crashes where a disk is full.
+    """Return the dataset as a netCDF file, made in memory: HDF5 crashes where a disk is full.
 
     Args:
         data: the dataset; the same one gives the same bytes.
@@ -265,31 +266,31 @@ def refuse_unwritable(path: str | os.PathLike[str]) -> None:
         raise _Unused
 
 
-def plain(value: Any) -> Any:
-    """The value in JSON's own types; what JSON cannot say (NaN, ±∞) becomes null."""
+def json_ready(value: Any) -> Any:
+    """Return the value in JSON's own types; what JSON cannot say (NaN, ±∞) becomes null."""
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: json_ready(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [json_ready(item) for item in value]
     if hasattr(value, "tolist"):
-        return plain(value.tolist())
+        return json_ready(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
 
 
 def json_text(value: Any) -> str:
-    """The value as a JSON document."""
-    return json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+    """Return the value as a JSON document."""
+    return json.dumps(json_ready(value), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
 
 
 def csv_text(rows: Iterable[Iterable[Any]]) -> str:
-    """The rows as CSV, a line feed after each."""
+    """Return the rows as CSV, a line feed after each."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(rows)
     return out.getvalue()
 
 
 def power_of_ten(power: int) -> str:
-    """10 with a raised power, such as 10⁻³."""
+    """Return 10 with a raised power, such as 10⁻³."""
     return "10" + str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))

@@ -23,34 +23,34 @@ _TOKENS = re.compile(r"([0-9]{1,6})([kKM])")
 _UNITS = {"k": 2**10, "K": 2**10, "M": 2**20}
 
 
-def tokens(text: str) -> str:
-    """A count of tokens as people write it, in digits: "128k" is 131072, as in "a context of 128k".
+def expand_token_count(text: str) -> str:
+    """Return a count of tokens as people write it, in digits: "128k" is 131072.
 
-    Any other text is returned as it is.
+    So it is in "a context of 128k". Any other text is returned as it is.
     """
     found = _TOKENS.fullmatch(text.strip(_SPACE))
     return str(int(found[1]) * _UNITS[found[2]]) if found else text
 
 
-def number(text: str, argument: str, fix: str = "give a number") -> float:
-    """The number that a text writes in decimal notation.
+def parse_number(text: str, argument: str, fix: str = "give a number") -> float:
+    """Return the number that a text writes in decimal notation.
 
     Raises:
         InputError: it writes none.
     """
-    text = tokens(text) if argument == "length" else text
+    text = expand_token_count(text) if argument == "length" else text
     if not _NUMBER.fullmatch(text.strip(_SPACE)):
         raise InputError(argument, text, fix)
     return float(text)
 
 
-def whole(text: str, argument: str) -> int:
-    """The whole number that a text writes in decimal digits.
+def parse_whole(text: str, argument: str) -> int:
+    """Return the whole number that a text writes in decimal digits.
 
     Raises:
         InputError: it writes none.
     """
-    text = tokens(text) if argument == "length" else text
+    text = expand_token_count(text) if argument == "length" else text
     if not _WHOLE.fullmatch(text.strip(_SPACE)):
         raise InputError(argument, text, "give a whole number")
     try:
@@ -60,7 +60,7 @@ def whole(text: str, argument: str) -> int:
 
 
 def json_file(path: Path) -> Any:
-    """The value in a file of JSON.
+    """Return the value in a file of JSON.
 
     Raises:
         OSError: it cannot be read.
@@ -73,7 +73,7 @@ def json_file(path: Path) -> Any:
 
 
 def npy_file(path: Path) -> np.ndarray:
-    """The array in NumPy's .npy file: of numbers, and no larger than the file.
+    """Return the array in NumPy's .npy file: of numbers, and no larger than the file.
 
     Raises:
         OSError: it cannot be read.

@@ -1,18 +1,32 @@
-"""What comes out: an `Evaluation` of theory, an `Estimate` by sampling. Never a bare float."""
+"""What comes out: an `Evaluation` or `Exact` of theory, an `Estimate` by sampling.
+
+Never a bare float: each knows its error and its method, and how to be shown as a line, a table and
+a pandas frame.
+"""
 
 from __future__ import annotations
 
+import html
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from sparsity.display import brief, frame, rows_of, table
 from sparsity.errors import InputError
 
 if TYPE_CHECKING:
     import pandas
+
+_MOST_ROWS = 20  # of a table that is shown; a frame has all
+
+
+def z_score(difference: float, error: float) -> float:
+    """Return a difference in units of its standard error; without an error it is 0 or ±∞."""
+    if difference == 0:
+        return 0.0
+    return difference / error if error > 0 else math.copysign(math.inf, difference)
 
 
 class _Result:
@@ -22,20 +36,20 @@ class _Result:
     value: Any
     log_value: Any
     method: str
-    error_kind: str
+    error_kind: Any
 
     def columns(self) -> dict[str, Any]:
-        """Its numbers by name."""
+        """Return its numbers by name."""
         raise NotImplementedError
 
     def to_dataframe(self) -> pandas.DataFrame:
-        """Its numbers as a pandas frame, one row each."""
-        return frame(self.columns())
+        """Return its numbers as a pandas frame, one row each."""
+        return data_frame(self.columns())
 
     def _repr_html_(self) -> str:
-        """As a notebook shows it: a table."""
+        """Return the table that a notebook shows."""
         columns = self.columns()
-        return table([*columns], rows_of(columns), f"{self.quantity}: {self.method}")
+        return html_table([*columns], _rows(columns), f"{self.quantity}: {self.method}")
 
     @property
     def error(self) -> Any:
@@ -43,13 +57,13 @@ class _Result:
         raise NotImplementedError
 
     def __float__(self) -> float:
-        """The value, if it is one number."""
+        """Return the value, if it is one number."""
         if np.size(self.value) != 1:
             raise TypeError(f"{np.size(self.value)} values of {self.quantity}: read .value")
         return float(np.ravel(self.value)[0])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """The values as NumPy's array, for `np.asarray`."""
+        """Return the values as NumPy's array, for `np.asarray`."""
         return np.array(self.value, dtype=dtype, copy=copy)
 
     def _only(self, name: str, value: Any) -> Any:
@@ -68,8 +82,26 @@ class _Result:
         return self._only("log_S", self.log_value)
 
 
+class _Theory(_Result):
+    """A result with a bound on its relative error."""
+
+    error_bound: Any
+
+    error_kind: ClassVar[str] = "bound"
+
+    @property
+    def error(self) -> np.ndarray:
+        """The bound on the error of the value, in its unit."""
+        return np.abs(self.value) * self.error_bound
+
+    @property
+    def single(self) -> float:
+        """The value of a result of one value."""
+        return float(np.ravel(self.value)[0])
+
+
 @dataclass(frozen=True, repr=False)
-class Evaluation(_Result):
+class Evaluation(_Theory):
     """S, or the limit of another quantity for long rows, by theory.
 
     Args:
@@ -89,19 +121,12 @@ class Evaluation(_Result):
     length: Any = None
     quantity: str = "S"
 
-    error_kind: ClassVar[str] = "bound"
-
-    @property
-    def error(self) -> np.ndarray:
-        """The bound on the error of the value, in its unit."""
-        return np.abs(self.value) * self.error_bound
-
     def __repr__(self) -> str:
         bound = f"|Δ log| ≤ {np.max(self.error_bound, initial=0.0):.1e}"
         return f"Evaluation({self.quantity} = {brief(self.value)}, {self.method}, {bound})"
 
     def columns(self) -> dict[str, Any]:
-        """The value, its logarithm and the bound; and the length, where it has one."""
+        """Return the value, its logarithm and the bound; and the length, where it has one."""
         place = {} if self.length is None else {"length": self.length}
         own = {"log_value": self.log_value, "error_bound": self.error_bound}
         return place | {self.quantity: self.value} | own
@@ -118,7 +143,7 @@ class Evaluation(_Result):
 
 
 @dataclass(frozen=True, repr=False)
-class Exact(_Result):
+class Exact(_Theory):
     """A quantity of rows of n tokens by the exact law.
 
     Args:
@@ -139,13 +164,6 @@ class Exact(_Result):
     length: np.ndarray
     p_nonzero: np.ndarray
 
-    error_kind: ClassVar[str] = "bound"
-
-    @property
-    def error(self) -> np.ndarray:
-        """The bound on the error of the value, in its unit."""
-        return np.abs(self.value) * self.error_bound
-
     def __repr__(self) -> str:
         bound = f"relative error ≤ {np.max(self.error_bound, initial=0.0):.1e}"
         return (
@@ -154,7 +172,7 @@ class Exact(_Result):
         )
 
     def columns(self) -> dict[str, Any]:
-        """The length, the value, the bound, and the chance of a row that is not all zero."""
+        """Return length, value, bound, and the chance of a row that is not all zero."""
         own = {"error_bound": self.error_bound, "p_nonzero": self.p_nonzero}
         return {"length": self.length, self.quantity: self.value} | own
 
@@ -231,7 +249,7 @@ class Estimate(_Result):
         )
 
     def columns(self) -> dict[str, Any]:
-        """Every field, in one row; the intervals by their ends."""
+        """Return every field, in one row; the intervals by their ends."""
         found = asdict(self)
         ends = {}
         for name in ("ci95", "anytime95"):
@@ -243,19 +261,17 @@ class Estimate(_Result):
         )
 
     def _repr_html_(self) -> str:
-        """As a notebook shows it: the value with its interval, and how it was drawn."""
+        """Return the table that a notebook shows: the value, its interval, how it was drawn."""
         low, high = self.ci95
         head = [self.quantity, "standard error", "95 % interval", "samples", "seed", "method"]
         row = [self.value, self.stderr, f"[{low:.6g}, {high:.6g}]", self.samples]
-        return table(head, [[*row, self.seed, self.method]], self._caption())
-
-    def _caption(self) -> str:
         n = "long rows" if self.length is None else f"rows of {self.length} tokens"
         doubt = "" if self.warning is None else f"; warning: {self.warning}"
-        return f"{self.quantity} of {n}, stopped: {self.stopped}{doubt}"
+        caption = f"{self.quantity} of {n}, stopped: {self.stopped}{doubt}"
+        return html_table(head, [[*row, self.seed, self.method]], caption)
 
     def beside(self, theory: Evaluation | Exact) -> Comparison:
-        """The estimate beside the theory of the same quantity, as a notebook table.
+        """Return the estimate beside the theory of the same quantity.
 
         Args:
             theory: one value, from `evaluate` or `exact`.
@@ -296,24 +312,86 @@ class Comparison:
         """Standard errors of the logarithm that the estimate lies above theory."""
         bound = float(np.ravel(self.theory.error_bound)[0])
         off = self.estimate.log_value - float(np.ravel(self.theory.log_value)[0])
-        error = math.hypot(self.estimate.rel_stderr, bound)
-        return off / error if error > 0 else math.copysign(math.inf, off) if off else 0.0
+        return z_score(off, math.hypot(self.estimate.rel_stderr, bound))
 
     def to_dataframe(self) -> pandas.DataFrame:
-        """One row: both values, the interval and z."""
+        """Return one row: both values, the interval and z."""
         low, high = self.estimate.ci95
-        theory = float(np.ravel(self.theory.value)[0])
-        own = {"quantity": self.estimate.quantity, "theory": theory}
+        own = {"quantity": self.estimate.quantity, "theory": self.theory.single}
         drawn = {"estimate": self.estimate.value, "stderr": self.estimate.stderr}
-        return frame(own | drawn | {"ci95_low": low, "ci95_high": high, "z": self.z})
+        return data_frame(own | drawn | {"ci95_low": low, "ci95_high": high, "z": self.z})
 
     def __repr__(self) -> str:
         return f"z = {self.z:+.2f}: {self.estimate!r} beside {self.theory!r}"
 
     def _repr_html_(self) -> str:
-        """As a notebook shows it: a table."""
+        """Return the table that a notebook shows."""
         low, high = self.estimate.ci95
         head = ["quantity", "theory", "estimate", "95 % interval", "z"]
-        theory = float(np.ravel(self.theory.value)[0])
-        row = [self.estimate.quantity, theory, self.estimate.value, f"[{low:.6g}, {high:.6g}]"]
-        return table(head, [[*row, f"{self.z:+.2f}"]], f"{self.theory.method}, Monte Carlo")
+        interval, z = f"[{low:.6g}, {high:.6g}]", f"{self.z:+.2f}"
+        row = [self.estimate.quantity, self.theory.single, self.estimate.value, interval, z]
+        return html_table(head, [row], f"{self.theory.method}, Monte Carlo")
+
+
+def brief(value: Any, digits: int = 6) -> str:
+    """Return a number in few digits; of several the first, the last and how many."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        return str(value)
+    if array.ndim == 0:
+        return f"{array.item():.{digits}g}"
+    if not array.size:
+        return "no values"
+    first, last = (f"{x:.{digits}g}" for x in (array.flat[0], array.flat[-1]))
+    return f"{first} … {last} ({' × '.join(map(str, array.shape))} values)"
+
+
+def html_table(
+    head: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "", most: int = _MOST_ROWS
+) -> str:
+    """Return an HTML table in which everything is escaped: text of a user comes here.
+
+    Args:
+        head: of the columns.
+        rows: cells, numbers or text; those beyond `most` are counted, not shown.
+        caption: above the table.
+        most: rows that are shown.
+    """
+    every = list(rows)
+    below = every[0] if every else head
+    cells = [_cell(each, "th", like) for each, like in zip(head, below, strict=True)]
+    lines = ["<table>", *([f"<caption>{html.escape(caption)}</caption>"] if caption else [])]
+    lines.append(f"<thead><tr>{''.join(cells)}</tr></thead><tbody>")
+    lines += ["<tr>" + "".join(map(_cell, row)) + "</tr>" for row in every[:most]]
+    lines.append("</tbody></table>")
+    if len(every) > most:
+        lines.append(f"<p>{most} of {len(every)} rows; all with to_dataframe()</p>")
+    return "\n".join(lines)
+
+
+def _cell(value: Any, tag: str = "td", like: Any = None) -> str:
+    """Return one cell, aligned as its value is, or as another one."""
+    text = brief(value) if _is_number(value) else str(value)
+    side = "right" if _is_number(value if like is None else like) else "left"
+    return f'<{tag} style="text-align:{side}">{html.escape(text)}</{tag}>'
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (float, int, np.number)) and not isinstance(value, bool)
+
+
+def data_frame(columns: Mapping[str, Any]) -> pandas.DataFrame:
+    """Return columns as a pandas frame: arrays of one shape are flattened, numbers repeated."""
+    import pandas
+
+    return pandas.DataFrame(_flattened(columns))
+
+
+def _rows(columns: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """Return columns as rows of plain values, flattened as in `data_frame`."""
+    return list(zip(*(v.tolist() for v in _flattened(columns).values()), strict=True))
+
+
+def _flattened(columns: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    shape = np.broadcast_shapes(*(np.shape(value) for value in columns.values()))
+    return {k: np.broadcast_to(np.asarray(v), shape).ravel() for k, v in columns.items()}

@@ -20,20 +20,20 @@ from typing import Any, NamedTuple, Protocol
 
 from sparsity.errors import InputError
 
-AT_ONCE = 4096  # tasks given out and not yet back
-ATTEMPTS = 5  # of a task that is lost with its worker,
-BESIDE_OTHERS = 2  # the first of them while others are under way
-_POLL = 0.05  # seconds between looks at jobs that cannot be waited for
+_MAX_TASKS_UNDER_WAY = 4096  # given out and not yet back
+MAX_ATTEMPTS = 5  # of a task that is lost with its worker,
+_ATTEMPTS_BESIDE_OTHERS = 2  # the first of them while others are under way
+_POLL_SECONDS = 0.05  # between looks at jobs that cannot be waited for
 
 
 def cores() -> int:
-    """CPU cores this process may use."""
+    """Return how many CPU cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-class Submits(Protocol):
+class TaskExecutor(Protocol):
     """What runs tasks: `submit` gives an object with `done()` and `result()`."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Any: ...
@@ -61,33 +61,29 @@ def _attempt(
     """Run one task; what it raises is its answer, so that anything else raised is a lost worker."""
     start = time.perf_counter()
     try:
-        with _precision(float64):
+        precision = nullcontext()
+        if float64 is not None and float64 != has_float64():
+            import jax
+
+            precision = jax.enable_x64(float64)
+        with precision:
             value, error = work(task), None
     except Exception as raised:  # noqa: BLE001
         value, error = None, raised
     return Outcome(index, value, error, time.perf_counter() - start)
 
 
-def wide() -> bool:
-    """Whether JAX has float64 enabled."""
+def has_float64() -> bool:
+    """Return whether JAX has float64 enabled."""
     import jax
 
     return bool(jax.dtypes.canonicalize_dtype("float64") == "float64")
 
 
-def _precision(float64: bool | None) -> Any:
-    """JAX with float64 as it is where the tasks come from; None where that does not matter."""
-    if float64 is None or wide() == float64:
-        return nullcontext()
-    import jax
-
-    return jax.enable_x64(float64)
-
-
-def completed(
-    work: Callable[[Any], Any], tasks: Sequence[Any], executor: Submits | None = None
+def run_tasks(
+    work: Callable[[Any], Any], tasks: Sequence[Any], executor: TaskExecutor | None = None
 ) -> Iterator[Outcome]:
-    """Run `work` on every task, in any order; each outcome as it comes.
+    """Run `work` on every task, in any order, and yield each outcome as it comes.
 
     A task that was lost twice is suspected of ending its worker. It waits until nothing else is
     under way, and is tried alone, so that it takes nothing with it.
@@ -104,14 +100,14 @@ def completed(
         return
     given: dict[Any, tuple[int, int]] = {}  # future -> index, attempts
     suspects: list[tuple[int, int]] = []
-    begun, float64 = 0, wide() if "jax" in sys.modules else None
+    begun, float64 = 0, has_float64() if "jax" in sys.modules else None
 
     def give(index: int, attempt: int) -> None:
         given[executor.submit(_attempt, work, index, tasks[index], float64)] = index, attempt
 
     try:
         while given or suspects or begun < len(tasks):
-            while begun < len(tasks) and len(given) < AT_ONCE:
+            while begun < len(tasks) and len(given) < _MAX_TASKS_UNDER_WAY:
                 give(begun, 1)
                 begun += 1
             if not given:
@@ -121,10 +117,10 @@ def completed(
                 try:
                     outcome = future.result()
                 except Exception as lost:  # noqa: BLE001
-                    if attempt < BESIDE_OTHERS:
+                    if attempt < _ATTEMPTS_BESIDE_OTHERS:
                         give(index, attempt + 1)
                         continue
-                    if attempt < ATTEMPTS:
+                    if attempt < MAX_ATTEMPTS:
                         suspects.append((index, attempt + 1))
                         continue
                     outcome = Outcome(index, None, lost, 0.0)
@@ -134,17 +130,17 @@ def completed(
             future.cancel()
 
 
-def gathered(
-    work: Callable[[Any], Any], tasks: Sequence[Any], executor: Submits | None = None
+def run_all_tasks(
+    work: Callable[[Any], Any], tasks: Sequence[Any], executor: TaskExecutor | None = None
 ) -> Iterator[tuple[int, Any]]:
-    """As `completed`, where every task is needed: index and value of each as it comes.
+    """Do `run_tasks` where every task is needed: yield index and value of each as it comes.
 
     Raises:
         InputError: the executor lost its workers.
         Exception: what `work` raises first.
     """
     try:
-        for index, value, error, _ in completed(work, tasks, executor):
+        for index, value, error, _ in run_tasks(work, tasks, executor):
             if error is not None:
                 raise error
             yield index, value
@@ -154,11 +150,11 @@ def gathered(
 
 
 def _some_done(given: list[Any]) -> list[Any]:
-    """Those that are done, one at least; waits for it."""
+    """Wait until one is done, and return all that are."""
     if isinstance(given[0], futures.Future):
         return list(futures.wait(given, return_when=futures.FIRST_COMPLETED).done)
     while not (done := [job for job in given if job.done()]):
-        time.sleep(_POLL)
+        time.sleep(_POLL_SECONDS)
     return done
 
 
@@ -189,7 +185,7 @@ class Workers(futures.Executor):
         return self._threads.submit(self._run, fn, args, kwargs)
 
     def _run(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """In a thread: run in its process."""
+        """Run in the process that belongs to this thread."""
         own = getattr(self._own, "process", None)
         if own is None:
             own = self._own.process = futures.ProcessPoolExecutor(
@@ -204,7 +200,7 @@ class Workers(futures.Executor):
             raise
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End; at once, if what is under way is to be given up."""
+        """End, at once if what is under way is to be given up."""
         self._threads.shutdown(wait=False, cancel_futures=cancel_futures)
         if cancel_futures:
             self._stop.set()
@@ -218,7 +214,7 @@ class Workers(futures.Executor):
 
 
 def _attend(stop: Any) -> None:
-    """In a worker: Ctrl-C is the first process's to hear; end with that process, or when told."""
+    """Prepare a worker: the first process hears Ctrl-C; this one ends with it, or when told."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     for ended in (stop.wait, *([] if parent is None else [parent.join])):

@@ -6,10 +6,7 @@ import importlib.metadata
 import os
 import shutil
 import signal
-import sys
 import tempfile
-import time
-from pathlib import Path
 
 os.environ.setdefault("MPLBACKEND", "Agg")  # before anything imports Matplotlib
 # The workers fill the cores: threads of a product would wait for each other, and burn time so.
@@ -60,19 +57,6 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("suite")
-
-
-def pytest_collection(session):
-    """Of several workers that find no bytecode of the tests, one compiles it; the others wait."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
-    everything = session.config.getini("testpaths")
-    elsewhere = sys.dont_write_bytecode or sys.pycache_prefix  # nothing will be found here
-    if worker == "gw0" or elsewhere or session.config.args != everything:
-        return
-    here, patience = Path(__file__).parent, time.monotonic() + 60
-    last = max(path.stem for path in here.glob("test_*.py"))
-    while not any(here.glob(f"__pycache__/{last}.*.pyc")) and time.monotonic() < patience:
-        time.sleep(0.1)
 
 
 @pytest.fixture

@@ -29,10 +29,9 @@ from sparsity.sampling import proposals
 from sparsity.sampling.batches import CHUNK, collect
 from sparsity.sampling.combining import anytime_factor, combine, student
 from sparsity.sampling.estimators import parameter_values
-from sparsity.sampling.keys import keys_at
 from sparsity.sampling.row_sampling import RowSampler
-from sparsity.sampling.samplers import Features, FullKeys, Plain, Stratified
-from sparsity.sampling.sources import IidTokens
+from sparsity.sampling.row_sources import IidTokens
+from sparsity.sampling.samplers import Features, FullKeys, Plain, Stratified, keys_at
 
 pytestmark = pytest.mark.slow
 
@@ -85,7 +84,7 @@ def features(name: str, center: float, spread: float, dim: int) -> Case:
 
 
 def rows(kernel: Any, beta: float, gamma: float, length: int) -> Case:
-    sampler = RowSampler(kernel, IidTokens(length, length), (n_eff,), False, 128, "float64")
+    sampler = RowSampler(kernel, IidTokens(length), (n_eff,), False, 128, "float64")
     law = tuple(np.float64(x) for x in (beta, gamma, 0.0))
     arguments = (law, np.float64(-np.inf), np.float64(0.0))
     truth = float(exact(kernel, length=length, beta=beta, gamma=gamma).log_value)

@@ -59,13 +59,13 @@ def _cell(of="participation", n=64, steps=(("sink-logit", (1.0,)),)):
 @pytest.mark.parametrize("n", [2, 64])
 def test_a_planted_formula_is_a_violation(n, monkeypatch):
     """φ^(n + 1) for φ^n in every integral, against brute force and against a sample."""
-    cell, one = _cell(n=n), engine.integrated
+    cell, one = _cell(n=n), engine.integrate_over_u
     assert judge(cell, ask(cell.key)).outcome == "agreed"
 
     def planted(sums, body, *rest):
         return one(sums, body * np.exp(sums.log_phi / cell.length), *rest)
 
-    monkeypatch.setattr(engine, "integrated", planted)
+    monkeypatch.setattr(engine, "integrate_over_u", planted)
     verdict = judge(cell, ask(cell.key))
     assert verdict.outcome == "violated"
     assert verdict.sampled == (n == 64)
@@ -107,7 +107,7 @@ def test_kernels_of_the_reference_are_those_of_the_library():
 
     s = np.linspace(-6.05, 6.05, 40)
     for name, (log_f, _) in KERNELS.items():
-        own = definition(kernels.named(name)).at(s, Approx(np.zeros(len(s)))).log
+        own = definition(kernels.named(name)).values_at(s, Approx(np.zeros(len(s)))).log
         with np.errstate(divide="ignore"):
             np.testing.assert_allclose(log_f(s), own, rtol=1e-12, atol=1e-13, err_msg=name)
     assert len(KERNELS) >= 30

@@ -19,7 +19,7 @@ import xarray
 
 import sparsity
 from sparsity import Alibi, Decay, Row, SinkLogit, Window, cli, kernels, quantities
-from sparsity.cli.asked import ask
+from sparsity.cli.request import read_request
 from sparsity.crosscheck import verify as crosscheck
 from sparsity.limit import closed_form
 from sparsity.rows import steps
@@ -221,8 +221,10 @@ def test_eval_of_retention_rows(command, name):
     assert f"decay = 0.9, n = {TOKENS}" in text
     # What `estimate` takes, `eval` takes, of the same rows.
     sampled = answer(command, "estimate", name, *given)
-    assert sampled["theory"]["value"] == found["S_n"]
+    assert sampled["theory"]["value"] == found["n_eff"]
     assert abs(sampled["z"]) < 5
+    of_S = answer(command, "estimate", name, *given, "--of", "S")
+    assert of_S["theory"]["value"] == found["S_n"]
 
 
 def test_eval_without_decay_is_eval_with_a_decay_of_one(command):
@@ -280,8 +282,9 @@ def test_estimate_of_rows(command):
         "--rel-error", "3e-3",
     )  # fmt: skip
     assert found["method"] == "rows"
-    assert TOKENS**-0.5 <= found["S"] <= 1
-    assert found["quantity"] == "S"
+    assert 1 <= found["value"] <= TOKENS
+    assert found["quantity"] == "n_eff"
+    assert "S" not in found
 
 
 ASKED = [  # (arguments, what is shown, words of the definition, method of theory, value of theory)
@@ -310,7 +313,7 @@ def test_an_estimate_says_of_what_and_shows_its_theory(
     printed, arguments, shown, words, method, value
 ):
     name, *given = arguments.split()
-    found, text = printed("estimate", *arguments.split(), "--rel-error", "3e-3")
+    found, text = printed("estimate", *arguments.split(), "--of", "S", "--rel-error", "3e-3")
     assert found["kernel"] == name
     assert found["quantity"] == "S"
     assert words in found["definition"]
@@ -348,7 +351,7 @@ def test_no_two_commands_give_two_numbers_one_name(command, printed, arguments):
     """The limit S is not what `estimate` samples at a length: both show E S_n, and agree on it."""
     line = [*arguments.split(), "--length", TOKENS]
     theory, one = printed("eval", *line)
-    sampled, other = printed("estimate", *line, "--rel-error", "3e-3")
+    sampled, other = printed("estimate", *line, "--of", "S", "--rel-error", "3e-3")
     assert sampled["quantity"] == "S"
     assert sampled["theory"]["value"] == theory["S_n"]
     assert abs(sampled["value"] - theory["S_n"]) < 4.5 * sampled["stderr"]
@@ -376,7 +379,7 @@ STEPPED_LINE = ["--step", "alibi:0.01", "--step", "window:48", "--step", "sink-l
 
 @pytest.mark.parametrize("of", LAWS)
 def test_exact(command, of):
-    bare = quantities.named(of).layers is not None  # its law is that of rows without steps
+    bare = quantities.named(of).rank_law is not None  # its law is that of rows without steps
     row = Row("exp", gamma=2, steps=() if bare else STEPPED)
     law = sparsity.exact(row, length=[32, 4096], of=of)
     line = ["exp", "--gamma", 2, *([] if bare else STEPPED_LINE), "--of", of]
@@ -418,7 +421,7 @@ LIKE_N_EFF = ("entropy", "max_weight", "hoyer")  # not of other rows, sinks or l
     [pytest.param(of, marks=pytest.mark.slow) if of in LIKE_N_EFF else of for of in LAWS],
 )
 def test_an_estimate_of_any_quantity_of_a_row_holds_its_exact_law(command, printed, of):
-    stepped = [] if quantities.named(of).layers else STEPPED_LINE
+    stepped = [] if quantities.named(of).rank_law else STEPPED_LINE
     line = ["relu2", "--beta", 0.5, "--gamma", 1, *stepped, "--length", TOKENS, "--of", of]
     found, text = printed("estimate", *line, "--rel-error", "3e-3")
     known = answer(command, "exact", *line)
@@ -551,7 +554,7 @@ def test_the_command_reads_the_tuples_of_now(command, monkeypatch):
 def test_an_estimate_without_theory_says_why(printed):
     found, text = printed("estimate", "exp", "--gamma", "1e4", "--length", TOKENS)
     assert (found["theory"], found["z"]) == (None, None)
-    assert "theory: E S_n cannot be had: weight = exp(s)" in text.splitlines()[-1]
+    assert "theory: n_eff cannot be had: weight = exp(s)" in text.splitlines()[-1]
 
 
 def test_an_estimate_that_cannot_be_trusted_says_so_on_stderr(command):
@@ -1239,5 +1242,5 @@ def test_the_definition_of_a_limit_names_the_law_of_the_scores_and_the_steps(com
     code, text, _ = command("eval", *typed.split(), "--of", "hoyer")
     assert code == 0
     assert "x uniform on [−√3, √3], steps uniform sink-logit:1" in text
-    asked = ask("exp", {"gamma": "0.5"}, ["uniform", "sink-logit:1"])
+    asked = read_request("exp", {"gamma": "0.5"}, ["uniform", "sink-logit:1"])
     assert "x uniform on [−√3, √3], steps uniform sink-logit:1" in asked.definition

@@ -17,7 +17,7 @@ import click
 import pytest
 
 import sparsity
-from sparsity.cli import cli, common, grids, pages
+from sparsity.cli import cli, common, pages, request
 from sparsity.errors import InputError
 
 ROOT = Path(__file__).parents[1]
@@ -155,9 +155,9 @@ def test_a_grid_that_no_command_takes(command, typed):
 
 def test_a_list_of_lengths_is_no_grid():
     options = dict.fromkeys(common.PARAMETERS) | {"gamma": "1", "length": "4,8"}
-    assert grids.refuse("exact", "exp", options, (), None) is None
+    assert request.refuse_grid("exact", "exp", options, (), None) is None
     with pytest.raises(InputError, match="eval takes one value"):
-        grids.refuse("eval", "exp", options, (), None)
+        request.refuse_grid("eval", "exp", options, (), None)
 
 
 # Colour and bars.

@@ -14,7 +14,7 @@ from benchmarks import certify
 from sparsity import evaluate, kernels
 from sparsity.errors import NoClosedForm
 from sparsity.kernels import symbols
-from sparsity.limit import closed_form, relu2_form
+from sparsity.limit import closed_form
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 BOUND = 1e-13
@@ -119,11 +119,11 @@ def _decayed_naive(decay, length, power=1.0):
 
 
 def _relu2_short_fraction(beta, gamma):
-    return relu2_form.left(beta / gamma, 16)
+    return closed_form.relu2_left(beta / gamma, 16)
 
 
 def _relu2_coarse_table(beta, gamma):
-    return relu2_form.by_table(beta / gamma, degree=5)
+    return closed_form.relu2_by_table(beta / gamma, degree=5)
 
 
 PLANTED = {

@@ -14,9 +14,9 @@ import xarray
 from test_devices import BITS
 
 from sparsity import Alibi, Row
-from sparsity.cli import executors
+from sparsity.cli import common
 from sparsity.errors import InputError
-from sparsity.sweeps import running
+from sparsity.sweeps import work
 from sparsity.sweeps.curves import sweep
 
 pytestmark = pytest.mark.cluster
@@ -74,7 +74,7 @@ def test_dask(whole, tmp_path):
 
 
 def test_submitit(whole, tmp_path, monkeypatch):
-    monkeypatch.setattr(running, "JOB_SECONDS", 0.01)  # several jobs
+    monkeypatch.setattr(work, "JOB_SECONDS", 0.01)  # several jobs
     submitit = pytest.importorskip("submitit")
     executor = submitit.LocalExecutor(folder=tmp_path / "log")
     executor.update_parameters(timeout_min=5)
@@ -139,6 +139,6 @@ def test_an_address_that_is_none_is_told_at_once(address):
     pytest.importorskip("distributed")
     start = time.perf_counter()
     with pytest.raises(InputError, match=r"^scheduler .*cannot be reached") as error:
-        executors._client(address)
+        common.connect_dask(address)
     assert "\n" not in str(error.value)
     assert time.perf_counter() - start < 5

@@ -1,6 +1,7 @@
 """Sinks as they are, and many texts: summaries that merge, windows, runs that are killed."""
 
 import dataclasses
+import functools
 import json
 import signal
 import subprocess
@@ -15,14 +16,14 @@ from scipy import special, stats
 from sparsity import measure, metric
 from sparsity.attention import checkpoints as models
 from sparsity.attention.checkpoints.tokens import read_text
-from sparsity.attention.measurement import SHAPE, bootstrap, sinks, summaries, tables
+from sparsity.attention.measurement import SHAPE, sinks, summaries, tables
+from sparsity.attention.measurement.attention_layers import LogitLayer
 from sparsity.attention.measurement.corpus import measure_corpus
-from sparsity.attention.measurement.given import of_queries, of_weights
+from sparsity.attention.measurement.layer_inputs import layer_of_queries, layer_of_weights
 from sparsity.attention.measurement.layers import measure_layer
 from sparsity.attention.measurement.runs import measure_model
-from sparsity.attention.measurement.sources import Logits
 from sparsity.attention.measurement.summaries import Summary
-from sparsity.attention.measurement.texts import Cut, named, texts_of, windows
+from sparsity.attention.measurement.texts import Cut, name_texts, take_windows, texts_of_windows
 from sparsity.errors import InputError
 
 TEXT = "the hand and the band, 1212 times: the end. " * 6
@@ -47,25 +48,28 @@ def layer(seed=0, heads=4, length=60, dim=8):
 def by_definition(x, drop):
     """A row of logits without some of its keys."""
     a, rest = np.exp(x), x[~drop]
-    found = {"length_others": len(rest), "sinks_mass": a[drop].sum() / a.sum()}
+    found = {"length_without_sinks": len(rest), "sinks_mass": a[drop].sum() / a.sum()}
     if len(rest):
-        found |= {"n_eff_others": metric.n_eff(np.exp(rest))}
-        found |= {"S_others": metric.S(np.exp(rest))}
-        found |= {"top_logit_others": rest.max() - rest.mean()}
+        found |= {"n_eff_without_sinks": metric.n_eff(np.exp(rest))}
+        found |= {"S_without_sinks": metric.S(np.exp(rest))}
+        found |= {"top_logit_without_sinks": rest.max() - rest.mean()}
     if len(rest) > 1:
-        found["gamma_others"] = rest.std(ddof=1)
-        found |= {"skew_others": stats.skew(rest), "kurtosis_others": stats.kurtosis(rest)}
+        found["gamma_without_sinks"] = rest.std(ddof=1)
+        found |= {
+            "skew_without_sinks": stats.skew(rest),
+            "kurtosis_without_sinks": stats.kurtosis(rest),
+        }
         F = special.ndtr((np.sort(rest) - rest.mean()) / rest.std(ddof=1))
         steps = np.arange(len(rest) + 1) / len(rest)
-        found["distance_others"] = max((F - steps[:-1]).max(), (steps[1:] - F).max())
+        found["distance_without_sinks"] = max((F - steps[:-1]).max(), (steps[1:] - F).max())
     if len(rest) and drop.any():
         found["sinks_logit"] = np.log(a[drop].sum()) - rest.mean()
     return found
 
 
 def without(source, drop, sink=0):
-    of = SHAPE if isinstance(source, Logits) else ()
-    return sinks.without(source, drop, measure_layer(source, sink, of), sink, of)
+    of = SHAPE if isinstance(source, LogitLayer) else ()
+    return sinks.measure_without_sinks(source, drop, measure_layer(source, sink, of), sink, of)
 
 
 @pytest.fixture(scope="module")
@@ -90,9 +94,11 @@ def differs(got, rows):
             for name, value in expected.items():
                 if name in got:
                     gap = abs(float(got[name][head, t]) - value)
-                    unit = 100 if name == "distance_others" else max(1, abs(value))  # Φ of a table
+                    unit = (
+                        100 if name == "distance_without_sinks" else max(1, abs(value))
+                    )  # Φ of a table
                     worst, count = max(worst, gap / unit), count + 1
-            missing = got.keys() - {"length_others", "sinks_mass"}
+            missing = got.keys() - {"length_without_sinks", "sinks_mass"}
             if not all(np.isnan(got[name][head, t]) for name in missing - expected.keys()):
                 worst = np.inf
     return worst, count
@@ -101,14 +107,14 @@ def differs(got, rows):
 @pytest.mark.parametrize("sink", [0, 5, 9])  # of heads with that sink alone the rows are known
 def test_rows_without_their_sinks_are_those_of_the_definition(defined, sink):
     q, k, x, drop, rows = defined
-    source = of_queries(q, k)
+    source = layer_of_queries(q, k)
     worst, count = differs(without(source, drop, sink), rows)
     assert worst < 1e-6
     assert count > 4 * 60 * 4
     alone = drop & (np.arange(60) == 0)
     assert differs(without(source, alone, sink), rows)[0] > 0.1  # key 0 alone is not enough
     a = np.where(np.tri(60, dtype=bool), np.exp(x), 0)
-    weights = without(of_weights(a / a.sum(-1, keepdims=True)), drop, sink)
+    weights = without(layer_of_weights(a / a.sum(-1, keepdims=True)), drop, sink)
     worst, count = differs(weights, rows)
     assert worst < 1e-6
     assert count > 4 * 60 * 3
@@ -121,10 +127,10 @@ def test_a_sink_above_the_range_of_numbers_leaves_the_rest_exact():
     q[..., -1], k[:, 0, -1] = 1, 5000
     drop = np.zeros((4, 30), bool)
     drop[:, 0] = True
-    found = without(of_queries(q, k), drop)
+    found = without(layer_of_queries(q, k), drop)
     assert np.all(found["sinks_mass"] == 1)
     expected = metric.n_eff(np.exp(q[0, 29] @ k[0, 1:].T / 3))
-    assert found["n_eff_others"][0, 29] == pytest.approx(expected, rel=1e-5)
+    assert found["n_eff_without_sinks"][0, 29] == pytest.approx(expected, rel=1e-5)
 
 
 def two_sinks(length=128):
@@ -140,25 +146,27 @@ def two_sinks(length=128):
 def test_a_shared_sink_is_one_sink():
     q, k = two_sinks()
     data = measure(queries=q, keys=k, scale=1.0)
-    row = tables.row(data, 128)
+    row = tables.summarise_context(data, 128)
     assert row["sink_rate_0.3"] == row["any_rate_0.3"] == row["late_rate_0.3"] == 0
     assert row["sinks_rate_0.3"] == pytest.approx(5 / 6)
-    listed = sinks.listed(data["key_importance"].values, [f"t{i}" for i in range(128)])
+    listed = sinks.list_sinks(data["key_importance"].values, [f"t{i}" for i in range(128)])
     assert [(x["position"], x["token"], x["heads"]) for x in listed] == [(1, "t0", 5), (2, "t1", 5)]
     late = data.isel(row=slice(64, None), head=slice(5))
-    assert float(np.exp(late.residual_exact_others.median())) == pytest.approx(1, abs=0.05)
-    assert float(np.exp(late.residual_exact_rest.median())) < 0.6  # one of the two is still there
+    assert float(np.exp(late.residual_exact_without_sinks.median())) == pytest.approx(1, abs=0.05)
+    assert (
+        float(np.exp(late.residual_exact_without_sink_key.median())) < 0.6
+    )  # one of the two is still there
     np.testing.assert_allclose(late.sinks_mass, 0.5, rtol=1e-5)
-    np.testing.assert_allclose(late.length_others, late.length - 2)
+    np.testing.assert_allclose(late.length_without_sinks, late.length - 2)
     last = data.isel(head=5)
-    np.testing.assert_allclose(last.n_eff_others, last.n_eff, rtol=1e-5)
+    np.testing.assert_allclose(last.n_eff_without_sinks, last.n_eff, rtol=1e-5)
     assert np.isnan(last.sinks_logit).all()
 
 
 def test_uniform_attention_has_no_sinks():
     found = measure(np.tri(45) / np.arange(1, 46)[:, None] * np.ones((2, 1, 1)))
-    assert not sinks.found(found["key_importance"].values).any()
-    assert sinks.found(found["key_importance"].values, 0.09).any()
+    assert not sinks.find_sinks(found["key_importance"].values).any()
+    assert sinks.find_sinks(found["key_importance"].values, 0.09).any()
 
 
 # Summaries.
@@ -169,10 +177,10 @@ def measured_rows(seed=0, length=20, known=1.0):
     rng = np.random.default_rng(seed)
     shape = (2, 3, length)
     rows = {"length": np.broadcast_to(np.arange(1, length + 1), shape)}
-    rows["length_others"] = np.maximum(rows["length"] - 2, 0)
+    rows["length_without_sinks"] = np.maximum(rows["length"] - 2, 0)
     for name in (
-        "S", "n_eff", "entropy", "sink_mass", "sinks_mass", "n_eff_others", "gamma",
-        "gamma_others", "residual_exact", "residual_exact_others",
+        "S", "n_eff", "entropy", "sink_mass", "sinks_mass", "n_eff_without_sinks", "gamma",
+        "gamma_without_sinks", "residual_exact", "residual_exact_without_sinks",
     ):  # fmt: skip
         value = rng.uniform(0.1, 3, shape)
         rows[name] = np.where(rng.random(shape) < known, value, np.nan)
@@ -182,7 +190,7 @@ def measured_rows(seed=0, length=20, known=1.0):
 def split(rows, parts=3):
     """The rows in parts: each is known in one of them."""
     own = np.random.default_rng(9).integers(parts, size=rows["S"].shape)
-    keep = ("length", "length_others")
+    keep = ("length", "length_without_sinks")
     return [
         {k: v if k in keep else np.where(own == i, v, np.nan) for k, v in rows.items()}
         for i in range(parts)
@@ -264,10 +272,12 @@ def test_rows_that_are_all_alike_have_their_own_median(n):
     """Not the middle of a cell: 1.11 for rows of one key."""
     ones = np.ones((1, 2, 50))
     rows = dict.fromkeys(("S", "entropy", "sink_mass", "sinks_mass", "gamma"), ones)
-    rows |= dict.fromkeys(("gamma_others", "residual_exact", "residual_exact_others"), ones)
-    rows |= {"length": n * ones, "length_others": n * ones}
-    found = Summary.of(rows | {"n_eff": n * ones, "n_eff_others": n * ones})
-    for name in ("log_n_eff", "log_n_eff_others"):
+    rows |= dict.fromkeys(
+        ("gamma_without_sinks", "residual_exact", "residual_exact_without_sinks"), ones
+    )
+    rows |= {"length": n * ones, "length_without_sinks": n * ones}
+    found = Summary.of(rows | {"n_eff": n * ones, "n_eff_without_sinks": n * ones})
+    for name in ("log_n_eff", "log_n_eff_without_sinks"):
         assert np.exp(found.quantile(name, 0.5)) == pytest.approx(n, rel=1e-12)
     assert found.quantile("gamma", 0.9) == pytest.approx(1, rel=1e-12)
 
@@ -284,7 +294,7 @@ def test_a_byte_order_mark_is_no_text(tmp_path):
 def test_the_spread_over_texts_is_that_of_their_mean():
     rng = np.random.default_rng(0)
     figures = [{"S": x, "loss": np.nan} for x in rng.normal(2, 0.5, 40)]
-    found = bootstrap.over_texts(figures, ("S", "loss"))
+    found = tables.bootstrap_over_texts(figures, ("S", "loss"))
     values = np.array([x["S"] for x in figures])
     assert found["S"]["value"] == pytest.approx(values.mean())
     assert found["S"]["stderr"] == pytest.approx(values.std() / np.sqrt(40), rel=0.05)
@@ -292,23 +302,25 @@ def test_the_spread_over_texts_is_that_of_their_mean():
     assert (high - low) / found["S"]["stderr"] == pytest.approx(3.92, rel=0.06)
     assert found["S"]["count"] == 40
     assert found["loss"]["count"] == 0
-    assert np.isnan(bootstrap.over_texts(figures[:1], ("S",))["S"]["stderr"])
+    assert np.isnan(tables.bootstrap_over_texts(figures[:1], ("S",))["S"]["stderr"])
 
 
 def test_windows_of_a_text_are_not_drawn_apart():
     """Windows that say the same are one text, not many: the interval does not shrink."""
     rng = np.random.default_rng(1)
     figures = [{"S": x} for x in rng.normal(2, 0.5, 40)]
-    alone = bootstrap.over_texts(figures, ("S",))["S"]
+    alone = tables.bootstrap_over_texts(figures, ("S",))["S"]
     windows_of = [x for x in figures for _ in range(9)]
     names = [f"a@b{i}@{512 * j}" for i in range(40) for j in range(9)]
-    kept = bootstrap.over_texts(windows_of, ("S",), texts_of(names, 512))["S"]
+    kept = tables.bootstrap_over_texts(windows_of, ("S",), texts_of_windows(names, 512))["S"]
     assert kept["count"] == 40
     assert kept["value"] == pytest.approx(alone["value"])
     assert kept["stderr"] == pytest.approx(alone["stderr"], rel=0.1)
-    apart = bootstrap.over_texts(windows_of, ("S",), texts_of(names, None))["S"]
+    apart = tables.bootstrap_over_texts(windows_of, ("S",), texts_of_windows(names, None))["S"]
     assert apart["stderr"] < 0.4 * kept["stderr"]  # as if they were 360 texts
-    uneven = bootstrap.over_texts([{"S": x} for x in (1.0, 1.0, 1.0, 2.0)], ("S",), list("aaab"))
+    uneven = tables.bootstrap_over_texts(
+        [{"S": x} for x in (1.0, 1.0, 1.0, 2.0)], ("S",), list("aaab")
+    )
     assert uneven["S"]["value"] == 1.25  # a window counts as a window
 
 
@@ -317,7 +329,7 @@ def test_windows_of_a_text_are_not_drawn_apart():
 
 def test_windows_are_tokens_of_the_text(tiny):
     ids = np.array(tiny.encode(TEXT))
-    found, _ = windows(tiny, {"a": TEXT}, Cut(T, offset=3, stride=10, bos=(False, True)))
+    found, _ = take_windows(tiny, {"a": TEXT}, Cut(T, offset=3, stride=10, bos=(False, True)))
     assert [x.name for x in found[:3]] == ["a@3", "a@13", "a@23"]
     assert len(found) == 1 + (len(ids) - 3 - T) // 10
     for i, window in enumerate(found):
@@ -325,9 +337,9 @@ def test_windows_are_tokens_of_the_text(tiny):
         plain, with_bos = window.ids
         assert np.array_equal(plain, ids[start : start + T])
         assert np.array_equal(with_bos, [0, *ids[start : start + T - 1]])
-    (one,), _ = windows(tiny, {"a": ids}, Cut(T, offset=5))
+    (one,), _ = take_windows(tiny, {"a": ids}, Cut(T, offset=5))
     assert (one.name, one.ids[0].tolist()) == ("a", ids[5 : 5 + T].tolist())
-    last, _ = windows(tiny, {"a": ids}, Cut(T, offset=len(ids) - T))
+    last, _ = take_windows(tiny, {"a": ids}, Cut(T, offset=len(ids) - T))
     assert len(last) == 1
 
 
@@ -336,20 +348,20 @@ def test_texts_come_as_folders_lists_files_and_ids(tiny, tmp_path):
     np.save(tmp_path / "a.npy", np.arange(T))
     (tmp_path / ".hidden").write_text(TEXT)
     (tmp_path / "inner").mkdir()
-    assert list(named(tmp_path)) == list(named(str(tmp_path))) == ["a", "b"]
-    assert list(named([tmp_path, TEXT, [1, 2]])) == ["a", "b", "0", "1"]
+    assert list(name_texts(tmp_path)) == list(name_texts(str(tmp_path))) == ["a", "b"]
+    assert list(name_texts([tmp_path, TEXT, [1, 2]])) == ["a", "b", "0", "1"]
     (tmp_path / "0.txt").write_text(TEXT)
-    both = named([tmp_path / "0.txt", TEXT])  # a file of a name that a text in the list has
+    both = name_texts([tmp_path / "0.txt", TEXT])  # a file of a name that a text in the list has
     assert list(both.values()) == [tmp_path / "0.txt", TEXT]
     (tmp_path / "0.txt").unlink()
     for wrong in (None, 5, TEXT * 99):
         with pytest.raises(InputError, match=r"in a list|list of texts"):
-            named(wrong)
+            name_texts(wrong)
     with pytest.raises(InputError, match="whole numbers"):
-        windows(tiny, named([[[1], [2, 3]]]), Cut(T))
+        take_windows(tiny, name_texts([[[1], [2, 3]]]), Cut(T))
     with pytest.raises(InputError, match="bos"):
-        windows(tiny, named([TEXT]), Cut(T, bos=()))
-    found, passed = windows(tiny, named(tmp_path), Cut(T))
+        take_windows(tiny, name_texts([TEXT]), Cut(T, bos=()))
+    found, passed = take_windows(tiny, name_texts(tmp_path), Cut(T))
     assert [x.name for x in found] == ["a", "b"]
     assert np.array_equal(found[0].ids[0], np.arange(T))
     assert not passed
@@ -358,7 +370,7 @@ def test_texts_come_as_folders_lists_files_and_ids(tiny, tmp_path):
         ([tmp_path, tmp_path / "b.txt"], "given twice"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=says):
-            named(texts)
+            name_texts(texts)
 
 
 def test_texts_that_cannot_be_used_are_named_and_passed_over(tiny, tmp_path):
@@ -375,7 +387,7 @@ def test_texts_that_cannot_be_used_are_named_and_passed_over(tiny, tmp_path):
         "nowhere": (tmp_path / "nowhere.txt", "nowhere.txt: cannot be read"),
     }
     texts = {name: text for name, (text, _) in bad.items()}
-    found, passed = windows(tiny, {**texts, "good": TEXT}, Cut(T))
+    found, passed = take_windows(tiny, {**texts, "good": TEXT}, Cut(T))
     assert [x.name for x in found] == ["good"]
     assert len(passed) == len(bad) == 8
     for line, (_, says) in zip(passed, bad.values(), strict=True):
@@ -383,14 +395,14 @@ def test_texts_that_cannot_be_used_are_named_and_passed_over(tiny, tmp_path):
         assert "\n" not in line
     for name, (text, says) in bad.items():
         with pytest.raises(InputError) as caught:
-            windows(tiny, {name: text}, Cut(T))
+            take_windows(tiny, {name: text}, Cut(T))
         assert says in str(caught.value)
     for cut, says in (
         ({"offset": -1}, "offset"), ({"stride": 0}, "stride"), ({"tokens": 1}, "tokens"),
         ({"tokens": 129}, "trained on 128"), ({"offset": 10**6}, "after the first 1000000"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=says):
-            windows(tiny, {"a": TEXT}, Cut(**{"tokens": T} | cut))
+            take_windows(tiny, {"a": TEXT}, Cut(**{"tokens": T} | cut))
     data = measure_model(tiny, [TEXT, ""], tokens=T)
     assert data.text.values.tolist() == ["0"]
     assert data.attrs["passed_over"] == ["text = 1: has no words; give another text"]
@@ -405,7 +417,7 @@ def test_a_corpus_is_its_rows_summed_up(tiny):
     found = measure_corpus(tiny, texts, tokens=T, bos=True)
     rows = measure_model(tiny, texts, tokens=T, bos=(True,)).isel(bos=0)
     own = [Summary.of({k: v.values for k, v in rows.sel(text=t).items()}) for t in texts]
-    expected = summaries.merged(own)
+    expected = functools.reduce(summaries.merge, own)
     for one, other in zip(
         dataclasses.astuple(found.sums), dataclasses.astuple(expected), strict=True
     ):
@@ -481,12 +493,12 @@ def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path, command):
 
 
 def test_finished_texts_are_not_measured_again(tiny, tmp_path, monkeypatch):
-    from sparsity.attention.measurement import pieces
+    from sparsity.attention.measurement import corpus
 
     texts = {"a": TEXT, "b": TEXT[9:]}
     first = measure_corpus(tiny, texts, tokens=T, parts=tmp_path)
-    measured, real = [], pieces.measured
-    monkeypatch.setattr(pieces, "measured", lambda *a: measured.append(1) or real(*a))
+    measured, real = [], corpus.measure_with_laws
+    monkeypatch.setattr(corpus, "measure_with_laws", lambda *a: measured.append(1) or real(*a))
     again = measure_corpus(tiny, texts, tokens=T, parts=tmp_path)
     assert not measured
     assert again.dataset().identical(first.dataset())

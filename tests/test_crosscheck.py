@@ -15,8 +15,7 @@ from scipy.stats import norm, t, ttest_1samp
 from sparsity.crosscheck import reference_grid
 from sparsity.crosscheck import verify as crosscheck
 from sparsity.crosscheck.cells import Question, feature_ratio
-from sparsity.crosscheck.reference_grid import features, retention, scalar, whole_keys
-from sparsity.crosscheck.row_cells import of_rows
+from sparsity.crosscheck.reference_grid import features, of_rows, retention, scalar, whole_keys
 from sparsity.crosscheck.verify import check, check_exact, judge, verify
 from sparsity.crosscheck.ztest import compare_mean, detecting
 from sparsity.errors import InputError

@@ -14,8 +14,13 @@ import numpy as np
 import pytest
 
 from sparsity.crosscheck.cells import Question
-from sparsity.crosscheck.reference_grid import reference_grid
-from sparsity.crosscheck.row_cells import MAP_CELLS, ROTARY_CELLS, of_rows, reference_cells
+from sparsity.crosscheck.reference_grid import (
+    MAP_CELLS,
+    ROTARY_CELLS,
+    cells_of_steps,
+    of_rows,
+    reference_grid,
+)
 from sparsity.crosscheck.verify import check
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import exp
@@ -90,7 +95,7 @@ def _step(cell: Question) -> Any:
 ROW = [of_rows(Row(exp, gamma=0.5), 8)]
 PARTICIPATION = [of_rows(Row(exp, gamma=0.5), 8, "participation")]
 MASS = [
-    c for c in reference_cells()
+    c for c in cells_of_steps()
     if c.quantity == "sink_mass" and c.kernel is exp
     and [type(s) for s in c.row.steps] == [SinkLogit]
 ]  # fmt: skip
@@ -161,7 +166,7 @@ PLANTED: dict[str, tuple[list[Any], Any, Any, int]] = {
 def test_the_grid_holds_every_cell_of_rows_and_positions():
     grid = reference_grid()
     assert all(isinstance(cell, Question) for cell in grid)
-    assert sum(cell in grid for cell in reference_cells()) == len(reference_cells()) == 36
+    assert sum(cell in grid for cell in cells_of_steps()) == len(cells_of_steps()) == 36
     assert sum(cell in grid for cell in ROTARY_CELLS) == len(ROTARY_CELLS) == 6
     assert sum(cell.quantity == "sink_mass" for cell in grid) == 5
     assert sum(cell in grid for cell in MAP_CELLS) == len(MAP_CELLS) == 2
@@ -217,7 +222,7 @@ def test_there_are_fourteen_planted_errors():
 
 
 def test_cells_are_named_by_what_they_check():
-    named = [(c.kernel.name, c.quantity, str(c.parameters)) for c in reference_cells()]
+    named = [(c.kernel.name, c.quantity, str(c.parameters)) for c in cells_of_steps()]
     assert len(set(named)) == 36
     row = Row(exp, gamma=1.0, steps=(SinkLogit(2.5),))
     assert of_rows(row, 4, "sink_mass").parameters == {

@@ -15,7 +15,8 @@ from scipy import stats
 from sparsity import Alibi, Row, SinkLogit, evaluate, exact, quantities
 from sparsity.errors import InputError
 from sparsity.kernels import score_kernel
-from sparsity.sweeps.curves import parse_grid, save, sweep
+from sparsity.sweeps.curves import save, sweep
+from sparsity.sweeps.grids import parse_grid
 from sparsity.sweeps.variables import cell_seed
 
 jax.config.update("jax_enable_x64", True)

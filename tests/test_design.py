@@ -24,18 +24,17 @@ from sparsity import (
     score_kernel,
     sink_logit,
 )
-from sparsity.design_search.design import LENGTHS, Design, Impossible, design
-from sparsity.design_search.free import named
-from sparsity.design_search.levers import invert
-from sparsity.design_search.scan import TooLong
+from sparsity.design_search import LENGTHS, Design, Impossible, design
+from sparsity.design_search.monotone import solve_rising
+from sparsity.design_search.scan import TooLong, free_number
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact
 from sparsity.exact_law.regimes import condensed_share, critical_spread
 from sparsity.kernels.symbols import s
 from sparsity.limit.evaluation import evaluate
-from sparsity.output import plain
+from sparsity.output import json_ready
 
-inverting = importlib.import_module("sparsity.design_search.design")
+inverting = importlib.import_module("sparsity.design_search")
 
 
 def by_eval(found: Design, length: int, value: float | None = None) -> float:
@@ -257,7 +256,7 @@ def test_what_is_printed():
     found = design("relu2", length=4096, n_eff=1.5, lengths=(64,))
     assert found.p_nonzero < 0.9995
     assert f"only {found.p_nonzero:.4g} of the rows" in found.text()
-    summary = json.loads(json.dumps(plain(found.summary()), allow_nan=False))
+    summary = json.loads(json.dumps(json_ready(found.summary()), allow_nan=False))
     assert summary["value"] == found.value
     assert summary["requirements"][0]["length"] == 64
     assert summary["reach"]["low"] == 1
@@ -299,7 +298,7 @@ def test_any_number_of_a_row_can_be_free(free, row, wanted, at):
     assert found.row == at(found.value)
     off = exact(at(found.value * 0.99), length=300, of=of)
     assert float(off.value) != pytest.approx(value, rel=1e-6)
-    summary = json.loads(json.dumps(plain(found.summary()), allow_nan=False))
+    summary = json.loads(json.dumps(json_ready(found.summary()), allow_nan=False))
     assert summary[of] == found.check
     assert summary["steps"] == found.row.described()["steps"]
     assert f"{of} = {value}" in found.text()
@@ -398,7 +397,7 @@ def test_sink_logit(n, gamma, logit, mass):
         assert far == pytest.approx(annealed, abs=2e-3 * gamma**4)
     assert f"needs logit = {found.value:.12g}" in found.text()
     assert "The logit b must grow like ln n" in found.text()
-    json.dumps(plain(found.summary()), allow_nan=False)
+    json.dumps(json_ready(found.summary()), allow_nan=False)
 
 
 # Any mass where spreads are small, one between, and those that are hardest where they are large;
@@ -461,12 +460,12 @@ def test_bad_sinks(change, match):
         design(**{"sink_mass": 0.5, "length": 64, "gamma": 1.0, "lengths": (), **change})
 
 
-def test_invert():
-    assert invert(lambda x: x**3 - 8, (-100, 100), 50) == pytest.approx(2, rel=1e-12)
-    assert invert(lambda x: x - 3, (0, 3), 1) == pytest.approx(3)
-    assert invert(lambda x: x, (0, 3), 2) == 0
-    assert invert(lambda x: x + 1, (0, 3), 2) is None
-    assert invert(lambda x: x - 4, (0, 3), 9) is None
+def test_solve_rising():
+    assert solve_rising(lambda x: x**3 - 8, (-100, 100), 50) == pytest.approx(2, rel=1e-12)
+    assert solve_rising(lambda x: x - 3, (0, 3), 1) == pytest.approx(3)
+    assert solve_rising(lambda x: x, (0, 3), 2) == 0
+    assert solve_rising(lambda x: x + 1, (0, 3), 2) is None
+    assert solve_rising(lambda x: x - 4, (0, 3), 9) is None
 
 
 TURNING = [  # (row, length, free, wanted, how many values give it): n_eff turns in what is free
@@ -500,13 +499,13 @@ FORMULAS = (
 
 def dense(row, free, n, count):
     """Values of what is free, and the logarithm of n_eff there."""
-    number = named(free, row)
+    number = free_number(free, row)
     x = np.linspace(*number.ends(row, n), count)
     values = np.array([number.value(row, each) for each in x.tolist()])
     logs = np.full(count, np.nan)
     for i, value in enumerate(values.tolist()):
         with contextlib.suppress(InputError):
-            logs[i] = exact(number.at(row, value), length=n).log_value
+            logs[i] = exact(number.set_in(row, value), length=n).log_value
     known = np.isfinite(logs)
     return values[known], logs[known]
 
@@ -547,14 +546,14 @@ def test_a_search_that_takes_too_long_says_so():
 
 
 def test_other_lengths_that_take_too_long_are_left_out_unless_asked_for(monkeypatch):
-    looked = inverting.scan
+    looked = inverting.scan_lengths
 
     def scan(row, free, lengths, *rest):
         if lengths != [64]:
             raise TooLong("length", lengths, "takes too long")
         return looked(row, free, lengths, *rest)
 
-    monkeypatch.setattr(inverting, "scan", scan)
+    monkeypatch.setattr(inverting, "scan_lengths", scan)
     found = design("abs(s - 1)", length=64, n_eff=50, gamma=0.1, free="beta")
     assert (found.requirements, found.check) == ((), pytest.approx(50, rel=1e-9))
     assert "Other lengths take too long" in found.text()

@@ -15,9 +15,9 @@ import pytest
 import sparsity
 from sparsity import Decay, Row, SinkLogit, kernels
 from sparsity.crosscheck.cells import FEATURE_MAPS
-from sparsity.sampling import Sampling, drawing, estimators, sample_rows
-from sparsity.sampling.keys import keys_at
+from sparsity.sampling import Sampling, batches, estimators, sample_rows
 from sparsity.sampling.row_sampling import draw_rows
+from sparsity.sampling.samplers import keys_at
 
 
 def bits() -> list[str]:
@@ -76,9 +76,9 @@ print(jax.local_device_count(), *bits())
 CHILD = f"""{BITS}
 from test_devices import interrupting, memory
 from sparsity import cli
-from sparsity.sampling import drawing
+from sparsity.sampling import batches
 print(*memory(), flush=True)
-drawing.collect = interrupting(drawing.collect, 1)
+batches.collect = interrupting(batches.collect, 1)
 sys.argv = ["sparsity", *"{ASK}".split()]
 cli.main()
 """
@@ -125,7 +125,7 @@ def test_interrupted_estimate_is_valid_and_says_so(press, command, monkeypatch):
         done = child(4)
         code, out, err = done.returncode, done.stdout.splitlines()[2], done.stderr
     else:
-        monkeypatch.setattr(drawing, "collect", interrupting(drawing.collect, press))
+        monkeypatch.setattr(batches, "collect", interrupting(batches.collect, press))
         code, out, err = command(*ASK.split())
     assert code == 130, err
     assert err == "sparsity: interrupted; the estimate so far is valid\n"

@@ -171,13 +171,13 @@ def test_a_bound_of_no_use_is_a_refusal():
 
 def test_every_route_refuses_it(monkeypatch):
     """The same limit for rows without steps on a grid, and for the limit of long rows."""
-    tail = engine.integrated
+    tail = engine.integrate_over_u
 
     def loose(*given):
         value, error = tail(*given)
         return value, error + 1e-2
 
-    monkeypatch.setattr(engine, "integrated", loose)
+    monkeypatch.setattr(engine, "integrate_over_u", loose)
     grids = {"beta": np.array([0.0]), "gamma": np.array([0.5, 1.5])}
     with pytest.raises(InputError, match=r"beta 0 and gamma 0\.5 and length 5 and 1 more of 2"):
         exact_grid(exp, grids, np.array([5]), quantities.n_eff)

@@ -14,10 +14,10 @@ from scipy.special import ndtr
 
 import sparsity
 from sparsity import Row
-from sparsity.crosscheck.row_cells import of_rows
+from sparsity.crosscheck.reference_grid import of_rows
 from sparsity.crosscheck.verify import check
 from sparsity.errors import InputError
-from sparsity.exact_law import entmax, entmax_order, mills, rays, sparsemax
+from sparsity.exact_law import entmax, gaussian_tail, sparsemax, threshold_maps
 from sparsity.kernels.entmax import entmax as of_order
 from sparsity.sampling import Sampling
 from sparsity.sampling.row_sampling import draw_rows
@@ -26,14 +26,16 @@ ORDERS = ((1, 1), (2, 0), (3, 1))
 
 
 def on_the_contour(saddle, width, t):
-    _, along, _ = sparsemax.hyperbola(sparsemax.STEP)
-    z = (saddle + width * along)[None]
+    place = threshold_maps.Place(*(np.array([[float(x)]]) for x in (t, saddle, width, 0)))
+    z = place.contour()[0][0]
     return np.full(z.shape, t), z
 
 
 def found_on(t, z, weight, count=256):
     with np.errstate(all="ignore"):
-        return rays.transforms(t, z, weight, ORDERS, rays.stretch(t, z, weight), count)
+        return gaussian_tail.along_rays(
+            t, z, weight, ORDERS, gaussian_tail.best_rays(t, z, weight), count
+        )
 
 
 # The transforms of one key.
@@ -44,15 +46,15 @@ def found_on(t, z, weight, count=256):
 def test_transforms_are_the_closed_ones(t, saddle, width):
     """Of sparsemax, q = 1, and of entmax-1.5, q = 2, with c = 1."""
     at, z = on_the_contour(saddle, width, t)
-    g, log_h, h = entmax.transforms(at, z)
-    square = found_on(at, z, rays.Power(2.0, 1.0))
+    g, log_h, h = gaussian_tail.of_squared_excess(at, z)
+    square = found_on(at, z, gaussian_tail.Power(2.0, 1.0))
     for mine, true in zip((square.above, *square.orders), (g[0], g[1], g[4], g[5]), strict=True):
         assert_allclose(mine, true, rtol=1e-9)
     assert_allclose(square.all, h, atol=1e-13)
     assert_allclose(square.log_all, log_h, atol=1e-13)
     if saddle > 1:  # near 0 the rule of q = 1 takes more nodes, where nothing turns zx enough
-        closed = mills.transforms(at, z)
-        line = found_on(at, z, rays.Power(1.0, 1.0))
+        closed = gaussian_tail.of_excess(at, z)
+        line = found_on(at, z, gaussian_tail.Power(1.0, 1.0))
         for mine, true in ((line.above, closed.above), (line.orders[1], closed.second)):
             assert_allclose(mine, true, rtol=1e-9)
 
@@ -62,7 +64,7 @@ def test_transforms_along_another_ray(q):
     """By mpmath on a ray of its own, at arguments on either side of the imaginary axis."""
     t, c = 0.5, 2.0
     z = np.repeat([[1.0, 3 + 4j, -1 + 8j, -4 + 11j]], 3, axis=1)  # that share their rays
-    mine = found_on(np.full(z.shape, t), z.astype(complex), rays.Power(q, c))
+    mine = found_on(np.full(z.shape, t), z.astype(complex), gaussian_tail.Power(q, c))
     for i, at in enumerate(z[0][::3]):
         angle = mpmath.expj(-0.8 * max(float(np.angle(at)) - 1.0, 0) / min(q, 4))
 
@@ -116,24 +118,31 @@ def two_keys(alpha, gamma):
     ],
 )
 def test_two_keys(alpha, gamma):
-    found, true = entmax_order.law(alpha, gamma, np.array([2])), two_keys(alpha, gamma)
+    found, true = entmax.law(alpha, gamma, np.array([2])), two_keys(alpha, gamma)
     assert_allclose(found.value[:, 0], true, rtol=1e-12)
     assert (found.error < 1e-7).all()
     assert_allclose(found.total, 1, atol=1e-12)
 
 
+def of_three_halves(gamma, lengths):
+    return entmax.law(1.5, gamma, lengths)
+
+
 @pytest.mark.parametrize(
     ("alpha", "closed", "gamma"),
     [
-        (1.5, entmax, 0.3),
-        (2.0, sparsemax, 4.0),
-        pytest.param(1.5, entmax, 4.0, marks=pytest.mark.slow),
-        pytest.param(2.0, sparsemax, 0.3, marks=pytest.mark.slow),
+        (1.5, of_three_halves, 0.3),
+        (2.0, sparsemax.law, 4.0),
+        pytest.param(1.5, of_three_halves, 4.0, marks=pytest.mark.slow),
+        pytest.param(2.0, sparsemax.law, 0.3, marks=pytest.mark.slow),
     ],
 )
 def test_the_orders_that_have_closed_transforms(alpha, closed, gamma):
     lengths = np.array([1, 3, 4096])
-    found, true = entmax_order.law(alpha, gamma, lengths), closed.law(gamma, lengths)
+    found, true = (
+        entmax.law_by(entmax.Entmax(alpha, gamma), alpha, gamma, lengths),
+        closed(gamma, lengths),
+    )
     assert_allclose(found.value, true.value, rtol=1e-10)
     assert (np.abs(found.value / true.value - 1) <= found.error + true.error).all()
 
@@ -143,11 +152,11 @@ def test_the_orders_that_have_closed_transforms(alpha, closed, gamma):
     [pytest.param(1.25, 1.0, 64, marks=pytest.mark.slow), (1.1, 1.0, 4096)],
 )
 def test_a_finer_rule_agrees(alpha, gamma, length, monkeypatch):
-    found = entmax_order.law(alpha, gamma, np.array([length]))
-    monkeypatch.setattr(entmax_order, "_POINTS", 401)
-    monkeypatch.setattr(entmax_order, "_NODES", (128, 384))
-    monkeypatch.setattr(entmax_order, "_LEAST", 1.5)  # and another contour
-    fine = entmax_order.law(alpha, gamma, np.array([length]))
+    found = entmax.law(alpha, gamma, np.array([length]))
+    monkeypatch.setattr(entmax.Entmax, "points", 401)
+    monkeypatch.setattr(entmax, "_NODES", (128, 384))
+    monkeypatch.setattr(entmax, "_LEAST_CROSSING", 1.5)  # and another contour
+    fine = entmax.law(alpha, gamma, np.array([length]))
     assert (np.abs(fine.value / found.value - 1) <= found.error).all()
     assert (found.error <= 1e-5).all()
     assert_allclose(found.total, 1, atol=1e-9)
@@ -166,11 +175,11 @@ def test_between_softmax_and_sparsemax():
 def test_even_rows(alpha, gamma, length, monkeypatch):
     """Powers of γ, which stand where no rule is needed, against the rule and two keys."""
     n = np.array([length])
-    even = entmax_order._even(alpha, gamma, n.astype(float))
-    ruled = entmax_order.law(alpha, gamma, n)
+    even = entmax.even_rows(alpha, gamma, n.astype(float))
+    ruled = entmax.law(alpha, gamma, n)
     assert (np.abs(even.value / ruled.value - 1) <= even.error + ruled.error).all()
     assert (ruled.error <= even.error + 1e-10).all()
-    tiny = entmax_order.law(alpha, 0.01, n)
+    tiny = entmax.law(alpha, 0.01, n)
     assert (tiny.error < 1e-8).all()
     assert_allclose(tiny.value[0], length)
     if length == 2:
@@ -180,7 +189,7 @@ def test_even_rows(alpha, gamma, length, monkeypatch):
 
 
 def test_what_is_not_resolved_is_refused(command, monkeypatch):
-    monkeypatch.setattr(entmax_order, "_NODES", (8, 16))
+    monkeypatch.setattr(entmax, "_NODES", (8, 16))
     line = "exact entmax:1.05 --gamma 2 --length 4 --of support"
     code, out, err = command(*line.split())
     assert (code, out) == (2, "")
@@ -223,7 +232,7 @@ def test_many_sampled_rows(alpha):
 @functools.cache
 def right_law():
     """Of rows of 8, before anything is planted."""
-    return entmax_order.law(1.25, 1.0, np.array([8]))
+    return entmax.law(1.25, 1.0, np.array([8]))
 
 
 def mean_field(q, c, n):
@@ -244,7 +253,7 @@ def test_planted_wrong_laws_are_rejected():
     q, gamma, n = 4, 1.0, 8
     cell = of_rows(Row(of_order(1 + 1 / q), gamma=gamma), n, "participation")
     keys = sparsity.exact(cell.row, of="support", length=n).value
-    other = entmax_order.law(1 + 1 / (q - 1), gamma * (q - 1) / q, np.array([n]))  # c is the same
+    other = entmax.law(1 + 1 / (q - 1), gamma * (q - 1) / q, np.array([n]))  # c is the same
     wrong = (
         math.log(mean_field(q, q / gamma, n)),
         math.log(other.value[1, 0]),
@@ -264,13 +273,13 @@ def test_a_wrong_integrand_is_refused(planted, monkeypatch):
     """The probability that it finds is not 1: the bound says so."""
     assert (right_law().error < 1e-7).all()
     if planted == "slope of x":  # (x/c)^q for (x/c)^(q−1)
-        monkeypatch.setattr(entmax_order, "_ORDERS", ((1, 0), (2, 0), (3, 0)))
+        monkeypatch.setattr(entmax, "_ORDERS", ((1, 0), (2, 0), (3, 0)))
     if planted == "power of the weights":
-        honest = rays.transforms
+        honest = gaussian_tail.along_rays
 
         def wrong(t, z, weight, *rest):
             return honest(t, z, weight._replace(q=weight.q - 1), *rest)
 
-        monkeypatch.setattr(entmax_order, "transforms", wrong)
+        monkeypatch.setattr(entmax, "along_rays", wrong)
     with pytest.raises(InputError, match="is not resolved there"):
-        entmax_order.law(1.25, 1.0, np.array([8]))
+        entmax.law(1.25, 1.0, np.array([8]))

@@ -13,11 +13,11 @@ from numpy.testing import assert_allclose
 
 import sparsity
 from sparsity import Row, metric, quantities
-from sparsity.crosscheck import reference_grid
+from sparsity.crosscheck import reference_grid, stein
 from sparsity.crosscheck import verify as crosscheck
 from sparsity.crosscheck.cells import Question
 from sparsity.errors import InputError
-from sparsity.exact_law import engine, stein
+from sparsity.exact_law import engine
 from sparsity.quantities import LogMoment
 from sparsity.rows.steps import Alibi, Decay, QKNorm, Rope, Sink, SinkLogit, Window
 from sparsity.sampling import Sampling, sample_rows
@@ -97,7 +97,7 @@ def test_three_tokens_by_brute_force(kernel, f, at):
 @pytest.mark.parametrize(("gamma", "length"), PLACES)
 def test_half_the_step_agrees(gamma, length, monkeypatch):
     found = at_place(gamma, length)
-    monkeypatch.setattr(engine, "ALIKE", engine.ALIKE / 2)
+    monkeypatch.setattr(engine, "STEP_OF_IDENTICAL", engine.STEP_OF_IDENTICAL / 2)
     fine = entropy(length=length, gamma=gamma)
     assert abs(fine.value / found.value - 1) <= 1e-9
     assert abs(fine.value / found.value - 1) <= found.error_bound <= 1e-9
@@ -113,7 +113,7 @@ def test_steins_identity(gamma, length):
 
 def test_the_grid_holds_both_routes_together_and_a_planted_error_is_rejected(monkeypatch):
     monkeypatch.setattr(stein, "entropy", by_stein)
-    cells = [c for c in reference_grid.exact_points() if c.quantity == "entropy"]
+    cells = [c for c in reference_grid.exact_cells() if c.quantity == "entropy"]
     assert [(c.row.gamma, c.length) for c in cells] == list(PLACES)
     assert all(cell.verdict == "agree" for cell in crosscheck.check_exact(cells))
     right = quantities.entropy.integral

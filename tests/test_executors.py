@@ -15,14 +15,14 @@ import tiny_model
 from sparsity import claims_ledger as ledger
 from sparsity import figures
 from sparsity.attention import checkpoints as models
-from sparsity.attention.measurement import pieces
+from sparsity.attention.measurement import corpus
 from sparsity.attention.measurement.corpus import measure_corpus
 from sparsity.claims_ledger.judging import core
 from sparsity.errors import InputError
 from sparsity.figures import plotting
-from sparsity.figures.series import Series
+from sparsity.figures.figure import Series
 from sparsity.output import json_text
-from sparsity.tasks import ATTEMPTS, Workers, completed
+from sparsity.tasks import MAX_ATTEMPTS, Workers, run_tasks
 
 TEXT = "the hand and the band, 1212 times: the end. " * 6
 TEXTS = {str(i): TEXT[5 * i :] for i in range(6)}
@@ -58,11 +58,11 @@ def here(path):
 @pytest.fixture
 def opened_anew(monkeypatch):
     """How often a worker opens the model."""
-    pieces._opened.cache_clear()
+    corpus._open_in_worker.cache_clear()
     count, real = [], models.load
-    monkeypatch.setattr(pieces.models, "load", lambda path: count.append(path) or real(path))
+    monkeypatch.setattr(corpus.models, "load", lambda path: count.append(path) or real(path))
     yield count
-    pieces._opened.cache_clear()
+    corpus._open_in_worker.cache_clear()
 
 
 # Corpora.
@@ -83,7 +83,7 @@ def test_texts_measured_elsewhere_are_the_same_bits(path, here, opened_anew, tmp
 
 
 def test_a_text_that_fails_is_named_and_the_others_are_kept(path, here, monkeypatch, tmp_path):
-    real, calls = pieces._here, []
+    real, calls = corpus._measure_here, []
 
     def failing(model, sink, step, texts):
         calls.append(1)
@@ -95,7 +95,7 @@ def test_a_text_that_fails_is_named_and_the_others_are_kept(path, here, monkeypa
     wrong = np.array([0, *opened.encode(TEXTS["3"])][:24], np.int32)
     settings = {**ASKED, "executor": Elsewhere(), "parts": tmp_path}
     with monkeypatch.context() as patch:
-        patch.setattr(pieces, "_here", failing)
+        patch.setattr(corpus, "_measure_here", failing)
         with pytest.raises(InputError, match=r"^texts = 3: failed: 3: too much; the others") as why:
             measure_corpus(path, TEXTS, **settings)
         assert "\n" not in str(why.value)
@@ -111,7 +111,7 @@ def test_a_text_that_fails_is_named_and_the_others_are_kept(path, here, monkeypa
 def test_a_worker_with_another_file_refuses_it(path, opened_anew, tmp_path):
     (tmp_path / "other.gguf").write_bytes(path.read_bytes())
     with pytest.raises(InputError, match="is another file there; give every worker the same"):
-        pieces._opened(tmp_path / "other.gguf", "0" * 64)
+        corpus._open_in_worker(tmp_path / "other.gguf", "0" * 64)
 
 
 def test_rows_are_not_for_several_processes(path, tmp_path, command):
@@ -196,14 +196,14 @@ def test_reproduce_on_two_workers_writes_the_same_bytes(tmp_path):
 
 
 def test_a_task_that_ends_its_worker_takes_no_other_with_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("sparsity.tasks.ATTEMPTS", 2)
+    monkeypatch.setattr("sparsity.tasks.MAX_ATTEMPTS", 2)
     with Workers(2) as workers:
-        found = list(completed(fatal_tasks.upper, ["a", "fatal", *"bcdef"], workers))
+        found = list(run_tasks(fatal_tasks.upper, ["a", "fatal", *"bcdef"], workers))
         assert sorted(x.value for x in found if x.error is None) == list("ABCDEF")
         (lost,) = (x for x in found if x.error is not None)
         assert lost.index == 1
         assert isinstance(lost.error, futures.BrokenExecutor)
-        once = list(completed(fatal_tasks.once, [str(tmp_path / "a")], workers))
+        once = list(run_tasks(fatal_tasks.once, [str(tmp_path / "a")], workers))
     assert [x.value for x in once] == ["done"]
 
 
@@ -235,16 +235,16 @@ def test_suspects_are_tried_alone(monkeypatch):
 
     lossy, real = Lossy(), tasks._some_done
     monkeypatch.setattr(tasks, "_some_done", lambda given: lossy.go_on() or real(given))
-    found = list(completed(str.upper, ["a", "fatal", "b"], lossy))
+    found = list(run_tasks(str.upper, ["a", "fatal", "b"], lossy))
     assert sorted(x.value for x in found if x.error is None) == ["A", "B"]
     assert [x.index for x in found if x.error is not None] == [1]
-    assert lossy.alone == ATTEMPTS - 2
+    assert lossy.alone == MAX_ATTEMPTS - 2
 
 
 def test_tasks_appended_on_the_way_are_run():
     for executor in (None, Elsewhere()):
         todo, found = ["a"], []
-        for outcome in completed(str.upper, todo, executor):
+        for outcome in run_tasks(str.upper, todo, executor):
             found.append(outcome.value)
             todo += [outcome.value + "b"] * (len(todo) < 3)
         assert found == ["A", "AB", "ABB"]

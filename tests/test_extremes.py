@@ -14,7 +14,7 @@ from scipy import integrate, stats
 
 import sparsity
 from sparsity.errors import InputError
-from sparsity.exact_law import transforms, work
+from sparsity.exact_law import rules, token_pieces
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Alibi, Decay
 
@@ -232,10 +232,12 @@ def test_interpolated_and_light_tokens_are_those_of_each_token(row, of, monkeypa
     found = sparsity.exact(asked, length=n, of=of)
 
     def each(classes):
-        return (transforms.InterpolatedLaws(np.array([i]), [one]) for i, one in enumerate(classes))
+        return (
+            token_pieces.InterpolatedLaws(np.array([i]), [one]) for i, one in enumerate(classes)
+        )
 
-    monkeypatch.setattr(transforms, "pieces", each)
-    monkeypatch.setattr(transforms, "_FEW", 10**9)
+    monkeypatch.setattr(token_pieces, "pieces", each)
+    monkeypatch.setattr(token_pieces, "_FEW_LAWS", 10**9)
     true = sparsity.exact(asked, length=n, of=of)
     assert float(found.value) == pytest.approx(float(true.value), rel=1e-12)
     assert float(found.error_bound) < 1e-10
@@ -251,13 +253,13 @@ def test_steep_alibi_takes_seconds(name):
 
 
 def test_work_is_planned():
-    work.plan("gamma", 1.0, 1.0)
+    rules.refuse_slow("gamma", 1.0, 1.0)
     with pytest.raises(InputError, match="gamma = 2"):
-        work.plan("gamma", 2.0, 1e9)
+        rules.refuse_slow("gamma", 2.0, 1e9)
     with pytest.raises(InputError, match="gamma = 2"):
-        work.plan("gamma", 2.0, math.inf)
+        rules.refuse_slow("gamma", 2.0, math.inf)
     with pytest.raises(InputError, match="length = 3"):
-        work.plan("length", 3.0, 0.0, 1e12)
+        rules.refuse_slow("length", 3.0, 0.0, 1e12)
 
 
 @pytest.mark.parametrize("of", ["n_eff", "participation", "entropy", "power_sum:3"])

@@ -18,8 +18,8 @@ from sparsity import figures
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact
 from sparsity.figures import ALL, Context, plotting, render, write_all
+from sparsity.figures.figure import csv_of_curves
 from sparsity.figures.phase import WIDEST
-from sparsity.figures.series import tidy
 from sparsity.limit.evaluation import evaluate
 from sparsity.sampling import batches
 
@@ -82,7 +82,7 @@ def data():
             patch.setattr(module(figure), name, getattr(module(figure), name)[list(kept)])
         for figure, name, values in FEWER:
             patch.setattr(module(figure), name, values)
-        patch.setattr(batches, "_BATCH_NORMALS", 2**14)  # a quarter: a pilot draws less
+        patch.setattr(batches, "_NORMALS_PER_BATCH", 2**14)  # a quarter: a pilot draws less
         return {figure.name: figure.data(sampling(figure)) for figure in ALL}
 
 
@@ -120,7 +120,7 @@ def computing(patch):
 @pytest.fixture(scope="module")
 def written(data):
     """The data files before anything was drawn."""
-    return {name: tidy(data[name]) for name in NAMES}
+    return {name: csv_of_curves(data[name]) for name in NAMES}
 
 
 @pytest.fixture(scope="module")
@@ -319,7 +319,7 @@ def test_same_data_same_bytes(data):
     first, second = render(figure, data["decayed"]), render(figure, data["decayed"])
     assert first == second
     assert set(first) == {"svg", "png", "csv"}
-    assert first["csv"] == tidy(data["decayed"]).encode()
+    assert first["csv"] == csv_of_curves(data["decayed"]).encode()
     assert b"<svg" in first["svg"]
     assert b"<dc:date>" not in first["svg"]
     assert b"<text" not in first["svg"]  # outlines: legible without the font
@@ -328,14 +328,14 @@ def test_same_data_same_bytes(data):
 
 def test_same_seed_same_data_and_another_seed_other_points(data):
     figure = ALL[5]
-    again = tidy(figure.data(sampling(figure)))
-    assert again == tidy(data["decayed"])
-    assert again != tidy(figure.data(replace(sampling(figure), seed=1)))
+    again = csv_of_curves(figure.data(sampling(figure)))
+    assert again == csv_of_curves(data["decayed"])
+    assert again != csv_of_curves(figure.data(replace(sampling(figure), seed=1)))
 
 
 @pytest.mark.parametrize("figure", ALL, ids=NAMES)
 def test_the_data_file_says_what_is_drawn(figure, data):
-    rows = list(csv.DictReader(io.StringIO(tidy(data[figure.name]))))
+    rows = list(csv.DictReader(io.StringIO(csv_of_curves(data[figure.name]))))
     columns = "series x theory log estimate stderr samples method seed"
     assert list(rows[0]) == columns.split()
     assert len(rows) == sum(s.x.size for s in data[figure.name])
@@ -350,7 +350,7 @@ def test_the_data_file_says_what_is_drawn(figure, data):
 @pytest.mark.parametrize("figure", ALL, ids=NAMES)
 def test_drawing_computes_and_changes_nothing(figure, data, canvases, written):
     assert canvases[figure.name].axes
-    assert tidy(data[figure.name]) == written[figure.name]
+    assert csv_of_curves(data[figure.name]) == written[figure.name]
 
 
 def test_a_figure_that_computes_would_be_seen(data, monkeypatch):
@@ -365,7 +365,7 @@ def test_a_figure_that_computes_would_be_seen(data, monkeypatch):
 def test_every_figure_is_rendered_without_computing(figure, data, written, monkeypatch):
     computing(monkeypatch)
     assert render(figure, data[figure.name])["csv"] == written[figure.name].encode()
-    assert tidy(data[figure.name]) == written[figure.name]
+    assert csv_of_curves(data[figure.name]) == written[figure.name]
 
 
 def test_write_all(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ import xarray
 
 import sparsity
 from sparsity import output
-from sparsity.attention.measurement import labels
+from sparsity.attention.measurement import datasets
 from sparsity.errors import InputError
 from sparsity.output import part_of, refuse_pipe, replacing, write, write_together
 from sparsity.sweeps import saving
@@ -77,7 +77,7 @@ def test_a_measurement_on_a_full_disk(tmp_path):
     code = """
 import resource, sys, numpy, xarray
 from sparsity.errors import InputError
-from sparsity.attention.measurement.labels import save
+from sparsity.attention.measurement.datasets import save
 data = xarray.Dataset({"S": ("row", numpy.random.default_rng(1).random(9000))})
 sys.dont_write_bytecode = True  # it would be cut at the limit, and stay so
 resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))
@@ -239,7 +239,7 @@ def test_measured_files_are_written_by_a_rename(tmp_path, monkeypatch, small):
 
     monkeypatch.setattr(xarray.Dataset, "to_netcdf", refuse)
     data = sparsity.sweep(**small)
-    for save in (labels.save, saving.save):
+    for save in (datasets.save, saving.save):
         assert save(data, tmp_path / "x.nc") == tmp_path / "x.nc"
         with xarray.open_dataset(tmp_path / "x.nc") as found:
             assert found.equals(data)

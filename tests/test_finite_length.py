@@ -13,7 +13,7 @@ from scipy.special import log_ndtr, ndtr
 
 from sparsity import Row, evaluate, exact, quantities
 from sparsity.errors import InputError
-from sparsity.exact_law import bands, engine, families, laplace, nodes
+from sparsity.exact_law import engine, laplace, nodes, shared_nodes
 from sparsity.kernels import score_kernel
 from sparsity.kernels.symbols import s
 from sparsity.rows.classes import classed
@@ -61,13 +61,13 @@ def test_curves(name, beta, gamma):
 def forget():
     """Nodes made so far."""
     laplace.laplace.cache_clear()
-    laplace._family.cache_clear()
+    shared_nodes._family.cache_clear()
 
 
 def test_half_the_step_agrees(monkeypatch):
     """The bound holds against an evaluation with other, finer nodes in both directions."""
     coarse = [exact(name, length=LENGTHS, beta=beta, gamma=gamma) for name, beta, gamma in CURVES]
-    monkeypatch.setattr(engine, "ALIKE", 0.07)
+    monkeypatch.setattr(engine, "STEP_OF_IDENTICAL", 0.07)
     forget()
     monkeypatch.setattr(nodes, "VARIATION", 1.1)
     cells = 0
@@ -104,7 +104,7 @@ def test_nodes_of_a_law_nearby_do_as_well_as_its_own(of, places, monkeypatch):
         return [exact(k, length=LENGTHS, of=of, beta=b, gamma=g) for k, b, g in laws]
 
     near = curves()
-    monkeypatch.setattr(families, "reference", lambda *_: None)
+    monkeypatch.setattr(shared_nodes, "reference", lambda *_: None)
     for shared, own in zip(near, curves(), strict=True):
         gap = np.abs(shared.value / own.value - 1)
         assert np.all(gap <= own.error_bound)
@@ -120,7 +120,7 @@ def test_one_token_without_the_shortcut():
         law = laplace.laplace(*one[:3], 2, (0.5, 1.0))
         step = 0.1
         low, high = law.range(1.0)
-        _, (_, whole) = law(np.arange(low, high + 150, step))
+        _, (_, whole) = law.at(np.arange(low, high + 150, step))
         assert whole.sum() * step / law.p_nonzero == pytest.approx(1, rel=1e-10)
 
 
@@ -203,7 +203,7 @@ def test_planted_errors_are_rejected(planted, monkeypatch):
     """The right integrand (None) passes the very test that each wrong one fails."""
     right, scaled = PLANTED[planted] if planted else ([ALONE, PAIRS], [])
     value = sum(exact("exp", length=5, of=term, gamma=1.0).value for term in right)
-    monkeypatch.setattr(engine, "integrated", _without_one_phi(engine.integrated))
+    monkeypatch.setattr(engine, "integrate_over_u", _without_one_phi(engine.integrate_over_u))
     value += sum(exact("exp", length=5, of=term, gamma=1.0).value for term in scaled)
     tokens, error = sampled(Row("exp", gamma=1.0), 5, 400_000)["n_eff"]
     assert (abs(tokens - value) < 4 * error) == (planted is None)
@@ -356,8 +356,8 @@ def test_a_product_in_parts_is_the_whole(monkeypatch):
         return parts
 
     monkeypatch.setattr(np, "array_split", seen)
-    off = np.abs(bands.product(blocks, columns) / (blocks @ columns) - 1).max()
+    off = np.abs(laplace.product(blocks, columns) / (blocks @ columns) - 1).max()
     assert off < 3e-14  # on some processors the parts are added up in another order
     assert sum(sizes) == 129
     assert min(sizes) >= 4
-    assert 4 * 3000 * max(sizes) <= bands._UNSHARED  # one thread's work
+    assert 4 * 3000 * max(sizes) <= laplace._UNSHARED  # one thread's work

@@ -238,7 +238,7 @@ def test_refusals_give_the_reason(weight, beta, gamma, message):
 
 def test_too_fine_a_structure_is_refused(monkeypatch):
     """At a fiftieth of the work that is put into it."""
-    monkeypatch.setattr(moments, "cut", functools.partial(panels.cut, work=panels._WORK / 50))
+    monkeypatch.setattr(moments, "cut", functools.partial(panels.cut, work=panels.MAX_WORK / 50))
     test_refusals_give_the_reason(floor(10 * s) / 10, 0, 1e5, "too fine a structure at gamma = 1")
 
 

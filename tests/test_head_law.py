@@ -12,11 +12,16 @@ from benchmarks import ahead
 from sparsity import measure
 from sparsity.attention.claims.head_evidence import Fits, HeadEvidence, Law
 from sparsity.attention.claims.heads import HEAD_CLAIMS, judge_heads
-from sparsity.attention.measurement import row_figures
-from sparsity.attention.measurement.head_constants import Rows, fit_kappa, held_back
-from sparsity.attention.measurement.head_law import head_law, log_head_law
-from sparsity.attention.measurement.heads import MEANING, head_figures
-from sparsity.attention.measurement.score_parts import at_distance, by_distance, split
+from sparsity.attention.measurement import heads
+from sparsity.attention.measurement.head_constants import HeadRows, fit_kappa, log_law_held_back
+from sparsity.attention.measurement.heads import (
+    MEANING,
+    head_figures,
+    split_scores,
+    sum_by_distance,
+    view_by_distance,
+)
+from sparsity.attention.measurement.row_laws import head_law, log_head_law
 from sparsity.errors import InputError
 
 LENGTHS = (2, 3, 64, 512, 10**6, 10**12)
@@ -141,8 +146,12 @@ def heads_of_known_kappa(texts=4, rows=60, seed=3):
     s = ndtri(ndtr(zeta)[..., None] * rng.uniform(size=(*shape, n - 1)))
     a = np.exp(gamma[..., None] * np.concatenate([zeta[..., None], s], -1))
     S = a.sum(-1) / np.sqrt(n * (a * a).sum(-1))
-    values = {"length": np.full(shape, n + 1), "sink_logit": np.zeros(shape), "gamma_rest": said}
-    values |= {"top_logit_rest": gamma * zeta, "S_rest": S}
+    values = {
+        "length": np.full(shape, n + 1),
+        "sink_logit": np.zeros(shape),
+        "gamma_without_sink_key": said,
+    }
+    values |= {"top_logit_without_sink_key": gamma * zeta, "S_without_sink_key": S}
     axes = ("text", "layer", "head", "row")
     return kappa, xarray.Dataset({name: (axes, x) for name, x in values.items()})
 
@@ -160,22 +169,22 @@ def test_the_constant_of_a_head_is_found():
     np.testing.assert_array_equal(found.stderr, again.stderr)
     # Half of a text spoilt: a median does not move with it.
     spoilt = data.copy(deep=True)
-    spoilt["S_rest"][0, :, :, :30] = 0.99
+    spoilt["S_without_sink_key"][0, :, :, :30] = 0.99
     assert np.all(np.abs(fit_kappa(spoilt).kappa - found.kappa) < 0.1)
 
 
 def test_what_is_held_back_takes_no_part():
     _, data = heads_of_known_kappa()
-    law, S = held_back(data), data["S_rest"].values
+    law, S = log_law_held_back(data), data["S_without_sink_key"].values
     assert abs(np.median(np.log(S) - law)) < 0.01
     other = data.copy(deep=True)
-    other["S_rest"][2] = 0.5
-    changed = held_back(other)
+    other["S_without_sink_key"][2] = 0.5
+    changed = log_law_held_back(other)
     np.testing.assert_array_equal(changed[2], law[2])
     assert not np.allclose(changed[1], law[1])
     gone = data.copy(deep=True)
-    gone["S_rest"][1, 0, 0] = np.nan
-    assert np.isnan(held_back(gone)[1, 0, 0]).all()
+    gone["S_without_sink_key"][1, 0, 0] = np.nan
+    assert np.isnan(log_law_held_back(gone)[1, 0, 0]).all()
     assert np.isfinite(fit_kappa(gone).kappa).all()
     assert np.isnan(fit_kappa(data.isel(text=0)).stderr).all()
 
@@ -183,9 +192,9 @@ def test_what_is_held_back_takes_no_part():
 def test_refusals():
     _, data = heads_of_known_kappa()
     with pytest.raises(InputError, match="two or more"):
-        held_back(data.isel(text=[0]))
+        log_law_held_back(data.isel(text=[0]))
     with pytest.raises(InputError, match="measure queries and keys"):
-        fit_kappa(data.drop_vars("top_logit_rest"))
+        fit_kappa(data.drop_vars("top_logit_without_sink_key"))
     with pytest.raises(InputError, match="bos=0"):
         fit_kappa(data.expand_dims(bos=2))
     with pytest.raises(InputError, match="resamples"):
@@ -195,21 +204,21 @@ def test_refusals():
 def test_windows_of_a_text_stay_together():
     """One text cut in two is one text: never fitted on for its own other window."""
     _, data = heads_of_known_kappa()
-    data["S_rest"][1] *= 0.9  # its heads are others
+    data["S_without_sink_key"][1] *= 0.9  # its heads are others
     data["text"] = ["a@0", "a@64", "b@0", "c@0"]
     cut = data.assign_attrs(stride=64)
     order = [0, 2, 3, 1]
-    moved = held_back(cut.isel(text=order))
-    np.testing.assert_array_equal(moved, held_back(cut)[order])
-    alone = held_back(data.isel(text=[0, 2, 3]).assign_attrs(stride=64))
-    np.testing.assert_array_equal(held_back(cut)[0], alone[0])
-    assert not np.allclose(held_back(data)[0], alone[0])  # windows taken for texts
+    moved = log_law_held_back(cut.isel(text=order))
+    np.testing.assert_array_equal(moved, log_law_held_back(cut)[order])
+    alone = log_law_held_back(data.isel(text=[0, 2, 3]).assign_attrs(stride=64))
+    np.testing.assert_array_equal(log_law_held_back(cut)[0], alone[0])
+    assert not np.allclose(log_law_held_back(data)[0], alone[0])  # windows taken for texts
     found, apart = fit_kappa(cut), fit_kappa(data)
     assert (found.texts, apart.texts) == (3, 4)
     np.testing.assert_array_equal(found.kappa, apart.kappa)
     assert not np.allclose(found.stderr, apart.stderr)
     with pytest.raises(InputError, match="two or more"):
-        held_back(cut.isel(text=[0, 1]))
+        log_law_held_back(cut.isel(text=[0, 1]))
 
 
 def test_rows_of_a_measurement_are_without_their_sinks():
@@ -217,7 +226,7 @@ def test_rows_of_a_measurement_are_without_their_sinks():
     q, k = rng.normal(size=(2, 2, 96, 16))
     added = np.where(np.isin(np.arange(96), (0, 3)), 7.0, 0.0) * np.ones((96, 1))
     data = measure(queries=2 * q, keys=k, mask=added)
-    rows = Rows.of(data)
+    rows = HeadRows.of(data)
     s = np.delete(2 * (q @ k.swapaxes(1, 2))[1, 70, :71] / 4, (0, 3))
     i = (0, 0, 1, 70)
     assert rows.length[i] == 69
@@ -227,7 +236,7 @@ def test_rows_of_a_measurement_are_without_their_sinks():
     ratio = rows.log_ratio()[..., 40:]
     assert abs(np.median(ratio)) < 0.02  # Gaussian logits follow it
     assert np.isnan(rows.log_ratio()[..., 0]).all()
-    first = Rows.of(data.drop_vars("length_others"))  # the first key alone left out
+    first = HeadRows.of(data.drop_vars("length_without_sinks"))  # the first key alone left out
     assert first.length[i] == 70
     assert abs(np.median(first.log_ratio()[..., 40:])) > 0.03
 
@@ -236,9 +245,9 @@ def test_sums_by_distance():
     rng = np.random.default_rng(0)
     x = np.tril(rng.normal(size=(2, 9, 9)))
     expected = [[np.diagonal(one, -d).sum() for d in range(9)] for one in x]
-    np.testing.assert_allclose(by_distance(x), expected, atol=1e-12)
+    np.testing.assert_allclose(sum_by_distance(x), expected, atol=1e-12)
     profile = rng.normal(size=(2, 9))
-    view = at_distance(profile)
+    view = view_by_distance(profile)
     for i in range(9):
         for j in range(9):
             expected = profile[:, i - j] if j <= i else 0
@@ -259,11 +268,11 @@ def planted(texts=4, length=256, seed=1):
 def test_the_parts_of_planted_scores_are_found():
     scores, content = planted()
     rows = np.arange(136, 176, 8)
-    parts = split(scores, rows)
+    parts = split_scores(scores, rows)
     for part in (parts.scores, parts.profile, parts.bias, parts.content):
         assert np.abs(part.sum(-1)).max() < 1e-9
         assert np.all(part[:, ~parts.seen] == 0)
-    gamma = row_figures.gamma_of(parts.content, parts.seen)
+    gamma = heads.row_gamma(parts.content, parts.seen)
     assert gamma.mean() == pytest.approx(1.5, rel=0.03)
     true = content[:, rows]
     known = np.broadcast_to(parts.seen, true.shape)
@@ -273,7 +282,7 @@ def test_the_parts_of_planted_scores_are_found():
     # Neither part has seen the rows that it is taken from.
     one = scores.copy()
     one[0, 136] += 10 * np.random.default_rng(2).normal(size=256)
-    moved = split(one, rows)
+    moved = split_scores(one, rows)
     np.testing.assert_allclose(moved.profile[0], parts.profile[0], atol=1e-12)
     np.testing.assert_allclose(moved.bias[0, 0], parts.bias[0, 0], atol=1e-12)
     assert np.abs(moved.profile[1] - parts.profile[1]).max() > 1e-3
@@ -288,8 +297,8 @@ def test_figures_are_their_definitions():
     x = rng.normal(size=(3, 2, length))
     c = np.where(seen, x, 0)
     c = np.where(seen, c - (c.sum(-1) / seen.sum(-1))[..., None], 0)
-    found = row_figures.figures(c, seen, distance, np.random.default_rng(1))
-    assert set(found) == set(row_figures.MEANING)
+    found = heads.row_figures(c, seen, distance, np.random.default_rng(1))
+    assert set(found) == set(heads.ROW_MEANING)
 
     def S(s):
         return np.exp(s).sum() / np.sqrt(len(s) * np.exp(2 * s).sum())
@@ -298,8 +307,8 @@ def test_figures_are_their_definitions():
         for i, last in enumerate((60, 79)):
             s = c[head, i, 1 : last + 1]
             at = head, i
-            assert found["S_rest"][at] == pytest.approx(S(s))
-            assert found["gamma_rest"][at] == pytest.approx(s.std(ddof=1))
+            assert found["S_without_sink_key"][at] == pytest.approx(S(s))
+            assert found["gamma_without_sink_key"][at] == pytest.approx(s.std(ddof=1))
             assert found["nearest"][at] == len(s) - 1 - s.argmax()
             assert found["lag"][at] == pytest.approx((s[1:] * s[:-1]).sum() / (s * s).sum())
             assert found["S_far"][at] == pytest.approx(S(s[:-4]))
@@ -307,7 +316,7 @@ def test_figures_are_their_definitions():
             mid = np.delete(s, np.arange(len(s) // 2, len(s) // 2 + 4))
             assert found["S_mid"][at] == pytest.approx(S(mid))
             # A tail exchanged: of one the largest twentieth, of the other the rest.
-            assert found["S_tail"][at] != found["S_rest"][at] != found["S_body"][at]
+            assert found["S_tail"][at] != found["S_without_sink_key"][at] != found["S_body"][at]
 
 
 def parts_of(spread, lag=0.0, texts=4, length=256, seed=4):
@@ -318,14 +327,14 @@ def parts_of(spread, lag=0.0, texts=4, length=256, seed=4):
     for j in range(1, length):
         content[..., j] = lag * content[..., j - 1] + np.sqrt(1 - lag**2) * content[..., j]
     scores = 3 * np.exp(-distance / 4.0) + spread(distance) * content
-    return split(scores, np.arange(128, 192))
+    return split_scores(scores, np.arange(128, 192))
 
 
 def test_rows_are_foretold_by_the_way_that_made_them():
     """Each way is right on rows of its own kind, and the others are not."""
 
     def off(parts):  # of log S, from rows of the same kind
-        S = row_figures.sparsity(parts.scores, parts.seen)
+        S = heads.row_sparsity(parts.scores, parts.seen)
         found = ahead.predict(parts, draws=16)
         assert set(found) == set(ahead.WAYS)
         return {way: abs(np.median(np.log(S / one))) for way, (_, one) in found.items()}
@@ -341,7 +350,7 @@ def test_rows_are_foretold_by_the_way_that_made_them():
 def evidence(**changes):
     """A world in which every claim on heads holds."""
     good = Law(1.0, 0.97, 0.9)
-    names = ("rest", "far", "mid", "tail", "body", "clear", "content")
+    names = ("without sink key", "far", "mid", "tail", "body", "clear", "content")
     near = dict(zip(names, (0.83, 0.96, 0.83, 0.85, 0.96, 1.01, 1.0), strict=True)) | {
         "shape": 0.84
     }
@@ -350,8 +359,8 @@ def evidence(**changes):
     alike = dict.fromkeys(names, 0.97)
     ideal = Fits(alike, Law(0.97, 0.8, 0.7), good, 0.03, 3.0, -0.92, 0.0, frozen, 0.68)
     found = HeadEvidence(
-        9000, ("a", "b"), real, ideal, dataclasses.replace(ideal, ratios={"rest": 1.0}),
-        dataclasses.replace(ideal, ratios={"rest": 1.0}), good, (1.01, 0.99), 0.67,
+        9000, ("a", "b"), real, ideal, dataclasses.replace(ideal, ratios={"without sink key": 1.0}),
+        dataclasses.replace(ideal, ratios={"without sink key": 1.0}), good, (1.01, 0.99), 0.67,
     )  # fmt: skip
     for name, value in changes.items():
         if name in near:
@@ -370,7 +379,9 @@ def verdicts(found):
 def test_verdicts_on_heads_follow_the_numbers():
     assert set(verdicts(evidence()).values()) == {"confirmed"}
     assert len(HEAD_CLAIMS) == 6
-    off = dataclasses.replace(evidence().ideal, ratios={"rest": 0.86}, given=Law(1.02, 0.97, 0.9))
+    off = dataclasses.replace(
+        evidence().ideal, ratios={"without sink key": 0.86}, given=Law(1.02, 0.97, 0.9)
+    )
     flips = [
         ("largest-logit", "refuted", {"fitted": Law(1.03, 0.97, 0.9)}),
         ("largest-logit", "refuted", {"fitted": Law(1.0, 0.94, 0.9)}),
@@ -379,7 +390,7 @@ def test_verdicts_on_heads_follow_the_numbers():
         ("largest-logit", "refined", {"given": Law(1.08, 0.97, 0.9)}),
         ("upper-tail", "refuted", {"body": 0.85}),
         ("upper-tail", "refuted", {"tail": 0.95}),
-        ("upper-tail", "refuted", {"rest": 0.96}),
+        ("upper-tail", "refuted", {"without sink key": 0.96}),
         ("upper-tail", "refined", {"zeta": 3.0}),
         ("recency", "refuted", {"near": 0.1}),
         ("recency", "refuted", {"far": 0.85}),
@@ -402,7 +413,7 @@ def world(scores_of, heads=6, texts=3, length=256):
     rows, found = np.arange(136, 160, 4), []
     for head in range(heads):
         s = scores_of(np.random.default_rng(head), (texts, length, length))
-        parts = split(s.astype(np.float32), rows)
+        parts = split_scores(s.astype(np.float32), rows)
         first = s[:, rows, 0] - s[:, rows].mean(-1, where=parts.seen)
         found.append(head_figures(parts, first, 64, head))
     return xarray.Dataset(

@@ -10,8 +10,8 @@ import pytest
 
 from sparsity import report
 from sparsity.errors import InputError
-from sparsity.report import answer, saved
-from sparsity.report.drawings import inline_svg
+from sparsity.report import answer, reproduction
+from sparsity.report.parts import inline_svg
 
 FIGURES = Path(__file__).parents[1] / "figures"
 HONEST = (FIGURES / "relu2.svg").read_text("utf-8")
@@ -128,7 +128,7 @@ def folder(tmp_path_factory):
 
 def test_an_honest_run_gives_the_same_page(folder):
     page = (folder / "index.html").read_bytes()
-    saved.page(folder)
+    reproduction.page(folder)
     assert (folder / "index.html").read_bytes() == page
 
 
@@ -164,12 +164,12 @@ def test_no_text_of_a_record_becomes_markup(monkeypatch):
     """The parts of the page that no record reaches are left out, for time."""
     monkeypatch.setattr(report, "_formulas", lambda: "")
     monkeypatch.setattr(answer, "who_can_focus", lambda: "")
-    names = (saved.CROSSCHECK, saved.CLAIMS, saved.ENVIRONMENT)
+    names = (reproduction.CROSSCHECK, reproduction.CLAIMS, reproduction.ENVIRONMENT)
     honest = cut([json.loads((FIGURES / name).read_text("utf-8")) for name in names])
 
     def page(records):
         check, claims, meta = copy.deepcopy(records)
-        return report.render([], saved.crosscheck(check), claims, meta)
+        return report.render([], reproduction.crosscheck(check), claims, meta)
 
     elements = {tag for tag, _ in Tags(page(honest)).found} | {"li", "table"}
     shown = refused = 0
@@ -178,7 +178,7 @@ def test_no_text_of_a_record_becomes_markup(monkeypatch):
             records = [*honest[:i], other, *honest[i + 1 :]]
             try:
                 text = page(records)
-            except Exception:  # noqa: BLE001  which `saved.page` tells in one line
+            except Exception:  # noqa: BLE001  which `reproduction.page` tells in one line
                 refused += 1
                 continue
             tags = Tags(text)

@@ -16,14 +16,12 @@ from sparsity.crosscheck.cells import Question
 from sparsity.crosscheck.verify import check
 from sparsity.errors import InputError
 from sparsity.exact_law import (
-    differential_abs,
-    differential_short,
-    entmax_focus,
-    entmax_grid,
-    entmax_order,
-    sparsemax_focus,
-    sparsemax_largest,
-    stick_focus,
+    differential,
+    entmax,
+    entmax_n_eff,
+    sparsemax,
+    sparsemax_n_eff,
+    stick_breaking,
 )
 from sparsity.limit import map_limits
 
@@ -59,7 +57,7 @@ OF_TWO = {
 
 @pytest.mark.parametrize("gamma", [1e-4, 0.1, 0.3, 2.0, 50.0, 1e4])
 def test_the_largest_weight_of_two_keys_of_sparsemax(gamma):
-    value, error = sparsemax_largest.law(gamma, np.array([1, 2]))
+    value, error = sparsemax.max_weight(gamma, np.array([1, 2]))
     s = math.sqrt(2) * gamma
     cuts = [x * s for x in (0.5, 2, 5, 9) if x * s < 1]
 
@@ -74,7 +72,7 @@ def test_the_largest_weight_of_two_keys_of_sparsemax(gamma):
 @pytest.mark.parametrize("power", [1.0, 0.5])
 @pytest.mark.parametrize("gamma", [1e-3, 0.3, 2.0, 100.0])
 def test_n_eff_of_two_keys_of_sparsemax(gamma, power):
-    (value,), (error,) = sparsemax_focus.law(gamma, np.array([2]), power)
+    (value,), (error,) = sparsemax_n_eff.law(gamma, np.array([2]), power)
     assert abs(value / two_keys(2.0, gamma, OF_TWO[power]) - 1) <= 2e-12  # what quad resolves
     assert error < 1e-7
     if gamma < 50:  # beyond, one key has the weight nearly always
@@ -86,19 +84,19 @@ def test_n_eff_of_two_keys_of_sparsemax(gamma, power):
 def test_row_lengths_that_share_a_contour(gamma):
     n = np.unique(np.round(np.geomspace(2, 65536, 20)))[::-1]
     with np.errstate(all="ignore"):
-        groups = sparsemax_focus._shared(n[::-1], 1 / gamma)
-    together, _ = sparsemax_focus.law(gamma, n, 1.0)
+        groups = sparsemax_n_eff.lengths_by_contour(n[::-1], 1 / gamma)
+    together, _ = sparsemax_n_eff.law(gamma, n, 1.0)
     for length in (2, 16, 256, 65536):
         (i,) = np.flatnonzero(n == n[np.abs(n - length).argmin()])
-        (alone,), _ = sparsemax_focus.law(gamma, n[i : i + 1], 1.0)
+        (alone,), _ = sparsemax_n_eff.law(gamma, n[i : i + 1], 1.0)
         assert abs(together[i] / alone - 1) <= 2e-11
     assert len(groups) < len(n) or gamma < 1
 
 
 def test_the_largest_of_many_scores():
     for n, first in ((2, 1 / math.sqrt(math.pi)), (3, 1.5 / math.sqrt(math.pi))):
-        assert_allclose(sparsemax_largest.expected_maximum(n), first, rtol=1e-13)
-    assert_allclose(sparsemax_largest.expected_maximum(2, 2), 1, rtol=1e-13)
+        assert_allclose(sparsemax.expected_maximum(n), first, rtol=1e-13)
+    assert_allclose(sparsemax.expected_maximum(2, 2), 1, rtol=1e-13)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +105,7 @@ def test_the_largest_of_many_scores():
 def test_two_keys_of_entmax(alpha, gamma):
     for power in (1.0, None):
         weigh = OF_TWO[power]
-        (value,), (error,) = entmax_focus.law(alpha, gamma, np.array([2]), power)
+        (value,), (error,) = entmax_n_eff.law(alpha, gamma, np.array([2]), power)
         true = two_keys(alpha, gamma, weigh)
         assert abs(value / true - 1) <= min(error, 1e-9)
         assert error < (1e-7 if power else 1e-9)
@@ -120,16 +118,16 @@ def test_every_order_and_spread_by_other_routes():
     """Two keys by quadrature, and the order that is sparsemax by its closed transforms."""
     for alpha, gamma in ((1.5, 1e-3), (1.5, 2.0), (1.1, 0.5), (1.75, 1.0)):
         for power, weigh in OF_TWO.items():
-            (value,), (error,) = entmax_focus.law(alpha, gamma, np.array([2]), power)
+            (value,), (error,) = entmax_n_eff.law(alpha, gamma, np.array([2]), power)
             off = abs(value / two_keys(alpha, gamma, weigh) - 1)
             print(f"alpha {alpha} gamma {gamma} power {power}: off {off:.0e}, bound {error:.0e}")
             assert off <= min(error, 1e-7)
     n = np.array([16, 256])
     for gamma in (2.0, 0.3):
         for power in (1.0, None):
-            value, error = entmax_focus.law(2.0, gamma, n, power)
+            value, error = entmax_n_eff.law(2.0, gamma, n, power)
             true, off = (
-                sparsemax_focus.law(gamma, n, 1.0) if power else sparsemax_largest.law(gamma, n)
+                sparsemax_n_eff.law(gamma, n, 1.0) if power else sparsemax.max_weight(gamma, n)
             )
             print(gamma, power, value / true - 1, error)
             assert (np.abs(value / true - 1) <= error + off).all()
@@ -141,9 +139,9 @@ def test_where_the_grid_is_placed_in_another_way(alpha):
     """Two keys on both sides of the spread from which all weights are taken as about 1/n."""
     q = 1 / (alpha - 1)
     for even in (0.8, 0.97, 1.03, 2.0):
-        gamma = q / (even * entmax_grid._EVEN) / 2 ** (alpha - 1)
+        gamma = q / (even * entmax_n_eff.EVEN) / 2 ** (alpha - 1)
         for power in (1.0, None):
-            (value,), (error,) = entmax_focus.law(alpha, gamma, np.array([2]), power)
+            (value,), (error,) = entmax_n_eff.law(alpha, gamma, np.array([2]), power)
             off = abs(value / two_keys(alpha, gamma, OF_TWO[power]) - 1)
             print(f"gamma {gamma:.4g} power {power}: off {off:.0e}, bound {error:.0e}")
             assert off <= error < 1e-6
@@ -207,8 +205,8 @@ WHOLE = {
 @pytest.mark.slow
 @pytest.mark.parametrize("gamma", [0.2, 0.7, 2.0])
 def test_three_keys_by_quadrature(gamma):
-    laws = {(1.5, k): lambda k=k: entmax_focus.law(1.5, gamma, np.array([3]), k) for k in WHOLE}
-    laws[2.0, None] = lambda: sparsemax_largest.law(gamma, np.array([3]))
+    laws = {(1.5, k): lambda k=k: entmax_n_eff.law(1.5, gamma, np.array([3]), k) for k in WHOLE}
+    laws[2.0, None] = lambda: sparsemax.max_weight(gamma, np.array([3]))
     for (alpha, power), law in laws.items():
         (value,), (error,) = law()
         assert abs(three_keys(alpha, gamma, lambda p: np.ones(p.shape[:-1])) - 1) < 1e-11
@@ -223,14 +221,10 @@ def test_three_keys_by_quadrature(gamma):
 def test_even_rows_of_entmax_by_both_routes():
     """Powers of γ against the integrals, at a spread at which both hold."""
     for power in (1.0, None):
-        rough, bound = entmax_focus._even(1.5, 1e-3, 64.0, power)
-        weight = entmax_order.Power(2.0, 2.0 / 1e-3)
+        rough, bound = entmax_n_eff.even_rows(1.5, 1e-3, 64.0, power)
+        row = entmax.Entmax(1.5, 1e-3)
         with np.errstate(all="ignore"):
-            fine, off = (
-                entmax_focus._peak(weight, 64.0)
-                if power is None
-                else entmax_focus._power(weight, 64.0, power, 64.0)
-            )
+            fine, off = entmax_n_eff.by_grids(row, 64.0, power, 64.0)
         assert abs(rough / fine - 1) <= bound + off < 1e-4
         assert abs(rough * 64.0 ** (-1 if power else 1) - 1) > 50 * (off + 1e-14)
 
@@ -252,7 +246,7 @@ def sticks(n, beta, gamma, of):
 
 @pytest.mark.parametrize(("beta", "gamma"), [(0.0, 1.0), (-3.0, 0.5)])
 def test_few_keys_of_stick_breaking(beta, gamma):
-    value, error = stick_focus.law("n_eff", beta, gamma, np.array([1, 2, 3]))
+    value, error = stick_breaking.n_eff(beta, gamma, np.array([1, 2, 3]))
     assert_allclose(value[0], 1, rtol=1e-10)
     for n in (2, 3) if beta else (2,):
         true = sticks(n, beta, gamma, lambda a: a.sum(-1) ** 2 / (a * a).sum(-1))
@@ -264,7 +258,7 @@ def test_few_keys_of_stick_breaking(beta, gamma):
 
 def test_the_largest_weight_of_stick_breaking():
     beta, gamma = 0.0, 1.0
-    value, error = stick_focus.law("max_weight", beta, gamma, np.array([1, 2, 10**6]))
+    value, error = stick_breaking.max_weight(beta, gamma, np.array([1, 2, 10**6]))
     assert_allclose(value[0], 0.5, rtol=1e-12)
 
     def body(y, x):
@@ -299,7 +293,7 @@ def test_long_rows_of_stick_breaking_do_not_depend_on_n():
     assert (1 / n_eff.value < y2.value).all()  # Jensen
     assert (y2.value < top.value).all()  # Σa² ≤ max a
     with pytest.raises(InputError, match="too long"):
-        stick_focus.law("n_eff", 0.0, 30.0, n)
+        stick_breaking.n_eff(0.0, 30.0, n)
 
 
 # Differential attention.
@@ -333,7 +327,7 @@ def test_the_sum_of_two_keys_of_differential_rows(g1, g2, rho, mix):
 
     z, share = on([math.log(p / (1 - p)) / math.sqrt(2) / g1 for p in (mix, total)])
     true = share @ np.array([weigh(at) for at in z])
-    (value,), (error,) = differential_abs.abs_sum(g1, g2, rho, mix, np.array([2]))
+    (value,), (error,) = differential.abs_sum(g1, g2, rho, mix, np.array([2]))
     print(f"off {value / true - 1:.1e}, bound {error:.0e}")
     assert abs(value / true - 1) <= error + 1e-9 < 1e-8
     assert abs(value / (1 + mix) - 1) > 0.1  # without the sign: Σp + λΣq
@@ -356,7 +350,7 @@ def test_the_sum_of_three_by_points_of_low_discrepancy(g1, g2, rho, mix):
         p = softmax(g1 * z[:, 0], axis=-1)
         q = softmax(g2 * (rho * z[:, 0] + math.sqrt(1 - rho**2) * z[:, 1]), axis=-1)
         means.append(np.abs(p - mix * q).sum(-1).mean())
-    (value,), (bound,) = differential_abs.abs_sum(g1, g2, rho, mix, np.array([3]))
+    (value,), (bound,) = differential.abs_sum(g1, g2, rho, mix, np.array([3]))
     error = np.std(means, ddof=1) / math.sqrt(8)
     assert abs(np.mean(means) - value) < 5.4 * error < 2e-3 * value  # t of 7 degrees: 1e-3
     assert bound < 1e-8
@@ -365,7 +359,7 @@ def test_the_sum_of_three_by_points_of_low_discrepancy(g1, g2, rho, mix):
 def test_a_normal_chance():
     h, k = np.array([0.0, 0.0, -1.2, 1.2, 40.0, 0.0]), np.array([0.0, 1.0, 0.7, -0.7, 0.3, -2.0])
     for rho in (-1.0, -0.6, 0.0, 0.99, 1.0):
-        found = differential_short.normal_chance(h, k, rho)
+        found = differential.normal_chance(h, k, rho)
         for x, y, value in zip(h, k, found, strict=True):
             true = quad(
                 lambda z, y=y, rho=rho: stats.norm.pdf(z)
@@ -373,13 +367,13 @@ def test_a_normal_chance():
                 -40, x, points=[y], epsabs=1e-13, limit=200,
             )[0]  # fmt: skip
             assert abs(value - true) < 1e-9
-        assert abs(differential_short.normal_chance(h, k, 0.5) - found).max() > 0.01
+        assert abs(differential.normal_chance(h, k, 0.5) - found).max() > 0.01
 
 
 def test_known_places_of_the_sum():
-    assert_allclose(differential_abs.abs_sum(0.5, 0.7, 0.8, 0.6, np.array([1]))[0], 0.4)
-    assert differential_abs.abs_sum(1.0, 1.0, 0.2, 0.0, np.array([5]))[0][0] == 1
-    whole = [differential_abs.abs_sum(0.3, 1.7, 0.5, mix, np.array([2]))[0] for mix in (1, 1.0)]
+    assert_allclose(differential.abs_sum(0.5, 0.7, 0.8, 0.6, np.array([1]))[0], 0.4)
+    assert differential.abs_sum(1.0, 1.0, 0.2, 0.0, np.array([5]))[0][0] == 1
+    whole = [differential.abs_sum(0.3, 1.7, 0.5, mix, np.array([2]))[0] for mix in (1, 1.0)]
     assert whole[0] == whole[1] > 0
 
 
@@ -395,19 +389,19 @@ def test_known_places_of_the_sum():
 )
 def test_short_rows_that_have_no_law_of_the_sum(n, given, says):
     with pytest.raises(InputError, match=says):
-        differential_abs.abs_sum(*given, np.array([n]))
+        differential.abs_sum(*given, np.array([n]))
 
 
 @pytest.mark.slow
 def test_maps_too_much_alike_are_refused():
     with pytest.raises(InputError, match="use estimate"):
-        differential_abs.abs_sum(1.0, 1.0, 0.9999, 1.0, np.array([4]))
+        differential.abs_sum(1.0, 1.0, 0.9999, 1.0, np.array([4]))
 
 
 @pytest.mark.slow
 def test_long_rows_of_differential_attention():
     own = {"gamma": 0.5, "gamma2": 0.7, "rho": 0.8, "mix": 0.6}
-    (value,), (error,) = differential_abs.abs_sum(*own.values(), np.array([10**6]))
+    (value,), (error,) = differential.abs_sum(*own.values(), np.array([10**6]))
     limit = map_limits.differential_moments({name: np.array(x) for name, x in own.items()})
     assert 1e-7 < abs(value / limit[0] - 1) < 1e-5
     assert error < 1e-7

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from test_measurement import heads, logits_of, softmax
 
 from sparsity import measure, quantities
-from sparsity.attention.measurement import asked, save, summary, text
+from sparsity.attention.measurement import requested, save, summary, text
 from sparsity.errors import InputError
 
 T = 24
@@ -93,14 +93,14 @@ def test_all_that_can_be_asked():
     every += [f"{family.name}:{family.example}" for family in quantities.FAMILIES]
     data, plain = measure(queries=q, keys=k, of=every), measure(queries=q, keys=k)
     assert set(data.data_vars) == set(plain.data_vars) | set(every)
-    assert set(plain.data_vars) >= set(asked.ALWAYS)
+    assert set(plain.data_vars) >= set(requested.ALWAYS)
     xarray.testing.assert_identical(data[list(plain.data_vars)], plain)
     assert data["gini"].attrs["long_name"] == quantities.gini.title
     assert "distance" not in plain
     assert set(measure(queries=q, keys=k, of="skew").data_vars) - set(plain.data_vars) == {
         "skew",
-        "skew_others",
-        "skew_rest",
+        "skew_without_sinks",
+        "skew_without_sink_key",
     }
     for work, says in (
         (lambda: measure(queries=q, keys=k, of="gin"), "gini.*skew, kurtosis, distance"),

@@ -10,12 +10,21 @@ import numpy as np
 import pytest
 import xarray
 from scipy import special, stats
+from softmax_apart import softmax_weights
 
 from sparsity import measure, metric
 from sparsity.attention import claims as claims_model
-from sparsity.attention.claims import null
-from sparsity.attention.claims.evidence import Evidence, ModelRun, Sinks
-from sparsity.attention.measurement import SHAPE, given, labels, law, layers, save, sources, tables
+from sparsity.attention.claims.evidence import Evidence, LawFit, ModelRun, Sinks
+from sparsity.attention.measurement import (
+    SHAPE,
+    attention_layers,
+    datasets,
+    layer_inputs,
+    layers,
+    row_laws,
+    save,
+    tables,
+)
 from sparsity.attention.measurement import sinks as layers_sinks
 from sparsity.attention.page import job
 from sparsity.errors import InputError
@@ -65,24 +74,24 @@ def by_definition(x, sink):
         found["gamma"] = x.std(ddof=1)
     rest = x if sink is None else np.delete(x, sink)
     if len(rest) > 3:
-        found["gamma_rest"] = rest.std(ddof=1)
+        found["gamma_without_sink_key"] = rest.std(ddof=1)
     if len(rest) and n > 1:
         found |= {
-            "S_rest": metric.S(np.exp(rest)),
-            "n_eff_rest": metric.n_eff(np.exp(rest)),
+            "S_without_sink_key": metric.S(np.exp(rest)),
+            "n_eff_without_sink_key": metric.n_eff(np.exp(rest)),
         }
-        found["top_logit_rest"] = rest.max() - rest.mean()
+        found["top_logit_without_sink_key"] = rest.max() - rest.mean()
         if sink is not None:
             found["sink_logit"] = x[sink] - rest.mean()
     if len(rest):
-        found["top_logit_rest"] = rest.max() - rest.mean()
+        found["top_logit_without_sink_key"] = rest.max() - rest.mean()
     return found
 
 
 def shape_by_definition(x, sink):
     """The shape of one row of logits, where there are enough of them."""
     found = {}
-    for tag, y in (("", x), ("_rest", x if sink is None else np.delete(x, sink))):
+    for tag, y in (("", x), ("_without_sink_key", x if sink is None else np.delete(x, sink))):
         if len(y) > 3:
             z, n = np.sort(y - y.mean()), len(y)
             F, steps = special.ndtr(z / y.std(ddof=1)), np.arange(n + 1) / n
@@ -198,28 +207,34 @@ def test_soft_caps_bend_scaled_logits_before_the_mask(causal):
         "the mask first": 2 * np.tanh(np.where(seen, raw + added, 0) / 2),
     }
     with pytest.raises(InputError, match="give segments= as well"):  # some might be padding
-        labels.measured(given.of_queries(q, k, causal=causal, mask=added), 0, ())
+        datasets.measure_with_laws(
+            layer_inputs.layer_of_queries(q, k, causal=causal, mask=added), 0, ()
+        )
     text = np.ones(T, int)
-    source = given.of_queries(q, k, causal=causal, mask=added, softcap=2.0, segments=text)
-    found = labels.measured(source, 0, ("gini",))
+    source = layer_inputs.layer_of_queries(
+        q, k, causal=causal, mask=added, softcap=2.0, segments=text
+    )
+    found = datasets.measure_with_laws(source, 0, ("gini",))
 
     def differs(x):
         """By how much the worst row of each variable is off."""
-        worst = dict.fromkeys(("n_eff", "gamma", "gini", "n_eff_others", "gamma_others"), 0.0)
-        drop = layers_sinks.found(found["key_importance"])
+        worst = dict.fromkeys(
+            ("n_eff", "gamma", "gini", "n_eff_without_sinks", "gamma_without_sinks"), 0.0
+        )
+        drop = layers_sinks.find_sinks(found["key_importance"])
         for h, t in np.ndindex(6, T):
             row = x[h, t, seen[h, t]]
             rest = x[h, t, seen[h, t] & ~drop[h]]
             if len(row) > 3 and len(rest) > 3:
                 own = {"n_eff": metric.n_eff(np.exp(row)), "gamma": row.std(ddof=1)}
                 own["gini"] = gini(np.exp(row))
-                own["n_eff_others"] = metric.n_eff(np.exp(rest))
-                own["gamma_others"] = rest.std(ddof=1)
+                own["n_eff_without_sinks"] = metric.n_eff(np.exp(rest))
+                own["gamma_without_sinks"] = rest.std(ddof=1)
                 for name, value in own.items():
                     worst[name] = max(worst[name], abs(found[name][h, t] / value - 1))
         return worst
 
-    assert layers_sinks.found(found["key_importance"]).any()
+    assert layers_sinks.find_sinks(found["key_importance"]).any()
     assert max(differs(x).values()) < 1e-5
     for name, other in wrong.items():
         assert min(differs(np.where(seen, other, -np.inf)).values()) > 0.01, name
@@ -232,11 +247,12 @@ def gini(a):
 
 def test_statistics_are_the_same_on_jax_arrays():
     """Those of an accelerator stay there; here they are asked to on the CPU, in one program."""
-    from sparsity.attention.measurement import rows, shapes
+    from sparsity.attention.measurement import requested, row_focus
 
     def statistics(s, seen):
-        parts = rows.split(s, seen, 3)
-        return shapes.shape(parts), rows.focus(rows.softmax(parts))[0]
+        parts = row_focus.set_sink_apart(s, seen, 3)
+        weights = softmax_weights(parts)
+        return requested.measure_shape(parts), row_focus.measure_weights(weights)[0]
 
     q, k = heads()
     given = logits_of(q, k), np.tri(T, dtype=bool)[None]
@@ -333,13 +349,17 @@ def test_wide_logits_have_laws_and_ranks(tmp_path, monkeypatch):
     row = tables.summary(one)[-1]
     assert row["ratio_limit"] == np.inf
     known = one.isel(row=slice(7, None))
-    for name, own in (("rank_limit", "gamma"), ("rank_limit_rest", "gamma_rest")):
-        S = known["S_rest" if "rest" in name else "S"].values[0]
+    for name, own in (
+        ("rank_limit", "gamma"),
+        ("rank_limit_without_sink_key", "gamma_without_sink_key"),
+    ):
+        S = known["S_without_sink_key" if "sink_key" in name else "S"].values[0]
         for head in range(6):
             ranks = stats.spearmanr(S[head], -known[own].values[0, head]).statistic
             assert float(one[name][0, head]) == pytest.approx(ranks, abs=1e-6)
         assert abs(row[name] + stats.spearmanr(*(
-            one[x].values[..., 64:].ravel() for x in (own, "S_rest" if "rest" in name else "S")
+            one[x].values[..., 64:].ravel()
+            for x in (own, "S_without_sink_key" if "sink_key" in name else "S")
         )).statistic) < 1e-9  # fmt: skip
     constant = measure(queries=np.ones(q.shape), keys=np.ones(k.shape), of=SHAPE)
     # The other format draws the same: `test_the_command_writes_data_and_page` has both.
@@ -411,7 +431,7 @@ def test_rows_without_a_shape_do_not_depart():
     data = measure(queries=q, keys=k * (1 + 1e-7 * noise), of="distance")
     assert 0 < float(data.gamma.max()) < 1e-5
     assert not (data.departs > 0).any()
-    assert np.isnan(data.distance_rest.values).all()
+    assert np.isnan(data.distance_without_sink_key.values).all()
     s = rng.normal(size=(1, 70, 70))
     s[:, :50] = 1e-5 * np.exp(4 * s[:, :50])  # anything but Gaussian, in rows too short to be told
     short = measure(queries=np.eye(70)[None], keys=s[0].T[None].copy(), scale=1.0, of="distance")
@@ -422,13 +442,13 @@ def test_rows_without_a_shape_do_not_depart():
 
 
 def test_n_eff_is_counted_and_not_its_identity():
-    """Of Σp² to the last bit, so that the identity with n_eff_rest is something to be shown."""
-    from sparsity.attention.measurement import rows
+    """Of Σp² to the last bit: the identity with n_eff_without_sink_key is then to be shown."""
+    from sparsity.attention.measurement import row_focus
 
     q, k = heads()
     one = measure(queries=q, keys=k)
-    parts = rows.softmax(rows.split(logits_of(q, k), np.tri(T, dtype=bool)[None], 0))
-    found, p, n = rows.focus(parts)
+    apart = row_focus.set_sink_apart(logits_of(q, k), np.tri(T, dtype=bool)[None], 0)
+    found, p, n = row_focus.measure_weights(softmax_weights(apart))
     direct = 1 / (found["sink_mass"] ** 2 + (p * p).sum(-1))
     assert np.array_equal(found["n_eff"], np.clip(direct, 1, n))
     np.testing.assert_allclose(one.n_eff[0], direct, rtol=1e-5)
@@ -453,7 +473,7 @@ def test_a_sink_that_takes_nearly_all_leaves_the_rest_exact():
     s[..., 0] += 60
     data = measure(queries=np.eye(70)[None], keys=s[0].T[None].copy(), scale=1.0)
     rest = np.exp(s[0, 69, 1:])
-    np.testing.assert_allclose(data.S_rest[0, 0, 69], metric.S(rest), rtol=1e-5)
+    np.testing.assert_allclose(data.S_without_sink_key[0, 0, 69], metric.S(rest), rtol=1e-5)
     assert float(data.sink_mass[0, 0, 69]) == 1.0
     assert float(data.n_eff[0, 0, 69]) == 1.0
     assert float(data.entropy[0, 0, 69]) < 1e-20
@@ -464,15 +484,15 @@ def test_the_exact_law_is_interpolated_within_its_stated_error():
     for gamma in np.concatenate([[1e-3, 0.02, 40.0], 7 * rng.random(40) ** 2]):
         n = np.unique([2, 3, *rng.integers(2, 60, 6), *rng.integers(60, 4096, 4), 4096])
         direct = exact("exp", length=n, gamma=float(gamma))
-        got = law.exact(n, np.full(len(n), gamma))
+        got = row_laws.exact_law(n, np.full(len(n), gamma))
         worst, cells = max(worst, np.abs(np.log(got / direct.S_rms)).max()), cells + len(n)
     assert cells > 400
-    assert worst < law.ERROR
-    beside = law.exact(n[:-1] + 1, gamma)  # not of 4097, which would take another table
-    assert np.abs(np.log(beside / direct.S_rms[:-1])).max() > 10 * law.ERROR
-    assert np.isnan(law.exact(9, [np.nan, 2 * law.WIDEST])).all()
-    assert law.exact(1, 3.0) == 1
-    assert law.exact(5, 0.0) == 1
+    assert worst < row_laws.TABLE_ERROR
+    beside = row_laws.exact_law(n[:-1] + 1, gamma)  # not of 4097, which would take another table
+    assert np.abs(np.log(beside / direct.S_rms[:-1])).max() > 10 * row_laws.TABLE_ERROR
+    assert np.isnan(row_laws.exact_law(9, [np.nan, 2 * row_laws.MAX_GAMMA])).all()
+    assert row_laws.exact_law(1, 3.0) == 1
+    assert row_laws.exact_law(5, 0.0) == 1
 
 
 def test_gaussian_rows_follow_the_exact_law_and_not_the_limit_law():
@@ -487,7 +507,7 @@ def test_gaussian_rows_follow_the_exact_law_and_not_the_limit_law():
     draws = data.n_eff.values.ravel()
     z = (draws.mean() - exact("exp", length=n, gamma=gamma).value) / (draws.std() / np.sqrt(rows))
     assert abs(z) < 4
-    assert draws.mean() > 5 * n * np.exp(2 * law.log_limit(gamma))
+    assert draws.mean() > 5 * n * np.exp(2 * row_laws.log_limit_law(gamma))
 
 
 def test_one_percent_of_gaussian_rows_fail_the_test():
@@ -495,14 +515,14 @@ def test_one_percent_of_gaussian_rows_fail_the_test():
     z = (s - s.mean(1, keepdims=True)) / s.std(1, ddof=1, keepdims=True)
     p, steps = special.ndtr(np.sort(z, 1)), np.arange(301) / 300
     distance = np.maximum(p - steps[:-1], steps[1:] - p).max(1)
-    assert 0.007 < np.mean(distance > labels.LILLIEFORS / np.sqrt(300)) < 0.013
+    assert 0.007 < np.mean(distance > datasets.LILLIEFORS / np.sqrt(300)) < 0.013
 
 
 def test_rank_correlation_is_scipys():
     x = RNG.normal(size=(3, 50))
     y = x + RNG.normal(size=(3, 50))
     y[1, 4] = np.nan
-    got = labels.rank_correlation(x, y)
+    got = datasets.rank_correlation(x, y)
     for i in range(3):
         keep = np.isfinite(y[i])
         assert got[i] == pytest.approx(stats.spearmanr(x[i][keep], y[i][keep]).statistic)
@@ -526,7 +546,7 @@ def test_netcdf_brings_everything_back(tmp_path):
     with xarray.open_dataset(tmp_path / "a.nc") as back:
         xarray.testing.assert_identical(back.load(), data)
     for name, variable in data.data_vars.items():
-        assert variable.attrs["long_name"] == labels.MEANING[name]
+        assert variable.attrs["long_name"] == datasets.MEANING[name]
     with pytest.raises(InputError, match="out"):
         save(data, tmp_path / "no" / "a.nc")
 
@@ -581,10 +601,10 @@ def evidence(**changes):
     ones = np.ones(3)
     table = {
         "T": T,
-        "ratio_limit_others": 3 * ones,
-        "ratio_exact_others": 0.95 * ones,
-        "rank_limit_others": 0.9 * ones,
-        "rank_exact_others": 0.91 * ones,
+        "ratio_limit_without_sinks": 3 * ones,
+        "ratio_exact_without_sinks": 0.95 * ones,
+        "rank_limit_without_sinks": 0.9 * ones,
+        "rank_exact_without_sinks": 0.91 * ones,
         "any_rate_0.3": np.array([0.6, 0.5, 0.4]),
         "late_rate_0.3": np.array([0.5, 0.5, 0.5]),
         "sinks_rate_0.3": np.array([0.7, 0.7, 0.7]),
@@ -592,10 +612,10 @@ def evidence(**changes):
         "sink_rate_0.8": np.array([0.2, 0.1, 0.05]),
         "sink_mass": np.array([0.5, 0.4, 0.3]),
         "n_eff": 4 * ones,
-        "n_eff_others": 9 * ones,
-        "gamma_others": 0.5 * np.log(n),
+        "n_eff_without_sinks": 9 * ones,
+        "gamma_without_sinks": 0.5 * np.log(n),
     }
-    fit = null.Fit(0.97, 0.6, 1.1, 0.2, 0.78, 0.8)
+    fit = LawFit(0.97, 0.6, 1.1, 0.2, 0.78, 0.8)
     fields = {
         "real": (dataclasses.replace(fit, ratio=0.95, within=0.58),) * 3,
         "ideal": (fit,) * 3,
@@ -622,23 +642,31 @@ def verdicts(found):
 def test_verdicts_follow_the_numbers():
     good = verdicts(evidence())
     assert set(good.values()) == {"confirmed"}
-    fit = null.Fit(0.95, 0.58, 1.1, 0.2, 0.78, 0.8)
+    fit = LawFit(0.95, 0.58, 1.1, 0.2, 0.78, 0.8)
 
     def real(**changes):
         return {"real": (dataclasses.replace(fit, **changes),) * 3}
 
     flips = [
         ("real-rows-follow-the-exact-law", "refuted", real(off_exact=0.6)),
-        ("real-rows-follow-the-exact-law", "refuted", {"ratio_limit_others": 0.97 * np.ones(3)}),
+        (
+            "real-rows-follow-the-exact-law",
+            "refuted",
+            {"ratio_limit_without_sinks": 0.97 * np.ones(3)},
+        ),
         ("real-rows-follow-the-exact-law", "refined", real(ratio=0.8)),
         ("real-rows-follow-the-exact-law", "refined", real(within=0.5)),
         ("real-rows-follow-the-exact-law", "refined", real(rank_exact=0.6)),
         ("real-rows-follow-the-exact-law", "refined", {"departs": 0.3}),
         ("first-token-is-a-sink", "refuted", {"sink_rate_0.3": 0.1 * np.ones(3)}),
         ("first-token-is-a-sink", "refined", {"any_rate_0.3": 0.8 * np.ones(3)}),
-        ("dropping-the-sink", "refuted", {"n_eff_others": 4 * np.ones(3)}),
-        ("spread-against-length", "refuted", {"gamma_others": np.ones(3)}),
-        ("spread-against-length", "refuted", {"gamma_others": np.sqrt(np.log([48, 384, 9e4]))}),
+        ("dropping-the-sink", "refuted", {"n_eff_without_sinks": 4 * np.ones(3)}),
+        ("spread-against-length", "refuted", {"gamma_without_sinks": np.ones(3)}),
+        (
+            "spread-against-length",
+            "refuted",
+            {"gamma_without_sinks": np.sqrt(np.log([48, 384, 9e4]))},
+        ),
     ]  # fmt: skip
     for key, verdict, changes in flips:
         assert verdicts(evidence(**changes))[key] == verdict, (key, changes)
@@ -716,9 +744,11 @@ def test_evidence_is_that_of_the_data():
     run = found.runs[0]
     assert run.identity < 1e-5
     rows = one.sel(row=slice(65, 128))
-    off = float(abs(rows.residual_exact_others).median())
+    off = float(abs(rows.residual_exact_without_sinks).median())
     assert run.real[-1].off_exact == pytest.approx(off, rel=1e-5)
-    assert run.real[-1].rank_exact == pytest.approx(run.table["rank_exact_others"][-1], abs=1e-6)
+    assert run.real[-1].rank_exact == pytest.approx(
+        run.table["rank_exact_without_sinks"][-1], abs=1e-6
+    )
     assert 0.5 < run.ideal[-1].within < 0.9
     assert run.departs == float((one.departs > 0.5).mean())
     records = claims_model.judge(data)
@@ -742,15 +772,15 @@ def worst(data, logits, seen, sink):
 
 def test_blocks_of_every_size_and_what_they_must_not_do(monkeypatch):
     """Several tiles of keys, blocks of rows that lie over one another, one key head at a time."""
-    from sparsity.attention.measurement import passes, rows
+    from sparsity.attention.measurement import logit_blocks, row_focus
 
     q, k = heads()
     s, seen, sink = logits_of(q, k), np.tri(T, dtype=bool), 5
     window = seen & ~np.tri(T, k=-9, dtype=bool)
     slopes = 0.3 * RNG.normal(size=(6, T, T))
-    monkeypatch.setattr(passes, "ROWS", 12)
-    monkeypatch.setattr(passes, "KEYS", 16)
-    monkeypatch.setattr(passes, "BLOCK", 36 * T)
+    monkeypatch.setattr(logit_blocks, "MAX_ROWS", 12)
+    monkeypatch.setattr(logit_blocks, "MAX_KEYS", 16)
+    monkeypatch.setattr(logit_blocks, "MAX_LOGITS", 36 * T)
     given = {"queries": q, "keys": k, "sink": sink}
     tiled = measure(**given)
     assert worst(tiled, s, seen, sink) < 1e-6
@@ -760,13 +790,13 @@ def test_blocks_of_every_size_and_what_they_must_not_do(monkeypatch):
     # Planted: one key too few in sight; another sink; the sink's weight counted twice.
     assert worst(tiled, s, np.tri(T, k=1, dtype=bool), sink) > 0.1
     assert worst(tiled, s, seen, 6) > 0.1
-    right = rows.of_sums
+    right = row_focus.measure_logit_sums
 
     def twice(rest, sink, unit):
         weight = np.exp(np.minimum(sink - rest.top, 50.0))
         return right(rest._replace(z=rest.z + weight, y=rest.y + weight**2), sink)
 
-    monkeypatch.setattr(rows, "of_sums", twice)
+    monkeypatch.setattr(row_focus, "measure_logit_sums", twice)
     assert worst(measure(**given), s, seen, sink) > 0.1
 
 
@@ -777,13 +807,13 @@ def test_heads_with_several_sinks_compile_no_more_than_all_heads(monkeypatch):
         shapes.add((q.shape, k.shape))
         return np.matmul(q, k.swapaxes(-1, -2))
 
-    monkeypatch.setattr(sources, "_dot", lambda: product)
+    monkeypatch.setattr(attention_layers, "_compiled_product", lambda: product)
     rng = np.random.default_rng(0)
     q, k = (rng.normal(size=(8, 512, 4)).astype(np.float32) for _ in range(2))
-    source = given.of_queries(q, k)
+    source = layer_inputs.layer_of_queries(q, k)
     rows = layers.measure_layer(source)
     for several in range(1, 9):
         marked = np.zeros((8, 512), bool)
         marked[:several, [0, 5]] = True
-        layers_sinks.without(source, marked, rows, 0)
+        layers_sinks.measure_without_sinks(source, marked, rows, 0)
     assert len(shapes) == 8  # a width each, whatever the number of heads

@@ -13,7 +13,7 @@ from sparsity import Decay, Row, kernels, quantities
 from sparsity.crosscheck.cells import Question
 from sparsity.crosscheck.verify import judge
 from sparsity.errors import InputError
-from sparsity.exact_law import differential, differential_abs, forgetting, maps
+from sparsity.exact_law import differential, forgetting, maps, rules
 from sparsity.kernels import row_map
 from sparsity.limit import map_limits
 
@@ -302,7 +302,7 @@ def test_open_gates_are_softmax(monkeypatch):
     for of in LAWS:
         found, same = law("forgetting", of, [2, 64], **own), law("exp", of, [2, 64], gamma=1.5)
         assert_allclose(found.value, same.value, rtol=1e-11)
-    monkeypatch.setattr(forgetting, "_MOST", 100)
+    monkeypatch.setattr(forgetting, "_MOST_TOKENS", 100)
     with pytest.raises(InputError, match="more than 100 tokens of the row still matter"):
         law("forgetting", "participation", 10**6, **own)
 
@@ -313,10 +313,12 @@ def test_endless_forgetting_rows_are_those_of_many_tokens(monkeypatch):
     direct = {}
     for gamma, *gates in own:
         for of in every:
-            reach = math.ceil(forgetting._reach(tuple(gates), gamma, forgetting._order(of)))
+            reach = math.ceil(
+                forgetting.tokens_that_matter(forgetting.Gates(*gates), gamma, of.integral)
+            )
             n = np.array([reach, 2**14 + 5])
             direct[gamma, *gates, of.name] = n, *forgetting.law(*gates, gamma, n, of)
-    monkeypatch.setattr(forgetting, "_reach", lambda *_: math.inf)
+    monkeypatch.setattr(forgetting, "tokens_that_matter", lambda *_: math.inf)
     for gamma, *gates in own:
         for of in every:
             n, value, bound = direct[gamma, *gates, of.name]
@@ -325,7 +327,9 @@ def test_endless_forgetting_rows_are_those_of_many_tokens(monkeypatch):
             assert_allclose(value, slow, rtol=1e-11)
             cells += 1
     assert cells == 18
-    monkeypatch.setattr(forgetting, "_reach", lambda *_: 2.0)  # rows that are not endless yet
+    monkeypatch.setattr(
+        forgetting, "tokens_that_matter", lambda *_: 2.0
+    )  # rows that are not endless yet
     of = quantities.named("participation")
     (wrong,), _ = forgetting.law(4.0, 1.0, 2.0, np.array([16]), of)
     monkeypatch.undo()
@@ -353,8 +357,7 @@ def test_finer_rules_agree(monkeypatch):
     n = np.array([2, 16, 64])
     of = quantities.n_eff
     before = differential.square_sum(2.0, 1.0, 0.5, 0.8, n), forgetting.law(2.0, 1.0, 2.0, n, of)
-    monkeypatch.setattr(differential, "STEP", 0.13)
-    monkeypatch.setattr(forgetting, "STEP", 0.13)
+    monkeypatch.setattr(rules, "STEP", 0.13)
     after = differential.square_sum(2.0, 1.0, 0.5, 0.8, n), forgetting.law(2.0, 1.0, 2.0, n, of)
     for (value, bound), (fine, _) in zip(before, after, strict=True):
         assert (np.abs(fine / value - 1) <= bound).all()
@@ -408,7 +411,7 @@ def planted(row, quantity, n):
 @each
 def test_every_law_is_verified_and_planted_errors_are_not(kernel, monkeypatch):
     # Σ|a| by wider steps, which do here; those of its own are in slow tests.
-    monkeypatch.setattr(differential_abs, "_RULES", ((0.25, 0.16), (0.3, 0.18)))
+    monkeypatch.setattr(differential, "_RULES_OF_ABS", ((0.25, 0.16), (0.3, 0.18)))
     row, names, detectable = Row(kernel, **OWN[kernel.name]), maps.known(kernel), 2e-2
     found = sparsity.verify(row, length=6, detectable=detectable, seed=1)
     assert found.agree

@@ -17,20 +17,19 @@ from sympy.core.cache import clear_cache
 
 import sparsity
 from sparsity.kernels import score_kernel
-from sparsity.sampling import compiling
+from sparsity.sampling import devices
 
 # Without a bound, because what they are asked for is one of a fixed few.
 _OF_FEW = {
     "sparsity.claims_ledger.su.linear.norm_bounds",  # no argument
-    "sparsity.attention.measurement.sources._dot",  # no argument
+    "sparsity.attention.measurement.attention_layers._compiled_product",  # no argument
     "sparsity.attention.monitoring.calls.of_interface",  # functions of transformers
-    "sparsity.attention.monitoring.hooks._compiler_around",  # no argument
-    "sparsity.attention.monitoring.interception._around",  # the functions it replaces
+    "sparsity.attention.monitoring.passes._compiler_around",  # no argument
+    "sparsity.attention.monitoring.interception._showing_calls",  # the functions it replaces
     "sparsity.xla.is_measured",  # no argument
     "sparsity.xla.has_older_loops",  # no argument
     "sparsity.sampling.devices.mesh",  # no argument
-    "sparsity.limit.relu2_form._table",  # one degree
-    "sparsity.exact_law.top_k._panel",  # no argument
+    "sparsity.limit.closed_form._relu2_table",  # one degree
 }
 _KEPT = 6000.0  # bytes a call, of 24: counts in Python's abc and SymPy's printer and lambdify
 
@@ -133,7 +132,10 @@ def _grown(compiled):
     for number in range(12):
         if number == 4:
             before = _megabytes()
-        assert compiled(picked, compiling.ONCE, number=float(number))(place=number) == number
+        assert (
+            compiled(picked, devices.LLVM_FOR_ONE_CALL, number=float(number))(place=number)
+            == number
+        )
     gc.collect()
     return _megabytes() - before
 
@@ -141,14 +143,14 @@ def _grown(compiled):
 @pytest.mark.slow  # how much the process gives back depends on settings of malloc and JAX's cache
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_programs_that_are_dropped_give_their_memory_back():
-    plain = compiling.compiled.__wrapped__
+    plain = devices.compiled.__wrapped__
     assert _grown(functools.lru_cache(maxsize=2)(plain)) < 30
     assert _grown(functools.cache(plain)) > 60
 
 
 def test_every_sampler_has_a_program_that_can_be_dropped():
-    compiling.compiled.cache_clear()
+    devices.compiled.cache_clear()
     for i in range(2):
         given = {"beta": 0.0, "gamma": 1.0, "rel_error": 0.1, "max_samples": 2000}
         sparsity.estimate(_formula(900 + i), length=64, **given)
-    assert compiling.compiled.cache_info().currsize == 2
+    assert devices.compiled.cache_info().currsize == 2

@@ -21,9 +21,9 @@ from sparsity.attention import checkpoints as models
 from sparsity.attention.checkpoints import fetch, gguf_file, llama, tokens
 from sparsity.attention.checkpoints.llama import forward
 from sparsity.attention.checkpoints.safetensors_file import stretched
-from sparsity.attention.measurement import files, runs
+from sparsity.attention.measurement import runs
 from sparsity.attention.measurement.runs import measure_model
-from sparsity.attention.page import writing
+from sparsity.attention.page import job
 from sparsity.errors import InputError
 
 TOKENS = 24  # of texts: those of one length compile once
@@ -153,7 +153,15 @@ def test_a_measured_model_is_its_attention_measured(tmp_path):
         weights, _ = tiny_model.forward(found, ids)
         expected = measure(weights)
         own = data.sel(text="a", bos=int(bos))
-        for name in ("S", "n_eff", "entropy", "sink_mass", "S_rest", "importance", "last_row"):
+        for name in (
+            "S",
+            "n_eff",
+            "entropy",
+            "sink_mass",
+            "S_without_sink_key",
+            "importance",
+            "last_row",
+        ):
             np.testing.assert_allclose(own[name], expected[name], rtol=2e-4, atol=2e-5)
     assert data["loss"].shape == (1, 2)
 
@@ -174,8 +182,8 @@ def test_an_ended_run_goes_on_where_it_was(tmp_path, monkeypatch):
     assert len(list(parts.iterdir())) == 3
     next(parts.iterdir()).write_bytes(b"damaged")
     measured = []
-    real = runs.measured
-    monkeypatch.setattr(runs, "measured", lambda *a: measured.append(1) or real(*a))
+    real = runs.measure_with_laws
+    monkeypatch.setattr(runs, "measure_with_laws", lambda *a: measured.append(1) or real(*a))
     again = measure_model(opened, texts, tokens=24, parts=parts)
     assert len(measured) == 2  # one left, one damaged
     assert again.identical(whole)
@@ -251,7 +259,7 @@ def test_outputs_spare_inputs_pipes_and_other_runs(tmp_path, command):
     out = tmp_path / "out.nc"
     before = {path: path.read_bytes() for path in (model, text, *home.iterdir())}
     tried = 0
-    with files.kept_parts(out):
+    with runs.kept_pieces(out):
         for opened, target, says in (
             (model, text, "read by this run"), (model, model, "read by this run"),
             (model, link, "read by this run"), (home, sharded, "read by this run"),
@@ -463,14 +471,14 @@ def test_the_command_writes_data_and_page(tmp_path, command):
         assert part in html
     with xarray.open_dataset(out) as data:
         late = data.isel(bos=0).sel(row=slice(65, None))
-        assert abs(float(np.log(late.S_others / late.S_head_others).median())) < 0.05
+        assert abs(float(np.log(late.S_without_sinks / late.S_head_without_sinks).median())) < 0.05
         assert data.kappa_stderr.dims == ("bos", "layer", "head")
     one = ["--model", model, "--text", tmp_path / "a.txt", "--out", out, "--head-law"]
     for more, says in ((["--tokens", 128], "two or more"), (["--tokens", 90], "128 or more")):
         code, _, err = command("measure", *one, *more)
         assert (code, err.count("\n")) == (2, 1)
         assert says in err
-    assert {path.name for path in writing.written_places(str(page))} == written
+    assert {path.name for path in job.written_places(str(page))} == written
     assert "http" not in html.replace("http://www.w3.org", "")
 
 

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from test_streaming import CAUSAL, HEADS, KEY, LENGTH, ROW, UNITS, heads, whole
 
 import sparsity
-from sparsity.attention.measurement import law
+from sparsity.attention.measurement import row_laws
 from sparsity.attention.monitoring import OF, log, monitor, n_eff_exact, penalty
 from sparsity.attention.streaming import spaced
 from sparsity.errors import InputError
@@ -108,7 +108,7 @@ def test_gaussian_rows_have_the_n_eff_that_is_foretold():
     error = np.std(heads, ddof=1) / 4
     assert error < 0.01
     assert abs(np.mean(heads) - 1) < 4 * error + 0.01  # γ̂ is measured, not given
-    limit = 512 * np.exp(2 * law.log_limit(seen["gamma"]))
+    limit = 512 * np.exp(2 * row_laws.log_limit_law(seen["gamma"]))
     assert abs(told["layer0/n_eff"] / limit.mean() - 1) > 4 * error + 0.01
 
 

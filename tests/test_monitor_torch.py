@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose
 from sparsity.attention import monitoring
 from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.monitoring import Watch, calls, flex_n_eff, penalty, tensors, torch_penalty
-from sparsity.attention.monitoring.agreement import Made
+from sparsity.attention.monitoring.call import Output
 from sparsity.errors import InputError
 
 pytestmark = pytest.mark.model  # needs the extra [transformers]; run with `pytest -m model`
@@ -184,7 +184,7 @@ def test_planted_errors_are_seen(planted, kind, implementation, monkeypatch):
     model, ids = build(kind, implementation), text()
     with pytest.warns(UserWarning, match="something else than softmax attention"):
         assert watched(model, ids) == {}  # the output of the call is not that of such weights
-    monkeypatch.setattr(Made, "hold", lambda *given: None)
+    monkeypatch.setattr(Output, "check_rows", lambda *given: None)
     with pytest.raises(AssertionError):  # and without that gate it is not what the model has
         agree(watched(model, ids), true(model, ids))
 
@@ -275,7 +275,7 @@ def test_it_changes_nothing_and_puts_everything_back():
         assert torch.equal(one[2], plain[2])
         assert all(torch.equal(a, b) for a, b in zip(one[1], plain[1], strict=True))
     assert inner.read()["0"]["n_eff"].shape == (4, 3 * 2 * T)  # three passes, all rows
-    assert outer.read()["0"]["n_eff"].shape == (4, 2 * 2 * len(monitoring.step.sampled(T, 16)))
+    assert outer.read()["0"]["n_eff"].shape == (4, 2 * 2 * len(monitoring.step.sample_rows(T, 16)))
     assert outer.log() == {}
     with pytest.raises(ZeroDivisionError), Watch(model):
         raise ZeroDivisionError
@@ -399,9 +399,9 @@ def test_the_penalty_is_that_of_jax_and_its_gradient_that_of_finite_differences(
 def test_one_call_in_parts_is_the_whole(monkeypatch):
     torch = library("torch")
     call = tensors.Call(torch.randn(2, 4, T, 8), torch.randn(2, 2, T, 8), causal=True)
-    whole = tensors.numbers(call, None)
-    monkeypatch.setattr(tensors, "_ENTRIES", 3 * 2 * 4 * T)
-    parts = tensors.numbers(call, None)
+    whole = tensors.measure_rows(call, None)
+    monkeypatch.setattr(tensors, "MAX_LOGITS_AT_ONCE", 3 * 2 * 4 * T)
+    parts = tensors.measure_rows(call, None)
     for name, x in whole.items():
         assert_allclose(parts[name], x, rtol=2e-6, atol=2e-6)
 
@@ -420,8 +420,8 @@ def test_bad_input_is_refused_in_one_line():
         (lambda: Watch(3), "give a torch.nn.Module"),
         (lambda: Watch(linear, every=0), "every = 0"),
         (lambda: Watch(linear, rows=0), "rows = 0"),
-        (lambda: tensors.numbers(tensors.Call(q, q), [-1]), "from 0 to 5"),
-        (lambda: tensors.numbers(tensors.Call(q, q), [6]), "from 0 to 5"),
+        (lambda: tensors.measure_rows(tensors.Call(q, q), [-1]), "from 0 to 5"),
+        (lambda: tensors.measure_rows(tensors.Call(q, q), [6]), "from 0 to 5"),
         (lambda: torch_penalty(q[0], q[0], low=2), "heads, tokens, dim"),
         (lambda: torch_penalty(q, q.repeat(1, 2, 1, 1), low=2), "heads, tokens, dim"),
         (lambda: Watch(linear).read(), "with Watch"),

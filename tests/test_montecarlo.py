@@ -28,10 +28,8 @@ from sparsity.sampling import (
     batches,
     draw,
     draw_each,
-    drawing,
     estimate,
     estimators,
-    grids,
     proposals,
 )
 from sparsity.sampling.batches import CHUNK, collect
@@ -77,7 +75,7 @@ def test_larger_calls_have_the_same_bits_and_fold_the_same(monkeypatch):
     folds = [np.concatenate([plain_batches(1, i * CHUNK, fold=True) for i in range(4)])]
     monkeypatch.setattr(batches, "_call_sizes", lambda sampler: (2, 1))
     assert np.array_equal(single, plain_batches(5))  # two calls of two chunks, and one of one
-    folds += [plain_batches(4, fold=True), batches.folded(single[: 4 * CHUNK])]
+    folds += [plain_batches(4, fold=True), batches.fold_chunks(single[: 4 * CHUNK])]
     assert folds[0].shape == (4, 3, 2)
     assert np.array_equal(folds[0], folds[1])
     assert np.array_equal(folds[0], folds[2])
@@ -246,11 +244,11 @@ def test_long_runs_are_kept_in_bounded_memory(monkeypatch):
     monkeypatch.setattr(estimators, "stratified_size", lambda *_: 32)  # as compiled above
     sampling = Sampling(1e-8, 32 * CHUNK * 48, seed=5)
     whole = estimators.stratified(exp, at, sampling)
-    monkeypatch.setattr(drawing, "FOLD", 40 * CHUNK)
+    monkeypatch.setattr(batches, "MAX_BATCHES_KEPT", 40 * CHUNK)
     kept = []
-    folding = drawing.folded
+    folding = batches.fold_chunks
     monkeypatch.setattr(
-        drawing, "folded", lambda batches: kept.append(len(batches)) or folding(batches)
+        batches, "fold_chunks", lambda drawn: kept.append(len(drawn)) or folding(drawn)
     )
     folded = estimators.stratified(exp, at, sampling)
     assert kept
@@ -291,17 +289,15 @@ def test_whole_keys_for_any_query_and_mean(kernel, dim):
     assert len({*KEYS, *OTHER_KEYS}) == 9
 
 
-# test_crosscheck.py draws all of them, without a map of the query.
+# test_crosscheck.py draws all of them, for other queries.
 @pytest.mark.parametrize(
     "name", ["elu+1", *(pytest.param(x, marks=SLOW) for x in ("relu", "exp", "softplus"))]
 )
 def test_features_of_every_map_follow_the_moments_of_the_map(name):
-    query = np.array([1.0, -1.0, 0.5, 2.0])
+    query = np.maximum([1.0, -1.0, 0.5, 2.0], 0)
     settings = Sampling(rel_error=1e-3, seed=3)
-    found = estimators.features(
-        FEATURE_MAPS[name], query, -0.5, 0.8, settings, query_map=FEATURE_MAPS["relu"]
-    )
-    rho = np.linalg.norm(np.maximum(query, 0)) / np.maximum(query, 0).sum()
+    found = estimators.features(FEATURE_MAPS[name], query, -0.5, 0.8, settings)
+    rho = np.linalg.norm(query) / query.sum()
     truth = -0.5 * math.log1p((feature_ratio(name, -0.5, 0.8) * rho) ** 2)
     assert abs(z_score(found, truth)) < LIMIT
     assert found.method == f"features-{name}"
@@ -326,11 +322,21 @@ def test_rows_against_numpy_all_zero_rows_left_out():
 def test_rows_of_one_token_and_rows_of_whole_keys():
     alone = estimate(exp, gamma=2.0, length=1, of="n_eff", dtype="float32")
     assert alone.value == pytest.approx(1, abs=1e-12)
-    scalar = estimate("exp", gamma=1.0, length=8, rel_error=1e-3)
-    keys = estimate("exp", gamma=1.0, length=8, dim=5, rel_error=1e-3)
+    scalar = estimate("exp", gamma=1.0, length=8, of="S", rel_error=1e-3)
+    keys = estimate("exp", gamma=1.0, length=8, of="S", dim=5, rel_error=1e-3)
     assert (scalar.method, keys.method) == ("rows", "rows-full-keys")
     gap = (scalar.log_value - keys.log_value) / math.hypot(scalar.rel_stderr, keys.rel_stderr)
     assert abs(gap) < LIMIT
+
+
+def test_without_a_name_rows_are_asked_for_n_eff_as_in_exact():
+    given = {"gamma": 1.0, "rel_error": 0.05}
+    assert estimate("exp", **given).quantity == evaluate("exp", gamma=1.0).quantity == "S"
+    of_rows = estimate("exp", length=8, **given)
+    assert of_rows.quantity == exact("exp", gamma=1.0, length=8).quantity == "n_eff"
+    assert of_rows.value == estimate("exp", length=8, of="n_eff", **given).value
+    decayed = {"decay": 0.9, "length": 8}  # its length is a parameter: nothing is random
+    assert estimate("decayed", **decayed).quantity == evaluate("decayed", **decayed).quantity == "S"
 
 
 VECTORS = (np.array([1.0, 0.5, -0.3, 0.2]), np.array([0.4, -0.2, 0.1, 0.6]))
@@ -389,7 +395,7 @@ def test_without_a_length_it_is_the_limit():
 def test_a_row_of_steps_and_a_kernel_with_parameters_are_one():
     """Retention by `decay` or by the step; the two draws are the same."""
     step = estimate(Row("exp", gamma=0.5, steps=(Decay(0.9),)), length=8)
-    assert step.log_value == estimate("exp", gamma=0.5, decay=0.9, length=8).log_S
+    assert step.log_value == estimate("exp", gamma=0.5, decay=0.9, length=8).log_value
 
 
 def test_quantities_of_a_row_of_positions():
@@ -469,7 +475,7 @@ def test_a_relu_written_as_a_piecewise_is_the_relu():
 
 
 def test_rows_too_steep_for_their_pooled_moments_still_have_their_own():
-    found = estimate("exp", gamma=20.0, length=8)
+    found = estimate("exp", gamma=20.0, length=8, of="S")
     assert found.trusted
     assert 8**-0.5 <= found.value < 0.4
 
@@ -587,7 +593,7 @@ def test_estimates_over_a_grid_have_the_bits_of_one_by_one(name):
 def test_estimates_over_a_grid_share_the_time_of_their_draws(monkeypatch):
     cells = [{"gamma": g} for g in (0.5, 1.0, 2.0, 3.0)]
     monkeypatch.setattr(
-        grids, "time", SimpleNamespace(perf_counter=itertools.count(0, 10).__next__)
+        estimators, "time", SimpleNamespace(perf_counter=itertools.count(0, 10).__next__)
     )
     found = list(draw_each(kernels.exp, cells, [Sampling(1e-3, seed=i) for i in range(4)]))
     assert len(found) == 4
@@ -618,13 +624,13 @@ def test_tables_of_many_laws_are_those_of_each():
 
 
 def test_sums_of_a_row_in_one_loop_or_several(monkeypatch):
-    from sparsity.sampling import compiling
+    from sparsity.sampling import devices
 
     rows = np.random.default_rng(0).random((64, 33)).astype(np.float32)
     terms = [jax.numpy.asarray(x) for x in (rows, rows**2, 2 * rows)]
     for one in (True, False):  # the second for a jaxlib without the older loops
-        monkeypatch.setattr(compiling, "has_older_loops", lambda one=one: one)
-        found = compiling.token_sums(*terms)
+        monkeypatch.setattr(devices, "has_older_loops", lambda one=one: one)
+        found = devices.token_sums(*terms)
         for x, total in zip(terms, found, strict=True):
             assert total.dtype == np.float32
             np.testing.assert_allclose(total, np.asarray(x, float).sum(axis=1), rtol=1e-6)

@@ -32,11 +32,10 @@ from sympy import (
 from sparsity.errors import InputError
 from sparsity.kernels import score_kernel
 from sparsity.kernels.numeric.boxes import ComplexBox
-from sparsity.kernels.numeric.definition import Definition
-from sparsity.kernels.numeric.periods import period
+from sparsity.kernels.numeric.definition import Definition, period
+from sparsity.kernels.numeric.intervals import Interval
 from sparsity.kernels.numeric.points import Approx
 from sparsity.kernels.numeric.program import FUNCTIONS
-from sparsity.kernels.numeric.segments import Interval
 from sparsity.kernels.symbols import s
 
 SMOOTH = {
@@ -91,7 +90,7 @@ def test_points_know_their_error(name):
     rng, cells, tight = np.random.default_rng(7), 0, 0
     for scale in SCALES:
         score = rng.normal(size=5 if name in TAILS else 12) * scale
-        found = definition.at(0.0, Approx(score))
+        found = definition.values_at(0.0, Approx(score))
         for x, value, error in zip(score, found.log, found.error, strict=True):
             lost = max(TAILS.get(name, 0.0) * x * abs(x), 0.0) / math.log(10)
             exact = _exact(definition, x, (100 if name in TAILS else 400) + math.ceil(lost))
@@ -116,7 +115,7 @@ def test_points_know_their_error(name):
     ],
 )
 def test_deep_tails_keep_all_digits(weight, score, exact):
-    found = Definition(score_kernel("own", weight)).at(0.0, Approx(np.array([score])))
+    found = Definition(score_kernel("own", weight)).values_at(0.0, Approx(np.array([score])))
     assert abs(found.log[0] - exact) <= found.error[0] + 1e-15 * abs(exact)
     assert found.error[0] <= 1e-14 * abs(exact)
 
@@ -126,7 +125,7 @@ def test_an_anchor_keeps_the_digits_of_the_offset():
     for weight, power in (((s - 1) ** 2, 2.0), (Abs(s - 1) ** Rational(3, 10), 0.3)):
         definition = Definition(score_kernel("own", weight))
         assert 1.0 in definition.roots
-        found = definition.at(1.0, Approx(np.array([1e-30])))
+        found = definition.values_at(1.0, Approx(np.array([1e-30])))
         assert abs(found.log[0] - power * np.log(1e-30)) <= found.error[0] < 1e-12
 
 
@@ -140,9 +139,9 @@ def test_segments_and_boxes_hold_every_value(name):
             centre = rng.normal(size=6) * scale
             half = np.abs(rng.normal(size=6)) * width + 1e-9
             segment = Interval.between(centre - half, centre + half)
-            low, high, taken = definition.on(0.0, segment, False)
+            low, high, taken = definition.bounds_on_segments(0.0, segment, False)
             box = ComplexBox(centre - 1.4 * half, centre + 1.4 * half, -0.9 * half, 0.9 * half)
-            least, most, angle = definition.around(0.0, box, taken, False)
+            least, most, angle = definition.bounds_on_boxes(0.0, box, taken, False)
             for i in range(6):
                 score = centre[i] + half[i] * rng.uniform(-1, 1)
                 exact = _exact(definition, score, 120)
@@ -167,7 +166,9 @@ def test_segments_and_boxes_hold_every_value(name):
 def test_bounds_are_not_vacuous():
     """A bound on another function is seen to be wrong, and narrow segments have narrow bounds."""
     definition = Definition(score_kernel("own", SMOOTH["softplus"]))
-    low, high, _ = definition.on(0.0, Interval.between(np.array([0.5]), np.array([0.501])), False)
+    low, high, _ = definition.bounds_on_segments(
+        0.0, Interval.between(np.array([0.5]), np.array([0.501])), False
+    )
     assert high - low < 2e-3
     assert not low[0] <= _exact(definition, 0.6) <= high[0]
 
@@ -176,19 +177,21 @@ def test_a_pole_or_a_branch_point_in_the_box_is_seen():
     for weight in (1 / (s**2 + Rational(1, 100)), log(1 + exp(s)), sqrt(1 + s**2), tan(s)):
         definition = Definition(score_kernel("own", weight))
         segment = Interval.between(np.array([0.29]), np.array([0.31]))
-        taken = definition.on(0.0, segment, False)[2]
+        taken = definition.bounds_on_segments(0.0, segment, False)[2]
         for half, seen in ((3.0, True), (1e-3, False)):
             box = ComplexBox(
                 *(np.array([x]) for x in (0.3 - half, 0.3 + half, -2 * half, 2 * half))
             )
-            assert np.isfinite(definition.around(0.0, box, taken, False)[1][0]) != seen
+            assert np.isfinite(definition.bounds_on_boxes(0.0, box, taken, False)[1][0]) != seen
 
 
 def test_an_undecided_branch_is_not_analytic():
     definition = Definition(score_kernel("own", Max(s, 0) + 1))
-    taken = definition.on(0.0, Interval.between(np.array([-0.1]), np.array([0.1])), False)[2]
+    taken = definition.bounds_on_segments(
+        0.0, Interval.between(np.array([-0.1]), np.array([0.1])), False
+    )[2]
     box = ComplexBox(np.array([-0.1]), np.array([0.1]), np.array([-0.1]), np.array([0.1]))
-    assert np.isnan(definition.around(0.0, box, taken, False)[1][0])
+    assert np.isnan(definition.bounds_on_boxes(0.0, box, taken, False)[1][0])
 
 
 @pytest.mark.parametrize(
@@ -210,5 +213,5 @@ def test_periods(weight, found):
 
 def test_unknown_functions_are_refused_by_name():
     with pytest.raises(InputError, match="besselj cannot be evaluated"):
-        Definition(score_kernel("own", sympy.besselj(0, s))).at(0.0, Approx(np.zeros(1)))
+        Definition(score_kernel("own", sympy.besselj(0, s))).values_at(0.0, Approx(np.zeros(1)))
     assert len(FUNCTIONS) >= 30

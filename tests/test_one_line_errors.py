@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import sparsity
-from sparsity.attention.measurement.texts import beginnings
+from sparsity.attention.measurement.texts import check_beginnings
 from sparsity.attention.monitoring.step import monitor
 from sparsity.errors import InputError
 
@@ -13,12 +13,12 @@ from sparsity.errors import InputError
 @pytest.mark.parametrize("bos", [False, None, 1, (), (None,), ("yes",), "no"])
 def test_bos_of_runs(bos):
     with pytest.raises(InputError, match=r"^bos .*give \(False,\), \(True,\) or"):
-        beginnings(bos)
+        check_beginnings(bos)
 
 
 def test_bos_that_is_taken():
-    assert beginnings((False, True)) == (False, True)
-    assert beginnings(np.array([True])) == (True,)
+    assert check_beginnings((False, True)) == (False, True)
+    assert check_beginnings(np.array([True])) == (True,)
 
 
 @pytest.mark.parametrize("when", [None, "yes", [True], np.array([True, False])])

@@ -7,8 +7,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 import sparsity
-from sparsity.attention.measurement import measure, sources
-from sparsity.attention.measurement.given import of_queries
+from sparsity.attention.measurement import attention_layers, measure
+from sparsity.attention.measurement.layer_inputs import layer_of_queries
 from sparsity.attention.monitoring import log, monitor
 from sparsity.attention.streaming import spaced, spaced_each, stream
 from sparsity.errors import InputError
@@ -176,9 +176,10 @@ def test_a_measured_batch_is_its_texts(options):
 def test_rows_of_padding_count_nowhere_in_a_measurement():
     """Means, sinks, correlations and the last row are those of the text alone."""
     q, k = vectors(seed=3)
-    same = ("importance", "top_importance", "key_importance", "last_row", "length_others",
-            "n_eff_others", "S_others", "sinks_mass", "gamma_others", "n_eff_rest", "gamma_rest",
-            "rank_exact", "rank_limit_others", "S_exact", "residual_exact")  # fmt: skip
+    same = ("importance", "top_importance", "key_importance", "last_row", "length_without_sinks",
+            "n_eff_without_sinks", "S_without_sinks", "sinks_mass", "gamma_without_sinks",
+            "n_eff_without_sink_key", "gamma_without_sink_key",
+            "rank_exact", "rank_limit_without_sinks", "S_exact", "residual_exact")  # fmt: skip
     of, compared = ("gini", "top_k_mass:3", "participation", "skew"), 0
     for start, count in ((T - 25, 25), (6, 25)):
         text = slice(start, start + count)
@@ -208,14 +209,21 @@ def test_each_row_of_packed_texts_has_a_sink_of_its_own():
     s = q @ np.repeat(k, 2, axis=0).swapaxes(-1, -2) / np.sqrt(DIM)
     mask = visible(segments)
     weights = np.where(mask, np.exp(s), 0.0)
-    names = ("sink_mass", "n_eff_rest", "S_rest", "sink_logit", "gamma_rest", "top_logit_rest")
+    names = (
+        "sink_mass",
+        "n_eff_without_sink_key",
+        "S_without_sink_key",
+        "sink_logit",
+        "gamma_without_sink_key",
+        "top_logit_without_sink_key",
+    )
     packed = measure(queries=q, keys=k, segments=segments, of="skew")
     plain = measure(weights, segments=segments)
     tensors = measure(jnp.asarray(weights), mask=mask)
     for start, count in places:
         text = slice(start, start + count)
         alone = measure(queries=q[:, text], keys=k[:, text], of="skew")
-        for name in (*names, "skew_rest"):
+        for name in (*names, "skew_without_sink_key"):
             assert_allclose(packed[name].values[..., text], alone[name].values, rtol=1e-8)
             compared += 1
         for name in names[:3]:
@@ -287,9 +295,9 @@ def test_padding_as_a_mask_of_keys_says_it():
     q, k = vectors()
     for name, (mask, count) in hidden.items():
         for causal in (True, False):
-            source = of_queries(q, k, mask=mask, causal=causal)
+            source = layer_of_queries(q, k, mask=mask, causal=causal)
             sees = (mask & (j <= i) if causal else mask).any(-1)
-            looks = np.ones((1, T), bool) if source.looks is None else source.looks
+            looks = np.ones((1, T), bool) if source.active is None else source.active
             assert np.array_equal(looks[0], sees & (np.arange(T) < count)), name
     alone = stream(q, k, "length", mask=lambda i, j: j < 25)  # of positions: not of padding
     assert np.asarray(alone["length"])[0, -1] == 25
@@ -299,18 +307,20 @@ def test_padding_as_a_mask_of_keys_says_it():
 
 PLANTED = {
     "padding rows count": lambda source: source,
-    "the sink is key 0": lambda source: sources.replace(sources.surveyed(source), first=0),
+    "the sink is key 0": lambda source: attention_layers.replace(
+        attention_layers.find_padding(source), first=0
+    ),
 }
 
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_a_planted_definition_is_seen(planted, monkeypatch):
-    from sparsity.attention.measurement import given
+    from sparsity.attention.measurement import layer_inputs
 
     q, k = vectors()
     places = PLACES["left padding" if "sink" in planted else "right padding"]
     mask = visible(numbered(places))
-    monkeypatch.setattr(given, "surveyed", PLANTED[planted])
+    monkeypatch.setattr(layer_inputs, "find_padding", PLANTED[planted])
     data = measure(queries=q, keys=k, mask=mask)
     found = {name: data[name].values[0] for name in MEASURED}
     with pytest.raises(AssertionError):

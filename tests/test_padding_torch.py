@@ -163,7 +163,7 @@ def test_masks_of_every_kind_and_shape(kind, causal):
             text = slice(start, start + N)
             one = tensors.Call(q[..., text, :], k[..., text, :], causal=causal, unit=unit)
             for rows in (None, 5):
-                found, alone = tensors.numbers(call, rows), tensors.numbers(one, rows)
+                found, alone = tensors.measure_rows(call, rows), tensors.measure_rows(one, rows)
                 for name in NAMES:
                     got = found[name][..., text] if rows is None else found[name]
                     assert_allclose(got, alone[name], rtol=1e-9, atol=1e-12, err_msg=name)
@@ -186,12 +186,12 @@ def test_what_is_no_padding_is_not_left_out():
         "only before": j < i, "a prefix": (j <= i) | (j < 5),
     }  # fmt: skip
     for name, mask in masks.items():
-        found = tensors.numbers(tensors.Call(q, k, mask=mask), None)
+        found = tensors.measure_rows(tensors.Call(q, k, mask=mask), None)
         assert torch.equal(found["length"][0, 0], mask.sum(-1)), name
         modded = tensors.Call(q, k, mask_mod=lambda b, h, i, j, mask=mask: mask[i, j])
-        assert torch.equal(tensors.numbers(modded, None)["length"], found["length"]), name
+        assert torch.equal(tensors.measure_rows(modded, None)["length"], found["length"]), name
     few = tensors.Call(q[..., :9, :], k, mask=(j < 5)[None])  # of another text
-    assert (tensors.numbers(few, None)["length"] == 5).all()
+    assert (tensors.measure_rows(few, None)["length"] == 5).all()
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called")
@@ -214,8 +214,8 @@ def test_planted_definitions_are_seen(monkeypatch):
     q, k = torch.randn(1, 2, T, 8), torch.randn(1, 2, T, 8)
     keys = torch.arange(T) < N
     call = tensors.Call(q, k, mask=keys[None], causal=True)
-    right = {rows: tensors.numbers(call, rows) for rows in (None, 6)}
-    monkeypatch.setattr(tensors, "texts", lambda call: None)
+    right = {rows: tensors.measure_rows(call, rows) for rows in (None, 6)}
+    monkeypatch.setattr(tensors, "text_tokens", lambda call: None)
     for rows, found in right.items():
-        wrong = tensors.numbers(call, rows)
+        wrong = tensors.measure_rows(call, rows)
         assert not np.allclose(np.nanmean(wrong["n_eff"]), np.nanmean(found["n_eff"]), rtol=0.05)

@@ -26,22 +26,28 @@ from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact as exact_law
 from sparsity.kernels import ALL, MAPS, named, score_kernel
 from sparsity.limit.preview import preview
-from sparsity.panel import filling, nodes, opened, sampling
-from sparsity.panel.axes import Axes
-from sparsity.panel.calls import python, table
-from sparsity.panel.lines import (
-    at_once,
-    exact,
-    exact_lengths,
+from sparsity.panel import background, opened
+from sparsity.panel.axes import (
+    FIRST_NODES,
+    LEAST_NODES,
+    MOST_NODES,
+    Axes,
+    even_places,
+    next_places,
+)
+from sparsity.panel.curve import (
+    closed_limit,
+    exact_at_lengths,
+    exact_value,
     has_law,
     has_limit,
-    provisional,
-    slowly,
-    why_not,
+    limit_at_point,
+    previewed_limit,
+    why_no_law,
 )
+from sparsity.panel.export import csv_table, python_source
 from sparsity.panel.picture import _letter, curves, picture
-from sparsity.panel.refusals import refused
-from sparsity.panel.state import edit, initial
+from sparsity.panel.state import edit, initial, why_not_plotted
 from sparsity.panel.store import Memory, Store
 from sparsity.rows import steps
 
@@ -207,14 +213,14 @@ def test_limits_at_once_are_the_limits_of_the_row_law(kernel, rows):
     """Composed of closed forms here, by quadrature and sums over the row there."""
     state = start(kernel, rows=rows, length=48, beta=0.4, gamma=0.7, dim=8, window=10, slope=0.1)
     (spec,) = state.specs()
-    found = at_once(spec, "gamma", np.array([0.7]))
+    found = closed_limit(spec, "gamma", np.array([0.7]))
     if found is None:
         assert rows in ("sink", "qk-norm", "rope") or (rows == "alibi" and kernel != "exp")
         return
     row = spec.law.row(spec.kernel, spec.given())
     wanted = float(evaluate(row, length=48).log_S)
     assert log_S_of(float(found[0]), 48) == pytest.approx(wanted, rel=1e-9)
-    assert log_S_of(slowly(spec), 48) == pytest.approx(wanted, rel=1e-9)
+    assert log_S_of(limit_at_point(spec), 48) == pytest.approx(wanted, rel=1e-9)
     wrong = float(evaluate(row, length=49).log_S)  # one token more is another law
     no_n = rows in ("iid", "sink-logit") or (
         rows == "scalable-softmax" and kernel != "exp"
@@ -226,14 +232,14 @@ def test_limits_at_once_are_the_limits_of_the_row_law(kernel, rows):
 def test_exact_points():
     (spec,) = start("relu2", length=100, gamma=0.5).specs()
     law = exact_law("relu2", length=100, beta=-1, gamma=0.5)
-    point = exact(spec)
+    point = exact_value(spec)
     assert point == float(law.value)
-    many = exact_lengths(spec, np.array([10.0, 100.0]))
+    many = exact_at_lengths(spec, np.array([10.0, 100.0]))
     assert many[1] == pytest.approx(point, rel=1e-12)
     (features,) = start("nonnegative").specs()
-    assert exact(features) is None
+    assert exact_value(features) is None
     (slow,) = start("relu2", rows="alibi").specs()
-    assert exact(slow) is None
+    assert exact_value(slow) is None
 
 
 # --- quantities --------------------------------------------------------------------------------
@@ -260,19 +266,19 @@ def test_every_quantity_is_offered():
 def test_values_are_those_of_the_instruments(y):
     (spec,) = start("exp", y=y, length=96, gamma=1.3).specs()
     of, asked = of_plot(y), 0
-    found = exact(spec)
-    assert (found is None) == bool(why_not(spec))
+    found = exact_value(spec)
+    assert (found is None) == bool(why_no_law(spec))
     if found is not None:
         asked += 1
         assert found == float(exact_law("exp", gamma=1.3, length=96, of=of).value)
-        assert exact(spec.at("length", 97)) != found
+        assert exact_value(spec.at("length", 97)) != found
     if has_limit(spec):
         asked += 1
         wanted = float(evaluate(Row("exp", gamma=1.3), length=96, of=of).value)
-        assert slowly(spec) == pytest.approx(wanted, rel=1e-12)
-        known = at_once(spec, "", np.zeros(1))
+        assert limit_at_point(spec) == pytest.approx(wanted, rel=1e-12)
+        known = closed_limit(spec, "", np.zeros(1))
         assert known is None or float(known[0]) == pytest.approx(wanted, rel=1e-9)
-        (sketch,) = provisional(spec, "", np.zeros(1))
+        (sketch,) = previewed_limit(spec, "", np.zeros(1))
         assert float(sketch) == pytest.approx(wanted, rel=0.02)
     assert asked or y == "support"  # which is sampled
 
@@ -282,23 +288,23 @@ def test_values_are_those_of_the_instruments(y):
 def test_a_first_look_at_a_quantity_is_close_to_its_limit(kernel, y):
     (spec,) = start(kernel, y=y, beta=-0.5).specs()
     gamma, rtol = np.array([0.4, 1.0]), 1e-2 if y.startswith("top") else 3e-3
-    wanted = [slowly(spec.at("gamma", each)) for each in gamma.tolist()]
-    np.testing.assert_allclose(provisional(spec, "gamma", gamma), wanted, rtol=rtol)
+    wanted = [limit_at_point(spec.at("gamma", each)) for each in gamma.tolist()]
+    np.testing.assert_allclose(previewed_limit(spec, "gamma", gamma), wanted, rtol=rtol)
     assert abs(wanted[0] / wanted[1] - 1) > 2 * rtol  # no other curve would do
     n = np.array([300.0])
-    along = [slowly(spec.at("length", 300.0))]
-    np.testing.assert_allclose(provisional(spec, "length", n), along, rtol=rtol)
+    along = [limit_at_point(spec.at("length", 300.0))]
+    np.testing.assert_allclose(previewed_limit(spec, "length", n), along, rtol=rtol)
 
 
 def test_where_tokens_differ_no_first_look_is_made_up():
     (spec,) = start("exp", y="entropy", rows="decay", length=50).specs()
-    assert np.isnan(provisional(spec, "gamma", np.array([1.0]))).all()
+    assert np.isnan(previewed_limit(spec, "gamma", np.array([1.0]))).all()
     wanted = float(evaluate(spec.row(), length=50, of="entropy").value)
-    assert slowly(spec) == wanted
+    assert limit_at_point(spec) == wanted
     (beside,) = start("exp", y="participation", rows="sink-logit", length=50).specs()
-    assert at_once(beside, "gamma", np.array([1.0])) is None  # the logit counts
+    assert closed_limit(beside, "gamma", np.array([1.0])) is None  # the logit counts
     alone = start("exp", y="participation", length=50).specs()[0]
-    assert slowly(beside) < 0.9 * slowly(alone)
+    assert limit_at_point(beside) < 0.9 * limit_at_point(alone)
 
 
 @pytest.mark.parametrize(
@@ -386,19 +392,29 @@ def test_every_control_has_a_word():
 
 
 def test_what_cannot_be_had_says_why():
-    assert refused(start("exp")).keys() == {"sink_mass", "sink_mass_above", "square_sum", "abs_sum"}
-    assert "choose a row law with one" in refused(start("exp"))["sink_mass"]
-    assert refused(start("exp", rows="sink")).keys() == {"square_sum", "abs_sum"}
-    assert refused(start("exp", rows="sink-logit")).keys() == {"square_sum", "abs_sum"}
-    assert "square_sum" not in refused(opened("differential"))
-    assert set(PLOTS) - refused(start("decayed")).keys() == {"S", "log S", "n_eff", "participation"}
-    assert set(PLOTS) - refused(start("nonnegative")).keys() == {"S", "log S", "n_eff"}
+    assert why_not_plotted(start("exp")).keys() == {
+        "sink_mass",
+        "sink_mass_above",
+        "square_sum",
+        "abs_sum",
+    }
+    assert "choose a row law with one" in why_not_plotted(start("exp"))["sink_mass"]
+    assert why_not_plotted(start("exp", rows="sink")).keys() == {"square_sum", "abs_sum"}
+    assert why_not_plotted(start("exp", rows="sink-logit")).keys() == {"square_sum", "abs_sum"}
+    assert "square_sum" not in why_not_plotted(opened("differential"))
+    assert set(PLOTS) - why_not_plotted(start("decayed")).keys() == {
+        "S",
+        "log S",
+        "n_eff",
+        "participation",
+    }
+    assert set(PLOTS) - why_not_plotted(start("nonnegative")).keys() == {"S", "log S", "n_eff"}
     both = start("exp", "nonnegative", y="entropy")  # one of them has it
-    assert "entropy" not in refused(both)
+    assert "entropy" not in why_not_plotted(both)
     exp, other = picture(both, Store()).content["curves"]
     assert exp["limit"] is not None
     assert (other["limit"], other["notes"][0]) == (None, "nonnegative has S of long rows only")
-    assert sum(1 for _ in filling.laws(edit(both, "shown", ["nonnegative"]), Store())) == 0
+    assert sum(1 for _ in background.fill_laws(edit(both, "shown", ["nonnegative"]), Store())) == 0
     keys = picture(start("exp", y="top_k_mass:1000"), Store()).content["curves"][0]["notes"]
     assert "beyond 256 keys: sampled instead" in keys[0]
 
@@ -423,14 +439,14 @@ def test_maps_of_whole_rows_are_curves(name, y):
         {"beta"} if name not in ("stick-breaking",) else set()
     )
     wanted = float(exact_law(name, length=60, of=of_plot(y), **own).value)
-    assert exact(spec) == pytest.approx(wanted, rel=1e-12)
+    assert exact_value(spec) == pytest.approx(wanted, rel=1e-12)
     store = Store()
     store.exact.put(spec, wanted)
     (curve,) = picture(state, store).content["curves"]
     shown = math.sqrt(wanted / 60) if y == "n_eff" else wanted
     assert curve["read"]["S_rms" if y == "n_eff" else "exact"] == pytest.approx(shown)
     store = Store()
-    assert sum(1 for _ in filling.formulas(state, store)) == 1
+    assert sum(1 for _ in background.fill_formulas(state, store)) == 1
     assert "=" in str(store.formulas.get(name))
 
 
@@ -438,14 +454,14 @@ def test_limits_of_maps():
     (spec,) = opened("differential", length=50, gamma=1.2).specs()
     own = {key: value for key, value in spec.values if key != "length"}
     wanted = float(evaluate("differential", **own).log_S)
-    limits = at_once(spec, "", np.zeros(1))
+    limits = closed_limit(spec, "", np.zeros(1))
     assert limits is not None
     assert log_S_of(float(limits[0]), 50) == pytest.approx(wanted)
     (slow,) = opened("forgetting", length=50).specs()
-    assert at_once(slow, "", np.zeros(1)) is None
+    assert closed_limit(slow, "", np.zeros(1)) is None
     own = {key: value for key, value in slow.values if key != "length"}
     wanted = float(evaluate("forgetting", length=50, **own).log_S)
-    assert log_S_of(slowly(slow), 50) == pytest.approx(wanted)
+    assert log_S_of(limit_at_point(slow), 50) == pytest.approx(wanted)
     (none,) = picture(opened("sparsemax"), Store()).content["curves"]
     assert (none["limit"], none["notes"]) == (None, ["no limit of long rows"])
 
@@ -468,43 +484,45 @@ def test_maps_are_typed_and_opened():
 def test_the_python_call_is_of_the_quantity(shown, y):
     state = opened(shown, y=y, length=40, gamma=0.8)
     (spec,) = state.specs()
-    *setup, last = python(state).splitlines()
+    *setup, last = python_source(state).splitlines()
     asked = [line for line in (*setup, last) if "import" not in line]
     names = {}
     exec("\n".join(line for line in setup if "import" in line), names)
     assert len(asked) == 1 + has_limit(spec)
     if has_limit(spec):
         value = float(eval(asked[0], names))
-        wanted = math.sqrt(slowly(spec) / 40) if of_plot(y) == "n_eff" else slowly(spec)
+        wanted = (
+            math.sqrt(limit_at_point(spec) / 40) if of_plot(y) == "n_eff" else limit_at_point(spec)
+        )
         assert value == pytest.approx(wanted, rel=1e-9)
     if has_law(spec):
-        assert float(eval(last, names)) == pytest.approx(exact(spec), rel=1e-12)
+        assert float(eval(last, names)) == pytest.approx(exact_value(spec), rel=1e-12)
     else:
         assert last.startswith(f"estimate('{shown}',")
         assert f"of='{of_plot(y)}'" in last
 
 
 def test_the_python_call_of_a_refusal_is_a_comment():
-    (line,) = python(start("nonnegative", y="entropy")).splitlines()
+    (line,) = python_source(start("nonnegative", y="entropy")).splitlines()
     assert line.startswith("# nonnegative")
     decayed = start("decayed", y="participation", length=40)
     names = {}
-    *setup, line = python(decayed).splitlines()
+    *setup, line = python_source(decayed).splitlines()
     exec("\n".join(setup), names)
-    assert float(eval(line, names)) == pytest.approx(exact(decayed.specs()[0]))
+    assert float(eval(line, names)) == pytest.approx(exact_value(decayed.specs()[0]))
 
 
 def test_samples_and_table_of_a_quantity():
     state, store = start("exp", "decayed", y="participation", length=64), Store()
-    for count, _ in enumerate(sampling.samples(state, store, lambda: None)):
+    for count, _ in enumerate(background.fill_samples(state, store, lambda: None)):
         if count == 1:
             break
     content, _ = picture(state, store)
     for curve, spec in zip(content["curves"], state.specs(), strict=True):
         (point,) = curve["points"]
-        assert abs(point["value"] - exact(spec)) < 3 * point["half"] + 1e-12
+        assert abs(point["value"] - exact_value(spec)) < 3 * point["half"] + 1e-12
         assert point["of"] == "E Y₂"
-    rows = list(csv.DictReader(io.StringIO(table(state, store))))
+    rows = list(csv.DictReader(io.StringIO(csv_table(state, store))))
     sampled, *_ = [row for row in rows if row["participation_mc"]]
     assert float(sampled["participation_mc"]) == content["curves"][0]["points"][0]["value"]
     limit = evaluate("exp", beta=0, gamma=1, length=64, of="participation").value
@@ -512,33 +530,44 @@ def test_samples_and_table_of_a_quantity():
 
 
 def test_a_law_is_left_in_its_midst_and_has_an_end():
-    def endless():
-        while True:
-            math.sqrt(abs(-2.0))
+    store = Store()
+
+    def until(ended):
+        def law():
+            while not ended.is_set():
+                math.sqrt(abs(-2.0))
+
+        return law
 
     count = []
 
     def moved_on():
         count.append(1)
         if len(count) == 3:
-            raise filling.Left
+            raise background.StateMoved
 
-    with pytest.raises(filling.Left):
-        filling.watched(endless, moved_on)
+    first, second = threading.Event(), threading.Event()
+    with pytest.raises(background.StateMoved):
+        background.run_law(store, until(first), moved_on)
     assert len(count) == 3
-    with pytest.raises(filling.TooLong):
-        filling.watched(endless, lambda: None, seconds=0.05)
-    assert filling.watched(lambda: 3, lambda: None) == 3
+    first.set()
+    with pytest.raises(background.TakesTooLong):
+        background.run_law(store, until(second), lambda: None, seconds=0.05)
+    count.clear()
+    with pytest.raises(background.StateMoved):  # the next one waits for it, and can be left too
+        background.run_law(store, lambda: 3, moved_on)
+    second.set()
+    assert background.run_law(store, lambda: 3, lambda: None) == 3
     assert sys.getprofile() is None
 
 
 def test_a_point_that_takes_too_long_is_named(monkeypatch):
     def stuck(spec):
-        raise filling.TooLong
+        raise background.TakesTooLong
 
-    monkeypatch.setattr(filling, "exact", stuck)
+    monkeypatch.setattr(background, "exact_value", stuck)
     state, store = start("exp", y="gini"), Store()
-    next(filling.laws(state, store))
+    next(background.fill_laws(state, store))
     (curve,) = picture(state, store).content["curves"]
     assert curve["exact"] is None
     assert any("takes seconds" in note for note in curve["notes"])
@@ -546,7 +575,7 @@ def test_a_point_that_takes_too_long_is_named(monkeypatch):
 
 def test_a_curve_that_takes_long_is_left_to_its_end():
     state, store = start("exp", y="entropy"), Store()
-    for _ in filling.laws(state, store, seconds=0.0):
+    for _ in background.fill_laws(state, store, seconds=0.0):
         pass
     (spec,) = state.specs()
     assert spec in store.exact  # at the marker
@@ -658,7 +687,7 @@ def test_axes_stay_while_sliders_move(turns):
 
 def test_laws_fill_in_from_the_marker_to_every_point():
     state, store = start("relu2", "identity"), Store()
-    count = sum(1 for _ in filling.laws(state, store))
+    count = sum(1 for _ in background.fill_laws(state, store))
     assert count == 2 * 66  # 65 along the axis, and the marker
     content, data = picture(state, store)
     for curve in content["curves"]:
@@ -668,7 +697,7 @@ def test_laws_fill_in_from_the_marker_to_every_point():
     gamma = 0.05 * 400 ** float(u[40])
     law = exact_law("relu2", length=1024, beta=-1, gamma=gamma)
     assert float(v[40]) == pytest.approx(float(law.S_rms), rel=1e-5)
-    assert sum(1 for _ in filling.laws(state, store)) == 0  # nothing is computed twice
+    assert sum(1 for _ in background.fill_laws(state, store)) == 0  # nothing is computed twice
 
 
 def test_a_kernel_without_a_closed_form_is_drawn_at_once_and_proven_after():
@@ -680,7 +709,7 @@ def test_a_kernel_without_a_closed_form_is_drawn_at_once_and_proven_after():
     first = arrays(content, data)[key]
     assert not content["curves"][0]["limit"]["whole"]
     assert content["curves"][0]["read"]["S"] is None  # numbers are read only when proven
-    for _ in filling.laws(state, store):
+    for _ in background.fill_laws(state, store):
         pass
     content, data = picture(state, store)
     assert content["curves"][0]["limit"]["whole"]
@@ -715,45 +744,48 @@ def test_the_next_node_is_where_the_curve_bends_most(knee):
     u = np.linspace(0, 1, 400)
     truth = 0.9 * np.logaddexp(0, (u - knee) * 150) / 150
     at, order = [], []
-    while new := nodes.more(u, at, truth[at], 1):
+    while new := next_places(u, at, truth[at], 1):
         at = sorted([*at, *new])
         order += new
-    assert len(at) == len(set(order)) == nodes.FILLED
-    assert sorted(order[: nodes.START]) == _equal(nodes.START, 400).tolist()
-    near = np.abs(u[order[nodes.START :][:12]] - knee) < 2 / (nodes.START - 1)
+    assert len(at) == len(set(order)) == LEAST_NODES
+    assert sorted(order[:FIRST_NODES]) == _equal(FIRST_NODES, 400).tolist()
+    near = np.abs(u[order[FIRST_NODES:][:12]] - knee) < 2 / (FIRST_NODES - 1)
     assert near.all()  # before it is refined elsewhere, and at last
     assert (np.abs(u[at] - knee) < 1 / 16).sum() > 1.5 * len(at) / 8
     assert _worst(u, at, truth) < _worst(u, _equal(len(at), 400), truth) / 5
     assert np.max(np.diff(u[at])) < 0.04  # and nothing stays wide
-    straight = sorted(nodes.even(400))
-    new = nodes.more(u, straight, (0.3 + 0.4 * u)[straight])
+    straight = sorted(even_places(400))
+    new = next_places(u, straight, (0.3 + 0.4 * u)[straight])
     assert max(np.diff(sorted({*straight, *new}))) <= 13  # no bend: everywhere
 
 
 def test_a_curve_that_is_not_resolved_gets_more_nodes_and_one_off_the_chart_none():
     u = np.linspace(0, 1, 400)
-    for truth, least in ((0.5 + 0.4 * np.sin(40 * u), nodes.FILLED + 1), (2 + u * 0, nodes.FILLED)):
+    for truth, least in (
+        (0.5 + 0.4 * np.sin(40 * u), LEAST_NODES + 1),
+        (2 + u * 0, LEAST_NODES),
+    ):
         at = []
-        while new := nodes.more(u, at, truth[at]):
+        while new := next_places(u, at, truth[at]):
             at = sorted([*at, *new])
-        assert least <= len(at) <= nodes.MOST
+        assert least <= len(at) <= MOST_NODES
     bent_above = np.where(u < 0.5, 0.5, 1.5 + 8 * (u - 0.9) ** 2)
-    at = sorted(nodes.even(400))
-    first = nodes.more(u, at, bent_above[at], 6)
+    at = sorted(even_places(400))
+    first = next_places(u, at, bent_above[at], 6)
     assert np.all(np.abs(u[first] - 0.5) < 1 / 8)
     known = np.where(np.arange(len(at)) == 8, np.nan, bent_above[at])
-    assert nodes.more(u, at, known, 4) != []  # a value that is missing stops nothing
-    assert nodes.more(u[:9], range(9), truth[:9]) == []  # as many as there are
+    assert next_places(u, at, known, 4) != []  # a value that is missing stops nothing
+    assert next_places(u[:9], range(9), truth[:9]) == []  # as many as there are
 
 
 def test_an_exact_law_with_a_knee_is_drawn_closer_than_by_equal_steps():
     """A window as wide as the row: the knee of n_eff against w, from laws at every place."""
     state = opened("exp", x="window", rows="window", length=1024, gamma=1.0)
     store, axes, (spec,) = Store(), Axes(state), state.specs()
-    for _ in filling.laws(state, store):
+    for _ in background.fill_laws(state, store):
         pass
     at = axes.nodes(spec, "exact", store)
-    laws = [exact(spec.at("window", x)) for x in axes.x.tolist()]
+    laws = [exact_value(spec.at("window", x)) for x in axes.x.tolist()]
     truth = axes.heights(spec, list(range(len(axes.x))), laws)
     worst, equal = (_worst(axes.along, k, truth) for k in (at, _equal(len(at), len(axes.x))))
     assert worst < 1e-3 < 5e-3 < equal
@@ -767,8 +799,8 @@ def test_the_first_look_at_a_kernel_is_closest_where_it_bends():
     content, data = picture(state, Store())
     (u, v) = arrays(content, data)[content["curves"][0]["id"], "limit"]
     axes, (spec,) = Axes(state), state.specs()
-    truth = np.sqrt(provisional(spec, "beta", axes.x) / 1024)
-    assert len(u) == nodes.FILLED
+    truth = np.sqrt(previewed_limit(spec, "beta", axes.x) / 1024)
+    assert len(u) == LEAST_NODES
     equal = _equal(len(u), len(axes.x))
     drawn = np.max(np.abs(np.interp(axes.along, u, v) - truth))
     assert drawn < _worst(axes.along, equal, truth) / 2
@@ -776,7 +808,7 @@ def test_the_first_look_at_a_kernel_is_closest_where_it_bends():
 
 def test_a_few_points_are_not_drawn_as_a_line():
     state, store = start("exp"), Store()
-    work = filling.laws(state, store)
+    work = background.fill_laws(state, store)
     for _ in range(4):
         next(work)
     assert picture(state, store).content["curves"][0]["exact"] is None
@@ -784,7 +816,7 @@ def test_a_few_points_are_not_drawn_as_a_line():
 
 def test_along_n_one_table_serves_many_lengths():
     state, store = start("exp", "relu2", x="length"), Store()
-    count = sum(1 for _ in filling.laws(state, store))
+    count = sum(1 for _ in background.fill_laws(state, store))
     assert count <= 6  # of each curve: the marker, where it lies evenly, where it bends
     assert all(c["exact"]["whole"] for c in picture(state, store).content["curves"])
 
@@ -793,7 +825,7 @@ def test_along_n_one_table_serves_many_lengths():
 def sampled():
     """A state with one round of samples."""
     state, store = start("exp", "decayed", length=64), Store()
-    for count, _ in enumerate(sampling.samples(state, store, lambda: None)):
+    for count, _ in enumerate(background.fill_samples(state, store, lambda: None)):
         if count == 7:
             break
     return state, store
@@ -817,7 +849,7 @@ def test_samples_tighten_in_place(sampled):
     state, store = sampled
     state = edit(edit(state, "shown", ["exp"]), "x", "beta")  # level: one point, at the marker
     (before,) = picture(state, store).content["curves"][0]["points"]
-    for _ in sampling.samples(state, store, lambda: None):
+    for _ in background.fill_samples(state, store, lambda: None):
         pass
     (after,) = picture(state, store).content["curves"][0]["points"]
     assert after["u"] == before["u"]
@@ -829,10 +861,10 @@ def test_sampling_is_left_when_the_state_moves_on(sampled):
     state, store = sampled
 
     def moved():
-        raise filling.Left
+        raise background.StateMoved
 
-    with pytest.raises(filling.Left):
-        for _ in sampling.samples(edit(state, "gamma", 1.7), store, moved):
+    with pytest.raises(background.StateMoved):
+        for _ in background.fill_samples(edit(state, "gamma", 1.7), store, moved):
             pass
 
 
@@ -845,7 +877,7 @@ def test_sampling_does_not_disturb_the_pictures(sampled):
 
     def work():
         store = Store()
-        for _ in sampling.samples(edit(state, "length", 96), store, lambda: None):
+        for _ in background.fill_samples(edit(state, "length", 96), store, lambda: None):
             if stop.is_set():
                 return
 
@@ -873,7 +905,7 @@ def test_formulas_of_all_kernels():
     mine = score_kernel("sine", 2 + sympy.sin(sympy.Symbol("s")))
     known = (*ALL, mine)
     state, store = initial(known, tuple(kernel.name for kernel in known), "gamma"), Store()
-    assert sum(1 for _ in filling.formulas(state, store)) == len(known)
+    assert sum(1 for _ in background.fill_formulas(state, store)) == len(known)
     for name in NAMES:
         weight, S = store.formulas.get(name) or ("", "")
         assert "<mi>a</mi>" in weight
@@ -909,7 +941,7 @@ def test_ticks_never_touch_jax():
 import sys
 from sparsity.panel.state import edit, initial
 from sparsity.panel.picture import picture
-from sparsity.panel.calls import python
+from sparsity.panel.export import python_source
 from sparsity.panel.store import Store
 from sparsity.axes import row_choices as rowlaws
 from sparsity.kernels import ALL
@@ -919,7 +951,7 @@ for rows in rowlaws.ALL:
     for name in ("beta", "gamma", "length", "decay", "ratio", "dim"):
         for value in (2, 3) if name != "decay" else (0.2, 0.3):
             state = edit(state, name, value)
-            picture(state, store), python(state)
+            picture(state, store), python_source(state)
             ticks += 1
 assert ticks == 120, ticks
 print("jax" in sys.modules)
@@ -935,19 +967,19 @@ print("jax" in sys.modules)
 def test_the_python_call_computes_what_is_shown(rows):
     state = start("exp", rows=rows, length=64, gamma=0.8, dim=8)
     (spec,) = state.specs()
-    *setup, limit, row = python(state).splitlines()
+    *setup, limit, row = python_source(state).splitlines()
     names = {}
     exec("\n".join(setup), names)
-    wanted = at_once(spec, "gamma", np.array([0.8]))
-    long = slowly(spec) if wanted is None else float(wanted[0])
+    wanted = closed_limit(spec, "gamma", np.array([0.8]))
+    long = limit_at_point(spec) if wanted is None else float(wanted[0])
     assert float(np.log(eval(limit, names))) == pytest.approx(log_S_of(long, 64), rel=1e-9)
-    assert float(eval(row, names)) == pytest.approx(exact(spec), rel=1e-9)
+    assert float(eval(row, names)) == pytest.approx(exact_value(spec), rel=1e-9)
 
 
 @pytest.mark.parametrize("rows", [rows.name for rows in rowlaws.ALL])
 def test_the_python_call_imports_public_names_only(rows):
     state = start(*NAMES, rows=rows, length=64, dim=8)
-    imports = [line for line in python(state).splitlines() if "import" in line]
+    imports = [line for line in python_source(state).splitlines() if "import" in line]
     public = [line for line in imports if line.startswith("from sparsity import ")]
     assert len(public) == 1
     assert set(imports) - set(public) <= {"import numpy as np"}
@@ -956,7 +988,7 @@ def test_the_python_call_imports_public_names_only(rows):
 
 
 def test_a_row_that_cannot_be_is_a_comment_in_the_call():
-    (line,) = python(start("exp", rows="rope", dim=3)).splitlines()
+    (line,) = python_source(start("exp", rows="rope", dim=3)).splitlines()
     assert line.startswith("# exp, RoPE")
     assert "3" in line
 
@@ -964,7 +996,7 @@ def test_a_row_that_cannot_be_is_a_comment_in_the_call():
 def test_the_python_call_of_your_own_kernel_runs():
     mine = score_kernel("softplus", sympy.log(1 + sympy.exp(sympy.Symbol("s"))))
     state = initial((*ALL, mine), ("softplus",), "gamma")
-    *setup, limit, _ = python(state).splitlines()
+    *setup, limit, _ = python_source(state).splitlines()
     names = {}
     exec("\n".join(setup), names)
     assert float(eval(limit, names)) == pytest.approx(float(evaluate(mine, beta=-1, gamma=1).S))
@@ -973,12 +1005,14 @@ def test_the_python_call_of_your_own_kernel_runs():
 @pytest.mark.parametrize("rows", ["iid", "sink", "rope"])
 def test_the_python_call_of_a_formula_runs(rows):
     state = edit(start("exp", rows=rows, dim=8, length=16), "formula", "log(2 + exp(s))")
-    *setup, limit, law = python(edit(state, "shown", ["log(2 + exp(s))"])).splitlines()
+    *setup, limit, law = python_source(edit(state, "shown", ["log(2 + exp(s))"])).splitlines()
     names = {}
     exec("\n".join(setup), names)
     (spec,) = edit(state, "shown", ["log(2 + exp(s))"]).specs()
     assert spec.kernel.weight == sympy.log(2 + sympy.exp(sympy.Symbol("s", real=True)))
-    assert float(eval(limit, names)) == pytest.approx(math.sqrt(slowly(spec) / 16), rel=1e-12)
+    assert float(eval(limit, names)) == pytest.approx(
+        math.sqrt(limit_at_point(spec) / 16), rel=1e-12
+    )
     assert float(eval(law, names)) > 1
 
 
@@ -1029,11 +1063,11 @@ def test_a_row_is_opened_as_it_is_and_its_call_is_its_exact_law(row, name, moved
     assert {key for key, _ in spec.values} - {"beta", "gamma", "length"} == set(moved)
     assert spec.law.row(spec.kernel, spec.given()) == row
     wanted = exact_law(row, length=24)
-    point = exact(spec)
-    assert (point is None) == bool(why_not(spec))
+    point = exact_value(spec)
+    assert (point is None) == bool(why_no_law(spec))
     if point is not None:
         assert point == pytest.approx(float(wanted.value), rel=1e-12)
-    *setup, limit, of_rows = python(state).splitlines()
+    *setup, limit, of_rows = python_source(state).splitlines()
     names = {}
     exec("\n".join(setup), names)
     assert float(eval(of_rows, names)) == pytest.approx(float(wanted.value), rel=1e-12)
@@ -1076,14 +1110,14 @@ def test_points_say_of_what_they_are(sampled):
     for curve in picture(state, store).content["curves"]:
         name = "√(n_eff/n)" if curve["kernel"] == "exp" else "S"
         assert {point["of"] for point in curve["points"]} == {name}
-    table_rows = csv.DictReader(io.StringIO(table(state, store)))
+    table_rows = csv.DictReader(io.StringIO(csv_table(state, store)))
     said = {(row["kernel"], row["sampled"]) for row in table_rows if row["S_mc"]}
     assert said == {("exp", "√(n_eff/n)"), ("decayed", "S")}
 
 
 def test_the_table_has_everything_drawn(sampled):
     state, store = sampled
-    rows = list(csv.DictReader(io.StringIO(table(state, store))))
+    rows = list(csv.DictReader(io.StringIO(csv_table(state, store))))
     own = [row for row in rows if row["kernel"] == "exp"]
     assert len(own) >= 400
     for row in own[::50]:

@@ -10,8 +10,8 @@ from sparsity import evaluate, score_kernel
 from sparsity.errors import InputError
 from sparsity.kernels.symbols import s
 from sparsity.limit import patches, quadrature
-from sparsity.limit.axis import Axis
 from sparsity.limit.moments import log_moments
+from sparsity.limit.panels import Axis
 from sparsity.limit.score_laws import Gaussian, Neighbour
 
 pytest.importorskip("flint")
@@ -129,8 +129,8 @@ def test_the_corners_bound_what_is_between():
     for low, high in ((-9.0, -8.0), (-1.5, -1.0), (2.0, 3.0), (12.0, 16.0)):
         centre, half = (low + high) / 2, (high - low) / 2
         tilt = tuple(2 * c for c in axis.f.tilt)
-        most = [law.around(centre, 1.3 * half, 0.9 * half, tilt) for law in laws]
-        least = [law.bounds(0.5, 1.0, tilt)[0] for law in laws]
+        most = [law.bound_on_boxes(centre, 1.3 * half, 0.9 * half, tilt) for law in laws]
+        least = [law.bounds_on_segments(0.5, 1.0, tilt)[0] for law in laws]
         over = np.array(most) - np.array(least)
         assert over[4:].max() <= over[:4].max() + 1e-12
         cells += len(inside)
@@ -180,5 +180,5 @@ def test_mass_that_the_middle_of_a_patch_cannot_see_is_not_lost(gamma):
 def test_densities_that_rise_too_far_are_not_shared(monkeypatch):
     kernel = score_kernel("softplus", SOFTPLUS)
     assert patches.patch.__wrapped__(kernel, POWERS, 1.0, 1.0, 0.0) is not None
-    monkeypatch.setattr(patches, "_RISE", 0.0)
+    monkeypatch.setattr(patches, "_MAX_LOG_RATIO", 0.0)
     assert patches.patch.__wrapped__(kernel, POWERS, 1.0, 1.0, 0.0) is None

@@ -16,7 +16,7 @@ import sparsity
 from sparsity import Alibi, InputError, QKNorm, Row, SinkLogit, Window
 from sparsity.cli import cli
 from sparsity.figures import plotting
-from sparsity.plots import asked, chart, curves
+from sparsity.plots import chart, curves, requests
 
 matplotlib.use("agg")
 LENGTHS = [1, 4, 16, 64]
@@ -85,7 +85,7 @@ def test_a_wrong_curve_would_be_seen():
 )
 def test_any_number_of_a_row_is_an_abscissa(row, x, values, name):
     of, n = "n_eff" if row.kernel.name == "sparsemax" else "entropy", 8
-    drawn = chart(row, x, of=of, length=n, limit=False, **{x: values}).drawn[0].exact
+    drawn = chart(row, x, of=of, length=n, limit=False, **{x: values}).curves[0].exact
     for value, y in zip(values, drawn.theory, strict=True):
         if row.steps:
             other = Row(row.kernel, steps=(type(row.steps[0])(value),), **row.params)
@@ -97,7 +97,7 @@ def test_any_number_of_a_row_is_an_abscissa(row, x, values, name):
 
 @pytest.mark.parametrize("of", ["max_weight", "top_k_mass:4"])
 def test_a_quantity_without_an_integral_has_its_law_along_a_parameter(of):
-    drawn = chart("exp", "gamma", of=of, length=16, gamma=[0.5, 2.0]).drawn[0].exact.theory
+    drawn = chart("exp", "gamma", of=of, length=16, gamma=[0.5, 2.0]).curves[0].exact.theory
     law = [float(sparsity.exact("exp", gamma=g, length=16, of=of).value) for g in (0.5, 2.0)]
     assert drawn == pytest.approx(law, rel=1e-12)
     assert drawn[0] != pytest.approx(drawn[1], rel=1e-3)
@@ -105,13 +105,13 @@ def test_a_quantity_without_an_integral_has_its_law_along_a_parameter(of):
 
 def test_the_default_values_are_in_the_domain_of_the_step():
     row = Row("exp", gamma=1, steps=(QKNorm(8),))
-    _, values = asked.asked(row, "dim", {"length": 8})
+    _, values = requests.read_curves(row, "dim", {"length": 8})
     assert values[0] == 2  # a sphere needs two dimensions; the control starts at one
 
 
 def test_several_values_and_kernels_are_several_curves_that_differ_in_look():
     made = chart(["exp", "relu2", "identity"], gamma=[1, 2], length=LENGTHS)
-    labels = [curve.exact.label for curve in made.drawn]
+    labels = [curve.exact.label for curve in made.curves]
     assert labels[:2] == ["exp, γ = 1", "exp, γ = 2"]
     assert len(set(labels)) == 6
     assert made.words.subtitle == "β = 0"
@@ -163,7 +163,13 @@ def measured():
 
 @pytest.mark.parametrize(
     ("of", "law"),
-    [("n_eff", True), ("S", True), ("S_others", True), ("n_eff_rest", True), ("entropy", False)],
+    [
+        ("n_eff", True),
+        ("S", True),
+        ("S_without_sinks", True),
+        ("n_eff_without_sink_key", True),
+        ("entropy", False),
+    ],
 )
 def test_what_was_measured_is_drawn_as_measured(of, law):
     data = measured()
@@ -184,7 +190,7 @@ def test_what_was_measured_is_drawn_as_measured(of, law):
 
 def test_points_are_estimates_with_their_error_bars():
     made = chart("exp", gamma=1, length=LENGTHS, montecarlo=[4, 16], rel_error=0.05)
-    curve = made.drawn[0].exact
+    curve = made.curves[0].exact
     at = curve.sampled
     assert list(curve.x[at]) == [4, 16]
     assert np.all(np.abs(curve.estimate - curve.theory)[at] < 5 * curve.stderr[at])
@@ -194,7 +200,7 @@ def test_points_are_estimates_with_their_error_bars():
     (bars,) = ax.containers
     ends = np.array(bars.lines[2][0].get_segments())[:, :, 1]
     np.testing.assert_allclose(np.diff(ends, axis=1)[:, 0], 2 * 1.959964 * curve.stderr[at])
-    again = chart("exp", gamma=1, length=LENGTHS, montecarlo=[16], rel_error=0.05).drawn[0].exact
+    again = chart("exp", gamma=1, length=LENGTHS, montecarlo=[16], rel_error=0.05).curves[0].exact
     assert again.estimate[again.sampled][0] == curve.estimate[at][1]  # a stream of its own
 
 
@@ -203,7 +209,7 @@ def test_points_are_drawn_alone_where_the_exact_law_is_refused():
     with pytest.raises(InputError, match="rows of one law"):
         chart(row, of="max_weight", length=[4, 8])
     made = chart(row, of="max_weight", length=[4, 8], montecarlo=[4], rel_error=0.1)
-    curve = made.drawn[0].exact
+    curve = made.curves[0].exact
     assert np.isnan(curve.theory).all()
     assert list(curve.sampled) == [True, False]
     ax = Figure().add_subplot()
@@ -220,7 +226,7 @@ def test_a_point_with_an_error_bar_in_doubt_is_hollow_and_said(monkeypatch, tmp_
 
     monkeypatch.setattr(curves, "draw", doubtful)
     made = chart("exp", gamma=1, length=LENGTHS, montecarlo=[4, 16], rel_error=0.1)
-    assert list(made.drawn[0].exact.doubted) == [False, False, True, False]
+    assert list(made.curves[0].exact.doubted) == [False, False, True, False]
     ax = Figure().add_subplot()
     made.draw(ax)
     (bars,) = ax.containers
@@ -273,10 +279,10 @@ def test_a_notebook_that_turned_pyplot_interactive_stays_so(monkeypatch):
 def test_a_sweep_is_drawn_as_it_is():
     data = sparsity.sweep("relu2", beta=[-1, 1], gamma="0.5:2:4:log", length=64, of=["n_eff", "S"])
     made = chart(data, "gamma", of="S")
-    assert [curve.exact.label for curve in made.drawn] == ["β = −1", "β = 1"]
-    for curve, beta in zip(made.drawn, (-1, 1), strict=True):
+    assert [curve.exact.label for curve in made.curves] == ["β = −1", "β = 1"]
+    for curve, beta in zip(made.curves, (-1, 1), strict=True):
         np.testing.assert_array_equal(curve.exact.theory, data["S"].sel(beta=beta))
-    limit = chart(sparsity.sweep("exp", gamma=[1.0, 2.0]), "gamma").drawn[0]
+    limit = chart(sparsity.sweep("exp", gamma=[1.0, 2.0]), "gamma").curves[0]
     assert np.isnan(limit.exact.theory).all()  # S without a length is the limit: dashed
     assert limit.limit is not None
     np.testing.assert_allclose(limit.limit.theory, np.exp([-0.5, -2.0]))
@@ -350,7 +356,7 @@ def test_a_dataset_is_drawn_on_its_own_grid(given, argument):
     with pytest.raises(InputError) as caught:
         chart(data, **{"x": "gamma"} | given)
     assert caught.value.argument == argument
-    (found,) = chart(data, "gamma", beta=0.1 + 0.2, length=8).drawn  # 0.30000000000000004
+    (found,) = chart(data, "gamma", beta=0.1 + 0.2, length=8).curves  # 0.30000000000000004
     own = data["n_eff"].sel(beta=0.3, length=8)
     np.testing.assert_array_equal(found.exact.theory, own)
 

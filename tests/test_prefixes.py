@@ -8,7 +8,8 @@ import pytest
 
 from sparsity import Coca, Row, errors, exact, metric, quantities
 from sparsity.errors import InputError
-from sparsity.exact_law import engine, mellin, normal_prefixes, prefixes
+from sparsity.exact_law import engine, mellin, normal_prefixes
+from sparsity.exact_law.normal_prefixes import n_eff_of_normal_prefixes
 from sparsity.rows.rectified import rectified
 
 
@@ -130,7 +131,7 @@ def test_equal_tokens_of_any_spread(gamma):
     lengths, beta = [2, 30, 100], np.full(100, 300.0)
     law = exact("exp", length=lengths, gamma=gamma)
     for found, bound in (
-        mellin.n_eff_of_normal_prefixes(beta, np.full(100, gamma), lengths),
+        n_eff_of_normal_prefixes(beta, np.full(100, gamma), lengths),
         mellin.n_eff_of_prefixes(gaussian(beta, np.full(100, gamma)), lengths),
     ):
         assert np.all(np.abs(found / law.value - 1) < bound + law.error_bound)
@@ -142,7 +143,7 @@ def test_tokens_between_the_points_of_the_table():
     for low, high, apart in ((0.05, 0.1, 2), (0.2, 4, 3), (2, 9, 20), (0.05, 6, 8)):
         beta, gamma = apart * rng.standard_normal(60), rng.uniform(low, high, 60)
         lengths = [4, 60]
-        merged, bound = mellin.n_eff_of_normal_prefixes(beta, gamma, lengths)
+        merged, bound = n_eff_of_normal_prefixes(beta, gamma, lengths)
         each, slip = mellin.n_eff_of_prefixes(gaussian(beta, gamma), lengths)
         np.testing.assert_allclose(merged, each, rtol=2e-12)
         assert max(bound.max(), slip.max()) < 1e-9
@@ -160,11 +161,11 @@ def test_heavy_tokens_that_come_late():
     rng = np.random.default_rng(2)
     beta, gamma = np.arange(60) * 15 + rng.standard_normal(60), np.full(60, 4.0)
     lengths = [1, 2, 5, 20, 60]
-    merged, _ = mellin.n_eff_of_normal_prefixes(beta, gamma, lengths)
+    merged, _ = n_eff_of_normal_prefixes(beta, gamma, lengths)
     each, _ = mellin.n_eff_of_prefixes(gaussian(beta, gamma), lengths)
     np.testing.assert_allclose(merged, each, rtol=1e-11)
     for n, found in zip(lengths, merged, strict=True):
-        alone, _ = mellin.n_eff_of_normal_prefixes(beta[:n][::-1], gamma[:n], n)
+        alone, _ = n_eff_of_normal_prefixes(beta[:n][::-1], gamma[:n], n)
         assert found == pytest.approx(float(alone), rel=1e-11)
 
 
@@ -172,13 +173,11 @@ def test_light_tokens_are_left_out_only_where_they_do_not_matter(monkeypatch):
     beta = -np.arange(400) / 4
     law = gaussian(beta, np.full(400, 0.7))
     found, _ = mellin.n_eff_of_prefixes(law, 400)
-    monkeypatch.setattr(
-        prefixes, "heavy_enough", lambda powers, first, n: np.full(len(powers), True)
-    )
+    monkeypatch.setattr(mellin, "heavy_enough", lambda powers, first, n: np.full(len(powers), True))
     every, _ = mellin.n_eff_of_prefixes(law, 400)
     assert abs(found / every - 1) < 1e-14
     monkeypatch.setattr(
-        prefixes, "heavy_enough", lambda powers, first, n: np.arange(len(powers)) < 100
+        mellin, "heavy_enough", lambda powers, first, n: np.arange(len(powers)) < 100
     )
     fewer, _ = mellin.n_eff_of_prefixes(law, 400)
     assert abs(fewer / every - 1) > 1e-12
@@ -190,7 +189,7 @@ def test_the_bound_tells_of_an_inversion_with_too_short_a_period(monkeypatch, pe
     right = float(n_eff(law, 16).value)
     monkeypatch.setattr(mellin, "PERIOD", period)
     monkeypatch.setattr(mellin, "BACK", np.inf)
-    monkeypatch.setattr(prefixes, "USELESS", np.inf)
+    monkeypatch.setattr(mellin, "USELESS", np.inf)
     monkeypatch.setattr(errors, "RESOLVED", np.inf)  # as they are, they would be refused
     found = n_eff(law, 16)
     assert 1e-13 < abs(float(found.value) / right - 1) < float(found.error_bound)

@@ -91,10 +91,10 @@ def test_a_finer_rule_agrees(kernel, beta, gamma, length, monkeypatch):
 
 def test_a_planted_wrong_law_of_weights_is_rejected(monkeypatch):
     """A spread that is a millionth too wide fails the gate that the right one passes."""
-    right = ranked.LEVELS[sparsity.kernels.exp.weight]
+    right = ranked.LAWS[sparsity.kernels.exp.weight]
     test_two_tokens_of_softmax(1.0)
     wider = {sparsity.kernels.exp.weight: lambda beta, gamma, n: right(beta, gamma * (1 + 1e-6), n)}
-    monkeypatch.setattr(ranked, "LEVELS", ranked.LEVELS | wider)
+    monkeypatch.setattr(ranked, "LAWS", ranked.LAWS | wider)
     with pytest.raises(AssertionError):
         test_two_tokens_of_softmax(1.0)
 

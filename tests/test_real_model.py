@@ -20,7 +20,7 @@ from sparsity.attention.claims.head_evidence import Law
 from sparsity.attention.claims.heads import judge_heads
 from sparsity.attention.describe import describe
 from sparsity.attention.measurement import sinks, tables
-from sparsity.attention.measurement.head_constants import Rows, fit_kappa, held_back
+from sparsity.attention.measurement.head_constants import HeadRows, fit_kappa, log_law_held_back
 from sparsity.attention.measurement.heads import measure_heads
 from sparsity.attention.measurement.runs import measure_model
 
@@ -134,8 +134,8 @@ def test_real_rows_and_the_laws(data, begun):
     rates = []
     for found in (data, begun, data.sel(text=begun.text)):
         rows = found.sel(row=slice(TOKENS // 2 + 1, None))
-        limit = float(np.exp(rows.residual_limit_rest.median()))
-        exact = float(np.exp(rows.residual_exact_rest.median()))
+        limit = float(np.exp(rows.residual_limit_without_sink_key.median()))
+        exact = float(np.exp(rows.residual_exact_without_sink_key.median()))
         assert limit > 2
         assert 0.7 < exact < 1.2
         rates.append((found.importance > 0.3).mean(("text", "bos", "layer", "head")).values)
@@ -144,11 +144,11 @@ def test_real_rows_and_the_laws(data, begun):
     assert np.all(rates[1] > rates[2])  # of the same texts, with the token that begins one
 
 
-def test_the_law_given_the_largest_logit_on_texts_held_back(data):
+def test_the_law_given_the_largest_logit_on_texts_log_law_held_back(data):
     rows = data.isel(bos=0).sel(row=slice(TOKENS // 2 + 1, None, 8))
-    S, axes = Rows.of(rows).S, ("text", "layer", "head", "row")
-    plain = np.log(rows.S_exact_others.transpose(*axes).values)
-    found, exact = Law.of(S, held_back(rows)), Law.of(S, plain)
+    S, axes = HeadRows.of(rows).S, ("text", "layer", "head", "row")
+    plain = np.log(rows.S_exact_without_sinks.transpose(*axes).values)
+    found, exact = Law.of(S, log_law_held_back(rows)), Law.of(S, plain)
     print(found, exact)
     assert 0.98 < found.ratio < 1.02
     assert found.rank > 0.95
@@ -178,13 +178,13 @@ def test_a_sink_need_not_be_the_first_token(data):
     rows = {row["text"]: row for row in tables.by_text(data)}
     first = {name: row["sink_rate_0.3"] for name, row in rows.items()}
     joint = {name: row["sinks_rate_0.3"] for name, row in rows.items()}
-    print(first, joint, {name: row["ratio_exact_others"] for name, row in rows.items()})
+    print(first, joint, {name: row["ratio_exact_without_sinks"] for name, row in rows.items()})
     assert first["formatstrings"] < 0.25
     assert all(rate > 0.45 for name, rate in first.items() if name != "formatstrings")
     assert max(joint.values()) - min(joint.values()) < 0.15
     own = data.sel(text="formatstrings", bos=0)
     words = own.token.values.tolist()
-    found = sinks.listed(own.key_importance.values, words)
+    found = sinks.list_sinks(own.key_importance.values, words)
     most = sorted(found, key=lambda sink: -sink["heads"])
     assert {sink["position"] for sink in most[:2]} == {1, 2}
 
@@ -200,7 +200,7 @@ def test_the_command_from_file_to_page(files, tmp_path, command):
     assert code == 0, err
     answer = json.loads(shown)
     assert len(answer["claims"]) == 5 + 6
-    assert answer["head_law"]["laws"]["S_head_others"]["rank"] > 0.9
+    assert answer["head_law"]["laws"]["S_head_without_sinks"]["rank"] > 0.9
     assert (tmp_path / "page" / "head_law.png").exists()
     assert (tmp_path / "page" / "index.html").stat().st_size > 1e5
     with xarray.open_dataset(out) as saved:

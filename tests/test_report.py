@@ -14,14 +14,15 @@ from types import SimpleNamespace
 
 import pytest
 
+from sparsity import claims_ledger as ledger
 from sparsity import kernels, report
-from sparsity.claims_ledger.judging import Claim, Finding
+from sparsity.claims_ledger.judging import Claim, Finding, Legend
 from sparsity.derivation import derive
 from sparsity.errors import InputError
 from sparsity.figures import Plate
 from sparsity.output import json_text, write
-from sparsity.report import answer, evidence, formulas, labels, parts, reproduction, saved
-from sparsity.report.drawings import inline_svg
+from sparsity.report import answer, claims, formulas, parts, reproduction
+from sparsity.report.parts import inline_svg
 
 FIGURES = Path(__file__).resolve().parents[1] / "figures"
 SVG = """<?xml version="1.0"?>
@@ -337,11 +338,12 @@ def unnamed(claims):
             for inside in value:
                 yield from names(inside)
 
+    legends = {claim.key: claim.legend for claim in ledger.ALL}
     return {
         name
         for record in claims
         for name in names(record["evidence"]["numbers"])
-        if "_" in name and name not in labels.LABELS and (record["key"], name) not in labels.OWN
+        if "_" in name and not legends[record["key"]].knows(name)
     }
 
 
@@ -365,7 +367,9 @@ def test_numbers_are_tables():
         "distances": {"none": [0.1, 0.2]},
         "at": {"n": 4096},
     }
-    html = evidence.tables(numbers, "k-border")
+    grids = {"half_logit": ("gammas", "lengths")}
+    legend = Legend({"due": "π/θ_i"}, columns=(("first_rise", "due"),), grids=grids)
+    html = claims.tables(numbers, legend)
     Checker(html)
     rows = [
         re.sub(r"<[^>]+>", " ", row).split() for row in re.findall("<tr>.*?</tr>", html, re.DOTALL)
@@ -381,23 +385,23 @@ def test_numbers_are_tables():
         ["row", "length", "n", "4", "096"],
     ):
         assert row in rows, row
-    apart = evidence.tables({"first_rise": [1.0], "due": [1.0, 2.0]})  # not the same planes
+    apart = claims.tables({"first_rise": [1.0], "due": [1.0, 2.0]}, legend)  # not the same planes
     assert "<td>1, 2</td>" in apart
 
 
 def test_a_run_is_read_back_as_it_was():
     path = FIGURES / "crosscheck.json"
-    found = saved.crosscheck(json.loads(path.read_text("utf-8")))
+    found = reproduction.crosscheck(json.loads(path.read_text("utf-8")))
     cells = [asdict(cell) for cell in (*found.cells, *found.exact)]
     assert len(cells) > 300
     assert json_text(found.summary() | {"cells": cells}) == path.read_text("utf-8")
-    plates = saved.plates(FIGURES)
+    plates = reproduction.plates(FIGURES)
     assert plates[0].files["svg"] == (FIGURES / f"{plates[0].name}.svg").read_bytes()
 
 
 def test_a_page_without_its_files_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"relu2\.svg.*sparsity reproduce"):
-        saved.page(tmp_path)
+        reproduction.page(tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -431,7 +435,7 @@ def test_a_page_of_a_run_that_is_not_whole_is_refused(tmp_path, name, change, sa
     folder = damaged(tmp_path / "run", name, change)
     before = (folder / "index.html").read_bytes()
     with pytest.raises(InputError, match=said) as error:
-        saved.page(folder)
+        reproduction.page(folder)
     assert "\n" not in str(error.value)
     assert (folder / "index.html").read_bytes() == before
 

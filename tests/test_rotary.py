@@ -14,15 +14,16 @@ from scipy import integrate, stats
 
 from sparsity import Coca, Rope, Row, Sink, exact, metric
 from sparsity.claims_ledger.coca import CLAIMS, PUBLISHED_PERPLEXITY, CocaRoutes
-from sparsity.crosscheck.row_cells import ROTARY_CELLS
+from sparsity.crosscheck.reference_grid import ROTARY_CELLS
 from sparsity.errors import InputError
 from sparsity.exact_law import mellin
+from sparsity.exact_law.normal_prefixes import n_eff_of_normal_prefixes
 from sparsity.figures.rope import collinear_mean
 from sparsity.rows import rotary, rotation
 from sparsity.rows.rectified import rectified
 from sparsity.sampling import Sampling
-from sparsity.sampling.rotary_sampling import scores
 from sparsity.sampling.row_sampling import sample_rows
+from sparsity.sampling.row_sources import rotary_scores
 
 jax.config.update("jax_enable_x64", True)
 
@@ -181,7 +182,7 @@ def test_mean_and_band_from_rotated_vectors(form, pairing):
         "slack": Coca(q, 0.1, 0.5, pairing, slack_at=40),
     }
     law, distance = laws[form], np.array([0, 1, 5, 17, 40])
-    found = scores(law, distance, Sampling(seed=5, dtype=np.float64), chunks=2)
+    found = rotary_scores(law, distance, Sampling(seed=5, dtype=np.float64), chunks=2)
     z = [
         (found.beta - law.beta(distance)) / found.beta_stderr,
         (found.gamma - law.gamma(distance)) / found.gamma_stderr,
@@ -221,7 +222,7 @@ def drawn_once():
     right = Rope(*ARGUMENTS)
     settings = Sampling(rel_error=1.5e-3, seed=7, dtype=np.float64)
     return (
-        scores(right, NEAR, Sampling(seed=6, dtype=np.float64), chunks=2),
+        rotary_scores(right, NEAR, Sampling(seed=6, dtype=np.float64), chunks=2),
         sample_rows(Row("exp", steps=(right,)), 16, settings),
     )
 
@@ -260,7 +261,7 @@ def test_a_normal_score_would_not_do_for_rectified_t():
     law = Coca(np.sqrt(4) * vectors(8) / np.linalg.norm(vectors(8)), 0.25, 0.15, "half")
     assert not law.normal
     distance = np.arange(16)
-    normal, _ = mellin.n_eff_of_normal_prefixes(law.beta(distance), law.gamma(distance), 16)
+    normal, _ = n_eff_of_normal_prefixes(law.beta(distance), law.gamma(distance), 16)
     assert abs(float(n_eff(law, 16).value / normal) - 1) > 1e-3
 
 
@@ -312,7 +313,7 @@ def test_mellin_and_the_general_law_agree_and_a_wrong_one_would_be_seen():
     lengths = [3, 40, 300]
     general = n_eff(rope, lengths)
     each, _ = mellin.n_eff_of_prefixes(log_mgf, lengths)
-    merged, _ = mellin.n_eff_of_normal_prefixes(rope.beta(distance), rope.gamma(distance), lengths)
+    merged, _ = n_eff_of_normal_prefixes(rope.beta(distance), rope.gamma(distance), lengths)
     np.testing.assert_allclose(each, general.value, rtol=1e-9)
     np.testing.assert_allclose(merged, each, rtol=1e-9)
     wrong = n_eff(replace(rope, spread=0.3001), lengths).value
@@ -323,9 +324,9 @@ def test_merged_tokens_with_spreads_of_their_own():
     rng = np.random.default_rng(0)
     beta, gamma = 2 * rng.standard_normal(400), rng.uniform(0.6, 1.1, 400)
     each, _ = mellin.n_eff_of_prefixes(gaussian(beta, gamma), [5, 400])
-    merged, _ = mellin.n_eff_of_normal_prefixes(beta, gamma, [5, 400])
+    merged, _ = n_eff_of_normal_prefixes(beta, gamma, [5, 400])
     np.testing.assert_allclose(merged, each, rtol=1e-9)
-    wide, _ = mellin.n_eff_of_normal_prefixes(beta, gamma * np.linspace(1, 4, 400), [5, 400])
+    wide, _ = n_eff_of_normal_prefixes(beta, gamma * np.linspace(1, 4, 400), [5, 400])
     each, _ = mellin.n_eff_of_prefixes(gaussian(beta, gamma * np.linspace(1, 4, 400)), [5, 400])
     np.testing.assert_allclose(wide, each, rtol=1e-9)
 

@@ -6,10 +6,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from softmax_apart import softmax_weights
 
-from sparsity.attention.measurement import rows
+from sparsity.attention.measurement import row_focus
 
-NAMES = ("S", "n_eff", "entropy", "largest", "sink_mass", "n_eff_rest", "S_rest")
+NAMES = (
+    "S",
+    "n_eff",
+    "entropy",
+    "largest",
+    "sink_mass",
+    "n_eff_without_sink_key",
+    "S_without_sink_key",
+)
 KEYS = 7
 RNG = np.random.default_rng(20)
 LOGITS = RNG.normal(size=(6, KEYS)) * 2
@@ -24,7 +33,7 @@ def compiled(sink, weigh):
     """
 
     def values(s, visible):
-        found, _, _ = rows.focus(weigh(rows.split(s, visible, sink)))
+        found, _, _ = row_focus.measure_weights(weigh(row_focus.set_sink_apart(s, visible, sink)))
         sums = [jnp.where(jnp.isnan(found[k]), 0.0, found[k]).sum() for k in NAMES]
         sums = jnp.stack([*sums, sum(x.sum() for x in found.values())])
         return sums, sums
@@ -32,7 +41,7 @@ def compiled(sink, weigh):
     return jax.jit(jax.jacrev(values, has_aux=True))
 
 
-def focused(sink, visible, weigh=rows.softmax):
+def focused(sink, visible, weigh=softmax_weights):
     """The same of the logits alone."""
 
     def part(i):  # of NAMES: indexed by NumPy, which compiles nothing
@@ -93,7 +102,7 @@ def test_sinks_far_above_and_far_below():
 def test_a_row_without_a_value_gives_nothing_to_the_others():
     """Its NaN does not spread, even where it is summed."""
     visible = masks()["holed"]
-    gradients, sums = map(np.asarray, compiled(0, rows.softmax)(LOGITS, visible))
+    gradients, sums = map(np.asarray, compiled(0, softmax_weights)(LOGITS, visible))
     got = gradients[-1]
     assert np.isnan(sums[-1])
     assert np.isfinite(got).all()

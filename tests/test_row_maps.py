@@ -18,7 +18,7 @@ from sparsity import Row, kernels, panel, quantities
 from sparsity.crosscheck.cells import Question
 from sparsity.crosscheck.verify import check, judge
 from sparsity.errors import InputError
-from sparsity.exact_law import entmax, maps, sparsemax, stick_breaking, top_k
+from sparsity.exact_law import entmax, maps, rules, sparsemax, stick_breaking, threshold_maps, top_k
 from sparsity.kernels.entmax import Weights
 from sparsity.limit import quadrature
 from sparsity.sampling import Sampling
@@ -302,8 +302,8 @@ def test_sparsemax_of_sampled_rows(gamma, length):
 @pytest.mark.parametrize(("gamma", "length"), [*SPARSEMAX, (0.02, 64), (5.0, 65536), (0.1, 10**9)])
 def test_a_finer_rule_of_sparsemax_agrees(gamma, length, monkeypatch):
     found = sparsemax.law(gamma, np.array([length]))
-    monkeypatch.setattr(sparsemax, "STEP", 0.037)
-    monkeypatch.setattr(sparsemax, "_POINTS", 301)
+    monkeypatch.setattr(threshold_maps, "STEP", 0.037)
+    monkeypatch.setattr(sparsemax.Sparsemax, "points", 301)
     fine = sparsemax.law(gamma, np.array([length]))
     off = np.abs(fine.value / found.value - 1)
     assert (off <= found.error).all()
@@ -337,23 +337,6 @@ def test_sparsemax_in_known_places():
     data = sparsity.sweep("sparsemax", gamma=[1.0, 2.0], length=[16, 256], of="participation")
     found = data["participation"].sel(gamma=2.0, length=256).squeeze()
     assert_allclose(found, 0.6511567, atol=1e-7)
-
-
-def test_long_rows_of_sparsemax():
-    _, y2 = sparsemax.long_rows(2.0, np.array([2e4]))
-    assert_allclose(y2, 0.560, atol=5e-4)
-    n = np.array([16, 256, 20_000, 10**9])
-    for gamma, off in (
-        (2.0, (0.019, 0.009, 0.0041, 0.0015)),
-        (0.5, (0.046, 0.030, 0.023, 0.017)),
-        (0.1, (0.301, 0.169, 0.104, 0.057)),  # more than 10 % up to 2·10⁴ tokens
-    ):
-        exact = sparsemax.law(gamma, n).value
-        gap = np.stack(sparsemax.long_rows(gamma, n)) / exact - 1
-        assert (gap[0] > 0).all()  # too many keys, and too even
-        assert (gap[1] < 0).all()
-        assert (np.diff(np.abs(gap)) < 0).all()
-        assert_allclose(-gap[1], off, rtol=0.06)
 
 
 def verdict(cell, value, detectable=2e-2):
@@ -460,7 +443,7 @@ def test_top_k_in_known_places(monkeypatch):
         law("topk:8", gamma=500.0, length=50)
     found = law("topk:8", gamma=2.0, length=lengths)
     monkeypatch.setattr(top_k, "_NODES", 121)
-    monkeypatch.setattr(top_k, "_STEP", 0.13)
+    monkeypatch.setattr(rules, "STEP", 0.13)
     fine = law("topk:8", gamma=2.0, length=lengths)
     assert (np.abs(fine.value / found.value - 1) <= found.error_bound).all()
 
@@ -644,9 +627,9 @@ ENTMAX = ((0.3, 16), (2.0, 4096))
 
 @pytest.mark.parametrize(("gamma", "length"), ENTMAX)
 def test_a_finer_rule_of_entmax_agrees(gamma, length, monkeypatch):
-    found = entmax.law(gamma, np.array([length]))
-    monkeypatch.setattr(entmax, "_POINTS", 401)
-    fine = entmax.law(gamma, np.array([length]))
+    found = entmax.law(1.5, gamma, np.array([length]))
+    monkeypatch.setattr(entmax.EntmaxThreeHalves, "points", 401)
+    fine = entmax.law(1.5, gamma, np.array([length]))
     assert (np.abs(fine.value / found.value - 1) <= found.error).all()
     assert (found.error <= 1e-6).all()
     assert_allclose(found.total, 1, atol=1e-11)
@@ -655,11 +638,11 @@ def test_a_finer_rule_of_entmax_agrees(gamma, length, monkeypatch):
 def test_entmax_where_every_key_has_a_weight(monkeypatch):
     """The closed form of small spreads against the double integral, which it replaces there."""
     for gamma, n in ((0.09, np.array([2])), (0.05, np.array([5])), (0.025, np.array([30]))):
-        closed = entmax.law(gamma, n)
+        closed = entmax.law(1.5, gamma, n)
         assert (closed.error == 1e-15).all()
         with monkeypatch.context() as patch:
             patch.setattr(entmax, "_ALL_IN", np.inf)
-            ruled = entmax.law(gamma, n)
+            ruled = entmax.law(1.5, gamma, n)
         assert (np.abs(ruled.value / closed.value - 1) <= ruled.error).all()
         assert (ruled.error < 1e-9).all()
 
@@ -706,7 +689,7 @@ def test_planted_wrong_laws_of_entmax_are_rejected(planted):
 def test_entmax_in_known_places():
     lengths = np.array([1, 2, 8, 1000, 65536])
     for gamma in (1e-3, 0.1, 2.0):
-        size, y2 = entmax.law(gamma, lengths).value
+        size, y2 = entmax.law(1.5, gamma, lengths).value
         assert size[0] == y2[0] == 1
         assert (np.diff(size) > -1e-9).all()
         assert (np.diff(y2) < 0).all()

@@ -181,7 +181,7 @@ def test_every_step_and_quantity_goes_through_exact():
                     exact(row, length=6, of=quantity)
                 refused += 1
                 continue
-            if quantity.layers and kind not in ALIKE:
+            if quantity.rank_law and kind not in ALIKE:
                 with pytest.raises(InputError, match=r"rows of one law|law of ranks"):
                     exact(row, length=6, of=quantity)
                 apart += 1
@@ -196,7 +196,7 @@ def test_every_step_and_quantity_goes_through_exact():
             answered += 1
     without = sum(not quantity.sinks for quantity in laws)
     sinks = len(laws) - without
-    ranked = sum(quantity.layers is not None for quantity in laws)
+    ranked = sum(quantity.rank_law is not None for quantity in laws)
     assert apart == ranked * (len(steps.ALL) - len(ALIKE))  # the others leave six tokens alike
     assert answered == without * len(steps.ALL) + 2 * sinks - apart
     assert refused == sinks * (len(steps.ALL) - 2)

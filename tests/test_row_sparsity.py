@@ -12,7 +12,7 @@ from sympy import Heaviside
 
 from sparsity import Decay, QKNorm, Row, SinkLogit, Window, evaluate, exact, quantities
 from sparsity.errors import InputError
-from sparsity.exact_law import engine, transforms
+from sparsity.exact_law import engine, token_sums
 from sparsity.kernels import score_kernel
 from sparsity.kernels.symbols import s
 
@@ -70,8 +70,8 @@ EVERY = [row for name in WEIGHT for row in every_row(name)]
 def test_half_the_step_agrees(rows, monkeypatch):
     cells = [(row, LENGTHS) for row in CURVES] + [(row, 12) for row in rows]
     old = [as_it_is(row, None if length is LENGTHS else length) for row, length in cells]
-    monkeypatch.setattr(engine, "ALIKE", 0.07)
-    monkeypatch.setattr(transforms, "STEP", 0.05)
+    monkeypatch.setattr(engine, "STEP_OF_IDENTICAL", 0.07)
+    monkeypatch.setattr(token_sums, "STEP", 0.05)
     monkeypatch.setattr(engine, "STEP", 0.05)
     count = 0
     for cell, coarse in zip(cells, old, strict=True):
@@ -152,7 +152,7 @@ def test_planted_errors_are_rejected(planted, monkeypatch):
         integral = replace(quantity.integral, factor=PLANTED[planted], ends=lambda *row: wide)
         quantity = replace(quantity, integral=integral)
     elif planted:
-        monkeypatch.setattr(engine, "integrated", _scaled_body(engine.integrated))
+        monkeypatch.setattr(engine, "integrate_over_u", _scaled_body(engine.integrate_over_u))
     row = Row("exp", gamma=1.0)
     law, (mean, error) = exact(row, length=5, of=quantity), sampled(row, 5, 400_000)["S"]
     assert (abs(mean - law.value) < 4 * error) == (planted is None)

@@ -27,12 +27,12 @@ from sparsity import (
     score_kernel,
     sink_logit,
 )
-from sparsity.crosscheck.row_cells import reference_cells
+from sparsity.crosscheck.reference_grid import cells_of_steps
 from sparsity.errors import InputError
-from sparsity.exact_law import engine, mellin, transforms
+from sparsity.exact_law import engine, token_sums
 from sparsity.exact_law.laplace import laplace
+from sparsity.exact_law.normal_prefixes import n_eff_of_normal_prefixes
 from sparsity.kernels.symbols import s
-from sparsity.limit import sphere
 from sparsity.rows import classes as token_classes
 from sparsity.rows import scores
 from sparsity.rows.tokens import every
@@ -168,8 +168,8 @@ def test_two_tokens_against_transforms_taken_where_they_are_needed():
         for w in (0.9, 0.123, 1e-3):
             low, high = law.range(2.0)
             u = np.arange(low - 2, high + 12 - 2 * np.log(w), step)
-            psi, (m1, m2) = law(u)
-            psi_w, (m1_w, m2_w) = law(u + 2 * np.log(w))
+            psi, (m1, m2) = law.at(u)
+            psi_w, (m1_w, m2_w) = law.at(u + 2 * np.log(w))
             alone = m2 * (1 - scale * psi_w) + m2_w * (1 - scale * psi)
             direct = np.sum(alone + 2 * scale * m1 * m1_w) * step * scale / p_row
             value = exact(row.then(Decay(w)), length=2).value
@@ -240,8 +240,8 @@ def test_a_coarse_interpolation_says_so(monkeypatch):
 )
 def test_half_the_step_agrees(length, rows, monkeypatch):
     coarse = [law_of(row, length) for row in rows]
-    monkeypatch.setattr(engine, "ALIKE", 0.07)
-    monkeypatch.setattr(transforms, "STEP", 0.05)
+    monkeypatch.setattr(engine, "STEP_OF_IDENTICAL", 0.07)
+    monkeypatch.setattr(token_sums, "STEP", 0.05)
     monkeypatch.setattr(engine, "STEP", 0.05)
     for row, old in zip(rows, coarse, strict=True):
         new = exact(row, length=length)
@@ -283,33 +283,27 @@ def test_limit_form():
 # Keys on a sphere.
 
 
+def _spherical_log_s(gamma, dim):
+    """log S of exp on the sphere, E e^(κ cos θ) = ₀F₁(; d/2; κ²/4) with κ = γ√d."""
+    with mpmath.workdps(40):
+        kappa = mpmath.mpf(gamma) * mpmath.sqrt(dim)
+        first, second = (
+            mpmath.log(mpmath.hyp0f1(mpmath.mpf(dim) / 2, (p * kappa) ** 2 / 4)) for p in (1, 2)
+        )
+        return float(first - second / 2)
+
+
 def test_spherical_keys_printed_values():
     wanted = {4: 0.48805, 16: 0.29041, 64: 0.18647}
     for dim, value in wanted.items():
-        assert abs(np.exp(sphere.log_sparsity(2.0, dim)) - value) <= 0.5001e-5
+        assert abs(np.exp(_spherical_log_s(2.0, dim)) - value) <= 0.5001e-5
         row = Row("exp", gamma=2.0, steps=(QKNorm(dim),))
         assert evaluate(row, length=9).S == pytest.approx(
-            float(np.exp(sphere.log_sparsity(2.0, dim))), rel=1e-12
+            float(np.exp(_spherical_log_s(2.0, dim))), rel=1e-12
         )
-    assert np.exp(sphere.log_sparsity(2.0, 10**6)) == pytest.approx(np.exp(-2), rel=1e-4)
+    assert np.exp(_spherical_log_s(2.0, 10**6)) == pytest.approx(np.exp(-2), rel=1e-4)
     row = Row("exp", gamma=2.0, steps=(QKNorm(10**6),))
-    assert evaluate(row, length=9).log_S == pytest.approx(
-        float(sphere.log_sparsity(2.0, 10**6)), abs=1e-11
-    )
-
-
-def test_spherical_mean_against_high_precision():
-    cells = 0
-    with mpmath.workdps(40):
-        for dim in (2, 3, 4, 16, 49, 50, 51, 1000, 10**6):
-            for kappa in (1e-8, 0.3, 3.0, 20.0, 100.0, 2000.0):
-                nu = mpmath.mpf(dim) / 2 - 1
-                x = mpmath.mpf(kappa)
-                exact = mpmath.log(mpmath.hyp0f1(nu + 1, x * x / 4))
-                found = float(sphere.log_exp_mean(kappa, dim))
-                assert abs(found - exact) <= 2e-14 * max(1, abs(exact))
-                cells += 1
-    assert cells == 54
+    assert evaluate(row, length=9).log_S == pytest.approx(_spherical_log_s(2.0, 10**6), abs=1e-11)
 
 
 def test_spherical_axis_is_a_probability_law():
@@ -373,7 +367,7 @@ def test_a_sink_logit_takes_mass_and_changes_no_ratio(monkeypatch):
 
 def test_reference_cells():
     """They hold every step and every law; `test_crosscheck` samples them with the whole grid."""
-    cells = reference_cells()
+    cells = cells_of_steps()
     assert len(cells) == 36
     kinds = {type(step) for cell in cells for step in cell.row.steps}
     steps = {Alibi, Decay, LengthBias, ScalableSoftmax, Sink, QKNorm, SinkLogit, Window}
@@ -472,7 +466,7 @@ def test_planted_errors_are_rejected(planted, monkeypatch):
     plant, of = PLANTED[planted]
     row = Row("exp", gamma=0.5, steps=STEPS[of])
     assert _agrees(row, of)
-    monkeypatch.setattr(transforms, "sums", plant(transforms.sums))
+    monkeypatch.setattr(token_sums, "sums", plant(token_sums.sums))
     assert not _agrees(row, of)
 
 
@@ -527,8 +521,6 @@ def test_errors():
         (lambda: sink_logit(1.5, bare, length=5), "mass = 1.5"),
         (lambda: sink_logit(0.5, Row("relu2", beta=-3, gamma=1), length=1), "mass = 0.5"),
         (lambda: sink_logit(0.1, bare.then(SinkLogit(9.0)), length=5), "mass = 0.1"),
-        (lambda: sphere.log_exp_mean(1.0, 1), "dim"),
-        (lambda: sphere.log_exp_mean(np.inf, 4), "kappa"),
     ):
         with pytest.raises(InputError, match=match):
             make()
@@ -547,7 +539,7 @@ def test_light_tokens_beside_heavy_ones_against_the_second_exact_law():
         (Alibi(0.05), 0.05, 500),
     ):
         found = exact(Row("exp", gamma=1.0, steps=(step,)), length=n)
-        other, bound = mellin.n_eff_of_normal_prefixes(-slope * np.arange(n), np.ones(n), n)
+        other, bound = n_eff_of_normal_prefixes(-slope * np.arange(n), np.ones(n), n)
         assert abs(found.value / other - 1) < found.error_bound + bound + 1e-12
         assert found.error_bound < 1e-10
         seen += 1

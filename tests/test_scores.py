@@ -31,7 +31,7 @@ from sparsity import (
     sampling,
     verify,
 )
-from sparsity.crosscheck import pairs
+from sparsity.crosscheck.cells import STDERR_SHARE, applicable_pairs
 from sparsity.crosscheck.verify import check
 from sparsity.errors import InputError
 from sparsity.kernels import identity
@@ -448,7 +448,7 @@ def test_the_instruments_agree(name, law, beta, gamma, count):
     assert found.agree, found.text()
     assert len(found.cells) == count
     estimates = {(c.quantity, c.instruments): c.estimate for c in found.cells}
-    cells = pairs.pairs(row, 6, pairs.REL_ERROR * 1e-2)[0]
+    cells = applicable_pairs(row, 6, STDERR_SHARE * 1e-2)[0]
     planted = check(
         cells,
         theory=lambda cell: cell.theory() + math.log1p(0.02),
@@ -475,7 +475,10 @@ def test_the_instruments_agree_on_every_law_and_kernel():
 
 
 def test_estimates_say_where_heavy_tails_end_them():
-    assert sampling._heavy(Row("identity", beta=2.0, gamma=0.5, scores=StudentT(9))) is None
+    assert (
+        sampling._doubt_of_heavy_tails(Row("identity", beta=2.0, gamma=0.5, scores=StudentT(9)))
+        is None
+    )
     wild = estimate(Row("identity", beta=2.0, gamma=0.5, scores=StudentT(7)), rel_error=1e-2)
     assert "E|a|^8 is infinite under t:7 scores" in str(wild.warning)
     assert not wild.trusted

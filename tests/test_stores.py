@@ -28,16 +28,17 @@ from test_executors import Elsewhere
 from sparsity import Alibi, Empirical, Kernel, Row, Uniform, kernels, quantities, verify
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.sampling import batches
-from sparsity.sweeps import blocks, parts, running
+from sparsity.sweeps import blocks, work
 from sparsity.sweeps.blocks import Blocks
-from sparsity.sweeps.curves import grids_of, sweep
+from sparsity.sweeps.curves import sweep
+from sparsity.sweeps.grids import grids_of
 from sparsity.sweeps.store import Store
 from sparsity.sweeps.variables import Grid
-from sparsity.tasks import ATTEMPTS, Workers, completed
+from sparsity.tasks import MAX_ATTEMPTS, Workers, run_tasks
 
 GRID = {"gamma": "0.5:3:3", "beta": "-1,1", "length": "8,32"}
 SAMPLED = {"montecarlo": True, "rel_error": 0.1, "max_samples": 2e4, "seed": 3}
-NORMALS = batches._BATCH_NORMALS
+NORMALS = batches._NORMALS_PER_BATCH
 
 
 def files(folder):
@@ -53,8 +54,8 @@ def files(folder):
 def small():
     """Blocks of a few cells, batches of a few rows."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parts, "EACH", 3)
-        patch.setattr(batches, "_BATCH_NORMALS", 2**12)
+        patch.setattr(work, "CELLS_ONE_BY_ONE", 3)
+        patch.setattr(batches, "_NORMALS_PER_BATCH", 2**12)
         yield
 
 
@@ -109,18 +110,18 @@ def test_blocks_hold_every_cell_once():
     given = {"beta": np.arange(5.0), "gamma": np.arange(1, 8.0), "length": lengths}
     cells = Grid(kernels.exp, (), grids_of(kernels.exp, given))
     settings = {"seed": 0, "rel_error": 1e-2, "most": 1e3, "dtype": None, "float64": False}
-    request = parts.asked(cells, None, montecarlo=True, **settings)
-    every = parts.parts(request)
+    request = work.build_request(cells, None, montecarlo=True, **settings)
+    every = work.variable_groups(request)
     assert [part.name for part in every] == [
         *("method", "method_n_eff", "method_mc", "method_n_eff_mc"),
     ]
     for number, most in itertools.product(range(4), (1, 2, 6, 20, 10**6)):
         part = replace(every[number], most=most)
-        cut = parts.blocks(number, part, cells)
+        cut = work.cut_into_blocks(number, part, cells)
         seen = np.zeros([len(cells.grids[name]) for name in part.split], int)
         for block in cut:
-            seen[block.place(part.split)] += 1
-            assert seen[block.place(part.split)].size <= most
+            seen[block.slices(part.split)] += 1
+            assert seen[block.slices(part.split)].size <= most
         assert (seen == 1).all()
 
 
@@ -132,7 +133,7 @@ def test_a_store_holds_what_memory_does(whole):
 
 
 def test_estimates_do_not_depend_on_how_cells_are_cut(whole, monkeypatch):
-    monkeypatch.setattr(parts, "EACH", 2)
+    monkeypatch.setattr(work, "CELLS_ONE_BY_ONE", 2)
     again = sweep("exp", of=("n_eff", "participation"), **GRID, **SAMPLED)
     for name in ("n_eff_mc", "stderr_n_eff_mc", "participation_mc"):
         assert (again[name].values == whole[0][name].values).all()
@@ -157,14 +158,14 @@ def test_a_run_that_was_ended_goes_on(whole, tmp_path, after):
 
 
 def test_processes_give_the_same_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(parts, "EACH", 1)
-    monkeypatch.setattr(batches, "_BATCH_NORMALS", NORMALS)  # as in the workers
+    monkeypatch.setattr(work, "CELLS_ONE_BY_ONE", 1)
+    monkeypatch.setattr(batches, "_NORMALS_PER_BATCH", NORMALS)  # as in the workers
     asked = {"of": ("n_eff", "participation"), "gamma": "0.5:3:3", "length": 8, **SAMPLED}
     alone = sweep("exp", **asked, store=tmp_path / "alone")
     here = verify("exp", gamma=0.5, length=8, detectable=0.05)
     with Workers(2) as workers:
         found = sweep("exp", **asked, store=tmp_path / "s", executor=workers)
-        again = [x.value for x in completed(fatal_tasks.pid, range(8), workers)]
+        again = [x.value for x in run_tasks(fatal_tasks.pid, range(8), workers)]
         there = verify("exp", gamma=0.5, length=8, detectable=0.05, executor=workers)
     assert [(x.z, x.verdict) for x in there.cells] == [(x.z, x.verdict) for x in here.cells]
     assert len(here.cells) > 3
@@ -188,9 +189,9 @@ class Lossy(futures.Executor):
 
 def test_a_task_that_is_always_lost_is_given_up():
     lossy = Lossy()
-    (given_up,) = completed(fatal_tasks.pid, ["x"], lossy)
+    (given_up,) = run_tasks(fatal_tasks.pid, ["x"], lossy)
     assert isinstance(given_up.error, futures.BrokenExecutor)
-    assert lossy.tries == ATTEMPTS
+    assert lossy.tries == MAX_ATTEMPTS
 
 
 def test_an_executor_without_workers_left_is_one_line():
@@ -232,7 +233,7 @@ def brought_back(monkeypatch):
 
 
 def test_whatever_submits_is_an_executor_and_needs_no_disk(whole, tmp_path, monkeypatch):
-    monkeypatch.setattr(running, "seen", lambda token, names: None)
+    monkeypatch.setattr(work, "open_in_worker", lambda token, names: None)
     own = brought_back(monkeypatch)
     asked = {"of": ("n_eff", "participation"), **GRID, **SAMPLED}
     found = sweep("exp", **asked, executor=Jobs(), store=tmp_path / "s")
@@ -242,8 +243,8 @@ def test_whatever_submits_is_an_executor_and_needs_no_disk(whole, tmp_path, monk
 
 
 def test_workers_write_their_own_blocks_and_a_rerun_tidies_up(whole, tmp_path, monkeypatch):
-    monkeypatch.setattr(running, "SECONDS", 0)  # a task for each block: the same bytes
-    monkeypatch.setattr(running, "_TASKS", 10**9)
+    monkeypatch.setattr(work, "_MIN_TASK_SECONDS", 0)  # a task for each block: the same bytes
+    monkeypatch.setattr(work, "_TASKS_PER_GROUP", 10**9)
     own, tokens, asked = brought_back(monkeypatch), [], {"of": ("n_eff", "participation")}
     asked |= {**GRID, **SAMPLED, "store": tmp_path / "s", "executor": Elsewhere()}
 
@@ -275,9 +276,9 @@ def test_workers_write_their_own_blocks_and_a_rerun_tidies_up(whole, tmp_path, m
 
 def test_a_block_that_a_worker_cannot_write_is_written_or_refused_here(tmp_path, monkeypatch):
     asked = {"gamma": "1:3:9", "store": tmp_path / "s", "executor": Elsewhere()}
-    monkeypatch.setattr(parts, "AT_ONCE", 2)
+    monkeypatch.setattr(work, "CELLS_AT_ONCE", 2)
     with monkeypatch.context() as patch:
-        patch.setattr(Blocks, "keeps", lambda *_: False)
+        patch.setattr(Blocks, "try_put", lambda *_: False)
         assert sweep("exp", **asked).S.notnull().all()
     sweep("exp", **asked | {"store": tmp_path / "t"})
     assert files(tmp_path / "s") == files(tmp_path / "t")
@@ -292,17 +293,20 @@ def test_a_block_that_a_worker_cannot_write_is_written_or_refused_here(tmp_path,
 
 def test_a_part_has_no_more_files_than_a_disk_likes(monkeypatch):
     cells = Grid(kernels.exp, (), grids_of(kernels.exp, {"gamma": np.arange(1, 101.0)}))
-    part = parts.Part("method", None, ("gamma",), 1)
-    assert len(parts.blocks(0, part, cells)) == 100
-    monkeypatch.setattr(parts, "BLOCKS", 7)
-    assert [b.ranges[0][1:] for b in parts.blocks(0, part, cells)][-2:] == [(75, 90), (90, 100)]
+    part = work.VariableGroup("method", None, ("gamma",), 1)
+    assert len(work.cut_into_blocks(0, part, cells)) == 100
+    monkeypatch.setattr(work, "MAX_BLOCKS", 7)
+    assert [b.ranges[0][1:] for b in work.cut_into_blocks(0, part, cells)][-2:] == [
+        (75, 90),
+        (90, 100),
+    ]
 
 
 def test_a_failing_block_is_named_and_the_others_are_kept(tmp_path, monkeypatch):
     asked = {"gamma": "1:3:3", "length": "8,16", "steps": None}
     del asked["steps"]
     row = Row("exp", gamma=1, steps=(Alibi(0.1),))
-    monkeypatch.setattr(parts, "EACH", 1)
+    monkeypatch.setattr(work, "CELLS_ONE_BY_ONE", 1)
     right = Grid.exact
 
     def wrong(self, quantity):

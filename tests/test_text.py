@@ -1,6 +1,5 @@
 """Kernels typed as text: what is a formula, what is not, and that nothing typed is ever run."""
 
-import contextlib
 import json
 import math
 import sys
@@ -14,7 +13,7 @@ from sympy import Abs, Max, Min, Piecewise, Rational, cosh, erf, erfc, exp, floo
 
 import sparsity
 from sparsity import Kernel, kernels, score_kernel
-from sparsity.derivation.patience import within
+from sparsity.derivation import _is_quick, without_limits
 from sparsity.errors import InputError, NoClosedForm
 from sparsity.kernels import text
 from sparsity.kernels.symbols import s
@@ -316,17 +315,26 @@ def test_a_derivation_ends_in_time():
 
 
 def test_the_limit_holds_in_any_thread_and_only_for_its_own_work():
-    def endless():
-        while True:
-            with contextlib.suppress(Exception):
-                sum(range(100))
+    slow = "cosh(s)**10 + 2"
+    with ThreadPoolExecutor(1) as pool, pytest.raises(NoClosedForm, match="takes longer"):
+        pool.submit(sparsity.derive, slow, max_seconds=0.2).result()
+    found = sparsity.derive(slow)  # in a process of its own, as it may take long
+    assert sparsity.derive(slow) is found
+    assert found.kernel == kernels.named(slow)
+    assert found.S == without_limits(slow).S
+    assert len(found.limits) > 2
+    with pytest.raises(NoClosedForm, match="cannot be solved for"):  # what it says there
+        sparsity.derive("max(exp(s) - s**3, 0)")
 
-    with ThreadPoolExecutor(1) as pool, pytest.raises(NoClosedForm):
-        pool.submit(within, 0.2, endless).result()
-    for _ in range(200):  # it may ring while the work ends
-        with contextlib.suppress(NoClosedForm):
-            within(1e-4, lambda: sum(range(2000)))
-    assert sum(range(10**6)) == 499999500000
+
+@pytest.mark.parametrize(
+    ("formula", "quick"),
+    [("s**2", True), ("max(s, 0)**3 + 1", True), ("exp(2*s)", True), ("s*erf(s)", True),
+     ("abs(s - 1)*abs(s - 2)*abs(s)", False), ("cosh(s)**10", False), ("sinh(s + 1000)", False),
+     ("min(0.5, sinh(s))", False), ("s + cosh(1)", False)],
+)  # fmt: skip
+def test_what_may_take_long_is_derived_in_a_process_that_can_be_ended(formula, quick):
+    assert _is_quick(kernels.named(formula).weight) == quick
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_what_is_zero_on_a_whole_stretch_is_zero_there(weight):
 )
 def test_a_tie_that_cannot_be_decided_is_refused(weight, monkeypatch):
     """After a tenth of the work that is put into it."""
-    monkeypatch.setattr(moments, "cut", functools.partial(panels.cut, work=panels._WORK / 10))
+    monkeypatch.setattr(moments, "cut", functools.partial(panels.cut, work=panels.MAX_WORK / 10))
     with pytest.raises(InputError):
         evaluate(own(weight), beta=0.0, gamma=1.0)
 

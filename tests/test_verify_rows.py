@@ -11,8 +11,7 @@ import pytest
 import sympy
 
 import sparsity
-from sparsity.crosscheck import pairs
-from sparsity.crosscheck.cells import Question
+from sparsity.crosscheck.cells import STDERR_SHARE, Question, applicable_pairs
 from sparsity.crosscheck.verify import CrossCheck, check, check_exact, verify
 from sparsity.errors import InputError
 from sparsity.kernels import exp, score_kernel
@@ -59,7 +58,7 @@ def verified(request) -> tuple[str, CrossCheck]:
 @functools.cache
 def _cells(row: Row, length: int) -> tuple[Question, ...]:
     """What applies to a row: found by evaluating all of it."""
-    return pairs.pairs(row, length, pairs.REL_ERROR * SEEN)[0]
+    return applicable_pairs(row, length, STDERR_SHARE * SEEN)[0]
 
 
 @functools.cache
@@ -193,7 +192,7 @@ LEFT_OUT = {
 @pytest.mark.parametrize("name", PAIRS)
 def test_every_pair_that_applies_to_a_row(name):
     row, length, samplers, theories = PAIRS[name]
-    sampled, exact, left_out = pairs.pairs(row, length, 1.1e-4)
+    sampled, exact, left_out = applicable_pairs(row, length, 1.1e-4)
     assert [cell.instruments[1] for cell in sampled] == samplers
     assert [cell.instruments[1] for cell in exact] == theories
     assert len(left_out) == LEFT_OUT.get(name, 0)
@@ -201,11 +200,11 @@ def test_every_pair_that_applies_to_a_row(name):
 
 
 def test_what_is_left_out_says_why():
-    steep = pairs.pairs(Row("exp", gamma=3.0, steps=(Decay(0.9),)), 4, 1.1e-4)[2]
+    steep = applicable_pairs(Row("exp", gamma=3.0, steps=(Decay(0.9),)), 4, 1.1e-4)[2]
     assert "limit against pooled rows" in steep[0]
     assert "draws" in steep[0]
     coca, length, *_ = PAIRS["coca, t cut at zero"]
-    assert all("center = 0.5" in what for what in pairs.pairs(coca, length, 1.1e-4)[2])
+    assert all("center = 0.5" in what for what in applicable_pairs(coca, length, 1.1e-4)[2])
 
 
 def test_a_kernel_with_parameters_is_a_row():
@@ -225,7 +224,7 @@ def test_theories_that_differ_are_seen(monkeypatch):
 
     right = cells.THEORIES["second exact law"]
     planted = {"second exact law": lambda cell: (right(cell)[0] + 1e-6, right(cell)[1])}
-    _, exact, _ = pairs.pairs(Row("exp", gamma=0.5), 4, 1.1e-4)
+    _, exact, _ = applicable_pairs(Row("exp", gamma=0.5), 4, 1.1e-4)
     assert [c.verdict for c in check_exact(exact)] == ["agree"] * 4
     monkeypatch.setattr(cells, "THEORIES", cells.THEORIES | planted)
     assert [c.verdict for c in check_exact(exact)] == ["agree", "agree", "disagree", "agree"]

@@ -14,7 +14,7 @@ import pytest
 
 from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.monitoring import Watch
-from sparsity.attention.monitoring.agreement import Made
+from sparsity.attention.monitoring.call import Output
 
 pytestmark = pytest.mark.model  # needs the extra [transformers]; run with `pytest -m model`
 
@@ -163,7 +163,7 @@ def test_a_reading_of_something_else_is_found(monkeypatch):
     """The judge itself: with the gate of outputs open, a wrong scale of a family is wrong."""
     tensors = library("sparsity.attention.monitoring.tensors")
     right = tensors.logits
-    monkeypatch.setattr(Made, "hold", lambda *given: None)
+    monkeypatch.setattr(Output, "check_rows", lambda *given: None)
     monkeypatch.setattr(tensors, "logits", lambda *x: (1.1 * right(*x)[0], right(*x)[1]))
     assert [verdict for _, verdict, _ in judged(["llama"])] == ["wrong"]
 

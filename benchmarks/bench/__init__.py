@@ -142,7 +142,7 @@ def run(
     """
     from benchmarks.bench import grid, machine, peers, target, throughput
     from benchmarks.bench.report import Report
-    from sparsity.sampling.batches import resolve_dtype
+    from sparsity.sampling.devices import resolve_dtype
 
     _refuse(budget_seconds, out)
     plan = _QUICK if quick else _FULL

@@ -14,7 +14,7 @@ from benchmarks.bench import curves, finite, users, verdict
 from benchmarks.bench.tables import seconds as as_seconds
 from benchmarks.bench.tables import table
 from sparsity.figures import plotting
-from sparsity.output import folder, json_text, plain, power_of_ten, write_together
+from sparsity.output import folder, json_ready, json_text, power_of_ten, write_together
 
 _LOW, _HIGH = 1e-5, 1e9  # seconds shown; what takes longer stands at the right, with its number
 _OURS = plotting.LOOKS[1]
@@ -95,7 +95,7 @@ class Report:
             "to_target": verdict.to_target(self.sections["target"]),
             **self.sections,
         }
-        return plain(found)
+        return json_ready(found)
 
     def text(self) -> str:
         """The table for readers."""

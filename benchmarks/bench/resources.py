@@ -62,7 +62,7 @@ def _rows(length: int) -> tuple[int, int]:
 def _keys(dim: int, queries: int = 1) -> tuple[int, int]:
     from sparsity.kernels import identity
     from sparsity.sampling import Sampling, estimators
-    from sparsity.sampling.keys import keys_at
+    from sparsity.sampling.samplers import keys_at
 
     query, mean = keys_at(0.0, 1.0, dim, 0, queries=queries)
     found = estimators.full_keys(identity, query, mean, Sampling(0.5, 1))

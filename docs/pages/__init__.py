@@ -16,8 +16,8 @@ ALL: tuple[tuple[str, Callable[[], str]], ...] = (
 
 # Types that signatures name and that no user makes or reads.
 INNER = (
-    *("Config", "Ended", "Integral", "Layers", "Linear", "LongRows", "Panel", "Reach"),
-    *("Requirement", "Routes", "RowSums", "Series", "Submits", "Tokenizer", "Tokens"),
+    *("Config", "Ended", "Integral", "Linear", "LongRows", "Panel", "RankLaw", "Reach"),
+    *("Requirement", "Routes", "RowSums", "Series", "TaskExecutor", "Tokenizer", "Tokens"),
 )
 
 

@@ -51,6 +51,7 @@ def _figure(figure: Figure) -> str:
     module = inspect.getmodule(figure.data)
     source = inspect.getsource(module) if module else ""
     lines = source.partition("\n\nFIGURE = ")[0].rstrip()
+    lines = lines.partition('\n"""\n\n')[2]  # which follow its words, that stand above
     return f"""### {figure.title}
 
 ![{figure.alt}]({_home(figure)}{figure.name}.svg)

@@ -141,7 +141,7 @@ ALL: tuple[Part, ...] = (
             *("measurement", "measurement.measure_model", "measurement.summary"),
             *("measurement.text", "measurement.save"),
             "measurement.hugging_face.measure_transformers",
-            *("measurement.head_law.head_law", "measurement.head_law.log_head_law"),
+            *("measurement.row_laws.head_law", "measurement.row_laws.log_head_law"),
             *(
                 "measurement.summaries.Summary",
                 "measurement.summaries.merge",

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsity.attention.checkpoints import gguf_header
+from sparsity.attention.checkpoints import gguf_file
 from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.configuration import LayerKind, layer_kinds
-from sparsity.display import frame, rows_of, table
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact
 from sparsity.kernels.parameters import GAMMA, LENGTH
-from sparsity.output import regular
+from sparsity.output import require_regular_file
 from sparsity.reading import json_file
+from sparsity.results import data_frame, html_table
 from sparsity.rows.row import Row
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Description:
 
     def to_dataframe(self) -> pandas.DataFrame:
         """One row for each kind of layer."""
-        return frame(self.columns())
+        return data_frame(self.columns())
 
     def notes(self) -> list[str]:
         """What the configuration does not say, once each."""
@@ -109,7 +109,8 @@ class Description:
     def _repr_html_(self) -> str:
         """As a notebook shows it: a table."""
         columns = self.columns()
-        return table([*columns], rows_of(columns), "; ".join([self.family, *self.notes()]))
+        rows = zip(*(np.asarray(x).tolist() for x in columns.values()), strict=True)
+        return html_table([*columns], rows, "; ".join([self.family, *self.notes()]))
 
 
 def describe(
@@ -176,7 +177,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         InputError: there is none, or it holds something else.
     """
     path = path / "config.json" if path.is_dir() else path
-    regular(path, "config")
+    require_regular_file(path, "config")
     try:
         if path.suffix == ".gguf":
             return _of_gguf(path)
@@ -206,7 +207,7 @@ _OF_GGUF = {
 
 def _of_gguf(path: Path) -> Mapping[str, Any]:
     """The header of a GGUF file under the names of a `config.json`."""
-    fields, _ = gguf_header.read(library("gguf"), path)
+    fields, _ = gguf_file.read(library("gguf"), path)
     family = str(fields.get("general.architecture", "unknown"))
     own = {k.removeprefix(f"{family}."): v for k, v in fields.items() if k.startswith(f"{family}.")}
     config: dict[str, Any] = {"model_type": family.replace("-", "_")}

@@ -1,4 +1,12 @@
-"""Claims of papers, judged by computation: the explicit tuple of all, as records and as a table."""
+"""Claims of papers, judged by computation: the explicit tuple of all, as records and as a table.
+
+A claim is data (`judging.Claim`): its source, statement and formula, the judge that decides it and
+the legend that says what its numbers are called. A judge takes its quantities from routes, so that
+a test can plant wrong ones, and returns findings and numbers; the verdict follows by one rule.
+
+    routes (evaluate, exact, estimate, derive, stacks) ── judge ── findings ── verdict ─┐
+    su, sinks, coca, weights: the claims by source         └── numbers + legend ────────┴── record
+"""
 
 from __future__ import annotations
 
@@ -7,13 +15,13 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sparsity import display
 from sparsity.arguments import check_seed, choice, instance, several
 from sparsity.arguments import executor as check_executor
 from sparsity.arguments import progress as check_progress
 from sparsity.claims_ledger import coca, rules, sinks, su, weights
 from sparsity.claims_ledger.judging import Claim, Routes
-from sparsity.tasks import Submits, gathered
+from sparsity.results import data_frame, html_table
+from sparsity.tasks import TaskExecutor, run_all_tasks
 
 if TYPE_CHECKING:
     import pandas
@@ -32,7 +40,7 @@ class Records(list[dict[str, Any]]):
     def to_dataframe(self) -> pandas.DataFrame:
         """One row a claim, without the evidence."""
         names = ("key", "source", "claim", "formula", "verdict", "explanation")
-        return display.frame({n: [str(record[n]) for record in self] for n in names})
+        return data_frame({n: [str(record[n]) for record in self] for n in names})
 
     def _repr_html_(self) -> str:
         """As a notebook shows it: the claims with their verdicts."""
@@ -40,7 +48,7 @@ class Records(list[dict[str, Any]]):
         rows = [[record[name] for name in head] for record in self]
         if len(self) == 1:
             return self._one_html(self[0])
-        return display.table(head, rows, _counted(self), most=len(rows))
+        return html_table(head, rows, _counted(self), most=len(rows))
 
     @staticmethod
     def _one_html(record: Mapping[str, Any]) -> str:
@@ -50,7 +58,7 @@ class Records(list[dict[str, Any]]):
             for finding in record["evidence"]["findings"]
         ]
         head = (record["verdict"], record["claim"])
-        return display.table(head, rows, f"{record['source']}: {record['formula']}", len(rows))
+        return html_table(head, rows, f"{record['source']}: {record['formula']}", len(rows))
 
 
 def _counted(records: Sequence[Mapping[str, Any]]) -> str:
@@ -65,7 +73,7 @@ def claims(
     *,
     only: str | Sequence[str] | None = None,
     routes: Routes | None = None,
-    executor: Submits | None = None,
+    executor: TaskExecutor | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Records:
     """Judge every claim, or those asked for.
@@ -92,7 +100,7 @@ def claims(
     if routes is not None:
         instance("routes", routes, Routes, "give Routes, or None for the own ones")
     records: dict[int, dict[str, Any]] = {}
-    for index, record in gathered(functools.partial(_judged, routes, seed), asked, executor):
+    for index, record in run_all_tasks(functools.partial(_judged, routes, seed), asked, executor):
         records[index] = record
         if progress is not None:
             progress(len(records), len(asked))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from sparsity.exact_law.exact import exact
 from sparsity.kernels import Kernel
 from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.limit import evaluation
-from sparsity.output import plain
+from sparsity.output import json_ready
 from sparsity.results import Estimate
 from sparsity.sampling import Sampling, estimators
 from sparsity.sampling.row_sampling import sample_rows
@@ -132,6 +132,54 @@ class Routes:
     norm_ratio: Callable[..., np.ndarray] = _norm_ratio
 
 
+# What `z_tests` gives, and the parameters of rows, are called the same in every claim.
+_COMMON_LABELS = {
+    "beta": "bias β",
+    "gamma": "spread γ",
+    "decay": "decay λ",
+    "ratio": "noise to signal σ̃/μ̃",
+    "dim": "dimension d",
+    "n": "row length n",
+    "sampling": "Theory against sampling",
+    "cells": "Every comparison",
+    "stderr": "standard error",
+    "critical": "|z| allowed",
+    "largest_abs_z": "largest |z|",
+    "false_alarm_rate": "chance of a false alarm",
+    "smallest_detectable": "relative error that would show",
+}
+_COMMON_ROUGH = ("z", "critical", "largest_abs_z", "stderr", "smallest_detectable")
+
+
+@dataclass(frozen=True)
+class Legend:
+    """What a reader is told of the numbers that a judge returns; it changes none of them.
+
+    Args:
+        labels: name of a number -> its words, with symbol and unit.
+        columns: lists that run together, each group the columns of one table.
+        grids: name of a list of lists -> the names of what runs along its rows and its columns.
+        rough: names of numbers of which three digits say enough.
+    """
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[tuple[str, ...], ...] = ()
+    grids: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    rough: tuple[str, ...] = ()
+
+    def knows(self, name: str) -> bool:
+        """Whether a number has words of its own."""
+        return name in self.labels or name in _COMMON_LABELS
+
+    def words(self, name: str) -> str:
+        """Return the words of a number; an unknown name is written with spaces."""
+        return self.labels.get(name) or _COMMON_LABELS.get(name) or name.replace("_", " ")
+
+    def digits(self, name: str) -> int:
+        """Return how many digits of a number are shown."""
+        return 3 if name in self.rough or name in _COMMON_ROUGH else 6
+
+
 @dataclass(frozen=True)
 class Claim:
     """A source's claim as an executable record.
@@ -145,6 +193,7 @@ class Claim:
         judge: (routes, seed) -> (findings, numbers); the verdict follows from the findings, and the
             numbers may hold arrays.
         routes: makes the routes that the judge takes, unless others are given.
+        legend: what the numbers are called where they are shown.
     """
 
     key: str
@@ -154,6 +203,7 @@ class Claim:
     proof: str
     judge: Callable[[Any, int], Judged]
     routes: Callable[[], Any] = Routes
+    legend: Legend = Legend()
 
     def record(self, routes: Any = None, seed: int = 0) -> dict[str, Any]:
         """Judge the claim.
@@ -178,7 +228,7 @@ class Claim:
                 "rule": RULE,
                 "findings": [asdict(f) for f in findings],
                 "proof": self.proof,
-                "numbers": plain(numbers),
+                "numbers": json_ready(numbers),
             },
         }
 

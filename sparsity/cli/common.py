@@ -1,8 +1,12 @@
-"""What the commands share: options, reading and printing. Nothing heavy is imported."""
+"""What the commands share: options, reading and printing, memory, and where to compute.
+
+Nothing heavy is imported here: the command line is up before NumPy is.
+"""
 
 from __future__ import annotations
 
 import functools
+import importlib
 import json
 import math
 import os
@@ -14,9 +18,9 @@ from typing import Any, NoReturn
 
 import click
 
-from sparsity.cli import completion, pages
+from sparsity.cli import pages
 from sparsity.errors import InputError, printable
-from sparsity.output import plain
+from sparsity.output import json_ready
 
 PARAMETERS = {
     "beta": "Bias β = q·μ of the scores, any real number.",
@@ -35,9 +39,26 @@ PARAMETERS = {
     "features": "performer: number of random features m ≥ 1.",
 }
 
+# --- options -----------------------------------------------------------------------------------
 
-def _steps_list() -> list[tuple[str, str]]:
-    """How each step is typed, read from its fields, and what it does."""
+
+def option(name: str, metavar: str, help: str, **details: Any) -> Callable[..., Any]:
+    """Return click's option that takes a value.
+
+    Args:
+        name: as typed; after a space the name of its parameter, where that differs.
+        metavar: what stands for the value on the page.
+        help: about it; a default is told at its end, where "(default" is not in it.
+        **details: as `click.option` takes them; `offers` is what the shell offers for the value.
+    """
+    details["shell_complete"] = details.pop("offers", None)
+    if "default" in details and "(default" not in help:
+        help = f"{help} (default {details['default']})."
+    return click.option(*name.split(), metavar=metavar, help=help, **details)
+
+
+def _list_steps() -> list[tuple[str, str]]:
+    """Return how each step is typed, read from its fields, and what it does."""
     from dataclasses import MISSING, fields
 
     from sparsity.rows import steps
@@ -48,16 +69,15 @@ def _steps_list() -> list[tuple[str, str]]:
         other = [x.name.upper() for x in fields(step) if x.default is not MISSING]
         inner = f"[{',' if needed else ':'}{','.join(other)}]" if other else ""
         typed = f"{name}{':' if needed else ''}{','.join(needed)}{inner}"
-        shown.append((typed, completion.about(step)))
+        shown.append((typed, pages.first_sentence(step)))
     return shown
 
 
-def _quantities_list() -> list[tuple[str, str]]:
+def _list_quantities() -> list[tuple[str, str]]:
     from sparsity import quantities
 
     known = [(q.name, q.title) for q in (*quantities.ALL, *quantities.OF_MAPS)]
-    known += [(f"{each.name}:{each.symbol}", each.title) for each in quantities.FAMILIES]
-    return known
+    return known + [(f"{each.name}:{each.symbol}", each.title) for each in quantities.FAMILIES]
 
 
 kernel_argument = click.argument(
@@ -65,34 +85,31 @@ kernel_argument = click.argument(
     metavar="KERNEL|FORMULA",
     cls=pages.Argument,
     about='A name from `sparsity list`, or a formula of the score s: "log(1+exp(s))".',
-    shell_complete=completion.kernel_names,
+    shell_complete=pages.offer_kernels,
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
-seed_option = click.option(
-    "--seed", metavar="K", default="0", help="Seed of random numbers (default 0)."
-)
-_step_option = click.option(
-    "--step",
-    "steps",
-    multiple=True,
-    metavar="STEP",
-    cls=pages.Listed,
-    help="A step along the sequence, from the list below; repeat it for several, in order.",
-    list_heading="Steps (--step)",
-    read=_steps_list,
-    shell_complete=completion.step_names,
-)
-_scores_option = click.option(
+seed_option = option("--seed", "K", "Seed of random numbers", default="0")
+_scores_option = option(
     "--scores",
-    metavar="LAW",
-    help="Law of the scores (default Gaussian): uniform, t:DEGREES, "
+    "LAW",
+    "Law of the scores (default Gaussian): uniform, t:DEGREES, "
     "mixture:SHARE,MEAN,DEVIATION;…, or a file with a sample of scores (.npy, .txt, .csv).",
-    shell_complete=completion.offering("uniform", "t:", "mixture:"),
+    offers=pages.offer_words("uniform", "t:", "mixture:"),
+)
+_step_option = option(
+    "--step steps",
+    "STEP",
+    "A step along the sequence, from the list below; repeat it for several, in order.",
+    multiple=True,
+    cls=pages.Listed,
+    list_heading="Steps (--step)",
+    read=_list_steps,
+    offers=pages.offer_steps,
 )
 
 
 def steps_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command with an option for steps, and for the law of the scores, which is the first."""
+    """Give the command --step, and --scores for the law of the scores, which is the first step."""
 
     @functools.wraps(command)
     def with_scores(*args: Any, scores: str | None, steps: tuple[str, ...], **rest: Any) -> Any:
@@ -106,67 +123,110 @@ def steps_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return _scores_option(_step_option(with_scores))
 
 
-_OF: dict[str, Any] = {
-    "metavar": "QUANTITY",
-    "cls": pages.Listed,
-    "list_heading": "Quantities (--of)",
-    "read": _quantities_list,
-    "shell_complete": completion.quantity_names,
-}
-of_option = click.option("--of", help="The quantity, from the list below.", **_OF)
-several_of_option = click.option(
+_of_option = functools.partial(
+    option,
     "--of",
-    multiple=True,
-    help="The quantity, from the list below; several as a,b or by repeating it.",
-    **_OF,
+    "QUANTITY",
+    cls=pages.Listed,
+    list_heading="Quantities (--of)",
+    read=_list_quantities,
+    offers=pages.offer_quantities,
+)
+of_option = _of_option("The quantity, from the list below.")
+several_of_option = _of_option(
+    "The quantity, from the list below; several as a,b or by repeating it.", multiple=True
 )
 
 
 def with_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command with an option for each parameter of a kernel or its rows."""
+    """Give the command an option for each parameter of a kernel or its rows."""
+    queries = pages.offer_words("uniform", "one-hot", "half-normal")
     for name, meaning in reversed(PARAMETERS.items()):
-        queries = completion.offering("uniform", "one-hot", "half-normal")
-        command = click.option(
-            f"--{name.replace('_', '-')}",
-            cls=pages.OfKernel,
-            metavar="FAMILY" if name == "query" else "VALUE",
-            help=meaning,
-            shell_complete=queries if name == "query" else None,
-        )(command)
+        of_query = name == "query"
+        metavar, offers = ("FAMILY", queries) if of_query else ("VALUE", None)
+        typed = f"--{name.replace('_', '-')}"
+        command = option(typed, metavar, meaning, cls=pages.OfKernel, offers=offers)(command)
     return command
 
 
-def given(options: dict[str, Any]) -> dict[str, Any]:
+def row_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give the command what describes a quantity of a row: KERNEL, parameters, steps, --of."""
+    return kernel_argument(with_parameters(steps_option(of_option(command))))
+
+
+def executor_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give the command --workers and --scheduler, and what they open as `executor`."""
+
+    @functools.wraps(command)
+    def run(*args: Any, workers: str | None, scheduler: str | None, **rest: Any) -> Any:
+        with _open_executor(workers, scheduler) as executor:
+            return command(*args, executor=executor, **rest)
+
+    said = "Compute on the Dask scheduler at this address, such as tcp://host:8786."
+    run = option("--scheduler", "ADDRESS", said)(run)
+    return option("--workers", "N", "Compute in N processes (default: in this one).")(run)
+
+
+@contextmanager
+def _open_executor(workers: str | None, scheduler: str | None) -> Iterator[Any]:
+    """Open what runs the tasks: processes of this machine, those of a Dask scheduler, or None."""
+    if workers is not None and scheduler is not None:
+        raise InputError("workers", workers, "a Dask scheduler has its own; give one of the two")
+    if workers is not None:
+        from sparsity.tasks import Workers
+
+        with Workers(read_number("workers", workers, int)) as pool:
+            yield pool
+    elif scheduler is not None:
+        with connect_dask(scheduler) as client, client.get_executor() as pool:
+            yield pool
+    else:
+        yield None
+
+
+def connect_dask(scheduler: str) -> Any:
+    """Return a client of the scheduler at an address.
+
+    Raises:
+        InputError: Dask is not installed, or nothing answers there.
+    """
+    try:
+        dask = importlib.import_module("distributed")
+        addressing = importlib.import_module("distributed.comm.addressing")
+    except ImportError:
+        fix = "Dask is not installed: pip install 'sparsity[dask]'"
+        raise InputError("scheduler", scheduler, fix) from None
+    try:
+        addressing.get_address_host_port(scheduler)  # a client that has begun takes 20 s to give up
+        return dask.Client(scheduler, timeout=10, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise InputError("scheduler", scheduler, f"cannot be reached: {error}") from None
+
+
+# --- what was typed ----------------------------------------------------------------------------
+
+
+def without_none(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def listed(of: tuple[str, ...]) -> list[str]:
-    """The quantities of lists; "n_eff,pq_index:1,2" are two: no name begins with a digit."""
+def split_quantities(of: tuple[str, ...]) -> list[str]:
+    """Return the quantities of lists; "n_eff,pq_index:1,2" are two: no name begins with a digit."""
     return [name for names in of for name in re.split(r",(?![\d.])", names)]
 
 
-def refuse_dim(asked: Any, options: dict[str, Any]) -> None:
-    """A dimension is for drawing whole keys only.
-
-    Raises:
-        InputError: one was given.
-    """
-    if asked.dim is not None:
-        name = asked.row.kernel.name
-        fix = f"{name} does not take it: S is the same in every dimension; leave it out"
-        raise InputError("dim", options["dim"], fix)
-
-
-def number(name: str, text: str, kind: type = float) -> Any:
-    """The number that a text writes; a whole one for `int`.
+def read_number(name: str, text: str, kind: type = float) -> Any:
+    """Return the number that a text writes; a whole one for `int`.
 
     Raises:
         InputError: it writes none.
     """
     from sparsity import reading
 
-    return reading.whole(text, name) if kind is int else reading.number(text, name)
+    return (reading.parse_whole if kind is int else reading.parse_number)(text, name)
 
+
+# --- what is printed ---------------------------------------------------------------------------
 
 _VERDICTS = {
     **dict.fromkeys(("CONFIRMED", "confirmed", "AGREE"), "green"),
@@ -177,7 +237,7 @@ _VERDICT = re.compile(rf"^(\s*(?:\d+  )?)({'|'.join(_VERDICTS)})(?=\s*$|:| )", r
 
 
 def discard(stream: Any) -> None:
-    """What is still to be printed there goes nowhere: at the exit Python would try once more."""
+    """Let what is still to be printed there go nowhere: at the exit Python would try once more."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -196,19 +256,13 @@ def say(text: str) -> None:
     echo(painted)  # which click takes the colour out again for a file or a pipe
 
 
-def colourless() -> bool | None:
-    """False, which is no colour, where the environment asks for none; None where click may tell."""
-    wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return None if wanted else False
-
-
 def print_json(value: Any) -> None:
-    """One JSON value on stdout."""
-    echo(json.dumps(plain(value), ensure_ascii=False, allow_nan=False))
+    """Print one JSON value on stdout."""
+    echo(json.dumps(json_ready(value), ensure_ascii=False, allow_nan=False))
 
 
 def show(found: Any, as_json: bool) -> None:
-    """An answer, as JSON or for people."""
+    """Print an answer, as JSON or for people."""
     if as_json:
         print_json(found.summary())
     else:
@@ -217,7 +271,7 @@ def show(found: Any, as_json: bool) -> None:
 
 @contextmanager
 def progress(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on stderr, as the callback (done, total) that the library reports to."""
+    """Show a progress bar on stderr, moved by the callback (done, total) that is given."""
     from tqdm import tqdm
 
     with tqdm(desc=label, file=sys.stderr, leave=False, disable=None) as bar:
@@ -230,7 +284,7 @@ def progress(label: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def fail(message: str, code: int = 2) -> NoReturn:
-    """One line on stderr, where that can be written, and the end."""
+    """Print one line on stderr, where that can be written, and end the command."""
     try:
         echo("sparsity: " + printable(" ".join(message.split())), err=True)
     except OSError:
@@ -238,11 +292,13 @@ def fail(message: str, code: int = 2) -> NoReturn:
     sys.exit(code)
 
 
-_FOR_JAX = 2 * 2**30  # bytes of addresses in which JAX starts on a few cores; in less it is killed
+# --- memory and the settings of libraries ------------------------------------------------------
+
+_ENOUGH_FOR_JAX = 2 * 2**30  # bytes of addresses in which it starts on a few cores; else killed
 
 
 def memory_limit() -> float:
-    """Bytes of addresses that the system lets this process have, as `ulimit -v` sets them."""
+    """Return the bytes of addresses that this process may have, as `ulimit -v` sets them."""
     try:
         import resource
     except ImportError:  # Windows
@@ -258,21 +314,21 @@ def refuse_little_memory() -> None:
         InputError: the limit is too low.
     """
     limit = memory_limit()
-    if limit < _FOR_JAX:
-        fix = f"is too little for sampling; allow {_FOR_JAX >> 20} MiB or more (ulimit -v)"
+    if limit < _ENOUGH_FOR_JAX:
+        fix = f"is too little for sampling; allow {_ENOUGH_FOR_JAX >> 20} MiB or more (ulimit -v)"
         raise InputError("memory", f"{limit / 2**20:.0f} MiB", fix)
 
 
 def use_float64() -> None:
-    """The command line samples in float64; the library leaves that choice to its caller."""
+    """Sample in float64: the command line may say so, the library leaves it to its caller."""
     refuse_little_memory()
     import jax
 
     jax.config.update("jax_enable_x64", True)
 
 
-def for_long_work() -> None:
-    """Settings of commands that compile and derive much; what is set already is left alone.
+def prepare_long_work() -> None:
+    """Make the settings of commands that compile and derive much; those made already stay.
 
     The parts of such a command fill the cores, so that a draw and a product of NumPy's each stay on
     one of them: threads that wait for each other took a tenth of the work. Garbage is looked for

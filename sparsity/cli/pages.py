@@ -1,33 +1,48 @@
-"""The pages that --help prints: commands by what they are for, examples first, lists at the end."""
+"""The pages that --help prints, and what the shell offers on Tab.
+
+A page shows what a command is for, examples, parameters and options, and long lists at the end. The
+examples are the end of the command's docstring: under "Examples:" a line about each, then the line
+to type.
+"""
 
 from __future__ import annotations
 
+import importlib
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem, get_completion_class
 
-Rows = Sequence[tuple[str, str]]
+from sparsity.errors import InputError
+
+ASKED_BY_SHELL = "_SPARSITY_COMPLETE"  # the variable in which a shell asks for completions
+SHELLS = ("bash", "zsh", "fish")
+
+Offer = Callable[[Any, Any, str], list[CompletionItem]]
 
 
 class Command(click.Command):
-    """A command whose page shows examples before its options, and long lists after them.
+    """A command whose page shows the examples of its docstring before its options."""
 
-    Args:
-        examples: pairs (what it does, the line to type).
-        details: as `click.Command` takes them.
-    """
-
-    def __init__(self, *names: Any, examples: Rows = (), **details: Any) -> None:
-        super().__init__(*names, **details)
-        self.examples = tuple(examples)
+    def __init__(self, *names: Any, help: str | None = None, **details: Any) -> None:
+        said, _, examples = inspect.cleandoc(help or "").partition("\n\nExamples:\n")
+        super().__init__(*names, help=said, **details)
+        lines = [line.strip().rstrip(":") for line in examples.splitlines() if line.strip()]
+        self.examples = tuple(zip(lines[::2], lines[1::2], strict=True))  # (about, to type)
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what the command is for; then lines to copy, which are never wrapped."""
         super().format_help_text(ctx, formatter)
-        write_examples(formatter, self.examples)
+        if self.examples:
+            with formatter.section("Examples"):
+                for about, line in self.examples:
+                    formatter.write_text(f"{about}:")
+                    formatter.write(f"{'':{formatter.current_indent}}  {line}\n")
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Arguments, parameters of kernels and options, each under its heading; then the lists."""
+        """Write arguments, parameters of kernels and options under their headings; then lists."""
         sections: dict[str, list[tuple[str, str]]] = {}
         parameters = self.get_params(ctx)
         for parameter in sorted(parameters, key=lambda x: not isinstance(x, click.Argument)):
@@ -46,7 +61,36 @@ class Command(click.Command):
                 formatter.write_dl(rows)
 
     def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Nothing: newer versions of click call it, and they stand above the options already."""
+        """Write nothing: newer versions of click call it, and they stand above the options."""
+
+
+class Commands(Command, click.Group):
+    """All commands, by what they are for.
+
+    Args:
+        sections: heading -> its commands.
+        details: as `click.Group` takes them.
+    """
+
+    def __init__(
+        self, *names: Any, sections: dict[str, Sequence[click.Command]], **details: Any
+    ) -> None:
+        members = {str(x.name): x for section in sections.values() for x in section}
+        super().__init__(*names, commands=members, **details)
+        self.sections = sections
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the sections."""
+        return list(self.commands)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, which are what one looks for; then the options."""
+        widest = max(map(len, self.commands))  # all sections are of one width
+        for heading, members in self.sections.items():
+            about = [(str(x.name), x.get_short_help_str(formatter.width)) for x in members]
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(widest), said) for name, said in about])
+        click.Command.format_options(self, ctx, formatter)
 
 
 class Argument(click.Argument):
@@ -89,57 +133,104 @@ class ReadLater(click.Option):
         return super().get_help_record(ctx)
 
 
-class Commands(click.Group):
-    """All commands, by what they are for.
+def _matching(words: dict[str, str], typed: str, before: str = "") -> list[CompletionItem]:
+    """Return the words that begin with what was typed; zsh and fish show their meaning too."""
+    return [
+        CompletionItem(before + word, help=meaning or None)
+        for word, meaning in words.items()
+        if word.startswith(typed)
+    ]
 
-    Args:
-        sections: heading -> its commands.
-        examples: pairs (what it does, the line to type).
-        details: as `click.Group` takes them.
+
+def offer(read: Callable[[], dict[str, str]]) -> Offer:
+    """Offer words with their meanings, read when they are asked for."""
+    return lambda context, parameter, typed: _matching(read(), typed)
+
+
+def offer_words(*words: str) -> Offer:
+    """Offer some of these words."""
+    return offer(lambda: dict.fromkeys(words, ""))
+
+
+def offer_members(module: str) -> Offer:
+    """Offer the names of a module's ALL."""
+    return offer(lambda: {each.name: "" for each in importlib.import_module(module).ALL})
+
+
+def offer_files(context: Any, parameter: Any, typed: str) -> list[CompletionItem]:
+    """Offer files, which the shell knows."""
+    return [CompletionItem(typed, type="file")]
+
+
+def offer_folders(context: Any, parameter: Any, typed: str) -> list[CompletionItem]:
+    """Offer folders, which the shell knows."""
+    return [CompletionItem(typed, type="dir")]
+
+
+@offer
+def offer_elementwise() -> dict[str, str]:
+    """Offer the kernels that are functions of one key."""
+    from sparsity import kernels
+
+    return {each.name: each.title for each in kernels.known()}
+
+
+@offer
+def offer_kernels() -> dict[str, str]:
+    """Offer the kernels and the maps of whole rows."""
+    from sparsity import kernels
+
+    return {each.name: each.title for each in (*kernels.known(), *kernels.MAPS)}
+
+
+@offer
+def offer_steps() -> dict[str, str]:
+    """Offer the steps, with the colon that their numbers follow."""
+    from sparsity.rows import steps
+
+    return {f"{name}:": first_sentence(step) for name, step in steps.typed().items()}
+
+
+def offer_quantities(context: Any, parameter: Any, typed: str) -> list[CompletionItem]:
+    """Offer the quantities; of an option that takes a list, for the last word of it."""
+    from sparsity import quantities
+
+    words = {each.name: each.title for each in (*quantities.ALL, *quantities.OF_MAPS)}
+    words |= {f"{each.name}:": each.title for each in quantities.FAMILIES}
+    comma = typed.rfind(",") + 1 if parameter.multiple else 0
+    return _matching(words, typed[comma:], before=typed[:comma])
+
+
+def first_sentence(record: Any) -> str:
+    """Return the first sentence of what a class says of itself, without its full stop."""
+    return (record.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+
+
+@click.command(cls=Command)
+@click.argument(
+    "shell",
+    metavar="|".join(SHELLS),
+    cls=Argument,
+    about="Your shell.",
+    shell_complete=offer_words(*SHELLS),
+)
+def completion(shell: str) -> None:
+    """Print the script that completes commands in your shell.
+
+    With it, Tab completes commands, options, kernels, quantities, steps and files. The command
+    sparsity must be on the PATH, as it is where its environment is activated.
+
+    Examples:
+        In bash, from the next shell on:
+            sparsity completion bash >> ~/.bashrc
+        In zsh, the same:
+            sparsity completion zsh >> ~/.zshrc
+        In fish:
+            sparsity completion fish > ~/.config/fish/completions/sparsity.fish
     """
-
-    def __init__(
-        self,
-        *names: Any,
-        sections: dict[str, Sequence[click.Command]],
-        examples: Rows = (),
-        **details: Any,
-    ) -> None:
-        members = {str(x.name): x for section in sections.values() for x in section}
-        super().__init__(*names, commands=members, **details)
-        self.sections, self.examples = sections, tuple(examples)
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of the sections."""
-        return list(self.commands)
-
-    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        super().format_help_text(ctx, formatter)
-        write_examples(formatter, self.examples)
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands, which are what one looks for; then the options."""
-        self.format_commands(ctx, formatter)
-        click.Command.format_options(self, ctx, formatter)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """A section for each purpose, all of one width."""
-        widest = max(map(len, self.commands))
-        for heading, members in self.sections.items():
-            with formatter.section(heading):
-                formatter.write_dl(
-                    [
-                        (str(x.name).ljust(widest), x.get_short_help_str(formatter.width))
-                        for x in members
-                    ]
-                )
-
-
-def write_examples(formatter: click.HelpFormatter, examples: Rows) -> None:
-    """Lines to copy, which are never wrapped, each under what it does."""
-    if not examples:
-        return
-    with formatter.section("Examples"):
-        for about, line in examples:
-            formatter.write_text(f"{about}:")
-            formatter.write(f"{'':{formatter.current_indent}}  {line}\n")
+    if shell not in SHELLS:
+        raise InputError("shell", shell, f"choose one of {', '.join(SHELLS)}")
+    context = click.get_current_context().find_root()
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(context.command, {}, "sparsity", ASKED_BY_SHELL).source())

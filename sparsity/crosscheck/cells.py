@@ -1,6 +1,7 @@
 """A cell of the cross-check: what is asked of which row, and the two instruments that answer.
 
-The instruments have nothing in common but the kernel's definition, the steps and the quantity.
+The instruments have nothing in common but the kernel's definition, the steps and the quantity. Of a
+row of one's own, `applicable_pairs` makes every cell that two instruments can answer.
 """
 
 from __future__ import annotations
@@ -15,25 +16,36 @@ import numpy as np
 import sympy
 
 from sparsity import derivation, quantities
-from sparsity.errors import InputError
-from sparsity.exact_law import engine, stein
+from sparsity.crosscheck import stein
+from sparsity.errors import InputError, NoClosedForm
+from sparsity.exact_law import engine, maps
 from sparsity.exact_law.exact import exact
-from sparsity.exact_law.mellin import n_eff_of_normal_prefixes
+from sparsity.exact_law.normal_prefixes import n_eff_of_normal_prefixes
 from sparsity.kernels import Kernel, Law, RowMap, decayed, exp, zoo
+from sparsity.kernels.parameters import LENGTH
 from sparsity.kernels.queries import named as named_query
-from sparsity.limit import quadrature
+from sparsity.limit import map_limits, quadrature
 from sparsity.limit.evaluation import evaluate
+from sparsity.limit.long_rows import log_sums
 from sparsity.results import Estimate
+from sparsity.rows import classes
 from sparsity.rows.row import Row
+from sparsity.rows.scores import StudentT
 from sparsity.rows.steps import Decay
 from sparsity.sampling import Sampling, draw, draw_each, estimators, sample_rows
 from sparsity.sampling.row_sampling import draw_rows
+from sparsity.sampling.row_sources import NUMBERS_AT_ONCE
 
 Value = tuple[float, float]  # log of a quantity, and a bound on its error
+# Theories against samplers, theories against each other, and what was left out and why.
+Pairs = tuple[tuple["Question", ...], tuple["Question", ...], tuple[str, ...]]
+
 ANY_LENGTH = 64  # tokens of the rows whose pooled moments stand for any length
+STDERR_SHARE = 0.11  # of the detectable error, that the standard error of a cell is sampled to
 _DIGITS = 30  # of a derived formula
-_ROWS = ("whole rows", "pooled rows")  # samplers that draw rows
-_LONGEST = 2**16  # tokens of a row that is held against `mellin`
+_ROW_SAMPLERS = ("whole rows", "pooled rows")
+_MAX_TOKENS_OF_PREFIXES = 2**16  # tokens of a row that is held against `normal_prefixes`
+_MAX_POOLED_NUMBERS = 4e9  # that are drawn for the pooled moments of a row: a minute or two
 
 # Feature maps h of nonnegative linear attention, sampled as real features of Gaussian keys.
 FEATURE_MAPS: dict[str, Kernel] = {h.name: h for h in (zoo.relu, exp, zoo.elu1, zoo.softplus)}
@@ -41,7 +53,7 @@ FEATURE_MAPS: dict[str, Kernel] = {h.name: h for h in (zoo.relu, exp, zoo.elu1, 
 
 @functools.lru_cache(maxsize=64)
 def feature_ratio(feature: str, center: float, spread: float) -> float:
-    """σ̃/μ̃ of a feature map of normal entries, by quadrature of its definition."""
+    """Return σ̃/μ̃ of a feature map of normal entries, by quadrature of its definition."""
     log_m1, _ = quadrature.moment(FEATURE_MAPS[feature], 1, center, spread)
     log_m2, _ = quadrature.moment(FEATURE_MAPS[feature], 2, center, spread)
     return math.sqrt(math.expm1(float(log_m2) - 2 * float(log_m1)))
@@ -67,6 +79,7 @@ class Question:
 
     @property
     def kernel(self) -> Kernel | RowMap:
+        """The kernel of the row."""
         return self.row.kernel
 
     @property
@@ -81,31 +94,32 @@ class Question:
 
     @property
     def statistical(self) -> bool:
-        """Whether it is settled by sampling."""
+        """Return whether it is settled by sampling."""
         return self.instruments[1] in SAMPLERS
 
     def value(self, which: int = 0) -> Value:
-        """Log of the quantity by one of the theories, and a bound on its error."""
+        """Return the log of the quantity by one of the theories, and a bound on its error."""
         return THEORIES[self.instruments[which]](self)
 
     def theory(self) -> float:
-        """Log of the quantity by the first instrument."""
+        """Return the log of the quantity by the first instrument."""
         return self.value()[0]
 
     def sample(self, sampling: Sampling) -> Estimate:
-        """The quantity by Monte Carlo."""
+        """Return the quantity by Monte Carlo."""
         return SAMPLERS[self.instruments[1]](self, sampling)
 
 
 def families(cells: Sequence[Question]) -> list[list[int]]:
-    """Numbers of the cells that are sampled together.
+    """Return the numbers of the cells that are sampled together.
 
-    Scalar draws of one kernel, and whole rows of one kind: its quantities share their draws.
+    They are scalar draws of one kernel, which compile once, and whole rows of one kind, whose
+    quantities share their draws.
     """
     found: dict[Any, list[int]] = {}
     for i, cell in enumerate(cells):
         key: Any = i
-        if cell.instruments[1] in _ROWS:
+        if cell.instruments[1] in _ROW_SAMPLERS:
             key = cell.row, cell.length or ANY_LENGTH
             if isinstance(cell.kernel, RowMap):  # whose pooled rows have weights of their own
                 key = *key, cell.instruments[1]
@@ -116,24 +130,17 @@ def families(cells: Sequence[Question]) -> list[list[int]]:
 
 
 def sample_family(cells: Sequence[Question], samplings: Sequence[Sampling]) -> Iterator[Estimate]:
-    """The quantities of the cells of a family by Monte Carlo."""
+    """Sample the quantities of the cells of a family by Monte Carlo."""
     if len(cells) == 1:
         yield cells[0].sample(samplings[0])
-        return
-    if cells[0].instruments[1] in _ROWS:
-        of = tuple(_goal(cell) for cell in cells)
+    elif cells[0].instruments[1] in _ROW_SAMPLERS:
+        of = [None if c.instruments[1] == "pooled rows" else c.quantity for c in cells]
         drawn = draw_rows(cells[0].row, cells[0].length or ANY_LENGTH, samplings[0], of)
         yield from (drawn.limit_form() if each is None else drawn.estimate(each) for each in of)
-        return
-    kernel = cells[0].kernel
-    rows = kernel.law is Law.POSITION  # whose length is a parameter
-    own = [c.row.params | ({"length": c.length} if rows else {}) for c in cells]
-    yield from draw_each(cells[0].row.function, own, samplings)
-
-
-def _goal(cell: Question) -> str | None:
-    """What is asked of drawn rows; None is the limit form."""
-    return None if cell.instruments[1] == "pooled rows" else cell.quantity
+    else:
+        rows = cells[0].kernel.law is Law.POSITION  # whose length is a parameter
+        own = [c.row.params | ({"length": c.length} if rows else {}) for c in cells]
+        yield from draw_each(cells[0].row.function, own, samplings)
 
 
 def _limit(cell: Question, method: str | None = None) -> Value:
@@ -143,7 +150,7 @@ def _limit(cell: Question, method: str | None = None) -> Value:
 
 
 def _product(cell: Question) -> Value:
-    """The limit form under retention: of independent factors the values of S multiply."""
+    """Multiply S of the window and S of the scores: so it is of independent factors."""
     (step,) = cell.row.steps
     assert isinstance(step, Decay)
     window = evaluate(decayed, decay=step.decay, length=cell.length)
@@ -153,13 +160,14 @@ def _product(cell: Question) -> Value:
 
 
 def _derived(cell: Question) -> Value:
-    """The formula that SymPy derives, evaluated with many digits."""
+    """Evaluate the formula that SymPy derives, with many digits."""
     at: Any = {p.symbol: sympy.Rational(cell.row.params[p.name]) for p in cell.kernel.parameters}
     log_S = float(sympy.N(sympy.log(derivation.derive(cell.row.function).S.subs(at)), _DIGITS))
     return log_S, 1e-15 * max(1.0, abs(log_S))
 
 
 def _exact(cell: Question) -> Value:
+    assert cell.length is not None
     found = exact(cell.row, length=cell.length, of=cell.quantity)
     return float(found.log_value), float(found.error_bound)
 
@@ -171,10 +179,12 @@ def _integral(cell: Question) -> Value:
 
 
 def _mellin(cell: Question) -> Value:
-    """n_eff of softmax by the second exact law: of scores, or of their moments."""
+    """Return n_eff of softmax by the second exact law: of scores, or of their moments."""
     n = int(cell.length or 0)
-    if n > _LONGEST:
-        raise InputError("length", n, f"the second exact law takes at most {_LONGEST} tokens")
+    if n > _MAX_TOKENS_OF_PREFIXES:
+        raise InputError(
+            "length", n, f"the second exact law takes at most {_MAX_TOKENS_OF_PREFIXES} tokens"
+        )
     beta, gamma, w = cell.row.positions(n)
     seen = w > 0
     if not seen.any() or not (gamma[seen] > 0).all():
@@ -187,14 +197,18 @@ def _mellin(cell: Question) -> Value:
 
 
 def _stein(cell: Question) -> Value:
-    """The entropy of softmax rows from participation ratios."""
+    """Return the entropy of softmax rows from participation ratios."""
     value, error = stein.entropy(float(cell.row.gamma), int(cell.length or 1))
     return (math.log(value), error / value) if value > error else (-math.inf, math.inf)
 
 
-def _scalar(cell: Question, sampling: Sampling) -> Estimate:
+def _scalars(cell: Question, sampling: Sampling) -> Estimate:
     length = cell.length if cell.kernel.law is Law.POSITION else None
     return draw(cell.row, sampling, length=length)
+
+
+def _whole_keys(cell: Question, sampling: Sampling) -> Estimate:
+    return draw(cell.row, sampling, dim=cell.given["dim"])
 
 
 def _features(cell: Question, sampling: Sampling) -> Estimate:
@@ -204,7 +218,11 @@ def _features(cell: Question, sampling: Sampling) -> Estimate:
     return estimators.features(feature, query, cell.given["center"], cell.given["spread"], sampling)
 
 
-def _pooled(cell: Question, sampling: Sampling) -> Estimate:
+def _whole_rows(cell: Question, sampling: Sampling) -> Estimate:
+    return sample_rows(cell.row, cell.length, sampling, cell.quantity)
+
+
+def _pooled_rows(cell: Question, sampling: Sampling) -> Estimate:
     return draw_rows(cell.row, cell.length or ANY_LENGTH, sampling, None).limit_form()
 
 
@@ -221,11 +239,127 @@ THEORIES: dict[str, Callable[[Question], Value]] = {
 }
 
 SAMPLERS: dict[str, Callable[[Question, Sampling], Estimate]] = {
-    "scalars": _scalar,
-    "whole keys": lambda cell, sampling: draw(cell.row, sampling, dim=cell.given["dim"]),
+    "scalars": _scalars,
+    "whole keys": _whole_keys,
     "features": _features,
-    "whole rows": lambda cell, sampling: sample_rows(
-        cell.row, cell.length, sampling, cell.quantity
-    ),
-    "pooled rows": _pooled,
+    "whole rows": _whole_rows,
+    "pooled rows": _pooled_rows,
 }
+
+
+def applicable_pairs(row: Row, length: Any, rel_error: float) -> Pairs:
+    """Return every pair of instruments that can answer for a row.
+
+    Args:
+        row: the row.
+        length: n, or None.
+        rel_error: the standard error that a cell is sampled to.
+
+    Returns:
+        Theories against samplers, theories against each other, and what was left out and why.
+
+    Raises:
+        InputError: no theory can be held against a sampler.
+    """
+    n = None if length is None else int(LENGTH.one(length))
+    kept: list[Question] = []
+    left_out, refusals = [], []
+    for cell in _candidates(row, n):
+        # A cell stands if both of its instruments answer, and the theory well enough.
+        try:
+            theory, error = cell.value()
+            if not cell.statistical:
+                cell.value(1)
+            elif not math.isfinite(theory):
+                raise InputError(cell.quantity, f"e^{theory:g}", "has no logarithm to compare")
+            elif error > rel_error:
+                fix = (
+                    f"its exact law is known only to {error:.1g}, coarser than what sampling shows"
+                )
+                raise InputError(cell.quantity, f"e^{theory:g}", fix)
+            if cell.instruments[1] == "pooled rows":
+                _refuse_rare_rows(cell, rel_error)
+            kept.append(cell)
+        except (InputError, NoClosedForm) as error:
+            left_out.append(f"{cell.quantity}, {' against '.join(cell.instruments)}: {error}")
+            refusals.append(error)
+    sampled = tuple(cell for cell in kept if cell.statistical)
+    if not sampled:
+        raise next((e for e in refusals if isinstance(e, InputError)), refusals[0])
+    return sampled, tuple(cell for cell in kept if not cell.statistical), tuple(left_out)
+
+
+def _candidates(row: Row, n: int | None) -> list[Question]:
+    """Return every cell whose instruments may answer for a row; some of them will refuse it."""
+    if isinstance(row.kernel, RowMap):
+        return _candidates_of_map(row, row.kernel, n)
+    law, found = row.kernel.law, []
+    of_positions = n if law is Law.POSITION else None
+    if row.steps:
+        found.append(Question(row, ("limit", "pooled rows"), "S", n))
+    else:
+        found.append(Question(row, ("limit", "scalars"), "S", of_positions))
+        found.append(Question(row, ("closed form", "quadrature"), "S", of_positions))
+        if law is Law.SCORE:
+            found.append(Question(row, ("derivation", "quadrature")))
+    if law is not Law.SCORE:
+        if n is not None and law is not Law.POSITION:
+            row.scored()
+        return found
+    if n is None:
+        return found
+    # Whether there are sinks, and scores that the second law of n_eff is for.
+    try:
+        tokens = row.tokens(n)
+    except InputError:  # scores that are known by their moments only, or none: each cell says so
+        tokens = None
+    sinks = tokens is not None and bool(tokens.sink.any() or tokens.units)
+    for quantity in quantities.ALL:
+        if (quantity.whole and n > NUMBERS_AT_ONCE) or quantity.linear is not None:
+            continue  # a linear image of another quantity is held by that one's cell
+        if quantity.has_law and (sinks or not quantity.sinks):
+            found.append(Question(row, ("exact law", "whole rows"), quantity.name, n))
+    if row.kernel.weight == exp.weight and tokens is not None and tokens.scores is None:
+        found.append(Question(row, ("integral over u", "second exact law"), "n_eff", n))
+    if row.kernel.weight == exp.weight and not row.steps and n > 1 and row.gamma <= stein.MOST:
+        found.append(Question(row, ("exact law", "Stein's identity"), "entropy", n))
+    return found
+
+
+def _candidates_of_map(row: Row, kernel: RowMap, n: int | None) -> list[Question]:
+    """Return cells of the quantities with an exact law under a map of rows, and of its limit S."""
+    names = [name for name in maps.known(kernel) if quantities.named(name).linear is None]
+    limit = [
+        Question(row, ("limit", "pooled rows"), "S", None if kernel.identically_distributed else n)
+    ]
+    if kernel.unnormalised is not None and (n is None or not names):
+        return limit
+    if not names:
+        raise InputError("kernel", kernel.name, "has no exact law to compare samples with")
+    if n is None:
+        fix = f"the weights of {kernel.name} depend on the whole row; give its length n"
+        raise InputError("length", None, fix)
+    laws = [Question(row, ("exact law", "whole rows"), name, n) for name in names]
+    return laws if kernel.unnormalised is None else laws + limit
+
+
+def _refuse_rare_rows(cell: Question, rel_error: float) -> None:
+    """Refuse pooled moments that live on rows too rare to be drawn.
+
+    The variance of Σa² over a row is below ΣE a⁴, so its mean takes Σw⁴E f⁴/(Σw²E f²)²/error² rows.
+    Under tails that fall like a power E a⁸ has to exist: else it is not normal after any number.
+    """
+    n = cell.length or ANY_LENGTH
+    if isinstance(cell.kernel, RowMap):
+        scatter = map_limits.log_scatter(cell.kernel, cell.row.params, n)
+    else:
+        given = classes.rescaled(classes.classed(cell.row, n), units=False)
+        (second, _), (fourth, _) = log_sums(given, (2, 4))
+        if any(isinstance(step, StudentT) for step in cell.row.steps):
+            log_sums(given, (4, 8))
+        scatter = fourth - 2 * second + math.log(n)
+    numbers = scatter - 2 * math.log(2 * rel_error)  # log
+    if numbers > math.log(_MAX_POOLED_NUMBERS):
+        shown = f"e^{numbers:.0f}" if numbers > 600 else f"{math.exp(numbers):.1g}"
+        fix = f"its pooled moments take {shown} draws; rows of n are checked without them"
+        raise InputError("row", cell.row, fix)

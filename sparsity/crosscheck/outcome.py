@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from sparsity import display
-from sparsity.results import Estimate
+from sparsity.results import Estimate, data_frame, html_table
 
 if TYPE_CHECKING:
     import pandas
@@ -97,7 +96,7 @@ class CrossCheck:
         return f"CrossCheck({self.text().splitlines()[-1]})"
 
     def columns(self) -> dict[str, list[Any]]:
-        """The statistical comparisons by name, theory and estimate as logarithms."""
+        """Return the statistical comparisons by name, theory and estimate as logarithms."""
         found: dict[str, list[Any]] = {"kernel": [cell.kernel for cell in self.cells]}
         found["parameters"] = [
             ", ".join(f"{k} = {v}" for k, v in cell.parameters.items()) for cell in self.cells
@@ -109,19 +108,19 @@ class CrossCheck:
         return found
 
     def to_dataframe(self) -> pandas.DataFrame:
-        """One row a statistical comparison; theory and estimate are logarithms."""
-        return display.frame(self.columns())
+        """Return a row for each statistical comparison; theory and estimate are logarithms."""
+        return data_frame(self.columns())
 
     def _repr_html_(self) -> str:
-        """As a notebook shows it: what disagrees first, then the rest."""
+        """Return a table for a notebook: what disagrees first, then the rest."""
         head = ("verdict", "kernel", "parameters", "quantity", "theory", "estimate", "stderr", "z")
         columns = self.columns()
         rows = list(zip(*(columns[name] for name in head), strict=True))
         rows.sort(key=lambda row: row[0] == "agree")
-        return display.table(head, rows, self.text().splitlines()[-1])
+        return html_table(head, rows, self.text().splitlines()[-1])
 
     def summary(self) -> dict[str, Any]:
-        """The outcome in JSON's types; `cells` counts the statistical comparisons."""
+        """Return the outcome in JSON's types; `cells` counts the statistical comparisons."""
         return {
             "agree": self.agree,
             "cells": len(self.cells),
@@ -135,7 +134,7 @@ class CrossCheck:
         }
 
     def text(self) -> str:
-        """The outcome for a terminal: one line a route, then every cell that does not agree."""
+        """Return the outcome for a terminal: a line for each route, then what does not agree."""
         lines = []
         for route in dict.fromkeys((c.kernel, c.route) for c in self.cells):
             cells = [c for c in self.cells if (c.kernel, c.route) == route]

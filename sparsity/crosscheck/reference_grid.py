@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import product, starmap
 from typing import Any
 
+import numpy as np
+
 from sparsity import kernels
 from sparsity.crosscheck.cells import Question, feature_ratio
-from sparsity.crosscheck.row_cells import MAP_CELLS, ROTARY_CELLS, of_rows, reference_cells
-from sparsity.kernels import Kernel, decayed, exp, identity, nonnegative, relu2
+from sparsity.kernels import Kernel, decayed, entmax, exp, identity, nonnegative, relu2
 from sparsity.rows.row import Row
-from sparsity.rows.steps import Decay
+from sparsity.rows.scores import Empirical, Mixture, StudentT, Uniform
+from sparsity.rows.steps import (
+    Alibi,
+    Coca,
+    Decay,
+    LengthBias,
+    QKNorm,
+    Rope,
+    ScalableSoftmax,
+    Sink,
+    SinkLogit,
+    Window,
+)
+from sparsity.rows.tokens import Step
 
 
 def scalar(kernel: str | Kernel, *, length: int | None = None, **parameters: Any) -> Question:
-    """S of long rows, or of a row of positions, against scalar draws."""
+    """Ask for S of long rows, or of a row of positions, against scalar draws."""
     return Question(Row(kernel, **parameters), ("limit", "scalars"), "S", length)
 
 
 def whole_keys(kernel: Kernel, beta: float, gamma: float, dim: int) -> Question:
-    """S of long rows against whole keys in R^dim."""
+    """Ask for S of long rows against whole keys in R^dim."""
     row = Row(kernel, beta=beta, gamma=gamma)
     return Question(row, ("limit", "whole keys"), given={"dim": dim})
 
 
 def features(feature: str, center: float, spread: float, dim: int, query: str) -> Question:
-    """S of nonnegative linear attention against real features of normal keys."""
+    """Ask for S of nonnegative linear attention against real features of normal keys."""
     ratio = feature_ratio(feature, center, spread)
     row = Row(nonnegative, ratio=ratio, dim=dim, query=query)
     given = {"feature": feature, "center": center, "spread": spread}
@@ -34,13 +49,18 @@ def features(feature: str, center: float, spread: float, dim: int, query: str) -
 
 
 def retention(kernel: Kernel, beta: float, gamma: float, length: int, decay: float) -> Question:
-    """The limit form of S under retention, a product, against pooled moments of rows."""
+    """Ask for the limit form of S under retention, a product, against pooled moments of rows."""
     row = Row(kernel, beta=beta, gamma=gamma, steps=(Decay(decay),))
     return Question(row, ("product of limits", "pooled rows"), "S", length)
 
 
+def of_rows(row: Row, length: int, quantity: str = "n_eff") -> Question:
+    """Ask for a quantity of whole rows by its exact law against sampled rows."""
+    return Question(row, ("exact law", "whole rows"), quantity, length)
+
+
 # Kernel, β and γ of a grid, and further points.
-_GAUSSIAN: tuple[tuple[Kernel, tuple, tuple, tuple], ...] = (
+_SCALAR_GRIDS: tuple[tuple[Kernel, tuple, tuple, tuple], ...] = (
     (exp, (0.0,), (1e-3, 0.1, 0.25, 0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 20, 100, 1e4),
      ((-1e3, 1), (-2, 0.5), (3, 1), (3, 4), (1e3, 2))),
     (relu2, (-2, -1, -0.5, 0, 0.5, 1, 2), (0.1, 0.25, 0.5, 1, 2, 4, 10),
@@ -49,15 +69,15 @@ _GAUSSIAN: tuple[tuple[Kernel, tuple, tuple, tuple], ...] = (
      ((-1, 1), (-40, 1), (0, 1e-6), (0, 1e6), (1e6, 1))),
 )  # fmt: skip
 
-
-_ENTROPIES = (
+# γ and n, of the entropy by two laws.
+_ENTROPY_CELLS = (
     (0.1, 2), (0.5, 16), (1.0, 2), (1.0, 64), (2.0, 256), (2.0, 10**9), (3.0, 1024), (4.0, 65536),
     (6.0, 64), (8.0, 4096),
 )  # fmt: skip
 
 
 def _scalars() -> Iterator[Question]:
-    for kernel, betas, gammas, further in _GAUSSIAN:
+    for kernel, betas, gammas, further in _SCALAR_GRIDS:
         for beta, gamma in (*product(betas, gammas), *further):
             yield scalar(kernel, beta=beta, gamma=gamma)
     for decay in (1e-5, 0.5, 0.9, 0.99, 0.999, 1 - 1e-6, 1.0):
@@ -89,7 +109,7 @@ def _features() -> Iterator[Question]:
     ))  # fmt: skip
 
 
-def _rows() -> Iterator[Question]:
+def _whole_rows() -> Iterator[Question]:
     # Rows whose n_eff scatters little enough to see an error of 1e-3 in about a second; steeper
     # ones (exp at γ = 3, n = 1024) would take 3·10⁷ rows, and stand in the figure of rows instead.
     for kernel, beta, gamma, length in (
@@ -103,8 +123,94 @@ def _rows() -> Iterator[Question]:
     ))  # fmt: skip
 
 
+def cells_of_steps() -> tuple[Question, ...]:
+    """Return the cells of steps: every step, every law of scores, every quantity, three kernels.
+
+    Cells of one kernel share their length where they can: they compile once.
+    """
+    mixed = (Decay(0.9), Alibi(0.05), Window(4), Sink(1.0, 0.3))
+    found = []
+    for kernel, beta, gamma, steps, length, quantity in (
+        (exp, 0.0, 0.5, (), 8, "participation"),
+        (exp, 0.0, 0.4, (), 8, "entropy"),
+        (exp, 0.0, 0.4, (), 8, "max_weight"),
+        (relu2, 1.5, 0.4, (), 8, "max_weight"),
+        (identity, 2.0, 0.5, (), 8, "max_weight"),
+        (exp, 0.0, 0.4, (), 8, "top_k_mass:3"),
+        (exp, 0.0, 4.0, (), 8, "gini"),
+        (exp, 0.0, 4.0, (), 8, "hoyer"),
+        (exp, 0.0, 0.4, (SinkLogit(2.8),), 8, "sink_mass_above:0.6"),
+        (relu2, 1.5, 0.2, (Alibi(0.2),), 8, "power_sum:3"),
+        (relu2, 1.5, 0.2, (Alibi(0.2),), 8, "entropy"),
+        (exp, 0.0, 0.4, (Window(4), SinkLogit(1.0)), 8, "entropy"),
+        (exp, 0.0, 0.4, (Decay(0.8),), 8, "n_eff"),
+        (identity, 2.0, 0.5, (Decay(0.7),), 8, "n_eff"),
+        (exp, 0.0, 0.4, (Alibi(0.3),), 8, "n_eff"),
+        (relu2, 2.0, 0.3, (Alibi(0.2),), 8, "n_eff"),
+        (identity, 0.0, 1.0, (Alibi(0.2),), 8, "limit"),
+        (exp, 0.0, 0.5, (Window(4),), 8, "n_eff"),
+        (relu2, 1.0, 0.3, (Window(4),), 8, "n_eff"),
+        (exp, 0.0, 0.7, (ScalableSoftmax(),), 8, "n_eff"),
+        (relu2, 3.5, 0.4, (LengthBias(),), 8, "n_eff"),
+        (exp, 0.0, 0.4, (SinkLogit(),), 8, "sink_mass"),
+        (exp, 0.0, 0.4, (SinkLogit(1.5),), 8, "participation"),
+        (exp, 0.0, 0.7, (SinkLogit(math.log(8) + 0.7**2 / 2),), 8, "sink_mass"),  # about ½
+        (relu2, 1.5, 0.4, (SinkLogit(2.0),), 8, "sink_mass"),
+        (exp, 0.0, 0.7, (Sink(2.0),), 8, "sink_mass"),
+        (exp, 0.0, 0.5, (Sink(1.0, 0.3),), 8, "n_eff"),
+        (exp, 0.0, 0.5, (QKNorm(4),), 4, "n_eff"),
+        (relu2, 1.5, 0.3, (QKNorm(2),), 4, "n_eff"),
+        (exp, 0.0, 0.5, (QKNorm(4),), 4, "limit"),
+        (exp, 0.0, 0.4, (Uniform(),), 8, "n_eff"),
+        (relu2, 1.5, 0.4, (StudentT(12),), 8, "entropy"),
+        (exp, 0.0, 0.4, (Mixture(((0.9, 0.0, 1.0), (0.1, 4.0, 0.5))),), 8, "entropy"),
+        (identity, 2.0, 0.5, (Empirical((-2.0, -0.5, 0.0, 0.25, 3.0)),), 8, "n_eff"),
+        (exp, 0.5, 0.5, (*mixed, SinkLogit(1.0)), 8, "sink_mass"),
+        (relu2, 1.5, 0.4, mixed, 8, "n_eff"),
+    ):
+        row = Row(kernel, beta=beta, gamma=gamma, steps=steps)
+        pooled = Question(row, ("limit", "pooled rows"), "S", length)
+        found.append(pooled if quantity == "limit" else of_rows(row, length, quantity))
+    return tuple(found)
+
+
+def _rotary(
+    kernel: Kernel, form: str, length: int, dim: int, pairing: str, spread: float, seed: int = 0
+) -> Question:
+    """Ask for n_eff of a row with rotary positions, from rotated vectors.
+
+    The form is "rope" (‖q‖ = ‖μ‖ = 1, spread the γ of the scores), "coca" or "slack" (‖q‖² = d/2,
+    center 1/4, spread the spread/center of t); the seed is that of the query and the mean key.
+    """
+    rng = np.random.default_rng([seed, dim])
+    q, mu = rng.standard_normal((2, dim))
+    q /= np.linalg.norm(q)
+    if form == "rope":
+        step: Step = Rope(q, mu / np.linalg.norm(mu), spread, pairing)
+    else:
+        at = 3 * length if form == "slack" else None
+        step = Coca(q * (dim / 2) ** 0.5, 0.25, 0.25 * spread, pairing, slack_at=at)
+    return of_rows(Row(kernel, steps=(step,)), length)
+
+
+ROTARY_CELLS: tuple[Question, ...] = (
+    _rotary(exp, "rope", 16, 8, "interleaved", 0.15),
+    _rotary(relu2, "rope", 4, 4, "half", 0.07, seed=5),
+    _rotary(exp, "coca", 16, 8, "half", 0.1),
+    _rotary(exp, "coca", 16, 8, "half", 0.6),
+    _rotary(identity, "coca", 16, 8, "interleaved", 0.1),
+    _rotary(exp, "slack", 16, 8, "half", 0.35),
+)
+
+# Of maps of whole rows, where few rows are enough.
+MAP_CELLS: tuple[Question, ...] = (
+    of_rows(Row(entmax(1.25), gamma=0.3), 4, "participation"),
+    of_rows(Row(entmax(1.25), gamma=1.0), 4, "support"),
+)
+
+
 def _without_cells(cells: tuple[Question, ...], among: tuple[Kernel, ...]) -> Iterator[Question]:
-    """Cells for every kernel of scores that has none of its own."""
+    """Yield cells for every kernel of scores that has none of its own."""
     known = {cell.kernel for cell in cells}
     for kernel in among:
         if kernel.law is kernels.Law.SCORE and kernel not in known:
@@ -114,20 +220,20 @@ def _without_cells(cells: tuple[Question, ...], among: tuple[Kernel, ...]) -> It
 
 
 def reference_grid(only: tuple[str, ...] = ()) -> tuple[Question, ...]:
-    """Every cell of the reference grid, or those of the kernels named, the zoo's among them.
+    """Return every cell of the grid, or those of the kernels named, the zoo's among them.
 
     Raises:
         InputError: an unknown kernel.
     """
     wanted = tuple(kernels.elementwise(name) for name in only)
-    positions = (*reference_cells(), *ROTARY_CELLS, *MAP_CELLS)
-    every = (*_scalars(), *_full_keys(), *_features(), *_rows(), *positions)
+    positions = (*cells_of_steps(), *ROTARY_CELLS, *MAP_CELLS)
+    every = (*_scalars(), *_full_keys(), *_features(), *_whole_rows(), *positions)
     every += tuple(_without_cells(every, wanted or kernels.ALL))
     return tuple(cell for cell in every if not wanted or cell.kernel in wanted)
 
 
-def exact_points() -> Iterator[Question]:
-    """Where theories are held against each other.
+def exact_cells() -> Iterator[Question]:
+    """Yield the cells where theories are held against each other.
 
     The closed form against quadrature or summation in the scalar cells; `nonnegative` is not among
     them: its summation is the same algebra as its closed form. The entropy's exact law against
@@ -135,6 +241,6 @@ def exact_points() -> Iterator[Question]:
     """
     for cell in _scalars():
         yield Question(cell.row, ("closed form", "quadrature"), "S", cell.length)
-    for gamma, length in _ENTROPIES:
+    for gamma, length in _ENTROPY_CELLS:
         row = Row(exp, gamma=gamma)
         yield Question(row, ("exact law", "Stein's identity"), "entropy", length)

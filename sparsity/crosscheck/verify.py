@@ -9,10 +9,10 @@ of (t_{1−α/2m} + t_{0.999}) standard errors with probability 0.999: its detec
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,20 +21,26 @@ from sparsity import kernels
 from sparsity.arguments import check_seed, float_type, number
 from sparsity.arguments import executor as check_executor
 from sparsity.arguments import progress as check_progress
-from sparsity.crosscheck import pairs, reference_grid
-from sparsity.crosscheck.cells import Question, families, sample_family
+from sparsity.crosscheck import reference_grid
+from sparsity.crosscheck.cells import (
+    STDERR_SHARE,
+    Pairs,
+    Question,
+    applicable_pairs,
+    families,
+    sample_family,
+)
 from sparsity.crosscheck.outcome import Cell, CrossCheck, ExactCell
 from sparsity.crosscheck.ztest import compare, detecting
 from sparsity.errors import InputError
-from sparsity.kernels import Kernel, RowMap
 from sparsity.results import Estimate
-from sparsity.rows.row import Row, row_of
+from sparsity.rows.row import Row, RowLike, row_of
 from sparsity.sampling import Sampling
-from sparsity.tasks import Submits, gathered
+from sparsity.tasks import TaskExecutor, run_all_tasks
 
 DETECTABLE = 1e-3  # a cell that could not see a relative error of this size proves nothing
 _WORKERS = 2  # threads: one compiles while another samples
-_COARSE = 1e-4  # a detectable error that float32 sees well: its rounding is a hundred times less
+_SEEN_BY_FLOAT32 = 1e-4  # a detectable error: float32's rounding is a hundred times less
 
 
 def judge(
@@ -71,37 +77,21 @@ def judge(
     )
 
 
-@dataclass(frozen=True)
-class _Judge:
-    """How cells of a family are judged: their theory against their sample.
-
-    Args:
-        theory, sample, detectable, dtype, whole_dtype: as `check` has them.
-        alarm: two-sided false-alarm probability of a cell.
-    """
-
-    theory: Callable[[Question], float]
-    sample: Callable[[Question, Sampling], Estimate] | None
-    alarm: float
-    detectable: float
-    dtype: Any
-    whole_dtype: Any
-
-    def __call__(self, family: tuple[Sequence[Question], Sequence[int]]) -> list[Cell]:
-        """The cells of a family, judged, given the seed of each."""
-        own, seeds = family
-        settings = [self._sampling(*each) for each in zip(own, seeds, strict=True)]
-        alone = self.sample
-        drawn = map(alone, own, settings) if alone else sample_family(own, settings)
-        return [
-            judge(cell, self.theory(cell), estimate, self.alarm, self.detectable)
-            for cell, estimate in zip(own, drawn, strict=True)
-        ]
-
-    def _sampling(self, cell: Question, seed: int) -> Sampling:
-        scalars = cell.instruments[1] == "scalars"
-        dtype = self.dtype if scalars else self.whole_dtype or self.dtype
-        return detecting(self.detectable, self.alarm, seed, dtype)
+def _check_family(
+    family: tuple[Sequence[Question], Sequence[Sampling]],
+    *,
+    theory: Callable[[Question], float],
+    sample: Callable[[Question, Sampling], Estimate] | None,
+    alarm: float,
+    detectable: float,
+) -> list[Cell]:
+    """Sample the cells of a family and judge each; the arguments are those of `check`."""
+    cells, samplings = family
+    drawn = map(sample, cells, samplings) if sample else sample_family(cells, samplings)
+    return [
+        judge(cell, theory(cell), estimate, alarm, detectable)
+        for cell, estimate in zip(cells, drawn, strict=True)
+    ]
 
 
 def check(
@@ -114,7 +104,7 @@ def check(
     detectable: float = DETECTABLE,
     dtype: Any = None,
     whole_dtype: Any = None,
-    executor: Submits | None = None,
+    executor: TaskExecutor | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Cell, ...]:
     """Sample every cell and compare it with theory.
@@ -135,14 +125,22 @@ def check(
         InputError: the executor lost its workers.
     """
     seeds = np.random.SeedSequence(seed).generate_state(len(cells)).tolist()
-    alarm = false_alarm_rate / max(len(cells), 1)
+    alarm = false_alarm_rate / max(len(cells), 1)  # Bonferroni
+    whole_dtype = whole_dtype or dtype
+    samplings = [
+        detecting(
+            detectable, alarm, seed, dtype if cell.instruments[1] == "scalars" else whole_dtype
+        )
+        for cell, seed in zip(cells, seeds, strict=True)
+    ]
     groups = families(cells) if sample is None else [[i] for i in range(len(cells))]
-    tasks = [([cells[i] for i in group], [seeds[i] for i in group]) for group in groups]
-    work = _Judge(theory, sample, alarm, detectable, dtype, whole_dtype)
+    tasks = [([cells[i] for i in group], [samplings[i] for i in group]) for group in groups]
+    settings = {"theory": theory, "sample": sample, "alarm": alarm, "detectable": detectable}
+    work = functools.partial(_check_family, **settings)
     found: dict[int, Cell] = {}
     threads = ThreadPoolExecutor(_WORKERS)
     try:
-        for index, value in gathered(work, tasks, executor or threads):
+        for index, value in run_all_tasks(work, tasks, executor or threads):
             found |= dict(zip(groups[index], value, strict=True))
             if progress is not None:
                 progress(len(found), len(cells))
@@ -156,25 +154,29 @@ def check_exact(cells: Sequence[Question]) -> tuple[ExactCell, ...]:
     found = []
     for cell in cells:
         (first, error), (second, other) = cell.value(0), cell.value(1)
-        bound = error + other
-        verdict = "agree" if abs(first - second) <= bound else "disagree"
-        name, values = cell.kernel.name, (first, second)
+        agree = abs(first - second) <= error + other
         found.append(
             ExactCell(
-                name, cell.quantity, cell.parameters, cell.instruments, values, bound, verdict
+                kernel=cell.kernel.name,
+                quantity=cell.quantity,
+                parameters=cell.parameters,
+                instruments=cell.instruments,
+                values=(first, second),
+                bound=error + other,
+                verdict="agree" if agree else "disagree",
             )
         )
     return tuple(found)
 
 
 def verify(
-    *rows: str | Kernel | RowMap | Row,
+    *rows: RowLike,
     length: Any = None,
     seed: int = 0,
     false_alarm_rate: float = 1e-4,
     detectable: float = DETECTABLE,
     dtype: Any = None,
-    executor: Submits | None = None,
+    executor: TaskExecutor | None = None,
     progress: Callable[[int, int], None] | None = None,
     **parameters: Any,
 ) -> CrossCheck:
@@ -212,8 +214,9 @@ def verify(
     check_executor(executor)
     if dtype is not None:
         float_type(dtype)
-    cells, exact, left_out = _cells(rows, length, parameters, detectable)
-    coarse = dtype is None and not _own(rows, length, parameters) and detectable >= _COARSE
+    (cells, exact, left_out), own = _choose_cells(rows, length, parameters, detectable)
+    # Of the grid, what float32 sees well is drawn in it: three times as fast.
+    coarse = dtype is None and not own and detectable >= _SEEN_BY_FLOAT32
     judged = check(
         cells,
         seed=seed,
@@ -230,29 +233,23 @@ def verify(
     return CrossCheck(agree, judged, held, false_alarm_rate, smallest, seed, left_out)
 
 
-def _own(
-    given: tuple[str | Kernel | RowMap | Row, ...], length: Any, parameters: dict[str, Any]
-) -> bool:
-    """Whether a row of one's own is asked for, rather than the reference grid."""
-    own = [k for k in given if isinstance(k, Row) or kernels.named(k) not in kernels.known()]
-    return bool(own or parameters or length is not None)
-
-
-def _cells(
-    given: tuple[str | Kernel | RowMap | Row, ...],
+def _choose_cells(
+    given: tuple[RowLike, ...],
     length: Any,
     parameters: dict[str, Any],
     detectable: float,
-) -> pairs.Pairs:
-    """The cells of a row, or of the reference grid."""
-    if _own(given, length, parameters):
+) -> tuple[Pairs, bool]:
+    """Return the cells of a row of one's own, or of the reference grid, and which of both it is."""
+    known = kernels.known()
+    own = [k for k in given if isinstance(k, Row) or kernels.named(k) not in known]
+    if own or parameters or length is not None:
         if len(given) != 1:
             fix = "give one row, or one kernel with its parameters"
             raise InputError("rows", ", ".join(map(str, given)) or None, fix)
         row = row_of(given[0], parameters)
-        return pairs.pairs(row, length, pairs.REL_ERROR * detectable)
+        return applicable_pairs(row, length, STDERR_SHARE * detectable), True
     names = tuple(kernels.named(k).name for k in given if not isinstance(k, Row))
     cells = reference_grid.reference_grid(names)
     wanted = {cell.kernel.name for cell in cells}
-    exact = tuple(p for p in reference_grid.exact_points() if p.kernel.name in wanted)
-    return cells, exact, ()
+    exact = tuple(p for p in reference_grid.exact_cells() if p.kernel.name in wanted)
+    return (cells, exact, ()), False

@@ -4,33 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit
 
-from sparsity.results import Estimate
+from sparsity.results import Estimate, z_score
 from sparsity.sampling import Sampling
 
-_POWER = 0.999
+_POWER = 0.999  # the probability that a detectable error is seen
 
 
-class Compared(NamedTuple):
-    """An estimate beside theory.
-
-    Args:
-        z: their difference in standard errors.
-        critical: |z| from which the two disagree.
-        detectable: the relative error that would have been seen with probability 0.999.
-    """
-
-    z: float
-    critical: float
-    detectable: float
-
-
-def needed(dof: float, alarm: float) -> float:
-    """Standard errors that an error must have to be seen with probability 0.999.
+def _detectable_stderrs(dof: float, alarm: float) -> float:
+    """Return how many standard errors an error must have to be seen with probability _POWER.
 
     Args:
         dof: degrees of freedom of the standard error; ∞ where it is known.
@@ -52,34 +38,31 @@ class Detecting(Sampling):
     alarm: float = 1e-3
 
     def aim(self, dof: int) -> float:
-        """As `Sampling.aim`: an error bar known from few batches has to be smaller."""
-        return self.detectable / needed(dof, self.alarm)
+        """Do `Sampling.aim`: an error bar that is known from few batches has to be smaller."""
+        return self.detectable / _detectable_stderrs(dof, self.alarm)
 
 
 def detecting(detectable: float, alarm: float, seed: int, dtype: Any) -> Detecting:
-    """Settings under which a relative error of that size is seen; the others as in `Sampling`."""
-    most = detectable / needed(math.inf, alarm)
+    """Return settings under which a relative error of that size is seen; args as in `Detecting`."""
+    most = detectable / _detectable_stderrs(math.inf, alarm)
     return Detecting(most, seed=seed, dtype=dtype, detectable=detectable, alarm=alarm)
 
 
-def compare(theory: float, estimate: Estimate, alarm: float) -> Compared:
+def compare(theory: float, estimate: Estimate, alarm: float) -> tuple[float, float, float]:
     """Compare in the log domain, two-sided, by Student's t.
 
     Args:
         theory: log of the quantity.
         estimate: the same by sampling.
         alarm: false-alarm probability.
+
+    Returns:
+        z, the difference in standard errors; the |z| from which the two disagree; and the relative
+        error that would have been seen with probability 0.999.
     """
-    critical = -float(stdtrit(estimate.dof, alarm / 2))
-    seen = needed(estimate.dof, alarm) * estimate.rel_stderr
-    difference = estimate.log_value - theory
-    if difference == 0:
-        z = 0.0
-    elif estimate.rel_stderr > 0:
-        z = difference / estimate.rel_stderr
-    else:
-        z = math.copysign(math.inf, difference)
-    return Compared(z, critical, seen)
+    z = z_score(estimate.log_value - theory, estimate.rel_stderr)
+    seen = _detectable_stderrs(estimate.dof, alarm) * estimate.rel_stderr
+    return z, -float(stdtrit(estimate.dof, alarm / 2)), seen
 
 
 def compare_mean(draws: np.ndarray, mean: float, alarm: float) -> tuple[float, float]:
@@ -93,5 +76,7 @@ def compare_mean(draws: np.ndarray, mean: float, alarm: float) -> tuple[float, f
     Returns:
         z, and the |z| beyond which the two disagree.
     """
-    z = (draws.mean() - mean) / (draws.std(ddof=1) / math.sqrt(draws.size))
-    return float(z), -float(stdtrit(draws.size - 1, alarm / 2))
+    error = draws.std(ddof=1) / math.sqrt(draws.size)
+    return z_score(float(draws.mean() - mean), float(error)), -float(
+        stdtrit(draws.size - 1, alarm / 2)
+    )

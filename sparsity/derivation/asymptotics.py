@@ -16,24 +16,93 @@ from dataclasses import dataclass
 from typing import Any
 
 import sympy
-from sympy import Expr, Rational, S, erf, exp, oo, pi, sqrt
+from sympy import Expr, Rational, S, erf, exp, factorial, factorial2, oo, pi, sqrt
 
-from sparsity.derivation.gaussian import Moment
-from sparsity.derivation.pieces import sign_at, zeros
-from sparsity.derivation.series import (
-    Series,
-    Undecided,
-    compose,
-    erfc_series,
-    laurent,
-    taylor,
-    tidy,
-    times,
-    v,
-    y,
-)
+from sparsity.derivation.moments import Moment, sign_at, zeros
 from sparsity.errors import NoClosedForm
 from sparsity.kernels.symbols import beta, s
+
+y = sympy.Symbol("y", positive=True)
+_v = sympy.Symbol("v")  # the argument of a function that `_taylor` expands
+Series = dict[int, Expr]  # power of y -> coefficient, exact below the order it was cut at
+
+
+class Undecided(Exception):
+    """A sign or a cancellation could not be settled: the limit is left out."""
+
+
+def _laurent(expression: Expr) -> Series:
+    """Return the powers of an expression that is a finite sum of integer powers of y."""
+    found: Series = {}
+    for term in sympy.Add.make_args(sympy.expand(expression)):
+        if term == 0:
+            continue
+        coefficient, rest = term.as_independent(y)
+        power = rest.as_base_exp()[1] if rest != 1 else S.Zero
+        if not power.is_Integer or (rest != 1 and rest.as_base_exp()[0] != y):
+            raise Undecided(f"{rest} is not a power of {y}")
+        found[int(power)] = found.get(int(power), S.Zero) + coefficient
+    return {p: c for p, c in found.items() if c != 0}
+
+
+def _tidy(coefficient: Expr) -> Expr:
+    """Return a form in which what cancels is 0, also between fractions in β and γ."""
+    expanded = sympy.expand(coefficient)
+    if not any(power.base.has(sympy.Add) for power in expanded.atoms(sympy.Pow)):
+        return expanded  # no denominator is a sum
+    if not expanded.is_Add:
+        return expanded
+    joined = sympy.together(expanded)
+    if any(f.as_base_exp()[0].is_Add for f in sympy.Mul.make_args(sympy.denom(joined))):
+        return sympy.expand(sympy.cancel(joined))
+    return expanded
+
+
+def _times(a: Series, b: Series, order: int) -> Series:
+    """Return the product of two series below y^order."""
+    terms: dict[int, list[Expr]] = {}
+    for p, c in a.items():
+        for r, e in b.items():
+            if p + r < order:
+                terms.setdefault(p + r, []).append(sympy.expand(c * e))
+    found = {p: sympy.Add(*each) for p, each in terms.items()}
+    return {p: c for p, c in found.items() if c != 0}
+
+
+def _compose(coefficients: list[Expr], small: Series, order: int) -> Series:
+    """Return Σ_m coefficients[m]·small^m, for a series with positive powers only."""
+    total: Series = {}
+    for c in reversed(coefficients):  # Horner
+        total = _times(total, small, order)
+        total[0] = sympy.expand(total.get(0, S.Zero) + c)
+    return {p: c for p, c in total.items() if c != 0}
+
+
+def _taylor(function: Expr, at: Expr, small: Series, order: int) -> Series:
+    """Return function(v) of v = at + small, by its Taylor series."""
+    terms, derivative = [], function
+    for m in range(order if small else 1):
+        terms.append(derivative.subs(_v, at) / factorial(m))
+        derivative = sympy.diff(derivative, _v)
+    return _compose(terms, small, order)
+
+
+def _erfc_series(w: Series, order: int) -> Series:
+    """Return √π·e^(w²)·erfc(w) = Σ (−1)^m (2m−1)!!/2^m w^(−2m−1), for a w that grows."""
+    lowest = min(w)
+    head = sympy.factor(w[lowest])
+    small = {p - lowest: c / head for p, c in w.items() if p != lowest}
+    total: Series = {}
+    m = 0
+    while -lowest * (2 * m + 1) < order:
+        power = 2 * m + 1
+        binomials = [sympy.binomial(-power, k) for k in range(order if small else 1)]
+        inverse = _compose(binomials, small, order)  # (1 + small)^(−power)
+        scale = (-1) ** m * factorial2(2 * m - 1) / S(2) ** m / head**power
+        for p, c in _times({-lowest * power: scale}, inverse, order).items():
+            total[p] = sympy.expand(total.get(p, S.Zero) + c)
+        m += 1
+    return {p: c for p, c in total.items() if c != 0}
 
 
 @dataclass(frozen=True)
@@ -58,7 +127,7 @@ class Approach:
     high: Expr = oo
 
     def sign(self, quantity: Expr) -> int:
-        """The sign of a quantity that is the same all over the regime.
+        """Return the sign of a quantity that is the same all over the regime.
 
         Raises:
             Undecided: it is not, or that cannot be shown.
@@ -75,7 +144,7 @@ class Approach:
         return result
 
     def restored(self, expression: Expr) -> Expr:
-        """An expression in y, in terms of the variable again; √y as 1/√(1/y)."""
+        """Write an expression in y in terms of the variable again, √y as 1/√(1/y)."""
         large = sympy.Dummy(positive=True)
         joined = sympy.powsimp(expression.subs(y, 1 / large).subs(large, 1 / self.back))
         return joined.replace(exp, lambda exponent: exp(sympy.factor(exponent)))
@@ -90,53 +159,53 @@ class Approach:
 
 
 def _groups(moment: Moment, regime: Approach, order: int) -> dict[Expr, tuple[Series, bool]]:
-    """Growing exponent -> its series below y^order, and whether that series is complete."""
+    """Return by growing exponent its series below y^order, and whether that is complete."""
     groups: dict[Expr, tuple[Series, bool]] = {}
 
     def add(prefactor: Series, exponent: Series, inner: Series | None, order_inner: int) -> None:
         growing = sum((c * y**p for p, c in exponent.items() if p < 0), S.Zero)
         small = {p: c for p, c in exponent.items() if p > 0}
         exact = inner is None and not small
-        series = taylor(exp(v), exponent.get(0, S.Zero), small, order_inner)
+        series = _taylor(exp(_v), exponent.get(0, S.Zero), small, order_inner)
         if inner is not None:
-            series = times(series, inner, order_inner)
-        series = times(prefactor, series, order)
+            series = _times(series, inner, order_inner)
+        series = _times(prefactor, series, order)
         old, complete = groups.get(growing, ({}, True))
         keys = old.keys() | series.keys()
-        merged = {p: tidy(old.get(p, S.Zero) + series.get(p, S.Zero)) for p in keys}
+        merged = {p: _tidy(old.get(p, S.Zero) + series.get(p, S.Zero)) for p in keys}
         groups[growing] = {p: c for p, c in merged.items() if c != 0}, complete and exact
 
     for term in moment.terms:
-        prefactor = laurent(term.coefficient.subs(regime.values))
+        prefactor = _laurent(term.coefficient.subs(regime.values))
         if not prefactor:
             continue
-        exponent = laurent(term.exponent.subs(regime.values))
+        exponent = _laurent(term.exponent.subs(regime.values))
         room = order - min(prefactor)  # the prefactor may lower the powers
         if term.erf_argument is None:
             add(prefactor, exponent, None, room)
             continue
-        argument = laurent(term.erf_argument.subs(regime.values))
+        argument = _laurent(term.erf_argument.subs(regime.values))
         lowest = min(argument, default=0)
         if lowest >= 0:
             small = {p: c for p, c in argument.items() if p > 0}
-            inner = taylor(erf(v), argument.get(0, S.Zero), small, room)
+            inner = _taylor(erf(_v), argument.get(0, S.Zero), small, room)
             add(prefactor, exponent, inner, room)
             continue
         side = regime.sign(argument[lowest])
         size = {p: side * c for p, c in argument.items()}
         add({p: side * c for p, c in prefactor.items()}, exponent, None, room)
-        square = times(argument, argument, room + 2 * abs(lowest))
+        square = _times(argument, argument, room + 2 * abs(lowest))
         lowered = {
             p: sympy.expand(exponent.get(p, S.Zero) - square.get(p, S.Zero))
             for p in exponent.keys() | square.keys()
         }
         tail = {p: -side * c / sqrt(pi) for p, c in prefactor.items()}
-        add(tail, {p: c for p, c in lowered.items() if c != 0}, erfc_series(size, room), room)
+        add(tail, {p: c for p, c in lowered.items() if c != 0}, _erfc_series(size, room), room)
     return groups
 
 
 def _dominant(moment: Moment, regime: Approach, order: int) -> tuple[Expr, Series]:
-    """The largest group: its growing exponent and its series."""
+    """Return the largest group: its growing exponent and its series."""
     groups = _groups(moment, regime, order)
     alive = {q: series for q, (series, complete) in groups.items() if series or not complete}
     best: Expr | None = None
@@ -149,12 +218,12 @@ def _dominant(moment: Moment, regime: Approach, order: int) -> tuple[Expr, Serie
 
 
 def _grows(difference: Expr, regime: Approach) -> bool:
-    powers = laurent(difference)
+    powers = _laurent(difference)
     return bool(powers) and regime.sign(powers[min(powers)]) > 0
 
 
 def ratio_asymptotics(m1: Moment, m2: Moment, regime: Approach) -> tuple[Expr, Expr]:
-    """The limit of S = m₁/√m₂ and its leading asymptotic term.
+    """Return the limit of S = m₁/√m₂ and its leading asymptotic term.
 
     Returns:
         (limit, leading); where the limit is not 0, leading carries the first correction.
@@ -187,7 +256,7 @@ def _ratio(m1: Moment, m2: Moment, regime: Approach, order: int) -> tuple[Expr, 
     below = {p - p2: c / bottom[p2] for p, c in bottom.items() if p != p2}
     for power in range(1, known):  # higher ones are dear, and the first is all that is wanted
         inverse_root = [sympy.binomial(-S.Half, m) for m in range(power + 1)]
-        relative = times(above, compose(inverse_root, below, power + 1), power + 1)
+        relative = _times(above, _compose(inverse_root, below, power + 1), power + 1)
         correction = sympy.factor(relative.get(power, S.Zero))
         if correction != 0:
             leading *= 1 + correction * y**power

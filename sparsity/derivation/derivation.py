@@ -84,7 +84,7 @@ class Derivation:
     reduced: Expr | None = None
 
     def text(self) -> str:
-        """The derivation as plain text, formulas in Unicode art."""
+        """Write the derivation as plain text, formulas in Unicode art."""
         out = [f"{self.kernel.name}: {self.kernel.title}", ""]
         out += _block("a", self.kernel.weight)
         out += [f"Assumes: {assumption}" for assumption in self.assumptions] + [""]
@@ -105,11 +105,11 @@ class Derivation:
         return f"Derivation({self.kernel.name}: S = {self.S})"
 
     def _repr_latex_(self) -> str:
-        """As a notebook shows it: displayed mathematics, which MathJax sets."""
+        """Write displayed mathematics for a notebook, which MathJax sets."""
         return "$$\n" + self.latex().strip().replace("{align*}", "{aligned}") + "\n$$"
 
     def latex(self) -> str:
-        """The derivation as one LaTeX `align*` environment (needs amsmath)."""
+        """Write the derivation as one LaTeX `align*` environment (needs amsmath)."""
         rows = [
             ("a", "=", self.kernel.weight, ""),
             (r"\mathbb{E}|a|", "=", self.first_moment, ""),
@@ -135,7 +135,7 @@ class Derivation:
 
 
 def _written(value: Any) -> Any:
-    """Indexed features as plain symbols, μ[i] as μ_i, which both printers set well."""
+    """Return indexed features as plain symbols, μ[i] as μ_i, which both printers set well."""
     if not isinstance(value, sympy.Basic):
         return value
     flat = {
@@ -151,7 +151,7 @@ def _latex(value: Any) -> str:
 
 
 def _block(name: str, value: Any, relation: str = "=") -> list[str]:
-    """`name = value` with the value typeset over several lines, and a blank line after."""
+    """Return `name = value` with the value typeset over several lines, and a blank line after."""
     equation = sympy.Eq(sympy.Symbol(name), _written(value), evaluate=False)
     lines = sympy.pretty(equation, use_unicode=True, wrap_line=False).split("\n")
     head = f"{name} ="

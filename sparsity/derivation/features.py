@@ -23,7 +23,7 @@ Moments = tuple[Expr, Expr, Expr]  # E|a|, variance of a, S
 
 
 def derive_features(kernel: Kernel) -> Derivation:
-    """S of a = Σᵢ cᵢk̃ᵢ ≥ 0 by linearity of E: exact, nothing assumed of the law of k̃.
+    """Derive S of a = Σᵢ cᵢk̃ᵢ ≥ 0 by linearity of E: exact, nothing assumed of the law of k̃.
 
     With E k̃ᵢ = μ̃ᵢ and E k̃ᵢk̃ⱼ = Σ̃ᵢⱼ + μ̃ᵢμ̃ⱼ,
         E a = Σ cᵢμ̃ᵢ,   E a² = (E a)² + ΣΣ cᵢcⱼΣ̃ᵢⱼ.
@@ -46,7 +46,7 @@ def derive_features(kernel: Kernel) -> Derivation:
     )
 
     def independent(vector: Callable[[Idx], Expr]) -> Moments:
-        """I.i.d. features: μ̃ᵢ = μ, Σ̃ᵢⱼ = (rμ)² δᵢⱼ; the query q̃ᵢ = vector(i)."""
+        """Return moments for i.i.d. features: μ̃ᵢ = μ, Σ̃ᵢⱼ = (rμ)² δᵢⱼ; the query q̃ᵢ = vector(i)."""
         chosen = {q[i]: vector(i), q[_j]: vector(_j)}
         first = at(i).xreplace(chosen)
         inner = _over(first * at(_j).xreplace(chosen) * KroneckerDelta(i, _j), _j)
@@ -83,7 +83,7 @@ def derive_features(kernel: Kernel) -> Derivation:
 
 
 def _coefficient(weight: Expr) -> Expr:
-    """The cᵢ of a weight Σᵢ cᵢk̃ᵢ ≥ 0."""
+    """Return the cᵢ of a weight Σᵢ cᵢk̃ᵢ ≥ 0."""
     step = "expectation over features"
     if not isinstance(weight, Sum) or weight.limits != ((i, 1, d),):
         raise NoClosedForm(step, f"{weight} is not a sum over the features i = 1…d")
@@ -97,7 +97,7 @@ def _coefficient(weight: Expr) -> Expr:
 
 
 def _moments(first: Expr, variance: Expr) -> Moments:
-    """S = E a/√((E a)² + Var a) = 1/√(1 + Var a/(E a)²)."""
+    """Return E a, Var a and S = E a/√((E a)² + Var a) = 1/√(1 + Var a/(E a)²)."""
     return first, variance, 1 / sqrt(1 + variance / first**2)
 
 
@@ -107,7 +107,7 @@ def _case(name: str, assumption: str, moments: Moments) -> Case:
 
 
 def _over(summand: Expr, index: Idx) -> Expr:
-    """Σ over an index from 1 to d, evaluated where it can be; its δ conditions hold on 1…d."""
+    """Sum over an index from 1 to d, evaluated where it can be; its δ conditions hold there."""
     summed = Sum(summand, (index, 1, d)).doit()
     for piecewise in summed.atoms(sympy.Piecewise):
         summed = summed.xreplace({piecewise: piecewise.args[0][0]})
@@ -115,7 +115,7 @@ def _over(summand: Expr, index: Idx) -> Expr:
 
 
 def _leading(S: Expr, variable: Expr, at_infinity: bool = False) -> tuple[Expr, Expr]:
-    """The limit of S, and S to the first order that is not constant, from the series of S."""
+    """Return the limit of S, and S to the first order that is not constant, from its series."""
     x = sympy.Dummy("x", positive=True)
     marked = {total: sympy.Dummy(positive=True) for total in S.atoms(Sum)}
     function = S.xreplace(marked).subs(variable, 1 / x if at_infinity else x)

@@ -20,7 +20,7 @@ _tau = sympy.Symbol("tau", positive=True)  # −ln λ
 
 
 def derive_positions(kernel: Kernel) -> Derivation:
-    """S of a row a_1…a_n of known weights: E|a| = (1/n) Σ|a_j|, E a² = (1/n) Σ a_j².
+    """Derive S of a row a_1…a_n of known weights: E|a| = (1/n) Σ|a_j|, E a² = (1/n) Σ a_j².
 
     Raises:
         NoClosedForm: the sums are not geometric.
@@ -43,7 +43,7 @@ def derive_positions(kernel: Kernel) -> Derivation:
 
 
 def _mean(weight: Expr) -> Expr:
-    """(1/n) Σ_j of a geometric weight, for λ ≠ 1."""
+    """Return (1/n) Σ_j of a geometric weight, for λ ≠ 1."""
     logarithm = sympy.expand_log(sympy.log(weight), force=True)
     if not logarithm.is_polynomial(j) or sympy.degree(logarithm, j) > 1:
         raise NoClosedForm(STEP, f"{weight} is not geometric in j")
@@ -55,7 +55,7 @@ def _mean(weight: Expr) -> Expr:
 
 
 def _in_u(expression: Expr) -> Expr:
-    """λ^(an + b) written as u^a·λ^b, so that what is left is a rational function."""
+    """Write λ^(an + b) as u^a·λ^b, so that what is left is a rational function."""
     opened = sympy.expand_power_exp(expression)
     powers = {
         p: _u ** (p.exp / n) for p in opened.atoms(sympy.Pow) if p.base == decay and p.exp.has(n)
@@ -64,7 +64,10 @@ def _in_u(expression: Expr) -> Expr:
 
 
 def _signed(fraction: Expr) -> Expr:
-    """A positive fraction with each factor positive on 0 < λ < 1: (1−u)/(1−λ), not (u−1)/(λ−1)."""
+    """Write each factor of a positive fraction so that it is positive on 0 < λ < 1.
+
+    That is (1−u)/(1−λ) rather than (u−1)/(λ−1).
+    """
     sample = {decay: S.Half, _u: S.One / 8, n: 3}
     result, sign = S.One, S.One
     for factor in sympy.Mul.make_args(fraction):
@@ -77,7 +80,7 @@ def _signed(fraction: Expr) -> Expr:
 
 
 def _root(square: Expr) -> Expr:
-    """√ of a positive fraction kept whole: SymPy, not knowing that λ < 1, would split it oddly."""
+    """Return √ of a positive fraction, kept whole: SymPy does not know λ < 1 and would split it."""
     return sympy.Pow(square, S.Half, evaluate=False)
 
 
@@ -86,7 +89,7 @@ def _with_one(generic: Expr, at_one: Expr) -> Expr:
 
 
 def _limits(square: Expr, at_one: Expr) -> tuple[Limit, ...]:
-    """For n → ∞ and λ → 0, 1, with λ = e^(−τ) so that SymPy knows 0 < λ < 1."""
+    """Return the limits for n → ∞ and λ → 0, 1, with λ = e^(−τ) so that SymPy knows 0 < λ < 1."""
     below = decay < 1
     found = [Limit(n, oo, Eq(decay, 1), sympy.limit(at_one, n, oo), sympy.simplify(at_one))]
     in_tau = square.subs(decay, sympy.exp(-_tau))
@@ -105,9 +108,10 @@ def _limits(square: Expr, at_one: Expr) -> tuple[Limit, ...]:
 
 
 def _near_one(square: Expr) -> Expr:
-    """A rational function of λ and λⁿ to second order in τ: SymPy's own series takes a second.
+    """Expand a rational function of λ and λⁿ to second order in τ.
 
-    Numerator and denominator are expanded, and divided from their lowest powers on.
+    Numerator and denominator are expanded, and divided from their lowest powers on, as SymPy's own
+    series takes a second.
     """
 
     def expanded(part: Expr, order: int) -> dict[int, Expr]:

@@ -14,18 +14,16 @@ from dataclasses import replace
 import sympy
 from sympy import Expr, oo, sqrt
 
-from sparsity.derivation.asymptotics import Approach, ratio_asymptotics
+from sparsity.derivation.asymptotics import Approach, Undecided, ratio_asymptotics, y
 from sparsity.derivation.derivation import Derivation, Limit, z
-from sparsity.derivation.gaussian import Moment, moment
-from sparsity.derivation.pieces import split
-from sparsity.derivation.series import Undecided, y
+from sparsity.derivation.moments import Moment, moment, split
 from sparsity.errors import NoClosedForm
 from sparsity.kernels import Kernel
 from sparsity.kernels.symbols import beta, gamma
 
 
 def derive_scores(kernel: Kernel) -> Derivation:
-    """S = E|f(s)| / √(E f(s)²) for s ~ N(β, γ²), with its limits.
+    """Derive S = E|f(s)| / √(E f(s)²) for s ~ N(β, γ²), with its limits.
 
     Raises:
         NoClosedForm: |f| is not an exponential polynomial on each of finitely many intervals.
@@ -36,7 +34,7 @@ def derive_scores(kernel: Kernel) -> Derivation:
 
 
 def without_limits(kernel: Kernel) -> Derivation:
-    """The same without the limits, which take most of the time.
+    """Derive the same without the limits, which take most of the time.
 
     Raises:
         NoClosedForm: as `derive_scores`.
@@ -46,7 +44,7 @@ def without_limits(kernel: Kernel) -> Derivation:
 
 @functools.lru_cache(maxsize=64)
 def _moments(kernel: Kernel) -> tuple[Derivation, Moment, Moment, list[Expr]]:
-    """The derivation without limits, its moments, and the kinks of the weight."""
+    """Return the derivation without limits, its moments, and the kinks of the weight."""
     pieces = split(kernel.weight)
     m1, m2 = moment(pieces, 1), moment(pieces, 2)
     if not m2.terms:
@@ -65,7 +63,7 @@ def _moments(kernel: Kernel) -> tuple[Derivation, Moment, Moment, list[Expr]]:
 
 
 def _ratio(first: Expr, second: Expr) -> Expr:
-    """m₁/√m₂, with the exponents joined where the moments are single exponentials."""
+    """Return m₁/√m₂, with the exponents joined where the moments are single exponentials."""
     factors = sympy.Mul.make_args(first / sqrt(second))
     exponents = [x.args[0] for x in factors if isinstance(x, sympy.exp)]
     rest = [x for x in factors if not isinstance(x, sympy.exp)]
@@ -73,7 +71,7 @@ def _ratio(first: Expr, second: Expr) -> Expr:
 
 
 def _homogeneous(m: Moment) -> bool:
-    """Whether m(zγ, γ) is one power of γ times a function of z, so that S depends on z alone."""
+    """Return whether m(zγ, γ) is a power of γ times a function of z: S then depends on z alone."""
     powers = set()
     for term in m.terms:
         scaled = sympy.expand(term.coefficient.subs(beta, z * gamma))
@@ -90,7 +88,7 @@ def _homogeneous(m: Moment) -> bool:
 def _limits(
     m1: Moment, m2: Moment, S: Expr, kinks: list[Expr], homogeneous: bool
 ) -> Iterator[Limit]:
-    """Every limit that can be derived; one that cannot is left out, not guessed."""
+    """Yield every limit that can be derived; one that cannot is left out, not guessed."""
     for regimes in _regimes(kinks, homogeneous):
         found: list[Limit] = []
         for regime in regimes:
@@ -110,7 +108,7 @@ def _limits(
 
 
 def _regimes(kinks: list[Expr], homogeneous: bool) -> Iterator[list[Approach]]:
-    """γ → 0 for β between and at the kinks, γ → ∞, β → ±∞, and β → 0 where only z matters."""
+    """Yield γ → 0 for β between and at the kinks, γ → ∞, β → ±∞, and β → 0 where only z matters."""
     narrow = []
     edges = [-oo, *kinks, oo]
     for low, high in itertools.pairwise(edges):

@@ -1,13 +1,18 @@
-"""What `design` answers: the parameter, its check, the reach and the other lengths."""
+"""What `design` answers: the parameter, its check, the reach, other lengths, and the growth."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from sparsity import display
-from sparsity.design_search.levers import Reach
+from scipy.special import ndtr
+
+from sparsity.design_search.monotone import Reach
 from sparsity.errors import InputError
+from sparsity.exact_law.regimes import condensed_share
+from sparsity.kernels import Kernel, decayed, exp, identity
+from sparsity.results import html_table
 from sparsity.rows.row import Row
 
 if TYPE_CHECKING:
@@ -82,25 +87,24 @@ class Design:
     looks: int = 0
 
     def __repr__(self) -> str:
-        """One line: what is needed for what was asked."""
+        """Say in one line what is needed for what was asked."""
         wanted = f"{self.quantity} = {self.wanted:g} of n = {self.length}"
         return f"Design({self.kernel}: {wanted} needs {self.parameter} = {self.value:.6g})"
 
     def _repr_html_(self) -> str:
-        """The parameter at this length and at others."""
+        """Return a table of the parameter at this length and at others."""
         rows = [
             (one.length, "out of reach" if one.value is None else one.value, one.low, one.high)
-            for one in (Requirement(self.length, self.value, *self._ends), *self.requirements)
+            for one in (
+                Requirement(self.length, self.value, self.reach.low, self.reach.high),
+                *self.requirements,
+            )
         ]
         head = ("n", self.parameter, f"least {self.quantity}", f"most {self.quantity}")
-        return display.table(head, rows, f"{self!r}. {self.growth}".rstrip())
-
-    @property
-    def _ends(self) -> tuple[float, float]:
-        return self.reach.low, self.reach.high
+        return html_table(head, rows, f"{self!r}. {self.growth}".rstrip())
 
     def to_dataframe(self) -> pandas.DataFrame:
-        """The parameter, and the least and the most of the quantity, at the other lengths."""
+        """Return the parameter and the reach of the quantity at the other lengths."""
         import pandas
 
         return pandas.DataFrame([asdict(one) for one in self.requirements])
@@ -111,7 +115,7 @@ class Design:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The kernel's parameters, as `eval` takes them."""
+        """The parameters of the kernel, as `eval` takes them."""
         return self.row.params
 
     @property
@@ -122,28 +126,25 @@ class Design:
         return self.check
 
     def summary(self) -> dict[str, Any]:
-        described = self.row.described()
+        """Return everything by name, in JSON's types."""
+        described, fields = self.row.described(), vars(self)
+        asked = ("length", "quantity", "wanted", "parameter", "value")
         return {
             "kernel": self.kernel,
-            "length": self.length,
-            "quantity": self.quantity,
-            "wanted": self.wanted,
-            "parameter": self.parameter,
-            "value": self.value,
+            **{name: fields[name] for name in asked},
             "also": list(self.also),
             "looks": self.looks,
             "parameters": described["params"],
             "steps": described["steps"],
             self.quantity: self.check,
-            "error_bound": self.error_bound,
-            "p_nonzero": self.p_nonzero,
+            **{name: fields[name] for name in ("error_bound", "p_nonzero")},
             "reach": asdict(self.reach),
             "requirements": [asdict(one) for one in self.requirements],
             "growth": self.growth,
         }
 
     def text(self) -> str:
-        """For people: the answer and its check, then the requirement against length."""
+        """Say for people the answer and its check, then the requirement against length."""
         name = self.quantity
         given = [f"{key} = {value!r}" for key, value in self.parameters.items()]
         given += map(repr, self.row.steps)
@@ -170,3 +171,48 @@ class Design:
                 short = f"impossible: {name} ≤ {row.high:.6g}"
             lines.append(f"{row.length:>9}  {short if row.value is None else f'{row.value:.8g}'}")
         return "\n".join([*lines, *(["", self.growth] if self.growth else [])])
+
+
+def growth_in_words(
+    kernel: Kernel, n: float, wanted: float, given: dict[str, float], found: dict[str, Any]
+) -> str:
+    """Say how the requirement grows with n at fixed n_eff, as n → ∞."""
+    if kernel is exp:
+        limit = 1 / condensed_share(wanted)
+        how = f"In very long rows γ grows only like √(ln n): γ/√(2 ln n) → {limit:.4g}, slowly"
+        if "gamma" in given:
+            return f"{how}; so the scale s of γ = γ₀·s·ln n must fall like 1/√(ln n)."
+        return f"{how}. With γ ∝ ln n longer rows then focus more and more."
+    if kernel is decayed:
+        return (
+            "λ does not depend on n once n ≫ n_eff: λ → (n_eff − 1)/(n_eff + 1) = "
+            f"{(wanted - 1) / (wanted + 1):.8g}, a window behind the query, whatever the keys say."
+        )
+    if kernel is identity:
+        return (
+            "No bias and no spread keeps n_eff in longer rows: the floor grows like 2n/π, past "
+            f"{wanted:.6g} at n ≈ {math.pi * wanted / 2:.4g}."
+        )
+    z = found["beta"] / found["gamma"]
+    if given.get("beta", -1.0) >= 0:
+        return (
+            "Without a negative bias nothing keeps n_eff in longer rows: the floor grows like "
+            f"n/6, past {wanted:.6g} at n ≈ {6 * wanted:.4g}."
+        )
+    fall = "γ must fall like |β|/√(2 ln n)" if "beta" in given else "β/γ must fall like −√(2 ln n)"
+    return (
+        f"In very long rows {fall}, so that n·Φ(β/γ), the number of positive scores (here "
+        f"{n * ndtr(z):.4g}), tends to a constant."
+    )
+
+
+def sink_growth_in_words(row: Row, n: float, mass: float) -> str:
+    """Say how a sink logit beside softmax logits grows with n at fixed mass; "" for other rows."""
+    if row.kernel is not exp or len(row.steps) > 1:
+        return ""
+    annealed = row.beta + math.log(n) + row.gamma**2 / 2 + math.log(mass) - math.log1p(-mass)
+    return (
+        "The logit b must grow like ln n: a fixed logit loses its share in longer rows. In long "
+        "rows it is β + ln n + γ²/2 + ln(m/(1−m)), where no token matters by itself: "
+        f"here {annealed:.8g}."
+    )

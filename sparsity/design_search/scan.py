@@ -13,6 +13,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,22 +22,126 @@ from scipy.signal import find_peaks
 from scipy.special import ndtri
 
 from sparsity.arguments import number
-from sparsity.design_search.free import GAMMA, LOGIT, Free
-from sparsity.design_search.sink_logit import sink_logit
+from sparsity.design_search.monotone import sink_logit
 from sparsity.errors import InputError, TooFine, TooRare
 from sparsity.exact_law.exact import exact
 from sparsity.kernels.lowering import numpy_log_abs
+from sparsity.limit.long_rows import log_total
 from sparsity.quantities import Quantity, sink_mass
 from sparsity.rows.row import Row
+from sparsity.rows.steps import Alibi, Decay, ScalableSoftmax, SinkLogit, Window
 
-SECONDS = 7.0  # of this thread until the last look, which may take three: a call ends within ten
-_SHARE = 0.7  # of them for the grid; the rest is for extremes and crossings
-_POINTS = 33  # of a grid
-_NONE = -700.0  # the logarithm of what is about 0
-_FLAT = 1e-11  # of a logarithm: differences below are rounding
-_FINE, _QUANTILES = 2001, 257  # rows of quantiles, and the quantiles of each
-_TURN = 1e-3  # of the logarithm of n_eff: by how much it turns at least
-_TURNS = 32  # looked at, the largest
+CPU_SECONDS = 7.0  # of this thread until the last look, which may take 3: a call ends within 10
+_SHARE_OF_GRID = 0.7  # of them; the rest is for extremes and crossings
+_GRID_POINTS = 33  # of the range
+_LOG_OF_NOTHING = -700.0  # the logarithm of what is about 0, near the end of float64
+_ROUNDING_OF_LOG = 1e-11  # differences of a logarithm that are below are rounding
+# Turns of n_eff in rows of quantiles: the logarithm turns by at least so much; the largest of these
+# are looked at. The rows stand a two-thousandth of the range apart.
+_LEAST_TURN, _MOST_TURNS = 1e-3, 32
+_ROWS_OF_QUANTILES, _QUANTILES = 2001, 257
+
+
+@dataclass(frozen=True)
+class Free:
+    """A number of a row that can be solved for.
+
+    Args:
+        name: as in `free=`.
+        field: the kernel's parameter or the step's field that it is.
+        step: the kind of step; None for a parameter of the kernel.
+        number: x -> the number, rising.
+        ends: (row, n) -> the range of x that is looked at.
+        whole: whether it is a whole number, x its logarithm.
+    """
+
+    name: str
+    field: str
+    step: type[Any] | None
+    number: Callable[[float], float]
+    ends: Callable[[Row, int], tuple[float, float]]
+    whole: bool = False
+
+    def step_index(self, row: Row) -> int | None:
+        """Return the index of the step in the row; None for a parameter of the kernel.
+
+        Raises:
+            InputError: the row has no such number, or two of them.
+        """
+        if self.step is None:
+            if self.field not in row.params:
+                raise InputError("free", self.name, f"{row.kernel.name} has no {self.field}")
+            return None
+        found = [i for i, step in enumerate(row.steps) if isinstance(step, self.step)]
+        if len(found) != 1:
+            kind = self.step.__name__
+            fix = f"the row has {len(found)} steps {kind}; give it one, with any number"
+            raise InputError("free", self.name, fix)
+        return found[0]
+
+    def value(self, row: Row, x: float) -> float:
+        """Return the number at x; a bias is counted in spreads."""
+        if self.field == "beta":
+            return row.gamma * self.number(x)
+        return float(round(self.number(x))) if self.whole else self.number(x)
+
+    def set_in(self, row: Row, value: float) -> Row:
+        """Return the row with this number."""
+        index = self.step_index(row)
+        number = int(value) if self.whole else value
+        if index is None:
+            return row.replace(**{self.field: number})
+        own: Any = row.steps[index]
+        step = replace(own, **{self.field: number})
+        steps = (*row.steps[:index], step, *row.steps[index + 1 :])
+        return Row(row.kernel, steps=steps, **row.params)
+
+    def without(self, row: Row) -> Row:
+        """Return the row without the step that the number is of."""
+        index = self.step_index(row)
+        steps = tuple(step for i, step in enumerate(row.steps) if i != index)
+        return Row(row.kernel, steps=steps, **row.params)
+
+
+def _logistic(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+def _log_range(low: float, high: float) -> Callable[[Row, int], tuple[float, float]]:
+    return lambda row, n: (math.log(low), math.log(high))
+
+
+def _about_tokens(row: Row, n: int) -> tuple[float, float]:
+    """Return the range of logits that matter: about the log of the total weight of the tokens."""
+    centre = log_total(LOGIT.without(row), n)
+    return centre - 40.0, centre + 40.0
+
+
+GAMMA = Free("gamma", "gamma", None, math.exp, _log_range(1e-3, 100.0))
+BETA = Free("beta", "beta", None, math.sinh, lambda row, n: (-math.asinh(30), math.asinh(1e3)))
+DECAY = Free("decay", "decay", Decay, _logistic, lambda row, n: (-8.0, math.log(n) + 5.0))
+SLOPE = Free("slope", "slope", Alibi, math.exp, _log_range(1e-6, 30.0))
+WINDOW = Free("window", "size", Window, math.exp, lambda row, n: (0.0, math.log(n)), whole=True)
+SCALE = Free("scale", "scale", ScalableSoftmax, math.exp, _log_range(1e-3, 10.0))
+LOGIT = Free("logit", "logit", SinkLogit, lambda x: x, _about_tokens)
+_OWN_DECAY = Free("decay", "decay", None, _logistic, DECAY.ends)  # of the kernel `decayed`
+
+ALL = (GAMMA, BETA, DECAY, SLOPE, WINDOW, SCALE, LOGIT)
+
+
+def free_number(name: str, row: Row) -> Free:
+    """Return what is free, by name.
+
+    Raises:
+        InputError: no such name, or the row has no such number.
+    """
+    names = [free.name for free in ALL]
+    if name not in names:
+        raise InputError("free", name, f"choose one of {', '.join(names)}")
+    own = name == "decay" and "decay" in row.params
+    free = _OWN_DECAY if own else ALL[names.index(name)]
+    free.step_index(row)
+    return free
 
 
 class TooLong(InputError):
@@ -64,7 +169,7 @@ class Scan(NamedTuple):
 
 
 class _Looks:
-    """The logarithm of a quantity at any free number, each computed once.
+    """The logarithm of a quantity at values of a free number, each computed once.
 
     Args:
         row: the row.
@@ -76,98 +181,89 @@ class _Looks:
     def __init__(self, row: Row, free: Free, quantity: Quantity, seconds: float) -> None:
         self.row, self.free, self.quantity = row, free, quantity
         self._begun = time.thread_time()
-        self.until = self._begun + _SHARE * seconds  # for the grid
-        self.over: TooLong | None = None  # why the grid ends before the range does
-        self._seen: dict[tuple[int, float], float] = {}
-        self.refusals: dict[int, InputError] = {}
+        self.until = self._begun + _SHARE_OF_GRID * seconds
+        self.cut_short: TooLong | None = None  # why the grid ends before the range does
+        self._logs: dict[tuple[int, float], float] = {}  # by length and x; NaN without a law
+        self._refusals: dict[int, InputError] = {}  # the first of each length
 
-    def first(self, x: float, lengths: Sequence[int]) -> bool:
-        """Look at several lengths at once; False where the kernel is too fine for any."""
-        try:
-            found = self._logs(x, lengths)
-        except TooLong:
-            raise
-        except InputError as error:
-            if isinstance(error, TooFine) and not self.row.steps:  # which no length can help
-                self.refusals |= dict.fromkeys(lengths, error) | self.refusals
-                self._seen |= {(n, x): math.nan for n in lengths}
-                return False
-            elif len(lengths) > 1:  # of one of them; each then speaks for itself
-                for n in lengths:
-                    self.first(x, [n])
-            else:
-                self.refusals.setdefault(lengths[0], error)
-                self._seen[lengths[0], x] = math.nan
-        else:
-            self._seen |= {(n, x): value for n, value in zip(lengths, found, strict=True)}
-        return True
+    def log_at(self, x: float, n: int) -> float:
+        """Return the logarithm at one length; NaN where there is no law."""
+        if (n, x) not in self._logs:
+            self.look(x, [n])
+        return self._logs[n, x]
 
-    def __call__(self, x: float, n: int) -> float:
-        """The logarithm at one length; NaN where there is no law."""
-        if (n, x) not in self._seen:
-            self.first(x, [n])
-        return self._seen[n, x]
-
-    def at(self, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Where there is a law of a length, ascending, and its logarithms."""
-        found = sorted((x, y) for (m, x), y in self._seen.items() if m == n and math.isfinite(y))
+    def known(self, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return where there is a law of a length, ascending, and its logarithms."""
+        found = sorted((x, y) for (m, x), y in self._logs.items() if m == n and math.isfinite(y))
         if not found:
-            raise self.refusals[n]
+            raise self._refusals[n]
         x, y = np.array(found).T
         return x, y
 
-    def _logs(self, x: float, lengths: Sequence[int]) -> list[float]:
+    def look(self, x: float, lengths: Sequence[int]) -> bool:
+        """Look at several lengths at once; return False where the kernel is too fine for any.
+
+        Raises:
+            TooLong: there is no time left.
+        """
         if time.thread_time() > self.until:
-            each = (time.thread_time() - self._begun) / max(len(self._seen), 1)
-            fix = (
-                f"takes too long to search: one look at {self.quantity.name} takes {each:.2g} s; "
-                "give a shorter row or no other lengths (max_seconds allows more)"
-            )
-            shown = ", ".join(map(str, lengths))
-            raise TooLong("length", shown, fix)
-        row = self.free.at(self.row, self.free.value(self.row, x))
+            each = (time.thread_time() - self._begun) / max(len(self._logs), 1)
+            fix = f"takes too long to search: one look at {self.quantity.name} takes {each:.2g} s; "
+            fix += "give a shorter row or no other lengths (max_seconds allows more)"
+            raise TooLong("length", ", ".join(map(str, lengths)), fix)
+        row = self.free.set_in(self.row, self.free.value(self.row, x))
         try:
-            found = exact(row, length=np.array(lengths), of=self.quantity)
-        except TooRare:
-            if len(lengths) > 1:
-                raise
-            return [_NONE]
-        return np.maximum(found.log_value, _NONE).tolist()
+            logs = exact(row, length=np.array(lengths), of=self.quantity).log_value
+            logs = np.maximum(logs, _LOG_OF_NOTHING).tolist()
+        except InputError as error:
+            too_fine = isinstance(error, TooFine) and not self.row.steps  # which no length can help
+            if len(lengths) > 1 and not too_fine:  # of one of them; each then speaks for itself
+                for n in lengths:
+                    self.look(x, [n])
+                return True
+            logs = [_LOG_OF_NOTHING if isinstance(error, TooRare) else math.nan] * len(lengths)
+            if not isinstance(error, TooRare):
+                self._refusals = dict.fromkeys(lengths, error) | self._refusals
+            if too_fine:
+                self._logs |= {(n, x): math.nan for n in lengths}
+                return False
+        self._logs |= {(n, x): value for n, value in zip(lengths, logs, strict=True)}
+        return True
 
 
-def _turns(row: Row, free: Free, ends: tuple[float, float], n: int) -> list[float]:
-    """Where n_eff turns in rows whose scores are the quantiles of their law.
+def _find_turns(row: Row, free: Free, ends: tuple[float, float], n: int) -> list[float]:
+    """Return where n_eff turns in rows whose scores are the quantiles of their law.
 
     A free number of a step has none: there a quantity rises or falls.
     """
     if free.step is not None or free.field not in ("beta", "gamma"):
         return []
-    x = np.linspace(*ends, _FINE)
+    x = np.linspace(*ends, _ROWS_OF_QUANTILES)
     numbers = np.array([free.value(row, each) for each in x.tolist()])
     held = {"beta": row.beta, "gamma": row.gamma} | {free.field: numbers[:, None]}
     farthest = max(-float(ndtri(0.5 / n)), 1.0)
     z = np.linspace(-farthest, farthest, _QUANTILES)
     with np.errstate(all="ignore"):
         log_f = np.asarray(numpy_log_abs(row.function)(held["beta"] + held["gamma"] * z), float)
-        log_f = np.broadcast_to(log_f, (_FINE, _QUANTILES))
+        log_f = np.broadcast_to(log_f, (_ROWS_OF_QUANTILES, _QUANTILES))
         log_f = log_f - log_f.max(axis=1, keepdims=True)
         f, chance = np.exp(log_f), np.exp(-z * z / 2)
         tokens = 2 * np.log(f @ chance) - np.log(f * f @ chance)
     tokens = np.nan_to_num(tokens, nan=0.0, posinf=0.0, neginf=0.0)
     found = []
     for side in (tokens, -tokens):
-        peaks, told = find_peaks(side, prominence=_TURN)
+        peaks, told = find_peaks(side, prominence=_LEAST_TURN)
         found += zip(told["prominences"].tolist(), x[peaks].tolist(), strict=True)
-    return [at for _, at in sorted(found, reverse=True)[:_TURNS]]
+    return [at for _, at in sorted(found, reverse=True)[:_MOST_TURNS]]
 
 
-def scan(
+def scan_lengths(
     row: Row,
     free: Free,
     lengths: Sequence[int],
     quantity: Quantity,
     wanted: float,
-    seconds: float = SECONDS,
+    seconds: float = CPU_SECONDS,
 ) -> list[Scan]:
     """Look at a quantity over the range of the free number, and solve for each crossing.
 
@@ -179,51 +275,51 @@ def scan(
         TooLong: it takes more CPU seconds than it may.
     """
     if free is LOGIT and quantity is sink_mass:
-        return [_of_mass(free.without(row), n, wanted) for n in lengths]
+        return [_scan_sink_mass(free.without(row), n, wanted) for n in lengths]
     look = _Looks(row, free, quantity, seconds)
     ranges = [free.ends(row, n) for n in lengths]
     for ends in dict.fromkeys(ranges):  # lengths of one range are looked at together
         own = [n for n, range_ in zip(lengths, ranges, strict=True) if range_ == ends]
-        grid = np.linspace(*ends, _POINTS)
+        grid = np.linspace(*ends, _GRID_POINTS)
         if free.whole:
             grid = np.log(np.unique(np.round(np.exp(grid))))
-        turns = [x for n in {min(own), max(own)} for x in _turns(row, free, ends, n)]
+        turns = [x for n in {min(own), max(own)} for x in _find_turns(row, free, ends, n)]
         known = False
         for x in sorted({*grid.tolist(), *turns}):
             try:
-                fine = not look.first(x, own)
+                too_fine = not look.look(x, own)
             except TooLong as error:
                 if not known:
                     raise
-                look.over = error
+                look.cut_short = error
                 break
-            if fine and known and free is GAMMA:  # of a wider law no more is resolved
+            if too_fine and known and free is GAMMA:  # of a wider law no more is resolved
                 break
-            known = known or not fine
-    look.until += (1 - _SHARE) * seconds
-    return [_found(look, n, math.log(wanted)) for n in lengths]
+            known = known or not too_fine
+    look.until += (1 - _SHARE_OF_GRID) * seconds
+    return [_solve_crossings(look, n, math.log(wanted)) for n in lengths]
 
 
-def _found(look: _Looks, n: int, wanted: float) -> Scan:
-    """Where the quantity is what is wanted, from looks at it and at its extremes."""
+def _solve_crossings(look: _Looks, n: int, wanted: float) -> Scan:
+    """Solve for the wanted value between looks, with further looks at the extremes."""
     free, row = look.free, look.row
 
     def excess(x: float) -> float:
-        return look(x, n) - wanted
+        return look.log_at(x, n) - wanted
 
     if not free.whole:
         _search_extremes(look, n, wanted)
-    x, seen = look.at(n)
+    x, seen = look.known(n)
     off = seen - wanted
     values = []
     for i in np.flatnonzero((off[1:] >= 0) != (off[:-1] >= 0)):
-        if max(abs(off[i]), abs(off[i + 1])) > _FLAT:
-            between = _nearest if free.whole else _root
+        if max(abs(off[i]), abs(off[i + 1])) > _ROUNDING_OF_LOG:
+            between = _nearest_whole if free.whole else _root
             at = between(excess, float(x[i]), float(x[i + 1]))
             if math.isfinite(at):
                 values.append(free.value(row, at))
-    if look.over is not None and not values:
-        raise look.over
+    if look.cut_short is not None and not values:
+        raise look.cut_short
     ends = free.value(row, float(x[0])), free.value(row, float(x[-1]))
     low, high = float(np.exp(seen.min())), float(np.exp(seen.max()))
     return Scan(tuple(values), low, high, *ends, len(x))
@@ -235,7 +331,7 @@ def _search_extremes(look: _Looks, n: int, wanted: float) -> None:
     The least and the largest of all are what a row can have; a minimum above the wanted value, or a
     maximum below, may hide two crossings.
     """
-    grid, seen = look.at(n)
+    grid, seen = look.known(n)
     last = len(grid) - 1
     for sign in (1.0, -1.0):  # of minima, and of maxima
         y = sign * seen
@@ -243,17 +339,17 @@ def _search_extremes(look: _Looks, n: int, wanted: float) -> None:
             low, high = max(i - 1, 0), min(i + 1, last)
             rise = max(y[low], y[high]) - y[i]
             decides = y[i] > sign * wanted or y[i] - y.min() <= rise
-            if y[i] > min(y[low], y[high]) or rise < _FLAT or not decides:
+            if y[i] > min(y[low], y[high]) or rise < _ROUNDING_OF_LOG or not decides:
                 continue
-            if i == last and look.over is not None:
+            if i == last and look.cut_short is not None:
                 continue
             if i in (0, last):  # at an end of the range, where most of them fall
                 middle = float(grid[low] + grid[high]) / 2
-                if not sign * look(middle, n) < y[i]:
+                if not sign * look.log_at(middle, n) < y[i]:
                     continue
 
             def value(x: float, sign: float = sign) -> float:
-                found = sign * look(float(x), n)
+                found = sign * look.log_at(float(x), n)
                 return found if math.isfinite(found) else math.inf
 
             width = float(grid[high] - grid[low])
@@ -261,8 +357,8 @@ def _search_extremes(look: _Looks, n: int, wanted: float) -> None:
             minimize_scalar(value, bounds=bounds, method="bounded", options=how)
 
 
-def _of_mass(row: Row, n: int, wanted: float) -> Scan:
-    """It takes any share that all-zero rows and other sinks leave; its odds are solved."""
+def _scan_sink_mass(row: Row, n: int, wanted: float) -> Scan:
+    """Solve for the logit of a sink: it takes any share that zero rows and other sinks leave."""
     number("sink_mass", wanted, "must be between 0 and 1", lambda x: 0 < x < 1)
     found: tuple[float, ...] = ()
     try:
@@ -278,7 +374,7 @@ def _of_mass(row: Row, n: int, wanted: float) -> Scan:
 
 
 def _root(excess: Callable[[float], float], low: float, high: float) -> float:
-    """The crossing between two looks; NaN where there is no law, or a jump in it."""
+    """Return the crossing between two looks; NaN where there is no law, or a jump in it."""
     try:
         found: Any = brentq(excess, low, high, xtol=1e-13)
     except ValueError:  # a refusal between them
@@ -286,8 +382,8 @@ def _root(excess: Callable[[float], float], low: float, high: float) -> float:
     return float(found) if abs(excess(float(found))) < 1e-6 else math.nan
 
 
-def _nearest(excess: Callable[[float], float], low: float, high: float) -> float:
-    """The logarithm of the whole number between two at which the excess is smallest."""
+def _nearest_whole(excess: Callable[[float], float], low: float, high: float) -> float:
+    """Return the log of the whole number between two at which the excess is smallest."""
     first, last = round(math.exp(low)), round(math.exp(high))
     above = excess(low) >= 0
     while last - first > 1:

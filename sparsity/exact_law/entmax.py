@@ -1,20 +1,16 @@
-"""The exact law of entmax-1.5 rows of n independent scores N(β, γ²): Kac–Rice and one contour.
+"""The exact law of entmax rows of every order 1 < α ≤ 2: support and participation.
 
-As `sparsemax`, with another sum at the threshold. In standard deviations of the scores the excesses
-x_j = (ε_j − t)₊ have Σx² = c², c = 2/γ, and the weights are p = x²/c². With G(t) = Σx², G′ = −2Σx,
+Entmax of order α = 1 + 1/q is the threshold map of weights p = (x/c)^q, c = q/γ; the scheme is
+`threshold_maps`. For α = 1.5 the exponent zx² leaves a normal density, and all means over one key
+are Mills ratios (`gaussian_tail`). For other orders they are integrals along rays
+(`gaussian_tail`): g_a = E[(x/c)^a e^(−zp); ε > t] of a = q − 1, 2q and 3q − 1.
 
-    E F = ∫ dt (1/2πi) ∫ dz e^(zc²) E[F · 2Σx · e^(−zΣx²)],
-
-and over independent keys the last mean is a product: with g_k = E[x^k e^(−zx²); ε > t] and
-h = E e^(−zx²), the scores under the threshold with it,
-
-    1     ->  2n g₁ h^(n−1)
-    K     ->  2[n g₁ h^(n−1) + n(n−1) g₀g₁ h^(n−2)]
-    Σp²   ->  2[n g₅ h^(n−1) + n(n−1) g₄g₁ h^(n−2)] / c⁴.
-
-A square in the exponent leaves a normal density: g_k = φ(t) J_k(t/w)/w^(k+1) with w = √(1 + 2z) and
-J_k of `mills`. The contour and both rules are those of `sparsemax`, and so is the bound. No
-published form of this law was found.
+For q > 2 those have a branch point at z = 0, so the contour crosses the real axis to the right of
+it, also where the saddle point would lie to the left: there the density of t is small, and only its
+digits are lost. Where it is small is found from the same integrals with the excesses of weight
+p > 2 left out, which no row has: those are entire, with a saddle point on the real axis always. The
+bound holds, besides, half the nodes along the rays. Where all weights are near 1/n, powers of γ
+take the place of the integral.
 """
 
 from __future__ import annotations
@@ -23,159 +19,200 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr, ndtri_exp
+from scipy.special import ndtr
 
-from sparsity.errors import RESOLVED, InputError
-from sparsity.exact_law.mills import log_near_one, mills
-from sparsity.exact_law.sparsemax import STEP, Law, Place, hyperbola, narrowed, ruled
+from sparsity.exact_law.gaussian_tail import (
+    Power,
+    PowerMeans,
+    RayPiece,
+    along_rays,
+    best_rays,
+    of_squared_excess,
+    real_axis,
+)
+from sparsity.exact_law.rules import refuse_unresolved
+from sparsity.exact_law.threshold_maps import (
+    REACH,
+    STEP,
+    KeyMeans,
+    Law,
+    Place,
+    ThresholdMap,
+    integrate,
+    judged,
+)
 
-_ORDERS = 6  # g₀ … g₅
-_NEAR = 2.0  # |y| up to which J_k is found from J₀ upwards
-_TERMS = 220  # of the continued fraction beyond,
-_OF_REAL = 60  # and where y is real: it turns towards the imaginary axis that they are for
-_POINTS = 241  # thresholds, odd
-_DEPTH = 42.0  # e-folds of the density of t down to which it counts
-_BISECTIONS = 44
-_ROUNDING = np.array([[1e-11], [1e-11]])  # of E K and E Y₂
-_ALL_IN = 14.0  # c/√n from which every key has a weight
-_AT_ONCE = 2**16  # numbers held at once
+_ALL_IN = 14.0  # c/√n from which every key of entmax-1.5 has a weight
+_CONTOURS = 33  # thresholds at which the contour of other orders is placed; between, it follows
+_LEAST_CROSSING = 1.0  # of the real axis: to the right of the branch point
+_PERIODS = 4.0  # of e^z along the contour's width, where it does not cross at a saddle point
+_MOST_WEIGHT = 2.0  # that counts where the thresholds are looked for
+_LOOK = 64  # nodes there
+_NODES = (64, 128, 256, 512)  # along a ray, until the last two agree
+_GOOD = 1e-8  # a difference for which no more of them are taken
+_NEAR = 1e-2  # a total that is near enough to 1 to tell which points matter
+_NOTHING = 1e-19  # of a mean: points that add less are not refined
+_SAFE = 0.7  # of the way from the mean score to the threshold, which that moves meanwhile
+_ORDERS = ((1, 1), (2, 0), (3, 1))  # (k, j) of the powers kq − j: q − 1, 2q and 3q − 1
 
 
-def _moments(y: Any) -> list[Any]:
-    """J_k(y) = ∫₀^∞ x^k e^(−yx − x²/2) dx for k = 0 … 5, Re y ≥ 0.
+class EntmaxThreeHalves(ThresholdMap):
+    """The means over one key of p = x²/c², with z in units of 1/c²."""
 
-    Upwards J_(k+1) = kJ_(k−1) − yJ_k; for large y, where that cancels, by J_k/J_(k−1) =
-    k/(y + J_(k+1)/J_k) from far above.
+    q = 2.0
+    points = 241
+    bisections = 44
+
+    def __init__(self, gamma: float) -> None:
+        self.c = 2 / gamma
+        self.total = self.c**2
+
+    def means(self, t: np.ndarray, z: np.ndarray) -> KeyMeans:
+        """Return the means over one key; the slope of x² is 2x."""
+        g, log_h, h = of_squared_excess(t, z)
+        square = self.c**4
+        return KeyMeans(g[0], 2 * g[1], g[4] / square, 2 * g[5] / square, log_h, h)
+
+    def means_on_axis(self, t: np.ndarray, z: np.ndarray) -> tuple[KeyMeans, Any, Any]:
+        """Return these at real arguments, in units of x."""
+        g, log_h, h = of_squared_excess(t, z)
+        return KeyMeans(g[0], 2 * g[1], g[4], 2 * g[5], log_h, h), g[2], 2 * g[3]
+
+    def bracket(self, t: np.ndarray, n: np.ndarray) -> Any:
+        """Return ends in ln(1 + 2z): z > −½, where the density ends."""
+        most = 1 + 2 * (4 * (n + 4) / self.c**2 + 2 * np.abs(t) / self.c + 10)
+        high = np.log(np.broadcast_to(most, t.shape))
+        return np.full(t.shape, -60.0), high, lambda x: 0.5 * np.expm1(x)
+
+
+class Entmax(ThresholdMap):
+    """The means over one key of p = (x/c)^q, along rays."""
+
+    points = 193
+
+    def __init__(self, alpha: float, gamma: float) -> None:
+        self.q = 1 / (alpha - 1)
+        self.c = self.q / gamma
+        self.power = Power(self.q, self.c)
+
+    def of_orders(self, found: PowerMeans) -> KeyMeans:
+        """Return the means over one key, given those of the powers q − 1, 2q and 3q − 1."""
+        slope, square, square_slope = found.orders[-3:]
+        steep = self.q / self.c
+        above, _, log_all, all_ = found
+        return KeyMeans(above, steep * slope, square, steep * square_slope, log_all, all_)
+
+    def means_on_axis(self, t: np.ndarray, z: np.ndarray) -> tuple[KeyMeans, Any, Any]:
+        """Return the means over one key, without excesses of weights beyond 2."""
+        on = real_axis(t, z, self.power, _MOST_WEIGHT)
+        found = along_rays(t, z, self.power, ((1, 0), (2, 1), *_ORDERS), on, _LOOK)
+        return self.of_orders(found), found.orders[0], self.q / self.c * found.orders[1]
+
+    def bracket(self, t: np.ndarray, n: np.ndarray) -> Any:
+        """Return ends in arsinh z."""
+        low, high = (np.full(t.shape, math.asinh(z)) for z in (-1e9, 1e12))
+        return low, high, np.sinh
+
+    def places(self, n: np.ndarray) -> Place:
+        """Return thresholds of rows of n, and the contour of each, to the right of 0."""
+        low, high = self.window(n)
+        # A saddle costs two dozen transforms: they are looked for at a few thresholds only. The
+        # integral is the same whatever the contour, so that it need not follow them exactly.
+        few, t = (np.linspace(low, high, count, axis=1) for count in (_CONTOURS, self.points))
+        z = np.maximum(self.saddles(few, n), _LEAST_CROSSING)
+        _, slope, curvature = self.growth(few, z, n)
+        width = np.minimum(np.maximum(curvature, 1e-12) ** -0.5, _PERIODS / np.abs(slope))
+
+        def followed(x: np.ndarray) -> np.ndarray:
+            rows = zip(t, few, np.log(x), strict=True)
+            return np.exp(np.stack([np.interp(*row) for row in rows]))
+
+        return Place(t, followed(z), followed(width), np.zeros(t.shape))
+
+    def law(self, n: np.ndarray) -> Law:
+        """Return the law of a few lengths, by as many nodes along the rays as it takes."""
+        m = n[:, None]
+        place = self.places(m)
+        z, share = place.contour()
+        t, each = (np.broadcast_to(x[..., None], z.shape) for x in (place.t, m))
+        on, body, seen = (
+            best_rays(t, z, self.power),
+            np.empty((3, *z.shape)),
+            np.full(z.shape, True),
+        )
+
+        def rule(nodes: int) -> Law:
+            rays = RayPiece(*(x[seen] for x in on))
+            found = self.of_orders(along_rays(t[seen], z[seen], self.power, _ORDERS, rays, nodes))
+            body[:, seen] = self.body(
+                found, z[seen], each[seen], np.broadcast_to(share, z.shape)[seen]
+            )
+            return judged(integrate(place, m, lambda *_: body, body.size), m, self.rounding)
+
+        # The fewest nodes tell which points add to the means: only these are done with more.
+        found = rule(_NODES[0])
+        if (np.abs(found.total - 1) < _NEAR).all():
+            step = (place.t[:, 1] - place.t[:, 0]) * STEP
+            size = np.maximum(np.abs(body[:2]).max(axis=0), each * np.abs(body[2]))
+            seen = size * step[:, None, None] >= _NOTHING
+        for nodes in _NODES[1:]:
+            coarse, found = found, rule(nodes)
+            gap = np.abs(coarse.value / found.value - 1)
+            found.error[:] += gap
+            if (gap < _GOOD).all():
+                break
+        return found
+
+
+def even_rows(alpha: float, gamma: float, n: np.ndarray) -> Law:
+    """Return the law of rows whose weights are all near 1/n, by powers of γ up to the fourth.
+
+    With u = n^(α−1)(s − mean), of Σu = 0, the weights are (1 + (α−1)(u − v))^q/n, and v follows
+    from Σp = 1. Means over rows of Σu²/n, its square and Σu⁴/n are those of χ² of n − 1 degrees of
+    freedom. What is left out was at most 0.6ρ⁶, ρ = n^(α−1)γ, at every order looked at.
     """
-    first = mills(y)
-    up = [first, 1 - y * first]
-    for k in range(1, _ORDERS - 1):
-        up.append(k * up[k - 1] - y * up[k])
-    far = np.abs(y) > _NEAR
-    if far.any():
-        at, terms = y[far], _TERMS if np.iscomplexobj(y) else _OF_REAL
-        ratio = 0.5 * (np.sqrt(at * at + 4 * terms) - at)
-        ratios = [ratio := k / (at + ratio) for k in range(terms, 0, -1)]
-        value = first[far]
-        for k in range(1, _ORDERS):
-            value = value * ratios[-k]
-            up[k][far] = value
-    return up
+    a, square = alpha - 1, (gamma * n ** (alpha - 1)) ** 2
+    second, both = square * (n - 1) / n, square**2 * (n * n - 1) / n**2
+    third, most = (1 - a) * (1 - 2 * a), (2 - a) * (2 - 2 * a)
+    fourth = (1 - a) ** 2 / 4 + (1 - a) / 2 * (third - most)
+    alone = most * (2 - 3 * a) / 12 - third * (1 - 3 * a) / 12
+    value = np.stack([n, (1 + second + fourth * both + 3 * alone * second**2) / n])
+    left = n * ndtr(-_SAFE / (a * np.sqrt(square)))  # keys whose weight is 0
+    return Law(value, np.stack([left, 2 * square**3 + left]) + 1e-15, np.ones(n.shape))
 
 
-def transforms(t: np.ndarray, z: Any) -> tuple[list[Any], Any, Any]:
-    """E[x^k e^(−zx²); ε > t] for k = 0 … 5, and log h and h, h = E e^(−zx²) over all scores.
+def law_by(row: EntmaxThreeHalves | Entmax, alpha: float, gamma: float, length: np.ndarray) -> Law:
+    """Return what `law` does, by the means over one key that a map of that order gives."""
+    n = np.asarray(length, dtype=np.float64)
+    found = even_rows(alpha, gamma, n)
+    if isinstance(row, EntmaxThreeHalves):
+        # Where every key has a weight, those powers of γ are all there are: the weights are squares
+        # of x = s − mean + √((c² − Σ(s − mean)²)/n), and Σp² a polynomial of the scores.
+        found.error[:] = np.where(row.c >= _ALL_IN * np.sqrt(n), 1e-15, np.inf)
+    found.error[:, n == 1] = 0.0
+    some = np.flatnonzero((n > 1) & (found.error > _GOOD).any(axis=0))
+    size = max(1, row.held // (row.points * math.ceil(REACH / STEP)))
+    for start in range(0, len(some), size):
+        part = some[start : start + size]
+        with np.errstate(all="ignore"):  # far out, where nothing falls
+            few = row.law(n[part])
+        better = few.error.max(axis=0) < found.error[:, part].max(axis=0)
+        found.replace(part[better], Law(*(x[..., better] for x in few)))
+    name = "entmax-1.5" if isinstance(row, EntmaxThreeHalves) else f"entmax of order {alpha:g}"
+    refuse_unresolved(found.error, gamma, name)
+    return found
+
+
+def law(alpha: float, gamma: float, length: np.ndarray) -> Law:
+    """Return the means over rows of the support size K and of the participation Y₂ = Σp².
 
     Args:
-        t: thresholds, real, in standard deviations of the score.
-        z: arguments, real > −½ or complex, of shapes that broadcast.
-    """
-    t, z = np.broadcast_arrays(np.asarray(t, np.float64), z)
-    w: Any = np.sqrt(1 + 2 * z)
-    y = t / w
-    left = y.real < 0
-    density = np.exp(-0.5 * t * t) / math.sqrt(2 * math.pi)
-    found = [density * each for each in _moments(np.where(left, -y, y))]
-    if left.any():  # reflected: the whole line less the other half of it
-        back = y[left]
-        line = np.exp(-((t * t * z) / (1 + 2 * z))[left])
-        whole, last = line, np.zeros_like(line)
-        for k in range(_ORDERS):
-            found[k][left] = whole - (-1) ** k * found[k][left]
-            whole, last = -back * whole + k * last, whole
-    found = [each / w ** (k + 1) for k, each in enumerate(found)]
-    every, rest = ndtr(t) + found[0], found[0] - ndtr(-t)
-    return found, log_near_one(every, rest), every
-
-
-def _slope(t: np.ndarray, z: np.ndarray, n: np.ndarray, c: float) -> tuple[np.ndarray, ...]:
-    """Of zc² + log g₁ + (n−1) log h on the real axis: value, first and second derivative."""
-    g, log_h, h = transforms(t, z)
-    one, all_ = g[3] / g[1], g[2] / h
-    value = z * c * c + np.log(g[1]) + (n - 1) * log_h
-    curvature = g[5] / g[1] - one**2 + (n - 1) * (g[4] / h - all_**2)
-    return value, c * c - one - (n - 1) * all_, curvature
-
-
-def _at(t: np.ndarray, n: np.ndarray, c: float) -> Place:
-    """The saddle points of the integrand, by bisection of its slope in ln(1 + 2z)."""
-    low = np.full(t.shape, -60.0)
-    most = 1 + 2 * (4 * (n + 4) / c**2 + 2 * np.abs(t) / c + 10)
-    high = np.log(np.broadcast_to(most, t.shape))
-    for _ in range(_BISECTIONS):
-        middle = 0.5 * (low + high)
-        slope = _slope(t, 0.5 * np.expm1(middle), n, c)[1]
-        falls = ~(slope >= 0)
-        low, high = np.where(falls, middle, low), np.where(falls, high, middle)
-    z = 0.5 * np.expm1(high)
-    value, _, curvature = _slope(t, z, n, c)
-    curvature = np.where(curvature > 0, curvature, c**4)
-    size = value - 0.5 * np.log(curvature)
-    return Place(t, z, curvature**-0.5, np.where(np.isfinite(size), size, -np.inf))
-
-
-def _places(n: np.ndarray, c: float) -> Place:
-    """Where the threshold of rows of n lies, but for e^(−_DEPTH) of them."""
-    m = n[:, 0]
-    # n(mean − t)² ≤ Σ(ε − t)₊² = c² ≤ n(max − t)², and max − c ≤ t.
-    low = np.maximum(-10 / np.sqrt(m) - c / np.sqrt(m), ndtri_exp(-_DEPTH / m) - c)
-    high = -ndtri_exp(-_DEPTH - np.log(m)) - c / np.sqrt(m)
-    low, high = narrowed(low, high, lambda t: _at(t, n, c).log_size)
-    return _at(low[:, None] + (high - low)[:, None] * np.linspace(0, 1, _POINTS), n, c)
-
-
-def _integrands(place: Place, n: np.ndarray, c: float) -> np.ndarray:
-    """Integrands of 1, K and Y₂ over (t, u), real, [3, lengths, points, nodes]."""
-    _, along, turn = hyperbola(STEP)
-    t, width = place.t[..., None], place.width[..., None]
-    z = place.saddle[..., None] + width * along
-    g, log_h, h = transforms(t, z)
-    m = n[..., None]
-    others = 2 * np.exp(z * c * c + (m - 1) * log_h + np.log(m)) * turn * width / math.pi
-    pair = (m - 1) * g[1] / h
-    values = (g[1] * others, (g[1] + g[0] * pair) * others, (g[5] + g[4] * pair) / c**4 * others)
-    body = np.stack([value.real for value in values])
-    return np.where(np.isfinite(body), body, 0.0)  # far out, where h or e^(zc²) is nothing
-
-
-def _ruled(n: np.ndarray, c: float) -> Law:
-    """The law of entmax."""
-    n = n[:, None]
-    size = max(1, _AT_ONCE // (_POINTS * len(hyperbola(STEP)[0])))
-    return ruled(n, _places(n, c), lambda place, m: _integrands(place, m, c), size, _ROUNDING)
-
-
-def _all_in(n: np.ndarray, c: float) -> np.ndarray:
-    """E K and E Y₂ where every key has a weight: x = ε − mean + √((c² − D)/n), D = Σ(ε − mean)².
-
-    D is χ² of n − 1 degrees of freedom, and of the scores given D the mean of Σ(ε − mean)⁴ is
-    3(n − 1)D²/(n(n + 1)), that of the cubes 0.
-    """
-    more = 4 * c**2 * (n - 1) + 3 * (n - 1) ** 2 - 5 * (n * n - 1)
-    return np.stack([n, 1 / n + more / (n * c**4)])
-
-
-def law(gamma: float, length: np.ndarray) -> Law:
-    """Means over rows of the support size K and of the participation Y₂ = Σp².
-
-    Args:
+        alpha: order α of the map, in (1, 2].
         gamma: spread γ > 0 of the scores.
         length: row lengths n ≥ 1, [lengths].
 
     Raises:
         InputError: a spread at which the law is not resolved.
     """
-    n, c = np.asarray(length, dtype=np.float64), 2 / gamma
-    found = Law(np.ones((2, *n.shape)), np.zeros((2, *n.shape)), np.ones(n.shape))
-    whole = (n > 1) & (c >= _ALL_IN * np.sqrt(n))
-    found.value[:, whole], found.error[:, whole] = _all_in(n[whole], c), 1e-15
-    some = (n > 1) & ~whole
-    if some.any():
-        with np.errstate(all="ignore"):  # far out, where nothing falls
-            ruled = _ruled(n[some], c)
-        if not (ruled.error < RESOLVED).all():
-            fix = "the exact law of entmax-1.5 is not resolved there; use estimate"
-            raise InputError("gamma", gamma, fix)
-        for into, part in zip(found, ruled, strict=True):
-            into[..., some] = part
-    return found
+    row = EntmaxThreeHalves(gamma) if alpha == 1.5 else Entmax(alpha, gamma)
+    return law_by(row, alpha, gamma, length)

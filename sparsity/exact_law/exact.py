@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sparsity import quantities
+from sparsity.arguments import Numbers
 from sparsity.errors import InputError, check_resolved
 from sparsity.exact_law import engine, maps
 from sparsity.kernels import Kernel, Law, RowMap, exp
@@ -14,15 +15,15 @@ from sparsity.kernels.parameters import LENGTH
 from sparsity.limit.evaluation import evaluate
 from sparsity.quantities import Quantity
 from sparsity.results import Exact
-from sparsity.rows.row import Row, row_of
+from sparsity.rows.row import Row, RowLike, row_of
 from sparsity.rows.steps import Coca
 from sparsity.rows.tokens import every
 
-Columns = tuple[np.ndarray, np.ndarray, np.ndarray]  # value, P(row ≠ 0), relative error bound
+Columns = tuple[np.ndarray, ...]  # value, P(row ≠ 0), relative error bound
 
 
 def _of_positions(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
-    """A row in which nothing is random: S of its n weights, and n·S²."""
+    """Return S of the n weights of a row in which nothing is random, or n·S² or its inverse."""
     found = evaluate(row, length=n)
     powers = {"S": (1, 0), "n_eff": (2, 1), "participation": (-2, -1)}
     if quantity.name not in powers:
@@ -33,9 +34,9 @@ def _of_positions(row: Row, quantity: Quantity, n: np.ndarray) -> Columns:
 
 
 def _of_moments(row: Row, n: np.ndarray) -> Columns:
-    """n_eff of softmax under CoCA, whose scores are known by their moments: `mellin`."""
-    from sparsity.exact_law.mellin import n_eff_of_normal_prefixes, n_eff_of_prefixes
-    from sparsity.exact_law.prefixes import TooWide
+    """Return n_eff of softmax under CoCA, whose scores are known by their moments: `mellin`."""
+    from sparsity.exact_law.mellin import TooWide, n_eff_of_prefixes
+    from sparsity.exact_law.normal_prefixes import n_eff_of_normal_prefixes
 
     step: Any = row.steps[0]
     if step.scaling is not None and step.scaling.by_length and np.size(n) > 1:
@@ -54,14 +55,24 @@ def _of_moments(row: Row, n: np.ndarray) -> Columns:
     return value, np.ones(n.shape), bound
 
 
+def _resolved(
+    quantity: Quantity, columns: Columns, method: str, n: np.ndarray, **places: np.ndarray
+) -> Exact:
+    """Return the result of a law, if all of its values are resolved."""
+    value, p_nonzero, error = columns
+    check_resolved(quantity.name, error, **places, length=n)
+    with np.errstate(divide="ignore"):
+        return Exact(quantity.name, value, np.log(value), error, method, n, p_nonzero)
+
+
 def exact(
-    kernel: str | Kernel | RowMap | Row,
+    kernel: RowLike,
     *,
-    length: Any,
+    length: Numbers,
     of: str | Quantity = "n_eff",
     **parameters: Any,
 ) -> Exact:
-    """The mean of a quantity over rows of n tokens, by its exact law.
+    """Return the mean of a quantity over rows of n tokens, by its exact law.
 
     Args:
         kernel: a `Row`, a built-in kernel's name, a `Kernel` or a `RowMap`.
@@ -94,16 +105,13 @@ def exact(
         columns, method = _of_moments(row, n), "moment generating function"
     else:
         columns, method = engine.law(row, quantity, length), "exact law"
-    value, p_nonzero, error = columns
-    check_resolved(quantity.name, error, length=n)
-    with np.errstate(divide="ignore"):
-        return Exact(quantity.name, value, np.log(value), error, method, n, p_nonzero)
+    return _resolved(quantity, columns, method, n)
 
 
 def exact_grid(
     kernel: Kernel, grids: dict[str, np.ndarray], length: np.ndarray, of: Quantity
 ) -> Exact:
-    """The mean of a quantity over rows without steps, over the outer product of their parameters.
+    """Return the mean of a quantity over rows without steps, on a grid of their parameters.
 
     Args:
         kernel: a function of a score.
@@ -121,6 +129,5 @@ def exact_grid(
     n = LENGTH.check(length)
     columns = engine.laws(kernel, beta.ravel(), gamma.ravel(), of, n)
     value, p_nonzero, error = (x.reshape(*beta.shape, -1) for x in columns)
-    check_resolved(of.name, error, beta=beta[..., None], gamma=gamma[..., None], length=n)
-    with np.errstate(divide="ignore"):
-        return Exact(of.name, value, np.log(value), error, "exact law", n, p_nonzero)
+    places = {"beta": beta[..., None], "gamma": gamma[..., None]}
+    return _resolved(of, (value, p_nonzero, error), "exact law", n, **places)

@@ -24,97 +24,106 @@ from scipy.special import ndtr
 
 from sparsity import quantities
 from sparsity.errors import TooFine
-from sparsity.exact_law import engine
-from sparsity.exact_law.trapezoid import DEPTH, FAR, STEP, normal, times
-from sparsity.exact_law.work import PRODUCT, plan
+from sparsity.exact_law import engine, rules
+from sparsity.exact_law.gaussian_tail import ROOT_2_PI
+from sparsity.exact_law.laplace import order_of
 from sparsity.kernels import exp
-from sparsity.quantities import LogMoment, Quantity
+from sparsity.quantities import Integral, LogMoment, Quantity
 from sparsity.quantities.base import within
 from sparsity.rows.row import Row
 
 _OF_STEP = 0.5  # of the trapezoidal step: interpolation takes more points than integration
 _STENCIL = 20  # points of the interpolation, even
-_MOST = 2**14  # tokens over which rows may still change
+_MOST_TOKENS = 2**14  # over which rows may still change
 _SAME, _LOOK = 1e-15, 8  # relative change of a row that is none; tokens between looks at it
 _NOTHING = -46.0  # log of a share of a row that is far below rounding
 _WIDE = 100.0  # e-folds of a spread from which on gates are nearly all open or shut
 _OPEN = 40.0  # bias from which on a gate is 1 in float64
 _NO_GATE = 745.0  # e-folds down to a gate that is 0 in float64
-_BAND = 5e7  # numbers of a band matrix: 0.4 GB
+_MOST_OF_BAND = 5e7  # numbers of a band matrix: 0.4 GB
 _CALL = 2e-5  # seconds of a convolution besides its products
 _WHOLE = 1e-12  # relative: a ratio of steps that is a whole number but for rounding
-_ROUNDING, _EACH = 1e-13, 1e-15  # relative, and of each convolution
+_ROUNDING, _ROUNDING_OF_TOKEN = 1e-13, 1e-15  # relative, and of each convolution
 
 
-def has(quantity: Quantity) -> bool:
-    """Whether a quantity has this law: a sum over tokens of one integral, or n_eff."""
-    integral = quantity.integral
-    alone = integral is not None and len(integral.sums) == 1 and not quantity.sinks
-    return alone or quantity in (quantities.n_eff, quantities.support)
+class Gates(NamedTuple):
+    """Gates g = σ(b + cε).
+
+    Args:
+        bias: b.
+        spread: c ≥ 0.
+    """
+
+    bias: float
+    spread: float
+
+    def points(
+        self, power: float, step: float, deepest: float = _NO_GATE
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return values of −ln g^power and their probabilities; ∞ is any beyond the deepest.
+
+        Args:
+            power: of g.
+            step: of the rule, in e-folds of g^power.
+            deepest: the value from which on all are the same.
+        """
+        if power * self.spread <= _WIDE:
+            z, share = rules.normal_points(power * self.spread, rules.FAR, step)
+            return power * np.logaddexp(0.0, -(self.bias + self.spread * z)), share
+        # So wide a spread takes a rule over the bias of a gate, where it is neither 0 nor 1, and
+        # the two tails of the normal law beyond.
+        each = step / power
+        bias = each * np.arange(-math.ceil(deepest / each / power), math.ceil(_OPEN / each))
+        z, h = (bias - self.bias) / self.spread, each / self.spread
+        share = h * np.exp(-np.minimum(z * z, 1e3) / 2) / ROOT_2_PI
+        ends = [_sum_beyond(-(float(z[0]) - h / 2), h), _sum_beyond(float(z[-1]) + h / 2, h)]
+        back = power * np.logaddexp(0.0, -bias)
+        return np.append(back, [math.inf, 0.0]), np.append(share, ends)
+
+    def kept(self, power: float) -> tuple[float, float]:
+        """Return 1 − E g^power and −ln E g^power."""
+        back, share = self.points(power, rules.STEP)
+        lost, kept = -float(np.expm1(-back) @ share), float(np.exp(-back) @ share)
+        if lost < 0.5:
+            return lost, -math.log1p(-lost)
+        return lost, -math.log(kept) if kept else math.inf
+
+    def stencil(self, power: int, step: float, points: int) -> np.ndarray:
+        """Return weights of the values at u − (points)h … u + (stencil/2)h in E F(u + c ln g).
+
+        A gate moves F by a fraction of steps: between its points F is a local polynomial.
+        """
+        back, share = self.points(power, 2 * step, points * step)
+        back = back / step
+        back, share = back[back < points], share[back < points]
+        near, half = np.floor(back), _STENCIL // 2
+        nodes = np.arange(1 - half, half + 1)
+        weights = share[:, None] * rules.lagrange_weights(back - near, nodes)
+        found = np.zeros(points + 2 * _STENCIL)
+        np.add.at(found, (near[:, None] + nodes).astype(int) + half, weights)
+        used = np.flatnonzero(found)
+        return found[: used[-1] + 1] if len(used) else np.zeros(_STENCIL)  # gates shut beyond all u
 
 
-def _beyond(z: float, h: float) -> float:
-    """The sum of a rule of step h over a normal law from z + h/2 on, by Euler and Maclaurin."""
-    density = math.exp(-min(z * z, 1e3) / 2) / math.sqrt(2 * math.pi)
+def _sum_beyond(z: float, h: float) -> float:
+    """Return the sum of a rule of step h over a normal law from z + h/2 on (Euler-Maclaurin)."""
+    density = math.exp(-min(z * z, 1e3) / 2) / ROOT_2_PI
     return float(ndtr(-z)) - density * h**2 * z * (1 / 24 + 7 / 5760 * h**2 * (3 - z * z))
 
 
-def _gates(
-    gate: float, gate_spread: float, power: float, step: float, deepest: float = _NO_GATE
-) -> tuple[np.ndarray, np.ndarray]:
-    """Values of −ln g^power of a gate and their probabilities; ∞ is any beyond the deepest.
-
-    Args:
-        gate: bias b of the gate σ(b + cε).
-        gate_spread: its spread c ≥ 0.
-        power: of g.
-        step: of the rule, in e-folds of g^power.
-        deepest: the value from which on all are the same.
-    """
-    if power * gate_spread <= _WIDE:
-        z, share = normal(power * gate_spread, FAR, step)
-        return power * np.logaddexp(0.0, -(gate + gate_spread * z)), share
-    each = step / power  # of the bias of a gate
-    bias = each * np.arange(-math.ceil(deepest / each / power), math.ceil(_OPEN / each))
-    z, h = (bias - gate) / gate_spread, each / gate_spread
-    share = h * np.exp(-np.minimum(z * z, 1e3) / 2) / math.sqrt(2 * math.pi)
-    ends = [_beyond(-(float(z[0]) - h / 2), h), _beyond(float(z[-1]) + h / 2, h)]
-    back = power * np.logaddexp(0.0, -bias)
-    return np.append(back, [math.inf, 0.0]), np.append(share, ends)
-
-
-def _gate(gate: float, gate_spread: float, power: int, step: float, points: int) -> np.ndarray:
-    """Weights of the values at u − (points)h … u + (stencil/2)h in E F(u + c ln g)."""
-    back, share = _gates(gate, gate_spread, power, 2 * step, points * step)
-    back = back / step
-    back, share = back[back < points], share[back < points]
-    near, half = np.floor(back), _STENCIL // 2
-    frac = back - near
-    nodes = np.arange(1 - half, half + 1)
-    gaps = nodes[:, None] - nodes + np.eye(_STENCIL)
-    found = np.zeros(points + 2 * _STENCIL)
-    for node, gap in zip(nodes, gaps, strict=True):  # Lagrange's polynomials, of steps back
-        others = nodes[nodes != node]
-        value = np.prod(frac[:, None] - others, axis=1) / np.prod(gap)
-        np.add.at(found, (near + node).astype(int) + half, share * value)
-    used = np.flatnonzero(found)
-    return found[: used[-1] + 1] if len(used) else np.zeros(_STENCIL)  # gates shut beyond all u
-
-
-def _orders(quantity: Quantity) -> list[float]:
-    assert quantity.integral is not None
-    return [m.order if isinstance(m, LogMoment) else m for m in quantity.integral.moments]
-
-
-def _token(gamma: float, quantity: Quantity, u: np.ndarray, step: float) -> list[np.ndarray]:
-    """E e^(−x) and E[f(x) e^(−x)] of one token; of n_eff those of √x and x."""
+def has(quantity: Quantity) -> bool:
+    """Return whether a quantity has this law: a sum over tokens of one integral, or n_eff."""
     integral = quantity.integral
-    assert integral is not None
-    orders = _orders(quantity)
-    steepness = integral.power * gamma
+    one_sum = integral is not None and len(integral.sums) == 1 and not quantity.sinks
+    return one_sum or quantity in (quantities.n_eff, quantities.support)
+
+
+def _newest_token(gamma: float, integral: Integral, u: np.ndarray, step: float) -> _Row:
+    """Return E e^(−x) and E[f(x) e^(−x)] of one token; of n_eff those of √x and x."""
+    orders, steepness = [order_of(m) for m in integral.moments], integral.power * gamma
     # x^k moves the law of z by k·steepness, but where log x > 6 nothing is left of e^(−x).
-    far = FAR + min(max(orders) * steepness, max((6.0 - u[0]) / steepness - FAR, 0.0))
-    z, share = normal(steepness, far, 2 * step)
+    far = rules.FAR + min(max(orders) * steepness, max((6.0 - u[0]) / steepness - rules.FAR, 0.0))
+    z, share = rules.normal_points(steepness, far, 2 * step)
     each = -float(z[0]) / max(len(z) // 2, 1)  # between points of z, without a difference's error
     steps = steepness * each / step  # of u, as many
     stride = round(steps)
@@ -138,35 +147,36 @@ def _token(gamma: float, quantity: Quantity, u: np.ndarray, step: float) -> list
     for order, moment in zip(orders, integral.moments, strict=True):
         body = np.exp(order * np.minimum(log_x, 700.0) - x)
         moments.append(mean(body * log_x if isinstance(moment, LogMoment) else body))
-    if quantity is not quantities.n_eff:
+    if len(integral.sums) == 1:
         moments = [integral.sums[0][0](*moments)]
-    return [mean(np.exp(-x)), *moments]
+    return _Row(mean(np.exp(-x)), moments)
 
 
-class _Gates:
+class _GateMean:
     """E F(u + c ln g) over a gate g, of fields F on points of u; what F is beyond them is given.
 
     Args:
-        weights: as from `_gate`.
+        weights: the stencil of the gates.
         points: of u.
     """
 
     def __init__(self, weights: np.ndarray, points: int) -> None:
         self.points, self.taps, self.half = points, len(weights), _STENCIL // 2
         self.turned, self.lost = weights[::-1].copy(), 1 - float(weights.sum())
-        self._more = np.empty(points + self.taps + self.half)
+        self._padded = np.empty(points + self.taps + self.half)
 
     def __call__(self, field: np.ndarray, before: float = 0.0) -> np.ndarray:
-        """The mean of one field, which is `before` below all points."""
-        more, start = self._more, self.taps
+        """Return the mean of one field, which is `before` below all points."""
+        more, start = self._padded, self.taps
         more[:start], more[start : -self.half], more[-self.half :] = before, field, field[-1]
         return np.correlate(more, self.turned, "valid")[self.half + 1 :] + before * self.lost
 
-    def fixed(self, factor: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """The solver of F(u) = source(u) + factor(u) E F(u + c ln g), given the source."""
+    def fixed_point(self, factor: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        """Return the solver of F(u) = source(u) + factor(u) E F(u + c ln g), given the source."""
         from scipy.linalg import solve_banded  # slow to import
 
         below = min(self.taps - self.half - 1, self.points - 1)
+        # A gate moves F a few points up at most and far down: I − factor·E is a band matrix.
         band = np.zeros((self.half + below + 1, self.points))  # [half + row − column, column]
         rows = np.arange(self.points)
         for d in range(-below, self.half + 1):
@@ -180,85 +190,73 @@ class _Gates:
 
 
 class _Row(NamedTuple):
-    """What rows of some length are in u: φ and the fields of `_token`."""
+    """What rows of some length are in u: φ and the fields of `_newest_token`; two have pairs."""
 
     phi: np.ndarray
     fields: list[np.ndarray]
 
-    def longer(self, one: _Row, gated: _Gates, pairs: bool) -> _Row:
-        """Rows of one token more, given rows of one."""
+    def longer(self, one: _Row, gated: _GateMean) -> _Row:
+        """Return rows of one token more, given rows of one."""
         beside = gated(self.phi, 1.0)
         rest = [gated(field) for field in self.fields]
         new = [f1 * beside + one.phi * f for f1, f in zip(one.fields, rest, strict=True)]
-        if pairs:
+        if len(new) == 2:
             new[1] += 2 * one.fields[0] * rest[0]
         return _Row(one.phi * beside, new)
 
-    def endless(self, gated: _Gates, pairs: bool) -> _Row:
-        """The rows that one token more does not change, given rows of one."""
-        solved = gated.fixed(self.phi)
-        phi = solved(self.phi * gated(np.zeros(gated.points), 1.0))
+    def endless(self, gated: _GateMean) -> _Row:
+        """Return the rows that one token more does not change, given rows of one."""
+        solve = gated.fixed_point(self.phi)
+        phi = solve(self.phi * gated(np.zeros(gated.points), 1.0))
         beside, found = gated(phi, 1.0), []
         for i, f1 in enumerate(self.fields):
-            more = 2 * self.fields[0] * gated(found[0]) if pairs and i else 0.0
-            found.append(solved(f1 * beside + more))
+            more = 2 * self.fields[0] * gated(found[0]) if i else 0.0
+            found.append(solve(f1 * beside + more))
         return _Row(phi, found)
 
 
-def _order(quantity: Quantity) -> float:
-    """The e ≤ 1 with a share of Σ|a|^e for what the rest of a row changes in a quantity."""
-    assert quantity.integral is not None
-    return min(1.0, quantity.integral.power * min(_orders(quantity)))
+def tokens_that_matter(gates: Gates, gamma: float, integral: Integral) -> float:
+    """Return the tokens beyond which the rest of a row changes the quantity by nothing.
 
-
-def _kept(gate: float, gate_spread: float, e: float) -> tuple[float, float]:
-    """1 − E g^e and −ln E g^e."""
-    back, share = _gates(gate, gate_spread, e, STEP)
-    lost, kept = -float(np.expm1(-back) @ share), float(np.exp(-back) @ share)
-    if lost < 0.5:
-        return lost, -math.log1p(-lost)
-    return lost, -math.log(kept) if kept else math.inf
-
-
-def _reach(gates: tuple[float, float], gamma: float, e: float) -> float:
-    """Tokens beyond which the rest of a row changes the quantity by less than rounding.
-
-    The share of the rest in Σ|a|^e is at most E Σ_rest |a|^e · E |a_1|^(−e), of the newest token.
+    What the rest changes is at most its share of Σ|a|^e, of an e ≤ 1 that goes with the quantity.
+    That share is at most E Σ_rest |a|^e · E |a_1|^(−e), of the newest token.
     """
-    lost, each = _kept(*gates, e)
+    e = min(1.0, integral.power * min(map(order_of, integral.moments)))
+    lost, each = gates.kept(e)
     return ((e * gamma) ** 2 - math.log(lost) - _NOTHING) / each if lost > 0 else math.inf
 
 
-def _rows(
-    gates: tuple[float, float], gamma: float, quantity: Quantity, n: np.ndarray, step: float
+def _by_rule(
+    gates: Gates, gamma: float, integral: Integral, n: np.ndarray, step: float
 ) -> np.ndarray:
-    """The mean over rows of n, increasing, but for its factor of n, by the rule of a step in u."""
-    integral = quantity.integral
-    assert integral is not None
-    spread, pairs = integral.power * gamma, quantity is quantities.n_eff
-    depth = DEPTH / min(1.0, *_orders(quantity))
-    reach = _reach(gates, gamma, _order(quantity))
-    fields, points = 3 if pairs else 2, (depth + math.log(n[-1]) + 2 * FAR * spread) / step
-    plan("gamma", gamma, PRODUCT * fields * points**2 / 2, 8 * points)
-    u = times(spread, float(n[-1]), step, depth)
-    gated = _Gates(_gate(*gates, integral.power, step, len(u)), len(u))
+    """Return the mean over rows of n, increasing, but for its factor of n, by a step in u."""
+    spread = integral.power * gamma
+    depth = rules.DEPTH / min(1.0, *map(order_of, integral.moments))
+    reach = tokens_that_matter(gates, gamma, integral)
+    fields, points = (
+        1 + len(integral.sums),
+        (depth + math.log(n[-1]) + 2 * rules.FAR * spread) / step,
+    )
+    rules.refuse_slow("gamma", gamma, rules.PRODUCT * fields * points**2 / 2, 8 * points)
+    u = rules.log_times(spread, float(n[-1]), step, depth)
+    gated = _GateMean(gates.stencil(integral.power, step, len(u)), len(u))
     band = gated.taps + _STENCIL
-    each = fields * (PRODUCT * len(u) * gated.taps + _CALL)
-    solving = PRODUCT * len(u) * band**2 if len(u) * band < _BAND else math.inf
-    phi, *own = _token(gamma, quantity, u, step)
-    row = one = _Row(phi, own)
+    each = fields * (rules.PRODUCT * len(u) * gated.taps + _CALL)
+    # A fixed point costs as much as many tokens: it is solved for where that is less work.
+    solving = rules.PRODUCT * len(u) * band**2 if len(u) * band < _MOST_OF_BAND else math.inf
+    row = one = _newest_token(gamma, integral, u, step)
     at, found = 1, []
     for length in n:
-        tokens = min(reach, float(length), _MOST) - at
-        solved = at < reach <= min(length, _MOST) and solving < tokens * each
-        plan("length", float(length), solving if solved else tokens * each)
+        tokens = min(reach, float(length), _MOST_TOKENS) - at
+        solved = at < reach <= min(length, _MOST_TOKENS) and solving < tokens * each
+        rules.refuse_slow("length", float(length), solving if solved else tokens * each)
         if solved:
-            row, at = one.endless(gated, pairs), math.inf
+            row, at = one.endless(gated), math.inf
         while at < min(length, reach):
-            if at == _MOST:
-                fix = f"more than {_MOST} tokens of the row still matter; use estimate"
+            if at == _MOST_TOKENS:
+                fix = f"more than {_MOST_TOKENS} tokens of the row still matter; use estimate"
                 raise TooFine("length", float(length), fix)
-            was, row, at = row.fields[-1], row.longer(one, gated, pairs), at + 1
+            was, row, at = row.fields[-1], row.longer(one, gated), at + 1
             new = row.fields[-1]
             if not at % _LOOK and np.abs(new - was).max() <= _SAME * np.abs(new).max():
                 at = math.inf
@@ -269,7 +267,7 @@ def _rows(
 def law(
     gate: float, gate_spread: float, gamma: float, length: np.ndarray, quantity: Quantity
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The mean of a quantity over rows of n tokens, and a bound on its relative error.
+    """Return the mean of a quantity over rows of n tokens, and a bound on its relative error.
 
     Args:
         gate: bias b of the gates σ(b + cε).
@@ -283,30 +281,31 @@ def law(
             law takes more than seconds.
     """
     n = np.asarray(length, dtype=np.float64)
-    if quantity is quantities.support:
-        return n, np.zeros(n.shape)
     integral = quantity.integral
-    assert integral is not None
+    if integral is None:  # the support
+        return n, np.zeros(n.shape)
     lengths, place = np.unique(n, return_inverse=True)
     value = np.array([integral.ends(m, 1, False)[0] for m in lengths])  # of one token
     error = np.zeros(lengths.shape)
-    gates, several = (gate, gate_spread), lengths > 1
-    if _reach(gates, gamma, _order(quantity)) <= 1:  # the newest token has all there is
+    gates, several = Gates(gate, gate_spread), lengths > 1
+    if tokens_that_matter(gates, gamma, integral) <= 1:  # the newest token has all there is
         with np.errstate(divide="ignore"):
-            error[several] = _ROUNDING * (value[several] + integral.beyond) / value[several]
+            size = value[several] + integral.excess_of_abs
+            error[several] = _ROUNDING * size / value[several]
         return value[place], error[place]
     # Gates that are 1 but for a chance below rounding leave rows of softmax.
-    open_ = several & (lengths**2 * _kept(*gates, 1.0)[0] < _ROUNDING)
+    open_ = several & (lengths**2 * gates.kept(1.0)[0] < _ROUNDING)
     several &= ~open_
     if open_.any():
-        found = engine.law(Row(exp, gamma=gamma), quantity, lengths[open_])
-        value[open_], error[open_] = found[0], found[2] + _ROUNDING
+        value[open_], _, off = engine.law(Row(exp, gamma=gamma), quantity, lengths[open_])
+        error[open_] = off + _ROUNDING
     if several.any():
-        m, step = lengths[several], _OF_STEP * STEP
-        fine, coarse = (_rows(gates, gamma, quantity, m, scale * step) for scale in (1, 2))
-        gap = np.abs(coarse - fine) + (_ROUNDING + _EACH * np.minimum(m, _MOST)) * (
-            np.abs(fine) + integral.beyond
+        m = lengths[several]
+        fine, coarse = (
+            _by_rule(gates, gamma, integral, m, scale * _OF_STEP * rules.STEP) for scale in (1, 2)
         )
+        rounding = _ROUNDING + _ROUNDING_OF_TOKEN * np.minimum(m, _MOST_TOKENS)
+        gap = np.abs(coarse - fine) + rounding * (np.abs(fine) + integral.excess_of_abs)
         error[several] = gap / np.maximum(np.abs(fine), 1e-300)
         ends = np.transpose([integral.ends(x, x, False) for x in m])
         value[several] = within(fine * [integral.factor(x) for x in m], error[several], ends)

@@ -1,16 +1,23 @@
-"""Nodes and weights of the integral over the score that Laplace transforms are made of."""
+"""Nodes and weights of the integral over the score that Laplace transforms are made of.
+
+A law with a density is cut into panels over which log|f| and the density vary little; a law of
+points is its own rule; a mixture is both, each part with its share.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sparsity.errors import InputError, TooFine
 from sparsity.kernels.base import Kernel
-from sparsity.limit.axis import HIGH, NODES, WEIGHTS, WIDE, Axis, PanelBounds, Panels
-from sparsity.limit.panels import cut
+from sparsity.kernels.numeric.definition import definition
+from sparsity.kernels.numeric.points import EPS
+from sparsity.limit.panels import HIGH, NODES, WEIGHTS, WIDE, Axis, PanelBounds, Panels, cut
 from sparsity.limit.score_laws import Gaussian
+from sparsity.limit.scores import at_points, score_law
+from sparsity.rows.scores import StudentT
 
 TAIL = 1e-15  # mass that truncation may lose
 VARIATION, _TURN = 6.0, 0.6  # of 2·log|f| plus the log density, and of arg f, over a panel's box
@@ -23,8 +30,8 @@ _REACH = 105.0  # depth of the Gaussian density, in e-folds, at which the integr
 _MATTERS = 75.0  # down to which it is resolved: 10¹² tokens reach to 28
 
 
-def _square(by: np.ndarray, t: np.ndarray) -> np.ndarray:
-    """The polynomials a + bt + ct²."""
+def _quadratic(by: np.ndarray, t: np.ndarray) -> np.ndarray:
+    """Return the polynomials a + bt + ct²."""
     a, b, c = np.moveaxis(by[..., None], -2, 0)
     return a + t * (b + t * c)
 
@@ -53,25 +60,31 @@ class Nodes(NamedTuple):
     zeros: np.ndarray
 
     def tilted(self, by: np.ndarray) -> np.ndarray:
-        """Log weights of laws of densities e^(a + bt + ct²) over this one's, [..., nodes].
+        """Return log weights of laws of densities e^(a + bt + ct²) over this one's, [..., nodes].
 
         Args:
             by: a, b and c, [..., 3].
         """
-        return self.log_w + _square(by, self.t)
+        return self.log_w + _quadratic(by, self.t)
 
-    def blur(self, by: np.ndarray) -> float:
-        """What slivers add to the error: their mass beside that of all weights as large."""
+    def sliver_error(self, by: np.ndarray) -> float:
+        """Return what slivers add to the error: their mass beside that of all weights as large."""
         t, most, mass = self.slivers
         above = np.logaddexp.accumulate(self.tilted(by)[::-1])[::-1]
         at = np.searchsorted(self.log_f, most - 1.0)
         known = at < len(above)
-        mass = (mass + _square(by, t))[known] - above[at[known]]
+        mass = (mass + _quadratic(by, t))[known] - above[at[known]]
         return float(np.exp(np.minimum(mass, 0.0)).sum())
 
 
+def _in_order(*fields: Any) -> Nodes:
+    """Return the nodes of these fields, sorted by log|f|."""
+    order = np.argsort(fields[1], kind="stable")
+    return Nodes(*(each[order] for each in fields[:4]), *fields[4:])
+
+
 def too_wide(kernel: Kernel, gamma: float) -> TooFine:
-    """The refusal of a weight that varies over too many orders of magnitude."""
+    """Return the refusal of a weight that varies over too many orders of magnitude."""
     fix = f"spreads over too wide a range at gamma = {gamma:g} for the exact law; lower gamma"
     return TooFine("weight", kernel.weight, f"{fix} or use estimate")
 
@@ -80,70 +93,78 @@ class _Smooth:
     """The goal of the transforms: panels over which log|f| and the density vary little.
 
     On the box around a panel e^(−tf^c) is then bounded for every t > 0, whatever the power of f
-    beside it, and the rule exact to about e^(VARIATION) · 10⁻¹⁶.
+    beside it, and the rule exact to about e^(VARIATION) · 10⁻¹⁶. The methods are those that
+    `limit.panels.cut` asks of a goal.
     """
 
     patience = 1
 
     def __init__(self, axis: Axis, powers: tuple[float, ...]) -> None:
-        self.axis, self.powers = axis, [p for p in powers if self._decays(axis, p)]
-        self.tops = [-np.inf] * len(self.powers)
+        self.axis = axis
         self.tilted = axis.law.tilts
         self.tilt = np.zeros(3)  # f = e^(c + bt + at²) times what the panels know of it
+        self.powers = list(powers)
         if isinstance(axis.law, Gaussian):
-            self.tilt += np.array(axis.law.square(axis.f.tilt)) - axis.law.square((0.0, 0.0, 0.0))
+            self.tilt += np.subtract(
+                axis.law.exponent(axis.f.tilt), axis.law.exponent((0.0, 0.0, 0.0))
+            )
+            # A moment that a factor e^(as²) of f makes infinite asks for no nodes.
+            decays = [axis.law.exponent(self._times(p)).c < 0 for p in powers]
+            self.powers = [p for p, falls in zip(powers, decays, strict=True) if falls]
+        self.tops = [-np.inf] * len(self.powers)
         self.kept: list[Panels] = []
         self.count = 0
         self.slivers: list[np.ndarray] = [np.empty((3, 0))]
         self.zeros: list[np.ndarray] = []
 
-    @staticmethod
-    def _decays(axis: Axis, p: float) -> bool:
-        law = axis.law
-        return not isinstance(law, Gaussian) or law.square(_times(p, axis.f.tilt))[2] < 0
+    def _times(self, p: float) -> tuple[float, float, float]:
+        c0, c1, c2 = self.axis.f.tilt
+        return p * c0, p * c1, p * c2
 
     def _density(self, known: PanelBounds, p: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-        """Least and largest log of |f|^p times the density; of |f|^−1 the tilt alone."""
+        """Return least and largest log of |f|^p times the density; of |f|^−1 the tilt alone."""
         ends = known.t - known.half, known.t + known.half
         with np.errstate(all="ignore"):
-            low, high = self.axis.law.bounds(*ends, _times(p, self.axis.f.tilt))
+            low, high = self.axis.law.bounds_on_segments(*ends, self._times(p))
             if p > 0:
-                low = low + p * known.f[0]
-                high = high + p * np.where(np.isfinite(known.f[1]), known.f[1], 0.0)
+                low = low + p * known.on_segment[0]
+                high = high + p * np.where(
+                    np.isfinite(known.on_segment[1]), known.on_segment[1], 0.0
+                )
         return low, high
 
     def _depth(self, known: PanelBounds) -> np.ndarray:
-        """Log of the largest share that a panel has in a moment, about."""
+        """Return the log of the largest share that a panel has in a moment, about."""
         highs = [self._density(known, p)[1] for p in self.powers]
         return np.max([high - top for high, top in zip(highs, self.tops, strict=True)], axis=0)
 
-    def see(self, known: PanelBounds) -> None:
-        """Where keys fall and f is not zero, the density is at least this high."""
-        alive = known.f[0] > -np.inf
+    def observe(self, known: PanelBounds) -> None:
+        """Note how high the density is at least, where keys fall and f is not zero."""
+        alive = known.on_segment[0] > -np.inf
         for i, p in enumerate(self.powers):
             least = np.max(self._density(known, p)[0], where=alive, initial=-np.inf)
             self.tops[i] = max(self.tops[i], float(least))
 
-    def drop(self, known: PanelBounds) -> np.ndarray:
-        """Panels where f is zero, or that no moment is made of."""
-        zero = known.f[1] == -np.inf
+    def negligible(self, known: PanelBounds) -> np.ndarray:
+        """Return which panels f is zero on, or no moment is made of."""
+        zero = known.on_segment[1] == -np.inf
         self.zeros.append(np.stack([known.t - known.half, known.t + known.half])[:, zero])
         return zero | (self._depth(known) < -_REACH)
 
     def _excess(self, known: PanelBounds) -> np.ndarray:
-        """How far f and the density vary over a panel's box, in units of what they may."""
+        """Return how far f and the density vary over a panel's box, in units of what they may."""
         box = known.t, WIDE * known.half, HIGH * known.half
         with np.errstate(all="ignore"):
-            density = self.axis.law.around(*box, (0.0, 0.0, 0.0)) - self._density(known)[0]
+            density = self.axis.law.bound_on_boxes(*box, (0.0, 0.0, 0.0)) - self._density(known)[0]
             slope, (_, wide, high) = np.abs(self.tilt[1] + 2 * self.tilt[2] * known.t), box
             bend = abs(self.tilt[2])
             varies = 2 * slope * wide + bend * (wide**2 + high**2)
-            varies = varies + known.around[1] - known.around[0]
-            turns = known.around[2] + slope * high + 2 * bend * wide * high
+            varies = varies + known.on_box[1] - known.on_box[0]
+            turns = known.on_box[2] + slope * high + 2 * bend * wide * high
             return np.maximum((2 * varies + density) / VARIATION, turns / _TURN)
 
-    def accept(self, known: PanelBounds) -> np.ndarray:
-        """Panels over which neither f nor the density varies much.
+    def resolved(self, known: PanelBounds) -> np.ndarray:
+        """Return which panels neither f nor the density varies much over.
 
         Raises:
             TooFine: log|f| varies so far that they would be too many.
@@ -151,7 +172,7 @@ class _Smooth:
         with np.errstate(all="ignore"):
             slope = np.abs(self.tilt[1] + 2 * self.tilt[2] * known.t)
             # 2·log|f| of a panel varies by VARIATION at most.
-            fall = known.f[1] - known.f[0] + 2 * slope * known.half
+            fall = known.on_segment[1] - known.on_segment[0] + 2 * slope * known.half
         needed = 2 / VARIATION * fall[np.isfinite(fall)].sum()
         # The first panels of a law with heavy tails are as wide as these: there `_WORK` ends it.
         light = isinstance(self.axis.law, Gaussian)
@@ -160,32 +181,32 @@ class _Smooth:
         return self._excess(known) < 1
 
     def singular(self, known: PanelBounds) -> np.ndarray:
-        """Panels on which f may vanish, or be unbounded on the box."""
-        return ~np.isfinite(known.around[1]) | (known.f[0] == -np.inf)
+        """Return which panels f may vanish on, or be unbounded on the box of."""
+        return ~np.isfinite(known.on_box[1]) | (known.on_segment[0] == -np.inf)
 
     def parts(self, known: PanelBounds) -> np.ndarray:
-        """As many as the excess asks for: it falls faster than the width does."""
+        """Return into how many to cut a panel: the excess falls faster than the width does."""
         excess = self._excess(known)
         excess = np.where(np.isfinite(excess), excess, 2.0)
         return np.clip(np.ceil(0.8 * excess), 2, 8).astype(int)
 
-    def keep(self, known: PanelBounds) -> None:
+    def collect(self, known: PanelBounds) -> None:
         """Keep the panels, as long as there are not too many."""
         self.kept.append(known.panels)
         self.count += len(known.half)
         if self.count > _MOST_PANELS:
             raise too_wide(self.axis.f.kernel, self.axis.law.gamma)
 
-    def negligible(self, known: PanelBounds) -> np.ndarray:
-        """Panels next to a zero or a pole of f, or far out, that no more is asked of."""
-        most = np.where(known.f[1] == np.inf, _RAREST, TAIL / 10)
+    def not_worth_cutting(self, known: PanelBounds) -> np.ndarray:
+        """Return panels next to a zero or a pole of f, or far out, that no more is asked of."""
+        most = np.where(known.on_segment[1] == np.inf, _RAREST, TAIL / 10)
         low, high = self._density(known)
         tiny = 2 * known.half < most
         return tiny | ((self._depth(known) < -_MATTERS) & (high - low < 4))
 
-    def stuck(self, known: PanelBounds) -> None:
+    def give_up(self, known: PanelBounds) -> None:
         """Take panels as they are that cannot be cut further; refuse a pole among them."""
-        if (known.f[1][2 * known.half > _RAREST] == np.inf).any():
+        if (known.on_segment[1][2 * known.half > _RAREST] == np.inf).any():
             fix = "is unbounded at a score known only to rounding; its rows have no exact law"
             raise InputError("weight", self.axis.f.kernel.weight, fix)
         self.kept.append(known.panels)
@@ -193,23 +214,22 @@ class _Smooth:
         counts = self._depth(known) > -_MATTERS
         mass = density + np.log(2 * known.half)
         tilt = np.polyval(self.tilt[::-1], known.t)  # a sliver is too narrow for it to vary
-        sliver = known.t, known.f[1] + tilt, mass + self.axis.law.log_norm
+        sliver = known.t, known.on_segment[1] + tilt, mass + self.axis.law.log_norm
         self.slivers.append(np.stack(sliver)[:, counts])
 
     def nodes(self) -> Nodes:
+        """Return the nodes of the panels that were kept."""
         panels = Panels.joined(self.kept) if self.kept else Panels(*np.empty((3, 0)))
         axis, zeros = self.axis, np.concatenate(self.zeros, axis=1)
-        p_zero = float(axis.law.mass(*zeros).sum())
+        p_zero, slivers = float(axis.law.mass(*zeros).sum()), np.concatenate(self.slivers, axis=1)
         half = ((panels.high - panels.low) / 2)[:, None]
         x = (panels.high + panels.low)[:, None] / 2 + half * NODES
+        if not len(x):
+            return _in_order(*np.empty((4, 0)), 0.0, slivers, p_zero, zeros)
         a = np.broadcast_to(panels.a[:, None], x.shape).astype(int)
         t = axis.t[a] + x
         density = axis.law.log_density(t)
-        if not len(density):
-            nothing = np.empty(0)
-            slivers = np.empty((3, 0))
-            return Nodes(nothing, nothing, nothing, nothing, 0.0, slivers, p_zero, zeros)
-        found = axis.at(a, x)
+        found = axis.values_at(a, x)
         shares = [
             density + p * found.log - top for p, top in zip(self.powers, self.tops, strict=True)
         ]
@@ -218,24 +238,72 @@ class _Smooth:
         own = axis.law.rounding(t) + axis.law.steep(t) * axis.shift[a]
         log_w = density + axis.law.log_norm + np.log(half) + np.log(WEIGHTS)
         error = float(np.max(own, where=keep, initial=0.0)) + _RULE
-        order = np.argsort(found.log[keep], kind="stable")
-        t, log_f, log_w, own = (x[keep][order] for x in (t, found.log, log_w, found.error))
-        slivers = np.concatenate(self.slivers, axis=1)
-        return Nodes(t, log_f, log_w, own, error, slivers, p_zero, zeros)
+        columns = (y[keep] for y in (t, found.log, log_w, found.error))
+        return _in_order(*columns, error, slivers, p_zero, zeros)
 
 
-def _times(p: float, tilt: tuple[float, ...]) -> tuple[float, float, float]:
-    c0, c1, c2 = tilt
-    return p * c0, p * c1, p * c2
+def _points(kernel: Kernel, beta: float, gamma: float, x: np.ndarray, share: np.ndarray) -> Nodes:
+    """Return the nodes of scores β + γx that are points, each with its share of the law."""
+    found = at_points(kernel, beta, gamma, x)
+    wrong = ~(found.log < np.inf)
+    if wrong.any():
+        fix = f"is not a finite real number at score {beta + gamma * x[wrong][0]:.6g}"
+        raise InputError("weight", kernel.weight, fix)
+    p_zero, some = float(share[found.log == -np.inf].sum()), np.isfinite(found.log)
+    columns = (y[some] for y in (x, found.log, np.log(share), found.error))
+    rounding = EPS * (len(x) - 1)  # as they are summed
+    return _in_order(*columns, rounding, np.empty((3, 0)), p_zero, np.empty((2, 0)))
 
 
-def of_density(axis: Axis, powers: tuple[float, ...]) -> Nodes:
-    """The nodes of a law that has a density.
+def _of_mixture(
+    kernel: Kernel,
+    beta: float,
+    gamma: float,
+    parts: tuple[np.ndarray, ...],
+    powers: tuple[float, ...],
+) -> Nodes:
+    """Return the nodes of Gaussian laws and points, each with its law's share."""
+    share, mean, deviation = parts
+    point = deviation == 0
+    found = [_points(kernel, beta, gamma, mean[point], share[point])] if point.any() else []
+    for one, m, d in zip(share[~point], mean[~point], deviation[~point], strict=True):
+        own = nodes(kernel, beta + gamma * m, gamma * d, None, powers)
+        slivers = own.slivers + np.array([[0.0], [0.0], [np.log(one)]])
+        log_w, p_zero = own.log_w + np.log(one), one * own.p_zero
+        found.append(own._replace(log_w=log_w, slivers=slivers, p_zero=p_zero))
+    columns = (np.concatenate([each[i] for each in found]) for i in range(4))
+    slivers = np.concatenate([each.slivers for each in found], axis=1)
+    error, p_zero = max(each.density_error for each in found), sum(each.p_zero for each in found)
+    return _in_order(*columns, error, slivers, p_zero, np.empty((2, 0)))
+
+
+def nodes(
+    kernel: Kernel, beta: float, gamma: float, scores: Any, powers: tuple[float, ...] = (0.0,)
+) -> Nodes:
+    """Return where |f| is evaluated, and with what weights.
+
+    Args:
+        kernel: a kernel of Law.SCORE.
+        beta: bias.
+        gamma: spread; 0 is a fixed score.
+        scores: the law of x in β + γx; None for Gaussian scores.
+        powers: of |f| whose means the nodes reach: of a row of rare weights those are far out.
 
     Raises:
-        InputError: f is unbounded where keys fall.
+        InputError: f is not a finite real number where keys fall, or varies beyond all reach.
         TooFine: f has more structure than can be resolved in seconds.
     """
-    goal = _Smooth(axis, powers)
-    cut(axis, goal, _WORK)
-    return goal.nodes()
+    if gamma == 0:
+        return _points(kernel, beta, 0.0, np.zeros(1), np.ones(1))
+    if scores is not None and scores.parts is not None:
+        return _of_mixture(kernel, beta, gamma, scores.parts, powers)
+    try:
+        axis = Axis(definition(kernel), score_law(kernel, beta, gamma, scores))
+        goal = _Smooth(axis, powers)
+        cut(axis, goal, _WORK)
+        return goal.nodes()
+    except TooFine:
+        if not isinstance(scores, StudentT):
+            raise
+        fix = f"spreads too wide for the exact law of {scores.typed} scores; use estimate"
+        raise TooFine("weight", kernel.weight, fix) from None

@@ -1,8 +1,9 @@
-"""Sums over many normal tokens, s_j ~ N(β_j, γ_j²), from one table of their transforms.
+"""The second law of n_eff for normal tokens, s_j ~ N(β_j, γ_j²), from one table of transforms.
 
 E f(u + 2s) for normal s is a trapezoidal sum over the score, to rounding: f is e^(−x) and its like,
 x = e^u a². It depends on u + 2β_j and γ_j alone and is smooth in both, so tokens become weights on
-a grid of β, as fine as that of u, times few values of γ. A part of `mellin`.
+a grid of β, as fine as that of u, times few values of γ: long rows cost little more than short
+ones. All else is `mellin`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.exact_law import prefixes
-from sparsity.exact_law.prefixes import STEP
+from sparsity.exact_law.mellin import STEP, n_eff_by
+from sparsity.exact_law.rules import lagrange_weights, log_complement
 
 TAPS = 16  # of the polynomial between the points of the grid
 _RATIO = 1.5  # of the largest γ of a group over its smallest
@@ -24,46 +25,38 @@ _AT_ONCE = 2**14  # tokens
 _ERROR = 4e-12  # of the table between its points, relative
 
 
-def _weights(x: np.ndarray) -> np.ndarray:
-    """ψ, φ, m1 and m2 of a score that is not random, e^x its weight, [4, …]."""
+def _of_fixed_score(x: np.ndarray) -> np.ndarray:
+    """Return 1 − φ, φ, m1 and m2 of a score that is not random, e^x its weight, [4, …]."""
     with np.errstate(over="ignore", under="ignore"):
         y = np.exp(np.minimum(x, 700.0))
         phi = np.exp(-y)
         return np.stack([-np.expm1(-y), phi, np.exp(np.minimum(x, 700.0) / 2) * phi, y * phi])
 
 
-def _means(start: float, step: float, points: int, gamma: float) -> np.ndarray:
-    """E of them at start, start + step, … over scores of standard deviation γ, [4, points]."""
+def _table(start: float, step: float, points: int, gamma: float) -> np.ndarray:
+    """Return log φ, m2/φ, m1/φ and (m1/φ)² of scores of standard deviation γ, [4, points].
+
+    At start, start + step, …: where the points are closer than a fraction of the spread they are
+    the points of the trapezoidal sum as well, which is then a sliding product.
+    """
     width = 2 * gamma
     if _FINE * width < STEP:
         eps = _FINE * np.arange(-np.ceil(_REACH / _FINE), np.ceil(_REACH / _FINE) + 1)
         x = start + step * np.arange(points)
         density = np.exp(-(eps**2) / 2) * (_FINE / np.sqrt(2 * np.pi))
-        return _weights(x[:, None] + width * eps) @ density
-    reach, stride = int(np.ceil(_REACH * width / STEP)), round(step / STEP)
-    eps = np.arange(-reach, reach + 1) * (STEP / width)
-    density = np.exp(-(eps**2) / 2) * (STEP / width / np.sqrt(2 * np.pi))
-    of = _weights(start + STEP * np.arange(-reach, (points - 1) * stride + reach + 1))
-    return np.lib.stride_tricks.sliding_window_view(of, len(eps), axis=1)[:, ::stride] @ density
-
-
-def _table(start: float, step: float, points: int, gamma: float) -> np.ndarray:
-    """Log φ, m2/φ, m1/φ and (m1/φ)² at start, start + step, …, [4, points]."""
-    psi, phi, m1, m2 = _means(start, step, points, gamma)
+        means = _of_fixed_score(x[:, None] + width * eps) @ density
+    else:
+        reach, stride = int(np.ceil(_REACH * width / STEP)), round(step / STEP)
+        eps = np.arange(-reach, reach + 1) * (STEP / width)
+        density = np.exp(-(eps**2) / 2) * (STEP / width / np.sqrt(2 * np.pi))
+        of = _of_fixed_score(start + STEP * np.arange(-reach, (points - 1) * stride + reach + 1))
+        windows = np.lib.stride_tricks.sliding_window_view(of, len(eps), axis=1)
+        means = windows[:, ::stride] @ density
+    psi, phi, m1, m2 = means
     with np.errstate(divide="ignore"):
-        log_phi = np.where(psi < 0.5, np.log1p(-np.minimum(psi, 0.5)), np.log(phi))
-    log_phi = np.maximum(log_phi, _LEAST)
+        log_phi = np.maximum(log_complement(psi, phi), _LEAST)
     over = np.exp(-log_phi)
     return np.stack([log_phi, m2 * over, m1 * over, (m1 * over) ** 2])
-
-
-def _lagrange(offset: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-    """Weights of the values at `nodes` in their interpolating polynomial, [offsets, nodes]."""
-    count = len(nodes)
-    own = np.eye(count, dtype=bool)
-    gap = (nodes[:, None] - nodes + own).prod(axis=1)
-    others = offset[:, None, None] - np.where(own, 0.0, nodes)
-    return np.where(own, 1.0, others).prod(axis=2) / gap
 
 
 class _Group:
@@ -82,15 +75,15 @@ class _Group:
         self.tables = [_table(start, 2 * self.spacing, points, float(g)) for g in self.nodes]
 
     def __call__(self, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
-        """The terms summed over some tokens, [4, points]."""
+        """Return the terms summed over some tokens, [4, points]."""
         times = np.zeros((self.count, len(self.nodes)))
         taps = np.arange(TAPS) - (TAPS // 2 - 1.0)
         for start in range(0, len(beta), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
             place = (beta[part] - self.first) / self.spacing
             near = np.floor(place)
-            along = _lagrange(place - near, taps)
-            across = _lagrange(gamma[part], self.nodes)
+            along = lagrange_weights(place - near, taps)
+            across = lagrange_weights(gamma[part], self.nodes)
             at = (near[:, None] + taps).astype(np.int64)[..., None] * len(self.nodes)
             at = at + np.arange(len(self.nodes))
             weight = along[..., None] * across[:, None, :]
@@ -102,37 +95,43 @@ class _Group:
         return total
 
 
-class _Merged:
-    """Groups of tokens whose γ differ by no more than a factor."""
+def n_eff_of_normal_prefixes(
+    beta: np.ndarray, gamma: np.ndarray, lengths: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return what `mellin.n_eff_of_prefixes` does for normal scores s_j ~ N(β_j, γ_j²).
 
-    def __init__(self, beta: np.ndarray, gamma: np.ndarray, tokens: np.ndarray, u: np.ndarray):
-        self.beta, self.gamma, self.points = beta, gamma, len(u)
-        low, high = gamma[tokens].min(), gamma[tokens].max()
-        parts = max(1, int(np.ceil(np.log(high / low) / np.log(_RATIO))))
-        self.edges = low * (high / low) ** (np.arange(1, parts) / parts)
-        which = np.searchsorted(self.edges, gamma[tokens])
-        self.groups: dict[int, _Group] = {}
-        for part in np.unique(which):
-            mine = tokens[which == part]
-            self.groups[int(part)] = _Group(beta[mine], gamma[mine], u)
+    Args:
+        beta: β_j of the tokens 0, 1, …, as many as the longest row has.
+        gamma: γ_j > 0, likewise.
+        lengths: n, whole numbers ≥ 1, any shape.
 
-    def __call__(self, tokens: np.ndarray) -> np.ndarray:
-        total = np.zeros((5, self.points))
-        which = np.searchsorted(self.edges, self.gamma[tokens])
-        for part in np.unique(which):
-            mine = tokens[which == part]
-            total[:4] += self.groups[int(part)](self.beta[mine], self.gamma[mine])
-        return total
+    Returns:
+        n_eff in [1, n], and a bound on its relative error, in the shape of `lengths`.
 
-
-def n_eff(beta: np.ndarray, gamma: np.ndarray, lengths: Any) -> tuple[np.ndarray, np.ndarray]:
-    """`mellin.n_eff_of_normal_prefixes`."""
+    Raises:
+        InputError: as there.
+    """
 
     def log_mgf(tokens: np.ndarray, p: np.ndarray) -> np.ndarray:
         return beta[tokens][:, None] * p + (gamma[tokens][:, None] * p) ** 2 / 2
 
-    def make(tokens: np.ndarray, offset: float, u: np.ndarray) -> _Merged:
-        return _Merged(beta - offset, gamma, tokens, u)
+    def make(tokens: np.ndarray, offset: float, u: np.ndarray) -> Any:
+        """Return the sums over groups of tokens whose γ differ by no more than a factor."""
+        own, low, high = beta - offset, gamma[tokens].min(), gamma[tokens].max()
+        parts = max(1, int(np.ceil(np.log(high / low) / np.log(_RATIO))))
+        edges = low * (high / low) ** (np.arange(1, parts) / parts)
+        group_of = np.searchsorted(edges, gamma)
+        mine = {part: tokens[group_of[tokens] == part] for part in np.unique(group_of[tokens])}
+        groups = {part: _Group(own[some], gamma[some], u) for part, some in mine.items()}
 
-    value, bound = prefixes.n_eff(log_mgf, make, lengths, smooth=True)
+        def sums(some: np.ndarray) -> np.ndarray:
+            total = np.zeros((5, len(u)))
+            for part in np.unique(group_of[some]):
+                each = some[group_of[some] == part]
+                total[:4] += groups[part](own[each], gamma[each])
+            return total
+
+        return sums
+
+    value, bound = n_eff_by(log_mgf, make, lengths, smooth=True)
     return value, bound + np.where(bound > 0, _ERROR, 0.0)

@@ -9,7 +9,6 @@ Leading orders in ln n: at real lengths the transitions are wide. `exact` has th
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -23,7 +22,7 @@ from sparsity.kernels.parameters import GAMMA, LENGTH
 
 
 def critical_spread(length: Any) -> np.ndarray:
-    """Spread γ_c = √(2 ln n) at which the largest of n weights becomes comparable to their sum.
+    """Return the spread γ_c = √(2 ln n) at which the largest of n weights is as large as the rest.
 
     Args:
         length: row lengths n ≥ 1, any shape.
@@ -37,7 +36,7 @@ def critical_spread(length: Any) -> np.ndarray:
 
 
 def annealed_participation(length: Any, gamma: Any) -> np.ndarray:
-    """E Y₂ ≈ e^(γ²)/n: the ratio of averages E a²/(n (E a)²), for γ² ≪ ln n.
+    """Return E Y₂ ≈ e^(γ²)/n: the ratio of averages E a²/(n (E a)²), for γ² ≪ ln n.
 
     Args:
         length: row lengths n ≥ 1.
@@ -47,7 +46,9 @@ def annealed_participation(length: Any, gamma: Any) -> np.ndarray:
 
 
 def annealed_n_eff(length: Any, gamma: Any) -> np.ndarray:
-    """n_eff ≈ n e^(−γ²), i.e. S = exp(−γ²/2): the limit law, for γ < √(½ ln n). Arguments as above.
+    """Return n_eff ≈ n e^(−γ²), i.e. S = exp(−γ²/2): the limit law, for γ < √(½ ln n).
+
+    Args as `annealed_participation`.
 
     Source: Su (2023), kexue.fm/archives/9889.
     """
@@ -55,12 +56,12 @@ def annealed_n_eff(length: Any, gamma: Any) -> np.ndarray:
 
 
 def _condensation(length: Any, gamma: Any) -> np.ndarray:
-    """γ_c/γ."""
+    """Return γ_c/γ."""
     return critical_spread(length) / GAMMA.check(gamma)
 
 
 def condensed_n_eff(length: Any, gamma: Any) -> np.ndarray:
-    """n_eff → 1 + (α/2) [Γ((1−α)/2)/Γ(1−α/2)]² with α = γ_c/γ < 1; ∞ for α ≥ 1.
+    """Return n_eff → 1 + (α/2) [Γ((1−α)/2)/Γ(1−α/2)]² with α = γ_c/γ < 1; ∞ for α ≥ 1.
 
     Above γ_c the largest weights are Poisson points of density α a^(−1−α) da. With these the exact
     law has Σ(1−φ) = Γ(1−α/2) t^(α/2), Σm2 = (α/2) Γ(1−α/2) t^(α/2−1) and
@@ -80,7 +81,7 @@ def _stable_n_eff(alpha: Any) -> np.ndarray:
 
 
 def condensed_share(tokens: float) -> float:
-    """The α = γ_c/γ at which a condensed row attends to that many tokens, in (0, 1).
+    """Return the α = γ_c/γ in (0, 1) at which a condensed row attends to that many tokens.
 
     So fixed focus on `tokens` > 1 needs γ → √(2 ln n)/α as n → ∞.
 
@@ -94,13 +95,8 @@ def condensed_share(tokens: float) -> float:
     return float(found)  # type: ignore[arg-type]
 
 
-def _each(function: Callable[[float], float], values: np.ndarray) -> np.ndarray:
-    flat = [function(value) for value in values.reshape(-1).tolist()]
-    return np.array(flat).reshape(values.shape)
-
-
 def limit_reach(length: Any, tolerance: float = 0.1) -> np.ndarray:
-    """The spread up to which the limit exp(−γ²/2) is within `tolerance` of the exact S_rms(n).
+    """Return the spread up to which the limit exp(−γ²/2) is within a tolerance of S_rms(n).
 
     Solves S_rms = (1 + tolerance) exp(−γ²/2): a finite row is flatter than the limit, and from
     there on by more. As S_rms ≥ 1/√n, γ is below √(ln n + 2 ln(1 + tolerance)). At 10 % it is above
@@ -136,7 +132,7 @@ def limit_reach(length: Any, tolerance: float = 0.1) -> np.ndarray:
 
         return float(brentq(over, 0.0, 1.001 * top, xtol=1e-11))  # type: ignore[arg-type]
 
-    return _each(reach, n)
+    return np.array([reach(m) for m in n.ravel().tolist()]).reshape(n.shape)
 
 
 @dataclass(frozen=True)
@@ -186,7 +182,7 @@ class Regime:
 
 
 def regime(length: Any, gamma: Any) -> Regime:
-    """The regime of one row length and spread, with the exact law beside those of the regimes.
+    """Return the regime of a row length and spread, with the exact law beside those of the regimes.
 
     Args:
         length: row length n ≥ 2.

@@ -22,7 +22,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from sparsity.errors import InputError
-from sparsity.exact_law.top_k import _levels as levels_of_the_kth
+from sparsity.exact_law.top_k import kth_scores
 
 CLOSEST = 0.9999  # |ρ|: nearer to 1 the step of ε, a fraction of √(1 − ρ²), makes too many points
 _STEP_U = 0.15
@@ -186,7 +186,7 @@ def law(
         fix = f"must be within {CLOSEST:g} of 0 for an exact law; at ±1 use topk, else estimate"
         raise InputError("rho", rho, fix)
     n = np.asarray(length, dtype=np.float64)
-    t, share = levels_of_the_kth(n, k)
+    t, share = kth_scores(n, k)
     found = [
         _mean(name, k, gamma, rho, m, at[::_LEVELS], chance[::_LEVELS])
         for m, at, chance in zip(n.tolist(), t, share, strict=True)

@@ -25,24 +25,25 @@ from scipy.special import lambertw, ndtr
 
 from sparsity import kernels
 from sparsity.errors import RESOLVED, InputError, TooFine, TooRare
+from sparsity.exact_law.gaussian_tail import ROOT_2_PI
+from sparsity.exact_law.rules import hyperbola, narrowed
 from sparsity.quantities.base import within
 from sparsity.rows.classes import classed, no_sink
 from sparsity.rows.row import Row
 
-_ANGLE = math.pi / 8  # by which the hyperbola bends to the left
+_BEND = math.pi / 8  # of the hyperbola to the left
 _STEP = 0.015  # of its parameter
 _FAR, _LEAP = 30.0, 0.25  # of it: how far out, and how finely, it is looked at
-_TILT = 2.0  # standard deviations by which the line of scores may leave the saddle point
+_MOST_SHIFT = 2.0  # standard deviations by which the line of scores may leave the saddle point
 _WIDE = 11.0  # standard deviations to either side of it that are looked at
 _LOOK, _POINTS = 89, 257  # points of that look, and of the rule, both odd
 _DEPTH = 40.0  # e-folds down to which it counts
 _BISECTIONS = 60
-_SINK_STEP = 0.15  # of a sink's own score, in standard deviations
-_SINK_REACH = 8.0
-_LEAST = 1e-280  # chance
+_SINK_STEP, _SINK_REACH = 0.15, 8.0  # of a sink's own score, in standard deviations
+_LEAST = 1e-280  # chance that float64 resolves
 _RARE = 1e-200  # a chance that is below it may count as 0
-_FELT = 600.0  # e-folds to either side of c
-_MOST = 700  # groups of tokens that differ, at all scores of a random sink: 9 s of work
+_RANGE = 600.0  # e-folds to either side of c in which a weight decides whether N < c
+_MOST_GROUPS = 700  # of tokens that differ, at all scores of a random sink: 9 s of work
 
 
 class Others(NamedTuple):
@@ -60,46 +61,52 @@ class Others(NamedTuple):
 
 
 def _log_transform(s: np.ndarray, gamma: float) -> tuple[np.ndarray, np.ndarray]:
-    """Log of E e^(−s e^(γε)) for complex s, and the same by every other point of the rule."""
+    """Return log E e^(−s e^(γε)) for complex s, and the same by every other point of the rule.
+
+    With W e^W = sγ² the exponent −se^(γε) − ε²/2 has its saddle point at ε = −W/γ. The line of
+    scores is parallel to the real axis, ε = x − (W + iτ)/γ, on which the first term is
+    −(W e^(−iτ)/γ²) e^(γx). At τ = 0 it runs through the saddle point, but to the right of it that
+    term oscillates, and grows where Re W < 0. So half the argument of W is taken away, τ = arg W/2,
+    as long as the line stays within two widths γ/√(1 + |W|) of the saddle's hump.
+    """
     w: Any = lambertw(s * gamma**2)
-    tilt = np.clip(0.5 * np.angle(w), -0.5, 0.5)
-    most = _TILT * gamma / np.sqrt(1 + np.abs(w))
-    tilt = np.clip(tilt, -most, most)
-    turned, line = (w * np.exp(-1j * tilt) / gamma**2)[:, None], (w + 1j * tilt)[:, None]
+    most = _MOST_SHIFT * gamma / np.sqrt(1 + np.abs(w))
+    shift = np.clip(np.clip(0.5 * np.angle(w), -0.5, 0.5), -most, most)
+    turned = (w * np.exp(-1j * shift) / gamma**2)[:, None]
+    line = (w + 1j * shift)[:, None]
 
     def exponent(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Its real part, and e^(γx)."""
+        """Return the real part of the exponent at x along the line, and e^(γx)."""
         rise = np.exp(np.minimum(gamma * x, 600.0))
         return x * (line.real / gamma) - 0.5 * x * x - turned.real * rise, rise
 
-    x = np.linspace(-_WIDE, _WIDE, _LOOK)
-    size, _ = exponent(x)
-    seen = size > size.max(axis=1, keepdims=True) - _DEPTH
-    low = x[np.maximum(seen.argmax(axis=1) - 1, 0)]
-    high = x[np.minimum(_LOOK - seen[:, ::-1].argmax(axis=1), _LOOK - 1)]
+    ends = np.full(len(s), -_WIDE), np.full(len(s), _WIDE)
+    low, high = narrowed(*ends, lambda x: exponent(x)[0], depth=_DEPTH, points=_LOOK, looks=1)
     step = (high - low) / (_POINTS - 1)
     x = low[:, None] + step[:, None] * np.arange(_POINTS)
     size, rise = exponent(x)
-    turn, top = x * (line.imag / gamma) - turned.imag * rise, size.max(axis=1)
+    phase, top = x * (line.imag / gamma) - turned.imag * rise, size.max(axis=1)
     size = np.exp(size - top[:, None])
     fine, coarse = 0j, 0j
-    for part, unit in ((size * np.cos(turn), 1), (size * np.sin(turn), 1j)):
+    for part, unit in ((size * np.cos(phase), 1), (size * np.sin(phase), 1j)):
         fine = fine + unit * part.sum(axis=1)
         coarse = coarse + unit * 2 * part[:, ::2].sum(axis=1)
-    outside = top - 0.5 * (line[:, 0] / gamma) ** 2 + np.log(step / math.sqrt(2 * math.pi))
+    outside = top - 0.5 * (line[:, 0] / gamma) ** 2 + np.log(step / ROOT_2_PI)
     return outside + np.log(fine), outside + np.log(coarse)
 
 
 def _saddle(others: Others, log_c: float) -> tuple[float, float]:
-    """About where s + Σ ln φ(s) − ln s is least in units of 1/c, and the width of that."""
+    """Return about where s + Σ ln φ(s) − ln s is least in units of 1/c, and the width of that."""
     square, scale = others.gamma**2, others.log_w - log_c
 
     def known(u: float) -> np.ndarray:
-        """W of each group: −s d ln φ/ds is about W/γ²."""
+        """Return W of each group: −s d ln φ/ds is about W/γ²."""
         x = np.exp(np.minimum(u + scale, 690.0)) * square
         w: Any = lambertw(x)
         return w.real
 
+    # −φ′/φ at s is about W/(γ²s) for one weight: the slope of the exponent is known without any
+    # transform, and roughly is enough for a contour.
     low, high = -1.0, 690.0
     for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)
@@ -110,60 +117,51 @@ def _saddle(others: Others, log_c: float) -> tuple[float, float]:
     return math.exp(low), math.exp(low) / math.sqrt(curvature)
 
 
-def _along(others: Others, log_c: float, place: tuple[float, float], u: np.ndarray) -> np.ndarray:
-    """Integrands over the contour's parameter u: of the rule for scores, and of every other point.
-
-    Args:
-        others: whose weights N adds up.
-        log_c: ln c.
-        place: the saddle, and the width there.
-        u: from 0 on.
-    """
-    saddle, width = place
-    along = math.sin(_ANGLE) * (1 - np.cosh(u)) + 1j * math.cos(_ANGLE) * np.sinh(u)
-    turn = (math.cos(_ANGLE) * np.cosh(u) + 1j * math.sin(_ANGLE) * np.sinh(u)) * width / math.pi
-    turn = np.where(u == 0, 0.5, 1.0) * turn  # it stands for both halves
-    s = saddle + width * along
-    fine, coarse = s.copy(), s.copy()
-    for log_w, gamma, count in zip(*others, strict=True):
-        one, other = _log_transform(s * math.exp(log_w - log_c), float(gamma))
-        fine, coarse = fine + count * one, coarse + count * other
-    with np.errstate(all="ignore"):
-        return np.stack([np.exp(x) / s * turn for x in (fine, coarse)])
-
-
 def below(others: Others, log_c: float) -> tuple[float, float]:
-    """P(N < c), and a bound on its absolute error.
+    """Return P(N < c), and a bound on its absolute error.
 
     Args:
         others: whose weights N adds up.
         log_c: ln c.
     """
     gap = others.log_w - log_c
-    if gap.max() > _FELT:  # N < c only if each weight is
+    if gap.max() > _RANGE:  # N < c only if each weight is
         return 0.0, max(float(ndtr(-gap / others.gamma).min()), _LEAST)
-    if gap.max() < -_FELT:  # N < c at least if all are below c over their number
+    if gap.max() < -_RANGE:  # N < c at least if all are below c over their number
         beyond = ndtr((gap + math.log(others.count.sum())) / others.gamma)
         return 1.0, float(others.count @ beyond) + 1e-15
-    place = _saddle(others, log_c)
+    saddle, width = _saddle(others, log_c)
+
+    def along_contour(u: np.ndarray) -> np.ndarray:
+        """Return the integrand over u: of the rule for scores, and of every other point of it."""
+        along, turn = hyperbola(_BEND, u)
+        s = saddle + width * along
+        fine, coarse = s.copy(), s.copy()
+        for log_w, gamma, count in zip(*others, strict=True):
+            one, other = _log_transform(s * math.exp(log_w - log_c), float(gamma))
+            fine, coarse = fine + count * one, coarse + count * other
+        with np.errstate(all="ignore"):
+            return np.stack([np.exp(x) / s * (turn * width / math.pi) for x in (fine, coarse)])
+
     far = np.arange(0.0, _FAR, _LEAP)
-    size = np.abs(_along(others, log_c, place, far)[0])
+    size = np.abs(along_contour(far)[0])
     if size[0] <= _LEAST:  # P(N < c) ≤ E e^(s(c − N)), at the saddle
-        return 0.0, 2 * math.pi * _LEAST * place[0] / place[1] / math.cos(_ANGLE)
+        return 0.0, 2 * math.pi * _LEAST * saddle / width / math.cos(_BEND)
     if math.isnan(size[0]):
         return 0.0, math.inf
     live = np.flatnonzero(np.nan_to_num(size) > math.exp(-_DEPTH) * np.nanmax(size))
     u = np.arange(0.0, float(far[live[-1]]) + _LEAP, _STEP)
-    body, rough = _along(others, log_c, place, u)
+    body, rough = along_contour(u)
     value = float(body.real.sum()) * _STEP
     off = abs(value - 2 * _STEP * float(body.real[::2].sum()))
     off += abs(value - _STEP * float(rough.real.sum())) + 10 * float(np.abs(body[-1]))
-    digits = 20 + float(others.count.sum()) + place[0] + abs(math.log(size[0]))
+    # Rounding: of the exponents, each of about as many units as its size.
+    digits = 20 + float(others.count.sum()) + saddle + abs(math.log(size[0]))
     return value, off + 4e-16 * digits * float(np.abs(body).sum()) * _STEP
 
 
 def _split(row: Row, n: int) -> tuple[Others, float, float, list[tuple[float, float]]]:
-    """The random others; ln of the fixed others' weight, of the fixed sinks'; the random sinks."""
+    """Return the random others; ln of the weight of fixed others, of fixed sinks; random sinks."""
     given = classed(row, n)
     gamma = np.array([each[2] for each in given.classes])[given.member]
     if any(each[3] for each in given.classes):
@@ -177,51 +175,48 @@ def _split(row: Row, n: int) -> tuple[Others, float, float, list[tuple[float, fl
     moving = np.flatnonzero(sink & ~fixed)
     if given.count[moving].sum() > 1:
         raise InputError("row", row, "has more than one sink of a random score; use estimate")
-    own = [(float(given.log_w[i]), float(gamma[i])) for i in moving]
+    held, by_sinks = (
+        float(np.logaddexp.reduce(log_weight[fixed & who], initial=-math.inf))
+        for who in (~sink, sink)
+    )
+    return others, held, by_sinks, [(float(given.log_w[i]), float(gamma[i])) for i in moving]
 
-    def held(who: np.ndarray) -> float:
-        return float(np.logaddexp.reduce(log_weight[who], initial=-math.inf))
 
-    return others, held(~sink & fixed), held(sink & fixed), own
-
-
-def _check_work(others: Others, scores: int, n: int) -> None:
-    """Refuse what takes more than seconds: groups of tokens, at each score of a random sink."""
-    most = _MOST // scores
-    if len(others.count) > most:
+def _chance(row: Row, n: int, share: float) -> tuple[float, float]:
+    """Return the chance in rows of n, and a bound on its absolute error."""
+    others, fixed, by_sinks, moving = _split(row, n)
+    log_odds = math.log1p(-share) - math.log(share)
+    half, step = 0, 0.0  # points to either side of a random sink's mean score
+    if moving:
+        step = min(_SINK_STEP, 0.5 / moving[0][1])
+        half = math.ceil(_SINK_REACH / step)
+    scores = 2 * half + 1
+    if len(others.count) > (most := _MOST_GROUPS // scores):
         sink = f" beside a sink with {scores} scores to sum over" if scores > 1 else ""
         fix = f"its exact law is computed for at most {most} tokens that differ{sink}; use estimate"
         raise TooFine("length", n, fix)
 
-
-def _chance(row: Row, n: int, share: float) -> tuple[float, float]:
-    """The chance in rows of n, and a bound on its absolute error."""
-    others, fixed, held, moving = _split(row, n)
-    log_odds = math.log1p(-share) - math.log(share)
-
     def at(log_weight: float) -> tuple[float, float]:
+        """Return the chance, given ln of what the sinks weigh."""
         most = log_odds + log_weight
         if most <= fixed or not others.count.size:
             return float(most > fixed), 0.0
         return below(others, most + math.log1p(-math.exp(fixed - most)))
 
     if not moving:
-        _check_work(others, 1, n)
-        return at(held)
+        return at(by_sinks)
     ((log_w, gamma),) = moving
-    step = min(_SINK_STEP, 0.5 / gamma)
-    half = math.ceil(_SINK_REACH / step)
-    _check_work(others, 2 * half + 1, n)
     x = step * np.arange(-half, half + 1)
-    share_of = np.exp(-0.5 * x * x) * step / math.sqrt(2 * math.pi)
-    found = np.array([at(np.logaddexp(held, log_w + gamma * y)) for y in x.tolist()])
-    value = float(share_of @ found[:, 0])
-    gap = abs(value - 2 * float(share_of[half % 2 :: 2] @ found[half % 2 :: 2, 0]))
-    return value, gap + float(share_of @ found[:, 1]) + 1e-15
+    weights = np.exp(-0.5 * x * x) * step / ROOT_2_PI
+    found = np.array([at(np.logaddexp(by_sinks, log_w + gamma * y)) for y in x.tolist()])
+    value = float(weights @ found[:, 0])
+    other = slice(half % 2, None, 2)  # every other point, the mean score among them
+    gap = abs(value - 2 * float(weights[other] @ found[other, 0]))
+    return value, gap + float(weights @ found[:, 1]) + 1e-15
 
 
 def law(row: Row, share: float, length: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """P(sink mass > share) in rows of n, 1 (no row is all zero), and relative error bounds.
+    """Return P(sink mass > share) in rows of n, 1 (no row is all zero), and relative error bounds.
 
     Args:
         row: of the kernel exp, with sinks or sink logits; scores of their own β_j and γ_j.

@@ -19,47 +19,37 @@ import numpy as np
 from numpy.polynomial.chebyshev import chebval
 from scipy.special import log_ndtr
 
-from sparsity.exact_law.bands import order_of
-from sparsity.exact_law.laplace import transforms
-from sparsity.exact_law.work import plan
+from sparsity.exact_law import rules
+from sparsity.exact_law.laplace import order_of, transforms
 from sparsity.quantities import Integral, LogMoment
 from sparsity.quantities.base import within
 
-_STEP = 0.2  # of u
 _NODES = 97  # of ξ for F, odd: every other one is a rule too
 _PANEL = 16  # points of a panel of the excess ε − ξ
 _WIDEST = 1.0  # panel, in standard deviations; in e-folds of the weight twice that
 _POINTS = 257  # of ξ for the mean, odd
-_ZOOMS = 3
 _DEPTH = 42.0  # e-folds down to which anything counts
 _FAR = 40.0  # standard deviations that no score has
 _ROUNDING = 1e-12
 _POINT = 1e-5  # seconds of a point of u; measured
 
 
-def _levels(n: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Values of ξ and the probability of each, [lengths, points]."""
-    low, high = np.full(len(n), -_FAR), np.full(len(n), _FAR)
-    for _ in range(_ZOOMS + 1):
-        xi = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, _POINTS)
-        size = (n - k)[:, None] * log_ndtr(xi) + (k - 1) * log_ndtr(-xi) - 0.5 * xi**2
-        size -= size.max(axis=1, keepdims=True)
-        seen, rows = size > -_DEPTH, np.arange(len(n))
-        first = np.maximum(seen.argmax(axis=1) - 1, 0)
-        last = np.minimum(_POINTS - seen[:, ::-1].argmax(axis=1), _POINTS - 1)
-        low, high = xi[rows, first], xi[rows, last]
-    return xi, np.exp(size)
+def kth_scores(n: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return values of ξ and the probability of each, [lengths, points]."""
 
+    def log_density(xi: np.ndarray) -> np.ndarray:
+        return (n - k)[:, None] * log_ndtr(xi) + (k - 1) * log_ndtr(-xi) - 0.5 * xi**2
 
-@functools.cache
-def _panel() -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights on [−1, 1]."""
-    return np.polynomial.legendre.leggauss(_PANEL)
+    ends = np.full(len(n), -_FAR), np.full(len(n), _FAR)
+    low, high = rules.narrowed(*ends, log_density, depth=_DEPTH, points=_POINTS)
+    xi = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, _POINTS)
+    size = log_density(xi)
+    return xi, np.exp(size - size.max(axis=1, keepdims=True))
 
 
 @functools.lru_cache(maxsize=16)
-def _series(points: int) -> np.ndarray:
-    """Matrix from values at −cos(πi/N), i = 0 … N, to the Chebyshev coefficients through them."""
+def _chebyshev_matrix(points: int) -> np.ndarray:
+    """Return the matrix from values at −cos(πi/N), i = 0 … N, to the coefficients through them."""
     last = points - 1
     ends = np.ones(points)
     ends[[0, last]] = 0.5
@@ -67,53 +57,40 @@ def _series(points: int) -> np.ndarray:
     return 2 / last * ends[:, None] * np.cos(angle) * ends
 
 
-def _reach(xi: float) -> float:
-    """The excess over ξ that no score above it has."""
-    return -xi + math.hypot(xi, math.sqrt(2 * _DEPTH))
-
-
-def _count(xi: float, steepness: float) -> float:
-    """Panels of the excess of a score."""
-    return np.ceil(_reach(xi) / min(_WIDEST, 2 * _WIDEST / steepness))
-
-
-def _panels(xi: float, steepness: float) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes of the excess ε − ξ of a score above ξ, and their probabilities."""
-    count = int(_count(xi, steepness))
-    x, w = _panel()
-    half = _reach(xi) / count / 2
-    nodes = (half * (1 + 2 * np.arange(count))[:, None] + half * x).ravel()
-    density = np.tile(half * w, count) * np.exp(-xi * nodes - 0.5 * nodes**2)
-    return nodes, density / density.sum()
-
-
-def _given(xi: float, k: int, gamma: float, integral: Integral) -> tuple[float, float]:
-    """F(ξ) but for its factor of n, by the rule over u and by twice its step."""
+def _mean_given(xi: float, k: int, gamma: float, integral: Integral) -> tuple[float, float]:
+    """Return F(ξ) but for its factor of n, by the rule over u and by twice its step."""
     steepness = integral.power * gamma
-    start = -_DEPTH * (2 if integral.slow else 1) - math.log(k) - steepness * _reach(xi)
-    points = (math.log(_DEPTH) - start) / _STEP
-    plan("gamma", gamma, _NODES * _POINT * points, 10 * points)
-    excess, share = _panels(xi, steepness)
-    u = np.arange(start, math.log(_DEPTH), _STEP)
-    missing, phi, *alike = transforms(steepness * excess, share, (0.0, *integral.moments), u)
+    reach = -xi + math.hypot(xi, math.sqrt(2 * _DEPTH))  # an excess over ξ that no score has
+    start = -_DEPTH * (2 if integral.sqrt_tail else 1) - math.log(k) - steepness * reach
+    points = (math.log(_DEPTH) - start) / rules.STEP
+    rules.refuse_slow("gamma", gamma, _NODES * _POINT * points, 10 * points)
+    panels = int(np.ceil(reach / min(_WIDEST, 2 * _WIDEST / steepness)))
+    edges = np.linspace(0, reach, panels + 1)
+    excess, share = (x.ravel() for x in rules.gauss_panels(edges, _PANEL))
+    share = share * np.exp(-xi * excess - 0.5 * excess**2)
+    u = np.arange(start, math.log(_DEPTH), rules.STEP)
+    orders = (0.0, *integral.moments)
+    missing, phi, *alike = transforms(steepness * excess, share / share.sum(), orders, u)
     with np.errstate(divide="ignore"):
-        log_phi = np.where(missing < 0.5, np.log1p(-np.minimum(missing, 0.5)), np.log(phi))
-    t, over, fixed = np.exp(u), 1 / np.maximum(phi, 1e-290), []
+        log_phi = rules.log_complement(missing, phi)
+    t, over = np.exp(u), 1 / np.maximum(phi, 1e-290)
     alike = [moment * over for moment in alike]
-    for moment in integral.moments:
-        fixed.append(t ** order_of(moment) * (u if isinstance(moment, LogMoment) else 1.0))
+    fixed = [
+        t ** order_of(moment) * (u if isinstance(moment, LogMoment) else 1.0)
+        for moment in integral.moments
+    ]
     sums = [
         (k - 1) * function(*alike) + function(*fixed) if whose == "token" else 0.0 * u
         for function, whose in integral.sums
     ]
     body = integral.combine(1.0, *sums) * np.exp((k - 1) * log_phi - t)
-    return float(body.sum() * _STEP), float(body[::2].sum() * 2 * _STEP)
+    return float(body.sum() * rules.STEP), float(body[::2].sum() * 2 * rules.STEP)
 
 
 def law(
     k: int, gamma: float, length: np.ndarray, integral: Integral
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The mean of a quantity over rows of n > k tokens, and a bound on its relative error.
+    """Return the mean of a quantity over rows of n > k tokens, and a bound on its relative error.
 
     Args:
         k: how many of the largest scores have a weight, ≥ 1.
@@ -127,21 +104,20 @@ def law(
     n = np.asarray(length, dtype=np.float64)
     if k == 1:
         return np.array([integral.ends(m, k, False)[0] for m in n]), np.zeros(n.shape)
-    xi, share = _levels(n, k)
+    xi, share = kth_scores(n, k)
     low, high = float(xi.min()), float(xi.max())
-    cosine = -np.cos(np.pi * np.arange(_NODES) / (_NODES - 1))
-    nodes = low + (high - low) * (1 + cosine) / 2
-    found = np.array([_given(float(x), k, gamma, integral) for x in nodes])
-
+    nodes = low + (high - low) * (1 - np.cos(np.pi * np.arange(_NODES) / (_NODES - 1))) / 2
+    found = np.array([_mean_given(float(x), k, gamma, integral) for x in nodes])
+    # The same values at every other node are the series of half the degree: they bound the first.
     at = 2 * (xi - low) / (high - low) - 1
-    curve, twice = chebval(at, _series(_NODES) @ found)
-    half = chebval(at, _series(_NODES // 2 + 1) @ found[::2, 0])
+    curve, twice = chebval(at, _chebyshev_matrix(_NODES) @ found)
+    half = chebval(at, _chebyshev_matrix(_NODES // 2 + 1) @ found[::2, 0])
 
     def mean(of: np.ndarray, step: int = 1) -> np.ndarray:
         part = slice(None, None, step)
         return (of[:, part] * share[:, part]).sum(axis=1) / share[:, part].sum(axis=1)
 
-    value, others = mean(curve), [mean(half), mean(curve, 2), mean(twice)]
-    error = np.abs(np.stack(others) / value - 1).sum(axis=0) + _ROUNDING
+    value = mean(curve)
+    error = rules.relative_gap(value, mean(half), mean(curve, 2), mean(twice)) + _ROUNDING
     value = value * [integral.factor(m) for m in n]
     return within(value, error, np.transpose([integral.ends(m, k, False) for m in n])), error

@@ -1,4 +1,7 @@
-"""The figures: each a short file with its data and drawing, and the explicit tuple of all."""
+"""The figures: each a short file with its words, data and drawing, and the explicit tuple of all.
+
+`figure` has what a figure is and its curves, `plotting` the style and what is drawn in it.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from sparsity.figures.context import FIGURE as context
 from sparsity.figures.decayed import FIGURE as decayed
 from sparsity.figures.design import FIGURE as design
 from sparsity.figures.exp import FIGURE as exp
+from sparsity.figures.figure import Context, Data, Figure, Plate, csv_of_curves
 from sparsity.figures.identity import FIGURE as identity
 from sparsity.figures.lengths import FIGURE as lengths
 from sparsity.figures.measures import FIGURE as measures
@@ -24,14 +28,12 @@ from sparsity.figures.mixing import FIGURE as mixing
 from sparsity.figures.nonnegative import FIGURE as nonnegative
 from sparsity.figures.overview import FIGURE as overview
 from sparsity.figures.phase import FIGURE as phase
-from sparsity.figures.record import Context, Data, Figure, Plate
 from sparsity.figures.relu2 import FIGURE as relu2
 from sparsity.figures.rope import FIGURE as rope
 from sparsity.figures.rows import FIGURE as rows
-from sparsity.figures.series import tidy
 from sparsity.figures.sinks import FIGURE as sinks
 from sparsity.output import folder, write_together
-from sparsity.tasks import Submits, gathered
+from sparsity.tasks import TaskExecutor, run_all_tasks
 
 __all__ = ["ALL", "Context", "Figure", "Plate", "draw", "render", "write_all"]
 
@@ -44,9 +46,9 @@ _WORKERS = 2  # threads: one compiles while another samples
 
 
 def render(figure: Figure, data: Data) -> dict[str, bytes]:
-    """The contents of a figure's files by suffix: svg, png, csv; same data, same bytes."""
+    """Return the contents of a figure's files by suffix: svg, png, csv; same data, same bytes."""
     files = plotting.render(figure.draw, data, figure.title, figure.subtitle, figure.size)
-    return {**files, "csv": tidy(data).encode()}
+    return {**files, "csv": csv_of_curves(data).encode()}
 
 
 def _plate(figure: Figure, data: Data) -> Plate:
@@ -71,7 +73,7 @@ def write_all(
     *,
     seed: int = 0,
     rel_error: float = 1e-3,
-    executor: Submits | None = None,
+    executor: TaskExecutor | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Plate, ...]:
     """Compute and write every figure: NAME.svg, NAME.png and its data NAME.csv.
@@ -96,7 +98,7 @@ def write_all(
     out, written = folder(out), {}
     threads = ThreadPoolExecutor(_WORKERS)
     try:
-        for index, data in gathered(work, ALL, executor or threads):
+        for index, data in run_all_tasks(work, ALL, executor or threads):
             plate = _plate(ALL[index], data)  # here: Matplotlib's state
             write_together({out / f"{plate.name}.{x}": each for x, each in plate.files.items()})
             written[index] = plate

@@ -1,14 +1,26 @@
-"""Figure 4: what the bias does to each kernel."""
+"""Bias makes or breaks squared ReLU; softmax ignores it
+
+Sparsity against the mean of the scores (of the keys for nonnegative linear), γ = 1
+
+Softmax and decay do not depend on the bias. Signed linear attention is sparsest without one.
+Squared ReLU goes to 0 with a negative bias and to 1 with a positive one. Nonnegative linear
+attention is shown at its sparsest, a one-hot query on features elu(k) + 1 of keys k ~ N(β, 1): a
+negative bias brings it to softmax, no further. Decay: λ = 0.95, n = 256. Lines: closed forms (the
+features' moments by quadrature). Points: Monte Carlo; their 95 % error bars are smaller than the
+markers.
+
+Alt text: Line chart of sparsity against bias from −4 to 4. Softmax is flat at 0.61 and decay at
+0.39; signed linear is a symmetric valley with its bottom at 0.80; squared ReLU rises from 0 to 0.9;
+nonnegative linear rises from 0.61 to 0.98. Monte Carlo points lie on the curves.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from sparsity.figures import features, plotting
-from sparsity.figures.record import Canvas, Context, Data, Figure
-from sparsity.figures.series import Series, from_sweeps
+from sparsity.figures import plotting
+from sparsity.figures.figure import Canvas, Context, Data, Figure, Series, from_sweeps
+from sparsity.figures.nonnegative import noise_ratio, sample_features
 from sparsity.kernels.zoo import elu1
 from sparsity.limit.evaluation import evaluate
 from sparsity.sweeps.curves import sweep
@@ -18,66 +30,39 @@ DECAY, LENGTH, DIM = 0.95, 256, 2
 _LINE, _POINTS = np.linspace(-4, 4, 81), np.linspace(-4, 4, 9)
 
 
-def _log_features(beta: np.ndarray) -> np.ndarray:
-    """Log S of the sparsest query on features elu(k) + 1."""
-    ratio = features.noise(elu1, beta)
+def _log_S_of_features(beta: np.ndarray) -> np.ndarray:
+    """Return log S of the sparsest query on features elu(k) + 1."""
+    ratio = noise_ratio(elu1, beta)
     return evaluate("nonnegative", ratio=ratio, dim=DIM, query="one-hot").log_S
 
 
-def _features(context: Context) -> Series:
-    estimates, method = {}, ""
-    for beta in _POINTS.tolist():
-        estimates[beta], method = features.sample(context, elu1, beta, "one-hot", DIM)
-    line = Series.line("nonnegative linear", _LINE, _log_features(_LINE))
-    return line.with_points(_log_features(_POINTS), estimates, method)
-
-
 def data(context: Context) -> Data:
-    """S(β) at spread 1; decay does not see β, so it is sampled once."""
+    """Compute S(β) at spread 1; decay does not see β, so it is sampled once."""
     found: list[Series] = []
     for kernel, label in SCORES.items():
         lines = sweep(kernel, beta=_LINE, gamma=1.0)
         points = context.sample(kernel, beta=_POINTS, gamma=1.0)
         found += from_sweeps(lines, points, "beta", lambda key, label=label: label)
-    found.append(_features(context))
+    estimates, method = {}, ""
+    for beta in _POINTS.tolist():
+        estimates[beta], method = sample_features(context, elu1, beta, "one-hot", DIM)
+    line = Series.line("nonnegative linear", _LINE, _log_S_of_features(_LINE))
+    found.append(line.with_points(_log_S_of_features(_POINTS), estimates, method))
     decayed = context.sample("decayed", decay=DECAY, length=LENGTH)
     estimate = [decayed[f"{name}_mc"].item() for name in ("S", "stderr", "samples", "seed")]
     log = decayed["log_S"].item()
     constant = Series.line("exponential decay", _LINE, np.full(_LINE.shape, log))
-    method = decayed.attrs["method_mc"]
-    found.append(constant.with_points([log], {-3.0: estimate}, method))
+    found.append(constant.with_points([log], {-3.0: estimate}, decayed.attrs["method_mc"]))
     return tuple(found)
 
 
-def draw(data: Sequence[Series], canvas: Canvas) -> None:
-    """Linear axes; names at the right ends."""
+def draw(data: Data, canvas: Canvas) -> None:
+    """Draw on linear axes, with names at the right ends."""
     ax = plotting.axes(canvas, "bias  β", plotting.SPARSITY, right=0.77)
     ax.set(xlim=(-4.15, 4.15), ylim=(-0.01, 1.03))
-    for series, look in zip(data, plotting.LOOKS, strict=False):
-        plotting.curve(ax, series, look)
-    looks = zip(data, plotting.LOOKS, strict=False)
-    plotting.end_labels(ax, [(d.theory[-1], d.label, look.color) for d, look in looks], gap=16)
+    plotting.curves(ax, data)
+    plotting.name_ends(ax, data, gap=16)
     plotting.key(ax, loc="lower right")
 
 
-FIGURE = Figure(
-    name="bias",
-    title="Bias makes or breaks squared ReLU; softmax ignores it",
-    subtitle="Sparsity against the mean of the scores (of the keys for nonnegative linear), γ = 1",
-    caption=(
-        "Softmax and decay do not depend on the bias. Signed linear attention is sparsest without "
-        "one. Squared ReLU goes to 0 with a negative bias and to 1 with a positive one. "
-        "Nonnegative linear attention is shown at its sparsest, a one-hot query on features "
-        "elu(k) + 1 of keys k ~ N(β, 1): a negative bias brings it to softmax, no further. Decay: "
-        "λ = 0.95, n = 256. Lines: closed forms (the features' moments by quadrature). Points: "
-        "Monte Carlo; their 95 % error bars are smaller than the markers."
-    ),
-    alt=(
-        "Line chart of sparsity against bias from −4 to 4. Softmax is flat at 0.61 and decay at "
-        "0.39; signed linear is a symmetric valley with its bottom at 0.80; squared ReLU rises "
-        "from 0 to 0.9; nonnegative linear rises from 0.61 to 0.98. Monte Carlo points lie on the "
-        "curves."
-    ),
-    data=data,
-    draw=draw,
-)
+FIGURE = Figure.from_docstring(__doc__, "bias", data, draw)

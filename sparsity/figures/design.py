@@ -1,18 +1,33 @@
-"""What each kernel needs to attend to a fixed number of tokens, however long the row."""
+"""Eight of n tokens: softmax needs γ ≈ ½ ln n to about n = 10⁴
+
+What each kernel needs to attend to n_eff = 8 tokens, against the length of the row
+
+Softmax needs a spread γ of its scores that grows almost like ln n at real lengths: γ = s·ln n with
+s between 0.50 and 0.53 to n = 10⁴, then falling, 0.39 at 10⁹. In very long rows √(ln n) is enough,
+so a constant s then focuses more and more. Squared ReLU needs a bias that falls like −√(2 ln n)
+spreads; decay the same λ = 7/9 at every length. Nonnegative linear attention needs noise that grows
+like √n, even with a one-hot query (limit of long rows). Signed linear attention cannot: whatever
+its bias and spread it attends to 2n/π tokens or more (grey: out of reach). All but the nonnegative:
+inverse of the exact law of rows of finite length.
+
+Alt text: Six small line charts against row length from 64 to a billion tokens. Softmax: the spread
+rises from 2.1 to 8.1, below half of ln n at the end. Its ratio to ln n stays near 0.5 and falls to
+0.39. Squared ReLU: minus bias over spread rises from 0.4 to 5.4. Decay is flat at 0.78. Nonnegative
+linear: noise over signal rises like the root of n, to ten thousand. Signed linear: the least number
+of tokens rises with n, far above the eight that are wanted.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from sparsity.design_search.design import design
-from sparsity.design_search.levers import lever
+from sparsity.design_search import design
+from sparsity.design_search.monotone import rising_coordinate
 from sparsity.figures import plotting
-from sparsity.figures.record import Canvas, Context, Data, Figure
-from sparsity.figures.series import Series
+from sparsity.figures.figure import Canvas, Context, Data, Figure, Series
 from sparsity.kernels import identity
 
 TOKENS = 8.0
@@ -27,9 +42,9 @@ def _required(kernel: str, label: str, sign: float = 1.0) -> Series:
 
 
 def data(context: Context) -> Data:
-    """The required parameter against n; for signed linear attention its floor of n_eff."""
+    """Compute the required parameter against n; of signed linear attention its floor of n_eff."""
     spread, ends = _required("exp", "γ"), LENGTHS[[0, -1]]
-    floors = [lever(identity, n, TOKENS, {}).reach.low for n in LENGTHS.tolist()]
+    floors = [rising_coordinate(identity, n, TOKENS, {}).reach.low for n in LENGTHS.tolist()]
     return (
         spread,
         Series.line("s = γ/ln n", LENGTHS, spread.log - np.log(np.log(LENGTHS))),
@@ -42,31 +57,31 @@ def data(context: Context) -> Data:
     )
 
 
-class _Chart(NamedTuple):
-    """One kernel: its name, the lever and where that is written, and the axis."""
+class _Panel(NamedTuple):
+    """One kernel: its name, what is solved for and where that is written, and the axis."""
 
     title: str
-    lever: str
+    parameter: str
     at: tuple[float, float]
     scale: str
     ticks: tuple[float, ...]
 
 
 _PANELS = (
-    _Chart("Softmax", "spread  γ", (0.05, 0.9), "linear", (0, 3, 6, 9)),
-    _Chart("Softmax, γ = s·ln n", "scale  s", (0.05, 0.12), "linear", (0, 0.2, 0.4, 0.6)),
-    _Chart("Squared ReLU", "bias  −β/γ", (0.05, 0.9), "linear", (0, 2, 4, 6)),
-    _Chart("Decay", "decay  λ", (0.05, 0.12), "linear", (0, 0.5, 1)),
-    _Chart("Nonnegative linear", "noise  σ̃/μ̃", (0.05, 0.9), "log", (1, 10, 100, 1e3, 1e4)),
-    _Chart("Signed linear: never", "least n_eff", (0.05, 0.9), "log", (1, 1e3, 1e6, 1e9)),
+    _Panel("Softmax", "spread  γ", (0.05, 0.9), "linear", (0, 3, 6, 9)),
+    _Panel("Softmax, γ = s·ln n", "scale  s", (0.05, 0.12), "linear", (0, 0.2, 0.4, 0.6)),
+    _Panel("Squared ReLU", "bias  −β/γ", (0.05, 0.9), "linear", (0, 2, 4, 6)),
+    _Panel("Decay", "decay  λ", (0.05, 0.12), "linear", (0, 0.5, 1)),
+    _Panel("Nonnegative linear", "noise  σ̃/μ̃", (0.05, 0.9), "log", (1, 10, 100, 1e3, 1e4)),
+    _Panel("Signed linear: never", "least n_eff", (0.05, 0.9), "log", (1, 1e3, 1e6, 1e9)),
 )
 
 
-def draw(data: Sequence[Series], canvas: Canvas) -> None:
-    """Six panels over the same lengths."""
+def draw(data: Data, canvas: Canvas) -> None:
+    """Draw six panels over the same lengths."""
     for i, panel in enumerate(_PANELS):
         box = (0.07 + 0.327 * (i % 3), 0.535 - 0.425 * (i // 3), 0.255, 0.27)
-        ax, look = plotting.calm(canvas.add_axes(box)), plotting.LOOKS[i]
+        ax, look = plotting.panel(canvas, box), plotting.LOOKS[i]
         low, high = panel.ticks[0], panel.ticks[-1] * (1.5 if panel.scale == "log" else 1)
         ax.set(xscale="log", yscale=panel.scale, xlim=(64, 1e9), ylim=(low, high))
         plotting.plain_ticks(ax.xaxis, (100, 1e4, 1e6, 1e8))
@@ -74,7 +89,7 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
         ax.set_title(panel.title, loc="left", fontsize=11, fontweight="bold", color=look.color)
         ax.plot(data[i].x, data[i].theory, color=look.color, clip_on=False)
         place = {"transform": ax.transAxes, "ha": "left", "fontsize": 10}
-        plotting.inline(ax, *panel.at, panel.lever, plotting.INK, **place)
+        plotting.inline(ax, *panel.at, panel.parameter, plotting.INK, **place)
         if i >= 3:
             ax.set_xlabel("row length  n")
     first, *_, last = canvas.axes
@@ -82,34 +97,9 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
     *_, half, wanted = data
     first.plot(half.x, half.theory, **grey)
     plotting.inline(first, 4e6, 8.55, "½ ln n", plotting.GREY, fontsize=9.5, ha="right")
-    last.fill_between(data[5].x, 1, data[5].theory, color="#eceef1", zorder=0)
+    last.fill_between(data[5].x, 1, data[5].theory, color=plotting.SHADE, zorder=0)
     last.plot(wanted.x, wanted.theory, **grey)
     plotting.inline(last, 7e8, 60, "wanted: 8", plotting.GREY, fontsize=9.5, ha="right")
 
 
-FIGURE = Figure(
-    name="design",
-    title="Eight of n tokens: softmax needs γ ≈ ½ ln n to about n = 10⁴",
-    subtitle="What each kernel needs to attend to n_eff = 8 tokens, against the length of the row",
-    caption=(
-        "Softmax needs a spread γ of its scores that grows almost like ln n at real lengths: "
-        "γ = s·ln n with s between 0.50 and 0.53 to n = 10⁴, then falling, 0.39 at 10⁹. In very "
-        "long rows √(ln n) is enough, so a constant s then focuses more and more. Squared ReLU "
-        "needs a bias that falls like −√(2 ln n) spreads; decay the same λ = 7/9 at every length. "
-        "Nonnegative linear attention needs noise that grows like √n, even with a one-hot query "
-        "(limit of long rows). Signed linear attention cannot: whatever its bias and spread it "
-        "attends to 2n/π tokens or more (grey: out of reach). All but the nonnegative: inverse of "
-        "the exact law of rows of finite length."
-    ),
-    alt=(
-        "Six small line charts against row length from 64 to a billion tokens. Softmax: the "
-        "spread rises from 2.1 to 8.1, below half of ln n at the end. Its ratio to ln n stays "
-        "near 0.5 and falls to 0.39. Squared ReLU: minus bias over spread rises from 0.4 to 5.4. "
-        "Decay is flat at 0.78. Nonnegative linear: noise over signal rises like the root of n, "
-        "to ten thousand. Signed linear: the least number of tokens rises with n, far above the "
-        "eight that are wanted."
-    ),
-    data=data,
-    draw=draw,
-    size=(7.2, 5.2),
-)
+FIGURE = Figure.from_docstring(__doc__, "design", data, draw, size=(7.2, 5.2))

@@ -1,20 +1,36 @@
-"""Figure: who can focus, and what it costs: every way of attending at the same spread of scores."""
+"""At γ = 2 only whole-row maps attend to few keys in long rows
+
+Attended tokens 1/E Σp² of eight ways of attending, independent scores N(0, γ²)
+
+Left: at γ = 2 every kernel f(s) spreads over more keys as the row grows, most of them in proportion
+to n, and softmax more slowly until it does so too. Sparsemax, top-8 softmax and stick-breaking take
+the whole row into account and stay at a few keys at any length; softmax with the forgetting gates
+σ(4 + ε) levels off at seven, as in rows of about 90. Right: softmax focuses in rows of 4096 at the
+cost of a larger spread. Squared ReLU and signed linear attention do not depend on γ at all without
+a bias. Sigmoid attention with the bias −ln n follows softmax up to about γ = 1.5, attends to about
+130 keys at best, and to more again beyond, where it saturates. In stick-breaking what no key takes
+stays in the total. Lines: the exact law. Points: Monte Carlo with whole rows of 4096; their 95 %
+error bars are smaller than the markers.
+
+Alt text: Two line charts of the number of attended tokens on one logarithmic scale. Against row
+length from 2 to 65536: signed linear, squared ReLU and sigmoid rise in proportion, softmax more
+slowly; forgetting, top-8 softmax, stick-breaking and sparsemax stay below eight. Against the spread
+from 0.25 to 6 in rows of 4096 tokens: softmax falls from thousands to about two, sigmoid to about
+130 and then rises again; squared ReLU and signed linear are level.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
 from sparsity.exact_law.exact import exact
 from sparsity.figures import plotting
-from sparsity.figures.record import Canvas, Context, Data, Figure
-from sparsity.figures.series import Series
+from sparsity.figures.figure import Canvas, Context, Data, Figure, Series
 from sparsity.rows.row import Row
 from sparsity.rows.steps import LengthBias
-from sparsity.sampling import Sampling
 from sparsity.sampling.row_sampling import sample_rows
-from sparsity.sweeps.variables import cell_seed
 
 GAMMA, LENGTH = 2.0, 4096  # what each panel holds fixed
 LENGTHS = np.unique(np.round(2.0 ** np.arange(1, 16.1, 0.5)).astype(int))
@@ -38,24 +54,16 @@ MECHANISMS: dict[str, Callable[[float], Row]] = {
 _LOOKS = (*plotting.LOOKS, plotting.Look("#8c6d31", (0, (2.5, 1.2)), "P"))
 
 
-def _points(context: Context, label: str) -> tuple[dict, str]:
-    """Sampled rows of LENGTH by γ as 1/E Σp², and the method."""
-    points, method = {}, ""
-    for gamma in SAMPLED:
-        row, seed = MECHANISMS[label](gamma), cell_seed(context.seed, label, gamma)
-        to = max(context.rel_error, REL_ERROR)
-        found = sample_rows(row, LENGTH, Sampling(rel_error=to, seed=seed, dtype=np.float32), OF)
-        inverse = 1 / found.value
-        points[gamma] = (inverse, inverse * found.rel_stderr, found.samples, seed)
-        method = found.method
-    return points, method
-
-
 def data(context: Context) -> Data:
-    """1/E Σp² of every mechanism against n, then against γ."""
+    """Compute 1/E Σp² of every mechanism against n, then against γ."""
     over_n, over_gamma = [], []
     for label, row in MECHANISMS.items():
-        points, method = _points(context, label)
+        points, method = {}, ""
+        for gamma in SAMPLED:
+            settings = context.sampling(label, gamma, rel_error=REL_ERROR)
+            found = sample_rows(row(gamma), LENGTH, settings, OF)
+            inverse, method = 1 / found.value, found.method
+            points[gamma] = (inverse, inverse * found.rel_stderr, found.samples, found.seed)
         log = -exact(row(GAMMA), length=LENGTHS, of=OF).log_value
         laws = [exact(row(float(g)), length=LENGTH, of=OF).log_value for g in GAMMAS]
         laws = -np.array(laws, dtype=float)
@@ -68,59 +76,26 @@ def data(context: Context) -> Data:
     return (*over_n, *over_gamma)
 
 
-def draw(data: Sequence[Series], canvas: Canvas) -> None:
-    """Against the length at the left, against the spread at the right; one scale of tokens."""
+def draw(data: Data, canvas: Canvas) -> None:
+    """Draw against the length at the left and against the spread at the right, on one scale."""
     count = len(MECHANISMS)
-    panels = (
-        (0.09, 0.32, data[:count], "row length  n", f"at γ = {GAMMA:g}"),
-        (0.485, 0.29, data[count:], "spread of scores  γ", f"at n = {LENGTH}"),
-    )
-    for left, width, series, lever, title in panels:
-        ax = plotting.calm(canvas.add_axes((left, 0.125, width, 0.62)))
-        ax.set(yscale="log", ylim=(0.9, 7e4), xlabel=lever)
-        ax.set_title(title, loc="left", fontsize=11)
+    left = plotting.panel(canvas, (0.09, 0.125, 0.32, 0.62), f"at γ = {GAMMA:g}")
+    right = plotting.panel(canvas, (0.485, 0.125, 0.29, 0.62), f"at n = {LENGTH}")
+    for ax, series in ((left, data[:count]), (right, data[count:])):
+        ax.set(yscale="log", ylim=(0.9, 7e4))
         plotting.plain_ticks(ax.yaxis, (1, 10, 100, 1e3, 1e4))
-        if left < 0.4:
-            ax.set(xscale="log", xlim=(2, 65536), ylabel="attended tokens  1/E Σp²")
-            plotting.plain_ticks(ax.xaxis, (2, 16, 256, 4096, 65536))
-        else:
-            ax.set_xlim(0, 6)
-            ax.tick_params(labelleft=False)
-        for each, look in zip(series, _LOOKS, strict=True):
-            plotting.curve(ax, each, look)
+        plotting.curves(ax, series, _LOOKS)
+    left.set(xscale="log", xlim=(2, 65536), xlabel="row length  n")
+    left.set_ylabel("attended tokens  1/E Σp²")
+    plotting.plain_ticks(left.xaxis, (2, 16, 256, 4096, 65536))
+    right.set(xlim=(0, 6), xlabel="spread of scores  γ")
+    right.tick_params(labelleft=False)
     names = zip(data[count:], MECHANISMS, _LOOKS, strict=True)
     ends = [(float(each.theory[-1]), label, look.color) for each, label, look in names]
-    plotting.end_labels(ax, ends, fontsize=9.5)
+    plotting.end_labels(right, ends, fontsize=9.5)
     ax = canvas.add_axes((0.025, 0.815, 0.9, 0.06))
     ax.set_axis_off()
     plotting.key(ax, line="exact law", loc="center left", ncols=2, columnspacing=1.6)
 
 
-FIGURE = Figure(
-    name="mechanisms",
-    title="At γ = 2 only whole-row maps attend to few keys in long rows",
-    subtitle="Attended tokens 1/E Σp² of eight ways of attending, independent scores N(0, γ²)",
-    caption=(
-        "Left: at γ = 2 every kernel f(s) spreads over more keys as the row grows, most of them in "
-        "proportion to n, and softmax more slowly until it does so too. Sparsemax, top-8 softmax "
-        "and stick-breaking take the whole row into account and stay at a few keys at any length; "
-        "softmax with the forgetting gates σ(4 + ε) levels off at seven, as in rows of about 90. "
-        "Right: softmax focuses in rows of 4096 at the cost of a larger spread. Squared ReLU and "
-        "signed linear attention do not depend on γ at all without a bias. Sigmoid attention with "
-        "the bias −ln n follows softmax up to about γ = 1.5, attends to about 130 keys at best, "
-        "and to more again beyond, where it saturates. In stick-breaking what no key takes stays "
-        "in the total. Lines: the exact law. Points: Monte Carlo with whole rows of 4096; their "
-        "95 % error bars are smaller than the markers."
-    ),
-    alt=(
-        "Two line charts of the number of attended tokens on one logarithmic scale. Against row "
-        "length from 2 to 65536: signed linear, squared ReLU and sigmoid rise in proportion, "
-        "softmax more slowly; forgetting, top-8 softmax, stick-breaking and sparsemax stay "
-        "below eight. "
-        "Against the spread from 0.25 to 6 in rows of 4096 tokens: softmax falls from "
-        "thousands to about two, sigmoid to about 130 and then rises again; squared ReLU and "
-        "signed linear are level."
-    ),
-    data=data,
-    draw=draw,
-)
+FIGURE = Figure.from_docstring(__doc__, "mechanisms", data, draw)

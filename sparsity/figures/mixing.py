@@ -1,16 +1,31 @@
-"""Figure: what an attention sink buys, against depth and against the length of the context."""
+"""A sink delays mixing, but its logit must grow like ln n
+
+How far apart the last two tokens remain in a deep stack of random softmax attention
+
+Without a sink the last two of 64 tokens are down to a distance of ½ after 3 layers; a sink of value
+zero that takes 50 % or 80 % of the attention delays that to 9 and 53. At a fixed logit the sink
+loses its mass in a longer context, and the tokens mix again: to keep its mass, the logit must grow
+like ln n (for half of the mass, ln n + γ²/2). Distance: √(E‖vₙ−vₙ₋₁‖² / E(‖vₙ‖²+‖vₙ₋₁‖²)), for γ =
+1 and tokens of correlation ¼. Lines: the exact mean. Points: Monte Carlo over whole stacks; their
+95 % error bars are smaller than the markers.
+
+Alt text: Two line charts of the distance of the last two tokens, on a logarithmic scale. Left,
+against depth up to 18 layers: without a sink it falls from 0.87 to 0.01, with a sink of mass 0.5 to
+0.2, with 0.8 or 0.95 hardly. Right, against context length up to 512 tokens, after 8 layers: flat
+at 0.1 without a sink, falling to 0.19 and 0.52 for sinks of logit 3 and 6, flat at 0.83 where the
+sink keeps a mass of 0.8. Monte Carlo points lie on the curves.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from sparsity.figures import plotting
-from sparsity.figures.record import Canvas, Context, Data, Figure
-from sparsity.figures.series import Series
+from sparsity.figures.figure import Canvas, Context, Data, Figure, Series
 from sparsity.stacks.collapse import neighbours
 from sparsity.stacks.mixing import LayerSink, Stack, sampled
 from sparsity.stacks.mixing_law import average, distances
@@ -32,13 +47,12 @@ DRAWS, DIM = 320, 64
 
 def _stack(length: int, depth: int, sink: LayerSink | None) -> Stack:
     # The law does not depend on heads and dimension; the scatter of the draws does.
-    return Stack(
-        length=length, depth=depth, sink=sink, gamma=GAMMA, common=COMMON, heads=1, dim=DIM
-    )
+    own = {"gamma": GAMMA, "common": COMMON, "heads": 1, "dim": DIM}
+    return Stack(length=length, depth=depth, sink=sink, **own)
 
 
-def _point(pair: np.ndarray, norm: np.ndarray, seed: int) -> tuple[float, float, int, int]:
-    """√(E‖v_n − v_{n−1}‖² / E(‖v_n‖² + ‖v_{n−1}‖²)) of draws, with its error."""
+def _distance(pair: np.ndarray, norm: np.ndarray, seed: int) -> tuple[float, float, int, int]:
+    """Return √(E‖v_n − v_{n−1}‖² / E(‖v_n‖² + ‖v_{n−1}‖²)) of draws, with its error."""
     x, y = pair**2, norm**2
     value = math.sqrt(x.mean() / y.mean())
     scatter = float(np.std(x / x.mean() - y / y.mean(), ddof=1))
@@ -52,14 +66,14 @@ def _curve(label: str, x: np.ndarray, y: np.ndarray, at: Mapping[float, Any]) ->
 
 
 def data(context: Context) -> Data:
-    """Distance of the last two tokens against depth, then against context length."""
+    """Compute the distance of the last two tokens against depth, then against context length."""
     seeds = iter(np.random.SeedSequence(context.seed).generate_state(32).tolist())
     curves, depths = [], np.arange(DEPTH + 1.0)
     for label, sink in DEEP.items():
         stack, seed = _stack(LENGTH, DEPTH, sink), next(seeds)
         drawn = sampled(stack, DRAWS, seed, dtype=np.float32)
         pair, norm = drawn.last_pair.T, drawn.last_norm.T
-        at = {float(k): _point(pair[k], norm[k], seed) for k in SAMPLED_DEPTHS}
+        at = {float(k): _distance(pair[k], norm[k], seed) for k in SAMPLED_DEPTHS}
         curves.append(_curve(label, depths, average(stack).distance, at))
     lengths = np.arange(2.0, LONGEST + 1)
     shown = np.unique(np.round(np.geomspace(4, LONGEST, 80)))
@@ -69,58 +83,27 @@ def data(context: Context) -> Data:
         stack = _stack(max(SAMPLED_LENGTHS), LAYERS, sink)  # it holds the shorter ones
         drawn = sampled(stack, DRAWS, seed, dtype=np.float32, measure=neighbours)
         pair, norm = drawn.pair[:, -1].T, drawn.norm[:, -1].T
-        at = {float(n): _point(pair[n - 2], norm[n - 2], seed) for n in SAMPLED_LENGTHS}
+        at = {float(n): _distance(pair[n - 2], norm[n - 2], seed) for n in SAMPLED_LENGTHS}
         curves.append(_curve(label, shown, y[np.isin(lengths, shown)], at))
     return tuple(curves)
 
 
-def draw(data: Sequence[Series], canvas: Canvas) -> None:
-    """Left against depth, right against length; one scale."""
+def draw(data: Data, canvas: Canvas) -> None:
+    """Draw against depth at the left and against length at the right, on one scale."""
     half = len(data) // 2
-    panels = (
-        (data[:half], (0.1, 0.14, 0.29, 0.63), f"{LENGTH} tokens", "layers  L"),
-        (data[half:], (0.565, 0.14, 0.29, 0.63), f"{LAYERS} layers", "context length  n"),
-    )
-    for (curves, box, title, along), looks in zip(panels, _LOOKS, strict=True):
-        ax = plotting.calm(canvas.add_axes(box))
-        ax.set(yscale="log", ylim=(6e-3, 1.3), xlabel=along)
-        ax.set_title(title, loc="left", fontsize=11)
+    left = plotting.panel(canvas, (0.1, 0.14, 0.29, 0.63), f"{LENGTH} tokens")
+    right = plotting.panel(canvas, (0.565, 0.14, 0.29, 0.63), f"{LAYERS} layers")
+    left.set(xlim=(0, DEPTH), xlabel="layers  L", ylabel="distance of last two tokens")
+    left.set_xticks(range(0, DEPTH + 1, 6))
+    right.set(xscale="log", xlim=(4, LONGEST), xlabel="context length  n")
+    plotting.plain_ticks(right.xaxis, (4, 16, 64, 256))
+    for ax, curves, looks in zip((left, right), (data[:half], data[half:]), _LOOKS, strict=True):
+        ax.set(yscale="log", ylim=(6e-3, 1.3))
         plotting.plain_ticks(ax.yaxis, (1, 0.1, 0.01))
-        if curves[0] is data[0]:
-            ax.set(xlim=(0, DEPTH), ylabel="distance of last two tokens")
-            ax.set_xticks(range(0, DEPTH + 1, 6))
+        if ax is left:
             plotting.key(ax, line="exact mean", loc="lower left")
-        else:
-            ax.set(xscale="log", xlim=(4, LONGEST))
-            plotting.plain_ticks(ax.xaxis, (4, 16, 64, 256))
-        for series, look in zip(curves, looks, strict=True):
-            plotting.curve(ax, series, look)
-        ends = zip(curves, looks, strict=True)
-        plotting.end_labels(ax, [(c.theory[-1], c.label, look.color) for c, look in ends])
+        plotting.curves(ax, curves, looks)
+        plotting.name_ends(ax, curves, looks)
 
 
-FIGURE = Figure(
-    name="mixing",
-    title="A sink delays mixing, but its logit must grow like ln n",
-    subtitle="How far apart the last two tokens remain in a deep stack of random softmax attention",
-    caption=(
-        "Without a sink the last two of 64 tokens are down to a distance of ½ after 3 layers; "
-        "a sink of value zero that takes 50 % or 80 % of the attention delays that to 9 and 53. "
-        "At a fixed logit the sink loses its mass in a longer context, and the tokens mix again: "
-        "to keep its mass, the logit must grow like ln n (for half of the mass, ln n + γ²/2). "
-        "Distance: √(E‖vₙ−vₙ₋₁‖² / E(‖vₙ‖²+‖vₙ₋₁‖²)), for γ = 1 and tokens of correlation ¼. "
-        "Lines: the exact mean. Points: Monte Carlo over whole stacks; their 95 % error bars are "
-        "smaller than the markers."
-    ),
-    alt=(
-        "Two line charts of the distance of the last two tokens, on a logarithmic scale. Left, "
-        "against depth up to 18 layers: without a sink it falls from 0.87 to 0.01, with a sink of "
-        "mass 0.5 to 0.2, with 0.8 or 0.95 hardly. Right, against context length up to 512 "
-        "tokens, after 8 layers: flat at 0.1 without a sink, falling to 0.19 and 0.52 for sinks of "
-        "logit 3 and 6, flat at 0.83 where the sink keeps a mass of 0.8. Monte Carlo points lie on "
-        "the curves."
-    ),
-    data=data,
-    draw=draw,
-    size=(7.2, 4.0),
-)
+FIGURE = Figure.from_docstring(__doc__, "mixing", data, draw, size=(7.2, 4.0))

@@ -1,16 +1,30 @@
-"""Figure 8: who can focus, and how."""
+"""Softmax and squared ReLU can focus; linear attention hardly
+
+Who can focus: each kernel against the one parameter that might lower its S
+
+All on one scale; lower is sharper. Softmax and squared ReLU reach any sparsity a row allows (grey:
+below 1/√n, out of reach for a row of 1024 tokens), the first by a larger spread of its scores, the
+second by a negative bias. Signed linear attention stays above 0.80. Nonnegative linear attention
+needs noisy features and a query that uses few of them. Decay sharpens by position alone, whatever
+the keys say. Lines: the limit of long rows, in closed form. Points: Monte Carlo; their 95 % error
+bars are smaller than the markers.
+
+Alt text: Five small line charts of sparsity on one logarithmic scale. Softmax falls without limit
+as its spread grows; squared ReLU falls as its bias becomes negative; signed linear stays between
+0.8 and 1; nonnegative linear falls only with noisy features, later with 32 features than with one;
+decay falls with the row length.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparsity.figures import features, plotting
-from sparsity.figures.record import Canvas, Context, Data, Figure
-from sparsity.figures.series import Series, from_sweeps
+from sparsity.figures import plotting
+from sparsity.figures.figure import Canvas, Context, Data, Figure, Series, from_sweeps
+from sparsity.figures.nonnegative import sample_noisy_features
 from sparsity.limit.evaluation import evaluate
 from sparsity.sweeps.curves import sweep
 
@@ -26,18 +40,17 @@ def _curve(
 
 
 def _noisy(context: Context, label: str, query: str, dim: int) -> Series:
-    """Nonnegative linear attention against the noise of its features."""
+    """Compute S of nonnegative linear attention against the noise of its features."""
     noise, at = np.geomspace(0.1, 100, 120), (0.25, 0.5, 1.0, 2.0, 4.0)
     theory = [evaluate("nonnegative", ratio=r, dim=dim, query=query).log_S for r in (noise, at)]
     estimates, method = {}, ""
     for ratio in at:
-        mean = features.center(ratio)
-        estimates[ratio], method = features.sample(context, features.relu, mean, query, dim)
+        estimates[ratio], method = sample_noisy_features(context, ratio, query, dim)
     return Series.line(label, noise, theory[0]).with_points(theory[1], estimates, method)
 
 
 def data(context: Context) -> Data:
-    """S of each kernel against its own lever; then the floor of a row."""
+    """Compute S of each kernel against the parameter that moves it; then the floor of a row."""
     spread, some = np.linspace(0.02, 4, 120), np.arange(0.5, 4, 0.5)
     bias, biases = np.linspace(-4, 4, 161), np.arange(-3.5, 4, 1.0)
     lengths = "1:10000:120:log"
@@ -54,7 +67,7 @@ def data(context: Context) -> Data:
 
 
 class _Member(NamedTuple):
-    """A series in a panel: index in the data, look, and where its name stands."""
+    """A series in a panel: its place in the data, its look, and where its name stands."""
 
     index: int
     look: plotting.Look
@@ -62,10 +75,10 @@ class _Member(NamedTuple):
 
 
 class _Panel(NamedTuple):
-    """One kernel: the verdict, the lever with its axis, and the curves."""
+    """One kernel: the verdict, what to do to it with the axis of that, and the curves."""
 
     verdict: str
-    lever: str
+    advice: str
     scale: str
     ticks: tuple[float, ...]
     members: tuple[_Member, ...]
@@ -73,41 +86,30 @@ class _Panel(NamedTuple):
 
 _BLUE, _RED, _GREEN, _PURPLE, _ORANGE = plotting.LOOKS[:5]
 _BIASES = (-4, -2, 0, 2, 4)
+_NOISES = (
+    _Member(3, _PURPLE, (3.6, 0.14, "right")),
+    _Member(4, replace(_PURPLE, dash="-", marker="v"), (6.6, 0.72, "left")),
+)
+_DECAYS = (
+    _Member(5, _ORANGE, (350, 0.14, "right")),
+    _Member(6, replace(_ORANGE, dash="-", marker="D"), (560, 0.75, "left")),
+)
 _PANELS = (
     _Panel("Softmax: yes", "raise the spread  γ", "linear", (0, 1, 2, 3, 4), (_Member(0, _BLUE),)),
     _Panel("Squared ReLU: yes", "push the bias down  β/γ", "linear", _BIASES, (_Member(1, _RED),)),
     _Panel("Signed linear: no", "no bias helps  β/γ", "linear", _BIASES, (_Member(2, _GREEN),)),
-    _Panel(
-        "Nonnegative: if noisy",
-        "raise the noise  σ̃/μ̃",
-        "log",
-        (0.1, 1, 10, 100),
-        (
-            _Member(3, _PURPLE, (3.6, 0.14, "right")),
-            _Member(4, replace(_PURPLE, dash="-", marker="v"), (6.6, 0.72, "left")),
-        ),
-    ),
-    _Panel(
-        "Decay: by position",
-        "lengthen the row  n",
-        "log",
-        (1, 10, 100, 1e3, 1e4),
-        (
-            _Member(5, _ORANGE, (350, 0.14, "right")),
-            _Member(6, replace(_ORANGE, dash="-", marker="D"), (560, 0.75, "left")),
-        ),
-    ),
+    _Panel("Nonnegative: if noisy", "raise the noise  σ̃/μ̃", "log", (0.1, 1, 10, 100), _NOISES),
+    _Panel("Decay: by position", "lengthen the row  n", "log", (1, 10, 100, 1e3, 1e4), _DECAYS),
 )
 
 
-def draw(data: Sequence[Series], canvas: Canvas) -> None:
-    """Five panels on one scale of S; the sixth cell explains them."""
+def draw(data: Data, canvas: Canvas) -> None:
+    """Draw five panels on one scale of S; the sixth cell explains them."""
     for i, panel in enumerate(_PANELS):
         column, row = i % 3, i // 3
-        box = (0.105 + 0.307 * column, 0.54 - 0.43 * row, 0.26, 0.275)
-        ax = plotting.calm(canvas.add_axes(box))
-        limits = panel.ticks[0], panel.ticks[-1]
-        ax.set(xscale=panel.scale, yscale="log", xlim=limits, ylim=(0.01, 1.35), xlabel=panel.lever)
+        ax = plotting.panel(canvas, (0.105 + 0.307 * column, 0.54 - 0.43 * row, 0.26, 0.275))
+        ax.set(xscale=panel.scale, xlim=(panel.ticks[0], panel.ticks[-1]), xlabel=panel.advice)
+        ax.set(yscale="log", ylim=(0.01, 1.35))
         color = panel.members[0].look.color
         ax.set_title(panel.verdict, loc="left", fontsize=11, fontweight="bold", color=color)
         plotting.plain_ticks(ax.xaxis, panel.ticks)
@@ -116,7 +118,7 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
             ax.set_ylabel(f"S  ({plotting.SMALL})")
         else:
             ax.tick_params(labelleft=False)
-        ax.axhspan(0.001, data[-1].theory[0], color="#eceef1", zorder=0)
+        ax.axhspan(0.001, data[-1].theory[0], color=plotting.SHADE, zorder=0)
         for member in panel.members:
             series = data[member.index]
             plotting.curve(ax, series, member.look)
@@ -132,26 +134,4 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
     plotting.key(ax, points=points, loc="center", labelspacing=0.8)
 
 
-FIGURE = Figure(
-    name="overview",
-    title="Softmax and squared ReLU can focus; linear attention hardly",
-    subtitle="Who can focus: each kernel against the one parameter that might lower its S",
-    caption=(
-        "All on one scale; lower is sharper. Softmax and squared ReLU reach any sparsity a row "
-        f"allows (grey: below 1/√n, out of reach for a row of {LENGTH} tokens), the first by a "
-        "larger spread of its scores, the second by a negative bias. Signed linear attention "
-        "stays above 0.80. Nonnegative linear attention needs noisy features and a query that "
-        "uses few of them. Decay sharpens by position alone, whatever the keys say. Lines: the "
-        "limit of long rows, in closed form. Points: Monte Carlo; their 95 % error bars are "
-        "smaller than the markers."
-    ),
-    alt=(
-        "Five small line charts of sparsity on one logarithmic scale. Softmax falls without limit "
-        "as its spread grows; squared ReLU falls as its bias becomes negative; signed linear stays "
-        "between 0.8 and 1; nonnegative linear falls only with noisy features, later with 32 "
-        "features than with one; decay falls with the row length."
-    ),
-    data=data,
-    draw=draw,
-    size=(7.2, 5.4),
-)
+FIGURE = Figure.from_docstring(__doc__, "overview", data, draw, size=(7.2, 5.4))

@@ -1,8 +1,22 @@
-"""The phase diagram of softmax rows: how many tokens they attend to, and in which regime."""
+"""The limit law of softmax holds only up to γ ≈ ½√(ln n)
+
+Blue: how many tokens n_eff a row of n weights exp(s), s ~ N(0, γ²), attends to
+
+Up to half of γ_c = √(2 ln n) all tokens count and n_eff = n·exp(−γ²) (annealed), which is the limit
+law S = exp(−γ²/2). Between γ_c/2 and γ_c the few largest weights make up Σa², and n_eff falls like
+exp((γ_c − γ)²) to leading order; beyond γ_c a handful of tokens hold all the mass, in rows of any
+length (condensed). At real lengths these transitions are wide: the limit law is within 10 % of the
+exact S left of the thick line only, from γ = 0.50 √(ln n) in short rows to 0.62 √(ln n) at 10¹²
+tokens; γ = 1.40 for n = 1024. Contours: the exact law of rows of finite length.
+
+Alt text: Phase diagram of softmax rows, length from 10 to 10¹² against spread over the root of ln n
+from 0 to 2.3. Contours of 3 to 10¹⁰ attended tokens start flat at the left and become steep towards
+the right. Dashed lines at 0.71 and 1.41 part three tinted regimes: annealed, extremes, condensed. A
+thick line from 0.5 at the bottom to 0.62 at the top bounds the region where the limit law is within
+ten per cent.
+"""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 from scipy.interpolate import PchipInterpolator
@@ -10,8 +24,7 @@ from scipy.interpolate import PchipInterpolator
 from sparsity.exact_law.exact import exact
 from sparsity.exact_law.regimes import critical_spread, limit_reach
 from sparsity.figures import plotting
-from sparsity.figures.record import Canvas, Context, Data, Figure
-from sparsity.figures.series import Series
+from sparsity.figures.figure import Canvas, Context, Data, Figure, Series
 
 SHORTEST, LONGEST, WIDEST = 10.0, 1e12, 2.3
 LEVELS = {  # of n_eff, and the length at which a contour is named
@@ -24,10 +37,12 @@ _GAMMAS = np.concatenate([[1e-3], np.linspace(0.1, 1, 10), np.geomspace(1.1, 12.
 
 
 def _contours() -> Data:
-    """N against γ/√(ln n) at fixed n_eff: exact on a grid of n and γ, between them by PCHIP."""
+    """Compute n against γ/√(ln n) at fixed n_eff.
+
+    The exact law is known on a grid of n and γ; between them it is interpolated by PCHIP.
+    """
     log = [exact("exp", length=_LENGTHS, gamma=gamma).log_value for gamma in _GAMMAS.tolist()]
-    log = np.array(log)
-    log_n = np.log(_LENGTHS)
+    log, log_n = np.array(log), np.log(_LENGTHS)
     found: dict[float, list[tuple[float, float]]] = {level: [] for level in LEVELS}
     for gamma, along in zip(_GAMMAS.tolist(), log, strict=True):
         length = PchipInterpolator(along, log_n)
@@ -46,7 +61,7 @@ def _contours() -> Data:
 
 
 def data(context: Context) -> Data:
-    """Contours of n_eff, n against γ/√(ln n); then the bounds of the regimes, against n."""
+    """Compute contours of n_eff, n against γ/√(ln n); then the bounds of the regimes, against n."""
     n = np.round(np.geomspace(SHORTEST, LONGEST, 20))
     bounds = {name: share * critical_spread(n) for name, share in BOUNDARIES.items()}
     bounds["limit within 10 %"] = limit_reach(n)
@@ -54,8 +69,8 @@ def data(context: Context) -> Data:
     return (*_contours(), *lines)
 
 
-def draw(data: Sequence[Series], canvas: Canvas) -> None:
-    """Contours over tinted regimes; the reach of the limit law in front."""
+def draw(data: Data, canvas: Canvas) -> None:
+    """Draw contours over tinted regimes, with the reach of the limit law in front."""
     *contours, half, whole, reach = data
     ax = plotting.axes(canvas, "spread of the scores over √(ln n),  γ/√(ln n)", "row length  n")
     ax.grid(visible=False)
@@ -63,10 +78,9 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
     plotting.plain_ticks(ax.xaxis, (0, 0.5, 1, 1.5, 2))
     plotting.plain_ticks(ax.yaxis, (10.0, 1e3, 1e6, 1e9, 1e12))
     edges = (0.0, half.theory[0], whole.theory[0], WIDEST)
-    names = ("annealed", "extremes", "condensed")
-    tints = ("#e6eff7", "#f5f5f6", "#fbebe1")
+    tints = {"annealed": "#e6eff7", "extremes": "#f5f5f6", "condensed": "#fbebe1"}
     place = {"transform": ax.get_xaxis_transform(), "ha": "center", "color": plotting.GREY}
-    for left, right, name, tint in zip(edges, edges[1:], names, tints, strict=False):
+    for left, right, (name, tint) in zip(edges, edges[1:], tints.items(), strict=False):
         ax.axvspan(left, right, color=tint, zorder=0, linewidth=0)
         ax.text((left + right) / 2, 1.02, name, **place)
     for bound, name in ((half, r"½$\gamma_c$"), (whole, r"$\gamma_c$")):
@@ -83,27 +97,4 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
     plotting.inline(ax, 0.659, 6e9, "limit 10 % too low", red.color, **style)
 
 
-FIGURE = Figure(
-    name="phase",
-    title="The limit law of softmax holds only up to γ ≈ ½√(ln n)",
-    subtitle="Blue: how many tokens n_eff a row of n weights exp(s), s ~ N(0, γ²), attends to",
-    caption=(
-        "Up to half of γ_c = √(2 ln n) all tokens count and n_eff = n·exp(−γ²) (annealed), which "
-        "is the limit law S = exp(−γ²/2). Between γ_c/2 and γ_c the few largest weights make up "
-        "Σa², and n_eff falls like exp((γ_c − γ)²) to leading order; beyond γ_c a handful of "
-        "tokens hold all the mass, in rows of any length (condensed). At real lengths these "
-        "transitions are wide: the limit law is within 10 % of the exact S left of the thick line "
-        "only, from γ = 0.50 √(ln n) in short rows to 0.62 √(ln n) at 10¹² tokens; γ = 1.40 for "
-        "n = 1024. Contours: the exact law of rows of finite length."
-    ),
-    alt=(
-        "Phase diagram of softmax rows, length from 10 to 10¹² against spread over the root of "
-        "ln n from 0 to 2.3. Contours of 3 to 10¹⁰ attended tokens start flat at the left and "
-        "become steep towards the right. Dashed lines at 0.71 and 1.41 part three tinted regimes: "
-        "annealed, extremes, condensed. A thick line from 0.5 at the bottom to 0.62 at the top "
-        "bounds the region where the limit law is within ten per cent."
-    ),
-    data=data,
-    draw=draw,
-    size=(7.2, 5.0),
-)
+FIGURE = Figure.from_docstring(__doc__, "phase", data, draw, size=(7.2, 5.0))

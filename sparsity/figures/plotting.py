@@ -22,7 +22,7 @@ from sparsity.output import power_of_ten
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from sparsity.figures.series import Series
+    from sparsity.figures.figure import Series
 
 INK, GREY, PALE = "#1f2328", "#6b7280", "#e5e7eb"
 _MARKER_SIZES = {"|": 13.0, "p": 7.0, "X": 7.2, "D": 5.3, "s": 5.6, "^": 6.6, "v": 6.6}
@@ -78,6 +78,8 @@ STYLE: dict[Any, Any] = {
 }
 
 
+DASHED = (0, (5, 3))  # of limits
+SHADE = "#eceef1"  # of what no row can reach
 SMALL = "small = focused"  # said on every axis of S
 SPARSITY = f"sparsity  S  ({SMALL})"
 
@@ -97,7 +99,7 @@ def render(
     size: tuple[float, float],
     suffixes: Sequence[str] = ("svg", "png"),
 ) -> dict[str, bytes]:
-    """The figure as file contents by suffix, the same bytes for the same data.
+    """Return the figure as file contents by suffix, the same bytes for the same data.
 
     Args:
         draw: (data, Matplotlib figure) -> None.
@@ -120,7 +122,7 @@ def render(
 
 
 def headline(figure: Figure, title: str, subtitle: str) -> None:
-    """The finding and, under it, what is shown."""
+    """Write the finding and, under it, what is shown."""
     _, height = figure.get_size_inches()
     style: dict[str, Any] = {"va": "top", "parse_math": False}  # a user's own title is no formula
     figure.text(0.025, 1 - 0.16 / height, title, fontsize=13, fontweight="bold", **style)
@@ -128,7 +130,7 @@ def headline(figure: Figure, title: str, subtitle: str) -> None:
 
 
 def axes(figure: Figure, x: str, y: str, *, right: float = 0.97) -> Axes:
-    """One pair of axes under the headline, with a light grid and room for labels at the right."""
+    """Return one pair of axes under the headline, with room for labels at the right."""
     ax = figure.add_axes((0.115, 0.13, right - 0.115, 0.7))
     ax.set_xlabel(x)
     ax.set_ylabel(y)
@@ -137,30 +139,41 @@ def axes(figure: Figure, x: str, y: str, *, right: float = 0.97) -> Axes:
 
 
 def tick_label(value: float) -> str:
-    """A plain number with a true minus; from 1000 on powers of ten as such."""
+    """Return a number with a true minus; powers of ten from 1000 on are written as such."""
     if value >= 1e3 and math.log10(value).is_integer():
         return power_of_ten(round(math.log10(value)))
     return f"{value:g}".replace("-", "−")
 
 
 def plain_ticks(axis: Any, ticks: Sequence[float], labels: Sequence[str] | None = None) -> None:
-    """Ticks of a logarithmic axis, named as by `tick_label` unless labels are given."""
+    """Set the ticks of a logarithmic axis, named by `tick_label` unless labels are given."""
     axis.set_ticks(ticks, labels or [tick_label(tick) for tick in ticks])
     axis.set_ticks([], minor=True)
 
 
 def calm(ax: Axes) -> Axes:
-    """A light grid behind the data."""
+    """Put a light grid behind the data, and return the axes."""
     ax.grid(visible=True, color=PALE, linewidth=0.8)
     ax.set_axisbelow(True)
     ax.tick_params(which="both", length=3)
     return ax
 
 
+def panel(canvas: Figure, box: tuple[float, float, float, float], title: str = "") -> Axes:
+    """Return one of several pairs of axes, in a box in shares of the canvas."""
+    ax = calm(canvas.add_axes(box))
+    if title:
+        ax.set_title(title, loc="left", fontsize=11)
+    return ax
+
+
 def curve(
     ax: Axes, series: Series, look: Look, *, line: bool = True, points: bool = True, **style: Any
 ) -> None:
-    """Theory as a line, estimates as points with 95 % error bars; hollow, without one, in doubt."""
+    """Draw theory as a line and estimates as points with 95 % error bars.
+
+    An estimate whose error bar cannot be trusted is hollow and has none.
+    """
     if line:
         ax.plot(series.x, series.theory, color=look.color, linestyle=look.dash, **style)
     doubted = series.doubted
@@ -179,6 +192,23 @@ def curve(
         )
 
 
+def curves(ax: Axes, data: Iterable[Series], looks: Iterable[Look] = LOOKS, **how: Any) -> None:
+    """Draw several curves, each in the look of its place."""
+    for series, look in zip(data, looks, strict=False):
+        curve(ax, series, look, **how)
+
+
+def name_ends(ax: Axes, data: Iterable[Series], looks: Iterable[Look] = LOOKS, **how: Any) -> None:
+    """Write the labels of curves at their right ends."""
+    pairs = zip(data, looks, strict=False)
+    end_labels(ax, [(each.theory[-1], each.label, look.color) for each, look in pairs], **how)
+
+
+def solid(look: Look) -> Look:
+    """Return the look without its dash pattern, which elsewhere in the figure says "limit"."""
+    return Look(look.color, "-", look.marker)
+
+
 def _marker(look: Look) -> dict[str, Any]:
     return {
         "linestyle": "none",
@@ -191,7 +221,7 @@ def _marker(look: Look) -> dict[str, Any]:
 
 
 def hollow(look: Look) -> dict[str, Any]:
-    """The marker of an estimate with an error bar that cannot be trusted."""
+    """Return the marker of an estimate whose error bar cannot be trusted."""
     edge = {"markerfacecolor": "white", "markeredgecolor": look.color, "markeredgewidth": 1.4}
     return _marker(look) | edge
 
@@ -204,7 +234,7 @@ def key(
     lines: Iterable[tuple[str, Look]] = (),
     **place: Any,
 ) -> None:
-    """What the line and the points are; then lines with markers of their own."""
+    """Say what the line and the points are; then lines with markers of their own."""
     handles = [ax.plot([], [], color=GREY, label=line)[0]]
     handles += [ax.plot([], [], label=label, **_marker(look))[0] for label, look in points]
     handles += [
@@ -215,7 +245,7 @@ def key(
 
 
 def inline(ax: Axes, x: float, y: float, text: str, color: str = INK, **style: Any) -> None:
-    """A label at a point of the axes' data, with a white halo over lines."""
+    """Write a label at a point of the axes' data, with a white halo over lines."""
     style = {"ha": "center", "va": "center", "fontsize": 10.5, "zorder": 5, **style}
     halo = [patheffects.withStroke(linewidth=3.5, foreground="white")]
     ax.text(x, y, text, color=color, path_effects=halo, **style)
@@ -224,7 +254,7 @@ def inline(ax: Axes, x: float, y: float, text: str, color: str = INK, **style: A
 def end_labels(
     ax: Axes, labels: Iterable[tuple[float, str, str]], *, gap: float = 15.0, fontsize: float = 10.5
 ) -> None:
-    """Labels at the right end of curves, pushed apart where they would overlap.
+    """Write labels at the right end of curves, pushed apart where they would overlap.
 
     Args:
         ax: axes whose limits are final.

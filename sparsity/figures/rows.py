@@ -1,14 +1,26 @@
-"""Figure 7: softmax rows of finite length, exactly, against the limit of long rows."""
+"""A softmax row needs n ≫ exp(2γ²) tokens to reach its limit
+
+Sparsity of rows of n weights exp(s), s ~ N(0, γ²), and their limit exp(−γ²/2)
+
+The limit exp(−γ²/2) (dashed) owes its second moment to scores 2γ standard deviations above the
+mean; a row holds such a token only if n > exp(2γ²) (ticks): 7, 3 000 and 66 million tokens for γ =
+1, 2, 3, and 8·10¹³ for γ = 4. Before that the row is flatter than its limit, and never below the
+floor 1/√n, which is above the limit for n < exp(γ²). Solid: exact law at finite n. Points: Monte
+Carlo with whole rows; their 95 % error bars are smaller than the markers.
+
+Alt text: Line chart, both axes logarithmic, of sparsity against row length up to a billion tokens.
+Curves for spreads 1, 2, 3 and 4 start at 1 and fall towards dashed limits 0.61, 0.14, 0.011 and
+0.0003; the first two arrive, the third nearly, the fourth is far above. A shaded region below the
+line one over square root of n is out of reach. Monte Carlo points for up to 4096 tokens lie on the
+curves.
+"""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 
 from sparsity.figures import plotting
-from sparsity.figures.record import Canvas, Context, Data, Figure
-from sparsity.figures.series import Series
+from sparsity.figures.figure import Canvas, Context, Data, Figure, Series
 from sparsity.sweeps.curves import sweep
 
 GAMMAS = (1.0, 2.0, 3.0, 4.0)
@@ -17,22 +29,15 @@ REL_ERROR = 0.02  # of n_eff: a whole row is one draw
 
 
 def data(context: Context) -> Data:
-    """For every γ the exact S_rms(n), sampled rows and the limit; then the floor 1/√n.
+    """Compute for every γ the exact S_rms(n), sampled rows and the limit; then the floor 1/√n.
 
     A limit is given from where it meets the floor, n = exp(γ²), and at n = exp(2γ²): its second
     moment comes from scores 2γ standard deviations up, which a shorter row does not hold.
     """
     lines = sweep("exp", gamma=GAMMAS, length="1:1e9:121:log")
-    sampled = sweep(
-        "exp",
-        gamma=GAMMAS,
-        length=SAMPLED,
-        of="n_eff",
-        montecarlo=True,
-        dtype=np.float32,
-        seed=context.seed,
-        rel_error=max(context.rel_error, REL_ERROR),
-    )
+    how = {"seed": context.seed, "rel_error": max(context.rel_error, REL_ERROR)}
+    how |= {"of": "n_eff", "montecarlo": True, "dtype": np.float32}
+    sampled = sweep("exp", gamma=GAMMAS, length=SAMPLED, **how)
     n, ends = lines["length"].values, np.array([1.0, 1e9])
     exact, limits = [], []
     for gamma in GAMMAS:
@@ -52,8 +57,8 @@ def data(context: Context) -> Data:
     return (*exact, *limits, Series.line("floor 1/√n", ends, -0.5 * np.log(ends)))
 
 
-def draw(data: Sequence[Series], canvas: Canvas) -> None:
-    """Solid: exact. Dashed: the limit. Shaded: below the floor."""
+def draw(data: Data, canvas: Canvas) -> None:
+    """Draw exact laws solid and limits dashed, and shade what lies below the floor."""
     count = (len(data) - 1) // 2
     ax = plotting.axes(canvas, "row length  n", plotting.SPARSITY, right=0.88)
     ax.set(xscale="log", yscale="log", xlim=(1, 1e9), ylim=(1.5e-4, 1.4))
@@ -63,42 +68,16 @@ def draw(data: Sequence[Series], canvas: Canvas) -> None:
     floor = data[-1]
     ax.fill_between(floor.x, 1e-5, floor.theory, color="#f1f2f4", zorder=0)
     ax.plot(floor.x, floor.theory, color=plotting.GREY, lw=1)
-    for exact, limit, look in zip(data, data[count:], plotting.LOOKS[:count], strict=False):
-        solid = plotting.Look(look.color, "-", look.marker)
-        ax.plot(limit.x, limit.theory, color=look.color, lw=1.2, ls=(0, (5, 3)))
+    looks = plotting.LOOKS[:count]
+    for exact, limit, look in zip(data, data[count:], looks, strict=False):
+        ax.plot(limit.x, limit.theory, color=look.color, lw=1.2, ls=plotting.DASHED)
         ax.plot(limit.x[1:-1], limit.theory[1:-1], "|", color=look.color, ms=13, mew=2)
-        plotting.curve(ax, exact, solid)
-    looks = zip(data[:count], data[count:], plotting.LOOKS, strict=False)
-    plotting.end_labels(ax, [(limit.theory[-1], d.label, k.color) for d, limit, k in looks])
+        plotting.curve(ax, exact, plotting.solid(look))
+    ends = zip(data, data[count:], looks, strict=False)
+    plotting.end_labels(ax, [(limit.theory[-1], d.label, k.color) for d, limit, k in ends])
     ax.text(6, 0.012, "out of reach\nS < 1/√n", color=plotting.GREY, fontsize=10.5)
-    dashed = plotting.Look(plotting.GREY, (0, (5, 3)), "|")
-    plotting.key(
-        ax,
-        line="exact law of n tokens",
-        lines=[("limit; tick at n = exp(2γ²)", dashed)],
-        loc="lower left",
-    )
+    limits = [("limit; tick at n = exp(2γ²)", plotting.Look(plotting.GREY, plotting.DASHED, "|"))]
+    plotting.key(ax, line="exact law of n tokens", lines=limits, loc="lower left")
 
 
-FIGURE = Figure(
-    name="rows",
-    title="A softmax row needs n ≫ exp(2γ²) tokens to reach its limit",
-    subtitle="Sparsity of rows of n weights exp(s), s ~ N(0, γ²), and their limit exp(−γ²/2)",
-    caption=(
-        "The limit exp(−γ²/2) (dashed) owes its second moment to scores 2γ standard deviations "
-        "above the mean; a row holds such a token only if n > exp(2γ²) (ticks): 7, 3 000 and 66 "
-        "million tokens for γ = 1, 2, 3, and 8·10¹³ for γ = 4. Before that the row is flatter than "
-        "its limit, and never below the floor 1/√n, which is above the limit for n < exp(γ²). "
-        "Solid: exact law at finite n. Points: Monte Carlo with whole rows; their 95 % error bars "
-        "are smaller than the markers."
-    ),
-    alt=(
-        "Line chart, both axes logarithmic, of sparsity against row length up to a billion tokens. "
-        "Curves for spreads 1, 2, 3 and 4 start at 1 and fall towards dashed limits 0.61, 0.14, "
-        "0.011 and 0.0003; the first two arrive, the third nearly, the fourth is far above. A "
-        "shaded region below the line one over square root of n is out of reach. Monte Carlo "
-        "points for up to 4096 tokens lie on the curves."
-    ),
-    data=data,
-    draw=draw,
-)
+FIGURE = Figure.from_docstring(__doc__, "rows", data, draw)

@@ -66,5 +66,5 @@ def entmax(alpha: float) -> RowMap:
         formula=f"({alpha - 1:.6g}·s_j − τ)₊^{1 / (alpha - 1):.6g}, τ: Σ = 1",
         source="Peters, Niculae & Martins (2019), arXiv 1905.05702",
         with_number=entmax,
-        parse_number=reading.number,
+        parse_number=reading.parse_number,
     )

@@ -47,7 +47,7 @@ class Parameter:
             return queries.named(value).name
         if self == LENGTH and isinstance(value, (str, list, tuple)):
             several = [value] if isinstance(value, str) else value
-            counts = [reading.tokens(x) if isinstance(x, str) else x for x in several]
+            counts = [reading.expand_token_count(x) if isinstance(x, str) else x for x in several]
             value = counts[0] if isinstance(value, str) else counts
         array = as_float64(value, self.name, f"give a number: {self.domain}")
         holds = [

@@ -75,7 +75,7 @@ class RowMap:
     parameters: tuple[Parameter, ...] = SHIFTED
     residual_mass: Callable[[Any], Any] | None = None
     with_number: Callable[[Any], RowMap] | None = None
-    parse_number: Callable[[str, str], Any] = reading.whole
+    parse_number: Callable[[str, str], Any] = reading.parse_whole
     drawn: Drawn | None = None
     unnormalised: Callable[[Any], Any] | None = None
     identically_distributed: bool = True

@@ -9,28 +9,27 @@ import numpy as np
 from sparsity import kernels, quantities
 from sparsity.arguments import choice
 from sparsity.errors import InputError, NoClosedForm, check_resolved
-from sparsity.kernels import Kernel, RowMap
+from sparsity.kernels import RowMap
 from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
 from sparsity.limit import closed_form, map_limits, quadrature
-from sparsity.limit.limit_form import limit_form
-from sparsity.limit.long_rows import limit
+from sparsity.limit.long_rows import limit_form, limit_of_quantity
 from sparsity.quantities import Quantity
 from sparsity.results import Evaluation
-from sparsity.rows.row import Row, row_of
+from sparsity.rows.row import Row, RowLike, row_of
 
 METHODS = ("closed form", "quadrature")
-_LEAST = -708.0  # log of the smallest float64 that has all its digits
+_SMALLEST_LOG = -708.0  # log of the smallest float64 that has all its digits
 _PLACE = (BETA.name, GAMMA.name, LENGTH.name)  # of a value, as a refusal names it
 
 
 def evaluate(
-    kernel: str | Kernel | RowMap | Row,
+    kernel: RowLike,
     *,
     of: str | Quantity = "S",
     method: str | None = None,
     **parameters: Any,
 ) -> Evaluation:
-    """S = E|a| / √(E a²) of a kernel or a row, or another quantity, in the limit of long rows.
+    """Return S = E|a| / √(E a²) of a kernel or a row, or another quantity, of long rows.
 
     There a sum over tokens is n times its mean: the entropy of softmax is ln n − γ²/2. `exact` says
     whether n is large enough for that.
@@ -63,25 +62,35 @@ def evaluate(
     quantity, given = quantities.named(of), dict(parameters)
     if quantity is quantities.S:
         found = _sparsity(kernel, method, given)
+    elif method is not None:
+        raise InputError("method", method, f"{quantity.name} has one limit; leave it out")
     else:
-        found = _of_long_rows(kernel, quantity, method, dict(given))
+        of_row = {name: value for name, value in given.items() if name != LENGTH.name}
+        length = given.get(LENGTH.name)
+        value, error = limit_of_quantity(row_of(kernel, of_row), quantity, length)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log = np.log(value)
+        found = Evaluation(value, log, "limit of long rows", error, length, quantity.name)
     place = {name: given[name] for name in _PLACE if given.get(name) is not None}
     # Of a value below float64 the logarithm is the answer, and its digits count.
-    beyond = np.where(np.isfinite(found.log_value), np.abs(found.log_value), 0.0) > -_LEAST
+    beyond = np.where(np.isfinite(found.log_value), np.abs(found.log_value), 0.0) > -_SMALLEST_LOG
     size = np.where(beyond, np.abs(found.log_value), 1.0)
     check_resolved(quantity.name, found.error_bound / size, **place)
     return found
 
 
-def _sparsity(
-    kernel: str | Kernel | RowMap | Row, method: str | None, parameters: dict[str, Any]
-) -> Evaluation:
+def _sparsity(kernel: RowLike, method: str | None, parameters: dict[str, Any]) -> Evaluation:
+    """Return S by the first route that knows it: rows with steps, maps, closed form, quadrature."""
     if isinstance(kernel, Row):
         given = dict(parameters)
         length = given.pop(LENGTH.name, None)
         row = row_of(kernel, given)
         if row.steps:
-            return _of_steps(row.scored(), method, length)
+            if method is not None:
+                fix = f"a row with steps has the limit form only, no {method}; leave it out"
+                raise InputError("method", method, fix)
+            log_S, error = limit_form(row.scored(), length)
+            return Evaluation.from_log(log_S, "limit form", error, length)
         if isinstance(row.kernel, RowMap):
             place = {} if length is None else {LENGTH.name: length}
             return map_limits.limit(row.kernel, method, row.params | place)
@@ -107,26 +116,3 @@ def _sparsity(
     # Sums over positions and features are the definition itself; nothing is integrated there.
     ran = "quadrature" if kernel.law is kernels.Law.SCORE else "summation"
     return Evaluation.from_log(log_S, ran, error)
-
-
-def _of_long_rows(
-    kernel: str | Kernel | RowMap | Row,
-    quantity: Quantity,
-    method: str | None,
-    given: dict[str, Any],
-) -> Evaluation:
-    if method is not None:
-        raise InputError("method", method, f"{quantity.name} has one limit; leave it out")
-    length = given.pop(LENGTH.name, None)
-    value, error = limit(row_of(kernel, given), quantity, length)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log = np.log(value)
-    return Evaluation(value, log, "limit of long rows", error, length, quantity.name)
-
-
-def _of_steps(row: Row, method: str | None, length: Any) -> Evaluation:
-    if method is not None:
-        fix = f"a row with steps has the limit form only, no {method}; leave it out"
-        raise InputError("method", method, fix)
-    log_S, error = limit_form(row, length)
-    return Evaluation.from_log(log_S, "limit form", error, length)

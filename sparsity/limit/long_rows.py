@@ -22,22 +22,22 @@ from sparsity.rows import classes
 from sparsity.rows.classes import Class, TokenClasses
 from sparsity.rows.row import Row
 
-_ANY = 64  # tokens of a row of equals, whatever its length
-_SLOPES = ((672, -168, 32, -3), (45, -9, 1))  # of central differences, over 840 and 60 steps
-_STEP = 0.03  # of p, in units of 1/(standard deviation of ln|a|), or of 1 if that is less
+_ANY_LENGTH = 64  # tokens of a row of equals, whatever its length
+_SLOPE_RULES = ((672, -168, 32, -3), (45, -9, 1))  # of central differences, over 840 and 60 steps
+_ORDER_STEP = 0.03  # of p, in units of 1/(standard deviation of ln|a|), or of 1 if that is less
 
 
 def log_sums(
-    given: TokenClasses, powers: tuple[float, ...], who: np.ndarray
+    given: TokenClasses, powers: tuple[float, ...], count: np.ndarray | None = None
 ) -> list[tuple[float, float]]:
-    """Log Σ w^p E|f|^p over tokens, and a bound on its error, for several powers.
+    """Return log Σ w^p E|f|^p over tokens, and a bound on its error, for several powers.
 
     Args:
         given: the tokens.
         powers: p.
-        who: how often each group counts.
+        count: how often each group counts; None counts the tokens.
     """
-    bounds = []
+    count, bounds = given.token if count is None else count, []
 
     def logs(law: Class) -> np.ndarray:
         found = np.array(log_moments(law[0], powers, *law[1:]))
@@ -45,8 +45,8 @@ def log_sums(
         return found[:, 0]
 
     values, off = classes.interpolated(given.classes, logs)
-    own = who > 0
-    log_w, log_count = given.log_w[own], np.log(who[own])
+    own = count > 0
+    log_w, log_count = given.log_w[own], np.log(count[own])
     largest = float(np.abs(log_w).max(initial=0.0))
     return [
         (
@@ -59,7 +59,46 @@ def log_sums(
     ]
 
 
-class Means:
+def log_total(row: Row, n: int) -> float:
+    """Return the log of the tokens' mean total weight."""
+    return log_sums(classes.classed(row, n), (1,))[0][0]
+
+
+def _refuse_without_length() -> None:
+    raise InputError("length", None, "this row depends on its length; give one")
+
+
+def limit_form(row: Row, length: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return log S of a row, S = Σ w_j E|f_j| / √(n Σ w_j² E f_j²) over its n tokens.
+
+    What √(n_eff/n) tends to where |a| and a² average themselves. Sink logits are no tokens and do
+    not enter.
+
+    Args:
+        row: any row whose kernel is a function of a score.
+        length: row lengths n, whole numbers ≥ 1, any shape; None where tokens do not differ.
+
+    Returns:
+        log S and a bound on its error, in the shape of `length`.
+
+    Raises:
+        InputError: an infinite moment, a bad value, or no length where tokens differ.
+    """
+    if length is None and not classes.identical_tokens(
+        row, _ANY_LENGTH, 2 * _ANY_LENGTH, units=False
+    ):
+        _refuse_without_length()
+    n = LENGTH.check(_ANY_LENGTH if length is None else length)
+    found = []
+    for m in n.flat:
+        given = classes.rescaled(classes.classed(row, int(m)), units=False)
+        (first, off), (second, more) = log_sums(given, (1, 2))
+        found.append((first - 0.5 * (second + math.log(m)), off + more))
+    value, error = np.array(found, dtype=np.float64).reshape(-1, 2).T
+    return value.reshape(n.shape), error.reshape(n.shape)
+
+
+class TokenSums:
     """The sums over the tokens of a row, as `quantities.LongRows` describes them.
 
     Args:
@@ -73,14 +112,12 @@ class Means:
 
     def __init__(self, row: Row, length: int | None, quantity: Quantity) -> None:
         """Sort the tokens into classes."""
-        self.alike = classes.identical_tokens(
-            row, length or _ANY, *([] if length else [2 * _ANY]), units=False
-        )
+        lengths = (length,) if length else (_ANY_LENGTH, 2 * _ANY_LENGTH)
+        self.alike = classes.identical_tokens(row, *lengths, units=False)
         if length is None and not self.alike:
-            fix = "this row depends on its length; give one"
-            raise InputError("length", None, fix)
-        self.row, self.length, self.quantity = row, length, quantity
-        self.given = classes.classed(row, length or _ANY)
+            _refuse_without_length()
+        self.length, self.quantity = length, quantity
+        self.given = classes.classed(row, length or _ANY_LENGTH)
         if quantity.sinks and not self.given.sink.any():
             raise classes.no_sink(row)
 
@@ -92,21 +129,15 @@ class Means:
         return float(self.length)
 
     @functools.cached_property
-    def _count(self) -> float:
-        return float(self.length or _ANY)
-
-    def _tokens(self, *powers: float) -> list[tuple[float, float]]:
-        return log_sums(self.given, powers, self.given.token)
-
-    @functools.cached_property
     def _total(self) -> tuple[float, float]:
-        """Log of all mass, sink logits with it."""
+        """Log of all mass, that of sink logits included, and a bound on its error."""
         return log_sums(self.given, (1.0,), self.given.count)[0]
 
     def product(self, *sums: tuple[float, float], count: float = 0.0, total: float = 0.0,
                 sinks: float = 0.0) -> tuple[float, float]:  # fmt: skip
-        own = self._tokens(*(order for order, _ in sums)) if sums else []
+        own = log_sums(self.given, tuple(order for order, _ in sums)) if sums else []
         parts = list(zip(own, (power for _, power in sums), strict=True))
+        # Sums over n tokens alike are n times a mean: a product of degree 0 does not know n.
         units = self.given.token.sum() < self.given.count.sum()
         degree = sum(power for _, power in sums) + count + total
         if abs(degree) > 1e-12 or (total and units) or sinks:
@@ -115,30 +146,35 @@ class Means:
             parts.append((self._total, total))
         if sinks:
             parts.append((log_sums(self.given, (1.0,), self.given.sink)[0], sinks))
-        log = sum(value * power for (value, _), power in parts) + count * math.log(self._count)
+        log = sum(value * power for (value, _), power in parts)
+        log += count * math.log(float(self.length or _ANY_LENGTH))
         error = sum(off * abs(power) for (_, off), power in parts)
         value = math.exp(log)
         return value, value * (error + 4 * EPS * (1 + abs(log)))
 
     def entropy(self) -> tuple[float, float]:
-        """Σ|a| ln|a| / Σ|a| is the slope of ln Σ|a|^p at p = 1; by differences of two orders."""
+        """Return the entropy: Σ|a| ln|a| / Σ|a| is the slope of L(p) = ln Σ|a|^p at p = 1.
+
+        It is taken by central differences of orders 8 and 6, whose disagreement is the bound, over
+        steps that a first look at the curvature of L scales to the spread of ln|a|.
+        """
         _ = self.n
-        near, (middle, off), far = self._tokens(0.95, 1.0, 1.05)
+        near, (middle, off), far = log_sums(self.given, (0.95, 1.0, 1.05))
         spread = math.sqrt(max(near[0] - 2 * middle + far[0], 0.0)) / 0.05
-        h = _STEP / max(spread, 1.0)
-        every = self._tokens(*(1 + i * h for i in (1, 2, 3, 4, -1, -2, -3, -4)))
+        h = _ORDER_STEP / max(spread, 1.0)
+        every = log_sums(self.given, tuple(1 + i * h for i in (1, 2, 3, 4, -1, -2, -3, -4)))
         pairs = list(zip(every[:4], every[4:], strict=True))
-        rises = [up[0] - down[0] for up, down in pairs]
         found = []
-        for weights in _SLOPES:
+        for weights in _SLOPE_RULES:
             whole = 2 * sum((i + 1) * w for i, w in enumerate(weights))
-            found.append(sum(w * r for w, r in zip(weights, rises, strict=False)) / (whole * h))
+            rise = sum(w * (up[0] - down[0]) for w, (up, down) in zip(weights, pairs, strict=False))
+            found.append(rise / (whole * h))
         noise = sum(up[1] + down[1] for up, down in pairs) / h
         total, more = self._total
         share = math.exp(middle - total)  # of the tokens
-        value = share * (total - found[0])
         error = abs(found[0] - found[1]) + noise + off + 2 * more
-        return value, share * (error + 8 * EPS * (abs(total) + abs(found[0])))
+        bound = share * (error + 8 * EPS * (abs(total) + abs(found[0])))
+        return share * (total - found[0]), bound
 
     @functools.cached_property
     def _lorenz(self) -> Lorenz:
@@ -159,7 +195,7 @@ class Means:
 
 
 def _value(row: Row, quantity: Quantity, length: int | None) -> tuple[float, float]:
-    """The limit, and a bound on its absolute error."""
+    """Return the limit, and a bound on its absolute error."""
     if quantity.linear is not None:
         own = quantity.linear
         value, error = _value(row, own.of, length)
@@ -168,11 +204,11 @@ def _value(row: Row, quantity: Quantity, length: int | None) -> tuple[float, flo
     if quantity.limit is None:
         fix = "has no limit for long rows; use exact or estimate with a length"
         raise InputError("of", quantity.name, fix)
-    return quantity.limit(Means(row, length, quantity))
+    return quantity.limit(TokenSums(row, length, quantity))
 
 
-def limit(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, np.ndarray]:
-    """What a quantity is in long rows, and a bound on its relative error.
+def limit_of_quantity(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return what a quantity is in long rows, and a bound on its relative error.
 
     Args:
         row: any row whose kernel is a function of a score.
@@ -186,12 +222,9 @@ def limit(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, np.nda
         InputError: no limit, no length where it counts, an infinite moment, or a bad value.
     """
     scored = row.scored()
-    if length is None:
-        found, shape = [_value(scored, quantity, None)], ()
-    else:
-        n = LENGTH.check(length)
-        found, shape = [_value(scored, quantity, int(m)) for m in n.flat], n.shape
+    n = np.array(None) if length is None else LENGTH.check(length)
+    found = [_value(scored, quantity, None if length is None else int(m)) for m in n.flat]
     value, error = np.array(found, dtype=np.float64).reshape(-1, 2).T
     with np.errstate(divide="ignore", invalid="ignore"):
         relative = np.where(error > 0, error / np.abs(value), 0.0)
-    return value.reshape(shape), relative.reshape(shape)
+    return value.reshape(n.shape), relative.reshape(n.shape)

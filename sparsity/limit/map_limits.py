@@ -1,4 +1,4 @@
-"""The limit S of maps of whole rows that have weights `alone`: one function for each family.
+"""The limit S of maps of whole rows whose weights have a law each: a function a family.
 
 Differential attention, with the totals at their means: a = e^(s₁ − γ₁²/2) − λ e^(s₂ − γ₂²/2). Under
 the law with density e^(s₁ − γ₁²/2) the sign of a is that of a normal variable, so with
@@ -26,13 +26,13 @@ from scipy.special import erf
 
 from sparsity.errors import InputError
 from sparsity.kernels import RowMap, score_kernel
+from sparsity.kernels.numeric.points import EPS
 from sparsity.kernels.parameters import LENGTH, bound_by_name
 from sparsity.kernels.row_map import refused
 from sparsity.kernels.symbols import s
 from sparsity.limit import quadrature
 from sparsity.results import Evaluation
 
-EPS = float(np.finfo(np.float64).eps)
 GATE = score_kernel("gate", 1 / (1 + sympy.exp(-s)))
 SHUT = score_kernel("shut", 1 / (1 + sympy.exp(s)))
 Own = Mapping[str, np.ndarray]
@@ -40,7 +40,7 @@ LogS = tuple[np.ndarray, np.ndarray]  # log S and a bound on its error
 
 
 def differential_moments(own: Own) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """E|a|, the relative error of it, and log E a² of long rows."""
+    """Return E|a|, the relative error of it, and log E a² of long rows."""
     g1, g2, rho, mix = np.broadcast_arrays(*(own[x] for x in ("gamma", "gamma2", "rho", "mix")))
     square = (g1 - g2) ** 2 + 2 * (1 - rho) * g1 * g2  # σ²
     sigma = np.sqrt(square)
@@ -55,7 +55,7 @@ def differential_moments(own: Own) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def log_expm1(x: np.ndarray) -> np.ndarray:
-    """ln(e^x − 1), x ≥ 0."""
+    """Return ln(e^x − 1), x ≥ 0."""
     return np.where(x > 1, x + np.log1p(-np.exp(-x)), np.log(np.expm1(np.minimum(x, 1))))
 
 
@@ -72,7 +72,7 @@ def _differential(own: Own, n: Any) -> LogS:
 
 
 def gate_moment(power: int, own: Own) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """E g^power of a gate, 1 − E g^power, and a bound on the relative error of either."""
+    """Return E g^power of a gate, 1 − E g^power, and a bound on the relative error of either."""
     b, c = np.broadcast_arrays(own["gate"], own["gate_spread"])
     fixed = 1 / (1 + np.exp(-b)), 1 / (1 + np.exp(b))
     spread = np.where(c > 0, c, 1.0)
@@ -90,7 +90,7 @@ def gate_moment(power: int, own: Own) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 
 def _log_sum(at: np.ndarray, missing: np.ndarray, n: np.ndarray) -> np.ndarray:
-    """Log Σ_{d<n} x^d, from x and 1 − x."""
+    """Return log Σ_{d<n} x^d, from x and 1 − x."""
     with np.errstate(divide="ignore"):
         log = np.where(missing < 0.5, np.log1p(-np.minimum(missing, 0.5)), np.log(at))
     return np.log(-np.expm1(n * log) / missing)
@@ -111,7 +111,7 @@ _FOURTH = ((4,), *4 * ((3, 1),), *3 * ((2, 2),), *6 * ((2, 1, 1),), (1, 1, 1, 1)
 
 
 def _performer_moment(own: Own, ways: tuple[tuple[int, ...], ...]) -> np.ndarray:
-    """Log E a^p: a feature has E_ω x^p = e^((p² − p)(|q|² + |k|²)/2 + p² q·k), given the key."""
+    """Return log E a^p. Given the key, E_ω x^p = e^((p² − p)(|q|² + |k|²)/2 + p² q·k)."""
     gamma, sigma, d, m = (own[x] for x in ("gamma", "sigma", "dim", "features"))
     terms = []
     for way in ways:
@@ -178,7 +178,7 @@ _LIMITS: dict[str, Limit] = {
 
 
 def limit(kernel: RowMap, method: str | None, given: Mapping[str, Any]) -> Evaluation:
-    """S = E|a|/√(E a²) of a map of whole rows, of its weights `alone`.
+    """Return S = E|a|/√(E a²) of a map of whole rows, of its weights one by one.
 
     Args:
         kernel: the map.
@@ -212,6 +212,6 @@ def limit(kernel: RowMap, method: str | None, given: Mapping[str, Any]) -> Evalu
 
 
 def log_scatter(kernel: RowMap, given: Mapping[str, Any], length: int) -> float:
-    """Log of the variance of a² over its squared mean, as drawn rows of n have it, at most."""
+    """Bound the log of the variance of a² over its squared mean, as drawn rows of n have it."""
     own: dict[str, Any] = {name: np.float64(value) for name, value in given.items()}
     return float(_LIMITS[kernel.family].log_scatter(own, np.float64(length)))

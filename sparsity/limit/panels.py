@@ -8,23 +8,187 @@ the panels are as narrow as it needs.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import itertools
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from sparsity.errors import InputError, TooFine
+from sparsity.kernels.numeric.boxes import ComplexBox
+from sparsity.kernels.numeric.definition import Definition, Values
+from sparsity.kernels.numeric.intervals import Interval
 from sparsity.kernels.numeric.points import EPS, Approx
-from sparsity.limit.axis import Axis, PanelBounds, Panels
+from sparsity.limit.score_laws import ScoreLaw
 
-_ROUNDS = 1200
-_WORK = 14_000_000  # segments, boxes and points evaluated, times the parts of the expression
-_ENDLESS = 20_000  # panels on which f is unbounded
-_LOOKS, _SANE = 3, 1e6  # odd points looked at in high precision, and how far out
+# The 24-point Gauss–Legendre rule on [−1, 1]; NumPy's weights are off by 1e−13.
+_X = [0.06405689286260562608504308262, 0.1911188674736163091586398207571]
+_X += [0.3150426796961633743867932913198, 0.4337935076260451384870842319133]
+_X += [0.5454214713888395356583756172184, 0.6480936519369755692524957869107]
+_X += [0.7401241915785543642438281030999, 0.8200019859739029219539498726697]
+_X += [0.8864155270044010342131543419822, 0.9382745520027327585236490017087]
+_X += [0.9747285559713094981983919930082, 0.9951872199970213601799974097007]
+_W = [0.1279381953467521569740561652247, 0.1258374563468282961213753825112]
+_W += [0.1216704729278033912044631534763, 0.1155056680537256013533444839068]
+_W += [0.1074442701159656347825773424466, 0.09761865210411388826988066446425]
+_W += [0.08619016153195327591718520298374, 0.07334648141108030573403361525312]
+_W += [0.05929858491543678074636775850011, 0.0442774388174198061686027482113]
+_W += [0.02853138862893366318130781595188, 0.01234122979998719954680566707004]
+NODES = np.array([-x for x in _X[::-1]] + _X)
+WEIGHTS = np.array(_W[::-1] + _W)
+RHO = 2.25  # of the ellipse around a panel; its half axes are WIDE and HIGH
+WIDE, HIGH = (RHO + 1 / RHO) / 2, (RHO - 1 / RHO) / 2
+# |∫ − Gauss rule| ≤ 64/15 · sup|f| · ρ^(−2N)/(1 − ρ^(−2)) on [−1, 1] (Trefethen, ATAP, Thm 19.3)
+LOG_RULE = float(np.log(64 / 15) - 2 * len(NODES) * np.log(RHO) - np.log1p(-(RHO**-2)))
+
+MAX_WORK = (
+    14_000_000  # segments, boxes and points evaluated, times the parts of the expression: 2 s
+)
+_WORK_OF_POINT, _WORK_OF_CALL = 0.05, 40  # measured, in segments
+_MAX_ROUNDS = 1200  # float64 is halved away long before
+_MAX_UNBOUNDED = 20_000  # panels on which f is unbounded
+_DOUBTFUL = 1e-9  # error of log|f| above which a point is evaluated slowly
+# A pending panel is looked at here: the golden section is no place that halving arrives at, where f
+# may have a zero or a kink by design.
+_LOOK = 0.3819660112501051
+_MOST_LOOKS, _SANE = 3, 1e6  # odd points looked at in high precision, and how far out
 _PATIENCE = 5  # rounds of halving before branches are looked for
-_GRADES = 56  # halvings at once towards a singular anchor
+_GRADES = 56  # halvings at once towards a singular anchor: 2^−56 is below a rounding error
 _NEAR_RATIO = 4.0  # of the ends of a panel that is cut in equal ratios
 _NARROW = 64 * EPS  # relative width of panels that cannot be cut further
 _NEAR = 1e-6  # of an anchor's size: offsets at which f keeps their digits
+_UNDERFLOW = 1e-290  # of an offset with all its digits
+
+
+class Panels(NamedTuple):
+    """Panels [anchor + low, anchor + high] of the coordinate t.
+
+    Args:
+        a: numbers of the anchors.
+        low: left ends, from the anchor.
+        high: right ends, from the anchor.
+    """
+
+    a: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def __getitem__(self, which: Any) -> Panels:  # type: ignore[override]
+        return Panels(*(x[which] for x in tuple(self)))
+
+    def sorted(self, t: np.ndarray) -> Panels:
+        """Return them in ascending order, given the places of the anchors."""
+        return self[np.argsort(t[self.a] + self.low, kind="stable")]
+
+    @property
+    def at_anchor(self) -> np.ndarray:
+        """Say which of them end at their anchor."""
+        return (self.low == 0) | (self.high == 0)
+
+    @staticmethod
+    def joined(parts: list[Panels]) -> Panels:
+        if not parts:
+            return Panels(np.empty(0, dtype=int), np.empty(0), np.empty(0))
+        return Panels(*(np.concatenate(column) for column in zip(*map(tuple, parts), strict=True)))
+
+
+class PanelBounds(NamedTuple):
+    """What is known of |f|, or of what is left of it without its tilt, on panels.
+
+    Args:
+        panels: the panels.
+        t: middles of the panels.
+        half: half widths.
+        on_segment: least and largest log|f| on the segments.
+        on_box: least and largest log|f| on the boxes, largest |arg f|; NaN: not analytic.
+    """
+
+    panels: Panels
+    t: np.ndarray
+    half: np.ndarray
+    on_segment: tuple[np.ndarray, ...]
+    on_box: tuple[np.ndarray, ...] = ()
+
+    def __getitem__(self, which: Any) -> PanelBounds:  # type: ignore[override]
+        segment, box = (tuple(y[which] for y in x) for x in (self.on_segment, self.on_box))
+        return PanelBounds(self.panels[which], self.t[which], self.half[which], segment, box)
+
+
+class Axis:
+    """A law's coordinate, anchored where a linear part of the kernel vanishes and at its centre.
+
+    Args:
+        f: the definition of a kernel.
+        law: the law of the score.
+    """
+
+    def __init__(self, f: Definition, law: ScoreLaw) -> None:
+        self.f, self.law, self.work = f, law, 0.0
+        first, last = law.steps[0], law.steps[-1]
+        # The place of a root is rounded, its score is not: offsets from it give scores exactly.
+        at = {law.where(root): root for root in f.roots}
+        at = {t: root for t, root in at.items() if first <= t <= last and t != 0} | {0.0: law.beta}
+        self.t, self.s = np.array(sorted(at.items()), dtype=np.float64).T
+        self.shift = np.array([law.shift(*pair) for pair in zip(self.t, self.s, strict=True)])
+
+    def start(self) -> Panels:
+        """Return panels over the whole line; each anchor serves the part that is nearest to it."""
+        half = np.array([self.law.gap(*pair) for pair in itertools.pairwise(self.s)]) / 2
+        lows = np.concatenate([self.law.steps[:1] - self.t[:1], -half])
+        highs = np.concatenate([half, self.law.steps[-1:] - self.t[-1:]])
+        parts = []
+        for a, (t, low, high) in enumerate(zip(self.t, lows, highs, strict=True)):
+            x = np.concatenate([self.law.steps - t, [low, 0.0, high]])
+            x = np.unique(x[(x >= low) & (x <= high)])
+            parts.append(Panels(np.full(len(x) - 1, a), x[:-1], x[1:]))
+        return Panels.joined(parts)
+
+    def _count(self, evaluations: float) -> None:
+        self.work += (evaluations + _WORK_OF_CALL) * self.f.size
+
+    def values_at(self, a: np.ndarray, x: np.ndarray) -> Values:
+        """Return |f| at points, from `Definition.values_at`."""
+        self._count(_WORK_OF_POINT * np.size(x))
+        return self.f.values_at(self.s[a], self.law.offset(Approx(x), self.t[a]))
+
+    def refined(self, a: np.ndarray, x: np.ndarray, found: Values, worth: np.ndarray) -> Values:
+        """Return what was found at points, in high precision where float64 left doubts.
+
+        Args:
+            a: numbers of the anchors.
+            x: offsets of t.
+            found: |f| there, from `values_at`.
+            worth: which points are worth it.
+        """
+        size = 1 + np.abs(np.where(np.isfinite(found.log), found.log, 0.0))
+        index = np.nonzero((found.error > _DOUBTFUL * size) & worth)
+        if not len(index[0]):
+            return found
+        t = self.t[a[index]]
+        offset = [self.law.slow_offset(*pair) for pair in zip(x[index], t, strict=True)]
+        slow = self.f.slowly(self.s[a[index]], offset)
+        good = ~np.isnan(slow)
+        index, slow = tuple(i[good] for i in index), slow[good]
+        log, error, most = found.log.copy(), found.error.copy(), found.most.copy()
+        log[index], error[index], most[index] = slow, 2 * EPS * (1 + np.abs(slow)), slow
+        return Values(log, error, most, found.side)
+
+    def bounds_on_segments(self, p: Panels, tilted: bool) -> tuple[PanelBounds, list[Any]]:
+        """Return what is known on the segments, and the branches there."""
+        self._count(len(p.a))
+        x = self.law.offset(Interval.between(p.low, p.high), self.t[p.a])
+        low, high, taken = self.f.bounds_on_segments(self.s[p.a], x, tilted)
+        middle = self.t[p.a] + (p.low + p.high) / 2
+        return PanelBounds(p, middle, (p.high - p.low) / 2, (low, high)), taken
+
+    def bounds_on_boxes(self, known: PanelBounds, taken: list[Any], tilted: bool) -> PanelBounds:
+        """Add what is known on the boxes around the ellipses of the rule."""
+        self._count(len(known.half))
+        p, half = known.panels, known.half
+        centre = (p.low + p.high) / 2
+        # The rectangle around the ellipse that the theorem asks for, rounded outward.
+        wide, high = WIDE * half * (1 + 8 * EPS), HIGH * half * (1 + 8 * EPS)
+        box = self.law.offset(ComplexBox(centre - wide, centre + wide, -high, high), self.t[p.a])
+        return known._replace(on_box=self.f.bounds_on_boxes(self.s[p.a], box, taken, tilted))
 
 
 class RefinementPolicy(Protocol):
@@ -33,45 +197,40 @@ class RefinementPolicy(Protocol):
     tilted: bool  # whether bounds on f leave out its tilt
     patience: int  # rounds before panels are graded towards a singular anchor
 
-    def see(self, known: PanelBounds) -> None:
+    def observe(self, known: PanelBounds) -> None:
         """Take notice of the bounds on the pending panels of a round."""
-        ...
-
-    def drop(self, known: PanelBounds) -> np.ndarray:
-        """Which panels do not count."""
-        ...
-
-    def accept(self, known: PanelBounds) -> np.ndarray:
-        """Which panels the rule is good enough on."""
-        ...
-
-    def keep(self, known: PanelBounds) -> None:
-        """Take over accepted panels."""
-        ...
 
     def negligible(self, known: PanelBounds) -> np.ndarray:
-        """Which pending panels can be left out by what is next to them."""
+        """Say which panels do not count."""
+        ...
+
+    def resolved(self, known: PanelBounds) -> np.ndarray:
+        """Say which panels the rule is good enough on."""
+        ...
+
+    def collect(self, known: PanelBounds) -> None:
+        """Take over resolved panels."""
+
+    def not_worth_cutting(self, known: PanelBounds) -> np.ndarray:
+        """Say which pending panels are to be given up, although they could be cut."""
         ...
 
     def singular(self, known: PanelBounds) -> np.ndarray:
-        """Which pending panels f may be singular on."""
+        """Say which pending panels f may be singular on."""
         ...
 
     def parts(self, known: PanelBounds) -> np.ndarray:
-        """Into how many parts each pending panel is to be cut."""
+        """Return into how many parts each pending panel is to be cut."""
         ...
 
-    def stuck(self, known: PanelBounds) -> None:
-        """Take over panels that cannot be cut further."""
-        ...
+    def give_up(self, known: PanelBounds) -> None:
+        """Take over panels that are not cut further, or refuse."""
 
 
-def _branches(taken: list[Any], which: np.ndarray) -> list[Any]:
-    return [sign[which] if np.ndim(sign) else sign for sign in taken]
-
-
-def cut(axis: Axis, goal: RefinementPolicy, work: float = _WORK) -> None:
+def cut(axis: Axis, goal: RefinementPolicy, work: float = MAX_WORK) -> None:
     """Cut the axis until the goal has taken every panel.
+
+    Each round bounds f on all pending segments at once, then on the boxes around those that count.
 
     Args:
         axis: the anchored axis.
@@ -81,37 +240,36 @@ def cut(axis: Axis, goal: RefinementPolicy, work: float = _WORK) -> None:
     Raises:
         InputError: f is not a finite real number where keys fall, or needs too many panels.
     """
-    pending = axis.start()
-    for round_ in range(_ROUNDS):
-        known, taken = axis.on(pending, goal.tilted)
-        goal.see(known)
-        live = np.flatnonzero(~goal.drop(known))
-        known = axis.around(known[live], _branches(taken, live), goal.tilted)
-        good = goal.accept(known)
-        goal.keep(known[good])
+    weight, pending = axis.f.kernel.weight, axis.start()
+    for round_ in range(_MAX_ROUNDS):
+        known, taken = axis.bounds_on_segments(pending, goal.tilted)
+        goal.observe(known)
+        live = np.flatnonzero(~goal.negligible(known))
+        taken = [sign[live] if np.ndim(sign) else sign for sign in taken]
+        known = axis.bounds_on_boxes(known[live], taken, goal.tilted)
+        good = goal.resolved(known)
+        goal.collect(known[good])
         rest = known[~good]
+        if len(rest.half):
+            hopeless = _too_narrow(axis, rest) | goal.not_worth_cutting(rest)
+            if hopeless.any():
+                goal.give_up(rest[hopeless])
+                rest = rest[~hopeless]
         if not len(rest.half):
             return
-        narrow = _narrow(axis, rest) | goal.negligible(rest)
-        if narrow.any():
-            goal.stuck(rest[narrow])
-            rest = rest[~narrow]
-        if not len(rest.half):
-            return
-        if round_ >= 2:
+        if round_ >= 2:  # the first panels are so wide that what is pending says little
             _refuse_unreal(axis, rest)
         if axis.work > work:
             fix = f"has too fine a structure at gamma = {axis.law.gamma:g}; lower gamma"
-            raise TooFine("weight", axis.f.kernel.weight, fix)
-        if (rest.f[1] == np.inf).sum() > _ENDLESS:
-            fix = "is unbounded at more scores than can be resolved"
-            raise TooFine("weight", axis.f.kernel.weight, fix)
+            raise TooFine("weight", weight, fix)
+        if (rest.on_segment[1] == np.inf).sum() > _MAX_UNBOUNDED:
+            raise TooFine("weight", weight, "is unbounded at more scores than can be resolved")
         pending = _split(axis, goal, rest, round_)
-    raise TooFine("weight", axis.f.kernel.weight, "cannot be cut into pieces that are smooth")
+    raise TooFine("weight", weight, "cannot be cut into pieces that are smooth")
 
 
 def _resolution(axis: Axis, a: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """How finely branches of f can be told apart at an offset from an anchor.
+    """Return how finely branches of f can be told apart at an offset from an anchor.
 
     Next to an anchor f keeps its digits in the offset, elsewhere in the score.
     """
@@ -120,21 +278,21 @@ def _resolution(axis: Axis, a: np.ndarray, x: np.ndarray) -> np.ndarray:
     return _NARROW * np.where(own < _NEAR * size, own, np.maximum(own, size))
 
 
-def _narrow(axis: Axis, rest: PanelBounds) -> np.ndarray:
-    """Panels that cannot be cut further, and are not at an anchor."""
+def _too_narrow(axis: Axis, rest: PanelBounds) -> np.ndarray:
+    """Say which panels cannot be cut further; at an anchor there is always a smaller half."""
     p = rest.panels
     own = np.maximum(np.abs(p.low), np.abs(p.high))
-    touching = (p.low == 0) | (p.high == 0)
-    return ~touching & (2 * rest.half <= _resolution(axis, p.a, own)) | (own < 1e-290)
+    narrow = 2 * rest.half <= _resolution(axis, p.a, own)
+    return ~p.at_anchor & narrow | (own < _UNDERFLOW)
 
 
 def _refuse_unreal(axis: Axis, rest: PanelBounds) -> None:
-    """Refuse an f that is not real on a pending panel."""
+    """Refuse an f that is not real on a pending panel, as high precision confirms."""
     p = rest.panels
-    x = p.low + 0.3819660112501051 * (p.high - p.low)
-    found = axis.at(p.a, x)
+    x = p.low + _LOOK * (p.high - p.low)
+    found = axis.values_at(p.a, x)
     odd = np.flatnonzero(np.isnan(found.log) | (found.log == np.inf))
-    for i in odd[np.argsort(np.abs(axis.t[p.a] + x)[odd])][:_LOOKS]:
+    for i in odd[np.argsort(np.abs(axis.t[p.a] + x)[odd])][:_MOST_LOOKS]:
         offset = axis.law.offset(Approx(x[i]), axis.t[p.a[i]])
         score = float(axis.s[p.a[i]] + offset.m)
         if abs(score) < _SANE and not axis.f.real_at(score):
@@ -143,31 +301,28 @@ def _refuse_unreal(axis: Axis, rest: PanelBounds) -> None:
 
 
 def _split(axis: Axis, goal: RefinementPolicy, rest: PanelBounds, round_: int) -> Panels:
-    """The panels in equal parts, graded towards a singular anchor, or at the jump inside."""
-    p, parts = rest.panels, []
-    odd = goal.singular(rest)
-    graded = odd & ((p.low == 0) | (p.high == 0)) & (round_ >= goal.patience)
-    if graded.any():
-        parts.append(_graded(p[graded]))
-    even = ~graded
+    """Return the panels in equal parts, graded towards a singular anchor, or at the jump inside."""
+    p, odd = rest.panels, goal.singular(rest)
+    graded = odd & p.at_anchor & (round_ >= goal.patience)
+    even, parts = ~graded, [_graded(p[graded])] if graded.any() else []
     if round_ >= _PATIENCE:
-        jump, places = _jumps(axis, p, odd & ~graded)
-        even &= ~jump
-        if jump.any():
-            parts.append(_around(axis, p[jump], places))
-    q, count = p[even], goal.parts(rest)[even]
-    parts.append(_cut(q, count))
+        jumps, places = _find_jumps(axis, p, odd & ~graded)
+        even &= ~jumps
+        if jumps.any():
+            parts.append(_cut_at_jumps(axis, p[jumps], places))
+    parts.append(_cut_evenly(p[even], goal.parts(rest)[even]))
     return Panels.joined(parts)
 
 
-def _cut(p: Panels, count: np.ndarray) -> Panels:
-    """Each panel in so many parts: of equal ratio not far from the anchor, else of equal width."""
+def _cut_evenly(p: Panels, count: np.ndarray) -> Panels:
+    """Cut each panel in so many parts: of equal ratio not far from the anchor, else equal width."""
     a, start, end, parts = (np.repeat(x, count) for x in (p.a, p.low, p.high, count))
     number = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
 
     def edge(share: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
             ratio = end / start
+            # Towards an anchor f may vary as a power of the offset: halves in its logarithm.
             near = (ratio > 1 / _NEAR_RATIO) & (ratio < _NEAR_RATIO)
             found = np.where(near, start * ratio**share, start + share * (end - start))
         return np.where(share == 0, start, np.where(share == 1, end, found))
@@ -176,35 +331,41 @@ def _cut(p: Panels, count: np.ndarray) -> Panels:
 
 
 def _graded(p: Panels) -> Panels:
-    """Panels [0, h] (or mirrored) as [0, h/2^m], …, [h/2, h]."""
+    """Cut panels [0, h] (or mirrored) into [0, h/2^m], …, [h/2, h]."""
     side = np.where(p.low == 0, p.high, p.low)
     edges = side[:, None] * np.concatenate([2.0 ** -np.arange(_GRADES + 1), [0.0]])
     one, two = edges[:, 1:].ravel(), edges[:, :-1].ravel()
-    a = np.repeat(p.a, _GRADES + 1)
-    return Panels(a, np.minimum(one, two), np.maximum(one, two))
+    return Panels(np.repeat(p.a, _GRADES + 1), np.minimum(one, two), np.maximum(one, two))
 
 
-def _jumps(axis: Axis, p: Panels, where: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which of the panels have a jump of branches inside, one only, and where."""
+def _find_jumps(axis: Axis, p: Panels, where: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Find which panels have one jump of branches inside, and where, by bisection of `side`.
+
+    Halving alone would bound f on 50 rounds of ever narrower panels; a jump needs none of those. A
+    middle that is on a third side shows that there are several: halving parts them first.
+    """
     found = np.zeros(len(where), dtype=bool)
     index = np.flatnonzero(where)
     if not len(index):
         return found, np.empty(0)
     a, low, high = p.a[index], p.low[index], p.high[index]
-    left, right = axis.at(a, low).side, axis.at(a, high).side
-    middle = axis.at(a, (low + high) / 2).side
-    differ = (left != right) & ((middle == left) | (middle == right))  # else there are several
+    left, right = axis.values_at(a, low).side, axis.values_at(a, high).side
+    middle = axis.values_at(a, (low + high) / 2).side
+    differ = (left != right) & ((middle == left) | (middle == right))
     found[index[differ]] = True
     a, low, high, left = a[differ], low[differ], high[differ], left[differ]
-    for _ in range(60 if len(a) else 0):
+    for _ in range(60 if len(a) else 0):  # more than float64 has bits
         middle = (low + high) / 2
-        same = axis.at(a, middle).side == left
+        same = axis.values_at(a, middle).side == left
         low, high = np.where(same, middle, low), np.where(same, high, middle)
     return found, (low + high) / 2
 
 
-def _around(axis: Axis, p: Panels, place: np.ndarray) -> Panels:
-    """Each panel as what is left of a place, a sliver around it, and what is right of it."""
+def _cut_at_jumps(axis: Axis, p: Panels, place: np.ndarray) -> Panels:
+    """Cut each panel into what is left of a place, a sliver around it, and what is right of it.
+
+    The sliver is too narrow to be cut: the next round gives it up with the little mass it may have.
+    """
     sliver = 0.4 * _resolution(axis, p.a, place)
     one = np.clip(place - sliver, p.low, p.high)
     two = np.clip(place + sliver, p.low, p.high)

@@ -21,23 +21,24 @@ from sparsity.errors import InputError, TooFine
 from sparsity.kernels import Kernel
 from sparsity.kernels.numeric.definition import definition
 from sparsity.kernels.numeric.points import EPS
-from sparsity.limit.axis import NODES, Axis, PanelBounds, Panels
-from sparsity.limit.masses import Nodes, weighed
-from sparsity.limit.moments import Moments
-from sparsity.limit.panels import cut
+from sparsity.limit.moments import Moments, Nodes
+from sparsity.limit.panels import NODES, Axis, PanelBounds, Panels, cut
 from sparsity.limit.score_laws import Gaussian, Neighbour
 
-_SIZES = (1.0, 0.25, 0.0625)  # of patches, tried in turn: octaves of γ, and β over γ₀
+_PATCH_SIZES = (1.0, 0.25, 0.0625)  # of patches, tried in turn: octaves of γ, and β over γ₀
 _CORNERS = tuple(itertools.product((-1, 1), repeat=2))
+_A_LITTLE_MORE = 1 + 1e-9  # corners lie a little outside, so that points on an edge are within
 _PROBES = np.linspace(-50, 50, 201)  # t; mass further out leaves no digits to spare
-_APART = -12.0  # log of the least share of the mass that some place must have at all corners
-_FAR = 1e6  # β/γ beyond which a patch has too few digits of β
-_WORK = 150_000  # as in `panels.cut`
-_MOST = 6_000  # nodes of a patch
-_RISE = 300.0  # log of a ratio of densities that can bring no lost mass back
-_BLOCK = 2**15  # numbers that are worked on together
-_GOOD = 1e-12  # error of log m up to which a patch is used
-_RUN = 96  # terms that may be added one after another, in whatever order
+_LEAST_LOG_SHARE = -12.0  # of the peak mass that some place must have at all corners
+_MAX_BETA_OVER_GAMMA = 1e6  # β/γ beyond which a patch has too few digits of β
+_MAX_WORK = 150_000  # of a patch, as in `panels.cut`: a few points by themselves cost as much
+_MAX_NODES = 6_000  # of a patch: 256 patches are kept, of 5 numbers a node
+_MAX_LOG_RATIO = 300.0  # log of a ratio of densities that can bring no lost mass back
+_CACHED_NUMBERS = 2**15  # numbers that are worked on together: they stay in a processor's cache
+_MAX_ERROR = (
+    1e-12  # error of log m up to which a patch is used; else the point is integrated by itself
+)
+_RUN_LENGTH = 96  # terms that may be added one after another, in whatever order
 
 
 class Patch(NamedTuple):
@@ -63,13 +64,17 @@ class Patch(NamedTuple):
     lost: np.ndarray
 
     def log_moments(self, beta: np.ndarray, gamma: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Log m_p and bounds on its error, [powers, points]."""
+        """Return log m_p and bounds on its error, [powers, points].
+
+        The log ratio of the densities, −ρ²(t − δ)²/2 + (t² − origin²)/2, is a polynomial of x. A
+        sum over nodes goes in runs of `_RUN_LENGTH`, so that its rounding is bounded whatever the
+        order in which a processor adds.
+        """
         rho = self.frame.gamma / gamma
         sharp, out = rho * rho, self.origin - (beta - self.frame.beta) / self.frame.gamma
-        # −ρ²(t − δ)²/2 + (t² − origin²)/2 as a polynomial of x
         flat, slope, bend = -sharp * out**2 / 2, self.origin - sharp * out, (1 - sharp) / 2
-        step = min(max(_BLOCK // len(self.x), 1), len(beta))
-        runs = np.stack([self.mass, self.noise]).reshape(2, len(self.top), 1, -1, _RUN)
+        step = min(max(_CACHED_NUMBERS // len(self.x), 1), len(beta))
+        runs = np.stack([self.mass, self.noise]).reshape(2, len(self.top), 1, -1, _RUN_LENGTH)
         sums, work = np.empty((2, len(self.top), len(beta))), np.empty((step, len(self.x)))
         for start in range(0, len(beta), step):
             part = slice(start, start + step)
@@ -78,104 +83,117 @@ class Patch(NamedTuple):
             ratio += slope[part, None]
             ratio *= self.x
             np.exp(ratio, out=ratio)
-            sums[..., part] = np.vecdot(ratio.reshape(len(ratio), -1, _RUN), runs).sum(axis=-1)
+            sums[..., part] = np.vecdot(ratio.reshape(len(ratio), -1, _RUN_LENGTH), runs).sum(
+                axis=-1
+            )
         mass, noise = sums
         value = np.log(mass) + self.top[:, None] + flat + np.log(rho) + self.frame.log_norm
         wrong = -np.log1p(-np.minimum(noise / mass + self.lost[:, None], 1.0))
         size = np.abs(value) + np.abs(self.top[:, None]) - 4 * flat
-        return value, wrong + EPS * (_RUN / 2 + 24 + size)
+        return value, wrong + EPS * (_RUN_LENGTH / 2 + 24 + size)
 
 
 class _CappedMoments(Moments):
-    """Moments of no more panels than a patch may have: what is beyond that is not cut further."""
+    """Moments that refuse more nodes than a patch may have."""
 
-    def keep(self, known: PanelBounds) -> None:
-        """Keep the panels, as long as there are not too many."""
-        super().keep(known)
-        if sum(panels.a.size for panels in self.kept) * NODES.size > _MOST:
+    def collect(self, known: PanelBounds) -> None:
+        super().collect(known)
+        if sum(panels.a.size for panels in self.kept) * NODES.size > _MAX_NODES:
             raise TooFine("weight", self.axis.f.kernel.weight, "needs too many panels for a patch")
 
 
 def _corners_share_mass(axis: Axis, goal: Moments) -> bool:
-    """Whether the corners have mass in common, for all one can see at some places."""
+    """Say whether the corners have mass in common, for all one can see at some places.
+
+    Where they have not, panels good for all of them would be wasted on each.
+    """
     centre = np.full(len(_PROBES), int(np.flatnonzero(axis.t == 0)[0]))
-    f = axis.at(centre, _PROBES).log
+    f = axis.values_at(centre, _PROBES).log
     g = goal.p * np.where(np.isnan(f), -np.inf, f)
     g = g + np.array([law.log_density(_PROBES) for law in goal.laws])
     top = g.max(axis=1, keepdims=True)
     share = (g - top).reshape(-1, len(_CORNERS), len(_PROBES)).min(axis=1)
     inside = g[:, 1:-1].max(axis=1) == top[:, 0]
-    return bool(inside.all() and (share.max(axis=1) > _APART).all())
+    return bool(inside.all() and (share.max(axis=1) > _LEAST_LOG_SHARE).all())
 
 
-def _lost(goal: Moments) -> tuple[np.ndarray, int]:
-    """The most that all errors together are of each moment in the patch; a panel with mass."""
-    sure = np.concatenate(goal.sure, axis=1)
+def _relative_error(goal: Moments) -> tuple[np.ndarray, int]:
+    """Bound all errors of the rules over each moment, wherever in the patch the law is.
+
+    Of all panels that one is taken whose share of the mass is largest at the corner where it has
+    least: the moment is at least the mass L on it. Each error E over L is a ratio of one largest to
+    one smallest density, the exponential of a convex function of (ρ², ρ²δ), so it is largest at a
+    corner; the sum of those maxima bounds the sum at every point between.
+
+    Returns:
+        The bounds, [powers], and the number of that panel of the first moment.
+    """
+    sure = np.concatenate(goal.sure, axis=1)  # log of the least masses, [powers · corners, panels]
     share = (sure - goal.least[:, None]).reshape(-1, len(_CORNERS), sure.shape[1]).min(axis=1)
-    best = share.argmax(axis=1)  # each moment is at least its mass on that panel
+    best = share.argmax(axis=1)
     least = sure[np.arange(len(sure)), np.repeat(best, len(_CORNERS))]
-    lost = np.concatenate(goal.lost, axis=1) - least[:, None]
-    worst = lost.reshape(len(best), len(_CORNERS), -1).max(axis=1)
+    errors = np.concatenate(goal.lost, axis=1) - least[:, None]
+    worst = errors.reshape(len(best), len(_CORNERS), -1).max(axis=1)
     return np.exp(np.logaddexp.reduce(worst, axis=1)), int(best[0])
 
 
-def _rounding(nodes: Nodes, x: np.ndarray, origin: float, size: float) -> np.ndarray:
-    """Relative error of e^(log density) at nodes, wherever in the patch the law is."""
+def _rounding_of_density(nodes: Nodes, x: np.ndarray, origin: float, size: float) -> np.ndarray:
+    """Bound the relative error of e^(log density) at nodes, wherever in the patch the law is.
+
+    ρ² is at most 2^size, so the log density −ρ²(t − δ)²/2 has a slope of about (1 + steep + |x|) in
+    t. Three things are rounded: x itself, where the anchor is not the origin; the terms of the
+    polynomial of x; and the anchor, as the place of a root. The difference anchor − origin is
+    rounded by half of EPS: the other half covers the factor ρ² ≤ 2 of |x|.
+    """
     steep = 2**size * abs(origin)
-    inexact = EPS * np.abs(nodes.anchor - origin) * (1 + steep + np.abs(x))
+    offset = EPS * np.abs(nodes.anchor - origin) * (1 + steep + np.abs(x))
     polynomial = EPS * (8 + 4 * x * x + 4 * (1 + steep) * np.abs(x))
-    return polynomial + inexact + 2 * (1 + np.abs(nodes.t)) * nodes.shift
+    return polynomial + offset + 2 * (1 + np.abs(nodes.t)) * nodes.shift
 
 
 def _max_log_ratio(x: np.ndarray, origin: float, law: Neighbour) -> float:
-    """Log of the largest ratio of a law's density to that of the frame, over that at the origin."""
+    """Return log of the largest ratio of a law's density to the frame's, over that at origin."""
     sharp = law.rho**2
     slope = origin - sharp * (origin - law.delta)
     return float((x * (slope + x * (1 - sharp) / 2)).max())
 
 
-def _filled(x: np.ndarray) -> np.ndarray:
-    """The last axis, filled with zeros to whole runs."""
-    missing = -x.shape[-1] % _RUN
-    return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, missing)])
-
-
 def _build_patch(
     kernel: Kernel, powers: tuple[float, ...], frame: Gaussian, size: float
 ) -> Patch | None:
-    """The patch around a law; None where its corners have no mass in common or too few digits.
+    """Return the patch around a law; None where its corners share no mass or have too few digits.
 
     Raises:
         TooFine: it needs too many panels.
     """
-    reach = 2.0 ** (size / 2) * (1 + 1e-9)
+    wide, reach = size / 2 * _A_LITTLE_MORE, 2.0 ** (size / 2) * _A_LITTLE_MORE
     corners = [
-        Neighbour(
-            frame, frame.beta + b * frame.gamma * size / 2 * (1 + 1e-9), frame.gamma * reach**c
-        )
+        Neighbour(frame, frame.beta + b * frame.gamma * wide, frame.gamma * reach**c)
         for b, c in _CORNERS
     ]
     axis = Axis(definition(kernel), frame)
     goal = _CappedMoments(axis, np.repeat(powers, len(corners)).tolist(), corners * len(powers))
     if not _corners_share_mass(axis, goal):
         return None
-    cut(axis, goal, _WORK)
-    lost, best = _lost(goal)
-    panels = Panels.joined(goal.kept)
-    nodes = goal.nodes(panels)
+    cut(axis, goal, _MAX_WORK)
+    lost, best = _relative_error(goal)
+    nodes = goal.nodes(Panels.joined(goal.kept))
     # At an anchor places keep their digits.
     anchor, middle = float(nodes.anchor[best, 0]), float(nodes.t[best].mean())
     origin = anchor if abs(middle - anchor) < 1 else middle
     x = nodes.anchor - origin + nodes.offset
-    if max(_max_log_ratio(x, origin, corner) for corner in corners) > _RISE:
+    if max(_max_log_ratio(x, origin, corner) for corner in corners) > _MAX_LOG_RATIO:
         return None
-    own = _rounding(nodes, x, origin, size)
+    own = _rounding_of_density(nodes, x, origin, size)
     p = np.array(powers)[:, None, None]
-    top, mass, noise = weighed(nodes, p, -x * (origin + x / 2), own)
+    top, mass, noise = nodes.masses(p, -x * (origin + x / 2), own)
     if not np.all(np.isfinite(top)):
         return None
-    mass, noise = (_filled(y.reshape(len(powers), -1)) for y in (mass, noise))
-    return Patch(frame, origin, _filled(x.ravel()), mass, noise, top, lost)
+    missing = -x.size % _RUN_LENGTH  # nodes without mass that fill the last run
+    mass, noise = (
+        np.pad(y.reshape(len(powers), -1), [(0, 0), (0, missing)]) for y in (mass, noise)
+    )
+    return Patch(frame, origin, np.pad(x.ravel(), (0, missing)), mass, noise, top, lost)
 
 
 @functools.lru_cache(maxsize=256)
@@ -183,7 +201,7 @@ def _build_patch(
 def patch(
     kernel: Kernel, powers: tuple[float, ...], size: float, row: float, column: float
 ) -> Patch | None:
-    """The patch around γ₀ = 2^(size·row), β₀ = size·column·γ₀; None where nodes do not serve it.
+    """Return the patch around γ₀ = 2^(size·row), β₀ = size·column·γ₀; None where it serves no law.
 
     Args:
         kernel: a kernel of Law.SCORE.
@@ -205,7 +223,7 @@ def patch(
 def log_moments(
     kernel: Kernel, powers: tuple[float, ...], beta: np.ndarray, gamma: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Log E|f(β + γε)|^p, ε ~ N(0, 1), and bounds on its error; ∞ where no patch serves.
+    """Return log E|f(β + γε)|^p, ε ~ N(0, 1), and bounds on its error; ∞ where no patch serves.
 
     What is found for a point does not depend on the other points.
 
@@ -220,12 +238,13 @@ def log_moments(
     """
     value = np.zeros((len(powers), len(beta)))
     error = np.full(value.shape, np.inf)
-    for size in _SIZES:
-        todo = np.flatnonzero(np.isinf(error[0]) & (np.abs(beta) < _FAR * gamma))
+    for size in _PATCH_SIZES:
+        todo = np.flatnonzero(np.isinf(error[0]) & (np.abs(beta) < _MAX_BETA_OVER_GAMMA * gamma))
         if not todo.size:
             break
         rows = np.rint(np.log2(gamma[todo]) / size)
         columns = np.rint(beta[todo] / (size * np.exp2(size * rows)))
+        # Two whole numbers as one complex number: np.unique sorts those in one pass.
         places, which = np.unique(rows + 1j * columns, return_inverse=True)
         for number, place in enumerate(places.tolist()):
             found = patch(kernel, powers, size, place.real, place.imag)
@@ -233,6 +252,6 @@ def log_moments(
                 continue
             here = todo[which == number]
             log, bound = found.log_moments(beta[here], gamma[here])
-            good = (bound <= _GOOD).all(axis=0)
+            good = (bound <= _MAX_ERROR).all(axis=0)
             value[:, here[good]], error[:, here[good]] = log[:, good], bound[:, good]
     return value, error

@@ -40,7 +40,7 @@ class Sketch:
         self._log_p = base - _log_sum(base)
 
     def _moment(self, order: float) -> np.ndarray:
-        """Log E|f|^order."""
+        """Return log E|f|^order."""
         return _log_sum(order * self._log_f + self._log_p)
 
     def product(self, *sums: tuple[float, float], count: float = 0.0, total: float = 0.0,
@@ -74,7 +74,7 @@ class Sketch:
         return 2 * np.trapezoid(self._lorenz[1], self._lorenz[0], axis=-1) - 1, 0.0
 
     def _read(self, share: Any, given: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """Where the Lorenz curves lie, from one side or the other."""
+        """Return where the Lorenz curves lie, from one side or the other."""
         shares = np.broadcast_to(share, len(given))
         return np.array([np.interp(*row) for row in zip(shares, given, wanted, strict=True)])
 
@@ -88,7 +88,7 @@ class Sketch:
 def preview(
     kernel: Kernel, beta: np.ndarray, gamma: np.ndarray, of: Quantity = S, length: Any = 1.0
 ) -> np.ndarray:
-    """A limit in float64, to about what an eye can see where the kernel is smooth.
+    """Return a limit in float64, to about what an eye can see where the kernel is smooth.
 
     Args:
         kernel: a kernel of Law.SCORE.

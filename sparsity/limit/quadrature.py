@@ -18,17 +18,19 @@ from sparsity.errors import InputError
 from sparsity.kernels import nonnegative, queries
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.lowering import numpy_log_abs
-from sparsity.kernels.numeric.definition import definition
-from sparsity.kernels.numeric.periods import period
+from sparsity.kernels.numeric.definition import definition, period
 from sparsity.kernels.numeric.points import EPS
 from sparsity.limit import patches
-from sparsity.limit.axis import Axis
 from sparsity.limit.moments import log_moments
+from sparsity.limit.panels import Axis
 from sparsity.limit.score_laws import gaussian_law
 
 
 def _moments(kernel: Kernel, powers: tuple[float, ...], beta: Any, gamma: Any) -> list[np.ndarray]:
-    """Log m_p and bounds on their errors, each of shape [powers, …]."""
+    """Return log m_p and bounds on their errors, each of shape [powers, …].
+
+    Patches serve most points; each of the others is integrated by itself.
+    """
     f = definition(kernel)
     beta, gamma = np.broadcast_arrays(np.asarray(beta, float), np.asarray(gamma, float))
     b, c = beta.ravel(), gamma.ravel()
@@ -46,7 +48,7 @@ def _moments(kernel: Kernel, powers: tuple[float, ...], beta: Any, gamma: Any) -
 
 
 def moment(kernel: Kernel, p: float, beta: Any, gamma: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Absolute moments of a weight, m_p = E|f(β+γε)|^p with ε ~ N(0, 1), in the log domain.
+    """Return absolute moments of a weight, m_p = E|f(β+γε)|^p with ε ~ N(0, 1), in the log domain.
 
     Args:
         kernel: a kernel of Law.SCORE.
@@ -69,7 +71,7 @@ def moment(kernel: Kernel, p: float, beta: Any, gamma: Any) -> tuple[np.ndarray,
 
 @functools.lru_cache(maxsize=512)
 def _counting_rule(points: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss rule for Σ over x = 0 … points−1: `count` real nodes, exact to degree 2·count − 1.
+    """Return the Gauss rule for Σ over x = 0 … points−1, exact to degree 2·count − 1.
 
     The recurrence of the discrete Chebyshev (Gram) polynomials, NIST DLMF §18.19.
     """
@@ -82,7 +84,12 @@ def _counting_rule(points: int, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _log_sum(log_weight: Callable[[np.ndarray], np.ndarray], n: int) -> tuple[float, float]:
-    """Log Σ e^(g(m)) over distances m = 0 … n−1 and a bound on its error."""
+    """Return log Σ e^(g(m)) over distances m = 0 … n−1 and a bound on its error.
+
+    Stretches that double from both ends inwards are summed by Gauss rules for the counting measure,
+    and halved until rules of 8 and 16 nodes agree.
+    """
+    # What decays does so from one end: stretches that double meet it on its own scale.
     edges = {0, n} | {2**k for k in range(5, n.bit_length())}
     ends = sorted(edges | {n - edge for edge in edges})
     todo = list(itertools.pairwise(ends))
@@ -111,11 +118,6 @@ def _log_sum(log_weight: Callable[[np.ndarray], np.ndarray], n: int) -> tuple[fl
     return top + math.log(total), math.fsum(errors) / total + 2 * EPS * (1 + abs(top))
 
 
-def _by_score(kernel: Kernel, bound: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    (m1, m2), (e1, e2) = _moments(kernel, (1.0, 2.0), bound["beta"], bound["gamma"])
-    return m1 - m2 / 2, e1 + e2 / 2 + 2 * EPS * np.abs(m1)
-
-
 def _by_position(kernel: Kernel, bound: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     log_weight = numpy_log_abs(kernel)
     shape = np.broadcast_shapes(*(np.shape(value) for value in bound.values()))
@@ -137,13 +139,12 @@ def _query_sums(name: str, dim: int) -> tuple[float, float]:
 
 
 def _by_feature(kernel: Kernel, bound: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """E a = Σ q_i and E a² = Σ_ij q_i q_j (1 + r² δ_ij), for i.i.d. features of mean 1, s.d. r."""
+    """Take E a = Σ q_i and E a² = Σ_ij q_i q_j (1 + r² δ_ij): i.i.d. features of mean 1, s.d. r."""
     if kernel.weight != nonnegative.weight:
         raise InputError("weight", kernel.weight, "only the bilinear weight Σ q_i k_i is known")
     ratio, dim = np.broadcast_arrays(bound["ratio"], bound["dim"])
     sums = [_query_sums(bound["query"], int(n)) for n in dim.ravel()]
-    first, squares = np.array(sums, dtype=np.float64).reshape(-1, 2).T
-    first, squares = first.reshape(dim.shape), squares.reshape(dim.shape)
+    first, squares = np.array(sums, dtype=np.float64).reshape(-1, 2).T.reshape(2, *dim.shape)
     # Scaled by the larger of 1 and r, so that r² cannot overflow.
     scale = np.maximum(ratio, 1.0)
     log_m2 = 2 * np.log(scale) + np.log((first / scale) ** 2 + (ratio / scale) ** 2 * squares)
@@ -152,7 +153,7 @@ def _by_feature(kernel: Kernel, bound: dict[str, Any]) -> tuple[np.ndarray, np.n
 
 
 def log_sparsity(kernel: Kernel, bound: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Log S of a kernel, from its definition only: log E|a| − ½ log E a².
+    """Return log S of a kernel, from its definition only: log E|a| − ½ log E a².
 
     Args:
         kernel: any kernel; for Law.SCORE any f that is finite and real.
@@ -164,5 +165,9 @@ def log_sparsity(kernel: Kernel, bound: dict[str, Any]) -> tuple[np.ndarray, np.
     Raises:
         InputError: as for `moment`; a bilinear weight of another form.
     """
-    routes = {Law.SCORE: _by_score, Law.POSITION: _by_position, Law.FEATURES: _by_feature}
-    return routes[kernel.law](kernel, bound)
+    if kernel.law is Law.POSITION:
+        return _by_position(kernel, bound)
+    if kernel.law is Law.FEATURES:
+        return _by_feature(kernel, bound)
+    (m1, m2), (e1, e2) = _moments(kernel, (1.0, 2.0), bound["beta"], bound["gamma"])
+    return m1 - m2 / 2, e1 + e2 / 2 + 2 * EPS * np.abs(m1)

@@ -1,4 +1,13 @@
-"""The live panel: `sparsity.explore()` in a notebook."""
+"""The live panel: `sparsity.explore()` in a notebook.
+
+A message of a browser passes through them so:
+
+    widget ──> state    what is shown, and the edits that are sent
+      │          └─> curve ──> axes   its curves: their numbers, and their places on the chart
+      ├─> picture      everything to draw, from closed forms and the store
+      ├─> export       the same as Python and as a table
+      └─> background   a thread that fills the store: laws, formulas, samples
+"""
 
 from __future__ import annotations
 
@@ -8,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from sparsity import kernels
 from sparsity.axes.row_choices import ALL, of_row
 from sparsity.errors import InputError
-from sparsity.kernels import Kernel, Law, RowMap
+from sparsity.kernels import Law, RowMap
 from sparsity.panel.state import State, drawable, initial
-from sparsity.rows.row import Row
+from sparsity.rows.row import Row, RowLike
 
 if TYPE_CHECKING:
     from sparsity.panel.widget import Panel
@@ -18,8 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["explore", "opened"]
 
 
-def opened(*shown: str | Kernel | RowMap | Row, x: str = "gamma", **values: Any) -> State:
-    """The state that a panel starts in, as `explore` describes it.
+def opened(*shown: RowLike, x: str = "gamma", **values: Any) -> State:
+    """Return the state that a panel starts in, as `explore` describes it.
 
     Raises:
         InputError: an unknown name, a value outside its domain, two kernels of one name, or more
@@ -32,13 +41,13 @@ def opened(*shown: str | Kernel | RowMap | Row, x: str = "gamma", **values: Any)
         kernel = kernels.named(each.kernel if isinstance(each, Row) else each)
         known += (kernel,) if kernel not in known else ()
         if isinstance(each, Row):
-            law, moved = of_row(each)
+            law, values_of_steps = of_row(each)
             if each.steps and isinstance(kernel, RowMap):
                 fix = f"the panel has {kernel.name} of Gaussian scores only; leave them out"
                 raise InputError("scores", each.described()["steps"][0], fix)
             laws += (law,) if law.name not in [other.name for other in laws] else ()
             place = {"rows": law.name} if kernel.law is Law.SCORE else {}
-            starts.append((kernel.name, place | each.params | moved))
+            starts.append((kernel.name, place | each.params | values_of_steps))
         if not isinstance(each, Row) or len(starts) == 1:
             first.append(kernel.name)
     names = [each.name for each in known]
@@ -52,8 +61,8 @@ def opened(*shown: str | Kernel | RowMap | Row, x: str = "gamma", **values: Any)
     return drawable(state)
 
 
-def explore(*shown: str | Kernel | RowMap | Row, x: str = "gamma", **values: Any) -> Panel:
-    """A panel to explore attention's focus by hand, in JupyterLab, Notebook, VS Code or Colab.
+def explore(*shown: RowLike, x: str = "gamma", **values: Any) -> Panel:
+    """Open a panel to explore attention's focus by hand: JupyterLab, Notebook, VS Code, Colab.
 
     S = E|a| / √(E a²) or another quantity against any parameter, each of which has a slider; curves
     to pin; the limit law while a slider moves, then the exact law of rows of n, then Monte Carlo

@@ -1,20 +1,31 @@
-"""The axes of a state: where values lie in the unit square, and where curves are looked at."""
+"""The axes of a state: where values lie in the unit square, and where curves are computed.
+
+A curve that is filled in point by point is computed evenly at first, then where it bends. The
+straight line between two neighbours is off by about h²·|v″|/8; the second difference of the drawn
+heights gives v″. The interval that is off by most is halved next.
+"""
 
 from __future__ import annotations
 
 import functools
+import heapq
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from sparsity.axes.controls import CONTROLS, POINTS, Control
-from sparsity.panel import nodes
-from sparsity.panel.lines import provisional
-from sparsity.panel.spec import Spec
+from sparsity.panel.curve import Spec, previewed_limit
 from sparsity.panel.state import State
 from sparsity.panel.store import Store
 
-_SAMPLED = 6  # points of a curve that are sampled, besides the one at the marker
+_SAMPLED_POINTS = 6  # of a curve, besides the one at the marker
+FIRST_NODES = 17  # that lie evenly
+LEAST_NODES = 65  # of a curve that is filled in
+MOST_NODES = 129  # of a curve that needs more to be drawn
+_LEAST_ERROR_SEEN = 1e-3  # of the chart's height: what an eye can tell
+_WEIGHT_OF_WIDTH = 0.05  # of an interval's width beside its bend: so that none stays wide for ever
+_MARGIN = 0.02  # of the height, beyond which nothing is drawn
 
 
 class Axes:
@@ -30,67 +41,135 @@ class Axes:
 
     @functools.cached_property
     def along(self) -> np.ndarray:
-        """Places of `x` along the horizontal axis."""
+        """The places of `x` along the horizontal axis."""
         return self.u(self.x)
 
     def u(self, x: Any) -> np.ndarray:
-        """Place along the horizontal axis."""
+        """Return the place along the horizontal axis."""
         return self.control.place(np.asarray(x, dtype=np.float64), self.marker)
 
     def n(self, x: Any, spec: Spec | None = None) -> Any:
-        """Row length at x, of a curve or else of the panel."""
+        """Return the row length at x, of a curve or else of the panel."""
         if self.name == "length":
             return x
         return self.length if spec is None else dict(spec.values).get("length", self.length)
 
     def v(self, value: Any, n: Any) -> np.ndarray:
-        """Height of a value of the quantity in rows of n."""
+        """Return the height of a value of the quantity in rows of n."""
         return self.scale.place(self.plot.shown(np.asarray(value, dtype=np.float64), n))
 
     def marks(self) -> list[tuple[float, str]]:
-        """Ticks of the vertical axis."""
+        """Return the ticks of the vertical axis."""
         return [(float(self.scale.place(value)), label) for value, label in self.scale.ticks]
 
     def floor(self) -> np.ndarray | None:
-        """The height of rows with one weight, where it is drawn."""
+        """Return the height of rows with one weight, where it is drawn."""
         if self.plot.one is None:
             return None
         n = np.broadcast_to(self.n(self.x), self.x.shape)
         return self.v(np.full(n.shape, self.plot.one), n)
 
     def moves(self, spec: Spec) -> bool:
-        """Whether a curve depends on x; one that does not is known once it is at the marker."""
+        """Tell whether a curve depends on x; another is known once it is known at the marker."""
         return self.name in dict(spec.values)
 
     def sampled(self, spec: Spec) -> list[float]:
-        """The values of x at which a curve is sampled."""
+        """Return the values of x at which a curve is sampled."""
         if not self.moves(spec):
             return [self.marker]
         last = len(self.x) - 1
-        even = ((np.arange(_SAMPLED) + 0.5) / _SAMPLED * last).round().astype(int)
+        even = ((np.arange(_SAMPLED_POINTS) + 0.5) / _SAMPLED_POINTS * last).round().astype(int)
         return [self.marker, *self.x[even].tolist()]
 
     def heights(self, spec: Spec, at: list[int], values: list[Any] | np.ndarray) -> np.ndarray:
-        """Heights of a curve at `x[at]`; NaN where a value is no number."""
+        """Return the heights of a curve at `x[at]`; NaN where a value is no number."""
         known = [value if isinstance(value, float) else np.nan for value in values]
         n = self.n(self.x[at], spec)
         return self.v(known, n)
 
     def key(self, spec: Spec, kind: str) -> tuple[Any, ...]:
-        """What the nodes of a curve go by: everything but the marker."""
+        """Return what the nodes of a curve are kept under: everything but the marker."""
         return kind, self.name, self.control.ends(self.marker), spec.at(self.name, 0.0)
 
     def nodes(self, spec: Spec, kind: str, store: Store) -> list[int]:
-        """Where on `x` the exact law of a curve ("exact"), or a slow limit, is computed by now.
+        """Return where on `x` the "exact" law of a curve, or a slow "limit", is computed by now.
 
-        A limit that can be sketched has its places from the sketch.
+        A limit that can be previewed has its places from the preview.
         """
         found = list(store.nodes.get(self.key(spec, kind)) or ())
-        return found or (self._sketched(spec) if kind == "limit" else [])
-
-    def _sketched(self, spec: Spec) -> list[int]:
-        at = sorted(nodes.even(len(self.x)))
-        values = provisional(spec, self.name, self.x[at])
+        if found or kind != "limit":
+            return found
+        at = sorted(even_places(len(self.x)))
+        values = previewed_limit(spec, self.name, self.x[at])
         if not np.isfinite(values).any():
             return []
-        return sorted([*at, *nodes.more(self.along, at, self.heights(spec, at, values))])
+        return sorted([*at, *next_places(self.along, at, self.heights(spec, at, values))])
+
+
+def coarse_to_fine(count: int) -> list[int]:
+    """Return 0 … count−1 in the order in which the gaps are halved, again and again."""
+    by_power_of_two = sorted(range(1, count), key=lambda k: -(k & -k))
+    return [0, *by_power_of_two][:count]
+
+
+@functools.lru_cache(maxsize=64)
+def even_places(count: int, nodes: int = FIRST_NODES) -> tuple[int, ...]:
+    """Return places of nodes that lie evenly among `count`, in the order they are computed in."""
+    places = np.unique(np.linspace(0, count - 1, nodes).round().astype(int)).tolist()
+    return tuple(places[k] for k in coarse_to_fine(len(places)))
+
+
+def _line_errors(u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Return how far a curve may be from the line between neighbours, where it is on the chart.
+
+    Args:
+        u: places of the nodes, ascending, [nodes].
+        v: their heights, NaN where there is none, [nodes].
+
+    Returns:
+        [nodes − 1].
+    """
+    h = np.diff(u)
+    second = np.zeros(len(u))
+    second[1:-1] = 2 * np.diff(np.diff(v) / h) / (h[1:] + h[:-1])
+    second = np.abs(np.nan_to_num(second))
+    outside = np.where(v > 1 + _MARGIN, 1, np.where(v < -_MARGIN, -1, 0))
+    seen = (outside[1:] != outside[:-1]) | (outside[1:] == 0)
+    return seen * h**2 / 8 * np.maximum(second[1:], second[:-1])
+
+
+def next_places(
+    u: np.ndarray, at: Sequence[int], v: np.ndarray, count: int = MOST_NODES
+) -> list[int]:
+    """Return where to compute a curve next.
+
+    Args:
+        u: every place on offer, ascending, [places].
+        at: where it has been computed, indices into `u`, ascending.
+        v: the heights there, NaN where there is none, [at].
+        count: how many places at most.
+
+    Returns:
+        Indices into `u`, the most needed first; none when the curve can be drawn.
+    """
+    have = set(at)
+    if missing := [k for k in even_places(len(u)) if k not in have]:
+        return missing[:count]
+    places = np.asarray(at)
+    error, wide = _line_errors(u[places], v), np.diff(places) > 1
+    fine = not wide.any() or np.max(error[wide]) < _LEAST_ERROR_SEEN or not np.isfinite(v).all()
+    if len(at) >= LEAST_NODES and (fine or len(at) >= MOST_NODES):
+        return []
+    room = (LEAST_NODES if len(at) < LEAST_NODES else MOST_NODES) - len(at)
+    gaps = zip(error + _WEIGHT_OF_WIDTH * np.diff(u[places]) ** 2, at, at[1:], strict=False)
+    heap = [(-score, low, high) for score, low, high in gaps if high - low > 1]
+    heapq.heapify(heap)
+    found: list[int] = []
+    while heap and len(found) < min(count, room):
+        score, low, high = heapq.heappop(heap)
+        middle = (low + high) // 2
+        found.append(middle)
+        for a, b in ((low, middle), (middle, high)):  # a quarter of it, as far as is known
+            if b - a > 1:
+                heapq.heappush(heap, (score / 4, a, b))
+    return found

@@ -15,14 +15,20 @@ import numpy as np
 from sparsity.axes.controls import CONTROLS
 from sparsity.errors import InputError
 from sparsity.kernels import Law
-from sparsity.panel import nodes
-from sparsity.panel.axes import Axes
-from sparsity.panel.lines import at_once, has_limit, of_formula, provisional, refusal, why_not
-from sparsity.panel.spec import Spec
+from sparsity.panel.axes import Axes, next_places
+from sparsity.panel.curve import (
+    Spec,
+    closed_limit,
+    has_limit,
+    previewed_limit,
+    rows_of_formula,
+    why_no_law,
+    why_no_value,
+)
 from sparsity.panel.state import State
 from sparsity.panel.store import Point, Store
 
-_ENOUGH = 9  # points that make a line; fewer would draw a shape that is not there
+_LEAST_POINTS_OF_LINE = 9  # points that make a line; fewer would draw a shape that is not there
 
 
 class Frame(NamedTuple):
@@ -38,6 +44,8 @@ class Frame(NamedTuple):
 
 
 class _Packer:
+    """Collects arrays into one, and says where each of them is in it."""
+
     def __init__(self) -> None:
         self.parts: list[np.ndarray] = []
         self.length = 0
@@ -63,57 +71,47 @@ class Curve(NamedTuple):
 
 
 def curves(state: State) -> list[Curve]:
-    """Those shown, then those pinned that are of the same quantity."""
+    """Return the curves shown, then those pinned that are of the same quantity."""
     live = [Curve(f"live {spec.kernel.name}", spec, None) for spec in state.specs()]
     return live + [Curve(f"pin {hash(spec)}", spec, k) for k, spec in state.pinned()]
 
 
-def _filled(
-    axes: Axes, spec: Spec, at: list[int], found: list[Any], pack: _Packer
-) -> dict[str, Any] | None:
-    """A curve from the values known by now at its nodes; None if they are too few."""
-    height = axes.heights(spec, at, found)
-    known = np.isfinite(height)
-    if known.sum() < min(len(axes.x), _ENOUGH):
-        return None
-    whole = bool(known.all()) and not nodes.more(axes.along, at, height, 1)
-    return {"u": pack(axes.along[at][known]), "v": pack(height[known]), "whole": whole}
+def _line_by_points(
+    axes: Axes, spec: Spec, kind: str, store: Store, pack: _Packer
+) -> tuple[dict[str, Any] | None, list[Any]]:
+    """Return a curve that is filled in point by point, and what is known of it by now.
 
+    Args:
+        axes: of the picture.
+        spec: the curve.
+        kind: its "exact" law, or its "limit", which is previewed where it is not known yet.
+        store: what is known: numbers and refusals.
+        pack: takes the arrays.
 
-def _level(axes: Axes, spec: Spec, value: Any, pack: _Packer) -> dict[str, Any] | None:
-    """A curve that does not depend on x, from its value at the marker."""
-    if not isinstance(value, float) or not math.isfinite(value):
-        return None
-    x = axes.x[[0, -1]]
-    height = axes.v(np.repeat(value, 2), axes.n(x, spec))
-    return {"u": pack(axes.u(x)), "v": pack(height), "whole": True}
-
-
-def _exact(axes: Axes, spec: Spec, store: Store, pack: _Packer) -> tuple[Any, list[Any]]:
-    """The exact law as a line, and what is known of it: numbers and refusals."""
-    if not axes.moves(spec):
-        known = store.exact.get(spec)
-        return _level(axes, spec, known, pack), [known]
-    at = axes.nodes(spec, "exact", store)
-    each = [store.exact.get(spec.at(axes.name, x)) for x in axes.x[at].tolist()]
-    return _filled(axes, spec, at, each, pack), each
-
-
-def _limit(axes: Axes, spec: Spec, store: Store, pack: _Packer) -> tuple[Any, list[Any]]:
-    """A limit by quadrature, provisional where it is not known yet, and what is known of it."""
-    if not axes.moves(spec):
-        known = store.limit.get(spec)
-        found = provisional(spec, axes.name, np.array([axes.marker])).tolist()
-        drawn = _level(axes, spec, found[0] if known is None else known, pack)
-        return drawn and drawn | {"whole": known is not None}, [known]
-    at = axes.nodes(spec, "limit", store)
-    each: list[Any] = [store.limit.get(spec.at(axes.name, x)) for x in axes.x[at].tolist()]
+    Returns:
+        The line, None if too few points are known to draw it; the values at its nodes.
+    """
+    moves = axes.moves(spec)
+    at = axes.nodes(spec, kind, store) if moves else []
+    x = axes.x[at] if moves else np.array([axes.marker])
+    memory = store.exact if kind == "exact" else store.limit
+    each: list[Any] = [memory.get(spec.at(axes.name, value)) for value in x.tolist()]
     waiting = [k for k, value in enumerate(each) if value is None]
     shown = np.array([value if isinstance(value, float) else math.nan for value in each])
-    if waiting:
-        shown[waiting] = provisional(spec, axes.name, axes.x[at][waiting])
-    drawn = _filled(axes, spec, at, shown.tolist(), pack)
-    return drawn and drawn | {"whole": drawn["whole"] and not waiting}, each
+    if waiting and kind == "limit":
+        shown[waiting] = previewed_limit(spec, axes.name, x[waiting])
+    if not moves:  # a level line, from the value at the marker
+        if not np.isfinite(shown).all():
+            return None, each
+        ends = axes.x[[0, -1]]
+        height = axes.v(np.repeat(shown, 2), axes.n(ends, spec))
+        return {"u": pack(axes.u(ends)), "v": pack(height), "whole": not waiting}, each
+    height = axes.heights(spec, at, shown.tolist())
+    known = np.isfinite(height)
+    if known.sum() < min(len(axes.x), _LEAST_POINTS_OF_LINE):
+        return None, each
+    whole = bool(known.all()) and not waiting and not next_places(axes.along, at, height, 1)
+    return {"u": pack(axes.along[at][known]), "v": pack(height[known]), "whole": whole}, each
 
 
 def _number(value: Any) -> Any:
@@ -121,7 +119,7 @@ def _number(value: Any) -> Any:
 
 
 def _point(axes: Axes, spec: Spec, x: float, point: Point) -> dict[str, Any]:
-    """A sampled point with its 95 % interval."""
+    """Return a sampled point with its 95 % interval."""
     n = float(axes.n(x, spec))
     values = np.maximum(point.values(n), 0.0)
     value, low, high = axes.plot.shown(values, n).tolist()
@@ -140,7 +138,7 @@ def _point(axes: Axes, spec: Spec, x: float, point: Point) -> dict[str, Any]:
 def _points(
     axes: Axes, spec: Spec, places: list[float], store: Store
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """The points sampled by now, and what is to be said of those that could not be."""
+    """Return the points sampled by now, and what is to be said of those that could not be."""
     points, notes, missed = [], [], []
     for at in dict.fromkeys(places):
         point = store.points.get(spec.at(axes.name, at))
@@ -158,32 +156,32 @@ def _points(
 def _lines(
     axes: Axes, spec: Spec, store: Store, pack: _Packer
 ) -> tuple[dict[str, Any], dict[bool, float | None], list[str]]:
-    """Limit and exact law along x as lines and, by whether it is exact, at the marker; notes."""
+    """Return limit and exact law as lines; by whether it is exact, each at the marker; notes."""
     x, notes = axes.name, []
     here, n = spec.at(x, axes.marker), float(axes.n(axes.marker, spec))
     found: dict[str, Any] = {"limit": None}
     limit = level = None
     try:
-        values = at_once(spec, x, np.append(axes.x, axes.marker), n=n)
+        values = closed_limit(spec, x, np.append(axes.x, axes.marker), n=n)
         if values is not None:
             height = axes.v(values[:-1], axes.n(axes.x, spec))
             found["limit"] = {"u": pack(axes.along), "v": pack(height), "whole": True}
             limit = float(values[-1])
         elif has_limit(spec):
-            found["limit"], slow = _limit(axes, spec, store, pack)
+            found["limit"], each = _line_by_points(axes, spec, "limit", store, pack)
             known = store.limit.get(here)
-            notes += [each for each in (known, *slow) if isinstance(each, str)][:1]
+            notes += [e for e in (known, *each) if isinstance(e, str)][:1]
             limit = None if isinstance(known, str) else known
         else:
             notes.append("no limit of long rows")
     except InputError as error:
         notes.append(str(error))
-    if why := why_not(here):
+    if why := why_no_law(here):
         notes.append(why)
     if spec.kernel.law is Law.POSITION:  # what it is in long rows it is in any row
         found["exact"], found["limit"], limit, level = found["limit"], None, None, limit
         return found, {False: level, True: level}, notes
-    found["exact"], each = _exact(axes, spec, store, pack)
+    found["exact"], each = _line_by_points(axes, spec, "exact", store, pack)
     known = store.exact.get(here)
     notes += [e for e in (known, *each) if isinstance(e, str)][:1]
     level = None if isinstance(known, str) else known
@@ -191,8 +189,9 @@ def _lines(
 
 
 def _curve(axes: Axes, spec: Spec, store: Store, pack: _Packer, sampling: bool) -> dict[str, Any]:
+    """Return a curve with its lines, its points, its numbers at the marker, and notes."""
     n = float(axes.n(axes.marker, spec))
-    if refused := refusal(spec):
+    if refused := why_no_value(spec):
         lines: dict[str, Any] = {"limit": None, "exact": None}
         known, notes, points = {}, [refused], []
     else:
@@ -211,13 +210,13 @@ def _curve(axes: Axes, spec: Spec, store: Store, pack: _Packer, sampling: bool) 
 
 
 def _letter(number: int) -> str:
-    """A … Z, then A2 … Z2 and on."""
+    """Return A … Z, then A2 … Z2 and on."""
     round_, place = divmod(number, 26)
     return chr(ord("A") + place) + (str(round_ + 1) if round_ else "")
 
 
 def picture(state: State, store: Store) -> Frame:
-    """Everything to be drawn of a state, with what the store holds by now, which is only read."""
+    """Return everything to be drawn of a state, with what the store holds by now."""
     axes, pack = Axes(state), _Packer()
     found = []
     for number, (identifier, spec, pin) in enumerate(curves(state)):
@@ -230,7 +229,7 @@ def picture(state: State, store: Store) -> Frame:
                 "full": spec.at(state.x, axes.marker).title(),  # what the numbers beside it are of
                 "pin": pin,
                 "question": [spec.rows, spec.query, spec.of],  # another one's points are no guess
-                "formula": of_formula(spec),
+                "formula": rows_of_formula(spec),
                 **_curve(axes, spec, store, pack, state.sampling),
             }
         )

@@ -5,18 +5,18 @@ Everything a browser sends is checked here, whatever it is.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sparsity import kernels
-from sparsity.axes import quantity_axis as plots
-from sparsity.axes import row_choices as rowlaws
+from sparsity.axes import quantity_axis, row_choices
 from sparsity.axes.controls import CONTROLS
-from sparsity.axes.row_choices import Rows
+from sparsity.axes.row_choices import Rows, has_sink
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.queries import NAMES
-from sparsity.panel.spec import Spec, uses
+from sparsity.panel.curve import Spec, parameters_used, why_kernel_has_none
 
 _MOST_PINS = 6
 _MOST_TYPED = 12
@@ -34,7 +34,7 @@ class State:
         values: value of every control.
         query: the query family.
         x: the parameter along the axis.
-        y: what is plotted, as `plots.named` takes it.
+        y: what is plotted, as `quantity_axis.named` takes it.
         sampling: whether to sample.
         pins: curves kept for comparison; those of another quantity wait for their axis.
         laws: the row laws on offer.
@@ -49,35 +49,35 @@ class State:
     y: str
     sampling: bool
     pins: tuple[Spec, ...] = ()
-    laws: tuple[Rows, ...] = rowlaws.ALL
+    laws: tuple[Rows, ...] = row_choices.ALL
 
     def value(self, name: str) -> float:
         return dict(self.values)[name]
 
     @property
-    def plot(self) -> plots.Plot:
-        return plots.named(self.y)
+    def plot(self) -> quantity_axis.Plot:
+        return quantity_axis.named(self.y)
 
     def specs(self) -> tuple[Spec, ...]:
-        """The curves of the kernels shown, at the present values."""
+        """Return the curves of the kernels shown, at the present values."""
         found, of = [], self.plot.of.name
         for kernel in self.known:
             if kernel.name in self.shown:
                 score = kernel.law is Law.SCORE
-                rows = rowlaws.named(self.rows if score else "iid", self.laws)
-                own = uses(kernel, rows)
+                rows = row_choices.named(self.rows if score else "iid", self.laws)
+                own = parameters_used(kernel, rows)
                 values = tuple((k, v) for k, v in self.values if k in own)
                 query = self.query if kernel.law is Law.FEATURES else ""
                 found.append(Spec(kernel, rows, values, query, of))
         return tuple(found)
 
     def pinned(self) -> tuple[tuple[int, Spec], ...]:
-        """(place among the pins, curve) of those that are of the quantity on the axis."""
+        """Return (place among the pins, curve) of those that are of the quantity on the axis."""
         of = self.plot.of.name
         return tuple((k, spec) for k, spec in enumerate(self.pins) if spec.of == of)
 
     def uses(self) -> set[str]:
-        """The controls that some curve depends on."""
+        """Return the controls that some curve depends on."""
         return {self.x, *(name for spec in self.specs() for name, _ in spec.values)}
 
 
@@ -86,10 +86,10 @@ def initial(
     shown: tuple[str, ...],
     x: str,
     *,
-    laws: tuple[Rows, ...] = rowlaws.ALL,
+    laws: tuple[Rows, ...] = row_choices.ALL,
     **values: Any,
 ) -> State:
-    """The state that the panel starts in and returns to.
+    """Return the state that the panel starts in and returns to.
 
     Args as of `State`; `values` are those of controls, and `rows`, `query` and `y`.
 
@@ -104,7 +104,7 @@ def initial(
 
 
 def drawable(state: State) -> State:
-    """The state itself.
+    """Return the state, unless it has too many curves.
 
     Raises:
         InputError: more curves than there are pairs of a colour and a marker.
@@ -122,7 +122,7 @@ def _choice(name: str, value: Any, allowed: Any) -> str:
 
 
 def edit(state: State, name: str, value: Any) -> State:
-    """The state after one edit.
+    """Return the state after one edit.
 
     Args:
         state: before.
@@ -138,6 +138,7 @@ def edit(state: State, name: str, value: Any) -> State:
 
 
 def _edited(state: State, name: str, value: Any) -> State:
+    """Return the state after one edit, with however many curves."""
     if name in CONTROLS:
         values = dict(state.values) | {name: CONTROLS[name].check(value)}
         return replace(state, values=tuple(values.items()))
@@ -169,28 +170,28 @@ def _edited(state: State, name: str, value: Any) -> State:
 
 
 def _y(value: Any) -> str:
-    """What is plotted, with its number."""
-    shown = [name for name, *_ in plots.offered()]
+    """Return what is plotted, with its number."""
+    shown = [name for name, *_ in quantity_axis.offered()]
     if not isinstance(value, str):
         raise InputError("y", value, f"choose one of {', '.join(shown)}")
-    plot = plots.named(value)
+    plot = quantity_axis.named(value)
     return value if value in shown and ":" not in plot.name else plot.name
 
 
 def _argument(state: State, value: Any) -> str:
-    """What is plotted, with another number."""
+    """Return what is plotted, with another number."""
     family = state.y.partition(":")[0]
-    if (given := plots.argument(state.y)) is None:
+    if (given := quantity_axis.argument(state.y)) is None:
         raise InputError("argument", str(value)[:64], f"{state.y} has none")
     try:
-        return plots.named(f"{family}:{str(value)[:64].strip()}").name
+        return quantity_axis.named(f"{family}:{str(value)[:64].strip()}").name
     except InputError as error:
         fix = f"{given['symbol']} must be {given['domain']}"
         raise InputError("argument", str(value)[:64], fix) from error
 
 
 def _typed(state: State, value: Any) -> State:
-    """The kernel that a text names or writes, among those known and shown."""
+    """Add the kernel that a text names or writes to those known and shown."""
     if not isinstance(value, str):
         raise InputError("formula", str(value)[:64], "give a text, such as log(1 + exp(s))")
     try:
@@ -210,17 +211,35 @@ def _typed(state: State, value: Any) -> State:
 
 
 def _same(kernel: Kernel | RowMap, other: Kernel | RowMap) -> bool:
-    """Whether two kernels are the same function."""
+    """Tell whether two kernels are the same function."""
     if isinstance(kernel, Kernel) and isinstance(other, Kernel):
         return kernel.weight == other.weight
     return kernel == other
 
 
 def _pin(state: State) -> State:
-    """The curves of now, added to those kept."""
+    """Add the curves of now to those kept."""
     new = [spec for spec in state.specs() if spec not in state.pins]
     if not new:
         raise InputError("pin", "nothing new", "choose a kernel or move a slider first")
     if len(state.pinned()) + len(new) > _MOST_PINS:
         raise InputError("pin", f"{len(new)} more", f"at most {_MOST_PINS} curves are kept; unpin")
     return replace(state, pins=state.pins + tuple(new))
+
+
+def why_not_plotted(state: State) -> dict[str, str]:
+    """Say by the name of its plot why a quantity cannot be had of any curve that is shown."""
+    specs = state.specs()
+    sinks = (spec.score and has_sink(spec.law) for spec in specs)
+    return _why_not_plotted(tuple(zip((spec.kernel for spec in specs), sinks, strict=True)))
+
+
+@functools.lru_cache(maxsize=64)
+def _why_not_plotted(shown: tuple[tuple[Any, bool], ...]) -> dict[str, str]:
+    found = {}
+    for name, *_ in quantity_axis.offered():
+        quantity = quantity_axis.named(name).of
+        why = [why_kernel_has_none(kernel, sink, quantity) for kernel, sink in shown]
+        if why and all(why):
+            found[name] = why[0]
+    return found

@@ -17,24 +17,24 @@ class Memory(Generic[T]):
 
     def __init__(self, most: int) -> None:
         self._most, self._lock = most, threading.Lock()
-        self._kept: OrderedDict[Hashable, T] = OrderedDict()
+        self._items: OrderedDict[Hashable, T] = OrderedDict()
 
     def get(self, key: Hashable) -> T | None:
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-            return self._kept.get(key)
+            if key in self._items:
+                self._items.move_to_end(key)
+            return self._items.get(key)
 
     def put(self, key: Hashable, value: T) -> None:
         with self._lock:
-            self._kept[key] = value
-            self._kept.move_to_end(key)
-            while len(self._kept) > self._most:
-                self._kept.popitem(last=False)
+            self._items[key] = value
+            self._items.move_to_end(key)
+            while len(self._items) > self._most:
+                self._items.popitem(last=False)
 
     def __contains__(self, key: Hashable) -> bool:
         with self._lock:
-            return key in self._kept
+            return key in self._items
 
 
 class Point(NamedTuple):
@@ -51,7 +51,7 @@ class Point(NamedTuple):
     round: int
 
     def values(self, n: float) -> tuple[float, float, float]:
-        """The value and the ends of its 95 % interval; of an S those of n·S²."""
+        """Return the value and the ends of its 95 % interval; of an S those of n·S²."""
         found = (self.estimate.value, *self.estimate.ci95)
         return tuple(n * x * x for x in found) if self.of == "S" else found  # type: ignore
 
@@ -65,3 +65,4 @@ class Store:
         self.nodes: Memory[tuple[int, ...]] = Memory(400)  # see `Axes.nodes`
         self.points: Memory[Point | str] = Memory(4_000)
         self.formulas: Memory[tuple[str, str]] = Memory(64)  # a kernel's weight, and its S
+        self.law_at_work = threading.Lock()  # see `background.run_law`

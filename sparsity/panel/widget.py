@@ -7,31 +7,30 @@ the last position of a slider wins and nothing queues up.
 from __future__ import annotations
 
 import contextlib
-import math
 import threading
 import time
+from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any
 
 import anywidget
 
-from sparsity.axes import quantity_axis as plots
+from sparsity.axes import quantity_axis
 from sparsity.axes.controls import CONTROLS
 from sparsity.errors import InputError
 from sparsity.kernels.queries import NAMES
-from sparsity.panel import filling, sampling
-from sparsity.panel.calls import python, table
+from sparsity.panel import background
+from sparsity.panel.export import csv_table, python_source
 from sparsity.panel.picture import picture
-from sparsity.panel.refusals import refused
-from sparsity.panel.state import State, edit
+from sparsity.panel.state import State, edit, why_not_plotted
 from sparsity.panel.store import Store
 
-_PAUSE = 0.12  # seconds without an edit before anything is filled in: the hand goes first
-_REST = 0.3  # seconds without an edit before sampling starts
-_AT_FIRST = 4.0  # seconds for each curve before it is the samples' turn
-_BREATH = 0.1  # seconds between pictures while filling in
+# Seconds without an edit before anything is filled in, as the hand goes first; and before sampling.
+_PAUSE_BEFORE_LAWS, _PAUSE_BEFORE_SAMPLES = 0.12, 0.3
+_LAWS_AT_FIRST = 4.0  # seconds for each curve before it is the samples' turn
+_BETWEEN_PICTURES = 0.1  # seconds, while filling in
 
-_ALWAYS = {"beta", "gamma", "length", "decay", "ratio", "dim"}  # shown, be they used or not
+_ALWAYS_SHOWN = {"beta", "gamma", "length", "decay", "ratio", "dim"}  # controls
 
 _FRONT = files("sparsity.panel") / "front"
 
@@ -49,7 +48,7 @@ class Panel(anywidget.AnyWidget):
     def __init__(self, state: State) -> None:
         super().__init__()
         self._start = self._state = state
-        self._store, self._sent = Store(), 0
+        self._store, self._sent, self._working = Store(), 0, ""
         self._generation, self._closed = 0, False
         self._lock, self._news = threading.Lock(), threading.Condition()
         self._thread: threading.Thread | None = None
@@ -60,10 +59,10 @@ class Panel(anywidget.AnyWidget):
         return self._state
 
     def python(self) -> str:
-        return python(self._state)
+        return python_source(self._state)
 
     def csv(self) -> str:
-        return table(self._state, self._store)
+        return csv_table(self._state, self._store)
 
     def close(self) -> None:
         """Take it down: the thread ends, views go."""
@@ -100,7 +99,7 @@ class Panel(anywidget.AnyWidget):
                 self._thread.start()
 
     def _edit(self, edits: Any) -> dict[str, str]:
-        """Make the edits that can be made; what is wrong with the others, by name."""
+        """Make the edits that can be made; return what is wrong with the others, by name."""
         errors = {}
         for each in edits:
             try:
@@ -116,7 +115,7 @@ class Panel(anywidget.AnyWidget):
         content, data = picture(state, self._store)
         self._sent += 1
         content |= {"kind": "picture", "number": self._sent, "working": self._working, **answer}
-        content |= {"state": _summary(state), "python": python(state)}
+        content |= {"state": _summary(state), "python": python_source(state)}
         if whole:
             content["setting"] = _setting(state)
             content["formulas"] = self._formulas(state)
@@ -129,10 +128,8 @@ class Panel(anywidget.AnyWidget):
         found = {name: self._store.formulas.get(name) for name in state.shown}
         return {name: written for name, written in found.items() if written}
 
-    _working = ""
-
     def _fill(self) -> None:
-        """The thread: whatever is new is filled in until the next edit, for ever."""
+        """Fill in whatever is new until the next edit, for ever: the work of the thread."""
         seen = -1
         while True:
             with self._news:
@@ -143,15 +140,46 @@ class Panel(anywidget.AnyWidget):
             try:
                 self._fill_in(self._state, seen)
                 self._say("", seen)
-            except filling.Left:
+            except background.StateMoved:
                 continue
             except Exception as error:  # noqa: BLE001 - a panel that fails must say so and live on
-                with contextlib.suppress(filling.Left):
+                with contextlib.suppress(background.StateMoved):
                     self._say(f"stopped: {type(error).__name__}: {error}", seen)
 
+    def _fill_in(self, state: State, seen: int) -> None:
+        """Fill in laws, formulas and samples of a state, unless and until it moves on."""
+
+        def check() -> None:
+            self._check(seen)
+
+        def fill(work: Iterator[None], label: str) -> None:
+            last, news = time.monotonic(), False
+            for _ in work:
+                time.sleep(0.001)  # whoever waits for the interpreter goes first
+                check()
+                news = True
+                if time.monotonic() - last > _BETWEEN_PICTURES:
+                    self._say(label, seen)
+                    last, news = time.monotonic(), False
+            if news:
+                self._say(label, seen)
+
+        law, store = "filling in the exact law", self._store
+        self._wait(_PAUSE_BEFORE_LAWS, seen)
+        fill(background.fill_laws(state, store, check, _LAWS_AT_FIRST), law)
+        self._send_formulas()  # one may have been found when the state had moved on
+        for _ in background.fill_formulas(state, store):
+            self._send_formulas()
+            check()
+        if state.sampling:
+            self._wait(_PAUSE_BEFORE_SAMPLES, seen)
+            fill(background.fill_samples(state, store, check), "sampling")
+        fill(background.fill_laws(state, store, check), law)
+
     def _check(self, seen: int) -> None:
+        """Raise if the state has moved on."""
         if self._generation != seen:
-            raise filling.Left
+            raise background.StateMoved
 
     def _wait(self, seconds: float, seen: int) -> None:
         """Wait, unless and until the state moves on."""
@@ -166,43 +194,14 @@ class Panel(anywidget.AnyWidget):
             self._working = working
             self._show({})
 
-    def _fill_in(self, state: State, seen: int) -> None:
-        def drain(work: Any, label: str) -> None:
-            last, news = time.monotonic(), False
-            for _ in work:
-                time.sleep(0.001)  # whoever waits for the interpreter goes first
-                self._check(seen)
-                news = True
-                if time.monotonic() - last > _BREATH:
-                    self._say(label, seen)
-                    last, news = time.monotonic(), False
-            if news:
-                self._say(label, seen)
-
-        def laws(seconds: float) -> None:
-            work = filling.laws(state, self._store, check, seconds)
-            drain(work, "filling in the exact law")
-
-        check = lambda: self._check(seen)  # noqa: E731
-        self._wait(_PAUSE, seen)
-        laws(_AT_FIRST)
-        self._send_formulas()  # one may have been found when the state had moved on
-        for _ in filling.formulas(state, self._store):
-            self._send_formulas()
-            self._check(seen)
-        if state.sampling:
-            self._wait(_REST, seen)
-            drain(sampling.samples(state, self._store, check), "sampling")
-        laws(math.inf)
-
 
 def _summary(state: State) -> dict[str, Any]:
-    """What the controls show."""
+    """Return what the controls show."""
     return {
         **{name: getattr(state, name) for name in ("rows", "query", "x", "sampling")},
         "y": state.y.partition(":")[0],
-        "argument": plots.argument(state.y),
-        "refused": refused(state),
+        "argument": quantity_axis.argument(state.y),
+        "refused": why_not_plotted(state),
         "kernels": [{"name": k.name, "title": k.title} for k in state.known],
         "shown": list(state.shown),
         "values": dict(state.values),
@@ -216,14 +215,13 @@ def _summary(state: State) -> dict[str, Any]:
 
 
 def _setting(state: State) -> dict[str, Any]:
-    """What the controls are: sent once."""
+    """Return what the controls are, which is sent once."""
+    offered = quantity_axis.offered()
     return {
         "rows": [{"name": r.name, "title": r.title} for r in state.laws],
-        "own": sorted(CONTROLS.keys() - _ALWAYS),
+        "own": sorted(CONTROLS.keys() - _ALWAYS_SHOWN),
         "queries": list(NAMES),
-        "y": [
-            {"name": name, "words": words, "title": title} for name, words, title in plots.offered()
-        ],
+        "y": [dict(zip(("name", "words", "title"), each, strict=True)) for each in offered],
         "controls": [
             {
                 "name": name,

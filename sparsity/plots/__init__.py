@@ -1,26 +1,42 @@
-"""`plot`: a chart of theory, limit and Monte Carlo in one call."""
+"""`plot`: a chart of theory, limit and Monte Carlo in one call.
+
+What was given passes through the modules so:
+
+    kernels, rows ──> requests   the curves asked for: rows, and values along the abscissa
+                  ──> curves     their numbers: exact law, limit, sampled points
+    a dataset     ──> datasets   the same, taken from what `sweep` or `measure` made
+    both          ──> drawing    a `Chart`, drawn on Matplotlib axes
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sparsity.arguments import instance
-from sparsity.kernels import Kernel, RowMap
-from sparsity.plots.chart import Chart
-from sparsity.plots.charts import chart
+import numpy as np
+
+from sparsity import quantities
+from sparsity.arguments import flag, instance, several, text
+from sparsity.errors import InputError
+from sparsity.kernels import Law
+from sparsity.kernels.parameters import LENGTH
+from sparsity.plots import requests
+from sparsity.plots.requests import CurveRequest
 from sparsity.quantities import Quantity
-from sparsity.rows.row import Row
+from sparsity.rows.row import RowLike
 
 if TYPE_CHECKING:
     import xarray
     from matplotlib.axes import Axes
 
-__all__ = ["Chart", "chart", "plot"]
+    from sparsity.plots.drawing import Chart, Words
+
+__all__ = ["chart", "plot"]
 
 
 def plot(
-    what: str | Kernel | RowMap | Row | Sequence[str | Kernel | RowMap | Row] | xarray.Dataset,
+    what: RowLike | Sequence[RowLike] | xarray.Dataset,
     x: str = "length",
     *,
     of: str | Quantity | None = None,
@@ -104,3 +120,131 @@ def plot(
     with matplotlib.rc_context(plotting.STYLE):
         plotting.headline(figure, made.words.title, made.words.subtitle)
         return made.on(figure)
+
+
+def chart(
+    what: Any,
+    x: str = "length",
+    *,
+    of: str | Quantity | None = None,
+    montecarlo: Any = False,
+    limit: bool = True,
+    seed: int = 0,
+    rel_error: float = 0.02,
+    max_samples: float = 1e7,
+    dtype: Any = None,
+    labels: Sequence[str] | None = None,
+    title: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    **parameters: Any,
+) -> Chart:
+    """Compute the numbers and words of `plot`, which describes the arguments.
+
+    Raises:
+        InputError: as `plot`.
+    """
+    limit = flag("limit", limit)
+    if title is not None:
+        text("title", title, "give a text")
+    if hasattr(type(what), "data_vars"):
+        from sparsity.plots.datasets import chart_of_dataset
+
+        settings = {"montecarlo": montecarlo, "seed": seed, "rel_error": rel_error}
+        _refuse_sampling(settings | {"max_samples": max_samples, "dtype": dtype})
+        made = chart_of_dataset(what, x, of, limit, parameters)
+    else:
+        from sparsity.plots.curves import compute_curves, sampled_places
+        from sparsity.sampling import Sampling
+
+        asked, values = requests.read_curves(what, x, parameters)
+        quantity = _quantity(of, asked, x)
+        names, common = _labels(asked)
+        sampling = Sampling(rel_error, max_samples, seed, dtype, progress)
+        places = sampled_places(montecarlo, x, values)
+        how = (places, sampling, names, limit)
+        curves = compute_curves(asked, quantity, x, values, *how)
+        from sparsity.plots.drawing import Chart, is_log  # with Matplotlib, which is loaded by now
+
+        words, control = _words(asked, quantity, x, common), requests.control_of(asked, x)
+        log_x = is_log(values, control, x == LENGTH.name)
+        made = Chart(curves, words, log_x, control, quantity.name)
+    if labels is not None:
+        made = _relabelled(made, labels)
+    if title is not None:
+        made = made._replace(words=made.words._replace(title=title))
+    return made
+
+
+_UNSAMPLED = {"montecarlo": False, "seed": 0, "rel_error": 0.02, "max_samples": 1e7, "dtype": None}
+
+
+def _refuse_sampling(given: dict[str, Any]) -> None:
+    """Refuse settings of the sampling for a dataset, which is drawn as it is.
+
+    Raises:
+        InputError: one is not its default.
+    """
+    for name, default in _UNSAMPLED.items():
+        value = given[name]
+        if value is not None and value is not default and (np.ndim(value) or value != default):
+            fix = "a dataset is drawn as it is; give it to sweep, with montecarlo=True"
+            raise InputError(name, value, fix)
+
+
+def _quantity(of: str | Quantity | None, curves: Sequence[CurveRequest], x: str) -> Quantity:
+    """Return what is drawn: by default n_eff of rows of n, else S."""
+    if of is not None:
+        return quantities.named(of)
+    rows = all(
+        curve.row.kernel.law is not Law.FEATURES and (x == LENGTH.name or curve.length is not None)
+        for curve in curves
+    )
+    return quantities.n_eff if rows else quantities.S
+
+
+def _labels(curves: Sequence[CurveRequest]) -> tuple[list[str], str]:
+    """Return what tells each of the curves from the others; and what they have in common."""
+    names = list(dict.fromkeys(name for curve in curves for name in curve.held))
+    differ = [n for n in names if len({curve.held.get(n, "") for curve in curves}) > 1]
+    first = curves[0].held
+    common = ", ".join(first[n] for n in names if n not in differ)
+    each = [", ".join(c.held[n] for n in differ if c.held.get(n)) for c in curves]
+    return [label or c.held["kernel"] for label, c in zip(each, curves, strict=True)], common
+
+
+def _words(curves: Sequence[CurveRequest], quantity: Quantity, x: str, common: str) -> Words:
+    """Return what is written on the chart."""
+    from sparsity.plots.drawing import Words, ordinate_label
+
+    titles = {"n_eff": "Effective tokens n_eff", "S": "Sparsity S"}
+    own = quantity.title[0].upper() + quantity.title[1:]
+    drawn = titles.get(quantity.name, own)
+    kernels = list(dict.fromkeys(curve.row.kernel.name for curve in curves))
+    of, weight = "", ""
+    if len(kernels) == 1:
+        first: Any = curves[0].row.kernel
+        formula = str(getattr(first, "formula", None) or first.weight)
+        weight = f"a = {formula}" if len(formula) < 48 else ""
+        of = f" of {kernels[0]}"
+        common = common.removeprefix(kernels[0]).removeprefix(", ")
+    said = ", ".join(part for part in (weight, common) if part)
+    label = requests.axis_label(curves, x)
+    title = f"{drawn}{of} against {label.split('  ')[0]}"
+    return Words(title, said, label, ordinate_label(quantity))
+
+
+def _relabelled(made: Chart, labels: Sequence[str]) -> Chart:
+    """Return the chart with labels of the user's own.
+
+    Raises:
+        InputError: not one for each curve.
+    """
+    fix = f"give {len(made.curves)} of them, one for each curve"
+    labels = several("labels", labels, fix)
+    if len(labels) != len(made.curves):
+        raise InputError("labels", labels, fix)
+    curves = []
+    for curve, label in zip(made.curves, labels, strict=True):
+        long = curve.limit and replace(curve.limit, label=f"limit, {label}")
+        curves.append(replace(curve, exact=replace(curve.exact, label=str(label)), limit=long))
+    return made._replace(curves=tuple(curves))

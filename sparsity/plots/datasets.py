@@ -13,11 +13,10 @@ from sparsity import quantities
 from sparsity.arguments import as_float64
 from sparsity.axes.controls import CONTROLS
 from sparsity.errors import InputError
-from sparsity.figures.series import Series
-from sparsity.plots.asked import MOST_CURVES, short, symbol, values_of
-from sparsity.plots.chart import Chart, ordinate
-from sparsity.plots.curves import Drawn, floor
-from sparsity.plots.drawing import Words, is_log
+from sparsity.figures.figure import Series
+from sparsity.plots.curves import Curve, floor_of_rows
+from sparsity.plots.drawing import Chart, Words, is_log, ordinate_label
+from sparsity.plots.requests import MOST_CURVES, read_values, short, symbol
 
 if TYPE_CHECKING:
     import xarray
@@ -26,7 +25,7 @@ _COLUMNS = ("estimate", "stderr", "samples", "seed")
 
 
 def _variable(data: xarray.Dataset, of: Any) -> str:
-    """The variable to draw.
+    """Return the variable to draw.
 
     Raises:
         InputError: there is none of that name.
@@ -40,7 +39,7 @@ def _variable(data: xarray.Dataset, of: Any) -> str:
 
 
 def _limit(data: xarray.Dataset, name: str) -> Any:
-    """The limit beside a variable of rows of n; None where there is none."""
+    """Return the limit beside a variable of rows of n; None where there is none."""
     if name not in ("n_eff", "S_rms", "S") or "S_limit" not in data:
         return None
     S = data["S_limit"]
@@ -48,34 +47,34 @@ def _limit(data: xarray.Dataset, name: str) -> Any:
 
 
 def _is_measured(data: xarray.Dataset) -> bool:
-    """Whether a dataset holds rows of real attention."""
+    """Tell whether a dataset holds rows of real attention."""
     return "row" in data.dims and "head" in data.dims
 
 
 def _laws_beside(data: xarray.Dataset, name: str) -> tuple[Any, Any]:
-    """The exact law and the limit that were predicted for a measured variable; None without."""
-    tail = next((end for end in ("_rest", "_others") if name.endswith(end)), "")
+    """Return the exact law and the limit that were predicted for a measured variable, or None."""
+    tail = next((end for end in ("_without_sink_key", "_without_sinks") if name.endswith(end)), "")
     stem = name.removesuffix(tail)
     exact, limit = (data.get(f"S_{law}{tail}") for law in ("exact", "limit"))
     if stem not in ("S", "n_eff") or exact is None or limit is None:
         return None, None
-    n = data["length"] - 1 if tail == "_rest" else data[f"length{tail}"]
+    n = data["length"] - 1 if tail == "_without_sink_key" else data[f"length{tail}"]
     return (exact, limit) if stem == "S" else (n * exact**2, n * limit**2)
 
 
-def _places(grid: np.ndarray, name: str, given: Any) -> list[int]:
-    """Where the values of a dimension are on its grid, to rounding.
+def _indices(grid: np.ndarray, name: str, given: Any) -> list[int]:
+    """Return where the values of a dimension are on its grid, to rounding.
 
     Raises:
         InputError: one is not there.
     """
-    asked = values_of(name, given, whole=False)
+    wanted = read_values(name, given, whole=False)
     if grid.dtype.kind in "iuf":
-        wanted = as_float64(asked, name, "give numbers of the dataset's grid")
-        near = np.isclose(grid, np.reshape(wanted, (-1, 1)), rtol=1e-9, atol=0)
+        numbers = as_float64(wanted, name, "give numbers of the dataset's grid")
+        near = np.isclose(grid, np.reshape(numbers, (-1, 1)), rtol=1e-9, atol=0)
     else:
-        near = np.array([[value == one for one in grid.tolist()] for value in asked])
-    for value, on in zip(asked, near, strict=True):
+        near = np.array([[value == one for one in grid.tolist()] for value in wanted])
+    for value, on in zip(wanted, near, strict=True):
         if not on.any():
             shown = ", ".join(short(each) for each in grid.tolist()[:8])
             more = ", …" if len(grid) > 8 else ""
@@ -83,10 +82,10 @@ def _places(grid: np.ndarray, name: str, given: Any) -> list[int]:
     return near.argmax(axis=1).tolist()
 
 
-def of_dataset(
+def chart_of_dataset(
     data: xarray.Dataset, x: str, of: Any, limit: bool, parameters: Mapping[str, Any]
 ) -> Chart:
-    """One curve for each combination of the other dimensions.
+    """Return a chart with one curve for each combination of the other dimensions.
 
     Args:
         data: as `sweep` returns it.
@@ -100,14 +99,12 @@ def of_dataset(
     """
     numbers = [str(dim) for dim in data.dims if data[dim].dtype.kind in "iuf"]
     if not isinstance(x, str) or x not in numbers:
-        fix = f"the dataset has the dimensions {', '.join(numbers)}"
-        raise InputError("x", x, fix)
+        raise InputError("x", x, f"the dataset has the dimensions {', '.join(numbers)}")
     for key, value in parameters.items():
         if key not in data.dims or key == x:
             raise InputError(key, value, "is not another dimension of the dataset")
-        data = data.isel({key: _places(data[key].values, key, value)})
-    name = _variable(data, of)
-    data = data.sortby(x)
+        data = data.isel({key: _indices(data[key].values, key, value)})
+    name, data = _variable(data, of), data.sortby(x)
     others = [str(dim) for dim in data[name].dims if dim != x]
     cells = list(itertools.product(*(data[dim].values.tolist() for dim in others)))
     if len(cells) > MOST_CURVES:
@@ -116,64 +113,59 @@ def of_dataset(
     measured = _is_measured(data)
     kernel = str(data.attrs.get("kernel", "head" if measured else "sweep"))
     differ = [dim for dim in others if data.sizes[dim] > 1]
-    drawn = []
+    curves = []
     for cell in cells:
         key = dict(zip(others, cell, strict=True))
         label = ", ".join(f"{symbol(n)} = {short(key[n])}" for n in differ) or kernel
-        # Each row has its own limit: of several heads they would be a thicket.
-        curve = (
-            _measured(data, name, x, label, limit and len(cells) == 1, key) if measured else None
-        )
-        drawn.append(curve or _one(data.sel(key), name, x, label, limit, key))
-    values, control = np.asarray(data[x].values, float), CONTROLS.get(x)
-    shown = [f"{symbol(n)} = {short(cells[0][others.index(n)])}" for n in others if n not in differ]
-    one = [str(n) for n in data.coords if data[n].ndim == 0]
-    shown += [f"{symbol(n)} = {short(data[n].item())}" for n in one]
-    words = _words(data, name, x, kernel, shown)
-    return Chart(tuple(drawn), words, is_log(values, control, x == "length"), control, name)
+        if measured:  # each row has its own limit: of several heads they would be a thicket
+            shown = limit and len(cells) == 1
+            curves.append(_measured_curve(data.sel(key), name, x, label, shown, key))
+        else:
+            curves.append(_swept_curve(data.sel(key), name, x, label, limit, key))
+    control = CONTROLS.get(x)
+    held = {n: cells[0][others.index(n)] for n in others if n not in differ}
+    held |= {str(n): data[n].item() for n in data.coords if data[n].ndim == 0}
+    words = _words(data, name, x, kernel, [f"{symbol(n)} = {short(v)}" for n, v in held.items()])
+    log_x = is_log(np.asarray(data[x].values, float), control, x == "length")
+    return Chart(tuple(curves), words, log_x, control, name)
 
 
-def _words(data: xarray.Dataset, name: str, x: str, kernel: str, shown: list[str]) -> Words:
+def _words(data: xarray.Dataset, name: str, x: str, kernel: str, held: list[str]) -> Words:
+    """Return what is written on the chart."""
     along = str(data[x].attrs.get("long_name", x))
     try:
-        y = ordinate(quantities.named(name))
+        y = ordinate_label(quantities.named(name))
     except InputError:
-        y = ordinate(quantities.S) if name.startswith("S") else name
+        y = ordinate_label(quantities.S) if name.startswith("S") else name
     weight = str(data.attrs.get("weight", ""))
-    said = ", ".join(([f"a = {weight}"] if 0 < len(weight) < 48 else []) + shown)
+    said = ", ".join(([f"a = {weight}"] if 0 < len(weight) < 48 else []) + held)
     drawn = " ".join(y.split("(")[0].split())
     subject = f"measured {drawn}" if _is_measured(data) else f"{drawn} of {kernel}"
     title = f"{subject} against {along.split(',')[0]}"
     return Words(title[0].upper() + title[1:], said, along, y)
 
 
-def _measured(
-    data: xarray.Dataset, name: str, x: str, label: str, limit: bool, key: dict[str, Any]
-) -> Drawn:
-    """The measured values of one head or so, with the laws that were predicted for its rows."""
-    here = data.sel(key)
-    at = np.asarray(here[x].values, float)
-    values = np.asarray(here[name].values, float)
-    nothing, none = np.full(at.shape, np.nan), np.zeros(at.shape, int)
-    exact, long = (
-        None if law is None else np.asarray(law.values, float) for law in _laws_beside(here, name)
-    )
-    theory = nothing if exact is None else exact
-    with np.errstate(divide="ignore", invalid="ignore"):
-        of_long = None if long is None else Series.line(f"limit, {label}", at, np.log(long))
-        logs = np.log(theory)
-    rows = Series(label, at, theory, logs, values, nothing, none, none - 1, "measured", key)
-    return Drawn(rows, of_long if limit else None, None, key, measured=True)
-
-
-def _one(
+def _measured_curve(
     here: xarray.Dataset, name: str, x: str, label: str, limit: bool, key: dict[str, Any]
-) -> Drawn:
-    """One curve of the dataset."""
-    at = np.asarray(here[x].values, float)
-    value = np.asarray(here[name].values, float)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        line = replace(Series.line(label, at, np.log(value), **key), theory=value)
+) -> Curve:
+    """Return the measured values of one head or so, with the laws predicted for its rows."""
+    at, values = (np.asarray(here[each].values, float) for each in (x, name))
+    exact, long = _laws_beside(here, name)
+    theory = np.full(at.shape, np.nan) if exact is None else exact.values
+    line = Series.of_values(label, at, theory, **key)
+    rows = replace(line, estimate=values, method="measured")
+    of_long = None
+    if long is not None and limit:
+        of_long = Series.of_values(f"limit, {label}", at, long.values)
+    return Curve(rows, of_long, None, key, measured=True)
+
+
+def _swept_curve(
+    here: xarray.Dataset, name: str, x: str, label: str, limit: bool, key: dict[str, Any]
+) -> Curve:
+    """Return one curve of a sweep, with its sampled points and its limit."""
+    at, value = (np.asarray(here[each].values, float) for each in (x, name))
+    line = Series.of_values(label, at, value, **key)
     if f"{name}_mc" in here:
         tag = "_mc" if "stderr_mc" in here and name == "S" else f"_{name}_mc"
         names = (f"{name}_mc", *(f"{each}{tag}" for each in _COLUMNS[1:]))
@@ -182,17 +174,18 @@ def _one(
         if f"trusted{tag}" in here:
             doubted = at[~np.asarray(here[f"trusted{tag}"].values, bool)]
             line = replace(line, doubts=dict.fromkeys(doubted.tolist(), "not trusted"))
-    long_rows = ("length" not in here.coords and name == "S") or name == "S_limit"
-    of_long = here[name] if long_rows else _limit(here, name) if limit else None
-    long = None
-    if long_rows:
+    with_length = "length" in here.coords
+    of_long = _limit(here, name) if limit else None
+    if (not with_length and name == "S") or name == "S_limit":  # of long rows it is the limit
         line = replace(line, theory=value * np.nan, log=value * np.nan)
+        of_long = here[name]
+    long = None
     if of_long is not None:
         values = np.asarray(of_long.values, float) + 0 * at
-        long = replace(Series.line(f"limit, {label}", at, np.log(values)), theory=values)
-    rows = name == "n_eff" or (name in ("S", "S_rms") and "length" in here.coords)
-    least = None
-    if rows and "length" in here.coords:
+        long = Series.of_values(f"limit, {label}", at, values)
+    floor = None
+    if with_length and name in ("n_eff", "S", "S_rms"):
         n = None if x == "length" else int(here["length"].item())
-        least = floor(quantities.n_eff if name == "n_eff" else quantities.S, x, at, n)
-    return Drawn(line, long, least, key)
+        quantity = quantities.n_eff if name == "n_eff" else quantities.S
+        floor = floor_of_rows(quantity, x, at, n)
+    return Curve(line, long, floor, key)

@@ -1,4 +1,4 @@
-"""Curves to Matplotlib axes, in the style of the figures. Computes nothing."""
+"""A chart, and how it is drawn on Matplotlib axes in the style of the figures. Computes nothing."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ import numpy as np
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from sparsity import quantities
+from sparsity.axes import quantity_axis
 from sparsity.axes.controls import LOG, NINES, Control
 from sparsity.figures import plotting
-from sparsity.figures.plotting import GREY, LOOKS, Look
+from sparsity.figures.plotting import DASHED, GREY, LOOKS, SHADE, Look
 from sparsity.output import power_of_ten
-from sparsity.plots.curves import Drawn
+from sparsity.plots.curves import Curve
+from sparsity.quantities import Quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from sparsity.figures.series import Series
+    from sparsity.figures.figure import Series
 
 SIZE = (7.2, 4.6)  # inches, as the figures
-_SHADE = "#eceef1"
-_LIMIT = (0, (5, 3))  # dashes
-_LONGEST = 26  # characters of a label that stands at the end of its curve
-_DEEP = 1e6  # ratio that an ordinate shows, at most
-_HIDDEN = 0.005  # of the height: a line so low lies on the axis
-_WIDE = 20.0  # ratio of largest to smallest from which an axis is logarithmic
+_LONGEST_END_LABEL = 26  # characters of a label that stands at the end of its curve
+_MOST_RATIO_SHOWN = 1e6  # of the ends of an ordinate
+_LEAST_HEIGHT_SEEN = 0.005  # of the axes: a line so low lies on the axis
+_LEAST_RATIO_OF_LOG = 20.0  # of largest to smallest, from which an axis is logarithmic
 
 
 class Words(NamedTuple):
@@ -46,72 +47,99 @@ class Words(NamedTuple):
     y: str
 
 
-def is_log(values: np.ndarray, control: Control | None, whole: bool = False) -> bool:
-    """Whether an abscissa is logarithmic."""
-    if values[0] <= 0 or len(values) < 2:
-        return False
-    known = control is not None and control.scale is LOG
-    return known or whole or (values[-1] / values[0] >= _WIDE and not _near_one(values, control))
-
-
-def _near_one(values: np.ndarray, control: Control | None) -> bool:
-    return control is not None and control.scale is NINES
-
-
-def look_of(i: int) -> Look:
-    """The look of the i-th curve: solid, as dashes are limits."""
-    look = LOOKS[i % len(LOOKS)]
-    return Look(look.color, "-", look.marker)
-
-
-def draw(
-    drawn: Sequence[Drawn], ax: Axes, words: Words, *, log_x: bool, control: Any, ends: bool
-) -> None:
-    """Lines: the exact law; dashed: the limit; points: sampled or measured; shaded: no row's value.
+class Chart(NamedTuple):
+    """Everything of a chart but the drawing.
 
     Args:
-        drawn: the curves.
-        ax: where.
-        words: what is written; the title is not.
+        curves: what is drawn.
+        words: what is written.
         log_x: whether the abscissa is logarithmic.
-        control: of the abscissa, for its scale; or None.
-        ends: whether labels may stand right of the axes.
+        control: the panel's control of it, for its scale; or None.
+        of: the name of what is drawn.
     """
-    plotting.calm(ax)
-    ax.set(xlabel=words.x, ylabel=words.y)
-    x = drawn[0].exact.x
-    low, high = float(x[0]), float(x[-1])
-    if log_x:
-        ax.set_xscale("log")
-    elif _near_one(x, control) and high < 1 and high > 0.99:
-        ax.set_xscale("function", functions=(control.scale.to, control.scale.back))
-        plotting.plain_ticks(ax.xaxis, [t for t in control.ticks if low <= t <= high])
-    if low < high:
-        ax.set_xlim(low, high)
-    bottom, top, log_y = _heights(drawn)
-    ax.set(yscale="log" if log_y else "linear", ylim=(bottom, top))
-    for axis, end, log in ((ax.xaxis, (low, high), log_x), (ax.yaxis, (bottom, top), log_y)):
-        if log:
-            _log_ticks(axis, *end)
-    floor = _lowest(drawn)
-    if floor is not None and (floor > bottom).any():
-        under = max(bottom * 1e-3, 1e-300) if log_y else min(bottom, 0.0)
-        ax.fill_between(x, under, floor, color=_SHADE, zorder=0, linewidth=0)
-        ax.plot(x, floor, color=GREY, lw=1, zorder=1)
-    for i, curve in enumerate(drawn):
-        _curve(ax, curve, look_of(i))
-    beside = ends and len(drawn) > 1 and max(len(c.exact.label) for c in drawn) <= _LONGEST
-    if beside:
-        found = [_end(c, look_of(i)) for i, c in enumerate(drawn)]
-        inside = [(min(max(y, bottom), top), text, color) for y, text, color in found]
-        plotting.end_labels(ax, inside)  # also of a curve that leaves the chart
-    _key(ax, drawn, each=not beside and len(drawn) > 1)
+
+    curves: tuple[Curve, ...]
+    words: Words
+    log_x: bool
+    control: Control | None
+    of: str
+
+    def on(self, figure: Any) -> Axes:
+        """Draw it on an empty Matplotlib figure, without the headline."""
+        longest = max(len(curve.exact.label) for curve in self.curves)
+        labelled = 1 < len(self.curves) and longest <= _LONGEST_END_LABEL
+        ax = plotting.axes(figure, "", "", right=0.94 - 0.0125 * longest if labelled else 0.97)
+        self.draw(ax, ends=labelled)
+        return ax
+
+    def draw(self, ax: Axes, ends: bool = False) -> None:
+        """Draw the exact law as lines, limits dashed, what was sampled or measured as points.
+
+        What no row can reach is shaded.
+
+        Args:
+            ax: where.
+            ends: whether the labels stand at the right ends of the curves.
+        """
+        curves, control = self.curves, self.control
+        plotting.calm(ax)
+        ax.set(xlabel=self.words.x, ylabel=self.words.y)
+        x = curves[0].exact.x
+        low, high = float(x[0]), float(x[-1])
+        if self.log_x:
+            ax.set_xscale("log")
+        elif control is not None and control.scale is NINES and 0.99 < high < 1:
+            ax.set_xscale("function", functions=(control.scale.to, control.scale.back))
+            plotting.plain_ticks(ax.xaxis, [t for t in control.ticks if low <= t <= high])
+        if low < high:
+            ax.set_xlim(low, high)
+        bottom, top, log_y = _ends_of_ordinate(curves)
+        ax.set(yscale="log" if log_y else "linear", ylim=(bottom, top))
+        if self.log_x:
+            _set_log_ticks(ax.xaxis, low, high)
+        if log_y:
+            _set_log_ticks(ax.yaxis, bottom, top)
+        floor = _common_floor(curves)
+        if floor is not None and (floor > bottom).any():
+            under = max(bottom * 1e-3, 1e-300) if log_y else min(bottom, 0.0)
+            ax.fill_between(x, under, floor, color=SHADE, zorder=0, linewidth=0)
+            ax.plot(x, floor, color=GREY, lw=1, zorder=1)
+        for i, curve in enumerate(curves):
+            _draw_curve(ax, curve, _look(i))
+        if ends:  # also of a curve that leaves the chart
+            found = [(*_end(c), _look(i).color) for i, c in enumerate(curves)]
+            inside = [(min(max(y, bottom), top), text, color) for y, text, color in found]
+            plotting.end_labels(ax, inside)
+        _draw_legend(ax, curves, each=not ends and len(curves) > 1)
 
 
-def _curve(ax: Axes, curve: Drawn, look: Look) -> None:
-    """One curve: theory as lines; only what was sampled or measured as markers."""
+def ordinate_label(quantity: Quantity) -> str:
+    """Return the ordinate in words."""
+    if quantity is quantities.S:
+        return plotting.SPARSITY
+    if quantity is quantities.n_eff:
+        return "effective tokens  n_eff"
+    return quantity_axis.named(quantity.name).label
+
+
+def is_log(values: np.ndarray, control: Control | None, whole: bool = False) -> bool:
+    """Tell whether an abscissa is logarithmic."""
+    if values[0] <= 0 or len(values) < 2:
+        return False
+    scale = None if control is None else control.scale
+    wide = values[-1] / values[0] >= _LEAST_RATIO_OF_LOG
+    return scale is LOG or whole or (wide and scale is not NINES)
+
+
+def _look(i: int) -> Look:
+    """Return the look of the i-th curve, which is solid: dashes are limits."""
+    return plotting.solid(LOOKS[i % len(LOOKS)])
+
+
+def _draw_curve(ax: Axes, curve: Curve, look: Look) -> None:
+    """Draw one curve: theory as lines; only what was sampled or measured as markers."""
     if curve.limit is not None:
-        ax.plot(curve.limit.x, curve.limit.theory, color=look.color, lw=1.3, ls=_LIMIT, zorder=2)
+        ax.plot(curve.limit.x, curve.limit.theory, color=look.color, lw=1.3, ls=DASHED, zorder=2)
     if curve.measured:
         # A measured row is no estimate: it has no error bar, and a small dot, as rows are many.
         dots: dict[str, Any] = {"marker": ".", "ls": "none", "color": look.color, "ms": 6}
@@ -122,29 +150,27 @@ def _curve(ax: Axes, curve: Drawn, look: Look) -> None:
         plotting.curve(ax, curve.exact, look)
 
 
-def _lowest(drawn: Sequence[Drawn]) -> np.ndarray | None:
-    """The floor of all curves; None where one has none."""
-    if any(curve.floor is None for curve in drawn):
-        return None
-    same = all(np.array_equal(curve.exact.x, drawn[0].exact.x) for curve in drawn)
-    floors = [curve.floor for curve in drawn if curve.floor is not None]
-    return np.min(floors, axis=0) if same else None
+def _common_floor(curves: Sequence[Curve]) -> np.ndarray | None:
+    """Return the floor of all curves; None where one has none."""
+    floors = [curve.floor for curve in curves if curve.floor is not None]
+    same = all(np.array_equal(curve.exact.x, curves[0].exact.x) for curve in curves)
+    return np.min(floors, axis=0) if len(floors) == len(curves) and same else None
 
 
-def _heights(drawn: Sequence[Drawn]) -> tuple[float, float, bool]:
-    """The ends of the ordinate, and whether it is logarithmic."""
-    shown = [curve.exact.theory for curve in drawn]
-    shown += [curve.exact.estimate for curve in drawn]
-    shown += [c.limit.theory for c in drawn if c.limit and np.isnan(c.exact.theory).all()]
+def _ends_of_ordinate(curves: Sequence[Curve]) -> tuple[float, float, bool]:
+    """Return the ends of the ordinate, and whether it is logarithmic."""
+    shown = [curve.exact.theory for curve in curves]
+    shown += [curve.exact.estimate for curve in curves]
+    shown += [c.limit.theory for c in curves if c.limit and np.isnan(c.exact.theory).all()]
     values = np.concatenate(shown)
     values = values[np.isfinite(values)]
     if not len(values):
         return 0.0, 1.0, False
     low, high = float(values.min()), float(values.max())
-    lower = _lowest(drawn)
-    ground = low if lower is None else min(low, float(lower.min()))
-    if low > 0 and high / low >= _WIDE:
-        ground = max(ground, high / _DEEP)
+    floor = _common_floor(curves)
+    ground = low if floor is None else min(low, float(floor.min()))
+    if low > 0 and high / low >= _LEAST_RATIO_OF_LOG:
+        ground = max(ground, high / _MOST_RATIO_SHOWN)
         room = (high / ground) ** 0.06
         return ground / room, high * room, True
     if high <= 1.0 and low >= 0:
@@ -153,78 +179,74 @@ def _heights(drawn: Sequence[Drawn]) -> tuple[float, float, bool]:
     return (0.0 if low >= 0 else low - room), high + room, False
 
 
-def _log_ticks(axis: Any, low: float, high: float) -> None:
-    """Powers of ten, as the figures name them; between them only where there are few."""
+def _set_log_ticks(axis: Any, low: float, high: float) -> None:
+    """Set ticks at powers of ten, named as in the figures; between them only where few."""
     first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
     step = max(1, math.ceil((last - first) / 7))
     ticks = [10.0**k for k in range(first, last + 1, step)]
     if len(ticks) < 3:
         every = [m * 10.0**k for k in range(first - 1, last + 1) for m in (1, 2, 5)]
         ticks = [t for t in every if low * (1 - 1e-9) <= t <= high * (1 + 1e-9)]
-    plotting.plain_ticks(axis, ticks, [_tick(t) for t in ticks])
+    powers = map(math.log10, ticks)
+    small = (p if p < -2 and abs(p - round(p)) < 1e-9 else None for p in powers)  # written as 10⁻³
+    labels = [
+        plotting.tick_label(t) if p is None else power_of_ten(round(p))
+        for t, p in zip(ticks, small, strict=True)
+    ]
+    plotting.plain_ticks(axis, ticks, labels)
 
 
-def _tick(value: float) -> str:
-    """A tick's label; small powers of ten as such."""
-    power = math.log10(value)
-    if power < -2 and abs(power - round(power)) < 1e-9:
-        return power_of_ten(round(power))
-    return plotting.tick_label(value)
-
-
-def _end(curve: Drawn, look: Look) -> tuple[float, str, str]:
-    """(height, label, colour) at the end of a curve."""
+def _end(curve: Curve) -> tuple[float, str]:
+    """Return the height of the end of a curve, and its label."""
     for series in (curve.exact, curve.limit):
         if series is not None and np.isfinite(series.theory[-1]):
-            return float(series.theory[-1]), curve.exact.label, look.color
+            return float(series.theory[-1]), curve.exact.label
     at = np.flatnonzero(np.isfinite(curve.exact.estimate))[-1]
-    return float(curve.exact.estimate[at]), curve.exact.label, look.color
+    return float(curve.exact.estimate[at]), curve.exact.label
 
 
 def _in_sight(line: Series | None, ax: Axes) -> bool:
-    """Whether a line comes into the axes, above what the lower one hides."""
+    """Tell whether a line comes into the axes, above what the lower one hides."""
     if line is None:
         return False
     at = np.isfinite(line.theory)
     inside = (ax.transData - ax.transAxes).transform(np.c_[line.x, line.theory][at])
-    return bool(at.any()) and inside[:, 1].min() <= 1 and inside[:, 1].max() >= _HIDDEN
+    return bool(at.any()) and inside[:, 1].min() <= 1 and inside[:, 1].max() >= _LEAST_HEIGHT_SEEN
 
 
-def _key(ax: Axes, drawn: Sequence[Drawn], each: bool) -> None:
-    """What the kinds of lines are; and each curve, where no label stands at its end."""
+def _draw_legend(ax: Axes, curves: Sequence[Curve], each: bool) -> None:
+    """Say what the kinds of lines are; and of `each` curve its label, where none is at its end."""
     handles: list[Any] = []
     size = {"markeredgecolor": "white", "markersize": 6}
+
+    def add(label: str, **style: Any) -> None:
+        handles.append(Line2D([], [], label=label, **style))
+
     if each:
-        for i, curve in enumerate(drawn):
-            look = look_of(i)
+        for i, curve in enumerate(curves):
+            look = _look(i)
             points = {"marker": look.marker, **size} if curve.exact.sampled.any() else {}
-            style: dict[str, Any] = {"color": look.color, **points}
-            handles.append(Line2D([], [], label=curve.exact.label, **style))
-    color = look_of(0).color if len(drawn) == 1 else GREY
-    measured = any(curve.measured for curve in drawn)
+            add(curve.exact.label, color=look.color, **points)
+    color = _look(0).color if len(curves) == 1 else GREY
+    measured = any(curve.measured for curve in curves)
     if measured:
-        style = {"color": color, "marker": ".", "ls": "none", "ms": 6}
-        handles.append(Line2D([], [], label="measured", **style))
-    if any(np.isfinite(curve.exact.theory).any() for curve in drawn):
-        of_rows = any(curve.floor is not None or curve.limit is not None for curve in drawn)
+        add("measured", color=color, marker=".", ls="none", ms=6)
+    if any(np.isfinite(curve.exact.theory).any() for curve in curves):
+        of_rows = any(curve.floor is not None or curve.limit is not None for curve in curves)
         said = "exact law, rows of n" if of_rows else "exact law"
-        if measured:
-            said = "exact law at the row's own γ"
-        handles.append(Line2D([], [], color=color, label=said))
-    if any(_in_sight(curve.limit, ax) for curve in drawn):
-        handles.append(Line2D([], [], color=color, lw=1.3, ls=_LIMIT, label="limit of long rows"))
-    if any((curve.exact.sampled & ~curve.exact.doubted).any() for curve in drawn):
-        style = {"color": color, "marker": "o", "ls": "none", **size}
-        handles.append(Line2D([], [], label="Monte Carlo ± 95 %", **style))
-    if any(curve.exact.doubted.any() for curve in drawn):
-        style = plotting.hollow(Look(color, "-", "o"))
-        handles.append(Line2D([], [], label="Monte Carlo, error in doubt", **style))
-    floor = _lowest(drawn)
+        add("exact law at the row's own γ" if measured else said, color=color)
+    if any(_in_sight(curve.limit, ax) for curve in curves):
+        add("limit of long rows", color=color, lw=1.3, ls=DASHED)
+    if any((curve.exact.sampled & ~curve.exact.doubted).any() for curve in curves):
+        add("Monte Carlo ± 95 %", color=color, marker="o", ls="none", **size)
+    if any(curve.exact.doubted.any() for curve in curves):
+        add("Monte Carlo, error in doubt", **plotting.hollow(Look(color, "-", "o")))
+    floor = _common_floor(curves)
     if floor is not None and (floor > ax.get_ylim()[0]).any():
-        handles.append(Patch(fc=_SHADE, ec=GREY, lw=0.6, label="out of reach of any row"))
+        handles.append(Patch(fc=SHADE, ec=GREY, lw=0.6, label="out of reach of any row"))
     box = {"frameon": True, "facecolor": "white", "edgecolor": "none", "framealpha": 0.85}
-    color = plotting.INK if each else GREY
-    legend = ax.legend(handles=handles, labelcolor=color, handlelength=2.6, **box)
+    ink = plotting.INK if each else GREY
+    legend = ax.legend(handles=handles, labelcolor=ink, handlelength=2.6, **box)
     legend.set_zorder(4)
     for text in legend.get_texts():  # a user's own label is no formula
         text.set_parse_math(False)

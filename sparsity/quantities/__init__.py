@@ -6,7 +6,7 @@ import difflib
 import functools
 
 from sparsity.errors import InputError
-from sparsity.quantities.base import Family, Integral, Layers, Linear, LogMoment, Quantity, RowSums
+from sparsity.quantities.base import Family, Integral, Linear, LogMoment, Quantity, RankLaw, RowSums
 from sparsity.quantities.entropy import entropy
 from sparsity.quantities.largest import gini, keys_for_mass, max_weight, support, top_k_mass
 from sparsity.quantities.powers import (
@@ -20,7 +20,7 @@ from sparsity.quantities.powers import (
     square_sum,
 )
 from sparsity.quantities.sinks import sink_mass, sink_mass_above
-from sparsity.reading import number as read_number
+from sparsity.reading import parse_number
 
 __all__ = [
     "ALL",
@@ -28,10 +28,10 @@ __all__ = [
     "OF_MAPS",
     "Family",
     "Integral",
-    "Layers",
     "Linear",
     "LogMoment",
     "Quantity",
+    "RankLaw",
     "RowSums",
     "S",
     "abs_sum",
@@ -57,6 +57,11 @@ ALL: tuple[Quantity, ...] = (
 )
 FAMILIES: tuple[Family, ...] = (top_k_mass, keys_for_mass, power_sum, pq_index, sink_mass_above)
 OF_MAPS: tuple[Quantity, ...] = (square_sum, abs_sum)  # of weights that do not add up in |a| to 1
+
+
+def default(random_rows: bool) -> Quantity:
+    """Return what is meant where no quantity is named: n_eff of random rows of n tokens, else S."""
+    return n_eff if random_rows else S
 
 
 def named(of: str | Quantity) -> Quantity:
@@ -94,7 +99,7 @@ def _member(name: str, text: str | None) -> Quantity:
     """One quantity of a family."""
     family = next(each for each in FAMILIES if each.name == name)
     try:
-        numbers = [read_number(each, "of") for each in (text or "").split(",")]
+        numbers = [parse_number(each, "of") for each in (text or "").split(",")]
     except InputError:
         numbers = []
     if len(numbers) != family.count or not family.admits(*numbers):

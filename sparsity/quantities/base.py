@@ -55,11 +55,11 @@ class Integral:
         combine: of the scale that the sums are over, and the sums.
         units: whether sink logits stand in the product.
         factor: of n.
-        slow: whether the integrand falls like √t only, towards t = 0.
+        sqrt_tail: whether the integrand falls like √t only, towards t = 0.
         ends: the least and the largest value that a row can have, given n, the tokens in sight,
             and whether there is a unit beside them: the shares of the tokens then sum to less
             than 1. They are equal for a single token without one.
-        beyond: by how much the integral of the absolute value may exceed the integral.
+        excess_of_abs: by how much the integral of the absolute value may exceed the integral.
     """
 
     power: int
@@ -69,12 +69,12 @@ class Integral:
     units: bool
     ends: Callable[[float, float, bool], tuple[float, float]]
     factor: Callable[[float], float] = lambda n: 1.0
-    slow: bool = False
-    beyond: float = 0.0
+    sqrt_tail: bool = False
+    excess_of_abs: float = 0.0
 
 
 @dataclass(frozen=True)
-class Layers:
+class RankLaw:
     """A quantity ∫ g(N(a)) da / Z of rows, N(a) how many weights are above a and Z their sum.
 
     Args:
@@ -214,7 +214,7 @@ class Quantity:
     sinks: bool = False
     limit: Callable[[LongRows], tuple[float, float]] | None = None
     whole: bool = False
-    layers: Layers | None = None
+    rank_law: RankLaw | None = None
     linear: Linear | None = None
     above: float | None = None
 
@@ -238,7 +238,7 @@ class Quantity:
         """Whether it has an exact law at finite n, for some rows at least."""
         if self.linear is not None:
             return self.linear.of.has_law
-        return any(x is not None for x in (self.integral, self.layers, self.above))
+        return any(x is not None for x in (self.integral, self.rank_law, self.above))
 
     def ends(self, n: float, unit: bool = False) -> tuple[float, float]:
         """The least and the largest value of rows of n tokens, of a quantity with an exact law.
@@ -252,8 +252,8 @@ class Quantity:
             return min(first, last), max(first, last)
         if self.above is not None:
             return 0.0, 1.0
-        if self.layers is not None:
-            least, most = self.layers.ends(n)
+        if self.rank_law is not None:
+            least, most = self.rank_law.ends(n)
             return 0.0 if unit else least, most
         assert self.integral is not None
         return self.integral.ends(n, n, unit)

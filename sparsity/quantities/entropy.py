@@ -36,6 +36,6 @@ entropy = Quantity(
         combine=lambda scale, s: s,
         units=True,
         ends=lambda n, seen, unit: (0.0, _most(seen, unit)),
-        beyond=2.0,  # 2γ_E + 2 ∫₁^∞ e^(−v) ln v dv = 1.59
+        excess_of_abs=2.0,  # 2γ_E + 2 ∫₁^∞ e^(−v) ln v dv = 1.59
     ),
 )

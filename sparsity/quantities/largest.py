@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sparsity import metric
-from sparsity.quantities.base import Family, Layers, LongRows, Quantity, RowSums
+from sparsity.quantities.base import Family, LongRows, Quantity, RankLaw, RowSums
 
 
 def _held(k: int, n: float, log_rest: np.ndarray) -> np.ndarray:
@@ -33,9 +33,9 @@ def _held(k: int, n: float, log_rest: np.ndarray) -> np.ndarray:
     return found
 
 
-def largest(k: int) -> Layers:
+def largest(k: int) -> RankLaw:
     """The k largest weights add up to ∫ min(k, N(a)) da."""
-    return Layers(
+    return RankLaw(
         mean=lambda n, log_rest: _held(k, n, log_rest),
         keys=k,
         ends=lambda n: (min(k / n, 1.0), 1.0),
@@ -58,7 +58,7 @@ def _top_k_mass(name: str, number: float) -> Quantity:
         units=True,
         whole=True,
         limit=lambda rows: rows.top(np.minimum(k / rows.n, 1.0)),
-        layers=largest(k),
+        rank_law=largest(k),
     )
 
 
@@ -82,7 +82,7 @@ max_weight = Quantity(
     of=lambda row: row.weights.max(-1) / (row.l1 + row.unit),
     units=True,
     whole=True,
-    layers=largest(1),
+    rank_law=largest(1),
 )
 
 
@@ -129,7 +129,7 @@ gini = Quantity(
     whole=True,
     limit=lambda rows: rows.gini(),
     # Σ_jk |a_j − a_k|/2 = ∫ N(a)(n − N(a)) da, and E N(n − N)/n = (n − 1)q(1 − q)
-    layers=Layers(
+    rank_law=RankLaw(
         mean=lambda n, log_rest: (1 - n) * np.expm1(log_rest) * np.exp(log_rest),
         keys=0,
         ends=lambda n: (0.0, 1 - 1 / n),

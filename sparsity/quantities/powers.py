@@ -30,7 +30,7 @@ S = Quantity(
         combine=lambda scale, s1: s1,
         units=False,
         factor=lambda n: 1 / math.sqrt(math.pi * n),
-        slow=True,
+        sqrt_tail=True,
         ends=lambda n, seen, unit: (n**-0.5, math.sqrt(seen / n)),
     ),
 )
@@ -147,7 +147,7 @@ def _power_sum(name: str, order: float) -> Quantity:
             units=True,
             factor=lambda n: 1 / math.gamma(order),
             ends=ends,
-            slow=order < 1,
+            sqrt_tail=order < 1,
         ),
     )
 

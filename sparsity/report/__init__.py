@@ -1,4 +1,11 @@
-"""The report: one self-contained page that opens with the answer and keeps all the evidence."""
+"""The report: one self-contained page that opens with the answer and keeps all the evidence.
+
+figures, verify, claims ── reproduction (writes the files, and the page again from them)
+     └── render: answer · figures · formulas · comparison · claims
+                  all of them made of parts: tables, badges, numbers, inline drawings
+
+The same run gives the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +16,14 @@ from html import escape, unescape
 from importlib import metadata, resources
 from typing import TYPE_CHECKING, Any
 
+from sparsity import claims_ledger as ledger
 from sparsity import kernels
 from sparsity.derivation import derive
 from sparsity.report import answer, comparison, formulas, parts
 from sparsity.report import claims as judged
 from sparsity.report.claims import links as claim_links
 from sparsity.report.claims import section_of as claims_section
-from sparsity.report.drawings import inline_svg
-from sparsity.report.parts import prose, section, table
+from sparsity.report.parts import inline_svg, prose, section, table
 
 if TYPE_CHECKING:
     from sparsity.figures import Plate
@@ -100,7 +107,7 @@ def render(
         figures_section(rest, len(first) + 1),
         _formulas(),
         comparison.section_of(crosscheck),
-        claims_section(claims),
+        claims_section(claims, ledger.ALL),
         _reproduce(meta),
     ]
     return document(_TITLE, "\n".join(body))

@@ -12,8 +12,7 @@ import sympy
 
 from sparsity import kernels
 from sparsity.derivation import Limit, derive
-from sparsity.design_search.answer import Impossible
-from sparsity.design_search.design import design
+from sparsity.design_search import Impossible, design
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, nonnegative, parameters
 from sparsity.kernels.parameters import Parameter
@@ -23,7 +22,7 @@ from sparsity.report.parts import badge, boxes, number, percent, table
 LENGTH, TOKENS = 1024, 8  # the row of the table, and how many tokens it is to attend to
 
 
-def _short(parameter: Parameter) -> str:
+def _short_meaning(parameter: Parameter) -> str:
     """Its meaning without the formula: "spread γ"."""
     name = parameter.meaning.split(" = ")[0]
     return name.removesuffix(" per token").removesuffix(" of a feature")
@@ -31,13 +30,13 @@ def _short(parameter: Parameter) -> str:
 
 def _symbol(name: str) -> str:
     """What a parameter is written as: the last word of its short meaning."""
-    found = [_short(p).rsplit(" ", 1)[-1] for p in parameters.ALL if p.name == name]
+    found = [_short_meaning(p).rsplit(" ", 1)[-1] for p in parameters.ALL if p.name == name]
     return found[0] if found else name
 
 
-def _move(limit: Limit) -> str:
+def _approach(limit: Limit) -> str:
     """How a limit is approached, in words: "larger spread γ"."""
-    named = [_short(p) for p in parameters.ALL if p.symbol == limit.variable]
+    named = [_short_meaning(p) for p in parameters.ALL if p.symbol == limit.variable]
     name = named[0] if named else str(limit.variable)
     words = {sympy.oo: "larger", -sympy.oo: "lower", sympy.S.Zero: "smaller"}
     way = words.get(limit.point)
@@ -50,12 +49,12 @@ def _move(limit: Limit) -> str:
     return f"{escape(told)} ({together})"
 
 
-def _moves(limits: Sequence[Limit], value: int) -> list[str]:
+def _approaches(limits: Sequence[Limit], value: int) -> list[str]:
     """The ways in which S tends to a value."""
-    return [_move(limit) for limit in limits if limit.quantity == "S" and limit.value == value]
+    return [_approach(limit) for limit in limits if limit.quantity == "S" and limit.value == value]
 
 
-def _takes(kernel: Kernel) -> tuple[str, bool]:
+def _what_focus_takes(kernel: Kernel) -> tuple[str, bool]:
     """What brings a row down to a few tokens; whether that was found to be impossible."""
     if kernel is nonnegative:  # its features have no law at finite n: the limit law of one feature
         return f"σ̃/μ̃ = {number(math.sqrt(LENGTH / TOKENS - 1), 3)} (one feature, limit law)", False
@@ -76,8 +75,8 @@ def who_can_focus() -> str:
     rows = []
     for kernel in kernels.ALL:
         limits = derive(kernel).limits
-        sharper, flatter = (_moves(limits, value) for value in (0, 1))
-        takes, never = _takes(kernel)
+        sharper, flatter = (_approaches(limits, value) for value in (0, 1))
+        takes, never = _what_focus_takes(kernel)
         verdict = badge("yes" if sharper else "no") if sharper or never else "not decided"
         name = escape(kernel.title[:1].upper() + kernel.title[1:])
         cells = ["; ".join(moves) or "nothing" for moves in (sharper, flatter)]

@@ -1,4 +1,4 @@
-"""The judged claims on the page: all of them with their numbers, and the refuted ones up front."""
+"""The judged claims on the page: the refuted ones up front, then all with their numbers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,126 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from sparsity.report import evidence
-from sparsity.report.parts import badge, details, mathematics, prose, section, table
+from sparsity.claims_ledger.judging import Claim, Legend
+from sparsity.report.parts import badge, details, mathematics, number, prose, section, table
+
+
+def _value(name: str, value: Any, legend: Legend) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return escape(value)
+    if value is None:
+        return "—"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_value(name, x, legend) for x in value)
+    return number(value, legend.digits(name))
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row whose mappings are spread out into columns of their own."""
+    out: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            out |= {f"{name}: {key}": x for key, x in _flat(value).items()}
+        else:
+            out[name] = value
+    return out
+
+
+def _head(name: str, legend: Legend) -> str:
+    """The words of a column, also of one that was in a mapping."""
+    return prose(": ".join(legend.words(part) for part in name.split(": ")))
+
+
+def _records(rows: Sequence[Mapping[str, Any]], title: str, legend: Legend) -> str:
+    flat = [_flat(row) for row in rows]
+    names = list(dict.fromkeys(name for row in flat for name in row))
+    cells = [[_value(name, row.get(name), legend) for name in names] for row in flat]
+    flush = [
+        i
+        for i, name in enumerate(names)
+        if all(not isinstance(row.get(name), (str, bool, list)) for row in flat)
+    ]
+    return table([_head(name, legend) for name in names], cells, title, flush, caption=prose(title))
+
+
+def _column_table(names: Sequence[str], numbers: Mapping[str, Any], legend: Legend) -> str:
+    cells = zip(*([_value(name, x, legend) for x in numbers[name]] for name in names), strict=True)
+    title = ", ".join(legend.words(name) for name in names)
+    return table([_head(name, legend) for name in names], cells, title, range(len(names)))
+
+
+def _grid(name: str, numbers: Mapping[str, Any], legend: Legend) -> str:
+    down, across = (numbers[axis] for axis in legend.grids[name])
+    corner = " by ".join(legend.words(axis) for axis in legend.grids[name])
+    rows = [
+        (number(at), *(_value(name, x, legend) for x in line))
+        for at, line in zip(down, numbers[name], strict=True)
+    ]
+    title = legend.words(name)
+    head = [prose(corner), *(number(x) for x in across)]
+    return table(head, rows, title, range(1, len(head)), caption=prose(title))
+
+
+def _lines(rows: Mapping[str, Sequence[Any]], title: str, legend: Legend) -> str:
+    """Names, each with a list of its own."""
+    cells = [
+        (_head(name, legend), *(_value(name, x, legend) for x in line))
+        for name, line in rows.items()
+    ]
+    head = [""] * max(map(len, cells))
+    return table(head, cells, title, range(1, len(head)), caption=prose(title))
+
+
+def _is_line(value: Any) -> bool:
+    """Whether it is a list of single values."""
+    return isinstance(value, (list, tuple)) and not any(isinstance(x, Mapping) for x in value)
+
+
+def _taken(numbers: Mapping[str, Any], legend: Legend) -> list[tuple[str, ...]]:
+    """The groups of lists that are all there and equally long."""
+    return [
+        names
+        for names in legend.columns
+        if all(isinstance(numbers.get(name), (list, tuple)) for name in names)
+        and len({len(numbers[name]) for name in names}) == 1
+    ]
+
+
+def tables(numbers: Mapping[str, Any], legend: Legend, title: str = "Numbers") -> str:
+    """Nested numbers as tables: single ones as names and values, records and columns as such.
+
+    Args:
+        numbers: JSON-ready, by name.
+        legend: what they are called.
+        title: of the table of single values.
+    """
+    groups = _taken(numbers, legend)
+    grids = [name for name in numbers if name in legend.grids]
+    gone = {name for names in groups for name in names} | set(grids)
+    gone |= {axis for name in grids for axis in legend.grids[name]}
+    single, out = [], [_column_table(names, numbers, legend) for names in groups]
+    out += [_grid(name, numbers, legend) for name in grids]
+    for name, value in numbers.items():
+        if name in gone:
+            continue
+        inside = list(value.values()) if isinstance(value, Mapping) else value
+        if not isinstance(inside, (list, tuple)) or not inside:
+            single.append((_head(name, legend), _value(name, value, legend)))
+        elif isinstance(value, Mapping):
+            lists = all(_is_line(x) for x in inside)
+            below = _lines if lists else lambda v, t, c: tables(v, c, t)
+            out.append(below(value, legend.words(name), legend))
+        elif all(isinstance(x, Mapping) for x in inside):
+            out.append(_records(inside, legend.words(name), legend))
+        else:
+            single.append((_head(name, legend), _value(name, value, legend)))
+    if single:
+        named = table(["number", "value"], single, title, caption=prose(title))
+        out.insert(0, f'<div class="compact">{named}</div>')
+    return "\n".join(out)
+
 
 Record = Mapping[str, Any]
 
@@ -60,14 +178,14 @@ def _summary(claims: Sequence[Record]) -> str:
     return f'<div class="summary">{verdicts}</div>'
 
 
-def _article(i: int, record: Record) -> str:
+def _article(i: int, record: Record, legend: Legend) -> str:
     found = record["evidence"]
     findings = f"<h4>Claimed</h4>{_findings(_of_role(record, 'core', 'letter'))}"
     instead = _of_role(record, "instead")
     if instead:
         findings += f"<h4>Besides, or instead</h4>{_findings(instead)}"
     proof = f"<h4>Why</h4><p>{prose(found['proof'])}</p>" if found["proof"] else ""
-    numbers = f'<div class="numbers">{evidence.tables(found["numbers"], record["key"])}</div>'
+    numbers = f'<div class="numbers">{tables(found["numbers"], legend)}</div>'
     return (
         f'<article class="claim" id="claim-{i}">\n<h3><span class="text">{i}. '
         f"{prose(record['claim'])}</span> {badge(record['verdict'])}</h3>\n"
@@ -77,11 +195,20 @@ def _article(i: int, record: Record) -> str:
     )
 
 
-def section_of(claims: Sequence[Record]) -> str:
-    """The judged claims: a table of verdicts, then each with its findings and numbers."""
+def section_of(claims: Sequence[Record], ledger: Sequence[Claim]) -> str:
+    """Return the section of the claims: a table of verdicts, then each with its numbers.
+
+    Args:
+        claims: their records.
+        ledger: the claims that were judged, which say what their numbers are called.
+    """
+    legends = {claim.key: claim.legend for claim in ledger}
     out = [_summary(claims)]
     if claims:
         out.append(f'<p class="note">A claim is {escape(claims[0]["evidence"]["rule"])}</p>')
-    articles = "\n".join(_article(i, record) for i, record in enumerate(claims, 1))
+    articles = "\n".join(
+        _article(i, record, legends.get(record["key"], Legend()))
+        for i, record in enumerate(claims, 1)
+    )
     out.append(f'<div class="claims">\n{articles}\n</div>')
     return section("claims", "Claims", "\n".join(out))

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from sparsity import kernels, quantities
-from sparsity.report import labels
 from sparsity.report.parts import badge, details, number, percent, prose, section, table
 
 _SYMBOLS = {
@@ -23,6 +22,27 @@ _SYMBOLS = {
     "center": "mean of the keys",
     "spread": "spread of the keys",
 }
+
+
+_ROUTES = {
+    "scalar-stratified": "scores, stratified",
+    "position-stratified": "positions, stratified",
+    "rows": "whole rows",
+    "rows-law": "whole rows, each token with its own law",
+    "rows-drawn": "whole rows of a map",
+    "rows-full-keys": "whole rows of whole keys",
+    "rows-sphere": "whole rows, keys on a sphere",
+    "rows-rope": "whole rows under RoPE",
+    "rows-coca": "whole rows under CoCA",
+    "rows-slack": "whole rows under CoCA-Slack",
+    "full-keys": "whole keys",
+}
+
+
+def _route(name: str) -> str:
+    """Return what the page calls a sampler."""
+    feature = name.removeprefix("features-")
+    return f"features, {feature}" if feature != name else _ROUTES.get(name, name)
 
 
 def _kernel(name: str) -> str:
@@ -49,7 +69,7 @@ def _by_route(cells: Sequence[Any]) -> list[tuple[str, ...]]:
         same = [cell for cell in cells if (*cell.instruments, cell.route) == key]
         agreeing = sum(cell.verdict == "agree" for cell in same)
         largest = max(abs(cell.z) for cell in same)
-        theory, sampled, how = key[0], key[1], labels.route(key[2])
+        theory, sampled, how = key[0], key[1], _route(key[2])
         told = f"{sampled}: {how}" if sampled == "pooled rows" else how
         counts = number(len(same)), number(agreeing), f"{largest:.2f}"
         rows.append((escape(theory), escape(told), *counts))
@@ -111,7 +131,7 @@ def section_of(crosscheck: Any) -> str:
             _kernel(cell.kernel),
             _quantity(str(cell.quantity)),
             _parameters(cell.parameters),
-            escape(labels.route(cell.route)),
+            escape(_route(cell.route)),
             _from_log(cell.theory),
             _estimate(cell.estimate),
             f"{cell.z:+.2f}".replace("-", "−"),

@@ -16,8 +16,8 @@ from sparsity import kernels
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel
 from sparsity.kernels.numeric.definition import definition
+from sparsity.kernels.numeric.intervals import Interval
 from sparsity.kernels.numeric.points import EPS, Approx
-from sparsity.kernels.numeric.segments import Interval
 from sparsity.kernels.symmetry import symmetry
 from sparsity.rows.row import Row
 
@@ -64,7 +64,7 @@ def classed(row: Row, length: Any) -> TokenClasses:
     fixed = tokens.gamma == 0
     if fixed.any():  # a fixed score at which f = 0 is out of sight as well
         score = tokens.beta[fixed], Approx(np.zeros(fixed.sum()))
-        found = definition(kernel).at(*score, fixed=True)
+        found = definition(kernel).values_at(*score, fixed=True)
         log_w[fixed] += np.where(found.log > -np.inf, 0, -np.inf)
     if tokens.scores is not None:
         log_w[_vanishing(kernel, tokens.beta, tokens.gamma, tokens.scores.ends)] = -np.inf
@@ -102,7 +102,7 @@ def _vanishing(
     if not np.all(np.isfinite(ends)):
         return np.zeros(beta.shape, dtype=bool)
     low, high = (end * gamma * (1 + 4 * EPS) for end in ends)
-    _, most, _ = definition(kernel).on(beta, Interval.between(low, high), False)
+    _, most, _ = definition(kernel).bounds_on_segments(beta, Interval.between(low, high), False)
     return np.asarray(most == -np.inf)
 
 

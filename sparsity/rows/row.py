@@ -207,6 +207,9 @@ class Row:
         return {"kernel": self._named_kernel.name, "params": self.params, "steps": steps}
 
 
+RowLike = str | Kernel | RowMap | Row  # what every instrument takes: a name, a record or a row
+
+
 def random_in(kernel: Kernel | RowMap, steps: tuple[Step, ...]) -> str:
     """What is random in a weight of a row, in a line of text."""
     law = next((step for step in steps if isinstance(step, Scores)), None)
@@ -240,7 +243,7 @@ def _typed(step: Any) -> str:
     return f"{step.name}:{','.join(shown)}"
 
 
-def row_of(kernel: str | Kernel | RowMap | Row, parameters: dict[str, Any]) -> Row:
+def row_of(kernel: RowLike, parameters: dict[str, Any]) -> Row:
     """The row that an instrument was given: itself, or a kernel with its parameters.
 
     Raises:

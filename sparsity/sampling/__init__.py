@@ -1,4 +1,16 @@
-"""Estimates by JAX Monte Carlo. `estimate` chooses the estimator; the result says which ran."""
+"""Estimates by JAX Monte Carlo. `estimate` chooses the estimator; the result says which ran.
+
+    estimate, draw, draw_each
+      ├─ scalars, keys, features: estimators ─ samplers ─ proposals ─ supports
+      └─ whole rows: row_sampling ─ row_sources
+                       │
+      running: when to stop, and what comes of it ─ combining: batches to an error bar
+      batches: what a seed draws, chunk by chunk ─ devices: where, and how it is compiled
+      random_numbers: words, uniforms, normals
+
+`proposals` decides where to draw, `running` until when. A sampler is a frozen record that draws one
+batch from a key; batches of any sampler are run, combined and concluded alike.
+"""
 
 from __future__ import annotations
 
@@ -18,28 +30,29 @@ from sparsity.limit.scores import log_moment
 from sparsity.quantities import Quantity
 from sparsity.results import Estimate
 from sparsity.rows.classes import identical_tokens
-from sparsity.rows.row import Row, row_of
+from sparsity.rows.row import Row, RowLike, row_of
 from sparsity.rows.scores import StudentT
 from sparsity.rows.steps import Decay
 from sparsity.sampling import estimators
-from sparsity.sampling.grids import stratified_each
-from sparsity.sampling.keys import LONGEST, keys_at
 from sparsity.sampling.row_sampling import draw_rows, sample_rows
 from sparsity.sampling.running import Sampling
+from sparsity.sampling.samplers import LONGEST, keys_at
 
 __all__ = ["METHODS", "Sampling", "draw", "draw_each", "estimate", "estimators", "sample_rows"]
 
 METHODS = ("stratified", "plain")
 _CALM = 8  # power of |a| whose mean exists where the scatter of Σa² can be believed
-_ANY = 64  # tokens of the rows whose pooled moments stand for any length
-_OF_POSITIONS = {"S": (1, 0), "n_eff": (2, 1), "participation": (-2, -1)}  # powers of S and n
+_ANY_LENGTH = 64  # tokens of the rows whose pooled moments stand for any length
+_MAX_QUERIES = 64  # that share the noise of their keys, where whole keys are drawn
+# In a row where nothing but the position is random, quantities are powers of S and of n.
+_POWERS_OF_S_AND_N = {"S": (1, 0), "n_eff": (2, 1), "participation": (-2, -1)}
 
 
 def estimate(
-    kernel: str | Kernel | RowMap | Row,
+    kernel: RowLike,
     *,
     length: Any = None,
-    of: str | Quantity = "S",
+    of: str | Quantity | None = None,
     rel_error: float = 1e-3,
     max_samples: float = 1e9,
     seed: int = 0,
@@ -63,7 +76,8 @@ def estimate(
         length: n, the tokens of a row; for decayed the length of its row.
         of: the quantity, by name: "S", "n_eff", "participation", "entropy", "max_weight",
             "gini", "sink_mass", "support", or with a number, "top_k_mass:8"; see
-            `sparsity.quantities`.
+            `sparsity.quantities`. None is n_eff of rows of n, as in `exact`, and S without a length
+            or where nothing is random.
         rel_error: the relative standard error to reach, in (0, 1); for S of rows that of n·S².
         max_samples: the most keys or rows to draw.
         seed: 0 … 2³²−1.
@@ -86,10 +100,10 @@ def estimate(
     return draw(kernel, sampling, length=length, of=of, method=method, **parameters)
 
 
-def _bound(
-    kernel: str | Kernel | RowMap | Row, length: Any, parameters: dict[str, Any]
+def _bind(
+    kernel: RowLike, length: Any, parameters: dict[str, Any]
 ) -> tuple[Row, dict[str, Any], int | None, int]:
-    """The row, its kernel's parameters, the length, and the dimension of whole keys or 0."""
+    """Return the row, its kernel's parameters, the length, and the dimension of whole keys or 0."""
     given = parameters | ({} if length is None else {"length": length})
     steps = ()
     if isinstance(kernel, Row):
@@ -106,15 +120,15 @@ def _bound(
 
 
 def draw(
-    kernel: str | Kernel | RowMap | Row,
+    kernel: RowLike,
     sampling: Sampling,
     *,
     length: Any = None,
-    of: str | Quantity = "S",
+    of: str | Quantity | None = None,
     method: str | None = None,
     **parameters: Any,
 ) -> Estimate:
-    """`estimate` under given settings.
+    """Do `estimate` under given settings.
 
     Args:
         kernel: as in `estimate`.
@@ -127,41 +141,45 @@ def draw(
     Raises:
         InputError: as in `estimate`.
     """
-    row, own, n, dim = _bound(kernel, length, parameters)
-    law, quantity = row.kernel.law, quantities.named(of)
+    row, own, n, dim = _bind(kernel, length, parameters)
+    law = row.kernel.law
+    of_rows = n is not None and law is not Law.POSITION
+    quantity = quantities.default(of_rows) if of is None else quantities.named(of)
     if method is not None:
         choice("method", method, METHODS)
-    whole = law in (Law.FEATURES, Law.ROW) or (
-        law is Law.SCORE and (n is not None or dim or row.steps)
-    )
-    if method is not None and whole:
-        raise InputError("method", method, "applies to draws of single scores only; leave it out")
-    if isinstance(row.kernel, RowMap):
-        if (
-            n is None
-            and quantity is quantities.S
-            and row.kernel.unnormalised
-            and row.kernel.identically_distributed
+        if law in (Law.FEATURES, Law.ROW) or (
+            law is Law.SCORE and (n is not None or dim or row.steps)
         ):
-            return draw_rows(row, _ANY, sampling, None).limit_form()
-        if n is None:
-            fix = f"the weights of {row.kernel.name} depend on the whole row; give its length n"
-            raise InputError("length", None, fix)
-        return sample_rows(row, n, sampling, quantity, dim=dim or None)
-    if law is not Law.SCORE:
-        found = _of_features if law is Law.FEATURES else _of_positions
-        drawn = found(row.kernel, own, quantity, method, sampling)
+            fix = "applies to draws of single scores only; leave it out"
+            raise InputError("method", method, fix)
+    scalar = estimators.plain if method == "plain" else estimators.stratified
+    if isinstance(row.kernel, RowMap):
+        if n is not None:
+            return sample_rows(row, n, sampling, quantity, dim=dim or None)
+        pooled = row.kernel.unnormalised and row.kernel.identically_distributed
+        if quantity is quantities.S and pooled:
+            return draw_rows(row, _ANY_LENGTH, sampling, None).limit_form()
+        fix = f"the weights of {row.kernel.name} depend on the whole row; give its length n"
+        raise InputError("length", None, fix)
+    if law is Law.FEATURES:
+        drawn = _estimate_features(row.kernel, own, quantity, sampling)
+    elif law is Law.POSITION:
+        if quantity.name not in _POWERS_OF_S_AND_N:
+            raise InputError("of", quantity.name, f"choose one of {', '.join(_POWERS_OF_S_AND_N)}")
+        power, power_of_n = _POWERS_OF_S_AND_N[quantity.name]
+        values = {name: float(value) for name, value in own.items()}
+        log_factor = power_of_n * math.log(values["length"])
+        drawn = scalar(row.kernel, values, sampling, power=power, log_factor=log_factor)
     elif n is not None:
         return sample_rows(row, n, sampling, quantity, dim=dim or None)
     elif quantity is not quantities.S:
         raise InputError("length", None, f"{quantity.name} is a mean over rows of n tokens; give n")
     elif row.steps:
-        drawn = _of_any_length(row, dim, sampling)
+        drawn = _estimate_any_length(row, dim, sampling)
     elif dim:
-        query, mean = keys_at(row.beta, row.gamma, dim, sampling.seed, min(64, dim))
+        query, mean = keys_at(row.beta, row.gamma, dim, sampling.seed, min(_MAX_QUERIES, dim))
         drawn = estimators.full_keys(row.kernel, query, mean, sampling)
     else:
-        scalar = estimators.plain if method == "plain" else estimators.stratified
         drawn = scalar(row.kernel, {"beta": row.beta, "gamma": row.gamma}, sampling)
     return replace(drawn, quantity=quantity.name, length=n)
 
@@ -169,12 +187,12 @@ def draw(
 def draw_each(
     kernel: Kernel, cells: Sequence[dict[str, Any]], samplings: Sequence[Sampling]
 ) -> Iterator[Estimate]:
-    """`draw` of S of long rows for several parameters of a kernel, the same bits as one by one.
+    """Do `draw` of S of long rows for several parameters, with the same bits as one by one.
 
     Args:
         kernel: the kernel.
-        cells: its parameters, of each estimate.
-        samplings: the settings, likewise.
+        cells: its parameters, for each estimate.
+        samplings: the settings of each.
 
     Raises:
         InputError: as in `estimate`.
@@ -188,23 +206,28 @@ def draw_each(
     columns = kernel.bind({name: np.array([cell[name] for cell in cells]) for name in cells[0]})
     rows = np.stack(np.broadcast_arrays(*columns.values()), axis=-1).reshape(len(cells), -1)
     places = [dict(zip(names, map(float, row), strict=True)) for row in rows.tolist()]
-    for place, found in zip(places, stratified_each(kernel, places, samplings), strict=True):
+    for place, found in zip(
+        places, estimators.stratified_each(kernel, places, samplings), strict=True
+    ):
         n = int(place["length"]) if "length" in place else None
         yield found if n is None else replace(found, length=n)
 
 
-def _of_any_length(row: Row, dim: int, sampling: Sampling) -> Estimate:
-    """S of long rows whose tokens are alike whatever their number."""
-    if not identical_tokens(row, _ANY, 2 * _ANY, units=False):
-        fix = "this row depends on its length; give one"
-        raise InputError("length", None, fix)
-    doubt = _heavy(row)
-    drawn = draw_rows(row, _ANY, sampling, None, dim=dim or None).limit_form()
+def _estimate_any_length(row: Row, dim: int, sampling: Sampling) -> Estimate:
+    """Estimate S of long rows whose tokens are alike whatever their number.
+
+    Raises:
+        InputError: tokens differ, or heavy tails leave no S.
+    """
+    if not identical_tokens(row, _ANY_LENGTH, 2 * _ANY_LENGTH, units=False):
+        raise InputError("length", None, "this row depends on its length; give one")
+    doubt = _doubt_of_heavy_tails(row)
+    drawn = draw_rows(row, _ANY_LENGTH, sampling, None, dim=dim or None).limit_form()
     return replace(drawn, warning=drawn.warning or doubt)
 
 
-def _heavy(row: Row) -> str | None:
-    """Why heavy tails leave the error bar in doubt, or None.
+def _doubt_of_heavy_tails(row: Row) -> str | None:
+    """Return why heavy tails leave the error bar in doubt, or None.
 
     Raises:
         InputError: they leave no S.
@@ -220,10 +243,10 @@ def _heavy(row: Row) -> str | None:
     return None
 
 
-def _of_features(
-    kernel: Kernel, own: dict[str, Any], quantity: Quantity, method: Any, sampling: Sampling
+def _estimate_features(
+    kernel: Kernel, own: dict[str, Any], quantity: Quantity, sampling: Sampling
 ) -> Estimate:
-    """S from whole log-normal features."""
+    """Estimate S from whole log-normal features."""
     if quantity is not quantities.S:
         raise InputError("of", quantity.name, f"only S of long rows is sampled for {kernel.name}")
     ratio = float(own["ratio"])  # σ̃/μ̃ = √(e^spread² − 1); of a large one the square overflows
@@ -233,16 +256,3 @@ def _of_features(
         raise InputError("dim", dim, f"must be <= {LONGEST:.0e} to be sampled whole")
     query = named_query(own["query"]).vector(dim)
     return estimators.features(kernels.exp, query, 0.0, spread, sampling)
-
-
-def _of_positions(
-    kernel: Kernel, own: dict[str, Any], quantity: Quantity, method: Any, sampling: Sampling
-) -> Estimate:
-    """S of a row in which nothing but the position is random, or a power of it."""
-    if quantity.name not in _OF_POSITIONS:
-        raise InputError("of", quantity.name, f"choose one of {', '.join(_OF_POSITIONS)}")
-    power, of_n = _OF_POSITIONS[quantity.name]
-    scalar = estimators.plain if method == "plain" else estimators.stratified
-    values = {name: float(value) for name, value in own.items()}
-    log_factor = of_n * math.log(values["length"])
-    return scalar(kernel, values, sampling, power=power, log_factor=log_factor)

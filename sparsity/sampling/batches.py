@@ -1,36 +1,61 @@
-"""Running a sampler in independent batches, on every device.
+"""Running a sampler in independent batches, on every device, and keeping what comes of them.
 
-Batch i uses the key fold_in(key(seed), i) and returns a few means; the host adds them up in the
-order of i. The same seed therefore gives the same bits on one device, two or four, and on those of
-several processes (`jax.distributed`), each of which makes the same calls and gets all the means. On
-a CPU that holds for two threads of XLA or more: on one, as the commands `verify`, `claims` and
-`reproduce` have it, it sums in another order.
+Why the batches are as they are:
+
+- A batch is what one key draws: batch i uses fold_in(key(seed), i), so its numbers depend on the
+  seed and on i alone, and not on how many batches one call draws, nor on which device.
+- A batch returns three numbers a moment (mean, mean square, maximum), never its draws: memory does
+  not grow with the number of samples. The scatter of the means between batches gives the error bar,
+  which is therefore honest for stratified draws too, whose scatter within a batch is no measure.
+- A batch is as large as fits a core's cache (`_NORMALS_PER_BATCH`). Batches that are smaller than
+  that (`is_small`) are drawn a few side by side, for vectors to be long enough.
+- A chunk is CHUNK batches: the grain of progress, of Ctrl-C, and of spreading over devices. 32 can
+  be shared evenly by 2, 4, 8, 16 or 32 devices, and 32 batches know their error bar to 13 %.
+- A call draws one chunk on a CPU. On an accelerator, where launching is dear, it draws up to 4096.
+- The host adds batches up in the order of i. The same seed therefore gives the same bits on one
+  device, two or four, and on those of several processes. On a CPU that holds for two threads of XLA
+  or more: on one, as the commands `verify`, `claims` and `reproduce` have it, XLA sums in another
+  order.
+- A chunk of each of up to ESTIMATIONS_PER_CALL estimations of one sampler is one call
+  (`dispatch_each`): a curve of sixty points compiles once and is called twice. Each estimation has
+  the bits that it would have alone.
+- Of a run that goes on beyond MAX_BATCHES_KEPT batches each chunk is kept as one batch
+  (`fold_chunks`), which bounds the memory at the cost of degrees of freedom nobody misses by then.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sparsity.arguments import float_type
-from sparsity.errors import InputError
-from sparsity.sampling.compiling import LITTLE, MUCH, compiled
-from sparsity.sampling.devices import CHUNK, mesh, replicated, sharded, to_host_arrays, to_keys
-from sparsity.sampling.threefry import IMPL, fold_in
+from sparsity.sampling.combining import Combined, combine
+from sparsity.sampling.devices import (
+    CHUNK,
+    LLVM_FOR_LONG_RUNS,
+    LLVM_FOR_SMALL_BATCHES,
+    compiled,
+    replicated,
+    runs_on_cpu,
+    sharded,
+    to_host_arrays,
+    to_keys,
+)
+from sparsity.sampling.random_numbers import IMPL, fold_in
 
-_CALLS = (4096, 64, 1)  # chunks that one call of an accelerator may take: launching is dear
-_CALL_NUMBERS = 2**32  # random numbers of a call: a tenth of a second, about
-_BATCH_NORMALS = 2**16  # normals of a batch of keys, features or rows: fits a core's cache
-_ALONE = 2**20  # normals of one draw beyond which a batch is a single draw
-_CACHE = 2**13  # numbers in a batch below which a CPU draws the batches of a chunk side by side
-_ABREAST = 4  # so many
-TOGETHER = 32  # chunks of small batches that one call draws
-_MEMORY = 2**26  # numbers that an accelerator holds at once
+ESTIMATIONS_PER_CALL = 32
+MAX_BATCHES_KEPT = 2**17
+_CHUNKS_PER_CALL = (4096, 64, 1)  # of an accelerator; each size is a program of its own
+_MAX_NUMBERS_PER_CALL = 2**32  # random numbers: about a tenth of a second of an accelerator
+_MAX_NUMBERS_HELD = 2**26  # by an accelerator at once
+_NORMALS_PER_BATCH = 2**16  # of keys, features or rows: they fit a core's cache
+_NORMALS_OF_A_BATCH_OF_ONE = 2**20  # in one draw, beyond which a batch is a single draw
+_SMALL_BATCH = 2**13  # numbers, below which a CPU draws this many batches side by side:
+_SMALL_BATCHES_ABREAST = 4
 
 
 class Sampler(Hashable, Protocol):
@@ -46,72 +71,67 @@ class Sampler(Hashable, Protocol):
         """Random numbers that a batch holds at once."""
         ...
 
-    @property
-    def dtype(self) -> str:
-        """The precision they are drawn in."""
-        ...
-
     def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
         """Draw one batch."""
         ...
 
 
 def batch_size(normals_per_draw: int) -> int:
-    """Draws in a batch of about _BATCH_NORMALS numbers; 8 at least, where they fit."""
-    return max(8 if normals_per_draw < _ALONE else 1, _BATCH_NORMALS // normals_per_draw)
+    """Return the draws of a batch of about _NORMALS_PER_BATCH numbers; 8 at least if they fit."""
+    least = 8 if normals_per_draw < _NORMALS_OF_A_BATCH_OF_ONE else 1
+    return max(least, _NORMALS_PER_BATCH // normals_per_draw)
 
 
-def small(sampler: Sampler) -> bool:
-    """Whether a chunk takes less time than calling it."""
-    return sampler.numbers <= _CACHE
-
-
-def _level(sampler: Sampler) -> int | None:
-    return LITTLE if small(sampler) else MUCH
+def is_small(sampler: Sampler) -> bool:
+    """Return whether a chunk takes less time than calling it."""
+    return sampler.numbers <= _SMALL_BATCH
 
 
 def summary(*moments: jax.Array) -> jax.Array:
-    """Mean, mean square and maximum of each moment's draws: what a batch hands to the host."""
+    """Return mean, mean square and maximum of each moment's draws, which the host gets."""
     v = jax.lax.optimization_barrier(jnp.stack(moments))  # else XLA draws anew for each
     v = v.reshape(len(moments), -1)
     return jnp.stack([v.mean(axis=1), (v * v).mean(axis=1), v.max(axis=1)])
 
 
-def resolve_dtype(dtype: Any) -> np.dtype:
-    """The sampling precision: float64 where JAX has it enabled, else float32, unless given.
+def fold_chunks(batches: Any) -> Any:
+    """Return each chunk of batches as one batch, in NumPy or JAX with the same bits.
 
-    Raises:
-        InputError: not a float dtype, or float64 asked for while JAX has it disabled.
+    Means are taken of pairs, and then of pairs of those, since both libraries do that alike.
     """
-    available = jax.dtypes.canonicalize_dtype(np.float64)
-    if dtype is None:
-        return np.dtype(available)
-    wanted = float_type(dtype)
-    if wanted == np.float64 and available != wanted:
-        fix = "JAX has it disabled; call jax.config.update('jax_enable_x64', True) first"
-        raise InputError("dtype", "float64", fix)
-    return wanted
+    chunks = batches.reshape(-1, CHUNK, *batches.shape[1:])
+    means, highest = chunks[:, :, :2], chunks[:, :, 2:].max(axis=1)
+    while means.shape[1] > 1:
+        means = (means[:, ::2] + means[:, 1::2]) / 2
+    return batches.__array_namespace__().concat([means[:, 0], highest], axis=1)
 
 
-def _at_once(sampler: Sampler, batches: int) -> int:
-    """How many batches are drawn side by side."""
-    if mesh().devices.flat[0].platform == "cpu":
+def _level(sampler: Sampler) -> int | None:
+    return LLVM_FOR_SMALL_BATCHES if is_small(sampler) else LLVM_FOR_LONG_RUNS
+
+
+def _batches_abreast(sampler: Sampler, batches: int) -> int:
+    """Return how many batches are drawn side by side."""
+    if runs_on_cpu():
         # The same width on any number of devices: XLA's sums depend on it in the last bit.
-        return _ABREAST if small(sampler) else 1
-    return min(max(_MEMORY // sampler.numbers, 1), batches)
+        return _SMALL_BATCHES_ABREAST if is_small(sampler) else 1
+    return min(max(_MAX_NUMBERS_HELD // sampler.numbers, 1), batches)
 
 
 def _call_sizes(sampler: Sampler) -> tuple[int, ...]:
-    """Chunks that a call may take, the most first; each size compiles once."""
-    if mesh().devices.flat[0].platform == "cpu":
+    """Return the numbers of chunks that a call may draw, largest first."""
+    if runs_on_cpu():
         return (1,)
-    most = _CALL_NUMBERS // (CHUNK * sampler.numbers)
-    return tuple(size for size in _CALLS if size <= max(most, 1))
+    most = _MAX_NUMBERS_PER_CALL // (CHUNK * sampler.numbers)
+    return tuple(size for size in _CHUNKS_PER_CALL if size <= max(most, 1))
 
 
 @functools.partial(jax.jit, static_argnames=("count",))
 def _keys(seeds: jax.Array, starts: jax.Array, count: int) -> jax.Array:
-    """The keys of `count` batches of each seed, [batches, seeds]: apart, it compiles but once."""
+    """Return the keys of `count` batches of each seed, [batches, seeds].
+
+    It is a program of its own, not a part of the samplers', so that it compiles but once.
+    """
     numbers = jnp.arange(count, dtype="uint32")[:, None] + starts
 
     def key(seed: jax.Array, number: jax.Array) -> jax.Array:
@@ -120,8 +140,8 @@ def _keys(seeds: jax.Array, starts: jax.Array, count: int) -> jax.Array:
     return jax.vmap(jax.vmap(key), (None, 0))(seeds, numbers)
 
 
-def _batches(sampler: Sampler, keys: jax.Array, arguments: Any, width: int) -> Any:
-    """Batches of one estimation, [batches, 3, moments]."""
+def _draw_batches(sampler: Sampler, keys: jax.Array, arguments: Any, width: int) -> Any:
+    """Draw a batch for each key, `width` at a time: [batches, 3, moments]."""
 
     def batch(key: jax.Array) -> jax.Array:
         with jax.default_matmul_precision("highest"):  # accelerators round float32 otherwise
@@ -131,34 +151,29 @@ def _batches(sampler: Sampler, keys: jax.Array, arguments: Any, width: int) -> A
 
 
 def _call(sampler: Sampler, keys: jax.Array, arguments: Any, fold: bool) -> Any:
-    width = _at_once(sampler, len(keys))
+    """Draw the batches of one estimation, [batches, 3, moments], folded if asked."""
+    width = _batches_abreast(sampler, len(keys))
 
     def share(keys: jax.Array, arguments: Any) -> jax.Array:
-        return _batches(sampler, keys[:, 0], arguments, width)
+        return _draw_batches(sampler, keys[:, 0], arguments, width)
 
     drawn = replicated(sharded(share, 1)(to_keys(keys), arguments))
-    return folded(drawn.astype(jax.dtypes.canonicalize_dtype(np.float64))) if fold else drawn
-
-
-def folded(batches: Any) -> Any:
-    """Each chunk of batches as one batch, NumPy's or JAX's: pairs of pairs, so the bits are one."""
-    chunks = batches.reshape(-1, CHUNK, *batches.shape[1:])
-    means, highest = chunks[:, :, :2], chunks[:, :, 2:].max(axis=1)
-    while means.shape[1] > 1:
-        means = (means[:, ::2] + means[:, 1::2]) / 2
-    return batches.__array_namespace__().concat([means[:, 0], highest], axis=1)
+    if not fold:
+        return drawn
+    return fold_chunks(drawn.astype(jax.dtypes.canonicalize_dtype(np.float64)))
 
 
 def _call_each(sampler: Sampler, count: jax.Array, keys: jax.Array, arguments: Any) -> Any:
-    """A chunk of each of `count` estimations, [batches, estimations, 3, moments]."""
-    width, keys = _at_once(sampler, CHUNK), to_keys(keys)
+    """Draw a chunk of each of `count` estimations, [batches, estimations, 3, moments]."""
+    width, keys = _batches_abreast(sampler, CHUNK), to_keys(keys)
+    # A loop over estimations, not a vmap: each then has the bits that it has alone.
     own = jax.tree.map(lambda x: x[0], arguments)
     one = jax.eval_shape(sampler, keys[0, 0], own)
 
     def share(keys: jax.Array, count: jax.Array, arguments: Any) -> jax.Array:
         def draw(i: Any, found: jax.Array) -> jax.Array:
             own = jax.tree.map(lambda x: x[i], arguments)
-            return found.at[:, i].set(_batches(sampler, keys[:, i], own, width))
+            return found.at[:, i].set(_draw_batches(sampler, keys[:, i], own, width))
 
         empty = jnp.zeros((*keys.shape, *one.shape), one.dtype)
         return jax.lax.fori_loop(0, count, draw, empty)
@@ -169,21 +184,24 @@ def _call_each(sampler: Sampler, count: jax.Array, keys: jax.Array, arguments: A
 def dispatch_each(
     sampler: Sampler, arguments: Sequence[Any], seeds: Sequence[int], firsts: Sequence[int]
 ) -> Callable[[], list[np.ndarray]]:
-    """Begin to draw a chunk of each of several estimations of one sampler; the bits of `collect`.
+    """Begin to draw a chunk of each of several estimations, with the bits of `collect`.
+
+    A call always has room for ESTIMATIONS_PER_CALL estimations, the last one repeated, so that it
+    compiles once; how many of them it draws is a traced number.
 
     Args:
-        sampler: the sampler, of small batches; it compiles once for this.
+        sampler: the sampler, of small batches.
         arguments: of each estimation, all of the same shapes.
-        seeds: likewise.
-        firsts: number of the first batch, likewise.
+        seeds: of each estimation.
+        firsts: number of the first batch of each.
 
     Returns:
-        What waits for them: float64 [CHUNK, 3, moments] each.
+        A function that waits for the chunks: float64 [CHUNK, 3, moments] each.
     """
     parts = []
-    for start in range(0, len(seeds), TOGETHER):
-        count = min(len(seeds) - start, TOGETHER)
-        rows = [start + (i if i < count else 0) for i in range(TOGETHER)]
+    for start in range(0, len(seeds), ESTIMATIONS_PER_CALL):
+        count = min(len(seeds) - start, ESTIMATIONS_PER_CALL)
+        rows = [start + (i if i < count else 0) for i in range(ESTIMATIONS_PER_CALL)]
         own = jax.tree.map(lambda *x: np.stack(x), *(arguments[i] for i in rows))
         numbers = (np.array([x[i] for i in rows], dtype=np.uint32) for x in (seeds, firsts))
         keys, own = to_host_arrays(_keys(*numbers, CHUNK), own)
@@ -203,7 +221,7 @@ def dispatch_each(
 def collect(
     sampler: Sampler, arguments: Any, *, seed: int, first: int, chunks: int, fold: bool = False
 ) -> np.ndarray:
-    """Run `chunks`·CHUNK batches, from batch number `first` on.
+    """Draw `chunks`·CHUNK batches, from batch number `first` on.
 
     Args:
         sampler: the sampler; it compiles once for each of its values.
@@ -217,14 +235,91 @@ def collect(
         float64 [chunks · CHUNK, 3, moments], in the order of the batches; folded: [chunks, …].
     """
     sizes, parts = _call_sizes(sampler), []
-    there = fold and sizes != (1,)  # an accelerator folds what it would have to send
+    fold_there = fold and sizes != (1,)  # an accelerator folds what it would have to send
+    draw = compiled(_call, _level(sampler), sampler=sampler, fold=fold_there)
     while chunks:
         count = next(size for size in sizes if size <= chunks)
         number = np.array([first], dtype=np.uint32)
         keys = _keys(np.array([seed], dtype=np.uint32), number, count * CHUNK)
-        draw = compiled(_call, _level(sampler), sampler=sampler, fold=there)
         keys, own = to_host_arrays(keys, arguments)
         parts.append(draw(keys=keys, arguments=own))
         first, chunks = first + count * CHUNK, chunks - count
     found = np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
-    return folded(found) if fold and not there else found
+    return fold_chunks(found) if fold and not fold_there else found
+
+
+LeastKnown = tuple[tuple[float, ...], Combined]  # exponents, and the product of means
+
+
+class Prefetched(NamedTuple):
+    """The first chunks of an estimation, drawn together with those of others.
+
+    Args:
+        batches: [batches, 3, moments].
+        least_known: what `BatchLog.least_known` says of them.
+        seconds: its share of the time that drawing them took.
+    """
+
+    batches: np.ndarray
+    least_known: LeastKnown
+    seconds: float
+
+
+class BatchLog:
+    """The batches of one estimation so far, in bounded memory.
+
+    Args:
+        sampler: the sampler.
+        arguments: its arguments, traced.
+        seed: of the estimation.
+        begun: the first chunks, where they have been drawn.
+    """
+
+    def __init__(
+        self, sampler: Sampler, arguments: Any, seed: int, begun: Prefetched | None = None
+    ) -> None:
+        """Begin with nothing drawn."""
+        self.sampler, self.arguments, self.seed, self.begun = sampler, arguments, seed, begun
+        self.chunks = 0
+        self.batches_in_one = 1  # batches of the sampler in one that is kept: 1 or CHUNK
+        self._parts: list[np.ndarray] = []
+
+    def draw(self, chunks: int) -> int:
+        """Draw that many chunks more, and return how many there are then."""
+        if self.batches_in_one == 1 and (self.chunks + chunks) * CHUNK > MAX_BATCHES_KEPT:
+            self.batches_in_one = CHUNK
+            self._parts = [fold_chunks(np.concatenate(self._parts))] if self._parts else []
+        # What was prefetched comes first, then what is missing.
+        fold, first, missing = self.batches_in_one == CHUNK, self.chunks * CHUNK, chunks
+        if self.begun is not None and not first:
+            begun = self.begun.batches
+            self._parts.append(fold_chunks(begun) if fold else begun)
+            first, missing = len(begun), missing - len(begun) // CHUNK
+        if self.begun is not None and not fold and 0 < missing <= ESTIMATIONS_PER_CALL:
+            # The program that began the estimation is there; that of `collect` may not be.
+            firsts = range(first, first + missing * CHUNK, CHUNK)
+            own = [self.arguments] * missing, [self.seed] * missing
+            self._parts += dispatch_each(self.sampler, *own, firsts)()
+        elif missing:
+            own = {"seed": self.seed, "first": first, "chunks": missing, "fold": fold}
+            self._parts.append(collect(self.sampler, self.arguments, **own))
+        self.chunks += chunks
+        return self.chunks
+
+    def batches(self) -> np.ndarray:
+        """Return all of them, [batches, 3, moments]."""
+        return np.concatenate(self._parts)
+
+    def least_known(self, goals: Sequence[tuple[float, ...]]) -> LeastKnown:
+        """Return the product of powers of means with the largest error bar, and its exponents."""
+        begun = self.begun
+        if (
+            begun is not None
+            and self.batches_in_one == 1
+            and len(begun.batches) == self.chunks * CHUNK  # nothing was drawn since
+            and tuple(goals) == (begun.least_known[0],)
+        ):
+            return begun.least_known
+        batches, size = self.batches(), self.sampler.size * self.batches_in_one
+        every = [(powers, combine(batches, powers, size)) for powers in goals]
+        return max(every, key=lambda each: each[1].rel_stderr)

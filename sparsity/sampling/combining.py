@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-LEAST_ESS = 500.0
-LARGEST_SHARE = 0.01
-LARGEST_TAIL_INDEX = 0.5  # beyond it the variance is infinite and no error bar means anything
-_GROUPS = 32  # blocks whose maxima tell the tail index
+_LEAST_ESS = 500.0  # effective draws, below which the bar itself is known too badly
+_LARGEST_SHARE = 0.01  # of a moment, that one draw may carry: else the next one may change it
+_LARGEST_TAIL_INDEX = 0.5  # beyond it the variance is infinite and no error bar means anything
+_BLOCKS = 32  # whose maxima tell the tail index
 
 
 class Combined(NamedTuple):
@@ -43,32 +43,33 @@ class Combined(NamedTuple):
         """Why the error bar cannot be trusted, or None."""
         if not math.isfinite(self.log_value):
             return "no finite estimate: the draws missed the mass of a moment, or overflowed"
-        if self.largest_share > LARGEST_SHARE:
+        if self.largest_share > _LARGEST_SHARE:
             why = f"one draw carries {self.largest_share:.1%} of a moment (limit 1%)"
-        elif self.ess < LEAST_ESS:
-            why = f"effective sample size {self.ess:.0f} (least {LEAST_ESS:.0f})"
-        elif self.tail_index > LARGEST_TAIL_INDEX:
-            why = f"tail index {self.tail_index:.2f} of the draws (limit {LARGEST_TAIL_INDEX})"
+        elif self.ess < _LEAST_ESS:
+            why = f"effective sample size {self.ess:.0f} (least {_LEAST_ESS:.0f})"
+        elif self.tail_index > _LARGEST_TAIL_INDEX:
+            why = f"tail index {self.tail_index:.2f} of the draws (limit {_LARGEST_TAIL_INDEX})"
         else:
             return None
         return f"{why}: the error bar cannot be trusted"
 
 
 def _tail_indices(maxima: np.ndarray) -> list[float]:
-    """ξ from block maxima: their logarithms have standard deviation ξπ/√6 if the tail is ~x^(−1/ξ).
+    """Return ξ of each estimation, the tail of whose draws is like x^(−1/ξ), from block maxima.
 
-    Blocks are grouped until 32 are left; 32 maxima know ξ to about 20 %. The worst moment counts.
+    Logarithms of maxima over blocks then have standard deviation ξπ/√6 (Gumbel's law). Batches are
+    grouped until 32 blocks are left, which know ξ to about 20 %. The worst moment counts.
 
     Args:
         maxima: [moments, estimations, batches].
     """
     moments, each, count = maxima.shape
-    if count > _GROUPS:
-        whole = maxima[..., : count // _GROUPS * _GROUPS]
-        maxima = whole.reshape(moments, each, _GROUPS, -1).max(axis=3)
+    if count > _BLOCKS:
+        whole = maxima[..., : count // _BLOCKS * _BLOCKS]
+        maxima = whole.reshape(moments, each, _BLOCKS, -1).max(axis=3)
     logs = np.log(maxima)
-    logs -= logs.sum(axis=2, keepdims=True) / _GROUPS
-    worst = (logs * logs).sum(axis=2).max(axis=0) / (_GROUPS - 1)
+    logs -= logs.sum(axis=2, keepdims=True) / _BLOCKS
+    worst = (logs * logs).sum(axis=2).max(axis=0) / (_BLOCKS - 1)
     return [
         math.sqrt(6 * x) / math.pi if least > 0 else math.inf
         for x, least in zip(worst.tolist(), maxima.min(axis=(0, 2)).tolist(), strict=True)
@@ -76,7 +77,7 @@ def _tail_indices(maxima: np.ndarray) -> list[float]:
 
 
 def _sum(values: list[float]) -> float:
-    """`math.fsum`; infinite where that overflows."""
+    """Return `math.fsum`, or infinity where that overflows."""
     try:
         return math.fsum(values)
     except OverflowError:
@@ -84,12 +85,15 @@ def _sum(values: list[float]) -> float:
 
 
 def _evenness(mean: float, mean_square: float) -> float:
-    """mean² / mean square, 1 where all draws are alike; 0 where the squares have underflowed."""
+    """Return mean² / mean square: 1 where all draws are alike, 0 where squares underflowed."""
     return mean * (mean / mean_square) if mean_square > 0 else 0.0
 
 
 def combine(batches: np.ndarray, powers: tuple[float, ...], size: int) -> Combined:
-    """Σ powers_i · log(mean_i), error by the delta method with the covariance between batches.
+    """Return Σ powers_i · log(mean_i) with its error by the delta method.
+
+    The covariance of the moments between batches enters: without it the bar of S = m₁/√m₂, whose
+    moments rise together, would be too wide.
 
     Args:
         batches: [batches, 3, moments] of mean, mean square, maximum.
@@ -100,7 +104,7 @@ def combine(batches: np.ndarray, powers: tuple[float, ...], size: int) -> Combin
 
 
 def combine_each(batches: np.ndarray, powers: tuple[float, ...], size: int) -> list[Combined]:
-    """`combine` of several estimations, the same bits as one by one.
+    """Do `combine` for several estimations, with the same bits as one by one.
 
     Args:
         batches: [estimations, batches, 3, moments].
@@ -132,13 +136,13 @@ def combine_each(batches: np.ndarray, powers: tuple[float, ...], size: int) -> l
 
 @functools.lru_cache(maxsize=64)
 def student(probability: float, dof: int) -> float:
-    """Student's quantile."""
+    """Return the quantile of Student's t."""
     return float(stdtrit(dof, probability))
 
 
 @functools.lru_cache(maxsize=64)
 def anytime_factor(count: int, planned: int, alpha: float = 0.05) -> float:
-    """Standard errors to either side that hold at every batch count at once.
+    """Return how many standard errors to either side hold at every batch count at once.
 
     √(2(tρ²+1)/(tρ²) · log(√(tρ²+1)/α)) with t = count, and ρ chosen to be tightest at `planned`.
 

@@ -1,4 +1,8 @@
-"""The devices of all processes: how the batches of a call are spread over them, and come back."""
+"""The devices that samplers run on: how batches are spread over them, and how they are compiled.
+
+Several processes (`jax.distributed`) make the same calls; each hands in the same host arrays and
+gets the whole result back.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +16,43 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
+from sparsity.arguments import float_type
 from sparsity.errors import InputError
-from sparsity.sampling.threefry import IMPL
+from sparsity.sampling.random_numbers import IMPL
+from sparsity.xla import has_older_loops, sampler_options
 
 CHUNK = 32  # batches a call: the grain of progress, of interruption and of spreading over devices
+
+# Levels of LLVM's optimiser. The lower one is, the sooner a program is compiled and the slower it
+# draws, so what draws little is better off with less. None leaves XLA's own level, 3.
+LLVM_FOR_LONG_RUNS, LLVM_FOR_SMALL_BATCHES, LLVM_FOR_ONE_CALL = None, 2, 0
+_MAX_PROGRAMS = 256  # kept at once, at about 4 MB each: a sweep returns to each of its samplers
+
+
+def resolve_dtype(dtype: Any) -> np.dtype:
+    """Return the sampling precision: the one given, else float64 where JAX has it enabled.
+
+    Raises:
+        InputError: not a float dtype, or float64 asked for while JAX has it disabled.
+    """
+    available = jax.dtypes.canonicalize_dtype(np.float64)
+    if dtype is None:
+        return np.dtype(available)
+    wanted = float_type(dtype)
+    if wanted == np.float64 and available != wanted:
+        fix = "JAX has it disabled; call jax.config.update('jax_enable_x64', True) first"
+        raise InputError("dtype", "float64", fix)
+    return wanted
 
 
 @functools.cache
 def mesh() -> jax.sharding.Mesh:
-    """As many devices as share a chunk evenly.
+    """Return the mesh of as many devices as share a chunk evenly.
 
     Raises:
-        InputError: some of several processes would be left without one.
+        InputError: some of several processes would be left without a device.
     """
+    # Of six devices two share 32 batches evenly; the others would wait for them.
     devices = jax.devices()
     count = math.gcd(len(devices), CHUNK)
     if jax.process_count() > 1 and count < len(devices):
@@ -33,22 +61,27 @@ def mesh() -> jax.sharding.Mesh:
     return jax.sharding.Mesh(np.array(devices[:count]), ("batch",))
 
 
+def runs_on_cpu() -> bool:
+    """Return whether batches are drawn on CPUs."""
+    return mesh().devices.flat[0].platform == "cpu"
+
+
 def to_host_arrays(keys: jax.Array, arguments: Any) -> tuple[Any, Any]:
-    """What a call takes: of several processes plain numbers, the same in each."""
+    """Return what a call takes: plain host arrays where several processes must pass the same."""
     if jax.process_count() == 1:
         return keys, arguments
     return np.asarray(jax.random.key_data(keys)), jax.tree.map(np.asarray, arguments)
 
 
 def to_keys(keys: Any) -> Any:
-    """Keys, from what `to_host_arrays` makes of them."""
+    """Return the keys again, inside a call, from what `to_host_arrays` makes of them."""
     if jnp.issubdtype(keys.dtype, jax.dtypes.prng_key):
         return keys
     return jax.random.wrap_key_data(keys, impl=IMPL)
 
 
 def replicated(found: Any) -> Any:
-    """What a call returns, whole in every process."""
+    """Return a call's result so that every process holds all of it."""
     if jax.process_count() == 1:
         return found
     whole = jax.sharding.NamedSharding(mesh(), PartitionSpec())
@@ -56,7 +89,7 @@ def replicated(found: Any) -> Any:
 
 
 def from_first_process(*numbers: float) -> list[float]:
-    """What the first process says, where several must go on alike."""
+    """Return the first process's numbers, where several processes must decide alike."""
     if jax.process_count() == 1:
         return list(numbers)
     from jax.experimental import multihost_utils
@@ -65,7 +98,12 @@ def from_first_process(*numbers: float) -> list[float]:
 
 
 def sharded(share: Callable[..., Any], others: int) -> Callable[..., Any]:
-    """A function of batch numbers and other arguments, the numbers spread over all devices."""
+    """Return a function whose first argument and result are split by batch over all devices.
+
+    Args:
+        share: the function of one device's batches and `others` further arguments.
+        others: how many arguments every device gets whole.
+    """
     return jax.shard_map(
         share,
         mesh=mesh(),
@@ -73,3 +111,35 @@ def sharded(share: Callable[..., Any], others: int) -> Callable[..., Any]:
         out_specs=PartitionSpec("batch"),
         check_vma=False,
     )
+
+
+@functools.lru_cache(maxsize=_MAX_PROGRAMS)
+def compiled(function: Callable[..., Any], level: int | None, **static: Any) -> Callable[..., Any]:
+    """Return `jax.jit` of a function that draws, one for each value of its static arguments.
+
+    JAX keeps every program of a jitted function for as long as the function lives. Here each
+    function has one program, so that the least recently used ones are dropped together.
+
+    Args:
+        function: what draws.
+        level: one of the LLVM levels above.
+        static: its static arguments.
+    """
+    work = functools.partial(function, **static)
+    return jax.jit(work, compiler_options=sampler_options(level))
+
+
+def token_sums(*terms: jax.Array) -> list[jax.Array]:
+    """Return the sum of each term over its last axis, in one loop where XLA is quicker that way.
+
+    Args:
+        terms: arrays of one shape and dtype.
+    """
+    if not has_older_loops():
+        return [x.sum(axis=-1) for x in terms]
+
+    def add(one: tuple[jax.Array, ...], other: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        return tuple(a + b for a, b in zip(one, other, strict=True))
+
+    zeros = tuple(x.dtype.type(0) for x in terms)
+    return list(jax.lax.reduce(terms, zeros, add, (terms[0].ndim - 1,)))

@@ -3,10 +3,13 @@
 A source draws scores, the kernel makes weights of them, each row is added up, and the definitions
 of the quantities are applied to the sums. Theory and sampling share the kernel's definition, the
 steps and the quantities, and nothing else.
+
+    row, n ─> _plan ─> Source, its numbers, scale ─> RowSampler ─> run ─> DrawnRows ─> Estimate
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -18,19 +21,29 @@ import numpy as np
 from sparsity import quantities
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, RowMap
-from sparsity.kernels.lowering import jax_row
+from sparsity.kernels.lowering import jax_row, numpy_log_abs
 from sparsity.kernels.parameters import LENGTH
 from sparsity.quantities import Quantity, RowSums
 from sparsity.results import Estimate
 from sparsity.rows.classes import no_sink
 from sparsity.rows.row import Row
+from sparsity.rows.scores import Scores
+from sparsity.rows.steps import Coca, Decay, QKNorm, Rope
+from sparsity.sampling import proposals
 from sparsity.sampling.batches import batch_size, summary
-from sparsity.sampling.compiling import token_sums
-from sparsity.sampling.concluding import conclude
-from sparsity.sampling.precision import SUMMING
-from sparsity.sampling.row_plans import planned
-from sparsity.sampling.running import Run, Sampling, run
-from sparsity.sampling.sources import DistinctTokens, Source
+from sparsity.sampling.devices import token_sums
+from sparsity.sampling.row_sources import (
+    DistinctTokens,
+    IidTokens,
+    MapRows,
+    Source,
+    numbers_per_score,
+    rotary_tokens,
+)
+from sparsity.sampling.running import Run, Sampling, conclude, run
+from sparsity.sampling.samplers import LONGEST, keys_at
+
+_MAX_NUMBERS_OF_DISTINCT_TOKENS = 2**24  # of a row that is drawn at once: 128 MB
 
 
 @dataclass(frozen=True)
@@ -54,10 +67,16 @@ class RowSampler:
         return self.size * self.source.block * self.source.width
 
     def _sums(self, key: jax.Array, law: Any, log_scale: jax.Array) -> tuple[Any, Any, Any]:
-        """Largest log|a|, Σ|a|, Σa², Σ|a| of sinks over it; Σ|a| and Σa² over the common scale.
+        """Add up the blocks of each row, relative to its largest weight so far.
 
-        Then the weights themselves, over the largest, where a quantity asks for them; and the log
-        of what the weights of a row map leave of 1.
+        The weights span more than a float's range, so that sums are kept over the largest weight
+        and shrunk where a later block has a larger one. Moments pooled over rows need one scale for
+        all of them.
+
+        Returns:
+            Six sums: the largest log|a|; Σ|a|, Σa² and Σ|a| of sinks over it; Σ|a| and Σa² over the
+            common scale. Then the weights themselves, over the largest, where a quantity asks for
+            them. Then the log of what the weights of a row map leave of 1.
         """
         whole = any(q.whole for q in self.quantities)
 
@@ -65,9 +84,11 @@ class RowSampler:
             peak, l1, l2, of_sinks, pooled1, pooled2 = sums
             scores, log_w, sink = self.source(key, number, self.size, self.dtype, law)
             log_f, log_left = jax_row(self.kernel, scores)
+            # A token out of sight has weight 0 whatever its score: +∞ − ∞ would be no number.
             log_a = jnp.where(log_w > -jnp.inf, log_f + log_w, -jnp.inf)
             higher = jnp.maximum(peak, log_a.max(axis=1))
             a = jnp.exp(log_a - jnp.where(jnp.isfinite(higher), higher, 0)[:, None])
+            # Where nothing was nonzero so far, peak is −∞ and there is nothing to shrink.
             shrink = jnp.where(jnp.isfinite(peak), jnp.exp(peak - higher), 0)
             common = jnp.where(jnp.isfinite(higher), jnp.exp(higher - log_scale), 0)
             new1, new2, *here = token_sums(a, a * a, *([] if sink is None else [a * sink]))
@@ -90,6 +111,8 @@ class RowSampler:
         """Draw one batch; arguments = (the source's law, log of the sink logits, log scale)."""
         law, log_unit, log_scale = arguments
         (peak, l1, l2, of_sinks, pooled1, pooled2), a, left = self._sums(key, law, log_scale)
+        # Rows without a nonzero token have no quantity: they count 0, with a flag of 0 beside it,
+        # and sums of 1 keep what is computed of them finite.
         n, seen = self.source.length, jnp.isfinite(peak)
         one = None
         if isinstance(self.kernel, RowMap):
@@ -112,8 +135,20 @@ class RowSampler:
             jnp.where(live, q.of(whole), 0) if q.units else jnp.where(seen, q.of(tokens), 0)
             for q in self.quantities
         ]
+        # The mean of a quantity is the ratio of its mean to that of the flag it belongs to.
         flags = (seen.astype(self.dtype), live.astype(self.dtype))
         return summary(*found, *flags, pooled1 / n, pooled2 / n)
+
+    def powers(self, quantity: Quantity | None) -> tuple[float, ...]:
+        """Return exponents of the moments whose product is the quantity; None is the limit form."""
+        known = self.quantities
+        powers = [0.0] * (len(known) + 4)
+        if quantity is None:
+            powers[-2:] = 1.0, -0.5
+        else:  # its mean over rows that have one
+            powers[known.index(quantity)] = 1.0
+            powers[len(known) + quantity.units] = -1.0
+        return tuple(powers)
 
 
 class DrawnRows(NamedTuple):
@@ -132,33 +167,18 @@ class DrawnRows(NamedTuple):
     sampling: Sampling
 
     def estimate(self, of: str | Quantity) -> Estimate:
-        """The mean of a quantity over rows that have one."""
-        return self._concluded(quantities.named(of))
+        """Return the mean of a quantity over rows that have one."""
+        return self._conclude(quantities.named(of))
 
     def limit_form(self) -> Estimate:
-        """S of the moments pooled over rows and tokens: √(n_eff/n) of long rows."""
-        return self._concluded(None)
+        """Return S of the moments pooled over rows and tokens: √(n_eff/n) of long rows."""
+        return self._conclude(None)
 
-    def _concluded(self, quantity: Quantity | None) -> Estimate:
-        found = conclude(
-            self.done,
-            _powers(self.sampler.quantities, quantity),
-            method=self.method,
-            sampling=self.sampling,
-        )
+    def _conclude(self, quantity: Quantity | None) -> Estimate:
+        powers = self.sampler.powers(quantity)
+        found = conclude(self.done, powers, method=self.method, sampling=self.sampling)
         name = "S" if quantity is None else quantity.name
         return replace(found, quantity=name, length=self.sampler.source.length)
-
-
-def _powers(known: tuple[Quantity, ...], quantity: Quantity | None) -> tuple[float, ...]:
-    """Exponents of the sampler's moments whose product is the quantity; None is the limit form."""
-    powers = [0.0] * (len(known) + 4)
-    if quantity is None:
-        powers[-2:] = 1.0, -0.5
-    else:
-        powers[known.index(quantity)] = 1.0
-        powers[len(known) + quantity.units] = -1.0
-    return tuple(powers)
 
 
 def draw_rows(
@@ -177,8 +197,8 @@ def draw_rows(
         length: n ≥ 1.
         sampling: the settings; samples are rows.
         of: the quantities that `sampling.rel_error` is meant for; None is the limit form, which a
-            row map has by itself, of its weights `alone`. S is drawn until its square, n_eff, is
-            known well enough.
+            row map has of its unnormalised weights. S is drawn until its square, n_eff, is known
+            well enough.
         dim: draw whole keys in R^dim, for a row without steps; None draws scalar scores.
         also: quantities of the same rows that may be asked for besides, however well known.
 
@@ -192,16 +212,19 @@ def draw_rows(
     wanted = [None if each is None else quantities.named(each) for each in several]
     if isinstance(row.kernel, RowMap) and wanted == [None]:
         row = Row(row.kernel.as_unnormalised, steps=(), **row.params)
-    plan = planned(row, n, dim or 0, sampling.seed)
+    plan = _plan(row, n, dim or 0, sampling.seed)
     if any(quantity and quantity.sinks for quantity in wanted) and not plan.sinks:
         raise no_sink(row)
     # Rows of tokens that differ compile once, with and without sinks.
     sinks = plan.sinks or isinstance(plan.source, DistinctTokens)
+    # The quick quantities are moments of every sampler, so that asking for another one of them
+    # compiles nothing; those that need the whole row come in only where they are asked for.
     known = tuple(
         q
         for q in quantities.ALL
         if (sinks or not q.sinks) and not q.whole and q.linear is None  # these when asked for
     )
+    # The target on S of rows is meant for its square, n_eff/n.
     goals = [quantities.n_eff if each is quantities.S else each for each in wanted]
     more = dict.fromkeys((*filter(None, goals), *map(quantities.named, also)))
     known = (*known, *(each for each in more if each not in known))
@@ -214,8 +237,8 @@ def draw_rows(
     arguments = jax.tree.map(
         lambda x: np.asarray(x, dtype=real), (plan.law, plan.log_unit, plan.log_scale)
     )
-    rounding = SUMMING * float(np.finfo(real).eps)
-    powers = [_powers(known, goal) for goal in dict.fromkeys(goals)]
+    rounding = proposals.SUMMATION_ULPS * float(np.finfo(real).eps)
+    powers = [sampler.powers(goal) for goal in dict.fromkeys(goals)]
     done = run(sampler, arguments, powers, sampling, resolution=rounding)
     return DrawnRows(done, sampler, plan.method, sampling)
 
@@ -228,8 +251,125 @@ def sample_rows(
     *,
     dim: int | None = None,
 ) -> Estimate:
-    """The mean of a quantity over whole rows of n tokens, by sampling them.
+    """Return the mean of a quantity over whole rows of n tokens, by sampling them.
 
     Args and raises as `draw_rows`.
     """
     return draw_rows(row, length, sampling, of, dim=dim).estimate(of)
+
+
+class _Plan(NamedTuple):
+    """How a row is drawn.
+
+    Args:
+        source: of the scores.
+        law: the source's numbers.
+        log_scale: about the log of the largest weight.
+        method: the name to report.
+        sinks: whether there are sinks or sink logits.
+        log_unit: log of the sum of the sink logits' weights.
+    """
+
+    source: Source
+    law: tuple[Any, ...]
+    log_scale: float
+    method: str
+    sinks: bool = False
+    log_unit: float = -math.inf
+
+
+def _plan(row: Row, n: int, dim: int, seed: int) -> _Plan:
+    """Choose how rows of n tokens are drawn.
+
+    Args:
+        row: any row whose kernel is a function of the score, or a map of the whole row.
+        n: tokens.
+        dim: of whole keys; 0 draws scalar scores.
+        seed: of the queries of whole keys.
+
+    Raises:
+        InputError: rows too long to hold, or whole keys of a row with steps.
+    """
+    kernel, steps = row.kernel, row.steps
+    if isinstance(kernel, RowMap) and kernel.drawn is not None:  # more than a score a token
+        if dim:
+            raise InputError("dim", dim, f"{kernel.name} draws its own tokens; leave it out")
+        source = MapRows(n, kernel, kernel.drawn.token(row.params), kernel.drawn.row(row.params))
+        _refuse_long(n, source.width)
+        return _Plan(source, tuple(row.params.values()), 0.0, "rows-drawn")
+    laws = (step for step in steps if isinstance(step, Scores) and not isinstance(step, QKNorm))
+    law = next(laws, None)  # whose numbers are drawn block by block; None is Gaussian
+    if dim and law is not None:
+        fix = "whole keys give Gaussian scores, and this row has others; leave it out"
+        raise InputError("dim", dim, fix)
+    if all(isinstance(step, Decay) or step is law for step in steps):
+        return _plan_iid_tokens(row, n, dim, seed, law)
+    if dim:
+        fix = "whole keys are drawn only for rows without steps; leave it out"
+        raise InputError("dim", dim, fix)
+    if isinstance(kernel, RowMap):
+        raise InputError("steps", steps, f"{kernel.name} is drawn for other laws of scores")
+    if len(steps) == 1 and isinstance(steps[0], (Rope, Coca)):  # from first principles
+        step: Any = steps[0]
+        _refuse_long(n, step.query.size)
+        distance = np.arange(n)
+        source, own = rotary_tokens(step, distance, beta=row.beta)
+        scale = _log_scale(row.function, row.beta + step.beta(distance), step.gamma(distance))
+        return _Plan(source, own, scale, f"rows-{source.form}")
+    return _plan_distinct_tokens(row, n)
+
+
+def _plan_iid_tokens(row: Row, n: int, dim: int, seed: int, law: Scores | None) -> _Plan:
+    """Plan a row of like tokens under retention; whole keys if a dimension is given."""
+    if n > LONGEST:
+        raise InputError("length", n, f"must be <= {LONGEST:.0e} to be sampled whole")
+    if dim:
+        query, mean = keys_at(row.beta, row.gamma, dim, seed)
+        scores: tuple[Any, ...] = (query[0], mean, 1.0)
+    else:
+        scores = (row.beta, row.gamma)
+    if isinstance(row.kernel, RowMap):  # its weights are at most 1
+        log_scale = 0.0
+    elif law is not None:
+        log_scale = _log_scale(row.function, row.beta, row.gamma)
+    else:
+        # √E a² is a better scale than a large weight where f is steep: it is what is pooled.
+        table = proposals.build(row.function, {"beta": row.beta, "gamma": row.gamma})
+        log_scale = table.log_mass[1] / 2
+    rate = -sum(math.log(step.decay) for step in row.steps if isinstance(step, Decay))
+    method = "rows-full-keys" if dim else "rows"
+    return _Plan(IidTokens(n, dim, law), (*scores, rate), log_scale, method)
+
+
+def _plan_distinct_tokens(row: Row, n: int) -> _Plan:
+    """Plan a row whose tokens differ, or that has sinks."""
+    _refuse_long(n, 1)
+    tokens = row.each(n)  # not in groups: where the steps change is for the exact law to know
+    _refuse_long(n, numbers_per_score(tokens.scores))
+    beta, gamma = tokens.beta, tokens.gamma
+    with np.errstate(divide="ignore"):
+        log_w = np.log(tokens.w)
+        # A sink whose fixed score has weight 0 is none.
+        fixed = (gamma == 0) & (numpy_log_abs(row.function)(beta) == -np.inf)
+    sinks = tokens.sink & (log_w > -np.inf) & ~fixed
+    return _Plan(
+        DistinctTokens(n, tokens.scores),
+        (beta, gamma, log_w, tokens.sink),
+        _log_scale(row.function, beta, gamma, log_w),
+        "rows-sphere" if isinstance(tokens.scores, QKNorm) else "rows-law",
+        bool(sinks.any() or tokens.units),
+        float(np.logaddexp.reduce(tokens.units)) if tokens.units else -math.inf,
+    )
+
+
+def _log_scale(kernel: Kernel, beta: Any, gamma: Any, log_w: Any = 0.0) -> float:
+    """Return about the log of the largest weight, which keeps the pooled moments finite."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        log_scale = np.max(numpy_log_abs(kernel)(beta + 2 * gamma) + log_w)
+    return float(log_scale) if np.isfinite(log_scale) else 0.0
+
+
+def _refuse_long(n: int, width: int) -> None:
+    if n * width > _MAX_NUMBERS_OF_DISTINCT_TOKENS:
+        fix = f"a row of {n * width:.3g} numbers is too large to sample; shorten it"
+        raise InputError("length", n, fix)

@@ -1,26 +1,38 @@
-"""One estimation: the budget it is given, and the batches it runs."""
+"""One estimation from its settings to its `Estimate`: when to stop drawing, and what came of it.
+
+Sampling (budget, target) ─> run: BatchLog.draw ⇄ _StoppingRule ─> Run ─> conclude ─> Estimate
+"""
 
 from __future__ import annotations
 
 import math
+import signal
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from sparsity.arguments import bound, check_budget, check_seed, progress
-from sparsity.sampling.batches import CHUNK, Sampler, resolve_dtype
-from sparsity.sampling.combining import Combined
-from sparsity.sampling.devices import from_first_process
-from sparsity.sampling.drawing import BatchLog, Prefetched
-from sparsity.sampling.interrupting import deferred_interrupt
+from sparsity.results import Estimate
+from sparsity.sampling.batches import BatchLog, Prefetched, Sampler
+from sparsity.sampling.combining import Combined, anytime_factor, combine, student
+from sparsity.sampling.devices import CHUNK, from_first_process, resolve_dtype
 
-_FINE = 5e-4  # targets below it start with two chunks: 63 degrees of freedom rather than 31
-_UNSEEN = 3.0  # over the draws: the largest probability that N draws miss 19 times out of 20
-_HOPELESS = 64  # chunks after which an error bar that is not finite will not become so
-_LOOK = 2.0  # seconds between looks at the clock and at Ctrl-C, about
+_TWO_CHUNK_PILOT = 5e-4  # targets below it begin with 63 degrees of freedom rather than 31
+_MISSED_WEIGHT = (
+    3.0  # −log 0.05: N draws may all miss a feature of probability 3/N once in 20 times
+)
+_MAX_CHUNKS = 2**26  # that a run may plan, whatever its budget: 2³¹ batches
+_CHUNKS_FOR_A_FINITE_BAR = 64  # after which an error bar that is not finite will not become so
+_SECONDS_BETWEEN_LOOKS = 2.0  # at the clock and at Ctrl-C, about
+_LARGEST_GROWTH = 8  # of the chunks between two looks
+_NO_DIGITS = "rounding leaves the estimate no digit"
+_SCATTER_DOMINATES = 5.0  # the scatter over the rest of the error, from which it is the error bar
 
 
 @dataclass(frozen=True)
@@ -64,11 +76,16 @@ class Sampling:
         """The dtype in force."""
         return resolve_dtype(self.dtype)
 
+    @property
+    def pilot(self) -> int:
+        """Chunks to begin with."""
+        return 1 if self.rel_error >= _TWO_CHUNK_PILOT else 2
+
     def aim(self, dof: int) -> float:
-        """The relative standard error to reach where so many degrees of freedom know it.
+        """Return the relative standard error to reach, given how well it is known.
 
         Args:
-            dof: degrees of freedom; the more, the larger it may be, up to `rel_error`.
+            dof: its degrees of freedom; the more, the larger it may be, up to `rel_error`.
         """
         return self.rel_error
 
@@ -78,7 +95,7 @@ class Run(NamedTuple):
 
     Args:
         batches: [batches, 3, moments].
-        draws: of a batch.
+        draws: draws of a batch.
         planned: batches that the anytime interval is tightest at.
         stopped: why it stopped.
         seconds: wall time; of draws made with those of others, its share.
@@ -95,6 +112,86 @@ class Run(NamedTuple):
     floor: float
     powers: tuple[float, ...]
     combined: Combined
+
+
+class _StoppingRule:
+    """How many chunks to draw; it looks at the size of the error bar, never at the estimate.
+
+    Of an error bar e, a share r is rounding, which no number of draws helps, so that the target for
+    the rest is √(target² − r²). With k times the draws the rest will be e²/k + u²/k²: the scatter
+    falls like the root of the draws, and the weight u that all of them may have missed like 1/k.
+    """
+
+    def __init__(self, sampling: Sampling, size: int, resolution: float, missed: float) -> None:
+        self.pilot = sampling.pilot
+        budget = min(sampling.max_samples / (CHUNK * size), _MAX_CHUNKS)
+        self.most = max(self.pilot, math.ceil(budget))
+        self.wanted = self.planned = self.pilot
+        self.missed, self.resolution, self.sampling = missed, resolution, sampling
+        # Where rounding is above the target, draws go on until the scatter is as small as it.
+        self.limited = resolution >= sampling.aim(self.pilot * CHUNK - 1)
+
+    @property
+    def goal(self) -> int:
+        """Chunks until the next look at the error bar."""
+        return min(self.wanted, self.most)
+
+    def judge(self, have: int, known: Combined) -> str | None:
+        """Return why the draws are enough, or None after raising what is wanted.
+
+        Args:
+            have: chunks drawn.
+            known: what they say of the goal that is known least well.
+        """
+        error, unseen = known.rel_stderr, self.missed / have
+        for target in (self.sampling.rel_error, self.sampling.aim(known.dof)):
+            square = self.resolution**2
+            if not self.limited:
+                square = target**2 - square
+            if not error**2 + unseen**2 <= square:
+                break
+        else:
+            limit = f"limit of {self.sampling.real.type.__name__}"
+            return limit if self.limited else "target reached"
+        if math.isfinite(error):  # error²/k + unseen²/k² = square, solved for k
+            root = math.sqrt(error**4 + 4 * unseen**2 * square)
+            growth = (error**2 + root) / (2 * square) if square else math.inf
+            # A little more than that, so that a second look is seldom followed by a third.
+            self.wanted = math.ceil(have * min(1.03 * growth + 0.02, 1e9))
+            self.planned = max(self.planned, self.goal)
+        elif have >= _CHUNKS_FOR_A_FINITE_BAR:
+            return "no finite estimate"
+        else:
+            self.wanted = 4 * have
+        return None
+
+
+@contextmanager
+def _deferred_interrupt(wanted: bool) -> Iterator[Callable[[], bool]]:
+    """Note the first Ctrl-C rather than raise it; a second one is raised at once.
+
+    Args:
+        wanted: False leaves Ctrl-C as it is. So does any thread but the main one, which alone may
+            handle signals.
+
+    Yields:
+        A function that says whether Ctrl-C was pressed.
+    """
+    if not wanted or threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    pressed: list[int] = []
+
+    def note(number: int, frame: Any) -> None:
+        if pressed:
+            raise KeyboardInterrupt
+        pressed.append(number)
+
+    previous = signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: bool(pressed)
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def run(
@@ -122,34 +219,40 @@ def run(
     """
     started = time.perf_counter() - (begun.seconds if begun else 0.0)
     drawn = BatchLog(sampler, arguments, sampling.seed, begun)
-    missed = 0.0 if resolved else _UNSEEN / (CHUNK * sampler.size)
-    plan = _Plan(sampling, sampler.size, resolution, missed)
-    step, stopped, worst = plan.wanted, "sample budget", None
-    with deferred_interrupt(sampling.partial) as interrupted:
-        while (have := drawn.chunks) < plan.most:
-            before, chunks = time.perf_counter(), min(plan.goal, have + step) - have
+    missed = 0.0 if resolved else _MISSED_WEIGHT / (CHUNK * sampler.size)
+    rule = _StoppingRule(sampling, sampler.size, resolution, missed)
+    # Chunks are drawn in steps, between which the clock and Ctrl-C are looked at; the error bar is
+    # looked at only when the goal is reached, as each look is a chance to stop too early.
+    step, stopped, least_known = rule.wanted, "sample budget", None
+    with _deferred_interrupt(sampling.partial) as interrupted:
+        while (have := drawn.chunks) < rule.most:
+            before, chunks = time.perf_counter(), min(rule.goal, have + step) - have
             have = drawn.draw(chunks)
             now = time.perf_counter()
             left = max(sampling.max_seconds - (now - started), 0.0)
-            if have > plan.pilot:  # the pilot's time is mostly compilation
+            if have > rule.pilot:  # the pilot's time is mostly compilation
                 pace = chunks / max(now - before, 1e-9)
-                step = max(1, int(min(pace * min(_LOOK, left), 8 * chunks)))
+                fitting = int(
+                    min(pace * min(_SECONDS_BETWEEN_LOOKS, left), _LARGEST_GROWTH * chunks)
+                )
+                step = max(1, fitting)
+            # Several processes must stop together, so the first one's clock decides for all.
             step, left, ended = from_first_process(step, left, bool(interrupted()))
             step = int(step)
             if sampling.progress is not None:
-                sampling.progress(have, max(plan.goal, have))
-            enough = worst = None
-            if have >= plan.goal:
-                worst = drawn.worst(goals)
-                enough = plan.judge(have, worst[1])
+                sampling.progress(have, max(rule.goal, have))
+            enough = least_known = None
+            if have >= rule.goal:
+                least_known = drawn.least_known(goals)
+                enough = rule.judge(have, least_known[1])
             if enough or ended or not left:
                 stopped = enough or ("interrupted" if ended else "time budget")
                 break
-    powers, combined = worst or drawn.worst(goals)
+    powers, combined = least_known or drawn.least_known(goals)
     return Run(
         batches=drawn.batches(),
-        draws=sampler.size * drawn.kept,
-        planned=plan.planned * CHUNK // drawn.kept,
+        draws=sampler.size * drawn.batches_in_one,
+        planned=rule.planned * CHUNK // drawn.batches_in_one,
         stopped=stopped,
         seconds=time.perf_counter() - started,
         floor=math.hypot(resolution, missed / drawn.chunks),
@@ -158,49 +261,56 @@ def run(
     )
 
 
-def pilot(sampling: Sampling) -> int:
-    """Chunks to begin with."""
-    return 1 if sampling.rel_error >= _FINE else 2
+def conclude(
+    done: Run,
+    powers: tuple[float, ...],
+    *,
+    method: str,
+    sampling: Sampling,
+    log_shift: float = 0.0,
+    samples_per_draw: int = 1,
+) -> Estimate:
+    """Return the estimate of e^log_shift · Π mean_i^power_i.
 
-
-class _Plan:
-    """How many chunks to draw; only the size of the error bar is looked at, never the estimate."""
-
-    def __init__(self, sampling: Sampling, size: int, resolution: float, missed: float) -> None:
-        self.pilot = pilot(sampling)
-        self.most = max(self.pilot, math.ceil(min(sampling.max_samples / (CHUNK * size), 2**26)))
-        self.wanted = self.planned = self.pilot
-        self.missed = missed  # over the chunks: the error that the scatter does not show
-        self.aim, self.resolution = sampling.aim, resolution
-        self.limited = resolution >= sampling.aim(self.pilot * CHUNK - 1)
-        self.square = self._square(sampling.rel_error)
-        limit = f"limit of {sampling.real.type.__name__}"
-        self.reached = limit if self.limited else "target reached"
-
-    def _square(self, target: float) -> float:
-        """The square of a target without what rounding takes of it."""
-        return self.resolution**2 if self.limited else target**2 - self.resolution**2
-
-    @property
-    def goal(self) -> int:
-        """Chunks until the next look at the error bar."""
-        return min(self.wanted, self.most)
-
-    def judge(self, have: int, known: Combined) -> str | None:
-        """Why so many are enough, or None: then more are wanted."""
-        error, unseen = known.rel_stderr, self.missed / have
-        square = self.square
-        if error**2 + unseen**2 <= square:
-            square = self._square(self.aim(known.dof))
-            if error**2 + unseen**2 <= square:
-                return self.reached
-        if math.isfinite(error):  # error²/k + unseen²/k² = target², k times the draws
-            root = math.sqrt(error**4 + 4 * unseen**2 * square)
-            excess = (error**2 + root) / (2 * square) if square else math.inf
-            self.wanted = math.ceil(have * min(1.03 * excess + 0.02, 1e9))
-            self.planned = max(self.planned, self.goal)
-        elif have >= _HOPELESS:
-            return "no finite estimate"
-        else:
-            self.wanted = 4 * have
-        return None
+    Args:
+        done: the run.
+        powers: exponent per moment: (1, −½) for S = m₁/√m₂, (1, −1) for a conditional mean.
+        method: the name to report.
+        sampling: the settings it ran under.
+        log_shift: undoes the scales that kept the moments near one.
+        samples_per_draw: scores that one draw of the sampler yields.
+    """
+    drawn = done.draws * samples_per_draw
+    combined = done.combined  # of the goal that was known least well: mostly the one asked for
+    if samples_per_draw > 1 or powers != done.powers:
+        combined = combine(done.batches, powers, drawn)
+    rel = math.hypot(combined.rel_stderr, done.floor)
+    log_value = combined.log_value + log_shift
+    count = len(done.batches)
+    half, wide = student(0.975, combined.dof) * rel, anytime_factor(count, done.planned) * rel
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        # Intervals are symmetric in the logarithm, where the delta method was applied.
+        ends = np.exp(log_value + np.array([0.0, -half, half, -wide, wide]))
+        stderr = float(ends[0] * rel)
+    value, low, high, wide_low, wide_high = ends.tolist()
+    scatter = combined.rel_stderr >= _SCATTER_DOMINATES * done.floor
+    return Estimate(
+        value=value,
+        log_value=log_value,
+        rel_stderr=rel,
+        stderr=stderr,
+        ci95=(low, high),
+        anytime95=(wide_low, wide_high),
+        samples=count * drawn,
+        ess=combined.ess,
+        dof=combined.dof,
+        tail_index=combined.tail_index,
+        method=method,
+        dtype=sampling.real.type.__name__,
+        device=jax.devices()[0].device_kind,
+        stopped=done.stopped,
+        seconds=done.seconds,
+        seed=int(sampling.seed),
+        warning=combined.warning or (_NO_DIGITS if not rel < 0.5 else None),
+        error_kind="standard error" if scatter else "bound",
+    )

@@ -1,4 +1,4 @@
-"""The samplers: each a frozen record, called with a key and its arguments, drawing one batch.
+"""The samplers of long rows: each a frozen record that draws one batch from a key.
 
 They share the kernel's definition and nothing else with the theory: no moment, no closed form.
 Parameters arrive as traced arguments, so each kernel and shape compiles once.
@@ -15,46 +15,52 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtri
 
+from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law
 from sparsity.kernels.lowering import jax_log_abs, jax_weight
 from sparsity.sampling.batches import summary
-from sparsity.sampling.normals import normal
 from sparsity.sampling.proposals import Table
-from sparsity.sampling.threefry import uniform
+from sparsity.sampling.random_numbers import normal, uniform
 
+LONGEST = 10**8  # tokens of a row, and entries of a key, that can be sampled whole
+_WIDEST = 1e100  # a score whose square float64 holds
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
-_DEFENSIVE = 8  # one draw in eight comes from the base law itself
+_DEFENSIVE = 8  # one draw in eight comes from the base law itself, which bounds every weight
 
 
-def _log_abs(kernel: Kernel, x: jax.Array, parameters: Any) -> jax.Array:
-    """log|a| at the drawn coordinate: t of a score β + γt, or the distance n − j of a position."""
-    if kernel.law is Law.SCORE:
-        beta, gamma = parameters
-        return jax_log_abs(kernel)(beta + gamma * x)
-    return jax_log_abs(kernel)(x, *parameters)
+def keys_at(
+    beta: float, gamma: float, dim: int, seed: int, queries: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return orthogonal queries q and a mean μ of keys with q·μ = β and ‖q‖ = γ for each.
+
+    Directions are random; where queries < d, μ also has a part across them, which S must not feel.
+
+    Returns:
+        q, [queries, d], and μ, [d].
+    """
+    if dim > LONGEST:
+        raise InputError("dim", dim, f"must be <= {LONGEST:.0e} to be sampled whole")
+    for name, size in (("beta", abs(beta)), ("gamma", gamma), ("beta/gamma", abs(beta / gamma))):
+        if not size <= _WIDEST:
+            raise InputError(name, size, f"must be <= {_WIDEST:.0e} for whole keys to be drawn")
+    # Orthogonal directions by QR; then the part of μ along each is moved to β/γ.
+    rng = np.random.default_rng([seed, dim])
+    q = np.linalg.qr(rng.standard_normal((dim, queries)))[0].T
+    mu = rng.standard_normal(dim)
+    mu += q.T @ (beta / gamma - q @ mu)
+    return q * gamma, mu
 
 
-def _base(kernel: Kernel, u: jax.Array, parameters: Any) -> jax.Array:
-    """The base law's quantile: N(0, 1) for scores, uniform on 0…n−1 for distances."""
+def _base_quantile(kernel: Kernel, u: jax.Array, parameters: Any) -> jax.Array:
+    """Return the base law's quantile: N(0, 1) for scores, uniform on 0…n−1 for distances."""
     if kernel.law is Law.SCORE:
         return ndtri(jnp.clip(u, jnp.finfo(u.dtype).tiny, 1 - jnp.finfo(u.dtype).epsneg))
     length = parameters[-1]
     return jnp.minimum(jnp.floor(u * length), length - 1)
 
 
-def _log_base(kernel: Kernel, x: jax.Array, parameters: Any) -> jax.Array:
-    if kernel.law is Law.SCORE:
-        return -x * x / 2 - _HALF_LOG_2PI
-    return jnp.full_like(x, -1.0) * jnp.log(parameters[-1])
-
-
-def _ends(at_edges: Any) -> tuple[Any, Any]:
-    """The values at the left end of each cell and at its right end."""
-    return at_edges[:-1], at_edges[1:]
-
-
 def _cells_of(table: Table, u: jax.Array, base: jax.Array) -> jax.Array:
-    """The cell that each probability u falls in, then the cell of each coordinate.
+    """Return the cell that each probability u falls in, then the cell of each coordinate.
 
     What lies below the first edge is in the first cell, what lies above the last in the last. Both
     ordered arrays are searched at once, which takes half the steps of two searches.
@@ -74,8 +80,8 @@ def _cells_of(table: Table, u: jax.Array, base: jax.Array) -> jax.Array:
 
 
 @dataclass(frozen=True)
-class Plain:
-    """Scalar draws from the base law itself, unweighted: right only where f is tame."""
+class _ScalarSampler:
+    """A sampler of one coordinate: the score β + γt of a key, or its distance."""
 
     kernel: Kernel
     size: int
@@ -86,6 +92,11 @@ class Plain:
         """Random numbers in a batch."""
         return self.size
 
+
+@dataclass(frozen=True)
+class Plain(_ScalarSampler):
+    """Scalar draws from the base law itself, unweighted: right only where f is tame."""
+
     def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
         """Draw one batch; arguments = (parameters, log scale of |a|)."""
         parameters, log_scale = arguments
@@ -93,14 +104,16 @@ class Plain:
             beta, gamma = parameters
             weight = jax_weight(self.kernel)(beta + gamma * normal(key, (self.size,), self.dtype))
         else:
-            u = uniform(key, (self.size,), self.dtype)
-            weight = jax_weight(self.kernel)(_base(self.kernel, u, parameters), *parameters)
-        a = jnp.abs(weight) * jnp.exp(-log_scale)
+            distance = _base_quantile(
+                self.kernel, uniform(key, (self.size,), self.dtype), parameters
+            )
+            weight = jax_weight(self.kernel)(distance, *parameters)
+        a = jnp.abs(weight) * jnp.exp(-log_scale)  # near one, so that squares do not overflow
         return summary(a, a * a)
 
 
 @dataclass(frozen=True)
-class Stratified:
+class Stratified(_ScalarSampler):
     """Scalar draws, one per stratum of a mixture of laws near |f|φ and f²φ with the base law.
 
     With h the table's density for a moment, Z its mass and m the density of the mixture, a draw
@@ -111,38 +124,39 @@ class Stratified:
     Source: Owen and Zhou, "Safe and effective importance sampling" (2000).
     """
 
-    kernel: Kernel
-    size: int
-    dtype: str
-
-    @property
-    def numbers(self) -> int:
-        """Random numbers in a batch."""
-        return self.size
-
     def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
         """Draw one batch; arguments = (parameters, table)."""
-        law: Any
+        parameters: Any
         table: Table
-        law, table = arguments
+        parameters, table = arguments
+        # Strata: `near` of the table's law, and after them `defensive` of the base law.
         v = uniform(key, (self.size,), self.dtype)
         defensive = self.size // _DEFENSIVE
         near = self.size - defensive
         u = (jnp.arange(near) + v[:near]) / near
-        base = _base(self.kernel, (jnp.arange(defensive) + v[near:]) / defensive, law)
+        base = _base_quantile(
+            self.kernel, (jnp.arange(defensive) + v[near:]) / defensive, parameters
+        )
+
+        # Both ends of each draw's cell, gathered at once: position, cumulative probability, and the
+        # densities to draw from and of the two laws.
         cell = _cells_of(table, u, base)
-        known = jnp.stack([*_ends(table.edges), *_ends(table.cumulative), *table.drawn,
-                           *table.heights.reshape(4, -1)])  # fmt: skip
+        known = jnp.stack([
+            table.edges[:-1], table.edges[1:], table.cumulative[:-1], table.cumulative[1:],
+            *table.drawn, *table.heights.reshape(4, -1),
+        ])  # fmt: skip
         left, right, below, above, *ends = known[:, cell]
 
+        # Within its cell a draw is the quantile of a linear density, here without the cancellation
+        # of √(a² + (b²−a²)u) − a.
         share = jnp.clip((u - below[:near]) / (above - below)[:near], 0, 1)
         a, b = ends[0][:near], ends[1][:near]
         width = (right - left)[:near]
-        # The quantile of a linear density, without the cancellation of √(a² + (b²−a²)u) − a.
         offset = width * share * (a + b) / (a + jnp.sqrt(a * a + (b * b - a * a) * share))
         if self.kernel.law is Law.POSITION:
             offset = jnp.minimum(jnp.floor(offset), jnp.maximum(width - 1, 0))
 
+        # Densities at all draws; the table's are 0 where a draw of the base law is beyond it.
         x = jnp.concatenate([left[:near] + offset, base])
         within = (base >= table.edges[0]) & (base < table.edges[-1])
         inside = jnp.concatenate([jnp.ones(near, bool), within])
@@ -151,20 +165,20 @@ class Stratified:
             jnp.where(inside, low + (high - low) * along, 0)
             for low, high in zip(ends[::2], ends[1::2], strict=True)
         )
-        log_base = _log_base(self.kernel, x, law)
+        of_score = self.kernel.law is Law.SCORE
+        log_base = -x * x / 2 - _HALF_LOG_2PI
+        if not of_score:
+            log_base = jnp.full_like(x, -1.0) * jnp.log(parameters[-1])
         mixture = (near * drawn + defensive * jnp.exp(log_base)) / self.size
-        log_a = _log_abs(self.kernel, x, law)
+        at = (parameters[0] + parameters[1] * x,) if of_score else (x, *parameters)
+        log_a = jax_log_abs(self.kernel)(*at)
         log_target = jnp.stack([log_a, 2 * log_a]) + log_base - table.log_mass[:, None]
         return summary(*(1 + (jnp.exp(log_target) - jnp.stack(h)) / mixture))
 
 
 @dataclass(frozen=True)
-class FullKeys:
-    """Whole keys k ∈ R^d and their scores q·k by the dot product: no reduction to a scalar.
-
-    For query q the key is k ~ N(μ + θσ²q, σ²I), weighted by the ratio of the two d-dimensional
-    densities; all queries of a batch share the noise of their keys.
-    """
+class _KeySampler:
+    """A sampler of whole keys in R^dim."""
 
     kernel: Kernel
     dim: int
@@ -176,12 +190,22 @@ class FullKeys:
         """Random numbers in a batch."""
         return self.size * self.dim
 
+
+@dataclass(frozen=True)
+class FullKeys(_KeySampler):
+    """Whole keys k ∈ R^d and their scores q·k by the dot product: no reduction to a scalar.
+
+    For query q the key is k ~ N(μ + θσ²q, σ²I), weighted by the ratio of the two d-dimensional
+    densities; all queries of a batch share the noise of their keys.
+    """
+
     def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
         """Draw one batch; arguments = (q [queries, d], μ [d], σ, θ, log scale of |a|)."""
         q, mu, sigma, theta, log_scale = arguments
         noise = normal(key, (self.size, self.dim), self.dtype)
         along = noise @ q.T  # q·ε of k = μ + θσ²q + σε, [size, queries]
         tilt, norm2 = theta * sigma, (q * q).sum(axis=1)
+        # log of N(k; μ, σ²I) / N(k; μ + θσ²q, σ²I), which depends on q·ε alone.
         log_ratio = -tilt * (along + tilt * norm2 / 2)
         scores = q @ mu + sigma * (along + tilt * norm2)
         log_a = jax_log_abs(self.kernel)(scores) - log_scale
@@ -189,25 +213,15 @@ class FullKeys:
 
 
 @dataclass(frozen=True)
-class Features:
+class Features(_KeySampler):
     """Whole keys through a nonnegative feature map: a = q̃·h(k), k ~ N(center, spread²) per entry.
 
-    `feature` is the kernel whose f is the feature map h.
+    The f of `kernel` is the feature map h.
     """
-
-    feature: Kernel
-    dim: int
-    size: int
-    dtype: str
-
-    @property
-    def numbers(self) -> int:
-        """Random numbers in a batch."""
-        return self.size * self.dim
 
     def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
         """Draw one batch; arguments = (q̃ [d], center, spread)."""
         query, center, spread = arguments
         noise = normal(key, (self.size, self.dim), self.dtype)
-        a = jax_weight(self.feature)(center + spread * noise) @ query
+        a = jax_weight(self.kernel)(center + spread * noise) @ query
         return summary(a, a * a)

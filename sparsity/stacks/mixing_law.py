@@ -81,12 +81,12 @@ def row_moments(
         log_b = float(numpy_log_abs(kernel)(sink.logit))
     if np.isfinite(log_b):
         # Beyond e^100 times all others it takes everything there is.
-        log_b = min(log_b, float(law.c_log_f[-1] + np.log(flat.max(initial=1.0))) + 100.0)
+        log_b = min(log_b, float(law.family.c_log_f[-1] + np.log(flat.max(initial=1.0))) + 100.0)
         low, high = min(low, -log_b - 40.0), max(high, 5.0 - log_b)
     if not high - low < _STEP * _MOST_POINTS:
         raise too_wide(kernel, gamma)
     u = np.arange(low, high + _STEP, _STEP)
-    psi, (second,) = law(u)
+    psi, (second,) = law.at(u)
     scale = np.exp(law.top)
     with np.errstate(divide="ignore", under="ignore", over="ignore"):
         log_phi = np.maximum(np.log1p(-np.minimum(psi * scale, 1.0)), -1e3)

@@ -5,7 +5,6 @@ No plotting here, and no formula either: every number is asked of a row (`variab
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,75 +16,25 @@ from sparsity.arguments import check_budget, check_seed, flag, float_type, path,
 from sparsity.arguments import executor as check_executor
 from sparsity.arguments import progress as check_progress
 from sparsity.errors import InputError
-from sparsity.kernels import Kernel, Law, RowMap
+from sparsity.kernels import RowMap
 from sparsity.kernels import named as named_kernel
 from sparsity.kernels.parameters import ALL as PARAMETERS
-from sparsity.kernels.parameters import LENGTH, OF_MAPS, QUERY, Parameter
+from sparsity.kernels.parameters import OF_MAPS
 from sparsity.quantities import Quantity
-from sparsity.rows.row import Row, random_in
-from sparsity.sweeps.grids import MOST, parse_grid
-from sparsity.sweeps.parts import asked
-from sparsity.sweeps.parts import parts as parts_of
-from sparsity.sweeps.running import run
+from sparsity.rows.row import Row, RowLike, random_in
+from sparsity.sweeps.grids import grids_of
 from sparsity.sweeps.saving import save as save
 from sparsity.sweeps.store import Memory, Store
-from sparsity.sweeps.variables import Cell, Grid, Grids, Variables, variable
-from sparsity.tasks import Submits, wide
+from sparsity.sweeps.variables import Grid, Variables, variable
+from sparsity.sweeps.work import build_request, run, variable_groups
+from sparsity.tasks import TaskExecutor, has_float64
 
 if TYPE_CHECKING:
     import xarray
 
 
-def _grid(parameter: Parameter, given: Any) -> np.ndarray:
-    """The values of one dimension, from text, a sequence or a scalar."""
-    if parameter == QUERY:
-        names = (
-            given.split(",") if isinstance(given, str) else several("query", given, "give names")
-        )
-        checked = [parameter.check(x.strip() if isinstance(x, str) else x) for x in names]
-        if not checked:
-            raise InputError("query", None, "give one name or several")
-        return np.array(checked)
-    if isinstance(given, str):
-        given = parse_grid(given, parameter.name, whole=parameter.integer)
-    values = np.atleast_1d(parameter.check(given))
-    if values.ndim > 1 or not values.size:
-        raise InputError(parameter.name, given, "give one value or a flat, nonempty list")
-    return values.astype(np.int64) if parameter.integer else values
-
-
-def grids_of(kernel: Kernel | RowMap, given: Cell) -> Grids:
-    """The dimensions: the kernel's parameters in order; of rows of scores also a given `length`."""
-    own = {p.name: p for p in kernel.parameters}
-    if kernel.law in (Law.SCORE, Law.ROW) and "length" in given:
-        own["length"] = LENGTH
-    for name, value in given.items():
-        if name not in own:
-            takes = ", ".join(own)
-            raise InputError(name, value, f"{kernel.name} does not take it; it takes {takes}")
-    grids: Grids = {}
-    for name, p in own.items():
-        value = given.get(name, p.default)
-        if value is None:
-            raise InputError(name, None, f"{kernel.name} needs {name} ({p.meaning})")
-        grids[name] = _grid(p, value)
-    if math.prod(map(len, grids.values())) > MOST:
-        sizes = " × ".join(f"{name} {len(grid)}" for name, grid in grids.items())
-        raise InputError("grids", sizes, f"at most {MOST} cells in all; use fewer points")
-    return grids
-
-
-def _asked(of: Any) -> tuple[Quantity, ...]:
-    names = (
-        (of,) if isinstance(of, (str, Quantity)) else several("of", of, "give names of quantities")
-    )
-    if not names:
-        raise InputError("of", None, "give at least one quantity")
-    return tuple(map(quantities.named, names))
-
-
 def sweep(
-    kernel: str | Kernel | RowMap | Row,
+    kernel: RowLike,
     *,
     of: str | Quantity | Sequence[str | Quantity] | None = None,
     montecarlo: bool = False,
@@ -93,12 +42,12 @@ def sweep(
     rel_error: float = 1e-3,
     max_samples: float = 3e7,
     dtype: Any = None,
-    executor: Submits | None = None,
+    executor: TaskExecutor | None = None,
     store: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
     **grids: Any,
 ) -> xarray.Dataset:
-    """Quantities of a row over the outer product of parameter grids.
+    """Compute quantities of a row over the outer product of parameter grids.
 
     Args:
         kernel: a `Row`, a built-in kernel's name, a `Kernel` or a `RowMap`.
@@ -152,39 +101,48 @@ def sweep(
     record = named_kernel(kernel)
     dtype = None if dtype is None else float_type(dtype)
     cells = Grid(record, steps, grids_of(record, grids))
-    settings = {"montecarlo": montecarlo, "seed": seed}
-    settings |= {"rel_error": budget["rel_error"], "most": budget["max_samples"]}
-    request = asked(
+    asked = None
+    if of is not None:
+        single = isinstance(of, (str, Quantity))
+        names = (of,) if single else several("of", of, "give names of quantities")
+        if not names:
+            raise InputError("of", None, "give at least one quantity")
+        asked = tuple(map(quantities.named, names))
+    request = build_request(
         cells,
-        _asked(of) if of is not None else None,
+        asked,
+        montecarlo=montecarlo,
+        seed=seed,
+        rel_error=budget["rel_error"],
+        most=budget["max_samples"],
         dtype=dtype.name if montecarlo and dtype is not None else None,
-        float64=montecarlo and wide(),
-        **settings,
+        float64=montecarlo and has_float64(),
     )
 
     def label(variables: Variables, methods: dict[str, str]) -> xarray.Dataset:
         return labelled(cells, variables, {"method": ""} | methods)
 
-    parts = parts_of(request)
-    target = Memory(request, parts) if store is None else Store(store, request, parts, label)
+    groups = variable_groups(request)
+    if store is None:
+        target = Memory(request, groups, label)
+    else:
+        target = Store(store, request, groups, label)
     run(request, target, executor, progress)
-    return _scalars(target.dataset(label), {name for name in grids if not _single(grids[name])})
+    # What was given as one value, or by default, is a scalar coordinate.
+    along = {name for name, given in grids.items() if not _is_single(given)}
+    data = target.dataset()
+    return data.squeeze([name for name in data.dims if name not in along])
 
 
-def _single(given: Any) -> bool:
-    """Whether a value was given, not a grid of one."""
+def _is_single(given: Any) -> bool:
+    """Return whether a value was given, not a grid of one."""
     if isinstance(given, str):
         return ":" not in given and "," not in given
     return np.ndim(given) == 0
 
 
-def _scalars(data: xarray.Dataset, along: set[str]) -> xarray.Dataset:
-    """The dataset with scalar coordinates for what was given as one value, or by default."""
-    return data.squeeze([name for name in data.dims if name not in along])
-
-
 def labelled(cells: Grid, variables: Variables, methods: dict[str, str]) -> xarray.Dataset:
-    """The dataset, with what it is of in words."""
+    """Return the dataset, with what it is of in words."""
     import xarray
 
     kernel = cells.kernel

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
-from sparsity.arguments import inexact
+from sparsity.arguments import inexact, several
 from sparsity.errors import InputError
-from sparsity.reading import number, tokens
+from sparsity.kernels import Kernel, Law, RowMap
+from sparsity.kernels.parameters import LENGTH, QUERY, Parameter
+from sparsity.reading import expand_token_count, parse_number
 
-MOST = 1_000_000  # points of one grid, and cells of a product of grids
+_MAX_POINTS = 1_000_000  # of one grid, and cells of a product of grids
 
 
 def parse_grid(text: str, argument: str = "grid", *, whole: bool = False) -> np.ndarray:
-    """The numbers of a grid: `start:stop:count`, `start:stop:count:log`, `a,b,c` or one value.
+    """Return the numbers of a grid: `start:stop:count[:log]`, `a,b,c` or one value.
 
     Args:
         text: as typed; ranges include both ends.
@@ -31,13 +34,21 @@ def parse_grid(text: str, argument: str = "grid", *, whole: bool = False) -> np.
     """
     if ":" not in text:
         values = [_number(item, text, argument, whole) for item in text.split(",")]
-        if len(values) > MOST:
-            raise InputError(argument, f"{text[:40]}…", f"give at most {MOST} values")
+        if len(values) > _MAX_POINTS:
+            raise InputError(argument, f"{text[:40]}…", f"give at most {_MAX_POINTS} values")
         return np.array(values)
-    start, stop, count, log = _fields(text, argument)
+    fields = text.split(":")
+    if len(fields) not in (3, 4):
+        raise InputError(argument, text, "a range is start:stop:count or start:stop:count:log")
+    start, stop, count, *scale = fields
+    log = bool(scale)
+    if log and scale[0].strip() != "log":
+        fix = f"the fourth field of a range may only be log, not {scale[0].strip()!r}"
+        raise InputError(argument, text, fix)
     low, high = (_number(end, text, argument, whole) for end in (start, stop))
-    if not (count.strip().isascii() and count.strip().isdecimal() and 1 <= float(count) <= MOST):
-        fix = f"the count {count.strip()!r} must be a whole number from 1 to {MOST}"
+    count = count.strip()
+    if not (count.isascii() and count.isdecimal() and 1 <= float(count) <= _MAX_POINTS):
+        fix = f"the count {count!r} must be a whole number from 1 to {_MAX_POINTS}"
         raise InputError(argument, text, fix)
     if log and min(low, high) <= 0:
         raise InputError(argument, text, "both ends of a logarithmic range must be > 0")
@@ -51,23 +62,13 @@ def parse_grid(text: str, argument: str = "grid", *, whole: bool = False) -> np.
     return np.unique(np.rint(values)) if whole else values
 
 
-def _fields(text: str, argument: str) -> tuple[str, str, str, bool]:
-    fields = text.split(":")
-    if len(fields) not in (3, 4):
-        raise InputError(argument, text, "a range is start:stop:count or start:stop:count:log")
-    if len(fields) == 4 and fields[3].strip() != "log":
-        fix = f"the fourth field of a range may only be log, not {fields[3].strip()!r}"
-        raise InputError(argument, text, fix)
-    return fields[0], fields[1], fields[2], len(fields) == 4
-
-
 def _number(field: str, text: str, argument: str, whole: bool) -> float:
     if not field.strip():
         fix = "an item is empty; write start:stop:count[:log], a list a,b,c or one number"
         raise InputError(argument, repr(text), fix)
-    field = tokens(field) if argument == "length" else field.strip()
+    field = expand_token_count(field) if argument == "length" else field.strip()
     try:
-        value = number(field, argument)
+        value = parse_number(field, argument)
     except InputError:
         raise InputError(argument, text, f"{field!r} is not a number") from None
     if not math.isfinite(value):
@@ -76,3 +77,42 @@ def _number(field: str, text: str, argument: str, whole: bool) -> float:
         fix = f"float64 does not hold {field!r}; give whole numbers of at most 2^53"
         raise InputError(argument, text, fix)
     return value
+
+
+def _check_grid(parameter: Parameter, given: Any) -> np.ndarray:
+    """Return the values of one dimension, from text, a sequence or a scalar."""
+    if parameter == QUERY:
+        names = (
+            given.split(",") if isinstance(given, str) else several("query", given, "give names")
+        )
+        checked = [parameter.check(x.strip() if isinstance(x, str) else x) for x in names]
+        if not checked:
+            raise InputError("query", None, "give one name or several")
+        return np.array(checked)
+    if isinstance(given, str):
+        given = parse_grid(given, parameter.name, whole=parameter.integer)
+    values = np.atleast_1d(parameter.check(given))
+    if values.ndim > 1 or not values.size:
+        raise InputError(parameter.name, given, "give one value or a flat, nonempty list")
+    return values.astype(np.int64) if parameter.integer else values
+
+
+def grids_of(kernel: Kernel | RowMap, given: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Return the dimensions: the kernel's parameters in order, and of rows a given `length`."""
+    own = {p.name: p for p in kernel.parameters}
+    if kernel.law in (Law.SCORE, Law.ROW) and "length" in given:
+        own["length"] = LENGTH
+    for name, value in given.items():
+        if name not in own:
+            takes = ", ".join(own)
+            raise InputError(name, value, f"{kernel.name} does not take it; it takes {takes}")
+    grids: dict[str, np.ndarray] = {}
+    for name, p in own.items():
+        value = given.get(name, p.default)
+        if value is None:
+            raise InputError(name, None, f"{kernel.name} needs {name} ({p.meaning})")
+        grids[name] = _check_grid(p, value)
+    if math.prod(map(len, grids.values())) > _MAX_POINTS:
+        sizes = " × ".join(f"{name} {len(grid)}" for name, grid in grids.items())
+        raise InputError("grids", sizes, f"at most {_MAX_POINTS} cells in all; use fewer points")
+    return grids

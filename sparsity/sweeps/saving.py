@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparsity.errors import InputError
-from sparsity.output import netcdf_bytes, part_of, refusal, refuse_unwritable, write
+from sparsity.output import netcdf_bytes, part_of, refuse_unwritable, unwritable_error, write
 
 if TYPE_CHECKING:
     import xarray
@@ -17,7 +17,7 @@ SUFFIXES = (".nc", ".zarr", ".csv")
 
 
 def writable(path: str | os.PathLike[str]) -> Path:
-    """The path, if a dataset can be written there, found out before the work.
+    """Return the path, if a dataset can be written there, found out before the work.
 
     Raises:
         InputError: it ends in none of `SUFFIXES`, or cannot be written.
@@ -57,10 +57,16 @@ def save(dataset: xarray.Dataset, path: str | os.PathLike[str]) -> Path:
     """
     place = writable(path)
     dataset = dataset.drop_encoding()  # of the file that it was opened from
-    if place.suffix.lower() == ".zarr":
-        _zarr(dataset, place)
-        return place
-    if place.suffix.lower() == ".csv":
+    if place.suffix.lower() == ".zarr":  # under another name, then in its place
+        try:
+            with part_of(place, as_folder=True) as part:
+                dataset.to_zarr(part / "new", mode="w", zarr_format=2, consolidated=True)
+                if place.exists():
+                    os.replace(place, part / "old")
+                os.replace(part / "new", place)
+        except OSError as error:
+            raise unwritable_error(place, error) from None
+    elif place.suffix.lower() == ".csv":
         # Of one cell there is no dimension to make rows of.
         table = (dataset if dataset.sizes else dataset.expand_dims("cell")).to_dataframe()
         table, names = table.reset_index(), [str(name) for name in dataset.coords]
@@ -68,15 +74,3 @@ def save(dataset: xarray.Dataset, path: str | os.PathLike[str]) -> Path:
     else:
         write(place, netcdf_bytes(dataset))
     return place
-
-
-def _zarr(dataset: xarray.Dataset, place: Path) -> None:
-    """A Zarr group under another name, then in its place."""
-    try:
-        with part_of(place, as_folder=True) as part:
-            dataset.to_zarr(part / "new", mode="w", zarr_format=2, consolidated=True)
-            if place.exists():
-                os.replace(place, part / "old")
-            os.replace(part / "new", place)
-    except OSError as error:
-        raise refusal(place, error) from None

@@ -7,9 +7,12 @@ are done (`blocks`). Two runs of one request in one store write the same bytes.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
+import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -17,13 +20,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparsity._version import __version__
 from sparsity.errors import InputError
+from sparsity.kernels import RowMap
 from sparsity.output import folder, json_text, refuse_pipe, write
 from sparsity.reading import json_file
-from sparsity.sweeps.blocks import MANIFEST, Blocks, damaged, readable, told
-from sparsity.sweeps.describing import description
-from sparsity.sweeps.parts import Block, Part, Request, blocks, edges
+from sparsity.rows.scores import Empirical
+from sparsity.sweeps.blocks import (
+    MANIFEST,
+    Blocks,
+    damaged,
+    hash_arrays,
+    system_refusals,
+    zarr_errors,
+)
 from sparsity.sweeps.variables import Variables
+from sparsity.sweeps.work import Block, Request, VariableGroup, block_sizes, cut_into_blocks
 
 try:
     import fcntl
@@ -33,51 +45,58 @@ except ImportError:  # Windows
 if TYPE_CHECKING:
     import xarray
 
+Label = Callable[[Variables, dict[str, str]], "xarray.Dataset"]  # of variables and methods
+
 READY = "ready.json"
-_MOST_OF_NUMBER = 256  # bytes of an entry: names are the longest
+_MAX_ENTRY_BYTES = 256  # names are the longest entries
 _RUN = ".run"
-_LEFT = (_RUN, ".part", ".partial")  # unfinished files: of a run, of ours, of Zarr
+_UNFINISHED = (_RUN, ".part", ".partial")  # files: of a run, of ours, of Zarr
 _INSTALL = "stores need Zarr: pip install 'sparsity[zarr]'"
 
 
 class Memory:
-    """Blocks in arrays of this process, by part.
+    """Blocks in arrays of this process, by group.
 
     Args:
         request: what was asked for.
-        parts: what it is made of.
+        groups: what it is made of.
+        label: makes the dataset of variables, with its coordinates.
     """
 
-    def __init__(self, request: Request, parts: tuple[Part, ...]) -> None:
+    outlives_run = False
+
+    def __init__(self, request: Request, groups: tuple[VariableGroup, ...], label: Label) -> None:
         self._sizes = {name: len(grid) for name, grid in request.cells.grids.items()}
-        self._parts = parts
-        self._found: list[Variables] = [{} for _ in parts]
+        self._groups, self._label = groups, label
+        self._found: list[Variables] = [{} for _ in groups]
         self._methods: dict[str, str] = {}
 
     def has(self, block: Block) -> bool:
+        """Return False: nothing is there at first."""
         return False
 
-    def tell(self) -> None:
-        """Nothing of an earlier run was there, damaged or not."""
+    def warn_of_damage(self) -> None:
+        """Do nothing: there was no earlier run, damaged or not."""
 
     def put(self, block: Block, found: Variables, method: str) -> None:
-        kept = self._found[block.part]
+        """Copy the block to its place."""
+        kept = self._found[block.group]
         for name, (dims, values, attributes) in found.items():
             if name not in kept:
                 shape = [self._sizes[dim] for dim in dims]
                 kept[name] = dims, np.zeros(shape, values.dtype), attributes
-            kept[name][1][block.place(dims)] = values
-        self._methods.setdefault(self._parts[block.part].name, method)
+            kept[name][1][block.slices(dims)] = values
+        self._methods.setdefault(self._groups[block.group].name, method)
 
     def writing(self) -> AbstractContextManager[None]:
-        """Nothing to be shared."""
+        """Return a context without a token: nothing is shared with workers."""
         return nullcontext()
 
-    def dataset(self, label: Callable[[Variables, dict[str, str]], xarray.Dataset]) -> Any:
-        """What is kept, labelled."""
+    def dataset(self) -> xarray.Dataset:
+        """Return what is kept, labelled."""
         joined = {name: value for found in self._found for name, value in found.items()}
-        order = [part.name for part in self._parts]
-        return label(joined, dict(sorted(self._methods.items(), key=lambda x: order.index(x[0]))))
+        names = [group.name for group in self._groups]
+        return self._label(joined, {n: self._methods[n] for n in names if n in self._methods})
 
 
 class Store(Blocks):
@@ -86,40 +105,77 @@ class Store(Blocks):
     Args:
         path: its folder; made if it is not there.
         request: what was asked for.
-        parts: what it is made of.
-        label: (variables, methods) -> the dataset, with its coordinates.
+        groups: what it is made of.
+        label: makes the dataset of variables, with its coordinates.
 
     Raises:
         InputError: Zarr is not installed, the folder cannot be written, holds something else, or
             the results of another request.
     """
 
+    outlives_run = True
+
     def __init__(
         self,
         path: str | os.PathLike[str],
         request: Request,
-        parts: tuple[Part, ...],
-        label: Callable[[Variables, dict[str, str]], xarray.Dataset],
+        groups: tuple[VariableGroup, ...],
+        label: Label,
     ) -> None:
         try:
             import zarr
         except ImportError:
             raise InputError("store", path, _INSTALL) from None
-        self._zarr: Any = zarr
-        self._parts, self._label = parts, label
-        self._request, self._begun = request, time.time()
         if not os.fspath(path):
             raise InputError("store", "", "give a folder")
+        self._zarr: Any = zarr
+        self._request, self._groups, self._label = request, groups, label
+        self._begun = time.time()
+        self._damaged: list[str] = []  # blocks that are not what was written
         self.path = Path(path)
-        with told(self.path):
+        with system_refusals(self.path):
             folder(self.path, "store")
             for each in (self.path, self.path / MANIFEST):
                 refuse_pipe(each, "store")
-            with _alone(self.path):  # of two runs that start at once the second finds the first's
-                self._claim(description(request))
-                if not (self.path / MANIFEST / READY).exists() or not self._whole():
+            with _locked(
+                self.path, wait=True
+            ):  # of two runs that start at once the second finds the first's
+                self._claim(_described(request))
+                if not (self.path / MANIFEST / READY).exists() or not self._has_coordinates():
                     self._begin()
-            super().__init__(self.path, tuple(part.name for part in parts), self._opened())
+            super().__init__(self.path, tuple(group.name for group in groups), self._opened())
+
+    def has(self, block: Block) -> bool:
+        """Return whether the block is done and is what was written; else it is to be done again."""
+        try:
+            mark = json_file(self._mark(block))
+        except FileNotFoundError:
+            return False
+        except (OSError, ValueError):
+            mark = None
+        try:
+            if mark is not None:
+                same = hash_arrays(self._stored(mark["variables"], block)) == mark["sha256"]
+                if same and isinstance(mark["method"], str):
+                    return True
+        except Exception:  # noqa: BLE001 # whatever a damaged file makes of itself
+            pass
+        self._damaged.append(self._mark(block).stem)
+        return False
+
+    def _stored(self, names: list[str], block: Block) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield the values of a block; those of another size than the sweep has are not read."""
+        for name in names:
+            array: Any = self._root[name]
+            self._refuse_other_size(name, array, block)
+            yield name, np.asarray(array[block.slices(array.metadata.dimension_names)])
+
+    def warn_of_damage(self) -> None:
+        """Warn of what was damaged and has been computed again."""
+        for name in self._damaged:
+            text = f"store {self.path}: {name} was damaged; it was computed again"
+            warnings.warn(text, stacklevel=2)
+        self._damaged.clear()
 
     def _claim(self, asked: dict[str, Any]) -> None:
         """Write the request into a new folder, or hold it against the one that is there."""
@@ -128,29 +184,29 @@ class Store(Blocks):
             fix = "holds something that is no sweep; give a new folder"
             raise InputError("store", self.path, fix)
         if request.exists():
-            self._refuse_another(asked)
+            self._refuse_other_request(asked)
             return
         folder(self.path / MANIFEST, "store")
         write(request, json_text(asked))
 
     def _foreign(self) -> bool:
-        """Whether the folder holds anything but what a run leaves that ends as it writes that."""
+        """Return whether the folder holds more than a run that ended as it began leaves."""
         there = [*self.path.iterdir()] if self.path.is_dir() else []
         if [each.name for each in there] == [MANIFEST] and there[0].is_dir():
             there = [each for each in there[0].iterdir() if each.suffix != ".part"]
         return bool(there)
 
     def _begin(self) -> None:
-        """Coordinates and attributes, and nothing else yet; as often as it takes."""
+        """Write coordinates and attributes, and nothing else yet; as often as it takes."""
         empty = self._label({}, {})
-        with readable(self.path):
+        with zarr_errors(self.path):
             for group in (self.path / MANIFEST, self.path):
                 self._zarr.open_group(group, mode="a", zarr_format=3)
             empty.to_zarr(self.path, mode="a", zarr_format=3, consolidated=False)
         write(self.path / MANIFEST / READY, json_text(True))
 
-    def _whole(self) -> bool:
-        """Whether the coordinates are those of the request: no mark speaks of them."""
+    def _has_coordinates(self) -> bool:
+        """Return whether the coordinates are those of the request: no mark speaks of them."""
         root, empty = self._opened(), self._label({}, {})
         try:
             found = [(root[str(name)], values.to_numpy()) for name, values in empty.coords.items()]
@@ -163,7 +219,7 @@ class Store(Blocks):
             return False
 
     def _opened(self) -> Any:
-        """The group; whatever a damaged file of its own makes of itself, in one line.
+        """Return the group; say in one line what a damaged file of its own makes of itself.
 
         Releases of Zarr take different JSON for a group, some of them an empty list or object.
         """
@@ -177,7 +233,7 @@ class Store(Blocks):
         except Exception:  # noqa: BLE001
             raise damaged(self.path, "its zarr.json") from None
 
-    def _refuse_another(self, asked: dict[str, Any]) -> None:
+    def _refuse_other_request(self, asked: dict[str, Any]) -> None:
         try:
             there = json_file(self.path / MANIFEST / "request.json")
         except ValueError:
@@ -193,7 +249,7 @@ class Store(Blocks):
                 raise InputError("store", self.path, fix)
 
     def _array(self, name: str, dims: Any, dtype: Any, attributes: Any, block: Block) -> Any:
-        """The array of a variable, made at its first block."""
+        """Return the array of a variable, made at its first block."""
         if name in self._arrays:
             return self._arrays[name]
         shape, chunks = self._sizes(dims, block)
@@ -209,27 +265,28 @@ class Store(Blocks):
             )
         except self._zarr.errors.ContainsArrayError:
             made = self._root[name]
-            self._compare(name, made, block)
+            self._refuse_other_size(name, made, block)
         self._arrays[name] = made
         return made
 
     def _sizes(self, dims: Any, block: Block) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The shape of an array over these dimensions, and that of its chunks."""
-        sizes = edges(self._parts[block.part], self._request.cells)
+        """Return the shape of an array over these dimensions, and that of its chunks."""
+        sizes = block_sizes(self._groups[block.group], self._request.cells)
         lengths = {dim: len(grid) for dim, grid in self._request.cells.grids.items()}
         return tuple(lengths[x] for x in dims), tuple(sizes.get(x, lengths[x]) for x in dims)
 
-    def _compare(self, name: str, array: Any, block: Block) -> None:
+    def _refuse_other_size(self, name: str, array: Any, block: Block) -> None:
         if not _of_size(array, *self._sizes(array.metadata.dimension_names, block)):
             raise damaged(self.path, f"its array {name}")
 
     @contextmanager
     def writing(self) -> Iterator[Path]:
-        """While blocks are written: a file by which workers know that they see this very store."""
+        """Hold, while blocks are written, a file by which workers know that they see this store."""
+        # A random name: another disk of another machine may have a store at the same path.
         token = self.path / MANIFEST / f"{secrets.token_hex(8)}{_RUN}"
         with ExitStack() as held:
-            with told(self.path):
-                if held.enter_context(_held(self.path / MANIFEST)):
+            with system_refusals(self.path):
+                if held.enter_context(_locked(self.path / MANIFEST, wait=False)):
                     self._tidy()
                 token.touch()
             try:
@@ -241,63 +298,83 @@ class Store(Blocks):
     def _tidy(self) -> None:
         """Remove what runs left that were ended as they wrote."""
         for path in self.path.rglob("*"):
-            if path.suffix in _LEFT and path.stat().st_mtime < self._begun:
+            if path.suffix in _UNFINISHED and path.stat().st_mtime < self._begun:
                 path.unlink()
 
-    def dataset(self, label: Callable[[Variables, dict[str, str]], xarray.Dataset]) -> Any:
-        """The store, opened lazily."""
+    def dataset(self) -> xarray.Dataset:
+        """Return the store, opened lazily."""
         import xarray
 
         methods, names = {}, []
         # What a run half wrote is no part of a store.
-        with told(self.path), _alone(self.path), readable(self.path):
-            for i, part in enumerate(self._parts):
-                first = next(iter(blocks(i, part, self._request.cells)))
+        with system_refusals(self.path), _locked(self.path, wait=True), zarr_errors(self.path):
+            for i, group in enumerate(self._groups):
+                first = cut_into_blocks(i, group, self._request.cells)[0]
                 mark = json_file(self._mark(first))
-                methods[part.name] = mark["method"]
+                methods[group.name] = mark["method"]
                 names += mark["variables"]
-            self._root.attrs.put(dict(label({}, methods).attrs))
+            # Attributes are written last, as the methods are known only now.
+            self._root.attrs.put(dict(self._label({}, methods).attrs))
             stored = xarray.open_zarr(self.path, chunks=None, consolidated=False)[names]
             # Zarr's coordinates come as the disk lists them; those of the request are the same.
-            return stored.drop_vars(stored.coords).assign_coords(label({}, {}).coords)
+            return stored.drop_vars(stored.coords).assign_coords(self._label({}, {}).coords)
+
+
+def _described(request: Request) -> dict[str, Any]:
+    """Return a request in JSON's own types, in words and digests: the same for the same results."""
+    cells = request.cells
+    grids = {}
+    for name, values in cells.grids.items():
+        digest = hashlib.sha256(str(values.tolist()).encode()).hexdigest()[:12]
+        grids[f"grid {name}"] = f"{len(values)} values from {values[0]} to {values[-1]} ({digest})"
+    kernel = cells.kernel
+    weight = kernel.formula if isinstance(kernel, RowMap) else kernel.weight
+    with np.printoptions(threshold=sys.maxsize, floatmode="unique"):  # arrays of one's own steps
+        # A sample by its digest, which its repr is without.
+        steps = [step.typed if isinstance(step, Empirical) else repr(step) for step in cells.steps]
+    sampling = {
+        "seed": request.seed,
+        "rel_error": request.rel_error,
+        "max_samples": request.most,
+        "dtype": request.dtype or ("float64" if request.float64 else "float32"),
+    }
+    return {
+        "kernel": kernel.name if weight is None else f"{kernel.name}: {weight}",
+        "steps": ", ".join(steps) or "none",
+        **grids,
+        "of": ", ".join(quantity.name for quantity in request.asked) or "S",
+        "limit": request.limit,
+        "montecarlo": sampling if request.montecarlo else False,
+        "sparsity": __version__,
+    }
 
 
 def _of_size(array: Any, shape: tuple[int, ...], chunks: tuple[int, ...]) -> bool:
-    """Whether an array of numbers has this shape, in no larger chunks: else it is not read."""
+    """Return whether an array of numbers has this shape in no larger chunks; else it is unread."""
     small = all(0 < own <= most for own, most in zip(array.chunks, chunks, strict=True))
-    plain = array.dtype.kind in "biufU" and array.dtype.itemsize <= _MOST_OF_NUMBER
+    plain = array.dtype.kind in "biufU" and array.dtype.itemsize <= _MAX_ENTRY_BYTES
     return array.shape == shape and small and plain
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """While no other run is here; where folders cannot be locked, at once."""
+def _locked(folder: Path, *, wait: bool) -> Iterator[bool]:
+    """Lock a folder against other runs, where folders can be locked; yield whether that was done.
+
+    Args:
+        folder: that is there.
+        wait: whether to wait until no other run has it; else it is held beside others.
+    """
     if fcntl is None:
-        yield
+        yield False
         return
-    place = os.open(folder, os.O_RDONLY)
+    place, alone = os.open(folder, os.O_RDONLY), False
     try:
         with suppress(OSError):
-            fcntl.flock(place, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(place)
-
-
-@contextmanager
-def _held(folder: Path) -> Iterator[bool]:
-    """Whether no other run holds the folder, which is held until the end, beside others."""
-    place = os.open(folder, os.O_RDONLY)
-    try:
-        if fcntl is None:
-            yield False
-            return
-        alone = False
-        with suppress(OSError):
-            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(place, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             alone = True
-        with suppress(OSError):
-            fcntl.flock(place, fcntl.LOCK_SH)
+        if not wait:
+            with suppress(OSError):
+                fcntl.flock(place, fcntl.LOCK_SH)
         yield alone
     finally:
         os.close(place)

@@ -1,4 +1,8 @@
-"""Models on disk: GGUF and safetensors checkpoints of the Llama family."""
+"""Models on disk: GGUF and safetensors checkpoints of the Llama family.
+
+gguf_file, safetensors_file ── checkpoint (sizes, tensors, refusals) ── llama (the forward pass)
+tokens ── tokenizing (the tokenizer, in a process of its own)
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from sparsity.arguments import path as read_path
 from sparsity.attention.checkpoints.checkpoint import ELSE, Checkpoint
 from sparsity.attention.checkpoints.fetch import smollm2
 from sparsity.errors import InputError
-from sparsity.output import regular
+from sparsity.output import require_regular_file
 
 __all__ = ["Checkpoint", "load", "smollm2"]
 
@@ -21,7 +25,7 @@ def load(path: str | os.PathLike[str]) -> Checkpoint:
         InputError: not there, damaged, of another architecture, or a library is missing.
     """
     fix = "is not there; give a .gguf or .safetensors file"
-    path = regular(read_path("model", path, fix), "model")
+    path = require_regular_file(read_path("model", path, fix), "model")
     if not path.exists():
         raise InputError("model", path, fix)
     if path.is_dir() or path.suffix == ".safetensors":

@@ -21,7 +21,7 @@ from sparsity.attention.checkpoints.checkpoint import (
 )
 from sparsity.attention.checkpoints.tokens import from_file
 from sparsity.errors import InputError, printable
-from sparsity.output import regular
+from sparsity.output import require_regular_file
 from sparsity.reading import json_file
 from sparsity.rows import rotation
 
@@ -91,7 +91,7 @@ def _metadata(path: Path, found: Any) -> Metadata:
 
 def _json(path: Path) -> Any:
     try:
-        return json_file(regular(path, "model"))
+        return json_file(require_regular_file(path, "model"))
     except InputError:
         raise
     except (OSError, ValueError) as error:
@@ -219,7 +219,7 @@ def _tensors(
     found: dict[str, Any] = {}
     for file in files:
         try:
-            opened = safetensors.safe_open(regular(file, "model"), framework="flax")
+            opened = safetensors.safe_open(require_regular_file(file, "model"), framework="flax")
             parts = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
         except (OSError, safetensors.SafetensorError) as error:
             raise refusal(file, error) from None

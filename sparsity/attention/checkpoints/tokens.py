@@ -15,7 +15,7 @@ from typing import Any
 from sparsity.attention.checkpoints import tokenizing
 from sparsity.attention.checkpoints.checkpoint import library, refusal
 from sparsity.errors import InputError
-from sparsity.output import regular
+from sparsity.output import require_regular_file
 
 _MOST_A_BYTE = 8  # tokens: normalising makes 18 letters of one of three bytes at most, U+FDFA
 
@@ -109,7 +109,7 @@ def from_file(path: Path) -> Tokenizer:
     Raises:
         InputError: it cannot be read.
     """
-    if not regular(path, "model").exists():
+    if not require_regular_file(path, "model").exists():
         raise InputError("model", path, "is missing; put the tokenizer beside the weights")
     try:
         path.open("rb").close()

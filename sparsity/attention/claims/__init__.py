@@ -2,6 +2,9 @@
 
 They need a model, so they are not part of `sparsity claims`: `sparsity measure --report` judges
 them on what it has measured.
+
+    a measurement of rows ── evidence ── judges ── CLAIMS ───────┐
+    a measurement of heads ── head_evidence ── heads.HEAD_CLAIMS ┴── records, as of the ledger
 """
 
 from __future__ import annotations
@@ -9,15 +12,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sparsity.attention.claims import head_table, judges
+from sparsity.attention.claims import head_evidence, judges
 from sparsity.attention.claims.evidence import Evidence
 from sparsity.attention.claims.heads import judge_heads
-from sparsity.claims_ledger.judging import Claim
+from sparsity.claims_ledger.judging import Claim, Legend
 
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["CLAIMS", "Evidence", "head_table", "judge", "judge_heads"]
+__all__ = ["CLAIMS", "Evidence", "head_evidence", "judge", "judge_heads"]
 
 _GU = "Gu et al. (2024), When Attention Sink Emerges in Language Models, arXiv 2410.10781"
 _BARBERO = "Barbero et al. (2025), Why do LLMs attend to the first token?, arXiv 2504.02732"
@@ -31,7 +34,36 @@ def _none() -> Any:
     raise ValueError("these claims are judged on a measurement: pass Evidence.of(data)")
 
 
-_claim = partial(Claim, routes=_none)
+# What `Evidence.numbers` gives, which every claim shows.
+_LEGEND = Legend(
+    {
+        "bos": "BOS",
+        "n_eff": "n_eff",
+        "n_eff_without_sinks": "n_eff without sinks",
+        "sink_rate_0.3": "sink rate of the first token, ε = 0.3",
+        "sink_rate_0.8": "sink rate of the first token, ε = 0.8",
+        "any_rate_0.3": "sink rate of any token, ε = 0.3",
+        "late_rate_0.3": "sink rate of the first token, rows n > T/2",
+        "sinks_rate_0.3": "rate of all sinks together, ε = 0.3",
+        "gamma_without_sinks": "spread γ̂ without sinks",
+        "ratio_limit_without_sinks": "median S/limit law",
+        "ratio_exact_without_sinks": "median S/exact law",
+        "rank_limit_without_sinks": "rank correlation with the limit law",
+        "rank_exact_without_sinks": "rank correlation with the exact law",
+        "real": "real rows",
+        "gaussian": "Gaussian rows",
+        "ratio": "median S/exact law",
+        "within": "share within a quarter of it",
+        "off_limit": "median |log(S/limit law)|",
+        "off_exact": "median |log(S/exact law)|",
+        "rank_limit": "rank correlation with the limit law",
+        "rank_exact": "rank correlation with the exact law",
+        "mass": "mass of the sinks",
+        "logit": "logit of the sinks",
+        "needed": "logit that would keep their mass",
+    }
+)
+_claim = partial(Claim, routes=_none, legend=_LEGEND)
 
 CLAIMS: tuple[Claim, ...] = (
     _claim(

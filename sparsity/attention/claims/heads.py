@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity.attention.claims.head_evidence import NEAR, HeadEvidence
-from sparsity.attention.measurement.row_figures import LAST, TAIL
-from sparsity.claims_ledger.judging import Claim, Judged, core, instead, letter
+from sparsity.attention.measurement.heads import NEAREST, TAIL
+from sparsity.claims_ledger.judging import Claim, Judged, Legend, core, instead, letter
 
 if TYPE_CHECKING:
     import xarray
@@ -19,13 +19,13 @@ _CLOSE = 0.05  # of a log ratio, that is next to none
 
 def _left(of: HeadEvidence, name: str) -> float:
     """The share of the gap between real and Gaussian rows that is left."""
-    gap = np.log(of.real.ratios["rest"] / of.ideal.ratios["rest"])
-    beside = of.ideal.ratios.get(name, of.ideal.ratios["rest"])
+    gap = np.log(of.real.ratios["without sink key"] / of.ideal.ratios["without sink key"])
+    beside = of.ideal.ratios.get(name, of.ideal.ratios["without sink key"])
     return float(np.log(of.real.ratios[name] / beside) / gap) if gap else np.nan
 
 
 def _gap(of: HeadEvidence) -> Any:
-    real, ideal = of.real.ratios["rest"], of.ideal.ratios["rest"]
+    real, ideal = of.real.ratios["without sink key"], of.ideal.ratios["without sink key"]
     return core(
         f"the median of S over the exact law is {real:.3f}, of Gaussian rows of the same n and γ̂ "
         f"{ideal:.3f}: more than {_CLOSE:.0%} apart",
@@ -79,8 +79,8 @@ def recency(of: HeadEvidence, seed: int) -> Judged:
             of.real.near > 5 * of.ideal.near,
         ),
         core(
-            f"without the {LAST} nearest keys at least a third of the gap is closed: the median "
-            f"is {real['far']:.3f}, {far:.0%} of the gap is left (of {LAST} keys in the middle: "
+            f"without the {NEAREST} nearest keys at least a third of the gap is closed: the median "
+            f"is {real['far']:.3f}, {far:.0%} of the gap is left (of {NEAREST} keys in the middle: "
             f"{mid:.0%})",
             abs(far) < 2 / 3 and abs(mid) > 2 / 3,
         ),
@@ -96,7 +96,7 @@ def recency(of: HeadEvidence, seed: int) -> Judged:
 
 def content(of: HeadEvidence, seed: int) -> Judged:
     """What is left of the scores without distance profile and key bias."""
-    own, ideal = of.real.ratios["content"], of.content.ratios["rest"]
+    own, ideal = of.real.ratios["content"], of.content.ratios["without sink key"]
     shape = of.real.ratios["shape"]
     off, other = (abs(np.log(x / ideal)) for x in (own, shape))
     texts = ", ".join(f"{x:.3f}" for x in of.by_text)
@@ -125,7 +125,7 @@ def content(of: HeadEvidence, seed: int) -> Judged:
 
 def dependence(of: HeadEvidence, seed: int) -> Judged:
     """Gaussian rows, correlated from key to key as real rows are."""
-    ratio, ideal, real = (x.ratios["rest"] for x in (of.dependent, of.ideal, of.real))
+    ratio, ideal, real = (x.ratios["without sink key"] for x in (of.dependent, of.ideal, of.real))
     share = np.log(ratio / ideal) / np.log(real / ideal)
     found = [
         _gap(of),
@@ -205,8 +205,28 @@ def _none() -> Any:
     raise ValueError("these claims are judged on heads: pass HeadEvidence.of(data)")
 
 
+# What `HeadEvidence.numbers` gives, which every claim shows.
+_LEGEND = Legend(
+    {
+        "ratio": "median S/law",
+        "rank": "rank correlation of S with it",
+        "within": "share within a quarter of it",
+        "near": f"share with the largest logit within {NEAR} tokens",
+        "zeta": "median ζ of the largest logit",
+        "top": "rank correlation of S/exact law with ζ",
+        "lag": "correlation of logits one key apart",
+        "gamma": "median γ̂/γ_c",
+        "below": "share γ̂/γ_c < ½",
+        "between": "share ½ < γ̂/γ_c < 1",
+        "above": "share γ̂/γ_c > 1",
+        "explained": "variance that profile and bias explain",
+    }
+)
 _claim = partial(
-    Claim, source="this project's law of rows of finite length, on real heads", routes=_none
+    Claim,
+    source="this project's law of rows of finite length, on real heads",
+    routes=_none,
+    legend=_LEGEND,
 )
 _ROWS = "Rows of the second half of the text, without the first token."
 _PARTS = "s_ij = (row) + β_(i−j) + κ_j + ε_ij"
@@ -230,7 +250,7 @@ HEAD_CLAIMS: tuple[Claim, ...] = (
     _claim(
         key="recency",
         statement="The upper tail comes from the nearest tokens.",
-        formula=f"S/S_exact of the row without its {LAST} nearest keys",
+        formula=f"S/S_exact of the row without its {NEAREST} nearest keys",
         proof=_ROWS,
         judge=recency,
     ),

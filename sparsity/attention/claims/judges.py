@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.attention.claims import null
-from sparsity.attention.claims.evidence import Evidence, ModelRun
+from sparsity.attention.claims.evidence import Evidence, LawFit, ModelRun
 from sparsity.claims_ledger.judging import Finding, Judged, core, instead, letter
 
-_SMALL = 0.25  # a logit, or log odds, that is next to none
+_SMALL_LOGIT = 0.25  # a logit, or log odds, that is next to none
 
 
 def _list(values: Any, form: str = ".2f") -> str:
@@ -27,7 +26,7 @@ def _named(run: ModelRun) -> str:
     return f"{how}T = {', '.join(map(str, run.T))}"
 
 
-def _fits(fits: Sequence[null.Fit], name: str) -> np.ndarray:
+def _of_fits(fits: Sequence[LawFit], name: str) -> np.ndarray:
     return np.array([getattr(fit, name) for fit in fits])
 
 
@@ -35,10 +34,13 @@ def exact_law(evidence: Evidence, seed: int) -> Judged:
     """The two laws on the same rows, beside Gaussian rows of the same lengths and spreads."""
     findings = []
     for run in evidence.runs:
-        off, exact_off = _fits(run.real, "off_limit"), _fits(run.real, "off_exact")
-        limit = run.table["ratio_limit_others"]
+        off, exact_off = (
+            _of_fits(run.real, "off_limit"),
+            _of_fits(run.real, "off_exact"),
+        )
+        limit = run.table["ratio_limit_without_sinks"]
         ratio, within, rank, other = (
-            (_fits(run.real, name), _fits(run.ideal, name))
+            (_of_fits(run.real, name), _of_fits(run.ideal, name))
             for name in ("ratio", "within", "rank_exact", "rank_limit")
         )
         findings += [
@@ -163,8 +165,8 @@ def longer_context(evidence: Evidence, seed: int) -> Judged:
                 f"the mass of real sinks goes with it: their logit is {_list(sinks.logit)}, which "
                 f"since the first T rose by {_list(more, '+.2f')} more than that, and the log odds "
                 f"of their mass {_list(sinks.mass)} changed by {_list(change, '+.2f')}: of the "
-                f"same sign, or both less than {_SMALL}",
-                some and np.all((more * change > 0) | (size < _SMALL)),
+                f"same sign, or both less than {_SMALL_LOGIT}",
+                some and np.all((more * change > 0) | (size < _SMALL_LOGIT)),
             ),
             instead(
                 "the change has the size that the law says, to half of it",
@@ -184,11 +186,11 @@ def dropping(evidence: Evidence, seed: int) -> Judged:
     """n_eff with the sink and without it."""
     findings = []
     for run in evidence.runs:
-        gain = run.table["n_eff_others"] / run.table["n_eff"]
+        gain = run.table["n_eff_without_sinks"] / run.table["n_eff"]
         findings.append(
             core(
                 "without its sinks the median row attends to more tokens: "
-                f"{_list(run.table['n_eff_others'], '.1f')} in place of "
+                f"{_list(run.table['n_eff_without_sinks'], '.1f')} in place of "
                 f"{_list(run.table['n_eff'], '.1f')} ({_named(run)})",
                 np.all(gain > 1.1),
             )
@@ -207,17 +209,20 @@ def spread(evidence: Evidence, seed: int) -> Judged:
     """γ̂ against ln n and √(ln n)."""
     findings = []
     for run in evidence.runs:
-        gamma = run.table["gamma_others"]
+        gamma = run.table["gamma_without_sinks"]
         log, root = gamma / np.log(run.n), gamma / np.sqrt(np.log(run.n))
         findings += [
-            core(f"γ̂ rises with n: {_list(gamma)} ({_named(run)})", np.all(np.diff(gamma) > 0)),
+            core(
+                f"γ̂ rises with n: {_list(gamma)} ({_named(run)})",
+                np.all(np.diff(gamma) > 0),
+            ),
             core(
                 f"γ̂/ln n is the same at every length, to 10 %: {_list(log)}",
                 np.ptp(log) < 0.1 * log.mean(),
             ),
             instead(
                 f"γ̂/√(ln n) is, to 10 %: {_list(root)}. At 1 the limit law has n·S² = 1; the "
-                f"median row attends to {_list(run.table['n_eff_others'], '.1f')} tokens",
+                f"median row attends to {_list(run.table['n_eff_without_sinks'], '.1f')} tokens",
                 np.ptp(root) < 0.1 * root.mean(),
             ),
         ]

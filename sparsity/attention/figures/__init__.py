@@ -1,15 +1,19 @@
-"""Pictures of a measurement: each a short file, and the explicit tuple of all."""
+"""Pictures of a measurement, and the explicit tuple of all.
+
+A `Picture` (`record`) names what it draws and has a table of the same numbers. `heads` has maps of
+all heads, one row and the change with the context; `laws` holds measured S against laws.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparsity.attention.figures.context import PICTURE as context
-from sparsity.attention.figures.head_law import PICTURE as head_law
-from sparsity.attention.figures.laws import PICTURE as laws
-from sparsity.attention.figures.maps import PICTURE as maps
+from sparsity.attention.figures.heads import CONTEXT_PICTURE as context
+from sparsity.attention.figures.heads import MAPS_PICTURE as maps
+from sparsity.attention.figures.heads import ROW_PICTURE as row
+from sparsity.attention.figures.laws import HEAD_LAW_PICTURE as head_law
+from sparsity.attention.figures.laws import LAWS_PICTURE as laws
 from sparsity.attention.figures.record import Picture
-from sparsity.attention.figures.row import PICTURE as row
 
 if TYPE_CHECKING:
     import xarray

@@ -1,4 +1,27 @@
-"""Real attention measured, with the exact law of finite rows beside it."""
+"""Real attention measured, row by row, with what theory says of finite rows beside it.
+
+A model's q and k, or its weights, become a dataset this way::
+
+    measure(queries=, keys=)   measure(attention=)   measure_model   measure_transformers
+              └───────────┬───────────┴───────────────────┴──────────────────┘
+    layer_inputs          arrays, masks and options checked
+    attention_layers      LogitLayer or WeightLayer: which keys each query sees, what is padding
+              │
+    layers                measure_layer: block of rows by block of rows, on all cores
+      ├─ logit_blocks     of q and k: sums in the pass of `streaming`, the sink key set apart
+      ├─ row_focus        n_eff, S, entropy, … of rows, from weights or from their sums
+      └─ requested        quantities and shapes of logits that `of` names
+    sinks                 the same rows with all sinks left out
+    datasets              the limit law and the exact law of `row_laws` beside each row; labels
+              │
+              ├─ tables             a row for each context length, a bootstrap over texts
+              ├─ head_constants     one constant of each head, fitted on texts
+              └─ corpus             many texts, kept as `summaries` that merge
+
+`texts` cuts texts into windows of tokens, `runs` keeps what is finished of a long run, `heads`
+takes the scores of heads apart, and `probing` measures mixers that form no weights. `hugging_face`
+runs models of `transformers` and measures what `torch_attention` sees of them.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +34,13 @@ import numpy as np
 
 from sparsity.arguments import choice, flag, whole
 from sparsity.arguments import progress as check_progress
-from sparsity.attention.measurement import asked
-from sparsity.attention.measurement.asked import SHAPE
-from sparsity.attention.measurement.given import of_queries, of_weights
-from sparsity.attention.measurement.head_columns import with_head_law
+from sparsity.attention.measurement.attention_layers import Layer, LogitLayer
+from sparsity.attention.measurement.datasets import label_layers, measure_with_laws, save
+from sparsity.attention.measurement.head_constants import with_head_law
 from sparsity.attention.measurement.heads import measure_heads
-from sparsity.attention.measurement.labels import dataset, measured, save
+from sparsity.attention.measurement.layer_inputs import layer_of_queries, layer_of_weights
+from sparsity.attention.measurement.requested import SHAPE, requested_names
 from sparsity.attention.measurement.runs import measure_model
-from sparsity.attention.measurement.sources import Logits, Source
 from sparsity.attention.measurement.tables import summary, text
 from sparsity.errors import InputError
 from sparsity.rows.rotation import PAIRINGS
@@ -38,34 +60,6 @@ __all__ = [
 ]
 
 
-def _layers(name: str, value: Any) -> Iterator[Any]:
-    """Layers one at a time: of [layers, heads, …], of one layer [heads, …], or of any iterable."""
-    return iter([value] if _axes(name, value) == 3 else value)
-
-
-def _axes(name: str, value: Any) -> int | None:
-    """The axes of an array; None for layers in a list or another iterable."""
-    axes = value.ndim if hasattr(type(value), "ndim") else None
-    no_layers = isinstance(value, (str, bytes, bytearray, memoryview, Mapping))
-    if no_layers or not isinstance(value, Iterable) or (axes is not None and axes < 3):
-        fix = "give an array [heads, ...], or one for each layer"
-        raise InputError(name, f"of type {type(value).__name__}", fix)
-    return axes
-
-
-def _texts(layer: Any) -> list[Any]:
-    """The texts of a layer, which may have the batch axis of PyTorch, [texts, heads, …]."""
-    return list(layer) if getattr(layer, "ndim", None) == 4 else [layer]
-
-
-def _of_text(which: int, texts: int, mask: Any, segments: Any) -> dict[str, Any]:
-    """The mask and the segments of one of several texts."""
-    if texts > 1:
-        mask = mask[which] if np.ndim(mask) == 4 and len(mask) == texts else mask
-        segments = segments[which] if np.ndim(segments) == 2 else segments
-    return {"mask": mask, "segments": segments}
-
-
 def measure(
     attention: Any = None,
     *,
@@ -82,7 +76,7 @@ def measure(
     of: str | Sequence[str] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> xarray.Dataset:
-    """How focused real attention is, row by row; from queries and keys also what theory says of it.
+    """Return how focused real attention is, row by row, and from q and k what theory says of it.
 
     S = ‖a‖₁/(√n‖a‖₂) and n_eff = n·S² of every row, over the n keys that it sees. Rows of padding
     see none: they are NaN with n = 0, and count in no mean. From logits
@@ -114,7 +108,7 @@ def measure(
             padded on either side or packed one after the other.
         sink_logits: of learned sinks beside the keys, one number or [heads]: p = e^s/(Σe^s + e^b)
             in entropy, largest, sink_mass, which contains theirs, and in all that `of` names.
-        sink: position of the key that is looked at as a sink, and left out in "rest"; None for
+        sink: position of the sink key, left out in what ends in "_without_sink_key"; None for
             the first key that each row sees.
         of: variables beside those always measured: any quantity, as "gini" or "keys_for_mass:0.9",
             by its definition on a row's weights; and of logits, "skew", "kurtosis" and "distance"
@@ -128,37 +122,45 @@ def measure(
     Raises:
         InputError: arrays that do not fit, NaN or infinite values, weights where nothing is seen.
     """
-    _one_kind(attention, queries, keys, scale, rope, sink_logits)
+    if (attention is None) == (queries is None) or (queries is None) != (keys is None):
+        raise InputError("attention", None, "give attention weights, or queries and keys")
+    if attention is not None and any(x is not None for x in (scale, rope, sink_logits)):
+        fix = "weights have none of them; leave them out"
+        raise InputError("scale, rope and sink_logits", "given", fix)
     causal, sink = flag("causal", causal), None if sink is None else whole("sink", sink, 0)
     choice("pairing", pairing, PAIRINGS)
     check_progress(progress)
-    for name, given in (("attention", attention), ("queries", queries), ("keys", keys)):
-        if given is not None:
-            _axes(name, given)
-    also = asked.names(of)
+    also = requested_names(of)
     how: dict[str, Any] = {}
     if attention is not None:
-        given, source, options = attention, of_weights, {"causal": causal}
-        layers: Iterable[tuple[Any, ...]] = ((x,) for x in _layers("attention", attention))
+        main = attention
+        make_layer = functools.partial(layer_of_weights, causal=causal)
+        arrays: Iterator[tuple[Any, ...]] = zip(_split_layers("attention", attention))
     else:
-        given, source = queries, of_queries
-        options = {"scale": scale, "rope": rope, "pairing": pairing, "causal": causal}
-        options |= {"sink_logits": sink_logits}
-        layers = _pairs(queries, keys)
+        main = queries
+        make_layer = functools.partial(
+            layer_of_queries, scale=scale, rope=rope, pairing=pairing, causal=causal,
+            sink_logits=sink_logits,
+        )  # fmt: skip
+        arrays = itertools.zip_longest(
+            _split_layers("queries", queries), _split_layers("keys", keys)
+        )
         how = {"rope": "none" if rope is None else rope, "pairing": pairing}
-    sources = _sources(layers, functools.partial(source, **options), mask, segments)
-    numbers, done, total = [], [], _count(given)
-    for number, texts in _alike(sources, type(given).__name__):
-        if isinstance(texts[0], Logits):
+    numbers, done = [], []
+    one_layer = getattr(main, "ndim", None) == 3
+    total = 1 if one_layer else len(main) if hasattr(main, "__len__") else 0
+    layers = _check_alike(_make_layers(arrays, make_layer, mask, segments), type(main).__name__)
+    for number, texts in layers:
+        if isinstance(texts[0], LogitLayer):
             how["scale"] = texts[0].scale
         numbers.append(number)
-        done.append([measured(text, sink, also) for text in texts])
+        done.append([measure_with_laws(text, sink, also) for text in texts])
         if progress is not None:
             progress(number + 1, total)
     how["mask"] = "none" if mask is None else "bool" if np.asarray(mask).dtype == bool else "added"
     how["sink"] = None if sink is None else int(sink)
     how |= {"title": "attention measured", "causal": int(causal)}
-    found = [dataset(text, how, {"layer": numbers}) for text in zip(*done, strict=True)]
+    found = [label_layers(text, how, {"layer": numbers}) for text in zip(*done, strict=True)]
     if len(found) == 1:
         return found[0]
     import xarray
@@ -166,58 +168,63 @@ def measure(
     return xarray.concat(found, "text").assign_coords(text=np.arange(len(found)))
 
 
-def _one_kind(
-    attention: Any, queries: Any, keys: Any, scale: Any, rope: Any, sink_logits: Any
-) -> None:
-    if (attention is None) == (queries is None) or (queries is None) != (keys is None):
-        raise InputError("attention", None, "give attention weights, or queries and keys")
-    if attention is not None and any(x is not None for x in (scale, rope, sink_logits)):
-        fix = "weights have none of them; leave them out"
-        raise InputError("scale, rope and sink_logits", "given", fix)
+def _split_layers(name: str, value: Any) -> Iterator[Any]:
+    """Return layers one at a time: of [layers, heads, …], of one [heads, …], or of an iterable."""
+    axes = value.ndim if hasattr(type(value), "ndim") else None
+    no_layers = isinstance(value, (str, bytes, bytearray, memoryview, Mapping))
+    if no_layers or not isinstance(value, Iterable) or (axes is not None and axes < 3):
+        fix = "give an array [heads, ...], or one for each layer"
+        raise InputError(name, f"of type {type(value).__name__}", fix)
+    return iter([value] if axes == 3 else value)
 
 
-def _sources(
-    layers: Iterable[tuple[Any, ...]], source: Callable[..., Source], mask: Any, segments: Any
-) -> Iterator[tuple[int, list[Source]]]:
-    """The number of each layer that is there, and a source for each of its texts."""
+def _make_layers(
+    layers: Iterator[tuple[Any, ...]],
+    make_layer: Callable[..., Layer],
+    mask: Any,
+    segments: Any,
+) -> Iterator[tuple[int, list[Layer]]]:
+    """Yield the number of each layer that is there, and one made of each of its texts.
+
+    Args:
+        layers: the weights of each layer, or its queries and keys; either may be a batch of texts.
+        make_layer: makes a layer of the arrays of one text, its mask and its segments.
+        mask: of all texts, or [texts, …].
+        segments: likewise.
+    """
     for number, arrays in enumerate(layers):
-        if arrays[0] is None:
+        if len(arrays) == 1 and arrays[0] is None:  # of hybrids
             continue
-        each = [_texts(x) for x in arrays]
-        if len({len(x) for x in each}) > 1:
+        if any(x is None for x in arrays):
+            raise InputError("keys", "layers", "give as many layers of keys as of queries")
+        batches = [list(x) if getattr(x, "ndim", None) == 4 else [x] for x in arrays]
+        count = len(batches[0])
+        if any(len(x) != count for x in batches):
             shapes = " and ".join(str(np.shape(x)) for x in arrays)
             fix = "give as many texts of keys as of queries"
             raise InputError("queries and keys", f"arrays of shape {shapes}", fix)
-        texts = enumerate(zip(*each, strict=True))
-        yield number, [source(*x, **_of_text(i, len(each[0]), mask, segments)) for i, x in texts]
+        masks = mask if count > 1 and np.ndim(mask) == 4 and len(mask) == count else [mask] * count
+        by_text = segments if count > 1 and np.ndim(segments) == 2 else [segments] * count
+        yield (
+            number,
+            [
+                make_layer(*x, mask=masks[i], segments=by_text[i])
+                for i, x in enumerate(zip(*batches, strict=True))
+            ],
+        )
 
 
-def _alike(
-    sources: Iterable[tuple[int, list[Source]]], given: str
-) -> Iterator[tuple[int, list[Source]]]:
-    """The layers, one at least, each of the shape of the first."""
+def _check_alike(
+    layers: Iterable[tuple[int, list[Layer]]], kind: str
+) -> Iterator[tuple[int, list[Layer]]]:
+    """Yield the layers, one at least, each of the shape of the first."""
     first: tuple[Any, ...] | None = None
-    for number, texts in sources:
-        shape = (*texts[0].shape, texts[0].reach)
+    for number, texts in layers:
+        shape = (*texts[0].shape, texts[0].key_count)
         first = first or (shape, len(texts))
         if (shape, len(texts)) != first:
             fix = "every layer must have as many texts, heads and tokens as the first, "
             raise InputError("layers", shape, fix + f"{first[1]} of {first[0]}")
         yield number, texts
     if first is None:
-        raise InputError("layers", given, "has no layer; give at least one")
-
-
-def _count(layers: Any) -> int:
-    """How many layers there are, 0 where that is not known."""
-    if getattr(layers, "ndim", None) == 3:
-        return 1
-    return len(layers) if hasattr(layers, "__len__") else 0
-
-
-def _pairs(queries: Any, keys: Any) -> Iterator[tuple[Any, Any]]:
-    """The layers of queries with those of keys."""
-    for q, k in itertools.zip_longest(_layers("queries", queries), _layers("keys", keys)):
-        if q is None or k is None:
-            raise InputError("keys", "layers", "give as many layers of keys as of queries")
-        yield q, k
+        raise InputError("layers", kind, "has no layer; give at least one")

@@ -1,27 +1,52 @@
-"""Heads of a model over several texts: their rows, the parts of these, what makes the tail."""
+"""Heads of a model over several texts: their rows, the parts of these, what makes the tail.
+
+The scores of one head are taken apart as s_ij = (row) + β_(i−j) + κ_j + ε_ij. β, the distance
+profile, comes from *other* texts; κ, the key bias, from queries at least `gap` positions after the
+query, so that neither has seen the row it is taken from. ε, the content, is what is left.
+
+All rows of logits here lie along the last axis, have mean zero over the keys they see, and are 0
+elsewhere; the first key, a sink, is not among them.
+"""
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparsity import metric
 from sparsity.arguments import function, whole
 from sparsity.attention import checkpoints as models
-from sparsity.attention.measurement import row_figures
-from sparsity.attention.measurement.score_parts import Split, split
-from sparsity.attention.measurement.texts import Cut, named, windows
+from sparsity.attention.measurement.texts import Cut, name_texts, take_windows
 from sparsity.errors import InputError
 
 if TYPE_CHECKING:
     import xarray
 
-FAINT = 0.05  # mean weight of a key from which on it is a sink
+NEAREST = 4  # keys, the nearest, that are left out
+TAIL = 0.05  # share of the keys that is the upper tail
+SINK_WEIGHT = 0.05  # mean weight of a key from which on it is left out as a sink
+SWEEPS = 2  # of profile given key bias, and key bias given profile; a third changes little
 
-MEANING = row_figures.MEANING | {
+ROW_MEANING = {  # of any rows of logits
+    "gamma_without_sink_key": "standard deviation γ̂ of the logits without the sink key",
+    "S_without_sink_key": "S of the row without the sink key",
+    "top_logit_without_sink_key": "largest logit without the sink key, less the mean of these",
+    "nearest": "distance of the key of the largest logit",
+    "lag": "correlation of logits one key apart",
+    "gamma_far": f"γ̂ without the {NEAREST} nearest keys",
+    "S_far": f"S without the {NEAREST} nearest keys",
+    "gamma_mid": f"γ̂ without {NEAREST} keys in the middle of the row",
+    "S_mid": f"S without {NEAREST} keys in the middle of the row",
+    "gamma_tail": "γ̂ of a Gaussian row with the upper tail of this one",
+    "S_tail": "S of a Gaussian row with the upper tail of this one",
+    "gamma_body": "γ̂ of the row with the upper tail of a Gaussian one",
+    "S_body": "S of the row with the upper tail of a Gaussian one",
+}
+MEANING = ROW_MEANING | {
     "length": "n, the keys that the row sees",
     "sink_logit": "logit of the sink key less the mean of the others",
     "gamma_clear": "γ̂ without the nearest keys and without any sink",
@@ -33,77 +58,6 @@ MEANING = row_figures.MEANING | {
 }
 
 
-def sinks(parts: Split, first: np.ndarray, gap: int) -> np.ndarray:
-    """The keys that take more than `FAINT` of all rows' weight, from `gap` away on average.
-
-    Args:
-        parts: of the head.
-        first: logits of the first key, [texts, rows], less the mean of the others.
-        gap: how far from every row such a key is, at least.
-
-    Returns:
-        bool [texts, keys].
-    """
-    top = np.maximum(np.where(parts.seen, parts.scores, -np.inf).max(-1), first)[..., None]
-    a = np.where(parts.seen, np.exp(parts.scores - top), 0)
-    p = a / (a.sum(-1, keepdims=True) + np.exp(first[..., None] - top))
-    return (p.mean(1) > FAINT) & (parts.distance >= gap).all(0)
-
-
-def head_figures(parts: Split, first: np.ndarray, gap: int, seed: int) -> dict[str, np.ndarray]:
-    """All of `MEANING`, [texts, rows]; the first key is not in the row.
-
-    Args:
-        parts: of the head.
-        first: logits of the first key, as in `sinks`.
-        gap: as in `sinks`.
-        seed: of the Gaussian rows.
-    """
-    c, seen, content = parts.scores, parts.seen, parts.content
-    found = row_figures.figures(c, seen, parts.distance, np.random.default_rng(seed))
-    near = parts.distance < row_figures.LAST
-    clear = seen & ~near & ~sinks(parts, first, gap)[:, None]
-    gamma = row_figures.gamma_of(content, seen)
-    shrunk = c * (gamma / found["gamma_rest"])[..., None]
-    found |= row_figures.both("clear", c, clear)
-    return found | {
-        "length": np.broadcast_to(seen.sum(-1) + 1, first.shape),
-        "length_clear": clear.sum(-1),
-        "sink_logit": first,
-        "gamma_content": gamma,
-        "S_content": row_figures.sparsity(content, seen),
-        "S_shape": row_figures.sparsity(shrunk, seen),
-    }
-
-
-def positions(tokens: int, gap: int, step: int) -> np.ndarray:
-    """The queries that are looked at: of the second half, with `gap`/2 queries for the key bias."""
-    return np.arange(tokens // 2 + step // 2, tokens - gap - gap // 2, step)
-
-
-def logits(q: Any, k: Any, head: int) -> np.ndarray:
-    """Scores of one query head [texts, T, T] from q [texts, heads, T, d] and k of its groups."""
-    shared = q.shape[1] // k.shape[1]
-    return np.matmul(q[:, head], k[:, head // shared].swapaxes(1, 2)) / q.dtype.type(
-        q.shape[-1] ** 0.5
-    )
-
-
-def _layer(
-    waiting: list[tuple[np.ndarray, np.ndarray]], rows: np.ndarray, gap: int, each: Callable
-) -> dict[str, np.ndarray]:
-    """The figures of all heads of a layer, [texts, heads, rows], from q and k of each text."""
-    queries, keys = (np.stack(x) for x in zip(*waiting, strict=True))
-    found = []
-    for head in range(queries.shape[1]):
-        s = logits(queries, keys, head)
-        parts = split(s, rows, gap)
-        first = s[:, rows, 0] - s[:, rows].mean(-1, where=parts.seen)
-        found.append(head_figures(parts, first, gap, head))
-        each(head, parts)
-    return {name: np.stack([x[name] for x in found], axis=1) for name in found[0]}
-
-
 def measure_heads(
     model: str | os.PathLike[str] | models.Checkpoint,
     texts: Any,
@@ -113,7 +67,7 @@ def measure_heads(
     every: int = 1,
     step: int = 16,
     gap: int = 64,
-    each: Callable[[int, int, Split], None] = lambda layer, head, parts: None,
+    each: Callable[[int, int, ScoreParts], None] = lambda layer, head, parts: None,
 ) -> xarray.Dataset:
     """Run texts through a model of the Llama family and take the rows of its heads apart.
 
@@ -124,7 +78,7 @@ def measure_heads(
         offset: tokens of a text that are left out before them.
         every: layers 0, `every`, 2·`every` … are looked at.
         step: rows of the second half at that distance are.
-        gap: queries that much later tell the key bias; see `parts.split`.
+        gap: queries that much later tell the key bias; see `split_scores`.
         each: called with (layer, head, parts), for what else is to be made of them.
 
     Returns:
@@ -142,24 +96,36 @@ def measure_heads(
     cut = Cut(tokens, offset)
     function("each", each, "give a function of (layer, head, parts)")
     opened = model if isinstance(model, models.Checkpoint) else models.load(model)
-    rows = positions(tokens, gap, step)
+    # Rows of the second half; `gap`/2 queries are left for the key bias of the last of them.
+    rows = np.arange(tokens // 2 + step // 2, tokens - gap - gap // 2, step)
     if not len(rows):
         raise InputError("tokens", tokens, f"leave no row with a gap of {gap}; give {8 * gap}")
-    found, _ = windows(opened, named(texts), cut)
+    found, _ = take_windows(opened, name_texts(texts), cut)
     if len(found) < 2:
         fix = "parts are estimated on other texts; give two or more"
         raise InputError("texts", len(found), fix)
     ids = [window.ids[0] for window in found]
-    waiting: list[tuple[np.ndarray, np.ndarray]] = []
+    waiting: list[tuple[np.ndarray, np.ndarray]] = []  # q and k of each text, of one layer
     layers: list[dict[str, np.ndarray]] = []
 
     def visit(layer: int, text: int, q: Any, k: Any) -> None:
         if layer % every:
             return
         waiting.append((np.asarray(q), np.asarray(k)))
-        if len(waiting) == len(ids):
-            layers.append(_layer(waiting, rows, gap, functools.partial(each, layer)))
-            waiting.clear()
+        if len(waiting) < len(ids):
+            return
+        queries, keys = (np.stack(x) for x in zip(*waiting, strict=True))
+        waiting.clear()
+        heads = []
+        for head in range(queries.shape[1]):
+            own_keys = keys[:, head // (queries.shape[1] // keys.shape[1])]
+            s = np.matmul(queries[:, head], own_keys.swapaxes(1, 2))
+            s = s / queries.dtype.type(queries.shape[-1] ** 0.5)
+            parts = split_scores(s, rows, gap)
+            first = s[:, rows, 0] - s[:, rows].mean(-1, where=parts.seen)
+            heads.append(head_figures(parts, first, gap, head))
+            each(layer, head, parts)
+        layers.append({name: np.stack([x[name] for x in heads], axis=1) for name in heads[0]})
 
     last = range(0, opened.config.layers, every)[-1]
     llama.layers(opened, ids, visit, last + 1)
@@ -177,3 +143,197 @@ def measure_heads(
         },
         attrs=attributes | {"tokens": tokens, "gap": gap},
     )
+
+
+@dataclass(frozen=True)
+class ScoreParts:
+    """Some rows of one head, [texts, rows, keys]; each part has mean zero over the keys seen.
+
+    Args:
+        scores: the logits.
+        profile: β_(i−j) of the other texts.
+        bias: κ_j of later queries.
+        seen: which keys a row sees, without the first, [rows, keys]; elsewhere all are 0.
+        distance: i − j, [rows, keys].
+    """
+
+    scores: np.ndarray
+    profile: np.ndarray
+    bias: np.ndarray
+    seen: np.ndarray
+    distance: np.ndarray
+
+    @property
+    def content(self) -> np.ndarray:
+        """ε, what is left."""
+        return self.scores - self.profile - self.bias
+
+
+def split_scores(scores: Any, rows: np.ndarray, gap: int = 64) -> ScoreParts:
+    """Estimate the parts of a head across texts.
+
+    Args:
+        scores: logits of causal attention [texts, T, T], two texts or more, row i by column j.
+        rows: the positions i that are looked at, T − `gap` at most.
+        gap: how much later than i the queries are that κ_j is taken from, and from which row on
+            the profile is.
+    """
+    scores = np.asarray(scores)
+    texts, length = scores.shape[:2]
+    at = np.arange(length)
+    distance = at[:, None] - at
+    seen = (distance >= 0) & (at > 0)  # the first key is a sink
+    c = centre_rows(scores, seen)
+    far = seen & (distance >= gap)
+    count = np.maximum(length - np.maximum(gap, at + 1), 0)  # rows from `gap` on with that distance
+    bias, sums = np.zeros((texts, 1, length), c.dtype), np.zeros((texts, length), c.dtype)
+    # Profile and key bias of each text by itself, each given the other in turn.
+    for sweep in range(SWEEPS):
+        if sweep:
+            profile = sums / np.maximum(count, 1).astype(c.dtype)
+            left = np.where(far, c - view_by_distance(profile), 0)
+            bias = left.sum(1, keepdims=True) / np.maximum(far.sum(0), 1).astype(c.dtype)
+        own = np.where(seen, c - bias, 0)
+        own[:, :gap] = 0
+        sums = sum_by_distance(own)
+    # What is subtracted from a text has not seen it: its profile is the mean of the others.
+    profile = sum_of_others(sums) / np.maximum((texts - 1) * count, 1).astype(c.dtype)
+    profile = view_by_distance(profile)
+    left = np.where(seen, c - profile, 0)
+    # κ_j of row i: the mean over the queries from i + gap on.
+    later = np.stack([left[:, i + gap :].mean(1) for i in rows], axis=1)
+    seen = seen[rows]
+    return ScoreParts(
+        scores=c[:, rows],
+        profile=centre_rows(profile[:, rows], seen),
+        bias=centre_rows(later, seen),
+        seen=seen,
+        distance=distance[rows],
+    )
+
+
+def centre_rows(x: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """Return rows less their mean over what they see; 0 elsewhere."""
+    x = np.where(seen, x, 0)
+    mean = x.sum(-1, keepdims=True) / np.maximum(seen.sum(-1, keepdims=True), 1).astype(x.dtype)
+    return np.where(seen, x - mean, 0)
+
+
+def sum_by_distance(x: np.ndarray) -> np.ndarray:
+    """Return the sums over i of x[…, i, i − d], at d = 0 … T − 1.
+
+    Args:
+        x: [texts, T, T], 0 where j > i.
+    """
+    texts, length, _ = x.shape
+    wide = np.zeros((texts, length, 2 * length), x.dtype)
+    wide[..., :length] = x[..., ::-1]
+    # Read with rows one shorter, what was a diagonal is a column.
+    skew = wide.reshape(texts, -1)[:, : length * (2 * length - 1)]
+    return skew.reshape(texts, length, -1).sum(1)[:, length - 1 :]
+
+
+def view_by_distance(profile: np.ndarray) -> np.ndarray:
+    """Return the view [texts, i, j] of profile[texts, i − j]; 0 where j > i."""
+    length = profile.shape[-1]
+    padded = np.pad(profile[:, ::-1], ((0, 0), (0, length - 1)))
+    return np.lib.stride_tricks.sliding_window_view(padded, length, axis=-1)[:, ::-1]
+
+
+def sum_of_others(x: np.ndarray) -> np.ndarray:
+    """Return for each text the sum over all other texts."""
+    return x.sum(0, keepdims=True) - x
+
+
+def head_figures(
+    parts: ScoreParts, first: np.ndarray, gap: int, seed: int
+) -> dict[str, np.ndarray]:
+    """Return all of `MEANING`, [texts, rows]; the first key is not in the row.
+
+    Args:
+        parts: of the head.
+        first: logits of the first key, [texts, rows], less the mean of the others.
+        gap: how far from every row a key is, at least, that is left out as a sink.
+        seed: of the Gaussian rows.
+    """
+    c, seen, content = parts.scores, parts.seen, parts.content
+    found = row_figures(c, seen, parts.distance, np.random.default_rng(seed))
+    # Sinks: keys that take more than `SINK_WEIGHT` of all rows' weight, the first key's counted.
+    top = np.maximum(np.where(seen, c, -np.inf).max(-1), first)[..., None]
+    a = np.where(seen, np.exp(c - top), 0)
+    p = a / (a.sum(-1, keepdims=True) + np.exp(first[..., None] - top))
+    sinks = (p.mean(1) > SINK_WEIGHT) & (parts.distance >= gap).all(0)
+    clear = seen & ~(parts.distance < NEAREST) & ~sinks[:, None]
+    gamma = row_gamma(content, seen)
+    shrunk = c * (gamma / found["gamma_without_sink_key"])[..., None]
+    return (
+        found
+        | _gamma_and_S("clear", c, clear)
+        | {
+            "length": np.broadcast_to(seen.sum(-1) + 1, first.shape),
+            "length_clear": clear.sum(-1),
+            "sink_logit": first,
+            "gamma_content": gamma,
+            "S_content": row_sparsity(content, seen),
+            "S_shape": row_sparsity(shrunk, seen),
+        }
+    )
+
+
+def row_figures(
+    c: np.ndarray, seen: np.ndarray, distance: np.ndarray, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """Return all of `ROW_MEANING`, each [..., rows].
+
+    Args:
+        c: logits [..., rows, keys].
+        seen: which keys the rows see, [rows, keys].
+        distance: of key and query, [rows, keys].
+        rng: draws the Gaussian rows.
+    """
+    best = np.where(seen, c, -np.inf).argmax(-1)
+    at = np.broadcast_to(distance, c.shape)
+    n = seen.sum(-1, keepdims=True)
+    rank = np.cumsum(seen, -1) - (n // 2)
+    middle = seen & ~((rank > 0) & (rank <= NEAREST))
+    gamma = row_gamma(c, seen)
+    pairs = (c[..., 1:] * c[..., :-1]).sum(-1)
+    found = {
+        "gamma_without_sink_key": gamma,
+        "S_without_sink_key": row_sparsity(c, seen),
+        "top_logit_without_sink_key": np.where(seen, c, -np.inf).max(-1),
+        "nearest": np.take_along_axis(at, best[..., None], -1)[..., 0],
+        "lag": pairs / np.maximum((c * c).sum(-1), np.finfo(c.dtype).tiny),
+    }
+    found |= _gamma_and_S("far", c, seen & (distance >= NEAREST))
+    found |= _gamma_and_S("mid", c, middle)
+    # The upper tails of the row and of a Gaussian one of its γ̂, exchanged.
+    inside = np.broadcast_to(np.arange(c.shape[-1]) < n, c.shape)
+    normal = rng.standard_normal(c.shape, np.float32) * gamma[..., None]
+    own, other = (
+        -np.sort(-np.where(shown, x, -np.inf), axis=-1)
+        for x, shown in ((c, seen), (normal, inside))
+    )
+    tail = np.arange(c.shape[-1]) < np.ceil(TAIL * n)
+    found |= _gamma_and_S("tail", np.where(tail, own, other), inside)
+    return found | _gamma_and_S("body", np.where(tail, other, own), inside)
+
+
+def row_gamma(c: np.ndarray, seen: Any) -> np.ndarray:
+    """Return γ̂, of n − 1 degrees of freedom."""
+    return np.sqrt((c * c).sum(-1) / (seen.sum(-1) - 1).astype(c.dtype))
+
+
+def row_sparsity(c: np.ndarray, seen: Any) -> np.ndarray:
+    """Return S of softmax weights."""
+    top = np.where(seen, c, -np.inf).max(-1, keepdims=True)
+    with np.errstate(under="ignore"):
+        a = np.where(seen, np.exp(np.where(seen, c - top, 0)), c.dtype.type(0))
+        n_eff = metric.effective(a.sum(-1), (a * a).sum(-1))
+        return np.sqrt(n_eff / seen.sum(-1).astype(c.dtype))
+
+
+def _gamma_and_S(name: str, c: np.ndarray, seen: Any) -> dict[str, np.ndarray]:
+    """Return γ̂ and S of what is left of the rows."""
+    c = centre_rows(c, seen)
+    return {f"gamma_{name}": row_gamma(c, seen), f"S_{name}": row_sparsity(c, seen)}

@@ -10,30 +10,36 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity.attention.checkpoints.checkpoint import library
-from sparsity.attention.measurement import asked
-from sparsity.attention.measurement.attending import Call, agree, as_array, attended
-from sparsity.attention.measurement.given import of_queries
-from sparsity.attention.measurement.labels import dataset, measured
-from sparsity.attention.measurement.returned import (
-    GIVEN,
+from sparsity.attention.measurement.datasets import label_layers, measure_with_laws
+from sparsity.attention.measurement.layer_inputs import layer_of_queries
+from sparsity.attention.measurement.requested import requested_names
+from sparsity.attention.measurement.torch_attention import (
+    GIVE_WEIGHTS,
     OWN_WAY,
     PROBE_WAY,
-    from_returned,
-    returned,
+    Call,
+    measure_returned,
+    outputs_agree,
+    record_outputs,
+    to_numpy,
+    watch_calls,
 )
 from sparsity.errors import InputError
 
 if TYPE_CHECKING:
     import xarray
 
-# Beside a text, for some.
-_BESIDE = ("pixel_values", "input_values", "input_features", "visual_feats", "visual_pos", "bbox")
-_OTHERS = ("sdpa", "eager")  # tried where the functions of the model's own are not understood
-_WAYS = "give q and k to measure()"
+# What some models take beside a text.
+_MORE_INPUTS = (
+    *("pixel_values", "input_values", "input_features"),
+    *("visual_feats", "visual_pos", "bbox"),
+)
+_IMPLEMENTATIONS = ("sdpa", "eager")  # tried where the model's own functions are not understood
+_GIVE_QK = "give q and k to measure()"
 
 
-def _ids(model: Any, tokens: Any) -> np.ndarray:
-    """The ids of one text."""
+def _check_ids(model: Any, tokens: Any) -> np.ndarray:
+    """Return the ids of one text."""
     try:
         ids = np.asarray(tokens)
     except ValueError:
@@ -50,8 +56,8 @@ def _ids(model: Any, tokens: Any) -> np.ndarray:
     return ids.astype(np.int64)
 
 
-def _of_the_library(model: Any) -> bool:
-    """Whether it is a model of `transformers`: some have parts that are plain modules."""
+def _is_of_library(model: Any) -> bool:
+    """Return whether it is a model of `transformers`: some have parts that are plain modules."""
     needed = ("set_attn_implementation", "main_input_name", "config")
     return all(hasattr(model, name) for name in needed)
 
@@ -64,8 +70,8 @@ def _refuse_model(model: Any) -> None:
             training mode.
     """
     name = type(model).__name__
-    if not _of_the_library(model):
-        fix = f"give a model of the transformers library, or {_WAYS}"
+    if not _is_of_library(model):
+        fix = f"give a model of the transformers library, or {_GIVE_QK}"
         raise InputError("model", name, fix)
     takes = inspect.signature(model.forward).parameters
     main = model.main_input_name
@@ -74,8 +80,8 @@ def _refuse_model(model: Any) -> None:
         raise InputError("model", name, fix)
     if "decoder_input_ids" in takes:
         fix = "is an encoder with a decoder, which read two texts; "
-        if all(_of_the_library(x) for x in (model.get_encoder(), model.get_decoder())):
-            fix += f"measure model.get_encoder(), or model.get_decoder() alone, or {_WAYS}"
+        if all(_is_of_library(x) for x in (model.get_encoder(), model.get_decoder())):
+            fix += f"measure model.get_encoder(), or model.get_decoder() alone, or {_GIVE_QK}"
         else:
             fix += OWN_WAY
         raise InputError("model", name, fix)
@@ -85,7 +91,7 @@ def _refuse_model(model: Any) -> None:
 
 
 def _run(model: Any, ids: Any, **more: Any) -> Any:
-    """What the model gives for one text, without a cache.
+    """Return what the model gives for one text, without a cache.
 
     Raises:
         InputError: its own code fails.
@@ -99,18 +105,18 @@ def _run(model: Any, ids: Any, **more: Any) -> Any:
     except Exception as error:  # whatever the code of a model raises
         why = " ".join(f"{type(error).__name__}: {error}".split())[:120]
         takes = inspect.signature(model.forward).parameters
-        beside = [name for name in _BESIDE if name in takes]
+        beside = [name for name in _MORE_INPUTS if name in takes]
         fix = "shorten the text"
         if beside:
             fix = f"takes {' and '.join(beside)} as well; give its text model, if it has one"
         what = f"could not be run on these {ids.shape[1]} token ids alone ({why})"
-        fix = f"{what}; {fix}, or run it with all that it takes and {GIVEN}"
+        fix = f"{what}; {fix}, or run it with all that it takes and {GIVE_WEIGHTS}"
         raise InputError("model", type(model).__name__, fix) from error
 
 
 @contextmanager
 def _implemented(model: Any, implementation: str | None) -> Iterator[None]:
-    """The model with that implementation of attention in all parts; afterwards each has its own.
+    """Give all parts of the model that implementation of attention; afterwards each has its own.
 
     Raises:
         ValueError: the model does not have it.
@@ -130,24 +136,7 @@ def _implemented(model: Any, implementation: str | None) -> Iterator[None]:
             config._attn_implementation = own
 
 
-def _layer(call: Call, sink: int | None, of: Sequence[str]) -> dict[str, Any]:
-    """One call measured, with its soft cap and its learned sink, if it has them."""
-    added, unit = call.added(), call.given.get("s_aux")
-    q, k = (as_array(x[0]) for x in (call.query, call.key))
-    source = of_queries(
-        q,
-        k,
-        scale=call.given.get("scaling"),
-        softcap=call.given.get("softcap"),
-        sink_logits=None if unit is None else as_array(unit),
-        causal=call.looks_back(),
-        mask=None if added is None else as_array(added),
-        segments=np.ones(q.shape[1], int),  # one text: whatever its mask hides, none is padding
-    )
-    return measured(source, sink, of)
-
-
-class _Seen:
+class _MeasuredCalls:
     """What the calls of attention in one run come to: a layer and a path for each."""
 
     def __init__(self, model: Any, sink: int | None, of: Sequence[str]) -> None:
@@ -164,7 +153,11 @@ class _Seen:
         Raises:
             InputError: it is over another text, or unlike the others.
         """
-        _refuse_other(call)
+        cached = call.given.get("cache") is not None
+        if cached or call.query.shape[2] != call.key.shape[2]:
+            what = "takes a cache" if cached else "looks at another text"
+            fix = f"{what}; only attention over the text itself is measured; {OWN_WAY}"
+            raise InputError("model", type(call.module).__name__, fix)
         self.understood = self.understood and call.explained()
         if not self.understood:
             return
@@ -176,23 +169,26 @@ class _Seen:
         if len(self.ways) > 1:
             fix = "has layers of several kinds or sizes; give q and k of each kind to measure()"
             raise InputError("model", self._name, fix)
-        self.layers.append(_layer(call, self._sink, self._of))
+        added, learned = call.added(), call.given.get("s_aux")
+        q, k = (to_numpy(x[0]) for x in (call.query, call.key))
+        layer = layer_of_queries(
+            q,
+            k,
+            scale=call.given.get("scaling"),
+            softcap=call.given.get("softcap"),
+            sink_logits=None if learned is None else to_numpy(learned),
+            causal=call.looks_back(),
+            mask=None if added is None else to_numpy(added),
+            segments=np.ones(q.shape[1], int),  # whatever its mask hides, no token is padding
+        )
+        self.layers.append(measure_with_laws(layer, self._sink, self._of))
         self.paths.append(self._names[call.module])
-
-
-def _refuse_other(call: Call) -> None:
-    """Refuse a layer that does not look at the text itself."""
-    cached = call.given.get("cache") is not None
-    if cached or call.query.shape[2] != call.key.shape[2]:
-        what = "takes a cache" if cached else "looks at another text"
-        fix = f"{what}; only attention over the text itself is measured; {OWN_WAY}"
-        raise InputError("model", type(call.module).__name__, fix)
 
 
 def _from_calls(
     model: Any, ids: Any, own: Any, sink: int | None, of: Sequence[str]
-) -> _Seen | None:
-    """The layers of a model that calls the attention functions of the library, or of its file.
+) -> _MeasuredCalls | None:
+    """Return the layers of a model that calls attention functions of the library or of its file.
 
     Where what these give is not softmax of the q, k and masks that they take, another
     implementation is tried.
@@ -210,16 +206,16 @@ def _from_calls(
     Raises:
         InputError: two runs of the model differ; attention over another text.
     """
-    for implementation in (None, *_OTHERS):
-        seen = _Seen(model, sink, of)
+    for implementation in (None, *_IMPLEMENTATIONS):
+        seen = _MeasuredCalls(model, sink, of)
         try:
-            with _implemented(model, implementation), attended(model, seen.look):
+            with _implemented(model, implementation), watch_calls(model, seen.look):
                 again = _run(model, ids)
         except (ValueError, ImportError):  # it has no such implementation
             if implementation is None:
                 raise
             continue
-        same = agree(again, own)
+        same = outputs_agree(again, own)
         if implementation is None and not same:
             fix = "gives another output when it runs again; make it deterministic, or choose "
             fix += "another attention by model.set_attn_implementation()"
@@ -234,14 +230,14 @@ def _from_calls(
 def _from_weights(
     model: Any, ids: Any, own: Any, sink: int | None, of: Sequence[str]
 ) -> tuple[list[dict[str, Any]], list[str], bool]:
-    """The layers of a model with attention functions of its own, as `from_returned` has them.
+    """Return the layers of a model with attention of its own, as `measure_returned` has them.
 
     Raises:
         InputError: it returns no weights, or others than those that it runs with.
     """
     name = type(model).__name__
     try:
-        with _implemented(model, "eager"), returned(model) as found:
+        with _implemented(model, "eager"), record_outputs(model) as found:
             again = _run(model, ids, output_attentions=True)
     except ValueError as error:
         fix = f"did not ask the library for its attention function, nor return weights; {OWN_WAY}"
@@ -252,10 +248,10 @@ def _from_weights(
             f"calls no attention function that is softmax of q·k, nor returns weights; {PROBE_WAY}"
         )
         raise InputError("model", name, fix)
-    if not agree(again, own):
+    if not outputs_agree(again, own):
         fix = "runs another attention when it returns weights; load it with "
         raise InputError("model", name, fix + "attn_implementation='eager'")
-    return from_returned(model, layers, found, sink, of)
+    return measure_returned(model, layers, found, sink, of)
 
 
 def measure_transformers(
@@ -265,9 +261,9 @@ def measure_transformers(
 
     The model runs twice. In the second run q, k, scale and mask of each call of an attention
     function are measured; the weights that they make must give the function's own output, and the
-    run the output of the first, each up to `attending.TOLERANCE` and roundings of its type. A model
-    with an attention of its own (Bloom) is measured by the weights that it returns, which must be
-    weights, from a run that must give the same output.
+    run the output of the first, each up to `torch_attention.TOLERANCE` and roundings of its type.
+    A model with an attention of its own (Bloom) is measured by the weights that it returns, which
+    must be weights, from a run that must give the same output.
 
     Args:
         model: a model of the library, on any device and of any type, after `model.eval()`.
@@ -283,10 +279,10 @@ def measure_transformers(
         InputError: a model in training mode, one that does not run on token ids alone, or attention
             that is over another text, or that the model does not show.
     """
-    also = asked.names(of)
+    also = requested_names(of)
     torch = library("torch", "torch")
     _refuse_model(model)
-    ids = torch.as_tensor(_ids(model, tokens))[None].to(model.device)
+    ids = torch.as_tensor(_check_ids(model, tokens))[None].to(model.device)
     own = _run(model, ids)
     seen = _from_calls(model, ids, own, sink, also)
     attributes = {"title": "attention of a model, measured", "model": type(model).__name__}
@@ -298,4 +294,4 @@ def measure_transformers(
     else:
         layers, paths, causal = _from_weights(model, ids, own, sink, also)
     attributes |= {"sink": None if sink is None else int(sink), "causal": int(causal)}
-    return dataset(layers, attributes, {"module": paths})
+    return label_layers(layers, attributes, {"module": paths})

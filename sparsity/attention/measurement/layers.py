@@ -12,41 +12,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparsity.attention.measurement import asked, passes, rows
-from sparsity.attention.measurement.sources import Logits, Source, Weights, at_once, width
+from sparsity.attention.measurement import logit_blocks, row_focus
+from sparsity.attention.measurement.attention_layers import Layer, LogitLayer, WeightLayer
+from sparsity.attention.measurement.requested import SHAPE, measure_requested
 from sparsity.attention.streaming.sums import Sums
 from sparsity.errors import InputError
 
-BLOCK = 2**18  # entries of a block, in the cache with what is made of them
-_WORKERS = 8  # at most, each with a block
+MAX_ENTRIES = 2**18  # of a block, in the cache with what is made of them
+MAX_WORKERS = 8  # each with a block
+MIN_CONTEXT = 64  # tokens of a text from which on sinks are looked for
+
+_SINK = "logit of the sink key"  # beside the sums, until a layer is whole
+
+Block = tuple[slice, int, int]  # heads, the first row, the row after the last
 
 
-def contexts(length: int) -> tuple[int, ...]:
-    """The context lengths at which sinks are looked for: 64, 128, 256 … and T itself."""
-    powers = [2**k for k in range(6, 40) if 2**k < length]
-    return (*powers, length)
-
-
-Piece = tuple[slice, int, int]  # heads, the first row, the row after the last
-
-
-def _blocks(source: Source, cuts: Sequence[int]) -> list[Piece]:
-    """All heads, rows from, to: none across a cut, none with much above the diagonal."""
-    heads, length = source.shape
-    most = at_once((heads, source.reach), BLOCK)
-    starts = np.concatenate([np.arange(a, b, most) for a, b in itertools.pairwise([0, *cuts])])
-    ends = [*starts[1:].tolist(), length]
-    return [(slice(0, heads), a, b) for a, b in zip(starts.tolist(), ends, strict=True)]
-
-
-_SINK = "logit of the sink"
-
-
-class Given(NamedTuple):
+class BlockResult(NamedTuple):
     """What a block of rows comes to.
 
     Args:
-        found: statistics by name, or sums and the sink's logit, [heads, rows].
+        found: statistics by name, or sums and the sink key's logit, [heads, rows].
         received: what each key receives from them, [heads, keys].
         counts: how many of them see each key, [1 or heads, keys].
         last: the weights of the last of them, [heads, keys].
@@ -58,156 +43,166 @@ class Given(NamedTuple):
     last: np.ndarray
 
 
-def _of_weights(source: Weights, sink: Any, heads: slice, start: int, stop: int) -> Given:
-    x, seen = source.block(start, stop, width(source, stop, sink))
+def measure_layer(
+    layer: Layer, sink: int | None = None, of: Sequence[str] = ()
+) -> dict[str, np.ndarray]:
+    """Measure every row of every head of a layer.
+
+    Args:
+        layer: the layer.
+        sink: position of the key looked at as a sink; None for the first that each row sees.
+        of: what else, as `requested_names` has it.
+
+    Returns:
+        By name, in the precision of the layer: the statistics of `row_focus`, and those asked for,
+        [heads, T]; length, the keys in sight [heads, T]; and by context length, [heads, contexts]:
+        importance of the sink key, the mean of what the rows that see it give it, NaN where none
+        does; top_importance, the largest of any key that at least a quarter of the rows see, and
+        top_key, its position; rows of zeros count for neither. key_importance, that mean of every
+        key over all rows, NaN where less than a quarter see it; last_row, p [heads, T] of the last
+        query that sees any key. Rows that see none, as those of padding, are NaN and count nowhere.
+
+    Raises:
+        InputError: no such key as `sink`, weights that are not what they are said to be, or the
+            shape of logits asked of weights.
+    """
+    heads, length = layer.shape
+    keys = layer.key_count
+    if sink is not None and (
+        isinstance(sink, bool) or not isinstance(sink, int | np.integer) or not 0 <= sink < keys
+    ):
+        raise InputError("sink", sink, f"must be a position from 0 to {keys - 1}")
+    shapes = [name for name in of if name in SHAPE]
+    if isinstance(layer, WeightLayer) and shapes:
+        fix = "is of logits, which weights alone do not have; give queries and keys, "
+        fix += "or leave it out"
+        raise InputError("of", shapes[0], fix)
+    sink = layer.first if sink is None else int(sink)
+    at = contexts(length) if layer.causal and keys == length else (length,)
+    row_blocks = _plan_blocks(layer, at)
+    if isinstance(layer, LogitLayer):
+        held = logit_blocks.place_on_device(layer)
+        work = functools.partial(_measure_logits, layer, held, sink)
+        blocks = logit_blocks.plan_blocks(held, at)
+    else:
+        work, blocks = functools.partial(_measure_weights, layer, sink), row_blocks
+    found: dict[str, np.ndarray] = {}
+    received, seen, last = np.zeros((3, heads, keys))
+    tops: list[tuple[np.ndarray, np.ndarray]] = []  # at each context
+    sink_importance: list[np.ndarray] = []
+    for (own, start, stop), block in _run_in_order(work, blocks):
+        _store(found, block.found, layer.shape, own, start, stop)
+        reached = block.received.shape[-1]
+        received[own, :reached] += block.received
+        seen[own, :reached] += block.counts
+        last[own, :reached] = block.last
+        if stop in at and own.stop == heads:
+            often = _importance(received, seen, layer.count_active(stop))
+            top = np.where(np.isnan(often), -1.0, often).argmax(-1)
+            best = np.take_along_axis(often, top[:, None], axis=-1)[:, 0]
+            tops.append((best, top.astype(np.int32)))
+            if isinstance(sink, int):
+                sink_importance.append(_divide(received[:, sink], seen[:, sink]))
+    if isinstance(layer, LogitLayer):
+        sums = {name: x.astype(np.float64) for name, x in found.items()}
+        of_sink, learned = sums.pop(_SINK), layer.learned_sinks
+        learned = None if learned is None else learned[:, None]
+        found = row_focus.measure_logit_sums(Sums(**sums), of_sink, learned)
+        found["length"] = sums["count"] + np.isfinite(of_sink)
+    if not isinstance(sink, int):  # it differs from row to row
+        of_keys = found["sink_mass"] - found.get("learned_sink", 0.0)
+        masses = (of_keys[:, :stop] for stop in at)
+        sink_importance = [_divide(np.nansum(x, -1), np.isfinite(x).sum(-1)) for x in masses]
+    found["importance"] = np.stack(sink_importance, axis=1)
+    columns = (np.stack(column, axis=1) for column in zip(*tops, strict=True))
+    found["top_importance"], found["top_key"] = columns
+    found["key_importance"] = _importance(received, seen, layer.count_active(length))
+    found["last_row"] = last if layer.active is None else _last_weights(layer)
+    if of:
+        work = functools.partial(measure_requested, layer, sink, of)
+        for (own, start, stop), more in _run_in_order(work, row_blocks):
+            _store(found, more, layer.shape, own, start, stop)
+    kind = np.float64 if layer.dtype == np.float64 else np.float32
+    return {name: x if x.dtype == np.int32 else x.astype(kind) for name, x in found.items()}
+
+
+def contexts(length: int) -> tuple[int, ...]:
+    """Return the context lengths at which sinks are looked for: 64, 128, 256 … and T itself."""
+    doublings = itertools.count(MIN_CONTEXT.bit_length() - 1)
+    return (*itertools.takewhile(lambda n: n < length, (2**k for k in doublings)), length)
+
+
+def _plan_blocks(layer: Layer, cuts: Sequence[int]) -> list[Block]:
+    """Return blocks of all heads, none across a cut, none with much above the diagonal."""
+    heads, length = layer.shape
+    most = layer.rows_per_block(MAX_ENTRIES)
+    starts = [a for x in itertools.pairwise([0, *cuts]) for a in range(*x, most)]
+    return [(slice(0, heads), *x) for x in itertools.pairwise([*starts, length])]
+
+
+def _measure_weights(layer: WeightLayer, sink: Any, heads: slice, start: int, stop: int) -> Any:
+    """Return the `BlockResult` of rows of weights."""
+    x, seen = layer.block(start, stop, layer.key_width(stop, sink))
     xp = x.__array_namespace__()
-    at = sink if isinstance(sink, int) else xp.asarray(source.first[:, start:stop])
-    focused, p, n = rows.focus(rows.split(x, seen, at))
-    own = focused["sink_mass"][..., None]
+    at = sink if isinstance(sink, int) else xp.asarray(layer.first[:, start:stop])
+    found, p, n = row_focus.measure_weights(row_focus.set_sink_apart(x, seen, at))
+    own = found["sink_mass"][..., None]
     some = ~xp.isnan(own)  # rows that see nothing, or are all zero, give nothing and do not count
     given = xp.where(some, own, 0.0)
     if isinstance(at, int):
         weights = xp.concat([p[..., :at], given, p[..., at:]], axis=-1)
     else:
         weights = xp.where(xp.arange(x.shape[-1]) == at[..., None], given, p)
-    found = focused | {"length": xp.broadcast_to(n, own.shape[:-1])}
-    received, counts, last = weights.sum(-2), (seen & some).sum(-2), weights[:, -1]
-    return Given(
-        {k: np.asarray(v) for k, v in found.items()}, *map(np.asarray, (received, counts, last))
-    )
+    found |= {"length": xp.broadcast_to(n, own.shape[:-1])}
+    by_key = weights.sum(-2), (seen & some).sum(-2), weights[:, -1]
+    return BlockResult({k: np.asarray(v) for k, v in found.items()}, *map(np.asarray, by_key))
 
 
-def _of_logits(
-    source: Logits, held: passes.Arrays, sink: Any, heads: slice, start: int, stop: int
-) -> Given:
-    (rest, own, received, last), counts = passes.run(held, source, sink, heads, start, stop)
-    sums = {name: x for name, x in rest._asdict().items() if x is not None}
-    return Given(sums | {_SINK: own}, received, np.atleast_2d(counts), last)
+def _measure_logits(
+    layer: LogitLayer,
+    held: logit_blocks.DeviceLayer,
+    sink: Any,
+    heads: slice,
+    start: int,
+    stop: int,
+) -> BlockResult:
+    """Return the sums of rows of logits, which become statistics when the layer is whole."""
+    block, counts = logit_blocks.sum_block(held, layer, sink, heads, start, stop)
+    sums = {name: x for name, x in block.others._asdict().items() if x is not None}
+    found = sums | {_SINK: block.sink}
+    return BlockResult(found, block.received, np.atleast_2d(counts), block.last)
 
 
-def _statistics(found: dict[str, np.ndarray], units: Any) -> dict[str, np.ndarray]:
-    """Of the rows of a layer, from the sums of each; `units` are the logits of learned sinks."""
-    sums = {name: x.astype(np.float64) for name, x in found.items()}
-    own, unit = sums.pop(_SINK), None if units is None else units[:, None]
-    return rows.of_sums(Sums(**sums), own, unit) | {"length": sums["count"] + np.isfinite(own)}
-
-
-def _in_order(work: Callable[..., Any], items: Sequence[Piece]) -> Iterator[tuple[Piece, Any]]:
-    """Each item with its result, on all cores, no more than a few ahead of who asks."""
-    workers, waiting = min(os.cpu_count() or 1, _WORKERS), deque()
+def _run_in_order(work: Callable[..., Any], blocks: Sequence[Block]) -> Iterator[tuple[Block, Any]]:
+    """Yield each block with its result, on all cores, no more than a few ahead of who asks."""
+    workers, waiting = min(os.cpu_count() or 1, MAX_WORKERS), deque()
     pool = ThreadPoolExecutor(workers)
     try:
-        for item in items:
-            waiting.append((item, pool.submit(work, *item)))
+        for block in blocks:
+            waiting.append((block, pool.submit(work, *block)))
             if len(waiting) > 2 * workers:
                 first, future = waiting.popleft()
                 yield first, future.result()
-        for item, future in waiting:
-            yield item, future.result()
+        for block, future in waiting:
+            yield block, future.result()
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def measure_layer(
-    source: Source, sink: int | None = None, of: Sequence[str] = ()
-) -> dict[str, np.ndarray]:
-    """Every row of every head of a layer.
-
-    Args:
-        source: the layer.
-        sink: position of the key looked at as a sink; None for the first that each row sees.
-        of: what else, as `asked.names` has it.
-
-    Returns:
-        By name, in the precision of the layer: the statistics of `rows`, and those asked for,
-        [heads, T]; length, the keys in sight [heads, T]; and by context length, [heads, contexts]:
-        importance of the sink, the mean of what the rows that see it give it, NaN where none does;
-        top_importance, the largest of any key that at least a quarter of the rows see, and top_key,
-        its position; rows of zeros count for neither. key_importance, that mean of every key over
-        all rows, NaN where less than a quarter see it; last_row, p [heads, T] of the last query
-        that sees any key. Rows that see none, such as those of padding, are NaN and count nowhere.
-
-    Raises:
-        InputError: no such key as `sink`, weights that are not what they are said to be, or the
-            shape of logits asked of weights.
-    """
-    heads, length = source.shape
-    reach = source.reach
-    if sink is not None and (
-        isinstance(sink, bool) or not isinstance(sink, int | np.integer) or not 0 <= sink < reach
-    ):
-        raise InputError("sink", sink, f"must be a position from 0 to {reach - 1}")
-    if isinstance(source, Weights) and any(name in asked.SHAPE for name in of):
-        fix = (
-            "is of logits, which weights alone do not have; give queries and keys, or leave it out"
-        )
-        raise InputError("of", next(name for name in of if name in asked.SHAPE), fix)
-    sink = source.first if sink is None else int(sink)
-    at = contexts(length) if source.causal and reach == length else (length,)
-    if isinstance(source, Logits):
-        held = passes.arrays(source)
-        work, pieces = functools.partial(_of_logits, source, held, sink), passes.blocks(held, at)
-    else:
-        work, pieces = functools.partial(_of_weights, source, sink), _blocks(source, at)
-    found: dict[str, np.ndarray] = {}
-    received, seen, last = np.zeros((3, heads, reach))
-    sinks: list[tuple[np.ndarray, ...]] = []
-    alphas: list[np.ndarray] = []
-    for (own, start, stop), given in _in_order(work, pieces):
-        _fill(found, given.found, source.shape, own, start, stop)
-        reached = given.received.shape[-1]
-        received[own, :reached] += given.received
-        seen[own, :reached] += given.counts
-        last[own, :reached] = given.last
-        if stop in at and own.stop == heads:
-            sinks.append(_sinks(received, seen, source.counted(stop)))
-            if isinstance(sink, int):
-                alphas.append(_over(received[:, sink], seen[:, sink]))
-    if isinstance(source, Logits):
-        found = _statistics(found, source.units)
-    if not isinstance(sink, int):
-        of_keys = found["sink_mass"] - found.get("learned_sink", 0.0)
-        masses = (of_keys[:, :stop] for stop in at)
-        alphas = [_over(np.nansum(x, -1), np.isfinite(x).sum(-1)) for x in masses]
-    columns = (np.stack(column, axis=1) for column in zip(*sinks, strict=True))
-    found |= {"importance": np.stack(alphas, axis=1)}
-    found |= dict(zip(("top_importance", "top_key"), columns, strict=True))
-    found["key_importance"] = _importance(received, seen, source.counted(length))
-    found["last_row"] = last if source.looks is None else _last(source)
-    if of:
-        work = functools.partial(asked.block, source, sink, of)
-        for (own, start, stop), more in _in_order(work, _blocks(source, at)):
-            _fill(found, more, source.shape, own, start, stop)
-    kind = precision(source.dtype)
-    return {name: x if x.dtype == np.int32 else x.astype(kind) for name, x in found.items()}
-
-
-def precision(dtype: Any) -> Any:
-    """Of what is measured: double where the arrays are, else single."""
-    return np.float64 if dtype == np.float64 else np.float32
-
-
-def _last(source: Source) -> np.ndarray:
-    """The p of the last query of each head that sees any key, [heads, T]; 0 where none does."""
-    heads, length = source.shape
-    ends = np.broadcast_to(length - 1 - source.looks[:, ::-1].argmax(-1), (heads,))
-    found = np.zeros((heads, source.reach))
+def _last_weights(layer: Layer) -> np.ndarray:
+    """Return p of the last query of each head that sees any key, [heads, T]; 0 where none does."""
+    heads, length = layer.shape
+    ends = np.broadcast_to(length - 1 - layer.active[:, ::-1].argmax(-1), (heads,))
+    found = np.zeros((heads, layer.key_count))
     for end in np.unique(ends):
-        x, seen = (np.asarray(y)[:, 0] for y in source.block(end, end + 1, source.reach))
-        if isinstance(source, Weights):
-            a, beside = np.where(seen, np.abs(x), 0.0), 0.0
-        else:
-            units = np.full(heads, -np.inf) if source.units is None else source.units
-            a = np.where(seen, x, -np.inf).astype(np.float64)
-            top = np.maximum(a.max(-1), units)
-            top = np.where(np.isfinite(top), top, 0.0)
-            a, beside = np.exp(a - top[:, None]), np.exp(units - top)
+        weights, learned = layer.to_weights(*layer.block(end, end + 1, layer.key_count))
+        total = weights.sum(-1) + learned
         own = ends == end
-        found[own] = _over(a, (a.sum(-1) + beside)[:, None])[own]
+        found[own] = _divide(weights[:, 0], total)[own]
     return np.nan_to_num(found)
 
 
-def _fill(
+def _store(
     found: dict[str, np.ndarray],
     more: dict[str, np.ndarray],
     shape: tuple[int, int],
@@ -222,19 +217,12 @@ def _fill(
         found[name][heads, start:stop] = value
 
 
-def _over(sums: np.ndarray, count: np.ndarray) -> np.ndarray:
+def _divide(sums: np.ndarray, count: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         return sums / count
 
 
 def _importance(received: np.ndarray, seen: np.ndarray, rows: Any) -> np.ndarray:
-    """Of keys that a quarter of the rows see, the mean of what these give them; else NaN."""
+    """Return the mean of what rows give to keys that a quarter of them see; else NaN."""
     often = (4 * seen >= rows) & (seen > 0)
     return np.where(often, received / np.maximum(seen, 1), np.nan)
-
-
-def _sinks(received: np.ndarray, seen: np.ndarray, rows: Any) -> tuple[np.ndarray, ...]:
-    often = _importance(received, seen, rows)
-    top = np.where(np.isnan(often), -1.0, often).argmax(-1)
-    best = np.take_along_axis(often, top[:, None], axis=-1)[:, 0]
-    return best, top.astype(np.int32)

@@ -17,8 +17,8 @@ from sparsity.arguments import check_seed, flag, function, reals, whole
 from sparsity.errors import InputError
 from sparsity.kernels.parameters import LENGTH
 
-MOST = 2**28  # values of a probe
-_LEAST = 8  # probes: fewer have no error bar worth the name
+MAX_VALUES = 2**28  # of all probes of a kind: 1 GiB in single precision
+MIN_PROBES = 8  # fewer have no error bar worth the name
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def probe(
     nonnegative: bool = False,
     seed: int = 0,
 ) -> Probed:
-    """How focused a mixer is, from its answers to random values; it must be linear in them.
+    """Estimate how focused a mixer is from its answers to random values, in which it is linear.
 
     Rademacher values give E o² = Σa². With Cauchy values o is distributed as Σ|a|·C: the geometric
     mean of m of |o|, times cos(π/2m)^m, has the mean Σ|a| exactly. Error bars follow from both
@@ -86,31 +86,34 @@ def probe(
     """
     length = int(LENGTH.one(length))
     function("mixer", mixer, "give a function of values [length, probes]")
-    probes, nonnegative = whole("probes", probes, _LEAST), flag("nonnegative", nonnegative)
+    probes, nonnegative = whole("probes", probes, MIN_PROBES), flag("nonnegative", nonnegative)
     seed = check_seed(seed)
-    if length * probes > MOST:
-        fix = f"takes {length * probes:.2g} values; length times probes may be {MOST:.2g}"
+    if length * probes > MAX_VALUES:
+        fix = f"takes {length * probes:.2g} values; length times probes may be {MAX_VALUES:.2g}"
         raise InputError("length", length, fix)
     rng = np.random.default_rng([seed, length])
     signs = rng.choice(np.array([-1.0, 1.0], np.float32), (length, probes))
-    answers = _answers(mixer, signs)
+    answers = _ask_mixer(mixer, signs)
     live = np.asarray(answers.any(axis=-1))
     if not live.any():
         raise InputError("mixer", "outputs", "must not be all zero")
-    _check_linear(mixer, signs)
+    half = _ask_mixer(mixer, signs / 2)
+    if not np.allclose(half, answers / 2, rtol=1e-3, atol=1e-4 * np.abs(answers).max()):
+        fix = "must be linear in its values: half of them do not give half of the outputs"
+        raise InputError("mixer", "outputs", fix)
     if nonnegative:
-        ones = _answers(mixer, np.ones((length, probes), np.float32))[..., :1]
+        ones = _ask_mixer(mixer, np.ones((length, probes), np.float32))[..., :1]
         if not (np.abs(answers) <= 1.01 * ones + 1e-4 * np.abs(answers).max()).all():
             fix = "some weights are negative; leave it out"
             raise InputError("nonnegative", nonnegative, fix)
         sums, name = ones.repeat(probes, axis=-1), "ones"
     else:
         cauchy = np.tan(np.pi * (rng.random((length, probes)) - 0.5)).astype(np.float32)
-        sums, name = np.abs(_answers(mixer, cauchy)), "Cauchy"
-    return _concluded(live, answers**2, sums, f"Rademacher and {name}", int(seed))
+        sums, name = np.abs(_ask_mixer(mixer, cauchy)), "Cauchy"
+    return _conclude(live, answers**2, sums, f"Rademacher and {name}", int(seed))
 
 
-def _answers(mixer: Callable[[Any], Any], values: np.ndarray) -> np.ndarray:
+def _ask_mixer(mixer: Callable[[Any], Any], values: np.ndarray) -> np.ndarray:
     found = np.asarray(reals("mixer", mixer(values), "must return real numbers"), np.float64)
     if found.ndim < 2 or found.shape[-1] != values.shape[-1]:
         fix = f"must return [..., rows, {values.shape[-1]}] for values {values.shape}"
@@ -120,28 +123,23 @@ def _answers(mixer: Callable[[Any], Any], values: np.ndarray) -> np.ndarray:
     return found
 
 
-def _check_linear(mixer: Callable[[Any], Any], values: np.ndarray) -> None:
-    """Answers to half as large values are half as large."""
-    once, half = _answers(mixer, values), _answers(mixer, values / 2)
-    if not np.allclose(half, once / 2, rtol=1e-3, atol=1e-4 * np.abs(once).max()):
-        fix = "must be linear in its values: half of them do not give half of the outputs"
-        raise InputError("mixer", "outputs", fix)
-
-
-def _without_one(x: np.ndarray) -> np.ndarray:
-    """Means of all probes but one, for each of them."""
-    count = x.shape[-1]
-    return (x.sum(-1, keepdims=True) - x) / (count - 1)
-
-
-def _concluded(
+def _conclude(
     live: np.ndarray, squares: np.ndarray, sums: np.ndarray, method: str, seed: int
 ) -> Probed:
-    """Sums and ratios with their error bars; those of the ratio by a jackknife over the probes."""
+    """Return sums and ratios with their error bars, those of the ratio by a jackknife over probes.
+
+    Args:
+        live: which rows are not all zero, [..., rows].
+        squares: squared answers to Rademacher values, [..., rows, probes].
+        sums: |answers| to Cauchy values, or to ones, likewise.
+        method: the kinds of probes.
+        seed: of the probes.
+    """
     m, zero = squares.shape[-1], ~live[..., None]
     logs, squares = np.log(np.where(zero, 1.0, sums)), np.where(zero, 1.0, squares)
     exact = method.endswith("ones")
 
+    # The mean of the geometric mean of `count` answers, to that power, is Σ|a|'s over this factor.
     def unbiased(power: int, count: int) -> float:
         return 1.0 if exact else math.cos(power * math.pi / (2 * count)) ** count
 
@@ -149,8 +147,9 @@ def _concluded(
     l1 = np.exp(logs.mean(-1)) * unbiased(1, m)
     scatter = 0.0 if exact else math.sqrt(unbiased(1, m) ** 2 / unbiased(2, m) - 1)
     whole = metric.effective(np.exp(logs.mean(-1)), l2) * unbiased(2, m)
-    others = _without_one(logs), _without_one(squares)
-    each = metric.effective(np.exp(others[0]), others[1]) * unbiased(2, m - 1)
+    # The same from all probes but one, for each of them.
+    without = [(x.sum(-1, keepdims=True) - x) / (m - 1) for x in (logs, squares)]
+    each = metric.effective(np.exp(without[0]), without[1]) * unbiased(2, m - 1)
 
     def jackknife(whole: Any, each: Any) -> tuple[Any, Any]:
         value = m * whole - (m - 1) * each.mean(-1)

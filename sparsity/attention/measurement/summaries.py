@@ -6,8 +6,7 @@ and so do moments, by Chan, Golub and LeVeque, The American Statistician 37 (198
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +17,11 @@ from sparsity.errors import InputError
 if TYPE_CHECKING:
     import xarray
 
-CELLS = 64  # of a histogram
+CELLS = 64  # of a histogram: 0.2 wide in ln n_eff, which tables give to two digits
 
 
 @dataclass(frozen=True)
-class Quantity:
+class RowNumber:
     """A number of a row, and the range of its histogram.
 
     Args:
@@ -40,31 +39,44 @@ class Quantity:
     of: Callable[[Mapping[str, Any]], np.ndarray]
 
 
+def _variable(name: str) -> Callable[[Mapping[str, Any]], np.ndarray]:
+    return lambda x: x[name]
+
+
 def _log(name: str) -> Callable[[Mapping[str, Any]], np.ndarray]:
     return lambda x: np.log(x[name])
 
 
 def _over_freezing(x: Mapping[str, Any]) -> np.ndarray:
-    return x["gamma_others"] / np.sqrt(2 * np.log(np.maximum(x["length_others"], 2)))
+    return x["gamma_without_sinks"] / np.sqrt(2 * np.log(np.maximum(x["length_without_sinks"], 2)))
 
 
-QUANTITIES = (
-    Quantity("S", "sparsity S", 0.0, 1.0, lambda x: x["S"]),
-    Quantity("log_n_eff", "ln n_eff", 0.0, 12.8, _log("n_eff")),
-    Quantity("entropy", "entropy in nats", 0.0, 12.8, lambda x: x["entropy"]),
-    Quantity("sink_mass", "weight of the sink key", 0.0, 1.0, lambda x: x["sink_mass"]),
-    Quantity("sinks_mass", "weight of all sinks", 0.0, 1.0, lambda x: x["sinks_mass"]),
-    Quantity("log_n_eff_others", "ln n_eff without sinks", 0.0, 12.8, _log("n_eff_others")),
-    Quantity("gamma", "γ̂ of the logits", 0.0, 12.8, lambda x: x["gamma"]),
-    Quantity("gamma_others", "γ̂ without sinks", 0.0, 12.8, lambda x: x["gamma_others"]),
-    Quantity("over_freezing", "γ̂/√(2 ln n) without sinks", 0.0, 3.2, _over_freezing),
-    Quantity("residual_exact", "ln S/exact law", -3.2, 3.2, lambda x: x["residual_exact"]),
-    Quantity(
-        "residual_exact_others", "the same without sinks", -3.2, 3.2,
-        lambda x: x["residual_exact_others"],
-    ),
-)  # fmt: skip
-NAMES = tuple(quantity.name for quantity in QUANTITIES)
+ROW_NUMBERS = tuple(
+    RowNumber(name, title, low, high, of)
+    for name, title, low, high, of in (
+        ("S", "sparsity S", 0.0, 1.0, _variable("S")),
+        ("log_n_eff", "ln n_eff", 0.0, 12.8, _log("n_eff")),
+        ("entropy", "entropy in nats", 0.0, 12.8, _variable("entropy")),
+        ("sink_mass", "weight of the sink key", 0.0, 1.0, _variable("sink_mass")),
+        ("sinks_mass", "weight of all sinks", 0.0, 1.0, _variable("sinks_mass")),
+        (
+            *("log_n_eff_without_sinks", "ln n_eff without sinks", 0.0, 12.8),
+            _log("n_eff_without_sinks"),
+        ),
+        ("gamma", "γ̂ of the logits", 0.0, 12.8, _variable("gamma")),
+        (
+            *("gamma_without_sinks", "γ̂ without sinks", 0.0, 12.8),
+            _variable("gamma_without_sinks"),
+        ),
+        ("over_freezing", "γ̂/√(2 ln n) without sinks", 0.0, 3.2, _over_freezing),
+        ("residual_exact", "ln S/exact law", -3.2, 3.2, _variable("residual_exact")),
+        (
+            *("residual_exact_without_sinks", "the same without sinks", -3.2, 3.2),
+            _variable("residual_exact_without_sinks"),
+        ),
+    )
+)
+NAMES = tuple(quantity.name for quantity in ROW_NUMBERS)
 
 
 @dataclass(frozen=True)
@@ -85,7 +97,7 @@ class Summary:
 
     @classmethod
     def of(cls, rows: Mapping[str, Any]) -> Summary:
-        """Of measured rows.
+        """Summarise measured rows.
 
         Args:
             rows: variables of `measure` by name, [layer, head, row].
@@ -98,11 +110,14 @@ class Summary:
         at = k.reshape(heads, -1) + bins * np.arange(heads)[:, None]
         shape = (*length.shape[:-1], bins)
         with np.errstate(divide="ignore", invalid="ignore"):
-            parts = [_one(q, np.asarray(q.of(rows), np.float64), at, shape) for q in QUANTITIES]
+            parts = [
+                _summarise_number(q, np.asarray(q.of(rows), np.float64), at, shape)
+                for q in ROW_NUMBERS
+            ]
         return cls(*(np.stack(column) for column in zip(*parts, strict=True)))
 
     def quantile(self, name: str, share: float) -> float:
-        """The number that a share of all rows lies below, to the width of a cell at most.
+        """Return the number that a share of all rows lies below, to the width of a cell at most.
 
         Within its cell it is kept to what the moments allow: q ≤ mean + σ√(p/(1 − p)), and likewise
         below (Cantelli); so that rows that are all alike have their own number.
@@ -112,7 +127,7 @@ class Summary:
             share: in (0, 1).
         """
         index = NAMES.index(name)
-        low, high = QUANTITIES[index].low, QUANTITIES[index].high
+        low, high = ROW_NUMBERS[index].low, ROW_NUMBERS[index].high
         counts = self.histogram[index].reshape(-1, CELLS).sum(0)
         below = np.concatenate([[0], np.cumsum(counts)])
         if not below[-1]:
@@ -127,28 +142,28 @@ class Summary:
         return float(np.clip(found, mean - sigma / odds, mean + sigma * odds))
 
     def average(self, name: str) -> float:
-        """The mean over all rows."""
+        """Return the mean over all rows."""
         index = NAMES.index(name)
         count, mean = self.count[index], self.mean[index]
         return float((count * mean).sum() / count.sum()) if count.any() else float("nan")
 
     def at(self, k: int) -> Summary:
-        """The rows of 2^(k−1) < n ≤ 2^k keys alone."""
+        """Return the summary of the rows of 2^(k−1) < n ≤ 2^k keys alone."""
         count, mean, m2 = (x[..., k : k + 1] for x in (self.count, self.mean, self.m2))
         return Summary(count, mean, m2, self.histogram[..., k : k + 1, :])
 
 
-def _one(
-    quantity: Quantity, x: np.ndarray, at: np.ndarray, shape: tuple[int, ...]
+def _summarise_number(
+    number: RowNumber, x: np.ndarray, at: np.ndarray, shape: tuple[int, ...]
 ) -> tuple[np.ndarray, ...]:
-    """Count, mean, squares and histogram of one quantity; `at` says where each row goes."""
+    """Return count, mean, squares and histogram of one number; `at` says where each row goes."""
     size, x = int(np.prod(shape)), x.reshape(at.shape)
     known = np.isfinite(x)
     place, x = at[known], x[known]
     count = np.bincount(place, minlength=size)
     mean = np.bincount(place, x, size) / np.maximum(count, 1)
     m2 = np.bincount(place, (x - mean[place]) ** 2, size)
-    cell = np.floor((x - quantity.low) / (quantity.high - quantity.low) * CELLS)
+    cell = np.floor((x - number.low) / (number.high - number.low) * CELLS)
     cell = np.clip(cell, 0, CELLS - 1).astype(np.int64)
     cells = np.bincount(place * CELLS + cell, minlength=size * CELLS)
     moments = (y.reshape(shape) for y in (count, mean, m2))
@@ -156,7 +171,7 @@ def _one(
 
 
 def merge(a: Summary, b: Summary) -> Summary:
-    """The summary of the rows of both: commutative to the bit, associative to rounding.
+    """Return the summary of the rows of both: commutative to the bit, associative to rounding.
 
     n = nₐ + n_b, mean = (nₐmₐ + n_bm_b)/n, M₂ = M₂ₐ + M₂_b + (m_b − mₐ)² nₐn_b/n.
 
@@ -175,17 +190,12 @@ def merge(a: Summary, b: Summary) -> Summary:
     return Summary(n, mean, a.m2 + b.m2 + apart, a.histogram + b.histogram)
 
 
-def merged(summaries: Iterable[Summary]) -> Summary:
-    """All of them merged, one after the other."""
-    return functools.reduce(merge, summaries)
-
-
 def dataset(summary: Summary) -> xarray.Dataset:
-    """The summary with its labels; `read` is the way back."""
+    """Return the summary with its labels; `read` is the way back."""
     import xarray
 
-    titles = [q.title for q in QUANTITIES]
-    ends = np.array([[q.low, q.high] for q in QUANTITIES])
+    titles = [q.title for q in ROW_NUMBERS]
+    ends = np.array([[q.low, q.high] for q in ROW_NUMBERS])
     axes = ("quantity", "layer", "head", "length")
     said = {
         "count": "rows in which the quantity is known",
@@ -216,7 +226,7 @@ def dataset(summary: Summary) -> xarray.Dataset:
 
 
 def read(data: xarray.Dataset) -> Summary:
-    """The summary in a dataset of `dataset`.
+    """Return the summary in a dataset of `dataset`.
 
     Raises:
         InputError: of other quantities.

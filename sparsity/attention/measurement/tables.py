@@ -3,69 +3,73 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sparsity import quantities
 from sparsity.arguments import instance
-from sparsity.attention.measurement.asked import ALWAYS
-from sparsity.attention.measurement.labels import MEANING, rank_correlation
+from sparsity.attention.measurement.datasets import MEANING, rank_correlation
+from sparsity.attention.measurement.requested import ALWAYS
 from sparsity.errors import InputError
 
 if TYPE_CHECKING:
     import xarray
 
 THRESHOLDS = (0.3, 0.8)  # ε of [Gu] and of [Barbero]
+BOOTSTRAP_DRAWS = 2000
+OVER_TEXTS = (  # of `summarise_context`, and the loss
+    "loss", "S", "n_eff", "n_eff_without_sink_key", "n_eff_without_sinks", "gamma_without_sinks",
+    "ratio_exact_without_sink_key", "ratio_exact_without_sinks",
+    "sink_rate_0.3", "any_rate_0.3", "late_rate_0.3", "sinks_rate_0.3",
+)  # fmt: skip
 
+_TAGS = ("", "_without_sink_key", "_without_sinks")
 _RANKS = {  # the limit law e^(−γ²/2) ranks rows as −γ does, which does not underflow
-    "rank_limit": ("S", "gamma", -1),
-    "rank_exact": ("S", "S_exact", 1),
-    "rank_limit_rest": ("S_rest", "gamma_rest", -1),
-    "rank_exact_rest": ("S_rest", "S_exact_rest", 1),
-    "rank_limit_others": ("S_others", "gamma_others", -1),
-    "rank_exact_others": ("S_others", "S_exact_others", 1),
+    f"rank_{law}{tag}": (f"S{tag}", f"{of}{tag}", sign)
+    for tag in _TAGS
+    for law, of, sign in (("limit", "gamma", -1), ("exact", "S_exact", 1))
 }
 
 
-def begins(bos: Any) -> bool | None:
-    """Whether texts of that `bos` begin with the model's first token; None where it is not said."""
+def says_bos(bos: Any) -> bool | None:
+    """Return whether texts of that `bos` begin with the model's first token; None if not said."""
     return None if bos < 0 else bool(bos)
 
 
 def rows_at(data: xarray.Dataset, context: int) -> xarray.Dataset:
-    """The rows in the second half of a context: T/2 < n ≤ T."""
+    """Return the rows in the second half of a context: T/2 < n ≤ T."""
     if not data.attrs["causal"]:
         return data
     return data.sel(row=slice(context // 2 + 1, context))
 
 
-def pooled(data: xarray.Dataset, name: str) -> np.ndarray:
-    """All known values of a variable."""
+def known_values(data: xarray.Dataset, name: str) -> np.ndarray:
+    """Return all known values of a variable."""
     values = np.asarray(data.variables[name], np.float64).ravel()
     return values[np.isfinite(values)]
 
 
 def _median(data: xarray.Dataset, name: str) -> float:
-    values = pooled(data, name)
+    values = known_values(data, name)
     return float(np.median(values)) if len(values) else math.nan
 
 
 def _mean(data: xarray.Dataset, name: str) -> float:
-    values = pooled(data, name)
+    values = known_values(data, name)
     return float(values.mean()) if len(values) else math.nan
 
 
-def asked_for(data: xarray.Dataset) -> list[str]:
-    """Variables of rows that are there because they were asked for: quantities, means over rows."""
+def requested_variables(data: xarray.Dataset) -> list[str]:
+    """Return the names of the variables of rows that were asked for, of which means are taken."""
     return [str(x) for x in data.data_vars if x not in MEANING and "row" in data[x].dims]
 
 
 def sink_rate(
     data: xarray.Dataset, context: int, epsilon: float, name: str = "importance"
 ) -> float:
-    """Share of texts, layers and heads in which a sink's importance exceeds ε; see `sinks`.
+    """Return the share of texts, layers and heads in which a sink's importance exceeds ε.
 
     Args:
         data: the measurement.
@@ -73,28 +77,28 @@ def sink_rate(
         epsilon: ε.
         name: "importance" of the first token, or "top_importance" of any key.
     """
-    return _share(pooled(data[[name]].sel(context=context), name), epsilon)
+    return _share(known_values(data[[name]].sel(context=context), name), epsilon)
 
 
 def late_rate(data: xarray.Dataset, context: int, epsilon: float, name: str) -> float:
-    """The same of the rows T/2 < n ≤ T alone: their mean "sink_mass" or "sinks_mass" exceeds ε."""
+    """Return the share in which "sink_mass" or "sinks_mass" of the rows T/2 < n ≤ T exceeds ε."""
     return _share(_late(rows_at(data[[name]], context), name), epsilon)
 
 
 def _late(rows: xarray.Dataset, name: str) -> np.ndarray:
-    return pooled(rows[[name]].mean("row"), name)
+    return known_values(rows[[name]].mean("row"), name)
 
 
 def _share(values: np.ndarray, epsilon: float) -> float:
     return float(np.mean(values > epsilon)) if len(values) else math.nan
 
 
-def _sinks(data: xarray.Dataset, context: int, rows: xarray.Dataset) -> dict[str, float]:
-    """Sink rates: as published, of any key, and of the rows T/2 < n ≤ T alone, which are `rows`."""
+def _sink_rates(data: xarray.Dataset, context: int, rows: xarray.Dataset) -> dict[str, float]:
+    """Return sink rates: as published, of any key, and of the rows T/2 < n ≤ T, `rows`."""
     so_far = data[["importance", "top_importance"]].sel(context=context)
     masses = {
-        "sink": pooled(so_far, "importance"),
-        "any": pooled(so_far, "top_importance"),
+        "sink": known_values(so_far, "importance"),
+        "any": known_values(so_far, "top_importance"),
         "late": _late(rows, "sink_mass"),
         "sinks": _late(rows, "sinks_mass"),
     }
@@ -105,26 +109,26 @@ def _sinks(data: xarray.Dataset, context: int, rows: xarray.Dataset) -> dict[str
     }
 
 
-def row(data: xarray.Dataset, context: int) -> dict[str, Any]:
-    """One row of `summary`."""
+def summarise_context(data: xarray.Dataset, context: int) -> dict[str, Any]:
+    """Return one row of `summary`."""
     rows = rows_at(data, context)
     found: dict[str, Any] = {"T": int(context)}
     for name in ("S", "sink_mass", "sinks_mass"):
-        found[name] = float(pooled(rows, name).mean())
-    for name in ("n_eff", "n_eff_rest", "n_eff_others", "largest"):
+        found[name] = float(known_values(rows, name).mean())
+    for name in ("n_eff", "n_eff_without_sink_key", "n_eff_without_sinks", "largest"):
         found[name] = _median(rows, name)
-    found |= _sinks(data, context, rows)
-    for name in asked_for(data):
+    found |= _sink_rates(data, context, rows)
+    for name in requested_variables(data):
         found[name] = _mean(rows, name)
     if "gamma" in rows:
-        for name in ("gamma", "gamma_rest", "gamma_others"):
+        for name in ("gamma", "gamma_without_sink_key", "gamma_without_sinks"):
             found[name] = _median(rows, name)
-        gamma, n = (rows.variables[name] for name in ("gamma_rest", "length"))
+        gamma, n = (rows.variables[name] for name in ("gamma_without_sink_key", "length"))
         unit = rows.assign(unit=gamma / np.sqrt(np.log(np.maximum(n, 2))))
-        found["gamma_rest_over_root_log_n"] = _median(unit, "unit")
+        found["gamma_without_sink_key_over_root_log_n"] = _median(unit, "unit")
         with np.errstate(over="ignore"):  # e^(γ²/2) of wide logits is infinite
             for law in ("limit", "exact"):
-                for tag in ("", "_rest", "_others"):
+                for tag in _TAGS:
                     middle = _median(rows, f"residual_{law}{tag}")
                     found[f"ratio_{law}{tag}"] = float(np.exp(middle))
         for key, (x, y, sign) in _RANKS.items():
@@ -134,7 +138,7 @@ def row(data: xarray.Dataset, context: int) -> dict[str, Any]:
 
 
 def summary(data: xarray.Dataset) -> list[dict[str, Any]]:
-    """One row for each context length, and with and without the token that begins a text.
+    """Return one row for each context length, and with and without the token that begins a text.
 
     Args:
         data: from `measure` or `measure_model`.
@@ -143,10 +147,10 @@ def summary(data: xarray.Dataset) -> list[dict[str, Any]]:
         JSON-ready rows. Row statistics are over all rows in the second half of the context
         (T/2 < n ≤ T), layers, heads and texts; ratios are medians of measured over predicted S;
         rank correlations are Spearman's over the same rows, and quantities that were asked for are
-        means. "_rest" is without the sink key, "_others" without all sinks. Shares of texts, layers
-        and heads: sink_rate, where the sink key's importance over all rows so far exceeds ε, as
-        published; any_rate, where any key's does; late_rate and sinks_rate, where the mean weight
-        of the sink key, or of all sinks together, does in the rows of the second half.
+        means. Shares of texts, layers and heads: sink_rate, where the sink key's importance over
+        all rows so far exceeds ε, as published; any_rate, where any key's does; late_rate and
+        sinks_rate, where the mean weight of the sink key, or of all sinks together, does in the
+        rows of the second half.
     """
     import xarray
 
@@ -156,13 +160,13 @@ def summary(data: xarray.Dataset) -> list[dict[str, Any]]:
     runs = [data.sel(bos=b) for b in data["bos"].values] if "bos" in data.dims else [data]
     out = []
     for run in runs:
-        start = {"bos": begins(run["bos"])} if "bos" in run.coords else {}
-        out += [start | row(run, int(context)) for context in run["context"].values]
+        start = {"bos": says_bos(run["bos"])} if "bos" in run.coords else {}
+        out += [start | summarise_context(run, int(context)) for context in run["context"].values]
     return out
 
 
 def by_text(data: xarray.Dataset, bos: int = 0) -> list[dict[str, Any]]:
-    """A row for each text at the longest context, as `summary` has them, with its loss.
+    """Return a row for each text at the longest context, as `summary` has them, with its loss.
 
     Args:
         data: from `measure_model`.
@@ -170,7 +174,7 @@ def by_text(data: xarray.Dataset, bos: int = 0) -> list[dict[str, Any]]:
     """
     run, T = data.isel(bos=bos), int(data["context"][-1])
     return [
-        {"text": str(name), **row(run.sel(text=[name]), T)}
+        {"text": str(name), **summarise_context(run.sel(text=[name]), T)}
         | ({"loss": float(run["loss"][i])} if "loss" in run else {})
         for i, name in enumerate(run["text"].values)
     ]
@@ -180,19 +184,19 @@ COLUMNS = (  # key, title in a terminal ("" for none), title on a page, format
     ("T", "T", "T", "d"),
     ("S", "mean S", "mean S", ".3f"),
     ("n_eff", "n_eff", "n_eff", ".2f"),
-    ("n_eff_others", "no sinks", "without sinks", ".2f"),
+    ("n_eff_without_sinks", "no sinks", "without sinks", ".2f"),
     ("sinks_rate_0.3", "sinks .3", "sinks > 0.3", ".1%"),
-    ("gamma_others", "γ", "γ̂", ".2f"),
-    ("ratio_limit_others", "S/limit", "S/limit", ".3g"),
-    ("ratio_exact_others", "S/exact", "S/exact", ".3g"),
-    ("rank_limit_others", "rank lim", "rank: limit", ".2f"),
-    ("rank_exact_others", "rank ex", "exact", ".2f"),
+    ("gamma_without_sinks", "γ", "γ̂", ".2f"),
+    ("ratio_limit_without_sinks", "S/limit", "S/limit", ".3g"),
+    ("ratio_exact_without_sinks", "S/exact", "S/exact", ".3g"),
+    ("rank_limit_without_sinks", "rank lim", "rank: limit", ".2f"),
+    ("rank_exact_without_sinks", "rank ex", "exact", ".2f"),
 )
 FIRST_TOKEN = (  # the same of the first token alone, and of whole rows
     ("sink_rate_0.3", "first .3", "published > 0.3", ".1%"),
     ("sink_rate_0.8", "first .8", "> 0.8", ".1%"),
     ("late_rate_0.3", "late .3", "late rows", ".1%"),
-    ("ratio_exact_rest", "", "S/exact without", ".3g"),
+    ("ratio_exact_without_sink_key", "", "S/exact without", ".3g"),
     ("ratio_exact", "", "whole row: S/exact", ".3g"),
     ("ratio_limit", "", "S/limit", ".3g"),
 )
@@ -207,14 +211,14 @@ NOTES = (
 
 
 def columns_of(row: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """`COLUMNS`, `FIRST_TOKEN`, and those of quantities that were asked for."""
+    """Return `COLUMNS`, `FIRST_TOKEN`, and those of quantities that were asked for."""
     names = {x.name for x in (*quantities.ALL, *quantities.OF_MAPS)} - set(ALWAYS)
     own = [key for key in row if ":" in key or key in names]
     return [*COLUMNS, *FIRST_TOKEN, *((key, key, f"mean {key}", ".4g") for key in own)]
 
 
 def text(rows: list[dict[str, Any]]) -> str:
-    """The table for a terminal; laws are those of rows without their sinks."""
+    """Return the table for a terminal; laws are those of rows without their sinks."""
     fix = "give what summary returns"
     if not (isinstance(rows, list) and rows and isinstance(rows[0], dict)):
         raise InputError("rows", type(rows).__name__, fix)
@@ -229,3 +233,50 @@ def text(rows: list[dict[str, Any]]) -> str:
         word = {True: "with ", False: "none ", None: "     "}[row["bos"]] if bos else ""
         lines.append(" ".join([*([word] if bos else []), *cells]))
     return "\n".join([*lines, *NOTES])
+
+
+def bootstrap_over_texts(
+    figures: Sequence[Mapping[str, Any]],
+    names: Iterable[str],
+    texts: Sequence[str] | None = None,
+    seed: int = 0,
+) -> dict[str, dict[str, Any]]:
+    """Return the mean over texts of each figure, with what it would vary over other such texts.
+
+    Texts are drawn with replacement; windows, rows and heads of one text are not independent, and
+    are never drawn apart. Every window counts the same.
+
+    Args:
+        figures: of each text, or each of its windows, by name.
+        names: those wanted.
+        texts: of which text each is; None where each is of a text of its own.
+        seed: of the draws.
+
+    Returns:
+        By name the value, its standard error, its 95 % interval (percentiles of the draws), the
+        count of texts in which it is known, method and seed; NaN for fewer than two.
+    """
+    found, of = {}, np.arange(len(figures))
+    if texts is not None:
+        of = np.unique(np.asarray(texts), return_inverse=True)[1]
+    for name in names:
+        values = np.array([float(x.get(name, np.nan)) for x in figures])
+        known = np.isfinite(values)
+        values = values[known]
+        own = np.unique(of[known], return_inverse=True)[1]
+        sizes, sums = np.bincount(own), np.bincount(own, values)
+        count = len(sizes)
+        stderr, ci95 = np.nan, (np.nan, np.nan)
+        if count > 1:
+            draws = np.random.default_rng(seed).integers(count, size=(BOOTSTRAP_DRAWS, count))
+            means = sums[draws].sum(1) / sizes[draws].sum(1)
+            stderr, ci95 = means.std(ddof=1), np.percentile(means, [2.5, 97.5])
+        found[name] = {
+            "value": float(values.mean()) if count else np.nan,
+            "stderr": float(stderr),
+            "ci95": [float(x) for x in ci95],
+            "count": count,
+            "method": f"bootstrap over texts, {BOOTSTRAP_DRAWS} draws",
+            "seed": seed,
+        }
+    return found

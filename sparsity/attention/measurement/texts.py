@@ -14,10 +14,10 @@ from sparsity.arguments import path, several, whole
 from sparsity.attention.checkpoints.checkpoint import Checkpoint
 from sparsity.attention.checkpoints.tokens import read_text
 from sparsity.errors import InputError, printable
-from sparsity.output import regular
+from sparsity.output import require_regular_file
 from sparsity.reading import npy_file
 
-_MOST_OF_NAME = 200  # letters
+MAX_NAME = 200  # letters of a text's name, in tables and files
 
 
 @dataclass(frozen=True)
@@ -33,15 +33,15 @@ class Window:
     ids: tuple[np.ndarray, ...]
 
 
-def texts_of(names: Iterable[Any], stride: int | None) -> list[str]:
-    """The texts that windows of such names are of, as `Cut.windows` names them."""
+def texts_of_windows(names: Iterable[Any], stride: int | None) -> list[str]:
+    """Return the texts that windows of such names are of, as `Cut.windows` names them."""
     return [str(name).rpartition("@")[0] if stride else str(name) for name in names]
 
 
-def _files(path: Path) -> list[Path]:
-    """A file, or the files of a folder, by name; hidden ones are left out."""
+def _list_files(path: Path) -> list[Path]:
+    """Return a file, or the files of a folder, by name; hidden ones are left out."""
     try:
-        if not regular(path, "text").is_dir():
+        if not require_regular_file(path, "text").is_dir():
             return [path]
     except InputError:
         raise
@@ -54,8 +54,8 @@ def _files(path: Path) -> list[Path]:
     return found
 
 
-def named(texts: Any) -> dict[str, Any]:
-    """Texts by name.
+def name_texts(texts: Any) -> dict[str, Any]:
+    """Return texts by name.
 
     Args:
         texts: name -> text; or a folder, a file, or several of these; or a list of texts. A text
@@ -70,7 +70,7 @@ def named(texts: Any) -> dict[str, Any]:
         fix = "give texts by name, a folder, or a list of texts"
         one = isinstance(texts, str | os.PathLike)
         given = [path("texts", texts, fix)] if one else several("texts", texts, fix)
-        paths = [y for x in given if isinstance(x, os.PathLike) for y in _files(Path(x))]
+        paths = [y for x in given if isinstance(x, os.PathLike) for y in _list_files(Path(x))]
         others = [x for x in given if not isinstance(x, os.PathLike)]
         stems, numbers = [path.stem for path in paths], [str(i) for i in range(len(others))]
         alone = len({*stems, *numbers}) == len(stems) + len(numbers)
@@ -79,14 +79,14 @@ def named(texts: Any) -> dict[str, Any]:
     if not found:
         raise InputError("texts", None, "give at least one text")
     # Names of files need not be text, and those of others may hold what netCDF cannot.
-    names = [printable(str(name), _MOST_OF_NAME) for name, _ in found]
+    names = [printable(str(name), MAX_NAME) for name, _ in found]
     if len(set(names)) < len(names):
         raise InputError("text", max(names, key=names.count), "is given twice; give it once")
     return dict(zip(names, (text for _, text in found), strict=True))
 
 
-def _ids(model: Checkpoint, name: str, text: Any) -> np.ndarray:
-    """The token ids of one text.
+def _read_ids(model: Checkpoint, name: str, text: Any) -> np.ndarray:
+    """Return the token ids of one text.
 
     Raises:
         InputError: of the argument "text": one that cannot be used; "tokenizer": another model's.
@@ -121,8 +121,8 @@ def _ids(model: Checkpoint, name: str, text: Any) -> np.ndarray:
     return ids
 
 
-def beginnings(bos: Any) -> tuple[bool, ...]:
-    """Whether windows begin with the model's first token, for each run of every text.
+def check_beginnings(bos: Any) -> tuple[bool, ...]:
+    """Return whether windows begin with the model's first token, for each run of every text.
 
     Raises:
         InputError: anything but True and False, of which there is at least one.
@@ -153,7 +153,7 @@ class Cut:
     bos: tuple[bool, ...] = (False,)
 
     def __post_init__(self) -> None:
-        """Check them.
+        """Check the numbers.
 
         Raises:
             InputError: numbers out of range.
@@ -161,10 +161,10 @@ class Cut:
         for name, least in (("tokens", 2), ("offset", 0), ("stride", 1)):
             if name != "stride" or self.stride is not None:
                 object.__setattr__(self, name, whole(name, getattr(self, name), least))
-        object.__setattr__(self, "bos", beginnings(self.bos))
+        object.__setattr__(self, "bos", check_beginnings(self.bos))
 
-    def checked(self, model: Checkpoint) -> Cut:
-        """The same, where it suits the model.
+    def check(self, model: Checkpoint) -> None:
+        """Check that the windows suit the model.
 
         Raises:
             InputError: more tokens than it was trained on, or a model without a first token.
@@ -175,15 +175,14 @@ class Cut:
         if any(self.bos) and model.config.bos is None:
             fix = f"{model.name} has no token that begins a text; leave it out"
             raise InputError("bos", True, fix)
-        return self
 
     def windows(self, model: Checkpoint, name: str, text: Any) -> list[Window]:
-        """The windows of one text.
+        """Return the windows of one text.
 
         Raises:
             InputError: of the argument "text": one that cannot be used, or is too short.
         """
-        ids = _ids(model, name, text)
+        ids = _read_ids(model, name, text)
         need = self.tokens - min(map(int, self.bos))  # of the text itself
         if len(ids) - self.offset < need:
             fix = f"has only {max(len(ids) - self.offset + self.tokens - need, 0)} tokens"
@@ -200,15 +199,15 @@ class Cut:
         return found
 
 
-def windows(
+def take_windows(
     model: Checkpoint, texts: Mapping[str, Any], cut: Cut
 ) -> tuple[list[Window], list[str]]:
-    """The windows of all texts, and a line for each text that was passed over.
+    """Return the windows of all texts, and a line for each text that was passed over.
 
     Raises:
-        InputError: no text is left: the first refusal; or as `Cut.checked`.
+        InputError: no text is left: the first refusal; or as `Cut.check`.
     """
-    cut.checked(model)
+    cut.check(model)
     found: list[Window] = []
     refused: list[InputError] = []
     for name, text in texts.items():

@@ -1,7 +1,15 @@
 """The focus of attention while a model trains or runs, at a small share of a step's cost.
 
-JAX: `monitor` and `penalty` inside the step, `log` outside it. PyTorch: `Watch` around it,
-`torch_penalty` in it, `flex_n_eff` of FlexAttention. PyTorch is loaded on first use.
+In JAX, `monitor` and `penalty` stand inside the step, and `log` outside it. In PyTorch a `Watch`
+stands around the step, `torch_penalty` in it, and `flex_n_eff` beside FlexAttention. PyTorch is
+loaded on first use.
+
+    JAX      queries, keys ── step ── streaming ──────────────────────────────┐
+    PyTorch  passes        when a pass begins and ends, which module calls     │
+             interception  stands around the attention functions               ├── logs
+             calls         reads what a function was given and gave: a Call    │
+             call          logits of a Call; do its weights make the output?   │
+             tensors       statistics of some rows ── watching ────────────────┘
 """
 
 from sparsity.attention.monitoring.logs import log, n_eff_exact

@@ -13,42 +13,42 @@ from collections.abc import Callable
 from typing import Any
 
 from sparsity.attention.checkpoints.checkpoint import library
-from sparsity.attention.monitoring.agreement import Made, Unseen
-from sparsity.attention.monitoring.tensors import Call
+from sparsity.attention.monitoring.call import Call, Output, Unseen
 
 # In which the output of many heads may differ from that by another kernel: products of the widths
 # of models, added in another order.
-_ROUNDINGS = 256
+_MAX_ROUNDINGS = 256
 
-Reader = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], tuple[Call, Made]]
+Reader = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], tuple[Call, Output]]
 
 
-def sdpa(function: Any, given: Any, more: Any, output: Any) -> tuple[Call, Made]:
-    """`torch.nn.functional.scaled_dot_product_attention`."""
+def read_sdpa(function: Any, given: Any, more: Any, output: Any) -> tuple[Call, Output]:
+    """Read a call of `torch.nn.functional.scaled_dot_product_attention`."""
     torch, bound = library("torch", "torch"), _SDPA.bind(*given, **more)
     bound.apply_defaults()
     q, k, v, mask, dropout, causal, scale, grouped = bound.arguments.values()
     plain = {**bound.arguments, "dropout_p": 0.0}
     mask_mod = None
     if isinstance(mask, library("torch.nn.attention.bias", "torch").CausalBias):
-        mask, causal, mask_mod = None, *_of_bias(mask, k.shape[-2] - q.shape[-2])
-    readable(q, k, v, mask)
+        mask, causal, mask_mod = None, *_read_causal_bias(mask, k.shape[-2] - q.shape[-2])
+    refuse_unreadable(q, k, v, mask)
     leads = [tuple(x.shape[:-2]) for x in (q, k, v)]
     own = 1 if grouped else 0  # the last axis of these, where key heads may be fewer
     common = torch.broadcast_shapes(*(lead[: len(lead) - own] for lead in leads))
     leads = [common + lead[len(lead) - own :] for lead in leads]
     if mask is not None and mask.ndim > 4:
-        mask = _four(mask, leads[0])
+        mask = _with_four_axes(mask, leads[0])
     if dropout:
         output = function(**plain)
-    readable(output)
+    refuse_unreadable(output)
     if not (q.numel() and k.numel()):
         raise Unseen("is called without queries or without keys")
-    step = _step(output, q)
+    step = _step_near_one(output, q)
     q, k, v, output = (
-        _four(x, lead) for x, lead in zip((q, k, v, output), (*leads, leads[0]), strict=True)
+        _with_four_axes(x, lead)
+        for x, lead in zip((q, k, v, output), (*leads, leads[0]), strict=True)
     )
-    return Call(q, k, scale, causal, mask, mask_mod=mask_mod), Made(v, output, step=step)
+    return Call(q, k, scale, causal, mask, mask_mod=mask_mod), Output(v, output, step=step)
 
 
 def _sdpa(
@@ -67,7 +67,7 @@ def _sdpa(
 _SDPA = inspect.signature(_sdpa)
 
 
-def _of_bias(bias: Any, ahead: int) -> tuple[bool, Any]:
+def _read_causal_bias(bias: Any, ahead: int) -> tuple[bool, Any]:
     """Whether a causal bias starts at the first key, else the mask that ends at the last."""
     variants = library("torch.nn.attention.bias", "torch").CausalVariant
     if bias.variant == variants.UPPER_LEFT or not ahead:
@@ -75,24 +75,24 @@ def _of_bias(bias: Any, ahead: int) -> tuple[bool, Any]:
     return False, lambda batch, head, i, j: j <= i + ahead
 
 
-def flex(function: Any, given: Any, more: Any, output: Any) -> tuple[Call, Made]:
-    """`torch.nn.attention.flex_attention.flex_attention`."""
-    named = _named(function, given, more)
+def read_flex(function: Any, given: Any, more: Any, output: Any) -> tuple[Call, Output]:
+    """Read a call of `torch.nn.attention.flex_attention.flex_attention`."""
+    named = _arguments_by_name(function, given, more)
     q, k, v = (named[x] for x in ("query", "key", "value"))
     output = output[0] if isinstance(output, tuple) else output
-    readable(q, k, v, output)
+    refuse_unreadable(q, k, v, output)
     block_mask = named.get("block_mask")
     mask_mod = None if block_mask is None else block_mask.mask_mod
     call = Call(q, k, named.get("scale"), score_mod=named.get("score_mod"), mask_mod=mask_mod)
-    return call, Made(v, output, step=_step(output, q))
+    return call, Output(v, output, step=_step_near_one(output, q))
 
 
 @functools.cache  # so that the function around an interface is one, whatever watch asks for it
 def of_interface(name: str) -> Reader:
-    """A function of transformers' attention interface, by the name of the implementation."""
+    """Return the reader of an attention function of transformers, by its implementation's name."""
 
-    def attention(function: Any, given: Any, more: Any, output: Any) -> tuple[Call, Made]:
-        named = _named(function, given, more)
+    def attention(function: Any, given: Any, more: Any, output: Any) -> tuple[Call, Output]:
+        named = _arguments_by_name(function, given, more)
         module, q, k, v, *others = named.values()
         mask = others[0] if others else None
         if named.get("cache") is not None:
@@ -106,33 +106,38 @@ def of_interface(name: str) -> Reader:
             weights = output[1]
         elif dropped:
             output = _without_dropout(function, given, more)
-        readable(q, k, v, array, output[0], weights)
+        refuse_unreadable(q, k, v, array, output[0], weights)
         call = Call(
             q, k,
             scale=named.get("scaling"), causal=causal, mask=array, mask_mod=mask_mod,
             bias=named.get("position_bias"), softcap=named.get("softcap"),
             unit=named.get("s_aux"),
         )  # fmt: skip
-        return call, Made(v, output[0].transpose(1, 2), weights, dropped, _step(output[0], q))
+        return call, Output(
+            v, output[0].transpose(1, 2), weights, dropped, _step_near_one(output[0], q)
+        )
 
     return attention
 
 
 def _causal(module: Any, query: Any, named: dict[str, Any]) -> bool:
-    """Whether a layer without a mask looks back only; the last token sees all keys."""
+    """Return whether a layer without a mask looks back only; the last token sees all keys."""
     said = named.get("is_causal")
     return query.shape[2] > 1 and bool(getattr(module, "is_causal", True) if said is None else said)
 
 
 def makes_weights(function: Any, given: Any, more: Any) -> bool:
     """Whether a call of `multi_head_attention_forward` makes the weights by itself."""
-    return bool(_named(function, given, more)["need_weights"])
+    return bool(_arguments_by_name(function, given, more)["need_weights"])
 
 
-def multi_head(function: Any, given: Any, more: Any, output: Any) -> tuple[Call, Made]:
-    """`multi_head_attention_forward` that makes the weights itself: as if it did not."""
-    torch, named = library("torch", "torch"), _named(function, given, more)
-    readable(*(x for x in named.values() if isinstance(x, torch.Tensor)))
+def read_multi_head(function: Any, given: Any, more: Any, output: Any) -> tuple[Call, Output]:
+    """Read a call of `multi_head_attention_forward` that makes the weights by itself.
+
+    It is computed again without them, by a copy of the function whose inner attention is kept.
+    """
+    torch, named = library("torch", "torch"), _arguments_by_name(function, given, more)
+    refuse_unreadable(*(x for x in named.values() if isinstance(x, torch.Tensor)))
     inner: list[Any] = []
     attend = torch.nn.functional.scaled_dot_product_attention
 
@@ -143,16 +148,16 @@ def multi_head(function: Any, given: Any, more: Any, output: Any) -> tuple[Call,
     known = function.__globals__ | {attend.__name__: kept}  # a copy of it calls `kept`
     again = types.FunctionType(function.__code__, known, argdefs=function.__defaults__)
     made = again(**named | {"need_weights": False, "dropout_p": 0.0, "is_causal": False})[0]
-    found = sdpa(attend, *inner[0])
+    found = read_sdpa(attend, *inner[0])
     if not (named["training"] and named["dropout_p"]):
-        most = _ROUNDINGS * max(found[1].step, 2.0**-20) * made.abs().max()
+        most = _MAX_ROUNDINGS * max(found[1].step, 2.0**-20) * made.abs().max()
         if bool(((made - output[0]).abs() > most).any()):
             raise Unseen("computes something else than PyTorch's own attention of many heads")
     return found
 
 
-def _named(function: Any, given: Any, more: Any) -> dict[str, Any]:
-    """The arguments of a call by name, in their order, with defaults."""
+def _arguments_by_name(function: Any, given: Any, more: Any) -> dict[str, Any]:
+    """Return the arguments of a call by name, in their order, with defaults."""
     bound = inspect.signature(function).bind(*given, **more)
     bound.apply_defaults()
     named = dict(bound.arguments)
@@ -168,14 +173,14 @@ def _without_dropout(function: Any, given: Any, more: Any) -> Any:
     return function(*bound.args, **bound.kwargs)
 
 
-def _four(x: Any, lead: tuple[int, ...]) -> Any:
-    """[batch, heads, tokens, d], from whatever axes there are before the last two."""
+def _with_four_axes(x: Any, lead: tuple[int, ...]) -> Any:
+    """Return [batch, heads, tokens, d], from whatever axes there are before the last two."""
     x = x.expand(*lead, *x.shape[-2:])
     return x[(None,) * (4 - x.ndim)] if x.ndim < 4 else x.reshape(-1, *x.shape[-3:])
 
 
-def _step(output: Any, query: Any) -> float:
-    """How far apart numbers are, near 1, in the coarsest type that made the output."""
+def _step_near_one(output: Any, query: Any) -> float:
+    """Return how far apart numbers are, near 1, in the coarsest type that made the output."""
     torch, device = library("torch", "torch"), query.device.type
     types = [output.dtype, query.dtype]
     if torch.is_autocast_enabled(device):
@@ -185,7 +190,7 @@ def _step(output: Any, query: Any) -> float:
     return max(coarse, 2.0**-10) if rounded else coarse
 
 
-def readable(*tensors: Any) -> None:
+def refuse_unreadable(*tensors: Any) -> None:
     """Refuse what is no plain array of numbers; None stands for no array.
 
     Raises:

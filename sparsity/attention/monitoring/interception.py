@@ -22,7 +22,9 @@ from sparsity.attention.monitoring import calls
 from sparsity.attention.monitoring.calls import Reader
 
 INTERFACE = ("sdpa", "flex_attention")  # implementations of transformers that have a name there
-_EAGER = "eager_attention_forward"  # the end of the name of the one that a model's file has itself
+_EAGER_SUFFIX = (
+    "eager_attention_forward"  # the end of the name of the one that a model's file has itself
+)
 
 Listener = Callable[[Reader, Any, tuple[Any, ...], dict[str, Any], Any], None]
 
@@ -45,13 +47,13 @@ class _Opened:
     users: int = 0
 
 
-class _Here(threading.local):
+class _Thread(threading.local):
     """Of one thread: whether it is in an attention function, whose inner calls are not shown."""
 
     inside: bool = False
 
 
-_HERE = _Here()
+_THREAD = _Thread()
 _LOCK = threading.RLock()
 _OPENED: dict[tuple[int, str], _Opened] = {}
 _LISTENERS: list[Listener] = []
@@ -64,7 +66,7 @@ def listen(listener: Listener, places: Sequence[Place]) -> Callable[[], None]:
             key = id(place.names), place.name
             if key not in _OPENED:
                 old = place.names[place.name]
-                _OPENED[key] = _Opened(place, old, _around(old, place.reader))
+                _OPENED[key] = _Opened(place, old, _showing_calls(old, place.reader))
                 place.names[place.name] = _OPENED[key].new
             _OPENED[key].users += 1
         _LISTENERS.append(listener)
@@ -87,7 +89,7 @@ def listen(listener: Listener, places: Sequence[Place]) -> Callable[[], None]:
 
 
 @contextmanager
-def _as_before(given: tuple[Any, ...], more: dict[str, Any]) -> Iterator[None]:
+def _original_functions(given: tuple[Any, ...], more: dict[str, Any]) -> Iterator[None]:
     """Put the functions back for a call with tensors or modes that ask which function it is."""
     torch = library("torch", "torch")
     if not torch.overrides.has_torch_function((*given, *more.values())):
@@ -105,30 +107,30 @@ def _as_before(given: tuple[Any, ...], more: dict[str, Any]) -> Iterator[None]:
 
 
 @functools.cache
-def _around(function: Any, reader: Reader) -> Any:
+def _showing_calls(function: Any, reader: Reader) -> Any:
     """The function, which shows its calls to who listens."""
     torch = library("torch", "torch")
 
     @functools.wraps(function)
     def shown(*given: Any, **more: Any) -> Any:
-        if torch.compiler.is_compiling() or _HERE.inside or not _LISTENERS:
+        if torch.compiler.is_compiling() or _THREAD.inside or not _LISTENERS:
             return function(*given, **more)
-        if reader is calls.multi_head and not calls.makes_weights(function, given, more):
+        if reader is calls.read_multi_head and not calls.makes_weights(function, given, more):
             return function(*given, **more)  # it calls a function that is shown
-        _HERE.inside = True
+        _THREAD.inside = True
         try:
-            with _as_before(given, more):
+            with _original_functions(given, more):
                 output = function(*given, **more)
             for listener in dict.fromkeys(_LISTENERS):  # a watch has one pass in each thread
                 listener(reader, function, given, more, output)
         finally:
-            _HERE.inside = False
+            _THREAD.inside = False
         return output
 
     return shown
 
 
-def places(modules: Sequence[Any]) -> list[Place]:
+def places_of_attention(modules: Sequence[Any]) -> list[Place]:
     """Where the attention functions are known that these modules of PyTorch may call."""
     files = {kind.__module__ for part in modules for kind in type(part).__mro__}
     own = [vars(sys.modules[name]) for name in sorted(files) if name in sys.modules]
@@ -140,9 +142,9 @@ def places(modules: Sequence[Any]) -> list[Place]:
         found.setdefault((id(names), name), Place(names, name, reader))
 
     for home, name, reader in (
-        ("torch.nn.functional", "scaled_dot_product_attention", calls.sdpa),
-        ("torch.nn.functional", "multi_head_attention_forward", calls.multi_head),
-        ("torch.nn.attention.flex_attention", "flex_attention", calls.flex),
+        ("torch.nn.functional", "scaled_dot_product_attention", calls.read_sdpa),
+        ("torch.nn.functional", "multi_head_attention_forward", calls.read_multi_head),
+        ("torch.nn.attention.flex_attention", "flex_attention", calls.read_flex),
     ):
         at_home = vars(library(home, "torch"))
         function = at_home[name]
@@ -154,7 +156,7 @@ def places(modules: Sequence[Any]) -> list[Place]:
             for alias in [key for key, value in names.items() if value is function]:
                 add(names, alias, reader)
     for names in own:
-        for name in [key for key in names if key.endswith(_EAGER)]:
+        for name in [key for key in names if key.endswith(_EAGER_SUFFIX)]:
             if inspect.isfunction(names[name]):
                 add(names, name, calls.of_interface("eager"))
     hf: Any = sys.modules.get("transformers.modeling_utils")

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from sparsity.arguments import as_float64, reals
-from sparsity.attention.measurement import law
+from sparsity.attention.measurement import row_laws
 from sparsity.errors import InputError
 
-_LARGEST = ("max_logit",)  # of these the largest is told, of all others the mean
+_BY_MAXIMUM = ("max_logit",)  # of these the largest is named, of all others the mean
 
 
 def n_eff_exact(length: Any, gamma: Any) -> np.ndarray:
@@ -26,7 +26,7 @@ def n_eff_exact(length: Any, gamma: Any) -> np.ndarray:
     """
     n = as_float64(length, "length", "give row lengths", texts=False)
     n = np.where((n >= 1) & (n <= 2**53), n, np.nan)
-    return n * law.exact(n, as_float64(gamma, "gamma", "give spreads", texts=False)) ** 2
+    return n * row_laws.exact_law(n, as_float64(gamma, "gamma", "give spreads", texts=False)) ** 2
 
 
 def log(found: Any) -> dict[str, float]:
@@ -44,20 +44,20 @@ def log(found: Any) -> dict[str, float]:
     Raises:
         InputError: anything else.
     """
-    layers = {name: _by_head(name, values) for name, values in _layers(found, "")}
-    told: dict[str, float] = {}
+    layers = {name: _by_head(name, values) for name, values in _walk_layers(found, "")}
+    named: dict[str, float] = {}
     for name, values in layers.items():
         for statistic, x in values.items():
             for head, row in enumerate(x):
-                told[f"{name}.head{head}/{statistic}"] = _told(statistic, row)
-            told[f"{name}/{statistic}"] = _told(statistic, x)
+                named[f"{name}.head{head}/{statistic}"] = _summarised(statistic, row)
+            named[f"{name}/{statistic}"] = _summarised(statistic, x)
     for statistic in dict.fromkeys(s for values in layers.values() for s in values):
         every = [values[statistic].ravel() for values in layers.values() if statistic in values]
-        told[f"all/{statistic}"] = _told(statistic, np.concatenate(every))
-    return {name: x for name, x in told.items() if not np.isnan(x)}
+        named[f"all/{statistic}"] = _summarised(statistic, np.concatenate(every))
+    return {name: x for name, x in named.items() if not np.isnan(x)}
 
 
-def _layers(found: Any, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _walk_layers(found: Any, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Dicts of arrays with their names: keys joined by dots, members of lists as layer0, layer1."""
     if isinstance(found, Mapping) and found:
         if not any(isinstance(x, Mapping | list | tuple) for x in found.values()):
@@ -70,7 +70,7 @@ def _layers(found: Any, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         fix = "give what monitor returned, in lists or dicts"
         raise InputError("found", type(found).__name__, fix)
     for key, part in parts.items():
-        yield from _layers(part, f"{name}.{key}" if name else key)
+        yield from _walk_layers(part, f"{name}.{key}" if name else key)
 
 
 def _by_head(name: str, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -89,8 +89,8 @@ def _by_head(name: str, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
     return rows
 
 
-def _told(statistic: str, x: np.ndarray) -> float:
+def _summarised(statistic: str, x: np.ndarray) -> float:
     known = x[~np.isnan(x)]
     if not known.size:
         return float("nan")
-    return float(known.max() if statistic in _LARGEST else known.mean())
+    return float(known.max() if statistic in _BY_MAXIMUM else known.mean())

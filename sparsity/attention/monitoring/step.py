@@ -2,23 +2,80 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sparsity.arguments import as_float64, flag, is_jax, reals, whole
-from sparsity.attention.monitoring.bounds import Bounds, shortfall
-from sparsity.attention.streaming import segments_of, spaced, spaced_each, stream, within
+from sparsity.arguments import as_float64, choice, flag, is_jax, number, reals, whole
+from sparsity.attention.streaming import segments_of, spaced, spaced_each, stream
+from sparsity.attention.streaming.inputs import within
 from sparsity.errors import InputError
 
+
+@dataclass(frozen=True)
+class Bounds:
+    """Between which rows cost nothing.
+
+    Args:
+        of: "n_eff" or "gamma".
+        low: the least; None for no such bound.
+        high: the most.
+    """
+
+    of: str
+    low: float | None
+    high: float | None
+
+    def __post_init__(self) -> None:
+        """Check them.
+
+        Raises:
+            InputError: another `of`, no bound, `low` above `high` or out of range.
+        """
+        choice("of", self.of, ("n_eff", "gamma"))
+        if self.low is None and self.high is None:
+            raise InputError("low and high", "None", "give at least one of them")
+        least = 1.0 if self.of == "n_eff" else 0.0
+        for name, value in (("low", self.low), ("high", self.high)):
+            if value is not None:
+                fix = f"give a finite number >= {least:g}"
+                number(name, value, fix, lambda x: x >= least)
+        if None not in (self.low, self.high) and self.low > self.high:  # pyright: ignore
+            raise InputError("low", self.low, f"must be at most high = {self.high}")
+
+
+def mean_square_outside(xp: Any, bounds: Bounds, found: Any, length: Any) -> Any:
+    """Return the mean square of how far rows lie outside, over the rows that have a value; else 0.
+
+    Args:
+        xp: `jax.numpy` or `torch`.
+        bounds: between which they cost nothing.
+        found: n_eff or γ̂ of rows, NaN where there is none.
+        length: keys n of each.
+    """
+    some = ~xp.isnan(found)
+    x = xp.where(some, found, 1.0)
+    zero = xp.zeros_like(x)
+    low, high = (None if b is None else zero + b for b in (bounds.low, bounds.high))
+    if bounds.of == "n_eff":
+        x = xp.log(x)
+        low = None if low is None else xp.log(xp.minimum(low, xp.where(some, zero + length, 1.0)))
+        high = None if high is None else xp.log(high)
+    below = zero if low is None else xp.maximum(low - x, zero)
+    above = zero if high is None else xp.maximum(x - high, zero)
+    squares = xp.where(some, below**2 + above**2, zero)
+    return squares.sum() / xp.maximum(zero.sum() + some.sum(), zero.sum() + 1)
+
+
 OF = ("length", "n_eff", "entropy", "gamma", "gamma_ratio", "max_logit", "sink_mass")
-_BLOCK = (128, 1024)  # queries, keys at a time: few rows, so many keys
+BLOCK_OF_FEW_ROWS = (128, 1024)  # queries, keys at a time: few rows, so many keys
 
 
-def sampled(length: int, rows: Any) -> Any:
-    """Positions of the rows that are looked at: at most so many, log-spaced; or as given.
+def sample_rows(length: int, rows: Any) -> Any:
+    """Return the positions of the rows to look at: at most so many, log-spaced; or as given.
 
     Raises:
         InputError: neither a number of rows nor positions below `length`.
@@ -70,28 +127,31 @@ def monitor(
         jax.lax.stop_gradient(jnp.asarray(reals(name, x, traced=True)))
         for name, x in (("queries", queries), ("keys", keys))
     )
-    options = {"block": _BLOCK, "rows": _sampled(q, k, rows, options)} | options
+    options = {
+        "block": BLOCK_OF_FEW_ROWS,
+        "rows": _rows_of_each_text(q, k, rows, options),
+    } | options
 
     def look(q: Any, k: Any) -> dict[str, jax.Array]:
         return jax.lax.stop_gradient(stream(q, k, of, **options))
 
     def pass_by(q: Any, k: Any) -> dict[str, jax.Array]:
         like = jax.eval_shape(look, q, k)
-        return {name: _nothing(x) for name, x in like.items()}
+        return {name: _without_value(x) for name, x in like.items()}
 
     if isinstance(when, bool):
         return look(q, k) if when else pass_by(q, k)
     return jax.lax.cond(when, look, pass_by, q, k)
 
 
-def _sampled(q: Any, k: Any, rows: Any, options: dict[str, Any]) -> Any:
-    """Rows as `stream` takes them: so many of each text, where segments tell texts from padding."""
+def _rows_of_each_text(q: Any, k: Any, rows: Any, options: dict[str, Any]) -> Any:
+    """Return rows for `stream`: so many of each text, where segments tell it from padding."""
     for name, x in (("queries", q), ("keys", k)):
         if x.ndim < 3:
             fix = "give [..., heads, tokens, dim]"
             raise InputError(name, f"array of shape {x.shape}", fix)
     length, segments = q.shape[-2], options.get("segments")
-    at = sampled(length, rows)
+    at = sample_rows(length, rows)
     if segments is None or rows is None or np.ndim(rows):
         return at
     text = segments_of(segments, k) > 0
@@ -100,7 +160,7 @@ def _sampled(q: Any, k: Any, rows: Any, options: dict[str, Any]) -> Any:
     return spaced_each(jnp.broadcast_to(text, (*q.shape[:-3], length)), int(rows))
 
 
-def _nothing(like: Any) -> Any:
+def _without_value(like: Any) -> Any:
     whole = jnp.issubdtype(like.dtype, jnp.integer)
     return jnp.full(like.shape, -1 if whole else jnp.nan, like.dtype)
 
@@ -135,6 +195,9 @@ def penalty(
     """
     bounds, q = Bounds(of, low, high), jnp.asarray(reals("queries", queries, traced=True))
     keys = jnp.asarray(reals("keys", keys, traced=True))
-    options = {"block": _BLOCK, "rows": _sampled(q, keys, rows, options)} | options
+    options = {
+        "block": BLOCK_OF_FEW_ROWS,
+        "rows": _rows_of_each_text(q, keys, rows, options),
+    } | options
     found = stream(q, keys, ("length", of), **options)
-    return shortfall(jnp, bounds, found[of], found["length"])
+    return mean_square_outside(jnp, bounds, found[of], found["length"])

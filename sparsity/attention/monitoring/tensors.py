@@ -1,133 +1,35 @@
-"""The numbers of sampled rows in PyTorch, from what an attention function was called with."""
+"""The numbers of sample_rows rows in PyTorch, from what an attention function was called with."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from sparsity.attention.checkpoints.checkpoint import library
-from sparsity.attention.measurement.sources import FAINT, HIDDEN
-from sparsity.attention.monitoring.agreement import Made, Unseen
-from sparsity.attention.monitoring.bounds import Bounds, shortfall
-from sparsity.attention.monitoring.step import sampled
+from sparsity.attention.monitoring.call import (
+    Call,
+    Output,
+    Unseen,
+    added_to_rows,
+    logits,
+    over_axes,
+)
+from sparsity.attention.monitoring.step import Bounds, mean_square_outside, sample_rows
 from sparsity.errors import InputError
 
-_ENTRIES = 2**22  # of a matrix of logits that is held at once
-_PATCHY = "is given a mask that hides tokens from themselves and shows them to others, as sparse "
-_PATCHY += "attention does, and cannot tell which are padding"
+MAX_LOGITS_AT_ONCE = 2**22  # 16 MiB in single precision
+_SPARSE_MASK = (
+    "is given a mask that hides tokens from themselves and shows them to others, as sparse "
+)
+_SPARSE_MASK += "attention does, and cannot tell which are padding"
 
 
-@dataclass(frozen=True)
-class Call:
-    """One call of attention: logits s = mod(cap·tanh(scale·q·k/cap)) + bias + mask.
-
-    Args:
-        query: [batch, heads, T, d].
-        key: [batch, kv heads, keys, d], each shared by consecutive query heads.
-        scale: of q·k; None for 1/√d.
-        causal: whether query i sees the keys up to i only.
-        mask: [batch or 1, heads or 1, T or 1, keys], bool (true: seen) or numbers to add.
-        bias: numbers to add, likewise.
-        softcap: the cap.
-        unit: logits of learned sinks beside the keys, [heads].
-        score_mod: (s, batch, head, i, j) -> s, as FlexAttention takes it.
-        mask_mod: (batch, head, i, j) -> bool, likewise.
-    """
-
-    query: Any
-    key: Any
-    scale: float | None = None
-    causal: bool = False
-    mask: Any = None
-    bias: Any = None
-    softcap: float | None = None
-    unit: Any = None
-    score_mod: Callable[..., Any] | None = None
-    mask_mod: Callable[..., Any] | None = None
-
-
-def _of_rows(x: Any, at: Any, keys: int) -> Any:
-    """Rows of a mask: [batch or 1, heads or 1, rows or 1, keys or 1], from up to four axes."""
-    torch = library("torch", "torch")
-    x = x.reshape((1,) * (4 - x.ndim) + tuple(x.shape))[..., :keys]
-    return x if x.shape[-2] == 1 else torch.take_along_dim(x, at[:, None, :, None], 2)
-
-
-def _mapped(torch: Any, function: Any, places: Sequence[str], *, scored: bool) -> Any:
-    """A function of one entry, as FlexAttention takes it, on arrays: [batch, heads, rows, keys].
-
-    Args:
-        torch: the module.
-        function: of batch, head, query and key, after a logit where it is `scored`.
-        places: for each of the axes, last first, which of the four have it: "bhij".
-        scored: whether a logit comes first.
-    """
-    for axis in places:
-        own = tuple(0 if x in axis else None for x in "bhij")
-        function = torch.vmap(function, in_dims=((0, *own) if scored else own))
-    return function
-
-
-_EACH = ("j", "i", "h", "bi")  # rows of each text for themselves, over all keys
-
-
-def _added(call: Call, at: Any, seen: Any) -> tuple[Any, Any]:
-    """What masks and biases add to rows [batch or 1, rows], and which of the keys seen they leave.
-
-    Float masks hide as `measure` says it.
-    """
-    torch, total = library("torch", "torch"), 0.0
-    for added in (call.bias, call.mask):
-        if added is None:
-            continue
-        added = _of_rows(added, at, call.key.shape[-2])
-        if added.dtype == torch.bool:
-            seen = seen & added
-        else:
-            top = torch.where(seen, added, -torch.inf).amax(-1, keepdim=True)
-            seen = seen & (added > top - FAINT) & (top > HIDDEN)
-            total = total + added
-    return total, seen
-
-
-def logits(call: Call, at: Any) -> tuple[Any, Any]:
-    """Logits [batch, heads, rows, keys] of queries at these positions, and which are seen.
-
-    Args:
-        call: the call.
-        at: positions of queries, the same in each text [1, rows], or of each [batch, rows].
-    """
-    torch = library("torch", "torch")
-    wide = torch.promote_types(call.query.dtype, torch.float32)
-    q = torch.take_along_dim(call.query, at[:, None, :, None], 2).to(wide)
-    k = call.key.to(wide)
-    batch, heads, count, dim = q.shape
-    groups, keys = k.shape[-3:-1]
-    grouped = q.reshape(batch, groups, heads // groups, count, dim)
-    s = torch.einsum("bghrd,bgkd->bghrk", grouped, k).reshape(batch, heads, count, keys)
-    s = s * (1 / math.sqrt(dim) if call.scale is None else call.scale)
-    if call.softcap is not None:
-        s = call.softcap * torch.tanh(s / call.softcap)
-    place = [torch.arange(n, device=s.device) for n in (batch, heads)]
-    place += [at.expand(batch, -1), torch.arange(keys, device=s.device)]
-    seen = torch.ones((1, 1, 1, keys), dtype=torch.bool, device=s.device)
-    if call.score_mod is not None:
-        s = _mapped(torch, call.score_mod, _EACH, scored=True)(s, *place)
-        seen = seen & (s > -torch.inf)
-    if call.mask_mod is not None:
-        seen = seen & _mapped(torch, call.mask_mod, _EACH, scored=False)(*place)
-    if call.causal:
-        seen = seen & (place[3] <= at[:, None, :, None])
-    added, seen = _added(call, at, seen)
-    return torch.where(seen, s + added, 0.0), seen.expand(s.shape)
-
-
-def texts(call: Call) -> Any:
-    """Which queries are tokens of a text, bool [batch or 1, heads or 1, T]; None where all are.
+def text_tokens(call: Call) -> Any:
+    """Return which queries are tokens of a text, [batch or 1, heads or 1, T]; None for all.
 
     In a call with as many queries as keys a query is padding where the masks hide the key at its
     own position from itself and from the queries beside it, if any query of that text sees its own.
@@ -138,14 +40,14 @@ def texts(call: Call) -> Any:
         return None
     at = torch.arange(length, device=call.query.device)
     if call.mask_mod is not None:
-        own = _mapped(torch, call.mask_mod, ("ij", "h", "b"), scored=False)
+        own = over_axes(torch, call.mask_mod, ("ij", "h", "b"), scored=False)
         place = [torch.arange(n, device=at.device) for n in (batch, heads)]
 
         def seen(i: Any) -> Any:
             return own(*place, i, at)
     else:
         before = at <= at[:, None] if call.causal else torch.ones_like(at, dtype=torch.bool)
-        shown = _added(call, at[None], before)[1]
+        shown = added_to_rows(call, at[None], before)[1]
         shown = shown.expand(*shown.shape[:2], length, length)
 
         def seen(i: Any) -> Any:
@@ -157,7 +59,7 @@ def texts(call: Call) -> Any:
     return diagonal | beside | ~diagonal.any(-1, keepdim=True)
 
 
-def _patchy(seen: Any, of_text: Any, text: Any) -> bool:
+def _is_sparse_mask(seen: Any, of_text: Any, text: Any) -> bool:
     """Whether a mask tells nothing of padding: of some of its rows, which see keys here and there.
 
     Where masks tell of order, windows, texts and padding, the rows of texts that see a key are
@@ -178,22 +80,22 @@ def _patchy(seen: Any, of_text: Any, text: Any) -> bool:
     return bool((gaps | (seen.any(-2) & ~text)).any())
 
 
-def chosen(call: Call, rows: Any) -> tuple[Any, Any]:
-    """Positions of the rows that are looked at, [batch or 1, rows], and which of them count.
+def choose_rows(call: Call, rows: Any) -> tuple[Any, Any]:
+    """Return the positions of the rows to look at, [batch or 1, rows], and which of them count.
 
     A number of rows is taken of each text without its padding, so that they are those of the text
     alone; what one text has fewer than another does not count.
     """
     torch = library("torch", "torch")
-    length, device, own = call.query.shape[-2], call.query.device, texts(call)
-    at = sampled(length, rows)
+    length, device, own = call.query.shape[-2], call.query.device, text_tokens(call)
+    at = sample_rows(length, rows)
     at = np.arange(length)[None] if at is None else at[None]
     if own is None:
         return torch.as_tensor(at, device=device), None
     counts = np.ones((1, 1, 1), bool)
     if rows is not None and np.ndim(rows) == 0:
         of_text = [np.flatnonzero(x) for x in own.any(1).cpu().numpy()]
-        of_text = [x[sampled(len(x), rows)] for x in of_text]
+        of_text = [x[sample_rows(len(x), rows)] for x in of_text]
         most = max(map(len, of_text))
         at = np.array([np.pad(x, (0, most - len(x))) for x in of_text])
         counts = np.array([np.arange(most) < len(x) for x in of_text])[:, None]
@@ -203,12 +105,13 @@ def chosen(call: Call, rows: Any) -> tuple[Any, Any]:
 
 
 def statistics(s: Any, seen: Any, unit: Any = None) -> dict[str, Any]:
-    """What `monitor` gives, of logits [batch, heads, rows, keys]; differentiable, all finite."""
+    """Return what `monitor` gives, of logits [batch, heads, rows, keys], with finite gradients."""
     torch = library("torch", "torch")
     n = seen.sum(-1)
     some = n > 0
     top = torch.where(seen, s, -torch.inf).amax(-1)
     low = top if unit is None else torch.maximum(top, unit[:, None].to(s.dtype))
+    # Weights are taken relative to the largest logit, which gets no gradient of its own.
     low = torch.where(torch.isfinite(low), low, 0.0).detach()[..., None]
     away = torch.where(seen, s - low, 0.0)
     e = torch.where(seen, torch.exp(away), 0.0)
@@ -219,6 +122,7 @@ def statistics(s: Any, seen: Any, unit: Any = None) -> dict[str, Any]:
     count = n.clamp(min=1).to(s.dtype)
     off = torch.where(seen, s - (s.sum(-1) / count)[..., None], 0.0)
     m2 = (off * off).sum(-1)
+    # The root has no derivative at 0: a row of equal logits takes the branch without it.
     spread = torch.sqrt(torch.where(m2 > 0, m2, 1.0) / (count - 1).clamp(min=1))
     known = (n > 1) & ~torch.isnan(m2)
     gamma = torch.where(known, torch.where(m2 > 0, spread, 0.0), torch.nan)
@@ -234,8 +138,8 @@ def statistics(s: Any, seen: Any, unit: Any = None) -> dict[str, Any]:
     return {"length": n, "gamma": gamma, "gamma_ratio": ratio, **found}
 
 
-def numbers(call: Call, rows: Any = 16, made: Made | None = None) -> dict[str, Any]:
-    """`statistics` of some rows, a few at a time: [batch, heads, rows]; padding sees no key.
+def measure_rows(call: Call, rows: Any = 16, made: Output | None = None) -> dict[str, Any]:
+    """Return `statistics` of some rows, a few at a time: [batch, heads, rows]; padding sees no key.
 
     Raises:
         Unseen: they are not those of what was `made` of the call, or tokens of a text see what
@@ -243,19 +147,19 @@ def numbers(call: Call, rows: Any = 16, made: Made | None = None) -> dict[str, A
     """
     torch = library("torch", "torch")
     batch, heads, _, _ = call.query.shape
-    at, own = chosen(call, rows)
-    size = max(1, _ENTRIES // max(1, batch * heads * call.key.shape[-2]))
+    at, own = choose_rows(call, rows)
+    size = max(1, MAX_LOGITS_AT_ONCE // max(1, batch * heads * call.key.shape[-2]))
     parts = []
     for start in range(0, at.shape[-1], size):
         part = at[:, start : start + size]
         s, seen = logits(call, part)
         if made is not None:
-            made.hold(s, seen, part, call.unit)
+            made.check_rows(s, seen, part, call.unit)
         if own is not None:
             of_text = own[..., start : start + size]
             seen = seen & of_text[..., None]
-            if made is not None and _patchy(seen, of_text, texts(call)):
-                raise Unseen(_PATCHY)
+            if made is not None and _is_sparse_mask(seen, of_text, text_tokens(call)):
+                raise Unseen(_SPARSE_MASK)
             s = torch.where(seen, s, 0.0)
         parts.append(statistics(s, seen, call.unit))
     return {name: torch.cat([part[name] for part in parts], -1) for name in parts[0]}
@@ -298,8 +202,8 @@ def torch_penalty(
     if queries.ndim != 4 or keys.ndim != 4 or queries.shape[1] % keys.shape[1]:
         fix = "give [batch, heads, tokens, dim], of key heads that divide query heads"
         raise InputError("queries and keys", f"tensors of shape {shapes[0]} and {shapes[1]}", fix)
-    found = numbers(Call(queries, keys, causal=causal, **given), rows)
-    return shortfall(torch, bounds, found[of], found["length"])
+    found = measure_rows(Call(queries, keys, causal=causal, **given), rows)
+    return mean_square_outside(torch, bounds, found[of], found["length"])
 
 
 def flex_n_eff(
@@ -312,7 +216,9 @@ def flex_n_eff(
     enable_gqa: bool = False,
     flex_attention: Callable[..., Any] | None = None,
 ) -> Any:
-    """n_eff of every row by two calls of FlexAttention: n_eff = exp(2L(s) − L(2s)), L = ln Σe^s.
+    """Return n_eff of every row by two calls of FlexAttention.
+
+    With L(s) = ln Σe^s it is n_eff = exp(2L(s) − L(2s)), and L is what FlexAttention can return.
 
     Args:
         queries: [batch, heads, T, d].
@@ -324,7 +230,7 @@ def flex_n_eff(
         flex_attention: a compiled one, without which it makes the matrix; None for PyTorch's own.
 
     Returns:
-        [batch, heads, T]; NaN for rows without a key, and for padding, as `texts` knows it.
+        [batch, heads, T]; NaN for rows without a key, and for padding, as `text_tokens` knows it.
     """
     flex = library("torch.nn.attention.flex_attention", "torch")
     attend = flex_attention or flex.flex_attention
@@ -341,5 +247,9 @@ def flex_n_eff(
         return 2 * scored(s, *place)
 
     found = (2 * log_sum_exp(scored) - log_sum_exp(twice)).exp()
-    own = None if block_mask is None else texts(Call(queries, keys, mask_mod=block_mask.mask_mod))
+    own = (
+        None
+        if block_mask is None
+        else text_tokens(Call(queries, keys, mask_mod=block_mask.mask_mod))
+    )
     return found if own is None else found.where(own, math.nan)

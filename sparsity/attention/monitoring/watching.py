@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import warnings
-import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -16,18 +13,20 @@ import numpy as np
 from sparsity.arguments import whole
 from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.monitoring import interception
-from sparsity.attention.monitoring.agreement import Unseen
-from sparsity.attention.monitoring.hooks import (
+from sparsity.attention.monitoring.call import Unseen
+from sparsity.attention.monitoring.logs import log
+from sparsity.attention.monitoring.passes import (
     Hook,
+    Pass,
     depth,
     entrances,
     in_backward,
     may_recompile,
     modules_around,
+    without_traces,
 )
-from sparsity.attention.monitoring.logs import log
-from sparsity.attention.monitoring.step import sampled
-from sparsity.attention.monitoring.tensors import numbers
+from sparsity.attention.monitoring.step import sample_rows
+from sparsity.attention.monitoring.tensors import measure_rows
 from sparsity.errors import InputError
 
 _NO_CALL = (
@@ -77,7 +76,7 @@ class Watch:
         torch = library("torch", "torch")
         if not isinstance(model, torch.nn.Module):
             raise InputError("model", type(model).__name__, "give a torch.nn.Module")
-        sampled(1, rows if np.ndim(rows) == 0 else None)
+        sample_rows(1, rows if np.ndim(rows) == 0 else None)
         while isinstance(getattr(model, "_orig_mod", None), torch.nn.Module):
             model = model._orig_mod
         self.model, self.rows, self.every = model, rows, whole("every", every, 1)
@@ -86,7 +85,7 @@ class Watch:
         self._entered = False
         self._lock = threading.RLock()
         self._names: dict[Any, str] = {}
-        self._running: dict[int, _Pass] = {}  # by thread
+        self._running: dict[int, Pass] = {}  # by thread
         self._begun: Counter[str] = Counter()  # passes, by the module that they enter
         self._hooked: set[Any] = set()
         self._ran: set[Any] = set()  # modules that are named as attention
@@ -101,7 +100,7 @@ class Watch:
         refuse_unseen(self.model)
         with ExitStack() as opened:
             self._hooked.clear()
-            self._learn(opened)
+            self._learn_modules(opened)
             self._open = opened.pop_all()
         self._entered = True
         return self
@@ -114,7 +113,7 @@ class Watch:
             one.stop()
         self._running.clear()
         if error == (None, None, None):
-            self._say(idle=not self._begun)
+            self._warn_of_unseen(idle=not self._begun)
 
     def read(self) -> dict[str, dict[str, np.ndarray]]:
         """What was seen since the last reading: by module and name, arrays [heads, rows].
@@ -125,7 +124,7 @@ class Watch:
         if not self._entered:
             fix = 'sees nothing before it is entered; write "with Watch(model) as watch:"'
             raise InputError("watch", "not entered", fix)
-        self._say(idle=self._open is not None)
+        self._warn_of_unseen(idle=self._open is not None)
         with self._lock:
             seen, self._seen = self._seen, {}
             self._passes = self._looked = 0
@@ -133,39 +132,42 @@ class Watch:
             self._ran.clear()
         several = {path.partition("#")[0] for path in seen if "#" in path}
         named = {f"{path}#0" if path in several else path: x for path, x in seen.items()}
-        return {path: _joined(parts) for path, parts in named.items()}
+        return {path: _join_calls(parts) for path, parts in named.items()}
 
     def log(self) -> dict[str, float]:
         """The same as names and floats (see `sparsity.monitoring.log`); empty for no new pass."""
         found = self.read()
         return log(found) if found else {}
 
-    def _learn(self, opened: ExitStack) -> None:
+    def _learn_modules(self, opened: ExitStack) -> None:
         """Learn the modules of the model and where they find functions, and hook the new ones."""
         modules = dict(self.model.named_modules())
         names = {part: name.replace("_orig_mod.", "") for name, part in modules.items()}
         self._names = {part: name or "model" for part, name in names.items()}
-        self._places = interception.places(list(self._names))
+        self._places = interception.places_of_attention(list(self._names))
         self._attentions = {part for part in self._names if _is_attention(part)}
         self._entrances = set(entrances(self.model))
-        begin, end = Hook(self, self._begin), Hook(self, self._end)
+        begin, end = Hook(self, self._enter_module), Hook(self, self._leave_module)
         for part in self._entrances - self._hooked:
             opened.callback(part.register_forward_pre_hook(begin).remove)
             opened.callback(part.register_forward_hook(end, always_call=True).remove)
         if self.model not in self._entrances | self._hooked:
             everywhere = library("torch.nn.modules.module", "torch")
-            begin, end = (Hook(self, x, self.model) for x in (self._begin, self._end))
+            begin, end = (
+                Hook(self, x, self.model) for x in (self._enter_module, self._leave_module)
+            )
             opened.callback(everywhere.register_module_forward_pre_hook(begin).remove)
             end = everywhere.register_module_forward_hook(end, always_call=True)
             opened.callback(end.remove)
         self._hooked |= self._entrances | {self.model}
 
-    def _begin(self, part: Any) -> None:
-        thread, one = threading.get_ident(), self._here()
+    def _enter_module(self, part: Any) -> None:
+        """Begin a pass with this module, unless one runs in this thread already."""
+        thread, one = threading.get_ident(), self._pass_of_thread()
         if one is not None and one.entrance is part:
             one.depth += 1
             if depth(part) < one.depth:  # an interrupt left the pass before
-                self._leave(one)
+                self._end_pass(one)
                 one = None
         if one is None:
             if in_backward():
@@ -179,34 +181,35 @@ class Watch:
                     self.unseen[name] = _FIXED
                 self._passes += 1
                 self._looked += looking
-                one = self._running[thread] = _Pass(part, looking)
+                one = self._running[thread] = Pass(part, looking)
             if looking:
-                one.stop = interception.listen(self._see, self._places)
+                one.stop = interception.listen(self._measure_call, self._places)
             if looking and part is self.model:  # of parts without a hook it is not known
                 self._ran |= self._attentions.difference(self._entrances)
         if one.looking and part in self._attentions:
             self._ran.add(part)
 
-    def _end(self, part: Any) -> None:
-        one = self._here()
+    def _leave_module(self, part: Any) -> None:
+        """End the pass if this is the outermost call of the module that it began with."""
+        one = self._pass_of_thread()
         if one is not None and one.entrance is part:
             one.depth -= 1
             if not one.depth:
-                self._leave(one)
+                self._end_pass(one)
 
-    def _here(self) -> _Pass | None:
+    def _pass_of_thread(self) -> Pass | None:
         return self._running.get(threading.get_ident())
 
-    def _leave(self, one: _Pass) -> None:
+    def _end_pass(self, one: Pass) -> None:
         self._running.pop(threading.get_ident(), None)
         one.stop()
 
-    def _see(self, reader: Any, function: Any, given: Any, more: Any, output: Any) -> None:
+    def _measure_call(self, reader: Any, function: Any, given: Any, more: Any, output: Any) -> None:
         """Measure a call; never raises."""
         path = "model"
         try:
             running = list(self._running.values())
-            one = self._here() or (running[0] if len(running) == 1 else None)
+            one = self._pass_of_thread() or (running[0] if len(running) == 1 else None)
             if one is None or not one.looking or in_backward():
                 return
             own = given[0] if given else more.get("module")
@@ -214,22 +217,23 @@ class Watch:
             module = own if is_module else next(modules_around(), None)
             if module not in self._names and not one.renamed and self._open is not None:
                 one.renamed = True
-                self._learn(self._open)
+                self._learn_modules(self._open)
             if module not in self._names:
                 path = self._names.get(one.entrance, path)
                 raise Unseen(_STRANGER)
             path = self._names[module]
-            with _apart():
+            with without_traces():
                 call, made = reader(function, given, more, output)
-                if one.again(path, call):
+                if one.repeats_last_call(path, call):
                     return
-                with _full_precision(call.query.device.type):
-                    found = numbers(call, self.rows, made)
-            self._keep(one.name(path), found)
+                device = call.query.device.type
+                with library("torch", "torch").autocast(device, enabled=False):
+                    found = measure_rows(call, self.rows, made)
+            self._keep_rows(one.name_call(path), found)
         except Exception as error:  # noqa: BLE001  a pass goes on, whatever fails here
             self.note(path, error)
 
-    def _keep(self, path: str, found: dict[str, Any]) -> None:
+    def _keep_rows(self, path: str, found: dict[str, Any]) -> None:
         with self._lock:
             kept = self._seen.setdefault(path, [])
             if kept and found["n_eff"].shape[1] != kept[0]["n_eff"].shape[1]:
@@ -237,6 +241,7 @@ class Watch:
             kept.append(found)
 
     def note(self, path: str, error: Exception) -> None:
+        """Keep why a call of a module could not be seen."""
         reason = str(error)
         if not isinstance(error, Unseen):
             words = " ".join(reason.split())[:100]
@@ -244,7 +249,7 @@ class Watch:
         with self._lock:
             self.unseen[path] = reason
 
-    def _say(self, idle: bool) -> None:
+    def _warn_of_unseen(self, idle: bool) -> None:
         """Say once what was not seen, each reason in a line.
 
         Args:
@@ -253,7 +258,7 @@ class Watch:
         with self._lock:
             if self.compiled or (idle and not self._passes):
                 self.unseen["model"] = _NO_PASS
-            self.unseen |= dict.fromkeys(self._silent(), _NO_CALL)
+            self.unseen |= dict.fromkeys(self._silent_modules(), _NO_CALL)
             kinds: dict[str, tuple[str, list[str]]] = {}
             for path, reason in self.unseen.items():
                 kind = reason.partition(": ")[0]
@@ -265,7 +270,7 @@ class Watch:
             where = f"{paths[0]}{more} of {type(self.model).__name__}"
             warnings.warn(f"Watch: {where} is not seen: it {reason}", stacklevel=3)
 
-    def _silent(self) -> list[str]:
+    def _silent_modules(self) -> list[str]:
         """Modules of attention that ran since the last reading without a call that was seen."""
         seen = {path.partition("#")[0] for path in self._seen}
         own = {self._names[x] for x in self._attentions}
@@ -274,75 +279,24 @@ class Watch:
             x
             for x in found
             if not any(
-                _within(y, x) or (_within(x, y) and y in own) for y in seen | self.unseen.keys()
+                _is_within(y, x) or (_is_within(x, y) and y in own)
+                for y in seen | self.unseen.keys()
             )
         }
         if self._looked and not (found or seen or self.unseen):
             return ["model"]
-        return sorted(x for x in found if not any(x != y and _within(y, x) for y in found))
-
-
-class _Pass:
-    """A pass of a model in one thread.
-
-    Args:
-        entrance: the module that it begins with.
-        looking: whether its calls are measured.
-    """
-
-    def __init__(self, entrance: Any, looking: bool) -> None:
-        self.entrance, self.looking = entrance, looking
-        self.depth, self.renamed = 1, False
-        self.stop: Callable[[], None] = lambda: None
-        self._calls: Counter[str] = Counter()
-        self._last: dict[str, tuple[Any, ...]] = {}
-
-    def again(self, path: str, call: Any) -> bool:
-        """Whether a module attends from the same queries to the same keys as it did just before.
-
-        Differential attention does so for each half of its values: its weights are one matrix.
-        """
-        own = tuple(weakref.ref(x) for x in (call.query, call.key))
-        same = self._last.get(path)
-        self._last[path] = own
-        return same is not None and all(a() is b() for a, b in zip(same, own, strict=True))
-
-    def name(self, path: str) -> str:
-        """The path of a module, with the number of its call in this pass after the first."""
-        self._calls[path] += 1
-        return path if self._calls[path] == 1 else f"{path}#{self._calls[path] - 1}"
+        return sorted(x for x in found if not any(x != y and _is_within(y, x) for y in found))
 
 
 def _is_attention(part: Any) -> bool:
     return "attention" in type(part).__name__.lower() and next(part.parameters(), None) is not None
 
 
-def _within(path: str, other: str) -> bool:
+def _is_within(path: str, other: str) -> bool:
     return path == other or path.startswith(f"{other}.")
 
 
-@contextlib.contextmanager
-def _apart() -> Iterator[None]:
-    """Computing that leaves no trace in gradients, in modes of others, or in what is traced.
-
-    Raises:
-        Unseen: the call is part of a trace.
-    """
-    torch = library("torch", "torch")
-    if torch.jit.is_tracing():
-        raise Unseen("is being traced by torch.jit")
-    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
-        raise Unseen("is being captured as a CUDA graph")
-    modes = library("torch.utils._python_dispatch", "torch")._disable_current_modes
-    with modes(), torch._C.DisableTorchFunction(), torch.no_grad():
-        yield
-
-
-def _full_precision(device: str) -> Any:
-    return library("torch", "torch").autocast(device, enabled=False)
-
-
-def _joined(several: list[dict[str, Any]]) -> dict[str, np.ndarray]:
+def _join_calls(several: list[dict[str, Any]]) -> dict[str, np.ndarray]:
     """Calls of one module together: [heads, batch · rows]."""
 
     def flat(x: Any) -> np.ndarray:

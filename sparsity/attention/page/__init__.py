@@ -1,1 +1,1 @@
-"""The report on a measurement: its data, its figures and a page."""
+"""The report on a measurement: `job` measures and writes files, `page` lays out the HTML."""

@@ -3,26 +3,99 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sparsity import report
+from sparsity.attention import claims as claims_model
+from sparsity.attention import figures as pictures
 from sparsity.attention.checkpoints import Checkpoint
-from sparsity.attention.claims.head_table import head_table, text
+from sparsity.attention.claims.head_evidence import head_table, text
 from sparsity.attention.claims.heads import judge_heads
-from sparsity.attention.measurement import SHAPE, asked, bootstrap, tables, with_head_law
-from sparsity.attention.measurement.files import inputs, kept_parts
+from sparsity.attention.measurement import SHAPE, tables, with_head_law
+from sparsity.attention.measurement.datasets import save
 from sparsity.attention.measurement.heads import measure_heads
-from sparsity.attention.measurement.labels import save
-from sparsity.attention.measurement.runs import measure_model
-from sparsity.attention.measurement.texts import Cut, texts_of, windows
-from sparsity.attention.page.writing import LEAST, write_report, written_places
+from sparsity.attention.measurement.requested import requested_names
+from sparsity.attention.measurement.runs import kept_pieces, measure_model, open_inputs
+from sparsity.attention.measurement.texts import Cut, take_windows, texts_of_windows
+from sparsity.attention.page import page
 from sparsity.errors import InputError, printable
+from sparsity.figures.figure import Plate
+from sparsity.output import folder, json_text, write_together
 
 if TYPE_CHECKING:
     import xarray
+
+
+LEAST = 128  # tokens for a report: context lengths 64 and 128
+
+
+def written_places(home: str | None) -> list[Path]:
+    """The files of a page."""
+    drawn = [f"{p.name}.{suffix}" for p in pictures.ALL for suffix in ("svg", "png", "csv")]
+    return [Path(home) / name for name in (*drawn, "claims.json", "index.html")] if home else []
+
+
+def _over_runs(data: xarray.Dataset) -> xarray.Dataset:
+    """The data over text and bos: one of each where it is of one run, −1 where bos is not said.
+
+    Raises:
+        InputError: weights without logits, or a single context length.
+    """
+    if "gamma" not in data:
+        fix = "a report compares rows with laws of their logits; measure queries and keys"
+        raise InputError("data", "weights", fix)
+    if data.sizes["context"] < 2:
+        fix = f"a report compares contexts; measure causal attention of {LEAST} tokens or more"
+        raise InputError("data", f"one context of {int(data['context'][-1])} tokens", fix)
+    for name, untold in (("bos", -1), ("text", "text")):
+        if name not in data.dims:
+            kept = data if name in data.coords else data.assign_coords({name: untold})
+            data = kept.expand_dims(name)
+    return data.assign_attrs({"model": "a model"} | data.attrs)
+
+
+def write_report(
+    data: xarray.Dataset,
+    out: str | os.PathLike[str],
+    command: str,
+    head_claims: Sequence[dict[str, Any]] = (),
+) -> tuple[tuple[Path, ...], list[dict[str, Any]]]:
+    """Pictures with their data, claims.json and index.html, each written whole or not at all.
+
+    Args:
+        data: from `measure_model`, or of one run, as `measure` and `measure_transformers` give it.
+        out: the folder, made if need be.
+        command: that the page names to compute everything again.
+        head_claims: the judged claims on heads, to stand with the others.
+
+    Returns:
+        The files, the page last, and the judged claims.
+
+    Raises:
+        InputError: data without logits or their shape, of one context length only, or a folder
+            that cannot be had.
+    """
+    data = _over_runs(data)
+    claims, out = [*claims_model.judge(data), *head_claims], folder(out)
+    plates = [
+        Plate(x.name, x.title(data), x.caption, x.alt, x.render(data)) for x in pictures.drawn(data)
+    ]
+    contents: dict[str, bytes | str] = {
+        f"{plate.name}.{suffix}": content
+        for plate in plates
+        for suffix, content in plate.files.items()
+    }
+    meta = {k: v for k, v in report.environment().items() if k != "seed"}
+    contents["claims.json"] = json_text(claims)
+    contents["index.html"] = page.render(data, plates, claims, meta, command)
+    write_together({out / name: content for name, content in contents.items()})
+    return tuple(out / name for name in contents), claims
+
 
 _MOST_OF_COMMAND = 2000  # letters of it on a page
 _GAP = 64  # queries that much later tell the bias of a key, in texts of 512 tokens and more
@@ -56,12 +129,12 @@ class Job:
             ],
             "table": tables.summary(self.data),
             "texts": (texts := tables.by_text(self.data)),
-            "over texts": bootstrap.over_texts(
+            "over texts": tables.bootstrap_over_texts(
                 texts,
-                bootstrap.NAMES,
-                texts_of(self.data["text"].values, self.data.attrs.get("stride")),
+                tables.OVER_TEXTS,
+                texts_of_windows(self.data["text"].values, self.data.attrs.get("stride")),
             ),
-            **({"head_law": head_table(self.data)} if "S_head_others" in self.data else {}),
+            **({"head_law": head_table(self.data)} if "S_head_without_sinks" in self.data else {}),
             "claims": self.claims,
             "passed_over": self.passed_over(),
         }
@@ -78,7 +151,7 @@ class Job:
         )
         lines = [f"{self.data.attrs['model']}: next-token loss in nats: {loss}"]
         lines += [tables.text(tables.summary(self.data)), ""]
-        if "S_head_others" in self.data:
+        if "S_head_without_sinks" in self.data:
             lines += [text(head_table(self.data)), ""]
         lines += [f"  {record['verdict']:<10} {record['claim']}" for record in self.claims]
         lines += [f"Passed over: {line}" for line in self.passed_over()]
@@ -126,15 +199,15 @@ def run(
     if (report_to is not None or head_law) and tokens < LEAST:
         fix = f"a report and the law of heads need longer rows; give {LEAST} or more"
         raise InputError("tokens", tokens, fix)
-    asked.names(of)
-    opened, paths = inputs(model, texts, out, report_to, written_places(report_to))
+    requested_names(of)
+    opened, paths = open_inputs(model, texts, out, report_to, written_places(report_to))
     if head_law:
-        found, _ = windows(opened, paths, Cut(tokens, offset, bos=(bool(bos),)))
+        found, _ = take_windows(opened, paths, Cut(tokens, offset, bos=(bool(bos),)))
         if len(found) < 2:  # one window a text
             fix = f"is fitted on some texts, judged on others; give two or more of {tokens} tokens"
             raise InputError("head_law", f"on {len(found)} text", fix)
     both = report_to is not None and opened.config.bos is not None
-    with kept_parts(Path(out)) as parts:
+    with kept_pieces(Path(out)) as parts:
         data = measure_model(
             opened,
             paths,

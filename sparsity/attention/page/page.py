@@ -1,4 +1,4 @@
-"""The page of a measured model: what was found, pictures, claims, and how to get it again."""
+"""The page of a measurement: its tables, the laws of its heads, its figures and its claims."""
 
 from __future__ import annotations
 
@@ -9,13 +9,136 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsity import report
-from sparsity.attention.measurement import tables
-from sparsity.attention.page import by_text, head_law
-from sparsity.figures.record import Plate
+from sparsity.attention.claims import CLAIMS
+from sparsity.attention.claims.head_evidence import head_table
+from sparsity.attention.claims.heads import HEAD_CLAIMS
+from sparsity.attention.measurement import sinks, tables
+from sparsity.attention.measurement.texts import texts_of_windows
+from sparsity.figures.figure import Plate
 from sparsity.report.parts import boxes, details, number, section, table
 
 if TYPE_CHECKING:
     import xarray
+
+
+_SHOWN = 3  # sinks of a text beside its figures; all are in the list below
+COLUMNS = (  # of `tables.summarise_context` and the loss: key, title, format
+    ("loss", "loss, nats", ".3f"),
+    ("n_eff", "n_eff", ".2f"),
+    ("n_eff_without_sinks", "without sinks", ".2f"),
+    ("ratio_exact_without_sinks", "S/exact", ".3f"),
+    ("sinks_rate_0.3", "sinks > 0.3", ".1%"),
+    ("late_rate_0.3", "first token", ".1%"),
+    ("sink_rate_0.3", "published", ".1%"),
+    ("ratio_exact_without_sink_key", "S/exact", ".3f"),
+)
+
+
+def _sinks(data: xarray.Dataset) -> list[list[dict[str, Any]]]:
+    """The sinks of each text, those of most heads first."""
+    found = []
+    for i in range(data.sizes["text"]):
+        run = data.isel(text=i, bos=0)
+        words = [str(x) for x in run["token"].values] if "token" in run else [""] * run.sizes["key"]
+        listed = sinks.list_sinks(run["key_importance"].values, words)
+        found.append(sorted(listed, key=lambda sink: -sink["heads"]))
+    return found
+
+
+def _named(sink: dict[str, Any]) -> str:
+    word = f" “{escape(sinks.spell_token(sink['token']))}”" if sink["token"] else ""
+    return f"{sink['position']}{word}"
+
+
+def texts_section(data: xarray.Dataset) -> str:
+    """Each text at the longest context, the mean with its interval, and where the sinks are."""
+    texts = tables.by_text(data)
+    columns = [column for column in COLUMNS if column[0] in texts[0]]
+    listed = _sinks(data)
+    cells, places = [], []
+    for row, own in zip(texts, listed, strict=True):
+        few = ", ".join(f"{_named(x)} ({x['heads']})" for x in own[:_SHOWN]) or "none"
+        more = f", {len(own) - _SHOWN} more" if len(own) > _SHOWN else ""
+        values = [f"{row[key]:{form}}" for key, _, form in columns]
+        cells.append([escape(row["text"]), *values])
+        places.append([escape(row["text"]), few + more])
+    names = texts_of_windows([row["text"] for row in texts], data.attrs.get("stride"))
+    means = tables.bootstrap_over_texts(texts, [key for key, *_ in columns], names)
+    cells.append(["mean", *(f"{means[key]['value']:{form}}" for key, _, form in columns)])
+    if len(set(names)) > 1:
+        for i, word in enumerate(("95 % from", "to")):
+            ends = [f"{means[key]['ci95'][i]:{form}}" for key, _, form in columns]
+            cells.append([word, *ends])
+    head = ["text", *(title for _, title, _ in columns)]
+    T = int(data["context"][-1])
+    words = (
+        f"<p>Rows T/2 &lt; n ≤ T = {number(T)}, the first way of running each text. Medians over "
+        "rows, and shares of heads, as above; S/exact first without all sinks, last without the "
+        "first token alone. The interval is that of the mean over other such texts "
+        f"({means['n_eff']['method']}); windows of one text are drawn together.</p>"
+    )
+    every = [
+        [escape(row["text"]), str(x["position"]), escape(sinks.spell_token(x["token"])),
+         str(x["heads"]), number(x["importance"], 3)]
+        for row, own in zip(texts, listed, strict=True) for x in own
+    ]  # fmt: skip
+    titles = ["text", "position", "token", "heads", "mean weight there"]
+    whole = table(titles, every, "All sinks", [1, 3, 4]).replace("scroll", "scroll tall", 1)
+    content = words + table(head, cells, "By text", list(range(1, len(head))))
+    content += table(["text", "sinks: position, token (heads)"], places, "Sinks by text")
+    return section("texts", "By text", content + details(f"All {len(every)} sinks", whole))
+
+
+HEAD_LAW_TITLE = "The law of a real head"
+_SHORT = {
+    "S_exact_without_sinks": "exact law",
+    "S_given_without_sinks": "given the largest logit",
+    "S_head_without_sinks": "with κ",
+}
+
+
+def _law_line(name: str, found: Mapping[str, Any]) -> list[str]:
+    heads = f"{found['heads']:.3f}" if "heads" in found else ""
+    cells = [f"{found['ratio']:.3f}", f"{found['rank']:.3f}", heads, f"{found['within']:.1%}"]
+    return [name, *cells, number(found["rows"])]
+
+
+def head_law_section(data: xarray.Dataset) -> str:
+    """The three laws on texts held back, Gaussian rows beside them, and each text."""
+    found = head_table(data)
+    kappa = found["kappa"]
+    head = ["law", "median S/law", "rank of rows", "of heads", "within a quarter", "rows"]
+    lines = [_law_line(_SHORT[name], x) for name, x in found["laws"].items()]
+    lines += [_law_line(f"Gaussian: {_SHORT[name]}", x) for name, x in found["gaussian"].items()]
+    texts = [
+        [escape(text), *(f"{x['texts'][i]:.3f}" for x in found["laws"].values())]
+        for i, text in enumerate(found["texts"])
+    ]
+    low, middle, high = kappa["quantiles"]
+    words = (
+        "<p>The exact law knows the length n of a row and the spread γ̂ of its logits. Real rows "
+        "have a heavier upper tail. Given the row's largest logit as well, with all others "
+        "Gaussian below it, n·S² = [1 + (n − 1)r₁]²/[1 + (n − 1)r₂] with r<sub>k</sub> = "
+        "R(kγ − ζ)/R(−ζ), ζ = (s<sub>max</sub> − β̂)/γ and Mills’ ratio R(x) = (1 − Φ(x))/φ(x). "
+        "One constant κ of each head, γ = κγ̂, is fitted on texts and judged on others: the last "
+        "law below has never seen the text it is compared with. Gaussian: rows drawn at the same n "
+        "and γ̂. Without sinks; every eighth row of the second half.</p>"
+    )
+    note = (
+        f'<p class="note">κ of {number(kappa["heads"])} heads: {low:.2f}, {middle:.2f}, {high:.2f} '
+        f"at quantiles 5, 50 and 95 %; standard error {number(kappa['stderr'], 2)} in the median "
+        f"head, from {number(kappa['texts'])} texts drawn with replacement ({kappa['resamples']} "
+        f"draws, seed {kappa['seed']}). The largest logit alone says most of a row's S: this is a "
+        "law given the maximum, no prediction from the spread.</p>"
+    )
+    titles = ["median S/law", *_SHORT.values()]
+    by_text = table(titles, texts, "By text", [1, 2, 3])
+    return section(
+        "head-law",
+        HEAD_LAW_TITLE,
+        words + table(head, lines, HEAD_LAW_TITLE, list(range(1, 6))) + note + by_text,
+    )
+
 
 _ODD = 20  # heads listed that the Gaussian law describes least
 
@@ -24,9 +147,9 @@ def _opening(data: xarray.Dataset, rows: Sequence[Mapping[str, Any]]) -> str:
     last = next(row for row in reversed(rows) if row["bos"] == rows[0]["bos"])
     facts = [
         ("Tokens attended to, of " + number(last["T"]), number(last["n_eff"], 3)),
-        ("without sinks", number(last["n_eff_others"], 3)),
-        ("S over the limit law", number(last["ratio_limit_others"], 3)),
-        ("S over the exact law", number(last["ratio_exact_others"], 3)),
+        ("without sinks", number(last["n_eff_without_sinks"], 3)),
+        ("S over the limit law", number(last["ratio_limit_without_sinks"], 3)),
+        ("S over the exact law", number(last["ratio_exact_without_sinks"], 3)),
     ]
     model = escape(str(data.attrs["model"]))
     return (
@@ -77,7 +200,7 @@ def _odd_heads(data: xarray.Dataset) -> str:
     rows = tables.rows_at(here, int(here["context"][-1]))
     departs = here["departs"].mean("text").values
     names = ("residual_exact", "skew", "kurtosis", "distance", "gamma")
-    names = [f"{name}_others" for name in names]
+    names = [f"{name}_without_sinks" for name in names]
     found = {name: rows[name].median(("text", "row")).values for name in names}
     order = np.argsort(-departs, axis=None)[:_ODD]
     cells = []
@@ -121,12 +244,12 @@ def render(
         command: that computes everything again.
     """
     rows = tables.summary(data)
-    law = head_law.section_of(data) if "S_head_others" in data else ""
+    law = head_law_section(data) if "S_head_without_sinks" in data else ""
     contents = [
         ("table", "By context length", []),
         ("texts", "By text", []),
         ("figures", "Figures", [(f"figure-{plate.name}", plate.title) for plate in plates]),
-        *([("head-law", head_law.TITLE, [])] if law else []),
+        *([("head-law", HEAD_LAW_TITLE, [])] if law else []),
         ("heads", "Heads that are not Gaussian", []),
         ("claims", "Claims", report.claim_links(claims)),
         ("reproduce", "How to reproduce", []),
@@ -135,11 +258,11 @@ def render(
         _opening(data, rows),
         report.contents_list(contents),
         _table(rows),
-        by_text.section_of(data),
+        texts_section(data),
         report.figures_section(plates),
         law,
         _odd_heads(data),
-        report.claims_section(claims),
+        report.claims_section(claims, (*CLAIMS, *HEAD_CLAIMS)),
         _again(data, meta, command),
     ]
     return report.document(f"The attention of {data.attrs['model']}", "\n".join(body))

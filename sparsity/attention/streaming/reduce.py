@@ -1,112 +1,239 @@
-"""One pass over all queries and keys, in blocks: never the matrix."""
+"""The one pass over blocks of keys: logits are made, summed up and forgotten, never the matrix.
+
+`sum_over_keys` is the pass itself: it merges the sums of one block of keys after another.
+`sparsity.stream` and `sparsity.measure` both run it, on a block of queries at a time; what they do
+besides they do in `sum_rows_over_keys` here and in `attention.measurement.logit_blocks`.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Set
+from collections.abc import Callable, Set
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from sparsity.attention.streaming import scores as scoring
-from sparsity.attention.streaming.scores import Rows, Scores
 from sparsity.attention.streaming.sums import Sums, empty, merge, of_block
 
 BLOCK = (128, 256)  # queries, keys: with what is made of them they fit a core's cache
 
+Mask = Callable[[Any, Any], Any]
 
-class Layout(NamedTuple):
-    """What is fixed of a pass.
+
+@dataclass(frozen=True)
+class LogitRule:
+    """How logits are made: s = cap·tanh(scale·q·k/cap) − slope·|i − j| of query i and key j.
 
     Args:
-        scores: of the logits.
-        fields: of the sums.
-        most: of the largest logits.
+        causal: whether a query sees only itself and the keys before it.
+        window: how many keys up to itself it sees at most; None for all.
+        softcap: the cap; None for none.
+        mask: (i, j) -> bool, which keys a query sees besides; positions [rows, 1] and [1, keys].
+        precision: of the product, as JAX names it.
+    """
+
+    causal: bool = True
+    window: int | None = None
+    softcap: float | None = None
+    mask: Mask | None = None
+    precision: str = "highest"
+
+
+class QueryRows(NamedTuple):
+    """Queries and what belongs to each.
+
+    Args:
+        q: queries [groups, heads of a group, rows, d].
+        at: their positions, int32 [rows].
+        scale: the factor of q·k; None where `q` already has it.
+        slopes: the slopes of ALiBi, [groups, heads]; None for none.
+        text: the number of the text that each query belongs to, int32 [rows], 0 or less for
+            padding; None where all is one text.
+        texts: the same numbers of all keys, [keys].
+    """
+
+    q: Any
+    at: Any
+    scale: Any = None
+    slopes: Any = None
+    text: Any = None
+    texts: Any = None
+
+
+class PassPlan(NamedTuple):
+    """What is fixed when a pass is compiled.
+
+    Args:
+        rule: how logits are made.
+        fields: the fields of `Sums` that are wanted.
+        most: how many of the largest logits are kept.
         block: queries and keys at a time.
     """
 
-    scores: Scores
+    rule: LogitRule
     fields: Set[str]
     most: int
     block: tuple[int, int]
 
 
-def _begin(i: Any, size: int, total: int) -> Any:
-    """First member of a block; the last block lies over the one before, so that all are alike."""
-    return jnp.minimum(i * size, total - size)
+def make_logits(rule: LogitRule, rows: QueryRows, k: Any, at: Any) -> tuple[Any, Any]:
+    """Return logits [groups, heads, rows, keys] and which of them are seen, [rows, keys].
+
+    Args:
+        rule: how they are made.
+        rows: the queries.
+        k: keys [groups, keys, d].
+        at: the positions of the keys, int32 [keys].
+    """
+    wide = jnp.promote_types(rows.q.dtype, "float32")
+    s = jnp.einsum(
+        "ghrd,gkd->ghrk", rows.q, k, precision=rule.precision, preferred_element_type=wide
+    )
+    if rows.scale is not None:
+        s = rows.scale.astype(wide) * s
+    if rule.softcap is not None:
+        s = rule.softcap * jnp.tanh(s / rule.softcap)
+    i, j = rows.at[:, None], at[None, :]
+    if rows.slopes is not None:
+        s = s - rows.slopes[:, :, None, None] * jnp.abs(i - j)
+    seen = jnp.ones(jnp.broadcast_shapes(i.shape, j.shape), bool)
+    if rule.causal:
+        seen = seen & (j <= i)
+    if rule.window is not None:
+        seen = seen & (jnp.abs(i - j) < rule.window)
+    if rule.mask is not None:
+        seen = seen & rule.mask(i, j)
+    if rows.text is not None:
+        text = rows.text[:, None]
+        seen = seen & (text == rows.texts[at]) & (text > 0)
+    return s, seen
 
 
-def _slice(x: Any, begin: Any, size: int, heads: tuple[int, ...]) -> Any:
-    """Some tokens of [..., heads, tokens, d], reshaped to [groups, *heads, tokens, d].
+def sum_over_keys(
+    score_block: Callable[[Any], tuple[Any, Any, Any, Any]],
+    reaches: Callable[[Any], Any],
+    start: Sums,
+    blocks: int,
+    fields: Set[str],
+    most: int = 0,
+) -> tuple[Sums, Any]:
+    """Merge the sums of one block of keys after another; blocks out of reach cost next to nothing.
 
-    Reshaping the whole array would copy it.
+    Args:
+        score_block: takes the number of a block and returns its logits [..., rows, keys], which of
+            them count, the position of its first key, and arrays to be kept of it.
+        reaches: whether any row may see a key of the block of that number.
+        start: the sums before the first block.
+        blocks: how many there are.
+        fields: the fields of `Sums` that are wanted.
+        most: how many of the largest logits are kept.
+
+    Returns:
+        The sums; and what was kept, one block beside the other along a first axis, −∞ for blocks
+        out of reach.
+    """
+
+    def add_block(sums: Sums, block: Any) -> tuple[Sums, Any]:
+        s, counts, first, kept = score_block(block)
+        return merge(sums, of_block(s, counts, first, fields, most)), kept
+
+    def skip_block(sums: Sums, block: Any) -> tuple[Sums, Any]:
+        kept = jax.eval_shape(score_block, block)[3]
+        return sums, jax.tree.map(lambda x: jnp.full(x.shape, -jnp.inf, x.dtype), kept)
+
+    @functools.partial(jax.checkpoint, prevent_cse=False)  # derivatives make the blocks anew
+    def step(sums: Sums, block: Any) -> tuple[Sums, Any]:
+        return jax.lax.cond(reaches(block), add_block, skip_block, sums, block)
+
+    return jax.lax.scan(step, start, jnp.arange(blocks, dtype="int32"))
+
+
+def _block_start(number: Any, size: int, total: int) -> Any:
+    """Return the first member of a block; the last block overlaps the one before it.
+
+    So all blocks are of one size, which is compiled once.
+    """
+    return jnp.minimum(number * size, total - size)
+
+
+def _take_tokens(x: Any, begin: Any, size: int, heads: tuple[int, ...]) -> Any:
+    """Return some tokens of [..., heads, tokens, d] as [groups, *heads, tokens, d].
+
+    The slice is taken first: reshaping the whole array would copy it.
     """
     part = jax.lax.dynamic_slice_in_dim(x, begin, size, axis=-2)
     return part.reshape(-1, *heads, size, x.shape[-1])
 
 
-def _row_block(layout: Layout, rows: Rows, k: Any, first: Any) -> Sums:
-    """The sums of a block of queries over all keys; `first` is the position of the first key."""
-    scores, fields, most, (_, size) = layout
+def _sum_row_block(plan: PassPlan, rows: QueryRows, k: Any, first: Any) -> Sums:
+    """Return the sums of a block of queries over all keys; the first key is at `first`."""
+    rule, fields, most, (_, size) = plan
     total = k.shape[-2]
     size = min(size, total)
 
-    def work(sums: Sums, j: Any) -> Sums:
-        begin = _begin(j, size, total)
+    def score_block(j: Any) -> tuple[Any, Any, Any, Any]:
+        begin = _block_start(j, size, total)
         at = first + begin + jnp.arange(size, dtype="int32")
-        s, seen = scoring.logits(scores, rows, _slice(k, begin, size, ()), at)
+        s, seen = make_logits(rule, rows, _take_tokens(k, begin, size, ()), at)
         fresh = at >= first + j * size  # the others were in the block before
-        return merge(sums, of_block(s, seen & fresh, at[0], fields, most))
+        return s, seen & fresh, at[0], ()
 
-    @functools.partial(jax.checkpoint, prevent_cse=False)  # derivatives make the blocks anew
-    def step(sums: Sums, j: Any) -> tuple[Sums, None]:
-        begin = first + _begin(j, size, total)
-        here = scoring.reaches(scores, rows, begin, begin + size - 1)
-        return jax.lax.cond(here, work, lambda sums, j: sums, sums, j), None
+    def reaches(j: Any) -> Any:
+        begin = first + _block_start(j, size, total)
+        last, found = begin + size - 1, jnp.asarray(True)
+        if rule.causal:
+            found = found & (begin <= rows.at.max())
+        if rule.window is not None:
+            found = found & (last > rows.at.min() - rule.window)
+            found = found & (begin < rows.at.max() + rule.window)
+        return found
 
     wide = jnp.promote_types(rows.q.dtype, "float32")
     start = empty(rows.q.shape[:3], fields, wide, most)
-    return jax.lax.scan(step, start, jnp.arange(-(-total // size), dtype="int32"))[0]
+    return sum_over_keys(score_block, reaches, start, -(-total // size), fields, most)[0]
 
 
-def reduced(layout: Layout, rows: Rows, k: Any, first: Any, sinks: Any) -> tuple[Sums, Sums | None]:
-    """The sums of all queries over all keys, and over the sinks: each [groups, heads, rows].
+def sum_rows_over_keys(
+    plan: PassPlan, rows: QueryRows, k: Any, first: Any, sinks: Any
+) -> tuple[Sums, Sums | None]:
+    """Return the sums of all queries over all keys, and over the sinks: [groups, heads, rows] each.
 
     Args:
-        layout: what is fixed.
+        plan: what is fixed.
         rows: the queries, [..., heads, rows, d].
         k: keys [..., groups, keys, d], at the positions from `first` on.
         first: the position of the first key.
         sinks: positions of the keys that are looked at as sinks, int32; None for none.
     """
     total, first = rows.q.shape[-2], jnp.asarray(first, "int32")
-    size, together = min(layout.block[0], total), rows.q.shape[-3] // k.shape[-3]
+    size, heads = min(plan.block[0], total), rows.q.shape[-3] // k.shape[-3]
     if sinks is not None:
         here = (sinks >= first) & (sinks < first + k.shape[-2])
-        apart = k[..., jnp.clip(sinks - first, 0, k.shape[-2] - 1), :]
-        apart = apart.reshape(-1, *apart.shape[-2:])
+        sink_keys = k[..., jnp.clip(sinks - first, 0, k.shape[-2] - 1), :]
+        sink_keys = sink_keys.reshape(-1, *sink_keys.shape[-2:])
 
-    def block(i: Any) -> tuple[Sums, Sums | None]:
-        begin = _begin(i, size, total)
+    def sum_block(i: Any) -> tuple[Sums, Sums | None]:
+        begin = _block_start(i, size, total)
         own = rows._replace(
-            q=_slice(rows.q, begin, size, (together,)),
+            q=_take_tokens(rows.q, begin, size, (heads,)),
             at=jax.lax.dynamic_slice_in_dim(rows.at, begin, size),
         )
         if rows.text is not None:
             own = own._replace(text=jax.lax.dynamic_slice_in_dim(rows.text, begin, size))
         if sinks is None:
-            return _row_block(layout, own, k, first), None
-        s, seen = scoring.logits(layout.scores, own, apart, sinks)
+            return _sum_row_block(plan, own, k, first), None
+        s, seen = make_logits(plan.rule, own, sink_keys, sinks)
         of_sinks = of_block(s, seen & here, 0, frozenset({"z"}))
-        return _row_block(layout, own, k, first), of_sinks
+        return _sum_row_block(plan, own, k, first), of_sinks
 
     count = -(-total // size)
-    every = jax.lax.map(block, jnp.arange(count, dtype="int32"))
+    by_block = jax.lax.map(sum_block, jnp.arange(count, dtype="int32"))
 
-    def joined(x: Any) -> Any:  # [blocks, groups, heads, size, …]
+    def join_blocks(x: Any) -> Any:  # [blocks, groups, heads, size, …]; the last block overlaps
         x = jnp.moveaxis(x, 0, 2)
         whole = x[:, :, :-1].reshape(*x.shape[:2], -1, *x.shape[4:])
         return jnp.concatenate([whole, x[:, :, -1, size * count - total :]], axis=2)
 
-    return jax.tree.map(joined, every)
+    return jax.tree.map(join_blocks, by_block)

@@ -1,12 +1,21 @@
-"""What a row of logits adds up to, block by block: sums that merge in any order."""
+"""What a row of logits adds up to, block by block, and the statistics that are read from it.
+
+`Sums` merge in any order. A `Statistic` is a record with the sums that it needs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Iterable, Set
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+from sparsity import quantities
+from sparsity.errors import InputError
+from sparsity.quantities import Quantity, RowSums
 
 
 class Sums(NamedTuple):
@@ -23,7 +32,7 @@ class Sums(NamedTuple):
         mean: mean of s; 0 for no key.
         m2: Σ (s − mean)².
         place: position of the largest logit, the first of equal ones; −1 for no key.
-        first: position of the first key; `NONE` for no key.
+        first: position of the first key; `NO_POSITION` for no key.
         opening: the logit of that key.
         largest: the k largest logits, falling, [..., rows, k]; −∞ where there are fewer.
     """
@@ -41,16 +50,15 @@ class Sums(NamedTuple):
     largest: Any = None
 
 
-FIELDS = frozenset(Sums._fields) - {"count", "top"}
-NONE = 2**31 - 1  # beyond all positions
+NO_POSITION = 2**31 - 1  # beyond all positions: what `first` holds before there is a key
 
 
 def empty(shape: tuple[int, ...], fields: Set[str], dtype: Any, most: int = 0) -> Sums:
-    """The sums of rows that have seen nothing.
+    """Return the sums of rows that have seen nothing.
 
     Args:
         shape: of the rows.
-        fields: which of `FIELDS` are wanted.
+        fields: which fields beside count and top are wanted.
         dtype: of the sums.
         most: k, of `largest`.
     """
@@ -59,20 +67,23 @@ def empty(shape: tuple[int, ...], fields: Set[str], dtype: Any, most: int = 0) -
     if "place" in fields:
         found["place"] = jnp.full(shape, -1, "int32")
     if "first" in fields:
-        found["first"] = jnp.full(shape, NONE, "int32")
+        found["first"] = jnp.full(shape, NO_POSITION, "int32")
     if "largest" in fields:
         found["largest"] = jnp.full((*shape, most), -jnp.inf, dtype)
     return Sums(jnp.zeros(shape, "int32"), jnp.full(shape, -jnp.inf, dtype), **found)
 
 
 def base(top: Any) -> Any:
-    """The logit that weights are relative to; no result depends on it, so it has no gradient."""
+    """Return the logit that weights are relative to.
+
+    No result depends on it, so it has no gradient.
+    """
     top = jax.lax.stop_gradient(top)
     return jnp.where(jnp.isfinite(top), top, 0)
 
 
 def of_block(s: Any, seen: Any, first: Any, fields: Set[str], most: int = 0) -> Sums:
-    """The sums over one block of keys.
+    """Return the sums over one block of keys.
 
     Args:
         s: logits [..., rows, keys], finite.
@@ -102,7 +113,7 @@ def of_block(s: Any, seen: Any, first: Any, fields: Set[str], most: int = 0) -> 
         found["place"] = jnp.where(count > 0, place, -1)
     if "first" in fields:
         at = jnp.argmax(jnp.broadcast_to(seen, s.shape), axis=-1)
-        found["first"] = jnp.where(count > 0, at.astype("int32") + first, NONE)
+        found["first"] = jnp.where(count > 0, at.astype("int32") + first, NO_POSITION)
         opening = jnp.take_along_axis(s, at[..., None], axis=-1)[..., 0]
         found["opening"] = jnp.where(count > 0, opening, 0)
     if "largest" in fields:
@@ -113,7 +124,10 @@ def of_block(s: Any, seen: Any, first: Any, fields: Set[str], most: int = 0) -> 
 
 
 def merge(a: Sums, b: Sums) -> Sums:
-    """The sums over the keys of both; associative, and commutative but for equal largest logits."""
+    """Return the sums over the keys of both.
+
+    This is associative, and commutative but for the place of equal largest logits.
+    """
     count, top = a.count + b.count, jnp.maximum(a.top, b.top)
     down = [jnp.where(x.count > 0, base(x.top) - base(top), 0) for x in (a, b)]
     shares = [jnp.exp(x) for x in down]
@@ -141,10 +155,155 @@ def merge(a: Sums, b: Sums) -> Sums:
 
 
 def relative(sums: Sums, low: Any) -> Sums:
-    """The same with z, y and w relative to another logit, which is finite."""
+    """Return the sums with z, y and w relative to another logit, which is finite."""
     down = jnp.where(sums.count > 0, base(sums.top) - low, 0)
     share = jnp.exp(down)
     w = None if sums.w is None else share * (sums.w + down * sums.z)
     z = None if sums.z is None else share * sums.z
     y = None if sums.y is None else share**2 * sums.y
     return sums._replace(z=z, y=y, w=w)
+
+
+class FinishedRows(NamedTuple):
+    """Rows at the end of their keys; what rows without a key hold is finite and means nothing.
+
+    Args:
+        sums: over the keys; z, y and w are relative to `low`.
+        low: the logit of weight 1.
+        learned_sink: the weight of the learned sink beside the keys, 0 for none.
+        sink_keys: the weight of the keys that are looked at as sinks; None where nobody asked.
+    """
+
+    sums: Sums
+    low: Any
+    learned_sink: Any
+    sink_keys: Any
+
+    @property
+    def n(self) -> Any:
+        """The number of keys as a floating number, at least 1."""
+        return jnp.maximum(self.sums.count, 1).astype(self.low.dtype)
+
+    @property
+    def row(self) -> RowSums:
+        """The sums as `quantities` takes them."""
+        z, y = (self.where_seen(x, 1.0) for x in (self.sums.z, self.sums.y))
+        sink = None if self.sink_keys is None else self.sink_keys + self.learned_sink
+        return RowSums(self.n, z, y, sink, self.learned_sink)
+
+    @property
+    def total(self) -> Any:
+        """The weight of the keys and of the learned sink."""
+        return self.where_seen(self.sums.z, 1.0) + self.learned_sink
+
+    def where_seen(self, x: Any, other: float = 0.0) -> Any:
+        """Return a sum where there is a key: derivatives then stay finite where there is none."""
+        return other if x is None else jnp.where(self.sums.count > 0, x, other)
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """One statistic of a row.
+
+    Args:
+        name: as in `of=`.
+        title: what it is.
+        needs: the fields of `Sums` beside count and top.
+        value: of rows at the end of their keys.
+        least: the keys without which it has no value.
+        most: how many of the largest logits it needs.
+    """
+
+    name: str
+    title: str
+    needs: tuple[str, ...]
+    value: Callable[[FinishedRows], Any]
+    least: int = 1
+    most: int = 0
+
+
+def _entropy(rows: FinishedRows) -> Any:
+    z, w = rows.row.l1, rows.where_seen(rows.sums.w)
+    return jnp.maximum((z * jnp.log(rows.total) - w) / rows.total, 0)
+
+
+def _gamma(rows: FinishedRows) -> Any:
+    m2 = rows.where_seen(rows.sums.m2)
+    spread = jnp.sqrt(jnp.where(m2 == 0, 1.0, m2) / jnp.maximum(rows.n - 1, 1))
+    return jnp.where(m2 == 0, 0, spread)  # of logits that overflow NaN, as it is
+
+
+def _shares(rows: FinishedRows, logits: Any) -> Any:
+    """Return the shares of keys of given logits, −∞ for none, along a last axis of their own."""
+    low, total = (x[..., None] for x in (rows.low, rows.total))
+    away = jnp.where(jnp.isfinite(logits), logits - low, 0)
+    return jnp.where(jnp.isfinite(logits), jnp.exp(away), 0) / total
+
+
+def _as_statistic(quantity: Quantity, *needs: str) -> Statistic:
+    """Return the statistic of a quantity whose own definition takes these sums."""
+    return Statistic(quantity.name, quantity.title, needs, lambda rows: quantity.of(rows.row))
+
+
+ALL: tuple[Statistic, ...] = (
+    Statistic("length", "keys in sight n", (), lambda rows: rows.sums.count, least=0),
+    _as_statistic(quantities.S, "z", "y"),
+    _as_statistic(quantities.n_eff, "z", "y"),
+    _as_statistic(quantities.participation, "z", "y"),
+    Statistic("entropy", quantities.entropy.title, ("z", "w"), _entropy),
+    Statistic(
+        "max_weight", quantities.max_weight.title, ("z",),
+        lambda rows: _shares(rows, rows.sums.top[..., None])[..., 0],
+    ),
+    _as_statistic(quantities.sink_mass, "z", "sink"),
+    Statistic("max_logit", "largest logit", (), lambda rows: rows.where_seen(rows.sums.top)),
+    Statistic("max_key", "position of the largest logit", ("place",), lambda rows: rows.sums.place),
+    Statistic(
+        "log_sum_exp", "ln Σe^s, that of sink logits in it", ("z",),
+        lambda rows: rows.low + jnp.log(rows.total),
+    ),
+    Statistic(
+        "beta", "mean β̂ of the logits", ("mean", "m2"), lambda rows: rows.where_seen(rows.sums.mean)
+    ),
+    Statistic("gamma", "standard deviation γ̂ of the logits", ("mean", "m2"), _gamma, least=2),
+    Statistic(
+        "gamma_ratio", "γ̂/√(2 ln n), 1 where a few keys begin to hold the row", ("mean", "m2"),
+        lambda rows: _gamma(rows) / jnp.sqrt(2 * jnp.log(jnp.maximum(rows.n, 2))), least=2,
+    ),
+)  # fmt: skip
+
+
+def statistic_named(name: str) -> Statistic:
+    """Return the statistic of that name: one of `ALL`, or "top_k_mass:8".
+
+    Raises:
+        InputError: no such statistic.
+    """
+    names = [each.name for each in ALL]
+    if isinstance(name, str) and name in names:
+        return ALL[names.index(name)]
+    if isinstance(name, str) and name.startswith("top_k_mass"):
+        quantity = quantities.named(name)
+        k = int(float(quantity.name.partition(":")[2]))
+        return Statistic(
+            quantity.name, quantity.title, ("z", "largest"),
+            lambda rows: _shares(rows, rows.sums.largest[..., :k]).sum(-1), most=k,
+        )  # fmt: skip
+    raise InputError("of", name, f"choose among {', '.join(names)}, top_k_mass:K")
+
+
+def needed_sums(wanted: Iterable[Statistic]) -> frozenset[str]:
+    """Return the sums that some statistics need, and what these need to merge."""
+    needed = {field for each in wanted for field in each.needs}
+    return frozenset(needed | ({"z"} if "w" in needed else set()))
+
+
+def evaluate_statistics(wanted: Iterable[Statistic], rows: FinishedRows) -> dict[str, Any]:
+    """Return statistics by name; NaN for rows with too few keys to have them, −1 for positions."""
+    found = {}
+    for each in wanted:
+        value = each.value(rows)
+        if not np.issubdtype(value.dtype, np.integer):
+            value = jnp.where(rows.sums.count >= each.least, value, jnp.nan)
+        found[each.name] = value
+    return found

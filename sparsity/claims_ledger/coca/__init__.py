@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from sparsity.claims_ledger.coca import forms, positions
-from sparsity.claims_ledger.coca.routes import CocaRoutes
-from sparsity.claims_ledger.judging import Claim
+from sparsity.claims_ledger.coca.forms import CocaRoutes
+from sparsity.claims_ledger.judging import Claim, Legend
 
 __all__ = ["CLAIMS", "PUBLISHED_PERPLEXITY", "CocaRoutes"]
 
@@ -31,6 +31,17 @@ CLAIMS: tuple[Claim, ...] = (
         proof="d/dm cos(Θ + mθ) = −θ sin(Θ + mθ) > 0 exactly while Θ + mθ is in (π, 2π); "
         "E[2π − Θ | Θ > π] = π/2.",
         judge=positions.anomaly,
+        legend=Legend(
+            {
+                "share": "share of planes with Θ_i > π",
+                "mean_rise": "mean rise, tokens",
+                "expected_rise": "π/(2θ_i)",
+                "z_of_all": "z of all planes together",
+                "whole_tokens": "mean rise counted in whole tokens, eight fastest planes",
+            },
+            columns=(("mean_rise", "expected_rise", "z"),),
+            rough=("z_of_all",),
+        ),
     ),
     _claim(
         key="k-border",
@@ -40,6 +51,14 @@ CLAIMS: tuple[Claim, ...] = (
         proof="arg(t_i q_i) = arg q_i for t_i > 0, so that Θ_i = 0; cos(mθ_i) falls until mθ_i = π "
         "and then rises, whatever t.",
         judge=positions.border,
+        legend=Legend(
+            {
+                "share_of_free_keys": "share of planes that rise with free keys",
+                "first_rise": "first rise, tokens (−1: none seen)",
+                "due": "π/θ_i",
+            },
+            columns=(("first_rise", "due"),),
+        ),
     ),
     _claim(
         key="decay-bound",
@@ -49,6 +68,15 @@ CLAIMS: tuple[Claim, ...] = (
         proof="Summation by parts with l, h ending in a zero. |C_j| ≤ |S_j| as C_j = Re S_j, and "
         "|l_(i+1) − l_i| ≤ |h_(i+1) − h_i| by the triangle inequality.",
         judge=positions.bounds,
+        legend=Legend(
+            {
+                "largest_ratio": "largest ratio",
+                "smallest_ratio": "smallest ratio",
+                "distance": "distance, tokens",
+                "mean_ratio": "mean ratio of the bounds",
+            },
+            columns=(("distance", "mean_ratio"),),
+        ),
     ),
     _claim(
         key="dual-form",
@@ -59,6 +87,19 @@ CLAIMS: tuple[Claim, ...] = (
         proof="Each plane of the definition is t_i|q_i|² cos((m−n)θ_i), which depends on |q_i| "
         "alone: it is also the score of RoPE between (|q_i|², 0) and (t_i, 0).",
         judge=forms.dual,
+        legend=Legend(
+            {
+                "largest_error": "Largest error, of the largest score",
+                "dual": "dual form",
+                "redundant": "definition without the constraint",
+                "any query": "RoPE between planes, any query",
+                "smallest_error_of_slack": "smallest error of the slack form",
+                "numbers_by_definition": "numbers by the definition",
+                "numbers_of_vectors": "numbers by the dual form",
+                "at": "Counted at",
+                "d": "dimension d",
+            },
+        ),
     ),
     _claim(
         key="slack",
@@ -67,5 +108,15 @@ CLAIMS: tuple[Claim, ...] = (
         formula="t[|q|² cos mθ cos nθ + (q₂²−q₁²) cos mθ sin nθ + 2q₁q₂ sin mθ sin nθ] a plane",
         proof="It is t|q|² cos((m−n)θ) for all m, n only if q₂² = q₁² and 2q₁q₂ = |q|²: q₁ = q₂.",
         judge=forms.slack,
+        legend=Legend(
+            {
+                "starts": "position of the key",
+                "slack": "slack form",
+                "exact": "exact score",
+                "scale": "Σt|q|²",
+                "rms_gap": "error over Σt|q|², key at 0, 100, 10 000",
+            },
+            columns=(("starts", "slack", "exact"),),
+        ),
     ),
 )

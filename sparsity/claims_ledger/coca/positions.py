@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import bdtr
 
-from sparsity.claims_ledger.coca.routes import CocaRoutes
+from sparsity.claims_ledger.coca.forms import CocaRoutes
 from sparsity.claims_ledger.judging import ALARM, Judged, core, instead, joined, letter
 from sparsity.crosscheck.ztest import compare_mean
 from sparsity.rows.rotation import planes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from sparsity.claims_ledger.judging import Claim
+from sparsity.claims_ledger.judging import Claim, Legend
 from sparsity.claims_ledger.su import linear, scores
 
 __all__ = ["CLAIMS"]
@@ -21,6 +21,12 @@ CLAIMS: tuple[Claim, ...] = (
         formula="S = E|f(β+γε)| / √E f(β+γε)², ε ~ N(0, 1)",
         proof="q·k is a linear function of a Gaussian vector, so it is N(q·μ, σ²‖q‖²).",
         judge=scores.isotropy,
+        legend=Legend(
+            {
+                "sigma": "spread σ of the keys",
+                "mean_across_queries": "part of the keys’ mean across the query",
+            },
+        ),
     ),
     _claim(
         key="exp",
@@ -29,6 +35,15 @@ CLAIMS: tuple[Claim, ...] = (
         proof="The formula is the limit n → ∞ at fixed γ. A row of n weights has "
         "‖a‖₁ ≥ ‖a‖₂, hence S ≥ 1/√n, which exp(−γ²/2) passes when γ² > ln n.",
         judge=scores.exponential,
+        legend=Legend(
+            {
+                "floor": "floor of rows, 1/√n",
+                "rows": "Limit law and exact law",
+                "formula": "limit law",
+                "exact_S_rms": "exact law, √(n_eff/n)",
+                "n_eff": "n_eff, exact law",
+            },
+        ),
     ),
     _claim(
         key="relu2",
@@ -37,6 +52,14 @@ CLAIMS: tuple[Claim, ...] = (
         proof="dm_p/dβ = p·m_(p−1), so d ln S/dβ = 2(m₁m₄ − m₂m₃)/(m₂m₄) ≥ 0 because ln m_p is "
         "convex in p (Lyapunov): S rises with z, from 0 through 1/√6 at z = 0 to 1.",
         judge=scores.squared_relu,
+        legend=Legend(
+            {
+                "S_of_z": "S against β/γ",
+                "z": "β/γ",
+                "one_over_sqrt_6": "1/√6",
+                "smallest_step_of_log_S": "smallest step of log S on a grid of β/γ",
+            },
+        ),
     ),
     _claim(
         key="identity",
@@ -46,6 +69,13 @@ CLAIMS: tuple[Claim, ...] = (
         proof="With m₁(z), m₂(z) in units of γ, dS/dz has the sign of N = m₂m₁′ − m₁m₂′/2; "
         "N(0) = 0 and N′ = √(2/π) z² e^(−z²/2) ≥ 0, so S falls to z = 0 and rises after it.",
         judge=scores.identity,
+        legend=Legend(
+            {
+                "floor": "floor of S",
+                "smallest_S": "smallest S found",
+                "at_z": "at β/γ",
+            },
+        ),
     ),
     _claim(
         key="nonnegative",
@@ -55,6 +85,12 @@ CLAIMS: tuple[Claim, ...] = (
         proof="(Σq̃)² − Σq̃² grows by 2q̃ᵢΣq̃ ≥ 0 with each further entry, so ‖q̃‖₂ ≤ ‖q̃‖₁ for every d "
         "and S ≥ 1/√(1+r²): S ≤ s needs r ≥ √(1/s² − 1).",
         judge=linear.nonnegative,
+        legend=Legend(
+            {
+                "ratio_needed": "Noise that S takes",
+                "ratio_at_least": "σ̃/μ̃ at least",
+            },
+        ),
     ),
     _claim(
         key="dimension",
@@ -64,6 +100,16 @@ CLAIMS: tuple[Claim, ...] = (
         proof="Σq̃² ≤ (Σq̃)² ≤ dΣq̃², by induction over d: the two gaps grow by 2q̃ᵢΣq̃ ≥ 0 and by "
         "(Σq̃ − dq̃ᵢ)²/d ≥ 0. So 1/√d ≤ ‖q̃‖₂/‖q̃‖₁ ≤ 1; the ratio whose maximum is √d is its inverse.",
         judge=linear.dimension,
+        legend=Legend(
+            {
+                "norm_ratio": "‖q̃‖₂/‖q̃‖₁ of queries",
+                "sqrt_d": "√d",
+                "S_at_ratio_1": "S at σ̃/μ̃ = 1",
+                "uniform": "uniform query",
+                "one-hot": "one-hot query",
+                "half-normal": "half-normal query",
+            },
+        ),
     ),
     _claim(
         key="softmax-gap",
@@ -73,6 +119,17 @@ CLAIMS: tuple[Claim, ...] = (
         proof="f_p − f_p′ = s^p/p!, so f_p = s^p/p! > 0 wherever f_p′ = 0: f_p > 0 for even p, and "
         "E|f_p| = E f_p: polynomial moments, exact by Gauss–Hermite quadrature.",
         judge=linear.softmax_gap,
+        legend=Legend(
+            {
+                "softmax": "S of softmax",
+                "taylor": "Taylor features of even degree p",
+                "degree": "degree p",
+                "features_at_64": "features at d = 64",
+                "excess": "S over softmax’s, less 1",
+                "iid_smallest_S": "smallest S of i.i.d. features",
+            },
+            rough=("excess",),
+        ),
     ),
     _claim(
         key="decay",
@@ -80,5 +137,13 @@ CLAIMS: tuple[Claim, ...] = (
         formula="S = √[(1−λⁿ)(1+λ) / (n(1−λ)(1+λⁿ))]",
         proof="λⁿ → 0, so n·S² → (1+λ)/(1−λ), a finite window, and S falls like n^(−1/2).",
         judge=linear.decay_to_zero,
+        legend=Legend(
+            {
+                "rows": "Rows of λ^(n−j)",
+                "S_at_n_4096": "S at n = 4096",
+                "window": "window n·S²",
+                "slopes": "slopes of ln S against ln n",
+            },
+        ),
     ),
 )

@@ -23,7 +23,7 @@ from sparsity.claims_ledger.judging import (
 from sparsity.kernels.symbols import beta, gamma
 from sparsity.results import Estimate
 from sparsity.rows.row import Row
-from sparsity.sampling.keys import keys_at
+from sparsity.sampling.samplers import keys_at
 
 _REL_ERROR = 5e-4  # of each full-key estimate
 _KEYS = (  # kernel, β, γ, d, σ

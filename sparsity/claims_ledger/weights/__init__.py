@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sparsity.claims_ledger.judging import Claim
-from sparsity.claims_ledger.weights import bounded, maps, powers, softpick
+from sparsity.claims_ledger.judging import Claim, Legend
+from sparsity.claims_ledger.weights import maps, powers
 
 __all__ = ["CLAIMS"]
 
@@ -20,6 +20,19 @@ CLAIMS: tuple[Claim, ...] = (
         "largest scores of a row differ by factors 1 + x/(2 ln n), x of order 1, so that their "
         "weights differ by e^x from p = 2 ln n = 1.39 log₂ n on, and O(1) of them hold the mass.",
         judge=powers.focus,
+        legend=Legend(
+            {
+                "degree_for_two_keys": "degree for two keys",
+                "limit_form": "Degree at which n·S² = 1",
+                "log2_n": "log₂ n",
+                "degree": "degree p",
+                "ratio": "p/log₂ n",
+                "rows": "Keys at p = log₂ n",
+                "n_S2": "n·S², limit law",
+                "n_eff": "n_eff, exact law",
+                "keys_of_1e12": "n·S² at n = 10¹²",
+            },
+        ),
     ),
     Claim(
         key="bounded-scores",
@@ -30,7 +43,19 @@ CLAIMS: tuple[Claim, ...] = (
         proof="(f − m)(M − f) ≥ 0 gives E f² ≤ (m+M)E f − mM, so S² ≥ x²/((m+M)x − mM) with "
         "x = E f, least at x = 2mM/(m+M). No law of the scores enters, and none needs to be "
         "independent.",
-        judge=bounded.dispersed,
+        judge=powers.dispersed,
+        legend=Legend(
+            {
+                "floors": "Floor of S² for scores in [−c, c]",
+                "c": "bound c of the scores",
+                "floor": "floor 4mM/(m+M)²",
+                "smallest_S2": "smallest S² found",
+                "two_valued_S2": "S² of two-valued scores",
+                "rows": "Softmax rows",
+                "share": "n_eff/n, scores uniform on [−2, 2]",
+                "exp": "n_eff at γ = 2√(2 ln n)",
+            },
+        ),
     ),
     Claim(
         key="softpick-mass",
@@ -40,7 +65,14 @@ CLAIMS: tuple[Claim, ...] = (
         formula="max(e^s−1, 0)/Σ|e^s−1| keeps [e^(γ²/2)Φ(γ) − ½]/[e^(γ²/2)(2Φ(γ) − 1)] at β = 0",
         proof="Numerator and denominator are integrals of exponentials over half lines; with many "
         "keys the share of a row is the ratio of their means.",
-        judge=softpick.kept,
+        judge=maps.kept,
+        legend=Legend(
+            {
+                "shares": "Share of the mass that is kept",
+                "share": "derived",
+                "printed": "printed formula",
+            },
+        ),
     ),
     Claim(
         key="sparsemax-keys",
@@ -51,6 +83,15 @@ CLAIMS: tuple[Claim, ...] = (
         "excesses of the largest scores are those of a Poisson process of exponential rate "
         "h/γ, so K − 1 ~ Poisson(λ).",
         judge=maps.few_keys,
+        legend=Legend(
+            {
+                "rows": "Support by length",
+                "support": "exact mean support",
+                "long_rows": "law of long rows",
+                "z": "z of rows drawn",
+                "participation": "exact E Σp² at the length drawn",
+            },
+        ),
     ),
     Claim(
         key="stick-breaking",
@@ -59,5 +100,12 @@ CLAIMS: tuple[Claim, ...] = (
         formula="E Σa² = E σ² (1 − rⁿ)/(2Eσ − Eσ²), r = E(1 − σ)²",
         proof="a_d = σ_d Π_{i<d}(1 − σ_i) with independent factors: a geometric sum of ratio r.",
         judge=maps.same_at_every_length,
+        legend=Legend(
+            {
+                "limit": "E σ²/(2Eσ − Eσ²)",
+                "found": "exact E Σa²",
+                "z": "z of rows drawn",
+            },
+        ),
     ),
 )

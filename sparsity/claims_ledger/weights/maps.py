@@ -1,40 +1,105 @@
-"""Judges of the claims on maps of whole rows: sparsemax and stick-breaking."""
+"""Judges of the claims about maps of whole rows: sparsemax, stick-breaking and softpick."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+import sympy
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
+from sympy import Abs, Expr, Rational, erf, exp, sqrt
 
 from sparsity.claims_ledger.judging import Judged, Routes, core, instead, letter
+from sparsity.kernels import score_kernel
+from sparsity.kernels.symbols import beta, gamma, s
+from sparsity.kernels.zoo import softpick
 from sparsity.rows.row import Row
 from sparsity.sampling import Sampling
 
+_GAMMAS = (0.25, 1.0, 2.0)
+_DRAWS = 2**20
+_WITHIN = 5.0  # standard errors
+
+
+def kept_share() -> Expr:
+    """The share of the mass that softpick keeps at β = 0, as printed."""
+    grown, below = exp(gamma**2 / 2), (1 + erf(gamma / sqrt(2))) / 2  # Φ(γ)
+    return (grown * below - Rational(1, 2)) / (grown * (2 * below - 1))
+
+
+def _drawn(spread: float, seed: int) -> tuple[float, float]:
+    """The share of many independent scores, and its standard error."""
+    rng = np.random.default_rng(seed)
+    weight = np.expm1(spread * rng.standard_normal(_DRAWS))
+    given, taken = np.maximum(weight, 0.0), np.abs(weight)
+    share = given.mean() / taken.mean()
+    return float(share), float((given - share * taken).std() / taken.mean() / _DRAWS**0.5)
+
+
+def kept(routes: Routes, seed: int) -> Judged:
+    """The share of the mass by two derived means, by the printed formula and by draws."""
+    denominator = score_kernel("softpick's denominator", Abs(exp(s) - 1))
+    means = [routes.derive(kernel).first_moment for kernel in (softpick, denominator)]
+    given, taken = (sympy.expand(mean.subs(beta, 0)) for mean in means)
+    above, below = (part for part in sympy.fraction(kept_share()))
+    printed = {g: float(kept_share().subs(gamma, Rational(g)).evalf(30)) for g in _GAMMAS}
+    derived = {g: float((given / taken).subs(gamma, Rational(g)).evalf(30)) for g in _GAMMAS}
+    seeds = np.random.SeedSequence([seed, 41]).generate_state(len(_GAMMAS))
+    rows = []
+    for (g, share), key in zip(derived.items(), seeds, strict=True):
+        found, error = _drawn(g, int(key))
+        rows.append({"gamma": g, "share": share, "printed": printed[g], "drawn": found,
+                     "stderr": error, "z": (found - share) / error})  # fmt: skip
+    small, large = (float(kept_share().subs(gamma, x).evalf(30)) for x in (Rational(1, 10**6), 40))
+    findings = [
+        core(
+            "at β = 0 the derived share E max(e^s − 1, 0)/E|e^s − 1| is the printed one",
+            sympy.simplify(sympy.expand(given * below - taken * above)) == 0,
+        ),
+        core(
+            "it is below 1: "
+            + ", ".join(f"{x:.4f}" for x in derived.values())
+            + " at γ = 1/4, 1, 2",
+            all(0 < x < 1 for x in derived.values()),
+        ),
+        core(
+            f"{_DRAWS} sampled scores keep the same share, within {_WITHIN:.0f} standard errors of "
+            f"{max(row['stderr'] for row in rows):.1g} or less",
+            all(abs(row["z"]) < _WITHIN for row in rows),
+        ),
+        instead(
+            "it rises from ½, where the scores are narrow, to 1, where they are wide",
+            abs(small - 0.5) < 1e-5
+            and abs(large - 1) < 1e-9
+            and derived[0.25] < derived[1.0] < derived[2.0],
+        ),
+    ]
+    return findings, {"shares": rows}
+
+
 _LENGTHS = np.array([16, 256, 4096, 65536])
 _GAMMA, _DRAWN = 2.0, 256
-_WITHIN = 5.0  # standard errors
 _REL_ERROR = 5e-3
 
 
-def _normal(t: float) -> float:
+def _normal_density(t: float) -> float:
     return math.exp(-0.5 * t * t) / math.sqrt(2 * math.pi)
 
 
 def poisson_rate(length: float, gamma: float) -> float:
     """λ = h(Φ̄⁻¹(1/n))/γ with the hazard h = φ/Φ̄: E K − 1 of sparsemax in long rows."""
-    return _normal(float(ndtri(1 / length))) * length / gamma
+    return _normal_density(float(ndtri(1 / length))) * length / gamma
 
 
 def mean_field(length: float, gamma: float) -> float:
     """E Σp² of sparsemax if its threshold were the fixed root of nE(s − τ)₊ = 1."""
 
     def total(t: float) -> float:
-        return length * gamma * (_normal(t) - t * float(ndtr(-t)))
+        return length * gamma * (_normal_density(t) - t * float(ndtr(-t)))
 
     t = float(brentq(lambda t: total(t) - 1, -40.0, 40.0))  # type: ignore[arg-type]
-    return length * gamma**2 * ((1 + t * t) * float(ndtr(-t)) - t * _normal(t))
+    return length * gamma**2 * ((1 + t * t) * float(ndtr(-t)) - t * _normal_density(t))
 
 
 def _z(routes: Routes, name: str, of: str, exact: float, seed: int) -> float:

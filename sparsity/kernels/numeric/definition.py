@@ -7,6 +7,7 @@ anchor and an offset, s = a + x, so that f keeps its digits close to a zero, a k
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -18,20 +19,23 @@ from sympy.core.relational import Relational
 from sparsity.errors import InputError
 from sparsity.kernels.base import Kernel, Law
 from sparsity.kernels.numeric.boxes import ComplexBox
+from sparsity.kernels.numeric.intervals import Interval
 from sparsity.kernels.numeric.points import EPS, Approx
 from sparsity.kernels.numeric.program import Branches, evaluate
-from sparsity.kernels.numeric.segments import Interval
-from sparsity.kernels.numeric.values import Split
+from sparsity.kernels.numeric.split import Split
 from sparsity.kernels.symbols import s as score
 
-_ANCHORS = 64  # more linear parts than that are no help
-_DIGITS = (30, 60, 120, 240, 480, 960)  # of the slow evaluation
-_SLOW = 5_000  # most points that one call evaluates slowly
-_BITS = 4000  # of an argument that the slow evaluation reduces by π or log 2
+_MOST_ANCHORS = 64  # more linear parts than that are no help
+_DIGITS = (30, 60, 120, 240, 480, 960)  # of the slow evaluation, until two in turn agree
+_MOST_SLOW = 5_000  # points that one call evaluates slowly: about a second
+_MOST_BITS = 4000  # of an argument that the slow evaluation reduces by π or log 2
 _COSTLY = (sympy.tanh, sympy.sinh, sympy.cosh, sympy.erf, sympy.erfc)  # 4 to 10 times a sum
+# Waves, and their periods in units of π.
+_WAVES = {sympy.sin: 2, sympy.cos: 2, sympy.tan: 1, sympy.cot: 1, sympy.sec: 2, sympy.csc: 2}
+_COARSEST_PERIOD = 1000  # of a common period, in periods of one part
 
 
-class At(NamedTuple):
+class Values(NamedTuple):
     """|f| at points.
 
     Args:
@@ -48,10 +52,11 @@ class At(NamedTuple):
 
 
 def _roots(expression: Any) -> set[float]:
-    """Scores at which a polynomial part of an expression, of degree 1 or 2, vanishes."""
+    """Return the scores at which a polynomial part of degree 1 or 2 of an expression vanishes."""
     found = {0.0}
     for part in sympy.preorder_traversal(expression):
         whole: Any = part
+        # Kinks and zeros of f sit where a linear or quadratic part vanishes, or two sides meet.
         if not isinstance(part, (Relational, sympy.Add)) or not whole.has(score):
             continue
         whole = whole.lhs - whole.rhs if isinstance(part, Relational) else whole
@@ -62,13 +67,13 @@ def _roots(expression: Any) -> set[float]:
         if 2 <= len(powers) <= 3:
             roots = np.roots(powers)
             found |= {float(x.real) for x in roots if x.imag == 0 and abs(x) < 1e300}
-        if len(found) >= _ANCHORS:
+        if len(found) >= _MOST_ANCHORS:
             break
     return found
 
 
 def _gaussian_factor(weight: Any) -> tuple[tuple[float, float, float], Any]:
-    """(c₀, c₁, c₂) and g with f = e^(c₀ + c₁s + c₂s²)·g, as far as it shows in the expression."""
+    """Return (c₀, c₁, c₂) and g with f = e^(c₀ + c₁s + c₂s²)·g, as far as f shows it."""
     tilt: Any = sympy.S.Zero
     rest: Any = sympy.S.One
     for factor in sympy.Mul.make_args(weight):
@@ -86,32 +91,69 @@ def _gaussian_factor(weight: Any) -> tuple[tuple[float, float, float], Any]:
 
 
 def _cost(part: Any) -> int:
-    """How long bounds on a part of an expression take, in those on a sum or a product."""
+    """Return how long bounds on a part of an expression take, in those on a sum or a product."""
     if part.is_Pow and part.exp.is_Integer:  # by repeated squares
         return 2 * int(abs(part.exp)).bit_length()
     return 8 if isinstance(part, _COSTLY) else 1
 
 
+def _own_period(part: Any) -> Any:
+    """Return the period of a function of a linear score, None for anything else."""
+    if part.func not in (*_WAVES, sympy.frac, sympy.Mod):
+        return None
+    slope = part.args[0].diff(score)
+    if not slope.is_number or not slope.is_real or slope == 0:
+        return None
+    if part.func in _WAVES:
+        return _WAVES[part.func] * sympy.pi / abs(slope)
+    if part.func is sympy.frac:
+        return 1 / abs(slope)
+    return abs(part.args[1] / slope) if not part.args[1].has(score) else None
+
+
+@functools.lru_cache(maxsize=128)
+def period(weight: Any) -> float | None:
+    """Return a period P > 0 of f, f(s + P) = f(s), or None where the expression shows none."""
+    parts = sympy.preorder_traversal(weight)
+    found = {part: own for part in parts if (own := _own_period(part))}
+    if not found or weight.subs({part: sympy.Dummy() for part in found}).has(score):
+        return None
+    first, *others = found.values()
+    common = 1
+    for other in others:
+        ratio = other / first
+        if not ratio.is_Rational or ratio.q > _COARSEST_PERIOD:
+            return None
+        common = math.lcm(common, int(ratio.p))
+    return float(common * first) if common <= _COARSEST_PERIOD else None
+
+
 def _of_moderate(name: str) -> Callable[[Any], Any]:
-    """A function of mpmath that raises where an argument has too many bits to reduce by π."""
+    """Return a function of mpmath that refuses arguments with too many bits to reduce by π.
+
+    exp(exp(100)) would otherwise reduce a number of 10⁴³ digits.
+    """
 
     def function(x: Any) -> Any:
-        if mpmath.mag(x) > _BITS:
+        if mpmath.mag(x) > _MOST_BITS:
             raise OverflowError
         return getattr(mpmath, name)(x)
 
     return function
 
 
-_REDUCED = ("exp", "sin", "cos", "sinh", "cosh", "tanh")
-_SLOWLY = {name: _of_moderate(name) for name in _REDUCED}
+_NAMES_REDUCED = ("exp", "sin", "cos", "sinh", "cosh", "tanh")
+_MPMATH = [{name: _of_moderate(name) for name in _NAMES_REDUCED}, "mpmath"]
+# What mpmath raises where a value has no digits within reach.
+_OUT_OF_REACH = (OverflowError, ValueError, TypeError, MemoryError)
 
 
 class Definition:
     """|f(s)| of a kernel of Law.SCORE.
 
     `tilt` is (c₀, c₁, c₂) of a factor e^(c₀ + c₁s + c₂s²) of f, whose bounds are best taken
-    together with those of a density.
+    together with those of a density. `roots` are scores next to which f needs all digits of the
+    offset; `size` is the work of one evaluation, in sums.
 
     Args:
         kernel: the kernel.
@@ -122,7 +164,7 @@ class Definition:
     """
 
     def __init__(self, kernel: Kernel) -> None:
-        """Find the anchors of the definition."""
+        """Find the anchors and the tilt of the definition."""
         if kernel.law is not Law.SCORE:
             raise InputError(
                 "kernel", kernel.name, "needs a kernel that is a function of the score"
@@ -134,10 +176,16 @@ class Definition:
         self._rest = rest if rest.is_nonnegative else sympy.Abs(rest, evaluate=False)
         self.roots = tuple(sorted(_roots(weight)))
         self.size = sum(_cost(part) for part in sympy.preorder_traversal(weight))
-        self.slow = sympy.lambdify([score], weight, [_SLOWLY, "mpmath"])
+        self.slow = sympy.lambdify([score], weight, _MPMATH)
 
-    def at(self, anchor: Any, x: Approx, fixed: bool = False) -> At:
-        """|f(a + x)| at points.
+    def _run(self, anchor: Any, x: Any, branches: Branches, tilted: bool = False) -> Any:
+        """Return |f(a + x)| in the arithmetic of x."""
+        with np.errstate(all="ignore"):
+            start = Split(np.asarray(anchor, dtype=np.float64), x).settled()
+            return evaluate(self._rest if tilted else self._f, start, branches).whole()
+
+    def values_at(self, anchor: Any, x: Approx, fixed: bool = False) -> Values:
+        """Return |f(a + x)| at points.
 
         Args:
             anchor: a, broadcastable with x.
@@ -145,17 +193,20 @@ class Definition:
             fixed: whether they are fixed scores, at which a jump of f has the value of f itself.
         """
         branches = Branches(fixed=fixed)
-        found = self._run(anchor, x, branches).whole()
+        found = self._run(anchor, x, branches)
         shape = np.broadcast_shapes(np.shape(anchor), np.shape(x.m))
         with np.errstate(all="ignore"):
             value, error = found.log_abs()
             error = np.where(np.isnan(error), np.inf, error)
             most = found.k + np.log(np.abs(found.m) + found.e)
+            # One number for all signs: steps of 1 and odd parts keep two sets of signs apart.
             side = sum(sign * (i + 1.37) for i, sign in enumerate(branches.taken))
-        return At(*(np.broadcast_to(y, shape) for y in (value, error, most, side)))
+        return Values(*(np.broadcast_to(y, shape) for y in (value, error, most, side)))
 
-    def on(self, anchor: Any, x: Interval, tilted: bool) -> tuple[Any, Any, list[Any]]:
-        """Bounds on log|f(a + x)| over segments, and the branches taken there.
+    def bounds_on_segments(
+        self, anchor: Any, x: Interval, tilted: bool
+    ) -> tuple[Any, Any, list[Any]]:
+        """Return bounds on log|f(a + x)| over segments, and the branches taken there.
 
         Args:
             anchor: a.
@@ -163,76 +214,72 @@ class Definition:
             tilted: whether to leave out the factor of `tilt`.
         """
         branches = Branches()
-        found = self._run(anchor, x, branches, tilted).whole()
+        found = self._run(anchor, x, branches, tilted)
         with np.errstate(all="ignore"):
             low, high = found.log_range()
         shape = np.shape(x.lo.m)
         return np.broadcast_to(low, shape), np.broadcast_to(high, shape), branches.taken
 
-    def around(
+    def bounds_on_boxes(
         self, anchor: Any, x: ComplexBox, taken: list[Any], tilted: bool
     ) -> tuple[np.ndarray, ...]:
-        """Bounds on the continuation of |f(a + x)| to boxes around segments.
+        """Return bounds on the continuation of |f(a + x)| to boxes around segments.
 
         Args:
             anchor: a.
             x: boxes of offsets.
-            taken: the branches taken on the segments inside, from `on`.
+            taken: the branches taken on the segments inside, from `bounds_on_segments`.
             tilted: whether to leave out the factor of `tilt`.
 
         Returns:
             log of the least and of the largest |f|, and the largest |arg f|; NaN where it may not
             be analytic, and, for the first and the last, where it may vanish.
         """
-        found = self._run(anchor, x, Branches(taken), tilted).whole()
+        found = self._run(anchor, x, Branches(taken), tilted)
         with np.errstate(all="ignore"):
             bounds = found.log_bounds()
         return tuple(np.broadcast_to(y, np.shape(x.lo)) for y in bounds)
 
     def slowly(self, anchor: np.ndarray, offset: Sequence[Any]) -> np.ndarray:
-        """log|f(a + x)| in high precision, NaN where its digits cannot be had.
+        """Return log|f(a + x)| in high precision, NaN where its digits cannot be had.
 
         Args:
             anchor: a, one for each offset.
             offset: x, mpmath numbers.
         """
         found = np.full(len(offset), np.nan)
-        for i in range(min(len(offset), _SLOW)):
-            found[i] = self._one(float(anchor[i]), offset[i])
+        for i in range(min(len(offset), _MOST_SLOW)):
+            found[i] = self._slowly_at(float(anchor[i]), offset[i])
         return found
 
-    def real_at(self, score: float) -> bool:
-        """Whether f is a finite real number at a score, as far as high precision can tell."""
-        with mpmath.workdps(50):
-            try:
-                value = self.slow(mpmath.mpf(score))
-            except ZeroDivisionError:
-                return False
-            except (OverflowError, ValueError, TypeError, MemoryError):
-                return True
-            return bool(mpmath.isfinite(value)) and mpmath.im(value) == 0
-
-    def _one(self, anchor: float, x: Any) -> float:
+    def _slowly_at(self, anchor: float, x: Any) -> float:
+        """Double the digits until two values in turn agree to an eighth of a rounding error."""
         last = mpmath.nan
         for digits in _DIGITS:
             with mpmath.workdps(digits + 20):
                 try:
                     value = self.slow(mpmath.mpf(anchor) + x)
                     value = mpmath.log(abs(value)) if value != 0 else mpmath.nan
-                except (ZeroDivisionError, OverflowError, ValueError, TypeError, MemoryError):
+                except (ZeroDivisionError, *_OUT_OF_REACH):
                     return np.nan
                 if abs(value - last) <= EPS / 8 * (1 + abs(value)):
                     return float(value)
                 last = value
         return np.nan
 
-    def _run(self, anchor: Any, x: Any, branches: Branches, tilted: bool = False) -> Split:
-        with np.errstate(all="ignore"):
-            start = Split(np.asarray(anchor, dtype=np.float64), x).settled()
-            return evaluate(self._rest if tilted else self._f, start, branches)
+    def real_at(self, score: float) -> bool:
+        """Say whether f is a finite real number at a score, as far as high precision can tell."""
+        with mpmath.workdps(50):
+            try:
+                value = self.slow(mpmath.mpf(score))
+            except ZeroDivisionError:
+                return False
+            except _OUT_OF_REACH:
+                return True
+            return bool(mpmath.isfinite(value)) and mpmath.im(value) == 0
 
 
 @functools.lru_cache(maxsize=128)
 def definition(kernel: Kernel) -> Definition:
-    """The (cached) numerical definition of a kernel of Law.SCORE."""
+    """Return the (cached) numerical definition of a kernel of Law.SCORE."""
     return Definition(kernel)

@@ -1,31 +1,35 @@
 """A SymPy expression of the score, evaluated in any of the three arithmetics.
 
 Branches (|x|, max, steps, pieces) are decided by the sign of a value. Points know it; segments
-know it or not; boxes take over what the segment inside them has decided.
+know it or not; boxes take over what the segment inside them has decided. `FUNCTIONS` is the list of
+what can be evaluated, with the rule for each.
 """
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import sympy
+from scipy.special import comb
 from sympy.core.relational import Relational
-from sympy.functions.elementary.piecewise import ExprCondPair
 
 from sparsity.errors import InputError
-from sparsity.kernels.numeric.points import Approx
-from sparsity.kernels.numeric.polynomials import coefficients, polynomial
-from sparsity.kernels.numeric.values import Split, constant
+from sparsity.kernels.numeric.points import EPS, Approx
+from sparsity.kernels.numeric.split import Split, constant
 from sparsity.kernels.symbols import s
 
-_FLAT = (
+_FLAT = (  # functions that can be the same on a whole stretch
     *(sympy.Max, sympy.Min, sympy.Abs, sympy.sign, sympy.Heaviside, sympy.Piecewise),
     *(sympy.floor, sympy.ceiling, sympy.frac, sympy.Mod),
 )
 _TIE = 2.0  # the sign of what is exactly zero, where that may hold on a whole stretch
-_PROBES = (0.7390851332151607, -1.4142135623730951, 3.141592653589793)
+_PROBES = (0.7390851332151607, -1.4142135623730951, 3.141592653589793)  # no root of a usual f
+_HIGHEST_DEGREE = 128  # of a polynomial that is expanded: its binomials are floats
+_HIGHEST_POWER = 1024  # that is taken by repeated squares
 
 
 class Branches:
@@ -42,20 +46,20 @@ class Branches:
         self._given, self.taken = iter(taken) if taken is not None else None, []
 
     def __call__(self, find: Callable[[], Any]) -> Any:
-        """The next decision."""
+        """Return the next decision."""
         sign = next(self._given) if self._given is not None else find()
         self.taken.append(sign)
         return sign
 
 
 class _Run:
-    """One evaluation: every subexpression once."""
+    """One evaluation of an expression: each of its subexpressions is evaluated once."""
 
     def __init__(self, score: Split, branches: Branches) -> None:
         self.branches, self.kind, self.found = branches, type(score.d), {s: score}
 
     def __call__(self, e: Any) -> Split:
-        """The value of a subexpression."""
+        """Return the value of a subexpression."""
         if e not in self.found:
             self.found[e] = constant(self.kind, e) if not e.free_symbols else self._node(e)
         return self.found[e]
@@ -63,17 +67,18 @@ class _Run:
     def _node(self, e: Any) -> Split:
         if e.func in FUNCTIONS:
             found = FUNCTIONS[e.func](self, e)
-            if self.kind is not Approx and e.func is sympy.Add and (powers := coefficients(e)):
-                return polynomial(powers, self.found[s], found)
+            if self.kind is not Approx and e.func is sympy.Add and (powers := _coefficients(e)):
+                return _narrower(found, _taylor(powers, self.found[s]))
             return found
-        raise InputError("weight", e, f"{e.func.__name__} cannot be evaluated; use {_names()}")
+        names = ", ".join(sorted(str(f.__name__) for f in FUNCTIONS))
+        raise InputError("weight", e, f"{e.func.__name__} cannot be evaluated; use {names}")
 
     def sign(self, value: Split) -> Any:
-        """The sign of a value, as the branches have it."""
+        """Return the sign of a value, as the branches have it."""
         return self.branches(lambda: value.whole().sign())
 
     def decided(self, e: Any, less: Any = sympy.S.Zero) -> Any:
-        """The sign of e − less, which decides a step or a condition.
+        """Return the sign of e − less, which decides a step or a condition.
 
         Only what holds a function with flat parts can be zero on a whole stretch: there zero is a
         sign of its own, and nothing that may be zero counts as positive or negative. So it is at
@@ -86,37 +91,68 @@ class _Run:
         return self.branches(lambda: value.whole().strict_sign(_TIE))
 
     def select(self, sign: Any, above: Split, below: Split) -> Split:
-        """`above` where the sign is 1 or 0, `below` where it is −1; both where undecided."""
+        """Return `above` where the sign is 1 or 0, `below` where it is −1; both where undecided."""
         chosen = above.where(sign > 0, below)
         open_ = sign == 0
         return above.hull(below).where(open_, chosen) if np.any(open_) else chosen
 
 
-def _add(run: _Run, e: Any) -> Split:
-    total = run(e.args[0])
-    for part in e.args[1:]:
-        total = total + run(part)
+@functools.lru_cache(maxsize=512)
+def _coefficients(e: Any) -> tuple[float, ...]:
+    """Return the coefficients of a polynomial of the score from degree 0 on; else ()."""
+    if not e.is_polynomial(s):
+        return ()
+    found = sympy.Poly(e, s).all_coeffs()[::-1]
+    if not 3 <= len(found) <= _HIGHEST_DEGREE or not all(c.is_real for c in found):
+        return ()
+    return tuple(float(c) for c in found)
+
+
+def _taylor(powers: tuple[float, ...], score: Split) -> Any:
+    """Return a polynomial on segments or boxes, by its Taylor series at their middles.
+
+    Term by term, 1 + s + s²/2 + … is a difference of large numbers at s = −20, and an enclosure of
+    it hopeless; its derivatives at a point are not.
+
+    Args:
+        powers: its coefficients, from degree 0 on; rounded once.
+        score: a value that is not a point.
+    """
+    whole = score.whole()
+    kind, middle = type(whole), whole.centre()
+    gap = score.a - middle
+    offset = score.d.plus(gap) + kind.exact(0.0, EPS * np.abs(gap))
+    degree = np.arange(len(powers))
+    terms = np.power(middle[..., None], degree) * 1.0
+    total = None
+    for j in reversed(range(len(powers))):  # Horner's rule over the j-th derivatives over j!
+        parts = terms[..., : len(powers) - j] * (comb(degree[j:], j) * np.array(powers[j:]))
+        value, slack = parts.sum(axis=-1), np.abs(parts).sum(axis=-1) * EPS * (len(powers) + 4)
+        term = kind.exact(value, slack)
+        total = term if total is None else term + total * offset
     return total
 
 
-def _mul(run: _Run, e: Any) -> Split:
-    total = run(e.args[0])
-    for part in e.args[1:]:
-        total = total * run(part)
-    return total
+def _narrower(one: Split, other: Any) -> Split:
+    """Return the smaller of two enclosures of the same number; the other one has no constant."""
+    return one.where(one.d.log_width() <= other.log_width(), Split(0.0, other))
+
+
+def _folded(operation: Callable[[Split, Split], Split]) -> Callable[[_Run, Any], Split]:
+    return lambda run, e: functools.reduce(operation, (run(part) for part in e.args))
 
 
 def _pow(run: _Run, e: Any) -> Split:
     base, exponent = e.args
-    if exponent.is_Integer and abs(int(exponent)) <= 1024:
+    if exponent.is_Integer and abs(int(exponent)) <= _HIGHEST_POWER:
         return run(base).power(int(exponent))
-    if exponent.free_symbols:
+    if exponent.free_symbols:  # b^x as e^(x ln b), for b > 0
         return (run(base).log() * run(exponent)).exp()
     return run(base).real_power(float(exponent))
 
 
 def _log(run: _Run, e: Any) -> Split:
-    """log(a + c·e^x) as log a + softplus(x + log(c/a)): e^x may be beyond all floats."""
+    """Write log(a + c·e^x) as log a + softplus(x + log(c/a)): e^x may be beyond all floats."""
     terms = sympy.Add.make_args(e.args[0])
     powers = [term for term in terms if term.has(s)]
     if len(powers) == 1 and len(terms) > 1:
@@ -132,9 +168,11 @@ def _log(run: _Run, e: Any) -> Split:
 
 def _abs(run: _Run, e: Any) -> Split:
     x = run(e.args[0])
-    return x.signed(run.sign(x))
+    return x.absolute(run.sign(x))
 
 
+# The larger of two parts by the sign of their difference: a branch like any other, which boxes take
+# over from the segment inside them.
 def _extreme(largest: bool) -> Callable[[_Run, Any], Split]:
     def of(run: _Run, e: Any) -> Split:
         best = run(e.args[0])
@@ -147,6 +185,7 @@ def _extreme(largest: bool) -> Callable[[_Run, Any], Split]:
     return of
 
 
+# A step from `below` to 1, with a value of its own where its argument is zero on a whole stretch.
 def _steps(below: float) -> Callable[[_Run, Any], Split]:
     def of(run: _Run, e: Any) -> Split:
         low, high = (Split(x, run.kind.exact(0.0)) for x in (below, 1.0))
@@ -160,6 +199,8 @@ def _steps(below: float) -> Callable[[_Run, Any], Split]:
     return of
 
 
+# A floor is an exact constant wherever it is the same throughout: what is taken from it keeps its
+# digits, and boxes continue it.
 def _floor(run: _Run, e: Any) -> Split:
     x = run(e.args[0]).whole()
     step = run.branches(lambda: x.step())
@@ -189,18 +230,14 @@ def _piecewise(run: _Run, e: Any) -> Split:
 
 
 def _holds(run: _Run, condition: Any) -> Any:
-    """1 where a condition holds, −1 where it does not, 0 where undecided."""
+    """Return 1 where a condition holds, −1 where it does not, 0 where undecided."""
     if condition in (sympy.S.true, sympy.S.false):
         return np.float64(1.0 if condition is sympy.S.true else -1.0)
     if isinstance(condition, sympy.Not):
         return -_holds(run, condition.args[0])
     if isinstance(condition, (sympy.And, sympy.Or)):
-        parts = [_holds(run, part) for part in condition.args]
         pick = np.minimum if isinstance(condition, sympy.And) else np.maximum
-        total = parts[0]
-        for part in parts[1:]:
-            total = pick(total, part)
-        return total
+        return functools.reduce(pick, [_holds(run, part) for part in condition.args])
     if isinstance(condition, (sympy.Eq, sympy.Ne)):
         equal = _equal(run, condition)
         return equal if isinstance(condition, sympy.Eq) else -equal
@@ -213,7 +250,7 @@ def _holds(run: _Run, condition: Any) -> Any:
 
 
 def _equal(run: _Run, condition: Any) -> Any:
-    """1 where two expressions are equal, −1 where not, 0 where undecided."""
+    """Return 1 where two expressions are equal, −1 where not, 0 where undecided."""
     lhs, rhs = condition.args
     if not condition.has(*_FLAT):  # at single points, which have no mass, or everywhere
         if all(abs((lhs - rhs).evalf(30, subs={s: x})) < 1e-20 for x in _PROBES):
@@ -227,7 +264,7 @@ def _method(name: str) -> Callable[[_Run, Any], Split]:
     return lambda run, e: getattr(run(e.args[0]), name)()
 
 
-def _over(name: str) -> Callable[[_Run, Any], Split]:
+def _one_over(name: str) -> Callable[[_Run, Any], Split]:
     return lambda run, e: getattr(run(e.args[0]), name)().reciprocal()
 
 
@@ -235,29 +272,24 @@ def _rewritten(rule: Callable[[Any], Any]) -> Callable[[_Run, Any], Split]:
     return lambda run, e: run(rule(e.args[0]))
 
 
+_METHODS = ("exp", "sin", "cos", "sinh", "cosh", "tanh", "atan", "asinh", "erf", "erfc")
+_RECIPROCALS = {"sec": "cos", "csc": "sin", "coth": "tanh", "sech": "cosh", "csch": "sinh"}
+
+
+def _quotient(above: Callable[[Any], Any], below: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda x: sympy.Mul(above(x), 1 / below(x), evaluate=False)
+
+
 FUNCTIONS: dict[Any, Callable[[_Run, Any], Split]] = {
-    sympy.Add: _add,
-    sympy.Mul: _mul,
+    sympy.Add: _folded(operator.add),
+    sympy.Mul: _folded(operator.mul),
     sympy.Pow: _pow,
-    sympy.exp: _method("exp"),
     sympy.log: _log,
-    sympy.sin: _method("sin"),
-    sympy.cos: _method("cos"),
-    sympy.tan: _rewritten(lambda x: sympy.Mul(sympy.sin(x), 1 / sympy.cos(x), evaluate=False)),
-    sympy.cot: _rewritten(lambda x: sympy.Mul(sympy.cos(x), 1 / sympy.sin(x), evaluate=False)),
-    sympy.sec: _over("cos"),
-    sympy.csc: _over("sin"),
-    sympy.sinh: _method("sinh"),
-    sympy.cosh: _method("cosh"),
-    sympy.tanh: _method("tanh"),
-    sympy.coth: _over("tanh"),
-    sympy.sech: _over("cosh"),
-    sympy.csch: _over("sinh"),
-    sympy.atan: _method("atan"),
-    sympy.asinh: _method("asinh"),
-    sympy.erf: _method("erf"),
-    sympy.erfc: _method("erfc"),
-    sympy.sinc: _rewritten(lambda x: sympy.Mul(sympy.sin(x), 1 / x, evaluate=False)),
+    **{getattr(sympy, name): _method(name) for name in _METHODS},
+    **{getattr(sympy, name): _one_over(below) for name, below in _RECIPROCALS.items()},
+    sympy.tan: _rewritten(_quotient(sympy.sin, sympy.cos)),
+    sympy.cot: _rewritten(_quotient(sympy.cos, sympy.sin)),
+    sympy.sinc: _rewritten(_quotient(sympy.sin, lambda x: x)),
     sympy.Abs: _abs,
     sympy.sign: _steps(-1.0),
     sympy.Heaviside: _steps(0.0),
@@ -271,22 +303,8 @@ FUNCTIONS: dict[Any, Callable[[_Run, Any], Split]] = {
 }
 
 
-def _names() -> str:
-    return ", ".join(sorted(str(f.__name__) for f in FUNCTIONS))
-
-
-def unknown(expression: Any) -> Any:
-    """The first function in an expression that cannot be evaluated, or None."""
-    structure = (Relational, sympy.logic.boolalg.Boolean, ExprCondPair)
-    for part in sympy.preorder_traversal(expression):
-        inner = part.free_symbols and part != s and not isinstance(part, structure)
-        if inner and part.func not in FUNCTIONS:
-            return part
-    return None
-
-
 def evaluate(expression: Any, score: Split, branches: Branches) -> Split:
-    """The value of an expression of the score.
+    """Return the value of an expression of the score.
 
     Args:
         expression: in `sparsity.kernels.symbols.s`.

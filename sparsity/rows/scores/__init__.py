@@ -55,6 +55,7 @@ def parse(text: str) -> Scores:
 
 def _numbers(part: str, text: str) -> tuple[float, ...]:
     try:
-        return tuple(reading.number(item, "scores", f"give {_TYPED}") for item in part.split(","))
+        fix = f"give {_TYPED}"
+        return tuple(reading.parse_number(item, "scores", fix) for item in part.split(","))
     except InputError as error:
         raise InputError("scores", text, error.fix) from None

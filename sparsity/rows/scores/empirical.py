@@ -14,7 +14,7 @@ import numpy as np
 from sparsity import arguments
 from sparsity.arguments import as_float64
 from sparsity.errors import InputError
-from sparsity.output import regular
+from sparsity.output import require_regular_file
 from sparsity.reading import npy_file
 from sparsity.rows.scores.base import Scores
 from sparsity.rows.scores.mixture import standardised
@@ -112,7 +112,7 @@ def load(path: str | os.PathLike[str]) -> Empirical:
     fix = "give a .npy file of numbers, or text with numbers between blanks or commas"
     path = arguments.path("scores", path, fix)  # whole numbers are open files
     try:
-        regular(Path(path), "scores")
+        require_regular_file(Path(path), "scores")
         if str(path).endswith(".npy"):
             return Empirical(npy_file(Path(path)))
         with open(path, encoding="utf-8") as file:

@@ -117,7 +117,7 @@ def parse(text: str, steps: tuple[type[Any], ...] = ALL) -> Step:
 
 def _numbers(items: list[str], fix: str) -> list[float]:
     """The numbers that items write, whole ones as integers."""
-    values = [reading.number(item, "step", fix) for item in items if item.strip()]
+    values = [reading.parse_number(item, "step", fix) for item in items if item.strip()]
     return [int(value) if value.is_integer() else value for value in values]
 
 

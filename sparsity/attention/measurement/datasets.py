@@ -1,0 +1,237 @@
+"""Layers as a labelled dataset: what is measured beside what theory says, residuals, ranks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparsity import quantities
+from sparsity.arguments import instance
+from sparsity.attention.measurement import row_laws, sinks
+from sparsity.attention.measurement.attention_layers import Layer
+from sparsity.attention.measurement.layers import contexts, measure_layer
+from sparsity.output import netcdf_bytes, netcdf_path, write
+
+if TYPE_CHECKING:
+    import xarray
+
+SHORTEST = 8  # keys in sight, for a row to count in a correlation or an average
+TESTED = 50  # keys in sight without the sinks, for a row's logits to be tested
+# Over √n ≥ √50, the distance that 1 % of Gaussian samples exceed, by simulation at n = 200 and 500.
+LILLIEFORS = 1.045  # his own table of 1967 has 1.031
+
+MEANING = {
+    "length": "n, the keys that the row sees",
+    "S": "sparsity S = ‖a‖₁/(√n ‖a‖₂) of the row",
+    "n_eff": "effective number of attended tokens 1/Σp²",
+    "entropy": "entropy −Σ p ln p over the keys, in nats",
+    "largest": "largest weight p of the row",
+    "sink_mass": "weight p of the sink key, and of the learned sink where there is one",
+    "n_eff_without_sink_key": "n_eff of the row without the sink key",
+    "S_without_sink_key": "S of the row without the sink key",
+    "length_without_sinks": "keys that the row sees and that are no sinks",
+    "n_eff_without_sinks": "n_eff of the row without all of its sinks",
+    "S_without_sinks": "S of the row without all of its sinks",
+    "sinks_mass": "weight p of all sinks together, and of the learned sink",
+    "learned_sink": "weight p of the learned sink, which with those of the keys sums to 1",
+    "beta": "mean of the row's logits",
+    "gamma": "standard deviation of the row's logits",
+    "skew": "skewness of the row's logits",
+    "kurtosis": "excess kurtosis of the row's logits",
+    "distance": "Kolmogorov–Smirnov distance of the logits from N(beta, gamma²)",
+    "sink_logit": "logit of the sink key less the mean of the others",
+    "top_logit_without_sink_key": "largest logit without the sink key, less the mean of these",
+    "gamma_without_sink_key": "standard deviation of the logits without the sink key",
+    "skew_without_sink_key": "skewness of the logits without the sink key",
+    "kurtosis_without_sink_key": "excess kurtosis of the logits without the sink key",
+    "distance_without_sink_key": "Kolmogorov–Smirnov distance of the logits without the sink key",
+    "gamma_without_sinks": "standard deviation of the logits without all sinks",
+    "top_logit_without_sinks": "largest logit without all sinks, less the mean of these logits",
+    "skew_without_sinks": "skewness of the logits without all sinks",
+    "kurtosis_without_sinks": "excess kurtosis of the logits without all sinks",
+    "distance_without_sinks": "Kolmogorov–Smirnov distance of the logits without all sinks",
+    "sinks_logit": "log Σ e^s over the sinks less the mean of the other logits",
+    "S_limit": "limit law exp(−gamma²/2)",
+    "S_exact": "exact law √(E n_eff/n) of n Gaussian logits of spread gamma",
+    "S_limit_without_sink_key": "limit law exp(−gamma_without_sink_key²/2)",
+    "S_exact_without_sink_key": "exact law of n − 1 logits of spread gamma_without_sink_key",
+    "S_limit_without_sinks": "limit law exp(−gamma_without_sinks²/2)",
+    "S_exact_without_sinks": "exact law of the keys left, of spread gamma_without_sinks",
+    "S_given_without_sinks": "law of the row given its largest logit, nothing fitted",
+    "S_head_without_sinks": "the same with a constant of the head, fitted on all other texts",
+    "kappa": "that constant, by which gamma is multiplied, fitted on all texts",
+    "kappa_stderr": "its standard error, from texts drawn with replacement",
+    "residual_limit": "log(S / S_limit)",
+    "residual_exact": "log(S / S_exact)",
+    "residual_limit_without_sink_key": "log(S_without_sink_key / S_limit_without_sink_key)",
+    "residual_exact_without_sink_key": "log(S_without_sink_key / S_exact_without_sink_key)",
+    "residual_limit_without_sinks": "log(S_without_sinks / S_limit_without_sinks)",
+    "residual_exact_without_sinks": "log(S_without_sinks / S_exact_without_sinks)",
+    "rank_limit": "Spearman correlation over rows of S with the limit law",
+    "rank_exact": "Spearman correlation over rows of S with the exact law",
+    "rank_limit_without_sink_key": "Spearman correlation of S_without_sink_key with its limit law",
+    "rank_exact_without_sink_key": "Spearman correlation of S_without_sink_key with its exact law",
+    "rank_limit_without_sinks": "Spearman correlation of S_without_sinks with its limit law",
+    "rank_exact_without_sinks": "Spearman correlation of S_without_sinks with its exact law",
+    "departs": "share of the rows of 50 keys or more that fail Lilliefors' test, sinks left out",
+    "last_row": "weights p of the last query that sees any key, on every key",
+    "key_importance": "mean weight of the key over the rows that see it, if a quarter do",
+    "importance": "mean weight of the sink key over the rows that see it",
+    "top_importance": "largest such mean of any key seen by a quarter of the rows or more",
+    "top_key": "position of that key",
+    "token": "the token at each position, as the vocabulary spells it",
+    "loss": "mean next-token loss, in nats",
+}
+
+_AXES = {  # beside layer and head; of all others "row", and of rank correlations none
+    **dict.fromkeys(("last_row", "key_importance"), ("key",)),
+    **dict.fromkeys(("importance", "top_importance", "top_key"), ("context",)),
+    "departs": (),
+}
+
+
+def rank_correlation(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return Spearman's correlation along the last axis, over the places where both are known."""
+    from scipy import stats  # slow to import
+
+    known = np.isfinite(x) & np.isfinite(y)
+    ranks = []
+    for values in (x, y):
+        rank = stats.rankdata(np.where(known, values, np.inf), axis=-1)
+        count = known.sum(-1, keepdims=True)
+        ranks.append(np.where(known, rank - (count + 1) / 2, 0.0))
+    a, b = ranks
+    with np.errstate(invalid="ignore"):
+        return (a * b).sum(-1) / np.sqrt((a * a).sum(-1) * (b * b).sum(-1))
+
+
+def measure_with_laws(
+    layer: Layer, sink: int | None = None, of: Sequence[str] = ()
+) -> dict[str, np.ndarray]:
+    """Measure a layer with and without its sinks, beside what theory says where it has logits.
+
+    Args:
+        layer: the layer.
+        sink: as in `measure_layer`.
+        of: likewise.
+
+    Returns:
+        By name, what `measure_layer`, `measure_without_sinks` and `compare_with_laws` find.
+    """
+    found = measure_layer(layer, sink, of)
+    is_sink = sinks.find_sinks(found["key_importance"])
+    found |= sinks.measure_without_sinks(layer, is_sink, found, sink, of)
+    return found | compare_with_laws(found) if "gamma" in found else found
+
+
+def compare_with_laws(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the laws at each row's own n and γ̂, residuals, and rank correlations of each head.
+
+    Args:
+        found: a layer of logits, as `measure_layer` and `measure_without_sinks` return it.
+
+    Returns:
+        By name, [heads, T], or [heads] for correlations; in the precision of these.
+    """
+    n, out = found["length"], {}
+    counts, left = n >= SHORTEST, found["length_without_sinks"]
+    lengths = {
+        "": n,
+        "_without_sink_key": n - np.isfinite(found["sink_logit"]),
+        "_without_sinks": left,
+    }
+    with np.errstate(divide="ignore", invalid="ignore", under="ignore"):
+        for tag, keys in lengths.items():
+            S, gamma = found[f"S{tag}"], found[f"gamma{tag}"]
+            log_laws = {
+                "limit": row_laws.log_limit_law(gamma),
+                "exact": np.log(row_laws.exact_law(keys, gamma)),
+            }
+            for name, log_S in log_laws.items():
+                out[f"S_{name}{tag}"] = np.exp(log_S)
+                out[f"residual_{name}{tag}"] = np.log(S) - log_S
+                known = np.where(counts, log_S, np.nan)
+                out[f"rank_{name}{tag}"] = rank_correlation(S, known)
+        if "distance_without_sinks" in found:
+            distance = found["distance_without_sinks"]
+            tested = (left >= TESTED) & np.isfinite(distance)
+            beyond = tested & (distance > LILLIEFORS / np.sqrt(left))
+            out["departs"] = beyond.sum(-1) / tested.sum(-1)
+        return {name: np.asarray(value, n.dtype) for name, value in out.items()}
+
+
+def label_layers(
+    layers: Sequence[dict[str, np.ndarray]],
+    attributes: Mapping[str, Any],
+    of_layers: Mapping[str, Sequence[Any]] | None = None,
+) -> xarray.Dataset:
+    """Return the layers of one run as an xarray.Dataset, every variable with its meaning.
+
+    Args:
+        layers: as `measure_with_laws` returns them, all of one shape; emptied, to hold no number
+            twice.
+        attributes: of the dataset.
+        of_layers: "layer", the number of each where they are not all; "module", the path in its
+            model of the module that made each.
+    """
+    import xarray
+
+    names = [name for name in MEANING if name in layers[0]]
+    names += [name for name in layers[0] if name not in MEANING]
+    found = {name: np.stack([layer.pop(name) for layer in layers]) for name in names}
+    length, keys = found["S"].shape[-1], found["last_row"].shape[-1]
+    before = keys - length if attributes["causal"] else 0  # tokens before the first query
+    single = found["importance"].shape[-1] == 1
+    variables = {}
+    for name, values in found.items():
+        axes = ("layer", "head", *_AXES.get(name, () if name.startswith("rank_") else ("row",)))
+        if name in ("length", "length_without_sinks"):
+            values = values.astype(np.int32)
+        if name in MEANING:
+            words = {"long_name": MEANING[name], "units": "1"}
+        else:
+            quantity = quantities.named(name)
+            words = {"long_name": quantity.title, "units": quantity.unit}
+        variables[name] = axes, values, words
+    numbered = {"layer": np.arange(len(layers))} | dict(of_layers or {})
+    said = {
+        "module": "path of the layer's module in the model",
+        "row": "position of the query, from 1",
+        "key": "position of the key, from 1",
+        "context": "T, tokens of the text up to which rows are averaged",
+    }
+    coords = {name: ("layer", list(x)) for name, x in numbered.items()} | {
+        "head": ("head", np.arange(found["S"].shape[1])),
+        "row": ("row", before + np.arange(1, length + 1)),
+        "key": ("key", np.arange(1, keys + 1)),
+        "context": ("context", np.asarray([before + length] if single else contexts(length))),
+    }
+    return xarray.Dataset(
+        variables,
+        coords={
+            name: (*x, {"long_name": said[name]} if name in said else {})
+            for name, x in coords.items()
+        },
+        attrs={
+            k: "the first key that a row sees" if v is None else v for k, v in attributes.items()
+        },
+    )
+
+
+def save(data: xarray.Dataset, path: str | os.PathLike[str]) -> Path:
+    """Write a measurement as compressed netCDF, whole or not at all.
+
+    Raises:
+        InputError: the path cannot be written; nothing is left behind.
+    """
+    import xarray
+
+    instance("data", data, xarray.Dataset, "give a dataset of measure")
+    packed = {str(name): {"zlib": True, "shuffle": True} for name, v in data.items() if v.ndim}
+    place = netcdf_path(path)
+    write(place, netcdf_bytes(data, packed))
+    return place

@@ -1,0 +1,176 @@
+"""What `measure` is given of a layer: arrays, masks and options, checked and made into a layer."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from sparsity.arguments import number, reals
+from sparsity.attention.measurement.attention_layers import (
+    LogitLayer,
+    WeightLayer,
+    check_finite,
+    find_padding,
+)
+from sparsity.errors import InputError
+from sparsity.rows import rotation
+
+
+def _as_array(name: str, value: Any) -> Any:
+    """Return a NumPy array, or a JAX array where it lies on an accelerator, in float32 or float64.
+
+    Raises:
+        InputError: not real numbers, or a masked array, whose mask would be lost.
+    """
+    if isinstance(value, np.ma.MaskedArray):
+        fix = "give plain numbers, and what is hidden as mask= or segments="
+        raise InputError(name, "masked array", fix)
+    value = reals(name, value)
+    if not hasattr(value, "devices") or {d.platform for d in value.devices()} == {"cpu"}:
+        value = np.asarray(value)
+    if value.dtype.kind not in "iu" and value.dtype.itemsize < 4:
+        return value.astype(np.float32)
+    return value if value.dtype in (np.float32, np.float64) else value.astype(np.float64)
+
+
+def _check_mask(mask: Any, heads: int, queries: int, keys: int) -> Any:
+    """Return a mask as bool, or numbers to add, [1 or heads, queries, keys].
+
+    Args:
+        mask: as `measure` takes it of one text; PyTorch's batch axis of one may be there.
+        heads: of the layer.
+        queries: likewise.
+        keys: likewise.
+
+    Raises:
+        InputError: whole numbers, which may mean either; another shape; NaN or +infinity.
+    """
+    if mask is None:
+        return None
+    if not isinstance(mask, np.ma.MaskedArray):
+        mask = np.asarray(reals("mask", mask, "give bool, or numbers that are added", bools=True))
+    if mask.dtype.kind in "iu":
+        fix = "whole numbers may be either; give bool, or floating numbers that are added"
+        raise InputError("mask", f"array of {mask.dtype}", fix)
+    mask = mask if mask.dtype == bool else np.asarray(_as_array("mask", mask))
+    shape = mask.shape[1:] if mask.ndim == 4 and len(mask) == 1 else mask.shape
+    shape = (1,) * (3 - len(shape)) + shape
+    if len(shape) != 3 or shape[0] not in (1, heads) or shape[1:] not in (
+        (queries, keys), (1, keys),
+    ):  # fmt: skip
+        fix = f"give bool or additive numbers [{queries}, {keys}], for all heads or each"
+        raise InputError("mask", f"array of {mask.dtype}, shape {mask.shape}", fix)
+    if not np.all(mask < np.inf):
+        raise InputError("mask", f"array of {mask.dtype}", "holds NaN or +infinity; give -infinity")
+    return np.broadcast_to(mask.reshape(shape), (shape[0], queries, keys))
+
+
+def _check_segments(segments: Any, length: int) -> np.ndarray | None:
+    """Return the number of the text of each token; one token at least is no padding."""
+    if segments is None:
+        return None
+    x = np.asarray(reals("segments", segments, "give whole numbers or bool", bools=True))
+    if x.dtype.kind not in "biu" or x.shape != (length,):
+        fix = f"give whole numbers [{length}], 0 for padding, or bool"
+        raise InputError("segments", f"array of {x.dtype}, shape {x.shape}", fix)
+    if not (x > 0).any():
+        raise InputError("segments", f"array of {x.dtype}", "are all padding; give one token > 0")
+    return x.astype(np.int64)
+
+
+def _check_learned_sinks(value: Any, heads: int) -> np.ndarray | None:
+    """Return the logit of the learned sink of each head, of one number or one for each."""
+    if value is None:
+        return None
+    x = np.asarray(_as_array("sink_logits", value), np.float64)
+    if x.shape not in ((), (heads,)) or not np.isfinite(x).all():
+        fix = f"give one finite number or one for each of {heads} heads"
+        raise InputError("sink_logits", f"array of shape {x.shape}", fix)
+    return np.broadcast_to(x, (heads,))
+
+
+def layer_of_weights(
+    weights: Any, *, causal: bool = True, mask: Any = None, segments: Any = None
+) -> WeightLayer:
+    """Return a layer of attention weights [heads, queries, keys], as `measure` takes it.
+
+    Raises:
+        InputError: not such arrays.
+    """
+    x = _as_array("attention", weights)
+    if x.ndim != 3 or 0 in x.shape:
+        fix = "give [heads, queries, keys] in each layer"
+        raise InputError("attention", f"array of shape {x.shape}", fix)
+    if x.shape[1] != x.shape[2] and segments is not None:
+        fix = f"say which text each of as many queries as keys is of, not of {x.shape[1:]}; "
+        raise InputError("segments", "given", fix + "give mask= instead")
+    if causal and x.shape[1] > x.shape[2]:
+        fix = "has more queries than keys, which do not look back; pass causal=False"
+        raise InputError("attention", f"array of shape {x.shape}", fix)
+    mask, segments = _check_mask(mask, *x.shape), _check_segments(segments, x.shape[1])
+    return find_padding(WeightLayer(weights=x, causal=causal, mask=mask, segments=segments))
+
+
+def layer_of_queries(
+    queries: Any,
+    keys: Any,
+    *,
+    scale: float | None = None,
+    rope: float | None = None,
+    pairing: str = "half",
+    causal: bool = True,
+    mask: Any = None,
+    segments: Any = None,
+    softcap: float | None = None,
+    sink_logits: Any = None,
+) -> LogitLayer:
+    """Return a layer of queries and keys, with the options that `measure` has.
+
+    Args:
+        queries: [heads, T, d].
+        keys: [kv heads, T, d].
+        scale: as in `measure`, and so are the next four.
+        rope: base of rotary positions to be applied.
+        pairing: of their planes.
+        causal: whether a query looks back only.
+        mask: bool, or numbers to add.
+        segments: as in `measure`.
+        softcap: the cap of cap·tanh(s/cap), applied to scaled logits before the mask is added.
+        sink_logits: of learned sinks beside the keys, one number or [heads].
+
+    Raises:
+        InputError: not such arrays.
+    """
+    q, k = _as_array("queries", queries), _as_array("keys", keys)
+    shapes = f"arrays of shape {q.shape} and {k.shape}"
+    if q.ndim != 3 or k.ndim != 3 or q.shape[1:] != k.shape[1:] or 0 in (*q.shape, *k.shape):
+        fix = "give [heads, tokens, dim] in each layer, of as many queries as keys; of others, "
+        fix += "give the weights to measure(attention=…), or use stream(…, positions=…)"
+        raise InputError("queries and keys", shapes, fix)
+    if q.shape[0] % k.shape[0]:
+        raise InputError("queries and keys", shapes, "key heads must divide query heads")
+    heads, length, dim = q.shape
+    segments = _check_segments(segments, length)
+    if segments is not None:  # what padding holds is not looked at
+        q, k = (x.__array_namespace__().where((segments > 0)[:, None], x, 0) for x in (q, k))
+    check_finite("queries", q)
+    check_finite("keys", k)
+    scale = 1 / math.sqrt(dim) if scale is None else scale
+    number("scale", scale, "give one finite number")
+    if pairing not in ("half", "interleaved"):
+        raise InputError("pairing", pairing, "choose half or interleaved")
+    if rope is not None:
+        number("rope", rope, "give the base, a number > 0", lambda x: x > 0)
+        at = np.arange(length)
+        q, k = (rotation.rotate(x, at, pairing, base=rope) for x in (q, k))
+    if softcap is not None:
+        number("softcap", softcap, "give the cap, a number > 0", lambda x: x > 0)
+    return find_padding(
+        LogitLayer(
+            queries=q, keys=k, scale=float(scale), softcap=softcap,
+            causal=causal, mask=_check_mask(mask, heads, length, length),
+            segments=segments, learned_sinks=_check_learned_sinks(sink_logits, heads),
+        )
+    )  # fmt: skip

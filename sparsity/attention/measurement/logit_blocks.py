@@ -1,0 +1,258 @@
+"""Blocks of rows of queries and keys, each in one compiled pass: sums of rows, and what keys get.
+
+The sums are those of `streaming`, by its own pass over the keys (`sum_over_keys`). One key is set
+apart, the sink key, so that nothing cancels where it takes almost all of the weight. Beside the
+sums the logits of a block are kept until the sums are known: only then are they weights, which are
+added up over the rows by key, for the importance of every key.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sparsity.attention.measurement.attention_layers import LogitLayer
+from sparsity.attention.streaming.reduce import LogitRule, QueryRows, make_logits, sum_over_keys
+from sparsity.attention.streaming.sums import Sums, base, empty
+from sparsity.errors import InputError
+
+FIELDS = frozenset({"z", "y", "w", "mean", "m2"})
+MAX_LOGITS = 2**20  # of a block: fewer and larger blocks are faster, until they leave the cache
+MAX_ROWS, MAX_KEYS = 128, 256  # of a block, and at a time
+
+
+class BlockPlan(NamedTuple):
+    """What is fixed when blocks are compiled.
+
+    Args:
+        groups: key heads of a block.
+        rows: queries of a block.
+        keys: keys at a time.
+        length: keys there are; the arrays may hold more.
+        rule: how logits are made, before what a mask adds.
+    """
+
+    groups: int
+    rows: int
+    keys: int
+    length: int
+    rule: LogitRule
+
+
+class RowBlock(NamedTuple):
+    """One block of rows.
+
+    Args:
+        group: the first key head.
+        start: the first query that counts; those of a block that reaches beyond the last lie
+            before it.
+        stop: the query after the last that counts.
+        sink: position of the sink key; of each row, [1 or groups, 1 or heads, rows].
+        seen: which keys a mask lets the rows see, [1 or groups, 1 or heads, rows, keys]; None for
+            all.
+        added: what a mask adds to their logits, likewise; None for nothing.
+        learned: the logits of learned sinks, [groups, heads, 1]; None for none.
+    """
+
+    group: Any
+    start: Any
+    stop: Any
+    sink: Any
+    seen: Any = None
+    added: Any = None
+    learned: Any = None
+
+
+class BlockSums(NamedTuple):
+    """What a block of rows comes to, [groups, heads, …].
+
+    Args:
+        others: sums over the keys other than the sink key, [rows].
+        sink: the logit of the sink key, [rows]: −∞ where it is not seen, NaN where not finite.
+        received: Σ of the weights that the rows that count give each key, [keys].
+        last: the weights of the last row that counts, [keys].
+    """
+
+    others: Sums
+    sink: Any
+    received: Any
+    last: Any
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _sum_block(plan: BlockPlan, q: Any, k: Any, scale: Any, rows: RowBlock) -> BlockSums:
+    """Return what a block comes to, of queries [groups, heads, T, d] and keys [groups, keys, d]."""
+    groups, size, width, length, rule = plan
+    first = jnp.minimum(rows.start, length - size)  # blocks are all of one size
+    own = jax.lax.dynamic_slice_in_dim(q, rows.group, groups, axis=0)
+    own = scale * jax.lax.dynamic_slice_in_dim(own, first, size, axis=2)
+    own_keys = jax.lax.dynamic_slice_in_dim(k, rows.group, groups, axis=0)
+    shape, tiles = own.shape[:3], k.shape[1] // width
+    at = first + jnp.arange(size, dtype="int32")
+    sink_at = jnp.broadcast_to(rows.sink, shape)
+
+    def score_tile(tile: Any) -> tuple[Any, Any, Any, Any]:
+        begin = tile * width
+        part = functools.partial(
+            jax.lax.dynamic_slice_in_dim, start_index=begin, slice_size=width, axis=-1
+        )
+        keys = jax.lax.dynamic_slice_in_dim(own_keys, begin, width, axis=1)
+        j = begin + jnp.arange(width, dtype="int32")
+        s, seen = make_logits(rule, QueryRows(own, at), keys, j)
+        seen = seen & (j < length)
+        if rows.seen is not None:
+            seen = seen & part(rows.seen)
+        if rows.added is not None:
+            s = s + jnp.where(seen, part(rows.added), 0)
+        known = jnp.where(seen, jnp.where(jnp.isfinite(s), s, jnp.nan), -jnp.inf)
+        place = sink_at - begin
+        sink = jnp.take_along_axis(known, jnp.clip(place, 0, width - 1)[..., None], -1)[..., 0]
+        sink = jnp.where((place >= 0) & (place < width), sink, -jnp.inf)
+        seen = seen & (j != rows.sink[..., None])
+        return s, seen, 0, (jnp.where(seen, s, -jnp.inf), sink)
+
+    def reaches(tile: Any) -> Any:
+        return jnp.asarray(True) if not rule.causal else tile * width < rows.stop
+
+    start = empty(shape, FIELDS, own.dtype)
+    others, (kept, sink) = sum_over_keys(score_tile, reaches, start, tiles, FIELDS)
+    sink = sink.max(0)  # it is in one tile, and −∞ in the others; NaN stays
+    low, some = base(others.top), others.count > 0
+    log_z = low + jnp.log(jnp.where(some, others.z, 1))
+    odds = sink - log_z
+    mass = jnp.where(some, jax.nn.sigmoid(odds), jnp.where(jnp.isfinite(sink), 1, 0))
+    over_weight = jnp.where(some, jax.nn.sigmoid(-odds) / jnp.where(some, others.z, 1), 0)
+    if rows.learned is not None:
+        log_sum = jnp.logaddexp(jnp.where(some, log_z, -jnp.inf), sink)
+        left = jax.nn.sigmoid(log_sum - rows.learned)  # what the learned sink leaves to the keys
+        mass, over_weight = mass * left, over_weight * left
+    counts = (at >= rows.start) & (at < rows.stop)
+    end = rows.stop - 1 - first  # the last row that counts
+
+    def give_tile(tile: Any) -> tuple[Any, Any]:
+        weight = jnp.exp(kept[tile] - low[..., None])  # 0 for the sink key
+        share = jnp.einsum("ghr,ghrk->ghk", over_weight * counts, weight, precision="highest")
+        return share, weight[:, :, end] * over_weight[:, :, end, None]
+
+    def skip_tile(tile: Any) -> tuple[Any, Any]:
+        nothing = jnp.zeros((*shape[:2], width), own.dtype)
+        return nothing, nothing
+
+    def by_key(x: Any) -> Any:  # of [tiles, groups, heads, keys at a time]
+        return jnp.moveaxis(x, 0, 2).reshape(*shape[:2], -1)
+
+    given = jax.lax.map(
+        lambda i: jax.lax.cond(reaches(i), give_tile, skip_tile, i), jnp.arange(tiles)
+    )
+    received, last = map(by_key, given)
+    g, h = np.ogrid[: shape[0], : shape[1]]
+    received = received.at[g[..., None], h[..., None], sink_at].add(mass * counts)
+    last = last.at[g, h, sink_at[:, :, end]].set(mass[:, :, end])
+    return BlockSums(others, sink, received, last)
+
+
+class DeviceLayer(NamedTuple):
+    """A layer on the device: queries [groups, heads, T, d] and keys [groups, keys, d].
+
+    Args:
+        plan: how it is cut into blocks.
+        q: the queries.
+        k: the keys, with zeros up to a whole number of keys at a time.
+        scale: the factor of q·k.
+    """
+
+    plan: BlockPlan
+    q: Any
+    k: Any
+    scale: Any
+
+
+def place_on_device(layer: LogitLayer) -> DeviceLayer:
+    """Return the layer on the device, with its plan for going through it in blocks."""
+    groups, length, dim = layer.keys.shape
+    heads = layer.shape[0] // groups
+    size = int(np.clip(MAX_LOGITS // (heads * length), min(8, length), min(MAX_ROWS, length)))
+    most = int(np.clip(MAX_LOGITS // (heads * size * length), 1, groups))
+    together = max(count for count in range(1, most + 1) if groups % count == 0)
+    width = min(MAX_KEYS, length)
+    rule = LogitRule(causal=layer.causal, softcap=layer.softcap)
+    with jax.enable_x64(layer.dtype == np.float64):
+        q, k = layer.queries, layer.keys  # NumPy's are laid out by NumPy: nothing is compiled
+        k = k.__array_namespace__().pad(k, ((0, 0), (0, -length % width), (0, 0)))
+        q = q.reshape(groups, heads, length, dim)
+        q, k = (jax.device_put(x.astype(layer.dtype)) for x in (q, k))
+        plan = BlockPlan(together, size, width, length, rule)
+        return DeviceLayer(plan, q, k, np.asarray(layer.scale, layer.dtype))
+
+
+def plan_blocks(held: DeviceLayer, cuts: Sequence[int]) -> list[tuple[slice, int, int]]:
+    """Return heads, first row, row after the last of each block, row by row, none across a cut."""
+    groups, heads = held.q.shape[:2]
+    rows, together = held.plan.rows, held.plan.groups
+    return [
+        (slice(first * heads, (first + together) * heads), start, min(start + rows, b))
+        for a, b in itertools.pairwise([0, *cuts])
+        for start in range(a, b, rows)
+        for first in range(0, groups, together)
+    ]
+
+
+def sum_block(
+    held: DeviceLayer, layer: LogitLayer, sink: Any, heads: slice, start: int, stop: int
+) -> tuple[BlockSums, Any]:
+    """Return one block as NumPy arrays [heads, …], and how many of its rows see each key.
+
+    Args:
+        held: the layer on the device.
+        layer: the same layer.
+        sink: position of the sink key; not a whole number for the first key that each row sees.
+        heads: of the block, all that share its key heads.
+        start: its first row.
+        stop: the row after its last.
+
+    Raises:
+        InputError: logits too large for the type of the arrays.
+    """
+    plan, (_, together) = held.plan, held.q.shape[:2]
+    length = plan.length
+    first = min(start, length - plan.rows)  # as in `_sum_block`
+    own, seen, added, learned = layer.part(heads), None, None, None
+
+    def by_group(x: Any) -> Any:  # [1 or heads, rows, …] -> [1 or groups, 1 or heads, rows, …]
+        lead = (1, 1) if len(x) == 1 else (plan.groups, together)
+        return x.reshape(*lead, *x.shape[1:])
+
+    def padded(mask: Any) -> Any:
+        return by_group(np.pad(mask, ((0, 0), (0, 0), (0, held.k.shape[1] - mask.shape[-1]))))
+
+    if layer.hides:
+        seen, added = own.masks(first, first + plan.rows)
+        added = None if added is None else added.astype(layer.dtype)  # else it is compiled anew
+    if isinstance(sink, int):
+        at = np.full((1, 1, 1), sink, np.int32)
+    else:
+        at = by_group(own.first[:, first : first + plan.rows].astype(np.int32))
+    if own.learned_sinks is not None:
+        learned = own.learned_sinks.astype(layer.dtype).reshape(plan.groups, -1, 1)
+    seen_by_group, added = (None if x is None else padded(x) for x in (seen, added))
+    block = RowBlock(heads.start // together, start, stop, at, seen_by_group, added, learned)
+    with jax.enable_x64(held.q.dtype == np.float64):
+        found = jax.device_get(_sum_block(plan, held.q, held.k, held.scale, block))
+    found = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), found)
+    others, of_sink = jax.tree.map(lambda x: x[:, start - first : stop - first], found[:2])
+    if not (np.isfinite(others.mean) & np.isfinite(others.m2)).all() or np.isnan(of_sink).any():
+        shape = (layer.shape[0], length, length)
+        raise InputError("logits", f"array of shape {shape}", "holds NaN or infinite values")
+    if seen is not None:
+        counts = seen[:, start - first : stop - first].sum(-2)
+    elif layer.causal:
+        counts = np.clip(stop - np.maximum(np.arange(length), start), 0, None)
+    else:
+        counts = np.full(length, stop - start)
+    return BlockSums(others, of_sink, *(x[:, :length] for x in found[2:])), counts

@@ -1,0 +1,190 @@
+"""What is measured on request: quantities of rows by their own definitions, shapes of logits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from sparsity import quantities
+from sparsity.arguments import several
+from sparsity.attention.measurement.attention_layers import Layer, LogitLayer
+from sparsity.attention.measurement.row_focus import SinkApart, set_sink_apart, spread_with_sink
+from sparsity.errors import InputError
+from sparsity.quantities import Quantity, RowSums
+
+# Of logits: each also without the sink key, and without all sinks.
+SHAPE = ("skew", "kurtosis", "distance")
+ALWAYS = ("S", "n_eff", "entropy", "sink_mass")  # quantities that every measurement has
+STILL = 64  # times the rounding of a logit: what varies less has no shape
+_PHI = special.ndtr(np.linspace(-8, 8, 2**16 + 1)).astype(np.float32)  # steps of 1/4096
+
+
+def requested_names(of: str | Sequence[str]) -> tuple[str, ...]:
+    """Return what was asked for beside what is always measured, each once.
+
+    Raises:
+        InputError: neither a quantity nor one of `SHAPE`.
+    """
+    listed = (
+        (of,) if isinstance(of, (str, Quantity)) else several("of", of, "give names of quantities")
+    )
+    try:
+        found = [
+            x if isinstance(x, str) and x in SHAPE else quantities.named(x).name for x in listed
+        ]
+    except InputError as error:
+        fix = f"{error.fix}; and, of logits, {', '.join(SHAPE)}"
+        raise InputError("of", error.value, fix) from None
+    return tuple(name for name in dict.fromkeys(found) if name not in ALWAYS)
+
+
+def measure_requested(
+    layer: Layer, sink: Any, of: Sequence[str], heads: slice, start: int, stop: int
+) -> dict[str, np.ndarray]:
+    """Return what was asked for of some rows, by name [heads, rows].
+
+    Quantities are computed in double precision.
+    """
+    own: Any = layer.part(heads)
+    x, seen = own.block(start, stop, layer.key_width(stop, sink))
+    sink = sink if isinstance(sink, int) else own.first[:, start:stop]
+    found: dict[str, np.ndarray] = {}
+    if any(name in SHAPE for name in of):
+        shape = measure_shape(set_sink_apart(x, seen, sink), of)
+        found |= {name: np.asarray(values) for name, values in shape.items()}
+    wanted = [quantities.named(name) for name in of if name not in SHAPE]
+    if wanted:
+        seen = np.asarray(seen)
+        weights, learned = own.to_weights(x, seen)
+        scaled = isinstance(own, LogitLayer)
+        found |= _measure_quantities(weights, learned, seen, sink, wanted, scaled)
+    return found
+
+
+def _measure_quantities(
+    weights: np.ndarray,
+    learned: np.ndarray,
+    seen: np.ndarray,
+    sink: Any,
+    wanted: Sequence[Quantity],
+    scaled: bool,
+) -> dict[str, np.ndarray]:
+    """Return quantities of rows of weights, each by its own definition on the keys that a row sees.
+
+    Args:
+        weights: |a|, double precision, [heads, rows, keys].
+        learned: the weights of learned sinks beside the keys, [heads, rows].
+        seen: which keys a row sees, [1 or heads, rows, keys].
+        sink: position of the sink key; else it is the first key in sight.
+        wanted: the quantities.
+        scaled: whether only the ratios of the weights of a row mean something.
+
+    Returns:
+        By name, [heads, rows]; NaN for rows that are all zero.
+    """
+    found = {each.name: np.full(weights.shape[:2], np.nan) for each in wanted}
+    for heads, rows, keys in _rows_of_same_keys(seen):
+        own = weights[heads, rows][..., keys]
+        most = own.max(-1, initial=0.0)
+        known = most > 0
+        if not known.any():
+            continue
+        most = np.where(known, most, 1.0)
+        own = np.where(known[..., None], own / most[..., None], 1.0)
+        of_sink = own[..., keys == (sink if isinstance(sink, int) else keys[0])].sum(-1)
+        beside = learned[heads, rows] / most
+        sums = own.sum(-1), (own * own).sum(-1), of_sink + beside, beside
+        row = RowSums(float(len(keys)), *sums, own, None if scaled else 1 / most)
+        with np.errstate(under="ignore", invalid="ignore", divide="ignore"):
+            for each in wanted:
+                found[each.name][heads, rows] = np.where(known, each.of(row), np.nan)
+    return found
+
+
+def _rows_of_same_keys(seen: np.ndarray) -> Iterator[tuple[slice, slice, np.ndarray]]:
+    """Yield heads, rows, and the keys that all of these see, of [1 or heads, rows, keys]."""
+    for head, own in enumerate(seen):
+        heads = slice(None) if len(seen) == 1 else slice(head, head + 1)
+        cuts = np.flatnonzero((own[1:] != own[:-1]).any(-1)) + 1
+        for a, b in zip([0, *cuts], [*cuts, len(own)], strict=True):
+            yield heads, slice(a, b), np.flatnonzero(own[a])
+
+
+def measure_shape(logits: SinkApart, of: Sequence[str] = SHAPE) -> dict[str, Any]:
+    """Return the shape of rows of logits, with the sink key and without it.
+
+    Skewness, excess kurtosis, and the Kolmogorov–Smirnov distance sup|F − Φ((s − β̂)/γ̂)| of their
+    distribution F from the Gaussian, with mean β̂ and standard deviation γ̂ of n − 1 degrees of
+    freedom.
+
+    Args:
+        logits: the rows.
+        of: which of `SHAPE` are returned.
+
+    Returns:
+        These by name [..., rows], NaN for rows too short to have it, and for shapes of rows that
+        are constant up to rounding, γ̂ ≤ `STILL`·ε·(1 + |β̂|).
+    """
+    xp = logits.others.__array_namespace__()
+    seen = xp.broadcast_to(logits.sink_visible, logits.sink.shape)
+    visible, dtype = logits.visible, logits.others.dtype
+    n_others = xp.sum(visible, axis=-1).astype(dtype)
+    n_others = xp.broadcast_to(n_others, logits.sink.shape)
+    n = n_others + seen
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        mean = xp.where(visible, logits.others, 0.0).sum(-1) / xp.maximum(n_others, 1.0)
+        away = xp.where(visible, logits.others - mean[..., None], 0.0)
+        square = away * away
+        m2, m3, m4 = square.sum(-1), (square * away).sum(-1), (square * square).sum(-1)
+        # The sink joins: the centred sums of n − 1 numbers and one at distance δ from their mean.
+        delta = logits.sink - mean
+        d, m2_all, gamma_left, gamma = spread_with_sink(mean, m2, n_others, delta, seen)
+        m3_all = m3 - 3 * d * m2 + d**3 * n_others * n * (n - 2)
+        m4_all = m4 - 4 * d * m3 + 6 * d * d * m2 + d**4 * n_others * n * (n * n - 3 * n + 3)
+        # Sorted, the keys in sight come last; the others must not have the largest distance.
+        rising = xp.sort(xp.where(visible, away, -1e30), axis=-1)
+        width = rising.shape[-1]
+        middle = xp.arange(width, dtype=dtype) + (n_others - width + 0.5)[..., None]
+        middle = xp.clip(middle, 0.0, None)  # of the step of F at each key, in keys
+        distance_left = _distance_from_gaussian(xp, rising, middle, gamma_left, n_others)
+        above = rising >= xp.where(seen, delta, xp.inf)[..., None]
+        distance = _distance_from_gaussian(xp, rising - d[..., None], middle + above, gamma, n)
+        middle = (n_others - above.sum(-1) + 0.5)[..., None]
+        at_sink = _distance_from_gaussian(xp, (delta - d)[..., None], middle, gamma, n)
+        whole = {
+            "skew": m3_all / n / (m2_all / n) ** 1.5,
+            "kurtosis": m4_all / n / (m2_all / n) ** 2 - 3,
+            "distance": xp.where(seen, xp.maximum(distance, at_sink), distance),
+        }
+        others = {
+            "skew": m3 / n_others / (m2 / n_others) ** 1.5,
+            "kurtosis": m4 / n_others / (m2 / n_others) ** 2 - 3,
+            "distance": distance_left,
+        }
+    still = STILL * float(np.finfo(dtype).eps) * (1 + xp.abs(mean))
+    parts = ("", gamma, whole), ("_without_sink_key", gamma_left, others)
+    return {
+        f"{name}{tag}": xp.where((spread > still) & (n > 1), values[name], xp.nan)
+        for tag, spread, values in parts
+        for name in SHAPE
+        if name in of
+    }
+
+
+def _distance_from_gaussian(xp: Any, x: Any, middle: Any, gamma: Any, n: Any) -> Any:
+    """Return sup|F − Φ(x/γ)|, to 5e-5: Φ comes from a table, in a tenth of the time.
+
+    Args:
+        xp: namespace of the arrays.
+        x: where F has a step of 1/n, [..., rows, steps].
+        middle: n·F in the middle of the step.
+        gamma: γ, [..., rows].
+        n: the keys, [..., rows].
+    """
+    scale = xp.where(gamma > 0, xp.minimum(4096 / gamma, 1e30), 0.0)[..., None]
+    at = xp.clip(x * scale, -(2.0**15), 2.0**15) + (2**15 + 0.5)
+    gap = xp.abs(xp.asarray(_PHI)[at.astype(np.int32)] - middle / n[..., None])
+    return xp.where(gamma > 0, gap.max(-1, initial=0.0) + 0.5 / n, xp.nan)

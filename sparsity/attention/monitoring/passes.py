@@ -1,0 +1,165 @@
+"""The passes of a model: where they begin and end, what runs around a call, and how it is read.
+
+Hooks of modules tell when a pass begins and ends; the frames of Python tell which module makes a
+call. What is computed for a watch leaves no trace in the pass itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sparsity.attention.checkpoints.checkpoint import library
+from sparsity.attention.monitoring.call import Unseen
+
+
+class Hook:
+    """A hook of a module, which does nothing while code is compiled or compiled code runs.
+
+    Args:
+        watch: whose it is.
+        act: what it does with a module.
+        only: the one module that it is for; None for the one that it is registered with.
+    """
+
+    def __init__(self, watch: Any, act: Callable[[Any], None], only: Any = None) -> None:
+        self.watch, self.act, self.only = watch, act, only
+        self.compiling = library("torch", "torch").compiler.is_compiling
+        self.compiler = _compiler_around()
+
+    def __call__(self, part: Any, *rest: Any) -> None:
+        if self.compiling() or self.only not in (None, part):
+            return
+        if self.compiler():
+            self.watch.compiled = True
+            return
+        try:
+            self.act(part)
+        except Exception as error:  # noqa: BLE001  a pass goes on, whatever fails here
+            self.watch.note("model", error)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """In a copy of the model or its file: what does nothing, and needs nothing to be read."""
+        return getattr, (contextlib.nullcontext(), "__exit__")
+
+
+@functools.cache
+def _compiler_around() -> Callable[[], Any]:
+    """Return a function that tells whether PyTorch's compiler takes the frames of calls.
+
+    The compiler is told to leave the frames of hooks alone. Else it compiled them, which with the
+    stance "fail_on_recompile" is an error.
+    """
+    frames = library("torch", "torch")._C._dynamo.eval_frame
+    try:
+        action = frames._FrameAction
+        strategy = frames._FrameExecStrategy(action.SKIP, action.DEFAULT)
+        frames.set_code_exec_strategy(Hook.__call__.__code__, strategy)
+    except AttributeError:  # of an older PyTorch, which compiles them
+        return lambda: None
+    return frames.get_eval_frame_callback
+
+
+def may_recompile() -> bool:
+    """Return whether compiled code may be compiled again, as replaced functions make it."""
+    frames: Any = sys.modules.get("torch._dynamo.eval_frame")
+    if frames is None:
+        return True
+    stance = getattr(getattr(frames, "_stance", None), "stance", None)
+    fails = getattr(frames.config, "error_on_recompile", False)
+    return stance != "fail_on_recompile" and not fails
+
+
+def entrances(model: Any) -> list[Any]:
+    """Modules that a pass may begin with: all but those that cannot attend, or must not be hooked.
+
+    A hook in PyTorch's encoder layer would turn its fused path off, and so change the output by
+    rounding; it has none, unless it is the model itself.
+    """
+    torch = library("torch", "torch")
+    fused = [x for x in model.modules() if isinstance(x, torch.nn.TransformerEncoderLayer)]
+    left = {inner for layer in fused for inner in layer.modules()}
+    parts = [x for x in model.modules() if x not in left and (next(x.children(), None) is not None
+             or not type(x).__module__.startswith("torch."))]  # fmt: skip
+    return parts if model in left or model in parts else [model, *parts]
+
+
+def in_backward() -> bool:
+    """Return whether a backward pass runs in this thread."""
+    torch = library("torch", "torch")
+    return torch._C._current_graph_task_id() != -1
+
+
+def _frames() -> Iterator[tuple[Any, Any]]:
+    """The code that runs, innermost first, each with its first argument."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_argcount:
+            yield code, frame.f_locals.get(code.co_varnames[0])
+        frame = frame.f_back
+
+
+def modules_around() -> Iterator[Any]:
+    """Return the modules whose methods run, innermost first."""
+    module = library("torch", "torch").nn.Module
+    return (first for _, first in _frames() if isinstance(first, module))
+
+
+def depth(part: Any) -> int:
+    """Return how often a module is being called, one call inside the other."""
+    call = library("torch", "torch").nn.Module._call_impl.__code__
+    return sum(code is call and first is part for code, first in _frames())
+
+
+class Pass:
+    """A pass of a model in one thread.
+
+    Args:
+        entrance: the module that it begins with.
+        looking: whether its calls are measured.
+    """
+
+    def __init__(self, entrance: Any, looking: bool) -> None:
+        self.entrance, self.looking = entrance, looking
+        self.depth, self.renamed = 1, False
+        self.stop: Callable[[], None] = lambda: None
+        self._calls: Counter[str] = Counter()
+        self._last: dict[str, tuple[Any, ...]] = {}
+
+    def repeats_last_call(self, path: str, call: Any) -> bool:
+        """Return whether a module attends from the same queries to the same keys as just before.
+
+        Differential attention does so for each half of its values: its weights are one matrix.
+        """
+        own = tuple(weakref.ref(x) for x in (call.query, call.key))
+        same = self._last.get(path)
+        self._last[path] = own
+        return same is not None and all(a() is b() for a, b in zip(same, own, strict=True))
+
+    def name_call(self, path: str) -> str:
+        """Count a call of a module and return its path, numbered after the first of a pass."""
+        self._calls[path] += 1
+        return path if self._calls[path] == 1 else f"{path}#{self._calls[path] - 1}"
+
+
+@contextlib.contextmanager
+def without_traces() -> Iterator[None]:
+    """Computing that leaves no trace in gradients, in modes of others, or in what is traced.
+
+    Raises:
+        Unseen: the call is part of a trace.
+    """
+    torch = library("torch", "torch")
+    if torch.jit.is_tracing():
+        raise Unseen("is being traced by torch.jit")
+    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+        raise Unseen("is being captured as a CUDA graph")
+    modes = library("torch.utils._python_dispatch", "torch")._disable_current_modes
+    with modes(), torch._C.DisableTorchFunction(), torch.no_grad():
+        yield

@@ -1,0 +1,237 @@
+"""What `stream` is given, checked before anything is traced, and the rows that are looked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+
+from sparsity.arguments import choice, flag, function, number, reals, whole
+from sparsity.arguments import positions as check_positions
+from sparsity.attention.streaming.reduce import QueryRows
+from sparsity.errors import InputError
+from sparsity.rows.rotation import PAIRINGS
+
+_PRECISIONS = ("default", "high", "highest")
+
+
+def check_options(heads: int, **given: Any) -> dict[str, Any]:
+    """Return the options of `stream` by name, as plain values; what is traced stays as it is.
+
+    Args:
+        heads: how many query heads there are.
+        given: options of `stream` by name; None stays None where it is the default.
+
+    Raises:
+        InputError: one that is not what it should be.
+    """
+    required = ("causal", "pairing", "block")
+    found = {
+        name: None if x is None and name not in required else _CHECKS[name](name, x)
+        for name, x in given.items()
+    }
+    for name in ("slopes", "sink_logits"):
+        by_head: Any = found[name]
+        if by_head is not None and by_head.shape not in ((), (heads,)):
+            fix = f"give one number or one for each of {heads} heads"
+            raise InputError(name, f"array of shape {by_head.shape}", fix)
+    return found
+
+
+def _check_scale(name: str, value: Any) -> Any:
+    """Return a number, or a traced one: a temperature may be learned."""
+    if isinstance(value, jax.core.Tracer) and value.shape == ():
+        return reals(name, value, traced=True)
+    return float(number(name, value, "give one finite number"))
+
+
+def _check_by_head(name: str, value: Any) -> Any:
+    found = reals(name, value, "give finite numbers", traced=True)
+    if not isinstance(found, jax.core.Tracer) and not np.all(np.isfinite(np.asarray(found))):
+        raise InputError(name, value, "give finite numbers")
+    return found
+
+
+def _check_block(name: str, value: Any) -> tuple[int, int]:
+    fix = "give how many queries and keys to take at a time, at least 1"
+    found = check_positions(name, value, fix, 1).tolist()
+    if len(found) != 2:
+        raise InputError(name, value, fix)
+    return found[0], found[1]
+
+
+def _check_axis(name: str, value: Any) -> Any:
+    several = value if isinstance(value, tuple) else (value,)
+    if not all(isinstance(each, str) for each in several):
+        raise InputError(name, value, "give the name of an axis of shard_map")
+    try:
+        jax.lax.axis_size(value)
+    except NameError:
+        raise InputError(name, value, "is no axis of a shard_map around it") from None
+    return value
+
+
+_SINKS = "give positions of keys, whole numbers >= 0"
+_CHECKS = {
+    "scale": _check_scale,
+    "causal": flag,
+    "window": lambda name, x: whole(name, x, 1),
+    "softcap": lambda name, x: float(number(name, x, "must be > 0 and finite", lambda x: x > 0)),
+    "slopes": _check_by_head,
+    "sink_logits": _check_by_head,
+    "mask": lambda name, x: function(name, x, "give a function (i, j) -> bool of positions"),
+    "sinks": lambda name, x: tuple(check_positions(name, x, _SINKS).tolist()),
+    "rope": lambda name, x: float(number(name, x, "must be finite and > 1", lambda x: x > 1)),
+    "pairing": lambda name, x: choice(name, x, PAIRINGS),
+    "axis_name": _check_axis,
+    "block": _check_block,
+    "precision": lambda name, x: choice(name, x, _PRECISIONS),
+}
+
+
+def check_arrays(queries: Any, keys: Any) -> tuple[jax.Array, jax.Array]:
+    """Return queries and keys as JAX arrays of one floating type.
+
+    Raises:
+        InputError: they are not arrays of the shapes that `stream` takes.
+    """
+    q, k = (
+        jnp.asarray(reals(name, x, "give floating numbers [..., heads, tokens, dim]", traced=True))
+        for name, x in (("queries", queries), ("keys", keys))
+    )
+    shapes = f"arrays of shape {q.shape} and {k.shape}"
+    if min(q.ndim, k.ndim) < 3 or q.shape[:-3] != k.shape[:-3] or q.shape[-1] != k.shape[-1]:
+        fix = "give [..., heads, tokens, dim] with the same leading axes and dim"
+        raise InputError("queries and keys", shapes, fix)
+    if 0 in (*q.shape, *k.shape):
+        raise InputError("queries and keys", shapes, "give at least one head, token and dimension")
+    if q.shape[-3] % k.shape[-3]:
+        raise InputError("queries and keys", shapes, "key heads must divide query heads")
+    if not all(jnp.issubdtype(x.dtype, jnp.floating) for x in (q, k)):
+        raise InputError("queries and keys", f"{q.dtype} and {k.dtype}", "give floating numbers")
+    wide = jnp.promote_types(q.dtype, k.dtype)
+    return q.astype(wide), k.astype(wide)
+
+
+def check_query_positions(queries: int, keys: int, positions: Any, sharded: bool) -> Any:
+    """Return the positions of the queries, [queries].
+
+    Args:
+        queries: how many there are.
+        keys: how many keys there are on this device.
+        positions: as `stream` takes them.
+        sharded: whether the keys are split over devices.
+
+    Raises:
+        InputError: not one position for each query.
+    """
+    if positions is None:
+        if not sharded and queries != keys:
+            fix = f"there are {queries} queries and {keys} keys: give their positions"
+            raise InputError("positions", None, fix)
+        return np.arange(queries)
+    fix = f"give one for each of {queries} queries"
+    positions = reals("positions", positions, fix, traced=True)
+    if np.shape(positions) != (queries,):
+        raise InputError("positions", f"array of shape {np.shape(positions)}", fix)
+    return positions
+
+
+def segments_of(segments: Any, k: Any) -> jax.Array:
+    """Return the numbers of the texts that keys belong to, int32 [keys] or [..., keys].
+
+    Raises:
+        InputError: not one whole number or bool for each key.
+    """
+    *lead, _, keys, _ = k.shape
+    x = jnp.asarray(reals("segments", segments, "give whole numbers", bools=True, traced=True))
+    if x.dtype.kind not in "biu" or x.shape not in ((keys,), (*lead, keys)):
+        fix = f"give whole numbers or bool [{keys}], or of each text {[*lead, keys]}"
+        raise InputError("segments", f"array of {x.dtype}, shape {x.shape}", fix)
+    return x.astype("int32")
+
+
+def choose_rows(q: jax.Array, at: Any, rows: Any, texts: Any) -> QueryRows:
+    """Return the queries that are looked at, with their positions and the numbers of their texts.
+
+    Args:
+        q: all queries.
+        at: their positions, [T].
+        rows: as `stream` takes them.
+        texts: the numbers of the texts of all keys, or None.
+
+    Raises:
+        InputError: rows that are not positions of queries.
+    """
+    if np.ndim(rows) > 1:
+        lead, rows = q.shape[:-3], jnp.asarray(rows)
+        if rows.shape[:-1] != lead or rows.dtype.kind not in "iu":
+            fix = f"give positions [rows], or of each text {[*lead, 'rows']}"
+            raise InputError("rows", f"array of {rows.dtype}, shape {rows.shape}", fix)
+        texts = jnp.broadcast_to(texts, (*lead, texts.shape[-1]))
+        known = jnp.clip(rows, 0, q.shape[-2] - 1)
+        q = jnp.take_along_axis(q, known[..., None, :, None], axis=-2)
+        at = jnp.asarray(at)[known]
+        text = jnp.where(rows >= 0, jnp.take_along_axis(texts, at, axis=-1), 0)
+        return QueryRows(q, at, text=text, texts=texts)
+    if rows is not None:
+        rows = within(q.shape[-2], rows)
+        at, q = at[rows], jnp.take(q, rows, axis=-2, mode="clip")
+    return QueryRows(q, at, text=None if texts is None else texts[..., at], texts=texts)
+
+
+def within(length: int, rows: Any) -> np.ndarray:
+    """Return positions of queries as an array.
+
+    Raises:
+        InputError: none, or not whole numbers from 0 to T − 1.
+    """
+    fix = f"give whole numbers from 0 to {length - 1}"
+    return check_positions("rows", rows, fix, 0, length - 1)
+
+
+def spaced(length: int, count: int) -> np.ndarray:
+    """Return positions of at most `count` queries of T, evenly in ln(position + 1), with the last.
+
+    Args:
+        length: T.
+        count: at most so many, from 1 to T.
+
+    Raises:
+        InputError: numbers out of range.
+    """
+    length = whole("length", length, 1)
+    count = whole("count", count, 1, length)
+    return np.unique(np.round(np.geomspace(1, length, count)).astype(int)) - 1
+
+
+def spaced_each(text: Any, count: int) -> jax.Array:
+    """Return what `spaced` gives of the tokens of each text, for `rows`: [..., count], −1 for none.
+
+    Args:
+        text: which queries are tokens of a text and no padding, bool [..., T].
+        count: at most so many rows of each.
+
+    Raises:
+        InputError: no bools, or no number of rows.
+    """
+    fix = "give bool [..., tokens]"
+    text = jnp.asarray(reals("text", text, fix, bools=True, traced=True))
+    if text.ndim == 0 or text.dtype != bool:
+        raise InputError("text", f"array of {text.dtype}, shape {text.shape}", fix)
+    length = text.shape[-1]
+    count = min(whole("count", count, 1), length)
+    # The length of a text is known only when the program runs: a table holds the rows of every one.
+    table = np.full((length + 1, count), -1, np.int32)
+    for n in range(1, count):
+        own = spaced(n, n)
+        table[n, : len(own)] = own
+    long = np.round(np.geomspace(1, np.arange(count, length + 1), count, axis=-1)).astype(int) - 1
+    table[count:] = np.where(np.diff(long, prepend=-1, axis=-1) > 0, long, -1)
+    place = jnp.asarray(table)[jnp.sum(text, axis=-1)]
+    order = jnp.argsort(~text, axis=-1, stable=True)
+    found = jnp.take_along_axis(order, jnp.maximum(place, 0), axis=-1)
+    return jnp.where(place >= 0, found, -1).astype("int32")

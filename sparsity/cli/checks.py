@@ -1,0 +1,222 @@
+"""`estimate`, `verify`, `claims` and `reproduce`: what is sampled, and held against theory."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+import sparsity
+from sparsity.cli import common, pages
+from sparsity.errors import InputError
+
+_METHODS = pages.offer_words("stratified", "plain")
+_DTYPES = pages.offer_words("float64", "float32")
+
+
+@click.command(cls=pages.Command)
+@common.row_options
+@common.option("--rel-error", "E", "Stop at this relative standard error", default="1e-3")
+@common.option("--max-samples", "N", "Stop after N draws", default="1e9")
+@common.option("--max-seconds", "T", "Stop after T seconds (default: never).", default="inf")
+@common.option(
+    "--method",
+    "NAME",
+    "How scalar scores are drawn: stratified (default) or plain.",
+    offers=_METHODS,
+)
+@common.option("--dtype", "TYPE", "Precision: float64 (default) or float32.", offers=_DTYPES)
+@common.seed_option
+@common.json_option
+def estimate(
+    kernel: str, steps: tuple[str, ...], of: str | None, as_json: bool, **options: Any
+) -> None:
+    """Estimate S or another quantity by Monte Carlo.
+
+    Prints the estimate with its standard error and 95 % interval, and beside it the number that
+    theory has for the same quantity.
+
+    Scores are drawn as numbers; --dim draws whole keys, --length whole rows, --decay with --length
+    rows of retention.
+
+    Examples:
+        Squared ReLU, to 1 %:
+            sparsity estimate relu2 --beta -1 --gamma 0.5 --rel-error 0.01
+        n_eff of drawn rows of 64 tokens:
+            sparsity estimate exp --gamma 2 --length 64 --of n_eff --rel-error 0.01
+        From whole keys in R^64:
+            sparsity estimate exp --gamma 1 --dim 64 --rel-error 0.01
+    """
+    from sparsity.cli.request import read_request, refuse_grid
+
+    refuse_grid("estimate", kernel, options, steps, of)
+    settings = {name: options.pop(name) for name in ("method", "dtype")}
+    for name in ("rel_error", "max_samples", "max_seconds"):
+        settings[name] = common.read_number(name, options.pop(name))
+    settings["seed"] = common.read_number("seed", options.pop("seed"), int)
+    request = read_request(kernel, common.without_none(options), steps, of, keys=True)
+    common.use_float64()
+    with common.progress("sampling") as report:
+        found = request.estimate(**settings, progress=report)
+    if found.warning:
+        common.echo(f"sparsity: warning: {found.warning}", err=True)
+    theory, line = request.theory_beside(found)
+    if as_json:
+        answer = {"S": found.S, "log_S": found.log_S} if found.quantity == "S" else {}
+        answer |= {k: each for k, each in asdict(found).items() if k not in ("dof", "length")}
+        answer |= {"trusted": found.trusted}
+        common.print_json(answer | request.described() | {"n": request.length} | theory)
+    else:
+        shown, (low, high) = request.shown, found.ci95
+        common.echo(
+            f"{request.text()}\n"
+            f"{shown} = {found.value:.8g} ± {found.stderr:.2g}    "
+            f"95 % interval [{low:.8g}, {high:.8g}]\n"
+            f"    {shown} = {request.definition}\n"
+            f"    {found.method}: {found.samples:.4g} samples, effective {found.ess:.4g}, "
+            f"{found.dtype} on {found.device}, {found.seconds:.2f} s, seed {found.seed}\n"
+            f"    stopped: {found.stopped}\n"
+            f"{line}"
+        )
+    if found.stopped == "interrupted":
+        common.fail("interrupted; the estimate so far is valid", code=130)
+
+
+@click.command(cls=pages.Command)
+@click.argument(
+    "kernels",
+    metavar="[KERNEL …]",
+    nargs=-1,
+    cls=pages.Argument,
+    about="Names from `sparsity list` (default: all of the reference grid).",
+    shell_complete=pages.offer_kernels,
+)
+@common.with_parameters
+@common.steps_option
+@common.option(
+    "--detectable",
+    "E",
+    "Smallest relative error that every comparison must be able to see (default 1e-3).",
+)
+@common.seed_option
+@common.executor_options
+@common.json_option
+def verify(
+    kernels: tuple[str, ...],
+    steps: tuple[str, ...],
+    detectable: str | None,
+    seed: str,
+    executor: Any,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Check formulas, quadrature and sampling against each other.
+
+    Without parameters it goes through the reference grid. With one KERNEL, its parameters, --length
+    and --step it checks that row by every pair of methods that applies to it.
+
+    The exit code is 1 if any comparison does not agree.
+
+    Examples:
+        The whole reference grid, in one or two minutes:
+            sparsity verify
+        Only the cells of one kernel:
+            sparsity verify relu2
+        A row of your own:
+            sparsity verify exp --gamma 1 --length 64 --step alibi:0.01
+    """
+    settings: dict[str, Any] = {"seed": common.read_number("seed", seed, int)}
+    if detectable is not None:
+        settings["detectable"] = common.read_number("detectable", detectable)
+    rows: Any = kernels
+    length, described, said = None, {}, ""
+    given = common.without_none(options)
+    if given or steps:
+        if len(kernels) != 1:
+            name, value = next(iter(given.items()), ("step", " ".join(steps)))
+            raise InputError(name, value, "is a parameter of one row; name one kernel before it")
+        from sparsity.cli.request import read_request
+
+        request = read_request(kernels[0], given, steps)
+        rows, length, said = (request.row,), request.length, f"{request.text()}\n"
+        described = request.described() | {"n": length}
+    else:
+        common.prepare_long_work()
+    common.use_float64()
+    started = time.perf_counter()
+    with common.progress("cells") as report:
+        settings |= {"executor": executor, "progress": report}
+        found = sparsity.verify(*rows, length=length, **settings)
+    seconds = round(time.perf_counter() - started, 2)
+    if as_json:
+        common.print_json(described | found.summary() | {"seconds": seconds})
+    else:
+        common.say(said + found.text())
+    if not found.agree:
+        sys.exit(1)
+
+
+@click.command(cls=pages.Command)
+@common.seed_option
+@common.json_option
+def claims(seed: str, as_json: bool) -> None:
+    """Judge the published claims by computation.
+
+    Each claim gets a verdict, confirmed, refined or refuted, with the findings it follows from.
+
+    Examples:
+        All of them, in about a minute:
+            sparsity claims
+        With the numbers behind each verdict:
+            sparsity claims --json
+    """
+    from sparsity import claims_ledger as ledger
+
+    common.prepare_long_work()
+    common.use_float64()
+    with common.progress("claims") as report:
+        judged = sparsity.claims(seed=common.read_number("seed", seed, int), progress=report)
+    if as_json:
+        common.print_json(judged)
+    else:
+        common.say(ledger.table(judged))
+
+
+@click.command(cls=pages.Command)
+@common.option("--out", "DIR", "Folder to write to", default="figures", offers=pages.offer_folders)
+@common.seed_option
+@click.option("--page", is_flag=True, help="Only write the page again, from the files in DIR.")
+@common.executor_options
+@common.json_option
+def reproduce(out: str, seed: str, page: bool, executor: Any, as_json: bool) -> None:
+    """Make every figure, its data, the checks and the claims.
+
+    Everything is computed and written into one folder; open index.html there. The exit code is 1 if
+    the checks do not agree. With --page, nothing is computed: the page is written from the files of
+    an earlier run.
+
+    Examples:
+        Into the folder figures, in a few minutes:
+            sparsity reproduce
+        The page again, in seconds:
+            sparsity reproduce --page
+    """
+    from sparsity.report import reproduction
+
+    if page:
+        if seed != "0":
+            raise InputError("seed", seed, "the page has the seed of its files; leave it out")
+        written = str(reproduction.page(out))
+        common.print_json({"page": written}) if as_json else common.echo(written)
+        return
+    common.prepare_long_work()
+    common.use_float64()
+    with common.progress("reproduce") as report:
+        settings = {"seed": common.read_number("seed", seed, int), "executor": executor}
+        done = reproduction.reproduce(out, **settings, progress=report)
+    common.show(done, as_json)
+    if not done.agree:
+        sys.exit(1)

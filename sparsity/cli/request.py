@@ -1,0 +1,253 @@
+"""What was asked at the prompt: a row, its length and a quantity; and the theory of an estimate.
+
+The quantity S is the limit E|a|/√(E a²); with a length it is the mean of ‖a‖₁/(√n‖a‖₂) over rows,
+shown as E S_n.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sparsity
+from sparsity import kernels, quantities
+from sparsity.cli.common import PARAMETERS, without_none
+from sparsity.errors import InputError
+from sparsity.kernels import Law, RowMap
+from sparsity.kernels.parameters import LENGTH
+from sparsity.quantities import Quantity
+from sparsity.results import Comparison, Estimate
+from sparsity.rows import scores
+from sparsity.rows.row import Row
+from sparsity.rows.steps import Decay, SinkLogit, parse
+
+
+@dataclass(frozen=True)
+class Request:
+    """A quantity of a row, all of it checked.
+
+    Args:
+        row: the row, with its steps.
+        length: n; None for the limit of long rows.
+        dim: d of whole keys, for an estimate.
+        quantity: what is asked of it.
+        decay: whether the first step is the λ that was given as a parameter.
+    """
+
+    row: Row
+    length: int | None
+    dim: int | None
+    quantity: Quantity
+    decay: bool = False
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether it is a mean over random rows of n tokens."""
+        return self.length is not None and self.row.kernel.law in (Law.SCORE, Law.ROW)
+
+    @property
+    def of_limit_S(self) -> bool:
+        """Whether it is S of long rows."""
+        return not self.of_rows and self.quantity is quantities.S
+
+    @property
+    def shown(self) -> str:
+        """What is printed for the quantity: its name; for the S of rows E S_n."""
+        return "E S_n" if self.of_rows and self.quantity is quantities.S else self.quantity.name
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The parameters by name as plain numbers."""
+        found: dict[str, Any] = dict(self.row.params)
+        if self.row.kernel.law is Law.POSITION:
+            found["length"] = self.length
+        if self.decay:
+            found["decay"] = self.row.steps[0].decay  # type: ignore[attr-defined]
+        return found if self.dim is None else found | {"dim": self.dim}
+
+    @property
+    def steps(self) -> list[str]:
+        """The other steps, as typed."""
+        return self.row.described()["steps"][self.decay :]
+
+    def described(self) -> dict[str, Any]:
+        return {"kernel": self.row.kernel.name, "params": self.params, "steps": self.steps}
+
+    def text(self, length: bool = True) -> str:
+        """Return the row in one line, with its length or without."""
+        shown = [f"{name} = {value}" for name, value in self.params.items()]
+        shown += self.steps
+        if self.of_rows and length:
+            shown.append(f"n = {self.length}")
+        kernel = self.row.kernel
+        title = f" ({kernel.title})" if kernel.title != kernel.name else ""
+        return f"{kernel.name}{title} at {', '.join(shown)}"
+
+    @property
+    def definition(self) -> str:
+        """What the quantity is of this row, as a formula."""
+        kernel, average = self.row.kernel, self.quantity.average
+        under = f", steps {' '.join(self.steps)}" if self.steps else ""
+        if self.of_limit_S:
+            weight = kernel.formula if isinstance(kernel, RowMap) else kernel.weight
+            return f"E|a| / √(E a²), a = {weight}, {self.row.random}{under}"
+        if isinstance(kernel, RowMap):
+            if kernel.residual_mass:
+                average += ", what no key takes standing for the sink logits"
+            return f"{average}, a_j = {kernel.formula}, {self.row.random}"
+        if not self.of_rows:
+            return f"{average}, a = {kernel.weight}, {self.row.random}{under}"
+        if self.quantity.units and any(isinstance(x, SinkLogit) for x in self.row.steps):
+            average += " (and those of sink logits alone, with p = 0)"
+        factor = "λ^(n−j) f(s_j)" if self.decay else "f(s_j)"
+        return f"{average}, a_j = {factor}, f = {kernel.weight}, {self.row.random}{under}"
+
+    def limit(self) -> sparsity.Evaluation:
+        """Return the quantity in long rows; of tokens that differ, that of all n of them.
+
+        Raises:
+            InputError: it cannot be had at these parameters.
+        """
+        return sparsity.evaluate(self.row, of=self.quantity, length=self.length)
+
+    def estimate(self, **settings: Any) -> Estimate:
+        """Sample the quantity.
+
+        Raises:
+            InputError: a bad value, or settings that do not go together.
+        """
+        settings |= {} if self.dim is None else {"dim": self.dim}
+        return sparsity.estimate(self.row, length=self.length, of=self.quantity, **settings)
+
+    def theory_beside(self, estimate: Estimate) -> tuple[dict[str, Any], str]:
+        """Return what an estimate is of, and the theory of the same quantity where there is one.
+
+        Returns:
+            In JSON's types, with z, the standard errors of the logarithm that the estimate lies
+            above theory; and in a line.
+        """
+        answer = {"quantity": self.quantity.name, "definition": self.definition}
+        try:
+            if self.of_limit_S:
+                found = self.limit()
+            else:
+                assert self.length is not None  # or it would be of long rows
+                found = sparsity.exact(self.row, length=self.length, of=self.quantity)
+        except (InputError, KeyboardInterrupt) as error:  # the estimate is not to be lost
+            why = str(error) if isinstance(error, InputError) else "interrupted"
+            line = f"theory: {self.shown} cannot be had: {why}"
+            return answer | {"theory": None, "z": math.nan}, line
+        bound, z = float(found.error_bound), Comparison(estimate, found).z
+        line = (
+            f"theory: {self.shown} = {found.single:.8g} ({found.method}, relative error ≤ "
+            f"{bound:.1e}), z = {z:+.2f}"
+        )
+        theory = {"value": found.single, "error_bound": bound, "method": found.method}
+        return answer | {"theory": theory, "z": z}, line
+
+
+def read_request(
+    kernel: str,
+    given: Mapping[str, Any],
+    steps: Sequence[str] = (),
+    of: str | None = None,
+    *,
+    limit: bool = False,
+    keys: bool = False,
+) -> Request:
+    """Check what was typed.
+
+    Args:
+        kernel: its name.
+        given: its parameters, and for score kernels `length`, `dim` and `decay`, by name.
+        steps: as typed.
+        of: the name of a quantity; None is n_eff of an estimate of rows, else S.
+        limit: whether its limit for long rows is asked for, which may not need a length.
+        keys: whether whole keys may be drawn, which have a dimension.
+
+    Raises:
+        InputError: an unknown name, a value outside its domain or more than one, a decay without a
+            length, a quantity of rows without one, or a dimension where no keys are drawn.
+    """
+    record = kernels.named(kernel)
+    made = [parse(step) for step in steps]
+    own = dict(given)
+    for step in made:  # a sample of scores has a β and γ of its own
+        own = getattr(step, "own", {}) | own
+    own, extra = record.bind_row(own)
+    if "decay" in extra:
+        made.insert(0, Decay(float(extra["decay"])))
+    n, dim = own.pop(LENGTH.name, extra.get("length")), extra.get("dim")
+    # `keys` tells `estimate`, which asks for rows of n where a length is given, from `eval`.
+    of_rows = keys and n is not None and record.law is not Law.POSITION
+    quantity = quantities.default(of_rows) if of is None else quantities.named(of)
+    law = next((step for step in made if isinstance(step, scores.Scores)), None)
+    rest = tuple(step for step in made if step is not law)
+    row = Row(record, scores=law, steps=rest, **own)
+    if n is None and quantity is not quantities.S and not limit:
+        fix = f"{quantity.name} is a mean over rows of n tokens; give their length"
+        raise InputError("length", None, fix)
+    if dim is not None and not keys:
+        fix = f"{record.name} does not take it: S is the same in every dimension; leave it out"
+        raise InputError("dim", given["dim"], fix)
+    n, dim = (None if x is None else int(x) for x in (n, dim))
+    return Request(row, n, dim, quantity, "decay" in extra)
+
+
+_QUANTITIES_OF_ROWS = {"eval": "S,n_eff", "exact": "n_eff", "estimate": "n_eff"}  # without --of
+
+
+def refuse_grid(
+    verb: str, kernel: str, options: dict[str, Any], steps: tuple[str, ...], of: str | None
+) -> None:
+    """Refuse a grid among parameters of which a command takes one value each.
+
+    A list of lengths is fine for `exact`.
+
+    Args:
+        verb: the command.
+        kernel: as typed; likewise all that follow.
+        options: the parameters, and what else was given.
+        steps: with the law of the scores.
+        of: the quantity.
+
+    Raises:
+        InputError: there is one; with the line of `sweep` that takes it.
+    """
+    typed = without_none({name: options[name] for name in PARAMETERS})
+    for name, text in typed.items():
+        listed = "," in text and not (verb == "exact" and name == "length")
+        if ":" in text or listed:
+            line = _line_of_sweep(verb, kernel, typed, steps, of, name)
+            fix = f"for a grid type: {line}" if line else "give one"
+            raise InputError(name, text, f"{verb} takes one value; {fix}")
+
+
+def _line_of_sweep(
+    verb: str,
+    kernel: str,
+    typed: dict[str, str],
+    steps: tuple[str, ...],
+    of: str | None,
+    grid: str,
+) -> str | None:
+    """Write the same for `sweep`, to which a decay of scores is a step; None if it cannot."""
+    own = {p.name for p in kernels.named(kernel).parameters}
+    if grid not in own | {"length"} or (verb == "eval" and of not in (None, "S")):
+        return None  # it takes neither grids of steps nor limits of other quantities
+    if of is None and "length" in typed and "length" not in own:
+        of = _QUANTITIES_OF_ROWS[verb]
+    if "decay" in typed and "decay" not in own:
+        steps = (f"decay:{typed['decay']}", *steps)
+    words = ["sparsity", "sweep", kernel]
+    for name, text in typed.items():
+        if name in own | {"length"}:
+            words += [f"--{name.replace('_', '-')}", text]
+    for step in steps:
+        words += ["--scores" if scores.known(step) else "--step", step]
+    words += [] if of is None else ["--of", of]
+    words += ["--montecarlo"] if verb == "estimate" else []
+    return shlex.join([*words, "--out", "sweep.nc"])

@@ -1,0 +1,330 @@
+"""`list`, `derive`, `eval`, `exact` and `design`: what theory says of one kernel or one row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+import sparsity
+from sparsity.cli import common, pages
+from sparsity.errors import InputError
+
+
+@click.command("list", cls=pages.Command)
+@common.json_option
+def list_(as_json: bool) -> None:
+    """List the kernels, their weights and their parameters.
+
+    A kernel is the weight a = f(s) of one key with score s = q·k. The maps of whole rows, such as
+    sparsemax, stand at the end.
+
+    Examples:
+        All of them, a line each:
+            sparsity list
+    """
+    from sparsity import kernels
+
+    known: tuple[Any, ...] = (*kernels.known(), *kernels.MAPS)
+    records = [
+        {
+            "name": k.name,
+            "title": k.title,
+            "weight": str(getattr(k, "weight", None) or k.formula),  # of a map of whole rows
+            "average_over": k.random,
+            "parameters": [
+                {name: getattr(p, name) for name in ("name", "meaning", "domain")}
+                for p in k.parameters
+            ],
+            "source": k.source,
+        }
+        for k in known
+    ]
+    if as_json:
+        common.print_json({"kernels": records})
+        return
+    for k in records:
+        options = " ".join(f"--{p['name'].replace('_', '-')}" for p in k["parameters"])
+        common.echo(f"{k['name']:14} {k['title']:24} {options:33} a = {k['weight']}")
+
+
+_STYLES = pages.offer_words("text", "latex")
+
+
+@click.command(cls=pages.Command)
+@click.argument(
+    "kernel",
+    metavar="KERNEL|FORMULA",
+    cls=pages.Argument,
+    about="A name from `sparsity list`, or a formula of the score s.",
+    shell_complete=pages.offer_elementwise,
+)
+@common.option("--format style", "text|latex", "How to print", default="text", offers=_STYLES)
+@common.option("--max-seconds", "T", "Give up after T seconds", default="60")
+@common.json_option
+def derive(kernel: str, style: str, max_seconds: str, as_json: bool) -> None:
+    """Derive S of a kernel symbolically, with its limits.
+
+    Prints the moments E|a| and E a², S in closed form, its limits and its leading asymptotics.
+
+    Examples:
+        Squared ReLU:
+            sparsity derive relu2
+        Softmax, to paste into an article:
+            sparsity derive exp --format latex
+        A formula of your own:
+            sparsity derive "s**3" --max-seconds 20
+    """
+    if style not in ("text", "latex"):
+        raise InputError("format", style, "choose text or latex")
+    found = sparsity.derive(kernel, max_seconds=common.read_number("max_seconds", max_seconds))
+    if not as_json:
+        common.echo(found.text() if style == "text" else found.latex())
+        return
+    cases = [{"name": x.name, "assumption": x.assumption, "S": str(x.S)} for x in found.cases]
+    fields = ("quantity", "variable", "point", "condition", "value", "leading")
+    common.print_json(
+        {
+            "kernel": found.kernel.name,
+            "weight": str(found.kernel.weight),
+            "first_moment": str(found.first_moment),
+            "second_moment": str(found.second_moment),
+            "S": str(found.S),
+            "assumptions": list(found.assumptions),
+            "reduced": None if found.reduced is None else str(found.reduced),
+            "cases": cases,
+            "limits": [{name: str(getattr(x, name)) for name in fields} for x in found.limits],
+            "latex": found.latex(),
+        }
+    )
+
+
+@click.command("eval", cls=pages.Command)
+@common.row_options
+@common.json_option
+def eval_(
+    kernel: str, steps: tuple[str, ...], of: str | None, as_json: bool, **options: Any
+) -> None:
+    """Evaluate S of a kernel, and of its rows of n tokens.
+
+    S is the limit of long rows. With --length the answer also has the exact means over rows of n
+    tokens: of n_eff, and of their own S, shown as E S_n. With --of it is the limit of another
+    quantity, such as entropy.
+
+    --decay with --length means rows of retention, as --step decay:DECAY does.
+
+    Examples:
+        Softmax whose scores have spread 2:
+            sparsity eval exp --gamma 2
+        The same in rows of 4096 tokens:
+            sparsity eval exp --gamma 2 --length 4096
+        A kernel of your own:
+            sparsity eval "log(1+exp(s))" --beta 0 --gamma 2
+        Softmax with ALiBi:
+            sparsity eval exp --gamma 2 --length 4096 --step alibi:0.01
+    """
+    from sparsity.cli.request import read_request, refuse_grid
+
+    refuse_grid("eval", kernel, options, steps, of)
+    request = read_request(kernel, common.without_none(options), steps, of, limit=True)
+    n, of_S = request.length, request.quantity.name == "S"
+    rows = {} if n is None or not of_S else {"n": n} | _means_over_rows(request)
+    found = request.limit()
+    bound = float(found.error_bound)
+    if as_json:
+        own = {"S": found.value, "log_S": found.log_value}
+        if not of_S:
+            own = {"n": n, "quantity": found.quantity, "value": found.value}
+            own |= {"log_value": found.log_value}
+        how = {"method": found.method, "error_bound": found.error_bound}
+        common.print_json(request.described() | own | how | rows)
+        return
+    common.echo(request.text())
+    if not of_S:
+        common.echo(f"{request.shown} = {request.definition}")
+        common.echo(f"{request.shown} = {found.single:.12g}")
+        common.echo(f"         {found.method}, relative error ≤ {bound:.1e}")
+        return
+    common.echo(f"S      = {found.single:.12g}    log S = {float(found.log_value):.12g}")
+    common.echo(f"         {found.method}, |Δ log S| ≤ {bound:.1e}")
+    if "n_eff" in rows:
+        tokens, root = rows["n_eff"], rows["S_rms"]
+        common.echo(f"n_eff  = {tokens:.12g} of n = {n} tokens, √(n_eff/n) = {root:.12g}")
+    if "S_n" in rows:
+        common.echo(f"E S_n  = {rows['S_n']:.12g}    mean of ‖a‖₁/(√n‖a‖₂) over rows of n")
+    missing = [name for name in ("n_eff", "S_n") if rows and name not in rows]
+    if missing:
+        common.echo(f"    no exact law of {' and '.join(missing)} is known here; use estimate")
+
+
+def _means_over_rows(request: Any) -> dict[str, Any]:
+    """Return the exact means over rows of n of n_eff and of S, where their laws are known."""
+    answer: dict[str, Any] = {}
+    for of, name in (("n_eff", "n_eff"), ("S", "S_n")):
+        try:
+            law = sparsity.exact(request.row, length=request.length, of=of)
+        except InputError as error:
+            if error.argument != "of":
+                raise
+            continue  # it was not asked for
+        answer |= {name: law.value, f"{name}_error_bound": law.error_bound}
+        if of == "n_eff":
+            answer["S_rms"] = law.S_rms
+    return answer
+
+
+@click.command(cls=pages.Command)
+@common.row_options
+@common.json_option
+def exact(
+    kernel: str, steps: tuple[str, ...], of: str | None, as_json: bool, **options: Any
+) -> None:
+    """Compute the exact mean of a quantity over rows of n tokens.
+
+    The quantity is n_eff unless --of names another. --length is required, and takes a list N,N,…;
+    with --json the values and bounds are then lists in the same order.
+
+    Examples:
+        Tokens that softmax attends to:
+            sparsity exact exp --gamma 2 --length 64,1024,16384
+        The mean entropy:
+            sparsity exact exp --gamma 2 --length 1024 --of entropy
+        The mass on a sink of logit 8:
+            sparsity exact exp --gamma 2 --length 99 --step sink-logit:8 --of sink_mass
+    """
+    from sparsity.cli.request import read_request, refuse_grid
+
+    refuse_grid("exact", kernel, options, steps, of)
+    lengths = [text for text in (options["length"] or "").split(",") if text.strip()]
+    if not lengths:
+        raise InputError("length", options["length"], "give the row length n, or a list n,n,…")
+    typed = [common.without_none(options | {"length": n}) for n in lengths]
+    each = [read_request(kernel, given, steps, "n_eff" if of is None else of) for given in typed]
+    request, ns = each[0], [one.length for one in each if one.length is not None]
+    n = ns if len(ns) > 1 else ns[0]
+    law = sparsity.exact(request.row, length=n, of=request.quantity)
+    if as_json:
+        described = request.described()
+        described["params"].pop("length", None)
+        columns = {name: getattr(law, name) for name in ("value", "log_value", "error_bound")}
+        answer = {"n": n, "quantity": request.quantity.name, **columns, "method": law.method}
+        common.print_json(described | answer)
+        return
+    common.echo(request.text(length=False))
+    common.echo(f"{request.shown} = {request.definition}")
+    common.echo(f"{'n':>12}  {request.shown:<18}  relative error ≤")
+    for n, value, bound in zip(ns, law.value.flat, law.error_bound.flat, strict=True):
+        common.echo(f"{n:>12}  {value:<18.12g}  {bound:.1e}")
+    common.echo(f"    {law.method}")
+
+
+def _help_of_free() -> str:
+    from sparsity.design_search.scan import ALL
+
+    return f"What to solve for: {', '.join(each.name for each in ALL)}."
+
+
+@click.command(cls=pages.Command)
+@click.argument(
+    "name",
+    metavar="[KERNEL]",
+    required=False,
+    cls=pages.Argument,
+    about="A name from `sparsity list`, or a formula of the score s (default exp).",
+    shell_complete=pages.offer_kernels,
+)
+@common.option("--kernel", "KERNEL", "KERNEL, as an option.", offers=pages.offer_kernels)
+@common.option("--length", "N", "Row length n, in tokens.", required=True)
+@common.option("--n-eff", "M", "Wanted number of attended tokens, 1 < M < N.")
+@common.option("--sink-mass", "P", "Wanted mean mass on a sink, in (0, 1), instead of --n-eff.")
+@common.of_option
+@common.option("--value", "V", "Wanted value of the quantity of --of, instead of --n-eff.")
+@click.option(
+    "--free",
+    metavar="NAME",
+    cls=pages.ReadLater,
+    read=_help_of_free,
+    shell_complete=pages.offer_members("sparsity.design_search.scan"),
+)
+@common.option("--max-seconds", "T", "CPU time of a search (default 7).")
+@common.option("--beta", "VALUE", "Hold the bias of the scores at this value.")
+@common.option("--gamma", "VALUE", "Hold the spread of the scores at this value.")
+@common.steps_option
+@common.json_option
+def design(
+    name: str | None,
+    kernel: str | None,
+    length: str,
+    free: str | None,
+    steps: tuple[str, ...],
+    max_seconds: str | None,
+    as_json: bool,
+    **options: str | None,
+) -> None:
+    """Find the parameter that gives the focus you want.
+
+    Also tells how that parameter must grow with length. What is solved for:
+
+    \b
+    exp          the spread γ; with --gamma the scale s of scores γ·s·ln n
+    relu2        the bias β; with --beta the spread γ
+    decayed      the decay λ
+    --sink-mass  the logit of the sink, at the --gamma you give
+    --step       the spread γ, or what --free names
+
+    Examples:
+        The spread at which softmax attends to 8 of 4096:
+            sparsity design --length 4096 --n-eff 8
+        The bias of squared ReLU:
+            sparsity design relu2 --length 4096 --n-eff 8 --gamma 1
+        The logit of a sink that takes half of the mass:
+            sparsity design --length 4096 --sink-mass 0.5 --gamma 1
+        The slope of ALiBi:
+            sparsity design --length 99 --n-eff 8 --gamma 1 --step alibi:1 --free slope
+    """
+    from sparsity import kernels
+    from sparsity.kernels.parameters import LENGTH
+
+    if name is not None and kernel not in (None, name):
+        raise InputError("kernel", kernel, f"the argument says {name}; give only one of them")
+    kernel = name or kernel or "exp"
+    typed = common.without_none({key: options.pop(key) for key in ("beta", "gamma")})
+    wanted, value = _target(**options)
+    held: Any = {key: common.read_number(key, text) for key, text in typed.items()}
+    aim: Any = {"length": int(LENGTH.check(length)), "free": free, wanted: value}
+    if max_seconds is not None:
+        aim["max_seconds"] = common.read_number("max_seconds", max_seconds)
+    if steps:
+        from sparsity.rows.row import Row
+        from sparsity.rows.steps import parse
+
+        if kernels.elementwise(kernel).law is not kernels.Law.SCORE:
+            raise InputError("step", steps[0], f"{kernel} has no scores for it to change")
+        own = free or "gamma"  # whose value in the row does not matter
+        anything = {own: 1.0} if own in ("gamma", "beta") else {}
+        row = Row(kernel, steps=tuple(map(parse, steps)), **(anything | held))
+        return common.show(sparsity.design(row, **aim), as_json)
+    if free is None and wanted == "sink_mass":
+        if "gamma" not in held:
+            raise InputError("gamma", None, "--sink-mass needs it; give --gamma")
+        if kernel != "exp":
+            fix = "--sink-mass is for a sink among softmax logits; "
+            raise InputError("kernel", kernel, f"{fix}use exp, or give --step and --free")
+    common.show(sparsity.design(kernel, **aim, **held), as_json)
+
+
+def _target(
+    n_eff: str | None, sink_mass: str | None, of: str | None, value: str | None
+) -> tuple[str, float]:
+    """Return the name of the quantity to aim at, and its value."""
+    from sparsity import quantities
+
+    if (of is None) != (value is None):
+        raise InputError("value", value, "give --of and --value together")
+    targets = common.without_none({"n_eff": n_eff, "sink_mass": sink_mass})
+    if of is not None:
+        targets[quantities.named(of).name] = value
+    if len(targets) != 1 or (of is not None and (n_eff or sink_mass)):
+        raise InputError("n_eff", n_eff, "give one of --n-eff, --sink-mass, or --of with --value")
+    ((name, text),) = targets.items()
+    return name, common.read_number(name, text)

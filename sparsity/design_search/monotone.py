@@ -1,0 +1,251 @@
+"""Where a quantity is known to rise in what is free, the exact law is inverted by one root.
+
+So it is of n_eff in the parameter of four kernels, in a coordinate x in which it rises, and of the
+mass of a sink in its logit.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+
+from sparsity.arguments import number
+from sparsity.errors import InputError
+from sparsity.exact_law import engine
+from sparsity.exact_law.exact import exact
+from sparsity.exact_law.regimes import condensed_share
+from sparsity.kernels import Kernel, decayed, exp, identity
+from sparsity.kernels.parameters import LENGTH
+from sparsity.limit.long_rows import log_sums
+from sparsity.rows.classes import classed
+from sparsity.rows.row import Row, row_of
+from sparsity.rows.steps import SinkLogit
+
+_FARTHEST_LOGIT = 1e4  # that a logit is looked for from where a sink begins to matter
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The effective numbers of tokens that a kernel can attend to in a row of n.
+
+    Args:
+        low: the fewest.
+        high: the most.
+        low_attained: whether `low` itself can be had; else it is only approached.
+        high_attained: the same of `high`.
+        reason: what sets the two.
+    """
+
+    low: float
+    high: float
+    low_attained: bool
+    high_attained: bool
+    reason: str
+
+    def __contains__(self, tokens: float) -> bool:
+        above = tokens >= self.low if self.low_attained else tokens > self.low
+        return above and (tokens <= self.high if self.high_attained else tokens < self.high)
+
+    def __str__(self) -> str:
+        left, right = "[" if self.low_attained else "(", "]" if self.high_attained else ")"
+        return f"{left}{self.low:.7g}, {self.high:.7g}{right}"
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """A free parameter at one length, as a coordinate x in which n_eff rises.
+
+    Args:
+        name: of the kernel's parameter that is solved for.
+        parameters: x -> all of the kernel's parameters.
+        ends: the range of x over which the law can be computed.
+        start: a first guess of x.
+        reach: what can be attained.
+        unit: of the free parameter; other than 1 for the scale s in γ = γ₀·s·ln n.
+    """
+
+    name: str
+    parameters: Callable[[float], dict[str, Any]]
+    ends: tuple[float, float]
+    start: float
+    reach: Reach
+    unit: float = 1.0
+
+    def value(self, x: float) -> float:
+        return self.parameters(x)[self.name] / self.unit
+
+
+def _spread_of_softmax(length: float, wanted: float, given: dict[str, float]) -> Coordinate:
+    """Return γ = e^(−x); the first guess comes from the annealed or the condensed law."""
+    fewer = max(math.log(length / wanted), 1e-12) if wanted < length else 1.0
+    guess = math.sqrt(fewer)
+    if wanted > 1 and 2 * fewer > math.log(length):
+        guess = math.sqrt(2 * math.log(length)) / condensed_share(wanted)
+    return Coordinate(
+        name="gamma",
+        parameters=lambda x: {"beta": given.get("beta", 0.0), "gamma": math.exp(-x)},
+        ends=(-math.log(300.0), -math.log(1e-7)),
+        start=-math.log(guess),
+        reach=Reach(1.0, length, False, False, "1 for γ → ∞, all of them for γ → 0"),
+        unit=given["gamma"] * math.log(length) if "gamma" in given else 1.0,
+    )
+
+
+def _bias_or_spread(kernel: Kernel, length: float, given: dict[str, float]) -> Coordinate:
+    """Return β or γ of squared ReLU or signed linear: β/γ = sinh x is all that counts."""
+    even = kernel is identity
+    beta, gamma = given.get("beta"), given.get("gamma", 1.0)
+    centre = float(exact(kernel, length=length, gamma=1.0, beta=0.0).value)
+    floor = f"S ≥ √(2/π) whatever the bias, a floor of {centre:.7g} tokens (2n/π in long rows)"
+    low, zero, high = -math.asinh(30.0), math.asinh(1e-8), math.asinh(1e7)
+
+    def at(x: float) -> dict[str, Any]:
+        if beta is None:
+            return {"beta": gamma * math.sinh(x), "gamma": gamma}
+        return {"beta": beta, "gamma": abs(beta / math.sinh(x)) if beta else gamma}
+
+    if beta is None:
+        if even:
+            reach = Reach(centre, length, True, False, floor)
+            return Coordinate("beta", at, (0.0, high), 1.0, reach)
+        why = "1 for β/γ → −∞, all of them for β/γ → ∞"
+        return Coordinate("beta", at, (low, high), -1.0, Reach(1.0, length, False, False, why))
+    if beta == 0:
+        why = "at β = 0 it does not depend on γ" + (f"; {floor}" if even else "")
+        return Coordinate("gamma", at, (0.0, 0.0), 0.0, Reach(centre, centre, True, True, why))
+    if even or beta > 0:
+        why = floor if even else f"without a negative bias a floor of {centre:.7g} tokens"
+        return Coordinate("gamma", at, (zero, high), 1.0, Reach(centre, length, False, False, why))
+    why = f"1 for γ → 0, with this bias at most {centre:.7g} tokens, for γ → ∞"
+    return Coordinate("gamma", at, (low, -zero), -1.0, Reach(1.0, centre, False, False, why))
+
+
+def _decay(length: float, wanted: float) -> Coordinate:
+    """Return λ = 1/(1 + e^(−x)), 1 at x = 40; the first guess is that of an endless row."""
+    return Coordinate(
+        name="decay",
+        parameters=lambda x: {"decay": 1 / (1 + math.exp(-x))},
+        ends=(-50.0, 40.0),
+        start=40.0 if wanted == length else math.log(max(wanted - 1, 1e-12) / 2),
+        reach=Reach(1.0, length, False, True, "1 for λ → 0, all of them at λ = 1"),
+    )
+
+
+def rising_coordinate(
+    kernel: Kernel, length: float, wanted: float, given: dict[str, float]
+) -> Coordinate:
+    """Return the free parameter of a kernel in a row of n.
+
+    Args:
+        kernel: exp, relu2, identity or decayed.
+        length: n ≥ 2.
+        wanted: the n_eff that will be asked for, for the first guess.
+        given: the parameters that are not free.
+    """
+    if kernel is exp:
+        return _spread_of_softmax(length, wanted, given)
+    return _decay(length, wanted) if kernel is decayed else _bias_or_spread(kernel, length, given)
+
+
+def solve_rising(
+    excess: Callable[[float], float], ends: tuple[float, float], start: float
+) -> float | None:
+    """Find the zero of a rising function: doubling steps from `start` bracket it, Brent finds it.
+
+    Args:
+        excess: the function.
+        ends: where it may be evaluated.
+        start: a first guess.
+
+    Returns:
+        The zero; None if there is none between the ends.
+    """
+    excess = functools.cache(excess)
+    here = min(max(start, ends[0]), ends[1])
+    up, step = excess(here) < 0, 0.1
+    while excess(here) != 0:
+        there = min(here + step, ends[1]) if up else max(here - step, ends[0])
+        if excess(here) * excess(there) <= 0:
+            return float(brentq(excess, here, there, xtol=1e-12))  # type: ignore[arg-type]
+        if there in ends:
+            return None
+        here, step = there, 2 * step
+    return here
+
+
+def _typical_total(row: Row, n: int) -> tuple[float, float]:
+    """Return about the log of a typical row's total weight, and how far to look from it, ≥ 1.
+
+    It is log E Σ − ½(g − √(2 ln n))₊², that of log-normal weights: beyond g = √(2 ln n) the few
+    largest are all there is, and E Σ is that of rows which never occur. The largest, and with it
+    the total, then varies by about g/√(2 ln n).
+    """
+    (first, _), (second, _) = log_sums(classed(row, n), (1, 2))
+    spread = math.sqrt(max(second - 2 * first + math.log(n), 0.0))
+    edge = math.sqrt(2 * math.log(n))
+    return first - max(spread - edge, 0.0) ** 2 / 2, max(spread / max(edge, 1.0), 1.0)
+
+
+def _solve_sink_logit(mass: float, row: Row, n: int) -> float:
+    """Return the logit at one length; what rises in it are the log odds of the mass."""
+    odds = math.log(mass) - math.log1p(-mass)
+
+    @functools.cache
+    def excess(b: float) -> float:
+        (sinks, _), (others, _) = engine.shares(row.then(SinkLogit(b)), n)
+        with np.errstate(divide="ignore"):
+            return float(np.log(sinks) - np.log(others)) - odds
+
+    total, wide = _typical_total(row, n)
+    low = high = total + odds
+    step = wide
+    while excess(low) > 0:
+        high, low, step = low, low - step, 2 * step
+        if step > _FARTHEST_LOGIT:  # all-zero rows and other sinks leave less than that
+            fix = "more than that goes to sinks at every logit tried; give a larger mass"
+            raise InputError("mass", mass, fix)
+    step = wide
+    while not excess(high) >= 0:
+        low = high if excess(high) < 0 else low
+        high, step = high + step, 2 * step
+        if step > _FARTHEST_LOGIT:
+            raise InputError("mass", mass, "is out of reach in float64; give a smaller mass")
+    if low == high:
+        return low
+    root: Any = brentq(excess, low, high, xtol=1e-13)
+    return float(root)
+
+
+def sink_logit(
+    mass: float, kernel: str | Kernel | Row, *, length: Any, **parameters: Any
+) -> np.ndarray:
+    """Return the logit b of a `SinkLogit` that takes a given mean mass.
+
+    For exp in long rows it is about ln n + γ²/2 + the log odds of the mass.
+
+    Args:
+        mass: the wanted mean mass, in (0, 1).
+        kernel: what the sink logit is added to, a `Row`, a built-in kernel's name, or a `Kernel`;
+            other sinks of a row take their share of the mass.
+        length: row lengths n, whole numbers ≥ 1, any shape.
+        **parameters: of a kernel given without a row.
+
+    Returns:
+        b, in the shape of `length`, to about 1e−12: the odds of the mass are solved for.
+
+    Raises:
+        InputError: a mass outside (0, 1) or out of reach, or a row without an exact law.
+    """
+    mass = number("mass", mass, "must be between 0 and 1", lambda x: 0 < x < 1)
+    row, n = row_of(kernel, parameters).scored(), LENGTH.check(length)
+    if not n.size:
+        raise InputError("length", length, "give at least one")
+    with np.errstate(over="ignore", invalid="ignore"):  # far out in the tails, where nothing falls
+        found = [_solve_sink_logit(mass, row, int(m)) for m in n.flat]
+    return np.array(found, dtype=np.float64).reshape(n.shape)

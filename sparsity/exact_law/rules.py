@@ -1,0 +1,221 @@
+"""The rules of integration that the exact laws share, and what their bounds are made of.
+
+An exact law is an integral of an analytic function. Along an infinite line, or a contour on which
+the integrand falls off at both ends, the trapezoidal rule converges exponentially in the inverse of
+its step; on a finite piece Gauss-Legendre panels do, in their number of nodes. So in every law the
+difference between a fine rule and a coarser one is the error of the coarser one, and bounds that of
+the fine one with a wide margin.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from sparsity.errors import RESOLVED, InputError, TooFine
+
+# The trapezoidal rule over u = ln t. E^(−e^(u + cz)) is analytic in u and in z, in a strip of
+# half-width π/2: at a step of 0.2 what is lost is e^(−π²/0.2), far below rounding.
+STEP = 0.2  # of u, and of c·z for a normal z
+DEPTH = 36.0  # e-folds below the largest value down to which an integrand is summed
+FAR = 9.0  # standard deviations beyond which a normal has no mass, but for the tilt of a weight
+_MOST_OF_STEP = 2.0  # the step of z over that of u: where c is small, the normal density decides
+
+# Seconds on one core of a processor of 2020, measured.
+EXPONENTIAL = 1.5e-8  # of one number of an array, with what else is done to it
+PRODUCT = 1e-9  # of a multiplication within a convolution or a product of matrices
+_LONGEST = 8.0  # seconds that a law may take: ten on a busy machine
+_MOST_HELD = 1e8  # numbers held at once: 0.8 GB
+
+
+def refuse_slow(argument: str, value: Any, seconds: float, held: float = 0.0) -> None:
+    """Refuse work that would take too long or too much memory, before it starts.
+
+    Args:
+        argument: the parameter that makes it long.
+        value: of the parameter.
+        seconds: of the work, about.
+        held: numbers that it holds at once.
+
+    Raises:
+        TooFine: more than a few seconds, or than a gigabyte.
+    """
+    if not (seconds <= _LONGEST and held <= _MOST_HELD):
+        fix = "its exact law takes too long at these parameters; use less extreme ones, or estimate"
+        raise TooFine(argument, value, fix)
+
+
+def refuse_unresolved(error: np.ndarray, gamma: float, name: str) -> None:
+    """Refuse a law of a map of that name of which one of the error bounds is no bound.
+
+    Raises:
+        InputError: a bound of 1e-3 or more, or one that is not a number.
+    """
+    if not (error < RESOLVED).all():
+        fix = f"the exact law of {name} is not resolved there; use estimate"
+        raise InputError("gamma", gamma, fix)
+
+
+def relative_gap(fine: Any, *coarse: Any) -> Any:
+    """Return by how much the results of coarser rules differ from the fine one, together."""
+    return sum(np.abs(1 - other / fine) for other in coarse)
+
+
+def log_complement(missing: Any, kept: Any) -> np.ndarray:
+    """Return log(1 − missing), where kept = 1 − missing is known as well.
+
+    Each of the two has all its digits where it is small: log1p is taken of the one below ½, and the
+    plain logarithm of the other.
+    """
+    return np.where(missing < 0.5, np.log1p(-np.minimum(missing, 0.5)), np.log(kept))
+
+
+def log_near_one(h: Any, less_one: Any) -> Any:
+    """Return log h of a real or complex h, given h − 1 with all its digits as well.
+
+    NumPy's log1p of a complex number loses the digits of a small real part.
+    """
+    if not np.iscomplexobj(h):
+        near = np.abs(less_one) < 0.5
+        return np.where(near, np.log1p(np.where(near, less_one, 0.0)), np.log(h))
+    a, b = less_one.real, less_one.imag
+    square = a * (2 + a) + b * b  # |h|² − 1
+    found = np.empty(h.shape, dtype=h.dtype)
+    found.real = np.where(np.abs(square) < 0.5, 0.5 * np.log1p(square), np.log(np.abs(h)))
+    found.imag = np.arctan2(h.imag, h.real)
+    return found
+
+
+@functools.lru_cache(maxsize=32)
+def gauss_rule(points: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the nodes and weights of the Gauss-Legendre rule on [−1, 1]."""
+    return np.polynomial.legendre.leggauss(points)
+
+
+def gauss_panels(edges: np.ndarray, points: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return nodes and weights of Gauss-Legendre panels between edges, both [panels, points]."""
+    x, w = gauss_rule(points)
+    half = np.diff(edges)[:, None] / 2
+    return edges[:-1, None] + half * (1 + x), half * w
+
+
+@functools.lru_cache(maxsize=16)
+def cumulative_rule(points: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return weights on [−1, 1], and the matrix that integrates from −1 up to each Gauss node."""
+    x, w = gauss_rule(points)
+    basis = np.polynomial.legendre.Legendre
+    integrals = np.stack([basis(one).integ(lbnd=-1)(x) for one in np.eye(points)], 1)
+    return w, integrals @ np.linalg.inv(np.polynomial.legendre.legvander(x, points - 1))
+
+
+def lagrange_weights(at: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    """Return the weights of values at nodes in the polynomial through them, [..., nodes].
+
+    Args:
+        at: places at which the polynomial is evaluated, any shape.
+        nodes: distinct places, a few.
+    """
+    gap = at[..., None] - nodes
+    # The product over all other nodes is that over those before times that over those behind, which
+    # needs no division by a gap that may be 0.
+    ones = np.ones((*at.shape, 1))
+    before = np.cumprod(np.concatenate([ones, gap[..., :-1]], axis=-1), axis=-1)
+    behind = np.cumprod(np.concatenate([ones, gap[..., :0:-1]], axis=-1), axis=-1)[..., ::-1]
+    return before * behind / (nodes[:, None] - nodes + np.eye(len(nodes))).prod(axis=1)
+
+
+def ends_of(seen: np.ndarray, margin: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first and the last place along each row that is seen, and a margin around them."""
+    last = seen.shape[1] - 1
+    first = np.maximum(seen.argmax(axis=1) - margin, 0)
+    return first, np.minimum(last + margin - seen[:, ::-1].argmax(axis=1), last)
+
+
+def narrowed(
+    low: np.ndarray,
+    high: np.ndarray,
+    log_size: Callable[[np.ndarray], np.ndarray],
+    *,
+    depth: float,
+    points: int = 33,
+    looks: int = 3,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return ends between which all but e^(−depth) of an integrand of one hump lies.
+
+    Args:
+        low: places that nothing is below, [rows].
+        high: places that nothing is above, [rows].
+        log_size: places [rows, points] -> the log of the integrand there.
+        depth: e-folds below its largest value down to which it counts.
+        points: of a look.
+        looks: how often it is looked at, each time between the ends found before.
+    """
+    rows = np.arange(len(low))
+    for _ in range(looks):
+        at = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, points)
+        size = log_size(at)
+        first, last = ends_of(size > size.max(axis=1, keepdims=True) - depth)
+        low, high = at[rows, first], at[rows, last]
+    return low, high
+
+
+def hyperbola(bend: float, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the upper half of a contour through 0, and its dz/i du for both halves.
+
+    The contour rises from the real axis and leans to the left by an angle, so that e^z falls along
+    it. An integrand that is real on the real axis has conjugate values on the lower half: the sum
+    of both is twice the real part on the upper one.
+
+    Args:
+        bend: the angle.
+        u: the parameter, ascending from 0.
+    """
+    sine, cosine = math.sin(bend), math.cos(bend)
+    along = sine * (1 - np.cosh(u)) + 1j * cosine * np.sinh(u)
+    turn = (-sine * np.sinh(u) + 1j * cosine * np.cosh(u)) / 1j
+    turn[0] *= 0.5  # the point on the axis stands for both halves
+    return along, turn
+
+
+def inverse_power_rule(power: float, most: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return w, v and weights of 1/Y^k = ∫₀^∞ v^(k−1) e^(−vY) dv/Γ(k) for 1/most ≤ Y ≤ 1.
+
+    With v = e^(w − e^(−w)) the integrand falls doubly exponentially towards v = 0, and the
+    trapezoidal rule over w converges exponentially.
+    """
+    # Measured for Y from 1e-6 to 1: at this step the rule is right to 1e-15, at twice the step to
+    # 7e-8, which is what bounds the laws that are made of it.
+    step = 0.25
+    w = np.arange(-4.25, math.log(40 * most) + step, step)
+    v = np.exp(w - np.exp(-w))
+    return w, v, v**power * (1 + np.exp(-w)) / math.gamma(power) * step
+
+
+def normal_step(steepness: float, step: float) -> float:
+    """Return the step of a normal z behind e^(steepness·z), for a step of u."""
+    return step * min(_MOST_OF_STEP, 1 / steepness)
+
+
+def normal_points(steepness: float, far: float, step: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return points of a standard normal z and their weights.
+
+    Args:
+        steepness: c ≥ 0 of the e^(cz) that the integrand is made of.
+        far: the last point.
+        step: of u.
+    """
+    if steepness == 0:
+        return np.zeros(1), np.ones(1)
+    h = normal_step(steepness, step)
+    z = h * np.arange(-math.ceil(far / h), math.ceil(far / h) + 1)
+    return z, h * np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+
+
+def log_times(spread: float, most: float, step: float, depth: float = DEPTH) -> np.ndarray:
+    """Return points of u = ln t for Σ e^(spread·z) of up to `most` tokens."""
+    low = -depth - math.log(most) - min(spread**2 / 2, FAR * spread)
+    return np.arange(low, 4.0 + FAR * spread, step)

@@ -1,0 +1,247 @@
+"""The exact law of every map with a threshold, of n independent scores: Kac-Rice and one contour.
+
+In standard deviations of the scores, a map of order α = 1 + 1/q gives the excesses
+x_j = (ε_j − t)₊ of normal ε_j the weights p = (x/c)^q with c = q/γ; the threshold t solves Σp = 1.
+There |dΣp/dt| = Σp′ with p′ = (q/c)(x/c)^(q−1), so that E F = ∫ dt E[F · Σp′ · δ(Σp − 1)] for any
+function F of the weights (Kac-Rice). The δ is an inverse Laplace transform,
+
+    E F = ∫ dt (1/2πi) ∫ dz e^z E[F · Σp′ · e^(−zΣp)],
+
+and over independent keys the last mean is a product. With the means over one key
+
+    h = E e^(−zp),    g_k = E[p^k p′ e^(−zp); ε > t],    m_k = E[p^k e^(−zp); ε > t],
+
+the integrands of 1, of the number K of keys with a weight, and of Y₂ = Σp² are
+
+    1   ->  n g₀ h^(n−1)
+    K   ->  n g₀ h^(n−1) + n(n−1) m₀ g₀ h^(n−2)
+    Y₂  ->  n g₂ h^(n−1) + n(n−1) m₂ g₀ h^(n−2).
+
+The contour is a hyperbola through the saddle point of the first, on which everything decays like
+e^(−|z|). Both rules are trapezoidal; the bound holds twice the step of either, and how far the
+first line is from 1. No published form of this law was found.
+
+A `ThresholdMap` says what the means over one key are: `sparsemax` and `entmax` have three of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import ndtri_exp
+
+from sparsity.exact_law.rules import hyperbola, narrowed, relative_gap
+from sparsity.quantities.base import within
+
+BEND = math.pi / 8  # of the hyperbola to the left: halfway to where h grows
+STEP = 0.06  # of the hyperbola's parameter
+REACH = 5.4  # of it: there e^(−|z|) is below e^(−42)
+DEPTH = 42.0  # e-folds of the density of t down to which it counts
+
+
+class KeyMeans(NamedTuple):
+    """Means over one score, of its weight p and its slope p′ at a threshold.
+
+    Args:
+        above: m₀ = E[e^(−zp); ε > t].
+        slope: g₀ = E[p′ e^(−zp); ε > t].
+        square: m₂.
+        square_slope: g₂.
+        log_all: log h.
+        all: h = E e^(−zp), the scores under the threshold with it.
+    """
+
+    above: Any
+    slope: Any
+    square: Any
+    square_slope: Any
+    log_all: Any
+    all: Any
+
+
+class Place(NamedTuple):
+    """Thresholds at which the integrand of rows is looked at, and the contour of each.
+
+    Args:
+        t: thresholds, [lengths, points].
+        saddle: where the contour crosses the real axis.
+        width: of the integrand along the imaginary axis there.
+        log_size: of the integrand there.
+    """
+
+    t: np.ndarray
+    saddle: np.ndarray
+    width: np.ndarray
+    log_size: np.ndarray
+
+    def contour(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the points z of the contour of each threshold, and dz/πi of both halves over du.
+
+        Both are [lengths, points, nodes].
+        """
+        along, turn = hyperbola(BEND, np.arange(0.0, REACH, STEP))
+        width = self.width[..., None]
+        return self.saddle[..., None] + width * along, turn * width / math.pi
+
+
+class Law(NamedTuple):
+    """What the law gives, for each length.
+
+    Args:
+        value: E K and E Y₂, [2, lengths].
+        error: bounds on their relative errors, [2, lengths].
+        total: the probability that the rule finds, which is 1, [lengths].
+    """
+
+    value: np.ndarray
+    error: np.ndarray
+    total: np.ndarray
+
+    def replace(self, where: np.ndarray, better: Law) -> None:
+        """Put the law of some lengths in the place of what stands there."""
+        for into, new in zip(self, better, strict=True):
+            into[..., where] = new
+
+
+class ThresholdMap:
+    """A map with a threshold, by what the means over one key are.
+
+    Attributes:
+        q: the power of an excess in its weight.
+        c: its unit: the excess of a key that has all the weight.
+        total: what Σp is at the threshold, in the unit that z has here.
+        points: thresholds of a rule, odd: the rule of twice the step has both ends.
+        bisections: of a saddle point, to about 1e-6 of the coordinate's range.
+        rounding: of E K and E Y₂, relative, [2, 1].
+        held: numbers of an array at once.
+    """
+
+    q: float
+    c: float
+    total: float = 1.0
+    points = 161
+    bisections = 24
+    rounding = np.array([[1e-11], [1e-11]])
+    held = 2**16
+
+    def means(self, t: np.ndarray, z: np.ndarray) -> KeyMeans:
+        """Return the means over one key at thresholds and complex arguments."""
+        raise NotImplementedError
+
+    def means_on_axis(self, t: np.ndarray, z: np.ndarray) -> tuple[KeyMeans, Any, Any]:
+        """Return the means over one key at real arguments, and m₁ and g₁ besides."""
+        raise NotImplementedError
+
+    def bracket(self, t: np.ndarray, n: np.ndarray) -> tuple[Any, Any, Callable[[Any], Any]]:
+        """Return the ends of a coordinate between which the saddle points lie, and z of it."""
+        raise NotImplementedError
+
+    def growth(
+        self, t: np.ndarray, z: np.ndarray, n: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return z + log g₀ + (n−1) log h on the real axis, its first and second derivative."""
+        found, first, first_slope = self.means_on_axis(t, z)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            # Of a mean of e^(−zp) the derivative of the log is minus a mean of p, its second one a
+            # variance of p, under the weight e^(−zp).
+            one, all_ = first_slope / found.slope, first / found.all
+            value = z * self.total + np.log(found.slope) + (n - 1) * found.log_all
+            curvature = found.square_slope / found.slope - one**2
+            curvature = curvature + (n - 1) * (found.square / found.all - all_**2)
+        return value, self.total - one - (n - 1) * all_, curvature
+
+    def saddles(self, t: np.ndarray, n: np.ndarray) -> np.ndarray:
+        """Return the saddle points of the integrand, by bisection of its slope.
+
+        The contour may lie anywhere; through the saddle nothing cancels on it.
+        """
+        # log E e^(−zp) is convex in z: the slope rises, and crosses zero once.
+        low, high, z_of = self.bracket(t, n)
+        for _ in range(self.bisections):
+            middle = 0.5 * (low + high)
+            falls = ~(self.growth(t, z_of(middle), n)[1] >= 0)
+            low, high = np.where(falls, middle, low), np.where(falls, high, middle)
+        return z_of(high)
+
+    def look(self, t: np.ndarray, n: np.ndarray) -> Place:
+        """Return the contours through the saddle points, and the density of t to leading order."""
+        z = self.saddles(t, n)
+        value, _, curvature = self.growth(t, z, n)
+        curvature = np.where(curvature > 0, curvature, self.total**2)
+        size = value - 0.5 * np.log(curvature)
+        return Place(t, z, curvature**-0.5, np.where(np.isfinite(size), size, -np.inf))
+
+    def window(self, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return ends between which the threshold of rows of n [lengths, 1] lies, nearly surely."""
+        m = n[:, 0]
+        # n(mean − t)^q ≤ Σ(ε − t)₊^q = c^q ≤ n(max − t)^q, and max − c ≤ t.
+        even = self.c * m ** (-1 / self.q)
+        low = np.maximum(-10 / np.sqrt(m) - even, ndtri_exp(-DEPTH / m) - self.c)
+        high = -ndtri_exp(-DEPTH - np.log(m)) - even
+        return narrowed(low, high, lambda t: self.look(t, n).log_size, depth=DEPTH)
+
+    def places(self, n: np.ndarray) -> Place:
+        """Return thresholds of rows of n [lengths, 1], and the contour of each."""
+        return self.look(np.linspace(*self.window(n), self.points, axis=1), n)
+
+    def integrands(self, place: Place, n: np.ndarray) -> np.ndarray:
+        """Return the integrands of 1, K and Y₂, real, [3, lengths, thresholds, contour]."""
+        z, share = place.contour()
+        return self.body(self.means(place.t[..., None], z), z, n[..., None], share)
+
+    def body(self, found: KeyMeans, z: np.ndarray, m: np.ndarray, share: np.ndarray) -> np.ndarray:
+        """Return the integrands of 1, K and Y₂ at points z, [3, ...], of rows of m.
+
+        Args:
+            found: the means over one key there.
+            z: arguments.
+            m: row lengths.
+            share: what does not turn on keys.
+        """
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            others = share * np.exp(z * self.total + (m - 1) * found.log_all + np.log(m))
+            pair = (m - 1) * found.slope / found.all
+            size = found.slope + found.above * pair
+            square = found.square_slope + found.square * pair
+            body = np.stack([(each * others).real for each in (found.slope, size, square)])
+        return np.where(np.isfinite(body), body, 0.0)  # far out, where h or e^z is nothing
+
+    def law(self, n: np.ndarray) -> Law:
+        """Return the law of rows of n > 1, [lengths], by the double integral."""
+        n = n[:, None]
+        with np.errstate(all="ignore"):  # far out, where nothing falls
+            place = self.places(n)
+            return judged(integrate(place, n, self.integrands, self.held), n, self.rounding)
+
+
+def integrate(
+    place: Place, n: np.ndarray, integrands: Callable[[Place, np.ndarray], np.ndarray], held: int
+) -> np.ndarray:
+    """Return sums of the rule, of twice its step in t, and in u, [3, channels, lengths].
+
+    Args:
+        place: where the thresholds and the contour lie, along lengths.
+        n: row lengths, [lengths, 1].
+        integrands: (place, n) -> [channels, lengths, thresholds, contour].
+        held: numbers of an array at once.
+    """
+    size = max(1, held // (place.t.shape[1] * math.ceil(REACH / STEP)))
+    found = []
+    for start in range(0, len(n), size):
+        part = slice(start, start + size)
+        body = integrands(Place(*(x[part] for x in place)), n[part])
+        coarse = (2 * body[:, :, ::2].sum(axis=(2, 3)), 2 * body[..., ::2].sum(axis=(2, 3)))
+        found.append(np.stack([body.sum(axis=(2, 3)), *coarse]))
+    return np.concatenate(found, axis=2) * (place.t[:, 1] - place.t[:, 0]) * STEP
+
+
+def judged(sums: np.ndarray, n: np.ndarray, rounding: np.ndarray) -> Law:
+    """Return the law that the sums of `integrate` are, of 1, K and Y₂, with its bounds."""
+    total, value = sums[0, 0], sums[0, 1:]
+    error = relative_gap(value, *sums[1:, 1:]) + np.abs(total - 1) + rounding
+    one = np.ones(len(n))
+    ends = [[one, 1 / n[:, 0]], [n[:, 0], one]]
+    return Law(within(value, error, ends), error, total)

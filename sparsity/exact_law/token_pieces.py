@@ -1,0 +1,129 @@
+"""Which tokens of a row count, and from which laws the transforms of the others are interpolated.
+
+A row of many tokens that differ, such as one with ALiBi, has thousands of laws. Its light tokens
+are nothing wherever the integrand is something; the others are smooth in one parameter, in pieces
+(`rows.classes`), and the laws at a few nodes of each piece tell those of all its tokens.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from sparsity.exact_law.laplace import Laplace, Orders, laplace, order_of
+from sparsity.exact_law.nodes import TAIL
+from sparsity.exact_law.rules import refuse_slow
+from sparsity.exact_law.shared_nodes import reference
+from sparsity.kernels.numeric.definition import definition
+from sparsity.kernels.numeric.intervals import Interval
+from sparsity.kernels.numeric.points import Approx
+from sparsity.rows.classes import Class, InterpolatedLaws, TokenClasses, pieces
+
+DEEP = 40.0  # e-folds below the heaviest token down to which n equal tokens count, plus ln n
+_FAR = 14.0  # standard deviations of a score that light tokens are bounded over
+_FEW_LAWS = 32  # up to which light tokens are not looked for
+_HEAVY = 12  # groups that tell where a row ends
+_RARE = 1e-6  # chance of a weight beside which one of 10⁻⁴⁴ is none
+_NODE, _LAW = 1e-5, 0.001  # seconds of a node, and of a law; measured
+
+
+def _law(one: Class, c: int, k: Orders) -> Laplace:
+    """Return the transforms of a class of tokens."""
+    kernel, beta, gamma, scores = one
+    return laplace(kernel, beta, gamma, c, k, scores)
+
+
+def _sizes(row: TokenClasses) -> tuple[np.ndarray, np.ndarray]:
+    """Return log of the most that a weight of each group is, but for a chance of 10⁻⁴⁴.
+
+    ∞ if unknown. And of its weight at one standard deviation, −∞ if unknown.
+    """
+    beta, gamma = (np.array([law[i] for law in row.classes]) for i in (1, 2))
+    most, (kernel, _, _, scores) = np.full(len(beta), np.inf), row.classes[0]
+    typical = np.full(len(beta), -np.inf)
+    own = np.array([law[0] == kernel and law[3] == scores for law in row.classes])
+    ends = (-_FAR, _FAR) if scores is None else scores.ends
+    if np.all(np.isfinite(ends)):
+        low, high = (end * gamma[own] * (1 + 1e-9) for end in ends)
+        known = definition(kernel)
+        with np.errstate(all="ignore"):
+            bound = known.bounds_on_segments(beta[own], Interval.between(low, high), False)[1]
+            near = [known.values_at(beta[own], Approx(x)).log for x in (gamma[own], -gamma[own])]
+        typical[own] = np.nan_to_num(np.max(near, axis=0), nan=-np.inf)
+        most[own] = np.where(np.isnan(bound), np.inf, bound)
+    return row.log_w + most[row.member], row.log_w + typical[row.member]
+
+
+def light_groups(row: TokenClasses, c: int, k: Orders) -> tuple[np.ndarray, float]:
+    """Return which groups are nothing wherever the row has an integrand left, and the last u.
+
+    They enter every sum by E min(x, 1)^order at most. The row has no integrand left beyond the u at
+    which its heaviest tokens alone leave none.
+    """
+    if len(row.classes) <= _FEW_LAWS:
+        return np.zeros(row.count.shape, dtype=bool), math.inf
+    sizes, typical = _sizes(row)
+    heaviest = np.argsort(-typical)[:_HEAVY]
+    laws = [_law(row.classes[row.member[i]], c, k) for i in heaviest]
+    tops = [
+        c * row.log_w[i] + law.family.c_log_f[-1] for i, law in zip(heaviest, laws, strict=True)
+    ]
+    u = np.arange(-max(tops), -max(tops) + 400.0)
+    log_phi = sum(
+        row.count[i] * law.family.log_phi(u + c * row.log_w[i])
+        for i, law in zip(heaviest, laws, strict=True)
+    )
+    tokens = math.log(row.count.sum())
+    gone = np.flatnonzero(log_phi < -DEEP - 3 * tokens)
+    end = float(u[gone[0]]) if len(gone) else math.inf
+    # Beside a weight that has more than a tiny chance, one of 10⁻⁴⁴ is none.
+    seen = any(law.top + math.log(law.p_nonzero) > math.log(_RARE) for law in laws)
+    with np.errstate(invalid="ignore"):
+        size = min(1.0, *map(order_of, k[1:])) * (end + c * sizes)
+        size = np.where(seen & (sizes == -np.inf), -np.inf, size)
+    return (row.sink == 0) & (size < -DEEP - tokens), end
+
+
+def _merge_single_laws(every: list[InterpolatedLaws]) -> list[InterpolatedLaws]:
+    """Return the pieces, those of one law each together where these laws share their nodes."""
+    found, shared = [], {}
+    for piece in every:
+        kernel, beta, gamma, scores = piece.laws[0]
+        near = reference(kernel, beta, gamma, scores) if piece.matrix is None else None
+        if near is None:
+            found.append(piece)
+        else:
+            shared.setdefault((kernel, near), []).append(piece)
+    for same in shared.values():
+        members = np.concatenate([piece.members for piece in same])
+        found.append(InterpolatedLaws(members, [law for piece in same for law in piece.laws]))
+    return found
+
+
+def relevant_pieces(
+    row: TokenClasses, c: int, k: Orders
+) -> list[tuple[InterpolatedLaws, list[Laplace]]]:
+    """Return pieces and their laws, without those that are together too rarely nonzero to matter.
+
+    Raises:
+        TooFine: so many laws that they take more than seconds.
+    """
+    every, longest = _merge_single_laws(list(pieces(row.classes))), float(row.count.sum())
+    laws = {law for piece in every for law in piece.laws}
+    families = {(law[0], reference(*law) or law[1:]) for law in laws}
+    samples = {every[0].laws[0], every[len(every) // 2].laws[0], every[-1].laws[0]}
+    nodes = sum(len(_law(one, c, k).family.c_log_f) for one in samples) / len(samples)
+    refuse_slow("length", row.n, _NODE * nodes * len(families) + _LAW * len(laws))
+    times = np.bincount(row.member, row.count)
+    found = [(piece, [_law(one, c, k) for one in piece.laws]) for piece in every]
+    chances = []  # log P(f ≠ 0) of a token at the likelier end of a piece
+    for piece, own in found:
+        ends = own if piece.matrix is None else [own[0], own[-1]]
+        chances.append(max(math.log(law.p_nonzero) + law.top for law in ends))
+    margin = math.log(longest / TAIL) + 10  # n_eff is at most n
+    return [
+        each
+        for each, chance in zip(found, chances, strict=True)
+        if chance + math.log(times[each[0].members].sum()) + margin > max(chances)
+    ]

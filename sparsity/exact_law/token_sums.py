@@ -1,0 +1,384 @@
+"""Laplace transforms of all tokens of a row, summed on one grid of u = ln t.
+
+A factor w shifts a token's transforms by c·ln w. The tokens of a class are summed all at once: as
+weights deposited on the grid by local polynomials, and one convolution. How a row passes through:
+
+    TokenClasses ── light tokens left out ──> pieces: laws at a few nodes, interpolated between them
+      ── tables of each law on the grid (`laplace`) ──> log φ and the summands of each channel
+      ── shifted and weighed, token by token ──> Sums
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sparsity.exact_law.laplace import Laplace, Orders, order_of
+from sparsity.exact_law.nodes import TAIL
+from sparsity.exact_law.rules import lagrange_weights, log_complement, refuse_slow
+from sparsity.exact_law.token_pieces import DEEP, light_groups, relevant_pieces
+from sparsity.quantities.base import LogMoment
+from sparsity.rows.classes import InterpolatedLaws, TokenClasses
+
+STEP = 0.08  # of u: finer than the rule needs, for the local polynomials
+SQRT_REACH = -math.log(TAIL)  # of u: how much further down a summand of order √t matters than of t
+_TAPS = 16  # of the local polynomial between the points of the grid, for moments up to order 4
+_MANY_TAPS = 28  # above, up to 8: e^(8u) is off by (8·STEP)^taps·(taps/2)!²/taps!, at 16 by 1e-9
+_AT_ONCE = 128  # classes
+_LEAST = 1e-290  # of a transform
+_ALIKE = 1e-11  # error of summands, relative, up to which they are interpolated between laws
+_TOKEN = 0.001  # seconds of a token with a table of its own; measured
+_SHARED = 256  # steps: tables begin at whole multiples, so that the points of a curve share them
+
+
+class Sums(NamedTuple):
+    """Σ over tokens on a grid of u, over e^top.
+
+    Where laws were interpolated there are two versions of everything: the second one has the error
+    of the interpolation put in on purpose.
+
+    Args:
+        log_phi: Σ log φ, [versions, points].
+        channels: Σ of each channel, [channels, versions, points].
+        p_row: P(the row is not all zero), over e^top, in each version.
+        top: log of the common scale of psi, moments and probabilities.
+        error: of the inner integrals, relative.
+    """
+
+    log_phi: np.ndarray
+    channels: np.ndarray
+    p_row: np.ndarray
+    top: float
+    error: float
+
+
+# (moments/φ -> summand, weights of the groups)
+Channel = tuple[Callable[..., np.ndarray], np.ndarray]
+
+
+def _spread_weights_on_grid(
+    shift: np.ndarray, weights: np.ndarray, taps: int
+) -> tuple[int, np.ndarray]:
+    """Return (first s, H) with Σ_s H[c, s] F[i + s] = Σ_j weights[c, j] F(u_i + shift_j).
+
+    Between the points of the grid F is the polynomial through `taps` of them around.
+    """
+    steps = np.floor(shift / STEP).astype(int)
+    if np.all(shift == steps * STEP) and np.ptp(steps) == 0:
+        return int(steps[0]), weights.sum(axis=1, keepdims=True)
+    first = int(steps.min())
+    total = np.zeros((len(weights), int(steps.max()) - first + taps))
+    nodes = np.arange(taps)
+    for start in range(0, len(shift), 2**16):
+        part = slice(start, start + 2**16)
+        share = lagrange_weights(taps // 2 - 1 + shift[part] / STEP - steps[part], nodes)
+        where = (steps[part] - first)[:, None] + nodes
+        for channel, weight in zip(total, weights[:, part], strict=True):
+            np.add.at(channel, where, share * weight[:, None])
+    return first - taps // 2 + 1, total
+
+
+def _add_convolved(out: np.ndarray, table: np.ndarray, begin: int, h: np.ndarray) -> None:
+    """Add out[c, r, i] += Σ_s h[c, s] F[c, r, begin + i + s] of a table F.
+
+    F is 0 before the table, and its last value behind. Tables begin where the lightest token that
+    counts does, so what lies before them is zero.
+    """
+    length, points = out.shape[-1] + h.shape[-1] - 1, table.shape[-1]
+    zeros = min(max(-begin, 0), length)
+    inside = table[..., max(begin, 0) : max(begin + length, 0)]
+    behind = length - zeros - inside.shape[-1] if begin < points else length
+    last = np.repeat(table[..., -1:], max(behind, 0), axis=-1)
+    values = np.concatenate([np.zeros((*table.shape[:-1], zeros)), inside, last], axis=-1)
+    if h.shape[-1] <= _MANY_TAPS:
+        windows = np.lib.stride_tricks.sliding_window_view(values, h.shape[-1], axis=-1)
+        out += np.matmul(windows, h[:, None, :, None])[..., 0]
+        return
+    for total, channel, own in zip(out, values, h, strict=True):
+        if own.any():
+            for rule in range(len(total)):
+                total[rule] += np.convolve(channel[rule], own[::-1], "valid")
+
+
+@functools.lru_cache(maxsize=64)
+def _tables(laws: tuple[Laplace, ...], start: int, stop: int) -> np.ndarray:
+    """Return ψ, the moments and P(f ≠ 0) of each law over its own e^top, and P(f = 0).
+
+    [laws, ·, points]. Laws that share their nodes are one product of matrices.
+    """
+    found = np.empty((len(laws), 3 + len(laws[0].k), stop - start))
+    families: dict[int, list[int]] = {}
+    for i, law in enumerate(laws):
+        families.setdefault(id(law.family), []).append(i)
+    for members in families.values():
+        together = laws[members[0]].joined([laws[i] for i in members])
+        psi, moments = together.at(STEP * np.arange(start, stop))
+        found[members] = np.stack([psi, *moments, 0 * psi, 0 * psi], axis=1)
+    found[:, -2:] = np.array([(law.p_nonzero, law.p_zero) for law in laws])[..., None]
+    return found
+
+
+class _Part(NamedTuple):
+    """Transforms of some classes: those of a piece, interpolated where it says so.
+
+    Args:
+        piece: the piece.
+        laws: its transforms.
+        start: first point of their grid, in steps of u.
+        stop: behind the last one.
+    """
+
+    piece: InterpolatedLaws
+    laws: list[Laplace]
+    start: int
+    stop: int
+
+    def table(self, top: float) -> np.ndarray:
+        """Return ψ, moments, P(f ≠ 0) over e^top, and P(f = 0) of the laws, [laws, ·, points]."""
+        found = _tables(tuple(self.laws), self.start, self.stop).copy()
+        found[:, :-1] *= np.exp([law.top - top for law in self.laws])[:, None, None]
+        return found
+
+    def each(self, flat: np.ndarray, versions: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield (classes, their tables [·, ·, versions, points]), given those of the laws.
+
+        Logarithms are smooth between laws, and of a moment with ln x the mean of ln x: these are
+        interpolated. The second version is the first times the error of that, where there is one.
+        """
+        # The laws that check the interpolation stand behind those that make it: their worst miss at
+        # a point of the grid is the error of all there.
+        flat = flat[:, :, None].repeat(versions, axis=2)
+        piece = self.piece
+        if piece.matrix is None or piece.check is None:
+            yield piece.members, flat
+            return
+        # Rows of a table that are moments with a factor ln x; each follows its plain one.
+        logged = [1 + i for i, k in enumerate(self.laws[0].k) if isinstance(k, LogMoment)]
+        shape, smooth = flat.shape[1:], np.log(np.maximum(flat, _LEAST))
+        for i in logged:
+            smooth[:, i] = flat[:, i] / np.maximum(flat[:, i - 1], _LEAST)
+        smooth, nodes = smooth.reshape(len(flat), -1), piece.matrix.shape[1]
+        gaps = smooth[nodes:] - piece.check @ smooth[:nodes]
+        off = np.take_along_axis(gaps, np.abs(gaps).argmax(axis=0)[None], axis=0)[0]
+        off = off.reshape(shape)[:, :1]
+        for first in range(0, len(piece.members), _AT_ONCE):
+            part = slice(first, first + _AT_ONCE)
+            between = (piece.matrix[part] @ smooth[:nodes]).reshape(-1, *shape)
+            between[:, :, 1:] += off
+            tables = np.exp(between)
+            for i in logged:
+                tables[:, i] = between[:, i] * tables[:, i - 1]
+            yield piece.members[part], tables
+
+
+class _Layout(NamedTuple):
+    """Where the sums lie on the grid, and what they are made of.
+
+    Args:
+        parts: with the ranges of their tables.
+        counted: the groups of each class that count.
+        first: first point of the grid, in steps of u.
+        size: its points.
+    """
+
+    parts: list[_Part]
+    counted: list[np.ndarray]
+    first: int
+    size: int
+
+
+def _grid_layout(
+    row: TokenClasses,
+    c: int,
+    orders: Orders,
+    channels: Sequence[Channel],
+    longest: float,
+    reach: float,
+    end: float,
+) -> _Layout:
+    """Return the layout for a row whose integrand ends at the latest at u = `end`; as `sums`."""
+    shift = c * row.log_w
+    order = np.argsort(row.member, kind="stable")
+    groups = np.split(order, np.cumsum(np.bincount(row.member))[:-1])  # of each class
+    found = relevant_pieces(row, c, orders)
+    starts, ends, certain, ranges = [], [], [], []
+    for piece, laws in found:
+        low = min(law.range(longest + 1)[0] for law in laws) - reach
+        alone = piece.matrix is None
+        right = max(law.family.right if alone else law.family.smooth for law in laws)
+        mine = shift[np.concatenate([groups[i] for i in piece.members])]
+        ranges.append((low, math.ceil(right / STEP) + 1, mine.max()))
+        starts.append(low - mine.max())
+        ends.append(right - mine.min())
+        if not any(law.p_zero for law in laws):
+            certain.append(right - mine.max())  # behind a token that never vanishes all is over
+    first = math.floor(min(starts) / STEP)
+    size = math.ceil(min(*certain, end, max(ends)) / STEP) + 1 - first
+    # A table reaches down to where its tokens no longer matter: light ones add to a channel like
+    # e^(k·shift) beside its own heaviest ones.
+    heaviest = min(shift[weight > 0].max() for _, weight in channels if weight.any())
+    light = (DEEP + math.log(longest)) / min(1.0, *map(order_of, orders[1:]))
+    parts = []
+    for (piece, laws), (low, most, top) in zip(found, ranges, strict=True):
+        begin = (min(low, first * STEP + heaviest) - light) / STEP
+        start = min(math.floor(begin / _SHARED) * _SHARED, most - 1)
+        last = first + size + math.ceil(top / STEP) + 2 * _MANY_TAPS  # none is asked beyond
+        stop = max(min(most, math.ceil(last / _SHARED) * _SHARED), start + 1)
+        parts.append(_Part(piece, laws, start, stop))
+        for member in piece.members:
+            group = groups[member]
+            groups[member] = group[shift[group] >= (start - first - size) * STEP]
+    return _Layout(parts, groups, first, size)
+
+
+class _Summation:
+    """The sums over tokens so far, part by part.
+
+    Args:
+        row: the tokens.
+        c: the power of |a| in x.
+        k: the powers of x.
+        channels: as in `sums`.
+        layout: of the grid.
+    """
+
+    def __init__(
+        self, row: TokenClasses, c: int, k: Orders, channels: Sequence[Channel], layout: _Layout
+    ) -> None:
+        self.row, self.channels, self.layout = row, channels, layout
+        self.shift, self.times = c * row.log_w, np.bincount(row.member, row.count)
+        self.weights = np.stack([row.count, *(weight for _, weight in channels)])
+        self.taps = _TAPS if max(map(order_of, k)) <= 4 else _MANY_TAPS
+        self.top = max(law.top for part in layout.parts for law in part.laws)
+        self.scale = np.exp(self.top)
+        self.versions = 1 if all(part.piece.matrix is None for part in layout.parts) else 2
+        self.total = np.zeros((len(self.weights), self.versions, layout.size))
+        self.log_miss, self.expected = np.zeros(self.versions), np.zeros(self.versions)
+
+    def summands(self, tables: np.ndarray) -> np.ndarray:
+        """Return log φ and what the channels sum, [1 + channels, laws, ..., points], of tables."""
+        missing = np.minimum(tables[:, 0] * self.scale, 1.0)  # 1 − φ
+        kept = tables[:, 1] * self.scale + _never(tables[:, -1])
+        log = log_complement(missing, np.maximum(kept, _LEAST))
+        ratios = np.moveaxis(tables[:, 2:-2], 1, 0) * np.exp(-log)
+        found = np.stack([log, *(channel(*ratios) for channel, _ in self.channels)])
+        found[1:, ..., -1] = 0.0
+        return found
+
+    def count(self, times: np.ndarray, chance: np.ndarray, zero: np.ndarray) -> None:
+        """Add tokens to what is known of P(the row is not all zero)."""
+        self.expected = self.expected + times @ chance
+        with np.errstate(divide="ignore"):
+            log = log_complement(chance * self.scale, _never(zero))
+        # Weights of an interpolation have both signs.
+        self.log_miss = self.log_miss + (times @ log if np.isfinite(log).all() else -np.inf)
+
+    def add(self, part: _Part) -> None:
+        """Add the tokens of a part: by the summands of its laws, if they are smooth enough."""
+        flat, piece = part.table(self.top), part.piece
+        if piece.matrix is None or piece.check is None:
+            self._add_each(part, flat)
+            return
+        nodes, values = piece.matrix.shape[1], self.summands(flat)
+        gap = values[:, nodes:] - np.einsum("kn,cnu->cku", piece.check, values[:, :nodes])
+        gap = np.abs(gap).max(axis=1)
+        # Where these tokens alone leave no integrand, no more is asked.
+        alive = self.times[piece.members].sum() * values[0].max(axis=0) > -DEEP
+        if (gap <= _ALIKE * np.abs(values).max(axis=1))[:, alive].all():
+            self._add_by_nodes(part, piece.matrix, flat, values, gap)
+        else:
+            own = sum(len(self.layout.counted[i]) for i in piece.members)
+            refuse_slow("length", self.row.n, _TOKEN * own)
+            self._add_each(part, flat)
+
+    def _add_by_nodes(
+        self, part: _Part, matrix: np.ndarray, flat: np.ndarray, values: np.ndarray, gap: np.ndarray
+    ) -> None:
+        """Add all tokens of a part node by node: a token's share of each is its weight there.
+
+        Args:
+            part: the part.
+            matrix: shares of the nodes in each class, [classes, nodes].
+            flat: the table of its laws.
+            values: the summands of these.
+            gap: the error of the summands between nodes, which the second version has on top.
+        """
+        members, nodes = part.piece.members, matrix.shape[1]
+        ends = (flat[:nodes, i, :1].repeat(self.versions, axis=1) for i in (-2, -1))
+        self.count(self.times[members] @ matrix, *ends)
+        own = np.concatenate([self.layout.counted[i] for i in members])
+        if not len(own):
+            return
+        place = np.empty(len(self.row.classes), dtype=int)
+        place[members] = np.arange(len(members))
+        share = matrix[place[self.row.member[own]]].T  # [nodes, groups]
+        spread = (self.weights[:, None, own] * share).reshape(-1, len(own))
+        spread = np.concatenate([spread, self.weights[:, own]])
+        offset, h = _spread_weights_on_grid(self.shift[own], spread, self.taps)
+        begin, rows = self.layout.first - part.start + offset, len(self.weights)
+        for node, each in enumerate(h[:-rows].reshape(rows, nodes, -1).swapaxes(0, 1)):
+            same = values[:, node, None].repeat(self.versions, axis=1)
+            _add_convolved(self.total, same, begin, each)
+        _add_convolved(self.total[:, 1:], gap[:, None], begin, h[-rows:])
+
+    def _add_each(self, part: _Part, flat: np.ndarray) -> None:
+        """Add the tokens of a part class by class, each with a table of its own."""
+        begin = self.layout.first - part.start
+        for members, tables in part.each(flat, self.versions):
+            self.count(self.times[members], tables[:, -2, :, 0], tables[:, -1, :, 0])
+            values = self.summands(tables)
+            own = np.concatenate([self.layout.counted[i] for i in members])
+            if len(own) == len(members) > 1 and not self.shift[own].any():
+                summed = np.einsum("cb,cbru->cru", self.weights[:, own], values)
+                _add_convolved(self.total, summed, begin, np.ones((len(self.weights), 1)))
+                continue
+            for i, member in enumerate(members):
+                if len(mine := self.layout.counted[member]):
+                    weights = self.weights[:, mine]
+                    offset, h = _spread_weights_on_grid(self.shift[mine], weights, self.taps)
+                    _add_convolved(self.total, values[:, i], begin + offset, h)
+
+
+def _never(zero: np.ndarray) -> np.ndarray:
+    """Return P(f = 0), 0 where it is interpolated between laws that never are."""
+    return np.where(zero > 2 * _LEAST, zero, 0.0)
+
+
+def sums(
+    row: TokenClasses,
+    c: int,
+    k: Orders,
+    channels: Sequence[Channel],
+    longest: float,
+    reach: float = 0.0,
+) -> Sums:
+    """Sum the transforms E[x^k e^(−x)]/φ, x = t|a|^c, of all tokens.
+
+    Args:
+        row: the tokens; their largest weight is of order one.
+        c: the power of |a| in x.
+        k: the powers of x.
+        channels: what is to be summed beside log φ, given (m_1/φ, m_2/φ, …), and how often.
+        longest: the longest row of a curve, so that all its points share their tables.
+        reach: how far below the range of a summand of order t the sums still matter, in u.
+    """
+    orders = (0.0, *k)
+    light, end = light_groups(row, c, orders)
+    if light.any():
+        kept = ~light
+        used, member = np.unique(row.member[kept], return_inverse=True)
+        classes = [row.classes[i] for i in used]
+        row = TokenClasses(row.n, classes, member.reshape(-1), *(x[kept] for x in row[3:]))
+        channels = [(f, weight[kept]) for f, weight in channels]
+    layout = _grid_layout(row, c, orders, channels, longest, reach, end)
+    every = _Summation(row, c, k, channels, layout)
+    for part in layout.parts:
+        every.add(part)
+    scale, rare = every.scale, every.scale < _LEAST
+    p_row = every.expected if rare else -np.expm1(every.log_miss) / scale
+    error = max(law.family.rounding for part in layout.parts for law in part.laws)
+    return Sums(every.total[0], every.total[1:], p_row, every.top, error)

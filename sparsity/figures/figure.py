@@ -1,0 +1,253 @@
+"""What a figure is: its words, its data as curves with sampled points, and how they are drawn."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.figure import Figure as Canvas
+
+from sparsity.arguments import check_budget, check_seed
+from sparsity.output import csv_text
+from sparsity.results import Estimate
+from sparsity.sampling import Sampling
+from sparsity.sweeps.curves import sweep
+from sparsity.sweeps.variables import cell_seed
+
+if TYPE_CHECKING:
+    import xarray
+
+TABLE_HEADER = "series,x,theory,"  # how a table of curves begins
+_COLUMNS = ("x", "theory", "log", "estimate", "stderr", "samples", "seed")
+
+
+@dataclass(frozen=True)
+class Series:
+    """One curve. All arrays have one entry per x, in increasing order.
+
+    Args:
+        label: what tells this curve from the others, as it may be printed.
+        x: abscissa.
+        theory: S, or what the figure draws.
+        log: its natural logarithm.
+        estimate: the same by sampling, NaN where not sampled.
+        stderr: its standard error, NaN where not sampled.
+        samples: draws behind it, 0 where not sampled.
+        seed: seed it was drawn with, −1 where not sampled.
+        method: the estimator that ran; empty if none.
+        key: the parameters that the curve holds fixed.
+        doubts: x -> why the error bar of the estimate there cannot be trusted.
+    """
+
+    label: str
+    x: np.ndarray
+    theory: np.ndarray
+    log: np.ndarray
+    estimate: np.ndarray
+    stderr: np.ndarray
+    samples: np.ndarray
+    seed: np.ndarray
+    method: str = ""
+    key: Mapping[str, Any] = field(default_factory=dict)
+    doubts: Mapping[float, str] = field(default_factory=dict)
+
+    @property
+    def sampled(self) -> np.ndarray:
+        """Mark where there is an estimate."""
+        return self.samples > 0
+
+    @property
+    def doubted(self) -> np.ndarray:
+        """Mark where there is an estimate whose error bar cannot be trusted."""
+        return self.sampled & np.isin(self.x, list(self.doubts))
+
+    @classmethod
+    def line(cls, label: str, x: Any, log: Any, **key: Any) -> Series:
+        """Return a curve of theory alone, from its logarithm."""
+        x, log = np.asarray(x, float), np.asarray(log, float)
+        nothing, none = np.full(x.shape, np.nan), np.zeros(x.shape, int)
+        return cls(label, x, np.exp(log), log, nothing, nothing, none, none - 1, key=key)
+
+    @classmethod
+    def of_values(cls, label: str, x: Any, values: Any, **key: Any) -> Series:
+        """Return a curve of theory alone, from its values."""
+        values = np.asarray(values, float)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return replace(cls.line(label, x, np.log(values), **key), theory=values)
+
+    def with_points(self, log: Any, estimates: Mapping[float, Any], method: str) -> Series:
+        """Return the curve with sampled points added, whose theory is `log`.
+
+        Args:
+            log: log of the theory at the points, in the order of `estimates`.
+            estimates: x -> (estimate, stderr, samples, seed).
+            method: the estimator.
+        """
+        x = np.array(list(estimates), float)
+        log = np.asarray(log, float)
+        points = (x, np.exp(log), log, *map(np.array, zip(*estimates.values(), strict=True)))
+        lines = (getattr(self, name) for name in _COLUMNS)
+        columns = [np.concatenate(pair) for pair in zip(lines, points, strict=True)]
+        order = np.argsort(columns[0], kind="stable")
+        values = dict(zip(_COLUMNS, (column[order] for column in columns), strict=True))
+        return replace(self, **values, method=method)
+
+
+def from_sweeps(
+    lines: xarray.Dataset,
+    points: xarray.Dataset | None,
+    along: str,
+    label: Callable[[Mapping[str, Any]], str],
+) -> tuple[Series, ...]:
+    """Return the curves of S along one dimension, one for each combination of the others.
+
+    Args:
+        lines: a sweep, for the lines.
+        points: a sweep of the same curves with Monte Carlo, for the points; None for none.
+        along: the dimension on the abscissa.
+        label: the fixed parameters of a curve -> its label.
+    """
+    others = [str(name) for name in lines["S"].dims if name != along]
+    single = {str(name): at.item() for name, at in lines.coords.items() if not at.ndim}
+    found = []
+    for cell in itertools.product(*(lines[name].values.tolist() for name in others)):
+        key = dict(zip(others, cell, strict=True))
+        here = lines.sel(key)
+        held = single | key
+        curve = Series.line(label(held), here[along].values, here["log_S"].values, **held)
+        if points is not None:
+            there = points.sel(key)
+            columns = (there[f"{name}_mc"].values for name in ("S", "stderr", "samples", "seed"))
+            estimates = zip(there[along].values.tolist(), zip(*columns, strict=True), strict=True)
+            method = points.attrs["method_mc"]
+            curve = curve.with_points(there["log_S"].values, dict(estimates), method)
+        found.append(curve)
+    return tuple(found)
+
+
+def csv_of_curves(data: Iterable[Series], doubts: bool = False) -> str:
+    """Return the curves as CSV, one row per x, with empty cells where nothing was sampled.
+
+    Args:
+        data: the curves.
+        doubts: whether to add a column that says why an error bar cannot be trusted.
+    """
+    rows: list[Any] = [["series", *_COLUMNS[:-1], "method", "seed", *["warning"] * doubts]]
+    for curve in data:
+        for row in zip(*(getattr(curve, name).tolist() for name in _COLUMNS), strict=True):
+            *theory, estimate, stderr, samples, seed = row
+            drawn = [f"{estimate:.10g}", f"{stderr:.4g}", samples, curve.method, seed]
+            printed = [f"{value:.12g}" for value in theory]
+            why = [curve.doubts.get(row[0], "") if samples else ""] * doubts
+            rows.append([curve.label, *printed, *(drawn if samples else [""] * 5), *why])
+    return csv_text(rows)
+
+
+def sampled_columns(found: Estimate) -> tuple[float, float, int, int]:
+    """Return (estimate, stderr, samples, seed) as `Series.with_points` takes them."""
+    return found.value, found.stderr, found.samples, found.seed
+
+
+Data = tuple[Series, ...]
+
+
+@dataclass(frozen=True)
+class Context:
+    """How the points are sampled.
+
+    Args:
+        seed: of everything sampled.
+        rel_error: relative standard error to reach in each point.
+    """
+
+    seed: int = 0
+    rel_error: float = 1e-3
+
+    def __post_init__(self) -> None:
+        """Check both before anything is computed.
+
+        Raises:
+            InputError: a value outside its domain.
+        """
+        check_seed(self.seed)
+        check_budget(self.rel_error, math.inf)
+
+    def sample(self, kernel: str, **grids: Any) -> xarray.Dataset:
+        """Return a sweep with Monte Carlo in every cell."""
+        return sweep(kernel, montecarlo=True, seed=self.seed, rel_error=self.rel_error, **grids)
+
+    def sampling(self, *stream: Any, rel_error: float = 0.0) -> Sampling:
+        """Return settings for float32 draws from the stream of some names.
+
+        Args:
+            *stream: what tells these draws from all others.
+            rel_error: the least error to ask for; a whole row is one draw and costs accordingly.
+        """
+        to = max(self.rel_error, rel_error)
+        return Sampling(to, seed=cell_seed(self.seed, *stream), dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of the set.
+
+    Args:
+        name: of its files.
+        title: the finding.
+        subtitle: what is shown, one line.
+        caption: what it shows and how it was computed.
+        alt: the picture in words, for readers who cannot see it.
+        data: computes everything that is drawn.
+        draw: draws it, and computes nothing.
+        size: width and height in inches.
+    """
+
+    name: str
+    title: str
+    subtitle: str
+    caption: str
+    alt: str
+    data: Callable[[Context], Data]
+    draw: Callable[[Data, Canvas], None]
+    size: tuple[float, float] = (7.2, 4.6)
+
+    @classmethod
+    def from_docstring(
+        cls, docstring: str | None, name: str, data: Any, draw: Any, **size: Any
+    ) -> Figure:
+        """Return the figure of a module that opens with its title, subtitle, caption and alt text.
+
+        Each is a paragraph of the module's docstring.
+        """
+        paragraphs = (docstring or "\n\n\n\n\n\n").split("\n\n")  # none under python -OO
+        title, subtitle, caption, alt = (" ".join(x.strip().split("\n")) for x in paragraphs)
+        alt = alt.removeprefix("Alt text: ")
+        return cls(name, title, subtitle, caption, alt, data, draw, **size)
+
+
+@dataclass(frozen=True, repr=False)
+class Plate:
+    """A figure that was drawn: its words, as in `Figure`, and the contents of its files.
+
+    Args:
+        files: suffix ("svg", "png", "csv") -> contents.
+    """
+
+    name: str
+    title: str
+    caption: str
+    alt: str
+    files: Mapping[str, bytes]
+
+    def __repr__(self) -> str:
+        """Describe the picture in words."""
+        return f"{self.title}. {self.alt}"
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        """Return what a notebook shows, trusted or not, at half its pixels so that it is sharp."""
+        png = self.files["png"]
+        return png, {"width": int.from_bytes(png[16:20], "big") // 2}

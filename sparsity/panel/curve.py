@@ -1,0 +1,303 @@
+"""One curve of the panel: what it is of, and its numbers.
+
+The limit of long rows comes at once where it has a closed form, else point by point; the exact law
+of rows of n point by point.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from sparsity import kernels, quantities
+from sparsity.axes.controls import CONTROLS
+from sparsity.axes.row_choices import Rows, has_sink
+from sparsity.errors import NoClosedForm
+from sparsity.exact_law import maps
+from sparsity.exact_law.exact import exact
+from sparsity.kernels import Kernel, Law, RowMap
+from sparsity.kernels.row_map import SHIFTED
+from sparsity.limit.evaluation import evaluate
+from sparsity.limit.preview import preview
+from sparsity.quantities import Quantity
+from sparsity.rows.row import Row
+
+_MOST_QUICK_KEYS = 256  # of a top-k mass whose exact law is quick
+_OF_POSITIONS = (quantities.n_eff, quantities.participation)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One curve: a quantity of a kernel, a row law and the values that it depends on.
+
+    Args:
+        kernel: the kernel or row map.
+        law: the row law; that of independent scores for kernels that are no function of a score.
+        values: (parameter, value) of everything it depends on, and nothing else.
+        query: the query family of nonnegative features, else "".
+        of: the quantity, by name.
+    """
+
+    kernel: Kernel | RowMap
+    law: Rows
+    values: tuple[tuple[str, float], ...]
+    query: str = ""
+    of: str = "n_eff"
+
+    def __hash__(self) -> int:
+        """Hash by name: hashing a kernel's definition takes longer than drawing its curve."""
+        return hash((self.kernel.name, self.rows, self.values, self.query, self.of))
+
+    @property
+    def rows(self) -> str:
+        return self.law.name
+
+    @property
+    def quantity(self) -> Quantity:
+        return quantities.named(self.of)
+
+    @property
+    def score(self) -> bool:
+        """Whether the weight is a function of the score."""
+        return self.kernel.law is Law.SCORE
+
+    @property
+    def whole(self) -> bool:
+        """Whether there are random rows of n of it."""
+        return self.kernel.law in (Law.SCORE, Law.ROW)
+
+    def row(self) -> Row:
+        """Return the row of a kernel of scores, or of a map of whole rows.
+
+        Raises:
+            InputError: a value outside the domain of the row law.
+        """
+        if isinstance(self.kernel, Kernel):
+            return self.law.row(self.kernel, self.given())
+        own: dict[str, Any] = {name: value for name, value in self.values if name != "length"}
+        return Row(self.kernel, **own)
+
+    def at(self, name: str, x: float) -> Spec:
+        """Return the curve with one value changed, if it is one of its own."""
+        return replace(self, values=tuple((k, x if k == name else v) for k, v in self.values))
+
+    def given(self) -> dict[str, Any]:
+        """Return the values by name; a bias that does not matter is 0."""
+        return ({"beta": 0.0} if self.score else {}) | dict(self.values)
+
+    def title(self, without: str = "") -> str:
+        """Return the curve in words: kernel, row law, values."""
+        parts = [self.kernel.name]
+        if self.rows != "iid":
+            parts.append(self.law.title)
+        for name, value in self.values:
+            if name != without:
+                parts.append(f"{CONTROLS[name].symbol} = {value:.6g}".replace("-", "−"))
+        if self.query:
+            parts.append(f"{self.query} query")
+        return ", ".join(parts)
+
+
+def parameters_used(kernel: Kernel | RowMap, rows: Rows) -> set[str]:
+    """Return the names of the parameters that a kernel's quantities depend on in such rows."""
+    if isinstance(kernel, RowMap):
+        level = {"beta"} if kernel.parameters is SHIFTED else set[str]()
+        return {x.name for x in kernel.parameters} - level | {"length"}
+    if kernel.law is not Law.SCORE:
+        return {x.name for x in kernel.parameters} - {"query"}
+    names = {"beta", "gamma", "length", *rows.controls}
+    if kernel.weight == kernels.exp.weight and rows.level:
+        names -= {"beta"}  # a factor e^β on every token
+    return names
+
+
+def _closed_form(spec: Spec, x: str, values: np.ndarray) -> tuple[np.ndarray, ...] | None:
+    """Return β, γ and a log factor on S along one parameter; None where S is no such product."""
+    assert isinstance(spec.kernel, Kernel)
+    own = x in dict(spec.values)
+    v = {k: values if k == x and own else at for k, at in spec.given().items()}
+    form = spec.law.closed(spec.kernel, v) if spec.law.closed else None
+    return None if form is None else tuple(np.broadcast_to(part, values.shape) for part in form)
+
+
+def _limit_from_S(quantity: Quantity, log_S: Any, n: Any) -> Any:
+    """Return the limit of a quantity that is a function of S; None of another."""
+    with np.errstate(under="ignore", over="ignore"):
+        if quantity is quantities.n_eff:
+            return n * np.exp(2 * log_S)
+        if quantity is quantities.participation:
+            return np.exp(-2 * log_S) / n
+        if quantity is quantities.S:
+            return np.exp(log_S)
+        if quantity.linear is not None and quantity.linear.of is quantities.S:
+            return quantity.linear(np.exp(log_S), n)
+    return None
+
+
+def _goes_by_S(spec: Spec) -> bool:
+    """Tell whether the limit is a function of S, of tokens alone."""
+    return _limit_from_S(spec.quantity, 0.0, 1.0) is not None and not _counts_beside(spec)
+
+
+def _counts_beside(spec: Spec) -> bool:
+    """Tell whether a weight beside the tokens counts in the quantity."""
+    return spec.score and spec.law.beside and spec.quantity.units
+
+
+def _length(spec: Spec, x: str, values: np.ndarray, n: float | None) -> Any:
+    return values if x == "length" else dict(spec.values).get("length", n)
+
+
+def closed_limit(
+    spec: Spec,
+    x: str,
+    values: np.ndarray,
+    method: str | None = "closed form",
+    n: float | None = None,
+) -> np.ndarray | None:
+    """Return the limit of long rows along one parameter, where it has a closed form.
+
+    Args:
+        spec: the curve.
+        x: the parameter that varies; one that it does not depend on gives a level line.
+        values: its values, [points].
+        method: as in `evaluate`; with None also kernels without a closed form have a value.
+        n: the row length, of a curve that does not depend on it.
+
+    Returns:
+        Values, [points]; None where it takes sums over the row, or has no closed form.
+
+    Raises:
+        InputError: a value outside its domain.
+    """
+    if not (has_limit(spec) and _goes_by_S(spec)):
+        return None
+    try:
+        if spec.score:
+            form = _closed_form(spec, x, values)
+            if form is None:
+                return None
+            beta, gamma, factor = form
+            log_S = evaluate(spec.kernel, method=method, beta=beta, gamma=gamma).log_S + factor
+        else:
+            kernel: Any = spec.kernel
+            if isinstance(kernel, RowMap) and not kernel.identically_distributed:  # by quadrature
+                return None
+            given: dict[str, Any] = spec.given() | ({x: values} if x in dict(spec.values) else {})
+            given |= {"query": spec.query} if spec.query else {}
+            log_S = np.broadcast_to(evaluate(kernel, method=method, **given).log_S, values.shape)
+    except NoClosedForm:
+        return None
+    return _limit_from_S(spec.quantity, log_S, _length(spec, x, values, n))
+
+
+def previewed_limit(spec: Spec, x: str, values: np.ndarray) -> np.ndarray:
+    """Return the limit in float64 without a bound, to be drawn until it is proven; or NaN."""
+    form = _closed_form(spec, x, values) if spec.score and not _counts_beside(spec) else None
+    if form is None or not has_limit(spec):
+        return np.full(values.shape, math.nan)
+    assert isinstance(spec.kernel, Kernel)
+    beta, gamma, factor = form
+    length = _length(spec, x, values, None)
+    if _goes_by_S(spec):
+        with np.errstate(divide="ignore"):
+            log_S = np.log(preview(spec.kernel, beta, gamma)) + factor
+        return _limit_from_S(spec.quantity, log_S, length)
+    alike = np.where(factor == 0, 1.0, math.nan)  # other quantities are no such product
+    return alike * preview(spec.kernel, beta, gamma, spec.quantity, length)
+
+
+def limit_at_point(spec: Spec) -> float:
+    """Return the limit of long rows at one point, by quadrature and sums over the row."""
+    n = dict(spec.values)["length"]
+    if _goes_by_S(spec):
+        return float(_limit_from_S(spec.quantity, evaluate(spec.row(), length=n).log_S, n))
+    return float(evaluate(spec.row(), of=spec.quantity, length=n).value)
+
+
+def has_limit(spec: Spec) -> bool:
+    """Tell whether the quantity has a limit of long rows here."""
+    if isinstance(spec.kernel, RowMap):
+        return spec.kernel.unnormalised is not None and spec.quantity is quantities.n_eff
+    return spec.quantity.has_limit
+
+
+def why_kernel_has_none(kernel: Kernel | RowMap, sink: bool, quantity: Quantity) -> str:
+    """Say why a kernel has no value of a quantity at all, in a few words; "" if it has one.
+
+    Args:
+        kernel: the kernel.
+        sink: whether there is a sink in its rows.
+        quantity: the quantity.
+    """
+    if kernel.law is Law.FEATURES and quantity is not quantities.n_eff:
+        return f"{kernel.name} has S of long rows only"
+    if kernel.law is Law.POSITION and quantity not in _OF_POSITIONS:
+        return f"{kernel.name} has S, n_eff and participation only"
+    if quantity.sinks and not sink:
+        return "needs a sink: choose a row law with one"
+    signed = isinstance(kernel, RowMap) and maps.has(kernel, quantity)
+    if quantity in quantities.OF_MAPS and not signed:
+        return "is for signed weights, such as those of differential"
+    return ""
+
+
+def why_no_value(spec: Spec) -> str:
+    """Say why a curve has no value at all, in a few words; "" if it has one."""
+    return why_kernel_has_none(spec.kernel, spec.score and has_sink(spec.law), spec.quantity)
+
+
+def rows_of_formula(spec: Spec) -> str:
+    """Say of which rows the kernel's formula of S is the curve's own; "" if of none."""
+    by_S = spec.quantity in (quantities.n_eff, quantities.S)
+    if not by_S or spec.rows != "iid" or not isinstance(spec.kernel, Kernel):
+        return ""
+    return "rows of n" if spec.kernel.law is Law.POSITION else "long rows"
+
+
+def has_law(spec: Spec) -> bool:
+    """Tell whether an exact law of the quantity is known for such rows."""
+    if isinstance(spec.kernel, RowMap):
+        return maps.has(spec.kernel, spec.quantity)
+    return spec.kernel.law is not Law.FEATURES and spec.quantity.has_law
+
+
+def why_no_law(spec: Spec) -> str:
+    """Say why a curve has no exact law to fill in, in a few words; "" if it has one."""
+    quantity = spec.quantity
+    if spec.kernel.law is Law.FEATURES:
+        return "features have no given law at finite n"
+    if not has_law(spec):
+        return f"no exact law of {quantity.name} is known for {spec.kernel.name}: sampled instead"
+    if isinstance(spec.kernel, RowMap) and maps.slow(spec.kernel, quantity):
+        return "the exact law takes seconds a point: sampled instead"
+    if quantity.rank_law is not None and quantity.rank_law.keys > _MOST_QUICK_KEYS:
+        most = _MOST_QUICK_KEYS
+        return f"the exact law takes seconds a point beyond {most} keys: sampled instead"
+    if spec.score and not spec.law.quick(spec.kernel, spec.given()["length"]):
+        if spec.law.kernels and spec.kernel not in spec.law.kernels:
+            return f"the exact law of {spec.law.title} takes seconds a point here: sampled instead"
+        return f"the exact law takes seconds a point beyond n = {spec.law.longest:g}"
+    return ""
+
+
+def exact_value(spec: Spec) -> float | None:
+    """Return the exact law at one point; None where there is none within reach.
+
+    Raises:
+        InputError: a value outside the domain of the row law.
+    """
+    if why_no_law(spec):
+        return None
+    v = spec.given()
+    if spec.kernel.law is Law.POSITION:  # a row that is not random: S is exact as it is
+        return float(_limit_from_S(spec.quantity, evaluate(spec.kernel, **v).log_S, v["length"]))
+    return float(exact(spec.row(), length=v["length"], of=spec.quantity).value)
+
+
+def exact_at_lengths(spec: Spec, lengths: np.ndarray) -> list[float]:
+    """Return the exact law of independent scores at many row lengths, for the price of one."""
+    return exact(spec.row(), length=lengths, of=spec.quantity).value.tolist()

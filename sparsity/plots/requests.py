@@ -1,0 +1,293 @@
+"""What a chart was asked for: curves, each a row and what it holds fixed, and the abscissa.
+
+What can vary in a row are its parameters and the numbers of its steps, by the names of the panel's
+controls or of the steps' fields.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from sparsity import kernels
+from sparsity.arguments import as_float64, several
+from sparsity.axes import row_choices
+from sparsity.axes.controls import CONTROLS, Control, around
+from sparsity.errors import InputError
+from sparsity.kernels import Kernel, Law, RowMap
+from sparsity.kernels.parameters import LENGTH, QUERY
+from sparsity.rows.row import Row
+from sparsity.sweeps.grids import parse_grid
+
+MOST_CURVES = 24
+# Where no values are given: row lengths, and the number of values of another parameter, of curves
+# whose exact law costs little more than a point of it, and of others.
+FAST_LENGTHS, SLOW_LENGTHS = "1:100000:81:log", "1:4096:25:log"
+_FAST_POINTS, _SLOW_POINTS = 61, 25
+
+
+@dataclass(frozen=True)
+class CurveRequest:
+    """One curve.
+
+    Args:
+        row: its row; the parameter along the abscissa has the first of its values.
+        length: n of its rows; None for long rows, or where it is along the abscissa.
+        held: what tells it from other curves, by name, as it may be printed.
+    """
+
+    row: Row
+    length: int | None
+    held: Mapping[str, str]
+
+    @property
+    def fast(self) -> bool:
+        """Whether a curve of the exact law costs little more than a point of it."""
+        return isinstance(self.row.kernel, Kernel) and not self.row.steps
+
+
+def read_curves(
+    what: Any, x: str, given: Mapping[str, Any]
+) -> tuple[list[CurveRequest], np.ndarray]:
+    """Return the curves, and the values along the abscissa.
+
+    Args:
+        what: a kernel, a row, or a sequence of them.
+        x: the parameter along the abscissa.
+        given: values of parameters by name, of `x` those along the abscissa; of any other, several
+            values make several curves.
+
+    Raises:
+        InputError: an unknown name, a value outside its domain, too many curves.
+    """
+    each = check_abscissa(what, x)
+    values = {
+        name: read_values(name, value, any(_is_whole(name, one) for one in each))
+        for name, value in given.items()
+        if value is not None
+    }
+    lengths = values.get(LENGTH.name, [None]) if x != LENGTH.name else [None]
+    found = []
+    for one in each:
+        for row, length in itertools.product(_rows(one, x, values), lengths):
+            n = None if length is None else int(LENGTH.one(length))
+            found.append(CurveRequest(row, n, _held(row, x, n)))
+    taken = dict.fromkeys(name for curve in found for name in names_taken(curve.row))
+    for name in values:
+        if name not in taken and name != LENGTH.name:
+            fix = f"these rows do not take it; they take {', '.join(taken)}"
+            raise InputError(name, given[name], fix)
+    if len(found) > MOST_CURVES:
+        raise InputError("curves", len(found), f"at most {MOST_CURVES} in one chart; give fewer")
+    along = _check_along(found, x, values[x]) if x in values else _default_along(found, x)
+    return found, along
+
+
+def check_abscissa(what: Any, x: Any) -> list[Row | Kernel | RowMap]:
+    """Return the kernels and rows, each of which takes numbers of `x`.
+
+    Raises:
+        InputError: an unknown kernel, none at all, or an abscissa that one does not take.
+    """
+    one = isinstance(what, (str, Row, Kernel, RowMap))
+    fix = "give a kernel, a Row, a list of them, or a sweep's dataset"
+    each = [what] if one else list(several("what", what, fix))
+    if not each:
+        raise InputError("what", what, fix)
+    each = [one if isinstance(one, Row) else kernels.named(one) for one in each]
+    for one in each:
+        names = [name for name in names_taken(one) if name != QUERY.name]
+        if not isinstance(x, str) or x not in names:
+            name = one.kernel.name if isinstance(one, Row) else one.name
+            raise InputError("x", x, f"a row of {name} has not this axis; give {', '.join(names)}")
+    return each
+
+
+def read_values(name: str, given: Any, whole: bool) -> list[Any]:
+    """Return the values of a parameter, from one, a sequence or a text as `sweep` takes it."""
+    fix = "give one value or a flat, nonempty list"
+    if name == QUERY.name:
+        names = given.split(",") if isinstance(given, str) else several(name, given, fix)
+        return [x.strip() if isinstance(x, str) else x for x in names]
+    if isinstance(given, str):
+        return parse_grid(given, name, whole=whole).tolist()
+    values = np.ravel(as_float64(given, name, fix)).tolist()
+    if not values:
+        raise InputError(name, given, fix)
+    return values
+
+
+def short(value: Any) -> str:
+    return value if isinstance(value, str) else f"{value:g}".replace("-", "−")
+
+
+def symbol(name: str) -> str:
+    """Return what a parameter is written as: γ."""
+    return CONTROLS[name].symbol if name in CONTROLS else name
+
+
+# --- what can vary in a row --------------------------------------------------------------------
+
+
+def _law_of_step(step: Any) -> Any:
+    """Return the panel's choice of rows that has this step; None without one."""
+    return next((law for law in row_choices.ALL if law.name == step.name), None)
+
+
+def names_taken(row: Row | Kernel | RowMap) -> list[str]:
+    """Return the names that a row, or one of a kernel, takes values of."""
+    kernel, steps = (row.kernel, row.steps) if isinstance(row, Row) else (row, ())
+    found = [p.name for p in kernel.parameters]
+    if kernel.law is not Law.FEATURES and LENGTH.name not in found:
+        found.append(LENGTH.name)
+    for step in steps:
+        law = _law_of_step(step)
+        if law is None:
+            found += [field.name for field in fields(step)]  # type: ignore[arg-type]
+        elif law.name != "rope":  # whose control is a dimension, which is no number of the step
+            found += law.controls
+    return found
+
+
+def _step_number(row: Row, name: str) -> tuple[int, str] | None:
+    """Return (step, field) of the step's number of that name: its field's, or its control's."""
+    for i, step in enumerate(row.steps):
+        law = _law_of_step(step)
+        if law is not None and name in law.controls and law.name != "rope":
+            return i, fields(step)[0].name  # type: ignore[arg-type]
+    for i, step in enumerate(row.steps):
+        own = [field.name for field in fields(step)]  # type: ignore[arg-type]
+        if name in own and isinstance(getattr(step, name), (int, float)):
+            return i, name
+    return None
+
+
+def with_value(row: Row, name: str, value: Any) -> Row:
+    """Return the row with another value of a parameter, or of a number of its steps.
+
+    Raises:
+        InputError: it has none of that name, or a value outside its domain.
+    """
+    if name in row.params:
+        return row.replace(**{name: value})
+    found = _step_number(row, name)
+    if found is None:
+        taken = ", ".join(names_taken(row))
+        fix = f"a row of {row.kernel.name} here does not take it; it takes {taken}"
+        raise InputError(name, value, fix)
+    index, field = found
+    step: Any = row.steps[index]
+    number = float(as_float64(value, name, "give a number"))
+    whole = isinstance(getattr(step, field), int) and number.is_integer()
+    changed = replace(step, **{field: int(number) if whole else number})
+    steps = (*row.steps[:index], changed, *row.steps[index + 1 :])
+    return Row(row.kernel, steps=steps, **row.params)
+
+
+def _is_whole(name: str, each: Row | Kernel | RowMap) -> bool:
+    """Whether values of a parameter are whole numbers."""
+    kernel = each.kernel if isinstance(each, Row) else each
+    if any(p.name == name and p.integer for p in (*kernel.parameters, LENGTH)):
+        return True
+    found = _step_number(each, name) if isinstance(each, Row) else None
+    return found is not None and isinstance(getattr(each.steps[found[0]], found[1]), int)  # type: ignore[union-attr]
+
+
+# --- rows, what they hold fixed, and values along the abscissa ---------------------------------
+
+
+def _rows(each: Any, x: str, given: Mapping[str, list[Any]]) -> list[Row]:
+    """Return the rows of one kernel or row, one for each combination of values."""
+    if isinstance(each, Row):
+        found = [each]
+        for name, values in given.items():
+            if name in names_taken(each) and name not in (x, LENGTH.name):
+                found = [with_value(row, name, value) for row in found for value in values]
+        return found
+    grids: dict[str, list[Any]] = {}
+    for name in (p.name for p in each.parameters if p.name != LENGTH.name):
+        if name == x and name not in given:  # any value will do to begin with
+            if x not in CONTROLS:
+                raise InputError(x, None, "give its values, such as 0.1:10:25:log")
+            grids[name] = [CONTROLS[x].start]
+        elif name in given:
+            grids[name] = given[name][:1] if name == x else given[name]
+        elif name == "beta":
+            grids[name] = [0.0]
+    cells = itertools.product(*grids.values())
+    return [Row(each, **dict(zip(grids, cell, strict=True))) for cell in cells]
+
+
+def _held(row: Row, x: str, length: int | None) -> dict[str, str]:
+    """Return what a curve holds fixed, in words by name."""
+    held = {"kernel": row.kernel.name}
+    for name, value in row.params.items():
+        if name != x:
+            held[name] = f"{symbol(name)} = {short(value)}"
+    varied = _step_number(row, x) if x not in row.params else None
+    for i, (step, words) in enumerate(zip(row.steps, row.described()["steps"], strict=True)):
+        held[f"step {i}"] = step.name if varied is not None and varied[0] == i else words
+    if length is not None:
+        held["length"] = f"n = {length}"
+    return held
+
+
+def _check_along(curves: Sequence[CurveRequest], x: str, values: Sequence[Any]) -> np.ndarray:
+    """Return the values along the abscissa, ascending, each in the domain of every curve.
+
+    Raises:
+        InputError: one is not.
+    """
+    found = np.unique(as_float64(values, x, "give numbers"))
+    for curve in curves:
+        own = {p.name: p for p in (*curve.row.kernel.parameters, LENGTH)}
+        if x in own:
+            own[x].check(found)
+        else:
+            for value in found.tolist():
+                with_value(curve.row, x, value)
+    return found
+
+
+def _default_along(curves: Sequence[CurveRequest], x: str) -> np.ndarray:
+    """Return the values along the abscissa where none are given."""
+    fast = all(curve.fast for curve in curves)
+    if x == LENGTH.name:
+        return parse_grid(FAST_LENGTHS if fast else SLOW_LENGTHS, x, whole=True)
+    known = control_of(curves, x)
+    if known is None:
+        raise InputError(x, None, "give its values, such as 0.1:10:25:log")
+    spread = known.spread(known.start, _FAST_POINTS if fast else _SLOW_POINTS)
+    # A step's own domain may be less than that of its control.
+    return np.array([v for v in spread if all(_admits(curve.row, x, v) for curve in curves)])
+
+
+def _admits(row: Row, x: str, value: float) -> bool:
+    try:
+        with_value(row, x, value)
+    except InputError:
+        return False
+    return True
+
+
+def control_of(curves: Sequence[CurveRequest], x: str) -> Control | None:
+    """Return the panel's control of the abscissa; None where it has none."""
+    if x in CONTROLS:
+        return CONTROLS[x]
+    found = _step_number(curves[0].row, x)
+    step: Any = curves[0].row.steps[found[0]] if found else None
+    return around(type(step)) if found and fields(step)[0].name == found[1] else None
+
+
+def axis_label(curves: Sequence[CurveRequest], x: str) -> str:
+    """Return the abscissa in words: its meaning and its symbol."""
+    parameters = (p for curve in curves for p in (*curve.row.kernel.parameters, LENGTH))
+    known = next((p for p in parameters if p.name == x), None)
+    if known is not None:
+        return f"{known.meaning}  (tokens)" if x == LENGTH.name else known.meaning
+    shown = control_of(curves, x)
+    return x if shown is None else f"{shown.parameter.meaning}  {shown.symbol}"

@@ -1,0 +1,307 @@
+"""Where the scores of whole rows come from: tokens of one law, tokens that differ, whole keys.
+
+Laws of scores other than the Gaussian are drawn by their own definition: keys on a sphere as
+normalised Gaussian vectors in R^d. RoPE and CoCA are drawn from first principles: random keys or t
+are rotated and multiplied, and nothing is shared with the steps but the rotation itself: no β_m, no
+γ_m, no coefficient.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sparsity.errors import InputError
+from sparsity.kernels import RowMap
+from sparsity.rows import rotary
+from sparsity.rows.scores import Scores
+from sparsity.rows.steps import Coca, Rope
+from sparsity.sampling.batches import CHUNK, collect
+from sparsity.sampling.random_numbers import fold_in, normal, uniform
+from sparsity.sampling.running import Sampling
+
+NUMBERS_AT_ONCE = 2**20  # of a row of like tokens; longer ones are drawn block by block
+_ROTARY_NUMBERS = 2**16  # random numbers in a batch of rotary moments: they fit a core's cache
+_ROTARY_FORMS = {
+    "rope": rotary.rope_scores,
+    "coca": rotary.coca_by_definition,
+    "slack": rotary.slack_scores,
+}
+
+
+class TokenBlock(NamedTuple):
+    """Neighbouring tokens of some rows.
+
+    Args:
+        scores: s_j, [rows, tokens]; or what else a row map's weights are of.
+        log_w: log of the factor w_j on f(s_j), broadcast against the scores; −∞ is out of sight.
+        sink: 1 for tokens that are sinks, 0 for others, [tokens]; None where no token is one.
+    """
+
+    scores: Any
+    log_w: Any
+    sink: jax.Array | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """Draws the scores of rows, one block of tokens at a time: hashable, it compiles once.
+
+    Args:
+        length: tokens of a row.
+    """
+
+    length: int
+
+    @property
+    def block(self) -> int:
+        """Tokens drawn at once: the whole row, but where tokens are alike."""
+        return self.length
+
+    @property
+    def width(self) -> int:
+        """Random numbers of a token."""
+        raise NotImplementedError
+
+    def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> TokenBlock:
+        """Draw block `number` of that many rows; `law` holds the numbers that are traced."""
+        raise NotImplementedError
+
+
+def numbers_per_score(scores: Scores | None) -> int:
+    """Return how many random numbers one score is drawn from."""
+    return 1 if scores is None else scores.normals + scores.uniforms
+
+
+def _draw_standard_scores(
+    scores: Scores | None, key: jax.Array, shape: tuple[int, ...], dtype: str
+) -> jax.Array:
+    """Draw the x of scores β + γx."""
+    if scores is None:
+        return normal(key, shape, dtype)
+    z = normal(key, (*shape, scores.normals), dtype)
+    return scores.drawn(uniform(fold_in(key, 1), (*shape, scores.uniforms), dtype), z)
+
+
+@dataclass(frozen=True)
+class IidTokens(Source):
+    """Tokens of one law under retention: nothing is kept per token, so rows can be long.
+
+    Args:
+        length: tokens of a row.
+        dim: draw whole keys in R^dim; 0 draws scalar scores.
+        scores: the law of x in β + γx; None for Gaussian scores.
+    """
+
+    dim: int = 0
+    scores: Scores | None = None
+
+    @property
+    def block(self) -> int:
+        """Tokens drawn at once."""
+        return min(self.length, max(1, NUMBERS_AT_ONCE // self.width))
+
+    @property
+    def width(self) -> int:
+        """Random numbers of a token."""
+        return max(self.dim, numbers_per_score(self.scores))
+
+    def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> TokenBlock:
+        """Draw a block; law = (β, γ, −log λ), or (q, μ, σ, −log λ) for whole keys."""
+        *scores, rate = law
+        key = fold_in(key, number)
+        if self.dim:
+            q, mu, sigma = scores
+            noise = normal(key, (rows, self.block, self.dim), dtype)
+            s = (mu + sigma * noise) @ q
+        else:
+            beta, gamma = scores
+            s = beta + gamma * _draw_standard_scores(self.scores, key, (rows, self.block), dtype)
+        # The last block may reach beyond the row: its tokens there are out of sight.
+        token = number * self.block + jnp.arange(self.block)
+        distance = (self.length - 1 - token).astype(dtype)
+        return TokenBlock(s, jnp.where(token < self.length, -distance * rate, -jnp.inf))
+
+
+@dataclass(frozen=True)
+class DistinctTokens(Source):
+    """Tokens that differ, each with its own β_j, γ_j and w_j.
+
+    Args:
+        length: tokens of a row.
+        scores: the law of x in β + γx; None for Gaussian scores.
+    """
+
+    scores: Scores | None = None
+
+    @property
+    def width(self) -> int:
+        """Random numbers of a token."""
+        return numbers_per_score(self.scores)
+
+    def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> TokenBlock:
+        """Draw the row; law = (β, γ, log w, is a sink: [n] each)."""
+        beta, gamma, log_w, sink = law
+        x = _draw_standard_scores(self.scores, key, (rows, self.length), dtype)
+        spread = jax.lax.optimization_barrier(jnp.broadcast_to(log_w, x.shape))  # quicker on a CPU
+        return TokenBlock(beta + gamma * x, spread, sink)
+
+
+@dataclass(frozen=True)
+class MapRows(Source):
+    """Rows of a map that has more than a score a token.
+
+    Args:
+        length: tokens of a row.
+        kernel: a map that is `drawn`.
+        token: standard normals of a token.
+        row: standard normals that the tokens of a row share.
+    """
+
+    kernel: RowMap
+    token: int
+    row: int
+
+    @property
+    def width(self) -> int:
+        """Numbers of a token: its normals, and what becomes of them with those of the row."""
+        return self.token + self.row // self.token + -(-self.row // self.length)
+
+    def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> TokenBlock:
+        """Draw the row; law = the map's parameters, in order."""
+        assert self.kernel.drawn is not None
+        own = {p.name: value for p, value in zip(self.kernel.parameters, law, strict=True)}
+        tokens = normal(fold_in(key, 0), (rows, self.length, self.token), dtype)
+        shared = normal(fold_in(key, 1), (rows, self.row), dtype)
+        return TokenBlock(
+            self.kernel.drawn.read(tokens, shared, **own), jnp.zeros(self.length, dtype)
+        )
+
+
+@dataclass(frozen=True)
+class RotaryTokens(Source):
+    """Scores of one query at `position` with keys `distances` before it.
+
+    `form` is "rope" (keys are drawn), "coca" (t is drawn; by the definition) or "slack". With
+    `shared` the same key stands at every distance, as if it were moved.
+    """
+
+    form: str
+    pairing: str
+    theta: tuple[float, ...]
+    position: int
+    distances: tuple[int, ...]
+    dim: int
+    shared: bool = False
+
+    @property
+    def width(self) -> int:
+        """Random numbers of a token, at most."""
+        return self.dim
+
+    def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> TokenBlock:
+        """Draw, rotate and multiply; law = (q [d], mean [d] or center, spread, β to add)."""
+        query, mean, spread, beta = law
+        # Positions are absolute here, so that the rotation itself is what is tested.
+        keys = self.position - np.asarray(self.distances)
+        width = self.dim if self.form == "rope" else self.dim // 2
+        shape = (rows, 1 if self.shared else len(keys), width)
+        drawn = mean + spread * normal(key, shape, dtype)
+        drawn = jnp.broadcast_to(drawn, (rows, len(keys), width))
+        if self.form != "rope":
+            drawn = jnp.maximum(drawn, 0)
+        options: Any = {"theta": self.theta, "m": [self.position], "n": keys}
+        scores = _ROTARY_FORMS[self.form](query[None, :], drawn, self.pairing, **options)
+        return TokenBlock(beta + scores[..., 0, :], 0.0)
+
+
+def rotary_tokens(
+    step: Rope | Coca, distances: Any, *, beta: float = 0.0, shared: bool = False
+) -> tuple[RotaryTokens, tuple[Any, ...]]:
+    """Return the source of rotary scores, and the numbers of its law.
+
+    Args:
+        step: whose query, key law and pairing to draw from.
+        distances: m, whole numbers ≥ 0.
+        beta: added to every score.
+        shared: one key for all distances.
+    """
+    distances = tuple(int(m) for m in distances)
+    position, form, mean = max(distances), "rope", getattr(step, "mean", None)
+    if isinstance(step, Coca):
+        form, mean = "coca", step.center
+        if step.slack_at is not None:
+            position, form = step.slack_at, "slack"
+            if position < max(distances):
+                fix = f"the key at distance {max(distances)} would come before the first position"
+                raise InputError("slack_at", position, fix)
+    theta = tuple(step.theta(max(distances) + 1).tolist())
+    source = RotaryTokens(
+        len(distances), form, step.pairing, theta, position, distances, step.query.size, shared
+    )
+    return source, (step.query, mean, step.spread, beta)
+
+
+@dataclass(frozen=True)
+class _RotaryMoments:
+    """A sampler of mean and mean square of the score at every distance."""
+
+    source: RotaryTokens
+    size: int
+    dtype: str
+
+    @property
+    def numbers(self) -> int:
+        """Random numbers in a batch."""
+        return self.size * self.source.length * self.source.width
+
+    def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
+        """Draw one batch; arguments = those of the source."""
+        drawn = self.source(key, 0, self.size, self.dtype, arguments).scores
+        drawn = jax.lax.optimization_barrier(drawn)  # else XLA draws anew for each row
+        return jnp.stack([drawn.mean(0), (drawn * drawn).mean(0), drawn.max(0)])
+
+
+class RotaryScores(NamedTuple):
+    """Mean and standard deviation of the score at each distance, with standard errors."""
+
+    beta: np.ndarray
+    beta_stderr: np.ndarray
+    gamma: np.ndarray
+    gamma_stderr: np.ndarray
+    samples: int
+
+
+def rotary_scores(
+    step: Rope | Coca, distances: Any, sampling: Sampling, chunks: int = 4
+) -> RotaryScores:
+    """Return mean and standard deviation of the score, by rotating random keys.
+
+    Args:
+        step: whose query, key law and pairing to draw from.
+        distances: m, whole numbers ≥ 0.
+        sampling: seed and dtype are taken from it.
+        chunks: of 32 batches each.
+    """
+    source, law = rotary_tokens(step, distances, shared=True)
+    size = max(8, _ROTARY_NUMBERS // (source.length * source.width))
+    sampler = _RotaryMoments(source, size, sampling.real.name)
+    arguments = tuple(np.asarray(x, dtype=sampling.real) for x in law)
+    batches = collect(sampler, arguments, seed=sampling.seed, first=0, chunks=chunks)
+    mean, square = batches[:, 0], batches[:, 1]
+    beta = mean.mean(axis=0)
+    variance = square.mean(axis=0) - beta**2
+    about = square - 2 * beta * mean + beta**2  # mean of (s − β̂)² in each batch
+    # The error of γ̂ = √v̂ is that of v̂ over 2γ̂, by the delta method.
+    root, gamma = np.sqrt(len(batches)), np.sqrt(variance)
+    return RotaryScores(
+        beta,
+        mean.std(axis=0, ddof=1) / root,
+        gamma,
+        about.std(axis=0, ddof=1) / root / (2 * gamma),
+        chunks * CHUNK * sampler.size,
+    )

@@ -1,0 +1,81 @@
+"""docs/inside.md: the files that it names for a call are files that the call passes."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sparsity
+
+PACKAGE = Path(sparsity.__file__).parent
+PAGE = (PACKAGE.parent / "docs" / "inside.md").read_text("utf-8")
+# In a process of its own: what another test has asked is kept, and not computed again.
+WALK = """
+import json, sys
+from pathlib import Path
+import numpy as np
+import sparsity
+from sparsity import Alibi, Row
+
+PACKAGE = Path(sparsity.__file__).parent
+q, k = np.random.default_rng(0).normal(size=(2, 1, 2, 32, 8))
+row = Row("softplus", beta=0.0, gamma=1.0, steps=(Alibi(0.1),))
+CALLS = {
+    "evaluate": lambda: sparsity.evaluate("softplus", beta=0.0, gamma=1.0),
+    "exact": lambda: sparsity.exact(row, length=64),
+    "estimate": lambda: sparsity.estimate("exp", gamma=1.3),
+    "measure": lambda: sparsity.measure(queries=q, keys=k),
+}
+seen = set()
+
+def note(frame, event, arg):
+    path = Path(frame.f_code.co_filename)
+    if event == "call" and path.is_relative_to(PACKAGE) and frame.f_code.co_name[0] != "<":
+        seen.add(path.relative_to(PACKAGE).as_posix())
+
+passed = {}
+for name, call in CALLS.items():
+    seen.clear()
+    sys.setprofile(note)
+    call()
+    sys.setprofile(None)
+    passed[name] = sorted(seen)
+print(json.dumps(passed))
+"""
+NAMES = ("evaluate", "exact", "estimate", "measure")
+
+
+@pytest.fixture(scope="module")
+def passed():
+    """The files of the package whose functions each call enters."""
+    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent), "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-c", WALK], env=environment, capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+def files_of(name):
+    """The files that the section of a call names."""
+    section = PAGE.split(f"## `{name}")[1].split("\n## ")[0]
+    block = re.search(r"```text\n(.*?)```", section, re.DOTALL)
+    assert block
+    return [line.split()[0] for line in block[1].splitlines()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_way_of_a_call(name, passed):
+    named = files_of(name)
+    assert len(named) >= 8
+    assert set(named) <= set(passed[name]), sorted(set(named) - set(passed[name]))
+    assert "exact_law/top_k.py" not in passed[name]  # the walk tells files apart
+
+
+def test_every_package_is_on_the_map():
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    drawn = set(re.findall(r"\b(\w+)/", PAGE.split("## `evaluate(")[0]))
+    assert packages <= drawn | {"maps"}
