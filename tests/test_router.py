@@ -84,6 +84,7 @@ def test_reading_all_keys_is_softmax():
 
 def test_the_weights_of_a_row():
     kernel = kernels.router(2)
+    assert kernel.drawn is not None
     of = kernel.drawn.read(np.array([[[1.0, 0], [3.0, 0], [2.0, 0]]]), None, gamma=0.5, rho=1.0)
     weights = kernel.weights(of)
     a = np.exp([0.5, 1.5, 1.0])

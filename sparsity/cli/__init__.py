@@ -2,7 +2,7 @@
 
     theory    list, derive, eval, exact, design    what theory says of one row
     checks    estimate, verify, claims, reproduce  what is sampled, and held against theory
-    files     plot, sweep, measure                 what is computed into a file
+    files     plot, sweep, measure, describe       what is written to files, or read from a model's
     request   the row that was typed;  common: options and printing;  pages: --help and Tab
 
 With --json, stdout carries one JSON value and nothing else. Heavy imports happen inside commands.
@@ -21,7 +21,7 @@ import click
 import sparsity
 from sparsity.cli import common, pages
 from sparsity.cli.checks import claims, estimate, reproduce, verify
-from sparsity.cli.files import measure, plot, sweep
+from sparsity.cli.files import describe, measure, plot, sweep
 from sparsity.cli.theory import derive, design, eval_, exact, list_
 from sparsity.errors import InputError, NoClosedForm
 
@@ -31,7 +31,7 @@ _SECTIONS = {
     "Ask": (list_, derive, eval_, exact, estimate, design),
     "Check": (verify, claims),
     "Draw and explore": (plot, sweep),
-    "Measure": (measure,),
+    "Measure": (measure, describe),
     "Reproduce": (reproduce,),
     "Set up": (pages.completion,),
 }

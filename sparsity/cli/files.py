@@ -1,4 +1,4 @@
-"""`plot`, `sweep` and `measure`: what is computed into a file."""
+"""`plot`, `sweep` and `measure`, which write files; `describe`, which reads a model's."""
 
 from __future__ import annotations
 
@@ -348,3 +348,41 @@ def measure(
             options["executor"] = executor
         done = work(model, [*given, *texts], progress=step, **options)
     common.show(done, as_json)
+
+
+@click.command(cls=pages.Command)
+@click.argument(
+    "config",
+    metavar="CONFIG",
+    cls=pages.Argument,
+    about="A config.json, a folder that has one, or a GGUF file.",
+    shell_complete=pages.offer_files,
+)
+@common.option(
+    "--gamma", "G", "Spread of the scores before temperature, cap and window (default: see below)."
+)
+@common.option("--lengths", "N,N…", "Row lengths of the table", default="4k,32k,128k,1024k")
+@common.json_option
+def describe(config: str, gamma: str | None, lengths: str, as_json: bool) -> None:
+    """Describe a model's layers from its configuration alone.
+
+    Prints each kind of layer with its head dimension, RoPE, window, cap and temperature, and how
+    many tokens a query attends to at each length, by the exact law.
+
+    Without --gamma the spread is that of gains 1 where queries and keys are normalised, and else
+    2.9, the median of SmolLM2's heads.
+
+    Examples:
+        A checkpoint's folder:
+            sparsity describe Llama-4-Scout/
+        With a measured spread, at other lengths:
+            sparsity describe config.json --gamma 4 --lengths 8k,64k
+    """
+    from sparsity.attention.describe import describe as described
+    from sparsity.reading import parse_whole
+
+    spread = None if gamma is None else common.read_number("gamma", gamma)
+    ns = [parse_whole(each, "length") for each in lengths.split(",") if each.strip()]
+    common.use_float64()
+    found = described(config, gamma=spread, lengths=ns)
+    common.print_json(found.as_json()) if as_json else common.echo(repr(found))

@@ -162,7 +162,8 @@ def _mean(
         return float((over_u[::every] * share[::every]).sum() / share[::every].sum())
 
     value = mean(fine)
-    gap = sum(abs(mean(*how) - value) for how in ((coarse,), (fine, 2), (fine, 1, 2)))
+    others = mean(coarse), mean(fine, every=2), mean(fine, skip=2)
+    gap = sum(abs(other - value) for other in others)
     scale = 1 / math.sqrt(n) if name == "S" else 1.0
     return value * scale, gap / value + _ROUNDING
 

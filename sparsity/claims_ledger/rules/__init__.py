@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparsity.claims_ledger.judging import Claim
+from sparsity.claims_ledger.judging import Claim, Legend
 from sparsity.claims_ledger.rules import scales, temperature
 
 __all__ = ["CLAIMS"]
@@ -18,6 +18,16 @@ CLAIMS: tuple[Claim, ...] = (
         "that keeps it solves one equation of the exact law. No published derivation of 0.1 was "
         "found; 2.9 is the median spread of SmolLM2's heads at 2048 tokens.",
         judge=temperature.why_a_tenth,
+        legend=Legend(
+            {
+                "ratios": "length over 8192",
+                "rule": "1 + 0.1·ln r",
+                "factors": "Factor that keeps n_eff, by γ",
+                "slopes": "Slope at r = 128, by γ",
+                "lengths": "length n",
+                "n_eff": "n_eff at γ = 3",
+            }
+        ),
     ),
     Claim(
         key="yarn-square",
@@ -28,6 +38,13 @@ CLAIMS: tuple[Claim, ...] = (
         "factor that keeps n_eff is about 1 + 0.1·ln r at γ = 3, and its square is too much, "
         "unless interpolation has narrowed the scores.",
         judge=temperature.yarn_square,
+        legend=Legend(
+            {
+                "ratios": "length over 8192",
+                "n_eff": "n_eff at γ = 3, by r",
+                "spread left": "Spread that would keep n_eff, by r",
+            }
+        ),
     ),
     Claim(
         key="unit-scaling",
@@ -37,6 +54,14 @@ CLAIMS: tuple[Claim, ...] = (
         proof="Independent values of unit variance leave Σp² of variance in a row's output, so its "
         "scale is √(E Y₂); in long rows that is e^(γ²/2)/√n.",
         judge=scales.output_scale,
+        legend=Legend(
+            {
+                "scales": "Scale of a row's output",
+                "gamma": "spread γ",
+                "fit": "n^(−2/(γ²+4))",
+                "scale": "√(E Y₂)",
+            }
+        ),
     ),
     Claim(
         key="scale-invariant",
@@ -46,6 +71,12 @@ CLAIMS: tuple[Claim, ...] = (
         proof="E e^(c s) = e^(c²/2) for s ~ N(0, 1). The sum of 1/(t/τ + 1) over a decade tends to "
         "τ·ln 10 as t/τ grows.",
         judge=scales.flat_decades,
+        legend=Legend(
+            {
+                "decades": "Distances, in tokens",
+                "share": "Share of the mean weight",
+            }
+        ),
     ),
     Claim(
         key="ssmax-start",
@@ -54,6 +85,12 @@ CLAIMS: tuple[Claim, ...] = (
         formula="γ = 0.43·ln n",
         proof="n_eff of n Gaussian scores of spread s·ln n, by the exact law.",
         judge=scales.ssmax_at_the_start,
+        legend=Legend(
+            {
+                "lengths": "length n",
+                "n_eff": "n_eff, exact law",
+            }
+        ),
     ),
     Claim(
         key="sigmoid-bias",
@@ -62,5 +99,12 @@ CLAIMS: tuple[Claim, ...] = (
         formula="n·E σ(s − ln n) → E e^s",
         proof="σ(s − ln n) ~ e^s/n where e^s is small beside n.",
         judge=scales.sigmoid_bias,
+        legend=Legend(
+            {
+                "lengths": "length n",
+                "sum": "sum of a row's weights",
+                "n_eff": "n_eff, exact law",
+            }
+        ),
     ),
 )

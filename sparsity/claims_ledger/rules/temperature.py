@@ -26,7 +26,8 @@ def asked_factor(routes: Any, gamma: float, ratio: float) -> float:
     def gap(c: float) -> float:
         return math.log(float(routes.n_eff("exp", ratio * TRAINED, gamma=c * gamma))) - wanted
 
-    return float(brentq(gap, 1.0, 3.0, xtol=1e-8))
+    found: Any = brentq(gap, 1.0, 3.0, xtol=1e-8)
+    return float(found)
 
 
 def n_eff_under(routes: Any, step: Temperature | None, gamma: float, length: float) -> float:

@@ -58,7 +58,7 @@ class Rope(RotaryStep):
         h = self.planes(self.query) * np.conj(self.planes(self.mean))
         theta = self._every_theta(distance, length)
         turned = np.exp(1j * np.asarray(distance, np.float64)[..., None] * theta)
-        return (turned @ h).real
+        return np.real(turned @ h)
 
     def gamma(self, distance: Any, length: int | None = None) -> np.ndarray:
         return np.full(np.shape(distance), self.spread * np.linalg.norm(self.query))
