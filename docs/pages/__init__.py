@@ -16,8 +16,9 @@ ALL: tuple[tuple[str, Callable[[], str]], ...] = (
 
 # Types that signatures name and that no user makes or reads.
 INNER = (
-    *("Config", "Ended", "Integral", "Linear", "LongRows", "Panel", "RankLaw", "Reach"),
-    *("Requirement", "Routes", "RowSums", "Series", "TaskExecutor", "Tokenizer", "Tokens"),
+    *("Comparison", "Config", "FinishedRows", "Integral", "Linear", "LongRows", "Panel"),
+    *("RankLaw", "Reach", "Requirement", "Routes", "RowLike", "RowSums", "Sampling", "Series"),
+    *("SupportsArray", "TaskExecutor", "Tokenizer", "Tokens"),
 )
 
 

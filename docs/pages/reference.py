@@ -113,11 +113,11 @@ ALL: tuple[Part, ...] = (
         "What the instruments return, and what they refuse.",
         "sparsity",
         (
-            *("Evaluation", "Exact", "Estimate", "Probed", "symbolic.Derivation"),
-            *("symbolic.Limit", "symbolic.Case", "finite.regimes.Regime"),
-            *("verification.outcome.CrossCheck", "verification.outcome.Cell"),
-            *("verification.outcome.ExactCell", "inversion.answer.Design"),
-            *("InputError", "TooFine", "NoClosedForm", "inversion.answer.Impossible"),
+            *("Evaluation", "Exact", "Estimate", "Probed", "derivation.Derivation"),
+            *("derivation.Limit", "derivation.Case", "exact_law.regimes.Regime"),
+            *("crosscheck.outcome.CrossCheck", "crosscheck.outcome.Cell"),
+            *("crosscheck.outcome.ExactCell", "design_search.answer.Design"),
+            *("InputError", "TooFine", "NoClosedForm", "design_search.answer.Impossible"),
         ),
     ),
     Part(
@@ -140,11 +140,11 @@ ALL: tuple[Part, ...] = (
         (
             *("measurement", "measurement.measure_model", "measurement.summary"),
             *("measurement.text", "measurement.save"),
-            "measurement.hugging_face.measure_transformers",
+            "attention.measurement.hugging_face.measure_transformers",
             *("measurement.row_laws.head_law", "measurement.row_laws.log_head_law"),
             *(
-                "measurement.summaries.Summary",
-                "measurement.summaries.merge",
+                "attention.measurement.summaries.Summary",
+                "attention.measurement.summaries.merge",
                 "models",
                 "models.load",
                 "models.smollm2",

@@ -1,6 +1,6 @@
 """Real attention measured, row by row, with what theory says of finite rows beside it.
 
-A model's q and k, or its weights, become a dataset this way::
+A model's q and k, or its weights, become a dataset this way:
 
     measure(queries=, keys=)   measure(attention=)   measure_model   measure_transformers
               └───────────┬───────────┴───────────────────┴──────────────────┘

@@ -1,6 +1,6 @@
 """The focus of attention from queries and keys in one pass, without ever making the matrix.
 
-How a number passes through the modules::
+How a number passes through the modules:
 
     queries, keys, options ── inputs ──> QueryRows, keys, PassPlan
                                               │
