@@ -20,7 +20,7 @@ from sparsity.errors import InputError, NoClosedForm
 from sparsity.kernels import Law
 from sparsity.kernels.parameters import BETA, GAMMA
 from sparsity.panel import opened
-from sparsity.rows import rotation, scores, steps
+from sparsity.rows import rope_scaling, rotation, scores, steps
 from sparsity.rows.row import Row
 from sparsity.stacks import mixing
 from sparsity.tasks import Workers
@@ -101,6 +101,13 @@ def _measured():
     return sparsity.measure(WEIGHTS)
 
 
+CONFIG = {
+    "model_type": "llama",
+    "num_hidden_layers": 1,
+    "num_attention_heads": 1,
+    "hidden_size": 8,
+    "max_position_embeddings": 64,
+}
 CALLS = [
     # What is asked of a row.
     _call(
@@ -270,6 +277,37 @@ CALLS = [
     _call("Decay", steps.Decay, decay=(0.5, "number")),
     _call("Window", steps.Window, size=(4, "whole")),
     _call("ScalableSoftmax", steps.ScalableSoftmax, scale=(0.43, "number")),
+    _call(
+        "describe",
+        sparsity.describe,
+        config=(CONFIG, ""),
+        gamma=(2.0, "numbers optional"),
+        lengths=((64,), "wholes"),
+    ),
+    _call("SoftCap", steps.SoftCap, cap=(2.0, "number")),
+    _call("Chunk", steps.Chunk, size=(4, "whole")),
+    _call(
+        "FloorLog",
+        steps.FloorLog,
+        slope=(0.1, "number"),
+        trained=(4, "whole"),
+        offset=(1, "whole"),
+    ),
+    _call("LogLength", steps.LogLength, trained=(4, "whole")),
+    _call("Yarn", steps.Yarn, extension=(4.0, "number"), slope=(0.1, "number")),
+    _call("ScaleInvariant", steps.ScaleInvariant, scale=(2.0, "number")),
+    _call("LinearScaling", rope_scaling.LinearScaling, factor=(2.0, "number")),
+    _call("NtkScaling", rope_scaling.NtkScaling, factor=(2.0, "number")),
+    _call(
+        "DynamicNtkScaling",
+        rope_scaling.DynamicNtkScaling,
+        factor=(2.0, "number"),
+        trained=(4, "whole"),
+    ),
+    _call("YarnScaling", rope_scaling.YarnScaling, factor=(2.0, "number"), trained=(64, "whole")),
+    _call(
+        "Llama3Scaling", rope_scaling.Llama3Scaling, factor=(2.0, "number"), trained=(64, "whole")
+    ),
     _call("LengthBias", steps.LengthBias, scale=(-1.0, "number")),
     _call("SinkLogit", steps.SinkLogit, logit=(0.0, "number")),
     _call("Sink", steps.Sink, beta=(1.0, "number"), gamma=(0.0, "number")),
@@ -352,6 +390,7 @@ CALLS = [
     _call("kernels.in_python", sparsity.kernels.in_python, kernel=(sparsity.kernels.exp, "")),
     _call("kernels.known", sparsity.kernels.known),
     _call("kernels.entmax", sparsity.kernels.entmax, alpha=(1.5, "number")),
+    _call("kernels.router", sparsity.kernels.router, k=(4, "whole")),
     _call("kernels.top_k", sparsity.kernels.top_k, k=(4, "whole")),
     _call("kernels.zoo.power", sparsity.kernels.zoo.power, degree=(2, "whole")),
     _call("kernels.zoo.taylor", sparsity.kernels.zoo.taylor, degree=(2, "whole")),
@@ -635,6 +674,8 @@ NOT_CALLED = {
         *("metric.ascending", "metric.hoyer_of", "rows.rotation.join", "rows.rotation.split"),
         *("rows.rotation.vectors", "rows.scores.Scores"),
     },
+    "arrays of a fused kernel, PyTorch's too: tests/test_fused.py": {"from_lse", "fused_rows"},
+    "the base class of its steps": {"Temperature"},
     "downloads": {"models.smollm2"},
     "of PyTorch, below": {"monitoring.Watch", "monitoring.flex_n_eff", "monitoring.torch_penalty"},
 }

@@ -16,9 +16,10 @@ ALL: tuple[tuple[str, Callable[[], str]], ...] = (
 
 # Types that signatures name and that no user makes or reads.
 INNER = (
-    *("Comparison", "Config", "FinishedRows", "Integral", "Linear", "LongRows", "Panel"),
-    *("RankLaw", "Reach", "Requirement", "Routes", "RowLike", "RowSums", "Sampling", "Series"),
-    *("SupportsArray", "TaskExecutor", "Tokenizer", "Tokens"),
+    *("Comparison", "Config", "Description", "FinishedRows", "FusedRows", "Integral"),
+    *("LayerKind", "Linear", "LongRows", "LseRows", "Panel", "RankLaw", "Reach", "Requirement"),
+    *("RopeScaling", "Routes", "RowLike", "RowSums", "Sampling", "Series", "SupportsArray"),
+    *("TaskExecutor", "Tokenizer", "Tokens"),
 )
 
 

@@ -69,6 +69,7 @@ ALL: tuple[Part, ...] = (
         (
             *("derive", "evaluate", "exact", "estimate", "verify", "sweep", "design"),
             *("sink_logit", "regime", "plot", "explore", "claims", "measure", "probe"),
+            *("describe", "from_lse", "fused_rows"),
         ),
     ),
     Part(
@@ -87,6 +88,8 @@ ALL: tuple[Part, ...] = (
                 "LengthBias",
                 "SinkLogit",
             ),
+            *("Chunk", "SoftCap", "Temperature", "FloorLog", "LogLength", "Yarn", "ScaleInvariant"),
+            *("LinearScaling", "NtkScaling", "DynamicNtkScaling", "YarnScaling", "Llama3Scaling"),
             *("Sink", "QKNorm", "Rope", "Coca", "Uniform", "StudentT", "Mixture", "Empirical"),
         ),
     ),

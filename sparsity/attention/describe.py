@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparsity.arguments import path as read_path
 from sparsity.attention.checkpoints import gguf_file
 from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.configuration import LayerKind, layer_kinds
@@ -28,6 +29,7 @@ from sparsity.rows.row import Row
 if TYPE_CHECKING:
     import pandas
 
+MOST_LENGTHS = 1000
 LENGTHS = (4096, 32768, 131072, 2**20)
 GAMMA_OF_SMOLLM2 = 2.9  # the median over its heads at 2048 tokens, without sinks
 
@@ -133,10 +135,15 @@ def describe(
     Raises:
         InputError: no such file, a field that is missing or has no sense, or a bad γ or length.
     """
-    fields = config if isinstance(config, Mapping) else _read(Path(config))
+    fix = "give a config.json, its folder, or the fields themselves"
+    fields = config if isinstance(config, Mapping) else _read(read_path("config", config, fix))
     kinds = layer_kinds(fields)
-    given = None if gamma is None else float(GAMMA.check(gamma))
-    ns = tuple(int(LENGTH.one(n)) for n in lengths)
+    given = None if gamma is None else float(GAMMA.one(gamma))
+    asked = LENGTH.check(lengths).ravel()
+    if not asked.size or asked.size > MOST_LENGTHS:
+        fix = f"give from one to {MOST_LENGTHS} row lengths"
+        raise InputError("lengths", f"{asked.size} lengths", fix)
+    ns = tuple(int(n) for n in asked)
     spreads = tuple(given or kind.unit_gamma or GAMMA_OF_SMOLLM2 for kind in kinds)
     each = zip(kinds, spreads, strict=True)
     found = np.array([[_n_eff(kind, spread, n) for n in ns] for kind, spread in each])
