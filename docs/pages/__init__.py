@@ -16,7 +16,15 @@ ALL: tuple[tuple[str, Callable[[], str]], ...] = (
 
 # Types that signatures name and that no user makes or reads.
 INNER = (
-    *("Comparison", "Config", "Description", "FinishedRows", "FusedRows", "Integral"),
+    *(
+        "CappedKernel",
+        "Comparison",
+        "Config",
+        "Description",
+        "FinishedRows",
+        "FusedRows",
+        "Integral",
+    ),
     *("LayerKind", "Linear", "LongRows", "LseRows", "Panel", "RankLaw", "Reach", "Requirement"),
     *("RopeScaling", "Routes", "RowLike", "RowSums", "Sampling", "Series", "SupportsArray"),
     *("TaskExecutor", "Tokenizer", "Tokens"),
