@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 
-from sparsity import Alibi, Decay, Row, Sink, SinkLogit, Window
+from sparsity import Alibi, Decay, Row, Sink, SinkLogit, SoftCap, Window
 from sparsity.rows.steps import ALL
 
 WEIGHT = {"exp": np.exp, "relu2": lambda x: np.maximum(x, 0) ** 2, "identity": np.abs}
@@ -34,7 +34,12 @@ def sampled(row, n, rows=200_000, weight=None):
     beta, gamma, w = row.positions(n)
     tokens = row.tokens(n)
     z = _drawn(rows, n, tokens.scores.dim if tokens.scores else 0)
-    a = w * (weight or WEIGHT[row.kernel.name])(beta + gamma * z)
+    scores = beta + gamma * z
+    for step in row.steps:
+        if isinstance(step, SoftCap):  # the last of what changes scores
+            scores = step.cap * np.tanh(scores / step.cap)
+    name = getattr(row.kernel, "uncapped", row.kernel).name
+    a = w * (weight or WEIGHT[name])(scores)
     unit = np.exp(tokens.units).sum() if tokens.units else 0.0
     sink = np.repeat(tokens.sink, tokens.count.astype(int))[::-1]
     l1, l2 = a.sum(axis=1), (a * a).sum(axis=1)

@@ -26,7 +26,7 @@ EXAMPLES = [
     (name, line) for name in COMMANDS for _, line in getattr(cli.commands[name], "examples", ())
 ]
 # These take a minute, a model, or append to a file: their examples are read but not run.
-READ_ONLY = {"verify", "claims", "reproduce", "measure", "completion"}
+READ_ONLY = {"verify", "claims", "reproduce", "measure", "describe", "completion"}
 SLOW = re.compile("--montecarlo|estimate .*--length|estimate .*--dim")  # compile for a second each
 
 

@@ -104,15 +104,13 @@ COCA = [c for c in ROTARY_CELLS if isinstance(_step(c), Coca) and _step(c).slack
 
 
 class Degrees(Rope):
-    @property
-    def theta(self) -> np.ndarray:
-        return np.deg2rad(super().theta)
+    def theta(self, length: int) -> np.ndarray:
+        return np.deg2rad(super().theta(length))
 
 
 class CocaDegrees(Coca):
-    @property
-    def theta(self) -> np.ndarray:
-        return np.deg2rad(super().theta)
+    def theta(self, length: int) -> np.ndarray:
+        return np.deg2rad(super().theta(length))
 
 
 def of_law(change: Callable[[Any], Any]) -> Callable[[Any], float]:

@@ -215,7 +215,8 @@ def test_limits_at_once_are_the_limits_of_the_row_law(kernel, rows):
     (spec,) = state.specs()
     found = closed_limit(spec, "gamma", np.array([0.7]))
     if found is None:
-        assert rows in ("sink", "qk-norm", "rope") or (rows == "alibi" and kernel != "exp")
+        summed = ("sink", "qk-norm", "rope", "chunk", "scale-invariant", "soft-cap")
+        assert rows in summed or (rows == "alibi" and kernel != "exp")
         return
     row = spec.law.row(spec.kernel, spec.given())
     wanted = float(evaluate(row, length=48).log_S)
@@ -226,6 +227,8 @@ def test_limits_at_once_are_the_limits_of_the_row_law(kernel, rows):
         rows == "scalable-softmax" and kernel != "exp"
     )  # β/γ is all that matters
     no_n |= (rows, kernel) == ("length-bias", "exp")  # a factor on all weights
+    no_n |= rows in ("floor-log", "yarn")  # short of the trained length, or whatever the length
+    no_n |= rows == "log-n" and kernel != "exp"
     assert no_n or abs(wrong / wanted - 1) > 1e-6
 
 
@@ -953,7 +956,7 @@ for rows in rowlaws.ALL:
             state = edit(state, name, value)
             picture(state, store), python_source(state)
             ticks += 1
-assert ticks == 120, ticks
+assert ticks == 12 * len(rowlaws.ALL) >= 190, ticks
 print("jax" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

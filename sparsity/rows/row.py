@@ -235,12 +235,21 @@ def _checked(steps: Any, scores: Any) -> tuple[Step, ...]:
 
 
 def _typed(step: Any) -> str:
-    """A step as typed on the command line; vectors by their size."""
+    """A step as typed on the command line, without last numbers that are the defaults.
+
+    Vectors are shown by their size.
+    """
     if isinstance(step, Scores):
         return step.typed
-    values = [getattr(step, field.name) for field in fields(step)]
-    shown = [f"[{np.size(x)}]" if np.ndim(x) else str(x) for x in values if x is not None]
+    own = [(getattr(step, field.name), field.default) for field in fields(step)]
+    while len(own) > 1 and _is_default(*own[-1]):
+        own.pop()
+    shown = [f"[{np.size(x)}]" if np.ndim(x) else str(x) for x, _ in own]
     return f"{step.name}:{','.join(shown)}"
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    return value is default or (isinstance(default, (int, float, str)) and value == default)
 
 
 def row_of(kernel: RowLike, parameters: dict[str, Any]) -> Row:
