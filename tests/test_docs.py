@@ -11,7 +11,7 @@ import pytest
 DOCS = Path(__file__).parents[1] / "docs"
 # A block that follows such a comment is not run here; what runs it instead, or why nothing does.
 ELSEWHERE = re.compile(r"<!-- (?:needs|sets|run by) [^>]*-->\n```python\n.*?```", re.S)
-PAGES = ("start", "kernel", "length", "positions", "design", "models", "gpu")
+PAGES = ("start", "kernel", "length", "positions", "extend", "design", "models", "gpu")
 NUMBER = r"-?\d+\.?\d*(?:e[+-]?\d+)?"
 
 
