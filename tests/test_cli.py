@@ -1116,8 +1116,8 @@ def completed(command, monkeypatch, capsys, words, index):
 @pytest.mark.parametrize(
     ("words", "index", "offered"),
     [
-        ("sparsity de", 1, ["derive", "design"]),
-        ("sparsity eval r", 2, [name for name in KNOWN if name.startswith("r")]),
+        ("sparsity de", 1, ["derive", "design", "describe"]),
+        ("sparsity eval r", 2, [name for name in LISTED if name.startswith("r")]),
         ("sparsity eval ", 2, LISTED),
         ("sparsity derive ", 2, KNOWN),
         ("sparsity verify exp de", 3, [name for name in KNOWN if name.startswith("de")]),
