@@ -88,7 +88,7 @@ _PACKAGES = {
     "streaming": "attention.streaming",
 }
 
-__all__ = [*_PACKAGES, *_HOME]
+__all__ = [*_PACKAGES, *_HOME]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:

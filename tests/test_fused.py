@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 import sparsity
-from sparsity.attention.fused import from_lse, fused_rows, jax_attend
+from sparsity.attention.checkpoints.checkpoint import library
+from sparsity.attention.fused import from_lse, fused_rows, jax_attend, torch_attend
 from sparsity.errors import InputError
 
 
@@ -118,10 +119,7 @@ def test_errors():
 @pytest.mark.model
 @pytest.mark.parametrize("half", [False, True])
 def test_of_pytorch(half):
-    import torch
-
-    from sparsity.attention.fused import torch_attend
-
+    torch = library("torch", "torch")
     dtype = torch.bfloat16 if half else torch.float32
     q, k = (torch.tensor(x, dtype=dtype) for x in drawn())
     found = fused_rows(torch_attend, q, k)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparsity.arguments import number
+from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.errors import InputError
 
 # attend(q, k, v, scale, causal) -> (Σp v, L); [..., heads, tokens, dim] and [..., heads, tokens].
@@ -233,8 +234,7 @@ def jax_attend(q: Any, k: Any, v: Any, scale: float, causal: bool) -> tuple[Any,
 
 def torch_attend(q: Any, k: Any, v: Any, scale: float, causal: bool) -> tuple[Any, Any]:
     """PyTorch's flash attention on a CPU as `attend`; on a GPU give that of your own kernel."""
-    import torch
-
+    torch = library("torch", "torch")
     call = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     out, lse = call(q, k, v, 0.0, causal, attn_mask=None, scale=scale)
     return out, lse
