@@ -19,7 +19,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr
+from scipy.special import ndtr, ndtri
 
 from sparsity.errors import InputError
 from sparsity.exact_law.top_k import kth_scores
@@ -97,7 +97,7 @@ def _captured(kinds: _Kinds, k: int, n: float) -> np.ndarray:
         return ((k - 1) * more * (1 - at) + one * (1 - above)) * others
 
 
-def _squares(kinds: _Kinds, k: int) -> np.ndarray:
+def _squares(kinds: _Kinds, k: int, n: float) -> np.ndarray:
     """The integrand of n_eff of what is read, [u, t], for x = e^(u + 2s)."""
     (above, root, more, _), (at, root_at, one, _), _ = kinds
     phi, phi_at = 1 - above, 1 - at
@@ -107,7 +107,7 @@ def _squares(kinds: _Kinds, k: int) -> np.ndarray:
         return ((k - 1) * more * phi_at * phi + one * phi * phi + pairs) * others
 
 
-def _participation(kinds: _Kinds, k: int) -> np.ndarray:
+def _participation(kinds: _Kinds, k: int, n: float) -> np.ndarray:
     """The integrand of Σp² of what is read, [u, t], for x = e^(u + s)."""
     (above, _, _, square), (at, _, _, square_at), _ = kinds
     with np.errstate(under="ignore"):
@@ -115,7 +115,7 @@ def _participation(kinds: _Kinds, k: int) -> np.ndarray:
         return ((k - 1) * square * (1 - at) + square_at * (1 - above)) * others
 
 
-def _root(kinds: _Kinds, k: int) -> np.ndarray:
+def _root(kinds: _Kinds, k: int, n: float) -> np.ndarray:
     """The integrand of Σ|a|/√Σa² of what is read, [u, t], for x = e^(u + 2s)."""
     (above, root, _, _), (at, root_at, _, _), _ = kinds
     with np.errstate(under="ignore"):
@@ -123,19 +123,25 @@ def _root(kinds: _Kinds, k: int) -> np.ndarray:
         return ((k - 1) * root * (1 - at) + root_at * (1 - above)) * others / math.sqrt(math.pi)
 
 
-_POWERS = {"abs_sum": 1, "n_eff": 2, "participation": 1, "S": 2}
-_ROOTS = {"S": 2.0}  # its integrand falls like √x towards small u: twice as far
+# Of each quantity its integrand, the power of e^s in x, and how much farther than others it reaches
+# towards small u: that of S falls like √x there.
+_INTEGRANDS = {
+    "abs_sum": (_captured, 1, 1.0),
+    "n_eff": (_squares, 2, 1.0),
+    "participation": (_participation, 1, 1.0),
+    "S": (_root, 2, 2.0),
+}
 
 
 def _mean(
     name: str, k: int, gamma: float, rho: float, n: float, t: np.ndarray, share: np.ndarray
 ) -> tuple[float, float]:
     """The mean of a quantity at one length, and a bound on its error."""
-    power = _POWERS[name]
+    integrand, power, reach = _INTEGRANDS[name]
     rest = math.sqrt((1 - rho) * (1 + rho))
     step = min(_STEP_E, 0.15 / (power * gamma), rest / 1.4 if rho else 1.0)
     # From where all of a row's Σx is below e^(−42) to where its largest x is above 42.
-    start = -_DEPTH * _ROOTS.get(name, 1.0) - math.log(n) - power * gamma * _HIGH
+    start = -_DEPTH * reach - math.log(n) - power * gamma * _HIGH
     u = np.arange(start, power * gamma * 11.0 + math.log(_DEPTH), _STEP_U)
     if len(u) * (_HIGH - _LOW) / step * 4 > 10 * _POINTS:
         fix = "gives an exact law of more than seconds here; use estimate"
@@ -146,18 +152,13 @@ def _mean(
         parts = []
         for first in range(0, len(u), block):
             kinds = _kinds(gamma, rho, t, u[first : first + block], power, step)
-            parts.append(
-                _captured(kinds, k, n) if name == "abs_sum"
-                else _squares(kinds, k) if name == "n_eff"
-                else _participation(kinds, k) if name == "participation"
-                else _root(kinds, k)
-            )  # fmt: skip
+            parts.append(integrand(kinds, k, n))
         return np.concatenate(parts)
 
     fine, coarse = body(step), body(1.5 * step)
 
     def mean(of: np.ndarray, every: int = 1, skip: int = 1) -> float:
-        """∫ du and ∫ dt by every so-manieth point of u and of t."""
+        """Integrate over u by every `skip`-th point and over t by every `every`-th."""
         over_u = of[::skip].sum(axis=0) * _STEP_U * skip
         return float((over_u[::every] * share[::every]).sum() / share[::every].sum())
 
@@ -198,6 +199,4 @@ def law(
 
 def captured_in_long_rows(gamma: float, rho: float, share: float) -> float:
     """The limit of the captured mass at a share k/n of the keys: Φ(ργ + Φ⁻¹(k/n))."""
-    from scipy.special import ndtri
-
-    return float(np.exp(log_ndtr(rho * gamma + ndtri(share))))
+    return float(ndtr(rho * gamma + ndtri(share)))

@@ -24,8 +24,8 @@ PUBLISHED_SCALE = 0.43  # of ln n; published, Nakanishi (2025), arXiv:2501.19399
 class Temperature:
     """A step that multiplies the scores so far by a factor: β and γ are multiplied with it.
 
-    The class methods are the rules under the names of the models that ship them. Each rule is a
-    frozen dataclass; `isinstance(step, Temperature)` tells all of them.
+    Its static methods are the rules under the names of the models that ship them. Each rule is a
+    frozen dataclass of this class.
     """
 
     name: ClassVar[str]
