@@ -35,6 +35,8 @@ _HOME = {
     "RowMap": "kernels",
     "ScalableSoftmax": "rows.steps",
     "Sink": "rows.steps",
+    "Needle": "rows.steps",
+    "NeedleAbove": "rows.steps",
     "SinkLogit": "rows.steps",
     "StudentT": "rows.scores",
     "TooFine": "errors",

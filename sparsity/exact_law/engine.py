@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sparsity.errors import InputError
-from sparsity.exact_law import sink_chance, token_sums
+from sparsity.exact_law import needle, sink_chance, token_sums
 from sparsity.exact_law.laplace import Laplace, laplace
 from sparsity.exact_law.nodes import TAIL
 from sparsity.exact_law.ranked import ranked
@@ -23,7 +23,7 @@ from sparsity.kernels.base import Kernel
 from sparsity.kernels.parameters import LENGTH
 from sparsity.quantities import Integral, Quantity, RankLaw
 from sparsity.quantities.base import within
-from sparsity.rows.classes import classed, identical_tokens, no_sink, reduced, rescaled
+from sparsity.rows.classes import classed, identical_tokens, reduced, refuse_without, rescaled
 from sparsity.rows.row import Row
 
 STEP_OF_IDENTICAL = 0.16  # of u where all tokens are alike, and nothing is interpolated
@@ -73,8 +73,7 @@ def _of_different_tokens(
         kernel, beta, gamma, scores = given.classes[0]
         one = laplace(kernel, beta, gamma, power, order, scores)
         return ends[0], float(_p_nonzero(one)), 0.0
-    whose = {"token": given.token, "sink": given.sink}
-    channels = [(function, whose[who]) for function, who in integral.sums]
+    channels = [(function, given.of(who)) for function, who in integral.sums]
     reach = SQRT_REACH if integral.sqrt_tail else 0.0
     sums = token_sums.sums(given, power, order, channels, longest, reach=reach)
     scale = np.exp(sums.top)
@@ -138,7 +137,7 @@ def laws(
         kernel: a function of a score.
         beta: biases, [laws].
         gamma: spreads γ > 0, [laws].
-        quantity: one with an integral, that needs no sink.
+        quantity: one with an integral, that needs neither a sink nor a needle.
         length: row lengths n, [lengths].
     """
     if quantity.linear is not None:
@@ -182,8 +181,8 @@ def _of_integral(row: Row, quantity: Quantity, n: np.ndarray) -> list[np.ndarray
     with np.errstate(over="ignore", invalid="ignore"):  # far out in the tails, where nothing falls
         first = classed(row, int(longest))
         refuse_slow("length", longest, _CLASS * len(first.classes))
-        if quantity.sinks and not first.sink.any():
-            raise no_sink(row)
+        if quantity.needs is not None:
+            refuse_without(row, quantity.needs, first.of(quantity.needs))
         if identical_tokens(row, int(n.min()), int(longest), units=integral.units):
             kernel, beta, gamma, scores = first.classes[0]
             own = family(kernel, beta, gamma, scores, integral.power)
@@ -206,7 +205,7 @@ def law(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, ...]:
         `length`.
 
     Raises:
-        InputError: a quantity without an integral or a sink that it needs, or a bad value.
+        InputError: a quantity without an integral or a sink or a needle that it needs, or a bad value.
     """
     n = LENGTH.check(length)
     if not n.size:
@@ -215,7 +214,9 @@ def law(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, ...]:
         return tuple(quantity.linear.columns(law(row, quantity.linear.of, n), n))
     flat = n.reshape(-1)
     if quantity.above is not None:
-        columns = sink_chance.law(row, quantity.above, flat)
+        columns = sink_chance.law(row, quantity.above, flat, quantity.name)
+    elif quantity.needle_law is not None:
+        columns = needle.law(row, quantity, flat)
     elif quantity.rank_law is not None:
         columns = _of_ranks(row, quantity, quantity.rank_law, flat)
     else:

@@ -117,7 +117,7 @@ def exact_grid(
         kernel: a function of a score.
         grids: checked values of `beta` and `gamma`.
         length: row lengths n, [lengths].
-        of: a quantity that needs no sink.
+        of: a quantity that needs neither a sink nor a needle.
 
     Returns:
         Its values, of shape [beta, gamma, lengths].

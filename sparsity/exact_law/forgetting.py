@@ -114,7 +114,7 @@ def _sum_beyond(z: float, h: float) -> float:
 def has(quantity: Quantity) -> bool:
     """Return whether a quantity has this law: a sum over tokens of one integral, or n_eff."""
     integral = quantity.integral
-    one_sum = integral is not None and len(integral.sums) == 1 and not quantity.sinks
+    one_sum = integral is not None and len(integral.sums) == 1 and quantity.needs is None
     return one_sum or quantity in (quantities.n_eff, quantities.support)
 
 

@@ -1,7 +1,8 @@
-"""The chance that the sinks of one softmax row take more than a share ε of its mass.
+"""The chance that the sinks of one softmax row, or its needle, outweigh all others so many times.
 
-Let N be what the other tokens weigh, and the sinks weigh A. Their share is above ε where
-N < A(1 − ε)/ε = c, and the distribution function of N is an inverse Laplace transform,
+Let N be what the other tokens weigh, and the sinks weigh A. Their share is above ε where A is more
+than ε/(1 − ε) times N, which is N < A(1 − ε)/ε = c. For the needle's signal against the noise both
+are sums of a², weights of twice the spread. And the distribution function of N is an inverse Laplace transform,
 
     P(N < c) = (1/2πi) ∫ e^(sc) Π_j φ_j(s) ds/s,   φ_j(s) = E e^(−s a_j),  a_j = w_j e^(γ_j ε_j),
 
@@ -27,8 +28,8 @@ from sparsity import kernels
 from sparsity.errors import RESOLVED, InputError, TooFine, TooRare
 from sparsity.exact_law.gaussian_tail import ROOT_2_PI
 from sparsity.exact_law.rules import hyperbola, narrowed
-from sparsity.quantities.base import within
-from sparsity.rows.classes import classed, no_sink
+from sparsity.quantities.base import Exceeds, within
+from sparsity.rows.classes import classed, refuse_without, rescaled
 from sparsity.rows.row import Row
 
 _BEND = math.pi / 8  # of the hyperbola to the left
@@ -160,32 +161,37 @@ def below(others: Others, log_c: float) -> tuple[float, float]:
     return value, off + 4e-16 * digits * float(np.abs(body).sum()) * _STEP
 
 
-def _split(row: Row, n: int) -> tuple[Others, float, float, list[tuple[float, float]]]:
-    """Return the random others; ln of the weight of fixed others, of fixed sinks; random sinks."""
-    given = classed(row, n)
-    gamma = np.array([each[2] for each in given.classes])[given.member]
+def _split(
+    row: Row, n: int, of: Exceeds
+) -> tuple[Others, float, float, list[tuple[float, float]]]:
+    """Return the random others; ln of the weight of fixed others, of fixed sinks; random sinks.
+
+    "Sinks" are the needle where it is asked for, and weights are their powers.
+    """
+    given = classed(row, n) if of.units else rescaled(classed(row, n), units=False)
+    refuse_without(row, of.whose, given.of(of.whose))
+    gamma = of.power * np.array([each[2] for each in given.classes])[given.member]
     if any(each[3] for each in given.classes):
         raise InputError("row", row, "its scores are not Gaussian; use estimate")
-    if given.sink.sum() == 0:
-        raise no_sink(row)
-    sink, fixed = given.sink > 0, gamma == 0
-    log_weight = given.log_w + np.log(given.count)
+    sink, fixed = given.of(of.whose) > 0, gamma == 0
+    log_w = of.power * given.log_w
+    log_weight = log_w + np.log(given.count)
     free = ~sink & ~fixed
-    others = Others(given.log_w[free], gamma[free], given.count[free])
+    others = Others(log_w[free], gamma[free], given.count[free])
     moving = np.flatnonzero(sink & ~fixed)
     if given.count[moving].sum() > 1:
-        raise InputError("row", row, "has more than one sink of a random score; use estimate")
+        raise InputError("row", row, f"has more than one {of.whose} of a random score; use estimate")
     held, by_sinks = (
         float(np.logaddexp.reduce(log_weight[fixed & who], initial=-math.inf))
         for who in (~sink, sink)
     )
-    return others, held, by_sinks, [(float(given.log_w[i]), float(gamma[i])) for i in moving]
+    return others, held, by_sinks, [(float(log_w[i]), float(gamma[i])) for i in moving]
 
 
-def _chance(row: Row, n: int, share: float) -> tuple[float, float]:
+def chance(row: Row, n: int, of: Exceeds) -> tuple[float, float]:
     """Return the chance in rows of n, and a bound on its absolute error."""
-    others, fixed, by_sinks, moving = _split(row, n)
-    log_odds = math.log1p(-share) - math.log(share)
+    others, fixed, by_sinks, moving = _split(row, n, of)
+    log_odds = -math.log(of.odds)
     half, step = 0, 0.0  # points to either side of a random sink's mean score
     if moving:
         step = min(_SINK_STEP, 0.5 / moving[0][1])
@@ -215,30 +221,38 @@ def _chance(row: Row, n: int, share: float) -> tuple[float, float]:
     return value, gap + float(weights @ found[:, 1]) + 1e-15
 
 
-def law(row: Row, share: float, length: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return P(sink mass > share) in rows of n, 1 (no row is all zero), and relative error bounds.
+def refuse_other_kernels(row: Row, name: str) -> None:
+    """Refuse all kernels but exp, whose transform of one weight is known on the contour."""
+    if row.function.weight != kernels.exp.weight:
+        fix = f"the law of {name} is known for exp; use estimate"
+        raise InputError("kernel", row.kernel.name, fix)
+
+
+def law(
+    row: Row, of: Exceeds, length: np.ndarray, name: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return P(A > odds·N) in rows of n, 1 (no row is all zero), and relative error bounds.
 
     Args:
-        row: of the kernel exp, with sinks or sink logits; scores of their own β_j and γ_j.
-        share: ε in (0, 1).
+        row: of the kernel exp, with what is asked for; scores of their own β_j and γ_j.
+        of: whose weights A are, and the odds.
         length: row lengths n ≥ 1, [lengths].
+        name: of the quantity, as errors say it.
 
     Raises:
-        InputError: another kernel, no sink, tokens on a sphere or too many that differ, or a
+        InputError: another kernel, no sink or needle, tokens on a sphere or too many that differ, or a
             chance that is not resolved.
     """
-    if row.function.weight != kernels.exp.weight:
-        fix = "the law of a sink's share in one row is known for exp; use estimate"
-        raise InputError("kernel", row.kernel.name, fix)
-    found = np.array([_chance(row, int(n), share) for n in length.tolist()]).reshape(-1, 2)
+    refuse_other_kernels(row, name)
+    found = np.array([chance(row, int(n), of) for n in length.tolist()]).reshape(-1, 2)
     value, off = found.T
     with np.errstate(divide="ignore"):
         error = np.where(off > 0, off / np.abs(value), 0.0)
     open_ = ~(error < RESOLVED)
     if open_.any():
-        name, rare = f"sink_mass_above:{share:g}", found[open_].sum(axis=1) < _RARE
+        rare = found[open_].sum(axis=1) < _RARE
         if rare.all():
-            fix = "the chance is too small to be resolved in float64; use a smaller share"
+            fix = "the chance is too small to be resolved in float64; ask for less, or use estimate"
             raise TooRare("of", name, fix)
         raise InputError("of", name, "the chance is not resolved here; use estimate")
     return within(value, error, (0.0, 1.0)), np.ones(len(value)), error

@@ -118,8 +118,8 @@ class TokenSums:
             _refuse_without_length()
         self.length, self.quantity = length, quantity
         self.given = classes.classed(row, length or _ANY_LENGTH)
-        if quantity.sinks and not self.given.sink.any():
-            raise classes.no_sink(row)
+        if quantity.needs is not None:
+            classes.refuse_without(row, quantity.needs, self.given.of(quantity.needs))
 
     @property
     def n(self) -> float:
@@ -134,18 +134,20 @@ class TokenSums:
         return log_sums(self.given, (1.0,), self.given.count)[0]
 
     def product(self, *sums: tuple[float, float], count: float = 0.0, total: float = 0.0,
-                sinks: float = 0.0) -> tuple[float, float]:  # fmt: skip
+                sinks: float = 0.0, needle: float = 0.0) -> tuple[float, float]:  # fmt: skip
         own = log_sums(self.given, tuple(order for order, _ in sums)) if sums else []
         parts = list(zip(own, (power for _, power in sums), strict=True))
         # Sums over n tokens alike are n times a mean: a product of degree 0 does not know n.
         units = self.given.token.sum() < self.given.count.sum()
         degree = sum(power for _, power in sums) + count + total
-        if abs(degree) > 1e-12 or (total and units) or sinks:
+        if abs(degree) > 1e-12 or (total and units) or sinks or needle:
             _ = self.n  # the product depends on the length
         if total:
             parts.append((self._total, total))
         if sinks:
             parts.append((log_sums(self.given, (1.0,), self.given.sink)[0], sinks))
+        if needle:
+            parts.append((log_sums(self.given, (needle,), self.given.needle)[0], 1.0))
         log = sum(value * power for (value, _), power in parts)
         log += count * math.log(float(self.length or _ANY_LENGTH))
         error = sum(off * abs(power) for (_, off), power in parts)

@@ -44,8 +44,8 @@ class Sketch:
         return _log_sum(order * self._log_f + self._log_p)
 
     def product(self, *sums: tuple[float, float], count: float = 0.0, total: float = 0.0,
-                sinks: float = 0.0) -> tuple[Any, float]:  # fmt: skip
-        if sinks:
+                sinks: float = 0.0, needle: float = 0.0) -> tuple[Any, float]:  # fmt: skip
+        if sinks or needle:
             return np.full(len(self._log_f), np.nan), 0.0
         powers = [*sums, (1.0, total)]
         log = sum(power * (self._moment(order) + np.log(self.n)) for order, power in powers)

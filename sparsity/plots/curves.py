@@ -210,7 +210,7 @@ def _exact_law(request: CurveRequest, quantity: Quantity, x: str, values: np.nda
         return np.full(values.shape, np.nan)
     if x == LENGTH.name:
         return np.asarray(exact(row, length=values, of=quantity).value)
-    shared = quantity.integral is not None and not quantity.sinks  # one set of nodes for all
+    shared = quantity.integral is not None and quantity.needs is None  # one set of nodes for all
     if request.fast and kernel.law is Law.SCORE and shared:
         grids = {k: np.array([v], float) for k, v in row.params.items()} | {x: values}
         return exact_grid(row.function, grids, np.array([n]), quantity).value.ravel()

@@ -9,6 +9,14 @@ from sparsity.errors import InputError
 from sparsity.quantities.base import Family, Integral, Linear, LogMoment, Quantity, RankLaw, RowSums
 from sparsity.quantities.entropy import entropy
 from sparsity.quantities.largest import gini, keys_for_mass, max_weight, support, top_k_mass
+from sparsity.quantities.needle import (
+    needle_largest,
+    needle_mass,
+    needle_odds_above,
+    needle_recall,
+    needle_signal,
+    needle_snr_above,
+)
 from sparsity.quantities.powers import (
     S,
     abs_sum,
@@ -42,6 +50,12 @@ __all__ = [
     "max_weight",
     "n_eff",
     "named",
+    "needle_largest",
+    "needle_mass",
+    "needle_odds_above",
+    "needle_recall",
+    "needle_signal",
+    "needle_snr_above",
     "participation",
     "power_sum",
     "pq_index",
@@ -54,8 +68,12 @@ __all__ = [
 
 ALL: tuple[Quantity, ...] = (
     *(S, n_eff, participation, entropy, max_weight, gini, hoyer, sink_mass, support),
+    *(needle_mass, needle_signal, needle_largest),
 )
-FAMILIES: tuple[Family, ...] = (top_k_mass, keys_for_mass, power_sum, pq_index, sink_mass_above)
+FAMILIES: tuple[Family, ...] = (
+    *(top_k_mass, keys_for_mass, power_sum, pq_index, sink_mass_above),
+    *(needle_odds_above, needle_snr_above, needle_recall),
+)
 OF_MAPS: tuple[Quantity, ...] = (square_sum, abs_sum)  # of weights that do not add up in |a| to 1
 
 

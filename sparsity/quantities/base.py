@@ -24,6 +24,9 @@ class RowSums(NamedTuple):
         unit: the weights e^b of sink logits, which are no tokens.
         weights: |a| of every token, along the last axis; None unless a quantity asks for them.
         one: the 1 that the weights of a row map are shares of; None for weights without.
+        needle: |a| of the needle; None where there is none, as are the next two.
+        others_l1: Σ|a| over the other tokens: a difference would lose digits.
+        others_l2: Σa² over them.
     """
 
     count: Any
@@ -33,6 +36,9 @@ class RowSums(NamedTuple):
     unit: Any
     weights: Any = None
     one: Any = None
+    needle: Any = None
+    others_l1: Any = None
+    others_l2: Any = None
 
 
 class LogMoment(NamedTuple):
@@ -51,7 +57,8 @@ class Integral:
     Args:
         power: of |a| in x.
         moments: the orders k; a `LogMoment` follows the plain one of its order.
-        sums: pairs (g, whose): g of the ratios m_j,k/φ_j, summed over "token" or "sink".
+        sums: pairs (g, whose): g of the ratios m_j,k/φ_j, summed over "token", "sink" or
+            "needle".
         combine: of the scale that the sums are over, and the sums.
         units: whether sink logits stand in the product.
         factor: of n.
@@ -89,6 +96,34 @@ class RankLaw:
     ends: Callable[[float], tuple[float, float]]
 
 
+@dataclass(frozen=True)
+class Exceeds:
+    """The chance A > odds·N, of what sinks or the needle weigh, A, and all others, N.
+
+    Args:
+        whose: A is the weight of the "sink" or of the "needle".
+        odds: > 0.
+        power: both are sums of |a|^power.
+        units: whether sink logits count, as sinks or as others.
+    """
+
+    whose: str
+    odds: float
+    power: int = 1
+    units: bool = True
+
+
+@dataclass(frozen=True)
+class NeedleLaw:
+    """The chance that the needle's weight is the largest, or that its value is read out.
+
+    Args:
+        values: V, the number of values among which it is read out; None asks for the rank alone.
+    """
+
+    values: int | None = None
+
+
 def within(value: Any, error: Any, ends: Any) -> np.ndarray:
     """Values that rounding took out of what a quantity can be, moved to its nearer end.
 
@@ -123,10 +158,11 @@ class LongRows(Protocol):
         ...
 
     def product(self, *sums: tuple[float, float], count: float = 0.0, total: float = 0.0,
-                sinks: float = 0.0) -> tuple[float, float]:  # fmt: skip
+                sinks: float = 0.0, needle: float = 0.0) -> tuple[float, float]:  # fmt: skip
         """Π (Σ|a|^order)^power of pairs (order, power), times powers of n, of all mass, of sinks'.
 
-        All mass is Σ|a| with the weights of sink logits.
+        All mass is Σ|a| with the weights of sink logits. `needle` is the order p of a factor E|a|^p
+        of the needle's weight.
         """
         ...
 
@@ -194,13 +230,14 @@ class Quantity:
         units: whether a row of sink logits alone has a value, with p = 0 for every key: it counts
             among the rows that are not all zero.
         integral: its exact law at finite n; None where none is known.
-        sinks: whether it needs a sink in the row.
+        needs: what the row must have, a "sink" or a "needle"; None for nothing.
         limit: what it tends to in long rows, and a bound on the error of that; None where there is
             no such limit, or it is that of the quantity in `linear`.
         whole: whether its definition needs the weights one by one, not their sums alone.
         layers: what it is of the number of weights above a, for its exact law; None for others.
         linear: what it is of another quantity, for its exact law; None for others.
-        above: the share of the sinks, of which it is the chance to exceed it; None for others.
+        above: what it is the chance to exceed; None for others.
+        needle_law: how it goes by the needle's rank or its signal; None for others.
     """
 
     name: str
@@ -211,12 +248,13 @@ class Quantity:
     of: Callable[[RowSums], Any]
     units: bool = False
     integral: Integral | None = None
-    sinks: bool = False
+    needs: str | None = None
     limit: Callable[[LongRows], tuple[float, float]] | None = None
     whole: bool = False
     rank_law: RankLaw | None = None
     linear: Linear | None = None
-    above: float | None = None
+    above: Exceeds | None = None
+    needle_law: NeedleLaw | None = None
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickled by name where it has one: its functions cannot be, and caches know it again."""
@@ -238,7 +276,7 @@ class Quantity:
         """Whether it has an exact law at finite n, for some rows at least."""
         if self.linear is not None:
             return self.linear.of.has_law
-        return any(x is not None for x in (self.integral, self.rank_law, self.above))
+        return any(x is not None for x in (self.integral, self.rank_law, self.above, self.needle_law))
 
     def ends(self, n: float, unit: bool = False) -> tuple[float, float]:
         """The least and the largest value of rows of n tokens, of a quantity with an exact law.
@@ -250,7 +288,7 @@ class Quantity:
         if self.linear is not None:
             first, last = (self.linear(end, n) for end in self.linear.of.ends(n, unit))
             return min(first, last), max(first, last)
-        if self.above is not None:
+        if self.above is not None or self.needle_law is not None:
             return 0.0, 1.0
         if self.rank_law is not None:
             least, most = self.rank_law.ends(n)

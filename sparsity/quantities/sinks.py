@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparsity.quantities.base import Family, Integral, Quantity, RowSums
+from sparsity.quantities.base import Exceeds, Family, Integral, Quantity, RowSums
 
 sink_mass = Quantity(
     name="sink_mass",
@@ -14,7 +14,7 @@ sink_mass = Quantity(
     unit="1",
     of=lambda row: row.sink / (row.l1 + row.unit),
     units=True,
-    sinks=True,
+    needs="sink",
     limit=lambda rows: rows.product(sinks=1.0, total=-1.0),
     # ∫ Σ_sinks E[|a_j|e^(−t|a_j|)]/φ_j Πφ dt, by 1/x = ∫ e^(−tx) dt
     integral=Integral(
@@ -41,8 +41,8 @@ def _sink_mass_above(name: str, share: float) -> Quantity:
         unit="1",
         of=of,
         units=True,
-        sinks=True,
-        above=share,
+        needs="sink",
+        above=Exceeds("sink", share / (1 - share)),
     )
 
 

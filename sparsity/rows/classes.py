@@ -40,6 +40,7 @@ class TokenClasses(NamedTuple):
         count: tokens in each group.
         token: tokens of each group that are tokens: `count`, or 0 for a unit.
         sink: weights of each group that are sinks: units included.
+        needle: tokens of each group that are the needle: one in all, or none.
     """
 
     n: int
@@ -49,6 +50,11 @@ class TokenClasses(NamedTuple):
     count: np.ndarray
     token: np.ndarray
     sink: np.ndarray
+    needle: np.ndarray
+
+    def of(self, who: str) -> np.ndarray:
+        """How many weights of each group are a "token", a "sink" or the "needle"."""
+        return {"token": self.token, "sink": self.sink, "needle": self.needle}[who]
 
 
 def classed(row: Row, length: Any) -> TokenClasses:
@@ -92,6 +98,7 @@ def classed(row: Row, length: Any) -> TokenClasses:
         count=np.concatenate([count, one]),
         token=np.concatenate([count, none]),
         sink=np.concatenate([count * tokens.sink[seen], one]),
+        needle=np.concatenate([count * tokens.needle[seen], none]),
     )
 
 
@@ -122,10 +129,23 @@ def reduced(
     return np.zeros_like(beta), beta, gamma
 
 
-def no_sink(row: Row) -> InputError:
-    """The refusal of a sink's mass where there is none."""
-    fix = "has no sink in sight whose weight can be other than 0; add a SinkLogit or a Sink"
-    return InputError("row", row, fix)
+_TO_ADD = {"sink": "a SinkLogit or a Sink", "needle": "a Needle"}
+
+
+def refuse_without(row: Row, who: str | None, there: Any) -> None:
+    """Refuse a quantity of a sink or of the needle in a row that has none.
+
+    Args:
+        row: the row.
+        who: what the quantity needs, "sink" or "needle"; None for nothing.
+        there: whether the row has it, one or several.
+
+    Raises:
+        InputError: it is needed, and not there.
+    """
+    if who is not None and not np.any(there):
+        fix = f"has no {who} in sight whose weight can be other than 0; add {_TO_ADD[who]}"
+        raise InputError("row", row, fix)
 
 
 def rescaled(given: TokenClasses, units: bool) -> TokenClasses:

@@ -186,7 +186,7 @@ class Row:
         distance = edge[:-1]
         same = np.ones_like(distance)
         beta, gamma = self.beta * same, self.gamma * same
-        tokens = Tokens(distance, np.diff(edge), beta, gamma, same, same == 0)
+        tokens = Tokens(distance, np.diff(edge), beta, gamma, same, same == 0, same == 0)
         for step in self.steps:
             tokens = step(tokens, n)
         return tokens

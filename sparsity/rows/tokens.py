@@ -28,6 +28,7 @@ class Tokens:
         gamma: spread γ_j ≥ 0, [groups].
         w: factor w_j ≥ 0 on f(s_j), [groups]; 0 is a token out of sight, which still counts in n.
         sink: which groups are sinks, [groups].
+        needle: which group is the needle, the one key that the query looks for, [groups].
         scores: the law of x_j, None for Gaussian scores.
         units: logits b of weights e^b that stand in the denominator and are no tokens.
     """
@@ -38,6 +39,7 @@ class Tokens:
     gamma: np.ndarray
     w: np.ndarray
     sink: np.ndarray
+    needle: np.ndarray
     scores: Any = None
     units: tuple[float, ...] = ()
 

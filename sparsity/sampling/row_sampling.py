@@ -25,7 +25,7 @@ from sparsity.kernels.lowering import jax_row, numpy_log_abs
 from sparsity.kernels.parameters import LENGTH
 from sparsity.quantities import Quantity, RowSums
 from sparsity.results import Estimate
-from sparsity.rows.classes import no_sink
+from sparsity.rows.classes import refuse_without
 from sparsity.rows.row import Row
 from sparsity.rows.scores import Scores
 from sparsity.rows.steps import Coca, Decay, QKNorm, Rope
@@ -46,6 +46,32 @@ from sparsity.sampling.samplers import LONGEST, keys_at
 _MAX_NUMBERS_OF_DISTINCT_TOKENS = 2**24  # of a row that is drawn at once: 128 MB
 
 
+class _Sums(NamedTuple):
+    """What the weights of some rows add up to, [rows] each, those of zeros are 0.
+
+    Args:
+        peak: the largest log|a|, over which all sums but the pooled ones are kept.
+        l1: Σ|a|.
+        l2: Σa².
+        of_sinks: Σ|a| of sinks.
+        pooled1: Σ|a| over the scale that all rows have in common.
+        pooled2: Σa² over its square.
+        needle: |a| of the needle; None where no quantity asks for it, as the next two.
+        others_l1: Σ|a| of all tokens but the needle.
+        others_l2: Σa² of them.
+    """
+
+    peak: jax.Array
+    l1: jax.Array
+    l2: jax.Array
+    of_sinks: jax.Array
+    pooled1: jax.Array
+    pooled2: jax.Array
+    needle: Any = None
+    others_l1: Any = None
+    others_l2: Any = None
+
+
 @dataclass(frozen=True)
 class RowSampler:
     """Whole rows, drawn block by block: memory does not grow with the length of like tokens.
@@ -60,6 +86,7 @@ class RowSampler:
     sinks: bool
     size: int
     dtype: str
+    needle: bool = False
 
     @property
     def numbers(self) -> int:
@@ -74,35 +101,39 @@ class RowSampler:
         all of them.
 
         Returns:
-            Six sums: the largest log|a|; Σ|a|, Σa² and Σ|a| of sinks over it; Σ|a| and Σa² over the
-            common scale. Then the weights themselves, over the largest, where a quantity asks for
+            The sums. Then the weights themselves, over the largest, where a quantity asks for
             them. Then the log of what the weights of a row map leave of 1.
         """
         whole = any(q.whole for q in self.quantities)
 
-        def add(sums: tuple[jax.Array, ...], number: jax.Array) -> tuple[Any, Any]:
-            peak, l1, l2, of_sinks, pooled1, pooled2 = sums
-            scores, log_w, sink = self.source(key, number, self.size, self.dtype, law)
+        def add(sums: _Sums, number: jax.Array) -> tuple[Any, Any]:
+            scores, log_w, sink, needle = self.source(key, number, self.size, self.dtype, law)
             log_f, log_left = jax_row(self.kernel, scores)
             # A token out of sight has weight 0 whatever its score: +∞ − ∞ would be no number.
             log_a = jnp.where(log_w > -jnp.inf, log_f + log_w, -jnp.inf)
-            higher = jnp.maximum(peak, log_a.max(axis=1))
+            higher = jnp.maximum(sums.peak, log_a.max(axis=1))
             a = jnp.exp(log_a - jnp.where(jnp.isfinite(higher), higher, 0)[:, None])
             # Where nothing was nonzero so far, peak is −∞ and there is nothing to shrink.
-            shrink = jnp.where(jnp.isfinite(peak), jnp.exp(peak - higher), 0)
+            shrink = jnp.where(jnp.isfinite(sums.peak), jnp.exp(sums.peak - higher), 0)
             common = jnp.where(jnp.isfinite(higher), jnp.exp(higher - log_scale), 0)
-            new1, new2, *here = token_sums(a, a * a, *([] if sink is None else [a * sink]))
-            return (
-                higher,
-                l1 * shrink + new1,
-                l2 * shrink**2 + new2,
-                of_sinks * shrink + (here[0] if here else 0),
-                pooled1 + common * new1,
-                pooled2 + common**2 * new2,
-            ), (a if whole else None, log_left)
+            own = [] if sink is None else [a * sink]
+            if needle is not None and self.needle:
+                own += [a * needle, a * (1 - needle), a * a * (1 - needle)]
+            new1, new2, *here = token_sums(a, a * a, *own)
+            found = sums._replace(
+                peak=higher,
+                l1=sums.l1 * shrink + new1,
+                l2=sums.l2 * shrink**2 + new2,
+                of_sinks=sums.of_sinks * shrink + (here[0] if here else 0),
+                pooled1=sums.pooled1 + common * new1,
+                pooled2=sums.pooled2 + common**2 * new2,
+            )
+            if self.needle:  # such rows are one block: there is nothing to shrink
+                found = found._replace(needle=here[1], others_l1=here[2], others_l2=here[3])
+            return found, (a if whole else None, log_left)
 
         zero = jnp.zeros(self.size, self.dtype)
-        start = (zero - jnp.inf, zero, zero, zero, zero, zero)
+        start = _Sums(zero - jnp.inf, *([zero] * (8 if self.needle else 5)))
         blocks = -(-self.source.length // self.source.block)
         sums, kept = jax.lax.scan(add, start, jnp.arange(blocks))
         return sums, *jax.tree.map(lambda x: x[0], kept)
@@ -110,14 +141,17 @@ class RowSampler:
     def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
         """Draw one batch; arguments = (the source's law, log of the sink logits, log scale)."""
         law, log_unit, log_scale = arguments
-        (peak, l1, l2, of_sinks, pooled1, pooled2), a, left = self._sums(key, law, log_scale)
+        sums, a, left = self._sums(key, law, log_scale)
+        peak, l1, l2, of_sinks, pooled1, pooled2, *needle = sums
         # Rows without a nonzero token have no quantity: they count 0, with a flag of 0 beside it,
         # and sums of 1 keep what is computed of them finite.
         n, seen = self.source.length, jnp.isfinite(peak)
         one = None
         if isinstance(self.kernel, RowMap):
             one = jnp.where(seen, jnp.exp(-jnp.where(seen, peak, 0)), 1)
-        tokens = RowSums(n, jnp.where(seen, l1, 1), jnp.where(seen, l2, 1), of_sinks, 0.0, a, one)
+        tokens = RowSums(
+            n, jnp.where(seen, l1, 1), jnp.where(seen, l2, 1), of_sinks, 0.0, a, one, *needle
+        )
         live, whole = seen, tokens
         if left is not None:  # it belongs to the total, as a sink logit's weight does
             unit = jnp.where(seen, jnp.exp(left - jnp.where(seen, peak, 0)), 0)
@@ -131,6 +165,8 @@ class RowSampler:
             a = None if a is None else a * shrink[:, None]
             total = jnp.where(live, l1 * shrink, 1)
             whole = RowSums(n, total, l2 * shrink**2, of_sinks * shrink + unit, unit, a)
+            if self.needle:
+                whole = whole._replace(needle=tokens.needle * shrink)
         found = [
             jnp.where(live, q.of(whole), 0) if q.units else jnp.where(seen, q.of(tokens), 0)
             for q in self.quantities
@@ -213,16 +249,17 @@ def draw_rows(
     if isinstance(row.kernel, RowMap) and wanted == [None]:
         row = Row(row.kernel.as_unnormalised, steps=(), **row.params)
     plan = _plan(row, n, dim or 0, sampling.seed)
-    if any(quantity and quantity.sinks for quantity in wanted) and not plan.sinks:
-        raise no_sink(row)
+    for quantity in filter(None, wanted):
+        refuse_without(row, quantity.needs, {"sink": plan.sinks, "needle": plan.needle}.get(str(quantity.needs)))
     # Rows of tokens that differ compile once, with and without sinks.
     sinks = plan.sinks or isinstance(plan.source, DistinctTokens)
+    there = {None: True, "sink": sinks, "needle": plan.needle}
     # The quick quantities are moments of every sampler, so that asking for another one of them
     # compiles nothing; those that need the whole row come in only where they are asked for.
     known = tuple(
         q
         for q in quantities.ALL
-        if (sinks or not q.sinks) and not q.whole and q.linear is None  # these when asked for
+        if there[q.needs] and not q.whole and q.linear is None  # these when asked for
     )
     # The target on S of rows is meant for its square, n_eff/n.
     goals = [quantities.n_eff if each is quantities.S else each for each in wanted]
@@ -233,7 +270,7 @@ def draw_rows(
         fix = f"{what} needs whole rows, of at most {plan.source.block} tokens; shorten the row"
         raise InputError("length", n, fix)
     size = batch_size(plan.source.length * plan.source.width)
-    sampler = RowSampler(row.kernel, plan.source, known, sinks, size, real.name)
+    sampler = RowSampler(row.kernel, plan.source, known, sinks, size, real.name, plan.needle)
     arguments = jax.tree.map(
         lambda x: np.asarray(x, dtype=real), (plan.law, plan.log_unit, plan.log_scale)
     )
@@ -268,6 +305,7 @@ class _Plan(NamedTuple):
         method: the name to report.
         sinks: whether there are sinks or sink logits.
         log_unit: log of the sum of the sink logits' weights.
+        needle: whether there is a needle.
     """
 
     source: Source
@@ -276,6 +314,7 @@ class _Plan(NamedTuple):
     method: str
     sinks: bool = False
     log_unit: float = -math.inf
+    needle: bool = False
 
 
 def _plan(row: Row, n: int, dim: int, seed: int) -> _Plan:
@@ -351,14 +390,16 @@ def _plan_distinct_tokens(row: Row, n: int) -> _Plan:
         log_w = np.log(tokens.w)
         # A sink whose fixed score has weight 0 is none.
         fixed = (gamma == 0) & (numpy_log_abs(row.function)(beta) == -np.inf)
-    sinks = tokens.sink & (log_w > -np.inf) & ~fixed
+    seen = (log_w > -np.inf) & ~fixed
+    sinks, needle = tokens.sink & seen, tokens.needle & seen
     return _Plan(
         DistinctTokens(n, tokens.scores),
-        (beta, gamma, log_w, tokens.sink),
+        (beta, gamma, log_w, tokens.sink, tokens.needle),
         _log_scale(row.function, beta, gamma, log_w),
         "rows-sphere" if isinstance(tokens.scores, QKNorm) else "rows-law",
         bool(sinks.any() or tokens.units),
         float(np.logaddexp.reduce(tokens.units)) if tokens.units else -math.inf,
+        bool(needle.any()),
     )
 
 

@@ -40,11 +40,13 @@ class TokenBlock(NamedTuple):
         scores: s_j, [rows, tokens]; or what else a row map's weights are of.
         log_w: log of the factor w_j on f(s_j), broadcast against the scores; −∞ is out of sight.
         sink: 1 for tokens that are sinks, 0 for others, [tokens]; None where no token is one.
+        needle: likewise of the needle.
     """
 
     scores: Any
     log_w: Any
     sink: jax.Array | None = None
+    needle: jax.Array | None = None
 
 
 @dataclass(frozen=True)
@@ -144,11 +146,11 @@ class DistinctTokens(Source):
         return numbers_per_score(self.scores)
 
     def __call__(self, key: jax.Array, number: Any, rows: int, dtype: str, law: Any) -> TokenBlock:
-        """Draw the row; law = (β, γ, log w, is a sink: [n] each)."""
-        beta, gamma, log_w, sink = law
+        """Draw the row; law = (β, γ, log w, is a sink, is the needle: [n] each)."""
+        beta, gamma, log_w, sink, needle = law
         x = _draw_standard_scores(self.scores, key, (rows, self.length), dtype)
         spread = jax.lax.optimization_barrier(jnp.broadcast_to(log_w, x.shape))  # quicker on a CPU
-        return TokenBlock(beta + gamma * x, spread, sink)
+        return TokenBlock(beta + gamma * x, spread, sink, needle)
 
 
 @dataclass(frozen=True)

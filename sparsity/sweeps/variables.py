@@ -131,7 +131,7 @@ class Grid:
         """Return a quantity of rows of n by the exact law, with the bound, and the route."""
         lengths = self.lengths(quantity)
         iid = self.of_rows and not self.steps and isinstance(self.kernel, Kernel)
-        if iid and quantity.integral is not None and not quantity.sinks:
+        if iid and quantity.integral is not None and quantity.needs is None:
             laws = [exact_grid(elementwise(self.kernel), self.row_grids, lengths, quantity)]
         else:
             rows = map(self.row, _cells(self.row_grids))

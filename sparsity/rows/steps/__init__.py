@@ -14,6 +14,7 @@ from sparsity.rows.steps.alibi import Alibi
 from sparsity.rows.steps.coca import Coca
 from sparsity.rows.steps.decay import Decay
 from sparsity.rows.steps.length_bias import LengthBias
+from sparsity.rows.steps.needle import Needle, NeedleAbove
 from sparsity.rows.steps.qk_norm import QKNorm
 from sparsity.rows.steps.rope import Rope
 from sparsity.rows.steps.sink import Sink
@@ -41,6 +42,8 @@ __all__ = [
     "FloorLog",
     "LengthBias",
     "LogLength",
+    "Needle",
+    "NeedleAbove",
     "QKNorm",
     "Rope",
     "ScalableSoftmax",
@@ -68,6 +71,8 @@ ALL: tuple[type[Any], ...] = (
     SoftCap,
     SinkLogit,
     Sink,
+    Needle,
+    NeedleAbove,
     QKNorm,
     Rope,
     Coca,

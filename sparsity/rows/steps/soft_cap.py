@@ -95,6 +95,6 @@ def _changes_scores(step: Step, length: int) -> bool:
     """Whether the first or the last token of a row has another β or γ after the step."""
     one = np.ones(2)
     ends = np.array([0.0, length - 1.0])
-    before = Tokens(ends, one, 0.3 * one, 0.7 * one, one, one == 0)
+    before = Tokens(ends, one, 0.3 * one, 0.7 * one, one, one == 0, one == 0)
     after = step(before, length)
     return bool(np.any(after.beta != before.beta) or np.any(after.gamma != before.gamma))

@@ -1,0 +1,193 @@
+"""The needle's rank and what is read out of its value: exact laws of rows of n tokens.
+
+**The largest weight.** Given the needle's weight a*, the other keys are below it independently, so
+
+    P(a* is the largest) = E Π_j P(|f(s_j)| < a*/w_j),
+
+one integral over the needle's score, or none where that is fixed. |f| < c is an interval of scores
+for the weights e^(cs) and for those of one degree, c₊s^p above 0 and c₋|s|^p below.
+
+**Recall** (`quantities.needle`) is a function R of the row's SNR, and for softmax the chance that
+the SNR exceeds x is an inverse Laplace transform (`sink_chance`). By parts
+
+    E R(SNR) = R(0) + ∫ R′(x) P(SNR > x) dx.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from scipy.special import log_ndtr, ndtr
+
+from sparsity.errors import InputError
+from sparsity.exact_law import sink_chance
+from sparsity.exact_law.rules import gauss_panels, refuse_slow
+from sparsity.kernels import Kernel
+from sparsity.kernels.lowering import numpy_log_abs
+from sparsity.kernels.symmetry import symmetry
+from sparsity.quantities import Quantity
+from sparsity.quantities.base import Exceeds, NeedleLaw, within
+from sparsity.quantities.needle import recall
+from sparsity.rows.classes import classed, refuse_without, rescaled
+from sparsity.rows.row import Row
+
+_FAR = 9.0  # standard deviations of the needle's score beyond which it never is: 1e-19
+_PANEL = 0.5  # of it, over the smallest spread of any key: Φ^n changes over γ/√(2 ln n) at least
+_POINTS = (16, 12)  # of a panel: of the value, and of what bounds its error
+_PANEL_COST = 3e-6  # seconds of a panel and a group of keys, measured
+_RECALL_STEPS = (96, 48)  # panels of 4 points over ln SNR: of the value, and of what bounds it
+_ULP = 4e-16  # of a value, with the operations that led to it
+_LEAST_R = 1e-16  # of R − 1/V and of 1 − R: SNR below and above count for nothing
+_CHANCE_COST = 0.02  # seconds of a chance, measured: of rows whose other keys are alike
+
+
+def _log_below(kernel: Kernel) -> Callable[..., np.ndarray]:
+    """Return (log c, β, γ) -> log P(|f(s)| < c) of s ~ N(β, γ²), or |f(β)| < c where γ is 0.
+
+    Raises:
+        InputError: a kernel for which |f| < c is no interval that is known.
+    """
+    rise, degree = symmetry(kernel)
+    log_f = numpy_log_abs(kernel)
+    with np.errstate(divide="ignore"):
+        log_right, log_left = (float(log_f(np.array([x]))[0]) for x in (1.0, -1.0))
+
+    def upper(log_c: np.ndarray, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
+        """Of e^(rise·s), which is its value at s = 0 times that."""
+        at_zero = log_right - rise  # type: ignore[operator]
+        return (np.sign(rise) * ((log_c - at_zero) / rise - beta)) / gamma  # type: ignore[operator]
+
+    def of_exp(log_c: np.ndarray, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
+        fixed = gamma == 0
+        z = upper(log_c, beta, np.where(fixed, 1.0, gamma))
+        return np.where(fixed, np.where(z >= 0, 0.0, -np.inf), log_ndtr(z))
+
+    def of_power(log_c: np.ndarray, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore", divide="ignore"):
+            right, left = (
+                np.full(np.shape(log_c), np.inf) if own == -np.inf else np.exp((log_c - own) / degree)
+                for own in (log_right, log_left)
+            )
+        fixed = gamma == 0
+        spread = np.where(fixed, 1.0, gamma)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            inside = (beta <= right) & (beta >= -left) & (log_c > -np.inf)
+            outside = ndtr((beta - right) / spread) + ndtr(-(left + beta) / spread)
+            between = np.where(
+                outside < 0.5,
+                np.log1p(-np.minimum(outside, 0.5)),
+                np.log(ndtr((right - beta) / spread) - ndtr(-(left + beta) / spread)),
+            )
+        return np.where(fixed, np.where(inside, 0.0, -np.inf), between)
+
+    if rise is not None and rise != 0:
+        return of_exp
+    if degree is not None and degree > 0:
+        return of_power
+    fix = "the law of the largest weight is known for exp and powers of the score; use estimate"
+    raise InputError("kernel", kernel.name, fix)
+
+
+def _chance_of_largest(row: Row, n: int) -> tuple[float, float, float]:
+    """Return the chance in rows of n, P(row ≠ 0), and a bound on the relative error."""
+    given = rescaled(classed(row, n), units=False)
+    refuse_without(row, "needle", given.needle)
+    if any(each[3] for each in given.classes):
+        raise InputError("row", row, "its scores are not Gaussian; use estimate")
+    kernel = given.classes[0][0]
+    beta, gamma = np.array([each[1:3] for each in given.classes])[given.member].T
+    mine, log_f = given.needle > 0, numpy_log_abs(kernel)
+    others = np.flatnonzero(~mine)
+    below = _log_below(kernel)
+    (m,), (spread,), (log_w,) = (x[mine] for x in (beta, gamma, given.log_w))
+
+    def log_chance(log_weight: np.ndarray) -> np.ndarray:
+        """Return the log of the chance, given ln of the needle's weight."""
+        total = np.zeros(log_weight.shape)
+        for i in others.tolist():
+            one = below(log_weight - given.log_w[i], beta[i], gamma[i])
+            total = total + given.count[i] * one
+        return np.where(log_weight > -np.inf, total, -np.inf)
+
+    # Π P(|f| = 0) of all tokens: of an even power it is 0, of max(s, 0)^p it is Φ(−β/γ).
+    with np.errstate(divide="ignore"):
+        none = [
+            float(given.count[i] * below(np.array(-np.inf), beta[i], gamma[i]))
+            if gamma[i] > 0
+            else -math.inf
+            for i in range(len(given.count))
+        ]
+    p_row = -math.expm1(sum(none))
+    # Of the arguments of Φ, which its log has up to 80 times, and of the logs of the weights.
+    scale = 100 + 10 * float(np.abs(given.log_w).max()) / float(gamma[gamma > 0].min(initial=1.0))
+    if spread == 0:
+        log_value = float(log_chance(log_f(np.array([m]))[0] + log_w))
+        return math.exp(log_value), p_row, _ULP * (16 - scale * max(log_value, -750.0))
+    width = _PANEL * float(min(gamma[gamma > 0].min(), spread))
+    edges = np.linspace(m - _FAR * spread, m + _FAR * spread, math.ceil(2 * _FAR * spread / width))
+    edges = np.unique(np.append(edges, 0.0)) if edges[0] < 0 < edges[-1] else edges
+    refuse_slow("row", row, _PANEL_COST * len(edges) * len(others))
+    found = []
+    for points in _POINTS:
+        score, weight = gauss_panels(edges, points)
+        z = (score - m) / spread
+        density = np.exp(-0.5 * z * z) / (math.sqrt(2 * math.pi) * spread)
+        with np.errstate(divide="ignore"):
+            log_weight = log_f(score.reshape(-1)).reshape(score.shape) + log_w
+        found.append(float((np.exp(log_chance(log_weight)) * density * weight).sum()))
+    value, other = found
+    off = abs(value - other) + 1e-18 + _ULP * (16 + 40 * scale) * value  # e^−40 is nothing
+    value = value / p_row
+    return value, p_row, off / p_row / value if value > 0 else math.inf
+
+
+def _recall(row: Row, n: int, values: int) -> tuple[float, float]:
+    """Return the mean recall in rows of n, and a bound on its relative error."""
+    root = math.sqrt(values)
+    # R is 1/V + O(√V·SNR) below, and 1 beyond where Φ^(V − 1) is surely one.
+    low, high = math.log(1e-9 / root), math.log((18.0 + math.sqrt(2 * math.log(values))) / root)
+
+    def rule(panels: int) -> tuple[float, float]:
+        """Return ∫ R′ P(SNR > x) dx, and what the chances may be off."""
+        x, weight = gauss_panels(np.linspace(low, high, panels + 1), 4)
+        snr = np.exp(x).reshape(-1)
+        step = 1e-4 * snr
+        ends = recall(np.stack([snr - 2 * step, snr - step, snr + step, snr + 2 * step]), values)
+        slope = (ends[0] - 8 * ends[1] + 8 * ends[2] - ends[3]) / (12 * step) * snr
+        live = slope > _LEAST_R
+        total = off = 0.0
+        for one, rate in zip(snr[live].tolist(), (slope * weight.reshape(-1))[live], strict=True):
+            of = Exceeds("needle", one**2, power=2, units=False)
+            chance, gap = sink_chance.chance(row, n, of)
+            total, off = total + float(rate) * chance, off + abs(float(rate)) * gap
+        return total, off
+
+    fine, off = rule(_RECALL_STEPS[0])
+    coarse, _ = rule(_RECALL_STEPS[1])
+    value = 1 / values + fine
+    # 1e-9 is what the differences leave of R′, and what R rises below the first SNR.
+    return value, (abs(fine - coarse) + off + 2e-9) / value
+
+
+def law(
+    row: Row, quantity: Quantity, length: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the needle's chance in rows of n, P(row ≠ 0), and relative error bounds.
+
+    Args:
+        row: with a needle, of Gaussian scores; for recall of the kernel exp.
+        quantity: one with a `NeedleLaw`.
+        length: row lengths n ≥ 1, [lengths].
+
+    Raises:
+        InputError: another kernel, no needle, other scores, or tokens too many that differ.
+    """
+    of: NeedleLaw = quantity.needle_law  # type: ignore[assignment]
+    if of.values is None:
+        columns = np.array([_chance_of_largest(row, int(n)) for n in length]).reshape(-1, 3).T
+        return within(columns[0], columns[2], (0.0, 1.0)), columns[1], columns[2]
+    sink_chance.refuse_other_kernels(row, quantity.name)
+    found = np.array([_recall(row, int(n), of.values) for n in length]).reshape(-1, 2).T
+    return within(found[0], found[1], (1 / of.values, 1.0)), np.ones(len(length)), found[1]

@@ -1,0 +1,193 @@
+"""What a row holds of its needle: the one key that the query looks for, among n − 1 others.
+
+With a* the needle's weight and values of zero mean, independent from key to key, the row reads out
+a*·v* and noise of standard deviation √(Σ_others a²). So
+
+    odds = a*/Σ_others|a|,   SNR = a*/√(Σ_others a²) = odds·√n_eff of the others.
+
+Where other weights can all be zero, odds and SNR have no mean. So their laws are asked for: the
+chance to exceed a number, or the mean of what is between 0 and 1.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from sparsity.quantities.base import Exceeds, Family, Integral, NeedleLaw, Quantity, RowSums
+
+_MOST_VALUES = 10**6  # beyond, the table of recall would be too coarse where it is steep
+_TABLE = 8193  # points: linear interpolation between them is off by less than 3e-7
+_REACH = 8.5  # standard deviations beyond which a normal has no mass
+
+
+needle_mass = Quantity(
+    name="needle_mass",
+    symbol="needle mass",
+    title="share of the attention that the needle gets",
+    average="E[|a*|/(Σ|a| + sink logits)] over rows that are not all zero",
+    unit="1",
+    of=lambda row: row.needle / (row.l1 + row.unit),
+    units=True,
+    needs="needle",
+    limit=lambda rows: rows.product(needle=1.0, total=-1.0),
+    # ∫ E[|a*|e^(−t|a*|)]/φ* Πφ dt, by 1/x = ∫ e^(−tx) dt
+    integral=Integral(
+        power=1,
+        moments=(1.0,),
+        sums=((lambda m1: m1, "needle"),),
+        combine=lambda scale, s1: s1,
+        units=True,
+        ends=lambda n, seen, unit: (0.0 if unit or seen > 1 else 1.0, 1.0),
+    ),
+)
+
+
+needle_signal = Quantity(
+    name="needle_signal",
+    symbol="signal share",
+    title="share of the needle in the power of what the row reads out, SNR²/(1 + SNR²)",
+    average="E[a*²/Σa²] over tokens of rows that are not all zero",
+    unit="1",
+    of=lambda row: row.needle**2 / (row.needle**2 + row.others_l2),
+    needs="needle",
+    limit=lambda rows: rows.product((2.0, -1.0), needle=2.0),
+    # the same with a² in the place of |a|
+    integral=Integral(
+        power=2,
+        moments=(1.0,),
+        sums=((lambda m1: m1, "needle"),),
+        combine=lambda scale, s1: s1,
+        units=False,
+        ends=lambda n, seen, unit: (0.0 if seen > 1 else 1.0, 1.0),
+    ),
+)
+
+
+needle_largest = Quantity(
+    name="needle_largest",
+    symbol="P(needle is the largest)",
+    title="chance that no other key has a larger weight than the needle",
+    average="share of the rows with |a*| = max|a|, of rows that are not all zero",
+    unit="1",
+    of=lambda row: (row.needle >= row.weights.max(-1)).astype(row.weights.dtype),
+    needs="needle",
+    whole=True,
+    needle_law=NeedleLaw(),
+)
+
+
+def _odds_above(name: str, odds: float) -> Quantity:
+    def of(row: RowSums) -> Any:
+        return (row.needle > odds * row.others_l1).astype(row.l1.dtype)
+
+    return Quantity(
+        name=name,
+        symbol=f"P(odds > {odds:g})",
+        title=f"chance that the needle weighs more than {odds:g} times all other keys",
+        average="share of the rows with |a*| > x·Σ_others|a|, of rows that are not all zero",
+        unit="1",
+        of=of,
+        needs="needle",
+        above=Exceeds("needle", odds, units=False),
+    )
+
+
+needle_odds_above = Family(
+    name="needle_odds_above",
+    symbol="x",
+    title="chance that the odds of the needle, a*/Σ_others|a|, are more than x",
+    domain="a number > 0",
+    admits=lambda odds: 0 < odds < math.inf,
+    member=_odds_above,
+    example="1",
+)
+
+
+def _snr_above(name: str, snr: float) -> Quantity:
+    def of(row: RowSums) -> Any:
+        return (row.needle > snr * row.others_l2**0.5).astype(row.l2.dtype)
+
+    return Quantity(
+        name=name,
+        symbol=f"P(SNR > {snr:g})",
+        title=f"chance that the needle's signal is more than {snr:g} times the noise of the others",
+        average="share of the rows with a*² > x²·Σ_others a², of rows that are not all zero",
+        unit="1",
+        of=of,
+        needs="needle",
+        above=Exceeds("needle", snr**2, power=2, units=False),
+    )
+
+
+needle_snr_above = Family(
+    name="needle_snr_above",
+    symbol="x",
+    title="chance that the signal-to-noise ratio a*/√(Σ_others a²) is more than x",
+    domain="a number > 0, at most 1e6",
+    admits=lambda snr: 0 < snr <= 1e6,
+    member=_snr_above,
+    example="1",
+)
+
+
+def recall(snr: Any, values: int) -> np.ndarray:
+    """Return the chance that the needle's value has the largest sum, by the central limit.
+
+    Each of the V values has what the keys that hold it weigh: a* + N(m, σ²) for the needle's, and
+    N(m, σ²) for each other one, σ² = Σ_others a²/V, apart from a noise that all of them share:
+
+        ∫ φ(z) Φ(z + √V·SNR)^(V−1) dz.
+
+    Args:
+        snr: a*/√(Σ_others a²) ≥ 0, any shape.
+        values: V ≥ 2, whole.
+    """
+    z = np.linspace(-_REACH, _REACH, 545)  # the trapezoidal rule: its error is below 1e-14
+    density = np.exp(-0.5 * z * z) * (z[1] - z[0]) / math.sqrt(2 * math.pi)
+    return ndtr(z + math.sqrt(values) * np.asarray(snr)[..., None]) ** (values - 1) @ density
+
+
+@functools.lru_cache(maxsize=8)
+def recall_table(values: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return √V·SNR from 0 up to where the value is surely read out, and the recall there."""
+    scaled = np.linspace(0.0, 2 * _REACH + math.sqrt(2 * math.log(values)), _TABLE)
+    found = [recall(part / math.sqrt(values), values) for part in np.array_split(scaled, 16)]
+    return scaled, np.concatenate(found)
+
+
+def _needle_recall(name: str, values: float) -> Quantity:
+    count = int(values)
+
+    def of(row: RowSums) -> Any:
+        xp = row.l2.__array_namespace__()
+        noise = xp.maximum(row.others_l2, 1e-30 * row.needle**2)
+        noise = xp.where(noise > 0, noise, 1)  # a row without any weight
+        scaled, found = (x.astype(row.l2.dtype) for x in recall_table(count))
+        return xp.interp(math.sqrt(count) * row.needle / noise**0.5, scaled, found)
+
+    return Quantity(
+        name=name,
+        symbol=f"recall of {count}",
+        title=f"chance that the needle's value, one of {count}, is what the row reads out",
+        average="E of the chance over random values, by the central limit in them, given the row",
+        unit="1",
+        of=of,
+        needs="needle",
+        needle_law=NeedleLaw(count),
+    )
+
+
+needle_recall = Family(
+    name="needle_recall",
+    symbol="V",
+    title="chance that the needle's value, one of V, has the largest sum of weights",
+    domain="a whole number from 2 to 1000000",
+    admits=lambda values: float(values).is_integer() and 2 <= values <= _MOST_VALUES,
+    member=_needle_recall,
+    example="32",
+)
