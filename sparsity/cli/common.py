@@ -231,6 +231,7 @@ def read_number(name: str, text: str, kind: type = float) -> Any:
 _VERDICTS = {
     **dict.fromkeys(("CONFIRMED", "confirmed", "AGREE"), "green"),
     **dict.fromkeys(("REFINED", "refined", "not enough evidence"), "yellow"),
+    **dict.fromkeys(("REPORTED", "reported"), "yellow"),
     **dict.fromkeys(("REFUTED", "refuted", "NOT IN AGREEMENT", "disagree"), "red"),
 }
 _VERDICT = re.compile(rf"^(\s*(?:\d+  )?)({'|'.join(_VERDICTS)})(?=\s*$|:| )", re.MULTILINE)
