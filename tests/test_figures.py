@@ -60,7 +60,7 @@ FEWER = (
     ("mechanisms", "SAMPLED", (2.0, 4.0)),
     ("measures", "SAMPLED", (0.5, 2.5, 5.5)),
     ("mixing", "SAMPLED_LENGTHS", (8, 24, 48)),
-    ("context", "SAMPLED", (32, 64)),
+    ("context", "SAMPLED", (32, 600)),
 )
 # A curve wrong by 1 % is then 8 standard errors off, where some 5.5 are rejected: seen in 99 cases
 # of 100. Figures whose draws are whole rows, stacks or keys: 10 %; most set an error of their own.

@@ -13,14 +13,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparsity.errors import InputError
-from sparsity.rows.rope_scaling import (
-    DynamicNtkScaling,
-    LinearScaling,
-    Llama3Scaling,
-    RopeScaling,
-    YarnScaling,
+from sparsity.attention.rope_settings import (
+    RULES,
+    Rotation,
+    grown,
+    scaling_rule,
+    yarn_amplitude,
 )
+from sparsity.errors import InputError
+from sparsity.rows.rope_scaling import RopeScaling
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Alibi, Chunk, FloorLog, LogLength, SoftCap, Window, Yarn
 from sparsity.rows.tokens import Step
@@ -75,21 +76,6 @@ _OF_ATTENTION = re.compile(
     "attn|attention|rope|rotary|window|softcap|scal|multiplier|norm|alibi|qk|sink|chunk|index_|"
     "position|logn|clip|sparse"
 )
-
-
-@dataclass(frozen=True)
-class Rotation:
-    """How a layer turns queries and keys.
-
-    Args:
-        base: of the angles.
-        turned: entries of a head that turn.
-        scaling: the rule for long contexts, or None.
-    """
-
-    base: float
-    turned: int
-    scaling: RopeScaling | None = None
 
 
 @dataclass(frozen=True)
@@ -349,39 +335,22 @@ def _scaling(
     trained = rope.get("original_max_position_embeddings")
     trained = int(trained or own.get("original_max_position_embeddings") or own.size("trained"))
     factor = rope.get("factor") or own.size("trained") / trained
-    if name in ("default", "mrope"):
-        return None, []
-    if name == "linear":
-        return LinearScaling(factor), []
-    if name == "dynamic":
-        return DynamicNtkScaling(factor, trained), []
-    if name == "llama3":
-        low, high = (rope.get(f"{x}_freq_factor") for x in ("low", "high"))
-        return Llama3Scaling(factor, trained, low or 1.0, high or 4.0), []
-    if name == "yarn":
-        fast, slow = rope.get("beta_fast") or 32.0, rope.get("beta_slow") or 1.0
-        rule = YarnScaling(factor, trained, fast, slow, rope.get("truncate", True))
-        return rule, _yarn_temperature(family, rope, factor)
-    fix = "is not known; the rules are linear, dynamic, yarn and llama3"
-    raise InputError("config", f"rope_type = {name}", fix)
+    name = "default" if name == "mrope" else name  # of pictures; a text's angles are plain
+    if name not in RULES:
+        fix = f"is not known; the rules are {', '.join(RULES)}"
+        raise InputError("config", f"rope_type = {name}", fix)
+    rule = scaling_rule(name, {**rope, "factor": factor}, trained)
+    return rule, _yarn_temperature(family, rope, factor) if name == "yarn" else []
 
 
 def _yarn_temperature(family: str, rope: Mapping[str, Any], factor: float) -> list[Step]:
     """What YaRN's factor on q and k, and DeepSeek's on the scale, make of the scores: a square.
 
-    On q and k stands m(mscale)/m(mscale_all_dim), m(x) = 1 + 0.1·x·ln r; without these two m(1). On
-    the scale of some families stands m(mscale_all_dim)².
+    On the scale of some families stands m(mscale_all_dim)².
     """
-
-    def grown(weight: float) -> float:
-        return 1.0 + 0.1 * weight * math.log(max(factor, 1.0))
-
-    one, every = rope.get("mscale"), rope.get("mscale_all_dim")
-    total = rope.get("attention_factor")
-    if total is None:
-        total = grown(one) / grown(every) if one and every else grown(1.0)
+    total, every = yarn_amplitude(rope, factor), rope.get("mscale_all_dim")
     if every and family in _SQUARED_MSCALE:
-        total *= grown(every)
+        total *= grown(factor, every)
     if factor <= 1 or total == 1:
         return []
     return [Yarn(factor, round((total - 1) / math.log(factor), 12))]  # 0.1, but for rounding

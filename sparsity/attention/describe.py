@@ -18,6 +18,7 @@ from sparsity.arguments import path as read_path
 from sparsity.attention.checkpoints import gguf_file
 from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.configuration import LayerKind, layer_kinds
+from sparsity.attention.rope_settings import yarn_amplitude
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact
 from sparsity.kernels.parameters import GAMMA, LENGTH
@@ -214,7 +215,7 @@ _OF_GGUF = {
 
 def _of_gguf(path: Path) -> Mapping[str, Any]:
     """The header of a GGUF file under the names of a `config.json`."""
-    fields, _ = gguf_file.read(library("gguf"), path)
+    fields, tensors = gguf_file.read(library("gguf"), path)
     family = str(fields.get("general.architecture", "unknown"))
     own = {k.removeprefix(f"{family}."): v for k, v in fields.items() if k.startswith(f"{family}.")}
     config: dict[str, Any] = {"model_type": family.replace("-", "_")}
@@ -225,5 +226,10 @@ def _of_gguf(path: Path) -> Mapping[str, Any]:
         scaling = {"rope_type": "linear" if kind == "none" else kind, "factor": factor}
         if trained := own.get("rope.scaling.original_context_length"):
             scaling["original_max_position_embeddings"] = trained
+        if kind == "yarn":
+            own_factor = own.get("rope.scaling.attn_factor", 1.0)
+            scaling["attention_factor"] = own_factor * yarn_amplitude({}, factor or 1.0)
         config["rope_scaling"] = scaling
+    if "rope_freqs.weight" in tensors:
+        config["rope_freqs"] = "a table of factors"  # of the angles: named as not read
     return config
