@@ -62,6 +62,8 @@ _HOME = {
     "explore": "panel",
     "from_lse": "attention.fused",
     "fused_rows": "attention.fused",
+    "largest_logit": "attention.largest_logit",
+    "qk_clip": "attention.largest_logit",
     "regime": "exact_law.regimes",
     "measure": "attention.measurement",
     "monitor": "attention.monitoring",

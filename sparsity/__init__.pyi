@@ -13,6 +13,8 @@ from sparsity.attention import streaming as streaming
 from sparsity.attention.describe import describe as describe
 from sparsity.attention.fused import from_lse as from_lse
 from sparsity.attention.fused import fused_rows as fused_rows
+from sparsity.attention.largest_logit import largest_logit as largest_logit
+from sparsity.attention.largest_logit import qk_clip as qk_clip
 from sparsity.attention.measurement import measure as measure
 from sparsity.attention.measurement.probing import Probed as Probed
 from sparsity.attention.measurement.probing import probe as probe
@@ -128,6 +130,7 @@ __all__ = [
     "gini",
     "hoyer",
     "kernels",
+    "largest_logit",
     "ledger",
     "measure",
     "measurement",
@@ -137,6 +140,7 @@ __all__ = [
     "n_eff",
     "plot",
     "probe",
+    "qk_clip",
     "regime",
     "report",
     "score_kernel",

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 import sparsity
+from benchmarks import fused as bench
 from sparsity.attention.checkpoints.checkpoint import library
-from sparsity.attention.fused import from_lse, fused_rows, jax_attend, torch_attend
+from sparsity.attention.fused import FusedRows, from_lse, fused_rows, jax_attend, torch_attend
 from sparsity.errors import InputError
 
 
@@ -130,3 +131,45 @@ def test_of_pytorch(half):
         np.testing.assert_allclose(found.entropy, wanted[2], atol=5e-2)
     else:
         compared(found, wanted, 1e-5, 1e-5)
+
+
+def test_only_what_is_asked_for_is_called_for():
+    q, k = drawn()
+    calls = []
+
+    def counted(*given):
+        calls.append(given)
+        return by_numpy(*given)
+
+    whole = fused_rows(by_numpy, q, k)
+    for of, count in ((("n_eff",), 2), (("entropy",), 1), (("received",), 2), (whole._fields, 3)):
+        calls.clear()
+        found = fused_rows(counted, q, k, of=of)
+        assert len(calls) == count
+        for name in whole._fields:
+            if name in (*of, "lse"):
+                np.testing.assert_array_equal(getattr(found, name), getattr(whole, name))
+            else:
+                assert getattr(found, name) is None
+    packed = fused_rows(by_numpy, q, k, cu_seqlens=[0, 10, 96], of=["entropy"])
+    assert packed.received is None
+    assert packed.entropy.shape == whole.entropy.shape
+    with pytest.raises(InputError, match="of = mass: give some of"):
+        fused_rows(by_numpy, q, k, of=["mass"])
+
+
+def test_the_reference_of_the_benchmark():
+    """Its own NumPy against the matrix of this file, and its errors with planted ones."""
+    n = 3 * bench.LAST // 2
+    rng = np.random.default_rng(0)
+    q, k = 3 * rng.normal(size=(1, 1, n, bench.DIM)), rng.normal(size=(1, 1, n, bench.DIM))
+    truth = bench.by_numpy(q[0, 0], k[0, 0])
+    found = FusedRows(*matrix(q, k, bench.DIM**-0.5, True))
+    off = bench.errors(found, truth)
+    assert len(off) == 4
+    assert max(off.values()) < 1e-12, off
+    planted = found._replace(
+        n_eff=found.n_eff * 1.01, entropy=found.entropy + 0.01, received=found.received * 1.01
+    )
+    seen = bench.errors(planted, truth)
+    assert min(seen.values()) > 0.0099, seen

@@ -197,6 +197,23 @@ CALLS = [
         length=(4, "wholes"),
         **GAMMA_1,
     ),
+    _call(
+        "largest_logit",
+        sparsity.largest_logit,
+        length=(4, "wholes"),
+        beta=(0.0, "numbers"),
+        rows=(2, "number"),
+        **GAMMA_1,
+    ),
+    _call(
+        "qk_clip",
+        sparsity.qk_clip,
+        length=(4, "wholes"),
+        gamma=(1.0, "numbers"),
+        max_logit=(5.0, "number"),
+        tau=(3.0, "number"),
+        beta=(0.0, "numbers"),
+    ),
     _call("regime", sparsity.regime, length=(4, "wholes"), **GAMMA_1),
     _call(
         "sweep",
@@ -677,7 +694,10 @@ NOT_CALLED = {
     "arrays of a fused kernel, PyTorch's too: tests/test_fused.py": {"from_lse", "fused_rows"},
     "the base class of its steps": {"Temperature"},
     "downloads": {"models.smollm2"},
-    "of PyTorch, below": {"monitoring.Watch", "monitoring.flex_n_eff", "monitoring.torch_penalty"},
+    "of PyTorch, below": {
+        *("monitoring.Watch", "monitoring.flex_n_eff", "monitoring.torch_monitor"),
+        "monitoring.torch_penalty",
+    },
 }
 
 
