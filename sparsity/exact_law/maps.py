@@ -11,6 +11,7 @@ import numpy as np
 from sparsity import quantities
 from sparsity.errors import InputError
 from sparsity.exact_law import (
+    block_router,
     differential,
     engine,
     entmax,
@@ -136,6 +137,19 @@ def _router(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
     return value, error
 
 
+def _block_router(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
+    """Return the captured mass of blocks; of rows of no more blocks than are read, 1."""
+    own: Any = row.params
+    kernel: Any = row.kernel
+    blocks, size = kernel.weights.blocks, kernel.weights.size
+    value, error = np.ones(n.shape), np.zeros(n.shape)
+    more = n > blocks * size
+    if more.any():
+        whole = (blocks, size, own["gamma"], own["within"])
+        value[more], error[more] = block_router.law(*whole, n[more])
+    return value, error
+
+
 def _of_all_softmax(quantity: Quantity) -> bool:
     """Return whether softmax has a quantity as an integral over tokens, without sinks."""
     return quantity is quantities.support or (quantity.integral is not None and not quantity.sinks)
@@ -154,6 +168,7 @@ _LAWS: dict[str, MapLaw] = {
     "differential": MapLaw(_OF_SIGNED.__contains__, _differential),
     "forgetting": MapLaw(forgetting.has, _forgetting),
     "router": MapLaw(_OF_ROUTED.__contains__, _router),
+    "block-router": MapLaw((quantities.abs_sum,).__contains__, _block_router),
 }
 
 
