@@ -25,7 +25,7 @@ from sparsity.kernels.identity import identity
 from sparsity.kernels.nonnegative import nonnegative
 from sparsity.kernels.performer import performer
 from sparsity.kernels.relu2 import relu2
-from sparsity.kernels.router import block_router, router
+from sparsity.kernels.router import block_router, correlation_of_blocks, router
 from sparsity.kernels.row_map import RowMap, refused
 from sparsity.kernels.sparsemax import sparsemax
 from sparsity.kernels.stick_breaking import stick_breaking
@@ -40,6 +40,7 @@ __all__ = [
     "Law",
     "RowMap",
     "block_router",
+    "correlation_of_blocks",
     "decayed",
     "differential",
     "elementwise",
