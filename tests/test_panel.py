@@ -249,7 +249,9 @@ def test_exact_points():
 
 PLOTS = [name for name, *_ in plots.offered()]
 OF_SOFTMAX = [
-    name for name in PLOTS if name not in ("sink_mass", "sink_mass_above", "square_sum", "abs_sum")
+    name
+    for name in PLOTS
+    if name not in ("sink_mass", "sink_mass_above", "square_sum", "abs_sum", "recall")
 ]
 
 
@@ -394,16 +396,20 @@ def test_every_control_has_a_word():
     assert CONTROLS["beta"].label == "bias β"
 
 
+SIGNED = {"square_sum", "abs_sum", "recall"}
+
+
 def test_what_cannot_be_had_says_why():
     assert why_not_plotted(start("exp")).keys() == {
         "sink_mass",
         "sink_mass_above",
         "square_sum",
         "abs_sum",
+        "recall",
     }
     assert "choose a row law with one" in why_not_plotted(start("exp"))["sink_mass"]
-    assert why_not_plotted(start("exp", rows="sink")).keys() == {"square_sum", "abs_sum"}
-    assert why_not_plotted(start("exp", rows="sink-logit")).keys() == {"square_sum", "abs_sum"}
+    assert why_not_plotted(start("exp", rows="sink")).keys() == SIGNED
+    assert why_not_plotted(start("exp", rows="sink-logit")).keys() == SIGNED
     assert "square_sum" not in why_not_plotted(opened("differential"))
     assert set(PLOTS) - why_not_plotted(start("decayed")).keys() == {
         "S",

@@ -23,6 +23,7 @@ from sparsity.kernels.parameters import (
     RATIO,
     RHO,
     SIGMA,
+    WITHIN,
     Parameter,
 )
 from sparsity.output import power_of_ten
@@ -194,6 +195,7 @@ CONTROLS: dict[str, Control] = {
         Control(_GATE_SPREAD, "", "gate c", 0.0, 3.0, 1.0, LINEAR, (0, 1, 2, 3)),
         Control(_SIGMA, "key spread", "σ", 0.01, 0.7, 0.125, LOG, (0.01, 0.03, 0.1, 0.3)),
         Control(_FEATURES, "features", "m", 1, 1e4, 64, LOG, (1, 10, 100, 1000, 1e4)),
+        Control(WITHIN, "correlation", "c", 0.0, 1.0, 0.3, LINEAR, (0, 0.25, 0.5, 0.75, 1)),
     )
 }
 

@@ -241,6 +241,8 @@ def why_kernel_has_none(kernel: Kernel | RowMap, sink: bool, quantity: Quantity)
         return "needs a sink: choose a row law with one"
     signed = isinstance(kernel, RowMap) and maps.has(kernel, quantity)
     if quantity in quantities.OF_MAPS and not signed:
+        if quantity is quantities.recall:
+            return "is for maps that leave keys out, such as router"
         return "is for signed weights, such as those of differential"
     return ""
 

@@ -8,7 +8,14 @@ import functools
 from sparsity.errors import InputError
 from sparsity.quantities.base import Family, Integral, Linear, LogMoment, Quantity, RankLaw, RowSums
 from sparsity.quantities.entropy import entropy
-from sparsity.quantities.largest import gini, keys_for_mass, max_weight, support, top_k_mass
+from sparsity.quantities.largest import (
+    gini,
+    keys_for_mass,
+    max_weight,
+    recall,
+    support,
+    top_k_mass,
+)
 from sparsity.quantities.powers import (
     S,
     abs_sum,
@@ -45,6 +52,7 @@ __all__ = [
     "participation",
     "power_sum",
     "pq_index",
+    "recall",
     "sink_mass",
     "sink_mass_above",
     "square_sum",
@@ -56,7 +64,8 @@ ALL: tuple[Quantity, ...] = (
     *(S, n_eff, participation, entropy, max_weight, gini, hoyer, sink_mass, support),
 )
 FAMILIES: tuple[Family, ...] = (top_k_mass, keys_for_mass, power_sum, pq_index, sink_mass_above)
-OF_MAPS: tuple[Quantity, ...] = (square_sum, abs_sum)  # of weights that do not add up in |a| to 1
+# Of weights that do not add up in |a| to 1, and of maps that leave keys out.
+OF_MAPS: tuple[Quantity, ...] = (square_sum, abs_sum, recall)
 
 
 def default(random_rows: bool) -> Quantity:

@@ -24,6 +24,7 @@ class RowSums(NamedTuple):
         unit: the weights e^b of sink logits, which are no tokens.
         weights: |a| of every token, along the last axis; None unless a quantity asks for them.
         one: the 1 that the weights of a row map are shares of; None for weights without.
+        top: 1 where the key of the largest score is read, 0 where a map leaves it out.
     """
 
     count: Any
@@ -33,6 +34,7 @@ class RowSums(NamedTuple):
     unit: Any
     weights: Any = None
     one: Any = None
+    top: Any = 1.0
 
 
 class LogMoment(NamedTuple):

@@ -66,7 +66,7 @@ class RowSampler:
         """Random numbers held at once."""
         return self.size * self.source.block * self.source.width
 
-    def _sums(self, key: jax.Array, law: Any, log_scale: jax.Array) -> tuple[Any, Any, Any]:
+    def _sums(self, key: jax.Array, law: Any, log_scale: jax.Array) -> tuple[Any, Any, Any, Any]:
         """Add up the blocks of each row, relative to its largest weight so far.
 
         The weights span more than a float's range, so that sums are kept over the largest weight
@@ -76,7 +76,8 @@ class RowSampler:
         Returns:
             Six sums: the largest log|a|; Σ|a|, Σa² and Σ|a| of sinks over it; Σ|a| and Σa² over the
             common scale. Then the weights themselves, over the largest, where a quantity asks for
-            them. Then the log of what the weights of a row map leave of 1.
+            them; the log of what the weights of a row map leave of 1; and whether it reads the key
+            of the largest score, where it may not.
         """
         whole = any(q.whole for q in self.quantities)
 
@@ -84,6 +85,8 @@ class RowSampler:
             peak, l1, l2, of_sinks, pooled1, pooled2 = sums
             scores, log_w, sink = self.source(key, number, self.size, self.dtype, law)
             log_f, log_left = jax_row(self.kernel, scores)
+            reads_top = getattr(self.kernel, "reads_top", None)
+            top = None if reads_top is None else reads_top(scores).astype(self.dtype)
             # A token out of sight has weight 0 whatever its score: +∞ − ∞ would be no number.
             log_a = jnp.where(log_w > -jnp.inf, log_f + log_w, -jnp.inf)
             higher = jnp.maximum(peak, log_a.max(axis=1))
@@ -99,7 +102,7 @@ class RowSampler:
                 of_sinks * shrink + (here[0] if here else 0),
                 pooled1 + common * new1,
                 pooled2 + common**2 * new2,
-            ), (a if whole else None, log_left)
+            ), (a if whole else None, log_left, top)
 
         zero = jnp.zeros(self.size, self.dtype)
         start = (zero - jnp.inf, zero, zero, zero, zero, zero)
@@ -110,7 +113,7 @@ class RowSampler:
     def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
         """Draw one batch; arguments = (the source's law, log of the sink logits, log scale)."""
         law, log_unit, log_scale = arguments
-        (peak, l1, l2, of_sinks, pooled1, pooled2), a, left = self._sums(key, law, log_scale)
+        (peak, l1, l2, of_sinks, pooled1, pooled2), a, left, top = self._sums(key, law, log_scale)
         # Rows without a nonzero token have no quantity: they count 0, with a flag of 0 beside it,
         # and sums of 1 keep what is computed of them finite.
         n, seen = self.source.length, jnp.isfinite(peak)
@@ -118,6 +121,8 @@ class RowSampler:
         if isinstance(self.kernel, RowMap):
             one = jnp.where(seen, jnp.exp(-jnp.where(seen, peak, 0)), 1)
         tokens = RowSums(n, jnp.where(seen, l1, 1), jnp.where(seen, l2, 1), of_sinks, 0.0, a, one)
+        if top is not None:
+            tokens = tokens._replace(top=top)
         live, whole = seen, tokens
         if left is not None:  # it belongs to the total, as a sink logit's weight does
             unit = jnp.where(seen, jnp.exp(left - jnp.where(seen, peak, 0)), 0)
