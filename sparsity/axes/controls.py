@@ -89,8 +89,7 @@ class Control:
         """
         if isinstance(given, str):
             given = given.strip().replace("−", "-")[:_LONGEST]
-        value = self.parameter.check(given)
-        return float(np.asarray(value).reshape(-1)[0])
+        return float(self.parameter.one(given))
 
     def ends(self, value: float) -> tuple[float, float]:
         """The ends of slider and axis: those given, moved by whole decades to include `value`."""
