@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparsity.arguments import number
+from sparsity.arguments import is_jax, number
 from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.errors import InputError
 
@@ -215,6 +215,20 @@ def _wide(x: Any) -> Any:
     return _as(x, _namespace(x).float32) if half else x
 
 
+def _rounded(x: Any, dtype: Any) -> Any:
+    """The values that another precision would hold, in the precision of x.
+
+    XLA may drop a conversion there and back, which leaves nothing for the next piece: 0.04 of the
+    received mass on a GPU.
+    """
+    if is_jax(x):
+        import jax
+
+        kind = jax.numpy.finfo(dtype)
+        return jax.lax.reduce_precision(x, kind.nexp, kind.nmant)
+    return _as(_as(x, dtype), x.dtype)
+
+
 def _exchanged(q: Any, k: Any, lse: Any, scale: float) -> tuple[Any, Any]:
     """Keys as queries and queries as keys, with −L of each in entries of its own.
 
@@ -224,13 +238,9 @@ def _exchanged(q: Any, k: Any, lse: Any, scale: float) -> tuple[Any, Any]:
     left = -lse / scale
     pieces = []
     for _ in range(_PIECES):
-        piece = (
-            left.to(q.dtype)
-            if hasattr(left, "to") and hasattr(q, "float")
-            else left.astype(q.dtype)
-        )
-        pieces.append(piece[..., None])
-        left = left - _wide(piece)
+        held = _rounded(left, q.dtype)
+        pieces.append(_as(held, q.dtype)[..., None])
+        left = left - held
     count = -(-(q.shape[-1] + _PIECES) // _ALIGNED) * _ALIGNED - q.shape[-1] - _PIECES
     zero = [q[..., :1] * 0] * count
     one = [k[..., :1] * 0 + 1] * _PIECES
