@@ -180,7 +180,8 @@ def report(data, laws, texts, seconds):
 `python -m benchmarks.router DIR`, on {machine}; {seconds:.0f} s.
 
 SmolLM2-135M on {texts} texts of {TOKENS} tokens: {data[0, ..., 0, 0, :].size} rows of
-{np.prod(data.shape[1:3])} heads, the {KEYS} nearest keys of each. {READ} of them are read: those that a proxy chooses. The law is the exact one of {KEYS} Gaussian scores, at each row's own γ̂
+{np.prod(data.shape[1:3])} heads, the {KEYS} nearest keys of each. {READ} of them are read:
+those that a proxy chooses. The law is the exact one of {KEYS} Gaussian scores, at each row's own γ̂
 and at the correlation ρ̂ of score and proxy in that row. Medians over heads of the means over rows.
 
 - blocks of B: the blocks of the largest mean score, q · (mean key). The law is of whole blocks.

@@ -114,8 +114,8 @@ CLAIMS: tuple[Claim, ...] = (
         "signal-to-noise ratio, which smaller blocks and keys that cluster both raise.",
         formula="SNR = Δ_eff √(d/(2B))",
         proof="The mean of B independent scores of variance 1/d has the variance 1/(dB), and that "
-        "of a block with m meant keys is mΔ/B higher. The captured mass goes by the correlation of a "
-        "score with the mean of its block, ρ² = c + (1 − c)/B, and tends to Φ(ργ + Φ⁻¹(q)).",
+        "of a block with m meant keys is mΔ/B higher. The captured mass goes by the correlation of "
+        "a score with the mean of its block, ρ² = c + (1 − c)/B, and tends to Φ(ργ + Φ⁻¹(q)).",
         judge=routers.signal_to_noise,
         legend=Legend(
             {
@@ -149,8 +149,8 @@ CLAIMS: tuple[Claim, ...] = (
         statement="A fifth of the keys, those of the largest accumulated attention, keeps what "
         "attention needs.",
         formula="Φ(ργ + Φ⁻¹(0.2))",
-        proof="Accumulated attention is a proxy of the score now. Where a key's scores at different "
-        "queries have the correlation c, the mean of many of them has ρ = √c with the next one.",
+        proof="Accumulated attention is a proxy of the score now. Where a key's scores at "
+        "different queries have the correlation c, the mean of many has ρ = √c with the next one.",
         judge=routers.eviction_by_past_attention,
         legend=Legend(
             {
