@@ -97,8 +97,8 @@ def torch_peers() -> Iterator[Peer]:
             with tt.no_grad():
                 return done(fused_rows(torch_attend, q, k, of=of))
 
-        kernel = kernels[dtype] if device == "gpu" else "flash, on the CPU"
-        name = f"PyTorch, {kernel}"
+        kernel = kernels[dtype] if device == "gpu" else "flash"
+        name = f"PyTorch {kernel}"
         real = getattr(tt, dtype)
 
         def put(x: np.ndarray, real: Any = real) -> Any:
@@ -148,7 +148,7 @@ def jax_peers() -> Iterator[Peer]:
         def put(x: np.ndarray, dtype: str = dtype) -> Any:
             return jax.numpy.asarray(x, dtype)
 
-        yield Peer(f"JAX, {kernel}", device, dtype, holds, put, plain, statistics)
+        yield Peer(f"JAX {kernel}", device, dtype, holds, put, plain, statistics)
 
 
 def numbers(x: Any) -> np.ndarray:
@@ -229,25 +229,38 @@ def allowed(name: str, dtype: str) -> float:
     return ROUNDED if (name, dtype) == ("entropy", "bfloat16") else BOUND[dtype]
 
 
-def table(results: list[tuple[Peer, int, dict[str, Any]]]) -> list[str]:
-    """The lines of the table: a row for each kernel and length."""
-    lines = [
-        "| kernel | precision | tokens | plain call, ms | n_eff | entropy | received mass | all | "
-        "error of n_eff | e^entropy | received | Σ received |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+def tables(results: list[tuple[Peer, int, dict[str, Any]]]) -> list[str]:
+    """The lines of two tables, cost and error, with a row for each kernel and length."""
+    cost = [
+        "| kernel | tokens | plain call, ms | n_eff | entropy | received mass | all |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
+    error = [
+        "| kernel | tokens | n_eff | e^entropy | received mass | its sum |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    left_out = []
     for peer, length, found in results:
-        start = f"| {peer.name} | {peer.dtype} | {length:,} |"
+        start = f"| {peer.name}, {peer.dtype} | {length:,} |"
         if "left_out" in found:
-            lines.append(f"{start} left out: {found['left_out']} |" + " |" * 8)
+            left_out.append(f"{peer.name}, {peer.dtype}, {length:,} tokens: {found['left_out']}")
             continue
         times = " | ".join(f"{found['times'][name]:.2f}" for name in ASKED)
-        off = " | ".join(
-            f"{found['errors'][name]:.1e}"
-            for name in ("n_eff", "entropy", "received", "all received")
-        )
-        lines.append(f"{start} {1e3 * found['seconds']:.2f} | {times} | {off} |")
-    return lines
+        cost.append(f"{start} {1e3 * found['seconds']:.2f} | {times} |")
+        names = ("n_eff", "entropy", "received", "all received")
+        off = " | ".join(f"{found['errors'][name]:.1e}" for name in names)
+        error.append(f"{start} {off} |")
+    said = ["", "Left out, and what is longer: " + "; ".join(left_out) + "."] if left_out else []
+    return [
+        "## Cost, in plain calls",
+        "",
+        *cost,
+        "",
+        "## Largest relative error",
+        "",
+        *error,
+        *said,
+    ]
 
 
 def devices() -> str:
@@ -306,13 +319,13 @@ def main() -> int:
     lines = [
         "# Fused kernels as instruments: cost and error", "",
         f"`python -m benchmarks.fused` on {devices()}. {heads}; d = {DIM}, causal, scores of "
-        f"spread γ = {SPREAD:g}. The four columns after the plain call are times of that call, "
-        "the median over rounds: n_eff takes two calls that return the log-sum-exp, the entropy "
+        f"spread γ = {SPREAD:g}. Costs are ratios to the plain forward call, medians over rounds; "
+        "n_eff takes two calls that return the log-sum-exp, the entropy "
         "one, the received mass two, all of them three. XLA leaves out the product with the values "
         "where only the log-sum-exp is read. Errors are the largest relative ones against the "
-        f"weights in float64 by NumPy, over the last {LAST:,} rows and keys of a head; the last "
-        "column is how far Σ received is from the number of rows. For bfloat16 the queries and "
-        "keys are rounded before both.", "", *table(results), "", *notes,
+        f"weights in float64 by NumPy, over the last {LAST:,} rows and keys of a head; what "
+        "all keys receive together must be the number of rows. For bfloat16 the queries and "
+        "keys are rounded before both.", "", *tables(results), "", *notes,
     ]  # fmt: skip
     bad = [
         f"{peer.name} {peer.dtype} at {length}: {name} off by {off:.1e}"

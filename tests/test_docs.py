@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 import sparsity
 
@@ -64,7 +65,7 @@ def test_a_page_runs(name, capsys):
     assert told >= 1
 
 
-CELL = re.compile(r"γ ([\d.]+), gain ([\d.]+), s ([\d.]+)")
+CELL = re.compile(r"([\d.]+), ([\d.]+), ([\d.]+)")
 
 
 def spreads(text):
@@ -88,8 +89,19 @@ def test_the_table_of_spreads_is_that_of_design():
     told = spreads(text)
     assert len(told) == 12
     assert told == {cell: of_design(*cell) for cell in told}
-    wrong = spreads(text.replace("γ 3.13, gain 1.77", "γ 3.14, gain 1.77"))
+    wrong = spreads(text.replace("3.13, 1.77", "3.14, 1.77"))
     assert wrong[32768, 64] != of_design(32768, 64)
+
+
+def test_the_table_of_proxies_is_that_of_the_laws():
+    text = (DOCS / "choose.md").read_text("utf-8")
+    told = re.findall(r"^\| (0\.\d+) \| (0\.\d+) \| (0\.\d+) \|$", text, re.M)
+    assert len(told) == 4
+    for rho, kept, limit in told:
+        row = sparsity.Row("router:2048", gamma=3, rho=float(rho))
+        value = sparsity.exact(row, length=131072, of="abs_sum").value
+        assert f"{float(value):.3f}" == kept
+        assert f"{norm.cdf(3 * float(rho) + norm.ppf(2048 / 131072)):.3f}" == limit
 
 
 def test_no_block_is_left_out():
