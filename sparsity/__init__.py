@@ -26,6 +26,7 @@ _HOME = {
     "Exact": "results",
     "InputError": "errors",
     "Kernel": "kernels",
+    "Gate": "rows.steps",
     "LengthBias": "rows.steps",
     "Mixture": "rows.scores",
     "NoClosedForm": "errors",

@@ -59,6 +59,7 @@ from sparsity.rows.steps import Chunk as Chunk
 from sparsity.rows.steps import Coca as Coca
 from sparsity.rows.steps import Decay as Decay
 from sparsity.rows.steps import FloorLog as FloorLog
+from sparsity.rows.steps import Gate as Gate
 from sparsity.rows.steps import LengthBias as LengthBias
 from sparsity.rows.steps import LogLength as LogLength
 from sparsity.rows.steps import QKNorm as QKNorm
@@ -87,6 +88,7 @@ __all__ = [
     "Evaluation",
     "Exact",
     "FloorLog",
+    "Gate",
     "InputError",
     "Kernel",
     "LengthBias",

@@ -325,6 +325,7 @@ CALLS = [
     _call(
         "Llama3Scaling", rope_scaling.Llama3Scaling, factor=(2.0, "number"), trained=(64, "whole")
     ),
+    _call("Gate", steps.Gate, value=(0.5, "number")),
     _call("LengthBias", steps.LengthBias, scale=(-1.0, "number")),
     _call("SinkLogit", steps.SinkLogit, logit=(0.0, "number")),
     _call("Sink", steps.Sink, beta=(1.0, "number"), gamma=(0.0, "number")),

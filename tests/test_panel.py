@@ -223,7 +223,7 @@ def test_limits_at_once_are_the_limits_of_the_row_law(kernel, rows):
     assert log_S_of(float(found[0]), 48) == pytest.approx(wanted, rel=1e-9)
     assert log_S_of(limit_at_point(spec), 48) == pytest.approx(wanted, rel=1e-9)
     wrong = float(evaluate(row, length=49).log_S)  # one token more is another law
-    no_n = rows in ("iid", "sink-logit") or (
+    no_n = rows in ("iid", "sink-logit", "gate") or (
         rows == "scalable-softmax" and kernel != "exp"
     )  # β/γ is all that matters
     no_n |= (rows, kernel) == ("length-bias", "exp")  # a factor on all weights

@@ -89,6 +89,7 @@ ALL: tuple[Part, ...] = (
                 "SinkLogit",
             ),
             *("Chunk", "SoftCap", "Temperature", "FloorLog", "LogLength", "Yarn", "ScaleInvariant"),
+            "Gate",
             *("LinearScaling", "NtkScaling", "DynamicNtkScaling", "YarnScaling", "Llama3Scaling"),
             *("Sink", "QKNorm", "Rope", "Coca", "Uniform", "StudentT", "Mixture", "Empirical"),
         ),

@@ -23,7 +23,7 @@ from sparsity.attention.rope_settings import (
 from sparsity.errors import InputError
 from sparsity.rows.rope_scaling import RopeScaling
 from sparsity.rows.row import Row
-from sparsity.rows.steps import Alibi, Chunk, FloorLog, LogLength, SoftCap, Window, Yarn
+from sparsity.rows.steps import Alibi, Chunk, FloorLog, LogLength, QKNorm, SoftCap, Window, Yarn
 from sparsity.rows.tokens import Step
 
 # Families that normalise queries and keys of every head, with learned gains, and do not say so.
@@ -31,6 +31,7 @@ _QK_NORM = {
     *("qwen3", "qwen3_moe", "qwen3_next", "gemma3", "gemma3_text", "gemma3n_text", "olmo2"),
     *("olmo3", "exaone4", "glm4_moe", "chameleon", "apertus", "minimax_m2"),
 }
+_JOINT_NORM = {"olmo2", "olmo3", "minimax_m2", "chameleon"}  # not every head by its own mean square
 _LEARNED_SINKS = {"gpt_oss"}  # a sink logit for each head, in the weights and not here
 _SINKS_IN_WINDOWS = {"mimo_v2_flash"}
 _ENCODERS = {
@@ -93,6 +94,7 @@ class LayerKind:
         top_k: how many keys an indexer leaves, or None.
         notes: what the configuration does not say, or the row does not hold.
         softmax: whether there are attention weights at all.
+        sphere: whether the keys of a head are normalised by themselves, and so lie on a sphere.
     """
 
     title: str
@@ -105,6 +107,7 @@ class LayerKind:
     top_k: int | None = None
     notes: tuple[str, ...] = ()
     softmax: bool = True
+    sphere: bool = False
 
     @property
     def unit_gamma(self) -> float | None:
@@ -114,6 +117,8 @@ class LayerKind:
     def row(self, gamma: float) -> Row:
         """The row of one query, for scores of spread γ before temperature, cap and window.
 
+        They are Gaussian, or those of keys on a sphere; of an indexer's row always Gaussian.
+
         Raises:
             InputError: layers without attention weights, or a γ that is not > 0.
         """
@@ -121,7 +126,8 @@ class LayerKind:
             raise InputError("layer", self.title, "has no attention weights; ask another kind")
         if self.top_k is not None and not self.steps:
             return Row(f"topk:{self.top_k}", gamma=gamma)
-        return Row("exp", gamma=gamma, steps=self.steps)
+        scores = QKNorm(self.head_dim) if self.sphere else None
+        return Row("exp", gamma=gamma, steps=self.steps, scores=scores)
 
 
 @dataclass(frozen=True)
@@ -187,11 +193,14 @@ def layer_kinds(config: Mapping[str, Any]) -> tuple[LayerKind, ...]:
     if left := own.unread():
         general.append(f"not read: {', '.join(left)}")
     kinds = []
+    if qk_norm and family in _JOINT_NORM:
+        general.append("QK-norm is not of each head alone: its scores are taken for Gaussian")
     for (title, steps, rotation, top_k, notes, softmax), layers in found.items():
         # Llama 4 normalises what it turns.
         turns = rotation is not None or not family.startswith("llama4")
         own_norm = qk_norm and softmax and turns
-        about = (rotation, own_norm, top_k, (*notes, *general), softmax)
+        sphere = own_norm and family not in _JOINT_NORM
+        about = (rotation, own_norm, top_k, (*notes, *general), softmax, sphere)
         kinds.append(LayerKind(title, tuple(layers), head_dim, scale, steps, *about))
     return tuple(sorted(kinds, key=lambda each: (not each.softmax, -len(each.layers))))
 

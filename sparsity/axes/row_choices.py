@@ -148,6 +148,7 @@ _SHOWN: dict[str, tuple[str, str | None, dict[str, Any]]] = {
         *("a sink logit beside the row", "logit"),
         {"closed": _plain, "longest": 1e12, "level": False, "beside": True},
     ),
+    "gate": ("a gate on the output", None, {"closed": _plain, "longest": 1e12}),
     "qk-norm": ("QK-norm, keys on a sphere", "dim", {"longest": 1e12}),
 }
 

@@ -23,7 +23,8 @@ class RowSums(NamedTuple):
         sink: Σ|a| over sink tokens, plus `unit`.
         unit: the weights e^b of sink logits, which are no tokens.
         weights: |a| of every token, along the last axis; None unless a quantity asks for them.
-        one: the 1 that the weights of a row map are shares of; None for weights without.
+        one: the 1 that the weights of a row map are shares of, or the sum of all weights over the
+            gate of the row; None for weights without.
         top: 1 where the key of the largest score is read, 0 where a map leaves it out.
     """
 

@@ -30,6 +30,7 @@ class Tokens:
         sink: which groups are sinks, [groups].
         scores: the law of x_j, None for Gaussian scores.
         units: logits b of weights e^b that stand in the denominator and are no tokens.
+        gate: factor on the shares p_j, after the normalisation.
     """
 
     distance: np.ndarray
@@ -40,6 +41,7 @@ class Tokens:
     sink: np.ndarray
     scores: Any = None
     units: tuple[float, ...] = ()
+    gate: float = 1.0
 
 
 class Step(Protocol):

@@ -51,7 +51,7 @@ class RowSampler:
     """Whole rows, drawn block by block: memory does not grow with the length of like tokens.
 
     Moments: each quantity of a row (0 where it has none), whether a token is nonzero, whether
-    anything is, then |a| and a² pooled over rows and tokens.
+    anything is, then |a| and a² pooled over rows and tokens. The gate is on the shares of weights.
     """
 
     kernel: Kernel | RowMap
@@ -60,6 +60,7 @@ class RowSampler:
     sinks: bool
     size: int
     dtype: str
+    gate: float = 1.0
 
     @property
     def numbers(self) -> int:
@@ -136,6 +137,8 @@ class RowSampler:
             a = None if a is None else a * shrink[:, None]
             total = jnp.where(live, l1 * shrink, 1)
             whole = RowSums(n, total, l2 * shrink**2, of_sinks * shrink + unit, unit, a)
+        if self.gate != 1.0:  # the weights as they are sum to g
+            whole = whole._replace(one=(whole.l1 + whole.unit) / self.gate)
         found = [
             jnp.where(live, q.of(whole), 0) if q.units else jnp.where(seen, q.of(tokens), 0)
             for q in self.quantities
@@ -238,7 +241,7 @@ def draw_rows(
         fix = f"{what} needs whole rows, of at most {plan.source.block} tokens; shorten the row"
         raise InputError("length", n, fix)
     size = batch_size(plan.source.length * plan.source.width)
-    sampler = RowSampler(row.kernel, plan.source, known, sinks, size, real.name)
+    sampler = RowSampler(row.kernel, plan.source, known, sinks, size, real.name, plan.gate)
     arguments = jax.tree.map(
         lambda x: np.asarray(x, dtype=real), (plan.law, plan.log_unit, plan.log_scale)
     )
@@ -273,6 +276,7 @@ class _Plan(NamedTuple):
         method: the name to report.
         sinks: whether there are sinks or sink logits.
         log_unit: log of the sum of the sink logits' weights.
+        gate: factor on the shares of the weights.
     """
 
     source: Source
@@ -281,6 +285,7 @@ class _Plan(NamedTuple):
     method: str
     sinks: bool = False
     log_unit: float = -math.inf
+    gate: float = 1.0
 
 
 def _plan(row: Row, n: int, dim: int, seed: int) -> _Plan:
@@ -364,6 +369,7 @@ def _plan_distinct_tokens(row: Row, n: int) -> _Plan:
         "rows-sphere" if isinstance(tokens.scores, QKNorm) else "rows-law",
         bool(sinks.any() or tokens.units),
         float(np.logaddexp.reduce(tokens.units)) if tokens.units else -math.inf,
+        tokens.gate,
     )
 
 

@@ -13,6 +13,7 @@ from sparsity.rows.steps import temperature
 from sparsity.rows.steps.alibi import Alibi
 from sparsity.rows.steps.coca import Coca
 from sparsity.rows.steps.decay import Decay
+from sparsity.rows.steps.gate import Gate
 from sparsity.rows.steps.length_bias import LengthBias
 from sparsity.rows.steps.qk_norm import QKNorm
 from sparsity.rows.steps.rope import Rope
@@ -39,6 +40,7 @@ __all__ = [
     "Coca",
     "Decay",
     "FloorLog",
+    "Gate",
     "LengthBias",
     "LogLength",
     "QKNorm",
@@ -68,6 +70,7 @@ ALL: tuple[type[Any], ...] = (
     SoftCap,
     SinkLogit,
     Sink,
+    Gate,
     QKNorm,
     Rope,
     Coca,
