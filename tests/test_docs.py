@@ -73,9 +73,12 @@ def spreads(text):
     lines = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("| ")]
     head = next(line for line in lines if line[0].strip() == "n")
     wanted = [int(cell.partition("=")[2]) for cell in head[1:]]
-    rows = [line for line in lines if CELL.search(line[-1])]
-    return {(int(line[0].replace(",", "")), n_eff): CELL.search(cell).groups()
-            for line in rows for n_eff, cell in zip(wanted, line[1:], strict=True)}  # fmt: skip
+    found = {}
+    for line in lines:
+        for n_eff, cell in zip(wanted, map(CELL.search, line[1:]), strict=False):
+            if cell is not None:
+                found[int(line[0].replace(",", "")), n_eff] = cell.groups()
+    return found
 
 
 def of_design(n, n_eff):
