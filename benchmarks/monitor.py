@@ -25,7 +25,7 @@ import numpy as np
 import sparsity
 from benchmarks.bench.machine import describe
 from benchmarks.bench.timing import paired
-from sparsity.attention.monitoring import log, penalty
+from sparsity.attention.monitoring import OF, log, penalty
 from sparsity.attention.streaming import spaced
 
 RESULTS = Path(__file__).parent / "results"
@@ -220,9 +220,9 @@ def main() -> int:
         "# A monitor inside a training step", "",
         f"`python -m benchmarks.monitor` on {about['cpu']}, {about['cores']} cores, {versions}. "
         f"{LAYERS} layers of {HEADS} heads, width {WIDTH}, {BATCH} texts of {LENGTH} tokens, "
-        f"float32, Adam. Seven statistics of each row; of {LENGTH} rows, 16 log-spaced ones are "
-        f"{len(spaced(LENGTH, 16))}, since the first ones fall together. Medians of CPU time, and "
-        "ratios of "
+        f"float32, Adam. {len(OF)} statistics of each row; of {LENGTH} rows, 16 log-spaced ones "
+        f"are {len(spaced(LENGTH, 16))}, since the first ones fall together. Medians of CPU time, "
+        "and ratios of "
         f"all of it, over {options.turns} turns of {TURN} steps each; everything that is looked at "
         "is logged as well.", "",
         "| sampling | CPU ms a step | times no monitor | standard error |",

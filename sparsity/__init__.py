@@ -12,6 +12,8 @@ from typing import Any
 from sparsity._version import __version__ as __version__
 
 _HOME = {
+    "Needle": "rows.steps",
+    "NeedleAbove": "rows.steps",
     "S": "metric",
     "entropy": "metric",
     "gini": "metric",
@@ -26,6 +28,7 @@ _HOME = {
     "Exact": "results",
     "InputError": "errors",
     "Kernel": "kernels",
+    "Gate": "rows.steps",
     "LengthBias": "rows.steps",
     "Mixture": "rows.scores",
     "NoClosedForm": "errors",
@@ -35,8 +38,6 @@ _HOME = {
     "RowMap": "kernels",
     "ScalableSoftmax": "rows.steps",
     "Sink": "rows.steps",
-    "Needle": "rows.steps",
-    "NeedleAbove": "rows.steps",
     "SinkLogit": "rows.steps",
     "StudentT": "rows.scores",
     "TooFine": "errors",
@@ -64,6 +65,8 @@ _HOME = {
     "explore": "panel",
     "from_lse": "attention.fused",
     "fused_rows": "attention.fused",
+    "largest_logit": "attention.largest_logit",
+    "qk_clip": "attention.largest_logit",
     "regime": "exact_law.regimes",
     "measure": "attention.measurement",
     "monitor": "attention.monitoring",

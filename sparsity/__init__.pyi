@@ -13,6 +13,8 @@ from sparsity.attention import streaming as streaming
 from sparsity.attention.describe import describe as describe
 from sparsity.attention.fused import from_lse as from_lse
 from sparsity.attention.fused import fused_rows as fused_rows
+from sparsity.attention.largest_logit import largest_logit as largest_logit
+from sparsity.attention.largest_logit import qk_clip as qk_clip
 from sparsity.attention.measurement import measure as measure
 from sparsity.attention.measurement.probing import Probed as Probed
 from sparsity.attention.measurement.probing import probe as probe
@@ -57,8 +59,11 @@ from sparsity.rows.steps import Chunk as Chunk
 from sparsity.rows.steps import Coca as Coca
 from sparsity.rows.steps import Decay as Decay
 from sparsity.rows.steps import FloorLog as FloorLog
+from sparsity.rows.steps import Gate as Gate
 from sparsity.rows.steps import LengthBias as LengthBias
 from sparsity.rows.steps import LogLength as LogLength
+from sparsity.rows.steps import Needle as Needle
+from sparsity.rows.steps import NeedleAbove as NeedleAbove
 from sparsity.rows.steps import QKNorm as QKNorm
 from sparsity.rows.steps import Rope as Rope
 from sparsity.rows.steps import ScalableSoftmax as ScalableSoftmax
@@ -85,6 +90,7 @@ __all__ = [
     "Evaluation",
     "Exact",
     "FloorLog",
+    "Gate",
     "InputError",
     "Kernel",
     "LengthBias",
@@ -93,6 +99,8 @@ __all__ = [
     "LogLength",
     "Mixture",
     "NoClosedForm",
+    "Needle",
+    "NeedleAbove",
     "NtkScaling",
     "Probed",
     "QKNorm",
@@ -128,6 +136,7 @@ __all__ = [
     "gini",
     "hoyer",
     "kernels",
+    "largest_logit",
     "ledger",
     "measure",
     "measurement",
@@ -137,6 +146,7 @@ __all__ = [
     "n_eff",
     "plot",
     "probe",
+    "qk_clip",
     "regime",
     "report",
     "score_kernel",

@@ -18,7 +18,18 @@ import sympy
 import xarray
 
 import sparsity
-from sparsity import Alibi, Decay, Row, SinkLogit, Window, cli, kernels, quantities
+from sparsity import (
+    Alibi,
+    Decay,
+    FloorLog,
+    Row,
+    ScalableSoftmax,
+    SinkLogit,
+    Window,
+    cli,
+    kernels,
+    quantities,
+)
 from sparsity.cli.request import read_request
 from sparsity.crosscheck import verify as crosscheck
 from sparsity.limit import closed_form
@@ -480,6 +491,9 @@ def test_sweep_of_a_row_and_of_quantities(command, place):
             (SinkLogit,),
             "logit",
         ),
+        ("exp --gamma 2 --step floor-log:0.1,64 --free slope --n-eff 8", (FloorLog,), "slope"),
+        ("exp --gamma 2 --step temperature:ssmax --free scale --n-eff 8", (ScalableSoftmax,),
+         "scale"),
         ("exp --step window:100 --of S --value 0.2", (Window,), "gamma"),
         pytest.param("exp --gamma 2 --step alibi:0.1 --free slope --of participation --value 0.2",
                      (Alibi,), "slope", marks=pytest.mark.slow),  # a slope, and --of, as above
@@ -1130,6 +1144,7 @@ def completed(command, monkeypatch, capsys, words, index):
         ("sparsity exact exp --of S,n_", 4, [""]),
         ("sparsity completion ", 2, ["bash", "zsh", "fish"]),
         ("sparsity design exp --free s", 4, ["slope", "scale"]),
+        ("sparsity design exp --free t", 4, ["trained"]),
         ("sparsity estimate exp --dtype float", 4, ["float64", "float32"]),
     ],
 )

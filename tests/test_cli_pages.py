@@ -165,7 +165,7 @@ def test_a_list_of_lengths_is_no_grid():
 RECORDS = [
     {"source": "S", "claim": f"refuted is a word of claim {i}", "formula": "x", "verdict": verdict,
      "evidence": {"findings": [{"holds": True, "statement": "y"}]}}
-    for i, verdict in enumerate(("confirmed", "refined", "refuted"))
+    for i, verdict in enumerate(("confirmed", "refined", "reported", "refuted"))
 ]  # fmt: skip
 
 
@@ -203,9 +203,10 @@ def judged(monkeypatch):
 def test_verdicts_have_colour_on_a_terminal_only(command, monkeypatch):
     shown = on_a_terminal(monkeypatch, "claims")
     green, yellow, red = (f"\x1b[{code}m" for code in (32, 33, 31))
-    for colour, word in ((green, "CONFIRMED"), (yellow, "REFINED"), (red, "REFUTED")):
+    words = {"CONFIRMED": green, "REFINED": yellow, "REPORTED": yellow, "REFUTED": red}
+    for word, colour in words.items():
         assert f"  {colour}{word}\x1b[0m " in shown
-    assert shown.count("\x1b[") == 6  # and nothing else has any
+    assert shown.count("\x1b[") == 8  # and nothing else has any
     plain = re.sub(r"\x1b\[\d+m", "", shown).replace("\r\n", "\n")
     assert command("claims")[1] == plain
 

@@ -25,7 +25,16 @@ from sparsity.crosscheck.verify import check
 from sparsity.exact_law.exact import exact
 from sparsity.kernels import exp
 from sparsity.rows.row import Row
-from sparsity.rows.steps import Coca, Rope, SinkLogit
+from sparsity.rows.steps import (
+    Coca,
+    FloorLog,
+    LogLength,
+    Rope,
+    ScaleInvariant,
+    SinkLogit,
+    SoftCap,
+    Yarn,
+)
 
 _U = np.arange(-45.0, 12.0, 0.1)
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
@@ -132,6 +141,88 @@ def other_pairing(law: Any) -> Any:
     return replace(law, pairing="half" if law.pairing == "interleaved" else "interleaved")
 
 
+def steps_of(kind: type[Any]) -> list[Question]:
+    """The cells of one step alone."""
+    return [c for c in cells_of_steps() if [type(x) for x in c.row.steps] == [kind]]
+
+
+RULES = [cell for kind in (FloorLog, LogLength, Yarn, ScaleInvariant) for cell in steps_of(kind)]
+CAP = steps_of(SoftCap)
+
+
+def of_factors(change: Callable[[Any, np.ndarray, int], Any]) -> Callable[[Any], float]:
+    """The theory of a cell of a temperature, whose β_j and γ_j are written out."""
+
+    def law(cell: Question) -> float:
+        assert cell.length is not None
+        beta, factor = change(_step(cell), np.arange(cell.length)[::-1], cell.length)
+        tokens = list(zip(beta, cell.row.gamma * factor, strict=True))
+        return log_of_tokens(tokens, cell.quantity)
+
+    return law
+
+
+def log_of_tokens(tokens: list[tuple[float, float]], quantity: str) -> float:
+    """Log n_eff, or log E Y₂, of weights e^s of independent normal scores, by one integral."""
+    t = np.exp(_U)
+    log_phi, ratios = np.zeros_like(t), []
+    for beta, gamma in tokens:
+        a = np.exp(beta + gamma * _NODES)
+        x = a * a if quantity == "n_eff" else a
+        e = np.exp(-t[:, None] * x)
+        phi, m1, m2 = e @ _WEIGHTS, e @ (_WEIGHTS * a), e @ (_WEIGHTS * a * a)
+        log_phi += np.log(np.maximum(phi, 1e-300))
+        ratios.append((m1 / np.maximum(phi, 1e-300), m2 / np.maximum(phi, 1e-300)))
+    first, second = np.array(ratios).swapaxes(0, 1)
+    if quantity == "n_eff":
+        inside = second.sum(0) + first.sum(0) ** 2 - (first**2).sum(0)
+    else:
+        inside = t * second.sum(0)
+    return math.log((t * inside * np.exp(log_phi)).sum() * 0.1)
+
+
+def written_out(step: Any, t: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """β_j and the factor on γ_j under each rule, as its paper or code has it, at distances t."""
+    flat = np.ones(n)
+    if isinstance(step, FloorLog):
+        return 0 * flat, flat * (
+            1 + step.slope * math.log(1 + (n - 1 + step.offset) // step.trained)
+        )
+    if isinstance(step, LogLength):
+        return 0 * flat, flat * max(1.0, math.log(n) / math.log(step.trained))
+    if isinstance(step, Yarn):
+        return 0 * flat, flat * (1 + step.slope * math.log(step.extension)) ** 2
+    square = 2 * np.log(t / step.scale + 1) + 1
+    return 1 - square, np.sqrt(square)
+
+
+def mistaken(step: Any, t: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The mistakes that each rule invites: offset, natural or not, the square, the bias."""
+    beta, factor = written_out(step, t, n)
+    if isinstance(step, FloorLog):
+        return written_out(replace(step, offset=1 - step.offset), t, n)
+    if isinstance(step, LogLength):
+        return beta, factor * math.log(step.trained)
+    if isinstance(step, Yarn):
+        return beta, np.sqrt(factor)
+    return 0 * beta, factor
+
+
+def uncapped(cell: Question) -> float:
+    return float(exact(Row(exp, gamma=cell.row.gamma), length=cell.length).log_value)
+
+
+def by_nodes(cell: Question) -> float:
+    """Log n_eff of capped scores, by one integral over quadrature of cap·tanh(s/cap)."""
+    (cap,) = cell.row.steps
+    a = np.exp(cap.cap * np.tanh(cell.row.gamma * _NODES / cap.cap))
+    x, n = np.exp(_U)[:, None] * a * a, cell.length
+    assert n is not None
+    phi, m1, m2 = (f @ _WEIGHTS for f in (np.exp(-x), np.sqrt(x) * np.exp(-x), x * np.exp(-x)))
+    body = n * m2 * phi ** (n - 1) + n * (n - 1) * m1**2 * phi ** (n - 2)
+    return math.log(body.sum() * 0.1)
+
+
 # cells, the honest law, the planted one, and how many of the cells must reject it
 PLANTED: dict[str, tuple[list[Any], Any, Any, int]] = {
     "row: n for n − 1": (ROW, of_row(), of_row(others=lambda n: n), 1),
@@ -148,6 +239,13 @@ PLANTED: dict[str, tuple[list[Any], Any, Any, int]] = {
     "sink: a token itself": (MASS, sink_of(), sink_of(lambda n: n + 1), 2),
     "sink: not in its own sum": (MASS, sink_of(), sink_of(in_sum=0.0), 2),
     "sink: ratio of means": (MASS, sink_of(), sink_of_means, 2),
+    "temperatures: offset, base, square, bias": (
+        RULES,
+        of_factors(written_out),
+        of_factors(mistaken),
+        4,
+    ),
+    "soft cap: left out": (CAP, by_nodes, uncapped, 1),
     "RoPE: degrees for radians": (ROPE, of_law(lambda law: law), of_law(in_degrees), 2),
     "RoPE: wrong pairing": (ROPE, of_law(lambda law: law), of_law(other_pairing), 2),
     "CoCA: degrees for radians": (COCA, of_law(lambda law: law), of_law(in_degrees), 3),
@@ -164,11 +262,11 @@ PLANTED: dict[str, tuple[list[Any], Any, Any, int]] = {
 def test_the_grid_holds_every_cell_of_rows_and_positions():
     grid = reference_grid()
     assert all(isinstance(cell, Question) for cell in grid)
-    assert sum(cell in grid for cell in cells_of_steps()) == len(cells_of_steps()) == 36
+    assert sum(cell in grid for cell in cells_of_steps()) == len(cells_of_steps()) == 42
     assert sum(cell in grid for cell in ROTARY_CELLS) == len(ROTARY_CELLS) == 6
     assert sum(cell.quantity == "sink_mass" for cell in grid) == 5
     assert sum(cell in grid for cell in MAP_CELLS) == len(MAP_CELLS) == 2
-    assert len(grid) == 226
+    assert len(grid) == 232
     assert len(ROPE) == 2
     assert len(COCA) == 3
     assert len(MASS) == 2
@@ -177,6 +275,8 @@ def test_the_grid_holds_every_cell_of_rows_and_positions():
     assert {cell.instruments[1] for cell in only} == {
         "scalars", "whole keys", "whole rows", "pooled rows",
     }  # fmt: skip
+    assert {len(RULES), len(CAP)} == {4, 1}
+    assert any(cell in reference_grid(("exp",)) for cell in CAP)
     assert any(isinstance(step, Rope) for cell in only for step in cell.row.steps)
 
 
@@ -186,7 +286,7 @@ def test_the_written_out_laws_are_right_where_nothing_is_planted():
         for cell in cells:
             assert honest(cell) == pytest.approx(cell.theory(), abs=1e-9)
             done += 1
-    assert done == 3 + 2 + 8 + 4 + 9
+    assert done == 3 + 2 + 8 + 5 + 4 + 9
 
 
 _FAMILIES = {id(cells): cells for cells, *_ in PLANTED.values()}
@@ -200,7 +300,7 @@ def agreeing() -> dict[int, list[Any]]:
         judged = check(cells, seed=2, dtype=np.float32)
         assert [cell.verdict for cell in judged] == ["agree"] * len(cells)
         found[key] = judged
-    assert sum(map(len, found.values())) == 9
+    assert sum(map(len, found.values())) == 14
     return found
 
 
@@ -215,13 +315,13 @@ def test_planted_error_is_rejected(name, agreeing):
     assert [cell.verdict for cell in planted].count("disagree") == rejecting == len(cells)
 
 
-def test_there_are_fourteen_planted_errors():
-    assert len(PLANTED) == 14
+def test_there_are_sixteen_planted_errors():
+    assert len(PLANTED) == 16
 
 
 def test_cells_are_named_by_what_they_check():
     named = [(c.kernel.name, c.quantity, str(c.parameters)) for c in cells_of_steps()]
-    assert len(set(named)) == 36
+    assert len(set(named)) == 42
     row = Row(exp, gamma=1.0, steps=(SinkLogit(2.5),))
     assert of_rows(row, 4, "sink_mass").parameters == {
         "beta": 0.0,

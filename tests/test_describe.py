@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import sparsity
-from sparsity import Alibi, Chunk, FloorLog, Row, SoftCap, Window, Yarn, exact
+from sparsity import Alibi, Chunk, FloorLog, QKNorm, Row, SoftCap, Window, Yarn, exact
 from sparsity.attention.configuration import layer_kinds
 from sparsity.attention.describe import describe
 from sparsity.errors import InputError
@@ -195,7 +195,9 @@ def test_n_eff_of_the_rows(tmp_path):
     for source in (given, tmp_path, str(tmp_path / "config.json")):
         found = describe(source, gamma=3.0, lengths=(8191, 8192))
         np.testing.assert_allclose(found.n_eff[1], [38.025, 28.26], rtol=1e-3)
-        assert float(found.n_eff[0, 1]) == float(exact("exp", gamma=3.0, length=8192))
+        sphere = Row("exp", gamma=3.0, scores=QKNorm(64))  # what it normalises
+        assert float(found.n_eff[0, 1]) == float(exact(sphere, length=8192))
+        assert found.rows[0] == Row("exp", gamma=3.0, scores=QKNorm(64), steps=(Chunk(8192),))
         assert found.rows[1] == Row("exp", gamma=3.0, steps=(FloorLog(0.1, 8192, 1),))
     assert describe(given).gamma == (1.0, 2.9)  # unit gains under QK-norm; SmolLM2's median
     frame = found.to_dataframe()

@@ -16,11 +16,16 @@ from scipy.special import ndtr
 from sparsity import (
     Alibi,
     Decay,
+    FloorLog,
+    LogLength,
     Row,
     ScalableSoftmax,
+    ScaleInvariant,
     Sink,
     SinkLogit,
+    Temperature,
     Window,
+    Yarn,
     score_kernel,
     sink_logit,
 )
@@ -278,6 +283,12 @@ ROWS = [
     ("gamma", with_step(Sink(3.0)), {"S": 0.2}, lambda x: with_step(Sink(3.0), gamma=x)),
     ("scale", with_step(ScalableSoftmax(), gamma=0.5), {"participation": 0.1},
      lambda x: with_step(ScalableSoftmax(x), gamma=0.5)),
+    ("slope", with_step(FloorLog(9.0, 64)), {"n_eff": 5}, lambda x: with_step(FloorLog(x, 64))),
+    ("slope", with_step(Yarn(4.0)), {"n_eff": 5}, lambda x: with_step(Yarn(4.0, x))),
+    ("scale", with_step(ScalableSoftmax(1.0, 0.5), gamma=0.5), {"n_eff": 8},
+     lambda x: with_step(ScalableSoftmax(x, 0.5), gamma=0.5)),
+    ("scale", with_step(ScaleInvariant(), gamma=1.0), {"n_eff": 8},
+     lambda x: with_step(ScaleInvariant(x), gamma=1.0)),
     ("logit", with_step(SinkLogit()), {"sink_mass": 0.3}, lambda x: with_step(SinkLogit(x))),
     ("logit", with_step(SinkLogit()), {"participation": 0.01}, lambda x: with_step(SinkLogit(x))),
     ("beta", Row("relu2", beta=9, gamma=2.0), {"S": 0.3},
@@ -314,6 +325,27 @@ def test_a_window_is_the_nearest_whole_number():
     assert "impossible: n_eff ≤" in found.text()
 
 
+def test_the_slope_that_keeps_n_eff_is_that_of_the_law():
+    """Of γ = 3 at 8192 tokens: factors 1.1517 and 1.4802 at 4 and 128 times the length."""
+    wanted = float(exact("exp", length=8192, gamma=3.0).value)
+    for ratio, factor in ((4, 1.1517), (128, 1.4802)):
+        row = with_step(Temperature.mistral(8192), gamma=3.0)
+        found = design(row, length=8192 * ratio + 1, n_eff=wanted, free="slope")
+        assert 1 + found.value * math.log1p(ratio) == pytest.approx(factor, abs=2e-4)
+    with pytest.raises(Impossible, match="slope from"):  # below the trained length it does nothing
+        design(with_step(Temperature.llama4()), length=4096, n_eff=8, free="slope")
+
+
+def test_the_trained_length_is_a_whole_number():
+    found = design(with_step(LogLength(9)), length=4096, n_eff=30, free="trained")
+    lengths = np.arange(found.value - 3, found.value + 4)
+    off = [
+        abs(np.log(exact(with_step(LogLength(int(m))), length=4096).value / 30)) for m in lengths
+    ]
+    assert np.argmin(off) == 3
+    assert found.check == exact(with_step(LogLength(int(found.value))), length=4096).value
+
+
 def test_a_logit_for_a_mass_is_that_of_sink_logit():
     row = Row("exp", gamma=2.0)
     found = design(row.then(SinkLogit(1.0)), length=64, sink_mass=0.25, free="logit")
@@ -345,6 +377,8 @@ def test_all_solutions_are_named():
         (with_step(Alibi(0.5)), {"n_eff": 3, "free": "window"}, InputError, "0 steps Window"),
         (with_step(Alibi(0.5)).then(Alibi(1.0)), {"n_eff": 3, "free": "slope"}, InputError,
          "2 steps Alibi"),
+        (with_step(Alibi(0.5)).then(FloorLog()), {"n_eff": 3, "free": "slope"}, InputError,
+         "2 steps Alibi or FloorLog or Yarn"),
         (with_step(Alibi(0.5)), {"n_eff": 3, "free": "slop"}, InputError, "choose one of gamma"),
         (with_step(Alibi(0.5)), {"n_eff": 3, "S": 0.5}, InputError, "one quantity"),
         (with_step(Alibi(0.5)), {}, InputError, "one quantity to aim at: S, n_eff"),

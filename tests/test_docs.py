@@ -7,11 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import norm
+
+import sparsity
 
 DOCS = Path(__file__).parents[1] / "docs"
 # A block that follows such a comment is not run here; what runs it instead, or why nothing does.
 ELSEWHERE = re.compile(r"<!-- (?:needs|sets|run by) [^>]*-->\n```python\n.*?```", re.S)
-PAGES = ("start", "kernel", "length", "positions", "extend", "design", "models", "gpu")
+PAGES = (
+    *("start", "kernel", "length", "positions", "extend", "design", "models", "gpu"),
+    *("train", "choose", "change", "explode"),
+)
 NUMBER = r"-?\d+\.?\d*(?:e[+-]?\d+)?"
 
 
@@ -57,6 +63,48 @@ def test_a_page_runs(name, capsys):
     assert blocks
     told = sum(run(code, names, f"docs/{name}.md") for code in blocks)
     assert told >= 1
+
+
+CELL = re.compile(r"([\d.]+), ([\d.]+), ([\d.]+)")
+
+
+def spreads(text):
+    """The table of docs/train.md: (n, n_eff) -> γ, gain, s as they are printed."""
+    lines = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("| ")]
+    head = next(line for line in lines if line[0].strip() == "n")
+    wanted = [int(cell.partition("=")[2]) for cell in head[1:]]
+    found = {}
+    for line in lines:
+        for n_eff, cell in zip(wanted, map(CELL.search, line[1:]), strict=False):
+            if cell is not None:
+                found[int(line[0].replace(",", "")), n_eff] = cell.groups()
+    return found
+
+
+def of_design(n, n_eff):
+    gamma = sparsity.design("exp", length=n, n_eff=n_eff, lengths=()).value
+    s = sparsity.design("exp", length=n, n_eff=n_eff, gamma=1, lengths=()).value
+    return f"{gamma:.2f}", f"{gamma**0.5:.2f}", f"{s:.3f}"
+
+
+def test_the_table_of_spreads_is_that_of_design():
+    text = (DOCS / "train.md").read_text("utf-8")
+    told = spreads(text)
+    assert len(told) == 12
+    assert told == {cell: of_design(*cell) for cell in told}
+    wrong = spreads(text.replace("3.13, 1.77", "3.14, 1.77"))
+    assert wrong[32768, 64] != of_design(32768, 64)
+
+
+def test_the_table_of_proxies_is_that_of_the_laws():
+    text = (DOCS / "choose.md").read_text("utf-8")
+    told = re.findall(r"^\| (0\.\d+) \| (0\.\d+) \| (0\.\d+) \|$", text, re.M)
+    assert len(told) == 4
+    for rho, kept, limit in told:
+        row = sparsity.Row("router:2048", gamma=3, rho=float(rho))
+        value = sparsity.exact(row, length=131072, of="abs_sum").value
+        assert f"{float(value):.3f}" == kept
+        assert f"{norm.cdf(3 * float(rho) + norm.ppf(2048 / 131072)):.3f}" == limit
 
 
 def test_no_block_is_left_out():

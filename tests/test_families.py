@@ -53,11 +53,13 @@ def test_the_attention_of_the_library_is_measured_alike(chosen):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("implementation", "least"), [("eager", 200), ("sdpa", 200)])
+@pytest.mark.parametrize(
+    ("implementation", "least"), [("eager", 200), ("sdpa", 165)]
+)  # all that have it
 def test_every_family_is_measured_as_its_own_weights_are_or_refused(implementation, least):
     verdicts, ways = told(None, implementation)
     counts = Counter(verdict for verdict, _ in verdicts.values())
     assert set(counts) <= {"equal", "refused"}, verdicts
     assert counts["equal"] >= least, verdicts
     assert all(way.startswith("works") for way in ways.values()), ways
-    assert counts.total() >= least + 20
+    assert counts.total() > least + 5

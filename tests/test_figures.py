@@ -29,6 +29,7 @@ NAMES = (
     *("relu2", "identity", "exp", "bias", "nonnegative", "decayed"),
     *("rows", "lengths", "overview"),
     *("mechanisms", "phase", "measures", "design", "sinks", "mixing", "rope", "context"),
+    "temperature",
 )
 THEORY = {"phase", "design", "sinks"}  # no points
 POINTS = tuple(name for name in NAMES if name not in THEORY)
@@ -39,6 +40,7 @@ COARSE = {
     "measures",
     "mixing",
     "rope",
+    "temperature",
 }  # a whole row, stack or key is one draw: wider error bars
 DPI = 200
 FALSE_ALARM = 1e-4  # of the whole family of points
@@ -53,6 +55,8 @@ SPARSE = (
     ("design", "LENGTHS", range(0, 19, 2)),
     ("sinks", "LENGTHS", range(0, 25, 6)),
     ("context", "LENGTHS", (0, 4, 8, 12, 16, 22)),
+    ("temperature", "LENGTHS", range(0, 29, 4)),
+    ("temperature", "RATIOS", (0, 5, -1)),
 )
 FEWER = (
     ("rows", "SAMPLED", [16, 4096]),
@@ -60,7 +64,7 @@ FEWER = (
     ("mechanisms", "SAMPLED", (2.0, 4.0)),
     ("measures", "SAMPLED", (0.5, 2.5, 5.5)),
     ("mixing", "SAMPLED_LENGTHS", (8, 24, 48)),
-    ("context", "SAMPLED", (32, 64)),
+    ("context", "SAMPLED", (32, 600)),
 )
 # A curve wrong by 1 % is then 8 standard errors off, where some 5.5 are rejected: seen in 99 cases
 # of 100. Figures whose draws are whole rows, stacks or keys: 10 %; most set an error of their own.
@@ -139,7 +143,7 @@ def hidden(axis):
 
 
 def test_all_are_there():
-    assert len(NAMES) == 17
+    assert len(NAMES) == 18
     assert tuple(figure.name for figure in ALL) == NAMES
 
 
@@ -399,6 +403,31 @@ def test_an_unwritable_folder_is_an_input_error(tmp_path):
             write_all(tmp_path / where)
         assert caught.value.argument == "out"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_the_temperature_figure_gives_what_it_says(data):
+    figure = ALL[NAMES.index("temperature")]
+    curves = {series.label: series for series in data["temperature"]}
+
+    def at(label, x):
+        series = curves[label]
+        return float(series.theory[(series.x == x) & ~series.sampled][0])
+
+    said = {  # computed apart, n_eff and factors
+        ("none", 8192): 38.03, ("none", 1e7): 3984, ("Llama 4", 8191): 38.0,
+        ("Llama 4", 8192): 28.3, ("Llama 4", 1e7): 32.2, ("log-n", 1e7): 24.7,
+        ("γ₀ = 2", 128): 1.6895, ("γ₀ = 3", 128): 1.4802, ("γ₀ = 4", 128): 1.3971,
+        ("1 + 0.1·ln r", 128): 1.4852,
+    }  # fmt: skip
+    for (label, x), value in said.items():
+        assert at(label, x) == pytest.approx(value, rel=2e-3)
+    assert len(said) == 10
+    assert at("Llama 4", 8192) < 0.8 * at("Llama 4", 8191)  # the sawtooth
+    llama = curves["Llama 4"]
+    beyond = llama.theory[llama.x >= 8192]
+    assert (round(beyond.min()), round(beyond.max())) == (28, 41)
+    for number in (38, 3984, 28, 41):
+        assert f" {number}" in figure.caption
 
 
 def test_the_design_figure_gives_what_it_says(data):

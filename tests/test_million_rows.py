@@ -38,7 +38,8 @@ MAPS = {
         {"gamma": 1.5, "gamma2": 1.2, "rho": 0.6, "mix": 0.8},
         ("square_sum", "abs_sum"),
     ),
-    "router:64": ({"gamma": 1.5, "rho": 0.8}, ("abs_sum", *FOCUS)),
+    "router:64": ({"gamma": 1.5, "rho": 0.8}, ("abs_sum", *FOCUS, "recall")),
+    "block-router:4,16": ({"gamma": 1.5, "within": 0.3}, ("abs_sum",)),
     "forgetting": ({"gamma": 1.5, "gate": 3.0, "gate_spread": 1.5}, (*FOCUS, "entropy")),
 }
 MEASURES = ("gini", "top_k_mass:8", "power_sum:0.5", "power_sum:3", "hoyer", "pq_index:1,2")

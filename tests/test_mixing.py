@@ -517,7 +517,7 @@ EXPECTED = {
     "rank-collapse": "confirmed",
     "over-squashing": "refined",
     "no-op": "confirmed",
-    "larger-models": "confirmed",
+    "larger-models": "reported",
 }
 
 

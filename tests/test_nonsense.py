@@ -197,6 +197,23 @@ CALLS = [
         length=(4, "wholes"),
         **GAMMA_1,
     ),
+    _call(
+        "largest_logit",
+        sparsity.largest_logit,
+        length=(4, "wholes"),
+        beta=(0.0, "numbers"),
+        rows=(2, "number"),
+        **GAMMA_1,
+    ),
+    _call(
+        "qk_clip",
+        sparsity.qk_clip,
+        length=(4, "wholes"),
+        gamma=(1.0, "numbers"),
+        max_logit=(5.0, "number"),
+        tau=(3.0, "number"),
+        beta=(0.0, "numbers"),
+    ),
     _call("regime", sparsity.regime, length=(4, "wholes"), **GAMMA_1),
     _call(
         "sweep",
@@ -308,6 +325,7 @@ CALLS = [
     _call(
         "Llama3Scaling", rope_scaling.Llama3Scaling, factor=(2.0, "number"), trained=(64, "whole")
     ),
+    _call("Gate", steps.Gate, value=(0.5, "number")),
     _call("LengthBias", steps.LengthBias, scale=(-1.0, "number")),
     _call("SinkLogit", steps.SinkLogit, logit=(0.0, "number")),
     _call("Sink", steps.Sink, beta=(1.0, "number"), gamma=(0.0, "number")),
@@ -384,12 +402,20 @@ CALLS = [
         drawn=(None, "optional"),
         unnormalised=(None, "optional function"),
         identically_distributed=(True, "flag"),
+        reads_top=(None, "optional function"),
     ),
     _call("kernels.elementwise", sparsity.kernels.elementwise, kernel=("exp", "kernel")),
     _call("kernels.named", sparsity.kernels.named, kernel=("exp", "kernel")),
     _call("kernels.in_python", sparsity.kernels.in_python, kernel=(sparsity.kernels.exp, "")),
     _call("kernels.known", sparsity.kernels.known),
     _call("kernels.entmax", sparsity.kernels.entmax, alpha=(1.5, "number")),
+    _call("kernels.block_router", sparsity.kernels.block_router, numbers=((4, 16), "")),
+    _call(
+        "kernels.correlation_of_blocks",
+        sparsity.kernels.correlation_of_blocks,
+        within=(0.3, "number"),
+        size=(16, "whole"),
+    ),
     _call("kernels.router", sparsity.kernels.router, k=(4, "whole")),
     _call("kernels.top_k", sparsity.kernels.top_k, k=(4, "whole")),
     _call("kernels.zoo.power", sparsity.kernels.zoo.power, degree=(2, "whole")),
@@ -677,7 +703,10 @@ NOT_CALLED = {
     "arrays of a fused kernel, PyTorch's too: tests/test_fused.py": {"from_lse", "fused_rows"},
     "the base class of its steps": {"Temperature"},
     "downloads": {"models.smollm2"},
-    "of PyTorch, below": {"monitoring.Watch", "monitoring.flex_n_eff", "monitoring.torch_penalty"},
+    "of PyTorch, below": {
+        *("monitoring.Watch", "monitoring.flex_n_eff", "monitoring.torch_monitor"),
+        "monitoring.torch_penalty",
+    },
 }
 
 

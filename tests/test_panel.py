@@ -223,7 +223,7 @@ def test_limits_at_once_are_the_limits_of_the_row_law(kernel, rows):
     assert log_S_of(float(found[0]), 48) == pytest.approx(wanted, rel=1e-9)
     assert log_S_of(limit_at_point(spec), 48) == pytest.approx(wanted, rel=1e-9)
     wrong = float(evaluate(row, length=49).log_S)  # one token more is another law
-    no_n = rows in ("iid", "sink-logit") or (
+    no_n = rows in ("iid", "sink-logit", "gate") or (
         rows == "scalable-softmax" and kernel != "exp"
     )  # β/γ is all that matters
     no_n |= (rows, kernel) == ("length-bias", "exp")  # a factor on all weights
@@ -249,7 +249,9 @@ def test_exact_points():
 
 PLOTS = [name for name, *_ in plots.offered()]
 OF_SOFTMAX = [
-    name for name in PLOTS if name not in ("sink_mass", "sink_mass_above", "square_sum", "abs_sum")
+    name
+    for name in PLOTS
+    if name not in ("sink_mass", "sink_mass_above", "square_sum", "abs_sum", "recall")
 ]
 
 
@@ -262,7 +264,7 @@ def test_every_quantity_is_offered():
     offered = {plots.named(y).of for y in PLOTS}
     assert {*quantities.ALL, *quantities.OF_MAPS} <= offered
     assert {of_plot(y).partition(":")[0] for y in PLOTS} >= {f.name for f in quantities.FAMILIES}
-    assert len(PLOTS) == len(set(PLOTS)) == 18
+    assert len(PLOTS) == len(set(PLOTS)) == 19
 
 
 @pytest.mark.parametrize("y", [*OF_SOFTMAX, "power_sum:0.5", "pq_index:0.5,1"])
@@ -394,16 +396,20 @@ def test_every_control_has_a_word():
     assert CONTROLS["beta"].label == "bias β"
 
 
+SIGNED = {"square_sum", "abs_sum", "recall"}
+
+
 def test_what_cannot_be_had_says_why():
     assert why_not_plotted(start("exp")).keys() == {
         "sink_mass",
         "sink_mass_above",
         "square_sum",
         "abs_sum",
+        "recall",
     }
     assert "choose a row law with one" in why_not_plotted(start("exp"))["sink_mass"]
-    assert why_not_plotted(start("exp", rows="sink")).keys() == {"square_sum", "abs_sum"}
-    assert why_not_plotted(start("exp", rows="sink-logit")).keys() == {"square_sum", "abs_sum"}
+    assert why_not_plotted(start("exp", rows="sink")).keys() == SIGNED
+    assert why_not_plotted(start("exp", rows="sink-logit")).keys() == SIGNED
     assert "square_sum" not in why_not_plotted(opened("differential"))
     assert set(PLOTS) - why_not_plotted(start("decayed")).keys() == {
         "S",

@@ -16,7 +16,7 @@ import pytest
 
 from sparsity import claims_ledger as ledger
 from sparsity import kernels, report
-from sparsity.claims_ledger.judging import Claim, Finding, Legend
+from sparsity.claims_ledger.judging import VERDICTS, Claim, Finding, Legend
 from sparsity.derivation import derive
 from sparsity.errors import InputError
 from sparsity.figures import Plate
@@ -79,10 +79,10 @@ def crosscheck(*cells):
 
 
 def claim(verdict):
-    roles = {"confirmed": True, "refined": True, "refuted": False}
+    role = "reported" if verdict == "reported" else "core"
     findings = [
-        Finding("core", f"core of {verdict} x^2 < y_(p−1)", roles[verdict]),
-        Finding("letter", "letter", verdict == "confirmed"),
+        Finding(role, f"{role} of {verdict} x^2 < y_(p−1)", verdict != "refuted"),
+        Finding("letter", "letter", verdict in ("confirmed", "reported")),
         Finding("instead", "instead", True),
     ]
     numbers = {"n": 3, "rows": [{"gamma": 1.0, "S": 1e-9}], "ok": True, "list": [1, 2.5]}
@@ -90,11 +90,11 @@ def claim(verdict):
     return Claim(verdict, "A source", f"Claim {verdict}", "S = 1", "Proof.", judge).record()
 
 
-CLAIMS = [claim(v) for v in ("confirmed", "refined", "refuted")]
+CLAIMS = [claim(v) for v in VERDICTS]
 
 
 def rendered():
-    """A page of two figures, two cells and three claims."""
+    """A page of two figures, two cells and four claims."""
     plates = [plate("first"), plate("second")]
     return report.render(plates, crosscheck(cell(), cell(log=-5000.0)), CLAIMS, META)
 
@@ -233,7 +233,7 @@ def test_everything_is_there(checked, whole):
     for record in CLAIMS:
         assert record["claim"] in text
         assert record["verdict"] in text
-    assert "1 confirmed, 1 refined, 1 refuted" in text
+    assert "1 confirmed, 1 refined, 1 reported, 1 refuted" in text
     for name, value in META.items():
         assert name in text
         assert str(value) in text

@@ -453,6 +453,7 @@ VERDICTS = {
     "decay-bound": "confirmed",
     "dual-form": "confirmed",
     "slack": "confirmed",
+    "coca-ntk": "refined",
 }
 
 
@@ -464,7 +465,7 @@ def records():
 def test_verdicts(records):
     assert {r["key"]: r["verdict"] for r in records} == VERDICTS
     extra = [f for r in records for f in r["evidence"]["findings"] if f["role"] == "instead"]
-    assert len(extra) == 7
+    assert len(extra) == 10
     assert all(f["holds"] for f in extra)
     assert CLAIMS[0].record(seed=3) == CLAIMS[0].record(seed=3)
 
@@ -481,12 +482,24 @@ WRONG_WORLDS = {
     ),
     "dual-form": CocaRoutes(slack_scores=lambda q, t, m: rotary.coca_scores(q, 1.001 * t, m=m)),
     "slack": CocaRoutes(slack_scores=rotary.coca_scores),
+    "coca-ntk": CocaRoutes(mean_scores=lambda step, m, n: replace(step, scaling=None).beta(m)),
 }
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda c: c.key)
 def test_a_wrong_world_changes_the_verdict(claim):
     assert claim.record(WRONG_WORLDS[claim.key])["verdict"] == "refuted"
+
+
+def test_a_law_two_per_cent_off_is_seen_by_rows_of_rotated_vectors():
+    (claim,) = (claim for claim in CLAIMS if claim.key == "coca-ntk")
+    wrong = CocaRoutes(n_eff=lambda row, n: 1.02 * np.asarray(CocaRoutes.n_eff(row, n)))
+    record = claim.record(wrong)
+    assert record["verdict"] == "refuted"
+    failed = [f for f in record["evidence"]["findings"] if f["role"] == "core" and not f["holds"]]
+    assert [f["statement"].split(" in ")[0] for f in failed] == [
+        "n_eff is that of sampled rows of rotated vectors"
+    ]
 
 
 def test_the_letter_of_the_k_border_is_computed_from_scores():

@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
-from scipy.special import expit, ndtr
+from scipy.special import expit, logsumexp, ndtr
 
 from sparsity import Row, estimate, exact, kernels, sweep, verify
 from sparsity.errors import InputError
+from sparsity.exact_law import block_router
 from sparsity.exact_law.router import captured_in_long_rows
+from sparsity.kernels import correlation_of_blocks
 
 OF = ("abs_sum", "n_eff", "participation", "S")
 
@@ -118,3 +120,156 @@ def test_it_is_first_class():
     checked = verify(row, length=24)
     assert checked.agree
     assert {cell.quantity for cell in checked.cells} >= set(OF)
+
+
+# The chance that the top key is read.
+
+
+@pytest.mark.parametrize("rho", [-0.5, 0.0, 0.3, 0.8, 0.99, 0.9999])
+def test_the_top_of_two_keys_is_read_with_a_known_chance(rho):
+    """P = ½ + arcsin(ρ)/π, of two differences of correlation ρ; an error of 1 % would be seen."""
+    law = exact(Row("router:1", gamma=1.0, rho=rho), length=2, of="recall")
+    known = 0.5 + np.arcsin(rho) / np.pi
+    assert float(law) == pytest.approx(known, rel=1e-11)
+    assert abs(1.01 * float(law) - known) > 1e-3
+    assert law.error_bound < 1e-11
+
+
+@pytest.mark.parametrize("rho", [-0.3, 0.4, 0.85])
+@pytest.mark.parametrize("k", [1, 2])
+def test_the_top_of_three_keys_by_a_double_sum(k, rho):
+    """Over the score e and the proxy x of the top key: how many of two lower ones are above x."""
+    e, w = np.polynomial.legendre.leggauss(240)
+    e, w = 8 * e, 8 * w
+    z, v = np.polynomial.hermite_e.hermegauss(60)
+    rest = np.sqrt(1 - rho * rho)
+    x = rho * e[:, None] + rest * z
+    # P(proxy > x, score < e) of another key, by a sum over its score
+    inner = np.exp(-0.5 * e * e) / np.sqrt(2 * np.pi) * w
+    found = 0.0
+    for i, top in enumerate(e):
+        s = np.linspace(-8.0, top, 2001)
+        density = np.exp(-0.5 * s * s) / np.sqrt(2 * np.pi)
+        tail = ndtr((rho * s[:, None] - x[i]) / rest) * density[:, None]
+        above = np.trapezoid(tail, s, axis=0)
+        below = ndtr(top) - above
+        few = below**2 + (2 * above * below if k == 2 else 0)
+        found += 3 * inner[i] * (v @ few) / v.sum()
+    law = exact(Row(f"router:{k}", gamma=1.0, rho=rho), length=3, of="recall")
+    assert float(law) == pytest.approx(found, rel=2e-6)
+    assert abs(1.01 * float(law) - found) > 1e-3
+
+
+@pytest.mark.parametrize(("k", "n"), [(1, 3), (8, 64), (1000, 10**5), (100, 10**9)])
+def test_a_proxy_that_knows_nothing_reads_the_top_key_by_luck(k, n):
+    law = exact(Row(f"router:{k}", gamma=1.0, rho=0.0), length=n, of="recall")
+    assert float(law) == pytest.approx(k / n, rel=1e-12)
+
+
+def test_recall_of_other_rows_is_one():
+    for row in (Row("exp", gamma=1.0), Row("sparsemax", gamma=1.0)):
+        assert estimate(row, length=8, of="recall", max_samples=1e4).value == 1.0
+    assert float(exact(Row("router:8", gamma=1.0, rho=0.1), length=8, of="recall")) == 1.0
+
+
+# Blocks.
+
+
+@pytest.mark.parametrize(("k", "n", "gamma"), [(1, 2, 1.0), (8, 64, 2.0), (4, 1000, 3.0)])
+def test_blocks_of_one_key_are_the_largest_weights(k, n, gamma):
+    """Whose mass is a law of ranks, which shares nothing with the law of blocks."""
+    (value,), (error,) = block_router.law(k, 1, gamma, 0.3, np.array([n]))
+    other = exact("exp", gamma=gamma, length=n, of=f"top_k_mass:{k}")
+    assert abs(value / float(other) - 1) < error + other.error_bound < 1e-10
+
+
+@pytest.mark.parametrize(("gamma", "within"), [(0.6, 0.0), (1.2, 0.4), (2.0, 0.9)])
+def test_one_of_two_blocks_by_a_sum_over_its_scores(gamma, within):
+    """Blocks of two: over the difference of the means and both differences within."""
+    z, w = np.polynomial.hermite_e.hermegauss(80)
+    rho = correlation_of_blocks(within, 2)
+    half = np.linspace(0, 12, 2401)  # of the difference of means, which is positive
+    p = np.exp(-0.25 * half**2)
+    p /= np.trapezoid(p, half)
+    apart = gamma * np.sqrt((1 - within) / 2) * z  # ± of the scores around their mean
+    log_cosh = logsumexp([apart, -apart], axis=0)
+    first, second = log_cosh[:, None], log_cosh
+    weight = np.outer(w, w) / w.sum() ** 2
+    each = np.array([(weight * expit(gamma * rho * d + first - second)).sum() for d in half])
+    law = exact(Row("block-router:1,2", gamma=gamma, within=within), length=4, of="abs_sum")
+    found = np.trapezoid(each * p, half)
+    assert float(law) == pytest.approx(found, rel=3e-6)
+    assert abs(1.01 * float(law) - found) > 1e-3
+
+
+def test_alike_keys_of_a_block_are_one_key():
+    """At c = 1 a block is its mean: n/B keys of which the largest are read, B times each."""
+    row = Row("block-router:2,16", gamma=1.5, within=1.0)
+    law = exact(row, length=160, of="abs_sum")
+    other = exact("exp", gamma=1.5, length=10, of="top_k_mass:2")
+    assert float(law) == pytest.approx(float(other), rel=1e-11)
+
+
+@pytest.mark.parametrize(("size", "within", "limit"), [(64, 0.3, 0.4340), (16, 0.0, 0.2172)])
+def test_long_rows_of_blocks_tend_to_the_limit(size, within, limit):
+    found = captured_in_long_rows(2.0, correlation_of_blocks(within, size), 0.1)
+    assert found == pytest.approx(limit, abs=5e-5)
+    off = []
+    for count in (100, 1000, 10**5):
+        row = Row(f"block-router:{count // 10},{size}", gamma=2.0, within=within)
+        law = exact(row, length=count * size, of="abs_sum")
+        assert law.error_bound < 1e-9
+        off.append(abs(float(law) / found - 1))
+    assert off[0] > off[1] > off[2]
+    assert off[2] < 1e-4
+
+
+def test_the_weights_of_blocks():
+    s = np.array([[1.0, 2.0, 5.0, -9.0, 2.5]])  # means 1.5, −2 and, of the last alone, 2.5
+    weights = kernels.block_router((1, 2)).weights(s)
+    assert np.flatnonzero(weights[0]).tolist() == [4]
+    both = kernels.block_router((2, 2))
+    np.testing.assert_array_equal(both.weights(s)[0] > 0, [1, 1, 0, 0, 1])
+    assert both.reads_top is not None
+    assert both.reads_top(s).tolist() == [False]
+    assert kernels.named("block-router:8,64").name == "block-router:8,64"
+    sampled = estimate(Row("block-router:2,4", gamma=1.0, within=0.3), length=18, of="abs_sum")
+    assert 0.4 < sampled.value < 1  # a row whose last block is short can be sampled
+
+
+def test_many_keys_are_chosen_by_sorting():
+    from sparsity.kernels.router import largest
+
+    values = np.random.default_rng(1).standard_normal((3, 1000))
+    for k in (3, 199, 300, 999, 1000, 2000):
+        kept = largest(values, k)
+        assert (kept.sum(1) == min(k, 1000)).all()
+        assert all(
+            x[y].min() >= x[~y].max(initial=-np.inf) for x, y in zip(values, kept, strict=True)
+        )
+
+
+def test_errors_of_blocks():
+    for make, match in (
+        (lambda: exact(Row("block-router:2,8", gamma=1.0, within=0.1), length=30, of="abs_sum"),
+         "length = 30: .*multiple of 8"),
+        (lambda: Row("block-router:2", gamma=1.0, within=0.1), "blocks read and keys of a block"),
+        (lambda: Row("block-router:0,8", gamma=1.0, within=0.1), "block-router = 0"),
+        (lambda: kernels.block_router(3), "block-router = 3"),  # type: ignore[arg-type]
+        (lambda: Row("block-router:2,8", gamma=1.0, within=-0.1), "within = -0.1"),
+        (lambda: correlation_of_blocks(1.5, 8), "within = 1.5"),
+        (lambda: exact(Row("block-router:2,8", gamma=300.0, within=0.1), length=80, of="abs_sum"),
+         "gamma = 300"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=match):
+            make()
+
+
+def test_blocks_are_first_class():
+    row = Row("block-router:2,4", gamma=1.2, within=0.3)
+    drawn = estimate(row, length=24, of="abs_sum", rel_error=2e-3, seed=2)
+    law = exact(row, length=24, of="abs_sum")
+    assert abs(drawn.beside(law).z) < 4.5
+    swept = sweep("block-router:2,4", gamma=[0.5, 1.2], within=0.3, length=[8, 24], of="abs_sum")
+    assert float(swept["abs_sum"][1, 1]) == float(law)
+    assert verify(row, length=24).agree

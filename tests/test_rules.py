@@ -8,7 +8,7 @@ import pytest
 
 from sparsity import LengthBias, Row, ScaleInvariant
 from sparsity.claims_ledger.judging import Routes
-from sparsity.claims_ledger.rules import CLAIMS, temperature
+from sparsity.claims_ledger.rules import CLAIMS, routers, temperature
 from sparsity.rows.steps.temperature import ScalableSoftmax
 
 CLAIM = {claim.key: claim for claim in CLAIMS}
@@ -31,7 +31,21 @@ def no_temperature(kernel, length, **parameters):
     return HONEST.n_eff(bare, length, **parameters)
 
 
+def of_size_alone(kernel, length, of, **parameters):
+    """A world in which likeness within a block does nothing, and size the wrong thing."""
+    size = int(kernel.rpartition(",")[2])
+    return np.float64(0.1 + 0.001 * size)
+
+
+def any_proxy(kernel, length, of, **parameters):
+    """A world in which a proxy reads the best keys, whatever its correlation."""
+    return HONEST.mean("exp", 1280, "top_k_mass:256", gamma=parameters["gamma"])
+
+
 WORLDS = {
+    "flashmoba-snr": (replace(HONEST, mean=of_size_alone), "refuted"),
+    "halving-blocks": (replace(HONEST, mean=of_size_alone), "refuted"),
+    "past-attention": (replace(HONEST, mean=any_proxy), "confirmed"),
     "why-a-tenth": (replace(HONEST, n_eff=at_one_length), "refuted"),
     "yarn-square": (replace(HONEST, n_eff=without_steps), "confirmed"),
     "unit-scaling": (
@@ -80,3 +94,9 @@ def test_the_factors_that_keep_n_eff():
 
 def test_ssmax_is_a_temperature():
     assert isinstance(ScalableSoftmax(), temperature.Temperature)
+
+
+def test_a_wrong_signal_to_noise_is_rejected(monkeypatch):
+    """Without the 2 of the difference of two means."""
+    monkeypatch.setattr(routers, "snr", lambda d, B, margin, m: m * margin * math.sqrt(d / B))
+    assert CLAIM["flashmoba-snr"].record()["verdict"] == "refuted"

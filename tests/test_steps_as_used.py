@@ -160,9 +160,64 @@ def test_what_windows_leave_in_sight():
     assert float(exact(Row("exp", gamma=1.0, steps=(Chunk(8192),)), length=8193)) == 1.0
 
 
+def test_a_gate_scales_what_is_read_out_wherever_it_stands():
+    """Σ|a| of the weights as they are, against the sink's mass by the exact law."""
+    gate, sink = sparsity.Gate(0.3), sparsity.SinkLogit(3.0)
+    plain = Row("exp", gamma=1.2, steps=(Temperature.ssmax(0.4), Window(12), sink))
+    mass = 1 - float(exact(plain, length=32, of="sink_mass"))
+    squares = float(exact(plain, length=32, of="participation"))
+    laws, tried = ("S", "n_eff", "participation", "entropy", "hoyer", "sink_mass"), 0
+    for place in range(4):
+        steps_ = (*plain.steps[:place], gate, *plain.steps[place:])
+        row = Row("exp", gamma=1.2, steps=steps_)
+        for of, wanted in (("abs_sum", 0.3 * mass), ("square_sum", 0.09 * squares)):
+            drawn = sparsity.estimate(row, length=32, of=of, rel_error=2e-3, seed=place)
+            assert abs(drawn.value - wanted) < 4.5 * drawn.stderr
+            assert abs(drawn.value - wanted / 0.3) > 10 * drawn.stderr
+            tried += 1
+        for quantity in laws:  # of shares: the gate changes none
+            own = exact(row, length=32, of=quantity)
+            assert float(own) == float(exact(plain, length=32, of=quantity))
+            tried += 1
+    assert tried == 4 * (2 + 6)
+    twice = Row("exp", gamma=1.2, steps=(gate, sparsity.Gate(0.5)))
+    drawn = sparsity.estimate(twice, length=8, of="abs_sum", rel_error=1e-2)
+    assert drawn.value == pytest.approx(0.15, rel=1e-5)
+    drawn = sparsity.estimate(twice, length=8, of="participation", rel_error=2e-3)
+    assert abs(drawn.value - float(exact(twice, length=8, of="participation"))) < 4.5 * drawn.stderr
+    assert Row("exp", gamma=1.0, steps=(SoftCap(5.0), gate)).steps[1] == gate
+    assert steps.parse("gate:0.25") == sparsity.Gate(0.25)
+
+
+def test_qk_norm_is_the_law_of_scores_whatever_its_place():
+    """It comes first; what acts on scores keeps its own order behind it."""
+    n, rows, gamma = 9, 200_000, 1.5
+    z = np.random.default_rng(4).standard_normal((rows, n, 6))
+    x = gamma * 6**0.5 * z[..., 0] / np.linalg.norm(z, axis=-1)
+    law, tried = sparsity.QKNorm(6), 0
+    for given, score in (
+        ((law, Temperature.ssmax(1.0), SoftCap(8.0)), 8 * np.tanh(np.log(n) * x / 8)),
+        ((Temperature.ssmax(1.0), law, SoftCap(8.0)), 8 * np.tanh(np.log(n) * x / 8)),
+        ((Alibi(0.2), law, Temperature.ssmax(1.0)), np.log(n) * (x - 0.2 * np.arange(n)[::-1])),
+        ((Temperature.ssmax(1.0), Alibi(0.2), law), np.log(n) * x - 0.2 * np.arange(n)[::-1]),
+    ):
+        a = np.exp(score)
+        values = a.sum(1) ** 2 / (a * a).sum(1)
+        mean, error = values.mean(), values.std() / np.sqrt(rows)
+        own = float(exact(Row("exp", gamma=gamma, steps=given), length=n))
+        gaussian = tuple(step for step in given if step != law)
+        normal = float(exact(Row("exp", gamma=gamma, steps=gaussian), length=n))
+        assert abs(mean - own) < 4.5 * error
+        assert abs(mean - normal) > 10 * error
+        tried += 1
+    assert tried == 4
+
+
 def test_steps_refuse_bad_numbers():
     for make, match in (
         (lambda: SoftCap(0.0), "cap = 0"),
+        (lambda: sparsity.Gate(0.0), "value = 0"),
+        (lambda: sparsity.Gate(1.5), "value = 1.5"),
         (lambda: Chunk(0), "size = 0"),
         (lambda: Window(3, keep=-1), "keep = -1"),
         (lambda: Window.symmetric(-1), "reach = -1"),

@@ -17,7 +17,19 @@ from sparsity.errors import InputError
 from sparsity.kernels import exp, score_kernel
 from sparsity.kernels.symbols import s
 from sparsity.rows.row import Row
-from sparsity.rows.steps import Alibi, Coca, Decay, QKNorm, Rope, Sink, SinkLogit, Window
+from sparsity.rows.steps import (
+    Alibi,
+    Coca,
+    Decay,
+    FloorLog,
+    QKNorm,
+    Rope,
+    Sink,
+    SinkLogit,
+    SoftCap,
+    Temperature,
+    Window,
+)
 
 SEEN = 3e-3  # relative error that every cell must be able to see; 1 % is planted
 
@@ -138,6 +150,42 @@ def test_a_wrong_step_in_the_sampler_disagrees():
         detectable=SEEN,
     )
     assert judged.verdict == "disagree"
+
+
+# Steps that models ship, how many cells the row has, and the same steps with a mistake that every
+# cell must reject.
+RULES: dict[str, tuple[tuple[Any, ...], int, tuple[Any, ...]]] = {
+    "llama4": ((FloorLog(0.5, 8, 1),), 7, (FloorLog(0.5, 8, 0),)),
+    "qwen": ((Temperature.qwen(8),), 7, (Temperature.qwen(7),)),
+    "ssmax": ((Temperature.ssmax(),), 7, (Temperature.ssmax(bias=0.1),)),
+    "yarn": ((Temperature.yarn(4.0),), 7, (Temperature.yarn(2.0),)),
+    "scale-invariant": ((Temperature.scale_invariant(),), 5, (Temperature.scale_invariant(8.0),)),
+    "soft cap": ((SoftCap(1.0),), 5, (SoftCap(1.5),)),
+    "all together": (
+        (FloorLog(0.5, 8, 1), SoftCap(1.0), Window(24)), 5, (FloorLog(0.5, 8, 0), SoftCap(1.0),
+                                                             Window(24)),
+    ),
+}  # fmt: skip
+RULE_LENGTH = 32  # a multiple of 8, where Llama 4's offset of 1 decides on the floor
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rows_with_the_rules_that_models_ship(name):
+    steps, count, mistaken = RULES[name]
+    row, wrong = (Row("exp", gamma=0.5, steps=own) for own in (steps, mistaken))
+    found = verify(row, length=RULE_LENGTH, seed=3, detectable=SEEN)
+    assert found.agree, found.text()
+    assert len(found.cells) == count
+    assert {"S", "n_eff", "participation", "entropy"} <= {cell.quantity for cell in found.cells}
+    cells = _cells(row, RULE_LENGTH)
+    assert len(cells) == count
+    planted = check(
+        cells,
+        theory=lambda cell: replace_row(cell, wrong).theory(),
+        sample=_samples(found),
+        detectable=SEEN,
+    )
+    assert [cell.verdict for cell in planted] == ["disagree"] * count
 
 
 PAIRS: dict[str, tuple[Row, int | None, list[str], list[str]]] = {

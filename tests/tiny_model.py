@@ -69,8 +69,13 @@ def _side_by_side(w, heads):
     return w[order]
 
 
-def write_gguf(path, found, arch="llama", quantised=False, pre="smollm", extra=(), **changes):
-    """Also metadata by the last part of their name: another value, or None to leave one out."""
+def write_gguf(
+    path, found, arch="llama", quantised=False, pre="smollm", extra=(), rope=(), **changes
+):
+    """Also metadata by the last part of their name: another value, or None to leave one out.
+
+    `rope` are pairs of names after "llama.rope." and values; floats are stored in 32 bits.
+    """
     s, (tokens, merges) = SIZES, vocabulary()
     writer = gguf.GGUFWriter(path, arch)
     writer.add_name("tiny")
@@ -88,6 +93,9 @@ def write_gguf(path, found, arch="llama", quantised=False, pre="smollm", extra=(
     writer.add_token_types([KINDS.get(x, 5 if x.startswith("<unused") else 1) for x in tokens])
     writer.add_token_merges([" ".join(pair) for pair in merges])
     writer.add_bos_token_id(0)
+    for name, value in rope:
+        add = {float: writer.add_float32, int: writer.add_uint32, str: writer.add_string}
+        add[type(value)](f"llama.rope.{name}", value)
     for (name, layer), w in [*found.items(), *extra]:
         if "." in name:
             writer.add_tensor(name, w)
@@ -155,11 +163,16 @@ def weight_map(folder):
     return {name: file.name for file in files for name in load_file(file)}
 
 
-def forward(found, ids):
-    """Attention weights [layers, heads, T, T] and logits, in float64, position by position."""
+def forward(found, ids, theta=None, amplitude=1.0):
+    """Attention weights [layers, heads, T, T] and logits, in float64, position by position.
+
+    θ_i are those of `BASE` if none are given; the amplitude is on turned queries and on keys.
+    """
     s, T = SIZES, len(ids)
     w = {key: np.asarray(value, np.float64) for key, value in found.items()}
     half = s["head_dim"] // 2
+    if theta is None:
+        theta = [BASE ** (-2 * i / s["head_dim"]) for i in range(half)]
 
     def norm(x, g):
         return x / np.sqrt(np.mean(x * x) + EPS) * g
@@ -167,10 +180,10 @@ def forward(found, ids):
     def turn(v, t):
         out = v.copy()
         for i in range(half):
-            a = t * BASE ** (-2 * i / s["head_dim"])
+            a = t * theta[i]
             out[i] = v[i] * np.cos(a) - v[i + half] * np.sin(a)
             out[i + half] = v[i] * np.sin(a) + v[i + half] * np.cos(a)
-        return out
+        return amplitude * out
 
     x = [w["embed", None][t] for t in ids]
     attention = np.zeros((s["layers"], s["heads"], T, T))

@@ -24,10 +24,16 @@ def _cpu() -> str:
     return fields.get("model name", platform.machine())
 
 
-def describe() -> dict[str, Any]:
-    """CPU, cores, system, JAX's device and the versions of what ran."""
-    import jax
+def _jax_device() -> str:
+    try:
+        import jax
+    except ImportError:
+        return "none"
+    return f"{len(jax.devices())} × {jax.devices()[0].device_kind}"
 
+
+def describe() -> dict[str, Any]:
+    """CPU, cores, system, JAX's device, where JAX is there, and the versions of what ran."""
     import sparsity
     from sparsity.report import version
 
@@ -36,7 +42,7 @@ def describe() -> dict[str, Any]:
         "cpu": _cpu(),
         "cores": cores(),
         "system": f"{platform.system()} {platform.machine()}",
-        "jax device": f"{len(jax.devices())} × {jax.devices()[0].device_kind}",
+        "jax device": _jax_device(),
         "python": platform.python_version(),
         "versions": {"sparsity": sparsity.__version__} | {k: v for k, v in found.items() if v},
     }

@@ -24,6 +24,8 @@ INNER = (
         "FinishedRows",
         "FusedRows",
         "Integral",
+        "LargestLogit",
+        "QKClip",
     ),
     *("LayerKind", "Linear", "LongRows", "LseRows", "Panel", "RankLaw", "Reach", "Requirement"),
     *("RopeScaling", "Routes", "RowLike", "RowSums", "Sampling", "Series", "SupportsArray"),

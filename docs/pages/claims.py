@@ -10,8 +10,9 @@ FILE = Path(__file__).resolve().parents[2] / "figures/claims.json"
 _WORDS = """# Claims
 
 Statements of published sources, each judged by computation. `confirmed`: every finding holds.
-`refined`: it holds with a correction. `refuted`: it is wrong. The verdict follows from the
-findings. `sparsity claims` computes this page anew.
+`refined`: it holds with a correction. `reported`: published numbers say so, and nothing here
+recomputes them. `refuted`: it is wrong. The verdict follows from the findings. `sparsity claims`
+computes this page anew.
 """
 
 

@@ -69,7 +69,7 @@ ALL: tuple[Part, ...] = (
         (
             *("derive", "evaluate", "exact", "estimate", "verify", "sweep", "design"),
             *("sink_logit", "regime", "plot", "explore", "claims", "measure", "probe"),
-            *("describe", "from_lse", "fused_rows"),
+            *("describe", "from_lse", "fused_rows", "largest_logit", "qk_clip"),
         ),
     ),
     Part(
@@ -89,6 +89,7 @@ ALL: tuple[Part, ...] = (
                 "SinkLogit",
             ),
             *("Chunk", "SoftCap", "Temperature", "FloorLog", "LogLength", "Yarn", "ScaleInvariant"),
+            "Gate",
             *("LinearScaling", "NtkScaling", "DynamicNtkScaling", "YarnScaling", "Llama3Scaling"),
             *("Sink", "QKNorm", "Rope", "Coca", "Uniform", "StudentT", "Mixture", "Empirical"),
         ),

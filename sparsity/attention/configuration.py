@@ -13,16 +13,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparsity.errors import InputError
-from sparsity.rows.rope_scaling import (
-    DynamicNtkScaling,
-    LinearScaling,
-    Llama3Scaling,
-    RopeScaling,
-    YarnScaling,
+from sparsity.attention.rope_settings import (
+    RULES,
+    Rotation,
+    grown,
+    scaling_rule,
+    yarn_amplitude,
 )
+from sparsity.errors import InputError
+from sparsity.rows.rope_scaling import RopeScaling
 from sparsity.rows.row import Row
-from sparsity.rows.steps import Alibi, Chunk, FloorLog, LogLength, SoftCap, Window, Yarn
+from sparsity.rows.steps import Alibi, Chunk, FloorLog, LogLength, QKNorm, SoftCap, Window, Yarn
 from sparsity.rows.tokens import Step
 
 # Families that normalise queries and keys of every head, with learned gains, and do not say so.
@@ -30,6 +31,7 @@ _QK_NORM = {
     *("qwen3", "qwen3_moe", "qwen3_next", "gemma3", "gemma3_text", "gemma3n_text", "olmo2"),
     *("olmo3", "exaone4", "glm4_moe", "chameleon", "apertus", "minimax_m2"),
 }
+_JOINT_NORM = {"olmo2", "olmo3", "minimax_m2", "chameleon"}  # not every head by its own mean square
 _LEARNED_SINKS = {"gpt_oss"}  # a sink logit for each head, in the weights and not here
 _SINKS_IN_WINDOWS = {"mimo_v2_flash"}
 _ENCODERS = {
@@ -78,21 +80,6 @@ _OF_ATTENTION = re.compile(
 
 
 @dataclass(frozen=True)
-class Rotation:
-    """How a layer turns queries and keys.
-
-    Args:
-        base: of the angles.
-        turned: entries of a head that turn.
-        scaling: the rule for long contexts, or None.
-    """
-
-    base: float
-    turned: int
-    scaling: RopeScaling | None = None
-
-
-@dataclass(frozen=True)
 class LayerKind:
     """Layers of a model whose rows have one law.
 
@@ -107,6 +94,7 @@ class LayerKind:
         top_k: how many keys an indexer leaves, or None.
         notes: what the configuration does not say, or the row does not hold.
         softmax: whether there are attention weights at all.
+        sphere: whether the keys of a head are normalised by themselves, and so lie on a sphere.
     """
 
     title: str
@@ -119,6 +107,7 @@ class LayerKind:
     top_k: int | None = None
     notes: tuple[str, ...] = ()
     softmax: bool = True
+    sphere: bool = False
 
     @property
     def unit_gamma(self) -> float | None:
@@ -128,6 +117,8 @@ class LayerKind:
     def row(self, gamma: float) -> Row:
         """The row of one query, for scores of spread γ before temperature, cap and window.
 
+        They are Gaussian, or those of keys on a sphere; of an indexer's row always Gaussian.
+
         Raises:
             InputError: layers without attention weights, or a γ that is not > 0.
         """
@@ -135,7 +126,8 @@ class LayerKind:
             raise InputError("layer", self.title, "has no attention weights; ask another kind")
         if self.top_k is not None and not self.steps:
             return Row(f"topk:{self.top_k}", gamma=gamma)
-        return Row("exp", gamma=gamma, steps=self.steps)
+        scores = QKNorm(self.head_dim) if self.sphere else None
+        return Row("exp", gamma=gamma, steps=self.steps, scores=scores)
 
 
 @dataclass(frozen=True)
@@ -201,11 +193,14 @@ def layer_kinds(config: Mapping[str, Any]) -> tuple[LayerKind, ...]:
     if left := own.unread():
         general.append(f"not read: {', '.join(left)}")
     kinds = []
+    if qk_norm and family in _JOINT_NORM:
+        general.append("QK-norm is not of each head alone: its scores are taken for Gaussian")
     for (title, steps, rotation, top_k, notes, softmax), layers in found.items():
         # Llama 4 normalises what it turns.
         turns = rotation is not None or not family.startswith("llama4")
         own_norm = qk_norm and softmax and turns
-        about = (rotation, own_norm, top_k, (*notes, *general), softmax)
+        sphere = own_norm and family not in _JOINT_NORM
+        about = (rotation, own_norm, top_k, (*notes, *general), softmax, sphere)
         kinds.append(LayerKind(title, tuple(layers), head_dim, scale, steps, *about))
     return tuple(sorted(kinds, key=lambda each: (not each.softmax, -len(each.layers))))
 
@@ -349,39 +344,22 @@ def _scaling(
     trained = rope.get("original_max_position_embeddings")
     trained = int(trained or own.get("original_max_position_embeddings") or own.size("trained"))
     factor = rope.get("factor") or own.size("trained") / trained
-    if name in ("default", "mrope"):
-        return None, []
-    if name == "linear":
-        return LinearScaling(factor), []
-    if name == "dynamic":
-        return DynamicNtkScaling(factor, trained), []
-    if name == "llama3":
-        low, high = (rope.get(f"{x}_freq_factor") for x in ("low", "high"))
-        return Llama3Scaling(factor, trained, low or 1.0, high or 4.0), []
-    if name == "yarn":
-        fast, slow = rope.get("beta_fast") or 32.0, rope.get("beta_slow") or 1.0
-        rule = YarnScaling(factor, trained, fast, slow, rope.get("truncate", True))
-        return rule, _yarn_temperature(family, rope, factor)
-    fix = "is not known; the rules are linear, dynamic, yarn and llama3"
-    raise InputError("config", f"rope_type = {name}", fix)
+    name = "default" if name == "mrope" else name  # of pictures; a text's angles are plain
+    if name not in RULES:
+        fix = f"is not known; the rules are {', '.join(RULES)}"
+        raise InputError("config", f"rope_type = {name}", fix)
+    rule = scaling_rule(name, {**rope, "factor": factor}, trained)
+    return rule, _yarn_temperature(family, rope, factor) if name == "yarn" else []
 
 
 def _yarn_temperature(family: str, rope: Mapping[str, Any], factor: float) -> list[Step]:
     """What YaRN's factor on q and k, and DeepSeek's on the scale, make of the scores: a square.
 
-    On q and k stands m(mscale)/m(mscale_all_dim), m(x) = 1 + 0.1·x·ln r; without these two m(1). On
-    the scale of some families stands m(mscale_all_dim)².
+    On the scale of some families stands m(mscale_all_dim)².
     """
-
-    def grown(weight: float) -> float:
-        return 1.0 + 0.1 * weight * math.log(max(factor, 1.0))
-
-    one, every = rope.get("mscale"), rope.get("mscale_all_dim")
-    total = rope.get("attention_factor")
-    if total is None:
-        total = grown(one) / grown(every) if one and every else grown(1.0)
+    total, every = yarn_amplitude(rope, factor), rope.get("mscale_all_dim")
     if every and family in _SQUARED_MSCALE:
-        total *= grown(every)
+        total *= grown(factor, every)
     if factor <= 1 or total == 1:
         return []
     return [Yarn(factor, round((total - 1) / math.log(factor), 12))]  # 0.1, but for rounding

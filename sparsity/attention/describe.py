@@ -18,6 +18,8 @@ from sparsity.arguments import path as read_path
 from sparsity.attention.checkpoints import gguf_file
 from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.attention.configuration import LayerKind, layer_kinds
+from sparsity.attention.qk_gains import Gains, read_gains, with_gains
+from sparsity.attention.rope_settings import yarn_amplitude
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact
 from sparsity.kernels.parameters import GAMMA, LENGTH
@@ -125,8 +127,9 @@ def describe(
 
     Args:
         config: a `config.json`, a folder that has one, a GGUF file, or the fields themselves.
-        gamma: the spread of scores before temperature, cap and window, as measured; None is that
-            of gains 1 under QK-norm, and else the median of SmolLM2's heads.
+        gamma: the spread of scores before temperature, cap and window, as measured; None is, under
+            QK-norm, that of its gains, from weights beside the configuration (the median over
+            layers), or of gains 1 without them; else the median of SmolLM2's heads.
         lengths: n of the table.
 
     Returns:
@@ -138,18 +141,38 @@ def describe(
     fix = "give a config.json, its folder, or the fields themselves"
     fields = config if isinstance(config, Mapping) else _read(read_path("config", config, fix))
     kinds = layer_kinds(fields)
+    own = fields.get("text_config")
+    family = str((own if isinstance(own, Mapping) else fields).get("model_type", "unknown"))
+    learned: tuple[float | None, ...] = (None,) * len(kinds)
+    if not isinstance(config, Mapping) and any(kind.sphere for kind in kinds):
+        gains = _gains(Path(config), family)
+        kinds, learned = zip(*(with_gains(kind, gains) for kind in kinds), strict=True)
     given = None if gamma is None else float(GAMMA.one(gamma))
     asked = LENGTH.check(lengths).ravel()
     if not asked.size or asked.size > MOST_LENGTHS:
         fix = f"give from one to {MOST_LENGTHS} row lengths"
         raise InputError("lengths", f"{asked.size} lengths", fix)
     ns = tuple(int(n) for n in asked)
-    spreads = tuple(given or kind.unit_gamma or GAMMA_OF_SMOLLM2 for kind in kinds)
+    each = zip(kinds, learned, strict=True)
+    spreads = tuple(given or own or kind.unit_gamma or GAMMA_OF_SMOLLM2 for kind, own in each)
     each = zip(kinds, spreads, strict=True)
     found = np.array([[_n_eff(kind, spread, n) for n in ns] for kind, spread in each])
-    own = fields.get("text_config")
-    family = (own if isinstance(own, Mapping) else fields).get("model_type", "unknown")
-    return Description(str(family), kinds, spreads, ns, found.reshape(len(kinds), len(ns)))
+    return Description(family, kinds, spreads, ns, found.reshape(len(kinds), len(ns)))
+
+
+def _gains(path: Path, family: str) -> Gains:
+    """The gains beside a configuration; none where its weights cannot be read.
+
+    Raises:
+        InputError: a library for weights that are there is not installed.
+    """
+    try:
+        return read_gains(path, family)
+    except InputError:
+        raise
+    except Exception as error:  # of safetensors and GGUF: each has its own errors
+        fix = "has weights that cannot be read; give the configuration file from elsewhere"
+        raise InputError("config", path, fix) from error
 
 
 def _n_eff(kind: LayerKind, gamma: float, n: int) -> float:
@@ -214,7 +237,7 @@ _OF_GGUF = {
 
 def _of_gguf(path: Path) -> Mapping[str, Any]:
     """The header of a GGUF file under the names of a `config.json`."""
-    fields, _ = gguf_file.read(library("gguf"), path)
+    fields, tensors = gguf_file.read(library("gguf"), path)
     family = str(fields.get("general.architecture", "unknown"))
     own = {k.removeprefix(f"{family}."): v for k, v in fields.items() if k.startswith(f"{family}.")}
     config: dict[str, Any] = {"model_type": family.replace("-", "_")}
@@ -225,5 +248,10 @@ def _of_gguf(path: Path) -> Mapping[str, Any]:
         scaling = {"rope_type": "linear" if kind == "none" else kind, "factor": factor}
         if trained := own.get("rope.scaling.original_context_length"):
             scaling["original_max_position_embeddings"] = trained
+        if kind == "yarn":
+            own_factor = own.get("rope.scaling.attn_factor", 1.0)
+            scaling["attention_factor"] = own_factor * yarn_amplitude({}, factor or 1.0)
         config["rope_scaling"] = scaling
+    if "rope_freqs.weight" in tensors:
+        config["rope_freqs"] = "a table of factors"  # of the angles: named as not read
     return config

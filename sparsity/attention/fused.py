@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparsity.arguments import number
+from sparsity.arguments import is_jax, number
 from sparsity.attention.checkpoints.checkpoint import library
 from sparsity.errors import InputError
 
@@ -24,6 +24,7 @@ Attend = Callable[[Any, Any, Any, float, bool], tuple[Any, Any]]
 
 _PIECES = 4  # of −L in the kernel's precision: 4 × 8 bits of bfloat16 are float32's
 _ALIGNED = 8  # entries: fused kernels take multiples of eight
+_FLASH = 256  # entries of a key, at most, that PyTorch's flash attention takes
 
 
 class LseRows(NamedTuple):
@@ -39,7 +40,7 @@ class LseRows(NamedTuple):
 
 
 class FusedRows(NamedTuple):
-    """What a fused kernel says of rows and of keys.
+    """What a fused kernel says of rows and of keys; None for what was not asked for.
 
     Args:
         lse: L of each row, [..., heads, queries].
@@ -100,8 +101,12 @@ def fused_rows(
     scale: float | None = None,
     causal: bool = True,
     cu_seqlens: Sequence[int] | None = None,
+    of: Sequence[str] = FusedRows._fields,
 ) -> FusedRows:
-    """Statistics of every row and every key by a fused kernel, in four calls of it.
+    """Statistics of every row and every key by a fused kernel, in three calls of it.
+
+    The log-sum-exp, the entropy and the first key's share take one call, n_eff another one, and the
+    received mass another one; what is not in `of` is not called for.
 
     Args:
         attend: the kernel, (q, k, v, scale, causal) -> (output, log-sum-exp).
@@ -112,13 +117,17 @@ def fused_rows(
         causal: whether a query sees the keys up to its own place.
         cu_seqlens: of packed texts, where each begins and the last one ends, [texts + 1]; what lies
             before the first or behind the last is padding, and NaN in the result.
+        of: which fields of the result are wanted; the others are None, but for `lse`.
 
     Returns:
         The statistics; a text of a packed row is read by itself.
 
     Raises:
-        InputError: shapes that do not fit, or ends that do not ascend.
+        InputError: shapes that do not fit, ends that do not ascend, or an unknown field.
     """
+    for name in of:
+        if name not in FusedRows._fields:
+            raise InputError("of", name, f"give some of {', '.join(FusedRows._fields)}")
     if q.ndim < 3 or k.ndim != q.ndim or q.shape[-1] != k.shape[-1]:
         fix = f"give keys [..., heads, tokens, {q.shape[-1]}] for queries {tuple(q.shape)}"
         raise InputError("k", f"array of shape {tuple(k.shape)}", fix)
@@ -131,17 +140,18 @@ def fused_rows(
     given = float(q.shape[-1]) ** -0.5 if scale is None else number("scale", scale, "give a number")
     k = _for_each_head(k, q.shape[-3] // k.shape[-3])
     if cu_seqlens is None:
-        return _text(attend, q, k, given, causal)
+        return _text(attend, q, k, given, causal, of)
     ends = [int(x) for x in cu_seqlens]
     if len(ends) < 2 or ends[0] < 0 or ends[-1] > q.shape[-2] or np.any(np.diff(ends) <= 0):
         fix = f"give ascending places from 0 to {q.shape[-2]}"
         raise InputError("cu_seqlens", ends, fix)
     texts = [
-        _text(attend, q[..., a:b, :], k[..., a:b, :], given, causal)
+        _text(attend, q[..., a:b, :], k[..., a:b, :], given, causal, of)
         for a, b in itertools.pairwise(ends)
     ]
     around = ends[0], q.shape[-2] - ends[-1]
-    return FusedRows(*(_joined(parts, around) for parts in zip(*texts, strict=True)))
+    fields = zip(*texts, strict=True)
+    return FusedRows(*(None if parts[0] is None else _joined(parts, around) for parts in fields))
 
 
 def _for_each_head(k: Any, times: int) -> Any:
@@ -157,23 +167,35 @@ def _joined(parts: Sequence[Any], around: tuple[int, int]) -> Any:
     return _concatenated([*[missing] * before, *parts, *[missing] * behind], -1)
 
 
-def _text(attend: Attend, q: Any, k: Any, scale: float, causal: bool) -> FusedRows:
+def _text(
+    attend: Attend, q: Any, k: Any, scale: float, causal: bool, of: Sequence[str]
+) -> FusedRows:
     """One text: a call for L and E k, one for L(2q), one for what keys receive."""
+    mean_key, own = attend(q, k, k, scale, causal)
+    lse = _wide(own)
+    n_eff = entropy = received = first_mass = None
+    if "n_eff" in of:
+        _, lse2 = attend(q, k, k, 2 * scale, causal)
+        n_eff = from_lse(lse, _wide(lse2)).n_eff
+    if "entropy" in of:
+        entropy = lse - scale * (_wide(q) * _wide(mean_key)).sum(-1)  # L − E s
+    if "received" in of:
+        received = _received(attend, q, k, lse, scale, causal)
+    if "first_mass" in of:
+        first_mass = _namespace(q).exp(scale * (_wide(q) * _wide(k[..., :1, :])).sum(-1) - lse)
+    return FusedRows(lse, n_eff, entropy, received, first_mass)
+
+
+def _received(attend: Attend, q: Any, k: Any, lse: Any, scale: float, causal: bool) -> Any:
+    """Σ_t e^(s_tj − L_t) of each key j, by keys that ask and queries that are asked."""
     xp = _namespace(q)
-    mean_key, lse = attend(q, k, k, scale, causal)
-    _, lse2 = attend(q, k, k, 2 * scale, causal)
-    score = scale * (_wide(q) * _wide(mean_key)).sum(-1)  # E s of each row
-    lse, lse2 = _wide(lse), _wide(lse2)
-    first = scale * (_wide(q) * _wide(k[..., :1, :])).sum(-1)
     asking, asked = _exchanged(q, k, lse, scale)
-    if causal:  # key j is seen by the queries from j on: both in reverse
-        asking, asked = (xp.flip(x, (x.ndim - 2,)) for x in (asking, asked))
-    _, log_received = attend(asking, asked, asked, scale, causal)
-    received = xp.exp(_wide(log_received))
-    if causal:
-        received = xp.flip(received, (received.ndim - 1,))
-    n_eff = from_lse(lse, lse2).n_eff
-    return FusedRows(lse, n_eff, lse - score, received, xp.exp(first - lse))
+    if not causal:
+        return xp.exp(_wide(attend(asking, asked, asked, scale, causal)[1]))
+    # Key j is seen by the queries from j on: both in reverse, the mask is the causal one again.
+    asking, asked = (xp.flip(x, (x.ndim - 2,)) for x in (asking, asked))
+    log = _wide(attend(asking, asked, asked, scale, causal)[1])
+    return xp.flip(xp.exp(log), (log.ndim - 1,))
 
 
 def _concatenated(parts: list[Any], axis: int) -> Any:
@@ -193,6 +215,20 @@ def _wide(x: Any) -> Any:
     return _as(x, _namespace(x).float32) if half else x
 
 
+def _rounded(x: Any, dtype: Any) -> Any:
+    """The values that another precision would hold, in the precision of x.
+
+    XLA may drop a conversion there and back, which leaves nothing for the next piece: 0.04 of the
+    received mass on a GPU.
+    """
+    if is_jax(x):
+        import jax
+
+        kind = jax.numpy.finfo(dtype)
+        return jax.lax.reduce_precision(x, kind.nexp, kind.nmant)
+    return _as(_as(x, dtype), x.dtype)
+
+
 def _exchanged(q: Any, k: Any, lse: Any, scale: float) -> tuple[Any, Any]:
     """Keys as queries and queries as keys, with −L of each in entries of its own.
 
@@ -202,13 +238,9 @@ def _exchanged(q: Any, k: Any, lse: Any, scale: float) -> tuple[Any, Any]:
     left = -lse / scale
     pieces = []
     for _ in range(_PIECES):
-        piece = (
-            left.to(q.dtype)
-            if hasattr(left, "to") and hasattr(q, "float")
-            else left.astype(q.dtype)
-        )
-        pieces.append(piece[..., None])
-        left = left - _wide(piece)
+        held = _rounded(left, q.dtype)
+        pieces.append(_as(held, q.dtype)[..., None])
+        left = left - held
     count = -(-(q.shape[-1] + _PIECES) // _ALIGNED) * _ALIGNED - q.shape[-1] - _PIECES
     zero = [q[..., :1] * 0] * count
     one = [k[..., :1] * 0 + 1] * _PIECES
@@ -220,21 +252,35 @@ def jax_attend(q: Any, k: Any, v: Any, scale: float, causal: bool) -> tuple[Any,
     """`jax.nn.dot_product_attention` as `attend`.
 
     JAX returns L in the precision of the queries; half precision is widened, as e^L would be off by
-    a tenth.
+    a tenth. Products are asked for in full precision: a GPU would round the scores to ten bits.
     """
     import jax
 
     wide = (_wide(x) for x in (q, k, v))
     heads_inside = (jax.numpy.moveaxis(x, -3, -2) for x in wide)  # [..., tokens, heads, dim]
-    out, lse = jax.nn.dot_product_attention(
-        *heads_inside, scale=scale, is_causal=causal, return_residual=True
-    )
+    with jax.default_matmul_precision("highest"):
+        out, lse = jax.nn.dot_product_attention(
+            *heads_inside, scale=scale, is_causal=causal, return_residual=True
+        )
     return jax.numpy.moveaxis(out, -2, -3), jax.numpy.moveaxis(lse, -1, -2)
 
 
 def torch_attend(q: Any, k: Any, v: Any, scale: float, causal: bool) -> tuple[Any, Any]:
-    """PyTorch's flash attention on a CPU as `attend`; on a GPU give that of your own kernel."""
+    """PyTorch's fused attention as `attend`, on a CPU or a GPU; arrays [batch, heads, tokens, dim].
+
+    On a GPU this is flash attention in half precision, and the memory-efficient kernel in single,
+    which flash attention does not take. Both are called by their operators, as
+    `scaled_dot_product_attention` does not hand on the log-sum-exp.
+    """
     torch = library("torch", "torch")
-    call = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    out, lse = call(q, k, v, 0.0, causal, attn_mask=None, scale=scale)
-    return out, lse
+    aten = torch.ops.aten
+    if q.device.type == "cpu":
+        call = aten._scaled_dot_product_flash_attention_for_cpu
+        return call(q, k, v, 0.0, causal, attn_mask=None, scale=scale)
+    if q.dtype in (torch.float16, torch.bfloat16) and q.shape[-1] <= _FLASH:
+        found = aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, scale=scale)
+    else:
+        call = aten._scaled_dot_product_efficient_attention
+        found = call(q, k, v, None, True, 0.0, causal, scale=scale)
+    # The memory-efficient kernel pads its log-sum-exps to whole blocks of queries.
+    return found[0], found[1][..., : q.shape[-2]]

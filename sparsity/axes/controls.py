@@ -23,6 +23,7 @@ from sparsity.kernels.parameters import (
     RATIO,
     RHO,
     SIGMA,
+    WITHIN,
     Parameter,
 )
 from sparsity.output import power_of_ten
@@ -88,8 +89,7 @@ class Control:
         """
         if isinstance(given, str):
             given = given.strip().replace("−", "-")[:_LONGEST]
-        value = self.parameter.check(given)
-        return float(np.asarray(value).reshape(-1)[0])
+        return float(self.parameter.one(given))
 
     def ends(self, value: float) -> tuple[float, float]:
         """The ends of slider and axis: those given, moved by whole decades to include `value`."""
@@ -164,6 +164,7 @@ _ROW = _within(LENGTH, 2, 1e12)  # one token is no row to focus in
 _RATIO, _DIM = _within(RATIO, 1e-6, 1e6), _within(DIM, 1, 1e6)
 _SLOPE = _within(Parameter("slope", "ALiBi slope per token", "", np.isfinite), 1e-6, 1e3)
 _WINDOW = _within(Parameter("window", "tokens in sight", "", np.isfinite, integer=True), 1, 1e12)
+_SCORE = _within(Parameter("score", "score of the needle", "", np.isfinite), -1e3, 1e3)
 _LOGIT = _within(Parameter("logit", "score of the sink", "", np.isfinite), -1e3, 1e3)
 _SCALE = _within(Parameter("scale", "scale s of s·ln n", "", np.isfinite), 1e-3, 1e3)
 _OFFSET = _within(Parameter("offset", "bias per ln n", "", np.isfinite), -1e3, 1e3)
@@ -184,6 +185,7 @@ CONTROLS: dict[str, Control] = {
         Control(_DIM, "dimension", "d", 1, 1e4, 64, LOG, (1, 10, 100, 1000, 1e4)),
         Control(_SLOPE, "", "slope", 1e-4, 1, 0.02, LOG, (1e-4, 1e-3, 0.01, 0.1, 1)),
         Control(_WINDOW, "window", "w", 1, 1e5, 64, LOG, _DECADES[:-1]),
+        Control(_SCORE, "needle", "m", -5.0, 20.0, 4.0, LINEAR, (-5, 0, 5, 10, 15, 20)),
         Control(_LOGIT, "sink", "b", -5.0, 20.0, 4.0, LINEAR, (-5, 0, 5, 10, 15, 20)),
         Control(_SCALE, "scale", "s", 0.03, 3, 0.43, LOG, (0.03, 0.1, 0.3, 1, 3)),
         Control(_OFFSET, "bias", "b/ln n", -2.0, 2.0, -1.0, LINEAR, (-2, -1, 0, 1, 2)),
@@ -194,6 +196,7 @@ CONTROLS: dict[str, Control] = {
         Control(_GATE_SPREAD, "", "gate c", 0.0, 3.0, 1.0, LINEAR, (0, 1, 2, 3)),
         Control(_SIGMA, "key spread", "σ", 0.01, 0.7, 0.125, LOG, (0.01, 0.03, 0.1, 0.3)),
         Control(_FEATURES, "features", "m", 1, 1e4, 64, LOG, (1, 10, 100, 1000, 1e4)),
+        Control(WITHIN, "correlation", "c", 0.0, 1.0, 0.3, LINEAR, (0, 0.25, 0.5, 0.75, 1)),
     )
 }
 

@@ -148,6 +148,9 @@ _SHOWN: dict[str, tuple[str, str | None, dict[str, Any]]] = {
         *("a sink logit beside the row", "logit"),
         {"closed": _plain, "longest": 1e12, "level": False, "beside": True},
     ),
+    "gate": ("a gate on the output", None, {"closed": _plain, "longest": 1e12}),
+    "needle": ("a needle among the keys", "score", {"longest": 1e12, "level": False}),
+    "needle-above": ("a needle by its margin", "score", {"longest": 1e12, "level": False}),
     "qk-norm": ("QK-norm, keys on a sphere", "dim", {"longest": 1e12}),
 }
 
@@ -183,10 +186,11 @@ ALL: tuple[Rows, ...] = of_steps()
 
 
 @functools.lru_cache(maxsize=64)
-def has_sink(rows: Rows) -> bool:
-    """Whether some token of its rows, or a logit beside them, is a sink."""
+def marks(rows: Rows) -> frozenset[str]:
+    """What there is in its rows besides plain tokens: a "sink", the "needle"."""
     start = {name: control.start for name, control in CONTROLS.items()}
-    return bool(classed(rows.row(exp, start), _ANY).sink.any())
+    given = classed(rows.row(exp, start), _ANY)
+    return frozenset(who for who in ("sink", "needle") if given.of(who).any())
 
 
 def named(name: str, laws: tuple[Rows, ...] = ALL) -> Rows:

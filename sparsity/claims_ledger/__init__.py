@@ -19,7 +19,7 @@ from sparsity.arguments import check_seed, choice, instance, several
 from sparsity.arguments import executor as check_executor
 from sparsity.arguments import progress as check_progress
 from sparsity.claims_ledger import coca, rules, sinks, su, weights
-from sparsity.claims_ledger.judging import Claim, Routes
+from sparsity.claims_ledger.judging import Claim, Routes, counted_verdicts
 from sparsity.results import data_frame, html_table
 from sparsity.tasks import TaskExecutor, run_all_tasks
 
@@ -63,8 +63,7 @@ class Records(list[dict[str, Any]]):
 
 def _counted(records: Sequence[Mapping[str, Any]]) -> str:
     """How many have which verdict."""
-    counts = [record["verdict"] for record in records]
-    total = ", ".join(f"{counts.count(v)} {v}" for v in ("confirmed", "refined", "refuted"))
+    total = counted_verdicts([record["verdict"] for record in records])
     return f"{len(records)} claim{'' if len(records) == 1 else 's'}: {total}"
 
 
@@ -87,8 +86,8 @@ def claims(
 
     Returns:
         A list, shown as a table in a notebook, of JSON-ready records {"key", "source", "claim",
-        "formula", "verdict", "explanation", "evidence"}; the verdict, "confirmed", "refined" or
-        "refuted", follows from the evidence. One alone is shown with its findings.
+        "formula", "verdict", "explanation", "evidence"}; the verdict, "confirmed", "refined",
+        "reported" or "refuted", follows from the evidence. One alone is shown with its findings.
 
     Raises:
         InputError: there is no claim of that key.

@@ -24,11 +24,14 @@ from sparsity.sampling.row_sampling import sample_rows
 
 ALARM = 1e-4  # probability that chance alone changes any statistical finding of one claim
 
+VERDICTS = ("confirmed", "refined", "reported", "refuted")
 RULE = (
     "refuted if a finding of its core fails; refined if the core holds and a finding of its letter "
-    "fails; confirmed if all hold. What holds instead, or besides, does not enter."
+    "fails; confirmed if all hold. It is reported, not confirmed, where one of them only reads "
+    "published numbers that are not recomputed here; where those speak against it, it is refuted. "
+    "What holds instead, or besides, does not enter."
 )
-_ROLES = ("core", "letter", "instead")
+_ROLES = ("core", "reported", "letter", "instead")
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,8 @@ class Finding:
     """One thing that a computation decides.
 
     Args:
-        role: "core" (what the claim says), "letter" (what it says if read without conditions) or
+        role: "core" (what the claim says), "reported" (what numbers say that others published and
+            nothing here recomputes), "letter" (what it says if read without conditions) or
             "instead" (what holds in its place, or besides).
         statement: a sentence that is true or false.
         holds: which of the two, from the numbers.
@@ -53,7 +57,7 @@ class Finding:
         object.__setattr__(self, "holds", bool(self.holds))
 
 
-core, letter, instead = (partial(Finding, role) for role in _ROLES)  # (statement, holds)
+core, reported, letter, instead = (partial(Finding, role) for role in _ROLES)  # (statement, holds)
 Judged = tuple[list[Finding], dict[str, Any]]  # what was found, and the numbers behind it
 
 
@@ -68,12 +72,20 @@ def verdict(findings: Sequence[Finding]) -> str:
     """Apply `RULE`.
 
     Returns:
-        "confirmed", "refined" or "refuted".
+        One of `VERDICTS`.
     """
     held = {role: all(f.holds for f in findings if f.role == role) for role in _ROLES}
-    if not held["core"]:
+    if not (held["core"] and held["reported"]):
         return "refuted"
-    return "confirmed" if held["letter"] else "refined"
+    if not held["letter"]:
+        return "refined"
+    return "reported" if any(f.role == "reported" for f in findings) else "confirmed"
+
+
+def counted_verdicts(verdicts: Sequence[str]) -> str:
+    """Say how many verdicts there are of each kind; of "reported" only where there is one."""
+    counts = {v: verdicts.count(v) for v in VERDICTS}
+    return ", ".join(f"{n} {v}" for v, n in counts.items() if n or v != "reported")
 
 
 def _log_S(kernel: str | Kernel, **parameters: Any) -> np.ndarray:

@@ -165,7 +165,8 @@ def verify(
 def claims(seed: str, as_json: bool) -> None:
     """Judge the published claims by computation.
 
-    Each claim gets a verdict, confirmed, refined or refuted, with the findings it follows from.
+    Each claim gets a verdict, confirmed, refined, reported (published numbers, not recomputed) or
+    refuted, with the findings it follows from.
 
     Examples:
         All of them, in about a minute:

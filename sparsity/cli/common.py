@@ -31,12 +31,13 @@ PARAMETERS = {
     "query": "nonnegative: query family, uniform, one-hot or half-normal.",
     "dim": "Dimension d ≥ 1 of keys and queries.",
     "gamma2": "differential: spread γ₂ > 0 of the second scores.",
-    "rho": "differential: correlation ρ in [-1, 1] of the two scores.",
+    "rho": "differential, router: correlation ρ in [-1, 1] of two scores, or of score and proxy.",
     "mix": "differential: share λ ≥ 0 of the second map.",
     "gate": "forgetting: bias b of the gates σ(b + cε).",
     "gate_spread": "forgetting: spread c ≥ 0 of that bias.",
     "sigma": "performer: spread σ > 0 of an entry of the keys.",
     "features": "performer: number of random features m ≥ 1.",
+    "within": "block-router: correlation c in [0, 1] of two scores of a block.",
 }
 
 # --- options -----------------------------------------------------------------------------------
@@ -231,6 +232,7 @@ def read_number(name: str, text: str, kind: type = float) -> Any:
 _VERDICTS = {
     **dict.fromkeys(("CONFIRMED", "confirmed", "AGREE"), "green"),
     **dict.fromkeys(("REFINED", "refined", "not enough evidence"), "yellow"),
+    **dict.fromkeys(("REPORTED", "reported"), "yellow"),
     **dict.fromkeys(("REFUTED", "refuted", "NOT IN AGREEMENT", "disagree"), "red"),
 }
 _VERDICT = re.compile(rf"^(\s*(?:\d+  )?)({'|'.join(_VERDICTS)})(?=\s*$|:| )", re.MULTILINE)

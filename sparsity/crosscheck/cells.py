@@ -313,11 +313,14 @@ def _candidates(row: Row, n: int | None) -> list[Question]:
         tokens = row.tokens(n)
     except InputError:  # scores that are known by their moments only, or none: each cell says so
         tokens = None
-    sinks = tokens is not None and bool(tokens.sink.any() or tokens.units)
+    there = {None}
+    if tokens is not None:
+        there |= {"sink"} if tokens.sink.any() or tokens.units else set()
+        there |= {"needle"} if tokens.needle.any() else set()
     for quantity in quantities.ALL:
         if (quantity.whole and n > NUMBERS_AT_ONCE) or quantity.linear is not None:
             continue  # a linear image of another quantity is held by that one's cell
-        if quantity.has_law and (sinks or not quantity.sinks):
+        if quantity.has_law and quantity.needs in there:
             found.append(Question(row, ("exact law", "whole rows"), quantity.name, n))
     if row.kernel.weight == exp.weight and tokens is not None and tokens.scores is None:
         found.append(Question(row, ("integral over u", "second exact law"), "n_eff", n))

@@ -16,15 +16,21 @@ from sparsity.rows.row import Row
 from sparsity.rows.scores import Empirical, Mixture, StudentT, Uniform
 from sparsity.rows.steps import (
     Alibi,
+    Chunk,
     Coca,
     Decay,
+    FloorLog,
     LengthBias,
+    LogLength,
     QKNorm,
     Rope,
     ScalableSoftmax,
+    ScaleInvariant,
     Sink,
     SinkLogit,
+    SoftCap,
     Window,
+    Yarn,
 )
 from sparsity.rows.tokens import Step
 
@@ -151,6 +157,12 @@ def cells_of_steps() -> tuple[Question, ...]:
         (exp, 0.0, 0.5, (Window(4),), 8, "n_eff"),
         (relu2, 1.0, 0.3, (Window(4),), 8, "n_eff"),
         (exp, 0.0, 0.7, (ScalableSoftmax(),), 8, "n_eff"),
+        (exp, 0.0, 0.4, (Chunk(5),), 8, "n_eff"),
+        (exp, 0.0, 0.4, (FloorLog(0.5, 4, 1),), 8, "n_eff"),  # at a multiple of the trained length
+        (exp, 0.0, 0.4, (LogLength(4),), 8, "participation"),
+        (exp, 0.0, 0.4, (Yarn(4.0),), 8, "n_eff"),
+        (exp, 0.0, 0.3, (ScaleInvariant(2.0),), 8, "n_eff"),
+        (exp, 0.0, 0.7, (SoftCap(1.0),), 8, "n_eff"),
         (relu2, 3.5, 0.4, (LengthBias(),), 8, "n_eff"),
         (exp, 0.0, 0.4, (SinkLogit(),), 8, "sink_mass"),
         (exp, 0.0, 0.4, (SinkLogit(1.5),), 8, "participation"),
@@ -229,7 +241,12 @@ def reference_grid(only: tuple[str, ...] = ()) -> tuple[Question, ...]:
     positions = (*cells_of_steps(), *ROTARY_CELLS, *MAP_CELLS)
     every = (*_scalars(), *_full_keys(), *_features(), *_whole_rows(), *positions)
     every += tuple(_without_cells(every, wanted or kernels.ALL))
-    return tuple(cell for cell in every if not wanted or cell.kernel in wanted)
+    return tuple(cell for cell in every if not wanted or _before_cap(cell) in wanted)
+
+
+def _before_cap(cell: Question) -> Any:
+    """Return the kernel of a cell as it is named: a soft cap makes another of it."""
+    return getattr(cell.kernel, "uncapped", cell.kernel)
 
 
 def exact_cells() -> Iterator[Question]:

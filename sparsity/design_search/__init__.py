@@ -72,8 +72,8 @@ def design(
         of: another quantity in its place, such as "top_k_mass:8",
         value: and what it is to be.
         free: what is solved for: "gamma", "beta", or a number of a step: "decay", "slope",
-            "window", "scale", "logit". Its value in the row does not matter. In a row None is
-            "gamma".
+            "window", "scale", "logit", "trained". Its value in the row does not matter. In a row
+            None is "gamma".
         lengths: other lengths for which the requirement is given; None is `LENGTHS` for a kernel,
             none for a row.
         max_seconds: CPU time for a search over the range of a free number.

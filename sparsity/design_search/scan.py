@@ -29,7 +29,17 @@ from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.limit.long_rows import log_total
 from sparsity.quantities import Quantity, sink_mass
 from sparsity.rows.row import Row
-from sparsity.rows.steps import Alibi, Decay, ScalableSoftmax, SinkLogit, Window
+from sparsity.rows.steps import (
+    Alibi,
+    Decay,
+    FloorLog,
+    LogLength,
+    ScalableSoftmax,
+    ScaleInvariant,
+    SinkLogit,
+    Window,
+    Yarn,
+)
 
 CPU_SECONDS = 7.0  # of this thread until the last look, which may take 3: a call ends within 10
 _SHARE_OF_GRID = 0.7  # of them; the rest is for extremes and crossings
@@ -63,21 +73,17 @@ class Free:
     whole: bool = False
 
     def step_index(self, row: Row) -> int | None:
-        """Return the index of the step in the row; None for a parameter of the kernel.
+        """Return the index of the one such step in the row; None for a parameter of the kernel.
 
         Raises:
-            InputError: the row has no such number, or two of them.
+            InputError: the kernel has no such parameter.
         """
         if self.step is None:
             if self.field not in row.params:
                 raise InputError("free", self.name, f"{row.kernel.name} has no {self.field}")
             return None
-        found = [i for i, step in enumerate(row.steps) if isinstance(step, self.step)]
-        if len(found) != 1:
-            kind = self.step.__name__
-            fix = f"the row has {len(found)} steps {kind}; give it one, with any number"
-            raise InputError("free", self.name, fix)
-        return found[0]
+        (found,) = (i for i, step in enumerate(row.steps) if isinstance(step, self.step))
+        return found
 
     def value(self, row: Row, x: float) -> float:
         """Return the number at x; a bias is counted in spreads."""
@@ -125,23 +131,45 @@ WINDOW = Free("window", "size", Window, math.exp, lambda row, n: (0.0, math.log(
 SCALE = Free("scale", "scale", ScalableSoftmax, math.exp, _log_range(1e-3, 10.0))
 LOGIT = Free("logit", "logit", SinkLogit, lambda x: x, _about_tokens)
 _OWN_DECAY = Free("decay", "decay", None, _logistic, DECAY.ends)  # of the kernel `decayed`
+# Of temperatures. Models ship a slope of 0.1; one of 10 multiplies the scores by tens.
+FLOOR_SLOPE = Free("slope", "slope", FloorLog, math.exp, _log_range(1e-4, 10.0))
+YARN_SLOPE = Free("slope", "slope", Yarn, math.exp, _log_range(1e-4, 10.0))
+TRAINED = Free(
+    *("trained", "trained", LogLength, math.exp),
+    ends=lambda row, n: (math.log(2), math.log(max(n, 2))),
+    whole=True,
+)
+DISTANCE_SCALE = Free("scale", "scale", ScaleInvariant, math.exp, _log_range(1e-2, 1e6))
 
-ALL = (GAMMA, BETA, DECAY, SLOPE, WINDOW, SCALE, LOGIT)
+ALL = (
+    *(GAMMA, BETA, DECAY, SLOPE, WINDOW, SCALE, LOGIT),
+    *(FLOOR_SLOPE, YARN_SLOPE, TRAINED, DISTANCE_SCALE),
+)
+NAMES = tuple(dict.fromkeys(free.name for free in ALL))  # several steps may have a slope
 
 
 def free_number(name: str, row: Row) -> Free:
-    """Return what is free, by name.
+    """Return what is free, by name: of the steps that have such a number, that of the row's own.
 
     Raises:
-        InputError: no such name, or the row has no such number.
+        InputError: no such name, or the row has no such number, or two of them.
     """
-    names = [free.name for free in ALL]
-    if name not in names:
-        raise InputError("free", name, f"choose one of {', '.join(names)}")
-    own = name == "decay" and "decay" in row.params
-    free = _OWN_DECAY if own else ALL[names.index(name)]
-    free.step_index(row)
-    return free
+    if name not in NAMES:
+        raise InputError("free", name, f"choose one of {', '.join(NAMES)}")
+    if name == "decay" and "decay" in row.params:
+        return _OWN_DECAY
+    named = [free for free in ALL if free.name == name]
+    kinds = tuple(free.step for free in named if free.step is not None)
+    if not kinds:
+        (free,) = named
+        free.step_index(row)
+        return free
+    own = [type(step) for step in row.steps if isinstance(step, kinds)]
+    if len(own) != 1:
+        said = " or ".join(kind.__name__ for kind in kinds)
+        fix = f"the row has {len(own)} steps {said}; give it one, with any number"
+        raise InputError("free", name, fix)
+    return next(free for free in named if free.step is own[0])
 
 
 class TooLong(InputError):

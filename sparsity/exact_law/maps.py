@@ -11,6 +11,7 @@ import numpy as np
 from sparsity import quantities
 from sparsity.errors import InputError
 from sparsity.exact_law import (
+    block_router,
     differential,
     engine,
     entmax,
@@ -125,29 +126,51 @@ def _router(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
     k = row.kernel.weights.k  # type: ignore[union-attr]
     value, error = np.ones(n.shape), np.zeros(n.shape)
     short = n <= k
-    if short.any() and quantity is not quantities.abs_sum:
+    if short.any() and quantity not in (quantities.abs_sum, quantities.recall):
         found = engine.law(Row(exp, gamma=own["gamma"]), quantity, n[short])
         value[short], error[short] = found[0], found[2]
-    if not short.all():
+    if quantity is quantities.recall and not short.all():
+        value[~short], error[~short] = router.recall(k, own["rho"], n[~short])
+    elif not short.all():
         whole = (quantity.name, k, own["gamma"], own["rho"])
         value[~short], error[~short] = router.law(*whole, n[~short])
     return value, error
 
 
+def _block_router(row: Row, quantity: Quantity, n: np.ndarray) -> Pair:
+    """Return the captured mass of blocks; of rows of no more blocks than are read, 1."""
+    own: Any = row.params
+    kernel: Any = row.kernel
+    blocks, size = kernel.weights.blocks, kernel.weights.size
+    value, error = np.ones(n.shape), np.zeros(n.shape)
+    more = n > blocks * size
+    if more.any():
+        whole = (blocks, size, own["gamma"], own["within"])
+        value[more], error[more] = block_router.law(*whole, n[more])
+    return value, error
+
+
 def _of_all_softmax(quantity: Quantity) -> bool:
     """Return whether softmax has a quantity as an integral over tokens, without sinks."""
-    return quantity is quantities.support or (quantity.integral is not None and quantity.needs is None)
+    return quantity is quantities.support or (
+        quantity.integral is not None and quantity.needs is None
+    )
 
 
 _ORDERS = {"sparsemax": 2.0, "entmax1.5": 1.5}  # α of the maps that do not carry it
-_OF_ROUTED = (quantities.abs_sum, quantities.n_eff, quantities.participation, quantities.S)
+_OF_SIGNED = (quantities.square_sum, quantities.abs_sum)
+_OF_ROUTED = (
+    *(quantities.abs_sum, quantities.n_eff, quantities.participation, quantities.S),
+    quantities.recall,
+)
 _LAWS: dict[str, MapLaw] = {
     **dict.fromkeys((*_ORDERS, "entmax"), MapLaw(_OF_THRESHOLDS.__contains__, _threshold)),
     "topk": MapLaw(_of_all_softmax, _top_k),
     "stick-breaking": MapLaw(_OF_STICKS.__contains__, _stick_breaking),
-    "differential": MapLaw(quantities.OF_MAPS.__contains__, _differential),
+    "differential": MapLaw(_OF_SIGNED.__contains__, _differential),
     "forgetting": MapLaw(forgetting.has, _forgetting),
     "router": MapLaw(_OF_ROUTED.__contains__, _router),
+    "block-router": MapLaw((quantities.abs_sum,).__contains__, _block_router),
 }
 
 

@@ -15,6 +15,7 @@ the SNR exceeds x is an inverse Laplace transform (`sink_chance`). By parts
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -29,7 +30,7 @@ from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.kernels.symmetry import symmetry
 from sparsity.quantities import Quantity
 from sparsity.quantities.base import Exceeds, NeedleLaw, within
-from sparsity.quantities.needle import recall
+from sparsity.quantities.needle import recall, recall_slope
 from sparsity.rows.classes import classed, refuse_without, rescaled
 from sparsity.rows.row import Row
 
@@ -37,10 +38,10 @@ _FAR = 9.0  # standard deviations of the needle's score beyond which it never is
 _PANEL = 0.5  # of it, over the smallest spread of any key: Φ^n changes over γ/√(2 ln n) at least
 _POINTS = (16, 12)  # of a panel: of the value, and of what bounds its error
 _PANEL_COST = 3e-6  # seconds of a panel and a group of keys, measured
-_RECALL_STEPS = (96, 48)  # panels of 4 points over ln SNR: of the value, and of what bounds it
+_NODES = 128  # of the rule for recall; the one of half as many bounds its error
+_NOTHING = 1e-11  # a chance or a √V·SNR that counts for nothing
+_HALVINGS = 9  # of 25 units of ln SNR
 _ULP = 4e-16  # of a value, with the operations that led to it
-_LEAST_R = 1e-16  # of R − 1/V and of 1 − R: SNR below and above count for nothing
-_CHANCE_COST = 0.02  # seconds of a chance, measured: of rows whose other keys are alike
 
 
 def _log_below(kernel: Kernel) -> Callable[..., np.ndarray]:
@@ -67,7 +68,9 @@ def _log_below(kernel: Kernel) -> Callable[..., np.ndarray]:
     def of_power(log_c: np.ndarray, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore", divide="ignore"):
             right, left = (
-                np.full(np.shape(log_c), np.inf) if own == -np.inf else np.exp((log_c - own) / degree)
+                np.full(np.shape(log_c), np.inf)
+                if own == -np.inf
+                else np.exp((log_c - own) / degree)
                 for own in (log_right, log_left)
             )
         fixed = gamma == 0
@@ -143,32 +146,47 @@ def _chance_of_largest(row: Row, n: int) -> tuple[float, float, float]:
     return value, p_row, off / p_row / value if value > 0 else math.inf
 
 
+@functools.lru_cache(maxsize=4)
+def _clenshaw_curtis(intervals: int) -> np.ndarray:
+    """Return weights at the nodes cos(πj/N), j = 0 … N, of an integral over [−1, 1]; N is even."""
+    j, k = np.arange(intervals + 1), np.arange(0, intervals + 1, 2)
+    terms = np.where((k == 0) | (k == intervals), 0.5, 1.0) * 2 / (1 - k * k)
+    weights = np.cos(np.pi * np.outer(j, k) / intervals) @ terms * 2 / intervals
+    weights[[0, -1]] /= 2
+    return weights
+
+
 def _recall(row: Row, n: int, values: int) -> tuple[float, float]:
-    """Return the mean recall in rows of n, and a bound on its relative error."""
+    """Return the mean recall in rows of n, and a bound on its relative error.
+
+    R is a function of c = √V·SNR. The chance that c is exceeded falls from 1 to 0 between two
+    places, which are found by halving, and the rule is for ln c between them.
+    """
     root = math.sqrt(values)
-    # R is 1/V + O(√V·SNR) below, and 1 beyond where Φ^(V − 1) is surely one.
-    low, high = math.log(1e-9 / root), math.log((18.0 + math.sqrt(2 * math.log(values))) / root)
 
-    def rule(panels: int) -> tuple[float, float]:
-        """Return ∫ R′ P(SNR > x) dx, and what the chances may be off."""
-        x, weight = gauss_panels(np.linspace(low, high, panels + 1), 4)
-        snr = np.exp(x).reshape(-1)
-        step = 1e-4 * snr
-        ends = recall(np.stack([snr - 2 * step, snr - step, snr + step, snr + 2 * step]), values)
-        slope = (ends[0] - 8 * ends[1] + 8 * ends[2] - ends[3]) / (12 * step) * snr
-        live = slope > _LEAST_R
-        total = off = 0.0
-        for one, rate in zip(snr[live].tolist(), (slope * weight.reshape(-1))[live], strict=True):
-            of = Exceeds("needle", one**2, power=2, units=False)
-            chance, gap = sink_chance.chance(row, n, of)
-            total, off = total + float(rate) * chance, off + abs(float(rate)) * gap
-        return total, off
+    def chance(log_c: float) -> tuple[float, float]:
+        of = Exceeds("needle", math.exp(2 * log_c) / values, power=2, units=False)
+        return sink_chance.chance(row, n, of)
 
-    fine, off = rule(_RECALL_STEPS[0])
-    coarse, _ = rule(_RECALL_STEPS[1])
-    value = 1 / values + fine
-    # 1e-9 is what the differences leave of R′, and what R rises below the first SNR.
-    return value, (abs(fine - coarse) + off + 2e-9) / value
+    def edge(certain: Callable[[float], bool], low: float, high: float) -> float:
+        """Return about the last place, coming from `low`, at which the chance is certain."""
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if certain(chance(middle)[0]) else (low, middle)
+        return low
+
+    least, most = math.log(_NOTHING), math.log(18.0 + math.sqrt(2 * math.log(values)))
+    low = edge(lambda p: p > 1 - _NOTHING, least, most)
+    high = edge(lambda p: p < _NOTHING, most, low)
+    x = low + 0.5 * (high - low) * (1 + np.cos(np.pi * np.arange(_NODES + 1) / _NODES))
+    rate = recall_slope(np.exp(x), values) * np.exp(x) * 0.5 * (high - low)
+    p, off = np.array([chance(each) for each in x.tolist()]).T
+    fine = rate * _clenshaw_curtis(_NODES)
+    gap = abs(float(fine @ p) - float((rate[::2] * _clenshaw_curtis(_NODES // 2)) @ p[::2]))
+    start = float(recall(np.exp(low) / root, values))
+    value = start + float(fine @ p)
+    # What is certain up to `_NOTHING` may be off by it, below and above, and so may R at c ≈ 0.
+    return value, (gap + float(np.abs(fine) @ off) + 4 * _NOTHING) / value
 
 
 def law(

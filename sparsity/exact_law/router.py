@@ -10,6 +10,11 @@ and n_eff of what is read is the same kind of integral over e^(2s), without φ�
 peak; over it, over u and over ε in s = γε the trapezoidal rule converges geometrically. The bound
 is the gap to twice each step.
 
+The chance that the key of the largest score is read is the same with distribution functions F of
+the scores in place of transforms, and densities f in place of moments:
+
+    P = E_t ∫ [(k − 1) f₊ F₀ + f₀ F₊] F₊^(k−2) F₋^(n−k) dε.
+
 In long rows the captured mass tends to Φ(ργ + Φ⁻¹(k/n)).
 """
 
@@ -22,19 +27,21 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from sparsity.errors import InputError
+from sparsity.exact_law import rules
 from sparsity.exact_law.top_k import kth_scores
 
 CLOSEST = 0.9999  # |ρ|: nearer to 1 the step of ε, a fraction of √(1 − ρ²), makes too many points
-_STEP_U = 0.15
+STEP_U = 0.15
 _STEP_E = 0.05  # of ε, at most
-_LEVELS = 4  # every fourth of the 257 points of t: 65, and its bound is the gap to half of them
-_LOW, _HIGH = -10.0, 13.0  # ε: P(ε > 13) is 6e-39, far below 1/n of any row
-_DEPTH = 42.0  # e-folds down to which anything counts
-_ROUNDING = 1e-12
+LEVELS = 4  # every fourth of the 257 points of t: 65, and its bound is the gap to half of them
+LOW, HIGH = -10.0, 13.0  # ε: P(ε > 13) is 6e-39, far below 1/n of any row
+DEPTH = 42.0  # e-folds down to which anything counts
+ROUNDING = 1e-12
 _POINTS = 3e7  # numbers of a block of [u, ε, t]
+_POINTS_OF_PANEL = 16  # of ε
 
 
-class _Kinds(NamedTuple):
+class Kinds(NamedTuple):
     """Transforms of the tokens above t, at t and below, each [u, t]."""
 
     above: list[np.ndarray]
@@ -65,10 +72,10 @@ def _transforms(
 
 def _kinds(
     gamma: float, rho: float, t: np.ndarray, u: np.ndarray, power: int, step: float
-) -> _Kinds:
+) -> Kinds:
     """The transforms of the three kinds by the trapezoidal rule of a step in ε."""
     rest = math.sqrt((1 - rho) * (1 + rho))
-    e = np.arange(_LOW, _HIGH, step)
+    e = np.arange(LOW, HIGH, step)
     density = np.exp(-0.5 * e * e)[:, None]
     with np.errstate(under="ignore"):
         above = density * ndtr((rho * e[:, None] - t) / rest)
@@ -77,7 +84,7 @@ def _kinds(
     z = np.arange(-9.0, 9.0 + step, step)[:, None]
     at = np.broadcast_to(np.exp(-0.5 * z * z), (len(z), len(t)))
     at = at / at.sum(axis=0)
-    return _Kinds(
+    return Kinds(
         _transforms(gamma * e, above, u, power),
         _transforms(gamma * (rho * t + rest * z), at, u, power),
         _transforms(gamma * e, below, u, power),
@@ -89,7 +96,7 @@ def _log_rest(missing: np.ndarray) -> np.ndarray:
     return np.log1p(-np.minimum(missing, 1 - 1e-16))
 
 
-def _captured(kinds: _Kinds, k: int, n: float) -> np.ndarray:
+def captured(kinds: Kinds, k: int, n: float) -> np.ndarray:
     """The integrand of the captured mass, [u, t]."""
     (above, _, more, _), (at, _, one, _), (below, *_) = kinds
     with np.errstate(under="ignore"):
@@ -97,7 +104,7 @@ def _captured(kinds: _Kinds, k: int, n: float) -> np.ndarray:
         return ((k - 1) * more * (1 - at) + one * (1 - above)) * others
 
 
-def _squares(kinds: _Kinds, k: int, n: float) -> np.ndarray:
+def _squares(kinds: Kinds, k: int, n: float) -> np.ndarray:
     """The integrand of n_eff of what is read, [u, t], for x = e^(u + 2s)."""
     (above, root, more, _), (at, root_at, one, _), _ = kinds
     phi, phi_at = 1 - above, 1 - at
@@ -107,7 +114,7 @@ def _squares(kinds: _Kinds, k: int, n: float) -> np.ndarray:
         return ((k - 1) * more * phi_at * phi + one * phi * phi + pairs) * others
 
 
-def _participation(kinds: _Kinds, k: int, n: float) -> np.ndarray:
+def _participation(kinds: Kinds, k: int, n: float) -> np.ndarray:
     """The integrand of Σp² of what is read, [u, t], for x = e^(u + s)."""
     (above, _, _, square), (at, _, _, square_at), _ = kinds
     with np.errstate(under="ignore"):
@@ -115,7 +122,7 @@ def _participation(kinds: _Kinds, k: int, n: float) -> np.ndarray:
         return ((k - 1) * square * (1 - at) + square_at * (1 - above)) * others
 
 
-def _root(kinds: _Kinds, k: int, n: float) -> np.ndarray:
+def _root(kinds: Kinds, k: int, n: float) -> np.ndarray:
     """The integrand of Σ|a|/√Σa² of what is read, [u, t], for x = e^(u + 2s)."""
     (above, root, _, _), (at, root_at, _, _), _ = kinds
     with np.errstate(under="ignore"):
@@ -126,7 +133,7 @@ def _root(kinds: _Kinds, k: int, n: float) -> np.ndarray:
 # Of each quantity its integrand, the power of e^s in x, and how much farther than others it reaches
 # towards small u: that of S falls like √x there.
 _INTEGRANDS = {
-    "abs_sum": (_captured, 1, 1.0),
+    "abs_sum": (captured, 1, 1.0),
     "n_eff": (_squares, 2, 1.0),
     "participation": (_participation, 1, 1.0),
     "S": (_root, 2, 2.0),
@@ -141,9 +148,9 @@ def _mean(
     rest = math.sqrt((1 - rho) * (1 + rho))
     step = min(_STEP_E, 0.15 / (power * gamma), rest / 1.4 if rho else 1.0)
     # From where all of a row's Σx is below e^(−42) to where its largest x is above 42.
-    start = -_DEPTH * reach - math.log(n) - power * gamma * _HIGH
-    u = np.arange(start, power * gamma * 11.0 + math.log(_DEPTH), _STEP_U)
-    if len(u) * (_HIGH - _LOW) / step * 4 > 10 * _POINTS:
+    start = -DEPTH * reach - math.log(n) - power * gamma * HIGH
+    u = np.arange(start, power * gamma * 11.0 + math.log(DEPTH), STEP_U)
+    if len(u) * (HIGH - LOW) / step * 4 > 10 * _POINTS:
         fix = "gives an exact law of more than seconds here; use estimate"
         raise InputError("gamma", gamma, fix)
 
@@ -159,14 +166,25 @@ def _mean(
 
     def mean(of: np.ndarray, every: int = 1, skip: int = 1) -> float:
         """Integrate over u by every `skip`-th point and over t by every `every`-th."""
-        over_u = of[::skip].sum(axis=0) * _STEP_U * skip
+        over_u = of[::skip].sum(axis=0) * STEP_U * skip
         return float((over_u[::every] * share[::every]).sum() / share[::every].sum())
 
     value = mean(fine)
     others = mean(coarse), mean(fine, every=2), mean(fine, skip=2)
     gap = sum(abs(other - value) for other in others)
     scale = 1 / math.sqrt(n) if name == "S" else 1.0
-    return value * scale, gap / value + _ROUNDING
+    return value * scale, gap / value + ROUNDING
+
+
+def refuse_too_close(rho: float) -> None:
+    """Refuse a proxy that is nearly the score.
+
+    Raises:
+        InputError: |ρ| too near to 1.
+    """
+    if abs(rho) > CLOSEST:
+        fix = f"must be within {CLOSEST:g} of 0 for an exact law; at ±1 use topk, else estimate"
+        raise InputError("rho", rho, fix)
 
 
 def law(
@@ -184,16 +202,68 @@ def law(
     Raises:
         InputError: |ρ| too near to 1, or a spread at which the law takes more than seconds.
     """
-    if abs(rho) > CLOSEST:
-        fix = f"must be within {CLOSEST:g} of 0 for an exact law; at ±1 use topk, else estimate"
-        raise InputError("rho", rho, fix)
+    refuse_too_close(rho)
     n = np.asarray(length, dtype=np.float64)
     t, share = kth_scores(n, k)
     found = [
-        _mean(name, k, gamma, rho, m, at[::_LEVELS], chance[::_LEVELS])
+        _mean(name, k, gamma, rho, m, at[::LEVELS], chance[::LEVELS])
         for m, at, chance in zip(n.tolist(), t, share, strict=True)
     ]
     value, error = np.transpose(found)
+    return value, error
+
+
+def _from_above(density: np.ndarray, half: np.ndarray) -> np.ndarray:
+    """Integrals of densities [panels, points, t] from each Gauss point up to the last edge."""
+    weights, upto = rules.cumulative_rule(density.shape[1])
+    whole = np.einsum("p,kpt->kt", weights, density) * half[:, None]
+    later = np.cumsum(whole[::-1], axis=0)[::-1] - whole
+    within = whole[:, None] - np.einsum("ip,kpt->kit", upto, density) * half[:, None, None]
+    return np.maximum(later[:, None] + within, 0.0)
+
+
+def _recall(k: int, rho: float, n: float, t: np.ndarray, width: float) -> np.ndarray:
+    """The chance that the key of the largest score is read, given t, [t]."""
+    rest = math.sqrt((1 - rho) * (1 + rho))
+    edges = np.arange(LOW, HIGH + width, width)
+    e, weights = (x[..., None] for x in rules.gauss_panels(edges, _POINTS_OF_PANEL))
+    half = np.diff(edges) / 2
+    with np.errstate(under="ignore"):
+        density = np.exp(-0.5 * e * e) / math.sqrt(2 * math.pi)
+        above = density * ndtr((rho * e - t) / rest) / ndtr(-t)
+        below = density * ndtr((t - rho * e) / rest) / ndtr(t)
+        z = (e - rho * t) / rest
+        at = np.exp(-0.5 * z * z) / (rest * math.sqrt(2 * math.pi))
+        missing, rarer = _from_above(above, half), _from_above(below, half)
+        others = np.exp((k - 2) * _log_rest(missing) + (n - k) * _log_rest(rarer))
+        body = ((k - 1) * above * ndtr(z) + at * (1 - missing)) * others
+    return (body * weights).sum(axis=(0, 1))
+
+
+def recall(k: int, rho: float, length: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The chance that the key of the largest score is among the k read, and a bound on its error.
+
+    The spread of the scores does not matter to it.
+
+    Args:
+        k: how many keys are read.
+        rho: correlation of score and proxy.
+        length: n > k, [lengths].
+
+    Raises:
+        InputError: |ρ| too near to 1.
+    """
+    refuse_too_close(rho)
+    n = np.asarray(length, dtype=np.float64)
+    t, share = kth_scores(n, k)
+    # A panel holds two widths of the law of ε given a proxy, and two of the largest of 1e12 scores.
+    width = min(0.25, 2 * math.sqrt((1 - rho) * (1 + rho)))
+    value, error = np.empty((2, len(n)))
+    for i, (m, at, chance) in enumerate(zip(n.tolist(), t, share, strict=True)):
+        fine, coarse = (_recall(k, rho, m, at, width * factor) for factor in (1, 1.5))
+        value[i] = fine @ chance / chance.sum()
+        others = coarse @ chance / chance.sum(), fine[::2] @ chance[::2] / chance[::2].sum()
+        error[i] = rules.relative_gap(value[i], *others) + ROUNDING
     return value, error
 
 

@@ -161,9 +161,7 @@ def below(others: Others, log_c: float) -> tuple[float, float]:
     return value, off + 4e-16 * digits * float(np.abs(body).sum()) * _STEP
 
 
-def _split(
-    row: Row, n: int, of: Exceeds
-) -> tuple[Others, float, float, list[tuple[float, float]]]:
+def _split(row: Row, n: int, of: Exceeds) -> tuple[Others, float, float, list[tuple[float, float]]]:
     """Return the random others; ln of the weight of fixed others, of fixed sinks; random sinks.
 
     "Sinks" are the needle where it is asked for, and weights are their powers.
@@ -180,7 +178,9 @@ def _split(
     others = Others(log_w[free], gamma[free], given.count[free])
     moving = np.flatnonzero(sink & ~fixed)
     if given.count[moving].sum() > 1:
-        raise InputError("row", row, f"has more than one {of.whose} of a random score; use estimate")
+        raise InputError(
+            "row", row, f"has more than one {of.whose} of a random score; use estimate"
+        )
     held, by_sinks = (
         float(np.logaddexp.reduce(log_weight[fixed & who], initial=-math.inf))
         for who in (~sink, sink)

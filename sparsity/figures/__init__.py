@@ -32,6 +32,7 @@ from sparsity.figures.relu2 import FIGURE as relu2
 from sparsity.figures.rope import FIGURE as rope
 from sparsity.figures.rows import FIGURE as rows
 from sparsity.figures.sinks import FIGURE as sinks
+from sparsity.figures.temperature import FIGURE as temperature
 from sparsity.output import folder, write_together
 from sparsity.tasks import TaskExecutor, run_all_tasks
 
@@ -40,6 +41,7 @@ __all__ = ["ALL", "Context", "Figure", "Plate", "draw", "render", "write_all"]
 ALL: tuple[Figure, ...] = (
     *(relu2, identity, exp, bias, nonnegative, decayed, rows, lengths, overview),  # kernels
     *(mechanisms, phase, measures, design, sinks, mixing, rope, context),  # length and position
+    temperature,
 )
 
 _WORKERS = 2  # threads: one compiles while another samples

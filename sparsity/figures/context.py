@@ -1,21 +1,25 @@
-"""Position alone: CoCA narrows attention, RoPE hardly does
+"""CoCA narrows attention, dynamic NTK widens it again
 
 Effective number of attended tokens of softmax rows, keys of equal |q||k| and γ
 
 The query and the lengths of the keys are those of the figure before, with little noise (t has a
 standard deviation of an eighth of its mean), so that nearly everything depends on position. Keys
-without position: every token counts. RoPE with mean keys of random direction (two draws): about
-half of the context. CoCA: the near tokens, until the context is so long that the many far ones
-weigh more. Lines: the exact law of rows. Points: Monte Carlo with rotated vectors; their 95 % error
-bars are smaller than the markers.
+without position: every token counts. RoPE with mean keys of one random direction: about half of the
+context. CoCA: the near tokens, until the context is so long that the many far ones weigh more. With
+dynamic NTK beyond 512 tokens both keep about the share of the context that they attend to there.
+Lines: the exact law of rows. Points: Monte Carlo with rotated vectors; their 95 % error bars are
+smaller than the markers.
 
 Alt text: Chart of the effective number of attended tokens against the context length from 16 to
-32768, both axes logarithmic. Without position it is nearly the context length. The two curves of
-RoPE run below it, about parallel. CoCA is far lower at a thousand tokens and then rises again.
-Monte Carlo points lie on the curves.
+32768, both axes logarithmic. Without position it is nearly the context length. The curve of RoPE
+runs below it, about parallel, and with dynamic NTK a little closer to it. CoCA is far lower at
+thousands of tokens and then rises again; with dynamic NTK its curve leaves that of CoCA at 512
+tokens and runs parallel to the one without position. Monte Carlo points lie on the curves.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,35 +27,44 @@ from sparsity.exact_law.exact import exact
 from sparsity.figures import plotting
 from sparsity.figures.figure import Canvas, Context, Data, Figure, Series, sampled_columns
 from sparsity.figures.rope import matched
+from sparsity.rows.rope_scaling import DynamicNtkScaling
 from sparsity.rows.row import Row
 from sparsity.rows.steps import Coca, Rope
 from sparsity.sampling.row_sampling import sample_rows
 
 LENGTHS = np.unique(np.round(2.0 ** np.arange(4, 15.1, 0.5)).astype(int))
-SAMPLED = (64, 256)
+SAMPLED = (64, 1024)
 REL_ERROR = 1.5e-3  # a whole row is one draw
-TURNS = (1, 2)  # seeds of the random directions of RoPE's mean key
+TRAINED = 512  # tokens, from which on dynamic NTK changes the angles
+TURN = 1  # seed of the random direction of RoPE's mean key
 
 
 def laws() -> dict[str, Rope | Coca]:
-    """Return the laws by label: one query and matched keys."""
-    coca, ropes = matched(1 / 8, TURNS)
-    named = zip(TURNS, ropes, strict=True)
-    return {"CoCA": coca} | {f"RoPE, keys {seed}": rope for seed, rope in named}
+    """Return the laws by label: one query and matched keys, each without and with dynamic NTK."""
+    coca, (rope,) = matched(1 / 8, (TURN,))
+    rule = DynamicNtkScaling(1.0, TRAINED)
+    scaled = {"CoCA + NTK": replace(coca, scaling=rule), "RoPE + NTK": replace(rope, scaling=rule)}
+    return {"CoCA": coca, "RoPE": rope} | scaled
 
 
 def data(context: Context) -> Data:
-    """Compute n_eff against n for every law, with sampled rows; then for keys without position."""
+    """Compute n_eff against n for every law, with sampled rows; then for keys without position.
+
+    The curves with dynamic NTK begin at the trained length; up to it they are those without.
+    """
     found, known = [], laws()
     for label, law in known.items():
+        first = LENGTHS[0] if law.scaling is None else TRAINED
+        lengths = LENGTHS[LENGTHS >= first]
+        sampled = [n for n in SAMPLED if n >= first]
         row = Row("exp", steps=(law,))
-        log = exact(row, length=[*LENGTHS, *SAMPLED]).log_value
+        log = exact(row, length=[*lengths, *sampled]).log_value
         points = {}
-        for length in SAMPLED:
+        for length in sampled:
             settings = context.sampling(label, length, rel_error=REL_ERROR)
             points[float(length)] = sampled_columns(sample_rows(row, length, settings))
-        line = Series.line(label, LENGTHS, log[: len(LENGTHS)])
-        theory = log[len(LENGTHS) :]
+        line = Series.line(label, lengths, log[: len(lengths)])
+        theory = log[len(lengths) :]
         found.append(line.with_points(theory, points, "rows of rotated vectors"))
     flat = exact("exp", length=LENGTHS, gamma=float(known["CoCA"].gamma(0)))
     return (*found, Series.line("no position", LENGTHS, flat.log_value))

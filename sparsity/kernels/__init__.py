@@ -25,7 +25,7 @@ from sparsity.kernels.identity import identity
 from sparsity.kernels.nonnegative import nonnegative
 from sparsity.kernels.performer import performer
 from sparsity.kernels.relu2 import relu2
-from sparsity.kernels.router import router
+from sparsity.kernels.router import block_router, correlation_of_blocks, router
 from sparsity.kernels.row_map import RowMap, refused
 from sparsity.kernels.sparsemax import sparsemax
 from sparsity.kernels.stick_breaking import stick_breaking
@@ -39,6 +39,8 @@ __all__ = [
     "Kernel",
     "Law",
     "RowMap",
+    "block_router",
+    "correlation_of_blocks",
     "decayed",
     "differential",
     "elementwise",
@@ -64,7 +66,7 @@ __all__ = [
 ALL: tuple[Kernel, ...] = (exp, relu2, identity, nonnegative, decayed)
 MAPS: tuple[RowMap, ...] = (
     *(sparsemax, top_k(8), stick_breaking, entmax15, entmax(1.25)),
-    *(differential, forgetting, performer, router(64)),  # of more than a score a token
+    *(differential, forgetting, performer, router(64), block_router((4, 16))),  # of more a token
 )
 
 

@@ -92,6 +92,10 @@ def _share(x: np.ndarray) -> np.ndarray:
     return (x > 0) & (x <= 1)
 
 
+def _fraction(x: np.ndarray) -> np.ndarray:
+    return (x >= 0) & (x <= 1)
+
+
 def _correlation(x: np.ndarray) -> np.ndarray:
     return np.abs(x) <= 1
 
@@ -112,9 +116,11 @@ GATE = Parameter("gate", "bias b of a gate σ(b + cε)", "any real number", np.i
 GATE_SPREAD = Parameter("gate_spread", "spread c of a gate's bias", ">= 0", _nonnegative)
 SIGMA = Parameter("sigma", "spread σ of an entry of a key", "> 0", _positive)
 FEATURES = Parameter("features", "random features m", ">= 1, at most 2^53", _count, integer=True)
+WITHIN = Parameter("within", "correlation c of two scores of a block", "in [0, 1]", _fraction)
 
 ALL = (BETA, GAMMA, DECAY, RATIO, DIM, QUERY, LENGTH)
-OF_MAPS = (GAMMA2, RHO, MIX, GATE, GATE_SPREAD, SIGMA, FEATURES)  # of rows as a whole, besides
+# Of rows as a whole, besides.
+OF_MAPS = (GAMMA2, RHO, MIX, GATE, GATE_SPREAD, SIGMA, FEATURES, WITHIN)
 
 
 def check_parameters(parameters: Any) -> None:

@@ -65,6 +65,8 @@ class RowMap:
             are none.
         identically_distributed: whether its tokens are of one law, so that this limit is the same
             at every length.
+        reads_top: what `weights` take -> whether the key of the largest score is read; None where
+            it always is.
     """
 
     name: str
@@ -79,6 +81,7 @@ class RowMap:
     drawn: Drawn | None = None
     unnormalised: Callable[[Any], Any] | None = None
     identically_distributed: bool = True
+    reads_top: Callable[[Any], Any] | None = None
     law: ClassVar[Law] = Law.ROW
 
     def __post_init__(self) -> None:
@@ -89,7 +92,7 @@ class RowMap:
         """
         for name in ("name", "title", "formula", "source"):
             text(name, getattr(self, name), "give a text")
-        optional = "residual_mass", "with_number", "unnormalised"
+        optional = "residual_mass", "with_number", "unnormalised", "reads_top"
         for name in ("weights", "parse_number", *optional):
             value, needed = getattr(self, name), name not in optional
             if needed or value is not None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from sparsity import kernels, quantities
 from sparsity.axes.controls import CONTROLS
-from sparsity.axes.row_choices import Rows, has_sink
+from sparsity.axes.row_choices import Rows, marks
 from sparsity.errors import NoClosedForm
 from sparsity.exact_law import maps
 from sparsity.exact_law.exact import exact
@@ -225,29 +225,36 @@ def has_limit(spec: Spec) -> bool:
     return spec.quantity.has_limit
 
 
-def why_kernel_has_none(kernel: Kernel | RowMap, sink: bool, quantity: Quantity) -> str:
+def why_kernel_has_none(kernel: Kernel | RowMap, marked: frozenset[str], quantity: Quantity) -> str:
     """Say why a kernel has no value of a quantity at all, in a few words; "" if it has one.
 
     Args:
         kernel: the kernel.
-        sink: whether there is a sink in its rows.
+        marked: what there is in its rows besides plain tokens: a "sink", the "needle".
         quantity: the quantity.
     """
     if kernel.law is Law.FEATURES and quantity is not quantities.n_eff:
         return f"{kernel.name} has S of long rows only"
     if kernel.law is Law.POSITION and quantity not in _OF_POSITIONS:
         return f"{kernel.name} has S, n_eff and participation only"
-    if quantity.sinks and not sink:
-        return "needs a sink: choose a row law with one"
+    if quantity.needs is not None and quantity.needs not in marked:
+        return f"needs a {quantity.needs}: choose a row law with one"
     signed = isinstance(kernel, RowMap) and maps.has(kernel, quantity)
     if quantity in quantities.OF_MAPS and not signed:
+        if quantity is quantities.recall:
+            return "is for maps that leave keys out, such as router"
         return "is for signed weights, such as those of differential"
     return ""
 
 
 def why_no_value(spec: Spec) -> str:
     """Say why a curve has no value at all, in a few words; "" if it has one."""
-    return why_kernel_has_none(spec.kernel, spec.score and has_sink(spec.law), spec.quantity)
+    return why_kernel_has_none(spec.kernel, marks_of(spec), spec.quantity)
+
+
+def marks_of(spec: Spec) -> frozenset[str]:
+    """What there is in the rows of a curve besides plain tokens."""
+    return marks(spec.law) if spec.score else frozenset()
 
 
 def rows_of_formula(spec: Spec) -> str:

@@ -12,11 +12,11 @@ from typing import Any
 from sparsity import kernels
 from sparsity.axes import quantity_axis, row_choices
 from sparsity.axes.controls import CONTROLS
-from sparsity.axes.row_choices import Rows, has_sink
+from sparsity.axes.row_choices import Rows
 from sparsity.errors import InputError
 from sparsity.kernels import Kernel, Law, RowMap
 from sparsity.kernels.queries import NAMES
-from sparsity.panel.curve import Spec, parameters_used, why_kernel_has_none
+from sparsity.panel.curve import Spec, marks_of, parameters_used, why_kernel_has_none
 
 _MOST_PINS = 6
 _MOST_TYPED = 12
@@ -229,17 +229,15 @@ def _pin(state: State) -> State:
 
 def why_not_plotted(state: State) -> dict[str, str]:
     """Say by the name of its plot why a quantity cannot be had of any curve that is shown."""
-    specs = state.specs()
-    sinks = (spec.score and has_sink(spec.law) for spec in specs)
-    return _why_not_plotted(tuple(zip((spec.kernel for spec in specs), sinks, strict=True)))
+    return _why_not_plotted(tuple((spec.kernel, marks_of(spec)) for spec in state.specs()))
 
 
 @functools.lru_cache(maxsize=64)
-def _why_not_plotted(shown: tuple[tuple[Any, bool], ...]) -> dict[str, str]:
+def _why_not_plotted(shown: tuple[tuple[Any, frozenset[str]], ...]) -> dict[str, str]:
     found = {}
     for name, *_ in quantity_axis.offered():
         quantity = quantity_axis.named(name).of
-        why = [why_kernel_has_none(kernel, sink, quantity) for kernel, sink in shown]
+        why = [why_kernel_has_none(kernel, marked, quantity) for kernel, marked in shown]
         if why and all(why):
             found[name] = why[0]
     return found

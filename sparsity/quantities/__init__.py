@@ -8,7 +8,14 @@ import functools
 from sparsity.errors import InputError
 from sparsity.quantities.base import Family, Integral, Linear, LogMoment, Quantity, RankLaw, RowSums
 from sparsity.quantities.entropy import entropy
-from sparsity.quantities.largest import gini, keys_for_mass, max_weight, support, top_k_mass
+from sparsity.quantities.largest import (
+    gini,
+    keys_for_mass,
+    max_weight,
+    recall,
+    support,
+    top_k_mass,
+)
 from sparsity.quantities.needle import (
     needle_largest,
     needle_mass,
@@ -59,6 +66,7 @@ __all__ = [
     "participation",
     "power_sum",
     "pq_index",
+    "recall",
     "sink_mass",
     "sink_mass_above",
     "square_sum",
@@ -74,7 +82,8 @@ FAMILIES: tuple[Family, ...] = (
     *(top_k_mass, keys_for_mass, power_sum, pq_index, sink_mass_above),
     *(needle_odds_above, needle_snr_above, needle_recall),
 )
-OF_MAPS: tuple[Quantity, ...] = (square_sum, abs_sum)  # of weights that do not add up in |a| to 1
+# Of weights that do not add up in |a| to 1, and of maps that leave keys out.
+OF_MAPS: tuple[Quantity, ...] = (square_sum, abs_sum, recall)
 
 
 def default(random_rows: bool) -> Quantity:

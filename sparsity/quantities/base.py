@@ -23,7 +23,9 @@ class RowSums(NamedTuple):
         sink: Σ|a| over sink tokens, plus `unit`.
         unit: the weights e^b of sink logits, which are no tokens.
         weights: |a| of every token, along the last axis; None unless a quantity asks for them.
-        one: the 1 that the weights of a row map are shares of; None for weights without.
+        one: the 1 that the weights of a row map are shares of, or the sum of all weights over the
+            gate of the row; None for weights without.
+        top: 1 where the key of the largest score is read, 0 where a map leaves it out.
         needle: |a| of the needle; None where there is none, as are the next two.
         others_l1: Σ|a| over the other tokens: a difference would lose digits.
         others_l2: Σa² over them.
@@ -36,6 +38,7 @@ class RowSums(NamedTuple):
     unit: Any
     weights: Any = None
     one: Any = None
+    top: Any = 1.0
     needle: Any = None
     others_l1: Any = None
     others_l2: Any = None
@@ -276,7 +279,9 @@ class Quantity:
         """Whether it has an exact law at finite n, for some rows at least."""
         if self.linear is not None:
             return self.linear.of.has_law
-        return any(x is not None for x in (self.integral, self.rank_law, self.above, self.needle_law))
+        return any(
+            x is not None for x in (self.integral, self.rank_law, self.above, self.needle_law)
+        )
 
     def ends(self, n: float, unit: bool = False) -> tuple[float, float]:
         """The least and the largest value of rows of n tokens, of a quantity with an exact law.

@@ -1,6 +1,6 @@
-"""What the largest weights hold: the maximum, top-k mass, keys for a mass, Gini, support.
+"""What the largest weights hold: the maximum, top-k mass, keys for a mass, Gini, support, recall.
 
-All come from N(a), how many weights are above a: the k largest add up to ∫ min(k, N(a)) da.
+Most come from N(a), how many weights are above a: the k largest add up to ∫ min(k, N(a)) da.
 """
 
 from __future__ import annotations
@@ -146,4 +146,13 @@ support = Quantity(
     unit="tokens",
     of=lambda row: (row.weights > 0).astype(row.weights.dtype).sum(-1),
     whole=True,
+)
+
+recall = Quantity(
+    name="recall",
+    symbol="P(top read)",
+    title="chance that the key of the largest score is read; 1 where every key is",
+    average="P(the key of the largest score of all is among those read), over nonzero rows",
+    unit="1",
+    of=lambda row: row.top + 0 * row.l1,
 )

@@ -152,6 +152,15 @@ def recall(snr: Any, values: int) -> np.ndarray:
     return ndtr(z + math.sqrt(values) * np.asarray(snr)[..., None]) ** (values - 1) @ density
 
 
+def recall_slope(scaled: np.ndarray, values: int) -> np.ndarray:
+    """Return the derivative of the recall by √V·SNR, [points]."""
+    z = np.linspace(-_REACH, _REACH, 545)
+    density = np.exp(-0.5 * z * z) * (z[1] - z[0]) / math.sqrt(2 * math.pi)
+    at = z + scaled[..., None]
+    inner = np.exp(-0.5 * at * at) / math.sqrt(2 * math.pi) * ndtr(at) ** (values - 2)
+    return (values - 1) * (inner @ density)
+
+
 @functools.lru_cache(maxsize=8)
 def recall_table(values: int) -> tuple[np.ndarray, np.ndarray]:
     """Return √V·SNR from 0 up to where the value is surely read out, and the recall there."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import sympy
 
 from sparsity import kernels
+from sparsity.claims_ledger.judging import counted_verdicts
 from sparsity.derivation import Limit, derive
 from sparsity.design_search import Impossible, design
 from sparsity.errors import InputError
@@ -92,8 +92,7 @@ def who_can_focus() -> str:
 
 
 def _facts(crosscheck: Any, claims: Sequence[Mapping[str, Any]]) -> str:
-    verdicts = Counter(record["verdict"] for record in claims)
-    ledger = ", ".join(f"{verdicts[v]} {v}" for v in ("confirmed", "refined", "refuted"))
+    ledger = counted_verdicts([record["verdict"] for record in claims])
     cells = crosscheck.cells
     agreeing = sum(cell.verdict == "agree" for cell in cells)
     facts = [

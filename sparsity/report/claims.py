@@ -156,7 +156,7 @@ def refuted(claims: Sequence[Record]) -> str:
     for i, record in enumerate(claims, 1):
         if record["verdict"] != "refuted":
             continue
-        failing = [f for f in _of_role(record, "core") if not f["holds"]]
+        failing = [f for f in _of_role(record, "core", "reported") if not f["holds"]]
         instead = [f for f in _of_role(record, "instead") if f["holds"]]
         out.append(
             f'<article class="refuted-claim">\n<h3>{badge("refuted")} '
@@ -180,7 +180,7 @@ def _summary(claims: Sequence[Record]) -> str:
 
 def _article(i: int, record: Record, legend: Legend) -> str:
     found = record["evidence"]
-    findings = f"<h4>Claimed</h4>{_findings(_of_role(record, 'core', 'letter'))}"
+    findings = f"<h4>Claimed</h4>{_findings(_of_role(record, 'core', 'reported', 'letter'))}"
     instead = _of_role(record, "instead")
     if instead:
         findings += f"<h4>Besides, or instead</h4>{_findings(instead)}"

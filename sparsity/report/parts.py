@@ -15,6 +15,7 @@ from sparsity.errors import InputError
 _MARKS = {
     "confirmed": "✓",
     "refined": "±",
+    "reported": "“",
     "refuted": "✗",
     "agree": "✓",
     "disagree": "✗",

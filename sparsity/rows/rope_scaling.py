@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from sparsity.arguments import number, whole
+from sparsity.arguments import as_float64, number, whole
+from sparsity.errors import InputError
 from sparsity.rows.rotation import angles
 
 
@@ -80,7 +81,10 @@ class NtkScaling:
 
 def _ntk_base(dim: int, base: float, factor: float) -> float:
     """base·factor^(d/(d−2)); with a single plane there is nothing to stretch."""
-    return base * factor ** (dim / (dim - 2)) if dim > 2 else base
+    try:
+        return base * float(factor) ** (dim / (dim - 2)) if dim > 2 else base
+    except OverflowError:
+        raise InputError("factor", factor, "gives a base beyond float64; lower it") from None
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,8 @@ class DynamicNtkScaling:
 
     def angles(self, dim: int, base: float, length: int) -> np.ndarray:
         """The angles of the base at this length."""
-        stretched = self.factor * max(length, self.trained) / self.trained - (self.factor - 1)
+        # r·n/L − (r − 1), written so that it is 1 at L whatever r.
+        stretched = 1 + self.factor * (max(length, self.trained) / self.trained - 1)
         return angles(dim, _ntk_base(dim, base, stretched))
 
 
@@ -198,3 +203,35 @@ class Llama3Scaling:
         turns = self.trained * theta / (2 * math.pi)
         share = np.clip((turns - self.low) / (self.high - self.low), 0.0, 1.0)
         return theta * share + theta / self.factor * (1 - share)
+
+
+@dataclass(frozen=True)
+class TabledScaling:
+    """Factors from a table: θ_i/f_i, as GGUF files of Llama 3 hold them in `rope_freqs.weight`.
+
+    Args:
+        factors: f_i > 0 of the d/2 planes.
+    """
+
+    by_length: ClassVar[bool] = False
+
+    factors: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        fix = "give one number > 0 for each plane"
+        found = as_float64(self.factors, "factors", fix, texts=False)
+        if found.ndim != 1 or not found.size or not np.all((found > 0) & np.isfinite(found)):
+            raise InputError("factors", f"array of shape {found.shape}", fix)
+        object.__setattr__(self, "factors", tuple(found.tolist()))
+
+    def angles(self, dim: int, base: float, length: int) -> np.ndarray:
+        """θ_i/f_i.
+
+        Raises:
+            InputError: another number of planes than of factors.
+        """
+        theta = angles(dim, base)
+        if len(self.factors) != len(theta):
+            fix = f"give one number > 0 for each of {len(theta)} planes"
+            raise InputError("factors", f"{len(self.factors)} numbers", fix)
+        return theta / self.factors

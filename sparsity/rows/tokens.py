@@ -31,6 +31,7 @@ class Tokens:
         needle: which group is the needle, the one key that the query looks for, [groups].
         scores: the law of x_j, None for Gaussian scores.
         units: logits b of weights e^b that stand in the denominator and are no tokens.
+        gate: factor on the shares p_j, after the normalisation.
     """
 
     distance: np.ndarray
@@ -42,6 +43,7 @@ class Tokens:
     needle: np.ndarray
     scores: Any = None
     units: tuple[float, ...] = ()
+    gate: float = 1.0
 
 
 class Step(Protocol):

@@ -77,7 +77,7 @@ class RowSampler:
     """Whole rows, drawn block by block: memory does not grow with the length of like tokens.
 
     Moments: each quantity of a row (0 where it has none), whether a token is nonzero, whether
-    anything is, then |a| and a² pooled over rows and tokens.
+    anything is, then |a| and a² pooled over rows and tokens. The gate is on the shares of weights.
     """
 
     kernel: Kernel | RowMap
@@ -86,6 +86,7 @@ class RowSampler:
     sinks: bool
     size: int
     dtype: str
+    gate: float = 1.0
     needle: bool = False
 
     @property
@@ -93,7 +94,7 @@ class RowSampler:
         """Random numbers held at once."""
         return self.size * self.source.block * self.source.width
 
-    def _sums(self, key: jax.Array, law: Any, log_scale: jax.Array) -> tuple[Any, Any, Any]:
+    def _sums(self, key: jax.Array, law: Any, log_scale: jax.Array) -> tuple[Any, Any, Any, Any]:
         """Add up the blocks of each row, relative to its largest weight so far.
 
         The weights span more than a float's range, so that sums are kept over the largest weight
@@ -102,13 +103,16 @@ class RowSampler:
 
         Returns:
             The sums. Then the weights themselves, over the largest, where a quantity asks for
-            them. Then the log of what the weights of a row map leave of 1.
+            them; the log of what the weights of a row map leave of 1; and whether it reads the key
+            of the largest score, where it may not.
         """
         whole = any(q.whole for q in self.quantities)
 
         def add(sums: _Sums, number: jax.Array) -> tuple[Any, Any]:
             scores, log_w, sink, needle = self.source(key, number, self.size, self.dtype, law)
             log_f, log_left = jax_row(self.kernel, scores)
+            reads_top = getattr(self.kernel, "reads_top", None)
+            top = None if reads_top is None else reads_top(scores).astype(self.dtype)
             # A token out of sight has weight 0 whatever its score: +∞ − ∞ would be no number.
             log_a = jnp.where(log_w > -jnp.inf, log_f + log_w, -jnp.inf)
             higher = jnp.maximum(sums.peak, log_a.max(axis=1))
@@ -130,7 +134,7 @@ class RowSampler:
             )
             if self.needle:  # such rows are one block: there is nothing to shrink
                 found = found._replace(needle=here[1], others_l1=here[2], others_l2=here[3])
-            return found, (a if whole else None, log_left)
+            return found, (a if whole else None, log_left, top)
 
         zero = jnp.zeros(self.size, self.dtype)
         start = _Sums(zero - jnp.inf, *([zero] * (8 if self.needle else 5)))
@@ -141,7 +145,7 @@ class RowSampler:
     def __call__(self, key: jax.Array, arguments: Any) -> jax.Array:
         """Draw one batch; arguments = (the source's law, log of the sink logits, log scale)."""
         law, log_unit, log_scale = arguments
-        sums, a, left = self._sums(key, law, log_scale)
+        sums, a, left, top = self._sums(key, law, log_scale)
         peak, l1, l2, of_sinks, pooled1, pooled2, *needle = sums
         # Rows without a nonzero token have no quantity: they count 0, with a flag of 0 beside it,
         # and sums of 1 keep what is computed of them finite.
@@ -150,8 +154,10 @@ class RowSampler:
         if isinstance(self.kernel, RowMap):
             one = jnp.where(seen, jnp.exp(-jnp.where(seen, peak, 0)), 1)
         tokens = RowSums(
-            n, jnp.where(seen, l1, 1), jnp.where(seen, l2, 1), of_sinks, 0.0, a, one, *needle
+            n, jnp.where(seen, l1, 1), jnp.where(seen, l2, 1), of_sinks, 0.0, a, one, 1.0, *needle
         )
+        if top is not None:
+            tokens = tokens._replace(top=top)
         live, whole = seen, tokens
         if left is not None:  # it belongs to the total, as a sink logit's weight does
             unit = jnp.where(seen, jnp.exp(left - jnp.where(seen, peak, 0)), 0)
@@ -167,6 +173,8 @@ class RowSampler:
             whole = RowSums(n, total, l2 * shrink**2, of_sinks * shrink + unit, unit, a)
             if self.needle:
                 whole = whole._replace(needle=tokens.needle * shrink)
+        if self.gate != 1.0:  # the weights as they are sum to g
+            whole = whole._replace(one=(whole.l1 + whole.unit) / self.gate)
         found = [
             jnp.where(live, q.of(whole), 0) if q.units else jnp.where(seen, q.of(tokens), 0)
             for q in self.quantities
@@ -249,8 +257,8 @@ def draw_rows(
     if isinstance(row.kernel, RowMap) and wanted == [None]:
         row = Row(row.kernel.as_unnormalised, steps=(), **row.params)
     plan = _plan(row, n, dim or 0, sampling.seed)
-    for quantity in filter(None, wanted):
-        refuse_without(row, quantity.needs, {"sink": plan.sinks, "needle": plan.needle}.get(str(quantity.needs)))
+    for needed in {quantity.needs for quantity in wanted if quantity}:
+        refuse_without(row, needed, plan.needle if needed == "needle" else plan.sinks)
     # Rows of tokens that differ compile once, with and without sinks.
     sinks = plan.sinks or isinstance(plan.source, DistinctTokens)
     there = {None: True, "sink": sinks, "needle": plan.needle}
@@ -270,7 +278,9 @@ def draw_rows(
         fix = f"{what} needs whole rows, of at most {plan.source.block} tokens; shorten the row"
         raise InputError("length", n, fix)
     size = batch_size(plan.source.length * plan.source.width)
-    sampler = RowSampler(row.kernel, plan.source, known, sinks, size, real.name, plan.needle)
+    sampler = RowSampler(
+        row.kernel, plan.source, known, sinks, size, real.name, plan.gate, plan.needle
+    )
     arguments = jax.tree.map(
         lambda x: np.asarray(x, dtype=real), (plan.law, plan.log_unit, plan.log_scale)
     )
@@ -305,6 +315,7 @@ class _Plan(NamedTuple):
         method: the name to report.
         sinks: whether there are sinks or sink logits.
         log_unit: log of the sum of the sink logits' weights.
+        gate: factor on the shares of the weights.
         needle: whether there is a needle.
     """
 
@@ -314,6 +325,7 @@ class _Plan(NamedTuple):
     method: str
     sinks: bool = False
     log_unit: float = -math.inf
+    gate: float = 1.0
     needle: bool = False
 
 
@@ -399,6 +411,7 @@ def _plan_distinct_tokens(row: Row, n: int) -> _Plan:
         "rows-sphere" if isinstance(tokens.scores, QKNorm) else "rows-law",
         bool(sinks.any() or tokens.units),
         float(np.logaddexp.reduce(tokens.units)) if tokens.units else -math.inf,
+        tokens.gate,
         bool(needle.any()),
     )
 

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparsity.attention.rope_settings import Rotation
 from sparsity.errors import InputError
+from sparsity.rows.rotation import BASE
 
 if TYPE_CHECKING:
     from sparsity.attention.checkpoints.tokens import Tokenizer
@@ -38,7 +40,7 @@ class Config:
         vocabulary: number of tokens.
         context: tokens the model was trained on.
         eps: added to the mean square in RMSNorm.
-        frequencies: θ_i of the rotary positions, radians a token, [head_dim/2].
+        rotation: the rotary positions.
         bos: id of the token that begins a text, if there is one.
         tied: whether the embeddings are the head too.
     """
@@ -52,7 +54,7 @@ class Config:
     vocabulary: int
     context: int
     eps: float
-    frequencies: np.ndarray
+    rotation: Rotation
     bos: int | None
     tied: bool
 
@@ -166,7 +168,7 @@ class Metadata:
         names: Mapping[str, str],
         vocabulary: int,
         tied: bool,
-        frequencies: Callable[[int], Any],
+        rotation: Callable[[int, int], Rotation],
         stored: Callable[[str, int | None], tuple[int, ...] | None],
     ) -> Config:
         """The sizes, whole and fitting each other and the tensors.
@@ -175,7 +177,8 @@ class Metadata:
             names: of the fields of `Config` in this file.
             vocabulary: number of tokens.
             tied: whether the embeddings are the head too.
-            frequencies: head_dim -> θ_i; asked for when the tensors have borne out head_dim.
+            rotation: (head_dim, context) -> the rotary positions; asked for when the tensors have
+                borne out head_dim.
             stored: (name, layer or None) -> the shape of a tensor, None where there is none.
         """
         found = {x: self.whole(names[x]) for x in ("layers", "heads", "dim", "inner", "context")}
@@ -195,12 +198,19 @@ class Metadata:
             head_dim=head_dim,
             vocabulary=vocabulary,
             eps=self.real(names["eps"]),
-            frequencies=np.empty(0),
+            rotation=Rotation(BASE, head_dim),
             bos=bos,
             tied=tied,
         )
         self._compare(config, stored)
-        return replace(config, frequencies=np.asarray(frequencies(head_dim)))
+        try:
+            turning = rotation(head_dim, found["context"])
+            turning.angles(found["context"])
+        except InputError as error:
+            if error.argument == "model":
+                raise
+            raise self.refuse(f"RoPE's {error.argument}", error.value, error.fix) from None
+        return replace(config, rotation=turning)
 
     def _compare(
         self, config: Config, stored: Callable[[str, int | None], tuple[int, ...] | None]

@@ -23,8 +23,10 @@ from sparsity.attention.checkpoints.checkpoint import (
     refuse_others,
 )
 from sparsity.attention.checkpoints.tokens import bpe
+from sparsity.attention.rope_settings import Rotation, scaling_rule, yarn_amplitude
 from sparsity.errors import InputError, printable
-from sparsity.rows import rotation
+from sparsity.rows import rotation as rotary
+from sparsity.rows.rope_scaling import TabledScaling
 
 _MOST_ITEMS = 2**22  # of an array: the largest vocabularies have 2¹⁸ tokens and 2¹⁹ merges
 _MOST_ENTRIES = 2**16  # fields, or tensors: a model of 126 layers has 1,136
@@ -196,7 +198,14 @@ _SIZES = {
 }
 
 
-# What llama.cpp's converter also writes of a plain Llama, and leaves its attention as it is.
+# llama.cpp does not read these of a Llama: only what it takes without them is read here.
+_YARN_AS_PUBLISHED = {
+    "llama.rope.scaling.yarn_beta_fast": 32.0,
+    "llama.rope.scaling.yarn_beta_slow": 1.0,
+    "llama.rope.scaling.yarn_ext_factor": 1.0,
+    "llama.rope.scaling.yarn_attn_factor": 1.0,
+}
+# What llama.cpp's converter also writes of a plain Llama; what is not plain is read, or refused.
 _PLAIN = (
     "llama.attention.value_length",
     "llama.expert_count",
@@ -204,10 +213,12 @@ _PLAIN = (
     "llama.rope.dimension_count",
     "llama.rope.freq_base",
     "llama.rope.scale_linear",
+    "llama.rope.scaling.attn_factor",
     "llama.rope.scaling.factor",
     "llama.rope.scaling.finetuned",
     "llama.rope.scaling.original_context_length",
     "llama.rope.scaling.type",
+    *_YARN_AS_PUBLISHED,
     "llama.attention.causal",
     "llama.vocab_size",
 )
@@ -221,9 +232,8 @@ def _refuse_unread(given: Metadata, names: Iterable[str], vocabulary: int) -> No
         fix = "give the whole model, which llama-gguf-split --merge makes of its parts"
         raise given.refuse("split.count", parts, fix)
     given.one_of("llama.expert_count", 0)
-    given.one_of("llama.rope.scaling.type", "none")
-    for name in ("llama.rope.scale_linear", "llama.rope.scaling.factor"):
-        given.one_of(name, 1.0, 0.0)  # 0 stands for 1 in llama.cpp
+    for name, value in _YARN_AS_PUBLISHED.items():
+        given.one_of(name, value)
     given.one_of("llama.attention.causal", True)
     if given("llama.vocab_size", vocabulary) != vocabulary:
         fix = f"must be its {vocabulary} tokens"
@@ -233,26 +243,55 @@ def _refuse_unread(given: Metadata, names: Iterable[str], vocabulary: int) -> No
             raise given.refuse(name, given(name), ONLY_PLAIN)
 
 
-def _frequencies(
-    given: Metadata, stretch: Tensor | None, dequantize: Any
-) -> Callable[[int], np.ndarray]:
-    """θ_i by head_dim, stretched for long contexts where the file has the tensor for it."""
+def _rotation(
+    given: Metadata, table: Tensor | None, dequantize: Any
+) -> Callable[[int, int], Rotation]:
+    """The rotary positions by (head_dim, context), as llama.cpp takes them from a file.
 
-    def frequencies(head_dim: int) -> np.ndarray:
+    Args:
+        given: the metadata.
+        table: `rope_freqs.weight`, factors that divide the angles of the planes.
+        dequantize: tensor -> its numbers.
+    """
+
+    def rotation(head_dim: int, context: int) -> Rotation:
         for name in ("llama.rope.dimension_count", "llama.attention.value_length"):
             given.one_of(name, head_dim)
-        theta = rotation.angles(head_dim, given.real("llama.rope.freq_base", rotation.BASE, 1.0))
-        if stretch is None:
-            return theta
-        fix = "must be a number > 0 for each plane"
-        if stretch.shape != theta.shape:
-            raise given.refuse("rope_freqs", stretch.shape, fix)
-        factors = np.asarray(dequantize(stretch))
-        if not np.all((factors > 0) & np.isfinite(factors)):
-            raise given.refuse("rope_freqs", factors.shape, fix)
-        return theta / factors
+        base = given.real("llama.rope.freq_base", rotary.BASE, 1.0)
+        kind, factor = _scaling(given)
+        trained = given.whole("llama.rope.scaling.original_context_length", 0, least=0) or context
+        scaling = scaling_rule(kind, {"factor": factor}, trained) if factor != 1 else None
+        amplitude = given.real("llama.rope.scaling.attn_factor", 1.0)
+        if kind == "yarn":
+            amplitude *= yarn_amplitude({}, factor)
+        if table is not None:
+            if kind == "yarn":
+                fix = f"it has rope_freqs.weight besides; {ELSE}"
+                raise given.refuse("llama.rope.scaling.type", kind, fix)
+            scaling = TabledScaling(np.asarray(dequantize(table)) * factor)  # type: ignore[arg-type]
+        return Rotation(base, head_dim, scaling, amplitude)
 
-    return frequencies
+    return rotation
+
+
+def _scaling(given: Metadata) -> tuple[str, float]:
+    """The rule for the angles, and its factor.
+
+    Raises:
+        InputError: another rule than "none", "linear" and "yarn", or "none" with a factor.
+    """
+    names = ("llama.rope.scaling.factor", "llama.rope.scale_linear")  # the second, of older files
+    name = next((x for x in names if given(x, None) is not None), names[0])
+    factor = given.real(name, 1.0, least=-1.0) or 1.0  # 0 stands for 1 in llama.cpp
+    kind = given("llama.rope.scaling.type", "linear")
+    if kind == "none":
+        given.one_of(name, 1.0, 0.0)
+        return "default", 1.0
+    if factor < 1:
+        raise given.refuse(name, factor, "must be a number >= 1")
+    if kind not in ("linear", "yarn"):
+        raise given.refuse("llama.rope.scaling.type", kind, ONLY_PLAIN)
+    return kind, factor
 
 
 def _in_groups(data: np.ndarray) -> np.ndarray:
@@ -323,9 +362,9 @@ def load(path: Path) -> Checkpoint:
     if not tokens or len(set(tokens)) < len(tokens):
         raise InputError("model", path, "has no tokens, or a token twice; download it again")
     _refuse_unread(field, fields, len(tokens))
-    frequencies = _frequencies(field, tensors.get("rope_freqs.weight"), dequantize)
+    rotation = _rotation(field, tensors.get("rope_freqs.weight"), dequantize)
     tied = "output.weight" not in tensors
-    config = field.config(_SIZES, len(tokens), tied, frequencies, stored)
+    config = field.config(_SIZES, len(tokens), tied, rotation, stored)
     blocks = [f"blk.{i}.{_NAMES[name]}.weight" for i in range(config.layers) for name in LAYER]
     outer = [f"{_NAMES[name]}.weight" for name in OUTER]
     refuse_others(path, tensors, [*blocks, *outer, "rope_freqs.weight"])

@@ -92,7 +92,7 @@ def layers(
         model: the checkpoint.
         texts: token ids [T] of each.
         visit: called with (layer, text, q [heads, T, d], k [kv heads, T, d]), rotary positions
-            applied; attention is softmax(q·k/√d) over the past.
+            applied, and YaRN's factor; attention is softmax(q·k/√d) over the past.
         stop: the layer before which to end; None for all.
 
     Returns:
@@ -105,8 +105,12 @@ def layers(
     embed = model.tensor("embed")
     states = [jax.device_put(embed[ids]) for ids in texts]
     del embed
-    phases = [np.arange(len(ids))[:, None] * config.frequencies for ids in texts]
-    turns = [(np.cos(p).astype(np.float32), np.sin(p).astype(np.float32)) for p in phases]
+    turning = config.rotation
+    phases = [np.arange(len(ids))[:, None] * turning.angles(len(ids)) for ids in texts]
+    turns = [
+        tuple((turning.amplitude * f(phase)).astype(np.float32) for f in (np.cos, np.sin))
+        for phase in phases
+    ]
     dims = config.heads, config.kv_heads, config.head_dim
     for layer in range(config.layers if stop is None else stop):
         w = {name: jax.device_put(model.tensor(name, layer)) for name in LAYER}

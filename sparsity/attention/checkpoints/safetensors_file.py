@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -20,10 +19,11 @@ from sparsity.attention.checkpoints.checkpoint import (
     refuse_others,
 )
 from sparsity.attention.checkpoints.tokens import from_file
+from sparsity.attention.rope_settings import Rotation, scaling_rule, yarn_amplitude
 from sparsity.errors import InputError, printable
 from sparsity.output import require_regular_file
 from sparsity.reading import json_file
-from sparsity.rows import rotation
+from sparsity.rows import rotation as rotary
 
 _OUTER = {"embed": "model.embed_tokens", "norm": "model.norm", "head": "lm_head"}
 _LAYER = {
@@ -39,14 +39,6 @@ _LAYER = {
 }
 
 
-def stretched(theta: np.ndarray, scaling: dict[str, Any]) -> np.ndarray:
-    """Llama 3's frequencies: slow planes by the factor slower, fast ones kept, ramp between."""
-    turns = scaling["original_max_position_embeddings"] * theta / (2 * math.pi)
-    low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
-    keep = np.clip((turns - low) / (high - low), 0.0, 1.0)
-    return theta * (keep + (1 - keep) / scaling["factor"])
-
-
 _SIZES = {
     "layers": "num_hidden_layers",
     "heads": "num_attention_heads",
@@ -58,7 +50,16 @@ _SIZES = {
     "eps": "rms_norm_eps",
     "bos": "bos_token_id",
 }
-_SCALING = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+_LLAMA3 = ("low_freq_factor", "high_freq_factor")
+_YARN = ("attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")
+_TRAINED = "original_max_position_embeddings"
+_OF_RULE = {  # what the settings of each rule are read for
+    "default": ("factor", *_LLAMA3, _TRAINED),  # as older files keep them; without effect
+    "linear": ("factor",),
+    "dynamic": ("factor",),
+    "llama3": ("factor", *_LLAMA3, _TRAINED),
+    "yarn": ("factor", *_YARN, "truncate", _TRAINED),
+}
 _TYPES = ("F64", "F32", "F16", "BF16")
 _SINGLE = "model.safetensors"
 _PART = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
@@ -80,7 +81,7 @@ _OF_THE_PASS = re.compile(  # words in the names of settings that other families
     "|alibi|qk|sink|clip|chunk|residual|parallel|causal|directional|layer|skip|adapter|lora|prun"
     "|sparse|mask|head|quant|yarn"
 )
-_OF_ROPE = ("rope_theta", "rope_type", "type", "partial_rotary_factor", *_SCALING)
+_OF_ROPE = ("rope_theta", "rope_type", "type", "partial_rotary_factor")
 
 
 def _metadata(path: Path, found: Any) -> Metadata:
@@ -120,11 +121,12 @@ def _refuse_unread(given: Metadata, content: dict[str, Any]) -> None:
             raise given.refuse(name, value, ONLY_PLAIN)
 
 
-def _frequencies(given: Metadata, content: dict[str, Any]) -> Callable[[int], np.ndarray]:
-    """θ_i by head_dim, as the settings of RoPE say.
+def _rotation(given: Metadata, content: dict[str, Any]) -> Callable[[int, int], Rotation]:
+    """The rotary positions by (head_dim, context), as the settings of RoPE say.
 
     Raises:
-        InputError: settings of other kinds than plain RoPE and Llama 3's.
+        InputError: another rule than those of `_OF_RULE`, a setting that its rule does not have, or
+            rotation of a part of a head, which no Llama of transformers runs.
     """
     said = [x for x in ("rope_parameters", "rope_scaling") if content.get(x) not in (None, {})]
     if len(said) > 1 and content[said[0]] != content[said[1]]:
@@ -134,25 +136,39 @@ def _frequencies(given: Metadata, content: dict[str, Any]) -> Callable[[int], np
     for each in (given, inner):
         each.one_of("partial_rotary_factor", None, 1, 1.0)
     kind = inner("rope_type", inner("type", "default"))
-    others = sorted(set(rope).difference(_OF_ROPE))
-    if kind not in ("default", "llama3"):
+    if not isinstance(kind, str) or kind not in _OF_RULE:
         raise inner.refuse("rope_type", kind, ONLY_PLAIN)
-    if others:
+    set_here = {name for name, value in rope.items() if value is not None}
+    if others := sorted(set_here.difference(_OF_ROPE, _OF_RULE[kind])):
         raise inner.refuse(others[0], rope[others[0]], ONLY_PLAIN)
     if kind == "default":
         inner.one_of("factor", None, 1, 1.0)
+    if kind == "yarn":
+        inner.one_of("truncate", True, False)
 
-    def frequencies(head_dim: int) -> np.ndarray:
-        base = (inner if "rope_theta" in rope else given).real("rope_theta", rotation.BASE, 1.0)
-        theta = rotation.angles(head_dim, base)
+    def rotation(head_dim: int, context: int) -> Rotation:
+        base = (inner if "rope_theta" in rope else given).real("rope_theta", rotary.BASE, 1.0)
         if kind == "default":
-            return theta
-        scaling = {name: inner.real(name) for name in _SCALING}
-        low = inner.real("low_freq_factor")
-        inner.real("high_freq_factor", least=low)
-        return stretched(theta, scaling)
+            return Rotation(base, head_dim)
+        needed = ("factor", *(_LLAMA3 if kind == "llama3" else ()))
+        numbers: dict[str, Any] = {name: inner.real(name) for name in needed}
+        numbers |= {name: inner.real(name) for name in _YARN if rope.get(name) is not None}
+        numbers["truncate"] = inner("truncate", True)
+        scaling = scaling_rule(kind, numbers, _trained(given, inner, kind, context))
+        grows = yarn_amplitude(numbers, numbers["factor"]) if kind == "yarn" else 1.0
+        return Rotation(base, head_dim, scaling, grows)
 
-    return frequencies
+    return rotation
+
+
+def _trained(given: Metadata, inner: Metadata, kind: str, context: int) -> int:
+    """The trained length of a rule; where none is said that of the model, as in transformers."""
+    if kind == "dynamic":
+        return context
+    outer, own = (each(_TRAINED, None) for each in (given, inner))
+    if None not in (outer, own) and outer != own:
+        raise given.refuse(_TRAINED, outer, "its settings of RoPE say otherwise; remove one")
+    return inner.whole(_TRAINED, None) or given.whole(_TRAINED, None) or context
 
 
 def _mapped(path: Path) -> dict[str, str]:
@@ -255,7 +271,7 @@ def load(path: Path) -> Checkpoint:
     content = _json(beside[0])
     given = _metadata(beside[0], content)
     _refuse_unread(given, content)
-    frequencies = _frequencies(given, content)
+    rotation = _rotation(given, content)
     where = _tensors(safetensors, path, files, mapped)
 
     def full(name: str, layer: int | None) -> str:
@@ -268,7 +284,7 @@ def load(path: Path) -> Checkpoint:
     # A head that is stored is the head, as in transformers from 5.0 on.
     tied = given.one_of("tie_word_embeddings", False, True) and full("head", None) not in where
     vocabulary = given.whole("vocab_size")
-    config = given.config(_SIZES, vocabulary, tied, frequencies, stored)
+    config = given.config(_SIZES, vocabulary, tied, rotation, stored)
     known = [full(name, i) for i in range(config.layers) for name in LAYER]
     known += [f"{name}.weight" for name in _OUTER.values()]
     known += [  # of older files

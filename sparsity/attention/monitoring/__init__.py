@@ -1,8 +1,8 @@
 """The focus of attention while a model trains or runs, at a small share of a step's cost.
 
 In JAX, `monitor` and `penalty` stand inside the step, and `log` outside it. In PyTorch a `Watch`
-stands around the step, `torch_penalty` in it, and `flex_n_eff` beside FlexAttention. PyTorch is
-loaded on first use.
+stands around the step, `torch_monitor` and `torch_penalty` in it, and `flex_n_eff` beside
+FlexAttention. PyTorch is loaded on first use.
 
     JAX      queries, keys ── step ── streaming ──────────────────────────────┐
     PyTorch  passes        when a pass begins and ends, which module calls     │
@@ -14,7 +14,7 @@ loaded on first use.
 
 from sparsity.attention.monitoring.logs import log, n_eff_exact
 from sparsity.attention.monitoring.step import OF, monitor, penalty
-from sparsity.attention.monitoring.tensors import flex_n_eff, torch_penalty
+from sparsity.attention.monitoring.tensors import flex_n_eff, torch_monitor, torch_penalty
 from sparsity.attention.monitoring.watching import Watch
 
 __all__ = [
@@ -25,5 +25,6 @@ __all__ = [
     "monitor",
     "n_eff_exact",
     "penalty",
+    "torch_monitor",
     "torch_penalty",
 ]

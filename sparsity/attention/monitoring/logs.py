@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from sparsity.arguments import as_float64, reals
+from sparsity.attention.largest_logit import COARSE, expected_largest
 from sparsity.attention.measurement import row_laws
 from sparsity.errors import InputError
 
-_BY_MAXIMUM = ("max_logit",)  # of these the largest is named, of all others the mean
+_BY_MAXIMUM = ("max_logit", "max_logit_exact")  # the largest is named, of all others the mean
 
 
 def n_eff_exact(length: Any, gamma: Any) -> np.ndarray:
@@ -35,7 +36,9 @@ def log(found: Any) -> dict[str, float]:
     Names are "layer.head/statistic", "layer/statistic" over its heads and "all/statistic" over all;
     means over batch and rows, but the largest of largest logits. Where there are length and gamma,
     `n_eff_exact` is what the exact law says of the same rows: far above n_eff where a few keys
-    stand out, such as a sink. What has no value is left out: a step that was not looked at, and
+    stand out, such as a sink. Where there is beta as well, `max_logit_exact` is the mean of the
+    largest of so many Gaussian logits, of the n, β̂ and γ̂ of the rows of a head; of a layer, that of
+    the head where it is largest. What has no value is left out: a step that was not looked at, and
     rows that see no key, such as those of padding.
 
     Args:
@@ -86,7 +89,21 @@ def _by_head(name: str, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
         rows[str(statistic)] = np.moveaxis(wide, -2, 0).reshape(x.shape[-2], -1)
     if {"length", "gamma"} <= rows.keys():
         rows["n_eff_exact"] = n_eff_exact(rows["length"], rows["gamma"])
+    if {"length", "gamma", "beta"} <= rows.keys():
+        rows["max_logit_exact"] = _largest(rows["length"], rows["gamma"], rows["beta"])
     return rows
+
+
+def _largest(n: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> np.ndarray:
+    """E max of the logits of the rows of each head, [heads, 1]: one for all its rows."""
+    gamma = np.where(n == 1, 0.0, gamma)  # a single logit is what it is
+    known = np.isfinite(n) & np.isfinite(gamma) & np.isfinite(beta)
+    found = np.full((len(n), 1), np.nan)
+    for head, seen in enumerate(known):
+        if seen.any():
+            one, spread, mean = (x[head, seen] for x in (n, gamma, beta))
+            found[head] = expected_largest(one, spread, mean, COARSE)
+    return found
 
 
 def _summarised(statistic: str, x: np.ndarray) -> float:

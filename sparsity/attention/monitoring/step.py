@@ -70,7 +70,7 @@ def mean_square_outside(xp: Any, bounds: Bounds, found: Any, length: Any) -> Any
     return squares.sum() / xp.maximum(zero.sum() + some.sum(), zero.sum() + 1)
 
 
-OF = ("length", "n_eff", "entropy", "gamma", "gamma_ratio", "max_logit", "sink_mass")
+OF = ("length", "n_eff", "entropy", "beta", "gamma", "gamma_ratio", "max_logit", "sink_mass")
 BLOCK_OF_FEW_ROWS = (128, 1024)  # queries, keys at a time: few rows, so many keys
 
 
@@ -100,7 +100,8 @@ def monitor(
     """How focused attention is in some rows: a pure function for a training step.
 
     Works under `jax.jit`, `vmap` and `grad`, and has no gradient of its own. `log` turns a tree of
-    what it returns, one a layer, into names and floats.
+    what it returns, one a layer, into names and floats. `monitoring.torch_monitor` is its twin for
+    tensors of PyTorch.
 
     Args:
         queries: [..., heads, T, d]; a slice of the batch costs less.
@@ -116,8 +117,11 @@ def monitor(
         By name, [..., heads, rows]; NaN for rows with too few keys.
 
     Raises:
-        InputError: `when` is no bool, or as `sparsity.stream`.
+        InputError: `when` is no bool, tensors of PyTorch, or as `sparsity.stream`.
     """
+    if hasattr(type(queries), "detach"):
+        fix = "give it to sparsity.monitoring.torch_monitor, which leaves it on its device"
+        raise InputError("queries", "tensor of PyTorch", fix)
     if not is_jax(when):
         when = flag("when", when)
     elif when.shape != () or getattr(when.dtype, "kind", "V") not in "bi":

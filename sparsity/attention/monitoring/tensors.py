@@ -120,7 +120,8 @@ def statistics(s: Any, seen: Any, unit: Any = None) -> dict[str, Any]:
     total = z + beside[..., 0]
     squares = torch.where(some, (e * e).sum(-1), 1.0)
     count = n.clamp(min=1).to(s.dtype)
-    off = torch.where(seen, s - (s.sum(-1) / count)[..., None], 0.0)
+    beta = torch.where(seen, s, 0.0).sum(-1) / count
+    off = torch.where(seen, s - beta[..., None], 0.0)
     m2 = (off * off).sum(-1)
     # The root has no derivative at 0: a row of equal logits takes the branch without it.
     spread = torch.sqrt(torch.where(m2 > 0, m2, 1.0) / (count - 1).clamp(min=1))
@@ -130,6 +131,7 @@ def statistics(s: Any, seen: Any, unit: Any = None) -> dict[str, Any]:
     found = {
         "n_eff": z * z / squares,
         "entropy": ((z * torch.log(total) - (e * away).sum(-1)) / total).clamp(min=0),
+        "beta": beta,
         "max_logit": top,
         "sink_mass": (e.gather(-1, first)[..., 0] + beside[..., 0]) / total,
     }
@@ -165,6 +167,53 @@ def measure_rows(call: Call, rows: Any = 16, made: Output | None = None) -> dict
     return {name: torch.cat([part[name] for part in parts], -1) for name in parts[0]}
 
 
+def torch_monitor(
+    queries: Any, keys: Any, *, rows: Any = 16, causal: bool = True, **given: Any
+) -> dict[str, Any]:
+    """`monitor` for tensors of PyTorch, on their device, without gradient: all its statistics.
+
+    Nothing is brought to the host but which rows are padding, where there is a mask; `log` does
+    that for what is returned.
+
+    Args:
+        queries: [batch, heads, T, d].
+        keys: [batch, kv heads, T, d].
+        rows: how many, log-spaced with the last; or their positions; None for all.
+        causal: whether a query sees only itself and the keys before it.
+        given: scale, mask, bias, softcap, unit, score_mod and mask_mod, as `Call` takes them.
+
+    Returns:
+        By name, [batch, heads, rows]; NaN for rows with too few keys.
+
+    Raises:
+        InputError: positions of no row, an option it does not take, or arrays of other shapes.
+    """
+    torch = library("torch", "torch")
+    with torch.no_grad():
+        return measure_rows(_call("torch_monitor", queries, keys, causal, given), rows)
+
+
+def _call(taker: str, queries: Any, keys: Any, causal: bool, given: dict[str, Any]) -> Call:
+    """Return the call of attention that a user describes.
+
+    Raises:
+        InputError: an option it does not take, or arrays of other shapes.
+    """
+    own = ("query", "key", "causal")
+    takes = [each.name for each in fields(Call) if each.name not in own]
+    for name in given:
+        if name not in takes:
+            raise InputError("option", name, f"{taker} takes {', '.join(takes)}")
+    for name, x in (("queries", queries), ("keys", keys)):
+        if not hasattr(type(x), "detach"):
+            raise InputError(name, type(x).__name__, "give a tensor of PyTorch")
+    if queries.ndim != 4 or keys.ndim != 4 or queries.shape[1] % keys.shape[1]:
+        shapes = f"tensors of shape {tuple(queries.shape)} and {tuple(keys.shape)}"
+        fix = "give [batch, heads, tokens, dim], of key heads that divide query heads"
+        raise InputError("queries and keys", shapes, fix)
+    return Call(queries, keys, causal=causal, **given)
+
+
 def torch_penalty(
     queries: Any,
     keys: Any,
@@ -192,17 +241,8 @@ def torch_penalty(
         InputError: another `of`, no bound, `low` above `high`, positions of no row, an
             option it does not take, or arrays of other shapes.
     """
-    own = ("query", "key", "causal")
-    takes = [each.name for each in fields(Call) if each.name not in own]
-    for name in given:
-        if name not in takes:
-            raise InputError("option", name, f"torch_penalty takes {', '.join(takes)}")
-    torch = library("torch", "torch")
-    bounds, shapes = Bounds(of, low, high), (tuple(queries.shape), tuple(keys.shape))
-    if queries.ndim != 4 or keys.ndim != 4 or queries.shape[1] % keys.shape[1]:
-        fix = "give [batch, heads, tokens, dim], of key heads that divide query heads"
-        raise InputError("queries and keys", f"tensors of shape {shapes[0]} and {shapes[1]}", fix)
-    found = measure_rows(Call(queries, keys, causal=causal, **given), rows)
+    torch, bounds = library("torch", "torch"), Bounds(of, low, high)
+    found = measure_rows(_call("torch_penalty", queries, keys, causal, given), rows)
     return mean_square_outside(torch, bounds, found[of], found["length"])
 
 

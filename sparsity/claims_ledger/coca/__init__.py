@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from sparsity.claims_ledger.coca import forms, positions
+from sparsity.claims_ledger.coca import forms, long_contexts, positions
 from sparsity.claims_ledger.coca.forms import CocaRoutes
 from sparsity.claims_ledger.judging import Claim, Legend
 
@@ -117,6 +117,33 @@ CLAIMS: tuple[Claim, ...] = (
                 "rms_gap": "error over Σt|q|², key at 0, 100, 10 000",
             },
             columns=(("starts", "slack", "exact"),),
+        ),
+    ),
+    _claim(
+        key="coca-ntk",
+        statement="With dynamic NTK, CoCA extends its context: beyond the trained length L a "
+        "query's scores, and what it attends to, are as at L.",
+        formula="θ_i of base·(n/L)^(d/(d−2)) in contexts of n > L",
+        proof="The slowest plane turns by n·θ_min·L/n = L·θ_min from end to end, as at L; the "
+        "fastest by a radian a token, as ever. What lies between is computed.",
+        judge=long_contexts.extends,
+        legend=Legend(
+            {
+                "length": "context length n",
+                "trained": "trained length L",
+                "CoCA": "mean share n_eff/n, CoCA",
+                "CoCA + dynamic NTK": "n_eff/n, CoCA with dynamic NTK",
+                "RoPE": "n_eff/n, RoPE with mean keys of random direction",
+                "RoPE + dynamic NTK": "n_eff/n, RoPE with dynamic NTK",
+                "new": "keys with a mean score outside those up to 512 tokens, CoCA",
+                "new + dynamic NTK": "the same, CoCA with dynamic NTK",
+                "new, RoPE": "the same, RoPE",
+            },
+            columns=(
+                ("length", "CoCA", "CoCA + dynamic NTK", "RoPE", "RoPE + dynamic NTK"),
+                ("length", "new", "new + dynamic NTK", "new, RoPE"),
+            ),
+            rough=("CoCA", "CoCA + dynamic NTK", "RoPE", "RoPE + dynamic NTK"),
         ),
     ),
 )

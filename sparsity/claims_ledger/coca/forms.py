@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsity.claims_ledger.judging import Judged, core, instead
+from sparsity.claims_ledger.judging import Judged, Routes, core, instead
 from sparsity.rows import rotary, rotation
 from sparsity.rows.rotation import planes
 
@@ -25,6 +25,9 @@ class CocaRoutes:
         slack_scores: the published code's.
         decay_bounds: RoPE's and CoCA's.
         rising: tokens over which a plane's score rises.
+        mean_scores: β_m of a step, (step, distances, length).
+        n_eff: the exact law, (row, length).
+        rows: averages over sampled rows of rotated vectors.
     """
 
     angles: Callable[..., Any] = rotation.angles
@@ -34,6 +37,9 @@ class CocaRoutes:
     slack_scores: Callable[..., Any] = rotary.slack_scores
     decay_bounds: Callable[..., Any] = rotary.decay_bounds
     rising: Callable[..., Any] = rotary.rising
+    mean_scores: Callable[..., Any] = lambda step, distance, length: step.beta(distance, length)
+    n_eff: Callable[..., Any] = Routes.n_eff
+    rows: Callable[..., Any] = Routes.rows
 
 
 _DIM = 64

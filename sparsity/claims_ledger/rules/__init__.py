@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparsity.claims_ledger.judging import Claim, Legend
-from sparsity.claims_ledger.rules import scales, temperature
+from sparsity.claims_ledger.rules import routers, scales, temperature
 
 __all__ = ["CLAIMS"]
 
@@ -104,6 +104,59 @@ CLAIMS: tuple[Claim, ...] = (
                 "lengths": "length n",
                 "sum": "sum of a row's weights",
                 "n_eff": "n_eff, exact law",
+            }
+        ),
+    ),
+    Claim(
+        key="flashmoba-snr",
+        source="Xiao et al. (2025), Optimizing Mixture of Block Attention, arXiv 2511.11571",
+        statement="How well a router finds the right block by its mean key is set by a "
+        "signal-to-noise ratio, which smaller blocks and keys that cluster both raise.",
+        formula="SNR = Δ_eff √(d/(2B))",
+        proof="The mean of B independent scores of variance 1/d has the variance 1/(dB), and that "
+        "of a block with m meant keys is mΔ/B higher. The captured mass goes by the correlation of "
+        "a score with the mean of its block, ρ² = c + (1 − c)/B, and tends to Φ(ργ + Φ⁻¹(q)).",
+        judge=routers.signal_to_noise,
+        legend=Legend(
+            {
+                "single": "A wrong block has the larger mean",
+                "size": "keys of a block B",
+                "relevant": "meant keys in it",
+                "law": "Φ(−SNR)",
+                "drawn": "drawn",
+                "sizes": "keys of a block B",
+                "alone": "mass read, c = 0",
+                "alike": "mass read at B = 64, c = 0.3",
+            },
+            columns=(("sizes", "alone"),),
+        ),
+    ),
+    Claim(
+        key="halving-blocks",
+        source="Xiao et al. (2025), Optimizing Mixture of Block Attention, arXiv 2511.11571",
+        statement="Halving the blocks, and reading twice as many of them, helps.",
+        formula="captured mass at B and B/2",
+        proof="ρ² = c + (1 − c)/B grows as B falls, at any c < 1, and the captured mass with it; "
+        "but it is never below c, so that size matters little from B = (1 − c)/c on.",
+        judge=routers.halving_blocks,
+        legend=Legend(
+            {"sizes": "keys of a block B", "mass": "Mass of an eighth of 4096 keys, by c"}
+        ),
+    ),
+    Claim(
+        key="past-attention",
+        source="Zhang et al. (2023), H2O, arXiv 2306.14048",
+        statement="A fifth of the keys, those of the largest accumulated attention, keeps what "
+        "attention needs.",
+        formula="Φ(ργ + Φ⁻¹(0.2))",
+        proof="Accumulated attention is a proxy of the score now. Where a key's scores at "
+        "different queries have the correlation c, the mean of many has ρ = √c with the next one.",
+        judge=routers.eviction_by_past_attention,
+        legend=Legend(
+            {
+                "best": "mass of the best fifth",
+                "kept": "Mass of the fifth that is kept, by ρ",
+                "asked": "ρ that keeps 95 % in long rows, by γ",
             }
         ),
     ),

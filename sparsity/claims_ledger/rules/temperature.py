@@ -19,12 +19,12 @@ _WITHIN = 0.015  # of the factor: a change of 1.5 % in γ = 3 moves n_eff by a n
 _LENGTHS = (2**13, 2**15, 2**17, 2**20, 10**7)  # under Llama 4's rule
 
 
-def asked_factor(routes: Any, gamma: float, ratio: float) -> float:
+def asked_factor(routes: Any, gamma: float, ratio: float, trained: int = TRAINED) -> float:
     """The c at which rows of n₀·r scores of spread cγ have the n_eff that those of n₀ have at γ."""
-    wanted = math.log(float(routes.n_eff("exp", TRAINED, gamma=gamma)))
+    wanted = math.log(float(routes.n_eff("exp", trained, gamma=gamma)))
 
     def gap(c: float) -> float:
-        return math.log(float(routes.n_eff("exp", ratio * TRAINED, gamma=c * gamma))) - wanted
+        return math.log(float(routes.n_eff("exp", ratio * trained, gamma=c * gamma))) - wanted
 
     found: Any = brentq(gap, 1.0, 3.0, xtol=1e-8)
     return float(found)

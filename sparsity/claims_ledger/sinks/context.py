@@ -7,7 +7,7 @@ import functools
 import jax
 import numpy as np
 
-from sparsity.claims_ledger.judging import Judged, core, instead, joined, letter
+from sparsity.claims_ledger.judging import Judged, core, instead, joined, letter, reported
 from sparsity.claims_ledger.sinks.mixing import PUBLISHED_BESIDES, SinkRoutes, small_stack
 from sparsity.stacks.influence import norms
 from sparsity.stacks.mixing import Layers, LayerSink, Stack
@@ -187,7 +187,7 @@ def larger_models(routes: SinkRoutes, seed: int) -> Judged:
     first, most = (float(routes.importance(a)[0]) for a in (uniform, sink))
     harmonic = sum(1 / t for t in range(1, T + 1)) / T
     findings = [
-        core(
+        reported(
             f"the {len(rates)} published rates rise with the size of the model: "
             + ", ".join(f"{rate:.2f} %" for rate in rates),
             len(rates) >= 3 and np.all(np.diff(sizes) > 0) and np.all(np.diff(rates) > 0),

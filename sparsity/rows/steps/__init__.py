@@ -13,6 +13,7 @@ from sparsity.rows.steps import temperature
 from sparsity.rows.steps.alibi import Alibi
 from sparsity.rows.steps.coca import Coca
 from sparsity.rows.steps.decay import Decay
+from sparsity.rows.steps.gate import Gate
 from sparsity.rows.steps.length_bias import LengthBias
 from sparsity.rows.steps.needle import Needle, NeedleAbove
 from sparsity.rows.steps.qk_norm import QKNorm
@@ -40,6 +41,7 @@ __all__ = [
     "Coca",
     "Decay",
     "FloorLog",
+    "Gate",
     "LengthBias",
     "LogLength",
     "Needle",
@@ -73,6 +75,7 @@ ALL: tuple[type[Any], ...] = (
     Sink,
     Needle,
     NeedleAbove,
+    Gate,
     QKNorm,
     Rope,
     Coca,

@@ -1,0 +1,153 @@
+"""The largest logit: against order statistics, brute force and draws; what a clip does to it."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import sparsity
+from sparsity.attention.largest_logit import COARSE, FINE, expected_largest
+from sparsity.attention.monitoring import log, monitor
+from sparsity.errors import InputError
+from sparsity.exact_law.sparsemax import expected_maximum
+
+
+def test_of_one_law_it_is_the_order_statistic():
+    cells = 0
+    for n, gamma, beta in itertools.product(
+        (1, 2, 7, 1000, 10**6, 10**12), (0.3, 3.0), (-2.0, 5.0)
+    ):
+        found = sparsity.largest_logit(n, gamma, beta)
+        assert found.mean == pytest.approx(beta + gamma * expected_maximum(n), abs=1e-12 * gamma)
+        for end, chance in ((found.low, 0.005), (found.high, 0.995)):
+            log_chance = n * stats.norm.logcdf(end, beta, gamma)
+            assert log_chance == pytest.approx(np.log(chance), rel=1e-9)
+        cells += 1
+    assert cells == 24
+    # E max of two is γ/√π; √(2 ln N) is above, and nearer for more.
+    assert sparsity.largest_logit(2, 1.0).mean == pytest.approx(1 / np.sqrt(np.pi), rel=1e-13)
+    near = [sparsity.largest_logit(n, 1.0).mean / np.sqrt(2 * np.log(n)) for n in (1e2, 1e6, 1e12)]
+    assert near == sorted(near)
+    assert near[-1] < 1
+
+
+ROWS = [
+    ([64] * 5, [1.0] * 5, [0.0] * 5),
+    ([1, 10, 100, 1000], [4.0, 2.0, 1.0, 0.5], [0.0, 1.0, 2.0, -1.0]),
+    ([16, 4], [1e-9, 1.0], [1.5, 0.0]),  # the first holds the largest from below
+    ([8], [2.0], [-40.0]),
+]
+
+
+def drawn(n, gamma, beta, draws=40000):
+    """Largest of independent scores, by the definition: mean and standard error."""
+    rng = np.random.default_rng(1)
+    top = np.full(draws, -np.inf)
+    for count, spread, mean in zip(n, gamma, beta, strict=True):
+        for start in range(0, draws, 4000):
+            s = mean + spread * rng.standard_normal((4000, count))
+            top[start : start + 4000] = np.maximum(top[start : start + 4000], s.max(1))
+    return top
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_of_several_laws_it_is_what_is_drawn(rows):
+    top, found = drawn(*rows), sparsity.largest_logit(*rows)
+    error = top.std(ddof=1) / np.sqrt(len(top))
+    assert abs(top.mean() - found.mean) < 4.5 * error + 1e-12
+    assert error < 0.01
+    beyond = np.array([(top < found.low).mean(), (top > found.high).mean()])
+    allowed = 0.005 + 4.5 * np.sqrt(0.005 / len(top))
+    assert np.all(beyond < allowed)
+    # Planted: a spread off by a twentieth, and one row too many.
+    n, gamma, beta = map(np.asarray, rows)
+    wrong = [sparsity.largest_logit(n, 1.05 * gamma, beta).mean,
+             sparsity.largest_logit(n, gamma, beta + 0.05).mean]  # fmt: skip
+    assert all(abs(top.mean() - x) > 4.5 * error for x in wrong)
+
+
+def test_rows_of_each_and_the_coarse_rule():
+    many = sparsity.largest_logit(50, 2.0, rows=20)
+    assert many == sparsity.largest_logit(1000, 2.0)
+    for n, rows in ((50, 20), (100, 1000), (1, 5000)):  # independent route: one law of n·rows
+        true = 2 * expected_maximum(n * rows)
+        each = np.full(rows, float(n)), np.full(rows, 2.0), np.zeros(rows)
+        assert expected_largest(*each) == pytest.approx(true, rel=1e-11)
+        assert expected_largest(*each, COARSE) == pytest.approx(true, rel=1e-6)
+        assert expected_largest(*each) != pytest.approx(
+            2 * expected_maximum(n * rows + 1), rel=1e-11
+        )
+    rng = np.random.default_rng(0)
+    for spread in (0.0, 0.3):
+        n, beta = np.arange(1.0, 129.0), rng.normal(size=128)
+        gamma = 2 * np.exp(spread * rng.normal(size=128))
+        fine, coarse = (float(expected_largest(n, gamma, beta, rule)) for rule in (FINE, COARSE))
+        assert coarse == pytest.approx(fine, rel=1e-5)
+
+
+def test_a_batch_of_gaussian_queries_and_keys_and_one_with_an_outlier():
+    """Rows share keys and a short row has no tail: the measured one lies a little below."""
+    rng = np.random.default_rng(0)
+    q, k = 2.0 * rng.standard_normal((24, 8, 256, 64)), rng.standard_normal((24, 8, 256, 64))
+    measured, expected = [], []
+    for one, other in zip(q, k, strict=True):
+        told = log(monitor(one.astype(np.float32), other.astype(np.float32), rows=None))
+        measured += [told[f"layer0.head{i}/max_logit"] for i in range(8)]
+        expected += [told[f"layer0.head{i}/max_logit_exact"] for i in range(8)]
+    ratio = np.divide(measured, expected)
+    error = ratio.std(ddof=1) / np.sqrt(len(ratio))
+    assert len(ratio) == 192
+    assert error < 0.01
+    assert 0.93 < ratio.mean() < 1
+    k[0, 0, 5] *= 12  # one key that grew
+    told = log(monitor(q[0].astype(np.float32), k[0].astype(np.float32), rows=None))
+    head, layer = (told[f"layer0{x}/max_logit"] / told[f"layer0{x}/max_logit_exact"]
+                   for x in (".head0", ""))  # fmt: skip
+    assert head > 1.3
+    assert layer > 1.3
+    law = [told[f"layer0.head{i}/max_logit_exact"] for i in range(8)]
+    assert told["all/max_logit_exact"] == told["layer0/max_logit_exact"] == max(law)
+
+
+def test_a_clip_of_queries_and_keys():
+    plain = sparsity.qk_clip(4096, 3.0, 100.0)
+    assert plain[:2] == (1.0, 3.0)
+    assert plain.n_eff == plain.n_eff_clipped
+    assert plain.n_eff_of_row == plain.n_eff_of_row_clipped
+    found = sparsity.qk_clip(4096, 20.0, 125.0, tau=100)
+    assert found.factor == 0.8
+    assert found.gamma == 16.0
+    for value, gamma in ((found.n_eff, 20), (found.n_eff_clipped, 16)):
+        law = sparsity.exact("exp", gamma=gamma, length=4096, of="n_eff").value
+        assert value == pytest.approx(law, rel=4e-6)
+    # A row with its largest logit, by its definition: the others cut off at it.
+    rng = np.random.default_rng(0)
+    row = sparsity.qk_clip(256, 1.5, 6.0, tau=3.0, beta=1.0)
+    others = 1.0 + 1.5 * rng.standard_normal((20000, 255))
+    others = np.where(others < 6.0, others, 1.0)  # one in 2,300 is beyond: its place is the mean
+    for value, factor in ((row.n_eff_of_row, 1.0), (row.n_eff_of_row_clipped, 0.5)):
+        a = np.exp(factor * (others - 6.0))
+        # The law is a ratio of means, as the limit law is.
+        drawn = (1 + a.sum(1).mean()) ** 2 / (1 + (a * a).sum(1).mean())
+        assert value == pytest.approx(drawn, rel=0.01)
+    assert row.n_eff_of_row_clipped > 1.5 * row.n_eff_of_row
+    assert sparsity.qk_clip(64, 1.0, -3.0).factor == 1.0
+
+
+def test_errors():
+    for make, match in (
+        (lambda: sparsity.largest_logit(0, 1.0), "length = 0: must be"),
+        (lambda: sparsity.largest_logit([4, 5], [1.0, 1.0, 1.0]), "broadcast"),
+        (lambda: sparsity.largest_logit(4, -1.0), "gamma = -1.0"),
+        (lambda: sparsity.largest_logit(4, 1.0, np.nan), "beta"),
+        (lambda: sparsity.largest_logit(4, 1.0, rows=0), "rows = 0"),
+        (lambda: sparsity.qk_clip([4, 5], 1.0, 3.0), "length = "),
+        (lambda: sparsity.largest_logit(4, 1e308), "too large"),
+        (lambda: sparsity.largest_logit([], 1.0), "at least one"),
+        (lambda: sparsity.qk_clip(4, 1.0, np.inf), "max_logit"),
+        (lambda: sparsity.qk_clip(4, 1.0, 3.0, tau=0), "tau = 0"),
+        (lambda: sparsity.qk_clip(4, 1e3, 3.0), "gamma = 1000"),
+    ):
+        with pytest.raises(InputError, match=match):
+            make()
