@@ -12,8 +12,6 @@ from typing import Any
 from sparsity._version import __version__ as __version__
 
 _HOME = {
-    "Needle": "rows.steps",
-    "NeedleAbove": "rows.steps",
     "S": "metric",
     "entropy": "metric",
     "gini": "metric",
@@ -31,6 +29,8 @@ _HOME = {
     "Gate": "rows.steps",
     "LengthBias": "rows.steps",
     "Mixture": "rows.scores",
+    "Needle": "rows.steps",
+    "NeedleAbove": "rows.steps",
     "NoClosedForm": "errors",
     "QKNorm": "rows.steps",
     "Rope": "rows.steps",

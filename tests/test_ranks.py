@@ -330,6 +330,15 @@ def test_long_rows_reach_the_limits_of_softmax(gamma):
 # --- families ------------------------------------------------------------------------------------
 
 
+# ∫ φ(z) Φ(z + √32·SNR)³¹ dz at SNR = 4/√10 and 1/2, by mpmath
+RECALLS = [0.9999936902234968, 0.757292470642218]
+MARKS = {  # what a row must have, as typed and as steps
+    None: ((), ()),
+    "sink": (("--step", "sink-logit:4"), (SinkLogit(4.0),)),
+    "needle": (("--step", "needle:5"), (sparsity.Needle(5.0),)),
+}
+
+
 @pytest.mark.parametrize("family", quantities.FAMILIES, ids=lambda family: family.name)
 def test_contract_of_every_family(family, command, tmp_path):
     name = f"{family.name}:{family.example}"
@@ -338,13 +347,22 @@ def test_contract_of_every_family(family, command, tmp_path):
     assert quantities.named(f" {name} ".strip().replace(",", ", ")) is quantity
     weights = np.array([[0.0, 1.0, 3.0, 4.0, 0.0], [1.0, 1.0, 1.0, 1.0, 1.0]])
     sums = quantities.RowSums(
-        5, weights.sum(-1), (weights**2).sum(-1), weights[:, 2:4].sum(-1), np.zeros(2), weights
-    )
+        5, weights.sum(-1), (weights**2).sum(-1), weights[:, 2:4].sum(-1), np.zeros(2), weights,
+        needle=weights[:, 3], others_l1=weights[:, :3].sum(-1) + weights[:, 4],
+        others_l2=(weights[:, :3] ** 2).sum(-1) + weights[:, 4] ** 2,
+    )  # fmt: skip
     values = {"top_k_mass": [1, 0.8], "keys_for_mass": [3, 5],
               "power_sum": [(1 + 27 + 64) / 512, 1 / 25],
-              "pq_index": [1 - 8 / math.sqrt(5 * 26), 0], "sink_mass_above": [1, 0]}  # fmt: skip
-    assert_allclose(quantity.of(sums), values[family.name], rtol=1e-15, atol=1e-15)
-    sinks = ["--step", "sink-logit:4"] if quantity.sinks else []
+              "pq_index": [1 - 8 / math.sqrt(5 * 26), 0], "sink_mass_above": [1, 0],
+              "needle_odds_above": [0, 0], "needle_snr_above": [1, 0],
+              "needle_recall": RECALLS}  # fmt: skip
+    assert_allclose(
+        quantity.of(sums),
+        values[family.name],
+        rtol=3e-7 if family.name == "needle_recall" else 1e-15,
+        atol=1e-15,
+    )
+    sinks = MARKS[quantity.needs][0]
     line = ["exp", "--gamma", "1.5", "--length", "32", "--of", name, *sinks]
     code, out, err = command("estimate", *line, "--rel-error", "1e-2", "--json")
     assert (code, err) == (0, "")
@@ -355,7 +373,7 @@ def test_contract_of_every_family(family, command, tmp_path):
         assert "no exact law" in err
         return
     held = json.loads(out)["value"]
-    steps = (ScalableSoftmax(), *([SinkLogit(4.0)] if quantity.sinks else []))  # γ = γ₀·s·ln n
+    steps = (ScalableSoftmax(), *MARKS[quantity.needs][1])  # γ = γ₀·s·ln n
     asked = {"length": 32, "free": "scale", "lengths": (), name: held}
     made = sparsity.design(Row("exp", gamma=0.1, steps=steps), **asked)
     assert made.check == pytest.approx(held, rel=1e-9)

@@ -176,8 +176,11 @@ def test_every_step_and_quantity_goes_through_exact():
     for kind in steps.ALL:
         row: Any = Row("exp", gamma=1, steps=(kind(*kind.example),))
         for quantity in laws:
-            if quantity.sinks and not row.tokens(6).sink.any() and not row.tokens(6).units:
-                with pytest.raises(InputError, match="no sink"):
+            tokens = row.tokens(6)
+            there = {None: True, "sink": tokens.sink.any() or tokens.units,
+                     "needle": tokens.needle.any()}  # fmt: skip
+            if not there[quantity.needs]:
+                with pytest.raises(InputError, match=f"no {quantity.needs}"):
                     exact(row, length=6, of=quantity)
                 refused += 1
                 continue
@@ -194,9 +197,9 @@ def test_every_step_and_quantity_goes_through_exact():
             assert found.log_value == pytest.approx(np.log(found.value), abs=1e-15)
             assert (found.length, found.p_nonzero, named.value) == (6, 1, found.value)
             answered += 1
-    without = sum(not quantity.sinks for quantity in laws)
-    sinks = len(laws) - without
+    without = sum(quantity.needs is None for quantity in laws)
+    marked = len(laws) - without  # two steps make sinks, and two a needle
     ranked = sum(quantity.rank_law is not None for quantity in laws)
     assert apart == ranked * (len(steps.ALL) - len(ALIKE))  # the others leave six tokens alike
-    assert answered == without * len(steps.ALL) + 2 * sinks - apart
-    assert refused == sinks * (len(steps.ALL) - 2)
+    assert answered == without * len(steps.ALL) + 2 * marked - apart
+    assert refused == marked * (len(steps.ALL) - 2)

@@ -205,7 +205,8 @@ def law(row: Row, quantity: Quantity, length: Any) -> tuple[np.ndarray, ...]:
         `length`.
 
     Raises:
-        InputError: a quantity without an integral or a sink or a needle that it needs, or a bad value.
+        InputError: a quantity without an integral, a sink or a needle that is not there, or a bad
+            value.
     """
     n = LENGTH.check(length)
     if not n.size:

@@ -38,9 +38,9 @@ _FAR = 9.0  # standard deviations of the needle's score beyond which it never is
 _PANEL = 0.5  # of it, over the smallest spread of any key: Φ^n changes over γ/√(2 ln n) at least
 _POINTS = (16, 12)  # of a panel: of the value, and of what bounds its error
 _PANEL_COST = 3e-6  # seconds of a panel and a group of keys, measured
-_NODES = 128  # of the rule for recall; the one of half as many bounds its error
+_NODES = 64  # of the rule for recall; the one of half as many bounds its error
 _NOTHING = 1e-11  # a chance or a √V·SNR that counts for nothing
-_HALVINGS = 9  # of 25 units of ln SNR
+_HALVINGS = 7  # of 25 units of ln SNR
 _ULP = 4e-16  # of a value, with the operations that led to it
 
 

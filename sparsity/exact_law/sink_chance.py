@@ -2,7 +2,8 @@
 
 Let N be what the other tokens weigh, and the sinks weigh A. Their share is above ε where A is more
 than ε/(1 − ε) times N, which is N < A(1 − ε)/ε = c. For the needle's signal against the noise both
-are sums of a², weights of twice the spread. And the distribution function of N is an inverse Laplace transform,
+are sums of a², of weights with twice the spread. The distribution function of N is an inverse
+Laplace transform,
 
     P(N < c) = (1/2πi) ∫ e^(sc) Π_j φ_j(s) ds/s,   φ_j(s) = E e^(−s a_j),  a_j = w_j e^(γ_j ε_j),
 
@@ -240,8 +241,8 @@ def law(
         name: of the quantity, as errors say it.
 
     Raises:
-        InputError: another kernel, no sink or needle, tokens on a sphere or too many that differ, or a
-            chance that is not resolved.
+        InputError: another kernel, no sink or needle, tokens on a sphere or too many that differ,
+            or a chance that is not resolved.
     """
     refuse_other_kernels(row, name)
     found = np.array([chance(row, int(n), of) for n in length.tolist()]).reshape(-1, 2)
