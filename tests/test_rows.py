@@ -368,7 +368,7 @@ def test_a_sink_logit_takes_mass_and_changes_no_ratio(monkeypatch):
 def test_reference_cells():
     """They hold every step and every law; `test_crosscheck` samples them with the whole grid."""
     cells = cells_of_steps()
-    assert len(cells) == 36
+    assert len(cells) == 42
     kinds = {type(step) for cell in cells for step in cell.row.steps}
     steps = {Alibi, Decay, LengthBias, ScalableSoftmax, Sink, QKNorm, SinkLogit, Window}
     assert kinds == steps | set(scores.ALL)
