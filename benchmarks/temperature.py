@@ -98,7 +98,9 @@ def without_sinks(scores: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
 
 def log_mean_n_eff(rows: list[np.ndarray], factor: float) -> float:
     """Log of the mean n_eff = exp(2L(c) − L(2c)) of rows of scores times c, L their log-sum-exp."""
-    logs = [2 * logsumexp(factor * s, axis=-1) - logsumexp(2 * factor * s, axis=-1) for s in rows]
+    logs: Any = [
+        2 * logsumexp(factor * s, axis=-1) - logsumexp(2 * factor * s, axis=-1) for s in rows
+    ]
     return float(np.log(np.exp(np.concatenate(logs)).mean()))
 
 
@@ -160,7 +162,8 @@ def measure(folder: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     def logits(text: int, first: int, values: Any) -> None:
         following = ids[text][first + 1 : first + 1 + len(values)]
         own = np.asarray(values, np.float32)[: len(following)]
-        losses.append(logsumexp(own, axis=-1) - own[np.arange(len(following)), following])
+        log_sum: Any = logsumexp(own, axis=-1)
+        losses.append(log_sum - own[np.arange(len(following)), following])
 
     forward(model, ids, visit, logits)
     by_text = np.split(np.concatenate(losses), len(ids))
@@ -208,8 +211,8 @@ def with_quartiles(values: np.ndarray, rng: np.random.Generator, form: str) -> s
 
 def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
     """Spearman's, of values without ties."""
-    ranks = [np.argsort(np.argsort(x)) for x in (a, b)]
-    return float(np.corrcoef(*ranks)[0, 1])
+    first, second = (np.argsort(np.argsort(x)) for x in (a, b))
+    return float(np.corrcoef(first, second)[0, 1])
 
 
 def report(heads: list[dict[str, Any]], run: dict[str, Any], seconds: float) -> str:

@@ -93,7 +93,7 @@ def derived_share(dim: int) -> sympy.Expr:
     """
     mu, sigma, mu_k, sigma_k = sympy.symbols("mu sigma mu_k sigma_k", positive=True)
     x, y = (list(sympy.symbols(f"{name}:{dim}")) for name in "xy")
-    a = sum((mu + sigma * p) * (mu_k + sigma_k * s) for p, s in zip(x, y, strict=True))
+    a: Any = sum((mu + sigma * p) * (mu_k + sigma_k * s) for p, s in zip(x, y, strict=True))
     along = _mean(_mean(a**2, y) - _mean(a, y) ** 2, x)
     shared = _mean(_mean(a, x) ** 2, y) - _mean(_mean(a, x), y) ** 2
     return sympy.simplify(shared / along)
@@ -194,7 +194,8 @@ def masked_rank(routes: MatrixRoutes, seed: int) -> Judged:
     mean = {key: np.mean(x, axis=0) for key, x in found.items()}
     error = {key: np.std(x, axis=0, ddof=1) / math.sqrt(_DRAWS) for key, x in found.items()}
     entries = sympy.Matrix(4, 4, lambda i, j: sympy.Symbol(f"a{i}{j}") if j <= i else 0)
-    product = sympy.prod([entries[i, i] for i in range(4)])
+    determinant: Any = entries.det()
+    product: Any = sympy.prod([entries[i, i] for i in range(4)])
 
     def against_softmax(kind: str) -> tuple[float, float]:
         """The masked effective rank over softmax's, and its error."""
@@ -209,7 +210,7 @@ def masked_rank(routes: MatrixRoutes, seed: int) -> Judged:
             "under a causal mask the matrix is triangular, its determinant the product of its "
             f"diagonal (derived), and no such entry of {len(_KINDS) * _DRAWS} matrices is zero: "
             "full rank",
-            sympy.expand(entries.det() - product) == 0 and triangular,
+            sympy.expand(determinant - product) == 0 and triangular,
         ),
         core(
             f"without it the rank of linear attention is d = {_DIM}, that of softmax n = {_SIZE}",
