@@ -48,7 +48,8 @@ weight on average over the drawn rows that see them, are left out.
 
 The file says that the model takes {context} tokens; how much of its training was that long it does
 not say. Loss of the next token, in nats, by position: {losses}.
-A loss that rose beyond some length would say that positions there are outside of what was learned.
+Beyond the longest text of the training positions are out of distribution; there the loss would be
+above that of shorter contexts.
 
 c is the factor on q that brings a head's mean n_eff in the longer rows to that of its rows of 2048
 keys; a = (c − 1)/ln r. *Law*: the same from the exact law of independent Gaussian scores of the
@@ -97,9 +98,12 @@ def without_sinks(scores: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
 
 
 def log_mean_n_eff(rows: list[np.ndarray], factor: float) -> float:
-    """Log of the mean n_eff = exp(2L(c) − L(2c)) of rows of scores times c, L their log-sum-exp."""
-    logs = [2 * logsumexp(factor * s, axis=-1) - logsumexp(2 * factor * s, axis=-1) for s in rows]
-    return float(np.log(np.exp(np.concatenate(logs)).mean()))
+    """Log of the mean n_eff = (Σe^(cs))²/Σe^(2cs) of rows of scores times c."""
+    found = []
+    for s in rows:
+        weights = np.exp(factor * (s - s.max(-1, keepdims=True)))
+        found.append(weights.sum(-1) ** 2 / np.einsum("ij,ij->i", weights, weights))
+    return float(np.log(np.concatenate(found).mean()))
 
 
 def spread(rows: list[np.ndarray]) -> float:
@@ -160,7 +164,8 @@ def measure(folder: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     def logits(text: int, first: int, values: Any) -> None:
         following = ids[text][first + 1 : first + 1 + len(values)]
         own = np.asarray(values, np.float32)[: len(following)]
-        losses.append(logsumexp(own, axis=-1) - own[np.arange(len(following)), following])
+        log_sum: Any = logsumexp(own, axis=-1)
+        losses.append(log_sum - own[np.arange(len(following)), following])
 
     forward(model, ids, visit, logits)
     by_text = np.split(np.concatenate(losses), len(ids))
@@ -208,8 +213,8 @@ def with_quartiles(values: np.ndarray, rng: np.random.Generator, form: str) -> s
 
 def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
     """Spearman's, of values without ties."""
-    ranks = [np.argsort(np.argsort(x)) for x in (a, b)]
-    return float(np.corrcoef(*ranks)[0, 1])
+    first, second = (np.argsort(np.argsort(x)) for x in (a, b))
+    return float(np.corrcoef(first, second)[0, 1])
 
 
 def report(heads: list[dict[str, Any]], run: dict[str, Any], seconds: float) -> str:
@@ -221,7 +226,9 @@ def report(heads: list[dict[str, Any]], run: dict[str, Any], seconds: float) -> 
         known = np.isfinite(get["slope"]) & np.isfinite(get["law"])
         none += int((~known).sum())
         kind, ratio = cells[0]["rows"], cells[0]["ratio"]
-        medians[kind, ratio] = {k: float(np.median(get[k][known])) for k in ("slope", "law")}
+        medians[kind, ratio] = {
+            k: float(np.median(x[known])) for k, x in get.items() if k != "rows"
+        }
         quoted = [
             with_quartiles(get[key][known], rng, form)
             for key, form in (("n_eff", ".1f"), ("longer", ".1f"), ("factor", ".3f"),
@@ -251,13 +258,14 @@ def report(heads: list[dict[str, Any]], run: dict[str, Any], seconds: float) -> 
 
 def in_words(medians: dict[tuple[str, int], dict[str, float]]) -> str:
     """What was found, from the medians."""
-    real, null = medians["own queries", 4], medians["Gaussian", 4]
+    real, null, same = (medians[x, 4] for x in ("own queries", "Gaussian", "same queries"))
     return (
         f"At four times the length these heads ask for a slope of {real['slope']:.3f}, where the "
-        f"law at their γ̂ asks for {real['law']:.3f}\nand models ship 0.1; Gaussian scores of the "
-        f"same spread, put through the same procedure, ask for {null['slope']:.3f}.\nThe scores of "
-        "real rows are not independent of the distance: what is far has lower scores, so a longer "
-        "row\nadds fewer keys that matter than the law counts."
+        f"law at their γ̂ asks for\n{real['law']:.3f} and models ship 0.1; Gaussian scores of the "
+        f"same spread, put through the same procedure, ask\nfor {null['slope']:.3f}. Far keys add "
+        f"less than their number: with the same queries the median n_eff goes from\n"
+        f"{same['n_eff']:.1f} for the last 2048 keys to {same['longer']:.1f} for all 8192, that of "
+        f"Gaussian scores from {null['n_eff']:.1f} to {null['longer']:.1f}."
     )
 
 

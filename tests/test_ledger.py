@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ import sympy
 from sparsity import InputError, Row, claims, evaluate, kernels
 from sparsity import claims_ledger as ledger
 from sparsity.claims_ledger.judging import Claim, Finding, Routes, verdict, z_tests
-from sparsity.claims_ledger.su import linear
+from sparsity.claims_ledger.su import linear, matrices
 from sparsity.kernels.symbols import beta, decay, gamma, n
 from sparsity.sampling import estimators
 
@@ -25,6 +26,8 @@ EXPECTED = {
     "dimension": "refuted",
     "softmax-gap": "refined",
     "decay": "confirmed",
+    "absolute-position": "refined",
+    "masked-rank": "refined",
 }
 OF_SINKS = {  # their planted worlds are in test_mixing.py
     "sinks-mix-less": "confirmed",
@@ -56,6 +59,9 @@ OF_RULES = {  # and theirs in test_rules.py
     "scale-invariant": "refined",
     "ssmax-start": "confirmed",
     "sigmoid-bias": "confirmed",
+    "flashmoba-snr": "refined",
+    "halving-blocks": "refined",
+    "past-attention": "refined",
 }
 # Whole rows are drawn once for all worlds that leave them alone.
 HONEST = replace(Routes(), rows=functools.cache(Routes().rows))
@@ -76,9 +82,9 @@ def _by_key(records, key):
 def test_the_claims_with_their_verdicts(records):
     every = EXPECTED | OF_SINKS | OF_COCA | OF_WEIGHTS | OF_RULES
     assert {r["key"]: r["verdict"] for r in records} == every
-    assert len(records) == len(CLAIM) == 31
+    assert len(records) == len(CLAIM) == 36
     sources = [r["source"].split(" (")[0] for r in records]
-    assert [sources.count(name) for name in dict.fromkeys(sources)] == [8, 6, 6, *(1,) * 11]
+    assert [sources.count(name) for name in dict.fromkeys(sources)] == [10, 6, 6, *(1,) * 11, 2, 1]
 
 
 def test_records_are_json_ready_and_complete(records):
@@ -139,7 +145,7 @@ def test_table_shows_every_claim_and_finding(records):
         assert r["claim"] in text
         for f in r["evidence"]["findings"]:
             assert f["statement"] in text
-    assert "31 claims: 17 confirmed, 11 refined, 1 reported, 2 refuted" in text
+    assert "36 claims: 17 confirmed, 16 refined, 1 reported, 2 refuted" in text
     assert max(map(len, ledger.table(records, width=60).splitlines())) <= 60
 
 
@@ -224,6 +230,30 @@ def _gaussian_n_eff(kernel, length, **parameters):
     return HONEST.n_eff(kernel, length, **parameters)
 
 
+MATRICES = matrices.MatrixRoutes()
+
+
+def _raised(name, entries):
+    """Features far above zero: all queries are nearly alike."""
+    return MATRICES.feature(name, entries) + 10
+
+
+def _noise_of_raised(name):
+    nodes, weights = np.polynomial.hermite_e.hermegauss(150)
+    h, p = _raised(name, nodes), weights / weights.sum()
+    return math.sqrt(p @ h**2 - (p @ h) ** 2) / (p @ h)
+
+
+def _all_entries(a):
+    """What varies over the whole matrix in place of what varies along rows."""
+    column, left = MATRICES.parts(a)
+    return column, left + MATRICES.parts(a.T)[0]
+
+
+def _unmasked(a):
+    return a
+
+
 X = sympy.sqrt(sympy.pi / 2)
 PLANTED = [
     ("isotropy", "refuted", replace(HONEST, full_keys=_norm_one_keys)),
@@ -260,6 +290,16 @@ PLANTED = [
         "refuted",
         _wrong_derivation("decayed", sympy.sqrt((1 + decay) / (1 - decay)) * (1 + 1 / n) / 9),
     ),
+    ("absolute-position", "refuted", replace(MATRICES, share=lambda r: 1 / (1 + r))),
+    ("absolute-position", "refuted", replace(MATRICES, parts=_all_entries)),
+    (
+        "absolute-position",
+        "confirmed",
+        replace(MATRICES, feature=_raised, noise=_noise_of_raised),
+    ),
+    ("masked-rank", "refuted", replace(MATRICES, mask=_unmasked)),
+    ("masked-rank", "refuted", replace(MATRICES, mask=lambda a: np.tril(a, -1))),
+    ("masked-rank", "confirmed", replace(MATRICES, effective_rank=np.linalg.matrix_rank)),
     ("powers", "refuted", _wrong_derivation("power4", sympy.Rational(1, 3))),
     ("powers", "refuted", _wrong_log_S("power16", lambda v, p: v - 1e-9)),
     ("bounded-scores", "refuted", _wrong_log_S("exp of 1 tanh(s)", lambda v, p: v - 0.3)),
@@ -275,7 +315,7 @@ def test_every_claim_has_a_planted_world():
     right = EXPECTED | OF_WEIGHTS
     assert {key for key, _, _ in PLANTED} == set(right)
     assert all(right[key] != wrong for key, wrong, _ in PLANTED)
-    assert len(PLANTED) == 26
+    assert len(PLANTED) == 32
 
 
 @pytest.mark.parametrize(("key", "wrong", "routes"), PLANTED)
@@ -310,6 +350,25 @@ def test_an_untrusted_estimate_is_not_agreement():
     assert not z_tests([({}, estimate.log_value, replace(estimate, warning="heavy"))]).agree
     off = estimate.log_value + 10 * estimate.rel_stderr
     assert not z_tests([({}, off, estimate)]).agree
+
+
+def test_the_numbers_of_matrices(records):
+    """The share of the columns with relu features is 1/π; ranks are as drawn apart."""
+    numbers = _by_key(records, "absolute-position")["evidence"]["numbers"]["share"]
+    assert [row["feature"] for row in numbers] == ["relu", "elu+1", "softplus", "exp"]
+    assert numbers[0]["theory"] == pytest.approx(1 / np.pi, rel=1e-9)
+    assert numbers[3]["theory"] == pytest.approx(1 / np.e, rel=1e-9)
+    assert all(0 < row["stderr"] < 0.02 for row in numbers)
+    ranks = _by_key(records, "masked-rank")["evidence"]["numbers"]["ranks"]
+    known = {  # eight matrices of another seed
+        ("identity", False): (15.78, 0.01), ("identity", True): (90.46, 0.45),
+        ("elu+1", False): (4.06, 0.02), ("elu+1", True): (50.81, 0.17),
+        ("exp", False): (112.38, 0.66), ("exp", True): (102.18, 0.64),
+    }  # fmt: skip
+    assert len(ranks) == len(known) == 6
+    for row in ranks:
+        value, error = known[row["kernel"], row["masked"]]
+        assert abs(row["effective_rank"] - value) < 5 * math.hypot(error, row["stderr"])
 
 
 def test_norm_bounds_are_proven():

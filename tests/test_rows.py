@@ -35,6 +35,7 @@ from sparsity.exact_law.normal_prefixes import n_eff_of_normal_prefixes
 from sparsity.kernels.symbols import s
 from sparsity.rows import classes as token_classes
 from sparsity.rows import scores
+from sparsity.rows.steps import Chunk, FloorLog, LogLength, ScaleInvariant, SoftCap, Yarn
 from sparsity.rows.tokens import every
 from sparsity.sampling import Sampling
 from sparsity.sampling.row_sampling import sample_rows
@@ -368,9 +369,10 @@ def test_a_sink_logit_takes_mass_and_changes_no_ratio(monkeypatch):
 def test_reference_cells():
     """They hold every step and every law; `test_crosscheck` samples them with the whole grid."""
     cells = cells_of_steps()
-    assert len(cells) == 36
+    assert len(cells) == 42
     kinds = {type(step) for cell in cells for step in cell.row.steps}
-    steps = {Alibi, Decay, LengthBias, ScalableSoftmax, Sink, QKNorm, SinkLogit, Window}
+    steps = {Alibi, Chunk, Decay, FloorLog, LengthBias, LogLength, ScalableSoftmax, ScaleInvariant,
+             Sink, QKNorm, SinkLogit, SoftCap, Window, Yarn}  # fmt: skip
     assert kinds == steps | set(scores.ALL)
     laws = {q.name for q in quantities.ALL if q.has_law}
     assert {cell.quantity for cell in cells} == laws | {

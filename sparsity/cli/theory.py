@@ -281,8 +281,6 @@ def design(
             sparsity design --length 4096 --sink-mass 0.5 --gamma 1
         The slope of ALiBi:
             sparsity design --length 99 --n-eff 8 --gamma 1 --step alibi:1 --free slope
-        The slope of a temperature, 0.1 in Llama 4, that keeps 38 keys:
-            sparsity design --length 128k --n-eff 38 --gamma 3 --step floor-log:0.1 --free slope
     """
     from sparsity import kernels
     from sparsity.kernels.parameters import LENGTH

@@ -1,11 +1,11 @@
-"""The eight claims of [Su] on what attention can focus, each with the judge that decides it."""
+"""The claims of [Su] on what attention can focus, each with the judge that decides it."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from sparsity.claims_ledger.judging import Claim, Legend
-from sparsity.claims_ledger.su import linear, scores
+from sparsity.claims_ledger.su import linear, matrices, scores
 
 __all__ = ["CLAIMS"]
 
@@ -143,6 +143,46 @@ CLAIMS: tuple[Claim, ...] = (
                 "S_at_n_4096": "S at n = 4096",
                 "window": "window n·S²",
                 "slopes": "slopes of ln S against ln n",
+            },
+        ),
+    ),
+    _claim(
+        key="absolute-position",
+        statement="Nonnegative linear attention can express only absolute position: its weights "
+        "hardly depend on the query.",
+        formula="Var_j(E_i a_ij) / E_i Var_j(a_ij) = μ̃²/(μ̃² + σ̃²)",
+        proof="Given the query, a = q̃·k̃ varies over keys by σ̃_k²‖q̃‖², on the average by "
+        "σ̃_k² d(μ̃² + σ̃²). Its mean over queries, μ̃ Σ_l k̃_l, varies by σ̃_k² d μ̃². The ratio is S² "
+        "of one feature of the query.",
+        judge=matrices.column_share,
+        routes=matrices.MatrixRoutes,
+        legend=Legend(
+            {
+                "share": "Share of the variance along rows that all queries have in common",
+                "noise": "noise to signal σ̃/μ̃",
+                "theory": "μ̃²/(μ̃² + σ̃²)",
+                "estimate": "in sampled matrices",
+            },
+        ),
+    ),
+    _claim(
+        key="masked-rank",
+        statement="A causal mask makes the attention matrix full rank, so low rank is not the "
+        "whole reason why linear attention falls behind softmax.",
+        formula="det tril(A) = Π_i a_ii ≠ 0",
+        proof="A triangular matrix has full rank if no entry of its diagonal is zero. The "
+        "effective rank is e^H, H the entropy of the singular values as shares (Roy and Vetterli "
+        "2007); rows are divided by the sum of their absolute weights.",
+        judge=matrices.masked_rank,
+        routes=matrices.MatrixRoutes,
+        legend=Legend(
+            {
+                "draws": "matrices drawn",
+                "ranks": "Rank of attention matrices",
+                "masked": "causal mask",
+                "effective_rank": "effective rank",
+                "rank": "numerical rank",
+                "n_eff": "attended tokens of a row",
             },
         ),
     ),
