@@ -22,6 +22,7 @@ from sparsity import (
     Alibi,
     Decay,
     FloorLog,
+    Needle,
     Row,
     ScalableSoftmax,
     SinkLogit,
@@ -388,19 +389,28 @@ STEPPED = (Alibi(0.01), Window(48), SinkLogit(4.0))
 STEPPED_LINE = ["--step", "alibi:0.01", "--step", "window:48", "--step", "sink-logit:4"]
 
 
+def stepped(of):
+    """The steps of rows that have a quantity, and as they are typed."""
+    if quantities.named(of).rank_law is not None:  # its law is that of rows without steps
+        return (), []
+    needle = quantities.named(of).needs == "needle"
+    steps = (*STEPPED, Needle(6.0, 0.0, 9)) if needle else STEPPED
+    return steps, [*STEPPED_LINE, *(["--step", "needle:6,0,9"] if needle else [])]
+
+
 @pytest.mark.parametrize("of", LAWS)
 def test_exact(command, of):
-    bare = quantities.named(of).rank_law is not None  # its law is that of rows without steps
-    row = Row("exp", gamma=2, steps=() if bare else STEPPED)
+    steps, typed = stepped(of)
+    row = Row("exp", gamma=2, steps=steps)
     law = sparsity.exact(row, length=[32, 4096], of=of)
-    line = ["exp", "--gamma", 2, *([] if bare else STEPPED_LINE), "--of", of]
+    line = ["exp", "--gamma", 2, *typed, "--of", of]
     found = answer(command, "exact", *line, "--length", "32,4096")
     assert set(found) == {
         "kernel", "params", "steps", "n", "quantity", "value", "log_value", "error_bound", "method",
     }  # fmt: skip
     assert found["kernel"] == "exp"
     assert found["params"] == {"beta": 0, "gamma": 2}
-    assert found["steps"] == ([] if bare else ["alibi:0.01", "window:48", "sink-logit:4"])
+    assert found["steps"] == typed[1::2]
     assert found["n"] == [32, 4096]
     assert found["value"] == law.value.tolist()
     assert found["log_value"] == law.log_value.tolist()
@@ -413,7 +423,7 @@ def test_exact(command, of):
     code, text, err = command("exact", *line, "--length", "32,4096")
     assert (code, err) == (0, "")
     assert f"{law.value[1]:.12g}" in text
-    assert bare or "alibi:0.01, window:48, sink-logit:4" in text
+    assert not steps or "alibi:0.01, window:48, sink-logit:4" in text
 
 
 def test_exact_is_of_n_eff_by_default_and_of_decayed_too(command):
@@ -432,8 +442,8 @@ LIKE_N_EFF = ("entropy", "max_weight", "hoyer")  # not of other rows, sinks or l
     [pytest.param(of, marks=pytest.mark.slow) if of in LIKE_N_EFF else of for of in LAWS],
 )
 def test_an_estimate_of_any_quantity_of_a_row_holds_its_exact_law(command, printed, of):
-    stepped = [] if quantities.named(of).rank_law else STEPPED_LINE
-    line = ["relu2", "--beta", 0.5, "--gamma", 1, *stepped, "--length", TOKENS, "--of", of]
+    _, typed = stepped(of)
+    line = ["relu2", "--beta", 0.5, "--gamma", 1, *typed, "--length", TOKENS, "--of", of]
     found, text = printed("estimate", *line, "--rel-error", "3e-3")
     known = answer(command, "exact", *line)
     assert found["quantity"] == known["quantity"]

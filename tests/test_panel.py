@@ -251,7 +251,7 @@ PLOTS = [name for name, *_ in plots.offered()]
 OF_SOFTMAX = [
     name
     for name in PLOTS
-    if name not in ("sink_mass", "sink_mass_above", "square_sum", "abs_sum", "recall")
+    if not name.startswith(("sink_", "needle_")) and name not in ("square_sum", "abs_sum", "recall")
 ]
 
 
@@ -264,7 +264,7 @@ def test_every_quantity_is_offered():
     offered = {plots.named(y).of for y in PLOTS}
     assert {*quantities.ALL, *quantities.OF_MAPS} <= offered
     assert {of_plot(y).partition(":")[0] for y in PLOTS} >= {f.name for f in quantities.FAMILIES}
-    assert len(PLOTS) == len(set(PLOTS)) == 19
+    assert len(PLOTS) == len(set(PLOTS)) == 25
 
 
 @pytest.mark.parametrize("y", [*OF_SOFTMAX, "power_sum:0.5", "pq_index:0.5,1"])
@@ -397,19 +397,17 @@ def test_every_control_has_a_word():
 
 
 SIGNED = {"square_sum", "abs_sum", "recall"}
+OF_SINKS = {"sink_mass", "sink_mass_above"}
+OF_A_NEEDLE = {name for name in PLOTS if name.startswith("needle_")}
 
 
 def test_what_cannot_be_had_says_why():
-    assert why_not_plotted(start("exp")).keys() == {
-        "sink_mass",
-        "sink_mass_above",
-        "square_sum",
-        "abs_sum",
-        "recall",
-    }
+    assert why_not_plotted(start("exp")).keys() == SIGNED | OF_SINKS | OF_A_NEEDLE
+    assert len(OF_A_NEEDLE) == 6
     assert "choose a row law with one" in why_not_plotted(start("exp"))["sink_mass"]
-    assert why_not_plotted(start("exp", rows="sink")).keys() == SIGNED
-    assert why_not_plotted(start("exp", rows="sink-logit")).keys() == SIGNED
+    assert why_not_plotted(start("exp", rows="sink")).keys() == SIGNED | OF_A_NEEDLE
+    assert why_not_plotted(start("exp", rows="sink-logit")).keys() == SIGNED | OF_A_NEEDLE
+    assert why_not_plotted(start("exp", rows="needle")).keys() == SIGNED | OF_SINKS
     assert "square_sum" not in why_not_plotted(opened("differential"))
     assert set(PLOTS) - why_not_plotted(start("decayed")).keys() == {
         "S",

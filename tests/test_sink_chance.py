@@ -147,11 +147,15 @@ def test_planted_errors_are_rejected(monkeypatch):
         return abs(drawn.value - float(value)) < 4.5 * drawn.stderr
 
     assert agrees(chance(row, length, 0.3).value)
-    wrong = [sparsity.exact(row, length=length, of=replace(right, above=0.7)).value]
+    wrong = [
+        sparsity.exact(
+            row, length=length, of=replace(right, above=replace(right.above, odds=7 / 3))
+        ).value
+    ]
     wrong.append(1 - chance(row, length, 0.3).value)
 
-    def short(row, n):
-        others, *rest = fewer(row, n)
+    def short(row, n, of):
+        others, *rest = fewer(row, n, of)
         return others._replace(count=others.count - 1), *rest
 
     monkeypatch.setattr(sink_chance, "_split", short)

@@ -112,8 +112,8 @@ def named(of: str | Quantity) -> Quantity:
         return _member(name, number if colon else None)
     families = [f"{family.name}:{family.symbol}" for family in FAMILIES]
     near = difflib.get_close_matches(of, [*names, *families], n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    raise InputError("of", of, f"{hint}the quantities are {', '.join([*names, *families])}")
+    every = f"the quantities are {', '.join([*names, *families])}"
+    raise InputError("of", of, f"did you mean {near[0]}?" if near else every)
 
 
 @functools.lru_cache(maxsize=64)

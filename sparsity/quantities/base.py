@@ -240,6 +240,7 @@ class Quantity:
         layers: what it is of the number of weights above a, for its exact law; None for others.
         linear: what it is of another quantity, for its exact law; None for others.
         above: what it is the chance to exceed; None for others.
+        chance: whether it is 0 or 1 of a row, so that its mean is a share of the rows.
         needle_law: how it goes by the needle's rank or its signal; None for others.
     """
 
@@ -258,6 +259,7 @@ class Quantity:
     linear: Linear | None = None
     above: Exceeds | None = None
     needle_law: NeedleLaw | None = None
+    chance: bool = False
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickled by name where it has one: its functions cannot be, and caches know it again."""

@@ -155,4 +155,5 @@ recall = Quantity(
     average="P(the key of the largest score of all is among those read), over nonzero rows",
     unit="1",
     of=lambda row: row.top + 0 * row.l1,
+    chance=True,
 )

@@ -42,6 +42,7 @@ def _sink_mass_above(name: str, share: float) -> Quantity:
         of=of,
         units=True,
         needs="sink",
+        chance=True,
         above=Exceeds("sink", share / (1 - share)),
     )
 

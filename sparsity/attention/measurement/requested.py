@@ -38,7 +38,26 @@ def requested_names(of: str | Sequence[str]) -> tuple[str, ...]:
     except InputError as error:
         fix = f"{error.fix}; and, of logits, {', '.join(SHAPE)}"
         raise InputError("of", error.value, fix) from None
+    for name in found:
+        if name not in SHAPE:
+            refuse_unmeasurable(quantities.named(name))
     return tuple(name for name in dict.fromkeys(found) if name not in ALWAYS)
+
+
+def refuse_unmeasurable(quantity: Quantity) -> None:
+    """Refuse what measured rows do not tell: which key is the needle, and what a router left out.
+
+    Raises:
+        InputError: such a quantity.
+    """
+    if quantity.needs == "needle":
+        fix = (
+            "a measured row does not say which key is the needle; ask for it of a Row with a Needle"
+        )
+        raise InputError("of", quantity.name, fix)
+    if quantity is quantities.recall:
+        fix = "a measured row does not say what a router left out; ask for it of Row('router', ...)"
+        raise InputError("of", quantity.name, fix)
 
 
 def measure_requested(

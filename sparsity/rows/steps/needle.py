@@ -21,7 +21,7 @@ class Needle:
     takes its place, and leaves the first a token of that score.
 
     For keys ~ N(0, I) in R^d and a query of length t that points along the needle, m = t√d and
-    γ = t: `Row("exp", gamma=t, steps=(Needle(t * d**0.5),))`.
+    γ = t; of length 1 in R^16, `Row("exp", gamma=1, steps=(Needle(4),))`.
 
     Args:
         beta: m, or the mean of it.

@@ -1,0 +1,297 @@
+"""The needle: its step, its quantities and their laws, against definitions and sampled rows."""
+
+import itertools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.special import ndtr
+from scipy.stats import norm
+
+import sparsity
+from sparsity import Alibi, Needle, NeedleAbove, Row, Sink, SinkLogit, Window, exact, quantities
+from sparsity.errors import InputError
+from sparsity.quantities.needle import recall, recall_slope
+from sparsity.rows.steps import ScalableSoftmax
+from sparsity.sampling import Sampling
+from sparsity.sampling.row_sampling import draw_rows
+
+OF = ("needle_mass", "needle_signal", "needle_largest")
+CHANCES = ("needle_odds_above:0.1", "needle_snr_above:1", "needle_recall:32")
+
+
+def weights(kernel, s):
+    """|f| of scores, written out."""
+    forms = {"exp": np.exp, "relu2": lambda s: np.maximum(s, 0) ** 2, "identity": np.abs}
+    return forms[kernel](s)
+
+
+def by_definition(of, needle, others):
+    """Values of rows [rows] from the needle's weight [rows] and the others' [rows, keys]."""
+    l1, l2 = others.sum(-1), (others**2).sum(-1)
+    name, _, number = of.partition(":")
+    with np.errstate(divide="ignore"):
+        return {
+            "needle_mass": lambda: needle / (needle + l1),
+            "needle_signal": lambda: needle**2 / (needle**2 + l2),
+            "needle_largest": lambda: (needle > others.max(-1)).astype(float),
+            "needle_odds_above": lambda: (needle / l1 > float(number)).astype(float),
+            "needle_snr_above": lambda: (needle / np.sqrt(l2) > float(number)).astype(float),
+            "needle_recall": lambda: recall(needle / np.sqrt(l2), int(number)),
+        }[name]()
+
+
+# --- the step ------------------------------------------------------------------------------------
+
+
+def test_it_stands_where_it_is_put_and_in_the_middle_else():
+    for length, distance, there in ((5, None, 2), (1, None, 0), (2, None, 1), (9, 0, 0), (9, 8, 8)):
+        tokens = Row("exp", gamma=1, steps=(Needle(3, 0.5, distance),)).each(length)
+        assert np.flatnonzero(tokens.needle).tolist() == [there]
+        assert (tokens.beta[there], tokens.gamma[there], tokens.w[there]) == (3, 0.5, 1)
+        assert tokens.needle.sum() == 1
+
+
+def test_order_of_steps():
+    """What stands after the needle changes it, and what stands before does not."""
+    mass = {}
+    slope, far = Alibi(0.1), Needle(4.0, 0.0, 20)
+    for steps in ((far, slope), (slope, far)):
+        mass[steps] = float(exact(Row("exp", gamma=1, steps=steps), length=32, of=OF[0]).value)
+    assert mass[slope, far] > 2 * mass[far, slope]
+    softer = Row("exp", gamma=1, steps=(Needle(4.0), ScalableSoftmax(0.1)))  # s·ln 32 = 0.347
+    scaled = Row("exp", gamma=0.1 * math.log(32), steps=(Needle(0.4 * math.log(32)),))
+    assert exact(softer, length=32, of=OF[0]).value == pytest.approx(
+        exact(scaled, length=32, of=OF[0]).value, rel=1e-12
+    )
+    with pytest.raises(InputError, match="no needle in sight"):
+        exact(Row("exp", gamma=1, steps=(far, Window(8))), length=32, of=OF[0])
+    hidden_before = Row("exp", gamma=1, steps=(Window(8), far))
+    assert 0.5 < exact(hidden_before, length=32, of=OF[0]).value < 1
+
+
+def test_margin_is_above_the_mean_of_its_token():
+    plain = Row("exp", beta=1.5, gamma=1, steps=(Needle(4.0),))
+    above = Row("exp", beta=1.5, gamma=1, steps=(NeedleAbove(2.5),))
+    assert exact(plain, length=16, of=OF[0]).value == exact(above, length=16, of=OF[0]).value
+    sloped = Row("exp", gamma=1, steps=(Alibi(0.1), NeedleAbove(3.0, 0.0, 10))).each(32)
+    assert sloped.beta[sloped.needle] == pytest.approx([2.0])
+
+
+def test_a_second_needle_takes_its_place():
+    row = Row("exp", gamma=1, steps=(Needle(5.0, 0.0, 3), Needle(1.0, 0.0, 7))).each(9)
+    assert np.flatnonzero(row.needle).tolist() == [7]
+    assert row.beta[3] == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "length", "says"),
+    [
+        ((math.nan,), 8, "beta"), ((1.0, -1.0), 8, "gamma"), ((1.0, 0.0, 8), 8, "distance"),
+        ((1.0, 0.0, -1), 8, "distance"), ((1.0, 0.0, 1.5), 8, "distance"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(arguments, length, says):
+    with pytest.raises(InputError, match=says):
+        Row("exp", gamma=1, steps=(Needle(*arguments),)).tokens(length)
+
+
+def test_rows_without_a_needle_are_refused():
+    bare = Row("exp", gamma=1, steps=(Sink(3.0), SinkLogit(1.0)))
+    for of in (*OF, *CHANCES):
+        for ask in (exact, sparsity.estimate):
+            with pytest.raises(InputError, match="has no needle in sight"):
+                ask(bare, length=8, of=of)
+    with pytest.raises(InputError, match="no needle"):
+        sparsity.evaluate(bare, length=8, of="needle_mass")
+
+
+# --- exact laws ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", ["exp", "relu2", "identity"])
+@pytest.mark.parametrize("n", [2, 3])
+def test_two_and_three_keys_by_brute_force(kernel, n):
+    """Sums over the others' scores, Gauss-Legendre on pieces between which nothing bends."""
+    m, gamma = 2.0, 0.8
+    row, cells = Row(kernel, beta=0.3, gamma=gamma, steps=(Needle(m),)), 0
+    needle = float(weights(kernel, m))
+    bends = {"exp": [m], "relu2": [0.0, m], "identity": [-m, 0.0, m]}[kernel]
+    edges = np.unique([*np.linspace(0.3 - 9 * gamma, 0.3 + 9 * gamma, 41), *bends])
+    x, w = np.polynomial.legendre.leggauss(24)
+    s = (edges[:-1, None] + np.diff(edges)[:, None] / 2 * (1 + x)).ravel()
+    p = (np.diff(edges)[:, None] / 2 * w).ravel() * norm.pdf(s, 0.3, gamma)
+    a = weights(kernel, s)
+    grid = a[:, None] if n == 2 else np.stack(np.broadcast_arrays(a[:, None], a), -1)
+    mass = p if n == 2 else p[:, None] * p
+    for of in OF:
+        values = by_definition(of, needle, grid)
+        found = exact(row, length=n, of=of)
+        assert float(found.value) == pytest.approx(float((values * mass).sum()), rel=1e-9)
+        assert found.error_bound < 1e-9
+        cells += 1
+    assert cells == 3
+
+
+def test_chances_of_two_keys():
+    """P(m − s > ln x) and P(2(m − s) > 2 ln x) are the same, and recall is a sum over s."""
+    m, gamma = 1.0, 0.7
+    row = Row("exp", gamma=gamma, steps=(Needle(m),))
+    for x in (0.5, 1.0, 4.0):
+        wanted = norm.cdf((m - math.log(x)) / gamma)
+        for of in ("needle_odds_above", "needle_snr_above"):
+            assert float(exact(row, length=2, of=f"{of}:{x}").value) == pytest.approx(wanted, 1e-9)
+    s = np.linspace(-9 * gamma, 9 * gamma, 4001)
+    values = recall(np.exp(m - s), 8)
+    wanted = float(values @ norm.pdf(s, 0, gamma)) * (s[1] - s[0])
+    found = exact(row, length=2, of="needle_recall:8")
+    assert float(found.value) == pytest.approx(wanted, rel=float(found.error_bound) + 1e-9)
+
+
+def test_the_rank_of_a_random_needle():
+    """A needle of the others' own law is the largest of n with chance 1/n; else a sum over it."""
+    for n in (1, 2, 7, 1000, 10**6):
+        same = Row("exp", beta=0.4, gamma=1.3, steps=(Needle(0.4, 1.3),))
+        found = exact(same, length=n, of="needle_largest")
+        assert float(found.value) == pytest.approx(1 / n, rel=1e-9)
+        assert found.error_bound < 1e-8
+    row = Row("relu2", beta=-0.5, gamma=1.0, steps=(Needle(0.5, 2.0),))
+    s = np.linspace(0, 20, 200_001)
+    wins = np.trapezoid(norm.pdf(s, 0.5, 2.0) * ndtr(s + 0.5) ** 9, s)
+    all_zero = norm.cdf(-0.25) * norm.cdf(0.5) ** 9
+    found = exact(row, length=10, of="needle_largest")
+    assert float(found.value) == pytest.approx(wins / (1 - all_zero), rel=1e-8)
+
+
+def test_recall_against_mpmath():
+    for snr, values in ((0.0, 2), (0.1, 32), (0.7, 5), (2.0, 1000)):
+        wanted = mpmath.quad(
+            lambda z, snr=snr, v=values: mpmath.npdf(z)
+            * mpmath.ncdf(z + mpmath.sqrt(v) * snr) ** (v - 1),
+            [-10, -5, -2, 0, 2, 5, 10],
+        )  # fmt: skip
+        assert float(recall(snr, values)) == pytest.approx(float(wanted), rel=1e-12)
+    c, h = np.linspace(0.1, 8, 30), 1e-4
+    slope = (recall((c + h) / 4, 16) - recall((c - h) / 4, 16)) / (2 * h)
+    np.testing.assert_allclose(recall_slope(c, 16), slope, rtol=1e-6, atol=1e-12)
+
+
+def test_snr_is_odds_times_the_root_of_n_eff():
+    """Row by row, and its negative control: n_eff of all keys in the place of the others'."""
+    rng, rows = np.random.default_rng(3), 0
+    for kernel in ("exp", "relu2", "identity"):
+        others = weights(kernel, rng.normal(size=(50, 40)))
+        needle = weights(kernel, rng.normal(5, 1, size=50))
+        odds = needle / others.sum(-1)
+        snr = needle / np.sqrt((others**2).sum(-1))
+        np.testing.assert_allclose(snr, odds * np.sqrt(sparsity.n_eff(others)), rtol=1e-13)
+        every = np.concatenate([others, needle[:, None]], -1)
+        assert np.abs(odds * np.sqrt(sparsity.n_eff(every)) / snr - 1).max() > 0.1
+        rows += len(others)
+    assert rows == 150
+
+
+def test_limits():
+    """a*/(a* + (n − 1) E|a|), and its square's with E a²; the exact law tends to both."""
+    row, t = Row("relu2", beta=0.0, gamma=0.5, steps=(Needle(3.0),)), 9.0
+    for of, power, moment in (("needle_mass", 1, 0.125), ("needle_signal", 2, 1.5 * 0.5**4)):
+        for n in (10**3, 10**5):
+            wanted = t**power / (t**power + (n - 1) * moment)
+            limit = sparsity.evaluate(row, length=n, of=of)
+            assert float(limit.value) == pytest.approx(wanted, rel=1e-9)
+        law = exact(row, length=10**5, of=of)
+        assert float(law.value) == pytest.approx(wanted, rel=2e-3)
+
+
+# --- sampled rows --------------------------------------------------------------------------------
+
+SETTINGS = [  # (kernel, dim, query length t, n): keys ~ N(0, I), the query along the needle
+    ("exp", 16, 1.0, 64), ("exp", 16, 0.5, 64), ("exp", 16, 2.0, 256),
+    ("relu2", 16, 1.0, 64), ("identity", 16, 1.0, 64), ("relu2", 64, 1.0, 256),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kernel", "dim", "t", "n"), SETTINGS)
+def test_laws_against_sampled_rows(kernel, dim, t, n):
+    row = Row(kernel, beta=0.0, gamma=t, steps=(Needle(t * dim**0.5),))
+    names = (*OF, *CHANCES) if kernel == "exp" else OF
+    drawn = draw_rows(row, n, Sampling(4e-3, seed=11, max_samples=2**18), names)
+    cells, seen = 0, 0
+    for of in names:
+        found, law = drawn.estimate(of), float(exact(row, length=n, of=of).value)
+        if not found.stderr > 0 or law > 1 - 1e-3 or law < 1e-3:
+            continue  # no row is other than the rest
+        assert abs(found.value - law) < 4.5 * found.stderr + 1e-6
+        seen += abs(found.value - 1.03 * law) > 4.5 * found.stderr
+        cells += 1
+    assert cells >= 2
+    assert seen == cells  # a law that is 3 % off
+
+
+def test_samples_against_draws_by_numpy():
+    """The sampler's needle is the one token of its own score: rows drawn apart say the same."""
+    rng = np.random.default_rng(5)
+    row, cells = Row("relu2", beta=-0.5, gamma=1.0, steps=(Needle(1.5, 0.5),)), 0
+    needle = weights("relu2", rng.normal(1.5, 0.5, 40_000))
+    others = weights("relu2", rng.normal(-0.5, 1.0, (40_000, 15)))
+    alive = needle + others.sum(-1) > 0
+    for of in (*OF, *CHANCES):
+        values = by_definition(of, needle[alive], others[alive])
+        error = values.std() / math.sqrt(alive.sum())
+        found = sparsity.estimate(row, length=16, of=of, rel_error=5e-3, seed=2)
+        assert abs(found.value - values.mean()) < 4.5 * math.hypot(error, found.stderr)
+        cells += 1
+    assert cells == 6
+
+
+def drawn_recall(kernel, dim, n, t, v, rows, gaussian, seed=9):
+    """(drawn recall, its error, mean of the law) of rows with values drawn one by one."""
+    rng = np.random.default_rng(seed)
+    form = {"exp": np.exp, "identity": lambda s: s}[kernel]
+    needle, hits, laws = float(form(t * dim**0.5)), [], []
+    for _ in range(rows // 500):
+        others = form(rng.normal(0, t, (500, n - 1)))
+        sums = np.zeros((500, v))
+        if gaussian:
+            codes = rng.normal(size=(500, n - 1, v)) / math.sqrt(v)
+            sums = np.einsum("rk,rkv->rv", others, codes)
+        else:
+            held = rng.integers(0, v, (500, n - 1))
+            np.add.at(sums, (np.arange(500)[:, None], held), others)
+        sums[:, 0] += needle
+        hits.append(sums.argmax(-1) == 0)
+        laws.append(recall(needle / np.sqrt((others**2).sum(-1)), v))
+    hit = np.concatenate(hits)
+    return hit.mean(), hit.std() / math.sqrt(len(hit)), float(np.concatenate(laws).mean())
+
+
+def test_recall_against_drawn_values():
+    """Exact for normal values; for values of V kinds the better, the more keys hold each."""
+    cells = 0
+    for kernel, t, v in (("identity", 1.0, 32), ("exp", 0.5, 32), ("exp", 0.25, 8)):
+        drawn, error, law = drawn_recall(kernel, 16, 64, t, v, 4000, gaussian=True)
+        assert abs(drawn - law) < 4.5 * error
+        assert abs(drawn - 0.88 * law) > 4.5 * error
+        cells += 1
+    few, _, law = drawn_recall("identity", 16, 64, 1.0, 32, 4000, gaussian=False)
+    assert 0.03 < law - few < 0.09
+    many, _, law_of_many = drawn_recall("identity", 16, 1024, 1.0, 32, 4000, gaussian=False)
+    assert abs(many - law_of_many) < (law - few) / 3
+    assert cells == 3
+
+
+def test_measured_rows_have_no_needle():
+    logits = np.random.default_rng(0).normal(size=(1, 8, 8))
+    for of in ("needle_mass", "needle_recall:4", "recall"):
+        with pytest.raises(InputError, match="a measured row does not say"):
+            sparsity.measure(logits, of=(of,))
+
+
+def test_every_quantity_was_asked_for():
+    asked = {name.partition(":")[0] for name in (*OF, *CHANCES)}
+    known = [*quantities.ALL, *(f.named(1 if f.name != "needle_recall" else 2)
+             for f in quantities.FAMILIES if f.name.startswith("needle"))]  # fmt: skip
+    names = {q.name.partition(":")[0] for q in known if q.needs == "needle"}
+    assert asked == names
+    assert len(list(itertools.chain(OF, CHANCES))) == len(names)
