@@ -10,7 +10,6 @@ with lo so low that the last integral is nothing. For N scores of one law it is 
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ from scipy.special import log_ndtr, ndtr, ndtri_exp
 from sparsity.arguments import number
 from sparsity.attention.measurement import row_laws
 from sparsity.errors import InputError
+from sparsity.exact_law.rules import gauss_rule
 from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
 
 # −ln of the chances that are left out on either side, and nodes of Gauss and Legendre: from 1 to
@@ -115,7 +115,7 @@ def expected_largest(
         middle = (low + top) / 2
         below = _log_below(middle[..., None], length, beta, gamma)[..., 0] < -rule[0]
         low, top = np.where(below, middle, low), np.where(below, top, middle)
-    nodes, weights = _nodes(rule[1])
+    nodes, weights = gauss_rule(rule[1])
     half = (high - low) / 2
     x = low[..., None] + half[..., None] * (nodes + 1)
     below = np.exp(_log_below(x, length, beta, gamma))
@@ -207,8 +207,3 @@ def _log_below(x: np.ndarray, n: np.ndarray, beta: np.ndarray, gamma: np.ndarray
         each[left] = log_ndtr(z[left])
         found += (n[part] * each).sum(-2)
     return found
-
-
-@functools.cache
-def _nodes(count: int) -> tuple[np.ndarray, np.ndarray]:
-    return np.polynomial.legendre.leggauss(count)

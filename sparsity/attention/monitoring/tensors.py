@@ -241,8 +241,8 @@ def torch_penalty(
         InputError: another `of`, no bound, `low` above `high`, positions of no row, an
             option it does not take, or arrays of other shapes.
     """
-    torch, bounds = library("torch", "torch"), Bounds(of, low, high)
-    found = measure_rows(_call("torch_penalty", queries, keys, causal, given), rows)
+    call, bounds = _call("torch_penalty", queries, keys, causal, given), Bounds(of, low, high)
+    torch, found = library("torch", "torch"), measure_rows(call, rows)
     return mean_square_outside(torch, bounds, found[of], found["length"])
 
 
