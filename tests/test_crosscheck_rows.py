@@ -262,11 +262,11 @@ PLANTED: dict[str, tuple[list[Any], Any, Any, int]] = {
 def test_the_grid_holds_every_cell_of_rows_and_positions():
     grid = reference_grid()
     assert all(isinstance(cell, Question) for cell in grid)
-    assert sum(cell in grid for cell in cells_of_steps()) == len(cells_of_steps()) == 42
+    assert sum(cell in grid for cell in cells_of_steps()) == len(cells_of_steps()) == 47
     assert sum(cell in grid for cell in ROTARY_CELLS) == len(ROTARY_CELLS) == 6
     assert sum(cell.quantity == "sink_mass" for cell in grid) == 5
     assert sum(cell in grid for cell in MAP_CELLS) == len(MAP_CELLS) == 2
-    assert len(grid) == 232
+    assert len(grid) == 237
     assert len(ROPE) == 2
     assert len(COCA) == 3
     assert len(MASS) == 2
@@ -321,7 +321,7 @@ def test_there_are_sixteen_planted_errors():
 
 def test_cells_are_named_by_what_they_check():
     named = [(c.kernel.name, c.quantity, str(c.parameters)) for c in cells_of_steps()]
-    assert len(set(named)) == 42
+    assert len(set(named)) == 47
     row = Row(exp, gamma=1.0, steps=(SinkLogit(2.5),))
     assert of_rows(row, 4, "sink_mass").parameters == {
         "beta": 0.0,

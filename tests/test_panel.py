@@ -159,7 +159,7 @@ def test_edits_change_what_they_name_and_nothing_else():
 def test_impossible_edits_are_refused_in_one_line(name, value):
     with pytest.raises(InputError) as refused:
         edit(start(), name, value)
-    assert len(str(refused.value)) < 300
+    assert len(str(refused.value)) < 320
 
 
 def test_a_formula_adds_a_kernel_once_and_shows_it():
@@ -215,7 +215,8 @@ def test_limits_at_once_are_the_limits_of_the_row_law(kernel, rows):
     (spec,) = state.specs()
     found = closed_limit(spec, "gamma", np.array([0.7]))
     if found is None:
-        summed = ("sink", "qk-norm", "rope", "chunk", "scale-invariant", "soft-cap")
+        summed = ("sink", "qk-norm", "rope", "chunk", "scale-invariant", "soft-cap",
+                  "needle", "needle-above")  # fmt: skip
         assert rows in summed or (rows == "alibi" and kernel != "exp")
         return
     row = spec.law.row(spec.kernel, spec.given())
