@@ -29,6 +29,7 @@ _HOME = {
     "Gate": "rows.steps",
     "LengthBias": "rows.steps",
     "Mixture": "rows.scores",
+    "needle_capacity": "limit.capacity",
     "Needle": "rows.steps",
     "NeedleAbove": "rows.steps",
     "NoClosedForm": "errors",

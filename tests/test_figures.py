@@ -29,7 +29,7 @@ NAMES = (
     *("relu2", "identity", "exp", "bias", "nonnegative", "decayed"),
     *("rows", "lengths", "overview"),
     *("mechanisms", "phase", "measures", "design", "sinks", "mixing", "rope", "context"),
-    "temperature",
+    *("temperature", "capacity"),
 )
 THEORY = {"phase", "design", "sinks"}  # no points
 POINTS = tuple(name for name in NAMES if name not in THEORY)
@@ -40,7 +40,7 @@ COARSE = {
     "measures",
     "mixing",
     "rope",
-    "temperature",
+    *("temperature", "capacity"),
 }  # a whole row, stack or key is one draw: wider error bars
 DPI = 200
 FALSE_ALARM = 1e-4  # of the whole family of points
@@ -57,6 +57,8 @@ SPARSE = (
     ("context", "LENGTHS", (0, 4, 8, 12, 16, 22)),
     ("temperature", "LENGTHS", range(0, 29, 4)),
     ("temperature", "RATIOS", (0, 5, -1)),
+    ("capacity", "DIMS", (0, 6, -1)),
+    ("capacity", "QUERIES", (0, 8, -1)),
 )
 FEWER = (
     ("rows", "SAMPLED", [16, 4096]),
@@ -65,6 +67,8 @@ FEWER = (
     ("measures", "SAMPLED", (0.5, 2.5, 5.5)),
     ("mixing", "SAMPLED_LENGTHS", (8, 24, 48)),
     ("context", "SAMPLED", (32, 600)),
+    ("capacity", "DRAWN_DIMS", (8, 16)),
+    ("capacity", "DRAWN_QUERIES", (0.5, 2.0)),
 )
 # A curve wrong by 1 % is then 8 standard errors off, where some 5.5 are rejected: seen in 99 cases
 # of 100. Figures whose draws are whole rows, stacks or keys: 10 %; most set an error of their own.
@@ -143,7 +147,7 @@ def hidden(axis):
 
 
 def test_all_are_there():
-    assert len(NAMES) == 18
+    assert len(NAMES) == 19
     assert tuple(figure.name for figure in ALL) == NAMES
 
 

@@ -1,15 +1,19 @@
 """Claims on rules for long contexts: a planted wrong world changes each verdict."""
 
+import itertools
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from sparsity import LengthBias, Row, ScaleInvariant
+import sparsity
+from sparsity import InputError, LengthBias, Needle, Row, ScaleInvariant, limit
 from sparsity.claims_ledger.judging import Routes
-from sparsity.claims_ledger.rules import CLAIMS, routers, temperature
+from sparsity.claims_ledger.rules import CLAIMS, needle, routers, temperature
 from sparsity.rows.steps.temperature import ScalableSoftmax
+from sparsity.sampling.first_passage import sample_capacity
 
 CLAIM = {claim.key: claim for claim in CLAIMS}
 HONEST = Routes()
@@ -80,7 +84,51 @@ def test_planted_steps_change_the_verdict(monkeypatch):
         patch.setattr(LengthBias, "__call__", half)
         found["sigmoid-bias"] = CLAIM["sigmoid-bias"].record()["verdict"]
     assert found == dict.fromkeys(found, "refuted")
-    assert len(found) + len(WORLDS) == len(CLAIMS)
+    assert len(found) + len(WORLDS) + len(CAPACITIES) == len(CLAIMS)
+
+
+def _half_as_wide(kernel, *, dim, query=1.0):
+    """A world in which the others' scores do not have the query's length."""
+    right = limit.capacity.needle_capacity(kernel, dim=dim, query=query)
+    more = math.log(query + 0.5)
+    return right._replace(value=right.value * math.exp(more), log_value=right.log_value + more)
+
+
+CAPACITIES = {  # claim -> what is planted, and the verdict that follows
+    "needle-snr": ("metric", SimpleNamespace(n_eff=lambda a: sparsity.n_eff(a) + 1), "refuted"),
+    "linear-capacity": ("needle_capacity", _half_as_wide, "refuted"),
+    "softmax-capacity": ("needle_capacity", _half_as_wide, "refuted"),
+    "power-capacity": ("needle_capacity", _half_as_wide, "refuted"),
+}
+
+
+@pytest.mark.parametrize("key", CAPACITIES)
+def test_a_planted_capacity_changes_the_verdict(monkeypatch, key):
+    name, planted, changed = CAPACITIES[key]
+    honest = CLAIM[key].record()["verdict"]
+    monkeypatch.setattr(needle, name, planted)
+    assert CLAIM[key].record()["verdict"] == changed != honest
+
+
+def test_capacities_by_their_forms():
+    """d, 2d^p/(2p − 1)!! of max(s, 0)^p, e^(2t√d − 2t²), and what the drawn rows say."""
+    for d, t in itertools.product((4, 9, 64), (0.5, 1.0, 2.0)):
+        wanted = {"identity": d, "relu": 2 * d, "relu2": 2 * d**2 / 3, "relu3": 2 * d**3 / 15,
+                  "exp": math.exp(2 * t * math.sqrt(d) - 2 * t * t)}  # fmt: skip
+        for kernel, n in wanted.items():
+            found = sparsity.needle_capacity(kernel, dim=d, query=t)
+            assert found.value == pytest.approx(n, rel=1e-12)
+            assert found.error_bound < 1e-12
+    drawn = sample_capacity("exp", dim=16, query=0.5, rows=4096, seed=4)
+    row = Row("exp", gamma=0.5, steps=(Needle(2.0),))
+    for n, above in ((int(drawn.ci95[0]) - 1, True), (int(drawn.ci95[1]) + 3, False)):
+        chance = sparsity.exact(row, length=n + 1, of="needle_snr_above:1").value
+        assert (float(chance) > 0.5) == above
+    for bad in ({"dim": 0}, {"dim": 4, "query": 0}, {"dim": 4, "query": math.nan}):
+        with pytest.raises(InputError):
+            sparsity.needle_capacity("exp", **bad)
+    with pytest.raises(InputError, match="depend on the whole row"):
+        sparsity.needle_capacity("sparsemax", dim=4)
 
 
 def test_the_factors_that_keep_n_eff():

@@ -15,6 +15,7 @@ from sparsity.arguments import instance
 from sparsity.arguments import progress as check_progress
 from sparsity.figures import plotting
 from sparsity.figures.bias import FIGURE as bias
+from sparsity.figures.capacity import FIGURE as capacity
 from sparsity.figures.context import FIGURE as context
 from sparsity.figures.decayed import FIGURE as decayed
 from sparsity.figures.design import FIGURE as design
@@ -41,7 +42,7 @@ __all__ = ["ALL", "Context", "Figure", "Plate", "draw", "render", "write_all"]
 ALL: tuple[Figure, ...] = (
     *(relu2, identity, exp, bias, nonnegative, decayed, rows, lengths, overview),  # kernels
     *(mechanisms, phase, measures, design, sinks, mixing, rope, context),  # length and position
-    temperature,
+    *(temperature, capacity),
 )
 
 _WORKERS = 2  # threads: one compiles while another samples

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparsity.claims_ledger.judging import Claim, Legend
-from sparsity.claims_ledger.rules import routers, scales, temperature
+from sparsity.claims_ledger.rules import needle, routers, scales, temperature
 
 __all__ = ["CLAIMS"]
 
@@ -158,6 +158,60 @@ CLAIMS: tuple[Claim, ...] = (
                 "kept": "Mass of the fifth that is kept, by ρ",
                 "asked": "ρ that keeps 95 % in long rows, by γ",
             }
+        ),
+    ),
+    Claim(
+        key="needle-snr",
+        source="Peterson, Birdsall & Fox (1954), signal detectability; here, of one row",
+        statement="One key's value stands out of what a row reads by odds·√n_eff of the others.",
+        formula="a*/√(Σ_others a²) = a*/Σ_others|a| · √(n_eff of the others)",
+        proof="n_eff = (Σ|a|)²/Σa². Values of zero mean that are independent from key to key add "
+        "up to noise of variance Σa².",
+        judge=needle.signal_to_noise,
+        legend=Legend(
+            {
+                "rows": "rows drawn",
+                "rounding": "largest difference of both sides",
+                "z": "z of the noise that was read",
+                "error": "its relative error",
+            }
+        ),
+    ),
+    Claim(
+        key="linear-capacity",
+        source="Schlag et al. (2021), Fast weight programmers, arXiv 2102.11174",
+        statement="Linear attention holds about d keys, whatever the query.",
+        formula="n = (t√d)²/E s² = d, s ~ N(0, t²)",
+        proof="The query's length multiplies the needle's score and all others alike.",
+        judge=needle.linear_capacity,
+        legend=Legend({"dims": "dimension d", "held": "keys held, drawn"}),
+    ),
+    Claim(
+        key="softmax-capacity",
+        source="Ramsauer et al. (2020), Hopfield networks is all you need, arXiv 2008.02217",
+        statement="What softmax can hold grows exponentially with the dimension.",
+        formula="n = e^(2t√d − 2t²), e^(d/2) at t = √d/2",
+        proof="E e^(2s) = e^(2t²) of s ~ N(0, t²). For t > √d/2 the mean of a² is that of weights "
+        "which no row meets: Σa² is frozen, and the annealed law says too little.",
+        judge=needle.softmax_capacity,
+        legend=Legend(
+            {
+                "dims": "dimension d",
+                "held": "keys held at t = √d/2, drawn",
+                "queries": "length t of the query",
+                "steep": "keys held at d = 16, drawn",
+            }
+        ),
+    ),
+    Claim(
+        key="power-capacity",
+        source="Krotov & Hopfield (2016), Dense associative memory, arXiv 1606.01164",
+        statement="With the weight max(s, 0)² a row holds about d² keys.",
+        formula="n = d²/E max(x, 0)⁴ = ⅔d²",
+        proof="The query's length cancels, and E max(x, 0)⁴ = 3/2 for x ~ N(0, 1).",
+        judge=needle.power_capacity,
+        legend=Legend(
+            {"dims": "dimension d", "relu2": "keys held, squared ReLU", "power4": "fourth power"}
         ),
     ),
 )

@@ -1,0 +1,135 @@
+"""Linear attention holds d keys, relu² ⅔d², softmax e^(d/2)
+
+Other keys among which a row still reads out the needle's value, SNR = 1; keys ~ N(0, I) in R^d
+
+Left: against the dimension, with the query of unit length along the needle, for softmax of the
+length √d/2. Right: against the length of the query, at d = 16; homogeneous weights hold the same
+whatever it is. Dashed: n = a*²/E a². Lines of softmax and identity: the n at which SNR > 1 in half
+of the rows, by the exact law of softmax and of χ². Points: the number of keys at which the noise of
+half of the drawn rows outweighs their needle; their 95 % error bars are smaller than the markers.
+Half of E Σa² of softmax is in weights that the median row does not meet at t = √d/2, and nearly all
+of it beyond: a longer query holds more, up to ln 2/Φ(−√d) (dotted), where the needle is the largest
+of all with chance ½.
+
+Alt text: Two line charts. Left, keys held against dimension from 4 to 36, both axes logarithmic:
+identity rises to 36, squared ReLU to 864, the fourth power to 15996 and softmax beyond 100 million,
+twice its dashed line; Monte Carlo points lie on the lines of softmax and identity. Right, keys held
+at 16 dimensions against the length of the query from a quarter to 4: flat lines for identity,
+squared ReLU and the fourth power; softmax's dashed line rises to 2981 at 2 and falls to 1 at 4, and
+its full line rises on to 17 thousand, towards a dotted line.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from scipy.special import log_ndtr
+from scipy.stats import chi2
+
+from sparsity.exact_law.exact import exact
+from sparsity.figures import plotting
+from sparsity.figures.figure import Canvas, Context, Data, Figure, Series
+from sparsity.limit.capacity import needle_capacity
+from sparsity.rows.row import Row
+from sparsity.rows.steps import Needle
+from sparsity.sampling.first_passage import sample_capacity
+
+KERNELS = {"exp": "softmax", "power4": "s⁴", "relu2": "relu²", "identity": "identity"}
+DIMS = np.unique(np.round(np.geomspace(4, 36, 13)).astype(int))
+DRAWN_DIMS = (8, 12, 16, 20)
+QUERIES = np.geomspace(0.25, 4.0, 17)  # beyond, the exact law is not resolved to 1e-3
+DRAWN_QUERIES = (0.5, 1.0, 2.0, 3.0, 4.0)
+AT = 16  # the dimension at the right
+ROWS = 4096  # drawn for a point
+
+
+def _query(kernel: str, dim: int) -> float:
+    """Return the length of the query at the left: the best one for softmax."""
+    return math.sqrt(dim) / 2 if kernel == "exp" else 1.0
+
+
+def _log_held(kernel: str, dim: int, query: float) -> float:
+    """Return ln of the other keys n at which SNR > 1 in half of the rows.
+
+    P(SNR > 1) is P(χ²_n < d) for identity scores.
+    """
+
+    def chance(n: float) -> float:
+        if kernel == "identity":
+            return float(chi2.cdf(dim, n))
+        row = Row("exp", gamma=query, steps=(Needle(query * math.sqrt(dim)),))
+        return float(exact(row, length=int(n) + 1, of="needle_snr_above:1").value)
+
+    # Half of the rows hold more than the annealed n of the best query up to this one.
+    least = needle_capacity(kernel, dim=dim, query=min(query, math.sqrt(dim) / 2)).value
+    low = high = max(1, int(0.8 * least))
+    while chance(high) > 0.5:
+        low, high = high, high + high // 4 + 1  # by more the chance would be too small to resolve
+    while high - low > max(1, low // 2**8):
+        middle = (low + high) // 2
+        low, high = (middle, high) if chance(middle) > 0.5 else (low, middle)
+    above, below = chance(low), chance(high)
+    return math.log(low + (above - 0.5) / (above - below) * (high - low))
+
+
+def _point(context: Context, kernel: str, dim: int, query: float) -> tuple[float, float, int, int]:
+    seed = context.sampling("capacity", kernel, dim, query).seed
+    found = sample_capacity(kernel, dim=dim, query=query, rows=ROWS, seed=seed)
+    return found.value, found.stderr, found.rows, found.seed
+
+
+def data(context: Context) -> Data:
+    """Compute capacities against d, then against t at one d; annealed ones, then those of rows."""
+    at_dims = [(float(d), int(d), None) for d in DIMS]
+    at_queries = [(t, AT, t) for t in QUERIES.tolist()]
+    found = []
+    for places, drawn in ((at_dims, DRAWN_DIMS), (at_queries, DRAWN_QUERIES)):
+        x = [place[0] for place in places]
+        end = "d" if drawn is DRAWN_DIMS else "t"  # of a label: what it is against
+        for kernel, label in KERNELS.items():
+            where = [(d, _query(kernel, d) if t is None else t) for _, d, t in places]
+            laws = [needle_capacity(kernel, dim=d, query=t).log_value for d, t in where]
+            found.append(Series.line(f"{label}, on the average, {end}", x, laws))
+        for kernel in ("exp", "identity"):
+            where = [(d, _query(kernel, d) if t is None else t) for _, d, t in places]
+            logs = [_log_held(kernel, d, t) for d, t in where]
+            line = Series.line(f"{KERNELS[kernel]}, half of the rows, {end}", x, logs)
+            points, expected = {}, []
+            for place in drawn:
+                d, t = (place, _query(kernel, place)) if drawn is DRAWN_DIMS else (AT, place)
+                points[float(place)] = _point(context, kernel, int(d), float(t))
+                expected.append(_log_held(kernel, int(d), float(t)))
+            found.append(line.with_points(expected, points, "first passage of Σa²"))
+    most = math.log(math.log(2)) - float(log_ndtr(-math.sqrt(AT)))
+    ends = QUERIES[[0, -1]]
+    return (*found, Series.line("ln 2/Φ(−√d)", ends, [most, most]))
+
+
+def draw(data: Data, canvas: Canvas) -> None:
+    """Draw capacities against the dimension at the left, and against the query at the right."""
+    count = len(KERNELS)
+    looks = [plotting.solid(look) for look in plotting.LOOKS[:count]]
+    left = plotting.panel(canvas, (0.09, 0.13, 0.37, 0.62), "keys held against dimension d")
+    left.set(xscale="log", yscale="log", xlim=(3.6, 39), ylim=(1, 3e8), xlabel="dimension  d")
+    plotting.plain_ticks(left.xaxis, (4, 8, 16, 32))
+    plotting.plain_ticks(left.yaxis, (1, 1e2, 1e4, 1e6, 1e8), ("1", "100", "10⁴", "10⁶", "10⁸"))
+    right = plotting.panel(canvas, (0.66, 0.13, 0.23, 0.62), f"against the query, d = {AT}")
+    right.set(xscale="log", yscale="log", xlim=(0.23, 4.4), ylim=(1, 1e5), xlabel="its length  t")
+    plotting.plain_ticks(right.xaxis, (0.25, 0.5, 1, 2, 4))
+    plotting.plain_ticks(right.yaxis, (1, 10, 100, 1e3, 1e4), ("1", "10", "100", "1000", "10⁴"))
+    for axes, part in ((left, data[:6]), (right, data[6:12])):
+        annealed, (softmax, identity) = part[:count], part[count:]
+        for series, look in zip(annealed, looks, strict=True):
+            axes.plot(series.x, series.theory, color=look.color, lw=1.6, ls=plotting.DASHED)
+        plotting.curves(axes, (softmax, identity), [looks[0], looks[-1]])
+        named = zip((softmax, *annealed[1:]), KERNELS.values(), strict=True)
+        plotting.name_ends(axes, [replace(s, label=name) for s, name in named], looks)
+    plotting.key(left, line="half of the rows", loc="upper left")
+    most = data[-1]
+    right.plot(most.x, most.theory, color=looks[0].color, lw=1.4, ls=":", zorder=3)
+    plotting.inline(right, 0.27, 1.35 * most.theory[0], most.label, looks[0].color, ha="left")
+
+
+FIGURE = Figure.from_docstring(__doc__, "capacity", data, draw, size=(7.2, 4.2))
