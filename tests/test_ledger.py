@@ -88,7 +88,14 @@ def test_the_claims_with_their_verdicts(records):
     assert {r["key"]: r["verdict"] for r in records} == every
     assert len(records) == len(CLAIM) == 40
     sources = [r["source"].split(" (")[0] for r in records]
-    assert [sources.count(name) for name in dict.fromkeys(sources)] == [10, 6, 6, *(1,) * 11, 2, *(1,) * 5]
+    assert [sources.count(name) for name in dict.fromkeys(sources)] == [
+        10,
+        6,
+        6,
+        *(1,) * 11,
+        2,
+        *(1,) * 5,
+    ]
 
 
 def test_records_are_json_ready_and_complete(records):

@@ -164,6 +164,17 @@ def test_the_rank_of_a_random_needle():
     assert float(found.value) == pytest.approx(wins / (1 - all_zero), rel=1e-8)
 
 
+def test_a_random_needle_beside_fixed_scores():
+    """The chance jumps where the needle passes a sink: P(s > 1.5, the largest of 6 others)."""
+    for kernel in ("exp", "relu2"):
+        row = Row(kernel, beta=0.0, gamma=1.0, steps=(Sink(1.5), Needle(1.0, 0.8)))
+        s = np.linspace(1.5, 12, 200_001)
+        wanted = np.trapezoid(norm.pdf(s, 1.0, 0.8) * ndtr(s) ** 6, s)
+        found = exact(row, length=8, of="needle_largest")
+        assert float(found.value) == pytest.approx(wanted, rel=1e-8)
+        assert found.error_bound < 1e-9
+
+
 def test_recall_against_mpmath():
     for snr, values in ((0.0, 2), (0.1, 32), (0.7, 5), (2.0, 1000)):
         wanted = mpmath.quad(

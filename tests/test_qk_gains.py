@@ -51,7 +51,7 @@ def test_the_law_of_one_query_is_exact(kernel, number):
     if kernel == "exp":
         for wrong in (
             Row("exp", gamma=own.gamma),
-            Row("exp", gamma=1.01 * own.gamma, steps=(own,)),
+            Row("exp", gamma=1.01 * float(own.gamma), steps=(own,)),
         ):
             assert abs(mean - float(exact(wrong, length=n))) > 6 * error
 
@@ -63,11 +63,11 @@ def test_gamma_is_the_root_mean_square_over_queries():
     q, k = (normed(x) for x in rng.standard_normal((2, many, D)))
     pairs = scale * (G_Q * q * G_K * k).sum(-1)
     error = (pairs**2).std() / np.sqrt(many)
-    assert abs((pairs**2).mean() - law.gamma**2) < 4.5 * error
+    assert abs((pairs**2).mean() - float(law.gamma) ** 2) < 4.5 * error
     assert abs((pairs**2).mean() - (scale * D**0.5 * (G_Q * G_K).max()) ** 2) > 10 * error
     own = [QKNorm.from_gains(G_Q, G_K, scale, query=x).gamma for x in q[:4000]]
-    assert np.mean(np.square(own)) == pytest.approx(law.gamma**2, rel=0.05)
-    assert np.std(own) > 0.1 * law.gamma  # of gains that differ, queries have their own γ
+    assert np.mean(np.square(own)) == pytest.approx(float(law.gamma) ** 2, rel=0.05)
+    assert np.std(own) > 0.1 * float(law.gamma)  # of gains that differ, queries have their own γ
     flat = [QKNorm.from_gains(np.full(D, 1.5), np.ones(D), query=x).gamma for x in q[:9]]
     np.testing.assert_allclose(flat, 1.5, rtol=1e-14)
     assert QKNorm.from_gains(np.ones(64), np.ones(64)).gamma == pytest.approx(1.0, rel=1e-14)
@@ -79,15 +79,15 @@ def test_the_bound_holds_and_is_reached():
     assert law.bound == pytest.approx(scale * D * (G_Q * G_K).max(), rel=1e-14)
     q, k = rng.standard_normal((2, 200_000, D)) ** 5  # near the axes, where scores are large
     found = np.abs(scale * (G_Q * normed(q) * -G_K * normed(k)).sum(-1))
-    assert np.all(found <= law.bound * (1 + 1e-12))
-    assert found.max() > 0.9 * law.bound
+    assert np.all(found <= float(law.bound) * (1 + 1e-12))
+    assert found.max() > 0.9 * float(law.bound)
     axis = np.eye(D)[np.argmax(G_Q * G_K)]
     assert abs(scores(axis, axis, scale)) == pytest.approx(law.bound, rel=1e-12)
     own = QKNorm.from_gains(G_Q, G_K, scale, query=q[0])
     best = G_Q * normed(q[0]) * G_K
     assert scores(q[0], best, scale) == pytest.approx(own.bound, rel=1e-12)
-    assert own.bound == pytest.approx(own.gamma * D**0.5, rel=1e-14)
-    assert own.bound <= law.bound
+    assert float(own.bound) == pytest.approx(float(own.gamma) * D**0.5, rel=1e-14)
+    assert float(own.bound) <= float(law.bound)
 
 
 def test_rotary_positions_keep_the_law_of_equal_gains_in_a_plane():

@@ -200,7 +200,9 @@ def test_describe_reads_the_same_rule_in_both_formats(tmp_path):
         opened(name, tmp_path / str(i))
         one, other = (describe(tmp_path / str(i) / x) for x in ("config.json", "tiny.gguf"))
         assert one.kinds[0].rotation == other.kinds[0].rotation
-        assert one.kinds[0].rotation.scaling is not None
+        rotation = one.kinds[0].rotation
+        assert rotation is not None
+        assert rotation.scaling is not None
         assert one.rows == other.rows
     opened("llama3", tmp_path / "llama3")
     assert any("rope_freqs" in x for x in describe(tmp_path / "llama3" / "tiny.gguf").notes())

@@ -18,13 +18,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr
+from scipy.special import ndtr
 
 from sparsity.errors import InputError
 from sparsity.exact_law import sink_chance
-from sparsity.exact_law.rules import gauss_panels, refuse_slow
+from sparsity.exact_law.rules import gauss_panels, log_complement, refuse_slow
 from sparsity.kernels import Kernel
 from sparsity.kernels.lowering import numpy_log_abs
 from sparsity.kernels.symmetry import symmetry
@@ -44,46 +45,33 @@ _HALVINGS = 7  # of 25 units of ln SNR
 _ULP = 4e-16  # of a value, with the operations that led to it
 
 
-def _log_below(kernel: Kernel) -> Callable[..., np.ndarray]:
-    """Return (log c, β, γ) -> log P(|f(s)| < c) of s ~ N(β, γ²), or |f(β)| < c where γ is 0.
+def _scores_below(kernel: Kernel) -> Callable[[Any], tuple[np.ndarray, np.ndarray]]:
+    """Return the function log c -> the ends of the scores at which |f| < c.
+
+    For f(1) e^(rate·(s − 1)) all scores to one side of a place, for f(1) s^power above 0 and
+    f(−1)|s|^power below it those between two places.
 
     Raises:
         InputError: a kernel for which |f| < c is no interval that is known.
     """
     rise, degree = symmetry(kernel)
-    log_f = numpy_log_abs(kernel)
     with np.errstate(divide="ignore"):
-        log_right, log_left = (float(log_f(np.array([x]))[0]) for x in (1.0, -1.0))
+        log_right, log_left = numpy_log_abs(kernel)(np.array([1.0, -1.0])).tolist()
 
-    def upper(log_c: np.ndarray, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
-        """Of e^(rise·s), which is its value at s = 0 times that."""
-        at_zero = log_right - rise  # type: ignore[operator]
-        return (np.sign(rise) * ((log_c - at_zero) / rise - beta)) / gamma  # type: ignore[operator]
+    def of_exp(log_c: Any) -> tuple[np.ndarray, np.ndarray]:
+        place = 1 + (np.asarray(log_c) - log_right) / (rise or 1.0)
+        never = np.full(place.shape, np.inf)
+        return (-never, place) if (rise or 1.0) > 0 else (place, never)
 
-    def of_exp(log_c: np.ndarray, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
-        fixed = gamma == 0
-        z = upper(log_c, beta, np.where(fixed, 1.0, gamma))
-        return np.where(fixed, np.where(z >= 0, 0.0, -np.inf), log_ndtr(z))
-
-    def of_power(log_c: np.ndarray, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
-        with np.errstate(over="ignore", divide="ignore"):
+    def of_power(log_c: Any) -> tuple[np.ndarray, np.ndarray]:
+        with np.errstate(over="ignore"):
             right, left = (
                 np.full(np.shape(log_c), np.inf)
                 if own == -np.inf
-                else np.exp((log_c - own) / degree)
+                else np.exp((np.asarray(log_c) - own) / (degree or 1.0))
                 for own in (log_right, log_left)
             )
-        fixed = gamma == 0
-        spread = np.where(fixed, 1.0, gamma)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            inside = (beta <= right) & (beta >= -left) & (log_c > -np.inf)
-            outside = ndtr((beta - right) / spread) + ndtr(-(left + beta) / spread)
-            between = np.where(
-                outside < 0.5,
-                np.log1p(-np.minimum(outside, 0.5)),
-                np.log(ndtr((right - beta) / spread) - ndtr(-(left + beta) / spread)),
-            )
-        return np.where(fixed, np.where(inside, 0.0, -np.inf), between)
+        return -left, right
 
     if rise is not None and rise != 0:
         return of_exp
@@ -91,6 +79,18 @@ def _log_below(kernel: Kernel) -> Callable[..., np.ndarray]:
         return of_power
     fix = "the law of the largest weight is known for exp and powers of the score; use estimate"
     raise InputError("kernel", kernel.name, fix)
+
+
+def _log_chance_between(ends: tuple[Any, Any], beta: float, gamma: float) -> np.ndarray:
+    """Return log P(low < s < high) of s ~ N(β, γ²); of s = β, which may be an end, where γ is 0."""
+    low, high = ends
+    if gamma == 0:
+        with np.errstate(divide="ignore"):
+            return np.log(((low <= beta) & (beta <= high)).astype(float))
+    outside = ndtr((beta - high) / gamma) + ndtr((low - beta) / gamma)
+    kept = ndtr((high - beta) / gamma) - ndtr((low - beta) / gamma)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return log_complement(outside, np.maximum(kept, 0.0))
 
 
 def _chance_of_largest(row: Row, n: int) -> tuple[float, float, float]:
@@ -101,27 +101,26 @@ def _chance_of_largest(row: Row, n: int) -> tuple[float, float, float]:
         raise InputError("row", row, "its scores are not Gaussian; use estimate")
     kernel = given.classes[0][0]
     beta, gamma = np.array([each[1:3] for each in given.classes])[given.member].T
-    mine, log_f = given.needle > 0, numpy_log_abs(kernel)
-    others = np.flatnonzero(~mine)
-    below = _log_below(kernel)
+    mine, log_f, below = given.needle > 0, numpy_log_abs(kernel), _scores_below(kernel)
     (m,), (spread,), (log_w,) = (x[mine] for x in (beta, gamma, given.log_w))
+    others = list(
+        zip(given.log_w[~mine], beta[~mine], gamma[~mine], given.count[~mine], strict=True)
+    )
 
     def log_chance(log_weight: np.ndarray) -> np.ndarray:
         """Return the log of the chance, given ln of the needle's weight."""
         total = np.zeros(log_weight.shape)
-        for i in others.tolist():
-            one = below(log_weight - given.log_w[i], beta[i], gamma[i])
-            total = total + given.count[i] * one
+        for own_w, own_beta, own_gamma, count in others:
+            one = _log_chance_between(below(log_weight - own_w), own_beta, own_gamma)
+            total = total + count * one
         return np.where(log_weight > -np.inf, total, -np.inf)
 
     # Π P(|f| = 0) of all tokens: of an even power it is 0, of max(s, 0)^p it is Φ(−β/γ).
-    with np.errstate(divide="ignore"):
-        none = [
-            float(given.count[i] * below(np.array(-np.inf), beta[i], gamma[i]))
-            if gamma[i] > 0
-            else -math.inf
-            for i in range(len(given.count))
-        ]
+    zero = below(np.array(-np.inf))
+    none = [
+        count * float(_log_chance_between(zero, own_beta, own_gamma)) if own_gamma else -math.inf
+        for _, own_beta, own_gamma, count in [*others, (0.0, m, spread, 1.0)]
+    ]
     p_row = -math.expm1(sum(none))
     # Of the arguments of Φ, which its log has up to 80 times, and of the logs of the weights.
     scale = 100 + 10 * float(np.abs(given.log_w).max()) / float(gamma[gamma > 0].min(initial=1.0))
@@ -130,7 +129,11 @@ def _chance_of_largest(row: Row, n: int) -> tuple[float, float, float]:
         return math.exp(log_value), p_row, _ULP * (16 - scale * max(log_value, -750.0))
     width = _PANEL * float(min(gamma[gamma > 0].min(), spread))
     edges = np.linspace(m - _FAR * spread, m + _FAR * spread, math.ceil(2 * _FAR * spread / width))
-    edges = np.unique(np.append(edges, 0.0)) if edges[0] < 0 < edges[-1] else edges
+    # The chance jumps where f bends, and where the needle weighs as much as a fixed score.
+    fixed = [(w, b) for w, b, g, _ in others if g == 0]
+    jumps = [below(log_f(np.array([b]))[0] + w - log_w) for w, b in fixed]
+    jumps = np.unique([0.0, *(float(x) for pair in jumps for x in pair)])
+    edges = np.unique([*edges, *jumps[(edges[0] < jumps) & (jumps < edges[-1])]])
     refuse_slow("row", row, _PANEL_COST * len(edges) * len(others))
     found = []
     for points in _POINTS:

@@ -98,7 +98,7 @@ def data(context: Context) -> Data:
             line = Series.line(f"{KERNELS[kernel]}, half of the rows, {end}", x, logs)
             points, expected = {}, []
             for place in drawn:
-                d, t = (place, _query(kernel, place)) if drawn is DRAWN_DIMS else (AT, place)
+                d, t = (place, _query(kernel, int(place))) if drawn is DRAWN_DIMS else (AT, place)
                 points[float(place)] = _point(context, kernel, int(d), float(t))
                 expected.append(_log_held(kernel, int(d), float(t)))
             found.append(line.with_points(expected, points, "first passage of Σa²"))
