@@ -328,6 +328,15 @@ CALLS = [
     _call("Gate", steps.Gate, value=(0.5, "number")),
     _call("LengthBias", steps.LengthBias, scale=(-1.0, "number")),
     _call("SinkLogit", steps.SinkLogit, logit=(0.0, "number")),
+    _call("Needle", steps.Needle, beta=(1.0, "number"), gamma=(0.0, "number")),
+    _call("NeedleAbove", steps.NeedleAbove, beta=(1.0, "number"), gamma=(0.0, "number")),
+    _call(
+        "needle_capacity",
+        sparsity.needle_capacity,
+        kernel=("exp", "kernel"),
+        dim=(4, "number"),
+        query=(1.0, "number"),
+    ),
     _call("Sink", steps.Sink, beta=(1.0, "number"), gamma=(0.0, "number")),
     _call("QKNorm", steps.QKNorm, dim=(4, "whole")),
     _call(
