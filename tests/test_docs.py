@@ -16,7 +16,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 ELSEWHERE = re.compile(r"<!-- (?:needs|sets|run by) [^>]*-->\n```python\n.*?```", re.S)
 PAGES = (
     *("start", "kernel", "length", "positions", "extend", "design", "models", "gpu"),
-    *("train", "choose", "change", "explode"),
+    *("train", "choose", "needle", "change", "explode"),
 )
 NUMBER = r"-?\d+\.?\d*(?:e[+-]?\d+)?"
 
@@ -110,7 +110,7 @@ def test_the_table_of_proxies_is_that_of_the_laws():
 def test_no_block_is_left_out():
     """Pages with Python are run here; of the others it is known who runs them."""
     elsewhere = {
-        "monitor", "needle": "tests/test_monitor_torch.py",
+        "monitor": "tests/test_monitor_torch.py",
         "cluster": "a cluster; tests/test_clusters.py runs the same calls",
     }
     found = {path.stem for path in DOCS.glob("*.md") if "```python" in path.read_text("utf-8")}
