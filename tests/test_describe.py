@@ -4,9 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from matplotlib import pyplot
 
 import sparsity
-from sparsity import Alibi, Chunk, FloorLog, QKNorm, Row, SoftCap, Window, Yarn, exact
+from sparsity import Alibi, Chunk, FloorLog, NeedleAbove, QKNorm, Row, SoftCap, Window, Yarn, exact
 from sparsity.attention.configuration import layer_kinds
 from sparsity.attention.describe import describe
 from sparsity.errors import InputError
@@ -227,6 +228,37 @@ def test_errors(tmp_path):
     ):
         with pytest.raises(InputError, match=match):
             make()
+
+
+def test_rows_are_drawn_by_name(tmp_path, command):
+    """n_eff of each kind, and a needle that windows see and caps bend."""
+    (tmp_path / "config.json").write_text(json.dumps(FAMILIES["gemma 2"][0]))
+    found = describe(tmp_path / "config.json", gamma=3.0)
+    titles = list(found.named_rows())
+    assert len(titles) == 2
+    axes = sparsity.plot(found, length=[64, 8192])
+    assert [text.get_text() for text in axes.get_legend().get_texts()][:2] == titles
+    drawn = [np.asarray(line.get_ydata(), float) for line in axes.get_lines()]
+    for row in found.named_rows().values():
+        wanted = [float(exact(row, length=n).value) for n in (64, 8192)]
+        assert any(y.shape == (2,) and np.allclose(y, wanted, rtol=1e-12) for y in drawn)
+    pyplot.close(axes.figure)
+    needle = NeedleAbove(12.0, 0.0, 0)
+    capped, _ = found.named_rows(needle).values()
+    typed = Row("exp(50*tanh(s/50))", beta=0.0, gamma=3.0, steps=(needle, Window(4096)))
+    own, by_hand = (exact(row, length=8192, of="needle_signal").value for row in (capped, typed))
+    assert float(own) == pytest.approx(float(by_hand), rel=1e-10)
+    out = tmp_path / "drawn.svg"
+    line = ["describe", tmp_path / "config.json", "--gamma", 3, "--lengths", 64]
+    code, _, err = command(*line, "--needle", 12, "--out", out)
+    assert (code, err) == (0, "")
+    assert out.read_text().count("<svg") == 1
+    assert (tmp_path / "drawn.csv").read_text().startswith("series,x,theory")
+    for bad, says in ((["--needle", 12], "give --out"), (["--out", "x.txt"], ".svg, .png or .pdf"),
+                      (["--out", out, "--of", "sink_mass"], "no sink")):  # fmt: skip
+        code, _, err = command(*line, *bad)
+        assert code == 2
+        assert says in err
 
 
 def test_public():

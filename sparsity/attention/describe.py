@@ -22,11 +22,14 @@ from sparsity.attention.qk_gains import Gains, read_gains, with_gains
 from sparsity.attention.rope_settings import yarn_amplitude
 from sparsity.errors import InputError
 from sparsity.exact_law.exact import exact
+from sparsity.kernels import RowMap
 from sparsity.kernels.parameters import GAMMA, LENGTH
 from sparsity.output import require_regular_file
 from sparsity.reading import json_file
 from sparsity.results import data_frame, html_table
 from sparsity.rows.row import Row
+from sparsity.rows.scores import Scores
+from sparsity.rows.tokens import Step
 
 if TYPE_CHECKING:
     import pandas
@@ -59,6 +62,27 @@ class Description:
         """The row of each kind; None for layers without attention weights."""
         each = zip(self.kinds, self.gamma, strict=True)
         return tuple(kind.row(gamma) if kind.softmax else None for kind, gamma in each)
+
+    def named_rows(self, *steps: Step) -> dict[str, Row]:
+        """The row of each kind with attention weights, by its title, with steps before its own.
+
+        Temperature, cap and window act on what these steps do. `sparsity.plot(found)` draws n_eff
+        against the length, and
+
+            needle = NeedleAbove(12, distance=0)  # where every window sees it
+            sparsity.plot(found.named_rows(needle), of="needle_recall:32")
+
+        whether a key is found whose score is 12 above the mean. Rows of a top-k indexer take no
+        steps: with steps they are left out.
+        """
+        found = {}
+        for kind, row in zip(self.kinds, self.rows, strict=True):
+            if row is not None and not (steps and isinstance(row.kernel, RowMap)):
+                laws = tuple(step for step in row.steps if isinstance(step, Scores))
+                own = tuple(step for step in row.steps if not isinstance(step, Scores))
+                kernel = getattr(row.kernel, "uncapped", row.kernel)  # the cap is one of the steps
+                found[kind.title] = Row(kernel, steps=(*laws, *steps, *own), **row.params)
+        return found
 
     def columns(self) -> dict[str, Any]:
         """Kinds, layers, head dimension, RoPE, γ, and n_eff at each length."""

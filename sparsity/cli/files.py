@@ -15,6 +15,37 @@ from sparsity.errors import InputError
 _PLOT_SUFFIXES = (".svg", ".png", ".pdf")
 
 
+def _check_chart_file(out: str) -> None:
+    """Refuse a chart's file that cannot be written, or is of no kind that is drawn."""
+    from sparsity.output import refuse_unwritable
+
+    if Path(out).suffix.lower() not in _PLOT_SUFFIXES:
+        fix = f"give a name that ends in .svg, .png or .pdf, such as {Path(out).stem or 'f'}.svg"
+        raise InputError("out", out, fix)
+    data = str(Path(out).with_suffix(".csv"))
+    for path in (out, data):
+        refuse_unwritable(path)
+    _refuse_foreign_table(data)
+
+
+def _write_chart(made: Any, out: str) -> tuple[list[Any], str]:
+    """Write a chart and its data beside it; return the series, and the name of the data's file."""
+    from sparsity.figures import plotting
+    from sparsity.figures.figure import csv_of_curves
+    from sparsity.output import write_together
+    from sparsity.plots.drawing import SIZE
+
+    series, words = [each for curve in made.curves for each in curve.series], made.words
+
+    def draw(_: Any, figure: Any) -> None:
+        made.on(figure)
+
+    kind, data = Path(out).suffix.lower().removeprefix("."), str(Path(out).with_suffix(".csv"))
+    files = plotting.render(draw, series, words.title, words.subtitle, SIZE, (kind,))
+    write_together({data: csv_of_curves(series, doubts=True), out: files[kind]})
+    return series, data
+
+
 @click.command(cls=pages.Command)
 @click.argument(
     "kernels",
@@ -76,21 +107,9 @@ def plot(
         Against the spread, for two lengths:
             sparsity plot exp --x gamma --gamma 0.1:5:41 --length 64,1024 --out g.pdf
     """
-    from sparsity.output import refuse_unwritable, write_together
-
-    suffix = Path(out).suffix.lower()
-    if suffix not in _PLOT_SUFFIXES:
-        fix = f"give a name that ends in .svg, .png or .pdf, such as {Path(out).stem or 'f'}.svg"
-        raise InputError("out", out, fix)
-    data = str(Path(out).with_suffix(".csv"))
-    for path in (out, data):
-        refuse_unwritable(path)
-    _refuse_foreign_table(data)
+    _check_chart_file(out)
     given = common.without_none(options)
-    from sparsity.figures import plotting
-    from sparsity.figures.figure import csv_of_curves
     from sparsity.plots import chart
-    from sparsity.plots.drawing import SIZE
     from sparsity.plots.requests import check_abscissa
 
     starts = given if along is None else {x: along} | given
@@ -113,14 +132,7 @@ def plot(
         common.use_float64()
     with common.progress("curves") as report:
         made = chart(rows, x, progress=report, **settings, **given)
-    series, words = [each for curve in made.curves for each in curve.series], made.words
-
-    def draw(_: Any, figure: Any) -> None:
-        made.on(figure)
-
-    kind = suffix.removeprefix(".")
-    files = plotting.render(draw, series, words.title, words.subtitle, SIZE, (kind,))
-    write_together({data: csv_of_curves(series, doubts=True), out: files[kind]})
+    (series, data), words = _write_chart(made, out), made.words
     doubted = [(each.label, *doubt) for each in series for doubt in each.doubts.items()]
     if doubted:
         label, place, why = doubted[0]
@@ -362,8 +374,28 @@ def measure(
     "--gamma", "G", "Spread of the scores before temperature, cap and window (default: see below)."
 )
 @common.option("--lengths", "N,N…", "Row lengths of the table", default="4k,32k,128k,1024k")
+@common.option(
+    "--out",
+    "FILE",
+    "Also draw them against the length: .svg, .png or .pdf; the data go beside it as .csv.",
+    offers=pages.offer_files,
+)
+@common.option("--of", "QUANTITY", "What is drawn (default: n_eff; with --needle, needle_signal).")
+@common.option(
+    "--needle",
+    "M",
+    "Draw rows whose nearest key scores M above the mean, before temperature and cap.",
+)
 @common.json_option
-def describe(config: str, gamma: str | None, lengths: str, as_json: bool) -> None:
+def describe(
+    config: str,
+    gamma: str | None,
+    lengths: str,
+    out: str | None,
+    of: str | None,
+    needle: str | None,
+    as_json: bool,
+) -> None:
     """Describe a model's layers from its configuration alone.
 
     Prints each kind of layer with its head dimension, RoPE, window, cap and temperature, and how
@@ -377,7 +409,13 @@ def describe(config: str, gamma: str | None, lengths: str, as_json: bool) -> Non
             sparsity describe Llama-4-Scout/
         With a measured spread, at other lengths:
             sparsity describe config.json --gamma 4 --lengths 8k,64k
+        Up to which length a key 12 above the mean is read out:
+            sparsity describe config.json --needle 12 --out needle.svg
     """
+    if out is not None:
+        _check_chart_file(out)
+    elif of is not None or needle is not None:
+        raise InputError("out", None, "--of and --needle are for a chart; give --out")
     from sparsity.attention.describe import describe as described
     from sparsity.reading import parse_whole
 
@@ -385,4 +423,15 @@ def describe(config: str, gamma: str | None, lengths: str, as_json: bool) -> Non
     ns = [parse_whole(each, "length") for each in lengths.split(",") if each.strip()]
     common.use_float64()
     found = described(config, gamma=spread, lengths=ns)
+    if out is not None:
+        from sparsity.plots import chart
+        from sparsity.rows.steps import NeedleAbove
+
+        margin = None if needle is None else common.read_number("needle", needle)
+        steps = [] if margin is None else [NeedleAbove(margin, 0.0, 0)]
+        with common.progress("curves") as report:
+            what = of or ("n_eff" if needle is None else "needle_signal")
+            _write_chart(
+                chart(found.named_rows(*steps), of=what, limit=False, progress=report), out
+            )
     common.print_json(found.as_json()) if as_json else common.echo(repr(found))

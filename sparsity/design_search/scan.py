@@ -45,6 +45,8 @@ CPU_SECONDS = 7.0  # of this thread until the last look, which may take 3: a cal
 _SHARE_OF_GRID = 0.7  # of them; the rest is for extremes and crossings
 _GRID_POINTS = 33  # of the range
 _LOG_OF_NOTHING = -700.0  # the logarithm of what is about 0, near the end of float64
+_HALVINGS_OF_EDGE = 10  # of one step of the grid: where a law ends is known to a thousandth of it
+_SHARE_OF_EDGES = 0.3  # of the time that is left: what is wanted is solved for after that
 _ROUNDING_OF_LOG = 1e-11  # differences of a logarithm that are below are rounding
 # Turns of n_eff in rows of quantiles: the logarithm turns by at least so much; the largest of these
 # are looked at. The rows stand a two-thousandth of the range apart.
@@ -220,6 +222,12 @@ class _Looks:
             self.look(x, [n])
         return self._logs[n, x]
 
+    def unknown(self, n: int) -> np.ndarray:
+        """Return where a length was looked at and has no law, ascending."""
+        return np.array(
+            sorted(x for (m, x), y in self._logs.items() if m == n and not math.isfinite(y))
+        )
+
     def known(self, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Return where there is a law of a length, ascending, and its logarithms."""
         found = sorted((x, y) for (m, x), y in self._logs.items() if m == n and math.isfinite(y))
@@ -336,6 +344,7 @@ def _solve_crossings(look: _Looks, n: int, wanted: float) -> Scan:
         return look.log_at(x, n) - wanted
 
     if not free.whole:
+        _search_edges(look, n)
         _search_extremes(look, n, wanted)
     x, seen = look.known(n)
     off = seen - wanted
@@ -351,6 +360,28 @@ def _solve_crossings(look: _Looks, n: int, wanted: float) -> Scan:
     ends = free.value(row, float(x[0])), free.value(row, float(x[-1]))
     low, high = float(np.exp(seen.min())), float(np.exp(seen.max()))
     return Scan(tuple(values), low, high, *ends, len(x))
+
+
+def _search_edges(look: _Looks, n: int) -> None:
+    """Look nearer to where the law ends, if the quantity is at its least or largest there.
+
+    Between the last look with a law and the first without, the range of the law ends somewhere:
+    what it reaches is found by halving.
+    """
+    unknown, begun = look.unknown(n), time.thread_time()
+    until = begun + _SHARE_OF_EDGES * (look.until - begun)
+    for side in (0, -1):
+        x, seen = look.known(n)
+        beyond = unknown[unknown < x[0]][-1:] if side == 0 else unknown[unknown > x[-1]][:1]
+        if not beyond.size or seen[side] not in (seen.min(), seen.max()):
+            continue
+        inside, outside = float(x[side]), float(beyond[0])
+        for _ in range(_HALVINGS_OF_EDGE):
+            if time.thread_time() > until:
+                return  # what was found stands, by the looks that there were
+            middle = 0.5 * (inside + outside)
+            known = math.isfinite(look.log_at(middle, n))
+            inside, outside = (middle, outside) if known else (inside, middle)
 
 
 def _search_extremes(look: _Looks, n: int, wanted: float) -> None:

@@ -10,7 +10,7 @@ What was given passes through the modules so:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,13 +30,17 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.axes import Axes
 
+    from sparsity.attention.describe import Description
     from sparsity.plots.drawing import Chart, Words
+    from sparsity.rows.row import Row
+
+LENGTHS_OF_A_MODEL = "1024:1048576:21:log"  # where rows by name are drawn, if nothing else is said
 
 __all__ = ["chart", "plot"]
 
 
 def plot(
-    what: RowLike | Sequence[RowLike] | xarray.Dataset,
+    what: RowLike | Sequence[RowLike] | Mapping[str, Row] | Description | xarray.Dataset,
     x: str = "length",
     *,
     of: str | Quantity | None = None,
@@ -66,7 +70,8 @@ def plot(
 
     Args:
         what: a kernel's name, a formula such as "log(1 + exp(s))", a `Kernel`, a `RowMap`, a `Row`,
-            or a list of them; or a dataset made by `sweep`.
+            or a list of them; rows by their labels, in a dictionary; what `describe` found, which
+            are the rows of its layers; or a dataset made by `sweep`.
         x: the abscissa: "length", a kernel's parameter ("gamma", "beta", "decay", "ratio", "dim"),
             or a number of a row's step by its own name or the panel's ("slope", "window", "logit").
             Of a dataset one of its dimensions.
@@ -144,6 +149,10 @@ def chart(
         InputError: as `plot`.
     """
     limit = flag("limit", limit)
+    named = what.named_rows() if hasattr(type(what), "named_rows") else what
+    if isinstance(named, Mapping) and not hasattr(type(what), "data_vars"):
+        what, labels = list(named.values()), labels or list(map(str, named))
+        parameters = {"length": LENGTHS_OF_A_MODEL} | parameters if x == "length" else parameters
     if title is not None:
         text("title", title, "give a text")
     if hasattr(type(what), "data_vars"):

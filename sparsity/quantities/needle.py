@@ -50,8 +50,8 @@ needle_mass = Quantity(
 needle_signal = Quantity(
     name="needle_signal",
     symbol="signal share",
-    title="share of the needle in the power of what the row reads out, SNR²/(1 + SNR²)",
-    average="E[a*²/Σa²] over tokens of rows that are not all zero",
+    title="needle's share of the power that a row reads out",
+    average="E[a*²/Σa²] over tokens of rows that are not all zero, SNR²/(1 + SNR²) of a row",
     unit="1",
     of=lambda row: row.needle**2 / (row.needle**2 + row.others_l2),
     needs="needle",
@@ -71,7 +71,7 @@ needle_signal = Quantity(
 needle_largest = Quantity(
     name="needle_largest",
     symbol="P(needle is the largest)",
-    title="chance that no other key has a larger weight than the needle",
+    title="chance that no key weighs more than the needle",
     average="share of the rows with |a*| = max|a|, of rows that are not all zero",
     unit="1",
     of=lambda row: (row.needle >= row.weights.max(-1)).astype(row.weights.dtype),
@@ -89,7 +89,7 @@ def _odds_above(name: str, odds: float) -> Quantity:
     return Quantity(
         name=name,
         symbol=f"P(odds > {odds:g})",
-        title=f"chance that the needle weighs more than {odds:g} times all other keys",
+        title=f"chance that the needle weighs more than {odds:g} of all others",
         average="share of the rows with |a*| > x·Σ_others|a|, of rows that are not all zero",
         unit="1",
         of=of,
@@ -102,7 +102,7 @@ def _odds_above(name: str, odds: float) -> Quantity:
 needle_odds_above = Family(
     name="needle_odds_above",
     symbol="x",
-    title="chance that the odds of the needle, a*/Σ_others|a|, are more than x",
+    title="chance that the odds of the needle are more than x",
     domain="a number > 0",
     admits=lambda odds: 0 < odds < math.inf,
     member=_odds_above,
@@ -117,7 +117,7 @@ def _snr_above(name: str, snr: float) -> Quantity:
     return Quantity(
         name=name,
         symbol=f"P(SNR > {snr:g})",
-        title=f"chance that the needle's signal is more than {snr:g} times the noise of the others",
+        title=f"chance that the needle's signal is {snr:g} times the noise",
         average="share of the rows with a*² > x²·Σ_others a², of rows that are not all zero",
         unit="1",
         of=of,
@@ -130,7 +130,7 @@ def _snr_above(name: str, snr: float) -> Quantity:
 needle_snr_above = Family(
     name="needle_snr_above",
     symbol="x",
-    title="chance that the signal-to-noise ratio a*/√(Σ_others a²) is more than x",
+    title="chance that the needle's signal-to-noise ratio is more than x",
     domain="a number > 0, at most 1e6",
     admits=lambda snr: 0 < snr <= 1e6,
     member=_snr_above,
@@ -190,7 +190,7 @@ def _needle_recall(name: str, values: float) -> Quantity:
     return Quantity(
         name=name,
         symbol=f"recall of {count}",
-        title=f"chance that the needle's value, one of {count}, is what the row reads out",
+        title=f"chance that the needle's value, one of {count}, is read out",
         average="E ∫ φ(z) Φ(z + √V·SNR)^(V−1) dz, the chance over values N(0, I/V) of the others",
         unit="1",
         of=of,
@@ -202,7 +202,7 @@ def _needle_recall(name: str, values: float) -> Quantity:
 needle_recall = Family(
     name="needle_recall",
     symbol="V",
-    title="chance that the needle's value, one of V, is what the row reads out",
+    title="chance that the needle's value, one of V, is read out",
     domain="a whole number from 2 to 1000000",
     admits=lambda values: float(values).is_integer() and 2 <= values <= _MOST_VALUES,
     member=_needle_recall,
