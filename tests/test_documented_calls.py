@@ -26,6 +26,17 @@ STANDING = {
     "attention": np.full((1, 8, 8), 1 / 8) * np.tri(8),
     "n": 16,
     "b": 1.5,
+    "margin": 3.0,
+    "needle": sparsity.NeedleAbove(3.0, distance=0),
+    "found": sparsity.describe(
+        {
+            "model_type": "llama",
+            "num_hidden_layers": 2,
+            "hidden_size": 64,
+            "num_attention_heads": 1,
+            "max_position_embeddings": 64,
+        }
+    ),
     "q": np.ones(8),
     "mu": np.ones(8) / 8,
     "spread": 0.5,

@@ -415,7 +415,8 @@ def test_contract_of_every_family(family, command, tmp_path):
         ("keys_for_mass:nan", "between 0 and 1"),
         ("power_sum:1", "not 1"),
         ("power_sum:0.1", "from 0.5 to 8"),
-        ("gini:2", "the quantities are"),
+        ("gini:2", "did you mean gini"),
+        ("zzzz:2", "the quantities are"),
         ("top_mass:8", "did you mean"),
     ],
 )
