@@ -26,6 +26,19 @@ from sparsity.kernels.symbols import j, n, s
 distance = sympy.Symbol("m", integer=True, nonnegative=True)
 
 
+_LARGEST_INT = 2**31 - 1  # JAX's integers without float64; NumPy has no function of those above 2⁶³
+
+
+def with_float_constants(expression: Any) -> Any:
+    """The expression with large whole constants as floats, as arrays of floats would take them."""
+    large = {
+        part: sympy.Float(part, 17)
+        for part in expression.atoms(sympy.Integer)
+        if abs(part) > _LARGEST_INT
+    }
+    return expression.xreplace(large)
+
+
 def _argument(kernel: Kernel) -> Expr:
     return s if kernel.law is Law.SCORE else distance
 
@@ -57,7 +70,7 @@ def _extra_parameters(kernel: Kernel) -> list[Any]:
 @functools.lru_cache(maxsize=128)
 def numpy_log_abs(kernel: Kernel) -> Callable[..., np.ndarray]:
     """log|a| as a NumPy function of the score (POSITION: of the distance n − j, λ and n)."""
-    expression = log_abs(_in_argument(kernel))
+    expression = with_float_constants(log_abs(_in_argument(kernel)))
     raw = sympy.lambdify(
         [_argument(kernel), *_extra_parameters(kernel)], expression, ["scipy", "numpy"]
     )
@@ -74,7 +87,8 @@ def numpy_log_abs(kernel: Kernel) -> Callable[..., np.ndarray]:
 @functools.lru_cache(maxsize=128)
 def numpy_weight(kernel: Kernel) -> Callable[..., np.ndarray]:
     """The weight f as a NumPy function of the score; NaN where f is not real."""
-    raw = sympy.lambdify([_argument(kernel)], kernel.weight, ["scipy", "numpy"])
+    weight = with_float_constants(kernel.weight)
+    raw = sympy.lambdify([_argument(kernel)], weight, ["scipy", "numpy"])
 
     def evaluate(x: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
@@ -86,7 +100,8 @@ def numpy_weight(kernel: Kernel) -> Callable[..., np.ndarray]:
 @functools.lru_cache(maxsize=128)
 def numpy_log_abs_as_given(kernel: Kernel) -> Callable[[np.ndarray], np.ndarray]:
     """log|f| of a SCORE kernel in the precision of its argument: how far rounding carries."""
-    return sympy.lambdify([_argument(kernel)], log_abs(_in_argument(kernel)), ["scipy", "numpy"])
+    expression = with_float_constants(log_abs(_in_argument(kernel)))
+    return sympy.lambdify([_argument(kernel)], expression, ["scipy", "numpy"])
 
 
 _SMALLEST = 1e-300  # of a constant
@@ -117,7 +132,7 @@ def _jax_function(kernel: Kernel, lowered: Callable[[Any], Any]) -> Callable[...
     ]
     expression = lowered(_in_argument(kernel).subs(slow))
     _refuse_lost(expression)
-    raw = sympy.lambdify(arguments, expression, [special, "jax"])
+    raw = sympy.lambdify(arguments, with_float_constants(expression), [special, "jax"])
 
     def function(x: Any, *rest: Any) -> Any:
         return jax.numpy.broadcast_to(raw(x, *rest), jax.numpy.shape(x))  # a constant is a number

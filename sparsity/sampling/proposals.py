@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from sparsity.errors import TooFine
+from sparsity.errors import InputError, TooFine
 from sparsity.kernels import ALL, Kernel, Law
 from sparsity.kernels.lowering import jax_log_abs, numpy_log_abs, numpy_log_abs_as_given
 from sparsity.kernels.numeric.definition import definition, period
@@ -175,6 +175,8 @@ def _smooth_panels(kernel: Kernel, beta: float, gamma: float) -> np.ndarray:
         return np.empty(0)
     found = found.sorted(axis.t)
     ends = axis.t[found.a] + np.stack([found.low, found.high])
+    if not ends.size:
+        raise InputError("weight", kernel.weight, "vanishes in float64 wherever keys fall")
     with np.errstate(divide="ignore"):
         log_width = np.log(np.diff(ends, axis=0))
     log_target = _log_targets(kernel, beta, gamma, ends.mean(axis=0)) + log_width

@@ -42,7 +42,9 @@ class Bounds:
         for name, value in (("low", self.low), ("high", self.high)):
             if value is not None:
                 fix = f"give a finite number >= {least:g}"
-                number(name, value, fix, lambda x: x >= least)
+                # As a float: JAX refuses whole numbers beyond its integers.
+                found = number(name, value, fix, lambda x: x >= least)
+                object.__setattr__(self, name, float(found))
         if None not in (self.low, self.high) and self.low > self.high:  # pyright: ignore
             raise InputError("low", self.low, f"must be at most high = {self.high}")
 
