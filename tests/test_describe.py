@@ -237,7 +237,9 @@ def test_rows_are_drawn_by_name(tmp_path, command):
     titles = list(found.named_rows())
     assert len(titles) == 2
     axes = sparsity.plot(found, length=[64, 8192])
-    assert [text.get_text() for text in axes.get_legend().get_texts()][:2] == titles
+    legend = axes.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()][:2] == titles
     drawn = [np.asarray(line.get_ydata(), float) for line in axes.get_lines()]
     for row in found.named_rows().values():
         wanted = [float(exact(row, length=n).value) for n in (64, 8192)]

@@ -17,17 +17,29 @@ ALL: tuple[tuple[str, Callable[[], str]], ...] = (
 # Types that signatures name and that no user makes or reads.
 INNER = (
     *(
+        "Capacity",
         "CappedKernel",
         "Comparison",
         "Config",
         "Description",
+        "Exceeds",
         "FinishedRows",
         "FusedRows",
         "Integral",
         "LargestLogit",
         "QKClip",
     ),
-    *("LayerKind", "Linear", "LongRows", "LseRows", "Panel", "RankLaw", "Reach", "Requirement"),
+    *(
+        "LayerKind",
+        "Linear",
+        "LongRows",
+        "LseRows",
+        "NeedleLaw",
+        "Panel",
+        "RankLaw",
+        "Reach",
+        "Requirement",
+    ),
     *("RopeScaling", "Routes", "RowLike", "RowSums", "Sampling", "Series", "SupportsArray"),
     *("TaskExecutor", "Tokenizer", "Tokens"),
 )

@@ -164,7 +164,7 @@ CLAIMS: tuple[Claim, ...] = (
         key="needle-snr",
         source="Peterson, Birdsall & Fox (1954), signal detectability; here, of one row",
         statement="One key's value stands out of what a row reads by odds·√n_eff of the others.",
-        formula="a*/√(Σ_others a²) = a*/Σ_others|a| · √(n_eff of the others)",
+        formula="b/√(Σ a²) = (b/Σ|a|)·√(n_eff), b of the needle, a of the others",
         proof="n_eff = (Σ|a|)²/Σa². Values of zero mean that are independent from key to key add "
         "up to noise of variance Σa².",
         judge=needle.signal_to_noise,
@@ -181,7 +181,7 @@ CLAIMS: tuple[Claim, ...] = (
         key="linear-capacity",
         source="Schlag et al. (2021), Fast weight programmers, arXiv 2102.11174",
         statement="Linear attention holds about d keys, whatever the query.",
-        formula="n = (t√d)²/E s² = d, s ~ N(0, t²)",
+        formula="n = (t√d)²/E s² = d for s ∼ N(0, t²)",
         proof="The query's length multiplies the needle's score and all others alike.",
         judge=needle.linear_capacity,
         legend=Legend({"dims": "dimension d", "held": "keys held, drawn"}),
@@ -207,7 +207,7 @@ CLAIMS: tuple[Claim, ...] = (
         key="power-capacity",
         source="Krotov & Hopfield (2016), Dense associative memory, arXiv 1606.01164",
         statement="With the weight max(s, 0)² a row holds about d² keys.",
-        formula="n = d²/E max(x, 0)⁴ = ⅔d²",
+        formula="n = d²/E max(x, 0)⁴ = 2d²/3",
         proof="The query's length cancels, and E max(x, 0)⁴ = 3/2 for x ~ N(0, 1).",
         judge=needle.power_capacity,
         legend=Legend(
