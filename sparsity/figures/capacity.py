@@ -1,6 +1,6 @@
 """Linear attention holds d keys, relu² ⅔d², softmax e^(d/2)
 
-Other keys among which a row still reads out the needle's value, SNR = 1; keys ~ N(0, I) in R^d
+Other keys at which SNR = 1, keys ~ N(0, I) in R^d; dashed: on the average over rows
 
 Left: against the dimension, with the query of unit length along the needle, for softmax of the
 length √d/2. Right: against the length of the query, at d = 16; homogeneous weights hold the same
