@@ -549,12 +549,15 @@ def dense(row, free, n, count):
 )
 def test_nothing_that_a_dense_scan_sees_is_missed(cells, count):
     """At random over kernels, what is free, lengths and wanted values."""
-    random, held = np.random.default_rng(5), 0
-    for _ in range(cells):
+    random, held, seen = np.random.default_rng(5), 0, 0
+    while seen < cells:
         formula, free = str(random.choice(FORMULAS)), str(random.choice(["beta", "gamma"]))
         beta, gamma = float(random.uniform(-3, 3)), float(10 ** random.uniform(-1, 0.7))
         row, n = Row(formula, beta=beta, gamma=gamma), int(random.choice([2, 16, 200]))
         values, logs = dense(row, free, n, count)
+        if logs.max() - logs.min() < 1e-9:  # 2 + sin(3s) at γ = 3, say: β moves only the rounding
+            continue
+        seen += 1
         for share in random.uniform(0.02, 0.98, 3):
             wanted = float(np.exp(logs.min() + share * (logs.max() - logs.min())))
             found = design(row, length=n, n_eff=wanted, free=free, max_seconds=60)

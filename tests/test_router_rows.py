@@ -17,7 +17,7 @@ from sparsity import Row, exact
 
 PLANTED = 0.01  # an error of a law that every cell must reject
 # The same of a chance P below 0.9 in 10⁵ rows: it is known within √((1 − P)/P)/316, and an error of
-# 1 % is less than the 9 standard errors that a cell needs to accept the law and to reject the error.
+# 1 % is less than the 9 standard errors that a cell needs to accept the law and reject the error.
 OF_CHANCE = 0.04
 # (γ, ρ) of a proxy, (γ, c) of blocks; (k, n) or (blocks, keys of a block, n)
 PROXIES = ((0.7, 0.3), (1.5, 0.8), (2.5, 0.9), (1.0, 0.5))

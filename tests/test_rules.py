@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.special import log_ndtr
 
 import sparsity
 from sparsity import InputError, LengthBias, Needle, Row, ScaleInvariant, limit
@@ -129,6 +130,21 @@ def test_capacities_by_their_forms():
             sparsity.needle_capacity("exp", **bad)
     with pytest.raises(InputError, match="depend on the whole row"):
         sparsity.needle_capacity("sparsemax", dim=4)
+
+
+def test_what_maps_hold_is_below_the_needle_being_the_largest():
+    """Under top-2 SNR > 1 is that event, n = ln ½/ln Φ(√d); softmax is top-k of every k ≥ n."""
+    for d, t in ((8, 1.0), (16, 0.5), (36, 3.0)):
+        most = math.log(2) / -float(log_ndtr(math.sqrt(d)))
+        drawn = sample_capacity("topk:2", dim=d, query=t, rows=4096)
+        assert abs(drawn.value - most) < 4 * drawn.stderr
+        assert abs(drawn.value - 1.2 * most) > 4 * drawn.stderr
+        held = sample_capacity("sparsemax", dim=d, query=t, rows=4096, seed=1).value
+        assert 0.4 * most < held < most
+    whole, top = (sample_capacity(name, dim=8, rows=4096, seed=2) for name in ("exp", "topk:400"))
+    assert abs(whole.value - top.value) < 4 * math.hypot(whole.stderr, top.stderr)
+    with pytest.raises(InputError, match="weighs more than 512 keys"):
+        sample_capacity("sparsemax", dim=64, query=1e-2)
 
 
 def test_the_factors_that_keep_n_eff():

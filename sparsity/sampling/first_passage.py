@@ -1,7 +1,10 @@
-"""The capacity of a kernel by drawing rows that grow until their noise outweighs the needle.
+"""The capacity of a kernel or a map by drawing rows: the n at which P(SNR > 1) = ½.
 
-Key after key Σ a² rises, and the first number of keys at which it exceeds a*² is what one row can
-hold. Its median over rows is the n at which P(SNR > 1) = ½. No moment of the weights enters.
+Under a kernel a row grows until its noise outweighs the needle: key after key Σ a² rises, and the
+first number of keys at which it exceeds a*² is what this row can hold; the median over rows is
+wanted. Under a map each new key changes all weights, so that whole rows are drawn for each n that a
+bisection tries. Only their largest scores are needed, and these rise with n when the same random
+numbers serve every n. No moment of the weights enters.
 """
 
 from __future__ import annotations
@@ -13,14 +16,18 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.optimize import bisect
+from scipy.special import log_ndtr, ndtri
 
 from sparsity import kernels
 from sparsity.arguments import check_seed, number, whole
-from sparsity.kernels import Kernel
+from sparsity.errors import InputError
+from sparsity.kernels import Kernel, RowMap
 from sparsity.kernels.lowering import jax_row, numpy_log_abs
 from sparsity.sampling.random_numbers import fold_in, normal
 
 _BLOCK = 2**20  # scores drawn at once, of all rows
+_SUPPORTS = (32, 512)  # largest scores that are kept of a row: the second where the first are few
 
 
 class SampledCapacity(NamedTuple):
@@ -54,23 +61,32 @@ def _grown(
 
 
 def sample_capacity(
-    kernel: str | Kernel, *, dim: int, query: float = 1.0, rows: int = 1024, seed: int = 0
+    kernel: str | Kernel | RowMap,
+    *,
+    dim: int,
+    query: float = 1.0,
+    rows: int = 1024,
+    seed: int = 0,
 ) -> SampledCapacity:
-    """Return the median number of keys whose noise a needle outweighs, by drawing them.
+    """Return the n of other keys at which half of the rows have SNR = a*/√(Σ a²) > 1.
 
     Args:
-        kernel: a function of a score, by name or as a `Kernel`.
+        kernel: a function of a score, or a map of which a row weighs only its largest scores
+            (sparsemax, entmax, top-k), by name or as a record.
         dim: d ≥ 1: the needle scores t√d.
         query: t > 0, the length of the query: other keys score N(0, t²).
         rows: how many, ≥ 64.
         seed: of the keys.
 
     Raises:
-        InputError: another kernel or a bad value.
+        InputError: another kernel, a bad value, or a map that weighs too many keys of a row.
     """
-    record = kernels.elementwise(kernels.named(kernel))
+    record = kernels.named(kernel)
     d, count, chosen = whole("dim", dim, 1), whole("rows", rows, 64), check_seed(seed)
     t = number("query", query, "give one number > 0", lambda x: x > 0)
+    if isinstance(record, RowMap):
+        return _capacity_of_map(record, t * math.sqrt(d), t, count, chosen)
+    record = kernels.elementwise(record)
     log_needle = float(numpy_log_abs(record)(np.array([t * math.sqrt(d)]))[0])
     key, block = jax.random.key(chosen, impl="threefry2x32"), max(1, _BLOCK // count)
     noise, held = jnp.zeros(count, "float32"), np.zeros(count)
@@ -81,9 +97,43 @@ def sample_capacity(
         held += np.asarray(more)
         if np.mean(np.asarray(noise) > 1) > 0.75:  # beyond the interval of the median
             break
-    off = 1.96 * 0.5 / math.sqrt(count)  # of the share of rows, which is ½
-    middle, low, high = (_held_by(held, 0.5 + part * off) for part in (0, 1, -1))
+    middle, low, high = (_held_by(held, share) for share in _shares(count))
     return SampledCapacity(middle, (high - low) / 3.92, (low, high), count, chosen)
+
+
+def _shares(rows: int) -> tuple[float, float, float]:
+    """Return ½, and the shares of rows that a sample may show for it: 1.96 standard errors off."""
+    off = 1.96 * 0.5 / math.sqrt(rows)
+    return 0.5, 0.5 + off, 0.5 - off
+
+
+def _capacity_of_map(
+    record: RowMap, needle: float, spread: float, rows: int, seed: int
+) -> SampledCapacity:
+    """Return the n at which SNR > 1 in half of the rows, by bisection of ln n."""
+    draws = np.random.default_rng(seed).standard_exponential((rows, _SUPPORTS[-1]))
+
+    def share(log_n: float) -> float:
+        n = math.exp(log_n)
+        for most in _SUPPORTS:
+            kept = min(most, int(n))
+            # Rényi: the j-th smallest of n uniforms is 1 − exp(−Σ_{i≤j} e_i/(n − i + 1)).
+            sums = np.cumsum(draws[:, :kept] / (n - np.arange(kept)), axis=1)
+            others = -spread * ndtri(-np.expm1(-sums))  # the largest first
+            weights = record.weights(np.column_stack([np.full(rows, needle), others]))
+            if kept == int(n) or not np.any(weights[:, -1] > 0):
+                return float(np.mean(weights[:, 0] ** 2 > np.sum(weights[:, 1:] ** 2, axis=1)))
+        fix = f"{record.name} weighs more than {_SUPPORTS[-1]} keys; give a longer query"
+        raise InputError("query", spread, fix)
+
+    # SNR > 1 needs the needle to be the largest, of chance Φ(√d)^n: ¼ or less at this n.
+    most = math.log(math.log(4)) - float(log_ndtr(-needle / spread))
+    middle, low, high = (
+        math.exp(bisect(lambda x, wanted=wanted: share(x) - wanted, 0.0, most, rtol=1e-7))
+        for wanted in _shares(rows)
+    )
+    method = "bisection over n"
+    return SampledCapacity(middle, (high - low) / 3.92, (low, high), rows, seed, method)
 
 
 def _held_by(held: np.ndarray, share: float) -> float:
