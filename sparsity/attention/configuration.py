@@ -8,11 +8,11 @@ tables below by its `model_type`. What is not read is named, never passed over.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from sparsity.attention.config_fields import ConfigFields
 from sparsity.attention.rope_settings import (
     RULES,
     Rotation,
@@ -53,29 +53,6 @@ _GENERAL = {  # families of which the general fields say all
 _FAMILIES = (
     *(*_GENERAL, *_QK_NORM, *_LEARNED_SINKS, *_SINKS_IN_WINDOWS, *_ENCODERS, *_UNSCALED, *_ALIBI),
     *(*_TURN_IN_WINDOWS_ONLY, *_LEARNED_POSITIONS, *_SQUARED_MSCALE),
-)
-
-# Names under which older families give the general fields.
-_NAMES = {
-    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
-    "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
-    "width": ("hidden_size", "n_embd", "d_model"),
-    "trained": ("max_position_embeddings", "n_positions", "seq_length", "max_seq_len"),
-}
-# Fields whose names speak of attention and which change nothing of a row's law.
-_NO_CHANGE = re.compile(
-    "dropout|_bias$|^bias|eps|^hidden_|intermediate|output_attentions|implementation|pdrop|key_value|"
-    "kv_heads|lora_rank|v_head_dim|routed|norm_topk|embedding|embd|residual|logits?_scal|mlp_|moe|"
-    "expert|vocab|chunk_size_feed|initializer|use_cache|type_norm|norm_type|num_heads|n_heads?$|"
-    "linear_|value_scale|position_ids|final_logit|head_mask|rope_interleave|cross_attention|clip_qkv"
-    "|parallel_attn|n_positions|attention_types|altup|decoder_sparse|_attn_alpha|_attn_beta|scale_attn_weights|reorder_and_upcast|attn_impl|attn_type|attn_uses|prefix_lm|"
-    "alibi_bias_max|max_window_layers|attention_probs|decoder_attention|deterministic_flash|"
-    "sparse_pred|_pattern$|no_rope_layer_interval|query_pre|qk_head_dim|layer_norm|rms_norm|"
-    "activation_sparsity|index_head_dim|index_n_heads|original_max|norm_bias|num_hidden|pre_layernorm"
-)
-_OF_ATTENTION = re.compile(
-    "attn|attention|rope|rotary|window|softcap|scal|multiplier|norm|alibi|qk|sink|chunk|index_|"
-    "position|logn|clip|sparse"
 )
 
 
@@ -130,44 +107,6 @@ class LayerKind:
         return Row("exp", gamma=gamma, steps=self.steps, scores=scores)
 
 
-@dataclass(frozen=True)
-class _Fields:
-    """The fields of a configuration, with a record of which were read."""
-
-    given: Mapping[str, Any]
-    read: set[str] = field(default_factory=set)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        self.read.add(name)
-        value = self.given.get(name)
-        return default if value is None else value
-
-    def number(self, name: str, default: float | None = None) -> float:
-        value = self.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-            raise InputError("config", f"{name} = {value}", "must be a number > 0")
-        return float(value)
-
-    def size(self, key: str, default: int | None = None) -> int:
-        names = _NAMES[key]
-        name = next((x for x in names if self.given.get(x) is not None), names[0])
-        value = self.number(name, default)
-        if value != int(value):
-            raise InputError("config", f"{name} = {value}", "must be a whole number")
-        self.read.update(names)
-        return int(value)
-
-    def unread(self) -> list[str]:
-        """Fields that speak of attention, are set, and were not read."""
-        left = []
-        for name, value in self.given.items():
-            idle = value is None or value is False or value in ({}, [])
-            speaks = _OF_ATTENTION.search(name) and not _NO_CHANGE.search(name)
-            if speaks and not idle and name not in self.read:
-                left.append(name)
-        return sorted(left)
-
-
 def layer_kinds(config: Mapping[str, Any]) -> tuple[LayerKind, ...]:
     """The kinds of layers of a model, those with the most layers first.
 
@@ -178,7 +117,7 @@ def layer_kinds(config: Mapping[str, Any]) -> tuple[LayerKind, ...]:
         InputError: a field that is missing or has no sense.
     """
     inner = config.get("text_config")
-    own = _Fields(inner if isinstance(inner, Mapping) else config)
+    own = ConfigFields(inner if isinstance(inner, Mapping) else config)
     family = str(own.get("model_type", "unknown"))
     count, heads = own.size("layers"), own.size("heads")
     head_dim = _head_dim(own, heads)
@@ -205,7 +144,7 @@ def layer_kinds(config: Mapping[str, Any]) -> tuple[LayerKind, ...]:
     return tuple(sorted(kinds, key=lambda each: (not each.softmax, -len(each.layers))))
 
 
-def _head_dim(own: _Fields, heads: int) -> int:
+def _head_dim(own: ConfigFields, heads: int) -> int:
     """D of what is multiplied to a score; of latent attention both of its parts."""
     parts = [own.get(name) for name in ("qk_nope_head_dim", "qk_rope_head_dim")]
     if all(parts):
@@ -214,7 +153,7 @@ def _head_dim(own: _Fields, heads: int) -> int:
     return int(given) if given else own.size("width") // heads
 
 
-def _scale(own: _Fields, family: str, head_dim: int) -> float:
+def _scale(own: ConfigFields, family: str, head_dim: int) -> float:
     """What q·k is multiplied by."""
     if family in _UNSCALED:
         return 1.0
@@ -228,7 +167,7 @@ def _scale(own: _Fields, family: str, head_dim: int) -> float:
     return head_dim**-0.5
 
 
-def _types(own: _Fields, family: str, count: int) -> list[str]:
+def _types(own: ConfigFields, family: str, count: int) -> list[str]:
     """The type of every layer, as `layer_types` names them."""
     given = own.get("layer_types")
     if given is None and own.get("attention_layers") is not None:  # GPT-Neo
@@ -254,7 +193,7 @@ def _types(own: _Fields, family: str, count: int) -> list[str]:
 
 
 def _law_of(
-    own: _Fields, family: str, layer: int, kind: str, head_dim: int, heads: int
+    own: ConfigFields, family: str, layer: int, kind: str, head_dim: int, heads: int
 ) -> tuple[Any, ...]:
     """(title, steps, rotation, top-k, notes, softmax) of a layer."""
     if "attention" not in kind:
@@ -295,7 +234,7 @@ def _law_of(
 
 
 def _rotation(
-    own: _Fields, family: str, layer: int, kind: str, head_dim: int
+    own: ConfigFields, family: str, layer: int, kind: str, head_dim: int
 ) -> tuple[Rotation | None, list[Step]]:
     """RoPE of a layer, and the temperatures of its scores."""
     rope = own.get("rope_parameters") or {}
@@ -328,12 +267,12 @@ def _rotation(
     return Rotation(float(base), int(turned), scaling), [*extra, *temperature]
 
 
-def _has_windows(own: _Fields) -> bool:
+def _has_windows(own: ConfigFields) -> bool:
     return bool(own.get("sliding_window"))
 
 
 def _scaling(
-    own: _Fields, family: str, rope: Mapping[str, Any]
+    own: ConfigFields, family: str, rope: Mapping[str, Any]
 ) -> tuple[RopeScaling | None, list[Step]]:
     """The rule for the angles and the temperature that comes with it.
 
