@@ -21,7 +21,8 @@ _NAMES = {
     "width": ("hidden_size", "n_embd", "d_model"),
     "trained": ("max_position_embeddings", "n_positions", "seq_length", "max_seq_len"),
 }
-# Fields whose names speak of attention and which change nothing of a row's law.
+# Fields whose names speak of attention and which change nothing of a row's law: sizes of other
+# parts, dropout, biases, names of implementations, and what is read under another name.
 _NO_CHANGE = re.compile(
     "dropout|_bias$|^bias|eps|^hidden_|intermediate|output_attentions|implementation|pdrop|key_value|"
     "kv_heads|lora_rank|v_head_dim|routed|norm_topk|embedding|embd|residual|logits?_scal|mlp_|moe|"
@@ -46,17 +47,30 @@ class ConfigFields:
     read: set[str] = field(default_factory=set)
 
     def get(self, name: str, default: Any = None) -> Any:
+        """Return a field, the default where it is missing or null."""
         self.read.add(name)
         value = self.given.get(name)
         return default if value is None else value
 
     def number(self, name: str, default: float | None = None) -> float:
+        """Return a field that must be a number > 0.
+
+        Raises:
+            InputError: it is missing, or something else.
+        """
         value = self.get(name, default)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
             raise InputError("config", f"{name} = {value}", "must be a number > 0")
         return float(value)
 
     def size(self, key: str, default: int | None = None) -> int:
+        """Return a general size by its key in `_NAMES`, under the first of its names that is set.
+
+        All of its names count as read: a file may give the same size under two.
+
+        Raises:
+            InputError: it is missing, or no whole number > 0.
+        """
         names = _NAMES[key]
         name = next((x for x in names if self.given.get(x) is not None), names[0])
         value = self.number(name, default)
@@ -66,7 +80,7 @@ class ConfigFields:
         return int(value)
 
     def unread(self) -> list[str]:
-        """Fields that speak of attention, are set, and were not read."""
+        """Return the fields that speak of attention, are set, and were not read."""
         left = []
         for name, value in self.given.items():
             idle = value is None or value is False or value in ({}, [])

@@ -92,7 +92,7 @@ class LayerKind:
         return self.scale * math.sqrt(self.head_dim) if self.qk_norm else None
 
     def row(self, gamma: float) -> Row:
-        """The row of one query, for scores of spread γ before temperature, cap and window.
+        """Return the row of one query, for scores of spread γ before temperature, cap and window.
 
         They are Gaussian, or those of keys on a sphere; of an indexer's row always Gaussian.
 
@@ -108,7 +108,7 @@ class LayerKind:
 
 
 def layer_kinds(config: Mapping[str, Any]) -> tuple[LayerKind, ...]:
-    """The kinds of layers of a model, those with the most layers first.
+    """Return the kinds of layers of a model, those with the most layers first.
 
     Args:
         config: the fields of its `config.json`; of a model of several parts, its text part counts.
@@ -126,6 +126,8 @@ def layer_kinds(config: Mapping[str, Any]) -> tuple[LayerKind, ...]:
     if family not in _FAMILIES:
         general.append(f"the family {family!r} is not known here: read by its general fields")
     qk_norm = family in _QK_NORM or bool(own.get("use_qk_norm") or own.get("qk_layernorm"))
+    # Layers of equal laws are one kind. Fields are read on the way, so that what was not read is
+    # known only behind this loop.
     found: dict[tuple[Any, ...], list[int]] = {}
     for layer, kind in enumerate(_types(own, family, count)):
         found.setdefault(_law_of(own, family, layer, kind, head_dim, heads), []).append(layer)
@@ -145,7 +147,7 @@ def layer_kinds(config: Mapping[str, Any]) -> tuple[LayerKind, ...]:
 
 
 def _head_dim(own: ConfigFields, heads: int) -> int:
-    """D of what is multiplied to a score; of latent attention both of its parts."""
+    """Return the entries that one score is a product of; of latent attention both of its parts."""
     parts = [own.get(name) for name in ("qk_nope_head_dim", "qk_rope_head_dim")]
     if all(parts):
         return int(sum(parts))
@@ -154,7 +156,7 @@ def _head_dim(own: ConfigFields, heads: int) -> int:
 
 
 def _scale(own: ConfigFields, family: str, head_dim: int) -> float:
-    """What q·k is multiplied by."""
+    """Return what q·k is multiplied by: 1/√d, unless the family or a field says otherwise."""
     if family in _UNSCALED:
         return 1.0
     if own.get("query_pre_attn_scalar"):
@@ -168,7 +170,12 @@ def _scale(own: ConfigFields, family: str, head_dim: int) -> float:
 
 
 def _types(own: ConfigFields, family: str, count: int) -> list[str]:
-    """The type of every layer, as `layer_types` names them."""
+    """Return the type of every layer, as `layer_types` names them.
+
+    Newer configurations list the types. Older ones give a rule, each family its own: every k-th
+    layer is full, or layers from `max_window_layers` on slide, or `no_rope_layers` says which do
+    not turn. The rules are asked for from the most to the least specific.
+    """
     given = own.get("layer_types")
     if given is None and own.get("attention_layers") is not None:  # GPT-Neo
         names = {"global": "full_attention", "local": "sliding_attention"}
@@ -195,7 +202,11 @@ def _types(own: ConfigFields, family: str, count: int) -> list[str]:
 def _law_of(
     own: ConfigFields, family: str, layer: int, kind: str, head_dim: int, heads: int
 ) -> tuple[Any, ...]:
-    """(title, steps, rotation, top-k, notes, softmax) of a layer."""
+    """Return (title, steps, rotation, top-k, notes, softmax) of a layer.
+
+    Steps are in the order in which models apply them: position bias, temperature, cap, then what is
+    seen. The tuple is the key by which layers are of one kind.
+    """
     if "attention" not in kind:
         return f"{kind.replace('_', ' ')}: no attention", (), None, None, (), False
     if kind.startswith("linear"):
@@ -236,7 +247,10 @@ def _law_of(
 def _rotation(
     own: ConfigFields, family: str, layer: int, kind: str, head_dim: int
 ) -> tuple[Rotation | None, list[Step]]:
-    """RoPE of a layer, and the temperatures of its scores."""
+    """Return RoPE of a layer, and the temperatures of its scores.
+
+    Both stand in the same fields: some rules for long contexts scale the scores beside the angles.
+    """
     rope = own.get("rope_parameters") or {}
     if isinstance(rope.get(kind), Mapping):
         rope = rope[kind]
@@ -257,6 +271,7 @@ def _rotation(
         temperature.append(LogLength(own.size("trained")))
     base = rope.get("rope_theta") or own.get("rope_theta") or own.get("rotary_emb_base")
     local = own.get("rope_local_base_freq")
+    # Gemma 3: windows turn by a base of their own.
     base = local if local and kind.startswith("sliding") else base
     if base is None or still:
         return None, temperature
@@ -274,7 +289,7 @@ def _has_windows(own: ConfigFields) -> bool:
 def _scaling(
     own: ConfigFields, family: str, rope: Mapping[str, Any]
 ) -> tuple[RopeScaling | None, list[Step]]:
-    """The rule for the angles and the temperature that comes with it.
+    """Return the rule for the angles and the temperature that comes with it.
 
     Raises:
         InputError: a rule that is not known, by its name.
@@ -292,10 +307,12 @@ def _scaling(
 
 
 def _yarn_temperature(family: str, rope: Mapping[str, Any], factor: float) -> list[Step]:
-    """What YaRN's factor on q and k, and DeepSeek's on the scale, make of the scores: a square.
+    """Return the step that YaRN's factor on q and k, and DeepSeek's on the scale, make of scores.
 
     On the scale of some families stands m(mscale_all_dim)².
     """
+    # One factor a is on q and on k: scores have a². A `Yarn` step has (1 + c ln r)², of which c is
+    # found back; where it is the usual one, rounding must not make 0.1 another number.
     total, every = yarn_amplitude(rope, factor), rope.get("mscale_all_dim")
     if every and family in _SQUARED_MSCALE:
         total *= grown(factor, every)

@@ -22,7 +22,7 @@ from sparsity.errors import InputError
 # attend(q, k, v, scale, causal) -> (Σp v, L); [..., heads, tokens, dim] and [..., heads, tokens].
 Attend = Callable[[Any, Any, Any, float, bool], tuple[Any, Any]]
 
-_PIECES = 4  # of −L in the kernel's precision: 4 × 8 bits of bfloat16 are float32's
+_PIECES = 4  # of −L in the kernel's precision: 4 × 8 bits of bfloat16 are float32's 24 and to spare
 _ALIGNED = 8  # entries: fused kernels take multiples of eight
 _FLASH = 256  # entries of a key, at most, that PyTorch's flash attention takes
 
@@ -58,7 +58,7 @@ class FusedRows(NamedTuple):
 
 
 def _namespace(x: Any) -> Any:
-    """The library of an array: NumPy, JAX, or PyTorch by its own module."""
+    """Return the library of an array: NumPy, JAX, or PyTorch, which has no array namespace."""
     if hasattr(x, "__array_namespace__"):
         return x.__array_namespace__()
     name = type(x).__module__.partition(".")[0]
@@ -68,7 +68,7 @@ def _namespace(x: Any) -> Any:
 
 
 def from_lse(lse: Any, lse2: Any) -> LseRows:
-    """n_eff and Y₂ of rows from the log-sum-exps of their scores and of twice their scores.
+    """Return n_eff and Y₂ of rows from the log-sum-exps of their scores and of twice their scores.
 
     n_eff = exp(2L(q) − L(2q)) = (Σa)²/Σa² for a = e^s.
 
@@ -103,7 +103,7 @@ def fused_rows(
     cu_seqlens: Sequence[int] | None = None,
     of: Sequence[str] = FusedRows._fields,
 ) -> FusedRows:
-    """Statistics of every row and every key by a fused kernel, in three calls of it.
+    """Return statistics of every row and every key by a fused kernel, in three calls of it.
 
     The log-sum-exp, the entropy and the first key's share take one call, n_eff another one, and the
     received mass another one; what is not in `of` is not called for.
@@ -155,13 +155,13 @@ def fused_rows(
 
 
 def _for_each_head(k: Any, times: int) -> Any:
-    """Keys repeated for the heads that share them."""
+    """Return keys repeated for the heads that share them: not every kernel shares by itself."""
     heads = np.repeat(np.arange(k.shape[-3]), times).tolist()
     return k if times == 1 else _concatenated([k[..., i : i + 1, :, :] for i in heads], -3)
 
 
 def _joined(parts: Sequence[Any], around: tuple[int, int]) -> Any:
-    """The texts of a packed row one after the other, NaN for the padding around them."""
+    """Return the texts of a packed row one after the other, NaN for the padding around them."""
     missing = parts[0][..., :1] * np.nan
     before, behind = around
     return _concatenated([*[missing] * before, *parts, *[missing] * behind], -1)
@@ -170,7 +170,8 @@ def _joined(parts: Sequence[Any], around: tuple[int, int]) -> Any:
 def _text(
     attend: Attend, q: Any, k: Any, scale: float, causal: bool, of: Sequence[str]
 ) -> FusedRows:
-    """One text: a call for L and E k, one for L(2q), one for what keys receive."""
+    """Return the statistics of one text: calls for L and E k, for L(2q), and for `received`."""
+    # The keys are given as values: the output is then E k, and scale·q·E k is E s.
     mean_key, own = attend(q, k, k, scale, causal)
     lse = _wide(own)
     n_eff = entropy = received = first_mass = None
@@ -187,7 +188,7 @@ def _text(
 
 
 def _received(attend: Attend, q: Any, k: Any, lse: Any, scale: float, causal: bool) -> Any:
-    """Σ_t e^(s_tj − L_t) of each key j, by keys that ask and queries that are asked."""
+    """Return Σ_t e^(s_tj − L_t) of each key j, by keys that ask and queries that are asked."""
     xp = _namespace(q)
     asking, asked = _exchanged(q, k, lse, scale)
     if not causal:
@@ -199,24 +200,24 @@ def _received(attend: Attend, q: Any, k: Any, lse: Any, scale: float, causal: bo
 
 
 def _concatenated(parts: list[Any], axis: int) -> Any:
-    """Arrays one after the other: PyTorch calls the axis otherwise."""
+    """Return arrays one after the other: PyTorch calls the axis otherwise."""
     xp = _namespace(parts[0])
     return xp.concat(parts, axis) if xp.__name__ == "torch" else xp.concat(parts, axis=axis)
 
 
 def _as(x: Any, dtype: Any) -> Any:
-    """The array in another precision."""
+    """Return the array in another precision."""
     return x.to(dtype) if _namespace(x).__name__ == "torch" else x.astype(dtype)
 
 
 def _wide(x: Any) -> Any:
-    """Half precision as single."""
+    """Return half precision as single, and any other as it is."""
     half = str(x.dtype).rpartition(".")[2] in ("float16", "bfloat16")
     return _as(x, _namespace(x).float32) if half else x
 
 
 def _rounded(x: Any, dtype: Any) -> Any:
-    """The values that another precision would hold, in the precision of x.
+    """Return the values that another precision would hold, in the precision of x.
 
     XLA may drop a conversion there and back, which leaves nothing for the next piece: 0.04 of the
     received mass on a GPU.
@@ -230,11 +231,13 @@ def _rounded(x: Any, dtype: Any) -> Any:
 
 
 def _exchanged(q: Any, k: Any, lse: Any, scale: float) -> tuple[Any, Any]:
-    """Keys as queries and queries as keys, with −L of each in entries of its own.
+    """Return keys as queries and queries as keys, with −L of each in entries of its own.
 
     −L/scale is split into pieces of the kernel's precision, each multiplied by a 1 in the keys, so
     that half precision does not round it.
     """
+    # Each piece is what the kernel's precision holds of the rest: their sum is −L/scale to the last
+    # bit of single precision, and the kernel adds products in single precision at least.
     left = -lse / scale
     pieces = []
     for _ in range(_PIECES):

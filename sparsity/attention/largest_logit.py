@@ -25,10 +25,10 @@ from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
 # −ln of the chances that are left out on either side, and nodes of Gauss and Legendre: from 1 to
 # 10¹² scores of one law, 1e-14 of γ was measured for the first, 2e-7 for the second.
 FINE, COARSE = (37.0, 64), (20.0, 24)
-_LEFT = -1.0  # deviations, below which 1 − Φ loses digits
-_HALVINGS = 6  # of the range, to where its low end is
+_LEFT = -1.0  # deviations: below, Φ(−z) nears 1 and ln(1 − Φ(−z)) loses digits; log_ndtr does not
+_HALVINGS = 6  # of the range of x, by which its low end is raised to where P(max ≤ x) begins
 _WITHIN = 0.99  # chance of the interval
-_HELD = 2**20  # numbers of an array at once
+_HELD = 2**20  # numbers of an array at once: 8 MiB; fewer cost more calls
 
 
 class LargestLogit(NamedTuple):
@@ -66,7 +66,7 @@ class QKClip(NamedTuple):
 
 
 def largest_logit(length: Any, gamma: Any, beta: Any = 0.0, *, rows: int = 1) -> LargestLogit:
-    """The largest logit of many rows of independent Gaussian scores: its mean, and where it lies.
+    """Return the mean of the largest logit of independent Gaussian rows, and where it lies.
 
     P(max ≤ x) = Π Φ((x − β_i)/γ_i)^(n_i). A measured one above `high` is an outlier of its head, as
     that of a sink or of a grown dimension, and no matter of the spread. Rows that share keys are
@@ -109,6 +109,9 @@ def expected_largest(
     length: np.ndarray, gamma: np.ndarray, beta: np.ndarray, rule: tuple[float, int] = FINE
 ) -> np.ndarray:
     """Return E max over the last axis of n scores N(β, γ²) of each; all of one shape."""
+    # `low` is where one row alone is certain to be above x. Many rows are so far higher up:
+    # bisection raises it to within 1/64 of the range, so that the nodes lie where P(max ≤ x)
+    # changes.
     low, high = _ends(length, beta, gamma, rule[0])
     top = high
     for _ in range(_HALVINGS):  # the low end of the best row is far below that of many
@@ -118,6 +121,8 @@ def expected_largest(
     nodes, weights = gauss_rule(rule[1])
     half = (high - low) / 2
     x = low[..., None] + half[..., None] * (nodes + 1)
+    # The integral of 1 − P from `low` on; below it P is less than e^−depth and its integral is left
+    # out, above `high` 1 − P is.
     below = np.exp(_log_below(x, length, beta, gamma))
     return low + half * ((1 - below) * weights).sum(-1)
 
@@ -125,7 +130,7 @@ def expected_largest(
 def qk_clip(
     length: float, gamma: float, max_logit: float, tau: float = 100.0, *, beta: float = 0.0
 ) -> QKClip:
-    """What a clip of queries and keys does to the spread of a head's scores, and to its focus.
+    """Return what a clip of queries and keys does to the spread of a head's scores and its focus.
 
     Where the largest logit s_max of a head is beyond τ, its queries and keys are multiplied so that
     its scores are by min(1, τ/s_max) what they were, and so is γ. The rows that did not have s_max
@@ -162,7 +167,7 @@ def qk_clip(
 
 
 def _rows(length: Any, gamma: Any, beta: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """n, γ and β of rows, of one shape [rows].
+    """Return n, γ and β of rows, of one shape [rows].
 
     Raises:
         InputError: no finite numbers, or numbers out of range.
@@ -184,9 +189,11 @@ def _rows(length: Any, gamma: Any, beta: Any) -> tuple[np.ndarray, np.ndarray, n
 def _ends(
     n: np.ndarray, beta: np.ndarray, gamma: np.ndarray, depth: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return where P(max ≤ x) is below e^−depth, or a row is held, and where it is that near to 1.
+    """Return x where P(max ≤ x) is below e^−depth, and x where it is above 1 − e^−depth.
 
-    One row below x is more likely than all; and one above it is less likely than the rows together.
+    That all rows lie below x is no more likely than that one does, Φ^n = e^−depth at the first end;
+    that any score lies above x is no more likely than the sum of the chances of each, which at the
+    second end are e^−depth/(n·rows). A row without spread bounds the maximum from below by its β.
     """
     low = (beta + gamma * ndtri_exp(-depth / n)).max(-1)
     high = beta - gamma * ndtri_exp(-depth - np.log(n * n.shape[-1]))

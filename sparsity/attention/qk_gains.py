@@ -30,7 +30,7 @@ Gains = dict[tuple[int, str], np.ndarray]  # of (layer, "q" or "k")
 
 
 def read_gains(path: Path, family: str) -> Gains:
-    """The gains of every layer that are stored, {} where there are no weights.
+    """Return the gains of every layer that are stored, {} where there are no weights.
 
     Args:
         path: a GGUF file, a folder of safetensors files, or a file in it.
@@ -68,7 +68,10 @@ def _of_gguf(path: Path) -> Iterator[tuple[tuple[int, str], np.ndarray]]:
 
 
 def with_gains(kind: LayerKind, gains: Gains) -> tuple[LayerKind, float | None]:
-    """A kind of layer with a note on its γ and bound from the gains, and the median γ.
+    """Return a kind of layer with a note on its γ and bound from the gains, and the median γ.
+
+    Normalised queries and keys have length √d before their gains: γ and the largest |s| follow from
+    the gains alone, for keys that point anywhere on their sphere (`QKNorm.from_gains`).
 
     Args:
         kind: the layers.

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 
 def _edges(data: xarray.Dataset) -> np.ndarray:
+    """Return the ends of bins of row lengths: three in each octave, from n = 8."""
     T = int(data["context"][-1])
     return np.unique(np.round(np.geomspace(8, T, max(6, round(3 * np.log2(T / 8)))))).astype(int)
 
 
 def _along(data: xarray.Dataset) -> dict[str, np.ndarray]:
-    """Medians over all heads and texts of rows binned by n, without BOS."""
+    """Return medians over all heads and texts of rows binned by n, without BOS."""
     names, edges = ("n_eff", "n_eff_without_sinks", "gamma_without_sinks"), _edges(data)
     here = plain(data)[[*names, "length", "length_without_sinks", "S_exact_without_sinks"]]
     out: dict[str, list[float]] = {key: [] for key in ("n", *names, "exact", "low", "high")}
@@ -36,6 +37,7 @@ def _along(data: xarray.Dataset) -> dict[str, np.ndarray]:
         out["n"].append(float(np.sqrt(a * (b - 1))))
         for name in names[:2]:
             out[name].append(float(np.median(tables.known_values(rows, name))))
+        # n_eff = n S² of the law, at each row's own number of keys.
         law = (at["S_exact_without_sinks"] ** 2 * at["length_without_sinks"]).values.ravel()
         out["exact"].append(float(np.nanmedian(law)))
         scaled = (at["gamma_without_sinks"] / np.sqrt(np.log(n))).values.ravel()
@@ -84,6 +86,8 @@ def _draw_context(data: xarray.Dataset, canvas: Canvas) -> None:
             xscale="log", xlim=(8, T), xlabel="row length n" if ax is not axes[2] else "context T"
         )
         plotting.plain_ticks(ax.xaxis, ticks)
+    # Left panel: the ordinate ends at a power of two, so that its ticks are whole numbers of
+    # tokens.
     first, second, third = axes
     first.set_yscale("log")
     top = 2.0 ** np.ceil(np.log2(max(found["exact"].max(), found["n_eff_without_sinks"].max())))
@@ -103,6 +107,8 @@ def _draw_context(data: xarray.Dataset, canvas: Canvas) -> None:
     for b, color, marker in runs:
         for *_, dash, rate in RATES:
             third.plot(contexts, _rates(data, b, rate), color=color, ls=dash, marker=marker, ms=4)
+    # Right panel: colour says how texts begin and dashes say which rate, so there are two legends,
+    # drawn from lines without points; the second call of `legend` would take the first one away.
     kinds = [third.plot([], [], color=GREY, ls=dash, label=x)[0] for _, x, dash, _ in RATES]
     style = {"fontsize": 9, "handlelength": 2.6, "borderpad": 0.1, "labelcolor": GREY}
     third.add_artist(third.legend(handles=kinds, loc="upper right", **style))
@@ -163,7 +169,7 @@ CONTEXT_PICTURE = Picture(
 
 
 def _maps(data: xarray.Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Median n_eff of the rows, and the mean weight of all their sinks, [layer, head]."""
+    """Return the median n_eff of the rows and the mean weight of all their sinks, [layer, head]."""
     here = longest(plain(data))
     n_eff = here["n_eff"].median(("text", "row"))
     return n_eff.values, here["sinks_mass"].mean(("text", "row")).values
@@ -232,7 +238,10 @@ MAPS_PICTURE = Picture(
 
 
 def _example(data: xarray.Dataset) -> tuple[int, int, np.ndarray, np.ndarray]:
-    """The head whose last row, in the first text, is the most ordinary.
+    """Return the head whose last row, in the first text, shows both a sink and a law that holds.
+
+    It is the one whose sinks take nearest to half of the mass and whose other keys are nearest to
+    the exact law, both distances added up.
 
     Returns:
         Layer, head, weights and which keys are its sinks.
@@ -240,6 +249,7 @@ def _example(data: xarray.Dataset) -> tuple[int, int, np.ndarray, np.ndarray]:
     here = plain(data).isel(text=0)
     last = here.isel(row=-1)
     mass, law = last["sinks_mass"].values, last["residual_exact_without_sinks"].values
+    # A row without a law (9, more than any other) is shown only where no head has one.
     far = np.abs(mass - 0.5) + np.abs(np.where(np.isfinite(law), law, 9.0))
     layer, head = np.unravel_index(int(np.argmin(far)), far.shape)
     own = here.isel(layer=int(layer), head=int(head))
@@ -259,7 +269,7 @@ def _row_title(data: xarray.Dataset) -> str:
 
 
 def _mark(data: xarray.Dataset, key: int) -> str:
-    """A sink by its position and its token."""
+    """Return how a sink is labelled: by its position and its token."""
     if "token" not in data:
         return f"key {key + 1}"
     return f"key {key + 1}, “{spell_token(str(plain(data).isel(text=0)['token'].values[key]))}”"
@@ -283,6 +293,8 @@ def _draw_row(data: xarray.Dataset, canvas: Canvas) -> None:
     left.axhline(1 / len(p), color=GREY, lw=1, ls=(0, (4, 3)))
     at = {"ha": "left", "va": "bottom", "fontsize": 9}
     plotting.inline(left, 0, 1.2 / len(p), "uniform", GREY, **at)
+    # The weights are kept and the logits are not: ln p is the logit but for a constant of the row,
+    # which falls out when the mean is taken off.
     with np.errstate(divide="ignore"):
         logits = np.log(p)
     others = logits[~sink & np.isfinite(logits)]

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 
 def _heads(data: xarray.Dataset) -> dict[str, np.ndarray]:
-    """Geometric means over the rows of each head, [layer, head]: measured and by both laws."""
+    """Return geometric means over the rows of each head, [layer, head]: measured, by both laws.
+
+    Laws are compared by ratios, so means are of logarithms: an arithmetic mean would be that of the
+    few rows of large S.
+    """
     rows = longest(plain(data))
     names = {
         "measured": "S_without_sinks",
@@ -29,6 +33,7 @@ def _heads(data: xarray.Dataset) -> dict[str, np.ndarray]:
     for key, name in names.items():
         values = rows[name].transpose("layer", "head", "text", "row").values
         known = np.isfinite(values)
+        # The limit law e^(−γ²/2) of wide rows underflows to 0, which has no logarithm.
         logs = np.log(np.maximum(np.where(known, values, 1.0), 1e-30))
         with np.errstate(invalid="ignore"):  # no law where γ̂ is unknown or too wide
             out[key] = np.exp(logs.sum((2, 3)) / known.sum((2, 3)))
@@ -46,6 +51,8 @@ def _draw_laws(data: xarray.Dataset, canvas: Canvas) -> None:
     depth = np.broadcast_to(np.arange(found["exact"].shape[0])[:, None], found["exact"].shape)
     every = [x[np.isfinite(x)] for x in found.values()]
     lowest = min((float(np.quantile(x, 0.02)) for x in every if len(x)), default=1e-3)
+    # Axes begin at a power of ten that leaves out at most 2 % of the heads of either law, and never
+    # below 10⁻³: points beyond are drawn on the left edge, as the caption says.
     low = np.clip(10 ** np.floor(np.log10(max(lowest, 1e-6))), 1e-3, 0.1)
     names = (("limit", "limit law  exp(−γ̂²/2)"), ("exact", "exact law at the row's n and γ̂"))
     image = None
@@ -100,21 +107,22 @@ LAWS_PICTURE = Picture(
 )
 
 
-_BINS = 40
+_BINS = 40  # of the rows by rank: more make the curves noisy, fewer hide the ends
 
 
 def _ratios(data: xarray.Dataset) -> dict[str, np.ndarray]:
-    """S over each law, rows in the order of their S."""
+    """Return S over each law, rows in the order of their S."""
     rows = late_rows(data)
     names = ("S_without_sinks", *LAWS)
     S, *laws = (rows[name].values.astype(float).ravel() for name in names)
+    # Every law is shown on the same rows: those that all of them know.
     known = np.isfinite([S, *laws]).all(0) & (np.min(laws, axis=0) > 0)
     order = np.argsort(S[known], kind="stable")
     return {name: (S / x)[known][order] for name, x in zip(LAWS, laws, strict=True)}
 
 
 def _quartiles(ratio: np.ndarray) -> np.ndarray:
-    """Quartiles of each fortieth of the rows, [3, bins]."""
+    """Return the quartiles of each fortieth of the rows, [3, bins]."""
     parts = np.array_split(ratio, min(_BINS, max(len(ratio), 1)))
     return np.array([np.quantile(x, (0.25, 0.5, 0.75)) for x in parts if len(x)]).reshape(-1, 3).T
 

@@ -38,8 +38,10 @@ from sparsity.tasks import TaskExecutor, run_tasks
 if TYPE_CHECKING:
     import xarray
 
-MAX_TOGETHER = 4  # texts that share one reading of the weights; so many are lost to a kill at most
-MIN_TASKS = 8  # for an executor, where there are as many texts
+# Texts that share one reading of the weights: more read less and lose more to a kill, as a text is
+# kept when its group is done, and hold the queries and keys of more texts in memory.
+MAX_TOGETHER = 4
+MIN_TASKS = 8  # for an executor, where there are as many texts: fewer would leave workers idle
 
 
 @dataclass(frozen=True)
@@ -185,6 +187,7 @@ def measure_corpus(
         raise InputError("bos", bos, "give True or False")
     cut = Cut(tokens, offset, stride, (bool(bos),))
     found, passed = take_windows(opened, name_texts(texts), cut)
+    # A piece is named by all that its numbers depend on: version, model, settings, and token ids.
     digest = fingerprint(opened.files)
     settings = describe_run(opened, digest, cut, sink) | {"bos": int(bos)}
     kept, base = KeptPieces(parts, settings), json.dumps(settings, sort_keys=True).encode()

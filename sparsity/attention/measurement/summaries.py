@@ -47,6 +47,8 @@ def _log(name: str) -> Callable[[Mapping[str, Any]], np.ndarray]:
     return lambda x: np.log(x[name])
 
 
+# In an exponential row of n Gaussian logits a few keys hold all of the weight from γ = √(2 ln n)
+# on.
 def _over_freezing(x: Mapping[str, Any]) -> np.ndarray:
     return x["gamma_without_sinks"] / np.sqrt(2 * np.log(np.maximum(x["length_without_sinks"], 2)))
 
@@ -86,7 +88,7 @@ class Summary:
     Args:
         count: rows in which the number is known, [quantity, layer, head, k].
         mean: their mean, 0 where there are none.
-        m2: sum of squares of what is left when the mean is taken off.
+        m2: sum of squared deviations from that mean.
         histogram: how many lie in each cell, [quantity, layer, head, k, cell].
     """
 
@@ -107,6 +109,8 @@ class Summary:
         bins = int(np.ceil(np.log2(longest))) + 1
         k = np.ceil(np.log2(np.maximum(length, 1))).astype(np.int64)
         heads = int(np.prod(length.shape[:-1]))
+        # Every row is sent to one number, of its head and its bin: `bincount` then sums up all
+        # heads at once.
         at = k.reshape(heads, -1) + bins * np.arange(heads)[:, None]
         shape = (*length.shape[:-1], bins)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -136,6 +140,7 @@ class Summary:
         cell = min(int(np.searchsorted(below, edge, side="left")) - 1, CELLS - 1)
         part = (edge - below[cell]) / counts[cell]
         count, mean = self.count[index], self.average(name)
+        # The variance over all heads and lengths: within each, and between their means.
         m2 = (self.m2[index] + count * (self.mean[index] - mean) ** 2).sum()
         sigma, odds = np.sqrt(m2 / count.sum()), np.sqrt(share / (1 - share))
         found = low + (high - low) * (cell + part) / CELLS
@@ -162,6 +167,7 @@ def _summarise_number(
     place, x = at[known], x[known]
     count = np.bincount(place, minlength=size)
     mean = np.bincount(place, x, size) / np.maximum(count, 1)
+    # Squares about the mean, in a second pass: Σx² − n·mean² would cancel.
     m2 = np.bincount(place, (x - mean[place]) ** 2, size)
     cell = np.floor((x - number.low) / (number.high - number.low) * CELLS)
     cell = np.clip(cell, 0, CELLS - 1).astype(np.int64)
@@ -181,6 +187,8 @@ def merge(a: Summary, b: Summary) -> Summary:
     if a.count.shape != b.count.shape:
         fix = "only summaries of the same layers, heads and lengths are merged"
         raise InputError("summaries", f"of shape {a.count.shape} and {b.count.shape}", fix)
+    # Exchanging a and b gives the same bits, which the textbook's form, one of the means plus a
+    # part of the gap, does not.
     n = a.count + b.count
     over = np.maximum(n, 1)
     mean = (a.count * a.mean + b.count * b.mean) / over

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import xarray
 
 
-_SHOWN = 3  # sinks of a text beside its figures; all are in the list below
+MAX_SINKS_SHOWN = 3  # of a text beside its figures; all are in the list below
 COLUMNS = (  # of `tables.summarise_context` and the loss: key, title, format
     ("loss", "loss, nats", ".3f"),
     ("n_eff", "n_eff", ".2f"),
@@ -35,7 +35,7 @@ COLUMNS = (  # of `tables.summarise_context` and the loss: key, title, format
 
 
 def _sinks(data: xarray.Dataset) -> list[list[dict[str, Any]]]:
-    """The sinks of each text, those of most heads first."""
+    """Return the sinks of each text, those of most heads first."""
     found = []
     for i in range(data.sizes["text"]):
         run = data.isel(text=i, bos=0)
@@ -51,21 +51,21 @@ def _named(sink: dict[str, Any]) -> str:
 
 
 def texts_section(data: xarray.Dataset) -> str:
-    """Each text at the longest context, the mean with its interval, and where the sinks are."""
+    """Lay out each text at the longest context, the mean with its interval, and the sinks."""
     texts = tables.by_text(data)
     columns = [column for column in COLUMNS if column[0] in texts[0]]
     listed = _sinks(data)
     cells, places = [], []
     for row, own in zip(texts, listed, strict=True):
-        few = ", ".join(f"{_named(x)} ({x['heads']})" for x in own[:_SHOWN]) or "none"
-        more = f", {len(own) - _SHOWN} more" if len(own) > _SHOWN else ""
+        few = ", ".join(f"{_named(x)} ({x['heads']})" for x in own[:MAX_SINKS_SHOWN]) or "none"
+        more = f", {len(own) - MAX_SINKS_SHOWN} more" if len(own) > MAX_SINKS_SHOWN else ""
         values = [f"{row[key]:{form}}" for key, _, form in columns]
         cells.append([escape(row["text"]), *values])
         places.append([escape(row["text"]), few + more])
     names = texts_of_windows([row["text"] for row in texts], data.attrs.get("stride"))
     means = tables.bootstrap_over_texts(texts, [key for key, *_ in columns], names)
     cells.append(["mean", *(f"{means[key]['value']:{form}}" for key, _, form in columns)])
-    if len(set(names)) > 1:
+    if len(set(names)) > 1:  # of one text there is no interval over texts
         for i, word in enumerate(("95 % from", "to")):
             ends = [f"{means[key]['ci95'][i]:{form}}" for key, _, form in columns]
             cells.append([word, *ends])
@@ -104,7 +104,11 @@ def _law_line(name: str, found: Mapping[str, Any]) -> list[str]:
 
 
 def head_law_section(data: xarray.Dataset) -> str:
-    """The three laws on texts held back, Gaussian rows beside them, and each text."""
+    """Lay out the three laws on texts held back, Gaussian rows beside them, and each text.
+
+    The Gaussian rows are the control: there the exact law is right by construction, so that they
+    show what the laws are off by when nothing is wrong.
+    """
     found = head_table(data)
     kappa = found["kappa"]
     head = ["law", "median S/law", "rank of rows", "of heads", "within a quarter", "rows"]
@@ -140,10 +144,11 @@ def head_law_section(data: xarray.Dataset) -> str:
     )
 
 
-_ODD = 20  # heads listed that the Gaussian law describes least
+MAX_HEADS_SHOWN = 20  # of those that the Gaussian law describes least
 
 
 def _opening(data: xarray.Dataset, rows: Sequence[Mapping[str, Any]]) -> str:
+    # Rows come by way of beginning, then by context: the last of the first way is the longest one.
     last = next(row for row in reversed(rows) if row["bos"] == rows[0]["bos"])
     facts = [
         ("Tokens attended to, of " + number(last["T"]), number(last["n_eff"], 3)),
@@ -195,14 +200,14 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _odd_heads(data: xarray.Dataset) -> str:
-    """The heads that the Gaussian law does not describe."""
+    """List the heads that the Gaussian law does not describe."""
     here = data.isel(bos=0)
     rows = tables.rows_at(here, int(here["context"][-1]))
     departs = here["departs"].mean("text").values
     names = ("residual_exact", "skew", "kurtosis", "distance", "gamma")
     names = [f"{name}_without_sinks" for name in names]
     found = {name: rows[name].median(("text", "row")).values for name in names}
-    order = np.argsort(-departs, axis=None)[:_ODD]
+    order = np.argsort(-departs, axis=None)[:MAX_HEADS_SHOWN]
     cells = []
     for flat in order:
         at = np.unravel_index(flat, departs.shape)
@@ -234,7 +239,7 @@ def render(
     meta: Mapping[str, Any],
     command: str,
 ) -> str:
-    """The page as HTML: no script, and nothing is fetched from anywhere.
+    """Return the page as HTML: no script, and nothing is fetched from anywhere.
 
     Args:
         data: over text and bos, as `measure_model` has it.

@@ -1,4 +1,8 @@
-"""What `stream` is given, checked before anything is traced, and the rows that are looked at."""
+"""The arguments of `stream`, checked before anything is traced, and the rows that are looked at.
+
+Whatever may be traced (arrays, a learned temperature) is checked by shape and type alone: under
+`jax.jit` it has no value yet.
+"""
 
 from __future__ import annotations
 
@@ -224,7 +228,8 @@ def spaced_each(text: Any, count: int) -> jax.Array:
         raise InputError("text", f"array of {text.dtype}, shape {text.shape}", fix)
     length = text.shape[-1]
     count = min(whole("count", count, 1), length)
-    # The length of a text is known only when the program runs: a table holds the rows of every one.
+    # The length of a text is known only when the program runs: a table holds the rows of every one,
+    # of which a text then takes its own line. Texts of fewer than `count` tokens give all of them.
     table = np.full((length + 1, count), -1, np.int32)
     for n in range(1, count):
         own = spaced(n, n)
@@ -232,6 +237,8 @@ def spaced_each(text: Any, count: int) -> jax.Array:
     long = np.round(np.geomspace(1, np.arange(count, length + 1), count, axis=-1)).astype(int) - 1
     table[count:] = np.where(np.diff(long, prepend=-1, axis=-1) > 0, long, -1)
     place = jnp.asarray(table)[jnp.sum(text, axis=-1)]
+    # Sorted stably by "is padding", the tokens of the text come first and in order, wherever they
+    # lie.
     order = jnp.argsort(~text, axis=-1, stable=True)
     found = jnp.take_along_axis(order, jnp.maximum(place, 0), axis=-1)
     return jnp.where(place >= 0, found, -1).astype("int32")
