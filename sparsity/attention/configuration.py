@@ -258,7 +258,8 @@ def _rotation(
     rope = {**(old if isinstance(old, Mapping) else {}), **rope}
     turning = own.get("no_rope_layers")
     still = bool(turning) and not turning[layer]
-    still |= family in _TURN_IN_WINDOWS_ONLY and kind == "full_attention" and _has_windows(own)
+    if family in _TURN_IN_WINDOWS_ONLY and kind == "full_attention":
+        still |= bool(own.get("sliding_window"))
     temperature: list[Step] = []
     if own.get("attn_temperature_tuning") and still:  # Llama 4: in the layers that do not turn
         temperature.append(
@@ -280,10 +281,6 @@ def _rotation(
     turned = own.get("qk_rope_head_dim") or 2 * int(head_dim * share / 2)
     scaling, extra = _scaling(own, family, rope)
     return Rotation(float(base), int(turned), scaling), [*extra, *temperature]
-
-
-def _has_windows(own: ConfigFields) -> bool:
-    return bool(own.get("sliding_window"))
 
 
 def _scaling(

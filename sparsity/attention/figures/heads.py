@@ -65,6 +65,7 @@ def _rates(data: xarray.Dataset, b: Any, rate: Any) -> list[float]:
 
 
 def _context_title(data: xarray.Dataset) -> str:
+    # The title tells of the first way of running the texts, and of all sinks (`RATES[0]`).
     rate = 100 * np.array(_rates(data, data["bos"].values[0], RATES[0][-1]))
     return (
         f"Sinks take more than {EPSILON:g} in {rate[0]:.0f} % of heads at T = "
@@ -176,6 +177,7 @@ def _maps(data: xarray.Dataset) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _maps_title(data: xarray.Dataset) -> str:
+    # Quantiles 0.1 and 0.9 hold four of five heads between them.
     n_eff, _ = _maps(data)
     low, high = np.quantile(n_eff, [0.1, 0.9])
     return f"Four of five heads attend to {low:.0f} to {high:.0f} tokens"
@@ -249,7 +251,7 @@ def _example(data: xarray.Dataset) -> tuple[int, int, np.ndarray, np.ndarray]:
     here = plain(data).isel(text=0)
     last = here.isel(row=-1)
     mass, law = last["sinks_mass"].values, last["residual_exact_without_sinks"].values
-    # A row without a law (9, more than any other) is shown only where no head has one.
+    # A row without a law counts as far off (9), to be shown only where no head has one.
     far = np.abs(mass - 0.5) + np.abs(np.where(np.isfinite(law), law, 9.0))
     layer, head = np.unravel_index(int(np.argmin(far)), far.shape)
     own = here.isel(layer=int(layer), head=int(head))
@@ -300,6 +302,7 @@ def _draw_row(data: xarray.Dataset, canvas: Canvas) -> None:
     others = logits[~sink & np.isfinite(logits)]
     mean, gamma = others.mean(), max(float(others.std(ddof=1)), 1e-6)  # a constant row has none
     z = (others - mean) / gamma
+    # Cells are 0.4 wide; shares over their width are a density, as the Gaussian beside it.
     share = np.full(len(z), 1 / (0.4 * len(z)))
     right.hist(z, bins=np.arange(-4, 4.3, 0.4).tolist(), weights=share, color="#cfe0ee")
     grid = np.linspace(-4, 4.5, 200)

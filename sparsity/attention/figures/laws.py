@@ -51,11 +51,13 @@ def _draw_laws(data: xarray.Dataset, canvas: Canvas) -> None:
     depth = np.broadcast_to(np.arange(found["exact"].shape[0])[:, None], found["exact"].shape)
     every = [x[np.isfinite(x)] for x in found.values()]
     lowest = min((float(np.quantile(x, 0.02)) for x in every if len(x)), default=1e-3)
-    # Axes begin at a power of ten that leaves out at most 2 % of the heads of either law, and never
-    # below 10⁻³: points beyond are drawn on the left edge, as the caption says.
+    # Axes begin at the power of ten below all but 2 % of the heads, between 10⁻³ and 0.1: the limit
+    # law of a few wide heads would squeeze all others together. What is beyond lies on the left
+    # edge.
     low = np.clip(10 ** np.floor(np.log10(max(lowest, 1e-6))), 1e-3, 0.1)
     names = (("limit", "limit law  exp(−γ̂²/2)"), ("exact", "exact law at the row's n and γ̂"))
     image = None
+    # Axes of both panels are equal, so that a point's height above the diagonal can be compared.
     for i, (key, label) in enumerate(names):
         ax = plotting.calm(canvas.add_axes((0.1 + 0.41 * i, 0.13, 0.36, 0.68)))
         ax.set(xscale="log", yscale="log", xlim=(low, 1), ylim=(low, 1), xlabel=label)
@@ -128,6 +130,7 @@ def _quartiles(ratio: np.ndarray) -> np.ndarray:
 
 
 def _head_title(data: xarray.Dataset) -> str:
+    # In the order of `LAWS`: the exact law first, the law with κ last.
     found = [np.median(x) for x in _ratios(data).values()]
     return f"Given its largest logit, S is {found[-1]:.2f} times its law (exact law {found[0]:.2f})"
 

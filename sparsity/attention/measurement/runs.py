@@ -170,20 +170,17 @@ class KeptPieces:
     ) -> None:
         self.home = None if home is None else folder(home)
         self._request = request
-        if self.home is not None and request is not None:
-            self._refuse_another_request(self.home, request)
-
-    @staticmethod
-    def _refuse_another_request(home: Path, request: Mapping[str, Any]) -> None:
+        if self.home is None or request is None:
+            return
         try:
-            other = json_file(home / "request.json")
+            other = json_file(self.home / "request.json")
         except (OSError, ValueError):
             return  # nothing was finished there
         if not isinstance(other, dict):
             return
         for name in sorted(request.keys() | other.keys()):
             if request.get(name) != other.get(name):
-                fix = f"an unfinished run with {name} = {other.get(name)} is kept in {home}; "
+                fix = f"an unfinished run with {name} = {other.get(name)} is kept in {self.home}; "
                 fix += "ask for that, choose another place, or remove it"
                 raise InputError(name, request.get(name, "none"), fix)
 

@@ -7,7 +7,7 @@ and so do moments, by Chan, Golub and LeVeque, The American Statistician 37 (198
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,55 +29,43 @@ class RowNumber:
         title: what it is.
         low: lower end of the first cell; the first and the last hold all that is beyond them.
         high: upper end of the last cell.
-        of: variables of a measurement, by name, -> the number of every row.
+        of: variables of a measurement, by name, -> the number of every row; None where it is the
+            variable of that name.
     """
 
     name: str
     title: str
     low: float
     high: float
-    of: Callable[[Mapping[str, Any]], np.ndarray]
+    of: Callable[[Mapping[str, Any]], np.ndarray] | None = None
+
+    def of_rows(self, rows: Mapping[str, Any]) -> np.ndarray:
+        """Return the number of every row in double precision."""
+        found = rows[self.name] if self.of is None else self.of(rows)
+        return np.asarray(found, np.float64)
 
 
-def _variable(name: str) -> Callable[[Mapping[str, Any]], np.ndarray]:
-    return lambda x: x[name]
-
-
-def _log(name: str) -> Callable[[Mapping[str, Any]], np.ndarray]:
-    return lambda x: np.log(x[name])
-
-
-# In an exponential row of n Gaussian logits a few keys hold all of the weight from γ = √(2 ln n)
-# on.
 def _over_freezing(x: Mapping[str, Any]) -> np.ndarray:
+    """Return γ̂ over √(2 ln n), the spread from which a few keys hold a row of Gaussian logits."""
     return x["gamma_without_sinks"] / np.sqrt(2 * np.log(np.maximum(x["length_without_sinks"], 2)))
 
 
-ROW_NUMBERS = tuple(
-    RowNumber(name, title, low, high, of)
-    for name, title, low, high, of in (
-        ("S", "sparsity S", 0.0, 1.0, _variable("S")),
-        ("log_n_eff", "ln n_eff", 0.0, 12.8, _log("n_eff")),
-        ("entropy", "entropy in nats", 0.0, 12.8, _variable("entropy")),
-        ("sink_mass", "weight of the sink key", 0.0, 1.0, _variable("sink_mass")),
-        ("sinks_mass", "weight of all sinks", 0.0, 1.0, _variable("sinks_mass")),
-        (
-            *("log_n_eff_without_sinks", "ln n_eff without sinks", 0.0, 12.8),
-            _log("n_eff_without_sinks"),
-        ),
-        ("gamma", "γ̂ of the logits", 0.0, 12.8, _variable("gamma")),
-        (
-            *("gamma_without_sinks", "γ̂ without sinks", 0.0, 12.8),
-            _variable("gamma_without_sinks"),
-        ),
-        ("over_freezing", "γ̂/√(2 ln n) without sinks", 0.0, 3.2, _over_freezing),
-        ("residual_exact", "ln S/exact law", -3.2, 3.2, _variable("residual_exact")),
-        (
-            *("residual_exact_without_sinks", "the same without sinks", -3.2, 3.2),
-            _variable("residual_exact_without_sinks"),
-        ),
-    )
-)
+ROW_NUMBERS = (
+    RowNumber("S", "sparsity S", 0.0, 1.0),
+    RowNumber("log_n_eff", "ln n_eff", 0.0, 12.8, lambda x: np.log(x["n_eff"])),
+    RowNumber("entropy", "entropy in nats", 0.0, 12.8),
+    RowNumber("sink_mass", "weight of the sink key", 0.0, 1.0),
+    RowNumber("sinks_mass", "weight of all sinks", 0.0, 1.0),
+    RowNumber(
+        "log_n_eff_without_sinks", "ln n_eff without sinks", 0.0, 12.8,
+        lambda x: np.log(x["n_eff_without_sinks"]),
+    ),
+    RowNumber("gamma", "γ̂ of the logits", 0.0, 12.8),
+    RowNumber("gamma_without_sinks", "γ̂ without sinks", 0.0, 12.8),
+    RowNumber("over_freezing", "γ̂/√(2 ln n) without sinks", 0.0, 3.2, _over_freezing),
+    RowNumber("residual_exact", "ln S/exact law", -3.2, 3.2),
+    RowNumber("residual_exact_without_sinks", "the same without sinks", -3.2, 3.2),
+)  # fmt: skip
 NAMES = tuple(quantity.name for quantity in ROW_NUMBERS)
 
 
@@ -115,8 +103,7 @@ class Summary:
         shape = (*length.shape[:-1], bins)
         with np.errstate(divide="ignore", invalid="ignore"):
             parts = [
-                _summarise_number(q, np.asarray(q.of(rows), np.float64), at, shape)
-                for q in ROW_NUMBERS
+                _summarise_number(number, number.of_rows(rows), at, shape) for number in ROW_NUMBERS
             ]
         return cls(*(np.stack(column) for column in zip(*parts, strict=True)))
 
@@ -211,12 +198,11 @@ def dataset(summary: Summary) -> xarray.Dataset:
         "m2": "sum of squared deviations from the mean",
         "histogram": "rows in each cell; the outer cells hold what is beyond",
     }
-    variables = {
-        name: (axes if name != "histogram" else (*axes, "cell"), getattr(summary, name))
-        for name in said
-    }
     data = xarray.Dataset(
-        {name: (*value, {"long_name": said[name]}) for name, value in variables.items()},
+        {
+            name: ((*axes, "cell")[: x.ndim], x, {"long_name": said[name]})
+            for name, x in asdict(summary).items()
+        },
         coords={
             "quantity": list(NAMES),
             "title": ("quantity", titles),

@@ -60,11 +60,6 @@ def _median(data: xarray.Dataset, name: str) -> float:
     return float(np.median(values)) if len(values) else math.nan
 
 
-def _mean(data: xarray.Dataset, name: str) -> float:
-    values = known_values(data, name)
-    return float(values.mean()) if len(values) else math.nan
-
-
 def requested_variables(data: xarray.Dataset) -> list[str]:
     """Return the names of the variables of rows that were asked for, of which means are taken."""
     return [str(x) for x in data.data_vars if x not in MEANING and "row" in data[x].dims]
@@ -123,7 +118,8 @@ def summarise_context(data: xarray.Dataset, context: int) -> dict[str, Any]:
         found[name] = _median(rows, name)
     found |= _sink_rates(data, context, rows)
     for name in requested_variables(data):
-        found[name] = _mean(rows, name)
+        values = known_values(rows, name)
+        found[name] = float(values.mean()) if len(values) else math.nan
     if "gamma" in rows:
         for name in ("gamma", "gamma_without_sink_key", "gamma_without_sinks"):
             found[name] = _median(rows, name)

@@ -80,6 +80,8 @@ def write_report(
         InputError: data without logits or their shape, of one context length only, or a folder
             that cannot be had.
     """
+    # Everything is made before anything is written, and files are then replaced together: a page
+    # never stands beside the pictures of another measurement.
     data = _over_runs(data)
     claims, out = [*claims_model.judge(data), *head_claims], folder(out)
     plates = [
@@ -209,6 +211,7 @@ def run(
         if len(found) < 2:  # one window a text
             fix = f"is fitted on some texts, judged on others; give two or more of {tokens} tokens"
             raise InputError("head_law", f"on {len(found)} text", fix)
+    # A report compares texts with BOS and without: sinks hang on it.
     both = report_to is not None and opened.config.bos is not None
     with kept_pieces(Path(out)) as parts:
         data = measure_model(
@@ -228,6 +231,8 @@ def run(
             claims = _head_claims(opened, paths, tokens, offset, progress)
         files = (save(data, out),)
     if report_to is not None:
+        # Names without folders: the page shall not tell whose disk it was made on, and be the same
+        # on another one.
         words = ["sparsity", "measure", Path(model).name, *(Path(text).name for text in texts)]
         words += [w for name in of for w in ("--of", name)]
         words += ["--tokens", str(tokens), "--out", Path(out).name, "--report", "DIR"]
@@ -250,6 +255,8 @@ def _head_claims(
         if progress is not None:
             progress(next(done), heads)
 
+    # In short texts the gap is an eighth, so that the second half still has rows with queries
+    # behind.
     gap = min(_GAP, tokens // 8)
     return judge_heads(
         measure_heads(model, paths, tokens=tokens, offset=offset, gap=gap, each=each)

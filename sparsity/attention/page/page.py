@@ -63,6 +63,7 @@ def texts_section(data: xarray.Dataset) -> str:
         cells.append([escape(row["text"]), *values])
         places.append([escape(row["text"]), few + more])
     names = texts_of_windows([row["text"] for row in texts], data.attrs.get("stride"))
+    # The interval is over texts, not windows: windows of one text are alike.
     means = tables.bootstrap_over_texts(texts, [key for key, *_ in columns], names)
     cells.append(["mean", *(f"{means[key]['value']:{form}}" for key, _, form in columns)])
     if len(set(names)) > 1:  # of one text there is no interval over texts
@@ -83,6 +84,7 @@ def texts_section(data: xarray.Dataset) -> str:
         for row, own in zip(texts, listed, strict=True) for x in own
     ]  # fmt: skip
     titles = ["text", "position", "token", "heads", "mean weight there"]
+    # The list may have thousands of lines: its box scrolls down, where others scroll sideways.
     whole = table(titles, every, "All sinks", [1, 3, 4]).replace("scroll", "scroll tall", 1)
     content = words + table(head, cells, "By text", list(range(1, len(head))))
     content += table(["text", "sinks: position, token (heads)"], places, "Sinks by text")
@@ -193,6 +195,8 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
         "exceeds ε, the early rows too; late rows: over T/2 &lt; n ≤ T, ε = 0.3; S/exact without: "
         "of rows without it alone.</p>"
     )
+    # What was asked for by `of` stands with the first token's columns: the first table is as wide
+    # as a page already.
     more = [c for c in tables.columns_of(rows[0]) if c not in tables.COLUMNS]
     content = words + part(tables.COLUMNS, "By context length") + first
     content += part([tables.COLUMNS[0], *more], "The first token and whole rows")
@@ -203,6 +207,7 @@ def _odd_heads(data: xarray.Dataset) -> str:
     """List the heads that the Gaussian law does not describe."""
     here = data.isel(bos=0)
     rows = tables.rows_at(here, int(here["context"][-1]))
+    # The order is by the share of rows that fail the test, not by its distance, which depends on n.
     departs = here["departs"].mean("text").values
     names = ("residual_exact", "skew", "kurtosis", "distance", "gamma")
     names = [f"{name}_without_sinks" for name in names]
@@ -248,6 +253,7 @@ def render(
         meta: versions and device, by name.
         command: that computes everything again.
     """
+    # Sections that a measurement has no variables for are left out, in the list of contents too.
     rows = tables.summary(data)
     law = head_law_section(data) if "S_head_without_sinks" in data else ""
     contents = [
