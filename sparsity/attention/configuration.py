@@ -114,14 +114,15 @@ def layer_kinds(config: Mapping[str, Any]) -> tuple[LayerKind, ...]:
         config: the fields of its `config.json`; of a model of several parts, its text part counts.
 
     Raises:
-        InputError: a field that is missing or has no sense.
+        InputError: a field that is missing or out of its range.
     """
+    # Models of pictures and text hold the text part's fields in one of their own.
     inner = config.get("text_config")
     own = ConfigFields(inner if isinstance(inner, Mapping) else config)
     family = str(own.get("model_type", "unknown"))
     count, heads = own.size("layers"), own.size("heads")
-    head_dim = _head_dim(own, heads)
-    scale = _scale(own, family, head_dim)
+    head_dim = _read_head_dim(own, heads)
+    scale = _read_scale(own, family, head_dim)
     general: list[str] = []
     if family not in _FAMILIES:
         general.append(f"the family {family!r} is not known here: read by its general fields")
@@ -129,8 +130,8 @@ def layer_kinds(config: Mapping[str, Any]) -> tuple[LayerKind, ...]:
     # Layers of equal laws are one kind. Fields are read on the way, so that what was not read is
     # known only behind this loop.
     found: dict[tuple[Any, ...], list[int]] = {}
-    for layer, kind in enumerate(_types(own, family, count)):
-        found.setdefault(_law_of(own, family, layer, kind, head_dim, heads), []).append(layer)
+    for layer, kind in enumerate(_layer_types(own, family, count)):
+        found.setdefault(_read_law(own, family, layer, kind, head_dim, heads), []).append(layer)
     if left := own.unread():
         general.append(f"not read: {', '.join(left)}")
     kinds = []
@@ -146,7 +147,7 @@ def layer_kinds(config: Mapping[str, Any]) -> tuple[LayerKind, ...]:
     return tuple(sorted(kinds, key=lambda each: (not each.softmax, -len(each.layers))))
 
 
-def _head_dim(own: ConfigFields, heads: int) -> int:
+def _read_head_dim(own: ConfigFields, heads: int) -> int:
     """Return the entries that one score is a product of; of latent attention both of its parts."""
     parts = [own.get(name) for name in ("qk_nope_head_dim", "qk_rope_head_dim")]
     if all(parts):
@@ -155,7 +156,7 @@ def _head_dim(own: ConfigFields, heads: int) -> int:
     return int(given) if given else own.size("width") // heads
 
 
-def _scale(own: ConfigFields, family: str, head_dim: int) -> float:
+def _read_scale(own: ConfigFields, family: str, head_dim: int) -> float:
     """Return what q·k is multiplied by: 1/√d, unless the family or a field says otherwise."""
     if family in _UNSCALED:
         return 1.0
@@ -169,7 +170,7 @@ def _scale(own: ConfigFields, family: str, head_dim: int) -> float:
     return head_dim**-0.5
 
 
-def _types(own: ConfigFields, family: str, count: int) -> list[str]:
+def _layer_types(own: ConfigFields, family: str, count: int) -> list[str]:
     """Return the type of every layer, as `layer_types` names them.
 
     Newer configurations list the types. Older ones give a rule, each family its own: every k-th
@@ -199,7 +200,7 @@ def _types(own: ConfigFields, family: str, count: int) -> list[str]:
     return ["full_attention"] * count
 
 
-def _law_of(
+def _read_law(
     own: ConfigFields, family: str, layer: int, kind: str, head_dim: int, heads: int
 ) -> tuple[Any, ...]:
     """Return (title, steps, rotation, top-k, notes, softmax) of a layer.
@@ -213,7 +214,7 @@ def _law_of(
         return "linear attention: no weights of a row", (), None, None, (), False
     words, notes = [kind.replace("_", " ")], []
     steps: list[Step] = []
-    rotation, temperature = _rotation(own, family, layer, kind, head_dim)
+    rotation, temperature = _read_rotation(own, family, layer, kind, head_dim)
     if family in _ALIBI or own.get("alibi"):
         rotation = None
         steps.append(Alibi(2.0**-4))
@@ -228,7 +229,7 @@ def _law_of(
         size = int(
             own.number("sliding_window", own.get("window_size") or own.get("local_attention"))
         )
-        both = family in _ENCODERS
+        both = family in _ENCODERS  # half of the window on either side
         steps.append(Window.symmetric(size // 2) if both else Window(size))
         words.append(f"window {size}")
     if kind.startswith("chunked"):
@@ -244,7 +245,7 @@ def _law_of(
     return ", ".join(words), tuple(steps), rotation, top_k, tuple(notes), True
 
 
-def _rotation(
+def _read_rotation(
     own: ConfigFields, family: str, layer: int, kind: str, head_dim: int
 ) -> tuple[Rotation | None, list[Step]]:
     """Return RoPE of a layer, and the temperatures of its scores.
@@ -279,11 +280,11 @@ def _rotation(
     share = rope.get("partial_rotary_factor") or own.get("partial_rotary_factor")
     share = share or own.get("rotary_pct") or 1.0
     turned = own.get("qk_rope_head_dim") or 2 * int(head_dim * share / 2)
-    scaling, extra = _scaling(own, family, rope)
+    scaling, extra = _read_scaling(own, family, rope)
     return Rotation(float(base), int(turned), scaling), [*extra, *temperature]
 
 
-def _scaling(
+def _read_scaling(
     own: ConfigFields, family: str, rope: Mapping[str, Any]
 ) -> tuple[RopeScaling | None, list[Step]]:
     """Return the rule for the angles and the temperature that comes with it.

@@ -161,7 +161,7 @@ def describe(
         The kinds of layers with their rows; shown as a table in a notebook.
 
     Raises:
-        InputError: no such file, a field that is missing or has no sense, or a bad γ or length.
+        InputError: no such file, a field that is missing or out of range, or a bad γ or length.
     """
     fix = "give a config.json, its folder, or the fields themselves"
     fields = config if isinstance(config, Mapping) else _read(read_path("config", config, fix))
@@ -203,6 +203,7 @@ def _gains(path: Path, family: str) -> Gains:
 
 
 def _n_eff(kind: LayerKind, gamma: float, n: int) -> float:
+    """Return n_eff of a kind of layer by the exact law; NaN where it has no weights, or no law."""
     if not kind.softmax:
         return np.nan
     try:

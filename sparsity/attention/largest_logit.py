@@ -25,10 +25,11 @@ from sparsity.kernels.parameters import BETA, GAMMA, LENGTH
 # −ln of the chances that are left out on either side, and nodes of Gauss and Legendre: from 1 to
 # 10¹² scores of one law, 1e-14 of γ was measured for the first, 2e-7 for the second.
 FINE, COARSE = (37.0, 64), (20.0, 24)
-_LEFT = -1.0  # deviations: below, Φ(−z) nears 1 and ln(1 − Φ(−z)) loses digits; log_ndtr does not
+# Deviations: below, Φ(−z) nears 1 and ln(1 − Φ(−z)) loses digits; log_ndtr does not.
+_MIN_COMPLEMENT = -1.0
 _HALVINGS = 6  # of the range of x, by which its low end is raised to where P(max ≤ x) begins
-_WITHIN = 0.99  # chance of the interval
-_HELD = 2**20  # numbers of an array at once: 8 MiB; fewer cost more calls
+_CHANCE = 0.99  # chance of the interval
+_MAX_ENTRIES = 2**20  # numbers of an array at once: 8 MiB; fewer cost more calls
 
 
 class LargestLogit(NamedTuple):
@@ -84,17 +85,17 @@ def largest_logit(length: Any, gamma: Any, beta: Any = 0.0, *, rows: int = 1) ->
     Raises:
         InputError: no finite numbers, or numbers out of range.
     """
-    n, gamma, beta = _rows(length, gamma, beta)
+    n, gamma, beta = _check_rows(length, gamma, beta)
     n = n * number("rows", rows, "give how many, at least 1", lambda x: x >= 1)
 
     def below(x: float, log_chance: float) -> float:
-        return float(_log_below(np.array([x]), n, beta, gamma)[0]) - log_chance
+        return float(_log_chance_below(np.array([x]), n, beta, gamma)[0]) - log_chance
 
     with np.errstate(over="ignore"):
-        low, high = (float(x) for x in _ends(n, beta, gamma, FINE[0]))
+        low, high = (float(x) for x in _find_ends(n, beta, gamma, FINE[0]))
     if not np.isfinite([low, high]).all():
         raise InputError("gamma", float(gamma.max()), "is too large: the largest score overflows")
-    tail = (1 - _WITHIN) / 2
+    tail = (1 - _CHANCE) / 2
     found = []
     for chance in (tail, 1 - tail):
         if below(low, np.log(chance)) >= 0 or low == high:  # rows without spread hold the end
@@ -112,18 +113,18 @@ def expected_largest(
     # `low` is where one row alone is certain to be above x. Many rows are so far higher up:
     # bisection raises it to within 1/64 of the range, so that the nodes lie where P(max ≤ x)
     # changes.
-    low, high = _ends(length, beta, gamma, rule[0])
+    low, high = _find_ends(length, beta, gamma, rule[0])
     top = high
     for _ in range(_HALVINGS):  # the low end of the best row is far below that of many
         middle = (low + top) / 2
-        below = _log_below(middle[..., None], length, beta, gamma)[..., 0] < -rule[0]
+        below = _log_chance_below(middle[..., None], length, beta, gamma)[..., 0] < -rule[0]
         low, top = np.where(below, middle, low), np.where(below, top, middle)
     nodes, weights = gauss_rule(rule[1])
     half = (high - low) / 2
     x = low[..., None] + half[..., None] * (nodes + 1)
     # The integral of 1 − P from `low` on; below it P is less than e^−depth and its integral is left
     # out, above `high` 1 − P is.
-    below = np.exp(_log_below(x, length, beta, gamma))
+    below = np.exp(_log_chance_below(x, length, beta, gamma))
     return low + half * ((1 - below) * weights).sum(-1)
 
 
@@ -161,12 +162,13 @@ def qk_clip(
         raise InputError("gamma", spread, f"give a spread up to {row_laws.MAX_GAMMA:g}")
     factor = min(1.0, threshold / top) if top > 0 else 1.0
     both = np.array([1.0, factor])
+    # The whole row is scaled, its largest logit with it: head_law counts it from the mean.
     plain = n * row_laws.exact_law(n, both * spread) ** 2
     row = n * row_laws.head_law(n, both * spread, both * (top - mean)) ** 2
     return QKClip(factor, factor * spread, *plain.tolist(), *row.tolist())
 
 
-def _rows(length: Any, gamma: Any, beta: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _check_rows(length: Any, gamma: Any, beta: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return n, γ and β of rows, of one shape [rows].
 
     Raises:
@@ -186,7 +188,7 @@ def _rows(length: Any, gamma: Any, beta: Any) -> tuple[np.ndarray, np.ndarray, n
     return n.ravel(), spread.ravel(), mean.ravel()
 
 
-def _ends(
+def _find_ends(
     n: np.ndarray, beta: np.ndarray, gamma: np.ndarray, depth: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return x where P(max ≤ x) is below e^−depth, and x where it is above 1 − e^−depth.
@@ -200,17 +202,19 @@ def _ends(
     return low, np.maximum(high.max(-1), low)
 
 
-def _log_below(x: np.ndarray, n: np.ndarray, beta: np.ndarray, gamma: np.ndarray) -> np.ndarray:
+def _log_chance_below(
+    x: np.ndarray, n: np.ndarray, beta: np.ndarray, gamma: np.ndarray
+) -> np.ndarray:
     """Return ln P(max ≤ x) = Σ n ln Φ((x − β)/γ), a few rows at a time: [..., points]."""
     found = np.zeros(x.shape)
-    size = max(1, _HELD // max(1, x.size))
+    size = max(1, _MAX_ENTRIES // max(1, x.size))
     for start in range(0, n.shape[-1], size):
         part = (..., slice(start, start + size), None)
         off = x[..., None, :] - beta[part]
         with np.errstate(divide="ignore", invalid="ignore"):
             z = np.where(off == 0, np.inf, off / gamma[part])  # only rows without spread have 0/0
-        each = np.log1p(-ndtr(-np.maximum(z, _LEFT)))  # three times as fast as log_ndtr
-        left = z < _LEFT
+        each = np.log1p(-ndtr(-np.maximum(z, _MIN_COMPLEMENT)))  # three times as fast as log_ndtr
+        left = z < _MIN_COMPLEMENT
         each[left] = log_ndtr(z[left])
         found += (n[part] * each).sum(-2)
     return found

@@ -41,7 +41,7 @@ class Rotation:
     amplitude: float = 1.0
 
     def angles(self, length: int) -> np.ndarray:
-        """θ_i of the planes that turn in a text of that length, [turned/2]."""
+        """Return θ_i of the planes that turn in a text of that length, [turned/2]."""
         if self.scaling is None:
             return angles(self.turned, self.base)
         return self.scaling.angles(self.turned, self.base, length)

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 
-def _edges(data: xarray.Dataset) -> np.ndarray:
+def _length_edges(data: xarray.Dataset) -> np.ndarray:
     """Return the ends of bins of row lengths: three in each octave, from n = 8."""
     T = int(data["context"][-1])
     return np.unique(np.round(np.geomspace(8, T, max(6, round(3 * np.log2(T / 8)))))).astype(int)
 
 
-def _along(data: xarray.Dataset) -> dict[str, np.ndarray]:
+def _bin_by_length(data: xarray.Dataset) -> dict[str, np.ndarray]:
     """Return medians over all heads and texts of rows binned by n, without BOS."""
-    names, edges = ("n_eff", "n_eff_without_sinks", "gamma_without_sinks"), _edges(data)
+    names, edges = ("n_eff", "n_eff_without_sinks", "gamma_without_sinks"), _length_edges(data)
     here = plain(data)[[*names, "length", "length_without_sinks", "S_exact_without_sinks"]]
     out: dict[str, list[float]] = {key: [] for key in ("n", *names, "exact", "low", "high")}
     for a, b in itertools.pairwise(edges.tolist()):
@@ -74,7 +74,8 @@ def _context_title(data: xarray.Dataset) -> str:
 
 
 def _draw_context(data: xarray.Dataset, canvas: Canvas) -> None:
-    found = _along(data)
+    """Draw n_eff and γ̂/√(ln n) against the row's length, and sinks against the context's."""
+    found = _bin_by_length(data)
     T = int(data["context"][-1])
     ticks = [8 * 4**k for k in range(12) if 8 * 4**k <= T]
     boxes = [(0.07 + 0.325 * i, 0.13, 0.25, 0.6) for i in range(3)]
@@ -125,7 +126,7 @@ def _draw_context(data: xarray.Dataset, canvas: Canvas) -> None:
 
 
 def _table_context(data: xarray.Dataset) -> Rows:
-    found = _along(data)
+    found = _bin_by_length(data)
     rows: list[tuple[Any, ...]] = [
         (kind, float(n), float(value))
         for kind, key in (
@@ -169,7 +170,7 @@ CONTEXT_PICTURE = Picture(
 )
 
 
-def _maps(data: xarray.Dataset) -> tuple[np.ndarray, np.ndarray]:
+def _map_heads(data: xarray.Dataset) -> tuple[np.ndarray, np.ndarray]:
     """Return the median n_eff of the rows and the mean weight of all their sinks, [layer, head]."""
     here = longest(plain(data))
     n_eff = here["n_eff"].median(("text", "row"))
@@ -178,16 +179,17 @@ def _maps(data: xarray.Dataset) -> tuple[np.ndarray, np.ndarray]:
 
 def _maps_title(data: xarray.Dataset) -> str:
     # Quantiles 0.1 and 0.9 hold four of five heads between them.
-    n_eff, _ = _maps(data)
+    n_eff, _ = _map_heads(data)
     low, high = np.quantile(n_eff, [0.1, 0.9])
     return f"Four of five heads attend to {low:.0f} to {high:.0f} tokens"
 
 
 def _draw_maps(data: xarray.Dataset, canvas: Canvas) -> None:
+    """Draw n_eff and the weight of all sinks as maps over layers and heads."""
     from matplotlib.colors import LogNorm, Normalize
     from matplotlib.ticker import MaxNLocator
 
-    n_eff, sink = _maps(data)
+    n_eff, sink = _map_heads(data)
     T = int(data["context"][-1])
     panels = (
         (n_eff, "effective tokens  n_eff", LogNorm(1, T), "viridis"),
@@ -213,7 +215,7 @@ def _draw_maps(data: xarray.Dataset, canvas: Canvas) -> None:
 
 
 def _table_maps(data: xarray.Dataset) -> Rows:
-    n_eff, sink = _maps(data)
+    n_eff, sink = _map_heads(data)
     cells = ((i, j, float(n_eff[i, j]), float(sink[i, j])) for i, j in np.ndindex(n_eff.shape))
     return ("layer", "head", "n_eff", "weight_of_sinks"), cells
 
@@ -239,7 +241,7 @@ MAPS_PICTURE = Picture(
 )
 
 
-def _example(data: xarray.Dataset) -> tuple[int, int, np.ndarray, np.ndarray]:
+def _choose_row(data: xarray.Dataset) -> tuple[int, int, np.ndarray, np.ndarray]:
     """Return the head whose last row, in the first text, shows both a sink and a law that holds.
 
     It is the one whose sinks take nearest to half of the mass and whose other keys are nearest to
@@ -264,13 +266,13 @@ def _example(data: xarray.Dataset) -> tuple[int, int, np.ndarray, np.ndarray]:
 
 
 def _row_title(data: xarray.Dataset) -> str:
-    _, _, p, sink = _example(data)
+    _, _, p, sink = _choose_row(data)
     n_eff, mass = metric.n_eff(p[~sink]), 100 * p[sink].sum()
     many = "its sink" if sink.sum() == 1 else f"{sink.sum()} sinks"
     return f"One row: {mass:.0f} % on {many}, the rest on {n_eff:.0f} of {len(p)} tokens"
 
 
-def _mark(data: xarray.Dataset, key: int) -> str:
+def _label_sink(data: xarray.Dataset, key: int) -> str:
     """Return how a sink is labelled: by its position and its token."""
     if "token" not in data:
         return f"key {key + 1}"
@@ -278,7 +280,8 @@ def _mark(data: xarray.Dataset, key: int) -> str:
 
 
 def _draw_row(data: xarray.Dataset, canvas: Canvas) -> None:
-    _, _, p, sink = _example(data)
+    """Draw the weights of one row against their positions, and its logits beside a Gaussian."""
+    _, _, p, sink = _choose_row(data)
     left = plotting.calm(canvas.add_axes((0.09, 0.13, 0.5, 0.64)))
     right = plotting.calm(canvas.add_axes((0.68, 0.13, 0.29, 0.64)))
     position = np.arange(1, len(p) + 1)
@@ -291,7 +294,7 @@ def _draw_row(data: xarray.Dataset, canvas: Canvas) -> None:
     beside = {"ha": "left", "fontsize": 10}
     for key in np.flatnonzero(sink)[:3].tolist():
         x = key + 1 + len(p) * 0.03
-        plotting.inline(left, x, float(p[key]), _mark(data, key), VERMILLION, **beside)
+        plotting.inline(left, x, float(p[key]), _label_sink(data, key), VERMILLION, **beside)
     left.axhline(1 / len(p), color=GREY, lw=1, ls=(0, (4, 3)))
     at = {"ha": "left", "va": "bottom", "fontsize": 9}
     plotting.inline(left, 0, 1.2 / len(p), "uniform", GREY, **at)
@@ -316,7 +319,7 @@ def _draw_row(data: xarray.Dataset, canvas: Canvas) -> None:
 
 
 def _table_row(data: xarray.Dataset) -> Rows:
-    layer, head, p, sink = _example(data)
+    layer, head, p, sink = _choose_row(data)
     rows = ((layer, head, k + 1, float(p[k]), int(sink[k])) for k in range(len(p)))
     return ("layer", "head", "key", "weight", "sink"), rows
 
@@ -325,7 +328,7 @@ ROW_PICTURE = Picture(
     name="row",
     title=_row_title,
     subtitle=lambda data: (
-        "Last row of layer {}, head {}: ".format(*_example(data)[:2]) + str(data.attrs["model"])
+        "Last row of layer {}, head {}: ".format(*_choose_row(data)[:2]) + str(data.attrs["model"])
     ),
     caption=(
         "Left: the weights that the last query of the first text gives to all keys. Right: its "

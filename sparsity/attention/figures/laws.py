@@ -47,6 +47,7 @@ def _laws_title(data: xarray.Dataset) -> str:
 
 
 def _draw_laws(data: xarray.Dataset, canvas: Canvas) -> None:
+    """Draw measured S of every head against each law, coloured by layer."""
     found = _heads(data)
     depth = np.broadcast_to(np.arange(found["exact"].shape[0])[:, None], found["exact"].shape)
     every = [x[np.isfinite(x)] for x in found.values()]
@@ -136,6 +137,7 @@ def _head_title(data: xarray.Dataset) -> str:
 
 
 def _draw_head_law(data: xarray.Dataset, canvas: Canvas) -> None:
+    """Draw S over each of the three laws against the rank of S, median and middle half."""
     ax = plotting.axes(canvas, "rank of the row's S among all rows", "measured S over the law")
     ax.axhline(1, color=GREY, lw=1)
     for (name, ratio), look in zip(_ratios(data).items(), LOOKS, strict=False):

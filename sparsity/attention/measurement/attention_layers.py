@@ -97,7 +97,8 @@ class AttentionLayer:
         if self.mask is not None:
             mask = self.mask[:, start:stop, :width]
             # An additive mask hides relative to the largest entry of the keys that are seen
-            # otherwise: adding one number to a whole row changes no softmax, so must not hide it.
+            # otherwise: a bias on a whole row changes no softmax, so must not hide it. Only where
+            # all entries are at −10⁴ or below is the row meant to be hidden.
             if mask.dtype.kind == "f":
                 top = xp.where(seen, mask, -xp.inf).max(-1, keepdims=True)
                 mask = (mask > top - HIDDEN_BELOW_TOP) & (top > HIDDEN_AT)

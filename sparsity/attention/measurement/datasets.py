@@ -19,8 +19,8 @@ from sparsity.output import netcdf_bytes, netcdf_path, write
 if TYPE_CHECKING:
     import xarray
 
-SHORTEST = 8  # keys in sight, for a row to count in a correlation or an average
-TESTED = 50  # keys in sight without the sinks, for a row's logits to be tested
+MIN_RANKED = 8  # keys in sight, for a row to count in a correlation or an average
+MIN_TESTED = 50  # keys in sight without the sinks, for a row's logits to be tested
 # Over √n ≥ √50, the distance that 1 % of Gaussian samples exceed, by simulation at n = 200 and 500.
 LILLIEFORS = 1.045  # his own table of 1967 has 1.031
 
@@ -143,7 +143,7 @@ def compare_with_laws(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     # Each row has three lengths: with all keys, without the sink key, and without all sinks. The
     # law beside it is asked at the same length and at the spread of the same keys.
     n, out = found["length"], {}
-    counts, left = n >= SHORTEST, found["length_without_sinks"]
+    counts, left = n >= MIN_RANKED, found["length_without_sinks"]
     lengths = {
         "": n,
         "_without_sink_key": n - np.isfinite(found["sink_logit"]),
@@ -163,7 +163,7 @@ def compare_with_laws(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
                 out[f"rank_{name}{tag}"] = rank_correlation(S, known)
         if "distance_without_sinks" in found:
             distance = found["distance_without_sinks"]
-            tested = (left >= TESTED) & np.isfinite(distance)
+            tested = (left >= MIN_TESTED) & np.isfinite(distance)
             beyond = tested & (distance > LILLIEFORS / np.sqrt(left))
             out["departs"] = beyond.sum(-1) / tested.sum(-1)
         return {name: np.asarray(value, n.dtype) for name, value in out.items()}
@@ -185,6 +185,7 @@ def label_layers(
     """
     import xarray
 
+    # Variables come in the order of `MEANING`, what `of` asked for behind them.
     names = [name for name in MEANING if name in layers[0]]
     names += [name for name in layers[0] if name not in MEANING]
     found = {name: np.stack([layer.pop(name) for layer in layers]) for name in names}

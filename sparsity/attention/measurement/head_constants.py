@@ -59,6 +59,8 @@ class HeadRows:
         Raises:
             InputError: weights without logits, or texts run both with BOS and without.
         """
+        # `measure` has rows without all sinks; `measure_heads` leaves out the first key alone, and
+        # its `length` counts that key.
         if "length_without_sinks" in data:
             names = [f"{name}_without_sinks" for name in _FIELDS]
         else:
@@ -200,6 +202,7 @@ def with_head_law(data: xarray.Dataset, *, seed: int = 0) -> xarray.Dataset:
     columns = []
     for run in [data.isel(bos=i) for i in range(data.sizes["bos"])] if over_bos else [data]:
         last = int(run["context"][-1])
+        # Every eighth row of the second half: neighbouring rows share their keys and say the same.
         late = tables.rows_at(run, last).isel(row=slice(None, None, EVERY_ROW))
         of_others, fitted = fit_kappa_on_other_texts(late), fit_kappa(late, seed=seed)
         rows = HeadRows.of(run)

@@ -2,7 +2,7 @@
 
 The scores of one head are taken apart as s_ij = (row) + β_(i−j) + κ_j + ε_ij. β, the distance
 profile, comes from *other* texts; κ, the key bias, from queries at least `gap` positions after the
-query, so that neither has seen the row it is taken from. ε, the content, is what is left.
+query, so that neither has seen the row it is taken from. ε, the content, is the remainder.
 
 All rows of logits here lie along the last axis, have mean zero over the keys they see, and are 0
 elsewhere; the first key, a sink, is not among them.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 NEAREST = 4  # keys, the nearest, that are left out
 TAIL = 0.05  # share of the keys that is the upper tail
 # Mean weight of a key from which on it is left out as a sink; lower than `sinks.MIN_SINK_WEIGHT`,
-# so that what is left has none. Lower still would leave out keys that the head reads.
+# so that the remaining rows have none. Lower still would leave out keys that the head reads.
 SINK_WEIGHT = 0.05
 SWEEPS = 2  # of profile given key bias, and key bias given profile; a third changes little
 

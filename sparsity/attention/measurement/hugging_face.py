@@ -254,6 +254,7 @@ def _from_weights(
     except ValueError as error:
         fix = f"did not ask the library for its attention function, nor return weights; {_OWN_WAY}"
         raise InputError("model", name, fix) from error
+    # Hybrids return None for layers without attention.
     layers = [x for x in getattr(again, "attentions", None) or () if x is not None]
     if not layers:
         fix = (

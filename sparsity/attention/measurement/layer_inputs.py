@@ -105,6 +105,8 @@ def layer_of_weights(
     if x.ndim != 3 or 0 in x.shape:
         fix = "give [heads, queries, keys] in each layer"
         raise InputError("attention", f"array of shape {x.shape}", fix)
+    # A number for each token says both whose query and whose key it is: with other keys than
+    # queries that is not one list.
     if x.shape[1] != x.shape[2] and segments is not None:
         fix = f"say which text each of as many queries as keys is of, not of {x.shape[1:]}; "
         raise InputError("segments", "given", fix + "give mask= instead")

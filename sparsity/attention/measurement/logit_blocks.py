@@ -87,7 +87,7 @@ class BlockSums(NamedTuple):
 
 @functools.partial(jax.jit, static_argnums=0)
 def _sum_block(plan: BlockPlan, q: Any, k: Any, scale: Any, rows: RowBlock) -> BlockSums:
-    """Return what a block comes to, of queries [groups, heads, T, d] and keys [groups, keys, d].
+    """Return the sums of a block, of queries [groups, heads, T, d] and keys [groups, keys, d].
 
     The sink key often has nearly all of the weight, 1 − 10⁻⁸ say. Had it a part in the sums, the
     others would be what rounding leaves of a difference. So sums run over the others alone, and the
@@ -243,6 +243,7 @@ def sum_block(
     first = min(start, length - plan.rows)  # as in `_sum_block`
     own, seen, added, learned = layer.part(heads), None, None, None
 
+    # An axis of length 1 stands for all heads and stays so: what a mask shares is not copied.
     def by_group(x: Any) -> Any:  # [1 or heads, rows, …] -> [1 or groups, 1 or heads, rows, …]
         lead = (1, 1) if len(x) == 1 else (plan.groups, together)
         return x.reshape(*lead, *x.shape[1:])

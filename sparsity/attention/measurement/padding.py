@@ -59,7 +59,8 @@ def _shows_keys_here_and_there(seen: np.ndarray, text: np.ndarray, start: int) -
     """Return whether a mask is too irregular for its hidden tokens to be taken as padding.
 
     Under masks of order, windows, packed texts and padding, the rows that see a given key follow
-    one another, rows of padding left out, and no key of padding is seen. Sparse patterns break
+    one another, if rows that are padding or see nothing are left out, and no key of padding is
+    seen. Sparse patterns break
     this: there a token that is hidden from itself need not be padding, and the caller must say.
 
     Args:

@@ -121,6 +121,7 @@ def probe(
 
 
 def _ask_mixer(mixer: Callable[[Any], Any], values: np.ndarray) -> np.ndarray:
+    """Return the mixer's answers, [..., rows, probes], checked and in double precision."""
     found = np.asarray(reals("mixer", mixer(values), "must return real numbers"), np.float64)
     if found.ndim < 2 or found.shape[-1] != values.shape[-1]:
         fix = f"must return [..., rows, {values.shape[-1]}] for values {values.shape}"
@@ -147,8 +148,8 @@ def _conclude(
     exact = method.endswith("ones")
 
     # E|C|^p = 1/cos(pπ/2) for a Cauchy C, so that the geometric mean of `count` answers, to a
-    # power, has the mean (Σ|a|)^power/cos(power·π/2count)^count. The product of a row with this
-    # factor is free of bias.
+    # power, has the mean (Σ|a|)^power/cos(power·π/2count)^count. Times the factor below it is
+    # free of bias.
     def unbiased(power: int, count: int) -> float:
         return 1.0 if exact else math.cos(power * math.pi / (2 * count)) ** count
 

@@ -20,7 +20,7 @@ SHAPE = ("skew", "kurtosis", "distance")
 ALWAYS = ("S", "n_eff", "entropy", "sink_mass")  # quantities that every measurement has
 # In roundings of a logit: rows that vary by less would show the shape of their rounding errors. A
 # larger number refuses rows that have a shape, a smaller one gives noise as skewness.
-STILL = 64
+MIN_SPREAD = 64
 # Φ in steps of 1/4096 from −8 to 8, beyond which it is 0 or 1 to 1e-15. The nearest entry is off by
 # φ(0)/8192 = 4.9e-5 at most.
 _PHI = special.ndtr(np.linspace(-8, 8, 2**16 + 1)).astype(np.float32)
@@ -153,7 +153,7 @@ def measure_shape(logits: SinkApart, of: Sequence[str] = SHAPE) -> dict[str, Any
 
     Returns:
         These by name [..., rows], NaN for rows too short to have it, and for shapes of rows that
-        are constant up to rounding, γ̂ ≤ `STILL`·ε·(1 + |β̂|).
+        are constant up to rounding, γ̂ ≤ `MIN_SPREAD`·ε·(1 + |β̂|).
     """
     xp = logits.others.__array_namespace__()
     seen = xp.broadcast_to(logits.sink_visible, logits.sink.shape)
@@ -195,7 +195,7 @@ def measure_shape(logits: SinkApart, of: Sequence[str] = SHAPE) -> dict[str, Any
             "kurtosis": m4 / n_others / (m2 / n_others) ** 2 - 3,
             "distance": distance_left,
         }
-    still = STILL * float(np.finfo(dtype).eps) * (1 + xp.abs(mean))
+    still = MIN_SPREAD * float(np.finfo(dtype).eps) * (1 + xp.abs(mean))
     parts = ("", gamma, whole), ("_without_sink_key", gamma_left, others)
     return {
         f"{name}{tag}": xp.where((spread > still) & (n > 1), values[name], xp.nan)

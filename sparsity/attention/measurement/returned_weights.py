@@ -30,8 +30,8 @@ _ONE_TEXT = "measure(attention=…, causal=False, mask=…, segments=…), with 
 def record_outputs(model: Any) -> Iterator[dict[int, tuple[Any, str]]]:
     """Record which module returned each tensor of four axes; yields tensor and path by `id`.
 
-    An `id` is the only mark that survives the model's own bookkeeping of its attentions. The tensor
-    is kept with it: of one that has been freed another tensor may get the same `id`.
+    The model hands its attentions on in a tuple of its own, where a tensor is known again by its
+    `id`. The tensor is kept with it: when one is freed, another may get the same `id`.
     """
     found: dict[int, tuple[Any, str]] = {}
 
@@ -93,6 +93,7 @@ def _check_weights(name: str, layer: Any) -> np.ndarray:
     Raises:
         InputError: another shape, or no weights: negative, or with rows of more than 1.
     """
+    # Each refusal names what the model returned in place of weights, and the call that takes it.
     if not hasattr(layer, "shape"):
         parts = f" ({', '.join(map(str, layer))})" if isinstance(layer, dict) else ""
         raise InputError("model", name, f"returns attentions in parts{parts}; {_ROWS_WAY}")

@@ -140,8 +140,9 @@ def log_head_law(length: Any, gamma: Any, top_logit: Any, kappa: Any = 1.0) -> n
     log_r = []
     with np.errstate(all="ignore"):
         for k in (1, 2):
-            # The limits that the formula has as 0/0 or ∞ − ∞: γ = 0, where the others are all at β
-            # or, below it, at s_max; one infinitely far above; all crowded at a largest of −∞.
+            # What the formula has as 0/0 or ∞ − ∞: at γ = 0 the others are all at β or, where that
+            # is above it, at s_max; with γ or s_max infinite they have no weight; and at
+            # s_max = −∞ they crowd at it.
             mean = _log_mean_weight(k, gamma, top)
             mean = np.where(gamma > 0, mean, -k * np.maximum(top, 0))
             mean = np.where((gamma == np.inf) | (top == np.inf), -np.inf, mean)

@@ -1,4 +1,8 @@
-"""What a measurement comes to: focus, sinks and laws at each context length, in one table."""
+"""A measurement in one table: focus, sinks and laws at each context length.
+
+Statistics are over rows of the second half of a context. Medians stand where a few rows would set
+the mean (n_eff, ratios to laws), means for S and for shares of the weight; errors are over texts.
+"""
 
 from __future__ import annotations
 

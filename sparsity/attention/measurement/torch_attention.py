@@ -159,6 +159,7 @@ def watch_calls(model: Any, look: Callable[[Call], None]) -> Iterator[None]:
 
     def around(function: Any, eager: bool) -> Any:
         @functools.wraps(function)
+        # The signature by which the library calls all of its attention functions.
         def attend(
             module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **given: Any
         ) -> Any:

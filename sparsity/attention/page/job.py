@@ -121,6 +121,7 @@ class Job:
     def summary(self) -> dict[str, Any]:
         """Return the outcome in JSON's types."""
         loss = self.data["loss"]
+        # "over texts" draws whole texts: windows of one text are not independent.
         return {
             "model": self.data.attrs["model"],
             "model_sha256": self.data.attrs["model_sha256"],
@@ -211,7 +212,7 @@ def run(
         if len(found) < 2:  # one window a text
             fix = f"is fitted on some texts, judged on others; give two or more of {tokens} tokens"
             raise InputError("head_law", f"on {len(found)} text", fix)
-    # A report compares texts with BOS and without: sinks hang on it.
+    # A report compares texts with BOS and without, since where sinks are depends on it.
     both = report_to is not None and opened.config.bos is not None
     with kept_pieces(Path(out)) as parts:
         data = measure_model(

@@ -34,7 +34,7 @@ COLUMNS = (  # of `tables.summarise_context` and the loss: key, title, format
 )
 
 
-def _sinks(data: xarray.Dataset) -> list[list[dict[str, Any]]]:
+def _list_sinks(data: xarray.Dataset) -> list[list[dict[str, Any]]]:
     """Return the sinks of each text, those of most heads first."""
     found = []
     for i in range(data.sizes["text"]):
@@ -45,19 +45,19 @@ def _sinks(data: xarray.Dataset) -> list[list[dict[str, Any]]]:
     return found
 
 
-def _named(sink: dict[str, Any]) -> str:
+def _label_sink(sink: dict[str, Any]) -> str:
     word = f" “{escape(sinks.spell_token(sink['token']))}”" if sink["token"] else ""
     return f"{sink['position']}{word}"
 
 
-def texts_section(data: xarray.Dataset) -> str:
+def _texts_section(data: xarray.Dataset) -> str:
     """Lay out each text at the longest context, the mean with its interval, and the sinks."""
     texts = tables.by_text(data)
     columns = [column for column in COLUMNS if column[0] in texts[0]]
-    listed = _sinks(data)
+    listed = _list_sinks(data)
     cells, places = [], []
     for row, own in zip(texts, listed, strict=True):
-        few = ", ".join(f"{_named(x)} ({x['heads']})" for x in own[:MAX_SINKS_SHOWN]) or "none"
+        few = ", ".join(f"{_label_sink(x)} ({x['heads']})" for x in own[:MAX_SINKS_SHOWN]) or "none"
         more = f", {len(own) - MAX_SINKS_SHOWN} more" if len(own) > MAX_SINKS_SHOWN else ""
         values = [f"{row[key]:{form}}" for key, _, form in columns]
         cells.append([escape(row["text"]), *values])
@@ -105,7 +105,7 @@ def _law_line(name: str, found: Mapping[str, Any]) -> list[str]:
     return [name, *cells, number(found["rows"])]
 
 
-def head_law_section(data: xarray.Dataset) -> str:
+def _head_law_section(data: xarray.Dataset) -> str:
     """Lay out the three laws on texts held back, Gaussian rows beside them, and each text.
 
     The Gaussian rows are the control: there the exact law is right by construction, so that they
@@ -137,6 +137,7 @@ def head_law_section(data: xarray.Dataset) -> str:
         f"draws, seed {kappa['seed']}). The largest logit alone says most of a row's S: this is a "
         "law given the maximum, no prediction from the spread.</p>"
     )
+    # Text by text the ratio shows whether the law holds everywhere or on average only.
     titles = ["median S/law", *_SHORT.values()]
     by_text = table(titles, texts, "By text", [1, 2, 3])
     return section(
@@ -150,6 +151,7 @@ MAX_HEADS_SHOWN = 20  # of those that the Gaussian law describes least
 
 
 def _opening(data: xarray.Dataset, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Lay out the title, the quantities in words, and the four figures to begin with."""
     # Rows come by way of beginning, then by context: the last of the first way is the longest one.
     last = next(row for row in reversed(rows) if row["bos"] == rows[0]["bos"])
     facts = [
@@ -173,7 +175,8 @@ def _opening(data: xarray.Dataset, rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+def _table_section(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Lay out `tables.summary`: rows without their sinks, then the first token and whole rows."""
     begins = {True: "yes", False: "no", None: "not said"}
 
     def part(columns: Sequence[tuple[str, str, str, str]], label: str) -> str:
@@ -203,7 +206,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     return section("table", "By context length", content)
 
 
-def _odd_heads(data: xarray.Dataset) -> str:
+def _heads_section(data: xarray.Dataset) -> str:
     """List the heads that the Gaussian law does not describe."""
     here = data.isel(bos=0)
     rows = tables.rows_at(here, int(here["context"][-1]))
@@ -229,7 +232,7 @@ def _odd_heads(data: xarray.Dataset) -> str:
     return section("heads", "Heads that are not Gaussian", content)
 
 
-def _again(data: xarray.Dataset, meta: Mapping[str, Any], command: str) -> str:
+def _reproduce_section(data: xarray.Dataset, meta: Mapping[str, Any], command: str) -> str:
     keys = [key for key in ("model", "model_sha256", "tokens") if key in data.attrs]
     rows = [(key.replace("_", " "), escape(str(data.attrs[key]))) for key in keys]
     rows += [(escape(str(name)), escape(str(value))) for name, value in meta.items()]
@@ -255,7 +258,7 @@ def render(
     """
     # Sections that a measurement has no variables for are left out, in the list of contents too.
     rows = tables.summary(data)
-    law = head_law_section(data) if "S_head_without_sinks" in data else ""
+    law = _head_law_section(data) if "S_head_without_sinks" in data else ""
     contents = [
         ("table", "By context length", []),
         ("texts", "By text", []),
@@ -268,12 +271,12 @@ def render(
     body = [
         _opening(data, rows),
         report.contents_list(contents),
-        _table(rows),
-        texts_section(data),
+        _table_section(rows),
+        _texts_section(data),
         report.figures_section(plates),
         law,
-        _odd_heads(data),
+        _heads_section(data),
         report.claims_section(claims, (*CLAIMS, *HEAD_CLAIMS)),
-        _again(data, meta, command),
+        _reproduce_section(data, meta, command),
     ]
     return report.document(f"The attention of {data.attrs['model']}", "\n".join(body))

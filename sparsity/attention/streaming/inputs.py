@@ -68,6 +68,7 @@ def _check_block(name: str, value: Any) -> tuple[int, int]:
 
 
 def _check_axis(name: str, value: Any) -> Any:
+    """Return the name of an axis, or a tuple of names, of the `shard_map` around the call."""
     several = value if isinstance(value, tuple) else (value,)
     if not all(isinstance(each, str) for each in several):
         raise InputError(name, value, "give the name of an axis of shard_map")
@@ -175,6 +176,8 @@ def choose_rows(q: jax.Array, at: Any, rows: Any, texts: Any) -> QueryRows:
         if rows.shape[:-1] != lead or rows.dtype.kind not in "iu":
             fix = f"give positions [rows], or of each text {[*lead, 'rows']}"
             raise InputError("rows", f"array of {rows.dtype}, shape {rows.shape}", fix)
+        # −1 stands for no row: some query takes its place, so that shapes stay, and text 0 makes it
+        # padding, which sees nothing.
         texts = jnp.broadcast_to(texts, (*lead, texts.shape[-1]))
         known = jnp.clip(rows, 0, q.shape[-2] - 1)
         q = jnp.take_along_axis(q, known[..., None, :, None], axis=-2)
@@ -229,7 +232,7 @@ def spaced_each(text: Any, count: int) -> jax.Array:
     length = text.shape[-1]
     count = min(whole("count", count, 1), length)
     # The length of a text is known only when the program runs: a table holds the rows of every one,
-    # of which a text then takes its own line. Texts of fewer than `count` tokens give all of them.
+    # of which a text then takes its own line.
     table = np.full((length + 1, count), -1, np.int32)
     for n in range(1, count):
         own = spaced(n, n)

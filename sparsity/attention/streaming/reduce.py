@@ -189,6 +189,7 @@ def _sum_row_block(plan: PassPlan, rows: QueryRows, k: Any, first: Any) -> Sums:
         return s, seen & fresh, at[0], ()
 
     def reaches(j: Any) -> Any:
+        # By the outermost positions of the rows alone: a mask of the caller's is not asked.
         begin = first + _block_start(j, size, total)
         last, found = begin + size - 1, jnp.asarray(True)
         if rule.causal:
