@@ -82,35 +82,38 @@ def measure_layer(
         fix += "or leave it out"
         raise InputError("of", shapes[0], fix)
     sink = layer.first if sink is None else int(sink)
-    at = contexts(length) if layer.causal and keys == length else (length,)
+    # Up to these lengths importance is reported. Only causal rows of one text have shorter contexts
+    # in them.
+    cuts = contexts(length) if layer.causal and keys == length else (length,)
     # Blocks of logits are compiled passes that return sums; statistics follow from the sums of the
     # whole layer at once, in double precision. Blocks of weights return their statistics directly.
-    row_blocks = _plan_blocks(layer, at)
+    row_blocks = _plan_blocks(layer, cuts)
     if isinstance(layer, LogitLayer):
         held = logit_blocks.place_on_device(layer)
         work = functools.partial(_measure_logits, layer, held, sink)
-        blocks = logit_blocks.plan_blocks(held, at)
+        blocks = logit_blocks.plan_blocks(held, cuts)
     else:
         work, blocks = functools.partial(_measure_weights, layer, sink), row_blocks
     found: dict[str, np.ndarray] = {}
-    received, seen, last = np.zeros((3, heads, keys))
+    received, counts, last = np.zeros((3, heads, keys))  # by key, as in `BlockResult`
     tops: list[tuple[np.ndarray, np.ndarray]] = []  # at each context
     sink_importance: list[np.ndarray] = []
     for (own, start, stop), block in _run_in_order(work, blocks):
         _store(found, block.found, layer.shape, own, start, stop)
         reached = block.received.shape[-1]
         received[own, :reached] += block.received
-        seen[own, :reached] += block.counts
+        counts[own, :reached] += block.counts
         last[own, :reached] = block.last
         # Blocks come in order of rows and none crosses a context length, so that at the end of one
-        # `received` holds what keys get within that context and nothing from beyond it.
-        if stop in at and own.stop == heads:
-            often = _importance(received, seen, layer.count_active(stop))
-            top = np.where(np.isnan(often), -1.0, often).argmax(-1)
-            best = np.take_along_axis(often, top[:, None], axis=-1)[:, 0]
-            tops.append((best, top.astype(np.int32)))
+        # `received` holds what keys get within that context and nothing from beyond it. The heads
+        # of some rows may come in several blocks, those of the last heads at the end.
+        if stop in cuts and own.stop == heads:
+            importance = _importance(received, counts, layer.count_active(stop))
+            top_key = np.where(np.isnan(importance), -1.0, importance).argmax(-1)
+            top = np.take_along_axis(importance, top_key[:, None], axis=-1)[:, 0]
+            tops.append((top, top_key.astype(np.int32)))
             if isinstance(sink, int):
-                sink_importance.append(_divide(received[:, sink], seen[:, sink]))
+                sink_importance.append(_divide(received[:, sink], counts[:, sink]))
     if isinstance(layer, LogitLayer):
         sums = {name: x.astype(np.float64) for name, x in found.items()}
         of_sink, learned = sums.pop(_SINK), layer.learned_sinks
@@ -121,12 +124,12 @@ def measure_layer(
     # `received`: it is the mean of the rows' own sink mass, less the learned sink's part.
     if not isinstance(sink, int):
         of_keys = found["sink_mass"] - found.get("learned_sink", 0.0)
-        masses = (of_keys[:, :stop] for stop in at)
+        masses = (of_keys[:, :stop] for stop in cuts)
         sink_importance = [_divide(np.nansum(x, -1), np.isfinite(x).sum(-1)) for x in masses]
     found["importance"] = np.stack(sink_importance, axis=1)
     columns = (np.stack(column, axis=1) for column in zip(*tops, strict=True))
     found["top_importance"], found["top_key"] = columns
-    found["key_importance"] = _importance(received, seen, layer.count_active(length))
+    found["key_importance"] = _importance(received, counts, layer.count_active(length))
     found["last_row"] = last if layer.active is None else _last_weights(layer)
     if of:
         work = functools.partial(measure_requested, layer, sink, of)
@@ -237,11 +240,11 @@ def _divide(sums: np.ndarray, count: np.ndarray) -> np.ndarray:
         return sums / count
 
 
-def _importance(received: np.ndarray, seen: np.ndarray, rows: Any) -> np.ndarray:
+def _importance(received: np.ndarray, counts: np.ndarray, rows: Any) -> np.ndarray:
     """Return the mean of what rows give to keys that a quarter of them see; else NaN.
 
     The last keys of causal rows are seen by few queries, near to themselves, whose large weights
     would pass for sinks.
     """
-    often = (4 * seen >= rows) & (seen > 0)
-    return np.where(often, received / np.maximum(seen, 1), np.nan)
+    often = (4 * counts >= rows) & (counts > 0)
+    return np.where(often, received / np.maximum(counts, 1), np.nan)
