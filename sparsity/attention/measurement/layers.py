@@ -87,11 +87,12 @@ def measure_layer(
     cuts = contexts(length) if layer.causal and keys == length else (length,)
     # Blocks of logits are compiled passes that return sums; statistics follow from the sums of the
     # whole layer at once, in double precision. Blocks of weights return their statistics directly.
-    row_blocks = _plan_blocks(layer, cuts)
+    row_blocks = _plan_blocks(heads, heads, layer.rows_per_block(MAX_ENTRIES), cuts)
     if isinstance(layer, LogitLayer):
         held = logit_blocks.place_on_device(layer)
         work = functools.partial(_measure_logits, layer, held, sink)
-        blocks = logit_blocks.plan_blocks(held, cuts)
+        together = held.plan.groups * held.q.shape[1]  # query heads of so many key heads
+        blocks = _plan_blocks(heads, together, held.plan.rows, cuts)
     else:
         work, blocks = functools.partial(_measure_weights, layer, sink), row_blocks
     found: dict[str, np.ndarray] = {}
@@ -145,12 +146,14 @@ def contexts(length: int) -> tuple[int, ...]:
     return (*itertools.takewhile(lambda n: n < length, (2**k for k in doublings)), length)
 
 
-def _plan_blocks(layer: Layer, cuts: Sequence[int]) -> list[Block]:
-    """Return blocks of all heads, none across a cut, none with much above the diagonal."""
-    heads, length = layer.shape
-    most = layer.rows_per_block(MAX_ENTRIES)
-    starts = [a for x in itertools.pairwise([0, *cuts]) for a in range(*x, most)]
-    return [(slice(0, heads), *x) for x in itertools.pairwise([*starts, length])]
+def _plan_blocks(heads: int, together: int, rows: int, cuts: Sequence[int]) -> list[Block]:
+    """Return blocks of `together` heads by at most `rows` rows, row by row, none across a cut."""
+    return [
+        (slice(first, first + together), start, min(start + rows, b))
+        for a, b in itertools.pairwise([0, *cuts])
+        for start in range(a, b, rows)
+        for first in range(0, heads, together)
+    ]
 
 
 def _measure_weights(layer: WeightLayer, sink: Any, heads: slice, start: int, stop: int) -> Any:

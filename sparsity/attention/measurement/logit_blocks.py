@@ -9,8 +9,6 @@ added up over the rows by key, for the importance of every key.
 from __future__ import annotations
 
 import functools
-import itertools
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -206,18 +204,6 @@ def place_on_device(layer: LogitLayer) -> DeviceLayer:
         q, k = (jax.device_put(x.astype(layer.dtype)) for x in (q, k))
         plan = BlockPlan(together, size, width, length, rule)
         return DeviceLayer(plan, q, k, np.asarray(layer.scale, layer.dtype))
-
-
-def plan_blocks(held: DeviceLayer, cuts: Sequence[int]) -> list[tuple[slice, int, int]]:
-    """Return heads, first row, row after the last of each block, row by row, none across a cut."""
-    groups, heads = held.q.shape[:2]
-    rows, together = held.plan.rows, held.plan.groups
-    return [
-        (slice(first * heads, (first + together) * heads), start, min(start + rows, b))
-        for a, b in itertools.pairwise([0, *cuts])
-        for start in range(a, b, rows)
-        for first in range(0, groups, together)
-    ]
 
 
 def sum_block(
