@@ -189,6 +189,8 @@ def _draw_maps(data: xarray.Dataset, canvas: Canvas) -> None:
     from matplotlib.colors import LogNorm, Normalize
     from matplotlib.ticker import MaxNLocator
 
+    # n_eff goes from 1 to T, over which a linear scale would show the widest heads alone; both
+    # scales are the same for every model, so that maps can be compared.
     n_eff, sink = _map_heads(data)
     T = int(data["context"][-1])
     panels = (
@@ -287,7 +289,7 @@ def _draw_row(data: xarray.Dataset, canvas: Canvas) -> None:
     position = np.arange(1, len(p) + 1)
     left.set(yscale="log", xlim=(-len(p) / 50, len(p) * 1.02), ylim=(1e-6, 1.5))
     left.set(xlabel="position of the key", ylabel="weight p")
-    keep = ~sink & (p > 1e-6)
+    keep = ~sink & (p > 1e-6)  # the axis ends there: smaller weights have no place on it
     left.vlines(position[keep], 1e-6, p[keep], color="#a9c6de", lw=0.7)
     left.plot(position[keep], p[keep], ".", color=BLUE, ms=3.5)
     left.plot(position[sink], p[sink], "s", color=VERMILLION, ms=6)
@@ -308,6 +310,7 @@ def _draw_row(data: xarray.Dataset, canvas: Canvas) -> None:
     # Cells are 0.4 wide; shares over their width are a density, as the Gaussian beside it.
     share = np.full(len(z), 1 / (0.4 * len(z)))
     right.hist(z, bins=np.arange(-4, 4.3, 0.4).tolist(), weights=share, color="#cfe0ee")
+    # Sinks lie far to the right, on the axis, which is drawn as wide as they need.
     grid = np.linspace(-4, 4.5, 200)
     right.plot(grid, np.exp(-(grid**2) / 2) / np.sqrt(2 * np.pi), color=INK, lw=1.5)
     gap = (logits[sink] - mean) / gamma

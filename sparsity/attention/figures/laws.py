@@ -126,6 +126,7 @@ def _ratios(data: xarray.Dataset) -> dict[str, np.ndarray]:
 
 def _quartiles(ratio: np.ndarray) -> np.ndarray:
     """Return the quartiles of each fortieth of the rows, [3, bins]."""
+    # Rows come in the order of their S, so that each part is a range of ranks.
     parts = np.array_split(ratio, min(_BINS, max(len(ratio), 1)))
     return np.array([np.quantile(x, (0.25, 0.5, 0.75)) for x in parts if len(x)]).reshape(-1, 3).T
 
